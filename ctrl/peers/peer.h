@@ -1,0 +1,77 @@
+// The out-of-band side of an emulated node: a machine that takes bytes and events and gives bytes and
+// requests. It owns no socket, clock or thread; an epoll adapter drives it in `run`, tests drive it
+// from recordings.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataplane/base/address.h"
+#include "dataplane/base/ids.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+/// What an emulated queue pair does once it is connected.
+enum class Behaviour : uint8_t {
+  kMemoryTarget,  ///< answers WRITE and READ (perftest ib_write_bw, ib_read_bw)
+  kReceiveSink,   ///< endless receive queue (ib_send_bw)
+  kSendEcho,      ///< answers each received SEND with a SEND of the same size (pingpong, ib_send_lat)
+  kWriteEcho,     ///< answers each WRITE by writing the same bytes back (ib_write_lat)
+  kRing,          ///< NCCL's data phase; driven by the collective's plan
+};
+
+/// What a peer machine asks the dataplane for: one connected queue pair.
+struct EndpointRequest {
+  Behaviour behaviour = Behaviour::kMemoryTarget;
+  IpAddress remote;         ///< the real node's GID
+  Qpn remote_qpn = 0;
+  Psn remote_psn;           ///< first PSN we shall receive
+  Psn local_psn;            ///< first PSN we shall send
+  uint32_t mtu = 1024;      ///< path MTU in bytes
+  uint8_t traffic_class = 0;
+  uint8_t timeout = 14;     ///< ACK timeout, 4.096 us << timeout (rule A5)
+  uint8_t retry_count = 7;
+  uint8_t rnr_retry = 7;
+  uint8_t min_rnr_timer = 12;  ///< code of the RNR timer table (rule A4)
+  uint64_t region_bytes = 0;   ///< memory to expose; contents kept only where the behaviour needs it
+  uint64_t remote_address = 0; ///< the client's buffer, for behaviours that write back
+  Rkey remote_rkey = 0;
+};
+
+/// The dataplane's answer.
+struct EndpointReady {
+  Qpn qpn = 0;
+  Psn psn;
+  uint64_t address = 0;  ///< virtual address of the exposed region
+  Rkey rkey = 0;
+};
+
+/// One connection's machine. Calls come one at a time; outputs are collected after each call.
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  virtual void on_bytes(Time now, std::span<const uint8_t> bytes) = 0;
+  /// Answers to this machine's requests, in their order.
+  virtual void on_endpoint(Time now, const EndpointReady& ready) = 0;
+  virtual void on_closed(Time now) = 0;  ///< the client closed its side
+
+  /// Bytes to send to the client, taken once.
+  std::vector<uint8_t> take_output() { return std::exchange(output_, {}); }
+  /// Queue pairs wanted since the last call.
+  std::vector<EndpointRequest> take_requests() { return std::exchange(requests_, {}); }
+  bool finished() const { return finished_; }        ///< close the connection after the output
+  const std::string& failure() const { return failure_; }  ///< why it failed, empty if it did not
+
+ protected:
+  std::vector<uint8_t> output_;
+  std::vector<EndpointRequest> requests_;
+  bool finished_ = false;
+  std::string failure_;
+};
+
+}  // namespace understudy

@@ -1,0 +1,70 @@
+// MAC and IP addresses: values, text form, and the GID form of an address.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace understudy {
+
+struct MacAddress {
+  std::array<uint8_t, 6> bytes{};
+  auto operator<=>(const MacAddress&) const = default;
+  bool is_multicast() const { return (bytes[0] & 1) != 0; }
+  std::string text() const;
+  static std::optional<MacAddress> parse(std::string_view text);
+};
+
+/// An IPv4 or IPv6 address, held as 16 bytes: IPv4 as ::ffff:a.b.c.d, which is also its RoCEv2 GID
+/// (rule A1).
+class IpAddress {
+ public:
+  constexpr IpAddress() = default;
+  static IpAddress v4(uint32_t host_order);
+  static IpAddress v4_bytes(const uint8_t* four);
+  static IpAddress v6_bytes(const uint8_t* sixteen);
+  static std::optional<IpAddress> parse(std::string_view text);
+
+  bool is_v4() const;
+  bool is_unset() const { return bytes_ == std::array<uint8_t, 16>{}; }
+  bool is_link_local_v6() const { return bytes_[0] == 0xfe && (bytes_[1] & 0xc0) == 0x80; }
+  /// Host-order IPv4 value; meaningful only if is_v4().
+  uint32_t v4_value() const;
+  const std::array<uint8_t, 16>& gid() const { return bytes_; }
+  const uint8_t* v4_data() const { return bytes_.data() + 12; }
+  const uint8_t* data() const { return bytes_.data(); }
+  std::string text() const;
+  auto operator<=>(const IpAddress&) const = default;
+
+ private:
+  std::array<uint8_t, 16> bytes_{};
+};
+
+/// An address with a prefix length, as in "10.9.0.0/16".
+struct IpPrefix {
+  IpAddress address;
+  unsigned length = 0;  ///< in bits of the address family: 0..32 or 0..128
+  bool contains(const IpAddress& a) const;
+  /// The address `offset` steps after the prefix's base, or nothing if it lies outside.
+  std::optional<IpAddress> host(uint64_t offset) const;
+  /// Number of addresses, saturating at 2^63.
+  uint64_t size() const;
+  static std::optional<IpPrefix> parse(std::string_view text);
+  std::string text() const;
+  auto operator<=>(const IpPrefix&) const = default;
+};
+
+}  // namespace understudy
+
+template <>
+struct std::hash<understudy::IpAddress> {
+  size_t operator()(const understudy::IpAddress& a) const noexcept {
+    uint64_t h = 0xcbf29ce484222325ULL;
+    for (uint8_t b : a.gid()) h = (h ^ b) * 0x100000001b3ULL;
+    return static_cast<size_t>(h);
+  }
+};
