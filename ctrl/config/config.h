@@ -1,0 +1,148 @@
+// The configuration of a run as plain values (`format = 1`): what a TOML file says once it has been
+// read, expanded and checked. Nodes are expanded (one entry each), names are resolved to indices,
+// units are strong types. Reading and checking: ctrl/config/load.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dataplane/base/address.h"
+#include "dataplane/base/ids.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+/// How the dataplane's loop waits for its next wake-up.
+enum class IdleMode { kSpin, kSleep };
+/// Which received packets have their ICRC verified.
+enum class IcrcVerify { kFull, kSampled, kOff };
+/// Whether ACKs, CNPs and credits share the data's class on a link or have a class of their own
+/// that takes no data rate.
+enum class ControlClass { kShared, kSeparate };
+/// Contents of what emulated ranks send: free, or values that are really reduced.
+enum class PayloadMode { kSynthetic, kExact };
+/// When an operation starts: at a planned time for all ranks, or at the real rank's first credit.
+enum class EntryMode { kScheduled, kFirstCredit };
+/// Which client program's handshake a service expects.
+enum class ServiceKind {
+  kAuto,
+  kPingpong,
+  kWriteBw,
+  kWriteLat,
+  kSendBw,
+  kSendLat,
+  kReadBw,
+  kReadLat
+};
+
+struct FidelityConfig {
+  double tolerance = 0.01;  ///< allowed lateness as a share of modelled time, in (0, 1]
+  IdleMode idle = IdleMode::kSpin;
+  IcrcVerify verify_icrc = IcrcVerify::kFull;
+};
+
+struct FabricConfig {
+  uint32_t mtu = 4096;  ///< path MTU of emulated senders: 256, 512, 1024, 2048 or 4096 bytes
+  ControlClass control_class = ControlClass::kShared;
+  bool icmp_through = false;  ///< ICMP echo crosses the modelled links too
+  bool pacing = true;         ///< false: emulated queues take no time (for experiments)
+};
+
+/// The address plan of one rail: NIC `nic` of node i has the address host(first + i).
+struct PrefixConfig {
+  unsigned nic = 0;
+  std::optional<IpPrefix> v4;
+  std::optional<IpPrefix> v6;
+  std::optional<uint16_t> vlan;  ///< VLAN id 1..4094 of the rail; untagged without
+  uint8_t pcp = 0;               ///< priority of the tag, 0..7
+  uint32_t first = 1;
+  unsigned line = 0;  ///< in the configuration file
+};
+
+struct NicConfig {
+  MacAddress mac;
+  std::optional<IpAddress> v4;
+  std::optional<IpAddress> v6;
+  unsigned v4_prefix_len = 0;  ///< meaningful with v4
+  unsigned v6_prefix_len = 0;  ///< meaningful with v6
+  std::optional<uint16_t> vlan;
+  uint8_t pcp = 0;
+  Rate link_rate;         ///< modelled rate of the NIC's link, each direction
+  Duration link_latency;  ///< a path's one-way latency is the sum of both ends' links
+};
+
+struct NodeConfig {
+  std::string name;
+  NodeId index = 0;  ///< position in Config::nodes
+  unsigned gpus = 1;
+  bool real = false;
+  std::vector<NicConfig> nics;
+  unsigned line = 0;  ///< of the [[node]] table it was expanded from
+};
+
+/// A real NIC and the device through which it is reached.
+struct PortConfig {
+  NodeId node = 0;
+  unsigned nic = 0;
+  std::string device;  ///< DPDK vdev string or PCI address; "virtual" has no device (simulate only)
+  Rate physical = Rate::unlimited();  ///< rate of the wire itself
+  unsigned line = 0;
+};
+
+/// A ring all-reduce job; the only collective and algorithm of format 1 so far.
+struct JobConfig {
+  std::string name;
+  std::vector<NodeId> ranks;  ///< node of each rank in ring order (GPU 0 of the node)
+  unsigned nic = 0;
+  std::vector<uint64_t> sizes;  ///< bytes of one operation, each a positive multiple of 4
+  uint32_t iterations = 1;
+  uint32_t warmup = 0;
+  uint32_t channels = 1;
+  PayloadMode payload = PayloadMode::kSynthetic;
+  Duration step_cost;  ///< of one reduce or copy step on an emulated rank
+  EntryMode entry = EntryMode::kScheduled;
+  Duration interval;           ///< kScheduled: from the end of one operation to the next start
+  std::vector<Duration> skew;  ///< per rank, same length as ranks: how late it enters
+  unsigned line = 0;
+};
+
+/// A server on an emulated node's own address.
+struct ServiceConfig {
+  NodeId node = 0;
+  uint16_t port = 0;  ///< TCP
+  ServiceKind kind = ServiceKind::kAuto;
+  unsigned line = 0;
+};
+
+/// A change of all links of one node, known beforehand. At least one of rate and latency is given.
+struct EventConfig {
+  Time at;  ///< since the start of the run
+  NodeId node = 0;
+  std::optional<Rate> rate;
+  std::optional<Duration> latency;
+  unsigned line = 0;
+};
+
+struct Config {
+  uint64_t seed = 1;
+  FidelityConfig fidelity;
+  FabricConfig fabric;
+  std::vector<PrefixConfig> prefixes;
+  std::vector<NodeConfig> nodes;
+  std::vector<PortConfig> ports;
+  std::vector<JobConfig> jobs;
+  std::vector<ServiceConfig> services;
+  std::vector<EventConfig> events;  ///< in order of time
+
+  std::string path;         ///< of the file as it was named by the caller
+  std::string source_text;  ///< the file's bytes
+  std::string hash;         ///< of source_text: "fnv1a64:" and 16 hex digits
+
+  /// The node of this name, or null. Valid while `nodes` is unchanged.
+  const NodeConfig* find_node(std::string_view name) const;
+};
+
+}  // namespace understudy

@@ -1,0 +1,36 @@
+// Reads a configuration file and checks all of it; the only way to get a Config.
+#pragma once
+
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "ctrl/config/config.h"
+
+namespace understudy {
+
+/// One thing wrong in a configuration. `line` is 0 where the file as a whole is at fault.
+struct ConfigError {
+  std::string file;
+  unsigned line = 0;
+  std::string key;      ///< as in "node.link.rate"; empty for a syntax error or an unreadable file
+  std::string found;    ///< what stands there; may be empty
+  std::string allowed;  ///< what is allowed, or why this is not
+
+  /// "file:line: key: found ...: allowed"
+  std::string text() const;
+};
+
+/// Either a Config that holds all rules of the schema, or every error found, in order of lines.
+using ConfigResult = tl::expected<Config, std::vector<ConfigError>>;
+
+/// Reads `path`. A missing or unreadable file and a TOML syntax error are reported alone.
+ConfigResult load_config(const std::string& path);
+
+/// The same for a text; `filename` is only what errors call it.
+ConfigResult load_config_text(const std::string& text, const std::string& filename);
+
+/// All errors as lines of text, each ended by a newline.
+std::string describe(const std::vector<ConfigError>& errors);
+
+}  // namespace understudy
