@@ -1,6 +1,6 @@
-// The out-of-band side of an emulated node: a machine that takes bytes and events and gives bytes and
-// requests. It owns no socket, clock or thread; an epoll adapter drives it in `run`, tests drive it
-// from recordings.
+// The out-of-band side of an emulated node: a machine that takes bytes and events and gives bytes
+// and requests. It owns no socket, clock or thread; an epoll adapter drives it in `run`, tests
+// drive it from recordings.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,42 @@ namespace understudy {
 enum class Behaviour : uint8_t {
   kMemoryTarget,  ///< answers WRITE and READ (perftest ib_write_bw, ib_read_bw)
   kReceiveSink,   ///< endless receive queue (ib_send_bw)
-  kSendEcho,      ///< answers each received SEND with a SEND of the same size (pingpong, ib_send_lat)
-  kWriteEcho,     ///< answers each WRITE by writing the same bytes back (ib_write_lat)
-  kRing,          ///< NCCL's data phase; driven by the collective's plan
+  kSendEcho,   ///< answers each received SEND with a SEND of the same size (pingpong, ib_send_lat)
+  kWriteEcho,  ///< answers each WRITE by writing the same bytes back (ib_write_lat)
+  kRing,       ///< NCCL's data phase; driven by the collective's plan
+};
+
+/// What Behaviour::kRing needs beside the queue pair: one connection of NCCL's data phase, that is
+/// one direction of one channel between two neighbours (nccl-wire 2.4).
+struct RingLinkRequest {
+  uint32_t job = 0;            ///< index of the job in the configuration
+  uint32_t emulated_rank = 0;  ///< the rank that this endpoint plays
+  uint32_t real_rank = 0;      ///< the rank at the other end
+  uint32_t channel = 0;
+  bool real_sends = false;    ///< true: data come from the real rank and our credits go to it
+  uint64_t fifo_address = 0;  ///< real_sends: the real rank's memory for our credits
+  Rkey fifo_rkey = 0;
 };
 
 /// What a peer machine asks the dataplane for: one connected queue pair.
 struct EndpointRequest {
   Behaviour behaviour = Behaviour::kMemoryTarget;
-  IpAddress remote;         ///< the real node's GID
+  IpAddress remote;  ///< the real node's GID
   Qpn remote_qpn = 0;
-  Psn remote_psn;           ///< first PSN we shall receive
-  Psn local_psn;            ///< first PSN we shall send
-  uint32_t mtu = 1024;      ///< path MTU in bytes
+  Psn remote_psn;       ///< first PSN we shall receive
+  Psn local_psn;        ///< first PSN we shall send
+  uint32_t mtu = 1024;  ///< path MTU in bytes
   uint8_t traffic_class = 0;
-  uint8_t timeout = 14;     ///< ACK timeout, 4.096 us << timeout (rule A5)
+  uint8_t timeout = 14;  ///< ACK timeout, 4.096 us << timeout (rule A5)
   uint8_t retry_count = 7;
   uint8_t rnr_retry = 7;
   uint8_t min_rnr_timer = 12;  ///< code of the RNR timer table (rule A4)
-  uint64_t region_bytes = 0;   ///< memory to expose; contents kept only where the behaviour needs it
-  uint64_t remote_address = 0; ///< the client's buffer, for behaviours that write back
+  /// Memory to expose; contents kept only where the behaviour needs it. kRing: the receive buffer
+  /// if the real rank sends, else the credit FIFO.
+  uint64_t region_bytes = 0;
+  uint64_t remote_address = 0;  ///< the client's buffer, for behaviours that write back
   Rkey remote_rkey = 0;
+  std::optional<RingLinkRequest> ring;  ///< with kRing only
 };
 
 /// The dataplane's answer.
@@ -64,7 +79,7 @@ class Peer {
   std::vector<uint8_t> take_output() { return std::exchange(output_, {}); }
   /// Queue pairs wanted since the last call.
   std::vector<EndpointRequest> take_requests() { return std::exchange(requests_, {}); }
-  bool finished() const { return finished_; }        ///< close the connection after the output
+  bool finished() const { return finished_; }  ///< close the connection after the output
   const std::string& failure() const { return failure_; }  ///< why it failed, empty if it did not
 
  protected:

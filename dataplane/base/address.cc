@@ -35,9 +35,9 @@ std::optional<MacAddress> MacAddress::parse(std::string_view text) {
 }
 
 IpAddress IpAddress::v4(uint32_t host_order) {
-  const uint8_t four[4] = {
-      static_cast<uint8_t>(host_order >> 24), static_cast<uint8_t>(host_order >> 16),
-      static_cast<uint8_t>(host_order >> 8), static_cast<uint8_t>(host_order)};
+  const uint8_t four[4] = {static_cast<uint8_t>(host_order >> 24),
+                           static_cast<uint8_t>(host_order >> 16),
+                           static_cast<uint8_t>(host_order >> 8), static_cast<uint8_t>(host_order)};
   return v4_bytes(four);
 }
 

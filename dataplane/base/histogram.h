@@ -44,7 +44,8 @@ class Histogram {
   static constexpr size_t index(uint64_t v) {
     if (v < (1u << kSubBits)) return static_cast<size_t>(v);
     const unsigned exponent = static_cast<unsigned>(std::bit_width(v)) - 1 - kSubBits;
-    return ((exponent + 1) << kSubBits) + static_cast<size_t>((v >> exponent) & ((1u << kSubBits) - 1));
+    return ((exponent + 1) << kSubBits) +
+           static_cast<size_t>((v >> exponent) & ((1u << kSubBits) - 1));
   }
   static constexpr uint64_t upper_edge(size_t i) {
     if (i < (1u << kSubBits)) return i;

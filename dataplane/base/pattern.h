@@ -1,5 +1,5 @@
-// What an emulated rank contributes in `exact` mode: fp32 values derived from the seed, the rank and
-// the element index alone, so that a verifier that knows the seed can recompute them.
+// What an emulated rank contributes in `exact` mode: fp32 values derived from the seed, the rank
+// and the element index alone, so that a verifier that knows the seed can recompute them.
 #pragma once
 
 #include <bit>

@@ -29,8 +29,14 @@ class Duration {
   constexpr Duration operator-() const { return Duration(-ps_); }
   constexpr Duration operator*(int64_t k) const { return Duration(ps_ * k); }
   constexpr Duration operator/(int64_t k) const { return Duration(ps_ / k); }
-  constexpr Duration& operator+=(Duration o) { ps_ += o.ps_; return *this; }
-  constexpr Duration& operator-=(Duration o) { ps_ -= o.ps_; return *this; }
+  constexpr Duration& operator+=(Duration o) {
+    ps_ += o.ps_;
+    return *this;
+  }
+  constexpr Duration& operator-=(Duration o) {
+    ps_ -= o.ps_;
+    return *this;
+  }
 
  private:
   explicit constexpr Duration(int64_t v) : ps_(v) {}
@@ -54,7 +60,10 @@ class Time {
   constexpr Time operator+(Duration d) const { return Time(ps_ + d.ps()); }
   constexpr Time operator-(Duration d) const { return Time(ps_ - d.ps()); }
   constexpr Duration operator-(Time o) const { return Duration::ps(ps_ - o.ps_); }
-  constexpr Time& operator+=(Duration d) { ps_ += d.ps(); return *this; }
+  constexpr Time& operator+=(Duration d) {
+    ps_ += d.ps();
+    return *this;
+  }
 
  private:
   explicit constexpr Time(int64_t v) : ps_(v) {}
@@ -94,7 +103,10 @@ class Serializer {
 
   constexpr Rate rate() const { return rate_; }
   /// Changing the rate drops the carried remainder (under one picosecond).
-  constexpr void set_rate(Rate rate) { rate_ = rate; remainder_ = 0; }
+  constexpr void set_rate(Rate rate) {
+    rate_ = rate;
+    remainder_ = 0;
+  }
 
   /// Time the next `bytes` (up to 2 MB at once) take on the wire.
   constexpr Duration next(uint64_t bytes) {
