@@ -74,6 +74,11 @@ class Peer {
   /// Answers to this machine's requests, in their order.
   virtual void on_endpoint(Time now, const EndpointReady& ready) = 0;
   virtual void on_closed(Time now) = 0;  ///< the client closed its side
+  /// The dataplane cannot give the queue pair asked for; the default ends the connection.
+  virtual void on_refused(Time, const std::string& reason) {
+    failure_ = reason;
+    finished_ = true;
+  }
 
   /// Bytes to send to the client, taken once.
   std::vector<uint8_t> take_output() { return std::exchange(output_, {}); }
@@ -81,11 +86,14 @@ class Peer {
   std::vector<EndpointRequest> take_requests() { return std::exchange(requests_, {}); }
   bool finished() const { return finished_; }  ///< close the connection after the output
   const std::string& failure() const { return failure_; }  ///< why it failed, empty if it did not
+  /// The queue pairs stay after the connection has ended (pingpong closes it before its test).
+  bool endpoints_outlive_connection() const { return endpoints_outlive_connection_; }
 
  protected:
   std::vector<uint8_t> output_;
   std::vector<EndpointRequest> requests_;
   bool finished_ = false;
+  bool endpoints_outlive_connection_ = false;
   std::string failure_;
 };
 
