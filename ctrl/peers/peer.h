@@ -40,6 +40,7 @@ struct RingLinkRequest {
 /// What a peer machine asks the dataplane for: one connected queue pair.
 struct EndpointRequest {
   Behaviour behaviour = Behaviour::kMemoryTarget;
+  IpAddress local;   ///< the emulated node's GID, as the peer tells it to the client
   IpAddress remote;  ///< the real node's GID
   Qpn remote_qpn = 0;
   Psn remote_psn;       ///< first PSN we shall receive
