@@ -1,0 +1,89 @@
+#include "ctrl/config/load.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "ctrl/config/sections.h"
+
+namespace understudy {
+namespace {
+
+std::string hash_of(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a, 64 bits
+  for (char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3ULL;
+  char hex[17];
+  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
+  return std::string("fnv1a64:") + hex;
+}
+
+tl::unexpected<std::vector<ConfigError>> alone(ConfigError error) {
+  return tl::unexpected(std::vector<ConfigError>{std::move(error)});
+}
+
+}  // namespace
+
+const NodeConfig* Config::find_node(std::string_view name) const {
+  for (const NodeConfig& node : nodes) {
+    if (node.name == name) return &node;
+  }
+  return nullptr;
+}
+
+std::string ConfigError::text() const {
+  std::string text = file;
+  if (line != 0) text += ":" + std::to_string(line);
+  if (!key.empty()) text += ": " + key;
+  if (!found.empty()) text += ": found " + found;
+  return text + ": " + allowed;
+}
+
+std::string describe(const std::vector<ConfigError>& errors) {
+  std::string text;
+  for (const ConfigError& error : errors) text += error.text() + "\n";
+  return text;
+}
+
+ConfigResult load_config_text(const std::string& text, const std::string& filename) {
+  const auto document = parse_toml(text);
+  if (!document) {
+    return alone({filename, document.error().line, "", "", document.error().text});
+  }
+  ReadContext context(filename);
+  TableReader root(*document, "", context.errors);
+  read_settings(root, context);
+  read_nodes(root, context);
+  if (context.nodes_complete) {
+    assign_addresses(context);
+  } else {
+    context.addresses_complete = false;
+  }
+  read_ports(root, context);
+  read_services(root, context);
+  read_events(root, context);
+  read_jobs(root, context);
+  root.finish();
+  if (!context.errors.empty()) return tl::unexpected(context.errors.take());
+  Config config = std::move(context.config);
+  config.path = filename;
+  config.source_text = text;
+  config.hash = hash_of(text);
+  return config;
+}
+
+ConfigResult load_config(const std::string& path) {
+  const auto close = [](std::FILE* f) { std::fclose(f); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
+  if (!file) return alone({path, 0, "", "", std::string("cannot open: ") + std::strerror(errno)});
+  // One byte more than parse_toml takes, so that a larger file is refused there and /dev/zero ends.
+  std::string text((size_t{1} << 20) + 1, '\0');
+  const size_t size = std::fread(text.data(), 1, text.size(), file.get());
+  if (std::ferror(file.get())) {
+    return alone({path, 0, "", "", std::string("cannot read: ") + std::strerror(errno)});
+  }
+  text.resize(size);
+  return load_config_text(text, path);
+}
+
+}  // namespace understudy

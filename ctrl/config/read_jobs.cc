@@ -1,0 +1,276 @@
+// [[job]]: the collectives that run, their ranks and sizes.
+#include <algorithm>
+#include <set>
+
+#include "ctrl/config/sections.h"
+#include "ctrl/config/suggest.h"
+
+namespace understudy {
+namespace {
+
+constexpr int64_t kMostOperations = 1'000'000;
+constexpr int64_t kMostChannels = 64;
+constexpr uint64_t kElement = 4;  // bytes of an fp32
+
+class JobReader {
+ public:
+  JobReader(const TomlNode& toml, ReadContext& context)
+      : table_(toml, "job", context.errors), context_(context) {
+    job_.line = table_.line();
+  }
+
+  void run() {
+    table_.require("name", "a name for the job");
+    if (const auto name = table_.text("name")) read_name(*name);
+    table_.require("collective", "\"all_reduce\"");
+    bool only = true;
+    table_.choice("collective", {{"all_reduce", true}}, only);
+    table_.choice("algorithm", {{"ring", true}}, only);
+    const auto nic = table_.integer("nic", 0, kMostNics - 1);
+    if (nic) job_.nic = static_cast<unsigned>(nic->value);
+    read_ranks();
+    read_sizes();
+    read_counts();
+    table_.choice("payload",
+                  {{"synthetic", PayloadMode::kSynthetic}, {"exact", PayloadMode::kExact}},
+                  job_.payload);
+    if (const auto cost = table_.duration("step_cost")) job_.step_cost = cost->value;
+    table_.choice("entry",
+                  {{"scheduled", EntryMode::kScheduled}, {"first_credit", EntryMode::kFirstCredit}},
+                  job_.entry);
+    if (const auto interval = table_.duration("interval")) job_.interval = interval->value;
+    read_skew();
+    table_.finish();
+    const bool nic_known = nic || table_.any("nic") == nullptr;
+    if (ranks_complete_ && nic_known) check_ranks(nic ? nic->line : table_.line());
+    context_.config.jobs.push_back(std::move(job_));
+  }
+
+ private:
+  void read_name(const Located<std::string>& name) {
+    job_.name = name.value;
+    if (name.value.empty()) table_.error(name.line, "name", "an empty text", "expected a name");
+    for (const JobConfig& other : context_.config.jobs) {
+      if (other.name != job_.name || job_.name.empty()) continue;
+      table_.error(name.line, "name", "\"" + name.value + "\"",
+                   "two jobs have this name; the other is in line " + std::to_string(other.line));
+    }
+  }
+
+  void read_counts() {
+    const auto count = [&](std::string_view key, int64_t least, int64_t most, uint32_t& out) {
+      if (const auto value = table_.integer(key, least, most)) {
+        out = static_cast<uint32_t>(value->value);
+      }
+    };
+    count("iterations", 1, kMostOperations, job_.iterations);
+    count("warmup", 0, kMostOperations, job_.warmup);
+    count("channels", 1, kMostChannels, job_.channels);
+  }
+
+  /// The nodes that an entry of `ranks` names: one, or with "name*" all that [[node]] name has.
+  /// Empty, and reported, if there are none.
+  std::vector<NodeId> nodes_of(const Located<std::string>& entry) {
+    if (!entry.value.ends_with('*')) {
+      const NodeConfig* node = context_.resolve(table_, "ranks", entry);
+      return node == nullptr ? std::vector<NodeId>{} : std::vector<NodeId>{node->index};
+    }
+    const std::string_view name = std::string_view(entry.value).substr(0, entry.value.size() - 1);
+    std::vector<std::string_view> known;
+    for (const NodeGroup& group : context_.groups) {
+      known.push_back(group.name);
+      if (group.name != name) continue;
+      std::vector<NodeId> nodes(group.count);
+      for (uint32_t i = 0; i < group.count; ++i) nodes[i] = group.first + i;
+      return nodes;
+    }
+    if (context_.nodes_complete) {
+      table_.error(entry.line, "ranks", "\"" + entry.value + "\"" + suggest(name, known),
+                   "there is no [[node]] of this name");
+    }
+    return {};
+  }
+
+  void read_ranks() {
+    const std::string allowed = "the names of at least two nodes in the order of the ring";
+    table_.require("ranks", allowed);
+    const TomlNode* array = table_.any("ranks");
+    const auto entries = table_.texts("ranks");
+    ranks_complete_ = entries && entries->size() == array->children.size();
+    if (!entries) return;
+    std::set<NodeId> seen;
+    for (const Located<std::string>& entry : *entries) {
+      const std::vector<NodeId> nodes = nodes_of(entry);
+      if (nodes.empty()) ranks_complete_ = false;
+      bool reported = false;
+      for (NodeId node : nodes) {
+        if (seen.insert(node).second) {
+          job_.ranks.push_back(node);
+          rank_lines_.push_back(entry.line);
+        } else if (!reported) {
+          table_.error(entry.line, "ranks", "\"" + entry.value + "\"",
+                       "node " + name_of(node) + " already is a rank of this job");
+          reported = true;
+        }
+      }
+    }
+    if (ranks_complete_ && job_.ranks.size() < 2) {
+      table_.error(array->line, "ranks", std::to_string(job_.ranks.size()) + " rank(s)",
+                   "expected " + allowed);
+      ranks_complete_ = false;
+    }
+  }
+
+  void check_size(const Located<uint64_t>& size) {
+    if (size.value == 0 || size.value % kElement != 0) {
+      table_.error(size.line, "sizes", std::to_string(size.value) + " bytes",
+                   "a size must be a positive multiple of 4 bytes (fp32 elements)");
+    }
+    job_.sizes.push_back(size.value);
+  }
+
+  void read_sizes() {
+    const std::string allowed =
+        "[\"4KiB\", \"16MiB\"] or { from = \"4KiB\", to = \"16MiB\", factor = 4 }";
+    if (!table_.require("sizes", allowed)) {
+      table_.any("sizes");
+      return;
+    }
+    const TomlNode* value = table_.any("sizes");
+    if (value->kind == TomlNode::Kind::kTable) {
+      read_size_range(*value);
+      return;
+    }
+    for (const Located<uint64_t>& size : table_.sizes("sizes")) check_size(size);
+    if (value->kind == TomlNode::Kind::kArray && value->children.empty()) {
+      table_.error(value->line, "sizes", "an empty array", "expected " + allowed);
+    }
+  }
+
+  void read_size_range(const TomlNode& toml) {
+    TableReader range(toml, "job.sizes", context_.errors);
+    range.require("from", "the first size");
+    range.require("to", "the largest size");
+    const auto from = range.size("from");
+    const auto to = range.size("to");
+    uint64_t factor = 2;
+    if (const auto value = range.integer("factor", 2, 1024)) {
+      factor = static_cast<uint64_t>(value->value);
+    }
+    range.finish();
+    if (!from || !to) return;
+    if (from->value > to->value) {
+      range.error(to->line, "to", std::to_string(to->value) + " bytes",
+                  "smaller than from, which is " + std::to_string(from->value) + " bytes");
+      return;
+    }
+    if (from->value == 0 || from->value % kElement != 0) {
+      check_size(*from);
+      return;
+    }
+    uint64_t size = from->value;
+    while (true) {
+      check_size({size, from->line});
+      if (size > to->value / factor) break;
+      size *= factor;
+    }
+  }
+
+  void read_skew() {
+    job_.skew.assign(job_.ranks.size(), Duration());
+    std::set<size_t> seen;
+    for (const TomlNode* toml : table_.tables("skew")) {
+      TableReader entry(*toml, "job.skew", context_.errors);
+      entry.require("rank", "the rank's position in ranks, from 0");
+      entry.require("delay", "how late the rank enters, as in \"5ms\"");
+      const auto rank = entry.integer("rank", 0, static_cast<int64_t>(kMostNodes) - 1);
+      const auto delay = entry.duration("delay");
+      entry.finish();
+      if (!rank || !ranks_complete_) continue;
+      const size_t index = static_cast<size_t>(rank->value);
+      if (index >= job_.ranks.size()) {
+        entry.error(rank->line, "rank", std::to_string(index),
+                    "the job's ranks are 0 to " + std::to_string(job_.ranks.size() - 1));
+      } else if (!seen.insert(index).second) {
+        entry.error(rank->line, "rank", std::to_string(index), "this rank's skew is given twice");
+      } else if (delay) {
+        job_.skew[index] = delay->value;
+      }
+    }
+  }
+
+  void check_ranks(unsigned nic_line) {
+    std::vector<size_t> real;
+    bool nics_reported = false;
+    for (size_t i = 0; i < job_.ranks.size(); ++i) {
+      const NodeConfig& node = context_.config.nodes[job_.ranks[i]];
+      if (node.real) real.push_back(i);
+      if (!nics_reported) nics_reported = !check_nic(node, nic_line);
+    }
+    if (real.empty()) {
+      table_.error(rank_lines_.front(), "ranks", "no real node",
+                   "a job needs one rank on a node with real = true");
+    } else if (real.size() > 1) {
+      report_several_real(real);
+    } else if (!nics_reported && context_.ports_complete) {
+      check_port(real.front());
+    }
+  }
+
+  bool check_nic(const NodeConfig& node, unsigned line) {
+    if (job_.nic >= node.nics.size()) {
+      table_.error(line, "nic", std::to_string(job_.nic),
+                   "node " + node.name + " has " + std::to_string(node.nics.size()) + " NIC(s)");
+      return false;
+    }
+    const NicConfig& nic = node.nics[job_.nic];
+    if (nic.v4 || nic.v6 || !context_.addresses_complete) return true;
+    table_.error(
+        line, "nic", std::to_string(job_.nic),
+        "NIC " + std::to_string(job_.nic) + " of node " + node.name +
+            " has no address: there is no [[prefix]] with nic = " + std::to_string(job_.nic));
+    return false;
+  }
+
+  void report_several_real(const std::vector<size_t>& real) {
+    const size_t n = job_.ranks.size();
+    for (size_t i = 0; i < real.size(); ++i) {
+      const size_t next = real[(i + 1) % real.size()];
+      if ((real[i] + 1) % n != next) continue;
+      table_.error(rank_lines_[next], "ranks",
+                   "nodes " + name_of(job_.ranks[real[i]]) + " and " + name_of(job_.ranks[next]) +
+                       " next to each other in the ring",
+                   "traffic between two real nodes is not supported yet");
+      return;
+    }
+    table_.error(
+        rank_lines_[real[1]], "ranks",
+        "real nodes " + name_of(job_.ranks[real[0]]) + " and " + name_of(job_.ranks[real[1]]),
+        "several real nodes in one job are not supported yet; give each a job of its own");
+  }
+
+  void check_port(size_t rank) {
+    const NodeId node = job_.ranks[rank];
+    for (const PortConfig& port : context_.config.ports) {
+      if (port.node == node && port.nic == job_.nic) return;
+    }
+    table_.error(rank_lines_[rank], "ranks", "\"" + name_of(node) + "\"",
+                 "there is no [[port]] for NIC " + std::to_string(job_.nic) + " of this real node");
+  }
+
+  const std::string& name_of(NodeId node) const { return context_.config.nodes[node].name; }
+
+  TableReader table_;
+  ReadContext& context_;
+  JobConfig job_;
+  std::vector<unsigned> rank_lines_;  ///< one per rank
+  bool ranks_complete_ = false;
+};
+
+}  // namespace
+
+void read_jobs(TableReader& root, ReadContext& context) {
+  for (const TomlNode* job : root.tables("job")) JobReader(*job, context).run();
+}
+
+}  // namespace understudy

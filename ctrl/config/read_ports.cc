@@ -1,0 +1,146 @@
+// [[port]], [[service]] and [[event]]: what hangs on a node.
+#include <algorithm>
+
+#include "ctrl/config/sections.h"
+
+namespace understudy {
+namespace {
+
+bool has_address(const NicConfig& nic) { return nic.v4 || nic.v6; }
+
+void read_port(const TomlNode& toml, ReadContext& context) {
+  TableReader table(toml, "port", context.errors);
+  PortConfig port;
+  port.line = table.line();
+  table.require("real", "the name of a real node");
+  const auto name = table.text("real");
+  const NodeConfig* node = name ? context.resolve(table, "real", *name) : nullptr;
+  if (node != nullptr && !node->real) {
+    table.error(name->line, "real", "\"" + name->value + "\"",
+                "a port leads to a real node, and this node lacks real = true");
+    node = nullptr;
+  }
+  const auto nic = table.integer("nic", 0, kMostNics - 1);
+  const unsigned nic_line = nic ? nic->line : table.line();
+  if (nic) port.nic = static_cast<unsigned>(nic->value);
+  table.require("device", "a DPDK device: a PCI address, a vdev string, or \"virtual\"");
+  if (const auto device = table.text("device")) {
+    port.device = device->value;
+    if (device->value.empty()) {
+      table.error(device->line, "device", "an empty text",
+                  "expected a PCI address, a vdev string, or \"virtual\"");
+    }
+    for (const PortConfig& other : context.config.ports) {
+      if (other.device != port.device || port.device == "virtual") continue;
+      table.error(device->line, "device", "\"" + port.device + "\"",
+                  "this device already is the port in line " + std::to_string(other.line));
+    }
+  }
+  if (const auto rate = table.rate("rate")) port.physical = rate->value;
+  table.finish();
+
+  if (node == nullptr) {
+    context.ports_complete = false;
+    return;
+  }
+  port.node = node->index;
+  if (port.nic >= node->nics.size()) {
+    table.error(nic_line, "nic", std::to_string(port.nic),
+                "node " + node->name + " has " + std::to_string(node->nics.size()) + " NIC(s)");
+    context.ports_complete = false;
+    return;
+  }
+  for (const PortConfig& other : context.config.ports) {
+    if (other.node != port.node || other.nic != port.nic) continue;
+    table.error(nic_line, "nic", std::to_string(port.nic),
+                "NIC " + std::to_string(port.nic) + " of node " + node->name +
+                    " already has the port in line " + std::to_string(other.line));
+  }
+  if (context.addresses_complete && !has_address(node->nics[port.nic])) {
+    table.error(
+        nic_line, "nic", std::to_string(port.nic),
+        "this NIC has no address: there is no [[prefix]] with nic = " + std::to_string(port.nic));
+  }
+  context.config.ports.push_back(std::move(port));
+}
+
+void read_service(const TomlNode& toml, ReadContext& context) {
+  TableReader table(toml, "service", context.errors);
+  ServiceConfig service;
+  service.line = table.line();
+  table.require("node", "the name of an emulated node");
+  table.require("port", "a TCP port");
+  const auto name = table.text("node");
+  const NodeConfig* node = name ? context.resolve(table, "node", *name) : nullptr;
+  const auto port = table.integer("port", 1, 65535);
+  table.choice("kind",
+               {{"auto", ServiceKind::kAuto},
+                {"pingpong", ServiceKind::kPingpong},
+                {"write_bw", ServiceKind::kWriteBw},
+                {"write_lat", ServiceKind::kWriteLat},
+                {"send_bw", ServiceKind::kSendBw},
+                {"send_lat", ServiceKind::kSendLat},
+                {"read_bw", ServiceKind::kReadBw},
+                {"read_lat", ServiceKind::kReadLat}},
+               service.kind);
+  table.finish();
+
+  if (node == nullptr) return;
+  if (node->real) {
+    table.error(name->line, "node", "\"" + name->value + "\"",
+                "a real node runs its own servers; a service belongs to an emulated node");
+  } else if (context.addresses_complete &&
+             std::none_of(node->nics.begin(), node->nics.end(), has_address)) {
+    table.error(name->line, "node", "\"" + name->value + "\"",
+                "this node has no address: there is no [[prefix]] for its NICs");
+  }
+  if (!port) return;
+  service.node = node->index;
+  service.port = static_cast<uint16_t>(port->value);
+  for (const ServiceConfig& other : context.config.services) {
+    if (other.node != service.node || other.port != service.port) continue;
+    table.error(port->line, "port", std::to_string(service.port),
+                "node " + node->name + " already has the service on this port in line " +
+                    std::to_string(other.line));
+  }
+  context.config.services.push_back(service);
+}
+
+void read_event(const TomlNode& toml, ReadContext& context) {
+  TableReader table(toml, "event", context.errors);
+  EventConfig event;
+  event.line = table.line();
+  table.require("at", "the time since the start of the run, as in \"20ms\"");
+  if (const auto at = table.duration("at")) event.at = Time::zero() + at->value;
+  table.require("link", "the name of the node whose links change");
+  const auto name = table.text("link");
+  const NodeConfig* node = name ? context.resolve(table, "link", *name) : nullptr;
+  if (const auto rate = table.rate("rate")) event.rate = rate->value;
+  if (const auto latency = table.duration("latency")) event.latency = latency->value;
+  if (table.any("rate") == nullptr && table.any("latency") == nullptr) {
+    table.error(table.line(), "rate", "nothing", "an event needs rate, latency or both");
+  }
+  table.finish();
+  if (node == nullptr) return;
+  event.node = node->index;
+  context.config.events.push_back(event);
+}
+
+}  // namespace
+
+void read_ports(TableReader& root, ReadContext& context) {
+  for (const TomlNode* port : root.tables("port")) read_port(*port, context);
+}
+
+void read_services(TableReader& root, ReadContext& context) {
+  for (const TomlNode* service : root.tables("service")) read_service(*service, context);
+}
+
+void read_events(TableReader& root, ReadContext& context) {
+  for (const TomlNode* event : root.tables("event")) read_event(*event, context);
+  std::vector<EventConfig>& events = context.config.events;
+  std::stable_sort(events.begin(), events.end(),
+                   [](const EventConfig& a, const EventConfig& b) { return a.at < b.at; });
+}
+
+}  // namespace understudy

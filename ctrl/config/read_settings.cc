@@ -1,0 +1,72 @@
+// format, seed, [fidelity] and [fabric].
+#include <limits>
+
+#include "ctrl/config/sections.h"
+
+namespace understudy {
+namespace {
+
+void read_fidelity(const TomlNode& node, ReadContext& context) {
+  TableReader table(node, "fidelity", context.errors);
+  FidelityConfig& fidelity = context.config.fidelity;
+  if (const auto tolerance = table.number("tolerance")) {
+    if (tolerance->value > 0 && tolerance->value <= 1) {
+      fidelity.tolerance = tolerance->value;
+    } else {
+      table.error(tolerance->line, "tolerance", table.any("tolerance")->describe(),
+                  "expected a share of modelled time above 0 and at most 1");
+    }
+  }
+  table.choice("idle", {{"spin", IdleMode::kSpin}, {"sleep", IdleMode::kSleep}}, fidelity.idle);
+  table.choice(
+      "verify_icrc",
+      {{"full", IcrcVerify::kFull}, {"sampled", IcrcVerify::kSampled}, {"off", IcrcVerify::kOff}},
+      fidelity.verify_icrc);
+  table.finish();
+}
+
+void read_fabric(const TomlNode& node, ReadContext& context) {
+  TableReader table(node, "fabric", context.errors);
+  FabricConfig& fabric = context.config.fabric;
+  if (const auto mtu = table.integer("mtu", 256, 4096)) {
+    fabric.mtu = static_cast<uint32_t>(mtu->value);
+    if ((fabric.mtu & (fabric.mtu - 1)) != 0) {
+      table.error(mtu->line, "mtu", std::to_string(fabric.mtu),
+                  "expected a path MTU of 256, 512, 1024, 2048 or 4096");
+    }
+  }
+  bool cut_through = true;
+  table.choice("switching", {{"cut-through", true}}, cut_through);
+  table.choice("control_class",
+               {{"shared", ControlClass::kShared}, {"separate", ControlClass::kSeparate}},
+               fabric.control_class);
+  if (const auto through = table.texts("through")) {
+    for (const Located<std::string>& protocol : *through) {
+      if (protocol.value == "icmp") {
+        fabric.icmp_through = true;
+      } else {
+        table.unknown_word(protocol, "through", {"icmp"});
+      }
+    }
+  }
+  if (const auto pacing = table.boolean("pacing")) fabric.pacing = pacing->value;
+  table.finish();
+}
+
+}  // namespace
+
+void read_settings(TableReader& root, ReadContext& context) {
+  if (root.require("format", "this version reads format = 1")) {
+    root.integer("format", 1, 1);
+  } else {
+    root.any("format");
+  }
+  constexpr int64_t kLargestSeed = std::numeric_limits<int64_t>::max() - 1;
+  if (const auto seed = root.integer("seed", 0, kLargestSeed)) {
+    context.config.seed = static_cast<uint64_t>(seed->value);
+  }
+  if (const TomlNode* fidelity = root.table("fidelity")) read_fidelity(*fidelity, context);
+  if (const TomlNode* fabric = root.table("fabric")) read_fabric(*fabric, context);
+}
+
+}  // namespace understudy

@@ -1,0 +1,69 @@
+// The sections of the configuration, one reader each, and what they share. Read in this order: a
+// later section refers to what an earlier one has defined.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ctrl/config/config.h"
+#include "ctrl/config/table_reader.h"
+
+namespace understudy {
+
+inline constexpr int64_t kMostNics = 16;
+inline constexpr int64_t kMostGpus = 64;
+/// Of one configuration, all [[node]] tables together; bounds the memory a short text can ask for.
+inline constexpr size_t kMostNodes = 65'536;
+
+/// The nodes that one [[node]] table stands for.
+struct NodeGroup {
+  std::string name;
+  NodeId first = 0;
+  uint32_t count = 0;
+  unsigned line = 0;
+  std::optional<Located<IpAddress>> address;
+  std::optional<Located<MacAddress>> mac;
+};
+
+/// The lines of a prefix's keys, for messages.
+struct PrefixLines {
+  unsigned v4 = 0;
+  unsigned v6 = 0;
+};
+
+struct ReadContext {
+  explicit ReadContext(std::string file) : errors(std::move(file)) {}
+
+  Config config;
+  ErrorList errors;
+  std::vector<PrefixLines> prefix_lines;  ///< one per entry of config.prefixes
+  std::vector<NodeGroup> groups;
+  std::unordered_map<std::string, NodeId> node_by_name;
+  // False once a table that defines nodes, addresses or ports was wrong: what refers to them may
+  // only be missing because of that, and is then not reported again.
+  bool nodes_complete = true;
+  bool addresses_complete = true;
+  bool ports_complete = true;
+
+  /// The node of this name; an unknown name is reported as an error of `key`.
+  const NodeConfig* resolve(TableReader& table, std::string_view key,
+                            const Located<std::string>& name);
+};
+
+/// format, seed, [fidelity], [fabric].
+void read_settings(TableReader& root, ReadContext& context);
+/// [[prefix]] and [[node]]: the expanded nodes without addresses.
+void read_nodes(TableReader& root, ReadContext& context);
+/// Gives every NIC its addresses and MAC by rule and reports those given twice. Only for a complete
+/// list of nodes: the rule counts them.
+void assign_addresses(ReadContext& context);
+/// [[port]], [[service]], [[event]].
+void read_ports(TableReader& root, ReadContext& context);
+void read_services(TableReader& root, ReadContext& context);
+void read_events(TableReader& root, ReadContext& context);
+/// [[job]]; after the ports.
+void read_jobs(TableReader& root, ReadContext& context);
+
+}  // namespace understudy
