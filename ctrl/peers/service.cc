@@ -1,0 +1,73 @@
+#include "ctrl/peers/service.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "dataplane/base/pattern.h"
+
+namespace understudy {
+
+std::string_view service_kind_name(ServiceKind kind) {
+  switch (kind) {
+    case ServiceKind::kAuto:
+      return "auto";
+    case ServiceKind::kPingpong:
+      return "pingpong";
+    case ServiceKind::kWriteBw:
+      return "write_bw";
+    case ServiceKind::kWriteLat:
+      return "write_lat";
+    case ServiceKind::kSendBw:
+      return "send_bw";
+    case ServiceKind::kSendLat:
+      return "send_lat";
+    case ServiceKind::kReadBw:
+      return "read_bw";
+    case ServiceKind::kReadLat:
+      return "read_lat";
+  }
+  return "?";
+}
+
+std::string service_label(const Service& service) {
+  return "service " + service.node + ":" + std::to_string(service.port) + " (kind \"" +
+         std::string(service_kind_name(service.kind)) + "\")";
+}
+
+Result<IpAddress> matching_gid(const Service& service, const IpAddress& client) {
+  if (client.is_unset()) {
+    return fail(service_label(service) +
+                ": the client sent no GID; give it a GID index (-g for ibv_rc_pingpong, -x for "
+                "perftest) of its IPv4 or IPv6 address");
+  }
+  const std::optional<IpAddress>& ours = client.is_v4() ? service.v4 : service.v6;
+  if (ours) return *ours;
+  const std::string family = client.is_v4() ? "IPv4" : "IPv6";
+  return fail(service_label(service) + ": the client's GID " + client.text() + " is " + family +
+              " but node " + service.node + " has no " + family +
+              " address; choose another GID index at the client or add " +
+              (client.is_v4() ? "v4" : "v6") + " to its [[prefix]]");
+}
+
+Psn choose_psn(const Service& service, const IpAddress& client, Qpn client_qpn) {
+  const uint64_t hash = std::hash<IpAddress>{}(client) ^ client_qpn;
+  return Psn(static_cast<uint32_t>(splitmix64(splitmix64(service.seed) ^ hash) & Psn::kMask));
+}
+
+std::optional<uint64_t> parse_hex(std::string_view text) {
+  uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, 16);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+std::string printable(const std::vector<uint8_t>& bytes, size_t limit) {
+  std::string text;
+  for (size_t i = 0; i < std::min(bytes.size(), limit); ++i) {
+    text += bytes[i] >= 0x20 && bytes[i] < 0x7f ? static_cast<char>(bytes[i]) : '.';
+  }
+  return text;
+}
+
+}  // namespace understudy
