@@ -52,11 +52,12 @@ struct WireCost {
 /// What a plan is made from.
 struct RingPlanConfig {
   RingSchedule schedule;
-  std::vector<RingHop> hops;          ///< hops[r]: from rank r to rank r+1 mod n
-  std::vector<Duration> entry_delay;  ///< of each rank after the operation's entry; empty: none
-  std::vector<uint32_t> real;         ///< ranks that are not emulated
-  WireCost wire;
-  Duration step_cost;  ///< from a message's arrival until its data are reduced or copied
+  std::vector<RingHop> hops = {};  ///< hops[r]: from rank r to rank r+1 mod n
+  std::vector<Duration> entry_delay =
+      {};                           ///< of each rank after the operation's entry; empty: none
+  std::vector<uint32_t> real = {};  ///< ranks that are not emulated
+  WireCost wire = {};
+  Duration step_cost = {};  ///< from a message's arrival until its data are reduced or copied
   bool credits_preposted = false;  ///< the first 4 credits were granted long before the entry
 };
 
