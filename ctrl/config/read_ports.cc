@@ -55,6 +55,7 @@ void read_port(const TomlNode& toml, ReadContext& context) {
     table.error(nic_line, "nic", std::to_string(port.nic),
                 "NIC " + std::to_string(port.nic) + " of node " + node->name +
                     " already has the port in line " + std::to_string(other.line));
+    context.ports_complete = false;
   }
   if (context.addresses_complete && !has_address(node->nics[port.nic])) {
     table.error(

@@ -1,0 +1,102 @@
+// A good configuration that uses every key, for the configuration tests and the fuzzer.
+#pragma once
+
+namespace understudy {
+
+inline constexpr char kSampleConfig[] = R"(format = 1
+seed = 7
+
+[fidelity]
+tolerance = 0.02
+idle = "sleep"
+verify_icrc = "sampled"
+
+[fabric]
+mtu = 1024
+switching = "cut-through"
+control_class = "separate"
+through = ["icmp"]
+pacing = false
+
+[[prefix]]
+nic = 0
+v4 = "10.9.0.0/24"
+v6 = "fd00:9::/64"
+vlan = 100
+pcp = 3
+first = 10
+
+[[prefix]]
+nic = 1
+v6 = "fd00:a::/64"
+
+[[node]]
+name = "gpu"
+gpus = 8
+nics = 2
+real = true
+link = { rate = "100Mbit/s", latency = "1.5us" }
+
+[[node]]
+name = "w"
+count = 3
+nics = 2
+link = { rate = "0.2Gbit/s", latency = "1us" }
+
+[[node]]
+name = "solo"
+link = { rate = "unlimited", latency = "0ns" }
+address = "10.9.0.200"
+mac = "52:54:00:0a:09:01"
+
+[[port]]
+real = "gpu"
+nic = 0
+device = "net_vhost0,iface=/run/x.sock"
+rate = "25Gbit/s"
+
+[[port]]
+real = "gpu"
+nic = 1
+device = "virtual"
+
+[[job]]
+name = "first"
+collective = "all_reduce"
+algorithm = "ring"
+ranks = ["gpu", "w0", "w2"]
+nic = 0
+sizes = ["4KiB", "16MiB"]
+iterations = 3
+warmup = 1
+channels = 2
+payload = "exact"
+step_cost = "250ns"
+entry = "first_credit"
+interval = "10ms"
+skew = [{ rank = 2, delay = "5ms" }]
+
+[[job]]
+name = "second"
+collective = "all_reduce"
+ranks = ["w*", "gpu"]
+nic = 1
+sizes = { from = "4KiB", to = "100KiB", factor = 4 }
+
+[[service]]
+node = "w0"
+port = 18515
+kind = "write_bw"
+
+[[event]]
+at = "40ms"
+link = "w1"
+latency = "9us"
+
+[[event]]
+at = "20ms"
+link = "gpu"
+rate = "50Mbit/s"
+)";
+
+}  // namespace understudy
