@@ -1,0 +1,144 @@
+#include "tools/ring_node/channel.h"
+
+#include <cstring>
+
+namespace understudy {
+
+RingChannel::RingChannel(const RingJobMessage& job, uint32_t channel, ChannelLinks& links)
+    : cutting_(job),
+      links_(links),
+      ranks_(job.ranks),
+      rank_(job.client_rank),
+      channel_(channel),
+      slices_(cutting_.slices_per_chunk()),
+      window_(kRingSteps / job.cutting.slice_steps) {}
+
+void RingChannel::start(const ElementRange& part, const float* input, float* output) {
+  part_ = part;
+  input_ = input;
+  output_ = output;
+  base_ += messages_;
+  messages_ = cutting_.messages(part);
+  loops_ = cutting_.loops(part);
+  granted_ = received_ = consumed_ = filled_ = posted_ = acknowledged_ = 0;
+  stage_loop_ = 0;
+  stage_step_ = 0;
+  stage_slice_ = 0;
+}
+
+ElementRange RingChannel::message(uint64_t m, uint32_t shift) const {
+  const uint64_t per_loop = uint64_t{2} * (ranks_ - 1) * slices_;
+  const uint64_t j = m % per_loop / slices_;
+  // The j-th send of rank x is chunk x+n-1-j, its j-th receive chunk x+n-2-j, modulo n.
+  const uint32_t k = static_cast<uint32_t>((rank_ + 2 * uint64_t{ranks_} - shift - j) % ranks_);
+  return cutting_.slice(cutting_.chunk(part_, m / per_loop, k), static_cast<unsigned>(m % slices_));
+}
+
+Result<bool> RingChannel::progress() {
+  bool moved = false;
+  while (step()) moved = true;
+  // Grants follow the work: a consumed message's buffer is free again (nccl-wire 3.8).
+  while (granted_ < messages_ && granted_ < consumed_ + window_) {
+    if (auto granted = links_.grant(base_ + granted_); !granted) return fail(granted.error().text);
+    ++granted_;
+    moved = true;
+  }
+  auto posted = post();
+  if (!posted) return posted;
+  return moved || *posted;
+}
+
+bool RingChannel::step() {
+  if (stage_loop_ == loops_) return false;
+  const uint32_t last_step = 2 * ranks_ - 2;
+  const bool receives = stage_step_ > 0;
+  const bool sends = stage_step_ < last_step;
+  const bool reduces = receives && stage_step_ <= ranks_ - 1;
+  const bool final = stage_step_ >= ranks_ - 1;
+  if (receives && received_ == consumed_) return false;
+  if (sends && filled_ == acknowledged_ + window_) return false;
+
+  const uint32_t k = (rank_ + 2 * ranks_ - 1 - stage_step_) % ranks_;
+  const ElementRange range = cutting_.slice(cutting_.chunk(part_, stage_loop_, k), stage_slice_);
+  const float* own = input_ + range.first;
+  const float* in = receives ? links_.receive_slot(base_ + consumed_) : own;
+  float* out = final ? output_ + range.first : links_.send_slot(base_ + filled_);
+  if (reduces) {
+    for (uint64_t i = 0; i < range.count; ++i) out[i] = in[i] + own[i];
+  } else {
+    std::memcpy(out, in, range.count * RankCutting::kElement);
+  }
+  if (final && sends) {
+    std::memcpy(links_.send_slot(base_ + filled_), out, range.count * RankCutting::kElement);
+  }
+  consumed_ += receives ? 1 : 0;
+  filled_ += sends ? 1 : 0;
+
+  if (++stage_slice_ < slices_) return true;
+  stage_slice_ = 0;
+  if (++stage_step_ <= last_step) return true;
+  stage_step_ = 0;
+  ++stage_loop_;
+  return true;
+}
+
+Result<bool> RingChannel::post() {
+  bool moved = false;
+  while (posted_ < filled_) {
+    const CreditEntry* credit = links_.credit(base_ + posted_);
+    if (credit == nullptr) break;
+    const uint64_t bytes = message(posted_, 1).count * RankCutting::kElement;
+    auto admitted = check(*credit, bytes);
+    if (!admitted) return admitted;
+    auto sent = links_.send(base_ + posted_, *credit, static_cast<uint32_t>(bytes));
+    if (!sent) return fail(sent.error().text);
+    ++posted_;
+    moved = true;
+  }
+  return moved;
+}
+
+Result<bool> RingChannel::check(const CreditEntry& credit, uint64_t bytes) const {
+  const std::string where = "channel " + std::to_string(channel_) + ", credit " +
+                            std::to_string(base_ + posted_) + " of the next rank: ";
+  if (credit.address == 0 || credit.rkeys[0] == 0) return fail(where + "no address or rkey");
+  if (credit.nreqs != 1) return fail(where + std::to_string(credit.nreqs) + " requests, not 1");
+  if (credit.tag != rank_) {
+    return fail(where + "tag " + std::to_string(credit.tag) + " is not our rank " +
+                std::to_string(rank_));
+  }
+  if (credit.size < bytes) {
+    return fail(where + "room for " + std::to_string(credit.size) + " bytes, the message has " +
+                std::to_string(bytes));
+  }
+  return true;
+}
+
+Result<void> RingChannel::on_received(uint32_t size) {
+  const std::string where = "channel " + std::to_string(channel_) + ", message " +
+                            std::to_string(base_ + received_) + " of the previous rank: ";
+  if (received_ == granted_) return fail(where + "came without a credit");
+  const uint64_t expected = message(received_, 2).count * RankCutting::kElement;
+  if (size != expected) {
+    return fail(where + std::to_string(size) + " bytes, the cutting says " +
+                std::to_string(expected));
+  }
+  ++received_;
+  return {};
+}
+
+std::string RingChannel::waiting_for() const {
+  const std::string of = " of " + std::to_string(messages_);
+  std::string text = "channel " + std::to_string(channel_) + ": " + std::to_string(consumed_) + of +
+                     " messages received, " + std::to_string(acknowledged_) + of +
+                     " sent and acknowledged; waits for ";
+  if (posted_ < filled_) return text + "a credit for message " + std::to_string(base_ + posted_);
+  if (acknowledged_ < posted_) {
+    text += "the acknowledgement of message " + std::to_string(base_ + acknowledged_);
+    if (received_ > consumed_) return text;
+    text += " and ";
+  }
+  return text + "message " + std::to_string(base_ + received_) + " of the previous rank";
+}
+
+}  // namespace understudy

@@ -1,0 +1,65 @@
+// One run of the real rank: both neighbours, all channels, one all-reduce after the other.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "dataplane/base/result.h"
+#include "tools/ring_node/channel.h"
+#include "tools/ring_node/neighbour.h"
+#include "tools/ring_node/options.h"
+#include "tools/ring_node/verbs_device.h"
+#include "tools/ring_node/verbs_links.h"
+
+namespace understudy {
+
+/// What came out of all operations of one size.
+struct SizeOutcome {
+  uint64_t bytes = 0;
+  std::vector<uint64_t> times_ns;  ///< of the timed iterations
+  std::optional<uint64_t> wrong;   ///< elements over all iterations; nothing if not verified
+};
+
+class Session {
+ public:
+  /// Dials the neighbours, learns the job, connects all queue pairs.
+  static Result<std::unique_ptr<Session>> start(const RingNodeOptions& options);
+
+  const RingJobMessage& job() const { return job_; }
+  const VerbsDevice& device() const { return device_; }
+  uint64_t input_seed() const { return input_seed_; }
+  bool verifies() const;
+
+  /// Runs one size of the job (an index of job().operations) and reports it to the next rank.
+  Result<SizeOutcome> run_size(uint32_t operation);
+  /// Tells the neighbours that this was all.
+  Result<void> finish();
+  /// Tells the neighbours why it ends early.
+  void give_up(const std::string& why);
+
+ private:
+  Session(const RingNodeOptions& options, VerbsDevice device)
+      : options_(options), device_(std::move(device)) {}
+  Result<void> learn_job();
+  Result<void> connect_links();
+  Result<void> draw_input_seed();
+  /// One all-reduce; its time in ns from the start to the last completion.
+  Result<uint64_t> run_operation(std::span<const float> input, std::span<float> output);
+  Result<bool> poll_completions();
+  /// Called when nothing has happened for a while: looks for bad news.
+  Result<void> look_for_trouble(uint64_t idle_ns);
+  RingChannel& channel(uint64_t work_id) { return *channels_[work_id >> 2]; }
+
+  RingNodeOptions options_;
+  VerbsDevice device_;
+  std::vector<std::unique_ptr<Neighbour>> neighbours_;  ///< next first; one if it is both
+  RingJobMessage job_;
+  uint64_t input_seed_ = 0;
+  std::vector<std::unique_ptr<VerbsLinks>> links_;
+  std::vector<std::unique_ptr<RingChannel>> channels_;
+};
+
+}  // namespace understudy
