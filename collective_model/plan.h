@@ -52,13 +52,18 @@ struct WireCost {
 /// What a plan is made from.
 struct RingPlanConfig {
   RingSchedule schedule;
-  std::vector<RingHop> hops = {};  ///< hops[r]: from rank r to rank r+1 mod n
-  std::vector<Duration> entry_delay =
-      {};                           ///< of each rank after the operation's entry; empty: none
-  std::vector<uint32_t> real = {};  ///< ranks that are not emulated
+  /// hops[r]: from rank r to rank r+1 mod n.
+  std::vector<RingHop> hops = {};
+  /// Of each rank after the operation's entry; empty: none.
+  std::vector<Duration> entry_delay = {};
+  /// Ranks that are not emulated.
+  std::vector<uint32_t> real = {};
   WireCost wire = {};
-  Duration step_cost = {};  ///< from a message's arrival until its data are reduced or copied
-  bool credits_preposted = false;  ///< the first 4 credits were granted long before the entry
+  /// From a message's arrival until its data are reduced or copied.
+  Duration step_cost = {};
+  /// The first 4 credits were granted long before the entry. Otherwise a rank grants them when it
+  /// enters, and the operation takes one latency longer.
+  bool credits_preposted = false;
 };
 
 /// An immutable plan; shared by pointer with the shard that runs it.
