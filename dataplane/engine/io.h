@@ -8,8 +8,8 @@
 
 namespace understudy {
 
-/// Frames received together. `at` is their hand-over time from the device; `uncertainty` is the time
-/// since the previous poll of that port (0 when the device stamps arrivals itself): each frame
+/// Frames received together. `at` is their hand-over time from the device; `uncertainty` is the
+/// time since the previous poll of that port (0 when the device stamps arrivals itself): each frame
 /// really arrived within [at - uncertainty, at].
 struct RxBurst {
   Time at;

@@ -125,4 +125,9 @@ inline constexpr uint32_t kCnpPadBytes = 16;  ///< reserved bytes after a CNP's 
 inline constexpr uint32_t kEthernetOverheadBytes = 24;
 inline constexpr uint32_t kMinFrameBytes = 60;  ///< without FCS; shorter frames are padded by MACs
 
+/// Bytes that a frame (without FCS) takes of a link.
+constexpr uint32_t wire_bytes(uint32_t frame_bytes) {
+  return (frame_bytes < kMinFrameBytes ? kMinFrameBytes : frame_bytes) + kEthernetOverheadBytes;
+}
+
 }  // namespace understudy

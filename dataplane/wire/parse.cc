@@ -29,7 +29,8 @@ FrameKind parse_ipv4(FrameView& v) {
   v.dst = IpAddress::v4_bytes(ip.dst);
   v.tos = ip.tos;
   v.ttl = ip.ttl;
-  v.protocol = ip.protocol;
+  // The later fragments of a datagram carry no UDP header; they are somebody else's plain IP.
+  v.protocol = (ip.fragment.get() & 0x1fff) != 0 ? 0 : ip.protocol;
   return FrameKind::kIp;
 }
 

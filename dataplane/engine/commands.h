@@ -1,0 +1,58 @@
+// The language between control and a shard: plain structs over two single-producer rings, with an
+// effective time and a sequence number, acknowledged in order of execution (design rule 4).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/base/ids.h"
+#include "dataplane/base/units.h"
+#include "dataplane/engine/counters.h"
+#include "dataplane/node/behaviour.h"
+
+namespace understudy {
+
+enum class CommandKind : uint8_t {
+  kAddQp,          ///< `qp`, `behaviour`
+  kRemoveQp,       ///< `qpn`
+  kAddRegion,      ///< `region_index`, `region`
+  kRemoveRegion,   ///< `region_index`
+  kSetLink,        ///< `node`, and `rate` and/or `latency`
+  kWakeBehaviour,  ///< `behaviour`->on_wake(effective, cookie): install a plan, start a job
+  kSnapshot,       ///< copies counters into `snapshot`
+};
+
+/// Counters of one shard at one moment; memory belongs to control.
+struct ShardSnapshot {
+  Time at;
+  ShardCounters counters;
+  std::vector<LinkCounters> up, down;  ///< by position in the node table, sized by control
+};
+
+struct Command {
+  CommandKind kind = CommandKind::kSnapshot;
+  uint64_t sequence = 0;
+  Time effective;    ///< executed when the shard's time reaches it; zero: at once
+  Qp* qp = nullptr;  ///< stays control's property; destroyed by it after kRemoveQp's answer
+  Behaviour* behaviour = nullptr;
+  bool needs_payload = true;  ///< kAddQp: contents of what arrives are looked at
+  Qpn qpn = 0;
+  uint32_t region_index = 0;
+  Region region;
+  NodeId node = kNoNode;
+  bool has_rate = false, has_latency = false;
+  Rate rate;
+  Duration latency;
+  uint64_t cookie = 0;
+  ShardSnapshot* snapshot = nullptr;
+};
+
+enum class ReplyStatus : uint8_t { kDone, kNoSuchObject, kTableFull };
+
+struct Reply {
+  uint64_t sequence = 0;
+  ReplyStatus status = ReplyStatus::kDone;
+  Time at;  ///< when it was executed
+};
+
+}  // namespace understudy

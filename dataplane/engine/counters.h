@@ -1,0 +1,47 @@
+// What a shard counts. Every drop has a reason.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "dataplane/base/histogram.h"
+#include "dataplane/fabric/link.h"
+#include "dataplane/rc/types.h"
+
+namespace understudy {
+
+enum class Drop : uint8_t {
+  kTruncated,
+  kBadIp,
+  kBadTver,
+  kBadOpcode,
+  kBadPad,
+  kBadIcrc,
+  kUnknownQpn,
+  kWrongAddress,
+  kWrongPkey,
+  kWrongVlan,
+  kOtherEthertype,
+  kNotForUs,
+  kNoBuffer,
+  kHostRingFull,
+  kCount
+};
+const char* drop_name(Drop reason);
+
+struct ShardCounters {
+  uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0;
+  uint64_t rx_roce = 0, tx_roce = 0;
+  uint64_t ce_marked = 0;  ///< RoCE packets that came with ECN 11
+  uint64_t cnp_received = 0;
+  uint64_t neighbour_answers = 0;
+  uint64_t to_host = 0, from_host = 0;
+  uint64_t tx_busy = 0;  ///< polls at which the device took no more
+  std::array<uint64_t, static_cast<size_t>(Drop::kCount)> drops{};
+  RcCounters rc{};
+  Histogram lateness;  ///< actual minus scheduled departure, RoCE frames
+
+  void drop(Drop reason) { ++drops[static_cast<size_t>(reason)]; }
+};
+
+}  // namespace understudy

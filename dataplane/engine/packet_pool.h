@@ -1,0 +1,94 @@
+// Packets inside a shard: fixed slots, allocated once. Only metadata waits in the fabric; a slot's
+// buffer is touched when contents are needed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dataplane/fabric/link.h"
+#include "dataplane/rc/types.h"
+#include "dataplane/wire/parse.h"
+
+namespace understudy {
+
+/// Room for an Ethernet frame with path MTU 4096 and every header, or a jumbo frame of 9018.
+inline constexpr uint32_t kPacketBufferBytes = 9216;
+
+enum class PacketKind : uint8_t {
+  kFromReal,  ///< RoCE packet on its way to an emulated queue pair: `view`, payload in the buffer
+  kToReal,    ///< RoCE packet to build at departure: `out`, `addressing`
+  kRaw,       ///< finished frame in the buffer, on its way to the real node
+  kRawIn,     ///< a frame of the real node that crosses the fabric as it is (ICMP echo)
+};
+
+struct Packet {
+  PacketKind kind = PacketKind::kRaw;
+  bool departs = false;     ///< kToReal: last packet of work request `id`
+  uint8_t tos = 0;          ///< kFromReal: DSCP and ECN as received
+  uint32_t wire_bytes = 0;  ///< frame and Ethernet overhead
+  uint32_t frame_bytes = 0;
+  uint32_t link = 0;      ///< next link to pass
+  NodeId node = kNoNode;  ///< the emulated end
+  Time tail;              ///< when its last byte comes in at `link`; then: is due
+  Duration uncertainty;   ///< kFromReal: of its arrival
+  Qpn qpn = 0;            ///< of the emulated end
+  uint64_t id = 0;
+  RoceView view;
+  OutPacket out;
+  RoceAddressing addressing;
+};
+
+class PacketPool {
+ public:
+  explicit PacketPool(uint32_t capacity)
+      : packets_(capacity),
+        next_(capacity, kNoPacket),
+        // Not value-initialised: a page of it costs memory only once it is used.
+        buffers_(new uint8_t[static_cast<size_t>(capacity) * kPacketBufferBytes]) {
+    free_.reserve(capacity);
+    for (uint32_t i = capacity; i-- > 0;) free_.push_back(i);
+  }
+
+  /// A slot, or kNoPacket when all are in use.
+  uint32_t take() {
+    if (free_.empty()) return kNoPacket;
+    const uint32_t i = free_.back();
+    free_.pop_back();
+    return i;
+  }
+  void release(uint32_t i) { free_.push_back(i); }
+  Packet& operator[](uint32_t i) { return packets_[i]; }
+  const Packet& operator[](uint32_t i) const { return packets_[i]; }
+  uint8_t* buffer(uint32_t i) {
+    return buffers_.get() + static_cast<size_t>(i) * kPacketBufferBytes;
+  }
+  uint32_t* links() { return next_.data(); }
+  uint32_t capacity() const { return static_cast<uint32_t>(packets_.size()); }
+  bool all_free() const { return free_.size() == packets_.size(); }
+
+ private:
+  std::vector<Packet> packets_;
+  std::vector<uint32_t> next_;  ///< intrusive FIFO of the link a packet waits at
+  std::vector<uint32_t> free_;
+  std::unique_ptr<uint8_t[]> buffers_;
+};
+
+/// FIFO of packets of one pool; never holds more than the pool has.
+class PacketFifo {
+ public:
+  explicit PacketFifo(uint32_t capacity) : ring_(capacity) {}
+  bool empty() const { return count_ == 0; }
+  uint32_t front() const { return ring_[first_]; }
+  void push(uint32_t packet) { ring_[(first_ + count_++) % ring_.size()] = packet; }
+  void pop() {
+    first_ = (first_ + 1) % ring_.size();
+    --count_;
+  }
+
+ private:
+  std::vector<uint32_t> ring_;
+  size_t first_ = 0, count_ = 0;
+};
+
+}  // namespace understudy

@@ -1,0 +1,72 @@
+#include "dataplane/engine/shard.h"
+
+#include <algorithm>
+
+namespace understudy {
+
+Shard::Shard(const ShardConfig& config)
+    : config_(config),
+      links_(config.nodes.nics().size() * 2 * kClasses),
+      ready_(config.nodes.nics().size() * kClasses),
+      pool_(config.packets),
+      events_(config.packets * 4),
+      regions_(config.regions),
+      qps_(config.queue_pairs),
+      departures_(config.packets),
+      send_now_(config.packets),
+      commands_(4096),
+      replies_(4096),
+      to_host_(1 << 20),
+      from_host_(1 << 20) {
+  const auto& nics = config_.nodes.nics();
+  for (uint32_t i = 0; i < nics.size(); ++i) {
+    if (nics[i].real) real_ = i;
+    for (uint32_t cls = 0; cls < kClasses; ++cls) {
+      links_[link_id(i, true, cls)] = Link(Rate(), config_.latencies[i]);
+      links_[link_id(i, false, cls)] = Link(Rate(), config_.latencies[i]);
+    }
+    apply_rate(i, config_.rates[i]);
+  }
+}
+
+void Shard::poll(Time now, TxSink& sink) {
+  take_commands(now);
+  run_events(now);
+  send_due(now, sink);
+  drain_host(now, sink);
+}
+
+Time Shard::next_wake() const {
+  if (!send_now_.empty()) return Time::zero();
+  if (departures_.empty()) return events_.next();
+  return std::min(events_.next(), pool_[departures_.front()].tail);
+}
+
+bool Shard::post(Time now, Qp& qp, const WorkRequest& request) {
+  if (!qp.post(request)) return false;
+  kick(slot_of(qp.config().qpn), now);
+  return true;
+}
+
+void Shard::wake_at(Time t, Behaviour& behaviour, uint64_t cookie) {
+  uint32_t slot;
+  if (free_wakes_.empty()) {
+    slot = static_cast<uint32_t>(wakes_.size());
+    wakes_.push_back({});
+  } else {
+    slot = free_wakes_.back();
+    free_wakes_.pop_back();
+  }
+  wakes_[slot] = {&behaviour, cookie};
+  events_.push(t, EventKind::kWake, slot);
+}
+
+const char* drop_name(Drop reason) {
+  static constexpr std::array<const char*, static_cast<size_t>(Drop::kCount)> kNames = {
+      "truncated",       "bad_ip",      "bad_tver",      "bad_opcode",    "bad_pad",
+      "bad_icrc",        "unknown_qpn", "wrong_address", "wrong_pkey",    "wrong_vlan",
+      "other_ethertype", "not_for_us",  "no_buffer",     "host_ring_full"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
+}  // namespace understudy

@@ -1,0 +1,146 @@
+// A shard: everything behind one real port. Packets and a time go in, packets come out; it has no
+// clock, socket or thread of its own, and allocates at construction only (design rules 1 to 5).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/base/byte_ring.h"
+#include "dataplane/base/spsc_ring.h"
+#include "dataplane/engine/commands.h"
+#include "dataplane/engine/event_queue.h"
+#include "dataplane/engine/io.h"
+#include "dataplane/engine/packet_pool.h"
+#include "dataplane/engine/shard_interface.h"
+#include "dataplane/node/behaviour.h"
+#include "dataplane/node/neighbour.h"
+#include "dataplane/node/node_table.h"
+
+namespace understudy {
+
+enum class VerifyIcrc : uint8_t { kFull, kSampled, kOff };
+
+struct ShardConfig {
+  uint32_t index = 0;       ///< goes into the local QPNs
+  NodeTable nodes;          ///< exactly one of them real
+  std::vector<Rate> rates;  ///< of each node's link, by position in `nodes`
+  std::vector<Duration> latencies;
+  Rate physical;                  ///< of the port; a modelled rate at or above it is the wire's own
+  bool pacing = true;             ///< false: links take no time
+  bool separate_control = false;  ///< ACKs and credits in a class that takes no data rate
+  bool icmp_through_fabric = false;
+  VerifyIcrc verify = VerifyIcrc::kFull;
+  MacAddress host_mac;      ///< MAC of the exception port's TAP
+  uint32_t packets = 8192;  ///< pool size
+  uint32_t queue_pairs = 4096;
+  uint32_t regions = 4096;
+};
+
+class Shard final : public EngineShard, public BehaviourHost {
+ public:
+  explicit Shard(const ShardConfig& config);
+
+  void rx(const RxBurst& burst) override;
+  void poll(Time now, TxSink& sink) override;
+  Time next_wake() const override;
+
+  // Control's side: single producer of commands, single consumer of replies.
+  SpscRing<Command>& commands() { return commands_; }
+  SpscRing<Reply>& replies() { return replies_; }
+  ByteRing& to_host() { return to_host_; }      ///< frames for the exception port
+  ByteRing& from_host() { return from_host_; }  ///< frames of the exception port
+
+  const RegionTable& regions() const { return regions_; }
+  RcCounters& rc_counters() { return counters_.rc; }
+  const ShardCounters& counters() const { return counters_; }
+  /// Local QPN of slot `slot`: unique over all shards (design rule 3).
+  Qpn qpn_of(uint32_t slot) const { return config_.index << kQpnShardShift | (slot + kFirstQpn); }
+
+  // BehaviourHost
+  bool post(Time now, Qp& qp, const WorkRequest& request) override;
+  void wake_at(Time t, Behaviour& behaviour, uint64_t cookie) override;
+  Duration arrival_uncertainty() const override { return arrival_uncertainty_; }
+
+ private:
+  static constexpr uint32_t kClasses = 2;  ///< 0 data (or everything), 1 control
+  static constexpr uint32_t kNoSlot = 0xffffffff;
+  struct QpSlot {
+    Qp* qp = nullptr;
+    Behaviour* behaviour = nullptr;
+    uint32_t node = 0;             ///< position in the node table
+    bool wants_payload = true;     ///< contents of what it receives are needed
+    bool queued[kClasses] = {};    ///< waits in the node's ready list
+    uint32_t next[kClasses] = {};  ///< the slot behind it there
+    Time timer = Time::never();    ///< earliest kTimer event outstanding
+  };
+  /// Queue pairs of a node that have something to send, in turn: an intrusive FIFO of slots.
+  struct ReadyList {
+    uint32_t first = kNoSlot, last = kNoSlot;
+  };
+  struct Wake {
+    Behaviour* behaviour = nullptr;
+    uint64_t cookie = 0;
+  };
+
+  // shard_rx.cc: frames from the device, up to the fabric
+  void rx_frame(std::span<const uint8_t> frame, Time now);
+  void rx_roce(const FrameView& view, const RoceView& roce, Time now);
+  void rx_ip(const FrameView& view, Time now);
+  void hand_to_host(const FrameView& view);
+  bool from_wrong_vlan(const FrameView& view) const;
+  void learn_mac(const FrameView& view);
+  void answer(NeighbourQuery query, const FrameView& view, const NodeNic& node, Time now);
+
+  // shard_fabric.cc: links and queue pairs
+  uint32_t link_id(uint32_t node, bool up, uint32_t cls) const {
+    return (node * 2 + (up ? 1 : 0)) * kClasses + cls;
+  }
+  void run_events(Time now);
+  void arrive(uint32_t packet, Time now);
+  void start(uint32_t link, Time now);
+  void link_free(uint32_t link, Time now);
+  bool pull(uint32_t node, uint32_t cls, Time now);
+  void after_link(uint32_t packet, uint32_t link, const LinkPassage& passage);
+  void deliver(uint32_t packet, Time now);
+  void kick(uint32_t slot, Time now);
+  void arm_timer(uint32_t slot);
+  TrafficKind kind_of(uint32_t cls) const;
+  uint32_t class_of(const RoceView& packet) const;
+
+  // shard_tx.cc: departures
+  void send_due(Time now, TxSink& sink);
+  bool send(uint32_t packet, Time now, TxSink& sink);
+  void drain_host(Time now, TxSink& sink);
+
+  // shard_commands.cc
+  void take_commands(Time now);
+  ReplyStatus execute(const Command& command, Time now);
+  void apply_rate(uint32_t node, Rate rate);
+  void snapshot(ShardSnapshot& out, Time now) const;
+  uint32_t slot_of(Qpn qpn) const;
+  uint32_t position_of(NodeId node) const;
+
+  ShardConfig config_;
+  uint32_t real_ = 0;  ///< position of the real NIC in the node table
+  std::vector<Link> links_;
+  std::vector<ReadyList> ready_;  ///< [node * kClasses + class]
+  PacketPool pool_;
+  EventQueue events_;
+  RegionTable regions_;
+  std::vector<QpSlot> qps_;
+  std::vector<Wake> wakes_;
+  std::vector<uint32_t> free_wakes_;
+  std::vector<Command> pending_;  ///< commands whose time has not come
+  std::vector<uint32_t> free_pending_;
+  PacketFifo departures_;  ///< modelled packets to the real node, in order of departure
+  PacketFifo send_now_;    ///< answers that bypass the fabric
+  Duration arrival_uncertainty_;
+  uint64_t rx_count_ = 0;  ///< for sampled ICRC verification
+  ShardCounters counters_;
+  SpscRing<Command> commands_;
+  SpscRing<Reply> replies_;
+  ByteRing to_host_;
+  ByteRing from_host_;
+};
+
+}  // namespace understudy

@@ -1,0 +1,122 @@
+// Commands of control, executed between bursts or at their effective time, and acknowledged.
+#include "dataplane/engine/shard.h"
+
+namespace understudy {
+
+void Shard::take_commands(Time now) {
+  Command command;
+  while (commands_.pop(command)) {
+    if (command.effective <= now) {
+      replies_.push({command.sequence, execute(command, now), now});
+      continue;
+    }
+    uint32_t slot;
+    if (free_pending_.empty()) {
+      slot = static_cast<uint32_t>(pending_.size());
+      pending_.push_back(command);
+    } else {
+      slot = free_pending_.back();
+      free_pending_.pop_back();
+      pending_[slot] = command;
+    }
+    events_.push(command.effective, EventKind::kCommand, slot);
+  }
+}
+
+uint32_t Shard::slot_of(Qpn qpn) const {
+  if (qpn >> kQpnShardShift != config_.index) return kNoSlot;
+  const uint32_t slot = (qpn & ((1u << kQpnShardShift) - 1)) - kFirstQpn;
+  return slot < qps_.size() ? slot : kNoSlot;
+}
+
+uint32_t Shard::position_of(NodeId node) const {
+  const auto& nics = config_.nodes.nics();
+  for (uint32_t i = 0; i < nics.size(); ++i) {
+    if (nics[i].id == node) return i;
+  }
+  return kNoSlot;
+}
+
+ReplyStatus Shard::execute(const Command& command, Time now) {
+  switch (command.kind) {
+    case CommandKind::kAddQp: {
+      const uint32_t slot = slot_of(command.qp->config().qpn);
+      const uint32_t node = position_of(command.qp->config().node);
+      if (slot == kNoSlot) return ReplyStatus::kTableFull;
+      if (node == kNoSlot || qps_[slot].qp != nullptr) return ReplyStatus::kNoSuchObject;
+      QpSlot& q = qps_[slot];
+      q.qp = command.qp;
+      q.behaviour = command.behaviour;
+      q.behaviour->attach(*this);
+      q.node = node;
+      q.wants_payload = command.needs_payload;
+      kick(slot, now);
+      return ReplyStatus::kDone;
+    }
+    case CommandKind::kRemoveQp: {
+      const uint32_t slot = slot_of(command.qpn);
+      if (slot == kNoSlot || qps_[slot].qp == nullptr) return ReplyStatus::kNoSuchObject;
+      qps_[slot].qp = nullptr;
+      qps_[slot].behaviour = nullptr;
+      // Packets still on their way must not reach for memory that control frees next.
+      for (uint32_t i = 0; i < pool_.capacity(); ++i) {
+        if (pool_[i].qpn == command.qpn) pool_[i].out.payload = PayloadRef{};
+      }
+      return ReplyStatus::kDone;
+    }
+    case CommandKind::kAddRegion:
+      return regions_.add(command.region_index, command.region) ? ReplyStatus::kDone
+                                                                : ReplyStatus::kTableFull;
+    case CommandKind::kRemoveRegion:
+      regions_.remove(command.region_index);
+      return ReplyStatus::kDone;
+    case CommandKind::kSetLink: {
+      const uint32_t node = position_of(command.node);
+      if (node == kNoSlot) return ReplyStatus::kNoSuchObject;
+      if (command.has_rate) apply_rate(node, command.rate);
+      for (uint32_t cls = 0; command.has_latency && cls < kClasses; ++cls) {
+        links_[link_id(node, true, cls)].set_latency(command.latency);
+        links_[link_id(node, false, cls)].set_latency(command.latency);
+      }
+      return ReplyStatus::kDone;
+    }
+    case CommandKind::kWakeBehaviour:
+      command.behaviour->attach(*this);
+      command.behaviour->on_wake(now, command.cookie);
+      return ReplyStatus::kDone;
+    case CommandKind::kSnapshot:
+      snapshot(*command.snapshot, now);
+      return ReplyStatus::kDone;
+  }
+  return ReplyStatus::kNoSuchObject;
+}
+
+void Shard::apply_rate(uint32_t node, Rate rate) {
+  // Where the model is at least as fast as the port, the wire itself is the link.
+  const bool wire_is_link = node == real_ && !config_.physical.is_unlimited() &&
+                            (rate.is_unlimited() || rate >= config_.physical);
+  const Rate applied = config_.pacing && !wire_is_link ? rate : Rate::unlimited();
+  for (uint32_t cls = 0; cls < kClasses; ++cls) {
+    links_[link_id(node, true, cls)].set_rate(applied);
+    links_[link_id(node, false, cls)].set_rate(applied);
+  }
+}
+
+void Shard::snapshot(ShardSnapshot& out, Time now) const {
+  out.at = now;
+  out.counters = counters_;
+  const auto sum = [&](uint32_t node, bool up) {
+    LinkCounters total = links_[link_id(node, up, 0)].counters();
+    const LinkCounters& control = links_[link_id(node, up, 1)].counters();
+    total.packets += control.packets;
+    total.wire_bytes += control.wire_bytes;
+    total.dropped += control.dropped;
+    return total;
+  };
+  for (uint32_t i = 0; i < out.up.size(); ++i) {
+    out.up[i] = sum(i, true);
+    out.down[i] = sum(i, false);
+  }
+}
+
+}  // namespace understudy

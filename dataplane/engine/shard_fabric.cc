@@ -1,0 +1,172 @@
+// Packets on their way through the fabric, and the queue pairs at its edge. Everything here runs at
+// the modelled time of its event, however late the loop comes to it.
+#include "dataplane/engine/shard.h"
+
+namespace understudy {
+
+void Shard::run_events(Time now) {
+  while (events_.next() <= now) {
+    const ShardEvent e = events_.pop();
+    switch (e.kind) {
+      case EventKind::kLinkFree:
+        link_free(e.index, e.time);
+        break;
+      case EventKind::kLinkArrive:
+        arrive(e.index, e.time);
+        break;
+      case EventKind::kDeliver:
+        deliver(e.index, e.time);
+        break;
+      case EventKind::kTimer: {
+        QpSlot& slot = qps_[e.index];
+        if (slot.qp == nullptr || slot.timer != e.time) break;
+        slot.timer = Time::never();
+        if (slot.qp->deadline() <= e.time) slot.qp->on_timer(e.time);
+        kick(e.index, e.time);
+        break;
+      }
+      case EventKind::kWake: {
+        const Wake wake = wakes_[e.index];
+        free_wakes_.push_back(e.index);
+        wake.behaviour->on_wake(e.time, wake.cookie);
+        break;
+      }
+      case EventKind::kCommand: {
+        const Command command = pending_[e.index];
+        free_pending_.push_back(e.index);
+        replies_.push({command.sequence, execute(command, e.time), e.time});
+        break;
+      }
+    }
+  }
+}
+
+TrafficKind Shard::kind_of(uint32_t cls) const {
+  if (!config_.separate_control) return cls == 0 ? TrafficKind::kAny : TrafficKind::kControl;
+  return cls == 0 ? TrafficKind::kData : TrafficKind::kControl;
+}
+
+uint32_t Shard::class_of(const RoceView& packet) const {
+  if (!config_.separate_control) return 0;
+  const OpKind kind = packet.info().kind;
+  const bool credit = kind == OpKind::kWrite && packet.info().start && packet.info().end &&
+                      !packet.info().imm;  // NCCL's CTS entries (nccl-wire 3.1)
+  return kind == OpKind::kAck || credit ? 1 : 0;
+}
+
+void Shard::arrive(uint32_t packet, Time now) {
+  const uint32_t link = pool_[packet].link;
+  links_[link].enqueue(packet, pool_.links());
+  if (!links_[link].busy()) start(link, now);
+}
+
+void Shard::start(uint32_t link, Time now) {
+  const uint32_t packet = links_[link].dequeue(pool_.links());
+  const Packet& p = pool_[packet];
+  const LinkPassage passage = links_[link].pass(now, p.tail, p.wire_bytes);
+  events_.push(passage.tail, EventKind::kLinkFree, link);
+  after_link(packet, link, passage);
+}
+
+void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passage) {
+  Packet& p = pool_[packet];
+  const Duration latency = links_[link].latency();
+  const uint32_t cls = link % kClasses;
+  const bool inbound = p.kind == PacketKind::kFromReal || p.kind == PacketKind::kRawIn;
+  p.tail = passage.tail + latency;
+  if (link == link_id(inbound ? real_ : p.node, true, cls)) {  // first of the path's two links
+    p.link = link_id(inbound ? p.node : real_, false, cls);
+    events_.push(passage.start + latency, EventKind::kLinkArrive, packet);
+  } else if (inbound) {
+    events_.push(p.tail, EventKind::kDeliver, packet);
+  } else {
+    departures_.push(packet);
+  }
+}
+
+void Shard::link_free(uint32_t link, Time now) {
+  links_[link].release();
+  if (!links_[link].queue_empty()) return start(link, now);
+  const uint32_t node = link / (2 * kClasses);
+  const bool up = (link / kClasses) % 2 != 0;
+  if (up && node != real_) pull(node, link % kClasses, now);
+}
+
+bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
+  ReadyList& ready = ready_[node * kClasses + cls];
+  while (ready.first != kNoSlot) {
+    const uint32_t slot = ready.first;
+    QpSlot& q = qps_[slot];
+    ready.first = q.next[cls];
+    q.queued[cls] = false;
+    if (q.qp == nullptr || !q.qp->can_send(now, kind_of(cls))) continue;
+    const uint32_t id = pool_.take();
+    if (id == kNoPacket) {  // tried again when the link is next kicked
+      counters_.drop(Drop::kNoBuffer);
+      return false;
+    }
+    Packet& p = pool_[id];
+    p.kind = PacketKind::kToReal;
+    q.qp->pull(now, kind_of(cls), p.out, p.departs, p.id);
+    p.addressing = q.qp->config().addressing;
+    p.qpn = q.qp->config().qpn;
+    p.node = node;
+    p.frame_bytes = roce_frame_bytes(p.addressing, p.out.fields.opcode, p.out.payload_bytes);
+    p.wire_bytes = wire_bytes(p.frame_bytes);
+    p.link = link_id(node, true, cls);
+    p.tail = now;
+    arrive(id, now);
+    kick(slot, now);
+    return true;
+  }
+  return false;
+}
+
+void Shard::kick(uint32_t slot, Time now) {
+  QpSlot& q = qps_[slot];
+  for (uint32_t cls = 0; cls < (config_.separate_control ? kClasses : 1); ++cls) {
+    if (!q.queued[cls] && q.qp->can_send(now, kind_of(cls))) {
+      ReadyList& ready = ready_[q.node * kClasses + cls];
+      q.queued[cls] = true;
+      q.next[cls] = kNoSlot;
+      if (ready.first == kNoSlot) {
+        ready.first = slot;
+      } else {
+        qps_[ready.last].next[cls] = slot;
+      }
+      ready.last = slot;
+    }
+    if (q.queued[cls] && !links_[link_id(q.node, true, cls)].busy()) pull(q.node, cls, now);
+  }
+  arm_timer(slot);
+}
+
+void Shard::arm_timer(uint32_t slot) {
+  const Time deadline = qps_[slot].qp->deadline();
+  if (deadline >= qps_[slot].timer) return;
+  qps_[slot].timer = deadline;
+  events_.push(deadline, EventKind::kTimer, slot);
+}
+
+void Shard::deliver(uint32_t packet, Time now) {
+  Packet& p = pool_[packet];
+  if (p.kind == PacketKind::kRawIn) {
+    FrameView view;
+    RoceView roce;
+    parse_frame({pool_.buffer(packet), p.frame_bytes}, view, roce);
+    answer(NeighbourQuery::kEcho, view, config_.nodes.nics()[p.node], now);
+    pool_.release(packet);
+    return;
+  }
+  const uint32_t slot = slot_of(p.qpn);
+  if (qps_[slot].qp == nullptr) {  // removed while the packet was on its way
+    counters_.drop(Drop::kUnknownQpn);
+  } else {
+    arrival_uncertainty_ = p.uncertainty;
+    qps_[slot].qp->on_packet(now, p.view, pool_.buffer(packet));
+    kick(slot, now);
+  }
+  pool_.release(packet);
+}
+
+}  // namespace understudy

@@ -1,0 +1,20 @@
+// What the loops (real time and virtual time) need of a shard.
+#pragma once
+
+#include "dataplane/base/units.h"
+#include "dataplane/engine/io.h"
+
+namespace understudy {
+
+class EngineShard {
+ public:
+  virtual ~EngineShard() = default;
+  /// Frames from the device, in order of arrival.
+  virtual void rx(const RxBurst& burst) = 0;
+  /// Runs everything due by `now` and writes what departs by then to `sink`.
+  virtual void poll(Time now, TxSink& sink) = 0;
+  /// When poll() has something to do again; Time::never() when only new input can make work.
+  virtual Time next_wake() const = 0;
+};
+
+}  // namespace understudy

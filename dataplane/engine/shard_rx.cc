@@ -1,0 +1,176 @@
+// Frames from the device: parsed, verified, and sorted into fabric, neighbour answers and host.
+#include <cstring>
+
+#include "dataplane/engine/shard.h"
+#include "dataplane/wire/headers.h"
+
+namespace understudy {
+namespace {
+
+Drop drop_for(FrameKind kind) {
+  switch (kind) {
+    case FrameKind::kBadIp:
+      return Drop::kBadIp;
+    case FrameKind::kBadTver:
+      return Drop::kBadTver;
+    case FrameKind::kBadOpcode:
+      return Drop::kBadOpcode;
+    case FrameKind::kBadPad:
+      return Drop::kBadPad;
+    case FrameKind::kOther:
+      return Drop::kOtherEthertype;
+    default:
+      return Drop::kTruncated;
+  }
+}
+
+/// Rule A1: low 15 bits equal, and at least one side is a full member.
+bool pkey_matches(uint16_t a, uint16_t b) {
+  return (a & 0x7fff) == (b & 0x7fff) && ((a | b) & 0x8000) != 0;
+}
+
+constexpr uint64_t kSampleEvery = 64;
+
+}  // namespace
+
+void Shard::rx(const RxBurst& burst) {
+  arrival_uncertainty_ = burst.uncertainty;
+  for (const auto& frame : burst.frames) rx_frame(frame, burst.at);
+}
+
+void Shard::rx_frame(std::span<const uint8_t> frame, Time now) {
+  ++counters_.rx_frames;
+  counters_.rx_bytes += frame.size();
+  FrameView view;
+  RoceView roce;
+  const FrameKind kind = parse_frame(frame, view, roce);
+  switch (kind) {
+    case FrameKind::kRoce:
+      return rx_roce(view, roce, now);
+    case FrameKind::kIp:
+    case FrameKind::kArp:
+      return rx_ip(view, now);
+    default:
+      counters_.drop(drop_for(kind));
+  }
+}
+
+bool Shard::from_wrong_vlan(const FrameView& view) const {
+  const auto& tci = config_.nodes.nics()[real_].vlan_tci;
+  if (!tci) return view.vlans != 0 && view.vlan[0].vid() != 0;  // VID 0 is a priority tag only
+  return view.vlans == 0 || view.vlan[0].vid() != (*tci & 0xfff);
+}
+
+void Shard::learn_mac(const FrameView& view) {
+  const NodeNic& real = config_.nodes.nics()[real_];
+  if (view.src_mac == real.mac || view.src_mac.is_multicast()) return;
+  NodeNic* nic = config_.nodes.find(view.src);
+  if (nic != nullptr && nic->real) nic->mac = view.src_mac;
+}
+
+void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
+  ++counters_.rx_roce;
+  const bool verify = config_.verify == VerifyIcrc::kFull ||
+                      (config_.verify == VerifyIcrc::kSampled && rx_count_ % kSampleEvery == 0);
+  ++rx_count_;
+  if (verify && !icrc_ok(view, roce)) return counters_.drop(Drop::kBadIcrc);
+  if (from_wrong_vlan(view)) return counters_.drop(Drop::kWrongVlan);
+  const uint32_t slot = slot_of(roce.dest_qpn);
+  if (slot == kNoSlot || qps_[slot].qp == nullptr) return counters_.drop(Drop::kUnknownQpn);
+  const QpConfig& qp = qps_[slot].qp->config();
+  if (view.src != qp.addressing.dst || view.dst != qp.addressing.src) {
+    return counters_.drop(Drop::kWrongAddress);
+  }
+  if (!pkey_matches(roce.pkey, qp.pkey)) return counters_.drop(Drop::kWrongPkey);
+  learn_mac(view);
+  if ((view.tos & 3) == 3) ++counters_.ce_marked;
+  if (roce.info().kind == OpKind::kCnp) {
+    ++counters_.cnp_received;
+    return;
+  }
+  const uint32_t id = pool_.take();
+  if (id == kNoPacket) return counters_.drop(Drop::kNoBuffer);
+  Packet& p = pool_[id];
+  p.kind = PacketKind::kFromReal;
+  p.tos = view.tos;
+  p.frame_bytes = static_cast<uint32_t>(view.frame.size());
+  p.wire_bytes = wire_bytes(p.frame_bytes);
+  p.qpn = roce.dest_qpn;
+  p.node = qps_[slot].node;
+  p.tail = now;
+  p.uncertainty = arrival_uncertainty_;
+  p.view = roce;
+  p.link = link_id(real_, true, class_of(roce));
+  if (qps_[slot].wants_payload && roce.payload_bytes > 0) {
+    std::memcpy(pool_.buffer(id), view.frame.data() + roce.payload, roce.payload_bytes);
+  }
+  events_.push(now, EventKind::kLinkArrive, id);
+}
+
+void Shard::rx_ip(const FrameView& view, Time now) {
+  if (from_wrong_vlan(view)) return counters_.drop(Drop::kWrongVlan);
+  const NodeNic* node = nullptr;
+  const NeighbourQuery query = neighbour_query(view, config_.nodes, node);
+  if (view.ether_type != kEtherArp) learn_mac(view);
+  if (query == NeighbourQuery::kNone) return hand_to_host(view);
+  if (query != NeighbourQuery::kEcho || !config_.icmp_through_fabric) {
+    return answer(query, view, *node, now);
+  }
+  const uint32_t id = pool_.take();
+  if (id == kNoPacket || view.frame.size() > kPacketBufferBytes) {
+    return counters_.drop(Drop::kNoBuffer);
+  }
+  Packet& p = pool_[id];
+  p.kind = PacketKind::kRawIn;
+  p.frame_bytes = static_cast<uint32_t>(view.frame.size());
+  p.wire_bytes = wire_bytes(p.frame_bytes);
+  p.node = position_of(node->id);
+  p.tail = now;
+  p.link = link_id(real_, true, 0);
+  std::memcpy(pool_.buffer(id), view.frame.data(), view.frame.size());
+  events_.push(now, EventKind::kLinkArrive, id);
+}
+
+void Shard::answer(NeighbourQuery query, const FrameView& view, const NodeNic& node, Time now) {
+  const uint32_t id = pool_.take();
+  if (id == kNoPacket) return counters_.drop(Drop::kNoBuffer);
+  const uint32_t bytes =
+      answer_neighbour(query, view, node, {pool_.buffer(id), kPacketBufferBytes});
+  if (bytes == 0) {
+    pool_.release(id);
+    return counters_.drop(Drop::kTruncated);
+  }
+  ++counters_.neighbour_answers;
+  Packet& p = pool_[id];
+  p.kind = PacketKind::kRaw;
+  p.frame_bytes = bytes;
+  p.wire_bytes = wire_bytes(bytes);
+  p.node = position_of(node.id);
+  p.tail = now;
+  if (query == NeighbourQuery::kEcho && config_.icmp_through_fabric) {
+    p.link = link_id(p.node, true, 0);
+    arrive(id, now);
+  } else {
+    send_now_.push(id);
+  }
+}
+
+void Shard::hand_to_host(const FrameView& view) {
+  if (view.ether_type == kEtherArp) return;  // a reply, or a request for somebody else
+  const NodeNic* node = config_.nodes.find(view.dst);
+  if (node == nullptr || node->real) return counters_.drop(Drop::kNotForUs);
+  const uint32_t bytes =
+      static_cast<uint32_t>(sizeof(EthHeader)) + static_cast<uint32_t>(view.frame.size()) - view.l3;
+  uint8_t* out = to_host_.reserve(bytes);
+  if (out == nullptr) return counters_.drop(Drop::kHostRingFull);
+  EthHeader eth;
+  std::memcpy(eth.dst, config_.host_mac.bytes.data(), 6);
+  std::memcpy(eth.src, view.src_mac.bytes.data(), 6);
+  eth.type = view.ether_type;
+  std::memcpy(out, &eth, sizeof eth);
+  std::memcpy(out + sizeof eth, view.frame.data() + view.l3, view.frame.size() - view.l3);
+  to_host_.commit(bytes);
+  ++counters_.to_host;
+}
+
+}  // namespace understudy

@@ -1,0 +1,87 @@
+// Departures: frames are built when they are due, straight into the device's memory.
+#include <cstring>
+
+#include "dataplane/engine/shard.h"
+
+namespace understudy {
+
+void Shard::send_due(Time now, TxSink& sink) {
+  while (!send_now_.empty()) {
+    if (!send(send_now_.front(), now, sink)) return;
+    send_now_.pop();
+  }
+  while (!departures_.empty() && pool_[departures_.front()].tail <= now) {
+    if (!send(departures_.front(), now, sink)) return;
+    departures_.pop();
+  }
+}
+
+bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
+  Packet& p = pool_[packet];
+  uint8_t* out = sink.reserve(p.frame_bytes);
+  if (out == nullptr) {
+    ++counters_.tx_busy;
+    return false;
+  }
+  if (p.kind == PacketKind::kRaw) {
+    std::memcpy(out, pool_.buffer(packet), p.frame_bytes);
+  } else {
+    p.addressing.dst_mac = config_.nodes.nics()[real_].mac;
+    uint8_t* payload = begin_roce(out, p.addressing, p.out.fields, p.out.payload_bytes);
+    p.out.payload.write({payload, p.out.payload_bytes});
+    finish_roce(out, p.addressing, p.out.fields.opcode, p.out.payload_bytes);
+    ++counters_.tx_roce;
+    counters_.lateness.add(now - p.tail);
+    if (p.departs) {
+      const QpSlot& q = qps_[slot_of(p.qpn)];
+      if (q.qp != nullptr) q.behaviour->on_transmitted(p.tail, now, *q.qp, p.id);
+    }
+  }
+  ++counters_.tx_frames;
+  counters_.tx_bytes += p.frame_bytes;
+  sink.commit(p.frame_bytes, p.tail);
+  pool_.release(packet);
+  return true;
+}
+
+/// Frames of the host: the TAP is untagged and knows no MAC of ours, so both are set here.
+void Shard::drain_host(Time now, TxSink& sink) {
+  for (;;) {
+    const auto frame = from_host_.front();
+    if (frame.data() == nullptr) return;
+    FrameView view;
+    RoceView roce;
+    const FrameKind kind = parse_frame(frame, view, roce);
+    const NodeNic* node = kind == FrameKind::kIp ? config_.nodes.find(view.src) : nullptr;
+    if (node == nullptr || node->real) {  // the namespace's own chatter
+      from_host_.pop();
+      continue;
+    }
+    const NodeNic& real = config_.nodes.nics()[real_];
+    const uint32_t tag = real.vlan_tci ? static_cast<uint32_t>(sizeof(VlanTag)) : 0;
+    const uint32_t body = static_cast<uint32_t>(frame.size()) - view.l3;
+    const uint32_t bytes = static_cast<uint32_t>(sizeof(EthHeader)) + tag + body;
+    uint8_t* out = sink.reserve(bytes);
+    if (out == nullptr) {
+      ++counters_.tx_busy;
+      return;
+    }
+    EthHeader eth;
+    std::memcpy(eth.dst, real.mac.bytes.data(), 6);
+    std::memcpy(eth.src, node->mac.bytes.data(), 6);
+    eth.type = tag != 0 ? kEtherVlan : view.ether_type;
+    std::memcpy(out, &eth, sizeof eth);
+    if (tag != 0) {
+      const VlanTag vlan{*real.vlan_tci, view.ether_type};
+      std::memcpy(out + sizeof eth, &vlan, sizeof vlan);
+    }
+    std::memcpy(out + sizeof eth + tag, frame.data() + view.l3, body);
+    sink.commit(bytes, now);
+    ++counters_.from_host;
+    ++counters_.tx_frames;
+    counters_.tx_bytes += bytes;
+    from_host_.pop();
+  }
+}
+
+}  // namespace understudy

@@ -1,0 +1,82 @@
+// One directed link of the fabric: a FIFO in front of a serialiser, then a propagation delay.
+// Cut-through: a packet's head may leave before its tail has come in, its tail never leaves before.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+inline constexpr uint32_t kNoPacket = 0xffffffff;
+
+/// Timing of a packet as it passes a link.
+struct LinkPassage {
+  Time start;  ///< its head leaves the link's queue
+  Time tail;   ///< its last byte leaves the link's queue: the link is busy until then
+};
+
+/// Bytes and packets that a link carried; all sums since the start of the run.
+struct LinkCounters {
+  uint64_t packets = 0;
+  uint64_t wire_bytes = 0;  ///< frame bytes and the Ethernet overhead of 24
+  uint64_t queue_peak = 0;  ///< most packets that ever waited
+  uint64_t dropped = 0;
+};
+
+class Link {
+ public:
+  Link() = default;
+  Link(Rate rate, Duration latency) : serializer_(rate), latency_(latency) {}
+
+  Rate rate() const { return serializer_.rate(); }
+  Duration latency() const { return latency_; }
+  /// Takes effect with the next packet that starts; the one on the wire keeps its time.
+  void set_rate(Rate rate) { serializer_.set_rate(rate); }
+  void set_latency(Duration latency) { latency_ = latency; }
+
+  /// Serialises a packet of `wire_bytes` from `now` on, when the link is idle; `tail` is when its
+  /// last byte has come in.
+  LinkPassage pass(Time now, Time tail, uint32_t wire_bytes) {
+    const Time end = std::max(tail, now + serializer_.next(wire_bytes));
+    busy_ = true;
+    ++counters_.packets;
+    counters_.wire_bytes += wire_bytes;
+    return {now, end};
+  }
+  bool busy() const { return busy_; }
+  void release() { busy_ = false; }
+
+  // The FIFO is an intrusive list over the shard's packet pool: `next` is the pool's link array.
+  bool queue_empty() const { return first_ == kNoPacket; }
+  void enqueue(uint32_t packet, uint32_t* next) {
+    next[packet] = kNoPacket;
+    if (first_ == kNoPacket) {
+      first_ = packet;
+    } else {
+      next[last_] = packet;
+    }
+    last_ = packet;
+    counters_.queue_peak = std::max(counters_.queue_peak, ++waiting_);
+  }
+  uint32_t dequeue(const uint32_t* next) {
+    const uint32_t packet = first_;
+    first_ = next[packet];
+    --waiting_;
+    return packet;
+  }
+
+  LinkCounters& counters() { return counters_; }
+  const LinkCounters& counters() const { return counters_; }
+
+ private:
+  Serializer serializer_;
+  Duration latency_;
+  bool busy_ = false;
+  uint32_t first_ = kNoPacket, last_ = kNoPacket;
+  uint64_t waiting_ = 0;
+  LinkCounters counters_;
+};
+
+}  // namespace understudy

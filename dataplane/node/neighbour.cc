@@ -1,0 +1,138 @@
+#include "dataplane/node/neighbour.h"
+
+#include <cstring>
+
+#include "dataplane/wire/build.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint8_t kEchoRequest4 = 8, kEchoReply4 = 0;
+constexpr uint8_t kEchoRequest6 = 128, kEchoReply6 = 129;
+constexpr uint8_t kNeighbourSolicitation = 135, kNeighbourAdvertisement = 136;
+constexpr uint32_t kSolicitationBytes = 24;  // type, code, checksum, reserved, target address
+
+template <typename T>
+T load(const FrameView& view, uint32_t at) {
+  T header;
+  std::memcpy(&header, view.frame.data() + at, sizeof header);
+  return header;
+}
+
+/// Addressing of an answer: the request's turned round, from the node's own MAC.
+RoceAddressing answer_addressing(const FrameView& view, const NodeNic& node,
+                                 const IpAddress& from) {
+  RoceAddressing a;
+  a.src_mac = node.mac;
+  a.dst_mac = view.src_mac;
+  if (view.vlans > 0) a.vlan_tci = view.vlan[0].tci;
+  a.src = from;
+  a.dst = view.src;
+  a.traffic_class = view.tos;
+  a.ttl = view.v6 ? 255 : 64;
+  return a;
+}
+
+void set_icmp_checksum(uint8_t* icmp, uint32_t bytes, uint32_t start) {
+  icmp[2] = icmp[3] = 0;
+  const uint16_t sum = checksum_finish(checksum_add(start, icmp, bytes));
+  icmp[2] = static_cast<uint8_t>(sum >> 8);
+  icmp[3] = static_cast<uint8_t>(sum);
+}
+
+uint32_t answer_arp(const FrameView& view, const NodeNic& node, std::span<uint8_t> out) {
+  const auto request = load<ArpHeader>(view, view.l3);
+  std::memcpy(out.data(), view.frame.data(), view.l3);  // keeps tags and Ethertype
+  std::memcpy(out.data(), request.sender_mac, 6);
+  std::memcpy(out.data() + 6, node.mac.bytes.data(), 6);
+  ArpHeader reply = request;
+  reply.operation = 2;
+  std::memcpy(reply.sender_mac, node.mac.bytes.data(), 6);
+  std::memcpy(reply.sender_ip, request.target_ip, 4);
+  std::memcpy(reply.target_mac, request.sender_mac, 6);
+  std::memcpy(reply.target_ip, request.sender_ip, 4);
+  std::memcpy(out.data() + view.l3, &reply, sizeof reply);
+  const uint32_t bytes = view.l3 + static_cast<uint32_t>(sizeof reply);
+  if (bytes >= kMinFrameBytes) return bytes;
+  std::memset(out.data() + bytes, 0, kMinFrameBytes - bytes);
+  return kMinFrameBytes;
+}
+
+uint32_t answer_echo(const FrameView& view, const NodeNic& node, std::span<uint8_t> out) {
+  const uint32_t bytes = view.ip_end - view.l4;
+  const RoceAddressing a = answer_addressing(view, node, view.dst);
+  const uint32_t at = write_l2_l3(out.data(), a, view.protocol, bytes);
+  uint8_t* icmp = out.data() + at;
+  std::memcpy(icmp, view.frame.data() + view.l4, bytes);
+  icmp[0] = view.v6 ? kEchoReply6 : kEchoReply4;
+  const uint32_t start = view.v6 ? pseudo_header_sum(a.src, a.dst, kIpProtoIcmpv6, bytes) : 0;
+  set_icmp_checksum(icmp, bytes, start);
+  return at + bytes;
+}
+
+/// RFC 4861 7.2.4: a solicited advertisement with the target's link-layer address.
+uint32_t answer_solicitation(const FrameView& view, const NodeNic& node, std::span<uint8_t> out) {
+  constexpr uint32_t kBytes = kSolicitationBytes + 8;
+  const IpAddress target = IpAddress::v6_bytes(view.frame.data() + view.l4 + 8);
+  const RoceAddressing a = answer_addressing(view, node, target);
+  const uint32_t at = write_l2_l3(out.data(), a, kIpProtoIcmpv6, kBytes);
+  uint8_t* icmp = out.data() + at;
+  std::memset(icmp, 0, kBytes);
+  icmp[0] = kNeighbourAdvertisement;
+  icmp[4] = 0x60;  // solicited, override
+  std::memcpy(icmp + 8, target.data(), 16);
+  icmp[24] = 2;  // option: target link-layer address, length 8
+  icmp[25] = 1;
+  std::memcpy(icmp + 26, node.mac.bytes.data(), 6);
+  set_icmp_checksum(icmp, kBytes, pseudo_header_sum(a.src, a.dst, kIpProtoIcmpv6, kBytes));
+  return at + kBytes;
+}
+
+const NodeNic* emulated(const NodeTable& nodes, const IpAddress& address) {
+  const NodeNic* nic = nodes.find(address);
+  return nic != nullptr && !nic->real ? nic : nullptr;
+}
+
+}  // namespace
+
+NeighbourQuery neighbour_query(const FrameView& view, const NodeTable& nodes,
+                               const NodeNic*& node) {
+  node = nullptr;
+  if (view.ether_type == kEtherArp) {
+    const auto arp = load<ArpHeader>(view, view.l3);
+    if (arp.operation.get() != 1 || arp.protocol.get() != kEtherIpv4) return NeighbourQuery::kNone;
+    node = emulated(nodes, IpAddress::v4_bytes(arp.target_ip));
+    return node != nullptr ? NeighbourQuery::kArp : NeighbourQuery::kNone;
+  }
+  const uint32_t bytes = view.ip_end - view.l4;
+  if (bytes < sizeof(IcmpHeader)) return NeighbourQuery::kNone;
+  const uint8_t type = view.frame[view.l4];
+  if (view.v6 && view.protocol == kIpProtoIcmpv6) {
+    if (type == kNeighbourSolicitation && bytes >= kSolicitationBytes && !view.src.is_unset()) {
+      node = emulated(nodes, IpAddress::v6_bytes(view.frame.data() + view.l4 + 8));
+      return node != nullptr ? NeighbourQuery::kSolicitation : NeighbourQuery::kNone;
+    }
+    if (type == kEchoRequest6) node = emulated(nodes, view.dst);
+  } else if (!view.v6 && view.protocol == kIpProtoIcmp && type == kEchoRequest4) {
+    node = emulated(nodes, view.dst);
+  }
+  return node != nullptr ? NeighbourQuery::kEcho : NeighbourQuery::kNone;
+}
+
+uint32_t answer_neighbour(NeighbourQuery query, const FrameView& view, const NodeNic& node,
+                          std::span<uint8_t> out) {
+  if (out.size() < view.frame.size() + 32) return 0;
+  switch (query) {
+    case NeighbourQuery::kArp:
+      return answer_arp(view, node, out);
+    case NeighbourQuery::kSolicitation:
+      return answer_solicitation(view, node, out);
+    case NeighbourQuery::kEcho:
+      return answer_echo(view, node, out);
+    case NeighbourQuery::kNone:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace understudy

@@ -1,0 +1,24 @@
+// What every emulated address answers without a queue pair: ARP, neighbour discovery, ICMP echo.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "dataplane/node/node_table.h"
+#include "dataplane/wire/parse.h"
+
+namespace understudy {
+
+/// What such a frame asks for.
+enum class NeighbourQuery : uint8_t { kNone, kArp, kSolicitation, kEcho };
+
+/// Recognises a request for an emulated address and says which node it is for (null: not ours).
+NeighbourQuery neighbour_query(const FrameView& view, const NodeTable& nodes, const NodeNic*& node);
+
+/// Writes the answer to `out` (at least view.frame.size() + 32 bytes) and returns its length, 0
+/// when the request is malformed. MAC and VLAN mirror the request.
+uint32_t answer_neighbour(NeighbourQuery query, const FrameView& view, const NodeNic& node,
+                          std::span<uint8_t> out);
+
+}  // namespace understudy

@@ -1,0 +1,46 @@
+// Addresses of all nodes that a shard knows: its real NIC and every emulated one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "dataplane/base/address.h"
+#include "dataplane/base/ids.h"
+
+namespace understudy {
+
+/// One node's NIC on the shard's rail.
+struct NodeNic {
+  NodeId id = kNoNode;
+  bool real = false;
+  MacAddress mac;  ///< a real NIC's is learned from its frames when not configured
+  std::optional<IpAddress> v4, v6;
+  std::optional<uint16_t> vlan_tci;  ///< PCP and VLAN id of its RoCE traffic
+};
+
+/// Built by control, read-only for the shard but for a real NIC's learned MAC.
+class NodeTable {
+ public:
+  void add(const NodeNic& nic) {
+    const auto index = static_cast<uint32_t>(nics_.size());
+    nics_.push_back(nic);
+    if (nic.v4) by_address_[*nic.v4] = index;
+    if (nic.v6) by_address_[*nic.v6] = index;
+  }
+  const NodeNic* find(const IpAddress& address) const {
+    const auto it = by_address_.find(address);
+    return it == by_address_.end() ? nullptr : &nics_[it->second];
+  }
+  NodeNic* find(const IpAddress& address) {
+    return const_cast<NodeNic*>(static_cast<const NodeTable*>(this)->find(address));
+  }
+  const std::vector<NodeNic>& nics() const { return nics_; }
+
+ private:
+  std::vector<NodeNic> nics_;
+  std::unordered_map<IpAddress, uint32_t> by_address_;
+};
+
+}  // namespace understudy

@@ -1,0 +1,94 @@
+// Memory of emulated nodes: regions with rkeys, and where payload comes from or goes to.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "dataplane/base/ids.h"
+
+namespace understudy {
+
+inline constexpr uint8_t kAccessRemoteWrite = 0x1;
+inline constexpr uint8_t kAccessRemoteRead = 0x2;
+
+/// Produces payload that exists nowhere as bytes (synthetic or computed when it is sent). Must give
+/// the same bytes for the same arguments until the work request completes: retransmission asks
+/// again.
+class PayloadSource {
+ public:
+  virtual ~PayloadSource() = default;
+  virtual void fill(uint64_t cookie, uint64_t offset, std::span<uint8_t> out) const = 0;
+};
+
+/// Payload of one packet or one work request.
+struct PayloadRef {
+  const uint8_t* bytes = nullptr;         ///< copied if set
+  const PayloadSource* source = nullptr;  ///< else asked if set; else zeros
+  uint64_t cookie = 0;
+  uint64_t offset = 0;
+
+  PayloadRef advanced(uint64_t by) const {
+    PayloadRef r = *this;
+    r.offset += by;
+    return r;
+  }
+  void write(std::span<uint8_t> out) const {
+    if (bytes != nullptr) {
+      std::memcpy(out.data(), bytes + offset, out.size());
+    } else if (source != nullptr) {
+      source->fill(cookie, offset, out);
+    } else {
+      std::memset(out.data(), 0, out.size());
+    }
+  }
+};
+
+/// A registered range of an emulated node's address space.
+struct Region {
+  NodeId node = kNoNode;
+  uint64_t va = 0;
+  uint64_t length = 0;  ///< bytes
+  uint8_t access = 0;
+  uint8_t* bytes = nullptr;  ///< contents, owned by control; null: writes are discarded, reads zero
+  bool valid = false;
+
+  bool covers(uint64_t at, uint64_t size) const {
+    return at >= va && size <= length && at - va <= length - size;
+  }
+};
+
+/// Regions of one shard. The rkey's upper bits are the index, so lookup is an index; the low byte
+/// changes on reuse, so a stale rkey is caught.
+class RegionTable {
+ public:
+  explicit RegionTable(size_t capacity) : regions_(capacity), tags_(capacity) {}
+
+  /// False when that index lies outside the table.
+  bool add(uint32_t index, const Region& region) {
+    if (index >= regions_.size()) return false;
+    regions_[index] = region;
+    regions_[index].valid = true;
+    return true;
+  }
+  void remove(uint32_t index) {
+    if (index >= regions_.size()) return;
+    regions_[index].valid = false;
+    ++tags_[index];
+  }
+  Rkey rkey(uint32_t index) const { return (index + 1) << 8 | tags_[index]; }
+  /// The region that `rkey` names for `node`, or null (rule A4: remote access error).
+  const Region* find(Rkey rkey, NodeId node) const {
+    const uint32_t index = (rkey >> 8) - 1;
+    if (index >= regions_.size() || tags_[index] != (rkey & 0xff)) return nullptr;
+    const Region& r = regions_[index];
+    return r.valid && r.node == node ? &r : nullptr;
+  }
+
+ private:
+  std::vector<Region> regions_;
+  std::vector<uint8_t> tags_;
+};
+
+}  // namespace understudy

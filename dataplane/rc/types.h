@@ -1,0 +1,114 @@
+// Plain structs that the two halves of a reliable connection share.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "dataplane/base/address.h"
+#include "dataplane/base/ids.h"
+#include "dataplane/base/units.h"
+#include "dataplane/rc/memory.h"
+#include "dataplane/wire/build.h"
+
+namespace understudy {
+
+struct QpConfig {
+  NodeId node = kNoNode;
+  Qpn qpn = 0;
+  Qpn remote_qpn = 0;
+  Psn rq_psn;            ///< first PSN expected
+  Psn sq_psn;            ///< first PSN sent
+  uint32_t mtu = 1024;   ///< path MTU, bytes
+  uint8_t timeout = 14;  ///< 4.096 us << timeout; 0 = no timer (rule A5)
+  uint8_t retry_count = 7;
+  uint8_t rnr_retry = 7;  ///< 7 = for ever
+  uint8_t min_rnr_timer = 12;
+  uint8_t max_dest_rd_atomic = 16;
+  uint8_t max_rd_atomic = 16;
+  uint16_t pkey = 0xffff;
+  bool migration = true;
+  bool control = false;  ///< its requests are credits: may travel in a class of their own
+  RoceAddressing addressing;
+};
+
+/// Delay that RNR timer code stands for (rule A4's table, 0..31).
+Duration rnr_delay(uint8_t code);
+
+/// A packet a queue pair wants to send now.
+struct OutPacket {
+  RoceFields fields;
+  PayloadRef payload;
+  uint32_t payload_bytes = 0;
+};
+
+/// Why a queue pair dropped a packet or left the good path; each has a counter.
+enum class RcEvent : uint8_t {
+  kDuplicateRequest,
+  kPsnGap,
+  kNakSent,
+  kRnrSent,
+  kNakReceived,
+  kRnrReceived,
+  kTimeout,
+  kRetransmit,
+  kGhostAck,
+  kInvalidRequest,
+  kRemoteAccess,
+  kLengthError,
+  kImpliedNak,
+  kQpError,
+  kAckSent,
+  kAckReceived,
+  kDuplicateDropped,
+  kCount
+};
+const char* rc_event_name(RcEvent event);
+using RcCounters = std::array<uint64_t, static_cast<size_t>(RcEvent::kCount)>;
+
+enum class WorkOp : uint8_t { kSend, kSendImm, kWrite, kWriteImm, kRead };
+
+struct WorkRequest {
+  WorkOp op = WorkOp::kWrite;
+  uint64_t id = 0;
+  uint64_t remote_va = 0;
+  Rkey rkey = 0;
+  uint32_t length = 0;
+  uint32_t imm = 0;            ///< as it stands big-endian in the ImmDt field
+  PayloadRef payload;          ///< SEND and WRITE
+  uint8_t* read_to = nullptr;  ///< READ: where the data go; null discards
+};
+
+enum class WorkStatus : uint8_t {
+  kSuccess,
+  kRetryExceeded,
+  kRnrRetryExceeded,
+  kRemoteInvalidRequest,
+  kRemoteAccess,
+  kRemoteOperational,
+  kFlushed
+};
+
+/// A message that arrived in full.
+struct Received {
+  bool is_write = false;  ///< RDMA WRITE (without immediate unless has_imm), else SEND
+  bool has_imm = false;
+  uint32_t imm = 0;
+  uint64_t va = 0;  ///< WRITE: where it went
+  Rkey rkey = 0;
+  uint32_t length = 0;
+};
+
+class Qp;
+
+/// The behaviour above a queue pair. Calls happen inside the shard, at modelled time.
+class QpOwner {
+ public:
+  virtual ~QpOwner() = default;
+  virtual void on_received(Time now, Qp& qp, const Received& message) = 0;
+  virtual void on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) = 0;
+  /// The last packet of work request `id` has left its node's link (serialised, not yet
+  /// acknowledged).
+  virtual void on_departed(Time /*now*/, Qp& /*qp*/, uint64_t /*id*/) {}
+};
+
+}  // namespace understudy
