@@ -1,0 +1,162 @@
+#include "ctrl/peers/socket_adapter.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace understudy {
+namespace {
+
+constexpr size_t kMostConnections = 65536;
+constexpr size_t kEventsAtOnce = 64;
+constexpr size_t kReadSize = 4096;
+
+}  // namespace
+
+Result<SocketAdapter> SocketAdapter::create(Callbacks callbacks) {
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll.valid()) return fail("epoll_create1: " + std::string(std::strerror(errno)));
+  return SocketAdapter(std::move(epoll), std::move(callbacks));
+}
+
+Result<void> SocketAdapter::add_listener(int fd, NodeId node, PeerFactory factory) {
+  const uint64_t id = next_id_++;
+  Listener& listener = listeners_[id];
+  listener = Listener{UniqueFd(fd), node, std::move(factory)};
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = id;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    listeners_.erase(id);
+    return fail("epoll_ctl: " + std::string(std::strerror(errno)));
+  }
+  return {};
+}
+
+void SocketAdapter::poll(int timeout_ms) {
+  std::array<epoll_event, kEventsAtOnce> events;
+  const int count =
+      epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  for (int i = 0; i < count; ++i) {
+    const auto& event = events[static_cast<size_t>(i)];
+    const uint64_t id = event.data.u64;
+    if (const auto listener = listeners_.find(id); listener != listeners_.end()) {
+      accept_from(listener->second);
+    } else if (const auto found = connections_.find(id); found != connections_.end()) {
+      if ((event.events & EPOLLOUT) != 0) send_unsent(id, found->second);
+      if ((event.events & ~uint32_t{EPOLLOUT}) != 0) read_from(id, found->second);
+    }
+  }
+  remove_ended();
+}
+
+void SocketAdapter::accept_from(const Listener& listener) {
+  for (;;) {
+    UniqueFd fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.valid()) return;
+    if (connections_.size() >= kMostConnections) continue;  // closed at once
+    const int on = 1;
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    const ConnectionId id = next_id_++;
+    Connection& connection = connections_[id];
+    connection.fd = std::move(fd);
+    connection.node = listener.node;
+    connection.peer = listener.factory();
+    watch(id, connection, EPOLL_CTL_ADD);
+  }
+}
+
+void SocketAdapter::read_from(ConnectionId id, Connection& connection) {
+  if (connection.ended) return;
+  std::array<uint8_t, kReadSize> bytes;
+  const ssize_t got = read(connection.fd.get(), bytes.data(), bytes.size());
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got > 0) {
+    connection.peer->on_bytes(callbacks_.now(), std::span(bytes).first(static_cast<size_t>(got)));
+    carry(id, connection);
+    return;
+  }
+  connection.peer->on_closed(callbacks_.now());
+  carry(id, connection);
+  connection.ended = true;
+}
+
+void SocketAdapter::carry(ConnectionId id, Connection& connection) {
+  const auto output = connection.peer->take_output();
+  connection.unsent.insert(connection.unsent.end(), output.begin(), output.end());
+  // An answer given within the callback comes back here for the same connection; it is only marked
+  // as ended then, so the reference stays good.
+  for (const EndpointRequest& request : connection.peer->take_requests()) {
+    callbacks_.endpoint(connection.node, id, request);
+  }
+  send_unsent(id, connection);
+}
+
+void SocketAdapter::send_unsent(ConnectionId id, Connection& connection) {
+  if (connection.ended) return;
+  const bool was_waiting = connection.unsent.empty();
+  while (!connection.unsent.empty()) {
+    const ssize_t sent =
+        send(connection.fd.get(), connection.unsent.data(), connection.unsent.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) break;
+    if (sent < 0) {
+      connection.unsent.clear();
+      connection.peer->on_closed(callbacks_.now());
+      connection.ended = true;
+      return;
+    }
+    connection.unsent.erase(connection.unsent.begin(), connection.unsent.begin() + sent);
+  }
+  if (connection.unsent.empty() && connection.peer->finished()) {
+    connection.ended = true;
+  } else if (!was_waiting || !connection.unsent.empty()) {
+    watch(id, connection, EPOLL_CTL_MOD);
+  }
+}
+
+void SocketAdapter::watch(ConnectionId id, const Connection& connection, int operation) const {
+  epoll_event event{};
+  // While output waits nothing more is read: a client that does not read cannot fill our memory.
+  event.events = connection.unsent.empty() ? EPOLLIN : EPOLLOUT;
+  event.data.u64 = id;
+  epoll_ctl(epoll_.get(), operation, connection.fd.get(), &event);
+}
+
+bool SocketAdapter::endpoint_ready(ConnectionId id, const EndpointReady& ready) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end() || found->second.ended) return false;
+  found->second.peer->on_endpoint(callbacks_.now(), ready);
+  carry(id, found->second);
+  return true;
+}
+
+bool SocketAdapter::endpoint_refused(ConnectionId id, const std::string& reason) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end() || found->second.ended) return false;
+  found->second.peer->on_refused(callbacks_.now(), reason);
+  carry(id, found->second);
+  return true;
+}
+
+void SocketAdapter::remove_ended() {
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    if (!it->second.ended) {
+      ++it;
+      continue;
+    }
+    const Connection& connection = it->second;
+    const EndedConnection ended{connection.node, it->first, connection.peer->failure(),
+                                connection.peer->endpoints_outlive_connection()};
+    it = connections_.erase(it);
+    callbacks_.ended(ended);
+  }
+}
+
+}  // namespace understudy

@@ -1,0 +1,87 @@
+// Joins peers to sockets: a single-threaded epoll loop that owns listeners and connections, gives
+// each new connection a machine from its listener's factory, and carries bytes both ways. Wishes
+// for queue pairs go out by a callback; their answers come in later (or from within the callback).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ctrl/hostns/unique_fd.h"
+#include "ctrl/peers/peer.h"
+#include "dataplane/base/ids.h"
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+using ConnectionId = uint64_t;  ///< of one accepted connection; never used twice
+
+/// A connection that has ended.
+struct EndedConnection {
+  NodeId node = kNoNode;
+  ConnectionId id = 0;
+  std::string failure;          ///< the machine's text, empty if all went well
+  bool keep_endpoints = false;  ///< its queue pairs are to live on
+};
+
+class SocketAdapter {
+ public:
+  using PeerFactory = std::function<std::unique_ptr<Peer>()>;
+  struct Callbacks {
+    std::function<Time()> now;
+    /// To be answered once by endpoint_ready or endpoint_refused, per connection in order.
+    std::function<void(NodeId, ConnectionId, const EndpointRequest&)> endpoint;
+    std::function<void(const EndedConnection&)> ended;
+  };
+
+  static Result<SocketAdapter> create(Callbacks callbacks);
+
+  /// Takes over a listening non-blocking socket. `address` names it in errors.
+  Result<void> add_listener(int fd, NodeId node, PeerFactory factory);
+
+  /// Waits up to `timeout_ms` (0: not at all) and handles what has come.
+  void poll(int timeout_ms);
+
+  /// Answers; for a connection that has ended meanwhile they do nothing and say false.
+  bool endpoint_ready(ConnectionId id, const EndpointReady& ready);
+  bool endpoint_refused(ConnectionId id, const std::string& reason);
+
+  size_t connection_count() const { return connections_.size(); }
+
+ private:
+  struct Listener {
+    UniqueFd fd;
+    NodeId node = kNoNode;
+    PeerFactory factory;
+  };
+  struct Connection {
+    UniqueFd fd;
+    NodeId node = kNoNode;
+    std::unique_ptr<Peer> peer;
+    std::vector<uint8_t> unsent;
+    bool ended = false;  ///< to be removed when no call is under way
+  };
+
+  SocketAdapter(UniqueFd epoll, Callbacks callbacks)
+      : epoll_(std::move(epoll)), callbacks_(std::move(callbacks)) {}
+
+  void accept_from(const Listener& listener);
+  void read_from(ConnectionId id, Connection& connection);
+  /// Collects what the machine has produced and carries it on.
+  void carry(ConnectionId id, Connection& connection);
+  void send_unsent(ConnectionId id, Connection& connection);
+  void watch(ConnectionId id, const Connection& connection, int operation) const;
+  void remove_ended();
+
+  UniqueFd epoll_;
+  Callbacks callbacks_;
+  uint64_t next_id_ = 1;
+  std::map<uint64_t, Listener> listeners_;
+  std::map<ConnectionId, Connection> connections_;
+};
+
+}  // namespace understudy
