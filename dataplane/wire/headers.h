@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "dataplane/base/endian.h"
+#include "dataplane/base/big_endian.h"
 
 namespace understudy {
 
