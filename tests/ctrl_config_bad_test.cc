@@ -406,6 +406,9 @@ TEST(ConfigBad, SyntaxErrorStandsAlone) {
       {"format = 1\n[[node]\n", 2, "invalid key"},
       {"format = 1\n\nseed = \"abc\n", 3, "string"},
       {"format = 1\n[a]\n[a]\n", 3, "already exists"},
+      {"format = 1\n# caf\xe9\n", 2, "not valid UTF-8"},
+      {"format = 1\n# \xed\xa0\x80\n", 2, "not valid UTF-8"},
+      {"\xc0\xaf", 1, "not valid UTF-8"},
   };
   for (const auto& bad : cases) {
     const ConfigResult result = load_config_text(bad.text, "f");
@@ -430,6 +433,13 @@ TEST(ConfigBad, NestingAndSizeAreBounded) {
   const std::string harmless = "\nname = \"" + std::string(200, '[') + std::string(200, '.') +
                                "\" # " + std::string(200, '{');
   EXPECT_EQ(errors_of("format = 1" + harmless).find("more than 64"), std::string::npos);
+}
+
+TEST(ConfigBad, MessagesStayOneLine) {
+  const std::string text = errors_of("format = \"\\u001b[2J\\n\"\n\"a\\nb\" = 1\n");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;  // format, a?b, no node
+  EXPECT_NE(text.find("found \"?[2J?\""), std::string::npos) << text;
+  EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
 }
 
 TEST(ConfigBad, TablesOfTheWrongShape) {

@@ -160,13 +160,16 @@ TEST(ConfigGood, PrefixThatJustFits) {
 }
 
 TEST(ConfigGood, HashTellsTextsApart) {
-  // FNV-1a of the empty text is its offset basis; one changed byte changes the hash.
   const Config a = load_good(kSmallest);
   const Config b = load_good(std::string(kSmallest) + " ");
   EXPECT_EQ(a.hash.substr(0, 8), "fnv1a64:");
   EXPECT_EQ(a.hash.size(), 24u);
   EXPECT_NE(a.hash, b.hash);
   EXPECT_EQ(a.hash, load_good(kSmallest).hash);
+}
+
+TEST(ConfigGood, AnyUtf8InComments) {
+  load_good(std::string(kSmallest) + "# \u00e9 \u6771\u4eac \U0001f680 \U0010ffff\n");
 }
 
 TEST(ConfigGood, FromAFile) {

@@ -1,11 +1,13 @@
 #include "ctrl/config/load.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 
 #include "ctrl/config/sections.h"
+#include "ctrl/config/toml_guard.h"
 
 namespace understudy {
 namespace {
@@ -36,7 +38,11 @@ std::string ConfigError::text() const {
   if (line != 0) text += ":" + std::to_string(line);
   if (!key.empty()) text += ": " + key;
   if (!found.empty()) text += ": found " + found;
-  return text + ": " + allowed;
+  text += ": " + allowed;
+  // What was found may hold anything; a message stays one line and does not steer the terminal.
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
 }
 
 std::string describe(const std::vector<ConfigError>& errors) {
@@ -76,8 +82,8 @@ ConfigResult load_config(const std::string& path) {
   const auto close = [](std::FILE* f) { std::fclose(f); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
   if (!file) return alone({path, 0, "", "", std::string("cannot open: ") + std::strerror(errno)});
-  // One byte more than parse_toml takes, so that a larger file is refused there and /dev/zero ends.
-  std::string text((size_t{1} << 20) + 1, '\0');
+  // One byte more than is parsed: a larger file is refused there, and an endless one ends.
+  std::string text(kLongestText + 1, '\0');
   const size_t size = std::fread(text.data(), 1, text.size(), file.get());
   if (std::ferror(file.get())) {
     return alone({path, 0, "", "", std::string("cannot read: ") + std::strerror(errno)});

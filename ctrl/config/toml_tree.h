@@ -29,8 +29,7 @@ struct TomlSyntaxError {
   std::string text;
 };
 
-/// Parses a document; its root is a table. Limits, so that no text can exhaust memory or stack:
-/// 1 MiB, 64 levels of brackets, 64 parts of a dotted key.
+/// Parses a document; its root is a table. What toml_guard.h rules out is an error too.
 tl::expected<TomlNode, TomlSyntaxError> parse_toml(const std::string& text);
 
 }  // namespace understudy
