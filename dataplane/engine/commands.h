@@ -8,17 +8,17 @@
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
 #include "dataplane/engine/counters.h"
-#include "dataplane/node/behaviour.h"
+#include "dataplane/node/endpoint.h"
 
 namespace understudy {
 
 enum class CommandKind : uint8_t {
-  kAddQp,          ///< `qp`, `behaviour`
+  kAddQp,          ///< `qp`, `endpoint`
   kRemoveQp,       ///< `qpn`
   kAddRegion,      ///< `region_index`, `region`
   kRemoveRegion,   ///< `region_index`
   kSetLink,        ///< `node`, and `rate` and/or `latency`
-  kWakeBehaviour,  ///< `behaviour`->on_wake(effective, cookie): install a plan, start a job
+  kWakeEndpoint,  ///< `endpoint`->on_wake(effective, cookie): install a plan, start a job
   kSnapshot,       ///< copies counters into `snapshot`
 };
 
@@ -34,7 +34,7 @@ struct Command {
   uint64_t sequence = 0;
   Time effective;    ///< executed when the shard's time reaches it; zero: at once
   Qp* qp = nullptr;  ///< stays control's property; destroyed by it after kRemoveQp's answer
-  Behaviour* behaviour = nullptr;
+  Endpoint* endpoint = nullptr;
   bool needs_payload = true;  ///< kAddQp: contents of what arrives are looked at
   Qpn qpn = 0;
   uint32_t region_index = 0;

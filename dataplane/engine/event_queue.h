@@ -15,7 +15,7 @@ enum class EventKind : uint8_t {
   kLinkArrive,  ///< a packet reaches its next link's queue; index: packet
   kDeliver,     ///< a packet reaches its emulated node; index: packet
   kTimer,       ///< a queue pair's retransmission or RNR timer; index: QP slot
-  kWake,        ///< a behaviour asked for it; index: wake slot
+  kWake,        ///< a endpoint asked for it; index: wake slot
   kCommand,     ///< a command's effective time has come; index: command slot
 };
 

@@ -48,7 +48,7 @@ bool Shard::post(Time now, Qp& qp, const WorkRequest& request) {
   return true;
 }
 
-void Shard::wake_at(Time t, Behaviour& behaviour, uint64_t cookie) {
+void Shard::wake_at(Time t, Endpoint& endpoint, uint64_t cookie) {
   uint32_t slot;
   if (free_wakes_.empty()) {
     slot = static_cast<uint32_t>(wakes_.size());
@@ -57,7 +57,7 @@ void Shard::wake_at(Time t, Behaviour& behaviour, uint64_t cookie) {
     slot = free_wakes_.back();
     free_wakes_.pop_back();
   }
-  wakes_[slot] = {&behaviour, cookie};
+  wakes_[slot] = {&endpoint, cookie};
   events_.push(t, EventKind::kWake, slot);
 }
 

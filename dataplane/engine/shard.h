@@ -12,7 +12,7 @@
 #include "dataplane/engine/io.h"
 #include "dataplane/engine/packet_pool.h"
 #include "dataplane/engine/shard_interface.h"
-#include "dataplane/node/behaviour.h"
+#include "dataplane/node/endpoint.h"
 #include "dataplane/node/neighbour.h"
 #include "dataplane/node/node_table.h"
 
@@ -36,7 +36,7 @@ struct ShardConfig {
   uint32_t regions = 4096;
 };
 
-class Shard final : public EngineShard, public BehaviourHost {
+class Shard final : public EngineShard, public EndpointHost {
  public:
   explicit Shard(const ShardConfig& config);
 
@@ -56,9 +56,9 @@ class Shard final : public EngineShard, public BehaviourHost {
   /// Local QPN of slot `slot`: unique over all shards (design rule 3).
   Qpn qpn_of(uint32_t slot) const { return config_.index << kQpnShardShift | (slot + kFirstQpn); }
 
-  // BehaviourHost
+  // EndpointHost
   bool post(Time now, Qp& qp, const WorkRequest& request) override;
-  void wake_at(Time t, Behaviour& behaviour, uint64_t cookie) override;
+  void wake_at(Time t, Endpoint& endpoint, uint64_t cookie) override;
   Duration arrival_uncertainty() const override { return arrival_uncertainty_; }
 
  private:
@@ -66,7 +66,7 @@ class Shard final : public EngineShard, public BehaviourHost {
   static constexpr uint32_t kNoSlot = 0xffffffff;
   struct QpSlot {
     Qp* qp = nullptr;
-    Behaviour* behaviour = nullptr;
+    Endpoint* endpoint = nullptr;
     uint32_t node = 0;             ///< position in the node table
     bool wants_payload = true;     ///< contents of what it receives are needed
     bool queued[kClasses] = {};    ///< waits in the node's ready list
@@ -78,7 +78,7 @@ class Shard final : public EngineShard, public BehaviourHost {
     uint32_t first = kNoSlot, last = kNoSlot;
   };
   struct Wake {
-    Behaviour* behaviour = nullptr;
+    Endpoint* endpoint = nullptr;
     uint64_t cookie = 0;
   };
 

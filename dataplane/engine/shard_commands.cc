@@ -46,8 +46,8 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       if (node == kNoSlot || qps_[slot].qp != nullptr) return ReplyStatus::kNoSuchObject;
       QpSlot& q = qps_[slot];
       q.qp = command.qp;
-      q.behaviour = command.behaviour;
-      q.behaviour->attach(*this);
+      q.endpoint = command.endpoint;
+      q.endpoint->attach(*this);
       q.node = node;
       q.wants_payload = command.needs_payload;
       kick(slot, now);
@@ -57,7 +57,7 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       const uint32_t slot = slot_of(command.qpn);
       if (slot == kNoSlot || qps_[slot].qp == nullptr) return ReplyStatus::kNoSuchObject;
       qps_[slot].qp = nullptr;
-      qps_[slot].behaviour = nullptr;
+      qps_[slot].endpoint = nullptr;
       // Packets still on their way must not reach for memory that control frees next.
       for (uint32_t i = 0; i < pool_.capacity(); ++i) {
         if (pool_[i].qpn == command.qpn) pool_[i].out.payload = PayloadRef{};
@@ -80,9 +80,9 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       }
       return ReplyStatus::kDone;
     }
-    case CommandKind::kWakeBehaviour:
-      command.behaviour->attach(*this);
-      command.behaviour->on_wake(now, command.cookie);
+    case CommandKind::kWakeEndpoint:
+      command.endpoint->attach(*this);
+      command.endpoint->on_wake(now, command.cookie);
       return ReplyStatus::kDone;
     case CommandKind::kSnapshot:
       snapshot(*command.snapshot, now);

@@ -28,7 +28,7 @@ void Shard::run_events(Time now) {
       case EventKind::kWake: {
         const Wake wake = wakes_[e.index];
         free_wakes_.push_back(e.index);
-        wake.behaviour->on_wake(e.time, wake.cookie);
+        wake.endpoint->on_wake(e.time, wake.cookie);
         break;
       }
       case EventKind::kCommand: {

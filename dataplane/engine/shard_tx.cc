@@ -34,7 +34,7 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
     counters_.lateness.add(now - p.tail);
     if (p.departs) {
       const QpSlot& q = qps_[slot_of(p.qpn)];
-      if (q.qp != nullptr) q.behaviour->on_transmitted(p.tail, now, *q.qp, p.id);
+      if (q.qp != nullptr) q.endpoint->on_transmitted(p.tail, now, *q.qp, p.id);
     }
   }
   ++counters_.tx_frames;

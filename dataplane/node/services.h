@@ -1,21 +1,21 @@
-// Behaviours that ordinary clients meet: memory to write and read, an endless receiver, and echoes.
+// Endpoints that ordinary clients meet: memory to write and read, an endless receiver, and echoes.
 #pragma once
 
 #include <cstdint>
 
-#include "dataplane/node/behaviour.h"
+#include "dataplane/node/endpoint.h"
 
 namespace understudy {
 
 /// Answers WRITE and READ, swallows SENDs: all of it happens in the responder.
-class MemoryTarget : public Behaviour {
+class MemoryTarget : public Endpoint {
  public:
   void on_received(Time, Qp&, const Received&) override {}
   void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
 };
 
 /// Answers each SEND with a SEND of the same bytes (ibv_rc_pingpong, ib_send_lat).
-class SendEcho : public Behaviour {
+class SendEcho : public Endpoint {
  public:
   /// `buffer`: where the queue pair's receive buffer is; outlives the queue pair.
   explicit SendEcho(const uint8_t* buffer) : buffer_(buffer) {}
@@ -28,7 +28,7 @@ class SendEcho : public Behaviour {
 
 /// Answers each WRITE into its region by writing the same bytes to the client's buffer
 /// (ib_write_lat).
-class WriteEcho : public Behaviour {
+class WriteEcho : public Endpoint {
  public:
   struct Setup {
     const uint8_t* bytes = nullptr;  ///< the exposed region's contents

@@ -1,4 +1,4 @@
-// What stands above a queue pair: an endpoint behaviour, and what the shard offers it.
+// What stands above a queue pair (its behaviour), and what the shard offers it.
 #pragma once
 
 #include <cstdint>
@@ -7,30 +7,30 @@
 
 namespace understudy {
 
-class Behaviour;
+class Endpoint;
 
-/// The shard, as a behaviour sees it. All calls happen inside the shard's thread.
-class BehaviourHost {
+/// The shard, as a endpoint sees it. All calls happen inside the shard's thread.
+class EndpointHost {
  public:
-  virtual ~BehaviourHost() = default;
+  virtual ~EndpointHost() = default;
   /// Posts work and lets the node's link pull it; false when the send queue is full or has failed.
   virtual bool post(Time now, Qp& qp, const WorkRequest& request) = 0;
-  /// Calls behaviour.on_wake(t, cookie) at `t` (at once if it is past).
-  virtual void wake_at(Time t, Behaviour& behaviour, uint64_t cookie) = 0;
+  /// Calls endpoint.on_wake(t, cookie) at `t` (at once if it is past).
+  virtual void wake_at(Time t, Endpoint& endpoint, uint64_t cookie) = 0;
   /// How much earlier than its time stamp the packet being handled may really have come.
   virtual Duration arrival_uncertainty() const = 0;
 };
 
-class Behaviour : public QpOwner {
+class Endpoint : public QpOwner {
  public:
   virtual void on_wake(Time /*now*/, uint64_t /*cookie*/) {}
   /// The last packet of work request `id` was handed to the device at `actual`; it was due at
   /// `scheduled`.
   virtual void on_transmitted(Time /*scheduled*/, Time /*actual*/, Qp& /*qp*/, uint64_t /*id*/) {}
-  void attach(BehaviourHost& host) { host_ = &host; }
+  void attach(EndpointHost& host) { host_ = &host; }
 
  protected:
-  BehaviourHost* host_ = nullptr;  ///< set before the first event
+  EndpointHost* host_ = nullptr;  ///< set before the first event
 };
 
 }  // namespace understudy
