@@ -70,7 +70,10 @@ def control(folder, script, alive, limit=10):
         fcntl.flock(to_guest, fcntl.LOCK_EX)
         token = secrets.token_hex(8)
         _send(to_guest, token, script)
-        status = _read_reply(from_guest, token, output.append, alive, limit)
+        try:
+            status = _read_reply(from_guest, token, output.append, alive, limit)
+        except TimedOut as late:
+            raise Fault(f"the node did not answer within {limit} s") from late
     return status, b"".join(output).decode(errors="replace")
 
 

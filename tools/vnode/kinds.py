@@ -52,8 +52,8 @@ def _qemu(folder, name, options):
         "-object", f"memory-backend-memfd,id=memory,size={options['mem']}M,share=on",
         "-kernel", build.kernel_file("qemu"), "-initrd", build.initramfs_file("qemu"), "-append", words,
         "-serial", f"file:{folder}/console",
+        "-device", "virtio-serial-pci",  # the first virtio device: its ports are vport0p1 and so on
         "-virtfs", f"local,path={folder}/share,mount_tag=share,security_model=none,multidevs=remap",
-        "-device", "virtio-serial-pci",
     ]
     for number in range(channel.LINES):
         command += ["-chardev", f"pipe,id=line{number},path={channel.line_base(folder, number)}",
