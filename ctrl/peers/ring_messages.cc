@@ -230,7 +230,7 @@ RingResultMessage read_result(Fields& f) {
   return m;
 }
 
-Result<RingMessage> read_by_type(const std::string& type, Fields& f) {
+Result<RingOobMessage> read_by_type(const std::string& type, Fields& f) {
   if (type == "hello") return read_hello(f);
   if (type == "job") return read_job(f);
   if (type == "connect") return RingConnectMessage{read_link_end(f)};
@@ -244,16 +244,16 @@ Result<RingMessage> read_by_type(const std::string& type, Fields& f) {
 
 }  // namespace
 
-const char* ring_message_name(const RingMessage& message) {
+const char* ring_oob_name(const RingOobMessage& message) {
   static constexpr const char* kNames[] = {"hello", "job",    "connect", "connected",
                                            "ready", "result", "done",    "error"};
-  static_assert(std::size(kNames) == std::variant_size_v<RingMessage>);
+  static_assert(std::size(kNames) == std::variant_size_v<RingOobMessage>);
   return kNames[message.index()];
 }
 
-void append_ring_message(const RingMessage& message, std::vector<uint8_t>& out) {
+void append_ring_oob(const RingOobMessage& message, std::vector<uint8_t>& out) {
   json object = std::visit([](const auto& m) { return to_json(m); }, message);
-  object["type"] = ring_message_name(message);
+  object["type"] = ring_oob_name(message);
   // Never throws on text that is not UTF-8 (it may be a file name in an error).
   const std::string text = object.dump(-1, ' ', false, json::error_handler_t::replace);
   const uint32_t length = static_cast<uint32_t>(text.size());
@@ -261,7 +261,7 @@ void append_ring_message(const RingMessage& message, std::vector<uint8_t>& out) 
   out.insert(out.end(), text.begin(), text.end());
 }
 
-Result<RingMessage> parse_ring_message(std::span<const uint8_t> bytes) {
+Result<RingOobMessage> parse_ring_oob(std::span<const uint8_t> bytes) {
   const json object = json::parse(bytes.begin(), bytes.end(), nullptr, false);
   if (object.is_discarded()) return fail("message is not JSON");
   if (!object.is_object()) return fail("message is not a JSON object");
@@ -274,13 +274,13 @@ Result<RingMessage> parse_ring_message(std::span<const uint8_t> bytes) {
   return message;
 }
 
-void RingMessageReader::push(std::span<const uint8_t> bytes) {
+void RingOobReader::push(std::span<const uint8_t> bytes) {
   bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(start_));
   start_ = 0;
   bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
 }
 
-Result<std::optional<RingMessage>> RingMessageReader::next() {
+Result<std::optional<RingOobMessage>> RingOobReader::next() {
   const std::span<const uint8_t> left = std::span(bytes_).subspan(start_);
   if (left.size() < kLengthBytes) return std::nullopt;
   uint32_t length = 0;
@@ -291,9 +291,9 @@ Result<std::optional<RingMessage>> RingMessageReader::next() {
   }
   if (left.size() - kLengthBytes < length) return std::nullopt;
   start_ += kLengthBytes + length;
-  auto message = parse_ring_message(left.subspan(kLengthBytes, length));
+  auto message = parse_ring_oob(left.subspan(kLengthBytes, length));
   if (!message) return fail(message.error().text);
-  return std::optional<RingMessage>(std::move(*message));
+  return std::optional<RingOobMessage>(std::move(*message));
 }
 
 }  // namespace understudy

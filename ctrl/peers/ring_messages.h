@@ -129,26 +129,26 @@ struct RingErrorMessage {
   std::string text;
 };
 
-using RingMessage =
+using RingOobMessage =
     std::variant<RingHelloMessage, RingJobMessage, RingConnectMessage, RingConnectedMessage,
                  RingReadyMessage, RingResultMessage, RingDoneMessage, RingErrorMessage>;
 
 /// The message's "type".
-const char* ring_message_name(const RingMessage& message);
+const char* ring_oob_name(const RingOobMessage& message);
 
 /// Appends the framed message to `out`.
-void append_ring_message(const RingMessage& message, std::vector<uint8_t>& out);
+void append_ring_oob(const RingOobMessage& message, std::vector<uint8_t>& out);
 
 /// Checks one JSON text; an error names the message and the field. Unknown fields are ignored.
-Result<RingMessage> parse_ring_message(std::span<const uint8_t> json);
+Result<RingOobMessage> parse_ring_oob(std::span<const uint8_t> json);
 
 /// Takes messages out of a byte stream, however it was cut.
-class RingMessageReader {
+class RingOobReader {
  public:
   void push(std::span<const uint8_t> bytes);
   /// The next complete message, nothing if more bytes are needed. After an error the stream is
   /// lost.
-  Result<std::optional<RingMessage>> next();
+  Result<std::optional<RingOobMessage>> next();
 
  private:
   std::vector<uint8_t> bytes_;

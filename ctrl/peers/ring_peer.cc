@@ -36,7 +36,7 @@ void RingPeer::on_bytes(Time, std::span<const uint8_t> bytes) {
   }
 }
 
-void RingPeer::handle(const RingMessage& message) {
+void RingPeer::handle(const RingOobMessage& message) {
   if (const auto* m = std::get_if<RingErrorMessage>(&message)) {
     failure_ = "the client gave up: " + m->text;
     finished_ = true;
@@ -52,7 +52,7 @@ void RingPeer::handle(const RingMessage& message) {
     if (std::holds_alternative<RingDoneMessage>(message)) return done();
   }
   static constexpr const char* kExpected[] = {"hello", "connect or ready", "result or done"};
-  give_up(std::string("message \"") + ring_message_name(message) + "\" out of order, expected " +
+  give_up(std::string("message \"") + ring_oob_name(message) + "\" out of order, expected " +
           kExpected[static_cast<size_t>(state_)]);
 }
 
@@ -74,7 +74,7 @@ void RingPeer::hello(const RingHelloMessage& m) {
                    (m.job.empty() ? "" : " is called \"" + m.job + "\""));
   }
   chosen_ = fitting.front();
-  append_ring_message(offer().message, output_);
+  append_ring_oob(offer().message, output_);
   state_ = State::kConnect;
 }
 
@@ -123,6 +123,7 @@ void RingPeer::connect(const RingLinkEnd& m) {
 
   EndpointRequest request;
   request.behaviour = Behaviour::kRing;
+  request.local = local_;
   request.remote = m.gid;
   request.remote_qpn = m.qpn;
   request.remote_psn = m.psn;
@@ -162,7 +163,11 @@ void RingPeer::on_endpoint(Time, const EndpointReady& ready) {
     ours.fifo_address = ready.address;
     ours.fifo_rkey = ready.rkey;
   }
-  append_ring_message(RingConnectedMessage{ours}, output_);
+  append_ring_oob(RingConnectedMessage{ours}, output_);
+}
+
+void RingPeer::on_refused(Time, const std::string& reason) {
+  if (!finished_) give_up(reason);
 }
 
 void RingPeer::ready() {
@@ -171,7 +176,7 @@ void RingPeer::ready() {
     return give_up("client is ready with " + std::to_string(answered_) + " of " +
                    std::to_string(wanted) + " links connected");
   }
-  append_ring_message(RingReadyMessage{}, output_);
+  append_ring_oob(RingReadyMessage{}, output_);
   state_ = State::kRunning;
   const RingJobMessage& job = offer().message;
   observer_.on_ring_ready(offer().job, job.client_rank, job.peer_rank);
@@ -204,7 +209,7 @@ void RingPeer::on_closed(Time) {
 }
 
 void RingPeer::give_up(std::string why) {
-  append_ring_message(RingErrorMessage{why}, output_);
+  append_ring_oob(RingErrorMessage{why}, output_);
   failure_ = std::move(why);
   finished_ = true;
 }

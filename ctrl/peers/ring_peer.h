@@ -41,11 +41,12 @@ class RingPeer : public Peer {
   void on_bytes(Time now, std::span<const uint8_t> bytes) override;
   void on_endpoint(Time now, const EndpointReady& ready) override;
   void on_closed(Time now) override;
+  void on_refused(Time now, const std::string& reason) override;
 
  private:
   enum class State { kHello, kConnect, kRunning };
 
-  void handle(const RingMessage& message);
+  void handle(const RingOobMessage& message);
   void hello(const RingHelloMessage& m);
   void connect(const RingLinkEnd& m);
   void ready();
@@ -60,7 +61,7 @@ class RingPeer : public Peer {
   IpAddress local_;
   std::vector<RingOffer> offers_;
   RingObserver& observer_;
-  RingMessageReader reader_;
+  RingOobReader reader_;
   State state_ = State::kHello;
   size_t chosen_ = 0;               ///< index in offers_, once hello has come
   std::vector<RingLinkEnd> links_;  ///< our ends, in the order of the connects

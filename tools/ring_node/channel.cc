@@ -4,7 +4,7 @@
 
 namespace understudy {
 
-RingChannel::RingChannel(const RingJobMessage& job, uint32_t channel, ChannelLinks& links)
+RankChannel::RankChannel(const RingJobMessage& job, uint32_t channel, ChannelLinks& links)
     : cutting_(job),
       links_(links),
       ranks_(job.ranks),
@@ -13,7 +13,7 @@ RingChannel::RingChannel(const RingJobMessage& job, uint32_t channel, ChannelLin
       slices_(cutting_.slices_per_chunk()),
       window_(kRingSteps / job.cutting.slice_steps) {}
 
-void RingChannel::start(const ElementRange& part, const float* input, float* output) {
+void RankChannel::start(const ElementRange& part, const float* input, float* output) {
   part_ = part;
   input_ = input;
   output_ = output;
@@ -26,7 +26,7 @@ void RingChannel::start(const ElementRange& part, const float* input, float* out
   stage_slice_ = 0;
 }
 
-ElementRange RingChannel::message(uint64_t m, uint32_t shift) const {
+ElementRange RankChannel::message(uint64_t m, uint32_t shift) const {
   const uint64_t per_loop = uint64_t{2} * (ranks_ - 1) * slices_;
   const uint64_t j = m % per_loop / slices_;
   // The j-th send of rank x is chunk x+n-1-j, its j-th receive chunk x+n-2-j, modulo n.
@@ -34,7 +34,7 @@ ElementRange RingChannel::message(uint64_t m, uint32_t shift) const {
   return cutting_.slice(cutting_.chunk(part_, m / per_loop, k), static_cast<unsigned>(m % slices_));
 }
 
-Result<bool> RingChannel::progress() {
+Result<bool> RankChannel::progress() {
   bool moved = false;
   while (step()) moved = true;
   // Grants follow the work: a consumed message's buffer is free again (nccl-wire 3.8).
@@ -48,7 +48,7 @@ Result<bool> RingChannel::progress() {
   return moved || *posted;
 }
 
-bool RingChannel::step() {
+bool RankChannel::step() {
   if (stage_loop_ == loops_) return false;
   const uint32_t last_step = 2 * ranks_ - 2;
   const bool receives = stage_step_ > 0;
@@ -82,7 +82,7 @@ bool RingChannel::step() {
   return true;
 }
 
-Result<bool> RingChannel::post() {
+Result<bool> RankChannel::post() {
   bool moved = false;
   while (posted_ < filled_) {
     const CreditEntry* credit = links_.credit(base_ + posted_);
@@ -98,7 +98,7 @@ Result<bool> RingChannel::post() {
   return moved;
 }
 
-Result<bool> RingChannel::check(const CreditEntry& credit, uint64_t bytes) const {
+Result<bool> RankChannel::check(const CreditEntry& credit, uint64_t bytes) const {
   const std::string where = "channel " + std::to_string(channel_) + ", credit " +
                             std::to_string(base_ + posted_) + " of the next rank: ";
   if (credit.address == 0 || credit.rkeys[0] == 0) return fail(where + "no address or rkey");
@@ -114,7 +114,7 @@ Result<bool> RingChannel::check(const CreditEntry& credit, uint64_t bytes) const
   return true;
 }
 
-Result<void> RingChannel::on_received(uint32_t size) {
+Result<void> RankChannel::on_received(uint32_t size) {
   const std::string where = "channel " + std::to_string(channel_) + ", message " +
                             std::to_string(base_ + received_) + " of the previous rank: ";
   if (received_ == granted_) return fail(where + "came without a credit");
@@ -127,7 +127,7 @@ Result<void> RingChannel::on_received(uint32_t size) {
   return {};
 }
 
-std::string RingChannel::waiting_for() const {
+std::string RankChannel::waiting_for() const {
   const std::string of = " of " + std::to_string(messages_);
   std::string text = "channel " + std::to_string(channel_) + ": " + std::to_string(consumed_) + of +
                      " messages received, " + std::to_string(acknowledged_) + of +

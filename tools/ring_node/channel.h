@@ -47,10 +47,10 @@ class ChannelLinks {
   virtual float* send_slot(uint64_t k) = 0;
 };
 
-class RingChannel {
+class RankChannel {
  public:
   /// `links` must outlive the channel.
-  RingChannel(const RingJobMessage& job, uint32_t channel, ChannelLinks& links);
+  RankChannel(const RingJobMessage& job, uint32_t channel, ChannelLinks& links);
 
   /// Begins an operation. Buffers are those of the whole operation, not of the channel's part.
   void start(const ElementRange& part, const float* input, float* output);

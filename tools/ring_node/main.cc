@@ -61,6 +61,7 @@ int run(const Arguments& a) {
   }
   std::fputs((a.csv ? csv_head() : table_head()).c_str(), stdout);
   uint64_t wrong = 0;
+  uint32_t perturbations_missed = 0;
   double bus_sum = 0;
   for (uint32_t i = 0; i < job.operations.size(); ++i) {
     const auto outcome = node.run_size(i);
@@ -69,6 +70,7 @@ int run(const Arguments& a) {
       return give_up(outcome.error().text, 1);
     }
     wrong += outcome->wrong.value_or(0);
+    perturbations_missed += outcome->perturbation_seen ? 0 : 1;
     bus_sum += bandwidth(*outcome, job.ranks).bus;
     std::fputs((a.csv ? csv_row(*outcome, job.ranks) : table_row(*outcome, job.ranks)).c_str(),
                stdout);
@@ -82,11 +84,21 @@ int run(const Arguments& a) {
                                  : "FAILED");
     std::printf("# Avg bus bandwidth    : %.5f\n#\n",
                 bus_sum / static_cast<double>(job.operations.size()));
+    if (a.node.perturb) {
+      const size_t sizes = job.operations.size();
+      std::printf(
+          "# Changed input element : changed exactly that result element in %zu of %zu "
+          "sizes\n",
+          sizes - perturbations_missed, sizes);
+    }
     // Only now, when nobody can use it any more: to repeat the run with the same values.
     std::printf("# Input seed           : %llu\n",
                 static_cast<unsigned long long>(node.input_seed()));
   }
   if (wrong != 0) return give_up(std::to_string(wrong) + " wrong elements", 1);
+  if (perturbations_missed != 0) {
+    return give_up("a changed input element did not change exactly that result element", 1);
+  }
   return 0;
 }
 

@@ -8,7 +8,7 @@ RingClient::RingClient(std::string job, IpAddress address) {
   RingHelloMessage hello;
   hello.job = std::move(job);
   hello.address = address;
-  append_ring_message(hello, output_);
+  append_ring_oob(hello, output_);
 }
 
 void RingClient::on_bytes(std::span<const uint8_t> bytes) {
@@ -29,7 +29,7 @@ void RingClient::on_closed() {
   if (failure_.empty() && !done_) failure_ = "the peer closed the connection";
 }
 
-void RingClient::handle(const RingMessage& message) {
+void RingClient::handle(const RingOobMessage& message) {
   if (const auto* error = std::get_if<RingErrorMessage>(&message)) {
     failure_ = "the peer gave up: " + error->text;
   } else if (const auto* job = std::get_if<RingJobMessage>(&message); job && !job_) {
@@ -43,7 +43,7 @@ void RingClient::handle(const RingMessage& message) {
              !peer_ready_) {
     peer_ready_ = true;
   } else {
-    failure_ = std::string("message \"") + ring_message_name(message) + "\" out of order";
+    failure_ = std::string("message \"") + ring_oob_name(message) + "\" out of order";
   }
 }
 
@@ -74,7 +74,7 @@ std::vector<RingDirection> RingClient::directions() const {
 
 void RingClient::connect(const RingLinkEnd& ours) {
   ours_.push_back(ours);
-  append_ring_message(RingConnectMessage{ours}, output_);
+  append_ring_oob(RingConnectMessage{ours}, output_);
 }
 
 void RingClient::check_connected(const RingLinkEnd& theirs) {
@@ -93,7 +93,7 @@ void RingClient::check_connected(const RingLinkEnd& theirs) {
 
 void RingClient::send_done() {
   done_ = true;
-  append_ring_message(RingDoneMessage{}, output_);
+  append_ring_oob(RingDoneMessage{}, output_);
 }
 
 std::string job_difference(RingJobMessage a, RingJobMessage b) {

@@ -35,21 +35,19 @@ class RingClient {
   const std::vector<RingLinkEnd>& connected() const { return theirs_; }
   bool all_connected() const { return theirs_.size() == ours_.size(); }
 
-  void send_ready() { append_ring_message(RingReadyMessage{}, output_); }
+  void send_ready() { append_ring_oob(RingReadyMessage{}, output_); }
   bool peer_ready() const { return peer_ready_; }
 
-  void send_result(const RingResultMessage& result) { append_ring_message(result, output_); }
+  void send_result(const RingResultMessage& result) { append_ring_oob(result, output_); }
   void send_done();
-  void send_error(std::string text) {
-    append_ring_message(RingErrorMessage{std::move(text)}, output_);
-  }
+  void send_error(std::string text) { append_ring_oob(RingErrorMessage{std::move(text)}, output_); }
 
  private:
-  void handle(const RingMessage& message);
+  void handle(const RingOobMessage& message);
   void check_job(const RingJobMessage& job);
   void check_connected(const RingLinkEnd& theirs);
 
-  RingMessageReader reader_;
+  RingOobReader reader_;
   std::vector<uint8_t> output_;
   std::string failure_;
   std::optional<RingJobMessage> job_;

@@ -111,7 +111,7 @@ Result<void> Session::connect_links() {
   for (uint32_t c = 0; c < job_.channels; ++c) {
     auto links = VerbsLinks::make(device_, job_, c);
     if (!links) return fail(links.error().text);
-    channels_.push_back(std::make_unique<RingChannel>(job_, c, **links));
+    channels_.push_back(std::make_unique<RankChannel>(job_, c, **links));
     links_.push_back(std::move(*links));
   }
   for (auto& neighbour : neighbours_) {
@@ -145,7 +145,8 @@ Result<SizeOutcome> Session::run_size(uint32_t index) {
   if (verify) expected = expected_values(job_, input_seed_, input);
   std::vector<float> output(count);
 
-  SizeOutcome outcome{.bytes = operation.bytes, .times_ns = {}, .wrong = {}};
+  SizeOutcome outcome;
+  outcome.bytes = operation.bytes;
   uint64_t wrong = 0;
   const uint64_t runs = uint64_t{operation.warmup} + operation.iterations;
   for (uint64_t run = 0; run < runs; ++run) {
@@ -164,7 +165,7 @@ Result<SizeOutcome> Session::run_size(uint32_t index) {
     if (run >= operation.warmup) outcome.times_ns.push_back(*time);
     if (verify) wrong += count_differences(output, expected);
     if (perturbed && only_difference(before, output) != element) {
-      wrong = std::max<uint64_t>(wrong, 1);
+      outcome.perturbation_seen = false;
     }
   }
   if (verify) outcome.wrong = wrong;

@@ -21,6 +21,7 @@ struct SizeOutcome {
   uint64_t bytes = 0;
   std::vector<uint64_t> times_ns;  ///< of the timed iterations
   std::optional<uint64_t> wrong;   ///< elements over all iterations; nothing if not verified
+  bool perturbation_seen = true;   ///< false: --perturb changed another result element, or more
 };
 
 class Session {
@@ -51,7 +52,7 @@ class Session {
   Result<bool> poll_completions();
   /// Called when nothing has happened for a while: looks for bad news.
   Result<void> look_for_trouble(uint64_t idle_ns);
-  RingChannel& channel(uint64_t work_id) { return *channels_[work_id >> 2]; }
+  RankChannel& channel(uint64_t work_id) { return *channels_[work_id >> 2]; }
 
   RingNodeOptions options_;
   VerbsDevice device_;
@@ -59,7 +60,7 @@ class Session {
   RingJobMessage job_;
   uint64_t input_seed_ = 0;
   std::vector<std::unique_ptr<VerbsLinks>> links_;
-  std::vector<std::unique_ptr<RingChannel>> channels_;
+  std::vector<std::unique_ptr<RankChannel>> channels_;
 };
 
 }  // namespace understudy
