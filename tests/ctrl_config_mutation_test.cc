@@ -69,7 +69,7 @@ class Mutator {
 };
 
 TEST(ConfigMutation, EveryTextGivesAValueOrErrors) {
-  constexpr int kRounds = 3'000;
+  constexpr int kRounds = 1'500;
   Mutator mutator(20'240'607);
   int good = 0;
   int semantic = 0;
@@ -93,9 +93,9 @@ TEST(ConfigMutation, EveryTextGivesAValueOrErrors) {
   EXPECT_GT(semantic, kRounds / 10);
 }
 
-TEST(ConfigMutation, EveryPrefixOfTheSample) {
+TEST(ConfigMutation, CutOffAnywhere) {
   const std::string sample = kSampleConfig;
-  for (size_t length = 0; length < sample.size(); ++length) {
+  for (size_t length = 0; length < sample.size(); length += 3) {
     const ConfigResult result = load_config_text(sample.substr(0, length), "p");
     if (!result) {
       EXPECT_FALSE(result.error().empty()) << length;

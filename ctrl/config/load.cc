@@ -35,10 +35,10 @@ const NodeConfig* Config::find_node(std::string_view name) const {
 
 std::string ConfigError::text() const {
   std::string text = file;
-  if (line != 0) text += ":" + std::to_string(line);
-  if (!key.empty()) text += ": " + key;
-  if (!found.empty()) text += ": found " + found;
-  text += ": " + allowed;
+  if (line != 0) text.append(":").append(std::to_string(line));
+  if (!key.empty()) text.append(": ").append(key);
+  if (!found.empty()) text.append(": found ").append(found);
+  text.append(": ").append(allowed);
   // What was found may hold anything; a message stays one line and does not steer the terminal.
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
