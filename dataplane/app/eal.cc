@@ -1,0 +1,82 @@
+#include "dataplane/app/eal.h"
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_lcore.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "dataplane/app/huge_pages.h"
+#include "dataplane/port/dpdk_device.h"
+#include "dataplane/port/dpdk_log.h"
+#include "dataplane/port/dpdk_port.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint64_t kBaseMegabytes = 64;  // DPDK's own tables, rings of drivers
+
+/// The CPUs this process may run on, as EAL writes sets: "0,1,2".
+std::string own_cpus(std::optional<unsigned> only) {
+  if (only) return std::to_string(*only);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return "0";
+  std::string text;
+  for (unsigned cpu = 0; cpu < RTE_MAX_LCORE; ++cpu) {
+    if (!CPU_ISSET(cpu, &set)) continue;
+    if (!text.empty()) text += ",";
+    text += std::to_string(cpu);
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
+  std::vector<std::string> cards;
+  std::string card;
+  for (const EalPort& port : options.ports) {
+    auto device = parse_dpdk_device(port.name, port.device);
+    if (!device) return tl::unexpected(device.error());
+    if (auto done = check_dpdk_device(port.name, *device); !done) {
+      return tl::unexpected(done.error());
+    }
+    if (!device->pci) continue;
+    cards.push_back(device->name);
+    card = "port \"" + port.name + "\": device " + device->name;
+  }
+  const uint64_t megabytes = kBaseMegabytes + options.ports.size() * kDpdkPortMegabytes;
+  const auto huge = choose_huge_pages(look_for_huge_pages(), megabytes << 20, card);
+  if (!huge) return tl::unexpected(huge.error());
+
+  if (!options.verbose) quiet_dpdk_log();
+  std::vector<std::string> arguments = {"understudy",
+                                        "--lcores",
+                                        "0@(" + own_cpus({}) + ")," + std::to_string(kWorkerLcore) +
+                                            "@(" + own_cpus(options.worker_cpu) + ")",
+                                        "-m",
+                                        std::to_string(megabytes),
+                                        "--in-memory",  // no files: several runs do not meet
+                                        "--file-prefix=understudy" + std::to_string(getpid()),
+                                        "--no-telemetry",
+                                        options.verbose ? "--log-level=info" : "--log-level=error"};
+  if (!*huge) arguments.push_back("--no-huge");
+  if (cards.empty()) arguments.push_back("--no-pci");
+  for (const std::string& address : cards) arguments.push_back("--allow=" + address);
+
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  if (rte_eal_init(static_cast<int>(arguments.size()), argv.data()) < 0) {
+    std::string line;
+    for (const std::string& argument : arguments) line += " " + argument;
+    return fail(std::string("DPDK does not start: ") + rte_strerror(rte_errno) +
+                take_dpdk_complaint() + "; its arguments were:" + line);
+  }
+  return std::unique_ptr<Eal>(new Eal(*huge));
+}
+
+Eal::~Eal() { (void)rte_eal_cleanup(); }
+
+}  // namespace understudy

@@ -1,0 +1,53 @@
+#include "dataplane/app/virtual_loop.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace understudy {
+namespace {
+
+/// Far more than the turns that frames going to and fro without taking time may need.
+constexpr uint64_t kMaxTurns = 1'000'000;
+
+}  // namespace
+
+void ShardParticipant::advance_to(Time t) {
+  while (port_.next_arrival() <= t) {
+    const Time at = port_.next_arrival();
+    const auto frames = port_.rx();
+    if (CaptureTap* tap = port_.capture()) {
+      for (const auto frame : frames) {
+        tap->frame(CaptureDirection::kIn, at, Time::never(), frame);
+      }
+    }
+    shard_.rx({at, Duration(), frames});
+  }
+  shard_.poll(t, port_.tx());
+  port_.flush(t);
+}
+
+Result<void> VirtualLoop::run(Time limit) {
+  uint64_t turns = 0;
+  for (;;) {
+    Participant* first = nullptr;
+    Time next = Time::never();
+    for (Participant* participant : participants_) {
+      // Only a strictly earlier one overtakes those added before it.
+      if (const Time t = participant->next_event(); t < next) {
+        next = t;
+        first = participant;
+      }
+    }
+    next = std::max(next, now_);
+    if (first == nullptr || next > limit) return {};
+    if (next > now_) turns = 0;
+    if (++turns > kMaxTurns) {
+      return fail("virtual time stands still at " + std::to_string(now_.ps()) + " ps: \"" +
+                  first->name() + "\" is always due");
+    }
+    now_ = next;
+    first->advance_to(now_);
+  }
+}
+
+}  // namespace understudy

@@ -1,0 +1,56 @@
+// The loop in virtual time: participants say when they have something to do next; the earliest goes
+// first. A run is a pure function of what they are: no clock, no thread.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+#include "dataplane/engine/shard_interface.h"
+#include "dataplane/port/virtual_link.h"
+
+namespace understudy {
+
+class Participant {
+ public:
+  virtual ~Participant() = default;
+  /// For errors.
+  virtual const std::string& name() const = 0;
+  /// When it has something to do; a time that has passed means at once, never() only if another
+  /// one brings work.
+  virtual Time next_event() const = 0;
+  /// Does all that is due at `t`, which never goes back.
+  virtual void advance_to(Time t) = 0;
+};
+
+/// A shard behind its end of a virtual link.
+class ShardParticipant final : public Participant {
+ public:
+  ShardParticipant(VirtualPort& port, EngineShard& shard) : port_(port), shard_(shard) {}
+  const std::string& name() const override { return port_.name(); }
+  Time next_event() const override { return std::min(port_.next_arrival(), shard_.next_wake()); }
+  void advance_to(Time t) override;
+
+ private:
+  VirtualPort& port_;
+  EngineShard& shard_;
+};
+
+class VirtualLoop {
+ public:
+  /// Participants that are due at the same time go in the order in which they were added.
+  void add(Participant& participant) { participants_.push_back(&participant); }
+
+  /// Runs until nobody has anything to do, or only after `limit`; then now() is the last time
+  /// reached. May be called again. Error: a participant stays due at one time for ever.
+  Result<void> run(Time limit = Time::never());
+  Time now() const { return now_; }
+
+ private:
+  std::vector<Participant*> participants_;
+  Time now_;
+};
+
+}  // namespace understudy

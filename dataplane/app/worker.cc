@@ -1,0 +1,127 @@
+#include "dataplane/app/worker.h"
+
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_pause.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "dataplane/app/eal.h"
+
+namespace understudy {
+namespace {
+
+constexpr Duration kLongestNap = Duration::us(50);
+/// The kernel wakes us late by about this much; so close to a deadline the loop spins.
+constexpr Duration kNapMargin = Duration::us(10);
+constexpr Duration kShortestNap = Duration::us(2);
+
+void nap(Duration length) {
+  const timespec t{0, length.ps() / 1000};
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &t, nullptr);
+}
+
+}  // namespace
+
+std::vector<PollGap> WorkerStats::gap_list() const {
+  const auto filled = static_cast<std::ptrdiff_t>(std::min<uint64_t>(gaps, kMaxGaps));
+  std::vector<PollGap> list(kept.begin(), kept.begin() + filled);
+  std::sort(list.begin(), list.end(),
+            [](const PollGap& a, const PollGap& b) { return a.from < b.from; });
+  return list;
+}
+
+void WorkerStats::note_gap(PollGap gap) {
+  if (gaps++ < kMaxGaps) {
+    kept[gaps - 1] = gap;
+    return;
+  }
+  auto shortest =
+      std::min_element(kept.begin(), kept.end(),
+                       [](const PollGap& a, const PollGap& b) { return a.length < b.length; });
+  if (gap.length > shortest->length) *shortest = gap;
+}
+
+Worker::Worker(const Clock& clock, const WorkerConfig& config, std::vector<Attachment> attachments)
+    : clock_(clock), config_(config) {
+  for (const Attachment& a : attachments) lanes_.push_back({a.port, a.shard, Time::zero()});
+}
+
+Worker::~Worker() { stop(); }
+
+Result<void> Worker::start() {
+  const auto entry = [](void* self) {
+    static_cast<Worker*>(self)->run();
+    return 0;
+  };
+  if (rte_eal_remote_launch(entry, this, Eal::kWorkerLcore) != 0) {
+    return fail("the packet thread does not start: another worker runs on its lcore");
+  }
+  started_ = true;
+  return {};
+}
+
+void Worker::stop() {
+  request_stop();
+  if (started_) (void)rte_eal_wait_lcore(Eal::kWorkerLcore);
+  started_ = false;
+}
+
+void Worker::run() {
+  (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // ns; the default of 50 us doubles naps
+  Time last = clock_.now();
+  for (Lane& lane : lanes_) lane.polled = last;
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    bool busy = false;
+    Time now;
+    for (Lane& lane : lanes_) {
+      now = clock_.now();
+      busy = serve(lane, now) || busy;
+    }
+    ++stats_.loops;
+    const PollGap gap{last, now - last};
+    last = now;
+    if (gap.length > stats_.longest.length) stats_.longest = gap;
+    if (gap.length >= config_.gap_threshold) stats_.note_gap(gap);
+    if (busy) continue;
+    if (config_.idle == IdlePolicy::kSpin) {
+      rte_pause();
+      continue;
+    }
+    const Duration spare = next_wake() - clock_.now() - kNapMargin;
+    if (spare < kShortestNap) continue;
+    ++stats_.naps;
+    nap(std::min(spare, kLongestNap));
+  }
+}
+
+/// One turn of one port. True when frames came in, so that more may wait.
+bool Worker::serve(Lane& lane, Time start) {
+  const auto frames = lane.port->rx();
+  Time now = start;
+  if (!frames.empty()) {
+    now = clock_.now();
+    ++stats_.bursts;
+    if (CaptureTap* tap = lane.port->capture()) {
+      for (const auto frame : frames) {
+        tap->frame(CaptureDirection::kIn, now, Time::never(), frame);
+      }
+    }
+    lane.shard->rx({now, now - lane.polled, frames});
+    now = clock_.now();
+  }
+  lane.polled = start;
+  lane.shard->poll(now, lane.port->tx());
+  lane.port->flush(clock_.now());
+  return !frames.empty();
+}
+
+Time Worker::next_wake() const {
+  Time next = Time::never();
+  for (const Lane& lane : lanes_) next = std::min(next, lane.shard->next_wake());
+  return next;
+}
+
+}  // namespace understudy

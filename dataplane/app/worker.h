@@ -1,0 +1,93 @@
+// The packet thread in real time: polls ports, drives shards, hands over what is due.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "dataplane/app/clock.h"
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+#include "dataplane/engine/shard_interface.h"
+#include "dataplane/port/port.h"
+
+namespace understudy {
+
+/// What the loop does when nothing is due: its cost shows in the lateness (design rule 8).
+enum class IdlePolicy : uint8_t {
+  kSpin,   ///< polls on: exact, takes a whole CPU
+  kSleep,  ///< naps of at most 50 us: leaves the CPU to others
+};
+
+struct WorkerConfig {
+  IdlePolicy idle = IdlePolicy::kSpin;
+  /// Time between two polls from which on a gap is written down.
+  Duration gap_threshold = Duration::ms(1);
+};
+
+/// The loop did not run for this long: the process was stopped, or the CPU was taken away.
+struct PollGap {
+  Time from;
+  Duration length;
+};
+
+struct WorkerStats {
+  static constexpr size_t kMaxGaps = 64;
+  uint64_t loops = 0;
+  uint64_t bursts = 0;  ///< receive calls that brought frames
+  uint64_t naps = 0;
+  PollGap longest;
+  uint64_t gaps = 0;                     ///< at or above the threshold, all of them
+  std::array<PollGap, kMaxGaps> kept{};  ///< the longest of those
+
+  /// Those of `kept` that are filled, by time.
+  std::vector<PollGap> gap_list() const;
+  void note_gap(PollGap gap);
+};
+
+class Worker {
+ public:
+  /// A shard and its device; both must outlive the worker.
+  struct Attachment {
+    Port* port = nullptr;
+    EngineShard* shard = nullptr;
+  };
+
+  Worker(const Clock& clock, const WorkerConfig& config, std::vector<Attachment> attachments);
+  /// Stops a started worker.
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  /// Runs the loop on the EAL's worker lcore until stop().
+  Result<void> start();
+  /// Ends the loop and waits for it. Frames that are not due yet stay in their shards.
+  void stop();
+
+  /// The loop itself, on the calling thread, until request_stop().
+  void run();
+  void request_stop() { stopping_.store(true, std::memory_order_relaxed); }
+
+  /// Once the loop has ended.
+  const WorkerStats& stats() const { return stats_; }
+
+ private:
+  struct Lane {
+    Port* port;
+    EngineShard* shard;
+    Time polled;  ///< when the device was last asked
+  };
+  bool serve(Lane& lane, Time start);
+  Time next_wake() const;
+
+  const Clock& clock_;
+  const WorkerConfig config_;
+  std::vector<Lane> lanes_;
+  WorkerStats stats_;
+  std::atomic<bool> stopping_{false};
+  bool started_ = false;
+};
+
+}  // namespace understudy

@@ -1,0 +1,151 @@
+// Opening and closing a DpdkPort: everything that can fail with a text.
+#include <rte_bus_vdev.h>
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "dataplane/port/dpdk_log.h"
+#include "dataplane/port/dpdk_port.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint16_t kRingSize = 1024;
+constexpr uint32_t kPoolSize = 2047;  // of each direction; a ring and what waits outside of it
+constexpr uint32_t kPoolCache = 128;
+constexpr uint16_t kFrameRoom = 9216;  // bytes: any frame up to MTU 9000 in one piece
+constexpr uint32_t kMinMtu = 1500;
+
+std::string reason(int result) {
+  return std::string(": ") + rte_strerror(std::abs(result)) + take_dpdk_complaint();
+}
+
+/// Arguments without which a driver takes no frame of path MTU 4096.
+void add_jumbo_arguments(DpdkDevice& device) {
+  std::string extra;
+  if (device.driver == "net_af_packet" && device.arg("framesz").empty()) {
+    extra = "blocksz=8192,framesz=8192,framecnt=512";
+  }
+  if (extra.empty()) return;
+  device.args += (device.args.empty() ? "" : ",") + extra;
+}
+
+/// What a driver's refusal usually means.
+std::string advice(const DpdkDevice& device) {
+  if (device.driver == "net_tap") return "; is the interface's name free?";
+  if (device.driver == "net_af_packet") {
+    return "; does the interface exist (iface=...), and is it up?";
+  }
+  if (device.driver == "net_pcap") return "; are the files or interfaces there and readable?";
+  if (device.pci) return "; may this user open the device (/dev/vfio), and is the IOMMU on?";
+  return "; are its arguments (" + device.args + ") right?";
+}
+
+rte_mempool* make_pool(const std::string& name, int socket) {
+  return rte_pktmbuf_pool_create(name.c_str(), kPoolSize, kPoolCache, 0,
+                                 RTE_PKTMBUF_HEADROOM + kFrameRoom, socket);
+}
+
+}  // namespace
+
+std::string DpdkPort::where() const {
+  return "port \"" + name_ + "\": device " + device_.name + ": ";
+}
+
+Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkPortOptions& options) {
+  std::unique_ptr<DpdkPort> port(new DpdkPort(options));
+  if (auto done = port->attach(options.device); !done) return tl::unexpected(done.error());
+  if (auto done = port->start(); !done) return tl::unexpected(done.error());
+  if (auto done = port->vhost_.publish(port->name_); !done) return tl::unexpected(done.error());
+  return port;
+}
+
+Result<void> DpdkPort::attach(const std::string& device) {
+  auto parsed = parse_dpdk_device(name_, device);
+  if (!parsed) return tl::unexpected(parsed.error());
+  device_ = std::move(*parsed);
+  if (auto done = check_dpdk_device(name_, device_); !done) return done;
+  (void)take_dpdk_complaint();  // what was said before is not about this device
+  if (!device_.pci) {
+    if (device_.driver == "net_vhost") {
+      if (auto done = vhost_.prepare(name_, device_); !done) return done;
+    }
+    add_jumbo_arguments(device_);
+    if (rte_eth_dev_get_port_by_name(device_.name.c_str(), &id_) == 0) {
+      return fail(where() + "is in use by another port; number its name differently (" +
+                  device_.driver + "0, " + device_.driver + "1 ...)");
+    }
+    const int result = rte_eal_hotplug_add("vdev", device_.name.c_str(), device_.args.c_str());
+    if (result != 0) {
+      return fail(where() + "its driver refuses it" + reason(result) + advice(device_));
+    }
+  }
+  if (rte_eth_dev_get_port_by_name(device_.name.c_str(), &id_) != 0) {
+    return fail(where() + "no DPDK driver took it" + take_dpdk_complaint() + advice(device_));
+  }
+  attached_ = true;
+  return {};
+}
+
+Result<void> DpdkPort::start() {
+  rte_eth_dev_info info{};
+  if (const int r = rte_eth_dev_info_get(id_, &info); r != 0) {
+    return fail(where() + "cannot be queried" + reason(r));
+  }
+  rte_eth_conf conf{};
+  // Virtual devices state limits that they do not have (or know); a network card means them.
+  conf.rxmode.mtu = std::clamp<uint32_t>(mtu_, kMinMtu, std::max<uint32_t>(info.max_mtu, kMinMtu));
+  if (device_.pci && conf.rxmode.mtu < mtu_) {
+    return fail(where() + "carries packets of at most " + std::to_string(info.max_mtu) +
+                " bytes, but " + std::to_string(mtu_) + " are needed; lower [fabric] mtu");
+  }
+  if (const int r = rte_eth_dev_configure(id_, 1, 1, &conf); r != 0) {
+    return fail(where() + "cannot be configured" + reason(r));
+  }
+  uint16_t rx_ring = kRingSize;
+  uint16_t tx_ring = kRingSize;
+  if (const int r = rte_eth_dev_adjust_nb_rx_tx_desc(id_, &rx_ring, &tx_ring); r != 0) {
+    return fail(where() + "takes no ring of " + std::to_string(kRingSize) + reason(r));
+  }
+  const int socket = rte_eth_dev_socket_id(id_);
+  rx_pool_ = make_pool("rx" + std::to_string(id_), socket);
+  tx_pool_ = make_pool("tx" + std::to_string(id_), socket);
+  if (rx_pool_ == nullptr || tx_pool_ == nullptr) {
+    return fail(where() + "no memory for its buffers" + reason(rte_errno) + "; it takes " +
+                std::to_string(kDpdkPortMegabytes) +
+                " MB, of huge pages where there are any (/proc/meminfo)");
+  }
+  const auto on = static_cast<unsigned>(socket);
+  int r = rte_eth_rx_queue_setup(id_, 0, rx_ring, on, nullptr, rx_pool_);
+  if (r == 0) r = rte_eth_tx_queue_setup(id_, 0, tx_ring, on, nullptr);
+  if (r != 0) return fail(where() + "cannot set up its queues" + reason(r));
+  if (r = rte_eth_dev_start(id_); r != 0) return fail(where() + "does not start" + reason(r));
+  started_ = true;
+  // Emulated nodes have MAC addresses of their own. Virtual devices pass every frame anyway.
+  if (r = rte_eth_promiscuous_enable(id_); r != 0 && device_.pci) {
+    return fail(where() + "does not pass frames to other MAC addresses" + reason(r));
+  }
+  return {};
+}
+
+DpdkPort::~DpdkPort() {
+  rte_pktmbuf_free_bulk(rx_mbufs_.data(), received_);
+  rte_pktmbuf_free_bulk(tx_mbufs_.data(), pending_);
+  rte_pktmbuf_free(reserved_);
+  if (started_) (void)rte_eth_dev_stop(id_);
+  if (attached_) {
+    if (device_.pci) {
+      (void)rte_eth_dev_close(id_);
+    } else {
+      (void)rte_eal_hotplug_remove("vdev", device_.name.c_str());
+    }
+  }
+  rte_mempool_free(rx_pool_);
+  rte_mempool_free(tx_pool_);
+}
+
+}  // namespace understudy

@@ -1,0 +1,107 @@
+// The packet path; opening and closing is in dpdk_open.cc.
+#include "dataplane/port/dpdk_port.h"
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include <algorithm>
+
+namespace understudy {
+
+std::span<const std::span<const uint8_t>> DpdkPort::rx() {
+  if (received_ != 0) rte_pktmbuf_free_bulk(rx_mbufs_.data(), received_);
+  received_ = rte_eth_rx_burst(id_, 0, rx_mbufs_.data(), kRxBurst);
+  size_t n = 0;
+  for (uint32_t i = 0; i < received_; ++i) {
+    rte_mbuf* mbuf = rx_mbufs_[i];
+    // A buffer holds any frame in one piece; some drivers cut frames nevertheless.
+    if (mbuf->nb_segs > 1 && rte_pktmbuf_linearize(mbuf) != 0) {
+      ++counters_.rx_unreadable;
+      continue;
+    }
+    frames_[n++] = {rte_pktmbuf_mtod(mbuf, const uint8_t*), mbuf->pkt_len};
+    counters_.rx_bytes += mbuf->pkt_len;
+  }
+  counters_.rx_frames += n;
+  return {frames_.data(), n};
+}
+
+uint8_t* DpdkPort::reserve(uint32_t bytes) {
+  if (blocked_ || pending_ == kTxBurst) return nullptr;
+  if (reserved_ == nullptr) reserved_ = rte_pktmbuf_alloc(tx_pool_);
+  if (reserved_ == nullptr) {
+    ++counters_.tx_no_buffer;
+    return nullptr;
+  }
+  return bytes <= rte_pktmbuf_tailroom(reserved_) ? rte_pktmbuf_mtod(reserved_, uint8_t*) : nullptr;
+}
+
+void DpdkPort::commit(uint32_t bytes, Time scheduled) {
+  reserved_->data_len = static_cast<uint16_t>(bytes);
+  reserved_->pkt_len = bytes;
+  scheduled_[pending_] = scheduled;
+  tx_mbufs_[pending_++] = reserved_;
+  reserved_ = nullptr;
+}
+
+void DpdkPort::flush(Time now) {
+  if (pending_ == 0) return;
+  // The device frees what it takes; a second reference keeps the bytes until they are written down.
+  const bool captured = capture() != nullptr;
+  if (captured) {
+    for (uint32_t i = 0; i < pending_; ++i) rte_mbuf_refcnt_update(tx_mbufs_[i], 1);
+  }
+  std::array<uint32_t, kTxBurst> bytes;  // not to be read from a buffer that is gone
+  for (uint32_t i = 0; i < pending_; ++i) bytes[i] = tx_mbufs_[i]->pkt_len;
+  const uint32_t sent = rte_eth_tx_burst(id_, 0, tx_mbufs_.data(), static_cast<uint16_t>(pending_));
+  if (captured) capture_sent(now, sent);
+  counters_.tx_frames += sent;
+  for (uint32_t i = 0; i < sent; ++i) counters_.tx_bytes += bytes[i];
+
+  blocked_ = sent < pending_;
+  if (blocked_) {
+    ++counters_.tx_retried;
+    if (!link_up()) {
+      counters_.tx_link_down += pending_ - sent;
+      drop_pending(sent);
+      blocked_ = false;
+      return;
+    }
+    std::copy(tx_mbufs_.begin() + sent, tx_mbufs_.begin() + pending_, tx_mbufs_.begin());
+    std::copy(scheduled_.begin() + sent, scheduled_.begin() + pending_, scheduled_.begin());
+  }
+  pending_ -= sent;
+}
+
+/// Writes down the first `sent` pending frames and gives the extra references back.
+void DpdkPort::capture_sent(Time now, uint32_t sent) {
+  for (uint32_t i = 0; i < pending_; ++i) {
+    rte_mbuf* mbuf = tx_mbufs_[i];
+    if (i < sent) {
+      capture()->frame(CaptureDirection::kOut, now, scheduled_[i],
+                       {rte_pktmbuf_mtod(mbuf, const uint8_t*), mbuf->pkt_len});
+      rte_pktmbuf_free(mbuf);
+    } else {
+      rte_mbuf_refcnt_update(mbuf, -1);
+    }
+  }
+}
+
+void DpdkPort::drop_pending(uint32_t from) {
+  rte_pktmbuf_free_bulk(tx_mbufs_.data() + from, pending_ - from);
+  pending_ = 0;
+}
+
+bool DpdkPort::link_up() const {
+  rte_eth_link link{};
+  return rte_eth_link_get_nowait(id_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+}
+
+PortCounters DpdkPort::counters() const {
+  PortCounters all = counters_;
+  rte_eth_stats stats{};
+  if (rte_eth_stats_get(id_, &stats) == 0) all.rx_missed = stats.imissed + stats.rx_nombuf;
+  return all;
+}
+
+}  // namespace understudy

@@ -1,0 +1,83 @@
+// A port on any DPDK Ethernet device: one receive and one transmit queue, one frame per buffer.
+#pragma once
+
+#include <rte_mempool.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "dataplane/base/result.h"
+#include "dataplane/port/dpdk_device.h"
+#include "dataplane/port/dpdk_vhost.h"
+#include "dataplane/port/port.h"
+
+struct rte_mbuf;
+
+namespace understudy {
+
+/// Memory one port takes for its buffers.
+inline constexpr uint32_t kDpdkPortMegabytes = 48;
+
+struct DpdkPortOptions {
+  std::string name;     ///< as the user knows it: appears in errors and captures
+  std::string device;   ///< PCI address or virtual device, see DpdkDevice
+  uint32_t mtu = 4200;  ///< wanted: largest IP packet. 4200 lets RoCE choose path MTU 4096
+};
+
+class DpdkPort final : public Port, private TxSink {
+ public:
+  /// Opens and starts the device; the EAL must be up (app/eal.h). Errors name port and device.
+  static Result<std::unique_ptr<DpdkPort>> open(const DpdkPortOptions& options);
+  ~DpdkPort() override;
+  DpdkPort(const DpdkPort&) = delete;
+  DpdkPort& operator=(const DpdkPort&) = delete;
+
+  const std::string& name() const override { return name_; }
+  uint32_t mtu() const override { return mtu_; }
+  std::span<const std::span<const uint8_t>> rx() override;
+  TxSink& tx() override { return *this; }
+  void flush(Time now) override;
+  PortCounters counters() const override;
+
+  /// Is there a carrier, or a guest at the vhost socket? A guest may come late, leave and return.
+  /// Any thread may ask.
+  bool link_up() const;
+
+ private:
+  static constexpr uint32_t kTxBurst = 64;
+
+  explicit DpdkPort(const DpdkPortOptions& options) : name_(options.name), mtu_(options.mtu) {}
+  Result<void> attach(const std::string& device);
+  Result<void> start();
+  std::string where() const;
+
+  uint8_t* reserve(uint32_t bytes) override;
+  void commit(uint32_t bytes, Time scheduled) override;
+  void capture_sent(Time now, uint32_t sent);
+  void drop_pending(uint32_t from);
+
+  std::string name_;
+  uint32_t mtu_;
+  DpdkDevice device_;
+  VhostSocket vhost_;
+  bool attached_ = false;
+  bool started_ = false;
+  uint16_t id_ = 0;
+  rte_mempool* rx_pool_ = nullptr;
+  rte_mempool* tx_pool_ = nullptr;
+
+  std::array<rte_mbuf*, kRxBurst> rx_mbufs_{};
+  std::array<std::span<const uint8_t>, kRxBurst> frames_{};
+  uint32_t received_ = 0;  ///< mbufs of the last burst, freed by the next call of rx()
+
+  std::array<rte_mbuf*, kTxBurst> tx_mbufs_{};
+  std::array<Time, kTxBurst> scheduled_{};
+  uint32_t pending_ = 0;  ///< committed, not yet taken by the device
+  bool blocked_ = false;  ///< the device did not take everything at the last flush
+  rte_mbuf* reserved_ = nullptr;
+  PortCounters counters_;
+};
+
+}  // namespace understudy
