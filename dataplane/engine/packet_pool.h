@@ -30,7 +30,8 @@ struct Packet {
   uint32_t frame_bytes = 0;
   uint32_t link = 0;      ///< next link to pass
   NodeId node = kNoNode;  ///< the emulated end
-  Time tail;              ///< when its last byte comes in at `link`; then: is due
+  Time head, tail;             ///< when its first and last byte come in at `link`
+  Time due;                    ///< kToReal: when it is handed to the device
   Duration uncertainty;   ///< kFromReal: of its arrival
   Qpn qpn = 0;            ///< of the emulated end
   uint64_t id = 0;

@@ -39,7 +39,7 @@ void Shard::poll(Time now, TxSink& sink) {
 Time Shard::next_wake() const {
   if (!send_now_.empty()) return Time::zero();
   if (departures_.empty()) return events_.next();
-  return std::min(events_.next(), pool_[departures_.front()].tail);
+  return std::min(events_.next(), pool_[departures_.front()].due);
 }
 
 bool Shard::post(Time now, Qp& qp, const WorkRequest& request) {

@@ -100,7 +100,7 @@ class Shard final : public EngineShard, public EndpointHost {
   void start(uint32_t link, Time now);
   void link_free(uint32_t link, Time now);
   bool pull(uint32_t node, uint32_t cls, Time now);
-  void after_link(uint32_t packet, uint32_t link, const LinkPassage& passage);
+  void after_link(uint32_t packet, uint32_t link, const LinkPassage& passage, Time now);
   void deliver(uint32_t packet, Time now);
   void kick(uint32_t slot, Time now);
   void arm_timer(uint32_t slot);

@@ -1,5 +1,7 @@
 // Packets on their way through the fabric, and the queue pairs at its edge. Everything here runs at
 // the modelled time of its event, however late the loop comes to it.
+#include <algorithm>
+
 #include "dataplane/engine/shard.h"
 
 namespace understudy {
@@ -63,23 +65,28 @@ void Shard::arrive(uint32_t packet, Time now) {
 void Shard::start(uint32_t link, Time now) {
   const uint32_t packet = links_[link].dequeue(pool_.links());
   const Packet& p = pool_[packet];
-  const LinkPassage passage = links_[link].pass(now, p.tail, p.wire_bytes);
+  const LinkPassage passage = links_[link].pass(p.head, p.tail, p.wire_bytes);
   events_.push(passage.tail, EventKind::kLinkFree, link);
-  after_link(packet, link, passage);
+  after_link(packet, link, passage, now);
 }
 
-void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passage) {
+void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passage,
+                       Time now) {
   Packet& p = pool_[packet];
   const Duration latency = links_[link].latency();
   const uint32_t cls = link % kClasses;
   const bool inbound = p.kind == PacketKind::kFromReal || p.kind == PacketKind::kRawIn;
+  p.head = passage.start + latency;
   p.tail = passage.tail + latency;
   if (link == link_id(inbound ? real_ : p.node, true, cls)) {  // first of the path's two links
     p.link = link_id(inbound ? p.node : real_, false, cls);
-    events_.push(passage.start + latency, EventKind::kLinkArrive, packet);
+    // With a physical wire in front the head may have passed before the frame was handed over.
+    events_.push(std::max(now, p.head), EventKind::kLinkArrive, packet);
   } else if (inbound) {
     events_.push(p.tail, EventKind::kDeliver, packet);
   } else {
+    // The wire takes its own time; where it is as fast as the model both end together.
+    p.due = std::max(p.head, p.tail - config_.physical.time_for(p.wire_bytes));
     departures_.push(packet);
   }
 }
@@ -114,7 +121,7 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
     p.frame_bytes = roce_frame_bytes(p.addressing, p.out.fields.opcode, p.out.payload_bytes);
     p.wire_bytes = wire_bytes(p.frame_bytes);
     p.link = link_id(node, true, cls);
-    p.tail = now;
+    p.head = p.tail = now;
     arrive(id, now);
     kick(slot, now);
     return true;

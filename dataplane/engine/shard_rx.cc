@@ -97,6 +97,7 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
   p.wire_bytes = wire_bytes(p.frame_bytes);
   p.qpn = roce.dest_qpn;
   p.node = qps_[slot].node;
+  p.head = now - config_.physical.time_for(p.wire_bytes);
   p.tail = now;
   p.uncertainty = arrival_uncertainty_;
   p.view = roce;
@@ -125,6 +126,7 @@ void Shard::rx_ip(const FrameView& view, Time now) {
   p.frame_bytes = static_cast<uint32_t>(view.frame.size());
   p.wire_bytes = wire_bytes(p.frame_bytes);
   p.node = position_of(node->id);
+  p.head = now - config_.physical.time_for(p.wire_bytes);
   p.tail = now;
   p.link = link_id(real_, true, 0);
   std::memcpy(pool_.buffer(id), view.frame.data(), view.frame.size());
@@ -146,7 +148,7 @@ void Shard::answer(NeighbourQuery query, const FrameView& view, const NodeNic& n
   p.frame_bytes = bytes;
   p.wire_bytes = wire_bytes(bytes);
   p.node = position_of(node.id);
-  p.tail = now;
+  p.head = p.tail = p.due = now;
   if (query == NeighbourQuery::kEcho && config_.icmp_through_fabric) {
     p.link = link_id(p.node, true, 0);
     arrive(id, now);

@@ -10,7 +10,7 @@ void Shard::send_due(Time now, TxSink& sink) {
     if (!send(send_now_.front(), now, sink)) return;
     send_now_.pop();
   }
-  while (!departures_.empty() && pool_[departures_.front()].tail <= now) {
+  while (!departures_.empty() && pool_[departures_.front()].due <= now) {
     if (!send(departures_.front(), now, sink)) return;
     departures_.pop();
   }
@@ -26,20 +26,22 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
   if (p.kind == PacketKind::kRaw) {
     std::memcpy(out, pool_.buffer(packet), p.frame_bytes);
   } else {
-    p.addressing.dst_mac = config_.nodes.nics()[real_].mac;
+    if (p.addressing.dst_mac == MacAddress{}) {
+      p.addressing.dst_mac = config_.nodes.nics()[real_].mac;  // as learned by now
+    }
     uint8_t* payload = begin_roce(out, p.addressing, p.out.fields, p.out.payload_bytes);
     p.out.payload.write({payload, p.out.payload_bytes});
     finish_roce(out, p.addressing, p.out.fields.opcode, p.out.payload_bytes);
     ++counters_.tx_roce;
-    counters_.lateness.add(now - p.tail);
+    counters_.lateness.add(now - p.due);
     if (p.departs) {
       const QpSlot& q = qps_[slot_of(p.qpn)];
-      if (q.qp != nullptr) q.endpoint->on_transmitted(p.tail, now, *q.qp, p.id);
+      if (q.qp != nullptr) q.endpoint->on_transmitted(p.due, now, *q.qp, p.id);
     }
   }
   ++counters_.tx_frames;
   counters_.tx_bytes += p.frame_bytes;
-  sink.commit(p.frame_bytes, p.tail);
+  sink.commit(p.frame_bytes, p.due);
   pool_.release(packet);
   return true;
 }

@@ -74,6 +74,7 @@ class Link {
   Serializer serializer_;
   Duration latency_;
   bool busy_ = false;
+  Time free_;  ///< when the last packet's tail left
   uint32_t first_ = kNoPacket, last_ = kNoPacket;
   uint64_t waiting_ = 0;
   LinkCounters counters_;
