@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""The tree keeps the include rule, and the check does see a tree that does not."""
+import pathlib
+import tempfile
+import unittest
+
+import include_rules
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def findings(files):
+    """What the check says of a tree with these files (path -> text)."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path, text in files.items():
+            file = pathlib.Path(folder, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        return include_rules.check(folder)
+
+
+class Tree(unittest.TestCase):
+    def test_keeps_the_rule(self):
+        self.assertEqual(include_rules.check(ROOT), [])
+
+    def test_is_seen_at_all(self):
+        seen = list((ROOT / "dataplane").rglob("*.cc"))
+        self.assertGreater(len(seen), 20)
+
+
+class Check(unittest.TestCase):
+    def refused(self, path, included, quote='"'):
+        close = ">" if quote == "<" else quote
+        found = findings({path: f"// first\n#include {quote}{included}{close}\n"})
+        self.assertEqual([(f[0], f[1], f[2]) for f in found], [(path, 2, included)])
+
+    def allowed(self, path, included, quote='"'):
+        close = ">" if quote == "<" else quote
+        self.assertEqual(findings({path: f"#include {quote}{included}{close}\n"}), [])
+
+    def test_to_the_right(self):
+        self.refused("dataplane/base/a.h", "dataplane/wire/parse.h")
+        self.refused("dataplane/rc/a.cc", "dataplane/engine/shard.h")
+        self.refused("dataplane/rc/a.cc", "dataplane/cc/dcqcn.h")
+        self.refused("dataplane/engine/a.cc", "ctrl/config/config.h")
+        self.allowed("dataplane/engine/a.cc", "dataplane/rc/qp.h")
+
+    def test_the_model_is_free_of_packets(self):
+        self.refused("collective_model/a.h", "dataplane/wire/parse.h")
+        self.refused("collective_model/a.h", "dataplane/fabric/link.h")
+        self.allowed("collective_model/a.h", "dataplane/base/units.h")
+        self.refused("dataplane/node/a.cc", "collective_model/ring_schedule.h")
+        self.allowed("dataplane/node/a.cc", "collective_model/plan.h")
+
+    def test_control_and_tools(self):
+        self.refused("ctrl/cli/a.cc", "dataplane/port/capture.h")
+        self.allowed("ctrl/cli/a.cc", "dataplane/app/eal.h")
+        self.refused("tools/roce_check/a.cc", "dataplane/engine/shard.h")
+        self.refused("tools/roce_check/a.cc", "ctrl/peers/ring_messages.h")
+        self.allowed("tools/ring_node/a.cc", "ctrl/peers/ring_messages.h")
+        self.refused("tools/ring_node/a.cc", "ctrl/peers/ring_peer.h")
+
+    def test_dpdk(self):
+        self.refused("dataplane/engine/a.cc", "rte_mbuf.h", "<")
+        self.refused("ctrl/cli/a.cc", "dpdk/rte_ethdev.h")
+        self.allowed("dataplane/port/a.cc", "rte_mbuf.h", "<")
+
+    def test_from_the_root(self):
+        found = findings({"ctrl/cli/a.cc": '#include "b.h"\n', "ctrl/cli/b.h": ""})
+        self.assertEqual(len(found), 1)
+
+    def test_odd_spelling(self):
+        found = findings({"dataplane/base/a.h": '  #  include   "ctrl/config/load.h"  // x\n'})
+        self.assertEqual(len(found), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
