@@ -1,0 +1,129 @@
+// Peers against recordings of the unmodified programs: our answers have to be the recorded
+// server's, byte by byte, when the queue pairs and memory are the recorded ones.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ctrl/peers/pingpong.h"
+#include "ctrl/peers/service_peer.h"
+#include "tests/ctrl_peers_recording.h"
+
+namespace understudy {
+namespace {
+
+struct Case {
+  const char* name;
+  ServiceKind kind;
+  Behaviour behaviour;
+  size_t queue_pairs;
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name << " as " << service_kind_name(c.kind);
+}
+
+class Replay : public testing::TestWithParam<Case> {
+ protected:
+  /// What the recorded server had: parsed from its answer.
+  static EndpointReady recorded_endpoint(const std::vector<uint8_t>& answer) {
+    if (const auto key = parse_perftest_key(answer)) {
+      return {key->qpn, key->psn, key->address, key->rkey};
+    }
+    const auto address = parse_pingpong(answer);
+    EXPECT_TRUE(address.has_value());
+    return {address->qpn, address->psn, 0, 0};
+  }
+
+  /// Feeds the client's side in pieces of `piece` bytes and checks each answer.
+  void run(size_t piece) {
+    const auto writes = load_recording(GetParam().name);
+    ServicePeer peer(recorded_service(GetParam().kind));
+    for (size_t i = 0; i < writes.size(); ++i) {
+      SCOPED_TRACE("line " + std::to_string(i + 1));
+      const auto& bytes = writes[i].bytes;
+      if (!writes[i].from_client) continue;  // compared below, or "done"
+      for (size_t at = 0; at < bytes.size(); at += piece) {
+        ASSERT_TRUE(peer.take_output().empty()) << "an answer before the message was complete";
+        peer.on_bytes(Time(), std::span(bytes).subspan(at, std::min(piece, bytes.size() - at)));
+      }
+      for (const EndpointRequest& request : peer.take_requests()) {
+        ASSERT_LT(i + 1, writes.size());
+        requests_.push_back(request);
+        peer.on_endpoint(Time(), recorded_endpoint(writes[i + 1].bytes));
+      }
+      const auto output = peer.take_output();
+      const bool said_done = bytes.size() == 5;
+      ASSERT_EQ(peer.failure(), "");
+      ASSERT_EQ(peer.finished(), said_done);
+      if (said_done) {
+        EXPECT_TRUE(output.empty());
+      } else if (bytes.size() == kPerftestReportField) {  // the recorded answer is garbage
+        EXPECT_EQ(output, std::vector<uint8_t>(kPerftestReportField, 0));
+      } else {
+        EXPECT_EQ(std::string(output.begin(), output.end()),
+                  std::string(writes[i + 1].bytes.begin(), writes[i + 1].bytes.end()));
+      }
+    }
+    peer.on_closed(Time());
+    EXPECT_TRUE(peer.finished());
+    EXPECT_EQ(peer.failure(), "");
+  }
+
+  std::vector<EndpointRequest> requests_;
+};
+
+TEST_P(Replay, AnswersAsTheRecordedServer) {
+  run(1000);
+  ASSERT_EQ(requests_.size(), GetParam().queue_pairs);
+  const bool v6 = std::string(GetParam().name) == "write_bw_gid6";
+  const bool pingpong = std::string(GetParam().name) == "pingpong";
+  for (const EndpointRequest& request : requests_) {
+    EXPECT_EQ(request.behaviour, GetParam().behaviour);
+    EXPECT_EQ(request.local.text(), v6 ? "::1" : "10.9.0.1");
+    EXPECT_EQ(request.remote.text(), v6 ? "::1" : "10.9.0.200");
+    EXPECT_EQ(request.mtu, pingpong ? 1024u : 4096u);
+    EXPECT_EQ(request.timeout, 14);
+    EXPECT_EQ(request.min_rnr_timer, 12);
+    EXPECT_NE(request.remote_qpn, 0u);
+  }
+}
+
+TEST_P(Replay, OneByteAtATime) { run(1); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Recordings, Replay,
+    testing::Values(Case{"pingpong", ServiceKind::kAuto, Behaviour::kSendEcho, 1},
+                    Case{"pingpong", ServiceKind::kPingpong, Behaviour::kSendEcho, 1},
+                    Case{"write_bw", ServiceKind::kAuto, Behaviour::kMemoryTarget, 1},
+                    Case{"write_bw", ServiceKind::kWriteBw, Behaviour::kMemoryTarget, 1},
+                    Case{"write_bw_q4", ServiceKind::kAuto, Behaviour::kMemoryTarget, 4},
+                    Case{"write_bw_gid6", ServiceKind::kAuto, Behaviour::kMemoryTarget, 1},
+                    Case{"write_lat", ServiceKind::kWriteLat, Behaviour::kWriteEcho, 1},
+                    Case{"send_bw", ServiceKind::kAuto, Behaviour::kReceiveSink, 1},
+                    Case{"send_bw", ServiceKind::kSendBw, Behaviour::kReceiveSink, 1},
+                    Case{"send_bw_q3", ServiceKind::kSendBw, Behaviour::kReceiveSink, 3},
+                    Case{"send_lat", ServiceKind::kSendLat, Behaviour::kSendEcho, 1},
+                    Case{"read_bw", ServiceKind::kAuto, Behaviour::kMemoryTarget, 1},
+                    Case{"read_bw", ServiceKind::kReadBw, Behaviour::kMemoryTarget, 1},
+                    Case{"read_lat", ServiceKind::kAuto, Behaviour::kMemoryTarget, 1},
+                    Case{"read_lat", ServiceKind::kReadLat, Behaviour::kMemoryTarget, 1}));
+
+TEST(ReplayDetails, TheClientsMemoryReachesTheRequest) {
+  const auto writes = load_recording("write_lat");
+  ServicePeer peer(recorded_service(ServiceKind::kWriteLat));
+  for (const auto& write : writes) {
+    if (write.from_client) peer.on_bytes(Time(), write.bytes);
+    const auto requests = peer.take_requests();
+    if (requests.empty()) continue;
+    EXPECT_EQ(requests[0].remote_qpn, 0x16u);
+    EXPECT_EQ(requests[0].remote_psn, Psn(0xcfba31));
+    EXPECT_EQ(requests[0].remote_rkey, 0x735u);
+    EXPECT_EQ(requests[0].remote_address, 0x552aaea000u);
+    EXPECT_GE(requests[0].region_bytes, uint64_t{1} << 31);
+    return;
+  }
+  FAIL() << "no queue pair was asked for";
+}
+
+}  // namespace
+}  // namespace understudy
