@@ -4,7 +4,6 @@
 #include <rte_errno.h>
 #include <rte_lcore.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include "dataplane/app/huge_pages.h"
 #include "dataplane/port/dpdk_device.h"
@@ -57,11 +56,15 @@ Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
                                             "@(" + own_cpus(options.worker_cpu) + ")",
                                         "-m",
                                         std::to_string(megabytes),
-                                        "--in-memory",  // no files: several runs do not meet
-                                        "--file-prefix=understudy" + std::to_string(getpid()),
+                                        "--file-prefix=understudy",
                                         "--no-telemetry",
                                         options.verbose ? "--log-level=info" : "--log-level=error"};
-  if (!*huge) arguments.push_back("--no-huge");
+  // No files, so several runs do not meet. (--in-memory refuses to go with --no-huge.)
+  if (*huge) {
+    arguments.push_back("--in-memory");
+  } else {
+    arguments.insert(arguments.end(), {"--no-huge", "--no-shconf"});
+  }
   if (cards.empty()) arguments.push_back("--no-pci");
   for (const std::string& address : cards) arguments.push_back("--allow=" + address);
 
