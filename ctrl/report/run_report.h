@@ -1,0 +1,153 @@
+// What a finished run came to, as plain values, and the judgement on it (design rule 8). Filled by
+// the owner of the run (ctrl/report/collect.h helps), then judged, then written as JSON
+// (ctrl/report/json.h) and as a table (ctrl/report/table.h). In virtual time equal runs give equal
+// reports: nothing here depends on the machine, the date or where captures were written.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+/// Counters by name, in a fixed order.
+using NamedCounts = std::vector<std::pair<std::string, uint64_t>>;
+
+/// A command as it was carried out.
+struct CommandReport {
+  Time at;
+  std::string text;
+};
+
+/// One finished operation of a job.
+struct CollectiveReport {
+  uint32_t size_index = 0;  ///< position in the job's list of sizes
+  uint64_t bytes = 0;
+  uint32_t iteration = 0;  ///< from 0, warm-ups and timed operations of a size counted apart
+  bool warmup = false;
+  Time entry;
+  Duration modelled;
+  Duration measured;                       ///< as the emulated environment saw it
+  std::optional<Duration> node_reported;   ///< as the real node's program measured it
+  Duration lateness;                       ///< most on one chain of dependent departures, in sum
+  uint64_t size_mismatches = 0;            ///< messages whose length was not the schedule's
+  std::optional<uint64_t> wrong_elements;  ///< where each operation is verified (reference node)
+  bool faithful = false;                   ///< set by judge()
+
+  Time end() const { return entry + measured; }
+  /// The real node's own time where there is one.
+  Duration time() const { return node_reported.value_or(measured); }
+};
+
+/// What the real node's program said about all operations of one size, warm-ups among them.
+struct NodeCheck {
+  uint32_t size_index = 0;
+  uint64_t bytes = 0;
+  std::optional<uint64_t> wrong_elements;  ///< nothing if it did not verify
+};
+
+struct JobReport {
+  std::string name;
+  std::vector<std::string> ranks;  ///< node names in ring order
+  std::string collective = "all_reduce";
+  std::string algorithm = "ring";
+  std::string payload;      ///< "synthetic" or "exact"
+  uint64_t planned = 0;     ///< operations that the configuration asks for
+  bool failed = false;      ///< a queue pair of the job failed
+  uint64_t violations = 0;  ///< messages of the real node that the protocol forbids
+  std::vector<CollectiveReport> collectives;  ///< finished ones, in order
+  std::vector<NodeCheck> node_checks;
+};
+
+/// Of departures of RoCE frames: actual minus scheduled.
+struct LatenessReport {
+  uint64_t frames = 0;
+  Duration p50, p90, p99, p999, max;
+};
+
+/// One direction of a node's link that carried anything.
+struct LinkReport {
+  std::string node;
+  bool up = true;  ///< from the node into the fabric
+  uint64_t packets = 0;
+  uint64_t wire_bytes = 0;  ///< frames and the Ethernet overhead of 24
+  uint64_t queue_peak = 0;  ///< most packets that ever waited
+  uint64_t dropped = 0;
+};
+
+struct PortReport {
+  std::string name;
+  std::string device;  ///< as configured
+  std::string node;    ///< the real node behind it
+  NamedCounts counters;
+  NamedCounts drops;  ///< by reason
+  NamedCounts rc_events;
+  NamedCounts device_counters;
+  LatenessReport lateness;
+  std::vector<LinkReport> links;
+};
+
+/// The packet loop did not run for this long.
+struct GapReport {
+  Time from;
+  Duration length;
+};
+
+/// The packet loop in real time.
+struct LoopReport {
+  uint64_t loops = 0, bursts = 0, naps = 0;
+  uint64_t gaps = 0;            ///< that were long enough to be written down
+  std::vector<GapReport> kept;  ///< the longest of them, by time
+};
+
+/// One client of an emulated node's service.
+struct ServiceReport {
+  std::string node;
+  uint16_t port = 0;
+  std::string kind;
+  std::string client;  ///< its address
+  Time from, to;       ///< connection accepted and closed
+  std::string error;   ///< empty if it went well
+};
+
+struct VerdictReport {
+  bool faithful = false;
+  uint64_t judged = 0;               ///< timed collectives and services that were looked at
+  std::vector<std::string> reasons;  ///< why not, in plain words
+};
+
+struct RunReport {
+  std::string program_version;
+  std::optional<std::string> dpdk_version;
+  std::string configuration_path;  ///< as the caller named it
+  std::string configuration_hash;
+  uint64_t seed = 0;
+  bool virtual_clock = false;
+  std::optional<int64_t> started;  ///< real clock: seconds since 1970 UTC
+  Duration duration;
+  std::optional<std::string> ended_by;  ///< what ended the run before its work was done ("SIGINT")
+  double tolerance = 0.01;              ///< allowed lateness as a share of modelled time
+  std::vector<CommandReport> commands;
+  std::vector<JobReport> jobs;
+  std::vector<PortReport> ports;
+  std::optional<LoopReport> loop;         ///< real clock only
+  std::optional<uint64_t> capture_drops;  ///< frames missing in the capture, if one was made
+  std::vector<ServiceReport> services;
+  VerdictReport verdict;  ///< set by judge()
+};
+
+/// Sets every collective's `faithful` and the run's verdict.
+///
+/// A collective is faithful if its lateness is within tolerance of its modelled time, all messages
+/// had the schedule's sizes and no element is wrong. A service's client was served faithfully if
+/// the packet loop's gaps during its connection are within tolerance of the connection's length.
+/// The run is faithful if all of these are (warm-ups are forgiven their lateness), all planned
+/// operations were done, no queue pair failed, the real node kept to the protocol and no device
+/// lost frames.
+void judge(RunReport& report);
+
+}  // namespace understudy
