@@ -11,7 +11,8 @@ namespace understudy {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kMaxGids = 4096;
+/// As many as the kernel's interface can carry: it counts the table's bytes in 16 bits.
+constexpr size_t kMaxGids = 65535 / sizeof(ibv_gid_entry);
 
 using DeviceList = std::unique_ptr<ibv_device*, VerbsDeleter<ibv_free_device_list>>;
 
