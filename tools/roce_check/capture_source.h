@@ -1,0 +1,56 @@
+// Reads frames from a capture file. Classic pcap goes through libpcap; pcapng through our own
+// reader, because libpcap shows neither directions, drop counts and scheduled times nor interfaces
+// that differ.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+#include "dataplane/wire/pcapng.h"
+
+namespace understudy {
+
+struct SourceFrame {
+  uint64_t number = 0;  ///< from 1 on, as tshark counts
+  /// Time of the run; for captures of others: since the second in which the capture begins.
+  Time at;
+  Time scheduled = Time::never();
+  CaptureDirection direction = CaptureDirection::kUnknown;
+  std::span<const uint8_t> bytes;  ///< valid until the next call
+  uint32_t original_bytes = 0;
+  std::vector<LinkChange> changes;
+};
+
+/// What a capture says about itself; final when all frames have been read.
+struct SourceSummary {
+  std::string format;                   ///< "pcap" or "pcapng"
+  std::vector<std::string> interfaces;  ///< names, where the file knows them
+  uint64_t frames = 0;
+  uint64_t cut_frames = 0;  ///< shorter in the file than on the wire
+  uint64_t drops = 0;       ///< counted by the capture itself, all interfaces
+  bool has_drop_counts = false;
+  bool truncated = false;      ///< the file ends inside a packet
+  bool has_run_times = false;  ///< written by understudy
+};
+
+class CaptureSource {
+ public:
+  virtual ~CaptureSource() = default;
+  /// The next frame, nothing at the end; an error when the file makes no sense.
+  virtual Result<std::optional<SourceFrame>> next() = 0;
+  const SourceSummary& summary() const { return summary_; }
+
+ protected:
+  SourceSummary summary_;
+};
+
+/// Errors name the file: not readable, of an unknown format, not Ethernet.
+Result<std::unique_ptr<CaptureSource>> open_capture_source(const std::string& path);
+
+}  // namespace understudy

@@ -1,0 +1,162 @@
+#include "tools/roce_check/packet_table.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "dataplane/wire/headers.h"
+#include "dataplane/wire/icrc.h"
+#include "dataplane/wire/parse.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint8_t kTransportMask = 0xe0;  // BTH opcode, bits 7..5
+constexpr uint8_t kTransportUc = 0x20;
+constexpr uint8_t kOperationMask = 0x1f;
+
+/// UC differs from RC in the opcode's upper bits only: headers and positions are the same. Returns
+/// true when `frame` is such a packet, with the opcode as of RC in `copy`.
+bool as_rc(const FrameView& view, std::vector<uint8_t>& copy) {
+  const size_t bth = view.l4 + sizeof(UdpHeader);
+  if (view.udp_dst != kRoceUdpPort || bth >= view.frame.size()) return false;
+  const uint8_t opcode = view.frame[bth];
+  if ((opcode & kTransportMask) != kTransportUc) return false;
+  copy.assign(view.frame.begin(), view.frame.end());
+  copy[bth] = opcode & kOperationMask;
+  return true;
+}
+
+uint32_t big_endian_24(std::span<const uint8_t> at) {
+  return static_cast<uint32_t>(at[0]) << 16 | static_cast<uint32_t>(at[1]) << 8 | at[2];
+}
+uint32_t big_endian_32(std::span<const uint8_t> at) { return big_endian_24(at) << 8 | at[3]; }
+
+/// Follows connection management on QP1: who has which queue pair number.
+class CmWatcher {
+ public:
+  void packet(const FrameView& view, std::span<const uint8_t> mad, std::vector<CmPair>& pairs) {
+    constexpr size_t kMadHeader = 24;
+    constexpr uint8_t kClassCm = 0x07;
+    constexpr uint16_t kReq = 0x10, kRep = 0x13;
+    if (mad.size() < kMadHeader + 52 || mad[1] != kClassCm) return;
+    const auto attribute = static_cast<uint16_t>(mad[16] << 8 | mad[17]);
+    const auto body = mad.subspan(kMadHeader);
+    if (attribute == kReq) {
+      requests_[{view.src, view.dst, big_endian_32(body)}] = big_endian_24(body.subspan(32));
+    } else if (attribute == kRep) {
+      const auto request = requests_.find({view.dst, view.src, big_endian_32(body.subspan(4))});
+      if (request == requests_.end()) return;
+      const CmPair pair{view.dst, view.src, request->second, big_endian_24(body.subspan(12))};
+      pairs.push_back(pair);
+      requests_.erase(request);  // a repeated REP says nothing new
+    }
+  }
+
+ private:
+  std::map<std::tuple<IpAddress, IpAddress, uint32_t>, Qpn> requests_;
+};
+
+class TableBuilder {
+ public:
+  explicit TableBuilder(Findings& findings) : findings_(findings) {}
+
+  void frame(const SourceFrame& in) {
+    table_.changes.insert(table_.changes.end(), in.changes.begin(), in.changes.end());
+    table_.first = any_ ? std::min(table_.first, in.at) : in.at;
+    table_.last = any_ ? std::max(table_.last, in.at) : in.at;
+    any_ = true;
+    FrameView view;
+    RoceView roce;
+    FrameKind kind = parse_frame(in.bytes, view, roce);
+    bool uc = false;
+    if (kind == FrameKind::kBadOpcode && as_rc(view, copy_)) {
+      kind = parse_frame(copy_, view, roce);
+      view.frame = in.bytes;  // the ICRC covers the opcode as sent
+      uc = kind == FrameKind::kRoce;
+    }
+    if (kind != FrameKind::kRoce) return not_roce(in, view, kind);
+    ++table_.counts.roce;
+    findings_.checked(Check::kParse);
+    findings_.checked(Check::kIcrc);
+    if (!icrc_ok(view, roce)) {
+      findings_.add(Check::kIcrc, in.number, "ICRC is wrong");
+      return;  // a receiver drops it; for the flows it is a loss
+    }
+    table_.counts.congestion_marked += (view.tos & 3) == 3 ? 1 : 0;
+    if (uc) {
+      ++table_.counts.uc;
+    } else if (roce.info().kind == OpKind::kCnp) {
+      ++table_.counts.cnp;
+    } else if (roce.info().kind == OpKind::kUd) {
+      ++table_.counts.ud;
+      if (roce.dest_qpn == kGsiQpn) {
+        cm_.packet(view, in.bytes.subspan(roce.payload, roce.payload_bytes), table_.cm_pairs);
+      }
+    } else {
+      rc_packet(in, view, roce);
+    }
+  }
+
+  PacketTable take() { return std::move(table_); }
+
+ private:
+  void not_roce(const SourceFrame& in, const FrameView& view, FrameKind kind) {
+    const bool cut = in.bytes.size() < in.original_bytes;  // counted by the source
+    if (kind >= FrameKind::kTruncated && view.udp_dst == kRoceUdpPort && !cut) {
+      ++table_.counts.roce;
+      findings_.add(Check::kParse, in.number, frame_kind_name(kind));
+    } else {
+      ++table_.counts.other;
+    }
+  }
+
+  void rc_packet(const SourceFrame& in, const FrameView& view, const RoceView& roce) {
+    ++table_.counts.rc;
+    const auto [at, is_new] = flows_.try_emplace({view.src, view.dst, roce.dest_qpn},
+                                                 static_cast<uint32_t>(table_.flows.size()));
+    if (is_new) table_.flows.push_back({view.src, view.dst, roce.dest_qpn, {}});
+    PacketRecord p;
+    p.frame = in.number;
+    p.at = in.at;
+    p.scheduled = in.scheduled;
+    p.flow = at->second;
+    p.psn = roce.psn;
+    p.payload_bytes = roce.payload_bytes;
+    p.wire_bytes = std::max<uint32_t>(in.original_bytes, kMinFrameBytes) + kEthernetOverheadBytes;
+    p.dma_length = roce.dma_length;
+    p.msn = roce.msn;
+    p.imm = roce.imm;
+    p.opcode = roce.opcode;
+    p.syndrome = roce.syndrome;
+    p.direction = in.direction;
+    p.ack_request = roce.ack_request;
+    table_.flows[p.flow].packets.push_back(static_cast<uint32_t>(table_.packets.size()));
+    table_.packets.push_back(p);
+  }
+
+  Findings& findings_;
+  PacketTable table_;
+  CmWatcher cm_;
+  std::map<std::tuple<IpAddress, IpAddress, Qpn>, uint32_t> flows_;
+  std::vector<uint8_t> copy_;
+  bool any_ = false;
+};
+
+}  // namespace
+
+std::string Flow::name() const {
+  return src.text() + " -> " + dst.text() + " QP " + std::to_string(dest_qpn);
+}
+
+Result<PacketTable> read_packets(CaptureSource& source, Findings& findings) {
+  TableBuilder builder(findings);
+  for (;;) {
+    auto frame = source.next();
+    if (!frame) return tl::unexpected(frame.error());
+    if (!*frame) return builder.take();
+    builder.frame(**frame);
+  }
+}
+
+}  // namespace understudy

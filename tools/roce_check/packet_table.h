@@ -1,0 +1,72 @@
+// All RoCE packets of a capture as compact records, sorted into flows; what can be judged packet by
+// packet (parsing, ICRC) is judged here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dataplane/base/address.h"
+#include "dataplane/base/ids.h"
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+#include "dataplane/wire/opcodes.h"
+#include "tools/roce_check/capture_source.h"
+#include "tools/roce_check/findings.h"
+
+namespace understudy {
+
+/// One direction of one queue pair: what goes from `src` to queue pair `dest_qpn` at `dst`.
+struct Flow {
+  IpAddress src, dst;
+  Qpn dest_qpn = 0;
+  std::vector<uint32_t> packets;  ///< indices into PacketTable::packets, in capture order
+  std::string name() const;
+};
+
+struct PacketRecord {
+  uint64_t frame = 0;
+  Time at;
+  Time scheduled = Time::never();
+  uint32_t flow = 0;
+  Psn psn;
+  uint32_t payload_bytes = 0;
+  uint32_t wire_bytes = 0;  ///< with preamble, FCS and gap
+  uint32_t dma_length = 0;
+  uint32_t msn = 0;
+  uint32_t imm = 0;
+  uint8_t opcode = 0;  ///< as an RC opcode
+  uint8_t syndrome = 0;
+  CaptureDirection direction = CaptureDirection::kUnknown;
+  bool ack_request = false;
+
+  const OpcodeInfo& info() const { return opcode_info(opcode); }
+};
+
+/// Both queue pair numbers of a connection, from a CM exchange on QP1 (REQ and REP).
+struct CmPair {
+  IpAddress active, passive;
+  Qpn active_qpn = 0, passive_qpn = 0;
+};
+
+struct PacketCounts {
+  uint64_t roce = 0;
+  uint64_t other = 0;  ///< frames that are no RoCEv2
+  uint64_t rc = 0, uc = 0, ud = 0, cnp = 0;
+  uint64_t congestion_marked = 0;  ///< ECN field says CE
+};
+
+struct PacketTable {
+  std::vector<PacketRecord> packets;  ///< RC only
+  std::vector<Flow> flows;            ///< RC only
+  std::vector<CmPair> cm_pairs;
+  std::vector<LinkChange> changes;  ///< as the capture records them
+  PacketCounts counts;
+  Time first, last;  ///< of all frames
+};
+
+/// Reads the capture to its end. An error is one of the file; what is wrong with packets goes into
+/// `findings` (parse, icrc).
+Result<PacketTable> read_packets(CaptureSource& source, Findings& findings);
+
+}  // namespace understudy

@@ -1,0 +1,159 @@
+#include "tools/roce_check/pairing.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace understudy {
+namespace {
+
+constexpr std::array<uint32_t, 5> kPathMtus = {256, 512, 1024, 2048, 4096};
+constexpr size_t kScoredPackets = 20'000;  // of a flow; enough to tell connections apart
+
+uint32_t infer_pmtu(const PacketTable& table, std::initializer_list<uint32_t> flows) {
+  std::array<uint64_t, kPathMtus.size()> votes{};
+  uint32_t largest = 0;
+  for (uint32_t flow : flows) {
+    if (flow == kNoFlow) continue;
+    for (uint32_t index : table.flows[flow].packets) {
+      const PacketRecord& p = table.packets[index];
+      largest = std::max(largest, p.payload_bytes);
+      const OpKind kind = p.info().kind;
+      const bool data =
+          kind == OpKind::kSend || kind == OpKind::kWrite || kind == OpKind::kReadResponse;
+      if (!data || p.info().end) continue;  // only FIRST and MIDDLE must be full
+      const auto mtu = std::ranges::find(kPathMtus, p.payload_bytes);
+      if (mtu != kPathMtus.end()) ++votes[static_cast<size_t>(mtu - kPathMtus.begin())];
+    }
+  }
+  const auto most = std::ranges::max_element(votes);
+  if (*most != 0) return kPathMtus[static_cast<size_t>(most - votes.begin())];
+  const auto fits = std::ranges::lower_bound(kPathMtus, largest);
+  return fits == kPathMtus.end() ? kPathMtus.back() : *fits;
+}
+
+/// How far requests in one flow have come, as a responder in the other may answer them.
+class Progress {
+ public:
+  void request(const PacketRecord& p, uint32_t pmtu) {
+    uint32_t span = 1;
+    if (p.info().kind == OpKind::kReadRequest)
+      span = std::max(1u, (p.dma_length + pmtu - 1) / pmtu);
+    const Psn last = p.psn.advance(span - 1);
+    if (!newest_ || last.distance_from(*newest_) > 0) newest_ = last;
+    if (p.ack_request) asked_ = p.psn;
+  }
+  int response(const PacketRecord& p) {
+    constexpr int kImpossible = -20;
+    if (!newest_) return kImpossible;
+    const bool nak =
+        p.info().kind == OpKind::kAck && (p.syndrome & kSyndromeKindMask) != kSyndromeAck;
+    const int32_t ahead = p.psn.distance_from(*newest_);
+    if (ahead > 0) return kImpossible;
+    if (p.psn == asked_) return 3;  // exactly what the requester wanted to hear
+    constexpr int32_t kNear = 4096;
+    return ahead > -kNear && !nak ? 1 : 0;
+  }
+
+ private:
+  std::optional<Psn> newest_, asked_;
+};
+
+/// How well `b` fits as the way back of `a`: above 0 when it is possible at all.
+int64_t score(const PacketTable& table, uint32_t a, uint32_t b) {
+  const auto& pa = table.flows[a].packets;
+  const auto& pb = table.flows[b].packets;
+  const uint32_t pmtu = infer_pmtu(table, {a, b});
+  Progress of_a, of_b;
+  int64_t sum = 0;
+  size_t i = 0, j = 0;
+  while ((i < pa.size() || j < pb.size()) && i + j < kScoredPackets) {
+    const bool take_a = j == pb.size() || (i < pa.size() && pa[i] < pb[j]);
+    const PacketRecord& p = table.packets[take_a ? pa[i++] : pb[j++]];
+    if (p.info().is_request()) {
+      (take_a ? of_a : of_b).request(p, pmtu);
+    } else {
+      sum += (take_a ? of_b : of_a).response(p);
+    }
+  }
+  return sum;
+}
+
+class Pairing {
+ public:
+  explicit Pairing(const PacketTable& table)
+      : table_(table), partner_(table.flows.size(), kNoFlow) {}
+
+  std::vector<Connection> run() {
+    by_cm();
+    std::map<std::pair<IpAddress, IpAddress>, std::vector<uint32_t>> open;
+    for (uint32_t f = 0; f < table_.flows.size(); ++f) {
+      if (partner_[f] == kNoFlow) open[{table_.flows[f].src, table_.flows[f].dst}].push_back(f);
+    }
+    for (const auto& [address, flows] : open) {
+      const auto back = open.find({address.second, address.first});
+      if (back == open.end() || address.second < address.first) continue;
+      by_behaviour(flows, back->second);
+    }
+    std::vector<Connection> out;
+    for (uint32_t f = 0; f < table_.flows.size(); ++f) {
+      const uint32_t other = partner_[f];
+      if (other != kNoFlow && other < f) continue;
+      out.push_back({f, other, infer_pmtu(table_, {f, other})});
+    }
+    return out;
+  }
+
+ private:
+  void join(uint32_t a, uint32_t b) {
+    partner_[a] = b;
+    partner_[b] = a;
+  }
+
+  void by_cm() {
+    auto find = [&](const IpAddress& src, const IpAddress& dst, Qpn qpn) {
+      const auto flow = std::ranges::find_if(table_.flows, [&](const Flow& f) {
+        return f.src == src && f.dst == dst && f.dest_qpn == qpn;
+      });
+      return flow == table_.flows.end() ? kNoFlow
+                                        : static_cast<uint32_t>(flow - table_.flows.begin());
+    };
+    for (const CmPair& cm : table_.cm_pairs) {
+      const uint32_t there = find(cm.active, cm.passive, cm.passive_qpn);
+      const uint32_t back = find(cm.passive, cm.active, cm.active_qpn);
+      if (there != kNoFlow && back != kNoFlow) join(there, back);
+    }
+  }
+
+  void by_behaviour(const std::vector<uint32_t>& there, const std::vector<uint32_t>& back) {
+    if (there.size() == 1 && back.size() == 1) return join(there[0], back[0]);
+    struct Candidate {
+      int64_t score;
+      uint32_t a, b;
+    };
+    std::vector<Candidate> candidates;
+    for (uint32_t a : there) {
+      for (uint32_t b : back) {
+        const int64_t s = score(table_, a, b);
+        if (s > 0) candidates.push_back({s, a, b});
+      }
+    }
+    std::ranges::stable_sort(candidates, [](const Candidate& x, const Candidate& y) {
+      return x.score > y.score;  // equal ones stay in the order in which they began
+    });
+    for (const Candidate& c : candidates) {
+      if (partner_[c.a] == kNoFlow && partner_[c.b] == kNoFlow) join(c.a, c.b);
+    }
+  }
+
+  const PacketTable& table_;
+  std::vector<uint32_t> partner_;
+};
+
+}  // namespace
+
+std::vector<Connection> pair_flows(const PacketTable& table) { return Pairing(table).run(); }
+
+}  // namespace understudy

@@ -1,0 +1,23 @@
+// Which two flows are the two directions of one connection. A packet names its receiver's queue
+// pair only; the sender's is inferred from a CM exchange, or from which flow's PSNs the other one
+// acknowledges.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tools/roce_check/packet_table.h"
+
+namespace understudy {
+
+inline constexpr uint32_t kNoFlow = 0xffffffff;
+
+struct Connection {
+  uint32_t forward = kNoFlow;  ///< the flow that was seen first
+  uint32_t reverse = kNoFlow;  ///< kNoFlow: nothing ever came back
+  uint32_t pmtu = 0;           ///< path MTU, inferred; bytes
+};
+
+std::vector<Connection> pair_flows(const PacketTable& table);
+
+}  // namespace understudy
