@@ -45,6 +45,8 @@ FrameKind parse_ipv6(FrameView& v) {
   if (v.ip_end > v.frame.size()) return FrameKind::kTruncated;
   v.src = IpAddress::v6_bytes(ip.src);
   v.dst = IpAddress::v6_bytes(ip.dst);
+  // Such an address is how we hold an IPv4 one; on the wire it may not appear (RFC 4942 2.2).
+  if (v.src.is_v4() || v.dst.is_v4()) return FrameKind::kBadIp;
   v.tos = static_cast<uint8_t>(first >> 20);
   v.ttl = ip.hop_limit;
   v.protocol = ip.next_header;

@@ -1,0 +1,141 @@
+// The invariant CRC: a check vector that two independent programs agree on (rule A2), what the mask
+// covers, and recorded packets of Linux' soft RoCE.
+#include "dataplane/wire/icrc.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tests/wire_frames.h"
+
+namespace understudy {
+namespace {
+
+RoceFields sample_ack() {
+  RoceFields f;
+  f.opcode = Opcode::kAcknowledge;
+  f.migration = false;
+  f.dest_qpn = 0xd2;
+  f.psn = Psn(5);
+  f.syndrome = 0;
+  f.msn = 1;
+  return f;
+}
+
+TEST(Icrc, CheckVectorOfRuleA2) {
+  const auto frame = roce_frame(sample_addressing(false), sample_ack());
+  const uint8_t expected[] = {0x11, 0x00, 0xff, 0xff, 0x00, 0x00, 0x00, 0xd2, 0x00, 0x00,
+                              0x00, 0x05, 0x00, 0x00, 0x00, 0x01, 0xa3, 0xfb, 0x8e, 0x71};
+  ASSERT_EQ(frame.size(), 14 + 20 + 8 + sizeof expected);
+  EXPECT_EQ(std::memcmp(frame.data() + 42, expected, sizeof expected), 0);
+}
+
+/// Bit by bit, from the definition: reflected polynomial 0xedb88320 over eight bytes of ones and
+/// the packet with its mutable fields set to ones.
+uint32_t slow_icrc(std::vector<uint8_t> ip, bool v6) {
+  const size_t udp = v6 ? 40 : 20;
+  if (v6) {
+    ip[0] |= 0x0f;
+    ip[1] = ip[2] = ip[3] = ip[7] = 0xff;
+  } else {
+    ip[1] = ip[8] = ip[10] = ip[11] = 0xff;
+  }
+  ip[udp + 6] = ip[udp + 7] = ip[udp + 8 + 4] = 0xff;
+  ip.insert(ip.begin(), 8, 0xff);
+  uint32_t crc = 0xffffffff;
+  for (uint8_t byte : ip) {
+    crc ^= byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320u : 0);
+  }
+  return ~crc;
+}
+
+TEST(Icrc, EqualsTheDefinitionBitByBit) {
+  std::mt19937_64 random(7);
+  for (bool v6 : {false, true}) {
+    for (size_t payload : {0u, 1u, 3u, 64u, 1000u, 4096u}) {
+      RoceFields f;
+      f.opcode = Opcode::kWriteOnly;
+      f.psn = Psn(static_cast<uint32_t>(random()));
+      f.va = random();
+      const auto frame = roce_frame(sample_addressing(v6), f, random_bytes(payload, random));
+      const std::vector<uint8_t> ip(frame.begin() + 14, frame.end() - 4);
+      EXPECT_EQ(icrc(ip), slow_icrc(ip, v6));
+      EXPECT_EQ(load_icrc(frame.data() + frame.size() - 4), icrc(ip));
+    }
+  }
+}
+
+/// Offsets, from the IP header on, of the bits that routers and NICs may change under way.
+bool mutable_bit(bool v6, size_t byte, unsigned bit) {
+  const size_t udp = v6 ? 40 : 20;
+  if (byte == udp + 6 || byte == udp + 7 || byte == udp + 12) return true;
+  if (!v6) return byte == 1 || byte == 8 || byte == 10 || byte == 11;
+  return (byte == 0 && bit < 4) || (byte >= 1 && byte <= 3) || byte == 7;
+}
+
+TEST(Icrc, CoversEveryBitButTheMutableOnes) {
+  for (bool v6 : {false, true}) {
+    const auto frame = roce_frame(sample_addressing(v6), sample_ack());
+    std::vector<uint8_t> ip(frame.begin() + 14, frame.end() - 4);
+    const uint32_t good = icrc(ip);
+    for (size_t byte = 0; byte < ip.size(); ++byte) {
+      for (unsigned bit = 0; bit < 8; ++bit) {
+        if (byte == 0 && bit >= 4) continue;  // the IP version itself
+        ip[byte] ^= static_cast<uint8_t>(1u << bit);
+        EXPECT_EQ(icrc(ip) == good, mutable_bit(v6, byte, bit)) << "byte " << byte << " v6 " << v6;
+        ip[byte] ^= static_cast<uint8_t>(1u << bit);
+      }
+    }
+  }
+}
+
+/// Frames of a classic pcap file of this machine's byte order.
+std::vector<std::vector<uint8_t>> pcap_frames(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::vector<uint8_t> file{std::istreambuf_iterator<char>(in), {}};
+  std::vector<std::vector<uint8_t>> out;
+  uint32_t magic = 0;
+  if (file.size() < 24) return out;
+  std::memcpy(&magic, file.data(), 4);
+  EXPECT_EQ(magic, 0xa1b2c3d4) << path;
+  for (size_t at = 24; at + 16 <= file.size();) {
+    uint32_t captured, original;
+    std::memcpy(&captured, file.data() + at + 8, 4);
+    std::memcpy(&original, file.data() + at + 12, 4);
+    at += 16;
+    if (captured > file.size() - at) break;
+    if (captured == original) out.emplace_back(file.data() + at, file.data() + at + captured);
+    at += captured;
+  }
+  return out;
+}
+
+TEST(Icrc, RecordedPacketsOfSoftRoce) {
+  const std::filesystem::path folder = std::string(UNDERSTUDY_TEST_DATA) + "/rxe";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no recordings in " << folder;
+  size_t roce = 0, unreliable = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".pcap") continue;
+    for (const auto& frame : pcap_frames(entry.path())) {
+      const Parsed p(frame);
+      if (p.kind == FrameKind::kBadOpcode) {  // unreliable connections are not spoken here
+        EXPECT_EQ(p.roce.opcode & 0xe0, 0x20) << entry.path();
+        ++unreliable;
+        continue;
+      }
+      if (p.kind == FrameKind::kIp || p.kind == FrameKind::kArp) continue;
+      ASSERT_EQ(p.kind, FrameKind::kRoce) << entry.path() << " " << frame_kind_name(p.kind);
+      EXPECT_TRUE(icrc_ok(p.view, p.roce)) << entry.path();
+      ++roce;
+    }
+  }
+  EXPECT_GT(roce, 1000u);
+  EXPECT_GT(unreliable, 0u);
+}
+
+}  // namespace
+}  // namespace understudy
