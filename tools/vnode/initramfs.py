@@ -16,6 +16,9 @@ GUEST_FILES = Path(__file__).resolve().parent / "guest"
 PROGRAMS = {
     "busybox": "busybox-static",
     "dash": "dash",
+    # Not busybox's, which would run its own ip, tc and ping instead of the real ones.
+    **dict.fromkeys(["setsid", "taskset"], "util-linux"),
+    **dict.fromkeys(["timeout", "nice", "nohup", "env"], "coreutils"),
     **dict.fromkeys(["ip", "tc", "rdma", "ss"], "iproute2"),
     "ping": "iputils-ping",
     "ethtool": "ethtool",
@@ -110,7 +113,6 @@ def _copy_programs(root):
         shutil.copy(file, target)
     (root / "etc/libibverbs.d/rxe.driver").write_text("driver rxe\n")
     (root / "usr/bin/sh").symlink_to("dash")
-    # dash, not busybox, is the shell: busybox's would run its own ip and tc instead of the real ones.
     for applet in subprocess.run(["busybox", "--list"], capture_output=True, text=True, check=True).stdout.split():
         link = root / "usr/bin" / applet
         if not link.exists():
