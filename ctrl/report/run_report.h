@@ -39,8 +39,6 @@ struct CollectiveReport {
   bool faithful = false;                   ///< set by judge()
 
   Time end() const { return entry + measured; }
-  /// The real node's own time where there is one.
-  Duration time() const { return node_reported.value_or(measured); }
 };
 
 /// What the real node's program said about all operations of one size, warm-ups among them.

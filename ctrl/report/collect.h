@@ -1,0 +1,40 @@
+// Turns what shards, loops and ports counted, and what jobs came to, into the report's values. For
+// the end of a run: shards and loops have stopped, or the numbers are snapshots.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "ctrl/config/config.h"
+#include "ctrl/peers/ring_messages.h"
+#include "ctrl/report/run_report.h"
+#include "dataplane/app/worker.h"
+#include "dataplane/engine/commands.h"
+#include "dataplane/node/node_table.h"
+#include "dataplane/node/ring_job.h"
+
+namespace understudy {
+
+/// Whether a job's results are compared element by element where RingProgress is written.
+enum class Verified { kNo, kYes };
+
+/// A job's finished operations. `progress` holds the operations of `config.jobs[job]`: for each
+/// size its warm-ups, then its timed ones. `modelled(i)`: planned time of operation i.
+JobReport job_report(const Config& config, size_t job, const RingProgress& progress,
+                     Verified verified, const std::function<Duration(size_t)>& modelled);
+
+/// Adds what ring_node said about one size, after job_report(). Of several real ranks' times the
+/// longest counts. A size that the job does not have, or another number of timed iterations, is an
+/// error; the report then stays as it was.
+Result<void> add_node_result(JobReport& report, const JobConfig& job,
+                             const RingResultMessage& result);
+
+/// A port's counters. `nodes` is the shard's table, whose positions `snapshot.up` and `down` use;
+/// links that carried nothing are left out.
+PortReport port_report(std::string name, const PortConfig& port, const Config& config,
+                       const NodeTable& nodes, const ShardSnapshot& snapshot,
+                       const PortCounters& device);
+
+LoopReport loop_report(const WorkerStats& stats);
+
+}  // namespace understudy

@@ -1,0 +1,196 @@
+#include "ctrl/report/json.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "ctrl/report/summary.h"
+
+namespace understudy {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+template <typename T, typename Function>
+Json list(const std::vector<T>& items, Function&& to_json) {
+  Json out = Json::array();
+  for (const T& item : items) out.push_back(to_json(item));
+  return out;
+}
+
+Json counts(const NamedCounts& named) {
+  Json out = Json::object();
+  for (const auto& [name, count] : named) out[name] = count;
+  return out;
+}
+
+Json collective_json(const CollectiveReport& c) {
+  Json out;
+  out["size_bytes"] = c.bytes;
+  out["size_index"] = c.size_index;
+  out["iteration"] = c.iteration;
+  out["warmup"] = c.warmup;
+  out["entry_ps"] = c.entry.ps();
+  out["modelled_ps"] = c.modelled.ps();
+  out["measured_ps"] = c.measured.ps();
+  out["node_reported_ps"] = c.node_reported ? Json(c.node_reported->ps()) : Json();
+  out["lateness_ps"] = c.lateness.ps();
+  out["size_mismatches"] = c.size_mismatches;
+  out["wrong_elements"] = or_null(c.wrong_elements);
+  out["faithful"] = c.faithful;
+  return out;
+}
+
+Json summary_json(const SizeSummary& s, size_t ranks) {
+  const auto whole = [](double value) { return static_cast<uint64_t>(value + 0.5); };
+  Json out;
+  out["size_bytes"] = s.bytes;
+  out["size_index"] = s.size_index;
+  out["timed"] = s.timed;
+  out["time_source"] = s.node_reported ? "node" : "environment";
+  out["time_ps"] = s.time.ps();
+  out["modelled_ps"] = s.modelled.ps();
+  out["algbw_bytes_per_second"] = whole(s.algorithm_bandwidth());
+  out["busbw_bytes_per_second"] = whole(s.bus_bandwidth(ranks));
+  out["wrong_elements"] = or_null(s.wrong_elements);
+  out["faithful"] = s.faithful;
+  return out;
+}
+
+Json job_json(const JobReport& job) {
+  Json out;
+  out["name"] = job.name;
+  out["collective"] = job.collective;
+  out["algorithm"] = job.algorithm;
+  out["payload"] = job.payload;
+  out["ranks"] = job.ranks;
+  out["planned"] = job.planned;
+  out["done"] = job.collectives.size();
+  out["failed"] = job.failed;
+  out["protocol_violations"] = job.violations;
+  out["sizes"] =
+      list(summarise(job), [&](const SizeSummary& s) { return summary_json(s, job.ranks.size()); });
+  out["collectives"] = list(job.collectives, collective_json);
+  return out;
+}
+
+Json lateness_json(const LatenessReport& lateness) {
+  Json out;
+  out["frames"] = lateness.frames;
+  out["p50_ps"] = lateness.p50.ps();
+  out["p90_ps"] = lateness.p90.ps();
+  out["p99_ps"] = lateness.p99.ps();
+  out["p999_ps"] = lateness.p999.ps();
+  out["max_ps"] = lateness.max.ps();
+  return out;
+}
+
+Json link_json(const LinkReport& link) {
+  Json out;
+  out["node"] = link.node;
+  out["direction"] = link.up ? "up" : "down";
+  out["packets"] = link.packets;
+  out["wire_bytes"] = link.wire_bytes;
+  out["queue_peak"] = link.queue_peak;
+  out["dropped"] = link.dropped;
+  return out;
+}
+
+Json port_json(const PortReport& port) {
+  Json out;
+  out["name"] = port.name;
+  out["device"] = port.device;
+  out["node"] = port.node;
+  out["counters"] = counts(port.counters);
+  out["drops"] = counts(port.drops);
+  out["rc_events"] = counts(port.rc_events);
+  out["device_counters"] = counts(port.device_counters);
+  out["lateness"] = lateness_json(port.lateness);
+  out["links"] = list(port.links, link_json);
+  return out;
+}
+
+Json loop_json(const LoopReport& loop) {
+  Json out;
+  out["loops"] = loop.loops;
+  out["bursts"] = loop.bursts;
+  out["naps"] = loop.naps;
+  out["gaps"] = loop.gaps;
+  out["longest_gaps"] = list(loop.kept, [](const GapReport& gap) {
+    return Json{{"from_ps", gap.from.ps()}, {"length_ps", gap.length.ps()}};
+  });
+  return out;
+}
+
+Json service_json(const ServiceReport& service) {
+  Json out;
+  out["node"] = service.node;
+  out["port"] = service.port;
+  out["kind"] = service.kind;
+  out["client"] = service.client;
+  out["from_ps"] = service.from.ps();
+  out["to_ps"] = service.to.ps();
+  out["error"] = service.error.empty() ? Json() : Json(service.error);
+  return out;
+}
+
+Json run_json(const RunReport& report) {
+  Json out;
+  out["schema"] = kReportSchema;
+  out["program"] = {{"name", "understudy"}, {"version", report.program_version}};
+  out["dpdk"] = or_null(report.dpdk_version);
+  out["configuration"] = {{"path", report.configuration_path}, {"hash", report.configuration_hash}};
+  out["seed"] = report.seed;
+  out["clock"] = report.virtual_clock ? "virtual" : "real";
+  out["started_unix_seconds"] = or_null(report.started);
+  out["duration_ps"] = report.duration.ps();
+  out["ended_by"] = or_null(report.ended_by);
+  out["tolerance"] = report.tolerance;
+  out["verdict"] = {{"faithful", report.verdict.faithful},
+                    {"judged", report.verdict.judged},
+                    {"reasons", report.verdict.reasons}};
+  out["commands"] = list(report.commands, [](const CommandReport& command) {
+    return Json{{"at_ps", command.at.ps()}, {"text", command.text}};
+  });
+  out["jobs"] = list(report.jobs, job_json);
+  out["services"] = list(report.services, service_json);
+  out["ports"] = list(report.ports, port_json);
+  out["loop"] = report.loop ? loop_json(*report.loop) : Json();
+  out["capture_drops"] = or_null(report.capture_drops);
+  return out;
+}
+
+}  // namespace
+
+std::string report_json(const RunReport& report) {
+  // Texts may come from clients: bytes that are not UTF-8 are replaced, never an error.
+  return run_json(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<void> write_report(const RunReport& report, const std::string& path) {
+  const auto failed = [&](const char* what) {
+    return fail("report '" + path + "': cannot " + what + ": " + std::strerror(errno));
+  };
+  // A reader, or a run that dies here, sees the old report or the whole new one.
+  const std::string draft = path + ".part";
+  std::ofstream file(draft, std::ios::binary | std::ios::trunc);
+  if (!file) return failed("create it");
+  file << report_json(report);
+  file.close();
+  if (!file) {
+    const auto error = failed("write it");
+    std::remove(draft.c_str());
+    return error;
+  }
+  if (std::rename(draft.c_str(), path.c_str()) != 0) return failed("move it into place");
+  return {};
+}
+
+}  // namespace understudy

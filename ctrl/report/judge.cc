@@ -1,0 +1,138 @@
+#include <algorithm>
+
+#include "ctrl/report/run_report.h"
+#include "ctrl/report/text.h"
+
+namespace understudy {
+namespace {
+
+bool within(Duration lateness, double tolerance, Duration whole) {
+  return static_cast<double>(lateness.ps()) <= tolerance * static_cast<double>(whole.ps());
+}
+
+std::string share_text(Duration part, Duration whole) {
+  if (whole <= Duration()) return "";
+  const double percent = 100 * static_cast<double>(part.ps()) / static_cast<double>(whole.ps());
+  return decimal_text(percent, percent < 10 ? 2 : 0) + " % of ";
+}
+
+std::string gap_text(const GapReport& gap) {
+  return "the packet loop stood still for " + duration_text(gap.length) + " at " +
+         time_text(gap.from);
+}
+
+/// Those parts of the loop's gaps that lie in [from, to].
+struct Overlap {
+  Duration length;
+  std::string text;  ///< the gaps, "; " before each
+};
+Overlap gaps_during(const RunReport& report, Time from, Time to) {
+  Overlap overlap;
+  if (!report.loop) return overlap;
+  for (const GapReport& gap : report.loop->kept) {
+    const Time start = std::max(from, gap.from), end = std::min(to, gap.from + gap.length);
+    if (end <= start) continue;
+    overlap.length += end - start;
+    overlap.text += "; " + gap_text(gap);
+  }
+  return overlap;
+}
+
+std::string label(const JobReport& job) { return "job '" + job.name + "'"; }
+
+std::string label(const JobReport& job, const CollectiveReport& c) {
+  return label(job) + ", " + size_text(c.bytes) + ", " + (c.warmup ? "warm-up " : "iteration ") +
+         std::to_string(c.iteration);
+}
+
+/// Appends why the collective is wrong, returns whether it is right.
+bool judge_contents(const JobReport& job, const CollectiveReport& c,
+                    std::vector<std::string>& reasons) {
+  const uint64_t wrong = c.wrong_elements.value_or(0);
+  if (c.size_mismatches > 0) {
+    reasons.push_back(label(job, c) + ": " + count_text(c.size_mismatches, "message") +
+                      " did not have the schedule's size");
+  }
+  if (wrong > 0) {
+    reasons.push_back(label(job, c) + ": " + count_text(wrong, "wrong element") + " of " +
+                      std::to_string(c.bytes / 4));
+  }
+  return c.size_mismatches == 0 && wrong == 0;
+}
+
+bool judge_collective(const RunReport& report, const JobReport& job, const CollectiveReport& c,
+                      std::vector<std::string>& reasons) {
+  const bool right = judge_contents(job, c, reasons);
+  if (within(c.lateness, report.tolerance, c.modelled)) return right;
+  if (!c.warmup) {
+    reasons.push_back(label(job, c) + ": departures were " + duration_text(c.lateness) + " late, " +
+                      share_text(c.lateness, c.modelled) + "the modelled " +
+                      duration_text(c.modelled) +
+                      " (allowed: " + decimal_text(100 * report.tolerance, 4) + " %)" +
+                      gaps_during(report, c.entry, c.end()).text);
+  }
+  return false;
+}
+
+void judge_job(const JobReport& job, const RunReport& report, std::vector<std::string>& reasons) {
+  if (job.failed) reasons.push_back(label(job) + ": a queue pair failed");
+  if (job.violations > 0) {
+    reasons.push_back(label(job) + ": " + count_text(job.violations, "message") +
+                      " of the real node broke the protocol");
+  }
+  if (job.collectives.size() < job.planned) {
+    reasons.push_back(label(job) + ": " + std::to_string(job.collectives.size()) + " of " +
+                      count_text(job.planned, "operation") + " were done" +
+                      (report.ended_by ? ", the run was ended by " + *report.ended_by : ""));
+  }
+  for (const NodeCheck& check : job.node_checks) {
+    if (check.wrong_elements.value_or(0) == 0) continue;
+    reasons.push_back(label(job) + ", " + size_text(check.bytes) + ": the real node found " +
+                      count_text(*check.wrong_elements, "wrong element"));
+  }
+}
+
+void judge_service(const ServiceReport& service, const RunReport& report,
+                   std::vector<std::string>& reasons) {
+  const std::string name =
+      "service " + service.node + ":" + std::to_string(service.port) + " (" + service.kind + ")";
+  if (!service.error.empty()) reasons.push_back(name + ": " + service.error);
+  const Overlap gaps = gaps_during(report, service.from, service.to);
+  if (within(gaps.length, report.tolerance, service.to - service.from)) return;
+  reasons.push_back(name + ": no packets moved for " +
+                    share_text(gaps.length, service.to - service.from) + "a client's connection" +
+                    gaps.text);
+}
+
+/// Frames that a device lost come late or never, which no lateness shows.
+void judge_port(const PortReport& port, std::vector<std::string>& reasons) {
+  for (const auto& [name, count] : port.device_counters) {
+    if (count == 0 || (name != "rx_missed" && name != "rx_unreadable" && name != "tx_no_buffer")) {
+      continue;
+    }
+    reasons.push_back("port " + port.name + ": the device lost " + count_text(count, "frame") +
+                      " (" + name + ")");
+  }
+}
+
+}  // namespace
+
+void judge(RunReport& report) {
+  VerdictReport verdict;
+  for (JobReport& job : report.jobs) {
+    judge_job(job, report, verdict.reasons);
+    for (CollectiveReport& c : job.collectives) {
+      c.faithful = judge_collective(report, job, c, verdict.reasons);
+      if (!c.warmup) ++verdict.judged;
+    }
+  }
+  for (const ServiceReport& service : report.services) {
+    judge_service(service, report, verdict.reasons);
+    ++verdict.judged;
+  }
+  for (const PortReport& port : report.ports) judge_port(port, verdict.reasons);
+  verdict.faithful = verdict.reasons.empty();
+  report.verdict = std::move(verdict);
+}
+
+}  // namespace understudy

@@ -1,0 +1,118 @@
+#include "ctrl/report/table.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "ctrl/report/summary.h"
+#include "ctrl/report/text.h"
+
+namespace understudy {
+namespace {
+
+constexpr char kRow[] = "%12s  %12s  %6s  %6s  %11s  %9s  %9s  %11s  %8s  %7s  %s\n";
+
+struct Row {
+  std::string size, count, type, redop, time, algbw, busbw, model, difference, wrong, verdict;
+};
+
+std::string line(const Row& r) {
+  std::array<char, 256> text;
+  std::snprintf(text.data(), text.size(), kRow, r.size.c_str(), r.count.c_str(), r.type.c_str(),
+                r.redop.c_str(), r.time.c_str(), r.algbw.c_str(), r.busbw.c_str(), r.model.c_str(),
+                r.difference.c_str(), r.wrong.c_str(), r.verdict.c_str());
+  return text.data();
+}
+
+/// The same with the leading '#' that marks lines without figures.
+std::string heading(const Row& r) {
+  std::string text = line(r);
+  text[0] = '#';
+  return text;
+}
+
+std::string fixed(const char* format, double value) {
+  std::array<char, 64> text;
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
+/// GB/s is 1e9 bytes per second. nccl-tests prints two decimals; slow links need more.
+std::string bandwidth_text(double bytes_per_second) {
+  const double gigabytes = bytes_per_second / 1e9;
+  return fixed(gigabytes < 1 ? "%.5f" : "%.2f", gigabytes);
+}
+
+/// Two decimals, and never "-0.00".
+std::string percent_text(double value) {
+  return fixed("%+.2f", std::abs(value) < 0.005 ? 0 : value);
+}
+
+std::string row_text(const SizeSummary& s, size_t ranks) {
+  const std::string wrong = s.wrong_elements ? std::to_string(*s.wrong_elements) : "N/A";
+  const std::string verdict = s.faithful ? "faithful" : "NOT FAITHFUL";
+  const std::string count = std::to_string(s.bytes / 4);
+  if (s.timed == 0) {
+    return line({std::to_string(s.bytes), count, "float", "sum", "-", "-", "-", "-", "-", wrong,
+                 "NOT DONE"});
+  }
+  return line({std::to_string(s.bytes), count, "float", "sum", fixed("%.2f", s.time.microseconds()),
+               bandwidth_text(s.algorithm_bandwidth()), bandwidth_text(s.bus_bandwidth(ranks)),
+               fixed("%.2f", s.modelled.microseconds()), percent_text(s.difference_percent()),
+               wrong, verdict});
+}
+
+std::string time_source(const std::vector<SizeSummary>& rows) {
+  const auto by_node = [](const SizeSummary& s) { return s.node_reported; };
+  if (std::ranges::all_of(rows, by_node)) return "time: as the real node's own program measured it";
+  if (std::ranges::none_of(rows, by_node)) return "time: as the emulated environment measured it";
+  return "time: the real node's own where it reported one for all iterations, else the emulated "
+         "environment's";
+}
+
+std::string service_text(const ServiceReport& s) {
+  return "# service " + s.node + ":" + std::to_string(s.port) + " (" + s.kind + "): client " +
+         s.client + " from " + time_text(s.from) + " to " + time_text(s.to) +
+         (s.error.empty() ? "" : ": " + s.error) + "\n";
+}
+
+}  // namespace
+
+std::string job_table(const JobReport& job) {
+  const std::vector<SizeSummary> rows = summarise(job);
+  std::string text = "# job '" + job.name + "': " + job.collective + ", " + job.algorithm + ", " +
+                     count_text(job.ranks.size(), "rank") + ", payload " + job.payload + "\n";
+  if (!rows.empty()) text += "# " + time_source(rows) + "\n";
+  text += heading({"size", "count", "type", "redop", "time", "algbw", "busbw", "model", "diff",
+                   "#wrong", "verdict"});
+  text += heading({"(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "(us)", "(%)", "", ""});
+  for (const SizeSummary& s : rows) text += row_text(s, job.ranks.size());
+  return text;
+}
+
+std::string verdict_text(const RunReport& report, size_t most) {
+  const VerdictReport& verdict = report.verdict;
+  if (verdict.faithful) {
+    if (verdict.judged == 0) return "# verdict: nothing ran that could be judged\n";
+    return "# verdict: faithful\n";
+  }
+  std::string text = "# verdict: NOT FAITHFUL\n";
+  const size_t shown = std::min(most, verdict.reasons.size());
+  for (size_t i = 0; i < shown; ++i) text += "#   " + verdict.reasons[i] + "\n";
+  if (shown < verdict.reasons.size()) {
+    text +=
+        "#   and " + count_text(verdict.reasons.size() - shown, "more reason") + " in the report\n";
+  }
+  return text;
+}
+
+std::string report_table(const RunReport& report) {
+  static constexpr size_t kReasons = 10;
+  std::string text;
+  for (const JobReport& job : report.jobs) text += job_table(job) + "#\n";
+  for (const ServiceReport& service : report.services) text += service_text(service);
+  return text + verdict_text(report, kReasons);
+}
+
+}  // namespace understudy
