@@ -1,0 +1,109 @@
+// The two rings between threads: order, fullness, wrap, and both ends at once.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "dataplane/base/byte_ring.h"
+#include "dataplane/base/spsc_ring.h"
+
+namespace understudy {
+namespace {
+
+TEST(SpscRing, FullEmptyAndOrder) {
+  SpscRing<int> ring(3);  // rounded up to 4
+  int v = -1;
+  EXPECT_FALSE(ring.pop(v));
+  EXPECT_EQ(ring.peek(), nullptr);
+  for (int round = 0; round < 5; ++round) {
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(ring.push(i));
+    EXPECT_FALSE(ring.push(9));
+    EXPECT_EQ(*ring.peek(), 0);
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_TRUE(ring.pop(v));
+      EXPECT_EQ(v, i);
+    }
+    EXPECT_FALSE(ring.pop(v));
+  }
+}
+
+TEST(SpscRing, TwoThreads) {
+  SpscRing<uint64_t> ring(64);
+  constexpr uint64_t kCount = 200'000;
+  std::thread producer([&] {
+    for (uint64_t i = 0; i < kCount;) {
+      if (ring.push(i)) {
+        ++i;
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  });
+  uint64_t expected = 0;
+  for (uint64_t v; expected < kCount;) {
+    if (!ring.pop(v)) {
+      std::this_thread::yield();
+    } else if (v != expected++) {
+      ADD_FAILURE() << v;
+      break;
+    }
+  }
+  producer.join();
+}
+
+void put(ByteRing& ring, uint32_t bytes, uint8_t value) {
+  uint8_t* at = ring.reserve(bytes);
+  ASSERT_NE(at, nullptr);
+  std::memset(at, value, bytes);
+  ring.commit(bytes);
+}
+
+TEST(ByteRing, RecordsOfAnySizeComeBackInOrder) {
+  std::mt19937_64 random(3);
+  ByteRing ring(4096);
+  std::vector<std::vector<uint8_t>> inside;
+  size_t read = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    const auto bytes = static_cast<uint32_t>(random() % 5 == 0 ? random() % 2000 : random() % 100);
+    if (uint8_t* at = random() % 2 != 0 ? ring.reserve(bytes) : nullptr) {
+      const auto used = static_cast<uint32_t>(random() % (bytes + 1));  // commits less
+      std::vector<uint8_t> record(used);
+      for (uint8_t& b : record) b = static_cast<uint8_t>(random());
+      if (used != 0) std::memcpy(at, record.data(), used);
+      ring.commit(used);
+      inside.push_back(record);
+    } else if (read < inside.size()) {
+      const auto front = ring.front();
+      ASSERT_NE(front.data(), nullptr);
+      ASSERT_EQ(std::vector<uint8_t>(front.begin(), front.end()), inside[read++]);
+      ring.pop();
+    }
+    ASSERT_EQ(ring.front().data() == nullptr, read == inside.size());
+  }
+  EXPECT_GT(read, 3000u);
+}
+
+TEST(ByteRing, FullUntilPopped) {
+  ByteRing ring(256);
+  for (int i = 0; i < 4; ++i) put(ring, 56, static_cast<uint8_t>(i));  // 8 bytes of length each
+  EXPECT_EQ(ring.reserve(1), nullptr);
+  EXPECT_EQ(ring.front()[0], 0);
+  ring.pop();
+  put(ring, 56, 9);
+  EXPECT_EQ(ring.reserve(1), nullptr);
+}
+
+TEST(ByteRing, HalfItsSizeAlwaysFitsOnceEmpty) {
+  ByteRing ring(1024);
+  for (uint32_t lead = 0; lead <= 504; lead += 8) {
+    put(ring, lead, 1);
+    ring.pop();
+    put(ring, 504, 2);  // with its header: half the ring
+    ASSERT_EQ(ring.front().size(), 504u);
+    ring.pop();
+  }
+}
+
+}  // namespace
+}  // namespace understudy
