@@ -15,12 +15,11 @@ namespace {
 
 constexpr uint64_t kBaseMegabytes = 64;  // DPDK's own tables, rings of drivers
 
-/// The CPUs this process may run on, as EAL writes sets: "0,1,2".
-std::string own_cpus(std::optional<unsigned> only) {
-  if (only) return std::to_string(*only);
+/// The CPUs this process may run on, as EAL writes sets: "0,1,2". Empty when DPDK knows none.
+std::string own_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return "0";
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return {};
   std::string text;
   for (unsigned cpu = 0; cpu < RTE_MAX_LCORE; ++cpu) {
     if (!CPU_ISSET(cpu, &set)) continue;
@@ -49,16 +48,21 @@ Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
   const auto huge = choose_huge_pages(look_for_huge_pages(), megabytes << 20, card);
   if (!huge) return tl::unexpected(huge.error());
 
+  const std::string cpus = own_cpus();
+  if (cpus.empty()) {
+    return fail("this process may run on no CPU below " + std::to_string(RTE_MAX_LCORE) +
+                ", which is where DPDK's end; start it with `taskset`");
+  }
   if (!options.verbose) quiet_dpdk_log();
-  std::vector<std::string> arguments = {"understudy",
-                                        "--lcores",
-                                        "0@(" + own_cpus({}) + ")," + std::to_string(kWorkerLcore) +
-                                            "@(" + own_cpus(options.worker_cpu) + ")",
-                                        "-m",
-                                        std::to_string(megabytes),
-                                        "--file-prefix=understudy",
-                                        "--no-telemetry",
-                                        options.verbose ? "--log-level=info" : "--log-level=error"};
+  std::vector<std::string> arguments = {
+      "understudy",
+      "--lcores",
+      "0@(" + cpus + ")," + std::to_string(kWorkerLcore) + "@(" + cpus + ")",
+      "-m",
+      std::to_string(megabytes),
+      "--file-prefix=understudy",
+      "--no-telemetry",
+      options.verbose ? "--log-level=info" : "--log-level=error"};
   // No files, so several runs do not meet. (--in-memory refuses to go with --no-huge.)
   if (*huge) {
     arguments.push_back("--in-memory");

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +15,8 @@ struct EalPort {
 };
 
 struct EalOptions {
-  std::vector<EalPort> ports;          ///< all that will be opened
-  std::optional<unsigned> worker_cpu;  ///< pins the packet thread; otherwise any CPU of ours
-  bool verbose = false;                ///< DPDK's own log goes to stderr
+  std::vector<EalPort> ports;  ///< all that will be opened
+  bool verbose = false;        ///< DPDK's own log goes to stderr
 };
 
 class Eal {

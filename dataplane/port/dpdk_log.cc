@@ -9,14 +9,19 @@
 namespace understudy {
 namespace {
 
+/// The first lines say why, later ones only that something failed.
+constexpr size_t kKeptBytes = 300;
+
 std::mutex mutex;
-std::string last_line;  // DPDK's threads write, the one that opens a port reads
+std::string kept;  // DPDK's threads write, the one that opens a port reads
 
 ssize_t keep_line(void*, const char* text, size_t bytes) {
   std::string_view line(text, bytes);
   while (!line.empty() && line.back() == '\n') line.remove_suffix(1);
   const std::lock_guard lock(mutex);
-  if (!line.empty()) last_line = line;
+  if (line.empty() || kept.size() + line.size() > kKeptBytes) return static_cast<ssize_t>(bytes);
+  if (!kept.empty()) kept += "; ";
+  kept += line;
   return static_cast<ssize_t>(bytes);
 }
 
@@ -32,7 +37,7 @@ void quiet_dpdk_log() {
 std::string take_dpdk_complaint() {
   const std::lock_guard lock(mutex);
   std::string line;
-  line.swap(last_line);
+  line.swap(kept);
   return line.empty() ? line : ": " + line;
 }
 

@@ -42,7 +42,7 @@ std::string advice(const DpdkDevice& device) {
   }
   if (device.driver == "net_pcap") return "; are the files or interfaces there and readable?";
   if (device.pci) return "; may this user open the device (/dev/vfio), and is the IOMMU on?";
-  return "; are its arguments (" + device.args + ") right?";
+  return "; are its arguments right?";
 }
 
 rte_mempool* make_pool(const std::string& name, int socket) {
@@ -79,9 +79,10 @@ Result<void> DpdkPort::attach(const std::string& device) {
       return fail(where() + "is in use by another port; number its name differently (" +
                   device_.driver + "0, " + device_.driver + "1 ...)");
     }
-    const int result = rte_eal_hotplug_add("vdev", device_.name.c_str(), device_.args.c_str());
-    if (result != 0) {
-      return fail(where() + "its driver refuses it" + reason(result) + advice(device_));
+    // Its return value is -1 for almost everything; the reason stands in the log.
+    if (rte_eal_hotplug_add("vdev", device_.name.c_str(), device_.args.c_str()) != 0) {
+      return fail(where() + "its driver refuses \"" + device_.args + "\"" + take_dpdk_complaint() +
+                  advice(device_));
     }
   }
   if (rte_eth_dev_get_port_by_name(device_.name.c_str(), &id_) != 0) {
