@@ -103,8 +103,9 @@ class TableBuilder {
  private:
   void not_roce(const SourceFrame& in, const FrameView& view, FrameKind kind) {
     const bool cut = in.bytes.size() < in.original_bytes;  // counted by the source
-    if (kind >= FrameKind::kTruncated && view.udp_dst == kRoceUdpPort && !cut) {
-      ++table_.counts.roce;
+    const bool roce = view.udp_dst == kRoceUdpPort;
+    if (!cut && (kind == FrameKind::kTruncated || (kind > FrameKind::kTruncated && roce))) {
+      table_.counts.roce += roce ? 1 : 0;
       findings_.add(Check::kParse, in.number, frame_kind_name(kind));
     } else {
       ++table_.counts.other;
