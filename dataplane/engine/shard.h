@@ -50,9 +50,15 @@ class Shard final : public EngineShard, public EndpointHost {
   ByteRing& to_host() { return to_host_; }      ///< frames for the exception port
   ByteRing& from_host() { return from_host_; }  ///< frames of the exception port
 
+  const NodeTable& node_table() const { return config_.nodes; }
+  const std::vector<NodeNic>& nodes() const { return config_.nodes.nics(); }
+  uint32_t queue_pairs() const { return config_.queue_pairs; }
+  uint32_t region_capacity() const { return config_.regions; }
   const RegionTable& regions() const { return regions_; }
   RcCounters& rc_counters() { return counters_.rc; }
   const ShardCounters& counters() const { return counters_; }
+  /// Copies counters; `out` is sized for nodes().
+  void snapshot(ShardSnapshot& out, Time now) const;
   /// Local QPN of slot `slot`: unique over all shards (design rule 3).
   Qpn qpn_of(uint32_t slot) const { return config_.index << kQpnShardShift | (slot + kFirstQpn); }
 
@@ -116,7 +122,6 @@ class Shard final : public EngineShard, public EndpointHost {
   void take_commands(Time now);
   ReplyStatus execute(const Command& command, Time now);
   void apply_rate(uint32_t node, Rate rate);
-  void snapshot(ShardSnapshot& out, Time now) const;
   uint32_t slot_of(Qpn qpn) const;
   uint32_t position_of(NodeId node) const;
 

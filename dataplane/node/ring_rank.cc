@@ -26,7 +26,7 @@ void RingRank::on_wake(Time now, uint64_t cookie) {
       for (uint64_t i = 0; i < first; ++i) ch.receiver.grant(now, *host_);
     }
     if (!job_.operations.empty()) {
-      host_->wake_at(std::max(now, job_.operations[0].entry), *this, kEnter);
+      host_->wake_at(std::max(now, job_.operations[0].entry + job_.real_delay), *this, kEnter);
     }
   } else if (cookie == kEnter) {
     enter(now);
@@ -157,7 +157,7 @@ void RingRank::finish_channel(Time now, uint32_t c) {
   ++operation_;
   progress_.finished.store(static_cast<uint32_t>(operation_), std::memory_order_release);
   if (operation_ < job_.operations.size()) {
-    host_->wake_at(std::max(now, job_.operations[operation_].entry), *this, kEnter);
+    host_->wake_at(std::max(now, job_.operations[operation_].entry + job_.real_delay), *this, kEnter);
   }
 }
 

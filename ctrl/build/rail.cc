@@ -1,0 +1,102 @@
+#include "ctrl/build/rail.h"
+
+#include <algorithm>
+
+#include "collective_model/ring_schedule.h"
+
+namespace understudy {
+namespace {
+
+NodeNic node_nic(const NodeConfig& node, unsigned nic, bool real) {
+  const NicConfig& n = node.nics[nic];
+  return {node.index, real, n.mac, n.v4, n.v6, vlan_tci(n)};
+}
+
+/// Slots for everything that can be on its way at once: the window of each channel of the jobs on
+/// this rail, twice over, and some thousands for clients whose windows are their own.
+uint32_t packet_slots(const Config& config) {
+  constexpr uint32_t kForClients = 8192;
+  uint64_t window = 0;
+  for (const JobConfig& job : config.jobs) {
+    window += uint64_t{job.channels} * RingSchedule::kWindow *
+              (RingSchedule::kMessageBytes / config.fabric.mtu + 2);
+  }
+  return static_cast<uint32_t>(std::min<uint64_t>(kForClients + 2 * window, 1u << 18));
+}
+
+}  // namespace
+
+IpAddress roce_address(const NicConfig& nic) { return nic.v4 ? *nic.v4 : nic.v6.value_or(IpAddress()); }
+
+std::optional<uint16_t> vlan_tci(const NicConfig& nic) {
+  if (!nic.vlan) return std::nullopt;
+  return static_cast<uint16_t>(nic.pcp << 13 | *nic.vlan);
+}
+
+uint16_t udp_source_port(Qpn local_qpn, Qpn remote_qpn) {
+  const uint64_t product = uint64_t{local_qpn} * remote_qpn;
+  const auto flow = static_cast<uint32_t>((product ^ product >> 20 ^ product >> 40) & 0xfffff);
+  return static_cast<uint16_t>(((flow & 0x3fff) ^ (flow >> 14)) | 0xc000);
+}
+
+RoceAddressing addressing(const NicConfig& from, const NicConfig& to, uint8_t traffic_class,
+                          Qpn local_qpn, Qpn remote_qpn) {
+  RoceAddressing a;
+  a.src_mac = from.mac;
+  a.vlan_tci = vlan_tci(from);
+  a.src = roce_address(from);
+  a.dst = roce_address(to);
+  a.traffic_class = traffic_class;
+  a.udp_src = udp_source_port(local_qpn, remote_qpn);
+  return a;
+}
+
+ShardConfig emulator_shard(const Config& config, size_t index, const MacAddress& host_mac) {
+  const PortConfig& port = config.ports[index];
+  ShardConfig s;
+  s.index = static_cast<uint32_t>(index);
+  s.physical = port.physical;
+  s.pacing = config.fabric.pacing;
+  s.separate_control = config.fabric.control_class == ControlClass::kSeparate;
+  s.icmp_through_fabric = config.fabric.icmp_through;
+  s.verify = config.fidelity.verify_icrc == IcrcVerify::kFull      ? VerifyIcrc::kFull
+             : config.fidelity.verify_icrc == IcrcVerify::kSampled ? VerifyIcrc::kSampled
+                                                                   : VerifyIcrc::kOff;
+  s.host_mac = host_mac;
+  s.packets = packet_slots(config);
+  for (const NodeConfig& node : config.nodes) {
+    const bool is_real_end = node.index == port.node;
+    if (node.nics.size() <= port.nic || (node.real && !is_real_end)) continue;
+    s.nodes.add(node_nic(node, port.nic, is_real_end));
+    s.rates.push_back(node.nics[port.nic].link_rate);
+    s.latencies.push_back(node.nics[port.nic].link_latency);
+  }
+  return s;
+}
+
+ShardConfig reference_shard(const Config& config, size_t index) {
+  const PortConfig& port = config.ports[index];
+  const NodeConfig& node = config.nodes[port.node];
+  const NicConfig& nic = node.nics[port.nic];
+  ShardConfig s;
+  // Its QPNs are its own: the emulator's shards and it never share a table.
+  s.index = static_cast<uint32_t>(index);
+  // A NIC hands a packet to the wire as it starts to serialise it; the emulator's queue is the wire.
+  s.physical = config.fabric.pacing ? nic.link_rate : Rate::unlimited();
+  s.pacing = config.fabric.pacing;
+  s.separate_control = config.fabric.control_class == ControlClass::kSeparate;
+  s.packets = packet_slots(config);
+  s.nodes.add(node_nic(node, port.nic, false));
+  s.rates.push_back(nic.link_rate);
+  s.latencies.push_back(Duration());
+  NodeNic far;
+  far.id = kNoNode - 1;
+  far.real = true;
+  far.vlan_tci = vlan_tci(nic);
+  s.nodes.add(far);
+  s.rates.push_back(Rate::unlimited());
+  s.latencies.push_back(Duration());
+  return s;
+}
+
+}  // namespace understudy

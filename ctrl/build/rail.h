@@ -1,0 +1,30 @@
+// From the configuration to a shard: which nodes it knows, with which addresses and links.
+#pragma once
+
+#include "ctrl/config/config.h"
+#include "dataplane/engine/shard.h"
+
+namespace understudy {
+
+/// The address family that RoCE traffic of a NIC uses: IPv4 where it has one.
+IpAddress roce_address(const NicConfig& nic);
+
+/// VLAN tag of a NIC's traffic, if its rail has one.
+std::optional<uint16_t> vlan_tci(const NicConfig& nic);
+
+/// Link and network layer of packets from one NIC to another. The destination MAC stays unset when
+/// the shard is to fill in what it learned.
+RoceAddressing addressing(const NicConfig& from, const NicConfig& to, uint8_t traffic_class,
+                          Qpn local_qpn, Qpn remote_qpn);
+
+/// UDP source port as Linux derives it from the pair of queue pair numbers (rule A1).
+uint16_t udp_source_port(Qpn local_qpn, Qpn remote_qpn);
+
+/// The shard behind port `index` of the configuration. `host_mac`: of the exception port.
+ShardConfig emulator_shard(const Config& config, size_t index, const MacAddress& host_mac);
+
+/// The reference node's own shard, at the other end of a virtual link to that port: one node, whose
+/// NIC sends at its link's rate; everything else is on the far side.
+ShardConfig reference_shard(const Config& config, size_t index);
+
+}  // namespace understudy

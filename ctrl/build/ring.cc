@@ -1,0 +1,97 @@
+#include "ctrl/build/ring.h"
+
+#include <algorithm>
+
+#include "collective_model/ring_time.h"
+#include "dataplane/wire/headers.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint32_t kElementBytes = 4;  // fp32
+
+WireCost wire_cost(const Config& config, const NicConfig& nic) {
+  WireCost cost;
+  cost.mtu = config.fabric.mtu;
+  cost.overhead = static_cast<uint32_t>(
+      kEthernetOverheadBytes + sizeof(EthHeader) + (nic.vlan ? sizeof(VlanTag) : 0) +
+      (nic.v4 ? sizeof(Ipv4Header) : sizeof(Ipv6Header)) + sizeof(UdpHeader) + sizeof(Bth) +
+      kIcrcBytes);
+  return cost;
+}
+
+/// Channels share the links: each gets its part.
+std::vector<RingHop> hops(const Config& config, const JobConfig& job, size_t channels) {
+  std::vector<RingHop> result;
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const NicConfig& from = config.nodes[job.ranks[r]].nics[job.nic];
+    const NicConfig& to = config.nodes[job.ranks[(r + 1) % job.ranks.size()]].nics[job.nic];
+    Rate rate = from.link_rate;
+    if (rate.is_unlimited() || (!to.link_rate.is_unlimited() && to.link_rate < rate)) {
+      rate = to.link_rate;
+    }
+    result.push_back({Rate::bits_per_second(rate.bps() / channels),
+                      from.link_latency + to.link_latency});
+  }
+  return result;
+}
+
+}  // namespace
+
+uint32_t real_rank(const Config& config, const JobConfig& job) {
+  for (uint32_t r = 0; r < job.ranks.size(); ++r) {
+    if (config.nodes[job.ranks[r]].real) return r;
+  }
+  return 0;
+}
+
+Result<std::unique_ptr<RingSetup>> build_ring(const Config& config, const JobConfig& job,
+                                              bool scheduled, Time start) {
+  auto setup = std::make_unique<RingSetup>();
+  RingJob& ring = setup->job;
+  const auto n = static_cast<uint32_t>(job.ranks.size());
+  ring.ranks = n;
+  ring.real_rank = real_rank(config, job);
+  ring.channels = job.channels;
+  ring.scheduled = scheduled;
+  ring.exact = job.payload == PayloadMode::kExact;
+  ring.seed = config.seed;
+  ring.step_cost = job.step_cost;
+  ring.real_delay = job.skew.empty() ? Duration() : job.skew[ring.real_rank];
+  const NicConfig& nic = config.nodes[job.ranks[ring.real_rank]].nics[job.nic];
+  Time entry = start;
+  for (const uint64_t bytes : job.sizes) {
+    RingOperation operation;
+    operation.bytes = bytes;
+    operation.plans.resize(job.channels, nullptr);
+    const auto parts = cut_all_reduce(bytes, kElementBytes, job.channels);
+    Duration modelled;
+    for (size_t c = 0; c < parts.size(); ++c) {
+      RingPlanConfig plan{RingSchedule(n, parts[c], kElementBytes),
+                          hops(config, job, parts.size()),
+                          job.skew,
+                          {ring.real_rank},
+                          wire_cost(config, nic),
+                          job.step_cost,
+                          scheduled};
+      ring.credit_latency = plan.hops[ring.real_rank].latency;
+      auto made = RingPlan::make(std::move(plan));
+      if (!made) return fail("job \"" + job.name + "\": " + made.error().text);
+      setup->plans.push_back(std::make_unique<RingPlan>(std::move(*made)));
+      operation.plans[c] = setup->plans.back().get();
+      modelled = std::max(modelled, modelled_time(*setup->plans.back(), ring.real_rank));
+    }
+    for (uint32_t i = 0; i < job.warmup + job.iterations; ++i) {
+      operation.entry = entry;
+      ring.operations.push_back(operation);
+      setup->modelled.push_back(modelled);
+      setup->sizes.push_back(bytes);
+      setup->iteration.push_back(i);
+      setup->warmup.push_back(i < job.warmup);
+      entry = entry + modelled + job.interval;
+    }
+  }
+  return setup;
+}
+
+}  // namespace understudy

@@ -1,0 +1,45 @@
+// The subcommands: each adds itself to the parser and leaves its exit status.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ctrl/config/config.h"
+#include "ctrl/report/run_report.h"
+
+namespace CLI {
+class App;
+}
+
+namespace understudy {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitBadInput = 2;
+inline constexpr int kExitNotFaithful = 3;
+
+void add_check(CLI::App& app, int& status);
+void add_simulate(CLI::App& app, int& status);
+void add_run(CLI::App& app, int& status);
+void add_command(CLI::App& app, int& status);
+
+/// What simulate and run share.
+struct RunArguments {
+  std::string config;
+  std::string capture, report;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> commands;
+  bool quiet = false;
+};
+void add_run_arguments(CLI::App& command, RunArguments& arguments);
+
+/// Loads and checks; prints every error to stderr. Nothing on errors.
+std::optional<Config> load_or_complain(const std::string& path);
+/// Parses --at commands; prints errors. Nothing on errors.
+std::optional<std::vector<EventConfig>> commands_or_complain(const Config& config,
+                                                             const std::vector<std::string>& texts);
+/// Prints the table, writes the report, and says how it went.
+int finish_run(const RunReport& report, const RunArguments& arguments);
+
+}  // namespace understudy

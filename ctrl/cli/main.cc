@@ -1,0 +1,27 @@
+// The command line: understudy check | simulate | run. Exit status: 0 work was done and was right,
+// 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "ctrl/cli/commands.h"
+#include "ctrl/session/version.h"
+
+int main(int argc, char** argv) {
+  using namespace understudy;
+  CLI::App app{"Emulates the rest of a training cluster towards one real RoCEv2 node."};
+  app.set_version_flag("--version", std::string("understudy ") + kVersion);
+  app.require_subcommand(1);
+  app.footer("Example: understudy simulate configs/quickstart.toml --capture out.pcapng");
+  int status = kExitFailed;
+  add_check(app, status);
+  add_simulate(app, status);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {  // --help, --version
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    app.exit(e);
+    return kExitBadInput;
+  }
+  return status;
+}

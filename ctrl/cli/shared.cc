@@ -1,0 +1,59 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "ctrl/cli/commands.h"
+#include "ctrl/config/load.h"
+#include "ctrl/report/json.h"
+#include "ctrl/report/table.h"
+#include "ctrl/session/commands_text.h"
+
+namespace understudy {
+
+void add_run_arguments(CLI::App& command, RunArguments& arguments) {
+  command.add_option("config", arguments.config, "Configuration (TOML)")->required();
+  command.add_option("--capture", arguments.capture, "Write every frame to this pcapng file");
+  command.add_option("--report", arguments.report, "Write the report (JSON) to this file");
+  command.add_option("--seed", arguments.seed, "Overrides the configuration's seed");
+  command.add_option("--at", arguments.commands,
+                     "A change during the run, e.g. --at \"20ms link gpu rate 50Mbit/s\"");
+  command.add_flag("--quiet", arguments.quiet, "Print errors and the verdict only");
+}
+
+std::optional<Config> load_or_complain(const std::string& path) {
+  ConfigResult config = load_config(path);
+  if (config) return std::move(*config);
+  std::fputs(describe(config.error()).c_str(), stderr);
+  return std::nullopt;
+}
+
+std::optional<std::vector<EventConfig>> commands_or_complain(
+    const Config& config, const std::vector<std::string>& texts) {
+  std::vector<EventConfig> events;
+  for (const std::string& text : texts) {
+    auto event = parse_command(config, "at " + text);
+    if (!event) {
+      std::fprintf(stderr, "%s\n", event.error().text.c_str());
+      return std::nullopt;
+    }
+    events.push_back(*event);
+  }
+  return events;
+}
+
+int finish_run(const RunReport& report, const RunArguments& arguments) {
+  const std::string text = arguments.quiet ? verdict_text(report, 5) : report_table(report);
+  std::fputs(text.c_str(), stdout);
+  if (!arguments.report.empty()) {
+    if (auto written = write_report(report, arguments.report); !written) {
+      std::fprintf(stderr, "%s\n", written.error().text.c_str());
+      return kExitFailed;
+    }
+  }
+  if (!arguments.quiet) {
+    if (!arguments.capture.empty()) std::printf("capture: %s\n", arguments.capture.c_str());
+    if (!arguments.report.empty()) std::printf("report: %s\n", arguments.report.c_str());
+  }
+  return report.verdict.faithful ? kExitOk : kExitNotFaithful;
+}
+
+}  // namespace understudy

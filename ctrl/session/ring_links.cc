@@ -1,0 +1,157 @@
+#include "ctrl/session/ring_links.h"
+
+#include <algorithm>
+
+namespace understudy {
+namespace {
+
+/// NCCL's attributes (rocev2 A0): PSNs from 0, timeout 20, both retry counts 7, RNR timer 12.
+QpConfig nccl_qp(const NodeConfig& from, const NodeConfig& to, unsigned nic, Qpn qpn,
+                 const RingFarEnd& far, bool credits) {
+  QpConfig qp;
+  qp.node = from.index;
+  qp.qpn = qpn;
+  qp.remote_qpn = far.qpn;
+  qp.rq_psn = far.psn;
+  qp.sq_psn = far.expects;
+  qp.mtu = far.mtu;
+  qp.timeout = 20;
+  qp.min_rnr_timer = 12;
+  qp.control = credits;
+  qp.addressing = addressing(from.nics[nic], to.nics[nic], far.traffic_class, qpn, far.qpn);
+  return qp;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RingEnvironmentHost>> RingEnvironmentHost::create(const Config& config,
+                                                                         const JobConfig& job,
+                                                                         const RingSetup& setup,
+                                                                         ShardControl& control) {
+  std::unique_ptr<RingEnvironmentHost> host(
+      new RingEnvironmentHost(config, job, setup, control));
+  if (auto allocated = host->allocate(); !allocated) return fail(allocated.error().text);
+  return host;
+}
+
+Result<void> RingEnvironmentHost::allocate() {
+  const RingJob& ring = setup_.job;
+  senders_.resize(ring.channels);
+  receivers_.resize(ring.channels);
+  const NodeConfig& sender = node(ring.previous(ring.real_rank));
+  const NodeConfig& receiver = node(ring.next(ring.real_rank));
+  std::vector<const uint8_t*> received(ring.channels, nullptr);
+  const uint32_t slots = RingEnvironment::receive_slots(ring.ranks);
+  for (uint32_t c = 0; c < ring.channels; ++c) {
+    auto fifo = control_.add_region(sender.index, kCtsFifoBytes, kAccessRemoteWrite, true);
+    if (!fifo) return fail("job \"" + job_.name + "\": " + fifo.error().text);
+    auto buffer =
+        control_.add_region(receiver.index, uint64_t{slots} * RingSchedule::kMessageBytes,
+                            kAccessRemoteWrite, ring.exact);
+    if (!buffer) return fail("job \"" + job_.name + "\": " + buffer.error().text);
+    senders_[c].region = *fifo;
+    receivers_[c].region = *buffer;
+    receivers_[c].staging.resize(kCtsFifoBytes);
+    received[c] = buffer->bytes;
+  }
+  environment_ = std::make_unique<RingEnvironment>(ring, progress_, received);
+  return {};
+}
+
+RingNearEnd RingEnvironmentHost::open(uint32_t channel, bool sender) {
+  End& end = sender ? senders_[channel] : receivers_[channel];
+  if (end.link.qpn == 0) {
+    end.link = {control_.take_qpn(), end.region.va, end.region.rkey};
+    qpns_.push_back(end.link.qpn);
+  }
+  return end.link;
+}
+
+void RingEnvironmentHost::connect(uint32_t channel, bool sender, const RingFarEnd& far) {
+  const RingJob& ring = setup_.job;
+  End& end = sender ? senders_[channel] : receivers_[channel];
+  const uint32_t rank = sender ? ring.previous(ring.real_rank) : ring.next(ring.real_rank);
+  const QpConfig config = nccl_qp(node(rank), node(ring.real_rank), job_.nic, end.link.qpn, far,
+                                  !sender);
+  const bool contents = sender || ring.exact;  // the FIFO is always read
+  Qp& qp = control_.add_qp(config, *environment_, contents);
+  if (sender) {
+    environment_->sender(channel).connect({&qp, end.region.bytes});
+  } else {
+    environment_->receiver(channel).connect(
+        {&qp, far.fifo_va, far.fifo_rkey, end.region.va, end.region.rkey,
+         RingEnvironment::receive_slots(ring.ranks), RingSchedule::kMessageBytes, ring.real_rank,
+         end.staging.data()});
+  }
+  ++connected_;
+}
+
+void RingEnvironmentHost::start() {
+  control_.wake(*environment_, RingEnvironment::kStart);
+}
+
+void RingEnvironmentHost::close() {
+  for (const Qpn qpn : qpns_) control_.remove_qp(qpn);
+  qpns_.clear();
+}
+
+Result<std::unique_ptr<RingRankHost>> RingRankHost::create(const Config& config,
+                                                           const JobConfig& job,
+                                                           const RingSetup& setup,
+                                                           ShardControl& control,
+                                                           RingEnvironmentHost& environment) {
+  const RingJob& ring = setup.job;
+  std::unique_ptr<RingRankHost> host(new RingRankHost(control, ring.operations.size()));
+  const NodeConfig& self = config.nodes[job.ranks[ring.real_rank]];
+  const NodeConfig& next = config.nodes[job.ranks[ring.next(ring.real_rank)]];
+  const NodeConfig& previous = config.nodes[job.ranks[ring.previous(ring.real_rank)]];
+  RingRank::Memory memory;
+  memory.input_seed = splitmix64(config.seed);  // the reference node's own, not the emulator's
+  uint64_t largest = 0;
+  for (const uint64_t bytes : job.sizes) largest = std::max(largest, bytes);
+  if (ring.exact) host->data_.resize(largest / sizeof(float));
+  memory.data = host->data_;
+  std::vector<ExposedRegion> fifos, buffers;
+  for (uint32_t c = 0; c < ring.channels; ++c) {
+    auto fifo = control.add_region(self.index, kCtsFifoBytes, kAccessRemoteWrite, true);
+    auto buffer = control.add_region(
+        self.index, uint64_t{RingRank::kReceiveSlots} * RingSchedule::kMessageBytes,
+        kAccessRemoteWrite, ring.exact);
+    if (!fifo || !buffer) return fail("job \"" + job.name + "\": no memory region is left");
+    fifos.push_back(*fifo);
+    buffers.push_back(*buffer);
+    memory.received.push_back(buffer->bytes);
+    host->staging_.emplace_back(kCtsFifoBytes);
+  }
+  host->rank_ = std::make_unique<RingRank>(ring, host->progress_, memory);
+  for (uint32_t c = 0; c < ring.channels; ++c) {
+    for (const bool we_send : {true, false}) {
+      const NodeConfig& far_node = we_send ? next : previous;
+      const RingNearEnd theirs = environment.open(c, !we_send);
+      const Qpn ours = control.take_qpn();
+      RingFarEnd far;
+      far.qpn = theirs.qpn;
+      far.mtu = config.fabric.mtu;
+      QpConfig qp_config = nccl_qp(self, far_node, job.nic, ours, far, !we_send);
+      qp_config.addressing.dst_mac = far_node.nics[job.nic].mac;
+      Qp& qp = control.add_qp(qp_config, *host->rank_, we_send || ring.exact);
+      RingFarEnd us;
+      us.qpn = ours;
+      us.mtu = config.fabric.mtu;
+      if (we_send) {
+        us.fifo_va = fifos[c].va;
+        us.fifo_rkey = fifos[c].rkey;
+        host->rank_->sender(c).connect({&qp, fifos[c].bytes});
+      } else {
+        host->rank_->receiver(c).connect(
+            {&qp, theirs.va, theirs.rkey, buffers[c].va, buffers[c].rkey, RingRank::kReceiveSlots,
+             RingSchedule::kMessageBytes, ring.previous(ring.real_rank),
+             host->staging_[c].data()});
+      }
+      environment.connect(c, !we_send, us);
+    }
+  }
+  return host;
+}
+
+}  // namespace understudy

@@ -1,0 +1,122 @@
+#include "ctrl/session/shard_control.h"
+
+namespace understudy {
+
+namespace {
+constexpr uint64_t kRegionGap = 1 << 20;  ///< between regions, so that an overrun meets nothing
+}
+
+uint64_t ShardControl::submit(Command command, std::function<void()> then) {
+  command.sequence = ++sequence_;
+  waiting_.emplace(command.sequence, std::move(then));
+  if (!backlog_.empty() || !shard_.commands().push(command)) backlog_.push_back(command);
+  return command.sequence;
+}
+
+size_t ShardControl::poll() {
+  size_t moved = 0;
+  while (moved < backlog_.size() && shard_.commands().push(backlog_[moved])) ++moved;
+  backlog_.erase(backlog_.begin(), backlog_.begin() + static_cast<ptrdiff_t>(moved));
+  Reply reply;
+  while (shard_.replies().pop(reply)) {
+    const auto it = waiting_.find(reply.sequence);
+    if (it == waiting_.end()) continue;
+    const auto then = std::move(it->second);
+    waiting_.erase(it);
+    if (then) then();
+  }
+  return waiting_.size();
+}
+
+Qpn ShardControl::take_qpn() {
+  if (!free_qps_.empty()) {
+    const Qpn qpn = free_qps_.back();
+    free_qps_.pop_back();
+    return qpn;
+  }
+  return next_qp_ < shard_.queue_pairs() ? shard_.qpn_of(next_qp_++) : 0;
+}
+
+Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload) {
+  auto qp = std::make_unique<Qp>(config, shard_.regions(), shard_.rc_counters(), endpoint);
+  Qp& result = *qp;
+  qps_[config.qpn] = std::move(qp);
+  Command command;
+  command.kind = CommandKind::kAddQp;
+  command.qp = &result;
+  command.endpoint = &endpoint;
+  command.needs_payload = needs_payload;
+  submit(command);
+  return result;
+}
+
+void ShardControl::remove_qp(Qpn qpn, std::function<void()> then) {
+  Command command;
+  command.kind = CommandKind::kRemoveQp;
+  command.qpn = qpn;
+  submit(command, [this, qpn, then = std::move(then)] {
+    qps_.erase(qpn);
+    free_qps_.push_back(qpn);
+    if (then) then();
+  });
+}
+
+Result<ExposedRegion> ShardControl::add_region(NodeId node, uint64_t bytes, uint8_t access,
+                                               bool backed) {
+  if (next_region_ >= shard_.region_capacity()) return fail("no memory region is left");
+  ExposedRegion region;
+  region.index = next_region_++;
+  region.va = next_va_;
+  region.rkey = shard_.regions().rkey(region.index);
+  next_va_ += bytes + kRegionGap;
+  if (backed) {
+    Memory memory{std::make_unique<uint8_t[]>(bytes)};
+    region.bytes = memory.bytes.get();
+    memory_.emplace(region.index, std::move(memory));
+  }
+  Command command;
+  command.kind = CommandKind::kAddRegion;
+  command.region_index = region.index;
+  command.region = {node, region.va, bytes, access, region.bytes, true};
+  submit(command);
+  return region;
+}
+
+void ShardControl::remove_region(uint32_t index) {
+  Command command;
+  command.kind = CommandKind::kRemoveRegion;
+  command.region_index = index;
+  submit(command, [this, index] { memory_.erase(index); });
+}
+
+void ShardControl::set_link(NodeId node, std::optional<Rate> rate, std::optional<Duration> latency,
+                            Time effective) {
+  Command command;
+  command.kind = CommandKind::kSetLink;
+  command.node = node;
+  command.effective = effective;
+  command.has_rate = rate.has_value();
+  command.has_latency = latency.has_value();
+  command.rate = rate.value_or(Rate());
+  command.latency = latency.value_or(Duration());
+  submit(command);
+}
+
+void ShardControl::wake(Endpoint& endpoint, uint64_t cookie) {
+  Command command;
+  command.kind = CommandKind::kWakeEndpoint;
+  command.endpoint = &endpoint;
+  command.cookie = cookie;
+  submit(command);
+}
+
+void ShardControl::snapshot(ShardSnapshot& out, std::function<void()> then) {
+  out.up.resize(shard_.nodes().size());
+  out.down.resize(shard_.nodes().size());
+  Command command;
+  command.kind = CommandKind::kSnapshot;
+  command.snapshot = &out;
+  submit(command, std::move(then));
+}
+
+}  // namespace understudy

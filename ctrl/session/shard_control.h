@@ -1,0 +1,66 @@
+// Control's hand on one shard: owns queue pairs, regions and their memory, and speaks the command
+// language. One thread at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "dataplane/base/result.h"
+#include "dataplane/engine/shard.h"
+
+namespace understudy {
+
+/// Memory that emulated nodes expose.
+struct ExposedRegion {
+  uint32_t index = 0;
+  uint64_t va = 0;
+  Rkey rkey = 0;
+  uint8_t* bytes = nullptr;  ///< null when contents are discarded
+};
+
+class ShardControl {
+ public:
+  explicit ShardControl(Shard& shard) : shard_(shard) {}
+
+  Shard& shard() { return shard_; }
+
+  /// A QPN that no queue pair of this shard has, or 0 when the table is full.
+  Qpn take_qpn();
+  /// Creates a queue pair and hands it to the shard. `config.qpn` comes from take_qpn().
+  Qp& add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload);
+  /// Exposes `bytes` of memory of `node`, kept only if `backed`.
+  Result<ExposedRegion> add_region(NodeId node, uint64_t bytes, uint8_t access, bool backed);
+  /// Takes a queue pair away; its memory is freed once the shard has let go.
+  void remove_qp(Qpn qpn, std::function<void()> then = {});
+  void remove_region(uint32_t index);
+
+  void set_link(NodeId node, std::optional<Rate> rate, std::optional<Duration> latency,
+                Time effective);
+  void wake(Endpoint& endpoint, uint64_t cookie);
+  /// Asks for counters; `then` runs in poll() once they are there.
+  void snapshot(ShardSnapshot& out, std::function<void()> then);
+
+  /// Takes the shard's replies and runs what waited for them. Returns commands still unanswered.
+  size_t poll();
+
+ private:
+  uint64_t submit(Command command, std::function<void()> then = {});
+
+  Shard& shard_;
+  uint64_t sequence_ = 0;
+  std::unordered_map<uint64_t, std::function<void()>> waiting_;
+  std::vector<Command> backlog_;  ///< did not fit into the ring yet
+  std::unordered_map<Qpn, std::unique_ptr<Qp>> qps_;
+  uint32_t next_qp_ = 0;
+  std::vector<uint32_t> free_qps_;
+  struct Memory {
+    std::unique_ptr<uint8_t[]> bytes;
+  };
+  std::unordered_map<uint32_t, Memory> memory_;
+  uint32_t next_region_ = 0;
+  uint64_t next_va_ = uint64_t{1} << 32;  ///< above what a 32-bit slip could hit
+};
+
+}  // namespace understudy

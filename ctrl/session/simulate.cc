@@ -1,0 +1,141 @@
+#include "ctrl/session/simulate.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "ctrl/build/rail.h"
+#include "ctrl/build/ring.h"
+#include "ctrl/report/collect.h"
+#include "ctrl/session/commands_text.h"
+#include "ctrl/session/ring_links.h"
+#include "ctrl/session/start_report.h"
+#include "dataplane/app/simulation.h"
+
+namespace understudy {
+namespace {
+
+/// One port: the emulator's shard and the reference node's.
+struct Pair {
+  Pair(const Config& config, size_t index)
+      : emulator(emulator_shard(config, index, MacAddress{})),
+        reference(reference_shard(config, index)),
+        emulator_control(emulator),
+        reference_control(reference) {}
+  Shard emulator, reference;
+  ShardControl emulator_control, reference_control;
+};
+
+struct Job {
+  std::unique_ptr<RingSetup> setup;
+  std::unique_ptr<RingEnvironmentHost> environment;
+  std::unique_ptr<RingRankHost> rank;
+};
+
+size_t port_of(const Config& config, const JobConfig& job) {
+  const NodeId node = job.ranks[real_rank(config, job)];
+  for (size_t i = 0; i < config.ports.size(); ++i) {
+    if (config.ports[i].node == node && config.ports[i].nic == job.nic) return i;
+  }
+  return 0;
+}
+
+/// When the first operation starts: once the first credits, which both sides send at time zero, have
+/// surely come.
+Time first_entry(const Config& config, const JobConfig& job) {
+  Duration longest;
+  for (const NodeId node : job.ranks) {
+    const NicConfig& nic = config.nodes[node].nics[job.nic];
+    // 4 credits a channel and their ACKs, all of them queued at once, and the way to and fro.
+    longest = std::max(longest, nic.link_latency * 4 + nic.link_rate.time_for(1024) * job.channels);
+  }
+  return Time::zero() + longest * 2;
+}
+
+/// The environment's view, and beside it the reference node's own times and verification.
+JobReport reported(const Config& config, size_t index, const Job& job) {
+  JobReport report = job_report(config, index, job.environment->progress(), Verified::kNo,
+                                [&](size_t i) { return job.setup->modelled[i]; });
+  const RingProgress& own = job.rank->progress();
+  report.failed = report.failed || own.failed;
+  report.violations += own.violations;
+  const size_t finished = std::min<size_t>(report.collectives.size(), own.finished);
+  report.collectives.resize(finished);
+  for (size_t i = 0; i < finished; ++i) {
+    CollectiveReport& c = report.collectives[i];
+    c.node_reported = own.results[i].end - own.results[i].entry;
+    c.size_mismatches += own.results[i].size_mismatches;
+    if (job.setup->job.exact) c.wrong_elements = own.results[i].wrong_elements;
+  }
+  return report;
+}
+
+}  // namespace
+
+Result<RunReport> simulate(const Config& config, const SimulateOptions& options) {
+  if (config.jobs.empty()) return fail(config.path + ": simulate needs at least one [[job]]");
+  std::vector<std::unique_ptr<Pair>> pairs;
+  std::vector<SimulationPair> links;
+  for (size_t i = 0; i < config.ports.size(); ++i) {
+    pairs.push_back(std::make_unique<Pair>(config, i));
+    links.push_back({config.nodes[config.ports[i].node].name, &pairs[i]->emulator,
+                     &pairs[i]->reference});
+  }
+  std::vector<Job> jobs;
+  for (const JobConfig& job : config.jobs) {
+    Pair& pair = *pairs[port_of(config, job)];
+    Job made;
+    auto setup = build_ring(config, job, true, first_entry(config, job));
+    if (!setup) return fail(setup.error().text);
+    made.setup = std::move(*setup);
+    auto environment =
+        RingEnvironmentHost::create(config, job, *made.setup, pair.emulator_control);
+    if (!environment) return fail(environment.error().text);
+    made.environment = std::move(*environment);
+    auto rank = RingRankHost::create(config, job, *made.setup, pair.reference_control,
+                                     *made.environment);
+    if (!rank) return fail(rank.error().text);
+    made.rank = std::move(*rank);
+    made.environment->start();
+    made.rank->start();
+    jobs.push_back(std::move(made));
+  }
+  auto simulation = Simulation::create(links, options.capture_path);
+  if (!simulation) return fail(simulation.error().text);
+
+  RunReport report = start_report(config, true);
+  std::vector<EventConfig> events = config.events;
+  events.insert(events.end(), options.commands.begin(), options.commands.end());
+  std::stable_sort(events.begin(), events.end(),
+                   [](const EventConfig& a, const EventConfig& b) { return a.at < b.at; });
+  for (const EventConfig& event : events) {
+    // The reference node's own NIC keeps its rate: a slower link is the emulated queue's business.
+    for (auto& pair : pairs) {
+      pair->emulator_control.set_link(event.node, event.rate, event.latency, event.at);
+    }
+    (*simulation)->note_change({event.at, event.node, event.rate, event.latency});
+    report.commands.push_back({event.at, command_text(config, event)});
+  }
+  if (options.progress) options.progress("simulating in virtual time ...");
+  if (auto ran = (*simulation)->run(Time::never()); !ran) return fail(ran.error().text);
+
+  Time end;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    report.jobs.push_back(reported(config, i, jobs[i]));
+    for (const CollectiveReport& c : report.jobs.back().collectives) end = std::max(end, c.end());
+  }
+  report.duration = end - Time::zero();
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    ShardSnapshot snapshot;
+    snapshot.up.resize(pairs[i]->emulator.nodes().size());
+    snapshot.down.resize(pairs[i]->emulator.nodes().size());
+    pairs[i]->emulator.snapshot(snapshot, end);
+    report.ports.push_back(port_report(links[i].name, config.ports[i], config,
+                                       pairs[i]->emulator.node_table(), snapshot, PortCounters{}));
+  }
+  if (!options.capture_path.empty()) report.capture_drops = 0;
+  if (auto closed = (*simulation)->close(); !closed) return fail(closed.error().text);
+  judge(report);
+  return report;
+}
+
+}  // namespace understudy

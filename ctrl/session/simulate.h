@@ -1,0 +1,23 @@
+// A run in virtual time: every real node is a reference node in this process.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ctrl/config/config.h"
+#include "ctrl/report/run_report.h"
+#include "dataplane/base/result.h"
+
+namespace understudy {
+
+struct SimulateOptions {
+  std::string capture_path;           ///< empty: none
+  std::vector<EventConfig> commands;  ///< live changes beside the configuration's
+  std::function<void(const std::string&)> progress;  ///< lines for a person; may be empty
+};
+
+/// Runs all jobs of the configuration to their end. The report is judged.
+Result<RunReport> simulate(const Config& config, const SimulateOptions& options);
+
+}  // namespace understudy

@@ -1,0 +1,18 @@
+#include "ctrl/session/start_report.h"
+
+#include "ctrl/session/version.h"
+
+namespace understudy {
+
+RunReport start_report(const Config& config, bool virtual_clock) {
+  RunReport report;
+  report.program_version = kVersion;
+  report.configuration_path = config.path;
+  report.configuration_hash = config.hash;
+  report.seed = config.seed;
+  report.virtual_clock = virtual_clock;
+  report.tolerance = config.fidelity.tolerance;
+  return report;
+}
+
+}  // namespace understudy

@@ -1,0 +1,48 @@
+// A run in real time as control sees it: devices opened, the packet thread, the capture. Hides DPDK.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dataplane/app/worker.h"
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+#include "dataplane/engine/shard.h"
+#include "dataplane/wire/pcapng.h"
+
+namespace understudy {
+
+struct LivePort {
+  std::string name;    ///< appears in errors and in the capture
+  std::string device;  ///< DPDK vdev string or PCI address
+};
+
+struct LiveOptions {
+  std::vector<LivePort> ports;
+  std::string capture_path;  ///< empty: none
+  bool spin = true;          ///< idle by polling on, not by sleeping
+  bool verbose = false;      ///< DPDK's own log
+};
+
+class Live {
+ public:
+  /// Starts DPDK and opens all devices. Errors name the port and its device and say what to do.
+  static Result<std::unique_ptr<Live>> open(const LiveOptions& options);
+  virtual ~Live() = default;
+  /// Starts the packet thread; shards[i] gets what port i receives. They outlive this object.
+  virtual Result<void> start(const std::vector<Shard*>& shards) = 0;
+  /// Ends the packet thread and the capture; reports the capture's first error.
+  virtual Result<void> stop() = 0;
+  /// Time since open().
+  virtual Time now() const = 0;
+  virtual int64_t started_seconds() const = 0;  ///< of Time::zero(), since 1970 UTC
+  virtual void note_change(const LinkChange& change) = 0;
+  /// Complete once stop() has returned, as are the following.
+  virtual WorkerStats loop() const = 0;
+  virtual PortCounters device(size_t port) const = 0;
+  virtual uint64_t capture_drops() const = 0;
+};
+
+}  // namespace understudy

@@ -1,0 +1,70 @@
+#include "dataplane/app/simulation.h"
+
+#include "dataplane/app/virtual_loop.h"
+#include "dataplane/port/capture.h"
+#include "dataplane/port/virtual_link.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint32_t kMtu = 9000;  // of the virtual cable: more than any path MTU needs
+
+class SimulationImpl final : public Simulation {
+ public:
+  Result<void> open(const std::vector<SimulationPair>& pairs, const std::string& capture_path) {
+    CaptureOptions options;
+    options.path = capture_path;
+    options.application = "understudy simulate";
+    for (const SimulationPair& pair : pairs) options.interfaces.push_back(pair.name);
+    if (!capture_path.empty()) {
+      auto capture = open_direct_capture(options);
+      if (!capture) return fail(capture.error().text);
+      capture_ = std::move(*capture);
+    }
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      links_.push_back(
+          std::make_unique<VirtualLink>(pairs[i].name, pairs[i].name + " (reference node)", kMtu));
+      VirtualLink& link = *links_.back();
+      if (capture_) link.a().set_capture(&capture_->tap(i));
+      participants_.push_back(std::make_unique<ShardParticipant>(link.a(), *pairs[i].emulator));
+      participants_.push_back(std::make_unique<ShardParticipant>(link.b(), *pairs[i].reference));
+    }
+    for (auto& participant : participants_) loop_.add(*participant);
+    return {};
+  }
+
+  Result<void> run(Time limit) override {
+    for (const LinkChange& change : changes_) {
+      if (auto result = loop_.run(std::min(limit, change.at)); !result) return result;
+      if (capture_ && change.at <= limit) capture_->link_change(change);
+    }
+    changes_.clear();
+    return loop_.run(limit);
+  }
+  void note_change(const LinkChange& change) override { changes_.push_back(change); }
+  Time now() const override { return loop_.now(); }
+  Result<void> close() override {
+    if (!capture_) return {};
+    return capture_->close();
+  }
+
+ private:
+  std::unique_ptr<Capture> capture_;
+  std::vector<std::unique_ptr<VirtualLink>> links_;
+  std::vector<std::unique_ptr<ShardParticipant>> participants_;
+  std::vector<LinkChange> changes_;  ///< in order of time
+  VirtualLoop loop_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Simulation>> Simulation::create(const std::vector<SimulationPair>& pairs,
+                                                       const std::string& capture_path) {
+  auto simulation = std::make_unique<SimulationImpl>();
+  if (auto opened = simulation->open(pairs, capture_path); !opened) {
+    return fail(opened.error().text);
+  }
+  return simulation;
+}
+
+}  // namespace understudy

@@ -1,0 +1,38 @@
+// A run in virtual time as control sees it: pairs of shards joined by virtual links, one loop, one
+// capture. Hides the ports.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+#include "dataplane/engine/shard.h"
+#include "dataplane/wire/pcapng.h"
+
+namespace understudy {
+
+struct SimulationPair {
+  std::string name;  ///< of the port
+  Shard* emulator = nullptr;
+  Shard* reference = nullptr;
+};
+
+class Simulation {
+ public:
+  /// `capture_path` may be empty: no capture. Shards outlive the simulation.
+  static Result<std::unique_ptr<Simulation>> create(const std::vector<SimulationPair>& pairs,
+                                                    const std::string& capture_path);
+  virtual ~Simulation() = default;
+  /// Runs until nothing is left to do, or until `limit`.
+  virtual Result<void> run(Time limit) = 0;
+  /// To be written into the capture where it takes effect, so that a checker knows.
+  virtual void note_change(const LinkChange& change) = 0;
+  virtual Time now() const = 0;
+  /// Ends the capture.
+  virtual Result<void> close() = 0;
+};
+
+}  // namespace understudy
