@@ -38,10 +38,12 @@ class Replay : public testing::TestWithParam<Case> {
   void run(size_t piece) {
     const auto writes = load_recording(GetParam().name);
     ServicePeer peer(recorded_service(GetParam().kind));
+    size_t client_messages = 0;
     for (size_t i = 0; i < writes.size(); ++i) {
       SCOPED_TRACE("line " + std::to_string(i + 1));
       const auto& bytes = writes[i].bytes;
       if (!writes[i].from_client) continue;  // compared below, or "done"
+      ++client_messages;
       for (size_t at = 0; at < bytes.size(); at += piece) {
         ASSERT_TRUE(peer.take_output().empty()) << "an answer before the message was complete";
         peer.on_bytes(Time(), std::span(bytes).subspan(at, std::min(piece, bytes.size() - at)));
@@ -51,6 +53,7 @@ class Replay : public testing::TestWithParam<Case> {
         requests_.push_back(request);
         peer.on_endpoint(Time(), recorded_endpoint(writes[i + 1].bytes));
       }
+      for (const Qpn qpn : peer.take_starts()) starts_.emplace_back(client_messages, qpn);
       const auto output = peer.take_output();
       const bool said_done = bytes.size() == 5;
       ASSERT_EQ(peer.failure(), "");
@@ -70,6 +73,7 @@ class Replay : public testing::TestWithParam<Case> {
   }
 
   std::vector<EndpointRequest> requests_;
+  std::vector<std::pair<size_t, Qpn>> starts_;  ///< after how many messages, and who
 };
 
 TEST_P(Replay, AnswersAsTheRecordedServer) {
@@ -89,6 +93,18 @@ TEST_P(Replay, AnswersAsTheRecordedServer) {
 }
 
 TEST_P(Replay, OneByteAtATime) { run(1); }
+
+TEST_P(Replay, OnlyTheServerOfWriteLatSpeaksFirst) {
+  run(1000);
+  if (GetParam().behaviour == Behaviour::kWriteEcho) {
+    // Version, two numbers, MTU, two keys, and the first key that the connected client sends.
+    ASSERT_EQ(starts_.size(), 1u);
+    EXPECT_EQ(starts_[0], std::pair(size_t{7}, Qpn{0x15}));
+    EXPECT_EQ(requests_[0].opening_bytes, 4096u);
+  } else {
+    EXPECT_TRUE(starts_.empty());
+  }
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Recordings, Replay,

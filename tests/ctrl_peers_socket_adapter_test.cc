@@ -44,13 +44,14 @@ class TestPeer : public Peer {
 class SocketAdapterTest : public testing::Test {
  protected:
   SocketAdapterTest() {
-    adapter_ = std::make_unique<SocketAdapter>(
-        SocketAdapter::create({[] { return Time(); },
-                               [this](NodeId node, ConnectionId id, const EndpointRequest& wish) {
-                                 on_wish_(node, id, wish);
-                               },
-                               [this](const EndedConnection& ended) { ended_.push_back(ended); }})
-            .value());
+    SocketAdapter::Callbacks callbacks;
+    callbacks.now = [] { return Time(); };
+    callbacks.endpoint = [this](NodeId node, ConnectionId id, const EndpointRequest& wish) {
+      on_wish_(node, id, wish);
+    };
+    callbacks.start = [this](NodeId, ConnectionId, Qpn qpn) { started_.push_back(qpn); };
+    callbacks.ended = [this](const EndedConnection& ended) { ended_.push_back(ended); };
+    adapter_ = std::make_unique<SocketAdapter>(SocketAdapter::create(callbacks).value());
   }
 
   /// Listens on a port of the loopback address for `node`.
@@ -93,6 +94,19 @@ class SocketAdapterTest : public testing::Test {
     return text;
   }
 
+  /// Dials and says what the recorded client said, waiting for an answer of the size it expects.
+  void play(NodeId node, const std::string& recording) {
+    const UniqueFd client = dial(node);
+    for (const RecordedWrite& write : load_recording(recording)) {
+      if (!write.from_client) continue;
+      say(client, std::string(write.bytes.begin(), write.bytes.end()));
+      if (write.bytes.size() == 5) return;  // "done" has no answer
+      size_t got = 0;
+      ASSERT_TRUE(poll_until([&] { return (got += heard(client).size()) >= write.bytes.size(); }));
+      EXPECT_EQ(got, write.bytes.size());
+    }
+  }
+
   struct Wish {
     NodeId node;
     ConnectionId id;
@@ -103,6 +117,7 @@ class SocketAdapterTest : public testing::Test {
       [this](NodeId node, ConnectionId id, const EndpointRequest& wish) {
         wishes_.push_back({node, id, wish.remote_qpn});
       };
+  std::vector<Qpn> started_;
   std::vector<EndedConnection> ended_;
   std::map<NodeId, sockaddr_in> addresses_;
   std::unique_ptr<SocketAdapter> adapter_;
@@ -196,25 +211,21 @@ TEST_F(SocketAdapterTest, OutputThatDoesNotFitIsSentAsTheClientReads) {
 }
 
 TEST_F(SocketAdapterTest, RecordedClientsOfBothPrograms) {
-  listen_for(9, [] { return std::make_unique<ServicePeer>(recorded_service(ServiceKind::kAuto)); });
-  on_wish_ = [this](NodeId, ConnectionId id, const EndpointRequest&) {
-    EXPECT_TRUE(adapter_->endpoint_ready(id, {0x40010, Psn(5), 0x1000, 7}));
+  listen_for(8, [] { return std::make_unique<ServicePeer>(recorded_service(ServiceKind::kAuto)); });
+  listen_for(
+      9, [] { return std::make_unique<ServicePeer>(recorded_service(ServiceKind::kWriteLat)); });
+  on_wish_ = [this](NodeId node, ConnectionId id, const EndpointRequest&) {
+    EXPECT_TRUE(adapter_->endpoint_ready(id, {0x40000 + node, Psn(5), 0x1000, 7}));
   };
-  for (const char* name : {"pingpong", "write_bw"}) {
-    const UniqueFd client = dial(9);
-    for (const RecordedWrite& write : load_recording(name)) {
-      if (!write.from_client) continue;
-      say(client, std::string(write.bytes.begin(), write.bytes.end()));
-      if (write.bytes.size() == 5) break;  // "done" has no answer
-      size_t got = 0;
-      ASSERT_TRUE(poll_until([&] { return (got += heard(client).size()) >= write.bytes.size(); }));
-      EXPECT_EQ(got, write.bytes.size());
-    }
-  }
-  ASSERT_TRUE(poll_until([&] { return ended_.size() == 2; }));
-  EXPECT_EQ(ended_[0].failure + ended_[1].failure, "");
+  play(8, "pingpong");
+  play(8, "write_bw");
+  EXPECT_TRUE(started_.empty());
+  play(9, "write_lat");
+  ASSERT_TRUE(poll_until([&] { return ended_.size() == 3; }));
+  EXPECT_EQ(ended_[0].failure + ended_[1].failure + ended_[2].failure, "");
   EXPECT_TRUE(ended_[0].keep_endpoints);  // pingpong's test starts only now
   EXPECT_FALSE(ended_[1].keep_endpoints);
+  EXPECT_EQ(started_, std::vector<Qpn>{0x40009});
 }
 
 }  // namespace

@@ -20,9 +20,12 @@ namespace understudy {
 enum class Behaviour : uint8_t {
   kMemoryTarget,  ///< answers WRITE and READ (perftest ib_write_bw, ib_read_bw)
   kReceiveSink,   ///< endless receive queue (ib_send_bw)
-  kSendEcho,   ///< answers each received SEND with a SEND of the same size (pingpong, ib_send_lat)
-  kWriteEcho,  ///< answers each WRITE by writing the same bytes back (ib_write_lat)
-  kRing,       ///< NCCL's data phase; driven by the collective's plan
+  kSendEcho,  ///< answers each received SEND with a SEND of the same size (pingpong, ib_send_lat)
+  /// ib_write_lat, whose server writes first: at its start (Peer::take_starts) one WRITE of
+  /// `opening_bytes` bytes, all 1, to `remote_address`; then each WRITE received is answered by one
+  /// of the same size to the same place, whose last byte is one more than the received last byte.
+  kWriteEcho,
+  kRing,  ///< NCCL's data phase; driven by the collective's plan
 };
 
 /// What Behaviour::kRing needs beside the queue pair: one connection of NCCL's data phase, that is
@@ -56,6 +59,7 @@ struct EndpointRequest {
   uint64_t region_bytes = 0;
   uint64_t remote_address = 0;  ///< the client's buffer, for behaviours that write back
   Rkey remote_rkey = 0;
+  uint32_t opening_bytes = 0;           ///< with kWriteEcho only
   std::optional<RingLinkRequest> ring;  ///< with kRing only
 };
 
@@ -85,6 +89,9 @@ class Peer {
   std::vector<uint8_t> take_output() { return std::exchange(output_, {}); }
   /// Queue pairs wanted since the last call.
   std::vector<EndpointRequest> take_requests() { return std::exchange(requests_, {}); }
+  /// Queue pairs (as EndpointReady named them) whose client now waits for our first message, since
+  /// the last call. Only behaviours that speak first are started.
+  std::vector<Qpn> take_starts() { return std::exchange(starts_, {}); }
   bool finished() const { return finished_; }  ///< close the connection after the output
   const std::string& failure() const { return failure_; }  ///< why it failed, empty if it did not
   /// The queue pairs stay after the connection has ended (pingpong closes it before its test).
@@ -93,6 +100,7 @@ class Peer {
  protected:
   std::vector<uint8_t> output_;
   std::vector<EndpointRequest> requests_;
+  std::vector<Qpn> starts_;
   bool finished_ = false;
   bool endpoints_outlive_connection_ = false;
   std::string failure_;

@@ -10,6 +10,7 @@ constexpr unsigned kOldestVersion = 570;   ///< perftest 4.5 itself refuses olde
 constexpr size_t kMostQueuePairs = 16384;  ///< perftest's own limit for -q
 /// More than a client can have under way without an answer; it is at most one message.
 constexpr size_t kMostInput = 4096;
+constexpr uint32_t kMostOpeningBytes = 65536;
 /// The client's message size is not in the handshake; a message of RC is at most this long.
 constexpr uint64_t kRegionBytes = uint64_t{1} << 31;
 
@@ -38,9 +39,9 @@ bool PerftestPeer::step() {
   switch (state_) {
     case State::kVersion:
       return read_version();
-    case State::kCycleBuffer:  // both sides take the larger value, so an echo changes nothing
-      return echo(kPerftestIntSize, State::kCacheLine);
-    case State::kCacheLine:
+    case State::kCycleBuffer:
+      return read_cycle_buffer();
+    case State::kCacheLine:  // both sides take the larger value, so an echo changes nothing
       return echo(kPerftestIntSize, State::kMtu);
     case State::kMtu:
       return read_mtu();
@@ -73,6 +74,12 @@ bool PerftestPeer::read_version() {
   send(ours);
   state_ = State::kCycleBuffer;
   return true;
+}
+
+bool PerftestPeer::read_cycle_buffer() {
+  if (input_.size() < kPerftestIntSize) return false;
+  for (const uint8_t byte : front(kPerftestIntSize)) cycle_buffer_ = cycle_buffer_ << 8 | byte;
+  return echo(kPerftestIntSize, State::kCacheLine);
 }
 
 bool PerftestPeer::echo(size_t size, State next) {
@@ -140,6 +147,10 @@ bool PerftestPeer::read_key_or_end() {
 void PerftestPeer::take_key(const PerftestKey& key) {
   ++key_messages_;
   if (const auto known = answers_.find(key.qpn); known != answers_.end()) {
+    // The first barrier after all queue pairs have been repeated, or the last repetition: either
+    // way the client's are ready to receive.
+    const bool connected = key_messages_ == 2 * answers_.size() + 1;
+    if (service_.kind == ServiceKind::kWriteLat && connected) starts_.push_back(known->second.qpn);
     return send(format_perftest_key(known->second));
   }
   if (answers_.size() >= kMostQueuePairs) return give_up("more than 16384 queue pairs");
@@ -163,6 +174,9 @@ void PerftestPeer::take_key(const PerftestKey& key) {
   request.region_bytes = kRegionBytes;
   request.remote_address = key.address;
   request.remote_rkey = key.rkey;
+  if (*behaviour == Behaviour::kWriteEcho) {
+    request.opening_bytes = std::clamp(cycle_buffer_, 1u, kMostOpeningBytes);
+  }
   requests_.push_back(request);
   state_ = State::kEndpoint;
 }

@@ -10,6 +10,11 @@
 //
 // So kind "auto" serves ib_write_bw, ib_read_bw and ib_read_lat (memory target) and, with a zero
 // rkey, ib_send_bw (endless receive queue). ib_write_lat and ib_send_lat need their kind set.
+//
+// ib_write_lat polls the last byte of its buffer for 1, 2, 3, ...; its server writes first. As the
+// size is not told, the first WRITE fills the smallest buffer a client can have (its cyclic buffer,
+// a page) with ones, which serves every size up to that. Larger sizes, and -a, are not served:
+// after the last iteration of a size the client waits for a new 1 without a word on the TCP side.
 #pragma once
 
 #include <map>
@@ -40,6 +45,7 @@ class PerftestPeer : public Peer {
   bool read_mtu();
   bool read_key_or_end();
   void take_key(const PerftestKey& key);
+  bool read_cycle_buffer();
   bool echo(size_t size, State next);
   bool read_report();
   /// What to be for this client, or why it cannot be.
@@ -55,6 +61,7 @@ class PerftestPeer : public Peer {
   Service service_;
   State state_ = State::kVersion;
   std::vector<uint8_t> input_;
+  uint32_t cycle_buffer_ = 0;  ///< of the client, in bytes
   uint32_t mtu_ = 0;
   std::map<Qpn, PerftestKey> answers_;  ///< by the client's queue pair
   PerftestKey pending_;                 ///< the client's key whose endpoint is awaited

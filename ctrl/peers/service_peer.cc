@@ -89,6 +89,8 @@ void ServicePeer::collect() {
   output_.insert(output_.end(), output.begin(), output.end());
   const auto requests = machine_->take_requests();
   requests_.insert(requests_.end(), requests.begin(), requests.end());
+  const auto starts = machine_->take_starts();
+  starts_.insert(starts_.end(), starts.begin(), starts.end());
   finished_ = machine_->finished();
   failure_ = machine_->failure();
   endpoints_outlive_connection_ = machine_->endpoints_outlive_connection();

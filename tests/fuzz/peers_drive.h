@@ -26,7 +26,7 @@ inline void drive_peer(std::span<const uint8_t> input) {
   service.port = 18515;
   service.kind = static_cast<ServiceKind>(input[0] % 8);
   ServicePeer peer(service);
-  size_t sent = 0, answered = 0, wished = 0, closes = 0;
+  size_t sent = 0, answered = 0, wished = 0, closes = 0, starts = 0;
   for (size_t at = 1; at < input.size();) {
     const uint8_t command = input[at++];
     const bool was_finished = peer.finished();
@@ -49,6 +49,10 @@ inline void drive_peer(std::span<const uint8_t> input) {
     const auto requests = peer.take_requests();
     wished += requests.size();
     answered += peer.take_output().size();
+    for (const Qpn qpn : peer.take_starts()) {
+      require(qpn >= 0x40000);
+      require(++starts <= sent / 216);  // one message names a queue pair, a later one starts it
+    }
     require(wished <= sent / 52);  // the shortest message that names a queue pair
     // A machine never says more than it has heard, but for the answer to a wish.
     require(answered <= sent);
