@@ -45,6 +45,14 @@ std::string advice(const DpdkDevice& device) {
   return "; are its arguments right?";
 }
 
+/// Largest MTU that the device says it takes: drivers state it in either of two ways.
+uint32_t stated_max_mtu(const rte_eth_dev_info& info) {
+  const uint32_t longest = info.max_rx_pktlen;
+  const bool both = info.max_mtu != UINT16_MAX && longest > info.max_mtu;
+  const uint32_t overhead = both ? longest - info.max_mtu : RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+  return std::max(kMinMtu, std::min<uint32_t>(info.max_mtu, longest - overhead));
+}
+
 rte_mempool* make_pool(const std::string& name, int socket) {
   return rte_pktmbuf_pool_create(name.c_str(), kPoolSize, kPoolCache, 0,
                                  RTE_PKTMBUF_HEADROOM + kFrameRoom, socket);
@@ -81,7 +89,7 @@ Result<void> DpdkPort::attach(const std::string& device) {
     }
     // Its return value is -1 for almost everything; the reason stands in the log.
     if (rte_eal_hotplug_add("vdev", device_.name.c_str(), device_.args.c_str()) != 0) {
-      return fail(where() + "its driver refuses \"" + device_.args + "\"" + take_dpdk_complaint() +
+      return fail(where() + "its driver refuses \"" + device + "\"" + take_dpdk_complaint() +
                   advice(device_));
     }
   }
@@ -98,10 +106,10 @@ Result<void> DpdkPort::start() {
     return fail(where() + "cannot be queried" + reason(r));
   }
   rte_eth_conf conf{};
-  // Virtual devices state limits that they do not have (or know); a network card means them.
-  conf.rxmode.mtu = std::clamp<uint32_t>(mtu_, kMinMtu, std::max<uint32_t>(info.max_mtu, kMinMtu));
-  if (device_.pci && conf.rxmode.mtu < mtu_) {
-    return fail(where() + "carries packets of at most " + std::to_string(info.max_mtu) +
+  // Network cards and net_tap mean the limit that they state, other virtual devices do not.
+  conf.rxmode.mtu = std::min(std::max(mtu_, kMinMtu), stated_max_mtu(info));
+  if ((device_.pci || device_.driver == "net_tap") && conf.rxmode.mtu < mtu_) {
+    return fail(where() + "carries packets of at most " + std::to_string(conf.rxmode.mtu) +
                 " bytes, but " + std::to_string(mtu_) + " are needed; lower [fabric] mtu");
   }
   if (const int r = rte_eth_dev_configure(id_, 1, 1, &conf); r != 0) {

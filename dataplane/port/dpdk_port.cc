@@ -7,6 +7,11 @@
 #include <algorithm>
 
 namespace understudy {
+namespace {
+
+constexpr Duration kPatience = Duration::ms(100);
+
+}  // namespace
 
 std::span<const std::span<const uint8_t>> DpdkPort::rx() {
   if (received_ != 0) rte_pktmbuf_free_bulk(rx_mbufs_.data(), received_);
@@ -58,19 +63,25 @@ void DpdkPort::flush(Time now) {
   counters_.tx_frames += sent;
   for (uint32_t i = 0; i < sent; ++i) counters_.tx_bytes += bytes[i];
 
-  blocked_ = sent < pending_;
-  if (blocked_) {
-    ++counters_.tx_retried;
-    if (!link_up()) {
-      counters_.tx_link_down += pending_ - sent;
-      drop_pending(sent);
-      blocked_ = false;
-      return;
-    }
-    std::copy(tx_mbufs_.begin() + sent, tx_mbufs_.begin() + pending_, tx_mbufs_.begin());
-    std::copy(scheduled_.begin() + sent, scheduled_.begin() + pending_, scheduled_.begin());
-  }
-  pending_ -= sent;
+  if (sent != 0 || !blocked_) moved_ = now;
+  const uint32_t gone = sent < pending_ ? sent + give_up(sent, now) : sent;
+  std::copy(tx_mbufs_.begin() + gone, tx_mbufs_.begin() + pending_, tx_mbufs_.begin());
+  std::copy(scheduled_.begin() + gone, scheduled_.begin() + pending_, scheduled_.begin());
+  pending_ -= gone;
+  blocked_ = pending_ != 0;
+}
+
+/// The device took only the first `sent` frames. Drops what it will never take; returns how many.
+uint32_t DpdkPort::give_up(uint32_t sent, Time now) {
+  ++counters_.tx_retried;
+  const bool connected = link_up();
+  // Some drivers never take a frame that is too long for them: what is behind it must not suffer.
+  if (connected && now - moved_ < kPatience) return 0;
+  const uint32_t dropped = connected ? 1 : pending_ - sent;
+  (connected ? counters_.tx_refused : counters_.tx_link_down) += dropped;
+  rte_pktmbuf_free_bulk(tx_mbufs_.data() + sent, dropped);
+  moved_ = now;
+  return dropped;
 }
 
 /// Writes down the first `sent` pending frames and gives the extra references back.
@@ -85,11 +96,6 @@ void DpdkPort::capture_sent(Time now, uint32_t sent) {
       rte_mbuf_refcnt_update(mbuf, -1);
     }
   }
-}
-
-void DpdkPort::drop_pending(uint32_t from) {
-  rte_pktmbuf_free_bulk(tx_mbufs_.data() + from, pending_ - from);
-  pending_ = 0;
 }
 
 bool DpdkPort::link_up() const {

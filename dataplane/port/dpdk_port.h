@@ -56,7 +56,7 @@ class DpdkPort final : public Port, private TxSink {
   uint8_t* reserve(uint32_t bytes) override;
   void commit(uint32_t bytes, Time scheduled) override;
   void capture_sent(Time now, uint32_t sent);
-  void drop_pending(uint32_t from);
+  uint32_t give_up(uint32_t sent, Time now);
 
   std::string name_;
   uint32_t mtu_;
@@ -76,6 +76,7 @@ class DpdkPort final : public Port, private TxSink {
   std::array<Time, kTxBurst> scheduled_{};
   uint32_t pending_ = 0;  ///< committed, not yet taken by the device
   bool blocked_ = false;  ///< the device did not take everything at the last flush
+  Time moved_;            ///< when it took something last, or began not to
   rte_mbuf* reserved_ = nullptr;
   PortCounters counters_;
 };
