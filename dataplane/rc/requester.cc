@@ -7,6 +7,9 @@ namespace understudy {
 
 namespace {
 
+constexpr uint32_t kPacketsPerAck = 64;  // rule A5: AckReq at least this often
+constexpr uint32_t kMaxPsnsQueued = uint32_t{1} << 23;
+
 void count(RcCounters& c, RcEvent e) { ++c[static_cast<size_t>(e)]; }
 
 Opcode opcode_for(const WorkRequest& r, bool first, bool last) {
@@ -39,10 +42,14 @@ Requester::Requester(const QpConfig& config, RcCounters& counters, uint32_t dept
 
 bool Requester::post(const WorkRequest& request) {
   if (failed_ || count_ + done_count_ >= ring_.size()) return false;
+  const auto packets = static_cast<uint32_t>(
+      std::max<uint64_t>(1, (uint64_t{request.length} + config_.mtu - 1) / config_.mtu));
+  // Beyond half of the PSNs old and new could not be told apart (IBTA 9.7.1).
+  if (((next_psn_.value() - una_.value()) & Psn::kMask) + packets > kMaxPsnsQueued) return false;
   Entry& e = entry(count_);
   e.request = request;
   e.psn = next_psn_;
-  e.packets = std::max<uint32_t>(1, (request.length + config_.mtu - 1) / config_.mtu);
+  e.packets = packets;
   e.answered = 0;
   next_psn_ = next_psn_.advance(e.packets);
   ++count_;
@@ -77,8 +84,6 @@ bool Requester::pull(Time now, OutPacket& out, uint64_t& id) {
     f.va = r.remote_va + skip;
     f.dma_length = r.length - skip;
     f.ack_request = true;
-    sent_ = std::max(sent_, e.psn.advance(e.packets),
-                     [&](Psn a, Psn b) { return a.distance_from(una_) < b.distance_from(una_); });
   } else {
     const bool first = cursor_packet_ == 0;
     last = cursor_packet_ + 1 == e.packets;
@@ -87,14 +92,14 @@ bool Requester::pull(Time now, OutPacket& out, uint64_t& id) {
     f.psn = e.psn.advance(cursor_packet_);
     f.va = r.remote_va;
     f.dma_length = r.length;
-    f.ack_request = last;
+    f.ack_request = last || cursor_packet_ % kPacketsPerAck == kPacketsPerAck - 1;
     out.payload_bytes = std::min(config_.mtu, r.length - offset);
     out.payload = r.payload.advanced(offset);
-    if (f.psn.distance_from(sent_) >= 0) {
-      sent_ = f.psn.next();
-    } else {
-      count(counters_, RcEvent::kRetransmit);
-    }
+  }
+  if (f.psn.distance_from(sent_) >= 0) {
+    sent_ = r.op == WorkOp::kRead ? e.psn.advance(e.packets) : f.psn.next();
+  } else {
+    count(counters_, RcEvent::kRetransmit);
   }
   id = r.id;
   if (last) {
@@ -176,41 +181,45 @@ void Requester::on_response(Time now, const RoceView& packet, const uint8_t* pay
 }
 
 void Requester::on_ack(Time now, Psn psn) {
-  const size_t read = open_read_before(psn);
-  if (read != count_) {
-    // Something behind a READ was acknowledged, so its response was lost: implied NAK (rule A5).
-    count(counters_, RcEvent::kImpliedNak);
-    if (!retrying_) restart_from(entry(read).psn);
-    return;
-  }
-  una_ = psn.next();
-  complete_until(psn);
+  const Psn reached = acknowledge_before(now, psn.next());
+  if (reached == psn.next()) return;
+  // Something behind a READ was acknowledged, so its response was lost: implied NAK (rule A5).
+  count(counters_, RcEvent::kImpliedNak);
+  go_back(now, reached);
+}
+
+Psn Requester::acknowledge_before(Time now, Psn end) {
+  const size_t read = open_read_before(end.advance(Psn::kMask));
+  const Psn reached = read == count_ ? end : entry(read).psn.advance(entry(read).answered);
+  if (reached.distance_from(una_) <= 0) return reached;
+  una_ = reached;
+  complete_until(una_.advance(Psn::kMask));
   if (cursor_ < count_ && una_.distance_from(entry(cursor_).psn.advance(cursor_packet_)) > 0) {
     restart_from(una_);  // acknowledged past what a go-back was about to repeat
   }
   progress(now);
+  return reached;
+}
+
+void Requester::go_back(Time now, Psn psn) {
+  if (retrying_) return;  // its cause is older than the retry under way
+  retrying_ = true;
+  restart_from(psn);
+  if (config_.timeout != 0) timer_ = now + timeout();
 }
 
 void Requester::on_nak(Time now, const RoceView& packet) {
   const bool rnr = (packet.syndrome & kSyndromeKindMask) == kSyndromeRnrNak;
   const uint8_t value = packet.syndrome & kSyndromeValueMask;
-  // A NAK acknowledges everything before its PSN.
-  if (packet.psn.distance_from(una_) > 0) {
-    const Psn before = packet.psn.advance(Psn::kMask);
-    const size_t read = open_read_before(before);
-    if (read == count_) {
-      una_ = packet.psn;
-      complete_until(before);
-      retrying_ = false;
-    }
-  }
+  // A NAK acknowledges everything before its PSN; a READ that is still open there is repeated too.
+  const Psn reached = acknowledge_before(now, packet.psn);
   if (rnr) {
     count(counters_, RcEvent::kRnrReceived);
     if (config_.rnr_retry != 7) {
       if (rnr_left_ == 0) return fail(WorkStatus::kRnrRetryExceeded);
       --rnr_left_;
     }
-    restart_from(packet.psn);
+    restart_from(reached);
     rnr_until_ = now + rnr_delay(value);
     timer_ = Time::never();
     return;
@@ -218,11 +227,7 @@ void Requester::on_nak(Time now, const RoceView& packet) {
   count(counters_, RcEvent::kNakReceived);
   switch (static_cast<NakCode>(value)) {
     case NakCode::kPsnSequence:
-      if (retrying_) return;
-      retrying_ = true;
-      restart_from(packet.psn);
-      if (config_.timeout != 0) timer_ = now + timeout();
-      return;
+      return go_back(now, reached);
     case NakCode::kRemoteAccess:
       return fail(WorkStatus::kRemoteAccess);
     case NakCode::kRemoteOperational:
@@ -249,11 +254,7 @@ void Requester::on_read_response(Time now, const RoceView& packet, const uint8_t
   const size_t older = open_read_before(e.psn);
   if (older != i || index > e.answered) {
     count(counters_, RcEvent::kImpliedNak);
-    if (!retrying_) {
-      retrying_ = true;
-      restart_from(entry(older).psn.advance(entry(older).answered));
-    }
-    return;
+    return go_back(now, entry(older).psn.advance(entry(older).answered));
   }
   const uint64_t offset = uint64_t{index} * config_.mtu;
   const uint64_t expected = std::min<uint64_t>(config_.mtu, e.request.length - offset);
@@ -294,8 +295,7 @@ void Requester::on_timer(Time now) {
   if (retries_left_ == 0) return fail(WorkStatus::kRetryExceeded);
   --retries_left_;
   retrying_ = true;
-  const size_t read = open_read_before(una_);
-  restart_from(read != count_ ? entry(read).psn.advance(entry(read).answered) : una_);
+  restart_from(una_);
   timer_ = now + timeout();
 }
 

@@ -21,7 +21,7 @@ class Requester {
   /// `depth`: most work requests outstanding.
   Requester(const QpConfig& config, RcCounters& counters, uint32_t depth = 512);
 
-  /// False when the send queue is full.
+  /// False when the send queue is full: of work requests, or of packets (2^23 not acknowledged).
   bool post(const WorkRequest& request);
   size_t outstanding() const { return count_; }
 
@@ -56,6 +56,11 @@ class Requester {
   void complete_until(Psn psn);
   void progress(Time now);
   void on_ack(Time now, Psn psn);
+  /// Takes everything before `end` as acknowledged, but for what lies behind an unanswered READ.
+  /// Returns how far that came.
+  Psn acknowledge_before(Time now, Psn end);
+  /// Sends again from `psn` on, unless a retry is under way already.
+  void go_back(Time now, Psn psn);
   void on_nak(Time now, const RoceView& packet);
   void on_read_response(Time now, const RoceView& packet, const uint8_t* payload);
   /// The oldest unanswered READ among packets before or at `psn`, or count_.

@@ -38,6 +38,10 @@ ResponderResult Responder::refuse(NakCode code, RcEvent why) {
 }
 
 ResponderResult Responder::on_request(const RoceView& packet, const uint8_t* payload) {
+  if (!packet.info().is_request()) {  // of an unreliable service (IBTA 9.6: dropped silently)
+    count(counters_, RcEvent::kWrongService);
+    return {};
+  }
   const int32_t ahead = packet.psn.distance_from(epsn_);
   if (ahead < 0) return duplicate(packet);
   if (ahead > 0) {
@@ -55,7 +59,7 @@ ResponderResult Responder::on_request(const RoceView& packet, const uint8_t* pay
   const OpcodeInfo& info = packet.info();
   if (!check_sequence(info)) return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
   if (info.kind == OpKind::kReadRequest) return read_request(packet);
-  if (info.kind != OpKind::kSend && info.kind != OpKind::kWrite) {
+  if (info.kind == OpKind::kAtomicRequest || info.ieth) {  // neither is offered
     return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
   }
   return send_or_write(packet, payload);
@@ -67,7 +71,8 @@ bool Responder::check_sequence(const OpcodeInfo& info) const {
 
 bool Responder::check_length(const RoceView& packet, const OpcodeInfo& info) const {
   const uint32_t bytes = packet.payload_bytes;
-  if (!info.end) return bytes == config_.mtu && packet.pad == 0;
+  if ((bytes + packet.pad) % 4 != 0) return false;
+  if (!info.end) return bytes == config_.mtu;
   if (!info.start) return bytes >= 1 && bytes <= config_.mtu;
   return bytes <= config_.mtu;
 }
@@ -91,33 +96,25 @@ ResponderResult Responder::send_or_write(const RoceView& packet, const uint8_t* 
     message_va_ = packet.va;
     message_rkey_ = packet.rkey;
     message_length_ = packet.dma_length;
-    message_region_ = nullptr;
-    if (write && message_length_ > kMaxMessage) {
-      return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
-    }
-    if (write && message_length_ > 0) {  // rkey and va of an empty WRITE are not checked
-      message_region_ = regions_.find(packet.rkey, config_.node);
-      if (message_region_ == nullptr || (message_region_->access & kAccessRemoteWrite) == 0 ||
-          !message_region_->covers(packet.va, message_length_)) {
-        return refuse(NakCode::kRemoteAccess, RcEvent::kRemoteAccess);
-      }
-    }
   }
   const uint32_t bytes = packet.payload_bytes;
-  if (write) {
-    const uint64_t after = uint64_t{message_done_} + bytes;
-    if (after > message_length_ || (info.end && after != message_length_)) {
-      return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
+  const uint64_t after = uint64_t{message_done_} + bytes;
+  const uint64_t limit = write                     ? message_length_
+                         : receive_buffer_.empty() ? kMaxMessage
+                                                   : receive_buffer_.size();
+  if (limit > kMaxMessage || after > limit || (write && info.end && after != limit)) {
+    return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
+  }
+  if (write && message_length_ > 0) {  // rkey and va of an empty WRITE are not checked
+    // Looked up for every packet: the region may go away in the middle of a message.
+    const Region* region =
+        accessible(message_rkey_, kAccessRemoteWrite, message_va_, message_length_);
+    if (region == nullptr) return refuse(NakCode::kRemoteAccess, RcEvent::kRemoteAccess);
+    if (bytes > 0 && region->bytes != nullptr) {
+      std::memcpy(region->bytes + (message_va_ - region->va) + message_done_, payload, bytes);
     }
-    if (bytes > 0 && message_region_->bytes != nullptr) {
-      std::memcpy(message_region_->bytes + (message_va_ - message_region_->va) + message_done_,
-                  payload, bytes);
-    }
-  } else if (!receive_buffer_.empty()) {
-    if (uint64_t{message_done_} + bytes > receive_buffer_.size()) {
-      return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
-    }
-    if (bytes > 0) std::memcpy(receive_buffer_.data() + message_done_, payload, bytes);
+  } else if (!write && bytes > 0 && !receive_buffer_.empty()) {
+    std::memcpy(receive_buffer_.data() + message_done_, payload, bytes);
   }
   message_done_ += bytes;
   in_message_ = !info.end;
@@ -135,24 +132,34 @@ ResponderResult Responder::send_or_write(const RoceView& packet, const uint8_t* 
   return result;
 }
 
+const Region* Responder::accessible(Rkey rkey, uint8_t access, uint64_t va, uint32_t length) const {
+  const Region* region = regions_.find(rkey, config_.node);
+  const bool allowed =
+      region != nullptr && (region->access & access) != 0 && region->covers(va, length);
+  return allowed ? region : nullptr;
+}
+
 ResponderResult Responder::read_request(const RoceView& packet) {
+  // A new READ at the limit means that the oldest one has been answered for the requester by now:
+  // if it still waits here, it is a repeat that was asked for before a late answer came.
+  if (reads_ != 0 && reads_ == config_.max_dest_rd_atomic && jobs_[first_read_].repeat) {
+    pop_read();
+  }
   if (reads_ >= config_.max_dest_rd_atomic) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
   }
   if (packet.dma_length > kMaxMessage || packet.payload_bytes != 0) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
   }
-  if (packet.dma_length > 0) {
-    const Region* region = regions_.find(packet.rkey, config_.node);
-    if (region == nullptr || (region->access & kAccessRemoteRead) == 0 ||
-        !region->covers(packet.va, packet.dma_length)) {
-      return refuse(NakCode::kRemoteAccess, RcEvent::kRemoteAccess);
-    }
+  if (packet.dma_length > 0 &&
+      accessible(packet.rkey, kAccessRemoteRead, packet.va, packet.dma_length) == nullptr) {
+    return refuse(NakCode::kRemoteAccess, RcEvent::kRemoteAccess);
   }
   msn_ = (msn_ + 1) & Psn::kMask;  // counted at acceptance (rule A4, C9-148)
-  const ReadJob job{
-      packet.psn, packets_for(packet.dma_length), 0, packet.va, packet.rkey, packet.dma_length,
-      msn_};
+  const ReadJob job{packet.psn,  packets_for(packet.dma_length),
+                    0,           packet.va,
+                    packet.rkey, packet.dma_length,
+                    msn_,        false};
   epsn_ = packet.psn.advance(job.packets);
   history_[history_next_] = job;
   history_next_ = (history_next_ + 1) % history_.size();
@@ -164,6 +171,11 @@ void Responder::push_read(const ReadJob& job) {
   if (ack_pending_ && reads_ == 0) ack_before_reads_ = true;
   jobs_[(first_read_ + reads_) % jobs_.size()] = job;
   ++reads_;
+}
+
+void Responder::pop_read() {
+  first_read_ = (first_read_ + 1) % jobs_.size();
+  --reads_;
 }
 
 ResponderResult Responder::duplicate(const RoceView& packet) {
@@ -182,15 +194,16 @@ ResponderResult Responder::duplicate(const RoceView& packet) {
     const uint64_t offset = static_cast<uint64_t>(skip) * config_.mtu;
     const bool inside = packet.rkey == old.rkey && packet.va == old.va + offset &&
                         packet.dma_length <= old.length - offset;
-    if (!inside || reads_ + 1 >= jobs_.size()) break;
+    if (!inside) break;
     // Answers still queued for this READ and those after it are replaced by the repeat.
     while (reads_ > 0) {
       const ReadJob& last = jobs_[(first_read_ + reads_ - 1) % jobs_.size()];
       if (last.psn.distance_from(old.psn) < 0) break;
       --reads_;
     }
+    if (reads_ >= config_.max_dest_rd_atomic) break;
     push_read({packet.psn, packets_for(packet.dma_length), 0, packet.va, packet.rkey,
-               packet.dma_length, old.msn});
+               packet.dma_length, old.msn, true});
     return {};
   }
   count(counters_, RcEvent::kDuplicateDropped);
@@ -204,8 +217,9 @@ void Responder::pull_ack(OutPacket& out) {
   out.fields.syndrome = ack_syndrome_;
   out.fields.msn = msn_;
   ack_pending_ = false;
-  count(counters_, (ack_syndrome_ & kSyndromeKindMask) == kSyndromeNak ? RcEvent::kNakSent
-                                                                       : RcEvent::kAckSent);
+  const uint8_t kind = ack_syndrome_ & kSyndromeKindMask;
+  if (kind == kSyndromeAck) count(counters_, RcEvent::kAckSent);
+  if (kind == kSyndromeNak) count(counters_, RcEvent::kNakSent);
 }
 
 void Responder::pull_read_data(OutPacket& out) {
@@ -220,16 +234,13 @@ void Responder::pull_read_data(OutPacket& out) {
   out.fields.msn = job.msn;
   const uint32_t offset = job.sent * config_.mtu;
   out.payload_bytes = std::min(config_.mtu, job.length - offset);
-  const Region* region = regions_.find(job.rkey, config_.node);
+  const Region* region = accessible(job.rkey, kAccessRemoteRead, job.va, job.length);
   if (region != nullptr && region->bytes != nullptr) {
     out.payload.bytes = region->bytes;
     out.payload.offset = job.va - region->va + offset;
   }
   ++job.sent;
-  if (last) {
-    first_read_ = (first_read_ + 1) % jobs_.size();
-    --reads_;
-  }
+  if (last) pop_read();
 }
 
 }  // namespace understudy

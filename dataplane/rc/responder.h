@@ -45,6 +45,7 @@ class Responder {
     Rkey rkey = 0;
     uint32_t length = 0;
     uint32_t msn = 0;
+    bool repeat = false;  ///< asked for by a duplicate
   };
 
   ResponderResult duplicate(const RoceView& packet);
@@ -56,6 +57,9 @@ class Responder {
   void acknowledge(Psn psn, uint8_t syndrome);
   uint32_t packets_for(uint32_t length) const;
   void push_read(const ReadJob& job);
+  void pop_read();
+  /// The region that `rkey` names if it may be used so from `va` for `length` bytes, else null.
+  const Region* accessible(Rkey rkey, uint8_t access, uint64_t va, uint32_t length) const;
 
   const QpConfig& config_;
   const RegionTable& regions_;
@@ -72,7 +76,6 @@ class Responder {
   Rkey message_rkey_ = 0;
   uint32_t message_length_ = 0;  ///< WRITE: from the RETH
   uint32_t message_done_ = 0;    ///< bytes so far
-  const Region* message_region_ = nullptr;
 
   uint64_t receives_ = 0;
   bool endless_ = false;

@@ -12,10 +12,10 @@ Duration rnr_delay(uint8_t code) {
 
 const char* rc_event_name(RcEvent event) {
   static constexpr std::array<const char*, static_cast<size_t>(RcEvent::kCount)> kNames = {
-      "duplicate_request", "psn_gap",          "nak_sent",    "rnr_sent",  "nak_received",
-      "rnr_received",      "timeout",          "retransmit",  "ghost_ack", "invalid_request",
-      "remote_access",     "length_error",     "implied_nak", "qp_error",  "ack_sent",
-      "ack_received",      "duplicate_dropped"};
+      "duplicate_request", "psn_gap",           "nak_sent",     "rnr_sent",  "nak_received",
+      "rnr_received",      "timeout",           "retransmit",   "ghost_ack", "invalid_request",
+      "remote_access",     "length_error",      "implied_nak",  "qp_error",  "ack_sent",
+      "ack_received",      "duplicate_dropped", "wrong_service"};
   return kNames[static_cast<size_t>(event)];
 }
 

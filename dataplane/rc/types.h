@@ -60,6 +60,7 @@ enum class RcEvent : uint8_t {
   kAckSent,
   kAckReceived,
   kDuplicateDropped,
+  kWrongService,
   kCount
 };
 const char* rc_event_name(RcEvent event);
