@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "tools/roce_check/collective_check.h"
+#include "tools/roce_check/rate_check.h"
+
 namespace understudy {
 namespace {
 
@@ -71,6 +74,10 @@ Result<Analysis> analyse(const std::string& path, const AnalysisOptions& options
     out.connections.push_back(follow(out.table, connection, options.open_end, out.findings));
   }
   check_completeness(out.source, out.table, out.findings);
+  if (options.config != nullptr) {
+    check_rates(*options.config, out);
+    check_collectives(*options.config, options.open_end, out);
+  }
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ctrl/config/config.h"
 #include "dataplane/base/result.h"
 #include "tools/roce_check/findings.h"
 #include "tools/roce_check/packet_table.h"
@@ -18,6 +19,8 @@ namespace understudy {
 struct AnalysisOptions {
   /// The capture was stopped in mid-run: what is in flight at its end is not held against it.
   bool open_end = false;
+  /// Of the run that was captured: rates and collectives are checked against it. May be null.
+  const Config* config = nullptr;
 };
 
 /// One direction of a connection: who asks, and what became of it.
@@ -40,8 +43,7 @@ struct Analysis {
   Findings findings;
 };
 
-/// Reads and judges the file; all checks that need no configuration. Errors: the file cannot be
-/// read.
+/// Reads and judges the file. Errors: the file cannot be read.
 Result<Analysis> analyse(const std::string& path, const AnalysisOptions& options);
 
 }  // namespace understudy

@@ -2,7 +2,9 @@
 // arguments or files are bad.
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <optional>
 
+#include "ctrl/config/load.h"
 #include "tools/roce_check/analysis.h"
 #include "tools/roce_check/report.h"
 
@@ -10,12 +12,23 @@ namespace {
 
 struct Arguments {
   std::string capture;
+  std::string config;
   bool json = false;
   bool quiet = false;
   understudy::AnalysisOptions options;
 };
 
-int run(const Arguments& arguments) {
+int run(Arguments arguments) {
+  std::optional<understudy::Config> config;
+  if (!arguments.config.empty()) {
+    auto loaded = understudy::load_config(arguments.config);
+    if (!loaded) {
+      std::cerr << understudy::describe(loaded.error());
+      return 2;
+    }
+    config = std::move(*loaded);
+    arguments.options.config = &*config;
+  }
   const auto analysis = understudy::analyse(arguments.capture, arguments.options);
   if (!analysis) {
     std::cerr << "roce-check: " << analysis.error().text << '\n';
@@ -35,16 +48,20 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{
       "Judges a capture (pcap or pcapng) of RoCEv2 traffic: parsing, ICRC, PSN order and\n"
-      "retransmission, acknowledgement, lengths."};
+      "retransmission, acknowledgement, lengths; with the run's configuration also link rates and\n"
+      "the bytes of each step of its collectives."};
   app.name("roce-check");
   app.add_option("capture", arguments.capture, "pcap or pcapng file")->required();
+  app.add_option("--config", arguments.config,
+                 "configuration of the run: also check the rates of its links and the messages of\n"
+                 "its collectives");
   app.add_flag("--json", arguments.json, "print the report as JSON");
   app.add_flag("--quiet", arguments.quiet, "print nothing, the exit status says it all");
   app.add_flag("--open-end", arguments.options.open_end,
                "the capture was stopped in mid-run: accept requests in flight at its end");
   app.footer(
       "Exit status: 0 the capture holds and is complete, 1 it does not, 2 bad arguments or files.\n"
-      "Example: roce-check run.pcapng");
+      "Example: roce-check run.pcapng --config configs/quickstart.toml");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

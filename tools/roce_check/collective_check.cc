@@ -1,0 +1,159 @@
+#include "tools/roce_check/collective_check.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "ctrl/config/expected_messages.h"
+#include "tools/roce_check/node_addresses.h"
+
+namespace understudy {
+namespace {
+
+/// What one connection carried in one direction.
+struct Carried {
+  const Flow* flow = nullptr;
+  NodeId from = 0, to = 0;
+  unsigned nic = 0;
+  std::vector<const AcceptedMessage*> data;  ///< WRITEs with immediate
+  uint64_t credits = 0;                      ///< small WRITEs the other way
+  bool explained = false;
+};
+
+constexpr uint64_t kCreditBytes = 64;
+
+void add_direction(const PacketTable& table, const NodeAddresses& addresses,
+                   const DirectionResult& data, const DirectionResult& back,
+                   std::vector<Carried>& out) {
+  if (data.flow == kNoFlow) return;
+  Carried c;
+  c.flow = &table.flows[data.flow];
+  const auto from = addresses.find(c.flow->src);
+  const auto to = addresses.find(c.flow->dst);
+  if (!from || !to || from->real == to->real || from->nic != to->nic) return;
+  c.from = from->node;
+  c.to = to->node;
+  c.nic = from->nic;
+  for (const AcceptedMessage& m : data.messages) {
+    if (m.kind == OpKind::kWrite && m.imm) c.data.push_back(&m);
+  }
+  for (const AcceptedMessage& m : back.messages) {
+    if (m.kind == OpKind::kWrite && !m.imm && m.bytes == kCreditBytes) ++c.credits;
+  }
+  if (!c.data.empty()) out.push_back(std::move(c));
+}
+
+/// Number of messages up to the first that differs.
+size_t common(const Carried& carried, const ExpectedConnection& expected) {
+  const size_t n = std::min(carried.data.size(), expected.sizes.size());
+  for (size_t i = 0; i < n; ++i) {
+    if (carried.data[i]->bytes != expected.sizes[i]) return i;
+  }
+  return n;
+}
+
+bool equal(const Carried& carried, const ExpectedConnection& expected, bool open_end) {
+  const size_t same = common(carried, expected);
+  return same == carried.data.size() && (open_end || same == expected.sizes.size());
+}
+
+std::string name_of(const Config& config, const ExpectedConnection& e) {
+  return "job " + e.job + ", " + config.nodes[e.from].name + " to " + config.nodes[e.to].name +
+         ", channel " + std::to_string(e.channel);
+}
+
+void describe_difference(const Config& config, const Carried& carried,
+                         const ExpectedConnection& expected, Findings& findings) {
+  const size_t at = common(carried, expected);
+  std::string text = name_of(config, expected) + " (" + carried.flow->name() + "): ";
+  uint64_t frame = 0;
+  if (at == carried.data.size()) {
+    text += "ends after " + std::to_string(at) + " of " + std::to_string(expected.sizes.size()) +
+            " messages";
+  } else if (at == expected.sizes.size()) {
+    frame = carried.data[at]->first_frame;
+    text += std::to_string(carried.data.size()) + " messages, the model says " +
+            std::to_string(expected.sizes.size());
+  } else {
+    frame = carried.data[at]->first_frame;
+    text += "message " + std::to_string(at) + " has " + std::to_string(carried.data[at]->bytes) +
+            " bytes, the model says " + std::to_string(expected.sizes[at]);
+  }
+  findings.add(Check::kCollective, frame, std::move(text));
+}
+
+bool same_way(const Carried& c, const ExpectedConnection& e) {
+  return c.from == e.from && c.to == e.to && c.nic == e.nic;
+}
+
+}  // namespace
+
+void check_collectives(const Config& config, bool open_end, Analysis& analysis) {
+  const auto expected = expected_connections(config);
+  if (expected.empty()) return;
+  Findings& findings = analysis.findings;
+  const NodeAddresses addresses(config);
+  std::vector<Carried> carried;
+  for (const ConnectionResult& c : analysis.connections) {
+    add_direction(analysis.table, addresses, c.forward, c.reverse, carried);
+    add_direction(analysis.table, addresses, c.reverse, c.forward, carried);
+  }
+  const bool any = std::ranges::any_of(carried, [&](const Carried& c) {
+    return std::ranges::any_of(expected, [&](const auto& e) { return same_way(c, e); });
+  });
+  if (!any) {
+    findings.note(Check::kCollective, "no job ran in this capture");
+    return;
+  }
+  findings.checked(Check::kCollective);
+  std::vector<const ExpectedConnection*> missing;
+  for (const ExpectedConnection& e : expected) {
+    bool found = false;
+    // A job may have run more than once; channels of equal sizes take one connection each.
+    for (Carried& c : carried) {
+      if (c.explained || !same_way(c, e) || !equal(c, e, open_end)) continue;
+      c.explained = true;
+      found = true;
+      const uint64_t bytes =
+          std::accumulate(c.data.begin(), c.data.end(), uint64_t{0},
+                          [](uint64_t sum, const AcceptedMessage* m) { return sum + m->bytes; });
+      findings.note(Check::kCollective, name_of(config, e) + ": " + std::to_string(c.data.size()) +
+                                            " messages, " + std::to_string(bytes) + " bytes, " +
+                                            std::to_string(c.credits) + " credits");
+      if (c.credits < c.data.size()) {
+        findings.add(Check::kCollective, 0, name_of(config, e) + ": fewer credits than messages");
+      }
+      break;
+    }
+    if (!found) missing.push_back(&e);
+  }
+  for (Carried& c : carried) {
+    if (c.explained) continue;
+    const auto again = std::ranges::find_if(expected, [&](const ExpectedConnection& e) {
+      return same_way(c, e) && equal(c, e, open_end);
+    });
+    c.explained = again != expected.end();  // the job ran once more
+  }
+  for (const ExpectedConnection* e : missing) {
+    Carried* best = nullptr;
+    for (Carried& c : carried) {
+      if (c.explained || !same_way(c, *e)) continue;
+      if (best == nullptr || common(c, *e) > common(*best, *e)) best = &c;
+    }
+    if (best == nullptr) {
+      findings.add(Check::kCollective, 0, name_of(config, *e) + ": no connection carries it");
+      continue;
+    }
+    best->explained = true;
+    describe_difference(config, *best, *e, findings);
+  }
+  for (const Carried& c : carried) {
+    if (!c.explained) {
+      findings.add(Check::kCollective, c.data.front()->first_frame,
+                   c.flow->name() + ": " + std::to_string(c.data.size()) +
+                       " messages that no job of the configuration explains");
+    }
+  }
+}
+
+}  // namespace understudy

@@ -1,0 +1,293 @@
+#include "tools/roce_check/rate_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "tools/roce_check/link_timeline.h"
+#include "tools/roce_check/node_addresses.h"
+
+namespace understudy {
+namespace {
+
+constexpr double kTolerance = 0.01;
+constexpr double kSlowest = 0.98;
+constexpr size_t kPaceSamples = 32;        // fewer gaps say nothing
+constexpr double kUplinkBurst = 64 << 10;  // bytes
+/// Time stamps of others are taken where packets come in bunches: a guest that was not scheduled.
+constexpr Duration kForeignJitter = Duration::ms(10);
+
+std::string format(const char* pattern, auto... values) {
+  char text[256];
+  std::snprintf(text, sizeof text, pattern, values...);
+  return text;
+}
+
+/// One packet where its link's rate shows.
+struct Passage {
+  Time at;
+  const PacketRecord* packet;
+};
+
+/// NCCL's credits and ACKs have a class of their own with control_class "separate".
+bool takes_rate(const Config& config, const PacketRecord& p) {
+  if (config.fabric.control_class == ControlClass::kShared) return true;
+  const OpcodeInfo& info = p.info();
+  const bool credit = info.kind == OpKind::kWrite && info.start && info.end && !info.imm;
+  return info.kind != OpKind::kAck && !credit;
+}
+
+/// A token bucket that fills at the link's rate: how far the packets ever ran ahead of it.
+struct Excess {
+  double bytes = 0;
+  uint64_t frame = 0, since = 0;
+};
+Excess largest_excess(const std::vector<Passage>& passages, const LinkTimeline& link) {
+  Excess worst;
+  double ahead = 0;
+  uint64_t since = 0;
+  for (size_t i = 0; i < passages.size(); ++i) {
+    const Passage& p = passages[i];
+    if (i != 0) {
+      const Time before = passages[i - 1].at;
+      ahead -= (1 + kTolerance) * link.capacity(before, p.at);
+      if (ahead < 0 || link.shortened(before, p.at)) ahead = 0;
+    }
+    if (ahead == 0) since = p.packet->frame;
+    ahead += p.packet->wire_bytes;
+    if (ahead > worst.bytes) worst = {ahead, p.packet->frame, since};
+  }
+  return worst;
+}
+
+class RateCheck {
+ public:
+  RateCheck(const Config& config, Analysis& analysis)
+      : config_(config),
+        analysis_(analysis),
+        findings_(analysis.findings),
+        addresses_(config),
+        changes_(all_changes(config, analysis.table.changes)),
+        run_times_(analysis.source.has_run_times) {}
+
+  void run() {
+    if (!run_times_ && !changes_.empty()) {
+      findings_.note(Check::kRate,
+                     "not checked: links change, and the capture does not know the run's time");
+      return;
+    }
+    for (const PortConfig& port : config_.ports) check_port(port);
+  }
+
+ private:
+  using Links = std::map<NodeId, std::vector<Passage>>;
+
+  void check_port(const PortConfig& port) {
+    const std::string name = config_.nodes[port.node].name;
+    const Rate rate = config_.nodes[port.node].nics[port.nic].link_rate;
+    std::vector<Passage> out;
+    Links by_sender;
+    collect(port, out, by_sender);
+    if (out.empty()) {
+      findings_.note(Check::kRate, name + ": no packets");
+      return;
+    }
+    if (!port.physical.is_unlimited() && rate >= port.physical) {
+      findings_.note(Check::kRate, name + ": the wire is the link, nothing to check");
+    } else {
+      const LinkTimeline down = link_timeline(config_, port.node, port.nic, changes_, true);
+      check_excess(name + " down", out, down, 0);
+      check_pace(name + " down", port, out, down);
+      check_answers(port);
+    }
+    for (const auto& [node, passages] : by_sender) {
+      const NicConfig& sender = config_.nodes[node].nics[port.nic];
+      if (rate.bps() != 0 && (sender.link_rate >= rate || sender.link_rate.is_unlimited()))
+        continue;
+      check_excess(config_.nodes[node].name + " up", passages,
+                   link_timeline(config_, node, port.nic, changes_, true), kUplinkBurst);
+    }
+    note_lateness(name, out);
+  }
+
+  void collect(const PortConfig& port, std::vector<Passage>& out, Links& by_sender) const {
+    for (const PacketRecord& p : analysis_.table.packets) {
+      const Flow& flow = analysis_.table.flows[p.flow];
+      const auto from = addresses_.find(flow.src);
+      const auto to = addresses_.find(flow.dst);
+      if (!from || from->real || to != NodePort{port.node, port.nic, true}) continue;
+      if (!takes_rate(config_, p)) continue;
+      const Passage passage{p.scheduled.is_never() ? p.at : p.scheduled, &p};
+      out.push_back(passage);
+      by_sender[from->node].push_back(passage);
+    }
+    std::ranges::stable_sort(out, {}, &Passage::at);
+    for (auto& [node, passages] : by_sender) std::ranges::stable_sort(passages, {}, &Passage::at);
+  }
+
+  void check_excess(const std::string& name, const std::vector<Passage>& passages,
+                    const LinkTimeline& link, double burst) {
+    findings_.checked(Check::kRate);
+    uint32_t largest = 0;
+    for (const Passage& p : passages) largest = std::max(largest, p.packet->wire_bytes);
+    const Excess worst = largest_excess(passages, link);
+    double allowed = 2.0 * largest + burst;
+    if (!run_times_) {
+      allowed += link.capacity(Time::zero(), Time::zero() + kForeignJitter);
+    }
+    findings_.note(Check::kRate,
+                   format("%s: %zu packets, at most %.0f bytes ahead of the link, %.0f allowed",
+                          name.c_str(), passages.size(), worst.bytes, allowed));
+    if (worst.bytes <= allowed) return;
+    findings_.add(
+        Check::kRate, worst.frame,
+        format("%s: since frame %llu %.0f bytes more than %.6g Mbit/s and 1 %% allow", name.c_str(),
+               static_cast<unsigned long long>(worst.since), worst.bytes - largest,
+               static_cast<double>(link.rate_at(worst_time(passages, worst)).bps()) * 1e-6));
+  }
+
+  static Time worst_time(const std::vector<Passage>& passages, const Excess& worst) {
+    for (const Passage& p : passages) {
+      if (p.packet->frame == worst.frame) return p.at;
+    }
+    return Time::zero();
+  }
+
+  /// Between two packets of one message nothing but the links makes the sender wait. The median
+  /// forgives it the stalls of a full window.
+  void check_pace(const std::string& name, const PortConfig& port,
+                  const std::vector<Passage>& passages, const LinkTimeline& down) {
+    if (!run_times_) return;  // the stamps of others say when a guest took packets, not the link
+    std::map<NodeId, LinkTimeline> senders;
+    std::vector<double> paces;
+    for (size_t i = 1; i < passages.size(); ++i) {
+      const PacketRecord& p = *passages[i].packet;
+      const PacketRecord& before = *passages[i - 1].packet;
+      const bool data = p.info().kind == OpKind::kWrite || p.info().kind == OpKind::kSend ||
+                        p.info().kind == OpKind::kReadResponse;
+      if (!data || p.info().start || p.flow != before.flow || p.psn != before.psn.next()) continue;
+      if (p.wire_bytes != before.wire_bytes) continue;
+      const NodeId node = addresses_.find(analysis_.table.flows[p.flow].src)->node;
+      const auto sender =
+          senders.try_emplace(node, link_timeline(config_, node, port.nic, changes_, true)).first;
+      const Time from = passages[i - 1].at;
+      const Time to = passages[i].at;
+      const double could = std::min(down.capacity(from, to), sender->second.capacity(from, to));
+      paces.push_back(could > 0 ? p.wire_bytes / could : std::numeric_limits<double>::infinity());
+    }
+    if (paces.size() < kPaceSamples) return;
+    const auto middle = paces.begin() + static_cast<std::ptrdiff_t>(paces.size() / 2);
+    std::nth_element(paces.begin(), middle, paces.end());
+    findings_.note(Check::kRate, format("%s: median pace inside messages %.3f %% of the link's",
+                                        name.c_str(), *middle * 100));
+    if (*middle < kSlowest) {
+      findings_.add(Check::kRate, 0,
+                    format("%s: messages leave at %.2f %% of the configured rate", name.c_str(),
+                           *middle * 100));
+    }
+  }
+
+  Duration shortest_latency(NodeId node, unsigned nic) const {
+    Duration shortest = config_.nodes[node].nics[nic].link_latency;
+    for (const LinkChange& c : changes_) {
+      if (c.node == node && c.latency) shortest = std::min(shortest, *c.latency);
+    }
+    return shortest;
+  }
+
+  /// Replays the real node's uplink queue and compares with the answers.
+  void check_answers(const PortConfig& port) {
+    const LinkTimeline up = link_timeline(config_, port.node, port.nic, changes_, false);
+    const std::string name = config_.nodes[port.node].name + " up";
+    struct Arrival {
+      Time tail;  ///< left the queue
+      bool answered = false;
+    };
+    std::vector<std::unordered_map<uint32_t, Arrival>> arrivals(analysis_.table.flows.size());
+    std::vector<uint32_t> partner(analysis_.table.flows.size(), kNoFlow);
+    for (const ConnectionResult& c : analysis_.connections) {
+      if (c.connection.reverse == kNoFlow) continue;
+      partner[c.connection.forward] = c.connection.reverse;
+      partner[c.connection.reverse] = c.connection.forward;
+    }
+    Time busy;
+    bool any = false;
+    uint64_t answers = 0, early = 0;
+    Duration closest = Duration::max();
+    for (const PacketRecord& p : analysis_.table.packets) {
+      const Flow& flow = analysis_.table.flows[p.flow];
+      const auto from = addresses_.find(flow.src);
+      const auto to = addresses_.find(flow.dst);
+      if (!from || !to) continue;
+      const NodePort real{port.node, port.nic, true};
+      if (from == real && !to->real && takes_rate(config_, p)) {
+        const Time start = any ? std::max(busy, p.at) : p.at;
+        const double ps = static_cast<double>(up.rate_at(start).time_for(p.wire_bytes).ps());
+        busy = start + Duration::ps(static_cast<int64_t>(ps / (1 + kTolerance)));
+        any = true;
+        Arrival& arrival = arrivals[p.flow][p.psn.value()];
+        if (arrival.tail == Time() || arrival.answered) arrival = {busy, false};
+      } else if (to == real && !from->real && p.info().is_response() &&
+                 partner[p.flow] != kNoFlow) {
+        auto& asked = arrivals[partner[p.flow]];
+        const auto request = asked.find(p.psn.value());
+        if (request == asked.end() || request->second.answered) continue;
+        request->second.answered = true;
+        const Duration way =
+            shortest_latency(port.node, port.nic) * 2 + shortest_latency(from->node, port.nic) * 2;
+        const Time earliest = request->second.tail + way;
+        const Time at = p.scheduled.is_never() ? p.at : p.scheduled;
+        // Up to two frames may have begun on the wire before they were handed over.
+        const Duration slack = up.rate_at(busy).time_for(2 * p.wire_bytes + 2 * kFrameBytes);
+        ++answers;
+        closest = std::min(closest, at - earliest);
+        if (at + slack >= earliest) continue;
+        ++early;
+        findings_.add(Check::kRate, p.frame,
+                      format("%s: PSN %u answered %.1f us before it can have crossed a link of "
+                             "%.6g Mbit/s",
+                             name.c_str(), p.psn.value(), (earliest - at).microseconds(),
+                             static_cast<double>(up.rate_at(busy).bps()) * 1e-6));
+      }
+    }
+    if (answers == 0) return;
+    findings_.checked(Check::kRate);
+    findings_.note(
+        Check::kRate,
+        format("%s: %llu answers, %llu too early, the first one %.1f us after its packet "
+               "can have come",
+               name.c_str(), static_cast<unsigned long long>(answers),
+               static_cast<unsigned long long>(early), closest.microseconds()));
+  }
+
+  void note_lateness(const std::string& name, const std::vector<Passage>& passages) {
+    if (!run_times_) return;
+    std::vector<Duration> late;
+    for (const Passage& p : passages) late.push_back(p.packet->at - p.at);
+    std::ranges::sort(late);
+    findings_.note(
+        Check::kRate,
+        format("%s down: handed over %.1f us after the schedule in the median, %.1f us at "
+               "most",
+               name.c_str(), late[late.size() / 2].microseconds(), late.back().microseconds()));
+  }
+
+  static constexpr uint32_t kFrameBytes = 4096 + 150;  // a full frame with its overheads
+
+  const Config& config_;
+  Analysis& analysis_;
+  Findings& findings_;
+  NodeAddresses addresses_;
+  std::vector<LinkChange> changes_;
+  bool run_times_;
+};
+
+}  // namespace
+
+void check_rates(const Config& config, Analysis& analysis) { RateCheck(config, analysis).run(); }
+
+}  // namespace understudy
