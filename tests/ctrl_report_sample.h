@@ -1,0 +1,100 @@
+// Reports for the report's tests: one in which everything occurs, and the smallest one.
+#pragma once
+
+#include "ctrl/report/run_report.h"
+
+namespace understudy {
+
+/// A timed operation that is right and in time: 100 us modelled, 1 us measured more, 0.5 us late.
+inline CollectiveReport good_collective(uint32_t size_index, uint64_t bytes, uint32_t iteration,
+                                        Time entry) {
+  CollectiveReport c;
+  c.size_index = size_index;
+  c.bytes = bytes;
+  c.iteration = iteration;
+  c.entry = entry;
+  c.modelled = Duration::us(100);
+  c.measured = Duration::us(101);
+  c.lateness = Duration::ns(500);
+  return c;
+}
+
+/// Four ranks, two sizes, one warm-up and two timed operations each, 100 us apart, from 1 ms on.
+inline JobReport sample_job() {
+  JobReport job;
+  job.name = "allreduce";
+  job.ranks = {"gpu", "w0", "w1", "w2"};
+  job.payload = "exact";
+  job.planned = 6;
+  Time entry = Time::zero() + Duration::ms(1);
+  for (uint32_t size = 0; size < 2; ++size) {
+    for (uint32_t i = 0; i < 3; ++i) {
+      CollectiveReport c =
+          good_collective(size, size == 0 ? 4096 : 65536, i == 0 ? 0 : i - 1, entry);
+      c.warmup = i == 0;
+      job.collectives.push_back(c);
+      entry = c.end() + Duration::us(100);
+    }
+  }
+  return job;
+}
+
+inline RunReport minimal_report() {
+  RunReport report;
+  report.program_version = "0.1.0";
+  report.configuration_path = "configs/a.toml";
+  report.configuration_hash = "fnv1a64:00000000000000ff";
+  report.seed = 1;
+  report.virtual_clock = true;
+  report.duration = Duration::ms(2);
+  return report;
+}
+
+/// Real clock; the second timed operation of 64 KiB is late because the loop stood still.
+inline RunReport full_report() {
+  RunReport report = minimal_report();
+  report.dpdk_version = "DPDK 22.11.3";
+  report.seed = UINT64_MAX;
+  report.virtual_clock = false;
+  report.started = 1'700'000'000;
+  report.duration = Duration::s(3);
+  report.ended_by = "SIGINT";
+  report.commands.push_back({Time::zero() + Duration::ms(20), "link gpu rate 50Mbit/s"});
+  JobReport job = sample_job();
+  for (CollectiveReport& c : job.collectives) {
+    if (!c.warmup) c.node_reported = Duration::us(104) + Duration::us(c.iteration * 4);
+  }
+  job.collectives.back().lateness = Duration::us(50'300);
+  job.collectives.back().measured = Duration::us(50'401);
+  job.node_checks = {{0, 4096, 0}, {1, 65536, 0}};
+  report.jobs.push_back(job);
+  PortReport port;
+  port.name = "p0";
+  port.device = "net_vhost0,iface=/run/x.sock";
+  port.node = "gpu";
+  port.counters = {{"rx_frames", 12}, {"tx_frames", 13}};
+  port.drops = {{"truncated", 0}, {"bad_icrc", 2}};
+  port.rc_events = {{"psn_gap", 1}};
+  port.device_counters = {{"rx_missed", 0}, {"tx_retried", 4}};
+  port.lateness = {10,
+                   Duration::ns(100),
+                   Duration::ns(200),
+                   Duration::ns(300),
+                   Duration::ns(400),
+                   Duration::us(50'300)};
+  port.links = {{"w0", true, 7, 700, 3, 0}, {"w0", false, 5, 500, 1, 0}};
+  report.ports.push_back(port);
+  LoopReport loop;
+  loop.loops = 1000;
+  loop.bursts = 10;
+  loop.naps = 2;
+  loop.gaps = 1;
+  loop.kept = {{job.collectives.back().entry + Duration::us(40), Duration::us(50'300)}};
+  report.loop = loop;
+  report.capture_drops = 0;
+  report.services.push_back({"w1", 18515, "write_bw", "10.9.0.200", Time::zero() + Duration::s(1),
+                             Time::zero() + Duration::s(2), ""});
+  return report;
+}
+
+}  // namespace understudy

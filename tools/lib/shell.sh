@@ -1,0 +1,54 @@
+# Shell functions that tools/check and tools/quickstart share. To be sourced by a script in tools/
+# after `set -euo pipefail`; runs in bash.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+program=$(basename "$0")
+export PYTHONDONTWRITEBYTECODE=1 # the checkout may belong to another user
+export HOME=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
+
+say() { echo "$program: $*"; }
+
+die() { # TEXT [STATUS]
+  echo "$program: $1" >&2
+  exit "${2:-1}"
+}
+
+# The folder for all build directories: build/ in the checkout, or, where that is not ours to write,
+# one in the user's cache that belongs to this checkout. Printed.
+build_root() {
+  local here=$root/build
+  if [ -d "$here" ]; then
+    [ -O "$here" ] && [ -w "$here" ] && echo "$here" && return
+  elif [ -O "$root" ] || { [ "$(id -u)" != 0 ] && [ -w "$root" ]; }; then
+    mkdir -p "$here" && echo "$here" && return
+  fi
+  here=${XDG_CACHE_HOME:-$HOME/.cache}/understudy/build-$(echo "$root" | cksum | cut -d' ' -f1)
+  mkdir -p "$here" || die "there is no folder for the build: neither $root/build nor $here can be written"
+  echo "$here"
+}
+
+# Sets up a build directory or brings it up to date with these options; one that does not fit this
+# checkout any more is made anew.
+configure() { # DIRECTORY MESON_OPTION...
+  local directory=$1
+  shift
+  mkdir -p "$directory"
+  local log=$directory/configure.txt
+  if [ -f "$directory/build.ninja" ] &&
+    meson setup --reconfigure "$@" "$directory" "$root" >"$log" 2>&1; then
+    return
+  fi
+  rm -rf "$directory"
+  mkdir -p "$directory"
+  meson setup "$@" "$directory" "$root" >"$log" 2>&1 || { cat "$log" && return 1; }
+}
+
+# Runs a step and says how long it took.
+timed() { # LABEL COMMAND...
+  local label=$1 start=$SECONDS status=0
+  shift
+  say "$label ..."
+  "$@" || status=$?
+  say "$label: $([ $status = 0 ] && echo done || echo "FAILED (status $status)") after $((SECONDS - start)) s"
+  return $status
+}
