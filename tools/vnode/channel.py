@@ -16,6 +16,9 @@ from fault import Fault
 
 LINES = 5
 CONTROL = 0
+# A guest's terminal that was throttled, which it is from 3968 bytes on, may miss the next input in
+# User-mode Linux; base64 makes 4 bytes of 3.
+MAX_SCRIPT = 2800
 
 
 class TimedOut(Exception):
@@ -42,12 +45,13 @@ def run(folder, script, write, alive, limit=None):
     `alive` tells whether the guest still runs. Raises TimedOut after `limit` seconds. On any exception
     (a signal, a closed output) the script is ended in the guest.
     """
+    if len(script.encode()) > MAX_SCRIPT:
+        raise Fault(f"a command may have {MAX_SCRIPT} bytes: put a longer one into a file of the shared directory", 2)
     number, host_end = _take_line(folder, alive)
     with host_end as (to_guest, from_guest):
         mark = _busy_mark(folder, number)
         if mark.exists():  # whoever used this line last was killed
-            _end_session(folder, number, alive)
-            _read_reply(from_guest, mark.read_text(), lambda _: None, alive, 10)
+            _end_session(folder, number, from_guest, mark.read_text(), alive)
         token = secrets.token_hex(8)
         mark.write_text(token)
         _send(to_guest, token, script)
@@ -55,8 +59,7 @@ def run(folder, script, write, alive, limit=None):
             status = _read_reply(from_guest, token, write, alive, limit)
         except BaseException:
             if alive():
-                _end_session(folder, number, alive)
-                _read_reply(from_guest, token, lambda _: None, alive, 10)
+                _end_session(folder, number, from_guest, token, alive)
                 mark.unlink()
             raise
         mark.unlink()
@@ -124,9 +127,13 @@ def _send(to_guest, token, script):
         data = data[os.write(to_guest, data):]
 
 
-def _end_session(folder, number, alive):
-    """Ends what runs on a line: first politely, then for good."""
+def _end_session(folder, number, from_guest, token, alive):
+    """Ends the script `token` on a line, first politely, then for good, and waits for its end mark."""
     control(folder, f"s=$(cat /run/session.{number}); kill -TERM -$s; sleep 0.3; kill -KILL -$s", alive)
+    try:
+        _read_reply(from_guest, token, lambda _: None, alive, 10)
+    except TimedOut as late:
+        raise Fault(f"command line {number} of the node does not answer") from late
 
 
 def _read_reply(from_guest, token, write, alive, limit):
