@@ -3,7 +3,6 @@
 #include <pcap/pcap.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -152,24 +151,6 @@ TEST(DpdkPort, ADeviceThatTakesNothingCostsOneFrameIn100Milliseconds) {
   (void)receive(*port);
   port->flush(Time::zero() + Duration::ms(ms));
   EXPECT_EQ(receive(*port), std::vector<Bytes>{frame_of(60, next)});
-}
-
-TEST(DpdkPort, FramesCrossBetweenTwoMemifs) {
-  const std::string where =
-      ",id=7,socket-abstract=no,socket=" + ::testing::TempDir() + "us_memif.sock";
-  auto server = open("net_memif0,role=server" + where);
-  auto client = open("net_memif1,role=client" + where);
-  ASSERT_TRUE(server != nullptr && client != nullptr);
-  for (int i = 0; i < 1000 && !(server->link_up() && client->link_up()); ++i) usleep(10'000);
-  std::vector<Bytes> sent;
-  for (const size_t bytes : {60, 4214, 8000}) {  // memif's own buffers are of 2048 bytes
-    sent.push_back(frame_of(bytes, static_cast<uint8_t>(bytes)));
-    ASSERT_TRUE(send(*server, sent.back()));
-  }
-  EXPECT_TRUE(receive(*client).empty());  // gives its buffers to the server
-  server->flush(Time::zero());
-  EXPECT_EQ(server->counters().tx_frames, 3U);
-  EXPECT_TRUE(receive(*client) == sent);
 }
 
 TEST(DpdkPort, ScatteredFramesAreMadeWhole) {

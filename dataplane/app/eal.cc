@@ -5,6 +5,9 @@
 #include <rte_lcore.h>
 #include <sched.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "dataplane/app/huge_pages.h"
 #include "dataplane/port/dpdk_device.h"
 #include "dataplane/port/dpdk_log.h"
@@ -29,6 +32,30 @@ std::string own_cpus() {
   return text;
 }
 
+/// rte_eal_init() insists on a directory that one user of the machine may take from all others. We
+/// keep nothing in files, so it gets one of its own that does not outlive it.
+class RuntimeDirectory {
+ public:
+  RuntimeDirectory() {
+    std::error_code error;
+    path_ = std::filesystem::temp_directory_path(error) / "understudy-XXXXXX";
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+    if (!path_.empty()) setenv(kVariable, path_.c_str(), 1);
+  }
+  ~RuntimeDirectory() {
+    if (path_.empty()) return;
+    unsetenv(kVariable);
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  RuntimeDirectory(const RuntimeDirectory&) = delete;
+  RuntimeDirectory& operator=(const RuntimeDirectory&) = delete;
+
+ private:
+  static constexpr const char* kVariable = "RUNTIME_DIRECTORY";
+  std::string path_;
+};
+
 }  // namespace
 
 Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
@@ -51,7 +78,7 @@ Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
   const std::string cpus = own_cpus();
   if (cpus.empty()) {
     return fail("this process may run on no CPU below " + std::to_string(RTE_MAX_LCORE) +
-                ", which is where DPDK's end; start it with `taskset`");
+                ", which is where those of DPDK end; start it with `taskset`");
   }
   if (!options.verbose) quiet_dpdk_log();
   std::vector<std::string> arguments = {
@@ -60,7 +87,6 @@ Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
       "0@(" + cpus + ")," + std::to_string(kWorkerLcore) + "@(" + cpus + ")",
       "-m",
       std::to_string(megabytes),
-      "--file-prefix=understudy",
       "--no-telemetry",
       options.verbose ? "--log-level=info" : "--log-level=error"};
   // No files, so several runs do not meet. (--in-memory refuses to go with --no-huge.)
@@ -75,6 +101,7 @@ Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  const RuntimeDirectory runtime;
   if (rte_eal_init(static_cast<int>(arguments.size()), argv.data()) < 0) {
     std::string line;
     for (const std::string& argument : arguments) line += " " + argument;
