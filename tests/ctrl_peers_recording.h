@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -19,8 +18,7 @@ struct RecordedWrite {
 };
 
 inline std::vector<RecordedWrite> load_recording(const std::string& name) {
-  const char* root = std::getenv("UNDERSTUDY_SOURCE_ROOT");
-  const std::string path = std::string(root ? root : ".") + "/tests/data/peers/" + name + ".txt";
+  const std::string path = std::string(UNDERSTUDY_TEST_DATA) + "/peers/" + name + ".txt";
   std::ifstream file(path);
   EXPECT_TRUE(file.is_open()) << path;
   std::vector<RecordedWrite> writes;
