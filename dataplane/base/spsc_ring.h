@@ -43,6 +43,11 @@ class SpscRing {
     return true;
   }
 
+  /// Consumer only.
+  bool empty() const {
+    return tail_.load(std::memory_order_relaxed) == head_.load(std::memory_order_acquire);
+  }
+
   /// Consumer only: the next entry without taking it, or null.
   const T* peek() {
     const size_t tail = tail_.load(std::memory_order_relaxed);

@@ -19,8 +19,8 @@ Shard::Shard(const ShardConfig& config)
       to_host_(1 << 20),
       from_host_(1 << 20) {
   const auto& nics = config_.nodes.nics();
+  while (real_ + 1 < nics.size() && !nics[real_].real) ++real_;
   for (uint32_t i = 0; i < nics.size(); ++i) {
-    if (nics[i].real) real_ = i;
     for (uint32_t cls = 0; cls < kClasses; ++cls) {
       links_[link_id(i, true, cls)] = Link(Rate(), config_.latencies[i]);
       links_[link_id(i, false, cls)] = Link(Rate(), config_.latencies[i]);
@@ -37,7 +37,7 @@ void Shard::poll(Time now, TxSink& sink) {
 }
 
 Time Shard::next_wake() const {
-  if (!send_now_.empty()) return Time::zero();
+  if (!send_now_.empty() || !commands_.empty()) return Time::zero();
   if (departures_.empty()) return events_.next();
   return std::min(events_.next(), pool_[departures_.front()].due);
 }
