@@ -36,14 +36,15 @@ class Link {
   void set_rate(Rate rate) { serializer_.set_rate(rate); }
   void set_latency(Duration latency) { latency_ = latency; }
 
-  /// Serialises a packet of `wire_bytes` from `now` on, when the link is idle; `tail` is when its
-  /// last byte has come in.
-  LinkPassage pass(Time now, Time tail, uint32_t wire_bytes) {
-    const Time end = std::max(tail, now + serializer_.next(wire_bytes));
+  /// Serialises a packet of `wire_bytes` when the link is idle. `head` and `tail` are when its first
+  /// and last bytes come in; the head may have come before the link was free.
+  LinkPassage pass(Time head, Time tail, uint32_t wire_bytes) {
+    const Time start = std::max(head, free_);
+    free_ = std::max(tail, start + serializer_.next(wire_bytes));
     busy_ = true;
     ++counters_.packets;
     counters_.wire_bytes += wire_bytes;
-    return {now, end};
+    return {start, free_};
   }
   bool busy() const { return busy_; }
   void release() { busy_ = false; }
@@ -74,6 +75,7 @@ class Link {
   Serializer serializer_;
   Duration latency_;
   bool busy_ = false;
+  Time free_;  ///< when the last packet's tail left
   Time free_;  ///< when the last packet's tail left
   uint32_t first_ = kNoPacket, last_ = kNoPacket;
   uint64_t waiting_ = 0;
