@@ -76,7 +76,6 @@ class Link {
   Duration latency_;
   bool busy_ = false;
   Time free_;  ///< when the last packet's tail left
-  Time free_;  ///< when the last packet's tail left
   uint32_t first_ = kNoPacket, last_ = kNoPacket;
   uint64_t waiting_ = 0;
   LinkCounters counters_;
