@@ -49,14 +49,15 @@ class Guest:
             self._end()  # leftovers of a guest that died, or whose start was killed
             shutil.rmtree(self.folder)
             self.folder.mkdir(mode=0o700)
-            self._wait_for_socket(options)
             try:
+                self._wait_for_socket(options)
                 self._spawn(options)
                 self._wait_for_boot(options["kind"])
                 self._configure(options)
                 self._write_record({**self.record(), "ready": True})
             except BaseException:
                 self._end()
+                shutil.rmtree(self.folder)
                 raise
             return time.monotonic() - begin
 
@@ -104,7 +105,7 @@ class Guest:
 
     @contextmanager
     def _lock(self):
-        with open(self.state / f"{self.name}.lock", "w", encoding="ascii") as lock:
+        with open(self.state / f".{self.name}.lock", "w", encoding="ascii") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
