@@ -153,6 +153,7 @@ TEST(Values, DifferencesAreBitDifferences) {
   const std::vector<float> b = {-0.0f, 1.0f, 2.0f};
   EXPECT_EQ(count_differences(a, b), 1u);
   EXPECT_EQ(only_difference(a, b), 0u);
+  EXPECT_EQ(first_difference(a, b), "element 0 is 0 (0x00000000), expected -0 (0x80000000)");
   EXPECT_EQ(only_difference(a, a), std::nullopt);
   EXPECT_EQ(only_difference(a, std::vector<float>{1, 2, 2}), std::nullopt);
 }

@@ -70,6 +70,10 @@ int run(const Arguments& a) {
       return give_up(outcome.error().text, 1);
     }
     wrong += outcome->wrong.value_or(0);
+    if (!outcome->first_wrong.empty()) {
+      std::fprintf(stderr, "ring_node: %llu bytes: %s\n",
+                   static_cast<unsigned long long>(outcome->bytes), outcome->first_wrong.c_str());
+    }
     perturbations_missed += outcome->perturbation_seen ? 0 : 1;
     bus_sum += bandwidth(*outcome, job.ranks).bus;
     std::fputs((a.csv ? csv_row(*outcome, job.ranks) : table_row(*outcome, job.ranks)).c_str(),

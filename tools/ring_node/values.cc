@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 
 #include "dataplane/base/pattern.h"
 
@@ -11,6 +12,8 @@ namespace {
 bool is_real(const RingJobMessage& job, uint32_t rank) {
   return std::ranges::count(job.real_ranks, rank) != 0;
 }
+
+uint32_t bits(float value) { return std::bit_cast<uint32_t>(value); }
 
 }  // namespace
 
@@ -49,18 +52,25 @@ std::vector<float> expected_values(const RingJobMessage& job, uint64_t input_see
 
 uint64_t count_differences(std::span<const float> a, std::span<const float> b) {
   uint64_t differences = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    differences += std::bit_cast<uint32_t>(a[i]) != std::bit_cast<uint32_t>(b[i]) ? 1 : 0;
-  }
+  for (size_t i = 0; i < a.size(); ++i) differences += bits(a[i]) != bits(b[i]) ? 1 : 0;
   return differences;
+}
+
+std::string first_difference(std::span<const float> got, std::span<const float> expected) {
+  size_t i = 0;
+  while (bits(got[i]) == bits(expected[i])) ++i;
+  char text[128];
+  std::snprintf(text, sizeof text, "element %zu is %.9g (0x%08x), expected %.9g (0x%08x)", i,
+                static_cast<double>(got[i]), bits(got[i]), static_cast<double>(expected[i]),
+                bits(expected[i]));
+  return text;
 }
 
 std::optional<uint64_t> only_difference(std::span<const float> a, std::span<const float> b) {
   if (count_differences(a, b) != 1) return std::nullopt;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (std::bit_cast<uint32_t>(a[i]) != std::bit_cast<uint32_t>(b[i])) return i;
-  }
-  return std::nullopt;
+  size_t i = 0;
+  while (bits(a[i]) == bits(b[i])) ++i;
+  return i;
 }
 
 }  // namespace understudy

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ctrl/peers/ring_messages.h"
@@ -24,6 +26,9 @@ std::vector<float> expected_values(const RingJobMessage& job, uint64_t input_see
 
 /// Number of elements that differ in any bit.
 uint64_t count_differences(std::span<const float> a, std::span<const float> b);
+
+/// The first of them as a text for the user: index and both values. There must be one.
+std::string first_difference(std::span<const float> got, std::span<const float> expected);
 
 /// Index of the only element that differs in any bit; nothing if none or several do.
 std::optional<uint64_t> only_difference(std::span<const float> a, std::span<const float> b);
