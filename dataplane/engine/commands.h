@@ -13,13 +13,13 @@
 namespace understudy {
 
 enum class CommandKind : uint8_t {
-  kAddQp,          ///< `qp`, `endpoint`
-  kRemoveQp,       ///< `qpn`
-  kAddRegion,      ///< `region_index`, `region`
-  kRemoveRegion,   ///< `region_index`
-  kSetLink,        ///< `node`, and `rate` and/or `latency`
+  kAddQp,         ///< `qp`, `endpoint`
+  kRemoveQp,      ///< `qpn`
+  kAddRegion,     ///< `region_index`, `region`
+  kRemoveRegion,  ///< `region_index`
+  kSetLink,       ///< `node`, and `rate` and/or `latency`
   kWakeEndpoint,  ///< `endpoint`->on_wake(effective, cookie): install a plan, start a job
-  kSnapshot,       ///< copies counters into `snapshot`
+  kSnapshot,      ///< copies counters into `snapshot`
 };
 
 /// Counters of one shard at one moment; memory belongs to control.

@@ -30,8 +30,8 @@ struct Packet {
   uint32_t frame_bytes = 0;
   uint32_t link = 0;      ///< next link to pass
   NodeId node = kNoNode;  ///< the emulated end
-  Time head, tail;             ///< when its first and last byte come in at `link`
-  Time due;                    ///< kToReal: when it is handed to the device
+  Time head, tail;        ///< when its first and last byte come in at `link`
+  Time due;               ///< kToReal: when it is handed to the device
   Duration uncertainty;   ///< kFromReal: of its arrival
   Qpn qpn = 0;            ///< of the emulated end
   uint64_t id = 0;
@@ -59,6 +59,7 @@ class PacketPool {
     return i;
   }
   void release(uint32_t i) { free_.push_back(i); }
+  bool empty() const { return free_.empty(); }
   Packet& operator[](uint32_t i) { return packets_[i]; }
   const Packet& operator[](uint32_t i) const { return packets_[i]; }
   uint8_t* buffer(uint32_t i) {

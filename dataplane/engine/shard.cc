@@ -12,7 +12,7 @@ Shard::Shard(const ShardConfig& config)
       events_(config.packets * 4),
       regions_(config.regions),
       qps_(config.queue_pairs),
-      departures_(config.packets),
+      departures_{PacketFifo(config.packets), PacketFifo(config.packets)},
       send_now_(config.packets),
       commands_(4096),
       replies_(4096),
@@ -33,18 +33,23 @@ void Shard::poll(Time now, TxSink& sink) {
   take_commands(now);
   run_events(now);
   send_due(now, sink);
+  if (starved_) {
+    feed_starved(now);
+    send_due(now, sink);
+  }
   drain_host(now, sink);
 }
 
 Time Shard::next_wake() const {
   if (!send_now_.empty() || !commands_.empty()) return Time::zero();
-  if (departures_.empty()) return events_.next();
-  return std::min(events_.next(), pool_[departures_.front()].due);
+  uint32_t cls;
+  return std::min(events_.next(), next_departure(cls));
 }
 
 bool Shard::post(Time now, Qp& qp, const WorkRequest& request) {
-  if (!qp.post(request)) return false;
-  kick(slot_of(qp.config().qpn), now);
+  const uint32_t slot = slot_of(qp.config().qpn);
+  if (slot == kNoSlot || qps_[slot].qp != &qp || !qp.post(request)) return false;
+  kick(slot, now);
   return true;
 }
 

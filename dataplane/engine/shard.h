@@ -2,6 +2,7 @@
 // clock, socket or thread of its own, and allocates at construction only (design rules 1 to 5).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -107,7 +108,9 @@ class Shard final : public EngineShard, public EndpointHost {
   void link_free(uint32_t link, Time now);
   bool pull(uint32_t node, uint32_t cls, Time now);
   void after_link(uint32_t packet, uint32_t link, const LinkPassage& passage, Time now);
+  Time head_at_next_link(const Packet& packet) const;
   void deliver(uint32_t packet, Time now);
+  void feed_starved(Time now);
   void kick(uint32_t slot, Time now);
   void arm_timer(uint32_t slot);
   TrafficKind kind_of(uint32_t cls) const;
@@ -115,6 +118,7 @@ class Shard final : public EngineShard, public EndpointHost {
 
   // shard_tx.cc: departures
   void send_due(Time now, TxSink& sink);
+  Time next_departure(uint32_t& cls) const;
   bool send(uint32_t packet, Time now, TxSink& sink);
   void drain_host(Time now, TxSink& sink);
 
@@ -130,6 +134,7 @@ class Shard final : public EngineShard, public EndpointHost {
   std::vector<Link> links_;
   std::vector<ReadyList> ready_;  ///< [node * kClasses + class]
   PacketPool pool_;
+  bool starved_ = false;  ///< a queue pair could not send for want of a packet
   EventQueue events_;
   RegionTable regions_;
   std::vector<QpSlot> qps_;
@@ -137,8 +142,9 @@ class Shard final : public EngineShard, public EndpointHost {
   std::vector<uint32_t> free_wakes_;
   std::vector<Command> pending_;  ///< commands whose time has not come
   std::vector<uint32_t> free_pending_;
-  PacketFifo departures_;  ///< modelled packets to the real node, in order of departure
-  PacketFifo send_now_;    ///< answers that bypass the fabric
+  /// Modelled packets to the real node by class, each in order of departure.
+  std::array<PacketFifo, kClasses> departures_;
+  PacketFifo send_now_;  ///< answers that bypass the fabric
   Duration arrival_uncertainty_;
   uint64_t rx_count_ = 0;  ///< for sampled ICRC verification
   ShardCounters counters_;

@@ -70,8 +70,7 @@ void Shard::start(uint32_t link, Time now) {
   after_link(packet, link, passage, now);
 }
 
-void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passage,
-                       Time now) {
+void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passage, Time now) {
   Packet& p = pool_[packet];
   const Duration latency = links_[link].latency();
   const uint32_t cls = link % kClasses;
@@ -80,6 +79,7 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
   p.tail = passage.tail + latency;
   if (link == link_id(inbound ? real_ : p.node, true, cls)) {  // first of the path's two links
     p.link = link_id(inbound ? p.node : real_, false, cls);
+    p.head = head_at_next_link(p);
     // With a physical wire in front the head may have passed before the frame was handed over.
     events_.push(std::max(now, p.head), EventKind::kLinkArrive, packet);
   } else if (inbound) {
@@ -87,8 +87,17 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
   } else {
     // The wire takes its own time; where it is as fast as the model both end together.
     p.due = std::max(p.head, p.tail - config_.physical.time_for(p.wire_bytes));
-    departures_.push(packet);
+    departures_[cls].push(packet);
   }
+}
+
+/// When a packet's head may pass the link that it comes to next. Into a faster link it waits until
+/// it can go through in one piece, so that the link serves others meanwhile.
+Time Shard::head_at_next_link(const Packet& p) const {
+  Rate rate = links_[p.link].rate();
+  if (rate.is_unlimited()) rate = config_.physical;
+  // A serializer's carried remainder may add a picosecond to the time that the rate gives.
+  return std::max(p.head, p.tail - rate.time_for(p.wire_bytes) - Duration::ps(1));
 }
 
 void Shard::link_free(uint32_t link, Time now) {
@@ -104,14 +113,14 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
   while (ready.first != kNoSlot) {
     const uint32_t slot = ready.first;
     QpSlot& q = qps_[slot];
+    if (q.qp != nullptr && q.qp->can_send(now, kind_of(cls)) && pool_.empty()) {
+      starved_ = true;  // stays in the list; see feed_starved()
+      return false;
+    }
     ready.first = q.next[cls];
     q.queued[cls] = false;
     if (q.qp == nullptr || !q.qp->can_send(now, kind_of(cls))) continue;
     const uint32_t id = pool_.take();
-    if (id == kNoPacket) {  // tried again when the link is next kicked
-      counters_.drop(Drop::kNoBuffer);
-      return false;
-    }
     Packet& p = pool_[id];
     p.kind = PacketKind::kToReal;
     q.qp->pull(now, kind_of(cls), p.out, p.departs, p.id);
@@ -127,6 +136,19 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
     return true;
   }
   return false;
+}
+
+/// Packets have been sent or delivered since a queue pair found the pool empty.
+void Shard::feed_starved(Time now) {
+  starved_ = false;
+  for (uint32_t i = 0; i < ready_.size() && !pool_.empty(); ++i) {
+    const uint32_t node = i / kClasses, cls = i % kClasses;
+    if (ready_[i].first != kNoSlot && !links_[link_id(node, true, cls)].busy()) {
+      pull(node, cls, now);
+    }
+  }
+  for (const ReadyList& ready : ready_)
+    starved_ = starved_ || (pool_.empty() && ready.first != kNoSlot);
 }
 
 void Shard::kick(uint32_t slot, Time now) {
@@ -171,9 +193,9 @@ void Shard::deliver(uint32_t packet, Time now) {
   } else {
     arrival_uncertainty_ = p.uncertainty;
     qps_[slot].qp->on_packet(now, p.view, pool_.buffer(packet));
-    kick(slot, now);
   }
-  pool_.release(packet);
+  pool_.release(packet);  // before the answer is pulled, which takes one
+  if (qps_[slot].qp != nullptr) kick(slot, now);
 }
 
 }  // namespace understudy

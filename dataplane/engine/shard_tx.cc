@@ -10,10 +10,22 @@ void Shard::send_due(Time now, TxSink& sink) {
     if (!send(send_now_.front(), now, sink)) return;
     send_now_.pop();
   }
-  while (!departures_.empty() && pool_[departures_.front()].due <= now) {
-    if (!send(departures_.front(), now, sink)) return;
-    departures_.pop();
+  uint32_t cls;
+  while (next_departure(cls) <= now) {
+    if (!send(departures_[cls].front(), now, sink)) return;
+    departures_[cls].pop();
   }
+}
+
+Time Shard::next_departure(uint32_t& cls) const {
+  Time next = Time::never();
+  cls = 0;
+  for (uint32_t c = 0; c < kClasses; ++c) {
+    if (departures_[c].empty() || pool_[departures_[c].front()].due >= next) continue;
+    next = pool_[departures_[c].front()].due;
+    cls = c;
+  }
+  return next;
 }
 
 bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
