@@ -39,8 +39,14 @@ def initramfs_file(kind):
 def build(kind, say):
     """Builds what is missing or out of date for `kind` ("uml" or "qemu"); tells progress through `say`."""
     with _lock(kind):
-        stamp = _kernel_stamp(kind)
-        if _stale(kernel_file(kind), stamp):
+        try:
+            stamp = _kernel_stamp(kind)
+        except Fault as unknown:
+            if not kernel_file(kind).exists():
+                raise
+            say(f"{kind}: keeping the kernel that is there: {unknown}")
+            stamp = None
+        if stamp and _stale(kernel_file(kind), stamp):
             with _scratch(kind) as scratch:
                 {"uml": _build_uml, "qemu": _unpack_qemu}[kind](scratch, say)
             _write_stamp(kernel_file(kind), stamp)
