@@ -99,7 +99,7 @@ class Node(unittest.TestCase):
                 (["start", "x", "--ip", "10.9.0.1/16"], 2, "need a network device"),
                 (["start", "x", "--ip", "10.9.0.1"], 2, "with a length"),
                 (["start", "x", "--vlan", "4095"], 2, "from 1 to 4094"),
-                (["start", "x", "--vhost", "/no/socket", "--wait", "0"], 1, "no vhost-user socket at /no/socket"),
+                (["start", "x", "--vhost", "/no/socket", "--wait", "0"], 1, "no vhost-user server at /no/socket"),
                 (["exec", "x", "true"], 255, "no running node x"),
                 (["exec", "t", "x" * 3000], 2, "a command may have"),
         ):

@@ -7,6 +7,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import time
@@ -114,12 +115,20 @@ class Guest:
         if path is None:
             return
         deadline = time.monotonic() + options["wait"]
-        while not (os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)):
-            if time.monotonic() > deadline:
-                raise Fault(f"no vhost-user socket at {path} after {options['wait']} s: is the dataplane running?")
+        while True:
+            try:
+                with socket.socket(socket.AF_UNIX) as probe:
+                    probe.connect(path)
+                return
+            except PermissionError as error:
+                raise Fault(f"no permission to connect to {path}: run as the user who runs the dataplane") from error
+            except (FileNotFoundError, ConnectionRefusedError) as error:  # the latter: left by a dead server
+                if time.monotonic() > deadline:
+                    raise Fault(f"no vhost-user server at {path} after {options['wait']} s: "
+                                "is the dataplane running?") from error
+            except OSError as error:
+                raise Fault(f"{path} is no vhost-user socket: {error.strerror or error}", 2) from error
             time.sleep(0.05)
-        if not os.access(path, os.W_OK):
-            raise Fault(f"no permission to connect to {path}: run as the user who runs the dataplane")
 
     def _spawn(self, options):
         channel.make_lines(self.folder)

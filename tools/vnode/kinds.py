@@ -36,6 +36,8 @@ def _uml(folder, name, options):
         inherited += ends
         command.append(f"ssl{number}=fd:{ends[0]},fd:{ends[1]}")
     if options["vhost"]:
+        if re.search(r"[\s:]", options["vhost"]):
+            raise Fault(f"{options['vhost']}: the kernel's command line takes no space or colon in this path", 2)
         command.append(f"virtio_uml.device={options['vhost']}:1")  # 1: a network device
     # The guest's memory is a file here, which the vhost-user server maps.
     return [str(word) for word in command], {"TMPDIR": _memory_folder(options["mem"])}, inherited
