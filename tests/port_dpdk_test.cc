@@ -5,6 +5,10 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -189,8 +193,10 @@ TEST(DpdkPort, ScatteredFramesAreMadeWhole) {
 }
 
 TEST(DpdkPort, ReadsAndWritesCaptureFiles) {
-  const std::string in = ::testing::TempDir() + "us_port_in.pcap";
-  const std::string out = ::testing::TempDir() + "us_port_out.pcap";
+  std::string pattern = ::testing::TempDir() + "us_port_XXXXXX";
+  const std::string folder = mkdtemp(pattern.data());
+  const std::string in = folder + "/in.pcap";
+  const std::string out = folder + "/out.pcap";
   const std::vector<Bytes> frames = {frame_of(60, 1), frame_of(4214, 2), frame_of(9000, 3)};
   pcap_t* dead = pcap_open_dead(DLT_EN10MB, 65535);
   pcap_dumper_t* dump = pcap_dump_open(dead, in.c_str());
@@ -222,6 +228,7 @@ TEST(DpdkPort, ReadsAndWritesCaptureFiles) {
   }
   EXPECT_NE(pcap_next_ex(written, &header, &data), 1);
   pcap_close(written);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(DpdkPort, ErrorsNamePortDeviceAndReason) {
