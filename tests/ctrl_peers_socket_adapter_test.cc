@@ -135,7 +135,7 @@ TEST_F(SocketAdapterTest, SeveralConnectionsKeepApart) {
   for (size_t i = wishes_.size(); i-- > 0;) {
     EXPECT_EQ(wishes_[i].node, wishes_[i].qpn == 'B' ? 4u : 3u);
   }
-  for (const Qpn qpn : {'B', 'C', 'A', 'D'}) {
+  for (const Qpn qpn : {0x42u, 0x43u, 0x41u, 0x44u}) {  // B, C, A, D
     for (const Wish& wish : wishes_) {
       if (wish.qpn == qpn) {
         EXPECT_TRUE(adapter_->endpoint_ready(wish.id, {qpn + 32, {}, 0, 0}));

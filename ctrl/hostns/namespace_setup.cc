@@ -29,6 +29,13 @@ Result<void> write_file(const std::string& path, const std::string& value) {
   return {};
 }
 
+/// Switches one setting of the interfaces' sysctls off.
+Result<void> write_setting(const char* family, const char* scope, const char* name) {
+  std::string path = "/proc/sys/net/";
+  path.append(family).append("/conf/").append(scope).append("/").append(name);
+  return write_file(path, "0");
+}
+
 bool any_v6(const HostNamespaceSpec& spec) {
   return std::any_of(spec.emulated.begin(), spec.emulated.end(),
                      [](const IpPrefix& prefix) { return !prefix.address.is_v4(); });
@@ -128,28 +135,27 @@ std::string namespace_commands(const HostNamespaceSpec& spec) {
   }
   // In the same table, so that a real node's longer prefix wins over the emulated one around it.
   for (const IpAddress& real : spec.real) {
-    const std::string host = real.text() + (real.is_v4() ? "/32" : "/128");
-    text += "route add unicast " + host + " dev " + tap + " table local\n";
-    text += "neigh add " + real.text() + " lladdr " + kHostNamespacePeerMac.text() + " dev " + tap +
-            " nud permanent\n";
+    text.append("route add unicast ").append(real.text()).append(real.is_v4() ? "/32" : "/128");
+    text.append(" dev ").append(tap).append(" table local\n");
+    text.append("neigh add ").append(real.text()).append(" lladdr ");
+    text.append(kHostNamespacePeerMac.text()).append(" dev ").append(tap);
+    text.append(" nud permanent\n");
   }
   return text;
 }
 
 Result<void> configure_namespace(const HostNamespaceSpec& spec) {
-  const std::string v4 = "/proc/sys/net/ipv4/conf/";
-  for (const std::string scope : {"all", "default", kTapName}) {
-    if (auto done = write_file(v4 + scope + "/rp_filter", "0"); !done) return done;
+  for (const char* scope : {"all", "default", kTapName}) {
+    if (auto done = write_setting("ipv4", scope, "rp_filter"); !done) return done;
   }
   if (any_v6(spec)) {
     if (access("/proc/sys/net/ipv6", F_OK) != 0) {
       return fail("IPv6 prefixes are configured but this kernel has no IPv6");
     }
-    const std::string v6 = "/proc/sys/net/ipv6/";
-    if (auto done = write_file(v6 + "ip_nonlocal_bind", "1"); !done) return done;
-    for (const std::string scope : {"all", "default", kTapName}) {
-      for (const std::string name : {"disable_ipv6", "accept_dad", "accept_ra"}) {
-        if (auto done = write_file(v6 + "conf/" + scope + "/" + name, "0"); !done) return done;
+    if (auto done = write_file("/proc/sys/net/ipv6/ip_nonlocal_bind", "1"); !done) return done;
+    for (const char* scope : {"all", "default", kTapName}) {
+      for (const char* name : {"disable_ipv6", "accept_dad", "accept_ra"}) {
+        if (auto done = write_setting("ipv6", scope, name); !done) return done;
       }
     }
   }

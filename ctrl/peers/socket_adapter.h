@@ -42,7 +42,7 @@ class SocketAdapter {
 
   static Result<SocketAdapter> create(Callbacks callbacks);
 
-  /// Takes over a listening non-blocking socket. `address` names it in errors.
+  /// Takes over a listening non-blocking socket on an address of `node`.
   Result<void> add_listener(int fd, NodeId node, PeerFactory factory);
 
   /// Waits up to `timeout_ms` (0: not at all) and handles what has come.
