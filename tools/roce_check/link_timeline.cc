@@ -30,6 +30,13 @@ bool LinkTimeline::shortened(Time from, Time to) const {
   return std::ranges::any_of(shorter_, [&](Time t) { return from < t && t <= to; });
 }
 
+bool takes_rate(const Config& config, const PacketRecord& p) {
+  if (config.fabric.control_class == ControlClass::kShared) return true;
+  const OpcodeInfo& info = p.info();
+  const bool credit = info.kind == OpKind::kWrite && info.start && info.end && !info.imm;
+  return info.kind != OpKind::kAck && !credit;
+}
+
 std::vector<LinkChange> all_changes(const Config& config, const std::vector<LinkChange>& recorded) {
   std::vector<LinkChange> out = recorded;
   for (const EventConfig& event : config.events) {

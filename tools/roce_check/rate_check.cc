@@ -1,45 +1,29 @@
 #include "tools/roce_check/rate_check.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <limits>
 #include <map>
-#include <unordered_map>
 #include <utility>
 
+#include "tools/roce_check/answer_times.h"
 #include "tools/roce_check/link_timeline.h"
 #include "tools/roce_check/node_addresses.h"
+#include "tools/roce_check/text_format.h"
 
 namespace understudy {
 namespace {
 
-constexpr double kTolerance = 0.01;
 constexpr double kSlowest = 0.98;
 constexpr size_t kPaceSamples = 32;        // fewer gaps say nothing
-constexpr double kUplinkBurst = 64 << 10;  // bytes
+constexpr double kUplinkBurst = 16 << 10;  // bytes
 /// Time stamps of others are taken where packets come in bunches: a guest that was not scheduled.
 constexpr Duration kForeignJitter = Duration::ms(10);
-
-std::string format(const char* pattern, auto... values) {
-  char text[256];
-  std::snprintf(text, sizeof text, pattern, values...);
-  return text;
-}
 
 /// One packet where its link's rate shows.
 struct Passage {
   Time at;
   const PacketRecord* packet;
 };
-
-/// NCCL's credits and ACKs have a class of their own with control_class "separate".
-bool takes_rate(const Config& config, const PacketRecord& p) {
-  if (config.fabric.control_class == ControlClass::kShared) return true;
-  const OpcodeInfo& info = p.info();
-  const bool credit = info.kind == OpKind::kWrite && info.start && info.end && !info.imm;
-  return info.kind != OpKind::kAck && !credit;
-}
 
 /// A token bucket that fills at the link's rate: how far the packets ever ran ahead of it.
 struct Excess {
@@ -54,7 +38,7 @@ Excess largest_excess(const std::vector<Passage>& passages, const LinkTimeline& 
     const Passage& p = passages[i];
     if (i != 0) {
       const Time before = passages[i - 1].at;
-      ahead -= (1 + kTolerance) * link.capacity(before, p.at);
+      ahead -= (1 + kRateTolerance) * link.capacity(before, p.at);
       if (ahead < 0 || link.shortened(before, p.at)) ahead = 0;
     }
     if (ahead == 0) since = p.packet->frame;
@@ -102,7 +86,7 @@ class RateCheck {
       const LinkTimeline down = link_timeline(config_, port.node, port.nic, changes_, true);
       check_excess(name + " down", out, down, 0);
       check_pace(name + " down", port, out, down);
-      check_answers(port);
+      check_answer_times(config_, port, changes_, analysis_);
     }
     for (const auto& [node, passages] : by_sender) {
       const NicConfig& sender = config_.nodes[node].nics[port.nic];
@@ -139,15 +123,17 @@ class RateCheck {
     if (!run_times_) {
       allowed += link.capacity(Time::zero(), Time::zero() + kForeignJitter);
     }
-    findings_.note(Check::kRate,
-                   format("%s: %zu packets, at most %.0f bytes ahead of the link, %.0f allowed",
-                          name.c_str(), passages.size(), worst.bytes, allowed));
+    findings_.note(
+        Check::kRate,
+        format_text("%s: %zu packets, at most %.0f bytes ahead of the link, %.0f allowed",
+                    name.c_str(), passages.size(), worst.bytes, allowed));
     if (worst.bytes <= allowed) return;
     findings_.add(
         Check::kRate, worst.frame,
-        format("%s: since frame %llu %.0f bytes more than %.6g Mbit/s and 1 %% allow", name.c_str(),
-               static_cast<unsigned long long>(worst.since), worst.bytes - largest,
-               static_cast<double>(link.rate_at(worst_time(passages, worst)).bps()) * 1e-6));
+        format_text("%s: since frame %llu %.0f bytes more than %.6g Mbit/s and 1 %% allow",
+                    name.c_str(), static_cast<unsigned long long>(worst.since),
+                    worst.bytes - largest,
+                    static_cast<double>(link.rate_at(worst_time(passages, worst)).bps()) * 1e-6));
   }
 
   static Time worst_time(const std::vector<Passage>& passages, const Excess& worst) {
@@ -182,86 +168,14 @@ class RateCheck {
     if (paces.size() < kPaceSamples) return;
     const auto middle = paces.begin() + static_cast<std::ptrdiff_t>(paces.size() / 2);
     std::nth_element(paces.begin(), middle, paces.end());
-    findings_.note(Check::kRate, format("%s: median pace inside messages %.3f %% of the link's",
-                                        name.c_str(), *middle * 100));
+    findings_.note(Check::kRate,
+                   format_text("%s: median pace inside messages %.3f %% of the link's",
+                               name.c_str(), *middle * 100));
     if (*middle < kSlowest) {
       findings_.add(Check::kRate, 0,
-                    format("%s: messages leave at %.2f %% of the configured rate", name.c_str(),
-                           *middle * 100));
+                    format_text("%s: messages leave at %.2f %% of the configured rate",
+                                name.c_str(), *middle * 100));
     }
-  }
-
-  Duration shortest_latency(NodeId node, unsigned nic) const {
-    Duration shortest = config_.nodes[node].nics[nic].link_latency;
-    for (const LinkChange& c : changes_) {
-      if (c.node == node && c.latency) shortest = std::min(shortest, *c.latency);
-    }
-    return shortest;
-  }
-
-  /// Replays the real node's uplink queue and compares with the answers.
-  void check_answers(const PortConfig& port) {
-    const LinkTimeline up = link_timeline(config_, port.node, port.nic, changes_, false);
-    const std::string name = config_.nodes[port.node].name + " up";
-    struct Arrival {
-      Time tail;  ///< left the queue
-      bool answered = false;
-    };
-    std::vector<std::unordered_map<uint32_t, Arrival>> arrivals(analysis_.table.flows.size());
-    std::vector<uint32_t> partner(analysis_.table.flows.size(), kNoFlow);
-    for (const ConnectionResult& c : analysis_.connections) {
-      if (c.connection.reverse == kNoFlow) continue;
-      partner[c.connection.forward] = c.connection.reverse;
-      partner[c.connection.reverse] = c.connection.forward;
-    }
-    Time busy;
-    bool any = false;
-    uint64_t answers = 0, early = 0;
-    Duration closest = Duration::max();
-    for (const PacketRecord& p : analysis_.table.packets) {
-      const Flow& flow = analysis_.table.flows[p.flow];
-      const auto from = addresses_.find(flow.src);
-      const auto to = addresses_.find(flow.dst);
-      if (!from || !to) continue;
-      const NodePort real{port.node, port.nic, true};
-      if (from == real && !to->real && takes_rate(config_, p)) {
-        const Time start = any ? std::max(busy, p.at) : p.at;
-        const double ps = static_cast<double>(up.rate_at(start).time_for(p.wire_bytes).ps());
-        busy = start + Duration::ps(static_cast<int64_t>(ps / (1 + kTolerance)));
-        any = true;
-        Arrival& arrival = arrivals[p.flow][p.psn.value()];
-        if (arrival.tail == Time() || arrival.answered) arrival = {busy, false};
-      } else if (to == real && !from->real && p.info().is_response() &&
-                 partner[p.flow] != kNoFlow) {
-        auto& asked = arrivals[partner[p.flow]];
-        const auto request = asked.find(p.psn.value());
-        if (request == asked.end() || request->second.answered) continue;
-        request->second.answered = true;
-        const Duration way =
-            shortest_latency(port.node, port.nic) * 2 + shortest_latency(from->node, port.nic) * 2;
-        const Time earliest = request->second.tail + way;
-        const Time at = p.scheduled.is_never() ? p.at : p.scheduled;
-        // Up to two frames may have begun on the wire before they were handed over.
-        const Duration slack = up.rate_at(busy).time_for(2 * p.wire_bytes + 2 * kFrameBytes);
-        ++answers;
-        closest = std::min(closest, at - earliest);
-        if (at + slack >= earliest) continue;
-        ++early;
-        findings_.add(Check::kRate, p.frame,
-                      format("%s: PSN %u answered %.1f us before it can have crossed a link of "
-                             "%.6g Mbit/s",
-                             name.c_str(), p.psn.value(), (earliest - at).microseconds(),
-                             static_cast<double>(up.rate_at(busy).bps()) * 1e-6));
-      }
-    }
-    if (answers == 0) return;
-    findings_.checked(Check::kRate);
-    findings_.note(
-        Check::kRate,
-        format("%s: %llu answers, %llu too early, the first one %.1f us after its packet "
-               "can have come",
-               name.c_str(), static_cast<unsigned long long>(answers),
-               static_cast<unsigned long long>(early), closest.microseconds()));
   }
 
   void note_lateness(const std::string& name, const std::vector<Passage>& passages) {
@@ -271,12 +185,11 @@ class RateCheck {
     std::ranges::sort(late);
     findings_.note(
         Check::kRate,
-        format("%s down: handed over %.1f us after the schedule in the median, %.1f us at "
-               "most",
-               name.c_str(), late[late.size() / 2].microseconds(), late.back().microseconds()));
+        format_text("%s down: handed over %.1f us after the schedule in the median, %.1f us at "
+                    "most",
+                    name.c_str(), late[late.size() / 2].microseconds(),
+                    late.back().microseconds()));
   }
-
-  static constexpr uint32_t kFrameBytes = 4096 + 150;  // a full frame with its overheads
 
   const Config& config_;
   Analysis& analysis_;

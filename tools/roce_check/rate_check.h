@@ -4,10 +4,9 @@
 // To the real node: at their scheduled departures (in captures of others: at their time stamps) no
 // window of packets may carry more wire bytes than the link could, plus 1 % and a burst of two
 // frames; and inside messages, where the sender is backlogged, the median pace must not be below
-// 98 %. A slower link of the emulated sender is held to the same, with a burst of 64 KiB for what
+// 98 %. A slower link of the emulated sender is held to the same, with a burst of 16 KiB for what
 // waited in the real node's queue.
-// From the real node: its packets wait in the model's queue, not on the wire, so what shows is when
-// they are answered: never before they can have left that queue and crossed both links.
+// From the real node: see answer_times.h.
 #pragma once
 
 #include "ctrl/config/config.h"
