@@ -12,6 +12,7 @@ namespace understudy {
 
 enum class Drop : uint8_t {
   kTruncated,
+  kTooLong,  ///< longer than a packet's buffer
   kBadIp,
   kBadTver,
   kBadOpcode,

@@ -125,6 +125,7 @@ class Shard final : public EngineShard, public EndpointHost {
   // shard_commands.cc
   void take_commands(Time now);
   ReplyStatus execute(const Command& command, Time now);
+  void leave_ready_lists(uint32_t slot);
   void apply_rate(uint32_t node, Rate rate);
   uint32_t slot_of(Qpn qpn) const;
   uint32_t position_of(NodeId node) const;

@@ -1,4 +1,6 @@
 // Commands of control, executed between bursts or at their effective time, and acknowledged.
+#include <algorithm>
+
 #include "dataplane/engine/shard.h"
 
 namespace understudy {
@@ -6,10 +8,6 @@ namespace understudy {
 void Shard::take_commands(Time now) {
   Command command;
   while (commands_.pop(command)) {
-    if (command.effective <= now) {
-      replies_.push({command.sequence, execute(command, now), now});
-      continue;
-    }
     uint32_t slot;
     if (free_pending_.empty()) {
       slot = static_cast<uint32_t>(pending_.size());
@@ -19,7 +17,8 @@ void Shard::take_commands(Time now) {
       free_pending_.pop_back();
       pending_[slot] = command;
     }
-    events_.push(command.effective, EventKind::kCommand, slot);
+    // One that is late has its turn behind what was due before now.
+    events_.push(std::max(command.effective, now), EventKind::kCommand, slot);
   }
 }
 
@@ -56,20 +55,30 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
     case CommandKind::kRemoveQp: {
       const uint32_t slot = slot_of(command.qpn);
       if (slot == kNoSlot || qps_[slot].qp == nullptr) return ReplyStatus::kNoSuchObject;
+      leave_ready_lists(slot);
       qps_[slot].qp = nullptr;
       qps_[slot].endpoint = nullptr;
-      // Packets still on their way must not reach for memory that control frees next.
+      // Packets still on their way must not reach for memory that control frees next, nor speak to
+      // the number's next owner.
       for (uint32_t i = 0; i < pool_.capacity(); ++i) {
-        if (pool_[i].qpn == command.qpn) pool_[i].out.payload = PayloadRef{};
+        if (pool_[i].qpn != command.qpn) continue;
+        pool_[i].out.payload = PayloadRef{};
+        pool_[i].departs = false;
       }
       return ReplyStatus::kDone;
     }
     case CommandKind::kAddRegion:
       return regions_.add(command.region_index, command.region) ? ReplyStatus::kDone
                                                                 : ReplyStatus::kTableFull;
-    case CommandKind::kRemoveRegion:
+    case CommandKind::kRemoveRegion: {
+      const Region* region = regions_.at(command.region_index);
+      if (region == nullptr) return ReplyStatus::kNoSuchObject;
+      for (uint32_t i = 0; i < pool_.capacity(); ++i) {  // READ data on their way
+        if (pool_[i].out.payload.bytes == region->bytes) pool_[i].out.payload = PayloadRef{};
+      }
       regions_.remove(command.region_index);
       return ReplyStatus::kDone;
+    }
     case CommandKind::kSetLink: {
       const uint32_t node = position_of(command.node);
       if (node == kNoSlot) return ReplyStatus::kNoSuchObject;
@@ -89,6 +98,19 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       return ReplyStatus::kDone;
   }
   return ReplyStatus::kNoSuchObject;
+}
+
+void Shard::leave_ready_lists(uint32_t slot) {
+  QpSlot& q = qps_[slot];
+  for (uint32_t cls = 0; cls < kClasses; ++cls) {
+    if (!q.queued[cls]) continue;
+    ReadyList& ready = ready_[q.node * kClasses + cls];
+    uint32_t before = kNoSlot;
+    for (uint32_t at = ready.first; at != slot; at = qps_[at].next[cls]) before = at;
+    (before == kNoSlot ? ready.first : qps_[before].next[cls]) = q.next[cls];
+    if (ready.last == slot) ready.last = before;
+    q.queued[cls] = false;
+  }
 }
 
 void Shard::apply_rate(uint32_t node, Rate rate) {

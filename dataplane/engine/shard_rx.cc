@@ -41,6 +41,7 @@ void Shard::rx(const RxBurst& burst) {
 void Shard::rx_frame(std::span<const uint8_t> frame, Time now) {
   ++counters_.rx_frames;
   counters_.rx_bytes += frame.size();
+  if (frame.size() > kPacketBufferBytes) return counters_.drop(Drop::kTooLong);
   FrameView view;
   RoceView roce;
   const FrameKind kind = parse_frame(frame, view, roce);
@@ -118,9 +119,7 @@ void Shard::rx_ip(const FrameView& view, Time now) {
     return answer(query, view, *node, now);
   }
   const uint32_t id = pool_.take();
-  if (id == kNoPacket || view.frame.size() > kPacketBufferBytes) {
-    return counters_.drop(Drop::kNoBuffer);
-  }
+  if (id == kNoPacket) return counters_.drop(Drop::kNoBuffer);
   Packet& p = pool_[id];
   p.kind = PacketKind::kRawIn;
   p.frame_bytes = static_cast<uint32_t>(view.frame.size());

@@ -77,6 +77,10 @@ class RegionTable {
     regions_[index].valid = false;
     ++tags_[index];
   }
+  /// The valid region at `index`, or null.
+  const Region* at(uint32_t index) const {
+    return index < regions_.size() && regions_[index].valid ? &regions_[index] : nullptr;
+  }
   Rkey rkey(uint32_t index) const { return (index + 1) << 8 | tags_[index]; }
   /// The region that `rkey` names for `node`, or null (rule A4: remote access error).
   const Region* find(Rkey rkey, NodeId node) const {
