@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "dataplane/base/big_endian.h"
 #include "tools/ring_node/oob.h"
 
 namespace understudy {
@@ -269,10 +271,10 @@ TEST(RingPeer, RefusesResultsThatTheJobDoesNotHave) {
 std::string failure_of_text(std::string_view json, uint32_t length) {
   Recorder recorder;
   RingPeer peer(kEmulated, {offer(4, 0, 1, 2)}, recorder);
-  std::vector<uint8_t> bytes;
-  for (int shift = 24; shift >= 0; shift -= 8)
-    bytes.push_back(static_cast<uint8_t>(length >> shift));
-  bytes.insert(bytes.end(), json.begin(), json.end());
+  const Be32 head(length);
+  std::vector<uint8_t> bytes(sizeof head + json.size());
+  std::memcpy(bytes.data(), &head, sizeof head);
+  std::ranges::copy(json, bytes.begin() + sizeof head);
   peer.on_bytes(Time(), bytes);
   return peer.failure();
 }

@@ -1,16 +1,17 @@
 #include "ctrl/peers/ring_messages.h"
 
-#include <limits>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
+
+#include "dataplane/base/big_endian.h"
 
 namespace understudy {
 namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLengthBytes = 4;
 constexpr const char* kClientSendsText = "client_sends";
 constexpr const char* kPeerSendsText = "peer_sends";
 constexpr uint32_t kMaxRanks = 1 << 20;
@@ -256,9 +257,11 @@ void append_ring_oob(const RingOobMessage& message, std::vector<uint8_t>& out) {
   object["type"] = ring_oob_name(message);
   // Never throws on text that is not UTF-8 (it may be a file name in an error).
   const std::string text = object.dump(-1, ' ', false, json::error_handler_t::replace);
-  const uint32_t length = static_cast<uint32_t>(text.size());
-  for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<uint8_t>(length >> shift));
-  out.insert(out.end(), text.begin(), text.end());
+  const Be32 length(static_cast<uint32_t>(text.size()));
+  const size_t at = out.size();
+  out.resize(at + sizeof length + text.size());
+  std::memcpy(out.data() + at, &length, sizeof length);
+  std::memcpy(out.data() + at + sizeof length, text.data(), text.size());
 }
 
 Result<RingOobMessage> parse_ring_oob(std::span<const uint8_t> bytes) {
@@ -282,16 +285,17 @@ void RingOobReader::push(std::span<const uint8_t> bytes) {
 
 Result<std::optional<RingOobMessage>> RingOobReader::next() {
   const std::span<const uint8_t> left = std::span(bytes_).subspan(start_);
-  if (left.size() < kLengthBytes) return std::nullopt;
-  uint32_t length = 0;
-  for (size_t i = 0; i < kLengthBytes; ++i) length = length << 8 | left[i];
+  if (left.size() < sizeof(Be32)) return std::nullopt;
+  Be32 head;
+  std::memcpy(&head, left.data(), sizeof head);
+  const uint32_t length = head.get();
   if (length > kRingOobMaxMessage) {
     return fail("message of " + std::to_string(length) + " bytes is longer than " +
                 std::to_string(kRingOobMaxMessage));
   }
-  if (left.size() - kLengthBytes < length) return std::nullopt;
-  start_ += kLengthBytes + length;
-  auto message = parse_ring_oob(left.subspan(kLengthBytes, length));
+  if (left.size() - sizeof(Be32) < length) return std::nullopt;
+  start_ += sizeof(Be32) + length;
+  auto message = parse_ring_oob(left.subspan(sizeof(Be32), length));
   if (!message) return fail(message.error().text);
   return std::optional<RingOobMessage>(std::move(*message));
 }
