@@ -1,4 +1,4 @@
-// The command line: understudy check | simulate | run. Exit status: 0 work was done and was right,
+// The command line: understudy check | simulate | run | command. Exit status: 0 work was done and was right,
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -15,6 +15,8 @@ int main(int argc, char** argv) {
   int status = kExitFailed;
   add_check(app, status);
   add_simulate(app, status);
+  add_run(app, status);
+  add_command(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version

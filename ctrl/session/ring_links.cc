@@ -74,15 +74,16 @@ void RingEnvironmentHost::connect(uint32_t channel, bool sender, const RingFarEn
   const QpConfig config = nccl_qp(node(rank), node(ring.real_rank), job_.nic, end.link.qpn, far,
                                   !sender);
   const bool contents = sender || ring.exact;  // the FIFO is always read
-  Qp& qp = control_.add_qp(config, *environment_, contents);
-  if (sender) {
-    environment_->sender(channel).connect({&qp, end.region.bytes});
-  } else {
-    environment_->receiver(channel).connect(
-        {&qp, far.fifo_va, far.fifo_rkey, end.region.va, end.region.rkey,
-         RingEnvironment::receive_slots(ring.ranks), RingSchedule::kMessageBytes, ring.real_rank,
-         end.staging.data()});
-  }
+  control_.add_qp(config, *environment_, contents, [&](Qp& qp) {
+    if (sender) {
+      environment_->sender(channel).connect({&qp, end.region.bytes});
+    } else {
+      environment_->receiver(channel).connect(
+          {&qp, far.fifo_va, far.fifo_rkey, end.region.va, end.region.rkey,
+           RingEnvironment::receive_slots(ring.ranks), RingSchedule::kMessageBytes,
+           ring.real_rank, end.staging.data()});
+    }
+  });
   ++connected_;
 }
 
@@ -134,20 +135,23 @@ Result<std::unique_ptr<RingRankHost>> RingRankHost::create(const Config& config,
       far.mtu = config.fabric.mtu;
       QpConfig qp_config = nccl_qp(self, far_node, job.nic, ours, far, !we_send);
       qp_config.addressing.dst_mac = far_node.nics[job.nic].mac;
-      Qp& qp = control.add_qp(qp_config, *host->rank_, we_send || ring.exact);
       RingFarEnd us;
       us.qpn = ours;
       us.mtu = config.fabric.mtu;
       if (we_send) {
         us.fifo_va = fifos[c].va;
         us.fifo_rkey = fifos[c].rkey;
-        host->rank_->sender(c).connect({&qp, fifos[c].bytes});
-      } else {
-        host->rank_->receiver(c).connect(
-            {&qp, theirs.va, theirs.rkey, buffers[c].va, buffers[c].rkey, RingRank::kReceiveSlots,
-             RingSchedule::kMessageBytes, ring.previous(ring.real_rank),
-             host->staging_[c].data()});
       }
+      control.add_qp(qp_config, *host->rank_, we_send || ring.exact, [&](Qp& qp) {
+        if (we_send) {
+          host->rank_->sender(c).connect({&qp, fifos[c].bytes});
+        } else {
+          host->rank_->receiver(c).connect(
+              {&qp, theirs.va, theirs.rkey, buffers[c].va, buffers[c].rkey,
+               RingRank::kReceiveSlots, RingSchedule::kMessageBytes,
+               ring.previous(ring.real_rank), host->staging_[c].data()});
+        }
+      });
       environment.connect(c, !we_send, us);
     }
   }

@@ -37,10 +37,12 @@ Qpn ShardControl::take_qpn() {
   return next_qp_ < shard_.queue_pairs() ? shard_.qpn_of(next_qp_++) : 0;
 }
 
-Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload) {
+Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
+                         const std::function<void(Qp&)>& prepare) {
   auto qp = std::make_unique<Qp>(config, shard_.regions(), shard_.rc_counters(), endpoint);
   Qp& result = *qp;
   qps_[config.qpn] = std::move(qp);
+  if (prepare) prepare(result);
   Command command;
   command.kind = CommandKind::kAddQp;
   command.qp = &result;

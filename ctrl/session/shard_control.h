@@ -29,7 +29,9 @@ class ShardControl {
   /// A QPN that no queue pair of this shard has, or 0 when the table is full.
   Qpn take_qpn();
   /// Creates a queue pair and hands it to the shard. `config.qpn` comes from take_qpn().
-  Qp& add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload);
+  /// `prepare` sets it up before the shard sees it; may be empty.
+  Qp& add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
+             const std::function<void(Qp&)>& prepare = {});
   /// Exposes `bytes` of memory of `node`, kept only if `backed`.
   Result<ExposedRegion> add_region(NodeId node, uint64_t bytes, uint8_t access, bool backed);
   /// Takes a queue pair away; its memory is freed once the shard has let go.

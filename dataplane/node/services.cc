@@ -1,5 +1,8 @@
 #include "dataplane/node/services.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace understudy {
 
 void SendEcho::on_received(Time now, Qp& qp, const Received& message) {
@@ -12,16 +15,28 @@ void SendEcho::on_received(Time now, Qp& qp, const Received& message) {
   host_->post(now, qp, answer);
 }
 
+void WriteEcho::write(Time now, Qp& qp, uint64_t offset, uint32_t length) {
+  WorkRequest request;
+  request.op = WorkOp::kWrite;
+  request.remote_va = setup_.remote_va;
+  request.rkey = setup_.remote_rkey;
+  request.length = length;
+  request.payload.bytes = setup_.bytes;
+  request.payload.offset = offset;
+  host_->post(now, qp, request);
+}
+
+void WriteEcho::on_wake(Time now, uint64_t) {
+  const uint64_t length = std::min<uint64_t>(setup_.opening_bytes, setup_.length);
+  std::memset(setup_.bytes, 1, length);
+  write(now, *qp_, 0, static_cast<uint32_t>(length));
+}
+
 void WriteEcho::on_received(Time now, Qp& qp, const Received& message) {
   if (!message.is_write || message.length == 0) return;
-  WorkRequest answer;
-  answer.op = WorkOp::kWrite;
-  answer.remote_va = setup_.remote_va;
-  answer.rkey = setup_.remote_rkey;
-  answer.length = message.length;
-  answer.payload.bytes = setup_.bytes;
-  answer.payload.offset = message.va - setup_.va;
-  host_->post(now, qp, answer);
+  const uint64_t offset = message.va - setup_.va;
+  ++setup_.bytes[offset + message.length - 1];
+  write(now, qp, offset, message.length);
 }
 
 }  // namespace understudy

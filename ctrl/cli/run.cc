@@ -1,0 +1,97 @@
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+#include "ctrl/cli/commands.h"
+#include "ctrl/config/units_text.h"
+#include "ctrl/session/control_socket.h"
+#include "ctrl/session/live_run.h"
+
+namespace understudy {
+namespace {
+
+std::atomic<int> caught_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free, "written by a signal handler");
+
+void on_signal(int number) { caught_signal = number; }
+
+struct LiveArguments : RunArguments {
+  std::string control, duration;
+  bool verbose = false;
+};
+
+int run(const LiveArguments& arguments) {
+  auto config = load_or_complain(arguments.config);
+  if (!config) return kExitBadInput;
+  if (arguments.seed) config->seed = *arguments.seed;
+  const auto events = commands_or_complain(*config, arguments.commands);
+  if (!events) return kExitBadInput;
+  LiveRunOptions options;
+  options.capture_path = arguments.capture;
+  options.control_path = arguments.control;
+  options.commands = *events;
+  options.verbose = arguments.verbose;
+  options.signal = &caught_signal;
+  if (!arguments.duration.empty()) {
+    const auto duration = parse_duration(arguments.duration);
+    if (!duration) {
+      std::fprintf(stderr, "--duration: %s\n", duration.error().text.c_str());
+      return kExitBadInput;
+    }
+    options.duration = *duration;
+  }
+  if (!arguments.quiet) {
+    options.progress = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  }
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  const auto report = run_live(*config, options);
+  if (!report) {
+    std::fprintf(stderr, "%s\n", report.error().text.c_str());
+    return report.error().bad_input ? kExitBadInput : kExitFailed;
+  }
+  return finish_run(*report, arguments);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& status) {
+  CLI::App* command =
+      app.add_subcommand("run", "Emulates in real time, with the real nodes on the ports");
+  auto arguments = std::make_shared<LiveArguments>();
+  add_run_arguments(*command, *arguments);
+  command->add_option("--control", arguments->control,
+                      "UNIX socket that takes live commands (see: understudy command)");
+  command->add_option("--duration", arguments->duration, "Ends the run after this time, e.g. 30s");
+  command->add_flag("--verbose", arguments->verbose, "Also print DPDK's log");
+  command->footer(
+      "Without --duration a run ends when its jobs are done, or by SIGINT or SIGTERM.\n"
+      "Example: understudy run configs/quickstart.toml --capture out.pcapng --report out.json");
+  command->callback([arguments, &status] { status = run(*arguments); });
+}
+
+void add_command(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand("command", "Sends a live command to a run");
+  auto socket = std::make_shared<std::string>();
+  auto text = std::make_shared<std::string>();
+  command->add_option("socket", *socket, "The run's --control socket")->required();
+  command->add_option("text", *text, "The command")->required();
+  command->footer("Example: understudy command /tmp/control \"link gpu rate 50Mbit/s\"");
+  command->callback([socket, text, &status] {
+    const auto answer = send_command(*socket, *text);
+    if (!answer) {
+      std::fprintf(stderr, "%s\n", answer.error().text.c_str());
+      status = kExitFailed;
+      return;
+    }
+    const bool good = answer->rfind("ok:", 0) == 0;
+    std::fprintf(good ? stdout : stderr, "%s\n", answer->c_str());
+    status = good ? kExitOk : kExitBadInput;
+  });
+}
+
+}  // namespace understudy

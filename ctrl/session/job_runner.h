@@ -1,0 +1,54 @@
+// The ring jobs of a run in real time: offers them to the clients that dial the emulated neighbours,
+// connects, starts them, and keeps what the clients report.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ctrl/build/ring.h"
+#include "ctrl/config/config.h"
+#include "ctrl/peers/ring_peer.h"
+#include "ctrl/report/run_report.h"
+#include "ctrl/session/ring_links.h"
+#include "ctrl/session/shard_control.h"
+
+namespace understudy {
+
+class JobRunner final : public RingObserver {
+ public:
+  /// `controls[i]` belongs to port i of the configuration.
+  static Result<std::unique_ptr<JobRunner>> create(const Config& config,
+                                                   const std::vector<ShardControl*>& controls);
+
+  /// What the emulated node offers; empty when it is no real rank's neighbour.
+  std::vector<RingOffer> offers(NodeId node) const;
+  /// A ring endpoint as a peer wants it.
+  Result<EndpointReady> connect(const EndpointRequest& request);
+
+  /// Every job is over: all operations done and the client has said so, or it has failed.
+  bool finished() const;
+  /// One line on how far the jobs are.
+  std::string status() const;
+  JobReport report(size_t job) const;
+  size_t jobs() const { return jobs_.size(); }
+
+  void on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
+  void on_ring_result(uint32_t job, uint32_t real_rank, const RingResultMessage& result) override;
+  void on_ring_done(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
+
+ private:
+  struct Job {
+    std::unique_ptr<RingSetup> setup;
+    std::unique_ptr<RingEnvironmentHost> environment;
+    uint32_t neighbours = 2;  ///< connections that the client makes
+    uint32_t ready = 0, done = 0;
+    std::vector<RingResultMessage> results;
+  };
+
+  explicit JobRunner(const Config& config) : config_(config) {}
+
+  const Config& config_;
+  std::vector<Job> jobs_;
+};
+
+}  // namespace understudy

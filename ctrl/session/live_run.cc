@@ -1,0 +1,326 @@
+#include "ctrl/session/live_run.h"
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "ctrl/build/rail.h"
+#include "ctrl/hostns/host_namespace.h"
+#include "ctrl/peers/ring_messages.h"
+#include "ctrl/peers/service_peer.h"
+#include "ctrl/peers/socket_adapter.h"
+#include "ctrl/report/collect.h"
+#include "ctrl/session/commands_text.h"
+#include "ctrl/session/control_socket.h"
+#include "ctrl/session/endpoints.h"
+#include "ctrl/session/host_bridge.h"
+#include "ctrl/session/job_runner.h"
+#include "ctrl/session/start_report.h"
+#include "dataplane/app/live.h"
+
+namespace understudy {
+namespace {
+
+constexpr int kPollMs = 1;
+constexpr Duration kStatusEvery = Duration::s(2);
+/// After the last job the sockets may still carry a goodbye.
+constexpr Duration kLinger = Duration::ms(200);
+
+/// Everything of one run, built in the order of its members.
+class LiveRun {
+ public:
+  LiveRun(const Config& config, const LiveRunOptions& options)
+      : config_(config), options_(options), report_(start_report(config, false)) {}
+
+  Result<void> open();
+  Result<void> run();
+  RunReport finish();
+
+ private:
+  Result<void> open_host();
+  Result<void> open_listeners();
+  Result<void> listen(NodeId node, unsigned nic, uint16_t port, SocketAdapter::PeerFactory factory);
+  std::unique_ptr<Peer> service_peer(const ServiceConfig& service, unsigned nic) const;
+  void on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request);
+  void on_ended(const EndedConnection& ended);
+  void schedule(const EventConfig& event);
+  std::string command(const std::string& text);
+  bool over() const;
+  void say(const std::string& line) const {
+    if (options_.progress) options_.progress(line);
+  }
+
+  const Config& config_;
+  const LiveRunOptions& options_;
+  RunReport report_;
+  std::unique_ptr<HostNamespace> host_;
+  std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<std::unique_ptr<ShardControl>> controls_;
+  std::unique_ptr<Live> live_;
+  std::unique_ptr<HostBridge> bridge_;
+  std::unique_ptr<JobRunner> jobs_;
+  std::unique_ptr<ServiceEndpoints> endpoints_;
+  std::optional<SocketAdapter> sockets_;
+  std::unique_ptr<ControlSocket> control_socket_;
+  std::vector<EventConfig> changes_;  ///< link changes that the capture has yet to be told of
+  std::map<ConnectionId, ServiceReport> clients_;
+};
+
+Result<void> LiveRun::open_host() {
+  if (config_.jobs.empty() && config_.services.empty()) return {};
+  HostNamespaceSpec spec;
+  for (const PrefixConfig& prefix : config_.prefixes) {
+    if (prefix.v4) spec.emulated.push_back(*prefix.v4);
+    if (prefix.v6) spec.emulated.push_back(*prefix.v6);
+  }
+  for (const PortConfig& port : config_.ports) {
+    const NicConfig& nic = config_.nodes[port.node].nics[port.nic];
+    if (nic.v4) spec.real.push_back(*nic.v4);
+    if (nic.v6) spec.real.push_back(*nic.v6);
+  }
+  auto host = HostNamespace::create(spec);
+  if (!host) return fail(host.error().text);
+  host_ = std::move(*host);
+  return {};
+}
+
+Result<void> LiveRun::open() {
+  if (auto host = open_host(); !host) return host;
+  LiveOptions live;
+  live.capture_path = options_.capture_path;
+  live.spin = config_.fidelity.idle == IdleMode::kSpin;
+  live.verbose = options_.verbose;
+  for (const PortConfig& port : config_.ports) {
+    live.ports.push_back({config_.nodes[port.node].name, port.device});
+  }
+  auto opened = Live::open(live);
+  if (!opened) return fail(opened.error().text);
+  live_ = std::move(*opened);
+  std::vector<Shard*> shards;
+  std::vector<ShardControl*> controls;
+  for (size_t i = 0; i < config_.ports.size(); ++i) {
+    shards_.push_back(std::make_unique<Shard>(emulator_shard(config_, i, kHostNamespaceMac)));
+    controls_.push_back(std::make_unique<ShardControl>(*shards_.back()));
+    shards.push_back(shards_.back().get());
+    controls.push_back(controls_.back().get());
+  }
+  auto jobs = JobRunner::create(config_, controls);
+  if (!jobs) return fail(jobs.error().text);
+  jobs_ = std::move(*jobs);
+  endpoints_ = std::make_unique<ServiceEndpoints>(config_, controls);
+  if (host_) {
+    bridge_ = std::make_unique<HostBridge>(*host_, shards);
+    if (auto listening = open_listeners(); !listening) return listening;
+  }
+  if (!options_.control_path.empty()) {
+    auto control = ControlSocket::open(options_.control_path);
+    if (!control) return fail(control.error().text);
+    control_socket_ = std::move(*control);
+  }
+  for (const EventConfig& event : config_.events) schedule(event);
+  for (const EventConfig& event : options_.commands) schedule(event);
+  return live_->start(shards);
+}
+
+std::unique_ptr<Peer> LiveRun::service_peer(const ServiceConfig& service, unsigned nic) const {
+  const NodeConfig& node = config_.nodes[service.node];
+  Service s;
+  s.node = node.name;
+  s.v4 = node.nics[nic].v4;
+  s.v6 = node.nics[nic].v6;
+  s.port = service.port;
+  s.kind = service.kind;
+  s.mtu = config_.fabric.mtu;
+  s.seed = config_.seed;
+  return std::make_unique<ServicePeer>(s);
+}
+
+Result<void> LiveRun::listen(NodeId node, unsigned nic, uint16_t port,
+                             SocketAdapter::PeerFactory factory) {
+  const NicConfig& n = config_.nodes[node].nics[nic];
+  for (const auto& address : {n.v4, n.v6}) {
+    if (!address) continue;
+    auto fd = host_->listen_tcp(*address, port);
+    if (!fd) return fail(fd.error().text);
+    if (auto added = sockets_->add_listener(*fd, node, factory); !added) return added;
+  }
+  return {};
+}
+
+Result<void> LiveRun::open_listeners() {
+  SocketAdapter::Callbacks callbacks;
+  callbacks.now = [this] { return live_->now(); };
+  callbacks.endpoint = [this](NodeId node, ConnectionId id, const EndpointRequest& request) {
+    on_endpoint(node, id, request);
+  };
+  callbacks.start = [this](NodeId, ConnectionId, Qpn qpn) { endpoints_->start(qpn); };
+  callbacks.ended = [this](const EndedConnection& ended) { on_ended(ended); };
+  auto adapter = SocketAdapter::create(callbacks);
+  if (!adapter) return fail(adapter.error().text);
+  sockets_.emplace(std::move(*adapter));
+
+  std::set<unsigned> rails;
+  for (const PortConfig& port : config_.ports) rails.insert(port.nic);
+  for (const ServiceConfig& service : config_.services) {
+    for (const unsigned nic : rails) {
+      if (nic >= config_.nodes[service.node].nics.size()) continue;
+      auto done = listen(service.node, nic, service.port,
+                         [this, &service, nic] { return service_peer(service, nic); });
+      if (!done) return done;
+    }
+  }
+  for (const NodeConfig& node : config_.nodes) {
+    if (node.real) continue;
+    const auto offers = jobs_->offers(node.index);
+    std::set<unsigned> nics;
+    for (const RingOffer& offer : offers) nics.insert(config_.jobs[offer.job].nic);
+    for (const unsigned nic : nics) {
+      const IpAddress local = roce_address(node.nics[nic]);
+      auto done = listen(node.index, nic, kRingOobPort, [this, offers, local] {
+        return std::make_unique<RingPeer>(local, offers, *jobs_);
+      });
+      if (!done) return done;
+    }
+  }
+  return {};
+}
+
+void LiveRun::on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request) {
+  const bool ring = request.behaviour == Behaviour::kRing;
+  auto ready = ring ? jobs_->connect(request) : endpoints_->create(node, id, request);
+  if (!ring) {
+    ServiceReport& client = clients_[id];
+    client.node = config_.nodes[node].name;
+    client.client = request.remote.text();
+    client.from = live_->now();
+  }
+  if (ready) {
+    sockets_->endpoint_ready(id, *ready);
+  } else {
+    sockets_->endpoint_refused(id, ready.error().text);
+  }
+}
+
+void LiveRun::on_ended(const EndedConnection& ended) {
+  if (!ended.failure.empty()) say(ended.failure);
+  const auto it = clients_.find(ended.id);
+  if (it == clients_.end() && ended.failure.empty()) return;
+  ServiceReport client;
+  if (it != clients_.end()) {
+    client = it->second;
+    clients_.erase(it);
+  } else {
+    client.node = config_.nodes[ended.node].name;
+    client.from = live_->now();
+  }
+  client.to = live_->now();
+  client.error = ended.failure;
+  report_.services.push_back(client);
+  if (!ended.keep_endpoints) endpoints_->remove(ended.id);
+}
+
+void LiveRun::schedule(const EventConfig& event) {
+  for (auto& control : controls_) {
+    control->set_link(event.node, event.rate, event.latency, event.at);
+  }
+  changes_.push_back(event);
+  report_.commands.push_back({event.at, command_text(config_, event)});
+}
+
+std::string LiveRun::command(const std::string& text) {
+  auto event = parse_command(config_, text);
+  if (!event) return event.error().text;
+  event->at = std::max(event->at, live_->now());
+  schedule(*event);
+  return "ok: at " + std::to_string(event->at.ps()) + " ps: " + command_text(config_, *event);
+}
+
+bool LiveRun::over() const {
+  if (options_.signal != nullptr && *options_.signal != 0) return true;
+  if (options_.duration && live_->now() - Time::zero() >= *options_.duration) return true;
+  return jobs_->jobs() > 0 && jobs_->finished();
+}
+
+Result<void> LiveRun::run() {
+  say("ready");
+  Time status = live_->now() + kStatusEvery;
+  std::optional<Time> last;  // once over: when to leave
+  while (!last || live_->now() < *last) {
+    if (sockets_) {
+      sockets_->poll(kPollMs);
+    } else {
+      timespec nap{0, kPollMs * 1'000'000};
+      nanosleep(&nap, nullptr);
+    }
+    if (bridge_) bridge_->poll();
+    for (auto& control : controls_) control->poll();
+    if (control_socket_) {
+      control_socket_->poll([this](const std::string& text) { return command(text); });
+    }
+    for (size_t i = 0; i < changes_.size();) {
+      if (changes_[i].at > live_->now()) {
+        ++i;
+        continue;
+      }
+      live_->note_change({changes_[i].at, changes_[i].node, changes_[i].rate, changes_[i].latency});
+      changes_.erase(changes_.begin() + static_cast<ptrdiff_t>(i));
+    }
+    if (jobs_->jobs() > 0 && live_->now() >= status) {
+      say(jobs_->status());
+      status = status + kStatusEvery;
+    }
+    if (!last && over()) {
+      const bool by_signal = options_.signal != nullptr && *options_.signal != 0;
+      last = by_signal ? live_->now() : live_->now() + kLinger;
+    }
+  }
+  return {};
+}
+
+RunReport LiveRun::finish() {
+  auto stopped = live_->stop();
+  report_.duration = live_->now() - Time::zero();
+  report_.started = live_->started_seconds();
+  const int signal = options_.signal != nullptr ? options_.signal->load() : 0;
+  if (signal != 0) report_.ended_by = signal == SIGINT ? "SIGINT" : "SIGTERM";
+  for (auto& [id, client] : clients_) {
+    client.to = live_->now();
+    report_.services.push_back(client);
+  }
+  for (size_t j = 0; j < jobs_->jobs(); ++j) report_.jobs.push_back(jobs_->report(j));
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    ShardSnapshot snapshot;
+    snapshot.up.resize(shards_[i]->nodes().size());
+    snapshot.down.resize(shards_[i]->nodes().size());
+    shards_[i]->snapshot(snapshot, live_->now());
+    report_.ports.push_back(port_report(config_.nodes[config_.ports[i].node].name,
+                                        config_.ports[i], config_, shards_[i]->node_table(),
+                                        snapshot, live_->device(i)));
+  }
+  report_.loop = loop_report(live_->loop());
+  if (!options_.capture_path.empty()) report_.capture_drops = live_->capture_drops();
+  judge(report_);
+  if (!stopped) {
+    report_.verdict.faithful = false;
+    report_.verdict.reasons.push_back(stopped.error().text);
+  }
+  return std::move(report_);
+}
+
+}  // namespace
+
+tl::expected<RunReport, RunError> run_live(const Config& config, const LiveRunOptions& options) {
+  if (config.ports.empty()) {
+    return tl::unexpected<RunError>({config.path + ": run needs at least one [[port]]", true});
+  }
+  LiveRun run(config, options);
+  if (auto opened = run.open(); !opened) {
+    return tl::unexpected<RunError>({opened.error().text, true});
+  }
+  if (auto done = run.run(); !done) return tl::unexpected<RunError>({done.error().text, false});
+  return run.finish();
+}
+
+}  // namespace understudy
