@@ -314,6 +314,31 @@ TEST(RankChannel, KeepsFourCreditsOutstandingAndSendsNothingWithout) {
   EXPECT_NE(channel.waiting_for().find("a credit for message 0"), std::string::npos);
 }
 
+TEST(RankChannel, HasFourMessagesInFlightHoweverManyCreditsItHas) {
+  MemoryLinks links(3);
+  RankChannel channel(job(4, 0, 1), 0, links);
+  std::vector<float> input = input_values(1, 0, 4 << 20);
+  std::vector<float> output(input.size());
+  channel.start({0, input.size()}, input.data(), output.data());
+  for (uint64_t k = 0; k < 8; ++k) {
+    links.credits_in[k] = {.address = 1,
+                           .size = 1 << 20,
+                           .rkeys = {7},
+                           .nreqs = 1,
+                           .tag = 0,
+                           .idx = k + 1,
+                           .padding = {}};
+  }
+  ASSERT_TRUE(channel.progress());
+  EXPECT_EQ(links.data_out.size(), 2u);  // its own chunk; all later ones need what it receives
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(channel.on_received(1 << 20));
+  ASSERT_TRUE(channel.progress());
+  EXPECT_EQ(links.data_out.size(), 4u);
+  channel.on_sent();
+  ASSERT_TRUE(channel.progress());
+  EXPECT_EQ(links.data_out.size(), 5u);
+}
+
 TEST(RankChannel, RefusesCreditsAndMessagesThatDoNotFit) {
   const auto failure = [](auto change) {
     MemoryLinks links(3);
