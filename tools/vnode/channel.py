@@ -50,8 +50,6 @@ def run(folder, script, write, alive, limit=None):
     number, host_end = _take_line(folder, alive)
     with host_end as (to_guest, from_guest):
         mark = _busy_mark(folder, number)
-        if mark.exists():  # whoever used this line last was killed
-            _end_session(folder, number, from_guest, mark.read_text(), alive)
         token = secrets.token_hex(8)
         mark.write_text(token)
         _send(to_guest, token, script)
@@ -109,14 +107,28 @@ def _busy_mark(folder, number):
 
 
 def _take_line(folder, alive):
+    """Locks a free line; ends, on all lines, what was left by users that were killed."""
     while alive():
+        taken = None
         for number in range(CONTROL + 1, LINES):
+            mark = _busy_mark(folder, number)
+            if taken and not mark.exists():
+                continue
             end = _HostEnd(folder, number)
             try:
                 fcntl.flock(end.fds[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return number, end
             except BlockingIOError:
                 end.__exit__()
+                continue
+            if mark.exists():
+                _end_session(folder, number, end.fds[1], mark.read_text(), alive)
+                mark.unlink()
+            if taken:
+                end.__exit__()
+            else:
+                taken = number, end
+        if taken:
+            return taken
         time.sleep(0.02)
     raise Fault("the node ended")
 

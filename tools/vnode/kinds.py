@@ -25,7 +25,8 @@ def command_line(folder, name, options):
 def _uml(folder, name, options):
     command = [
         build.kernel_file("uml"), f"mem={options['mem']}M", f"initrd={build.initramfs_file('uml')}",
-        f"uml_dir={folder}", f"umid={name}", f"hostfs={folder}/share", "con=null", "con0=null,fd:1", "ssl=null", "quiet",
+        f"uml_dir={folder}", f"umid={name}", f"hostfs={folder}/share",
+        "con=null", "con0=null,fd:1", "ssl=null", "quiet",
         f"VNODE_NAME={name}", f"VNODE_MHZ={_host_mhz()}", "VNODE_LINES=" + _devices("ttyS", 0),
     ]
     inherited = []
