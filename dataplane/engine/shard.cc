@@ -14,10 +14,14 @@ Shard::Shard(const ShardConfig& config)
       qps_(config.queue_pairs),
       departures_{PacketFifo(config.packets), PacketFifo(config.packets)},
       send_now_(config.packets),
-      commands_(4096),
-      replies_(4096),
+      commands_(kCommandRing),
+      replies_(kCommandRing),
       to_host_(1 << 20),
       from_host_(1 << 20) {
+  wakes_.reserve(config.packets);
+  free_wakes_.reserve(config.packets);
+  pending_.reserve(kCommandRing);
+  free_pending_.reserve(kCommandRing);
   const auto& nics = config_.nodes.nics();
   while (real_ + 1 < nics.size() && !nics[real_].real) ++real_;
   for (uint32_t i = 0; i < nics.size(); ++i) {

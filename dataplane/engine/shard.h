@@ -71,6 +71,7 @@ class Shard final : public EngineShard, public EndpointHost {
  private:
   static constexpr uint32_t kClasses = 2;  ///< 0 data (or everything), 1 control
   static constexpr uint32_t kNoSlot = 0xffffffff;
+  static constexpr size_t kCommandRing = 4096;
   struct QpSlot {
     Qp* qp = nullptr;
     Endpoint* endpoint = nullptr;

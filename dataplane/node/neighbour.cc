@@ -105,10 +105,14 @@ NeighbourQuery neighbour_query(const FrameView& view, const NodeTable& nodes,
     return node != nullptr ? NeighbourQuery::kArp : NeighbourQuery::kNone;
   }
   const uint32_t bytes = view.ip_end - view.l4;
-  if (bytes < sizeof(IcmpHeader)) return NeighbourQuery::kNone;
+  // An echo in fragments is for the kernel, which can put them together.
+  if (bytes < sizeof(IcmpHeader) || view.fragment) return NeighbourQuery::kNone;
   const uint8_t type = view.frame[view.l4];
   if (view.v6 && view.protocol == kIpProtoIcmpv6) {
-    if (type == kNeighbourSolicitation && bytes >= kSolicitationBytes && !view.src.is_unset()) {
+    // RFC 4861 7.1.1: with another hop limit it came through a router. Without a source it looks
+    // for duplicates of an address, of which there are none.
+    if (type == kNeighbourSolicitation && bytes >= kSolicitationBytes && view.ttl == 255 &&
+        !view.src.is_unset()) {
       node = emulated(nodes, IpAddress::v6_bytes(view.frame.data() + view.l4 + 8));
       return node != nullptr ? NeighbourQuery::kSolicitation : NeighbourQuery::kNone;
     }

@@ -29,6 +29,7 @@ FrameKind parse_ipv4(FrameView& v) {
   v.dst = IpAddress::v4_bytes(ip.dst);
   v.tos = ip.tos;
   v.ttl = ip.ttl;
+  v.fragment = (ip.fragment.get() & 0x3fff) != 0;
   // The later fragments of a datagram carry no UDP header; they are somebody else's plain IP.
   v.protocol = (ip.fragment.get() & 0x1fff) != 0 ? 0 : ip.protocol;
   return FrameKind::kIp;
@@ -55,10 +56,7 @@ FrameKind parse_ipv6(FrameView& v) {
 
 /// RoCEv2 allows neither IP options nor fragments (rule A1).
 bool plain_ip(const FrameView& v) {
-  if (v.v6) return true;
-  Ipv4Header ip;
-  std::memcpy(&ip, v.frame.data() + v.l3, sizeof ip);
-  return ip.version_ihl == 0x45 && (ip.fragment.get() & 0x3fff) == 0;
+  return !v.fragment && v.l4 - v.l3 == (v.v6 ? sizeof(Ipv6Header) : sizeof(Ipv4Header));
 }
 
 void read_extension_headers(std::span<const uint8_t> frame, uint32_t at, const OpcodeInfo& info,

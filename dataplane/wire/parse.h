@@ -42,9 +42,10 @@ struct FrameView {
   IpAddress src, dst;
   uint8_t tos = 0;  ///< traffic class: DSCP and ECN
   uint8_t ttl = 0;
-  uint8_t protocol = 0;
-  uint32_t l4 = 0;      ///< offset of what follows the IP header
-  uint32_t ip_end = 0;  ///< offset just past the IP packet (frames may be padded)
+  uint8_t protocol = 0;   ///< 0 for an IPv4 fragment but the first
+  bool fragment = false;  ///< IPv4: part of a datagram
+  uint32_t l4 = 0;        ///< offset of what follows the IP header
+  uint32_t ip_end = 0;    ///< offset just past the IP packet (frames may be padded)
   uint16_t udp_src = 0, udp_dst = 0;
 };
 
