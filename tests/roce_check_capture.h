@@ -83,9 +83,13 @@ class TestCapture {
     append_pcapng_interface(out, "port0", 0, {});
     for (const TestFrame& f : frames) {
       const auto kept = std::span(f.bytes).first(f.bytes.size() - f.cut);
-      append_pcapng_packet(
-          out, 0, {}, {f.direction, f.at, f.scheduled, kept, static_cast<uint32_t>(f.bytes.size())},
-          f.changes);
+      CapturedFrame frame{f.direction, f.at, f.scheduled, kept,
+                          static_cast<uint32_t>(f.bytes.size())};
+      if (own) {
+        append_pcapng_packet(out, 0, {}, frame, f.changes);
+      } else {
+        append_foreign_packet(out, frame);
+      }
     }
     append_pcapng_statistics(out, 0, {}, Time::zero(), {frames.size(), 0, drops});
     return out;
@@ -122,6 +126,20 @@ class TestCapture {
 
   std::vector<TestFrame> frames;
   uint64_t drops = 0;
+  bool own = true;  ///< false: as others write it, without directions and times of the run
+
+ private:
+  /// Our block without its options: they stand behind the padded frame.
+  static void append_foreign_packet(std::vector<uint8_t>& out, const CapturedFrame& frame) {
+    std::vector<uint8_t> block;
+    append_pcapng_packet(block, 0, {}, frame);
+    const size_t options = 28 + (frame.bytes.size() + 3) / 4 * 4;
+    block.resize(options + 4);
+    for (size_t i = 0; i < 4; ++i) {
+      block[4 + i] = block[options + i] = static_cast<uint8_t>(block.size() >> (8 * i));
+    }
+    out.insert(out.end(), block.begin(), block.end());
+  }
 };
 
 inline std::string all_examples(const Analysis& analysis) {

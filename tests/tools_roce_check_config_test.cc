@@ -75,6 +75,29 @@ TEST(Rate, SlowerLinkOfTheSender) {
   expect_fails(script.make(expected_connections(config)).judge({.config = &config}), Check::kRate);
 }
 
+TEST(Rate, ConfigurationOfAnotherRun) {
+  const Config config = ring_config(ring_config_text("100Mbit/s"));
+  std::string text = ring_config_text("100Mbit/s");
+  text.replace(text.find("10.9.0.0"), 8, "10.8.0.0");
+  const Config other = ring_config(text);
+  RingScript script(config, {});
+  expect_fails(script.make(expected_connections(config)).judge({.config = &other}), Check::kRate);
+}
+
+// Taken by others, as inside the virtual node: no schedule, no direction, and 10 ms of jitter are
+// forgiven, which hides small excesses in short messages.
+TEST(Rate, CaptureWithoutSchedule) {
+  const Config config = ring_config(ring_config_text("100Mbit/s", "", "6MiB"));
+  auto capture = [&](double speed) {
+    RingScript script(config, {.out_speed = speed});
+    TestCapture out = script.make(expected_connections(config));
+    out.own = false;
+    return out;
+  };
+  expect_holds(capture(1).judge({.config = &config}));
+  expect_fails(capture(1.25).judge({.config = &config}), Check::kRate);
+}
+
 // The messages of one connection, changed, against the unchanged configuration.
 class Collective : public testing::Test {
  protected:
