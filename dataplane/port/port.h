@@ -34,8 +34,8 @@ struct PortCounters {
   uint64_t rx_missed = 0;                ///< frames that the device itself reports as lost
   uint64_t rx_unreadable = 0;            ///< scattered frames too large for one buffer, dropped
   uint64_t tx_retried = 0;               ///< flushes at which the device did not take everything
-  uint64_t tx_refused = 0;      ///< frames dropped because the device took nothing for 100 ms
-  uint64_t tx_link_down = 0;             ///< frames dropped because nobody is connected
+  uint64_t tx_refused = 0;    ///< frames dropped because the device took nothing for 100 ms
+  uint64_t tx_link_down = 0;  ///< frames dropped because nobody is connected
   uint64_t tx_no_buffer = 0;  ///< frames the device did not take in time, so no buffer was left
 };
 
