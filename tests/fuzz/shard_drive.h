@@ -1,0 +1,197 @@
+// Any bytes as frames of the wire and of the host, commands and time for a shard.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "dataplane/engine/shard.h"
+#include "dataplane/node/services.h"
+#include "dataplane/wire/icrc.h"
+#include "tests/fuzz/input.h"
+
+namespace understudy {
+
+class ShardDrive : private TxSink {
+ public:
+  explicit ShardDrive(std::span<const uint8_t> bytes) : in_(bytes), shard_(config(in_.byte())) {
+    Command c;
+    c.kind = CommandKind::kAddRegion;
+    c.region_index = 1;
+    c.region = {1, 0, memory_.size(), kAccessRemoteRead | kAccessRemoteWrite, memory_.data(), true};
+    must(shard_.commands().push(c));
+    add_qp();
+  }
+
+  void run() {
+    while (!in_.done()) step();
+    room_ = SIZE_MAX;
+    advance(Duration::ms(50));
+  }
+  const ShardCounters& counters() const { return shard_.counters(); }
+
+ private:
+  static ShardConfig config(uint8_t flags) {
+    ShardConfig c;
+    for (NodeId id = 0; id < 3; ++id) {
+      NodeNic nic;
+      nic.id = id;
+      nic.real = id == 0;
+      nic.mac = MacAddress{{2, 0, 0, 0, 0, static_cast<uint8_t>(id + 1)}};
+      nic.v4 = IpAddress::v4(0x0a000001 + id);
+      if ((flags & 1) != 0) nic.vlan_tci = 100;
+      c.nodes.add(nic);
+    }
+    c.rates.assign(3, (flags & 2) != 0 ? Rate::unlimited() : Rate::bits_per_second(1'000'000'000));
+    c.latencies.assign(3, Duration::us(1));
+    c.separate_control = (flags & 4) != 0;
+    c.icmp_through_fabric = (flags & 8) != 0;
+    if ((flags & 16) != 0) c.physical = Rate::bits_per_second(1'000'000'000);
+    c.packets = 16;
+    c.queue_pairs = 4;
+    c.regions = 4;
+    return c;
+  }
+
+  void add_qp() {
+    QpConfig c;
+    c.node = 1 + in_.byte() % 2;
+    c.qpn = shard_.qpn_of(0);
+    c.remote_qpn = 5;
+    c.mtu = 256;
+    c.timeout = 8;
+    c.retry_count = 2;
+    c.rnr_retry = 2;
+    c.addressing.src = IpAddress::v4(0x0a000001 + c.node);
+    c.addressing.dst = IpAddress::v4(0x0a000001);
+    qp_ = std::make_unique<Qp>(c, shard_.regions(), shard_.rc_counters(), endpoint_);
+    qp_->responder().set_receive_buffer(memory_);
+    if (in_.byte() % 2 != 0) qp_->responder().set_endless_receives();
+    Command command;
+    command.kind = CommandKind::kAddQp;
+    command.qp = qp_.get();
+    command.endpoint = &endpoint_;
+    must(shard_.commands().push(command));
+    advance(Duration());
+  }
+
+  void step() {
+    switch (in_.byte() % 8) {
+      case 0:
+        return advance(Duration::ns(in_.byte() * 100));
+      case 1: {  // a frame of the host
+        const auto frame = in_.take(in_.byte());
+        uint8_t* at = shard_.from_host().reserve(static_cast<uint32_t>(frame.size()));
+        if (at == nullptr) return;
+        if (!frame.empty()) std::memcpy(at, frame.data(), frame.size());
+        return shard_.from_host().commit(static_cast<uint32_t>(frame.size()));
+      }
+      case 2: {  // a queue pair goes, and another one comes under its number
+        Command c;
+        c.kind = CommandKind::kRemoveQp;
+        c.qpn = qp_->config().qpn;
+        must(shard_.commands().push(c));
+        advance(Duration());
+        return add_qp();
+      }
+      case 3: {
+        Command c;
+        c.kind = CommandKind::kSetLink;
+        c.node = in_.byte() % 4;
+        c.has_rate = c.has_latency = true;
+        c.rate = Rate::bits_per_second(in_.byte() * uint64_t{10'000'000});
+        c.latency = Duration::ns(in_.byte() * 10);
+        c.effective = now_ + Duration::ns(in_.byte() * 10);
+        must(shard_.commands().push(c));
+        return;
+      }
+      case 4: {
+        WorkRequest r;
+        r.op = static_cast<WorkOp>(in_.byte() % 5);
+        r.length = in_.byte() * 8u;
+        r.payload.bytes = memory_.data();
+        shard_.post(now_, *qp_, r);
+        return;
+      }
+      case 5:
+        room_ = in_.byte() % 4;
+        return;
+      case 6:
+        return receive(in_.take(in_.byte() / 2u));
+      default:
+        return receive_packet();
+    }
+  }
+
+  /// A frame that gets past the parser and the ICRC: the fuzzer chooses what is behind.
+  void receive_packet() {
+    RoceAddressing a;
+    a.src = IpAddress::v4(0x0a000001);
+    a.dst = qp_->config().addressing.src;
+    if (shard_.nodes()[0].vlan_tci) a.vlan_tci = 100;
+    RoceFields f;
+    const uint8_t opcode = in_.byte();
+    f.opcode = static_cast<Opcode>(opcode < 0xf0 ? opcode % 0x18 : opcode % 0x82);
+    if (opcode_info(f.opcode).name == nullptr) return;
+    f.psn = Psn(in_.byte() % 32);
+    f.dest_qpn = qp_->config().qpn;
+    f.rkey = shard_.regions().rkey(1);
+    f.va = in_.byte();
+    f.dma_length = in_.byte() * 8u;
+    f.ack_request = in_.byte() % 2 != 0;
+    f.syndrome = in_.byte();
+    const uint8_t size = in_.byte();
+    const uint32_t payload = size < 128 ? size * 2u : size < 192 ? f.dma_length : 256;
+    std::vector<uint8_t> frame(roce_frame_bytes(a, f.opcode, payload));
+    uint8_t* at = begin_roce(frame.data(), a, f, payload);
+    std::memset(at, 0x5c, payload);
+    finish_roce(frame.data(), a, f.opcode, payload);
+    receive(frame);
+  }
+
+  void receive(std::span<const uint8_t> bytes) {
+    const std::vector<uint8_t> frame(bytes.begin(), bytes.end());  // exact size
+    const std::span<const uint8_t> frames[] = {frame};
+    shard_.rx({now_, Duration(), frames});
+    while (shard_.to_host().front().data() != nullptr) shard_.to_host().pop();
+  }
+
+  void advance(Duration by) {
+    const Time until = now_ + by;
+    for (int turns = 0; shard_.next_wake() <= until && room_ > 0; ++turns) {
+      must(turns < 1'000'000);  // or time stands still
+      now_ = std::max(now_, shard_.next_wake());
+      shard_.poll(now_, *this);
+    }
+    now_ = until;
+    shard_.poll(now_, *this);
+    Reply reply;
+    while (shard_.replies().pop(reply)) {
+    }
+  }
+
+  uint8_t* reserve(uint32_t bytes) override {
+    if (room_ == 0) return nullptr;
+    out_.assign(bytes, 0);
+    return out_.data();
+  }
+  void commit(uint32_t bytes, Time scheduled) override {
+    --room_;
+    must(bytes <= out_.size() && scheduled <= now_);
+    FrameView view;
+    RoceView roce;
+    const FrameKind kind = parse_frame({out_.data(), bytes}, view, roce);
+    must(kind == FrameKind::kRoce || kind == FrameKind::kArp || kind == FrameKind::kIp);
+    must(kind != FrameKind::kRoce || icrc_ok(view, roce));
+  }
+
+  FuzzInput in_;
+  Shard shard_;
+  MemoryTarget endpoint_;
+  std::unique_ptr<Qp> qp_;
+  std::vector<uint8_t> memory_ = std::vector<uint8_t>(3000), out_;
+  size_t room_ = SIZE_MAX;
+  Time now_;
+};
+
+}  // namespace understudy
