@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "dataplane/wire/headers.h"
+#include "tests/fuzz/parse_drive.h"
 #include "tests/wire_frames.h"
 
 namespace understudy {
@@ -137,6 +138,16 @@ TEST(Parse, MutatedFramesStayInBounds) {
     ASSERT_LE(p.view.ip_end, frame.size());
   }
   EXPECT_GT(roce, 10000u);
+}
+
+TEST(Parse, RandomBytesStayInBounds) {
+  std::mt19937_64 random(21);
+  size_t seen[static_cast<size_t>(FrameKind::kBadPad) + 1] = {};
+  for (int round = 0; round < 60000; ++round) {
+    ++seen[static_cast<size_t>(drive_parse(random_bytes(random() % 90, random)))];
+  }
+  EXPECT_GT(seen[static_cast<size_t>(FrameKind::kBadTver)], 1000u);
+  EXPECT_GT(seen[static_cast<size_t>(FrameKind::kRoce)], 10u);
 }
 
 TEST(Parse, EveryKindHasAName) {
