@@ -27,20 +27,16 @@ build_root() {
   echo "$here"
 }
 
-# Sets up a build directory or brings it up to date with these options; one that does not fit this
-# checkout any more is made anew.
+# Sets up a build directory, anew if it was set up for something else; ninja keeps it up to date.
 configure() { # DIRECTORY MESON_OPTION...
-  local directory=$1
+  local directory=$1 wanted
   shift
-  mkdir -p "$directory"
-  local log=$directory/configure.txt
-  if [ -f "$directory/build.ninja" ] &&
-    meson setup --reconfigure "$@" "$directory" "$root" >"$log" 2>&1; then
-    return
-  fi
+  wanted="$root ${CXX:-} $*"
+  [ -f "$directory/build.ninja" ] && [ "$(cat "$directory/set-up-for" 2>/dev/null)" = "$wanted" ] && return
   rm -rf "$directory"
   mkdir -p "$directory"
-  meson setup "$@" "$directory" "$root" >"$log" 2>&1 || { cat "$log" && return 1; }
+  meson setup "$@" "$directory" "$root" >"$directory/set-up.txt" 2>&1 || { cat "$directory/set-up.txt" && return 1; }
+  echo "$wanted" >"$directory/set-up-for"
 }
 
 # Runs a step and says how long it took.
