@@ -4,6 +4,10 @@
 
 namespace understudy {
 
+namespace {
+constexpr uint8_t kOutstandingReads = 128;  ///< what perftest is told, and what rxe keeps in flight
+}
+
 Result<size_t> ServiceEndpoints::port_for(const IpAddress& real) const {
   for (size_t i = 0; i < config_.ports.size(); ++i) {
     const PortConfig& port = config_.ports[i];
@@ -41,6 +45,7 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
   qp_config.retry_count = request.retry_count;
   qp_config.rnr_retry = request.rnr_retry;
   qp_config.min_rnr_timer = request.min_rnr_timer;
+  qp_config.max_dest_rd_atomic = kOutstandingReads;
   RoceAddressing& a = qp_config.addressing;
   a.src_mac = nic.mac;
   a.vlan_tci = vlan_tci(nic);
