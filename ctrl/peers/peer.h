@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,8 @@ struct EndpointRequest {
   uint64_t remote_address = 0;  ///< the client's buffer, for behaviours that write back
   Rkey remote_rkey = 0;
   uint32_t opening_bytes = 0;           ///< with kWriteEcho only
+  uint16_t service_port = 0;            ///< TCP port of the service that was dialled; 0: none
+  std::string_view service_kind;        ///< as in the configuration
   std::optional<RingLinkRequest> ring;  ///< with kRing only
 };
 

@@ -87,7 +87,11 @@ void ServicePeer::on_closed(Time now) {
 void ServicePeer::collect() {
   const auto output = machine_->take_output();
   output_.insert(output_.end(), output.begin(), output.end());
-  const auto requests = machine_->take_requests();
+  auto requests = machine_->take_requests();
+  for (EndpointRequest& request : requests) {
+    request.service_port = service_.port;
+    request.service_kind = service_kind_name(service_.kind);
+  }
   requests_.insert(requests_.end(), requests.begin(), requests.end());
   const auto starts = machine_->take_starts();
   starts_.insert(starts_.end(), starts.begin(), starts.end());

@@ -194,6 +194,8 @@ void LiveRun::on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& r
     ServiceReport& client = clients_[id];
     client.node = config_.nodes[node].name;
     client.client = request.remote.text();
+    client.port = request.service_port;
+    client.kind = request.service_kind;
     client.from = live_->now();
   }
   if (ready) {

@@ -29,12 +29,11 @@ size_t ShardControl::poll() {
 }
 
 Qpn ShardControl::take_qpn() {
-  if (!free_qps_.empty()) {
-    const Qpn qpn = free_qps_.back();
-    free_qps_.pop_back();
-    return qpn;
-  }
-  return next_qp_ < shard_.queue_pairs() ? shard_.qpn_of(next_qp_++) : 0;
+  if (next_qp_ < shard_.queue_pairs()) return shard_.qpn_of(next_qp_++);
+  if (free_qps_.empty()) return 0;
+  const Qpn qpn = free_qps_.front();
+  free_qps_.pop_front();
+  return qpn;
 }
 
 Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
@@ -65,9 +64,15 @@ void ShardControl::remove_qp(Qpn qpn, std::function<void()> then) {
 
 Result<ExposedRegion> ShardControl::add_region(NodeId node, uint64_t bytes, uint8_t access,
                                                bool backed) {
-  if (next_region_ >= shard_.region_capacity()) return fail("no memory region is left");
   ExposedRegion region;
-  region.index = next_region_++;
+  if (next_region_ < shard_.region_capacity()) {
+    region.index = next_region_++;
+  } else if (!free_regions_.empty()) {
+    region.index = free_regions_.front();
+    free_regions_.pop_front();
+  } else {
+    return fail("no memory region is left");
+  }
   region.va = next_va_;
   region.rkey = shard_.regions().rkey(region.index);
   next_va_ += bytes + kRegionGap;
@@ -88,7 +93,10 @@ void ShardControl::remove_region(uint32_t index) {
   Command command;
   command.kind = CommandKind::kRemoveRegion;
   command.region_index = index;
-  submit(command, [this, index] { memory_.erase(index); });
+  submit(command, [this, index] {
+    memory_.erase(index);
+    free_regions_.push_back(index);
+  });
 }
 
 void ShardControl::set_link(NodeId node, std::optional<Rate> rate, std::optional<Duration> latency,

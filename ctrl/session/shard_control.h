@@ -2,6 +2,7 @@
 // language. One thread at a time.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -26,7 +27,8 @@ class ShardControl {
 
   Shard& shard() { return shard_; }
 
-  /// A QPN that no queue pair of this shard has, or 0 when the table is full.
+  /// A QPN that no queue pair of this shard has, or 0 when the table is full. Used ones come back
+  /// only when there is no fresh one, so that captures can tell connections apart.
   Qpn take_qpn();
   /// Creates a queue pair and hands it to the shard. `config.qpn` comes from take_qpn().
   /// `prepare` sets it up before the shard sees it; may be empty.
@@ -56,12 +58,13 @@ class ShardControl {
   std::vector<Command> backlog_;  ///< did not fit into the ring yet
   std::unordered_map<Qpn, std::unique_ptr<Qp>> qps_;
   uint32_t next_qp_ = 0;
-  std::vector<uint32_t> free_qps_;
+  std::deque<Qpn> free_qps_;  ///< longest unused first: a QPN rests before it returns
   struct Memory {
     std::unique_ptr<uint8_t[]> bytes;
   };
   std::unordered_map<uint32_t, Memory> memory_;
   uint32_t next_region_ = 0;
+  std::deque<uint32_t> free_regions_;
   uint64_t next_va_ = uint64_t{1} << 32;  ///< above what a 32-bit slip could hit
 };
 
