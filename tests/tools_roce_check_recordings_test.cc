@@ -99,6 +99,35 @@ TEST(Recordings, PairsConnectionsByCmAndByBehaviour) {
   }
 }
 
+// A queue pair number that is used again for another connection: here by one side only.
+TEST(Recordings, QueuePairNumbersUsedAgain) {
+  TestCapture capture = TestCapture::load(recording("rxe_write_64k_x5_mtu1024"));
+  const TestCapture second = capture;
+  const Duration later = Duration::s(60);
+  for (TestFrame frame : second.frames) {
+    FrameView view;
+    RoceView roce;
+    ASSERT_EQ(parse_frame(frame.bytes, view, roce), FrameKind::kRoce);
+    frame.at += later;
+    auto& udp = *reinterpret_cast<UdpHeader*>(frame.bytes.data() + view.l4);
+    if (roce.info().is_request()) {
+      udp.src_port = static_cast<uint16_t>(view.udp_src + 1);  // of another client
+    } else {
+      frame.bth().dest_qpn = roce.dest_qpn + 1;
+    }
+    frame.seal();
+    capture.frames.push_back(std::move(frame));
+  }
+  const Analysis analysis = capture.judge();
+  expect_holds(analysis);
+  ASSERT_EQ(analysis.connections.size(), 2u);
+  for (const ConnectionResult& c : analysis.connections) {
+    EXPECT_NE(c.reverse.flow, kNoFlow);
+    EXPECT_EQ(c.forward.messages.size() + c.reverse.messages.size(), 5u);
+    EXPECT_EQ(c.forward.counts.retransmissions + c.reverse.counts.retransmissions, 0u);
+  }
+}
+
 TEST(Report, TextAndJsonSayTheSame) {
   const auto analysis = analyse(recording("rxe_write_16k_x10_clientloss6pct_nak_seq"), {});
   ASSERT_TRUE(analysis);

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <thread>
 
 #include "dataplane/port/capture.h"
 #include "dataplane/wire/pcapng_reader.h"
@@ -240,6 +242,25 @@ TEST(Capture, WhatTheThreadedCaptureDropsIsCounted) {
     }
   }
   EXPECT_GT((*capture)->drops(), 0u);  // 20,000 frames do not fit, however fast the thread is
+  std::filesystem::remove(path);
+}
+
+// A process that is killed leaves a file that can be read up to the last flush.
+TEST(Capture, ThreadedCaptureCanBeReadBeforeItIsClosed) {
+  const std::string path = temporary("open.pcapng");
+  auto capture = open_threaded_capture(two_ports(path));
+  ASSERT_TRUE(capture) << capture.error().text;
+  write_frames(**capture, 100);
+  size_t records = 0;
+  for (int i = 0; i < 1000 && records < 102; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    bool truncated = true;
+    const auto file = slurp(path);
+    records = read_all(file, &truncated).size();
+    EXPECT_FALSE(truncated);
+  }
+  EXPECT_EQ(records, 102u);
+  EXPECT_EQ((*capture)->drops(), 0u);
   std::filesystem::remove(path);
 }
 

@@ -35,7 +35,8 @@ uint32_t big_endian_32(std::span<const uint8_t> at) { return big_endian_24(at) <
 /// Follows connection management on QP1: who has which queue pair number.
 class CmWatcher {
  public:
-  void packet(const FrameView& view, std::span<const uint8_t> mad, std::vector<CmPair>& pairs) {
+  void packet(uint64_t frame, const FrameView& view, std::span<const uint8_t> mad,
+              std::vector<CmPair>& pairs) {
     constexpr size_t kMadHeader = 24;
     constexpr uint8_t kClassCm = 0x07;
     constexpr uint16_t kReq = 0x10, kRep = 0x13;
@@ -47,7 +48,8 @@ class CmWatcher {
     } else if (attribute == kRep) {
       const auto request = requests_.find({view.dst, view.src, big_endian_32(body.subspan(4))});
       if (request == requests_.end()) return;
-      const CmPair pair{view.dst, view.src, request->second, big_endian_24(body.subspan(12))};
+      const CmPair pair{view.dst, view.src, request->second, big_endian_24(body.subspan(12)),
+                        frame};
       pairs.push_back(pair);
       requests_.erase(request);  // a repeated REP says nothing new
     }
@@ -91,14 +93,19 @@ class TableBuilder {
     } else if (roce.info().kind == OpKind::kUd) {
       ++table_.counts.ud;
       if (roce.dest_qpn == kGsiQpn) {
-        cm_.packet(view, in.bytes.subspan(roce.payload, roce.payload_bytes), table_.cm_pairs);
+        cm_.packet(in.number, view, in.bytes.subspan(roce.payload, roce.payload_bytes),
+                   table_.cm_pairs);
       }
     } else {
       rc_packet(in, view, roce);
     }
   }
 
-  PacketTable take() { return std::move(table_); }
+  PacketTable take() {
+    const size_t flows = table_.flows.size();
+    for (uint32_t f = 0; f < flows; ++f) split(f);
+    return std::move(table_);
+  }
 
  private:
   void not_roce(const SourceFrame& in, const FrameView& view, FrameKind kind) {
@@ -134,10 +141,33 @@ class TableBuilder {
     p.ack_request = roce.ack_request;
     table_.flows[p.flow].packets.push_back(static_cast<uint32_t>(table_.packets.size()));
     table_.packets.push_back(p);
+    udp_src_.push_back(view.udp_src);
+  }
+
+  /// Splits a flow where one source port follows the other. Ports that alternate belong together.
+  void split(uint32_t flow) {
+    const std::vector<uint32_t> packets = table_.flows[flow].packets;
+    std::map<uint16_t, size_t> last;  // position of each port's last packet
+    for (size_t i = 0; i < packets.size(); ++i) last[udp_src_[packets[i]]] = i;
+    if (last.size() == 1) return;
+    uint32_t current = flow;
+    table_.flows[flow].packets.clear();
+    size_t until = 0;  // where the last of the ports of this part ends
+    for (size_t i = 0; i < packets.size(); ++i) {
+      if (i > until) {
+        current = static_cast<uint32_t>(table_.flows.size());
+        const Flow& f = table_.flows[flow];
+        table_.flows.push_back({f.src, f.dst, f.dest_qpn, {}});
+      }
+      until = std::max(until, last[udp_src_[packets[i]]]);
+      table_.packets[packets[i]].flow = current;
+      table_.flows[current].packets.push_back(packets[i]);
+    }
   }
 
   Findings& findings_;
   PacketTable table_;
+  std::vector<uint16_t> udp_src_;  ///< of each packet
   CmWatcher cm_;
   std::map<std::tuple<IpAddress, IpAddress, Qpn>, uint32_t> flows_;
   std::vector<uint8_t> copy_;

@@ -16,7 +16,9 @@
 
 namespace understudy {
 
-/// One direction of one queue pair: what goes from `src` to queue pair `dest_qpn` at `dst`.
+/// One direction of one connection: what goes from `src` to queue pair `dest_qpn` at `dst`. Queue
+/// pair numbers are used again; a flow ends where its UDP source port is replaced by another one
+/// for good.
 struct Flow {
   IpAddress src, dst;
   Qpn dest_qpn = 0;
@@ -47,6 +49,7 @@ struct PacketRecord {
 struct CmPair {
   IpAddress active, passive;
   Qpn active_qpn = 0, passive_qpn = 0;
+  uint64_t frame = 0;  ///< of the REP
 };
 
 struct PacketCounts {

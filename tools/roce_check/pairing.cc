@@ -113,18 +113,24 @@ class Pairing {
   }
 
   void by_cm() {
-    auto find = [&](const IpAddress& src, const IpAddress& dst, Qpn qpn) {
-      const auto flow = std::ranges::find_if(table_.flows, [&](const Flow& f) {
-        return f.src == src && f.dst == dst && f.dest_qpn == qpn;
-      });
-      return flow == table_.flows.end() ? kNoFlow
-                                        : static_cast<uint32_t>(flow - table_.flows.begin());
+    // The first flow of these addresses that begins after the exchange.
+    auto find = [&](const CmPair& cm, const IpAddress& src, const IpAddress& dst, Qpn qpn) {
+      uint32_t found = kNoFlow;
+      for (uint32_t i = 0; i < table_.flows.size(); ++i) {
+        const Flow& f = table_.flows[i];
+        if (f.src != src || f.dst != dst || f.dest_qpn != qpn || begin(i) < cm.frame) continue;
+        if (found == kNoFlow || begin(i) < begin(found)) found = i;
+      }
+      return found;
     };
     for (const CmPair& cm : table_.cm_pairs) {
-      const uint32_t there = find(cm.active, cm.passive, cm.passive_qpn);
-      const uint32_t back = find(cm.passive, cm.active, cm.active_qpn);
+      const uint32_t there = find(cm, cm.active, cm.passive, cm.passive_qpn);
+      const uint32_t back = find(cm, cm.passive, cm.active, cm.active_qpn);
       if (there != kNoFlow && back != kNoFlow) join(there, back);
     }
+  }
+  uint64_t begin(uint32_t flow) const {
+    return table_.packets[table_.flows[flow].packets.front()].frame;
   }
 
   void by_behaviour(const std::vector<uint32_t>& there, const std::vector<uint32_t>& back) {

@@ -13,7 +13,7 @@ namespace understudy {
 inline constexpr uint32_t kNoFlow = 0xffffffff;
 
 struct Connection {
-  uint32_t forward = kNoFlow;  ///< the flow that was seen first
+  uint32_t forward = kNoFlow;  ///< one direction, mostly the one that was seen first
   uint32_t reverse = kNoFlow;  ///< kNoFlow: nothing ever came back
   uint32_t pmtu = 0;           ///< path MTU, inferred; bytes
 };

@@ -1,0 +1,75 @@
+// Fuzzer of roce-check: any bytes as a capture file, and structured captures, where the input
+// chooses headers and the ICRC is made right, so that the state machines behind it are reached.
+//   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. tests/fuzz/roce_check_fuzz.cc
+//   \
+//     tools/roce_check/{capture_source,findings,packet_table,pairing,request_*,analysis}.cc ...
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "dataplane/wire/build.h"
+#include "dataplane/wire/pcapng.h"
+#include "tools/roce_check/analysis.h"
+#include "tools/roce_check/report.h"
+
+namespace understudy {
+namespace {
+
+/// Judges the bytes as a file (which libpcap needs) that lives in memory only.
+void judge(const std::vector<uint8_t>& bytes) {
+  const int fd = memfd_create("capture", 0);
+  if (fd < 0) return;
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  if (const auto analysis = analyse(path, {})) (void)report_json(*analysis, path);
+  ::close(fd);
+}
+
+/// Each 8 bytes of input become one packet between two hosts.
+std::vector<uint8_t> structured(const uint8_t* data, size_t size) {
+  constexpr size_t kPerPacket = 8;
+  std::vector<uint8_t> out;
+  append_pcapng_section(out, "fuzz");
+  append_pcapng_interface(out, "port0", 0, {});
+  for (size_t i = 0; i + kPerPacket <= size; i += kPerPacket) {
+    const uint8_t* in = data + i;
+    RoceFields fields;
+    fields.opcode = static_cast<Opcode>(in[0]);
+    if (opcode_info(in[0]).name == nullptr) continue;
+    fields.ack_request = (in[1] & 1) != 0;
+    fields.dest_qpn = 2u + (in[1] >> 2 & 3);
+    fields.psn = Psn(static_cast<uint32_t>(in[2] | (in[1] & 0xf0) << 16));
+    fields.syndrome = in[3];
+    fields.msn = in[4];
+    fields.dma_length = static_cast<uint32_t>(in[5]) << in[6] % 12;
+    const uint32_t payload = in[7] < 200 ? in[7] : 256;
+    RoceAddressing a;
+    a.src = IpAddress::v4(0x0a000001u + (in[1] >> 1 & 1));
+    a.dst = IpAddress::v4(0x0a000002u - (in[1] >> 1 & 1));
+    std::vector<uint8_t> frame(roce_frame_bytes(a, fields.opcode, payload));
+    begin_roce(frame.data(), a, fields, payload);
+    finish_roce(frame.data(), a, fields.opcode, payload);
+    append_pcapng_packet(out, 0, {},
+                         {CaptureDirection::kIn, Time::from_ps(static_cast<int64_t>(i)),
+                          Time::never(), frame, static_cast<uint32_t>(frame.size())});
+  }
+  return out;
+}
+
+}  // namespace
+}  // namespace understudy
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  understudy::judge({data, data + size});
+  understudy::judge(understudy::structured(data, size));
+  return 0;
+}
