@@ -66,7 +66,6 @@ bool NcclReceiver::grant(Time now, EndpointHost& host) {
            setup_.sender_rank,
            k + 1}
       .encode(entry);
-  setup_.qp->responder().post_receives(1);
   WorkRequest write;
   write.op = WorkOp::kWrite;
   write.id = kCreditId;
@@ -75,6 +74,7 @@ bool NcclReceiver::grant(Time now, EndpointHost& host) {
   write.length = kCtsEntryBytes;
   write.payload.bytes = entry;
   if (!host.post(now, *setup_.qp, write)) return false;
+  setup_.qp->responder().post_receives(1);
   ++granted_;
   return true;
 }

@@ -34,7 +34,11 @@ void WriteEcho::on_wake(Time now, uint64_t) {
 
 void WriteEcho::on_received(Time now, Qp& qp, const Received& message) {
   if (!message.is_write || message.length == 0) return;
+  // The node may have other regions, which the client may write to as well.
   const uint64_t offset = message.va - setup_.va;
+  if (message.va < setup_.va || offset > setup_.length || message.length > setup_.length - offset) {
+    return;
+  }
   ++setup_.bytes[offset + message.length - 1];
   write(now, qp, offset, message.length);
 }

@@ -35,6 +35,7 @@ struct PayloadRef {
     return r;
   }
   void write(std::span<uint8_t> out) const {
+    if (out.empty()) return;
     if (bytes != nullptr) {
       std::memcpy(out.data(), bytes + offset, out.size());
     } else if (source != nullptr) {

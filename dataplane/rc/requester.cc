@@ -262,7 +262,7 @@ void Requester::on_read_response(Time now, const RoceView& packet, const uint8_t
     count(counters_, RcEvent::kLengthError);
     return;
   }
-  if (e.request.read_to != nullptr) {
+  if (e.request.read_to != nullptr && packet.payload_bytes != 0) {
     std::memcpy(e.request.read_to + offset, payload, packet.payload_bytes);
   }
   ++e.answered;

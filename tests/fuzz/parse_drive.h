@@ -13,7 +13,7 @@ namespace understudy {
 /// The first byte says what the rest is: a whole frame, or what follows the UDP header of an IPv4
 /// or IPv6 packet with or without a VLAN tag.
 inline std::vector<uint8_t> fuzz_frame(std::span<const uint8_t> input) {
-  const uint8_t form = input.empty() ? 0 : input[0] % 8;
+  const unsigned form = input.empty() ? 0 : input[0] % 8;
   const auto rest = input.subspan(input.empty() ? 0 : 1);
   if (form < 4 || rest.size() > 0x8000) return {rest.begin(), rest.end()};
   RoceAddressing a;

@@ -17,10 +17,10 @@ class RcDrive : public QpOwner {
     QpConfig config;
     config.node = 1;
     config.mtu = 256u << in.byte() % 3;
-    config.timeout = in.byte() % 12;
-    config.retry_count = in.byte() % 8;
-    config.rnr_retry = in.byte() % 8;
-    config.max_dest_rd_atomic = config.max_rd_atomic = in.byte() % 5;
+    config.timeout = static_cast<uint8_t>(in.byte() % 12);
+    config.retry_count = static_cast<uint8_t>(in.byte() % 8);
+    config.rnr_retry = static_cast<uint8_t>(in.byte() % 8);
+    config.max_dest_rd_atomic = config.max_rd_atomic = static_cast<uint8_t>(in.byte() % 5);
     config.rq_psn = config.sq_psn = Psn(Psn::kMask - 8);
     regions_.add(1, region());
     qp_ = std::make_unique<Qp>(config, regions_, counters_, *this);
@@ -91,7 +91,7 @@ class RcDrive : public QpOwner {
   void packet(FuzzInput& in) {
     RoceView v;
     do {
-      v.opcode = in.byte() % 0x20;
+      v.opcode = static_cast<uint8_t>(in.byte() % 0x20);
       if (v.opcode == 0x1f) v.opcode = static_cast<uint8_t>(Opcode::kUdSendOnly);
     } while (v.info().name == nullptr && !in.done());
     if (v.info().name == nullptr) return;
@@ -102,7 +102,8 @@ class RcDrive : public QpOwner {
     v.va = (flags & 4) != 0 ? in.word() : kVa + in.byte();
     v.payload_bytes = (flags & 8) != 0 ? in.byte() : (flags & 16) != 0 ? qp_->config().mtu : 0;
     v.dma_length = (flags & 32) != 0 ? in.word() : in.byte() * 8u;
-    v.pad = (flags & 64) != 0 ? in.byte() % 4 : static_cast<uint8_t>((4 - v.payload_bytes % 4) % 4);
+    v.pad =
+        static_cast<uint8_t>((flags & 64) != 0 ? in.byte() % 4u : (4 - v.payload_bytes % 4) % 4);
     v.syndrome = (flags & 128) != 0 ? in.byte() : kNoCredits;
     const std::vector<uint8_t> payload(v.payload_bytes, 0x77);
     qp_->on_packet(now_, v, payload.data());
