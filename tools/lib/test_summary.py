@@ -9,8 +9,8 @@ import re
 import sys
 
 PASSED = ("OK", "EXPECTEDFAIL")
-# A GoogleTest case that says why it was skipped: the text stands above this line.
-SKIPPED_CASE = re.compile(r"^\[  SKIPPED \] (\S+) \(\d+ ms\)$", re.MULTILINE)
+# A GoogleTest case that was skipped inside a program, and why.
+SKIPPED_CASE = re.compile(r"(?:: Skipped\n(.*)\n+)?\[  SKIPPED \] (\S+) \(\d+ ms\)$", re.MULTILINE)
 
 
 def tests_of(path):
@@ -31,8 +31,8 @@ def report(label, test):
     """Says what is to be known of one test; returns what it counts as."""
     result, output = test["result"], test.get("stdout", "")
     if result in PASSED:
-        for case in SKIPPED_CASE.findall(output):
-            say(f"{label}: {test['name']}: case {case} was skipped")
+        for why, case in SKIPPED_CASE.findall(output):
+            say(f"{label}: {test['name']}: {case} was skipped: {why or 'no reason given'}")
         return "passed"
     if result == "SKIP":
         last = (output.strip() or "no reason given").splitlines()[-1]
