@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "ctrl/cli/commands.h"
 #include "ctrl/config/units_text.h"
@@ -18,9 +19,16 @@ static_assert(std::atomic<int>::is_always_lock_free, "written by a signal handle
 void on_signal(int number) { caught_signal = number; }
 
 struct LiveArguments : RunArguments {
-  std::string control, duration;
+  std::string control, duration, linger;
   bool verbose = false;
 };
+
+std::optional<Duration> duration_or_complain(const char* option, const std::string& text) {
+  const auto duration = parse_duration(text);
+  if (duration) return *duration;
+  std::fprintf(stderr, "%s: %s\n", option, duration.error().text.c_str());
+  return std::nullopt;
+}
 
 int run(const LiveArguments& arguments) {
   auto config = load_or_complain(arguments.config);
@@ -35,12 +43,13 @@ int run(const LiveArguments& arguments) {
   options.verbose = arguments.verbose;
   options.signal = &caught_signal;
   if (!arguments.duration.empty()) {
-    const auto duration = parse_duration(arguments.duration);
-    if (!duration) {
-      std::fprintf(stderr, "--duration: %s\n", duration.error().text.c_str());
-      return kExitBadInput;
-    }
-    options.duration = *duration;
+    options.duration = duration_or_complain("--duration", arguments.duration);
+    if (!options.duration) return kExitBadInput;
+  }
+  if (!arguments.linger.empty()) {
+    const auto linger = duration_or_complain("--linger", arguments.linger);
+    if (!linger) return kExitBadInput;
+    options.linger = *linger;
   }
   if (!arguments.quiet) {
     options.progress = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
@@ -67,6 +76,10 @@ void add_run(CLI::App& app, int& status) {
   command->add_option("--control", arguments->control,
                       "UNIX socket that takes live commands (see: understudy command)");
   command->add_option("--duration", arguments->duration, "Ends the run after this time, e.g. 30s");
+  command->add_option(
+      "--linger", arguments->linger,
+      "Stays this long after the last job (default 200ms), e.g. so that captures in "
+      "the real node can be stopped");
   command->add_flag("--verbose", arguments->verbose, "Also print DPDK's log");
   command->footer(
       "Without --duration a run ends when its jobs are done, or by SIGINT or SIGTERM.\n"

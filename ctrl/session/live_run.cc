@@ -25,8 +25,6 @@ namespace {
 
 constexpr int kPollMs = 1;
 constexpr Duration kStatusEvery = Duration::s(2);
-/// After the last job the sockets may still carry a goodbye.
-constexpr Duration kLinger = Duration::ms(200);
 
 /// Everything of one run, built in the order of its members.
 class LiveRun {
@@ -47,6 +45,8 @@ class LiveRun {
   void on_ended(const EndedConnection& ended);
   void schedule(const EventConfig& event);
   std::string command(const std::string& text);
+  bool jobs_done() const { return jobs_->jobs() > 0 && jobs_->finished(); }
+  bool signalled() const { return options_.signal != nullptr && *options_.signal != 0; }
   bool over() const;
   void say(const std::string& line) const {
     if (options_.progress) options_.progress(line);
@@ -240,16 +240,15 @@ std::string LiveRun::command(const std::string& text) {
 }
 
 bool LiveRun::over() const {
-  if (options_.signal != nullptr && *options_.signal != 0) return true;
   if (options_.duration && live_->now() - Time::zero() >= *options_.duration) return true;
-  return jobs_->jobs() > 0 && jobs_->finished();
+  return jobs_done();
 }
 
 Result<void> LiveRun::run() {
   say("ready");
   Time status = live_->now() + kStatusEvery;
   std::optional<Time> last;  // once over: when to leave
-  while (!last || live_->now() < *last) {
+  while (!signalled() && (!last || live_->now() < *last)) {
     if (sockets_) {
       sockets_->poll(kPollMs);
     } else {
@@ -273,10 +272,7 @@ Result<void> LiveRun::run() {
       say(jobs_->status());
       status = status + kStatusEvery;
     }
-    if (!last && over()) {
-      const bool by_signal = options_.signal != nullptr && *options_.signal != 0;
-      last = by_signal ? live_->now() : live_->now() + kLinger;
-    }
+    if (!last && over()) last = live_->now() + options_.linger;
   }
   return {};
 }
@@ -285,8 +281,8 @@ RunReport LiveRun::finish() {
   auto stopped = live_->stop();
   report_.duration = live_->now() - Time::zero();
   report_.started = live_->started_seconds();
-  const int signal = options_.signal != nullptr ? options_.signal->load() : 0;
-  if (signal != 0) report_.ended_by = signal == SIGINT ? "SIGINT" : "SIGTERM";
+  if (signalled() && !jobs_done())
+    report_.ended_by = *options_.signal == SIGINT ? "SIGINT" : "SIGTERM";
   for (auto& [id, client] : clients_) {
     client.to = live_->now();
     report_.services.push_back(client);
@@ -297,9 +293,9 @@ RunReport LiveRun::finish() {
     snapshot.up.resize(shards_[i]->nodes().size());
     snapshot.down.resize(shards_[i]->nodes().size());
     shards_[i]->snapshot(snapshot, live_->now());
-    report_.ports.push_back(port_report(config_.nodes[config_.ports[i].node].name,
-                                        config_.ports[i], config_, shards_[i]->node_table(),
-                                        snapshot, live_->device(i)));
+    report_.ports.push_back(port_report(config_.nodes[config_.ports[i].node].name, config_.ports[i],
+                                        config_, shards_[i]->node_table(), snapshot,
+                                        live_->device(i)));
   }
   report_.loop = loop_report(live_->loop());
   if (!options_.capture_path.empty()) report_.capture_drops = live_->capture_drops();

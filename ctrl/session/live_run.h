@@ -15,11 +15,12 @@
 namespace understudy {
 
 struct LiveRunOptions {
-  std::string capture_path;             ///< empty: none
-  std::string control_path;             ///< UNIX socket for live commands; empty: none
-  std::vector<EventConfig> commands;    ///< live changes beside the configuration's
-  std::optional<Duration> duration;     ///< ends the run; without it jobs do, or a signal
-  bool verbose = false;                 ///< DPDK's own log
+  std::string capture_path;                  ///< empty: none
+  std::string control_path;                  ///< UNIX socket for live commands; empty: none
+  std::vector<EventConfig> commands;         ///< live changes beside the configuration's
+  std::optional<Duration> duration;          ///< ends the run; without it jobs do, or a signal
+  Duration linger = Duration::ms(200);       ///< stays after the last job: sockets carry a goodbye
+  bool verbose = false;                      ///< DPDK's own log
   const std::atomic<int>* signal = nullptr;  ///< number of the signal that ends the run, or 0
   std::function<void(const std::string&)> progress;  ///< lines for a person; may be empty
 };
