@@ -48,16 +48,6 @@ class SpscRing {
     return tail_.load(std::memory_order_relaxed) == head_.load(std::memory_order_acquire);
   }
 
-  /// Consumer only: the next entry without taking it, or null.
-  const T* peek() {
-    const size_t tail = tail_.load(std::memory_order_relaxed);
-    if (tail == cached_head_) {
-      cached_head_ = head_.load(std::memory_order_acquire);
-      if (tail == cached_head_) return nullptr;
-    }
-    return &slots_[tail & mask_];
-  }
-
  private:
   static constexpr size_t kLine = 64;  // keeps the two sides off each other's cache line
   const size_t mask_;
