@@ -81,7 +81,7 @@ class VirtualNode:
     """A guest joined to a port of the run, from construction to stop()."""
 
     def __init__(self, state, name, socket, *options):
-        self.state, self.name = Path(state), name
+        self.state, self.name, self.tcpdump_file = Path(state), name, None
         started = self._vnode("start", name, "--vhost", str(socket), *options)
         if started.returncode != 0:
             raise Failed(f"virtual node {name}: {started.stderr.strip()}")
@@ -108,14 +108,20 @@ class VirtualNode:
             raise Failed(f"status {done.returncode} in {self.name} from: {script}\n{done.stdout}")
         return done.stdout
 
-    def start_tcpdump(self, file, device="eth0"):
+    def start_tcpdump(self, file, device="eth0", buffer_kb=65536):
         """Captures RoCE traffic in the guest into `file` of its shared folder."""
-        self.output(f"tcpdump -i {device} -B 65536 --time-stamp-precision=nano -w /mnt/{file} "
+        self.tcpdump_file = file
+        self.output(f"tcpdump -i {device} -B {buffer_kb} --time-stamp-precision=nano -w /mnt/{file} "
                     f"'udp port 4791 or (vlan and udp port 4791)' >/mnt/{file}.log 2>&1 & sleep 1; pidof tcpdump")
 
     def stop_tcpdump(self):
-        """Ends the capture; what it had to drop stands in its log beside it."""
-        self.output("sleep 0.5; kill -INT $(pidof tcpdump); while pidof tcpdump >/dev/null; do sleep 0.1; done")
+        """Ends the capture when all that it has seen is in the file; what it had to drop stands in its log beside it.
+
+        An interrupted tcpdump forgets what it has not read yet, and it reads a part-filled buffer after a second only.
+        """
+        self.output(f"last=; while now=$(stat -c %s /mnt/{self.tcpdump_file}); "
+                    """[ "$now" != "$last" ]; do last=$now; sleep 1.5; done
+            kill -INT $(pidof tcpdump); while pidof tcpdump >/dev/null; do sleep 0.1; done""")
 
     def stop(self):
         self._vnode("stop", self.name)
