@@ -17,7 +17,7 @@ constexpr double kSlowest = 0.98;
 constexpr size_t kPaceSamples = 32;        // fewer gaps say nothing
 constexpr double kUplinkBurst = 16 << 10;  // bytes
 /// Time stamps of others are taken where packets come in bunches: a guest that was not scheduled
-/// takes at once what came in the meantime. Longer pauses show as gaps inside messages.
+/// takes at once what came in the meantime. Longer delays show, see receiver_delay().
 constexpr Duration kForeignJitter = Duration::ms(10);
 
 /// One packet where its link's rate shows.
@@ -49,15 +49,21 @@ Excess largest_excess(const std::vector<Passage>& passages, const LinkTimeline& 
   return worst;
 }
 
-/// The longest time between a packet and the one before it that is not the start of a message.
-Duration longest_pause(const std::vector<Passage>& passages) {
-  Duration longest;
+/// How late a slow receiver may have stamped packets: its longest pause inside a message, and how
+/// far it ever fell behind the link, as far as that is not an idle sender.
+Duration receiver_delay(const std::vector<Passage>& passages, const LinkTimeline& link) {
+  constexpr Duration kIdle = Duration::ms(5);
+  constexpr Duration kMostBehind = Duration::ms(100);
+  Duration pause, behind, most_behind;
   for (size_t i = 1; i < passages.size(); ++i) {
-    if (!passages[i].packet->info().start) {
-      longest = std::max(longest, passages[i].at - passages[i - 1].at);
-    }
+    const Duration gap = passages[i].at - passages[i - 1].at;
+    const bool start = passages[i].packet->info().start;
+    if (!start) pause = std::max(pause, gap);
+    const Duration pace = link.rate_at(passages[i].at).time_for(passages[i].packet->wire_bytes);
+    behind = start && gap > kIdle ? Duration() : std::max(Duration(), behind + gap - pace);
+    most_behind = std::max(most_behind, behind);
   }
-  return longest;
+  return pause + std::min(most_behind, kMostBehind);
 }
 
 class RateCheck {
@@ -139,7 +145,8 @@ class RateCheck {
     double allowed = 2.0 * largest + burst;
     if (!run_times_) {
       const Time first = passages.front().at;
-      allowed += link.capacity(first, first + std::max(kForeignJitter, longest_pause(passages)));
+      allowed +=
+          link.capacity(first, first + std::max(kForeignJitter, receiver_delay(passages, link)));
     }
     findings_.note(
         Check::kRate,
