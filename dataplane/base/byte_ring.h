@@ -20,8 +20,8 @@ class ByteRing {
   explicit ByteRing(size_t capacity)
       : size_(std::bit_ceil(std::max<size_t>(capacity, 64))), bytes_(size_) {}
 
-  /// Producer: room for one record of `bytes`, or null when the ring is too full. The record appears
-  /// to the consumer at commit().
+  /// Producer: room for one record of `bytes`, or null when the ring is too full. The record
+  /// appears to the consumer at commit().
   uint8_t* reserve(uint32_t bytes) {
     const size_t need = record_bytes(bytes);
     const size_t head = head_.load(std::memory_order_relaxed);
@@ -62,7 +62,9 @@ class ByteRing {
  private:
   static constexpr size_t kHeader = 8;
   static constexpr uint32_t kSkip = 0xffffffff;
-  static constexpr size_t record_bytes(uint32_t bytes) { return (kHeader + bytes + 7) & ~size_t{7}; }
+  static constexpr size_t record_bytes(uint32_t bytes) {
+    return (kHeader + bytes + 7) & ~size_t{7};
+  }
   uint8_t* at(size_t index) { return bytes_.data() + (index & (size_ - 1)); }
   void store_length(size_t index, uint32_t length) {
     std::memcpy(at(index), &length, sizeof length);

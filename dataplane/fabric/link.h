@@ -36,8 +36,8 @@ class Link {
   void set_rate(Rate rate) { serializer_.set_rate(rate); }
   void set_latency(Duration latency) { latency_ = latency; }
 
-  /// Serialises a packet of `wire_bytes` when the link is idle. `head` and `tail` are when its first
-  /// and last bytes come in; the head may have come before the link was free.
+  /// Serialises a packet of `wire_bytes` when the link is idle. `head` and `tail` are when its
+  /// first and last bytes come in; the head may have come before the link was free.
   LinkPassage pass(Time head, Time tail, uint32_t wire_bytes) {
     const Time start = std::max(head, free_);
     free_ = std::max(tail, start + serializer_.next(wire_bytes));
