@@ -13,7 +13,7 @@
 #include "ctrl/config/load.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/simulate.h"
-#include "tools/roce_check/analysis.h"
+#include "tests/roce_check_capture.h"
 
 namespace understudy {
 
@@ -91,24 +91,11 @@ class ScratchFile {
   std::string path_;
 };
 
-/// Judged against `config`; null: without one.
+/// The capture judged as it stands; with a configuration also its rates and collectives.
 inline Analysis judged(const std::string& capture, const Config* config) {
   auto analysis = analyse(capture, {.open_end = false, .config = config});
   EXPECT_TRUE(analysis) << (analysis ? "" : analysis.error().text);
   return analysis ? std::move(*analysis) : Analysis{};
-}
-
-/// What the checks that failed found, for messages of tests; empty if all hold.
-inline std::string faults(const Analysis& analysis) {
-  std::string text;
-  for (size_t i = 0; i < kChecks; ++i) {
-    const auto check = static_cast<Check>(i);
-    if (analysis.findings.verdict(check) != Verdict::kFails) continue;
-    for (const std::string& example : analysis.findings.examples(check)) {
-      text += std::string(check_info(check).name) + ": " + example + "\n";
-    }
-  }
-  return text;
 }
 
 }  // namespace understudy

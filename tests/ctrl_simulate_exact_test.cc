@@ -1,0 +1,82 @@
+// Exact payload: what the reference node ends up with, element by element, for rings, channels and
+// sizes that leave tails; and ranks that enter late.
+#include "tests/ctrl_simulate_rig.h"
+
+namespace understudy {
+namespace {
+
+/// Cut to nothing, to one element, not by ranks, not by 16 bytes, into more than one loop.
+constexpr char kOddSizes[] = "\"4B\", \"20B\", \"4100B\", \"65540B\", \"999996B\"";
+
+RunReport exact(unsigned ranks, unsigned channels, const std::string& sizes,
+                const std::string& job = "") {
+  RingText ring;
+  ring.ranks = ranks;
+  ring.sizes = sizes;
+  ring.job = "payload = \"exact\"\nchannels = " + std::to_string(channels) + "\n" + job;
+  return simulated(config_of(ring.text()));
+}
+
+void expect_right(const RunReport& report, const std::string& what) {
+  EXPECT_TRUE(report.verdict.faithful) << what;
+  ASSERT_EQ(report.jobs.size(), 1u);
+  EXPECT_EQ(report.jobs[0].collectives.size(), report.jobs[0].planned) << what;
+  EXPECT_EQ(report.jobs[0].violations, 0u) << what;
+  for (const CollectiveReport& c : report.jobs[0].collectives) {
+    EXPECT_EQ(c.wrong_elements, 0u) << what << ", " << c.bytes << " bytes";
+    EXPECT_EQ(c.size_mismatches, 0u) << what << ", " << c.bytes << " bytes";
+  }
+}
+
+TEST(SimulateExact, RanksChannelsAndTails) {
+  for (const unsigned ranks : {2u, 3u, 4u, 5u}) {
+    for (const unsigned channels : {1u, 2u, 3u}) {
+      expect_right(exact(ranks, channels, kOddSizes),
+                   std::to_string(ranks) + " ranks, " + std::to_string(channels) + " channels");
+    }
+  }
+}
+
+/// Two whole loops of 2 MiB chunks and a tail, on each number of ranks that makes it short.
+TEST(SimulateExact, SeveralLoops) {
+  expect_right(exact(2, 1, "\"8500004B\"", "iterations = 2\n"), "2 ranks");
+  expect_right(exact(3, 2, "\"12700004B\""), "3 ranks, 2 channels");
+}
+
+/// The real rank may stand anywhere in the ring.
+TEST(SimulateExact, AnyPositionOfTheRealRank) {
+  for (const char* ranks : {"\"w0\", \"gpu\", \"w1\", \"w2\"", "\"w0\", \"w1\", \"gpu\", \"w2\"",
+                            "\"w2\", \"w1\", \"w0\", \"gpu\""}) {
+    RingText ring;
+    ring.sizes = kOddSizes;
+    ring.job = "payload = \"exact\"\nchannels = 2\n";
+    std::string text = ring.text();
+    const std::string listed = "\"gpu\", \"w*\"";
+    text.replace(text.find(listed), listed.size(), ranks);
+    expect_right(simulated(config_of(text)), ranks);
+  }
+}
+
+/// A rank that enters late delays everybody as the plan says. The plan's time of an operation runs
+/// from its scheduled entry; a late real rank's own clock starts when it enters.
+TEST(SimulateExact, ALateRankCostsWhatThePlanSays) {
+  const Duration late = Duration::ms(5);
+  const RunReport prompt = exact(4, 1, "\"1MiB\"", "iterations = 2\n");
+  for (unsigned rank = 0; rank < 4; ++rank) {
+    const RunReport report = exact(
+        4, 1, "\"1MiB\"",
+        "iterations = 2\nskew = [ { rank = " + std::to_string(rank) + ", delay = \"5ms\" } ]\n");
+    expect_right(report, "rank " + std::to_string(rank) + " is late");
+    for (size_t i = 0; i < 2; ++i) {
+      const CollectiveReport& c = report.jobs[0].collectives[i];
+      const Duration alone = *prompt.jobs[0].collectives[i].node_reported;
+      const Duration took = *c.node_reported + (rank == 0 ? late : Duration());
+      EXPECT_GT(c.modelled, late);
+      EXPECT_GT(took - alone, late - Duration::ms(1)) << rank;
+      EXPECT_NEAR(took.seconds() / c.modelled.seconds(), 1, 0.005) << rank;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace understudy
