@@ -107,9 +107,6 @@ class QpOwner {
   virtual ~QpOwner() = default;
   virtual void on_received(Time now, Qp& qp, const Received& message) = 0;
   virtual void on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) = 0;
-  /// The last packet of work request `id` has left its node's link (serialised, not yet
-  /// acknowledged).
-  virtual void on_departed(Time /*now*/, Qp& /*qp*/, uint64_t /*id*/) {}
 };
 
 }  // namespace understudy
