@@ -1,0 +1,193 @@
+"""What the tests of whole runs share: the programs under test, the virtual node's kernel, configurations.
+
+A test is called with the build directory first: TEST.py BUILD_DIRECTORY [unittest's arguments].
+"""
+
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tools/lib"))
+
+import jsonschema  # noqa: E402
+from live_run import Run, VirtualNode, roce_check  # noqa: E402
+
+SKIPPED = 77
+NOT_FAITHFUL = 3
+NODE_ADDRESS, NEXT, PREVIOUS = "10.9.0.1", "10.9.0.2", "10.9.0.4"
+RING_NODE = f"/mnt/ring_node --peer-next {NEXT} --peer-prev {PREVIOUS}"
+# Of dataplane/wire/pcapng.h.
+PCAPNG_PACKET, PCAPNG_FLAGS, PCAPNG_CUSTOM = 6, 2, 2989
+OUT, NO_SCHEDULE = 2, 2**63 - 1
+
+RING = """format = 1
+seed = {seed}
+[fidelity]
+tolerance = 0.05
+[fabric]
+mtu = 4096
+pacing = {pacing}
+[[prefix]]
+nic = 0
+v4 = "10.9.0.0/24"
+[[node]]
+name = "gpu"
+real = true
+link = {{ rate = "{rate}", latency = "250us" }}
+[[node]]
+name = "w"
+count = 3
+link = {{ rate = "{rate}", latency = "250us" }}
+[[port]]
+real = "gpu"
+device = "net_vhost0,iface={socket},queues=1"
+[[job]]
+name = "allreduce"
+collective = "all_reduce"
+algorithm = "ring"
+ranks = ["gpu", "w0", "w1", "w2"]
+sizes = {sizes}
+iterations = {iterations}
+warmup = 1
+payload = "exact"
+entry = "first_credit"
+interval = "1ms"
+"""
+
+
+class Stage(unittest.TestCase):
+    """One test's folder, with programs and ways to write configurations, start runs and join nodes."""
+
+    build = None
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="e2e-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+        self.share = self.folder / "share"
+        self.share.mkdir()
+        self.socket = self.folder / "gpu.sock"
+        self.understudy = self.build / "ctrl/understudy"
+        shutil.copy(self.build / "tools/ring_node/ring_node", self.share)
+
+    def ring(self, name="ring.toml", rate="100Mbit/s", sizes='["1MiB"]', iterations=2, pacing="true", seed=20):
+        file = self.folder / name
+        file.write_text(RING.format(rate=rate, sizes=sizes, iterations=iterations, pacing=pacing, seed=seed,
+                                    socket=self.socket))
+        return file
+
+    def with_socket(self, config):
+        """A copy of a configuration of the repository that listens in this test's folder."""
+        text, found = re.subn(r"iface=[^,\"]*", f"iface={self.socket}", (ROOT / config).read_text())
+        self.assertEqual(found, 1)
+        file = self.folder / Path(config).name
+        file.write_text(text)
+        return file
+
+    def start(self, config, *options):
+        emulator = Run(self.understudy, config, self.folder, *options)
+        self.addCleanup(emulator.stop)
+        return emulator
+
+    def join(self, *options):
+        node = VirtualNode(self.folder / "vnode", "gpu", self.socket, "--ip", f"{NODE_ADDRESS}/24", "--mtu", "4200",
+                           "--share", str(self.share), *options)
+        self.addCleanup(node.stop)
+        return node
+
+    def assert_holds(self, capture, *options):
+        holds, text = roce_check(self.build / "tools/roce_check/roce-check", capture, *options)
+        self.assertTrue(holds, text)
+
+    def assert_does_not_hold(self, capture, *options):
+        """Returns what roce-check says about it."""
+        done = subprocess.run([str(self.build / "tools/roce_check/roce-check"), str(capture), *options],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        return done.stdout
+
+    def valid_report(self, emulator):
+        report = emulator.report()
+        jsonschema.validate(report, json.loads((ROOT / "ctrl/report/report.schema.json").read_text()))
+        return report
+
+    def play(self, node, options=""):
+        """Starts ring_node; returns when its first size is done and the next one runs."""
+        player = subprocess.Popen(node.command(f"{RING_NODE} {options}"), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(player.stdout.close)
+        self.addCleanup(player.wait)
+        self.addCleanup(player.kill)
+        lines = []
+        for line in player.stdout:
+            lines.append(line)
+            if line.split()[2:4] == ["float", "sum"]:
+                return player
+        raise AssertionError(f"ring_node did not get to work:\n{''.join(lines)}")
+
+    def assert_all_right(self, report):
+        """Every operation was done and every result verified, whatever the times were."""
+        for job in report["jobs"]:
+            self.assertEqual((job["done"], job["failed"], job["protocol_violations"]), (job["planned"], False, 0))
+            self.assertEqual({size["wrong_elements"] for size in job["sizes"]}, {0})
+
+
+def scheduled_packets(capture):
+    """(scheduled time in ps, length) of each packet of a capture of ours that left by a schedule."""
+    data = Path(capture).read_bytes()
+    offset = 0
+    while offset < len(data):
+        kind, length = struct.unpack_from("<II", data, offset)
+        if kind == PCAPNG_PACKET:
+            stored, original = struct.unpack_from("<II", data, offset + 20)
+            options = dict(_options(data, offset + 28 + (stored + 3) // 4 * 4, offset + length - 4))
+            times = options.get(b"time")
+            if options.get("flags") == OUT and times and times[1] != NO_SCHEDULE:
+                yield times[1], original
+        offset += length
+
+
+def _options(data, offset, end):
+    """Our options of a packet block as (tag, two numbers), and its direction as ("flags", number)."""
+    while offset + 4 <= end:
+        code, length = struct.unpack_from("<HH", data, offset)
+        value = data[offset + 4:offset + 4 + length]
+        if code == PCAPNG_FLAGS:
+            yield "flags", struct.unpack("<I", value)[0] & 3
+        if code == PCAPNG_CUSTOM and value[4:8] == b"time":
+            yield value[4:8], struct.unpack_from("<qq", value, 8)
+        offset += 4 + (length + 3) // 4 * 4
+
+
+def _obstacle():
+    """Why no virtual node can be joined here; None if nothing is in the way."""
+    try:
+        os.close(os.open("/dev/net/tun", os.O_RDWR))
+    except OSError as error:
+        return f"/dev/net/tun: {error.strerror}"
+    spaces = subprocess.run(["unshare", "--user", "--map-root-user", "--net", "true"], capture_output=True, text=True,
+                            check=False)
+    if os.getuid() != 0 and spaces.returncode != 0:
+        return f"no user namespaces: {spaces.stderr.strip()}"
+    return None
+
+
+def main(live=True):
+    """Runs the calling script's tests; `live`: they need the virtual node, whose kernel is built if it is not there."""
+    Stage.build = Path(sys.argv.pop(1)).resolve()
+    if live:
+        obstacle = _obstacle()
+        if obstacle:
+            print(f"skipped: {obstacle}")
+            sys.exit(SKIPPED)
+        subprocess.run([sys.executable, str(ROOT / "tools/vnode/vnode"), "build", "--kind", "uml"], check=True)
+    unittest.main()
