@@ -139,6 +139,52 @@ TEST(Host, FramesOfTheHostGetTheNodesMacAndVlan) {
   }
 }
 
+TEST(Host, FramesWaitUntilTheRealNodeIsHeard) {
+  for (bool v6 : {false, true}) {
+    for (bool tagged : {false, true}) {
+      ShardConfig config = rig_config(kSlow, kLatency, 3);
+      if (tagged) tag_nodes(config, 0x6064);
+      NodeTable as_real_node_sees_it, nodes;
+      for (NodeNic nic : config.nodes.nics()) {
+        nic.mac_known = !nic.real;
+        nodes.add(nic);
+        nic.real = !nic.real;
+        as_real_node_sees_it.add(nic);
+      }
+      config.nodes = nodes;
+      Rig rig(config);
+      give(rig, ip_frame(between(2, 0, v6)));
+      rig.poll(rig.now);
+      ASSERT_EQ(rig.sink.sent.size(), 1u);
+      const Parsed question(rig.sink.sent[0].bytes);
+      EXPECT_TRUE(question.view.dst_mac.is_multicast());
+      EXPECT_EQ(question.view.src_mac, node_mac(2));
+      EXPECT_EQ(question.view.vlans, tagged ? 1 : 0);
+      const NodeNic* asked = nullptr;
+      const NeighbourQuery query = neighbour_query(question.view, as_real_node_sees_it, asked);
+      EXPECT_EQ(query, v6 ? NeighbourQuery::kSolicitation : NeighbourQuery::kArp);
+      EXPECT_TRUE(!v6 || icmp_checksum_ok(question.view));
+      ASSERT_NE(asked, nullptr);
+      EXPECT_EQ(asked->id, 0u);
+
+      rig.advance(Duration::ms(100));
+      EXPECT_EQ(rig.sink.sent.size(), 1u) << "not asked again at once";
+      rig.advance(Duration::ms(150));
+      EXPECT_EQ(rig.sink.sent.size(), 2u);
+
+      NodeNic answering = *asked;
+      answering.mac = MacAddress{{2, 0, 0, 0, 0, 0x99}};
+      std::vector<uint8_t> answer(200);
+      answer.resize(answer_neighbour(query, question.view, answering, answer));
+      rig.receive(answer);
+      rig.poll(rig.now);
+      ASSERT_EQ(rig.sink.sent.size(), 3u);
+      EXPECT_EQ(Parsed(rig.sink.sent[2].bytes).view.dst_mac, answering.mac);
+      EXPECT_EQ(rig.shard.counters().from_host, 1u);
+    }
+  }
+}
+
 TEST(Host, TheNamespacesOwnChatterStaysInside) {
   Rig rig(rig_config(kSlow, kLatency));
   RoceAddressing a = between(1, 0, false);

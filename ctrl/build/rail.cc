@@ -9,7 +9,7 @@ namespace {
 
 NodeNic node_nic(const NodeConfig& node, unsigned nic, bool real) {
   const NicConfig& n = node.nics[nic];
-  return {node.index, real, n.mac, n.v4, n.v6, vlan_tci(n)};
+  return {node.index, real, n.mac, n.v4, n.v6, vlan_tci(n), !real};
 }
 
 /// Slots for everything that can be on its way at once: the window of each channel of the jobs on
@@ -26,7 +26,9 @@ uint32_t packet_slots(const Config& config) {
 
 }  // namespace
 
-IpAddress roce_address(const NicConfig& nic) { return nic.v4 ? *nic.v4 : nic.v6.value_or(IpAddress()); }
+IpAddress roce_address(const NicConfig& nic) {
+  return nic.v4 ? *nic.v4 : nic.v6.value_or(IpAddress());
+}
 
 std::optional<uint16_t> vlan_tci(const NicConfig& nic) {
   if (!nic.vlan) return std::nullopt;
@@ -81,7 +83,8 @@ ShardConfig reference_shard(const Config& config, size_t index) {
   ShardConfig s;
   // Its QPNs are its own: the emulator's shards and it never share a table.
   s.index = static_cast<uint32_t>(index);
-  // A NIC hands a packet to the wire as it starts to serialise it; the emulator's queue is the wire.
+  // A NIC hands a packet to the wire as it starts to serialise it; the emulator's queue is the
+  // wire.
   s.physical = config.fabric.pacing ? nic.link_rate : Rate::unlimited();
   s.pacing = config.fabric.pacing;
   s.separate_control = config.fabric.control_class == ControlClass::kSeparate;

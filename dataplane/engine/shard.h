@@ -96,7 +96,7 @@ class Shard final : public EngineShard, public EndpointHost {
   void rx_ip(const FrameView& view, Time now);
   void hand_to_host(const FrameView& view);
   bool from_wrong_vlan(const FrameView& view) const;
-  void learn_mac(const FrameView& view);
+  void learn_mac(const IpAddress& from, const MacAddress& mac);
   void answer(NeighbourQuery query, const FrameView& view, const NodeNic& node, Time now);
 
   // shard_fabric.cc: links and queue pairs
@@ -122,6 +122,7 @@ class Shard final : public EngineShard, public EndpointHost {
   Time next_departure(uint32_t& cls) const;
   bool send(uint32_t packet, Time now, TxSink& sink);
   void drain_host(Time now, TxSink& sink);
+  void ask_for_real_mac(const FrameView& view, const NodeNic& node, Time now, TxSink& sink);
 
   // shard_commands.cc
   void take_commands(Time now);
@@ -154,6 +155,7 @@ class Shard final : public EngineShard, public EndpointHost {
   SpscRing<Reply> replies_;
   ByteRing to_host_;
   ByteRing from_host_;
+  Time next_question_;  ///< for the real NIC's MAC
 };
 
 }  // namespace understudy

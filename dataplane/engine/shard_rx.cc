@@ -62,11 +62,13 @@ bool Shard::from_wrong_vlan(const FrameView& view) const {
   return view.vlans == 0 || view.vlan[0].vid() != (*tci & 0xfff);
 }
 
-void Shard::learn_mac(const FrameView& view) {
+void Shard::learn_mac(const IpAddress& from, const MacAddress& mac) {
   const NodeNic& real = config_.nodes.nics()[real_];
-  if (view.src_mac == real.mac || view.src_mac.is_multicast()) return;
-  NodeNic* nic = config_.nodes.find(view.src);
-  if (nic != nullptr && nic->real) nic->mac = view.src_mac;
+  if ((mac == real.mac && real.mac_known) || mac.is_multicast()) return;
+  NodeNic* nic = config_.nodes.find(from);
+  if (nic == nullptr || !nic->real) return;
+  nic->mac = mac;
+  nic->mac_known = true;
 }
 
 void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
@@ -83,7 +85,7 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
     return counters_.drop(Drop::kWrongAddress);
   }
   if (!pkey_matches(roce.pkey, qp.pkey)) return counters_.drop(Drop::kWrongPkey);
-  learn_mac(view);
+  learn_mac(view.src, view.src_mac);
   if ((view.tos & 3) == 3) ++counters_.ce_marked;
   if (roce.info().kind == OpKind::kCnp) {
     ++counters_.cnp_received;
@@ -113,7 +115,7 @@ void Shard::rx_ip(const FrameView& view, Time now) {
   if (from_wrong_vlan(view)) return counters_.drop(Drop::kWrongVlan);
   const NodeNic* node = nullptr;
   const NeighbourQuery query = neighbour_query(view, config_.nodes, node);
-  if (view.ether_type != kEtherArp) learn_mac(view);
+  learn_mac(view.ether_type == kEtherArp ? arp_sender(view) : view.src, view.src_mac);
   if (query == NeighbourQuery::kNone) return hand_to_host(view);
   if (query != NeighbourQuery::kEcho || !config_.icmp_through_fabric) {
     return answer(query, view, *node, now);

@@ -4,6 +4,9 @@
 #include "dataplane/engine/shard.h"
 
 namespace understudy {
+namespace {
+constexpr Duration kQuestionEvery = Duration::ms(200);
+}
 
 void Shard::send_due(Time now, TxSink& sink) {
   while (!send_now_.empty()) {
@@ -72,6 +75,8 @@ void Shard::drain_host(Time now, TxSink& sink) {
       continue;
     }
     const NodeNic& real = config_.nodes.nics()[real_];
+    // All frames here go to the one real NIC: they wait for its answer in their ring.
+    if (!real.mac_known) return ask_for_real_mac(view, *node, now, sink);
     const uint32_t tag = real.vlan_tci ? static_cast<uint32_t>(sizeof(VlanTag)) : 0;
     const uint32_t body = static_cast<uint32_t>(frame.size()) - view.l3;
     const uint32_t bytes = static_cast<uint32_t>(sizeof(EthHeader)) + tag + body;
@@ -96,6 +101,20 @@ void Shard::drain_host(Time now, TxSink& sink) {
     counters_.tx_bytes += bytes;
     from_host_.pop();
   }
+}
+
+void Shard::ask_for_real_mac(const FrameView& view, const NodeNic& node, Time now, TxSink& sink) {
+  if (now < next_question_) return;
+  uint8_t* out = sink.reserve(kNeighbourQuestionBytes);
+  if (out == nullptr) {
+    ++counters_.tx_busy;
+    return;
+  }
+  const uint32_t bytes = ask_neighbour(node, view.src, view.dst, out);
+  sink.commit(bytes, now);
+  ++counters_.tx_frames;
+  counters_.tx_bytes += bytes;
+  next_question_ = now + kQuestionEvery;
 }
 
 }  // namespace understudy

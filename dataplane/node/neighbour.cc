@@ -1,5 +1,6 @@
 #include "dataplane/node/neighbour.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "dataplane/wire/build.h"
@@ -88,6 +89,59 @@ uint32_t answer_solicitation(const FrameView& view, const NodeNic& node, std::sp
   return at + kBytes;
 }
 
+uint32_t ask_by_arp(const NodeNic& node, const IpAddress& own, const IpAddress& target,
+                    uint8_t* out) {
+  EthHeader eth;
+  std::memset(eth.dst, 0xff, 6);
+  std::memcpy(eth.src, node.mac.bytes.data(), 6);
+  eth.type = node.vlan_tci ? kEtherVlan : kEtherArp;
+  std::memset(out, 0, kMinFrameBytes);
+  std::memcpy(out, &eth, sizeof eth);
+  uint32_t at = sizeof eth;
+  if (node.vlan_tci) {
+    const VlanTag tag{*node.vlan_tci, kEtherArp};
+    std::memcpy(out + at, &tag, sizeof tag);
+    at += static_cast<uint32_t>(sizeof tag);
+  }
+  ArpHeader arp{};
+  arp.hardware = 1;
+  arp.protocol = kEtherIpv4;
+  arp.hardware_size = 6;
+  arp.protocol_size = 4;
+  arp.operation = 1;
+  std::memcpy(arp.sender_mac, node.mac.bytes.data(), 6);
+  std::memcpy(arp.sender_ip, own.v4_data(), 4);
+  std::memcpy(arp.target_ip, target.v4_data(), 4);
+  std::memcpy(out + at, &arp, sizeof arp);
+  return std::max(at + static_cast<uint32_t>(sizeof arp), kMinFrameBytes);
+}
+
+/// RFC 4861 7.2.2: to the solicited-node group of the target (RFC 4291 2.7.1), whose MAC follows
+/// from the group (RFC 2464 7).
+uint32_t ask_by_solicitation(const NodeNic& node, const IpAddress& own, const IpAddress& target,
+                             uint8_t* out) {
+  constexpr uint32_t kBytes = kSolicitationBytes + 8;
+  const uint8_t* low = target.data() + 13;
+  const uint8_t group[16] = {0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, low[0], low[1], low[2]};
+  RoceAddressing a;
+  a.src_mac = node.mac;
+  a.dst_mac = MacAddress{{0x33, 0x33, 0xff, low[0], low[1], low[2]}};
+  a.vlan_tci = node.vlan_tci;
+  a.src = own;
+  a.dst = IpAddress::v6_bytes(group);
+  a.ttl = 255;
+  const uint32_t at = write_l2_l3(out, a, kIpProtoIcmpv6, kBytes);
+  uint8_t* icmp = out + at;
+  std::memset(icmp, 0, kBytes);
+  icmp[0] = kNeighbourSolicitation;
+  std::memcpy(icmp + 8, target.data(), 16);
+  icmp[24] = 1;  // option: source link-layer address, length 8
+  icmp[25] = 1;
+  std::memcpy(icmp + 26, node.mac.bytes.data(), 6);
+  set_icmp_checksum(icmp, kBytes, pseudo_header_sum(a.src, a.dst, kIpProtoIcmpv6, kBytes));
+  return at + kBytes;
+}
+
 const NodeNic* emulated(const NodeTable& nodes, const IpAddress& address) {
   const NodeNic* nic = nodes.find(address);
   return nic != nullptr && !nic->real ? nic : nullptr;
@@ -121,6 +175,16 @@ NeighbourQuery neighbour_query(const FrameView& view, const NodeTable& nodes,
     node = emulated(nodes, view.dst);
   }
   return node != nullptr ? NeighbourQuery::kEcho : NeighbourQuery::kNone;
+}
+
+IpAddress arp_sender(const FrameView& view) {
+  return IpAddress::v4_bytes(load<ArpHeader>(view, view.l3).sender_ip);
+}
+
+uint32_t ask_neighbour(const NodeNic& node, const IpAddress& own, const IpAddress& target,
+                       uint8_t* out) {
+  return target.is_v4() ? ask_by_arp(node, own, target, out)
+                        : ask_by_solicitation(node, own, target, out);
 }
 
 uint32_t answer_neighbour(NeighbourQuery query, const FrameView& view, const NodeNic& node,

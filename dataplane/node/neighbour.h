@@ -21,4 +21,15 @@ NeighbourQuery neighbour_query(const FrameView& view, const NodeTable& nodes, co
 uint32_t answer_neighbour(NeighbourQuery query, const FrameView& view, const NodeNic& node,
                           std::span<uint8_t> out);
 
+/// Who sends this ARP packet, according to itself.
+IpAddress arp_sender(const FrameView& view);
+
+/// Room that ask_neighbour needs, in bytes.
+inline constexpr uint32_t kNeighbourQuestionBytes = 96;
+
+/// Writes to `out` an ARP request or a neighbour solicitation in which an emulated node asks for
+/// the MAC of the real one at `target`, an address of the family of `own`. Returns its length.
+uint32_t ask_neighbour(const NodeNic& node, const IpAddress& own, const IpAddress& target,
+                       uint8_t* out);
+
 }  // namespace understudy

@@ -18,6 +18,7 @@ struct NodeNic {
   MacAddress mac;  ///< a real NIC's is learned from its frames when not configured
   std::optional<IpAddress> v4, v6;
   std::optional<uint16_t> vlan_tci;  ///< PCP and VLAN id of its RoCE traffic
+  bool mac_known = true;             ///< false: `mac` is a guess until the NIC is heard
 };
 
 /// Built by control, read-only for the shard but for a real NIC's learned MAC.
