@@ -20,7 +20,8 @@ class LiveChange(stage.Stage):
         """Scheduled times are the model's, so they tell exactly, however busy the machine is."""
         self.assertEqual(emulator.stop(), stage.NOT_FAITHFUL)  # the job was not done
         report = self.valid_report(emulator)
-        self.assertEqual([(c["at_ps"], c["text"]) for c in report["commands"]], [(at, "link gpu rate 50Mbit/s")])
+        self.assertEqual([command["at_ps"] for command in report["commands"]], [at])
+        self.assertIn("link gpu rate 50", report["commands"][0]["text"])
         times = [t for t, length in stage.scheduled_packets(emulator.capture) if length > FULL]
         gaps = {t: t - last for last, t in zip(times, times[1:])}
         before = [gap for t, gap in gaps.items() if at - WINDOW < t <= at]
@@ -44,10 +45,10 @@ class LiveChange(stage.Stage):
         self.assertIn("nobody", refused.stderr)
         done = subprocess.run([*command, "link gpu rate 50Mbit/s"], capture_output=True, text=True, check=True)
         time.sleep(1.5)
-        self.assert_halved(emulator, int(re.match(r"ok: at (\d+) ps: link gpu rate 50Mbit/s", done.stdout)[1]))
+        self.assert_halved(emulator, int(re.match(r"ok: at (\d+) ps: link gpu rate 50", done.stdout)[1]))
 
     def test_by_option(self):
-        for seconds in (6, 30):  # the first try fails where the virtual node takes long to boot
+        for seconds in (10, 30):  # the first try fails where the virtual node takes long to boot
             begin = time.monotonic()
             emulator = self.start(self.ring_of_many(), "--at", f"{seconds}s link gpu rate 50Mbit/s")
             node = self.join()

@@ -12,7 +12,7 @@ PS = 10**12
 
 class Stall(stage.Stage):
     def test_a_stopped_dataplane_is_found_and_named(self):
-        emulator = self.start(self.ring(sizes='["4KiB", "4MiB"]', iterations=2))
+        emulator = self.start(self.ring(sizes='["4KiB", "1MiB"]', iterations=10))
         node = self.join()
         player = self.play(node)
         time.sleep(0.7)
@@ -28,7 +28,7 @@ class Stall(stage.Stage):
                and c["entry_ps"] < gap["from_ps"] + gap["length_ps"]
                and gap["from_ps"] < c["entry_ps"] + c["measured_ps"]]
         self.assertTrue(hit, report["verdict"])
-        told = [reason for reason in report["verdict"]["reasons"] if "4 MiB" in reason and "stood still for" in reason]
+        told = [reason for reason in report["verdict"]["reasons"] if "1 MiB" in reason and "stood still for" in reason]
         self.assertTrue(told, report["verdict"])
         self.assertIn("NOT FAITHFUL", emulator.table.read_text())
 

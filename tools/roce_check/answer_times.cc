@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "tools/roce_check/link_timeline.h"
@@ -27,6 +28,7 @@ class AnswerTimes {
         addresses_(config),
         up_(link_timeline(config, port.node, port.nic, changes, false)),
         requests_(analysis.table.flows.size()),
+        newest_(analysis.table.flows.size()),
         partner_(analysis.table.flows.size(), kNoFlow) {
     for (const ConnectionResult& c : analysis.connections) {
       if (c.connection.reverse == kNoFlow) continue;
@@ -70,9 +72,15 @@ class AnswerTimes {
     const auto ps = static_cast<double>(up_.rate_at(start).time_for(p.wire_bytes).ps());
     busy_ = std::max(p.at, start + Duration::ps(static_cast<int64_t>(ps / (1 + kRateTolerance))));
     any_ = true;
-    // A retransmission does not count: the answer may be to the packet before.
-    const auto [at, is_new] = requests_[p.flow].try_emplace(p.psn.value(), Request{busy_, false});
-    if (!is_new && at->second.answered) at->second = {busy_, false};
+    // A retransmission does not count: the answer may be to the packet before, or to a
+    // retransmission of an earlier one, which is answered with the last PSN of all (rule A5).
+    std::optional<Psn>& newest = newest_[p.flow];
+    if (!newest || p.psn.distance_from(*newest) > 0) {
+      newest = p.psn;
+      requests_[p.flow][p.psn.value()] = {busy_, false};
+    } else {
+      requests_[p.flow].try_emplace(p.psn.value(), Request{busy_, false});
+    }
   }
 
   void answer(const PacketRecord& p, NodeId node) {
@@ -113,6 +121,7 @@ class AnswerTimes {
   NodeAddresses addresses_;
   LinkTimeline up_;
   std::vector<std::unordered_map<uint32_t, Request>> requests_;  ///< of each flow, by PSN
+  std::vector<std::optional<Psn>> newest_;                       ///< of each flow
   std::vector<uint32_t> partner_;                                ///< the other direction of a flow
   std::map<NodeId, Duration> latencies_;
   Time busy_;
