@@ -57,6 +57,23 @@ TEST(SimulateExact, AnyPositionOfTheRealRank) {
   }
 }
 
+/// One link at a fifth of the others' rate delays everybody as the plan says.
+TEST(SimulateExact, ASlowerNodeAnywhere) {
+  for (const size_t node : {1u, 2u, 3u}) {
+    RingText ring;
+    ring.sizes = "\"1MiB\"";
+    ring.job = "payload = \"exact\"\niterations = 2\n";
+    Config config = config_of(ring.text());
+    config.nodes[node].nics[0].link_rate = Rate::bits_per_second(2'000'000'000);
+    const RunReport report = simulated(config);
+    expect_right(report, config.nodes[node].name + " is slow");
+    for (const CollectiveReport& c : report.jobs[0].collectives) {
+      EXPECT_NEAR(c.node_reported->seconds() / c.modelled.seconds(), 1, 0.005)
+          << config.nodes[node].name;
+    }
+  }
+}
+
 /// A rank that enters late delays everybody as the plan says. The plan's time of an operation runs
 /// from its scheduled entry; a late real rank's own clock starts when it enters.
 TEST(SimulateExact, ALateRankCostsWhatThePlanSays) {

@@ -109,7 +109,8 @@ void RingRank::send_ready(Time now, uint32_t c) {
 void RingRank::on_received(Time now, Qp& qp, const Received& message) {
   for (uint32_t c = 0; c < channels_.size(); ++c) {
     Channel& ch = channels_[c];
-    if (ch.sender.qp() == &qp && ch.running) send_ready(now, c);
+    // The last credits may come after the last receive was used, when the channel runs no more.
+    if (ch.sender.qp() == &qp) send_ready(now, c);
     if (ch.receiver.qp() != &qp || !message.has_imm) continue;
     if (operation_ == job_.operations.size() || ch.received >= job_.messages(operation_, c)) {
       ++progress_.violations;
