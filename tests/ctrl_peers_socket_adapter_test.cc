@@ -175,6 +175,8 @@ TEST_F(SocketAdapterTest, ClientThatLeavesIsReportedAndItsAnswerGoesNowhere) {
   ASSERT_TRUE(poll_until([&] { return ended_.size() == 1; }));
   EXPECT_EQ(ended_[0].node, 1u);
   EXPECT_EQ(ended_[0].id, wishes_[0].id);
+  EXPECT_EQ(ended_[0].port, ntohs(addresses_[1].sin_port));
+  EXPECT_EQ(ended_[0].client, *IpAddress::parse("127.0.0.1"));
   EXPECT_EQ(ended_[0].failure, "left");
   EXPECT_FALSE(ended_[0].keep_endpoints);
   EXPECT_EQ(adapter_->connection_count(), 0u);

@@ -17,6 +17,24 @@ constexpr size_t kMostConnections = 65536;
 constexpr size_t kEventsAtOnce = 64;
 constexpr size_t kReadSize = 4096;
 
+IpAddress address_of(const sockaddr_storage& storage) {
+  if (storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
+    return IpAddress::v4(ntohl(v4.sin_addr.s_addr));
+  }
+  return IpAddress::v6_bytes(reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr.s6_addr);
+}
+
+/// Local TCP port of a socket of either family.
+uint16_t local_port(int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return 0;
+  return ntohs(storage.ss_family == AF_INET
+                   ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
+                   : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+}
+
 }  // namespace
 
 Result<SocketAdapter> SocketAdapter::create(Callbacks callbacks) {
@@ -58,13 +76,18 @@ void SocketAdapter::poll(int timeout_ms) {
 
 void SocketAdapter::accept_from(const Listener& listener) {
   for (;;) {
-    UniqueFd fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    sockaddr_storage client{};
+    socklen_t length = sizeof client;
+    UniqueFd fd(accept4(listener.fd.get(), reinterpret_cast<sockaddr*>(&client), &length,
+                        SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) return;
     if (connections_.size() >= kMostConnections) continue;  // closed at once
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     const ConnectionId id = next_id_++;
     Connection& connection = connections_[id];
+    connection.port = local_port(fd.get());
+    connection.client = address_of(client);
     connection.fd = std::move(fd);
     connection.node = listener.node;
     connection.peer = listener.factory();
@@ -153,7 +176,11 @@ void SocketAdapter::remove_ended() {
       continue;
     }
     const Connection& connection = it->second;
-    const EndedConnection ended{connection.node, it->first, connection.peer->failure(),
+    const EndedConnection ended{connection.node,
+                                it->first,
+                                connection.port,
+                                connection.client,
+                                connection.peer->failure(),
                                 connection.peer->endpoints_outlive_connection()};
     it = connections_.erase(it);
     callbacks_.ended(ended);

@@ -12,6 +12,7 @@
 
 #include "ctrl/hostns/unique_fd.h"
 #include "ctrl/peers/peer.h"
+#include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
@@ -24,6 +25,8 @@ using ConnectionId = uint64_t;  ///< of one accepted connection; never used twic
 struct EndedConnection {
   NodeId node = kNoNode;
   ConnectionId id = 0;
+  uint16_t port = 0;  ///< our TCP port, that the client dialled
+  IpAddress client;
   std::string failure;          ///< the machine's text, empty if all went well
   bool keep_endpoints = false;  ///< its queue pairs are to live on
 };
@@ -63,6 +66,8 @@ class SocketAdapter {
   struct Connection {
     UniqueFd fd;
     NodeId node = kNoNode;
+    uint16_t port = 0;
+    IpAddress client;
     std::unique_ptr<Peer> peer;
     std::vector<uint8_t> unsent;
     bool ended = false;  ///< to be removed when no call is under way

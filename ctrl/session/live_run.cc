@@ -43,6 +43,8 @@ class LiveRun {
   std::unique_ptr<Peer> service_peer(const ServiceConfig& service, unsigned nic) const;
   void on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request);
   void on_ended(const EndedConnection& ended);
+  /// What answers there, as the configuration names it.
+  std::string_view kind_at(NodeId node, uint16_t port) const;
   void schedule(const EventConfig& event);
   std::string command(const std::string& text);
   bool jobs_done() const { return jobs_->jobs() > 0 && jobs_->finished(); }
@@ -205,6 +207,13 @@ void LiveRun::on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& r
   }
 }
 
+std::string_view LiveRun::kind_at(NodeId node, uint16_t port) const {
+  for (const ServiceConfig& service : config_.services) {
+    if (service.node == node && service.port == port) return service_kind_name(service.kind);
+  }
+  return "ring";  // the only one that is not configured
+}
+
 void LiveRun::on_ended(const EndedConnection& ended) {
   if (!ended.failure.empty()) say(ended.failure);
   const auto it = clients_.find(ended.id);
@@ -215,6 +224,9 @@ void LiveRun::on_ended(const EndedConnection& ended) {
     clients_.erase(it);
   } else {
     client.node = config_.nodes[ended.node].name;
+    client.client = ended.client.text();
+    client.port = ended.port;
+    client.kind = kind_at(ended.node, ended.port);
     client.from = live_->now();
   }
   client.to = live_->now();
