@@ -113,6 +113,28 @@ TEST(SimulateChange, ASlowedSuccessorStillGetsEverything) {
   }
 }
 
+/// Operations that take longer than planned run into the next one's entry: emulated ranks that are
+/// through enter it, and their first messages come while the real rank is still busy.
+TEST(SimulateChange, OperationsMayOverlap) {
+  for (const char* job : {"channels = 1\n", "channels = 3\n", "step_cost = \"200us\"\n"}) {
+    RingText text = ring();
+    text.sizes = "\"100000B\", \"4B\", \"70000B\"";
+    text.job = std::string("iterations = 3\npayload = \"exact\"\n") + job;
+    std::string all = text.text();
+    const std::string interval = "interval = \"1ms\"";
+    all.replace(all.find(interval), interval.size(), "interval = \"0us\"");
+    const Config config = config_of(all);
+    for (const char* command : {"at 1ms link gpu rate 20Mbit/s", "at 1ms link w0 rate 20Mbit/s",
+                                "at 1ms link gpu latency 2ms", "at 1ms link w2 latency 2ms"}) {
+      const RunReport report = simulated(config, "", {command});
+      EXPECT_TRUE(report.verdict.faithful) << job << command;
+      ASSERT_EQ(report.jobs.size(), 1u);
+      EXPECT_EQ(report.jobs[0].collectives.size(), 9u) << job << command;
+      EXPECT_EQ(report.jobs[0].violations, 0u) << job << command;
+    }
+  }
+}
+
 /// The record in the capture explains the change: without it, and without an [[event]], the same
 /// packets break the configured rate.
 TEST(SimulateChange, OnlyTheRecordExplainsIt) {

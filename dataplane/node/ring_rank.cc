@@ -14,7 +14,6 @@ constexpr uint64_t kEnter = uint64_t{1} << 32;  // cookies below it: 1 + channel
 RingRank::RingRank(const RingJob& job, RingProgress& progress, const Memory& memory)
     : job_(job), progress_(progress), memory_(memory), channels_(job.channels) {
   for (uint32_t c = 0; c < job.channels; ++c) {
-    channels_[c].usable.resize(job.most_messages());
     for (size_t i = 0; i < job.operations.size(); ++i) channels_[c].total += job.messages(i, c);
   }
 }
@@ -68,11 +67,15 @@ void RingRank::advance(Time now, uint32_t c) {
 
 bool RingRank::use_receive(Time now, uint32_t c, uint32_t m) {
   Channel& ch = channels_[c];
-  if (m >= ch.received) return false;
-  if (ch.usable[m] > now) {
-    host_->wake_at(ch.usable[m], *this, 1 + c);
+  if (ch.base + m >= ch.arrived) return false;
+  const Arrival& arrival = ch.arrivals[(ch.base + m) % kReceiveSlots];
+  if (arrival.usable > now) {
+    host_->wake_at(arrival.usable, *this, 1 + c);
     return false;
   }
+  RingResult& result = progress_.results[operation_];
+  result.bytes_received += arrival.bytes;
+  if (arrival.bytes != schedule(c).size(job_.previous(job_.real_rank), m)) ++result.size_mismatches;
   if (job_.exact) {
     const uint32_t from = job_.previous(job_.real_rank);
     const RingMessage message = schedule(c).sent(from, m);
@@ -112,16 +115,12 @@ void RingRank::on_received(Time now, Qp& qp, const Received& message) {
     // The last credits may come after the last receive was used, when the channel runs no more.
     if (ch.sender.qp() == &qp) send_ready(now, c);
     if (ch.receiver.qp() != &qp || !message.has_imm) continue;
-    if (operation_ == job_.operations.size() || ch.received >= job_.messages(operation_, c)) {
+    if (ch.arrived == ch.receiver.granted()) {
       ++progress_.violations;
       continue;
     }
-    RingResult& result = progress_.results[operation_];
-    result.bytes_received += message.length;
-    if (message.length != schedule(c).size(job_.previous(job_.real_rank), ch.received)) {
-      ++result.size_mismatches;
-    }
-    ch.usable[ch.received++] = now + job_.step_cost;
+    // Credits are granted across operations: the predecessor may have entered the next one.
+    ch.arrivals[ch.arrived++ % kReceiveSlots] = {now + job_.step_cost, message.length};
     advance(now, c);
   }
 }
@@ -151,14 +150,15 @@ void RingRank::finish_channel(Time now, uint32_t c) {
   const uint32_t messages = job_.messages(operation_, c);
   if (messages == 0 || ch.acked < messages) return;
   ch.base += messages;
-  ch.step = ch.received = ch.processed = ch.sent = ch.acked = 0;
+  ch.step = ch.processed = ch.sent = ch.acked = 0;
   if (--channels_left_ != 0) return;
   const RingOperation& operation = job_.operations[operation_];
   if (job_.exact) progress_.results[operation_].wrong_elements = wrong_elements(operation);
   ++operation_;
   progress_.finished.store(static_cast<uint32_t>(operation_), std::memory_order_release);
   if (operation_ < job_.operations.size()) {
-    host_->wake_at(std::max(now, job_.operations[operation_].entry + job_.real_delay), *this, kEnter);
+    host_->wake_at(std::max(now, job_.operations[operation_].entry + job_.real_delay), *this,
+                   kEnter);
   }
 }
 

@@ -2,6 +2,7 @@
 // on one GPU (nccl-wire 3.8 to 3.10). The reference node of `simulate` runs it.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -34,6 +35,10 @@ class RingRank final : public Endpoint {
   void on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) override;
 
  private:
+  struct Arrival {
+    Time usable;  ///< once the step cost is paid
+    uint32_t bytes = 0;
+  };
   struct Channel {
     NcclSender sender;
     NcclReceiver receiver;
@@ -42,11 +47,12 @@ class RingRank final : public Endpoint {
     uint64_t base = 0;       ///< messages of all earlier operations
     uint64_t total = 0;      ///< messages of the whole job
     uint32_t step = 0;       ///< position in the operation's sequence, over all its loops
-    uint32_t received = 0;   ///< messages that have come
+    uint64_t arrived = 0;    ///< messages of all operations that have come; some may be early
     uint32_t processed = 0;  ///< messages ready to send
     uint32_t sent = 0;
     uint32_t acked = 0;
-    std::vector<Time> usable;  ///< by message: when the received data may be used
+    /// What has come and is not used yet, by message modulo the credits outstanding.
+    std::array<Arrival, kReceiveSlots> arrivals{};
   };
 
   void enter(Time now);
