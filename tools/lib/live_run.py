@@ -109,10 +109,14 @@ class VirtualNode:
         return done.stdout
 
     def start_tcpdump(self, file, device="eth0", buffer_kb=65536):
-        """Captures RoCE traffic in the guest into `file` of its shared folder."""
+        """Captures RoCE traffic in the guest into `file` of its shared folder.
+
+        Not by tcpdump's own -w FILE: it would give the file to a user of its own, which the host may not allow.
+        """
         self.tcpdump_file = file
-        self.output(f"tcpdump -i {device} -B {buffer_kb} --time-stamp-precision=nano -w /mnt/{file} "
-                    f"'udp port 4791 or (vlan and udp port 4791)' >/mnt/{file}.log 2>&1 & sleep 1; pidof tcpdump")
+        self.output(f"tcpdump -i {device} -B {buffer_kb} --time-stamp-precision=nano -w - "
+                    f"'udp port 4791 or (vlan and udp port 4791)' >/mnt/{file} 2>/mnt/{file}.log & "
+                    f"sleep 1; pidof tcpdump || {{ cat /mnt/{file}.log; exit 1; }}")
 
     def stop_tcpdump(self):
         """Ends the capture when all that it has seen is in the file; what it had to drop stands in its log beside it.
