@@ -15,7 +15,8 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_option("--report", arguments.report, "Write the report (JSON) to this file");
   command.add_option("--seed", arguments.seed, "Overrides the configuration's seed");
   command.add_option("--at", arguments.commands,
-                     "A change during the run, e.g. --at \"20ms link gpu rate 50Mbit/s\"");
+                     "A change during the run, e.g. --at \"20ms link gpu rate 50Mbit/s\"")
+      ->allow_extra_args(false);
   command.add_flag("--quiet", arguments.quiet, "Print errors and the verdict only");
 }
 

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""The program's command line: bad input ends with status 2 and a message that names the thing, help
+shows an example, and the quick start's configuration simulates alike twice.
+
+    ctrl_cli_test.py UNDERSTUDY
+"""
+import filecmp
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+UNDERSTUDY = sys.argv.pop(1)
+QUICKSTART = pathlib.Path(__file__).resolve().parent.parent / "configs/quickstart.toml"
+COMMANDS = ("check", "simulate", "run", "command")
+GOOD = """format = 1
+[[prefix]]
+nic = 0
+v4 = "10.9.0.0/24"
+[[node]]
+name = "gpu"
+real = true
+link = { rate = "100Mbit/s", latency = "250us" }
+[[node]]
+name = "w"
+count = 3
+link = { rate = "100Mbit/s", latency = "250us" }
+[[port]]
+real = "gpu"
+device = "virtual"
+[[job]]
+name = "ring"
+collective = "all_reduce"
+algorithm = "ring"
+ranks = ["gpu", "w*"]
+sizes = ["4KiB"]
+entry = "scheduled"
+interval = "1ms"
+"""
+# What is done to the good configuration, and what the message must contain.
+BAD_CONFIGS = {
+    "malformed TOML": (("v4 = ", "v4 == "), ("bad.toml:4",)),
+    "unknown key": (("latency = ", "latancy = "),
+                    ("bad.toml:8", "latancy", 'did you mean "latency"?')),
+    "wrong unit": (('latency = "250us"', 'latency = "250Mbit/s"'),
+                   ("bad.toml:8", "node.link.latency", "250Mbit/s", "us")),
+    "no unit": (('rate = "100Mbit/s"', "rate = 100"), ("bad.toml:8", "node.link.rate", "100")),
+    "prefix too small": (("count = 3", "count = 300"),
+                         ("bad.toml:4", "10.9.0.0/24", "too small", "303")),
+    "two nodes with one address": (('name = "gpu"', 'name = "gpu"\naddress = "10.9.0.3"'),
+                                   ("bad.toml:7", "10.9.0.3", "gpu", "w1")),
+    "no such real node": (('real = "gpu"', 'real = "gpv"'),
+                          ("bad.toml:14", "port.real", "gpv", 'did you mean "gpu"?')),
+    "a port to an emulated node": (('real = "gpu"', 'real = "w0"'), ("port.real", "w0")),
+    "no such rank": (('"w*"', '"x9"'), ("job.ranks", "x9")),
+}
+CHANGE = "expected: [at TIME] link NODE [rate RATE] [latency TIME]"
+BAD_CHANGES = {
+    "": "--at",
+    "20ms": CHANGE,
+    "20 link gpu rate 50Mbit/s": "the unit is missing",
+    "-5ms link gpu rate 50Mbit/s": "-5ms",
+    "20ms link gpv rate 50Mbit/s": 'did you mean "gpu"?',
+    "20ms link gpu": "neither rate nor latency",
+    "20ms link gpu rate": '"rate" has no value',
+    "20ms link gpu rate 50": "the unit is missing",
+    "20ms link gpu speed 50Mbit/s": '"speed"',
+}
+# What `run` says of devices, as any user, before anything is made.
+BAD_DEVICES = {
+    "0000:99:00.0": ("gpu", "no such device 0000:99:00.0"),
+    "net_nosuch0": ("gpu", "net_nosuch0", "net_vhost0"),
+    "net_pcap0,rx_pcap=/nonexistent/in.pcap": ("gpu", "/nonexistent/in.pcap"),
+}
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        # A folder of its own that any user may enter.
+        folder = tempfile.TemporaryDirectory(prefix="understudy-cli-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.folder.chmod(0o755)
+
+    def run_it(self, *words, prefix=()):
+        command = [*prefix, UNDERSTUDY, *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False,
+                              cwd=self.folder)
+
+    def config(self, *replacements, name="bad.toml"):
+        text = GOOD
+        for old, new in replacements:
+            self.assertIn(old, text)
+            text = text.replace(old, new, 1)
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def expect_bad(self, done, *parts):
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        for part in parts:
+            self.assertIn(part, done.stderr)
+
+    def test_help_shows_an_example(self):
+        for words in [("--help",)] + [(command, "--help") for command in COMMANDS]:
+            done = self.run_it(*words)
+            self.assertEqual(done.returncode, 0, words)
+            self.assertRegex(done.stdout, r"Example: understudy \w+ \S+", words)
+        self.assertEqual(self.run_it("--version").returncode, 0)
+
+    def test_bad_arguments(self):
+        good = self.config(name="good.toml")
+        self.expect_bad(self.run_it(), "subcommand")
+        self.expect_bad(self.run_it("fly"))
+        for command in COMMANDS:
+            self.expect_bad(self.run_it(command), "required")
+        self.expect_bad(self.run_it("simulate", good, "--seed", "many"), "--seed", "many")
+        self.expect_bad(self.run_it("simulate", good, "--bogus"), "--bogus")
+        for duration in ("5", "-5s", "soon"):
+            self.expect_bad(self.run_it("run", good, "--duration", duration), "--duration", "us")
+
+    def test_no_such_file(self):
+        for command in ("check", "simulate", "run"):
+            self.expect_bad(self.run_it(command, "nosuch.toml"), "nosuch.toml",
+                            "No such file or directory")
+            self.expect_bad(self.run_it(command, self.folder), "directory")
+
+    def test_bad_configurations(self):
+        self.assertEqual(self.run_it("check", self.config()).returncode, 0)
+        for what, (replacement, parts) in BAD_CONFIGS.items():
+            path = self.config(replacement)
+            for command in ("check", "simulate", "run"):
+                with self.subTest(what, command=command):
+                    self.expect_bad(self.run_it(command, path), *parts)
+
+    def test_all_errors_at_once(self):
+        path = self.config(("latency = ", "latancy = "), ('real = "gpu"', 'real = "gpv"'),
+                           ('"4KiB"', '"4Kb"'))
+        self.expect_bad(self.run_it("check", path), "bad.toml:8", "bad.toml:14", "bad.toml:21")
+
+    def test_bad_changes(self):
+        good = self.config(name="good.toml")
+        for text, part in BAD_CHANGES.items():
+            for command in ("simulate", "run"):
+                with self.subTest(text, command=command):
+                    done = self.run_it(command, good, f"--at={text}")
+                    self.expect_bad(done, part, text)
+
+    def test_changes_stand_anywhere(self):
+        good = self.config(name="good.toml")
+        report = self.folder / "report"
+        done = self.run_it("simulate", "--at", "1ms link gpu rate 50Mbit/s", good, "--at",
+                           "2ms link w0 latency 1ms", "--report", report)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([c["at_ps"] for c in json.loads(report.read_text())["commands"]],
+                         [10**9, 2 * 10**9])
+
+    def test_bad_devices(self):
+        for device, parts in BAD_DEVICES.items():
+            with self.subTest(device):
+                path = self.config(('"virtual"', f'"{device}"'))
+                self.expect_bad(self.run_it("run", path, "--duration", "1s"), *parts)
+
+    def test_no_permission_for_tap(self):
+        prefix = ()
+        if os.geteuid() == 0:
+            if shutil.which("setpriv") is None:
+                self.skipTest("root, and no setpriv to become somebody else")
+            prefix = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
+            if subprocess.run([*prefix, "test", "-x", UNDERSTUDY], check=False).returncode != 0:
+                self.skipTest("nobody may not execute the program where it lies")
+        path = self.config(('"virtual"', '"net_tap0"'))
+        done = self.run_it("run", path, "--duration", "1s", prefix=prefix)
+        self.expect_bad(done, "gpu", "net_tap0", "permission")
+
+    def test_outputs_that_cannot_be_written(self):
+        good = self.config(name="good.toml")
+        for option in ("--capture", "--report"):
+            done = self.run_it("simulate", good, option, "/nonexistent/out")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("/nonexistent/out", done.stderr)
+
+    def test_nobody_answers_a_command(self):
+        done = self.run_it("command", self.folder / "nobody", "link gpu rate 5Mbit/s")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(str(self.folder / "nobody"), done.stderr)
+
+    def test_quick_start_simulates_alike_twice(self):
+        files = [[self.folder / f"{kind}{i}" for i in (1, 2)] for kind in ("capture", "report")]
+        for capture, report in zip(*files):
+            done = self.run_it("simulate", QUICKSTART, "--capture", capture, "--report", report)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("verdict: faithful", done.stdout)
+        for first, second in files:
+            self.assertGreater(first.stat().st_size, 1000)
+            self.assertTrue(filecmp.cmp(first, second, shallow=False), first.name)
+
+
+if __name__ == "__main__":
+    unittest.main()
