@@ -40,11 +40,17 @@ class Run:
             self.process = subprocess.Popen(
                 [str(understudy), "run", str(config), "--capture", str(self.capture), "--report",
                  str(self.report_file), *options], stdout=table, stderr=log, start_new_session=True)
-        favour(self.process.pid)
+        try:
+            favour(self.process.pid)
+            self._wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _wait_until_ready(self):
         deadline = time.monotonic() + READY_LIMIT
         while "ready\n" not in self.log.read_text():
             if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
                 raise Failed(f"understudy did not get ready:\n{self.log.read_text()}")
             time.sleep(0.05)
 
@@ -82,7 +88,11 @@ class VirtualNode:
 
     def __init__(self, state, name, socket, *options):
         self.state, self.name, self.tcpdump_file = Path(state), name, None
-        started = self._vnode("start", name, "--vhost", str(socket), *options)
+        try:
+            started = self._vnode("start", name, "--vhost", str(socket), *options)
+        except BaseException:  # an interrupted start is killed, and leaves its guest
+            self.stop()
+            raise
         if started.returncode != 0:
             raise Failed(f"virtual node {name}: {started.stderr.strip()}")
         favour(json.loads((self.state / name / "node.json").read_text())["pid"])

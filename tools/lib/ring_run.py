@@ -114,6 +114,7 @@ def run(arguments, scratch):
 
 def main():
     arguments = parse_arguments()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell had it ignored
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     with tempfile.TemporaryDirectory(prefix="quickstart-") as scratch:
