@@ -96,6 +96,23 @@ TEST(SimulateChange, LatencyAndOtherNodesLinks) {
   }
 }
 
+/// Packets on their way when a latency is cut are not overtaken by those behind them.
+TEST(SimulateChange, ACutLatencyKeepsOrder) {
+  RingText text = ring();
+  text.latency = "5ms";
+  const Config config = config_of(text.text());
+  for (const char* node : {"gpu", "w0", "w2"}) {
+    const RunReport report =
+        simulated(config, "", {std::string("at 60ms link ") + node + " latency 10us"});
+    ASSERT_EQ(report.ports.size(), 1u);
+    for (const auto& [name, count] : report.ports[0].rc_events) {
+      if (name == "psn_gap" || name == "retransmit") {
+        EXPECT_EQ(count, 0u) << node << " " << name;
+      }
+    }
+  }
+}
+
 /// The plan does not know of a change; nobody waits for ever because of that. Here the successor's
 /// last credits come when the real rank has used all that it will receive, but has still to send.
 TEST(SimulateChange, ASlowedSuccessorStillGetsEverything) {

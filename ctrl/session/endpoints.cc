@@ -1,11 +1,15 @@
 #include "ctrl/session/endpoints.h"
 
+#include <algorithm>
+
 #include "ctrl/build/rail.h"
 
 namespace understudy {
 
 namespace {
 constexpr uint8_t kOutstandingReads = 128;  ///< what perftest is told, and what rxe keeps in flight
+/// 4.096 us << 18 = 1.07 s: a guest that stands still for half a second loses no connection.
+constexpr uint8_t kServiceTimeout = 18;
 }
 
 Result<size_t> ServiceEndpoints::port_for(const IpAddress& real) const {
@@ -41,7 +45,7 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
   qp_config.rq_psn = request.remote_psn;
   qp_config.sq_psn = request.local_psn;
   qp_config.mtu = request.mtu;
-  qp_config.timeout = request.timeout;
+  qp_config.timeout = std::max(request.timeout, kServiceTimeout);
   qp_config.retry_count = request.retry_count;
   qp_config.rnr_retry = request.rnr_retry;
   qp_config.min_rnr_timer = request.min_rnr_timer;

@@ -72,11 +72,11 @@ void Shard::start(uint32_t link, Time now) {
 
 void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passage, Time now) {
   Packet& p = pool_[packet];
-  const Duration latency = links_[link].latency();
+  const LinkExit exit = links_[link].exit(passage);
   const uint32_t cls = link % kClasses;
   const bool inbound = p.kind == PacketKind::kFromReal || p.kind == PacketKind::kRawIn;
-  p.head = passage.start + latency;
-  p.tail = passage.tail + latency;
+  p.head = exit.head;
+  p.tail = exit.tail;
   if (link == link_id(inbound ? real_ : p.node, true, cls)) {  // first of the path's two links
     p.link = link_id(inbound ? p.node : real_, false, cls);
     p.head = head_at_next_link(p);

@@ -17,6 +17,11 @@ struct LinkPassage {
   Time tail;   ///< its last byte leaves the link's queue: the link is busy until then
 };
 
+/// When a packet's first and last bytes come out at a link's far end.
+struct LinkExit {
+  Time head, tail;
+};
+
 /// Bytes and packets that a link carried; all sums since the start of the run.
 struct LinkCounters {
   uint64_t packets = 0;
@@ -45,6 +50,13 @@ class Link {
     ++counters_.packets;
     counters_.wire_bytes += wire_bytes;
     return {start, free_};
+  }
+  /// When the packet that passed last comes out at the far end. After the latency was cut nobody
+  /// overtakes what is still on its way: a cable keeps order.
+  LinkExit exit(const LinkPassage& passage) {
+    out_.head = std::max(out_.head, passage.start + latency_);
+    out_.tail = std::max(out_.tail, passage.tail + latency_);
+    return out_;
   }
   bool busy() const { return busy_; }
   void release() { busy_ = false; }
@@ -75,7 +87,8 @@ class Link {
   Serializer serializer_;
   Duration latency_;
   bool busy_ = false;
-  Time free_;  ///< when the last packet's tail left
+  Time free_;     ///< when the last packet's tail left
+  LinkExit out_;  ///< of the last packet
   uint32_t first_ = kNoPacket, last_ = kNoPacket;
   uint64_t waiting_ = 0;
   LinkCounters counters_;
