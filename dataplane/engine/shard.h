@@ -79,6 +79,7 @@ class Shard final : public EngineShard, public EndpointHost {
     bool wants_payload = true;     ///< contents of what it receives are needed
     bool queued[kClasses] = {};    ///< waits in the node's ready list
     uint32_t next[kClasses] = {};  ///< the slot behind it there
+    Duration uncertainty;          ///< most of the arrivals of the message that is coming in
     Time timer = Time::never();    ///< earliest kTimer event outstanding
   };
   /// Queue pairs of a node that have something to send, in turn: an intrusive FIFO of slots.

@@ -49,6 +49,7 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       q.endpoint->attach(*this);
       q.node = node;
       q.wants_payload = command.needs_payload;
+      q.uncertainty = Duration();
       kick(slot, now);
       return ReplyStatus::kDone;
     }

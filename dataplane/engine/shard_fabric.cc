@@ -191,7 +191,10 @@ void Shard::deliver(uint32_t packet, Time now) {
   if (qps_[slot].qp == nullptr) {  // removed while the packet was on its way
     counters_.drop(Drop::kUnknownQpn);
   } else {
-    arrival_uncertainty_ = p.uncertainty;
+    // Packets that waited for the poll in the middle of a message delay its end as well.
+    Duration& uncertainty = qps_[slot].uncertainty;
+    arrival_uncertainty_ = uncertainty = std::max(uncertainty, p.uncertainty);
+    if (p.view.info().end) uncertainty = Duration();
     qps_[slot].qp->on_packet(now, p.view, pool_.buffer(packet));
   }
   pool_.release(packet);  // before the answer is pulled, which takes one

@@ -17,7 +17,8 @@ class EndpointHost {
   virtual bool post(Time now, Qp& qp, const WorkRequest& request) = 0;
   /// Calls endpoint.on_wake(t, cookie) at `t` (at once if it is past).
   virtual void wake_at(Time t, Endpoint& endpoint, uint64_t cookie) = 0;
-  /// How much earlier than its time stamp the packet being handled may really have come.
+  /// How much earlier than their time stamps the packets of the message being handled may really
+  /// have come, at most.
   virtual Duration arrival_uncertainty() const = 0;
 };
 
