@@ -18,7 +18,7 @@ import channel
 import kinds
 from fault import Fault
 
-BOOT_LIMIT = {"uml": 30, "qemu": 120}  # seconds; a busy machine boots many times slower than an idle one
+BOOT_LIMIT = {"uml": 90, "qemu": 240}  # seconds; a busy machine boots many times slower than an idle one
 
 
 def default_state():
