@@ -94,7 +94,7 @@ TEST(SimulatePorts, OneNodeWithTwoNics) {
 TEST(SimulatePorts, JobsDoNotMeet) {
   const Config both = config_of(two_nics());
   const RunReport together = simulated(both);
-  for (const size_t index : {0, 1}) {
+  for (const size_t index : {size_t{0}, size_t{1}}) {
     Config alone = config_of(two_nics());
     alone.jobs = {both.jobs[index]};
     const RunReport report = simulated(alone);
