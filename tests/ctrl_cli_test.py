@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-UNDERSTUDY = sys.argv.pop(1)
+UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())  # the tests run elsewhere
 QUICKSTART = pathlib.Path(__file__).resolve().parent.parent / "configs/quickstart.toml"
 COMMANDS = ("check", "simulate", "run", "command")
 GOOD = """format = 1

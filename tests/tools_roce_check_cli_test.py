@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-ROCE_CHECK = sys.argv.pop(1)
+ROCE_CHECK = str(pathlib.Path(sys.argv.pop(1)).resolve())
 DATA = pathlib.Path(__file__).parent / "data" / "rxe"
 GOOD = DATA / "rxe_write_4k_mtu1024_rdmacm.pcap"
 BAD = DATA / "rxe_send_rnr_nak.pcap"  # ends in the middle of retries
