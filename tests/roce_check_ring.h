@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ctrl/config/expected_messages.h"
@@ -66,7 +67,7 @@ struct RingKnobs {
 
 class RingScript {
  public:
-  RingScript(const Config& config, const RingKnobs& knobs) : config_(config), knobs_(knobs) {}
+  RingScript(Config config, const RingKnobs& knobs) : config_(std::move(config)), knobs_(knobs) {}
 
   /// `connections`: normally expected_connections(config).
   TestCapture make(const std::vector<ExpectedConnection>& connections) {
@@ -177,7 +178,7 @@ class RingScript {
     ack(c.to, c.from, link.sender, link.data_psn.advance(Psn::kMask), ++link.messages, arrived);
   }
 
-  const Config& config_;
+  const Config config_;  ///< its own: a test may hand over a temporary
   RingKnobs knobs_;
   TestCapture capture_;
   Time now_, out_free_, in_free_;
