@@ -280,6 +280,7 @@ const BadCase kBadCases[] = {
     {"[[event]]", "at = \"40ms\"", "at = 40#!", "event.at", {"bare number", "2us"}},
 };
 
+// rules: A1.13
 TEST(ConfigBad, EachCaseGivesItsOneError) {
   for (const BadCase& bad : kBadCases) {
     SCOPED_TRACE(bad.to);

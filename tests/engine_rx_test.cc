@@ -7,6 +7,8 @@
 namespace understudy {
 namespace {
 
+constexpr size_t kBth = 14 + 20 + 8;  // of an untagged frame over IPv4
+
 class Rx : public testing::Test {
  protected:
   void build(const ShardConfig& config) {
@@ -71,6 +73,7 @@ TEST_F(Rx, GoodWrite) {
   EXPECT_EQ(memory[64], 0);
 }
 
+// rules: A1.1
 TEST_F(Rx, GoodWriteOverIpv6) {
   QpConfig config = rig->qp_config(1, 1, kRealNode, true);
   rig->add_qp(config);
@@ -80,31 +83,33 @@ TEST_F(Rx, GoodWriteOverIpv6) {
   accepted(frame());
 }
 
+// rules: A1.8 A2.3 A3.3
 TEST_F(Rx, DamagedFrames) {
   auto f = frame();
   dropped({f.data(), f.size() - 1}, Drop::kTruncated);
   f.back() ^= 1;
   dropped(f, Drop::kBadIcrc);
   f = frame();
-  f[14 + 20 + 8 + 12 + 16] ^= 1;  // payload
+  f[kBth + 12 + 16] ^= 1;  // payload
   dropped(f, Drop::kBadIcrc);
   f = frame();
-  f[14 + 20 + 8 + 1] |= 1;
+  f[kBth + 1] |= 1;
   dropped(f, Drop::kBadTver);
   f = frame();
-  f[14 + 20 + 8] = 0x2a;
+  f[kBth] = 0x2a;
   dropped(f, Drop::kBadOpcode);
   f = frame();
   f[14] = 0x65;
   dropped(f, Drop::kBadIp);
   f = frame(0);
-  f[14 + 20 + 8 + 1] |= 0x30;
+  f[kBth + 1] |= 0x30;
   dropped(f, Drop::kBadPad);
   f = frame();
   f[12] = 0x12;
   dropped(f, Drop::kOtherEthertype);
 }
 
+// rules: A1.5 A1.8 A1.10
 TEST_F(Rx, NobodysFrames) {
   fields.dest_qpn = rig->shard.qpn_of(1);
   dropped(frame(), Drop::kUnknownQpn);
@@ -126,6 +131,7 @@ TEST_F(Rx, NobodysFrames) {
   accepted(frame());
 }
 
+// rules: A1.10
 TEST_F(Rx, BothLimitedMembersDoNotTalk) {
   QpConfig config = rig->qp_config(1);
   config.pkey = 0x7fff;
@@ -137,6 +143,7 @@ TEST_F(Rx, BothLimitedMembersDoNotTalk) {
   accepted(frame());
 }
 
+// rules: A1.12
 TEST_F(Rx, Vlan) {
   addressing.vlan_tci = 100;
   dropped(frame(), Drop::kWrongVlan);
@@ -155,6 +162,42 @@ TEST_F(Rx, Vlan) {
   EXPECT_EQ(Parsed(rig->sink.sent[0].bytes).view.vlan[0].tci, 0x6064);
 }
 
+// rules: A1.12
+TEST_F(Rx, AnswersTravelInTheClassOfTheirQueuePair) {
+  rig->qps[0]->addressing().traffic_class = 0x68;
+  addressing.traffic_class = 0x02;
+  accepted(frame());
+  EXPECT_EQ(Parsed(rig->sink.sent[0].bytes).view.tos, 0x68);
+}
+
+// rules: A1.9
+TEST_F(Rx, MigReqIsOneUnlessConfigured) {
+  for (bool migration : {true, false}) {
+    QpConfig config = rig->qp_config(migration ? 1 : 2);
+    EXPECT_TRUE(config.migration);
+    config.migration = migration;
+    rig->add_qp(config);
+    fields.dest_qpn = config.qpn;
+    rig->endpoint.received.clear();
+    rig->sink.sent.clear();
+    accepted(frame());
+    EXPECT_EQ((rig->sink.sent[0].bytes[kBth + 1] & 0x40) != 0, migration);
+  }
+}
+
+// rules: A1.3 A1.7
+TEST_F(Rx, ChecksumAndReservedBitsAreNotLookedAt) {
+  auto f = frame();
+  f[kBth - 2] = 0x12;  // UDP checksum; it and the next are not covered by the ICRC
+  f[kBth + 4] |= 0x3f;
+  f[kBth + 8] |= 0x7f;
+  finish_roce(f.data(), addressing, fields.opcode, 64);
+  accepted(f);
+  EXPECT_EQ(rig->sink.sent[0].bytes[kBth + 4], 0);
+  EXPECT_EQ(rig->sink.sent[0].bytes[kBth + 8] & 0x7f, 0);
+}
+
+// rules: A4.7
 TEST_F(Rx, WrongRkeyIsRefusedOnTheWire) {
   fields.rkey = rkey + 0x100;
   receive(frame());
@@ -164,6 +207,7 @@ TEST_F(Rx, WrongRkeyIsRefusedOnTheWire) {
   EXPECT_EQ(rig->rc(RcEvent::kRemoteAccess), 1u);
 }
 
+// rules: A4.5
 TEST_F(Rx, LongerThanThePathMtuIsRefusedOnTheWire) {
   receive(frame(1028));
   ASSERT_EQ(rig->sink.sent.size(), 1u);
@@ -176,6 +220,7 @@ TEST_F(Rx, FramesLongerThanAnyBufferAreDropped) {
   for (uint32_t payload : {9217u, 20'000u, 60'000u}) dropped(frame(payload), Drop::kTooLong);
 }
 
+// rules: A2.4
 TEST_F(Rx, IcrcMayBeSampledOrOff) {
   for (VerifyIcrc verify : {VerifyIcrc::kSampled, VerifyIcrc::kOff}) {
     ShardConfig config = rig_config(Rate(), Duration());

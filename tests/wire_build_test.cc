@@ -58,6 +58,7 @@ void expect_same(const RoceFields& f, const RoceView& r) {
   EXPECT_EQ(r.src_qpn, info.deth ? f.src_qpn : 0);
 }
 
+// rules: A1.1 A1.7 A3.1 A3.2
 TEST(Build, ParsesBackForEveryOpcodeFamilyTagAndSize) {
   std::mt19937_64 random(1);
   const size_t sizes[] = {0, 1, 2, 3, 4, 5, 63, 256, 1021, 1024, 4095, 4096};
@@ -107,6 +108,7 @@ TEST(Build, PadBytesAreZeroEvenInUsedMemory) {
   for (size_t i = 5; i <= 7; ++i) EXPECT_EQ(frame[frame.size() - i], 0);
 }
 
+// rules: A1.2 A1.3
 TEST(Build, Ipv4HeaderIsRuleA1s) {
   const auto frame = roce_frame(sample_addressing(false), RoceFields{});
   EXPECT_EQ(frame[14], 0x45);
@@ -116,6 +118,7 @@ TEST(Build, Ipv4HeaderIsRuleA1s) {
   EXPECT_EQ(checksum_finish(checksum_add(0, frame.data() + 14, 20)), 0);
 }
 
+// rules: A6.3
 TEST(Build, CnpIs32BytesOfUdpPayload) {
   RoceFields f;
   f.opcode = Opcode::kCnp;

@@ -25,6 +25,7 @@ RoceFields sample_ack() {
   return f;
 }
 
+// rules: A2.1
 TEST(Icrc, CheckVectorOfRuleA2) {
   const auto frame = roce_frame(sample_addressing(false), sample_ack());
   const uint8_t expected[] = {0x11, 0x00, 0xff, 0xff, 0x00, 0x00, 0x00, 0xd2, 0x00, 0x00,
@@ -53,6 +54,7 @@ uint32_t slow_icrc(std::vector<uint8_t> ip, bool v6) {
   return ~crc;
 }
 
+// rules: A2.1 A2.2
 TEST(Icrc, EqualsTheDefinitionBitByBit) {
   std::mt19937_64 random(7);
   for (bool v6 : {false, true}) {
@@ -77,6 +79,7 @@ bool mutable_bit(bool v6, size_t byte, unsigned bit) {
   return (byte == 0 && bit < 4) || (byte >= 1 && byte <= 3) || byte == 7;
 }
 
+// rules: A2.1 A2.2
 TEST(Icrc, CoversEveryBitButTheMutableOnes) {
   for (bool v6 : {false, true}) {
     const auto frame = roce_frame(sample_addressing(v6), sample_ack());
@@ -114,6 +117,7 @@ std::vector<std::vector<uint8_t>> pcap_frames(const std::filesystem::path& path)
   return out;
 }
 
+// rules: A2.1 A2.2
 TEST(Icrc, RecordedPacketsOfSoftRoce) {
   const std::filesystem::path folder = std::string(UNDERSTUDY_TEST_DATA) + "/rxe";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no recordings in " << folder;

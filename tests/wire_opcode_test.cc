@@ -46,6 +46,7 @@ constexpr Row kRows[] = {
     {0x81, "CNP", 0, "O", ""},
 };
 
+// rules: A3.1
 TEST(Opcodes, TableIsRuleA3) {
   size_t known = 0;
   for (unsigned op = 0; op < 256; ++op) {

@@ -40,6 +40,7 @@ TEST(Parse, TrailingPaddingOfTheLinkIsNotPayload) {
   EXPECT_TRUE(icrc_ok(p.view, p.roce));
 }
 
+// rules: A1.1
 TEST(Parse, TwoTagsOutermostFirst) {
   auto frame = sample_write(false, 0x2007, 4);
   const uint8_t outer[] = {0x88, 0xa8, 0xa0, 0x64};
@@ -63,6 +64,7 @@ FrameKind kind_with(size_t at, uint8_t value, bool v6 = false) {
   return Parsed(frame).kind;
 }
 
+// rules: A1.8 A3.3
 TEST(Parse, ReasonsForRefusal) {
   EXPECT_EQ(kind_with(12, 0x12), FrameKind::kOther);
   EXPECT_EQ(kind_with(14, 0x65), FrameKind::kBadIp) << "IP version";
@@ -92,6 +94,7 @@ TEST(Parse, LaterFragmentsAreNobodysUdp) {
   EXPECT_EQ(p.view.protocol, 0);
 }
 
+// rules: A1.2
 TEST(Parse, IpOptionsAreNotRoce) {
   auto frame = sample_write(false, std::nullopt, 4);
   const uint8_t nops[] = {1, 1, 1, 1};
