@@ -4,11 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "tests/pcap_frames.h"
 #include "tests/wire_frames.h"
 
 namespace understudy {
@@ -94,27 +92,6 @@ TEST(Icrc, CoversEveryBitButTheMutableOnes) {
       }
     }
   }
-}
-
-/// Frames of a classic pcap file of this machine's byte order.
-std::vector<std::vector<uint8_t>> pcap_frames(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::vector<uint8_t> file{std::istreambuf_iterator<char>(in), {}};
-  std::vector<std::vector<uint8_t>> out;
-  uint32_t magic = 0;
-  if (file.size() < 24) return out;
-  std::memcpy(&magic, file.data(), 4);
-  EXPECT_EQ(magic, 0xa1b2c3d4) << path;
-  for (size_t at = 24; at + 16 <= file.size();) {
-    uint32_t captured, original;
-    std::memcpy(&captured, file.data() + at + 8, 4);
-    std::memcpy(&original, file.data() + at + 12, 4);
-    at += 16;
-    if (captured > file.size() - at) break;
-    if (captured == original) out.emplace_back(file.data() + at, file.data() + at + captured);
-    at += captured;
-  }
-  return out;
 }
 
 // rules: A2.1 A2.2
