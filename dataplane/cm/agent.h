@@ -1,0 +1,189 @@
+// The communication manager of emulated nodes: MADs, times and a consumer's wishes go in; MADs and
+// events come out. No socket, clock or thread. One agent serves all nodes behind a port; a
+// connection is known by the communication id that the agent gave it.
+//
+// Passive: kRequest -> accept() or reject() -> kEstablished. Active: connect() -> kReply ->
+// confirm() -> kEstablished. Either: disconnect() or the peer's DREQ -> kDisconnected. Whatever was
+// accepted or connected ends with kReleased, after time-wait: only then may its queue pair number
+// be used again (rule A9.10).
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "dataplane/base/units.h"
+#include "dataplane/cm/connection.h"
+#include "dataplane/cm/mad.h"
+
+namespace understudy {
+
+struct CmAgentConfig {
+  uint64_t seed = 1;                 ///< of communication and transaction ids
+  uint64_t ca_guid = 1;              ///< told to peers
+  uint32_t max_connections = 16384;  ///< in any state; more are rejected: no resources
+  uint32_t max_mtu = 4096;           ///< largest path MTU that a REQ may ask for
+  uint8_t response_timeout = 20;     ///< 4.096 us << n: what peers are told of our answers' time
+  uint8_t max_retries = 15;          ///< of our REQs, and what we tell peers about theirs
+};
+
+/// A datagram to be sent from QP1 of one node to QP1 of another.
+struct CmSend {
+  CmEnds ends;
+  std::array<uint8_t, kMadBytes> bytes{};
+};
+
+enum class CmEventKind : uint8_t {
+  kRequest,      ///< `message` is the REQ: accept() or reject() it
+  kReply,        ///< `message` is the REP: confirm() once the queue pair is ready, or reject()
+  kEstablished,  ///< passive: RTU or data came; active: confirmed
+  kRejected,     ///< `message` is the REJ
+  kFailed,       ///< the peer did not answer
+  kDisconnected,
+  kReleased,  ///< out of time-wait; the id is gone
+};
+
+struct CmEvent {
+  CmEventKind kind = CmEventKind::kReleased;
+  CmId id = 0;
+  CmEnds ends;
+  CmMessage message;
+};
+
+/// What a passive consumer puts into its REP.
+struct CmAccept {
+  Qpn qpn = 0;
+  Psn psn;  ///< first one that we send
+  uint8_t responder_resources = 0, initiator_depth = 0;
+  uint8_t target_ack_delay = 15;
+  uint8_t rnr_retry = 7;
+  std::vector<uint8_t> private_data;  ///< at most 196 bytes
+};
+
+/// What an active consumer puts into its REQ.
+struct CmConnect {
+  CmEnds ends;
+  uint64_t service_id = 0;
+  Qpn qpn = 0;
+  Psn psn;
+  uint32_t mtu = 1024;
+  uint8_t responder_resources = 0, initiator_depth = 0;
+  uint8_t retry_count = 7, rnr_retry = 7;
+  uint8_t ack_timeout = 19;
+  std::vector<uint8_t> private_data;  ///< at most 92 bytes, RDMA-CM's header included
+};
+
+/// How a service answers those who look for a datagram queue pair (rule A9.13).
+struct SidrAnswer {
+  SidrStatus status = SidrStatus::kNoQp;
+  Qpn qpn = 0;
+  uint32_t qkey = 0;
+};
+
+struct CmCounters {
+  uint64_t received = 0, sent = 0;
+  uint64_t malformed = 0;   ///< no message of the communication manager
+  uint64_t unexpected = 0;  ///< of no connection, or out of place in its state
+  uint64_t duplicates = 0;  ///< repeated by the peer
+  uint64_t repeated = 0;    ///< repeated by us
+  uint64_t timeouts = 0;    ///< of connections that got no answer to any repetition
+  uint64_t rejected = 0;    ///< REJs sent
+  uint64_t stale = 0;       ///< connections whose peer's queue pair asked anew
+  uint64_t established = 0;
+};
+
+class CmAgent {
+ public:
+  explicit CmAgent(const CmAgentConfig& config) : config_(config) {}
+
+  /// REQs for this service id on this address become events; others are rejected. `sidr` answers
+  /// those for datagrams.
+  void listen(const IpAddress& local, uint64_t service_id, const SidrAnswer& sidr = {});
+
+  void on_mad(Time now, const CmEnds& ends, std::span<const uint8_t> bytes);
+  /// Data came to a connection's queue pair: they stand for an RTU that was lost (rule A9.4).
+  void on_data(Time now, Qpn local_qpn);
+  void on_time(Time now);
+  Time deadline() const { return timers_.empty() ? Time::never() : timers_.begin()->first; }
+
+  /// All false where the connection is not in the state for it (it may have ended meanwhile).
+  bool accept(Time now, CmId id, const CmAccept& accept);
+  bool reject(Time now, CmId id, RejReason reason, std::span<const uint8_t> private_data = {});
+  bool confirm(Time now, CmId id);
+  bool disconnect(Time now, CmId id);
+  /// Nothing when there are too many connections.
+  std::optional<CmId> connect(Time now, const CmConnect& request);
+
+  /// What is to be sent and what happened since the last call, in order.
+  std::vector<CmSend> take_sends() { return std::exchange(sends_, {}); }
+  std::vector<CmEvent> take_events() { return std::exchange(events_, {}); }
+  const CmCounters& counters() const { return counters_; }
+  size_t connections() const { return connections_.size(); }
+
+ private:
+  using Connection = CmConnection;
+
+  // agent_messages.cc
+  void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmReq& req);
+  void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmMra& mra);
+  void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmRej& rej);
+  void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmRep& rep);
+  void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmRtu& rtu);
+  void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmDreq& dreq);
+  void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmDrep& drep);
+  void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmLap& lap);
+  void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmApr& apr);
+  void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmSidrReq& req);
+  void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmSidrRep& rep);
+  void on_duplicate_req(Time now, Connection& c, const CmReq& req);
+  std::optional<RejReason> fault_of(const CmEnds& ends, const CmReq& req) const;
+  void refuse(const CmEnds& ends, uint64_t tid, const CmReq& req, RejReason reason);
+  Connection* find(const CmEnds& ends, uint32_t local_id, uint32_t remote_id);
+  Connection* rejected_by(const CmEnds& ends, const CmRej& rej);
+
+  // agent.cc
+  Connection* by_id(CmId id);
+  Connection& add(const CmEnds& ends);
+  void erase(CmId id);
+  void set_timer(Connection& c, Time at);
+  void await(Time now, Connection& c, const CmMad& mad);
+  void enter_time_wait(Time now, Connection& c);
+  void establish(Time now, Connection& c);
+  void send_rej(Connection& c, CmSubject subject, RejReason reason,
+                std::span<const uint8_t> private_data = {});
+  void on_timer(Time now, Connection& c);
+  void send(const CmEnds& ends, const CmMad& mad);
+  void emit(CmEventKind kind, const Connection& c, CmMessage message = {});
+  void unexpected() { ++counters_.unexpected; }
+  CmId fresh_id();
+  uint64_t fresh_tid() { return config_.seed << 32 ^ ++last_tid_; }
+
+  using ListenKey = std::pair<IpAddress, uint64_t>;
+  struct RemoteKey {  ///< a peer's name of a connection, or its queue pair
+    uint64_t guid = 0;
+    uint32_t number = 0;
+    IpAddress local;
+    auto operator<=>(const RemoteKey&) const = default;
+  };
+  static RemoteKey name_of(const Connection& c) {
+    return {c.remote_guid, c.remote_id, c.ends.local};
+  }
+
+  CmAgentConfig config_;
+  std::map<ListenKey, SidrAnswer> listeners_;
+  std::unordered_map<CmId, Connection> connections_;
+  std::map<RemoteKey, CmId> by_remote_id_;                  ///< passive ones
+  std::map<std::pair<uint64_t, Qpn>, CmId> by_remote_qpn_;  ///< by CA; none in time-wait
+  std::unordered_map<Qpn, CmId> by_local_qpn_;
+  std::set<std::pair<Time, CmId>> timers_;
+  uint32_t last_id_ = 0;
+  uint32_t last_tid_ = 0;
+  std::vector<CmSend> sends_;
+  std::vector<CmEvent> events_;
+  CmCounters counters_;
+};
+
+}  // namespace understudy
