@@ -32,7 +32,7 @@ double off(Duration a, Duration b) { return std::abs(a.seconds() / b.seconds() -
 TEST(RingTime, UniformRingTakesTheClosedForm) {
   double worst = 0;
   for (uint32_t n = 2; n <= 64; ++n) {
-    for (const uint64_t gbps : {10, 25, 100, 200, 400}) {
+    for (const uint64_t gbps : {10u, 25u, 100u, 200u, 400u}) {
       for (const Duration latency : {Duration::ns(500), Duration::us(2), Duration::us(20)}) {
         for (const uint64_t chunk : {kMiB / 16, kMiB / 4, 2 * kMiB, 5 * kMiB}) {
           for (const uint32_t mtu : {1024u, 4096u}) {

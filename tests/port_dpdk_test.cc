@@ -80,7 +80,7 @@ TEST(DpdkPort, FramesOfAnySizeLoopBackUnchanged) {
   EXPECT_TRUE(port->link_up());
   EXPECT_EQ(port->mtu(), 4200U);
   std::vector<Bytes> sent;
-  for (const size_t bytes : {14, 60, 1514, 4214, 9018, 9216}) {
+  for (const size_t bytes : {14u, 60u, 1514u, 4214u, 9018u, 9216u}) {
     sent.push_back(frame_of(bytes, static_cast<uint8_t>(bytes)));
     ASSERT_TRUE(send(*port, sent.back()));
   }

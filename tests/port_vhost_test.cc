@@ -78,11 +78,11 @@ TEST_F(VhostTest, OffersWhatGuestsCanUseAndNothingElse) {
   ASSERT_TRUE(port) << port.error().text;
   EXPECT_FALSE((*port)->link_up());
   const uint64_t features = offered_features(path_);
-  for (const unsigned bit : {15, 28, 32}) {  // merged receive buffers, indirect, version 1
+  for (const unsigned bit : {15u, 28u, 32u}) {  // merged receive buffers, indirect, version 1
     EXPECT_TRUE(features >> bit & 1) << bit;
   }
-  for (const unsigned bit :
-       {0, 1, 2, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22, 23, 34}) {
+  for (const unsigned bit : {0u,  1u,  2u,  6u,  7u,  8u,  9u,  10u, 11u, 12u,
+                             13u, 14u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 34u}) {
     EXPECT_FALSE(features >> bit & 1) << bit;
   }
 }
