@@ -136,7 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
              "it runs a SEND test; set kind = \"send_bw\" or \"send_lat\" for node w0"},
         Case{"read_for_send", ServiceKind::kSendLat,
              kHello + text_of(with([](PerftestKey& k) { k.out_reads = 128; })), false,
-             "it runs a READ test; set kind = \"read_bw\" or \"read_lat\" for node w0"},
+             "it runs a READ or ATOMIC test; set kind = \"read_bw\", \"read_lat\", \"atomic_bw\" "
+             "or"},
         Case{"write_bw_for_send_bw", ServiceKind::kSendBw, kHello + kKey + kKey + kKey, true,
              "(3 messages, 1 queue pairs) is that of ib_write_bw, ib_read_bw"},
         Case{"send_bw_for_write_bw", ServiceKind::kWriteBw, kHello + kKey + kKey + kKey + kKey,

@@ -49,7 +49,7 @@ class SocketAdapterTest : public testing::Test {
     callbacks.endpoint = [this](NodeId node, ConnectionId id, const EndpointRequest& wish) {
       on_wish_(node, id, wish);
     };
-    callbacks.start = [this](NodeId, ConnectionId, Qpn qpn) { started_.push_back(qpn); };
+    callbacks.start = [this](const EndpointStart& start) { started_.push_back(start.qpn); };
     callbacks.ended = [this](const EndedConnection& ended) { ended_.push_back(ended); };
     adapter_ = std::make_unique<SocketAdapter>(SocketAdapter::create(callbacks).value());
   }

@@ -84,10 +84,13 @@ TEST_F(Services, SendEchoGivesBackTheBytes) {
 }
 
 TEST_F(Services, WriteEchoWritesFirstThenAnswers) {
-  WriteEcho echo({memory.data(), kVa, memory.size(), 0x900000, 0x42, 3});
+  WriteEcho echo({memory.data(), kVa, memory.size()});
   Qp& q = connect(echo);
   echo.set_qp(q);
-  echo.on_wake(Time(), 0);
+  receive(Opcode::kWriteOnly, std::vector<uint8_t>{7, 7, 8});
+  EXPECT_TRUE(host.posted.empty()) << "an answer to a client that has not said where to";
+  const WriteEcho::Start start{0x900000, 0x42, 3};
+  echo.on_wake(Time(), reinterpret_cast<uint64_t>(&start));
   ASSERT_EQ(host.posted.size(), 1u);
   EXPECT_EQ(host.posted[0].op, WorkOp::kWrite);
   EXPECT_EQ(host.posted[0].remote_va, 0x900000u);
@@ -105,9 +108,12 @@ TEST_F(Services, WriteEchoStaysInItsOwnMemory) {
   std::vector<uint8_t> other(4096);
   for (uint64_t va : {uint64_t{0}, kVa + 4096, kVa + 4000, kVa - 10}) {
     regions.add(2, {1, va, other.size(), kAccessRemoteWrite, other.data(), true});
-    WriteEcho echo({memory.data(), kVa, memory.size(), 0x900000, 0x42, 3});
+    WriteEcho echo({memory.data(), kVa, memory.size()});
     psn = Psn();
-    connect(echo);
+    echo.set_qp(connect(echo));
+    const WriteEcho::Start start{0x900000, 0x42, 3};
+    echo.on_wake(Time(), reinterpret_cast<uint64_t>(&start));
+    host.posted.clear();
     receive(Opcode::kWriteOnly, std::vector<uint8_t>(200, 7), va, 0, 2);
     EXPECT_TRUE(host.posted.empty()) << va;
   }

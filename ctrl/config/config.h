@@ -35,7 +35,9 @@ enum class ServiceKind {
   kSendBw,
   kSendLat,
   kReadBw,
-  kReadLat
+  kReadLat,
+  kAtomicBw,
+  kAtomicLat
 };
 
 struct FidelityConfig {

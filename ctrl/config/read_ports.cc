@@ -82,7 +82,9 @@ void read_service(const TomlNode& toml, ReadContext& context) {
                 {"send_bw", ServiceKind::kSendBw},
                 {"send_lat", ServiceKind::kSendLat},
                 {"read_bw", ServiceKind::kReadBw},
-                {"read_lat", ServiceKind::kReadLat}},
+                {"read_lat", ServiceKind::kReadLat},
+                {"atomic_bw", ServiceKind::kAtomicBw},
+                {"atomic_lat", ServiceKind::kAtomicLat}},
                service.kind);
   table.finish();
 

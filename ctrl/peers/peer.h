@@ -58,9 +58,6 @@ struct EndpointRequest {
   /// Memory to expose; contents kept only where the behaviour needs it. kRing: the receive buffer
   /// if the real rank sends, else the credit FIFO.
   uint64_t region_bytes = 0;
-  uint64_t remote_address = 0;  ///< the client's buffer, for behaviours that write back
-  Rkey remote_rkey = 0;
-  uint32_t opening_bytes = 0;           ///< with kWriteEcho only
   uint16_t service_port = 0;            ///< TCP port of the service that was dialled; 0: none
   std::string_view service_kind;        ///< as in the configuration
   std::optional<RingLinkRequest> ring;  ///< with kRing only
@@ -72,6 +69,14 @@ struct EndpointReady {
   Psn psn;
   uint64_t address = 0;  ///< virtual address of the exposed region
   Rkey rkey = 0;
+};
+
+/// A queue pair whose client waits for our first message.
+struct EndpointStart {
+  Qpn qpn = 0;                  ///< as EndpointReady named it
+  uint64_t remote_address = 0;  ///< the client's buffer
+  Rkey remote_rkey = 0;
+  uint32_t opening_bytes = 0;  ///< how much of it kWriteEcho writes first
 };
 
 /// One connection's machine. Calls come one at a time; outputs are collected after each call.
@@ -92,9 +97,9 @@ class Peer {
   std::vector<uint8_t> take_output() { return std::exchange(output_, {}); }
   /// Queue pairs wanted since the last call.
   std::vector<EndpointRequest> take_requests() { return std::exchange(requests_, {}); }
-  /// Queue pairs (as EndpointReady named them) whose client now waits for our first message, since
-  /// the last call. Only behaviours that speak first are started.
-  std::vector<Qpn> take_starts() { return std::exchange(starts_, {}); }
+  /// Queue pairs whose client now waits for our first message, since the last call. Only behaviours
+  /// that speak first are started.
+  std::vector<EndpointStart> take_starts() { return std::exchange(starts_, {}); }
   bool finished() const { return finished_; }  ///< close the connection after the output
   const std::string& failure() const { return failure_; }  ///< why it failed, empty if it did not
   /// The queue pairs stay after the connection has ended (pingpong closes it before its test).
@@ -103,7 +108,7 @@ class Peer {
  protected:
   std::vector<uint8_t> output_;
   std::vector<EndpointRequest> requests_;
-  std::vector<Qpn> starts_;
+  std::vector<EndpointStart> starts_;
   bool finished_ = false;
   bool endpoints_outlive_connection_ = false;
   std::string failure_;

@@ -3,24 +3,15 @@
 #include <algorithm>
 #include <string>
 
+#include "ctrl/peers/perftest_kind.h"
+
 namespace understudy {
 namespace {
 
-constexpr unsigned kOldestVersion = 570;   ///< perftest 4.5 itself refuses older ones
 constexpr size_t kMostQueuePairs = 16384;  ///< perftest's own limit for -q
 /// More than a client can have under way without an answer; it is at most one message.
 constexpr size_t kMostInput = 4096;
 constexpr uint32_t kMostOpeningBytes = 65536;
-/// The client's message size is not in the handshake; a message of RC is at most this long.
-constexpr uint64_t kRegionBytes = uint64_t{1} << 31;
-
-bool is_send(ServiceKind kind) {
-  return kind == ServiceKind::kSendBw || kind == ServiceKind::kSendLat;
-}
-
-bool is_read(ServiceKind kind) {
-  return kind == ServiceKind::kReadBw || kind == ServiceKind::kReadLat;
-}
 
 }  // namespace
 
@@ -45,6 +36,10 @@ bool PerftestPeer::step() {
       return echo(kPerftestIntSize, State::kMtu);
     case State::kMtu:
       return read_mtu();
+    case State::kTest:
+      return read_test();
+    case State::kTestExtra:
+      return skip_test_extra();
     case State::kKeys:
       return read_key_or_end();
     case State::kReport:
@@ -63,14 +58,21 @@ bool PerftestPeer::read_version() {
     give_up("not a perftest version: \"" + printable(input_, kPerftestVersionSize) + "\"");
     return false;
   }
-  if (*version < kOldestVersion) {
+  layout_ = perftest_layout(*version);
+  if (layout_ == nullptr) {
     give_up("the client's perftest protocol \"" + printable(input_, 5) +
             "\" is older than 5.70; use perftest 4.5 or newer");
     return false;
   }
-  drop(kPerftestVersionSize);
+  // The client goes by our version where it is the older one; of a protocol newer than all that
+  // are known we speak the newest.
   std::array<uint8_t, kPerftestVersionSize> ours{};
-  std::copy(kPerftestVersion.begin(), kPerftestVersion.end(), ours.begin());
+  if (*version <= perftest_newest()) {
+    std::copy_n(input_.begin(), ours.size(), ours.begin());
+  } else {
+    std::copy(layout_->version.begin(), layout_->version.end(), ours.begin());
+  }
+  drop(kPerftestVersionSize);
   send(ours);
   state_ = State::kCycleBuffer;
   return true;
@@ -78,7 +80,8 @@ bool PerftestPeer::read_version() {
 
 bool PerftestPeer::read_cycle_buffer() {
   if (input_.size() < kPerftestIntSize) return false;
-  for (const uint8_t byte : front(kPerftestIntSize)) cycle_buffer_ = cycle_buffer_ << 8 | byte;
+  for (const uint8_t byte : front(kPerftestIntSize)) opening_bytes_ = opening_bytes_ << 8 | byte;
+  opening_bytes_ = std::clamp(opening_bytes_, 1u, kMostOpeningBytes);
   return echo(kPerftestIntSize, State::kCacheLine);
 }
 
@@ -107,14 +110,40 @@ bool PerftestPeer::read_mtu() {
   mtu_ = std::min(*theirs, service_.mtu);  // as both ends of perftest choose it
   const std::array<uint8_t, kPerftestMtuSize> ours = {static_cast<uint8_t>('0' + *code), 0};
   send(ours);
-  state_ = State::kKeys;
+  state_ = layout_->states_test ? State::kTest : State::kKeys;
+  return true;
+}
+
+bool PerftestPeer::read_test() {
+  if (input_.size() < kPerftestTestSize) return false;
+  const auto test = parse_perftest_test(front(kPerftestTestSize));
+  if (!test) {
+    give_up("not a statement of what the client is going to do");
+    return false;
+  }
+  const auto kind = perftest_kind(service_, *test);
+  if (!kind) {
+    failure_ = kind.error().text;
+    finished_ = true;
+    return false;
+  }
+  kind_ = *kind;
+  opening_bytes_ = static_cast<uint32_t>(std::clamp<uint64_t>(test->size, 1, kMostOpeningBytes));
+  if (in_band_) return echo(input_.size(), State::kKeys);
+  return echo(kPerftestTestSize, State::kTestExtra);
+}
+
+bool PerftestPeer::skip_test_extra() {
+  if (input_.empty()) return false;
+  if (input_[0] == 0) return echo(kPerftestTestExtra, State::kKeys);
+  state_ = State::kKeys;  // a key message starts with a digit
   return true;
 }
 
 bool PerftestPeer::read_key_or_end() {
   if (input_.empty()) return false;
-  // A report starts with the message size, whose top byte is 0; a key starts with a digit.
-  if (input_[0] == 0) {
+  // A report starts with the message size, whose top byte is 0; a key of TCP starts with a digit.
+  if (in_band_ ? input_.size() == kPerftestReportField : input_[0] == 0) {
     if (answers_.empty()) {
       give_up("a report before any queue pair");
       return false;
@@ -123,7 +152,24 @@ bool PerftestPeer::read_key_or_end() {
     state_ = State::kReport;
     return true;
   }
-  if (input_.size() >= kPerftestDone.size() &&
+  return in_band_ ? read_binary_key() : read_text_key();
+}
+
+bool PerftestPeer::read_binary_key() {
+  const auto key =
+      input_.size() == layout_->in_band_key ? parse_perftest_binary_key(input_) : std::nullopt;
+  if (!key) {
+    give_up("a message of " + std::to_string(input_.size()) + " bytes where a key message of " +
+            std::to_string(layout_->in_band_key) + " is due");
+    return false;
+  }
+  drop(input_.size());
+  take_key(*key);
+  return !finished_;
+}
+
+bool PerftestPeer::read_text_key() {
+  if (layout_->says_done && input_.size() >= kPerftestDone.size() &&
       std::equal(kPerftestDone.begin(), kPerftestDone.end(), input_.begin())) {
     state_ = State::kEnd;
     finished_ = true;
@@ -145,17 +191,33 @@ bool PerftestPeer::read_key_or_end() {
 }
 
 void PerftestPeer::take_key(const PerftestKey& key) {
+  // With -R the client waits for us before it connects its queue pairs, and then once more.
+  if (in_band_ && key.qpn == 0) return answer_key({});
   ++key_messages_;
-  if (const auto known = answers_.find(key.qpn); known != answers_.end()) {
-    // The first barrier after all queue pairs have been repeated, or the last repetition: either
-    // way the client's are ready to receive.
-    const bool connected = key_messages_ == 2 * answers_.size() + 1;
-    if (service_.kind == ServiceKind::kWriteLat && connected) starts_.push_back(known->second.qpn);
-    return send(format_perftest_key(known->second));
+  const auto known = answers_.find(key.qpn);
+  if (known == answers_.end()) {
+    if (!in_band_) return ask_for_endpoint(key);
+    return give_up("its queue pair " + std::to_string(key.qpn) +
+                   " has not been connected by RDMA-CM");
   }
+  PerftestKey& answer = known->second;
+  // The client may keep as many READs under way as we say, so it gets what it offered.
+  if (in_band_) answer.out_reads = key.out_reads;
+  // The first barrier after all queue pairs have been repeated, or the last repetition: either
+  // way the client's are ready to receive.
+  const bool connected = key_messages_ == 2 * answers_.size() + 1;
+  if (kind_ == ServiceKind::kWriteLat && connected) {
+    starts_.push_back({answer.qpn, key.address, key.rkey, opening_bytes_});
+  }
+  answer_key(answer);
+  // The last one; who hears "done" waits for that, who is connected by RDMA-CM hangs up.
+  if (in_band_ && key_messages_ == 2 * answers_.size() + 3) finished_ = true;
+}
+
+void PerftestPeer::ask_for_endpoint(const PerftestKey& key) {
   if (answers_.size() >= kMostQueuePairs) return give_up("more than 16384 queue pairs");
   const auto gid = matching_gid(service_, key.gid);
-  const auto behaviour = choose_behaviour(key);
+  const auto behaviour = perftest_behaviour(service_, kind_, key);
   if (!gid || !behaviour) {
     failure_ = !gid ? gid.error().text : behaviour.error().text;
     finished_ = true;
@@ -171,48 +233,23 @@ void PerftestPeer::take_key(const PerftestKey& key) {
   request.remote_psn = key.psn;
   request.local_psn = choose_psn(service_, key.gid, key.qpn);
   request.mtu = mtu_;
-  request.region_bytes = kRegionBytes;
-  request.remote_address = key.address;
-  request.remote_rkey = key.rkey;
-  if (*behaviour == Behaviour::kWriteEcho) {
-    request.opening_bytes = std::clamp(cycle_buffer_, 1u, kMostOpeningBytes);
-  }
+  request.region_bytes = kPerftestRegionBytes;
   requests_.push_back(request);
   state_ = State::kEndpoint;
 }
 
-Result<Behaviour> PerftestPeer::choose_behaviour(const PerftestKey& key) const {
-  const ServiceKind kind = service_.kind;
-  const bool no_remote_access = key.rkey == 0;
-  if (kind != ServiceKind::kAuto && !is_send(kind) && no_remote_access) {
-    return fail(service_label(service_) +
-                ": the client's memory key is 0, so it runs a SEND test; set kind = \"send_bw\" "
-                "or \"send_lat\" for node " +
-                service_.node);
-  }
-  if (key.out_reads > 1 && kind != ServiceKind::kAuto && !is_read(kind)) {
-    return fail(service_label(service_) +
-                ": the client asks for several READs at a time, so it runs a READ test; set kind "
-                "= \"read_bw\" or \"read_lat\" for node " +
-                service_.node);
-  }
-  switch (kind) {
-    case ServiceKind::kSendBw:
-      return Behaviour::kReceiveSink;
-    case ServiceKind::kSendLat:
-      return Behaviour::kSendEcho;
-    case ServiceKind::kWriteLat:
-      return Behaviour::kWriteEcho;
-    case ServiceKind::kAuto:
-      return no_remote_access ? Behaviour::kReceiveSink : Behaviour::kMemoryTarget;
-    case ServiceKind::kWriteBw:
-    case ServiceKind::kReadBw:
-    case ServiceKind::kReadLat:
-      return Behaviour::kMemoryTarget;
-    case ServiceKind::kPingpong:  // ServicePeer has seen to it
-      break;
-  }
-  return Behaviour::kMemoryTarget;
+void PerftestPeer::answer_key(const PerftestKey& answer) {
+  if (in_band_) return send(format_perftest_binary_key(answer, layout_->in_band_key));
+  send(format_perftest_key(answer));
+}
+
+void PerftestPeer::adopt(Qpn client_qpn, const EndpointReady& ready) {
+  PerftestKey answer;
+  answer.qpn = ready.qpn;
+  answer.psn = ready.psn;
+  answer.rkey = ready.rkey;
+  answer.address = ready.address;
+  answers_.insert_or_assign(client_qpn, answer);
 }
 
 void PerftestPeer::on_endpoint(Time, const EndpointReady& ready) {
@@ -226,7 +263,7 @@ void PerftestPeer::on_endpoint(Time, const EndpointReady& ready) {
   answer.address = ready.address;
   answer.gid = gid_;
   answers_.emplace(pending_.qpn, answer);
-  send(format_perftest_key(answer));
+  answer_key(answer);
   state_ = State::kKeys;
   while (!finished_ && step()) {
   }
@@ -243,22 +280,20 @@ bool PerftestPeer::read_report() {
 
 void PerftestPeer::on_closed(Time) {
   if (finished_) return;
-  // ib_write_lat is the one program that closes without a word.
-  const bool test_ran = key_messages_ >= 2 * answers_.size() + 1 && !answers_.empty();
-  if (service_.kind == ServiceKind::kWriteLat && test_ran) {
+  const size_t q = answers_.size();
+  const bool test_ran = q > 0 && key_messages_ >= 2 * q + 1;
+  if (!test_ran) return give_up("the client closed during the handshake");
+  // ib_write_lat closes without a word, newer versions of all do after their last key message.
+  const bool at_end = kind_ == ServiceKind::kWriteLat ||
+                      ((in_band_ || !layout_->says_done) && key_messages_ >= 2 * q + 3);
+  if (at_end) {
     finished_ = true;
     return;
   }
-  if (!test_ran) return give_up("the client closed during the handshake");
   give_up("the client closed before the end of its test; its handshake (" +
-          std::to_string(key_messages_) + " messages, " + std::to_string(answers_.size()) +
-          " queue pairs) is that of " + fitting_clients() +
+          std::to_string(key_messages_) + " messages, " + std::to_string(q) +
+          " queue pairs) is that of " + std::string(perftest_programs(key_messages_, q)) +
           "; if that is not what the service is set to, set its kind for node " + service_.node);
-}
-
-std::string PerftestPeer::fitting_clients() const {
-  if (key_messages_ == 2 * answers_.size() + 1) return "ib_write_bw, ib_read_bw";
-  return "ib_send_bw, ib_send_lat, ib_write_lat, ib_read_lat";
 }
 
 void PerftestPeer::send(std::span<const uint8_t> bytes) {

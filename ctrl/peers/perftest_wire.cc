@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "ctrl/peers/service.h"
+#include "dataplane/base/big_endian.h"
 
 namespace understudy {
 namespace {
@@ -12,6 +14,26 @@ namespace {
 constexpr std::array<size_t, 6> kFieldDigits = {4, 4, 6, 6, 8, 16};
 constexpr uint32_t kSmallestMtu = 256;
 constexpr unsigned kLargestMtuCode = 5;
+constexpr uint32_t kLargestTestKind = 3;  ///< latency, bandwidth, and two of raw Ethernet's
+
+/// The head of a key message of -R.
+struct BinaryKey {
+  Be32 lid, out_reads, qpn, psn, rkey, unused;
+  Be64 address;
+};
+static_assert(sizeof(BinaryKey) == 32);
+
+size_t binary_gid_at(size_t message) {
+  return sizeof(BinaryKey) + (message == kPerftestLongBinaryKeySize ? sizeof(Be64) : 0);
+}
+
+/// The head of PerftestTest on the wire.
+struct BinaryTest {
+  Be32 method, connection_type, verb, kind, atomic, duration_test, report_format, unused;
+  Be64 size, iterations;
+  Be32 aes_xts, queue_pairs, duration, rdma_cm, write_with_imm, no_reorder, signatures, validates;
+};
+static_assert(sizeof(BinaryTest) == 80);
 
 /// Takes `digits` hexadecimal digits and a colon from the front of `text`.
 std::optional<uint64_t> take_field(std::string_view& text, size_t digits) {
@@ -64,6 +86,65 @@ std::array<uint8_t, kPerftestKeySize> format_perftest_key(const PerftestKey& key
   std::array<uint8_t, kPerftestKeySize> bytes;
   std::copy_n(text, bytes.size(), bytes.begin());
   return bytes;
+}
+
+std::optional<PerftestKey> parse_perftest_binary_key(std::span<const uint8_t> bytes) {
+  const bool is_long = bytes.size() == kPerftestLongBinaryKeySize;
+  if (bytes.size() != kPerftestBinaryKeySize && !is_long) return std::nullopt;
+  BinaryKey fields;
+  std::memcpy(&fields, bytes.data(), sizeof fields);
+  PerftestKey key;
+  key.lid = static_cast<uint16_t>(fields.lid.get());
+  key.out_reads = static_cast<uint16_t>(fields.out_reads.get());
+  key.qpn = fields.qpn.get() & kQpnMask;
+  key.psn = Psn(fields.psn.get() & Psn::kMask);
+  key.rkey = fields.rkey.get();
+  key.address = fields.address.get();
+  key.gid = IpAddress::v6_bytes(bytes.data() + binary_gid_at(bytes.size()));
+  return key;
+}
+
+std::vector<uint8_t> format_perftest_binary_key(const PerftestKey& key, size_t size) {
+  BinaryKey fields;
+  fields.lid = key.lid;
+  fields.out_reads = key.out_reads;
+  fields.qpn = key.qpn;
+  fields.psn = key.psn.value();
+  fields.rkey = key.rkey;
+  fields.address = key.address;
+  std::vector<uint8_t> bytes(size);
+  std::memcpy(bytes.data(), &fields, sizeof fields);
+  std::memcpy(bytes.data() + binary_gid_at(size), key.gid.gid().data(), key.gid.gid().size());
+  return bytes;
+}
+
+const PerftestLayout* perftest_layout(unsigned version) {
+  const PerftestLayout* found = nullptr;
+  for (const PerftestLayout& layout : kPerftestLayouts) {
+    if (version >= layout.since) found = &layout;
+  }
+  return found;
+}
+
+unsigned perftest_newest() { return kPerftestLayouts.back().since; }
+
+std::optional<PerftestTest> parse_perftest_test(std::span<const uint8_t> bytes) {
+  if (bytes.size() != kPerftestTestSize) return std::nullopt;
+  BinaryTest fields;
+  std::memcpy(&fields, bytes.data(), sizeof fields);
+  const uint32_t verb = fields.verb.get();
+  const uint32_t kind = fields.kind.get();
+  if (verb > static_cast<uint32_t>(PerftestVerb::kAtomic) || kind > kLargestTestKind) {
+    return std::nullopt;
+  }
+  PerftestTest test;
+  test.connection_type = fields.connection_type.get();
+  test.verb = static_cast<PerftestVerb>(verb);
+  test.latency = kind == 0;
+  test.size = fields.size.get();
+  test.iterations = fields.iterations.get();
+  test.validates = fields.validates.get() != 0;
+  return test;
 }
 
 std::optional<unsigned> parse_perftest_version(std::span<const uint8_t> bytes) {

@@ -25,6 +25,10 @@ std::string_view service_kind_name(ServiceKind kind) {
       return "read_bw";
     case ServiceKind::kReadLat:
       return "read_lat";
+    case ServiceKind::kAtomicBw:
+      return "atomic_bw";
+    case ServiceKind::kAtomicLat:
+      return "atomic_lat";
   }
   return "?";
 }

@@ -118,7 +118,7 @@ void SocketAdapter::carry(ConnectionId id, Connection& connection) {
   for (const EndpointRequest& request : connection.peer->take_requests()) {
     callbacks_.endpoint(connection.node, id, request);
   }
-  for (const Qpn qpn : connection.peer->take_starts()) callbacks_.start(connection.node, id, qpn);
+  for (const EndpointStart& start : connection.peer->take_starts()) callbacks_.start(start);
   send_unsent(id, connection);
 }
 

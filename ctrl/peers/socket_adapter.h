@@ -39,7 +39,7 @@ class SocketAdapter {
     /// To be answered once by endpoint_ready or endpoint_refused, per connection in order.
     std::function<void(NodeId, ConnectionId, const EndpointRequest&)> endpoint;
     /// This queue pair's client waits for our first message (Peer::take_starts).
-    std::function<void(NodeId, ConnectionId, Qpn)> start;
+    std::function<void(const EndpointStart&)> start;
     std::function<void(const EndedConnection&)> ended;
   };
 

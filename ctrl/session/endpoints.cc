@@ -10,7 +10,7 @@ namespace {
 constexpr uint8_t kOutstandingReads = 128;  ///< what perftest is told, and what rxe keeps in flight
 /// 4.096 us << 18 = 1.07 s: a guest that stands still for half a second loses no connection.
 constexpr uint8_t kServiceTimeout = 18;
-}
+}  // namespace
 
 Result<size_t> ServiceEndpoints::port_for(const IpAddress& real) const {
   for (size_t i = 0; i < config_.ports.size(); ++i) {
@@ -27,8 +27,8 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
   if (!port) return fail(port.error().text);
   ShardControl& control = *controls_[*port];
   const NicConfig& nic = config_.nodes[node].nics[config_.ports[*port].nic];
-  const bool contents = request.behaviour == Behaviour::kSendEcho ||
-                        request.behaviour == Behaviour::kWriteEcho;
+  const bool contents =
+      request.behaviour == Behaviour::kSendEcho || request.behaviour == Behaviour::kWriteEcho;
   auto made = std::make_unique<Made>();
   made->control = &control;
   made->qpn = control.take_qpn();
@@ -63,8 +63,7 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
     made->endpoint = std::make_unique<SendEcho>(region->bytes);
   } else if (request.behaviour == Behaviour::kWriteEcho) {
     auto echo = std::make_unique<WriteEcho>(
-        WriteEcho::Setup{region->bytes, region->va, request.region_bytes, request.remote_address,
-                         request.remote_rkey, request.opening_bytes});
+        WriteEcho::Setup{region->bytes, region->va, request.region_bytes});
     write_echo = echo.get();
     made->endpoint = std::move(echo);
   } else {
@@ -82,9 +81,11 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
   return ready;
 }
 
-void ServiceEndpoints::start(Qpn qpn) {
+void ServiceEndpoints::start(const EndpointStart& start) {
   for (auto& [connection, made] : made_) {
-    if (made->qpn == qpn) made->control->wake(*made->endpoint, 0);
+    if (made->qpn != start.qpn) continue;
+    made->start = {start.remote_address, start.remote_rkey, start.opening_bytes};
+    made->control->wake(*made->endpoint, reinterpret_cast<uint64_t>(&made->start));
   }
 }
 
@@ -93,8 +94,7 @@ void ServiceEndpoints::remove(uint64_t connection) {
   for (auto it = first; it != last; ++it) {
     // The endpoint lives until the shard has let go of its queue pair.
     std::shared_ptr<Made> made(std::move(it->second));
-    made->control->remove_qp(made->qpn,
-                             [made] { made->control->remove_region(made->region); });
+    made->control->remove_qp(made->qpn, [made] { made->control->remove_region(made->region); });
   }
   made_.erase(first, last);
 }

@@ -1,5 +1,5 @@
-// Queue pairs of services: what a peer machine asks for, made in the right shard, and taken away when
-// its connection ends.
+// Queue pairs of services: what a peer machine asks for, made in the right shard, and taken away
+// when its connection ends.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class ServiceEndpoints {
   /// Makes the queue pair that `request` of connection `connection` wants on node `node`.
   Result<EndpointReady> create(NodeId node, uint64_t connection, const EndpointRequest& request);
   /// The client of this queue pair waits for our first message.
-  void start(Qpn qpn);
+  void start(const EndpointStart& start);
   /// Removes everything of a connection.
   void remove(uint64_t connection);
 
@@ -32,6 +32,7 @@ class ServiceEndpoints {
     Qpn qpn = 0;
     uint32_t region = 0;
     std::unique_ptr<Endpoint> endpoint;
+    WriteEcho::Start start;
   };
 
   Result<size_t> port_for(const IpAddress& real) const;

@@ -157,7 +157,7 @@ Result<void> LiveRun::open_listeners() {
   callbacks.endpoint = [this](NodeId node, ConnectionId id, const EndpointRequest& request) {
     on_endpoint(node, id, request);
   };
-  callbacks.start = [this](NodeId, ConnectionId, Qpn qpn) { endpoints_->start(qpn); };
+  callbacks.start = [this](const EndpointStart& start) { endpoints_->start(start); };
   callbacks.ended = [this](const EndedConnection& ended) { on_ended(ended); };
   auto adapter = SocketAdapter::create(callbacks);
   if (!adapter) return fail(adapter.error().text);

@@ -26,21 +26,24 @@ class SendEcho : public Endpoint {
   const uint8_t* buffer_;
 };
 
-/// perftest's ib_write_lat server, which writes first: one WRITE of bytes that are all 1, then each
-/// WRITE into its region is answered by the same bytes with the last one counted up.
+/// perftest's ib_write_lat server, which writes first: once started one WRITE of bytes that are all
+/// 1, then each WRITE into its region is answered by the same bytes with the last one counted up.
 class WriteEcho : public Endpoint {
  public:
   struct Setup {
     uint8_t* bytes = nullptr;  ///< the exposed region's contents
     uint64_t va = 0;           ///< its address
     uint64_t length = 0;       ///< its size in bytes
-    uint64_t remote_va = 0;    ///< the client's buffer
+  };
+  struct Start {
+    uint64_t remote_va = 0;  ///< the client's buffer
     Rkey remote_rkey = 0;
     uint32_t opening_bytes = 0;
   };
   explicit WriteEcho(const Setup& setup) : setup_(setup) {}
   void set_qp(Qp& qp) { qp_ = &qp; }  ///< before the first wake
-  /// Any cookie: the client waits for the first WRITE.
+  /// The cookie is the address of a Start, which outlives this object: the client waits for the
+  /// first WRITE.
   void on_wake(Time now, uint64_t cookie) override;
   void on_received(Time now, Qp& qp, const Received& message) override;
   void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
@@ -49,6 +52,7 @@ class WriteEcho : public Endpoint {
   void write(Time now, Qp& qp, uint64_t offset, uint32_t length);
 
   Setup setup_;
+  const Start* start_ = nullptr;  ///< null until the client waits; nothing is answered before
   Qp* qp_ = nullptr;
 };
 

@@ -49,8 +49,8 @@ inline void drive_peer(std::span<const uint8_t> input) {
     const auto requests = peer.take_requests();
     wished += requests.size();
     answered += peer.take_output().size();
-    for (const Qpn qpn : peer.take_starts()) {
-      require(qpn >= 0x40000);
+    for (const EndpointStart& start : peer.take_starts()) {
+      require(start.qpn >= 0x40000);
       require(++starts <= sent / 216);  // one message names a queue pair, a later one starts it
     }
     require(wished <= sent / 52);  // the shortest message that names a queue pair
