@@ -89,7 +89,7 @@ TEST_F(Services, WriteEchoWritesFirstThenAnswers) {
   echo.set_qp(q);
   receive(Opcode::kWriteOnly, std::vector<uint8_t>{7, 7, 8});
   EXPECT_TRUE(host.posted.empty()) << "an answer to a client that has not said where to";
-  const WriteEcho::Start start{0x900000, 0x42, 3};
+  const RemoteBuffer start{0x900000, 0x42, 3};
   echo.on_wake(Time(), reinterpret_cast<uint64_t>(&start));
   ASSERT_EQ(host.posted.size(), 1u);
   EXPECT_EQ(host.posted[0].op, WorkOp::kWrite);
@@ -111,7 +111,7 @@ TEST_F(Services, WriteEchoStaysInItsOwnMemory) {
     WriteEcho echo({memory.data(), kVa, memory.size()});
     psn = Psn();
     echo.set_qp(connect(echo));
-    const WriteEcho::Start start{0x900000, 0x42, 3};
+    const RemoteBuffer start{0x900000, 0x42, 3};
     echo.on_wake(Time(), reinterpret_cast<uint64_t>(&start));
     host.posted.clear();
     receive(Opcode::kWriteOnly, std::vector<uint8_t>(200, 7), va, 0, 2);

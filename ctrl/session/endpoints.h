@@ -32,7 +32,7 @@ class ServiceEndpoints {
     Qpn qpn = 0;
     uint32_t region = 0;
     std::unique_ptr<Endpoint> endpoint;
-    WriteEcho::Start start;
+    RemoteBuffer start;
   };
 
   Result<size_t> port_for(const IpAddress& real) const;

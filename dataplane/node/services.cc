@@ -18,8 +18,8 @@ void SendEcho::on_received(Time now, Qp& qp, const Received& message) {
 void WriteEcho::write(Time now, Qp& qp, uint64_t offset, uint32_t length) {
   WorkRequest request;
   request.op = WorkOp::kWrite;
-  request.remote_va = start_->remote_va;
-  request.rkey = start_->remote_rkey;
+  request.remote_va = start_->va;
+  request.rkey = start_->rkey;
   request.length = length;
   request.payload.bytes = setup_.bytes;
   request.payload.offset = offset;
@@ -27,7 +27,7 @@ void WriteEcho::write(Time now, Qp& qp, uint64_t offset, uint32_t length) {
 }
 
 void WriteEcho::on_wake(Time now, uint64_t cookie) {
-  start_ = reinterpret_cast<const Start*>(cookie);
+  start_ = reinterpret_cast<const RemoteBuffer*>(cookie);
   const uint64_t length = std::min<uint64_t>(start_->opening_bytes, setup_.length);
   std::memset(setup_.bytes, 1, length);
   write(now, *qp_, 0, static_cast<uint32_t>(length));

@@ -7,6 +7,13 @@
 
 namespace understudy {
 
+/// What a client has told of its memory, for endpoints that speak first.
+struct RemoteBuffer {
+  uint64_t va = 0;
+  Rkey rkey = 0;
+  uint32_t opening_bytes = 0;  ///< WriteEcho: length of the first WRITE
+};
+
 /// Answers WRITE and READ, swallows SENDs: all of it happens in the responder.
 class MemoryTarget : public Endpoint {
  public:
@@ -35,15 +42,10 @@ class WriteEcho : public Endpoint {
     uint64_t va = 0;           ///< its address
     uint64_t length = 0;       ///< its size in bytes
   };
-  struct Start {
-    uint64_t remote_va = 0;  ///< the client's buffer
-    Rkey remote_rkey = 0;
-    uint32_t opening_bytes = 0;
-  };
   explicit WriteEcho(const Setup& setup) : setup_(setup) {}
   void set_qp(Qp& qp) { qp_ = &qp; }  ///< before the first wake
-  /// The cookie is the address of a Start, which outlives this object: the client waits for the
-  /// first WRITE.
+  /// The cookie is the address of a RemoteBuffer, which outlives this object: the client waits for
+  /// the first WRITE.
   void on_wake(Time now, uint64_t cookie) override;
   void on_received(Time now, Qp& qp, const Received& message) override;
   void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
@@ -52,7 +54,8 @@ class WriteEcho : public Endpoint {
   void write(Time now, Qp& qp, uint64_t offset, uint32_t length);
 
   Setup setup_;
-  const Start* start_ = nullptr;  ///< null until the client waits; nothing is answered before
+  const RemoteBuffer* start_ =
+      nullptr;  ///< null until the client waits; nothing is answered before
   Qp* qp_ = nullptr;
 };
 
