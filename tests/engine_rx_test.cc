@@ -162,6 +162,28 @@ TEST_F(Rx, Vlan) {
   EXPECT_EQ(Parsed(rig->sink.sent[0].bytes).view.vlan[0].tci, 0x6064);
 }
 
+// rules: A4.10
+TEST_F(Rx, ABurstIsAcknowledgedOncePerQueuePair) {
+  rig->add_qp(rig->qp_config(1));
+  std::vector<std::vector<uint8_t>> frames;
+  for (uint32_t i = 0; i < 16; ++i) {
+    fields.dest_qpn = rig->shard.qpn_of(i % 2);
+    fields.psn = Psn(i / 2);
+    frames.push_back(frame());
+  }
+  const std::vector<std::span<const uint8_t>> burst(frames.begin(), frames.end());
+  rig->shard.rx({rig->now, Duration(), burst});
+  rig->advance(Duration::us(1));
+  EXPECT_EQ(rig->endpoint.received.size(), 16u);
+  ASSERT_EQ(rig->sink.sent.size(), 2u);
+  for (const SentFrame& sent : rig->sink.sent) {
+    const Parsed ack(sent.bytes);
+    EXPECT_EQ(ack.roce.syndrome & kSyndromeKindMask, kSyndromeAck);
+    EXPECT_EQ(ack.roce.psn, Psn(7));
+    EXPECT_EQ(ack.roce.msn, 8u);
+  }
+}
+
 // rules: A1.12
 TEST_F(Rx, AnswersTravelInTheClassOfTheirQueuePair) {
   rig->qps[0]->addressing().traffic_class = 0x68;

@@ -18,6 +18,7 @@ Shard::Shard(const ShardConfig& config)
       replies_(kCommandRing),
       to_host_(1 << 20),
       from_host_(1 << 20) {
+  heard_.reserve(config.queue_pairs);
   wakes_.reserve(config.packets);
   free_wakes_.reserve(config.packets);
   pending_.reserve(kCommandRing);

@@ -79,6 +79,7 @@ class Shard final : public EngineShard, public EndpointHost {
     bool wants_payload = true;     ///< contents of what it receives are needed
     bool queued[kClasses] = {};    ///< waits in the node's ready list
     uint32_t next[kClasses] = {};  ///< the slot behind it there
+    bool heard = false;            ///< waits in heard_
     Duration uncertainty;          ///< most of the arrivals of the message that is coming in
     Time timer = Time::never();    ///< earliest kTimer event outstanding
   };
@@ -112,6 +113,7 @@ class Shard final : public EngineShard, public EndpointHost {
   void after_link(uint32_t packet, uint32_t link, const LinkPassage& passage, Time now);
   Time head_at_next_link(const Packet& packet) const;
   void deliver(uint32_t packet, Time now);
+  void answer_heard(Time now);
   void feed_starved(Time now);
   void kick(uint32_t slot, Time now);
   void arm_timer(uint32_t slot);
@@ -137,6 +139,7 @@ class Shard final : public EngineShard, public EndpointHost {
   uint32_t real_ = 0;  ///< position of the real NIC in the node table
   std::vector<Link> links_;
   std::vector<ReadyList> ready_;  ///< [node * kClasses + class]
+  std::vector<uint32_t> heard_;   ///< slots that packets came for at this moment
   PacketPool pool_;
   bool starved_ = false;  ///< a queue pair could not send for want of a packet
   EventQueue events_;

@@ -40,7 +40,18 @@ void Shard::run_events(Time now) {
         break;
       }
     }
+    if (!heard_.empty() && events_.next() > e.time) answer_heard(e.time);
   }
+}
+
+/// What queue pairs heard at one moment is answered together: one ACK each (rule A4.10).
+void Shard::answer_heard(Time now) {
+  for (size_t i = 0; i < heard_.size(); ++i) {
+    QpSlot& slot = qps_[heard_[i]];
+    slot.heard = false;
+    if (slot.qp != nullptr) kick(heard_[i], now);
+  }
+  heard_.clear();
 }
 
 TrafficKind Shard::kind_of(uint32_t cls) const {
@@ -197,8 +208,10 @@ void Shard::deliver(uint32_t packet, Time now) {
     if (p.view.info().end) uncertainty = Duration();
     qps_[slot].qp->on_packet(now, p.view, pool_.buffer(packet));
   }
-  pool_.release(packet);  // before the answer is pulled, which takes one
-  if (qps_[slot].qp != nullptr) kick(slot, now);
+  pool_.release(packet);
+  if (qps_[slot].qp == nullptr || qps_[slot].heard) return;
+  qps_[slot].heard = true;
+  heard_.push_back(slot);
 }
 
 }  // namespace understudy
