@@ -125,6 +125,56 @@ TEST(ConfigGood, PortsJobsServicesEvents) {
   EXPECT_EQ(config.events[1].latency, Duration::us(9));
 }
 
+TEST(ConfigGood, Faults) {
+  const Config config = load_good(kSampleConfig);
+  ASSERT_EQ(config.faults.size(), 4u);
+  EXPECT_EQ(config.faults[0].name, "late");
+  const Fault& late = config.faults[0].fault;
+  EXPECT_EQ(late.action, FaultAction::kDelay);
+  EXPECT_EQ(late.direction, FaultDirection::kToReal);
+  EXPECT_EQ(late.node, 2u);
+  EXPECT_EQ(late.queue_pair, 2u);
+  EXPECT_EQ(late.packets, FaultPackets::kReadResponse);
+  EXPECT_EQ(late.psn, 5u);
+  EXPECT_EQ(late.round, 3u);
+  EXPECT_EQ(late.from, Time::zero() + Duration::ms(1));
+  EXPECT_EQ(late.to, Time::zero() + Duration::ms(2));
+  EXPECT_EQ(late.nth, 7u);
+  EXPECT_EQ(late.every, 7u);
+  EXPECT_EQ(late.probability, Fault::kAlways / 4);
+  EXPECT_EQ(late.most, 4u);
+  EXPECT_EQ(late.delay, Duration::us(30));
+  EXPECT_EQ(config.faults[1].name, "fault 2");
+  const Fault& twice = config.faults[1].fault;
+  EXPECT_EQ(twice.action, FaultAction::kDuplicate);
+  EXPECT_EQ(twice.count, 3u);
+  EXPECT_EQ(twice.direction, FaultDirection::kBoth);
+  EXPECT_EQ(twice.node, kNoNode);
+  EXPECT_EQ(twice.packets, FaultPackets::kAny);
+  EXPECT_FALSE(twice.psn);
+  EXPECT_EQ(twice.probability, Fault::kAlways);
+  EXPECT_TRUE(twice.to.is_never());
+  EXPECT_EQ(config.faults[2].fault.count, 2u);
+  EXPECT_EQ(config.faults[2].fault.delay, Duration::ms(10));
+  EXPECT_TRUE(config.faults[3].fault.good_icrc);
+}
+
+TEST(ConfigGood, ScenariosAddTheirFaults) {
+  const Config config = load_good(kSampleConfig);
+  const auto with = load_scenario_text(
+      config, "format = 1\n[[fault]]\naction = \"drop\"\nnode = \"w2\"\nprobability = 1e-12\n",
+      "loss.toml");
+  ASSERT_TRUE(with) << describe(with.error());
+  ASSERT_EQ(with->faults.size(), 5u);
+  EXPECT_EQ(with->faults[4].name, "fault 5");
+  EXPECT_EQ(with->faults[4].fault.node, 3u);
+  EXPECT_EQ(with->faults[4].fault.probability, 1u);  // rare, not never
+  ASSERT_EQ(with->scenarios.size(), 1u);
+  EXPECT_EQ(with->scenarios[0].path, "loss.toml");
+  EXPECT_EQ(with->scenarios[0].hash.substr(0, 8), "fnv1a64:");
+  EXPECT_EQ(with->hash, config.hash);
+}
+
 constexpr char kSmallest[] = R"(format = 1
 [[node]]
 name = "w"

@@ -97,6 +97,35 @@ latency = "9us"
 at = "20ms"
 link = "gpu"
 rate = "50Mbit/s"
+
+[[fault]]
+name = "late"
+action = "delay"
+direction = "to_real"
+node = "w1"
+queue_pair = 2
+packets = "read_response"
+psn = 5
+round = 3
+from = "1ms"
+to = "2ms"
+nth = 7
+every = 7
+probability = 0.25
+max = 4
+delay = "30us"
+
+[[fault]]
+action = "duplicate"
+copies = 3
+
+[[fault]]
+action = "reorder"
+behind = 2
+
+[[fault]]
+action = "corrupt"
+icrc = "good"
 )";
 
 }  // namespace understudy

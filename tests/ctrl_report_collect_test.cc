@@ -123,6 +123,9 @@ TEST_F(Collect, PortCountersByNameAndLinksThatCarried) {
   snapshot.counters.drop(Drop::kBadIcrc);
   snapshot.counters.rc[static_cast<size_t>(RcEvent::kPsnGap)] = 7;
   for (int i = 1; i <= 100; ++i) snapshot.counters.lateness.add(Duration::ns(i));
+  snapshot.faults = {{9, 3, 1}};
+  config.faults.resize(1);
+  config.faults[0].name = "loss";
   PortCounters device;
   device.rx_missed = 8;
   PortConfig port;
@@ -140,6 +143,11 @@ TEST_F(Collect, PortCountersByNameAndLinksThatCarried) {
   EXPECT_EQ(report.lateness.max, Duration::ns(100));
   EXPECT_GE(report.lateness.p50, Duration::ns(50));
   EXPECT_LT(report.lateness.p50, Duration::ns(54));
+  ASSERT_EQ(report.faults.size(), 1u);
+  EXPECT_EQ(report.faults[0].name, "loss");
+  EXPECT_EQ(report.faults[0].matched, 9u);
+  EXPECT_EQ(report.faults[0].acted, 3u);
+  EXPECT_EQ(report.faults[0].skipped, 1u);
   ASSERT_EQ(report.links.size(), 2u);
   EXPECT_EQ(report.links[0].node, "w1");
   EXPECT_FALSE(report.links[0].up);

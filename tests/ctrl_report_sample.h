@@ -54,6 +54,7 @@ inline RunReport minimal_report() {
 inline RunReport full_report() {
   RunReport report = minimal_report();
   report.dpdk_version = "DPDK 22.11.3";
+  report.scenarios = {{"scenarios/late.toml", "fnv1a64:0000000000000aff"}};
   report.seed = UINT64_MAX;
   report.virtual_clock = false;
   report.started = 1'700'000'000;
@@ -83,6 +84,7 @@ inline RunReport full_report() {
                    Duration::ns(400),
                    Duration::us(50'300)};
   port.links = {{"w0", true, 7, 700, 3, 0}, {"w0", false, 5, 500, 1, 0}};
+  port.faults = {{"late ACKs", 9, 3, 1}};
   report.ports.push_back(port);
   LoopReport loop;
   loop.loops = 1000;

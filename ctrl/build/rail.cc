@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collective_model/ring_schedule.h"
+#include "dataplane/base/pattern.h"
 
 namespace understudy {
 namespace {
@@ -65,6 +66,8 @@ ShardConfig emulator_shard(const Config& config, size_t index, const MacAddress&
              : config.fidelity.verify_icrc == IcrcVerify::kSampled ? VerifyIcrc::kSampled
                                                                    : VerifyIcrc::kOff;
   s.host_mac = host_mac;
+  for (const FaultConfig& fault : config.faults) s.faults.push_back(fault.fault);
+  s.fault_seed = splitmix64(config.seed) ^ index;
   s.packets = packet_slots(config);
   for (const NodeConfig& node : config.nodes) {
     const bool is_real_end = node.index == port.node;

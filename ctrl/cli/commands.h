@@ -29,13 +29,15 @@ struct RunArguments {
   std::string config;
   std::string capture, report;
   std::optional<uint64_t> seed;
-  std::vector<std::string> commands;
+  std::vector<std::string> commands, scenarios;
   bool quiet = false;
 };
 void add_run_arguments(CLI::App& command, RunArguments& arguments);
 
 /// Loads and checks; prints every error to stderr. Nothing on errors.
 std::optional<Config> load_or_complain(const std::string& path);
+/// The configuration with its scenarios and the seed; prints every error. Nothing on errors.
+std::optional<Config> load_or_complain(const RunArguments& arguments);
 /// Parses --at commands; prints errors. Nothing on errors.
 std::optional<std::vector<EventConfig>> commands_or_complain(const Config& config,
                                                              const std::vector<std::string>& texts);

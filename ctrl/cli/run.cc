@@ -31,9 +31,8 @@ std::optional<Duration> duration_or_complain(const char* option, const std::stri
 }
 
 int run(const LiveArguments& arguments) {
-  auto config = load_or_complain(arguments.config);
+  const auto config = load_or_complain(arguments);
   if (!config) return kExitBadInput;
-  if (arguments.seed) config->seed = *arguments.seed;
   const auto events = commands_or_complain(*config, arguments.commands);
   if (!events) return kExitBadInput;
   LiveRunOptions options;

@@ -14,8 +14,13 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_option("--capture", arguments.capture, "Write every frame to this pcapng file");
   command.add_option("--report", arguments.report, "Write the report (JSON) to this file");
   command.add_option("--seed", arguments.seed, "Overrides the configuration's seed");
-  command.add_option("--at", arguments.commands,
-                     "A change during the run, e.g. --at \"20ms link gpu rate 50Mbit/s\"")
+  command
+      .add_option("--at", arguments.commands,
+                  "A change during the run, e.g. --at \"20ms link gpu rate 50Mbit/s\"")
+      ->allow_extra_args(false);
+  command
+      .add_option("--scenario", arguments.scenarios,
+                  "Adds the [[fault]] tables of this file (TOML)")
       ->allow_extra_args(false);
   command.add_flag("--quiet", arguments.quiet, "Print errors and the verdict only");
 }
@@ -25,6 +30,22 @@ std::optional<Config> load_or_complain(const std::string& path) {
   if (config) return std::move(*config);
   std::fputs(describe(config.error()).c_str(), stderr);
   return std::nullopt;
+}
+
+std::optional<Config> load_or_complain(const RunArguments& arguments) {
+  auto config = load_or_complain(arguments.config);
+  for (const std::string& scenario : arguments.scenarios) {
+    if (!config) break;
+    ConfigResult with = load_scenario(std::move(*config), scenario);
+    config.reset();
+    if (with) {
+      config = std::move(*with);
+    } else {
+      std::fputs(describe(with.error()).c_str(), stderr);
+    }
+  }
+  if (config && arguments.seed) config->seed = *arguments.seed;
+  return config;
 }
 
 std::optional<std::vector<EventConfig>> commands_or_complain(

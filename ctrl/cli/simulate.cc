@@ -16,16 +16,17 @@ void add_simulate(CLI::App& app, int& status) {
   command->footer("Example: understudy simulate configs/quickstart.toml --report out.json");
   command->callback([arguments, &status] {
     status = kExitBadInput;
-    auto config = load_or_complain(arguments->config);
+    const auto config = load_or_complain(*arguments);
     if (!config) return;
-    if (arguments->seed) config->seed = *arguments->seed;
     const auto events = commands_or_complain(*config, arguments->commands);
     if (!events) return;
     SimulateOptions options;
     options.capture_path = arguments->capture;
     options.commands = *events;
     if (!arguments->quiet) {
-      options.progress = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+      options.progress = [](const std::string& line) {
+        std::fprintf(stderr, "%s\n", line.c_str());
+      };
     }
     const auto report = simulate(*config, options);
     if (!report) {

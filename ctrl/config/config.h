@@ -12,6 +12,7 @@
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
+#include "dataplane/fabric/faults.h"
 
 namespace understudy {
 
@@ -128,6 +129,19 @@ struct EventConfig {
   unsigned line = 0;
 };
 
+/// A fault that is injected on purpose, and how the report calls it.
+struct FaultConfig {
+  std::string name;
+  Fault fault;
+  unsigned line = 0;  ///< in the configuration, or in the scenario
+};
+
+/// A scenario file that was read on top of the configuration.
+struct ScenarioConfig {
+  std::string path;  ///< as it was named by the caller
+  std::string hash;
+};
+
 struct Config {
   uint64_t seed = 1;
   FidelityConfig fidelity;
@@ -138,6 +152,8 @@ struct Config {
   std::vector<JobConfig> jobs;
   std::vector<ServiceConfig> services;
   std::vector<EventConfig> events;  ///< in order of time
+  std::vector<FaultConfig> faults;  ///< in the order in which they act
+  std::vector<ScenarioConfig> scenarios;
 
   std::string path;         ///< of the file as it was named by the caller
   std::string source_text;  ///< the file's bytes

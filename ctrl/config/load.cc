@@ -24,6 +24,22 @@ tl::unexpected<std::vector<ConfigError>> alone(ConfigError error) {
   return tl::unexpected(std::vector<ConfigError>{std::move(error)});
 }
 
+tl::expected<std::string, ConfigError> read_text(const std::string& path) {
+  const auto failed = [&](const char* what) {
+    return tl::unexpected(
+        ConfigError{path, 0, "", "", std::string(what) + ": " + std::strerror(errno)});
+  };
+  const auto close = [](std::FILE* f) { std::fclose(f); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
+  if (!file) return failed("cannot open");
+  // One byte more than is parsed: a larger file is refused there, and an endless one ends.
+  std::string text(kLongestText + 1, '\0');
+  const size_t size = std::fread(text.data(), 1, text.size(), file.get());
+  if (std::ferror(file.get())) return failed("cannot read");
+  text.resize(size);
+  return text;
+}
+
 }  // namespace
 
 const NodeConfig* Config::find_node(std::string_view name) const {
@@ -68,6 +84,7 @@ ConfigResult load_config_text(const std::string& text, const std::string& filena
   read_ports(root, context);
   read_services(root, context);
   read_events(root, context);
+  read_faults(root, context);
   read_jobs(root, context);
   root.finish();
   if (!context.errors.empty()) return tl::unexpected(context.errors.take());
@@ -78,18 +95,34 @@ ConfigResult load_config_text(const std::string& text, const std::string& filena
   return config;
 }
 
-ConfigResult load_config(const std::string& path) {
-  const auto close = [](std::FILE* f) { std::fclose(f); };
-  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
-  if (!file) return alone({path, 0, "", "", std::string("cannot open: ") + std::strerror(errno)});
-  // One byte more than is parsed: a larger file is refused there, and an endless one ends.
-  std::string text(kLongestText + 1, '\0');
-  const size_t size = std::fread(text.data(), 1, text.size(), file.get());
-  if (std::ferror(file.get())) {
-    return alone({path, 0, "", "", std::string("cannot read: ") + std::strerror(errno)});
+ConfigResult load_scenario_text(Config config, const std::string& text,
+                                const std::string& filename) {
+  const auto document = parse_toml(text);
+  if (!document) {
+    return alone({filename, document.error().line, "", "", document.error().text});
   }
-  text.resize(size);
-  return load_config_text(text, path);
+  ReadContext context(filename);
+  context.config = std::move(config);
+  for (const NodeConfig& node : context.config.nodes) context.node_by_name[node.name] = node.index;
+  TableReader root(*document, "", context.errors);
+  read_format(root);
+  read_faults(root, context);
+  root.finish();
+  if (!context.errors.empty()) return tl::unexpected(context.errors.take());
+  context.config.scenarios.push_back({filename, hash_of(text)});
+  return std::move(context.config);
+}
+
+ConfigResult load_config(const std::string& path) {
+  const auto text = read_text(path);
+  if (!text) return alone(text.error());
+  return load_config_text(*text, path);
+}
+
+ConfigResult load_scenario(Config config, const std::string& path) {
+  const auto text = read_text(path);
+  if (!text) return alone(text.error());
+  return load_scenario_text(std::move(config), *text, path);
 }
 
 }  // namespace understudy

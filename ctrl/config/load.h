@@ -30,6 +30,13 @@ ConfigResult load_config(const std::string& path);
 /// The same for a text; `filename` is only what errors call it.
 ConfigResult load_config_text(const std::string& text, const std::string& filename);
 
+/// Adds the faults of a scenario file (`format = 1` and [[fault]] only) to a configuration.
+ConfigResult load_scenario(Config config, const std::string& path);
+
+/// The same for a text; `filename` is only what errors call it.
+ConfigResult load_scenario_text(Config config, const std::string& text,
+                                const std::string& filename);
+
 /// All errors as lines of text, each ended by a newline.
 std::string describe(const std::vector<ConfigError>& errors);
 

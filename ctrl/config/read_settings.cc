@@ -55,12 +55,16 @@ void read_fabric(const TomlNode& node, ReadContext& context) {
 
 }  // namespace
 
-void read_settings(TableReader& root, ReadContext& context) {
+void read_format(TableReader& root) {
   if (root.require("format", "this version reads format = 1")) {
     root.integer("format", 1, 1);
   } else {
     root.any("format");
   }
+}
+
+void read_settings(TableReader& root, ReadContext& context) {
+  read_format(root);
   constexpr int64_t kLargestSeed = std::numeric_limits<int64_t>::max() - 1;
   if (const auto seed = root.integer("seed", 0, kLargestSeed)) {
     context.config.seed = static_cast<uint64_t>(seed->value);

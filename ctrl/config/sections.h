@@ -52,6 +52,8 @@ struct ReadContext {
                             const Located<std::string>& name);
 };
 
+/// format.
+void read_format(TableReader& root);
 /// format, seed, [fidelity], [fabric].
 void read_settings(TableReader& root, ReadContext& context);
 /// [[prefix]] and [[node]]: the expanded nodes without addresses.
@@ -63,6 +65,8 @@ void assign_addresses(ReadContext& context);
 void read_ports(TableReader& root, ReadContext& context);
 void read_services(TableReader& root, ReadContext& context);
 void read_events(TableReader& root, ReadContext& context);
+/// [[fault]], of the configuration or of a scenario.
+void read_faults(TableReader& root, ReadContext& context);
 /// [[job]]; after the ports.
 void read_jobs(TableReader& root, ReadContext& context);
 

@@ -130,6 +130,10 @@ PortReport port_report(std::string name, const PortConfig& port, const Config& c
     add_link(report.links, node, true, snapshot.up, i);
     add_link(report.links, node, false, snapshot.down, i);
   }
+  for (size_t i = 0; i < snapshot.faults.size(); ++i) {
+    const FaultCounters& c = snapshot.faults[i];
+    report.faults.push_back({config.faults[i].name, c.matched, c.acted, c.skipped});
+  }
   return report;
 }
 

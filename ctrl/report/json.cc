@@ -103,6 +103,15 @@ Json link_json(const LinkReport& link) {
   return out;
 }
 
+Json fault_json(const FaultReport& fault) {
+  Json out;
+  out["name"] = fault.name;
+  out["matched"] = fault.matched;
+  out["acted"] = fault.acted;
+  out["skipped"] = fault.skipped;
+  return out;
+}
+
 Json port_json(const PortReport& port) {
   Json out;
   out["name"] = port.name;
@@ -114,6 +123,7 @@ Json port_json(const PortReport& port) {
   out["device_counters"] = counts(port.device_counters);
   out["lateness"] = lateness_json(port.lateness);
   out["links"] = list(port.links, link_json);
+  out["faults"] = list(port.faults, fault_json);
   return out;
 }
 
@@ -147,6 +157,9 @@ Json run_json(const RunReport& report) {
   out["program"] = {{"name", "understudy"}, {"version", report.program_version}};
   out["dpdk"] = or_null(report.dpdk_version);
   out["configuration"] = {{"path", report.configuration_path}, {"hash", report.configuration_hash}};
+  out["scenarios"] = list(report.scenarios, [](const auto& scenario) {
+    return Json{{"path", scenario.first}, {"hash", scenario.second}};
+  });
   out["seed"] = report.seed;
   out["clock"] = report.virtual_clock ? "virtual" : "real";
   out["started_unix_seconds"] = or_null(report.started);

@@ -77,6 +77,14 @@ struct LinkReport {
   uint64_t dropped = 0;
 };
 
+/// What a fault of the configuration came to at one port.
+struct FaultReport {
+  std::string name;
+  uint64_t matched = 0;  ///< packets that it concerns
+  uint64_t acted = 0;    ///< times it was carried out
+  uint64_t skipped = 0;  ///< times it could not be, for want of room
+};
+
 struct PortReport {
   std::string name;
   std::string device;  ///< as configured
@@ -87,6 +95,7 @@ struct PortReport {
   NamedCounts device_counters;
   LatenessReport lateness;
   std::vector<LinkReport> links;
+  std::vector<FaultReport> faults;
 };
 
 /// The packet loop did not run for this long.
@@ -123,6 +132,8 @@ struct RunReport {
   std::optional<std::string> dpdk_version;
   std::string configuration_path;  ///< as the caller named it
   std::string configuration_hash;
+  /// Paths as the caller named them, and hashes, of the scenario files read on top of it.
+  std::vector<std::pair<std::string, std::string>> scenarios;
   uint64_t seed = 0;
   bool virtual_clock = false;
   std::optional<int64_t> started;  ///< real clock: seconds since 1970 UTC

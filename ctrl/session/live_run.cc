@@ -302,8 +302,7 @@ RunReport LiveRun::finish() {
   for (size_t j = 0; j < jobs_->jobs(); ++j) report_.jobs.push_back(jobs_->report(j));
   for (size_t i = 0; i < shards_.size(); ++i) {
     ShardSnapshot snapshot;
-    snapshot.up.resize(shards_[i]->nodes().size());
-    snapshot.down.resize(shards_[i]->nodes().size());
+    shards_[i]->fit(snapshot);
     shards_[i]->snapshot(snapshot, live_->now());
     report_.ports.push_back(port_report(config_.nodes[config_.ports[i].node].name, config_.ports[i],
                                         config_, shards_[i]->node_table(), snapshot,

@@ -121,8 +121,7 @@ void ShardControl::wake(Endpoint& endpoint, uint64_t cookie) {
 }
 
 void ShardControl::snapshot(ShardSnapshot& out, std::function<void()> then) {
-  out.up.resize(shard_.nodes().size());
-  out.down.resize(shard_.nodes().size());
+  shard_.fit(out);
   Command command;
   command.kind = CommandKind::kSnapshot;
   command.snapshot = &out;

@@ -126,8 +126,7 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   report.duration = end - Time::zero();
   for (size_t i = 0; i < pairs.size(); ++i) {
     ShardSnapshot snapshot;
-    snapshot.up.resize(pairs[i]->emulator.nodes().size());
-    snapshot.down.resize(pairs[i]->emulator.nodes().size());
+    pairs[i]->emulator.fit(snapshot);
     pairs[i]->emulator.snapshot(snapshot, end);
     report.ports.push_back(port_report(links[i].name, config.ports[i], config,
                                        pairs[i]->emulator.node_table(), snapshot, PortCounters{}));

@@ -8,6 +8,7 @@
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
 #include "dataplane/engine/counters.h"
+#include "dataplane/fabric/faults.h"
 #include "dataplane/node/endpoint.h"
 
 namespace understudy {
@@ -26,7 +27,9 @@ enum class CommandKind : uint8_t {
 struct ShardSnapshot {
   Time at;
   ShardCounters counters;
-  std::vector<LinkCounters> up, down;  ///< by position in the node table, sized by control
+  // All sized by Shard::fit().
+  std::vector<LinkCounters> up, down;  ///< by position in the node table
+  std::vector<FaultCounters> faults;   ///< by position in the list of faults
 };
 
 struct Command {

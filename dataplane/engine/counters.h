@@ -26,6 +26,7 @@ enum class Drop : uint8_t {
   kNotForUs,
   kNoBuffer,
   kHostRingFull,
+  kFault,  ///< by the configuration's will
   kCount
 };
 const char* drop_name(Drop reason);

@@ -14,6 +14,8 @@ enum class EventKind : uint8_t {
   kLinkFree,    ///< a link's wire is idle again; index: link
   kLinkArrive,  ///< a packet reaches its next link's queue; index: packet
   kDeliver,     ///< a packet reaches its emulated node; index: packet
+  kDepart,      ///< a packet that met the faults goes to the real node; index: packet
+  kHeldLong,    ///< a fault has held a packet back long enough; index: entry
   kTimer,       ///< a queue pair's retransmission or RNR timer; index: QP slot
   kWake,        ///< a endpoint asked for it; index: wake slot
   kCommand,     ///< a command's effective time has come; index: command slot

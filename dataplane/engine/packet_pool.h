@@ -25,6 +25,8 @@ enum class PacketKind : uint8_t {
 struct Packet {
   PacketKind kind = PacketKind::kRaw;
   bool departs = false;     ///< kToReal: last packet of work request `id`
+  bool damaged = false;     ///< kToReal: a fault changes one bit, where `damage` says
+  bool good_icrc = false;   ///< ... before the ICRC is computed
   uint8_t tos = 0;          ///< kFromReal: DSCP and ECN as received
   uint32_t wire_bytes = 0;  ///< frame and Ethernet overhead
   uint32_t frame_bytes = 0;
@@ -35,6 +37,7 @@ struct Packet {
   Duration uncertainty;   ///< kFromReal: of its arrival
   Qpn qpn = 0;            ///< of the emulated end
   uint64_t id = 0;
+  uint64_t damage = 0;
   RoceView view;
   OutPacket out;
   RoceAddressing addressing;

@@ -3,6 +3,15 @@
 #include <algorithm>
 
 namespace understudy {
+namespace {
+
+std::vector<NodeId> node_ids(const NodeTable& nodes) {
+  std::vector<NodeId> ids;
+  for (const NodeNic& nic : nodes.nics()) ids.push_back(nic.id);
+  return ids;
+}
+
+}  // namespace
 
 Shard::Shard(const ShardConfig& config)
     : config_(config),
@@ -17,7 +26,9 @@ Shard::Shard(const ShardConfig& config)
       commands_(kCommandRing),
       replies_(kCommandRing),
       to_host_(1 << 20),
-      from_host_(1 << 20) {
+      from_host_(1 << 20),
+      faults_(config.faults, config.fault_seed, node_ids(config.nodes), config.queue_pairs),
+      scratch_(config.faults.empty() ? 0 : kPacketBufferBytes) {
   heard_.reserve(config.queue_pairs);
   wakes_.reserve(config.packets);
   free_wakes_.reserve(config.packets);
@@ -73,9 +84,9 @@ void Shard::wake_at(Time t, Endpoint& endpoint, uint64_t cookie) {
 
 const char* drop_name(Drop reason) {
   static constexpr std::array<const char*, static_cast<size_t>(Drop::kCount)> kNames = {
-      "truncated",  "too_long",        "bad_ip",      "bad_tver",      "bad_opcode",
-      "bad_pad",    "bad_icrc",        "unknown_qpn", "wrong_address", "wrong_pkey",
-      "wrong_vlan", "other_ethertype", "not_for_us",  "no_buffer",     "host_ring_full"};
+      "truncated",  "too_long",    "bad_ip",         "bad_tver",   "bad_opcode", "bad_pad",
+      "bad_icrc",   "unknown_qpn", "wrong_address",  "wrong_pkey", "wrong_vlan", "other_ethertype",
+      "not_for_us", "no_buffer",   "host_ring_full", "fault"};
   return kNames[static_cast<size_t>(reason)];
 }
 

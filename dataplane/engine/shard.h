@@ -13,6 +13,8 @@
 #include "dataplane/engine/io.h"
 #include "dataplane/engine/packet_pool.h"
 #include "dataplane/engine/shard_interface.h"
+#include "dataplane/fabric/faults.h"
+#include "dataplane/fabric/held_packets.h"
 #include "dataplane/node/endpoint.h"
 #include "dataplane/node/neighbour.h"
 #include "dataplane/node/node_table.h"
@@ -31,7 +33,9 @@ struct ShardConfig {
   bool separate_control = false;  ///< ACKs and credits in a class that takes no data rate
   bool icmp_through_fabric = false;
   VerifyIcrc verify = VerifyIcrc::kFull;
-  MacAddress host_mac;      ///< MAC of the exception port's TAP
+  MacAddress host_mac;  ///< MAC of the exception port's TAP
+  std::vector<Fault> faults;
+  uint64_t fault_seed = 0;
   uint32_t packets = 8192;  ///< pool size
   uint32_t queue_pairs = 4096;
   uint32_t regions = 4096;
@@ -58,7 +62,9 @@ class Shard final : public EngineShard, public EndpointHost {
   const RegionTable& regions() const { return regions_; }
   RcCounters& rc_counters() { return counters_.rc; }
   const ShardCounters& counters() const { return counters_; }
-  /// Copies counters; `out` is sized for nodes().
+  /// Makes room in `out` for all that this shard counts.
+  void fit(ShardSnapshot& out) const;
+  /// Copies counters; `out` has been through fit().
   void snapshot(ShardSnapshot& out, Time now) const;
   /// Local QPN of slot `slot`: unique over all shards (design rule 3).
   Qpn qpn_of(uint32_t slot) const { return config_.index << kQpnShardShift | (slot + kFirstQpn); }
@@ -95,6 +101,7 @@ class Shard final : public EngineShard, public EndpointHost {
   // shard_rx.cc: frames from the device, up to the fabric
   void rx_frame(std::span<const uint8_t> frame, Time now);
   void rx_roce(const FrameView& view, const RoceView& roce, Time now);
+  uint32_t store(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
   void rx_ip(const FrameView& view, Time now);
   void hand_to_host(const FrameView& view);
   bool from_wrong_vlan(const FrameView& view) const;
@@ -119,6 +126,15 @@ class Shard final : public EngineShard, public EndpointHost {
   void arm_timer(uint32_t slot);
   TrafficKind kind_of(uint32_t cls) const;
   uint32_t class_of(const RoceView& packet) const;
+
+  // shard_faults.cc: packets that meet faults on their way
+  void rx_through_faults(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
+  bool damage_received(FrameView& view, RoceView& roce, const FaultVerdict& verdict);
+  void depart_through_faults(uint32_t packet);
+  void hold(uint32_t packet, const FaultVerdict& verdict, Time now);
+  void go_on(uint32_t packet, Time now);
+  void go_past(uint32_t packet, Time now);
+  void damage_sent(const Packet& packet, uint8_t* frame) const;
 
   // shard_tx.cc: departures
   void send_due(Time now, TxSink& sink);
@@ -160,6 +176,9 @@ class Shard final : public EngineShard, public EndpointHost {
   ByteRing to_host_;
   ByteRing from_host_;
   Time next_question_;  ///< for the real NIC's MAC
+  FaultInjector faults_;
+  HeldPackets held_;
+  std::vector<uint8_t> scratch_;  ///< a received frame that a fault has changed
 };
 
 }  // namespace understudy

@@ -50,6 +50,7 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       q.node = node;
       q.wants_payload = command.needs_payload;
       q.uncertainty = Duration();
+      faults_.on_new_qp(slot, node, command.qp->config().sq_psn, command.qp->config().rq_psn);
       kick(slot, now);
       return ReplyStatus::kDone;
     }
@@ -125,6 +126,12 @@ void Shard::apply_rate(uint32_t node, Rate rate) {
   }
 }
 
+void Shard::fit(ShardSnapshot& out) const {
+  out.up.resize(config_.nodes.nics().size());
+  out.down.resize(config_.nodes.nics().size());
+  out.faults.resize(faults_.faults().size());
+}
+
 void Shard::snapshot(ShardSnapshot& out, Time now) const {
   out.at = now;
   out.counters = counters_;
@@ -140,6 +147,7 @@ void Shard::snapshot(ShardSnapshot& out, Time now) const {
     out.up[i] = sum(i, true);
     out.down[i] = sum(i, false);
   }
+  for (size_t i = 0; i < out.faults.size(); ++i) out.faults[i] = faults_.counters()[i];
 }
 
 }  // namespace understudy

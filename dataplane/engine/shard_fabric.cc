@@ -19,6 +19,15 @@ void Shard::run_events(Time now) {
       case EventKind::kDeliver:
         deliver(e.index, e.time);
         break;
+      case EventKind::kDepart:
+        pool_[e.index].due = e.time;
+        departures_[pool_[e.index].link % kClasses].push(e.index);
+        break;
+      case EventKind::kHeldLong: {
+        uint32_t packet;
+        if (held_.expire(e.index, e.time, packet)) go_on(packet, e.time);
+        break;
+      }
       case EventKind::kTimer: {
         QpSlot& slot = qps_[e.index];
         if (slot.qp == nullptr || slot.timer != e.time) break;
@@ -98,6 +107,7 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
   } else {
     // The wire takes its own time; where it is as fast as the model both end together.
     p.due = std::max(p.head, p.tail - config_.physical.time_for(p.wire_bytes));
+    if (p.kind == PacketKind::kToReal && faults_.active()) return depart_through_faults(packet);
     departures_[cls].push(packet);
   }
 }
@@ -134,6 +144,7 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
     const uint32_t id = pool_.take();
     Packet& p = pool_[id];
     p.kind = PacketKind::kToReal;
+    p.damaged = false;
     q.qp->pull(now, kind_of(cls), p.out, p.departs, p.id);
     p.addressing = q.qp->config().addressing;
     p.qpn = q.qp->config().qpn;

@@ -86,13 +86,23 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
   }
   if (!pkey_matches(roce.pkey, qp.pkey)) return counters_.drop(Drop::kWrongPkey);
   learn_mac(view.src, view.src_mac);
+  if (faults_.active()) return rx_through_faults(view, roce, slot, now);
+  const uint32_t id = store(view, roce, slot, now);
+  if (id != kNoPacket) events_.push(now, EventKind::kLinkArrive, id);
+}
+
+/// A packet for the queue pair in `slot`, in front of the first link; kNoPacket if none goes there.
+uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot, Time now) {
   if ((view.tos & 3) == 3) ++counters_.ce_marked;
   if (roce.info().kind == OpKind::kCnp) {
     ++counters_.cnp_received;
-    return;
+    return kNoPacket;
   }
   const uint32_t id = pool_.take();
-  if (id == kNoPacket) return counters_.drop(Drop::kNoBuffer);
+  if (id == kNoPacket) {
+    counters_.drop(Drop::kNoBuffer);
+    return kNoPacket;
+  }
   Packet& p = pool_[id];
   p.kind = PacketKind::kFromReal;
   p.tos = view.tos;
@@ -108,7 +118,7 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
   if (qps_[slot].wants_payload && roce.payload_bytes > 0) {
     std::memcpy(pool_.buffer(id), view.frame.data() + roce.payload, roce.payload_bytes);
   }
-  events_.push(now, EventKind::kLinkArrive, id);
+  return id;
 }
 
 void Shard::rx_ip(const FrameView& view, Time now) {

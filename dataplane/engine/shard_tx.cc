@@ -46,7 +46,9 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
     }
     uint8_t* payload = begin_roce(out, p.addressing, p.out.fields, p.out.payload_bytes);
     p.out.payload.write({payload, p.out.payload_bytes});
+    if (p.damaged && p.good_icrc) damage_sent(p, out);
     finish_roce(out, p.addressing, p.out.fields.opcode, p.out.payload_bytes);
+    if (p.damaged && !p.good_icrc) damage_sent(p, out);
     ++counters_.tx_roce;
     counters_.lateness.add(now - p.due);
     if (p.departs) {
