@@ -47,7 +47,7 @@ class LiveImpl final : public Live {
     for (size_t i = 0; i < ports_.size(); ++i) attachments.push_back({ports_[i].get(), shards[i]});
     WorkerConfig config;
     config.idle = options_.spin ? IdlePolicy::kSpin : IdlePolicy::kSleep;
-    worker_ = std::make_unique<Worker>(clock_, config, std::move(attachments));
+    worker_ = std::make_unique<Worker>(clock_, config, attachments);
     return worker_->start();
   }
 

@@ -44,7 +44,8 @@ void WorkerStats::note_gap(PollGap gap) {
   if (gap.length > shortest->length) *shortest = gap;
 }
 
-Worker::Worker(const Clock& clock, const WorkerConfig& config, std::vector<Attachment> attachments)
+Worker::Worker(const Clock& clock, const WorkerConfig& config,
+               const std::vector<Attachment>& attachments)
     : clock_(clock), config_(config) {
   for (const Attachment& a : attachments) lanes_.push_back({a.port, a.shard, Time::zero()});
 }

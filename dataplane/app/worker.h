@@ -55,7 +55,8 @@ class Worker {
     EngineShard* shard = nullptr;
   };
 
-  Worker(const Clock& clock, const WorkerConfig& config, std::vector<Attachment> attachments);
+  Worker(const Clock& clock, const WorkerConfig& config,
+         const std::vector<Attachment>& attachments);
   /// Stops a started worker.
   ~Worker();
   Worker(const Worker&) = delete;
