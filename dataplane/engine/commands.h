@@ -16,6 +16,7 @@ namespace understudy {
 enum class CommandKind : uint8_t {
   kAddQp,         ///< `qp`, `endpoint`
   kRemoveQp,      ///< `qpn`
+  kModifyQp,      ///< `qpn`, `state`
   kAddRegion,     ///< `region_index`, `region`
   kRemoveRegion,  ///< `region_index`
   kSetLink,       ///< `node`, and `rate` and/or `latency`
@@ -40,6 +41,7 @@ struct Command {
   Endpoint* endpoint = nullptr;
   bool needs_payload = true;  ///< kAddQp: contents of what arrives are looked at
   Qpn qpn = 0;
+  QpState state = QpState::kError;
   uint32_t region_index = 0;
   Region region;
   NodeId node = kNoNode;
@@ -50,7 +52,7 @@ struct Command {
   ShardSnapshot* snapshot = nullptr;
 };
 
-enum class ReplyStatus : uint8_t { kDone, kNoSuchObject, kTableFull };
+enum class ReplyStatus : uint8_t { kDone, kNoSuchObject, kTableFull, kNotAllowed };
 
 struct Reply {
   uint64_t sequence = 0;

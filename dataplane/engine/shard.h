@@ -60,6 +60,7 @@ class Shard final : public EngineShard, public EndpointHost {
   uint32_t queue_pairs() const { return config_.queue_pairs; }
   uint32_t region_capacity() const { return config_.regions; }
   const RegionTable& regions() const { return regions_; }
+  RegionTable& regions() { return regions_; }  ///< for the queue pairs that control makes
   RcCounters& rc_counters() { return counters_.rc; }
   const ShardCounters& counters() const { return counters_; }
   /// Makes room in `out` for all that this shard counts.

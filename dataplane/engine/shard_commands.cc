@@ -69,6 +69,13 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       }
       return ReplyStatus::kDone;
     }
+    case CommandKind::kModifyQp: {
+      const uint32_t slot = slot_of(command.qpn);
+      if (slot == kNoSlot || qps_[slot].qp == nullptr) return ReplyStatus::kNoSuchObject;
+      if (!qps_[slot].qp->modify(now, command.state)) return ReplyStatus::kNotAllowed;
+      kick(slot, now);
+      return ReplyStatus::kDone;
+    }
     case CommandKind::kAddRegion:
       return regions_.add(command.region_index, command.region) ? ReplyStatus::kDone
                                                                 : ReplyStatus::kTableFull;

@@ -12,6 +12,10 @@ namespace understudy {
 
 inline constexpr uint8_t kAccessRemoteWrite = 0x1;
 inline constexpr uint8_t kAccessRemoteRead = 0x2;
+inline constexpr uint8_t kAccessRemoteAtomic = 0x4;
+/// The peer may take the rkey away by SEND with invalidate, as from a fast-registered region.
+inline constexpr uint8_t kAccessRemoteInvalidate = 0x8;
+inline constexpr uint8_t kAccessRemoteAny = 0xf;
 
 /// Produces payload that exists nowhere as bytes (synthetic or computed when it is sent). Must give
 /// the same bytes for the same arguments until the work request completes: retransmission asks
@@ -54,6 +58,7 @@ struct Region {
   uint8_t access = 0;
   uint8_t* bytes = nullptr;  ///< contents, owned by control; null: writes are discarded, reads zero
   bool valid = false;
+  bool invalidated = false;  ///< the peer took the rkey away; the region itself is still there
 
   bool covers(uint64_t at, uint64_t size) const {
     return at >= va && size <= length && at - va <= length - size;
@@ -78,7 +83,15 @@ class RegionTable {
     regions_[index].valid = false;
     ++tags_[index];
   }
-  /// The valid region at `index`, or null.
+  /// Takes the rkey away by SEND with invalidate; false when `node` has no region of that rkey that
+  /// allows it (rule A4.24).
+  bool invalidate(Rkey rkey, NodeId node) {
+    const Region* region = find(rkey, node);
+    if (region == nullptr || (region->access & kAccessRemoteInvalidate) == 0) return false;
+    regions_[(rkey >> 8) - 1].invalidated = true;
+    return true;
+  }
+  /// The region at `index`, whether its rkey is still good or not, or null.
   const Region* at(uint32_t index) const {
     return index < regions_.size() && regions_[index].valid ? &regions_[index] : nullptr;
   }
@@ -88,7 +101,7 @@ class RegionTable {
     const uint32_t index = (rkey >> 8) - 1;
     if (index >= regions_.size() || tags_[index] != (rkey & 0xff)) return nullptr;
     const Region& r = regions_[index];
-    return r.valid && r.node == node ? &r : nullptr;
+    return r.valid && !r.invalidated && r.node == node ? &r : nullptr;
   }
 
  private:

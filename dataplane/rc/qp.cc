@@ -1,62 +1,138 @@
 #include "dataplane/rc/qp.h"
 
+#include <algorithm>
+
 namespace understudy {
 
 namespace {
+
 constexpr bool wants(TrafficKind asked, TrafficKind has) {
   return (static_cast<uint8_t>(asked) & static_cast<uint8_t>(has)) != 0;
 }
+
+/// IBTA 10.3.1, but for what every state may become (RESET, ERROR).
+bool may_become(QpState from, QpState to) {
+  switch (to) {
+    case QpState::kReset:
+    case QpState::kError:
+      return true;
+    case QpState::kInit:
+      return from == QpState::kReset || from == QpState::kInit;
+    case QpState::kRtr:
+      return from == QpState::kInit;
+    case QpState::kRts:
+      return from == QpState::kRtr || from == QpState::kRts || from == QpState::kSqd;
+    case QpState::kSqd:
+      return from == QpState::kRts || from == QpState::kSqd;
+    case QpState::kSqe:  // of unreliable services only
+      return false;
+  }
+  return false;
+}
+
+bool takes_packets(QpState state) {
+  return state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd;
+}
+
 }  // namespace
 
-Qp::Qp(const QpConfig& config, const RegionTable& regions, RcCounters& counters, QpOwner& owner)
+Qp::Qp(const QpConfig& config, RegionTable& regions, RcCounters& counters, QpOwner& owner)
     : config_(config),
+      counters_(counters),
       owner_(owner),
       responder_(config_, regions, counters),
-      requester_(config_, counters) {}
+      requester_(config_, counters),
+      state_(config.start) {}
+
+bool Qp::modify(Time now, QpState to) {
+  if (!may_become(state_, to)) return false;
+  state_ = to;
+  requester_.set_drained(to == QpState::kSqd);
+  if (to == QpState::kReset) {
+    requester_.reset();
+    responder_.reset();
+    established_ = false;
+    flush_at_ = Time::never();
+  } else if (to == QpState::kError) {
+    responder_.drop_answers();
+    requester_.flush();
+    report_completions(now);
+  }
+  return true;
+}
+
+bool Qp::post(const WorkRequest& request) {
+  return (state_ == QpState::kRts || state_ == QpState::kSqd) && requester_.post(request);
+}
 
 void Qp::on_packet(Time now, const RoceView& packet, const uint8_t* payload) {
-  if (error_) return;
-  const OpcodeInfo& info = packet.info();
-  if (info.is_response()) {
-    requester_.on_response(now, packet, payload);
-    report_completions(now);
+  if (!takes_packets(state_)) {
+    ++counters_[static_cast<size_t>(RcEvent::kWrongState)];
     return;
   }
+  if (packet.info().is_response()) {
+    requester_.on_response(now, packet, payload);
+    return report_completions(now);
+  }
   const ResponderResult result = responder_.on_request(packet, payload);
+  if (result.in_order && !established_) {
+    established_ = true;
+    if (state_ == QpState::kRtr) owner_.on_established(now, *this);
+  }
   if (result.message_done) owner_.on_received(now, *this, result.received);
   if (result.fatal) {
-    error_ = true;
-    requester_.fail(WorkStatus::kFlushed);
+    enter_error();  // but for the NAK, and what must go before it
+    requester_.flush();
     report_completions(now);
   }
 }
 
 void Qp::on_timer(Time now) {
-  requester_.on_timer(now);
+  if (now >= flush_at_) {
+    flush_at_ = Time::never();
+    requester_.flush();
+  } else {
+    requester_.on_timer(now);
+  }
   report_completions(now);
 }
 
 void Qp::report_completions(Time now) {
-  error_ = error_ || requester_.failed();
+  if (requester_.failed() && state_ != QpState::kError) {
+    enter_error();
+    responder_.drop_answers();
+  }
   Completion c;
   while (requester_.pop_completion(c)) owner_.on_completed(now, *this, c.id, c.status);
 }
 
+void Qp::enter_error() {
+  state_ = QpState::kError;
+  ++counters_[static_cast<size_t>(RcEvent::kQpError)];
+}
+
+bool Qp::sends_requests(Time now, TrafficKind kind) const {
+  const TrafficKind own = config_.control ? TrafficKind::kControl : TrafficKind::kData;
+  return wants(kind, own) && state_ != QpState::kError && requester_.has_packet(now);
+}
+
 bool Qp::can_send(Time now, TrafficKind kind) const {
-  const TrafficKind requests = config_.control ? TrafficKind::kControl : TrafficKind::kData;
   return (wants(kind, TrafficKind::kControl) && responder_.has_ack()) ||
-         (wants(kind, TrafficKind::kData) && responder_.has_read_data()) ||
-         (wants(kind, requests) && requester_.has_packet(now));
+         (wants(kind, TrafficKind::kData) && responder_.has_answer()) || sends_requests(now, kind);
 }
 
 bool Qp::pull(Time now, TrafficKind kind, OutPacket& out, bool& departs, uint64_t& id) {
   departs = false;
-  const TrafficKind requests = config_.control ? TrafficKind::kControl : TrafficKind::kData;
   if (wants(kind, TrafficKind::kControl) && responder_.has_ack()) {
     responder_.pull_ack(out);
-  } else if (wants(kind, TrafficKind::kData) && responder_.has_read_data()) {
-    responder_.pull_read_data(out);
-  } else if (wants(kind, requests) && requester_.has_packet(now)) {
+  } else if (wants(kind, TrafficKind::kData) && responder_.has_answer()) {
+    if (!responder_.pull_answer(out)) {
+      // Nothing more is taken or sent. Completions are reported from the timer, not from here:
+      // their owner may want to post.
+      enter_error();
+      flush_at_ = now;
+    }
+  } else if (sends_requests(now, kind)) {
     departs = requester_.pull(now, out, id);
   } else {
     return false;

@@ -17,21 +17,29 @@ enum class TrafficKind : uint8_t {
 
 class Qp {
  public:
-  Qp(const QpConfig& config, const RegionTable& regions, RcCounters& counters, QpOwner& owner);
+  Qp(const QpConfig& config, RegionTable& regions, RcCounters& counters, QpOwner& owner);
   Qp(const Qp&) = delete;
   Qp& operator=(const Qp&) = delete;
 
   const QpConfig& config() const { return config_; }
   RoceAddressing& addressing() { return config_.addressing; }
   Responder& responder() { return responder_; }
-  /// Posts work; false when the send queue is full or the connection has failed.
-  bool post(const WorkRequest& request) { return requester_.post(request); }
+
+  QpState state() const { return state_; }
+  /// Changes the state (rule A4.23); false when that is not allowed from where it is. kError ends
+  /// all work with kFlushed; kReset forgets work, receives and answers without a word. Attributes
+  /// stay those of the configuration.
+  bool modify(Time now, QpState to);
+
+  /// Posts work; false when the send queue is full or in a state that takes none (only RTS and SQD
+  /// do).
+  bool post(const WorkRequest& request);
   size_t outstanding() const { return requester_.outstanding(); }
 
   /// A packet of the peer, at its modelled arrival.
   void on_packet(Time now, const RoceView& packet, const uint8_t* payload);
   void on_timer(Time now);
-  Time deadline() const { return requester_.deadline(); }
+  Time deadline() const { return std::min(flush_at_, requester_.deadline()); }
 
   bool can_send(Time now, TrafficKind kind) const;
   /// The next packet of that kind; false when there is none. `departs` is set with `id` when the
@@ -40,12 +48,17 @@ class Qp {
 
  private:
   void report_completions(Time now);
+  bool sends_requests(Time now, TrafficKind kind) const;
+  void enter_error();
 
   QpConfig config_;
+  RcCounters& counters_;
   QpOwner& owner_;
   Responder responder_;
   Requester requester_;
-  bool error_ = false;  ///< a fatal NAK was sent or received: nothing is answered any more
+  QpState state_;
+  bool established_ = false;       ///< the owner knows that the peer has begun to send
+  Time flush_at_ = Time::never();  ///< the connection ended while a packet was built
 };
 
 }  // namespace understudy

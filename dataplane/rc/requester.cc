@@ -1,114 +1,171 @@
 #include "dataplane/rc/requester.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace understudy {
 
 namespace {
 
 constexpr uint32_t kPacketsPerAck = 64;  // rule A5: AckReq at least this often
+constexpr int64_t kLatestTimeout = 4;
 constexpr uint32_t kMaxPsnsQueued = uint32_t{1} << 23;
 
 void count(RcCounters& c, RcEvent e) { ++c[static_cast<size_t>(e)]; }
 
-Opcode opcode_for(const WorkRequest& r, bool first, bool last) {
-  const bool imm = r.op == WorkOp::kSendImm || r.op == WorkOp::kWriteImm;
-  if (r.op == WorkOp::kRead) return Opcode::kReadRequest;
-  if (r.op == WorkOp::kSend || r.op == WorkOp::kSendImm) {
-    if (first && last) return imm ? Opcode::kSendOnlyImm : Opcode::kSendOnly;
-    if (first) return Opcode::kSendFirst;
-    if (last) return imm ? Opcode::kSendLastImm : Opcode::kSendLast;
-    return Opcode::kSendMiddle;
+Opcode opcode_for(WorkOp op, bool first, bool last) {
+  using O = Opcode;
+  switch (op) {
+    case WorkOp::kRead:
+      return O::kReadRequest;
+    case WorkOp::kCompareSwap:
+      return O::kCompareSwap;
+    case WorkOp::kFetchAdd:
+      return O::kFetchAdd;
+    case WorkOp::kSend:
+    case WorkOp::kSendImm:
+    case WorkOp::kSendInvalidate:
+      if (!last) return first ? O::kSendFirst : O::kSendMiddle;
+      if (op == WorkOp::kSend) return first ? O::kSendOnly : O::kSendLast;
+      if (op == WorkOp::kSendImm) return first ? O::kSendOnlyImm : O::kSendLastImm;
+      return first ? O::kSendOnlyInv : O::kSendLastInv;
+    case WorkOp::kWrite:
+    case WorkOp::kWriteImm:
+      break;
   }
-  if (first && last) return imm ? Opcode::kWriteOnlyImm : Opcode::kWriteOnly;
-  if (first) return Opcode::kWriteFirst;
-  if (last) return imm ? Opcode::kWriteLastImm : Opcode::kWriteLast;
-  return Opcode::kWriteMiddle;
+  if (!last) return first ? O::kWriteFirst : O::kWriteMiddle;
+  if (op == WorkOp::kWrite) return first ? O::kWriteOnly : O::kWriteLast;
+  return first ? O::kWriteOnlyImm : O::kWriteLastImm;
 }
 
 }  // namespace
 
 Requester::Requester(const QpConfig& config, RcCounters& counters, uint32_t depth)
-    : config_(config),
-      counters_(counters),
-      ring_(depth),
-      next_psn_(config.sq_psn),
-      una_(config.sq_psn),
-      sent_(config.sq_psn),
-      retries_left_(config.retry_count),
-      rnr_left_(config.rnr_retry),
-      done_(depth) {}
+    : config_(config), counters_(counters), ring_(depth), done_(depth) {
+  reset();
+}
+
+void Requester::reset() {
+  first_ = count_ = cursor_ = done_first_ = done_count_ = 0;
+  cursor_packet_ = 0;
+  next_psn_ = una_ = sent_ = asked_ = config_.sq_psn;
+  next_ssn_ = 1;
+  timer_ = Time::never();
+  rnr_until_ = Time::zero();
+  retries_left_ = config_.retry_count;
+  rnr_left_ = config_.rnr_retry;
+  retrying_ = drained_ = failed_ = false;
+  // Until the peer has said how many receives it has, one message may find out (IBTA 9.7.7.2).
+  credits_limit_ = config_.flow_control;
+  last_ssn_ = 0;
+}
 
 bool Requester::post(const WorkRequest& request) {
   if (failed_ || count_ + done_count_ >= ring_.size()) return false;
-  const auto packets = static_cast<uint32_t>(
-      std::max<uint64_t>(1, (uint64_t{request.length} + config_.mtu - 1) / config_.mtu));
-  // Beyond half of the PSNs old and new could not be told apart (IBTA 9.7.1).
-  if (((next_psn_.value() - una_.value()) & Psn::kMask) + packets > kMaxPsnsQueued) return false;
-  Entry& e = entry(count_);
+  Entry e;
   e.request = request;
   e.psn = next_psn_;
-  e.packets = packets;
-  e.answered = 0;
+  e.ssn = next_ssn_;
+  const bool atomic = e.wants_answer() && request.op != WorkOp::kRead;
+  if (e.wants_answer() && config_.max_rd_atomic == 0) return false;
+  e.packets = atomic ? 1
+                     : static_cast<uint32_t>(std::max<uint64_t>(
+                           1, (uint64_t{request.length} + config_.mtu - 1) / config_.mtu));
+  // Beyond half of the PSNs old and new could not be told apart (IBTA 9.7.1).
+  if (((next_psn_.value() - una_.value()) & Psn::kMask) + e.packets > kMaxPsnsQueued) return false;
+  entry(count_) = e;
   next_psn_ = next_psn_.advance(e.packets);
+  next_ssn_ = (next_ssn_ + 1) & Psn::kMask;
   ++count_;
   return true;
 }
 
-uint32_t Requester::reads_in_flight() const {
+uint32_t Requester::answers_in_flight() const {
   uint32_t n = 0;
-  for (size_t i = 0; i < cursor_; ++i) n += entry(i).request.op == WorkOp::kRead ? 1 : 0;
+  for (size_t i = 0; i < cursor_; ++i) n += entry(i).open() ? 1 : 0;
   return n;
 }
 
-bool Requester::has_packet(Time now) const {
-  if (failed_ || cursor_ >= count_ || now < rnr_until_) return false;
+bool Requester::limited(const Entry& e) const {
+  return credits_limit_ && e.takes_receive() && Psn(e.ssn).distance_from(Psn(last_ssn_)) > 0;
+}
+
+bool Requester::may_send() const {
+  if (failed_ || cursor_ >= count_) return false;
   const Entry& e = entry(cursor_);
-  return e.request.op != WorkOp::kRead || reads_in_flight() < config_.max_rd_atomic;
+  if (drained_ && e.psn.distance_from(sent_) >= 0) return false;
+  if (limited(e)) {
+    // The oldest packet may still go, to learn of new credits. A WRITE with immediate takes its
+    // receive at its end only, so it goes as a whole.
+    const bool in_write = e.request.op == WorkOp::kWriteImm && cursor_packet_ > 0;
+    if (una_ != e.psn.advance(cursor_packet_) && !in_write) return false;
+  }
+  if (!e.wants_answer() && !e.request.fence) return true;
+  const uint32_t open = answers_in_flight();
+  if (e.request.fence && open > 0) return false;
+  return !e.wants_answer() || open < config_.max_rd_atomic;
+}
+
+/// A READ, or what is missing of one: it asks again with a new RETH (rule A5.6). Or an ATOMIC.
+void Requester::fill_request(const Entry& e, RoceFields& f) const {
+  const WorkRequest& r = e.request;
+  const uint32_t skip = e.answered * config_.mtu;
+  f.opcode = opcode_for(r.op, true, true);
+  f.psn = e.psn.advance(e.answered);
+  f.va = r.remote_va + skip;
+  f.ack_request = true;
+  if (r.op == WorkOp::kRead) {
+    f.dma_length = r.length - skip;
+  } else {
+    f.swap_add = r.op == WorkOp::kCompareSwap ? r.swap : r.compare_add;
+    f.compare = r.op == WorkOp::kCompareSwap ? r.compare_add : 0;
+  }
+}
+
+void Requester::fill(const Entry& e, OutPacket& out) const {
+  const WorkRequest& r = e.request;
+  RoceFields& f = out.fields;
+  const bool first = cursor_packet_ == 0;
+  const bool last = cursor_packet_ + 1 == e.packets;
+  const uint32_t offset = cursor_packet_ * config_.mtu;
+  f.opcode = opcode_for(r.op, first, last);
+  f.psn = e.psn.advance(cursor_packet_);
+  f.va = r.remote_va;
+  f.dma_length = r.length;
+  f.imm = r.op == WorkOp::kSendInvalidate ? r.invalidate : r.imm;
+  f.solicited = last && r.solicited && e.takes_receive();
+  f.ack_request = last || limited(e) || cursor_packet_ % kPacketsPerAck == kPacketsPerAck - 1;
+  out.payload_bytes = std::min(config_.mtu, r.length - offset);
+  out.payload = r.payload.advanced(offset);
 }
 
 bool Requester::pull(Time now, OutPacket& out, uint64_t& id) {
-  Entry& e = entry(cursor_);
-  const WorkRequest& r = e.request;
+  const Entry& e = entry(cursor_);
   out = OutPacket{};
   RoceFields& f = out.fields;
-  f.imm = r.imm;
-  f.rkey = r.rkey;
-  bool last = true;
-  if (r.op == WorkOp::kRead) {
-    // A repeated READ asks only for the missing tail, with a new RETH (rule A5).
-    const uint32_t skip = e.answered * config_.mtu;
-    f.opcode = Opcode::kReadRequest;
-    f.psn = e.psn.advance(e.answered);
-    f.va = r.remote_va + skip;
-    f.dma_length = r.length - skip;
-    f.ack_request = true;
+  f.rkey = e.request.rkey;
+  const bool last = e.wants_answer() || cursor_packet_ + 1 == e.packets;
+  if (e.wants_answer()) {
+    fill_request(e, f);
   } else {
-    const bool first = cursor_packet_ == 0;
-    last = cursor_packet_ + 1 == e.packets;
-    const uint32_t offset = cursor_packet_ * config_.mtu;
-    f.opcode = opcode_for(r, first, last);
-    f.psn = e.psn.advance(cursor_packet_);
-    f.va = r.remote_va;
-    f.dma_length = r.length;
-    f.ack_request = last || cursor_packet_ % kPacketsPerAck == kPacketsPerAck - 1;
-    out.payload_bytes = std::min(config_.mtu, r.length - offset);
-    out.payload = r.payload.advanced(offset);
+    fill(e, out);
   }
+  const Psn end = e.wants_answer() ? e.psn.advance(e.packets) : f.psn.next();
   if (f.psn.distance_from(sent_) >= 0) {
-    sent_ = r.op == WorkOp::kRead ? e.psn.advance(e.packets) : f.psn.next();
+    sent_ = end;
   } else {
     count(counters_, RcEvent::kRetransmit);
   }
-  id = r.id;
+  if (f.ack_request) {
+    asked_ = end;
+    start_timer(now);
+  }
+  id = e.request.id;
   if (last) {
     ++cursor_;
     cursor_packet_ = 0;
   } else {
     ++cursor_packet_;
   }
-  if (config_.timeout != 0) timer_ = now + timeout();
   return last;
 }
 
@@ -122,11 +179,53 @@ Time Requester::deadline() const {
   return std::min(timer_, rnr);
 }
 
-void Requester::progress(Time now) {
-  retries_left_ = config_.retry_count;
-  rnr_left_ = config_.rnr_retry;
-  retrying_ = false;
-  timer_ = count_ == 0 || config_.timeout == 0 ? Time::never() : now + timeout();
+/// Packets that follow put the timeout off, but not for ever: it comes within one to four times the
+/// configured time after what is not acknowledged was sent (rule A5.8).
+void Requester::start_timer(Time now) {
+  if (config_.timeout == 0) return;
+  if (timer_.is_never()) asked_at_ = now;
+  timer_ = std::min(now + timeout(), asked_at_ + timeout() * kLatestTimeout);
+}
+
+void Requester::on_timer(Time now) {
+  if (failed_ || count_ == 0) return;
+  if (rnr_until_ > Time::zero() && now >= rnr_until_) rnr_until_ = Time::zero();
+  if (now < timer_) return;
+  count(counters_, RcEvent::kTimeout);
+  retrying_ = true;
+  retry_from(una_);
+}
+
+/// Sequence NAKs, implied ones and timeouts spend the same count (IBTA 9.7.7.1).
+void Requester::retry_from(Psn psn) {
+  if (retries_left_ == 0) return fail(WorkStatus::kRetryExceeded, 0);
+  --retries_left_;
+  restart_from(psn);
+}
+
+void Requester::restart_from(Psn psn) {
+  timer_ = Time::never();  // starts with what is sent again
+  asked_ = una_;
+  cursor_packet_ = 0;
+  cursor_ = entry_of(psn);
+  if (cursor_ < count_ && !entry(cursor_).wants_answer()) {
+    cursor_packet_ = static_cast<uint32_t>(psn.distance_from(entry(cursor_).psn));
+  }
+}
+
+size_t Requester::entry_of(Psn psn) const {
+  size_t i = 0;
+  while (i < count_ && psn.distance_from(entry(i).psn) >= static_cast<int32_t>(entry(i).packets)) {
+    ++i;
+  }
+  return i;
+}
+
+void Requester::fail(WorkStatus status, size_t culprit) {
+  if (failed_) return;
+  failed_ = true;
+  for (size_t i = 0; count_ > 0; ++i) finish(i == culprit ? status : WorkStatus::kFlushed);
+  timer_ = Time::never();
 }
 
 void Requester::finish(WorkStatus status) {
@@ -139,176 +238,6 @@ void Requester::finish(WorkStatus status) {
   } else {
     cursor_packet_ = 0;  // acknowledged while being sent again
   }
-}
-
-void Requester::complete_until(Psn psn) {
-  while (count_ > 0) {
-    const Entry& e = entry(0);
-    if (psn.distance_from(e.psn.advance(e.packets - 1)) < 0) break;
-    if (e.request.op == WorkOp::kRead && e.answered < e.packets) break;
-    finish(WorkStatus::kSuccess);
-  }
-}
-
-size_t Requester::open_read_before(Psn psn) const {
-  for (size_t i = 0; i < count_ && entry(i).psn.distance_from(psn) <= 0; ++i) {
-    if (entry(i).request.op == WorkOp::kRead && entry(i).answered < entry(i).packets) return i;
-  }
-  return count_;
-}
-
-void Requester::on_response(Time now, const RoceView& packet, const uint8_t* payload) {
-  if (failed_) return;
-  // Outside [una, sent): an answer to nothing we have in flight (rule A5, "ghost").
-  if (packet.psn.distance_from(una_) < 0 || packet.psn.distance_from(sent_) >= 0) {
-    const bool nak_for_next = (packet.syndrome & kSyndromeKindMask) != kSyndromeAck &&
-                              packet.info().kind == OpKind::kAck && packet.psn == sent_;
-    if (!nak_for_next) {
-      count(counters_, RcEvent::kGhostAck);
-      return;
-    }
-  }
-  if (packet.info().kind == OpKind::kReadResponse) {
-    on_read_response(now, packet, payload);
-    return;
-  }
-  count(counters_, RcEvent::kAckReceived);
-  if ((packet.syndrome & kSyndromeKindMask) == kSyndromeAck) {
-    on_ack(now, packet.psn);
-  } else {
-    on_nak(now, packet);
-  }
-}
-
-void Requester::on_ack(Time now, Psn psn) {
-  const Psn reached = acknowledge_before(now, psn.next());
-  if (reached == psn.next()) return;
-  // Something behind a READ was acknowledged, so its response was lost: implied NAK (rule A5).
-  count(counters_, RcEvent::kImpliedNak);
-  go_back(now, reached);
-}
-
-Psn Requester::acknowledge_before(Time now, Psn end) {
-  const size_t read = open_read_before(end.advance(Psn::kMask));
-  const Psn reached = read == count_ ? end : entry(read).psn.advance(entry(read).answered);
-  if (reached.distance_from(una_) <= 0) return reached;
-  una_ = reached;
-  complete_until(una_.advance(Psn::kMask));
-  if (cursor_ < count_ && una_.distance_from(entry(cursor_).psn.advance(cursor_packet_)) > 0) {
-    restart_from(una_);  // acknowledged past what a go-back was about to repeat
-  }
-  progress(now);
-  return reached;
-}
-
-void Requester::go_back(Time now, Psn psn) {
-  if (retrying_) return;  // its cause is older than the retry under way
-  retrying_ = true;
-  restart_from(psn);
-  if (config_.timeout != 0) timer_ = now + timeout();
-}
-
-void Requester::on_nak(Time now, const RoceView& packet) {
-  const bool rnr = (packet.syndrome & kSyndromeKindMask) == kSyndromeRnrNak;
-  const uint8_t value = packet.syndrome & kSyndromeValueMask;
-  // A NAK acknowledges everything before its PSN; a READ that is still open there is repeated too.
-  const Psn reached = acknowledge_before(now, packet.psn);
-  if (rnr) {
-    count(counters_, RcEvent::kRnrReceived);
-    if (config_.rnr_retry != 7) {
-      if (rnr_left_ == 0) return fail(WorkStatus::kRnrRetryExceeded);
-      --rnr_left_;
-    }
-    restart_from(reached);
-    rnr_until_ = now + rnr_delay(value);
-    timer_ = Time::never();
-    return;
-  }
-  count(counters_, RcEvent::kNakReceived);
-  switch (static_cast<NakCode>(value)) {
-    case NakCode::kPsnSequence:
-      return go_back(now, reached);
-    case NakCode::kRemoteAccess:
-      return fail(WorkStatus::kRemoteAccess);
-    case NakCode::kRemoteOperational:
-      return fail(WorkStatus::kRemoteOperational);
-    default:
-      return fail(WorkStatus::kRemoteInvalidRequest);
-  }
-}
-
-void Requester::on_read_response(Time now, const RoceView& packet, const uint8_t* payload) {
-  size_t i = 0;
-  while (i < count_) {
-    const int32_t at = packet.psn.distance_from(entry(i).psn);
-    if (at >= 0 && at < static_cast<int32_t>(entry(i).packets)) break;
-    ++i;
-  }
-  if (i == count_ || entry(i).request.op != WorkOp::kRead) {
-    count(counters_, RcEvent::kGhostAck);
-    return;
-  }
-  Entry& e = entry(i);
-  const uint32_t index = static_cast<uint32_t>(packet.psn.distance_from(e.psn));
-  if (index < e.answered) return;  // a duplicate
-  const size_t older = open_read_before(e.psn);
-  if (older != i || index > e.answered) {
-    count(counters_, RcEvent::kImpliedNak);
-    return go_back(now, entry(older).psn.advance(entry(older).answered));
-  }
-  const uint64_t offset = uint64_t{index} * config_.mtu;
-  const uint64_t expected = std::min<uint64_t>(config_.mtu, e.request.length - offset);
-  if (packet.payload_bytes != expected) {
-    count(counters_, RcEvent::kLengthError);
-    return;
-  }
-  if (e.request.read_to != nullptr && packet.payload_bytes != 0) {
-    std::memcpy(e.request.read_to + offset, payload, packet.payload_bytes);
-  }
-  ++e.answered;
-  una_ = packet.psn.next();
-  complete_until(packet.psn);
-  progress(now);
-}
-
-void Requester::restart_from(Psn psn) {
-  for (cursor_ = 0; cursor_ < count_; ++cursor_) {
-    const Entry& e = entry(cursor_);
-    const int32_t at = psn.distance_from(e.psn);
-    if (at < static_cast<int32_t>(e.packets)) {
-      cursor_packet_ = at > 0 && e.request.op != WorkOp::kRead ? static_cast<uint32_t>(at) : 0;
-      return;
-    }
-  }
-  cursor_packet_ = 0;
-}
-
-void Requester::on_timer(Time now) {
-  if (failed_ || count_ == 0) return;
-  if (rnr_until_ > Time::zero() && now >= rnr_until_) {
-    rnr_until_ = Time::zero();
-    if (config_.timeout != 0) timer_ = now + timeout();
-    return;
-  }
-  if (now < timer_) return;
-  count(counters_, RcEvent::kTimeout);
-  if (retries_left_ == 0) return fail(WorkStatus::kRetryExceeded);
-  --retries_left_;
-  retrying_ = true;
-  restart_from(una_);
-  timer_ = now + timeout();
-}
-
-void Requester::fail(WorkStatus first) {
-  if (failed_) return;
-  failed_ = true;
-  count(counters_, RcEvent::kQpError);
-  WorkStatus status = first;
-  while (count_ > 0) {
-    finish(status);
-    status = WorkStatus::kFlushed;
-  }
-  timer_ = Time::never();
 }
 
 bool Requester::pop_completion(Completion& out) {

@@ -1,5 +1,6 @@
 // The requester half of a reliable connection (rule A5): segments work requests, keeps what is not
 // acknowledged, and goes back N on NAK, RNR or timeout. Pulled for packets: pacing happens outside.
+// requester.cc sends and keeps time, requester_response.cc hears what the peer answers.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +22,19 @@ class Requester {
   /// `depth`: most work requests outstanding.
   Requester(const QpConfig& config, RcCounters& counters, uint32_t depth = 512);
 
-  /// False when the send queue is full: of work requests, or of packets (2^23 not acknowledged).
+  /// False when the send queue is full: of work requests, or of packets (2^23 not acknowledged);
+  /// and for a READ or ATOMIC where max_rd_atomic is 0.
   bool post(const WorkRequest& request);
   size_t outstanding() const { return count_; }
+  /// SQD: what has begun is finished, nothing else is sent until it is taken back.
+  void set_drained(bool drained) { drained_ = drained; }
 
-  bool has_packet(Time now) const;
+  bool has_packet(Time now) const { return now >= rnr_until_ && may_send(); }
   /// Builds the next packet. Only if has_packet(now). True when it is the last of its work request;
   /// `id` is then that request's.
   bool pull(Time now, OutPacket& out, uint64_t& id);
 
-  /// ACK, NAK or READ response. `payload` belongs to READ responses.
+  /// ACK, NAK, READ response or ATOMIC ACK. `payload` belongs to READ responses.
   void on_response(Time now, const RoceView& packet, const uint8_t* payload);
   /// To be called at or after deadline(): retransmits or fails.
   void on_timer(Time now);
@@ -39,35 +43,58 @@ class Requester {
   /// Completions since the last call, oldest first; false when there are none left.
   bool pop_completion(Completion& out);
   bool failed() const { return failed_; }
-  /// Ends all work with `first` for the oldest request and kFlushed for the rest.
-  void fail(WorkStatus first);
+  /// Ends all work: kFlushed.
+  void flush() { fail(WorkStatus::kFlushed, count_); }
+  /// Back to the start, as for a queue pair just made: work is forgotten without completion.
+  void reset();
 
  private:
   struct Entry {
     WorkRequest request;
     Psn psn;  ///< of its first packet
     uint32_t packets = 0;
-    uint32_t answered = 0;  ///< READ: response packets that came
+    uint32_t answered = 0;  ///< READ and ATOMIC: response packets that came
+    uint32_t ssn = 0;       ///< 24-bit number of the message, counted from 1
+
+    bool wants_answer() const {
+      return request.op == WorkOp::kRead || request.op == WorkOp::kCompareSwap ||
+             request.op == WorkOp::kFetchAdd;
+    }
+    bool open() const { return wants_answer() && answered < packets; }
+    bool takes_receive() const { return !wants_answer() && request.op != WorkOp::kWrite; }
   };
 
   Entry& entry(size_t i) { return ring_[(first_ + i) % ring_.size()]; }
   const Entry& entry(size_t i) const { return ring_[(first_ + i) % ring_.size()]; }
+  void fill(const Entry& e, OutPacket& out) const;
+  void fill_request(const Entry& e, RoceFields& f) const;
+  bool may_send() const;
   void restart_from(Psn psn);
   void complete_until(Psn psn);
   void progress(Time now);
+  void take_credits(const RoceView& packet);
+  /// The peer's credits do not allow this message.
+  bool limited(const Entry& e) const;
   void on_ack(Time now, Psn psn);
-  /// Takes everything before `end` as acknowledged, but for what lies behind an unanswered READ.
-  /// Returns how far that came.
+  /// Takes everything before `end` as acknowledged, but for what lies behind an unanswered READ or
+  /// ATOMIC. Returns how far that came.
   Psn acknowledge_before(Time now, Psn end);
-  /// Sends again from `psn` on, unless a retry is under way already.
-  void go_back(Time now, Psn psn);
+  /// Sends again from `psn` on, unless a retry is under way already (rule A5.5).
+  void go_back(Psn psn);
   void on_nak(Time now, const RoceView& packet);
-  void on_read_response(Time now, const RoceView& packet, const uint8_t* payload);
-  /// The oldest unanswered READ among packets before or at `psn`, or count_.
-  size_t open_read_before(Psn psn) const;
+  void on_rnr_nak(Time now, const RoceView& packet);
+  void on_answer(Time now, const RoceView& packet, const uint8_t* payload);
+  /// The unfinished entry that `psn` belongs to, or count_.
+  size_t entry_of(Psn psn) const;
+  /// The oldest unanswered READ or ATOMIC among packets before or at `psn`, or count_.
+  size_t open_before(Psn psn) const;
   void finish(WorkStatus status);
+  /// Ends all work: `status` for the request `culprit`, kFlushed for the others.
+  void fail(WorkStatus status, size_t culprit);
+  void retry_from(Psn psn);
   Duration timeout() const;
-  uint32_t reads_in_flight() const;
+  void start_timer(Time now);
+  uint32_t answers_in_flight() const;
 
   const QpConfig& config_;
   RcCounters& counters_;
@@ -76,13 +103,19 @@ class Requester {
   size_t cursor_ = 0;             ///< entry (relative to first_) that is being sent
   uint32_t cursor_packet_ = 0;    ///< its next packet
   Psn next_psn_;                  ///< of the next work request posted
-  Psn una_;                       ///< oldest PSN not acknowledged
-  Psn sent_;                      ///< one past the highest PSN ever sent
-  Time timer_ = Time::never();    ///< retransmission deadline
-  Time rnr_until_;                ///< nothing is sent before
+  uint32_t next_ssn_ = 1;
+  Psn una_;                     ///< oldest PSN not acknowledged
+  Psn sent_;                    ///< one past the highest PSN ever sent
+  Psn asked_;                   ///< one past the newest PSN since the last go-back with AckReq
+  Time timer_ = Time::never();  ///< retransmission deadline; runs while an answer is asked for
+  Time asked_at_;               ///< when the timer started
+  Time rnr_until_;              ///< nothing is sent before
   uint8_t retries_left_, rnr_left_;
   bool retrying_ = false;  ///< a go-back is under way: further sequence NAKs are ignored
+  bool drained_ = false;
   bool failed_ = false;
+  bool credits_limit_ = false;    ///< the newest credits of the peer are a limit
+  uint32_t last_ssn_ = 0;         ///< newest message that they allow
   std::vector<Completion> done_;  ///< ring of completions not yet popped
   size_t done_first_ = 0, done_count_ = 0;
 };

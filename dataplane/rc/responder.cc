@@ -6,27 +6,48 @@
 namespace understudy {
 
 namespace {
+
 constexpr uint32_t kMaxMessage = uint32_t{1} << 31;  // rule A4: RETH length at most 2^31
+constexpr uint32_t kAtomicBytes = 8;
+
 void count(RcCounters& c, RcEvent e) { ++c[static_cast<size_t>(e)]; }
+
+/// What the queue pair must allow for a request; 0: a SEND needs nothing.
+uint8_t access_for(OpKind kind) {
+  switch (kind) {
+    case OpKind::kWrite:
+      return kAccessRemoteWrite;
+    case OpKind::kReadRequest:
+      return kAccessRemoteRead;
+    case OpKind::kAtomicRequest:
+      return kAccessRemoteAtomic;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
-Responder::Responder(const QpConfig& config, const RegionTable& regions, RcCounters& counters)
+Responder::Responder(const QpConfig& config, RegionTable& regions, RcCounters& counters)
     : config_(config),
       regions_(regions),
       counters_(counters),
       epsn_(config.rq_psn),
-      jobs_(std::max<size_t>(config.max_dest_rd_atomic, 1) + 1),
+      queue_(std::max<size_t>(config.max_dest_rd_atomic, 1) + 1),
       history_(std::max<size_t>(config.max_dest_rd_atomic, 1)) {}
+
+void Responder::reset() {
+  epsn_ = config_.rq_psn;
+  msn_ = 0;
+  gap_nak_sent_ = rnr_waiting_ = in_message_ = endless_ = false;
+  receives_ = 0;
+  receive_buffer_ = {};
+  drop_answers();
+  std::fill(history_.begin(), history_.end(), Answer{});
+}
 
 uint32_t Responder::packets_for(uint32_t length) const {
   return std::max<uint32_t>(1, (length + config_.mtu - 1) / config_.mtu);
-}
-
-void Responder::acknowledge(Psn psn, uint8_t syndrome) {
-  ack_pending_ = true;
-  ack_psn_ = psn;
-  ack_syndrome_ = syndrome;
-  ack_before_reads_ = reads_ == 0;
 }
 
 ResponderResult Responder::refuse(NakCode code, RcEvent why) {
@@ -43,25 +64,39 @@ ResponderResult Responder::on_request(const RoceView& packet, const uint8_t* pay
     return {};
   }
   const int32_t ahead = packet.psn.distance_from(epsn_);
-  if (ahead < 0) return duplicate(packet);
+  if (ahead < 0) {
+    duplicate(packet);
+    return {};
+  }
   if (ahead > 0) {
-    // The rest of a message that met RNR is expected to run past us; it is not a gap (rule A4).
-    if (rnr_waiting_) return {};
-    count(counters_, RcEvent::kPsnGap);
-    if (!gap_nak_sent_) {
-      gap_nak_sent_ = true;
-      acknowledge(epsn_, kSyndromeNak | static_cast<uint8_t>(NakCode::kPsnSequence));
-    }
+    gap();
     return {};
   }
   gap_nak_sent_ = false;
   rnr_waiting_ = false;
+  ResponderResult result = expected(packet, payload);
+  result.in_order = true;
+  return result;
+}
+
+void Responder::gap() {
+  // The rest of a message that met RNR is expected to run past us; it is not a gap (rule A4).
+  if (rnr_waiting_) return;
+  count(counters_, RcEvent::kPsnGap);
+  if (gap_nak_sent_) return;
+  gap_nak_sent_ = true;
+  acknowledge(epsn_, kSyndromeNak | static_cast<uint8_t>(NakCode::kPsnSequence));
+}
+
+/// The checks follow each other as rule A4.3 says.
+ResponderResult Responder::expected(const RoceView& packet, const uint8_t* payload) {
   const OpcodeInfo& info = packet.info();
-  if (!check_sequence(info)) return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
-  if (info.kind == OpKind::kReadRequest) return read_request(packet);
-  if (info.kind == OpKind::kAtomicRequest || info.ieth) {  // neither is offered
+  const uint8_t access = access_for(info.kind);
+  if (!check_sequence(info) || (config_.access & access) != access) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
   }
+  if (info.kind == OpKind::kReadRequest) return read_request(packet);
+  if (info.kind == OpKind::kAtomicRequest) return atomic_request(packet);
   return send_or_write(packet, payload);
 }
 
@@ -81,7 +116,7 @@ ResponderResult Responder::send_or_write(const RoceView& packet, const uint8_t* 
   const OpcodeInfo& info = packet.info();
   const bool write = info.kind == OpKind::kWrite;
   const bool takes_receive = write ? info.imm : info.start;
-  if (takes_receive && !endless_ && receives_ == 0) {
+  if (takes_receive && no_receive()) {
     count(counters_, RcEvent::kRnrSent);
     rnr_waiting_ = true;
     acknowledge(epsn_, static_cast<uint8_t>(kSyndromeRnrNak | (config_.min_rnr_timer & 31)));
@@ -116,6 +151,12 @@ ResponderResult Responder::send_or_write(const RoceView& packet, const uint8_t* 
   } else if (!write && bytes > 0 && !receive_buffer_.empty()) {
     std::memcpy(receive_buffer_.data() + message_done_, payload, bytes);
   }
+  if (info.ieth) {
+    if (!regions_.invalidate(packet.imm, config_.node)) {
+      return refuse(NakCode::kRemoteAccess, RcEvent::kRemoteAccess);
+    }
+    count(counters_, RcEvent::kInvalidated);
+  }
   message_done_ += bytes;
   in_message_ = !info.end;
   epsn_ = epsn_.next();
@@ -123,12 +164,15 @@ ResponderResult Responder::send_or_write(const RoceView& packet, const uint8_t* 
   ResponderResult result;
   if (info.end) {
     msn_ = (msn_ + 1) & Psn::kMask;
+    const bool event = packet.solicited && (!write || info.imm);
     result.message_done = true;
-    result.received = {write, info.imm, packet.imm, message_va_, message_rkey_, message_done_};
+    result.received = {write,       info.imm,      packet.imm,
+                       message_va_, message_rkey_, message_done_,
+                       event,       info.ieth,     info.ieth ? packet.imm : 0};
   }
   // A receive is consumed when the message completes; RNR was decided above.
   if (info.end && (!write || info.imm) && !endless_) --receives_;
-  if (packet.ack_request) acknowledge(packet.psn, kSyndromeAck | kNoCredits);
+  if (packet.ack_request) acknowledge(packet.psn, ack_syndrome());
   return result;
 }
 
@@ -140,14 +184,7 @@ const Region* Responder::accessible(Rkey rkey, uint8_t access, uint64_t va, uint
 }
 
 ResponderResult Responder::read_request(const RoceView& packet) {
-  // A new READ at the limit means that the oldest one has been answered for the requester by now:
-  // if it still waits here, it is a repeat that was asked for before a late answer came.
-  if (reads_ != 0 && reads_ == config_.max_dest_rd_atomic && jobs_[first_read_].repeat) {
-    pop_read();
-  }
-  if (reads_ >= config_.max_dest_rd_atomic) {
-    return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
-  }
+  if (!room_for_answer()) return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
   if (packet.dma_length > kMaxMessage || packet.payload_bytes != 0) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
   }
@@ -155,92 +192,41 @@ ResponderResult Responder::read_request(const RoceView& packet) {
       accessible(packet.rkey, kAccessRemoteRead, packet.va, packet.dma_length) == nullptr) {
     return refuse(NakCode::kRemoteAccess, RcEvent::kRemoteAccess);
   }
-  msn_ = (msn_ + 1) & Psn::kMask;  // counted at acceptance (rule A4, C9-148)
-  const ReadJob job{packet.psn,  packets_for(packet.dma_length),
-                    0,           packet.va,
-                    packet.rkey, packet.dma_length,
-                    msn_,        false};
-  epsn_ = packet.psn.advance(job.packets);
-  history_[history_next_] = job;
-  history_next_ = (history_next_ + 1) % history_.size();
-  push_read(job);
+  Answer answer;
+  answer.kind = OpKind::kReadRequest;
+  answer.psn = packet.psn;
+  answer.packets = packets_for(packet.dma_length);
+  answer.va = packet.va;
+  answer.rkey = packet.rkey;
+  answer.length = packet.dma_length;
+  accept(answer);
   return {};
 }
 
-void Responder::push_read(const ReadJob& job) {
-  if (ack_pending_ && reads_ == 0) ack_before_reads_ = true;
-  jobs_[(first_read_ + reads_) % jobs_.size()] = job;
-  ++reads_;
-}
-
-void Responder::pop_read() {
-  first_read_ = (first_read_ + 1) % jobs_.size();
-  --reads_;
-}
-
-ResponderResult Responder::duplicate(const RoceView& packet) {
-  count(counters_, RcEvent::kDuplicateRequest);
-  const OpcodeInfo& info = packet.info();
-  if (info.kind != OpKind::kReadRequest) {
-    // Not executed again; the newest PSN is acknowledged once more (rule A4, C9-105).
-    if (!ack_pending_ || (ack_syndrome_ & kSyndromeKindMask) == kSyndromeAck) {
-      acknowledge(epsn_.advance(Psn::kMask), kSyndromeAck | kNoCredits);
-    }
-    return {};
+ResponderResult Responder::atomic_request(const RoceView& packet) {
+  if (!room_for_answer() || packet.va % kAtomicBytes != 0) {
+    return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
   }
-  for (const ReadJob& old : history_) {
-    const int32_t skip = packet.psn.distance_from(old.psn);
-    if (old.packets == 0 || skip < 0 || skip >= static_cast<int32_t>(old.packets)) continue;
-    const uint64_t offset = static_cast<uint64_t>(skip) * config_.mtu;
-    const bool inside = packet.rkey == old.rkey && packet.va == old.va + offset &&
-                        packet.dma_length <= old.length - offset;
-    if (!inside) break;
-    // Answers still queued for this READ and those after it are replaced by the repeat.
-    while (reads_ > 0) {
-      const ReadJob& last = jobs_[(first_read_ + reads_ - 1) % jobs_.size()];
-      if (last.psn.distance_from(old.psn) < 0) break;
-      --reads_;
-    }
-    if (reads_ >= config_.max_dest_rd_atomic) break;
-    push_read({packet.psn, packets_for(packet.dma_length), 0, packet.va, packet.rkey,
-               packet.dma_length, old.msn, true});
-    return {};
+  if (packet.payload_bytes != 0) return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
+  const Region* region = accessible(packet.rkey, kAccessRemoteAtomic, packet.va, kAtomicBytes);
+  if (region == nullptr) return refuse(NakCode::kRemoteAccess, RcEvent::kRemoteAccess);
+  Answer answer;
+  answer.kind = OpKind::kAtomicRequest;
+  answer.psn = packet.psn;
+  answer.packets = 1;
+  answer.va = packet.va;
+  answer.rkey = packet.rkey;
+  if (region->bytes != nullptr) {
+    uint8_t* at = region->bytes + (packet.va - region->va);
+    std::memcpy(&answer.original, at, kAtomicBytes);
+    const bool add = static_cast<Opcode>(packet.opcode) == Opcode::kFetchAdd;
+    const uint64_t fresh = add                                 ? answer.original + packet.swap_add
+                           : answer.original == packet.compare ? packet.swap_add
+                                                               : answer.original;
+    std::memcpy(at, &fresh, kAtomicBytes);
   }
-  count(counters_, RcEvent::kDuplicateDropped);
+  accept(answer);
   return {};
-}
-
-void Responder::pull_ack(OutPacket& out) {
-  out = OutPacket{};
-  out.fields.opcode = Opcode::kAcknowledge;
-  out.fields.psn = ack_psn_;
-  out.fields.syndrome = ack_syndrome_;
-  out.fields.msn = msn_;
-  ack_pending_ = false;
-  const uint8_t kind = ack_syndrome_ & kSyndromeKindMask;
-  if (kind == kSyndromeAck) count(counters_, RcEvent::kAckSent);
-  if (kind == kSyndromeNak) count(counters_, RcEvent::kNakSent);
-}
-
-void Responder::pull_read_data(OutPacket& out) {
-  ReadJob& job = jobs_[first_read_];
-  const bool first = job.sent == 0;
-  const bool last = job.sent + 1 == job.packets;
-  out = OutPacket{};
-  out.fields.opcode = first ? (last ? Opcode::kReadResponseOnly : Opcode::kReadResponseFirst)
-                            : (last ? Opcode::kReadResponseLast : Opcode::kReadResponseMiddle);
-  out.fields.psn = job.psn.advance(job.sent);
-  out.fields.syndrome = kSyndromeAck | kNoCredits;
-  out.fields.msn = job.msn;
-  const uint32_t offset = job.sent * config_.mtu;
-  out.payload_bytes = std::min(config_.mtu, job.length - offset);
-  const Region* region = accessible(job.rkey, kAccessRemoteRead, job.va, job.length);
-  if (region != nullptr && region->bytes != nullptr) {
-    out.payload.bytes = region->bytes;
-    out.payload.offset = job.va - region->va + offset;
-  }
-  ++job.sent;
-  if (last) pop_read();
 }
 
 }  // namespace understudy

@@ -1,5 +1,6 @@
 // The responder half of a reliable connection (rule A4): executes requests in PSN order, keeps what
-// must be answered, and is pulled for its answers.
+// must be answered, and is pulled for its answers. responder.cc checks and executes requests,
+// responder_answers.cc keeps and builds the answers.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@ namespace understudy {
 
 /// What became of a request packet.
 struct ResponderResult {
+  bool in_order = false;      ///< it had the expected PSN
   bool message_done = false;  ///< `received` is a message to report to the owner
   Received received;
   bool fatal = false;  ///< a NAK that ends the connection is pending
@@ -19,7 +21,7 @@ struct ResponderResult {
 
 class Responder {
  public:
-  Responder(const QpConfig& config, const RegionTable& regions, RcCounters& counters);
+  Responder(const QpConfig& config, RegionTable& regions, RcCounters& counters);
 
   /// Receives that are posted: each SEND and each WRITE with immediate takes one.
   void post_receives(uint64_t count) { receives_ += count; }
@@ -30,39 +32,58 @@ class Responder {
   /// One request packet; `payload` has view.payload_bytes bytes.
   ResponderResult on_request(const RoceView& packet, const uint8_t* payload);
 
-  bool has_ack() const { return ack_pending_ && (reads_ == 0 || ack_before_reads_); }
-  bool has_read_data() const { return reads_ != 0; }
+  bool has_ack() const { return ack_pending_ && (answers_ == 0 || ack_before_answers_); }
+  bool has_answer() const { return answers_ != 0; }
   /// Builds the pending ACK or NAK. Only if has_ack().
   void pull_ack(OutPacket& out);
-  /// Builds the next READ response packet. Only if has_read_data().
-  void pull_read_data(OutPacket& out);
+  /// Builds the next READ response or ATOMIC ACK. Only if has_answer(). False when the region of a
+  /// READ has gone meanwhile: then `out` is the NAK that ends the connection.
+  bool pull_answer(OutPacket& out);
+
+  /// Forgets what was still to be answered.
+  void drop_answers();
+  /// Back to the start, as for a queue pair just made: no receives, the first PSN expected.
+  void reset();
 
  private:
-  struct ReadJob {
-    Psn psn;  ///< of its first response packet
+  /// A READ or ATOMIC: its answer, and what a duplicate of it must look like.
+  struct Answer {
+    OpKind kind = OpKind::kUnknown;  ///< kReadRequest or kAtomicRequest
+    Psn psn;                         ///< of its first response packet
     uint32_t packets = 0, sent = 0;
     uint64_t va = 0;
     Rkey rkey = 0;
     uint32_t length = 0;
     uint32_t msn = 0;
-    bool repeat = false;  ///< asked for by a duplicate
+    uint64_t original = 0;  ///< ATOMIC: what was there before
+    bool repeat = false;    ///< asked for by a duplicate
   };
 
-  ResponderResult duplicate(const RoceView& packet);
+  ResponderResult expected(const RoceView& packet, const uint8_t* payload);
   ResponderResult read_request(const RoceView& packet);
+  ResponderResult atomic_request(const RoceView& packet);
   ResponderResult send_or_write(const RoceView& packet, const uint8_t* payload);
+  ResponderResult refuse(NakCode code, RcEvent why);
+  void gap();
   bool check_sequence(const OpcodeInfo& info) const;
   bool check_length(const RoceView& packet, const OpcodeInfo& info) const;
-  ResponderResult refuse(NakCode code, RcEvent why);
-  void acknowledge(Psn psn, uint8_t syndrome);
+  bool no_receive() const { return !endless_ && receives_ == 0; }
   uint32_t packets_for(uint32_t length) const;
-  void push_read(const ReadJob& job);
-  void pop_read();
   /// The region that `rkey` names if it may be used so from `va` for `length` bytes, else null.
   const Region* accessible(Rkey rkey, uint8_t access, uint64_t va, uint32_t length) const;
 
+  void duplicate(const RoceView& packet);
+  void repeat(const Answer& old, const RoceView& packet);
+  const Answer* remembered(const RoceView& packet) const;
+  bool room_for_answer();
+  void accept(const Answer& answer);
+  void push_answer(const Answer& answer);
+  void pop_answer();
+  void acknowledge(Psn psn, uint8_t syndrome);
+  uint8_t ack_syndrome() const;
+
   const QpConfig& config_;
-  const RegionTable& regions_;
+  RegionTable& regions_;
   RcCounters& counters_;
 
   Psn epsn_;
@@ -82,13 +103,14 @@ class Responder {
   std::span<uint8_t> receive_buffer_;
 
   bool ack_pending_ = false;
-  bool ack_before_reads_ = false;  ///< the pending ACK is older than the queued READs
+  bool ack_before_answers_ = false;  ///< the pending ACK is older than the queued answers
   Psn ack_psn_;
   uint8_t ack_syndrome_ = 0;
+  uint32_t ack_msn_ = 0;
 
-  std::vector<ReadJob> jobs_;  ///< ring: READs to answer, oldest first
-  size_t first_read_ = 0, reads_ = 0;
-  std::vector<ReadJob> history_;  ///< ring: READs accepted lately, for duplicates
+  std::vector<Answer> queue_;  ///< ring: READs and ATOMICs to answer, oldest first
+  size_t first_answer_ = 0, answers_ = 0;
+  std::vector<Answer> history_;  ///< ring: READs and ATOMICs accepted lately, for duplicates
   size_t history_next_ = 0;
 };
 

@@ -10,12 +10,18 @@ Duration rnr_delay(uint8_t code) {
   return Duration::us(kMicroseconds[code & 31]);
 }
 
+const char* qp_state_name(QpState state) {
+  static constexpr std::array<const char*, 7> kNames = {"RESET", "INIT", "RTR",  "RTS",
+                                                        "SQD",   "SQE",  "ERROR"};
+  return kNames[static_cast<size_t>(state)];
+}
+
 const char* rc_event_name(RcEvent event) {
   static constexpr std::array<const char*, static_cast<size_t>(RcEvent::kCount)> kNames = {
-      "duplicate_request", "psn_gap",           "nak_sent",     "rnr_sent",  "nak_received",
-      "rnr_received",      "timeout",           "retransmit",   "ghost_ack", "invalid_request",
-      "remote_access",     "length_error",      "implied_nak",  "qp_error",  "ack_sent",
-      "ack_received",      "duplicate_dropped", "wrong_service"};
+      "duplicate_request", "psn_gap",           "nak_sent",      "rnr_sent",    "nak_received",
+      "rnr_received",      "timeout",           "retransmit",    "ghost_ack",   "invalid_request",
+      "remote_access",     "length_error",      "implied_nak",   "qp_error",    "ack_sent",
+      "ack_received",      "duplicate_dropped", "wrong_service", "wrong_state", "invalidated"};
   return kNames[static_cast<size_t>(event)];
 }
 

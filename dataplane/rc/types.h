@@ -12,6 +12,11 @@
 
 namespace understudy {
 
+/// States of a queue pair (rule A4.23). A reliable connection never gets to kSqe: an error of its
+/// send queue ends it.
+enum class QpState : uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError };
+const char* qp_state_name(QpState state);
+
 struct QpConfig {
   NodeId node = kNoNode;
   Qpn qpn = 0;
@@ -28,6 +33,9 @@ struct QpConfig {
   uint16_t pkey = 0xffff;
   bool migration = true;
   bool control = false;  ///< its requests are credits: may travel in a class of their own
+  uint8_t access = kAccessRemoteAny;  ///< what the peer may do at all; regions narrow it
+  bool flow_control = false;  ///< advertise receives in the AETH and obey the peer's credits
+  QpState start = QpState::kRts;
   RoceAddressing addressing;
 };
 
@@ -61,12 +69,23 @@ enum class RcEvent : uint8_t {
   kAckReceived,
   kDuplicateDropped,
   kWrongService,
+  kWrongState,
+  kInvalidated,
   kCount
 };
 const char* rc_event_name(RcEvent event);
 using RcCounters = std::array<uint64_t, static_cast<size_t>(RcEvent::kCount)>;
 
-enum class WorkOp : uint8_t { kSend, kSendImm, kWrite, kWriteImm, kRead };
+enum class WorkOp : uint8_t {
+  kSend,
+  kSendImm,
+  kWrite,
+  kWriteImm,
+  kRead,
+  kSendInvalidate,
+  kCompareSwap,
+  kFetchAdd
+};
 
 struct WorkRequest {
   WorkOp op = WorkOp::kWrite;
@@ -76,7 +95,13 @@ struct WorkRequest {
   uint32_t length = 0;
   uint32_t imm = 0;            ///< as it stands big-endian in the ImmDt field
   PayloadRef payload;          ///< SEND and WRITE
-  uint8_t* read_to = nullptr;  ///< READ: where the data go; null discards
+  uint8_t* read_to = nullptr;  ///< READ: where the data go; atomics: the original value, 8 bytes in
+                               ///< host order; null discards
+  Rkey invalidate = 0;         ///< SEND with invalidate: the peer's rkey
+  uint64_t compare_add = 0;    ///< CMP_SWAP: what is compared; FETCH_ADD: what is added
+  uint64_t swap = 0;           ///< CMP_SWAP
+  bool fence = false;          ///< waits for the READs and ATOMICs before it (rule A5.2)
+  bool solicited = false;      ///< SEND and WRITE with immediate: asks for an event at the peer
 };
 
 enum class WorkStatus : uint8_t {
@@ -97,6 +122,9 @@ struct Received {
   uint64_t va = 0;  ///< WRITE: where it went
   Rkey rkey = 0;
   uint32_t length = 0;
+  bool solicited = false;
+  bool has_invalidate = false;
+  Rkey invalidated = 0;  ///< SEND with invalidate: the rkey that is gone
 };
 
 class Qp;
@@ -107,6 +135,9 @@ class QpOwner {
   virtual ~QpOwner() = default;
   virtual void on_received(Time now, Qp& qp, const Received& message) = 0;
   virtual void on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) = 0;
+  /// The first packet in order came while the queue pair was in RTR (rule A4.22); before
+  /// on_received().
+  virtual void on_established(Time /*now*/, Qp& /*qp*/) {}
 };
 
 }  // namespace understudy

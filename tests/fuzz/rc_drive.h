@@ -41,7 +41,7 @@ class RcDrive : public QpOwner {
   static constexpr uint64_t kVa = 0x1000;
 
   Region region() {
-    return {1, kVa, exposed_.size(), kAccessRemoteRead | kAccessRemoteWrite, exposed_.data(), true};
+    return {1, kVa, exposed_.size(), kAccessRemoteAny, exposed_.data(), true};
   }
 
   void step(FuzzInput& in) {
@@ -68,7 +68,9 @@ class RcDrive : public QpOwner {
 
   void post(FuzzInput& in) {
     WorkRequest r;
-    r.op = static_cast<WorkOp>(in.byte() % 5);
+    const uint8_t op = in.byte();
+    r.op = static_cast<WorkOp>(op % 8);
+    r.fence = (op & 8) != 0;
     r.id = posted_;
     r.length = in.byte() * 16u;
     r.payload.bytes = source_.data();
@@ -104,6 +106,7 @@ class RcDrive : public QpOwner {
     v.dma_length = (flags & 32) != 0 ? in.word() : in.byte() * 8u;
     v.pad =
         static_cast<uint8_t>((flags & 64) != 0 ? in.byte() % 4u : (4 - v.payload_bytes % 4) % 4);
+    v.imm = v.info().ieth ? v.rkey : 0;
     v.syndrome = (flags & 128) != 0 ? in.byte() : kNoCredits;
     const std::vector<uint8_t> payload(v.payload_bytes, 0x77);
     qp_->on_packet(now_, v, payload.data());

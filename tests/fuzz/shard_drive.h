@@ -18,7 +18,7 @@ class ShardDrive : private TxSink {
     Command c;
     c.kind = CommandKind::kAddRegion;
     c.region_index = 1;
-    c.region = {1, 0, memory_.size(), kAccessRemoteRead | kAccessRemoteWrite, memory_.data(), true};
+    c.region = {1, 0, memory_.size(), kAccessRemoteAny, memory_.data(), true};
     must(shard_.commands().push(c));
     add_qp();
   }
@@ -107,7 +107,7 @@ class ShardDrive : private TxSink {
       }
       case 4: {
         WorkRequest r;
-        r.op = static_cast<WorkOp>(in_.byte() % 5);
+        r.op = static_cast<WorkOp>(in_.byte() % 8);
         r.length = in_.byte() * 8u;
         r.payload.bytes = memory_.data();
         shard_.post(now_, *qp_, r);
