@@ -145,8 +145,8 @@ class TestCapture {
 inline std::string all_examples(const Analysis& analysis) {
   std::string out;
   for (size_t i = 0; i < kChecks; ++i) {
-    for (const auto& text : analysis.findings.examples(static_cast<Check>(i))) {
-      out += std::string(check_info(static_cast<Check>(i)).name) + ": " + text + "\n";
+    for (const Finding& finding : analysis.findings.examples(static_cast<Check>(i))) {
+      out += std::string(check_info(static_cast<Check>(i)).name) + ": " + finding.line() + "\n";
     }
   }
   return out;

@@ -37,11 +37,11 @@ class RoceCheck(unittest.TestCase):
 
     def test_json(self):
         report = json.loads(run("--json", GOOD).stdout)
-        self.assertEqual(report["schema"], "understudy-roce-check/1")
+        self.assertEqual(report["schema"], "understudy-roce-check/2")
         self.assertTrue(report["holds"])
         self.assertEqual({check["name"] for check in report["checks"]},
-                         {"parse", "icrc", "order", "opcodes", "lengths", "acks", "reads",
-                          "acknowledged", "complete", "rate", "collective"})
+                         {"parse", "headers", "icrc", "order", "opcodes", "lengths", "acks", "reads", "waits",
+                          "acknowledged", "ecn", "cm", "complete", "rate", "collective"})
         self.assertEqual(report["messages"]["write"], {"count": 10, "bytes": 40960})
 
     def test_bad_arguments_and_files(self):

@@ -135,7 +135,7 @@ TEST_F(Collective, OtherBytes) {
   connections[0].sizes[5] += 16;
   const Analysis analysis = judge();
   expect_fails(analysis, Check::kCollective);
-  const std::string text = analysis.findings.examples(Check::kCollective).front();
+  const std::string text = analysis.findings.examples(Check::kCollective).front().text;
   EXPECT_NE(text.find("message 5 has 131088 bytes, the model says 131072"), std::string::npos)
       << text;
 }

@@ -1,9 +1,10 @@
 // roce-check: judges a capture of RoCEv2 traffic, of understudy or of anybody else.
-// capture_source -> packet_table (parse, ICRC, flows) -> pairing -> request_stream (one per
-// direction of a connection) -> findings -> report; with a configuration also rate_check and
-// collective_check.
+// capture_source -> packet_table (parse, header_rules, flows) -> pairing -> request_stream (one per
+// direction of a connection) and congestion_check -> findings -> report and plot; with a
+// configuration also rate_check and collective_check.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,13 +13,20 @@
 #include "tools/roce_check/findings.h"
 #include "tools/roce_check/packet_table.h"
 #include "tools/roce_check/pairing.h"
-#include "tools/roce_check/request_stream.h"
+#include "tools/roce_check/queue_rates.h"
+#include "tools/roce_check/stream_results.h"
 
 namespace understudy {
 
 struct AnalysisOptions {
   /// The capture was stopped in mid-run: what is in flight at its end is not held against it.
   bool open_end = false;
+  /// The capture is a part of the traffic: it may begin inside connections and lack packets.
+  bool partial = false;
+  /// The network may have duplicated and reordered packets between the capture and an endpoint.
+  bool impaired = false;
+  /// Between CNPs to one queue pair, as their senders were configured.
+  std::optional<Duration> cnp_interval = {};
   /// Of the run that was captured: rates and collectives are checked against it. May be null.
   const Config* config = nullptr;
 };
@@ -27,6 +35,8 @@ struct AnalysisOptions {
 struct DirectionResult {
   uint32_t flow = kNoFlow;  ///< that carries the requests
   StreamCounts counts;
+  StreamTimes times;
+  QueueRate rate;
   std::vector<AcceptedMessage> messages;
 };
 

@@ -51,7 +51,7 @@ class AnswerTimes {
       }
     }
     if (answers_ == 0) return;
-    analysis_.findings.checked(Check::kRate);
+    analysis_.findings.examined(Rule::kRate);
     analysis_.findings.note(
         Check::kRate,
         format_text(
@@ -98,7 +98,7 @@ class AnswerTimes {
         analysis_.source.has_run_times ? kOwnSlack : rate.time_for(kForeignSlackBytes);
     if (at + slack >= earliest) return;
     analysis_.findings.add(
-        Check::kRate, p.frame,
+        Rule::kRate, p.stamp(),
         format_text(
             "%s up: PSN %u answered %.1f us before it can have crossed a link of %.6g Mbit/s",
             config_.nodes[port_.node].name.c_str(), p.psn.value(), (earliest - at).microseconds(),

@@ -66,20 +66,20 @@ void describe_difference(const Config& config, const Carried& carried,
                          const ExpectedConnection& expected, Findings& findings) {
   const size_t at = common(carried, expected);
   std::string text = name_of(config, expected) + " (" + carried.flow->name() + "): ";
-  uint64_t frame = 0;
+  Stamp stamp;
   if (at == carried.data.size()) {
     text += "ends after " + std::to_string(at) + " of " + std::to_string(expected.sizes.size()) +
             " messages";
   } else if (at == expected.sizes.size()) {
-    frame = carried.data[at]->first_frame;
+    stamp = {carried.data[at]->first_frame, carried.data[at]->first_at};
     text += std::to_string(carried.data.size()) + " messages, the model says " +
             std::to_string(expected.sizes.size());
   } else {
-    frame = carried.data[at]->first_frame;
+    stamp = {carried.data[at]->first_frame, carried.data[at]->first_at};
     text += "message " + std::to_string(at) + " has " + std::to_string(carried.data[at]->bytes) +
             " bytes, the model says " + std::to_string(expected.sizes[at]);
   }
-  findings.add(Check::kCollective, frame, std::move(text));
+  findings.add(Rule::kCollective, stamp, std::move(text));
 }
 
 bool same_way(const Carried& c, const ExpectedConnection& e) {
@@ -105,7 +105,7 @@ void check_collectives(const Config& config, bool open_end, Analysis& analysis) 
     findings.note(Check::kCollective, "no job ran in this capture");
     return;
   }
-  findings.checked(Check::kCollective);
+  findings.examined(Rule::kCollective);
   std::vector<const ExpectedConnection*> missing;
   for (const ExpectedConnection& e : expected) {
     bool found = false;
@@ -121,7 +121,7 @@ void check_collectives(const Config& config, bool open_end, Analysis& analysis) 
                                             " messages, " + std::to_string(bytes) + " bytes, " +
                                             std::to_string(c.credits) + " credits");
       if (c.credits < c.data.size()) {
-        findings.add(Check::kCollective, 0, name_of(config, e) + ": fewer credits than messages");
+        findings.add(Rule::kCollective, {}, name_of(config, e) + ": fewer credits than messages");
       }
       break;
     }
@@ -141,7 +141,7 @@ void check_collectives(const Config& config, bool open_end, Analysis& analysis) 
       if (best == nullptr || common(c, *e) > common(*best, *e)) best = &c;
     }
     if (best == nullptr) {
-      findings.add(Check::kCollective, 0, name_of(config, *e) + ": no connection carries it");
+      findings.add(Rule::kCollective, {}, name_of(config, *e) + ": no connection carries it");
       continue;
     }
     best->explained = true;
@@ -149,7 +149,7 @@ void check_collectives(const Config& config, bool open_end, Analysis& analysis) 
   }
   for (const Carried& c : carried) {
     if (!c.explained) {
-      findings.add(Check::kCollective, c.data.front()->first_frame,
+      findings.add(Rule::kCollective, {c.data.front()->first_frame, c.data.front()->first_at},
                    c.flow->name() + ": " + std::to_string(c.data.size()) +
                        " messages that no job of the configuration explains");
     }

@@ -5,14 +5,16 @@
 #include <tuple>
 
 #include "dataplane/wire/headers.h"
-#include "dataplane/wire/icrc.h"
 #include "dataplane/wire/parse.h"
+#include "tools/roce_check/header_rules.h"
 
 namespace understudy {
 namespace {
 
 constexpr uint8_t kTransportMask = 0xe0;  // BTH opcode, bits 7..5
 constexpr uint8_t kTransportUc = 0x20;
+constexpr uint8_t kTransportRd = 0x40;
+constexpr uint8_t kTransportXrc = 0xa0;
 constexpr uint8_t kOperationMask = 0x1f;
 
 /// UC differs from RC in the opcode's upper bits only: headers and positions are the same. Returns
@@ -77,24 +79,30 @@ class TableBuilder {
       view.frame = in.bytes;  // the ICRC covers the opcode as sent
       uc = kind == FrameKind::kRoce;
     }
-    if (kind != FrameKind::kRoce) return not_roce(in, view, kind);
+    if (kind != FrameKind::kRoce) return not_roce(in, view, roce, kind);
     ++table_.counts.roce;
-    findings_.checked(Check::kParse);
-    findings_.checked(Check::kIcrc);
+    findings_.examined(Rule::kA1_1);
+    const Rule icrc = view.v6 ? Rule::kA2_2 : Rule::kA2_1;
+    findings_.examined(icrc);
     if (!icrc_ok(view, roce)) {
-      findings_.add(Check::kIcrc, in.number, "ICRC is wrong");
-      return;  // a receiver drops it; for the flows it is a loss
+      findings_.add(icrc, {in.number, in.at}, "ICRC is wrong");
+      return damaged(view, roce);  // a receiver drops it; for the flows it is a loss
     }
+    check_headers({in.number, in.at}, view, roce, findings_);
     table_.counts.congestion_marked += (view.tos & 3) == 3 ? 1 : 0;
     if (uc) {
       ++table_.counts.uc;
+      check_service(in, view, roce);
     } else if (roce.info().kind == OpKind::kCnp) {
       ++table_.counts.cnp;
+      table_.cnps.push_back({{in.number, in.at}, view.src, view.dst, roce.dest_qpn});
     } else if (roce.info().kind == OpKind::kUd) {
       ++table_.counts.ud;
       if (roce.dest_qpn == kGsiQpn) {
         cm_.packet(in.number, view, in.bytes.subspan(roce.payload, roce.payload_bytes),
                    table_.cm_pairs);
+      } else {
+        check_service(in, view, roce);
       }
     } else {
       rc_packet(in, view, roce);
@@ -104,18 +112,52 @@ class TableBuilder {
   PacketTable take() {
     const size_t flows = table_.flows.size();
     for (uint32_t f = 0; f < flows; ++f) split(f);
+    for (Flow& flow : table_.flows) {
+      flow.traffic = classes_[flow.packets.front()];
+      for (uint32_t packet : flow.packets) {
+        check_class(table_.packets[packet].stamp(), flow, classes_[packet], findings_);
+      }
+    }
     return std::move(table_);
   }
 
  private:
-  void not_roce(const SourceFrame& in, const FrameView& view, FrameKind kind) {
+  void not_roce(const SourceFrame& in, const FrameView& view, const RoceView& roce,
+                FrameKind kind) {
     const bool cut = in.bytes.size() < in.original_bytes;  // counted by the source
-    const bool roce = view.udp_dst == kRoceUdpPort;
-    if (!cut && (kind == FrameKind::kTruncated || (kind > FrameKind::kTruncated && roce))) {
-      table_.counts.roce += roce ? 1 : 0;
-      findings_.add(Check::kParse, in.number, frame_kind_name(kind));
-    } else {
+    const bool to_roce = view.udp_dst == kRoceUdpPort;
+    if (cut || kind < FrameKind::kTruncated || (kind > FrameKind::kTruncated && !to_roce)) {
       ++table_.counts.other;
+      return;
+    }
+    table_.counts.roce += to_roce ? 1 : 0;
+    if (kind == FrameKind::kBadOpcode) {
+      const uint8_t transport = roce.opcode & kTransportMask;
+      if (transport == kTransportRd || transport == kTransportXrc) {
+        ++table_.counts.other_services;
+        return check_service(in, view, roce);
+      }
+    }
+    findings_.add(parse_rule(kind, roce), {in.number, in.at},
+                  std::string("not a RoCEv2 packet: ") + frame_kind_name(kind));
+  }
+
+  /// A packet of another service to a queue pair that is an RC one (rule A3.3). The same source
+  /// port: not another queue pair that used the number before or after.
+  void check_service(const SourceFrame& in, const FrameView& view, const RoceView& roce) {
+    const auto flow = flows_.find({view.src, view.dst, roce.dest_qpn});
+    if (flow == flows_.end()) return;
+    const Flow& f = table_.flows[flow->second];
+    if (udp_src(f.packets.back()) != view.udp_src) return;
+    findings_.add(Rule::kA3_3, {in.number, in.at},
+                  f.name() + ": opcode " + std::to_string(view.frame[roce.bth]) +
+                      " on a reliable connection");
+  }
+
+  void damaged(const FrameView& view, const RoceView& roce) {
+    const auto flow = flows_.find({view.src, view.dst, roce.dest_qpn});
+    if (flow != flows_.end() && roce.info().is_request()) {
+      table_.damaged.push_back({flow->second, roce.psn});
     }
   }
 
@@ -123,7 +165,7 @@ class TableBuilder {
     ++table_.counts.rc;
     const auto [at, is_new] = flows_.try_emplace({view.src, view.dst, roce.dest_qpn},
                                                  static_cast<uint32_t>(table_.flows.size()));
-    if (is_new) table_.flows.push_back({view.src, view.dst, roce.dest_qpn, {}});
+    if (is_new) table_.flows.push_back({view.src, view.dst, roce.dest_qpn, {}, {}});
     PacketRecord p;
     p.frame = in.number;
     p.at = in.at;
@@ -135,31 +177,50 @@ class TableBuilder {
     p.dma_length = roce.dma_length;
     p.msn = roce.msn;
     p.imm = roce.imm;
+    p.rkey = roce.rkey;
+    p.va = roce.info().atomic_ack ? roce.atomic_original : roce.va;
+    p.ecn = view.tos & 3;
     p.opcode = roce.opcode;
     p.syndrome = roce.syndrome;
     p.direction = in.direction;
     p.ack_request = roce.ack_request;
     table_.flows[p.flow].packets.push_back(static_cast<uint32_t>(table_.packets.size()));
     table_.packets.push_back(p);
-    udp_src_.push_back(view.udp_src);
+    classes_.push_back(class_of(view, roce));
   }
 
-  /// Splits a flow where one source port follows the other. Ports that alternate belong together.
+  uint16_t udp_src(uint32_t packet) const { return classes_[packet].udp_src; }
+
+  /// Whether a packet goes on where the one before it, in the same flow, has ended.
+  bool continues(const PacketRecord& before, const PacketRecord& p) const {
+    return before.info().is_request() && p.info().is_request() && p.psn == before.psn.next();
+  }
+
+  /// Splits a flow where one source port follows the other. Ports that alternate belong together,
+  /// and so does what goes on in PSN order: there the sender has changed its port (rule A1.4).
   void split(uint32_t flow) {
     const std::vector<uint32_t> packets = table_.flows[flow].packets;
     std::map<uint16_t, size_t> last;  // position of each port's last packet
-    for (size_t i = 0; i < packets.size(); ++i) last[udp_src_[packets[i]]] = i;
+    for (size_t i = 0; i < packets.size(); ++i) last[udp_src(packets[i])] = i;
     if (last.size() == 1) return;
     uint32_t current = flow;
     table_.flows[flow].packets.clear();
     size_t until = 0;  // where the last of the ports of this part ends
     for (size_t i = 0; i < packets.size(); ++i) {
-      if (i > until) {
+      const bool other_port = i > 0 && udp_src(packets[i]) != udp_src(packets[i - 1]);
+      const bool same = other_port && (i <= until || continues(table_.packets[packets[i - 1]],
+                                                               table_.packets[packets[i]]));
+      if (same) {
+        findings_.add(Rule::kA1_4, table_.packets[packets[i]].stamp(),
+                      table_.flows[flow].name() + ": UDP source port " +
+                          std::to_string(udp_src(packets[i])) + " after " +
+                          std::to_string(udp_src(packets[i - 1])));
+      } else if (i > until) {
         current = static_cast<uint32_t>(table_.flows.size());
         const Flow& f = table_.flows[flow];
-        table_.flows.push_back({f.src, f.dst, f.dest_qpn, {}});
+        table_.flows.push_back({f.src, f.dst, f.dest_qpn, {}, {}});
       }
-      until = std::max(until, last[udp_src_[packets[i]]]);
+      until = std::max(until, last[udp_src(packets[i])]);
       table_.packets[packets[i]].flow = current;
       table_.flows[current].packets.push_back(packets[i]);
     }
@@ -167,7 +228,7 @@ class TableBuilder {
 
   Findings& findings_;
   PacketTable table_;
-  std::vector<uint16_t> udp_src_;  ///< of each packet
+  std::vector<PacketClass> classes_;  ///< of each packet
   CmWatcher cm_;
   std::map<std::tuple<IpAddress, IpAddress, Qpn>, uint32_t> flows_;
   std::vector<uint8_t> copy_;

@@ -84,7 +84,7 @@ class RateCheck {
     }
     for (const PortConfig& port : config_.ports) check_port(port);
     if (!any_ && !analysis_.table.packets.empty()) {
-      findings_.add(Check::kRate, 0,
+      findings_.add(Rule::kRate, {},
                     "no packet goes between a real and an emulated node of the configuration");
     }
   }
@@ -138,7 +138,7 @@ class RateCheck {
 
   void check_excess(const std::string& name, const std::vector<Passage>& passages,
                     const LinkTimeline& link, double burst) {
-    findings_.checked(Check::kRate);
+    findings_.examined(Rule::kRate);
     uint32_t largest = 0;
     for (const Passage& p : passages) largest = std::max(largest, p.packet->wire_bytes);
     const Excess worst = largest_excess(passages, link);
@@ -154,7 +154,7 @@ class RateCheck {
                     name.c_str(), passages.size(), worst.bytes, allowed));
     if (worst.bytes <= allowed) return;
     findings_.add(
-        Check::kRate, worst.frame,
+        Rule::kRate, {worst.frame, worst_time(passages, worst)},
         format_text("%s: since frame %llu %.0f bytes more than %.6g Mbit/s and 1 %% allow",
                     name.c_str(), static_cast<unsigned long long>(worst.since),
                     worst.bytes - largest,
@@ -197,7 +197,7 @@ class RateCheck {
                    format_text("%s: median pace inside messages %.3f %% of the link's",
                                name.c_str(), *middle * 100));
     if (*middle < kSlowest) {
-      findings_.add(Check::kRate, 0,
+      findings_.add(Rule::kRate, {},
                     format_text("%s: messages leave at %.2f %% of the configured rate",
                                 name.c_str(), *middle * 100));
     }

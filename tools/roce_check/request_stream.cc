@@ -28,48 +28,65 @@ bool RequestStream::is_new_connection(const PacketRecord& p, int64_t psn) const 
 void RequestStream::start(const PacketRecord& p) {
   started_ = true;
   broken_ = false;
-  first_ = base_ = next_ = acked_ = p.psn.value();
+  first_ = base_ = next_ = acked_ = cursor_ = p.psn.value();
   window_.clear();
+  retired_.clear();
+  retired_end_ = base_;
   retired_messages_ = 0;
   holes_ = 0;
   msn_seen_ = false;
+  newest_ack_.reset();
+  credit_limit_.reset();
+  retry_.reset();
+  retry_psn_ = -1;
   open_.reset();
-  if (!p.info().start) {
-    fault(Check::kComplete, p.frame, next_, "the capture begins inside a message");
+  cut_ = !p.info().start;
+  if (cut_) {
+    fault(Rule::kComplete, p.stamp(), next_, "the capture begins inside a message");
   }
 }
 
 void RequestStream::request(const PacketRecord& p) {
-  findings_.checked(Check::kOrder);
-  findings_.checked(Check::kOpcodes);
-  findings_.checked(Check::kLengths);
-  findings_.checked(Check::kAcknowledged);
+  findings_.examined(Rule::kA4_4);
+  findings_.examined(Rule::kA4_5);
+  findings_.examined(Rule::kUnanswered);
   if (!started_) start(p);
   int64_t psn = extended(p.psn);
   if (is_new_connection(p, psn)) {
     finish(broken_);
+    context_.from_start = context_.complete;
     start(p);
     psn = next_;
   }
   if (p.dma_length > kMaxRethLength) {
-    fault(Check::kLengths, p.frame, psn, "RETH length above 2^31");
+    fault(Rule::kA4_5, p.stamp(), psn, "RETH length above 2^31");
   }
+  settle_early_answers(psn);
+  follow_retries(p, psn);
   ++(psn < next_ ? counts_.retransmissions : counts_.requests);
-  while (next_ < psn) {  // lost before the capture, or never sent: the end will tell
+  if (psn >= next_) {
+    check_depth(p, psn);
+    check_credit(p, psn);
+  } else {
+    last_duplicate_ = p.stamp();
+  }
+  while (next_ < psn) {  // lost before the capture, not captured or never sent: the end will tell
     window_.emplace_back();
     window_.back().messages =
         window_.size() > 1 ? window_[window_.size() - 2].messages : retired_messages_;
+    window_.back().revealed = p.stamp();
     ++next_;
     ++holes_;
   }
   const uint32_t span = span_of(p);
   for (uint32_t i = 0; i < span; ++i) place(p, psn + i, i);
+  cursor_ = psn + span;
+  last_request_ = p.stamp();
   while (window_.size() > kMaxWindow) {
-    fault(Check::kAcknowledged, p.frame, base_, "2^20 later packets have been sent");
-    holes_ -= window_.front().known ? 0 : 1;
-    retired_messages_ = window_.front().messages;
-    window_.pop_front();
-    ++base_;
+    if (context_.other_way) {
+      fault(Rule::kUnanswered, p.stamp(), base_, "2^20 later packets have been sent");
+    }
+    drop_front();
   }
 }
 
@@ -80,7 +97,7 @@ RequestStream::Slot* RequestStream::slot(int64_t psn) {
 
 /// `index`: the PSN's place in the READ; 0 for other requests.
 void RequestStream::place(const PacketRecord& p, int64_t psn, uint32_t index) {
-  if (psn < base_) return;  // has been answered before
+  if (psn < base_) return compare_retired(p, psn, index);
   if (psn >= next_) {
     window_.emplace_back();
     ++next_;
@@ -88,13 +105,14 @@ void RequestStream::place(const PacketRecord& p, int64_t psn, uint32_t index) {
     recount(psn);
   } else if (Slot& old = *slot(psn); !old.known) {
     --holes_;
+    ++counts_.lost;
     set(old, p, index);
     recount(psn);
   } else {
     compare(old, p, psn, index);
     old.read_start |= index == 0;
   }
-  slot(psn)->sent.push_back({p.frame, p.at});
+  slot(psn)->sent.push_back(p.stamp());
 }
 
 void RequestStream::set(Slot& slot, const PacketRecord& p, uint32_t index) const {
@@ -105,25 +123,48 @@ void RequestStream::set(Slot& slot, const PacketRecord& p, uint32_t index) const
   slot.answer = kind == OpKind::kReadRequest || kind == OpKind::kAtomicRequest;
   slot.bytes = p.payload_bytes;
   slot.dma_length = p.dma_length;
+  slot.va = p.va;
+  slot.rkey = p.rkey;
+  slot.imm = p.imm;
   if (kind == OpKind::kReadRequest) {
     const uint64_t before = uint64_t{index} * pmtu_;
     slot.dma_length = before < p.dma_length ? static_cast<uint32_t>(p.dma_length - before) : 0;
     slot.bytes = std::min(slot.dma_length, pmtu_);
+    slot.va = p.va + before;
     slot.read_first = slot.read_start = index == 0;
   }
 }
 
-/// A retransmission carries what the first transmission carried; a READ asks for what is left
-/// (rule A5).
+/// A retransmission carries what the first transmission carried; a READ asks for what is left.
 void RequestStream::compare(const Slot& slot, const PacketRecord& p, int64_t psn, uint32_t index) {
   Slot again;
   set(again, p, index);
+  findings_.examined(Rule::kA5_6);
   if (again.opcode != slot.opcode || again.bytes != slot.bytes ||
       again.dma_length != slot.dma_length) {
-    fault(Check::kOrder, p.frame, psn,
+    fault(Rule::kA5_6, p.stamp(), psn,
           std::string("retransmitted as ") + p.info().name + " of " + std::to_string(again.bytes) +
               " bytes, was " + opcode_info(slot.opcode).name + " of " + std::to_string(slot.bytes));
+  } else if (again.va != slot.va || again.rkey != slot.rkey) {
+    fault(Rule::kA5_6, p.stamp(), psn, "retransmitted with another address or key");
   }
+}
+
+/// A READ or ATOMIC that has been answered before: its responder may have it still.
+void RequestStream::compare_retired(const PacketRecord& p, int64_t psn, uint32_t index) {
+  const int64_t from = retired_end_ - static_cast<int64_t>(retired_.size());
+  if (psn < from || psn >= retired_end_) return;
+  Slot& old = retired_[static_cast<size_t>(psn - from)];
+  if (!old.known || !old.answer) return;
+  findings_.examined(Rule::kA4_18);
+  Slot again;
+  set(again, p, index);
+  if (again.opcode != old.opcode || again.dma_length != old.dma_length || again.va != old.va ||
+      again.rkey != old.rkey) {
+    fault(Rule::kA4_18, p.stamp(), psn,
+          std::string("a duplicate ") + p.info().name + " of other bytes than the first one asked");
+  }
+  old.read_start |= index == 0;
 }
 
 /// Renews the running count of messages from this PSN on.
@@ -136,6 +177,35 @@ void RequestStream::recount(int64_t from) {
     count += s.known && (read ? s.read_first : info.end) ? 1 : 0;
     s.messages = count;
   }
+}
+
+/// Answers that came before their requests: either the requests that end at `psn` were not
+/// captured, or this new request is the one, and its answer was an invention.
+void RequestStream::settle_early_answers(int64_t psn) {
+  if (early_.empty() || psn < next_) return;
+  std::vector<PacketRecord> early;
+  early.swap(early_);
+  int64_t captured = next_;
+  for (const PacketRecord& answer : early) {
+    const int64_t answered = extended(answer.psn);
+    if (answered >= psn) {
+      fault(answer.info().kind == OpKind::kReadResponse || answer.info().atomic_ack ? Rule::kA5_11
+                                                                                    : Rule::kA5_3,
+            answer.stamp(), answered,
+            std::string(answer.info().name) + " for a PSN that was not sent");
+    } else {
+      captured = std::max(captured, answered + 1);
+    }
+  }
+  while (next_ < captured) {
+    window_.emplace_back();
+    window_.back().messages =
+        window_.size() > 1 ? window_[window_.size() - 2].messages : retired_messages_;
+    window_.back().answered = early.back().stamp();
+    ++next_;
+    ++holes_;
+  }
+  retire();
 }
 
 }  // namespace understudy

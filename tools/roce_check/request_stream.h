@@ -5,43 +5,43 @@
 // Requests wait in a window, one slot per PSN, until they have been answered; they leave it in PSN
 // order, and that is when order, opcode sequence and lengths are judged: on what the responder
 // accepted, not on what was sent in vain.
+//
+// A capture may begin inside a connection and may lack packets. What the responder acknowledges
+// was sent: where the capture does not say of itself that it is complete, such a packet was not
+// captured, which is no fault of the connection.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "tools/roce_check/findings.h"
 #include "tools/roce_check/packet_table.h"
+#include "tools/roce_check/stream_results.h"
 
 namespace understudy {
 
-/// A message that its receiver has accepted, or a READ or ATOMIC that was answered.
-struct AcceptedMessage {
-  OpKind kind = OpKind::kUnknown;
-  uint64_t bytes = 0;
-  bool imm = false;
-  uint64_t first_frame = 0;  ///< of the accepted transmission
-  Time first_at, last_at;    ///< of its first and last packet
-};
-
-struct StreamCounts {
-  uint64_t requests = 0;  ///< request packets, without retransmissions
-  uint64_t retransmissions = 0;
-  uint64_t responses = 0;
-  uint64_t repeated_responses = 0;
-  uint64_t acks = 0;
-  uint64_t rnr_naks = 0;
-  uint64_t naks[5] = {};    ///< by NakCode
-  uint64_t unanswered = 0;  ///< request packets at the end of the capture
+/// What a stream can be held to.
+struct StreamContext {
+  /// The capture knows that it lacks nothing: what is not in it was not on the wire there.
+  bool complete = false;
+  /// The capture began before the connection did.
+  bool from_start = false;
+  /// The network may have duplicated and reordered between the capture and an endpoint.
+  bool impaired = false;
+  /// Packets of the other direction are in the capture.
+  bool other_way = true;
+  QpLimits limits;
+  std::set<uint32_t> damaged;  ///< PSNs that came with a wrong ICRC
 };
 
 class RequestStream {
  public:
-  RequestStream(std::string name, uint32_t pmtu, Findings& findings)
-      : name_(std::move(name)), pmtu_(pmtu), findings_(findings) {}
+  RequestStream(std::string name, uint32_t pmtu, StreamContext context, Findings& findings)
+      : name_(std::move(name)), pmtu_(pmtu), context_(std::move(context)), findings_(findings) {}
 
   void request(const PacketRecord& p);
   void response(const PacketRecord& p);
@@ -52,90 +52,142 @@ class RequestStream {
   /// A NAK other than PSN sequence error ended the connection.
   bool broken() const { return broken_; }
   const StreamCounts& counts() const { return counts_; }
+  const StreamTimes& times() const { return times_; }
   const std::vector<AcceptedMessage>& messages() const { return messages_; }
 
  private:
-  /// A transmission of a slot's packet.
-  struct Sent {
-    uint64_t frame;
-    Time at;
-  };
   struct Slot {
     bool known = false;   ///< some transmission of it has been seen
     bool answer = false;  ///< READ or ATOMIC: needs a response of its own
     uint8_t opcode = 0;
     bool ack_request = false;
-    bool read_first = false;      ///< first PSN of a READ
-    bool read_start = false;      ///< a request for it, first or repeated, began here
-    uint32_t bytes = 0;           ///< payload; of a READ: what its response carries
-    uint32_t dma_length = 0;      ///< RETH; of a READ: what is left from here on
-    uint64_t messages = 0;        ///< messages that end up to here (a READ: begin)
-    uint64_t answered_frame = 0;  ///< of the ACK, or the first fitting response
-    uint64_t nak_frame = 0;       ///< the last NAK that asked for it
-    std::vector<Sent> sent;
-    std::vector<uint64_t> answers;  ///< frames of READ/ATOMIC responses
+    bool read_first = false;  ///< first PSN of a READ
+    bool read_start = false;  ///< a request for it, first or repeated, began here
+    uint32_t bytes = 0;       ///< payload; of a READ: what its response carries
+    uint32_t dma_length = 0;  ///< RETH; of a READ: what is left from here on
+    uint64_t va = 0;          ///< where the packet's data lie, as far as it says
+    Rkey rkey = 0;
+    uint32_t imm = 0;
+    uint64_t messages = 0;  ///< messages that end up to here (a READ: begin)
+    Stamp answered;         ///< the ACK, or the first fitting response
+    Stamp nak;              ///< the last NAK that asked for it
+    uint8_t nak_syndrome = 0;
+    Stamp revealed;                 ///< where not known: the packet behind the gap
+    Stamp passed;                   ///< READ or ATOMIC: an answer to a later request came first
+    std::optional<uint64_t> value;  ///< of an ATOMIC's response
+    std::vector<Stamp> sent;
+    std::vector<Stamp> answers;  ///< READ/ATOMIC responses
   };
 
   int64_t extended(Psn psn) const { return next_ + psn.distance_from(Psn(low(next_))); }
   static uint32_t low(int64_t psn) { return static_cast<uint32_t>(psn) & Psn::kMask; }
   Slot* slot(int64_t psn);
-  void fault(Check check, uint64_t frame, int64_t psn, const std::string& what) {
-    findings_.add(check, frame, name_ + " PSN " + std::to_string(low(psn)) + ": " + what);
+  std::string text(int64_t psn, const std::string& what) const {
+    return name_ + " PSN " + std::to_string(low(psn)) + ": " + what;
+  }
+  void fault(Rule rule, Stamp stamp, int64_t psn, const std::string& what) {
+    findings_.add(rule, stamp, text(psn, what));
+  }
+  /// A fault unless a packet that is missing from the capture explains it.
+  void suspect(Rule rule, Stamp stamp, int64_t psn, const std::string& what) {
+    findings_.add_if_gapless(rule, stamp, text(psn, what));
   }
 
   // request_stream.cc: what the requester sends
   uint32_t span_of(const PacketRecord& p) const;
   bool is_new_connection(const PacketRecord& p, int64_t psn) const;
   void start(const PacketRecord& p);
+  void settle_early_answers(int64_t psn);
   void place(const PacketRecord& p, int64_t psn, uint32_t index);
   void set(Slot& slot, const PacketRecord& p, uint32_t index) const;
   void compare(const Slot& slot, const PacketRecord& p, int64_t psn, uint32_t index);
+  void compare_retired(const PacketRecord& p, int64_t psn, uint32_t index);
   void recount(int64_t from);
 
-  // request_answers.cc: what the responder sends
-  void acknowledge(int64_t psn, uint64_t frame);
+  // request_retries.cc: when and why packets are sent again
+  void follow_retries(const PacketRecord& p, int64_t psn);
+  void settle_retry();
+  void check_depth(const PacketRecord& p, int64_t psn);
+  void check_credit(const PacketRecord& p, int64_t psn);
+
+  // request_answers.cc and request_naks.cc: what the responder sends
+  bool out_of_range(const PacketRecord& p, int64_t psn);
+  void acknowledge(int64_t psn, Stamp stamp);
+  void ack(const PacketRecord& p, int64_t psn);
   void nak(const PacketRecord& p, int64_t psn);
+  void sequence_nak(const PacketRecord& p, int64_t psn, const Slot* slot);
+  void fatal_nak(const PacketRecord& p, int64_t psn, const Slot* slot);
   void read_response(const PacketRecord& p, int64_t psn);
   void atomic_response(const PacketRecord& p, int64_t psn);
+  void check_late(const Slot& slot, const PacketRecord& p, int64_t psn);
   void check_msn(const PacketRecord& p, int64_t psn, bool is_nak);
 
   // request_judgement.cc: what was accepted in the end
   void retire();
-  uint64_t answer_of(const Slot& slot) const;
+  void drop_front();
+  Stamp answer_of(const Slot& slot) const;
   static bool nak_ignored(const Slot& slot);
   void judge(const Slot& slot, int64_t psn);
-  const Sent* accepted(const Slot& slot, uint64_t answered) const;
-  void judge_message(const Slot& slot, int64_t psn, const Sent& sent);
-  void judge_length(const Slot& slot, int64_t psn, const Sent& sent);
+  void judge_unseen(const Slot& slot, int64_t psn);
+  const Stamp* accepted(const Slot& slot, Stamp answered) const;
+  void judge_message(const Slot& slot, int64_t psn, Stamp sent);
+  void judge_length(const Slot& slot, int64_t psn, Stamp sent);
+  bool answer_not_captured(const Slot& slot) const;
+  void finish_slot(const Slot& slot, int64_t psn, bool excused);
+  void finish_missing(const Slot& first, int64_t psn, size_t missing);
 
   std::string name_;
   uint32_t pmtu_;
+  StreamContext context_;
   Findings& findings_;
   StreamCounts counts_;
+  StreamTimes times_;
   std::vector<AcceptedMessage> messages_;
 
   bool started_ = false;
   bool broken_ = false;
+  Stamp broken_at_;
   int64_t first_ = 0;  ///< PSNs of the connection, continued beyond 24 bits
   int64_t base_ = 0;   ///< of the window's front
   int64_t next_ = 0;   ///< first PSN never sent
   int64_t acked_ = 0;  ///< first PSN that no ACK covers
   std::deque<Slot> window_;
-  uint64_t retired_messages_ = 0;  ///< that ended before the window
-  size_t holes_ = 0;               ///< slots that are not known
+  std::deque<Slot> retired_;         ///< READs and ATOMICs that left the window last
+  int64_t retired_end_ = 0;          ///< PSN behind the last of them; there are no gaps in between
+  uint64_t retired_messages_ = 0;    ///< that ended before the window
+  size_t holes_ = 0;                 ///< slots that are not known
+  std::vector<PacketRecord> early_;  ///< answers to what has not been captured yet, if it ever is
 
-  uint64_t accepted_frame_ = 0;  ///< transmission of the last slot judged
-  uint64_t answered_frame_ = 0;  ///< response of the last READ slot judged
+  Stamp accepted_at_;  ///< transmission of the last slot judged
+  Stamp answered_at_;  ///< response of the last READ slot judged
   bool msn_seen_ = false;
-  bool msn_exact_ = false;  ///< the connection's first message is in the capture
-  int64_t msn_ = 0;         ///< newest, continued beyond 24 bits
-  int64_t msn_psn_ = 0;     ///< PSN of the response that carried it
+  bool msn_exact_ = false;             ///< the connection's first message is in the capture
+  int64_t msn_ = 0;                    ///< newest, continued beyond 24 bits
+  int64_t msn_psn_ = 0;                ///< PSN of the response that carried it
+  std::optional<int64_t> newest_ack_;  ///< PSN
+  Stamp last_duplicate_;               ///< the newest request below next_
+  Stamp last_request_;
+  std::optional<int64_t> credit_limit_;  ///< messages that the responder has receives for
+
+  /// A step back in the requester's PSNs, until the packet behind it tells what it was.
+  struct Retry {
+    RetryCause cause;
+    Duration delay;
+    int64_t resume;  ///< where it would have gone on
+    int64_t end;     ///< where it goes on after a single packet
+  };
+  std::optional<Retry> retry_;
+  Stamp retry_at_;
+  int64_t cursor_ = 0;  ///< PSN that follows the last request
+  int64_t retry_psn_ = -1;
+  unsigned timeouts_ = 0, rnr_naks_ = 0;  ///< in a row, without progress
 
   struct OpenMessage {
     AcceptedMessage message;
     std::optional<uint32_t> declared;  ///< RETH length
   };
   std::optional<OpenMessage> open_;
+  bool cut_ = false;  ///< of the message that goes on here the beginning was not seen
 };
 
 }  // namespace understudy
