@@ -27,7 +27,7 @@ ALLOWED = {room: {r for line in ORDER[:i] for r in line}
 ALLOWED["dataplane/node"] |= {"collective_model/plan.h"}
 ALLOWED["collective_model"] = {"dataplane/base", "dataplane/fabric/graph.h"}
 ALLOWED["ctrl"] = {"collective_model"} | set(DATAPLANE) - {"dataplane/port"}
-ALLOWED["tools"] = {"dataplane/base", "dataplane/wire", "dataplane/rc", "ctrl/config",
+ALLOWED["tools"] = {"dataplane/base", "dataplane/wire", "dataplane/rc", "dataplane/cm", "ctrl/config",
                     "ctrl/report"}
 ALLOWED["tests"] = {"collective_model", "ctrl", "tools"} | set(DATAPLANE)
 

@@ -45,11 +45,11 @@ class Follower {
     static const std::vector<uint32_t> kNothing;
     const auto& there = table_.flows[f].packets;
     const auto& back = r != kNoFlow && r != f ? table_.flows[r].packets : kNothing;
-    RequestStream forward(table_.flows[f].name(), connection.pmtu, context(f, r),
+    RequestStream forward(table_.flows[f].name(), connection.pmtu, context(connection, f, r),
                           analysis_.findings);
     RequestStream reverse(
         r != kNoFlow ? table_.flows[r].name() : "answer to " + table_.flows[f].name(),
-        connection.pmtu, context(r, f), analysis_.findings);
+        connection.pmtu, context(connection, r, f), analysis_.findings);
     if (!back.empty()) {
       compare_ways(table_.flows[f], table_.flows[r], table_.packets[back.front()].stamp(),
                    analysis_.findings);
@@ -86,10 +86,16 @@ class Follower {
   }
 
  private:
-  StreamContext context(uint32_t flow, uint32_t other) const {
+  StreamContext context(const Connection& connection, uint32_t flow, uint32_t other) const {
     StreamContext out;
     out.complete = complete_;
-    out.from_start = analysis_.source.has_run_times;
+    out.from_start = analysis_.source.has_run_times || connection.cm.has_value();
+    if (connection.cm && flow != kNoFlow) {
+      const CmPair& cm = table_.cm_pairs[*connection.cm];
+      const CmSide& side = table_.flows[flow].src == cm.active.address ? cm.active : cm.passive;
+      out.limits = side.limits;
+      out.first_psn = side.first_psn;
+    }
     out.impaired = options_.impaired;
     out.other_way = other != kNoFlow;
     if (const auto at = damaged_.find(flow); at != damaged_.end()) out.damaged = at->second;
@@ -142,7 +148,7 @@ Result<Analysis> analyse(const std::string& path, const AnalysisOptions& options
   auto source = open_capture_source(path);
   if (!source) return tl::unexpected(source.error());
   Analysis out;
-  auto table = read_packets(**source, out.findings);
+  auto table = read_packets(**source, options.open_end || options.partial, out.findings);
   if (!table) return tl::unexpected(table.error());
   out.table = std::move(*table);
   out.source = (*source)->summary();

@@ -29,41 +29,9 @@ bool as_rc(const FrameView& view, std::vector<uint8_t>& copy) {
   return true;
 }
 
-uint32_t big_endian_24(std::span<const uint8_t> at) {
-  return static_cast<uint32_t>(at[0]) << 16 | static_cast<uint32_t>(at[1]) << 8 | at[2];
-}
-uint32_t big_endian_32(std::span<const uint8_t> at) { return big_endian_24(at) << 8 | at[3]; }
-
-/// Follows connection management on QP1: who has which queue pair number.
-class CmWatcher {
- public:
-  void packet(uint64_t frame, const FrameView& view, std::span<const uint8_t> mad,
-              std::vector<CmPair>& pairs) {
-    constexpr size_t kMadHeader = 24;
-    constexpr uint8_t kClassCm = 0x07;
-    constexpr uint16_t kReq = 0x10, kRep = 0x13;
-    if (mad.size() < kMadHeader + 52 || mad[1] != kClassCm) return;
-    const auto attribute = static_cast<uint16_t>(mad[16] << 8 | mad[17]);
-    const auto body = mad.subspan(kMadHeader);
-    if (attribute == kReq) {
-      requests_[{view.src, view.dst, big_endian_32(body)}] = big_endian_24(body.subspan(32));
-    } else if (attribute == kRep) {
-      const auto request = requests_.find({view.dst, view.src, big_endian_32(body.subspan(4))});
-      if (request == requests_.end()) return;
-      const CmPair pair{view.dst, view.src, request->second, big_endian_24(body.subspan(12)),
-                        frame};
-      pairs.push_back(pair);
-      requests_.erase(request);  // a repeated REP says nothing new
-    }
-  }
-
- private:
-  std::map<std::tuple<IpAddress, IpAddress, uint32_t>, Qpn> requests_;
-};
-
 class TableBuilder {
  public:
-  explicit TableBuilder(Findings& findings) : findings_(findings) {}
+  explicit TableBuilder(Findings& findings) : findings_(findings), cm_(findings) {}
 
   void frame(const SourceFrame& in) {
     table_.changes.insert(table_.changes.end(), in.changes.begin(), in.changes.end());
@@ -99,8 +67,7 @@ class TableBuilder {
     } else if (roce.info().kind == OpKind::kUd) {
       ++table_.counts.ud;
       if (roce.dest_qpn == kGsiQpn) {
-        cm_.packet(in.number, view, in.bytes.subspan(roce.payload, roce.payload_bytes),
-                   table_.cm_pairs);
+        cm_.packet({in.number, in.at}, view, in.bytes.subspan(roce.payload, roce.payload_bytes));
       } else {
         check_service(in, view, roce);
       }
@@ -109,7 +76,9 @@ class TableBuilder {
     }
   }
 
-  PacketTable take() {
+  PacketTable take(bool open_end) {
+    cm_.finish(open_end);
+    table_.cm_pairs = cm_.pairs();
     const size_t flows = table_.flows.size();
     for (uint32_t f = 0; f < flows; ++f) split(f);
     for (Flow& flow : table_.flows) {
@@ -229,7 +198,7 @@ class TableBuilder {
   Findings& findings_;
   PacketTable table_;
   std::vector<PacketClass> classes_;  ///< of each packet
-  CmWatcher cm_;
+  CmFollower cm_;
   std::map<std::tuple<IpAddress, IpAddress, Qpn>, uint32_t> flows_;
   std::vector<uint8_t> copy_;
   bool any_ = false;
@@ -241,12 +210,12 @@ std::string Flow::name() const {
   return src.text() + " -> " + dst.text() + " QP " + std::to_string(dest_qpn);
 }
 
-Result<PacketTable> read_packets(CaptureSource& source, Findings& findings) {
+Result<PacketTable> read_packets(CaptureSource& source, bool open_end, Findings& findings) {
   TableBuilder builder(findings);
   for (;;) {
     auto frame = source.next();
     if (!frame) return tl::unexpected(frame.error());
-    if (!*frame) return builder.take();
+    if (!*frame) return builder.take(open_end);
     builder.frame(**frame);
   }
 }

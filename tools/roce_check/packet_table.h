@@ -12,6 +12,7 @@
 #include "dataplane/base/units.h"
 #include "dataplane/wire/opcodes.h"
 #include "tools/roce_check/capture_source.h"
+#include "tools/roce_check/cm_follower.h"
 #include "tools/roce_check/findings.h"
 
 namespace understudy {
@@ -73,13 +74,6 @@ struct PacketRecord {
   Stamp stamp() const { return {frame, at}; }
 };
 
-/// Both queue pair numbers of a connection, from a CM exchange on QP1 (REQ and REP).
-struct CmPair {
-  IpAddress active, passive;
-  Qpn active_qpn = 0, passive_qpn = 0;
-  uint64_t frame = 0;  ///< of the REP
-};
-
 struct PacketCounts {
   uint64_t roce = 0;
   uint64_t other = 0;  ///< frames that are no RoCEv2
@@ -100,7 +94,7 @@ struct PacketTable {
 };
 
 /// Reads the capture to its end. An error is one of the file; what is wrong with packets goes into
-/// `findings` (parse, headers, icrc).
-Result<PacketTable> read_packets(CaptureSource& source, Findings& findings);
+/// `findings` (parse, headers, icrc, cm). `open_end`: what is unfinished at the end is no fault.
+Result<PacketTable> read_packets(CaptureSource& source, bool open_end, Findings& findings);
 
 }  // namespace understudy

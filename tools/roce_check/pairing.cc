@@ -84,7 +84,7 @@ int64_t score(const PacketTable& table, uint32_t a, uint32_t b) {
 class Pairing {
  public:
   explicit Pairing(const PacketTable& table)
-      : table_(table), partner_(table.flows.size(), kNoFlow) {}
+      : table_(table), partner_(table.flows.size(), kNoFlow), exchange_(table.flows.size()) {}
 
   std::vector<Connection> run() {
     by_cm();
@@ -101,7 +101,9 @@ class Pairing {
     for (uint32_t f = 0; f < table_.flows.size(); ++f) {
       const uint32_t other = partner_[f];
       if (other != kNoFlow && other < f) continue;
-      out.push_back({f, other, infer_pmtu(table_, {f, other})});
+      const std::optional<size_t> cm = exchange_[f];
+      const uint32_t agreed = cm ? table_.cm_pairs[*cm].path_mtu : 0;
+      out.push_back({f, other, agreed != 0 ? agreed : infer_pmtu(table_, {f, other}), cm});
     }
     return out;
   }
@@ -123,10 +125,15 @@ class Pairing {
       }
       return found;
     };
-    for (const CmPair& cm : table_.cm_pairs) {
-      const uint32_t there = find(cm, cm.active, cm.passive, cm.passive_qpn);
-      const uint32_t back = find(cm, cm.passive, cm.active, cm.active_qpn);
-      if (there != kNoFlow && back != kNoFlow) join(there, back);
+    for (size_t i = 0; i < table_.cm_pairs.size(); ++i) {
+      const CmPair& cm = table_.cm_pairs[i];
+      const IpAddress& active = cm.active.address;
+      const IpAddress& passive = cm.passive.address;
+      const uint32_t there = find(cm, active, passive, cm.passive.qpn);
+      const uint32_t back = find(cm, passive, active, cm.active.qpn);
+      if (there == kNoFlow || back == kNoFlow) continue;
+      join(there, back);
+      exchange_[there] = exchange_[back] = i;
     }
   }
   uint64_t begin(uint32_t flow) const {
@@ -156,6 +163,7 @@ class Pairing {
 
   const PacketTable& table_;
   std::vector<uint32_t> partner_;
+  std::vector<std::optional<size_t>> exchange_;  ///< of CM, by flow
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tools/roce_check/packet_table.h"
@@ -15,7 +16,8 @@ inline constexpr uint32_t kNoFlow = 0xffffffff;
 struct Connection {
   uint32_t forward = kNoFlow;  ///< one direction, mostly the one that was seen first
   uint32_t reverse = kNoFlow;  ///< kNoFlow: nothing ever came back
-  uint32_t pmtu = 0;           ///< path MTU, inferred; bytes
+  uint32_t pmtu = 0;           ///< path MTU in bytes: of the CM exchange, or inferred
+  std::optional<size_t> cm;    ///< that exchange, an index into PacketTable::cm_pairs
 };
 
 std::vector<Connection> pair_flows(const PacketTable& table);

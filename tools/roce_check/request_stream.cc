@@ -41,6 +41,14 @@ void RequestStream::start(const PacketRecord& p) {
   retry_psn_ = -1;
   open_.reset();
   cut_ = !p.info().start;
+  if (context_.first_psn) {
+    findings_.examined(Rule::kA9_2);
+    if (p.psn != *context_.first_psn) {
+      suspect(Rule::kA9_2, p.stamp(), next_,
+              "begins, but RDMA-CM agreed on PSN " + std::to_string(context_.first_psn->value()));
+    }
+    context_.first_psn.reset();
+  }
   if (cut_) {
     fault(Rule::kComplete, p.stamp(), next_, "the capture begins inside a message");
   }

@@ -35,7 +35,8 @@ struct StreamContext {
   /// Packets of the other direction are in the capture.
   bool other_way = true;
   QpLimits limits;
-  std::set<uint32_t> damaged;  ///< PSNs that came with a wrong ICRC
+  std::optional<Psn> first_psn;  ///< as RDMA-CM agreed
+  std::set<uint32_t> damaged;    ///< PSNs that came with a wrong ICRC
 };
 
 class RequestStream {
