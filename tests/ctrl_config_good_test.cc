@@ -29,6 +29,7 @@ TEST(ConfigGood, SettingsAreRead) {
   EXPECT_EQ(config.fabric.control_class, ControlClass::kSeparate);
   EXPECT_TRUE(config.fabric.icmp_through);
   EXPECT_FALSE(config.fabric.pacing);
+  EXPECT_EQ(config.fabric.udp_source_port, UdpSourcePort::kRandom);
   EXPECT_EQ(config.path, "good.toml");
   EXPECT_EQ(config.source_text, kSampleConfig);
 }
@@ -193,6 +194,7 @@ TEST(ConfigGood, DefaultsOfTheSmallest) {
   EXPECT_EQ(config.fabric.control_class, ControlClass::kShared);
   EXPECT_FALSE(config.fabric.icmp_through);
   EXPECT_TRUE(config.fabric.pacing);
+  EXPECT_EQ(config.fabric.udp_source_port, UdpSourcePort::kLinux);
   ASSERT_EQ(config.nodes.size(), 2u);
   EXPECT_FALSE(config.nodes[0].nics[0].v4);
 }

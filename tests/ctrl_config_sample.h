@@ -17,6 +17,7 @@ switching = "cut-through"
 control_class = "separate"
 through = ["icmp"]
 pacing = false
+udp_source_port = "random"
 
 [[prefix]]
 nic = 0

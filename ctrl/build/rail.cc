@@ -36,21 +36,31 @@ std::optional<uint16_t> vlan_tci(const NicConfig& nic) {
   return static_cast<uint16_t>(nic.pcp << 13 | *nic.vlan);
 }
 
-uint16_t udp_source_port(Qpn local_qpn, Qpn remote_qpn) {
-  const uint64_t product = uint64_t{local_qpn} * remote_qpn;
-  const auto flow = static_cast<uint32_t>((product ^ product >> 20 ^ product >> 40) & 0xfffff);
-  return static_cast<uint16_t>(((flow & 0x3fff) ^ (flow >> 14)) | 0xc000);
+uint16_t udp_source_port(const Config& config, Qpn local_qpn, Qpn remote_qpn) {
+  constexpr uint16_t kFirst = 0xc000;
+  switch (config.fabric.udp_source_port) {
+    case UdpSourcePort::kFixed:
+      break;
+    case UdpSourcePort::kRandom: {
+      const uint64_t pair = uint64_t{local_qpn} << 24 | remote_qpn;
+      return static_cast<uint16_t>(kFirst | (splitmix64(splitmix64(config.seed) ^ pair) & 0x3fff));
+    }
+    case UdpSourcePort::kLinux: {
+      const uint64_t product = uint64_t{local_qpn} * remote_qpn;
+      const auto flow = static_cast<uint32_t>((product ^ product >> 20 ^ product >> 40) & 0xfffff);
+      return static_cast<uint16_t>(((flow & 0x3fff) ^ (flow >> 14)) | kFirst);
+    }
+  }
+  return kFirst;
 }
 
-RoceAddressing addressing(const NicConfig& from, const NicConfig& to, uint8_t traffic_class,
-                          Qpn local_qpn, Qpn remote_qpn) {
+RoceAddressing addressing(const NicConfig& from, const NicConfig& to, uint8_t traffic_class) {
   RoceAddressing a;
   a.src_mac = from.mac;
   a.vlan_tci = vlan_tci(from);
   a.src = roce_address(from);
   a.dst = roce_address(to);
   a.traffic_class = traffic_class;
-  a.udp_src = udp_source_port(local_qpn, remote_qpn);
   return a;
 }
 

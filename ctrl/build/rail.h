@@ -13,12 +13,11 @@ IpAddress roce_address(const NicConfig& nic);
 std::optional<uint16_t> vlan_tci(const NicConfig& nic);
 
 /// Link and network layer of packets from one NIC to another. The destination MAC stays unset when
-/// the shard is to fill in what it learned.
-RoceAddressing addressing(const NicConfig& from, const NicConfig& to, uint8_t traffic_class,
-                          Qpn local_qpn, Qpn remote_qpn);
+/// the shard is to fill in what it learned, the UDP source port when the caller does not set it.
+RoceAddressing addressing(const NicConfig& from, const NicConfig& to, uint8_t traffic_class);
 
-/// UDP source port as Linux derives it from the pair of queue pair numbers (rule A1).
-uint16_t udp_source_port(Qpn local_qpn, Qpn remote_qpn);
+/// UDP source port of a queue pair, 0xC000 to 0xFFFF, as the configuration chooses it (rule A1.4).
+uint16_t udp_source_port(const Config& config, Qpn local_qpn, Qpn remote_qpn);
 
 /// The shard behind port `index` of the configuration. `host_mac`: of the exception port.
 ShardConfig emulator_shard(const Config& config, size_t index, const MacAddress& host_mac);

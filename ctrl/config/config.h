@@ -23,6 +23,12 @@ enum class IcrcVerify { kFull, kSampled, kOff };
 /// Whether ACKs, CNPs and credits share the data's class on a link or have a class of their own
 /// that takes no data rate.
 enum class ControlClass { kShared, kSeparate };
+/// How a queue pair's UDP source port is chosen, on which ECMP and steering of flows depend.
+enum class UdpSourcePort {
+  kLinux,   ///< from both queue pair numbers, as Linux does
+  kRandom,  ///< 14 bits from the seed and both numbers
+  kFixed,   ///< 0xC000 for all
+};
 /// Contents of what emulated ranks send: free, or values that are really reduced.
 enum class PayloadMode { kSynthetic, kExact };
 /// When an operation starts: at a planned time for all ranks, or at the real rank's first credit.
@@ -52,6 +58,7 @@ struct FabricConfig {
   ControlClass control_class = ControlClass::kShared;
   bool icmp_through = false;  ///< ICMP echo crosses the modelled links too
   bool pacing = true;         ///< false: emulated queues take no time (for experiments)
+  UdpSourcePort udp_source_port = UdpSourcePort::kLinux;
 };
 
 /// The address plan of one rail: NIC `nic` of node i has the address host(first + i).

@@ -50,6 +50,11 @@ void read_fabric(const TomlNode& node, ReadContext& context) {
     }
   }
   if (const auto pacing = table.boolean("pacing")) fabric.pacing = pacing->value;
+  table.choice("udp_source_port",
+               {{"linux", UdpSourcePort::kLinux},
+                {"random", UdpSourcePort::kRandom},
+                {"fixed", UdpSourcePort::kFixed}},
+               fabric.udp_source_port);
   table.finish();
 }
 

@@ -56,7 +56,7 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
   a.src = request.local;
   a.dst = request.remote;
   a.traffic_class = request.traffic_class;
-  a.udp_src = udp_source_port(made->qpn, request.remote_qpn);
+  a.udp_src = udp_source_port(config_, made->qpn, request.remote_qpn);
 
   WriteEcho* write_echo = nullptr;
   if (request.behaviour == Behaviour::kSendEcho) {

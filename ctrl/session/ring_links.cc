@@ -6,8 +6,8 @@ namespace understudy {
 namespace {
 
 /// NCCL's attributes (rocev2 A0): PSNs from 0, timeout 20, both retry counts 7, RNR timer 12.
-QpConfig nccl_qp(const NodeConfig& from, const NodeConfig& to, unsigned nic, Qpn qpn,
-                 const RingFarEnd& far, bool credits) {
+QpConfig nccl_qp(const Config& config, const NodeConfig& from, const NodeConfig& to, unsigned nic,
+                 Qpn qpn, const RingFarEnd& far, bool credits) {
   QpConfig qp;
   qp.node = from.index;
   qp.qpn = qpn;
@@ -18,7 +18,8 @@ QpConfig nccl_qp(const NodeConfig& from, const NodeConfig& to, unsigned nic, Qpn
   qp.timeout = 20;
   qp.min_rnr_timer = 12;
   qp.control = credits;
-  qp.addressing = addressing(from.nics[nic], to.nics[nic], far.traffic_class, qpn, far.qpn);
+  qp.addressing = addressing(from.nics[nic], to.nics[nic], far.traffic_class);
+  qp.addressing.udp_src = udp_source_port(config, qpn, far.qpn);
   return qp;
 }
 
@@ -28,8 +29,7 @@ Result<std::unique_ptr<RingEnvironmentHost>> RingEnvironmentHost::create(const C
                                                                          const JobConfig& job,
                                                                          const RingSetup& setup,
                                                                          ShardControl& control) {
-  std::unique_ptr<RingEnvironmentHost> host(
-      new RingEnvironmentHost(config, job, setup, control));
+  std::unique_ptr<RingEnvironmentHost> host(new RingEnvironmentHost(config, job, setup, control));
   if (auto allocated = host->allocate(); !allocated) return fail(allocated.error().text);
   return host;
 }
@@ -45,9 +45,8 @@ Result<void> RingEnvironmentHost::allocate() {
   for (uint32_t c = 0; c < ring.channels; ++c) {
     auto fifo = control_.add_region(sender.index, kCtsFifoBytes, kAccessRemoteWrite, true);
     if (!fifo) return fail("job \"" + job_.name + "\": " + fifo.error().text);
-    auto buffer =
-        control_.add_region(receiver.index, uint64_t{slots} * RingSchedule::kMessageBytes,
-                            kAccessRemoteWrite, ring.exact);
+    auto buffer = control_.add_region(receiver.index, uint64_t{slots} * RingSchedule::kMessageBytes,
+                                      kAccessRemoteWrite, ring.exact);
     if (!buffer) return fail("job \"" + job_.name + "\": " + buffer.error().text);
     senders_[c].region = *fifo;
     receivers_[c].region = *buffer;
@@ -71,8 +70,8 @@ void RingEnvironmentHost::connect(uint32_t channel, bool sender, const RingFarEn
   const RingJob& ring = setup_.job;
   End& end = sender ? senders_[channel] : receivers_[channel];
   const uint32_t rank = sender ? ring.previous(ring.real_rank) : ring.next(ring.real_rank);
-  const QpConfig config = nccl_qp(node(rank), node(ring.real_rank), job_.nic, end.link.qpn, far,
-                                  !sender);
+  const QpConfig config =
+      nccl_qp(config_, node(rank), node(ring.real_rank), job_.nic, end.link.qpn, far, !sender);
   const bool contents = sender || ring.exact;  // the FIFO is always read
   control_.add_qp(config, *environment_, contents, [&](Qp& qp) {
     if (sender) {
@@ -80,16 +79,14 @@ void RingEnvironmentHost::connect(uint32_t channel, bool sender, const RingFarEn
     } else {
       environment_->receiver(channel).connect(
           {&qp, far.fifo_va, far.fifo_rkey, end.region.va, end.region.rkey,
-           RingEnvironment::receive_slots(ring.ranks), RingSchedule::kMessageBytes,
-           ring.real_rank, end.staging.data()});
+           RingEnvironment::receive_slots(ring.ranks), RingSchedule::kMessageBytes, ring.real_rank,
+           end.staging.data()});
     }
   });
   ++connected_;
 }
 
-void RingEnvironmentHost::start() {
-  control_.wake(*environment_, RingEnvironment::kStart);
-}
+void RingEnvironmentHost::start() { control_.wake(*environment_, RingEnvironment::kStart); }
 
 void RingEnvironmentHost::close() {
   for (const Qpn qpn : qpns_) control_.remove_qp(qpn);
@@ -133,7 +130,7 @@ Result<std::unique_ptr<RingRankHost>> RingRankHost::create(const Config& config,
       RingFarEnd far;
       far.qpn = theirs.qpn;
       far.mtu = config.fabric.mtu;
-      QpConfig qp_config = nccl_qp(self, far_node, job.nic, ours, far, !we_send);
+      QpConfig qp_config = nccl_qp(config, self, far_node, job.nic, ours, far, !we_send);
       qp_config.addressing.dst_mac = far_node.nics[job.nic].mac;
       RingFarEnd us;
       us.qpn = ours;
@@ -147,9 +144,9 @@ Result<std::unique_ptr<RingRankHost>> RingRankHost::create(const Config& config,
           host->rank_->sender(c).connect({&qp, fifos[c].bytes});
         } else {
           host->rank_->receiver(c).connect(
-              {&qp, theirs.va, theirs.rkey, buffers[c].va, buffers[c].rkey,
-               RingRank::kReceiveSlots, RingSchedule::kMessageBytes,
-               ring.previous(ring.real_rank), host->staging_[c].data()});
+              {&qp, theirs.va, theirs.rkey, buffers[c].va, buffers[c].rkey, RingRank::kReceiveSlots,
+               RingSchedule::kMessageBytes, ring.previous(ring.real_rank),
+               host->staging_[c].data()});
         }
       });
       environment.connect(c, !we_send, us);
