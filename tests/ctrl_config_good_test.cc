@@ -117,6 +117,17 @@ TEST(ConfigGood, PortsJobsServicesEvents) {
   EXPECT_EQ(config.services[0].port, 18515);
   EXPECT_EQ(config.services[0].kind, ServiceKind::kWriteBw);
 
+  ASSERT_EQ(config.clients.size(), 1u);
+  const ClientConfig& client = config.clients[0];
+  EXPECT_EQ(client.node, 2u);
+  EXPECT_EQ(client.server, 0u);
+  EXPECT_EQ(client.port, 18600);
+  EXPECT_EQ(client.kind, ServiceKind::kSendBw);
+  EXPECT_EQ(client.bytes, 4096u);
+  EXPECT_EQ(client.iterations, 500u);
+  EXPECT_EQ(client.queue_pairs, 2u);
+  EXPECT_EQ(client.at, Duration::ms(3));
+
   ASSERT_EQ(config.events.size(), 2u);  // in order of time, not of the file
   EXPECT_EQ(config.events[0].at, Time::zero() + Duration::ms(20));
   EXPECT_EQ(config.events[0].node, 0u);

@@ -89,6 +89,16 @@ node = "w0"
 port = 18515
 kind = "write_bw"
 
+[[client]]
+node = "w1"
+server = "gpu"
+port = 18600
+kind = "send_bw"
+size = "4KiB"
+iterations = 500
+queue_pairs = 2
+at = "3ms"
+
 [[event]]
 at = "40ms"
 link = "w1"

@@ -132,6 +132,23 @@ TEST_F(Judge, ServiceIsJudgedByTheGapsOfItsConnection) {
   EXPECT_THAT(reasons(), ElementsAre(HasSubstr("another kind of client")));
 }
 
+TEST_F(Judge, ClientIsJudgedByTheGapsOfItsTraffic) {
+  report.jobs.clear();
+  const Time from = Time::zero() + Duration::s(1), to = Time::zero() + Duration::s(2);
+  report.clients.push_back(
+      {"w1", "10.9.0.1", 18515, "write_bw", 4096, 1000, 1, 1000, from, to, ""});
+  report.loop->kept = {{from + Duration::ms(1), Duration::ms(10)}};
+  EXPECT_THAT(reasons(), IsEmpty());
+  EXPECT_EQ(report.verdict.judged, 1u);
+  report.loop->kept = {{from + Duration::ms(1), Duration::ms(20)}};
+  EXPECT_THAT(reasons(),
+              ElementsAre(AllOf(HasSubstr("client of 10.9.0.1:18515 (write_bw) on node w1"),
+                                HasSubstr("2 % of its traffic's time"))));
+  report.loop->kept.clear();
+  report.clients[0].error = "the server closed";
+  EXPECT_THAT(reasons(), ElementsAre(HasSubstr("the server closed")));
+}
+
 TEST_F(Judge, NothingToJudge) {
   report.jobs.clear();
   EXPECT_THAT(reasons(), IsEmpty());

@@ -127,6 +127,19 @@ struct ServiceConfig {
   unsigned line = 0;
 };
 
+/// A perftest client on an emulated node, against a server on a real one.
+struct ClientConfig {
+  NodeId node = 0;
+  NodeId server = 0;
+  uint16_t port = 18515;                     ///< TCP, of the server
+  ServiceKind kind = ServiceKind::kWriteBw;  ///< kWriteBw, kSendBw or kReadBw
+  uint32_t bytes = 65536;                    ///< of one message
+  uint32_t iterations = 1000;                ///< messages of one queue pair
+  uint32_t queue_pairs = 1;
+  Duration at;  ///< since the start of the run: when it dials first
+  unsigned line = 0;
+};
+
 /// A change of all links of one node, known beforehand. At least one of rate and latency is given.
 struct EventConfig {
   Time at;  ///< since the start of the run
@@ -158,6 +171,7 @@ struct Config {
   std::vector<PortConfig> ports;
   std::vector<JobConfig> jobs;
   std::vector<ServiceConfig> services;
+  std::vector<ClientConfig> clients;
   std::vector<EventConfig> events;  ///< in order of time
   std::vector<FaultConfig> faults;  ///< in the order in which they act
   std::vector<ScenarioConfig> scenarios;

@@ -83,6 +83,7 @@ ConfigResult load_config_text(const std::string& text, const std::string& filena
   }
   read_ports(root, context);
   read_services(root, context);
+  read_clients(root, context);
   read_events(root, context);
   read_faults(root, context);
   read_jobs(root, context);

@@ -61,6 +61,8 @@ void read_nodes(TableReader& root, ReadContext& context);
 /// Gives every NIC its addresses and MAC by rule and reports those given twice. Only for a complete
 /// list of nodes: the rule counts them.
 void assign_addresses(ReadContext& context);
+/// [[client]]; after the ports.
+void read_clients(TableReader& root, ReadContext& context);
 /// [[port]], [[service]], [[event]].
 void read_ports(TableReader& root, ReadContext& context);
 void read_services(TableReader& root, ReadContext& context);

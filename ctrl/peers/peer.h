@@ -14,6 +14,7 @@
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
+#include "dataplane/rc/types.h"
 
 namespace understudy {
 
@@ -26,7 +27,24 @@ enum class Behaviour : uint8_t {
   /// `opening_bytes` bytes, all 1, to `remote_address`; then each WRITE received is answered by one
   /// of the same size to the same place, whose last byte is one more than the received last byte.
   kWriteEcho,
-  kRing,  ///< NCCL's data phase; driven by the collective's plan
+  kRing,     ///< NCCL's data phase; driven by the collective's plan
+  kTraffic,  ///< once started, sends `traffic` to the remote buffer
+};
+
+/// What Behaviour::kTraffic sends.
+struct TrafficRequest {
+  WorkOp op = WorkOp::kWrite;
+  uint32_t bytes = 0;   ///< of one message
+  uint64_t count = 0;   ///< messages
+  uint32_t window = 1;  ///< most of them under way
+};
+
+/// What it came to.
+struct TrafficResult {
+  Qpn qpn = 0;
+  uint64_t completed = 0;
+  Time first, last;  ///< posted, completed
+  WorkStatus status = WorkStatus::kSuccess;
 };
 
 /// What Behaviour::kRing needs beside the queue pair: one connection of NCCL's data phase, that is
@@ -61,6 +79,12 @@ struct EndpointRequest {
   uint16_t service_port = 0;            ///< TCP port of the service that was dialled; 0: none
   std::string_view service_kind;        ///< as in the configuration
   std::optional<RingLinkRequest> ring;  ///< with kRing only
+  TrafficRequest traffic;               ///< with kTraffic only
+  uint8_t max_rd_atomic = 16;           ///< READs and ATOMICs of ours that the client can answer
+  /// Who dials must name a queue pair before it knows the other one. With `reserve` a number and
+  /// memory are set aside, and a later request makes that queue pair, its number in `reserved`.
+  bool reserve = false;
+  Qpn reserved = 0;
 };
 
 /// The dataplane's answer.
@@ -86,7 +110,11 @@ class Peer {
   virtual void on_bytes(Time now, std::span<const uint8_t> bytes) = 0;
   /// Answers to this machine's requests, in their order.
   virtual void on_endpoint(Time now, const EndpointReady& ready) = 0;
-  virtual void on_closed(Time now) = 0;  ///< the client closed its side
+  virtual void on_closed(Time now) = 0;  ///< the other side closed the connection
+  /// The connection that we dialled stands. Not called for clients of ours.
+  virtual void on_connected(Time) {}
+  /// A queue pair's traffic has ended.
+  virtual void on_traffic(Time, const TrafficResult&) {}
   /// The dataplane cannot give the queue pair asked for; the default ends the connection.
   virtual void on_refused(Time, const std::string& reason) {
     failure_ = reason;

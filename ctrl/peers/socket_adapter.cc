@@ -67,6 +67,10 @@ void SocketAdapter::poll(int timeout_ms) {
     if (const auto listener = listeners_.find(id); listener != listeners_.end()) {
       accept_from(listener->second);
     } else if (const auto found = connections_.find(id); found != connections_.end()) {
+      if (found->second.connecting) {
+        finish_call(id, found->second);
+        continue;
+      }
       if ((event.events & EPOLLOUT) != 0) send_unsent(id, found->second);
       if ((event.events & ~uint32_t{EPOLLOUT}) != 0) read_from(id, found->second);
     }
@@ -93,6 +97,43 @@ void SocketAdapter::accept_from(const Listener& listener) {
     connection.peer = listener.factory();
     watch(id, connection, EPOLL_CTL_ADD);
   }
+}
+
+Result<ConnectionId> SocketAdapter::add_call(int fd, NodeId node, const IpAddress& server,
+                                             uint16_t port, std::unique_ptr<Peer> peer) {
+  const ConnectionId id = next_id_++;
+  Connection& connection = connections_[id];
+  connection.fd = UniqueFd(fd);
+  connection.node = node;
+  connection.port = port;
+  connection.client = server;
+  connection.peer = std::move(peer);
+  connection.dialled = connection.connecting = true;
+  epoll_event event{};
+  event.events = EPOLLOUT;
+  event.data.u64 = id;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    connections_.erase(id);
+    return fail("epoll_ctl: " + std::string(std::strerror(errno)));
+  }
+  return id;
+}
+
+void SocketAdapter::finish_call(ConnectionId id, Connection& connection) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(connection.fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  if (error != 0) {
+    connection.refusal = std::strerror(error);
+    connection.ended = true;
+    return;
+  }
+  const int on = 1;
+  setsockopt(connection.fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  connection.connecting = false;
+  watch(id, connection, EPOLL_CTL_MOD);
+  connection.peer->on_connected(callbacks_.now());
+  carry(id, connection);
 }
 
 void SocketAdapter::read_from(ConnectionId id, Connection& connection) {
@@ -169,6 +210,14 @@ bool SocketAdapter::endpoint_refused(ConnectionId id, const std::string& reason)
   return true;
 }
 
+bool SocketAdapter::traffic_ended(ConnectionId id, const TrafficResult& result) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end() || found->second.ended) return false;
+  found->second.peer->on_traffic(callbacks_.now(), result);
+  carry(id, found->second);
+  return true;
+}
+
 void SocketAdapter::remove_ended() {
   for (auto it = connections_.begin(); it != connections_.end();) {
     if (!it->second.ended) {
@@ -176,12 +225,15 @@ void SocketAdapter::remove_ended() {
       continue;
     }
     const Connection& connection = it->second;
-    const EndedConnection ended{connection.node,
-                                it->first,
-                                connection.port,
-                                connection.client,
-                                connection.peer->failure(),
-                                connection.peer->endpoints_outlive_connection()};
+    const EndedConnection ended{
+        connection.node,
+        it->first,
+        connection.port,
+        connection.client,
+        connection.connecting ? connection.refusal : connection.peer->failure(),
+        connection.peer->endpoints_outlive_connection(),
+        connection.dialled,
+        !connection.connecting};
     it = connections_.erase(it);
     callbacks_.ended(ended);
   }

@@ -29,6 +29,8 @@ struct EndedConnection {
   IpAddress client;
   std::string failure;          ///< the machine's text, empty if all went well
   bool keep_endpoints = false;  ///< its queue pairs are to live on
+  bool dialled = false;         ///< by us; `port` and `client` are the server's then
+  bool connected = true;        ///< false: a dialled server did not take the call
 };
 
 class SocketAdapter {
@@ -48,12 +50,18 @@ class SocketAdapter {
   /// Takes over a listening non-blocking socket on an address of `node`.
   Result<void> add_listener(int fd, NodeId node, PeerFactory factory);
 
+  /// Takes over a non-blocking socket of `node` that is connecting to a server.
+  Result<ConnectionId> add_call(int fd, NodeId node, const IpAddress& server, uint16_t port,
+                                std::unique_ptr<Peer> peer);
+
   /// Waits up to `timeout_ms` (0: not at all) and handles what has come.
   void poll(int timeout_ms);
 
   /// Answers; for a connection that has ended meanwhile they do nothing and say false.
   bool endpoint_ready(ConnectionId id, const EndpointReady& ready);
   bool endpoint_refused(ConnectionId id, const std::string& reason);
+
+  bool traffic_ended(ConnectionId id, const TrafficResult& result);
 
   size_t connection_count() const { return connections_.size(); }
 
@@ -71,12 +79,16 @@ class SocketAdapter {
     std::unique_ptr<Peer> peer;
     std::vector<uint8_t> unsent;
     bool ended = false;  ///< to be removed when no call is under way
+    bool dialled = false;
+    bool connecting = false;  ///< a dialled one that does not stand yet
+    std::string refusal;      ///< why it never stood
   };
 
   SocketAdapter(UniqueFd epoll, Callbacks callbacks)
       : epoll_(std::move(epoll)), callbacks_(std::move(callbacks)) {}
 
   void accept_from(const Listener& listener);
+  void finish_call(ConnectionId id, Connection& connection);
   void read_from(ConnectionId id, Connection& connection);
   /// Collects what the machine has produced and carries it on.
   void carry(ConnectionId id, Connection& connection);

@@ -151,6 +151,22 @@ Json service_json(const ServiceReport& service) {
   return out;
 }
 
+Json client_json(const ClientReport& client) {
+  Json out;
+  out["node"] = client.node;
+  out["server"] = client.server;
+  out["port"] = client.port;
+  out["kind"] = client.kind;
+  out["message_bytes"] = client.bytes;
+  out["messages"] = client.messages;
+  out["queue_pairs"] = client.queue_pairs;
+  out["completed"] = client.completed;
+  out["from_ps"] = client.from.ps();
+  out["to_ps"] = client.to.ps();
+  out["error"] = client.error.empty() ? Json() : Json(client.error);
+  return out;
+}
+
 Json run_json(const RunReport& report) {
   Json out;
   out["schema"] = kReportSchema;
@@ -174,6 +190,7 @@ Json run_json(const RunReport& report) {
   });
   out["jobs"] = list(report.jobs, job_json);
   out["services"] = list(report.services, service_json);
+  out["clients"] = list(report.clients, client_json);
   out["ports"] = list(report.ports, port_json);
   out["loop"] = report.loop ? loop_json(*report.loop) : Json();
   out["capture_drops"] = or_null(report.capture_drops);

@@ -104,6 +104,18 @@ void judge_service(const ServiceReport& service, const RunReport& report,
                     gaps.text);
 }
 
+void judge_client(const ClientReport& client, const RunReport& report,
+                  std::vector<std::string>& reasons) {
+  const std::string name = "client of " + client.server + ":" + std::to_string(client.port) + " (" +
+                           client.kind + ") on node " + client.node;
+  if (!client.error.empty()) reasons.push_back(name + ": " + client.error);
+  const Overlap gaps = gaps_during(report, client.from, client.to);
+  if (within(gaps.length, report.tolerance, client.to - client.from)) return;
+  reasons.push_back(name + ": no packets moved for " +
+                    share_text(gaps.length, client.to - client.from) + "its traffic's time" +
+                    gaps.text);
+}
+
 /// Frames that a device lost come late or never, which no lateness shows.
 void judge_port(const PortReport& port, std::vector<std::string>& reasons) {
   for (const auto& [name, count] : port.device_counters) {
@@ -128,6 +140,10 @@ void judge(RunReport& report) {
   }
   for (const ServiceReport& service : report.services) {
     judge_service(service, report, verdict.reasons);
+    ++verdict.judged;
+  }
+  for (const ClientReport& client : report.clients) {
+    judge_client(client, report, verdict.reasons);
     ++verdict.judged;
   }
   for (const PortReport& port : report.ports) judge_port(port, verdict.reasons);

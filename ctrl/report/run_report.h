@@ -121,6 +121,20 @@ struct ServiceReport {
   std::string error;   ///< empty if it went well
 };
 
+/// One client on an emulated node.
+struct ClientReport {
+  std::string node;
+  std::string server;  ///< its address
+  uint16_t port = 0;
+  std::string kind;
+  uint32_t bytes = 0;     ///< of one message
+  uint64_t messages = 0;  ///< of all its queue pairs
+  uint32_t queue_pairs = 0;
+  uint64_t completed = 0;  ///< messages that the server has acknowledged or answered
+  Time from, to;           ///< first message posted, last one completed
+  std::string error;       ///< empty if it went well
+};
+
 struct VerdictReport {
   bool faithful = false;
   uint64_t judged = 0;               ///< timed collectives and services that were looked at
@@ -146,6 +160,7 @@ struct RunReport {
   std::optional<LoopReport> loop;         ///< real clock only
   std::optional<uint64_t> capture_drops;  ///< frames missing in the capture, if one was made
   std::vector<ServiceReport> services;
+  std::vector<ClientReport> clients;
   VerdictReport verdict;  ///< set by judge()
 };
 
@@ -153,7 +168,8 @@ struct RunReport {
 ///
 /// A collective is faithful if its lateness is within tolerance of its modelled time, all messages
 /// had the schedule's sizes and no element is wrong. A service's client was served faithfully if
-/// the packet loop's gaps during its connection are within tolerance of the connection's length.
+/// the packet loop's gaps during its connection are within tolerance of the connection's length;
+/// the same goes for a client of ours and the time of its traffic.
 /// The run is faithful if all of these are (warm-ups are forgiven their lateness), all planned
 /// operations were done, no queue pair failed, the real node kept to the protocol and no device
 /// lost frames.

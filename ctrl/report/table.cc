@@ -77,6 +77,16 @@ std::string service_text(const ServiceReport& s) {
          (s.error.empty() ? "" : ": " + s.error) + "\n";
 }
 
+std::string client_text(const ClientReport& c) {
+  const double seconds = static_cast<double>((c.to - c.from).ps()) * 1e-12;
+  const double megabits = static_cast<double>(c.completed) * c.bytes * 8e-6;
+  return "# client on " + c.node + " of " + c.server + ":" + std::to_string(c.port) + " (" +
+         c.kind + "): " + std::to_string(c.completed) + " of " + count_text(c.messages, "message") +
+         " of " + size_text(c.bytes) +
+         (seconds > 0 ? " at " + fixed("%.2f", megabits / seconds) + " Mbit/s" : "") +
+         (c.error.empty() ? "" : ": " + c.error) + "\n";
+}
+
 }  // namespace
 
 std::string job_table(const JobReport& job) {
@@ -112,6 +122,7 @@ std::string report_table(const RunReport& report) {
   std::string text;
   for (const JobReport& job : report.jobs) text += job_table(job) + "#\n";
   for (const ServiceReport& service : report.services) text += service_text(service);
+  for (const ClientReport& client : report.clients) text += client_text(client);
   return text + verdict_text(report, kReasons);
 }
 

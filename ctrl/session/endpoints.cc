@@ -7,9 +7,16 @@
 namespace understudy {
 
 namespace {
+
 constexpr uint8_t kOutstandingReads = 128;  ///< what perftest is told, and what rxe keeps in flight
 /// 4.096 us << 18 = 1.07 s: a guest that stands still for half a second loses no connection.
 constexpr uint8_t kServiceTimeout = 18;
+
+/// Whether contents of what the client sends or reads matter to the behaviour.
+bool needs_contents(Behaviour behaviour) {
+  return behaviour == Behaviour::kSendEcho || behaviour == Behaviour::kWriteEcho;
+}
+
 }  // namespace
 
 Result<size_t> ServiceEndpoints::port_for(const IpAddress& real) const {
@@ -25,68 +32,126 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
                                                const EndpointRequest& request) {
   const auto port = port_for(request.remote);
   if (!port) return fail(port.error().text);
-  ShardControl& control = *controls_[*port];
-  const NicConfig& nic = config_.nodes[node].nics[config_.ports[*port].nic];
-  const bool contents =
-      request.behaviour == Behaviour::kSendEcho || request.behaviour == Behaviour::kWriteEcho;
-  auto made = std::make_unique<Made>();
-  made->control = &control;
-  made->qpn = control.take_qpn();
-  if (made->qpn == 0) return fail("no queue pair is left on this port");
-  auto region = control.add_region(node, request.region_bytes,
-                                   kAccessRemoteWrite | kAccessRemoteRead, contents);
-  if (!region) return fail(region.error().text);
-  made->region = region->index;
+  Made* made = request.reserved == 0 ? nullptr : reserved(connection, request.reserved);
+  if (made == nullptr) {
+    auto fresh = reserve(node, connection, *port, request);
+    if (!fresh) return fail(fresh.error().text);
+    made = *fresh;
+  }
+  if (!request.reserve) {
+    connect(*made, qp_config(node, *port, made->qpn, request), request);
+  }
+  return EndpointReady{made->qpn, request.local_psn, made->region.va, made->region.rkey};
+}
 
-  QpConfig qp_config;
-  qp_config.node = node;
-  qp_config.qpn = made->qpn;
-  qp_config.remote_qpn = request.remote_qpn;
-  qp_config.rq_psn = request.remote_psn;
-  qp_config.sq_psn = request.local_psn;
-  qp_config.mtu = request.mtu;
-  qp_config.timeout = std::max(request.timeout, kServiceTimeout);
-  qp_config.retry_count = request.retry_count;
-  qp_config.rnr_retry = request.rnr_retry;
-  qp_config.min_rnr_timer = request.min_rnr_timer;
-  qp_config.max_dest_rd_atomic = kOutstandingReads;
-  RoceAddressing& a = qp_config.addressing;
+Result<ServiceEndpoints::Made*> ServiceEndpoints::reserve(NodeId node, uint64_t connection,
+                                                          size_t port,
+                                                          const EndpointRequest& request) {
+  auto made = std::make_unique<Made>();
+  made->control = controls_[port];
+  made->qpn = made->control->take_qpn();
+  if (made->qpn == 0) return fail("no queue pair is left on this port");
+  auto region =
+      made->control->add_region(node, request.region_bytes, kAccessRemoteWrite | kAccessRemoteRead,
+                                needs_contents(request.behaviour));
+  if (!region) return fail(region.error().text);
+  made->region = *region;
+  made->region_bytes = request.region_bytes;
+  return made_.emplace(connection, std::move(made))->second.get();
+}
+
+ServiceEndpoints::Made* ServiceEndpoints::reserved(uint64_t connection, Qpn qpn) {
+  const auto [first, last] = made_.equal_range(connection);
+  const auto it = std::find_if(first, last, [&](const auto& entry) {
+    return entry.second->qpn == qpn && entry.second->endpoint == nullptr;
+  });
+  return it == last ? nullptr : it->second.get();
+}
+
+QpConfig ServiceEndpoints::qp_config(NodeId node, size_t port, Qpn qpn,
+                                     const EndpointRequest& request) const {
+  const NicConfig& nic = config_.nodes[node].nics[config_.ports[port].nic];
+  QpConfig config;
+  config.node = node;
+  config.qpn = qpn;
+  config.remote_qpn = request.remote_qpn;
+  config.rq_psn = request.remote_psn;
+  config.sq_psn = request.local_psn;
+  config.mtu = request.mtu;
+  config.timeout = std::max(request.timeout, kServiceTimeout);
+  config.retry_count = request.retry_count;
+  config.rnr_retry = request.rnr_retry;
+  config.min_rnr_timer = request.min_rnr_timer;
+  config.max_dest_rd_atomic = kOutstandingReads;
+  config.max_rd_atomic = request.max_rd_atomic;
+  RoceAddressing& a = config.addressing;
   a.src_mac = nic.mac;
   a.vlan_tci = vlan_tci(nic);
   a.src = request.local;
   a.dst = request.remote;
   a.traffic_class = request.traffic_class;
-  a.udp_src = udp_source_port(config_, made->qpn, request.remote_qpn);
+  a.udp_src = udp_source_port(config_, qpn, request.remote_qpn);
+  return config;
+}
 
-  WriteEcho* write_echo = nullptr;
-  if (request.behaviour == Behaviour::kSendEcho) {
-    made->endpoint = std::make_unique<SendEcho>(region->bytes);
-  } else if (request.behaviour == Behaviour::kWriteEcho) {
-    auto echo = std::make_unique<WriteEcho>(
-        WriteEcho::Setup{region->bytes, region->va, request.region_bytes});
-    write_echo = echo.get();
-    made->endpoint = std::move(echo);
-  } else {
-    made->endpoint = std::make_unique<MemoryTarget>();
+void ServiceEndpoints::connect(Made& made, const QpConfig& config, const EndpointRequest& request) {
+  const ExposedRegion& region = made.region;
+  // Endpoints that speak first are told their queue pair.
+  std::function<void(Qp&)> introduce;
+  const auto keep = [&](auto endpoint) {
+    introduce = [e = endpoint.get()](Qp& qp) { e->set_qp(qp); };
+    made.endpoint = std::move(endpoint);
+  };
+  switch (request.behaviour) {
+    case Behaviour::kSendEcho:
+      made.endpoint = std::make_unique<SendEcho>(region.bytes);
+      break;
+    case Behaviour::kWriteEcho:
+      keep(std::make_unique<WriteEcho>(
+          WriteEcho::Setup{region.bytes, region.va, made.region_bytes}));
+      break;
+    case Behaviour::kTraffic: {
+      made.traffic = std::make_unique<TrafficProgress>();
+      const TrafficRequest& t = request.traffic;
+      keep(std::make_unique<TrafficSource>(TrafficSource::Setup{t.op, t.bytes, t.count, t.window},
+                                           *made.traffic));
+      break;
+    }
+    case Behaviour::kMemoryTarget:
+    case Behaviour::kReceiveSink:
+    case Behaviour::kRing:  // JobRunner makes those
+      made.endpoint = std::make_unique<MemoryTarget>();
+      break;
   }
-  Qp& qp = control.add_qp(qp_config, *made->endpoint, contents, [&](Qp& fresh) {
+  made.control->add_qp(config, *made.endpoint, needs_contents(request.behaviour), [&](Qp& fresh) {
     fresh.responder().set_endless_receives();
     if (request.behaviour == Behaviour::kSendEcho) {
-      fresh.responder().set_receive_buffer({region->bytes, request.region_bytes});
+      fresh.responder().set_receive_buffer({region.bytes, made.region_bytes});
     }
-    if (write_echo != nullptr) write_echo->set_qp(fresh);
+    if (introduce) introduce(fresh);
   });
-  const EndpointReady ready{qp.config().qpn, request.local_psn, region->va, region->rkey};
-  made_.emplace(connection, std::move(made));
-  return ready;
 }
 
 void ServiceEndpoints::start(const EndpointStart& start) {
   for (auto& [connection, made] : made_) {
     if (made->qpn != start.qpn) continue;
-    made->start = {start.remote_address, start.remote_rkey, start.opening_bytes};
-    made->control->wake(*made->endpoint, reinterpret_cast<uint64_t>(&made->start));
+    made->remote = {start.remote_address, start.remote_rkey, start.opening_bytes};
+    made->control->wake(*made->endpoint, reinterpret_cast<uint64_t>(&made->remote));
   }
+}
+
+std::vector<ServiceEndpoints::EndedTraffic> ServiceEndpoints::take_ended_traffic() {
+  std::vector<EndedTraffic> ended;
+  for (auto& [connection, made] : made_) {
+    const TrafficProgress* traffic = made->traffic.get();
+    if (traffic == nullptr || made->told || !traffic->ended.load(std::memory_order_acquire))
+      continue;
+    made->told = true;
+    ended.push_back(
+        {connection,
+         {made->qpn, traffic->completed, traffic->first, traffic->last, traffic->status}});
+  }
+  return ended;
 }
 
 void ServiceEndpoints::remove(uint64_t connection) {
@@ -94,7 +159,13 @@ void ServiceEndpoints::remove(uint64_t connection) {
   for (auto it = first; it != last; ++it) {
     // The endpoint lives until the shard has let go of its queue pair.
     std::shared_ptr<Made> made(std::move(it->second));
-    made->control->remove_qp(made->qpn, [made] { made->control->remove_region(made->region); });
+    const auto let_go = [made] { made->control->remove_region(made->region.index); };
+    if (made->endpoint == nullptr) {
+      made->control->return_qpn(made->qpn);
+      let_go();
+    } else {
+      made->control->remove_qp(made->qpn, let_go);
+    }
   }
   made_.erase(first, last);
 }

@@ -1,5 +1,5 @@
-// Queue pairs of services: what a peer machine asks for, made in the right shard, and taken away
-// when its connection ends.
+// Queue pairs of services and of clients of ours: what a peer machine asks for, made in the right
+// shard, and taken away when its connection ends.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,7 @@
 #include "ctrl/peers/peer.h"
 #include "ctrl/session/shard_control.h"
 #include "dataplane/node/services.h"
+#include "dataplane/node/traffic_source.h"
 
 namespace understudy {
 
@@ -19,23 +20,38 @@ class ServiceEndpoints {
   ServiceEndpoints(const Config& config, std::vector<ShardControl*> controls)
       : config_(config), controls_(std::move(controls)) {}
 
-  /// Makes the queue pair that `request` of connection `connection` wants on node `node`.
+  /// Makes, or sets aside, what `request` of connection `connection` wants on node `node`.
   Result<EndpointReady> create(NodeId node, uint64_t connection, const EndpointRequest& request);
-  /// The client of this queue pair waits for our first message.
+  /// The client of this queue pair waits for our first message, or our own traffic may begin.
   void start(const EndpointStart& start);
   /// Removes everything of a connection.
   void remove(uint64_t connection);
+
+  struct EndedTraffic {
+    uint64_t connection = 0;
+    TrafficResult result;
+  };
+  /// Queue pairs whose traffic has ended since the last call.
+  std::vector<EndedTraffic> take_ended_traffic();
 
  private:
   struct Made {
     ShardControl* control = nullptr;
     Qpn qpn = 0;
-    uint32_t region = 0;
-    std::unique_ptr<Endpoint> endpoint;
-    RemoteBuffer start;
+    ExposedRegion region;
+    uint64_t region_bytes = 0;
+    std::unique_ptr<Endpoint> endpoint;  ///< null: the queue pair is only set aside
+    RemoteBuffer remote;
+    std::unique_ptr<TrafficProgress> traffic;
+    bool told = false;  ///< that its traffic has ended
   };
 
   Result<size_t> port_for(const IpAddress& real) const;
+  Result<Made*> reserve(NodeId node, uint64_t connection, size_t port,
+                        const EndpointRequest& request);
+  Made* reserved(uint64_t connection, Qpn qpn);
+  void connect(Made& made, const QpConfig& config, const EndpointRequest& request);
+  QpConfig qp_config(NodeId node, size_t port, Qpn qpn, const EndpointRequest& request) const;
 
   const Config& config_;
   std::vector<ShardControl*> controls_;

@@ -12,6 +12,7 @@
 #include "ctrl/peers/service_peer.h"
 #include "ctrl/peers/socket_adapter.h"
 #include "ctrl/report/collect.h"
+#include "ctrl/session/active_clients.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/control_socket.h"
 #include "ctrl/session/endpoints.h"
@@ -47,7 +48,11 @@ class LiveRun {
   std::string_view kind_at(NodeId node, uint16_t port) const;
   void schedule(const EventConfig& event);
   std::string command(const std::string& text);
-  bool jobs_done() const { return jobs_->jobs() > 0 && jobs_->finished(); }
+  /// All that the configuration has to be done is done; false for runs that only serve.
+  bool work_done() const {
+    if (jobs_->jobs() == 0 && !dialling_) return false;
+    return jobs_->finished() && (!dialling_ || dialling_->finished());
+  }
   bool signalled() const { return options_.signal != nullptr && *options_.signal != 0; }
   bool over() const;
   void say(const std::string& line) const {
@@ -65,13 +70,14 @@ class LiveRun {
   std::unique_ptr<JobRunner> jobs_;
   std::unique_ptr<ServiceEndpoints> endpoints_;
   std::optional<SocketAdapter> sockets_;
+  std::unique_ptr<ActiveClients> dialling_;
   std::unique_ptr<ControlSocket> control_socket_;
   std::vector<EventConfig> changes_;  ///< link changes that the capture has yet to be told of
   std::map<ConnectionId, ServiceReport> clients_;
 };
 
 Result<void> LiveRun::open_host() {
-  if (config_.jobs.empty() && config_.services.empty()) return {};
+  if (config_.jobs.empty() && config_.services.empty() && config_.clients.empty()) return {};
   HostNamespaceSpec spec;
   for (const PrefixConfig& prefix : config_.prefixes) {
     if (prefix.v4) spec.emulated.push_back(*prefix.v4);
@@ -115,6 +121,9 @@ Result<void> LiveRun::open() {
   if (host_) {
     bridge_ = std::make_unique<HostBridge>(*host_, shards);
     if (auto listening = open_listeners(); !listening) return listening;
+    if (!config_.clients.empty()) {
+      dialling_ = std::make_unique<ActiveClients>(config_, *host_, *sockets_, *endpoints_);
+    }
   }
   if (!options_.control_path.empty()) {
     auto control = ControlSocket::open(options_.control_path);
@@ -192,7 +201,7 @@ Result<void> LiveRun::open_listeners() {
 void LiveRun::on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request) {
   const bool ring = request.behaviour == Behaviour::kRing;
   auto ready = ring ? jobs_->connect(request) : endpoints_->create(node, id, request);
-  if (!ring) {
+  if (request.service_port != 0) {
     ServiceReport& client = clients_[id];
     client.node = config_.nodes[node].name;
     client.client = request.remote.text();
@@ -215,6 +224,10 @@ std::string_view LiveRun::kind_at(NodeId node, uint16_t port) const {
 }
 
 void LiveRun::on_ended(const EndedConnection& ended) {
+  if (ended.dialled) {
+    if (const auto text = dialling_->on_ended(live_->now(), ended); !text.empty()) say(text);
+    return;
+  }
   if (!ended.failure.empty()) say(ended.failure);
   const auto it = clients_.find(ended.id);
   if (it == clients_.end() && ended.failure.empty()) return;
@@ -253,7 +266,7 @@ std::string LiveRun::command(const std::string& text) {
 
 bool LiveRun::over() const {
   if (options_.duration && live_->now() - Time::zero() >= *options_.duration) return true;
-  return jobs_done();
+  return work_done();
 }
 
 Result<void> LiveRun::run() {
@@ -268,6 +281,7 @@ Result<void> LiveRun::run() {
       nanosleep(&nap, nullptr);
     }
     if (bridge_) bridge_->poll();
+    if (dialling_) dialling_->poll(live_->now());
     for (auto& control : controls_) control->poll();
     if (control_socket_) {
       control_socket_->poll([this](const std::string& text) { return command(text); });
@@ -293,12 +307,13 @@ RunReport LiveRun::finish() {
   auto stopped = live_->stop();
   report_.duration = live_->now() - Time::zero();
   report_.started = live_->started_seconds();
-  if (signalled() && !jobs_done())
+  if (signalled() && !work_done())
     report_.ended_by = *options_.signal == SIGINT ? "SIGINT" : "SIGTERM";
   for (auto& [id, client] : clients_) {
     client.to = live_->now();
     report_.services.push_back(client);
   }
+  if (dialling_) report_.clients = dialling_->reports();
   for (size_t j = 0; j < jobs_->jobs(); ++j) report_.jobs.push_back(jobs_->report(j));
   for (size_t i = 0; i < shards_.size(); ++i) {
     ShardSnapshot snapshot;

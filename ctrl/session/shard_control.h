@@ -2,6 +2,7 @@
 // language. One thread at a time.
 #pragma once
 
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -30,6 +31,8 @@ class ShardControl {
   /// A QPN that no queue pair of this shard has, or 0 when the table is full. Used ones come back
   /// only when there is no fresh one, so that captures can tell connections apart.
   Qpn take_qpn();
+  /// Gives back one for which no queue pair was made.
+  void return_qpn(Qpn qpn) { free_qps_.push_back(qpn); }
   /// Creates a queue pair and hands it to the shard. `config.qpn` comes from take_qpn().
   /// `prepare` sets it up before the shard sees it; may be empty.
   Qp& add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
@@ -60,7 +63,10 @@ class ShardControl {
   uint32_t next_qp_ = 0;
   std::deque<Qpn> free_qps_;  ///< longest unused first: a QPN rests before it returns
   struct Memory {
-    std::unique_ptr<uint8_t[]> bytes;
+    struct Free {
+      void operator()(uint8_t* p) const { std::free(p); }
+    };
+    std::unique_ptr<uint8_t, Free> bytes;
   };
   std::unordered_map<uint32_t, Memory> memory_;
   uint32_t next_region_ = 0;
