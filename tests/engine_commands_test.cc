@@ -142,6 +142,86 @@ TEST(Commands, RemovingARegionLetsGoOfItsMemory) {
   EXPECT_EQ(rig.command(c), ReplyStatus::kNoSuchObject);
 }
 
+/// Payload that is computed has no bytes either: it must not be taken for the region's.
+TEST(Commands, RemovingARegionWithoutBytesLeavesOthersPayloadAlone) {
+  Rig rig(rig_config(kSlow, Duration::us(100)));
+  rig.add_region(1, 4096);
+  Qp& qp = rig.add_qp(rig.qp_config(0));
+  WorkRequest r;
+  r.op = WorkOp::kSend;
+  r.length = 512;
+  r.payload.source = &kPlacePattern;
+  ASSERT_TRUE(rig.shard.post(rig.now, qp, r));
+  rig.advance(Duration::us(50));
+  Command remove = of(CommandKind::kRemoveRegion);
+  remove.region_index = 1;
+  EXPECT_EQ(rig.command(remove), ReplyStatus::kDone);
+  rig.advance(Duration::ms(10));
+  ASSERT_EQ(rig.sink.sent.size(), 1u);
+  const Parsed sent(rig.sink.sent[0].bytes);
+  for (uint32_t i = 0; i < 512; ++i) {
+    ASSERT_EQ(sent.bytes[sent.roce.payload + i], PlacePattern::at(i)) << i;
+  }
+}
+
+/// The peer may have taken the rkey away meanwhile: the memory is control's all the same.
+// rules: A4.24
+TEST(Commands, RemovingAnInvalidatedRegionLetsGoOfItsMemory) {
+  Rig rig(rig_config(kSlow, Duration::us(100)));
+  std::vector<uint8_t> memory(4096, 0xcd);
+  Command add = of(CommandKind::kAddRegion);
+  add.region_index = 2;
+  add.region = {1, 0, memory.size(), kAccessRemoteAny, memory.data(), false};
+  EXPECT_EQ(rig.command(add), ReplyStatus::kDone);
+  Qp& qp = rig.add_qp(rig.qp_config(0));
+  RoceAddressing from = qp.config().addressing;
+  std::swap(from.src, from.dst);
+  RoceFields fields;
+  fields.opcode = Opcode::kReadRequest;
+  fields.rkey = fields.imm = rig.shard.regions().rkey(2);
+  fields.dma_length = 1024;
+  fields.dest_qpn = qp.config().qpn;
+  rig.receive(roce_frame(from, fields));
+  fields.opcode = Opcode::kSendOnlyInv;
+  fields.psn = Psn(1);
+  rig.receive(roce_frame(from, fields));
+  rig.advance(Duration::us(250));  // the answer is in the latency, the SEND was executed
+  ASSERT_EQ(rig.endpoint.received.size(), 1u);
+  ASSERT_EQ(rig.rc(RcEvent::kInvalidated), 1u);
+  Command remove = of(CommandKind::kRemoveRegion);
+  remove.region_index = 2;
+  EXPECT_EQ(rig.command(remove), ReplyStatus::kDone);
+  std::fill(memory.begin(), memory.end(), 0xee);
+  rig.advance(Duration::ms(10));
+  EXPECT_EQ(rig.sink.sent.size(), 1u);
+  EXPECT_FALSE(contains(rig.sink.sent[0], 0xee));
+}
+
+// rules: A4.22 A4.23
+TEST(Commands, AQueuePairChangesItsState) {
+  Rig rig(rig_config(kSlow, Duration()));
+  QpConfig config = rig.qp_config(0);
+  config.start = QpState::kRtr;
+  Qp& qp = rig.add_qp(config);
+  WorkRequest r;
+  r.op = WorkOp::kSend;
+  r.id = 5;
+  EXPECT_FALSE(rig.shard.post(rig.now, qp, r));
+  Command modify = of(CommandKind::kModifyQp);
+  modify.qpn = config.qpn;
+  modify.state = QpState::kRts;
+  EXPECT_EQ(rig.command(modify), ReplyStatus::kDone);
+  EXPECT_TRUE(rig.shard.post(rig.now, qp, r));
+  modify.state = QpState::kInit;
+  EXPECT_EQ(rig.command(modify), ReplyStatus::kNotAllowed);
+  modify.state = QpState::kError;
+  EXPECT_EQ(rig.command(modify), ReplyStatus::kDone);
+  ASSERT_EQ(rig.endpoint.completed.size(), 1u);
+  EXPECT_EQ(rig.endpoint.failures, 1u);
+  modify.qpn = rig.shard.qpn_of(1);
+  EXPECT_EQ(rig.command(modify), ReplyStatus::kNoSuchObject);
+}
+
 TEST(Commands, ANumberMayBeUsedAgainByAnotherNode) {
   Rig rig(rig_config(kSlow, Duration(), 3));
   Qp& first = rig.add_qp(rig.qp_config(0, 1));

@@ -125,7 +125,8 @@ inline void ScriptRunner::add_region(const ScriptLine& line) {
                                   (line.has("read") ? kAccessRemoteRead : 0) |
                                   (line.has("atomic") ? kAccessRemoteAtomic : 0) |
                                   (line.has("invalidate") ? kAccessRemoteInvalidate : 0));
-  const bool backed = r.length <= kScriptMemory && !line.has("discard");
+  r.pattern = line.has("pattern");
+  const bool backed = r.length <= kScriptMemory && !line.has("discard") && !r.pattern;
   r.bytes = backed ? memory_.data() : nullptr;
   ASSERT_TRUE(regions_.add(static_cast<uint32_t>(line.get("index")), r));
 }
@@ -212,7 +213,13 @@ inline void ScriptRunner::packet_out(const ScriptLine& line) {
                                             {"pkey", f.pkey},
                                             {"migration", f.migration ? 1 : 0}};
   for (const auto& [key, value] : line.values) {
-    if (key == "from") {
+    if (key == "place") {
+      std::vector<uint8_t> payload(out.payload_bytes);
+      out.payload.write(payload);
+      for (size_t i = 0; i < payload.size(); ++i) {
+        ASSERT_EQ(payload[i], PlacePattern::at(value + i)) << i;
+      }
+    } else if (key == "from") {
       std::vector<uint8_t> payload(out.payload_bytes);
       out.payload.write(payload);
       for (size_t i = 0; i < payload.size(); ++i) {

@@ -82,7 +82,8 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
     case CommandKind::kRemoveRegion: {
       const Region* region = regions_.at(command.region_index);
       if (region == nullptr) return ReplyStatus::kNoSuchObject;
-      for (uint32_t i = 0; i < pool_.capacity(); ++i) {  // READ data on their way
+      // READ data on their way. Without bytes there is nothing to let go of.
+      for (uint32_t i = 0; region->bytes != nullptr && i < pool_.capacity(); ++i) {
         if (pool_[i].out.payload.bytes == region->bytes) pool_[i].out.payload = PayloadRef{};
       }
       regions_.remove(command.region_index);

@@ -73,7 +73,9 @@ uint32_t Shard::class_of(const RoceView& packet) const {
   const OpKind kind = packet.info().kind;
   const bool credit = kind == OpKind::kWrite && packet.info().start && packet.info().end &&
                       !packet.info().imm;  // NCCL's CTS entries (nccl-wire 3.1)
-  return kind == OpKind::kAck || credit ? 1 : 0;
+  // An ATOMIC's answer keeps its place among READ data, as ours do.
+  const bool ack = kind == OpKind::kAck && !packet.info().atomic_ack;
+  return ack || credit ? 1 : 0;
 }
 
 void Shard::arrive(uint32_t packet, Time now) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dataplane/base/ids.h"
+#include "dataplane/base/pattern.h"
 
 namespace understudy {
 
@@ -50,16 +51,53 @@ struct PayloadRef {
   }
 };
 
+/// Contents that follow from the place alone: whoever reads a part of a region of kind kPattern, in
+/// whatever pieces, can tell which bytes must have come.
+class PlacePattern final : public PayloadSource {
+ public:
+  static constexpr uint8_t at(uint64_t place) {
+    return static_cast<uint8_t>(splitmix64(place / 8) >> (place % 8 * 8));
+  }
+  void fill(uint64_t /*cookie*/, uint64_t offset, std::span<uint8_t> out) const override {
+    size_t i = 0;
+    while (i < out.size()) {  // eight bytes at a time
+      const uint64_t place = offset + i;
+      uint64_t word = splitmix64(place / 8) >> (place % 8 * 8);
+      for (size_t left = 8 - place % 8; left > 0 && i < out.size(); --left, word >>= 8) {
+        out[i++] = static_cast<uint8_t>(word);
+      }
+    }
+  }
+};
+inline const PlacePattern kPlacePattern{};
+
+/// What is behind a region.
+enum class RegionKind : uint8_t {
+  kDiscard,  ///< nothing: READs give zeros, WRITEs are checked and forgotten
+  kPattern,  ///< READs give PlacePattern of the offset in the region, WRITEs are forgotten
+  kBacked,   ///< bytes
+};
+
 /// A registered range of an emulated node's address space.
 struct Region {
   NodeId node = kNoNode;
   uint64_t va = 0;
   uint64_t length = 0;  ///< bytes
   uint8_t access = 0;
-  uint8_t* bytes = nullptr;  ///< contents, owned by control; null: writes are discarded, reads zero
+  uint8_t* bytes = nullptr;  ///< contents, owned by control; null but for kBacked
   bool valid = false;
   bool invalidated = false;  ///< the peer took the rkey away; the region itself is still there
+  bool pattern = false;      ///< where there are no bytes: kPattern
 
+  RegionKind kind() const {
+    return bytes != nullptr ? RegionKind::kBacked
+           : pattern        ? RegionKind::kPattern
+                            : RegionKind::kDiscard;
+  }
+  /// What a READ of the region finds `offset` bytes from its start.
+  PayloadRef contents(uint64_t offset) const {
+    return {bytes, pattern ? &kPlacePattern : nullptr, 0, offset};
+  }
   bool covers(uint64_t at, uint64_t size) const {
     return at >= va && size <= length && at - va <= length - size;
   }

@@ -145,7 +145,7 @@ ResponderResult Responder::send_or_write(const RoceView& packet, const uint8_t* 
     const Region* region =
         accessible(message_rkey_, kAccessRemoteWrite, message_va_, message_length_);
     if (region == nullptr) return refuse(NakCode::kRemoteAccess, RcEvent::kRemoteAccess);
-    if (bytes > 0 && region->bytes != nullptr) {
+    if (bytes > 0 && region->kind() == RegionKind::kBacked) {
       std::memcpy(region->bytes + (message_va_ - region->va) + message_done_, payload, bytes);
     }
   } else if (!write && bytes > 0 && !receive_buffer_.empty()) {
@@ -216,14 +216,16 @@ ResponderResult Responder::atomic_request(const RoceView& packet) {
   answer.packets = 1;
   answer.va = packet.va;
   answer.rkey = packet.rkey;
-  if (region->bytes != nullptr) {
-    uint8_t* at = region->bytes + (packet.va - region->va);
-    std::memcpy(&answer.original, at, kAtomicBytes);
+  const uint64_t offset = packet.va - region->va;
+  uint8_t original[kAtomicBytes];
+  region->contents(offset).write(original);
+  std::memcpy(&answer.original, original, kAtomicBytes);
+  if (region->kind() == RegionKind::kBacked) {
     const bool add = static_cast<Opcode>(packet.opcode) == Opcode::kFetchAdd;
     const uint64_t fresh = add                                 ? answer.original + packet.swap_add
                            : answer.original == packet.compare ? packet.swap_add
                                                                : answer.original;
-    std::memcpy(at, &fresh, kAtomicBytes);
+    std::memcpy(region->bytes + offset, &fresh, kAtomicBytes);
   }
   accept(answer);
   return {};

@@ -155,10 +155,7 @@ bool Responder::pull_answer(OutPacket& out) {
       drop_answers();
       return false;
     }
-    if (region->bytes != nullptr) {
-      out.payload.bytes = region->bytes;
-      out.payload.offset = answer.va - region->va + offset;
-    }
+    out.payload = region->contents(answer.va - region->va + offset);
   }
   ++answer.sent;
   if (last) pop_answer();
