@@ -18,6 +18,7 @@ class FakeHost : public EndpointHost {
   }
   void wake_at(Time, Endpoint&, uint64_t) override {}
   Duration arrival_uncertainty() const override { return Duration(); }
+  void tell(Time, const Qp&, NoticeKind, std::span<const uint8_t>) override {}
   bool full = false;
   std::vector<WorkRequest> posted;
 };

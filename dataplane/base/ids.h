@@ -29,6 +29,7 @@ class Psn {
 /// Queue pair number, 24 bits. 0 and 1 are special (SMI, GSI); ours start at kFirstQpn.
 using Qpn = uint32_t;
 inline constexpr Qpn kGsiQpn = 1;
+inline constexpr uint32_t kGsiQkey = 0x80010000;  ///< Q_Key of every packet to or from QP1
 inline constexpr Qpn kFirstQpn = 0x10;
 inline constexpr Qpn kQpnMask = 0xffffff;
 /// Local QPNs carry the shard in the bits from here up, so that lookup is an index (design rule 3).

@@ -17,7 +17,6 @@
 namespace understudy {
 
 inline constexpr size_t kMadBytes = 256;
-inline constexpr uint32_t kGsiQkey = 0x80010000;  ///< Q_Key of every packet to or from QP1
 inline constexpr uint16_t kRoceLid = 0xffff;      ///< what stands for a LID where there is none
 
 /// Attribute id: which message a MAD is.

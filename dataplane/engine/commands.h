@@ -20,6 +20,7 @@ enum class CommandKind : uint8_t {
   kAddRegion,     ///< `region_index`, `region`
   kRemoveRegion,  ///< `region_index`
   kSetLink,       ///< `node`, and `rate` and/or `latency`
+  kSendDatagram,  ///< `node`, `datagram`: from QP1
   kWakeEndpoint,  ///< `endpoint`->on_wake(effective, cookie): install a plan, start a job
   kSnapshot,      ///< copies counters into `snapshot`
 };
@@ -31,6 +32,12 @@ struct ShardSnapshot {
   // All sized by Shard::fit().
   std::vector<LinkCounters> up, down;  ///< by position in the node table
   std::vector<FaultCounters> faults;   ///< by position in the list of faults
+};
+
+/// A datagram from one QP1 to another. Stays control's property until the command's answer.
+struct Datagram {
+  RoceAddressing addressing;  ///< an unset destination MAC is the real NIC's
+  std::vector<uint8_t> bytes;
 };
 
 struct Command {
@@ -50,6 +57,7 @@ struct Command {
   Duration latency;
   uint64_t cookie = 0;
   ShardSnapshot* snapshot = nullptr;
+  const Datagram* datagram = nullptr;
 };
 
 enum class ReplyStatus : uint8_t { kDone, kNoSuchObject, kTableFull, kNotAllowed };

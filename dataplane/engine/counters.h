@@ -27,6 +27,8 @@ enum class Drop : uint8_t {
   kNoBuffer,
   kHostRingFull,
   kFault,  ///< by the configuration's will
+  kWrongQkey,
+  kControlBusy,  ///< a notice that control had no room for
   kCount
 };
 const char* drop_name(Drop reason);

@@ -27,6 +27,7 @@ Shard::Shard(const ShardConfig& config)
       replies_(kCommandRing),
       to_host_(1 << 20),
       from_host_(1 << 20),
+      notices_(1 << 20),
       faults_(config.faults, config.fault_seed, node_ids(config.nodes), config.queue_pairs),
       scratch_(config.faults.empty() ? 0 : kPacketBufferBytes) {
   heard_.reserve(config.queue_pairs);
@@ -86,7 +87,7 @@ const char* drop_name(Drop reason) {
   static constexpr std::array<const char*, static_cast<size_t>(Drop::kCount)> kNames = {
       "truncated",  "too_long",    "bad_ip",         "bad_tver",   "bad_opcode", "bad_pad",
       "bad_icrc",   "unknown_qpn", "wrong_address",  "wrong_pkey", "wrong_vlan", "other_ethertype",
-      "not_for_us", "no_buffer",   "host_ring_full", "fault"};
+      "not_for_us", "no_buffer",   "host_ring_full", "fault",      "wrong_qkey", "control_busy"};
   return kNames[static_cast<size_t>(reason)];
 }
 

@@ -54,6 +54,7 @@ class Shard final : public EngineShard, public EndpointHost {
   SpscRing<Reply>& replies() { return replies_; }
   ByteRing& to_host() { return to_host_; }      ///< frames for the exception port
   ByteRing& from_host() { return from_host_; }  ///< frames of the exception port
+  ByteRing& notices() { return notices_; }      ///< see node/notice.h
 
   const NodeTable& node_table() const { return config_.nodes; }
   const std::vector<NodeNic>& nodes() const { return config_.nodes.nics(); }
@@ -74,6 +75,7 @@ class Shard final : public EngineShard, public EndpointHost {
   bool post(Time now, Qp& qp, const WorkRequest& request) override;
   void wake_at(Time t, Endpoint& endpoint, uint64_t cookie) override;
   Duration arrival_uncertainty() const override { return arrival_uncertainty_; }
+  void tell(Time now, const Qp& qp, NoticeKind kind, std::span<const uint8_t> bytes) override;
 
  private:
   static constexpr uint32_t kClasses = 2;  ///< 0 data (or everything), 1 control
@@ -137,6 +139,12 @@ class Shard final : public EngineShard, public EndpointHost {
   void go_past(uint32_t packet, Time now);
   void damage_sent(const Packet& packet, uint8_t* frame) const;
 
+  // shard_gsi.cc: QP1 of all nodes
+  void rx_gsi(const FrameView& view, const RoceView& roce, Time now);
+  void deliver_gsi(uint32_t packet, Time now);
+  ReplyStatus send_datagram(const Datagram& datagram, NodeId node, Time now);
+  void notify(const Notice& notice, std::span<const uint8_t> bytes);
+
   // shard_tx.cc: departures
   void send_due(Time now, TxSink& sink);
   Time next_departure(uint32_t& cls) const;
@@ -176,6 +184,8 @@ class Shard final : public EngineShard, public EndpointHost {
   SpscRing<Reply> replies_;
   ByteRing to_host_;
   ByteRing from_host_;
+  ByteRing notices_;
+  Psn gsi_psn_;         ///< of the next datagram from QP1
   Time next_question_;  ///< for the real NIC's MAC
   FaultInjector faults_;
   HeldPackets held_;

@@ -99,6 +99,8 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       }
       return ReplyStatus::kDone;
     }
+    case CommandKind::kSendDatagram:
+      return send_datagram(*command.datagram, command.node, now);
     case CommandKind::kWakeEndpoint:
       command.endpoint->attach(*this);
       command.endpoint->on_wake(now, command.cookie);

@@ -211,6 +211,7 @@ void Shard::deliver(uint32_t packet, Time now) {
     pool_.release(packet);
     return;
   }
+  if (p.qpn == kGsiQpn) return deliver_gsi(packet, now);
   const uint32_t slot = slot_of(p.qpn);
   if (qps_[slot].qp == nullptr) {  // removed while the packet was on its way
     counters_.drop(Drop::kUnknownQpn);

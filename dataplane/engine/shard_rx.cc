@@ -24,11 +24,6 @@ Drop drop_for(FrameKind kind) {
   }
 }
 
-/// Rule A1: low 15 bits equal, and at least one side is a full member.
-bool pkey_matches(uint16_t a, uint16_t b) {
-  return (a & 0x7fff) == (b & 0x7fff) && ((a | b) & 0x8000) != 0;
-}
-
 constexpr uint64_t kSampleEvery = 64;
 
 }  // namespace
@@ -78,6 +73,7 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
   ++rx_count_;
   if (verify && !icrc_ok(view, roce)) return counters_.drop(Drop::kBadIcrc);
   if (from_wrong_vlan(view)) return counters_.drop(Drop::kWrongVlan);
+  if (roce.dest_qpn == kGsiQpn) return rx_gsi(view, roce, now);
   const uint32_t slot = slot_of(roce.dest_qpn);
   if (slot == kNoSlot || qps_[slot].qp == nullptr) return counters_.drop(Drop::kUnknownQpn);
   const QpConfig& qp = qps_[slot].qp->config();

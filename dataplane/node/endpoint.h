@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "dataplane/node/notice.h"
 #include "dataplane/rc/qp.h"
 
 namespace understudy {
@@ -20,6 +21,8 @@ class EndpointHost {
   /// How much earlier than their time stamps the packets of the message being handled may really
   /// have come, at most.
   virtual Duration arrival_uncertainty() const = 0;
+  /// Tells control something about `qp`; lost (and counted) when control does not keep up.
+  virtual void tell(Time now, const Qp& qp, NoticeKind kind, std::span<const uint8_t> bytes) = 0;
 };
 
 class Endpoint : public QpOwner {

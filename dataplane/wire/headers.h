@@ -125,6 +125,11 @@ inline constexpr uint32_t kCnpPadBytes = 16;  ///< reserved bytes after a CNP's 
 inline constexpr uint32_t kEthernetOverheadBytes = 24;
 inline constexpr uint32_t kMinFrameBytes = 60;  ///< without FCS; shorter frames are padded by MACs
 
+/// Rule A1: low 15 bits equal, and at least one side is a full member.
+constexpr bool pkey_matches(uint16_t a, uint16_t b) {
+  return (a & 0x7fff) == (b & 0x7fff) && ((a | b) & 0x8000) != 0;
+}
+
 /// Bytes that a frame (without FCS) takes of a link.
 constexpr uint32_t wire_bytes(uint32_t frame_bytes) {
   return (frame_bytes < kMinFrameBytes ? kMinFrameBytes : frame_bytes) + kEthernetOverheadBytes;

@@ -1,0 +1,90 @@
+// QP1 of every emulated node: datagrams of the communication manager cross the fabric like any
+// other packet, and are control's business at both ends.
+#include <cstring>
+
+#include "dataplane/engine/shard.h"
+
+namespace understudy {
+namespace {
+constexpr uint16_t kGsiPkey = 0xffff;  ///< full member of the default partition
+}
+
+void Shard::rx_gsi(const FrameView& view, const RoceView& roce, Time now) {
+  if (roce.opcode != static_cast<uint8_t>(Opcode::kUdSendOnly)) {
+    return counters_.drop(Drop::kUnknownQpn);  // no connection has this number
+  }
+  const NodeNic* node = config_.nodes.find(view.dst);
+  const NodeNic* from = config_.nodes.find(view.src);
+  if (node == nullptr || node->real || from == nullptr || !from->real) {
+    return counters_.drop(Drop::kWrongAddress);
+  }
+  if (!pkey_matches(roce.pkey, kGsiPkey)) return counters_.drop(Drop::kWrongPkey);
+  if (roce.qkey != kGsiQkey) return counters_.drop(Drop::kWrongQkey);
+  learn_mac(view.src, view.src_mac);
+  const uint32_t id = pool_.take();
+  if (id == kNoPacket) return counters_.drop(Drop::kNoBuffer);
+  Packet& p = pool_[id];
+  p.kind = PacketKind::kFromReal;
+  p.frame_bytes = static_cast<uint32_t>(view.frame.size());
+  p.wire_bytes = wire_bytes(p.frame_bytes);
+  p.qpn = kGsiQpn;
+  p.node = position_of(node->id);
+  p.head = now - config_.physical.time_for(p.wire_bytes);
+  p.tail = now;
+  p.uncertainty = arrival_uncertainty_;
+  p.view = roce;
+  p.addressing.src = view.src;
+  p.addressing.dst = view.dst;
+  p.link = link_id(real_, true, 0);
+  std::memcpy(pool_.buffer(id), view.frame.data() + roce.payload, roce.payload_bytes);
+  events_.push(now, EventKind::kLinkArrive, id);
+}
+
+void Shard::deliver_gsi(uint32_t packet, Time now) {
+  const Packet& p = pool_[packet];
+  notify({NoticeKind::kMad, kGsiQpn, now, p.addressing.dst, p.addressing.src},
+         {pool_.buffer(packet), p.view.payload_bytes});
+  pool_.release(packet);
+}
+
+ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now) {
+  const uint32_t position = position_of(node);
+  if (position == kNoSlot) return ReplyStatus::kNoSuchObject;
+  const uint32_t id = pool_.take();
+  if (id == kNoPacket) return ReplyStatus::kTableFull;
+  RoceAddressing addressing = datagram.addressing;
+  if (addressing.dst_mac == MacAddress{}) addressing.dst_mac = config_.nodes.nics()[real_].mac;
+  RoceFields fields;
+  fields.opcode = Opcode::kUdSendOnly;
+  fields.pkey = kGsiPkey;
+  fields.dest_qpn = fields.src_qpn = kGsiQpn;
+  fields.qkey = kGsiQkey;
+  fields.psn = gsi_psn_;
+  gsi_psn_ = gsi_psn_.next();
+  const auto bytes = static_cast<uint32_t>(datagram.bytes.size());
+  Packet& p = pool_[id];
+  p.kind = PacketKind::kRaw;
+  p.qpn = kGsiQpn;
+  p.frame_bytes = roce_frame_bytes(addressing, fields.opcode, bytes);
+  p.wire_bytes = wire_bytes(p.frame_bytes);
+  p.node = position;
+  p.head = p.tail = p.due = now;
+  p.link = link_id(position, true, 0);
+  uint8_t* frame = pool_.buffer(id);
+  std::memcpy(begin_roce(frame, addressing, fields, bytes), datagram.bytes.data(), bytes);
+  finish_roce(frame, addressing, fields.opcode, bytes);
+  ++counters_.tx_roce;
+  arrive(id, now);
+  return ReplyStatus::kDone;
+}
+
+void Shard::tell(Time now, const Qp& qp, NoticeKind kind, std::span<const uint8_t> bytes) {
+  const QpConfig& c = qp.config();
+  notify({kind, c.qpn, now, c.addressing.src, c.addressing.dst}, bytes);
+}
+
+void Shard::notify(const Notice& notice, std::span<const uint8_t> bytes) {
+  if (!push_notice(notices_, notice, bytes)) counters_.drop(Drop::kControlBusy);
+}
+
+}  // namespace understudy
