@@ -44,7 +44,8 @@ enum class ServiceKind {
   kReadBw,
   kReadLat,
   kAtomicBw,
-  kAtomicLat
+  kAtomicLat,
+  kUcmatose
 };
 
 struct FidelityConfig {

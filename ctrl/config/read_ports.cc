@@ -84,7 +84,8 @@ void read_service(const TomlNode& toml, ReadContext& context) {
                 {"read_bw", ServiceKind::kReadBw},
                 {"read_lat", ServiceKind::kReadLat},
                 {"atomic_bw", ServiceKind::kAtomicBw},
-                {"atomic_lat", ServiceKind::kAtomicLat}},
+                {"atomic_lat", ServiceKind::kAtomicLat},
+                {"ucmatose", ServiceKind::kUcmatose}},
                service.kind);
   table.finish();
 

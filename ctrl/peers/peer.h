@@ -27,6 +27,8 @@ enum class Behaviour : uint8_t {
   /// `opening_bytes` bytes, all 1, to `remote_address`; then each WRITE received is answered by one
   /// of the same size to the same place, whose last byte is one more than the received last byte.
   kWriteEcho,
+  /// ucmatose: at its start `burst_messages` SENDs of `burst_bytes`; done when as many came back.
+  kSendBurst,
   kRing,     ///< NCCL's data phase; driven by the collective's plan
   kTraffic,  ///< once started, sends `traffic` to the remote buffer
 };
@@ -85,6 +87,7 @@ struct EndpointRequest {
   /// memory are set aside, and a later request makes that queue pair, its number in `reserved`.
   bool reserve = false;
   Qpn reserved = 0;
+  uint32_t burst_messages = 0, burst_bytes = 0;  ///< with kSendBurst only
 };
 
 /// The dataplane's answer.

@@ -7,6 +7,19 @@
 
 namespace understudy {
 
+Service service_of(const Config& config, const ServiceConfig& service, unsigned nic) {
+  const NodeConfig& node = config.nodes[service.node];
+  Service s;
+  s.node = node.name;
+  s.v4 = node.nics[nic].v4;
+  s.v6 = node.nics[nic].v6;
+  s.port = service.port;
+  s.kind = service.kind;
+  s.mtu = config.fabric.mtu;
+  s.seed = config.seed;
+  return s;
+}
+
 std::string_view service_kind_name(ServiceKind kind) {
   switch (kind) {
     case ServiceKind::kAuto:
@@ -29,6 +42,8 @@ std::string_view service_kind_name(ServiceKind kind) {
       return "atomic_bw";
     case ServiceKind::kAtomicLat:
       return "atomic_lat";
+    case ServiceKind::kUcmatose:
+      return "ucmatose";
   }
   return "?";
 }

@@ -25,6 +25,9 @@ struct Service {
   uint64_t seed = 1;    ///< of the first PSNs we choose
 };
 
+/// A service of the configuration on NIC `nic` of its node.
+Service service_of(const Config& config, const ServiceConfig& service, unsigned nic);
+
 /// The kind as it is written in the configuration ("auto", "write_bw", ...).
 std::string_view service_kind_name(ServiceKind kind);
 

@@ -117,6 +117,9 @@ void ServiceEndpoints::connect(Made& made, const QpConfig& config, const Endpoin
                                            *made.traffic));
       break;
     }
+    case Behaviour::kSendBurst:
+      keep(std::make_unique<SendBurst>(request.burst_messages, request.burst_bytes));
+      break;
     case Behaviour::kMemoryTarget:
     case Behaviour::kReceiveSink:
     case Behaviour::kRing:  // JobRunner makes those

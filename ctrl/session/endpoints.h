@@ -9,6 +9,7 @@
 #include "ctrl/config/config.h"
 #include "ctrl/peers/peer.h"
 #include "ctrl/session/shard_control.h"
+#include "dataplane/node/send_burst.h"
 #include "dataplane/node/services.h"
 #include "dataplane/node/traffic_source.h"
 

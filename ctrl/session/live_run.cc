@@ -13,6 +13,7 @@
 #include "ctrl/peers/socket_adapter.h"
 #include "ctrl/report/collect.h"
 #include "ctrl/session/active_clients.h"
+#include "ctrl/session/cm_control.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/control_socket.h"
 #include "ctrl/session/endpoints.h"
@@ -40,8 +41,8 @@ class LiveRun {
  private:
   Result<void> open_host();
   Result<void> open_listeners();
+  void open_cm();
   Result<void> listen(NodeId node, unsigned nic, uint16_t port, SocketAdapter::PeerFactory factory);
-  std::unique_ptr<Peer> service_peer(const ServiceConfig& service, unsigned nic) const;
   void on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request);
   void on_ended(const EndedConnection& ended);
   /// What answers there, as the configuration names it.
@@ -69,6 +70,7 @@ class LiveRun {
   std::unique_ptr<HostBridge> bridge_;
   std::unique_ptr<JobRunner> jobs_;
   std::unique_ptr<ServiceEndpoints> endpoints_;
+  std::vector<std::unique_ptr<CmControl>> cms_;  ///< of each port
   std::optional<SocketAdapter> sockets_;
   std::unique_ptr<ActiveClients> dialling_;
   std::unique_ptr<ControlSocket> control_socket_;
@@ -118,6 +120,7 @@ Result<void> LiveRun::open() {
   if (!jobs) return fail(jobs.error().text);
   jobs_ = std::move(*jobs);
   endpoints_ = std::make_unique<ServiceEndpoints>(config_, controls);
+  open_cm();
   if (host_) {
     bridge_ = std::make_unique<HostBridge>(*host_, shards);
     if (auto listening = open_listeners(); !listening) return listening;
@@ -133,19 +136,6 @@ Result<void> LiveRun::open() {
   for (const EventConfig& event : config_.events) schedule(event);
   for (const EventConfig& event : options_.commands) schedule(event);
   return live_->start(shards);
-}
-
-std::unique_ptr<Peer> LiveRun::service_peer(const ServiceConfig& service, unsigned nic) const {
-  const NodeConfig& node = config_.nodes[service.node];
-  Service s;
-  s.node = node.name;
-  s.v4 = node.nics[nic].v4;
-  s.v6 = node.nics[nic].v6;
-  s.port = service.port;
-  s.kind = service.kind;
-  s.mtu = config_.fabric.mtu;
-  s.seed = config_.seed;
-  return std::make_unique<ServicePeer>(s);
 }
 
 Result<void> LiveRun::listen(NodeId node, unsigned nic, uint16_t port,
@@ -175,10 +165,12 @@ Result<void> LiveRun::open_listeners() {
   std::set<unsigned> rails;
   for (const PortConfig& port : config_.ports) rails.insert(port.nic);
   for (const ServiceConfig& service : config_.services) {
+    if (only_by_cm(service.kind)) continue;
     for (const unsigned nic : rails) {
       if (nic >= config_.nodes[service.node].nics.size()) continue;
-      auto done = listen(service.node, nic, service.port,
-                         [this, &service, nic] { return service_peer(service, nic); });
+      auto done = listen(service.node, nic, service.port, [this, &service, nic] {
+        return std::make_unique<ServicePeer>(service_of(config_, service, nic));
+      });
       if (!done) return done;
     }
   }
@@ -196,6 +188,16 @@ Result<void> LiveRun::open_listeners() {
     }
   }
   return {};
+}
+
+void LiveRun::open_cm() {
+  CmControl::Callbacks callbacks;
+  callbacks.ended = [this](const ServiceReport& client) { report_.services.push_back(client); };
+  callbacks.say = [this](const std::string& line) { say(line); };
+  for (size_t i = 0; i < controls_.size(); ++i) {
+    cms_.push_back(std::make_unique<CmControl>(config_, i, *controls_[i], *endpoints_, callbacks));
+    cms_.back()->listen();
+  }
 }
 
 void LiveRun::on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request) {
@@ -282,6 +284,7 @@ Result<void> LiveRun::run() {
     }
     if (bridge_) bridge_->poll();
     if (dialling_) dialling_->poll(live_->now());
+    for (auto& cm : cms_) cm->poll(live_->now());
     for (auto& control : controls_) control->poll();
     if (control_socket_) {
       control_socket_->poll([this](const std::string& text) { return command(text); });
@@ -314,6 +317,7 @@ RunReport LiveRun::finish() {
     report_.services.push_back(client);
   }
   if (dialling_) report_.clients = dialling_->reports();
+  for (auto& cm : cms_) cm->finish(live_->now());
   for (size_t j = 0; j < jobs_->jobs(); ++j) report_.jobs.push_back(jobs_->report(j));
   for (size_t i = 0; i < shards_.size(); ++i) {
     ShardSnapshot snapshot;

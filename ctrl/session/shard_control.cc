@@ -126,6 +126,15 @@ void ShardControl::wake(Endpoint& endpoint, uint64_t cookie) {
   submit(command);
 }
 
+void ShardControl::send_datagram(NodeId node, Datagram datagram) {
+  const auto kept = std::make_shared<const Datagram>(std::move(datagram));
+  Command command;
+  command.kind = CommandKind::kSendDatagram;
+  command.node = node;
+  command.datagram = kept.get();
+  submit(command, [kept] {});
+}
+
 void ShardControl::snapshot(ShardSnapshot& out, std::function<void()> then) {
   shard_.fit(out);
   Command command;

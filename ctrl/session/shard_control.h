@@ -45,6 +45,8 @@ class ShardControl {
 
   void set_link(NodeId node, std::optional<Rate> rate, std::optional<Duration> latency,
                 Time effective);
+  /// Sends a datagram from QP1 of `node`.
+  void send_datagram(NodeId node, Datagram datagram);
   void wake(Endpoint& endpoint, uint64_t cookie);
   /// Asks for counters; `then` runs in poll() once they are there.
   void snapshot(ShardSnapshot& out, std::function<void()> then);

@@ -56,7 +56,7 @@ struct CmEvent {
 /// What a passive consumer puts into its REP.
 struct CmAccept {
   Qpn qpn = 0;
-  Psn psn;  ///< first one that we send
+  Psn psn;  ///< at which the peer shall begin to send
   uint8_t responder_resources = 0, initiator_depth = 0;
   uint8_t target_ack_delay = 15;
   uint8_t rnr_retry = 7;

@@ -17,7 +17,7 @@
 namespace understudy {
 
 inline constexpr size_t kMadBytes = 256;
-inline constexpr uint16_t kRoceLid = 0xffff;      ///< what stands for a LID where there is none
+inline constexpr uint16_t kRoceLid = 0xffff;  ///< what stands for a LID where there is none
 
 /// Attribute id: which message a MAD is.
 enum class CmAttribute : uint16_t {
@@ -86,7 +86,7 @@ struct CmReq {
   uint8_t remote_cm_response_timeout = 0;  ///< 4.096 us << n, as are all times here
   uint8_t transport_type = 0;              ///< 0 RC, 1 UC, 2 RD, 3 extended
   bool flow_control = false;
-  uint32_t starting_psn = 0;
+  uint32_t starting_psn = 0;  ///< of the first packet that the message's receiver shall send
   uint8_t local_cm_response_timeout = 0;
   uint8_t retry_count = 0;
   uint16_t pkey = 0xffff;
@@ -121,7 +121,7 @@ struct CmRep {
   uint32_t qkey = 0;
   Qpn qpn = 0;
   uint32_t local_eecn = 0;
-  uint32_t starting_psn = 0;
+  uint32_t starting_psn = 0;  ///< of the first packet that the message's receiver shall send
   uint8_t responder_resources = 0;
   uint8_t initiator_depth = 0;
   uint8_t target_ack_delay = 0;

@@ -1,0 +1,208 @@
+#include "ctrl/session/cm_control.h"
+
+#include <algorithm>
+
+#include "ctrl/build/rail.h"
+#include "dataplane/cm/rdma_cm.h"
+
+namespace understudy {
+namespace {
+
+/// What we let a client have outstanding, whatever it asks for.
+constexpr uint8_t kMostOutstandingReads = 16;
+
+CmAgentConfig agent_config(const Config& config, size_t port) {
+  CmAgentConfig c;
+  c.seed = config.seed + port;
+  c.ca_guid = uint64_t{0x027500fffe} << 24 | (port + 1);  // as an EUI-64 of our MAC addresses
+  c.max_mtu = config.fabric.mtu;
+  return c;
+}
+
+CmClient client_of(const CmEnds& ends, const CmReq& req) {
+  CmClient c;
+  c.local = ends.local;
+  c.remote = ends.remote;
+  c.port = rdma_port(req.service_id, PortSpace::kTcp).value_or(0);
+  c.remote_qpn = req.qpn;
+  c.local_psn = Psn(req.starting_psn);
+  c.mtu = mtu_bytes(req.path_mtu);
+  c.timeout = req.primary.ack_timeout;
+  c.retry_count = req.retry_count;
+  c.rnr_retry = req.rnr_retry_count;
+  c.responder_resources = req.responder_resources;
+  c.initiator_depth = req.initiator_depth;
+  const auto data = std::span(req.private_data).subspan(kRdmaHeaderBytes);
+  c.private_data.assign(data.begin(), data.end());
+  return c;
+}
+
+}  // namespace
+
+CmControl::CmControl(const Config& config, size_t port, ShardControl& control,
+                     ServiceEndpoints& endpoints, Callbacks callbacks)
+    : config_(config),
+      port_(port),
+      control_(control),
+      endpoints_(endpoints),
+      callbacks_(std::move(callbacks)),
+      agent_(agent_config(config, port)) {}
+
+void CmControl::listen() {
+  const unsigned rail = config_.ports[port_].nic;
+  for (const ServiceConfig& s : config_.services) {
+    const NodeConfig& node = config_.nodes[s.node];
+    if (rail >= node.nics.size()) continue;
+    auto listener = std::make_unique<Listener>();
+    listener->node = s.node;
+    listener->service = make_cm_service(service_of(config_, s, rail));
+    if (listener->service == nullptr) continue;
+    const NicConfig& nic = node.nics[rail];
+    for (const auto& address : {nic.v4, nic.v6}) {
+      if (!address) continue;
+      agent_.listen(*address, rdma_service_id(PortSpace::kTcp, s.port));
+      by_port_[{*address, s.port}] = listener.get();
+    }
+    listeners_.push_back(std::move(listener));
+  }
+}
+
+void CmControl::poll(Time now) {
+  const auto take = [this](const Notice& n, std::span<const uint8_t> b) { on_notice(n, b); };
+  while (pop_notice(control_.shard().notices(), take)) {
+  }
+  agent_.on_time(now);
+  collect(now);
+}
+
+void CmControl::on_notice(const Notice& notice, std::span<const uint8_t> bytes) {
+  if (notice.kind == NoticeKind::kMad) {
+    agent_.on_mad(notice.at, {notice.local, notice.remote}, bytes);
+  } else if (const auto it = by_qpn_.find(notice.qpn); it != by_qpn_.end()) {
+    const auto connection = connections_.find(it->second);
+    if (!connection->second.open) return;
+    connection->second.listener->service->on_done(notice.at, it->second);
+  }
+  collect(notice.at);
+}
+
+/// Events make services speak, whose wishes make events.
+void CmControl::collect(Time now) {
+  for (bool more = true; more;) {
+    more = false;
+    for (const CmEvent& event : agent_.take_events()) {
+      on_event(now, event);
+      more = true;
+    }
+    for (const auto& listener : listeners_) {
+      for (const EndpointStart& start : listener->service->take_starts()) endpoints_.start(start);
+      for (const CmService::Id id : listener->service->take_closes()) {
+        more = agent_.disconnect(now, id) || more;
+      }
+    }
+  }
+  for (const CmSend& s : agent_.take_sends()) send(s);
+}
+
+void CmControl::on_event(Time now, const CmEvent& event) {
+  switch (event.kind) {
+    case CmEventKind::kRequest:
+      return on_request(now, event);
+    case CmEventKind::kEstablished:
+      return connections_.at(event.id).listener->service->on_established(now, event.id);
+    case CmEventKind::kRejected: {
+      const RejReason reason = std::get<CmRej>(event.message).reason;
+      return close(now, event.id, std::string("the client rejected: ") + rej_reason_name(reason));
+    }
+    case CmEventKind::kFailed:
+      return close(now, event.id, "the client answered nothing");
+    case CmEventKind::kDisconnected:
+      return close(now, event.id, "");
+    case CmEventKind::kReleased: {
+      const auto it = connections_.find(event.id);
+      by_qpn_.erase(it->second.qpn);
+      connections_.erase(it);
+      return endpoints_.remove(key(event.id));
+    }
+    case CmEventKind::kReply:  // nobody here dials
+      return;
+  }
+}
+
+void CmControl::on_request(Time now, const CmEvent& event) {
+  const auto& req = std::get<CmReq>(event.message);
+  const CmClient client = client_of(event.ends, req);
+  Listener& listener = *by_port_.at({client.local, client.port});
+  Connection connection;
+  connection.listener = &listener;
+  ServiceReport& report = connection.report;
+  report.node = config_.nodes[listener.node].name;
+  report.port = client.port;
+  report.client = client.remote.text();
+  report.from = now;
+  const auto refuse = [&](RejReason reason, const std::string& text) {
+    agent_.reject(now, event.id, reason);
+    report.to = now;
+    report.error = text;
+    callbacks_.say(text);
+    callbacks_.ended(report);
+  };
+  const auto header = parse_rdma_header(req.private_data);
+  if (!header || header->dst != client.local) {
+    return refuse(RejReason::kConsumer,
+                  "the request lacks RDMA-CM's header for " + client.local.text());
+  }
+  const auto request = listener.service->on_request(now, event.id, client);
+  if (!request) return refuse(RejReason::kConsumer, request.error().text);
+  report.kind = request->service_kind;
+  const auto ready = endpoints_.create(listener.node, key(event.id), *request);
+  if (!ready) {
+    listener.service->on_closed(now, event.id);
+    return refuse(RejReason::kNoQp, ready.error().text);
+  }
+  CmAccept accept;
+  accept.qpn = connection.qpn = ready->qpn;
+  accept.psn = request->remote_psn;
+  accept.responder_resources = std::min(client.initiator_depth, kMostOutstandingReads);
+  accept.initiator_depth = std::min(client.responder_resources, kMostOutstandingReads);
+  accept.private_data = listener.service->on_endpoint(now, event.id, *ready);
+  by_qpn_[ready->qpn] = event.id;
+  connections_.emplace(event.id, std::move(connection));
+  agent_.accept(now, event.id, accept);
+}
+
+void CmControl::close(Time now, CmId id, const std::string& error) {
+  const auto it = connections_.find(id);
+  if (it == connections_.end() || !it->second.open) return;
+  Connection& c = it->second;
+  c.open = false;
+  c.report.to = now;
+  c.report.error = error;
+  if (!error.empty())
+    callbacks_.say(c.report.node + ":" + std::to_string(c.report.port) + ": " + error);
+  callbacks_.ended(c.report);
+  c.listener->service->on_closed(now, id);
+}
+
+void CmControl::finish(Time now) {
+  for (auto& [id, c] : connections_) {
+    if (!c.open) continue;
+    c.report.to = now;
+    callbacks_.ended(c.report);
+  }
+}
+
+void CmControl::send(const CmSend& send) {
+  const NodeNic* node = control_.shard().node_table().find(send.ends.local);
+  if (node == nullptr) return;
+  Datagram datagram;
+  datagram.addressing.src_mac = node->mac;
+  datagram.addressing.vlan_tci = node->vlan_tci;
+  datagram.addressing.src = send.ends.local;
+  datagram.addressing.dst = send.ends.remote;
+  datagram.addressing.udp_src = udp_source_port(kGsiQpn, kGsiQpn);
+  datagram.bytes.assign(send.bytes.begin(), send.bytes.end());
+  control_.send_datagram(node->id, std::move(datagram));
+}
+
+}  // namespace understudy
