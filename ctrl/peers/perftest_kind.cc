@@ -79,6 +79,7 @@ Result<Behaviour> perftest_behaviour(const Service& service, ServiceKind kind,
     case ServiceKind::kAtomicLat:
       return Behaviour::kMemoryTarget;
     case ServiceKind::kPingpong:  // ServicePeer has seen to it
+    case ServiceKind::kUcmatose:  // not by TCP
       break;
   }
   return Behaviour::kMemoryTarget;
