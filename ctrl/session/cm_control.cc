@@ -200,7 +200,7 @@ void CmControl::send(const CmSend& send) {
   datagram.addressing.vlan_tci = node->vlan_tci;
   datagram.addressing.src = send.ends.local;
   datagram.addressing.dst = send.ends.remote;
-  datagram.addressing.udp_src = udp_source_port(kGsiQpn, kGsiQpn);
+  datagram.addressing.udp_src = udp_source_port(config_, kGsiQpn, kGsiQpn);
   datagram.bytes.assign(send.bytes.begin(), send.bytes.end());
   control_.send_datagram(node->id, std::move(datagram));
 }
