@@ -21,6 +21,7 @@ class FakeHost : public EndpointHost {
   }
   void wake_at(Time, Endpoint&, uint64_t) override { FAIL() << "they need no time"; }
   Duration arrival_uncertainty() const override { return Duration(); }
+  void tell(Time, const Qp&, NoticeKind, std::span<const uint8_t>) override {}
   const WorkRequest& last() const { return posted.back(); }
 
   std::vector<WorkRequest> posted;
