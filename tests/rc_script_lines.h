@@ -111,6 +111,7 @@ inline void ScriptRunner::configure(const ScriptLine& line) {
   set("max_rd", config_.max_rd_atomic);
   set("max_dest_rd", config_.max_dest_rd_atomic);
   set("access", config_.access);
+  set("send_queue", config_.send_queue);
   set("pkey", config_.pkey);
   set("migration", config_.migration);
   set("flow_control", config_.flow_control);

@@ -18,6 +18,7 @@ QpConfig nccl_qp(const Config& config, const NodeConfig& from, const NodeConfig&
   qp.timeout = 20;
   qp.min_rnr_timer = 12;
   qp.control = credits;
+  qp.access = kAccessRemoteWrite;  // as NCCL makes its queue pairs
   qp.addressing = addressing(from.nics[nic], to.nics[nic], far.traffic_class);
   qp.addressing.udp_src = udp_source_port(config, qpn, far.qpn);
   return qp;

@@ -39,8 +39,8 @@ Opcode opcode_for(WorkOp op, bool first, bool last) {
 
 }  // namespace
 
-Requester::Requester(const QpConfig& config, RcCounters& counters, uint32_t depth)
-    : config_(config), counters_(counters), ring_(depth), done_(depth) {
+Requester::Requester(const QpConfig& config, RcCounters& counters)
+    : config_(config), counters_(counters), ring_(config.send_queue), done_(config.send_queue) {
   reset();
 }
 

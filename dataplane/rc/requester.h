@@ -19,8 +19,7 @@ struct Completion {
 
 class Requester {
  public:
-  /// `depth`: most work requests outstanding.
-  Requester(const QpConfig& config, RcCounters& counters, uint32_t depth = 512);
+  Requester(const QpConfig& config, RcCounters& counters);
 
   /// False when the send queue is full: of work requests, or of packets (2^23 not acknowledged);
   /// and for a READ or ATOMIC where max_rd_atomic is 0.
