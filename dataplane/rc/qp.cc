@@ -66,10 +66,7 @@ bool Qp::post(const WorkRequest& request) {
 }
 
 void Qp::on_packet(Time now, const RoceView& packet, const uint8_t* payload) {
-  if (!takes_packets(state_)) {
-    ++counters_[static_cast<size_t>(RcEvent::kWrongState)];
-    return;
-  }
+  if (!takes_packets(state_)) return count(counters_, RcEvent::kWrongState);
   if (packet.info().is_response()) {
     requester_.on_response(now, packet, payload);
     return report_completions(now);
@@ -108,7 +105,7 @@ void Qp::report_completions(Time now) {
 
 void Qp::enter_error() {
   state_ = QpState::kError;
-  ++counters_[static_cast<size_t>(RcEvent::kQpError)];
+  count(counters_, RcEvent::kQpError);
 }
 
 bool Qp::sends_requests(Time now, TrafficKind kind) const {

@@ -2,6 +2,8 @@
 // number.
 #pragma once
 
+#include <algorithm>
+
 #include "dataplane/rc/requester.h"
 #include "dataplane/rc/responder.h"
 #include "dataplane/rc/types.h"

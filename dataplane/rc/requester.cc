@@ -10,8 +10,6 @@ constexpr uint32_t kPacketsPerAck = 64;  // rule A5: AckReq at least this often
 constexpr int64_t kLatestTimeout = 4;
 constexpr uint32_t kMaxPsnsQueued = uint32_t{1} << 23;
 
-void count(RcCounters& c, RcEvent e) { ++c[static_cast<size_t>(e)]; }
-
 Opcode opcode_for(WorkOp op, bool first, bool last) {
   using O = Opcode;
   switch (op) {
@@ -67,6 +65,7 @@ bool Requester::post(const WorkRequest& request) {
   e.ssn = next_ssn_;
   const bool atomic = e.wants_answer() && request.op != WorkOp::kRead;
   if (e.wants_answer() && config_.max_rd_atomic == 0) return false;
+  if (!atomic && request.length > kMaxMessageBytes) return false;
   e.packets = atomic ? 1
                      : static_cast<uint32_t>(std::max<uint64_t>(
                            1, (uint64_t{request.length} + config_.mtu - 1) / config_.mtu));

@@ -22,7 +22,8 @@ class Requester {
   Requester(const QpConfig& config, RcCounters& counters);
 
   /// False when the send queue is full: of work requests, or of packets (2^23 not acknowledged);
-  /// and for a READ or ATOMIC where max_rd_atomic is 0.
+  /// and for what can never be sent: more than 2^31 bytes, a READ or ATOMIC where max_rd_atomic is
+  /// 0.
   bool post(const WorkRequest& request);
   size_t outstanding() const { return count_; }
   /// SQD: what has begun is finished, nothing else is sent until it is taken back.
@@ -79,7 +80,7 @@ class Requester {
   /// ATOMIC. Returns how far that came.
   Psn acknowledge_before(Time now, Psn end);
   /// Sends again from `psn` on, unless a retry is under way already (rule A5.5).
-  void go_back(Psn psn);
+  void go_back(Time now, Psn psn);
   void on_nak(Time now, const RoceView& packet);
   void on_rnr_nak(Time now, const RoceView& packet);
   void on_answer(Time now, const RoceView& packet, const uint8_t* payload);

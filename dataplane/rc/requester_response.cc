@@ -9,8 +9,6 @@ namespace understudy {
 
 namespace {
 
-void count(RcCounters& c, RcEvent e) { ++c[static_cast<size_t>(e)]; }
-
 uint8_t kind_of(const RoceView& packet) { return packet.syndrome & kSyndromeKindMask; }
 
 }  // namespace
@@ -52,7 +50,7 @@ void Requester::on_ack(Time now, Psn psn) {
   if (reached == psn.next()) return;
   // Something behind a READ was acknowledged, so its response was lost: implied NAK (rule A5).
   count(counters_, RcEvent::kImpliedNak);
-  go_back(reached);
+  go_back(now, reached);
 }
 
 size_t Requester::open_before(Psn psn) const {
@@ -91,8 +89,10 @@ void Requester::progress(Time now) {
   if (asked_.distance_from(una_) > 0) start_timer(now);
 }
 
-void Requester::go_back(Psn psn) {
-  if (retrying_) return;  // its cause is older than the retry under way
+void Requester::go_back(Time now, Psn psn) {
+  // Its cause is older than the retry under way, or than the RNR NAK that is being waited for: what
+  // follows that one is sent again anyway, and Linux' driver answers it by a sequence NAK.
+  if (retrying_ || now < rnr_until_) return;
   retrying_ = true;
   retry_from(psn);
 }
@@ -116,7 +116,7 @@ void Requester::on_nak(Time now, const RoceView& packet) {
   const size_t culprit = entry_of(packet.psn);
   switch (static_cast<NakCode>(packet.syndrome & kSyndromeValueMask)) {
     case NakCode::kPsnSequence:
-      return go_back(reached);
+      return go_back(now, reached);
     case NakCode::kRemoteAccess:
       return fail(WorkStatus::kRemoteAccess, culprit);
     case NakCode::kRemoteOperational:
@@ -139,7 +139,7 @@ void Requester::on_answer(Time now, const RoceView& packet, const uint8_t* paylo
   const size_t oldest = open_before(e.psn);
   if (oldest != i || index > e.answered) {
     count(counters_, RcEvent::kImpliedNak);
-    return go_back(entry(oldest).psn.advance(entry(oldest).answered));
+    return go_back(now, entry(oldest).psn.advance(entry(oldest).answered));
   }
   const uint64_t offset = uint64_t{index} * config_.mtu;
   const uint64_t expected = atomic ? 0 : std::min<uint64_t>(config_.mtu, e.request.length - offset);

@@ -7,10 +7,7 @@ namespace understudy {
 
 namespace {
 
-constexpr uint32_t kMaxMessage = uint32_t{1} << 31;  // rule A4: RETH length at most 2^31
 constexpr uint32_t kAtomicBytes = 8;
-
-void count(RcCounters& c, RcEvent e) { ++c[static_cast<size_t>(e)]; }
 
 /// What the queue pair must allow for a request; 0: a SEND needs nothing.
 uint8_t access_for(OpKind kind) {
@@ -135,9 +132,9 @@ ResponderResult Responder::send_or_write(const RoceView& packet, const uint8_t* 
   const uint32_t bytes = packet.payload_bytes;
   const uint64_t after = uint64_t{message_done_} + bytes;
   const uint64_t limit = write                     ? message_length_
-                         : receive_buffer_.empty() ? kMaxMessage
+                         : receive_buffer_.empty() ? kMaxMessageBytes
                                                    : receive_buffer_.size();
-  if (limit > kMaxMessage || after > limit || (write && info.end && after != limit)) {
+  if (limit > kMaxMessageBytes || after > limit || (write && info.end && after != limit)) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
   }
   if (write && message_length_ > 0) {  // rkey and va of an empty WRITE are not checked
@@ -185,7 +182,7 @@ const Region* Responder::accessible(Rkey rkey, uint8_t access, uint64_t va, uint
 
 ResponderResult Responder::read_request(const RoceView& packet) {
   if (!room_for_answer()) return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
-  if (packet.dma_length > kMaxMessage || packet.payload_bytes != 0) {
+  if (packet.dma_length > kMaxMessageBytes || packet.payload_bytes != 0) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
   }
   if (packet.dma_length > 0 &&

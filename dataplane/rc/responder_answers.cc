@@ -7,12 +7,6 @@
 
 namespace understudy {
 
-namespace {
-
-void count(RcCounters& c, RcEvent e) { ++c[static_cast<size_t>(e)]; }
-
-}  // namespace
-
 uint8_t Responder::ack_syndrome() const {
   const bool limited = config_.flow_control && !endless_;
   return kSyndromeAck | (limited ? credit_code(receives_) : kNoCredits);

@@ -76,6 +76,10 @@ enum class RcEvent : uint8_t {
 };
 const char* rc_event_name(RcEvent event);
 using RcCounters = std::array<uint64_t, static_cast<size_t>(RcEvent::kCount)>;
+inline void count(RcCounters& counters, RcEvent event) { ++counters[static_cast<size_t>(event)]; }
+
+/// Longest message (rule A4.5).
+inline constexpr uint32_t kMaxMessageBytes = uint32_t{1} << 31;
 
 enum class WorkOp : uint8_t {
   kSend,
