@@ -71,6 +71,9 @@ const BadCase kBadCases[] = {
      {"did you mean \"random\""}},
     {"", "pacing", "pacign = true#!\npacing", "fabric.pacign", {"did you mean \"pacing\""}},
     {"", "[fabric]", "[fabrik]#!\nx = 1\n[fabric]", "fabrik", {"did you mean \"fabric\""}},
+    {"", "packets = 1000", "packets = 10#!", "limits.packets", {"64 to 1048576"}},
+    {"", "queue_pairs = 500", "queue_pairs = 300000#!", "limits.queue_pairs", {"1 to 262128"}},
+    {"", "regions = 600", "region = 6#!", "limits.region", {"did you mean \"regions\""}},
     // Prefixes.
     {"[[prefix]]",
      "10.9.0.0/24\"",

@@ -30,6 +30,9 @@ TEST(ConfigGood, SettingsAreRead) {
   EXPECT_TRUE(config.fabric.icmp_through);
   EXPECT_FALSE(config.fabric.pacing);
   EXPECT_EQ(config.fabric.udp_source_port, UdpSourcePort::kRandom);
+  EXPECT_EQ(config.limits.packets, 1000u);
+  EXPECT_EQ(config.limits.queue_pairs, 500u);
+  EXPECT_EQ(config.limits.regions, 600u);
   EXPECT_EQ(config.path, "good.toml");
   EXPECT_EQ(config.source_text, kSampleConfig);
 }
@@ -206,6 +209,9 @@ TEST(ConfigGood, DefaultsOfTheSmallest) {
   EXPECT_FALSE(config.fabric.icmp_through);
   EXPECT_TRUE(config.fabric.pacing);
   EXPECT_EQ(config.fabric.udp_source_port, UdpSourcePort::kLinux);
+  EXPECT_FALSE(config.limits.packets);
+  EXPECT_EQ(config.limits.queue_pairs, 4096u);
+  EXPECT_EQ(config.limits.regions, 4096u);
   ASSERT_EQ(config.nodes.size(), 2u);
   EXPECT_FALSE(config.nodes[0].nics[0].v4);
 }

@@ -137,6 +137,11 @@ behind = 2
 [[fault]]
 action = "corrupt"
 icrc = "good"
+
+[limits]
+packets = 1000
+queue_pairs = 500
+regions = 600
 )";
 
 }  // namespace understudy

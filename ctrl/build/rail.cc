@@ -78,7 +78,9 @@ ShardConfig emulator_shard(const Config& config, size_t index, const MacAddress&
   s.host_mac = host_mac;
   for (const FaultConfig& fault : config.faults) s.faults.push_back(fault.fault);
   s.fault_seed = splitmix64(config.seed) ^ index;
-  s.packets = packet_slots(config);
+  s.packets = config.limits.packets.value_or(packet_slots(config));
+  s.queue_pairs = config.limits.queue_pairs;
+  s.regions = config.limits.regions;
   for (const NodeConfig& node : config.nodes) {
     const bool is_real_end = node.index == port.node;
     if (node.nics.size() <= port.nic || (node.real && !is_real_end)) continue;

@@ -62,6 +62,13 @@ struct FabricConfig {
   UdpSourcePort udp_source_port = UdpSourcePort::kLinux;
 };
 
+/// Most that a port holds at once: all memory that peers can make it use.
+struct LimitsConfig {
+  std::optional<uint32_t> packets;  ///< on their way; without: by the jobs' windows
+  uint32_t queue_pairs = 4096;
+  uint32_t regions = 4096;
+};
+
 /// The address plan of one rail: NIC `nic` of node i has the address host(first + i).
 struct PrefixConfig {
   unsigned nic = 0;
@@ -167,6 +174,7 @@ struct Config {
   uint64_t seed = 1;
   FidelityConfig fidelity;
   FabricConfig fabric;
+  LimitsConfig limits;
   std::vector<PrefixConfig> prefixes;
   std::vector<NodeConfig> nodes;
   std::vector<PortConfig> ports;

@@ -1,4 +1,4 @@
-// format, seed, [fidelity] and [fabric].
+// format, seed, [fidelity], [fabric] and [limits].
 #include <limits>
 
 #include "ctrl/config/sections.h"
@@ -58,6 +58,25 @@ void read_fabric(const TomlNode& node, ReadContext& context) {
   table.finish();
 }
 
+void read_limits(const TomlNode& node, ReadContext& context) {
+  TableReader table(node, "limits", context.errors);
+  LimitsConfig& limits = context.config.limits;
+  // What the local queue pair numbers and rkeys have room for; a packet takes about 10 KB.
+  constexpr int64_t kMostQueuePairs = (int64_t{1} << kQpnShardShift) - kFirstQpn;
+  constexpr int64_t kMostRegions = (int64_t{1} << 24) - 2;
+  constexpr int64_t kLeastPackets = 64, kMostPackets = int64_t{1} << 20;
+  if (const auto n = table.integer("packets", kLeastPackets, kMostPackets)) {
+    limits.packets = static_cast<uint32_t>(n->value);
+  }
+  if (const auto n = table.integer("queue_pairs", 1, kMostQueuePairs)) {
+    limits.queue_pairs = static_cast<uint32_t>(n->value);
+  }
+  if (const auto n = table.integer("regions", 1, kMostRegions)) {
+    limits.regions = static_cast<uint32_t>(n->value);
+  }
+  table.finish();
+}
+
 }  // namespace
 
 void read_format(TableReader& root) {
@@ -76,6 +95,7 @@ void read_settings(TableReader& root, ReadContext& context) {
   }
   if (const TomlNode* fidelity = root.table("fidelity")) read_fidelity(*fidelity, context);
   if (const TomlNode* fabric = root.table("fabric")) read_fabric(*fabric, context);
+  if (const TomlNode* limits = root.table("limits")) read_limits(*limits, context);
 }
 
 }  // namespace understudy

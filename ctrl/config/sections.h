@@ -54,7 +54,7 @@ struct ReadContext {
 
 /// format.
 void read_format(TableReader& root);
-/// format, seed, [fidelity], [fabric].
+/// format, seed, [fidelity], [fabric], [limits].
 void read_settings(TableReader& root, ReadContext& context);
 /// [[prefix]] and [[node]]: the expanded nodes without addresses.
 void read_nodes(TableReader& root, ReadContext& context);

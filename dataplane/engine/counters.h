@@ -29,6 +29,7 @@ enum class Drop : uint8_t {
   kFault,  ///< by the configuration's will
   kWrongQkey,
   kControlBusy,  ///< a notice that control had no room for
+  kQueueFull,    ///< of a link in the fabric
   kCount
 };
 const char* drop_name(Drop reason);

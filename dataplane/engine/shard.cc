@@ -85,9 +85,10 @@ void Shard::wake_at(Time t, Endpoint& endpoint, uint64_t cookie) {
 
 const char* drop_name(Drop reason) {
   static constexpr std::array<const char*, static_cast<size_t>(Drop::kCount)> kNames = {
-      "truncated",  "too_long",    "bad_ip",         "bad_tver",   "bad_opcode", "bad_pad",
-      "bad_icrc",   "unknown_qpn", "wrong_address",  "wrong_pkey", "wrong_vlan", "other_ethertype",
-      "not_for_us", "no_buffer",   "host_ring_full", "fault",      "wrong_qkey", "control_busy"};
+      "truncated",  "too_long",        "bad_ip",       "bad_tver",      "bad_opcode",
+      "bad_pad",    "bad_icrc",        "unknown_qpn",  "wrong_address", "wrong_pkey",
+      "wrong_vlan", "other_ethertype", "not_for_us",   "no_buffer",     "host_ring_full",
+      "fault",      "wrong_qkey",      "control_busy", "queue_full"};
   return kNames[static_cast<size_t>(reason)];
 }
 

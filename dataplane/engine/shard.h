@@ -166,7 +166,8 @@ class Shard final : public EngineShard, public EndpointHost {
   std::vector<ReadyList> ready_;  ///< [node * kClasses + class]
   std::vector<uint32_t> heard_;   ///< slots that packets came for at this moment
   PacketPool pool_;
-  bool starved_ = false;  ///< a queue pair could not send for want of a packet
+  bool starved_ = false;   ///< a queue pair could not send for want of a packet
+  uint32_t next_fed_ = 0;  ///< whose turn it is when there are packets again
   EventQueue events_;
   RegionTable regions_;
   std::vector<QpSlot> qps_;

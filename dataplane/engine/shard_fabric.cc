@@ -80,6 +80,13 @@ uint32_t Shard::class_of(const RoceView& packet) const {
 
 void Shard::arrive(uint32_t packet, Time now) {
   const uint32_t link = pool_[packet].link;
+  // In front of one node's link a flood never takes the room of all: beyond half of it is lost.
+  if (pool_[packet].kind == PacketKind::kFromReal && link / (2 * kClasses) != real_ &&
+      links_[link].waiting() >= pool_.capacity() / 2) {
+    ++links_[link].counters().dropped;
+    counters_.drop(Drop::kQueueFull);
+    return pool_.release(packet);
+  }
   links_[link].enqueue(packet, pool_.links());
   if (!links_[link].busy()) start(link, now);
 }
@@ -165,7 +172,11 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
 /// Packets have been sent or delivered since a queue pair found the pool empty.
 void Shard::feed_starved(Time now) {
   starved_ = false;
-  for (uint32_t i = 0; i < ready_.size() && !pool_.empty(); ++i) {
+  // Each time another one comes first, so that none takes all that others have freed.
+  const auto lists = static_cast<uint32_t>(ready_.size());
+  next_fed_ = (next_fed_ + 1) % lists;
+  for (uint32_t n = 0; n < lists && !pool_.empty(); ++n) {
+    const uint32_t i = (next_fed_ + n) % lists;
     const uint32_t node = i / kClasses, cls = i % kClasses;
     if (ready_[i].first != kNoSlot && !links_[link_id(node, true, cls)].busy()) {
       pull(node, cls, now);

@@ -63,6 +63,7 @@ class Link {
 
   // The FIFO is an intrusive list over the shard's packet pool: `next` is the pool's link array.
   bool queue_empty() const { return first_ == kNoPacket; }
+  uint64_t waiting() const { return waiting_; }
   void enqueue(uint32_t packet, uint32_t* next) {
     next[packet] = kNoPacket;
     if (first_ == kNoPacket) {
