@@ -1,0 +1,33 @@
+// What a test program has allocated and not given back, in bytes. Replaces the program's allocator:
+// include it once, from the test's own file.
+#pragma once
+
+#include <malloc.h>
+
+#include <cstdlib>
+#include <new>
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define LIVE_BYTES_ARE_UNKNOWN  // the sanitizer's allocator cannot be replaced
+#endif
+#endif
+
+namespace understudy {
+inline long long live_bytes = 0;
+}
+
+#ifndef LIVE_BYTES_ARE_UNKNOWN
+// Not inlined: the compiler would take malloc and delete, or new and free, for a mismatch.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  void* p = std::malloc(bytes);
+  if (p == nullptr) throw std::bad_alloc();
+  understudy::live_bytes += static_cast<long long>(malloc_usable_size(p));
+  return p;
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept {
+  if (p != nullptr) understudy::live_bytes -= static_cast<long long>(malloc_usable_size(p));
+  std::free(p);
+}
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { operator delete(p); }
+#endif
