@@ -116,7 +116,7 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
   } else {
     // The wire takes its own time; where it is as fast as the model both end together.
     p.due = std::max(p.head, p.tail - config_.physical.time_for(p.wire_bytes));
-    if (p.kind == PacketKind::kToReal && faults_.active()) return depart_through_faults(packet);
+    if (faults_.active()) return depart_through_faults(packet);
     departures_[cls].push(packet);
   }
 }

@@ -90,8 +90,8 @@ bool Shard::damage_received(FrameView& view, RoceView& roce, const FaultVerdict&
 
 void Shard::depart_through_faults(uint32_t packet) {
   Packet& p = pool_[packet];
-  const uint32_t slot = slot_of(p.qpn);
-  if (qps_[slot].qp == nullptr) {  // removed meanwhile
+  const uint32_t slot = p.kind == PacketKind::kToReal ? slot_of(p.qpn) : kNoSlot;
+  if (slot == kNoSlot || qps_[slot].qp == nullptr) {  // of no queue pair, or of one that has gone
     events_.push(p.due, EventKind::kDepart, packet);
     return;
   }
