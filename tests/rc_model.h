@@ -30,6 +30,7 @@ struct ModelStep {
 /// In thousandths of all packets.
 struct ModelLink {
   uint32_t lost = 0, repeated = 0, reordered = 0, corrupted = 0;
+  uint32_t forged = 0;  ///< followed by one that somebody else made, whose PSN is not in the window
 };
 
 struct ModelProgram {
@@ -107,7 +108,7 @@ inline ModelProgram random_program(uint64_t seed) {
   for (uint32_t& psn : p.first_psn) {
     psn = static_cast<uint32_t>(below(2) != 0 ? Psn::kMask - below(64) : random()) & Psn::kMask;
   }
-  p.link = {below(201), below(201), below(201), below(201)};
+  p.link = {below(201), below(201), below(201), below(201), below(201)};
   uint32_t tickets[2] = {};
   for (uint32_t n = 2 + below(20); n > 0; --n) {
     ModelStep s;
@@ -221,7 +222,8 @@ inline std::string program_text(const ModelProgram& p) {
   out << "seed " << p.seed << ", mtu " << p.mtu << ", depth " << p.depth << ", first PSNs "
       << p.first_psn[0] << " " << p.first_psn[1] << (p.flow_control ? ", credits" : "")
       << "; per mille lost " << p.link.lost << " repeated " << p.link.repeated << " reordered "
-      << p.link.reordered << " corrupted " << p.link.corrupted << "\n";
+      << p.link.reordered << " corrupted " << p.link.corrupted << " forged " << p.link.forged
+      << "\n";
   for (const ModelStep& s : p.steps) {
     out << "  " << (s.side == 0 ? "A" : "B") << ": " << kNames[static_cast<size_t>(s.op)] << " at "
         << s.at << " length " << s.length << " value " << s.value << (s.fence ? " fence" : "")

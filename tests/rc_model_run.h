@@ -1,7 +1,9 @@
 // Runs a program of verbs on two queue pairs over a link that loses, repeats, delays and damages
-// frames, under virtual time.
+// frames, and on which a stranger sends frames of his own, under virtual time. Whatever comes, only
+// the packet that a side expects changes anything there.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +17,10 @@ namespace understudy {
 
 class ModelRun {
  public:
-  explicit ModelRun(const ModelProgram& program) : program_(program), random_(program.seed) {
+  using Dice = std::function<uint64_t()>;
+  /// `dice` decides all that is left to chance; by default the program's seed does.
+  explicit ModelRun(const ModelProgram& program, Dice dice = {})
+      : program_(program), random_(dice ? std::move(dice) : Dice(std::mt19937_64(program.seed))) {
     for (unsigned s = 0; s < 2; ++s) sides_[s] = std::make_unique<Side>(*this, s);
   }
 
@@ -55,6 +60,7 @@ class ModelRun {
       c.mtu = p.mtu;
       c.timeout = 8;  // 1.05 ms
       c.retry_count = 255;
+      c.send_queue = 32;
       c.min_rnr_timer = 1;
       c.max_rd_atomic = c.max_dest_rd_atomic = static_cast<uint8_t>(p.depth);
       c.sq_psn = Psn(p.first_psn[number]);
@@ -69,6 +75,8 @@ class ModelRun {
       qp = std::make_unique<Qp>(c, regions, counters, *this);
       qp->responder().set_receive_buffer(received);
       qp->responder().post_receives(1);  // more are posted late, so that RNR happens
+      expected = c.rq_psn;
+      oldest = next = c.sq_psn;
       for (const ModelStep& s : p.steps) {
         if (s.side == number) work.push_back(&s);
       }
@@ -98,6 +106,7 @@ class ModelRun {
         r.read_to = outcome.results.back().data();
       }
       if (!qp->post(r)) run.fail("post was refused");
+      next = next.advance(psns(s));
     }
 
     void on_received(Time, Qp&, const Received& m) override {
@@ -118,18 +127,53 @@ class ModelRun {
       outcome.messages.push_back(std::move(in));
     }
     void on_completed(Time, Qp&, uint64_t id, WorkStatus status) override {
-      if (id != completed++) run.fail("completions are out of order");
+      if (id != completed++) return run.fail("completions are out of order");
+      oldest = oldest.advance(psns(*work[id]));
       if (status != WorkStatus::kSuccess) {
         run.fail("work ends with status " + std::to_string(static_cast<int>(status)));
       }
     }
 
+    uint32_t psns(const ModelStep& s) const {
+      const uint32_t mtu = run.program_.mtu;
+      return is_atomic(s.op) ? 1 : std::max<uint32_t>(1, (s.length + mtu - 1) / mtu);
+    }
+
+    /// A packet arrives. One that is not the expected request leaves memory and messages alone, and
+    /// one that is brings no more than one message; an answer to nothing completes nothing.
+    void receive(const RoceView& packet, const uint8_t* payload) {
+      const OpcodeInfo& info = packet.info();
+      const bool awaited = info.is_request() && packet.psn == expected;
+      const bool outstanding =
+          packet.psn.distance_from(oldest) >= 0 && packet.psn.distance_from(next) < 0;
+      const size_t messages = outcome.messages.size(), done = completed;
+      const uint64_t refused = counters[static_cast<size_t>(RcEvent::kRnrSent)];
+      qp->on_packet(run.now_, packet, payload);
+      if (awaited) {
+        known = outcome.memory;
+      } else if (outcome.memory != known || outcome.messages.size() != messages) {
+        run.fail("a packet outside the window was executed");
+      }
+      if (outcome.messages.size() > messages + 1) run.fail("one packet brought several messages");
+      if (completed != done && (!info.is_response() || !outstanding)) {
+        run.fail("an answer to nothing completed something");
+      }
+      if (!awaited || counters[static_cast<size_t>(RcEvent::kRnrSent)] != refused) return;
+      const bool read = info.kind == OpKind::kReadRequest;
+      const uint32_t mtu = run.program_.mtu;
+      expected =
+          expected.advance(read ? std::max<uint32_t>(1, (packet.dma_length + mtu - 1) / mtu) : 1);
+    }
+
     ModelRun& run;
     unsigned number;
+    Psn expected;      ///< of the next request that may be executed
+    Psn oldest, next;  ///< own requests that are not completed: from one to before the other
     RegionTable regions;
     RcCounters counters{};
     ModelOutcome outcome;
     std::vector<uint8_t> received = std::vector<uint8_t>(kMostModelBytes);
+    std::vector<uint8_t> known = outcome.memory;  ///< after the last request that may be executed
     std::vector<const ModelStep*> work;
     size_t posted = 0, completed = 0;
     std::unique_ptr<Qp> qp;
@@ -151,6 +195,7 @@ class ModelRun {
     if (!side.qp->pull(now_, TrafficKind::kAny, out, departs, id)) {
       return fail("can_send() promised a packet");
     }
+    if (chance(program_.link.forged)) forge(*sides_[random_() % 2]);
     std::vector<uint8_t> payload(out.payload_bytes);
     out.payload.write(payload);
     const auto frame = roce_frame(side.qp->config().addressing, out.fields, payload);
@@ -169,6 +214,49 @@ class ModelRun {
     }
   }
 
+  /// A good packet for `to` that its peer has not sent, with a PSN that is none of those awaited.
+  void forge(Side& to) {
+    static constexpr Opcode kOpcodes[] = {
+        Opcode::kSendFirst,        Opcode::kSendMiddle,         Opcode::kSendLast,
+        Opcode::kSendOnlyImm,      Opcode::kSendOnlyInv,        Opcode::kWriteFirst,
+        Opcode::kWriteMiddle,      Opcode::kWriteLastImm,       Opcode::kWriteOnly,
+        Opcode::kReadRequest,      Opcode::kCompareSwap,        Opcode::kFetchAdd,
+        Opcode::kReadResponseOnly, Opcode::kReadResponseMiddle, Opcode::kAcknowledge,
+        Opcode::kAtomicAcknowledge};
+    RoceFields f;
+    f.opcode = kOpcodes[random_() % std::size(kOpcodes)];
+    f.dest_qpn = to.qp->config().qpn;
+    f.ack_request = random_() % 2 != 0;
+    f.va = kVa + random_() % 64 * 8;
+    f.rkey = to.regions.rkey(kMemoryRegion);
+    f.imm = f.opcode == Opcode::kSendOnlyInv ? to.regions.rkey(kFirstTicket) : 7;
+    f.msn = static_cast<uint32_t>(random_()) & Psn::kMask;
+    f.swap_add = f.atomic_original = random_();
+    static constexpr uint8_t kSyndromes[] = {kSyndromeAck,     kSyndromeAck | kNoCredits,
+                                             kSyndromeNak,     kSyndromeNak | 1,
+                                             kSyndromeNak | 2, kSyndromeRnrNak};
+    f.syndrome = kSyndromes[random_() % std::size(kSyndromes)];
+    const OpcodeInfo& info = opcode_info(f.opcode);
+    // Up to a quarter of all PSNs away, on either side.
+    const auto away = static_cast<uint32_t>(random_() % (random_() % 2 != 0 ? 8 : 1u << 22));
+    const bool behind = random_() % 2 != 0;
+    if (info.is_response()) {
+      f.psn = behind ? to.oldest.advance(Psn::kMask - away) : to.next.advance(away);
+    } else {
+      f.psn = behind ? to.expected.advance(Psn::kMask - away) : to.expected.advance(1 + away);
+    }
+    uint32_t bytes = 0;
+    if (info.kind == OpKind::kSend || info.kind == OpKind::kWrite ||
+        info.kind == OpKind::kReadResponse) {
+      bytes = info.end ? static_cast<uint32_t>(random_() % program_.mtu) : program_.mtu;
+    }
+    f.dma_length = info.start && info.end ? bytes : program_.mtu * 2;
+    // It comes at once: on its way the window would move.
+    const auto frame = roce_frame(to.qp->config().addressing, f, std::vector<uint8_t>(bytes, 0x66));
+    const Parsed parsed(frame);
+    to.receive(parsed.roce, parsed.bytes.data() + parsed.roce.payload);
+  }
+
   void deliver_due() {
     while (!calendar_.empty() && calendar_.begin()->first <= now_) {
       const Flight flight = std::move(calendar_.begin()->second);
@@ -179,7 +267,7 @@ class ModelRun {
         continue;
       Side& to = *sides_[flight.to];
       if (roce.dest_qpn != to.qp->config().qpn) continue;
-      to.qp->on_packet(now_, roce, flight.frame.data() + roce.payload);
+      to.receive(roce, flight.frame.data() + roce.payload);
     }
   }
 
@@ -201,7 +289,7 @@ class ModelRun {
   }
 
   const ModelProgram& program_;
-  std::mt19937_64 random_;
+  Dice random_;
   ModelPayload payload_;
   std::unique_ptr<Side> sides_[2];
   std::multimap<Time, Flight> calendar_;
@@ -212,8 +300,8 @@ class ModelRun {
 /// How the program's run differs from `should`, or an empty text.
 inline std::string run_and_compare(const ModelProgram& program,
                                    const std::vector<ModelOutcome>& should,
-                                   RcCounters* counters = nullptr) {
-  ModelRun run(program);
+                                   RcCounters* counters = nullptr, ModelRun::Dice dice = {}) {
+  ModelRun run(program, std::move(dice));
   std::string failure = run.run();
   for (unsigned side = 0; side < 2 && failure.empty(); ++side) {
     const std::string text = difference(run.outcome(side), should[side]);

@@ -60,7 +60,8 @@ inline ModelProgram shrink(ModelProgram program,
   const auto calm_link = [&] {
     bool calmer = false;
     for (uint32_t ModelLink::*trouble :
-         {&ModelLink::lost, &ModelLink::repeated, &ModelLink::reordered, &ModelLink::corrupted}) {
+         {&ModelLink::lost, &ModelLink::repeated, &ModelLink::reordered, &ModelLink::corrupted,
+          &ModelLink::forged}) {
       if (program.link.*trouble == 0) continue;
       calmer = attempt([&](ModelProgram& p) { p.link.*trouble = 0; }) || calmer;
     }
