@@ -91,7 +91,7 @@ class TestCapture {
         append_foreign_packet(out, frame);
       }
     }
-    append_pcapng_statistics(out, 0, {}, Time::zero(), {frames.size(), 0, drops});
+    if (statistics) append_pcapng_statistics(out, 0, {}, Time::zero(), {frames.size(), 0, drops});
     return out;
   }
 
@@ -126,6 +126,7 @@ class TestCapture {
 
   std::vector<TestFrame> frames;
   uint64_t drops = 0;
+  bool statistics = true;  ///< false: the file does not say what it lacks
   bool own = true;  ///< false: as others write it, without directions and times of the run
 
  private:

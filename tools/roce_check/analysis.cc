@@ -45,11 +45,17 @@ class Follower {
     static const std::vector<uint32_t> kNothing;
     const auto& there = table_.flows[f].packets;
     const auto& back = r != kNoFlow && r != f ? table_.flows[r].packets : kNothing;
-    RequestStream forward(table_.flows[f].name(), connection.pmtu, context(connection, f, r),
+    if (connection.odd_mtu != 0) {
+      analysis_.findings.add(Rule::kA1_13, table_.packets[there.front()].stamp(),
+                             table_.flows[f].name() + ": messages are cut into packets of " +
+                                 std::to_string(connection.odd_mtu) + " bytes");
+    }
+    const uint32_t pmtu = connection.odd_mtu != 0 ? connection.odd_mtu : connection.pmtu;
+    RequestStream forward(table_.flows[f].name(), pmtu, context(connection, f, r),
                           analysis_.findings);
     RequestStream reverse(
-        r != kNoFlow ? table_.flows[r].name() : "answer to " + table_.flows[f].name(),
-        connection.pmtu, context(connection, r, f), analysis_.findings);
+        r != kNoFlow ? table_.flows[r].name() : "answer to " + table_.flows[f].name(), pmtu,
+        context(connection, r, f), analysis_.findings);
     if (!back.empty()) {
       compare_ways(table_.flows[f], table_.flows[r], table_.packets[back.front()].stamp(),
                    analysis_.findings);
@@ -162,7 +168,7 @@ Result<Analysis> analyse(const std::string& path, const AnalysisOptions& options
     check_rates(*options.config, out);
     check_collectives(*options.config, options.open_end, out);
   }
-  out.findings.settle(follower.gapless());
+  out.findings.settle(follower.gapless() && !options.partial);
   if (options.partial) out.findings.excuse(Rule::kComplete);
   return out;
 }

@@ -172,8 +172,8 @@ void CmFollower::connect(const Datagram& d, const Exchange& e) {
 void CmFollower::message(const Datagram& d, const CmRtu& m) {
   findings_.examined(Rule::kA9_5);
   const auto at = exchanges_.find({d.src, d.dst, m.local_comm_id});
-  if (at == exchanges_.end() || !at->second.rep ||
-      at->second.rep->local_comm_id != m.remote_comm_id) {
+  if (at == exchanges_.end()) return;  // begun before the capture
+  if (!at->second.rep || at->second.rep->local_comm_id != m.remote_comm_id) {
     return suspect(Rule::kA9_5, d, "RTU to no REP");
   }
   same_transaction(d, at->second.rep_at, "RTU");

@@ -13,6 +13,7 @@ namespace {
 struct Arguments {
   std::string capture;
   std::string config;
+  double cnp_interval_us = 0;
   bool json = false;
   bool quiet = false;
   understudy::AnalysisOptions options;
@@ -28,6 +29,11 @@ int run(Arguments arguments) {
     }
     config = std::move(*loaded);
     arguments.options.config = &*config;
+  }
+  if (arguments.cnp_interval_us > 0) {
+    constexpr double kPsPerMicrosecond = 1e6;
+    arguments.options.cnp_interval = understudy::Duration::ps(
+        static_cast<int64_t>(arguments.cnp_interval_us * kPsPerMicrosecond));
   }
   const auto analysis = understudy::analyse(arguments.capture, arguments.options);
   if (!analysis) {
@@ -47,9 +53,13 @@ int run(Arguments arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{
-      "Judges a capture (pcap or pcapng) of RoCEv2 traffic: parsing, ICRC, PSN order and\n"
-      "retransmission, acknowledgement, lengths; with the run's configuration also link rates and\n"
-      "the bytes of each step of its collectives."};
+      "Judges a capture (pcap or pcapng) of RoCEv2 traffic, connection by connection: headers, "
+      "ICRC,\n"
+      "PSN order and going back, ACKs, NAKs, READs, ATOMICs, waits, ECN and CNPs, RDMA-CM. Names "
+      "the\n"
+      "rule, the frame and its time. With the run's configuration also link rates and the bytes "
+      "of\n"
+      "each step of its collectives."};
   app.name("roce-check");
   app.add_option("capture", arguments.capture, "pcap or pcapng file")->required();
   app.add_option("--config", arguments.config,
@@ -57,6 +67,15 @@ int main(int argc, char** argv) {
                  "its collectives");
   app.add_flag("--json", arguments.json, "print the report as JSON");
   app.add_flag("--quiet", arguments.quiet, "print nothing, the exit status says it all");
+  app.add_flag("--partial", arguments.options.partial,
+               "the capture is a part of the traffic: it may begin inside connections and lack\n"
+               "packets; what was not captured is said, but is no fault");
+  app.add_flag("--impaired", arguments.options.impaired,
+               "the network may have duplicated and reordered packets between the capture and an\n"
+               "endpoint (losses are always allowed for)");
+  app.add_option("--cnp-interval", arguments.cnp_interval_us,
+                 "microseconds that CNPs to one queue pair must be apart (rule A6.4)")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--open-end", arguments.options.open_end,
                "the capture was stopped in mid-run: accept requests in flight at its end");
   app.footer(

@@ -57,6 +57,7 @@ class TableBuilder {
       return damaged(view, roce);  // a receiver drops it; for the flows it is a loss
     }
     check_headers({in.number, in.at}, view, roce, findings_);
+    if (roce.dest_qpn == 0) return;  // which nobody has
     table_.counts.congestion_marked += (view.tos & 3) == 3 ? 1 : 0;
     if (uc) {
       ++table_.counts.uc;

@@ -12,9 +12,33 @@ namespace {
 constexpr std::array<uint32_t, 5> kPathMtus = {256, 512, 1024, 2048, 4096};
 constexpr size_t kScoredPackets = 20'000;  // of a flow; enough to tell connections apart
 
-uint32_t infer_pmtu(const PacketTable& table, std::initializer_list<uint32_t> flows) {
-  std::array<uint64_t, kPathMtus.size()> votes{};
+/// Where no data are to be seen: a READ takes one PSN for each packet of its response, so the
+/// distance to the next request tells the path MTU. Requests that are missing make it larger, so
+/// the largest path MTU counts. 0 if the flow has no READ that tells anything.
+uint32_t pmtu_by_reads(const PacketTable& table, uint32_t flow, uint32_t least) {
+  const PacketRecord* read = nullptr;
   uint32_t largest = 0;
+  for (uint32_t index : table.flows[flow].packets) {
+    const PacketRecord& p = table.packets[index];
+    if (!p.info().is_request()) continue;
+    const int32_t taken = read != nullptr ? p.psn.distance_from(read->psn) : 0;
+    for (const uint32_t mtu : kPathMtus) {
+      const uint64_t packets = taken > 0 ? (uint64_t{read->dma_length} + mtu - 1) / mtu : 0;
+      const bool tells = taken > 0 && read->dma_length > least && mtu >= least;
+      if (tells && packets == static_cast<uint64_t>(taken)) largest = std::max(largest, mtu);
+    }
+    read = p.info().kind == OpKind::kReadRequest ? &p : nullptr;
+  }
+  return largest;
+}
+
+/// The path MTU by the sizes of FIRST and MIDDLE packets. Where all of them have the same size and
+/// no path MTU is that, `odd` names it.
+uint32_t infer_pmtu(const PacketTable& table, std::initializer_list<uint32_t> flows,
+                    uint32_t* odd = nullptr) {
+  std::array<uint64_t, kPathMtus.size()> votes{};
+  uint32_t largest = 0, size = 0;
+  size_t of_this_size = 0, data_packets = 0;
   for (uint32_t flow : flows) {
     if (flow == kNoFlow) continue;
     for (uint32_t index : table.flows[flow].packets) {
@@ -24,14 +48,23 @@ uint32_t infer_pmtu(const PacketTable& table, std::initializer_list<uint32_t> fl
       const bool data =
           kind == OpKind::kSend || kind == OpKind::kWrite || kind == OpKind::kReadResponse;
       if (!data || p.info().end) continue;  // only FIRST and MIDDLE must be full
+      ++data_packets;
+      if (of_this_size == 0) size = p.payload_bytes;
+      of_this_size += p.payload_bytes == size ? 1 : 0;
       const auto mtu = std::ranges::find(kPathMtus, p.payload_bytes);
       if (mtu != kPathMtus.end()) ++votes[static_cast<size_t>(mtu - kPathMtus.begin())];
     }
   }
   const auto most = std::ranges::max_element(votes);
   if (*most != 0) return kPathMtus[static_cast<size_t>(most - votes.begin())];
+  constexpr size_t kEnough = 3;
+  if (odd != nullptr && data_packets >= kEnough && of_this_size == data_packets) *odd = size;
   const auto fits = std::ranges::lower_bound(kPathMtus, largest);
-  return fits == kPathMtus.end() ? kPathMtus.back() : *fits;
+  uint32_t out = fits == kPathMtus.end() ? kPathMtus.back() : *fits;
+  for (uint32_t flow : flows) {
+    if (flow != kNoFlow) out = std::max(out, pmtu_by_reads(table, flow, out));
+  }
+  return out;
 }
 
 /// How far requests in one flow have come, as a responder in the other may answer them.
@@ -103,7 +136,9 @@ class Pairing {
       if (other != kNoFlow && other < f) continue;
       const std::optional<size_t> cm = exchange_[f];
       const uint32_t agreed = cm ? table_.cm_pairs[*cm].path_mtu : 0;
-      out.push_back({f, other, agreed != 0 ? agreed : infer_pmtu(table_, {f, other}), cm});
+      uint32_t odd = 0;
+      const uint32_t inferred = infer_pmtu(table_, {f, other}, &odd);
+      out.push_back({f, other, agreed != 0 ? agreed : inferred, cm, agreed != 0 ? 0 : odd});
     }
     return out;
   }

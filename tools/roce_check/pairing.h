@@ -18,6 +18,7 @@ struct Connection {
   uint32_t reverse = kNoFlow;  ///< kNoFlow: nothing ever came back
   uint32_t pmtu = 0;           ///< path MTU in bytes: of the CM exchange, or inferred
   std::optional<size_t> cm;    ///< that exchange, an index into PacketTable::cm_pairs
+  uint32_t odd_mtu = 0;        ///< what its messages are cut to, if that is no path MTU
 };
 
 std::vector<Connection> pair_flows(const PacketTable& table);

@@ -132,12 +132,15 @@ void RequestStream::read_response(const PacketRecord& p, int64_t psn) {
   }
   const bool last = s->dma_length <= pmtu_;
   const OpcodeInfo& info = p.info();
-  if (info.end != last || (info.start && !s->read_start) || (!info.start && s->read_first)) {
-    fault(repeated ? Rule::kA4_18 : Rule::kA4_13, p.stamp(), psn,
-          std::string(info.name) + " does not fit the request");
+  const Rule rule = repeated ? Rule::kA4_18 : Rule::kA4_13;
+  const std::string unfit = std::string(info.name) + " does not fit the request";
+  if (info.end != last || (!info.start && s->read_first)) {
+    fault(rule, p.stamp(), psn, unfit);
+  } else if (info.start && !s->read_start) {
+    suspect(rule, p.stamp(), psn, unfit);  // of a request that begins here
   }
   if (p.payload_bytes != s->bytes) {
-    fault(repeated ? Rule::kA4_18 : Rule::kA4_13, p.stamp(), psn,
+    fault(rule, p.stamp(), psn,
           std::string(info.name) + " of " + std::to_string(p.payload_bytes) + " bytes, expected " +
               std::to_string(s->bytes));
   }
@@ -197,7 +200,7 @@ void RequestStream::check_msn(const PacketRecord& p, int64_t psn, bool is_nak) {
   const bool repeated = covered < base_ - 1;
   if (!msn_seen_) {
     msn_seen_ = true;
-    msn_exact_ = msn >= completed && msn <= sent;
+    msn_exact_ = context_.from_start && msn >= completed && msn <= sent;
     if (!msn_exact_ && context_.complete && context_.from_start) {
       fault(Rule::kA4_8, p.stamp(), psn,
             "MSN " + std::to_string(p.msn) + " begins, but " + std::to_string(completed) + " to " +
@@ -211,9 +214,9 @@ void RequestStream::check_msn(const PacketRecord& p, int64_t psn, bool is_nak) {
   if (psn >= msn_psn_ && msn < msn_) {
     fault(Rule::kA4_8, p.stamp(), psn, what + " after " + std::to_string(low(msn_)));
   } else if (msn_exact_ && holes_ == 0 && (msn > sent || (!repeated && msn < completed))) {
-    fault(Rule::kA4_8, p.stamp(), psn,
-          what + ", but " + std::to_string(completed) + " to " + std::to_string(sent) +
-              " messages are complete");
+    suspect(Rule::kA4_8, p.stamp(), psn,
+            what + ", but " + std::to_string(completed) + " to " + std::to_string(sent) +
+                " messages are complete");
   }
   if (psn >= msn_psn_) {
     msn_psn_ = psn;

@@ -149,28 +149,27 @@ void RequestStream::judge_length(const Slot& slot, int64_t psn, Stamp sent) {
             std::to_string(pmtu_));
 }
 
-/// What is left in the window when the capture ends.
-void RequestStream::finish_slot(const Slot& slot, int64_t psn, bool excused) {
+/// What is left in the window when the capture ends. True: it is known why.
+bool RequestStream::finish_slot(const Slot& slot, int64_t psn, bool excused) {
   if (slot.known) {
     judge_message(slot, psn, slot.sent.front());
   } else {
     open_.reset();
     cut_ = true;
   }
-  if (excused) return;
+  if (excused) return false;
   if (nak_ignored(slot)) {
     const bool rnr = (slot.nak_syndrome & kSyndromeKindMask) == kSyndromeRnrNak;
     findings_.examined(rnr ? Rule::kA5_7 : Rule::kA5_5);
     suspect(rnr ? Rule::kA5_7 : Rule::kA5_5, slot.nak, psn, "NAK without a retransmission");
   }
-  if (slot.answer && slot.known && slot.passed.frame != 0 && slot.answers.empty()) {
-    findings_.examined(Rule::kA5_4);
-    if (slot.sent.back().frame < slot.passed.frame && (slot.read_first || !slot.read_start)) {
-      suspect(Rule::kA5_4, slot.passed, psn,
-              "answers to later requests say that its response was lost, but it was not asked for "
-              "again");
-    }
-  }
+  if (!slot.answer || !slot.known || slot.passed.frame == 0 || !slot.answers.empty()) return false;
+  findings_.examined(Rule::kA5_4);
+  if (slot.sent.back().frame > slot.passed.frame) return false;
+  suspect(
+      Rule::kA5_4, slot.passed, psn,
+      "answers to later requests say that its response was lost, but it was not asked for again");
+  return true;
 }
 
 /// Answers to later requests went by, and the requester did not mind: it had the response.
@@ -205,15 +204,17 @@ void RequestStream::finish(bool excused) {
       judge_message(s, psn, s.sent.front());
       continue;
     }
-    if (i < asked && missing++ == 0) {
+    ++counts_.unanswered;
+    if (!accepted_messages) accepted_messages = messages_.size();
+    const bool explained = finish_slot(s, psn, excused);
+    if (i < asked && !explained && missing++ == 0) {
       first_missing = &s;
       first_psn = psn;
     }
-    ++counts_.unanswered;
-    if (!accepted_messages) accepted_messages = messages_.size();
-    finish_slot(s, psn, excused);
   }
-  if (missing != 0 && !excused) finish_missing(*first_missing, first_psn, missing);
+  if (missing != 0 && !excused && !nak_ignored(*first_missing)) {
+    finish_missing(*first_missing, first_psn, missing);
+  }
   if (open_ && !excused) {
     fault(Rule::kComplete, {open_->message.first_frame, open_->message.first_at}, next_ - 1,
           "the capture ends inside a message");

@@ -38,7 +38,7 @@ void RequestStream::follow_retries(const PacketRecord& p, int64_t psn) {
     settle_retry();
   }
   if (broken_ && psn < next_ && p.at - broken_at_.at > kCrossing) {
-    fault(Rule::kA5_9, p.stamp(), psn, "sent again after the NAK that ends the connection");
+    suspect(Rule::kA5_9, p.stamp(), psn, "sent again after the NAK that ends the connection");
   }
   if (psn >= cursor_ || broken_) return;
   const Slot* s = slot(psn);
@@ -55,9 +55,9 @@ void RequestStream::follow_retries(const PacketRecord& p, int64_t psn) {
       findings_.examined(Rule::kA5_7);
       const Duration wanted = Duration::us(kRnrMicroseconds[s->nak_syndrome & kSyndromeValueMask]);
       if (too_early(retry.delay, wanted) && !context_.impaired) {
-        fault(Rule::kA5_7, p.stamp(), psn,
-              format_text("sent again %.1f us after an RNR NAK that asks for %.1f us",
-                          retry.delay.microseconds(), wanted.microseconds()));
+        suspect(Rule::kA5_7, p.stamp(), psn,
+                format_text("sent again %.1f us after an RNR NAK that asks for %.1f us",
+                            retry.delay.microseconds(), wanted.microseconds()));
       }
     }
   } else if (s->passed.frame > s->sent.back().frame) {
@@ -83,9 +83,9 @@ void RequestStream::settle_retry() {
   if (retry.cause == RetryCause::kRnrNak) {
     if (!context_.limits.rnr_retries || *context_.limits.rnr_retries == 7) return;
     if (++rnr_naks_ > *context_.limits.rnr_retries) {
-      fault(Rule::kA5_7, retry_at_, retry_psn_,
-            std::to_string(rnr_naks_) + " retries after RNR NAKs, agreed were " +
-                std::to_string(*context_.limits.rnr_retries));
+      suspect(Rule::kA5_7, retry_at_, retry_psn_,
+              std::to_string(rnr_naks_) + " retries after RNR NAKs, agreed were " +
+                  std::to_string(*context_.limits.rnr_retries));
     }
     return;
   }
@@ -94,15 +94,15 @@ void RequestStream::settle_retry() {
   const QpLimits& limits = context_.limits;
   if (limits.retries || limits.ack_timeout) findings_.examined(Rule::kA5_8);
   if (limits.retries && timeouts_ > *limits.retries) {
-    fault(Rule::kA5_8, retry_at_, retry_psn_,
-          std::to_string(timeouts_) + " retries after timeouts, agreed were " +
-              std::to_string(*limits.retries));
+    suspect(Rule::kA5_8, retry_at_, retry_psn_,
+            std::to_string(timeouts_) + " retries after timeouts, agreed were " +
+                std::to_string(*limits.retries));
   }
   if (limits.ack_timeout && !context_.impaired &&
       too_early(retry.delay * kTimeoutSteps, *limits.ack_timeout)) {
-    fault(Rule::kA5_8, retry_at_, retry_psn_,
-          format_text("sent again after %.1f us, the ACK timeout is %.1f us",
-                      retry.delay.microseconds(), limits.ack_timeout->microseconds()));
+    suspect(Rule::kA5_8, retry_at_, retry_psn_,
+            format_text("sent again after %.1f us, the ACK timeout is %.1f us",
+                        retry.delay.microseconds(), limits.ack_timeout->microseconds()));
   }
 }
 

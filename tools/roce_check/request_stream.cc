@@ -44,6 +44,7 @@ void RequestStream::start(const PacketRecord& p) {
   if (context_.first_psn) {
     findings_.examined(Rule::kA9_2);
     if (p.psn != *context_.first_psn) {
+      context_.from_start = context_.complete;
       suspect(Rule::kA9_2, p.stamp(), next_,
               "begins, but RDMA-CM agreed on PSN " + std::to_string(context_.first_psn->value()));
     }
@@ -148,14 +149,20 @@ void RequestStream::compare(const Slot& slot, const PacketRecord& p, int64_t psn
   Slot again;
   set(again, p, index);
   findings_.examined(Rule::kA5_6);
+  std::string what;
   if (again.opcode != slot.opcode || again.bytes != slot.bytes ||
       again.dma_length != slot.dma_length) {
-    fault(Rule::kA5_6, p.stamp(), psn,
-          std::string("retransmitted as ") + p.info().name + " of " + std::to_string(again.bytes) +
-              " bytes, was " + opcode_info(slot.opcode).name + " of " + std::to_string(slot.bytes));
+    what = std::string("retransmitted as ") + p.info().name + " of " + std::to_string(again.bytes) +
+           " bytes, was " + opcode_info(slot.opcode).name + " of " + std::to_string(slot.bytes);
   } else if (again.va != slot.va || again.rkey != slot.rkey) {
-    fault(Rule::kA5_6, p.stamp(), psn, "retransmitted with another address or key");
+    what = "retransmitted with another address or key";
+  } else {
+    return;
   }
+  // How many PSNs a READ takes may have been inferred from packets that are missing.
+  const bool inside_read = slot.answer && !slot.read_first;
+  inside_read ? suspect(Rule::kA5_6, p.stamp(), psn, what)
+              : fault(Rule::kA5_6, p.stamp(), psn, what);
 }
 
 /// A READ or ATOMIC that has been answered before: its responder may have it still.
@@ -196,11 +203,11 @@ void RequestStream::settle_early_answers(int64_t psn) {
   int64_t captured = next_;
   for (const PacketRecord& answer : early) {
     const int64_t answered = extended(answer.psn);
-    if (answered >= psn) {
-      fault(answer.info().kind == OpKind::kReadResponse || answer.info().atomic_ack ? Rule::kA5_11
-                                                                                    : Rule::kA5_3,
-            answer.stamp(), answered,
-            std::string(answer.info().name) + " for a PSN that was not sent");
+    if (answered >= psn) {  // or both it and this packet's first transmission were not captured
+      suspect(answer.info().kind == OpKind::kReadResponse || answer.info().atomic_ack ? Rule::kA5_11
+                                                                                      : Rule::kA5_3,
+              answer.stamp(), answered,
+              std::string(answer.info().name) + " for a PSN that was not sent");
     } else {
       captured = std::max(captured, answered + 1);
     }

@@ -134,7 +134,7 @@ class RequestStream {
   void judge_message(const Slot& slot, int64_t psn, Stamp sent);
   void judge_length(const Slot& slot, int64_t psn, Stamp sent);
   bool answer_not_captured(const Slot& slot) const;
-  void finish_slot(const Slot& slot, int64_t psn, bool excused);
+  bool finish_slot(const Slot& slot, int64_t psn, bool excused);
   void finish_missing(const Slot& first, int64_t psn, size_t missing);
 
   std::string name_;
