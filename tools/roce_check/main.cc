@@ -6,6 +6,7 @@
 
 #include "ctrl/config/load.h"
 #include "tools/roce_check/analysis.h"
+#include "tools/roce_check/plot.h"
 #include "tools/roce_check/report.h"
 
 namespace {
@@ -14,6 +15,7 @@ struct Arguments {
   std::string capture;
   std::string config;
   double cnp_interval_us = 0;
+  understudy::PlotOptions plot;
   bool json = false;
   bool quiet = false;
   understudy::AnalysisOptions options;
@@ -45,6 +47,13 @@ int run(Arguments arguments) {
   } else if (!arguments.quiet) {
     std::cout << understudy::report_text(*analysis, arguments.capture);
   }
+  if (!arguments.plot.file.empty()) {
+    const auto drawn = understudy::plot(*analysis, arguments.capture, arguments.plot);
+    if (!drawn) {
+      std::cerr << "roce-check: " << drawn.error().text << '\n';
+      return 2;
+    }
+  }
   return analysis->findings.hold() ? 0 : 1;
 }
 
@@ -67,6 +76,11 @@ int main(int argc, char** argv) {
                  "its collectives");
   app.add_flag("--json", arguments.json, "print the report as JSON");
   app.add_flag("--quiet", arguments.quiet, "print nothing, the exit status says it all");
+  app.add_option("--plot", arguments.plot.file,
+                 "draw PSN over time and rate over time of each queue pair as SVG (needs gnuplot)");
+  app.add_option("--plot-queues", arguments.plot.queues, "how many of the busiest are drawn")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
   app.add_flag("--partial", arguments.options.partial,
                "the capture is a part of the traffic: it may begin inside connections and lack\n"
                "packets; what was not captured is said, but is no fault");
@@ -80,7 +94,8 @@ int main(int argc, char** argv) {
                "the capture was stopped in mid-run: accept requests in flight at its end");
   app.footer(
       "Exit status: 0 the capture holds and is complete, 1 it does not, 2 bad arguments or files.\n"
-      "Example: roce-check run.pcapng --config configs/quickstart.toml");
+      "Examples: roce-check run.pcapng --config configs/quickstart.toml\n"
+      "          roce-check --partial --plot run.svg others.pcap");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

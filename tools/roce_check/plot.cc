@@ -1,0 +1,135 @@
+#include "tools/roce_check/plot.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "tools/roce_check/plot_series.h"
+#include "tools/roce_check/text_format.h"
+
+namespace understudy {
+namespace {
+
+constexpr int kWidth = 1200, kRowHeight = 300;
+
+struct Row {
+  const Connection* connection;
+  const DirectionResult* direction;
+  bool forward;
+};
+
+/// Directions that carry requests, the busiest first.
+std::vector<Row> busiest(const Analysis& analysis) {
+  std::vector<Row> rows;
+  for (const ConnectionResult& c : analysis.connections) {
+    if (c.forward.counts.requests != 0) rows.push_back({&c.connection, &c.forward, true});
+    if (c.reverse.counts.requests != 0) rows.push_back({&c.connection, &c.reverse, false});
+  }
+  std::ranges::stable_sort(rows, std::greater{},
+                           [](const Row& row) { return row.direction->rate.wire_bytes; });
+  return rows;
+}
+
+/// A text inside gnuplot's single quotes.
+std::string in_quotes(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
+  return out + "'";
+}
+
+/// Each series as a named block of data, and the command that draws them.
+void draw(const std::vector<PlotSeries>& all, std::string& script) {
+  std::string command;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::string name = "$d" + std::to_string(i);
+    script += name + " << EOD\n";
+    for (const PlotPoint& p : all[i].points) script += format_text("%.9g %.10g\n", p.seconds, p.y);
+    script += "EOD\n";
+    command += (i == 0 ? "plot " : ", ") + name + " using 1:2 with " + all[i].style;
+    command += all[i].title.empty() ? " notitle" : " title " + in_quotes(all[i].title);
+  }
+  script += command + "\n";
+}
+
+/// Its messages go where ours go.
+Result<void> run_gnuplot(const std::string& script) {
+  char name[] = "gnuplot";
+  std::string argument = script;
+  char* const arguments[] = {name, argument.data(), nullptr};
+  pid_t child = 0;
+  const int error = ::posix_spawnp(&child, name, nullptr, nullptr, arguments, environ);
+  if (error != 0) {
+    return fail(std::string("gnuplot, which draws plots: ") + std::strerror(error) +
+                " (Debian: gnuplot-nox)");
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return fail("gnuplot could not draw the plot");
+  return {};
+}
+
+}  // namespace
+
+std::string plot_script(const Analysis& analysis, const std::string& title,
+                        const PlotOptions& options) {
+  const PacketTable& table = analysis.table;
+  const std::vector<Row> all = busiest(analysis);
+  const size_t shown = std::min(all.size(), options.queues);
+  const Duration span = table.last - table.first;
+  std::string heading = title;
+  if (shown < all.size()) {
+    heading += ": the busiest " + std::to_string(shown) + " of " + std::to_string(all.size());
+  }
+  std::string script = format_text("set terminal svg size %d,%d noenhanced background 'white'\n",
+                                   kWidth, kRowHeight * static_cast<int>(shown) + 40);
+  script += "set output " + in_quotes(options.file) + "\n";
+  script +=
+      "set multiplot layout " + std::to_string(shown) + ",2 title " + in_quotes(heading) + "\n";
+  script += "set grid\nset key outside below horizontal\nset xlabel 'seconds'\n";
+  script += format_text("set xrange [0:%.9g]\n", std::max(span.seconds(), 1e-9));
+  for (size_t i = 0; i < shown; ++i) {
+    const Row& row = all[i];
+    const Flow& flow = table.flows[row.direction->flow];
+    const auto request = std::ranges::find_if(
+        flow.packets, [&](uint32_t p) { return table.packets[p].info().is_request(); });
+    const Psn first = table.packets[*request].psn;
+    script += "set title " + in_quotes(flow.name()) + "\n";
+    script += format_text("set ylabel 'PSN - %u'\n", first.value());
+    draw(psn_series(table, *row.connection, row.forward, table.first), script);
+    script += "set ylabel 'Mbit/s'\n";
+    std::vector<PlotSeries> rates = {
+        rate_series(table, flow, table.first, span, "to it", "lines lw 1.5 lc rgb '#1f77b4'")};
+    const uint32_t other = row.forward ? row.connection->reverse : row.connection->forward;
+    if (other != kNoFlow && other != row.direction->flow) {
+      rates.push_back(rate_series(table, table.flows[other], table.first, span, "from it",
+                                  "lines lw 1 lc rgb '#2ca02c'"));
+    }
+    draw(rates, script);
+  }
+  return script + "unset multiplot\nunset output\n";
+}
+
+Result<void> plot(const Analysis& analysis, const std::string& title, const PlotOptions& options) {
+  if (busiest(analysis).empty()) return fail("nothing to plot: no requests of connections");
+  const std::string script = plot_script(analysis, title, options);
+  std::string path = (std::filesystem::temp_directory_path() / "roce_check_XXXXXX").string();
+  const int file = ::mkstemp(path.data());
+  if (file < 0) return fail(path + ": " + std::strerror(errno));
+  const bool written =
+      ::write(file, script.data(), script.size()) == static_cast<ssize_t>(script.size());
+  ::close(file);
+  Result<void> done = fail(path + ": cannot be written");
+  if (written) done = run_gnuplot(path);
+  ::unlink(path.c_str());
+  return done;
+}
+
+}  // namespace understudy
