@@ -71,13 +71,13 @@ void Qp::on_packet(Time now, const RoceView& packet, const uint8_t* payload) {
     requester_.on_response(now, packet, payload);
     return report_completions(now);
   }
-  const ResponderResult result = responder_.on_request(packet, payload);
-  if (result.in_order && !established_) {
+  const RequestOutcome outcome = responder_.on_request(packet, payload);
+  if (outcome != RequestOutcome::kNotExpected && !established_) {
     established_ = true;
     if (state_ == QpState::kRtr) owner_.on_established(now, *this);
   }
-  if (result.message_done) owner_.on_received(now, *this, result.received);
-  if (result.fatal) {
+  if (outcome == RequestOutcome::kMessage) owner_.on_received(now, *this, responder_.received());
+  if (outcome == RequestOutcome::kFatal) {
     enter_error();  // but for the NAK, and what must go before it
     requester_.flush();
     report_completions(now);

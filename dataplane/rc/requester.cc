@@ -63,8 +63,10 @@ bool Requester::post(const WorkRequest& request) {
   e.request = request;
   e.psn = next_psn_;
   e.ssn = next_ssn_;
-  const bool atomic = e.wants_answer() && request.op != WorkOp::kRead;
-  if (e.wants_answer() && config_.max_rd_atomic == 0) return false;
+  const bool atomic = request.op == WorkOp::kCompareSwap || request.op == WorkOp::kFetchAdd;
+  e.wants_answer = atomic || request.op == WorkOp::kRead;
+  e.takes_receive = !e.wants_answer && request.op != WorkOp::kWrite;
+  if (e.wants_answer && config_.max_rd_atomic == 0) return false;
   if (!atomic && request.length > kMaxMessageBytes) return false;
   e.packets = atomic ? 1
                      : static_cast<uint32_t>(std::max<uint64_t>(
@@ -85,7 +87,7 @@ uint32_t Requester::answers_in_flight() const {
 }
 
 bool Requester::limited(const Entry& e) const {
-  return credits_limit_ && e.takes_receive() && Psn(e.ssn).distance_from(Psn(last_ssn_)) > 0;
+  return credits_limit_ && e.takes_receive && Psn(e.ssn).distance_from(Psn(last_ssn_)) > 0;
 }
 
 bool Requester::may_send() const {
@@ -98,10 +100,10 @@ bool Requester::may_send() const {
     const bool in_write = e.request.op == WorkOp::kWriteImm && cursor_packet_ > 0;
     if (una_ != e.psn.advance(cursor_packet_) && !in_write) return false;
   }
-  if (!e.wants_answer() && !e.request.fence) return true;
+  if (!e.wants_answer && !e.request.fence) return true;
   const uint32_t open = answers_in_flight();
   if (e.request.fence && open > 0) return false;
-  return !e.wants_answer() || open < config_.max_rd_atomic;
+  return !e.wants_answer || open < config_.max_rd_atomic;
 }
 
 /// A READ, or what is missing of one: it asks again with a new RETH (rule A5.6). Or an ATOMIC.
@@ -131,7 +133,7 @@ void Requester::fill(const Entry& e, OutPacket& out) const {
   f.va = r.remote_va;
   f.dma_length = r.length;
   f.imm = r.op == WorkOp::kSendInvalidate ? r.invalidate : r.imm;
-  f.solicited = last && r.solicited && e.takes_receive();
+  f.solicited = last && r.solicited && e.takes_receive;
   f.ack_request = last || limited(e) || cursor_packet_ % kPacketsPerAck == kPacketsPerAck - 1;
   out.payload_bytes = std::min(config_.mtu, r.length - offset);
   out.payload = r.payload.advanced(offset);
@@ -139,16 +141,16 @@ void Requester::fill(const Entry& e, OutPacket& out) const {
 
 bool Requester::pull(Time now, OutPacket& out, uint64_t& id) {
   const Entry& e = entry(cursor_);
-  out = OutPacket{};
+  out.clear();
   RoceFields& f = out.fields;
   f.rkey = e.request.rkey;
-  const bool last = e.wants_answer() || cursor_packet_ + 1 == e.packets;
-  if (e.wants_answer()) {
+  const bool last = e.wants_answer || cursor_packet_ + 1 == e.packets;
+  if (e.wants_answer) {
     fill_request(e, f);
   } else {
     fill(e, out);
   }
-  const Psn end = e.wants_answer() ? e.psn.advance(e.packets) : f.psn.next();
+  const Psn end = e.wants_answer ? e.psn.advance(e.packets) : f.psn.next();
   if (f.psn.distance_from(sent_) >= 0) {
     sent_ = end;
   } else {
@@ -207,7 +209,7 @@ void Requester::restart_from(Psn psn) {
   asked_ = una_;
   cursor_packet_ = 0;
   cursor_ = entry_of(psn);
-  if (cursor_ < count_ && !entry(cursor_).wants_answer()) {
+  if (cursor_ < count_ && !entry(cursor_).wants_answer) {
     cursor_packet_ = static_cast<uint32_t>(psn.distance_from(entry(cursor_).psn));
   }
 }
@@ -230,7 +232,7 @@ void Requester::fail(WorkStatus status, size_t culprit) {
 void Requester::finish(WorkStatus status) {
   done_[(done_first_ + done_count_) % done_.size()] = {entry(0).request.id, status};
   ++done_count_;
-  first_ = (first_ + 1) % ring_.size();
+  first_ = place(1);
   --count_;
   if (cursor_ > 0) {
     --cursor_;

@@ -53,19 +53,20 @@ class Requester {
     WorkRequest request;
     Psn psn;  ///< of its first packet
     uint32_t packets = 0;
-    uint32_t answered = 0;  ///< READ and ATOMIC: response packets that came
-    uint32_t ssn = 0;       ///< 24-bit number of the message, counted from 1
+    uint32_t answered = 0;       ///< READ and ATOMIC: response packets that came
+    uint32_t ssn = 0;            ///< 24-bit number of the message, counted from 1
+    bool wants_answer = false;   ///< READ and ATOMIC
+    bool takes_receive = false;  ///< SEND and WRITE with immediate
 
-    bool wants_answer() const {
-      return request.op == WorkOp::kRead || request.op == WorkOp::kCompareSwap ||
-             request.op == WorkOp::kFetchAdd;
-    }
-    bool open() const { return wants_answer() && answered < packets; }
-    bool takes_receive() const { return !wants_answer() && request.op != WorkOp::kWrite; }
+    bool open() const { return wants_answer && answered < packets; }
   };
 
-  Entry& entry(size_t i) { return ring_[(first_ + i) % ring_.size()]; }
-  const Entry& entry(size_t i) const { return ring_[(first_ + i) % ring_.size()]; }
+  /// Entry `i` from the oldest one, up to ring_.size(). Without a division: each packet asks often.
+  size_t place(size_t i) const {
+    return first_ + i < ring_.size() ? first_ + i : first_ + i - ring_.size();
+  }
+  Entry& entry(size_t i) { return ring_[place(i)]; }
+  const Entry& entry(size_t i) const { return ring_[place(i)]; }
   void fill(const Entry& e, OutPacket& out) const;
   void fill_request(const Entry& e, RoceFields& f) const;
   bool may_send() const;

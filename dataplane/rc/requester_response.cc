@@ -130,7 +130,7 @@ void Requester::on_nak(Time now, const RoceView& packet) {
 void Requester::on_answer(Time now, const RoceView& packet, const uint8_t* payload) {
   const size_t i = entry_of(packet.psn);
   const bool atomic = packet.info().atomic_ack;
-  if (i == count_ || !entry(i).wants_answer() || atomic != (entry(i).request.op != WorkOp::kRead)) {
+  if (i == count_ || !entry(i).wants_answer || atomic != (entry(i).request.op != WorkOp::kRead)) {
     return count(counters_, RcEvent::kGhostAck);
   }
   Entry& e = entry(i);

@@ -47,33 +47,29 @@ uint32_t Responder::packets_for(uint32_t length) const {
   return std::max<uint32_t>(1, (length + config_.mtu - 1) / config_.mtu);
 }
 
-ResponderResult Responder::refuse(NakCode code, RcEvent why) {
+RequestOutcome Responder::refuse(NakCode code, RcEvent why) {
   count(counters_, why);
   acknowledge(epsn_, static_cast<uint8_t>(kSyndromeNak | static_cast<uint8_t>(code)));
-  ResponderResult r;
-  r.fatal = true;
-  return r;
+  return RequestOutcome::kFatal;
 }
 
-ResponderResult Responder::on_request(const RoceView& packet, const uint8_t* payload) {
+RequestOutcome Responder::on_request(const RoceView& packet, const uint8_t* payload) {
   if (!packet.info().is_request()) {  // of an unreliable service (IBTA 9.6: dropped silently)
     count(counters_, RcEvent::kWrongService);
-    return {};
+    return RequestOutcome::kNotExpected;
   }
   const int32_t ahead = packet.psn.distance_from(epsn_);
   if (ahead < 0) {
     duplicate(packet);
-    return {};
+    return RequestOutcome::kNotExpected;
   }
   if (ahead > 0) {
     gap();
-    return {};
+    return RequestOutcome::kNotExpected;
   }
   gap_nak_sent_ = false;
   rnr_waiting_ = false;
-  ResponderResult result = expected(packet, payload);
-  result.in_order = true;
-  return result;
+  return expected(packet, payload);
 }
 
 void Responder::gap() {
@@ -86,7 +82,7 @@ void Responder::gap() {
 }
 
 /// The checks follow each other as rule A4.3 says.
-ResponderResult Responder::expected(const RoceView& packet, const uint8_t* payload) {
+RequestOutcome Responder::expected(const RoceView& packet, const uint8_t* payload) {
   const OpcodeInfo& info = packet.info();
   const uint8_t access = access_for(info.kind);
   if (!check_sequence(info) || (config_.access & access) != access) {
@@ -109,7 +105,7 @@ bool Responder::check_length(const RoceView& packet, const OpcodeInfo& info) con
   return bytes <= config_.mtu;
 }
 
-ResponderResult Responder::send_or_write(const RoceView& packet, const uint8_t* payload) {
+RequestOutcome Responder::send_or_write(const RoceView& packet, const uint8_t* payload) {
   const OpcodeInfo& info = packet.info();
   const bool write = info.kind == OpKind::kWrite;
   const bool takes_receive = write ? info.imm : info.start;
@@ -117,7 +113,7 @@ ResponderResult Responder::send_or_write(const RoceView& packet, const uint8_t* 
     count(counters_, RcEvent::kRnrSent);
     rnr_waiting_ = true;
     acknowledge(epsn_, static_cast<uint8_t>(kSyndromeRnrNak | (config_.min_rnr_timer & 31)));
-    return {};
+    return RequestOutcome::kTaken;
   }
   if (!check_length(packet, info)) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
@@ -158,19 +154,17 @@ ResponderResult Responder::send_or_write(const RoceView& packet, const uint8_t* 
   in_message_ = !info.end;
   epsn_ = epsn_.next();
 
-  ResponderResult result;
   if (info.end) {
     msn_ = (msn_ + 1) & Psn::kMask;
     const bool event = packet.solicited && (!write || info.imm);
-    result.message_done = true;
-    result.received = {write,       info.imm,      packet.imm,
-                       message_va_, message_rkey_, message_done_,
-                       event,       info.ieth,     info.ieth ? packet.imm : 0};
+    received_ = {write,       info.imm,      packet.imm,
+                 message_va_, message_rkey_, message_done_,
+                 event,       info.ieth,     info.ieth ? packet.imm : 0};
   }
   // A receive is consumed when the message completes; RNR was decided above.
   if (info.end && (!write || info.imm) && !endless_) --receives_;
   if (packet.ack_request) acknowledge(packet.psn, ack_syndrome());
-  return result;
+  return info.end ? RequestOutcome::kMessage : RequestOutcome::kTaken;
 }
 
 const Region* Responder::accessible(Rkey rkey, uint8_t access, uint64_t va, uint32_t length) const {
@@ -180,7 +174,7 @@ const Region* Responder::accessible(Rkey rkey, uint8_t access, uint64_t va, uint
   return allowed ? region : nullptr;
 }
 
-ResponderResult Responder::read_request(const RoceView& packet) {
+RequestOutcome Responder::read_request(const RoceView& packet) {
   if (!room_for_answer()) return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
   if (packet.dma_length > kMaxMessageBytes || packet.payload_bytes != 0) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
@@ -197,10 +191,10 @@ ResponderResult Responder::read_request(const RoceView& packet) {
   answer.rkey = packet.rkey;
   answer.length = packet.dma_length;
   accept(answer);
-  return {};
+  return RequestOutcome::kTaken;
 }
 
-ResponderResult Responder::atomic_request(const RoceView& packet) {
+RequestOutcome Responder::atomic_request(const RoceView& packet) {
   if (!room_for_answer() || packet.va % kAtomicBytes != 0) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
   }
@@ -225,7 +219,7 @@ ResponderResult Responder::atomic_request(const RoceView& packet) {
     std::memcpy(region->bytes + offset, &fresh, kAtomicBytes);
   }
   accept(answer);
-  return {};
+  return RequestOutcome::kTaken;
 }
 
 }  // namespace understudy

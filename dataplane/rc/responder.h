@@ -12,11 +12,11 @@
 namespace understudy {
 
 /// What became of a request packet.
-struct ResponderResult {
-  bool in_order = false;      ///< it had the expected PSN
-  bool message_done = false;  ///< `received` is a message to report to the owner
-  Received received;
-  bool fatal = false;  ///< a NAK that ends the connection is pending
+enum class RequestOutcome : uint8_t {
+  kNotExpected,  ///< a duplicate, behind a gap, or of another service
+  kTaken,        ///< it had the expected PSN; also where no receive was there for it
+  kMessage,      ///< the same, and received() is a message to report to the owner
+  kFatal         ///< the same, and a NAK that ends the connection is pending
 };
 
 class Responder {
@@ -30,7 +30,9 @@ class Responder {
   void set_receive_buffer(std::span<uint8_t> buffer) { receive_buffer_ = buffer; }
 
   /// One request packet; `payload` has view.payload_bytes bytes.
-  ResponderResult on_request(const RoceView& packet, const uint8_t* payload);
+  RequestOutcome on_request(const RoceView& packet, const uint8_t* payload);
+  /// The newest message that was done.
+  const Received& received() const { return received_; }
 
   bool has_ack() const { return ack_pending_ && (answers_ == 0 || ack_before_answers_); }
   bool has_answer() const { return answers_ != 0; }
@@ -59,11 +61,11 @@ class Responder {
     bool repeat = false;    ///< asked for by a duplicate
   };
 
-  ResponderResult expected(const RoceView& packet, const uint8_t* payload);
-  ResponderResult read_request(const RoceView& packet);
-  ResponderResult atomic_request(const RoceView& packet);
-  ResponderResult send_or_write(const RoceView& packet, const uint8_t* payload);
-  ResponderResult refuse(NakCode code, RcEvent why);
+  RequestOutcome expected(const RoceView& packet, const uint8_t* payload);
+  RequestOutcome read_request(const RoceView& packet);
+  RequestOutcome atomic_request(const RoceView& packet);
+  RequestOutcome send_or_write(const RoceView& packet, const uint8_t* payload);
+  RequestOutcome refuse(NakCode code, RcEvent why);
   void gap();
   bool check_sequence(const OpcodeInfo& info) const;
   bool check_length(const RoceView& packet, const OpcodeInfo& info) const;
@@ -97,6 +99,7 @@ class Responder {
   Rkey message_rkey_ = 0;
   uint32_t message_length_ = 0;  ///< WRITE: from the RETH
   uint32_t message_done_ = 0;    ///< bytes so far
+  Received received_;
 
   uint64_t receives_ = 0;
   bool endless_ = false;

@@ -21,7 +21,7 @@ void Responder::acknowledge(Psn psn, uint8_t syndrome) {
 }
 
 void Responder::pull_ack(OutPacket& out) {
-  out = OutPacket{};
+  out.clear();
   out.fields.opcode = Opcode::kAcknowledge;
   out.fields.psn = ack_psn_;
   out.fields.syndrome = ack_syndrome_;
@@ -52,7 +52,10 @@ void Responder::accept(const Answer& answer) {
 }
 
 void Responder::push_answer(const Answer& answer) {
-  if (ack_pending_ && answers_ == 0) ack_before_answers_ = true;
+  // A repeated READ may be older than the ACK that waits, which would make its data look lost.
+  if (ack_pending_ && answers_ == 0) {
+    ack_before_answers_ = ack_psn_.distance_from(answer.psn) < 0;
+  }
   queue_[(first_answer_ + answers_) % queue_.size()] = answer;
   ++answers_;
 }
@@ -122,7 +125,7 @@ void Responder::repeat(const Answer& old, const RoceView& packet) {
 
 bool Responder::pull_answer(OutPacket& out) {
   Answer& answer = queue_[first_answer_];
-  out = OutPacket{};
+  out.clear();
   out.fields.psn = answer.psn.advance(answer.sent);
   out.fields.msn = answer.msn;
   out.fields.syndrome = ack_syndrome();

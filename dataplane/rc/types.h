@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
@@ -48,6 +49,9 @@ struct OutPacket {
   RoceFields fields;
   PayloadRef payload;
   uint32_t payload_bytes = 0;
+
+  /// As new, in place: an assignment would build it elsewhere first, for each packet.
+  void clear() { std::construct_at(this); }
 };
 
 /// Why a queue pair dropped a packet or left the good path; each has a counter.
