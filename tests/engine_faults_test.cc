@@ -236,6 +236,57 @@ TEST_P(EngineFaults, AllPacketsComeBack) {
   EXPECT_TRUE(pair->emulated.shard.next_wake().is_never());
 }
 
+Fault datagram_fault(FaultAction action, FaultDirection direction, uint64_t nth) {
+  Fault f = fault(action, direction);
+  f.packets = FaultPackets::kUd;
+  f.node = 1;
+  f.nth = nth;
+  return f;
+}
+
+TEST(EngineFaultsOfDatagrams, TheyMeetFaultsInBothDirections) {
+  ShardConfig config = rig_config(kSlow, Duration::us(3));
+  config.faults = {datagram_fault(FaultAction::kDuplicate, FaultDirection::kToReal, 1),
+                   datagram_fault(FaultAction::kCorrupt, FaultDirection::kToReal, 2),
+                   datagram_fault(FaultAction::kMarkCe, FaultDirection::kToReal, 3),
+                   datagram_fault(FaultAction::kDrop, FaultDirection::kFromReal, 2)};
+  config.faults[1].good_icrc = true;
+  Rig rig(config);
+  Datagram datagram;
+  datagram.addressing = rig.qp_config(0).addressing;
+  datagram.bytes.assign(256, 0x42);
+  Command c;
+  c.kind = CommandKind::kSendDatagram;
+  c.node = 1;
+  c.datagram = &datagram;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(rig.command(c), ReplyStatus::kDone);
+  rig.advance(Duration::ms(1));
+  ASSERT_EQ(rig.sink.sent.size(), 4u);
+  EXPECT_EQ(rig.sink.sent[0].bytes, rig.sink.sent[1].bytes);
+  for (size_t i = 0; i < 4; ++i) {
+    const Parsed p(rig.sink.sent[i].bytes);
+    ASSERT_EQ(p.kind, FrameKind::kRoce);
+    EXPECT_TRUE(icrc_ok(p.view, p.roce));
+    const auto* bytes = p.bytes.data() + p.roce.payload;
+    EXPECT_EQ(std::count(bytes, bytes + 256, 0x42), i == 2 ? 255 : 256);
+    EXPECT_EQ(p.view.tos & 3, i == 3 ? 3 : 0);
+  }
+  RoceAddressing from = datagram.addressing;
+  std::swap(from.src, from.dst);
+  RoceFields f;
+  f.opcode = Opcode::kUdSendOnly;
+  f.dest_qpn = kGsiQpn;
+  f.qkey = kGsiQkey;
+  for (int i = 0; i < 3; ++i) rig.receive(roce_frame(from, f, datagram.bytes));
+  rig.advance(Duration::ms(1));
+  int heard = 0;
+  while (
+      pop_notice(rig.shard.notices(), [&](const Notice&, std::span<const uint8_t>) { ++heard; })) {
+  }
+  EXPECT_EQ(heard, 2);
+  EXPECT_EQ(rig.drops(Drop::kFault), 1u);
+}
+
 INSTANTIATE_TEST_SUITE_P(, EngineFaults,
                          testing::Values(FaultDirection::kToReal, FaultDirection::kFromReal),
                          [](const auto& info) {

@@ -44,7 +44,8 @@ void read_matching(TableReader& table, ReadContext& context, Fault& fault) {
                 {"atomic_response", FaultPackets::kAtomicResponse},
                 {"ack", FaultPackets::kAck},
                 {"nak", FaultPackets::kNak},
-                {"rnr", FaultPackets::kRnr}},
+                {"rnr", FaultPackets::kRnr},
+                {"cm", FaultPackets::kUd}},
                fault.packets);
   if (const auto psn = table.integer("psn", 0, Psn::kMask)) {
     fault.psn = static_cast<uint32_t>(psn->value);

@@ -132,6 +132,8 @@ class Shard final : public EngineShard, public EndpointHost {
 
   // shard_faults.cc: packets that meet faults on their way
   void rx_through_faults(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
+  uint32_t psns_of(uint8_t opcode, uint32_t length, uint32_t slot) const;
+  void damage_datagram(uint32_t packet);
   bool damage_received(FrameView& view, RoceView& roce, const FaultVerdict& verdict);
   void depart_through_faults(uint32_t packet);
   void hold(uint32_t packet, const FaultVerdict& verdict, Time now);
@@ -140,6 +142,7 @@ class Shard final : public EngineShard, public EndpointHost {
   void damage_sent(const Packet& packet, uint8_t* frame) const;
 
   // shard_gsi.cc: QP1 of all nodes
+  uint32_t store_datagram(const FrameView& view, const RoceView& roce, uint32_t position, Time now);
   void rx_gsi(const FrameView& view, const RoceView& roce, Time now);
   void deliver_gsi(uint32_t packet, Time now);
   ReplyStatus send_datagram(const Datagram& datagram, NodeId node, Time now);

@@ -26,24 +26,26 @@ void flip(uint8_t* frame, const Area& area, uint64_t damage) {
   frame[area.at + bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
 }
 
-/// READ requests stand for as many PSNs as their responses have.
-uint32_t psns_of(uint8_t opcode, uint32_t length, uint32_t mtu) {
-  if (opcode_info(opcode).kind != OpKind::kReadRequest || length == 0) return 1;
-  return static_cast<uint32_t>((uint64_t{length} + mtu - 1) / mtu);
-}
+bool leaves(const Packet& p) { return p.kind == PacketKind::kToReal || p.kind == PacketKind::kRaw; }
 
 /// Packets go past one another only in one direction of one queue pair.
 uint64_t stream_of(const Packet& p) {
-  return uint64_t{p.qpn} << 1 | (p.kind == PacketKind::kToReal ? 1u : 0u);
+  return uint64_t{p.node} << 32 | uint64_t{p.qpn} << 1 | (leaves(p) ? 1u : 0u);
 }
 
 }  // namespace
 
+/// READ requests stand for as many PSNs as their responses have.
+uint32_t Shard::psns_of(uint8_t opcode, uint32_t length, uint32_t slot) const {
+  if (opcode_info(opcode).kind != OpKind::kReadRequest || length == 0) return 1;
+  const uint32_t mtu = qps_[slot].qp->config().mtu;
+  return static_cast<uint32_t>((uint64_t{length} + mtu - 1) / mtu);
+}
+
 void Shard::rx_through_faults(const FrameView& view, const RoceView& roce, uint32_t slot,
                               Time now) {
-  const FaultFacts facts{
-      false,         slot,     roce.opcode,
-      roce.syndrome, roce.psn, psns_of(roce.opcode, roce.dma_length, qps_[slot].qp->config().mtu)};
+  const FaultFacts facts{false,         slot,     roce.opcode,
+                         roce.syndrome, roce.psn, psns_of(roce.opcode, roce.dma_length, slot)};
   const FaultVerdict verdict = faults_.judge(facts, now);
   if (verdict.drop.any()) return counters_.drop(Drop::kFault);
   FrameView seen = view;
@@ -90,17 +92,17 @@ bool Shard::damage_received(FrameView& view, RoceView& roce, const FaultVerdict&
 
 void Shard::depart_through_faults(uint32_t packet) {
   Packet& p = pool_[packet];
-  const uint32_t slot = p.kind == PacketKind::kToReal ? slot_of(p.qpn) : kNoSlot;
-  if (slot == kNoSlot || qps_[slot].qp == nullptr) {  // of no queue pair, or of one that has gone
+  const bool datagram = p.kind == PacketKind::kRaw && p.qpn == kGsiQpn;
+  const bool connected = p.kind == PacketKind::kToReal && qps_[slot_of(p.qpn)].qp != nullptr;
+  if (!datagram && !connected) {  // no RoCE, or its queue pair has gone
     events_.push(p.due, EventKind::kDepart, packet);
     return;
   }
+  const uint32_t slot = datagram ? faults_.datagram_slot(p.node) : slot_of(p.qpn);
   const RoceFields& fields = p.out.fields;
   const auto opcode = static_cast<uint8_t>(fields.opcode);
   const FaultFacts facts{
-      true,       slot,
-      opcode,     fields.syndrome,
-      fields.psn, psns_of(opcode, fields.dma_length, qps_[slot].qp->config().mtu)};
+      true, slot, opcode, fields.syndrome, fields.psn, psns_of(opcode, fields.dma_length, slot)};
   const FaultVerdict verdict = faults_.judge(facts, p.due);
   if (verdict.drop.any()) {
     counters_.drop(Drop::kFault);
@@ -112,6 +114,7 @@ void Shard::depart_through_faults(uint32_t packet) {
     p.good_icrc = faults_.faults()[verdict.corrupt.fault].good_icrc;
     p.damage = verdict.damage;
   }
+  if (datagram && (verdict.mark_ce || p.damaged)) damage_datagram(packet);
   if (verdict.reorder.any()) {
     hold(packet, verdict, p.due);
   } else {
@@ -125,6 +128,7 @@ void Shard::depart_through_faults(uint32_t packet) {
     if (copy == kNoPacket) return faults_.skip(verdict.duplicate);
     pool_[copy] = p;
     pool_[copy].departs = false;
+    if (datagram) std::memcpy(pool_.buffer(copy), pool_.buffer(packet), p.frame_bytes);
     events_.push(p.due + fault.delay, EventKind::kDepart, copy);
   }
 }
@@ -143,7 +147,7 @@ void Shard::hold(uint32_t packet, const FaultVerdict& verdict, Time now) {
 /// A packet that was held back goes on.
 void Shard::go_on(uint32_t packet, Time now) {
   Packet& p = pool_[packet];
-  if (p.kind == PacketKind::kToReal) {
+  if (leaves(p)) {
     events_.push(now, EventKind::kDepart, packet);
     return;
   }
@@ -156,6 +160,18 @@ void Shard::go_on(uint32_t packet, Time now) {
 void Shard::go_past(uint32_t packet, Time now) {
   if (held_.empty()) return;
   held_.pass(stream_of(pool_[packet]), now, [&](uint32_t other, Time at) { go_on(other, at); });
+}
+
+/// A datagram is in its buffer already: its mark and its damage are put there.
+void Shard::damage_datagram(uint32_t packet) {
+  Packet& p = pool_[packet];
+  uint8_t* frame = pool_.buffer(packet);
+  const uint32_t l3 = p.addressing.l2_bytes(), l4 = l3 + p.addressing.l3_bytes();
+  write_l2_l3(frame, p.addressing, kIpProtoUdp, p.frame_bytes - l4);
+  if (!p.damaged) return;
+  damage_sent(p, frame);
+  const uint32_t icrc_at = p.frame_bytes - kIcrcBytes;
+  if (p.good_icrc) store_icrc(frame + icrc_at, icrc({frame + l3, icrc_at - l3}));
 }
 
 void Shard::damage_sent(const Packet& p, uint8_t* frame) const {

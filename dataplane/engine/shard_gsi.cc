@@ -21,14 +21,28 @@ void Shard::rx_gsi(const FrameView& view, const RoceView& roce, Time now) {
   if (!pkey_matches(roce.pkey, kGsiPkey)) return counters_.drop(Drop::kWrongPkey);
   if (roce.qkey != kGsiQkey) return counters_.drop(Drop::kWrongQkey);
   learn_mac(view.src, view.src_mac);
+  const uint32_t position = position_of(node->id);
+  if (faults_.active()) {
+    return rx_through_faults(view, roce, faults_.datagram_slot(position), now);
+  }
+  const uint32_t id = store_datagram(view, roce, position, now);
+  if (id != kNoPacket) events_.push(now, EventKind::kLinkArrive, id);
+}
+
+/// As store() for QP1 of the node at `position`.
+uint32_t Shard::store_datagram(const FrameView& view, const RoceView& roce, uint32_t position,
+                               Time now) {
   const uint32_t id = pool_.take();
-  if (id == kNoPacket) return counters_.drop(Drop::kNoBuffer);
+  if (id == kNoPacket) {
+    counters_.drop(Drop::kNoBuffer);
+    return kNoPacket;
+  }
   Packet& p = pool_[id];
   p.kind = PacketKind::kFromReal;
   p.frame_bytes = static_cast<uint32_t>(view.frame.size());
   p.wire_bytes = wire_bytes(p.frame_bytes);
   p.qpn = kGsiQpn;
-  p.node = position_of(node->id);
+  p.node = position;
   p.head = now - config_.physical.time_for(p.wire_bytes);
   p.tail = now;
   p.uncertainty = arrival_uncertainty_;
@@ -37,7 +51,7 @@ void Shard::rx_gsi(const FrameView& view, const RoceView& roce, Time now) {
   p.addressing.dst = view.dst;
   p.link = link_id(real_, true, 0);
   std::memcpy(pool_.buffer(id), view.frame.data() + roce.payload, roce.payload_bytes);
-  events_.push(now, EventKind::kLinkArrive, id);
+  return id;
 }
 
 void Shard::deliver_gsi(uint32_t packet, Time now) {
@@ -64,6 +78,7 @@ ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now
   const auto bytes = static_cast<uint32_t>(datagram.bytes.size());
   Packet& p = pool_[id];
   p.kind = PacketKind::kRaw;
+  p.damaged = false;
   p.qpn = kGsiQpn;
   p.frame_bytes = roce_frame_bytes(addressing, fields.opcode, bytes);
   p.wire_bytes = wire_bytes(p.frame_bytes);
@@ -73,6 +88,9 @@ ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now
   uint8_t* frame = pool_.buffer(id);
   std::memcpy(begin_roce(frame, addressing, fields, bytes), datagram.bytes.data(), bytes);
   finish_roce(frame, addressing, fields.opcode, bytes);
+  p.addressing = addressing;  // of the frame, for faults
+  p.out.fields = fields;
+  p.out.payload_bytes = bytes;
   ++counters_.tx_roce;
   arrive(id, now);
   return ReplyStatus::kDone;

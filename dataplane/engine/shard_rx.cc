@@ -90,6 +90,8 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
 /// A packet for the queue pair in `slot`, in front of the first link; kNoPacket if none goes there.
 uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot, Time now) {
   if ((view.tos & 3) == 3) ++counters_.ce_marked;
+  if (roce.dest_qpn == kGsiQpn)
+    return store_datagram(view, roce, slot - faults_.datagram_slot(0), now);
   if (roce.info().kind == OpKind::kCnp) {
     ++counters_.cnp_received;
     return kNoPacket;
@@ -152,6 +154,7 @@ void Shard::answer(NeighbourQuery query, const FrameView& view, const NodeNic& n
   ++counters_.neighbour_answers;
   Packet& p = pool_[id];
   p.kind = PacketKind::kRaw;
+  p.qpn = 0;
   p.frame_bytes = bytes;
   p.wire_bytes = wire_bytes(bytes);
   p.node = position_of(node.id);

@@ -56,7 +56,9 @@ FaultInjector::FaultInjector(std::vector<Fault> faults, uint64_t seed, std::vect
       counters_(faults_.size()),
       nodes_(std::move(nodes)),
       ordinals_(nodes_.size()),
-      qps_(faults_.empty() ? 0 : queue_pairs) {
+      queue_pairs_(queue_pairs),
+      qps_(faults_.empty() ? 0 : queue_pairs + nodes_.size()) {
+  for (uint32_t i = 0; active() && i < nodes_.size(); ++i) qps_[queue_pairs + i].node = nodes_[i];
   for (size_t i = 0; i < faults_.size(); ++i) {
     keys_.push_back(splitmix64(splitmix64(seed) ^ (0xfa017ULL + i)));
   }

@@ -65,7 +65,7 @@ struct FaultCounters {
 /// What a fault can tell packets apart by.
 struct FaultFacts {
   bool to_real = false;
-  uint32_t slot = 0;  ///< of the queue pair
+  uint32_t slot = 0;  ///< of the queue pair, or FaultInjector::datagram_slot()
   uint8_t opcode = 0;
   uint8_t syndrome = 0;  ///< AETH
   Psn psn;
@@ -93,6 +93,9 @@ class FaultInjector {
   bool active() const { return !faults_.empty(); }
   const std::vector<Fault>& faults() const { return faults_; }
   const std::vector<FaultCounters>& counters() const { return counters_; }
+
+  /// The slot that stands for the datagrams (QP1) of the node at this position.
+  uint32_t datagram_slot(uint32_t position) const { return queue_pairs_ + position; }
 
   /// A queue pair of the node at this position begins in `slot`, with these first PSNs.
   void on_new_qp(uint32_t slot, uint32_t position, Psn first_sent, Psn first_expected);
@@ -122,7 +125,7 @@ class FaultInjector {
   std::vector<uint64_t> keys_;  ///< of each fault's random numbers
   std::vector<NodeId> nodes_;
   std::vector<uint32_t> ordinals_;  ///< by position of the node: its queue pairs so far
-  std::vector<QueuePair> qps_;
+  std::vector<QueuePair> qps_;      ///< and behind them the nodes' datagrams
 };
 
 }  // namespace understudy
