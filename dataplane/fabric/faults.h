@@ -125,7 +125,8 @@ class FaultInjector {
   std::vector<uint64_t> keys_;  ///< of each fault's random numbers
   std::vector<NodeId> nodes_;
   std::vector<uint32_t> ordinals_;  ///< by position of the node: its queue pairs so far
-  std::vector<QueuePair> qps_;      ///< and behind them the nodes' datagrams
+  uint32_t queue_pairs_ = 0;
+  std::vector<QueuePair> qps_;  ///< and behind them the nodes' datagrams
 };
 
 }  // namespace understudy
