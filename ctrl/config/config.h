@@ -45,6 +45,7 @@ enum class ServiceKind {
   kReadLat,
   kAtomicBw,
   kAtomicLat,
+  kRping,
   kUcmatose
 };
 

@@ -85,6 +85,7 @@ void read_service(const TomlNode& toml, ReadContext& context) {
                 {"read_lat", ServiceKind::kReadLat},
                 {"atomic_bw", ServiceKind::kAtomicBw},
                 {"atomic_lat", ServiceKind::kAtomicLat},
+                {"rping", ServiceKind::kRping},
                 {"ucmatose", ServiceKind::kUcmatose}},
                service.kind);
   table.finish();

@@ -1,5 +1,6 @@
 #include "ctrl/peers/cm_service.h"
 
+#include "ctrl/peers/rping.h"
 #include "ctrl/peers/ucmatose.h"
 
 namespace understudy {
@@ -15,15 +16,21 @@ EndpointRequest endpoint_for(const Service& service, const CmClient& client) {
   request.timeout = client.timeout;
   request.retry_count = client.retry_count;
   request.rnr_retry = client.rnr_retry;
+  request.max_rd_atomic = client.responder_resources;
+  request.awaits_client = true;
   request.service_port = service.port;
   request.service_kind = service_kind_name(service.kind);
   return request;
 }
 
-bool only_by_cm(ServiceKind kind) { return kind == ServiceKind::kUcmatose; }
+bool only_by_cm(ServiceKind kind) {
+  return kind == ServiceKind::kRping || kind == ServiceKind::kUcmatose;
+}
 
 std::unique_ptr<CmService> make_cm_service(const Service& service) {
   switch (service.kind) {
+    case ServiceKind::kRping:
+      return std::make_unique<RpingService>(service);
     case ServiceKind::kUcmatose:
       return std::make_unique<UcmatoseService>(service);
     default:

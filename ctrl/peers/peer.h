@@ -27,6 +27,7 @@ enum class Behaviour : uint8_t {
   /// `opening_bytes` bytes, all 1, to `remote_address`; then each WRITE received is answered by one
   /// of the same size to the same place, whose last byte is one more than the received last byte.
   kWriteEcho,
+  kRping,  ///< rping's server: READs each ping's text and WRITEs it back
   /// ucmatose: at its start `burst_messages` SENDs of `burst_bytes`; done when as many came back.
   kSendBurst,
   kRing,     ///< NCCL's data phase; driven by the collective's plan
@@ -80,6 +81,9 @@ struct EndpointRequest {
   uint64_t region_bytes = 0;
   uint16_t service_port = 0;            ///< TCP port of the service that was dialled; 0: none
   std::string_view service_kind;        ///< as in the configuration
+  /// Its client has yet to say that it is ready: until then, or until its first packet, the queue
+  /// pair takes packets and sends no requests.
+  bool awaits_client = false;
   std::optional<RingLinkRequest> ring;  ///< with kRing only
   TrafficRequest traffic;               ///< with kTraffic only
   uint8_t max_rd_atomic = 16;           ///< READs and ATOMICs of ours that the client can answer

@@ -79,7 +79,8 @@ Result<Behaviour> perftest_behaviour(const Service& service, ServiceKind kind,
     case ServiceKind::kAtomicLat:
       return Behaviour::kMemoryTarget;
     case ServiceKind::kPingpong:  // ServicePeer has seen to it
-    case ServiceKind::kUcmatose:  // not by TCP
+    case ServiceKind::kRping:     // not by TCP
+    case ServiceKind::kUcmatose:
       break;
   }
   return Behaviour::kMemoryTarget;

@@ -42,6 +42,8 @@ std::string_view service_kind_name(ServiceKind kind) {
       return "atomic_bw";
     case ServiceKind::kAtomicLat:
       return "atomic_lat";
+    case ServiceKind::kRping:
+      return "rping";
     case ServiceKind::kUcmatose:
       return "ucmatose";
   }

@@ -81,7 +81,11 @@ void CmControl::on_notice(const Notice& notice, std::span<const uint8_t> bytes) 
   } else if (const auto it = by_qpn_.find(notice.qpn); it != by_qpn_.end()) {
     const auto connection = connections_.find(it->second);
     if (!connection->second.open) return;
-    connection->second.listener->service->on_done(notice.at, it->second);
+    if (notice.kind == NoticeKind::kEstablished) {
+      agent_.on_data(notice.at, notice.qpn);
+    } else {
+      connection->second.listener->service->on_done(notice.at, it->second);
+    }
   }
   collect(notice.at);
 }
@@ -109,6 +113,7 @@ void CmControl::on_event(Time now, const CmEvent& event) {
     case CmEventKind::kRequest:
       return on_request(now, event);
     case CmEventKind::kEstablished:
+      endpoints_.modify(key(event.id), QpState::kRts);
       return connections_.at(event.id).listener->service->on_established(now, event.id);
     case CmEventKind::kRejected: {
       const RejReason reason = std::get<CmRej>(event.message).reason;
@@ -176,6 +181,7 @@ void CmControl::close(Time now, CmId id, const std::string& error) {
   if (it == connections_.end() || !it->second.open) return;
   Connection& c = it->second;
   c.open = false;
+  endpoints_.modify(key(id), QpState::kError);
   c.report.to = now;
   c.report.error = error;
   if (!error.empty())

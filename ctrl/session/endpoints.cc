@@ -14,7 +14,8 @@ constexpr uint8_t kServiceTimeout = 18;
 
 /// Whether contents of what the client sends or reads matter to the behaviour.
 bool needs_contents(Behaviour behaviour) {
-  return behaviour == Behaviour::kSendEcho || behaviour == Behaviour::kWriteEcho;
+  return behaviour == Behaviour::kSendEcho || behaviour == Behaviour::kWriteEcho ||
+         behaviour == Behaviour::kRping;
 }
 
 }  // namespace
@@ -84,6 +85,7 @@ QpConfig ServiceEndpoints::qp_config(NodeId node, size_t port, Qpn qpn,
   config.min_rnr_timer = request.min_rnr_timer;
   config.max_dest_rd_atomic = kOutstandingReads;
   config.max_rd_atomic = request.max_rd_atomic;
+  if (request.awaits_client) config.start = QpState::kRtr;
   RoceAddressing& a = config.addressing;
   a.src_mac = nic.mac;
   a.vlan_tci = vlan_tci(nic);
@@ -117,6 +119,12 @@ void ServiceEndpoints::connect(Made& made, const QpConfig& config, const Endpoin
                                            *made.traffic));
       break;
     }
+    case Behaviour::kRping: {
+      const std::span<uint8_t> bytes(region.bytes, made.region_bytes);
+      made.endpoint = std::make_unique<RpingServer>(bytes.first(RpingServer::kMessageBytes),
+                                                    bytes.subspan(RpingServer::kMessageBytes));
+      break;
+    }
     case Behaviour::kSendBurst:
       keep(std::make_unique<SendBurst>(request.burst_messages, request.burst_bytes));
       break;
@@ -130,6 +138,9 @@ void ServiceEndpoints::connect(Made& made, const QpConfig& config, const Endpoin
     fresh.responder().set_endless_receives();
     if (request.behaviour == Behaviour::kSendEcho) {
       fresh.responder().set_receive_buffer({region.bytes, made.region_bytes});
+    }
+    if (request.behaviour == Behaviour::kRping) {
+      fresh.responder().set_receive_buffer({region.bytes, RpingServer::kMessageBytes});
     }
     if (introduce) introduce(fresh);
   });
@@ -155,6 +166,11 @@ std::vector<ServiceEndpoints::EndedTraffic> ServiceEndpoints::take_ended_traffic
          {made->qpn, traffic->completed, traffic->first, traffic->last, traffic->status}});
   }
   return ended;
+}
+
+void ServiceEndpoints::modify(uint64_t connection, QpState state) {
+  const auto [first, last] = made_.equal_range(connection);
+  for (auto it = first; it != last; ++it) it->second->control->modify_qp(it->second->qpn, state);
 }
 
 void ServiceEndpoints::remove(uint64_t connection) {

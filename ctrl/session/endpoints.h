@@ -9,6 +9,7 @@
 #include "ctrl/config/config.h"
 #include "ctrl/peers/peer.h"
 #include "ctrl/session/shard_control.h"
+#include "dataplane/node/rping_server.h"
 #include "dataplane/node/send_burst.h"
 #include "dataplane/node/services.h"
 #include "dataplane/node/traffic_source.h"
@@ -25,6 +26,9 @@ class ServiceEndpoints {
   Result<EndpointReady> create(NodeId node, uint64_t connection, const EndpointRequest& request);
   /// The client of this queue pair waits for our first message, or our own traffic may begin.
   void start(const EndpointStart& start);
+  /// Changes the state of a connection's queue pairs: to RTS when its client is ready, to ERROR
+  /// when it has gone.
+  void modify(uint64_t connection, QpState state);
   /// Removes everything of a connection.
   void remove(uint64_t connection);
 

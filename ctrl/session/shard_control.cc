@@ -105,6 +105,14 @@ void ShardControl::remove_region(uint32_t index) {
   });
 }
 
+void ShardControl::modify_qp(Qpn qpn, QpState state) {
+  Command command;
+  command.kind = CommandKind::kModifyQp;
+  command.qpn = qpn;
+  command.state = state;
+  submit(command);
+}
+
 void ShardControl::set_link(NodeId node, std::optional<Rate> rate, std::optional<Duration> latency,
                             Time effective) {
   Command command;

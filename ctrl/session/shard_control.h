@@ -42,6 +42,8 @@ class ShardControl {
   /// Takes a queue pair away; its memory is freed once the shard has let go.
   void remove_qp(Qpn qpn, std::function<void()> then = {});
   void remove_region(uint32_t index);
+  /// Changes a queue pair's state; without effect where that is not allowed.
+  void modify_qp(Qpn qpn, QpState state);
 
   void set_link(NodeId node, std::optional<Rate> rate, std::optional<Duration> latency,
                 Time effective);

@@ -31,6 +31,11 @@ class Endpoint : public QpOwner {
   /// The last packet of work request `id` was handed to the device at `actual`; it was due at
   /// `scheduled`.
   virtual void on_transmitted(Time /*scheduled*/, Time /*actual*/, Qp& /*qp*/, uint64_t /*id*/) {}
+  /// The client sends: that is as good as its word that it is ready (rule A9.4).
+  void on_established(Time now, Qp& qp) override {
+    qp.modify(now, QpState::kRts);
+    host_->tell(now, qp, NoticeKind::kEstablished, {});
+  }
   void attach(EndpointHost& host) { host_ = &host; }
 
  protected:

@@ -16,9 +16,7 @@ namespace understudy {
 enum class NoticeKind : uint8_t {
   kMad,          ///< a datagram for QP1 of `local`; its bytes follow
   kEstablished,  ///< the first packet came to a queue pair that waited for it
-  kMessage,      ///< a SEND that an endpoint hands on; its bytes follow
   kDone,         ///< the endpoint has nothing more to do: its connection may be closed
-  kFailed,       ///< the queue pair is in error
 };
 
 /// Head of a record; `bytes` of contents follow it.

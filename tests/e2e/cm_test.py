@@ -25,6 +25,17 @@ class RdmaCm(stage.Stage):
                          (1 + CONNECTIONS) * [(7471, "ucmatose", stage.NODE_ADDRESS, None)])
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 
+    # rules: A9.4
+    def test_rping_verifies_what_comes_back(self):
+        for options, pings in (("-C 5 -S 64", 5), ("-C 3 -S 60000", 3)):
+            output = self.node.output(f"rping -c -a {stage.NEXT} -v -V {options}")
+            self.assertEqual(output.count("ping data: rdma-ping-"), pings, output)
+            self.assertNotIn("error", output.lower().replace("wait for", ""))
+        self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
+        services = self.valid_report(self.emulator)["services"]
+        self.assertEqual([(s["port"], s["kind"], s["error"]) for s in services], 2 * [(7174, "rping", None)])
+        self.assert_holds(self.emulator.capture, "--config", str(self.config))
+
     # rules: A9.7
     def test_a_port_where_nobody_listens_rejects(self):
         client = self.node.execute(f"ucmatose -p 7999 -s {stage.NEXT}", limit=30)
