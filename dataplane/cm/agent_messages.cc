@@ -44,9 +44,11 @@ void CmAgent::on_message(Time now, const CmEnds& ends, uint64_t tid, const CmReq
     // The peer has forgotten the connection that this queue pair has: it is closed, and the peer
     // may ask again (rule A9.11).
     ++counters_.stale;
-    const CmId old = holder->second;
+    Connection& old = *by_id(holder->second);
     refuse(ends, tid, req, RejReason::kStaleConnection);
-    if (!disconnect(now, old)) reject(now, old, RejReason::kStaleConnection);
+    if (disconnect(now, old.id) || old.state == CmState::kDreqSent) return;
+    emit(CmEventKind::kFailed, old);
+    reject(now, old.id, RejReason::kStaleConnection);
     return;
   }
   if (connections_.size() >= config_.max_connections) {
