@@ -76,6 +76,7 @@ inline RunReport full_report() {
   port.counters = {{"rx_frames", 12}, {"tx_frames", 13}};
   port.drops = {{"truncated", 0}, {"bad_icrc", 2}};
   port.rc_events = {{"psn_gap", 1}};
+  port.cm = {{"received", 5}, {"rejected", 1}};
   port.device_counters = {{"rx_missed", 0}, {"tx_retried", 4}};
   port.lateness = {10,
                    Duration::ns(100),

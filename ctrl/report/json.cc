@@ -120,6 +120,7 @@ Json port_json(const PortReport& port) {
   out["counters"] = counts(port.counters);
   out["drops"] = counts(port.drops);
   out["rc_events"] = counts(port.rc_events);
+  out["cm"] = counts(port.cm);
   out["device_counters"] = counts(port.device_counters);
   out["lateness"] = lateness_json(port.lateness);
   out["links"] = list(port.links, link_json);

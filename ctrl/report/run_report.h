@@ -92,6 +92,7 @@ struct PortReport {
   NamedCounts counters;
   NamedCounts drops;  ///< by reason
   NamedCounts rc_events;
+  NamedCounts cm;  ///< RDMA-CM; empty in virtual time
   NamedCounts device_counters;
   LatenessReport lateness;
   std::vector<LinkReport> links;

@@ -16,6 +16,7 @@ CmAgentConfig agent_config(const Config& config, size_t port) {
   c.seed = config.seed + port;
   c.ca_guid = uint64_t{0x027500fffe} << 24 | (port + 1);  // as an EUI-64 of our MAC addresses
   c.max_mtu = config.fabric.mtu;
+  c.max_connections = config.limits.queue_pairs;  // each has one
   return c;
 }
 
@@ -196,6 +197,15 @@ void CmControl::finish(Time now) {
     c.report.to = now;
     callbacks_.ended(c.report);
   }
+}
+
+NamedCounts CmControl::counters() const {
+  const CmCounters& c = agent_.counters();
+  return {{"received", c.received},     {"sent", c.sent},
+          {"malformed", c.malformed},   {"unexpected", c.unexpected},
+          {"duplicates", c.duplicates}, {"repeated", c.repeated},
+          {"timeouts", c.timeouts},     {"rejected", c.rejected},
+          {"stale", c.stale},           {"established", c.established}};
 }
 
 void CmControl::send(const CmSend& send) {

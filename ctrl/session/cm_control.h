@@ -33,7 +33,7 @@ class CmControl {
   void poll(Time now);
   /// Ends all reports at `now`.
   void finish(Time now);
-  const CmCounters& counters() const { return agent_.counters(); }
+  NamedCounts counters() const;
 
  private:
   struct Listener {

@@ -326,6 +326,7 @@ RunReport LiveRun::finish() {
     report_.ports.push_back(port_report(config_.nodes[config_.ports[i].node].name, config_.ports[i],
                                         config_, shards_[i]->node_table(), snapshot,
                                         live_->device(i)));
+    report_.ports.back().cm = cms_[i]->counters();
   }
   report_.loop = loop_report(live_->loop());
   if (!options_.capture_path.empty()) report_.capture_drops = live_->capture_drops();

@@ -9,9 +9,9 @@
 
 namespace understudy {
 
-class CmDrive {
+class CmAgentDrive {
  public:
-  CmDrive() : agent_(config()) { agent_.listen(ends().local, kService); }
+  CmAgentDrive() : agent_(config()) { agent_.listen(ends().local, kService); }
 
   void run(std::span<const uint8_t> bytes) {
     FuzzInput in(bytes);
