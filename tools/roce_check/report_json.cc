@@ -20,7 +20,7 @@ Json counts_json(const StreamCounts& counts) {
     out["naks"][kNakNames[i]] = counts.naks[i];
   }
   out["unanswered"] = counts.unanswered;
-  out["lost"] = counts.lost;
+  out["late"] = counts.late;
   out["not_captured"] = counts.not_captured;
   return out;
 }

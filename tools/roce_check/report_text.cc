@@ -113,9 +113,9 @@ std::string report_text(const Analysis& analysis, const std::string& path) {
   }
   out << "  retransmissions  " << totals.counts.retransmissions << " packets, repeated responses "
       << totals.counts.repeated_responses << '\n';
-  if (totals.counts.lost != 0) {
-    out << "  lost             " << totals.counts.lost
-        << " packets before the capture, sent again\n";
+  if (totals.counts.late != 0) {
+    out << "  late             " << totals.counts.late
+        << " packets, lost before the capture and sent again, or overtaken\n";
   }
   if (totals.counts.not_captured != 0) {
     out << "  not captured     " << totals.counts.not_captured << " packets\n";

@@ -32,7 +32,7 @@ struct Totals {
     counts.acks += d.counts.acks;
     counts.rnr_naks += d.counts.rnr_naks;
     counts.unanswered += d.counts.unanswered;
-    counts.lost += d.counts.lost;
+    counts.late += d.counts.late;
     counts.not_captured += d.counts.not_captured;
     for (size_t i = 0; i < std::size(counts.naks); ++i) counts.naks[i] += d.counts.naks[i];
     for (const AcceptedMessage& m : d.messages) {

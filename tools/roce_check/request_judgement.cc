@@ -45,15 +45,21 @@ const Stamp* RequestStream::accepted(const Slot& slot, Stamp answered) const {
   const uint64_t from = accepted_at_.frame + (slot.answer && !slot.read_first ? 0 : 1);
   for (size_t i = 0; i < slot.sent.size(); ++i) {
     const Stamp& s = slot.sent[i];
-    const bool refused = i == 0 && s.frame < slot.nak.frame;
+    const bool refused =
+        i == 0 && s.frame < slot.nak.frame && !overtaken(slot) && !context_.impaired;
     if (!refused && s.frame >= from && s.frame < answered.frame) return &s;
   }
   return nullptr;
 }
 
+/// A later packet was seen first: a NAK may have asked for this one before it came.
+bool RequestStream::overtaken(const Slot& slot) {
+  return slot.revealed.frame != 0 && !slot.sent.empty();
+}
+
 /// A retransmission may have crossed the NAK on its way, so a second one before it is fine, too.
 bool RequestStream::nak_ignored(const Slot& slot) {
-  if (slot.nak.frame == 0) return false;
+  if (slot.nak.frame == 0 || overtaken(slot)) return false;
   return slot.sent.empty() || (slot.sent.back().frame < slot.nak.frame && slot.sent.size() < 2);
 }
 

@@ -114,7 +114,7 @@ void RequestStream::place(const PacketRecord& p, int64_t psn, uint32_t index) {
     recount(psn);
   } else if (Slot& old = *slot(psn); !old.known) {
     --holes_;
-    ++counts_.lost;
+    ++counts_.late;
     set(old, p, index);
     recount(psn);
   } else {

@@ -73,7 +73,7 @@ class RequestStream {
     Stamp answered;         ///< the ACK, or the first fitting response
     Stamp nak;              ///< the last NAK that asked for it
     uint8_t nak_syndrome = 0;
-    Stamp revealed;                 ///< where not known: the packet behind the gap
+    Stamp revealed;                 ///< a packet behind it, where that was seen first
     Stamp passed;                   ///< READ or ATOMIC: an answer to a later request came first
     std::optional<uint64_t> value;  ///< of an ATOMIC's response
     std::vector<Stamp> sent;
@@ -127,6 +127,7 @@ class RequestStream {
   void retire();
   void drop_front();
   Stamp answer_of(const Slot& slot) const;
+  static bool overtaken(const Slot& slot);
   static bool nak_ignored(const Slot& slot);
   void judge(const Slot& slot, int64_t psn);
   void judge_unseen(const Slot& slot, int64_t psn);

@@ -28,7 +28,7 @@ struct StreamCounts {
   uint64_t rnr_naks = 0;
   uint64_t naks[5] = {};      ///< by NakCode
   uint64_t unanswered = 0;    ///< request packets at the end of the capture
-  uint64_t lost = 0;          ///< request packets that were missing before they were sent again
+  uint64_t late = 0;          ///< request packets behind later ones: lost at first, or overtaken
   uint64_t not_captured = 0;  ///< packets that must have been sent but are not in the capture
 };
 
