@@ -173,6 +173,34 @@ TEST(Impaired, CopiesAndOvertaking) {
   }
 }
 
+// A NAK counts the messages before its PSN: an ACK of that PSN may count one more and come first.
+TEST(Impaired, NakThatIsOvertakenByAnAck) {
+  AnalysisOptions impaired;
+  impaired.impaired = true;
+  Conversation c;
+  c.client(Opcode::kWriteOnly, talk_psn(0), 64, 64).client(Opcode::kWriteOnly, talk_psn(1), 64, 64);
+  c.client(Opcode::kWriteOnly, talk_psn(2), 64, 64).ack(talk_psn(1), 2);
+  c.ack(talk_psn(1), 1, kSyndromeNak).ack(talk_psn(2), 3);
+  expect_holds(c.capture.judge(impaired));
+}
+
+// The first packet of all is lost, or overtaken.
+TEST(Impaired, FirstPacketComesLate) {
+  for (const bool cm : {false, true}) {
+    Conversation c;
+    if (cm) talk_connect(c);
+    c.client(Opcode::kWriteOnly, talk_psn(1), 64, 64)
+        .client(Opcode::kWriteOnly, talk_psn(2), 64, 64);
+    c.ack(talk_psn(0), 0, kSyndromeNak);
+    for (uint32_t i = 0; i < 3; ++i) c.client(Opcode::kWriteOnly, talk_psn(i), 64, 64);
+    c.ack(talk_psn(2), 3);
+    const Analysis analysis = c.capture.judge();
+    expect_holds(analysis);
+    EXPECT_EQ(analysis.connections[0].forward.counts.late, 1u);
+    EXPECT_EQ(analysis.connections[0].forward.messages.size(), 3u);
+  }
+}
+
 // Before the capture it is to be seen, and needs no saying.
 TEST(Impaired, OvertakenBeforeTheCapture) {
   Conversation c;

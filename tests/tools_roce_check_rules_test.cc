@@ -334,7 +334,7 @@ const std::vector<Mutation>& mutations() {
     {"A9.1", "another transaction", eventful, [](C& c) { mad_byte(c.frame("rep"), 15, 9); mad_byte(c.frame("rtu"), 15, 9); }},
     {"A9.2", "a reserved field", eventful, [](C& c) { for (const char* n : {"req", "req again"}) mad_byte(c.frame(n), kMadBody + 4, 1); }},
     {"A9.2", "a GID that is not the sender's", eventful, [](C& c) { for (const char* n : {"req", "req again"}) mad_byte(c.frame(n), kMadBody + 71, 9); }},
-    {"A9.2", "the first PSN not kept", eventful, [](C& c) { mad_byte(c.frame("rep"), kMadBody + 22, 1); }},
+    {"A9.2", "the first PSN not kept", eventful, [](C& c) { mad_byte(c.frame("rep"), kMadBody + 22, 0xff); }},
     {"A9.3", "header of another address", eventful, [](C& c) { for (const char* n : {"req", "req again"}) mad_byte(c.frame(n), kMadBody + 140 + 35, 9); }},
     {"A9.4", "REP without a REQ", eventful, [](C& c) { erase(c, "req again"); erase(c, "req"); }, {"A9.8"}},
     {"A9.4", "REQ without an answer", rejected, [](C& c) { erase(c, "rej"); }},

@@ -50,6 +50,8 @@ bool RequestStream::out_of_range(const PacketRecord& p, int64_t psn) {
   const Rule rule = data ? Rule::kA5_11 : Rule::kA5_3;
   findings_.examined(rule);
   const bool known_start = context_.complete && context_.from_start;
+  const bool asks = p.info().kind == OpKind::kAck && !data && p.syndrome == kSyndromeNak;
+  if (started_ && asks && extend_front(psn, p.stamp())) return false;
   if (!started_ || psn < first_) {
     if (known_start) {
       fault(rule, p.stamp(), psn, std::string(p.info().name) + " for a PSN that was not sent");
@@ -207,19 +209,19 @@ void RequestStream::check_msn(const PacketRecord& p, int64_t psn, bool is_nak) {
                 std::to_string(sent) + " messages are complete");
     }
     msn_ = msn;
-    msn_psn_ = psn;
+    msn_psn_ = covered;
     return;
   }
   const std::string what = "MSN " + std::to_string(p.msn);
-  if (psn >= msn_psn_ && msn < msn_) {
+  if (covered >= msn_psn_ && msn < msn_) {
     fault(Rule::kA4_8, p.stamp(), psn, what + " after " + std::to_string(low(msn_)));
   } else if (msn_exact_ && holes_ == 0 && (msn > sent || (!repeated && msn < completed))) {
     suspect(Rule::kA4_8, p.stamp(), psn,
             what + ", but " + std::to_string(completed) + " to " + std::to_string(sent) +
                 " messages are complete");
   }
-  if (psn >= msn_psn_) {
-    msn_psn_ = psn;
+  if (covered >= msn_psn_) {
+    msn_psn_ = covered;
     msn_ = std::max(msn_, msn);
   }
 }

@@ -40,18 +40,18 @@ void RequestStream::start(const PacketRecord& p) {
   retry_.reset();
   retry_psn_ = -1;
   open_.reset();
-  cut_ = !p.info().start;
+  cut_ = true;
   if (context_.first_psn) {
     findings_.examined(Rule::kA9_2);
-    if (p.psn != *context_.first_psn) {
+    const int32_t late = p.psn.distance_from(*context_.first_psn);
+    if (late > 0 && late <= kMaxGap) {
+      first_ = base_ = next_ = acked_ = retired_end_ = p.psn.value() - late;
+    } else if (late != 0) {
       context_.from_start = context_.complete;
       suspect(Rule::kA9_2, p.stamp(), next_,
               "begins, but RDMA-CM agreed on PSN " + std::to_string(context_.first_psn->value()));
     }
     context_.first_psn.reset();
-  }
-  if (cut_) {
-    fault(Rule::kComplete, p.stamp(), next_, "the capture begins inside a message");
   }
 }
 
@@ -70,6 +70,7 @@ void RequestStream::request(const PacketRecord& p) {
   if (p.dma_length > kMaxRethLength) {
     fault(Rule::kA4_5, p.stamp(), psn, "RETH length above 2^31");
   }
+  extend_front(psn, p.stamp());
   settle_early_answers(psn);
   follow_retries(p, psn);
   ++(psn < next_ ? counts_.retransmissions : counts_.requests);
@@ -97,6 +98,21 @@ void RequestStream::request(const PacketRecord& p) {
     }
     drop_front();
   }
+}
+
+/// The first packets of a connection were lost before the capture, or overtaken: they come now, or
+/// are asked for. True: the window begins at `psn` now.
+bool RequestStream::extend_front(int64_t psn, Stamp stamp) {
+  if (psn >= first_ || first_ - psn > kMaxGap || base_ != first_ || window_.empty()) return false;
+  while (base_ > psn) {
+    window_.emplace_front();
+    window_.front().revealed = stamp;
+    --base_;
+    ++holes_;
+  }
+  first_ = retired_end_ = acked_ = base_;
+  recount(base_);
+  return true;
 }
 
 RequestStream::Slot* RequestStream::slot(int64_t psn) {

@@ -98,6 +98,7 @@ class RequestStream {
   uint32_t span_of(const PacketRecord& p) const;
   bool is_new_connection(const PacketRecord& p, int64_t psn) const;
   void start(const PacketRecord& p);
+  bool extend_front(int64_t psn, Stamp stamp);
   void settle_early_answers(int64_t psn);
   void place(const PacketRecord& p, int64_t psn, uint32_t index);
   void set(Slot& slot, const PacketRecord& p, uint32_t index) const;
