@@ -3,15 +3,41 @@
 import stage
 
 CONNECTIONS = 8
+# The client's REQ comes again for want of the REP; our REP goes again for want of the RTU.
+LOSSES = """format = 1
+[[fault]]
+name = "REP"
+action = "drop"
+direction = "to_real"
+packets = "cm"
+nth = 1
+[[fault]]
+name = "RTU"
+action = "drop"
+direction = "from_real"
+packets = "cm"
+nth = 3
+[[fault]]
+name = "twice"
+action = "duplicate"
+packets = "cm"
+probability = 0.3
+"""
 
 
-class RdmaCm(stage.Stage):
+class Clients(stage.Stage):
+    scenario = "format = 1\n"
+
     def setUp(self):
         super().setUp()
         self.config = self.with_socket("configs/rdma_cm.toml")
-        self.emulator = self.start(self.config)
+        scenario = self.folder / "scenario.toml"
+        scenario.write_text(self.scenario)
+        self.emulator = self.start(self.config, "--scenario", str(scenario))
         self.node = self.join()
 
+
+class RdmaCm(Clients):
     # rules: A9.4 A9.10
     def test_connections_are_made_used_and_closed(self):
         for options, connections in (("", 1), (f"-c {CONNECTIONS}", CONNECTIONS)):
@@ -40,6 +66,24 @@ class RdmaCm(stage.Stage):
     def test_a_port_where_nobody_listens_rejects(self):
         client = self.node.execute(f"ucmatose -p 7999 -s {stage.NEXT}", limit=30)
         self.assertIn("RDMA_CM_EVENT_REJECTED, error: 8", client.stdout)
+
+
+class LostMessages(Clients):
+    scenario = LOSSES
+
+    # rules: A9.4 A9.6 A9.9
+    def test_messages_that_are_lost_or_come_twice(self):
+        output = self.node.output(f"ucmatose -s {stage.NEXT}")
+        self.assertIn("data transfers complete", output)
+        self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
+        report = self.valid_report(self.emulator)
+        self.assertEqual([service["error"] for service in report["services"]], [None])
+        port = report["ports"][0]
+        acted = {fault["name"]: fault["acted"] for fault in port["faults"]}
+        self.assertEqual((acted["REP"], acted["RTU"]), (1, 1))
+        self.assertEqual((port["cm"]["established"], port["cm"]["timeouts"]), (1, 0))
+        self.assertGreater(port["cm"]["duplicates"] + port["cm"]["repeated"], 0)
+        self.assert_holds(self.emulator.capture)
 
 
 if __name__ == "__main__":
