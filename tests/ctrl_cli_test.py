@@ -159,6 +159,37 @@ class CommandLine(unittest.TestCase):
         self.assertEqual([c["at_ps"] for c in json.loads(report.read_text())["commands"]],
                          [10**9, 2 * 10**9])
 
+    def scenario(self, text, name="scenario.toml"):
+        path = self.folder / name
+        path.write_text("format = 1\n" + text, encoding="utf-8")
+        return path
+
+    def test_scenarios_add_their_faults(self):
+        good = self.config(name="good.toml")
+        first = self.scenario('[[fault]]\nname = "one lost"\naction = "drop"\nnth = 9\n')
+        second = self.scenario('[[fault]]\naction = "duplicate"\nevery = 5\n', "second.toml")
+        report = self.folder / "report.json"
+        done = self.run_it("simulate", good, "--scenario", first, "--scenario", second, "--report",
+                           report)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        written = json.loads(report.read_text(encoding="utf-8"))
+        self.assertEqual([s["path"] for s in written["scenarios"]], [str(first), str(second)])
+        faults = written["ports"][0]["faults"]
+        self.assertEqual([f["name"] for f in faults], ["one lost", "fault 2"])
+        self.assertEqual(faults[0]["acted"], 1)
+        self.assertGreater(faults[1]["acted"], 1)
+
+    def test_bad_scenarios(self):
+        good = self.config(name="good.toml")
+        for text, parts in {
+                '[[fault]]\naction = "dorp"\n': ("scenario.toml:3", 'did you mean "drop"?'),
+                '[[node]]\nname = "x"\n': ("scenario.toml:2", "unknown key"),
+        }.items():
+            for command in ("simulate", "run"):
+                self.expect_bad(self.run_it(command, good, "--scenario", self.scenario(text)),
+                                *parts)
+        self.expect_bad(self.run_it("simulate", good, "--scenario", "nosuch.toml"), "nosuch.toml")
+
     def test_bad_devices(self):
         for device, parts in BAD_DEVICES.items():
             with self.subTest(device):
