@@ -140,6 +140,20 @@ TEST(Report, TextAndJsonSayTheSame) {
   EXPECT_NE(json.find("\"holds\": true"), std::string::npos) << json;
 }
 
+// Stamps of nonsense, as damaged files have them: times stay within reach of one another.
+TEST(Source, TimesOfAnotherCentury) {
+  std::ifstream in(recording("rxe_rc_pingpong"), std::ios::binary);
+  std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in), {}};
+  constexpr size_t kFileHeader = 24, kFrameHeader = 16;
+  const size_t captured = bytes[kFileHeader + 8] + (size_t{bytes[kFileHeader + 9]} << 8);
+  const size_t second = kFileHeader + kFrameHeader + captured;
+  std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(second), 4, uint8_t{0});  // 1970
+  const Analysis analysis = TestCapture::judge_bytes(bytes);
+  EXPECT_EQ(analysis.source.frames, 100u);
+  EXPECT_LE(analysis.table.last - analysis.table.first, Duration::s(4'000'002));
+  EXPECT_GE(analysis.table.last - analysis.table.first, Duration::s(3'999'999));
+}
+
 TEST(Source, ErrorsNameTheFile) {
   for (const char* path : {"/nonexistent.pcap", "/dev/null", "/"}) {
     const auto analysis = analyse(path, {});

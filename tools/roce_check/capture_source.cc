@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -16,6 +17,9 @@ namespace understudy {
 namespace {
 
 constexpr int64_t kPsPerSecond = 1'000'000'000'000;
+/// Seconds: 46 days. What a file says beyond that is no time of one capture, and differences of
+/// times must stay below 2^63 ps.
+constexpr int64_t kFarthest = 4'000'000;
 
 /// A whole file, read-only.
 class MappedFile {
@@ -58,7 +62,8 @@ class TimeOrigin {
  public:
   Time at(int64_t seconds, int64_t ps) {
     if (!first_) first_ = seconds;
-    return Time::from_ps((seconds - *first_) * kPsPerSecond + ps);
+    const int64_t since = std::clamp(seconds, *first_ - kFarthest, *first_ + kFarthest) - *first_;
+    return Time::from_ps(since * kPsPerSecond + std::clamp<int64_t>(ps, 0, kPsPerSecond));
   }
 
  private:
@@ -99,7 +104,8 @@ class PcapngSource final : public CaptureSource {
     out.number = ++summary_.frames;
     if (packet.run_at) {
       summary_.has_run_times = true;
-      out.at = *packet.run_at;
+      const Time farthest = Time::zero() + Duration::s(kFarthest);
+      out.at = std::clamp(*packet.run_at, Time::zero() - Duration::s(kFarthest), farthest);
       out.scheduled = packet.scheduled.value_or(Time::never());
     } else if (packet.at) {
       out.at = origin_.at(packet.at->seconds, packet.at->ps);
