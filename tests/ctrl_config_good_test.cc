@@ -119,6 +119,9 @@ TEST(ConfigGood, PortsJobsServicesEvents) {
   EXPECT_EQ(config.services[0].node, 1u);
   EXPECT_EQ(config.services[0].port, 18515);
   EXPECT_EQ(config.services[0].kind, ServiceKind::kWriteBw);
+  EXPECT_EQ(config.services[0].memory, MemoryKind::kBacked);
+  EXPECT_EQ(config.services[0].message_bytes, 1u << 20);
+  EXPECT_EQ(config.services[0].pingpong_mtu, 2048u);
 
   ASSERT_EQ(config.clients.size(), 1u);
   const ClientConfig& client = config.clients[0];

@@ -88,6 +88,9 @@ sizes = { from = "4KiB", to = "100KiB", factor = 4 }
 node = "w0"
 port = 18515
 kind = "write_bw"
+memory = "backed"
+size = "1MiB"
+pingpong_mtu = 2048
 
 [[client]]
 node = "w1"

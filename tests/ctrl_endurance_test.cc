@@ -52,7 +52,8 @@ class Visitors {
   }
 
   void open() {
-    const auto region = control_.add_region(1, 4096, kAccessRemoteWrite, opened_ % 2 == 0);
+    const RegionKind kind = opened_ % 2 == 0 ? RegionKind::kBacked : RegionKind::kDiscard;
+    const auto region = control_.add_region(1, 4096, kAccessRemoteWrite, kind);
     ASSERT_TRUE(region);
     QpConfig c = rig_.qp_config(0);
     c.qpn = control_.take_qpn();

@@ -48,6 +48,12 @@ enum class ServiceKind {
   kRping,
   kUcmatose
 };
+/// What is behind the memory that a service exposes.
+enum class MemoryKind {
+  kDiscard,  ///< WRITEs are forgotten, READs give zeros
+  kPattern,  ///< WRITEs are forgotten, READs give what follows from the place
+  kBacked,   ///< contents are kept
+};
 
 struct FidelityConfig {
   double tolerance = 0.01;  ///< allowed lateness as a share of modelled time, in (0, 1]
@@ -133,6 +139,9 @@ struct ServiceConfig {
   NodeId node = 0;
   uint16_t port = 0;  ///< TCP
   ServiceKind kind = ServiceKind::kAuto;
+  MemoryKind memory = MemoryKind::kDiscard;
+  uint32_t message_bytes = 0;    ///< that its clients write; 0: not known
+  uint32_t pingpong_mtu = 1024;  ///< path MTU of ibv_rc_pingpong, which does not tell it
   unsigned line = 0;
 };
 

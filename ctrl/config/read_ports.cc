@@ -1,5 +1,6 @@
 // [[port]], [[service]] and [[event]]: what hangs on a node.
 #include <algorithm>
+#include <bit>
 
 #include "ctrl/config/sections.h"
 
@@ -88,6 +89,25 @@ void read_service(const TomlNode& toml, ReadContext& context) {
                 {"rping", ServiceKind::kRping},
                 {"ucmatose", ServiceKind::kUcmatose}},
                service.kind);
+  table.choice("memory",
+               {{"discard", MemoryKind::kDiscard},
+                {"pattern", MemoryKind::kPattern},
+                {"backed", MemoryKind::kBacked}},
+               service.memory);
+  if (const auto mtu = table.integer("pingpong_mtu", 256, 4096)) {
+    service.pingpong_mtu = static_cast<uint32_t>(mtu->value);
+    if (!std::has_single_bit(service.pingpong_mtu)) {
+      table.error(mtu->line, "pingpong_mtu", std::to_string(mtu->value),
+                  "expected 256, 512, 1024, 2048 or 4096");
+    }
+  }
+  if (const auto size = table.size("size")) {
+    if (size->value >= 1 && size->value <= uint64_t{1} << 30) {
+      service.message_bytes = static_cast<uint32_t>(size->value);
+    } else {
+      table.error(size->line, "size", table.any("size")->describe(), "expected 1 B to 1 GiB");
+    }
+  }
   table.finish();
 
   if (node == nullptr) return;

@@ -1,5 +1,6 @@
 #include "ctrl/peers/cm_service.h"
 
+#include "ctrl/peers/perftest_cm.h"
 #include "ctrl/peers/rping.h"
 #include "ctrl/peers/ucmatose.h"
 
@@ -33,8 +34,10 @@ std::unique_ptr<CmService> make_cm_service(const Service& service) {
       return std::make_unique<RpingService>(service);
     case ServiceKind::kUcmatose:
       return std::make_unique<UcmatoseService>(service);
-    default:
+    case ServiceKind::kPingpong:
       return nullptr;
+    default:
+      return std::make_unique<PerftestCmService>(service);
   }
 }
 

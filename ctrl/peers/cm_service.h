@@ -43,16 +43,26 @@ class CmService {
   virtual std::vector<uint8_t> on_endpoint(Time, Id, const EndpointReady&) { return {}; }
   virtual void on_established(Time, Id) {}
   virtual void on_done(Time, Id) {}
-  virtual void on_closed(Time, Id) {}
+  /// A message of the client, with Behaviour::kMessages.
+  virtual void on_message(Time, Id, std::span<const uint8_t>) {}
+  /// Gives what went wrong, nothing if all went well.
+  virtual std::string on_closed(Time, Id) { return ""; }
 
   /// Queue pairs whose client now waits for our first message, since the last call.
   std::vector<EndpointStart> take_starts() { return std::exchange(starts_, {}); }
-  /// Connections to be closed from our side.
+  struct Message {
+    Id id = 0;
+    std::vector<uint8_t> bytes;
+  };
+  /// Messages for clients with Behaviour::kMessages, since the last call.
+  std::vector<Message> take_messages() { return std::exchange(messages_, {}); }
+  /// Connections to be closed from our side, once their clients have what was sent to them.
   std::vector<Id> take_closes() { return std::exchange(closes_, {}); }
 
  protected:
   std::vector<EndpointStart> starts_;
   std::vector<Id> closes_;
+  std::vector<Message> messages_;
 };
 
 /// A request for a queue pair as the client's REQ asks for it; behaviour and memory are to be set.

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ctrl/config/config.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
@@ -30,8 +31,9 @@ enum class Behaviour : uint8_t {
   kRping,  ///< rping's server: READs each ping's text and WRITEs it back
   /// ucmatose: at its start `burst_messages` SENDs of `burst_bytes`; done when as many came back.
   kSendBurst,
-  kRing,     ///< NCCL's data phase; driven by the collective's plan
-  kTraffic,  ///< once started, sends `traffic` to the remote buffer
+  kRing,      ///< NCCL's data phase; driven by the collective's plan
+  kMessages,  ///< carries messages between the client and the machine
+  kTraffic,   ///< once started, sends `traffic` to the remote buffer
 };
 
 /// What Behaviour::kTraffic sends.
@@ -79,8 +81,9 @@ struct EndpointRequest {
   /// Memory to expose; contents kept only where the behaviour needs it. kRing: the receive buffer
   /// if the real rank sends, else the credit FIFO.
   uint64_t region_bytes = 0;
-  uint16_t service_port = 0;            ///< TCP port of the service that was dialled; 0: none
-  std::string_view service_kind;        ///< as in the configuration
+  MemoryKind memory = MemoryKind::kDiscard;  ///< of behaviours that need no contents
+  uint16_t service_port = 0;                 ///< TCP port of the service that was dialled; 0: none
+  std::string_view service_kind;             ///< as in the configuration
   /// Its client has yet to say that it is ready: until then, or until its first packet, the queue
   /// pair takes packets and sends no requests.
   bool awaits_client = false;

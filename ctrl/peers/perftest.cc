@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostQueuePairs = 16384;  ///< perftest's own limit for -q
 /// More than a client can have under way without an answer; it is at most one message.
 constexpr size_t kMostInput = 4096;
-constexpr uint32_t kMostOpeningBytes = 65536;
+constexpr uint32_t kMostOpeningBytes = 1 << 30;
 
 }  // namespace
 
@@ -81,6 +81,7 @@ bool PerftestPeer::read_version() {
 bool PerftestPeer::read_cycle_buffer() {
   if (input_.size() < kPerftestIntSize) return false;
   for (const uint8_t byte : front(kPerftestIntSize)) opening_bytes_ = opening_bytes_ << 8 | byte;
+  if (service_.message_bytes != 0) opening_bytes_ = service_.message_bytes;
   opening_bytes_ = std::clamp(opening_bytes_, 1u, kMostOpeningBytes);
   return echo(kPerftestIntSize, State::kCacheLine);
 }
@@ -192,7 +193,7 @@ bool PerftestPeer::read_text_key() {
 
 void PerftestPeer::take_key(const PerftestKey& key) {
   // With -R the client waits for us before it connects its queue pairs, and then once more.
-  if (in_band_ && key.qpn == 0) return answer_key({});
+  if (in_band_ && key.qpn == 0) return send(std::vector<uint8_t>(layout_->in_band_key));
   ++key_messages_;
   const auto known = answers_.find(key.qpn);
   if (known == answers_.end()) {
@@ -234,6 +235,7 @@ void PerftestPeer::ask_for_endpoint(const PerftestKey& key) {
   request.local_psn = choose_psn(service_, key.gid, key.qpn);
   request.mtu = mtu_;
   request.region_bytes = kPerftestRegionBytes;
+  request.memory = service_.memory;
   requests_.push_back(request);
   state_ = State::kEndpoint;
 }

@@ -7,10 +7,10 @@
 // 2q + 2 for the others (q queue pairs); all but ib_write_lat send 2q + 3 in all.
 //
 // ib_write_lat polls the last byte of its buffer for 1, 2, 3, ...; its server writes first. Until
-// protocol 6.27 the size is not told: the first WRITE fills the smallest buffer a client can have
-// (its cyclic buffer, a page) with ones, which serves every size up to that. Larger sizes then are
-// not served, nor is -a ever: after the last iteration of a size the client waits for a new 1
-// without a word on the side channel.
+// protocol 6.27 the size is not told: unless the service's
+// `size` tells, the first WRITE fills the smallest buffer a client can have (its cyclic buffer, a
+// page) with ones, which serves every size up to that. -a is never served: after the last iteration
+// of a size the client waits for a new 1 without a word on the side channel.
 #pragma once
 
 #include <map>
@@ -39,8 +39,10 @@ class PerftestPeer : public Peer {
 
   /// A queue pair of the test that RDMA-CM has connected to the client's `client_qpn`.
   void adopt(Qpn client_qpn, const EndpointReady& ready);
-  /// Whether the client is about to connect queue pairs by RDMA-CM (with -R, before its keys).
-  bool awaits_queue_pairs() const { return !finished_ && state_ == State::kKeys; }
+  /// Whether the client is about to connect queue pairs by RDMA-CM: with -R, before their keys.
+  bool awaits_queue_pairs() const {
+    return !finished_ && state_ == State::kKeys && key_messages_ == 0;
+  }
   /// What the queue pairs under test are to do, for adopt().
   ServiceKind kind() const { return kind_; }
 

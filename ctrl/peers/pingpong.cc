@@ -70,7 +70,7 @@ void PingpongPeer::read_address() {
   request.remote_qpn = message->qpn;
   request.remote_psn = message->psn;
   request.local_psn = choose_psn(service_, message->gid, message->qpn);
-  request.mtu = std::min(service_.mtu, kPingpongMtu);
+  request.mtu = std::min(service_.mtu, service_.pingpong_mtu);
   requests_.push_back(request);
   state_ = State::kEndpoint;
 }

@@ -1,7 +1,7 @@
 // The server side of ibv_rc_pingpong (rdma-core 44, libibverbs/examples/rc_pingpong.c). The client
 // sends one line "LID:QPN:PSN:GID" in hexadecimal with its terminating zero, gets ours, answers
 // "done" and closes; only then does the test run, so the queue pair outlives the connection. The
-// path MTU is not in the exchange: both sides take the tool's default of 1024 bytes.
+// path MTU is not in the exchange: the service's has to be the client's -m.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,6 @@ namespace understudy {
 
 /// sizeof "0000:000000:000000:" + 32 digits of GID + terminating zero.
 inline constexpr size_t kPingpongMessageSize = 52;
-inline constexpr uint32_t kPingpongMtu = 1024;
 
 struct PingpongMessage {
   uint16_t lid = 0;  ///< always 0 on Ethernet

@@ -21,8 +21,11 @@ struct Service {
   std::optional<IpAddress> v6;
   uint16_t port = 0;
   ServiceKind kind = ServiceKind::kAuto;
-  uint32_t mtu = 4096;  ///< largest path MTU to offer, in bytes
-  uint64_t seed = 1;    ///< of the first PSNs we choose
+  MemoryKind memory = MemoryKind::kDiscard;
+  uint32_t message_bytes = 0;    ///< that clients write; 0: not known
+  uint32_t pingpong_mtu = 1024;  ///< of ibv_rc_pingpong, in bytes
+  uint32_t mtu = 4096;           ///< largest path MTU to offer, in bytes
+  uint64_t seed = 1;             ///< of the first PSNs we choose
 };
 
 /// A service of the configuration on NIC `nic` of its node.

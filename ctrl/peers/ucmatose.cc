@@ -19,6 +19,9 @@ void UcmatoseService::on_established(Time, Id id) { starts_.push_back({qpns_.at(
 
 void UcmatoseService::on_done(Time, Id id) { closes_.push_back(id); }
 
-void UcmatoseService::on_closed(Time, Id id) { qpns_.erase(id); }
+std::string UcmatoseService::on_closed(Time, Id id) {
+  qpns_.erase(id);
+  return "";
+}
 
 }  // namespace understudy

@@ -19,7 +19,7 @@ class UcmatoseService : public CmService {
   std::vector<uint8_t> on_endpoint(Time now, Id id, const EndpointReady& ready) override;
   void on_established(Time now, Id id) override;
   void on_done(Time now, Id id) override;
-  void on_closed(Time now, Id id) override;
+  std::string on_closed(Time now, Id id) override;
 
  private:
   Service service_;

@@ -72,6 +72,16 @@ void CmControl::poll(Time now) {
   const auto take = [this](const Notice& n, std::span<const uint8_t> b) { on_notice(n, b); };
   while (pop_notice(control_.shard().notices(), take)) {
   }
+  for (const ServiceEndpoints::Heard& heard : endpoints_.take_heard(control_)) {
+    const CmId id = static_cast<CmId>(heard.connection);
+    const auto connection = connections_.find(id);
+    if (connection == connections_.end() || !connection->second.open) continue;
+    if (heard.failed) {
+      closing_.insert(id);
+    } else {
+      connection->second.listener->service->on_message(now, id, heard.bytes);
+    }
+  }
   agent_.on_time(now);
   collect(now);
 }
@@ -101,10 +111,17 @@ void CmControl::collect(Time now) {
     }
     for (const auto& listener : listeners_) {
       for (const EndpointStart& start : listener->service->take_starts()) endpoints_.start(start);
-      for (const CmService::Id id : listener->service->take_closes()) {
-        more = agent_.disconnect(now, id) || more;
+      for (const CmService::Message& message : listener->service->take_messages()) {
+        endpoints_.send(key(message.id), message.bytes);
       }
+      for (const CmService::Id id : listener->service->take_closes()) closing_.insert(id);
     }
+    // A client that has not got its last message yet would miss it once its queue pair is gone.
+    std::erase_if(closing_, [&](CmId id) {
+      if (!endpoints_.all_delivered(key(id))) return false;
+      more = agent_.disconnect(now, id) || more;
+      return true;
+    });
   }
   for (const CmSend& s : agent_.take_sends()) send(s);
 }
@@ -182,13 +199,15 @@ void CmControl::close(Time now, CmId id, const std::string& error) {
   if (it == connections_.end() || !it->second.open) return;
   Connection& c = it->second;
   c.open = false;
+  closing_.erase(id);
+  const std::string failure = c.listener->service->on_closed(now, id);
   endpoints_.modify(key(id), QpState::kError);
   c.report.to = now;
-  c.report.error = error;
-  if (!error.empty())
-    callbacks_.say(c.report.node + ":" + std::to_string(c.report.port) + ": " + error);
+  c.report.error = failure.empty() ? error : failure;
+  if (!c.report.error.empty()) {
+    callbacks_.say(c.report.node + ":" + std::to_string(c.report.port) + ": " + c.report.error);
+  }
   callbacks_.ended(c.report);
-  c.listener->service->on_closed(now, id);
 }
 
 void CmControl::finish(Time now) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,7 @@ class CmControl {
   std::map<std::pair<IpAddress, uint16_t>, Listener*> by_port_;
   std::map<CmId, Connection> connections_;
   std::map<Qpn, CmId> by_qpn_;
+  std::set<CmId> closing_;  ///< to be closed once all was delivered
 };
 
 }  // namespace understudy

@@ -12,10 +12,45 @@ constexpr uint8_t kOutstandingReads = 128;  ///< what perftest is told, and what
 /// 4.096 us << 18 = 1.07 s: a guest that stands still for half a second loses no connection.
 constexpr uint8_t kServiceTimeout = 18;
 
-/// Whether contents of what the client sends or reads matter to the behaviour.
-bool needs_contents(Behaviour behaviour) {
-  return behaviour == Behaviour::kSendEcho || behaviour == Behaviour::kWriteEcho ||
-         behaviour == Behaviour::kRping;
+RegionKind region_kind(const EndpointRequest& request) {
+  switch (request.behaviour) {
+    case Behaviour::kSendEcho:
+    case Behaviour::kWriteEcho:
+    case Behaviour::kRping:
+    case Behaviour::kMessages:
+      return RegionKind::kBacked;
+    default:
+      break;
+  }
+  switch (request.memory) {
+    case MemoryKind::kDiscard:
+      return RegionKind::kDiscard;
+    case MemoryKind::kPattern:
+      return RegionKind::kPattern;
+    case MemoryKind::kBacked:
+      return RegionKind::kBacked;
+  }
+  return RegionKind::kDiscard;
+}
+
+/// Of the region, for behaviours whose clients need not know of it.
+uint64_t region_bytes(const EndpointRequest& request) {
+  if (request.behaviour == Behaviour::kMessages) return MessagePipe::kMostBytes;
+  return request.region_bytes;
+}
+
+/// How much of it SENDs are placed in; nothing: they are discarded.
+uint64_t receive_bytes(const EndpointRequest& request) {
+  switch (request.behaviour) {
+    case Behaviour::kSendEcho:
+      return request.region_bytes;
+    case Behaviour::kRping:
+      return RpingServer::kMessageBytes;
+    case Behaviour::kMessages:
+      return MessagePipe::kMostBytes;
+    default:
+      return 0;
+  }
 }
 
 }  // namespace
@@ -52,12 +87,12 @@ Result<ServiceEndpoints::Made*> ServiceEndpoints::reserve(NodeId node, uint64_t 
   made->control = controls_[port];
   made->qpn = made->control->take_qpn();
   if (made->qpn == 0) return fail("no queue pair is left on this port");
-  auto region =
-      made->control->add_region(node, request.region_bytes, kAccessRemoteWrite | kAccessRemoteRead,
-                                needs_contents(request.behaviour));
+  auto region = made->control->add_region(
+      node, region_bytes(request), kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic,
+      region_kind(request));
   if (!region) return fail(region.error().text);
   made->region = *region;
-  made->region_bytes = request.region_bytes;
+  made->region_bytes = region_bytes(request);
   return made_.emplace(connection, std::move(made))->second.get();
 }
 
@@ -128,19 +163,24 @@ void ServiceEndpoints::connect(Made& made, const QpConfig& config, const Endpoin
     case Behaviour::kSendBurst:
       keep(std::make_unique<SendBurst>(request.burst_messages, request.burst_bytes));
       break;
+    case Behaviour::kMessages: {
+      auto pipe = std::make_unique<MessagePipe>(
+          std::span<const uint8_t>(region.bytes, MessagePipe::kMostBytes));
+      made.pipe = pipe.get();
+      keep(std::move(pipe));
+      break;
+    }
     case Behaviour::kMemoryTarget:
     case Behaviour::kReceiveSink:
     case Behaviour::kRing:  // JobRunner makes those
       made.endpoint = std::make_unique<MemoryTarget>();
       break;
   }
-  made.control->add_qp(config, *made.endpoint, needs_contents(request.behaviour), [&](Qp& fresh) {
+  const bool contents = region_kind(request) == RegionKind::kBacked;
+  made.control->add_qp(config, *made.endpoint, contents, [&](Qp& fresh) {
     fresh.responder().set_endless_receives();
-    if (request.behaviour == Behaviour::kSendEcho) {
-      fresh.responder().set_receive_buffer({region.bytes, made.region_bytes});
-    }
-    if (request.behaviour == Behaviour::kRping) {
-      fresh.responder().set_receive_buffer({region.bytes, RpingServer::kMessageBytes});
+    if (const uint64_t bytes = receive_bytes(request); bytes != 0) {
+      fresh.responder().set_receive_buffer({region.bytes, bytes});
     }
     if (introduce) introduce(fresh);
   });
@@ -171,6 +211,44 @@ std::vector<ServiceEndpoints::EndedTraffic> ServiceEndpoints::take_ended_traffic
 void ServiceEndpoints::modify(uint64_t connection, QpState state) {
   const auto [first, last] = made_.equal_range(connection);
   for (auto it = first; it != last; ++it) it->second->control->modify_qp(it->second->qpn, state);
+}
+
+std::vector<ServiceEndpoints::Heard> ServiceEndpoints::take_heard(const ShardControl& control) {
+  std::vector<Heard> heard;
+  for (auto& [connection, made] : made_) {
+    if (made->pipe == nullptr || made->control != &control) continue;
+    MessagePipe::Message message;
+    while (made->pipe->from_client().pop(message)) {
+      heard.push_back(
+          {connection, {message.bytes.begin(), message.bytes.begin() + message.length}, false});
+    }
+    if (made->pipe->failed() && !made->told) {
+      made->told = true;
+      heard.push_back({connection, {}, true});
+    }
+  }
+  return heard;
+}
+
+void ServiceEndpoints::send(uint64_t connection, std::span<const uint8_t> bytes) {
+  MessagePipe::Message message;
+  message.length = static_cast<uint32_t>(std::min<size_t>(bytes.size(), message.bytes.size()));
+  std::copy_n(bytes.begin(), message.length, message.bytes.begin());
+  const auto [first, last] = made_.equal_range(connection);
+  for (auto it = first; it != last; ++it) {
+    Made& made = *it->second;
+    if (made.pipe == nullptr || !made.pipe->send(message)) continue;
+    ++made.sent;
+    made.control->wake(*made.endpoint, 0);
+  }
+}
+
+bool ServiceEndpoints::all_delivered(uint64_t connection) const {
+  const auto [first, last] = made_.equal_range(connection);
+  return std::all_of(first, last, [](const auto& entry) {
+    const Made& made = *entry.second;
+    return made.pipe == nullptr || made.pipe->failed() || made.pipe->acknowledged() == made.sent;
+  });
 }
 
 void ServiceEndpoints::remove(uint64_t connection) {

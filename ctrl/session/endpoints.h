@@ -9,6 +9,7 @@
 #include "ctrl/config/config.h"
 #include "ctrl/peers/peer.h"
 #include "ctrl/session/shard_control.h"
+#include "dataplane/node/message_pipe.h"
 #include "dataplane/node/rping_server.h"
 #include "dataplane/node/send_burst.h"
 #include "dataplane/node/services.h"
@@ -39,6 +40,19 @@ class ServiceEndpoints {
   /// Queue pairs whose traffic has ended since the last call.
   std::vector<EndedTraffic> take_ended_traffic();
 
+  /// A message of a client with Behaviour::kMessages, or that its connection has failed.
+  struct Heard {
+    uint64_t connection = 0;
+    std::vector<uint8_t> bytes;
+    bool failed = false;
+  };
+  /// What has come by queue pairs of this shard since the last call.
+  std::vector<Heard> take_heard(const ShardControl& control);
+  /// Sends such a client a message, of at most MessagePipe::kMostBytes.
+  void send(uint64_t connection, std::span<const uint8_t> bytes);
+  /// Whether the client has acknowledged all of them.
+  bool all_delivered(uint64_t connection) const;
+
  private:
   struct Made {
     ShardControl* control = nullptr;
@@ -48,7 +62,9 @@ class ServiceEndpoints {
     std::unique_ptr<Endpoint> endpoint;  ///< null: the queue pair is only set aside
     RemoteBuffer remote;
     std::unique_ptr<TrafficProgress> traffic;
-    bool told = false;  ///< that its traffic has ended
+    bool told = false;            ///< that its traffic has ended, or that it has failed
+    MessagePipe* pipe = nullptr;  ///< the endpoint, if it is one
+    uint64_t sent = 0;            ///< messages, by the pipe
   };
 
   Result<size_t> port_for(const IpAddress& real) const;

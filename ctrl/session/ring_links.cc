@@ -43,11 +43,13 @@ Result<void> RingEnvironmentHost::allocate() {
   const NodeConfig& receiver = node(ring.next(ring.real_rank));
   std::vector<const uint8_t*> received(ring.channels, nullptr);
   const uint32_t slots = RingEnvironment::receive_slots(ring.ranks);
+  const RegionKind contents = ring.exact ? RegionKind::kBacked : RegionKind::kDiscard;
   for (uint32_t c = 0; c < ring.channels; ++c) {
-    auto fifo = control_.add_region(sender.index, kCtsFifoBytes, kAccessRemoteWrite, true);
+    auto fifo =
+        control_.add_region(sender.index, kCtsFifoBytes, kAccessRemoteWrite, RegionKind::kBacked);
     if (!fifo) return fail("job \"" + job_.name + "\": " + fifo.error().text);
     auto buffer = control_.add_region(receiver.index, uint64_t{slots} * RingSchedule::kMessageBytes,
-                                      kAccessRemoteWrite, ring.exact);
+                                      kAccessRemoteWrite, contents);
     if (!buffer) return fail("job \"" + job_.name + "\": " + buffer.error().text);
     senders_[c].region = *fifo;
     receivers_[c].region = *buffer;
@@ -111,11 +113,13 @@ Result<std::unique_ptr<RingRankHost>> RingRankHost::create(const Config& config,
   if (ring.exact) host->data_.resize(largest / sizeof(float));
   memory.data = host->data_;
   std::vector<ExposedRegion> fifos, buffers;
+  const RegionKind contents = ring.exact ? RegionKind::kBacked : RegionKind::kDiscard;
   for (uint32_t c = 0; c < ring.channels; ++c) {
-    auto fifo = control.add_region(self.index, kCtsFifoBytes, kAccessRemoteWrite, true);
+    auto fifo =
+        control.add_region(self.index, kCtsFifoBytes, kAccessRemoteWrite, RegionKind::kBacked);
     auto buffer = control.add_region(
         self.index, uint64_t{RingRank::kReceiveSlots} * RingSchedule::kMessageBytes,
-        kAccessRemoteWrite, ring.exact);
+        kAccessRemoteWrite, contents);
     if (!fifo || !buffer) return fail("job \"" + job.name + "\": no memory region is left");
     fifos.push_back(*fifo);
     buffers.push_back(*buffer);

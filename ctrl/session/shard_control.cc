@@ -63,7 +63,7 @@ void ShardControl::remove_qp(Qpn qpn, std::function<void()> then) {
 }
 
 Result<ExposedRegion> ShardControl::add_region(NodeId node, uint64_t bytes, uint8_t access,
-                                               bool backed) {
+                                               RegionKind kind) {
   ExposedRegion region;
   if (next_region_ < shard_.region_capacity()) {
     region.index = next_region_++;
@@ -76,7 +76,7 @@ Result<ExposedRegion> ShardControl::add_region(NodeId node, uint64_t bytes, uint
   region.va = next_va_;
   region.rkey = shard_.regions().rkey(region.index);
   next_va_ += bytes + kRegionGap;
-  if (backed) {
+  if (kind == RegionKind::kBacked) {
     // Zeros that take no memory until they are touched: clients may have large regions.
     Memory memory;
     memory.bytes.reset(static_cast<uint8_t*>(std::calloc(bytes, 1)));
@@ -91,6 +91,7 @@ Result<ExposedRegion> ShardControl::add_region(NodeId node, uint64_t bytes, uint
   command.kind = CommandKind::kAddRegion;
   command.region_index = region.index;
   command.region = {node, region.va, bytes, access, region.bytes, true};
+  command.region.pattern = kind == RegionKind::kPattern;
   submit(command);
   return region;
 }

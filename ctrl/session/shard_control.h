@@ -37,8 +37,8 @@ class ShardControl {
   /// `prepare` sets it up before the shard sees it; may be empty.
   Qp& add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
              const std::function<void(Qp&)>& prepare = {});
-  /// Exposes `bytes` of memory of `node`, kept only if `backed`.
-  Result<ExposedRegion> add_region(NodeId node, uint64_t bytes, uint8_t access, bool backed);
+  /// Exposes `bytes` of memory of `node`.
+  Result<ExposedRegion> add_region(NodeId node, uint64_t bytes, uint8_t access, RegionKind kind);
   /// Takes a queue pair away; its memory is freed once the shard has let go.
   void remove_qp(Qpn qpn, std::function<void()> then = {});
   void remove_region(uint32_t index);

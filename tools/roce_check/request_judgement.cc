@@ -87,11 +87,15 @@ void RequestStream::judge(const Slot& slot, int64_t psn) {
   if (sent == nullptr) {
     const bool refused = nak_ignored(slot);
     const bool rnr = (slot.nak_syndrome & kSyndromeKindMask) == kSyndromeRnrNak;
-    suspect(refused && rnr ? Rule::kA4_11 : Rule::kA4_2, slot.sent.front(), psn,
-            "answered by frame " + std::to_string(answered.frame) +
-                (refused ? ", but not sent again after the NAK of frame " +
-                               std::to_string(slot.nak.frame)
-                         : ", but not sent in order before"));
+    // What was held back behind the capture comes late, after the NAK of the gap that it left.
+    const bool held_back = context_.impaired && !(refused && rnr);
+    if (!held_back) {
+      suspect(refused && rnr ? Rule::kA4_11 : Rule::kA4_2, slot.sent.front(), psn,
+              "answered by frame " + std::to_string(answered.frame) +
+                  (refused ? ", but not sent again after the NAK of frame " +
+                                 std::to_string(slot.nak.frame)
+                           : ", but not sent in order before"));
+    }
     sent = &slot.sent.front();
   } else {
     accepted_at_ = *sent;

@@ -1,0 +1,27 @@
+// roce-check --impaired: what the network did to packets behind the capture is nobody's fault.
+#include <gtest/gtest.h>
+
+#include "tests/roce_check_conversation.h"
+
+namespace understudy {
+namespace {
+
+AnalysisOptions impaired() {
+  AnalysisOptions options;
+  options.impaired = true;
+  return options;
+}
+
+// rules: A4.2
+TEST(Impaired, APacketHeldBackBehindTheCaptureComesAfterTheNakOfItsGap) {
+  Conversation c;
+  for (uint32_t i = 0; i < 3; ++i) c.client(Opcode::kWriteOnly, talk_psn(i), 64, 64);
+  c.ack(talk_psn(1), 1, kSyndromeNak);
+  c.ack(talk_psn(2), 3);  // the second has come in the meantime, and nobody sent it again
+  EXPECT_TRUE(c.capture.judge(impaired()).findings.hold());
+  const Analysis strict = c.capture.judge();
+  EXPECT_EQ(strict.findings.count(Rule::kA4_2), 1u) << all_examples(strict);
+}
+
+}  // namespace
+}  // namespace understudy
