@@ -88,6 +88,7 @@ TEST_P(Replay, AnswersAsTheRecordedServer) {
     EXPECT_EQ(request.local.text(), v6 ? "::1" : "10.9.0.1");
     EXPECT_EQ(request.remote.text(), v6 ? "::1" : "10.9.0.200");
     EXPECT_EQ(request.mtu, pingpong ? 1024u : 4096u);
+    EXPECT_EQ(request.region_bytes, uint64_t{1} << 31);  // any message fits that may be sent
     EXPECT_EQ(request.timeout, 14);
     EXPECT_EQ(request.min_rnr_timer, 12);
     EXPECT_NE(request.remote_qpn, 0u);

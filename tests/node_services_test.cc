@@ -71,7 +71,7 @@ class Services : public testing::Test {
 };
 
 TEST_F(Services, SendEchoGivesBackTheBytes) {
-  SendEcho echo(memory.data());
+  SendEcho echo(memory);
   connect(echo).responder().set_receive_buffer(memory);
   const std::vector<uint8_t> ping = {1, 2, 3, 4, 5};
   receive(Opcode::kSendOnly, ping);
@@ -82,6 +82,13 @@ TEST_F(Services, SendEchoGivesBackTheBytes) {
   ASSERT_EQ(host.posted.size(), 2u);
   EXPECT_EQ(host.posted[1].op, WorkOp::kSendImm);
   EXPECT_EQ(host.posted[1].imm, 77u);
+}
+
+TEST_F(Services, SendEchoStaysInItsOwnMemory) {
+  SendEcho echo(std::span<const uint8_t>(memory).first(4));
+  connect(echo);  // no receive buffer: SENDs of any length are taken
+  receive(Opcode::kSendOnly, std::vector<uint8_t>{1, 2, 3, 4, 5});
+  EXPECT_TRUE(host.posted.empty());
 }
 
 TEST_F(Services, WriteEchoWritesFirstThenAnswers) {

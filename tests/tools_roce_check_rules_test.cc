@@ -367,6 +367,7 @@ std::string joined(const Rules& rules) {
   return out;
 }
 
+// rules: A6.4 A6.5
 TEST(Rules, EachAlterationIsNamed) {
   size_t hit = 0, exact = 0;
   for (const Mutation& m : mutations()) {

@@ -8,6 +8,7 @@ namespace understudy {
 namespace {
 
 constexpr std::string_view kDone("done\0", 5);
+constexpr uint64_t kRegionBytes = uint64_t{1} << 31;  // the client does not tell its message's size
 
 }  // namespace
 
@@ -71,6 +72,7 @@ void PingpongPeer::read_address() {
   request.remote_psn = message->psn;
   request.local_psn = choose_psn(service_, message->gid, message->qpn);
   request.mtu = std::min(service_.mtu, service_.pingpong_mtu);
+  request.region_bytes = kRegionBytes;
   requests_.push_back(request);
   state_ = State::kEndpoint;
 }

@@ -141,7 +141,8 @@ void ServiceEndpoints::connect(Made& made, const QpConfig& config, const Endpoin
   };
   switch (request.behaviour) {
     case Behaviour::kSendEcho:
-      made.endpoint = std::make_unique<SendEcho>(region.bytes);
+      made.endpoint =
+          std::make_unique<SendEcho>(std::span<const uint8_t>(region.bytes, made.region_bytes));
       break;
     case Behaviour::kWriteEcho:
       keep(std::make_unique<WriteEcho>(

@@ -6,12 +6,12 @@
 namespace understudy {
 
 void SendEcho::on_received(Time now, Qp& qp, const Received& message) {
-  if (message.is_write) return;
+  if (message.is_write || message.length > buffer_.size()) return;
   WorkRequest answer;
   answer.op = message.has_imm ? WorkOp::kSendImm : WorkOp::kSend;
   answer.imm = message.imm;
   answer.length = message.length;
-  answer.payload.bytes = buffer_;
+  answer.payload.bytes = buffer_.data();
   host_->post(now, qp, answer);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "dataplane/node/endpoint.h"
 
@@ -25,12 +26,12 @@ class MemoryTarget : public Endpoint {
 class SendEcho : public Endpoint {
  public:
   /// `buffer`: where the queue pair's receive buffer is; outlives the queue pair.
-  explicit SendEcho(const uint8_t* buffer) : buffer_(buffer) {}
+  explicit SendEcho(std::span<const uint8_t> buffer) : buffer_(buffer) {}
   void on_received(Time now, Qp& qp, const Received& message) override;
   void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
 
  private:
-  const uint8_t* buffer_;
+  std::span<const uint8_t> buffer_;
 };
 
 /// perftest's ib_write_lat server, which writes first: once started one WRITE of bytes that are all
