@@ -41,7 +41,7 @@ inline constexpr size_t kPerftestKeySize = 108;
 inline constexpr size_t kPerftestKeySizeWithoutGid = 59;
 inline constexpr size_t kPerftestReportField = 8;
 inline constexpr unsigned kPerftestReportFields = 5;
-inline constexpr std::string_view kPerftestDone("done\0", 5);
+inline constexpr std::array<char, 5> kPerftestDone = {'d', 'o', 'n', 'e', '\0'};
 
 /// A key message of -R; the second size from 6.29 on.
 inline constexpr size_t kPerftestBinaryKeySize = 56;

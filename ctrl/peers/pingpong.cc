@@ -7,7 +7,7 @@
 namespace understudy {
 namespace {
 
-constexpr std::string_view kDone("done\0", 5);
+constexpr std::array<char, 5> kDone = {'d', 'o', 'n', 'e', '\0'};
 constexpr uint64_t kRegionBytes = uint64_t{1} << 31;  // the client does not tell its message's size
 
 }  // namespace
