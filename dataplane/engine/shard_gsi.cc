@@ -32,24 +32,13 @@ void Shard::rx_gsi(const FrameView& view, const RoceView& roce, Time now) {
 /// As store() for QP1 of the node at `position`.
 uint32_t Shard::store_datagram(const FrameView& view, const RoceView& roce, uint32_t position,
                                Time now) {
-  const uint32_t id = pool_.take();
-  if (id == kNoPacket) {
-    counters_.drop(Drop::kNoBuffer);
-    return kNoPacket;
-  }
+  const uint32_t id = take_inbound(PacketKind::kFromReal, view, position, now);
+  if (id == kNoPacket) return kNoPacket;
   Packet& p = pool_[id];
-  p.kind = PacketKind::kFromReal;
-  p.frame_bytes = static_cast<uint32_t>(view.frame.size());
-  p.wire_bytes = wire_bytes(p.frame_bytes);
   p.qpn = kGsiQpn;
-  p.node = position;
-  p.head = now - config_.physical.time_for(p.wire_bytes);
-  p.tail = now;
-  p.uncertainty = arrival_uncertainty_;
   p.view = roce;
   p.addressing.src = view.src;
   p.addressing.dst = view.dst;
-  p.link = link_id(real_, true, 0);
   std::memcpy(pool_.buffer(id), view.frame.data() + roce.payload, roce.payload_bytes);
   return id;
 }

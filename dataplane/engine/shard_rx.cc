@@ -87,6 +87,27 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
   if (id != kNoPacket) events_.push(now, EventKind::kLinkArrive, id);
 }
 
+/// A slot for a frame to the emulated node at position `node`, in front of the real node's link,
+/// data class; kNoPacket, and counted, if there is none.
+uint32_t Shard::take_inbound(PacketKind kind, const FrameView& view, uint32_t node, Time now) {
+  const uint32_t id = pool_.take();
+  if (id == kNoPacket) {
+    counters_.drop(Drop::kNoBuffer);
+    return kNoPacket;
+  }
+  Packet& p = pool_[id];
+  p.kind = kind;
+  p.tos = view.tos;
+  p.frame_bytes = static_cast<uint32_t>(view.frame.size());
+  p.wire_bytes = wire_bytes(p.frame_bytes);
+  p.node = node;
+  p.head = now - config_.physical.time_for(p.wire_bytes);
+  p.tail = now;
+  p.uncertainty = arrival_uncertainty_;
+  p.link = link_id(real_, true, 0);
+  return id;
+}
+
 /// A packet for the queue pair in `slot`, in front of the first link; kNoPacket if none goes there.
 uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot, Time now) {
   if ((view.tos & 3) == 3) ++counters_.ce_marked;
@@ -96,21 +117,10 @@ uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot
     ++counters_.cnp_received;
     return kNoPacket;
   }
-  const uint32_t id = pool_.take();
-  if (id == kNoPacket) {
-    counters_.drop(Drop::kNoBuffer);
-    return kNoPacket;
-  }
+  const uint32_t id = take_inbound(PacketKind::kFromReal, view, qps_[slot].node, now);
+  if (id == kNoPacket) return kNoPacket;
   Packet& p = pool_[id];
-  p.kind = PacketKind::kFromReal;
-  p.tos = view.tos;
-  p.frame_bytes = static_cast<uint32_t>(view.frame.size());
-  p.wire_bytes = wire_bytes(p.frame_bytes);
   p.qpn = roce.dest_qpn;
-  p.node = qps_[slot].node;
-  p.head = now - config_.physical.time_for(p.wire_bytes);
-  p.tail = now;
-  p.uncertainty = arrival_uncertainty_;
   p.view = roce;
   p.link = link_id(real_, true, class_of(roce));
   if (qps_[slot].wants_payload && roce.payload_bytes > 0) {
@@ -128,16 +138,8 @@ void Shard::rx_ip(const FrameView& view, Time now) {
   if (query != NeighbourQuery::kEcho || !config_.icmp_through_fabric) {
     return answer(query, view, *node, now);
   }
-  const uint32_t id = pool_.take();
-  if (id == kNoPacket) return counters_.drop(Drop::kNoBuffer);
-  Packet& p = pool_[id];
-  p.kind = PacketKind::kRawIn;
-  p.frame_bytes = static_cast<uint32_t>(view.frame.size());
-  p.wire_bytes = wire_bytes(p.frame_bytes);
-  p.node = position_of(node->id);
-  p.head = now - config_.physical.time_for(p.wire_bytes);
-  p.tail = now;
-  p.link = link_id(real_, true, 0);
+  const uint32_t id = take_inbound(PacketKind::kRawIn, view, position_of(node->id), now);
+  if (id == kNoPacket) return;
   std::memcpy(pool_.buffer(id), view.frame.data(), view.frame.size());
   events_.push(now, EventKind::kLinkArrive, id);
 }
