@@ -1,0 +1,72 @@
+// The emulated network as a graph: who is joined to whom, how fast and how far. No packets here;
+// the collective model reads it too.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+using VertexId = uint32_t;
+using LinkId = uint32_t;  ///< of one direction; a cable's two directions are 2k and 2k + 1
+inline constexpr VertexId kNoVertex = 0xffffffff;
+inline constexpr LinkId kNoLink = 0xffffffff;
+
+/// The other direction of the same cable.
+constexpr LinkId reverse(LinkId link) { return link ^ 1; }
+
+enum class VertexKind : uint8_t {
+  kNic,     ///< where RoCE packets begin and end
+  kGpu,     ///< where NVLink and PCIe begin
+  kSwitch,  ///< forwards only: a switch, a node's router in a torus, an NVSwitch, a PCIe bridge
+};
+
+struct Vertex {
+  VertexKind kind = VertexKind::kSwitch;
+  std::string name;   ///< "gpu", "w3", "w3:1" (second NIC), "leaf2"; unique
+  uint32_t node = 0;  ///< NIC, GPU: position of its node in the configuration
+  uint16_t unit = 0;  ///< NIC, GPU: its number in the node
+  uint8_t tier = 0;   ///< 0 ends, 1 leaf, 2 spine, 3 core
+};
+
+/// One direction of a cable.
+struct GraphLink {
+  VertexId from = kNoVertex, to = kNoVertex;
+  Rate rate;  ///< never unlimited
+  Duration latency;
+  double loss = 0;  ///< probability that a packet is lost on it
+  struct Outage {
+    Time from, to;
+  };
+  std::vector<Outage> down;  ///< ascending, apart
+};
+
+class Graph {
+ public:
+  VertexId add_vertex(Vertex vertex);
+  /// Both directions of a cable; gives the one from `a` to `b`.
+  LinkId connect(VertexId a, VertexId b, Rate rate, Duration latency);
+
+  const std::vector<Vertex>& vertices() const { return vertices_; }
+  const std::vector<GraphLink>& links() const { return links_; }
+  GraphLink& link(LinkId id) { return links_[id]; }
+  const GraphLink& link(LinkId id) const { return links_[id]; }
+  /// Links that leave `vertex`, in the order in which they were made.
+  std::span<const LinkId> out(VertexId vertex) const { return out_[vertex]; }
+  /// "leaf0 -> spine1", for reports and errors.
+  std::string link_name(LinkId id) const;
+  /// The vertex of this name, or kNoVertex.
+  VertexId find(const std::string& name) const;
+
+ private:
+  std::vector<Vertex> vertices_;
+  std::vector<GraphLink> links_;
+  std::vector<std::vector<LinkId>> out_;
+};
+
+}  // namespace understudy
