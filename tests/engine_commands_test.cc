@@ -247,6 +247,56 @@ TEST(Commands, ANumberMayBeUsedAgainByAnotherNode) {
   EXPECT_EQ(snapshot.up[2].packets, 1u) << "it left by its own node's link";
 }
 
+/// What the peer sent to the one before does not reach the number's next owner.
+TEST(Commands, ANumbersNextOwnerHearsNothingOfWhatWasOnItsWay) {
+  Rig rig(rig_config(kSlow, Duration::us(100), 3));
+  Qp& first = rig.add_qp(rig.qp_config(0, 1));
+  RoceAddressing from = first.config().addressing;
+  std::swap(from.src, from.dst);
+  RoceFields send;
+  send.opcode = Opcode::kSendOnly;
+  send.dest_qpn = first.config().qpn;
+  rig.receive(roce_frame(from, send, std::vector<uint8_t>(64)));
+  rig.advance(Duration::us(150));
+  EXPECT_EQ(rig.command(remove_qp(first.config().qpn)), ReplyStatus::kDone);
+  rig.add_qp(rig.qp_config(0, 2));
+  rig.advance(Duration::ms(1));
+  EXPECT_TRUE(rig.endpoint.received.empty());
+  EXPECT_EQ(rig.drops(Drop::kUnknownQpn), 1u);
+}
+
+/// A region's place is taken again and again, its rkey's last byte comes back: what was read from
+/// the first one is not read from where its bytes were.
+TEST(Commands, AnOldRegionIsNotTakenForALaterOneOfTheSameKey) {
+  Rig rig(rig_config(kSlow, Duration::us(100)));
+  std::vector<uint8_t> memory(1024, 0xcd);
+  RoceFields read;
+  read.opcode = Opcode::kReadRequest;
+  read.rkey = rig.add_region(1, memory.size(), memory.data());
+  read.dma_length = 1024;
+  Qp& qp = rig.add_qp(rig.qp_config(0));
+  read.dest_qpn = qp.config().qpn;
+  RoceAddressing from = qp.config().addressing;
+  std::swap(from.src, from.dst);
+  rig.receive(roce_frame(from, read));
+  rig.advance(Duration::us(250));  // the answer is in the latency
+  Command remove = of(CommandKind::kRemoveRegion);
+  remove.region_index = 1;
+  std::vector<uint8_t> other(1024, 0xab);
+  Rkey last = 0;
+  for (int i = 0; i < 256; ++i) {
+    EXPECT_EQ(rig.command(remove), ReplyStatus::kDone);
+    last = rig.add_region(1, other.size(), other.data());
+  }
+  EXPECT_EQ(last, read.rkey);
+  std::fill(memory.begin(), memory.end(), 0xee);
+  rig.advance(Duration::ms(10));
+  ASSERT_EQ(rig.sink.sent.size(), 1u);
+  for (const uint8_t value : {uint8_t{0xcd}, uint8_t{0xab}, uint8_t{0xee}}) {
+    EXPECT_FALSE(contains(rig.sink.sent[0], value)) << int{value};
+  }
+}
+
 TEST(Commands, WakeUpsComeInOrderOfTime) {
   Rig rig(rig_config(kSlow, Duration()));
   for (uint64_t i = 0; i < 100; ++i) {

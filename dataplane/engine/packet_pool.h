@@ -36,6 +36,7 @@ struct Packet {
   Time due;               ///< kToReal: when it is handed to the device
   Duration uncertainty;   ///< kFromReal: of its arrival
   Qpn qpn = 0;            ///< of the emulated end
+  uint32_t owner = 0;     ///< generation of that queue pair's slot; see Shard::belongs()
   uint64_t id = 0;
   uint64_t damage = 0;
   RoceView view;

@@ -50,7 +50,7 @@ void Shard::poll(Time now, TxSink& sink) {
   take_commands(now);
   run_events(now);
   send_due(now, sink);
-  if (starved_) {
+  if (first_starved_ != kNoList) {
     feed_starved(now);
     send_due(now, sink);
   }

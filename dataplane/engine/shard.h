@@ -85,6 +85,7 @@ class Shard final : public EngineShard, public EndpointHost {
     Qp* qp = nullptr;
     Endpoint* endpoint = nullptr;
     uint32_t node = 0;             ///< position in the node table
+    uint32_t generation = 0;       ///< queue pairs that had this slot before
     bool wants_payload = true;     ///< contents of what it receives are needed
     bool queued[kClasses] = {};    ///< waits in the node's ready list
     uint32_t next[kClasses] = {};  ///< the slot behind it there
@@ -95,7 +96,10 @@ class Shard final : public EngineShard, public EndpointHost {
   /// Queue pairs of a node that have something to send, in turn: an intrusive FIFO of slots.
   struct ReadyList {
     uint32_t first = kNoSlot, last = kNoSlot;
+    bool starved = false;     ///< waits in starved_ for a packet
+    uint32_t next = kNoList;  ///< the list behind it there
   };
+  static constexpr uint32_t kNoList = 0xffffffff;
   struct Wake {
     Endpoint* endpoint = nullptr;
     uint64_t cookie = 0;
@@ -125,6 +129,7 @@ class Shard final : public EngineShard, public EndpointHost {
   Time head_at_next_link(const Packet& packet) const;
   void deliver(uint32_t packet, Time now);
   void answer_heard(Time now);
+  void starve(uint32_t list);
   void feed_starved(Time now);
   void kick(uint32_t slot, Time now);
   void arm_timer(uint32_t slot);
@@ -162,7 +167,11 @@ class Shard final : public EngineShard, public EndpointHost {
   void leave_ready_lists(uint32_t slot);
   void apply_rate(uint32_t node, Rate rate);
   uint32_t slot_of(Qpn qpn) const;
-  uint32_t position_of(NodeId node) const;
+  /// False once the packet's queue pair has been removed: what it refers to may be gone, and its
+  /// number may be another one's.
+  bool belongs(const Packet& packet, const QpSlot& slot) const {
+    return slot.qp != nullptr && slot.generation == packet.owner;
+  }
 
   ShardConfig config_;
   uint32_t real_ = 0;  ///< position of the real NIC in the node table
@@ -170,8 +179,8 @@ class Shard final : public EngineShard, public EndpointHost {
   std::vector<ReadyList> ready_;  ///< [node * kClasses + class]
   std::vector<uint32_t> heard_;   ///< slots that packets came for at this moment
   PacketPool pool_;
-  bool starved_ = false;   ///< a queue pair could not send for want of a packet
-  uint32_t next_fed_ = 0;  ///< whose turn it is when there are packets again
+  /// Lists whose queue pairs could not send for want of a packet, in turn: a FIFO of lists.
+  uint32_t first_starved_ = kNoList, last_starved_ = kNoList;
   EventQueue events_;
   RegionTable regions_;
   std::vector<QpSlot> qps_;

@@ -28,21 +28,14 @@ uint32_t Shard::slot_of(Qpn qpn) const {
   return slot < qps_.size() ? slot : kNoSlot;
 }
 
-uint32_t Shard::position_of(NodeId node) const {
-  const auto& nics = config_.nodes.nics();
-  for (uint32_t i = 0; i < nics.size(); ++i) {
-    if (nics[i].id == node) return i;
-  }
-  return kNoSlot;
-}
-
 ReplyStatus Shard::execute(const Command& command, Time now) {
   switch (command.kind) {
     case CommandKind::kAddQp: {
       const uint32_t slot = slot_of(command.qp->config().qpn);
-      const uint32_t node = position_of(command.qp->config().node);
+      const NodeNic* nic = config_.nodes.find(command.qp->config().node);
       if (slot == kNoSlot) return ReplyStatus::kTableFull;
-      if (node == kNoSlot || qps_[slot].qp != nullptr) return ReplyStatus::kNoSuchObject;
+      if (nic == nullptr || qps_[slot].qp != nullptr) return ReplyStatus::kNoSuchObject;
+      const uint32_t node = config_.nodes.position(*nic);
       QpSlot& q = qps_[slot];
       q.qp = command.qp;
       q.endpoint = command.endpoint;
@@ -61,12 +54,8 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       qps_[slot].qp = nullptr;
       qps_[slot].endpoint = nullptr;
       // Packets still on their way must not reach for memory that control frees next, nor speak to
-      // the number's next owner.
-      for (uint32_t i = 0; i < pool_.capacity(); ++i) {
-        if (pool_[i].qpn != command.qpn) continue;
-        pool_[i].out.payload = PayloadRef{};
-        pool_[i].departs = false;
-      }
+      // the number's next owner: they belong() to nobody now.
+      ++qps_[slot].generation;
       return ReplyStatus::kDone;
     }
     case CommandKind::kModifyQp: {
@@ -80,18 +69,14 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       return regions_.add(command.region_index, command.region) ? ReplyStatus::kDone
                                                                 : ReplyStatus::kTableFull;
     case CommandKind::kRemoveRegion: {
-      const Region* region = regions_.at(command.region_index);
-      if (region == nullptr) return ReplyStatus::kNoSuchObject;
-      // READ data on their way. Without bytes there is nothing to let go of.
-      for (uint32_t i = 0; region->bytes != nullptr && i < pool_.capacity(); ++i) {
-        if (pool_[i].out.payload.bytes == region->bytes) pool_[i].out.payload = PayloadRef{};
-      }
+      if (regions_.at(command.region_index) == nullptr) return ReplyStatus::kNoSuchObject;
       regions_.remove(command.region_index);
       return ReplyStatus::kDone;
     }
     case CommandKind::kSetLink: {
-      const uint32_t node = position_of(command.node);
-      if (node == kNoSlot) return ReplyStatus::kNoSuchObject;
+      const NodeNic* nic = config_.nodes.find(command.node);
+      if (nic == nullptr) return ReplyStatus::kNoSuchObject;
+      const uint32_t node = config_.nodes.position(*nic);
       if (command.has_rate) apply_rate(node, command.rate);
       for (uint32_t cls = 0; command.has_latency && cls < kClasses; ++cls) {
         links_[link_id(node, true, cls)].set_latency(command.latency);

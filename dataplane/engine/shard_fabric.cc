@@ -144,7 +144,7 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
     const uint32_t slot = ready.first;
     QpSlot& q = qps_[slot];
     if (q.qp != nullptr && q.qp->can_send(now, kind_of(cls)) && pool_.empty()) {
-      starved_ = true;  // stays in the list; see feed_starved()
+      starve(node * kClasses + cls);  // it stays in the list
       return false;
     }
     ready.first = q.next[cls];
@@ -157,6 +157,7 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
     q.qp->pull(now, kind_of(cls), p.out, p.departs, p.id);
     p.addressing = q.qp->config().addressing;
     p.qpn = q.qp->config().qpn;
+    p.owner = q.generation;
     p.node = node;
     p.frame_bytes = roce_frame_bytes(p.addressing, p.out.fields.opcode, p.out.payload_bytes);
     p.wire_bytes = wire_bytes(p.frame_bytes);
@@ -169,21 +170,25 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
   return false;
 }
 
-/// Packets have been sent or delivered since a queue pair found the pool empty.
+void Shard::starve(uint32_t list) {
+  if (ready_[list].starved) return;
+  ready_[list].starved = true;
+  ready_[list].next = kNoList;
+  (first_starved_ == kNoList ? first_starved_ : ready_[last_starved_].next) = list;
+  last_starved_ = list;
+}
+
+/// Packets have been sent or delivered since queue pairs found the pool empty. Whoever has got one
+/// and finds none again is behind all others, so that none takes all that others have freed.
 void Shard::feed_starved(Time now) {
-  starved_ = false;
-  // Each time another one comes first, so that none takes all that others have freed.
-  const auto lists = static_cast<uint32_t>(ready_.size());
-  next_fed_ = (next_fed_ + 1) % lists;
-  for (uint32_t n = 0; n < lists && !pool_.empty(); ++n) {
-    const uint32_t i = (next_fed_ + n) % lists;
-    const uint32_t node = i / kClasses, cls = i % kClasses;
-    if (ready_[i].first != kNoSlot && !links_[link_id(node, true, cls)].busy()) {
-      pull(node, cls, now);
-    }
+  while (first_starved_ != kNoList && !pool_.empty()) {
+    const uint32_t list = first_starved_;
+    first_starved_ = ready_[list].next;
+    ready_[list].starved = false;
+    const uint32_t node = list / kClasses, cls = list % kClasses;
+    // A busy link takes its next packet when it is free.
+    if (!links_[link_id(node, true, cls)].busy()) pull(node, cls, now);
   }
-  for (const ReadyList& ready : ready_)
-    starved_ = starved_ || (pool_.empty() && ready.first != kNoSlot);
 }
 
 void Shard::kick(uint32_t slot, Time now) {
@@ -224,17 +229,17 @@ void Shard::deliver(uint32_t packet, Time now) {
   }
   if (p.qpn == kGsiQpn) return deliver_gsi(packet, now);
   const uint32_t slot = slot_of(p.qpn);
-  if (qps_[slot].qp == nullptr) {  // removed while the packet was on its way
+  if (!belongs(p, qps_[slot])) {  // removed while the packet was on its way
     counters_.drop(Drop::kUnknownQpn);
-  } else {
-    // Packets that waited for the poll in the middle of a message delay its end as well.
-    Duration& uncertainty = qps_[slot].uncertainty;
-    arrival_uncertainty_ = uncertainty = std::max(uncertainty, p.uncertainty);
-    if (p.view.info().end) uncertainty = Duration();
-    qps_[slot].qp->on_packet(now, p.view, pool_.buffer(packet));
+    return pool_.release(packet);
   }
+  // Packets that waited for the poll in the middle of a message delay its end as well.
+  Duration& uncertainty = qps_[slot].uncertainty;
+  arrival_uncertainty_ = uncertainty = std::max(uncertainty, p.uncertainty);
+  if (p.view.info().end) uncertainty = Duration();
+  qps_[slot].qp->on_packet(now, p.view, pool_.buffer(packet));
   pool_.release(packet);
-  if (qps_[slot].qp == nullptr || qps_[slot].heard) return;
+  if (qps_[slot].heard) return;
   qps_[slot].heard = true;
   heard_.push_back(slot);
 }

@@ -93,7 +93,7 @@ bool Shard::damage_received(FrameView& view, RoceView& roce, const FaultVerdict&
 void Shard::depart_through_faults(uint32_t packet) {
   Packet& p = pool_[packet];
   const bool datagram = p.kind == PacketKind::kRaw && p.qpn == kGsiQpn;
-  const bool connected = p.kind == PacketKind::kToReal && qps_[slot_of(p.qpn)].qp != nullptr;
+  const bool connected = p.kind == PacketKind::kToReal && belongs(p, qps_[slot_of(p.qpn)]);
   if (!datagram && !connected) {  // no RoCE, or its queue pair has gone
     events_.push(p.due, EventKind::kDepart, packet);
     return;

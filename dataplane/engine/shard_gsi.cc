@@ -21,7 +21,7 @@ void Shard::rx_gsi(const FrameView& view, const RoceView& roce, Time now) {
   if (!pkey_matches(roce.pkey, kGsiPkey)) return counters_.drop(Drop::kWrongPkey);
   if (roce.qkey != kGsiQkey) return counters_.drop(Drop::kWrongQkey);
   learn_mac(view.src, view.src_mac);
-  const uint32_t position = position_of(node->id);
+  const uint32_t position = config_.nodes.position(*node);
   if (faults_.active()) {
     return rx_through_faults(view, roce, faults_.datagram_slot(position), now);
   }
@@ -51,8 +51,9 @@ void Shard::deliver_gsi(uint32_t packet, Time now) {
 }
 
 ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now) {
-  const uint32_t position = position_of(node);
-  if (position == kNoSlot) return ReplyStatus::kNoSuchObject;
+  const NodeNic* from = config_.nodes.find(node);
+  if (from == nullptr) return ReplyStatus::kNoSuchObject;
+  const uint32_t position = config_.nodes.position(*from);
   const uint32_t id = pool_.take();
   if (id == kNoPacket) return ReplyStatus::kTableFull;
   RoceAddressing addressing = datagram.addressing;

@@ -121,6 +121,7 @@ uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot
   if (id == kNoPacket) return kNoPacket;
   Packet& p = pool_[id];
   p.qpn = roce.dest_qpn;
+  p.owner = qps_[slot].generation;
   p.view = roce;
   p.link = link_id(real_, true, class_of(roce));
   if (qps_[slot].wants_payload && roce.payload_bytes > 0) {
@@ -138,7 +139,7 @@ void Shard::rx_ip(const FrameView& view, Time now) {
   if (query != NeighbourQuery::kEcho || !config_.icmp_through_fabric) {
     return answer(query, view, *node, now);
   }
-  const uint32_t id = take_inbound(PacketKind::kRawIn, view, position_of(node->id), now);
+  const uint32_t id = take_inbound(PacketKind::kRawIn, view, config_.nodes.position(*node), now);
   if (id == kNoPacket) return;
   std::memcpy(pool_.buffer(id), view.frame.data(), view.frame.size());
   events_.push(now, EventKind::kLinkArrive, id);
@@ -159,7 +160,7 @@ void Shard::answer(NeighbourQuery query, const FrameView& view, const NodeNic& n
   p.qpn = 0;
   p.frame_bytes = bytes;
   p.wire_bytes = wire_bytes(bytes);
-  p.node = position_of(node.id);
+  p.node = config_.nodes.position(node);
   p.head = p.tail = p.due = now;
   if (query == NeighbourQuery::kEcho && config_.icmp_through_fabric) {
     p.link = link_id(p.node, true, 0);

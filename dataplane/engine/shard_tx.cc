@@ -44,6 +44,8 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
     if (p.addressing.dst_mac == MacAddress{}) {
       p.addressing.dst_mac = config_.nodes.nics()[real_].mac;  // as learned by now
     }
+    const QpSlot& q = qps_[slot_of(p.qpn)];
+    if (!belongs(p, q) || !regions_.holds(p.out.payload)) p.out.payload = PayloadRef{};
     uint8_t* payload = begin_roce(out, p.addressing, p.out.fields, p.out.payload_bytes);
     p.out.payload.write({payload, p.out.payload_bytes});
     if (p.damaged && p.good_icrc) damage_sent(p, out);
@@ -51,10 +53,7 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
     if (p.damaged && !p.good_icrc) damage_sent(p, out);
     ++counters_.tx_roce;
     counters_.lateness.add(now - p.due);
-    if (p.departs) {
-      const QpSlot& q = qps_[slot_of(p.qpn)];
-      if (q.qp != nullptr) q.endpoint->on_transmitted(p.due, now, *q.qp, p.id);
-    }
+    if (p.departs && belongs(p, q)) q.endpoint->on_transmitted(p.due, now, *q.qp, p.id);
   }
   ++counters_.tx_frames;
   counters_.tx_bytes += p.frame_bytes;

@@ -27,6 +27,7 @@ class NodeTable {
   void add(const NodeNic& nic) {
     const auto index = static_cast<uint32_t>(nics_.size());
     nics_.push_back(nic);
+    by_id_[nic.id] = index;
     if (nic.v4) by_address_[*nic.v4] = index;
     if (nic.v6) by_address_[*nic.v6] = index;
   }
@@ -37,11 +38,18 @@ class NodeTable {
   NodeNic* find(const IpAddress& address) {
     return const_cast<NodeNic*>(static_cast<const NodeTable*>(this)->find(address));
   }
+  const NodeNic* find(NodeId id) const {
+    const auto it = by_id_.find(id);
+    return it == by_id_.end() ? nullptr : &nics_[it->second];
+  }
   const std::vector<NodeNic>& nics() const { return nics_; }
+  /// Of one of these in nics().
+  uint32_t position(const NodeNic& nic) const { return static_cast<uint32_t>(&nic - nics_.data()); }
 
  private:
   std::vector<NodeNic> nics_;
   std::unordered_map<IpAddress, uint32_t> by_address_;
+  std::unordered_map<NodeId, uint32_t> by_id_;
 };
 
 }  // namespace understudy

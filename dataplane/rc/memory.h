@@ -33,6 +33,8 @@ struct PayloadRef {
   const PayloadSource* source = nullptr;  ///< else asked if set; else zeros
   uint64_t cookie = 0;
   uint64_t offset = 0;
+  uint32_t region = 0;      ///< of whose bytes it is a part: its index plus one; 0: of none
+  uint32_t generation = 0;  ///< of that region
 
   PayloadRef advanced(uint64_t by) const {
     PayloadRef r = *this;
@@ -88,6 +90,9 @@ struct Region {
   bool valid = false;
   bool invalidated = false;  ///< the peer took the rkey away; the region itself is still there
   bool pattern = false;      ///< where there are no bytes: kPattern
+  // Set by RegionTable::add():
+  uint32_t number = 0;      ///< index plus one
+  uint32_t generation = 0;  ///< how many regions had this index before
 
   RegionKind kind() const {
     return bytes != nullptr ? RegionKind::kBacked
@@ -96,7 +101,7 @@ struct Region {
   }
   /// What a READ of the region finds `offset` bytes from its start.
   PayloadRef contents(uint64_t offset) const {
-    return {bytes, pattern ? &kPlacePattern : nullptr, 0, offset};
+    return {bytes, pattern ? &kPlacePattern : nullptr, 0, offset, number, generation};
   }
   bool covers(uint64_t at, uint64_t size) const {
     return at >= va && size <= length && at - va <= length - size;
@@ -107,19 +112,22 @@ struct Region {
 /// changes on reuse, so a stale rkey is caught.
 class RegionTable {
  public:
-  explicit RegionTable(size_t capacity) : regions_(capacity), tags_(capacity) {}
+  explicit RegionTable(size_t capacity) : regions_(capacity) {}
 
   /// False when that index lies outside the table.
   bool add(uint32_t index, const Region& region) {
     if (index >= regions_.size()) return false;
+    const uint32_t generation = regions_[index].generation;
     regions_[index] = region;
     regions_[index].valid = true;
+    regions_[index].number = index + 1;
+    regions_[index].generation = generation;
     return true;
   }
   void remove(uint32_t index) {
     if (index >= regions_.size()) return;
     regions_[index].valid = false;
-    ++tags_[index];
+    ++regions_[index].generation;
   }
   /// Takes the rkey away by SEND with invalidate; false when `node` has no region of that rkey that
   /// allows it (rule A4.24).
@@ -133,18 +141,23 @@ class RegionTable {
   const Region* at(uint32_t index) const {
     return index < regions_.size() && regions_[index].valid ? &regions_[index] : nullptr;
   }
-  Rkey rkey(uint32_t index) const { return (index + 1) << 8 | tags_[index]; }
+  Rkey rkey(uint32_t index) const { return (index + 1) << 8 | tag(index); }
   /// The region that `rkey` names for `node`, or null (rule A4: remote access error).
   const Region* find(Rkey rkey, NodeId node) const {
     const uint32_t index = (rkey >> 8) - 1;
-    if (index >= regions_.size() || tags_[index] != (rkey & 0xff)) return nullptr;
+    if (index >= regions_.size() || tag(index) != (rkey & 0xff)) return nullptr;
     const Region& r = regions_[index];
     return r.valid && !r.invalidated && r.node == node ? &r : nullptr;
   }
+  /// False once the region that the payload is a part of has been removed: its bytes may be gone.
+  bool holds(const PayloadRef& payload) const {
+    return payload.region == 0 || regions_[payload.region - 1].generation == payload.generation;
+  }
 
  private:
+  uint8_t tag(uint32_t index) const { return static_cast<uint8_t>(regions_[index].generation); }
+
   std::vector<Region> regions_;
-  std::vector<uint8_t> tags_;
 };
 
 }  // namespace understudy
