@@ -2,7 +2,7 @@
 // window that it may use come out. One object a flow or queue pair; no clock, no timer of its own.
 //
 // dcqcn.h timely.h dctcp.h hpcc.h swift.h are the laws, parameters.h their knobs and published
-// sets.
+// sets, make_controller.h makes one of them.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ struct AckHeard {
   uint64_t sent = 0;             ///< bytes sent in all
   uint64_t newly_acked = 0;      ///< by this acknowledgement
   bool marked = false;           ///< it echoes a CE mark
+  unsigned switches = 0;         ///< on the packet's way, as its TTL tells
   std::span<const IntHop> hops;  ///< from the sender on; empty without telemetry
 };
 
@@ -49,9 +50,14 @@ class Controller {
   virtual Time deadline() const { return Time::never(); }
   virtual void on_timer(Time now) { static_cast<void>(now); }
 
-  /// Rate at which packets may start; wire bytes unless the configuration says otherwise.
+  /// Rate at which packets may start, in whole bit/s and at most the line's; wire bytes unless the
+  /// configuration says otherwise.
   Rate rate() const { return rate_; }
-  /// Most bytes sent and not acknowledged; kNoWindow: any number.
+  /// Whether a new rate also stretches or shortens the gap behind the packet that left last. Else
+  /// that gap stays as it was when the packet left.
+  virtual bool rate_changes_gap() const { return false; }
+  /// A packet may start while fewer bytes than this are sent and not acknowledged, so that one can
+  /// always be on its way; kNoWindow: any number.
   uint64_t window() const { return window_; }
   static constexpr uint64_t kNoWindow = ~uint64_t{0};
 

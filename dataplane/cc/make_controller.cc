@@ -1,0 +1,33 @@
+#include "dataplane/cc/make_controller.h"
+
+#include "dataplane/cc/dcqcn.h"
+
+namespace understudy {
+namespace {
+
+class NoControl : public Controller {
+ public:
+  NoControl(const NoControlParameters& parameters, const SenderPath& path)
+      : Controller(path.line, parameters.window.at_line(path.line, path.base_rtt)) {}
+};
+
+struct Maker {
+  const SenderPath& path;
+  std::unique_ptr<Controller> operator()(const NoControlParameters& p) const {
+    return std::make_unique<NoControl>(p, path);
+  }
+  std::unique_ptr<Controller> operator()(const DcqcnParameters& p) const {
+    return std::make_unique<Dcqcn>(p, path);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Controller> make_controller(const ControlParameters& parameters,
+                                            const SenderPath& path) {
+  const Maker maker{path};
+  if (path.line.is_unlimited()) return maker(NoControlParameters{});
+  return std::visit(maker, parameters);
+}
+
+}  // namespace understudy

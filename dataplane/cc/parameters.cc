@@ -1,0 +1,87 @@
+#include "dataplane/cc/parameters.h"
+
+#include <array>
+
+namespace understudy {
+namespace {
+
+constexpr Rate mbps(uint64_t v) { return Rate::bits_per_second(v * 1'000'000); }
+
+/// DCQCN paper (SIGCOMM 2015): section 5's table for 40 Gbit/s (55 us, 10 MB, g = 1/256), F = 5 and
+/// R_AI = 40 Mbit/s of its model. Cuts and rises of alpha at the CNP, the target always follows. It
+/// prints no R_HAI: ten times R_AI as in QCN; no least rate: 100 Mbit/s as in HPCC's simulator.
+DcqcnParameters dcqcn_paper() {
+  DcqcnParameters p;
+  p.g = 1.0 / 256;
+  p.initial_alpha = 1;
+  p.alpha_update = DcqcnParameters::AlphaUpdate::kCnp;
+  p.alpha_period = Duration::us(55);
+  p.decrease_period = Duration();
+  p.clamp_target_rate = true;
+  p.increase_period = Duration::us(55);
+  p.byte_counter = 10'000'000;
+  p.fast_recovery = 5;
+  p.additive_increase = mbps(40);
+  p.hyper_increase = mbps(400);
+  p.min_rate = mbps(100);
+  p.cnp_interval = Duration::us(50);
+  return p;
+}
+
+/// The values in mix/config.txt of HPCC's simulator (alibaba-edu/High-Precision-Congestion-Control)
+/// and the law of its rdma-hw.cc: no byte counter, marks echoed by every acknowledgement.
+DcqcnParameters dcqcn_hpcc_simulator() {
+  DcqcnParameters p;
+  p.g = 1.0 / 256;
+  p.initial_alpha = 1;
+  p.alpha_period = Duration::us(1);
+  p.decrease_period = Duration::us(4);
+  p.increase_period = Duration::us(900);
+  p.byte_counter = 0;
+  p.fast_recovery = 1;
+  p.additive_increase = mbps(50);
+  p.hyper_increase = mbps(100);
+  p.min_rate = mbps(100);
+  p.echo = DcqcnParameters::Echo::kAck;
+  return p;
+}
+
+/// The same law with the DCQCN paper's timers.
+DcqcnParameters dcqcn_timers_of_paper() {
+  DcqcnParameters p = dcqcn_hpcc_simulator();
+  p.alpha_period = Duration::us(55);
+  p.decrease_period = Duration::us(50);
+  p.increase_period = Duration::us(55);
+  p.fast_recovery = 5;
+  p.additive_increase = mbps(40);
+  p.hyper_increase = mbps(200);
+  p.cnp_interval = Duration::us(50);
+  return p;
+}
+
+constexpr std::string_view kLaws[] = {"none", "dcqcn"};
+static_assert(std::size(kLaws) == std::variant_size_v<ControlParameters>);
+
+}  // namespace
+
+std::span<const ControlPreset> control_presets() {
+  static const std::array presets = {
+      ControlPreset{"none", "none", NoControlParameters{}},
+      ControlPreset{"dcqcn", "nvidia", DcqcnParameters{}},
+      ControlPreset{"dcqcn", "paper", dcqcn_paper()},
+      ControlPreset{"dcqcn", "hpcc-simulator", dcqcn_hpcc_simulator()},
+      ControlPreset{"dcqcn", "timers-of-paper", dcqcn_timers_of_paper()},
+  };
+  return presets;
+}
+
+std::optional<ControlParameters> find_control_preset(std::string_view law, std::string_view name) {
+  for (const ControlPreset& preset : control_presets()) {
+    if (preset.law == law && (name.empty() || preset.name == name)) return preset.parameters;
+  }
+  return std::nullopt;
+}
+
+std::string_view law_name(const ControlParameters& parameters) { return kLaws[parameters.index()]; }
+
+}  // namespace understudy
