@@ -90,7 +90,10 @@ Result<ServiceEndpoints::Made*> ServiceEndpoints::reserve(NodeId node, uint64_t 
   auto region = made->control->add_region(
       node, region_bytes(request), kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic,
       region_kind(request));
-  if (!region) return fail(region.error().text);
+  if (!region) {
+    made->control->return_qpn(made->qpn);
+    return fail(region.error().text);
+  }
   made->region = *region;
   made->region_bytes = region_bytes(request);
   return made_.emplace(connection, std::move(made))->second.get();

@@ -20,7 +20,8 @@ Shard::Shard(const ShardConfig& config)
       pool_(config.packets),
       events_(config.packets * 4),
       regions_(config.regions),
-      qps_(config.queue_pairs),
+      qps_(config.queue_pairs + config.nodes.nics().size()),
+      raw_(config.nodes.nics().size()),
       departures_{PacketFifo(config.packets), PacketFifo(config.packets)},
       send_now_(config.packets),
       commands_(kCommandRing),
@@ -43,6 +44,7 @@ Shard::Shard(const ShardConfig& config)
       links_[link_id(i, false, cls)] = Link(Rate(), config_.latencies[i]);
     }
     apply_rate(i, config_.rates[i]);
+    qps_[raw_slot(i)].node = i;
   }
 }
 

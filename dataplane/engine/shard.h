@@ -100,6 +100,12 @@ class Shard final : public EngineShard, public EndpointHost {
     uint32_t next = kNoList;  ///< the list behind it there
   };
   static constexpr uint32_t kNoList = 0xffffffff;
+  /// Finished frames of a node (datagrams, echoes) that wait for their turn among its queue pairs:
+  /// an intrusive FIFO of packets. In the ready list they stand under one slot, raw_slot().
+  struct RawQueue {
+    uint32_t first = kNoPacket, last = kNoPacket;
+    uint32_t waiting = 0;
+  };
   struct Wake {
     Endpoint* endpoint = nullptr;
     uint64_t cookie = 0;
@@ -129,6 +135,10 @@ class Shard final : public EngineShard, public EndpointHost {
   Time head_at_next_link(const Packet& packet) const;
   void deliver(uint32_t packet, Time now);
   void answer_heard(Time now);
+  void send_raw(uint32_t packet, Time now);
+  void pull_raw(uint32_t node, Time now);
+  void make_ready(uint32_t slot, uint32_t cls);
+  uint32_t raw_slot(uint32_t node) const { return config_.queue_pairs + node; }
   void starve(uint32_t list);
   void feed_starved(Time now);
   void kick(uint32_t slot, Time now);
@@ -183,7 +193,8 @@ class Shard final : public EngineShard, public EndpointHost {
   uint32_t first_starved_ = kNoList, last_starved_ = kNoList;
   EventQueue events_;
   RegionTable regions_;
-  std::vector<QpSlot> qps_;
+  std::vector<QpSlot> qps_;    ///< and behind them a slot for each node: raw_slot()
+  std::vector<RawQueue> raw_;  ///< by position in the node table
   std::vector<Wake> wakes_;
   std::vector<uint32_t> free_wakes_;
   std::vector<Command> pending_;  ///< commands whose time has not come

@@ -25,7 +25,7 @@ void Shard::take_commands(Time now) {
 uint32_t Shard::slot_of(Qpn qpn) const {
   if (qpn >> kQpnShardShift != config_.index) return kNoSlot;
   const uint32_t slot = (qpn & ((1u << kQpnShardShift) - 1)) - kFirstQpn;
-  return slot < qps_.size() ? slot : kNoSlot;
+  return slot < config_.queue_pairs ? slot : kNoSlot;
 }
 
 ReplyStatus Shard::execute(const Command& command, Time now) {

@@ -5,6 +5,12 @@
 #include "dataplane/engine/shard.h"
 
 namespace understudy {
+namespace {
+
+// Finished frames that may wait in front of one node's link: a share of all packets, but some.
+constexpr uint32_t kRawShare = 64, kLeastRaw = 8;
+
+}  // namespace
 
 void Shard::run_events(Time now) {
   while (events_.next() <= now) {
@@ -143,13 +149,19 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
   while (ready.first != kNoSlot) {
     const uint32_t slot = ready.first;
     QpSlot& q = qps_[slot];
-    if (q.qp != nullptr && q.qp->can_send(now, kind_of(cls)) && pool_.empty()) {
+    const bool raw = slot == raw_slot(node);
+    const bool sends = raw || (q.qp != nullptr && q.qp->can_send(now, kind_of(cls)));
+    if (sends && !raw && pool_.empty()) {
       starve(node * kClasses + cls);  // it stays in the list
       return false;
     }
     ready.first = q.next[cls];
     q.queued[cls] = false;
-    if (q.qp == nullptr || !q.qp->can_send(now, kind_of(cls))) continue;
+    if (!sends) continue;
+    if (raw) {
+      pull_raw(node, now);
+      return true;
+    }
     const uint32_t id = pool_.take();
     Packet& p = pool_[id];
     p.kind = PacketKind::kToReal;
@@ -168,6 +180,49 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
     return true;
   }
   return false;
+}
+
+/// A finished frame of node `packet.node` goes out as if of a queue pair of its own: in turn with
+/// the others, whatever number of them a peer makes the node send. Beyond a share of the packets
+/// they are lost.
+void Shard::send_raw(uint32_t packet, Time now) {
+  const uint32_t node = pool_[packet].node;
+  RawQueue& queue = raw_[node];
+  const uint32_t link = link_id(node, true, 0);
+  if (queue.waiting >= std::max(kLeastRaw, pool_.capacity() / kRawShare)) {
+    ++links_[link].counters().dropped;
+    counters_.drop(Drop::kQueueFull);
+    return pool_.release(packet);
+  }
+  pool_.links()[packet] = kNoPacket;
+  (queue.first == kNoPacket ? queue.first : pool_.links()[queue.last]) = packet;
+  queue.last = packet;
+  ++queue.waiting;
+  make_ready(raw_slot(node), 0);
+  if (!links_[link].busy()) pull(node, 0, now);
+}
+
+void Shard::pull_raw(uint32_t node, Time now) {
+  RawQueue& queue = raw_[node];
+  const uint32_t id = queue.first;
+  queue.first = pool_.links()[id];
+  --queue.waiting;
+  Packet& p = pool_[id];
+  p.link = link_id(node, true, 0);
+  p.head = p.tail = p.due = now;
+  arrive(id, now);
+  if (queue.waiting != 0) make_ready(raw_slot(node), 0);
+}
+
+/// Puts a slot behind the others that wait for its node's link, if it is not among them.
+void Shard::make_ready(uint32_t slot, uint32_t cls) {
+  QpSlot& q = qps_[slot];
+  if (q.queued[cls]) return;
+  ReadyList& ready = ready_[q.node * kClasses + cls];
+  q.queued[cls] = true;
+  q.next[cls] = kNoSlot;
+  (ready.first == kNoSlot ? ready.first : qps_[ready.last].next[cls]) = slot;
+  ready.last = slot;
 }
 
 void Shard::starve(uint32_t list) {
@@ -194,17 +249,7 @@ void Shard::feed_starved(Time now) {
 void Shard::kick(uint32_t slot, Time now) {
   QpSlot& q = qps_[slot];
   for (uint32_t cls = 0; cls < (config_.separate_control ? kClasses : 1); ++cls) {
-    if (!q.queued[cls] && q.qp->can_send(now, kind_of(cls))) {
-      ReadyList& ready = ready_[q.node * kClasses + cls];
-      q.queued[cls] = true;
-      q.next[cls] = kNoSlot;
-      if (ready.first == kNoSlot) {
-        ready.first = slot;
-      } else {
-        qps_[ready.last].next[cls] = slot;
-      }
-      ready.last = slot;
-    }
+    if (!q.queued[cls] && q.qp->can_send(now, kind_of(cls))) make_ready(slot, cls);
     if (q.queued[cls] && !links_[link_id(q.node, true, cls)].busy()) pull(q.node, cls, now);
   }
   arm_timer(slot);

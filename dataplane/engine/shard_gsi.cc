@@ -55,7 +55,10 @@ ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now
   if (from == nullptr) return ReplyStatus::kNoSuchObject;
   const uint32_t position = config_.nodes.position(*from);
   const uint32_t id = pool_.take();
-  if (id == kNoPacket) return ReplyStatus::kTableFull;
+  if (id == kNoPacket) {
+    counters_.drop(Drop::kNoBuffer);
+    return ReplyStatus::kTableFull;
+  }
   RoceAddressing addressing = datagram.addressing;
   if (addressing.dst_mac == MacAddress{}) addressing.dst_mac = config_.nodes.nics()[real_].mac;
   RoceFields fields;
@@ -73,8 +76,6 @@ ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now
   p.frame_bytes = roce_frame_bytes(addressing, fields.opcode, bytes);
   p.wire_bytes = wire_bytes(p.frame_bytes);
   p.node = position;
-  p.head = p.tail = p.due = now;
-  p.link = link_id(position, true, 0);
   uint8_t* frame = pool_.buffer(id);
   std::memcpy(begin_roce(frame, addressing, fields, bytes), datagram.bytes.data(), bytes);
   finish_roce(frame, addressing, fields.opcode, bytes);
@@ -82,7 +83,7 @@ ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now
   p.out.fields = fields;
   p.out.payload_bytes = bytes;
   ++counters_.tx_roce;
-  arrive(id, now);
+  send_raw(id, now);
   return ReplyStatus::kDone;
 }
 

@@ -161,11 +161,10 @@ void Shard::answer(NeighbourQuery query, const FrameView& view, const NodeNic& n
   p.frame_bytes = bytes;
   p.wire_bytes = wire_bytes(bytes);
   p.node = config_.nodes.position(node);
-  p.head = p.tail = p.due = now;
   if (query == NeighbourQuery::kEcho && config_.icmp_through_fabric) {
-    p.link = link_id(p.node, true, 0);
-    arrive(id, now);
+    send_raw(id, now);
   } else {
+    p.due = now;
     send_now_.push(id);
   }
 }
