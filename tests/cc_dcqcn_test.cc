@@ -7,17 +7,13 @@
 #include <random>
 #include <string>
 
-#include "dataplane/cc/make_controller.h"
+#include "tests/cc_acks.h"
 
 namespace understudy {
 namespace {
 
 using Echo = DcqcnParameters::Echo;
 using AlphaUpdate = DcqcnParameters::AlphaUpdate;
-
-constexpr Rate gbps(uint64_t v) { return Rate::bits_per_second(v * 1'000'000'000); }
-constexpr Rate mbps(uint64_t v) { return Rate::bits_per_second(v * 1'000'000); }
-constexpr Time at_us(int64_t v) { return Time::zero() + Duration::us(v); }
 
 DcqcnParameters preset(std::string_view name) {
   return std::get<DcqcnParameters>(*find_control_preset("dcqcn", name));

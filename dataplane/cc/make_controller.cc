@@ -1,6 +1,10 @@
 #include "dataplane/cc/make_controller.h"
 
 #include "dataplane/cc/dcqcn.h"
+#include "dataplane/cc/dctcp.h"
+#include "dataplane/cc/hpcc.h"
+#include "dataplane/cc/swift.h"
+#include "dataplane/cc/timely.h"
 
 namespace understudy {
 namespace {
@@ -18,6 +22,18 @@ struct Maker {
   }
   std::unique_ptr<Controller> operator()(const DcqcnParameters& p) const {
     return std::make_unique<Dcqcn>(p, path);
+  }
+  std::unique_ptr<Controller> operator()(const TimelyParameters& p) const {
+    return std::make_unique<Timely>(p, path);
+  }
+  std::unique_ptr<Controller> operator()(const DctcpParameters& p) const {
+    return std::make_unique<Dctcp>(p, path);
+  }
+  std::unique_ptr<Controller> operator()(const HpccParameters& p) const {
+    return std::make_unique<Hpcc>(p, path);
+  }
+  std::unique_ptr<Controller> operator()(const SwiftParameters& p) const {
+    return std::make_unique<Swift>(p, path);
   }
 };
 

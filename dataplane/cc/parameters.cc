@@ -59,7 +59,30 @@ DcqcnParameters dcqcn_timers_of_paper() {
   return p;
 }
 
-constexpr std::string_view kLaws[] = {"none", "dcqcn"};
+/// eRPC's constants (erpc-io/eRPC, src/cc/timely.h and timely_sweep_params.h) in TIMELY's own law:
+/// eRPC itself updates at every packet and weighs by the time since the last update.
+TimelyParameters timely_erpc() {
+  TimelyParameters p;
+  p.ewma_gain = 0.46;
+  p.beta = 0.26;
+  p.t_low = Duration::us(50);
+  p.t_high = Duration::us(1000);
+  p.min_rtt = Duration::us(2);
+  p.additive_increase = mbps(40);  // 5 MB/s
+  p.hyper_increase = mbps(200);    // five times that
+  p.min_rate = mbps(120);          // 15 MB/s
+  return p;
+}
+
+/// RFC 8257 and the DCTCP paper: g = 1/16, one packet per window.
+DctcpParameters dctcp_paper() {
+  DctcpParameters p;
+  p.g = 1.0 / 16;
+  p.additive_increase = Rate::unlimited();
+  return p;
+}
+
+constexpr std::string_view kLaws[] = {"none", "dcqcn", "timely", "dctcp", "hpcc", "swift"};
 static_assert(std::size(kLaws) == std::variant_size_v<ControlParameters>);
 
 }  // namespace
@@ -71,6 +94,12 @@ std::span<const ControlPreset> control_presets() {
       ControlPreset{"dcqcn", "paper", dcqcn_paper()},
       ControlPreset{"dcqcn", "hpcc-simulator", dcqcn_hpcc_simulator()},
       ControlPreset{"dcqcn", "timers-of-paper", dcqcn_timers_of_paper()},
+      ControlPreset{"timely", "hpcc-simulator", TimelyParameters{}},
+      ControlPreset{"timely", "erpc", timely_erpc()},
+      ControlPreset{"dctcp", "hpcc-simulator", DctcpParameters{}},
+      ControlPreset{"dctcp", "paper", dctcp_paper()},
+      ControlPreset{"hpcc", "paper", HpccParameters{}},
+      ControlPreset{"swift", "htsim", SwiftParameters{}},
   };
   return presets;
 }

@@ -59,7 +59,64 @@ struct DcqcnParameters {
   bool operator==(const DcqcnParameters&) const = default;
 };
 
-using ControlParameters = std::variant<NoControlParameters, DcqcnParameters>;
+/// TIMELY (Mittal et al., SIGCOMM 2015). Defaults: HPCC's simulator, rdma-hw.cc and mix/config.txt.
+struct TimelyParameters {
+  double ewma_gain = 0.875;             ///< of the newest difference of round trips, in (0, 1]
+  double beta = 0.8;                    ///< strength of decreases, in (0, 1]
+  Duration t_low = Duration::us(50);    ///< below: increase
+  Duration t_high = Duration::us(500);  ///< above: decrease whatever the gradient
+  Duration min_rtt = Duration::us(20);  ///< unit of the gradient, above 0
+  uint32_t hyper_after = 5;             ///< increases in a row before hyper increase
+  Rate additive_increase = Rate::bits_per_second(50'000'000);
+  Rate hyper_increase = Rate::bits_per_second(100'000'000);
+  Rate min_rate = Rate::bits_per_second(100'000'000);
+  WindowRule window;
+  bool operator==(const TimelyParameters&) const = default;
+};
+
+/// DCTCP's law (Alizadeh et al., SIGCOMM 2010; RFC 8257) on a rate with a window of rate times base
+/// round trip. Defaults: HPCC's simulator.
+struct DctcpParameters {
+  double g = 1.0 / 256;  ///< gain of alpha, in (0, 1]
+  /// Of the rate per window of data without a cut; unlimited: one packet per base round trip, which
+  /// is the papers' one packet per window.
+  Rate additive_increase = Rate::bits_per_second(1'000'000'000);
+  Rate min_rate = Rate::bits_per_second(100'000'000);
+  WindowRule window = {WindowRule::Kind::kBdp, 0, true};
+  bool operator==(const DctcpParameters&) const = default;
+};
+
+/// HPCC (Li et al., SIGCOMM 2019), one rate for all hops. Defaults: the paper's eta and maxStage,
+/// and W_AI as the rate that its simulator's mix/config.txt has.
+struct HpccParameters {
+  double target_utilisation = 0.95;  ///< eta, in (0, 1]
+  uint32_t max_stage = 5;            ///< additive increases in a row (maxStage)
+  Rate additive_increase = Rate::bits_per_second(50'000'000);
+  bool fast_react = true;  ///< at every acknowledgement; else once per window of data
+  Rate min_rate = Rate::bits_per_second(100'000'000);
+  WindowRule window = {WindowRule::Kind::kBdp, 0, true};
+  bool operator==(const HpccParameters&) const = default;
+};
+
+/// Swift (Kumar et al., SIGCOMM 2020), the window for the fabric's delay; packets are the unit of
+/// windows. The paper prints hardly a value: these are csg-htsim's (sim/swift.cpp), which calls
+/// most of them guesses; min_cwnd is ours.
+struct SwiftParameters {
+  Duration base_target = Duration::us(20);          ///< above 0
+  Duration hop_target = Duration::ns(3'053);        ///< more per switch on the way
+  Duration flow_scaling_range = Duration::us(100);  ///< most that is added for small windows
+  double flow_scaling_min_cwnd = 0.1;               ///< at which all of the range is added; above 0
+  double flow_scaling_max_cwnd = 100;               ///< from which on nothing is added
+  double additive_increase = 1;                     ///< packets per round trip, above 0
+  double beta = 0.8;                                ///< strength of decreases, in (0, 1]
+  double max_mdf = 0.5;     ///< most that one decrease takes, a share in (0, 1)
+  double min_cwnd = 0.001;  ///< above 0
+  double max_cwnd = 1000;
+  bool operator==(const SwiftParameters&) const = default;
+};
+
+using ControlParameters = std::variant<NoControlParameters, DcqcnParameters, TimelyParameters,
+                                       DctcpParameters, HpccParameters, SwiftParameters>;
 
 /// A published set of values of a law.
 struct ControlPreset {
