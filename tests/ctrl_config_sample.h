@@ -141,6 +141,20 @@ behind = 2
 action = "corrupt"
 icrc = "good"
 
+[[control]]
+name = "cc"
+law = "dcqcn"
+preset = "paper"
+g = 0.25
+byte_counter = "0B"
+window = "bdp"
+variable_window = true
+
+[[control]]
+name = "delay"
+law = "swift"
+base_target = "25us"
+
 [limits]
 packets = 1000
 queue_pairs = 500

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ctrl/config/control_config.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
@@ -185,6 +186,7 @@ struct Config {
   FidelityConfig fidelity;
   FabricConfig fabric;
   LimitsConfig limits;
+  std::vector<ControlConfig> controls;
   std::vector<PrefixConfig> prefixes;
   std::vector<NodeConfig> nodes;
   std::vector<PortConfig> ports;
@@ -201,6 +203,8 @@ struct Config {
 
   /// The node of this name, or null. Valid while `nodes` is unchanged.
   const NodeConfig* find_node(std::string_view name) const;
+  /// The same for [[control]].
+  const ControlConfig* find_control(std::string_view name) const;
 };
 
 }  // namespace understudy

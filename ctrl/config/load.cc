@@ -49,6 +49,13 @@ const NodeConfig* Config::find_node(std::string_view name) const {
   return nullptr;
 }
 
+const ControlConfig* Config::find_control(std::string_view name) const {
+  for (const ControlConfig& control : controls) {
+    if (control.name == name) return &control;
+  }
+  return nullptr;
+}
+
 std::string ConfigError::text() const {
   std::string text = file;
   if (line != 0) text.append(":").append(std::to_string(line));
@@ -75,6 +82,7 @@ ConfigResult load_config_text(const std::string& text, const std::string& filena
   ReadContext context(filename);
   TableReader root(*document, "", context.errors);
   read_settings(root, context);
+  read_controls(root, context);
   read_nodes(root, context);
   if (context.nodes_complete) {
     assign_addresses(context);

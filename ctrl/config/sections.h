@@ -56,6 +56,8 @@ struct ReadContext {
 void read_format(TableReader& root);
 /// format, seed, [fidelity], [fabric], [limits].
 void read_settings(TableReader& root, ReadContext& context);
+/// [[control]].
+void read_controls(TableReader& root, ReadContext& context);
 /// [[prefix]] and [[node]]: the expanded nodes without addresses.
 void read_nodes(TableReader& root, ReadContext& context);
 /// Gives every NIC its addresses and MAC by rule and reports those given twice. Only for a complete
