@@ -15,9 +15,9 @@ namespace understudy {
 /// What one switch on the way wrote into a packet (HPCC's in-band telemetry), when the packet left
 /// it.
 struct IntHop {
-  Rate rate;              ///< of the egress link
-  Time at;                ///< when the packet left the queue
-  uint64_t tx_bytes = 0;  ///< that the egress link has sent since the start, this packet included
+  Rate rate;                 ///< of the egress link
+  Time at;                   ///< when the packet left the queue
+  uint64_t tx_bytes = 0;     ///< that the egress link had sent before it, since the start
   uint64_t queue_bytes = 0;  ///< behind it in the egress queue
 };
 

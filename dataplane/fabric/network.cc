@@ -1,0 +1,407 @@
+#include "dataplane/fabric/network.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace understudy {
+namespace {
+
+constexpr uint8_t kPauseBit = 0x80;
+constexpr unsigned kClassShift = 3;  // of a PFC event's index: link << 3 | class
+
+}  // namespace
+
+Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnds& ends)
+    : graph_(graph),
+      settings_(settings),
+      ends_(ends),
+      classes_(static_cast<unsigned>(settings.classes.size())),
+      random_(settings.seed * 0x9e3779b97f4a7c15 + 1) {
+  for (unsigned c = 0; c < classes_; ++c) {
+    for (unsigned p = 0; p < kPriorities; ++p) {
+      if (settings_.classes[c].priorities >> p & 1) class_of_[p] = static_cast<uint8_t>(c);
+    }
+  }
+  const auto& vertices = graph_.vertices();
+  for (const Vertex& v : vertices) {
+    buffers_.emplace_back(v.kind == VertexKind::kSwitch ? settings_.buffer : 0);
+  }
+  for (const GraphLink& g : graph_.links()) {
+    Link l;
+    l.serializer = Serializer(g.rate);
+    l.latency = g.latency;
+    l.from = g.from;
+    l.to = g.to;
+    l.from_nic = vertices[g.from].kind != VertexKind::kSwitch;
+    l.to_nic = vertices[g.to].kind != VertexKind::kSwitch;
+    for (const ClassSettings& c : settings_.classes) {
+      IngressUse use;
+      if (c.pfc) {
+        use.headroom = c.pfc->headroom;
+        for (const auto& [rate, bytes] : c.pfc->headroom_by_rate) {
+          if (rate == g.rate) use.headroom = bytes;
+        }
+      }
+      ingress_.push_back(use);
+      const EcnSettings* ecn = nullptr;
+      for (const EcnSettings& e : c.ecn) {
+        if (e.rate == g.rate || (e.rate.is_unlimited() && ecn == nullptr)) ecn = &e;
+      }
+      ecn_.push_back(ecn);
+      queues_.emplace_back();
+    }
+    links_.push_back(std::move(l));
+  }
+}
+
+PacketId Network::take() {
+  if (free_.empty()) {
+    packets_.emplace_back();
+    if (settings_.telemetry) telemetry_.emplace_back();
+    return static_cast<PacketId>(packets_.size() - 1);
+  }
+  const PacketId id = free_.back();
+  free_.pop_back();
+  packets_[id] = NetPacket();
+  return id;
+}
+
+void Network::step() {
+  const CalendarEvent e = calendar_.pop();
+  ++events_;
+  switch (e.kind) {
+    case kFree:
+      links_[e.index].awaited = false;
+      if (e.time >= links_[e.index].free) serve(e.index, e.time);
+      return;
+    case kArrive:
+      return arrive(e.index, e.time);
+    case kPause:
+    case kResume:
+      return paused(e.index >> kClassShift, e.index & 7, e.kind == kPause, e.time);
+    case kWake:
+      return ends_.wake(e.index, e.time);
+    case kUp:
+      return serve_or_wait(e.index, e.time);
+  }
+}
+
+void Network::ready(LinkId nic, Time now) { serve_or_wait(nic, now); }
+
+void Network::serve_or_wait(LinkId link, Time now) {
+  Link& l = links_[link];
+  if (now >= l.free) return serve(link, now);
+  if (l.awaited) return;
+  l.awaited = true;
+  calendar_.push(l.free, kFree, link);
+}
+
+bool Network::down(LinkId link, Time now, Time& up) const {
+  for (const GraphLink::Outage& o : graph_.link(link).down) {
+    if (now >= o.from && now < o.to) {
+      up = o.to;
+      return true;
+    }
+  }
+  return false;
+}
+
+void Network::serve(LinkId link, Time now) {
+  Link& l = links_[link];
+  if (Time up; !graph_.link(link).down.empty() && down(link, now, up)) {
+    if (!up.is_never()) calendar_.push(up, kUp, link);
+    return;
+  }
+  if (!l.pfc.empty()) return transmit_pfc(link, now);
+  if (const uint8_t eligible = l.waiting & static_cast<uint8_t>(~l.paused); eligible != 0) {
+    return transmit(link, dequeue(link, pick(link, eligible), now), now);
+  }
+  if (!l.from_nic) return;
+  const PacketId id = ends_.pull(link, l.paused, now);
+  if (id == kNoPacketId) return;
+  NetPacket& p = packets_[id];
+  p.hop = 0;
+  p.head = p.tail = now;
+  transmit(link, id, now);
+}
+
+/// The class that may send next: strict ones in the order of the settings, then by weight, each as
+/// many bytes in its turn as it has weight (surplus round robin).
+unsigned Network::pick(LinkId link, uint8_t eligible) {
+  if (std::has_single_bit(eligible)) return static_cast<unsigned>(std::countr_zero(eligible));
+  for (unsigned c = 0; c < classes_; ++c) {
+    if ((eligible >> c & 1) != 0 && settings_.classes[c].weight == 0) return c;
+  }
+  Link& l = links_[link];
+  for (;;) {
+    Queue& q = queues_[link * classes_ + l.turn];
+    if ((eligible >> l.turn & 1) != 0 && q.deficit > 0) return l.turn;
+    l.turn = static_cast<uint8_t>((l.turn + 1) % classes_);
+    if ((eligible >> l.turn & 1) != 0) {
+      queues_[link * classes_ + l.turn].deficit +=
+          int64_t{settings_.classes[l.turn].weight} * settings_.quantum;
+    }
+  }
+}
+
+void Network::enqueue(LinkId link, PacketId id) {
+  const unsigned cls = class_of_[packets_[id].priority];
+  Queue& q = queues_[link * classes_ + cls];
+  packets_[id].next = kNoPacketId;
+  if (q.first == kNoPacketId) {
+    q.first = id;
+  } else {
+    packets_[q.last].next = id;
+  }
+  q.last = id;
+  q.bytes += packets_[id].buffer_bytes;
+  Link& l = links_[link];
+  l.waiting |= static_cast<uint8_t>(1u << cls);
+  l.queued += packets_[id].buffer_bytes;
+}
+
+PacketId Network::dequeue(LinkId link, unsigned cls, Time now) {
+  Link& l = links_[link];
+  Queue& q = queues_[link * classes_ + cls];
+  const PacketId id = q.first;
+  NetPacket& p = packets_[id];
+  q.first = p.next;
+  q.bytes -= p.buffer_bytes;
+  q.deficit -= p.buffer_bytes;
+  l.queued -= p.buffer_bytes;
+  if (q.first == kNoPacketId) {
+    q.deficit = 0;
+    l.waiting &= static_cast<uint8_t>(~(1u << cls));
+  }
+  if (p.hop > 0) leave_switch(link, cls, id, now);
+  return id;
+}
+
+/// What a switch does to a packet that leaves one of its queues.
+void Network::leave_switch(LinkId link, unsigned cls, PacketId id, Time now) {
+  NetPacket& p = packets_[id];
+  Link& l = links_[link];
+  const Queue& q = queues_[link * classes_ + cls];
+  const LinkId came_by = p.path[p.hop - 1];
+  IngressUse& use = ingress_[came_by * classes_ + cls];
+  SharedBuffer& buffer = buffers_[l.from];
+  buffer.leave(use, p.buffer_bytes);
+  if (const EcnSettings* ecn = ecn_[link * classes_ + cls]; ecn != nullptr && q.bytes > ecn->kmin) {
+    const double marks = q.bytes > ecn->kmax
+                             ? 1
+                             : ecn->pmax * static_cast<double>(q.bytes - ecn->kmin) /
+                                   static_cast<double>(ecn->kmax - ecn->kmin);
+    if (marks >= 1 || chance(marks)) {
+      if (p.ect) {
+        p.ce = true;
+        ++l.counters.marked;
+      } else {
+        ++l.counters.not_ect;
+      }
+    }
+  }
+  if (p.telemetry && settings_.telemetry) {
+    TelemetryRecord& record = telemetry_[id];
+    if (record.count < TelemetryRecord::kMostHops) {
+      record.hops[record.count++] = {graph_.link(link).rate, now, l.counters.wire_bytes, l.queued};
+    }
+  }
+  if (const auto& pfc = settings_.classes[cls].pfc; pfc && buffer.may_resume(use, *pfc)) {
+    use.pausing = false;
+    send_pfc(came_by, cls, false, now);
+  }
+}
+
+Duration Network::time_on(Link& link, uint32_t bytes) {
+  if (settings_.resolution.ps() == 0) return link.serializer.next(bytes);
+  const Duration exact = link.serializer.rate().time_for(bytes);
+  return Duration::ps(exact.ps() - exact.ps() % settings_.resolution.ps());
+}
+
+void Network::transmit(LinkId link, PacketId id, Time now) {
+  Link& l = links_[link];
+  NetPacket& p = packets_[id];
+  l.free = std::max(p.tail, now + time_on(l, p.wire_bytes));
+  ++l.counters.packets;
+  l.counters.wire_bytes += p.wire_bytes;
+  l.out_head = std::max(l.out_head, now + l.latency);
+  l.out_tail = std::max(l.out_tail, l.free + l.latency);
+  p.head = l.out_head;
+  p.tail = l.out_tail;
+  Time at = p.tail;
+  if (settings_.cut_through && !l.to_nic) {
+    // Into a faster link it waits until it can go through in one piece, so that the link serves
+    // others meanwhile. A serializer's carried remainder may add a picosecond.
+    const Rate next = graph_.link(p.path[p.hop + 1]).rate;
+    at = std::max(p.head, p.tail - next.time_for(p.wire_bytes) - Duration::ps(1));
+  }
+  calendar_.push(at, kArrive, id);
+  if (l.from_nic || !l.pfc.empty() || (l.waiting & static_cast<uint8_t>(~l.paused)) != 0) {
+    l.awaited = true;
+    calendar_.push(l.free, kFree, link);
+  }
+}
+
+void Network::send_pfc(LinkId ingress, unsigned cls, bool pause, Time now) {
+  const LinkId out = reverse(ingress);
+  links_[out].pfc.push_back(static_cast<uint8_t>(cls | (pause ? kPauseBit : 0)));
+  serve_or_wait(out, now);
+}
+
+void Network::transmit_pfc(LinkId link, Time now) {
+  Link& l = links_[link];
+  const uint8_t frame = l.pfc.front();
+  l.pfc.erase(l.pfc.begin());
+  l.free = now + time_on(l, settings_.pfc_frame_bytes);
+  l.out_head = std::max(l.out_head, now + l.latency);
+  l.out_tail = std::max(l.out_tail, l.free + l.latency);
+  calendar_.push(l.out_tail, (frame & kPauseBit) != 0 ? kPause : kResume,
+                 reverse(link) << kClassShift | (frame & 7));
+  l.awaited = true;
+  calendar_.push(l.free, kFree, link);
+}
+
+/// A PFC frame has come to the sender of `link`.
+void Network::paused(LinkId link, unsigned cls, bool pause, Time now) {
+  Link& l = links_[link];
+  const auto bit = static_cast<uint8_t>(1u << cls);
+  Queue& q = queues_[link * classes_ + cls];
+  if (pause) {
+    ++l.counters.pauses;
+    l.counters.first_pause = std::min(l.counters.first_pause, now);
+    if ((l.paused & bit) != 0) return;
+    l.paused |= bit;
+    q.paused_at = now;
+    ++paused_now_;
+    return;
+  }
+  ++l.counters.resumes;
+  if ((l.paused & bit) == 0) return;
+  l.paused &= static_cast<uint8_t>(~bit);
+  l.counters.paused += now - q.paused_at;
+  --paused_now_;
+  serve_or_wait(link, now);
+}
+
+void Network::arrive(PacketId id, Time now) {
+  NetPacket& p = packets_[id];
+  const LinkId came_by = p.path[p.hop];
+  const Link& in = links_[came_by];
+  const GraphLink& g = graph_.link(came_by);
+  if (!g.down.empty()) {
+    for (const GraphLink::Outage& o : g.down) {
+      if (p.tail - in.latency > o.from && p.head - in.latency < o.to) {
+        return lose(id, came_by, PacketLoss::kOutage, now);
+      }
+    }
+  }
+  if (g.loss > 0 && chance(g.loss)) return lose(id, came_by, PacketLoss::kLink, now);
+  if (in.to_nic) {
+    ++delivered_;
+    return ends_.deliver(id, now);
+  }
+  ++p.hop;
+  const LinkId link = p.path[p.hop];
+  Link& l = links_[link];
+  const unsigned cls = class_of_[p.priority];
+  IngressUse& use = ingress_[came_by * classes_ + cls];
+  SharedBuffer& buffer = buffers_[in.to];
+  const ClassSettings& settings = settings_.classes[cls];
+  if (settings.pfc) {
+    if (!buffer.admit(use, *settings.pfc, p.buffer_bytes)) {
+      return lose(id, link, PacketLoss::kHeadroom, now);
+    }
+    if (SharedBuffer::must_pause(use)) {
+      use.pausing = true;
+      send_pfc(came_by, cls, true, now);
+    }
+  } else if (!buffer.admit_lossy(use, settings.egress_alpha, queues_[link * classes_ + cls].bytes,
+                                 p.buffer_bytes)) {
+    return lose(id, link, PacketLoss::kBuffer, now);
+  }
+  enqueue(link, id);
+  if (l.queued > l.counters.queue_peak) {
+    l.counters.queue_peak = l.queued;
+    l.counters.queue_peak_at = now;
+  }
+  serve_or_wait(link, now);
+}
+
+void Network::lose(PacketId id, LinkId link, PacketLoss why, Time now) {
+  ++links_[link].counters.lost[static_cast<size_t>(why)];
+  ends_.lost(id, why, now);
+  release(id);
+}
+
+/// splitmix64, so that a run depends on its seed alone.
+bool Network::chance(double probability) {
+  random_ += 0x9e3779b97f4a7c15;
+  uint64_t z = random_;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 27) * 0x94d049bb133111eb;
+  z ^= z >> 31;
+  return static_cast<double>(z >> 11) * 0x1p-53 < probability;
+}
+
+void Network::finish(Time now) {
+  for (LinkId link = 0; link < links_.size(); ++link) {
+    for (unsigned c = 0; c < classes_; ++c) {
+      Queue& q = queues_[link * classes_ + c];
+      if ((links_[link].paused >> c & 1) == 0) continue;
+      links_[link].counters.paused += now - q.paused_at;
+      q.paused_at = now;
+    }
+  }
+}
+
+size_t Network::memory_bytes() const {
+  return packets_.capacity() * sizeof(NetPacket) + telemetry_.capacity() * sizeof(TelemetryRecord) +
+         links_.capacity() * sizeof(Link) + queues_.capacity() * sizeof(Queue) +
+         ingress_.capacity() * sizeof(IngressUse);
+}
+
+std::vector<LinkId> Network::deadlock() const {
+  // Node `link * classes + class`, for paused ones: the egress queues of the far switch that hold
+  // packets which came by it. It stays paused as long as none of them moves.
+  std::vector<std::vector<uint32_t>> holds(queues_.size());
+  for (uint32_t i = 0; i < queues_.size(); ++i) {
+    for (PacketId id = queues_[i].first; id != kNoPacketId; id = packets_[id].next) {
+      const NetPacket& p = packets_[id];
+      if (p.hop == 0) continue;
+      std::vector<uint32_t>& list = holds[p.path[p.hop - 1] * classes_ + i % classes_];
+      if (std::find(list.begin(), list.end(), i) == list.end()) list.push_back(i);
+    }
+  }
+  std::vector<bool> stuck(queues_.size());
+  for (uint32_t i = 0; i < queues_.size(); ++i) {
+    stuck[i] = (links_[i / classes_].paused >> i % classes_ & 1) != 0;
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (uint32_t i = 0; i < queues_.size(); ++i) {
+      if (!stuck[i]) continue;
+      const bool moves = holds[i].empty() || std::any_of(holds[i].begin(), holds[i].end(),
+                                                         [&](uint32_t e) { return !stuck[e]; });
+      if (moves) {
+        stuck[i] = false;
+        changed = true;
+      }
+    }
+  }
+  const auto first = std::find(stuck.begin(), stuck.end(), true);
+  if (first == stuck.end()) return {};
+  // Every one waits for another stuck one: the walk comes back to where it has been.
+  std::vector<uint32_t> walk;
+  auto at = static_cast<uint32_t>(first - stuck.begin());
+  while (std::find(walk.begin(), walk.end(), at) == walk.end()) {
+    walk.push_back(at);
+    at = holds[at].front();
+  }
+  std::vector<LinkId> cycle;
+  for (auto it = std::find(walk.begin(), walk.end(), at); it != walk.end(); ++it) {
+    cycle.push_back(*it / classes_);
+  }
+  return cycle;
+}
+
+}  // namespace understudy

@@ -1,0 +1,190 @@
+// Packets in the emulated network: NICs at its edge, links, and switches with queues, a shared
+// buffer, ECN and PFC in between. It has no clock: time comes with the calls, and its calendar says
+// when it wants the next one. Who sits at the NICs is a NetworkEnds.
+//
+// A link's wire is idle or sends one packet. Behind a NIC it pulls the next packet from the ends
+// when it is idle; behind a switch it takes one from its queues. PFC frames go before all others.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dataplane/base/units.h"
+#include "dataplane/cc/controller.h"
+#include "dataplane/fabric/calendar.h"
+#include "dataplane/fabric/graph.h"
+#include "dataplane/fabric/queue_settings.h"
+#include "dataplane/fabric/shared_buffer.h"
+
+namespace understudy {
+
+using PacketId = uint32_t;
+inline constexpr PacketId kNoPacketId = 0xffffffff;
+
+enum class PacketLoss : uint8_t {
+  kBuffer,    ///< a lossy queue had no room
+  kHeadroom,  ///< a lossless class was overrun
+  kLink,      ///< the link's own loss
+  kOutage,    ///< the link went down under it
+};
+inline constexpr size_t kPacketLosses = 4;
+
+struct NetPacket {
+  const LinkId* path = nullptr;  ///< all links from NIC to NIC; outlives the packet
+  uint8_t hops = 0;              ///< how many
+  uint8_t hop = 0;               ///< on which of them it is, or for which it waits
+  uint8_t priority = 0;
+  bool ect = false, ce = false;
+  bool telemetry = false;     ///< switches write into it
+  uint8_t kind = 0;           ///< the ends'
+  uint32_t wire_bytes = 0;    ///< as links count: with Ethernet's overhead
+  uint32_t buffer_bytes = 0;  ///< as queues and buffers count
+  Time head, tail;            ///< when its first and last bytes are where it is
+  // The ends' own:
+  uint32_t flow = 0;
+  uint32_t payload = 0;
+  uint64_t sequence = 0;
+  Time sent;
+  PacketId next = kNoPacketId;  ///< the network's, while it waits
+};
+
+/// In-band telemetry of one packet.
+struct TelemetryRecord {
+  static constexpr size_t kMostHops = 8;
+  std::array<IntHop, kMostHops> hops;
+  uint8_t count = 0;
+};
+
+class NetworkEnds {
+ public:
+  virtual ~NetworkEnds() = default;
+  /// The wire of a NIC's link is idle: the packet that goes next, taken from the network's pool, or
+  /// kNoPacketId. Classes in `blocked` have been paused.
+  virtual PacketId pull(LinkId nic, uint8_t blocked, Time now) = 0;
+  /// A packet has come in whole at its last NIC. It is given back by release().
+  virtual void deliver(PacketId packet, Time now) = 0;
+  /// A packet is lost; it is given back when this returns.
+  virtual void lost(PacketId packet, PacketLoss why, Time now) = 0;
+  /// What wake_at() asked for.
+  virtual void wake(uint32_t index, Time now) = 0;
+};
+
+struct NetworkLinkCounters {
+  uint64_t packets = 0;
+  uint64_t wire_bytes = 0;
+  uint64_t marked = 0;
+  uint64_t not_ect = 0;  ///< would have been marked, had they been ECN-capable
+  std::array<uint64_t, kPacketLosses> lost{};
+  uint64_t queue_peak = 0;  ///< bytes, all classes
+  Time queue_peak_at;
+  uint64_t pauses = 0;  ///< PFC frames that stopped this link's sender; `resumes` that let it go on
+  uint64_t resumes = 0;
+  Duration paused;  ///< sum over its classes
+  Time first_pause = Time::never();
+};
+
+class Network {
+ public:
+  /// All arguments outlive this.
+  Network(const Graph& graph, const NetworkSettings& settings, NetworkEnds& ends);
+
+  PacketId take();
+  void release(PacketId id) { free_.push_back(id); }
+  NetPacket& operator[](PacketId id) { return packets_[id]; }
+  const TelemetryRecord& telemetry(PacketId id) const { return telemetry_[id]; }
+  TelemetryRecord& telemetry(PacketId id) { return telemetry_[id]; }
+
+  bool has_telemetry() const { return settings_.telemetry; }
+  /// Position in the settings' classes.
+  unsigned class_of(uint8_t priority) const { return class_of_[priority]; }
+
+  /// The ends have something to send on this NIC's link: it will pull if it can.
+  void ready(LinkId nic, Time now);
+  void wake_at(Time at, uint32_t index) { calendar_.push(at, kWake, index); }
+
+  /// When something happens next, never() if nothing does.
+  Time next() { return calendar_.next(); }
+  /// The next event, or all that happens until `now`.
+  void step();
+  void run(Time now) {
+    while (next() <= now) step();
+  }
+
+  /// Links paused for ever: each waits for the one behind it, the last for the first. Empty: none.
+  std::vector<LinkId> deadlock() const;
+
+  const NetworkLinkCounters& counters(LinkId link) const { return links_[link].counters; }
+  uint64_t queued_bytes(LinkId link) const { return links_[link].queued; }
+  uint64_t buffer_peak(VertexId vertex) const { return buffers_[vertex].peak(); }
+  bool paused_now() const { return paused_now_ != 0; }
+  uint64_t events() const { return events_; }
+  uint64_t delivered() const { return delivered_; }
+  uint64_t packets_in_flight() const { return packets_.size() - free_.size(); }
+  size_t memory_bytes() const;
+  /// Ends what is measured over time (pauses) at `now`.
+  void finish(Time now);
+
+ private:
+  enum Kind : uint32_t { kFree, kArrive, kPause, kResume, kWake, kUp };
+  struct Queue {
+    PacketId first = kNoPacketId, last = kNoPacketId;
+    uint64_t bytes = 0;
+    int64_t deficit = 0;  ///< weighted round robin: bytes that it may still send in its turn
+    Time paused_at;
+  };
+  struct Link {
+    Serializer serializer;
+    Duration latency;
+    Time free;  ///< the wire is busy until then
+    VertexId from = 0, to = 0;
+    bool awaited = false;  ///< a kFree event is on its way
+    bool from_nic = false, to_nic = false;
+    uint8_t paused = 0;        ///< classes that the far end has stopped
+    uint8_t waiting = 0;       ///< classes that have packets
+    uint8_t turn = 0;          ///< class whose turn it is among those with a weight
+    uint64_t queued = 0;       ///< bytes of all classes
+    Time out_head, out_tail;   ///< of the last packet at the far end: a cable keeps order
+    std::vector<uint8_t> pfc;  ///< frames that wait: class, and 0x80 for pause
+    NetworkLinkCounters counters;
+  };
+
+  void arrive(PacketId id, Time now);
+  void enqueue(LinkId link, PacketId id);
+  void serve(LinkId link, Time now);
+  void serve_or_wait(LinkId link, Time now);
+  unsigned pick(LinkId link, uint8_t eligible);
+  PacketId dequeue(LinkId link, unsigned cls, Time now);
+  void leave_switch(LinkId link, unsigned cls, PacketId id, Time now);
+  void transmit(LinkId link, PacketId id, Time now);
+  void transmit_pfc(LinkId link, Time now);
+  void send_pfc(LinkId ingress, unsigned cls, bool pause, Time now);
+  void paused(LinkId link, unsigned cls, bool pause, Time now);
+  void lose(PacketId id, LinkId link, PacketLoss why, Time now);
+  Duration time_on(Link& link, uint32_t bytes);
+  bool down(LinkId link, Time now, Time& up) const;
+  bool chance(double probability);
+
+  const Graph& graph_;
+  const NetworkSettings& settings_;
+  NetworkEnds& ends_;
+  unsigned classes_;
+  std::array<uint8_t, kPriorities> class_of_{};
+  std::vector<Link> links_;
+  std::vector<Queue> queues_;            ///< [link * classes_ + class]
+  std::vector<IngressUse> ingress_;      ///< [link * classes_ + class], at the link's far end
+  std::vector<const EcnSettings*> ecn_;  ///< [link * classes_ + class], null: no marking
+  std::vector<SharedBuffer> buffers_;    ///< by vertex
+  std::vector<NetPacket> packets_;
+  std::vector<PacketId> free_;
+  std::vector<TelemetryRecord> telemetry_;  ///< beside packets_, if the settings want it
+  Calendar calendar_;
+  uint64_t random_;
+  uint64_t events_ = 0;
+  uint64_t delivered_ = 0;
+  uint64_t paused_now_ = 0;  ///< links' classes
+};
+
+}  // namespace understudy

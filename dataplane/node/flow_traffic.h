@@ -1,0 +1,146 @@
+// Flows carried packet by packet: the NICs' ends of a network (fabric/network.h). Each flow is a
+// queue pair with nothing but its bytes: a paced sender under its congestion control, a receiver
+// that acknowledges, go-back-N for what is lost. Headers, verbs and contents are left to
+// dataplane/rc; a flow costs some hundred bytes, so that a hundred thousand of them are no matter.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "dataplane/base/units.h"
+#include "dataplane/cc/controller.h"
+#include "dataplane/fabric/flow.h"
+#include "dataplane/fabric/network.h"
+
+namespace understudy {
+
+/// How a receiver tells its sender of CE marks.
+enum class MarkEcho : uint8_t {
+  kAck,  ///< each acknowledgement says whether a packet since the last one was marked
+  kCnp,  ///< congestion notification packets, not more often than the interval
+};
+
+/// Frames and acknowledgements of flows. Defaults: RoCEv2 over IPv4 without VLAN.
+struct FlowSettings {
+  uint32_t payload = 4096;  ///< bytes of a full packet
+  uint32_t overhead = 62;   ///< bytes that queues and buffers count on top: headers, ICRC, FCS
+  uint32_t gap = 20;        ///< bytes that links count on top of that: preamble and gap
+  uint32_t ack_bytes = 66;  ///< of an acknowledgement, as queues count it
+  uint32_t ack_every = 1;   ///< packets; the last one of a flow is always acknowledged
+  int ack_priority = -1;    ///< -1: that of the flow
+  MarkEcho echo = MarkEcho::kCnp;
+  uint32_t cnp_bytes = 78;
+  uint8_t cnp_priority = 6;
+  Duration cnp_interval = Duration::us(4);  ///< for one flow (rule A6)
+  bool rate_counts_gap = true;  ///< a rate counts what links count; false: what queues count
+  /// A sender that hears nothing for this long goes back (rule A5); zero: never.
+  Duration timeout = Duration::us(67'109);
+  Duration resolution;  ///< as NetworkSettings::resolution, for the times between packets
+};
+
+struct FlowResult {
+  Time start = Time::never();         ///< never(): it has not begun
+  Time received = Time::never();      ///< its last byte at the receiver
+  Time acknowledged = Time::never();  ///< the last acknowledgement at the sender
+  uint64_t packets = 0;               ///< data packets sent, repeated ones included
+  uint64_t repeated = 0;
+  uint64_t marked = 0;  ///< that came in with a CE mark
+  uint64_t lost = 0;
+  uint64_t cnps = 0;
+  uint64_t delivered = 0;  ///< payload bytes, in order, once
+};
+
+class FlowTraffic final : public NetworkEnds {
+ public:
+  /// The congestion control of a flow; `base_rtt` is that of its idle path.
+  using MakeController =
+      std::function<std::unique_ptr<Controller>(const FlowSpec&, Rate line, Duration base_rtt)>;
+
+  /// All flows need a path. Arguments outlive this.
+  FlowTraffic(const Graph& graph, const std::vector<FlowSpec>& flows, const FlowSettings& settings,
+              MakeController make);
+
+  /// Before the first event: flows that wait for nothing get their times.
+  void start(Network& network);
+
+  const std::vector<FlowResult>& results() const { return results_; }
+  size_t finished() const { return finished_; }
+  bool all_finished() const { return finished_ == specs_.size(); }
+  Rate rate(size_t flow) const;  ///< of its sender now; zero bits: it does not run
+
+  // NetworkEnds
+  PacketId pull(LinkId nic, uint8_t blocked, Time now) override;
+  void deliver(PacketId packet, Time now) override;
+  void lost(PacketId packet, PacketLoss why, Time now) override;
+  void wake(uint32_t index, Time now) override;
+
+ private:
+  enum Kind : uint8_t { kData, kAck, kNak, kCnp };
+  enum Wake : uint32_t { kStart, kSend, kControl, kTimeout };
+  static constexpr unsigned kWakeShift = 2;
+  static constexpr uint32_t kNone = 0xffffffff;
+
+  struct Flow {
+    std::unique_ptr<Controller> control;
+    std::vector<LinkId> back;  ///< the path of acknowledgements
+    uint64_t next = 0;         ///< sender: first byte not sent yet
+    uint64_t sent = 0;         ///< sender: most that was ever sent
+    uint64_t acked = 0;
+    Time last_start;          ///< of the last packet
+    uint32_t last_bytes = 0;  ///< as the rate counts it
+    Time next_send;           ///< pacing: not before
+    Time armed_send = Time::never(), armed_control = Time::never();
+    Time heard;           ///< last progress, for the timeout
+    bool timing = false;  ///< a timeout is armed
+    bool queued = false;  ///< in its NIC's list
+    bool running = false;
+    uint32_t next_ready = kNone;
+    uint32_t waits_for = 0;  ///< flows that have to end before it starts
+    // Receiver:
+    uint64_t expected = 0;
+    uint32_t unacked = 0;
+    bool marked = false;
+    bool gap_told = false;  ///< one NAK for each gap
+    Time last_cnp = Time::from_ps(INT64_MIN / 2);
+  };
+  struct ReadyList {
+    uint32_t first = kNone, last = kNone;
+  };
+  struct Nic {
+    std::array<ReadyList, kPriorities> ready;  ///< flows that may send, in turn, by class
+    unsigned turn = 0;                         ///< class that sent last
+    std::vector<PacketId> control;  ///< acknowledgements and CNPs that wait, from control_at
+    size_t control_at = 0;
+  };
+
+  void begin(uint32_t flow, Time now);
+  void make_ready(uint32_t flow, Time now);
+  void arm_send(uint32_t flow, Time at);
+  void arm_control(uint32_t flow);
+  void arm_timeout(uint32_t flow, Time now);
+  bool may_send(const Flow& f, const FlowSpec& spec) const;
+  PacketId next_packet(uint32_t flow, Time now);
+  void on_data(const NetPacket& packet, PacketId id, Time now);
+  void on_ack(const NetPacket& packet, PacketId id, Time now);
+  void answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time now);
+  void received_all(uint32_t flow, Time now);
+  void after_control(uint32_t flow, Time now);
+  Duration spacing(const Flow& f) const;
+  Duration idle_round_trip(const FlowSpec& spec) const;
+
+  const Graph& graph_;
+  const std::vector<FlowSpec>& specs_;
+  const FlowSettings& settings_;
+  MakeController make_;
+  Network* network_ = nullptr;
+  std::vector<Flow> flows_;
+  std::vector<FlowResult> results_;
+  std::vector<std::vector<uint32_t>> followers_;  ///< flows that wait for this one
+  std::vector<Nic> nics_;                         ///< by vertex
+  size_t finished_ = 0;
+};
+
+}  // namespace understudy
