@@ -110,12 +110,12 @@ void FlowTraffic::arm_timeout(uint32_t flow, Time now) {
   network_->wake_at(now + settings_.timeout, flow << kWakeShift | kTimeout);
 }
 
-/// The controller may have changed its mind: the next packet keeps the new distance from the last.
+/// The controller may have changed its mind.
 void FlowTraffic::after_control(uint32_t flow, Time now) {
   Flow& f = flows_[flow];
   if (!f.running) return;
   arm_control(flow);
-  if (f.last_bytes != 0) f.next_send = f.last_start + spacing(f);
+  if (f.last_bytes != 0 && f.control->rate_changes_gap()) f.next_send = f.last_start + spacing(f);
   make_ready(flow, now);
 }
 

@@ -1,0 +1,57 @@
+// The calendar gives events in the order of their times, and of insertion where those are equal.
+#include "dataplane/fabric/calendar.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace understudy {
+namespace {
+
+TEST(Calendar, EmptyHasNothing) {
+  Calendar c;
+  EXPECT_TRUE(c.empty());
+  EXPECT_TRUE(c.next().is_never());
+}
+
+TEST(Calendar, PastTimesComeNext) {
+  Calendar c;
+  c.push(Time::zero() + Duration::ms(5), 1, 1);
+  EXPECT_EQ(c.next(), Time::zero() + Duration::ms(5));
+  c.push(Time::zero() + Duration::ms(4), 2, 2);
+  EXPECT_EQ(c.pop().index, 2u);
+  EXPECT_EQ(c.pop().index, 1u);
+  EXPECT_TRUE(c.next().is_never());
+}
+
+/// The same pushes into a calendar and a sorted map; spans from picoseconds to beyond the wheel.
+TEST(Calendar, AgreesWithASortedMap) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    std::mt19937_64 random(seed);
+    Calendar c;
+    std::map<std::pair<int64_t, uint64_t>, uint32_t> expected;
+    uint64_t order = 0;
+    int64_t now = 0;
+    for (uint32_t n = 0; n < 20'000; ++n) {
+      if (expected.empty() || random() % 100 < 52) {
+        const int64_t spans[] = {1, 1 << 13, 1 << 20, 67'108'864, 100'000'000, 10'000'000'000};
+        const int64_t span = spans[random() % std::size(spans)];
+        const int64_t at = now + static_cast<int64_t>(random() % static_cast<uint64_t>(span));
+        c.push(Time::from_ps(at), 0, n);
+        expected[{at, order++}] = n;
+      } else {
+        ASSERT_EQ(c.next().ps(), expected.begin()->first.first);
+        const CalendarEvent e = c.pop();
+        ASSERT_EQ(e.index, expected.begin()->second) << "seed " << seed;
+        ASSERT_GE(e.time.ps(), now);
+        now = e.time.ps();
+        expected.erase(expected.begin());
+      }
+      ASSERT_EQ(c.size(), expected.size());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace understudy

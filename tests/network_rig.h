@@ -1,0 +1,120 @@
+// Networks and flows for tests: graphs by hand, a run to its end, and what must hold of every run.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dataplane/fabric/network.h"
+#include "dataplane/node/flow_traffic.h"
+
+namespace understudy {
+
+/// "h3"
+inline std::string numbered(const char* prefix, size_t number) {
+  std::string name(prefix);
+  name += std::to_string(number);
+  return name;
+}
+
+/// Sends at line rate whatever it hears.
+struct LineRate final : Controller {
+  explicit LineRate(Rate line) : Controller(line) {}
+};
+
+inline std::unique_ptr<Controller> line_rate(const FlowSpec&, Rate line, Duration) {
+  return std::make_unique<LineRate>(line);
+}
+
+inline NetworkSettings lossless(uint64_t buffer, uint64_t headroom) {
+  NetworkSettings s;
+  s.buffer = buffer;
+  ClassSettings c;
+  c.pfc = PfcSettings{};
+  c.pfc->headroom = headroom;
+  s.classes = {c};
+  return s;
+}
+
+/// `hosts` NICs "h0", "h1" ... at one switch "s".
+inline Graph star(unsigned hosts, Rate rate, Duration latency) {
+  Graph g;
+  const VertexId s = g.add_vertex({VertexKind::kSwitch, "s", 0, 0, 1});
+  for (unsigned i = 0; i < hosts; ++i) {
+    g.connect(g.add_vertex({VertexKind::kNic, numbered("h", i), i, 0, 0}), s, rate, latency);
+  }
+  return g;
+}
+
+/// The links along vertices of these names.
+inline std::vector<LinkId> path_of(const Graph& g, const std::vector<std::string>& names) {
+  std::vector<LinkId> path;
+  for (size_t i = 0; i + 1 < names.size(); ++i) {
+    const VertexId from = g.find(names[i]), to = g.find(names[i + 1]);
+    for (const LinkId link : g.out(from)) {
+      if (g.link(link).to == to) {
+        path.push_back(link);
+        break;
+      }
+    }
+  }
+  EXPECT_EQ(path.size() + 1, names.size());
+  return path;
+}
+
+inline FlowSpec flow_of(const Graph& g, const std::vector<std::string>& names, uint64_t bytes,
+                        Duration start = {}) {
+  FlowSpec f;
+  f.path = path_of(g, names);
+  f.from = g.find(names.front());
+  f.to = g.find(names.back());
+  f.bytes = bytes;
+  f.start = start;
+  return f;
+}
+
+/// A network with flows in it.
+struct FlowRun {
+  FlowRun(const Graph& graph, std::vector<FlowSpec> flows, const NetworkSettings& network_settings,
+          const FlowSettings& flow_settings = {}, FlowTraffic::MakeController make = line_rate)
+      : g(graph),
+        specs(std::move(flows)),
+        settings(network_settings),
+        transport(flow_settings),
+        traffic(g, specs, transport, std::move(make)),
+        net(g, settings, traffic) {
+    traffic.start(net);
+  }
+  /// Until all flows have ended, or `limit`.
+  void run(Time limit = Time::zero() + Duration::s(10)) {
+    while (!traffic.all_finished() && net.next() <= limit) net.step();
+    net.finish(net.next().is_never() ? limit : net.next());
+  }
+  /// Lets what is still under way arrive.
+  void drain() {
+    while (!net.next().is_never()) net.step();
+  }
+  uint64_t lost() const {
+    uint64_t n = 0;
+    for (LinkId l = 0; l < g.links().size(); ++l) {
+      for (const uint64_t k : net.counters(l).lost) n += k;
+    }
+    return n;
+  }
+  uint64_t pauses() const {
+    uint64_t n = 0;
+    for (LinkId l = 0; l < g.links().size(); ++l) n += net.counters(l).pauses;
+    return n;
+  }
+
+  Graph g;
+  std::vector<FlowSpec> specs;
+  NetworkSettings settings;
+  FlowSettings transport;
+  FlowTraffic traffic;
+  Network net;
+};
+
+}  // namespace understudy
