@@ -2,7 +2,10 @@
 // their rate in virtual time, and no memory is taken beyond what the shard was built with.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/engine_rig.h"
+#include "tests/neighbour_frames.h"
 
 namespace understudy {
 namespace {
@@ -26,9 +29,10 @@ class Hostile : public testing::Test {
   /// `victims` connections of emulated node `node`, which write to the real node or, `inward`, are
   /// written to by it.
   void connect(bool inward, NodeId node, uint32_t packets = 2048) {
-    ShardConfig config = rig_config(kRate, Duration::us(2), 3);
+    ShardConfig config = rig_config(kRate, Duration::us(2), 4);
     config.packets = packets;
-    ShardConfig far = rig_config(Rate(), Duration(), 3, 1);
+    config.icmp_through_fabric = true;
+    ShardConfig far = rig_config(Rate(), Duration(), 4, 1);
     far.packets = 4096;
     pair = std::make_unique<RigPair>(config, far);
     inward_ = inward;
@@ -75,6 +79,36 @@ class Hostile : public testing::Test {
       pair->to_emulated.clear();
     }
     return received() - before;
+  }
+
+  /// As measure(), while the real node reads from `readers` queue pairs of these nodes: each has so
+  /// many READs of 1 MiB posted at any time.
+  uint64_t measure_with_reads(const std::vector<NodeId>& nodes, uint32_t readers, size_t posted) {
+    std::map<NodeId, Rkey> rkey;
+    for (const NodeId node : nodes) {
+      Command c;
+      c.kind = CommandKind::kAddRegion;
+      c.region_index = 2 + node;
+      c.region = {node, 0, 1 << 30, kAccessRemoteRead, nullptr, false};
+      EXPECT_EQ(pair->emulated.command(c), ReplyStatus::kDone);
+      rkey[node] = pair->emulated.shard.regions().rkey(c.region_index);
+    }
+    std::vector<std::pair<Qp*, WorkRequest>> reading;
+    for (uint32_t i = 0; i < readers; ++i) {
+      const NodeId node = nodes[i % nodes.size()];
+      add_pair(kVictims + i, node);
+      WorkRequest read;
+      read.op = WorkOp::kRead;
+      read.length = 1 << 20;
+      read.rkey = rkey[node];
+      reading.emplace_back(pair->real.qps.back().get(), read);
+    }
+    return measure([&] {
+      for (auto& [qp, read] : reading) {
+        while (qp->outstanding() < posted && pair->real.shard.post(pair->real.now, *qp, read)) {
+        }
+      }
+    });
   }
 
   /// A frame as the real node could send it to the first victim's queue pair.
@@ -157,49 +191,95 @@ TEST_F(Hostile, ReadsOfOneTakeNoMoreThanItsTurn) {
   EXPECT_LT(attacked, alone);
 }
 
-// From another node they meet the victims' packets in front of the real node's link, whose queue
-// grows until the shard's packets are used up: then both nodes send what is freed, in turn.
-TEST_F(Hostile, ReadsFromAnotherNodeShareTheLinkByHalves) {
+constexpr size_t kBusy = 2;     ///< READs that keep a node's link busy
+constexpr size_t kFlood = 200;  ///< far more than the responder has resources for
+
+// From another node they meet the victims' packets in front of the real node's link, which the real
+// node loads itself. A flood gets of it what READs get that merely keep their node's link busy, by
+// however many queue pairs it comes.
+TEST_F(Hostile, ReadsOfAFloodGetNoMoreThanThoseOfBusyReaders) {
   connect(false, 2);
   const uint64_t alone = measure([] {});
-  connect(false, 2);
-  pair->emulated.add_region(1, 1 << 30);
-  add_pair(kVictims, 1);
-  WorkRequest read;
-  read.op = WorkOp::kRead;
-  read.length = 1 << 20;
-  read.rkey = rkeys[1];
-  const uint64_t attacked = measure([&] { keep_busy(pair->real, kVictims, 1, read); });
-  EXPECT_GE(attacked * 100, alone * 45) << attacked << " of " << alone;
+  for (const uint32_t readers : {1u, 3u}) {
+    for (const uint32_t packets : {2048u, 8192u}) {
+      connect(false, 2, packets);
+      const uint64_t busy = measure_with_reads({1}, readers, kBusy);
+      connect(false, 2, packets);
+      const uint64_t attacked = measure_with_reads({1}, readers, kFlood);
+      EXPECT_GE(attacked * 10, busy * 9) << attacked << " of " << busy;
+      EXPECT_GE(busy * 100, alone * 45) << busy << " of " << alone;  // two nodes, so by halves
+      // What it asks for beyond the responder's resources waits at its own end.
+      EXPECT_EQ(pair->emulated.rc(RcEvent::kNakSent), 0u);
+      EXPECT_EQ(pair->real.endpoint.failures, 0u);
+    }
+  }
 }
 
-// A node behind a slow link is flooded faster than it can take; another one is written to.
+// What is read from two nodes at once fills the queue in front of the real node's link, with all
+// packets that may be used for what goes out. What the real node sends meanwhile still comes in.
+TEST_F(Hostile, ReadsLoseNobodysIncomingPackets) {
+  for (const uint32_t packets : {1024u, 2048u}) {
+    connect(true, 2, packets);
+    const uint64_t busy = measure_with_reads({1, 2}, 2, kBusy);
+    connect(true, 2, packets);
+    const uint64_t attacked = measure_with_reads({1, 2}, 6, kFlood);
+    EXPECT_GE(attacked * 10, busy * 9) << attacked << " of " << busy;
+    EXPECT_GT(attacked, 1'500'000u);
+    EXPECT_EQ(pair->emulated.drops(Drop::kNoBuffer), 0u) << packets;
+  }
+}
+
+// Echoes that cross the fabric take turns with the queue pairs of their node.
+TEST_F(Hostile, EchoesLeaveQueuePairsTheirTurns) {
+  connect(false, 1);
+  const uint64_t alone = measure([] {});
+  connect(false, 1);
+  RoceAddressing a = pair->real.qps[0]->config().addressing;
+  const std::vector<std::vector<uint8_t>> pings(8, echo_request(a, 200));
+  const uint64_t attacked = measure([&] { flood(pings); });
+  EXPECT_GE(attacked * 10, alone * 9) << attacked << " of " << alone;
+  EXPECT_GT(pair->emulated.drops(Drop::kQueueFull), 1000u);
+}
+
+// Nodes behind slow links are flooded faster than they can take; another one is written to.
 TEST_F(Hostile, AFullQueueLosesItsOwnPacketsOnly) {
-  const auto slow_first_node = [&] {
+  const auto slow = [&](const std::vector<NodeId>& nodes) {
     connect(true, 2);
     Command c;
     c.kind = CommandKind::kSetLink;
-    c.node = 1;
     c.has_rate = true;
     c.rate = Rate::bits_per_second(10'000'000);
-    EXPECT_EQ(pair->emulated.command(c), ReplyStatus::kDone);
+    for (const NodeId node : nodes) {
+      c.node = node;
+      EXPECT_EQ(pair->emulated.command(c), ReplyStatus::kDone);
+      add_pair(kVictims + node, node);
+    }
     c.node = 0;
     c.rate = Rate::bits_per_second(10'000'000'000);  // room for victims and flood
     EXPECT_EQ(pair->emulated.command(c), ReplyStatus::kDone);
-    add_pair(kVictims, 1);
   };
-  slow_first_node();
-  const uint64_t alone = measure([] {});
-  slow_first_node();
-  RoceFields f;
-  f.opcode = Opcode::kSendOnly;
-  f.dest_qpn = pair->emulated.qps[kVictims]->config().qpn;
-  RoceAddressing a = pair->real.qps[kVictims]->config().addressing;
-  const std::vector<std::vector<uint8_t>> flooding(8, roce_frame(a, f, std::vector<uint8_t>(512)));
-  const uint64_t attacked = measure([&] { flood(flooding); });
-  EXPECT_GE(attacked * 10, alone * 9) << attacked << " of " << alone;
-  EXPECT_GT(pair->emulated.drops(Drop::kQueueFull), 1000u);
-  EXPECT_EQ(pair->emulated.drops(Drop::kNoBuffer), 0u);
+  for (const std::vector<NodeId>& nodes : {std::vector<NodeId>{1}, {1, 3}}) {
+    slow(nodes);
+    const uint64_t alone = measure([] {});
+    slow(nodes);
+    std::vector<std::vector<uint8_t>> flooding;
+    for (size_t i = kVictims; i < pair->emulated.qps.size(); ++i) {
+      RoceFields f;
+      f.opcode = Opcode::kSendOnly;
+      f.dest_qpn = pair->emulated.qps[i]->config().qpn;
+      const auto packet =
+          roce_frame(pair->real.qps[i]->config().addressing, f, std::vector<uint8_t>(512));
+      flooding.insert(flooding.end(), 8, packet);
+    }
+    const uint64_t attacked = measure([&] { flood(flooding); });
+    EXPECT_GT(pair->emulated.drops(Drop::kQueueFull), 1000u);
+    if (nodes.size() == 1) {
+      EXPECT_GE(attacked * 10, alone * 9) << attacked << " of " << alone;
+      EXPECT_EQ(pair->emulated.drops(Drop::kNoBuffer), 0u);
+    } else {  // the victims' windows are more than is left, but they are not locked out
+      EXPECT_GE(attacked * 2, alone) << attacked << " of " << alone;
+    }
+  }
 }
 
 TEST_F(Hostile, MoreReadsThanAllowedEndTheAttackersConnection) {

@@ -2,6 +2,7 @@
 // buffer is touched when contents are needed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -44,10 +45,16 @@ struct Packet {
   RoceAddressing addressing;
 };
 
+/// Who takes a packet. What goes out can wait, what comes in would be lost: beyond a sixteenth of
+/// all the former leaves the last quarter to the latter. So a peer that makes us send much loses
+/// nobody's packets, and one that sends much keeps nobody from sending.
+enum class PacketSide : uint8_t { kInbound, kOutbound };
+
 class PacketPool {
  public:
   explicit PacketPool(uint32_t capacity)
       : packets_(capacity),
+        sides_(capacity),
         next_(capacity, kNoPacket),
         // Not value-initialised: a page of it costs memory only once it is used.
         buffers_(new uint8_t[static_cast<size_t>(capacity) * kPacketBufferBytes]) {
@@ -55,15 +62,26 @@ class PacketPool {
     for (uint32_t i = capacity; i-- > 0;) free_.push_back(i);
   }
 
-  /// A slot, or kNoPacket when all are in use.
-  uint32_t take() {
-    if (free_.empty()) return kNoPacket;
+  /// A slot, or kNoPacket when this side can have no more.
+  uint32_t take(PacketSide side) {
+    if (available(side) == 0) return kNoPacket;
     const uint32_t i = free_.back();
     free_.pop_back();
+    sides_[i] = side;
+    outbound_ += side == PacketSide::kOutbound ? 1 : 0;
     return i;
   }
-  void release(uint32_t i) { free_.push_back(i); }
-  bool empty() const { return free_.empty(); }
+  void release(uint32_t i) {
+    outbound_ -= sides_[i] == PacketSide::kOutbound ? 1 : 0;
+    free_.push_back(i);
+  }
+  /// How many a side can take now.
+  uint32_t available(PacketSide side) const {
+    const auto free = static_cast<uint32_t>(free_.size());
+    const uint32_t own = std::min(free, less(capacity() / 16, outbound_));
+    if (side == PacketSide::kInbound) return free - own;
+    return std::max(own, less(free, capacity() / 4));
+  }
   Packet& operator[](uint32_t i) { return packets_[i]; }
   const Packet& operator[](uint32_t i) const { return packets_[i]; }
   uint8_t* buffer(uint32_t i) {
@@ -74,7 +92,11 @@ class PacketPool {
   bool all_free() const { return free_.size() == packets_.size(); }
 
  private:
+  static uint32_t less(uint32_t a, uint32_t b) { return a > b ? a - b : 0; }
+
   std::vector<Packet> packets_;
+  std::vector<PacketSide> sides_;
+  uint32_t outbound_ = 0;       ///< how many are taken by that side
   std::vector<uint32_t> next_;  ///< intrusive FIFO of the link a packet waits at
   std::vector<uint32_t> free_;
   std::unique_ptr<uint8_t[]> buffers_;

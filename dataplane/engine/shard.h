@@ -128,6 +128,7 @@ class Shard final : public EngineShard, public EndpointHost {
   }
   void run_events(Time now);
   void arrive(uint32_t packet, Time now);
+  uint64_t most_waiting() const;
   void start(uint32_t link, Time now);
   void link_free(uint32_t link, Time now);
   bool pull(uint32_t node, uint32_t cls, Time now);
@@ -189,7 +190,7 @@ class Shard final : public EngineShard, public EndpointHost {
   std::vector<ReadyList> ready_;  ///< [node * kClasses + class]
   std::vector<uint32_t> heard_;   ///< slots that packets came for at this moment
   PacketPool pool_;
-  /// Lists whose queue pairs could not send for want of a packet, in turn: a FIFO of lists.
+  /// Lists whose queue pairs could not send for want of packets, in turn: a FIFO of lists.
   uint32_t first_starved_ = kNoList, last_starved_ = kNoList;
   EventQueue events_;
   RegionTable regions_;

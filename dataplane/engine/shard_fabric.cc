@@ -7,8 +7,10 @@
 namespace understudy {
 namespace {
 
-// Finished frames that may wait in front of one node's link: a share of all packets, but some.
-constexpr uint32_t kRawShare = 64, kLeastRaw = 8;
+/// Of the free packets so many may be finished frames that wait in front of one node's link.
+constexpr uint32_t kRawShare = 64;
+/// In front of an emulated node's link so many may wait for each packet that is free.
+constexpr uint64_t kQueueShare = 8;
 
 }  // namespace
 
@@ -86,15 +88,22 @@ uint32_t Shard::class_of(const RoceView& packet) const {
 
 void Shard::arrive(uint32_t packet, Time now) {
   const uint32_t link = pool_[packet].link;
-  // In front of one node's link a flood never takes the room of all: beyond half of it is lost.
   if (pool_[packet].kind == PacketKind::kFromReal && link / (2 * kClasses) != real_ &&
-      links_[link].waiting() >= pool_.capacity() / 2) {
+      links_[link].waiting() >= most_waiting()) {
     ++links_[link].counters().dropped;
     counters_.drop(Drop::kQueueFull);
     return pool_.release(packet);
   }
   links_[link].enqueue(packet, pool_.links());
   if (!links_[link].busy()) start(link, now);
+}
+
+/// In front of one node's link a flood never takes the room of all: no more than half of it, and,
+/// where several are flooded, a few times what is left free, so that there is always some for
+/// another (dynamic thresholds: Choudhury, Hahne, 1998).
+uint64_t Shard::most_waiting() const {
+  return std::min<uint64_t>(pool_.capacity() / 2,
+                            kQueueShare * pool_.available(PacketSide::kInbound) + 1);
 }
 
 void Shard::start(uint32_t link, Time now) {
@@ -151,7 +160,7 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
     QpSlot& q = qps_[slot];
     const bool raw = slot == raw_slot(node);
     const bool sends = raw || (q.qp != nullptr && q.qp->can_send(now, kind_of(cls)));
-    if (sends && !raw && pool_.empty()) {
+    if (sends && !raw && pool_.available(PacketSide::kOutbound) == 0) {
       starve(node * kClasses + cls);  // it stays in the list
       return false;
     }
@@ -162,7 +171,7 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
       pull_raw(node, now);
       return true;
     }
-    const uint32_t id = pool_.take();
+    const uint32_t id = pool_.take(PacketSide::kOutbound);
     Packet& p = pool_[id];
     p.kind = PacketKind::kToReal;
     p.damaged = false;
@@ -184,12 +193,12 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
 
 /// A finished frame of node `packet.node` goes out as if of a queue pair of its own: in turn with
 /// the others, whatever number of them a peer makes the node send. Beyond a share of the packets
-/// they are lost.
+/// that are free they are lost.
 void Shard::send_raw(uint32_t packet, Time now) {
   const uint32_t node = pool_[packet].node;
   RawQueue& queue = raw_[node];
   const uint32_t link = link_id(node, true, 0);
-  if (queue.waiting >= std::max(kLeastRaw, pool_.capacity() / kRawShare)) {
+  if (queue.waiting > pool_.available(PacketSide::kOutbound) / kRawShare) {
     ++links_[link].counters().dropped;
     counters_.drop(Drop::kQueueFull);
     return pool_.release(packet);
@@ -233,10 +242,10 @@ void Shard::starve(uint32_t list) {
   last_starved_ = list;
 }
 
-/// Packets have been sent or delivered since queue pairs found the pool empty. Whoever has got one
+/// Packets have been sent or delivered since queue pairs found too few of them. Whoever has got one
 /// and finds none again is behind all others, so that none takes all that others have freed.
 void Shard::feed_starved(Time now) {
-  while (first_starved_ != kNoList && !pool_.empty()) {
+  while (first_starved_ != kNoList && pool_.available(PacketSide::kOutbound) != 0) {
     const uint32_t list = first_starved_;
     first_starved_ = ready_[list].next;
     ready_[list].starved = false;

@@ -124,7 +124,7 @@ void Shard::depart_through_faults(uint32_t packet) {
   if (!verdict.duplicate.any()) return;
   const Fault& fault = faults_.faults()[verdict.duplicate.fault];
   for (uint32_t i = 0; i < fault.count; ++i) {
-    const uint32_t copy = pool_.take();
+    const uint32_t copy = pool_.take(PacketSide::kOutbound);
     if (copy == kNoPacket) return faults_.skip(verdict.duplicate);
     pool_[copy] = p;
     pool_[copy].departs = false;

@@ -54,7 +54,7 @@ ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now
   const NodeNic* from = config_.nodes.find(node);
   if (from == nullptr) return ReplyStatus::kNoSuchObject;
   const uint32_t position = config_.nodes.position(*from);
-  const uint32_t id = pool_.take();
+  const uint32_t id = pool_.take(PacketSide::kOutbound);
   if (id == kNoPacket) {
     counters_.drop(Drop::kNoBuffer);
     return ReplyStatus::kTableFull;

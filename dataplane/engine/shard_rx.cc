@@ -90,7 +90,7 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
 /// A slot for a frame to the emulated node at position `node`, in front of the real node's link,
 /// data class; kNoPacket, and counted, if there is none.
 uint32_t Shard::take_inbound(PacketKind kind, const FrameView& view, uint32_t node, Time now) {
-  const uint32_t id = pool_.take();
+  const uint32_t id = pool_.take(PacketSide::kInbound);
   if (id == kNoPacket) {
     counters_.drop(Drop::kNoBuffer);
     return kNoPacket;
@@ -146,7 +146,7 @@ void Shard::rx_ip(const FrameView& view, Time now) {
 }
 
 void Shard::answer(NeighbourQuery query, const FrameView& view, const NodeNic& node, Time now) {
-  const uint32_t id = pool_.take();
+  const uint32_t id = pool_.take(PacketSide::kOutbound);
   if (id == kNoPacket) return counters_.drop(Drop::kNoBuffer);
   const uint32_t bytes =
       answer_neighbour(query, view, node, {pool_.buffer(id), kPacketBufferBytes});
