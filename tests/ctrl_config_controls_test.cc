@@ -192,13 +192,14 @@ TEST(ConfigControls, TheReferenceShowsEveryKnobWithItsDefault) {
     const std::string_view law = law_name(control.parameters);
     EXPECT_EQ(control.parameters, find_control_preset(law, "")) << law;
     laws += std::string(law) + " ";
-    const size_t from = result->source_text.find("law = \"" + std::string(law) + "\"");
+    const size_t from = result->source_text.find(std::string("law = \"").append(law));
     const std::string table =
         result->source_text.substr(from, result->source_text.find("[[", from) - from);
     for (const std::string_view key : knobs_of(control.parameters).keys) {
       // A window is every law's; it is described once.
       if (key == "window" || key == "variable_window") continue;
-      EXPECT_NE(table.find("\n" + std::string(key) + " = "), std::string::npos) << law << key;
+      EXPECT_NE(table.find(std::string("\n").append(key).append(" = ")), std::string::npos)
+          << law << key;
     }
   }
   EXPECT_EQ(laws, "dcqcn timely dctcp hpcc swift ");
