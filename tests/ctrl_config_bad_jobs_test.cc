@@ -1,0 +1,153 @@
+// Bad input: jobs.
+#include "tests/ctrl_config_cases.h"
+
+namespace understudy {
+namespace {
+
+const BadCase kCases[] = {
+    // Jobs.
+    {"[[job]]",
+     "\"w0\", \"w2\"]",
+     "\"w0\", \"w3\"]#!",
+     "job.ranks",
+     {"found \"w3\"", "no node of this name", "did you mean"}},
+    {"[[job]]",
+     "\"w0\", \"w2\"]",
+     "\"w0\", \"w0\", \"w2\"]#!",
+     "job.ranks",
+     {"node w0 already is a rank"}},
+    {"[[job]]",
+     "[\"w*\", \"gpu\"]",
+     "[\"w*\", \"w1\", \"gpu\"]#!",
+     "job.ranks",
+     {"node w1 already is a rank"}},
+    {"[[job]]",
+     "[\"w*\", \"gpu\"]",
+     "[\"x*\", \"gpu\"]#!",
+     "job.ranks",
+     {"found \"x*\"", "no [[node]] of this name"}},
+    {"[[job]]", "[\"w*\", \"gpu\"]", "[\"gpu\"]#!", "job.ranks", {"1 rank(s)", "at least two"}},
+    {"[[job]]", "[\"w*\", \"gpu\"]", "[]#!", "job.ranks", {"0 rank(s)", "at least two"}},
+    {"[[job]]", "[\"w*\", \"gpu\"]", "[\"w*\"]#!", "job.ranks", {"no real node"}},
+    {"[[job]]", "[\"w*\", \"gpu\"]", "[1, \"gpu\"]#!", "job.ranks", {"found 1:", "text in quotes"}},
+    {"[[job]]",
+     "ranks = [\"w*\", \"gpu\"]\nnic = 1",
+     "ranks = [\"w*\", \"gpu\", \"solo\"]\nnic = 1#!",
+     "job.nic",
+     {"node solo has 1 NIC(s)"}},
+    {"[[job]]",
+     "collective = \"all_reduce\"",
+     "collective = \"allreduce\"#!",
+     "job.collective",
+     {"did you mean \"all_reduce\""}},
+    {"[[job]]", "algorithm = \"ring\"", "algorithm = \"tree\"#!", "job.algorithm", {"one of ring"}},
+    {"[[job]]",
+     "[\"4KiB\", \"16MiB\"]",
+     "[\"4KiB\", \"0B\"]#!",
+     "job.sizes",
+     {"0 bytes", "positive multiple of 4"}},
+    {"[[job]]", "[\"4KiB\", \"16MiB\"]", "[\"4KiB\", \"6B\"]#!", "job.sizes", {"multiple of 4"}},
+    {"[[job]]", "[\"4KiB\", \"16MiB\"]", "[4096]#!", "job.sizes", {"found 4096", "bare number"}},
+    {"[[job]]", "[\"4KiB\", \"16MiB\"]", "[]#!", "job.sizes", {"an empty array"}},
+    {"[[job]]", "[\"4KiB\", \"16MiB\"]", "\"4KiB\"#!", "job.sizes", {"expected an array"}},
+    {"[[job]]",
+     "from = \"4KiB\", to = \"100KiB\", factor = 4 }",
+     "from = \"0KiB\", to = \"1KiB\" }#!",
+     "job.sizes",
+     {"positive multiple of 4"}},
+    {"[[job]]",
+     "to = \"100KiB\", factor = 4 }",
+     "to = \"1KiB\", factor = 4 }#!",
+     "job.sizes.to",
+     {"1024 bytes", "smaller than from"}},
+    {"[[job]]", "factor = 4 }", "factor = 1 }#!", "job.sizes.factor", {"2 to 1024"}},
+    {"[[job]]", "iterations = 3", "iterations = 0#!", "job.iterations", {"found 0"}},
+    {"[[job]]", "channels = 2", "channels = 65#!", "job.channels", {"1 to 64"}},
+    {"[[job]]",
+     "payload = \"exact\"",
+     "payload = \"Exact\"#!",
+     "job.payload",
+     {"did you mean \"exact\"", "synthetic, exact"}},
+    {"[[job]]", "step_cost = \"250ns\"", "step_cost = 250#!", "job.step_cost", {"bare number"}},
+    {"[[job]]",
+     "rank = 2, delay = \"5ms\" }]",
+     "rank = 3, delay = \"5ms\" }]#!",
+     "job.skew.rank",
+     {"0 to 2"}},
+    {"[[job]]",
+     "delay = \"5ms\" }]",
+     "delay = \"5ms\" }, { rank = 2, delay = \"1ms\" }]#!",
+     "job.skew.rank",
+     {"twice"}},
+    {"[[job]]", "[{ rank = 2, delay = \"5ms\" }]", "[5]#!", "job.skew", {"array of tables"}},
+    {"[[job]]", "name = \"second\"", "name = \"first\"#!", "job.name", {"two jobs", "line 59"}},
+};
+
+TEST(ConfigBadJobs, EachCaseGivesItsOneError) { expect_errors(kCases); }
+
+constexpr char kRing[] = R"(format = 1
+[[prefix]]
+nic = 0
+v4 = "10.0.0.0/24"
+[[node]]
+name = "r"
+count = 2
+real = true
+link = { rate = "1Gbit/s", latency = "1us" }
+[[node]]
+name = "e"
+count = 3
+link = { rate = "1Gbit/s", latency = "1us" }
+[[port]]
+real = "r0"
+device = "virtual"
+[[port]]
+real = "r1"
+device = "virtual"
+[[job]]
+name = "j"
+collective = "all_reduce"
+sizes = ["4B"]
+)";
+
+TEST(ConfigBadJobs, RealNodesInOneRing) {
+  const std::string ring = kRing;
+  EXPECT_EQ(errors_of(ring + "ranks = [\"r0\", \"e*\"]"), "");
+  EXPECT_EQ(errors_of(ring + "ranks = [\"r0\", \"e0\", \"r1\", \"e1\"]"),
+            "f:24: job.ranks: found real nodes r0 and r1: several real nodes in one job are not "
+            "supported yet; give each a job of its own\n");
+  EXPECT_EQ(errors_of(ring + "ranks = [\"r0\", \"r1\", \"e1\"]"),
+            "f:24: job.ranks: found nodes r0 and r1 next to each other in the ring: traffic "
+            "between two real nodes is not supported yet\n");
+  // The last rank is the first one's neighbour too.
+  EXPECT_EQ(errors_of(ring + "ranks = [\"r0\", \"e0\",\n \"r1\"]"),
+            "f:24: job.ranks: found nodes r1 and r0 next to each other in the ring: traffic "
+            "between two real nodes is not supported yet\n");
+}
+
+TEST(ConfigBadJobs, JobNeedsPortAndAddress) {
+  const std::string ring = std::string(kRing) + "ranks = [\"r1\", \"e0\"]";
+  std::string no_port = ring;
+  const std::string port = "[[port]]\nreal = \"r1\"\ndevice = \"virtual\"\n";
+  no_port.replace(no_port.find(port), port.size(), "");
+  EXPECT_EQ(errors_of(no_port),
+            "f:21: job.ranks: found \"r1\": there is no [[port]] for NIC 0 of this real node\n");
+  std::string no_prefix = ring;
+  const std::string prefix = "[[prefix]]\nnic = 0\nv4 = \"10.0.0.0/24\"\n";
+  no_prefix.replace(no_prefix.find(prefix), prefix.size(), "");
+  const std::string why = " has no address: there is no [[prefix]] with nic = 0\n";
+  const std::string this_why = "found 0: this NIC" + why;
+  EXPECT_EQ(errors_of(no_prefix), "f:11: port.nic: " + this_why + "f:14: port.nic: " + this_why +
+                                      "f:17: job.nic: found 0: NIC 0 of node r1" + why);
+}
+
+TEST(ConfigBadJobs, WhatFollowsFromAnErrorIsNotReportedAgain) {
+  // Neither the ports of the misnamed node nor the job on it are errors of their own.
+  std::string text = std::string(kRing) + "ranks = [\"r0\", \"e0\"]";
+  text.replace(text.find("name = \"r\""), 10, "name = \"?\"");
+  EXPECT_EQ(errors_of(text),
+            "f:6: node.name: found \"?\": expected up to 63 letters, digits, '-', '_' and '.'\n");
+}
+
+}  // namespace
+}  // namespace understudy

@@ -1,0 +1,43 @@
+// Bad input: services, clients and events.
+#include "tests/ctrl_config_cases.h"
+
+namespace understudy {
+namespace {
+
+const BadCase kCases[] = {
+    // Services and events.
+    {"[[service]]", "node = \"w0\"", "node = \"gpu\"#!", "service.node", {"emulated node"}},
+    {"[[service]]", "node = \"w0\"", "node = \"W0\"#!", "service.node", {"did you mean \"w0\""}},
+    {"[[service]]", "port = 18515", "port = 65536#!", "service.port", {"1 to 65535"}},
+    {"[[service]]",
+     "kind = \"write_bw\"",
+     "kind = \"write_bw\"\n[[service]]\nnode = \"w0\"\nport = 18515#!",
+     "service.port",
+     {"node w0 already has the service on this port"}},
+    {"[[service]]", "\"write_bw\"", "\"writebw\"#!", "service.kind", {"did you mean \"write_bw\""}},
+    {"[[service]]", "\"backed\"", "\"patern\"#!", "service.memory", {"pattern"}},
+    {"[[service]]", "size = \"1MiB\"", "size = \"0B\"#!", "service.size", {"1 GiB"}},
+    {"[[service]]", "= 2048", "= 2000#!", "service.pingpong_mtu", {"2048"}},
+    {"[[client]]", "node = \"w1\"", "node = \"gpu\"#!", "client.node", {"emulated node"}},
+    {"[[client]]", "server = \"gpu\"", "server = \"w0\"#!", "client.server", {"real node"}},
+    {"[[client]]", "\"send_bw\"", "\"send_lat\"#!", "client.kind", {"send_bw"}},
+    {"[[client]]", "size = \"4KiB\"", "size = \"2GiB\"#!", "client.size", {"1 GiB"}},
+    {"[[client]]",
+     "iterations = 500",
+     "iterations = 0#!",
+     "client.iterations",
+     {"1 to 2147483647"}},
+    {"[[event]]", "link = \"w1\"", "link = \"w9\"#!", "event.link", {"no node of this name"}},
+    {"",
+     "[[event]]\nat = \"40ms\"\nlink = \"w1\"\nlatency = \"9us\"",
+     "[[event]]#!\nat = \"40ms\"\nlink = \"w1\"",
+     "event.rate",
+     {"rate, latency or both"}},
+    {"[[event]]", "rate = \"50Mbit/s\"", "rate = \"0Mbit/s\"#!", "event.rate", {"above zero"}},
+    {"[[event]]", "at = \"40ms\"", "at = 40#!", "event.at", {"bare number", "2us"}},
+};
+
+TEST(ConfigBadServices, EachCaseGivesItsOneError) { expect_errors(kCases); }
+
+}  // namespace
+}  // namespace understudy
