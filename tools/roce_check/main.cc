@@ -74,7 +74,10 @@ int main(int argc, char** argv) {
   app.add_option("--config", arguments.config,
                  "configuration of the run: also check the rates of its links and the messages of\n"
                  "its collectives");
-  app.add_flag("--json", arguments.json, "print the report as JSON");
+  app.add_flag(
+      "--json", arguments.json,
+      "print the report as JSON (schema understudy-roce-check/2: report.schema.json beside the\n"
+      "program's source)");
   app.add_flag("--quiet", arguments.quiet, "print nothing, the exit status says it all");
   app.add_option("--plot", arguments.plot.file,
                  "draw PSN over time and rate over time of each queue pair as SVG (needs gnuplot)");

@@ -45,7 +45,7 @@ void RequestStream::start(const PacketRecord& p) {
     findings_.examined(Rule::kA9_2);
     const int32_t late = p.psn.distance_from(*context_.first_psn);
     if (late > 0 && late <= kMaxGap) {
-      first_ = base_ = next_ = acked_ = retired_end_ = p.psn.value() - late;
+      first_ = base_ = next_ = acked_ = retired_end_ = context_.first_psn->value();
     } else if (late != 0) {
       context_.from_start = context_.complete;
       suspect(Rule::kA9_2, p.stamp(), next_,
