@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "tests/cc_acks.h"
 
@@ -247,6 +248,26 @@ TEST(Dcqcn, FirstCnpOfTheSimulatorsLaw) {
   ASSERT_EQ(law.deadline(), at_us(918));  // on the grid of the first CNP
   law.on_timer(at_us(918));
   EXPECT_EQ(law.target(), before);
+}
+
+/// The sender's rate in an ns-3 run of that law (inet-tub/ns3-datacenter, ten flows of 25 Gbit/s
+/// into one link, the paper's timers): each of its steps in whole Mbit/s until the second
+/// congestion.
+TEST(Dcqcn, StepsOfTheSimulatorInAnIncast) {
+  const std::vector<uint64_t> simulator = {25'000, 12'500, 6'250, 3'125,  1'562,  781,
+                                           390,    195,    100,   12'550, 18'775, 21'887};
+  Dcqcn law(preset("timers-of-paper"), path(gbps(25)));
+  std::vector<uint64_t> steps = {25'000};
+  AckHeard ack;
+  ack.marked = true;
+  for (int64_t us = 10; steps.size() < simulator.size() && us < 2000; ++us) {
+    run_timers(law, at_us(us));
+    ack.at = at_us(us);
+    if (us < 980 && us % 3 == 0) law.on_ack(ack);
+    const uint64_t now = law.rate().bps() / 1'000'000;
+    if (now != steps.back()) steps.push_back(now);
+  }
+  EXPECT_EQ(steps, simulator);
 }
 
 TEST(Dcqcn, PaperHalvesAtTheFirstCnpAndRecovers) {

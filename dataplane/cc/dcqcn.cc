@@ -109,8 +109,6 @@ void Dcqcn::advance_alpha(Time now) {
 }
 
 void Dcqcn::cut(Time now) {
-  // At line rate the timer's increases were not waited for: they only count stages.
-  time_stage_ += ended(next_increase_, p_.increase_period, now);
   const bool increased_by_time = p_.clamp_target_rate_after_time_inc && time_stage_ != 0;
   if (p_.clamp_target_rate || byte_stage_ != 0 || increased_by_time) target_ = bps();
   const double factor = std::max(1 - alpha_ / 2, p_.min_dec_fac);

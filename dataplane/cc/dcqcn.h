@@ -18,8 +18,8 @@ class Dcqcn : public RateLaw {
   void on_ack(const AckHeard& ack) override;
   void on_cnp(Time now) override;
   void on_sent(Time now, uint64_t bytes) override;
-  /// Only what can change the rate: alpha, and the stages while the rate is the line's, are brought
-  /// up to date when they are needed.
+  /// Only what can change the rate: alpha is brought up to date when it is needed, and increases
+  /// are not waited for once rate and target are the line's.
   Time deadline() const override;
   void on_timer(Time now) override { advance(now); }
 
