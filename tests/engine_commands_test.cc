@@ -29,6 +29,20 @@ bool contains(const SentFrame& frame, uint8_t value) {
          frame.bytes.end();
 }
 
+/// The real node reads all of this memory, which is exposed as region 1; returns its rkey.
+Rkey read_all(Rig& rig, std::vector<uint8_t>& memory) {
+  Qp& qp = rig.add_qp(rig.qp_config(0));
+  RoceAddressing from = qp.config().addressing;
+  std::swap(from.src, from.dst);
+  RoceFields read;
+  read.opcode = Opcode::kReadRequest;
+  read.dest_qpn = qp.config().qpn;
+  read.rkey = rig.add_region(1, memory.size(), memory.data());
+  read.dma_length = static_cast<uint32_t>(memory.size());
+  rig.receive(roce_frame(from, read));
+  return read.rkey;
+}
+
 TEST(Commands, RunAtTheirTimeInOrder) {
   Rig rig(rig_config(kSlow, Duration()));
   RigEndpoint other;
@@ -121,15 +135,7 @@ TEST(Commands, RemovingAQueuePairLetsGoOfItsMemory) {
 TEST(Commands, RemovingARegionLetsGoOfItsMemory) {
   Rig rig(rig_config(kSlow, Duration::us(100)));
   std::vector<uint8_t> memory(4096, 0xcd);
-  RoceFields read;
-  read.opcode = Opcode::kReadRequest;
-  read.rkey = rig.add_region(1, memory.size(), memory.data());
-  read.dma_length = 4096;
-  Qp& qp = rig.add_qp(rig.qp_config(0));
-  read.dest_qpn = qp.config().qpn;
-  RoceAddressing from = qp.config().addressing;
-  std::swap(from.src, from.dst);
-  rig.receive(roce_frame(from, read));
+  read_all(rig, memory);
   rig.advance(Duration::us(550));  // one answer is out, others are in the latency
   Command c = of(CommandKind::kRemoveRegion);
   c.region_index = 1;
@@ -270,15 +276,7 @@ TEST(Commands, ANumbersNextOwnerHearsNothingOfWhatWasOnItsWay) {
 TEST(Commands, AnOldRegionIsNotTakenForALaterOneOfTheSameKey) {
   Rig rig(rig_config(kSlow, Duration::us(100)));
   std::vector<uint8_t> memory(1024, 0xcd);
-  RoceFields read;
-  read.opcode = Opcode::kReadRequest;
-  read.rkey = rig.add_region(1, memory.size(), memory.data());
-  read.dma_length = 1024;
-  Qp& qp = rig.add_qp(rig.qp_config(0));
-  read.dest_qpn = qp.config().qpn;
-  RoceAddressing from = qp.config().addressing;
-  std::swap(from.src, from.dst);
-  rig.receive(roce_frame(from, read));
+  const Rkey rkey = read_all(rig, memory);
   rig.advance(Duration::us(250));  // the answer is in the latency
   Command remove = of(CommandKind::kRemoveRegion);
   remove.region_index = 1;
@@ -288,7 +286,7 @@ TEST(Commands, AnOldRegionIsNotTakenForALaterOneOfTheSameKey) {
     EXPECT_EQ(rig.command(remove), ReplyStatus::kDone);
     last = rig.add_region(1, other.size(), other.data());
   }
-  EXPECT_EQ(last, read.rkey);
+  EXPECT_EQ(last, rkey);
   std::fill(memory.begin(), memory.end(), 0xee);
   rig.advance(Duration::ms(10));
   ASSERT_EQ(rig.sink.sent.size(), 1u);

@@ -91,6 +91,7 @@ class RoceCheck(unittest.TestCase):
                     ((), "capture is required"),
                     ((GOOD, "--nonsense"), "--nonsense"),
                     ((GOOD, "--cnp-interval", "-1"), "--cnp-interval"),
+                    ((GOOD, "--cnp-interval", "1e300"), "--cnp-interval"),
                     ((GOOD, "--plot-queues", "0"), "--plot-queues"),
                     ((pathlib.Path(folder, "none.pcap"),), "No such file or directory"),
                     ((empty,), "the file is empty"),

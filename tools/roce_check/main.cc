@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
                "endpoint (losses are always allowed for)");
   app.add_option("--cnp-interval", arguments.cnp_interval_us,
                  "microseconds that CNPs to one queue pair must be apart (rule A6.4)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber & CLI::Range(0.0, 1e9));  // picoseconds must fit
   app.add_flag("--open-end", arguments.options.open_end,
                "the capture was stopped in mid-run: accept requests in flight at its end");
   app.footer(

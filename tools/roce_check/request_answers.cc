@@ -112,26 +112,34 @@ void RequestStream::check_late(const Slot& slot, const PacketRecord& p, int64_t 
           "frame " + std::to_string(slot.passed.frame) + " answered a later request before");
 }
 
-void RequestStream::read_response(const PacketRecord& p, int64_t psn) {
-  findings_.examined(Rule::kA4_13);
+/// The request that a READ or ATOMIC response answers; null where there is none of this kind.
+/// `repeated`: it has been answered before.
+RequestStream::Slot* RequestStream::asked(const PacketRecord& p, int64_t psn, OpKind kind,
+                                          const std::string& name, bool& repeated) {
   const int64_t from = retired_end_ - static_cast<int64_t>(retired_.size());
   Slot* s = slot(psn);
-  const bool repeated = s == nullptr;
+  repeated = s == nullptr;
   if (repeated) {
-    if (psn < from || psn >= retired_end_) return;
+    if (psn < from || psn >= retired_end_) return nullptr;
     s = &retired_[static_cast<size_t>(psn - from)];
   }
   if (!s->known) {  // the request was lost on the way to the capture, or is missing from it
     if (context_.complete) {
-      fault(Rule::kA5_11, p.stamp(), psn, "READ response, but no READ was sent");
+      fault(Rule::kA5_11, p.stamp(), psn, name + " response, but no " + name + " was sent");
     }
     s->answered = p.stamp();
-    return;
+    return nullptr;
   }
-  if (opcode_info(s->opcode).kind != OpKind::kReadRequest) {
-    fault(Rule::kA5_11, p.stamp(), psn, "READ response, but the request was no READ");
-    return;
-  }
+  if (opcode_info(s->opcode).kind == kind) return s;
+  fault(Rule::kA5_11, p.stamp(), psn, name + " response, but the request was no " + name);
+  return nullptr;
+}
+
+void RequestStream::read_response(const PacketRecord& p, int64_t psn) {
+  findings_.examined(Rule::kA4_13);
+  bool repeated = false;
+  Slot* s = asked(p, psn, OpKind::kReadRequest, "READ", repeated);
+  if (s == nullptr) return;
   const bool last = s->dma_length <= pmtu_;
   const OpcodeInfo& info = p.info();
   const Rule rule = repeated ? Rule::kA4_18 : Rule::kA4_13;
@@ -153,24 +161,9 @@ void RequestStream::read_response(const PacketRecord& p, int64_t psn) {
 }
 
 void RequestStream::atomic_response(const PacketRecord& p, int64_t psn) {
-  const int64_t from = retired_end_ - static_cast<int64_t>(retired_.size());
-  Slot* s = slot(psn);
-  const bool repeated = s == nullptr;
-  if (repeated) {
-    if (psn < from || psn >= retired_end_) return;
-    s = &retired_[static_cast<size_t>(psn - from)];
-  }
-  if (!s->known) {
-    if (context_.complete) {
-      fault(Rule::kA5_11, p.stamp(), psn, "ATOMIC response, but no ATOMIC was sent");
-    }
-    s->answered = p.stamp();
-    return;
-  }
-  if (opcode_info(s->opcode).kind != OpKind::kAtomicRequest) {
-    fault(Rule::kA5_11, p.stamp(), psn, "ATOMIC response, but the request was no ATOMIC");
-    return;
-  }
+  bool repeated = false;
+  Slot* s = asked(p, psn, OpKind::kAtomicRequest, "ATOMIC", repeated);
+  if (s == nullptr) return;
   findings_.examined(Rule::kA4_16);
   if (s->va % 8 != 0 && !s->value) {
     fault(Rule::kA4_16, p.stamp(), psn, "the ATOMIC's address is no multiple of 8");

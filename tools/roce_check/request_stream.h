@@ -119,6 +119,8 @@ class RequestStream {
   void nak(const PacketRecord& p, int64_t psn);
   void sequence_nak(const PacketRecord& p, int64_t psn, const Slot* slot);
   void fatal_nak(const PacketRecord& p, int64_t psn, const Slot* slot);
+  Slot* asked(const PacketRecord& p, int64_t psn, OpKind kind, const std::string& name,
+              bool& repeated);
   void read_response(const PacketRecord& p, int64_t psn);
   void atomic_response(const PacketRecord& p, int64_t psn);
   void check_late(const Slot& slot, const PacketRecord& p, int64_t psn);
