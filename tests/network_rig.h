@@ -24,8 +24,10 @@ struct LineRate final : Controller {
   explicit LineRate(Rate line) : Controller(line) {}
 };
 
-inline std::unique_ptr<Controller> line_rate(const FlowSpec&, Rate line, Duration) {
-  return std::make_unique<LineRate>(line);
+inline FlowControl line_rate(const FlowSpec&, Rate line, Duration) {
+  FlowControl control;
+  control.controller = std::make_unique<LineRate>(line);
+  return control;
 }
 
 inline NetworkSettings lossless(uint64_t buffer, uint64_t headroom) {
@@ -78,7 +80,7 @@ inline FlowSpec flow_of(const Graph& g, const std::vector<std::string>& names, u
 /// A network with flows in it.
 struct FlowRun {
   FlowRun(const Graph& graph, std::vector<FlowSpec> flows, const NetworkSettings& network_settings,
-          const FlowSettings& flow_settings = {}, FlowTraffic::MakeController make = line_rate)
+          const FlowSettings& flow_settings = {}, FlowTraffic::MakeControl make = line_rate)
       : g(graph),
         specs(std::move(flows)),
         settings(network_settings),

@@ -121,9 +121,13 @@ TEST(FlowTraffic, CnpsKeepTheirInterval) {
   s.classes[0].ecn = {{Rate::unlimited(), 8'000, 8'001, 1}};
   const std::vector<FlowSpec> flows = {flow_of(g, {"h0", "s", "h2"}, 2'000'000),
                                        flow_of(g, {"h1", "s", "h2"}, 2'000'000)};
-  FlowSettings f = bare();
-  f.cnp_interval = Duration::us(50);
-  FlowRun r(g, flows, s, f);
+  const auto with_cnps = [](const FlowSpec& spec, Rate line, Duration rtt) {
+    FlowControl control = line_rate(spec, line, rtt);
+    control.cnps = true;
+    control.cnp_interval = Duration::us(50);
+    return control;
+  };
+  FlowRun r(g, flows, s, bare(), with_cnps);
   r.run();
   for (const FlowResult& result : r.traffic.results()) {
     EXPECT_GT(result.marked, 400u);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ctrl/config/control_config.h"
+#include "ctrl/config/queues_config.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
@@ -68,6 +69,11 @@ struct FabricConfig {
   bool icmp_through = false;  ///< ICMP echo crosses the modelled links too
   bool pacing = true;         ///< false: emulated queues take no time (for experiments)
   UdpSourcePort udp_source_port = UdpSourcePort::kLinux;
+  /// A packet's head is forwarded before its tail has come; false: store and forward, of
+  /// [[traffic]].
+  bool cut_through = true;
+  /// Times on links are cut to whole multiples of it, of [[traffic]]; zero: exact.
+  Duration time_resolution;
 };
 
 /// Most that a port holds at once: all memory that peers can make it use.
@@ -187,6 +193,7 @@ struct Config {
   FabricConfig fabric;
   LimitsConfig limits;
   std::vector<ControlConfig> controls;
+  QueuesConfig queues;
   std::vector<PrefixConfig> prefixes;
   std::vector<NodeConfig> nodes;
   std::vector<PortConfig> ports;

@@ -82,6 +82,7 @@ ConfigResult load_config_text(const std::string& text, const std::string& filena
   ReadContext context(filename);
   TableReader root(*document, "", context.errors);
   read_settings(root, context);
+  read_queues(root, context);
   read_controls(root, context);
   read_nodes(root, context);
   if (context.nodes_complete) {

@@ -35,8 +35,9 @@ void read_fabric(const TomlNode& node, ReadContext& context) {
                   "expected a path MTU of 256, 512, 1024, 2048 or 4096");
     }
   }
-  bool cut_through = true;
-  table.choice("switching", {{"cut-through", true}}, cut_through);
+  table.choice("switching", {{"cut-through", true}, {"store-and-forward", false}},
+               fabric.cut_through);
+  if (const auto unit = table.duration("time_resolution")) fabric.time_resolution = unit->value;
   table.choice("control_class",
                {{"shared", ControlClass::kShared}, {"separate", ControlClass::kSeparate}},
                fabric.control_class);

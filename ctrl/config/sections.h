@@ -56,6 +56,8 @@ struct ReadContext {
 void read_format(TableReader& root);
 /// format, seed, [fidelity], [fabric], [limits].
 void read_settings(TableReader& root, ReadContext& context);
+/// [queues] and [flows]; after the settings.
+void read_queues(TableReader& root, ReadContext& context);
 /// [[control]].
 void read_controls(TableReader& root, ReadContext& context);
 /// [[prefix]] and [[node]]: the expanded nodes without addresses.

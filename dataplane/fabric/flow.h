@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,22 @@ struct FlowSpec {
   std::vector<LinkId> path;     ///< all links from NIC to NIC; empty: the routing's choice
   uint8_t priority = 0;         ///< priority class, 0..7
   uint32_t control = 0;         ///< position in the list of congestion controls
+};
+
+/// Frames and acknowledgements of flows. Defaults: RoCEv2 over IPv4 without VLAN.
+struct FlowSettings {
+  uint32_t payload = 4096;  ///< bytes of a full packet
+  uint32_t overhead = 62;   ///< bytes that queues and buffers count on top: headers, ICRC, FCS
+  uint32_t gap = 20;        ///< bytes that links count on top of that: preamble and gap
+  uint32_t ack_bytes = 66;  ///< of an acknowledgement, as queues count it
+  uint32_t ack_every = 1;   ///< packets; the last one of a flow is always acknowledged
+  std::optional<uint8_t> ack_priority;  ///< without: that of the flow
+  uint32_t cnp_bytes = 78;
+  uint8_t cnp_priority = 6;
+  bool rate_counts_gap = true;  ///< a rate counts what links count; false: what queues count
+  /// A sender that hears nothing for this long goes back (rule A5); zero: never.
+  Duration timeout = Duration::us(67'109);
+  Duration resolution;  ///< as NetworkSettings::resolution, for the times between packets
 };
 
 }  // namespace understudy

@@ -9,6 +9,14 @@ namespace {
 constexpr uint8_t kPauseBit = 0x80;
 constexpr unsigned kClassShift = 3;  // of a PFC event's index: link << 3 | class
 
+/// IEEE 802.1Qbb, annex N, without the interface's own delays, which the model does not have.
+uint64_t headroom_of(const GraphLink& link, const NetworkSettings& settings) {
+  const auto round_trip = static_cast<unsigned __int128>(link.rate.bps()) * 2 *
+                          static_cast<uint64_t>(link.latency.ps()) / Rate::kPsBitsPerByte;
+  return static_cast<uint64_t>(round_trip) + 3 * uint64_t{settings.full_packet_bytes} +
+         settings.pfc_frame_bytes;
+}
+
 }  // namespace
 
 Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnds& ends)
@@ -37,7 +45,7 @@ Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnd
     for (const ClassSettings& c : settings_.classes) {
       IngressUse use;
       if (c.pfc) {
-        use.headroom = c.pfc->headroom;
+        use.headroom = c.pfc->headroom_by_link ? headroom_of(g, settings_) : c.pfc->headroom;
         for (const auto& [rate, bytes] : c.pfc->headroom_by_rate) {
           if (rate == g.rate) use.headroom = bytes;
         }
@@ -139,7 +147,7 @@ unsigned Network::pick(LinkId link, uint8_t eligible) {
     l.turn = static_cast<uint8_t>((l.turn + 1) % classes_);
     if ((eligible >> l.turn & 1) != 0) {
       queues_[link * classes_ + l.turn].deficit +=
-          int64_t{settings_.classes[l.turn].weight} * settings_.quantum;
+          int64_t{settings_.classes[l.turn].weight} * settings_.full_packet_bytes;
     }
   }
 }

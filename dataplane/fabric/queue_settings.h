@@ -24,6 +24,9 @@ struct PfcSettings {
   double alpha = 0.125;
   uint64_t headroom = 0;  ///< bytes for each ingress port and class; beyond it packets are lost
   std::vector<std::pair<Rate, uint64_t>> headroom_by_rate;  ///< instead, for links of these rates
+  /// Instead, for each link what may still come after the peer was told to stop: the link's round
+  /// trip, a full packet that is just being sent at either end, and the PFC frame.
+  bool headroom_by_link = false;
   uint64_t resume_offset = 2496;
   uint64_t resume_floor = 1248;
 };
@@ -51,8 +54,8 @@ struct NetworkSettings {
   bool cut_through = true;  ///< false: a packet is forwarded once it has come in whole
   /// Times that packets take on links are cut to whole multiples of this; zero: exact.
   Duration resolution;
-  uint32_t pfc_frame_bytes = 84;  ///< on the wire: 64 and Ethernet's overhead of 20
-  uint32_t quantum = 4178;        ///< bytes that a weight of one may send in its turn
+  uint32_t pfc_frame_bytes = 84;      ///< on the wire: 64 and Ethernet's overhead of 20
+  uint32_t full_packet_bytes = 4178;  ///< on the wire: what a weight of one sends in its turn
   uint64_t seed = 1;
   bool telemetry = false;  ///< switches write in-band telemetry into packets that ask for it
 };

@@ -6,7 +6,7 @@
 namespace understudy {
 
 FlowTraffic::FlowTraffic(const Graph& graph, const std::vector<FlowSpec>& flows,
-                         const FlowSettings& settings, MakeController make)
+                         const FlowSettings& settings, MakeControl make)
     : graph_(graph),
       specs_(flows),
       settings_(settings),
@@ -50,7 +50,10 @@ void FlowTraffic::begin(uint32_t flow, Time now) {
   Flow& f = flows_[flow];
   f.back.assign(spec.path.rbegin(), spec.path.rend());
   for (LinkId& link : f.back) link = reverse(link);
-  f.control = make_(spec, graph_.link(spec.path.front()).rate, idle_round_trip(spec));
+  FlowControl made = make_(spec, graph_.link(spec.path.front()).rate, idle_round_trip(spec));
+  f.control = std::move(made.controller);
+  f.cnps = made.cnps;
+  f.cnp_interval = made.cnp_interval;
   f.control->start(now);
   f.running = true;
   f.next_send = f.heard = now;
@@ -203,7 +206,7 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
   if (p.ce) {
     ++result.marked;
     f.marked = true;
-    if (settings_.echo == MarkEcho::kCnp && now - f.last_cnp >= settings_.cnp_interval) {
+    if (f.cnps && now - f.last_cnp >= f.cnp_interval) {
       f.last_cnp = now;
       ++result.cnps;
       answer(p.flow, kCnp, p.sent, kNoPacketId, now);
@@ -242,9 +245,8 @@ void FlowTraffic::answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time 
   NetPacket& p = (*network_)[id];
   p.path = f.back.data();
   p.hops = static_cast<uint8_t>(f.back.size());
-  p.priority = kind == kCnp                 ? settings_.cnp_priority
-               : settings_.ack_priority < 0 ? spec.priority
-                                            : static_cast<uint8_t>(settings_.ack_priority);
+  p.priority =
+      kind == kCnp ? settings_.cnp_priority : settings_.ack_priority.value_or(spec.priority);
   p.kind = kind;
   p.flow = flow;
   p.sequence = f.expected;
@@ -252,7 +254,7 @@ void FlowTraffic::answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time 
   p.wire_bytes = p.buffer_bytes + settings_.gap;
   p.sent = sent;
   if (kind != kCnp) {
-    p.payload = settings_.echo == MarkEcho::kAck && std::exchange(f.marked, false) ? 1 : 0;
+    p.payload = !f.cnps && std::exchange(f.marked, false) ? 1 : 0;
     if (network_->has_telemetry()) network_->telemetry(id) = network_->telemetry(of);
   }
   nics_[spec.to].control.push_back(id);

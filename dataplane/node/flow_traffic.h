@@ -17,28 +17,11 @@
 
 namespace understudy {
 
-/// How a receiver tells its sender of CE marks.
-enum class MarkEcho : uint8_t {
-  kAck,  ///< each acknowledgement says whether a packet since the last one was marked
-  kCnp,  ///< congestion notification packets, not more often than the interval
-};
-
-/// Frames and acknowledgements of flows. Defaults: RoCEv2 over IPv4 without VLAN.
-struct FlowSettings {
-  uint32_t payload = 4096;  ///< bytes of a full packet
-  uint32_t overhead = 62;   ///< bytes that queues and buffers count on top: headers, ICRC, FCS
-  uint32_t gap = 20;        ///< bytes that links count on top of that: preamble and gap
-  uint32_t ack_bytes = 66;  ///< of an acknowledgement, as queues count it
-  uint32_t ack_every = 1;   ///< packets; the last one of a flow is always acknowledged
-  int ack_priority = -1;    ///< -1: that of the flow
-  MarkEcho echo = MarkEcho::kCnp;
-  uint32_t cnp_bytes = 78;
-  uint8_t cnp_priority = 6;
-  Duration cnp_interval = Duration::us(4);  ///< for one flow (rule A6)
-  bool rate_counts_gap = true;  ///< a rate counts what links count; false: what queues count
-  /// A sender that hears nothing for this long goes back (rule A5); zero: never.
-  Duration timeout = Duration::us(67'109);
-  Duration resolution;  ///< as NetworkSettings::resolution, for the times between packets
+/// A flow's congestion control, and how its receiver tells of CE marks.
+struct FlowControl {
+  std::unique_ptr<Controller> controller;
+  bool cnps = false;  ///< by congestion notification packets; else acknowledgements echo the marks
+  Duration cnp_interval = Duration::us(4);  ///< least time between CNPs (rule A6)
 };
 
 struct FlowResult {
@@ -56,12 +39,11 @@ struct FlowResult {
 class FlowTraffic final : public NetworkEnds {
  public:
   /// The congestion control of a flow; `base_rtt` is that of its idle path.
-  using MakeController =
-      std::function<std::unique_ptr<Controller>(const FlowSpec&, Rate line, Duration base_rtt)>;
+  using MakeControl = std::function<FlowControl(const FlowSpec&, Rate line, Duration base_rtt)>;
 
   /// All flows need a path. Arguments outlive this.
   FlowTraffic(const Graph& graph, const std::vector<FlowSpec>& flows, const FlowSettings& settings,
-              MakeController make);
+              MakeControl make);
 
   /// Before the first event: flows that wait for nothing get their times.
   void start(Network& network);
@@ -85,6 +67,8 @@ class FlowTraffic final : public NetworkEnds {
 
   struct Flow {
     std::unique_ptr<Controller> control;
+    bool cnps = false;
+    Duration cnp_interval;
     std::vector<LinkId> back;  ///< the path of acknowledgements
     uint64_t next = 0;         ///< sender: first byte not sent yet
     uint64_t sent = 0;         ///< sender: most that was ever sent
@@ -134,7 +118,7 @@ class FlowTraffic final : public NetworkEnds {
   const Graph& graph_;
   const std::vector<FlowSpec>& specs_;
   const FlowSettings& settings_;
-  MakeController make_;
+  MakeControl make_;
   Network* network_ = nullptr;
   std::vector<Flow> flows_;
   std::vector<FlowResult> results_;
