@@ -23,7 +23,7 @@ const BadCase kCases[] = {
      {"did you mean \"sleep\"", "one of spin, sleep"}},
     {"", "mtu = 1024", "mtu = 1500#!", "fabric.mtu", {"1500", "256, 512, 1024, 2048 or 4096"}},
     {"", "mtu = 1024", "mtu = 8192#!", "fabric.mtu", {"from 256 to 4096"}},
-    {"", "\"cut-through\"", "\"store-and-forward\"#!", "fabric.switching", {"one of cut-through"}},
+    {"", "\"cut-through\"", "\"store-and-foward\"#!", "fabric.switching", {"did you mean"}},
     {"", "[\"icmp\"]", "[\"tcp\"]#!", "fabric.through", {"found \"tcp\"", "icmp"}},
     {"", "[\"icmp\"]", "\"icmp\"#!", "fabric.through", {"expected an array"}},
     {"", "pacing = false", "pacing = 0#!", "fabric.pacing", {"true or false"}},
