@@ -114,6 +114,45 @@ TEST(FlowTraffic, OneFlowWaitsForAnother) {
   EXPECT_TRUE(r.traffic.all_finished());
 }
 
+// Messages of one queue pair: one behind the other without a gap, in the order of their starts.
+TEST(FlowTraffic, FlowsOfOneConnectionLeaveOneAfterAnother) {
+  const Graph g = star(2, k100G, kUs);
+  std::vector<FlowSpec> flows(5, flow_of(g, {"h0", "s", "h1"}, 40'000));
+  for (FlowSpec& f : flows) f.connection = 7;
+  flows[4].start = Duration::us(100);
+  FlowRun r(g, flows, store_and_forward(), bare());
+  r.run();
+  const auto& results = r.traffic.results();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(results[static_cast<size_t>(i)].received - Time::zero(),
+              Duration::ns((i + 1) * 10 * 320 + 320) + kUs * 2);
+  }
+  EXPECT_EQ(results[4].received - results[4].start, Duration::ns(10 * 320 + 320) + kUs * 2);
+}
+
+// Losses on the link: every flow of a connection still arrives whole.
+TEST(FlowTraffic, ALossyLinkCostsTimeOnly) {
+  Graph g = star(2, k100G, kUs);
+  g.link(path_of(g, {"s", "h1"})[0]).loss = 0.02;
+  g.link(path_of(g, {"s", "h0"})[0]).loss = 0.02;
+  std::vector<FlowSpec> flows(20, flow_of(g, {"h0", "s", "h1"}, 200'000));
+  for (size_t i = 0; i < flows.size(); ++i) flows[i].connection = static_cast<uint32_t>(i % 3);
+  FlowSettings f = bare();
+  f.timeout = Duration::us(50);
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    NetworkSettings s = store_and_forward();
+    s.seed = seed;
+    FlowRun r(g, flows, s, f);
+    r.run();
+    ASSERT_TRUE(r.traffic.all_finished());
+    EXPECT_GT(r.lost(), 0u);
+    for (const FlowResult& result : r.traffic.results()) {
+      EXPECT_EQ(result.delivered, 200'000u);
+      EXPECT_EQ(result.packets, 50 + result.repeated);
+    }
+  }
+}
+
 // Marks and CNPs as configured: everything above kmax is marked, one CNP an interval.
 TEST(FlowTraffic, CnpsKeepTheirInterval) {
   const Graph g = star(3, k100G, kUs);

@@ -12,6 +12,9 @@
 
 namespace understudy {
 
+inline constexpr uint32_t kNoControl = 0xffffffff;
+inline constexpr uint32_t kNoConnection = 0xffffffff;
+
 struct FlowSpec {
   std::string name;                           ///< "incast 3", or the id that a flow file gave it
   VertexId from = kNoVertex, to = kNoVertex;  ///< NICs
@@ -19,10 +22,13 @@ struct FlowSpec {
   /// When it starts: this long after time zero, or after the last flow of `after` has come in
   /// whole.
   Duration start;
-  std::vector<uint32_t> after;  ///< positions of other flows in the same list
-  std::vector<LinkId> path;     ///< all links from NIC to NIC; empty: the routing's choice
-  uint8_t priority = 0;         ///< priority class, 0..7
-  uint32_t control = 0;         ///< position in the list of congestion controls
+  std::vector<uint32_t> after;    ///< positions of other flows in the same list
+  std::vector<LinkId> path;       ///< all links from NIC to NIC; empty: the routing's choice
+  uint8_t priority = 0;           ///< priority class, 0..7
+  uint32_t control = kNoControl;  ///< position in the list of congestion controls; none: line rate
+  /// Flows of one connection (a queue pair) take the same path and leave one after another, in the
+  /// order in which they start. Numbered over the whole list.
+  uint32_t connection = kNoConnection;
 };
 
 /// Frames and acknowledgements of flows. Defaults: RoCEv2 over IPv4 without VLAN.

@@ -1,6 +1,7 @@
 #include "dataplane/node/flow_traffic.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 namespace understudy {
@@ -15,9 +16,17 @@ FlowTraffic::FlowTraffic(const Graph& graph, const std::vector<FlowSpec>& flows,
       results_(flows.size()),
       followers_(flows.size()),
       nics_(graph.vertices().size()) {
+  std::unordered_map<uint32_t, uint32_t> sender_of;  // connections
   for (uint32_t i = 0; i < specs_.size(); ++i) {
     flows_[i].waits_for = static_cast<uint32_t>(specs_[i].after.size());
     for (const uint32_t before : specs_[i].after) followers_[before].push_back(i);
+    auto sender = static_cast<uint32_t>(senders_.size());
+    if (const uint32_t connection = specs_[i].connection; connection != kNoConnection) {
+      sender = sender_of.try_emplace(connection, sender).first->second;
+    }
+    if (sender == senders_.size()) senders_.emplace_back();
+    flows_[i].sender = sender;
+    ++senders_[sender].flows_left;
   }
 }
 
@@ -31,7 +40,7 @@ void FlowTraffic::start(Network& network) {
 }
 
 Rate FlowTraffic::rate(size_t flow) const {
-  return flows_[flow].running ? flows_[flow].control->rate() : Rate();
+  return flows_[flow].running ? senders_[flows_[flow].sender].control->rate() : Rate();
 }
 
 /// An idle path's time for a full packet to go and its acknowledgement to come back.
@@ -48,81 +57,130 @@ Duration FlowTraffic::idle_round_trip(const FlowSpec& spec) const {
 void FlowTraffic::begin(uint32_t flow, Time now) {
   const FlowSpec& spec = specs_[flow];
   Flow& f = flows_[flow];
-  f.back.assign(spec.path.rbegin(), spec.path.rend());
-  for (LinkId& link : f.back) link = reverse(link);
-  FlowControl made = make_(spec, graph_.link(spec.path.front()).rate, idle_round_trip(spec));
-  f.control = std::move(made.controller);
-  f.cnps = made.cnps;
-  f.cnp_interval = made.cnp_interval;
-  f.control->start(now);
+  Sender& s = senders_[f.sender];
   f.running = true;
-  f.next_send = f.heard = now;
   results_[flow].start = now;
-  arm_control(flow);
-  make_ready(flow, now);
+  list(flow, false);
+  s.open.push_back(flow);
+  if (s.control == nullptr) {
+    s.back.assign(spec.path.rbegin(), spec.path.rend());
+    for (LinkId& link : s.back) link = reverse(link);
+    FlowControl made = make_(spec, graph_.link(spec.path.front()).rate, idle_round_trip(spec));
+    s.control = std::move(made.controller);
+    s.cnps = made.cnps;
+    s.cnp_interval = made.cnp_interval;
+    s.next_send = now;
+    s.control->start(now);
+    arm_control(f.sender);
+  }
+  make_ready(f.sender, now);
 }
 
-bool FlowTraffic::may_send(const Flow& f, const FlowSpec& spec) const {
-  return f.running && f.next < spec.bytes && f.next - f.acked < f.control->window();
+/// Among the flows of its sender that have something to send.
+void FlowTraffic::list(uint32_t flow, bool in_front) {
+  Flow& f = flows_[flow];
+  Sender& s = senders_[f.sender];
+  f.listed = true;
+  if (s.first == kNone) {
+    s.first = s.last = flow;
+    f.next_flow = kNone;
+  } else if (in_front) {
+    f.next_flow = s.first;
+    s.first = flow;
+  } else {
+    f.next_flow = kNone;
+    flows_[s.last].next_flow = flow;
+    s.last = flow;
+  }
 }
 
-Duration FlowTraffic::spacing(const Flow& f) const {
-  const Duration exact = f.control->rate().time_for(f.last_bytes);
+Duration FlowTraffic::spacing(const Sender& s) const {
+  const Duration exact = s.control->rate().time_for(s.last_bytes);
   if (settings_.resolution.ps() == 0) return exact;
   return Duration::ps(exact.ps() - exact.ps() % settings_.resolution.ps());
 }
 
 /// Into its NIC's list if it may send now; if only its pacing forbids it, later.
-void FlowTraffic::make_ready(uint32_t flow, Time now) {
-  Flow& f = flows_[flow];
-  const FlowSpec& spec = specs_[flow];
-  if (f.queued || !may_send(f, spec)) return;
-  if (f.next_send > now) return arm_send(flow, f.next_send);
+void FlowTraffic::make_ready(uint32_t sender, Time now) {
+  Sender& s = senders_[sender];
+  if (s.queued || !may_send(s)) return;
+  if (s.next_send > now) return arm_send(sender, s.next_send);
+  const FlowSpec& spec = specs_[s.first];
   ReadyList& list = nics_[spec.from].ready[network_->class_of(spec.priority)];
-  f.queued = true;
-  f.next_ready = kNone;
+  s.queued = true;
+  s.next_ready = kNone;
   if (list.first == kNone) {
-    list.first = flow;
+    list.first = sender;
   } else {
-    flows_[list.last].next_ready = flow;
+    senders_[list.last].next_ready = sender;
   }
-  list.last = flow;
+  list.last = sender;
   network_->ready(spec.path.front(), now);
 }
 
-void FlowTraffic::arm_send(uint32_t flow, Time at) {
-  Flow& f = flows_[flow];
-  if (f.armed_send <= at) return;
-  f.armed_send = at;
-  network_->wake_at(at, flow << kWakeShift | kSend);
+void FlowTraffic::arm_send(uint32_t sender, Time at) {
+  Sender& s = senders_[sender];
+  if (s.armed_send <= at) return;
+  s.armed_send = at;
+  network_->wake_at(at, sender << kWakeShift | kSend);
 }
 
-void FlowTraffic::arm_control(uint32_t flow) {
-  Flow& f = flows_[flow];
-  const Time at = f.control->deadline();
-  if (f.armed_control <= at) return;
-  f.armed_control = at;
-  network_->wake_at(at, flow << kWakeShift | kControl);
+void FlowTraffic::arm_control(uint32_t sender) {
+  Sender& s = senders_[sender];
+  const Time at = s.control->deadline();
+  if (s.armed_control <= at) return;
+  s.armed_control = at;
+  network_->wake_at(at, sender << kWakeShift | kControl);
 }
 
-void FlowTraffic::arm_timeout(uint32_t flow, Time now) {
+void FlowTraffic::arm_timeout(uint32_t sender, Time now) {
+  Sender& s = senders_[sender];
+  if (s.timing || settings_.timeout.ps() == 0) return;
+  s.timing = true;
+  s.heard = now;
+  network_->wake_at(now + settings_.timeout, sender << kWakeShift | kTimeout);
+}
+
+void FlowTraffic::on_timeout(uint32_t sender, Time now) {
+  Sender& s = senders_[sender];
+  s.timing = false;
+  if (s.in_flight == 0) return;  // nothing is on its way; the next packet arms it again
+  if (now - s.heard >= settings_.timeout) {
+    s.heard = now;
+    for (auto flow = s.open.rbegin(); flow != s.open.rend(); ++flow) {  // the oldest comes first
+      if (flows_[*flow].next > flows_[*flow].acked) go_back(*flow);
+    }
+    make_ready(sender, now);
+  }
+  s.timing = true;
+  network_->wake_at(s.heard + settings_.timeout, sender << kWakeShift | kTimeout);
+}
+
+/// All of a flow that is not acknowledged is sent again.
+void FlowTraffic::go_back(uint32_t flow) {
   Flow& f = flows_[flow];
-  if (f.timing || settings_.timeout.ps() == 0) return;
-  f.timing = true;
-  f.heard = now;
-  network_->wake_at(now + settings_.timeout, flow << kWakeShift | kTimeout);
+  senders_[f.sender].in_flight -= f.next - f.acked;
+  f.next = f.acked;
+  if (!f.listed) list(flow, true);
+}
+
+/// Takes flows off the list that have nothing to send.
+void FlowTraffic::drop_sent(Sender& s) {
+  while (s.first != kNone && flows_[s.first].next == specs_[s.first].bytes) {
+    flows_[s.first].listed = false;
+    s.first = flows_[s.first].next_flow;
+  }
 }
 
 /// The controller may have changed its mind.
-void FlowTraffic::after_control(uint32_t flow, Time now) {
-  Flow& f = flows_[flow];
-  if (!f.running) return;
-  arm_control(flow);
-  if (f.last_bytes != 0 && f.control->rate_changes_gap()) f.next_send = f.last_start + spacing(f);
-  make_ready(flow, now);
+void FlowTraffic::after_control(uint32_t sender, Time now) {
+  Sender& s = senders_[sender];
+  arm_control(sender);
+  if (s.last_bytes != 0 && s.control->rate_changes_gap()) s.next_send = s.last_start + spacing(s);
+  make_ready(sender, now);
 }
 
-PacketId FlowTraffic::pull(LinkId nic, uint8_t blocked, Time now) {
+PacketId FlowTraffic::next_control_packet(LinkId nic, uint8_t blocked) {
   Nic& n = nics_[graph_.link(nic).from];
   for (size_t i = n.control_at; i < n.control.size(); ++i) {
     const PacketId id = n.control[i];
@@ -136,26 +194,34 @@ PacketId FlowTraffic::pull(LinkId nic, uint8_t blocked, Time now) {
     }
     return id;
   }
+  return kNoPacketId;
+}
+
+PacketId FlowTraffic::pull(LinkId nic, uint8_t blocked, Time now) {
+  if (const PacketId id = next_control_packet(nic, blocked); id != kNoPacketId) return id;
+  Nic& n = nics_[graph_.link(nic).from];
   for (unsigned tried = 0; tried < kPriorities; ++tried) {
     const unsigned cls = n.turn = (n.turn + 1) % kPriorities;
     ReadyList& list = n.ready[cls];
     while (list.first != kNone && (blocked >> cls & 1) == 0) {
-      const uint32_t flow = list.first;
-      Flow& f = flows_[flow];
-      list.first = f.next_ready;
-      f.queued = false;
-      if (!may_send(f, specs_[flow])) continue;
-      if (f.next_send > now) {  // its rate was cut while it waited
-        arm_send(flow, f.next_send);
+      const uint32_t sender = list.first;
+      Sender& s = senders_[sender];
+      list.first = s.next_ready;
+      s.queued = false;
+      if (!may_send(s)) continue;
+      if (s.next_send > now) {  // its rate was cut while it waited
+        arm_send(sender, s.next_send);
         continue;
       }
-      return next_packet(flow, now);
+      return next_packet(sender, now);
     }
   }
   return kNoPacketId;
 }
 
-PacketId FlowTraffic::next_packet(uint32_t flow, Time now) {
+PacketId FlowTraffic::next_packet(uint32_t sender, Time now) {
+  Sender& s = senders_[sender];
+  const uint32_t flow = s.first;
   const FlowSpec& spec = specs_[flow];
   Flow& f = flows_[flow];
   const PacketId id = network_->take();
@@ -178,14 +244,19 @@ PacketId FlowTraffic::next_packet(uint32_t flow, Time now) {
   ++results_[flow].packets;
   if (f.next < f.sent) ++results_[flow].repeated;
   f.next += p.payload;
-  f.sent = std::max(f.sent, f.next);
-  f.last_start = now;
-  f.last_bytes = settings_.rate_counts_gap ? p.wire_bytes : p.buffer_bytes;
-  f.control->on_sent(now, f.last_bytes);
-  f.next_send = now + spacing(f);
-  arm_control(flow);
-  arm_timeout(flow, now);
-  make_ready(flow, now);
+  s.in_flight += p.payload;
+  if (f.next > f.sent) {
+    s.sent += f.next - f.sent;
+    f.sent = f.next;
+  }
+  drop_sent(s);
+  s.last_start = now;
+  s.last_bytes = settings_.rate_counts_gap ? p.wire_bytes : p.buffer_bytes;
+  s.control->on_sent(now, s.last_bytes);
+  s.next_send = now + spacing(s);
+  arm_control(sender);
+  arm_timeout(sender, now);
+  make_ready(sender, now);
   return id;
 }
 
@@ -206,8 +277,9 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
   if (p.ce) {
     ++result.marked;
     f.marked = true;
-    if (f.cnps && now - f.last_cnp >= f.cnp_interval) {
-      f.last_cnp = now;
+    Sender& s = senders_[f.sender];
+    if (s.cnps && now - s.last_cnp >= s.cnp_interval) {
+      s.last_cnp = now;
       ++result.cnps;
       answer(p.flow, kCnp, p.sent, kNoPacketId, now);
     }
@@ -241,10 +313,11 @@ void FlowTraffic::received_all(uint32_t flow, Time now) {
 void FlowTraffic::answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time now) {
   const FlowSpec& spec = specs_[flow];
   Flow& f = flows_[flow];
+  const Sender& s = senders_[f.sender];
   const PacketId id = network_->take();
   NetPacket& p = (*network_)[id];
-  p.path = f.back.data();
-  p.hops = static_cast<uint8_t>(f.back.size());
+  p.path = s.back.data();
+  p.hops = static_cast<uint8_t>(s.back.size());
   p.priority =
       kind == kCnp ? settings_.cnp_priority : settings_.ack_priority.value_or(spec.priority);
   p.kind = kind;
@@ -254,44 +327,56 @@ void FlowTraffic::answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time 
   p.wire_bytes = p.buffer_bytes + settings_.gap;
   p.sent = sent;
   if (kind != kCnp) {
-    p.payload = !f.cnps && std::exchange(f.marked, false) ? 1 : 0;
+    p.payload = !s.cnps && std::exchange(f.marked, false) ? 1 : 0;
     if (network_->has_telemetry()) network_->telemetry(id) = network_->telemetry(of);
   }
   nics_[spec.to].control.push_back(id);
-  network_->ready(f.back.front(), now);
+  network_->ready(s.back.front(), now);
 }
 
 void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
   const FlowSpec& spec = specs_[p.flow];
   Flow& f = flows_[p.flow];
-  if (!f.running) return;  // late ones of a flow that has ended
+  Sender& s = senders_[f.sender];
+  if (s.control == nullptr) return;  // late ones of a connection that has ended
   if (p.kind == kCnp) {
-    f.control->on_cnp(now);
-    return after_control(p.flow, now);
+    s.control->on_cnp(now);
+    return after_control(f.sender, now);
   }
   AckHeard heard;
-  heard.newly_acked = p.sequence > f.acked ? p.sequence - f.acked : 0;
-  f.acked = std::max(f.acked, p.sequence);
-  f.next = std::max(f.next, f.acked);
-  if (heard.newly_acked != 0) f.heard = now;
-  if (p.kind == kNak) f.next = f.acked;
-  if (f.acked == spec.bytes) {
+  if (p.sequence > f.acked) {
+    heard.newly_acked = p.sequence - f.acked;
+    const uint64_t in_flight = f.next > f.acked ? f.next - f.acked : 0;
+    s.in_flight -= std::min(heard.newly_acked, in_flight);
+    s.acked += heard.newly_acked;
+    f.acked = p.sequence;
+    f.next = std::max(f.next, f.acked);  // an answer to what was sent before going back
+    drop_sent(s);
+    s.heard = now;
+  }
+  if (p.kind == kNak && f.running) go_back(p.flow);
+  if (f.acked == spec.bytes && f.running) {
     results_[p.flow].acknowledged = now;
     f.running = false;
+    std::erase(s.open, p.flow);
     ++finished_;
-    return;
+    if (--s.flows_left == 0) {
+      s.control.reset();
+      return;
+    }
   }
   heard.at = now;
   heard.rtt = now - p.sent;
-  heard.acked = f.acked;
-  heard.sent = f.sent;
+  heard.acked = s.acked;
+  heard.sent = s.sent;
   heard.marked = p.payload != 0;
+  heard.switches = static_cast<unsigned>(spec.path.size() - 1);
   if (network_->has_telemetry()) {
     const TelemetryRecord& record = network_->telemetry(id);
     heard.hops = std::span(record.hops).first(record.count);
   }
-  f.control->on_ack(heard);
-  after_control(p.flow, now);
+  s.control->on_ack(heard);
+  after_control(f.sender, now);
 }
 
 void FlowTraffic::lost(PacketId packet, PacketLoss, Time) {
@@ -299,31 +384,23 @@ void FlowTraffic::lost(PacketId packet, PacketLoss, Time) {
 }
 
 void FlowTraffic::wake(uint32_t index, Time now) {
-  const uint32_t flow = index >> kWakeShift;
-  Flow& f = flows_[flow];
-  switch (static_cast<Wake>(index & ((1u << kWakeShift) - 1))) {
+  const uint32_t what = index >> kWakeShift;
+  const auto kind = static_cast<Wake>(index & ((1u << kWakeShift) - 1));
+  if (kind == kStart) return begin(what, now);
+  Sender& s = senders_[what];
+  if (s.control == nullptr) return;
+  switch (kind) {
     case kStart:
-      return begin(flow, now);
-    case kSend:
-      if (f.armed_send == now) f.armed_send = Time::never();
-      return make_ready(flow, now);
-    case kControl:
-      if (f.armed_control == now) f.armed_control = Time::never();
-      if (!f.running) return;
-      while (f.control->deadline() <= now) f.control->on_timer(now);
-      return after_control(flow, now);
-    case kTimeout:
-      f.timing = false;
-      if (!f.running) return;
-      if (f.sent == f.acked) return;  // nothing is on its way; the next packet arms it again
-      if (now - f.heard >= settings_.timeout) {
-        f.next = f.acked;
-        f.heard = now;
-        make_ready(flow, now);
-      }
-      f.timing = true;
-      network_->wake_at(f.heard + settings_.timeout, flow << kWakeShift | kTimeout);
       return;
+    case kSend:
+      if (s.armed_send == now) s.armed_send = Time::never();
+      return make_ready(what, now);
+    case kControl:
+      if (s.armed_control == now) s.armed_control = Time::never();
+      while (s.control->deadline() <= now) s.control->on_timer(now);
+      return after_control(what, now);
+    case kTimeout:
+      return on_timeout(what, now);
   }
 }
 

@@ -65,55 +65,76 @@ class FlowTraffic final : public NetworkEnds {
   static constexpr unsigned kWakeShift = 2;
   static constexpr uint32_t kNone = 0xffffffff;
 
-  struct Flow {
-    std::unique_ptr<Controller> control;
+  /// The sending side of a connection: of one flow, or of several that leave one after another.
+  struct Sender {
+    std::unique_ptr<Controller> control;  ///< from its first flow's start to its last one's end
     bool cnps = false;
     Duration cnp_interval;
-    std::vector<LinkId> back;  ///< the path of acknowledgements
-    uint64_t next = 0;         ///< sender: first byte not sent yet
-    uint64_t sent = 0;         ///< sender: most that was ever sent
-    uint64_t acked = 0;
-    Time last_start;          ///< of the last packet
-    uint32_t last_bytes = 0;  ///< as the rate counts it
-    Time next_send;           ///< pacing: not before
+    uint32_t first = kNone, last = kNone;  ///< flows that have bytes to send, by Flow::next_flow
+    uint32_t flows_left = 0;               ///< that have not ended
+    uint64_t in_flight = 0;                ///< bytes sent and not acknowledged
+    uint64_t sent = 0, acked = 0;          ///< bytes in all
+    Time last_start;                       ///< of the last packet
+    uint32_t last_bytes = 0;               ///< as the rate counts it
+    Time next_send;                        ///< pacing: not before
     Time armed_send = Time::never(), armed_control = Time::never();
     Time heard;           ///< last progress, for the timeout
     bool timing = false;  ///< a timeout is armed
     bool queued = false;  ///< in its NIC's list
-    bool running = false;
     uint32_t next_ready = kNone;
+    Time last_cnp = Time::from_ps(INT64_MIN / 2);  ///< the receiver's: CNPs are a queue pair's
+    std::vector<LinkId> back;                      ///< the path of acknowledgements
+    std::vector<uint32_t> open;                    ///< flows that have begun and not ended
+  };
+  struct Flow {
+    uint32_t sender = 0;
+    uint64_t next = 0;  ///< first byte not sent yet
+    uint64_t sent = 0;  ///< most that was ever sent
+    uint64_t acked = 0;
+    bool listed = false;  ///< in its sender's list
+    bool running = false;
+    uint32_t next_flow = kNone;
     uint32_t waits_for = 0;  ///< flows that have to end before it starts
     // Receiver:
     uint64_t expected = 0;
     uint32_t unacked = 0;
     bool marked = false;
     bool gap_told = false;  ///< one NAK for each gap
-    Time last_cnp = Time::from_ps(INT64_MIN / 2);
   };
   struct ReadyList {
-    uint32_t first = kNone, last = kNone;
+    uint32_t first = kNone, last = kNone;  ///< senders
   };
   struct Nic {
-    std::array<ReadyList, kPriorities> ready;  ///< flows that may send, in turn, by class
+    std::array<ReadyList, kPriorities> ready;  ///< senders that may send, in turn
     unsigned turn = 0;                         ///< class that sent last
     std::vector<PacketId> control;  ///< acknowledgements and CNPs that wait, from control_at
     size_t control_at = 0;
   };
 
+  // Senders.
   void begin(uint32_t flow, Time now);
-  void make_ready(uint32_t flow, Time now);
-  void arm_send(uint32_t flow, Time at);
-  void arm_control(uint32_t flow);
-  void arm_timeout(uint32_t flow, Time now);
-  bool may_send(const Flow& f, const FlowSpec& spec) const;
-  PacketId next_packet(uint32_t flow, Time now);
-  void on_data(const NetPacket& packet, PacketId id, Time now);
+  void list(uint32_t flow, bool in_front);
+  void make_ready(uint32_t sender, Time now);
+  void arm_send(uint32_t sender, Time at);
+  void arm_control(uint32_t sender);
+  void arm_timeout(uint32_t sender, Time now);
+  void on_timeout(uint32_t sender, Time now);
+  void after_control(uint32_t sender, Time now);
+  void go_back(uint32_t flow);
+  void drop_sent(Sender& s);
+  bool may_send(const Sender& s) const {
+    return s.first != kNone && s.in_flight < s.control->window();
+  }
+  PacketId next_packet(uint32_t sender, Time now);
+  PacketId next_control_packet(LinkId nic, uint8_t blocked);
   void on_ack(const NetPacket& packet, PacketId id, Time now);
+  Duration spacing(const Sender& s) const;
+  Duration idle_round_trip(const FlowSpec& spec) const;
+
+  // Receivers.
+  void on_data(const NetPacket& packet, PacketId id, Time now);
   void answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time now);
   void received_all(uint32_t flow, Time now);
-  void after_control(uint32_t flow, Time now);
-  Duration spacing(const Flow& f) const;
-  Duration idle_round_trip(const FlowSpec& spec) const;
 
   const Graph& graph_;
   const std::vector<FlowSpec>& specs_;
@@ -121,6 +142,7 @@ class FlowTraffic final : public NetworkEnds {
   MakeControl make_;
   Network* network_ = nullptr;
   std::vector<Flow> flows_;
+  std::vector<Sender> senders_;
   std::vector<FlowResult> results_;
   std::vector<std::vector<uint32_t>> followers_;  ///< flows that wait for this one
   std::vector<Nic> nics_;                         ///< by vertex
