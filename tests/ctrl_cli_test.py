@@ -13,10 +13,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from xml.etree import ElementTree
 
 UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())  # the tests run elsewhere
 QUICKSTART = pathlib.Path(__file__).resolve().parent.parent / "configs/quickstart.toml"
-COMMANDS = ("check", "simulate", "run", "command")
+COMMANDS = ("check", "topo", "simulate", "run", "command")
 GOOD = """format = 1
 [[prefix]]
 nic = 0
@@ -40,6 +41,17 @@ ranks = ["gpu", "w*"]
 sizes = ["4KiB"]
 entry = "scheduled"
 interval = "1ms"
+"""
+TOPOLOGY = """format = 1
+[[node]]
+name = "w"
+count = 64
+link = { rate = "100Gbit/s", latency = "1us" }
+[topology]
+kind = "leaf_spine"
+hosts_per_leaf = 16
+oversubscription = "2:1"
+uplink = { rate = "100Gbit/s", latency = "2us" }
 """
 # What is done to the good configuration, and what the message must contain.
 BAD_CONFIGS = {
@@ -124,7 +136,7 @@ class CommandLine(unittest.TestCase):
             self.expect_bad(self.run_it("run", good, "--duration", duration), "--duration", "us")
 
     def test_no_such_file(self):
-        for command in ("check", "simulate", "run"):
+        for command in ("check", "topo", "simulate", "run"):
             self.expect_bad(self.run_it(command, "nosuch.toml"), "nosuch.toml",
                             "No such file or directory")
             self.expect_bad(self.run_it(command, self.folder), "directory")
@@ -133,7 +145,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.run_it("check", self.config()).returncode, 0)
         for what, (replacement, parts) in BAD_CONFIGS.items():
             path = self.config(replacement)
-            for command in ("check", "simulate", "run"):
+            for command in ("check", "topo", "simulate", "run"):
                 with self.subTest(what, command=command):
                     self.expect_bad(self.run_it(command, path), *parts)
 
@@ -209,6 +221,60 @@ class CommandLine(unittest.TestCase):
         path = self.config(('"virtual"', '"net_tap0"'))
         done = self.run_it("run", path, "--duration", "1s", prefix=prefix)
         self.expect_bad(done, "gpu", "net_tap0", "permission")
+
+    def topology(self, text, name="topology.toml"):
+        path = self.folder / name
+        path.write_text(TOPOLOGY + text, encoding="utf-8")
+        return path
+
+    def test_topology_summary(self):
+        path = self.topology("")
+        self.assertEqual(self.run_it("check", path).returncode, 0)
+        done = self.run_it("topo", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for part in ("64 nodes, 64 NICs", "oversubscription 2:1", "bisection bandwidth  1.6 Tbit/s, 50 %",
+                     "4 links, 6.000 us: w16 -> leaf1 -> spine0 -> leaf0 -> w1 (one of 8 shortest)"):
+            self.assertIn(part, done.stdout)
+        done = self.run_it("topo", path, "--json")
+        summary = json.loads(done.stdout)
+        self.assertEqual((summary["nics"], summary["bisection_bps"]), (64, 1600 * 10**9))
+        self.assertEqual(summary["longest_path"]["links"], 4)
+
+    def test_topology_of_a_run(self):
+        done = self.run_it("topo", QUICKSTART)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("single_switch", done.stdout)
+
+    def test_bad_topologies(self):
+        for text, parts in {
+                '[[topology.override]]\nlink = "leaf9 - spine0"\nloss = 0.1\n':
+                    ("topology.toml:12", "topology.override.link", 'nothing is called "leaf9"'),
+                '[[topology.route]]\nfrom = "w0"\nto = "w63"\nvia = ["leaf0", "spine1", "leaf0"]\n':
+                    ("topology.toml:11", "a cycle: leaf0 -> spine1 -> leaf0"),
+        }.items():
+            for command in ("check", "topo", "simulate", "run"):
+                with self.subTest(text, command=command):
+                    self.expect_bad(self.run_it(command, self.topology(text)), *parts)
+
+    @unittest.skipUnless(shutil.which("dot"), "no Graphviz")
+    def test_topology_drawings(self):
+        path = self.topology("")
+        for name, start in (("t.dot", b"graph topology {"), ("t.svg", b"<?xml"), ("t.png", b"\x89PNG")):
+            done = self.run_it("topo", path, "--draw", name)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertTrue((self.folder / name).read_bytes().startswith(start), name)
+        root = ElementTree.parse(self.folder / "t.svg").getroot()
+        texts = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
+        self.assertTrue({"w0", "w63", "leaf3", "spine7"} <= texts, texts)
+
+    def test_drawings_that_cannot_be_made(self):
+        path = self.topology("")
+        for name, part in (("t.pdf", ".svg, .png or .dot"), ("none/t.dot", "none/t.dot"),
+                           ("t.svg", "Debian: graphviz")):
+            done = subprocess.run([UNDERSTUDY, "topo", str(path), "--draw", name], env={"PATH": "/nonexistent"},
+                                  capture_output=True, text=True, check=False, cwd=self.folder)
+            self.assertEqual(done.returncode, 2 if name == "t.pdf" else 1, done.stderr)
+            self.assertIn(part, done.stderr)
 
     def test_outputs_that_cannot_be_written(self):
         good = self.config(name="good.toml")

@@ -70,7 +70,7 @@ class RoceCheck(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             done = run("--quiet", "--plot", pathlib.Path(folder, "none", "plot.svg"), GOOD)
             self.assertEqual(done.returncode, 2)
-            self.assertIn("gnuplot could not draw", done.stderr)
+            self.assertIn("gnuplot could not draw plots", done.stderr)
             done = run("--quiet", "--plot", pathlib.Path(folder, "plot.svg"), DATA / "rxe_ud_send_1k.pcap")
             self.assertEqual(done.returncode, 2)
             self.assertIn("nothing to plot", done.stderr)

@@ -1,4 +1,4 @@
-// The command line: understudy check | simulate | run | command. Exit status: 0 work was done and was right,
+// The command line: understudy check | topo | simulate | run | command. Exit status: 0 work was done and was right,
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   app.footer("Example: understudy simulate configs/quickstart.toml --capture out.pcapng");
   int status = kExitFailed;
   add_check(app, status);
+  add_topo(app, status);
   add_simulate(app, status);
   add_run(app, status);
   add_command(app, status);

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "ctrl/build/topology.h"
 #include "ctrl/cli/commands.h"
 #include "ctrl/config/load.h"
 #include "ctrl/report/json.h"
@@ -27,9 +28,17 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
 
 std::optional<Config> load_or_complain(const std::string& path) {
   ConfigResult config = load_config(path);
-  if (config) return std::move(*config);
-  std::fputs(describe(config.error()).c_str(), stderr);
-  return std::nullopt;
+  if (!config) {
+    std::fputs(describe(config.error()).c_str(), stderr);
+    return std::nullopt;
+  }
+  if (config->topology) {
+    if (const auto topology = build_topology(*config); !topology) {
+      std::fputs(describe(topology.error()).c_str(), stderr);
+      return std::nullopt;
+    }
+  }
+  return std::move(*config);
 }
 
 std::optional<Config> load_or_complain(const RunArguments& arguments) {

@@ -11,6 +11,7 @@
 
 #include "ctrl/config/control_config.h"
 #include "ctrl/config/queues_config.h"
+#include "ctrl/config/topology_config.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
@@ -196,6 +197,8 @@ struct Config {
   QueuesConfig queues;
   std::vector<PrefixConfig> prefixes;
   std::vector<NodeConfig> nodes;
+  std::optional<TopologyConfig> topology;     ///< without: one ideal switch
+  std::optional<IntraNodeConfig> intra_node;  ///< only with a topology
   std::vector<PortConfig> ports;
   std::vector<JobConfig> jobs;
   std::vector<ServiceConfig> services;

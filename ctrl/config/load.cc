@@ -90,6 +90,7 @@ ConfigResult load_config_text(const std::string& text, const std::string& filena
   } else {
     context.addresses_complete = false;
   }
+  read_topology(root, context);
   read_ports(root, context);
   read_services(root, context);
   read_clients(root, context);

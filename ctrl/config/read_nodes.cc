@@ -78,15 +78,6 @@ void read_prefix(const TomlNode& node, ReadContext& context) {
   }
 }
 
-bool is_name(std::string_view name) {
-  constexpr size_t kLongestName = 63;  // a host name's limit
-  return !name.empty() && name.size() <= kLongestName &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '-' || c == '_' || c == '.';
-         });
-}
-
 /// Rate and latency of the links of a node's NICs, into `nic`.
 void read_link(TableReader& node, NicConfig& nic, ErrorList& errors) {
   node.require("link", "{ rate = \"100Gbit/s\", latency = \"1us\" }");
@@ -190,6 +181,15 @@ void read_node(const TomlNode& toml, ReadContext& context) {
 }
 
 }  // namespace
+
+bool is_name(std::string_view name) {
+  constexpr size_t kLongestName = 63;  // a host name's limit
+  return !name.empty() && name.size() <= kLongestName &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '-' || c == '_' || c == '.';
+         });
+}
 
 const NodeConfig* ReadContext::resolve(TableReader& table, std::string_view key,
                                        const Located<std::string>& name) {

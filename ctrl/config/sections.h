@@ -46,6 +46,7 @@ struct ReadContext {
   bool nodes_complete = true;
   bool addresses_complete = true;
   bool ports_complete = true;
+  bool topology_complete = true;
 
   /// The node of this name; an unknown name is reported as an error of `key`.
   const NodeConfig* resolve(TableReader& table, std::string_view key,
@@ -62,6 +63,10 @@ void read_queues(TableReader& root, ReadContext& context);
 void read_controls(TableReader& root, ReadContext& context);
 /// [[prefix]] and [[node]]: the expanded nodes without addresses.
 void read_nodes(TableReader& root, ReadContext& context);
+/// Letters, digits, '-', '_' and '.', as many as a host name may have.
+bool is_name(std::string_view name);
+/// [topology] and [intra_node]; after the nodes.
+void read_topology(TableReader& root, ReadContext& context);
 /// Gives every NIC its addresses and MAC by rule and reports those given twice. Only for a complete
 /// list of nodes: the rule counts them.
 void assign_addresses(ReadContext& context);

@@ -1,15 +1,8 @@
 #include "tools/roce_check/plot.h"
 
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 
+#include "ctrl/report/draw.h"
 #include "tools/roce_check/plot_series.h"
 #include "tools/roce_check/text_format.h"
 
@@ -57,25 +50,6 @@ void draw(const std::vector<PlotSeries>& all, std::string& script) {
   script += command + "\n";
 }
 
-/// Its messages go where ours go.
-Result<void> run_gnuplot(const std::string& script) {
-  char name[] = "gnuplot";
-  std::string argument = script;
-  char* const arguments[] = {name, argument.data(), nullptr};
-  pid_t child = 0;
-  const int error = ::posix_spawnp(&child, name, nullptr, nullptr, arguments, environ);
-  if (error != 0) {
-    return fail(std::string("gnuplot, which draws plots: ") + std::strerror(error) +
-                " (Debian: gnuplot-nox)");
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    return fail("gnuplot could not draw the plot");
-  return {};
-}
-
 }  // namespace
 
 std::string plot_script(const Analysis& analysis, const std::string& title,
@@ -120,16 +94,7 @@ std::string plot_script(const Analysis& analysis, const std::string& title,
 Result<void> plot(const Analysis& analysis, const std::string& title, const PlotOptions& options) {
   if (busiest(analysis).empty()) return fail("nothing to plot: no requests of connections");
   const std::string script = plot_script(analysis, title, options);
-  std::string path = (std::filesystem::temp_directory_path() / "roce_check_XXXXXX").string();
-  const int file = ::mkstemp(path.data());
-  if (file < 0) return fail(path + ": " + std::strerror(errno));
-  const bool written =
-      ::write(file, script.data(), script.size()) == static_cast<ssize_t>(script.size());
-  ::close(file);
-  Result<void> done = fail(path + ": cannot be written");
-  if (written) done = run_gnuplot(path);
-  ::unlink(path.c_str());
-  return done;
+  return draw_with({"gnuplot", "plots", "gnuplot-nox"}, {}, script);
 }
 
 }  // namespace understudy

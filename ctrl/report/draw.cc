@@ -1,0 +1,53 @@
+#include "ctrl/report/draw.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+namespace understudy {
+namespace {
+
+Result<void> run(const DrawingProgram& program, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), program.name);
+  std::vector<char*> words;
+  for (std::string& argument : arguments) words.push_back(argument.data());
+  words.push_back(nullptr);
+  pid_t child = 0;
+  const int error =
+      ::posix_spawnp(&child, program.name.c_str(), nullptr, nullptr, words.data(), environ);
+  if (error != 0) {
+    return fail(program.name + ", which draws " + program.what + ": " + std::strerror(error) +
+                " (Debian: " + program.package + ")");
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    return fail(program.name + " could not draw " + program.what);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> draw_with(const DrawingProgram& program, std::vector<std::string> arguments,
+                       const std::string& script) {
+  std::string path = (std::filesystem::temp_directory_path() / "understudy_XXXXXX").string();
+  const int file = ::mkstemp(path.data());
+  if (file < 0) return fail(path + ": " + std::strerror(errno));
+  const bool written =
+      ::write(file, script.data(), script.size()) == static_cast<ssize_t>(script.size());
+  ::close(file);
+  Result<void> done = fail(path + ": cannot be written");
+  arguments.push_back(path);
+  if (written) done = run(program, std::move(arguments));
+  ::unlink(path.c_str());
+  return done;
+}
+
+}  // namespace understudy
