@@ -91,6 +91,15 @@ TEST(ConfigQueues, HeadroomByTheLinkOrAsASize) {
             40'000u);
 }
 
+TEST(ConfigQueues, FixedThresholds) {
+  const auto pfc =
+      good("[[queues.class]]\npfc = { headroom = \"1MB\", xoff = \"60KB\", xon = \"48KB\" }")
+          .queues.network.classes[0]
+          .pfc;
+  EXPECT_EQ(pfc->xoff, 60'000u);
+  EXPECT_EQ(pfc->xon, 48'000u);
+}
+
 TEST(ConfigQueues, WhatIsRefused) {
   struct {
     const char* tables;
@@ -105,6 +114,13 @@ TEST(ConfigQueues, WhatIsRefused) {
        "expected 1B"},
       {"[[queues.class]]\npfc = { headroom = \"auto\", alpha = 0 }#!", "queues.class.pfc.alpha",
        "above 0"},
+      {"[[queues.class]]\npfc = { headroom = \"auto\", xoff = \"1KB\" }#!", "queues.class.pfc.xon",
+       "missing"},
+      {"[[queues.class]]\npfc = { headroom = \"auto\", xoff = \"1KB\", xon = \"2KB\" }#!",
+       "queues.class.pfc.xon", "at most xoff"},
+      {"[[queues.class]]\npfc = { headroom = \"auto\", xoff = \"2KB\", xon = \"1KB\", alpha = 1 "
+       "}#!",
+       "queues.class.pfc.alpha", "no meaning beside xoff"},
       {"[queues]\nbuffer = \"1MB\"\n[[queues.class]]\n"
        "ecn = { kmin = \"1KB\", kmax = \"2MB\", pmax = 0.1 }#!",
        "queues.class.ecn.kmax", "at most queues.buffer"},

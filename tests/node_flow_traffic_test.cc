@@ -67,6 +67,21 @@ TEST(FlowTraffic, IncastUnderPfcTakesExactlyTheBottlenecksTime) {
   }
 }
 
+TEST(FlowTraffic, FixedThresholdsPauseAndLetGo) {
+  const Graph g = star(3, k100G, kUs);
+  NetworkSettings s = store_and_forward(0, 1 << 20);
+  s.classes[0].pfc->xoff = 60'000;
+  s.classes[0].pfc->xon = 48'000;
+  FlowRun r(g, {flow_of(g, {"h0", "s", "h2"}, 2'000'000), flow_of(g, {"h1", "s", "h2"}, 2'000'000)},
+            s, bare());
+  r.run();
+  EXPECT_EQ(r.lost(), 0u);
+  EXPECT_GT(r.pauses(), 2u);
+  // Two ports of at most xoff and what comes until they stop: a packet at either end, a round trip.
+  const uint64_t bound = 2 * (60'000 + 3 * 4000 + 25'000 + 1'100);
+  EXPECT_LE(r.net.counters(path_of(g, {"s", "h2"})[0]).queue_peak, bound);
+}
+
 TEST(FlowTraffic, WithoutHeadroomALosslessClassLosesAndGoesBack) {
   const Graph g = star(5, k100G, kUs);
   std::vector<FlowSpec> flows;

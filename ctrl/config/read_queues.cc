@@ -44,11 +44,31 @@ std::vector<const TomlNode*> one_or_more(TableReader& table, std::string_view ke
   return table.tables(key);
 }
 
+/// xoff and xon, which go together and replace what is dynamic.
+void read_fixed_thresholds(TableReader& table, PfcSettings& pfc) {
+  const auto xoff = size_between(table, "xoff", 1, kMostBuffer);
+  const auto xon = size_between(table, "xon", 1, kMostBuffer);
+  if (xoff) pfc.xoff = *xoff;
+  if (xon) pfc.xon = *xon;
+  const TomlNode* one = table.any("xoff") != nullptr ? table.any("xoff") : table.any("xon");
+  if (one == nullptr) return;
+  if (!table.require("xoff", "goes with xon") || !table.require("xon", "goes with xoff")) return;
+  if (xoff && xon && *xon > *xoff) {
+    table.error(one->line, "xon", table.any("xon")->describe(), "expected at most xoff");
+  }
+  for (const char* key : {"alpha", "resume_offset", "resume_floor"}) {
+    if (const TomlNode* other = table.any(key)) {
+      table.error(other->line, key, other->describe(), "has no meaning beside xoff and xon");
+    }
+  }
+}
+
 void read_pfc(const TomlNode& node, ReadContext& context, PfcSettings& pfc) {
   TableReader table(node, "queues.class.pfc", context.errors);
   if (const auto alpha = positive(table, "alpha", 1024, "a factor above 0 and at most 1024")) {
     pfc.alpha = *alpha;
   }
+  read_fixed_thresholds(table, pfc);
   const TomlNode* headroom = table.any("headroom");
   if (headroom == nullptr) {
     table.require("headroom",

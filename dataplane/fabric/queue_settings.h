@@ -22,6 +22,8 @@ inline constexpr unsigned kPriorities = 8;
 /// way).
 struct PfcSettings {
   double alpha = 0.125;
+  /// Fixed instead: the peer is paused above `xoff` bytes and goes on below `xon`; 0: by alpha.
+  uint64_t xoff = 0, xon = 0;
   uint64_t headroom = 0;  ///< bytes for each ingress port and class; beyond it packets are lost
   std::vector<std::pair<Rate, uint64_t>> headroom_by_rate;  ///< instead, for links of these rates
   /// Instead, for each link what may still come after the peer was told to stop: the link's round

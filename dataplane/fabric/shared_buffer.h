@@ -33,13 +33,18 @@ class SharedBuffer {
     return static_cast<uint64_t>(std::min(alpha * static_cast<double>(pool_ - used_), 9e18));
   }
 
+  /// How far an ingress port may grow before its peer is paused.
+  uint64_t threshold(const PfcSettings& pfc) const {
+    return pfc.xoff != 0 ? pfc.xoff : threshold(pfc.alpha);
+  }
+
   /// A lossless packet has come in. False: its port's headroom is full, and it is lost.
   bool admit(IngressUse& use, const PfcSettings& pfc, uint64_t bytes) {
     const bool headroom = use.in_headroom > 0;
     if (headroom && use.in_headroom + bytes > use.headroom) return false;
     // The threshold is that of a buffer which holds the packet.
     if (!headroom) used_ += bytes;
-    if (headroom || use.bytes + bytes > threshold(pfc.alpha)) {
+    if (headroom || use.bytes + bytes > threshold(pfc)) {
       if (!headroom) {
         used_ -= bytes;
         if (bytes > use.headroom) return false;
@@ -56,6 +61,7 @@ class SharedBuffer {
   /// Whether it may go on.
   bool may_resume(const IngressUse& use, const PfcSettings& pfc) const {
     if (!use.pausing || use.in_headroom > 0) return false;
+    if (pfc.xoff != 0) return use.bytes < pfc.xon;
     return use.bytes < pfc.resume_floor || use.bytes + pfc.resume_offset <= threshold(pfc.alpha);
   }
 
