@@ -2,6 +2,7 @@
 // it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "dataplane/cc/parameters.h"
@@ -12,6 +13,8 @@ struct ControlConfig {
   std::string name;
   std::string preset;  ///< from which its knobs start, as in control_presets()
   ControlParameters parameters;
+  /// A path's round trip without queues, of windows and telemetry; without: the path's own.
+  std::optional<Duration> base_rtt;
   unsigned line = 0;
 };
 

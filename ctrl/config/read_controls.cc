@@ -223,6 +223,7 @@ void read_control(const TomlNode& toml, ReadContext& context) {
           if (context.errors.size() == errors) check_together(table, p);
         },
         control.parameters);
+    if (const auto rtt = table.duration("base_rtt")) control.base_rtt = rtt->value;
     refuse_other_laws(toml, table, control.parameters);
   }
   table.finish();

@@ -22,8 +22,11 @@ struct FlowSpec {
   /// When it starts: this long after time zero, or after the last flow of `after` has come in
   /// whole.
   Duration start;
-  std::vector<uint32_t> after;    ///< positions of other flows in the same list
-  std::vector<LinkId> path;       ///< all links from NIC to NIC; empty: the routing's choice
+  std::vector<uint32_t> after;  ///< positions of other flows in the same list
+  std::vector<LinkId> path;     ///< all links from NIC to NIC; empty: the routing's choice
+  /// Packet spraying: paths that its packets take in turn, `path` among them. Its receiver then
+  /// takes packets in any order.
+  std::vector<std::vector<LinkId>> spray;
   uint8_t priority = 0;           ///< priority class, 0..7
   uint32_t control = kNoControl;  ///< position in the list of congestion controls; none: line rate
   /// Flows of one connection (a queue pair) take the same path and leave one after another, in the

@@ -39,6 +39,12 @@ void FlowTraffic::start(Network& network) {
   }
 }
 
+size_t FlowTraffic::memory_bytes() const {
+  return flows_.capacity() * sizeof(Flow) + senders_.capacity() * sizeof(Sender) +
+         results_.capacity() * sizeof(FlowResult) + specs_.capacity() * sizeof(FlowSpec) +
+         nics_.capacity() * sizeof(Nic);
+}
+
 Rate FlowTraffic::rate(size_t flow) const {
   return flows_[flow].running ? senders_[flows_[flow].sender].control->rate() : Rate();
 }
@@ -226,8 +232,10 @@ PacketId FlowTraffic::next_packet(uint32_t sender, Time now) {
   Flow& f = flows_[flow];
   const PacketId id = network_->take();
   NetPacket& p = (*network_)[id];
-  p.path = spec.path.data();
-  p.hops = static_cast<uint8_t>(spec.path.size());
+  const std::vector<LinkId>& path =
+      spec.spray.empty() ? spec.path : spec.spray[results_[flow].packets % spec.spray.size()];
+  p.path = path.data();
+  p.hops = static_cast<uint8_t>(path.size());
   p.priority = spec.priority;
   p.ect = true;
   p.kind = kData;
@@ -284,6 +292,15 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
       answer(p.flow, kCnp, p.sent, kNoPacketId, now);
     }
   }
+  if (!spec.spray.empty()) {
+    const uint64_t before = f.expected;
+    const uint64_t placed = place(f, p.sequence, p.sequence + p.payload);
+    result.delivered += placed;
+    delivered_ += placed;
+    answer(p.flow, kAck, p.sent, id, now);
+    if (before < spec.bytes && f.expected == spec.bytes) received_all(p.flow, now);
+    return;
+  }
   if (p.sequence > f.expected) {
     if (f.gap_told) return;
     f.gap_told = true;
@@ -293,12 +310,24 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
   f.gap_told = false;
   f.expected += p.payload;
   result.delivered += p.payload;
+  delivered_ += p.payload;
   const bool whole = f.expected == spec.bytes;
   if (++f.unacked >= settings_.ack_every || whole) {
     f.unacked = 0;
     answer(p.flow, kAck, p.sent, id, now);
   }
   if (whole) received_all(p.flow, now);
+}
+
+/// Takes bytes that may come early or again; gives how many of them are new.
+uint64_t FlowTraffic::place(Flow& f, uint64_t from, uint64_t to) {
+  if (from < f.expected || f.ahead.contains(from)) return 0;  // packets keep their borders
+  f.ahead.emplace(from, to);
+  for (auto it = f.ahead.begin(); it != f.ahead.end() && it->first == f.expected;) {
+    f.expected = it->second;
+    it = f.ahead.erase(it);
+  }
+  return to - from;
 }
 
 void FlowTraffic::received_all(uint32_t flow, Time now) {

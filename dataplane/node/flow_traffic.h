@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -50,6 +51,8 @@ class FlowTraffic final : public NetworkEnds {
 
   const std::vector<FlowResult>& results() const { return results_; }
   size_t finished() const { return finished_; }
+  uint64_t delivered_bytes() const { return delivered_; }  ///< payload, in all
+  size_t memory_bytes() const;
   bool all_finished() const { return finished_ == specs_.size(); }
   Rate rate(size_t flow) const;  ///< of its sender now; zero bits: it does not run
 
@@ -99,7 +102,8 @@ class FlowTraffic final : public NetworkEnds {
     uint64_t expected = 0;
     uint32_t unacked = 0;
     bool marked = false;
-    bool gap_told = false;  ///< one NAK for each gap
+    bool gap_told = false;               ///< one NAK for each gap
+    std::map<uint64_t, uint64_t> ahead;  ///< spraying: what came early, from and to
   };
   struct ReadyList {
     uint32_t first = kNone, last = kNone;  ///< senders
@@ -135,6 +139,7 @@ class FlowTraffic final : public NetworkEnds {
   void on_data(const NetPacket& packet, PacketId id, Time now);
   void answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time now);
   void received_all(uint32_t flow, Time now);
+  static uint64_t place(Flow& f, uint64_t from, uint64_t to);
 
   const Graph& graph_;
   const std::vector<FlowSpec>& specs_;
@@ -147,6 +152,7 @@ class FlowTraffic final : public NetworkEnds {
   std::vector<std::vector<uint32_t>> followers_;  ///< flows that wait for this one
   std::vector<Nic> nics_;                         ///< by vertex
   size_t finished_ = 0;
+  uint64_t delivered_ = 0;
 };
 
 }  // namespace understudy

@@ -1,0 +1,156 @@
+#include "ctrl/session/packet_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "dataplane/cc/make_controller.h"
+
+namespace understudy {
+namespace {
+
+/// Most paths that the packets of one flow are spread over.
+constexpr size_t kMostPaths = 64;
+constexpr uint64_t kEventsBetweenLooks = 1 << 20;
+
+FlowControl control_of(const Config& config, const FlowSpec& flow, const SenderPath& path) {
+  FlowControl control;
+  if (flow.control == kNoControl) {
+    control.controller = make_controller(NoControlParameters(), path);
+    return control;
+  }
+  const ControlConfig& named = config.controls[flow.control];
+  SenderPath known = path;
+  if (named.base_rtt) known.base_rtt = *named.base_rtt;
+  control.controller = make_controller(named.parameters, known);
+  if (const auto* dcqcn = std::get_if<DcqcnParameters>(&named.parameters)) {
+    control.cnps = dcqcn->echo == DcqcnParameters::Echo::kCnp;
+    control.cnp_interval = dcqcn->cnp_interval;
+  }
+  return control;
+}
+
+bool needs_telemetry(const Config& config, const std::vector<FlowSpec>& flows) {
+  return std::any_of(flows.begin(), flows.end(), [&](const FlowSpec& flow) {
+    return flow.control != kNoControl &&
+           std::holds_alternative<HpccParameters>(config.controls[flow.control].parameters);
+  });
+}
+
+/// Says how far a run is and how long it may still take, once a second of real time.
+class Progress {
+ public:
+  Progress(const std::function<void(const std::string&)>& say, const std::vector<FlowSpec>& flows)
+      : say_(say), start_(Clock::now()), next_(start_ + std::chrono::seconds(1)) {
+    for (const FlowSpec& f : flows) total_ += static_cast<double>(f.bytes);
+  }
+
+  void look(const FlowTraffic& traffic, const Network& network, Time now) {
+    const auto at = Clock::now();
+    if (!say_ || at < next_) return;
+    next_ = at + std::chrono::seconds(1);
+    const double seconds = std::chrono::duration<double>(at - start_).count();
+    const double done = static_cast<double>(traffic.delivered_bytes()) / total_;
+    char text[160];
+    std::snprintf(text, sizeof(text),
+                  "%5.1f %% of the bytes, %zu flows ended, %.3f ms modelled, %.1f M events/s, "
+                  "about %.0f s left",
+                  done * 100, traffic.finished(), now.seconds() * 1e3,
+                  static_cast<double>(network.events()) / seconds / 1e6,
+                  done > 0 ? seconds / done * (1 - done) : 0);
+    say_(text);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const std::function<void(const std::string&)>& say_;
+  Clock::time_point start_, next_;
+  double total_ = 0;
+};
+
+std::string why_stuck(const Config& config, const Graph& graph, const Network& network,
+                      const FlowTraffic& traffic, size_t flows) {
+  std::string text = config.path + ": ";
+  text += std::to_string(flows - traffic.finished()) + " of " + std::to_string(flows) +
+          " flows never end: ";
+  const std::vector<LinkId> cycle = network.deadlock();
+  if (cycle.empty()) {
+    return text + "packets were lost and nothing sends them again (flows.timeout is 0)";
+  }
+  text += "deadlock, each of these links is paused by the switch behind it:";
+  for (const LinkId link : cycle) text += "\n  " + graph.link_name(link);
+  return text;
+}
+
+}  // namespace
+
+Result<void> route_flows(const Topology& topology, uint64_t seed, std::vector<FlowSpec>& flows) {
+  Routes routes = topology.routes(seed);
+  const std::vector<Vertex>& vertices = topology.graph.vertices();
+  for (size_t i = 0; i < flows.size(); ++i) {
+    FlowSpec& f = flows[i];
+    if (!f.path.empty()) continue;
+    // Flows of a connection are one flow to the switches.
+    const uint64_t number = f.connection == kNoConnection ? i : flows.size() + f.connection;
+    f.path = routes.path(f.from, f.to, flow_hash(f.from, f.to, number));
+    if (f.path.empty()) {
+      return fail("flow \"" + f.name + "\": there is no path from " + vertices[f.from].name +
+                  " to " + vertices[f.to].name);
+    }
+    if (routes.choice() != RouteChoice::kSpray) continue;
+    f.spray = routes.paths(f.from, f.to, kMostPaths);
+    if (f.spray.size() == 1) f.spray.clear();
+  }
+  return {};
+}
+
+Result<PacketRun> run_packets(const Config& config, const Graph& graph,
+                              const std::vector<FlowSpec>& flows,
+                              const std::function<void(const std::string&)>& progress) {
+  NetworkSettings settings = config.queues.network;
+  settings.seed = config.seed;
+  settings.telemetry = needs_telemetry(config, flows);
+  const FlowSettings& frames = config.queues.flows;
+  FlowTraffic traffic(graph, flows, frames,
+                      [&](const FlowSpec& flow, Rate line, Duration base_rtt) {
+                        return control_of(config, flow, {line, base_rtt, frames.payload});
+                      });
+  Network network(graph, settings, traffic);
+  traffic.start(network);
+  Progress said(progress, flows);
+  // Timers go on for ever where a timeout repeats what a deadlock holds back.
+  uint64_t looked = 0, finished = 0, delivered = 0;
+  Time end;
+  PacketRun run;
+  while (!traffic.all_finished() && !network.next().is_never()) {
+    end = network.next();
+    network.step();
+    if (network.events() - looked < kEventsBetweenLooks) continue;
+    looked = network.events();
+    said.look(traffic, network, end);
+    if (network.paused_now() && finished == traffic.finished() &&
+        delivered == traffic.delivered_bytes() && !network.deadlock().empty()) {
+      break;
+    }
+    finished = traffic.finished();
+    delivered = traffic.delivered_bytes();
+  }
+  network.finish(end);
+  if (!traffic.all_finished()) {
+    return fail(why_stuck(config, graph, network, traffic, flows.size()));
+  }
+  run.flows = traffic.results();
+  for (LinkId link = 0; link < graph.links().size(); ++link) {
+    run.links.push_back(network.counters(link));
+  }
+  for (VertexId v = 0; v < graph.vertices().size(); ++v) {
+    run.buffer_peaks.push_back(network.buffer_peak(v));
+  }
+  run.events = network.events();
+  run.packets = network.delivered();
+  run.memory_bytes = network.memory_bytes() + traffic.memory_bytes();
+  run.end = end;
+  return run;
+}
+
+}  // namespace understudy
