@@ -155,6 +155,34 @@ name = "delay"
 law = "swift"
 base_target = "25us"
 
+[[traffic]]
+name = "bursts"
+pattern = "on_off"
+from = ["w0", "w2"]
+to = "w1"
+nic = 1
+on = "20us"
+off = "80us"
+until = "2ms"
+at = "1ms"
+stagger = "1us"
+priority = 3
+control = "cc"
+
+[[traffic]]
+pattern = "ring"
+from = "w*"
+size = "64KiB"
+steps = 4
+channels = 2
+repeat = 2
+
+[[traffic]]
+pattern = "all_to_all"
+from = ["gpu", "w*"]
+size = "1MB"
+concurrent = 2
+
 [limits]
 packets = 1000
 queue_pairs = 500

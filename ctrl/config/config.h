@@ -12,6 +12,7 @@
 #include "ctrl/config/control_config.h"
 #include "ctrl/config/queues_config.h"
 #include "ctrl/config/topology_config.h"
+#include "ctrl/config/traffic_config.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
@@ -32,6 +33,8 @@ enum class UdpSourcePort {
   kRandom,  ///< 14 bits from the seed and both numbers
   kFixed,   ///< 0xC000 for all
 };
+/// How [[traffic]] loads the fabric: packet by packet, or as flows with max-min fair rates.
+enum class FabricFidelity { kPacket, kFlow };
 /// Contents of what emulated ranks send: free, or values that are really reduced.
 enum class PayloadMode { kSynthetic, kExact };
 /// When an operation starts: at a planned time for all ranks, or at the real rank's first credit.
@@ -65,6 +68,7 @@ struct FidelityConfig {
 };
 
 struct FabricConfig {
+  FabricFidelity fidelity = FabricFidelity::kPacket;
   uint32_t mtu = 4096;  ///< path MTU of emulated senders: 256, 512, 1024, 2048 or 4096 bytes
   ControlClass control_class = ControlClass::kShared;
   bool icmp_through = false;  ///< ICMP echo crosses the modelled links too
@@ -204,6 +208,7 @@ struct Config {
   std::vector<ServiceConfig> services;
   std::vector<ClientConfig> clients;
   std::vector<EventConfig> events;  ///< in order of time
+  std::vector<TrafficConfig> traffic;
   std::vector<FaultConfig> faults;  ///< in the order in which they act
   std::vector<ScenarioConfig> scenarios;
 

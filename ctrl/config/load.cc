@@ -1,6 +1,7 @@
 #include "ctrl/config/load.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -24,7 +25,7 @@ tl::unexpected<std::vector<ConfigError>> alone(ConfigError error) {
   return tl::unexpected(std::vector<ConfigError>{std::move(error)});
 }
 
-tl::expected<std::string, ConfigError> read_text(const std::string& path) {
+tl::expected<std::string, ConfigError> read_text(const std::string& path, size_t most) {
   const auto failed = [&](const char* what) {
     return tl::unexpected(
         ConfigError{path, 0, "", "", std::string(what) + ": " + std::strerror(errno)});
@@ -33,10 +34,15 @@ tl::expected<std::string, ConfigError> read_text(const std::string& path) {
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
   if (!file) return failed("cannot open");
   // One byte more than is parsed: a larger file is refused there, and an endless one ends.
-  std::string text(kLongestText + 1, '\0');
-  const size_t size = std::fread(text.data(), 1, text.size(), file.get());
+  std::string text;
+  std::array<char, 65536> piece;
+  while (text.size() <= most) {
+    const size_t size =
+        std::fread(piece.data(), 1, std::min(piece.size(), most + 1 - text.size()), file.get());
+    if (size == 0) break;
+    text.append(piece.data(), size);
+  }
   if (std::ferror(file.get())) return failed("cannot read");
-  text.resize(size);
   return text;
 }
 
@@ -74,12 +80,14 @@ std::string describe(const std::vector<ConfigError>& errors) {
   return text;
 }
 
-ConfigResult load_config_text(const std::string& text, const std::string& filename) {
+ConfigResult load_config_text(const std::string& text, const std::string& filename,
+                              const FileReader& read_file) {
   const auto document = parse_toml(text);
   if (!document) {
     return alone({filename, document.error().line, "", "", document.error().text});
   }
   ReadContext context(filename);
+  context.read_file = read_file;
   TableReader root(*document, "", context.errors);
   read_settings(root, context);
   read_queues(root, context);
@@ -97,6 +105,7 @@ ConfigResult load_config_text(const std::string& text, const std::string& filena
   read_events(root, context);
   read_faults(root, context);
   read_jobs(root, context);
+  read_traffic(root, context);
   root.finish();
   if (!context.errors.empty()) return tl::unexpected(context.errors.take());
   Config config = std::move(context.config);
@@ -125,13 +134,13 @@ ConfigResult load_scenario_text(Config config, const std::string& text,
 }
 
 ConfigResult load_config(const std::string& path) {
-  const auto text = read_text(path);
+  const auto text = read_text(path, kLongestText);
   if (!text) return alone(text.error());
-  return load_config_text(*text, path);
+  return load_config_text(*text, path, read_text);
 }
 
 ConfigResult load_scenario(Config config, const std::string& path) {
-  const auto text = read_text(path);
+  const auto text = read_text(path, kLongestText);
   if (!text) return alone(text.error());
   return load_scenario_text(std::move(config), *text, path);
 }

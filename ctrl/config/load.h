@@ -1,6 +1,8 @@
 // Reads a configuration file and checks all of it; the only way to get a Config.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <tl/expected.hpp>
 #include <vector>
@@ -27,8 +29,14 @@ using ConfigResult = tl::expected<Config, std::vector<ConfigError>>;
 /// Reads `path`. A missing or unreadable file and a TOML syntax error are reported alone.
 ConfigResult load_config(const std::string& path);
 
-/// The same for a text; `filename` is only what errors call it.
-ConfigResult load_config_text(const std::string& text, const std::string& filename);
+/// Gives the first `most` + 1 bytes of a file, or all of a shorter one.
+using FileReader =
+    std::function<tl::expected<std::string, ConfigError>(const std::string& path, size_t most)>;
+
+/// The same for a text; `filename` is what errors call it, and files that it names are looked for
+/// beside. Without `read_file` they are not read, which is an error.
+ConfigResult load_config_text(const std::string& text, const std::string& filename,
+                              const FileReader& read_file = {});
 
 /// Adds the faults of a scenario file (`format = 1` and [[fault]] only) to a configuration.
 ConfigResult load_scenario(Config config, const std::string& path);

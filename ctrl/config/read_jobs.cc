@@ -3,7 +3,6 @@
 #include <set>
 
 #include "ctrl/config/sections.h"
-#include "ctrl/config/suggest.h"
 
 namespace understudy {
 namespace {
@@ -68,29 +67,6 @@ class JobReader {
     count("channels", 1, kMostChannels, job_.channels);
   }
 
-  /// The nodes that an entry of `ranks` names: one, or with "name*" all that [[node]] name has.
-  /// Empty, and reported, if there are none.
-  std::vector<NodeId> nodes_of(const Located<std::string>& entry) {
-    if (!entry.value.ends_with('*')) {
-      const NodeConfig* node = context_.resolve(table_, "ranks", entry);
-      return node == nullptr ? std::vector<NodeId>{} : std::vector<NodeId>{node->index};
-    }
-    const std::string_view name = std::string_view(entry.value).substr(0, entry.value.size() - 1);
-    std::vector<std::string_view> known;
-    for (const NodeGroup& group : context_.groups) {
-      known.push_back(group.name);
-      if (group.name != name) continue;
-      std::vector<NodeId> nodes(group.count);
-      for (uint32_t i = 0; i < group.count; ++i) nodes[i] = group.first + i;
-      return nodes;
-    }
-    if (context_.nodes_complete) {
-      table_.error(entry.line, "ranks", "\"" + entry.value + "\"" + suggest(name, known),
-                   "there is no [[node]] of this name");
-    }
-    return {};
-  }
-
   void read_ranks() {
     const std::string allowed = "the names of at least two nodes in the order of the ring";
     table_.require("ranks", allowed);
@@ -100,7 +76,7 @@ class JobReader {
     if (!entries) return;
     std::set<NodeId> seen;
     for (const Located<std::string>& entry : *entries) {
-      const std::vector<NodeId> nodes = nodes_of(entry);
+      const std::vector<NodeId> nodes = context_.resolve_all(table_, "ranks", entry);
       if (nodes.empty()) ranks_complete_ = false;
       bool reported = false;
       for (NodeId node : nodes) {

@@ -204,6 +204,28 @@ const NodeConfig* ReadContext::resolve(TableReader& table, std::string_view key,
   return nullptr;
 }
 
+std::vector<NodeId> ReadContext::resolve_all(TableReader& table, std::string_view key,
+                                             const Located<std::string>& name) {
+  if (!name.value.ends_with('*')) {
+    const NodeConfig* node = resolve(table, key, name);
+    return node == nullptr ? std::vector<NodeId>{} : std::vector<NodeId>{node->index};
+  }
+  const std::string_view wanted = std::string_view(name.value).substr(0, name.value.size() - 1);
+  std::vector<std::string_view> known;
+  for (const NodeGroup& group : groups) {
+    known.push_back(group.name);
+    if (group.name != wanted) continue;
+    std::vector<NodeId> nodes(group.count);
+    for (uint32_t i = 0; i < group.count; ++i) nodes[i] = group.first + i;
+    return nodes;
+  }
+  if (nodes_complete) {
+    table.error(name.line, key, "\"" + name.value + "\"" + suggest(wanted, known),
+                "there is no [[node]] of this name");
+  }
+  return {};
+}
+
 void read_nodes(TableReader& root, ReadContext& context) {
   for (const TomlNode* prefix : root.tables("prefix")) read_prefix(*prefix, context);
   const auto nodes = root.tables("node");

@@ -28,6 +28,8 @@ void read_fidelity(const TomlNode& node, ReadContext& context) {
 void read_fabric(const TomlNode& node, ReadContext& context) {
   TableReader table(node, "fabric", context.errors);
   FabricConfig& fabric = context.config.fabric;
+  table.choice("fidelity", {{"packet", FabricFidelity::kPacket}, {"flow", FabricFidelity::kFlow}},
+               fabric.fidelity);
   if (const auto mtu = table.integer("mtu", 256, 4096)) {
     fabric.mtu = static_cast<uint32_t>(mtu->value);
     if ((fabric.mtu & (fabric.mtu - 1)) != 0) {

@@ -48,9 +48,15 @@ struct ReadContext {
   bool ports_complete = true;
   bool topology_complete = true;
 
+  FileReader read_file;  ///< of files that the configuration names; may be empty
+
   /// The node of this name; an unknown name is reported as an error of `key`.
   const NodeConfig* resolve(TableReader& table, std::string_view key,
                             const Located<std::string>& name);
+  /// The nodes that `name` stands for: one, or with "w*" all that [[node]] w has. Empty, and
+  /// reported as an error of `key`, if there are none.
+  std::vector<NodeId> resolve_all(TableReader& table, std::string_view key,
+                                  const Located<std::string>& name);
 };
 
 /// format.
@@ -80,5 +86,11 @@ void read_events(TableReader& root, ReadContext& context);
 void read_faults(TableReader& root, ReadContext& context);
 /// [[job]]; after the ports.
 void read_jobs(TableReader& root, ReadContext& context);
+/// [[traffic]]; after the controls and nodes.
+void read_traffic(TableReader& root, ReadContext& context);
+/// The list of flows in `text`, which is that of the CSV file `file` of a [[traffic]] table.
+/// Errors are reported with its name and lines.
+std::vector<ListedFlow> read_flow_list(const std::string& text, const std::string& file,
+                                       ReadContext& context);
 
 }  // namespace understudy

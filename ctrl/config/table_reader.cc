@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "ctrl/config/suggest.h"
 #include "ctrl/config/units_text.h"
@@ -29,8 +30,9 @@ void ErrorList::add(unsigned line, std::string key, std::string found, std::stri
 }
 
 std::vector<ConfigError> ErrorList::take() {
-  std::stable_sort(errors_.begin(), errors_.end(),
-                   [](const ConfigError& a, const ConfigError& b) { return a.line < b.line; });
+  std::stable_sort(errors_.begin(), errors_.end(), [&](const ConfigError& a, const ConfigError& b) {
+    return std::tuple(a.file != file_, a.line) < std::tuple(b.file != file_, b.line);
+  });
   return std::exchange(errors_, {});
 }
 
@@ -159,6 +161,15 @@ std::optional<std::vector<Located<std::string>>> TableReader::texts(std::string_
     }
   }
   return texts;
+}
+
+std::vector<Located<std::string>> TableReader::one_or_more(std::string_view key) {
+  const TomlNode* value = any(key);
+  if (value == nullptr) return {};
+  if (value->kind == Kind::kString) return {{value->text, value->line}};
+  if (value->kind == Kind::kArray) return *texts(key);
+  wrong_type(*value, key, "expected a text in quotes, or an array of texts");
+  return {};
 }
 
 const TomlNode* TableReader::table(std::string_view key) {

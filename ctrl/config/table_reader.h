@@ -29,9 +29,12 @@ class ErrorList {
  public:
   explicit ErrorList(std::string file) : file_(std::move(file)) {}
   void add(unsigned line, std::string key, std::string found, std::string allowed);
+  /// Of another file, that this one names.
+  void add(ConfigError error) { errors_.push_back(std::move(error)); }
   bool empty() const { return errors_.empty(); }
   size_t size() const { return errors_.size(); }
-  /// The errors in order of lines; leaves the list empty.
+  const std::string& file() const { return file_; }
+  /// The errors in order of lines, this file's first; leaves the list empty.
   std::vector<ConfigError> take();
 
  private:
@@ -65,6 +68,8 @@ class TableReader {
   /// An array whose elements are texts. Elements of another type are reported and left out.
   std::optional<std::vector<Located<std::string>>> texts(std::string_view key);
   const TomlNode* table(std::string_view key);
+  /// A text, or an array of texts. Elements of another type are reported and left out.
+  std::vector<Located<std::string>> one_or_more(std::string_view key);
   /// The tables of `[[key]]`; none if it is absent.
   std::vector<const TomlNode*> tables(std::string_view key);
   /// The value of any type.
