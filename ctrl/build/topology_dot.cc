@@ -48,12 +48,16 @@ class Drawing {
     out += "  label=" + quoted(title) + "\n  fontname=\"sans-serif\"\n";
     out += "  node [fontname=\"sans-serif\", fontsize=11, style=filled, fillcolor=white]\n";
     out += "  edge [fontname=\"sans-serif\", fontsize=9]\n";
-    std::map<uint8_t, std::string> tiers;
+    std::map<uint8_t, std::vector<std::string>> tiers;
     for (VertexId v = 0; v < graph_.vertices().size(); ++v) {
       if (shown_[v] == v) out += vertex(v, tiers);
     }
     for (const auto& [tier, names] : tiers) {
-      if (!routers) out += "  { rank=same;" + names + " }\n";
+      if (routers) break;
+      // In the order of the graph: a chain that nobody sees.
+      out += "  { rank=same; ";
+      for (size_t i = 0; i < names.size(); ++i) out += (i == 0 ? "" : " -- ") + names[i];
+      out += " [style=invis] }\n";
     }
     for (const auto& [ends, bundle] : bundles_) out += edge(ends, bundle);
     return out + "}\n";
@@ -89,7 +93,7 @@ class Drawing {
     }
   }
 
-  std::string vertex(VertexId v, std::map<uint8_t, std::string>& tiers) const {
+  std::string vertex(VertexId v, std::map<uint8_t, std::vector<std::string>>& tiers) const {
     const Vertex& vertex = graph_.vertices()[v];
     std::string label = vertex.name;
     if (const auto box = members_.find(v); box != members_.end() && box->second.size() > 1) {
@@ -104,7 +108,7 @@ class Drawing {
                      : vertex.kind == VertexKind::kNic ? 2
                      : vertex.tier == 0                ? 1
                                                        : vertex.tier + 2;
-    tiers[static_cast<uint8_t>(rank)].append(" ").append(quoted(vertex.name));
+    tiers[static_cast<uint8_t>(rank)].push_back(quoted(vertex.name));
     return text + "]\n";
   }
 
@@ -112,8 +116,7 @@ class Drawing {
     const auto name = [&](VertexId v) { return quoted(graph_.vertices()[v].name); };
     std::string text = "  " + name(ends.first) + " -- " + name(ends.second) +
                        " [tooltip=" + quoted(rate_text(bundle.rate.bps()));
-    if (bundle.cables > 1)
-      text += ", label=" + quoted(std::to_string(bundle.cables) + "x");
+    if (bundle.cables > 1) text += ", label=" + quoted(std::to_string(bundle.cables) + "x");
     if (bundle.troubled) text += ", color=red, style=dashed";
     return text + "]\n";
   }

@@ -14,14 +14,22 @@ constexpr size_t kMostStems = 4;       ///< names of switches that make a tier's
 constexpr size_t kMostPlaces = 2048;   ///< destinations of the longest path that are looked at
 constexpr size_t kMostPairs = 20'000;  ///< of equally many links whose latency is compared
 
-/// "leaf12" -> "leaf", "dim1.3" -> "dim1", "w3/router" -> "router".
+/// "leaf12" -> "leaf", "dim1.3" -> "dim1", "w3/router" -> "router", "p2-tor7" -> "p*-tor".
 std::string stem_of(const std::string& name) {
   std::string stem = name.substr(name.rfind('/') + 1);  // npos + 1 is 0
   while (!stem.empty() && stem.back() >= '0' && stem.back() <= '9') stem.pop_back();
   while (!stem.empty() && (stem.back() == '.' || stem.back() == '-' || stem.back() == '_')) {
     stem.pop_back();
   }
-  return stem.empty() ? name : stem;
+  std::string group;
+  for (size_t i = 0; i < stem.size(); ++i) {
+    size_t end = i;
+    while (end < stem.size() && stem[end] >= '0' && stem[end] <= '9') ++end;
+    const bool number = end != i && end < stem.size() && (stem[end] == '-' || stem[end] == '_');
+    group += number ? '*' : stem[i];
+    if (number) i = end - 1;
+  }
+  return group.empty() ? name : group;
 }
 
 std::vector<VertexId> all_nics(const Topology& topology) {
@@ -42,11 +50,14 @@ void add_capacities(const Graph& graph, const std::vector<uint32_t>& group_of,
     const Vertex& vertex = graph.vertices()[v];
     if (vertex.kind != VertexKind::kSwitch || vertex.tier == 0) continue;
     uint64_t down = 0, up = 0;
+    bool sideways = false;
     for (LinkId out : graph.out(v)) {
       const uint8_t tier = graph.vertices()[graph.link(out).to].tier;
       if (tier < vertex.tier) down += graph.link(reverse(out)).rate.bps();
+      sideways = sideways || tier == vertex.tier;
       if (tier > vertex.tier) up += graph.link(out).rate.bps();
     }
+    if (sideways) continue;  // a router's way is not up
     VertexGroup& group = groups[group_of[v]];
     using Wide = unsigned __int128;
     const Wide here = Wide{down} * group.up_bps, there = Wide{group.down_bps} * up;

@@ -16,6 +16,7 @@ struct VertexGroup {
   uint8_t tier = 0;
   uint32_t count = 0;
   // Of the one with the largest ratio of these two: rates of its links to lower and higher tiers.
+  // Those with links to their own tier are left out.
   uint64_t down_bps = 0, up_bps = 0;
   bool uniform = true;  ///< all have this ratio
 
