@@ -16,7 +16,9 @@ struct Rig {
     Graph& graph = topology.graph;
     for (const char* name : {"left", "right"}) add({VertexKind::kSwitch, name, 0, 0, 1});
     for (uint32_t i = 0; i < 5; ++i) {
-      const VertexId nic = add({VertexKind::kNic, "w" + std::to_string(i), i, 0, 0});
+      Vertex vertex{VertexKind::kNic, "w", i, 0, 0};
+      vertex.name += std::to_string(i);
+      const VertexId nic = add(vertex);
       graph.connect(nic, i < 3 ? 0 : 1, rate, Duration::us(1));
       topology.nics.push_back({nic});
     }

@@ -1,0 +1,249 @@
+#include "dataplane/fabric/flow_model.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace understudy {
+namespace {
+
+constexpr uint64_t kEventsBetweenLooks = 1 << 16;
+
+Time later(Time time, Duration by) {
+  if (by.ps() > 0 && time.ps() > INT64_MAX - by.ps()) return Time::never();
+  return time + by;
+}
+
+}  // namespace
+
+FlowModel::FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows,
+                     const FlowSenders& senders, const FlowSettings& frames, bool cut_through,
+                     std::vector<LinkChange> changes)
+    : routes_(senders),
+      frames_(frames),
+      cut_through_(cut_through),
+      rates_(graph.links().size()),
+      down_(graph.links().size()),
+      next_(flows.size(), kNone),
+      ready_(flows.size()),
+      times_(flows.size()),
+      senders_(senders.paths.size()) {
+  for (LinkId id = 0; id < graph.links().size(); ++id) {
+    const GraphLink& link = graph.link(id);
+    capacity_.push_back(MaxMin::share_of(link.rate));
+    latency_.push_back(link.latency);
+    rates_.set_capacity(id, capacity_.back());
+    for (const GraphLink::Outage& outage : link.down) {
+      changes_.push_back({{outage.from, id, {}, {}}, 1});
+      changes_.push_back({{outage.to, id, {}, {}}, -1});
+    }
+  }
+  for (const std::vector<LinkId>& path : senders.paths) rates_.add(path);
+  for (LinkChange& change : changes) changes_.push_back({change, 0});
+  std::stable_sort(changes_.begin(), changes_.end(),
+                   [](const Change& a, const Change& b) { return a.to.at < b.to.at; });
+  wire_bytes_.reserve(flows.size());
+  offset_.reserve(flows.size());
+  waits_for_.reserve(flows.size());
+  first_follower_.resize(flows.size() + 1);
+  for (const FlowSpec& flow : flows) {
+    wire_bytes_.push_back(wire_bytes(flow.bytes));
+    offset_.push_back(flow.start);
+    waits_for_.push_back(static_cast<uint32_t>(flow.after.size()));
+    for (const uint32_t before : flow.after) ++first_follower_[before + 1];
+  }
+  for (size_t i = 0; i < flows.size(); ++i) first_follower_[i + 1] += first_follower_[i];
+  followers_.resize(first_follower_.back());
+  std::vector<uint32_t> filled(first_follower_.begin(), first_follower_.end() - 1);
+  std::vector<Start> starts;
+  for (uint32_t i = 0; i < flows.size(); ++i) {
+    for (const uint32_t before : flows[i].after) followers_[filled[before]++] = i;
+    if (flows[i].after.empty()) starts.push_back({Time::zero() + flows[i].start, i});
+  }
+  starts_ = decltype(starts_)(std::greater<>(), std::move(starts));
+}
+
+uint64_t FlowModel::wire_bytes(uint64_t payload) const {
+  const uint64_t packets = payload / frames_.payload + (payload % frames_.payload != 0 ? 1 : 0);
+  return payload + packets * (frames_.overhead + frames_.gap);
+}
+
+/// From a flow's leaving until it has come in.
+Duration FlowModel::path_time(uint32_t sender, uint64_t bytes) const {
+  Duration sum;
+  bool first = true;
+  const uint64_t packet =
+      std::min<uint64_t>(bytes, frames_.payload + frames_.overhead + frames_.gap);
+  for (const LinkId link : routes_.paths[sender]) {
+    sum += latency_[link];
+    if (!cut_through_ && !first) {
+      sum += Rate::bits_per_second(capacity_[link] >> MaxMin::kFractionBits).time_for(packet);
+    }
+    first = false;
+  }
+  return sum;
+}
+
+void FlowModel::put(size_t at, const Leaving& leaving) {
+  heap_[at] = leaving;
+  senders_[leaving.sender].place = static_cast<uint32_t>(at);
+}
+
+/// Moves the free place `at` up or down to where `leaving` belongs, and puts it there.
+void FlowModel::sift(size_t at, const Leaving& leaving) {
+  while (at > 0 && leaving < heap_[(at - 1) / 2]) {
+    put(at, heap_[(at - 1) / 2]);
+    at = (at - 1) / 2;
+  }
+  while (true) {
+    size_t child = 2 * at + 1;
+    if (child >= heap_.size()) break;
+    if (child + 1 < heap_.size() && heap_[child + 1] < heap_[child]) ++child;
+    if (!(heap_[child] < leaving)) break;
+    put(at, heap_[child]);
+    at = child;
+  }
+  put(at, leaving);
+}
+
+void FlowModel::schedule(uint32_t sender, Time at) {
+  size_t place = senders_[sender].place;
+  if (place == kNone) {
+    place = heap_.size();
+    heap_.emplace_back();
+  }
+  sift(place, {at, sender});
+}
+
+void FlowModel::unschedule(uint32_t sender) {
+  const size_t place = senders_[sender].place;
+  if (place == kNone) return;
+  senders_[sender].place = kNone;
+  const Leaving last = heap_.back();
+  heap_.pop_back();
+  if (place < heap_.size()) sift(place, last);
+}
+
+/// When the sender's first flow leaves, if its rate stays.
+void FlowModel::plan(uint32_t sender) {
+  const Sender& s = senders_[sender];
+  if (s.rate == 0 || s.first == kNone) return unschedule(sender);
+  const Work time = (s.left + s.rate - 1) / s.rate;
+  if (time >= static_cast<Work>(INT64_MAX - s.since.ps())) return unschedule(sender);
+  schedule(sender, s.since + Duration::ps(static_cast<int64_t>(time)));
+}
+
+void FlowModel::begin_next(uint32_t sender) {
+  Sender& s = senders_[sender];
+  s.left = static_cast<Work>(wire_bytes_[s.first]) * Rate::kPsBitsPerByte << MaxMin::kFractionBits;
+  s.since = now_;
+  if (s.active) plan(sender);
+}
+
+void FlowModel::begin(uint32_t flow) {
+  times_[flow].start = now_;
+  const uint32_t sender = routes_.of[flow];
+  Sender& s = senders_[sender];
+  if (s.first != kNone) {
+    s.last = next_[s.last] = flow;
+    return;
+  }
+  s.first = s.last = flow;
+  begin_next(sender);
+  if (s.active) return;
+  s.active = true;
+  rates_.start(sender);
+}
+
+void FlowModel::leave(uint32_t sender) {
+  Sender& s = senders_[sender];
+  const uint32_t flow = s.first;
+  s.bytes += wire_bytes_[flow];
+  s.first = next_[flow];
+  if (s.first != kNone) {
+    begin_next(sender);
+  } else {
+    unschedule(sender);
+    idle_.push_back(sender);
+  }
+  received(flow, later(now_, path_time(sender, wire_bytes_[flow])));
+}
+
+void FlowModel::received(uint32_t flow, Time at) {
+  times_[flow].received = at;
+  ++finished_;
+  for (uint32_t i = first_follower_[flow]; i < first_follower_[flow + 1]; ++i) {
+    const uint32_t next = followers_[i];
+    ready_[next] = std::max(ready_[next], at);
+    if (--waits_for_[next] == 0) starts_.push({later(ready_[next], offset_[next]), next});
+  }
+}
+
+void FlowModel::apply(const Change& change) {
+  const LinkId link = change.to.link;
+  if (change.to.rate) capacity_[link] = MaxMin::share_of(*change.to.rate);
+  if (change.to.latency) latency_[link] = *change.to.latency;
+  down_[link] += static_cast<uint32_t>(change.down);
+  rates_.set_capacity(link, down_[link] != 0 ? 0 : capacity_[link]);
+}
+
+/// Gives everyone the rate that is his from now on.
+void FlowModel::settle() {
+  for (const uint32_t sender : idle_) {
+    Sender& s = senders_[sender];
+    if (s.first != kNone || !s.active) continue;  // its next flow began at once
+    s.active = false;
+    s.rate = 0;
+    rates_.stop(sender);
+  }
+  idle_.clear();
+  rates_.update();
+  for (const uint32_t sender : rates_.changed()) {
+    Sender& s = senders_[sender];
+    const Work done = static_cast<Work>(s.rate) * static_cast<Work>((now_ - s.since).ps());
+    s.left = s.left > done ? s.left - done : 0;
+    s.since = now_;
+    s.rate = rates_.rate(sender);
+    plan(sender);
+  }
+}
+
+Time FlowModel::next() const {
+  Time next = Time::never();
+  if (!heap_.empty()) next = heap_.front().at;
+  if (!starts_.empty()) next = std::min(next, starts_.top().at);
+  if (next_change_ < changes_.size()) next = std::min(next, changes_[next_change_].to.at);
+  return next;
+}
+
+void FlowModel::run(const std::function<void(const FlowModel&)>& progress) {
+  uint64_t looked = 0;
+  while (finished_ < times_.size()) {
+    const Time at = next();
+    if (at.is_never()) return;
+    now_ = at;
+    for (; !heap_.empty() && heap_.front().at == now_; ++events_) leave(heap_.front().sender);
+    for (; !starts_.empty() && starts_.top().at == now_; ++events_) {
+      const uint32_t flow = starts_.top().flow;
+      starts_.pop();
+      begin(flow);
+    }
+    for (; next_change_ < changes_.size() && changes_[next_change_].to.at == now_; ++next_change_) {
+      apply(changes_[next_change_]);
+    }
+    settle();
+    if (progress && events_ - looked >= kEventsBetweenLooks) {
+      looked = events_;
+      progress(*this);
+    }
+  }
+}
+
+std::vector<uint64_t> FlowModel::link_bytes() const {
+  std::vector<uint64_t> bytes(capacity_.size());
+  for (size_t i = 0; i < senders_.size(); ++i) {
+    for (const LinkId link : routes_.paths[i]) bytes[link] += senders_[i].bytes;
+  }
+  return bytes;
+}
+
+}  // namespace understudy
