@@ -20,8 +20,13 @@ CmMad answer_of(const CmConnection& c, M message) {
 
 }  // namespace
 
-void CmAgent::listen(const IpAddress& local, uint64_t service_id, const SidrAnswer& sidr) {
-  listeners_[{local, service_id}] = sidr;
+bool CmAgent::announce(Time now, CmId id, Duration delay) {
+  Connection* c = by_id(id);
+  if (c == nullptr || c->state != CmState::kReqReceived) return false;
+  c->answer_by = now + delay;
+  set_timer(*c, c->answer_by + c->wait * (c->retries + 1));
+  if (delay > cm_time(c->response_timeout)) send_mra(now, *c);
+  return true;
 }
 
 bool CmAgent::accept(Time now, CmId id, const CmAccept& accept) {
@@ -34,6 +39,7 @@ bool CmAgent::accept(Time now, CmId id, const CmAccept& accept) {
   rep.initiator_depth = accept.initiator_depth;
   rep.target_ack_delay = accept.target_ack_delay;
   rep.failover = 1;  // not supported
+  rep.flow_control = accept.flow_control;
   rep.rnr_retry_count = accept.rnr_retry;
   rep.ca_guid = config_.ca_guid;
   fill(rep.private_data, accept.private_data);
@@ -52,15 +58,20 @@ bool CmAgent::reject(Time now, CmId id, RejReason reason, std::span<const uint8_
     erase(id);
     return true;
   }
-  if (c->state != CmState::kRepReceived) return false;
-  send_rej(*c, CmSubject::kRep, reason, private_data);
+  if (c->state == CmState::kReqSent) {
+    send_rej(*c, CmSubject::kReq, RejReason::kTimeout);
+  } else if (c->state == CmState::kRepReceived) {
+    send_rej(*c, CmSubject::kRep, reason, private_data);
+  } else {
+    return false;
+  }
   enter_time_wait(now, *c);
   return true;
 }
 
 std::optional<CmId> CmAgent::connect(Time now, const CmConnect& request) {
   if (connections_.size() >= config_.max_connections) return std::nullopt;
-  Connection& c = add(request.ends);
+  Connection& c = add(request.ends, request.id == 0 ? fresh_id() : request.id);
   c.active = true;
   c.state = CmState::kReqSent;
   c.local_qpn = request.qpn;
@@ -80,6 +91,7 @@ std::optional<CmId> CmAgent::connect(Time now, const CmConnect& request) {
   req.initiator_depth = request.initiator_depth;
   req.remote_cm_response_timeout = req.local_cm_response_timeout = config_.response_timeout;
   req.starting_psn = request.psn.value();
+  req.flow_control = request.flow_control;
   req.retry_count = request.retry_count;
   req.path_mtu = mtu_code(request.mtu);
   req.rnr_retry_count = request.rnr_retry;
@@ -174,8 +186,7 @@ CmId CmAgent::fresh_id() {
   return last_id_;
 }
 
-CmConnection& CmAgent::add(const CmEnds& ends) {
-  const CmId id = fresh_id();
+CmConnection& CmAgent::add(const CmEnds& ends, CmId id) {
   Connection& c = connections_[id];
   c.id = id;
   c.ends = ends;
@@ -209,6 +220,18 @@ void CmAgent::await(Time now, Connection& c, const CmMad& mad) {
   c.retries_left = c.retries;
   send(c.ends, mad);
   set_timer(c, now + c.wait);
+}
+
+/// Says that the answer to a REQ takes its time: until the moment that was announced, or else as
+/// long again as the peer waits anyway.
+void CmAgent::send_mra(Time now, const Connection& c) {
+  CmMra mra;
+  mra.local_comm_id = c.id;
+  mra.remote_comm_id = c.remote_id;
+  mra.subject = CmSubject::kReq;
+  const Duration left = c.answer_by > now ? c.answer_by - now : Duration();
+  mra.service_timeout = std::max(cm_code(left), c.response_timeout);
+  send(c.ends, {c.tid, 0, mra});
 }
 
 void CmAgent::establish(Time, Connection& c) {

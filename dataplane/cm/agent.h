@@ -5,7 +5,7 @@
 // Passive: kRequest -> accept() or reject() -> kEstablished. Active: connect() -> kReply ->
 // confirm() -> kEstablished. Either: disconnect() or the peer's DREQ -> kDisconnected. Whatever was
 // accepted or connected ends with kReleased, after time-wait: only then may its queue pair number
-// be used again (rule A9.10).
+// be used again (rule A9.10). Who needs long to accept says so before: announce().
 #pragma once
 
 #include <array>
@@ -59,28 +59,25 @@ struct CmAccept {
   Psn psn;  ///< at which the peer shall begin to send
   uint8_t responder_resources = 0, initiator_depth = 0;
   uint8_t target_ack_delay = 15;
+  /// Whether our ACKs count receives; false: their credits are "no limit" always (IBTA 12.7.26).
+  bool flow_control = false;
   uint8_t rnr_retry = 7;
   std::vector<uint8_t> private_data;  ///< at most 196 bytes
 };
 
 /// What an active consumer puts into its REQ.
 struct CmConnect {
+  CmId id = 0;  ///< of take_id(); 0: connect() takes one
   CmEnds ends;
   uint64_t service_id = 0;
   Qpn qpn = 0;
   Psn psn;
   uint32_t mtu = 1024;
   uint8_t responder_resources = 0, initiator_depth = 0;
+  bool flow_control = false;  ///< as in CmAccept
   uint8_t retry_count = 7, rnr_retry = 7;
   uint8_t ack_timeout = 19;
   std::vector<uint8_t> private_data;  ///< at most 92 bytes, RDMA-CM's header included
-};
-
-/// How a service answers those who look for a datagram queue pair (rule A9.13).
-struct SidrAnswer {
-  SidrStatus status = SidrStatus::kNoQp;
-  Qpn qpn = 0;
-  uint32_t qkey = 0;
 };
 
 struct CmCounters {
@@ -99,9 +96,11 @@ class CmAgent {
  public:
   explicit CmAgent(const CmAgentConfig& config) : config_(config) {}
 
-  /// REQs for this service id on this address become events; others are rejected. `sidr` answers
-  /// those for datagrams.
-  void listen(const IpAddress& local, uint64_t service_id, const SidrAnswer& sidr = {});
+  /// REQs for this service id on this address become events; others are rejected. There are no
+  /// services of datagrams: who looks for one is told so (rule A9.13).
+  void listen(const IpAddress& local, uint64_t service_id) {
+    listeners_.insert({local, service_id});
+  }
 
   void on_mad(Time now, const CmEnds& ends, std::span<const uint8_t> bytes);
   /// Data came to a connection's queue pair: they stand for an RTU that was lost (rule A9.4).
@@ -110,10 +109,17 @@ class CmAgent {
   Time deadline() const { return timers_.empty() ? Time::never() : timers_.begin()->first; }
 
   /// All false where the connection is not in the state for it (it may have ended meanwhile).
+  /// An answer to this request will take `delay` from now. A peer that does not wait so long is
+  /// told by an MRA now, others only if they ask again (rule A9.8).
+  bool announce(Time now, CmId id, Duration delay);
   bool accept(Time now, CmId id, const CmAccept& accept);
+  /// A REQ or REP that came; or takes back a REQ of ours that was not answered, as if its time were
+  /// over.
   bool reject(Time now, CmId id, RejReason reason, std::span<const uint8_t> private_data = {});
   bool confirm(Time now, CmId id);
   bool disconnect(Time now, CmId id);
+  /// An id for a connect() to come, for who must name things by it before.
+  CmId take_id() { return fresh_id(); }
   /// Nothing when there are too many connections.
   std::optional<CmId> connect(Time now, const CmConnect& request);
 
@@ -138,7 +144,7 @@ class CmAgent {
   void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmApr& apr);
   void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmSidrReq& req);
   void on_message(Time now, const CmEnds& ends, uint64_t tid, const CmSidrRep& rep);
-  void on_duplicate_req(Time now, Connection& c, const CmReq& req);
+  void on_duplicate_req(Time now, Connection& c);
   std::optional<RejReason> fault_of(const CmEnds& ends, const CmReq& req) const;
   void refuse(const CmEnds& ends, uint64_t tid, const CmReq& req, RejReason reason);
   Connection* find(const CmEnds& ends, uint32_t local_id, uint32_t remote_id);
@@ -146,10 +152,11 @@ class CmAgent {
 
   // agent.cc
   Connection* by_id(CmId id);
-  Connection& add(const CmEnds& ends);
+  Connection& add(const CmEnds& ends, CmId id);
   void erase(CmId id);
   void set_timer(Connection& c, Time at);
   void await(Time now, Connection& c, const CmMad& mad);
+  void send_mra(Time now, const Connection& c);
   void enter_time_wait(Time now, Connection& c);
   void establish(Time now, Connection& c);
   void send_rej(Connection& c, CmSubject subject, RejReason reason,
@@ -173,7 +180,7 @@ class CmAgent {
   }
 
   CmAgentConfig config_;
-  std::map<ListenKey, SidrAnswer> listeners_;
+  std::set<ListenKey> listeners_;
   std::unordered_map<CmId, Connection> connections_;
   std::map<RemoteKey, CmId> by_remote_id_;                  ///< passive ones
   std::map<std::pair<uint64_t, Qpn>, CmId> by_remote_qpn_;  ///< by CA; none in time-wait

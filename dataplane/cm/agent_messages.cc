@@ -36,7 +36,7 @@ void CmAgent::on_message(Time now, const CmEnds& ends, uint64_t tid, const CmReq
   const auto known = by_remote_id_.find({req.ca_guid, req.local_comm_id, ends.local});
   if (known != by_remote_id_.end()) {
     ++counters_.duplicates;
-    return on_duplicate_req(now, *by_id(known->second), req);
+    return on_duplicate_req(now, *by_id(known->second));
   }
   if (const auto fault = fault_of(ends, req)) return refuse(ends, tid, req, *fault);
   const auto holder = by_remote_qpn_.find({req.ca_guid, req.qpn});
@@ -54,12 +54,13 @@ void CmAgent::on_message(Time now, const CmEnds& ends, uint64_t tid, const CmReq
   if (connections_.size() >= config_.max_connections) {
     return refuse(ends, tid, req, RejReason::kNoResources);
   }
-  Connection& c = add(ends);
+  Connection& c = add(ends, fresh_id());
   c.remote_id = req.local_comm_id;
   c.remote_guid = req.ca_guid;
   c.remote_qpn = req.qpn;
   c.tid = tid;
   c.ack_timeout = req.primary.ack_timeout;
+  c.response_timeout = req.remote_cm_response_timeout;
   c.retries = req.max_cm_retries;
   c.wait = cm_time(req.local_cm_response_timeout) + cm_time(req.primary.ack_timeout);
   by_remote_id_[name_of(c)] = c.id;
@@ -68,16 +69,10 @@ void CmAgent::on_message(Time now, const CmEnds& ends, uint64_t tid, const CmReq
   emit(CmEventKind::kRequest, c, req);
 }
 
-void CmAgent::on_duplicate_req(Time, Connection& c, const CmReq& req) {
+void CmAgent::on_duplicate_req(Time now, Connection& c) {
   switch (c.state) {
-    case CmState::kReqReceived: {  // it takes us long: the peer may wait as long again
-      CmMra mra;
-      mra.local_comm_id = c.id;
-      mra.remote_comm_id = c.remote_id;
-      mra.subject = CmSubject::kReq;
-      mra.service_timeout = req.remote_cm_response_timeout;
-      return send(c.ends, {c.tid, 0, mra});
-    }
+    case CmState::kReqReceived:
+      return send_mra(now, c);
     case CmState::kRepSent:
       ++counters_.sent;
       sends_.push_back({c.ends, c.last});
@@ -230,16 +225,10 @@ void CmAgent::on_message(Time, const CmEnds& ends, uint64_t tid, const CmLap& la
 void CmAgent::on_message(Time, const CmEnds&, uint64_t, const CmApr&) { unexpected(); }
 
 void CmAgent::on_message(Time, const CmEnds& ends, uint64_t tid, const CmSidrReq& req) {
-  const auto listener = listeners_.find({ends.local, req.service_id});
   CmSidrRep rep;
   rep.request_id = req.request_id;
   rep.service_id = req.service_id;
   rep.status = SidrStatus::kUnsupported;
-  if (listener != listeners_.end()) {
-    rep.status = listener->second.status;
-    rep.qpn = listener->second.qpn;
-    rep.qkey = listener->second.qkey;
-  }
   send(ends, {tid, 0, rep});
 }
 

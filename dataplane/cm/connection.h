@@ -37,10 +37,12 @@ struct CmConnection {
   uint32_t remote_id = 0;    ///< 0: not known yet
   uint64_t remote_guid = 0;  ///< of the peer's channel adapter
   Qpn local_qpn = 0, remote_qpn = 0;
-  uint64_t tid = 0;         ///< of the exchange that makes the connection
-  uint8_t ack_timeout = 0;  ///< 4.096 us << n: how long a packet of it may still be under way
-  Duration wait;            ///< for the answer to a message
-  uint8_t retries = 0;      ///< of each message
+  uint64_t tid = 0;              ///< of the exchange that makes the connection
+  uint8_t ack_timeout = 0;       ///< 4.096 us << n: how long a packet of it may still be under way
+  Duration wait;                 ///< for the answer to a message
+  uint8_t retries = 0;           ///< of each message
+  uint8_t response_timeout = 0;  ///< 4.096 us << n: how long the peer waits for our REP
+  Time answer_by;                ///< when the consumer said that it will have decided
   uint8_t retries_left = 0;
   Time deadline = Time::never();
   std::array<uint8_t, 256> last{};  ///< the message that is repeated until it is answered
@@ -48,5 +50,11 @@ struct CmConnection {
 
 /// The time that a field of five bits stands for (rule A9.9).
 constexpr Duration cm_time(uint8_t code) { return Duration::ns(int64_t{4096} << (code & 31)); }
+/// The smallest code whose time is at least `time`; 31 (2.4 h) for longer ones.
+constexpr uint8_t cm_code(Duration time) {
+  uint8_t code = 0;
+  while (code < 31 && cm_time(code) < time) ++code;
+  return code;
+}
 
 }  // namespace understudy
