@@ -6,7 +6,7 @@ namespace {
 constexpr uint64_t kRegionGap = 1 << 20;  ///< between regions, so that an overrun meets nothing
 }
 
-uint64_t ShardControl::submit(Command command, std::function<void()> then) {
+uint64_t ShardControl::submit(Command command, Then then) {
   command.sequence = ++sequence_;
   waiting_.emplace(command.sequence, std::move(then));
   if (!backlog_.empty() || !shard_.commands().push(command)) backlog_.push_back(command);
@@ -23,8 +23,9 @@ size_t ShardControl::poll() {
     if (it == waiting_.end()) continue;
     const auto then = std::move(it->second);
     waiting_.erase(it);
-    if (then) then();
+    if (then) then(reply.status);
   }
+  for (Sought& sought : std::exchange(sought_, {})) submit(std::move(sought));
   return waiting_.size();
 }
 
@@ -55,7 +56,7 @@ void ShardControl::remove_qp(Qpn qpn, std::function<void()> then) {
   Command command;
   command.kind = CommandKind::kRemoveQp;
   command.qpn = qpn;
-  submit(command, [this, qpn, then = std::move(then)] {
+  submit(command, [this, qpn, then = std::move(then)](ReplyStatus) {
     qps_.erase(qpn);
     free_qps_.push_back(qpn);
     if (then) then();
@@ -100,7 +101,7 @@ void ShardControl::remove_region(uint32_t index) {
   Command command;
   command.kind = CommandKind::kRemoveRegion;
   command.region_index = index;
-  submit(command, [this, index] {
+  submit(command, [this, index](ReplyStatus) {
     memory_.erase(index);
     free_regions_.push_back(index);
   });
@@ -141,7 +142,29 @@ void ShardControl::send_datagram(NodeId node, Datagram datagram) {
   command.kind = CommandKind::kSendDatagram;
   command.node = node;
   command.datagram = kept.get();
-  submit(command, [kept] {});
+  submit(command, [kept](ReplyStatus) {});
+}
+
+void ShardControl::reach(NodeId node, const IpAddress& local, const IpAddress& remote,
+                         std::function<void()> then) {
+  auto ends = std::make_shared<Datagram>();
+  ends->addressing.src = local;
+  ends->addressing.dst = remote;
+  submit({node, std::move(ends), std::move(then)});
+}
+
+void ShardControl::submit(Sought sought) {
+  Command command;
+  command.kind = CommandKind::kReach;
+  command.node = sought.node;
+  command.datagram = sought.ends.get();
+  submit(command, [this, sought = std::move(sought)](ReplyStatus status) {
+    if (status == ReplyStatus::kUnresolved) {
+      sought_.push_back(sought);
+    } else {
+      sought.then();
+    }
+  });
 }
 
 void ShardControl::snapshot(ShardSnapshot& out, std::function<void()> then) {
@@ -149,7 +172,9 @@ void ShardControl::snapshot(ShardSnapshot& out, std::function<void()> then) {
   Command command;
   command.kind = CommandKind::kSnapshot;
   command.snapshot = &out;
-  submit(command, std::move(then));
+  submit(command, [then = std::move(then)](ReplyStatus) {
+    if (then) then();
+  });
 }
 
 }  // namespace understudy

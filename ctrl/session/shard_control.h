@@ -49,6 +49,9 @@ class ShardControl {
                 Time effective);
   /// Sends a datagram from QP1 of `node`.
   void send_datagram(NodeId node, Datagram datagram);
+  /// Lets `node` find the MAC of the real NIC at `remote`; `then` runs in poll() once it is known.
+  void reach(NodeId node, const IpAddress& local, const IpAddress& remote,
+             std::function<void()> then);
   void wake(Endpoint& endpoint, uint64_t cookie);
   /// Asks for counters; `then` runs in poll() once they are there.
   void snapshot(ShardSnapshot& out, std::function<void()> then);
@@ -57,11 +60,20 @@ class ShardControl {
   size_t poll();
 
  private:
-  uint64_t submit(Command command, std::function<void()> then = {});
+  using Then = std::function<void(ReplyStatus)>;
+  struct Sought {  ///< a real NIC whose MAC is not known yet
+    NodeId node = kNoNode;
+    std::shared_ptr<const Datagram> ends;
+    std::function<void()> then;
+  };
+
+  uint64_t submit(Command command, Then then = {});
+  void submit(Sought sought);
 
   Shard& shard_;
   uint64_t sequence_ = 0;
-  std::unordered_map<uint64_t, std::function<void()>> waiting_;
+  std::unordered_map<uint64_t, Then> waiting_;
+  std::vector<Sought> sought_;    ///< to be asked for again
   std::vector<Command> backlog_;  ///< did not fit into the ring yet
   std::unordered_map<Qpn, std::unique_ptr<Qp>> qps_;
   uint32_t next_qp_ = 0;

@@ -21,6 +21,7 @@ enum class CommandKind : uint8_t {
   kRemoveRegion,  ///< `region_index`
   kSetLink,       ///< `node`, and `rate` and/or `latency`
   kSendDatagram,  ///< `node`, `datagram`: from QP1
+  kReach,  ///< is the real NIC's MAC known? `node` asks for it from and to `datagram`'s addresses
   kWakeEndpoint,  ///< `endpoint`->on_wake(effective, cookie): install a plan, start a job
   kSnapshot,      ///< copies counters into `snapshot`
 };
@@ -60,7 +61,13 @@ struct Command {
   const Datagram* datagram = nullptr;
 };
 
-enum class ReplyStatus : uint8_t { kDone, kNoSuchObject, kTableFull, kNotAllowed };
+enum class ReplyStatus : uint8_t {
+  kDone,
+  kNoSuchObject,
+  kTableFull,
+  kNotAllowed,
+  kUnresolved,  ///< the real NIC's MAC is not known yet, and is being asked for
+};
 
 struct Reply {
   uint64_t sequence = 0;

@@ -163,6 +163,7 @@ class Shard final : public EngineShard, public EndpointHost {
   void rx_gsi(const FrameView& view, const RoceView& roce, Time now);
   void deliver_gsi(uint32_t packet, Time now);
   ReplyStatus send_datagram(const Datagram& datagram, NodeId node, Time now);
+  ReplyStatus reach(const Datagram& datagram, NodeId node);
   void notify(const Notice& notice, std::span<const uint8_t> bytes);
 
   // shard_tx.cc: departures
@@ -170,7 +171,8 @@ class Shard final : public EngineShard, public EndpointHost {
   Time next_departure(uint32_t& cls) const;
   bool send(uint32_t packet, Time now, TxSink& sink);
   void drain_host(Time now, TxSink& sink);
-  void ask_for_real_mac(const FrameView& view, const NodeNic& node, Time now, TxSink& sink);
+  void ask_for_real_mac(const NodeNic& node, const IpAddress& own, const IpAddress& target,
+                        Time now, TxSink& sink);
 
   // shard_commands.cc
   void take_commands(Time now);
@@ -213,6 +215,11 @@ class Shard final : public EngineShard, public EndpointHost {
   ByteRing notices_;
   Psn gsi_psn_;         ///< of the next datagram from QP1
   Time next_question_;  ///< for the real NIC's MAC
+  struct Unresolved {
+    const NodeNic* from = nullptr;
+    IpAddress own, target;
+  };
+  Unresolved unresolved_;  ///< who is to ask for that MAC; from: null if nobody
   FaultInjector faults_;
   HeldPackets held_;
   std::vector<uint8_t> scratch_;  ///< a received frame that a fault has changed

@@ -86,6 +86,8 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
     }
     case CommandKind::kSendDatagram:
       return send_datagram(*command.datagram, command.node, now);
+    case CommandKind::kReach:
+      return reach(*command.datagram, command.node);
     case CommandKind::kWakeEndpoint:
       command.endpoint->attach(*this);
       command.endpoint->on_wake(now, command.cookie);

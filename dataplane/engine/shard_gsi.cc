@@ -87,6 +87,14 @@ ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now
   return ReplyStatus::kDone;
 }
 
+ReplyStatus Shard::reach(const Datagram& datagram, NodeId node) {
+  const NodeNic* from = config_.nodes.find(node);
+  if (from == nullptr) return ReplyStatus::kNoSuchObject;
+  if (config_.nodes.nics()[real_].mac_known) return ReplyStatus::kDone;
+  unresolved_ = {from, datagram.addressing.src, datagram.addressing.dst};
+  return ReplyStatus::kUnresolved;
+}
+
 void Shard::tell(Time now, const Qp& qp, NoticeKind kind, std::span<const uint8_t> bytes) {
   const QpConfig& c = qp.config();
   notify({kind, c.qpn, now, c.addressing.src, c.addressing.dst}, bytes);

@@ -64,6 +64,10 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
 
 /// Frames of the host: the TAP is untagged and knows no MAC of ours, so both are set here.
 void Shard::drain_host(Time now, TxSink& sink) {
+  if (unresolved_.from != nullptr) {
+    ask_for_real_mac(*unresolved_.from, unresolved_.own, unresolved_.target, now, sink);
+    unresolved_ = {};
+  }
   for (;;) {
     const auto frame = from_host_.front();
     if (frame.data() == nullptr) return;
@@ -77,7 +81,7 @@ void Shard::drain_host(Time now, TxSink& sink) {
     }
     const NodeNic& real = config_.nodes.nics()[real_];
     // All frames here go to the one real NIC: they wait for its answer in their ring.
-    if (!real.mac_known) return ask_for_real_mac(view, *node, now, sink);
+    if (!real.mac_known) return ask_for_real_mac(*node, view.src, view.dst, now, sink);
     const uint32_t tag = real.vlan_tci ? static_cast<uint32_t>(sizeof(VlanTag)) : 0;
     const uint32_t body = static_cast<uint32_t>(frame.size()) - view.l3;
     const uint32_t bytes = static_cast<uint32_t>(sizeof(EthHeader)) + tag + body;
@@ -104,14 +108,15 @@ void Shard::drain_host(Time now, TxSink& sink) {
   }
 }
 
-void Shard::ask_for_real_mac(const FrameView& view, const NodeNic& node, Time now, TxSink& sink) {
+void Shard::ask_for_real_mac(const NodeNic& node, const IpAddress& own, const IpAddress& target,
+                             Time now, TxSink& sink) {
   if (now < next_question_) return;
   uint8_t* out = sink.reserve(kNeighbourQuestionBytes);
   if (out == nullptr) {
     ++counters_.tx_busy;
     return;
   }
-  const uint32_t bytes = ask_neighbour(node, view.src, view.dst, out);
+  const uint32_t bytes = ask_neighbour(node, own, target, out);
   sink.commit(bytes, now);
   ++counters_.tx_frames;
   counters_.tx_bytes += bytes;
