@@ -31,9 +31,10 @@ enum class Behaviour : uint8_t {
   kRping,  ///< rping's server: READs each ping's text and WRITEs it back
   /// ucmatose: at its start `burst_messages` SENDs of `burst_bytes`; done when as many came back.
   kSendBurst,
-  kRing,      ///< NCCL's data phase; driven by the collective's plan
-  kMessages,  ///< carries messages between the client and the machine
-  kTraffic,   ///< once started, sends `traffic` to the remote buffer
+  kRing,         ///< NCCL's data phase; driven by the collective's plan
+  kMessages,     ///< carries messages between the client and the machine
+  kTraffic,      ///< once started, sends `traffic` to the remote buffer
+  kRpingClient,  ///< once started, pings `traffic.count` texts of `traffic.bytes`
 };
 
 /// What Behaviour::kTraffic sends.
@@ -48,8 +49,9 @@ struct TrafficRequest {
 struct TrafficResult {
   Qpn qpn = 0;
   uint64_t completed = 0;
-  Time first, last;  ///< posted, completed
+  Time first, last;    ///< posted, completed
   WorkStatus status = WorkStatus::kSuccess;
+  bool wrong = false;  ///< other data came back, or another message than was due
 };
 
 /// What Behaviour::kRing needs beside the queue pair: one connection of NCCL's data phase, that is
@@ -88,13 +90,15 @@ struct EndpointRequest {
   /// pair takes packets and sends no requests.
   bool awaits_client = false;
   std::optional<RingLinkRequest> ring;  ///< with kRing only
-  TrafficRequest traffic;               ///< with kTraffic only
+  TrafficRequest traffic;               ///< with kTraffic and kRpingClient only
   uint8_t max_rd_atomic = 16;           ///< READs and ATOMICs of ours that the client can answer
   /// Who dials must name a queue pair before it knows the other one. With `reserve` a number and
   /// memory are set aside, and a later request makes that queue pair, its number in `reserved`.
   bool reserve = false;
   Qpn reserved = 0;
   uint32_t burst_messages = 0, burst_bytes = 0;  ///< with kSendBurst only
+  /// The other side counts its receives in its ACKs: no more SENDs go out than these credits allow.
+  bool flow_control = false;
 };
 
 /// The dataplane's answer.

@@ -11,12 +11,17 @@ namespace {
 constexpr uint8_t kOutstandingReads = 128;  ///< what perftest is told, and what rxe keeps in flight
 /// 4.096 us << 18 = 1.07 s: a guest that stands still for half a second loses no connection.
 constexpr uint8_t kServiceTimeout = 18;
+/// pingpong and the latency tests have one message under way; other programs may have some more.
+constexpr uint32_t kEchoes = 16;
+/// A READ or WRITE, the SEND behind it, and the last one's SEND that is not acknowledged yet.
+constexpr uint32_t kRpingRequests = 4;
 
 RegionKind region_kind(const EndpointRequest& request) {
   switch (request.behaviour) {
     case Behaviour::kSendEcho:
     case Behaviour::kWriteEcho:
     case Behaviour::kRping:
+    case Behaviour::kRpingClient:
     case Behaviour::kMessages:
       return RegionKind::kBacked;
     default:
@@ -36,7 +41,34 @@ RegionKind region_kind(const EndpointRequest& request) {
 /// Of the region, for behaviours whose clients need not know of it.
 uint64_t region_bytes(const EndpointRequest& request) {
   if (request.behaviour == Behaviour::kMessages) return MessagePipe::kMostBytes;
+  if (request.behaviour == Behaviour::kRpingClient) {
+    return RpingClient::memory_for(request.traffic.bytes);
+  }
   return request.region_bytes;
+}
+
+/// Work requests that the behaviour may have outstanding; each takes memory from the start.
+uint32_t send_queue(const EndpointRequest& request) {
+  switch (request.behaviour) {
+    case Behaviour::kMemoryTarget:
+    case Behaviour::kReceiveSink:
+      return 0;
+    case Behaviour::kSendEcho:  // for each message that the client has under way
+    case Behaviour::kWriteEcho:
+      return kEchoes;
+    case Behaviour::kRping:
+    case Behaviour::kRpingClient:
+      return kRpingRequests;
+    case Behaviour::kMessages:
+      return MessagePipe::kSlots;
+    case Behaviour::kSendBurst:
+      return request.burst_messages;
+    case Behaviour::kTraffic:
+      return request.traffic.window;
+    case Behaviour::kRing:  // JobRunner makes those
+      break;
+  }
+  return 0;
 }
 
 /// How much of it SENDs are placed in; nothing: they are discarded.
@@ -45,7 +77,8 @@ uint64_t receive_bytes(const EndpointRequest& request) {
     case Behaviour::kSendEcho:
       return request.region_bytes;
     case Behaviour::kRping:
-      return RpingServer::kMessageBytes;
+    case Behaviour::kRpingClient:
+      return kRpingMessageBytes;
     case Behaviour::kMessages:
       return MessagePipe::kMostBytes;
     default:
@@ -123,6 +156,9 @@ QpConfig ServiceEndpoints::qp_config(NodeId node, size_t port, Qpn qpn,
   config.min_rnr_timer = request.min_rnr_timer;
   config.max_dest_rd_atomic = kOutstandingReads;
   config.max_rd_atomic = request.max_rd_atomic;
+  config.send_queue = send_queue(request);
+  // We obey the client's credits; it has no limit from us, as receives here are endless.
+  config.flow_control = request.flow_control;
   if (request.awaits_client) config.start = QpState::kRtr;
   RoceAddressing& a = config.addressing;
   a.src_mac = nic.mac;
@@ -160,8 +196,17 @@ void ServiceEndpoints::connect(Made& made, const QpConfig& config, const Endpoin
     }
     case Behaviour::kRping: {
       const std::span<uint8_t> bytes(region.bytes, made.region_bytes);
-      made.endpoint = std::make_unique<RpingServer>(bytes.first(RpingServer::kMessageBytes),
-                                                    bytes.subspan(RpingServer::kMessageBytes));
+      made.endpoint = std::make_unique<RpingServer>(bytes.first(kRpingMessageBytes),
+                                                    bytes.subspan(kRpingMessageBytes));
+      break;
+    }
+    case Behaviour::kRpingClient: {
+      made.traffic = std::make_unique<TrafficProgress>();
+      const TrafficRequest& t = request.traffic;
+      keep(std::make_unique<RpingClient>(
+          RpingClient::Setup{
+              {region.bytes, made.region_bytes}, region.va, region.rkey, t.bytes, t.count},
+          *made.traffic));
       break;
     }
     case Behaviour::kSendBurst:
@@ -205,9 +250,9 @@ std::vector<ServiceEndpoints::EndedTraffic> ServiceEndpoints::take_ended_traffic
     if (traffic == nullptr || made->told || !traffic->ended.load(std::memory_order_acquire))
       continue;
     made->told = true;
-    ended.push_back(
-        {connection,
-         {made->qpn, traffic->completed, traffic->first, traffic->last, traffic->status}});
+    ended.push_back({connection,
+                     {made->qpn, traffic->completed, traffic->first, traffic->last, traffic->status,
+                      traffic->wrong}});
   }
   return ended;
 }

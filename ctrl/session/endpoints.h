@@ -10,6 +10,7 @@
 #include "ctrl/peers/peer.h"
 #include "ctrl/session/shard_control.h"
 #include "dataplane/node/message_pipe.h"
+#include "dataplane/node/rping_client.h"
 #include "dataplane/node/rping_server.h"
 #include "dataplane/node/send_burst.h"
 #include "dataplane/node/services.h"

@@ -15,6 +15,7 @@ namespace understudy {
 class MessagePipe : public Endpoint {
  public:
   static constexpr uint32_t kMostBytes = 512;
+  static constexpr uint32_t kSlots = 8;  ///< messages under way, each direction
   struct Message {
     uint32_t length = 0;
     std::array<uint8_t, kMostBytes> bytes{};
@@ -40,8 +41,6 @@ class MessagePipe : public Endpoint {
   void on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) override;
 
  private:
-  static constexpr size_t kSlots = 8;
-
   std::span<const uint8_t> received_;
   Qp* qp_ = nullptr;
   SpscRing<Message> from_client_, to_client_;

@@ -4,25 +4,17 @@
 #include <array>
 #include <cstring>
 
-#include "dataplane/base/big_endian.h"
-
 namespace understudy {
 namespace {
 
-struct RpingMessage {
-  Be64 address;
-  Be32 rkey, length;
-};
-static_assert(sizeof(RpingMessage) == RpingServer::kMessageBytes);
-
 constexpr uint64_t kTextMoved = 1;  ///< id of the READ or WRITE; the SEND behind it has 0
-constexpr std::array<uint8_t, RpingServer::kMessageBytes> kDone{};
+constexpr std::array<uint8_t, kRpingMessageBytes> kDone{};
 
 }  // namespace
 
 void RpingServer::on_received(Time now, Qp& qp, const Received& message) {
   const bool awaited = state_ == State::kSource || state_ == State::kSink;
-  if (message.is_write || message.length != kMessageBytes || !awaited) return;
+  if (message.is_write || message.length != kRpingMessageBytes || !awaited) return;
   RpingMessage from_client;
   std::memcpy(&from_client, received_.data(), sizeof from_client);
   const uint32_t length = from_client.length.get();
@@ -50,7 +42,7 @@ void RpingServer::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status)
   state_ = state_ == State::kReading ? State::kSink : State::kSource;
   WorkRequest done;
   done.op = WorkOp::kSend;
-  done.length = kMessageBytes;
+  done.length = kRpingMessageBytes;
   done.payload.bytes = kDone.data();
   host_->post(now, qp, done);
 }

@@ -6,16 +6,14 @@
 #include <span>
 
 #include "dataplane/node/endpoint.h"
+#include "dataplane/node/rping_message.h"
 
 namespace understudy {
 
 class RpingServer : public Endpoint {
  public:
-  /// What the client SENDs: address (8), rkey (4), length (4), big-endian.
-  static constexpr uint32_t kMessageBytes = 16;
-
-  /// `received`: the queue pair's receive buffer, kMessageBytes long. `text`: room for a ping's
-  /// text; longer ones are not answered. Both outlive the queue pair.
+  /// `received`: the queue pair's receive buffer, kRpingMessageBytes long. `text`: room for a
+  /// ping's text; longer ones are not answered. Both outlive the queue pair.
   RpingServer(std::span<const uint8_t> received, std::span<uint8_t> text)
       : received_(received), text_(text) {}
   void on_received(Time now, Qp& qp, const Received& message) override;

@@ -22,15 +22,9 @@ void TrafficSource::fill_window(Time now) {
 
 void TrafficSource::on_completed(Time now, Qp&, uint64_t, WorkStatus status) {
   if (progress_.ended.load(std::memory_order_relaxed)) return;
-  if (status != WorkStatus::kSuccess) return end(now, status);
-  if (++progress_.completed == setup_.count) return end(now, status);
+  if (status != WorkStatus::kSuccess) return progress_.end(now, status);
+  if (++progress_.completed == setup_.count) return progress_.end(now, status);
   fill_window(now);
-}
-
-void TrafficSource::end(Time now, WorkStatus status) {
-  progress_.last = now;
-  progress_.status = status;
-  progress_.ended.store(true, std::memory_order_release);
 }
 
 }  // namespace understudy

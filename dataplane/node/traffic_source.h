@@ -15,7 +15,14 @@ struct TrafficProgress {
   Time last;   ///< the last one completed
   uint64_t completed = 0;
   WorkStatus status = WorkStatus::kSuccess;  ///< of the first request that failed
+  bool wrong = false;  ///< the peer answered with other data, or with another message, than is due
   std::atomic<bool> ended{false};
+
+  void end(Time now, WorkStatus how) {
+    last = now;
+    status = how;
+    ended.store(true, std::memory_order_release);
+  }
 };
 
 class TrafficSource : public Endpoint {
@@ -37,7 +44,6 @@ class TrafficSource : public Endpoint {
 
  private:
   void fill_window(Time now);
-  void end(Time now, WorkStatus status);
 
   Setup setup_;
   TrafficProgress& progress_;
