@@ -1,195 +1,9 @@
-// RDMA-CM of a port as its clients meet it: datagrams and packets in, datagrams and packets out,
-// queue pairs made and removed, all under virtual time.
-#include "ctrl/session/cm_control.h"
-
-#include <gtest/gtest.h>
-
-#include "ctrl/build/rail.h"
-#include "ctrl/config/load.h"
+// Services behind RDMA-CM: what their clients get, from the first request to the end of the run.
 #include "ctrl/peers/ucmatose.h"
-#include "dataplane/cm/rdma_cm.h"
-#include "tests/engine_rig.h"
+#include "tests/cm_control_rig.h"
 
 namespace understudy {
 namespace {
-
-constexpr char kConfig[] = R"(format = 1
-[fabric]
-mtu = 2048
-[[prefix]]
-nic = 0
-v4 = "10.0.0.0/24"
-[[node]]
-name = "gpu"
-real = true
-link = { rate = "unlimited", latency = "1us" }
-[[node]]
-name = "w"
-link = { rate = "unlimited", latency = "1us" }
-[[port]]
-real = "gpu"
-device = "virtual"
-[[service]]
-node = "w"
-port = 7471
-kind = "ucmatose"
-[[service]]
-node = "w"
-port = 7174
-kind = "rping"
-[[service]]
-node = "w"
-port = 18515
-kind = "pingpong"
-)";
-const IpAddress kClient = *IpAddress::parse("10.0.0.1"), kNode = *IpAddress::parse("10.0.0.2");
-
-class CmControlTest : public testing::Test {
- protected:
-  CmControlTest()
-      : config(*load_config_text(kConfig, "test")),
-        shard(emulator_shard(config, 0, MacAddress{})),
-        control(shard),
-        endpoints(config, {&control}),
-        cm(config, 0, control, endpoints,
-           {[this](const ServiceReport& r) { reports.push_back(r); },
-            [this](const std::string& line) { lines.push_back(line); }}) {
-    cm.listen();
-    addressing.src_mac = node_mac(0);
-    addressing.dst_mac = shard.nodes()[1].mac;
-    addressing.src = kClient;
-    addressing.dst = kNode;
-  }
-
-  /// Lets time pass; control looks in every 100 us.
-  void advance(Duration by) {
-    const Time until = now + by;
-    while (now < until) {
-      now = std::min(until, now + Duration::us(100));
-      poll();
-    }
-  }
-  void poll() {
-    for (int i = 0; i < 3; ++i) {
-      cm.poll(now);
-      control.poll();
-      sink.now = now;
-      shard.poll(now, sink);
-    }
-  }
-  void receive(const RoceFields& fields, std::span<const uint8_t> payload) {
-    const auto frame = roce_frame(addressing, fields, payload);
-    const std::span<const uint8_t> frames[] = {frame};
-    shard.rx({now, Duration(), frames});
-  }
-  void send(CmMessage message, uint64_t tid = 5) {
-    RoceFields fields;
-    fields.opcode = Opcode::kUdSendOnly;
-    fields.dest_qpn = fields.src_qpn = kGsiQpn;
-    fields.qkey = kGsiQkey;
-    receive(fields, format_mad({tid, 0, std::move(message)}));
-    advance(Duration::us(300));
-  }
-  void send_data(Qpn qpn, uint32_t psn, uint32_t bytes) {
-    RoceFields fields;
-    fields.opcode = Opcode::kSendOnly;
-    fields.dest_qpn = qpn;
-    fields.psn = Psn(psn);
-    fields.ack_request = true;
-    receive(fields, std::vector<uint8_t>(bytes));
-    advance(Duration::us(300));
-  }
-  void acknowledge(Qpn qpn, uint32_t psn) {
-    RoceFields fields;
-    fields.opcode = Opcode::kAcknowledge;
-    fields.dest_qpn = qpn;
-    fields.psn = Psn(psn);
-    fields.syndrome = kNoCredits;
-    receive(fields, {});
-    advance(Duration::us(300));
-  }
-  /// The next packet that left, which is a datagram with such a message.
-  template <typename M>
-  M sent() {
-    for (; seen < sink.sent.size(); ++seen) {
-      const Parsed p(sink.sent[seen].bytes);
-      if (p.kind != FrameKind::kRoce || p.roce.dest_qpn != kGsiQpn) continue;
-      ++seen;
-      EXPECT_EQ(p.view.src, kNode);
-      EXPECT_EQ(p.view.dst, kClient);
-      const auto mad = parse_mad({p.bytes.data() + p.roce.payload, p.roce.payload_bytes});
-      EXPECT_TRUE(mad);
-      if (!std::holds_alternative<M>(mad->message)) {
-        ADD_FAILURE() << "it is a " << cm_attribute_name(cm_attribute(mad->message));
-        return {};
-      }
-      return std::get<M>(mad->message);
-    }
-    ADD_FAILURE() << "no datagram was sent";
-    return {};
-  }
-  /// Packets of connections that left since the last call.
-  std::vector<Parsed> data_sent() {
-    std::vector<Parsed> out;
-    for (; seen < sink.sent.size(); ++seen) {
-      Parsed p(sink.sent[seen].bytes);
-      if (p.kind == FrameKind::kRoce && p.roce.dest_qpn != kGsiQpn) out.push_back(std::move(p));
-    }
-    return out;
-  }
-
-  CmReq request(uint16_t port, uint32_t id = 100, Qpn qpn = 0x20) const {
-    CmReq req;
-    req.local_comm_id = id;
-    req.service_id = rdma_service_id(PortSpace::kTcp, port);
-    req.ca_guid = 0xc;
-    req.qpn = qpn;
-    req.responder_resources = 1;
-    req.initiator_depth = 40;
-    req.local_cm_response_timeout = req.remote_cm_response_timeout = 10;  // 4 ms
-    req.starting_psn = 0x1000;
-    req.retry_count = req.rnr_retry_count = 7;
-    req.path_mtu = 3;
-    req.max_cm_retries = 3;
-    req.primary.local_gid = kClient;
-    req.primary.remote_gid = kNode;
-    req.primary.ack_timeout = 10;
-    format_rdma_header({1234, kClient, kNode}, req.private_data);
-    return req;
-  }
-  template <typename M>
-  static M to(const CmRep& rep) {
-    M m;
-    m.local_comm_id = rep.remote_comm_id;
-    m.remote_comm_id = rep.local_comm_id;
-    return m;
-  }
-  static CmDreq dreq_to(const CmRep& rep) {
-    CmDreq dreq = to<CmDreq>(rep);
-    dreq.remote_qpn = rep.qpn;
-    return dreq;
-  }
-
-  uint64_t counted(const std::string& name) const {
-    for (const auto& [n, count] : cm.counters()) {
-      if (n == name) return count;
-    }
-    ADD_FAILURE() << name;
-    return 0;
-  }
-
-  Config config;
-  Shard shard;
-  ShardControl control;
-  ServiceEndpoints endpoints;
-  std::vector<ServiceReport> reports;
-  std::vector<std::string> lines;
-  CmControl cm;
-  RigSink sink;
-  RoceAddressing addressing;
-  Time now;
-  size_t seen = 0;
-};
 
 // rules: A9.4 A9.10
 TEST_F(CmControlTest, UcmatosesClientIsServedFromReqToTimeWait) {
@@ -324,6 +138,9 @@ TEST_F(CmControlTest, DatagramServicesDoNotExistHere) {
   req.service_id = rdma_service_id(PortSpace::kUdp, 7174);
   send(req);
   EXPECT_EQ(sent<CmSidrRep>().status, SidrStatus::kUnsupported);
+  req.service_id = rdma_service_id(PortSpace::kTcp, 7174);  // its clients want connections
+  send(req);
+  EXPECT_EQ(sent<CmSidrRep>().status, SidrStatus::kUnsupported);
 }
 
 TEST_F(CmControlTest, AConnectionThatStandsAtTheEndIsReported) {
@@ -333,6 +150,97 @@ TEST_F(CmControlTest, AConnectionThatStandsAtTheEndIsReported) {
   ASSERT_EQ(reports.size(), 1u);
   EXPECT_EQ(reports[0].port, 7174);
   EXPECT_EQ(reports[0].to, now);
+}
+
+// rules: A9.8 A9.4
+TEST_F(CmControlTest, ASlowServiceSaysThatItTakesLong) {
+  send(request(7175));
+  const auto mra = sent<CmMra>();
+  EXPECT_EQ(mra.remote_comm_id, 100u);
+  EXPECT_EQ(mra.subject, CmSubject::kReq);
+  EXPECT_EQ(cm_time(mra.service_timeout), Duration::ns(4096) * (1 << 14));  // 67 ms
+  const Time asked = now - Duration::us(300);
+  advance(Duration::ms(59));
+  EXPECT_EQ(sink.sent.size(), seen);
+  advance(Duration::ms(1));
+  EXPECT_LT(now, asked + Duration::ms(61));
+  const auto rep = sent<CmRep>();
+  send(to<CmRtu>(rep));
+  EXPECT_EQ(counted("established"), 1u);
+}
+
+// rules: A9.8
+TEST_F(CmControlTest, ASlowServiceThatIsFastEnoughSaysNothing) {
+  auto req = request(7175);
+  req.remote_cm_response_timeout = 14;
+  send(req);
+  EXPECT_EQ(sink.sent.size(), seen);
+  advance(Duration::ms(60));
+  sent<CmRep>();
+}
+
+// rules: A9.7
+TEST_F(CmControlTest, WhoGivesUpBeforeASlowServiceAcceptsLeavesNothing) {
+  for (uint32_t id = 1; id <= 2 * shard.queue_pairs(); ++id) {
+    send(request(7175, id, 0x100 + id));
+    const auto mra = sent<CmMra>();
+    CmRej rej;
+    rej.local_comm_id = id;
+    rej.remote_comm_id = mra.local_comm_id;
+    rej.reason = RejReason::kTimeout;
+    send(rej);
+    sink.sent.clear();
+    seen = 0;
+  }
+  EXPECT_EQ(reports.size(), 2u * shard.queue_pairs());
+  advance(Duration::ms(100));
+  EXPECT_TRUE(sink.sent.empty());  // nobody is accepted any more
+  send(request(7174, 9999, 0x9999));
+  sent<CmRep>();
+}
+
+// rules: A5.10
+TEST_F(CmControlTest, TheCreditsOfAClientThatCountsThemAreObeyed) {
+  for (const bool counts : {false, true}) {
+    SCOPED_TRACE(counts);
+    auto req = request(7471, 200 + counts, 0x30u + counts);
+    req.flow_control = counts;
+    send(req);
+    const auto rep = sent<CmRep>();
+    EXPECT_FALSE(rep.flow_control);  // receives of ours never run out
+    send(to<CmRtu>(rep));
+    // Without a word of credits one message asks for them; two are granted, then all.
+    EXPECT_EQ(data_sent().size(), counts ? 1u : kUcmatoseMessages);
+    if (!counts) continue;
+    acknowledge(rep.qpn, 0x1000, 2, 1);
+    EXPECT_EQ(data_sent().size(), 2u);
+    acknowledge(rep.qpn, 0x1002, kNoCredits, 3);
+    EXPECT_EQ(data_sent().size(), kUcmatoseMessages - 3);
+  }
+}
+
+// rules: A9.10
+TEST_F(CmControlTest, WhoStandsAtTheEndOfTheRunIsToldThatItIsOver) {
+  send(request(7174));
+  const auto rep = sent<CmRep>();
+  send(to<CmRtu>(rep));
+  send(request(7175, 101, 0x21));
+  sent<CmMra>();
+  EXPECT_FALSE(cm.quiet());
+  cm.hang_up(now);
+  advance(Duration::us(300));
+  EXPECT_EQ(sent<CmDreq>().remote_qpn, 0x20u);
+  EXPECT_EQ(sent<CmRej>().remote_comm_id, 101u);
+  EXPECT_FALSE(cm.quiet());
+  send(to<CmDrep>(rep));
+  EXPECT_TRUE(cm.quiet());
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_NE(reports[0].error, "");  // it had not been accepted
+  EXPECT_EQ(reports[1].error, "");
+  send(request(7174, 102, 0x22));
+  EXPECT_EQ(sent<CmRej>().reason, RejReason::kNoResources);
+  cm.finish(now);
+  EXPECT_EQ(reports.size(), 2u);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ class Flood {
         control_(pair_.emulated.shard),
         endpoints_(config_, {&control_}),
         cm_(config_, 0, control_, endpoints_,
-            {[this](const ServiceReport&) { ++ended_; }, [](const std::string&) {}}),
+            {[this](const ServiceReport&) { ++ended_; }, [](const std::string&) {}, {}}),
         period_(control_period) {
     cm_.listen();
     rkey_real_ = pair_.real.add_region(0, 1 << 30);

@@ -122,6 +122,7 @@ TEST(ConfigGood, PortsJobsServicesEvents) {
   EXPECT_EQ(config.services[0].memory, MemoryKind::kBacked);
   EXPECT_EQ(config.services[0].message_bytes, 1u << 20);
   EXPECT_EQ(config.services[0].pingpong_mtu, 2048u);
+  EXPECT_EQ(config.services[0].accept_delay, Duration::ms(70));
 
   ASSERT_EQ(config.clients.size(), 1u);
   const ClientConfig& client = config.clients[0];
@@ -132,6 +133,7 @@ TEST(ConfigGood, PortsJobsServicesEvents) {
   EXPECT_EQ(client.bytes, 4096u);
   EXPECT_EQ(client.iterations, 500u);
   EXPECT_EQ(client.queue_pairs, 2u);
+  EXPECT_TRUE(client.rdma_cm);
   EXPECT_EQ(client.at, Duration::ms(3));
 
   ASSERT_EQ(config.events.size(), 2u);  // in order of time, not of the file

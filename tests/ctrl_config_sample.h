@@ -91,6 +91,7 @@ kind = "write_bw"
 memory = "backed"
 size = "1MiB"
 pingpong_mtu = 2048
+accept_delay = "70ms"
 
 [[client]]
 node = "w1"
@@ -100,6 +101,7 @@ kind = "send_bw"
 size = "4KiB"
 iterations = 500
 queue_pairs = 2
+rdma_cm = true
 at = "3ms"
 
 [[event]]

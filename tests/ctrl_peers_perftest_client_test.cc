@@ -2,7 +2,9 @@
 // the recorded order; against our own server both come to the end of their test.
 #include <gtest/gtest.h>
 
+#include "ctrl/peers/perftest_caller.h"
 #include "ctrl/peers/perftest_client.h"
+#include "ctrl/peers/perftest_cm.h"
 #include "ctrl/peers/service_peer.h"
 #include "tests/ctrl_peers_recording.h"
 
@@ -144,6 +146,69 @@ TEST(PerftestClientTest, OurClientAndOurServerAgree) {
       EXPECT_EQ(dataplane.started[i].remote_rkey, 0x50001 + i);
     }
   }
+}
+
+/// Both machines by RDMA-CM: calls become requests, and messages are carried one by one.
+TEST(PerftestCallerTest, OurClientAndOurServerAgreeByRdmaCm) {
+  for (const ServiceKind kind :
+       {ServiceKind::kWriteBw, ServiceKind::kSendBw, ServiceKind::kReadBw}) {
+    SCOPED_TRACE(service_kind_name(kind));
+    PerftestClientTest test;
+    test.kind = kind;
+    test.bytes = 4096;
+    test.iterations = 50;
+    test.queue_pairs = 3;
+    PerftestCaller caller(client_node(kind), *IpAddress::parse("10.9.0.1"), test);
+    PerftestCmService service(recorded_service(kind));
+    std::vector<EndpointStart> started;
+    std::vector<CmMachine::Id> closes;
+    for (int round = 0; round < 100 && closes.empty(); ++round) {
+      for (const CmCall& call : caller.take_calls()) {
+        EXPECT_EQ(call.request.behaviour,
+                  call.id == 0 ? Behaviour::kMessages : Behaviour::kTraffic);
+        caller.on_endpoint(Time(), call.id, {0x40000 + call.id, Psn(1), 0x9000, 0x99});
+        CmClient client;
+        client.local = call.request.remote;
+        client.remote = call.request.local;
+        client.remote_qpn = 0x40000 + call.id;
+        client.responder_resources = call.responder_resources;
+        ASSERT_TRUE(service.on_request(Time(), call.id, client));
+        service.on_endpoint(Time(), call.id, {0x50000 + call.id, Psn(2), 0x10000, call.id});
+        caller.on_established(Time(), call.id);
+        service.on_established(Time(), call.id);
+      }
+      for (const auto& message : caller.take_messages()) {
+        service.on_message(Time(), message.id, message.bytes);
+      }
+      for (const auto& message : service.take_messages()) {
+        caller.on_message(Time(), message.id, message.bytes);
+      }
+      for (const EndpointStart& start : caller.take_starts()) {
+        started.push_back(start);
+        caller.on_traffic(Time(), {start.qpn, 50, Time::zero(), Time::zero() + Duration::ms(1),
+                                   WorkStatus::kSuccess});
+      }
+      closes = service.take_closes();
+    }
+    EXPECT_EQ(closes.size(), 4u);
+    EXPECT_TRUE(caller.finished());
+    EXPECT_EQ(caller.failure(), "");
+    ASSERT_EQ(started.size(), 3u);
+    for (uint32_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(started[i].qpn, 0x40001 + i);
+      EXPECT_EQ(started[i].remote_rkey, 1 + i);
+    }
+  }
+}
+
+TEST(PerftestCallerTest, AMessageOfTheWrongSizeIsNamed) {
+  PerftestClientTest test;
+  PerftestCaller caller(client_node(test.kind), *IpAddress::parse("10.9.0.1"), test);
+  caller.on_established(Time(), 0);
+  caller.on_message(Time(), 0, std::vector<uint8_t>(17));
+  EXPECT_NE(caller.failure().find("a message of 17 bytes where one of 16 is due"),
+            std::string::npos)
+      << caller.failure();
 }
 
 /// A client that has heard the recorded server's first `answers` messages.

@@ -154,15 +154,17 @@ struct ServiceConfig {
   MemoryKind memory = MemoryKind::kDiscard;
   uint32_t message_bytes = 0;    ///< that its clients write; 0: not known
   uint32_t pingpong_mtu = 1024;  ///< path MTU of ibv_rc_pingpong, which does not tell it
+  Duration accept_delay;         ///< from a REQ of RDMA-CM to its REP
   unsigned line = 0;
 };
 
-/// A perftest client on an emulated node, against a server on a real one.
+/// A client on an emulated node, of perftest or rping, against a server on a real one.
 struct ClientConfig {
   NodeId node = 0;
   NodeId server = 0;
-  uint16_t port = 18515;                     ///< TCP, of the server
-  ServiceKind kind = ServiceKind::kWriteBw;  ///< kWriteBw, kSendBw or kReadBw
+  uint16_t port = 18515;                     ///< of the server: TCP, or RDMA-CM's TCP space
+  ServiceKind kind = ServiceKind::kWriteBw;  ///< kWriteBw, kSendBw, kReadBw or kRping
+  bool rdma_cm = false;                      ///< connects by RDMA-CM: perftest's -R; always rping
   uint32_t bytes = 65536;                    ///< of one message
   uint32_t iterations = 1000;                ///< messages of one queue pair
   uint32_t queue_pairs = 1;

@@ -1,4 +1,4 @@
-// [[client]]: perftest clients on emulated nodes.
+// [[client]]: clients of perftest and rping on emulated nodes.
 #include <algorithm>
 #include <limits>
 
@@ -8,6 +8,11 @@ namespace understudy {
 namespace {
 
 constexpr int64_t kMostQueuePairs = 1024;
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+/// What rping takes as -S, and what it is by default.
+constexpr uint64_t kLeastText = 26, kMostText = 65535;
+constexpr uint32_t kText = 64;
+constexpr uint16_t kRpingPort = 7174;
 
 bool share_a_family(const NicConfig& a, const NicConfig& b) {
   return (a.v4 && b.v4) || (a.v6 && b.v6);
@@ -48,19 +53,34 @@ void read_client(const TomlNode& toml, ReadContext& context) {
   const NodeConfig* node = name ? context.resolve(table, "node", *name) : nullptr;
   const auto server_name = table.text("server");
   const NodeConfig* server = server_name ? context.resolve(table, "server", *server_name) : nullptr;
-  if (const auto port = table.integer("port", 1, 65535)) {
-    client.port = static_cast<uint16_t>(port->value);
-  }
   table.choice("kind",
                {{"write_bw", ServiceKind::kWriteBw},
                 {"send_bw", ServiceKind::kSendBw},
-                {"read_bw", ServiceKind::kReadBw}},
+                {"read_bw", ServiceKind::kReadBw},
+                {"rping", ServiceKind::kRping}},
                client.kind);
+  const bool rping = client.kind == ServiceKind::kRping;
+  if (rping) {
+    client.rdma_cm = true;
+    client.port = kRpingPort;
+    client.bytes = kText;
+  }
+  if (const auto by_cm = table.boolean("rdma_cm")) {
+    client.rdma_cm = by_cm->value;
+    if (rping && !by_cm->value) {
+      table.error(by_cm->line, "rdma_cm", "false", "rping connects by RDMA-CM only");
+    }
+  }
+  if (const auto port = table.integer("port", 1, 65535)) {
+    client.port = static_cast<uint16_t>(port->value);
+  }
   if (const auto size = table.size("size")) {
-    if (size->value >= 1 && size->value <= uint64_t{1} << 30) {
+    const uint64_t least = rping ? kLeastText : 1, most = rping ? kMostText : kMostBytes;
+    if (size->value >= least && size->value <= most) {
       client.bytes = static_cast<uint32_t>(size->value);
     } else {
-      table.error(size->line, "size", table.any("size")->describe(), "expected 1 B to 1 GiB");
+      table.error(size->line, "size", table.any("size")->describe(),
+                  rping ? "expected 26 B to 65535 B, as rping's -S" : "expected 1 B to 1 GiB");
     }
   }
   if (const auto count = table.integer("iterations", 1, std::numeric_limits<int32_t>::max())) {
@@ -68,6 +88,10 @@ void read_client(const TomlNode& toml, ReadContext& context) {
   }
   if (const auto count = table.integer("queue_pairs", 1, kMostQueuePairs)) {
     client.queue_pairs = static_cast<uint32_t>(count->value);
+    if (rping && count->value != 1) {
+      table.error(count->line, "queue_pairs", std::to_string(count->value),
+                  "rping has one queue pair");
+    }
   }
   if (const auto at = table.duration("at")) client.at = at->value;
   table.finish();

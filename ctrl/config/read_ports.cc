@@ -7,6 +7,8 @@
 namespace understudy {
 namespace {
 
+constexpr Duration kLongestAcceptDelay = Duration::s(1000);
+
 bool has_address(const NicConfig& nic) { return nic.v4 || nic.v6; }
 
 void read_port(const TomlNode& toml, ReadContext& context) {
@@ -94,6 +96,16 @@ void read_service(const TomlNode& toml, ReadContext& context) {
                 {"pattern", MemoryKind::kPattern},
                 {"backed", MemoryKind::kBacked}},
                service.memory);
+  if (const auto delay = table.duration("accept_delay")) {
+    service.accept_delay = delay->value;
+    if (delay->value > kLongestAcceptDelay) {
+      table.error(delay->line, "accept_delay", table.any("accept_delay")->describe(),
+                  "expected at most 1000 s");
+    } else if (service.kind == ServiceKind::kPingpong) {
+      table.error(delay->line, "accept_delay", table.any("accept_delay")->describe(),
+                  "it is for clients that come by RDMA-CM, which ibv_rc_pingpong does not");
+    }
+  }
   if (const auto mtu = table.integer("pingpong_mtu", 256, 4096)) {
     service.pingpong_mtu = static_cast<uint32_t>(mtu->value);
     if (!std::has_single_bit(service.pingpong_mtu)) {

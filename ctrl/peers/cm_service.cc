@@ -18,6 +18,7 @@ EndpointRequest endpoint_for(const Service& service, const CmClient& client) {
   request.retry_count = client.retry_count;
   request.rnr_retry = client.rnr_retry;
   request.max_rd_atomic = client.responder_resources;
+  request.flow_control = client.flow_control;
   request.awaits_client = true;
   request.service_port = service.port;
   request.service_kind = service_kind_name(service.kind);

@@ -3,32 +3,14 @@
 #include <algorithm>
 #include <bit>
 
+#include "ctrl/peers/cm_caller.h"
+
 namespace understudy {
 namespace {
 
 constexpr std::string_view kOurVersion = "6.06";
 constexpr uint32_t kCycleBuffer = 4096, kCacheLine = 64;
 constexpr uint16_t kOutstandingReads = 16;
-
-std::string_view status_text(WorkStatus status) {
-  switch (status) {
-    case WorkStatus::kSuccess:
-      return "success";
-    case WorkStatus::kRetryExceeded:
-      return "the server does not answer (retries exceeded)";
-    case WorkStatus::kRnrRetryExceeded:
-      return "the server has no receive buffers (RNR retries exceeded)";
-    case WorkStatus::kRemoteInvalidRequest:
-      return "the server says: invalid request";
-    case WorkStatus::kRemoteAccess:
-      return "the server says: remote access error";
-    case WorkStatus::kRemoteOperational:
-      return "the server says: remote operational error";
-    case WorkStatus::kFlushed:
-      return "flushed";
-  }
-  return "?";
-}
 
 WorkOp op_of(ServiceKind kind) {
   if (kind == ServiceKind::kSendBw) return WorkOp::kSend;
@@ -42,11 +24,12 @@ void append(std::vector<uint8_t>& out, uint64_t value, size_t size) {
 }  // namespace
 
 PerftestClient::PerftestClient(Service self, const IpAddress& server,
-                               const PerftestClientTest& test)
+                               const PerftestClientTest& test, Channel channel)
     : self_(std::move(self)),
       server_(server),
       local_(server.is_v4() ? *self_.v4 : *self_.v6),
       test_(test),
+      in_band_(channel == Channel::kInBand),
       queue_pairs_(test.queue_pairs) {
   plan();
 }
@@ -56,8 +39,11 @@ void PerftestClient::plan() {
   steps_ = {
       {Kind::kVersion}, {Kind::kNumber, kCycleBuffer}, {Kind::kNumber, kCacheLine}, {Kind::kMtu}};
   const bool send = test_.kind == ServiceKind::kSendBw;
+  if (in_band_) {  // both sides come to RDMA-CM together, and have done with it together
+    for (const Kind kind : {Kind::kSync, Kind::kConnect, Kind::kSync}) steps_.push_back({kind});
+  }
   for (uint32_t i = 0; i < test_.queue_pairs; ++i) steps_.push_back({Kind::kKey, i});
-  steps_.push_back({Kind::kConnect});
+  if (!in_band_) steps_.push_back({Kind::kConnect});
   if (send) steps_.push_back({Kind::kKey});
   for (uint32_t i = 0; i < test_.queue_pairs; ++i) steps_.push_back({Kind::kKey, i});
   steps_.push_back({Kind::kKey});
@@ -71,6 +57,7 @@ void PerftestClient::plan() {
 }
 
 void PerftestClient::on_connected(Time) {
+  if (in_band_) return advance();
   EndpointRequest request;
   request.local = local_;
   request.remote = server_;
@@ -89,11 +76,20 @@ void PerftestClient::on_endpoint(Time, const EndpointReady& ready) {
   if (reserving) queue_pairs_[ready_].ours = ready;
   ++ready_;
   if (ready_ == q) return advance();
-  if (ready_ == 2 * q) {
-    ++step_;
-    said_ = false;
-    advance();
-  }
+  if (ready_ == 2 * q) next_step();
+}
+
+void PerftestClient::adopt(size_t index, const EndpointReady& ready) {
+  if (finished_) return;
+  queue_pairs_[index].ours = ready;
+  if (++ready_ == queue_pairs_.size()) next_step();
+}
+
+/// Goes on from a step that was no exchange of messages.
+void PerftestClient::next_step() {
+  ++step_;
+  said_ = false;
+  advance();
 }
 
 void PerftestClient::on_bytes(Time, std::span<const uint8_t> bytes) {
@@ -124,6 +120,10 @@ void PerftestClient::advance() {
       return;
     }
     const size_t size = answer_size(step);
+    if (in_band_ && !input_.empty() && input_.size() != size) {
+      return give_up("a message of " + std::to_string(input_.size()) + " bytes where one of " +
+                     std::to_string(size) + " is due");
+    }
     if (input_.size() < size) return;
     if (!hear(step, std::span(input_).first(size))) return;
     input_.erase(input_.begin(), input_.begin() + static_cast<ptrdiff_t>(size));
@@ -146,6 +146,9 @@ void PerftestClient::say(const Step& step) {
       output_.push_back(static_cast<uint8_t>('0' + code_of_mtu(self_.mtu).value_or(1)));
       output_.push_back(0);
       break;
+    case Kind::kSync:
+      output_.resize(output_.size() + kPerftestBinaryKeySize);
+      break;
     case Kind::kKey: {
       const EndpointReady& ours = queue_pairs_[step.number].ours;
       PerftestKey key;
@@ -155,14 +158,20 @@ void PerftestClient::say(const Step& step) {
       key.rkey = ours.rkey;
       key.address = ours.address;
       key.gid = local_;
-      const auto text = format_perftest_key(key);
-      output_.insert(output_.end(), text.begin(), text.end());
+      if (in_band_) {
+        const auto bytes = format_perftest_binary_key(key, kPerftestBinaryKeySize);
+        output_.insert(output_.end(), bytes.begin(), bytes.end());
+      } else {
+        const auto text = format_perftest_key(key);
+        output_.insert(output_.end(), text.begin(), text.end());
+      }
       break;
     }
     case Kind::kReport:
       append(output_, report_field(step.number), kPerftestReportField);
       break;
     case Kind::kDone:
+      if (in_band_) break;  // who is connected by RDMA-CM hangs up
       output_.insert(output_.end(), kPerftestDone.begin(), kPerftestDone.end());
       break;
     case Kind::kConnect:
@@ -171,7 +180,7 @@ void PerftestClient::say(const Step& step) {
   }
 }
 
-size_t PerftestClient::answer_size(const Step& step) {
+size_t PerftestClient::answer_size(const Step& step) const {
   using Kind = Step::Kind;
   switch (step.kind) {
     case Kind::kVersion:
@@ -180,8 +189,10 @@ size_t PerftestClient::answer_size(const Step& step) {
       return kPerftestIntSize;
     case Kind::kMtu:
       return kPerftestMtuSize;
+    case Kind::kSync:
+      return kPerftestBinaryKeySize;
     case Kind::kKey:
-      return kPerftestKeySize;
+      return in_band_ ? kPerftestBinaryKeySize : kPerftestKeySize;
     case Kind::kReport:
       return kPerftestReportField;
     case Kind::kConnect:
@@ -204,7 +215,7 @@ bool PerftestClient::hear(const Step& step, std::span<const uint8_t> answer) {
     if (!mtu) give_up("not a path MTU code: \"" + printable(input_, kPerftestMtuSize) + "\"");
     mtu_ = std::min(mtu.value_or(0), self_.mtu);
   } else if (step.kind == Kind::kKey) {
-    const auto key = parse_perftest_key(answer);
+    const auto key = in_band_ ? parse_perftest_binary_key(answer) : parse_perftest_key(answer);
     if (!key) {
       give_up("not a perftest key message: \"" + printable(input_, kPerftestKeySize) +
               "\" (start the server with a GID index, -x)");
@@ -220,14 +231,19 @@ void PerftestClient::connect() {
     EndpointRequest request;
     request.behaviour = Behaviour::kTraffic;
     request.local = local_;
-    request.remote = pair.theirs.gid;
-    request.remote_qpn = pair.theirs.qpn;
-    request.remote_psn = pair.theirs.psn;
-    request.local_psn = pair.ours.psn;
+    request.remote = server_;
     request.mtu = mtu_;
-    request.reserved = pair.ours.qpn;
-    request.max_rd_atomic =
-        static_cast<uint8_t>(std::clamp<unsigned>(pair.theirs.out_reads, 1, 128));
+    if (in_band_) {
+      request.region_bytes = test_.bytes;
+    } else {
+      request.remote = pair.theirs.gid;
+      request.remote_qpn = pair.theirs.qpn;
+      request.remote_psn = pair.theirs.psn;
+      request.local_psn = pair.ours.psn;
+      request.reserved = pair.ours.qpn;
+      request.max_rd_atomic =
+          static_cast<uint8_t>(std::clamp<unsigned>(pair.theirs.out_reads, 1, 128));
+    }
     request.traffic = {op_of(test_.kind), test_.bytes, test_.iterations, test_.window};
     requests_.push_back(request);
   }
@@ -242,16 +258,11 @@ void PerftestClient::start() {
 void PerftestClient::on_traffic(Time, const TrafficResult& result) {
   if (finished_) return;
   if (result.status != WorkStatus::kSuccess) {
-    return give_up("queue pair " + std::to_string(result.qpn) + " failed after " +
-                   std::to_string(result.completed) + " of " + std::to_string(test_.iterations) +
-                   " messages: " + std::string(status_text(result.status)));
+    return give_up(traffic_failure(result, test_.iterations));
   }
   first_ = ended_ == 0 ? result.first : std::min(first_, result.first);
   last_ = ended_ == 0 ? result.last : std::max(last_, result.last);
-  if (++ended_ < queue_pairs_.size()) return;
-  ++step_;
-  said_ = false;
-  advance();
+  if (++ended_ == queue_pairs_.size()) next_step();
 }
 
 uint64_t PerftestClient::report_field(uint32_t field) const {
@@ -280,8 +291,7 @@ void PerftestClient::on_closed(Time) {
 }
 
 void PerftestClient::give_up(const std::string& reason) {
-  failure_ = "client of " + server_.text() + ":" + std::to_string(self_.port) + " (" +
-             std::string(service_kind_name(test_.kind)) + ") on node " + self_.node + ": " + reason;
+  failure_ = client_label(self_, server_) + ": " + reason;
   finished_ = true;
 }
 

@@ -1,5 +1,5 @@
-// Clients of the configuration: each dials its server in a real node, again while nobody listens
-// there, and runs its test once.
+// Clients of the configuration: each dials its server in a real node, by TCP or by RDMA-CM, again
+// while nobody listens there, and runs its test once.
 #pragma once
 
 #include <map>
@@ -9,19 +9,22 @@
 #include "ctrl/hostns/host_namespace.h"
 #include "ctrl/peers/socket_adapter.h"
 #include "ctrl/report/run_report.h"
+#include "ctrl/session/cm_control.h"
 #include "ctrl/session/endpoints.h"
 
 namespace understudy {
 
 class ActiveClients {
  public:
-  /// All arguments outlive this.
+  /// All arguments outlive this; `cms[i]` belongs to port i of the configuration.
   ActiveClients(const Config& config, const HostNamespace& host, SocketAdapter& sockets,
-                ServiceEndpoints& endpoints);
+                ServiceEndpoints& endpoints, std::vector<CmControl*> cms);
 
   void poll(Time now);
   /// A dialled connection has ended. Returns what there is to say about it.
   std::string on_ended(Time now, const EndedConnection& ended);
+  /// A client that dialled by RDMA-CM of port `port` is done.
+  std::string on_ended(size_t port, const CmControl::EndedCaller& ended);
   bool finished() const;
   /// One line for each client, finished or not.
   std::vector<ClientReport> reports() const;
@@ -32,17 +35,24 @@ class ActiveClients {
     const ClientConfig* config = nullptr;
     State state = State::kWaiting;
     Time dial_at;
-    std::string refusal;  ///< of the last call
+    std::string refusal;  ///< of the last call by TCP
+    CmControl::CallerId caller = 0;
+    size_t port = 0;  ///< of the configuration
     ClientReport report;
   };
 
   void dial(Client& client);
+  void dial_tcp(Client& client);
+  void dial_cm(Client& client);
+  Service self_of(const Client& client) const;
+  void add_traffic(Client& client, const TrafficResult& result);
   void end(Client& client, const std::string& error);
 
   const Config& config_;
   const HostNamespace& host_;
   SocketAdapter& sockets_;
   ServiceEndpoints& endpoints_;
+  std::vector<CmControl*> cms_;
   std::vector<Client> clients_;
   std::map<ConnectionId, size_t> calls_;
 };

@@ -33,6 +33,7 @@ CmClient client_of(const CmEnds& ends, const CmReq& req) {
   c.rnr_retry = req.rnr_retry_count;
   c.responder_resources = req.responder_resources;
   c.initiator_depth = req.initiator_depth;
+  c.flow_control = req.flow_control;
   const auto data = std::span(req.private_data).subspan(kRdmaHeaderBytes);
   c.private_data.assign(data.begin(), data.end());
   return c;
@@ -56,6 +57,7 @@ void CmControl::listen() {
     if (rail >= node.nics.size()) continue;
     auto listener = std::make_unique<Listener>();
     listener->node = s.node;
+    listener->accept_delay = s.accept_delay;
     listener->service = make_cm_service(service_of(config_, s, rail));
     if (listener->service == nullptr) continue;
     const NicConfig& nic = node.nics[rail];
@@ -72,18 +74,35 @@ void CmControl::poll(Time now) {
   const auto take = [this](const Notice& n, std::span<const uint8_t> b) { on_notice(n, b); };
   while (pop_notice(control_.shard().notices(), take)) {
   }
+  hear(now);
+  agent_.on_time(now);
+  while (!accepts_.empty() && accepts_.begin()->first <= now) {
+    accept(now, accepts_.begin()->second);
+    accepts_.erase(accepts_.begin());
+  }
+  while (found_ == Found::kYes && !redials_.empty() && redials_.begin()->first <= now) {
+    const Redial redial = redials_.begin()->second;
+    redials_.erase(redials_.begin());
+    dial(now, redial.caller, redial.call);
+  }
+  collect(now);
+}
+
+/// Takes the messages that came by connections.
+void CmControl::hear(Time now) {
   for (const ServiceEndpoints::Heard& heard : endpoints_.take_heard(control_)) {
     const CmId id = static_cast<CmId>(heard.connection);
     const auto connection = connections_.find(id);
     if (connection == connections_.end() || !connection->second.open) continue;
     if (heard.failed) {
       closing_.insert(id);
+      if (const CallerId caller = connection->second.caller) {
+        callers_.at(caller).machine->give_up("a connection's queue pair failed");
+      }
     } else {
-      connection->second.listener->service->on_message(now, id, heard.bytes);
+      connection->second.machine->on_message(now, connection->second.name, heard.bytes);
     }
   }
-  agent_.on_time(now);
-  collect(now);
 }
 
 void CmControl::on_notice(const Notice& notice, std::span<const uint8_t> bytes) {
@@ -95,13 +114,13 @@ void CmControl::on_notice(const Notice& notice, std::span<const uint8_t> bytes) 
     if (notice.kind == NoticeKind::kEstablished) {
       agent_.on_data(notice.at, notice.qpn);
     } else {
-      connection->second.listener->service->on_done(notice.at, it->second);
+      connection->second.machine->on_done(notice.at, connection->second.name);
     }
   }
   collect(notice.at);
 }
 
-/// Events make services speak, whose wishes make events.
+/// Events make machines speak, whose wishes make events.
 void CmControl::collect(Time now) {
   for (bool more = true; more;) {
     more = false;
@@ -109,55 +128,75 @@ void CmControl::collect(Time now) {
       on_event(now, event);
       more = true;
     }
-    for (const auto& listener : listeners_) {
-      for (const EndpointStart& start : listener->service->take_starts()) endpoints_.start(start);
-      for (const CmService::Message& message : listener->service->take_messages()) {
-        endpoints_.send(key(message.id), message.bytes);
-      }
-      for (const CmService::Id id : listener->service->take_closes()) closing_.insert(id);
+    for (const auto& listener : listeners_) collect(*listener->service);
+    more = serve_callers(now) || more;
+    // Who has not got its last message yet would miss it once its queue pair is gone.
+    std::vector<CmId> delivered;
+    for (const CmId id : closing_) {
+      if (endpoints_.all_delivered(key(id))) delivered.push_back(id);
     }
-    // A client that has not got its last message yet would miss it once its queue pair is gone.
-    std::erase_if(closing_, [&](CmId id) {
-      if (!endpoints_.all_delivered(key(id))) return false;
-      more = agent_.disconnect(now, id) || more;
-      return true;
-    });
+    for (const CmId id : delivered) more = part(now, id) || more;
   }
+  flush();
+}
+
+void CmControl::flush() {
   for (const CmSend& s : agent_.take_sends()) send(s);
+}
+
+void CmControl::collect(CmMachine& machine) {
+  for (const EndpointStart& start : machine.take_starts()) endpoints_.start(start);
+  for (const CmMachine::Message& message : machine.take_messages()) {
+    if (const CmId id = find(machine, message.id)) endpoints_.send(key(id), message.bytes);
+  }
+  for (const CmMachine::Id name : machine.take_closes()) {
+    if (const CmId id = find(machine, name)) closing_.insert(id);
+  }
+}
+
+CmId CmControl::find(const CmMachine& machine, CmMachine::Id name) const {
+  const auto it = by_name_.find({&machine, name});
+  return it == by_name_.end() ? 0 : it->second;
 }
 
 void CmControl::on_event(Time now, const CmEvent& event) {
   switch (event.kind) {
     case CmEventKind::kRequest:
       return on_request(now, event);
-    case CmEventKind::kEstablished:
+    case CmEventKind::kReply:
+      return on_reply(now, event);
+    case CmEventKind::kEstablished: {
+      const Connection& c = connections_.at(event.id);
       endpoints_.modify(key(event.id), QpState::kRts);
-      return connections_.at(event.id).listener->service->on_established(now, event.id);
+      return c.machine->on_established(now, c.name);
+    }
     case CmEventKind::kRejected: {
+      const auto it = connections_.find(event.id);
+      if (it != connections_.end() && it->second.caller != 0) return on_rejected_call(now, event);
       const RejReason reason = std::get<CmRej>(event.message).reason;
       return close(now, event.id, std::string("the client rejected: ") + rej_reason_name(reason));
     }
     case CmEventKind::kFailed:
-      return close(now, event.id, "the client answered nothing");
+      return close(now, event.id, "the other side does not answer");
     case CmEventKind::kDisconnected:
+      hear(now);  // what it said before it closed
       return close(now, event.id, "");
-    case CmEventKind::kReleased: {
-      const auto it = connections_.find(event.id);
-      by_qpn_.erase(it->second.qpn);
-      connections_.erase(it);
-      return endpoints_.remove(key(event.id));
-    }
-    case CmEventKind::kReply:  // nobody here dials
-      return;
+    case CmEventKind::kReleased:
+      return release(event.id);
   }
 }
 
 void CmControl::on_request(Time now, const CmEvent& event) {
+  if (hanging_up_) {
+    agent_.reject(now, event.id, RejReason::kNoResources);
+    return;
+  }
   const auto& req = std::get<CmReq>(event.message);
   const CmClient client = client_of(event.ends, req);
   Listener& listener = *by_port_.at({client.local, client.port});
   Connection connection;
-  connection.listener = &listener;
+  connection.machine = listener.service.get();
+  connection.name = event.id;
   ServiceReport& report = connection.report;
   report.node = config_.nodes[listener.node].name;
   report.port = client.port;
@@ -183,15 +222,24 @@ void CmControl::on_request(Time now, const CmEvent& event) {
     listener.service->on_closed(now, event.id);
     return refuse(RejReason::kNoQp, ready.error().text);
   }
-  CmAccept accept;
-  accept.qpn = connection.qpn = ready->qpn;
-  accept.psn = request->remote_psn;
-  accept.responder_resources = std::min(client.initiator_depth, kMostOutstandingReads);
-  accept.initiator_depth = std::min(client.responder_resources, kMostOutstandingReads);
-  accept.private_data = listener.service->on_endpoint(now, event.id, *ready);
+  Accept answer{event.id, {}};
+  answer.what.qpn = connection.qpn = ready->qpn;
+  answer.what.psn = request->remote_psn;
+  answer.what.responder_resources = std::min(client.initiator_depth, kMostOutstandingReads);
+  answer.what.initiator_depth = std::min(client.responder_resources, kMostOutstandingReads);
+  answer.what.private_data = listener.service->on_endpoint(now, event.id, *ready);
   by_qpn_[ready->qpn] = event.id;
+  by_name_[{connection.machine, connection.name}] = event.id;
   connections_.emplace(event.id, std::move(connection));
-  agent_.accept(now, event.id, accept);
+  if (listener.accept_delay == Duration()) return accept(now, answer);
+  agent_.announce(now, event.id, listener.accept_delay);
+  accepts_.emplace(now + listener.accept_delay, std::move(answer));
+}
+
+/// A request that was given up meanwhile is not answered any more.
+void CmControl::accept(Time now, const Accept& accept) {
+  const auto it = connections_.find(accept.id);
+  if (it != connections_.end()) it->second.bound = agent_.accept(now, accept.id, accept.what);
 }
 
 void CmControl::close(Time now, CmId id, const std::string& error) {
@@ -200,19 +248,63 @@ void CmControl::close(Time now, CmId id, const std::string& error) {
   Connection& c = it->second;
   c.open = false;
   closing_.erase(id);
-  const std::string failure = c.listener->service->on_closed(now, id);
+  by_name_.erase({c.machine, c.name});
   endpoints_.modify(key(id), QpState::kError);
+  if (c.caller != 0) {
+    CmCaller& machine = *callers_.at(c.caller).machine;
+    if (error.empty()) {
+      machine.on_closed(now, c.name);
+    } else {
+      machine.give_up(error);
+    }
+    return;
+  }
+  const std::string failure = c.machine->on_closed(now, c.name);
   c.report.to = now;
   c.report.error = failure.empty() ? error : failure;
   if (!c.report.error.empty()) {
     callbacks_.say(c.report.node + ":" + std::to_string(c.report.port) + ": " + c.report.error);
   }
   callbacks_.ended(c.report);
+  if (!c.bound) release(id);
+}
+
+/// Begins to close a connection; one that does not stand yet is over at once.
+bool CmControl::part(Time now, CmId id) {
+  closing_.erase(id);
+  if (agent_.disconnect(now, id)) return true;
+  if (!agent_.reject(now, id, RejReason::kConsumer)) return false;
+  close(now, id, "it was closed before it stood");
+  return true;
+}
+
+void CmControl::release(CmId id) {
+  const auto it = connections_.find(id);
+  by_qpn_.erase(it->second.qpn);
+  connections_.erase(it);
+  endpoints_.remove(key(id));
+}
+
+void CmControl::hang_up(Time now) {
+  hanging_up_ = true;
+  accepts_.clear();
+  redials_.clear();
+  std::vector<CmId> open;
+  for (const auto& [id, c] : connections_) {
+    if (c.open) open.push_back(id);
+  }
+  for (const CmId id : open) part(now, id);
+  collect(now);
+}
+
+bool CmControl::quiet() const {
+  return std::none_of(connections_.begin(), connections_.end(),
+                      [](const auto& entry) { return entry.second.open; });
 }
 
 void CmControl::finish(Time now) {
   for (auto& [id, c] : connections_) {
-    if (!c.open) continue;
+    if (!c.open || c.caller != 0) continue;
     c.report.to = now;
     callbacks_.ended(c.report);
   }

@@ -27,6 +27,8 @@ namespace {
 
 constexpr int kPollMs = 1;
 constexpr Duration kStatusEvery = Duration::s(2);
+/// Most that is waited for those whose connections are closed at the end.
+constexpr Duration kHangUp = Duration::ms(200);
 
 /// Everything of one run, built in the order of its members.
 class LiveRun {
@@ -56,6 +58,9 @@ class LiveRun {
   }
   bool signalled() const { return options_.signal != nullptr && *options_.signal != 0; }
   bool over() const;
+  /// One turn of control's loop, which waits for sockets as long as kPollMs.
+  void turn();
+  void hang_up();
   void say(const std::string& line) const {
     if (options_.progress) options_.progress(line);
   }
@@ -125,7 +130,10 @@ Result<void> LiveRun::open() {
     bridge_ = std::make_unique<HostBridge>(*host_, shards);
     if (auto listening = open_listeners(); !listening) return listening;
     if (!config_.clients.empty()) {
-      dialling_ = std::make_unique<ActiveClients>(config_, *host_, *sockets_, *endpoints_);
+      std::vector<CmControl*> cms;
+      for (const auto& cm : cms_) cms.push_back(cm.get());
+      dialling_ =
+          std::make_unique<ActiveClients>(config_, *host_, *sockets_, *endpoints_, std::move(cms));
     }
   }
   if (!options_.control_path.empty()) {
@@ -195,6 +203,9 @@ void LiveRun::open_cm() {
   callbacks.ended = [this](const ServiceReport& client) { report_.services.push_back(client); };
   callbacks.say = [this](const std::string& line) { say(line); };
   for (size_t i = 0; i < controls_.size(); ++i) {
+    callbacks.caller_ended = [this, i](const CmControl::EndedCaller& caller) {
+      if (const auto text = dialling_->on_ended(i, caller); !text.empty()) say(text);
+    };
     cms_.push_back(std::make_unique<CmControl>(config_, i, *controls_[i], *endpoints_, callbacks));
     cms_.back()->listen();
   }
@@ -276,16 +287,7 @@ Result<void> LiveRun::run() {
   Time status = live_->now() + kStatusEvery;
   std::optional<Time> last;  // once over: when to leave
   while (!signalled() && (!last || live_->now() < *last)) {
-    if (sockets_) {
-      sockets_->poll(kPollMs);
-    } else {
-      timespec nap{0, kPollMs * 1'000'000};
-      nanosleep(&nap, nullptr);
-    }
-    if (bridge_) bridge_->poll();
-    if (dialling_) dialling_->poll(live_->now());
-    for (auto& cm : cms_) cm->poll(live_->now());
-    for (auto& control : controls_) control->poll();
+    turn();
     if (control_socket_) {
       control_socket_->poll([this](const std::string& text) { return command(text); });
     }
@@ -303,7 +305,29 @@ Result<void> LiveRun::run() {
     }
     if (!last && over()) last = live_->now() + options_.linger;
   }
+  hang_up();
   return {};
+}
+
+void LiveRun::turn() {
+  if (sockets_) {
+    sockets_->poll(kPollMs);
+  } else {
+    timespec nap{0, kPollMs * 1'000'000};
+    nanosleep(&nap, nullptr);
+  }
+  if (bridge_) bridge_->poll();
+  if (dialling_) dialling_->poll(live_->now());
+  for (auto& cm : cms_) cm->poll(live_->now());
+  for (auto& control : controls_) control->poll();
+}
+
+/// Tells the other sides of connections by RDMA-CM that these are over, while the port still works.
+void LiveRun::hang_up() {
+  const Time until = live_->now() + kHangUp;
+  for (auto& cm : cms_) cm->hang_up(live_->now());
+  const auto quiet = [](const auto& cm) { return cm->quiet(); };
+  while (live_->now() < until && !std::all_of(cms_.begin(), cms_.end(), quiet)) turn();
 }
 
 RunReport LiveRun::finish() {

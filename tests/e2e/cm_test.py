@@ -1,5 +1,7 @@
 """Unmodified RDMA-CM clients of the virtual node against one emulated node's own address."""
 
+import subprocess
+
 import stage
 
 CONNECTIONS = 8
@@ -60,6 +62,20 @@ class RdmaCm(Clients):
         self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
         services = self.valid_report(self.emulator)["services"]
         self.assertEqual([(s["port"], s["kind"], s["error"]) for s in services], 2 * [(7174, "rping", None)])
+        self.assert_holds(self.emulator.capture, "--config", str(self.config))
+
+    # rules: A9.10
+    def test_clients_hear_of_the_end_of_the_run(self):
+        client = subprocess.Popen(self.node.command(f"rping -c -a {stage.NEXT} -v -C 1000000"), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(client.stdout.close)
+        self.addCleanup(client.wait)
+        self.addCleanup(client.kill)
+        self.assertIn("ping data: rdma-ping-", client.stdout.readline())
+        self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
+        self.assertTrue(any("DISCONNECT EVENT" in line for line in client.stdout))  # it need not come to an end
+        report = self.valid_report(self.emulator)
+        self.assertEqual([(s["kind"], s["error"]) for s in report["services"]], [("rping", None)])
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 
     # rules: A9.7

@@ -29,10 +29,11 @@ RING_NODE = f"/mnt/ring_node --peer-next {NEXT} --peer-prev {PREVIOUS}"
 PCAPNG_PACKET, PCAPNG_FLAGS, PCAPNG_CUSTOM = 6, 2, 2989
 OUT, NO_SCHEDULE = 2, 2**63 - 1
 
-RING = """format = 1
+NETWORK = """format = 1
 seed = {seed}
 [fidelity]
-tolerance = 0.05
+tolerance = {tolerance}
+idle = "{idle}"
 [fabric]
 mtu = 4096
 pacing = {pacing}
@@ -42,15 +43,16 @@ v4 = "10.9.0.0/24"
 [[node]]
 name = "gpu"
 real = true
-link = {{ rate = "{rate}", latency = "250us" }}
+link = {{ rate = "{rate}", latency = "{latency}" }}
 [[node]]
 name = "w"
 count = 3
-link = {{ rate = "{rate}", latency = "250us" }}
+link = {{ rate = "{rate}", latency = "{latency}" }}
 [[port]]
 real = "gpu"
 device = "net_vhost0,iface={socket},queues=1"
-[[job]]
+"""
+RING = """[[job]]
 name = "allreduce"
 collective = "all_reduce"
 algorithm = "ring"
@@ -79,11 +81,16 @@ class Stage(unittest.TestCase):
         self.understudy = self.build / "ctrl/understudy"
         shutil.copy(self.build / "tools/ring_node/ring_node", self.share)
 
-    def ring(self, name="ring.toml", rate="100Mbit/s", sizes='["1MiB"]', iterations=2, pacing="true", seed=20):
+    def network(self, tables, name="run.toml", rate="100Mbit/s", latency="250us", tolerance=0.05, idle="spin",
+                pacing="true", seed=20):
+        """A configuration of one real and three emulated nodes, and what `tables` says they do."""
         file = self.folder / name
-        file.write_text(RING.format(rate=rate, sizes=sizes, iterations=iterations, pacing=pacing, seed=seed,
-                                    socket=self.socket))
+        file.write_text(NETWORK.format(rate=rate, latency=latency, tolerance=tolerance, idle=idle, pacing=pacing,
+                                       seed=seed, socket=self.socket) + tables)
         return file
+
+    def ring(self, name="ring.toml", sizes='["1MiB"]', iterations=2, **network):
+        return self.network(RING.format(sizes=sizes, iterations=iterations), name, **network)
 
     def with_socket(self, config):
         """A copy of a configuration of the repository that listens in this test's folder."""
