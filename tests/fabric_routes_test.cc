@@ -202,6 +202,25 @@ TEST(Routes, SomePathsAreSpreadOverAll) {
   EXPECT_EQ(spines, (std::vector<VertexId>{4, 8, 12, 16}));
 }
 
+TEST(Routes, MorePathsThanCanBeCounted) {
+  // 70 pairs of parallel cables in a row: 2^70 paths.
+  Graph graph;
+  const VertexId from = add(graph, VertexKind::kNic), to = add(graph, VertexKind::kNic);
+  VertexId last = add(graph, VertexKind::kSwitch);
+  graph.connect(from, last, kRate, Duration());
+  for (int i = 0; i < 70; ++i) {
+    const VertexId next = add(graph, VertexKind::kSwitch);
+    for (int cable = 0; cable < 2; ++cable) graph.connect(last, next, kRate, Duration());
+    last = next;
+  }
+  graph.connect(last, to, kRate, Duration());
+  Routes routes(graph, RouteChoice::kSpray, 5);
+  EXPECT_EQ(routes.path_count(from, to), kMostPathsCounted);
+  const auto some = routes.paths(from, to, 1000);
+  EXPECT_EQ(std::set(some.begin(), some.end()).size(), 1000u);
+  for (const auto& path : some) expect_path(graph, path, from, to);
+}
+
 TEST(Routes, StaticRoutesComeFirstAndTheLastOfThemCounts) {
   const Graph graph = leaf_spine(4);
   const auto route = [&](VertexId spine) {

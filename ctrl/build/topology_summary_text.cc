@@ -61,7 +61,8 @@ std::string longest_text(const LongestPath& longest) {
     text += (i == 0 ? "" : " -> ") + longest.names[i];
   }
   text += longest.alternatives > 1
-              ? " (one of " + std::to_string(longest.alternatives) + " shortest)\n"
+              ? " (one of " + std::to_string(longest.alternatives) +
+                    (longest.alternatives == kMostPathsCounted ? " or more" : "") + " shortest)\n"
               : "\n";
   if (longest.seen == longest.places) return text;
   return text + "              (to " + std::to_string(longest.seen) + " of " +

@@ -6,8 +6,6 @@
 namespace understudy {
 namespace {
 
-constexpr uint64_t kMostPaths = uint64_t{1} << 63;
-
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -139,7 +137,8 @@ uint64_t Routes::count_ways(VertexId at, VertexId to, const StaticRoute* route, 
   const std::span<const LinkId> next = choices(at, to, route, hop);
   uint64_t sum = 0;
   for (LinkId link : std::vector<LinkId>(next.begin(), next.end())) {
-    sum = std::min(kMostPaths, sum + count_ways(graph_.link(link).to, to, route, hop + 1, ways));
+    const uint64_t more = count_ways(graph_.link(link).to, to, route, hop + 1, ways);
+    sum = more < kMostPathsCounted - sum ? sum + more : kMostPathsCounted;
   }
   return ways[at] = sum;
 }

@@ -36,6 +36,9 @@ uint64_t flow_hash(VertexId from, VertexId to, uint64_t flow);
 /// A shortest path has fewer links than this everywhere.
 inline constexpr uint16_t kUnreachable = 0xffff;
 
+/// Stands for this many shortest paths of a pair, or more.
+inline constexpr uint64_t kMostPathsCounted = uint64_t{1} << 63;
+
 /// Links from each vertex to `to` on a shortest path, or kUnreachable; by vertex. Zero for `to`.
 std::vector<uint16_t> hops_to(const Graph& graph, VertexId to);
 
@@ -58,7 +61,7 @@ class Routes {
   /// Up to `limit` different paths of a pair, all if it has no more; otherwise spread evenly over
   /// all in their order. A static route is the only one (times its parallel cables).
   std::vector<std::vector<LinkId>> paths(VertexId from, VertexId to, size_t limit);
-  /// How many different paths a pair has; 2^63 stands for that many or more.
+  /// How many different paths a pair has, at most kMostPathsCounted.
   uint64_t path_count(VertexId from, VertexId to);
 
  private:
