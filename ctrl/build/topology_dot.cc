@@ -33,27 +33,36 @@ struct Bundle {
 class Drawing {
  public:
   explicit Drawing(const Graph& graph)
-      : graph_(graph), collapsed_(graph.vertices().size() > kMostDrawn) {
+      : graph_(graph),
+        collapsed_(graph.vertices().size() > kMostDrawn),
+        routers_(std::any_of(graph.vertices().begin(), graph.vertices().end(),
+                             [](const Vertex& v) { return v.name.ends_with("/router"); })) {
     for (VertexId v = 0; v < graph.vertices().size(); ++v) shown_.push_back(place_of(v));
     for (LinkId id = 0; id < graph.links().size(); id += 2) add(id);
   }
 
   std::string text(const std::string& title) {
+    std::map<uint8_t, std::vector<std::string>> tiers;
+    std::string vertices;
+    for (VertexId v = 0; v < graph_.vertices().size(); ++v) {
+      if (shown_[v] == v) vertices += vertex(v, tiers);
+    }
     std::string out = "graph topology {\n";
-    const bool routers = std::any_of(graph_.vertices().begin(), graph_.vertices().end(),
-                                     [](const Vertex& v) { return v.name.ends_with("/router"); });
-    // Tiers stand one above the other; a grid has none.
-    out += routers ? "  layout=neato\n  overlap=false\n  splines=line\n"
-                   : "  rankdir=BT\n  ranksep=1.5\n  splines=line\n";
+    if (routers_) {  // a grid has no tiers; the quick layout where there are many
+      out += std::string("  layout=") + (collapsed_ ? "sfdp" : "neato") + "\n  overlap=false\n";
+    } else {  // tiers one above the other, the further apart the wider they are
+      size_t widest = 0;
+      for (const auto& [tier, names] : tiers) widest = std::max(widest, names.size());
+      out +=
+          "  rankdir=BT\n  ranksep=" + decimal_text(1 + static_cast<double>(widest) / 10, 1) + "\n";
+    }
+    out += "  size=\"60,60\"\n  splines=line\n";
     out += "  label=" + quoted(title) + "\n  fontname=\"sans-serif\"\n";
     out += "  node [fontname=\"sans-serif\", fontsize=11, style=filled, fillcolor=white]\n";
     out += "  edge [fontname=\"sans-serif\", fontsize=9]\n";
-    std::map<uint8_t, std::vector<std::string>> tiers;
-    for (VertexId v = 0; v < graph_.vertices().size(); ++v) {
-      if (shown_[v] == v) out += vertex(v, tiers);
-    }
+    out += vertices;
     for (const auto& [tier, names] : tiers) {
-      if (routers) break;
+      if (routers_) break;
       // In the order of the graph: a chain that nobody sees.
       out += "  { rank=same; ";
       for (size_t i = 0; i < names.size(); ++i) out += (i == 0 ? "" : " -- ") + names[i];
@@ -68,6 +77,7 @@ class Drawing {
   /// as the first of them.
   VertexId place_of(VertexId v) {
     const Vertex& vertex = graph_.vertices()[v];
+    if (routers_ && vertex.kind == VertexKind::kNic) return kNoVertex;  // its router is the node
     if (!collapsed_ || (vertex.kind == VertexKind::kSwitch && vertex.tier != 0)) return v;
     if (vertex.kind != VertexKind::kNic) return kNoVertex;
     std::vector<VertexId> ends;
@@ -114,15 +124,20 @@ class Drawing {
 
   std::string edge(const std::pair<VertexId, VertexId>& ends, const Bundle& bundle) const {
     const auto name = [&](VertexId v) { return quoted(graph_.vertices()[v].name); };
+    const std::string count = std::to_string(bundle.cables) + "x";
     std::string text = "  " + name(ends.first) + " -- " + name(ends.second) +
-                       " [tooltip=" + quoted(rate_text(bundle.rate.bps()));
-    if (bundle.cables > 1) text += ", label=" + quoted(std::to_string(bundle.cables) + "x");
+                       " [tooltip=" + quoted(count + " " + rate_text(bundle.rate.bps()));
+    // Labels push everything apart; there is room for few.
+    if (bundle.cables > 1 && bundles_.size() <= kMostDrawn / 2) text += ", label=" + quoted(count);
+    if (bundle.cables > 1)
+      text += ", penwidth=" + std::to_string(std::min<uint64_t>(bundle.cables, 4));
     if (bundle.troubled) text += ", color=red, style=dashed";
     return text + "]\n";
   }
 
   const Graph& graph_;
   bool collapsed_;
+  bool routers_;  ///< nodes forward: torus, mesh, stack
   std::vector<VertexId> shown_;
   std::map<std::vector<VertexId>, VertexId> first_nic_;
   std::map<VertexId, std::vector<VertexId>> members_;

@@ -1,4 +1,5 @@
-// The command line: understudy check | topo | simulate | run | command. Exit status: 0 work was done and was right,
+// The command line: understudy check | topo | simulate | run | command.
+// Exit status: 0 work was done and was right,
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
 #include <CLI/CLI.hpp>
 #include <cstdio>
