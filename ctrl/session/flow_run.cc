@@ -1,0 +1,115 @@
+#include "ctrl/session/flow_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "ctrl/build/traffic.h"
+
+namespace understudy {
+namespace {
+
+Result<FlowSenders> senders_of(const Config& config, const Topology& topology,
+                               const std::vector<FlowSpec>& flows) {
+  Routes routes = topology.routes(config.seed);
+  FlowSenders senders;
+  senders.of.reserve(flows.size());
+  uint32_t connections = 0;
+  for (const FlowSpec& flow : flows) {
+    if (flow.connection != kNoConnection) connections = std::max(connections, flow.connection + 1);
+  }
+  std::vector<uint32_t> of_connection(connections, kNoConnection);
+  for (size_t i = 0; i < flows.size(); ++i) {
+    const FlowSpec& flow = flows[i];
+    const auto next = static_cast<uint32_t>(senders.paths.size());
+    if (flow.connection != kNoConnection) {
+      uint32_t& known = of_connection[flow.connection];
+      if (known != kNoConnection) {
+        senders.of.push_back(known);
+        continue;
+      }
+      known = next;
+    }
+    senders.of.push_back(next);
+    senders.paths.push_back(flow.path.empty() ? path_of_flow(routes, flows, i) : flow.path);
+    if (!senders.paths.back().empty()) continue;
+    const std::vector<Vertex>& vertices = topology.graph.vertices();
+    return fail(config.path + ": flow \"" + flow.name + "\": there is no path from " +
+                vertices[flow.from].name + " to " + vertices[flow.to].name);
+  }
+  return senders;
+}
+
+/// [[event]]: both directions of all cables that join a node's NICs to switches of the network.
+std::vector<LinkChange> changes_of(const Config& config, const Topology& topology) {
+  std::vector<LinkChange> changes;
+  for (const EventConfig& event : config.events) {
+    for (const VertexId nic : topology.nics[event.node]) {
+      for (const LinkId link : topology.graph.out(nic)) {
+        if (topology.graph.vertices()[topology.graph.link(link).to].tier == 0) continue;
+        changes.push_back({event.at, link, event.rate, event.latency});
+        changes.push_back({event.at, reverse(link), event.rate, event.latency});
+      }
+    }
+  }
+  return changes;
+}
+
+/// Says how far a run is, once a second of real time.
+class Progress {
+ public:
+  Progress(const std::function<void(const std::string&)>& say, size_t flows)
+      : say_(say), flows_(flows), start_(Clock::now()), next_(start_ + std::chrono::seconds(1)) {}
+
+  void look(const FlowModel& model) {
+    const auto at = Clock::now();
+    if (!say_ || at < next_) return;
+    next_ = at + std::chrono::seconds(1);
+    const double done = static_cast<double>(model.finished()) / static_cast<double>(flows_);
+    const double seconds = std::chrono::duration<double>(at - start_).count();
+    char text[128];
+    std::snprintf(text, sizeof(text), "%5.1f %% of the flows, %.3f ms modelled, about %.0f s left",
+                  done * 100, model.now().seconds() * 1e3,
+                  done > 0 ? seconds / done * (1 - done) : 0);
+    say_(text);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const std::function<void(const std::string&)>& say_;
+  size_t flows_;
+  Clock::time_point start_, next_;
+};
+
+}  // namespace
+
+Result<FlowRun> run_flows(const Config& config, const Topology& topology,
+                          const std::vector<FlowSpec>& flows,
+                          const std::function<void(const std::string&)>& progress) {
+  if (topology.choice == RouteChoice::kSpray) {
+    return fail(config.path +
+                ": topology.routing = \"spray\" is a matter of packets: it needs fabric.fidelity "
+                "= \"packet\"");
+  }
+  const auto senders = senders_of(config, topology, flows);
+  if (!senders) return fail(senders.error().text);
+  FlowModel model(topology.graph, flows, *senders, config.queues.flows,
+                  config.queues.network.cut_through, changes_of(config, topology));
+  Progress said(progress, flows.size());
+  model.run([&](const FlowModel& at) { said.look(at); });
+  if (model.finished() != flows.size()) {
+    std::string text = config.path + ": ";
+    text += std::to_string(flows.size() - model.finished()) + " of " +
+            std::to_string(flows.size()) + " flows never end: links on their way stay down";
+    return fail(text);
+  }
+  FlowRun run;
+  run.flows = model.times();
+  run.link_bytes = model.link_bytes();
+  run.events = model.events();
+  run.filled = model.rates().filled();
+  for (const FlowTimes& flow : run.flows) run.end = std::max(run.end, flow.received);
+  return run;
+}
+
+}  // namespace understudy
