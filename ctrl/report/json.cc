@@ -168,6 +168,44 @@ Json client_json(const ClientReport& client) {
   return out;
 }
 
+Json flow_json(const FlowReport& flow) {
+  Json out;
+  out["name"] = flow.name;
+  out["from"] = flow.from;
+  out["to"] = flow.to;
+  out["bytes"] = flow.bytes;
+  out["start_ps"] = flow.start.ps();
+  out["received_ps"] = flow.received.ps();
+  out["acknowledged_ps"] = flow.acknowledged ? Json(flow.acknowledged->ps()) : Json();
+  out["packets"] = counts(flow.packets);
+  return out;
+}
+
+Json traffic_link_json(const TrafficLinkReport& link) {
+  Json out;
+  out["link"] = link.name;
+  out["rate_bits_per_second"] = link.rate.bps();
+  out["wire_bytes"] = link.wire_bytes;
+  out["utilisation"] = link.utilisation;
+  out["counters"] = counts(link.counters);
+  out["queue_peak_at_ps"] = link.queue_peak_at.ps();
+  out["paused_ps"] = link.paused.ps();
+  out["first_pause_ps"] = link.first_pause ? Json(link.first_pause->ps()) : Json();
+  return out;
+}
+
+Json traffic_json(const TrafficReport& traffic) {
+  Json out;
+  out["fidelity"] = traffic.fidelity;
+  out["groups"] = list(traffic.groups, [](const TrafficGroupReport& group) {
+    return Json{{"name", group.name}, {"first_flow", group.first}, {"flows", group.count}};
+  });
+  out["flows"] = list(traffic.flows, flow_json);
+  out["links"] = list(traffic.links, traffic_link_json);
+  out["work"] = counts(traffic.work);
+  return out;
+}
+
 Json run_json(const RunReport& report) {
   Json out;
   out["schema"] = kReportSchema;
@@ -190,6 +228,7 @@ Json run_json(const RunReport& report) {
     return Json{{"at_ps", command.at.ps()}, {"text", command.text}};
   });
   out["jobs"] = list(report.jobs, job_json);
+  out["traffic"] = report.traffic ? traffic_json(*report.traffic) : Json();
   out["services"] = list(report.services, service_json);
   out["clients"] = list(report.clients, client_json);
   out["ports"] = list(report.ports, port_json);

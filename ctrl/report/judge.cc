@@ -138,6 +138,8 @@ void judge(RunReport& report) {
       if (!c.warmup) ++verdict.judged;
     }
   }
+  // In virtual time a flow ends as modelled; a run whose flows do not all end has no report.
+  if (report.traffic) verdict.judged += report.traffic->flows.size();
   for (const ServiceReport& service : report.services) {
     judge_service(service, report, verdict.reasons);
     ++verdict.judged;

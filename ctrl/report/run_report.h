@@ -10,12 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "ctrl/report/flow_report.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
-
-/// Counters by name, in a fixed order.
-using NamedCounts = std::vector<std::pair<std::string, uint64_t>>;
 
 /// A command as it was carried out.
 struct CommandReport {
@@ -138,7 +136,7 @@ struct ClientReport {
 
 struct VerdictReport {
   bool faithful = false;
-  uint64_t judged = 0;               ///< timed collectives and services that were looked at
+  uint64_t judged = 0;  ///< timed collectives, services and flows that were looked at
   std::vector<std::string> reasons;  ///< why not, in plain words
 };
 
@@ -157,6 +155,7 @@ struct RunReport {
   double tolerance = 0.01;              ///< allowed lateness as a share of modelled time
   std::vector<CommandReport> commands;
   std::vector<JobReport> jobs;
+  std::optional<TrafficReport> traffic;  ///< if the run carried some
   std::vector<PortReport> ports;
   std::optional<LoopReport> loop;         ///< real clock only
   std::optional<uint64_t> capture_drops;  ///< frames missing in the capture, if one was made

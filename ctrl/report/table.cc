@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "ctrl/report/flow_table.h"
 #include "ctrl/report/summary.h"
 #include "ctrl/report/text.h"
 
@@ -121,6 +122,7 @@ std::string report_table(const RunReport& report) {
   static constexpr size_t kReasons = 10;
   std::string text;
   for (const JobReport& job : report.jobs) text += job_table(job) + "#\n";
+  if (report.traffic) text += traffic_table(*report.traffic) + "#\n";
   for (const ServiceReport& service : report.services) text += service_text(service);
   for (const ClientReport& client : report.clients) text += client_text(client);
   return text + verdict_text(report, kReasons);

@@ -9,6 +9,7 @@
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/ring_links.h"
 #include "ctrl/session/start_report.h"
+#include "ctrl/session/traffic_run.h"
 #include "dataplane/app/simulation.h"
 
 namespace understudy {
@@ -72,7 +73,10 @@ JobReport reported(const Config& config, size_t index, const Job& job) {
 }  // namespace
 
 Result<RunReport> simulate(const Config& config, const SimulateOptions& options) {
-  if (config.jobs.empty()) return fail(config.path + ": simulate needs at least one [[job]]");
+  if (config.jobs.empty() && !config.traffic.empty()) return run_traffic(config, options.progress);
+  if (config.jobs.empty()) {
+    return fail(config.path + ": simulate needs at least one [[job]] or [[traffic]]");
+  }
   std::vector<std::unique_ptr<Pair>> pairs;
   std::vector<SimulationPair> links;
   for (size_t i = 0; i < config.ports.size(); ++i) {

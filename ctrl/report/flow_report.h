@@ -1,0 +1,55 @@
+// What a run of [[traffic]] came to, as plain values: flows, links, and how it was computed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+/// Counters by name, in a fixed order.
+using NamedCounts = std::vector<std::pair<std::string, uint64_t>>;
+
+struct FlowReport {
+  std::string name;
+  std::string from, to;  ///< NICs
+  uint64_t bytes = 0;
+  Time start;
+  Duration received;  ///< from its start until its last byte was at the receiver
+  /// Packet fidelity only: until the last acknowledgement was at the sender, and what it took.
+  std::optional<Duration> acknowledged;
+  NamedCounts packets;
+};
+
+/// One direction of a cable that carried anything.
+struct TrafficLinkReport {
+  std::string name;  ///< "leaf0 -> spine1"
+  Rate rate;
+  uint64_t wire_bytes = 0;
+  double utilisation = 0;  ///< share of what it could have carried during the run
+  NamedCounts counters;    ///< packet fidelity: packets, marks, losses by reason, pauses ...
+  Time queue_peak_at;
+  Duration paused;  ///< its sender, by the far end's PFC frames
+  std::optional<Time> first_pause;
+};
+
+/// The flows of one [[traffic]] table.
+struct TrafficGroupReport {
+  std::string name;
+  uint32_t first = 0, count = 0;  ///< positions in `flows`
+};
+
+struct TrafficReport {
+  std::string fidelity;  ///< "packet" or "flow"
+  std::vector<TrafficGroupReport> groups;
+  std::vector<FlowReport> flows;
+  std::vector<TrafficLinkReport> links;
+  NamedCounts work;  ///< what the computation took: events, packets, bytes of memory
+};
+
+}  // namespace understudy

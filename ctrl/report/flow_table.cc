@@ -1,0 +1,97 @@
+#include "ctrl/report/flow_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "ctrl/report/text.h"
+
+namespace understudy {
+namespace {
+
+constexpr size_t kMostLinks = 10;
+
+uint64_t count_of(const NamedCounts& counts, const std::string& name) {
+  for (const auto& [known, count] : counts) {
+    if (known == name) return count;
+  }
+  return 0;
+}
+
+template <typename... Values>
+std::string line(const char* format, Values... values) {
+  std::array<char, 256> text;
+  std::snprintf(text.data(), text.size(), format, values...);
+  return text.data();
+}
+
+std::string rate_text(double bits_per_second) {
+  return decimal_text(bits_per_second / 1e9, 3) + " Gbit/s";
+}
+
+std::string group_line(const TrafficReport& traffic, const TrafficGroupReport& group) {
+  std::vector<int64_t> times;
+  uint64_t bytes = 0;
+  Time first = Time::never(), last;
+  double sum = 0;
+  for (uint32_t i = group.first; i < group.first + group.count; ++i) {
+    const FlowReport& f = traffic.flows[i];
+    times.push_back(f.received.ps());
+    sum += static_cast<double>(f.received.ps());
+    bytes += f.bytes;
+    first = std::min(first, f.start);
+    last = std::max(last, f.start + f.received);
+  }
+  if (times.empty()) return "";
+  std::sort(times.begin(), times.end());
+  const size_t p99 = (times.size() * 99 + 99) / 100 - 1;
+  const Duration mean = Duration::ps(static_cast<int64_t>(sum / static_cast<double>(times.size())));
+  const Duration whole = last - first;
+  const double rate = whole.ps() == 0 ? 0 : static_cast<double>(bytes) * 8 / whole.seconds();
+  return line("%-24s %8u %12s %12s %12s %12s %12s %16s\n", group.name.c_str(), group.count,
+              size_text(bytes).c_str(), duration_text(whole).c_str(), duration_text(mean).c_str(),
+              duration_text(Duration::ps(times[p99])).c_str(),
+              duration_text(Duration::ps(times.back())).c_str(), rate_text(rate).c_str());
+}
+
+/// Busy links first: by what they held back, then by what they carried.
+bool busier(const TrafficLinkReport* a, const TrafficLinkReport* b) {
+  const uint64_t a_queue = count_of(a->counters, "queue_peak_bytes");
+  const uint64_t b_queue = count_of(b->counters, "queue_peak_bytes");
+  if (a_queue != b_queue) return a_queue > b_queue;
+  return a->utilisation > b->utilisation;
+}
+
+}  // namespace
+
+std::string traffic_table(const TrafficReport& traffic) {
+  std::string text = "# traffic at " + traffic.fidelity + " fidelity\n";
+  text += line("# %-22s %8s %12s %12s %12s %12s %12s %16s\n", "traffic", "flows", "bytes", "took",
+               "mean flow", "99 % below", "longest", "rate");
+  for (const TrafficGroupReport& group : traffic.groups) text += group_line(traffic, group);
+  std::vector<const TrafficLinkReport*> links;
+  for (const TrafficLinkReport& l : traffic.links) links.push_back(&l);
+  std::stable_sort(links.begin(), links.end(), busier);
+  text += line("# %-30s %8s %12s %10s %10s %8s %12s\n", "link", "used", "queue peak", "marked",
+               "lost", "pauses", "paused");
+  for (size_t i = 0; i < std::min(links.size(), kMostLinks); ++i) {
+    const TrafficLinkReport& l = *links[i];
+    uint64_t lost = 0;
+    for (const auto& [name, count] : l.counters) {
+      if (name.starts_with("lost_")) lost += count;
+    }
+    text += line("%-32s %6.1f %% %12s %10lu %10lu %8lu %12s\n", l.name.c_str(),
+                 l.utilisation * 100, size_text(count_of(l.counters, "queue_peak_bytes")).c_str(),
+                 count_of(l.counters, "marked"), lost, count_of(l.counters, "pauses"),
+                 duration_text(l.paused).c_str());
+  }
+  if (links.size() > kMostLinks) {
+    text += "# and " + std::to_string(links.size() - kMostLinks) + " more links\n";
+  }
+  for (const auto& [name, count] : traffic.work) {
+    text += "# " + name + ": " + std::to_string(count) + "\n";
+  }
+  return text;
+}
+
+}  // namespace understudy

@@ -1,0 +1,17 @@
+// A run of the [[traffic]] of a configuration in virtual time, without a real node.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "ctrl/config/config.h"
+#include "ctrl/report/run_report.h"
+#include "dataplane/base/result.h"
+
+namespace understudy {
+
+/// The report is judged. `progress`: lines for a person; may be empty.
+Result<RunReport> run_traffic(const Config& config,
+                              const std::function<void(const std::string&)>& progress);
+
+}  // namespace understudy
