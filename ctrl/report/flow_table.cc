@@ -80,8 +80,8 @@ std::string traffic_table(const TrafficReport& traffic) {
     for (const auto& [name, count] : l.counters) {
       if (name.starts_with("lost_")) lost += count;
     }
-    text += line("%-32s %6.1f %% %12s %10lu %10lu %8lu %12s\n", l.name.c_str(),
-                 l.utilisation * 100, size_text(count_of(l.counters, "queue_peak_bytes")).c_str(),
+    text += line("%-32s %6.1f %% %12s %10lu %10lu %8lu %12s\n", l.name.c_str(), l.utilisation * 100,
+                 size_text(count_of(l.counters, "queue_peak_bytes")).c_str(),
                  count_of(l.counters, "marked"), lost, count_of(l.counters, "pauses"),
                  duration_text(l.paused).c_str());
   }

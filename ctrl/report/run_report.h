@@ -136,7 +136,7 @@ struct ClientReport {
 
 struct VerdictReport {
   bool faithful = false;
-  uint64_t judged = 0;  ///< timed collectives, services and flows that were looked at
+  uint64_t judged = 0;               ///< timed collectives, services and flows that were looked at
   std::vector<std::string> reasons;  ///< why not, in plain words
 };
 

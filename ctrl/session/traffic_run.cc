@@ -30,12 +30,9 @@ TrafficLinkReport link_report(const Graph& graph, LinkId link, const NetworkLink
     report.utilisation = static_cast<double>(c.wire_bytes) * 8 /
                          (static_cast<double>(report.rate.bps()) * whole.seconds());
   }
-  report.counters = {{"packets", c.packets},
-                     {"marked", c.marked},
-                     {"not_ecn_capable", c.not_ect},
-                     {"queue_peak_bytes", c.queue_peak},
-                     {"pauses", c.pauses},
-                     {"resumes", c.resumes}};
+  report.counters = {{"packets", c.packets},         {"marked", c.marked},
+                     {"not_ecn_capable", c.not_ect}, {"queue_peak_bytes", c.queue_peak},
+                     {"pauses", c.pauses},           {"resumes", c.resumes}};
   for (size_t i = 0; i < kPacketLosses; ++i) report.counters.emplace_back(kLossNames[i], c.lost[i]);
   report.queue_peak_at = c.queue_peak_at;
   report.paused = c.paused;
@@ -72,7 +69,7 @@ Result<RunReport> run_traffic(const Config& config,
                               const std::function<void(const std::string&)>& progress) {
   const auto topology = build_topology(config);
   if (!topology) return fail(describe(topology.error()));
-  auto traffic = build_traffic(config, topology->graph, topology->nics);
+  auto traffic = build_traffic(config, *topology);
   if (!traffic) return fail(describe(traffic.error()));
   std::vector<FlowSpec>& flows = traffic->flows;
   if (auto routed = route_flows(*topology, config.seed, flows); !routed) {
