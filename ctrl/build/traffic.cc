@@ -197,21 +197,25 @@ class Builder {
       flow.start = listed.start;
       if (listed.after.empty()) flow.start += traffic_->at;
       for (const uint32_t before : listed.after) flow.after.push_back(first + before);
-      if (!listed.via.empty()) flow.path = path_of(listed, flow);
+      if (!listed.via.empty()) flow.path = path_of(listed, "via", listed.via, flow.from, flow.to);
+      if (!listed.ack_via.empty()) {
+        flow.back = path_of(listed, "ack_via", listed.ack_via, flow.to, flow.from);
+      }
     }
   }
 
-  std::vector<LinkId> path_of(const ListedFlow& listed, const FlowSpec& flow) {
+  std::vector<LinkId> path_of(const ListedFlow& listed, const char* column,
+                              const std::vector<std::string>& via, VertexId from, VertexId to) {
     const auto wrong = [&](const std::string& found, std::string allowed) {
       errors_.push_back(
-          {traffic_->file, listed.line, "via", "\"" + found + "\"", std::move(allowed)});
+          {traffic_->file, listed.line, column, "\"" + found + "\"", std::move(allowed)});
       return std::vector<LinkId>{};
     };
     std::vector<LinkId> path;
-    VertexId at = flow.from;
-    for (size_t hop = 0; hop <= listed.via.size(); ++hop) {
-      const bool last = hop == listed.via.size();
-      const std::string& name = last ? graph_.vertices()[flow.to].name : listed.via[hop];
+    VertexId at = from;
+    for (size_t hop = 0; hop <= via.size(); ++hop) {
+      const bool last = hop == via.size();
+      const std::string& name = last ? graph_.vertices()[to].name : via[hop];
       const auto found = topology_.by_name.find(name);
       if (found == topology_.by_name.end()) return wrong(name, "there is no switch of this name");
       const VertexId next = found->second;

@@ -10,10 +10,10 @@
 namespace understudy {
 namespace {
 
-enum Column : size_t { kId, kFrom, kTo, kBytes, kStart, kAfter, kVia, kColumns };
-constexpr std::array<std::string_view, kColumns> kColumnNames = {"id",    "from",  "to", "bytes",
-                                                                 "start", "after", "via"};
-constexpr std::string_view kHeader = "id,from,to,bytes,start,after,via";
+enum Column : size_t { kId, kFrom, kTo, kBytes, kStart, kAfter, kVia, kAckVia, kColumns };
+constexpr std::array<std::string_view, kColumns> kColumnNames = {
+    "id", "from", "to", "bytes", "start", "after", "via", "ack_via"};
+constexpr std::string_view kHeader = "id,from,to,bytes,start,after,via,ack_via";
 
 std::string_view trimmed(std::string_view text) {
   const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
@@ -129,6 +129,9 @@ class FlowListReader {
     }
     if (const std::string_view via = cell(cells, kVia); !via.empty()) {
       for (const std::string_view name : split(via, ';')) flow.via.emplace_back(name);
+    }
+    if (const std::string_view via = cell(cells, kAckVia); !via.empty()) {
+      for (const std::string_view name : split(via, ';')) flow.ack_via.emplace_back(name);
     }
     after_.emplace_back(cell(cells, kAfter));
     flows_.push_back(std::move(flow));

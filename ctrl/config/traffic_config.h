@@ -32,6 +32,7 @@ struct ListedFlow {
   Duration start;
   std::vector<uint32_t> after;   ///< positions in the same list
   std::vector<std::string> via;  ///< names of all switches on the way; empty: the routing's choice
+  std::vector<std::string> ack_via;  ///< the same for acknowledgements; empty: the way back
   unsigned line = 0;
 };
 

@@ -97,6 +97,8 @@ Result<void> route_flows(const Topology& topology, uint64_t seed, std::vector<Fl
       return fail("flow \"" + f.name + "\": there is no path from " + vertices[f.from].name +
                   " to " + vertices[f.to].name);
     }
+    // Acknowledgements are hashed by themselves, as by their own addresses and ports.
+    if (f.back.empty()) f.back = routes.path(f.to, f.from, flow_hash(f.to, f.from, number));
     if (routes.choice() != RouteChoice::kSpray) continue;
     f.spray = routes.paths(f.from, f.to, kMostPaths);
     if (f.spray.size() == 1) f.spray.clear();

@@ -24,6 +24,7 @@ struct FlowSpec {
   Duration start;
   std::vector<uint32_t> after;  ///< positions of other flows in the same list
   std::vector<LinkId> path;     ///< all links from NIC to NIC; empty: the routing's choice
+  std::vector<LinkId> back;     ///< the same for acknowledgements; empty: the reverse of `path`
   /// Packet spraying: paths that its packets take in turn, `path` among them. Its receiver then
   /// takes packets in any order.
   std::vector<std::vector<LinkId>> spray;

@@ -69,8 +69,11 @@ void FlowTraffic::begin(uint32_t flow, Time now) {
   list(flow, false);
   s.open.push_back(flow);
   if (s.control == nullptr) {
-    s.back.assign(spec.path.rbegin(), spec.path.rend());
-    for (LinkId& link : s.back) link = reverse(link);
+    s.back = spec.back;
+    if (s.back.empty()) {
+      s.back.assign(spec.path.rbegin(), spec.path.rend());
+      for (LinkId& link : s.back) link = reverse(link);
+    }
     FlowControl made = make_(spec, graph_.link(spec.path.front()).rate, idle_round_trip(spec));
     s.control = std::move(made.controller);
     s.cnps = made.cnps;
