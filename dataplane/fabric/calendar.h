@@ -31,13 +31,13 @@ class Calendar {
     const int64_t tick = time.ps() >> kTickShift;
     ++size_;
     if (tick <= tick_) {
-      current_.push_back(e);
-      std::push_heap(current_.begin(), current_.end(), later);
+      // Rare: most events are further away than a tick.
+      current_.insert(std::upper_bound(current_.begin(), current_.end(), e, Later()), e);
     } else if (tick - tick_ < static_cast<int64_t>(kSlots)) {
       put(tick, e);
     } else {
       far_.push_back(e);
-      std::push_heap(far_.begin(), far_.end(), later);
+      std::push_heap(far_.begin(), far_.end(), Later());
     }
   }
 
@@ -46,11 +46,14 @@ class Calendar {
   /// Of the next event, never() without one.
   Time next() {
     if (current_.empty() && !turn()) return Time::never();
-    return current_.front().time;
+    return current_.back().time;
+  }
+  /// The one `ahead` events behind the next, as far as it is known yet; else null.
+  const CalendarEvent* peek(size_t ahead) const {
+    return ahead < current_.size() ? &current_[current_.size() - 1 - ahead] : nullptr;
   }
   /// There must be one: call next() before.
   CalendarEvent pop() {
-    std::pop_heap(current_.begin(), current_.end(), later);
     const CalendarEvent e = current_.back();
     current_.pop_back();
     --size_;
@@ -63,9 +66,11 @@ class Calendar {
   static constexpr size_t kSlots = 8192;
   static constexpr size_t kWords = kSlots / 64;
 
-  static bool later(const CalendarEvent& a, const CalendarEvent& b) {
-    return a.time != b.time ? a.time > b.time : a.order > b.order;
-  }
+  struct Later {
+    bool operator()(const CalendarEvent& a, const CalendarEvent& b) const {
+      return a.time != b.time ? a.time > b.time : a.order > b.order;
+    }
+  };
   void put(int64_t tick, const CalendarEvent& e) {
     const size_t slot = static_cast<size_t>(tick) % kSlots;
     slots_[slot].push_back(e);
@@ -83,14 +88,14 @@ class Calendar {
     }
     while (!far_.empty() &&
            (far_.front().time.ps() >> kTickShift) - tick_ < static_cast<int64_t>(kSlots)) {
-      std::pop_heap(far_.begin(), far_.end(), later);
+      std::pop_heap(far_.begin(), far_.end(), Later());
       put(far_.back().time.ps() >> kTickShift, far_.back());
       far_.pop_back();
     }
     const size_t slot = static_cast<size_t>(tick_) % kSlots;
     current_.swap(slots_[slot]);
     used_[slot / 64] &= ~(uint64_t{1} << slot % 64);
-    std::make_heap(current_.begin(), current_.end(), later);
+    std::sort(current_.begin(), current_.end(), Later());
     return true;
   }
   /// The first tick after tick_ with events in the wheel, or -1.
@@ -109,7 +114,7 @@ class Calendar {
   }
 
   int64_t tick_ = -1;                   ///< whose events are in current_; earlier ones have gone
-  std::vector<CalendarEvent> current_;  ///< a heap
+  std::vector<CalendarEvent> current_;  ///< sorted, the next one at the end
   std::vector<std::vector<CalendarEvent>> slots_;
   std::array<uint64_t, kWords> used_{};
   std::vector<CalendarEvent> far_;  ///< a heap

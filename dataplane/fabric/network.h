@@ -32,7 +32,8 @@ enum class PacketLoss : uint8_t {
 };
 inline constexpr size_t kPacketLosses = 4;
 
-struct NetPacket {
+/// One cache line.
+struct alignas(64) NetPacket {
   const LinkId* path = nullptr;  ///< all links from NIC to NIC; outlives the packet
   uint8_t hops = 0;              ///< how many
   uint8_t hop = 0;               ///< on which of them it is, or for which it waits
@@ -46,10 +47,11 @@ struct NetPacket {
   // The ends' own:
   uint32_t flow = 0;
   uint32_t payload = 0;
-  uint64_t sequence = 0;
   Time sent;
+  uint32_t number = 0;
   PacketId next = kNoPacketId;  ///< the network's, while it waits
 };
+static_assert(sizeof(NetPacket) == 64);
 
 /// In-band telemetry of one packet.
 struct TelemetryRecord {
@@ -151,6 +153,7 @@ class Network {
     NetworkLinkCounters counters;
   };
 
+  void prefetch() const;
   void arrive(PacketId id, Time now);
   void enqueue(LinkId link, PacketId id);
   void serve(LinkId link, Time now);

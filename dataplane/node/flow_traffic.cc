@@ -243,7 +243,7 @@ PacketId FlowTraffic::next_packet(uint32_t sender, Time now) {
   p.ect = true;
   p.kind = kData;
   p.flow = flow;
-  p.sequence = f.next;
+  p.number = static_cast<uint32_t>(f.next / settings_.payload);
   p.payload = static_cast<uint32_t>(std::min<uint64_t>(settings_.payload, spec.bytes - f.next));
   p.buffer_bytes = p.payload + settings_.overhead;
   p.wire_bytes = p.buffer_bytes + settings_.gap;
@@ -295,21 +295,22 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
       answer(p.flow, kCnp, p.sent, kNoPacketId, now);
     }
   }
+  const uint64_t sequence = uint64_t{p.number} * settings_.payload;
   if (!spec.spray.empty()) {
     const uint64_t before = f.expected;
-    const uint64_t placed = place(f, p.sequence, p.sequence + p.payload);
+    const uint64_t placed = place(f, sequence, sequence + p.payload);
     result.delivered += placed;
     delivered_ += placed;
     answer(p.flow, kAck, p.sent, id, now);
     if (before < spec.bytes && f.expected == spec.bytes) received_all(p.flow, now);
     return;
   }
-  if (p.sequence > f.expected) {
+  if (sequence > f.expected) {
     if (f.gap_told) return;
     f.gap_told = true;
     return answer(p.flow, kNak, p.sent, id, now);
   }
-  if (p.sequence < f.expected) return answer(p.flow, kAck, p.sent, id, now);
+  if (sequence < f.expected) return answer(p.flow, kAck, p.sent, id, now);
   f.gap_told = false;
   f.expected += p.payload;
   result.delivered += p.payload;
@@ -354,7 +355,7 @@ void FlowTraffic::answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time 
       kind == kCnp ? settings_.cnp_priority : settings_.ack_priority.value_or(spec.priority);
   p.kind = kind;
   p.flow = flow;
-  p.sequence = f.expected;
+  p.number = static_cast<uint32_t>((f.expected + settings_.payload - 1) / settings_.payload);
   p.buffer_bytes = kind == kCnp ? settings_.cnp_bytes : settings_.ack_bytes;
   p.wire_bytes = p.buffer_bytes + settings_.gap;
   p.sent = sent;
@@ -376,12 +377,13 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
     return after_control(f.sender, now);
   }
   AckHeard heard;
-  if (p.sequence > f.acked) {
-    heard.newly_acked = p.sequence - f.acked;
+  const uint64_t received = std::min(uint64_t{p.number} * settings_.payload, spec.bytes);
+  if (received > f.acked) {
+    heard.newly_acked = received - f.acked;
     const uint64_t in_flight = f.next > f.acked ? f.next - f.acked : 0;
     s.in_flight -= std::min(heard.newly_acked, in_flight);
     s.acked += heard.newly_acked;
-    f.acked = p.sequence;
+    f.acked = received;
     f.next = std::max(f.next, f.acked);  // an answer to what was sent before going back
     drop_sent(s);
     s.heard = now;
