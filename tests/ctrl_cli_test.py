@@ -124,6 +124,34 @@ class CommandLine(unittest.TestCase):
             self.assertRegex(done.stdout, r"Example: understudy \w+ \S+", words)
         self.assertEqual(self.run_it("--version").returncode, 0)
 
+    def test_traffic(self):
+        traffic = """[fabric]
+fidelity = "flow"
+[[traffic]]
+pattern = "file"
+file = "flows.csv"
+"""
+        (self.folder / "flows.csv").write_text("id,from,to,bytes,via\na,w0,w1,1MB,leaf0\n",
+                                               encoding="utf-8")
+        good = self.folder / "traffic.toml"
+        good.write_text(TOPOLOGY + traffic, encoding="utf-8")
+        report = self.folder / "traffic.json"
+        done = self.run_it("simulate", good, "--report", report, "--at", "10us link w0 rate 10Gbit/s")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("traffic 1", done.stdout)
+        flow = json.loads(report.read_text(encoding="utf-8"))["traffic"]["flows"][0]
+        # 10 us at 100 Gbit/s, the rest at a tenth: 1,020,090 bytes with the headers of 245 packets.
+        self.assertAlmostEqual(flow["received_ps"] / 1e6, 10 + (1_020_090 - 125_000) * 8e-4 + 2, 2)
+        self.expect_bad(self.run_it("simulate", good, "--capture", "x.pcapng"), "--capture")
+        (self.folder / "flows.csv").write_text("id,from,to,bytes,via\na,w0,w1,1MB,leaf9\n",
+                                               encoding="utf-8")
+        for command in ("check", "simulate", "run"):
+            self.expect_bad(self.run_it(command, good), "flows.csv:2: via", "leaf9")
+        both = self.folder / "both.toml"
+        both.write_text(GOOD + traffic.replace("file", "flow", 1).replace(
+            'file = "flows.csv"', 'from = "w0"\nto = "w1"\nsize = "1B"'), encoding="utf-8")
+        self.expect_bad(self.run_it("simulate", both), "both.toml:26: traffic", "[[job]]")
+
     def test_bad_arguments(self):
         good = self.config(name="good.toml")
         self.expect_bad(self.run_it(), "subcommand")

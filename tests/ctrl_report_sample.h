@@ -69,6 +69,28 @@ inline RunReport full_report() {
   job.collectives.back().measured = Duration::us(50'401);
   job.node_checks = {{0, 4096, 0}, {1, 65536, 0}};
   report.jobs.push_back(job);
+  TrafficReport traffic;
+  traffic.fidelity = "packet";
+  traffic.groups = {{"incast", 0, 1, 2'000'000, Time::zero() + Duration::us(1), Duration::us(170),
+                     Duration::us(170), Duration::us(170), Duration::us(170)}};
+  traffic.flows = {{"incast 0",
+                    "w0",
+                    "w1:1",
+                    2'000'000,
+                    Time::zero() + Duration::us(1),
+                    Duration::us(170),
+                    Duration::us(172),
+                    {{"sent", 489}, {"marked", 3}}}};
+  traffic.links = {{"w0 -> leaf0",
+                    Rate::bits_per_second(100'000'000'000),
+                    2'040'098,
+                    0.5,
+                    {{"packets", 489}, {"marked", 3}},
+                    Time::zero() + Duration::us(90),
+                    Duration::us(5),
+                    Time::zero() + Duration::us(80)}};
+  traffic.work = {{"events", 4000}, {"packets", 978}};
+  report.traffic = traffic;
   PortReport port;
   port.name = "p0";
   port.device = "net_vhost0,iface=/run/x.sock";

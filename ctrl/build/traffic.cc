@@ -253,10 +253,9 @@ tl::expected<Traffic, std::vector<ConfigError>> build_traffic(const Config& conf
   return Builder(config, topology).run();
 }
 
-std::vector<LinkId> path_of_flow(Routes& routes, const std::vector<FlowSpec>& flows, size_t i) {
-  const FlowSpec& f = flows[i];
-  const uint64_t number = f.connection == kNoConnection ? i : flows.size() + f.connection;
-  return routes.path(f.from, f.to, flow_hash(f.from, f.to, number));
+uint64_t hash_number(const std::vector<FlowSpec>& flows, size_t i) {
+  const uint32_t connection = flows[i].connection;
+  return connection == kNoConnection ? i : flows.size() + connection;
 }
 
 }  // namespace understudy

@@ -24,8 +24,8 @@ struct Traffic {
 tl::expected<Traffic, std::vector<ConfigError>> build_traffic(const Config& config,
                                                               const Topology& topology);
 
-/// The path of a flow that has none of its own: the routing's choice by the flow's number, or by
-/// its connection's, which is one flow to the switches. Empty if its ends are not joined.
-std::vector<LinkId> path_of_flow(Routes& routes, const std::vector<FlowSpec>& flows, size_t i);
+/// What tells a flow from others of its pair when the routing chooses by hash: its position, or its
+/// connection, which is one flow to the switches.
+uint64_t hash_number(const std::vector<FlowSpec>& flows, size_t i);
 
 }  // namespace understudy

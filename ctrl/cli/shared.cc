@@ -1,7 +1,9 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "ctrl/build/topology.h"
+#include "ctrl/build/traffic.h"
 #include "ctrl/cli/commands.h"
 #include "ctrl/config/load.h"
 #include "ctrl/report/json.h"
@@ -9,6 +11,17 @@
 #include "ctrl/session/commands_text.h"
 
 namespace understudy {
+namespace {
+
+/// Whether flows of files say which way they take, which the network must know.
+bool names_paths(const Config& config) {
+  return std::any_of(config.traffic.begin(), config.traffic.end(), [](const TrafficConfig& t) {
+    return std::any_of(t.flows.begin(), t.flows.end(),
+                       [](const ListedFlow& flow) { return !flow.via.empty(); });
+  });
+}
+
+}  // namespace
 
 void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_option("config", arguments.config, "Configuration (TOML)")->required();
@@ -32,10 +45,17 @@ std::optional<Config> load_or_complain(const std::string& path) {
     std::fputs(describe(config.error()).c_str(), stderr);
     return std::nullopt;
   }
-  if (config->topology) {
-    if (const auto topology = build_topology(*config); !topology) {
+  if (config->topology || names_paths(*config)) {
+    const auto topology = build_topology(*config);
+    if (!topology) {
       std::fputs(describe(topology.error()).c_str(), stderr);
       return std::nullopt;
+    }
+    if (names_paths(*config)) {
+      if (const auto traffic = build_traffic(*config, *topology); !traffic) {
+        std::fputs(describe(traffic.error()).c_str(), stderr);
+        return std::nullopt;
+      }
     }
   }
   return std::move(*config);
@@ -52,6 +72,15 @@ std::optional<Config> load_or_complain(const RunArguments& arguments) {
     } else {
       std::fputs(describe(with.error()).c_str(), stderr);
     }
+  }
+  if (config && !config->jobs.empty() && !config->traffic.empty()) {
+    std::fprintf(stderr, "%s:%u: traffic: found [[traffic]] beside a [[job]]: not possible yet\n",
+                 config->path.c_str(), config->traffic.front().line);
+    config.reset();
+  }
+  if (config && !config->traffic.empty() && !arguments.capture.empty()) {
+    std::fputs("--capture: [[traffic]] has no frames to write, only a [[job]] has\n", stderr);
+    config.reset();
   }
   if (config && arguments.seed) config->seed = *arguments.seed;
   return config;

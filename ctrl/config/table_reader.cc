@@ -45,7 +45,7 @@ void TableReader::wrong_type(const TomlNode& value, std::string_view key, std::s
 }
 
 const TomlNode* TableReader::any(std::string_view key) {
-  known_.push_back(key);
+  if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
   for (const TomlNode& child : table_.children) {
     if (child.key == key) return &child;
   }

@@ -41,13 +41,19 @@ struct TrafficLinkReport {
 /// The flows of one [[traffic]] table.
 struct TrafficGroupReport {
   std::string name;
-  uint32_t first = 0, count = 0;  ///< positions in `flows`
+  uint32_t first = 0, count = 0;  ///< positions in the list of flows
+  uint64_t bytes = 0;             ///< payload of all
+  Time start;                     ///< of the first one
+  Duration took;                  ///< until the last one was received
+  Duration mean, p99, longest;    ///< of the flows' own times until they were received
 };
+
+inline constexpr size_t kMostListedFlows = 100'000;
 
 struct TrafficReport {
   std::string fidelity;  ///< "packet" or "flow"
   std::vector<TrafficGroupReport> groups;
-  std::vector<FlowReport> flows;
+  std::vector<FlowReport> flows;  ///< empty if there are more than kMostListedFlows
   std::vector<TrafficLinkReport> links;
   NamedCounts work;  ///< what the computation took: events, packets, bytes of memory
 };

@@ -29,29 +29,13 @@ std::string rate_text(double bits_per_second) {
   return decimal_text(bits_per_second / 1e9, 3) + " Gbit/s";
 }
 
-std::string group_line(const TrafficReport& traffic, const TrafficGroupReport& group) {
-  std::vector<int64_t> times;
-  uint64_t bytes = 0;
-  Time first = Time::never(), last;
-  double sum = 0;
-  for (uint32_t i = group.first; i < group.first + group.count; ++i) {
-    const FlowReport& f = traffic.flows[i];
-    times.push_back(f.received.ps());
-    sum += static_cast<double>(f.received.ps());
-    bytes += f.bytes;
-    first = std::min(first, f.start);
-    last = std::max(last, f.start + f.received);
-  }
-  if (times.empty()) return "";
-  std::sort(times.begin(), times.end());
-  const size_t p99 = (times.size() * 99 + 99) / 100 - 1;
-  const Duration mean = Duration::ps(static_cast<int64_t>(sum / static_cast<double>(times.size())));
-  const Duration whole = last - first;
-  const double rate = whole.ps() == 0 ? 0 : static_cast<double>(bytes) * 8 / whole.seconds();
+std::string group_line(const TrafficGroupReport& group) {
+  const double bits = static_cast<double>(group.bytes) * 8;
+  const double rate = group.took.ps() == 0 ? 0 : bits / group.took.seconds();
   return line("%-24s %8u %12s %12s %12s %12s %12s %16s\n", group.name.c_str(), group.count,
-              size_text(bytes).c_str(), duration_text(whole).c_str(), duration_text(mean).c_str(),
-              duration_text(Duration::ps(times[p99])).c_str(),
-              duration_text(Duration::ps(times.back())).c_str(), rate_text(rate).c_str());
+              size_text(group.bytes).c_str(), duration_text(group.took).c_str(),
+              duration_text(group.mean).c_str(), duration_text(group.p99).c_str(),
+              duration_text(group.longest).c_str(), rate_text(rate).c_str());
 }
 
 /// Busy links first: by what they held back, then by what they carried.
@@ -68,7 +52,7 @@ std::string traffic_table(const TrafficReport& traffic) {
   std::string text = "# traffic at " + traffic.fidelity + " fidelity\n";
   text += line("# %-22s %8s %12s %12s %12s %12s %12s %16s\n", "traffic", "flows", "bytes", "took",
                "mean flow", "99 % below", "longest", "rate");
-  for (const TrafficGroupReport& group : traffic.groups) text += group_line(traffic, group);
+  for (const TrafficGroupReport& group : traffic.groups) text += group_line(group);
   std::vector<const TrafficLinkReport*> links;
   for (const TrafficLinkReport& l : traffic.links) links.push_back(&l);
   std::stable_sort(links.begin(), links.end(), busier);

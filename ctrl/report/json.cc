@@ -194,12 +194,24 @@ Json traffic_link_json(const TrafficLinkReport& link) {
   return out;
 }
 
+Json traffic_group_json(const TrafficGroupReport& group) {
+  Json out;
+  out["name"] = group.name;
+  out["first_flow"] = group.first;
+  out["flows"] = group.count;
+  out["bytes"] = group.bytes;
+  out["start_ps"] = group.start.ps();
+  out["took_ps"] = group.took.ps();
+  out["mean_ps"] = group.mean.ps();
+  out["p99_ps"] = group.p99.ps();
+  out["longest_ps"] = group.longest.ps();
+  return out;
+}
+
 Json traffic_json(const TrafficReport& traffic) {
   Json out;
   out["fidelity"] = traffic.fidelity;
-  out["groups"] = list(traffic.groups, [](const TrafficGroupReport& group) {
-    return Json{{"name", group.name}, {"first_flow", group.first}, {"flows", group.count}};
-  });
+  out["groups"] = list(traffic.groups, traffic_group_json);
   out["flows"] = list(traffic.flows, flow_json);
   out["links"] = list(traffic.links, traffic_link_json);
   out["work"] = counts(traffic.work);

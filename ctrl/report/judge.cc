@@ -139,7 +139,9 @@ void judge(RunReport& report) {
     }
   }
   // In virtual time a flow ends as modelled; a run whose flows do not all end has no report.
-  if (report.traffic) verdict.judged += report.traffic->flows.size();
+  if (report.traffic) {
+    for (const TrafficGroupReport& group : report.traffic->groups) verdict.judged += group.count;
+  }
   for (const ServiceReport& service : report.services) {
     judge_service(service, report, verdict.reasons);
     ++verdict.judged;

@@ -31,7 +31,11 @@ Result<FlowSenders> senders_of(const Config& config, const Topology& topology,
       known = next;
     }
     senders.of.push_back(next);
-    senders.paths.push_back(flow.path.empty() ? path_of_flow(routes, flows, i) : flow.path);
+    senders.paths.push_back(flow.path);
+    if (flow.path.empty()) {
+      const uint64_t hash = flow_hash(flow.from, flow.to, hash_number(flows, i));
+      senders.paths.back() = routes.path(flow.from, flow.to, hash);
+    }
     if (!senders.paths.back().empty()) continue;
     const std::vector<Vertex>& vertices = topology.graph.vertices();
     return fail(config.path + ": flow \"" + flow.name + "\": there is no path from " +

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "ctrl/build/traffic.h"
 #include "dataplane/cc/make_controller.h"
 
 namespace understudy {
@@ -90,8 +91,7 @@ Result<void> route_flows(const Topology& topology, uint64_t seed, std::vector<Fl
   for (size_t i = 0; i < flows.size(); ++i) {
     FlowSpec& f = flows[i];
     if (!f.path.empty()) continue;
-    // Flows of a connection are one flow to the switches.
-    const uint64_t number = f.connection == kNoConnection ? i : flows.size() + f.connection;
+    const uint64_t number = hash_number(flows, i);
     f.path = routes.path(f.from, f.to, flow_hash(f.from, f.to, number));
     if (f.path.empty()) {
       return fail("flow \"" + f.name + "\": there is no path from " + vertices[f.from].name +

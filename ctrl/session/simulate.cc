@@ -40,8 +40,8 @@ size_t port_of(const Config& config, const JobConfig& job) {
   return 0;
 }
 
-/// When the first operation starts: once the first credits, which both sides send at time zero, have
-/// surely come.
+/// When the first operation starts: once the first credits, which both sides send at time zero,
+/// have surely come.
 Time first_entry(const Config& config, const JobConfig& job) {
   Duration longest;
   for (const NodeId node : job.ranks) {
@@ -70,10 +70,23 @@ JobReport reported(const Config& config, size_t index, const Job& job) {
   return report;
 }
 
+/// The configuration's changes and the caller's, in order of time.
+std::vector<EventConfig> all_events(const Config& config, const SimulateOptions& options) {
+  std::vector<EventConfig> events = config.events;
+  events.insert(events.end(), options.commands.begin(), options.commands.end());
+  std::stable_sort(events.begin(), events.end(),
+                   [](const EventConfig& a, const EventConfig& b) { return a.at < b.at; });
+  return events;
+}
+
 }  // namespace
 
 Result<RunReport> simulate(const Config& config, const SimulateOptions& options) {
-  if (config.jobs.empty() && !config.traffic.empty()) return run_traffic(config, options.progress);
+  if (config.jobs.empty() && !config.traffic.empty()) {
+    Config changed = config;
+    changed.events = all_events(config, options);
+    return run_traffic(changed, options.progress);
+  }
   if (config.jobs.empty()) {
     return fail(config.path + ": simulate needs at least one [[job]] or [[traffic]]");
   }
@@ -81,8 +94,8 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   std::vector<SimulationPair> links;
   for (size_t i = 0; i < config.ports.size(); ++i) {
     pairs.push_back(std::make_unique<Pair>(config, i));
-    links.push_back({config.nodes[config.ports[i].node].name, &pairs[i]->emulator,
-                     &pairs[i]->reference});
+    links.push_back(
+        {config.nodes[config.ports[i].node].name, &pairs[i]->emulator, &pairs[i]->reference});
   }
   std::vector<Job> jobs;
   for (const JobConfig& job : config.jobs) {
@@ -91,12 +104,11 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
     auto setup = build_ring(config, job, true, first_entry(config, job));
     if (!setup) return fail(setup.error().text);
     made.setup = std::move(*setup);
-    auto environment =
-        RingEnvironmentHost::create(config, job, *made.setup, pair.emulator_control);
+    auto environment = RingEnvironmentHost::create(config, job, *made.setup, pair.emulator_control);
     if (!environment) return fail(environment.error().text);
     made.environment = std::move(*environment);
-    auto rank = RingRankHost::create(config, job, *made.setup, pair.reference_control,
-                                     *made.environment);
+    auto rank =
+        RingRankHost::create(config, job, *made.setup, pair.reference_control, *made.environment);
     if (!rank) return fail(rank.error().text);
     made.rank = std::move(*rank);
     made.environment->start();
@@ -107,11 +119,7 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   if (!simulation) return fail(simulation.error().text);
 
   RunReport report = start_report(config, true);
-  std::vector<EventConfig> events = config.events;
-  events.insert(events.end(), options.commands.begin(), options.commands.end());
-  std::stable_sort(events.begin(), events.end(),
-                   [](const EventConfig& a, const EventConfig& b) { return a.at < b.at; });
-  for (const EventConfig& event : events) {
+  for (const EventConfig& event : all_events(config, options)) {
     // The reference node's own NIC keeps its rate: a slower link is the emulated queue's business.
     for (auto& pair : pairs) {
       pair->emulator_control.set_link(event.node, event.rate, event.latency, event.at);
