@@ -143,6 +143,7 @@ file = "flows.csv"
         # 10 us at 100 Gbit/s, the rest at a tenth: 1,020,090 bytes with the headers of 245 packets.
         self.assertAlmostEqual(flow["received_ps"] / 1e6, 10 + (1_020_090 - 125_000) * 8e-4 + 2, 2)
         self.expect_bad(self.run_it("simulate", good, "--capture", "x.pcapng"), "--capture")
+        self.expect_bad(self.run_it("run", good), "traffic.toml:13: traffic", "only simulate")
         (self.folder / "flows.csv").write_text("id,from,to,bytes,via\na,w0,w1,1MB,leaf9\n",
                                                encoding="utf-8")
         for command in ("check", "simulate", "run"):

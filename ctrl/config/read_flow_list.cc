@@ -110,9 +110,9 @@ class FlowListReader {
       error("id", quoted(flow.id),
             "the flow in line " + std::to_string(flows_[other->second].line) + " has this id");
     }
-    const bool ends = read_end(cells, kFrom, flow.from, flow.from_nic) &
-                      read_end(cells, kTo, flow.to, flow.to_nic);
-    if (ends && flow.from == flow.to && flow.from_nic == flow.to_nic) {
+    const bool from = read_end(cells, kFrom, flow.from, flow.from_nic);
+    const bool to = read_end(cells, kTo, flow.to, flow.to_nic);
+    if (from && to && flow.from == flow.to && flow.from_nic == flow.to_nic) {
       error("to", quoted(cell(cells, kTo)), "a flow goes to another NIC than it comes from");
     }
     if (const auto bytes = parse_size(cell(cells, kBytes)); !bytes) {
