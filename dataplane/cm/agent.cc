@@ -80,7 +80,8 @@ std::optional<CmId> CmAgent::connect(Time now, const CmConnect& request) {
   c.retries = config_.max_retries;
   // The peer's time to answer, and a packet's life time there and back: the latter is half of the
   // time that the queue pair waits for an ACK.
-  c.wait = cm_time(config_.response_timeout) + cm_time(request.ack_timeout);
+  c.wait =
+      bounded_wait(cm_time(config_.response_timeout) + cm_time(request.ack_timeout), c.retries);
   by_local_qpn_[request.qpn] = c.id;
   CmReq req;
   req.local_comm_id = c.id;
@@ -145,12 +146,12 @@ void CmAgent::on_time(Time now) {
 void CmAgent::on_timer(Time now, Connection& c) {
   const bool repeats =
       c.state == CmState::kReqSent || c.state == CmState::kRepSent || c.state == CmState::kDreqSent;
-  if (repeats && c.retries_left > 0) {
+  if (repeats && c.retries_left > 0 && now < c.give_up) {
     --c.retries_left;
     ++counters_.repeated;
     ++counters_.sent;
     sends_.push_back({c.ends, c.last});
-    return set_timer(c, now + c.wait);
+    return set_timer(c, std::min(now + c.wait, c.give_up));
   }
   if (c.state == CmState::kTimeWait) {
     emit(CmEventKind::kReleased, c);
@@ -218,6 +219,7 @@ void CmAgent::set_timer(Connection& c, Time at) {
 void CmAgent::await(Time now, Connection& c, const CmMad& mad) {
   c.last = format_mad(mad);
   c.retries_left = c.retries;
+  c.give_up = now + config_.longest_wait;
   send(c.ends, mad);
   set_timer(c, now + c.wait);
 }
@@ -245,7 +247,7 @@ void CmAgent::enter_time_wait(Time now, Connection& c) {
   c.state = CmState::kTimeWait;
   const auto at = by_remote_qpn_.find({c.remote_guid, c.remote_qpn});
   if (at != by_remote_qpn_.end() && at->second == c.id) by_remote_qpn_.erase(at);
-  set_timer(c, now + cm_time(c.ack_timeout));
+  set_timer(c, now + std::min(cm_time(c.ack_timeout), config_.longest_time_wait));
 }
 
 void CmAgent::send_rej(Connection& c, CmSubject subject, RejReason reason,

@@ -8,6 +8,7 @@
 // be used again (rule A9.10). Who needs long to accept says so before: announce().
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
@@ -28,6 +29,12 @@ struct CmAgentConfig {
   uint32_t max_mtu = 4096;           ///< largest path MTU that a REQ may ask for
   uint8_t response_timeout = 20;     ///< 4.096 us << n: what peers are told of our answers' time
   uint8_t max_retries = 15;          ///< of our REQs, and what we tell peers about theirs
+  /// Most that an answer to one message is waited for, all repetitions and MRAs included, whatever
+  /// times the peer's fields name (up to 2.4 hours each): who never answers must not hold places.
+  /// Linux's fields (20, 15 retries, an ACK timeout up to 19) ask for 103 s.
+  Duration longest_wait = Duration::s(120);
+  /// Most of time-wait, which the REQ's ACK timeout tells (rule A9.10); codes up to 21 fit.
+  Duration longest_time_wait = Duration::s(10);
 };
 
 /// A datagram to be sent from QP1 of one node to QP1 of another.
@@ -156,6 +163,10 @@ class CmAgent {
   void erase(CmId id);
   void set_timer(Connection& c, Time at);
   void await(Time now, Connection& c, const CmMad& mad);
+  /// How long to wait for an answer, once; all repetitions fit into the longest wait.
+  Duration bounded_wait(Duration wait, uint8_t retries) const {
+    return std::min(wait, config_.longest_wait / (retries + 1));
+  }
   void send_mra(Time now, const Connection& c);
   void enter_time_wait(Time now, Connection& c);
   void establish(Time now, Connection& c);

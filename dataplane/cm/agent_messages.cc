@@ -62,7 +62,8 @@ void CmAgent::on_message(Time now, const CmEnds& ends, uint64_t tid, const CmReq
   c.ack_timeout = req.primary.ack_timeout;
   c.response_timeout = req.remote_cm_response_timeout;
   c.retries = req.max_cm_retries;
-  c.wait = cm_time(req.local_cm_response_timeout) + cm_time(req.primary.ack_timeout);
+  c.wait = bounded_wait(cm_time(req.local_cm_response_timeout) + cm_time(req.primary.ack_timeout),
+                        c.retries);
   by_remote_id_[name_of(c)] = c.id;
   by_remote_qpn_[{c.remote_guid, c.remote_qpn}] = c.id;
   set_timer(c, now + c.wait * (c.retries + 1));
@@ -112,7 +113,7 @@ void CmAgent::on_message(Time now, const CmEnds& ends, uint64_t, const CmMra& mr
   const bool fits = (c->state == CmState::kReqSent && mra.subject == CmSubject::kReq) ||
                     (c->state == CmState::kRepSent && mra.subject == CmSubject::kRep);
   if (!fits) return unexpected();
-  set_timer(*c, now + cm_time(mra.service_timeout) + c->wait);
+  set_timer(*c, std::min(now + cm_time(mra.service_timeout) + c->wait, c->give_up));
 }
 
 /// A REJ names us by our id, or, if it was sent for want of any answer, by its sender's id and
