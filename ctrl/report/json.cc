@@ -242,6 +242,8 @@ Json run_json(const RunReport& report) {
   out["jobs"] = list(report.jobs, job_json);
   out["traffic"] = report.traffic ? traffic_json(*report.traffic) : Json();
   out["services"] = list(report.services, service_json);
+  out["services_left_out"] = {{"clients", report.services_left_out.clients},
+                              {"failed", report.services_left_out.failed}};
   out["clients"] = list(report.clients, client_json);
   out["ports"] = list(report.ports, port_json);
   out["loop"] = report.loop ? loop_json(*report.loop) : Json();

@@ -146,6 +146,11 @@ void judge(RunReport& report) {
     judge_service(service, report, verdict.reasons);
     ++verdict.judged;
   }
+  if (const uint64_t failed = report.services_left_out.failed; failed != 0) {
+    verdict.reasons.push_back("services: " + count_text(failed, "more client") +
+                              " failed that the report leaves out");
+    verdict.judged += failed;
+  }
   for (const ClientReport& client : report.clients) {
     judge_client(client, report, verdict.reasons);
     ++verdict.judged;

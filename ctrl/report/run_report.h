@@ -120,6 +120,12 @@ struct ServiceReport {
   std::string error;   ///< empty if it went well
 };
 
+/// Clients of services that came after as many as are written down one by one.
+struct LeftOutServices {
+  uint64_t clients = 0;
+  uint64_t failed = 0;  ///< of these: whose connection did not go well, or was refused
+};
+
 /// One client on an emulated node.
 struct ClientReport {
   std::string node;
@@ -160,6 +166,7 @@ struct RunReport {
   std::optional<LoopReport> loop;         ///< real clock only
   std::optional<uint64_t> capture_drops;  ///< frames missing in the capture, if one was made
   std::vector<ServiceReport> services;
+  LeftOutServices services_left_out;
   std::vector<ClientReport> clients;
   VerdictReport verdict;  ///< set by judge()
 };
@@ -169,7 +176,8 @@ struct RunReport {
 /// A collective is faithful if its lateness is within tolerance of its modelled time, all messages
 /// had the schedule's sizes and no element is wrong. A service's client was served faithfully if
 /// the packet loop's gaps during its connection are within tolerance of the connection's length;
-/// the same goes for a client of ours and the time of its traffic.
+/// the same goes for a client of ours and the time of its traffic. Of clients that were left out
+/// only the failures are known: one is enough.
 /// The run is faithful if all of these are (warm-ups are forgiven their lateness), all planned
 /// operations were done, no queue pair failed, the real node kept to the protocol and no device
 /// lost frames.

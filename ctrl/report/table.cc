@@ -124,6 +124,10 @@ std::string report_table(const RunReport& report) {
   for (const JobReport& job : report.jobs) text += job_table(job) + "#\n";
   if (report.traffic) text += traffic_table(*report.traffic) + "#\n";
   for (const ServiceReport& service : report.services) text += service_text(service);
+  if (const LeftOutServices& more = report.services_left_out; more.clients != 0) {
+    text += "# services: " + count_text(more.clients, "more client") + ", " +
+            std::to_string(more.failed) + " of them failed\n";
+  }
   for (const ClientReport& client : report.clients) text += client_text(client);
   return text + verdict_text(report, kReasons);
 }

@@ -13,6 +13,7 @@
 #include "ctrl/peers/socket_adapter.h"
 #include "ctrl/report/collect.h"
 #include "ctrl/session/active_clients.h"
+#include "ctrl/session/client_log.h"
 #include "ctrl/session/cm_control.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/control_socket.h"
@@ -34,7 +35,10 @@ constexpr Duration kHangUp = Duration::ms(200);
 class LiveRun {
  public:
   LiveRun(const Config& config, const LiveRunOptions& options)
-      : config_(config), options_(options), report_(start_report(config, false)) {}
+      : config_(config),
+        options_(options),
+        report_(start_report(config, false)),
+        client_log_([this](const std::string& line) { say(line); }) {}
 
   Result<void> open();
   Result<void> run();
@@ -68,6 +72,7 @@ class LiveRun {
   const Config& config_;
   const LiveRunOptions& options_;
   RunReport report_;
+  ClientLog client_log_;
   std::unique_ptr<HostNamespace> host_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<std::unique_ptr<ShardControl>> controls_;
@@ -200,8 +205,8 @@ Result<void> LiveRun::open_listeners() {
 
 void LiveRun::open_cm() {
   CmControl::Callbacks callbacks;
-  callbacks.ended = [this](const ServiceReport& client) { report_.services.push_back(client); };
-  callbacks.say = [this](const std::string& line) { say(line); };
+  callbacks.ended = [this](const ServiceReport& client) { client_log_.ended(report_, client); };
+  callbacks.say = [this](const std::string& line) { client_log_.line(line); };
   for (size_t i = 0; i < controls_.size(); ++i) {
     callbacks.caller_ended = [this, i](const CmControl::EndedCaller& caller) {
       if (const auto text = dialling_->on_ended(i, caller); !text.empty()) say(text);
@@ -241,7 +246,7 @@ void LiveRun::on_ended(const EndedConnection& ended) {
     if (const auto text = dialling_->on_ended(live_->now(), ended); !text.empty()) say(text);
     return;
   }
-  if (!ended.failure.empty()) say(ended.failure);
+  if (!ended.failure.empty()) client_log_.line(ended.failure);
   const auto it = clients_.find(ended.id);
   if (it == clients_.end() && ended.failure.empty()) return;
   ServiceReport client;
@@ -257,7 +262,7 @@ void LiveRun::on_ended(const EndedConnection& ended) {
   }
   client.to = live_->now();
   client.error = ended.failure;
-  report_.services.push_back(client);
+  client_log_.ended(report_, client);
   if (!ended.keep_endpoints) endpoints_->remove(ended.id);
 }
 
@@ -320,6 +325,7 @@ void LiveRun::turn() {
   if (dialling_) dialling_->poll(live_->now());
   for (auto& cm : cms_) cm->poll(live_->now());
   for (auto& control : controls_) control->poll();
+  client_log_.poll(live_->now());
 }
 
 /// Tells the other sides of connections by RDMA-CM that these are over, while the port still works.
@@ -338,10 +344,11 @@ RunReport LiveRun::finish() {
     report_.ended_by = *options_.signal == SIGINT ? "SIGINT" : "SIGTERM";
   for (auto& [id, client] : clients_) {
     client.to = live_->now();
-    report_.services.push_back(client);
+    client_log_.ended(report_, client);
   }
   if (dialling_) report_.clients = dialling_->reports();
   for (auto& cm : cms_) cm->finish(live_->now());
+  client_log_.finish();
   for (size_t j = 0; j < jobs_->jobs(); ++j) report_.jobs.push_back(jobs_->report(j));
   for (size_t i = 0; i < shards_.size(); ++i) {
     ShardSnapshot snapshot;
