@@ -80,6 +80,8 @@ class Responder {
   bool room_for_answer();
   void accept(const Answer& answer);
   void push_answer(const Answer& answer);
+  /// The answer behind `i` others.
+  Answer& waiting(size_t i) { return queue_[(first_answer_ + i) % queue_.size()]; }
   void pop_answer();
   void acknowledge(Psn psn, uint8_t syndrome);
   uint8_t ack_syndrome() const;

@@ -51,13 +51,13 @@ void Responder::accept(const Answer& answer) {
   push_answer(accepted);
 }
 
+/// A new request's: newer than all that waits.
 void Responder::push_answer(const Answer& answer) {
-  // A repeated READ may be older than the ACK that waits, which would make its data look lost.
   if (ack_pending_ && answers_ == 0) {
     ack_before_answers_ = ack_psn_.distance_from(answer.psn) < 0;
   }
-  queue_[(first_answer_ + answers_) % queue_.size()] = answer;
   ++answers_;
+  waiting(answers_ - 1) = answer;
 }
 
 void Responder::pop_answer() {
@@ -102,14 +102,14 @@ void Responder::duplicate(const RoceView& packet) {
   repeat(*old, packet);
 }
 
+/// What waits for this request is replaced. What waits for others stays, in the order of PSNs: the
+/// duplicates that ask for it again may be lost on their way.
 void Responder::repeat(const Answer& old, const RoceView& packet) {
-  // Answers still queued for this request and those after it are replaced by the repeat.
-  while (answers_ > 0) {
-    const Answer& last = queue_[(first_answer_ + answers_ - 1) % queue_.size()];
-    if (last.psn.distance_from(old.psn) < 0) break;
-    --answers_;
-  }
-  if (answers_ >= config_.max_dest_rd_atomic) {
+  size_t at = 0;
+  while (at < answers_ && waiting(at).psn.distance_from(old.psn) < 0) ++at;
+  const bool replaces =
+      at < answers_ && waiting(at).psn.distance_from(old.psn) < static_cast<int32_t>(old.packets);
+  if (!replaces && answers_ >= config_.max_dest_rd_atomic) {
     return count(counters_, RcEvent::kDuplicateDropped);
   }
   Answer again = old;
@@ -120,7 +120,15 @@ void Responder::repeat(const Answer& old, const RoceView& packet) {
     again.length = packet.dma_length;
     again.packets = packets_for(packet.dma_length);
   }
-  push_answer(again);
+  if (!replaces) {
+    // A repeat may be older than the ACK that waits, which would make its data look lost.
+    if (ack_pending_ && at == 0 && (answers_ == 0 || ack_before_answers_)) {
+      ack_before_answers_ = ack_psn_.distance_from(again.psn) < 0;
+    }
+    ++answers_;
+    for (size_t i = answers_ - 1; i > at; --i) waiting(i) = waiting(i - 1);
+  }
+  waiting(at) = again;
 }
 
 bool Responder::pull_answer(OutPacket& out) {
