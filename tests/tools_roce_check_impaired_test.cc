@@ -23,5 +23,18 @@ TEST(Impaired, APacketHeldBackBehindTheCaptureComesAfterTheNakOfItsGap) {
   EXPECT_EQ(strict.findings.count(Rule::kA4_2), 1u) << all_examples(strict);
 }
 
+// A program may close its queue pair while the last of its requests goes unanswered, because the
+// answer was lost: nobody asks again.
+// rules: A4.10
+TEST(Impaired, TheLastRequestsMayHaveLostTheirAnswers) {
+  Conversation c;
+  c.client(Opcode::kWriteOnly, talk_psn(0), 64, 64);
+  c.ack(talk_psn(0), 1);
+  c.client(Opcode::kWriteOnly, talk_psn(1), 64, 64);
+  EXPECT_TRUE(c.capture.judge(impaired()).findings.hold());
+  const Analysis strict = c.capture.judge();
+  EXPECT_EQ(strict.findings.count(Rule::kUnanswered), 1u) << all_examples(strict);
+}
+
 }  // namespace
 }  // namespace understudy

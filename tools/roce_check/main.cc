@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
                "packets; what was not captured is said, but is no fault");
   app.add_flag("--impaired", arguments.options.impaired,
                "the network may have duplicated and reordered packets between the capture and an\n"
-               "endpoint (losses are always allowed for)");
+               "endpoint, or lost the last answers (other losses are always allowed for)");
   app.add_option("--cnp-interval", arguments.cnp_interval_us,
                  "microseconds that CNPs to one queue pair must be apart (rule A6.4)")
       ->check(CLI::PositiveNumber & CLI::Range(0.0, 1e9));  // picoseconds must fit

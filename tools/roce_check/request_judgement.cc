@@ -238,8 +238,10 @@ void RequestStream::finish(bool excused) {
   open_.reset();
 }
 
-/// A requester that never sends again has got its answers, by a way that was not captured.
+/// A requester that never sends again has got its answers, by a way that was not captured; or the
+/// network has lost the last ones, and its program, which had what it wanted, has closed meanwhile.
 void RequestStream::finish_missing(const Slot& first, int64_t psn, size_t missing) {
+  if (context_.impaired) return;
   if (!context_.other_way && !context_.complete && first.sent.size() < 2) {
     counts_.not_captured += missing;
     return;
