@@ -81,6 +81,34 @@ timeout = "1ms"
   EXPECT_EQ(f.timeout, Duration::ms(1));
 }
 
+TEST(ConfigQueues, PrioritiesByClassSelectorAndByPcp) {
+  const PriorityMap map = good("").queues.network.priorities;
+  for (unsigned tos = 0; tos < 256; ++tos) {
+    EXPECT_EQ(map.priority_of(static_cast<uint8_t>(tos), 7), tos >> 5) << tos;
+  }
+  EXPECT_EQ(map.priority_of(std::nullopt, 7), 0);
+  const PriorityMap tagged = good(
+                                 "[queues]\ntrust = \"pcp\"\nuntrusted_priority = 2\n"
+                                 "pcp = [ { values = [5, 6], priority = 1 } ]")
+                                 .queues.network.priorities;
+  const uint8_t expected[] = {0, 1, 2, 3, 4, 1, 1, 7};
+  for (uint8_t pcp = 0; pcp < 8; ++pcp) EXPECT_EQ(tagged.priority_of(0xff, pcp), expected[pcp]);
+  EXPECT_EQ(tagged.priority_of(0xff, std::nullopt), 2);
+}
+
+TEST(ConfigQueues, PrioritiesAsSonicHasThemAndExceptions) {
+  const PriorityMap map =
+      good(
+          "[queues]\ndscp_map = \"sonic\"\ndscp = [ { values = [26, 0], priority = 7 }, "
+          "{ values = [3], priority = 0 } ]")
+          .queues.network.priorities;
+  const std::pair<uint8_t, uint8_t> some[] = {{26, 7}, {0, 7},  {3, 0},  {4, 4},  {5, 2},
+                                              {8, 0},  {46, 5}, {48, 6}, {63, 1}, {1, 1}};
+  for (const auto& [dscp, priority] : some) {
+    EXPECT_EQ(map.priority_of(static_cast<uint8_t>(dscp << 2 | 2), {}), priority) << +dscp;
+  }
+}
+
 TEST(ConfigQueues, HeadroomByTheLinkOrAsASize) {
   EXPECT_TRUE(good("[[queues.class]]\npfc = { headroom = \"auto\" }")
                   .queues.network.classes[0]
@@ -107,6 +135,11 @@ TEST(ConfigQueues, WhatIsRefused) {
     const char* words;
   } const cases[] = {
       {"[queues]\nbuffer = \"0B\"#!", "queues.buffer", "expected 1B"},
+      {"[queues]\ntrust = \"cos\"#!", "queues.trust", "expected one of"},
+      {"[queues]\ndscp = [ { values = [64], priority = 1 } ]#!", "queues.dscp.values", "0 to 63"},
+      {"[queues]\npcp = [ { values = [1, 1], priority = 1 } ]#!", "queues.pcp.values", "in one"},
+      {"[queues]\npcp = [ { values = [1], priority = 8 } ]#!", "queues.pcp.priority", "0 to 7"},
+      {"[queues]\ndscp = [ { priority = 0 } ]#!", "queues.dscp.values", "missing"},
       {"[queues]\nbufer = \"1MB\"#!", "queues.bufer", "did you mean \"buffer\""},
       {"[[queues.class]]\npfc = { alpha = 0.5 }#!", "queues.class.pfc.headroom",
        "without headroom loses packets"},

@@ -197,6 +197,7 @@ void read_switches(const TomlNode& node, ReadContext& context) {
     table.error(table.line(), "class", "", "expected at most 8 classes");
   }
   complete_classes(table, context);
+  read_priority_map(table, context);
   table.finish();
 }
 

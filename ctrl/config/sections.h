@@ -63,6 +63,8 @@ struct ReadContext {
 void read_format(TableReader& root);
 /// format, seed, [fidelity], [fabric], [limits].
 void read_settings(TableReader& root, ReadContext& context);
+/// [queues]: priorities by DSCP and PCP.
+void read_priority_map(TableReader& queues, ReadContext& context);
 /// [queues] and [flows]; after the settings.
 void read_queues(TableReader& root, ReadContext& context);
 /// [[control]].

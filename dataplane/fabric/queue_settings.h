@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "dataplane/base/units.h"
+#include "dataplane/fabric/priority_map.h"
 
 namespace understudy {
-
-inline constexpr unsigned kPriorities = 8;
 
 /// Priority flow control of a class (IEEE 802.1Qbb): when an ingress port pauses its peer.
 ///
@@ -51,6 +50,7 @@ struct ClassSettings {
 
 struct NetworkSettings {
   std::vector<ClassSettings> classes;  ///< every priority in exactly one
+  PriorityMap priorities;              ///< of packets that carry a DSCP or a tag
   /// Bytes shared by all ports of a switch, headroom apart; 0: as much as it takes.
   uint64_t buffer = 0;
   bool cut_through = true;  ///< false: a packet is forwarded once it has come in whole
