@@ -72,10 +72,14 @@ class Progress {
     const double done = static_cast<double>(model.finished()) / static_cast<double>(flows_);
     const double seconds = std::chrono::duration<double>(at - start_).count();
     char text[128];
-    std::snprintf(text, sizeof(text), "%5.1f %% of the flows, %.3f ms modelled, about %.0f s left",
-                  done * 100, model.now().seconds() * 1e3,
-                  done > 0 ? seconds / done * (1 - done) : 0);
-    say_(text);
+    std::snprintf(text, sizeof(text), "%5.1f %% of the flows, %.3f ms modelled", done * 100,
+                  model.now().seconds() * 1e3);
+    std::string line = text;
+    if (done > 0) {
+      std::snprintf(text, sizeof(text), ", about %.0f s left", seconds / done * (1 - done));
+      line += text;
+    }
+    say_(line);
   }
 
  private:

@@ -54,12 +54,15 @@ class Progress {
     const double done = static_cast<double>(traffic.delivered_bytes()) / total_;
     char text[160];
     std::snprintf(text, sizeof(text),
-                  "%5.1f %% of the bytes, %zu flows ended, %.3f ms modelled, %.1f M events/s, "
-                  "about %.0f s left",
+                  "%5.1f %% of the bytes, %zu flows ended, %.3f ms modelled, %.1f M events/s",
                   done * 100, traffic.finished(), now.seconds() * 1e3,
-                  static_cast<double>(network.events()) / seconds / 1e6,
-                  done > 0 ? seconds / done * (1 - done) : 0);
-    say_(text);
+                  static_cast<double>(network.events()) / seconds / 1e6);
+    std::string line = text;
+    if (done > 0) {
+      std::snprintf(text, sizeof(text), ", about %.0f s left", seconds / done * (1 - done));
+      line += text;
+    }
+    say_(line);
   }
 
  private:

@@ -99,7 +99,7 @@ class FlowModel {
   void settle();
   void plan(uint32_t sender);
   Time next() const;
-  // heap_: a binary heap of senders by the time at which their first flow leaves.
+  // heap_: a heap of senders by the time at which their first flow leaves.
   void put(size_t at, const Leaving& leaving);
   void sift(size_t at, const Leaving& leaving);
   void schedule(uint32_t sender, Time at);

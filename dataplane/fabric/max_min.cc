@@ -16,12 +16,6 @@ uint32_t MaxMin::add(std::span<const LinkId> path) {
   return static_cast<uint32_t>(senders_.size() - 1);
 }
 
-MaxMin::Share MaxMin::largest(const Link& link) const {
-  Share most = 0;
-  for (const auto& [sender, hop] : link.senders) most = std::max(most, senders_[sender].rate);
-  return most;
-}
-
 void MaxMin::touch(LinkId link) {
   if (links_[link].touched) return;
   links_[link].touched = true;
@@ -32,13 +26,6 @@ void MaxMin::note(uint32_t sender) {
   if (senders_[sender].noted) return;
   senders_[sender].noted = true;
   changed_.push_back(sender);
-}
-
-void MaxMin::bind(uint32_t sender, LinkId bottleneck) {
-  LinkId& old = senders_[sender].bottleneck;
-  if (old != kNoLink) --links_[old].bound;
-  old = bottleneck;
-  if (old != kNoLink) ++links_[old].bound;
 }
 
 void MaxMin::set_capacity(LinkId link, Share capacity) {
@@ -54,7 +41,7 @@ void MaxMin::start(uint32_t sender) {
 void MaxMin::stop(uint32_t sender) {
   Sender& s = senders_[sender];
   s.starting = false;
-  if (s.place != kIdle) leave(sender);
+  if (s.active) leave(sender);
 }
 
 void MaxMin::enter(uint32_t sender) {
@@ -64,13 +51,12 @@ void MaxMin::enter(uint32_t sender) {
     places_[i] = static_cast<uint32_t>(link.senders.size());
     link.senders.emplace_back(sender, i);
   }
-  s.place = static_cast<uint32_t>(active_.size());
-  active_.push_back(sender);
+  s.active = true;
 }
 
 void MaxMin::leave(uint32_t sender) {
   Sender& s = senders_[sender];
-  bind(sender, kNoLink);
+  --links_[s.bottleneck].bound;
   for (uint32_t i = s.first; i < s.first + s.hops; ++i) {
     Link& link = links_[hops_[i]];
     const auto last = link.senders.back();
@@ -82,13 +68,11 @@ void MaxMin::leave(uint32_t sender) {
     if (link.bound != 0) touch(hops_[i]);
   }
   s.rate = 0;
-  active_[s.place] = active_.back();
-  senders_[active_.back()].place = s.place;
-  active_.pop_back();
-  s.place = kIdle;
+  s.bottleneck = kNoLink;
+  s.active = false;
 }
 
-/// Gives a new sender what its links have left, if nobody need yield for it.
+/// Gives a new sender what its links have left, if nobody need yield for it: a short cut.
 bool MaxMin::take_spare(uint32_t sender) {
   Sender& s = senders_[sender];
   Share spare = UINT64_MAX;
@@ -100,157 +84,190 @@ bool MaxMin::take_spare(uint32_t sender) {
     spare = left;
     tightest = hop;
   }
-  // A link that is down gives nothing to anyone.
-  if (spare == 0 && links_[tightest].capacity != 0) return false;
-  for (const auto& [other, hop] : links_[tightest].senders) {
-    if (senders_[other].rate > spare + kSlack) return false;
+  Link& link = links_[tightest];
+  if (link.bound != 0) return false;
+  for (const auto& [other, hop] : link.senders) {
+    if (senders_[other].rate > spare) return false;
   }
   s.rate = spare;
   for (const LinkId hop : path(sender)) links_[hop].used += spare;
-  bind(sender, tightest);
+  s.bottleneck = tightest;
+  link.level = spare;
+  link.bound = 1;
   return true;
 }
 
-/// Whether some link of the sender's is full and gives nobody more; it is its bottleneck then.
-bool MaxMin::rebind(uint32_t sender) {
-  for (const LinkId hop : path(sender)) {
-    const Link& link = links_[hop];
-    if (!full(link) || link.used > link.capacity) continue;
-    if (largest(link) > senders_[sender].rate + kSlack) continue;
-    bind(sender, hop);
-    return true;
-  }
-  return false;
+/// Before the first change of this update to it.
+void MaxMin::prepare(Link& link) {
+  if (link.round == round_) return;
+  link.round = round_;
+  link.open = link.bound;
+  link.left = static_cast<int64_t>(link.capacity) - static_cast<int64_t>(link.used) +
+              static_cast<int64_t>(link.level * link.bound);
+  link.queued = link.done = false;
 }
 
-void MaxMin::include(uint32_t sender) {
+void MaxMin::push(LinkId link, Share key, bool closes) {
+  links_[link].key = key;
+  links_[link].queued = true;
+  turns_.push_back({key, closes, link});
+  std::push_heap(turns_.begin(), turns_.end(), std::greater<>());
+}
+
+/// Gives it a turn at the lowest rate at which it may concern somebody. While others get their
+/// rates, its share only grows, so an old turn may be too early and never too late.
+void MaxMin::queue(LinkId id) {
+  Link& link = links_[id];
+  link.done = false;
+  if (link.open == 0 && link.left >= 0) return;
+  const Share most = share(link);
+  const bool rises = link.bound != 0 && most > link.level;
+  const Share key = rises ? link.level : most;
+  if (!link.queued || key < link.key) push(id, key, !rises);
+}
+
+/// Its rate counts no more: it gets one at the first of its links that is full.
+void MaxMin::open(uint32_t sender) {
   Sender& s = senders_[sender];
-  if (s.in_set == set_) return;
-  s.in_set = set_;
-  in_set_.push_back(sender);
-}
-
-/// Includes those whose bottleneck is none any more, of all that cross a touched link.
-void MaxMin::check_touched() {
-  for (size_t i = 0; i < touched_.size(); ++i) {
-    Link& link = links_[touched_[i]];
-    link.touched = false;
-    if (link.used > link.capacity) {  // it has become slower
-      for (const auto& [sender, hop] : link.senders) include(sender);
-      continue;
-    }
-    if (link.bound == 0) continue;
-    const bool is_full = full(link);
-    const Share most = largest(link);
-    for (const auto& [sender, hop] : link.senders) {
-      const Sender& s = senders_[sender];
-      if (s.bottleneck != touched_[i] || s.in_set == set_) continue;
-      if (is_full && most <= s.rate + kSlack) continue;
-      if (!rebind(sender)) include(sender);
-    }
-  }
-  touched_.clear();
-}
-
-/// Includes those outside the set who get more, at the bottleneck of one in the set, than he does.
-void MaxMin::check_set() {
-  const size_t filled = in_set_.size();
-  for (size_t i = 0; i < filled; ++i) {
-    const Sender& s = senders_[in_set_[i]];
-    for (const auto& [other, hop] : links_[s.bottleneck].senders) {
-      if (senders_[other].rate > s.rate + kSlack) include(other);
-    }
-  }
-}
-
-void MaxMin::freeze(LinkId link, Share share) {
-  for (const auto& [sender, hop] : links_[link].senders) {
-    Sender& s = senders_[sender];
-    if (s.in_set != set_ || s.frozen) continue;
-    s.frozen = true;
-    if (s.rate != share) note(sender);
-    s.rate = share;
-    bind(sender, link);
-    for (const LinkId other : path(sender)) {
-      links_[other].left -= share;
-      --links_[other].open;
-      links_[other].used += share;
-    }
-  }
-}
-
-/// Progressive filling of those in the set; all others keep what they have.
-void MaxMin::fill() {
-  ++fill_;
-  filled_ += in_set_.size();
-  fill_links_.clear();
-  for (const uint32_t sender : in_set_) {
-    Sender& s = senders_[sender];
-    s.frozen = false;
-    for (const LinkId hop : path(sender)) {
-      Link& link = links_[hop];
-      if (link.in_fill != fill_) {
-        link.in_fill = fill_;
-        link.open = 0;
-        fill_links_.push_back(hop);
-      }
+  const LinkId before = s.bottleneck;
+  s.round = round_;
+  s.state = State::kOpen;
+  s.bottleneck = kNoLink;
+  for (const LinkId hop : path(sender)) {
+    Link& link = links_[hop];
+    prepare(link);
+    if (hop == before) {
+      --link.bound;  // there it counts among the open ones already
+    } else {
+      link.left += static_cast<int64_t>(s.rate);
       ++link.open;
-      link.used -= s.rate;
     }
+    if (link.listed) continue;
+    link.listed = true;
+    opened_.push_back(hop);
   }
-  heap_.clear();
-  for (const LinkId id : fill_links_) {
-    Link& link = links_[id];
-    link.left = link.capacity > link.used ? link.capacity - link.used : 0;
-    heap_.emplace_back(link.left / link.open, id);
-    touch(id);
+}
+
+void MaxMin::queue_opened() {
+  for (const LinkId id : opened_) {
+    links_[id].listed = false;
+    queue(id);
   }
-  std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-  while (!heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-    const auto [share, id] = heap_.back();
-    Link& link = links_[id];
-    if (link.open == 0) {
-      heap_.pop_back();
-      continue;
+  opened_.clear();
+}
+
+void MaxMin::give(uint32_t sender, Share rate, LinkId bottleneck) {
+  Sender& s = senders_[sender];
+  s.state = State::kGiven;
+  s.bottleneck = bottleneck;
+  ++links_[bottleneck].bound;
+  ++filled_;
+  if (s.rate != rate) note(sender);
+  for (const LinkId hop : path(sender)) {
+    Link& link = links_[hop];
+    link.left -= static_cast<int64_t>(rate);
+    --link.open;
+    link.used += rate - s.rate;
+  }
+  s.rate = rate;
+}
+
+void MaxMin::set_free(LinkId id) {
+  for (const auto& [sender, hop] : links_[id].senders) {
+    if (senders_[sender].bottleneck == id) open(sender);
+  }
+  queue_opened();
+}
+
+/// The share of those who are open if others that have more than it come to them.
+MaxMin::Share MaxMin::level_with_captured(LinkId id, Share share) {
+  const Link& link = links_[id];
+  more_.clear();
+  auto left = link.left;
+  for (const auto& [sender, hop] : link.senders) {
+    const Sender& s = senders_[sender];
+    if (s.rate <= share || s.bottleneck == id || state(s) != State::kKept) continue;
+    more_.push_back(s.rate);
+    left += static_cast<int64_t>(s.rate);
+  }
+  while (!more_.empty()) {
+    share = static_cast<Share>(std::max<int64_t>(left, 0)) / (link.open + more_.size());
+    const auto kept =
+        std::partition(more_.begin(), more_.end(), [share](Share rate) { return rate > share; });
+    if (kept == more_.end()) break;
+    for (auto rate = kept; rate != more_.end(); ++rate) left -= static_cast<int64_t>(*rate);
+    more_.erase(kept, more_.end());
+    if (more_.empty() && link.open != 0)
+      share = static_cast<Share>(std::max<int64_t>(left, 0)) / link.open;
+  }
+  return share;
+}
+
+/// The link is full at this level: those who are open here get it, and who has more.
+void MaxMin::close(LinkId id, Share level) {
+  Link& link = links_[id];
+  for (const auto& [sender, hop] : link.senders) {
+    const Sender& s = senders_[sender];
+    const State now = state(s);
+    if (now == State::kGiven) continue;
+    if (now == State::kKept) {
+      if (s.bottleneck == id ? s.rate == level : s.rate <= level) continue;
+      open(sender);
     }
-    // Shares only grow while others are frozen below them, so an old one is a lower bound.
-    const Share now = link.left / link.open;
-    if (now != share) {
-      heap_.back().first = now;
-      std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
-      continue;
-    }
-    heap_.pop_back();
-    freeze(id, share);
+    give(sender, level, id);
   }
+  link.level = level;
+  link.queued = false;
+  link.done = true;
+  queue_opened();
+}
+
+void MaxMin::turn(LinkId id, Share key) {
+  Link& link = links_[id];
+  link.queued = false;
+  if (link.open == 0 && link.left >= 0) return;
+  Share level = share(link);
+  if (link.bound != 0 && level > link.level) {
+    if (link.level != key) return queue(id);
+    return set_free(id);
+  }
+  level = level_with_captured(id, level);
+  const Turn own{level, true, id};
+  if (level > key && !turns_.empty() && turns_.front() < own) return push(id, level, true);
+  close(id, level);
 }
 
 void MaxMin::update() {
   for (const uint32_t sender : changed_) senders_[sender].noted = false;
   changed_.clear();
-  ++set_;
-  in_set_.clear();
+  ++round_;
+  size_t waiting = 0;
   for (const uint32_t sender : starting_) {
     if (!senders_[sender].starting) continue;  // stopped, or named twice
     senders_[sender].starting = false;
     const bool spare = take_spare(sender);
     enter(sender);
     note(sender);
-    if (!spare) include(sender);
+    if (!spare) starting_[waiting++] = sender;
   }
+  starting_.resize(waiting);
+  for (const uint32_t sender : starting_) open(sender);
   starting_.clear();
-  check_touched();
-  constexpr int kPatience = 6;
-  size_t filled = 0;
-  for (int round = 0; in_set_.size() > filled; ++round) {
-    if (round >= kPatience || in_set_.size() > active_.size() / 2) {
-      for (const uint32_t sender : active_) include(sender);
-    }
-    filled = in_set_.size();
-    fill();
-    check_set();
-    check_touched();
+  queue_opened();
+  for (const LinkId id : touched_) {
+    Link& link = links_[id];
+    link.touched = false;
+    if (link.bound == 0 && link.used <= link.capacity) continue;
+    prepare(link);
+    queue(id);
+  }
+  touched_.clear();
+  while (!turns_.empty()) {
+    std::pop_heap(turns_.begin(), turns_.end(), std::greater<>());
+    const Turn next = turns_.back();
+    turns_.pop_back();
+    const Link& link = links_[next.link];
+    if (link.queued && !link.done && link.key == next.key) turn(next.link, next.key);
   }
 }
 

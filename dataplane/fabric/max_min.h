@@ -2,12 +2,14 @@
 // that has no more than he has himself (Bertsekas and Gallager, Data Networks, 6.5.2). What flows
 // get as rates, without packets.
 //
-// Rates are integers in units of 2^-12 bit/s, so their sum on a link never exceeds its capacity.
-// Shares are rounded down, and what differs by no more than 1 bit/s counts as equal.
+// Rates are integers in units of 2^-12 bit/s, shares are rounded down, so the sum on a link never
+// exceeds its capacity. All whose bottleneck a link is have one rate, its level; nobody gets more
+// there.
 //
-// A change is worked in where it matters only: rates are a solution if each sender has a link that
-// is full and where nobody gets more than he does. Senders for whom this no longer holds are filled
-// anew, progressively, with all others as they are, and more of them until it holds for all.
+// A change is worked in where it matters only, from low rates to high ones: who has less than the
+// level at which something changes is not concerned. A link whose level can rise sets those free
+// that it holds back when their rate comes; a link that is full at some level holds all of them and
+// all who would have more.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,7 @@ class MaxMin {
   /// A number of links without capacity.
   explicit MaxMin(size_t links);
 
-  /// A sender over these links, which sends nothing yet. Gives its number: 0, 1, 2 ...
+  /// A sender over these links (at least one), which sends nothing yet. Gives its number: 0, 1 ...
   uint32_t add(std::span<const LinkId> path);
 
   // What changes; rates are those of before until update().
@@ -48,59 +50,75 @@ class MaxMin {
   std::span<const LinkId> path(uint32_t sender) const {
     return {hops_.data() + senders_[sender].first, senders_[sender].hops};
   }
-  /// Senders that were filled anew, in all: what updates cost.
+  /// Rates that were worked out anew, in all: what updates cost.
   uint64_t filled() const { return filled_; }
 
  private:
-  static constexpr uint32_t kIdle = 0xffffffff;
-  static constexpr Share kSlack = Share{1} << kFractionBits;
-
+  enum class State : uint8_t {
+    kKept,   ///< has its rate of before
+    kOpen,   ///< will get another one
+    kGiven,  ///< has got it
+  };
   struct Sender {
     Share rate = 0;
     uint32_t first = 0, hops = 0;
     LinkId bottleneck = kNoLink;
-    uint32_t in_set = 0;     ///< == set_: to be filled anew
-    uint32_t place = kIdle;  ///< in active_
-    bool starting = false, noted = false, frozen = false;
+    uint32_t round = 0;  ///< of `state`; of an earlier round: kKept
+    State state = State::kKept;
+    bool active = false, starting = false, noted = false;
   };
   struct Link {
     Share capacity = 0, used = 0;
-    uint32_t bound = 0;  ///< senders whose bottleneck it is
-    // While filling: what is left for those in the set, and how many of them are not frozen.
-    Share left = 0;
-    uint32_t open = 0;
-    uint32_t in_fill = 0;  ///< == fill_: the two above are meant
-    bool touched = false;
+    Share level = 0;     ///< rate of those whose bottleneck it is
+    uint32_t bound = 0;  ///< how many these are
+    // In an update that concerns it:
+    uint32_t round = 0;
+    uint32_t open = 0;  ///< those who are open, and those whose bottleneck it is
+    int64_t left = 0;   ///< capacity that all others leave; below zero after a cut
+    Share key = 0;      ///< its turn is not before this rate, while it is queued
+    bool queued = false, done = false;
+    bool touched = false;                                ///< waits for the next update
+    bool listed = false;                                 ///< in opened_
     std::vector<std::pair<uint32_t, uint32_t>> senders;  ///< and at which hop of theirs this is
   };
+  struct Turn {
+    Share key;
+    bool closes;  ///< those who set others free come first
+    LinkId link;
+    auto operator<=>(const Turn&) const = default;
+  };
 
-  bool full(const Link& link) const {
-    return link.used + kSlack + link.senders.size() >= link.capacity;
+  State state(const Sender& s) const { return s.round == round_ ? s.state : State::kKept; }
+  static Share share(const Link& link) {
+    return link.open == 0 || link.left <= 0 ? 0 : static_cast<Share>(link.left) / link.open;
   }
-  Share largest(const Link& link) const;
   void touch(LinkId link);
   void note(uint32_t sender);
-  void bind(uint32_t sender, LinkId bottleneck);
   void enter(uint32_t sender);
   void leave(uint32_t sender);
   bool take_spare(uint32_t sender);
-  bool rebind(uint32_t sender);
-  void include(uint32_t sender);
-  void check_touched();
-  void check_set();
-  void fill();
-  void freeze(LinkId link, Share share);
+  void prepare(Link& link);
+  void queue(LinkId link);
+  void queue_opened();
+  void push(LinkId link, Share key, bool closes);
+  void open(uint32_t sender);
+  void give(uint32_t sender, Share rate, LinkId bottleneck);
+  void turn(LinkId link, Share key);
+  void set_free(LinkId link);
+  Share level_with_captured(LinkId link, Share share);
+  void close(LinkId link, Share level);
 
   std::vector<Link> links_;
   std::vector<Sender> senders_;
   std::vector<LinkId> hops_;      ///< all paths
   std::vector<uint32_t> places_;  ///< beside hops_: position in the link's list of senders
-  std::vector<uint32_t> active_, starting_, changed_;
-  std::vector<LinkId> touched_, fill_links_;
-  std::vector<uint32_t> in_set_;  ///< senders to be filled anew
-  uint32_t set_ = 0, fill_ = 0;
+  std::vector<uint32_t> starting_, changed_;
+  std::vector<LinkId> touched_;
+  std::vector<LinkId> opened_;  ///< links of those who have just been opened
+  std::vector<Turn> turns_;     ///< a heap
+  std::vector<Share> more_;     ///< scratch of level_with_captured()
+  uint32_t round_ = 0;
   uint64_t filled_ = 0;
-  std::vector<std::pair<Share, LinkId>> heap_;
 };
 
 }  // namespace understudy
