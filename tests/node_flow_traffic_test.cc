@@ -168,6 +168,36 @@ TEST(FlowTraffic, ALossyLinkCostsTimeOnly) {
   }
 }
 
+// Means over seeds need draws that have nothing to do with one another.
+TEST(FlowTraffic, NeighbouringSeedsDrawIndependently) {
+  Graph g = star(2, k100G, kUs);
+  g.link(path_of(g, {"s", "h1"})[0]).loss = 0.5;
+  std::vector<FlowSpec> flows;
+  for (int i = 0; i < 400; ++i) {
+    flows.push_back(flow_of(g, {"h0", "s", "h1"}, 4000, Duration::us(i)));
+  }
+  FlowSettings once = bare();
+  once.timeout = Duration();
+  const auto lost = [&](uint64_t seed) {
+    NetworkSettings s = store_and_forward();
+    s.seed = seed;
+    FlowRun r(g, flows, s, once);
+    r.drain();
+    std::vector<bool> out;
+    for (const FlowResult& f : r.traffic.results()) out.push_back(f.lost != 0);
+    return out;
+  };
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const auto one = lost(seed), next = lost(seed + 1);
+    for (size_t shift = 0; shift < 4; ++shift) {
+      size_t same = 0;
+      for (size_t i = 0; i + shift < one.size(); ++i) same += one[i + shift] == next[i] ? 1 : 0;
+      EXPECT_GT(same, 150u) << seed << " " << shift;
+      EXPECT_LT(same, 250u) << seed << " " << shift;
+    }
+  }
+}
+
 // Two ways of unequal length: packets come out of order and none is sent twice; with losses all
 // come in the end.
 TEST(FlowTraffic, SprayedPacketsMayComeInAnyOrder) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "dataplane/base/pattern.h"
+
 namespace understudy {
 namespace {
 
@@ -26,7 +28,7 @@ Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnd
       settings_(settings),
       ends_(ends),
       classes_(static_cast<unsigned>(settings.classes.size())),
-      random_(settings.seed * 0x9e3779b97f4a7c15 + 1) {
+      random_(splitmix64(settings.seed)) {
   for (unsigned c = 0; c < classes_; ++c) {
     for (unsigned p = 0; p < kPriorities; ++p) {
       if (settings_.classes[c].priorities >> p & 1) class_of_[p] = static_cast<uint8_t>(c);
