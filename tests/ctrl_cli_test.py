@@ -4,6 +4,7 @@ shows an example, and the quick start's configuration simulates alike twice.
 
     ctrl_cli_test.py UNDERSTUDY
 """
+import csv as csv_module
 import filecmp
 import json
 import os
@@ -52,6 +53,13 @@ kind = "leaf_spine"
 hosts_per_leaf = 16
 oversubscription = "2:1"
 uplink = { rate = "100Gbit/s", latency = "2us" }
+"""
+INCAST = """[[traffic]]
+name = "in"
+pattern = "incast"
+from = ["w1", "w2"]
+to = "w0"
+size = "1MB"
 """
 # What is done to the good configuration, and what the message must contain.
 BAD_CONFIGS = {
@@ -152,6 +160,51 @@ file = "flows.csv"
         both.write_text(GOOD + traffic.replace("file", "flow", 1).replace(
             'file = "flows.csv"', 'from = "w0"\nto = "w1"\nsize = "1B"'), encoding="utf-8")
         self.expect_bad(self.run_it("simulate", both), "both.toml:26: traffic", "[[job]]")
+
+    def test_series(self):
+        good = self.topology(INCAST)
+        reports = [self.folder / name for name in ("plain.json", "sampled.json", "again.json")]
+        self.assertEqual(self.run_it("simulate", good, "--report", reports[0]).returncode, 0)
+        for i, (csv, plot, start) in enumerate((("a.csv", "a.svg", b"<?xml"), ("b.csv", "b.png", b"\x89PNG"))):
+            done = self.run_it("simulate", good, "--report", reports[i + 1], "--series", csv, "--plot", plot,
+                               "--series-interval", "5us")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(f"series: {csv}\nplot: {plot}\n", done.stdout)
+            self.assertTrue((self.folder / plot).read_bytes().startswith(start))
+            self.assertTrue(filecmp.cmp(reports[0], reports[i + 1], shallow=False))
+        self.assertTrue(filecmp.cmp(self.folder / "a.csv", self.folder / "b.csv", shallow=False))
+        with open(self.folder / "a.csv", encoding="utf-8", newline="") as file:
+            rows = list(csv_module.DictReader(file))
+        self.assertEqual({row["time_us"] for row in rows[:3]}, {"5.000000"})
+        queues = [int(row["queue_bytes"]) for row in rows if row["name"] == "leaf0 -> w0"]
+        self.assertGreater(max(queues), 900_000)
+        root = ElementTree.parse(self.folder / "a.svg").getroot()
+        texts = {"".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text")}
+        self.assertTrue({"leaf0 -> w0", "in 0", "KB", "Gbit/s"} <= texts, texts)
+        done = self.run_it("simulate", good, "--plot", "only.svg", "--quiet")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue((self.folder / "only.svg").exists())
+
+    def test_series_that_cannot_be_made(self):
+        good = self.topology(INCAST)
+        simulate = lambda *words: self.run_it("simulate", good, *words)
+        for interval in ("0us", "soon", "-5us"):
+            self.expect_bad(simulate("--series", "a.csv", "--series-interval", interval), "--series-interval", interval)
+        self.expect_bad(simulate("--series-interval", "1us"), "neither --series nor --plot")
+        self.expect_bad(simulate("--series", "a.csv", "--series-links", "nosuch*"), "nosuch*", "no link")
+        self.expect_bad(simulate("--series", "a.csv", "--series-flows", "nosuch*"), "nosuch*", "no flow")
+        self.expect_bad(simulate("--plot", "a.gif"), "a.gif", ".svg or .png")
+        self.expect_bad(self.run_it("simulate", QUICKSTART, "--series", "a.csv"), "only [[traffic]]")
+        self.assertFalse((self.folder / "a.csv").exists())
+        done = simulate("--series", "/nonexistent/a.csv", "--report", "report.json")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--series: /nonexistent/a.csv", done.stderr)
+        self.assertFalse((self.folder / "report.json").exists())
+        done = subprocess.run([UNDERSTUDY, "simulate", str(good), "--plot", "a.svg", "--report", "report.json"],
+                              env={"PATH": "/nonexistent"}, capture_output=True, text=True, check=False, cwd=self.folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Debian: gnuplot-nox", done.stderr)
+        self.assertFalse((self.folder / "report.json").exists())
 
     def test_bad_arguments(self):
         good = self.config(name="good.toml")

@@ -35,7 +35,7 @@ TEST(Plot, PsnsGoOnBeyondTheWrap) {
   EXPECT_EQ(values(*titled(all, "ACK")), (std::vector<double>{2, 3, 5, 6, 6, 13, 15, 16}));
   EXPECT_EQ(values(*titled(all, "NAK")), (std::vector<double>{3, 12}));
   EXPECT_EQ(values(*titled(all, "response")), (std::vector<double>{7, 8, 9, 8, 9, 10, 10, 14}));
-  EXPECT_NEAR(titled(all, "NAK")->points[0].seconds, 5.05e-3, 1e-9);
+  EXPECT_NEAR(titled(all, "NAK")->points[0].x, 5.05e-3, 1e-9);
 }
 
 // What the curve encloses is what was sent.

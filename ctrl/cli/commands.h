@@ -7,6 +7,7 @@
 
 #include "ctrl/config/config.h"
 #include "ctrl/report/run_report.h"
+#include "ctrl/session/series_options.h"
 
 namespace CLI {
 class App;
@@ -34,6 +35,17 @@ struct RunArguments {
   bool quiet = false;
 };
 void add_run_arguments(CLI::App& command, RunArguments& arguments);
+
+/// What simulate writes over time.
+struct SeriesArguments {
+  std::string series, plot, interval;
+  std::vector<std::string> links, flows;
+};
+void add_series_arguments(CLI::App& command, SeriesArguments& arguments);
+/// Checks all that can be wrong before a run; prints errors, and leaves the exit status of the
+/// first. Nothing on errors.
+std::optional<SeriesOptions> series_or_complain(const Config& config,
+                                                const SeriesArguments& arguments, int& status);
 
 /// Loads and checks; prints every error to stderr. Nothing on errors.
 std::optional<Config> load_or_complain(const std::string& path);

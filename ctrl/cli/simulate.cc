@@ -10,17 +10,25 @@ namespace understudy {
 
 void add_simulate(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
-      "simulate", "Runs the jobs in virtual time with a reference node as the real one");
+      "simulate",
+      "Runs the jobs in virtual time with a reference node as the real one, or [[traffic]] alone");
   auto arguments = std::make_shared<RunArguments>();
+  auto series = std::make_shared<SeriesArguments>();
   add_run_arguments(*command, *arguments);
-  command->footer("Example: understudy simulate configs/quickstart.toml --report out.json");
-  command->callback([arguments, &status] {
+  add_series_arguments(*command, *series);
+  command->footer(
+      "Example: understudy simulate configs/quickstart.toml --report out.json\n"
+      "         understudy simulate configs/oversubscribed.toml --series out.csv --plot out.svg");
+  command->callback([arguments, series, &status] {
     status = kExitBadInput;
     const auto config = load_or_complain(*arguments);
     if (!config) return;
     const auto events = commands_or_complain(*config, arguments->commands);
     if (!events) return;
+    const auto sampled = series_or_complain(*config, *series, status);
+    if (!sampled) return;
     SimulateOptions options;
+    options.series = *sampled;
     options.capture_path = arguments->capture;
     options.commands = *events;
     if (!arguments->quiet) {
@@ -35,6 +43,9 @@ void add_simulate(CLI::App& app, int& status) {
       return;
     }
     status = finish_run(*report, *arguments);
+    if (arguments->quiet) return;
+    if (!series->series.empty()) std::printf("series: %s\n", series->series.c_str());
+    if (!series->plot.empty()) std::printf("plot: %s\n", series->plot.c_str());
   });
 }
 

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,11 @@
 
 namespace understudy {
 namespace {
+
+Error cannot_start(const DrawingProgram& program, int error) {
+  return {program.name + ", which draws " + program.what + ": " + std::strerror(error) +
+          " (Debian: " + program.package + ")"};
+}
 
 Result<void> run(const DrawingProgram& program, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), program.name);
@@ -20,10 +26,7 @@ Result<void> run(const DrawingProgram& program, std::vector<std::string> argumen
   pid_t child = 0;
   const int error =
       ::posix_spawnp(&child, program.name.c_str(), nullptr, nullptr, words.data(), environ);
-  if (error != 0) {
-    return fail(program.name + ", which draws " + program.what + ": " + std::strerror(error) +
-                " (Debian: " + program.package + ")");
-  }
+  if (error != 0) return tl::unexpected(cannot_start(program, error));
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -34,6 +37,18 @@ Result<void> run(const DrawingProgram& program, std::vector<std::string> argumen
 }
 
 }  // namespace
+
+Result<void> find_program(const DrawingProgram& program) {
+  const char* path = std::getenv("PATH");
+  std::string folders = path != nullptr ? path : "";
+  for (size_t from = 0; from <= folders.size();) {
+    const size_t end = std::min(folders.find(':', from), folders.size());
+    const std::string file = folders.substr(from, end - from) + "/" + program.name;
+    if (::access(file.c_str(), X_OK) == 0) return {};
+    from = end + 1;
+  }
+  return tl::unexpected(cannot_start(program, ENOENT));
+}
 
 Result<void> draw_with(const DrawingProgram& program, std::vector<std::string> arguments,
                        const std::string& script) {

@@ -14,6 +14,9 @@ struct DrawingProgram {
   std::string package;  ///< of Debian
 };
 
+/// Error: it is not in PATH, so that it cannot be run later.
+Result<void> find_program(const DrawingProgram& program);
+
 /// Runs it with these arguments and, last, the path of a temporary file that holds `script`. Its
 /// messages go where ours go. Errors: it is missing or fails, the temporary file cannot be written.
 Result<void> draw_with(const DrawingProgram& program, std::vector<std::string> arguments,

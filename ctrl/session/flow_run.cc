@@ -93,7 +93,8 @@ class Progress {
 
 Result<FlowRun> run_flows(const Config& config, const Topology& topology,
                           const std::vector<FlowSpec>& flows,
-                          const std::function<void(const std::string&)>& progress) {
+                          const std::function<void(const std::string&)>& progress,
+                          TrafficSeries* series) {
   if (topology.choice == RouteChoice::kSpray) {
     return fail(config.path +
                 ": topology.routing = \"spray\" is a matter of packets: it needs fabric.fidelity "
@@ -104,7 +105,14 @@ Result<FlowRun> run_flows(const Config& config, const Topology& topology,
   FlowModel model(topology.graph, flows, *senders, config.queues.flows,
                   config.queues.network.cut_through, changes_of(config, topology));
   Progress said(progress, flows.size());
-  model.run([&](const FlowModel& at) { said.look(at); });
+  std::function<void(Time)> sample;
+  if (series != nullptr) {
+    sample = [&](Time before) {
+      while (series->next() < before) series->sample(model);
+    };
+  }
+  model.run([&](const FlowModel& at) { said.look(at); }, sample);
+  while (series != nullptr && !series->holds(model.now())) series->sample(model);
   if (model.finished() != flows.size()) {
     std::string text = config.path + ": ";
     text += std::to_string(flows.size() - model.finished()) + " of " +

@@ -9,6 +9,7 @@
 
 #include "ctrl/build/topology.h"
 #include "ctrl/config/config.h"
+#include "ctrl/session/traffic_series.h"
 #include "dataplane/base/result.h"
 #include "dataplane/fabric/flow.h"
 #include "dataplane/fabric/flow_model.h"
@@ -25,10 +26,12 @@ struct FlowRun {
 
 /// Runs until every flow has come in. Queues, priorities, losses on links and congestion control
 /// play no part; outages and [[event]] do. Flows without a path take that of the topology's
-/// routing. `progress` gets a line now and then; it may be empty. Error: a flow whose ends are not
+/// routing. `progress` gets a line now and then; it may be empty. `series`, if there
+/// is one, gets its samples. Error: a flow whose ends are not
 /// joined, packets that are sprayed, flows that never end.
 Result<FlowRun> run_flows(const Config& config, const Topology& topology,
                           const std::vector<FlowSpec>& flows,
-                          const std::function<void(const std::string&)>& progress);
+                          const std::function<void(const std::string&)>& progress,
+                          TrafficSeries* series = nullptr);
 
 }  // namespace understudy

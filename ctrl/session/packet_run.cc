@@ -111,7 +111,8 @@ Result<void> route_flows(const Topology& topology, uint64_t seed, std::vector<Fl
 
 Result<PacketRun> run_packets(const Config& config, const Graph& graph,
                               const std::vector<FlowSpec>& flows,
-                              const std::function<void(const std::string&)>& progress) {
+                              const std::function<void(const std::string&)>& progress,
+                              TrafficSeries* series) {
   NetworkSettings settings = config.queues.network;
   settings.seed = config.seed;
   settings.telemetry = needs_telemetry(config, flows);
@@ -121,6 +122,7 @@ Result<PacketRun> run_packets(const Config& config, const Graph& graph,
                         return control_of(config, flow, {line, base_rtt, frames.payload});
                       });
   Network network(graph, settings, traffic);
+  if (series != nullptr) series->watch(traffic);
   traffic.start(network);
   Progress said(progress, flows);
   // Timers go on for ever where a timeout repeats what a deadlock holds back.
@@ -129,6 +131,7 @@ Result<PacketRun> run_packets(const Config& config, const Graph& graph,
   PacketRun run;
   while (!traffic.all_finished() && !network.next().is_never()) {
     end = network.next();
+    while (series != nullptr && series->next() < end) series->sample(network, traffic);
     network.step();
     if (network.events() - looked < kEventsBetweenLooks) continue;
     looked = network.events();
@@ -140,6 +143,7 @@ Result<PacketRun> run_packets(const Config& config, const Graph& graph,
     finished = traffic.finished();
     delivered = traffic.delivered_bytes();
   }
+  while (series != nullptr && !series->holds(end)) series->sample(network, traffic);
   network.finish(end);
   if (!traffic.all_finished()) {
     return fail(why_stuck(config, graph, network, traffic, flows.size()));

@@ -7,6 +7,7 @@
 
 #include "ctrl/build/topology.h"
 #include "ctrl/config/config.h"
+#include "ctrl/session/traffic_series.h"
 #include "dataplane/base/result.h"
 #include "dataplane/fabric/flow.h"
 #include "dataplane/fabric/network.h"
@@ -29,10 +30,11 @@ struct PacketRun {
 Result<void> route_flows(const Topology& topology, uint64_t seed, std::vector<FlowSpec>& flows);
 
 /// Runs until every flow has ended, or none can go on. `progress` gets a line now and then; it may
-/// be empty. Error: flows that never end; with the
-/// cycle of paused links if it is a deadlock.
+/// be empty. `series`, if there is one, gets its samples.
+/// Error: flows that never end; with the cycle of paused links if it is a deadlock.
 Result<PacketRun> run_packets(const Config& config, const Graph& graph,
                               const std::vector<FlowSpec>& flows,
-                              const std::function<void(const std::string&)>& progress);
+                              const std::function<void(const std::string&)>& progress,
+                              TrafficSeries* series = nullptr);
 
 }  // namespace understudy

@@ -85,7 +85,7 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   if (config.jobs.empty() && !config.traffic.empty()) {
     Config changed = config;
     changed.events = all_events(config, options);
-    return run_traffic(changed, options.progress);
+    return run_traffic(changed, options.progress, options.series);
   }
   if (config.jobs.empty()) {
     return fail(config.path + ": simulate needs at least one [[job]] or [[traffic]]");

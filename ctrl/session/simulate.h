@@ -7,13 +7,15 @@
 
 #include "ctrl/config/config.h"
 #include "ctrl/report/run_report.h"
+#include "ctrl/session/series_options.h"
 #include "dataplane/base/result.h"
 
 namespace understudy {
 
 struct SimulateOptions {
-  std::string capture_path;           ///< empty: none
-  std::vector<EventConfig> commands;  ///< live changes beside the configuration's
+  std::string capture_path;                          ///< empty: none
+  std::vector<EventConfig> commands;                 ///< live changes beside the configuration's
+  SeriesOptions series;                              ///< of [[traffic]]
   std::function<void(const std::string&)> progress;  ///< lines for a person; may be empty
 };
 

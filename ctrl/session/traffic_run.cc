@@ -1,6 +1,7 @@
 #include "ctrl/session/traffic_run.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "ctrl/build/topology.h"
 #include "ctrl/build/traffic.h"
@@ -99,9 +100,16 @@ void report_flows(TrafficReport& report, const Config& config, const Topology& t
   }
 }
 
-/// Both give the end of the last event.
+std::vector<Duration> durations(const std::vector<FlowTimes>& times) {
+  std::vector<Duration> out;
+  out.reserve(times.size());
+  for (const FlowTimes& t : times) out.push_back(t.received - t.start);
+  return out;
+}
+
+/// Both give the end of the last event. `series` may be null.
 Result<Time> by_packets(TrafficReport& report, const Config& config, const Topology& topology,
-                        Traffic& traffic, const Said& progress) {
+                        Traffic& traffic, const Said& progress, TrafficSeries* series) {
   const Graph& graph = topology.graph;
   if (!config.events.empty()) {
     return fail(config.path + ": changes of links need fabric.fidelity = \"flow\"");
@@ -109,7 +117,7 @@ Result<Time> by_packets(TrafficReport& report, const Config& config, const Topol
   if (auto routed = route_flows(topology, config.seed, traffic.flows); !routed) {
     return fail(config.path + ": " + routed.error().text);
   }
-  const auto run = run_packets(config, graph, traffic.flows, progress);
+  const auto run = run_packets(config, graph, traffic.flows, progress, series);
   if (!run) return fail(run.error().text);
   std::vector<FlowTimes> times;
   for (const FlowResult& result : run->flows) times.push_back({result.start, result.received});
@@ -129,12 +137,21 @@ Result<Time> by_packets(TrafficReport& report, const Config& config, const Topol
   }
   report.work = {
       {"events", run->events}, {"packets", run->packets}, {"bytes_of_memory", run->memory_bytes}};
+  if (series == nullptr) return run->end;
+  std::vector<uint64_t> peaks, bytes;
+  for (const NetworkLinkCounters& c : run->links) {
+    peaks.push_back(c.queue_peak);
+    bytes.push_back(c.wire_bytes);
+  }
+  if (auto done = series->finish(config.path, peaks, bytes, durations(times)); !done) {
+    return tl::unexpected(done.error());
+  }
   return run->end;
 }
 
 Result<Time> by_rates(TrafficReport& report, const Config& config, const Topology& topology,
-                      const Traffic& traffic, const Said& progress) {
-  const auto run = run_flows(config, topology, traffic.flows, progress);
+                      const Traffic& traffic, const Said& progress, TrafficSeries* series) {
+  const auto run = run_flows(config, topology, traffic.flows, progress, series);
   if (!run) return fail(run.error().text);
   report_flows(report, config, topology, traffic, run->flows);
   for (LinkId link = 0; link < run->link_bytes.size(); ++link) {
@@ -143,12 +160,28 @@ Result<Time> by_rates(TrafficReport& report, const Config& config, const Topolog
         link_report(topology.graph, link, run->link_bytes[link], run->end - Time::zero()));
   }
   report.work = {{"events", run->events}, {"rates_worked_out", run->filled}};
+  if (series == nullptr) return run->end;
+  const std::vector<uint64_t> peaks(run->link_bytes.size());
+  if (auto done = series->finish(config.path, peaks, run->link_bytes, durations(run->flows));
+      !done) {
+    return tl::unexpected(done.error());
+  }
   return run->end;
 }
 
 }  // namespace
 
-Result<RunReport> run_traffic(const Config& config, const Said& progress) {
+Result<void> check_series(const Config& config, const SeriesOptions& series) {
+  if (series.links.empty() && series.flows.empty()) return {};
+  const auto topology = build_topology(config);
+  if (!topology) return fail(describe(topology.error()));
+  const auto traffic = build_traffic(config, *topology);
+  if (!traffic) return fail(describe(traffic.error()));
+  return TrafficSeries::check(series, topology->graph, traffic->flows);
+}
+
+Result<RunReport> run_traffic(const Config& config, const Said& progress,
+                              const SeriesOptions& series_options) {
   const auto topology = build_topology(config);
   if (!topology) return fail(describe(topology.error()));
   auto traffic = build_traffic(config, *topology);
@@ -158,10 +191,16 @@ Result<RunReport> run_traffic(const Config& config, const Said& progress) {
     report.commands.push_back({event.at, command_text(config, event)});
   }
   TrafficReport& out = report.traffic.emplace();
+  std::unique_ptr<TrafficSeries> series;
+  if (series_options.wanted()) {
+    auto made = TrafficSeries::create(series_options, topology->graph, traffic->flows);
+    if (!made) return tl::unexpected(made.error());
+    series = std::move(*made);
+  }
   const bool packets = config.fabric.fidelity == FabricFidelity::kPacket;
   out.fidelity = packets ? "packet" : "flow";
-  const auto end = packets ? by_packets(out, config, *topology, *traffic, progress)
-                           : by_rates(out, config, *topology, *traffic, progress);
+  const auto end = packets ? by_packets(out, config, *topology, *traffic, progress, series.get())
+                           : by_rates(out, config, *topology, *traffic, progress, series.get());
   if (!end) return fail(end.error().text);
   report.duration = *end - Time::zero();
   judge(report);

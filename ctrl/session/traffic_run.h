@@ -6,12 +6,17 @@
 
 #include "ctrl/config/config.h"
 #include "ctrl/report/run_report.h"
+#include "ctrl/session/series_options.h"
 #include "dataplane/base/result.h"
 
 namespace understudy {
 
 /// The report is judged. `progress`: lines for a person; may be empty.
 Result<RunReport> run_traffic(const Config& config,
-                              const std::function<void(const std::string&)>& progress);
+                              const std::function<void(const std::string&)>& progress,
+                              const SeriesOptions& series = {});
+
+/// Error: a pattern of names fits nothing in this configuration.
+Result<void> check_series(const Config& config, const SeriesOptions& series);
 
 }  // namespace understudy

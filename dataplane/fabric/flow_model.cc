@@ -219,11 +219,13 @@ Time FlowModel::next() const {
   return next;
 }
 
-void FlowModel::run(const std::function<void(const FlowModel&)>& progress) {
+void FlowModel::run(const std::function<void(const FlowModel&)>& progress,
+                    const std::function<void(Time)>& before) {
   uint64_t looked = 0;
   while (finished_ < times_.size()) {
     const Time at = next();
     if (at.is_never()) return;
+    if (before) before(at);
     now_ = at;
     for (; !heap_.empty() && heap_.front().at == now_; ++events_) leave(heap_.front().sender);
     for (; !starts_.empty() && starts_.top().at == now_; ++events_) {
@@ -240,6 +242,15 @@ void FlowModel::run(const std::function<void(const FlowModel&)>& progress) {
       progress(*this);
     }
   }
+}
+
+std::vector<std::pair<uint32_t, MaxMin::Share>> FlowModel::leaving() const {
+  std::vector<std::pair<uint32_t, MaxMin::Share>> flows;
+  flows.reserve(heap_.size());
+  for (const Leaving& l : heap_) {
+    flows.emplace_back(senders_[l.sender].first, senders_[l.sender].rate);
+  }
+  return flows;
 }
 
 std::vector<uint64_t> FlowModel::link_bytes() const {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <optional>
 #include <queue>
+#include <utility>
 #include <vector>
 
 #include "dataplane/base/units.h"
@@ -47,14 +48,18 @@ class FlowModel {
   FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows, const FlowSenders& senders,
             const FlowSettings& frames, bool cut_through, std::vector<LinkChange> changes = {});
 
-  /// Until every flow has come in or nothing moves any more. `progress` is called now and then.
-  void run(const std::function<void(const FlowModel&)>& progress = {});
+  /// Until every flow has come in or nothing moves any more. `progress` is called now and then,
+  /// `before` with the time of each event before it happens.
+  void run(const std::function<void(const FlowModel&)>& progress = {},
+           const std::function<void(Time)>& before = {});
 
   const std::vector<FlowTimes>& times() const { return times_; }
   size_t finished() const { return finished_; }
   Time now() const { return now_; }
   uint64_t events() const { return events_; }
   const MaxMin& rates() const { return rates_; }
+  /// Flows that leave now and their rates, in no order.
+  std::vector<std::pair<uint32_t, MaxMin::Share>> leaving() const;
   /// What went over each link, by link: wire bytes of all flows that have left whole.
   std::vector<uint64_t> link_bytes() const;
 

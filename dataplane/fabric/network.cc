@@ -252,6 +252,8 @@ void Network::transmit(LinkId link, PacketId id, Time now) {
   Link& l = links_[link];
   NetPacket& p = packets_[id];
   l.free = std::max(p.tail, now + time_on(l, p.wire_bytes));
+  l.started = now;
+  l.last_bytes = p.wire_bytes;
   ++l.counters.packets;
   l.counters.wire_bytes += p.wire_bytes;
   l.out_head = std::max(l.out_head, now + l.latency);
@@ -283,6 +285,7 @@ void Network::transmit_pfc(LinkId link, Time now) {
   const uint8_t frame = l.pfc.front();
   l.pfc.erase(l.pfc.begin());
   l.free = now + time_on(l, settings_.pfc_frame_bytes);
+  l.last_bytes = 0;
   l.out_head = std::max(l.out_head, now + l.latency);
   l.out_tail = std::max(l.out_tail, l.free + l.latency);
   calendar_.push(l.out_tail, (frame & kPauseBit) != 0 ? kPause : kResume,
@@ -382,6 +385,16 @@ void Network::finish(Time now) {
       q.paused_at = now;
     }
   }
+}
+
+unsigned __int128 Network::sent_bits(LinkId link, Time at) const {
+  const Link& l = links_[link];
+  constexpr unsigned kBits = 8;
+  const auto bits = static_cast<unsigned __int128>(l.counters.wire_bytes) * kBits << kBitFraction;
+  if (at >= l.free) return bits;
+  const auto last = static_cast<unsigned __int128>(l.last_bytes) * kBits << kBitFraction;
+  return bits - last * static_cast<uint64_t>((l.free - at).ps()) /
+                    static_cast<uint64_t>((l.free - l.started).ps());
 }
 
 size_t Network::memory_bytes() const {

@@ -120,6 +120,10 @@ class Network {
 
   const NetworkLinkCounters& counters(LinkId link) const { return links_[link].counters; }
   uint64_t queued_bytes(LinkId link) const { return links_[link].queued; }
+  /// In units of 2^-kBitFraction bit: what has left on the link by `at`, with the packet on the
+  /// wire as far as it has gone then. `at`: not before the last event and not after the next.
+  unsigned __int128 sent_bits(LinkId link, Time at) const;
+  static constexpr unsigned kBitFraction = 32;
   uint64_t buffer_peak(VertexId vertex) const { return buffers_[vertex].peak(); }
   bool paused_now() const { return paused_now_ != 0; }
   uint64_t events() const { return events_; }
@@ -140,7 +144,9 @@ class Network {
   struct Link {
     Serializer serializer;
     Duration latency;
-    Time free;  ///< the wire is busy until then
+    Time free;                ///< the wire is busy until then
+    Time started;             ///< when the last packet began to leave ...
+    uint32_t last_bytes = 0;  ///< ... and its wire bytes; 0: that was a PFC frame
     VertexId from = 0, to = 0;
     bool awaited = false;  ///< a kFree event is on its way
     bool from_nic = false, to_nic = false;

@@ -49,6 +49,11 @@ Rate FlowTraffic::rate(size_t flow) const {
   return flows_[flow].running ? senders_[flows_[flow].sender].control->rate() : Rate();
 }
 
+uint64_t FlowTraffic::window(size_t flow) const {
+  return flows_[flow].running ? senders_[flows_[flow].sender].control->window()
+                              : Controller::kNoWindow;
+}
+
 /// An idle path's time for a full packet to go and its acknowledgement to come back.
 Duration FlowTraffic::idle_round_trip(const FlowSpec& spec) const {
   Duration sum;
@@ -66,6 +71,7 @@ void FlowTraffic::begin(uint32_t flow, Time now) {
   Sender& s = senders_[f.sender];
   f.running = true;
   results_[flow].start = now;
+  if (begun_ != nullptr) begun_->push_back(flow);
   list(flow, false);
   s.open.push_back(flow);
   if (s.control == nullptr) {

@@ -55,6 +55,11 @@ class FlowTraffic final : public NetworkEnds {
   size_t memory_bytes() const;
   bool all_finished() const { return finished_ == specs_.size(); }
   Rate rate(size_t flow) const;  ///< of its sender now; zero bits: it does not run
+  /// Bytes that its sender may have on the way; Controller::kNoWindow without limit, or if the flow
+  /// does not run.
+  uint64_t window(size_t flow) const;
+  /// From now on every flow that begins is appended to `begun`, which outlives this.
+  void note_starts(std::vector<uint32_t>& begun) { begun_ = &begun; }
 
   // NetworkEnds
   PacketId pull(LinkId nic, uint8_t blocked, Time now) override;
@@ -153,6 +158,7 @@ class FlowTraffic final : public NetworkEnds {
   std::vector<Nic> nics_;                         ///< by vertex
   size_t finished_ = 0;
   uint64_t delivered_ = 0;
+  std::vector<uint32_t>* begun_ = nullptr;
 };
 
 }  // namespace understudy

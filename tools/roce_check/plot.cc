@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "ctrl/report/draw.h"
+#include "ctrl/report/gnuplot.h"
 #include "tools/roce_check/plot_series.h"
 #include "tools/roce_check/text_format.h"
 
 namespace understudy {
 namespace {
 
-constexpr int kWidth = 1200, kRowHeight = 300;
+constexpr int kRowHeight = 300;
 
 struct Row {
   const Connection* connection;
@@ -29,27 +29,6 @@ std::vector<Row> busiest(const Analysis& analysis) {
   return rows;
 }
 
-/// A text inside gnuplot's single quotes.
-std::string in_quotes(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
-  return out + "'";
-}
-
-/// Each series as a named block of data, and the command that draws them.
-void draw(const std::vector<PlotSeries>& all, std::string& script) {
-  std::string command;
-  for (size_t i = 0; i < all.size(); ++i) {
-    const std::string name = "$d" + std::to_string(i);
-    script += name + " << EOD\n";
-    for (const PlotPoint& p : all[i].points) script += format_text("%.9g %.10g\n", p.seconds, p.y);
-    script += "EOD\n";
-    command += (i == 0 ? "plot " : ", ") + name + " using 1:2 with " + all[i].style;
-    command += all[i].title.empty() ? " notitle" : " title " + in_quotes(all[i].title);
-  }
-  script += command + "\n";
-}
-
 }  // namespace
 
 std::string plot_script(const Analysis& analysis, const std::string& title,
@@ -62,12 +41,8 @@ std::string plot_script(const Analysis& analysis, const std::string& title,
   if (shown < all.size()) {
     heading += ": the busiest " + std::to_string(shown) + " of " + std::to_string(all.size());
   }
-  std::string script = format_text("set terminal svg size %d,%d noenhanced background 'white'\n",
-                                   kWidth, kRowHeight * static_cast<int>(shown) + 40);
-  script += "set output " + in_quotes(options.file) + "\n";
-  script +=
-      "set multiplot layout " + std::to_string(shown) + ",2 title " + in_quotes(heading) + "\n";
-  script += "set grid\nset key outside below horizontal\nset xlabel 'seconds'\n";
+  std::string script = plot_start(options.file, heading, shown, 2, kRowHeight);
+  script += "set xlabel 'seconds'\n";
   script += format_text("set xrange [0:%.9g]\n", std::max(span.seconds(), 1e-9));
   for (size_t i = 0; i < shown; ++i) {
     const Row& row = all[i];
@@ -77,7 +52,7 @@ std::string plot_script(const Analysis& analysis, const std::string& title,
     const Psn first = table.packets[*request].psn;
     script += "set title " + in_quotes(flow.name()) + "\n";
     script += format_text("set ylabel 'PSN - %u'\n", first.value());
-    draw(psn_series(table, *row.connection, row.forward, table.first), script);
+    add_plot(psn_series(table, *row.connection, row.forward, table.first), script);
     script += "set ylabel 'Mbit/s'\n";
     std::vector<PlotSeries> rates = {
         rate_series(table, flow, table.first, span, "to it", "lines lw 1.5 lc rgb '#1f77b4'")};
@@ -86,15 +61,15 @@ std::string plot_script(const Analysis& analysis, const std::string& title,
       rates.push_back(rate_series(table, table.flows[other], table.first, span, "from it",
                                   "lines lw 1 lc rgb '#2ca02c'"));
     }
-    draw(rates, script);
+    add_plot(rates, script);
   }
-  return script + "unset multiplot\nunset output\n";
+  return script + plot_end();
 }
 
 Result<void> plot(const Analysis& analysis, const std::string& title, const PlotOptions& options) {
   if (busiest(analysis).empty()) return fail("nothing to plot: no requests of connections");
   const std::string script = plot_script(analysis, title, options);
-  return draw_with({"gnuplot", "plots", "gnuplot-nox"}, {}, script);
+  return draw_with(kGnuplot, {}, script);
 }
 
 }  // namespace understudy

@@ -4,19 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "ctrl/report/gnuplot.h"
 #include "tools/roce_check/analysis.h"
 
 namespace understudy {
-
-struct PlotPoint {
-  double seconds, y;
-};
-
-struct PlotSeries {
-  std::string title;  ///< empty: not in the legend
-  std::string style;  ///< gnuplot's, behind "with"
-  std::vector<PlotPoint> points;
-};
 
 /// Requests, requests sent again, ACKs, NAKs and responses of one direction by their PSN, continued
 /// beyond 24 bits from the first one. At most some thousand points of a kind are kept, evenly.
