@@ -21,6 +21,12 @@ uint64_t headroom_of(const GraphLink& link, const NetworkSettings& settings) {
          settings.pfc_frame_bytes;
 }
 
+/// The longest that a serializer says: what it carries over may add a picosecond.
+Duration most_time_for(Rate rate, uint32_t bytes) {
+  const bool exact = bytes * Rate::kPsBitsPerByte % rate.bps() == 0;
+  return rate.time_for(bytes) + Duration::ps(exact ? 0 : 1);
+}
+
 }  // namespace
 
 Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnds& ends)
@@ -263,9 +269,9 @@ void Network::transmit(LinkId link, PacketId id, Time now) {
   Time at = p.tail;
   if (settings_.cut_through && !l.to_nic) {
     // Into a faster link it waits until it can go through in one piece, so that the link serves
-    // others meanwhile. A serializer's carried remainder may add a picosecond.
+    // others meanwhile.
     const Rate next = graph_.link(p.path[p.hop + 1]).rate;
-    at = std::max(p.head, p.tail - next.time_for(p.wire_bytes) - Duration::ps(1));
+    at = std::max(p.head, p.tail - most_time_for(next, p.wire_bytes));
   }
   calendar_.push(at, kArrive, id);
   if (l.from_nic || !l.pfc.empty() || (l.waiting & static_cast<uint8_t>(~l.paused)) != 0) {
