@@ -109,18 +109,25 @@ Result<void> route_flows(const Topology& topology, uint64_t seed, std::vector<Fl
   return {};
 }
 
+FlowTraffic::MakeControl flow_controls(const Config& config) {
+  return [&config](const FlowSpec& flow, Rate line, Duration base_rtt) {
+    return control_of(config, flow, {line, base_rtt, config.queues.flows.payload});
+  };
+}
+
+NetworkSettings network_settings(const Config& config, const std::vector<FlowSpec>& flows) {
+  NetworkSettings settings = config.queues.network;
+  settings.seed = config.seed;
+  settings.telemetry = needs_telemetry(config, flows);
+  return settings;
+}
+
 Result<PacketRun> run_packets(const Config& config, const Graph& graph,
                               const std::vector<FlowSpec>& flows,
                               const std::function<void(const std::string&)>& progress,
                               TrafficSeries* series) {
-  NetworkSettings settings = config.queues.network;
-  settings.seed = config.seed;
-  settings.telemetry = needs_telemetry(config, flows);
-  const FlowSettings& frames = config.queues.flows;
-  FlowTraffic traffic(graph, flows, frames,
-                      [&](const FlowSpec& flow, Rate line, Duration base_rtt) {
-                        return control_of(config, flow, {line, base_rtt, frames.payload});
-                      });
+  const NetworkSettings settings = network_settings(config, flows);
+  FlowTraffic traffic(graph, flows, config.queues.flows, flow_controls(config));
   Network network(graph, settings, traffic);
   if (series != nullptr) series->watch(traffic);
   traffic.start(network);

@@ -29,6 +29,11 @@ struct PacketRun {
 /// Error: a flow whose ends are not joined.
 Result<void> route_flows(const Topology& topology, uint64_t seed, std::vector<FlowSpec>& flows);
 
+/// The congestion control of each flow, and what switches do, as the configuration says; it must
+/// outlive the first.
+FlowTraffic::MakeControl flow_controls(const Config& config);
+NetworkSettings network_settings(const Config& config, const std::vector<FlowSpec>& flows);
+
 /// Runs until every flow has ended, or none can go on. `progress` gets a line now and then; it may
 /// be empty. `series`, if there is one, gets its samples.
 /// Error: flows that never end; with the cycle of paused links if it is a deadlock.
