@@ -155,7 +155,7 @@ TEST(RingPeer, AsksForReceivingEndpointsWhereTheRealRankSends) {
   EXPECT_EQ(r.remote, kReal);
   EXPECT_EQ(r.remote_qpn, 19u);
   EXPECT_EQ(r.mtu, 1024u);  // the smaller one
-  EXPECT_EQ(r.traffic_class, 192);
+  EXPECT_EQ(r.sender.traffic_class, 192);
   EXPECT_EQ(r.timeout, 20);
   EXPECT_EQ(r.region_bytes, 4u << 20);
   ASSERT_TRUE(r.ring.has_value());
@@ -178,7 +178,7 @@ TEST(RingPeer, AsksForSendingEndpointsBeforeTheRealRank) {
   run_whole_job(pair);
   ASSERT_EQ(pair.requests.size(), 1u);
   EXPECT_FALSE(pair.requests[0].ring->real_sends);
-  EXPECT_EQ(pair.requests[0].traffic_class, 104);
+  EXPECT_EQ(pair.requests[0].sender.traffic_class, 104);
   EXPECT_EQ(pair.requests[0].region_bytes, 131072u);
   EXPECT_EQ(pair.client.connected()[0].fifo_address, 0x200000u);
   EXPECT_EQ(pair.client.connected()[0].fifo_rkey, 0x41u);

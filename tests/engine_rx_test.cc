@@ -259,8 +259,9 @@ TEST_F(Rx, IcrcMayBeSampledOrOff) {
 
 TEST_F(Rx, CongestionMarksAndNotificationsAreCounted) {
   addressing.traffic_class = 0x03;
-  accepted(frame());
+  receive(frame());
   EXPECT_EQ(rig->shard.counters().ce_marked, 1u);
+  EXPECT_EQ(rig->sink.sent.size(), 2u);  // a CNP and an ACK
   rig->sink.sent.clear();
   addressing.traffic_class = 0x02;
   fields.opcode = Opcode::kCnp;

@@ -25,6 +25,10 @@ uint32_t packet_slots(const Config& config) {
   return static_cast<uint32_t>(std::min<uint64_t>(kForClients + 2 * window, 1u << 18));
 }
 
+NotificationSettings notification(const CnpConfig& cnp) {
+  return {cnp.on, cnp.interval, static_cast<uint8_t>(cnp.dscp << 2), cnp.pcp};
+}
+
 }  // namespace
 
 IpAddress roce_address(const NicConfig& nic) {
@@ -75,6 +79,7 @@ ShardConfig emulator_shard(const Config& config, size_t index, const MacAddress&
   s.verify = config.fidelity.verify_icrc == IcrcVerify::kFull      ? VerifyIcrc::kFull
              : config.fidelity.verify_icrc == IcrcVerify::kSampled ? VerifyIcrc::kSampled
                                                                    : VerifyIcrc::kOff;
+  s.cnp = notification(config.fabric.cnp);
   s.host_mac = host_mac;
   for (const FaultConfig& fault : config.faults) s.faults.push_back(fault.fault);
   s.fault_seed = splitmix64(config.seed) ^ index;
@@ -103,6 +108,7 @@ ShardConfig reference_shard(const Config& config, size_t index) {
   s.physical = config.fabric.pacing ? nic.link_rate : Rate::unlimited();
   s.pacing = config.fabric.pacing;
   s.separate_control = config.fabric.control_class == ControlClass::kSeparate;
+  s.cnp = notification(config.fabric.cnp);
   s.packets = packet_slots(config);
   s.nodes.add(node_nic(node, port.nic, false));
   s.rates.push_back(nic.link_rate);

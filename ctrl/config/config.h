@@ -67,6 +67,19 @@ struct FidelityConfig {
   IcrcVerify verify_icrc = IcrcVerify::kFull;
 };
 
+/// CNPs of emulated receivers (rule A6). Defaults: NVIDIA's adapters.
+struct CnpConfig {
+  bool on = true;  ///< false: marks are counted and nobody is told
+  Duration interval = Duration::us(4);
+  uint8_t dscp = 48;
+  uint8_t pcp = 6;  ///< of their tag, on a rail that has one
+};
+
+/// What packets of an emulated node's queue pairs say of themselves.
+struct SenderConfig {
+  uint8_t traffic_class = 0;  ///< DSCP << 2 | ECN
+};
+
 struct FabricConfig {
   FabricFidelity fidelity = FabricFidelity::kPacket;
   uint32_t mtu = 4096;  ///< path MTU of emulated senders: 256, 512, 1024, 2048 or 4096 bytes
@@ -79,6 +92,7 @@ struct FabricConfig {
   bool cut_through = true;
   /// Times on links are cut to whole multiples of it, of [[traffic]]; zero: exact.
   Duration time_resolution;
+  CnpConfig cnp;
 };
 
 /// Most that a port holds at once: all memory that peers can make it use.
@@ -143,6 +157,7 @@ struct JobConfig {
   EntryMode entry = EntryMode::kScheduled;
   Duration interval;           ///< kScheduled: from the end of one operation to the next start
   std::vector<Duration> skew;  ///< per rank, same length as ranks: how late it enters
+  SenderConfig sender;         ///< of every rank
   unsigned line = 0;
 };
 
@@ -155,6 +170,7 @@ struct ServiceConfig {
   uint32_t message_bytes = 0;    ///< that its clients write; 0: not known
   uint32_t pingpong_mtu = 1024;  ///< path MTU of ibv_rc_pingpong, which does not tell it
   Duration accept_delay;         ///< from a REQ of RDMA-CM to its REP
+  SenderConfig sender;
   unsigned line = 0;
 };
 
@@ -169,6 +185,7 @@ struct ClientConfig {
   uint32_t iterations = 1000;                ///< messages of one queue pair
   uint32_t queue_pairs = 1;
   Duration at;  ///< since the start of the run: when it dials first
+  SenderConfig sender;
   unsigned line = 0;
 };
 

@@ -94,6 +94,7 @@ void read_client(const TomlNode& toml, ReadContext& context) {
     }
   }
   if (const auto at = table.duration("at")) client.at = at->value;
+  read_sender(table, client.sender);
   table.finish();
   if (node == nullptr || server == nullptr) return;
   check_nodes(table, *name, *node, *server_name, *server, context);

@@ -39,6 +39,7 @@ class JobReader {
                   job_.entry);
     if (const auto interval = table_.duration("interval")) job_.interval = interval->value;
     read_skew();
+    read_sender(table_, job_.sender);
     table_.finish();
     const bool nic_known = nic || table_.any("nic") == nullptr;
     if (ranks_complete_ && nic_known) check_ranks(nic ? nic->line : table_.line());

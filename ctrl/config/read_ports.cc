@@ -113,6 +113,7 @@ void read_service(const TomlNode& toml, ReadContext& context) {
                   "expected 256, 512, 1024, 2048 or 4096");
     }
   }
+  read_sender(table, service.sender);
   if (const auto size = table.size("size")) {
     if (size->value >= 1 && size->value <= uint64_t{1} << 30) {
       service.message_bytes = static_cast<uint32_t>(size->value);

@@ -58,6 +58,14 @@ void read_fabric(const TomlNode& node, ReadContext& context) {
                 {"random", UdpSourcePort::kRandom},
                 {"fixed", UdpSourcePort::kFixed}},
                fabric.udp_source_port);
+  if (const auto on = table.boolean("cnp")) fabric.cnp.on = on->value;
+  if (const auto interval = table.duration("cnp_interval")) fabric.cnp.interval = interval->value;
+  if (const auto dscp = table.integer("cnp_dscp", 0, 63)) {
+    fabric.cnp.dscp = static_cast<uint8_t>(dscp->value);
+  }
+  if (const auto pcp = table.integer("cnp_pcp", 0, 7)) {
+    fabric.cnp.pcp = static_cast<uint8_t>(pcp->value);
+  }
   table.finish();
 }
 

@@ -78,6 +78,8 @@ void read_topology(TableReader& root, ReadContext& context);
 /// Gives every NIC its addresses and MAC by rule and reports those given twice. Only for a complete
 /// list of nodes: the rule counts them.
 void assign_addresses(ReadContext& context);
+/// Keys of [[service]], [[client]] and [[job]]: how their queue pairs send.
+void read_sender(TableReader& table, SenderConfig& sender);
 /// [[client]]; after the ports.
 void read_clients(TableReader& root, ReadContext& context);
 /// [[port]], [[service]], [[event]].

@@ -20,6 +20,8 @@ EndpointRequest endpoint_for(const Service& service, const CmClient& client) {
   request.max_rd_atomic = client.responder_resources;
   request.flow_control = client.flow_control;
   request.awaits_client = true;
+  request.sender = service.sender;
+  if (client.traffic_class != 0) request.sender.traffic_class = client.traffic_class;
   request.service_port = service.port;
   request.service_kind = service_kind_name(service.kind);
   return request;

@@ -23,6 +23,7 @@ struct CmClient {
   uint8_t rnr_retry = 7;            ///< for us as well
   uint8_t responder_resources = 0;  ///< READs and ATOMICs of ours that the client answers at a time
   uint8_t initiator_depth = 0;      ///< ... and that it will have outstanding
+  uint8_t traffic_class = 0;        ///< that the client asks for; 0: none in particular
   bool flow_control = false;  ///< the client's ACKs count its receives: we are to keep to them
   std::vector<uint8_t> private_data;  ///< without RDMA-CM's header
 };

@@ -49,7 +49,7 @@ struct TrafficRequest {
 struct TrafficResult {
   Qpn qpn = 0;
   uint64_t completed = 0;
-  Time first, last;    ///< posted, completed
+  Time first, last;  ///< posted, completed
   WorkStatus status = WorkStatus::kSuccess;
   bool wrong = false;  ///< other data came back, or another message than was due
 };
@@ -75,7 +75,7 @@ struct EndpointRequest {
   Psn remote_psn;       ///< first PSN we shall receive
   Psn local_psn;        ///< first PSN we shall send
   uint32_t mtu = 1024;  ///< path MTU in bytes
-  uint8_t traffic_class = 0;
+  SenderConfig sender;
   uint8_t timeout = 14;  ///< ACK timeout, 4.096 us << timeout (rule A5)
   uint8_t retry_count = 7;
   uint8_t rnr_retry = 7;

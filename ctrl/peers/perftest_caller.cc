@@ -22,6 +22,7 @@ PerftestCaller::PerftestCaller(const Service& self, const IpAddress& server,
   channel.request.behaviour = Behaviour::kMessages;
   channel.request.local = server.is_v4() ? *self.v4 : *self.v6;
   channel.request.remote = server;
+  channel.request.sender = self.sender;
   channel.request.mtu = std::min(self.mtu, kChannelMtu);
   calls_.push_back(channel);
 }

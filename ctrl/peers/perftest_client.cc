@@ -233,6 +233,7 @@ void PerftestClient::connect() {
     request.local = local_;
     request.remote = server_;
     request.mtu = mtu_;
+    request.sender = self_.sender;
     if (in_band_) {
       request.region_bytes = test_.bytes;
     } else {

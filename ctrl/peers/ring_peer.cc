@@ -129,7 +129,7 @@ void RingPeer::connect(const RingLinkEnd& m) {
   request.remote_psn = m.psn;
   request.local_psn = Psn(0);
   request.mtu = std::min(m.mtu, job.mtu);
-  request.traffic_class = real_sends ? job.control_traffic_class : job.data_traffic_class;
+  request.sender.traffic_class = real_sends ? job.control_traffic_class : job.data_traffic_class;
   request.timeout = kTimeout;
   request.retry_count = kRetryCount;
   request.rnr_retry = kRnrRetry;

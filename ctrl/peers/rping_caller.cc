@@ -10,6 +10,7 @@ RpingCaller::RpingCaller(const Service& self, const IpAddress& server, uint32_t 
   call.request.local = server.is_v4() ? *self.v4 : *self.v6;
   call.request.remote = server;
   call.request.mtu = self.mtu;
+  call.request.sender = self.sender;
   call.request.traffic.bytes = text_bytes;
   call.request.traffic.count = pings;
   call.responder_resources = 1;  // the server READs the text

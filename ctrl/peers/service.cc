@@ -20,6 +20,7 @@ Service service_of(const Config& config, const ServiceConfig& service, unsigned 
   s.pingpong_mtu = service.pingpong_mtu;
   s.mtu = config.fabric.mtu;
   s.seed = config.seed;
+  s.sender = service.sender;
   return s;
 }
 

@@ -26,6 +26,7 @@ struct Service {
   uint32_t pingpong_mtu = 1024;  ///< of ibv_rc_pingpong, in bytes
   uint32_t mtu = 4096;           ///< largest path MTU to offer, in bytes
   uint64_t seed = 1;             ///< of the first PSNs we choose
+  SenderConfig sender;           ///< of its queue pairs
 };
 
 /// A service of the configuration on NIC `nic` of its node.

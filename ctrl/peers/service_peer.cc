@@ -91,6 +91,7 @@ void ServicePeer::collect() {
   for (EndpointRequest& request : requests) {
     request.service_port = service_.port;
     request.service_kind = service_kind_name(service_.kind);
+    request.sender = service_.sender;
   }
   requests_.insert(requests_.end(), requests.begin(), requests.end());
   const auto starts = machine_->take_starts();

@@ -88,6 +88,22 @@ std::string client_text(const ClientReport& c) {
          (c.error.empty() ? "" : ": " + c.error) + "\n";
 }
 
+uint64_t count_of(const NamedCounts& counts, std::string_view name) {
+  const auto it = std::ranges::find(counts, name, [](const auto& entry) { return entry.first; });
+  return it == counts.end() ? 0 : it->second;
+}
+
+/// What was marked at a port, and who was told.
+std::string congestion_text(const PortReport& port) {
+  const auto& counts = port.counters;
+  const auto of = [&](std::string_view name) { return count_of(counts, name); };
+  return "# congestion at " + port.node + ": " + count_text(of("ce_delivered"), "packet") +
+         " to emulated nodes marked, " + count_text(of("cnp_sent"), "CNP") + " sent, " +
+         std::to_string(of("cnp_suppressed")) + " held back by their interval; " +
+         count_text(of("ce_sent"), "packet") + " to it marked, " +
+         count_text(of("cnp_received"), "CNP") + " received\n";
+}
+
 }  // namespace
 
 std::string job_table(const JobReport& job) {
@@ -129,6 +145,7 @@ std::string report_table(const RunReport& report) {
             std::to_string(more.failed) + " of them failed\n";
   }
   for (const ClientReport& client : report.clients) text += client_text(client);
+  for (const PortReport& port : report.ports) text += congestion_text(port);
   return text + verdict_text(report, kReasons);
 }
 

@@ -66,6 +66,7 @@ Service ActiveClients::self_of(const Client& client) const {
   service.node = client.config->node;
   service.port = client.config->port;
   service.kind = client.config->kind;
+  service.sender = client.config->sender;
   return service_of(config_, service, config_.ports[client.port].nic);
 }
 

@@ -65,6 +65,7 @@ void CmControl::dial(Time now, CallerId caller_id, const CmCall& call) {
   connect.qpn = ready->qpn;
   connect.psn = connection.call.request.remote_psn;
   connect.mtu = request.mtu;
+  connect.traffic_class = request.sender.traffic_class;
   connect.responder_resources = call.responder_resources;
   connect.initiator_depth = call.initiator_depth;
   connect.retry_count = request.retry_count;

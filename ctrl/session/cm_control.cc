@@ -33,6 +33,7 @@ CmClient client_of(const CmEnds& ends, const CmReq& req) {
   c.rnr_retry = req.rnr_retry_count;
   c.responder_resources = req.responder_resources;
   c.initiator_depth = req.initiator_depth;
+  c.traffic_class = req.primary.traffic_class;
   c.flow_control = req.flow_control;
   const auto data = std::span(req.private_data).subspan(kRdmaHeaderBytes);
   c.private_data.assign(data.begin(), data.end());

@@ -165,7 +165,7 @@ QpConfig ServiceEndpoints::qp_config(NodeId node, size_t port, Qpn qpn,
   a.vlan_tci = vlan_tci(nic);
   a.src = request.local;
   a.dst = request.remote;
-  a.traffic_class = request.traffic_class;
+  a.traffic_class = request.sender.traffic_class;
   a.udp_src = udp_source_port(config_, qpn, request.remote_qpn);
   return config;
 }

@@ -48,6 +48,7 @@ std::vector<RingOffer> JobRunner::offers(NodeId node) const {
       m.mtu = config_.fabric.mtu;
       m.seed = config_.seed;
       m.exact = ring.exact;
+      m.data_traffic_class = m.control_traffic_class = job.sender.traffic_class;
       const NicConfig& nic = config_.nodes[job.ranks[ring.real_rank]].nics[job.nic];
       offer.client_addresses = {roce_address(nic)};
       result.push_back(offer);
@@ -70,7 +71,7 @@ Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   far.fifo_va = link.fifo_address;
   far.fifo_rkey = link.fifo_rkey;
   far.mtu = request.mtu;
-  far.traffic_class = request.traffic_class;
+  far.traffic_class = request.sender.traffic_class;
   job.environment->connect(link.channel, we_send, far);
   return EndpointReady{ours.qpn, request.local_psn, ours.va, ours.rkey};
 }

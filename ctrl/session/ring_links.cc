@@ -135,11 +135,13 @@ Result<std::unique_ptr<RingRankHost>> RingRankHost::create(const Config& config,
       RingFarEnd far;
       far.qpn = theirs.qpn;
       far.mtu = config.fabric.mtu;
+      far.traffic_class = job.sender.traffic_class;
       QpConfig qp_config = nccl_qp(config, self, far_node, job.nic, ours, far, !we_send);
       qp_config.addressing.dst_mac = far_node.nics[job.nic].mac;
       RingFarEnd us;
       us.qpn = ours;
       us.mtu = config.fabric.mtu;
+      us.traffic_class = job.sender.traffic_class;
       if (we_send) {
         us.fifo_va = fifos[c].va;
         us.fifo_rkey = fifos[c].rkey;

@@ -102,6 +102,7 @@ std::optional<CmId> CmAgent::connect(Time now, const CmConnect& request) {
   req.primary.remote_gid = request.ends.remote;
   req.primary.hop_limit = 64;
   req.primary.ack_timeout = request.ack_timeout;
+  req.primary.traffic_class = request.traffic_class;
   fill(req.private_data, request.private_data);
   await(now, c, {c.tid, 0, req});
   return c.id;

@@ -84,6 +84,7 @@ struct CmConnect {
   bool flow_control = false;  ///< as in CmAccept
   uint8_t retry_count = 7, rnr_retry = 7;
   uint8_t ack_timeout = 19;
+  uint8_t traffic_class = 0;
   std::vector<uint8_t> private_data;  ///< at most 92 bytes, RDMA-CM's header included
 };
 

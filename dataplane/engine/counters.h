@@ -37,8 +37,12 @@ const char* drop_name(Drop reason);
 struct ShardCounters {
   uint64_t rx_frames = 0, rx_bytes = 0, tx_frames = 0, tx_bytes = 0;
   uint64_t rx_roce = 0, tx_roce = 0;
-  uint64_t ce_marked = 0;  ///< RoCE packets that came with ECN 11
-  uint64_t cnp_received = 0;
+  uint64_t ce_marked = 0;     ///< RoCE packets that came with ECN 11
+  uint64_t ce_delivered = 0;  ///< that reached a queue pair so, or marked by the fabric
+  uint64_t ce_sent = 0;       ///< to the real node, marked by the fabric
+  uint64_t cnp_sent = 0;
+  uint64_t cnp_suppressed = 0;  ///< marks that no CNP answered, for one had just been sent
+  uint64_t cnp_received = 0;    ///< that reached a queue pair
   uint64_t neighbour_answers = 0;
   uint64_t to_host = 0, from_host = 0;
   uint64_t tx_busy = 0;  ///< polls at which the device took no more

@@ -28,6 +28,7 @@ struct Packet {
   bool departs = false;     ///< kToReal: last packet of work request `id`
   bool damaged = false;     ///< kToReal: a fault changes one bit, where `damage` says
   bool good_icrc = false;   ///< ... before the ICRC is computed
+  bool ce = false;          ///< marked by the fabric
   uint8_t tos = 0;          ///< kFromReal: DSCP and ECN as received
   uint32_t wire_bytes = 0;  ///< frame and Ethernet overhead
   uint32_t frame_bytes = 0;

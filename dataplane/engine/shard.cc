@@ -17,6 +17,7 @@ Shard::Shard(const ShardConfig& config)
     : config_(config),
       links_(config.nodes.nics().size() * 2 * kClasses),
       ready_(config.nodes.nics().size() * kClasses),
+      cnps_(config.nodes.nics().size()),
       pool_(config.packets),
       events_(config.packets * 4),
       regions_(config.regions),

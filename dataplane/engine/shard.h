@@ -11,6 +11,7 @@
 #include "dataplane/engine/commands.h"
 #include "dataplane/engine/event_queue.h"
 #include "dataplane/engine/io.h"
+#include "dataplane/engine/notification.h"
 #include "dataplane/engine/packet_pool.h"
 #include "dataplane/engine/shard_interface.h"
 #include "dataplane/fabric/faults.h"
@@ -33,6 +34,7 @@ struct ShardConfig {
   bool separate_control = false;  ///< ACKs and credits in a class that takes no data rate
   bool icmp_through_fabric = false;
   VerifyIcrc verify = VerifyIcrc::kFull;
+  NotificationSettings cnp;
   MacAddress host_mac;  ///< MAC of the exception port's TAP
   std::vector<Fault> faults;
   uint64_t fault_seed = 0;
@@ -90,8 +92,12 @@ class Shard final : public EngineShard, public EndpointHost {
     bool queued[kClasses] = {};    ///< waits in the node's ready list
     uint32_t next[kClasses] = {};  ///< the slot behind it there
     bool heard = false;            ///< waits in heard_
-    Duration uncertainty;          ///< most of the arrivals of the message that is coming in
-    Time timer = Time::never();    ///< earliest kTimer event outstanding
+    bool cnp_waits = false;        ///< for its node's link, in cnps_
+    bool cnp_sent = false;         ///< one was, at last_cnp
+    uint32_t next_cnp = 0;         ///< the slot behind it in cnps_
+    Time last_cnp;
+    Duration uncertainty;        ///< most of the arrivals of the message that is coming in
+    Time timer = Time::never();  ///< earliest kTimer event outstanding
   };
   /// Queue pairs of a node that have something to send, in turn: an intrusive FIFO of slots.
   struct ReadyList {
@@ -147,6 +153,12 @@ class Shard final : public EngineShard, public EndpointHost {
   TrafficKind kind_of(uint32_t cls) const;
   uint32_t class_of(const RoceView& packet) const;
 
+  // shard_ecn.cc: marks and their notifications
+  uint32_t control_class() const { return config_.separate_control ? 1 : 0; }
+  void look_for_mark(const Packet& packet, uint32_t slot, Time now);
+  uint32_t take_cnp(uint32_t node, Time now);
+  void forget_cnp(uint32_t slot);
+
   // shard_faults.cc: packets that meet faults on their way
   void rx_through_faults(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
   uint32_t psns_of(uint8_t opcode, uint32_t length, uint32_t slot) const;
@@ -190,6 +202,7 @@ class Shard final : public EngineShard, public EndpointHost {
   uint32_t real_ = 0;  ///< position of the real NIC in the node table
   std::vector<Link> links_;
   std::vector<ReadyList> ready_;  ///< [node * kClasses + class]
+  std::vector<ReadyList> cnps_;   ///< queue pairs whose CNP waits for their node's link, by node
   std::vector<uint32_t> heard_;   ///< slots that packets came for at this moment
   PacketPool pool_;
   /// Lists whose queue pairs could not send for want of packets, in turn: a FIFO of lists.

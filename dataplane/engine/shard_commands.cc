@@ -51,6 +51,7 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       const uint32_t slot = slot_of(command.qpn);
       if (slot == kNoSlot || qps_[slot].qp == nullptr) return ReplyStatus::kNoSuchObject;
       leave_ready_lists(slot);
+      forget_cnp(slot);
       qps_[slot].qp = nullptr;
       qps_[slot].endpoint = nullptr;
       // Packets still on their way must not reach for memory that control frees next, nor speak to

@@ -79,6 +79,7 @@ TrafficKind Shard::kind_of(uint32_t cls) const {
 uint32_t Shard::class_of(const RoceView& packet) const {
   if (!config_.separate_control) return 0;
   const OpKind kind = packet.info().kind;
+  if (kind == OpKind::kCnp) return 1;
   const bool credit = kind == OpKind::kWrite && packet.info().start && packet.info().end &&
                       !packet.info().imm;  // NCCL's CTS entries (nccl-wire 3.1)
   // An ATOMIC's answer keeps its place among READ data, as ours do.
@@ -154,6 +155,12 @@ void Shard::link_free(uint32_t link, Time now) {
 }
 
 bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
+  if (cls == control_class()) {
+    if (const uint32_t cnp = take_cnp(node, now); cnp != kNoPacket) {
+      arrive(cnp, now);
+      return true;
+    }
+  }
   ReadyList& ready = ready_[node * kClasses + cls];
   while (ready.first != kNoSlot) {
     const uint32_t slot = ready.first;
@@ -174,7 +181,7 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
     const uint32_t id = pool_.take(PacketSide::kOutbound);
     Packet& p = pool_[id];
     p.kind = PacketKind::kToReal;
-    p.damaged = false;
+    p.damaged = p.ce = false;
     q.qp->pull(now, kind_of(cls), p.out, p.departs, p.id);
     p.addressing = q.qp->config().addressing;
     p.qpn = q.qp->config().qpn;
@@ -287,6 +294,11 @@ void Shard::deliver(uint32_t packet, Time now) {
     counters_.drop(Drop::kUnknownQpn);
     return pool_.release(packet);
   }
+  if (p.view.info().kind == OpKind::kCnp) {
+    ++counters_.cnp_received;
+    return pool_.release(packet);
+  }
+  look_for_mark(p, slot, now);
   // Packets that waited for the poll in the middle of a message delay its end as well.
   Duration& uncertainty = qps_[slot].uncertainty;
   arrival_uncertainty_ = uncertainty = std::max(uncertainty, p.uncertainty);

@@ -98,6 +98,7 @@ uint32_t Shard::take_inbound(PacketKind kind, const FrameView& view, uint32_t no
   Packet& p = pool_[id];
   p.kind = kind;
   p.tos = view.tos;
+  p.ce = false;
   p.frame_bytes = static_cast<uint32_t>(view.frame.size());
   p.wire_bytes = wire_bytes(p.frame_bytes);
   p.node = node;
@@ -110,13 +111,9 @@ uint32_t Shard::take_inbound(PacketKind kind, const FrameView& view, uint32_t no
 
 /// A packet for the queue pair in `slot`, in front of the first link; kNoPacket if none goes there.
 uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot, Time now) {
-  if ((view.tos & 3) == 3) ++counters_.ce_marked;
+  if (marked(view.tos)) ++counters_.ce_marked;
   if (roce.dest_qpn == kGsiQpn)
     return store_datagram(view, roce, slot - faults_.datagram_slot(0), now);
-  if (roce.info().kind == OpKind::kCnp) {
-    ++counters_.cnp_received;
-    return kNoPacket;
-  }
   const uint32_t id = take_inbound(PacketKind::kFromReal, view, qps_[slot].node, now);
   if (id == kNoPacket) return kNoPacket;
   Packet& p = pool_[id];

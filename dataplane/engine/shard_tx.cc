@@ -44,6 +44,10 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
     if (p.addressing.dst_mac == MacAddress{}) {
       p.addressing.dst_mac = config_.nodes.nics()[real_].mac;  // as learned by now
     }
+    if (p.ce) {
+      p.addressing.traffic_class |= kCongestionExperienced;
+      ++counters_.ce_sent;
+    }
     const QpSlot& q = qps_[slot_of(p.qpn)];
     if (!belongs(p, q) || !regions_.holds(p.out.payload)) p.out.payload = PayloadRef{};
     uint8_t* payload = begin_roce(out, p.addressing, p.out.fields, p.out.payload_bytes);

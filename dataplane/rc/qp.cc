@@ -30,10 +30,6 @@ bool may_become(QpState from, QpState to) {
   return false;
 }
 
-bool takes_packets(QpState state) {
-  return state == QpState::kRtr || state == QpState::kRts || state == QpState::kSqd;
-}
-
 }  // namespace
 
 Qp::Qp(const QpConfig& config, RegionTable& regions, RcCounters& counters, QpOwner& owner)
@@ -43,6 +39,10 @@ Qp::Qp(const QpConfig& config, RegionTable& regions, RcCounters& counters, QpOwn
       responder_(config_, regions, counters),
       requester_(config_, counters),
       state_(config.start) {}
+
+bool Qp::connected() const {
+  return state_ == QpState::kRtr || state_ == QpState::kRts || state_ == QpState::kSqd;
+}
 
 bool Qp::modify(Time now, QpState to) {
   if (!may_become(state_, to)) return false;
@@ -66,7 +66,7 @@ bool Qp::post(const WorkRequest& request) {
 }
 
 void Qp::on_packet(Time now, const RoceView& packet, const uint8_t* payload) {
-  if (!takes_packets(state_)) return count(counters_, RcEvent::kWrongState);
+  if (!connected()) return count(counters_, RcEvent::kWrongState);
   if (packet.info().is_response()) {
     requester_.on_response(now, packet, payload);
     return report_completions(now);

@@ -28,6 +28,8 @@ class Qp {
   Responder& responder() { return responder_; }
 
   QpState state() const { return state_; }
+  /// Packets of the peer are taken, as in RTR, RTS and SQD.
+  bool connected() const;
   /// Changes the state (rule A4.23); false when that is not allowed from where it is. kError ends
   /// all work with kFlushed; kReset forgets work, receives and answers without a word. Attributes
   /// stay those of the configuration.

@@ -1,0 +1,79 @@
+// Explicit congestion notification (rule A6): emulated receivers answer marked packets by CNPs, and
+// CNPs of the real node find their queue pair.
+#include "dataplane/engine/shard.h"
+
+namespace understudy {
+
+/// A packet has come in for the queue pair in `slot`: was it marked on the wire or in the fabric?
+void Shard::look_for_mark(const Packet& packet, uint32_t slot, Time now) {
+  if (!packet.ce && !marked(packet.tos)) return;
+  ++counters_.ce_delivered;
+  QpSlot& q = qps_[slot];
+  if (!config_.cnp.on || !q.qp->connected()) return;
+  if (q.cnp_waits || (q.cnp_sent && now - q.last_cnp < config_.cnp.interval)) {
+    ++counters_.cnp_suppressed;
+    return;
+  }
+  q.cnp_waits = true;
+  q.next_cnp = kNoSlot;
+  ReadyList& list = cnps_[q.node];
+  (list.first == kNoSlot ? list.first : qps_[list.last].next_cnp) = slot;
+  list.last = slot;
+  const uint32_t cls = control_class();
+  if (!links_[link_id(q.node, true, cls)].busy()) pull(q.node, cls, now);
+}
+
+/// The node's oldest CNP that waits, in front of its link; kNoPacket without one, or without a
+/// packet for it. The interval to the next one counts from now.
+uint32_t Shard::take_cnp(uint32_t node, Time now) {
+  ReadyList& list = cnps_[node];
+  const uint32_t slot = list.first;
+  if (slot == kNoSlot) return kNoPacket;
+  if (pool_.available(PacketSide::kOutbound) == 0) {
+    starve(node * kClasses + control_class());
+    return kNoPacket;
+  }
+  QpSlot& q = qps_[slot];
+  list.first = q.next_cnp;
+  q.cnp_waits = false;
+  q.cnp_sent = true;
+  q.last_cnp = now;
+  ++counters_.cnp_sent;
+  const QpConfig& qp = q.qp->config();
+  const uint32_t id = pool_.take(PacketSide::kOutbound);
+  Packet& p = pool_[id];
+  p.kind = PacketKind::kToReal;
+  p.departs = p.damaged = p.ce = false;
+  p.out.clear();
+  p.out.fields = cnp_fields(qp.remote_qpn, qp.pkey, qp.migration);
+  p.out.payload_bytes = kCnpPadBytes;
+  p.addressing = qp.addressing;
+  p.addressing.traffic_class = config_.cnp.traffic_class;
+  if (p.addressing.vlan_tci) {
+    *p.addressing.vlan_tci =
+        static_cast<uint16_t>((*p.addressing.vlan_tci & 0x1fff) | config_.cnp.pcp << 13);
+  }
+  p.qpn = qp.qpn;
+  p.owner = q.generation;
+  p.node = node;
+  p.frame_bytes = roce_frame_bytes(p.addressing, p.out.fields.opcode, p.out.payload_bytes);
+  p.wire_bytes = wire_bytes(p.frame_bytes);
+  p.link = link_id(node, true, control_class());
+  p.head = p.tail = now;
+  return id;
+}
+
+/// The queue pair in `slot` goes: so does its CNP.
+void Shard::forget_cnp(uint32_t slot) {
+  QpSlot& q = qps_[slot];
+  q.cnp_sent = false;
+  if (!q.cnp_waits) return;
+  q.cnp_waits = false;
+  ReadyList& list = cnps_[q.node];
+  uint32_t before = kNoSlot;
+  for (uint32_t at = list.first; at != slot; at = qps_[at].next_cnp) before = at;
+  (before == kNoSlot ? list.first : qps_[before].next_cnp) = q.next_cnp;
+  if (list.last == slot) list.last = before;
+}
+
+}  // namespace understudy

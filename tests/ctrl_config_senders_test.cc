@@ -1,0 +1,66 @@
+// How queue pairs of services, clients and jobs send, and what tells of congestion: what is read,
+// and what is refused with its line.
+#include "tests/ctrl_config_cases.h"
+
+namespace understudy {
+namespace {
+
+/// The sample with `keys` in the first table of this kind.
+std::string with_keys(const std::string& table, const std::string& keys) {
+  std::string text = kSampleConfig;
+  const std::string head = "[[" + table + "]]\n";
+  const size_t at = text.find(head);
+  EXPECT_NE(at, std::string::npos) << table;
+  return text.insert(at + head.size(), keys);
+}
+
+Config good(const std::string& text) {
+  const ConfigResult result = load_config_text(text, "f");
+  EXPECT_TRUE(result) << describe(result.error());
+  return result ? *result : Config();
+}
+
+TEST(ConfigSenders, WithoutKeysNothingIsEcnCapable) {
+  const Config config = good(kSampleConfig);
+  EXPECT_EQ(config.services.at(0).sender.traffic_class, 0);
+  EXPECT_EQ(config.clients.at(0).sender.traffic_class, 0);
+  EXPECT_EQ(config.jobs.at(0).sender.traffic_class, 0);
+  EXPECT_TRUE(config.fabric.cnp.on);
+  EXPECT_EQ(config.fabric.cnp.interval, Duration::us(4));
+  EXPECT_EQ(config.fabric.cnp.dscp, 48);
+  EXPECT_EQ(config.fabric.cnp.pcp, 6);
+}
+
+TEST(ConfigSenders, TheTrafficClassIsRead) {
+  EXPECT_EQ(good(with_keys("service", "traffic_class = 106\n")).services.at(0).sender.traffic_class,
+            106);
+  EXPECT_EQ(good(with_keys("client", "traffic_class = 253\n")).clients.at(0).sender.traffic_class,
+            253);
+  EXPECT_EQ(good(with_keys("job", "traffic_class = 2\n")).jobs.at(0).sender.traffic_class, 2);
+}
+
+TEST(ConfigSenders, NotificationIsRead) {
+  std::string text = kSampleConfig;
+  const size_t at = text.find("[fabric]\n");
+  ASSERT_NE(at, std::string::npos);
+  text.insert(at + 9, "cnp = false\ncnp_interval = \"50us\"\ncnp_dscp = 8\ncnp_pcp = 0\n");
+  const CnpConfig cnp = good(text).fabric.cnp;
+  EXPECT_FALSE(cnp.on);
+  EXPECT_EQ(cnp.interval, Duration::us(50));
+  EXPECT_EQ(cnp.dscp, 8);
+  EXPECT_EQ(cnp.pcp, 0);
+}
+
+TEST(ConfigSenders, WhatIsRefused) {
+  for (const char* table : {"service", "client", "job"}) {
+    const std::string key = std::string(table) + ".traffic_class";
+    EXPECT_NE(errors_of(with_keys(table, "traffic_class = 107\n")).find(key), std::string::npos);
+    EXPECT_NE(errors_of(with_keys(table, "traffic_class = 107\n")).find("ECN 3 is for switches"),
+              std::string::npos);
+    EXPECT_NE(errors_of(with_keys(table, "traffic_class = 256\n")).find("0 to 255"),
+              std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace understudy
