@@ -39,6 +39,47 @@ TEST(ConfigSenders, TheTrafficClassIsRead) {
   EXPECT_EQ(good(with_keys("job", "traffic_class = 2\n")).jobs.at(0).sender.traffic_class, 2);
 }
 
+const char kControls[] =
+    "[[control]]\nname = \"a\"\nlaw = \"dcqcn\"\n[[control]]\nname = \"b\"\nlaw = \"timely\"\n";
+
+TEST(ConfigSenders, TheControlIsReadAndItsUsersHaveNames) {
+  std::string text = with_keys("service", "control = \"b\"\n");
+  text.insert(text.find("[[prefix]]"), kControls);
+  const Config config = good(text);
+  EXPECT_EQ(config.services.at(0).sender.control, 1u);
+  ASSERT_EQ(config.control_users.size(), 1u);
+  const ServiceConfig& service = config.services[0];
+  EXPECT_EQ(config.control_users[0].name,
+            "service " + config.nodes[service.node].name + ":" + std::to_string(service.port));
+  EXPECT_EQ(config.control_users[0].control, 1u);
+  EXPECT_EQ(config.jobs.at(0).sender.control, kNoControl);
+}
+
+TEST(ConfigSenders, LawsThatRoceCannotCarryAreRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"law = \"hpcc\"\n", "telemetry"},
+      {"law = \"dctcp\"\n", "echo marks"},
+      {"law = \"dcqcn\"\necho = \"ack\"\n", "echo marks"},
+      {"law = \"swift\"\n", ""},
+      {"law = \"none\"\nwindow = \"bdp\"\n", ""},
+  };
+  for (const auto& [law, words] : cases) {
+    for (const char* table : {"service", "client", "job"}) {
+      SCOPED_TRACE(std::string(table) + " " + law);
+      std::string text = with_keys(table, "control = \"c\"\n");
+      text.insert(text.find("[[prefix]]"), std::string("[[control]]\nname = \"c\"\n") + law);
+      const std::string errors = errors_of(text);
+      EXPECT_EQ(errors.empty(), std::string(words).empty()) << errors;
+      EXPECT_NE(errors.find(words), std::string::npos) << errors;
+      if (!errors.empty()) {
+        EXPECT_NE(errors.find(std::string(table) + ".control"), std::string::npos) << errors;
+      }
+    }
+  }
+  EXPECT_NE(errors_of(with_keys("job", "control = \"nobody\"\n")).find("no [[control]]"),
+            std::string::npos);
+}
+
 TEST(ConfigSenders, NotificationIsRead) {
   std::string text = kSampleConfig;
   const size_t at = text.find("[fabric]\n");

@@ -108,6 +108,8 @@ inline RunReport full_report() {
                    Duration::us(50'300)};
   port.links = {{"w0", true, 7, 700, 3, 0}, {"w0", false, 5, 500, 1, 0}};
   port.faults = {{"late ACKs", 9, 3, 1}};
+  port.senders = {{"service w1:18515", false, "dcqcn", 2, 31, 17,
+                   Rate::bits_per_second(4'500'000'000), Rate::bits_per_second(9'250'000'000)}};
   report.ports.push_back(port);
   LoopReport loop;
   loop.loops = 1000;

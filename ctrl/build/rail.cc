@@ -80,6 +80,7 @@ ShardConfig emulator_shard(const Config& config, size_t index, const MacAddress&
              : config.fidelity.verify_icrc == IcrcVerify::kSampled ? VerifyIcrc::kSampled
                                                                    : VerifyIcrc::kOff;
   s.cnp = notification(config.fabric.cnp);
+  s.control_users = static_cast<uint32_t>(config.control_users.size());
   s.host_mac = host_mac;
   for (const FaultConfig& fault : config.faults) s.faults.push_back(fault.fault);
   s.fault_seed = splitmix64(config.seed) ^ index;
@@ -109,6 +110,7 @@ ShardConfig reference_shard(const Config& config, size_t index) {
   s.pacing = config.fabric.pacing;
   s.separate_control = config.fabric.control_class == ControlClass::kSeparate;
   s.cnp = notification(config.fabric.cnp);
+  s.control_users = static_cast<uint32_t>(config.control_users.size());
   s.packets = packet_slots(config);
   s.nodes.add(node_nic(node, port.nic, false));
   s.rates.push_back(nic.link_rate);

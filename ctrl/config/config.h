@@ -77,7 +77,15 @@ struct CnpConfig {
 
 /// What packets of an emulated node's queue pairs say of themselves.
 struct SenderConfig {
-  uint8_t traffic_class = 0;  ///< DSCP << 2 | ECN
+  uint8_t traffic_class = 0;      ///< DSCP << 2 | ECN
+  uint32_t control = kNoControl;  ///< position in Config::controls
+  uint32_t user = 0;              ///< with a control: position in Config::control_users
+};
+
+/// Who has queue pairs under congestion control: a service, a client or a job.
+struct ControlUser {
+  std::string name;      ///< as reports call it
+  uint32_t control = 0;  ///< position in Config::controls
 };
 
 struct FabricConfig {
@@ -217,6 +225,7 @@ struct Config {
   FabricConfig fabric;
   LimitsConfig limits;
   std::vector<ControlConfig> controls;
+  std::vector<ControlUser> control_users;
   QueuesConfig queues;
   std::vector<PrefixConfig> prefixes;
   std::vector<NodeConfig> nodes;

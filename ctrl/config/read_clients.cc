@@ -94,12 +94,15 @@ void read_client(const TomlNode& toml, ReadContext& context) {
     }
   }
   if (const auto at = table.duration("at")) client.at = at->value;
-  read_sender(table, client.sender);
+  read_sender(table, context, client.sender);
   table.finish();
   if (node == nullptr || server == nullptr) return;
   check_nodes(table, *name, *node, *server_name, *server, context);
   client.node = node->index;
   client.server = server->index;
+  name_sender(client.sender,
+              "client on " + node->name + " of " + server->name + ":" + std::to_string(client.port),
+              context.config);
   context.config.clients.push_back(client);
 }
 

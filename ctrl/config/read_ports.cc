@@ -113,7 +113,7 @@ void read_service(const TomlNode& toml, ReadContext& context) {
                   "expected 256, 512, 1024, 2048 or 4096");
     }
   }
-  read_sender(table, service.sender);
+  read_sender(table, context, service.sender);
   if (const auto size = table.size("size")) {
     if (size->value >= 1 && size->value <= uint64_t{1} << 30) {
       service.message_bytes = static_cast<uint32_t>(size->value);
@@ -141,6 +141,8 @@ void read_service(const TomlNode& toml, ReadContext& context) {
                 "node " + node->name + " already has the service on this port in line " +
                     std::to_string(other.line));
   }
+  name_sender(service.sender, "service " + node->name + ":" + std::to_string(service.port),
+              context.config);
   context.config.services.push_back(service);
 }
 

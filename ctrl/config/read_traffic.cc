@@ -90,17 +90,9 @@ class TrafficReader {
       traffic_.priority = static_cast<uint8_t>(priority->value);
     }
     if (const auto at = table_.duration("at")) traffic_.at = at->value;
-    const auto control = table_.text("control");
-    if (!control) return;
-    if (const ControlConfig* found = context_.config.find_control(control->value)) {
+    if (const ControlConfig* found = find_control(table_, context_)) {
       traffic_.control = static_cast<uint32_t>(found - context_.config.controls.data());
-      return;
     }
-    std::vector<std::string_view> names;
-    for (const ControlConfig& known : context_.config.controls) names.push_back(known.name);
-    table_.error(control->line, "control",
-                 "\"" + control->value + "\"" + suggest(control->value, names),
-                 "there is no [[control]] of this name");
   }
 
   std::vector<NodeId> read_nodes_of(std::string_view key) {

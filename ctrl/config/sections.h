@@ -78,8 +78,12 @@ void read_topology(TableReader& root, ReadContext& context);
 /// Gives every NIC its addresses and MAC by rule and reports those given twice. Only for a complete
 /// list of nodes: the rule counts them.
 void assign_addresses(ReadContext& context);
-/// Keys of [[service]], [[client]] and [[job]]: how their queue pairs send.
-void read_sender(TableReader& table, SenderConfig& sender);
+/// The [[control]] that the key "control" names; null, and reported if it is there but wrong.
+const ControlConfig* find_control(TableReader& table, const ReadContext& context);
+/// Keys of [[service]], [[client]] and [[job]]: how their queue pairs send. Once the table's own
+/// name is known name_sender() tells it for the report.
+void read_sender(TableReader& table, ReadContext& context, SenderConfig& sender);
+void name_sender(const SenderConfig& sender, std::string name, Config& config);
 /// [[client]]; after the ports.
 void read_clients(TableReader& root, ReadContext& context);
 /// [[port]], [[service]], [[event]].

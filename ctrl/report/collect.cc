@@ -117,6 +117,20 @@ Result<void> add_node_result(JobReport& report, const JobConfig& job,
   return {};
 }
 
+std::vector<SenderReport> sender_reports(const Config& config, const ShardSnapshot& snapshot,
+                                         bool reference) {
+  std::vector<SenderReport> reports;
+  for (size_t i = 0; i < snapshot.controls.size(); ++i) {
+    const ControlCounters& c = snapshot.controls[i];
+    if (c.queue_pairs == 0) continue;
+    const ControlUser& user = config.control_users[i];
+    reports.push_back({user.name, reference, config.controls[user.control].name, c.queue_pairs,
+                       c.cnps, c.cuts, c.lowest,
+                       Rate::bits_per_second(c.rate_sum / c.queue_pairs)});
+  }
+  return reports;
+}
+
 PortReport port_report(std::string name, const PortConfig& port, const Config& config,
                        const NodeTable& nodes, const ShardSnapshot& snapshot,
                        const PortCounters& device) {
@@ -134,6 +148,7 @@ PortReport port_report(std::string name, const PortConfig& port, const Config& c
     add_link(report.links, node, true, snapshot.up, i);
     add_link(report.links, node, false, snapshot.down, i);
   }
+  report.senders = sender_reports(config, snapshot, false);
   for (size_t i = 0; i < snapshot.faults.size(); ++i) {
     const FaultCounters& c = snapshot.faults[i];
     report.faults.push_back({config.faults[i].name, c.matched, c.acted, c.skipped});

@@ -29,6 +29,10 @@ JobReport job_report(const Config& config, size_t job, const RingProgress& progr
 Result<void> add_node_result(JobReport& report, const JobConfig& job,
                              const RingResultMessage& result);
 
+/// Users of congestion control that had queue pairs in a shard. `reference`: the reference node's.
+std::vector<SenderReport> sender_reports(const Config& config, const ShardSnapshot& snapshot,
+                                         bool reference);
+
 /// A port's counters. `nodes` is the shard's table, whose positions `snapshot.up` and `down` use;
 /// links that carried nothing are left out.
 PortReport port_report(std::string name, const PortConfig& port, const Config& config,

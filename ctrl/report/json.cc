@@ -112,6 +112,19 @@ Json fault_json(const FaultReport& fault) {
   return out;
 }
 
+Json sender_json(const SenderReport& sender) {
+  Json out;
+  out["user"] = sender.user;
+  out["reference_node"] = sender.reference;
+  out["control"] = sender.control;
+  out["queue_pairs"] = sender.queue_pairs;
+  out["cnps"] = sender.cnps;
+  out["rate_cuts"] = sender.rate_cuts;
+  out["lowest_rate_bits_per_second"] = sender.lowest.bps();
+  out["final_rate_bits_per_second"] = sender.final.bps();
+  return out;
+}
+
 Json port_json(const PortReport& port) {
   Json out;
   out["name"] = port.name;
@@ -125,6 +138,7 @@ Json port_json(const PortReport& port) {
   out["lateness"] = lateness_json(port.lateness);
   out["links"] = list(port.links, link_json);
   out["faults"] = list(port.faults, fault_json);
+  out["senders"] = list(port.senders, sender_json);
   return out;
 }
 

@@ -83,6 +83,18 @@ struct FaultReport {
   uint64_t skipped = 0;  ///< times it could not be, for want of room
 };
 
+/// Queue pairs of one user (a service, a client, a job) under congestion control, at one port.
+struct SenderReport {
+  std::string user;
+  bool reference = false;  ///< those of the reference node, not of emulated ones
+  std::string control;     ///< its [[control]]
+  uint64_t queue_pairs = 0;
+  uint64_t cnps = 0;  ///< that their law has heard
+  uint64_t rate_cuts = 0;
+  Rate lowest;  ///< that any of them had
+  Rate final;   ///< mean of the last rate of each
+};
+
 struct PortReport {
   std::string name;
   std::string device;  ///< as configured
@@ -95,6 +107,7 @@ struct PortReport {
   LatenessReport lateness;
   std::vector<LinkReport> links;
   std::vector<FaultReport> faults;
+  std::vector<SenderReport> senders;  ///< those that had queue pairs
 };
 
 /// The packet loop did not run for this long.

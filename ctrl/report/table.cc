@@ -104,6 +104,16 @@ std::string congestion_text(const PortReport& port) {
          count_text(of("cnp_received"), "CNP") + " received\n";
 }
 
+std::string sender_text(const SenderReport& s) {
+  const auto gigabits = [](Rate rate) {
+    return fixed("%.3f", static_cast<double>(rate.bps()) * 1e-9) + " Gbit/s";
+  };
+  return "#   " + s.user + (s.reference ? " (reference node)" : "") + " under " + s.control + ": " +
+         count_text(s.queue_pairs, "queue pair") + ", " + count_text(s.cnps, "CNP") + " obeyed, " +
+         count_text(s.rate_cuts, "rate cut") + ", lowest rate " + gigabits(s.lowest) +
+         ", last one " + gigabits(s.final) + "\n";
+}
+
 }  // namespace
 
 std::string job_table(const JobReport& job) {
@@ -145,7 +155,10 @@ std::string report_table(const RunReport& report) {
             std::to_string(more.failed) + " of them failed\n";
   }
   for (const ClientReport& client : report.clients) text += client_text(client);
-  for (const PortReport& port : report.ports) text += congestion_text(port);
+  for (const PortReport& port : report.ports) {
+    text += congestion_text(port);
+    for (const SenderReport& sender : port.senders) text += sender_text(sender);
+  }
   return text + verdict_text(report, kReasons);
 }
 

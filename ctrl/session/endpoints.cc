@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ctrl/build/qp_control.h"
 #include "ctrl/build/rail.h"
 
 namespace understudy {
@@ -108,7 +109,8 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
     made = *fresh;
   }
   if (!request.reserve) {
-    connect(*made, qp_config(node, *port, made->qpn, request), request);
+    connect(*made, qp_config(node, *port, made->qpn, request), request,
+            make_qp_control(config_, request.sender, node, config_.ports[*port], request.mtu));
   }
   return EndpointReady{made->qpn, request.local_psn, made->region.va, made->region.rkey};
 }
@@ -170,7 +172,8 @@ QpConfig ServiceEndpoints::qp_config(NodeId node, size_t port, Qpn qpn,
   return config;
 }
 
-void ServiceEndpoints::connect(Made& made, const QpConfig& config, const EndpointRequest& request) {
+void ServiceEndpoints::connect(Made& made, const QpConfig& config, const EndpointRequest& request,
+                               std::unique_ptr<QpControl> control) {
   const ExposedRegion& region = made.region;
   // Endpoints that speak first are told their queue pair.
   std::function<void(Qp&)> introduce;
@@ -226,13 +229,14 @@ void ServiceEndpoints::connect(Made& made, const QpConfig& config, const Endpoin
       break;
   }
   const bool contents = region_kind(request) == RegionKind::kBacked;
-  made.control->add_qp(config, *made.endpoint, contents, [&](Qp& fresh) {
+  const auto prepare = [&](Qp& fresh) {
     fresh.responder().set_endless_receives();
     if (const uint64_t bytes = receive_bytes(request); bytes != 0) {
       fresh.responder().set_receive_buffer({region.bytes, bytes});
     }
     if (introduce) introduce(fresh);
-  });
+  };
+  made.control->add_qp(config, *made.endpoint, contents, prepare, std::move(control));
 }
 
 void ServiceEndpoints::start(const EndpointStart& start) {

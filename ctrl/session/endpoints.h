@@ -72,7 +72,8 @@ class ServiceEndpoints {
   Result<Made*> reserve(NodeId node, uint64_t connection, size_t port,
                         const EndpointRequest& request);
   Made* reserved(uint64_t connection, Qpn qpn);
-  void connect(Made& made, const QpConfig& config, const EndpointRequest& request);
+  void connect(Made& made, const QpConfig& config, const EndpointRequest& request,
+               std::unique_ptr<QpControl> control);
   QpConfig qp_config(NodeId node, size_t port, Qpn qpn, const EndpointRequest& request) const;
 
   const Config& config_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ctrl/build/qp_control.h"
+
 namespace understudy {
 namespace {
 
@@ -22,6 +24,16 @@ QpConfig nccl_qp(const Config& config, const NodeConfig& from, const NodeConfig&
   qp.addressing = addressing(from.nics[nic], to.nics[nic], far.traffic_class);
   qp.addressing.udp_src = udp_source_port(config, qpn, far.qpn);
   return qp;
+}
+
+/// Of the job's data between `emulated` and its real rank; credits are not held back.
+std::unique_ptr<QpControl> data_control(const Config& config, const JobConfig& job,
+                                        const NodeConfig& emulated, const NodeConfig& real,
+                                        uint32_t mtu, bool from_real) {
+  const auto port = std::ranges::find_if(
+      config.ports, [&](const PortConfig& p) { return p.node == real.index && p.nic == job.nic; });
+  if (port == config.ports.end()) return nullptr;
+  return make_qp_control(config, job.sender, emulated.index, *port, mtu, from_real);
 }
 
 }  // namespace
@@ -76,7 +88,7 @@ void RingEnvironmentHost::connect(uint32_t channel, bool sender, const RingFarEn
   const QpConfig config =
       nccl_qp(config_, node(rank), node(ring.real_rank), job_.nic, end.link.qpn, far, !sender);
   const bool contents = sender || ring.exact;  // the FIFO is always read
-  control_.add_qp(config, *environment_, contents, [&](Qp& qp) {
+  const auto prepare = [&](Qp& qp) {
     if (sender) {
       environment_->sender(channel).connect({&qp, end.region.bytes});
     } else {
@@ -85,7 +97,11 @@ void RingEnvironmentHost::connect(uint32_t channel, bool sender, const RingFarEn
            RingEnvironment::receive_slots(ring.ranks), RingSchedule::kMessageBytes, ring.real_rank,
            end.staging.data()});
     }
-  });
+  };
+  auto control = sender
+                     ? data_control(config_, job_, node(rank), node(ring.real_rank), far.mtu, false)
+                     : nullptr;
+  control_.add_qp(config, *environment_, contents, prepare, std::move(control));
   ++connected_;
 }
 
@@ -146,7 +162,7 @@ Result<std::unique_ptr<RingRankHost>> RingRankHost::create(const Config& config,
         us.fifo_va = fifos[c].va;
         us.fifo_rkey = fifos[c].rkey;
       }
-      control.add_qp(qp_config, *host->rank_, we_send || ring.exact, [&](Qp& qp) {
+      const auto prepare = [&](Qp& qp) {
         if (we_send) {
           host->rank_->sender(c).connect({&qp, fifos[c].bytes});
         } else {
@@ -155,7 +171,9 @@ Result<std::unique_ptr<RingRankHost>> RingRankHost::create(const Config& config,
                RingSchedule::kMessageBytes, ring.previous(ring.real_rank),
                host->staging_[c].data()});
         }
-      });
+      };
+      auto steered = we_send ? data_control(config, job, far_node, self, far.mtu, true) : nullptr;
+      control.add_qp(qp_config, *host->rank_, we_send || ring.exact, prepare, std::move(steered));
       environment.connect(c, !we_send, us);
     }
   }

@@ -38,15 +38,18 @@ Qpn ShardControl::take_qpn() {
 }
 
 Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
-                         const std::function<void(Qp&)>& prepare) {
+                         const std::function<void(Qp&)>& prepare,
+                         std::unique_ptr<QpControl> control) {
   auto qp = std::make_unique<Qp>(config, shard_.regions(), shard_.rc_counters(), endpoint);
   Qp& result = *qp;
-  qps_[config.qpn] = std::move(qp);
+  Owned& owned = qps_[config.qpn];
+  owned = {std::move(qp), std::move(control)};
   if (prepare) prepare(result);
   Command command;
   command.kind = CommandKind::kAddQp;
   command.qp = &result;
   command.endpoint = &endpoint;
+  command.control = owned.control.get();
   command.needs_payload = needs_payload;
   submit(command);
   return result;

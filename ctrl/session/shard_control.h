@@ -34,9 +34,11 @@ class ShardControl {
   /// Gives back one for which no queue pair was made.
   void return_qpn(Qpn qpn) { free_qps_.push_back(qpn); }
   /// Creates a queue pair and hands it to the shard. `config.qpn` comes from take_qpn().
-  /// `prepare` sets it up before the shard sees it; may be empty.
+  /// `prepare` sets it up before the shard sees it; may be empty. `control` steers what it sends;
+  /// may be null.
   Qp& add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
-             const std::function<void(Qp&)>& prepare = {});
+             const std::function<void(Qp&)>& prepare = {},
+             std::unique_ptr<QpControl> control = nullptr);
   /// Exposes `bytes` of memory of `node`.
   Result<ExposedRegion> add_region(NodeId node, uint64_t bytes, uint8_t access, RegionKind kind);
   /// Takes a queue pair away; its memory is freed once the shard has let go.
@@ -75,7 +77,11 @@ class ShardControl {
   std::unordered_map<uint64_t, Then> waiting_;
   std::vector<Sought> sought_;    ///< to be asked for again
   std::vector<Command> backlog_;  ///< did not fit into the ring yet
-  std::unordered_map<Qpn, std::unique_ptr<Qp>> qps_;
+  struct Owned {
+    std::unique_ptr<Qp> qp;
+    std::unique_ptr<QpControl> control;
+  };
+  std::unordered_map<Qpn, Owned> qps_;
   uint32_t next_qp_ = 0;
   std::deque<Qpn> free_qps_;  ///< longest unused first: a QPN rests before it returns
   struct Memory {

@@ -142,6 +142,11 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
     pairs[i]->emulator.snapshot(snapshot, end);
     report.ports.push_back(port_report(links[i].name, config.ports[i], config,
                                        pairs[i]->emulator.node_table(), snapshot, PortCounters{}));
+    pairs[i]->reference.fit(snapshot);
+    pairs[i]->reference.snapshot(snapshot, end);
+    const auto reference = sender_reports(config, snapshot, true);
+    auto& senders = report.ports.back().senders;
+    senders.insert(senders.end(), reference.begin(), reference.end());
   }
   if (!options.capture_path.empty()) report.capture_drops = 0;
   if (auto closed = (*simulation)->close(); !closed) return fail(closed.error().text);

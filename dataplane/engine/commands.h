@@ -8,13 +8,14 @@
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
 #include "dataplane/engine/counters.h"
+#include "dataplane/engine/qp_control.h"
 #include "dataplane/fabric/faults.h"
 #include "dataplane/node/endpoint.h"
 
 namespace understudy {
 
 enum class CommandKind : uint8_t {
-  kAddQp,         ///< `qp`, `endpoint`
+  kAddQp,         ///< `qp`, `endpoint`, and `control` if it has one
   kRemoveQp,      ///< `qpn`
   kModifyQp,      ///< `qpn`, `state`
   kAddRegion,     ///< `region_index`, `region`
@@ -31,8 +32,9 @@ struct ShardSnapshot {
   Time at;
   ShardCounters counters;
   // All sized by Shard::fit().
-  std::vector<LinkCounters> up, down;  ///< by position in the node table
-  std::vector<FaultCounters> faults;   ///< by position in the list of faults
+  std::vector<LinkCounters> up, down;     ///< by position in the node table
+  std::vector<FaultCounters> faults;      ///< by position in the list of faults
+  std::vector<ControlCounters> controls;  ///< by user of congestion control
 };
 
 /// A datagram from one QP1 to another. Stays control's property until the command's answer.
@@ -47,7 +49,8 @@ struct Command {
   Time effective;    ///< executed when the shard's time reaches it; zero: at once
   Qp* qp = nullptr;  ///< stays control's property; destroyed by it after kRemoveQp's answer
   Endpoint* endpoint = nullptr;
-  bool needs_payload = true;  ///< kAddQp: contents of what arrives are looked at
+  QpControl* control = nullptr;  ///< of `qp`, as long as it
+  bool needs_payload = true;     ///< kAddQp: contents of what arrives are looked at
   Qpn qpn = 0;
   QpState state = QpState::kError;
   uint32_t region_index = 0;

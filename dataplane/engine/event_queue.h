@@ -16,6 +16,8 @@ enum class EventKind : uint8_t {
   kDeliver,     ///< a packet reaches its emulated node; index: packet
   kDepart,      ///< a packet that met the faults goes to the real node; index: packet
   kHeldLong,    ///< a fault has held a packet back long enough; index: entry
+  kPace,        ///< a queue pair's pacing lets it send; index: QP slot
+  kLaw,         ///< a timer of a queue pair's congestion control; index: QP slot
   kTimer,       ///< a queue pair's retransmission or RNR timer; index: QP slot
   kWake,        ///< a endpoint asked for it; index: wake slot
   kCommand,     ///< a command's effective time has come; index: command slot

@@ -13,6 +13,7 @@
 #include "dataplane/engine/io.h"
 #include "dataplane/engine/notification.h"
 #include "dataplane/engine/packet_pool.h"
+#include "dataplane/engine/qp_control.h"
 #include "dataplane/engine/shard_interface.h"
 #include "dataplane/fabric/faults.h"
 #include "dataplane/fabric/held_packets.h"
@@ -35,7 +36,8 @@ struct ShardConfig {
   bool icmp_through_fabric = false;
   VerifyIcrc verify = VerifyIcrc::kFull;
   NotificationSettings cnp;
-  MacAddress host_mac;  ///< MAC of the exception port's TAP
+  MacAddress host_mac;         ///< MAC of the exception port's TAP
+  uint32_t control_users = 0;  ///< of congestion control: QpControl::user() is less
   std::vector<Fault> faults;
   uint64_t fault_seed = 0;
   uint32_t packets = 8192;  ///< pool size
@@ -86,6 +88,7 @@ class Shard final : public EngineShard, public EndpointHost {
   struct QpSlot {
     Qp* qp = nullptr;
     Endpoint* endpoint = nullptr;
+    QpControl* control = nullptr;  ///< null: it sends as fast as its link allows
     uint32_t node = 0;             ///< position in the node table
     uint32_t generation = 0;       ///< queue pairs that had this slot before
     bool wants_payload = true;     ///< contents of what it receives are needed
@@ -153,6 +156,16 @@ class Shard final : public EngineShard, public EndpointHost {
   TrafficKind kind_of(uint32_t cls) const;
   uint32_t class_of(const RoceView& packet) const;
 
+  // shard_pacing.cc: queue pairs under congestion control
+  bool sends(uint32_t slot, uint32_t cls, Time now);
+  void note_start(const Packet& packet, uint32_t slot, Time now);
+  void note_answer(uint32_t slot, Time now);
+  void hear_cnp(uint32_t slot, Time now);
+  void set_law_alarm(uint32_t slot);
+  void on_pace(uint32_t slot, Time now);
+  void on_law(uint32_t slot, Time now);
+  void end_control(uint32_t slot);
+
   // shard_ecn.cc: marks and their notifications
   uint32_t control_class() const { return config_.separate_control ? 1 : 0; }
   void look_for_mark(const Packet& packet, uint32_t slot, Time now);
@@ -209,6 +222,7 @@ class Shard final : public EngineShard, public EndpointHost {
   uint32_t first_starved_ = kNoList, last_starved_ = kNoList;
   EventQueue events_;
   RegionTable regions_;
+  std::vector<ControlCounters> control_users_;  ///< of queue pairs that have gone
   std::vector<QpSlot> qps_;    ///< and behind them a slot for each node: raw_slot()
   std::vector<RawQueue> raw_;  ///< by position in the node table
   std::vector<Wake> wakes_;

@@ -39,6 +39,7 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       QpSlot& q = qps_[slot];
       q.qp = command.qp;
       q.endpoint = command.endpoint;
+      q.control = command.control;
       q.endpoint->attach(*this);
       q.node = node;
       q.wants_payload = command.needs_payload;
@@ -52,6 +53,7 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       if (slot == kNoSlot || qps_[slot].qp == nullptr) return ReplyStatus::kNoSuchObject;
       leave_ready_lists(slot);
       forget_cnp(slot);
+      end_control(slot);
       qps_[slot].qp = nullptr;
       qps_[slot].endpoint = nullptr;
       // Packets still on their way must not reach for memory that control frees next, nor speak to
@@ -63,6 +65,9 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       const uint32_t slot = slot_of(command.qpn);
       if (slot == kNoSlot || qps_[slot].qp == nullptr) return ReplyStatus::kNoSuchObject;
       if (!qps_[slot].qp->modify(now, command.state)) return ReplyStatus::kNotAllowed;
+      if (command.state == QpState::kReset && qps_[slot].control != nullptr) {
+        qps_[slot].control->log().clear();
+      }
       kick(slot, now);
       return ReplyStatus::kDone;
     }
@@ -128,6 +133,7 @@ void Shard::fit(ShardSnapshot& out) const {
   out.up.resize(config_.nodes.nics().size());
   out.down.resize(config_.nodes.nics().size());
   out.faults.resize(faults_.faults().size());
+  out.controls.resize(control_users_.size());
 }
 
 void Shard::snapshot(ShardSnapshot& out, Time now) const {
@@ -144,6 +150,10 @@ void Shard::snapshot(ShardSnapshot& out, Time now) const {
   for (uint32_t i = 0; i < out.up.size(); ++i) {
     out.up[i] = sum(i, true);
     out.down[i] = sum(i, false);
+  }
+  std::copy(control_users_.begin(), control_users_.end(), out.controls.begin());
+  for (const QpSlot& q : qps_) {
+    if (q.control != nullptr) out.controls[q.control->user()].add(q.control->counters());
   }
   for (size_t i = 0; i < out.faults.size(); ++i) out.faults[i] = faults_.counters()[i];
 }

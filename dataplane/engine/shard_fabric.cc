@@ -36,6 +36,12 @@ void Shard::run_events(Time now) {
         if (held_.expire(e.index, e.time, packet)) go_on(packet, e.time);
         break;
       }
+      case EventKind::kPace:
+        on_pace(e.index, e.time);
+        break;
+      case EventKind::kLaw:
+        on_law(e.index, e.time);
+        break;
       case EventKind::kTimer: {
         QpSlot& slot = qps_[e.index];
         if (slot.qp == nullptr || slot.timer != e.time) break;
@@ -166,14 +172,14 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
     const uint32_t slot = ready.first;
     QpSlot& q = qps_[slot];
     const bool raw = slot == raw_slot(node);
-    const bool sends = raw || (q.qp != nullptr && q.qp->can_send(now, kind_of(cls)));
-    if (sends && !raw && pool_.available(PacketSide::kOutbound) == 0) {
+    const bool goes = raw || (q.qp != nullptr && sends(slot, cls, now));
+    if (goes && !raw && pool_.available(PacketSide::kOutbound) == 0) {
       starve(node * kClasses + cls);  // it stays in the list
       return false;
     }
     ready.first = q.next[cls];
     q.queued[cls] = false;
-    if (!sends) continue;
+    if (!goes) continue;
     if (raw) {
       pull_raw(node, now);
       return true;
@@ -191,6 +197,7 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
     p.wire_bytes = wire_bytes(p.frame_bytes);
     p.link = link_id(node, true, cls);
     p.head = p.tail = now;
+    note_start(p, slot, now);
     arrive(id, now);
     kick(slot, now);
     return true;
@@ -265,7 +272,7 @@ void Shard::feed_starved(Time now) {
 void Shard::kick(uint32_t slot, Time now) {
   QpSlot& q = qps_[slot];
   for (uint32_t cls = 0; cls < (config_.separate_control ? kClasses : 1); ++cls) {
-    if (!q.queued[cls] && q.qp->can_send(now, kind_of(cls))) make_ready(slot, cls);
+    if (!q.queued[cls] && sends(slot, cls, now)) make_ready(slot, cls);
     if (q.queued[cls] && !links_[link_id(q.node, true, cls)].busy()) pull(q.node, cls, now);
   }
   arm_timer(slot);
@@ -295,8 +302,8 @@ void Shard::deliver(uint32_t packet, Time now) {
     return pool_.release(packet);
   }
   if (p.view.info().kind == OpKind::kCnp) {
-    ++counters_.cnp_received;
-    return pool_.release(packet);
+    pool_.release(packet);
+    return hear_cnp(slot, now);
   }
   look_for_mark(p, slot, now);
   // Packets that waited for the poll in the middle of a message delay its end as well.
@@ -305,6 +312,7 @@ void Shard::deliver(uint32_t packet, Time now) {
   if (p.view.info().end) uncertainty = Duration();
   qps_[slot].qp->on_packet(now, p.view, pool_.buffer(packet));
   pool_.release(packet);
+  note_answer(slot, now);
   if (qps_[slot].heard) return;
   qps_[slot].heard = true;
   heard_.push_back(slot);

@@ -84,7 +84,7 @@ void FlowTraffic::begin(uint32_t flow, Time now) {
     s.control = std::move(made.controller);
     s.cnps = made.cnps;
     s.cnp_interval = made.cnp_interval;
-    s.next_send = now;
+    s.pacing.begin(now);
     s.control->start(now);
     arm_control(f.sender);
   }
@@ -109,17 +109,11 @@ void FlowTraffic::list(uint32_t flow, bool in_front) {
   }
 }
 
-Duration FlowTraffic::spacing(const Sender& s) const {
-  const Duration exact = s.control->rate().time_for(s.last_bytes);
-  if (settings_.resolution.ps() == 0) return exact;
-  return Duration::ps(exact.ps() - exact.ps() % settings_.resolution.ps());
-}
-
 /// Into its NIC's list if it may send now; if only its pacing forbids it, later.
 void FlowTraffic::make_ready(uint32_t sender, Time now) {
   Sender& s = senders_[sender];
   if (s.queued || !may_send(s)) return;
-  if (s.next_send > now) return arm_send(sender, s.next_send);
+  if (s.pacing.next() > now) return arm_send(sender, s.pacing.next());
   const FlowSpec& spec = specs_[s.first];
   ReadyList& list = nics_[spec.from].ready[network_->class_of(spec.priority)];
   s.queued = true;
@@ -134,17 +128,14 @@ void FlowTraffic::make_ready(uint32_t sender, Time now) {
 }
 
 void FlowTraffic::arm_send(uint32_t sender, Time at) {
-  Sender& s = senders_[sender];
-  if (s.armed_send <= at) return;
-  s.armed_send = at;
+  if (!senders_[sender].send_alarm.set(at)) return;
   network_->wake_at(at, sender << kWakeShift | kSend);
 }
 
 void FlowTraffic::arm_control(uint32_t sender) {
   Sender& s = senders_[sender];
   const Time at = s.control->deadline();
-  if (s.armed_control <= at) return;
-  s.armed_control = at;
+  if (!s.control_alarm.set(at)) return;
   network_->wake_at(at, sender << kWakeShift | kControl);
 }
 
@@ -191,7 +182,7 @@ void FlowTraffic::drop_sent(Sender& s) {
 void FlowTraffic::after_control(uint32_t sender, Time now) {
   Sender& s = senders_[sender];
   arm_control(sender);
-  if (s.last_bytes != 0 && s.control->rate_changes_gap()) s.next_send = s.last_start + spacing(s);
+  s.pacing.changed(*s.control, settings_.resolution);
   make_ready(sender, now);
 }
 
@@ -224,8 +215,8 @@ PacketId FlowTraffic::pull(LinkId nic, uint8_t blocked, Time now) {
       list.first = s.next_ready;
       s.queued = false;
       if (!may_send(s)) continue;
-      if (s.next_send > now) {  // its rate was cut while it waited
-        arm_send(sender, s.next_send);
+      if (s.pacing.next() > now) {  // its rate was cut while it waited
+        arm_send(sender, s.pacing.next());
         continue;
       }
       return next_packet(sender, now);
@@ -267,10 +258,8 @@ PacketId FlowTraffic::next_packet(uint32_t sender, Time now) {
     f.sent = f.next;
   }
   drop_sent(s);
-  s.last_start = now;
-  s.last_bytes = settings_.rate_counts_gap ? p.wire_bytes : p.buffer_bytes;
-  s.control->on_sent(now, s.last_bytes);
-  s.next_send = now + spacing(s);
+  s.pacing.started(now, settings_.rate_counts_gap ? p.wire_bytes : p.buffer_bytes, *s.control,
+                   settings_.resolution);
   arm_control(sender);
   arm_timeout(sender, now);
   make_ready(sender, now);
@@ -433,10 +422,10 @@ void FlowTraffic::wake(uint32_t index, Time now) {
     case kStart:
       return;
     case kSend:
-      if (s.armed_send == now) s.armed_send = Time::never();
+      s.send_alarm.rung(now);
       return make_ready(what, now);
     case kControl:
-      if (s.armed_control == now) s.armed_control = Time::never();
+      s.control_alarm.rung(now);
       while (s.control->deadline() <= now) s.control->on_timer(now);
       return after_control(what, now);
     case kTimeout:

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "dataplane/base/units.h"
-#include "dataplane/cc/controller.h"
+#include "dataplane/cc/pacing.h"
 #include "dataplane/fabric/flow.h"
 #include "dataplane/fabric/network.h"
 
@@ -82,10 +82,8 @@ class FlowTraffic final : public NetworkEnds {
     uint32_t flows_left = 0;               ///< that have not ended
     uint64_t in_flight = 0;                ///< bytes sent and not acknowledged
     uint64_t sent = 0, acked = 0;          ///< bytes in all
-    Time last_start;                       ///< of the last packet
-    uint32_t last_bytes = 0;               ///< as the rate counts it
-    Time next_send;                        ///< pacing: not before
-    Time armed_send = Time::never(), armed_control = Time::never();
+    Pacing pacing;
+    Alarm send_alarm, control_alarm;
     Time heard;           ///< last progress, for the timeout
     bool timing = false;  ///< a timeout is armed
     bool queued = false;  ///< in its NIC's list
@@ -137,7 +135,6 @@ class FlowTraffic final : public NetworkEnds {
   PacketId next_packet(uint32_t sender, Time now);
   PacketId next_control_packet(LinkId nic, uint8_t blocked);
   void on_ack(const NetPacket& packet, PacketId id, Time now);
-  Duration spacing(const Sender& s) const;
   Duration idle_round_trip(const FlowSpec& spec) const;
 
   // Receivers.

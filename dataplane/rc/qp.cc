@@ -113,26 +113,31 @@ bool Qp::sends_requests(Time now, TrafficKind kind) const {
   return wants(kind, own) && state_ != QpState::kError && requester_.has_packet(now);
 }
 
-bool Qp::can_send(Time now, TrafficKind kind) const {
-  return (wants(kind, TrafficKind::kControl) && responder_.has_ack()) ||
-         (wants(kind, TrafficKind::kData) && responder_.has_answer()) || sends_requests(now, kind);
+NextPacket Qp::next(Time now, TrafficKind kind) const {
+  if (wants(kind, TrafficKind::kControl) && responder_.has_ack()) return NextPacket::kAck;
+  if (wants(kind, TrafficKind::kData) && responder_.has_answer()) return NextPacket::kAnswer;
+  return sends_requests(now, kind) ? NextPacket::kRequest : NextPacket::kNone;
 }
 
 bool Qp::pull(Time now, TrafficKind kind, OutPacket& out, bool& departs, uint64_t& id) {
   departs = false;
-  if (wants(kind, TrafficKind::kControl) && responder_.has_ack()) {
-    responder_.pull_ack(out);
-  } else if (wants(kind, TrafficKind::kData) && responder_.has_answer()) {
-    if (!responder_.pull_answer(out)) {
-      // Nothing more is taken or sent. Completions are reported from the timer, not from here:
-      // their owner may want to post.
-      enter_error();
-      flush_at_ = now;
-    }
-  } else if (sends_requests(now, kind)) {
-    departs = requester_.pull(now, out, id);
-  } else {
-    return false;
+  switch (next(now, kind)) {
+    case NextPacket::kNone:
+      return false;
+    case NextPacket::kAck:
+      responder_.pull_ack(out);
+      break;
+    case NextPacket::kAnswer:
+      if (!responder_.pull_answer(out)) {
+        // Nothing more is taken or sent. Completions are reported from the timer, not from here:
+        // their owner may want to post.
+        enter_error();
+        flush_at_ = now;
+      }
+      break;
+    case NextPacket::kRequest:
+      departs = requester_.pull(now, out, id);
+      break;
   }
   out.fields.dest_qpn = config_.remote_qpn;
   out.fields.pkey = config_.pkey;

@@ -17,6 +17,14 @@ enum class TrafficKind : uint8_t {
   kAny = 3,
 };
 
+/// What a queue pair would send next.
+enum class NextPacket : uint8_t {
+  kNone,
+  kAck,      ///< ACK or NAK
+  kAnswer,   ///< READ response or ATOMIC ACK
+  kRequest,  ///< of its own
+};
+
 class Qp {
  public:
   Qp(const QpConfig& config, RegionTable& regions, RcCounters& counters, QpOwner& owner);
@@ -45,7 +53,13 @@ class Qp {
   void on_timer(Time now);
   Time deadline() const { return std::min(flush_at_, requester_.deadline()); }
 
-  bool can_send(Time now, TrafficKind kind) const;
+  bool can_send(Time now, TrafficKind kind) const { return next(now, kind) != NextPacket::kNone; }
+  /// What pull() would give.
+  NextPacket next(Time now, TrafficKind kind) const;
+  /// PSN of the next request packet: before what has left if something is sent again.
+  Psn next_psn() const { return requester_.next_psn(); }
+  /// The oldest PSN of ours that the peer has not acknowledged.
+  Psn unacknowledged() const { return requester_.unacknowledged(); }
   /// The next packet of that kind; false when there is none. `departs` is set with `id` when the
   /// packet is the last one of a work request.
   bool pull(Time now, TrafficKind kind, OutPacket& out, bool& departs, uint64_t& id);

@@ -39,6 +39,12 @@ class Requester {
   /// To be called at or after deadline(): retransmits or fails.
   void on_timer(Time now);
   Time deadline() const;
+  /// The oldest PSN that is not acknowledged.
+  Psn unacknowledged() const { return una_; }
+  /// PSN of the packet that goes next.
+  Psn next_psn() const {
+    return cursor_ < count_ ? entry(cursor_).psn.advance(cursor_packet_) : sent_;
+  }
 
   /// Completions since the last call, oldest first; false when there are none left.
   bool pop_completion(Completion& out);

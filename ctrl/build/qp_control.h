@@ -1,0 +1,17 @@
+// Congestion control for a queue pair, as the configuration names it.
+#pragma once
+
+#include <memory>
+
+#include "ctrl/config/config.h"
+#include "dataplane/engine/qp_control.h"
+
+namespace understudy {
+
+/// For a queue pair of `node` towards the real node behind `port`, or of the reference node there
+/// towards `node` (`from_real`), with this path MTU; null if `sender` names no control.
+std::unique_ptr<QpControl> make_qp_control(const Config& config, const SenderConfig& sender,
+                                           NodeId node, const PortConfig& port, uint32_t mtu,
+                                           bool from_real = false);
+
+}  // namespace understudy
