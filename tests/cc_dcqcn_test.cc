@@ -78,6 +78,7 @@ void compare_on_random_events(const DcqcnParameters& p, Rate line, uint64_t seed
   }
 }
 
+// rules: A6.6
 TEST(Dcqcn, PresetsFollowTheirDifferenceEquations) {
   for (const ControlPreset& set : control_presets()) {
     if (set.law != "dcqcn") continue;

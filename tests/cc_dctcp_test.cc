@@ -14,6 +14,7 @@ DctcpParameters paper() {
   return std::get<DctcpParameters>(*find_control_preset("dctcp", "paper"));
 }
 
+// rules: A7.1
 TEST(Dctcp, HalvesAtTheFirstMarkThenFollowsTheShare) {
   Dctcp law(paper(), kPath);
   Acks acks;

@@ -59,6 +59,7 @@ TEST_F(HpccTest, QueueAndRateMakeTheUtilisation) {
   EXPECT_EQ(law.rate().bps(), static_cast<uint64_t>(reference / (1.25 / 0.95) + 50e6));
 }
 
+// rules: A7.1
 TEST_F(HpccTest, ProbesBelowTheTargetThenMultiplies) {
   hear(Duration::us(1), 1, 25'000);
   hear(Duration::us(10), 1, 25'000);  // U = 3

@@ -58,6 +58,7 @@ TEST(Swift, AddsOnePacketPerRoundTripBelowTheTarget) {
   EXPECT_EQ(law.window(), static_cast<uint64_t>((10.1 + 2 / 10.1 - 1) * 1000) + 1);
 }
 
+// rules: A7.1
 TEST(Swift, CutsByTheExcessOncePerRoundTrip) {
   Swift law(plain(), kPath);
   Acks acks;

@@ -34,6 +34,7 @@ TEST_F(TimelyTest, AboveThighByHowMuch) {
   EXPECT_EQ(round_trip(Duration::us(625)), mbps(5'040));
 }
 
+// rules: A7.1
 TEST_F(TimelyTest, GradientBetweenTheThresholds) {
   round_trip(Duration::us(100));
   // Difference 0.875 * 8 us, gradient 7 / 20: 1 - 0.8 * 0.35

@@ -243,6 +243,7 @@ TEST_F(Control, TheLawsTimerRingsInTime) {
   EXPECT_EQ(departures()[1], kZero + Duration::us(123));  // the new rate's gap is over already
 }
 
+// rules: A7.1
 TEST_F(Control, TheLawHearsRoundTrips) {
   const Duration latency = Duration::us(7);
   ShardConfig config = rig_config(Rate(), latency);
@@ -326,6 +327,7 @@ TEST_F(ControlLoss, AWindowAllowsGoingBack) {
   }
 }
 
+// rules: A6.6
 TEST_F(Control, DcqcnFollowsItsOwnEquations) {
   const Rate line = Rate::bits_per_second(25'000'000'000);
   const SenderPath path{line, Duration::us(10), kMtu};

@@ -50,6 +50,7 @@ TEST(FlowTraffic, CutThroughSavesThePacketsTimeAtTheSwitch) {
 }
 
 // PFC only: the bottleneck is never idle, so k flows take k times the packets of one.
+// rules: A8.1
 TEST(FlowTraffic, IncastUnderPfcTakesExactlyTheBottlenecksTime) {
   for (const unsigned k : {2u, 4u, 10u}) {
     const Graph g = star(k + 1, k100G, kUs);
@@ -67,6 +68,7 @@ TEST(FlowTraffic, IncastUnderPfcTakesExactlyTheBottlenecksTime) {
   }
 }
 
+// rules: A8.1
 TEST(FlowTraffic, FixedThresholdsPauseAndLetGo) {
   const Graph g = star(3, k100G, kUs);
   NetworkSettings s = store_and_forward(0, 1 << 20);

@@ -106,7 +106,8 @@ TEST(NetworkMarks, AboveAStepAllAndBelowItNone) {
   Burst burst(g, s);
   burst.run();
   // 3,999 packets leave 2,000 or more behind them; the one with exactly so many is below the step.
-  EXPECT_NEAR(burst.bottleneck().marked + burst.bottleneck().not_ect, 3999, 1);
+  const uint64_t both = burst.bottleneck().marked + burst.bottleneck().not_ect;
+  EXPECT_NEAR(static_cast<double>(both), 3999, 1);
   EXPECT_EQ(burst.marked[1], 0u);
 }
 
