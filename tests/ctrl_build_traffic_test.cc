@@ -1,10 +1,14 @@
 // [[traffic]] written out as flows: who sends to whom, when, after whom, over which connection.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "ctrl/build/double_tree.h"
 #include "ctrl/build/traffic.h"
 
 namespace understudy {
@@ -162,6 +166,136 @@ TEST(BuildTraffic, RingStepsPassOnWhatCame) {
     EXPECT_EQ(flows[i].start, step == 8 ? Duration::us(1) : Duration());
   }
   EXPECT_EQ(connections.size(), 10u);
+}
+
+// Of n ranks: by tree and rank, its parent and children, -1 for none (worked out from NCCL's
+// source).
+struct TreeCase {
+  size_t ranks;
+  std::array<std::vector<std::array<int, 3>>, 2> trees;
+};
+const TreeCase kTrees[] = {
+    {2, {{{{-1, -1, 1}, {0, -1, -1}}, {{1, -1, -1}, {-1, -1, 0}}}}},
+    {4,
+     {{{{-1, -1, 2}, {2, -1, -1}, {0, 1, 3}, {2, -1, -1}},
+       {{1, -1, -1}, {3, 2, 0}, {1, -1, -1}, {-1, -1, 1}}}}},
+    {5,
+     {{{{-1, -1, 4}, {2, -1, -1}, {4, 1, 3}, {2, -1, -1}, {0, 2, -1}},
+       {{1, 3, -1}, {-1, -1, 0}, {3, -1, -1}, {0, 2, 4}, {3, -1, -1}}}}},
+    {8,
+     {{{{-1, -1, 4},
+        {2, -1, -1},
+        {4, 1, 3},
+        {2, -1, -1},
+        {0, 2, 6},
+        {6, -1, -1},
+        {4, 5, 7},
+        {6, -1, -1}},
+       {{1, -1, -1},
+        {3, 2, 0},
+        {1, -1, -1},
+        {7, 5, 1},
+        {5, -1, -1},
+        {3, 6, 4},
+        {5, -1, -1},
+        {-1, -1, 3}}}}},
+};
+
+TEST(DoubleTree, IsNccls) {
+  for (const TreeCase& c : kTrees) {
+    const DoubleTree trees(static_cast<uint32_t>(c.ranks));
+    const auto children = trees.children();
+    for (uint32_t tree = 0; tree < 2; ++tree) {
+      for (uint32_t rank = 0; rank < c.ranks; ++rank) {
+        const uint32_t place = trees.place(tree, rank);
+        EXPECT_EQ(trees.rank(tree, place), rank);
+        const auto& [parent, first, second] = c.trees[tree][rank];
+        std::set<int> expected = {first, second}, found;
+        expected.erase(-1);
+        for (const uint32_t child : children[place]) {
+          found.insert(static_cast<int>(trees.rank(tree, child)));
+        }
+        EXPECT_EQ(place == 0 ? -1 : static_cast<int>(trees.rank(tree, trees.parent(place))),
+                  parent);
+        EXPECT_EQ(found, expected) << c.ranks << " " << tree << " " << rank;
+      }
+    }
+  }
+}
+
+// Carried out: what each flow sends is what its sender has by then, all ranks end with all parts of
+// both trees, and nobody is an inner node of both.
+TEST(BuildTraffic, TreesReduceAndSpread) {
+  for (uint32_t n = 2; n <= 5; ++n) {
+    Rig rig;
+    std::string from = "from = [\"w0\"";
+    for (uint32_t i = 1; i < n; ++i) from += ", \"w" + std::to_string(i) + "\"";
+    const uint32_t chunks = 3, rounds = 2, channels = 2;
+    const auto flows = rig.flows("pattern = \"tree\"\n" + from +
+                                 "]\nsize = \"64KiB\"\nchunks = 3\nchannels = 2\nrepeat = 2\n"
+                                 "off = \"1us\"\nat = \"5us\"\nstagger = \"2us\"\n");
+    ASSERT_EQ(flows.size(), 4 * (n - 1) * chunks * rounds * channels);
+    std::map<uint32_t, std::pair<VertexId, VertexId>> pair_of;
+    std::map<VertexId, uint64_t> sent, received;
+    std::vector<std::set<VertexId>> parts(flows.size());  // whose contributions a flow carries
+    std::vector<bool> up(flows.size());
+    std::map<std::pair<uint32_t, VertexId>, uint32_t> sums;  // by chunk of a tree, in all, and rank
+    // Flows in order of their dependencies: chunk by chunk, up before down.
+    std::vector<bool> done(flows.size());
+    for (size_t left = flows.size(); left != 0;) {
+      const size_t before = left;
+      for (uint32_t i = 0; i < flows.size(); ++i) {
+        const FlowSpec& flow = flows[i];
+        if (done[i] || !std::all_of(flow.after.begin(), flow.after.end(),
+                                    [&](uint32_t a) { return done[a]; })) {
+          continue;
+        }
+        done[i] = true;
+        --left;
+        const uint32_t tree_chunk = i / (2 * (n - 1));
+        up[i] = i / (n - 1) % 2 == 0;
+        parts[i].insert(flow.from);
+        for (const uint32_t a : flow.after) {
+          // What a flow waits for has come to its sender, of this chunk or of the last round.
+          EXPECT_EQ(flows[a].to, flow.from);
+          if (a / (2 * (n - 1)) == tree_chunk) {
+            parts[i].insert(parts[a].begin(), parts[a].end());
+          } else {
+            EXPECT_EQ(a / (4 * (n - 1)) % (chunks * rounds), chunks - 1);
+            EXPECT_GE(i / (4 * (n - 1)) % (chunks * rounds), chunks);
+            EXPECT_EQ(parts[a].size() + (up[a] ? 1 : 0), n);
+          }
+        }
+        if (!up[i]) {
+          EXPECT_EQ(parts[i].size(), n);
+          ++sums[{tree_chunk, flow.to}];
+        }
+        EXPECT_EQ(flow.bytes, 65'536u);
+        sent[flow.from] += flow.bytes;
+        received[flow.to] += flow.bytes;
+        const auto [pair, fresh] = pair_of.try_emplace(flow.connection, flow.from, flow.to);
+        EXPECT_EQ(pair->second, (std::pair(flow.from, flow.to)));
+        const uint32_t round = i / (4 * (n - 1) * chunks) % rounds;
+        if (flow.after.empty()) {
+          const uint32_t channel = i / (4 * (n - 1) * chunks * rounds);
+          EXPECT_EQ(round, 0u);
+          EXPECT_EQ(flow.start, Duration::us(5 + 2 * (channel * n + flow.from - rig.nic(0))));
+        } else {
+          EXPECT_TRUE(flow.start == Duration() || (round == 1 && flow.start == Duration::us(1)));
+        }
+      }
+      ASSERT_NE(left, before) << "flows that wait for one another";
+    }
+    EXPECT_EQ(pair_of.size(), 4 * (n - 1) * channels);
+    // All but the root of a tree are told each sum once; the root has it.
+    EXPECT_EQ(sums.size(), 2 * (n - 1) * chunks * rounds * channels);
+    for (const auto& [what, times] : sums) EXPECT_EQ(times, 1u);
+    for (uint32_t rank = 0; rank < n; ++rank) {
+      // Three edges in one tree and one in the other, at most.
+      EXPECT_EQ(sent[rig.nic(rank)], received[rig.nic(rank)]);
+      EXPECT_LE(sent[rig.nic(rank)], 4 * 65'536u * chunks * rounds * channels);
+    }
+  }
 }
 
 TEST(BuildTraffic, BurstsAtFixedTimes) {

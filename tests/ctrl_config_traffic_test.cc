@@ -83,6 +83,10 @@ TEST(ConfigTraffic, EveryKey) {
   EXPECT_EQ(t.repeat, 9u);
   EXPECT_EQ(t.control, kNoControl);
   EXPECT_EQ(t.priority, 0);
+  t = traffic("pattern = \"tree\"\nfrom = \"w*\"\nsize = \"1KiB\"\nchunks = 7\nchannels = 3\n");
+  EXPECT_EQ(t.pattern, TrafficPattern::kTree);
+  EXPECT_EQ(t.chunks, 7u);
+  EXPECT_EQ(t.channels, 3u);
   t = traffic("pattern = \"all_to_all\"\nfrom = \"w*\"\nsize = \"1KiB\"\nconcurrent = 2\n");
   EXPECT_EQ(t.concurrent, 2u);
 }
@@ -110,6 +114,7 @@ TEST(ConfigTraffic, Refused) {
   const std::string ends = "from = \"w0\"\nto = \"w1\"\nsize = \"1KB\"\n";
   const std::string flow = "pattern = \"flow\"\n" + ends;
   const std::string ring = "pattern = \"ring\"\nfrom = \"w*\"\nsize = \"1KB\"\n";
+  const std::string tree = "pattern = \"tree\"\nfrom = \"w*\"\nsize = \"1KB\"\n";
   const struct {
     std::string keys;
     const char* error;
@@ -139,6 +144,15 @@ TEST(ConfigTraffic, Refused) {
       {"pattern = \"ring\"\nfrom = [\"w*\", \"w1\"] #!\nsize = \"1KB\"\n", "node w1 twice"},
       {ring + "to = \"w1\" #!\n", "belongs to these patterns only: flow, incast, on_off"},
       {flow + "steps = 2 #!\n", "traffic.steps: found 2: belongs to these patterns only: ring"},
+      {ring + "chunks = 2 #!\n", "traffic.chunks: found 2: belongs to these patterns only: tree"},
+      {flow + "channels = 2 #!\n", "belongs to these patterns only: ring, tree"},
+      {"pattern = \"tree\"\nfrom = \"w1\" #!\nsize = \"1KB\"\n",
+       "a flow to itself: expected at least two nodes"},
+      {tree + "to = \"w1\" #!\n", "belongs to these patterns only: flow, incast, on_off"},
+      {tree + "steps = 2 #!\n", "belongs to these patterns only: ring"},
+      {tree + "chunks = 0 #!\n", "traffic.chunks: found 0"},
+      {"#!\n" + tree + "chunks = 1000000\nrepeat = 1000000\n",
+       "all [[traffic]] together may have at most 16777216"},
       {flow + "concurrent = 2 #!\n", "belongs to these patterns only: all_to_all"},
       {flow + "on = \"1us\" #!\n", "belongs to these patterns only: on_off"},
       {flow + "until = \"1us\" #!\n", "belongs to these patterns only: on_off"},

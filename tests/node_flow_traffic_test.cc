@@ -147,6 +147,35 @@ TEST(FlowTraffic, FlowsOfOneConnectionLeaveOneAfterAnother) {
   EXPECT_EQ(results[4].received - results[4].start, Duration::ns(10 * 320 + 320) + kUs * 2);
 }
 
+// Congestion control is a queue pair's: the next message goes on at the rate that the last one
+// left, also after a pause.
+TEST(FlowTraffic, FlowsOfOneConnectionShareItsControl) {
+  struct HalfAfterTenPackets final : Controller {
+    explicit HalfAfterTenPackets(Rate line) : Controller(line) {}
+    void on_sent(Time, uint64_t) override {
+      if (++packets_ == 10) rate_ = Rate::bits_per_second(50'000'000'000);
+    }
+    unsigned packets_ = 0;
+  };
+  const Graph g = star(2, k100G, kUs);
+  for (const bool connected : {true, false}) {
+    std::vector<FlowSpec> flows(2, flow_of(g, {"h0", "s", "h1"}, 40'000));
+    flows[1].start = Duration::us(100);
+    if (connected) flows[0].connection = flows[1].connection = 3;
+    FlowRun r(g, flows, store_and_forward(), bare(), [](const FlowSpec&, Rate line, Duration) {
+      FlowControl control;
+      control.controller = std::make_unique<HalfAfterTenPackets>(line);
+      return control;
+    });
+    r.run();
+    const auto& results = r.traffic.results();
+    const auto took = [&](int gap) { return Duration::ns(9 * gap + 2 * 320) + kUs * 2; };
+    EXPECT_EQ(results[0].received - results[0].start, took(320));
+    EXPECT_LT(results[0].acknowledged, results[1].start);
+    EXPECT_EQ(results[1].received - results[1].start, took(connected ? 640 : 320));
+  }
+}
+
 // Losses on the link: every flow of a connection still arrives whole.
 TEST(FlowTraffic, ALossyLinkCostsTimeOnly) {
   Graph g = star(2, k100G, kUs);

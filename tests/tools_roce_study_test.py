@@ -26,7 +26,7 @@ class RoceStudy(unittest.TestCase):
                                   "--network", "2:1", "--json", rows_file], capture_output=True, text=True, check=False)
             self.assertEqual(ran.returncode, 0, ran.stderr)
             rows = json.loads(rows_file.read_text())["rows"]
-        self.assertEqual(len(rows), 4 * len(study.CONTROLS))
+        self.assertEqual(len(rows), 5 * len(study.CONTROLS))
         self.assertEqual(len([line for line in ran.stdout.splitlines() if line.startswith("2:1  ")]), len(rows))
         row = {(r["pattern"], r["control"]): r for r in rows}
         for (pattern, control), r in row.items():
@@ -35,6 +35,7 @@ class RoceStudy(unittest.TestCase):
                 self.assertEqual(r["to_pfc_only"], 1)
         mib = 1 << 20
         self.assertEqual(row["tree", "hpcc"]["bytes"], 2 * 15 * mib)  # as much as a ring's
+        self.assertEqual(row["tree, new QPs", "hpcc"]["bytes"], 2 * 15 * mib)
         self.assertEqual(row["ring", "hpcc"]["bytes"], 2 * 15 * mib)
         self.assertEqual(row["all-to-all", "hpcc"]["bytes"], 15 * mib)
         # Fifteen senders to one, at 100 Gbit/s and 4,096 of 4,178 bytes: no faster than its link.

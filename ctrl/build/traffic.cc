@@ -3,6 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include "ctrl/build/double_tree.h"
+
 namespace understudy {
 namespace {
 
@@ -66,6 +68,8 @@ class Builder {
         return add_all_to_all();
       case TrafficPattern::kRing:
         return add_ring();
+      case TrafficPattern::kTree:
+        return add_trees();
       case TrafficPattern::kOnOff:
         return add_bursts();
       case TrafficPattern::kFile:
@@ -170,6 +174,63 @@ class Builder {
         }
       }
       connections_ += n;
+    }
+  }
+
+  /// An edge of a tree joins place p to its parent; each of its two ways is a connection. A chunk
+  /// goes up once it has come from all children, and down once the sum has come.
+  void add_trees() {
+    const auto n = static_cast<uint32_t>(traffic_->from.size());
+    const DoubleTree trees(n);
+    const std::vector<std::vector<uint32_t>> children = trees.children();
+    const uint32_t chunks = traffic_->chunks, edges = n - 1;
+    enum Way : uint32_t { kUp, kDown, kWays };
+    out_.flows.reserve(position() + size_t{DoubleTree::kTrees} * kWays * edges * chunks *
+                                        traffic_->repeat * traffic_->channels);
+    for (uint32_t channel = 0; channel < traffic_->channels; ++channel) {
+      const uint32_t first = position();
+      // Chunks are numbered on through the rounds.
+      const auto flow_at = [&](uint32_t chunk, uint32_t tree, Way way, uint32_t place) {
+        return first + ((chunk * DoubleTree::kTrees + tree) * kWays + way) * edges + place - 1;
+      };
+      /// The flows that bring the place its sum.
+      const auto sum_at = [&](uint32_t chunk, uint32_t tree, uint32_t place) {
+        if (place != 0) return flow_at(chunk, tree, kDown, place);
+        return flow_at(chunk, tree, kUp, children[0].front());
+      };
+      const auto add_edge = [&](uint32_t chunk, uint32_t tree, Way way, uint32_t place) {
+        const uint32_t parent = trees.parent(place);
+        const uint32_t low = trees.rank(tree, place), high = trees.rank(tree, parent);
+        const auto& nodes = traffic_->from;
+        FlowSpec& flow = way == kUp ? add(nodes[low], nodes[high], traffic_->bytes)
+                                    : add(nodes[high], nodes[low], traffic_->bytes);
+        flow.connection = connections_ + (tree * kWays + way) * edges + place - 1;
+        if (way == kDown) {
+          flow.after = {sum_at(chunk, tree, parent)};
+          return;
+        }
+        for (const uint32_t child : children[place]) {
+          flow.after.push_back(flow_at(chunk, tree, kUp, child));
+        }
+        if (chunk < chunks) {
+          if (flow.after.empty()) flow.start = start_of(channel * n + low);
+          return;
+        }
+        // A rank begins a round once it has all of the one before.
+        if (flow.after.empty()) flow.start = traffic_->off;
+        const uint32_t last = chunk / chunks * chunks - 1;
+        for (uint32_t t = 0; t < DoubleTree::kTrees; ++t) {
+          flow.after.push_back(sum_at(last, t, trees.place(t, low)));
+        }
+      };
+      for (uint32_t chunk = 0; chunk < chunks * traffic_->repeat; ++chunk) {
+        for (uint32_t tree = 0; tree < DoubleTree::kTrees; ++tree) {
+          for (const Way way : {kUp, kDown}) {
+            for (uint32_t place = 1; place < n; ++place) add_edge(chunk, tree, way, place);
+          }
+        }
+      }
+      connections_ += DoubleTree::kTrees * kWays * edges;
     }
   }
 

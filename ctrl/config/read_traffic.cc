@@ -58,18 +58,19 @@ class TrafficReader {
   /// Whether one set of nodes is senders and receivers at once.
   bool is_set() const {
     return is(TrafficPattern::kPermutation) || is(TrafficPattern::kAllToAll) ||
-           is(TrafficPattern::kRing);
+           is(TrafficPattern::kRing) || is(TrafficPattern::kTree);
   }
 
   bool read_pattern() {
     const size_t errors = context_.errors.size();
-    table_.require("pattern", "flow, incast, permutation, all_to_all, ring, on_off or file");
+    table_.require("pattern", "flow, incast, permutation, all_to_all, ring, tree, on_off or file");
     table_.choice("pattern",
                   {{"flow", TrafficPattern::kFlow},
                    {"incast", TrafficPattern::kIncast},
                    {"permutation", TrafficPattern::kPermutation},
                    {"all_to_all", TrafficPattern::kAllToAll},
                    {"ring", TrafficPattern::kRing},
+                   {"tree", TrafficPattern::kTree},
                    {"on_off", TrafficPattern::kOnOff},
                    {"file", TrafficPattern::kFile}},
                   traffic_.pattern);
@@ -201,7 +202,10 @@ class TrafficReader {
 
   void read_rounds() {
     count("steps", is(TrafficPattern::kRing), "ring", kMostRounds, traffic_.steps);
-    count("channels", is(TrafficPattern::kRing), "ring", kMostChannels, traffic_.channels);
+    const bool tree = is(TrafficPattern::kTree);
+    count("channels", is(TrafficPattern::kRing) || tree, "ring, tree", kMostChannels,
+          traffic_.channels);
+    count("chunks", tree, "tree", kMostRounds, traffic_.chunks);
     count("concurrent", is(TrafficPattern::kAllToAll), "all_to_all", kMostRounds,
           traffic_.concurrent);
     const bool rounds = !is(TrafficPattern::kFile);
@@ -275,6 +279,9 @@ class TrafficReader {
       case TrafficPattern::kRing:
         // No product of two is near 2^64: 65,536 nodes, a million of each of the others.
         return std::min(kMostFlows + 1, n * traffic_.steps) *
+               std::min(kMostFlows + 1, uint64_t{traffic_.channels} * traffic_.repeat);
+      case TrafficPattern::kTree:
+        return std::min(kMostFlows + 1, 4 * (n - 1) * traffic_.chunks) *
                std::min(kMostFlows + 1, uint64_t{traffic_.channels} * traffic_.repeat);
       case TrafficPattern::kOnOff: {
         uint64_t bursts = 0;

@@ -19,6 +19,7 @@ enum class TrafficPattern : uint8_t {
   kPermutation,  ///< each of `from` to another of them, each receives from one; drawn from the seed
   kAllToAll,     ///< each of `from` to all others, beginning with its successor
   kRing,         ///< each of `from` to its successor, step after step
+  kTree,         ///< an all-reduce of `from` over two binary trees, up and down, chunk after chunk
   kOnOff,        ///< as kFlow, in bursts at fixed times
   kFile,         ///< what a file lists
 };
@@ -50,7 +51,8 @@ struct TrafficConfig {
   std::optional<Duration>
       until;                ///< kOnOff, instead of repeat: no burst starts at this time or later
   uint32_t steps = 1;       ///< kRing
-  uint32_t channels = 1;    ///< kRing: rings side by side
+  uint32_t channels = 1;    ///< kRing, kTree: rings or pairs of trees side by side
+  uint32_t chunks = 1;      ///< kTree: of each tree, `bytes` each
   uint32_t concurrent = 0;  ///< kAllToAll: most flows of a sender at once; 0: all
   uint8_t priority = 0;
   uint32_t control = kNoControl;  ///< position in Config::controls
