@@ -75,6 +75,7 @@ class Responder {
   const Region* accessible(Rkey rkey, uint8_t access, uint64_t va, uint32_t length) const;
 
   void duplicate(const RoceView& packet);
+  void acknowledge_again();
   void repeat(const Answer& old, const RoceView& packet);
   const Answer* remembered(const RoceView& packet) const;
   bool room_for_answer();

@@ -84,10 +84,8 @@ void Responder::duplicate(const RoceView& packet) {
   count(counters_, RcEvent::kDuplicateRequest);
   const OpKind kind = packet.info().kind;
   if (kind != OpKind::kReadRequest && kind != OpKind::kAtomicRequest) {
-    // Not executed again; the newest PSN is acknowledged once more (rule A4, C9-105).
-    if (!ack_pending_ || (ack_syndrome_ & kSyndromeKindMask) == kSyndromeAck) {
-      acknowledge(epsn_.advance(Psn::kMask), ack_syndrome());
-    }
+    // Not executed again.
+    if (!ack_pending_ || (ack_syndrome_ & kSyndromeKindMask) == kSyndromeAck) acknowledge_again();
     return;
   }
   const Answer* old = remembered(packet);
@@ -100,6 +98,24 @@ void Responder::duplicate(const RoceView& packet) {
     return count(counters_, RcEvent::kDuplicateDropped);
   }
   repeat(*old, packet);
+}
+
+/// The newest PSN once more (rule A4, C9-105), but never that of a READ or ATOMIC: its answer may
+/// be lost, and rdma_rxe takes a plain ACK of that PSN for it.
+void Responder::acknowledge_again() {
+  Psn psn = epsn_.advance(Psn::kMask);
+  uint32_t msn = msn_;
+  for (size_t i = 1; i <= history_.size(); ++i) {
+    const Answer& last = history_[(history_next_ + history_.size() - i) % history_.size()];
+    const int32_t into = psn.distance_from(last.psn);
+    if (last.packets == 0 || into < 0 || into >= static_cast<int32_t>(last.packets)) break;
+    psn = last.psn.advance(Psn::kMask);
+    msn = (last.msn + Psn::kMask) & Psn::kMask;
+  }
+  if (ack_pending_ && ack_psn_.distance_from(psn) > 0) return;  // it says as much
+  acknowledge(psn, ack_syndrome());
+  ack_msn_ = msn;
+  ack_before_answers_ = answers_ == 0 || psn.distance_from(waiting(0).psn) < 0;
 }
 
 /// What waits for this request is replaced. What waits for others stays, in the order of PSNs: the
