@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "dataplane/cc/make_controller.h"
+#include "dataplane/cc/pacing.h"
 #include "tests/cc_acks.h"
 #include "tests/cc_dcqcn_ticking.h"
 
@@ -283,6 +285,32 @@ TEST(Dcqcn, PresetsAreFoundByName) {
   EXPECT_FALSE(find_control_preset("dcqcn", "papers"));
   EXPECT_FALSE(find_control_preset("cubic", ""));
   for (const ControlPreset& set : control_presets()) EXPECT_EQ(law_name(set.parameters), set.law);
+}
+
+// A sender that was cut to its least rate goes on as soon as the rate is back, not after the gap of
+// the packet that left at 1 Mbit/s.
+TEST(Dcqcn, ARateThatComesBackShortensTheGap) {
+  const Rate line = Rate::bits_per_second(100'000'000'000);
+  for (const bool follows : {true, false}) {
+    DcqcnParameters p;
+    p.rate_to_set_on_first_cnp = Rate::bits_per_second(1'000'000);
+    p.additive_increase = Rate::bits_per_second(1'000'000'000);
+    p.rate_changes_gap = follows;
+    const std::unique_ptr<Controller> control = make_controller(p, {line, Duration::us(4), 4000});
+    Pacing pacing;
+    pacing.begin(Time::zero());
+    control->start(Time::zero());
+    control->on_cnp(Time::zero());
+    pacing.started(Time::zero(), 4000, *control);
+    EXPECT_EQ(pacing.next(), Time::zero() + Duration::ms(32));
+    while (control->deadline() < Time::zero() + Duration::ms(5)) {
+      control->on_timer(control->deadline());
+      pacing.changed(*control);
+    }
+    EXPECT_GT(control->rate(), Rate::bits_per_second(100'000'000));
+    EXPECT_EQ(pacing.next(),
+              Time::zero() + (follows ? control->rate().time_for(4000) : Duration::ms(32)));
+  }
 }
 
 }  // namespace

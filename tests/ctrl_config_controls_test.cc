@@ -66,6 +66,7 @@ TEST(ConfigControls, DcqcnKnobs) {
   p.min_rate = Rate::bits_per_second(100'000'000);
   p.echo = DcqcnParameters::Echo::kAck;
   p.cnp_interval = Duration::us(50);
+  p.rate_changes_gap = false;
   p.window = {WindowRule::Kind::kBytes, 65'536, true};
   EXPECT_EQ(parameters(R"(law = "dcqcn"
 g = 0.25
@@ -85,6 +86,7 @@ hyper_increase = "200Mbit/s"
 min_rate = "100Mbit/s"
 echo = "ack"
 cnp_interval = "50us"
+rate_changes_gap = false
 window = "64KiB"
 variable_window = true
 )"),

@@ -331,35 +331,50 @@ TEST_F(ControlLoss, AWindowAllowsGoingBack) {
 TEST_F(Control, DcqcnFollowsItsOwnEquations) {
   const Rate line = Rate::bits_per_second(25'000'000'000);
   const SenderPath path{line, Duration::us(10), kMtu};
-  DcqcnParameters parameters;
-  parameters.cnp_interval = Duration::us(50);
-  build();
-  connect(0, make_controller(parameters, path));
-  const auto alone = make_controller(parameters, path);
-  write(0, 1 << 20);
-  std::mt19937_64 random(5);
-  std::vector<Time> cnps;
-  for (Time t = kZero + Duration::us(20); t < kZero + Duration::us(900);
-       t += Duration::ps(static_cast<int64_t>(random() % 90'000'000))) {
-    cnps.push_back(t);
-    cnp(0, t);
+  for (const bool rate_changes_gap : {true, false}) {
+    DcqcnParameters parameters;
+    parameters.cnp_interval = Duration::us(50);
+    parameters.rate_changes_gap = rate_changes_gap;
+    build();
+    connect(0, make_controller(parameters, path));
+    const auto alone = make_controller(parameters, path);
+    write(0, 1 << 20);
+    std::mt19937_64 random(5);
+    std::vector<Time> cnps;
+    for (Time t = kZero + Duration::us(20); t < kZero + Duration::us(900);
+         t += Duration::ps(static_cast<int64_t>(random() % 90'000'000))) {
+      cnps.push_back(t);
+      cnp(0, t);
+    }
+    cnps.push_back(Time::never());
+    pair->run(kZero + Duration::s(1));
+    ASSERT_EQ(departures().size(), 1024u);
+    // The same law by itself, told the same: a packet starts when the one before has taken its
+    // time.
+    Time last, next = kZero;
+    uint64_t bytes = 0;
+    size_t heard = 0;
+    std::vector<Time> expected;
+    while (expected.size() < 1024) {
+      const Time event = std::min(cnps[heard], alone->deadline());
+      if (event > next) {
+        expected.push_back(next);
+        last = next;
+        bytes = kFullWireBytes + (expected.size() == 1 ? kRethBytes : 0);
+        alone->on_sent(last, bytes);
+        next = last + alone->rate().time_for(bytes);
+        continue;
+      }
+      if (event == cnps[heard]) {
+        alone->on_cnp(cnps[heard++]);
+      } else {
+        alone->on_timer(event);
+      }
+      if (rate_changes_gap) next = std::max(event, last + alone->rate().time_for(bytes));
+    }
+    EXPECT_EQ(departures(), expected);
+    EXPECT_LT(alone->rate(), line);
   }
-  pair->run(kZero + Duration::s(1));
-  ASSERT_EQ(departures().size(), 1024u);
-  // The same law by itself, told the same: a packet starts when the one before has taken its time.
-  Time next = kZero;
-  size_t heard = 0;
-  std::vector<Time> expected;
-  for (uint32_t i = 0; i < 1024; ++i) {
-    while (heard < cnps.size() && cnps[heard] <= next) alone->on_cnp(cnps[heard++]);
-    while (alone->deadline() <= next) alone->on_timer(alone->deadline());
-    expected.push_back(next);
-    const uint64_t bytes = kFullWireBytes + (i == 0 ? kRethBytes : 0);
-    alone->on_sent(next, bytes);
-    next += alone->rate().time_for(bytes);
-  }
-  EXPECT_EQ(departures(), expected);
-  EXPECT_LT(alone->rate(), line);
 }
 
 TEST_F(Control, UsersAreCounted) {

@@ -67,7 +67,7 @@ class RoceStudy(unittest.TestCase):
             self.assertLessEqual(len(inner[0] & inner[1]), 2)
 
     def test_refused(self):
-        for words in (["--nics", "12"], ["--only", "x"], ["--seeds", "0"]):
+        for words in (["--nics", "12"], ["--only", "x"], ["--control", "x"], ["--seeds", "0"]):
             ran = subprocess.run([sys.executable, TOOL, "--understudy", UNDERSTUDY, *words], capture_output=True, check=False)
             self.assertEqual(ran.returncode, 2)
 

@@ -50,6 +50,7 @@ void visit_knobs(V& v, DcqcnParameters& p) {
   v.choice("echo", {{"cnp", DcqcnParameters::Echo::kCnp}, {"ack", DcqcnParameters::Echo::kAck}},
            p.echo);
   v.duration("cnp_interval", p.cnp_interval, Zero::kAllowed);
+  v.flag("rate_changes_gap", p.rate_changes_gap);
   v.window(p.window);
 }
 

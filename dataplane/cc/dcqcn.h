@@ -22,6 +22,7 @@ class Dcqcn : public RateLaw {
   /// are not waited for once rate and target are the line's.
   Time deadline() const override;
   void on_timer(Time now) override { advance(now); }
+  bool rate_changes_gap() const override { return p_.rate_changes_gap; }
 
   double alpha() const { return alpha_; }  ///< as of the last event
   Rate target() const { return Rate::bits_per_second(target_); }

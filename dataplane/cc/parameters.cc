@@ -43,6 +43,7 @@ DcqcnParameters dcqcn_hpcc_simulator() {
   p.hyper_increase = mbps(100);
   p.min_rate = mbps(100);
   p.echo = DcqcnParameters::Echo::kAck;
+  p.rate_changes_gap = false;
   return p;
 }
 
