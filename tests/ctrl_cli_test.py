@@ -151,7 +151,6 @@ file = "flows.csv"
         # 10 us at 100 Gbit/s, the rest at a tenth: 1,020,090 bytes with the headers of 245 packets.
         self.assertAlmostEqual(flow["received_ps"] / 1e6, 10 + (1_020_090 - 125_000) * 8e-4 + 2, 2)
         self.expect_bad(self.run_it("simulate", good, "--capture", "x.pcapng"), "--capture")
-        self.expect_bad(self.run_it("run", good), "traffic.toml:13: traffic", "only simulate")
         (self.folder / "flows.csv").write_text("id,from,to,bytes,via\na,w0,w1,1MB,leaf9\n",
                                                encoding="utf-8")
         for command in ("check", "simulate", "run"):
@@ -159,7 +158,12 @@ file = "flows.csv"
         both = self.folder / "both.toml"
         both.write_text(GOOD + traffic.replace("file", "flow", 1).replace(
             'file = "flows.csv"', 'from = "w0"\nto = "w1"\nsize = "1B"'), encoding="utf-8")
-        self.expect_bad(self.run_it("simulate", both), "both.toml:26: traffic", "[[job]]")
+        self.expect_bad(self.run_it("check", both), "both.toml: fabric.fidelity", "without a real node")
+        # Packets of one byte at 400 Gbit/s: no machine keeps up.
+        both.write_text(GOOD.replace("100Mbit/s", "400Gbit/s") +
+                        '[[traffic]]\npattern = "permutation"\nfrom = ["w*"]\nsize = "1B"\n', encoding="utf-8")
+        self.assertEqual(self.run_it("simulate", both).returncode, 0)
+        self.expect_bad(self.run_it("run", both), "both.toml:24: traffic", "M events/s packet by packet; this machine does")
 
     def test_series(self):
         good = self.topology(INCAST)

@@ -71,7 +71,7 @@ inline RunReport full_report() {
   report.jobs.push_back(job);
   TrafficReport traffic;
   traffic.fidelity = "packet";
-  traffic.groups = {{"incast", 0, 1, 2'000'000, Time::zero() + Duration::us(1), Duration::us(170),
+  traffic.groups = {{"incast", 0, 1, 1, 2'000'000, Time::zero() + Duration::us(1), Duration::us(170),
                      Duration::us(170), Duration::us(170), Duration::us(170)}};
   traffic.flows = {{"incast 0",
                     "w0",

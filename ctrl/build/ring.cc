@@ -1,6 +1,7 @@
 #include "ctrl/build/ring.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "collective_model/ring_time.h"
 #include "dataplane/wire/headers.h"
@@ -13,27 +14,45 @@ constexpr uint32_t kElementBytes = 4;  // fp32
 WireCost wire_cost(const Config& config, const NicConfig& nic) {
   WireCost cost;
   cost.mtu = config.fabric.mtu;
-  cost.overhead = static_cast<uint32_t>(
-      kEthernetOverheadBytes + sizeof(EthHeader) + (nic.vlan ? sizeof(VlanTag) : 0) +
-      (nic.v4 ? sizeof(Ipv4Header) : sizeof(Ipv6Header)) + sizeof(UdpHeader) + sizeof(Bth) +
-      kIcrcBytes);
+  cost.overhead = static_cast<uint32_t>(kEthernetOverheadBytes + sizeof(EthHeader) +
+                                        (nic.vlan ? sizeof(VlanTag) : 0) +
+                                        (nic.v4 ? sizeof(Ipv4Header) : sizeof(Ipv6Header)) +
+                                        sizeof(UdpHeader) + sizeof(Bth) + kIcrcBytes);
   return cost;
 }
 
-/// Channels share the links: each gets its part.
-std::vector<RingHop> hops(const Config& config, const JobConfig& job, size_t channels) {
-  std::vector<RingHop> result;
-  for (size_t r = 0; r < job.ranks.size(); ++r) {
-    const NicConfig& from = config.nodes[job.ranks[r]].nics[job.nic];
-    const NicConfig& to = config.nodes[job.ranks[(r + 1) % job.ranks.size()]].nics[job.nic];
-    Rate rate = from.link_rate;
-    if (rate.is_unlimited() || (!to.link_rate.is_unlimited() && to.link_rate < rate)) {
-      rate = to.link_rate;
-    }
-    result.push_back({Rate::bits_per_second(rate.bps() / channels),
-                      from.link_latency + to.link_latency});
+/// Of the two ends' links.
+RingHop direct_hop(const NicConfig& from, const NicConfig& to) {
+  Rate rate = from.link_rate;
+  if (rate.is_unlimited() || (!to.link_rate.is_unlimited() && to.link_rate < rate)) {
+    rate = to.link_rate;
   }
-  return result;
+  return {rate, from.link_latency + to.link_latency};
+}
+
+RingHop path_hop(const Config& config, const Topology& topology, Routes& routes, VertexId from,
+                 VertexId to) {
+  RingHop hop;
+  const std::vector<LinkId> path = routes.path(from, to, flow_hash(from, to, 0));
+  for (const LinkId link : path) {
+    const GraphLink& l = topology.graph.link(link);
+    if (hop.rate.is_unlimited() || l.rate < hop.rate) hop.rate = l.rate;
+    hop.latency += l.latency;
+    // Store and forward: every link but the slowest one, whose time the message has, adds a packet.
+    if (!config.fabric.cut_through) {
+      hop.latency += l.rate.time_for(config.queues.network.full_packet_bytes);
+    }
+  }
+  if (!config.fabric.cut_through) {
+    hop.latency = hop.latency - hop.rate.time_for(config.queues.network.full_packet_bytes);
+  }
+  return hop;
+}
+
+/// Channels share the links: each gets its part.
+std::vector<RingHop> shared(std::vector<RingHop> hops, size_t channels) {
+  for (RingHop& hop : hops) hop.rate = Rate::bits_per_second(hop.rate.bps() / channels);
+  return hops;
 }
 
 }  // namespace
@@ -45,8 +64,25 @@ uint32_t real_rank(const Config& config, const JobConfig& job) {
   return 0;
 }
 
+std::vector<RingHop> ring_hops(const Config& config, const JobConfig& job,
+                               const Topology* topology) {
+  std::vector<RingHop> hops;
+  std::optional<Routes> routes;
+  if (topology != nullptr) routes.emplace(topology->routes(config.seed));
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const NodeId from = job.ranks[r], to = job.ranks[(r + 1) % job.ranks.size()];
+    hops.push_back(
+        topology == nullptr
+            ? direct_hop(config.nodes[from].nics[job.nic], config.nodes[to].nics[job.nic])
+            : path_hop(config, *topology, *routes, topology->nics[from][job.nic],
+                       topology->nics[to][job.nic]));
+  }
+  return hops;
+}
+
 Result<std::unique_ptr<RingSetup>> build_ring(const Config& config, const JobConfig& job,
-                                              bool scheduled, Time start) {
+                                              bool scheduled, Time start,
+                                              const Topology* topology) {
   auto setup = std::make_unique<RingSetup>();
   RingJob& ring = setup->job;
   const auto n = static_cast<uint32_t>(job.ranks.size());
@@ -59,6 +95,7 @@ Result<std::unique_ptr<RingSetup>> build_ring(const Config& config, const JobCon
   ring.step_cost = job.step_cost;
   ring.real_delay = job.skew.empty() ? Duration() : job.skew[ring.real_rank];
   const NicConfig& nic = config.nodes[job.ranks[ring.real_rank]].nics[job.nic];
+  const std::vector<RingHop> hops = ring_hops(config, job, topology);
   Time entry = start;
   for (const uint64_t bytes : job.sizes) {
     RingOperation operation;
@@ -68,7 +105,7 @@ Result<std::unique_ptr<RingSetup>> build_ring(const Config& config, const JobCon
     Duration modelled;
     for (size_t c = 0; c < parts.size(); ++c) {
       RingPlanConfig plan{RingSchedule(n, parts[c], kElementBytes),
-                          hops(config, job, parts.size()),
+                          shared(hops, parts.size()),
                           job.skew,
                           {ring.real_rank},
                           wire_cost(config, nic),

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "ctrl/build/topology.h"
 #include "ctrl/config/config.h"
 #include "dataplane/base/result.h"
 #include "dataplane/node/ring_job.h"
@@ -23,10 +24,16 @@ struct RingSetup {
 /// Position of the job's real rank; the configuration has been checked to hold one.
 uint32_t real_rank(const Config& config, const JobConfig& job);
 
+/// The way from each rank to its successor when nothing else is on it: without `topology` both
+/// ends' links, else the path that its routing gives to one flow of the pair.
+std::vector<RingHop> ring_hops(const Config& config, const JobConfig& job,
+                               const Topology* topology);
+
 /// Builds everything; `scheduled` overrides the job's entry mode where a run cannot know the real
 /// node's time (false) or must (true). Operations of a scheduled job enter from `start` on, each
 /// `interval` after the modelled end of the one before.
 Result<std::unique_ptr<RingSetup>> build_ring(const Config& config, const JobConfig& job,
-                                              bool scheduled, Time start);
+                                              bool scheduled, Time start,
+                                              const Topology* topology = nullptr);
 
 }  // namespace understudy

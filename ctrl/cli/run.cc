@@ -33,11 +33,6 @@ std::optional<Duration> duration_or_complain(const char* option, const std::stri
 int run(const LiveArguments& arguments) {
   const auto config = load_or_complain(arguments);
   if (!config) return kExitBadInput;
-  if (!config->traffic.empty()) {
-    std::fprintf(stderr, "%s:%u: traffic: only simulate carries [[traffic]]\n",
-                 config->path.c_str(), config->traffic.front().line);
-    return kExitBadInput;
-  }
   const auto events = commands_or_complain(*config, arguments.commands);
   if (!events) return kExitBadInput;
   LiveRunOptions options;

@@ -46,6 +46,9 @@ std::optional<SeriesOptions> series_or_complain(const Config& config,
     return complain("--series-*: says what to sample, but neither --series nor --plot is given");
   }
   const std::string option = options.path.empty() ? "--plot" : "--series";
+  if (!config.jobs.empty()) {
+    return complain(option + ": only [[traffic]] without a [[job]] is sampled so far");
+  }
   if (config.traffic.empty()) {
     return complain(option + ": only [[traffic]] is sampled, and " + config.path + " has none");
   }

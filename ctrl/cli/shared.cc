@@ -9,6 +9,7 @@
 #include "ctrl/report/json.h"
 #include "ctrl/report/table.h"
 #include "ctrl/session/commands_text.h"
+#include "ctrl/session/switched_run.h"
 
 namespace understudy {
 namespace {
@@ -58,6 +59,10 @@ std::optional<Config> load_or_complain(const std::string& path) {
       }
     }
   }
+  if (const std::string why = why_not_switched(*config); !why.empty()) {
+    std::fprintf(stderr, "%s\n", why.c_str());
+    return std::nullopt;
+  }
   return std::move(*config);
 }
 
@@ -72,15 +77,6 @@ std::optional<Config> load_or_complain(const RunArguments& arguments) {
     } else {
       std::fputs(describe(with.error()).c_str(), stderr);
     }
-  }
-  if (config && !config->jobs.empty() && !config->traffic.empty()) {
-    std::fprintf(stderr, "%s:%u: traffic: found [[traffic]] beside a [[job]]: not possible yet\n",
-                 config->path.c_str(), config->traffic.front().line);
-    config.reset();
-  }
-  if (config && !config->traffic.empty() && !arguments.capture.empty()) {
-    std::fputs("--capture: [[traffic]] has no frames to write, only a [[job]] has\n", stderr);
-    config.reset();
   }
   if (config && arguments.seed) config->seed = *arguments.seed;
   return config;

@@ -23,6 +23,10 @@ void add_simulate(CLI::App& app, int& status) {
     status = kExitBadInput;
     const auto config = load_or_complain(*arguments);
     if (!config) return;
+    if (config->jobs.empty() && !arguments->capture.empty()) {
+      std::fputs("--capture: [[traffic]] has no frames to write, only a [[job]] has\n", stderr);
+      return;
+    }
     const auto events = commands_or_complain(*config, arguments->commands);
     if (!events) return;
     const auto sampled = series_or_complain(*config, *series, status);

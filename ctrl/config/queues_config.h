@@ -10,6 +10,7 @@ namespace understudy {
 struct QueuesConfig {
   NetworkSettings network;  ///< its classes hold every priority once
   FlowSettings flows;
+  bool given = false;  ///< there is a [queues] table
 };
 
 }  // namespace understudy

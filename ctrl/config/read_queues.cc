@@ -189,6 +189,7 @@ void complete_classes(TableReader& table, ReadContext& context) {
 
 void read_switches(const TomlNode& node, ReadContext& context) {
   TableReader table(node, "queues", context.errors);
+  context.config.queues.given = true;
   NetworkSettings& network = context.config.queues.network;
   if (const auto buffer = size_between(table, "buffer", 1, kMostBuffer)) network.buffer = *buffer;
   frame_size(table, "pfc_frame", 1, network.pfc_frame_bytes);

@@ -20,7 +20,8 @@ struct FlowReport {
   std::string from, to;  ///< NICs
   uint64_t bytes = 0;
   Time start;
-  Duration received;  ///< from its start until its last byte was at the receiver
+  /// From its start until its last byte was at the receiver; nothing: it was still under way.
+  std::optional<Duration> received;
   /// Packet fidelity only: until the last acknowledgement was at the sender, and what it took.
   std::optional<Duration> acknowledged;
   NamedCounts packets;
@@ -42,6 +43,7 @@ struct TrafficLinkReport {
 struct TrafficGroupReport {
   std::string name;
   uint32_t first = 0, count = 0;  ///< positions in the list of flows
+  uint32_t ended = 0;             ///< flows that came in whole; the times are theirs
   uint64_t bytes = 0;             ///< payload of all
   Time start;                     ///< of the first one
   Duration took;                  ///< until the last one was received
@@ -51,7 +53,7 @@ struct TrafficGroupReport {
 inline constexpr size_t kMostListedFlows = 100'000;
 
 struct TrafficReport {
-  std::string fidelity;  ///< "packet" or "flow"
+  std::string fidelity;  ///< "packet" or "flow"; beside a real node its packets are the one anyway
   std::vector<TrafficGroupReport> groups;
   std::vector<FlowReport> flows;  ///< empty if there are more than kMostListedFlows
   std::vector<TrafficLinkReport> links;

@@ -188,8 +188,8 @@ Json flow_json(const FlowReport& flow) {
   out["from"] = flow.from;
   out["to"] = flow.to;
   out["bytes"] = flow.bytes;
-  out["start_ps"] = flow.start.ps();
-  out["received_ps"] = flow.received.ps();
+  out["start_ps"] = flow.start.is_never() ? Json() : Json(flow.start.ps());
+  out["received_ps"] = flow.received ? Json(flow.received->ps()) : Json();
   out["acknowledged_ps"] = flow.acknowledged ? Json(flow.acknowledged->ps()) : Json();
   out["packets"] = counts(flow.packets);
   return out;
@@ -213,6 +213,7 @@ Json traffic_group_json(const TrafficGroupReport& group) {
   out["name"] = group.name;
   out["first_flow"] = group.first;
   out["flows"] = group.count;
+  out["ended"] = group.ended;
   out["bytes"] = group.bytes;
   out["start_ps"] = group.start.ps();
   out["took_ps"] = group.took.ps();

@@ -5,12 +5,13 @@
 namespace understudy {
 
 Result<std::unique_ptr<JobRunner>> JobRunner::create(const Config& config,
-                                                     const std::vector<ShardControl*>& controls) {
+                                                     const std::vector<ShardControl*>& controls,
+                                                     const Topology* topology) {
   std::unique_ptr<JobRunner> runner(new JobRunner(config));
   for (const JobConfig& job : config.jobs) {
     Job made;
     // A real node enters when it likes: only its first credit tells.
-    auto setup = build_ring(config, job, false, Time::zero());
+    auto setup = build_ring(config, job, false, Time::zero(), topology);
     if (!setup) return fail(setup.error().text);
     made.setup = std::move(*setup);
     made.neighbours = job.ranks.size() == 2 ? 1 : 2;

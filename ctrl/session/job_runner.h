@@ -16,9 +16,10 @@ namespace understudy {
 
 class JobRunner final : public RingObserver {
  public:
-  /// `controls[i]` belongs to port i of the configuration.
+  /// `controls[i]` belongs to port i of the configuration. `topology`: null without switches.
   static Result<std::unique_ptr<JobRunner>> create(const Config& config,
-                                                   const std::vector<ShardControl*>& controls);
+                                                   const std::vector<ShardControl*>& controls,
+                                                   const Topology* topology);
 
   /// What the emulated node offers; empty when it is no real rank's neighbour.
   std::vector<RingOffer> offers(NodeId node) const;

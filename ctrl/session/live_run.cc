@@ -20,7 +20,9 @@
 #include "ctrl/session/endpoints.h"
 #include "ctrl/session/host_bridge.h"
 #include "ctrl/session/job_runner.h"
+#include "ctrl/session/real_time_budget.h"
 #include "ctrl/session/start_report.h"
+#include "ctrl/session/switched_run.h"
 #include "dataplane/app/live.h"
 
 namespace understudy {
@@ -74,6 +76,7 @@ class LiveRun {
   RunReport report_;
   ClientLog client_log_;
   std::unique_ptr<HostNamespace> host_;
+  std::unique_ptr<SwitchedRun> switched_;  ///< null: no switches
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<std::unique_ptr<ShardControl>> controls_;
   std::unique_ptr<Live> live_;
@@ -107,6 +110,15 @@ Result<void> LiveRun::open_host() {
 }
 
 Result<void> LiveRun::open() {
+  if (is_switched(config_)) {
+    auto made = SwitchedRun::create(config_);
+    if (!made) return fail(made.error().text);
+    switched_ = std::move(*made);
+    if (!switched_->flows().empty()) {
+      auto fits = fits_real_time(config_, switched_->topology().graph, switched_->flows());
+      if (!fits) return fits;
+    }
+  }
   if (auto host = open_host(); !host) return host;
   LiveOptions live;
   live.capture_path = options_.capture_path;
@@ -121,12 +133,15 @@ Result<void> LiveRun::open() {
   std::vector<Shard*> shards;
   std::vector<ShardControl*> controls;
   for (size_t i = 0; i < config_.ports.size(); ++i) {
-    shards_.push_back(std::make_unique<Shard>(emulator_shard(config_, i, kHostNamespaceMac)));
+    ShardConfig shard = emulator_shard(config_, i, kHostNamespaceMac);
+    if (switched_ != nullptr) switched_->enter(shard, config_.ports[i]);
+    shards_.push_back(std::make_unique<Shard>(shard));
     controls_.push_back(std::make_unique<ShardControl>(*shards_.back()));
     shards.push_back(shards_.back().get());
     controls.push_back(controls_.back().get());
   }
-  auto jobs = JobRunner::create(config_, controls);
+  auto jobs = JobRunner::create(config_, controls,
+                                switched_ == nullptr ? nullptr : &switched_->topology());
   if (!jobs) return fail(jobs.error().text);
   jobs_ = std::move(*jobs);
   endpoints_ = std::make_unique<ServiceEndpoints>(config_, controls);
@@ -358,6 +373,7 @@ RunReport LiveRun::finish() {
                                         config_, shards_[i]->node_table(), snapshot,
                                         live_->device(i)));
     report_.ports.back().cm = cms_[i]->counters();
+    if (switched_ != nullptr) report_.traffic = switched_->report(snapshot, live_->now());
   }
   report_.loop = loop_report(live_->loop());
   if (!options_.capture_path.empty()) report_.capture_drops = live_->capture_drops();

@@ -9,16 +9,23 @@
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/ring_links.h"
 #include "ctrl/session/start_report.h"
+#include "ctrl/session/switched_run.h"
 #include "ctrl/session/traffic_run.h"
 #include "dataplane/app/simulation.h"
 
 namespace understudy {
 namespace {
 
+ShardConfig emulator(const Config& config, size_t index, SwitchedRun* switched) {
+  ShardConfig shard = emulator_shard(config, index, MacAddress{});
+  if (switched != nullptr) switched->enter(shard, config.ports[index]);
+  return shard;
+}
+
 /// One port: the emulator's shard and the reference node's.
 struct Pair {
-  Pair(const Config& config, size_t index)
-      : emulator(emulator_shard(config, index, MacAddress{})),
+  Pair(const Config& config, size_t index, SwitchedRun* switched)
+      : emulator(understudy::emulator(config, index, switched)),
         reference(reference_shard(config, index)),
         emulator_control(emulator),
         reference_control(reference) {}
@@ -42,8 +49,14 @@ size_t port_of(const Config& config, const JobConfig& job) {
 
 /// When the first operation starts: once the first credits, which both sides send at time zero,
 /// have surely come.
-Time first_entry(const Config& config, const JobConfig& job) {
+Time first_entry(const Config& config, const JobConfig& job, const SwitchedRun* switched) {
   Duration longest;
+  if (switched != nullptr) {
+    for (const RingHop& hop : ring_hops(config, job, &switched->topology())) {
+      longest = std::max(longest, hop.latency * 2 + hop.rate.time_for(1024) * job.channels);
+    }
+    return Time::zero() + longest * 2;
+  }
   for (const NodeId node : job.ranks) {
     const NicConfig& nic = config.nodes[node].nics[job.nic];
     // 4 credits a channel and their ACKs, all of them queued at once, and the way to and fro.
@@ -90,10 +103,17 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   if (config.jobs.empty()) {
     return fail(config.path + ": simulate needs at least one [[job]] or [[traffic]]");
   }
+  std::unique_ptr<SwitchedRun> switched;
+  if (is_switched(config)) {
+    auto made = SwitchedRun::create(config);
+    if (!made) return fail(made.error().text);
+    switched = std::move(*made);
+  }
+  const Topology* topology = switched == nullptr ? nullptr : &switched->topology();
   std::vector<std::unique_ptr<Pair>> pairs;
   std::vector<SimulationPair> links;
   for (size_t i = 0; i < config.ports.size(); ++i) {
-    pairs.push_back(std::make_unique<Pair>(config, i));
+    pairs.push_back(std::make_unique<Pair>(config, i, switched.get()));
     links.push_back(
         {config.nodes[config.ports[i].node].name, &pairs[i]->emulator, &pairs[i]->reference});
   }
@@ -101,7 +121,7 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   for (const JobConfig& job : config.jobs) {
     Pair& pair = *pairs[port_of(config, job)];
     Job made;
-    auto setup = build_ring(config, job, true, first_entry(config, job));
+    auto setup = build_ring(config, job, true, first_entry(config, job, switched.get()), topology);
     if (!setup) return fail(setup.error().text);
     made.setup = std::move(*setup);
     auto environment = RingEnvironmentHost::create(config, job, *made.setup, pair.emulator_control);
@@ -142,6 +162,7 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
     pairs[i]->emulator.snapshot(snapshot, end);
     report.ports.push_back(port_report(links[i].name, config.ports[i], config,
                                        pairs[i]->emulator.node_table(), snapshot, PortCounters{}));
+    if (switched != nullptr) report.traffic = switched->report(snapshot, end);
     pairs[i]->reference.fit(snapshot);
     pairs[i]->reference.snapshot(snapshot, end);
     const auto reference = sender_reports(config, snapshot, true);

@@ -10,6 +10,7 @@
 #include "dataplane/engine/counters.h"
 #include "dataplane/engine/qp_control.h"
 #include "dataplane/fabric/faults.h"
+#include "dataplane/fabric/network.h"
 #include "dataplane/node/endpoint.h"
 
 namespace understudy {
@@ -32,9 +33,10 @@ struct ShardSnapshot {
   Time at;
   ShardCounters counters;
   // All sized by Shard::fit().
-  std::vector<LinkCounters> up, down;     ///< by position in the node table
-  std::vector<FaultCounters> faults;      ///< by position in the list of faults
-  std::vector<ControlCounters> controls;  ///< by user of congestion control
+  std::vector<LinkCounters> up, down;        ///< by position in the node table
+  std::vector<FaultCounters> faults;         ///< by position in the list of faults
+  std::vector<NetworkLinkCounters> network;  ///< by link, if there are switches; then no up, down
+  std::vector<ControlCounters> controls;     ///< by user of congestion control
 };
 
 /// A datagram from one QP1 to another. Stays control's property until the command's answer.

@@ -30,6 +30,8 @@ enum class Drop : uint8_t {
   kWrongQkey,
   kControlBusy,  ///< a notice that control had no room for
   kQueueFull,    ///< of a link in the fabric
+  kLinkLoss,     ///< by the loss that a link of the fabric has
+  kLinkDown,     ///< a link of the fabric was down
   kCount
 };
 const char* drop_name(Drop reason);

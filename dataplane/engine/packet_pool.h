@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "dataplane/fabric/link.h"
@@ -25,12 +26,15 @@ enum class PacketKind : uint8_t {
 
 struct Packet {
   PacketKind kind = PacketKind::kRaw;
-  bool departs = false;     ///< kToReal: last packet of work request `id`
-  bool damaged = false;     ///< kToReal: a fault changes one bit, where `damage` says
-  bool good_icrc = false;   ///< ... before the ICRC is computed
-  bool ce = false;          ///< marked by the fabric
-  uint8_t tos = 0;          ///< kFromReal: DSCP and ECN as received
-  uint32_t wire_bytes = 0;  ///< frame and Ethernet overhead
+  bool departs = false;              ///< kToReal: last packet of work request `id`
+  bool damaged = false;              ///< kToReal: a fault changes one bit, where `damage` says
+  bool good_icrc = false;            ///< ... before the ICRC is computed
+  bool ce = false;                   ///< marked by the fabric
+  uint8_t tos = 0;                   ///< DSCP and ECN, as received or as sent
+  uint8_t priority = 0;              ///< that switches see in it
+  uint16_t udp_src = 0;              ///< by which switches tell flows apart
+  std::optional<uint16_t> vlan_tci;  ///< of its outermost tag
+  uint32_t wire_bytes = 0;           ///< frame and Ethernet overhead
   uint32_t frame_bytes = 0;
   uint32_t link = 0;      ///< next link to pass
   NodeId node = kNoNode;  ///< the emulated end

@@ -48,6 +48,10 @@ Shard::Shard(const ShardConfig& config)
     apply_rate(i, config_.rates[i]);
     qps_[raw_slot(i)].node = i;
   }
+  if (config_.network != nullptr) {
+    fabric_ = std::make_unique<SwitchedFabric>(config_.network, real_, config_.physical, pool_,
+                                               static_cast<FabricUser&>(*this), config_.background);
+  }
 }
 
 void Shard::poll(Time now, TxSink& sink) {
@@ -64,7 +68,7 @@ void Shard::poll(Time now, TxSink& sink) {
 Time Shard::next_wake() const {
   if (!send_now_.empty() || !commands_.empty()) return Time::zero();
   uint32_t cls;
-  return std::min(events_.next(), next_departure(cls));
+  return std::min(next_event(), next_departure(cls));
 }
 
 bool Shard::post(Time now, Qp& qp, const WorkRequest& request) {
@@ -89,10 +93,10 @@ void Shard::wake_at(Time t, Endpoint& endpoint, uint64_t cookie) {
 
 const char* drop_name(Drop reason) {
   static constexpr std::array<const char*, static_cast<size_t>(Drop::kCount)> kNames = {
-      "truncated",  "too_long",        "bad_ip",       "bad_tver",      "bad_opcode",
-      "bad_pad",    "bad_icrc",        "unknown_qpn",  "wrong_address", "wrong_pkey",
-      "wrong_vlan", "other_ethertype", "not_for_us",   "no_buffer",     "host_ring_full",
-      "fault",      "wrong_qkey",      "control_busy", "queue_full"};
+      "truncated",  "too_long",    "bad_ip",         "bad_tver",   "bad_opcode", "bad_pad",
+      "bad_icrc",   "unknown_qpn", "wrong_address",  "wrong_pkey", "wrong_vlan", "other_ethertype",
+      "not_for_us", "no_buffer",   "host_ring_full", "fault",      "wrong_qkey", "control_busy",
+      "queue_full", "link_loss",   "link_down"};
   return kNames[static_cast<size_t>(reason)];
 }
 

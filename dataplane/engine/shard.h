@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "dataplane/base/byte_ring.h"
@@ -15,6 +16,7 @@
 #include "dataplane/engine/packet_pool.h"
 #include "dataplane/engine/qp_control.h"
 #include "dataplane/engine/shard_interface.h"
+#include "dataplane/engine/switched_fabric.h"
 #include "dataplane/fabric/faults.h"
 #include "dataplane/fabric/held_packets.h"
 #include "dataplane/node/endpoint.h"
@@ -38,6 +40,10 @@ struct ShardConfig {
   NotificationSettings cnp;
   MacAddress host_mac;         ///< MAC of the exception port's TAP
   uint32_t control_users = 0;  ///< of congestion control: QpControl::user() is less
+  /// Between the nodes' links; null: nothing, then a path is the two links of its ends. Its graph
+  /// has rates and latencies of its own.
+  std::shared_ptr<const SwitchedNetwork> network;
+  NetworkTraffic* background = nullptr;  ///< what else is in it; outlives the shard
   std::vector<Fault> faults;
   uint64_t fault_seed = 0;
   uint32_t packets = 8192;  ///< pool size
@@ -45,7 +51,7 @@ struct ShardConfig {
   uint32_t regions = 4096;
 };
 
-class Shard final : public EngineShard, public EndpointHost {
+class Shard final : public EngineShard, public EndpointHost, private FabricUser {
  public:
   explicit Shard(const ShardConfig& config);
 
@@ -146,7 +152,8 @@ class Shard final : public EngineShard, public EndpointHost {
   void deliver(uint32_t packet, Time now);
   void answer_heard(Time now);
   void send_raw(uint32_t packet, Time now);
-  void pull_raw(uint32_t node, Time now);
+  uint32_t take_raw(uint32_t node, Time now);
+  uint32_t make_packet(uint32_t slot, uint32_t cls, Time now);
   void make_ready(uint32_t slot, uint32_t cls);
   uint32_t raw_slot(uint32_t node) const { return config_.queue_pairs + node; }
   void starve(uint32_t list);
@@ -171,6 +178,17 @@ class Shard final : public EngineShard, public EndpointHost {
   void look_for_mark(const Packet& packet, uint32_t slot, Time now);
   uint32_t take_cnp(uint32_t node, Time now);
   void forget_cnp(uint32_t slot);
+
+  // shard_switched.cc: the same with switches in between
+  Time next_event() const;
+  uint32_t next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) override;
+  bool goes(uint32_t slot, LinkId uplink, uint8_t blocked) const;
+  bool cnp_goes(uint32_t node, LinkId uplink, uint8_t blocked) const;
+  uint32_t sent_into_fabric(uint32_t packet);
+  void came_through(uint32_t packet, Time now) override;
+  void lost(uint32_t packet, PacketLoss why) override;
+  void enter_switched(uint32_t packet, Time now);
+  void kick_switched(uint32_t slot, Time now);
 
   // shard_faults.cc: packets that meet faults on their way
   void rx_through_faults(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
@@ -221,6 +239,7 @@ class Shard final : public EngineShard, public EndpointHost {
   /// Lists whose queue pairs could not send for want of packets, in turn: a FIFO of lists.
   uint32_t first_starved_ = kNoList, last_starved_ = kNoList;
   EventQueue events_;
+  std::unique_ptr<SwitchedFabric> fabric_;  ///< null: two links a path
   RegionTable regions_;
   std::vector<ControlCounters> control_users_;  ///< of queue pairs that have gone
   std::vector<QpSlot> qps_;    ///< and behind them a slot for each node: raw_slot()

@@ -83,6 +83,11 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       const NodeNic* nic = config_.nodes.find(command.node);
       if (nic == nullptr) return ReplyStatus::kNoSuchObject;
       const uint32_t node = config_.nodes.position(*nic);
+      if (fabric_ != nullptr) {
+        if (command.has_rate) fabric_->set_rate(node, command.rate);
+        if (command.has_latency) fabric_->set_latency(node, command.latency);
+        return ReplyStatus::kDone;
+      }
       if (command.has_rate) apply_rate(node, command.rate);
       for (uint32_t cls = 0; command.has_latency && cls < kClasses; ++cls) {
         links_[link_id(node, true, cls)].set_latency(command.latency);
@@ -130,8 +135,10 @@ void Shard::apply_rate(uint32_t node, Rate rate) {
 }
 
 void Shard::fit(ShardSnapshot& out) const {
-  out.up.resize(config_.nodes.nics().size());
-  out.down.resize(config_.nodes.nics().size());
+  const size_t nodes = fabric_ == nullptr ? config_.nodes.nics().size() : 0;
+  out.up.resize(nodes);
+  out.down.resize(nodes);
+  out.network.resize(fabric_ == nullptr ? 0 : fabric_->links());
   out.faults.resize(faults_.faults().size());
   out.controls.resize(control_users_.size());
 }
@@ -154,6 +161,9 @@ void Shard::snapshot(ShardSnapshot& out, Time now) const {
   std::copy(control_users_.begin(), control_users_.end(), out.controls.begin());
   for (const QpSlot& q : qps_) {
     if (q.control != nullptr) out.controls[q.control->user()].add(q.control->counters());
+  }
+  for (LinkId link = 0; link < out.network.size(); ++link) {
+    out.network[link] = fabric_->network().counters_at(link, now);
   }
   for (size_t i = 0; i < out.faults.size(); ++i) out.faults[i] = faults_.counters()[i];
 }

@@ -19,6 +19,7 @@ void Shard::look_for_mark(const Packet& packet, uint32_t slot, Time now) {
   ReadyList& list = cnps_[q.node];
   (list.first == kNoSlot ? list.first : qps_[list.last].next_cnp) = slot;
   list.last = slot;
+  if (fabric_ != nullptr) return fabric_->ready(q.node, now);
   const uint32_t cls = control_class();
   if (!links_[link_id(q.node, true, cls)].busy()) pull(q.node, cls, now);
 }

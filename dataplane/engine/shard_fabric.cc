@@ -15,7 +15,13 @@ constexpr uint64_t kQueueShare = 8;
 }  // namespace
 
 void Shard::run_events(Time now) {
-  while (events_.next() <= now) {
+  while (next_event() <= now) {
+    if (fabric_ != nullptr && fabric_->next() < events_.next()) {
+      const Time at = fabric_->next();
+      fabric_->step();
+      if (!heard_.empty() && next_event() > at) answer_heard(at);
+      continue;
+    }
     const ShardEvent e = events_.pop();
     switch (e.kind) {
       case EventKind::kLinkFree:
@@ -63,7 +69,7 @@ void Shard::run_events(Time now) {
         break;
       }
     }
-    if (!heard_.empty() && events_.next() > e.time) answer_heard(e.time);
+    if (!heard_.empty() && next_event() > e.time) answer_heard(e.time);
   }
 }
 
@@ -94,6 +100,7 @@ uint32_t Shard::class_of(const RoceView& packet) const {
 }
 
 void Shard::arrive(uint32_t packet, Time now) {
+  if (fabric_ != nullptr) return enter_switched(packet, now);
   const uint32_t link = pool_[packet].link;
   if (pool_[packet].kind == PacketKind::kFromReal && link / (2 * kClasses) != real_ &&
       links_[link].waiting() >= most_waiting()) {
@@ -180,29 +187,31 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
     ready.first = q.next[cls];
     q.queued[cls] = false;
     if (!goes) continue;
-    if (raw) {
-      pull_raw(node, now);
-      return true;
-    }
-    const uint32_t id = pool_.take(PacketSide::kOutbound);
-    Packet& p = pool_[id];
-    p.kind = PacketKind::kToReal;
-    p.damaged = p.ce = false;
-    q.qp->pull(now, kind_of(cls), p.out, p.departs, p.id);
-    p.addressing = q.qp->config().addressing;
-    p.qpn = q.qp->config().qpn;
-    p.owner = q.generation;
-    p.node = node;
-    p.frame_bytes = roce_frame_bytes(p.addressing, p.out.fields.opcode, p.out.payload_bytes);
-    p.wire_bytes = wire_bytes(p.frame_bytes);
-    p.link = link_id(node, true, cls);
-    p.head = p.tail = now;
-    note_start(p, slot, now);
-    arrive(id, now);
-    kick(slot, now);
+    arrive(raw ? take_raw(node, now) : make_packet(slot, cls, now), now);
+    if (!raw) kick(slot, now);
     return true;
   }
   return false;
+}
+
+/// The next packet of a queue pair that has one, in front of its node's link.
+uint32_t Shard::make_packet(uint32_t slot, uint32_t cls, Time now) {
+  const QpSlot& q = qps_[slot];
+  const uint32_t id = pool_.take(PacketSide::kOutbound);
+  Packet& p = pool_[id];
+  p.kind = PacketKind::kToReal;
+  p.damaged = p.ce = false;
+  q.qp->pull(now, kind_of(cls), p.out, p.departs, p.id);
+  p.addressing = q.qp->config().addressing;
+  p.qpn = q.qp->config().qpn;
+  p.owner = q.generation;
+  p.node = q.node;
+  p.frame_bytes = roce_frame_bytes(p.addressing, p.out.fields.opcode, p.out.payload_bytes);
+  p.wire_bytes = wire_bytes(p.frame_bytes);
+  p.link = link_id(q.node, true, cls);
+  p.head = p.tail = now;
+  note_start(p, slot, now);
+  return id;
 }
 
 /// A finished frame of node `packet.node` goes out as if of a queue pair of its own: in turn with
@@ -222,10 +231,11 @@ void Shard::send_raw(uint32_t packet, Time now) {
   queue.last = packet;
   ++queue.waiting;
   make_ready(raw_slot(node), 0);
+  if (fabric_ != nullptr) return fabric_->ready(node, now);
   if (!links_[link].busy()) pull(node, 0, now);
 }
 
-void Shard::pull_raw(uint32_t node, Time now) {
+uint32_t Shard::take_raw(uint32_t node, Time now) {
   RawQueue& queue = raw_[node];
   const uint32_t id = queue.first;
   queue.first = pool_.links()[id];
@@ -233,8 +243,8 @@ void Shard::pull_raw(uint32_t node, Time now) {
   Packet& p = pool_[id];
   p.link = link_id(node, true, 0);
   p.head = p.tail = p.due = now;
-  arrive(id, now);
   if (queue.waiting != 0) make_ready(raw_slot(node), 0);
+  return id;
 }
 
 /// Puts a slot behind the others that wait for its node's link, if it is not among them.
@@ -264,12 +274,17 @@ void Shard::feed_starved(Time now) {
     first_starved_ = ready_[list].next;
     ready_[list].starved = false;
     const uint32_t node = list / kClasses, cls = list % kClasses;
+    if (fabric_ != nullptr) {
+      fabric_->ready(node, now);
+      continue;
+    }
     // A busy link takes its next packet when it is free.
     if (!links_[link_id(node, true, cls)].busy()) pull(node, cls, now);
   }
 }
 
 void Shard::kick(uint32_t slot, Time now) {
+  if (fabric_ != nullptr) return kick_switched(slot, now);
   QpSlot& q = qps_[slot];
   for (uint32_t cls = 0; cls < (config_.separate_control ? kClasses : 1); ++cls) {
     if (!q.queued[cls] && sends(slot, cls, now)) make_ready(slot, cls);

@@ -71,7 +71,10 @@ ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now
   const auto bytes = static_cast<uint32_t>(datagram.bytes.size());
   Packet& p = pool_[id];
   p.kind = PacketKind::kRaw;
-  p.damaged = false;
+  p.damaged = p.ce = false;
+  p.tos = addressing.traffic_class;
+  p.udp_src = addressing.udp_src;
+  p.vlan_tci = addressing.vlan_tci;
   p.qpn = kGsiQpn;
   p.frame_bytes = roce_frame_bytes(addressing, fields.opcode, bytes);
   p.wire_bytes = wire_bytes(p.frame_bytes);

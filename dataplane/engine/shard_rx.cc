@@ -99,6 +99,8 @@ uint32_t Shard::take_inbound(PacketKind kind, const FrameView& view, uint32_t no
   p.kind = kind;
   p.tos = view.tos;
   p.ce = false;
+  p.udp_src = view.udp_src;
+  p.vlan_tci = view.vlans == 0 ? std::nullopt : std::optional(view.vlan[0].tci);
   p.frame_bytes = static_cast<uint32_t>(view.frame.size());
   p.wire_bytes = wire_bytes(p.frame_bytes);
   p.node = node;
@@ -155,6 +157,10 @@ void Shard::answer(NeighbourQuery query, const FrameView& view, const NodeNic& n
   Packet& p = pool_[id];
   p.kind = PacketKind::kRaw;
   p.qpn = 0;
+  p.ce = false;
+  p.tos = view.tos;
+  p.udp_src = 0;
+  p.vlan_tci = node.vlan_tci;
   p.frame_bytes = bytes;
   p.wire_bytes = wire_bytes(bytes);
   p.node = config_.nodes.position(node);

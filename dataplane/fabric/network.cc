@@ -150,15 +150,16 @@ void Network::serve(LinkId link, Time now) {
   }
   if (!l.pfc.empty()) return transmit_pfc(link, now);
   if (const uint8_t eligible = l.waiting & static_cast<uint8_t>(~l.paused); eligible != 0) {
-    return transmit(link, dequeue(link, pick(link, eligible), now), now);
+    return transmit(link, dequeue(link, pick(link, eligible), now), now, now);
   }
   if (!l.from_nic) return;
   const PacketId id = ends_.pull(link, l.paused, now);
   if (id == kNoPacketId) return;
   NetPacket& p = packets_[id];
   p.hop = 0;
-  p.head = p.tail = now;
-  transmit(link, id, now);
+  if (p.tail == Time()) p.head = p.tail = now;
+  // One that has just come in has been on the link while its wire was idle; others have waited.
+  transmit(link, id, p.tail == now ? std::max(p.head, l.free) : now, now);
 }
 
 /// The class that may send next: strict ones in the order of the settings, then by weight, each as
@@ -254,26 +255,27 @@ Duration Network::time_on(Link& link, uint32_t bytes) {
   return Duration::ps(exact.ps() - exact.ps() % settings_.resolution.ps());
 }
 
-void Network::transmit(LinkId link, PacketId id, Time now) {
+/// Its first byte leaves at `start`, which has passed where a wire outside is a part of the link.
+void Network::transmit(LinkId link, PacketId id, Time start, Time now) {
   Link& l = links_[link];
   NetPacket& p = packets_[id];
-  l.free = std::max(p.tail, now + time_on(l, p.wire_bytes));
-  l.started = now;
+  l.free = std::max(p.tail, start + time_on(l, p.wire_bytes));
+  l.started = start;
   l.last_bytes = p.wire_bytes;
   ++l.counters.packets;
   l.counters.wire_bytes += p.wire_bytes;
-  l.out_head = std::max(l.out_head, now + l.latency);
+  l.out_head = std::max(l.out_head, start + l.latency);
   l.out_tail = std::max(l.out_tail, l.free + l.latency);
   p.head = l.out_head;
   p.tail = l.out_tail;
-  Time at = p.tail;
+  Time at = l.to_outside ? p.head : p.tail;
   if (settings_.cut_through && !l.to_nic) {
     // Into a faster link it waits until it can go through in one piece, so that the link serves
     // others meanwhile.
-    const Rate next = graph_.link(p.path[p.hop + 1]).rate;
+    const Rate next = links_[p.path[p.hop + 1]].serializer.rate();
     at = std::max(p.head, p.tail - most_time_for(next, p.wire_bytes));
   }
-  calendar_.push(at, kArrive, id);
+  calendar_.push(std::max(now, at), kArrive, id);
   if (l.from_nic || !l.pfc.empty() || (l.waiting & static_cast<uint8_t>(~l.paused)) != 0) {
     l.awaited = true;
     calendar_.push(l.free, kFree, link);
@@ -382,6 +384,15 @@ bool Network::chance(double probability) {
   return static_cast<double>(z >> 11) * 0x1p-53 < probability;
 }
 
+NetworkLinkCounters Network::counters_at(LinkId link, Time now) const {
+  NetworkLinkCounters c = links_[link].counters;
+  for (unsigned cls = 0; cls < classes_; ++cls) {
+    if ((links_[link].paused >> cls & 1) == 0) continue;
+    c.paused += now - queues_[link * classes_ + cls].paused_at;
+  }
+  return c;
+}
+
 void Network::finish(Time now) {
   for (LinkId link = 0; link < links_.size(); ++link) {
     for (unsigned c = 0; c < classes_; ++c) {
@@ -401,6 +412,12 @@ unsigned __int128 Network::sent_bits(LinkId link, Time at) const {
   const auto last = static_cast<unsigned __int128>(l.last_bytes) * kBits << kBitFraction;
   return bits - last * static_cast<uint64_t>((l.free - at).ps()) /
                     static_cast<uint64_t>((l.free - l.started).ps());
+}
+
+void Network::reserve(size_t packets) {
+  packets_.reserve(packets);
+  free_.reserve(packets);
+  if (settings_.telemetry) telemetry_.reserve(packets);
 }
 
 size_t Network::memory_bytes() const {

@@ -60,19 +60,31 @@ struct TelemetryRecord {
   uint8_t count = 0;
 };
 
+class Network;
+
 class NetworkEnds {
  public:
   virtual ~NetworkEnds() = default;
   /// The wire of a NIC's link is idle: the packet that goes next, taken from the network's pool, or
-  /// kNoPacketId. Classes in `blocked` have been paused.
+  /// kNoPacketId. Classes in `blocked` have been paused. Its head and tail stay unset, or say when
+  /// it came in from outside over a wire that is a part of this link.
   virtual PacketId pull(LinkId nic, uint8_t blocked, Time now) = 0;
-  /// A packet has come in whole at its last NIC. It is given back by release().
+  /// A packet has come in whole at its last NIC, or, behind a link that leads outside, begins to.
+  /// It is given back by release().
   virtual void deliver(PacketId packet, Time now) = 0;
   /// A packet is lost; it is given back when this returns.
   virtual void lost(PacketId packet, PacketLoss why, Time now) = 0;
   /// What wake_at() asked for.
   virtual void wake(uint32_t index, Time now) = 0;
 };
+
+/// Ends that can share a network with others' packets: theirs have kinds below kOthersPacket.
+class NetworkTraffic : public NetworkEnds {
+ public:
+  /// Before the first event.
+  virtual void start(Network& network) = 0;
+};
+inline constexpr uint8_t kOthersPacket = 0x80;
 
 struct NetworkLinkCounters {
   uint64_t packets = 0;
@@ -107,6 +119,16 @@ class Network {
   void ready(LinkId nic, Time now);
   void wake_at(Time at, uint32_t index) { calendar_.push(at, kWake, index); }
 
+  /// Take effect with the next packet that starts.
+  void set_rate(LinkId link, Rate rate) { links_[link].serializer.set_rate(rate); }
+  void set_latency(LinkId link, Duration latency) { links_[link].latency = latency; }
+  Rate rate(LinkId link) const { return links_[link].serializer.rate(); }
+  /// Packets leave this network behind `link`, which ends at a NIC: they are delivered as soon as
+  /// their head is there, for a real wire takes its own time for them.
+  void lead_outside(LinkId link) { links_[link].to_outside = true; }
+  /// Room for as many packets at once before the first allocation.
+  void reserve(size_t packets);
+
   /// When something happens next, never() if nothing does.
   Time next() { return calendar_.next(); }
   /// The next event, or all that happens until `now`.
@@ -119,6 +141,8 @@ class Network {
   std::vector<LinkId> deadlock() const;
 
   const NetworkLinkCounters& counters(LinkId link) const { return links_[link].counters; }
+  /// The same with the pauses that last at `now`.
+  NetworkLinkCounters counters_at(LinkId link, Time now) const;
   uint64_t queued_bytes(LinkId link) const { return links_[link].queued; }
   /// In units of 2^-kBitFraction bit: what has left on the link by `at`, with the packet on the
   /// wire as far as it has gone then. `at`: not before the last event and not after the next.
@@ -149,7 +173,7 @@ class Network {
     uint32_t last_bytes = 0;  ///< ... and its wire bytes; 0: that was a PFC frame
     VertexId from = 0, to = 0;
     bool awaited = false;  ///< a kFree event is on its way
-    bool from_nic = false, to_nic = false;
+    bool from_nic = false, to_nic = false, to_outside = false;
     uint8_t paused = 0;        ///< classes that the far end has stopped
     uint8_t waiting = 0;       ///< classes that have packets
     uint8_t turn = 0;          ///< class whose turn it is among those with a weight
@@ -167,7 +191,7 @@ class Network {
   unsigned pick(LinkId link, uint8_t eligible);
   PacketId dequeue(LinkId link, unsigned cls, Time now);
   void leave_switch(LinkId link, unsigned cls, PacketId id, Time now);
-  void transmit(LinkId link, PacketId id, Time now);
+  void transmit(LinkId link, PacketId id, Time start, Time now);
   void transmit_pfc(LinkId link, Time now);
   void send_pfc(LinkId ingress, unsigned cls, bool pause, Time now);
   void paused(LinkId link, unsigned cls, bool pause, Time now);

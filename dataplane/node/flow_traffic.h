@@ -37,7 +37,7 @@ struct FlowResult {
   uint64_t delivered = 0;  ///< payload bytes, in order, once
 };
 
-class FlowTraffic final : public NetworkEnds {
+class FlowTraffic final : public NetworkTraffic {
  public:
   /// The congestion control of a flow; `base_rtt` is that of its idle path.
   using MakeControl = std::function<FlowControl(const FlowSpec&, Rate line, Duration base_rtt)>;
@@ -47,7 +47,7 @@ class FlowTraffic final : public NetworkEnds {
               MakeControl make);
 
   /// Before the first event: flows that wait for nothing get their times.
-  void start(Network& network);
+  void start(Network& network) override;
 
   const std::vector<FlowResult>& results() const { return results_; }
   size_t finished() const { return finished_; }

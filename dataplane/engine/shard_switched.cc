@@ -1,0 +1,126 @@
+// Where a shard has a network with switches: packets enter it, queue pairs send into it when their
+// NIC's link is idle, and what comes through goes on as after two links (shard_fabric.cc).
+#include <algorithm>
+
+#include "dataplane/engine/shard.h"
+
+namespace understudy {
+
+Time Shard::next_event() const {
+  return fabric_ == nullptr ? events_.next() : std::min(events_.next(), fabric_->next());
+}
+
+void Shard::enter_switched(uint32_t packet, Time now) {
+  if (fabric_->waiting() >= most_waiting()) {
+    counters_.drop(Drop::kQueueFull);
+    return pool_.release(packet);
+  }
+  fabric_->enter(packet, now);
+}
+
+void Shard::kick_switched(uint32_t slot, Time now) {
+  const QpSlot& q = qps_[slot];
+  if (!q.queued[0] && sends(slot, 0, now)) make_ready(slot, 0);
+  if (q.queued[0]) fabric_->ready(q.node, now);
+  arm_timer(slot);
+}
+
+/// Whether what `slot` has leaves by `uplink` and is of no class that is blocked.
+bool Shard::goes(uint32_t slot, LinkId uplink, uint8_t blocked) const {
+  const QpSlot& q = qps_[slot];
+  uint8_t tos;
+  uint16_t udp_src;
+  std::optional<uint16_t> tci;
+  if (slot == raw_slot(q.node)) {
+    const Packet& p = pool_[raw_[q.node].first];
+    tos = p.tos;
+    udp_src = p.udp_src;
+    tci = p.vlan_tci;
+  } else {
+    const RoceAddressing& a = q.qp->config().addressing;
+    tos = a.traffic_class;
+    udp_src = a.udp_src;
+    tci = a.vlan_tci;
+  }
+  if ((blocked >> fabric_->class_of(tos, tci) & 1) != 0) return false;
+  return fabric_->leaves_by(q.node, udp_src, uplink);
+}
+
+/// The same of the node's oldest CNP.
+bool Shard::cnp_goes(uint32_t node, LinkId uplink, uint8_t blocked) const {
+  const uint32_t slot = cnps_[node].first;
+  if (slot == kNoSlot) return false;
+  const RoceAddressing& a = qps_[slot].qp->config().addressing;
+  std::optional<uint16_t> tci;
+  if (a.vlan_tci) tci = static_cast<uint16_t>(config_.cnp.pcp << 13);
+  if ((blocked >> fabric_->class_of(config_.cnp.traffic_class, tci) & 1) != 0) return false;
+  return fabric_->leaves_by(node, a.udp_src, uplink);
+}
+
+/// What switches look at in a packet of a queue pair.
+uint32_t Shard::sent_into_fabric(uint32_t packet) {
+  Packet& p = pool_[packet];
+  p.tos = p.addressing.traffic_class;
+  p.udp_src = p.addressing.udp_src;
+  p.vlan_tci = p.addressing.vlan_tci;
+  return packet;
+}
+
+uint32_t Shard::next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) {
+  if (cnp_goes(node, uplink, blocked)) {
+    if (const uint32_t cnp = take_cnp(node, now); cnp != kNoPacket) return sent_into_fabric(cnp);
+  }
+  ReadyList& ready = ready_[node * kClasses];
+  uint32_t before = kNoSlot;
+  for (uint32_t slot = ready.first, next; slot != kNoSlot; slot = next) {
+    QpSlot& q = qps_[slot];
+    next = q.next[0];
+    const bool raw = slot == raw_slot(node);
+    const bool has_some = raw || (q.qp != nullptr && sends(slot, 0, now));
+    if (has_some && !goes(slot, uplink, blocked)) {
+      before = slot;
+      continue;
+    }
+    if (has_some && !raw && pool_.available(PacketSide::kOutbound) == 0) {
+      starve(node * kClasses);
+      return kNoPacket;
+    }
+    (before == kNoSlot ? ready.first : qps_[before].next[0]) = next;
+    if (ready.last == slot) ready.last = before;
+    q.queued[0] = false;
+    if (!has_some) continue;
+    if (raw) return take_raw(node, now);
+    const uint32_t id = make_packet(slot, 0, now);
+    if (sends(slot, 0, now)) make_ready(slot, 0);
+    arm_timer(slot);
+    return sent_into_fabric(id);
+  }
+  return kNoPacket;
+}
+
+void Shard::came_through(uint32_t packet, Time now) {
+  Packet& p = pool_[packet];
+  if (p.kind == PacketKind::kFromReal || p.kind == PacketKind::kRawIn) return deliver(packet, now);
+  // The wire takes its own time; where it is as fast as the model both end together.
+  p.due = std::max(p.head, p.tail - config_.physical.time_for(p.wire_bytes));
+  if (faults_.active()) return depart_through_faults(packet);
+  departures_[0].push(packet);
+}
+
+void Shard::lost(uint32_t packet, PacketLoss why) {
+  switch (why) {
+    case PacketLoss::kBuffer:
+    case PacketLoss::kHeadroom:
+      counters_.drop(Drop::kQueueFull);
+      break;
+    case PacketLoss::kLink:
+      counters_.drop(Drop::kLinkLoss);
+      break;
+    case PacketLoss::kOutage:
+      counters_.drop(Drop::kLinkDown);
+      break;
+  }
+  pool_.release(packet);
+}
+
+}  // namespace understudy

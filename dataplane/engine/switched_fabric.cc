@@ -1,0 +1,206 @@
+#include "dataplane/engine/switched_fabric.h"
+
+#include <algorithm>
+
+namespace understudy {
+namespace {
+
+constexpr uint32_t kFcsBytes = 4;
+/// Of a spraying sender's packets so many have hashes of their own before they come again.
+constexpr uint16_t kSprayed = 64;
+
+/// A NIC's links but those to its own node's GPUs.
+std::vector<LinkId> fabric_links(const Graph& graph, VertexId nic) {
+  std::vector<LinkId> links;
+  for (const LinkId out : graph.out(nic)) {
+    if (graph.vertices()[graph.link(out).to].tier != 0) links.push_back(out);
+  }
+  return links;
+}
+
+uint64_t mixed(uint64_t x) {
+  x *= 0x9e3779b97f4a7c15;
+  return x ^ x >> 32;
+}
+
+}  // namespace
+
+SwitchedFabric::SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, uint32_t real,
+                               Rate physical, PacketPool& pool, FabricUser& user,
+                               NetworkTraffic* background)
+    : config_(std::move(network)),
+      real_(real),
+      physical_(physical),
+      pool_(pool),
+      user_(user),
+      background_(background),
+      routes_(config_->graph, config_->choice, config_->seed, config_->static_routes),
+      network_(config_->graph, config_->settings, *this),
+      node_at_(config_->graph.vertices().size(), kNobody),
+      known_(kKnownPaths) {
+  network_.reserve(config_->packets);
+  const Graph& graph = config_->graph;
+  for (uint32_t i = 0; i < config_->nics.size(); ++i) {
+    node_at_[config_->nics[i]] = i;
+    uplinks_.push_back(fabric_links(graph, config_->nics[i]));
+  }
+  for (const LinkId up : uplinks_[real_]) {
+    for (size_t c = 0; c < config_->settings.classes.size(); ++c) {
+      real_queues_.emplace_back(pool_.capacity());
+    }
+    network_.lead_outside(reverse(up));
+  }
+  set_rate(real_, graph.link(uplinks_[real_].front()).rate);
+  if (background_ != nullptr) background_->start(network_);
+}
+
+uint8_t SwitchedFabric::priority_of(uint8_t tos, std::optional<uint16_t> vlan_tci) const {
+  std::optional<uint8_t> pcp;
+  if (vlan_tci) pcp = static_cast<uint8_t>(*vlan_tci >> 13);
+  return config_->settings.priorities.priority_of(tos, pcp);
+}
+
+const SwitchedFabric::Path& SwitchedFabric::find(uint32_t node, bool up, uint16_t flow) {
+  const uint64_t key = uint64_t{node} << 17 | uint64_t{flow} << 1 | (up ? 1 : 0);
+  Path& path = known_[mixed(key) % kKnownPaths];
+  if (path.key == key) return path;
+  const VertexId from = config_->nics[up ? node : real_], to = config_->nics[up ? real_ : node];
+  const std::vector<LinkId> links = routes_.path(from, to, flow_hash(from, to, flow));
+  path.key = key;
+  path.hops = static_cast<uint8_t>(links.size());
+  path.links = keep(links);
+  return path;
+}
+
+/// The same path is kept once, where packets on their way can look at it.
+const LinkId* SwitchedFabric::keep(const std::vector<LinkId>& path) {
+  uint64_t hash = 0;
+  for (const LinkId link : path) hash = mixed(hash ^ link);
+  const auto [first, last] = by_content_.equal_range(hash);
+  for (auto it = first; it != last; ++it) {
+    if (*it->second == path) return it->second->data();
+  }
+  paths_.push_back(path);
+  by_content_.emplace(hash, &paths_.back());
+  return paths_.back().data();
+}
+
+/// A sprayed packet takes any path that begins with this link.
+const SwitchedFabric::Path& SwitchedFabric::next_path(const Packet& p, bool up, LinkId uplink) {
+  if (routes_.choice() != RouteChoice::kSpray) return find(p.node, up, p.udp_src);
+  for (uint16_t tries = 0; tries < kSprayed; ++tries) {
+    const Path& path = find(p.node, up, spray_++ % kSprayed);
+    if (path.links[0] == uplink) return path;
+  }
+  return find(p.node, up, 0);
+}
+
+/// The network's packet for one of the pool.
+PacketId SwitchedFabric::wrap(uint32_t packet, const Path& path) {
+  const Packet& p = pool_[packet];
+  const PacketId id = network_.take();
+  NetPacket& n = network_[id];
+  n.path = path.links;
+  n.hops = path.hops;
+  n.priority = p.priority;
+  n.ect = (p.tos & 3) == 1 || (p.tos & 3) == 2;
+  n.kind = kOthersPacket;
+  n.buffer_bytes = p.frame_bytes + kFcsBytes;
+  n.wire_bytes = p.wire_bytes;
+  n.flow = packet;
+  return id;
+}
+
+size_t SwitchedFabric::queue_of(LinkId uplink, unsigned cls) const {
+  const std::vector<LinkId>& out = uplinks_[real_];
+  const auto at = static_cast<size_t>(std::find(out.begin(), out.end(), uplink) - out.begin());
+  return at * config_->settings.classes.size() + cls;
+}
+
+void SwitchedFabric::enter(uint32_t packet, Time now) {
+  Packet& p = pool_[packet];
+  p.priority = priority_of(p.tos, p.vlan_tci);
+  LinkId uplink = uplinks_[real_].front();
+  if (uplinks_[real_].size() > 1 && routes_.choice() != RouteChoice::kSpray) {
+    uplink = find(p.node, false, p.udp_src).links[0];
+  }
+  real_queues_[queue_of(uplink, network_.class_of(p.priority))].push(packet);
+  ++waiting_;
+  network_.ready(uplink, now);
+}
+
+PacketId SwitchedFabric::pull(LinkId nic, uint8_t blocked, Time now) {
+  const VertexId vertex = config_->graph.link(nic).from;
+  const uint32_t node = node_at_[vertex];
+  if (node == kNobody) {
+    return background_ != nullptr ? background_->pull(nic, blocked, now) : kNoPacketId;
+  }
+  const auto own = [&] {
+    return node == real_ ? pull_real(nic, blocked) : pull_of(node, nic, blocked, now);
+  };
+  if (background_ == nullptr) return own();
+  // Packets of both, in turn where both have some.
+  background_turn_ = !background_turn_;
+  PacketId id = background_turn_ ? background_->pull(nic, blocked, now) : own();
+  if (id == kNoPacketId) id = background_turn_ ? own() : background_->pull(nic, blocked, now);
+  return id;
+}
+
+PacketId SwitchedFabric::pull_of(uint32_t node, LinkId nic, uint8_t blocked, Time now) {
+  const uint32_t packet = user_.next_packet(node, nic, blocked, now);
+  if (packet == kNoPacket) return kNoPacketId;
+  pool_[packet].priority = priority_of(pool_[packet].tos, pool_[packet].vlan_tci);
+  return wrap(packet, next_path(pool_[packet], true, nic));
+}
+
+/// Classes of higher priority first.
+PacketId SwitchedFabric::pull_real(LinkId nic, uint8_t blocked) {
+  const size_t first = queue_of(nic, 0);
+  for (size_t c = config_->settings.classes.size(); c-- > 0;) {
+    PacketFifo& queue = real_queues_[first + c];
+    if ((blocked >> c & 1) != 0 || queue.empty()) continue;
+    const uint32_t packet = queue.front();
+    queue.pop();
+    --waiting_;
+    const PacketId id = wrap(packet, next_path(pool_[packet], false, nic));
+    network_[id].head = pool_[packet].head;
+    network_[id].tail = pool_[packet].tail;
+    return id;
+  }
+  return kNoPacketId;
+}
+
+void SwitchedFabric::deliver(PacketId id, Time now) {
+  const NetPacket& n = network_[id];
+  if (n.kind != kOthersPacket) return background_->deliver(id, now);
+  const uint32_t packet = n.flow;
+  Packet& p = pool_[packet];
+  p.head = n.head;
+  p.tail = n.tail;
+  p.ce = n.ce;
+  network_.release(id);
+  user_.came_through(packet, now);
+}
+
+void SwitchedFabric::lost(PacketId id, PacketLoss why, Time now) {
+  const NetPacket& n = network_[id];
+  if (n.kind != kOthersPacket) return background_->lost(id, why, now);
+  user_.lost(n.flow, why);
+}
+
+void SwitchedFabric::set_rate(uint32_t node, Rate rate) {
+  for (const LinkId up : uplinks_[node]) {
+    const bool wire_is_link = node == real_ && !physical_.is_unlimited() && rate >= physical_;
+    network_.set_rate(up, wire_is_link ? physical_ : rate);
+    network_.set_rate(reverse(up), wire_is_link ? physical_ : rate);
+  }
+}
+
+void SwitchedFabric::set_latency(uint32_t node, Duration latency) {
+  for (const LinkId up : uplinks_[node]) {
+    network_.set_latency(up, latency);
+    network_.set_latency(reverse(up), latency);
+  }
+}
+
+}  // namespace understudy

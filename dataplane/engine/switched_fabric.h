@@ -1,0 +1,123 @@
+// A shard's packets in a network with switches (fabric/network.h), in place of its two links a
+// path: the queue of the real NIC in front, emulated NICs that pull from their queue pairs, and
+// what else loads the same links.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "dataplane/engine/packet_pool.h"
+#include "dataplane/fabric/network.h"
+#include "dataplane/fabric/routes.h"
+
+namespace understudy {
+
+/// The network of a shard. Immutable, handed over by control.
+struct SwitchedNetwork {
+  Graph graph;
+  NetworkSettings settings;
+  RouteChoice choice = RouteChoice::kEcmp;
+  std::vector<StaticRoute> static_routes;
+  uint64_t seed = 1;           ///< of the switches' hashes
+  std::vector<VertexId> nics;  ///< by position in the shard's node table
+  uint32_t packets = 8192;     ///< room for as many at once, before the first allocation
+};
+
+/// The shard, as its network sees it. Packets are positions in its pool.
+class FabricUser {
+ public:
+  virtual ~FabricUser() = default;
+  /// What the emulated NIC at position `node` sends next by `uplink`, but nothing of the classes in
+  /// `blocked`; kNoPacket if there is nothing.
+  virtual uint32_t next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) = 0;
+  /// At its emulated NIC whole, or at the real one's wire with its head.
+  virtual void came_through(uint32_t packet, Time now) = 0;
+  virtual void lost(uint32_t packet, PacketLoss why) = 0;
+};
+
+class SwitchedFabric final : public NetworkEnds {
+ public:
+  /// `real`: position of the real NIC. `physical`: rate of the wire to it; where the model's link
+  /// is faster, the wire is the link. All arguments outlive this; `background` may be null.
+  SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, uint32_t real, Rate physical,
+                 PacketPool& pool, FabricUser& user, NetworkTraffic* background);
+
+  Time next() { return network_.next(); }
+  void step() { network_.step(); }
+
+  /// The class of a packet of node `node` with this traffic class and, where tagged, PCP.
+  unsigned class_of(uint8_t tos, std::optional<uint16_t> vlan_tci) const {
+    return network_.class_of(priority_of(tos, vlan_tci));
+  }
+  /// Whether what the emulated node sends from this UDP port leaves by `uplink`, if it has several.
+  bool leaves_by(uint32_t node, uint16_t udp_src, LinkId uplink) {
+    return uplinks_[node].size() == 1 || routes_.choice() == RouteChoice::kSpray ||
+           find(node, true, udp_src).links[0] == uplink;
+  }
+  /// Some queue pair of `node` may have something to send.
+  void ready(uint32_t node, Time now) {
+    for (const LinkId uplink : uplinks_[node]) network_.ready(uplink, now);
+  }
+  /// A packet of the real node is in front of its NIC's link.
+  void enter(uint32_t packet, Time now);
+  /// How many wait there.
+  uint64_t waiting() const { return waiting_; }
+
+  /// Rates and latencies of the cables of the NIC at position `node`.
+  void set_rate(uint32_t node, Rate rate);
+  void set_latency(uint32_t node, Duration latency);
+
+  const Network& network() const { return network_; }
+  size_t links() const { return config_->graph.links().size(); }
+
+  // NetworkEnds
+  PacketId pull(LinkId nic, uint8_t blocked, Time now) override;
+  void deliver(PacketId packet, Time now) override;
+  void lost(PacketId packet, PacketLoss why, Time now) override;
+  void wake(uint32_t index, Time now) override { background_->wake(index, now); }
+
+ private:
+  static constexpr size_t kKnownPaths = 4096;
+  static constexpr uint32_t kNobody = 0xffffffff;
+  struct Path {
+    uint64_t key = ~uint64_t{0};
+    const LinkId* links = nullptr;
+    uint8_t hops = 0;
+  };
+
+  /// From or to the real NIC (`up`: to it) for the emulated one at `node`. Known ones cost no
+  /// allocation.
+  const Path& find(uint32_t node, bool up, uint16_t flow);
+  const Path& next_path(const Packet& packet, bool up, LinkId uplink);
+  uint8_t priority_of(uint8_t tos, std::optional<uint16_t> vlan_tci) const;
+  const LinkId* keep(const std::vector<LinkId>& path);
+  PacketId wrap(uint32_t packet, const Path& path);
+  PacketId pull_of(uint32_t node, LinkId nic, uint8_t blocked, Time now);
+  PacketId pull_real(LinkId nic, uint8_t blocked);
+  size_t queue_of(LinkId uplink, unsigned cls) const;
+
+  std::shared_ptr<const SwitchedNetwork> config_;
+  uint32_t real_;
+  Rate physical_;
+  PacketPool& pool_;
+  FabricUser& user_;
+  NetworkTraffic* background_;
+  Routes routes_;
+  Network network_;
+  std::vector<uint32_t> node_at_;             ///< by vertex: position in the node table, or kNobody
+  std::vector<std::vector<LinkId>> uplinks_;  ///< into the fabric, by position in the node table
+  /// In front of the real NIC's links, by link and class.
+  std::vector<PacketFifo> real_queues_;
+  uint64_t waiting_ = 0;
+  std::vector<Path> known_;  ///< by hash of the key
+  std::deque<std::vector<LinkId>> paths_;
+  std::unordered_multimap<uint64_t, const std::vector<LinkId>*> by_content_;
+  uint16_t spray_ = 0;            ///< of the next packet, if each has a hash of its own
+  bool background_turn_ = false;  ///< who was not asked first by the last link that pulled
+};
+
+}  // namespace understudy
