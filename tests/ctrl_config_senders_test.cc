@@ -80,6 +80,16 @@ TEST(ConfigSenders, LawsThatRoceCannotCarryAreRefused) {
             std::string::npos);
 }
 
+TEST(ConfigSenders, ALinkWithoutARateCannotBeControlled) {
+  std::string text = with_keys("job", "control = \"a\"\n");
+  text.insert(text.find("[[prefix]]"), kControls);
+  const size_t rate = text.find("rate = \"", text.find("[[node]]"));
+  text.replace(rate, text.find('"', rate + 8) + 1 - rate, "rate = \"unlimited\"");
+  const std::string errors = errors_of(text);
+  EXPECT_NE(errors.find("job.control"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("is unlimited"), std::string::npos) << errors;
+}
+
 TEST(ConfigSenders, NotificationIsRead) {
   std::string text = kSampleConfig;
   const size_t at = text.find("[fabric]\n");

@@ -52,7 +52,7 @@ struct Rig {
     f.after = std::move(after);
     return f;
   }
-  const std::vector<FlowTimes>& run(std::vector<LinkChange> changes = {}) {
+  const std::vector<FlowTimes>& run(std::vector<RateChange> changes = {}) {
     Routes routes(graph, RouteChoice::kEcmp, 1);
     senders = {};
     std::vector<uint32_t> of_connection(flows.size(), 0xffffffff);

@@ -1,5 +1,6 @@
 #include "ctrl/build/qp_control.h"
 
+#include "ctrl/build/topology.h"
 #include "dataplane/cc/make_controller.h"
 
 namespace understudy {
@@ -10,6 +11,48 @@ namespace {
 constexpr uint32_t kOverhead = 82, kAckBytes = 86;
 /// Departures that a law may ask for: 16 MiB in flight at a path MTU of 4096 bytes.
 constexpr uint32_t kLogged = 4096;
+
+/// Whether a law goes by its path's length.
+bool asks_for_path(const ControlParameters& parameters) {
+  return std::holds_alternative<SwiftParameters>(parameters) ||
+         std::visit(
+             [](const auto& p) {
+               if constexpr (requires { p.window; }) {
+                 return p.window.kind == WindowRule::Kind::kBdp;
+               }
+               return false;
+             },
+             parameters);
+}
+
+struct PathFacts {
+  Duration round_trip;  ///< of a full packet and its ACK while nothing else is there
+  unsigned switches = 1;
+};
+
+PathFacts path_facts(const Config& config, NodeId node, const PortConfig& port, uint32_t mtu) {
+  PathFacts facts;
+  const auto add = [&](Rate rate, Duration latency) {
+    facts.round_trip += latency * 2 + rate.time_for(mtu + kOverhead) + rate.time_for(kAckBytes);
+  };
+  const auto topology =
+      config.topology ? build_topology(config) : tl::unexpected(std::vector<ConfigError>());
+  if (!topology) {
+    for (const NodeId end : {node, port.node}) {
+      const NicConfig& nic = config.nodes[end].nics[port.nic];
+      add(nic.link_rate, nic.link_latency);
+    }
+    return facts;
+  }
+  Routes routes = topology->routes(config.seed);
+  const VertexId from = topology->nics[node][port.nic], to = topology->nics[port.node][port.nic];
+  const std::vector<LinkId> path = routes.path(from, to, flow_hash(from, to, 0));
+  for (const LinkId link : path) {
+    add(topology->graph.link(link).rate, topology->graph.link(link).latency);
+  }
+  facts.switches = static_cast<unsigned>(std::max<size_t>(path.size(), 1) - 1);
+  return facts;
+}
 
 /// Laws that go by round trips, or have a window, ask when packets left.
 bool asks_for_departures(const ControlParameters& parameters, const Controller& law) {
@@ -25,20 +68,16 @@ std::unique_ptr<QpControl> make_qp_control(const Config& config, const SenderCon
                                            bool from_real) {
   if (sender.control == kNoControl) return nullptr;
   const ControlConfig& control = config.controls[sender.control];
-  const NicConfig& emulated = config.nodes[node].nics[port.nic];
-  const NicConfig& real = config.nodes[port.node].nics[port.nic];
   SenderPath path;
-  path.line = (from_real ? real : emulated).link_rate;
+  path.line = config.nodes[from_real ? port.node : node].nics[port.nic].link_rate;
   path.packet_bytes = mtu;
-  for (const NicConfig* nic : {&emulated, &real}) {
-    path.base_rtt += nic->link_latency * 2 + nic->link_rate.time_for(mtu + kOverhead) +
-                     nic->link_rate.time_for(kAckBytes);
-  }
-  if (control.base_rtt) path.base_rtt = *control.base_rtt;
+  PathFacts facts;
+  if (asks_for_path(control.parameters)) facts = path_facts(config, node, port, mtu);
+  path.base_rtt = control.base_rtt.value_or(facts.round_trip);
   QpControl::Setup setup;
   setup.law = make_controller(control.parameters, path);
   setup.user = sender.user;
-  setup.switches = 1;
+  setup.switches = facts.switches;
   setup.logged = asks_for_departures(control.parameters, *setup.law) ? kLogged : 0;
   return std::make_unique<QpControl>(std::move(setup));
 }

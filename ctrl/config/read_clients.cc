@@ -100,9 +100,10 @@ void read_client(const TomlNode& toml, ReadContext& context) {
   check_nodes(table, *name, *node, *server_name, *server, context);
   client.node = node->index;
   client.server = server->index;
-  name_sender(client.sender,
+  const NodeId nodes[] = {client.node};
+  name_sender(table, context, client.sender,
               "client on " + node->name + " of " + server->name + ":" + std::to_string(client.port),
-              context.config);
+              nodes);
   context.config.clients.push_back(client);
 }
 

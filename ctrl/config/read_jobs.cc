@@ -40,7 +40,7 @@ class JobReader {
     if (const auto interval = table_.duration("interval")) job_.interval = interval->value;
     read_skew();
     read_sender(table_, context_, job_.sender);
-    name_sender(job_.sender, "job " + job_.name, context_.config);
+    name_sender(table_, context_, job_.sender, "job " + job_.name, job_.ranks);
     table_.finish();
     const bool nic_known = nic || table_.any("nic") == nullptr;
     if (ranks_complete_ && nic_known) check_ranks(nic ? nic->line : table_.line());

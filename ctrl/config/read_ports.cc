@@ -141,8 +141,9 @@ void read_service(const TomlNode& toml, ReadContext& context) {
                 "node " + node->name + " already has the service on this port in line " +
                     std::to_string(other.line));
   }
-  name_sender(service.sender, "service " + node->name + ":" + std::to_string(service.port),
-              context.config);
+  const NodeId nodes[] = {service.node};
+  name_sender(table, context, service.sender,
+              "service " + node->name + ":" + std::to_string(service.port), nodes);
   context.config.services.push_back(service);
 }
 

@@ -1,4 +1,5 @@
 // How queue pairs of emulated nodes send: keys that [[service]], [[client]] and [[job]] share.
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,8 +62,20 @@ void read_sender(TableReader& table, ReadContext& context, SenderConfig& sender)
   context.config.control_users.push_back({"", sender.control});
 }
 
-void name_sender(const SenderConfig& sender, std::string name, Config& config) {
-  if (sender.control != kNoControl) config.control_users[sender.user].name = std::move(name);
+void name_sender(TableReader& table, ReadContext& context, const SenderConfig& sender,
+                 std::string name, std::span<const NodeId> nodes) {
+  if (sender.control == kNoControl) return;
+  context.config.control_users[sender.user].name = std::move(name);
+  for (const NodeId id : nodes) {
+    const NodeConfig& node = context.config.nodes[id];
+    const bool limited = std::ranges::none_of(
+        node.nics, [](const NicConfig& nic) { return nic.link_rate.is_unlimited(); });
+    if (limited) continue;
+    const TomlNode* value = table.any("control");
+    table.error(value->line, "control", value->describe(),
+                "the link of node " + node.name + " is unlimited: there is no rate to control");
+    return;
+  }
 }
 
 }  // namespace understudy

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -80,10 +81,11 @@ void read_topology(TableReader& root, ReadContext& context);
 void assign_addresses(ReadContext& context);
 /// The [[control]] that the key "control" names; null, and reported if it is there but wrong.
 const ControlConfig* find_control(TableReader& table, const ReadContext& context);
-/// Keys of [[service]], [[client]] and [[job]]: how their queue pairs send. Once the table's own
-/// name is known name_sender() tells it for the report.
+/// Keys of [[service]], [[client]] and [[job]]: how their queue pairs send. Once it is known who
+/// that is, name_sender() tells the report, and looks whether these nodes' links can be controlled.
 void read_sender(TableReader& table, ReadContext& context, SenderConfig& sender);
-void name_sender(const SenderConfig& sender, std::string name, Config& config);
+void name_sender(TableReader& table, ReadContext& context, const SenderConfig& sender,
+                 std::string name, std::span<const NodeId> nodes);
 /// [[client]]; after the ports.
 void read_clients(TableReader& root, ReadContext& context);
 /// [[port]], [[service]], [[event]].

@@ -45,8 +45,8 @@ Result<FlowSenders> senders_of(const Config& config, const Topology& topology,
 }
 
 /// [[event]]: both directions of all cables that join a node's NICs to switches of the network.
-std::vector<LinkChange> changes_of(const Config& config, const Topology& topology) {
-  std::vector<LinkChange> changes;
+std::vector<RateChange> changes_of(const Config& config, const Topology& topology) {
+  std::vector<RateChange> changes;
   for (const EventConfig& event : config.events) {
     for (const VertexId nic : topology.nics[event.node]) {
       for (const LinkId link : topology.graph.out(nic)) {

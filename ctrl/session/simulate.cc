@@ -163,9 +163,10 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
     report.ports.push_back(port_report(links[i].name, config.ports[i], config,
                                        pairs[i]->emulator.node_table(), snapshot, PortCounters{}));
     if (switched != nullptr) report.traffic = switched->report(snapshot, end);
-    pairs[i]->reference.fit(snapshot);
-    pairs[i]->reference.snapshot(snapshot, end);
-    const auto reference = sender_reports(config, snapshot, true);
+    ShardSnapshot node;
+    pairs[i]->reference.fit(node);
+    pairs[i]->reference.snapshot(node, end);
+    const auto reference = sender_reports(config, node, true);
     auto& senders = report.ports.back().senders;
     senders.insert(senders.end(), reference.begin(), reference.end());
   }

@@ -18,7 +18,7 @@ Time later(Time time, Duration by) {
 
 FlowModel::FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows,
                      const FlowSenders& senders, const FlowSettings& frames, bool cut_through,
-                     std::vector<LinkChange> changes)
+                     std::vector<RateChange> changes)
     : routes_(senders),
       frames_(frames),
       cut_through_(cut_through),
@@ -39,7 +39,7 @@ FlowModel::FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows,
     }
   }
   for (const std::vector<LinkId>& path : senders.paths) rates_.add(path);
-  for (LinkChange& change : changes) changes_.push_back({change, 0});
+  for (RateChange& change : changes) changes_.push_back({change, 0});
   std::stable_sort(changes_.begin(), changes_.end(),
                    [](const Change& a, const Change& b) { return a.to.at < b.to.at; });
   wire_bytes_.reserve(flows.size());

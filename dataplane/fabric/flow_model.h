@@ -30,7 +30,7 @@ struct FlowSenders {
 };
 
 /// From `at` on, a link has another rate or latency.
-struct LinkChange {
+struct RateChange {
   Time at;
   LinkId link = kNoLink;
   std::optional<Rate> rate;
@@ -46,7 +46,7 @@ class FlowModel {
  public:
   /// Arguments but `changes` outlive this; links' outages are the graph's.
   FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows, const FlowSenders& senders,
-            const FlowSettings& frames, bool cut_through, std::vector<LinkChange> changes = {});
+            const FlowSettings& frames, bool cut_through, std::vector<RateChange> changes = {});
 
   /// Until every flow has come in or nothing moves any more. `progress` is called now and then,
   /// `before` with the time of each event before it happens.
@@ -90,7 +90,7 @@ class FlowModel {
   };
 
   struct Change {
-    LinkChange to;
+    RateChange to;
     int down = 0;  ///< 1: an outage begins, -1: one ends
   };
 

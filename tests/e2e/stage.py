@@ -150,16 +150,22 @@ class Stage(unittest.TestCase):
 
 def scheduled_packets(capture):
     """(scheduled time in ps, length) of each packet of a capture of ours that left by a schedule."""
+    for time, frame in scheduled_frames(capture):
+        yield time, len(frame)
+
+
+def scheduled_frames(capture):
+    """(scheduled time in ps, bytes) of the same."""
     data = Path(capture).read_bytes()
     offset = 0
     while offset < len(data):
         kind, length = struct.unpack_from("<II", data, offset)
         if kind == PCAPNG_PACKET:
-            stored, original = struct.unpack_from("<II", data, offset + 20)
+            stored, = struct.unpack_from("<I", data, offset + 20)
             options = dict(_options(data, offset + 28 + (stored + 3) // 4 * 4, offset + length - 4))
             times = options.get(b"time")
             if options.get("flags") == OUT and times and times[1] != NO_SCHEDULE:
-                yield times[1], original
+                yield times[1], data[offset + 28:offset + 28 + stored]
         offset += length
 
 
