@@ -1,12 +1,10 @@
-// The shard's calendar: a binary heap of plain events, ordered by time and then by insertion, so
-// that a run in virtual time is repeatable.
+// The shard's calendar of plain events.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "dataplane/base/units.h"
+#include "dataplane/fabric/calendar.h"
 
 namespace understudy {
 
@@ -25,33 +23,27 @@ enum class EventKind : uint8_t {
 
 struct ShardEvent {
   Time time;
-  uint64_t order = 0;
   EventKind kind = EventKind::kLinkFree;
   uint32_t index = 0;
 };
 
 class EventQueue {
  public:
-  explicit EventQueue(size_t capacity) { heap_.reserve(capacity); }
+  /// Allocates when there are more events than `capacity`.
+  explicit EventQueue(size_t capacity) { calendar_.reserve(capacity); }
 
   void push(Time time, EventKind kind, uint32_t index) {
-    heap_.push_back({time, order_++, kind, index});
-    std::push_heap(heap_.begin(), heap_.end(), later);
+    calendar_.push(time, static_cast<uint32_t>(kind), index);
   }
-  Time next() const { return heap_.empty() ? Time::never() : heap_.front().time; }
+  Time next() const { return calendar_.next(); }
+  /// There must be one.
   ShardEvent pop() {
-    std::pop_heap(heap_.begin(), heap_.end(), later);
-    const ShardEvent e = heap_.back();
-    heap_.pop_back();
-    return e;
+    const CalendarEvent e = calendar_.pop();
+    return {e.time, static_cast<EventKind>(e.kind), e.index};
   }
 
  private:
-  static bool later(const ShardEvent& a, const ShardEvent& b) {
-    return a.time != b.time ? a.time > b.time : a.order > b.order;
-  }
-  std::vector<ShardEvent> heap_;
-  uint64_t order_ = 0;
+  mutable Calendar calendar_;  ///< remembers what was asked for
 };
 
 }  // namespace understudy

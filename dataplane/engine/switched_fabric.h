@@ -79,6 +79,7 @@ class SwitchedFabric final : public NetworkEnds {
   void deliver(PacketId packet, Time now) override;
   void lost(PacketId packet, PacketLoss why, Time now) override;
   void wake(uint32_t index, Time now) override { background_->wake(index, now); }
+  void prefetch(uint32_t index, int stage) const override { background_->prefetch(index, stage); }
 
  private:
   static constexpr size_t kKnownPaths = 4096;

@@ -1,6 +1,6 @@
 // A calendar of events in the order of their time, and of their insertion where times are equal:
-// a run in virtual time is repeatable. A timing wheel for what comes soon (constant cost, however
-// many there are) and a heap for what is far away.
+// a run in virtual time is repeatable. Hierarchical timing wheels (Varghese and Lauck, SOSP 1987):
+// an event costs the same however many there are. A heap holds what is minutes away.
 #pragma once
 
 #include <algorithm>
@@ -23,103 +23,229 @@ struct CalendarEvent {
 
 class Calendar {
  public:
-  Calendar() : slots_(kSlots) {}
+  /// Room for as many events before the first allocation, unless they are minutes away.
+  void reserve(size_t events) {
+    nodes_.reserve(events);
+    current_.reserve(events);
+  }
 
   /// `time` may have passed: then the event comes next, behind others that are due.
   void push(Time time, uint32_t kind, uint32_t index) {
-    const CalendarEvent e{time, order_++, kind, index};
-    const int64_t tick = time.ps() >> kTickShift;
     ++size_;
-    if (tick <= tick_) {
-      // Rare: most events are further away than a tick.
-      current_.insert(std::upper_bound(current_.begin(), current_.end(), e, Later()), e);
-    } else if (tick - tick_ < static_cast<int64_t>(kSlots)) {
-      put(tick, e);
-    } else {
-      far_.push_back(e);
-      std::push_heap(far_.begin(), far_.end(), Later());
-    }
+    next_ = std::min(next_, time);
+    place({time, order_++, kind, index});
   }
 
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
   /// Of the next event, never() without one.
   Time next() {
-    if (current_.empty() && !turn()) return Time::never();
-    return current_.back().time;
+    if (!current_.empty()) return current_.back().time;
+    if (!next_known_) {
+      next_ = find_next();
+      next_known_ = true;
+    }
+    return next_;
   }
   /// The one `ahead` events behind the next, as far as it is known yet; else null.
   const CalendarEvent* peek(size_t ahead) const {
     return ahead < current_.size() ? &current_[current_.size() - 1 - ahead] : nullptr;
   }
-  /// There must be one: call next() before.
+  /// There must be one.
   CalendarEvent pop() {
+    if (current_.empty()) turn();
     const CalendarEvent e = current_.back();
     current_.pop_back();
     --size_;
+    next_known_ = false;
+    next_ = Time::never();
     return e;
   }
 
  private:
-  // 8.2 ns a tick, 67 us a turn: a few packets' times and most links' latencies.
+  // A tick is 8.2 ns. The wheels turn in 67 us, 275 ms and 282 s; a slot of one is a turn of the
+  // one before.
   static constexpr unsigned kTickShift = 13;
-  static constexpr size_t kSlots = 8192;
-  static constexpr size_t kWords = kSlots / 64;
+  static constexpr unsigned kBits0 = 13, kBits1 = 12, kBits2 = 10;
+  static constexpr uint32_t kNone = 0xffffffff;
+  // How many events are looked at together if they are no further apart than 4 us.
+  static constexpr size_t kAhead = 12;
+  static constexpr int64_t kAheadTicks = 512;
 
+  struct Node {
+    CalendarEvent event;
+    uint32_t next;
+  };
   struct Later {
     bool operator()(const CalendarEvent& a, const CalendarEvent& b) const {
       return a.time != b.time ? a.time > b.time : a.order > b.order;
     }
   };
-  void put(int64_t tick, const CalendarEvent& e) {
-    const size_t slot = static_cast<size_t>(tick) % kSlots;
-    slots_[slot].push_back(e);
-    used_[slot / 64] |= uint64_t{1} << slot % 64;
-  }
-  /// Goes on to the next tick that has events. False: there are none.
-  bool turn() {
-    if (size_ == 0) return false;
-    const int64_t near = next_used();
-    if (near < 0) {  // nothing in the wheel: go where the far ones begin
-      tick_ = far_.front().time.ps() >> kTickShift;
+  template <unsigned kBits>
+  struct Wheel {
+    static constexpr size_t kSlots = size_t{1} << kBits;
+    static size_t slot(int64_t n) { return static_cast<size_t>(n) & (kSlots - 1); }
+    void add(int64_t n, uint32_t node, std::vector<Node>& nodes) {
+      const size_t at = slot(n);
+      uint64_t& word = used[at / 64];
+      const uint64_t bit = uint64_t{1} << at % 64;
+      nodes[node].next = (word & bit) != 0 ? head[at] : kNone;
+      word |= bit;
+      head[at] = node;
+    }
+    /// The first slot behind `n` that has events before the wheel begins anew, or kSlots.
+    size_t after(int64_t n) const {
+      const size_t at = slot(n) + 1;
+      for (size_t word = at / 64; word < kSlots / 64; ++word) {
+        uint64_t bits = used[word];
+        if (word == at / 64) bits &= ~uint64_t{0} << at % 64;
+        if (bits != 0) return word * 64 + static_cast<size_t>(std::countr_zero(bits));
+      }
+      return kSlots;
+    }
+    uint32_t take(size_t at) {
+      used[at / 64] &= ~(uint64_t{1} << at % 64);
+      return head[at];
+    }
+    std::array<uint64_t, kSlots / 64> used{};
+    std::array<uint32_t, kSlots> head;  ///< of those in use
+  };
+
+  static int64_t tick_of(Time time) { return time.ps() >> kTickShift; }
+
+  void place(const CalendarEvent& e) {
+    const int64_t tick = tick_of(e.time);
+    if (tick <= tick_) {
+      // Rare: most events are further away than a tick.
+      current_.insert(std::upper_bound(current_.begin(), current_.end(), e, Later()), e);
+      return;
+    }
+    if ((tick ^ tick_) >> (kBits0 + kBits1 + kBits2) != 0) {
+      far_.push_back(e);
+      std::push_heap(far_.begin(), far_.end(), Later());
+      return;
+    }
+    uint32_t node = free_;
+    if (node == kNone) {
+      node = static_cast<uint32_t>(nodes_.size());
+      nodes_.emplace_back();
     } else {
-      tick_ = near;
-      if (!far_.empty()) tick_ = std::min(tick_, far_.front().time.ps() >> kTickShift);
+      free_ = nodes_[node].next;
     }
-    while (!far_.empty() &&
-           (far_.front().time.ps() >> kTickShift) - tick_ < static_cast<int64_t>(kSlots)) {
-      std::pop_heap(far_.begin(), far_.end(), Later());
-      put(far_.back().time.ps() >> kTickShift, far_.back());
-      far_.pop_back();
-    }
-    const size_t slot = static_cast<size_t>(tick_) % kSlots;
-    current_.swap(slots_[slot]);
-    used_[slot / 64] &= ~(uint64_t{1} << slot % 64);
-    std::sort(current_.begin(), current_.end(), Later());
-    return true;
+    nodes_[node].event = e;
+    put(node, tick);
   }
-  /// The first tick after tick_ with events in the wheel, or -1.
-  int64_t next_used() const {
-    const auto begin = static_cast<size_t>(tick_ + 1) % kSlots;
-    for (size_t n = 0; n <= kWords; ++n) {
-      const size_t word = (begin / 64 + n) % kWords;
-      uint64_t bits = used_[word];
-      if (n == 0) bits &= ~uint64_t{0} << begin % 64;
-      if (n == kWords) bits &= ~(~uint64_t{0} << begin % 64);
-      if (bits == 0) continue;
-      const size_t slot = word * 64 + static_cast<size_t>(std::countr_zero(bits));
-      return tick_ + 1 + static_cast<int64_t>((slot + kSlots - begin) % kSlots);
+  void put(uint32_t node, int64_t tick) {
+    if ((tick ^ tick_) >> kBits0 == 0) {
+      wheel0_.add(tick, node, nodes_);
+    } else if ((tick ^ tick_) >> (kBits0 + kBits1) == 0) {
+      wheel1_.add(tick >> kBits0, node, nodes_);
+    } else {
+      wheel2_.add(tick >> (kBits0 + kBits1), node, nodes_);
     }
-    return -1;
+  }
+  /// A slot of a slower wheel has come: its events go into the faster ones.
+  void spread(uint32_t first) {
+    for (uint32_t node = first; node != kNone;) {
+      const uint32_t next = nodes_[node].next;
+      const int64_t tick = tick_of(nodes_[node].event.time);
+      if (tick == tick_) {
+        drop(node);
+      } else {
+        put(node, tick);
+      }
+      node = next;
+    }
+  }
+  void drop(uint32_t node) {
+    current_.push_back(nodes_[node].event);
+    nodes_[node].next = free_;
+    free_ = node;
+  }
+  /// Goes on to the next tick that has events, of which there are some, and a little further, so
+  /// that peek() sees who comes behind them.
+  void turn() {
+    int64_t last = 0;
+    do {
+      if (const size_t s0 = wheel0_.after(tick_); s0 < wheel0_.kSlots) {
+        const int64_t tick = (tick_ >> kBits0 << kBits0) + static_cast<int64_t>(s0);
+        if (!current_.empty() && tick > last) break;
+        if (current_.empty()) last = tick + kAheadTicks;
+        tick_ = tick;
+        for (uint32_t node = wheel0_.take(s0); node != kNone;) {
+          const uint32_t next = nodes_[node].next;
+          drop(node);
+          node = next;
+        }
+      } else if (!current_.empty()) {
+        break;
+      } else if (const size_t s1 = wheel1_.after(tick_ >> kBits0); s1 < wheel1_.kSlots) {
+        constexpr unsigned kUp = kBits0 + kBits1;
+        tick_ = (tick_ >> kUp << kUp) + (static_cast<int64_t>(s1) << kBits0);
+        last = tick_;
+        spread(wheel1_.take(s1));
+        const size_t following = wheel1_.after(tick_ >> kBits0);
+        scout_ = following < wheel1_.kSlots ? wheel1_.head[following] : kNone;
+      } else if (const size_t s2 = wheel2_.after(tick_ >> (kBits0 + kBits1)); s2 < wheel2_.kSlots) {
+        constexpr unsigned kUp = kBits0 + kBits1 + kBits2;
+        tick_ = (tick_ >> kUp << kUp) + (static_cast<int64_t>(s2) << (kBits0 + kBits1));
+        last = tick_;
+        spread(wheel2_.take(s2));
+      } else {
+        fetch_far();
+      }
+    } while (current_.size() < kAhead);
+    scout(current_.size());
+    std::sort(current_.begin(), current_.end(), Later());
+  }
+  /// Goes along the list of the next slot to be spread, so that the memory has it ready by then.
+  void scout(size_t steps) {
+    for (; steps > 0 && scout_ != kNone; --steps) {
+      scout_ = nodes_[scout_].next;
+      if (scout_ != kNone) __builtin_prefetch(&nodes_[scout_]);
+    }
+  }
+  void fetch_far() {
+    constexpr unsigned kUp = kBits0 + kBits1 + kBits2;
+    tick_ = tick_of(far_.front().time) >> kUp << kUp;
+    while (!far_.empty() && (tick_of(far_.front().time) ^ tick_) >> kUp == 0) {
+      std::pop_heap(far_.begin(), far_.end(), Later());
+      const CalendarEvent e = far_.back();
+      far_.pop_back();
+      place(e);
+    }
+  }
+  /// Looks only: what is pushed meanwhile may come before it.
+  Time find_next() const {
+    uint32_t node = kNone;
+    if (const size_t s0 = wheel0_.after(tick_); s0 < wheel0_.kSlots) {
+      node = wheel0_.head[s0];
+    } else if (const size_t s1 = wheel1_.after(tick_ >> kBits0); s1 < wheel1_.kSlots) {
+      node = wheel1_.head[s1];
+    } else if (const size_t s2 = wheel2_.after(tick_ >> (kBits0 + kBits1)); s2 < wheel2_.kSlots) {
+      node = wheel2_.head[s2];
+    } else {
+      return far_.empty() ? Time::never() : far_.front().time;
+    }
+    Time first = Time::never();
+    for (; node != kNone; node = nodes_[node].next)
+      first = std::min(first, nodes_[node].event.time);
+    return first;
   }
 
-  int64_t tick_ = -1;                   ///< whose events are in current_; earlier ones have gone
+  int64_t tick_ = 0;                    ///< events up to this one are in current_, or have gone
   std::vector<CalendarEvent> current_;  ///< sorted, the next one at the end
-  std::vector<std::vector<CalendarEvent>> slots_;
-  std::array<uint64_t, kWords> used_{};
+  Wheel<kBits0> wheel0_;
+  Wheel<kBits1> wheel1_;
+  Wheel<kBits2> wheel2_;
+  std::vector<Node> nodes_;
+  uint32_t free_ = kNone;           ///< of nodes_
+  uint32_t scout_ = kNone;          ///< in the list of a slot of wheel1_ that has not come
   std::vector<CalendarEvent> far_;  ///< a heap
   size_t size_ = 0;
   uint64_t order_ = 0;
+  Time next_ = Time::never();  ///< if next_known_; no matter while there are some in current_
+  bool next_known_ = false;
 };
 
 }  // namespace understudy

@@ -11,6 +11,7 @@ namespace {
 constexpr uint8_t kPauseBit = 0x80;
 // How many events ahead; found by measurement.
 constexpr size_t kPrefetchPacket = 6, kPrefetchPath = 2;
+constexpr size_t kPrefetchWake[] = {8, 5, 2};
 constexpr unsigned kClassShift = 3;  // of a PFC event's index: link << 3 | class
 
 /// IEEE 802.1Qbb, annex N, without the interface's own delays, which the model does not have.
@@ -110,6 +111,10 @@ void Network::prefetch() const {
   if (const CalendarEvent* far = calendar_.peek(kPrefetchPacket)) {
     if (far->kind == kArrive) __builtin_prefetch(&packets_[far->index]);
     if (far->kind == kFree) __builtin_prefetch(&links_[far->index]);
+  }
+  for (int stage = 0; stage < 3; ++stage) {
+    const CalendarEvent* wake = calendar_.peek(kPrefetchWake[stage]);
+    if (wake != nullptr && wake->kind == kWake) ends_.prefetch(wake->index, stage);
   }
   const CalendarEvent* near = calendar_.peek(kPrefetchPath);
   if (near == nullptr || near->kind != kArrive) return;
@@ -417,6 +422,7 @@ unsigned __int128 Network::sent_bits(LinkId link, Time at) const {
 void Network::reserve(size_t packets) {
   packets_.reserve(packets);
   free_.reserve(packets);
+  calendar_.reserve(2 * packets + 2 * links_.size());
   if (settings_.telemetry) telemetry_.reserve(packets);
 }
 

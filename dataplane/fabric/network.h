@@ -76,6 +76,12 @@ class NetworkEnds {
   virtual void lost(PacketId packet, PacketLoss why, Time now) = 0;
   /// What wake_at() asked for.
   virtual void wake(uint32_t index, Time now) = 0;
+  /// That comes soon: time to ask the memory for what it will need. `stage` 0 comes first, 2 last,
+  /// so that one may use what the one before has asked for.
+  virtual void prefetch(uint32_t index, int stage) const {
+    static_cast<void>(index);
+    static_cast<void>(stage);
+  }
 };
 
 /// Ends that can share a network with others' packets: theirs have kinds below kOthersPacket.
