@@ -48,6 +48,7 @@ ack_priority = 2
 cnp = "70B"
 cnp_priority = 5
 rate_counts_gap = false
+catch_up = "3us"
 timeout = "1ms"
 )");
   const NetworkSettings& n = config.queues.network;
@@ -78,6 +79,7 @@ timeout = "1ms"
   EXPECT_EQ(f.ack_priority, 2);
   EXPECT_EQ(f.cnp_priority, 5);
   EXPECT_FALSE(f.rate_counts_gap);
+  EXPECT_EQ(f.catch_up, Duration::us(3));
   EXPECT_EQ(f.timeout, Duration::ms(1));
 }
 

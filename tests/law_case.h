@@ -146,7 +146,8 @@ class LawCase {
   std::string flows_text() {
     const int64_t timeout = (options_.losses ? 200 : 60'000) * int64_t{1'000'000} / options_.k;
     std::string text = "[flows]\noverhead = \"62B\"\nack_every = " + std::to_string(1 + below(4)) +
-                       "\ntimeout = \"" + std::to_string(timeout) + "ps\"\n";
+                       "\ntimeout = \"" + std::to_string(timeout) + "ps\"\ncatch_up = \"" +
+                       std::to_string(10'000'000 / options_.k) + "ps\"\n";
     if (one_in(3)) text += "payload = \"1000B\"\n";
     if (one_in(3)) text += "ack_priority = 0\n";
     return text;

@@ -220,6 +220,7 @@ void read_flows(const TomlNode& node, ReadContext& context) {
     flows.cnp_priority = static_cast<uint8_t>(p->value);
   }
   if (const auto gap = table.boolean("rate_counts_gap")) flows.rate_counts_gap = gap->value;
+  if (const auto time = table.duration("catch_up")) flows.catch_up = time->value;
   if (const auto timeout = table.duration("timeout")) flows.timeout = timeout->value;
   table.finish();
 }

@@ -2,6 +2,7 @@
 // (node/flow_traffic.h) and of queue pairs (engine/qp_control.h) alike.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "dataplane/cc/controller.h"
@@ -9,34 +10,47 @@
 namespace understudy {
 
 /// From the start of one packet to the start of the next it is the time that the packet takes at
-/// the controller's rate. Who starts late gains no claim to be early the next time.
+/// the controller's rate. A sender that may start but has to wait for others of its link makes up
+/// for that with its next ones, so that it keeps its rate: 10 us are 0.1 % of 10 ms. Who is later
+/// than that, or had nothing to send, gains no claim to be early the next time.
 class Pacing {
  public:
+  struct Rules {
+    Duration resolution;  ///< gaps are cut to whole multiples of it; zero: exact
+    Duration catch_up = Duration::us(10);
+  };
+
   /// The next packet may not start before.
   Time next() const { return next_; }
   void begin(Time now) { next_ = now; }
-  /// A packet starts at `now`; `bytes` as the rate counts them. Gaps are cut to whole multiples of
-  /// `resolution`; zero: exact.
-  void started(Time now, uint32_t bytes, Controller& control, Duration resolution = Duration()) {
-    last_ = now;
+  /// From now on the sender would start its next packet if its link let it.
+  void ready(Time now) { due_ = now == started_ ? next_ : now; }
+  /// A packet starts at `now`; `bytes` as the rate counts them.
+  void started(Time now, uint32_t bytes, Controller& control, const Rules& rules) {
+    const bool waited = due_ < now;
+    last_ = waited ? std::max({next_, due_, now - rules.catch_up}) : now;
+    started_ = now;
+    due_ = Time::never();
     bytes_ = bytes;
     control.on_sent(now, bytes);
-    next_ = now + gap(control, resolution);
+    next_ = last_ + gap(control, rules);
   }
   /// The controller may have changed its mind.
-  void changed(const Controller& control, Duration resolution = Duration()) {
-    if (bytes_ != 0 && control.rate_changes_gap()) next_ = last_ + gap(control, resolution);
+  void changed(const Controller& control, const Rules& rules) {
+    if (bytes_ != 0 && control.rate_changes_gap()) next_ = last_ + gap(control, rules);
   }
 
  private:
-  Duration gap(const Controller& control, Duration resolution) const {
+  Duration gap(const Controller& control, const Rules& rules) const {
     const Duration exact = control.rate().time_for(bytes_);
-    if (resolution.ps() == 0) return exact;
-    return Duration::ps(exact.ps() - exact.ps() % resolution.ps());
+    if (rules.resolution.ps() == 0) return exact;
+    return Duration::ps(exact.ps() - exact.ps() % rules.resolution.ps());
   }
 
-  Time last_;           ///< start of the last packet
-  uint32_t bytes_ = 0;  ///< of it; 0: there was none
+  Time last_;  ///< when the last packet started, or would have started if others had let it
+  Time started_ = Time::never();
+  Time due_ = Time::never();  ///< when the next one could start but for others
+  uint32_t bytes_ = 0;        ///< of the last one; 0: there was none
   Time next_;
 };
 

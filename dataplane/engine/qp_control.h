@@ -52,6 +52,8 @@ class QpControl {
   uint32_t user() const { return user_; }
   /// A data packet may not start before.
   Time next() const { return pacing_.next(); }
+  /// From now on it would start one if the link let it.
+  void ready(Time now) { pacing_.ready(now); }
   /// Whether the window lets the request packet with this PSN start.
   bool window_open(Psn next) const { return log_.in_flight(next) < law_->window(); }
   Time deadline() const { return law_->deadline(); }
@@ -62,7 +64,7 @@ class QpControl {
   void left(Time now, uint32_t wire_bytes) {
     if (!started_) law_->start(now);
     started_ = true;
-    pacing_.started(now, wire_bytes, *law_);
+    pacing_.started(now, wire_bytes, *law_, {});
     note_rate();
   }
   DepartureLog& log() { return log_; }
@@ -100,7 +102,7 @@ class QpControl {
 
  private:
   void changed() {
-    pacing_.changed(*law_);
+    pacing_.changed(*law_, {});
     note_rate();
   }
   void note_rate() {

@@ -154,7 +154,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void send_raw(uint32_t packet, Time now);
   uint32_t take_raw(uint32_t node, Time now);
   uint32_t make_packet(uint32_t slot, uint32_t cls, Time now);
-  void make_ready(uint32_t slot, uint32_t cls);
+  void make_ready(uint32_t slot, uint32_t cls, Time now);
   uint32_t raw_slot(uint32_t node) const { return config_.queue_pairs + node; }
   void starve(uint32_t list);
   void feed_starved(Time now);

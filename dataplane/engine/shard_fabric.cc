@@ -230,7 +230,7 @@ void Shard::send_raw(uint32_t packet, Time now) {
   (queue.first == kNoPacket ? queue.first : pool_.links()[queue.last]) = packet;
   queue.last = packet;
   ++queue.waiting;
-  make_ready(raw_slot(node), 0);
+  make_ready(raw_slot(node), 0, now);
   if (fabric_ != nullptr) return fabric_->ready(node, now);
   if (!links_[link].busy()) pull(node, 0, now);
 }
@@ -243,12 +243,12 @@ uint32_t Shard::take_raw(uint32_t node, Time now) {
   Packet& p = pool_[id];
   p.link = link_id(node, true, 0);
   p.head = p.tail = p.due = now;
-  if (queue.waiting != 0) make_ready(raw_slot(node), 0);
+  if (queue.waiting != 0) make_ready(raw_slot(node), 0, now);
   return id;
 }
 
 /// Puts a slot behind the others that wait for its node's link, if it is not among them.
-void Shard::make_ready(uint32_t slot, uint32_t cls) {
+void Shard::make_ready(uint32_t slot, uint32_t cls, Time now) {
   QpSlot& q = qps_[slot];
   if (q.queued[cls]) return;
   ReadyList& ready = ready_[q.node * kClasses + cls];
@@ -256,6 +256,7 @@ void Shard::make_ready(uint32_t slot, uint32_t cls) {
   q.next[cls] = kNoSlot;
   (ready.first == kNoSlot ? ready.first : qps_[ready.last].next[cls]) = slot;
   ready.last = slot;
+  if (q.control != nullptr) q.control->ready(now);
 }
 
 void Shard::starve(uint32_t list) {
@@ -287,7 +288,7 @@ void Shard::kick(uint32_t slot, Time now) {
   if (fabric_ != nullptr) return kick_switched(slot, now);
   QpSlot& q = qps_[slot];
   for (uint32_t cls = 0; cls < (config_.separate_control ? kClasses : 1); ++cls) {
-    if (!q.queued[cls] && sends(slot, cls, now)) make_ready(slot, cls);
+    if (!q.queued[cls] && sends(slot, cls, now)) make_ready(slot, cls, now);
     if (q.queued[cls] && !links_[link_id(q.node, true, cls)].busy()) pull(q.node, cls, now);
   }
   arm_timer(slot);

@@ -20,7 +20,7 @@ void Shard::enter_switched(uint32_t packet, Time now) {
 
 void Shard::kick_switched(uint32_t slot, Time now) {
   const QpSlot& q = qps_[slot];
-  if (!q.queued[0] && sends(slot, 0, now)) make_ready(slot, 0);
+  if (!q.queued[0] && sends(slot, 0, now)) make_ready(slot, 0, now);
   if (q.queued[0]) fabric_->ready(q.node, now);
   arm_timer(slot);
 }
@@ -91,7 +91,7 @@ uint32_t Shard::next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time 
     if (!has_some) continue;
     if (raw) return take_raw(node, now);
     const uint32_t id = make_packet(slot, 0, now);
-    if (sends(slot, 0, now)) make_ready(slot, 0);
+    if (sends(slot, 0, now)) make_ready(slot, 0, now);
     arm_timer(slot);
     return sent_into_fabric(id);
   }

@@ -46,6 +46,8 @@ struct FlowSettings {
   uint32_t cnp_bytes = 78;
   uint8_t cnp_priority = 6;
   bool rate_counts_gap = true;  ///< a rate counts what links count; false: what queues count
+  /// A sender that had to wait for others of its NIC makes up for no more than this.
+  Duration catch_up = Duration::us(10);
   /// A sender that hears nothing for this long goes back (rule A5); zero: never.
   Duration timeout = Duration::us(67'109);
   Duration resolution;  ///< as NetworkSettings::resolution, for the times between packets

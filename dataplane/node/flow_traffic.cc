@@ -110,13 +110,17 @@ void FlowTraffic::list(uint32_t flow, bool in_front) {
 }
 
 /// Into its NIC's list if it may send now; if only its pacing forbids it, later.
-void FlowTraffic::make_ready(uint32_t sender, Time now) {
+bool FlowTraffic::queue(uint32_t sender, Time now) {
   Sender& s = senders_[sender];
-  if (s.queued || !may_send(s)) return;
-  if (s.pacing.next() > now) return arm_send(sender, s.pacing.next());
+  if (s.queued || !may_send(s)) return false;
+  if (s.pacing.next() > now) {
+    arm_send(sender, s.pacing.next());
+    return false;
+  }
   const FlowSpec& spec = specs_[s.first];
   ReadyList& list = nics_[spec.from].ready[network_->class_of(spec.priority)];
   s.queued = true;
+  s.pacing.ready(now);
   s.next_ready = kNone;
   if (list.first == kNone) {
     list.first = sender;
@@ -124,7 +128,11 @@ void FlowTraffic::make_ready(uint32_t sender, Time now) {
     senders_[list.last].next_ready = sender;
   }
   list.last = sender;
-  network_->ready(spec.path.front(), now);
+  return true;
+}
+
+void FlowTraffic::make_ready(uint32_t sender, Time now) {
+  if (queue(sender, now)) network_->ready(specs_[senders_[sender].first].path.front(), now);
 }
 
 void FlowTraffic::arm_send(uint32_t sender, Time at) {
@@ -182,7 +190,7 @@ void FlowTraffic::drop_sent(Sender& s) {
 void FlowTraffic::after_control(uint32_t sender, Time now) {
   Sender& s = senders_[sender];
   arm_control(sender);
-  s.pacing.changed(*s.control, settings_.resolution);
+  s.pacing.changed(*s.control, {settings_.resolution, settings_.catch_up});
   make_ready(sender, now);
 }
 
@@ -259,10 +267,10 @@ PacketId FlowTraffic::next_packet(uint32_t sender, Time now) {
   }
   drop_sent(s);
   s.pacing.started(now, settings_.rate_counts_gap ? p.wire_bytes : p.buffer_bytes, *s.control,
-                   settings_.resolution);
+                   {settings_.resolution, settings_.catch_up});
   arm_control(sender);
   arm_timeout(sender, now);
-  make_ready(sender, now);
+  queue(sender, now);  // the wire is about to be busy: it asks for more by itself
   return id;
 }
 
@@ -410,6 +418,23 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
 
 void FlowTraffic::lost(PacketId packet, PacketLoss, Time) {
   ++results_[(*network_)[packet].flow].lost;
+}
+
+/// A hundred thousand flows do not fit into the cache, and each packet is another one's.
+void FlowTraffic::prefetch(uint32_t index, int stage) const {
+  if (static_cast<Wake>(index & ((1u << kWakeShift) - 1)) != kSend) return;
+  const Sender& s = senders_[index >> kWakeShift];
+  const auto fetch = [](const auto& object) {
+    const auto* at = reinterpret_cast<const char*>(&object);
+    for (size_t i = 0; i < sizeof(object); i += 64) __builtin_prefetch(at + i);
+  };
+  if (stage == 0) return fetch(s);
+  if (s.first == kNone) return;
+  if (stage == 2) return __builtin_prefetch(specs_[s.first].path.data());
+  fetch(specs_[s.first]);
+  fetch(flows_[s.first]);
+  fetch(results_[s.first]);
+  __builtin_prefetch(s.control.get());
 }
 
 void FlowTraffic::wake(uint32_t index, Time now) {

@@ -66,6 +66,7 @@ class FlowTraffic final : public NetworkTraffic {
   void deliver(PacketId packet, Time now) override;
   void lost(PacketId packet, PacketLoss why, Time now) override;
   void wake(uint32_t index, Time now) override;
+  void prefetch(uint32_t index, int stage) const override;
 
  private:
   enum Kind : uint8_t { kData, kAck, kNak, kCnp };
@@ -121,6 +122,7 @@ class FlowTraffic final : public NetworkTraffic {
   // Senders.
   void begin(uint32_t flow, Time now);
   void list(uint32_t flow, bool in_front);
+  bool queue(uint32_t sender, Time now);
   void make_ready(uint32_t sender, Time now);
   void arm_send(uint32_t sender, Time at);
   void arm_control(uint32_t sender);
