@@ -125,6 +125,14 @@ Json sender_json(const SenderReport& sender) {
   return out;
 }
 
+Json pacing_json(const std::optional<PacingReport>& pacing) {
+  if (!pacing) return nullptr;
+  Json out;
+  out["by"] = pacing->naps ? "naps and spinning" : "spinning";
+  out["device_has_time_stamps"] = pacing->device_time_stamps;
+  return out;
+}
+
 Json port_json(const PortReport& port) {
   Json out;
   out["name"] = port.name;
@@ -136,6 +144,7 @@ Json port_json(const PortReport& port) {
   out["cm"] = counts(port.cm);
   out["device_counters"] = counts(port.device_counters);
   out["lateness"] = lateness_json(port.lateness);
+  out["pacing"] = pacing_json(port.pacing);
   out["links"] = list(port.links, link_json);
   out["faults"] = list(port.faults, fault_json);
   out["senders"] = list(port.senders, sender_json);

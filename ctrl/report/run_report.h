@@ -95,6 +95,12 @@ struct SenderReport {
   Rate final;   ///< mean of the last rate of each
 };
 
+/// How frames come to leave a port at their times.
+struct PacingReport {
+  bool naps = false;                ///< the packet loop sleeps between them; else it spins
+  bool device_time_stamps = false;  ///< the device could do it; not in use
+};
+
 struct PortReport {
   std::string name;
   std::string device;  ///< as configured
@@ -105,6 +111,7 @@ struct PortReport {
   NamedCounts cm;  ///< RDMA-CM; empty in virtual time
   NamedCounts device_counters;
   LatenessReport lateness;
+  std::optional<PacingReport> pacing;  ///< none in virtual time
   std::vector<LinkReport> links;
   std::vector<FaultReport> faults;
   std::vector<SenderReport> senders;  ///< those that had queue pairs

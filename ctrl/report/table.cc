@@ -114,6 +114,18 @@ std::string sender_text(const SenderReport& s) {
          ", last one " + gigabits(s.final) + "\n";
 }
 
+/// How late frames left, in real time.
+std::string departures_text(const PortReport& port) {
+  const LatenessReport& late = port.lateness;
+  return "# departures at " + port.node + ": " + count_text(late.frames, "frame") +
+         ", late by up to " + duration_text(late.p50) + " (50 %), " + duration_text(late.p90) +
+         " (90 %), " + duration_text(late.p99) + " (99 %), " + duration_text(late.p999) +
+         " (99.9 %), " + duration_text(late.max) + " (all); paced by " +
+         (port.pacing->naps ? "naps and spinning" : "spinning") +
+         (port.pacing->device_time_stamps ? ", not by the device's transmit time stamps\n"
+                                          : ": the device offers no transmit time stamps\n");
+}
+
 }  // namespace
 
 std::string job_table(const JobReport& job) {
@@ -156,6 +168,7 @@ std::string report_table(const RunReport& report) {
   }
   for (const ClientReport& client : report.clients) text += client_text(client);
   for (const PortReport& port : report.ports) {
+    if (port.pacing) text += departures_text(port);
     text += congestion_text(port);
     for (const SenderReport& sender : port.senders) text += sender_text(sender);
   }

@@ -374,6 +374,8 @@ RunReport LiveRun::finish() {
                                         live_->device(i)));
     report_.ports.back().cm = cms_[i]->counters();
     if (switched_ != nullptr) report_.traffic = switched_->report(snapshot, live_->now());
+    report_.ports.back().pacing =
+        PacingReport{config_.fidelity.idle == IdleMode::kSleep, live_->has_transmit_time_stamps(i)};
   }
   report_.loop = loop_report(live_->loop());
   if (!options_.capture_path.empty()) report_.capture_drops = live_->capture_drops();

@@ -72,6 +72,9 @@ class LiveImpl final : public Live {
 
   WorkerStats loop() const override { return worker_ ? worker_->stats() : WorkerStats{}; }
   PortCounters device(size_t port) const override { return ports_[port]->counters(); }
+  bool has_transmit_time_stamps(size_t port) const override {
+    return ports_[port]->has_transmit_time_stamps();
+  }
   uint64_t capture_drops() const override { return capture_drops_; }
 
  private:

@@ -1,4 +1,5 @@
-// A run in real time as control sees it: devices opened, the packet thread, the capture. Hides DPDK.
+// A run in real time as control sees it: devices opened, the packet thread, the capture. Hides
+// DPDK.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,7 @@ class Live {
   /// Complete once stop() has returned, as are the following.
   virtual WorkerStats loop() const = 0;
   virtual PortCounters device(size_t port) const = 0;
+  virtual bool has_transmit_time_stamps(size_t port) const = 0;
   virtual uint64_t capture_drops() const = 0;
 };
 

@@ -101,6 +101,7 @@ Result<void> DpdkPort::start() {
   if (const int r = rte_eth_dev_info_get(id_, &info); r != 0) {
     return fail(where() + "cannot be queried" + reason(r));
   }
+  transmit_time_stamps_ = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP) != 0;
   rte_eth_conf conf{};
   // Network cards and net_tap mean the limit that they state, other virtual devices do not.
   conf.rxmode.mtu = std::min(std::max(mtu_, kMinMtu), stated_max_mtu(info));

@@ -44,6 +44,9 @@ class DpdkPort final : public Port, private TxSink {
   /// Is there a carrier, or a guest at the vhost socket? A guest may come late, leave and return.
   /// Any thread may ask.
   bool link_up() const;
+  /// Whether the device could send frames at times of our choice. Nothing uses that: of
+  /// DPDK 22.11's drivers only that of ConnectX cards does it.
+  bool has_transmit_time_stamps() const { return transmit_time_stamps_; }
 
  private:
   static constexpr uint32_t kTxBurst = 64;
@@ -64,6 +67,7 @@ class DpdkPort final : public Port, private TxSink {
   VhostSocket vhost_;
   bool attached_ = false;
   bool started_ = false;
+  bool transmit_time_stamps_ = false;
   uint16_t id_ = 0;
   rte_mempool* rx_pool_ = nullptr;
   rte_mempool* tx_pool_ = nullptr;
