@@ -9,8 +9,45 @@
 namespace understudy {
 namespace {
 
-Result<FlowSenders> senders_of(const Config& config, const Topology& topology,
-                               const std::vector<FlowSpec>& flows) {
+/// Says how far a run is, once a second of real time.
+class Progress {
+ public:
+  Progress(const std::function<void(const std::string&)>& say, size_t flows)
+      : say_(say), flows_(flows), start_(Clock::now()), next_(start_ + std::chrono::seconds(1)) {}
+
+  void look(const FlowModel& model) {
+    const auto at = Clock::now();
+    if (!say_ || at < next_) return;
+    next_ = at + std::chrono::seconds(1);
+    const double done = static_cast<double>(model.finished()) / static_cast<double>(flows_);
+    const double seconds = std::chrono::duration<double>(at - start_).count();
+    char text[128];
+    std::snprintf(text, sizeof(text), "%5.1f %% of the flows, %.3f ms modelled", done * 100,
+                  model.now().seconds() * 1e3);
+    std::string line = text;
+    if (done > 0) {
+      std::snprintf(text, sizeof(text), ", about %.0f s left", seconds / done * (1 - done));
+      line += text;
+    }
+    say_(line);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const std::function<void(const std::string&)>& say_;
+  size_t flows_;
+  Clock::time_point start_, next_;
+};
+
+}  // namespace
+
+Result<FlowSenders> flow_senders(const Config& config, const Topology& topology,
+                                 const std::vector<FlowSpec>& flows) {
+  if (topology.choice == RouteChoice::kSpray) {
+    return fail(config.path +
+                ": topology.routing = \"spray\" is a matter of packets: it needs fabric.fidelity "
+                "= \"packet\"");
+  }
   Routes routes = topology.routes(config.seed);
   FlowSenders senders;
   senders.of.reserve(flows.size());
@@ -44,8 +81,7 @@ Result<FlowSenders> senders_of(const Config& config, const Topology& topology,
   return senders;
 }
 
-/// [[event]]: both directions of all cables that join a node's NICs to switches of the network.
-std::vector<RateChange> changes_of(const Config& config, const Topology& topology) {
+std::vector<RateChange> link_changes(const Config& config, const Topology& topology) {
   std::vector<RateChange> changes;
   for (const EventConfig& event : config.events) {
     for (const VertexId nic : topology.nics[event.node]) {
@@ -59,51 +95,14 @@ std::vector<RateChange> changes_of(const Config& config, const Topology& topolog
   return changes;
 }
 
-/// Says how far a run is, once a second of real time.
-class Progress {
- public:
-  Progress(const std::function<void(const std::string&)>& say, size_t flows)
-      : say_(say), flows_(flows), start_(Clock::now()), next_(start_ + std::chrono::seconds(1)) {}
-
-  void look(const FlowModel& model) {
-    const auto at = Clock::now();
-    if (!say_ || at < next_) return;
-    next_ = at + std::chrono::seconds(1);
-    const double done = static_cast<double>(model.finished()) / static_cast<double>(flows_);
-    const double seconds = std::chrono::duration<double>(at - start_).count();
-    char text[128];
-    std::snprintf(text, sizeof(text), "%5.1f %% of the flows, %.3f ms modelled", done * 100,
-                  model.now().seconds() * 1e3);
-    std::string line = text;
-    if (done > 0) {
-      std::snprintf(text, sizeof(text), ", about %.0f s left", seconds / done * (1 - done));
-      line += text;
-    }
-    say_(line);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  const std::function<void(const std::string&)>& say_;
-  size_t flows_;
-  Clock::time_point start_, next_;
-};
-
-}  // namespace
-
 Result<FlowRun> run_flows(const Config& config, const Topology& topology,
                           const std::vector<FlowSpec>& flows,
                           const std::function<void(const std::string&)>& progress,
                           TrafficSeries* series) {
-  if (topology.choice == RouteChoice::kSpray) {
-    return fail(config.path +
-                ": topology.routing = \"spray\" is a matter of packets: it needs fabric.fidelity "
-                "= \"packet\"");
-  }
-  const auto senders = senders_of(config, topology, flows);
+  const auto senders = flow_senders(config, topology, flows);
   if (!senders) return fail(senders.error().text);
   FlowModel model(topology.graph, flows, *senders, config.queues.flows,
-                  config.queues.network.cut_through, changes_of(config, topology));
+                  config.queues.network.cut_through, link_changes(config, topology));
   Progress said(progress, flows.size());
   std::function<void(Time)> sample;
   if (series != nullptr) {

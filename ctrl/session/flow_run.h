@@ -24,6 +24,14 @@ struct FlowRun {
   Time end;                          ///< when the last flow came in
 };
 
+/// Who sends, and which way: flows without a path take that of the topology's routing. Error: a
+/// flow whose ends are not joined, packets that are sprayed.
+Result<FlowSenders> flow_senders(const Config& config, const Topology& topology,
+                                 const std::vector<FlowSpec>& flows);
+
+/// [[event]]: both directions of all cables that join a node's NICs to switches of the network.
+std::vector<RateChange> link_changes(const Config& config, const Topology& topology);
+
 /// Runs until every flow has come in. Queues, priorities, losses on links and congestion control
 /// play no part; outages and [[event]] do. Flows without a path take that of the topology's
 /// routing. `progress` gets a line now and then; it may be empty. `series`, if there

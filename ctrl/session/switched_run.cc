@@ -1,5 +1,6 @@
 #include "ctrl/session/switched_run.h"
 
+#include "ctrl/session/flow_run.h"
 #include "ctrl/session/packet_run.h"
 #include "ctrl/session/traffic_reports.h"
 
@@ -28,9 +29,6 @@ std::string why_not_switched(const Config& config) {
     return at(0) + "fabric.control_class: \"separate\" has no meaning with " + what +
            ": classes are those of [queues]";
   }
-  if (config.fabric.fidelity == FabricFidelity::kFlow) {
-    return at(0) + "fabric.fidelity: \"flow\" is for [[traffic]] without a real node so far";
-  }
   for (const NodeConfig& node : config.nodes) {
     for (const NicConfig& nic : node.nics) {
       if (!nic.link_rate.is_unlimited()) continue;
@@ -47,15 +45,30 @@ Result<std::unique_ptr<SwitchedRun>> SwitchedRun::create(const Config& config) {
   if (!topology) return fail(describe(topology.error()));
   std::unique_ptr<SwitchedRun> run(new SwitchedRun(config, std::move(*topology)));
   if (config.traffic.empty()) return run;
-  auto traffic = build_traffic(config, run->topology_);
-  if (!traffic) return fail(describe(traffic.error()));
-  run->flows_ = std::move(*traffic);
-  if (auto routed = route_flows(run->topology_, config.seed, run->flows_.flows); !routed) {
-    return fail(config.path + ": " + routed.error().text);
-  }
-  run->traffic_ = std::make_unique<FlowTraffic>(run->topology_.graph, run->flows_.flows,
-                                                config.queues.flows, flow_controls(config));
+  if (auto added = run->add_traffic(); !added) return fail(added.error().text);
   return run;
+}
+
+Result<void> SwitchedRun::add_traffic() {
+  auto traffic = build_traffic(config_, topology_);
+  if (!traffic) return fail(describe(traffic.error()));
+  flows_ = std::move(*traffic);
+  if (config_.fabric.fidelity == FabricFidelity::kPacket) {
+    if (auto routed = route_flows(topology_, config_.seed, flows_.flows); !routed) {
+      return fail(config_.path + ": " + routed.error().text);
+    }
+    packets_ = std::make_unique<FlowTraffic>(topology_.graph, flows_.flows, config_.queues.flows,
+                                             flow_controls(config_));
+    return {};
+  }
+  auto senders = flow_senders(config_, topology_, flows_.flows);
+  if (!senders) return fail(senders.error().text);
+  senders_ = std::move(*senders);
+  rates_ = std::make_unique<FlowModel>(topology_.graph, flows_.flows, senders_,
+                                       config_.queues.flows, config_.queues.network.cut_through,
+                                       link_changes(config_, topology_));
+  load_ = std::make_unique<FlowLoad>(*rates_);
+  return {};
 }
 
 void SwitchedRun::enter(ShardConfig& shard, const PortConfig& port) {
@@ -70,16 +83,23 @@ void SwitchedRun::enter(ShardConfig& shard, const PortConfig& port) {
     network->nics.push_back(topology_.nics[nic.id][port.nic]);
   }
   shard.network = std::move(network);
-  shard.background = traffic_.get();
+  shard.background = packets_.get();
+  if (load_ != nullptr) shard.background = load_.get();
 }
 
 TrafficReport SwitchedRun::report(const ShardSnapshot& snapshot, Time end) const {
   TrafficReport report;
-  report.fidelity = "packet";
-  report.links = link_reports(topology_.graph, snapshot.network, end - Time::zero());
-  if (traffic_ != nullptr) {
-    report_packets(report, config_, topology_, flows_, traffic_->results());
+  report.fidelity = rates_ == nullptr ? "packet" : "flow";
+  std::vector<NetworkLinkCounters> links = snapshot.network;
+  if (rates_ != nullptr) {
+    const std::vector<uint64_t> bytes = rates_->link_bytes();
+    for (LinkId link = 0; link < links.size(); ++link) links[link].wire_bytes += bytes[link];
+    report_flows(report, config_, topology_, flows_, rates_->times());
   }
+  if (packets_ != nullptr) {
+    report_packets(report, config_, topology_, flows_, packets_->results());
+  }
+  report.links = link_reports(topology_.graph, links, end - Time::zero());
   uint64_t packets = 0;
   for (const NetworkLinkCounters& c : snapshot.network) packets += c.packets;
   report.work = {{"packets_on_links", packets}};

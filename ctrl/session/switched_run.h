@@ -11,6 +11,7 @@
 #include "ctrl/report/flow_report.h"
 #include "dataplane/base/result.h"
 #include "dataplane/engine/shard.h"
+#include "dataplane/fabric/flow_load.h"
 #include "dataplane/node/flow_traffic.h"
 
 namespace understudy {
@@ -33,9 +34,9 @@ class SwitchedRun {
   /// Gives the shard of `port`, whose nodes are there already, its network. Stays its owner.
   void enter(ShardConfig& shard, const PortConfig& port);
 
-  /// All flows of [[traffic]] have ended.
-  bool finished() const { return traffic_ == nullptr || traffic_->all_finished(); }
   const std::vector<FlowSpec>& flows() const { return flows_.flows; }
+  /// Their packets are carried one by one.
+  bool has_packets() const { return packets_ != nullptr; }
   /// While nothing runs any more: links, and what became of the flows by `end`.
   TrafficReport report(const ShardSnapshot& snapshot, Time end) const;
 
@@ -45,8 +46,14 @@ class SwitchedRun {
 
   const Config& config_;
   Topology topology_;
+  Result<void> add_traffic();
+
   Traffic flows_;
-  std::unique_ptr<FlowTraffic> traffic_;  ///< null without [[traffic]]
+  // One of them, or none without [[traffic]]: packet by packet, or as rates.
+  std::unique_ptr<FlowTraffic> packets_;
+  FlowSenders senders_;
+  std::unique_ptr<FlowModel> rates_;
+  std::unique_ptr<FlowLoad> load_;
 };
 
 }  // namespace understudy

@@ -86,7 +86,7 @@ std::vector<TrafficLinkReport> link_reports(const Graph& graph,
                                             Duration whole) {
   std::vector<TrafficLinkReport> reports;
   for (LinkId link = 0; link < links.size(); ++link) {
-    if (links[link].packets == 0 && links[link].pauses == 0) continue;
+    if (links[link].wire_bytes == 0 && links[link].pauses == 0) continue;
     reports.push_back(counted_link_report(graph, link, links[link], whole));
   }
   return reports;

@@ -219,6 +219,20 @@ Time FlowModel::next() const {
   return next;
 }
 
+void FlowModel::step() {
+  now_ = next();
+  for (; !heap_.empty() && heap_.front().at == now_; ++events_) leave(heap_.front().sender);
+  for (; !starts_.empty() && starts_.top().at == now_; ++events_) {
+    const uint32_t flow = starts_.top().flow;
+    starts_.pop();
+    begin(flow);
+  }
+  for (; next_change_ < changes_.size() && changes_[next_change_].to.at == now_; ++next_change_) {
+    apply(changes_[next_change_]);
+  }
+  settle();
+}
+
 void FlowModel::run(const std::function<void(const FlowModel&)>& progress,
                     const std::function<void(Time)>& before) {
   uint64_t looked = 0;
@@ -226,17 +240,7 @@ void FlowModel::run(const std::function<void(const FlowModel&)>& progress,
     const Time at = next();
     if (at.is_never()) return;
     if (before) before(at);
-    now_ = at;
-    for (; !heap_.empty() && heap_.front().at == now_; ++events_) leave(heap_.front().sender);
-    for (; !starts_.empty() && starts_.top().at == now_; ++events_) {
-      const uint32_t flow = starts_.top().flow;
-      starts_.pop();
-      begin(flow);
-    }
-    for (; next_change_ < changes_.size() && changes_[next_change_].to.at == now_; ++next_change_) {
-      apply(changes_[next_change_]);
-    }
-    settle();
+    step();
     if (progress && events_ - looked >= kEventsBetweenLooks) {
       looked = events_;
       progress(*this);

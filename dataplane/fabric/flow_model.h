@@ -52,6 +52,9 @@ class FlowModel {
   /// `before` with the time of each event before it happens.
   void run(const std::function<void(const FlowModel&)>& progress = {},
            const std::function<void(Time)>& before = {});
+  /// The same by hand: when something happens next, never() if nothing does, and that.
+  Time next() const;
+  void step();
 
   const std::vector<FlowTimes>& times() const { return times_; }
   size_t finished() const { return finished_; }
@@ -103,7 +106,6 @@ class FlowModel {
   void apply(const Change& change);
   void settle();
   void plan(uint32_t sender);
-  Time next() const;
   // heap_: a heap of senders by the time at which their first flow leaves.
   void put(size_t at, const Leaving& leaving);
   void sift(size_t at, const Leaving& leaving);

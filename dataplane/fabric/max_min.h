@@ -47,6 +47,8 @@ class MaxMin {
   /// Zero for those that send nothing.
   Share rate(uint32_t sender) const { return senders_[sender].rate; }
   Share used(LinkId link) const { return links_[link].used; }
+  /// How many send over it.
+  size_t senders(LinkId link) const { return links_[link].senders.size(); }
   std::span<const LinkId> path(uint32_t sender) const {
     return {hops_.data() + senders_[sender].first, senders_[sender].hops};
   }

@@ -47,6 +47,7 @@ Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnd
   }
   for (const GraphLink& g : graph_.links()) {
     Link l;
+    l.rate = g.rate;
     l.serializer = Serializer(g.rate);
     l.latency = g.latency;
     l.from = g.from;
@@ -254,9 +255,19 @@ void Network::leave_switch(LinkId link, unsigned cls, PacketId id, Time now) {
   }
 }
 
-Duration Network::time_on(Link& link, uint32_t bytes) {
-  if (settings_.resolution.ps() == 0) return link.serializer.next(bytes);
-  const Duration exact = link.serializer.rate().time_for(bytes);
+void Network::set_rate(LinkId link, Rate rate) {
+  links_[link].rate = rate;
+  links_[link].serializer.set_rate(rate);
+}
+
+Duration Network::time_on(LinkId link, uint32_t bytes) {
+  Link& l = links_[link];
+  if (load_ != nullptr) {
+    const Rate left = load_->left(link, l.rate);
+    if (left != l.serializer.rate()) l.serializer.set_rate(left);
+  }
+  if (settings_.resolution.ps() == 0) return l.serializer.next(bytes);
+  const Duration exact = l.serializer.rate().time_for(bytes);
   return Duration::ps(exact.ps() - exact.ps() % settings_.resolution.ps());
 }
 
@@ -264,7 +275,7 @@ Duration Network::time_on(Link& link, uint32_t bytes) {
 void Network::transmit(LinkId link, PacketId id, Time start, Time now) {
   Link& l = links_[link];
   NetPacket& p = packets_[id];
-  l.free = std::max(p.tail, start + time_on(l, p.wire_bytes));
+  l.free = std::max(p.tail, start + time_on(link, p.wire_bytes));
   l.started = start;
   l.last_bytes = p.wire_bytes;
   ++l.counters.packets;
@@ -297,7 +308,7 @@ void Network::transmit_pfc(LinkId link, Time now) {
   Link& l = links_[link];
   const uint8_t frame = l.pfc.front();
   l.pfc.erase(l.pfc.begin());
-  l.free = now + time_on(l, settings_.pfc_frame_bytes);
+  l.free = now + time_on(link, settings_.pfc_frame_bytes);
   l.last_bytes = 0;
   l.out_head = std::max(l.out_head, now + l.latency);
   l.out_tail = std::max(l.out_tail, l.free + l.latency);

@@ -92,6 +92,14 @@ class NetworkTraffic : public NetworkEnds {
 };
 inline constexpr uint8_t kOthersPacket = 0x80;
 
+/// What else is on links, as rates.
+class LinkLoad {
+ public:
+  virtual ~LinkLoad() = default;
+  /// Of a link's rate, for packets now; never zero.
+  virtual Rate left(LinkId link, Rate rate) const = 0;
+};
+
 struct NetworkLinkCounters {
   uint64_t packets = 0;
   uint64_t wire_bytes = 0;
@@ -126,9 +134,10 @@ class Network {
   void wake_at(Time at, uint32_t index) { calendar_.push(at, kWake, index); }
 
   /// Take effect with the next packet that starts.
-  void set_rate(LinkId link, Rate rate) { links_[link].serializer.set_rate(rate); }
+  void set_rate(LinkId link, Rate rate);
   void set_latency(LinkId link, Duration latency) { links_[link].latency = latency; }
-  Rate rate(LinkId link) const { return links_[link].serializer.rate(); }
+  /// From now on packets get what `load` leaves of each link; it outlives this.
+  void share_with(const LinkLoad& load) { load_ = &load; }
   /// Packets leave this network behind `link`, which ends at a NIC: they are delivered as soon as
   /// their head is there, for a real wire takes its own time for them.
   void lead_outside(LinkId link) { links_[link].to_outside = true; }
@@ -172,7 +181,8 @@ class Network {
     Time paused_at;
   };
   struct Link {
-    Serializer serializer;
+    Rate rate;              ///< its own
+    Serializer serializer;  ///< at what is left of it
     Duration latency;
     Time free;                ///< the wire is busy until then
     Time started;             ///< when the last packet began to leave ...
@@ -202,13 +212,14 @@ class Network {
   void send_pfc(LinkId ingress, unsigned cls, bool pause, Time now);
   void paused(LinkId link, unsigned cls, bool pause, Time now);
   void lose(PacketId id, LinkId link, PacketLoss why, Time now);
-  Duration time_on(Link& link, uint32_t bytes);
+  Duration time_on(LinkId link, uint32_t bytes);
   bool down(LinkId link, Time now, Time& up) const;
   bool chance(double probability);
 
   const Graph& graph_;
   const NetworkSettings& settings_;
   NetworkEnds& ends_;
+  const LinkLoad* load_ = nullptr;
   unsigned classes_;
   std::array<uint8_t, kPriorities> class_of_{};
   std::vector<Link> links_;

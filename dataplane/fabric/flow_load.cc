@@ -1,0 +1,29 @@
+#include "dataplane/fabric/flow_load.h"
+
+#include <algorithm>
+
+namespace understudy {
+
+void FlowLoad::start(Network& network) {
+  network_ = &network;
+  network.share_with(*this);
+  wait();
+}
+
+void FlowLoad::wait() {
+  if (const Time next = model_.next(); !next.is_never()) network_->wake_at(next, 0);
+}
+
+void FlowLoad::wake(uint32_t, Time) {
+  model_.step();
+  wait();
+}
+
+Rate FlowLoad::left(LinkId link, Rate rate) const {
+  const MaxMin& rates = model_.rates();
+  const uint64_t used = rates.used(link) >> MaxMin::kFractionBits;
+  const uint64_t fair = rate.bps() / (rates.senders(link) + 1);
+  return Rate::bits_per_second(std::max(fair, rate.bps() > used ? rate.bps() - used : 0));
+}
+
+}  // namespace understudy
