@@ -36,5 +36,15 @@ TEST(Impaired, TheLastRequestsMayHaveLostTheirAnswers) {
   EXPECT_EQ(strict.findings.count(Rule::kUnanswered), 1u) << all_examples(strict);
 }
 
+// A DREQ that is lost behind the capture is not repeated by a program that has ended.
+// rules: A9.10
+TEST(Impaired, TheLastDreqMayHaveBeenLost) {
+  Conversation c = eventful();
+  c.capture.erase(c.at("drep"));
+  EXPECT_TRUE(c.capture.judge(impaired()).findings.hold());
+  const Analysis strict = c.capture.judge();
+  EXPECT_EQ(strict.findings.count(Rule::kA9_10), 1u) << all_examples(strict);
+}
+
 }  // namespace
 }  // namespace understudy

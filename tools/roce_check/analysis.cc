@@ -154,7 +154,9 @@ Result<Analysis> analyse(const std::string& path, const AnalysisOptions& options
   auto source = open_capture_source(path);
   if (!source) return tl::unexpected(source.error());
   Analysis out;
-  auto table = read_packets(**source, options.open_end || options.partial, out.findings);
+  // Where packets are lost behind the capture, the last DREQ of a program that ends has no DREP.
+  const bool open_end = options.open_end || options.partial || options.impaired;
+  auto table = read_packets(**source, open_end, out.findings);
   if (!table) return tl::unexpected(table.error());
   out.table = std::move(*table);
   out.source = (*source)->summary();
