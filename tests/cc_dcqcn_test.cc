@@ -301,11 +301,11 @@ TEST(Dcqcn, ARateThatComesBackShortensTheGap) {
     pacing.begin(Time::zero());
     control->start(Time::zero());
     control->on_cnp(Time::zero());
-    pacing.started(Time::zero(), 4000, *control);
+    pacing.started(Time::zero(), 4000, *control, {});
     EXPECT_EQ(pacing.next(), Time::zero() + Duration::ms(32));
     while (control->deadline() < Time::zero() + Duration::ms(5)) {
       control->on_timer(control->deadline());
-      pacing.changed(*control);
+      pacing.changed(*control, {});
     }
     EXPECT_GT(control->rate(), Rate::bits_per_second(100'000'000));
     EXPECT_EQ(pacing.next(),
