@@ -85,8 +85,7 @@ std::vector<RateChange> link_changes(const Config& config, const Topology& topol
   std::vector<RateChange> changes;
   for (const EventConfig& event : config.events) {
     for (const VertexId nic : topology.nics[event.node]) {
-      for (const LinkId link : topology.graph.out(nic)) {
-        if (topology.graph.vertices()[topology.graph.link(link).to].tier == 0) continue;
+      for (const LinkId link : topology.graph.uplinks(nic)) {
         changes.push_back({event.at, link, event.rate, event.latency});
         changes.push_back({event.at, reverse(link), event.rate, event.latency});
       }

@@ -16,7 +16,7 @@
 namespace understudy {
 namespace {
 
-ShardConfig emulator(const Config& config, size_t index, SwitchedRun* switched) {
+ShardConfig shard_in_network(const Config& config, size_t index, SwitchedRun* switched) {
   ShardConfig shard = emulator_shard(config, index, MacAddress{});
   if (switched != nullptr) switched->enter(shard, config.ports[index]);
   return shard;
@@ -25,7 +25,7 @@ ShardConfig emulator(const Config& config, size_t index, SwitchedRun* switched) 
 /// One port: the emulator's shard and the reference node's.
 struct Pair {
   Pair(const Config& config, size_t index, SwitchedRun* switched)
-      : emulator(understudy::emulator(config, index, switched)),
+      : emulator(shard_in_network(config, index, switched)),
         reference(reference_shard(config, index)),
         emulator_control(emulator),
         reference_control(reference) {}

@@ -5,14 +5,10 @@
 #include "ctrl/session/traffic_reports.h"
 
 namespace understudy {
+namespace {
 
-bool is_switched(const Config& config) {
-  return config.topology.has_value() || config.queues.given || !config.traffic.empty();
-}
-
-std::string why_not_switched(const Config& config) {
-  const bool real = !config.jobs.empty() || !config.services.empty() || !config.clients.empty();
-  if (!real || !is_switched(config)) return "";
+/// Empty if a network with switches can stand behind this configuration's ports.
+std::string refusal(const Config& config) {
   const auto at = [&](unsigned line) {
     return config.path + (line == 0 ? "" : ":" + std::to_string(line)) + ": ";
   };
@@ -39,8 +35,20 @@ std::string why_not_switched(const Config& config) {
   return "";
 }
 
+}  // namespace
+
+bool is_switched(const Config& config) {
+  return config.topology.has_value() || config.queues.given || !config.traffic.empty();
+}
+
+std::string why_not_switched(const Config& config) {
+  const bool real = !config.jobs.empty() || !config.services.empty() || !config.clients.empty();
+  if (!real || !is_switched(config)) return "";
+  return refusal(config);
+}
+
 Result<std::unique_ptr<SwitchedRun>> SwitchedRun::create(const Config& config) {
-  if (const std::string why = why_not_switched(config); !why.empty()) return fail(why);
+  if (const std::string why = refusal(config); !why.empty()) return fail(why);
   auto topology = build_topology(config);
   if (!topology) return fail(describe(topology.error()));
   std::unique_ptr<SwitchedRun> run(new SwitchedRun(config, std::move(*topology)));

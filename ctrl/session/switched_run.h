@@ -44,10 +44,10 @@ class SwitchedRun {
   SwitchedRun(const Config& config, Topology topology)
       : config_(config), topology_(std::move(topology)) {}
 
-  const Config& config_;
-  Topology topology_;
   Result<void> add_traffic();
 
+  const Config& config_;
+  Topology topology_;
   Traffic flows_;
   // One of them, or none without [[traffic]]: packet by packet, or as rates.
   std::unique_ptr<FlowTraffic> packets_;

@@ -9,15 +9,6 @@ constexpr uint32_t kFcsBytes = 4;
 /// Of a spraying sender's packets so many have hashes of their own before they come again.
 constexpr uint16_t kSprayed = 64;
 
-/// A NIC's links but those to its own node's GPUs.
-std::vector<LinkId> fabric_links(const Graph& graph, VertexId nic) {
-  std::vector<LinkId> links;
-  for (const LinkId out : graph.out(nic)) {
-    if (graph.vertices()[graph.link(out).to].tier != 0) links.push_back(out);
-  }
-  return links;
-}
-
 uint64_t mixed(uint64_t x) {
   x *= 0x9e3779b97f4a7c15;
   return x ^ x >> 32;
@@ -42,7 +33,7 @@ SwitchedFabric::SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, u
   const Graph& graph = config_->graph;
   for (uint32_t i = 0; i < config_->nics.size(); ++i) {
     node_at_[config_->nics[i]] = i;
-    uplinks_.push_back(fabric_links(graph, config_->nics[i]));
+    uplinks_.push_back(graph.uplinks(config_->nics[i]));
   }
   for (const LinkId up : uplinks_[real_]) {
     for (size_t c = 0; c < config_->settings.classes.size(); ++c) {

@@ -19,6 +19,14 @@ LinkId Graph::connect(VertexId a, VertexId b, Rate rate, Duration latency) {
   return id;
 }
 
+std::vector<LinkId> Graph::uplinks(VertexId nic) const {
+  std::vector<LinkId> links;
+  for (const LinkId link : out(nic)) {
+    if (vertices_[links_[link].to].tier != 0) links.push_back(link);
+  }
+  return links;
+}
+
 std::string Graph::link_name(LinkId id) const {
   return vertices_[links_[id].from].name + " -> " + vertices_[links_[id].to].name;
 }

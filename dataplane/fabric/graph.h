@@ -58,6 +58,8 @@ class Graph {
   const GraphLink& link(LinkId id) const { return links_[id]; }
   /// Links that leave `vertex`, in the order in which they were made.
   std::span<const LinkId> out(VertexId vertex) const { return out_[vertex]; }
+  /// Of those that leave a NIC, all but the ones to its own node's GPUs.
+  std::vector<LinkId> uplinks(VertexId nic) const;
   /// "leaf0 -> spine1", for reports and errors.
   std::string link_name(LinkId id) const;
   /// The vertex of this name, or kNoVertex.
