@@ -25,9 +25,9 @@ struct RingText {
   std::string sizes = "\"1MiB\"";
   uint32_t mtu = 4096;
   std::string control_class = "shared";
-  std::string fabric;  ///< more lines of [fabric]
-  std::string job;     ///< more lines of the job
-  std::string more;    ///< more tables
+  std::string fabric = {};  ///< more lines of [fabric]
+  std::string job = {};     ///< more lines of the job
+  std::string more = {};    ///< more tables
 
   std::string text() const {
     const std::string link = "link = { rate = \"" + rate + "\", latency = \"" + latency + "\" }\n";

@@ -137,11 +137,11 @@ TEST(SimulateSwitched, WhatItCannotDoIsNamed) {
   EXPECT_EQ(why(ring), "");
   ring.control_class = "separate";
   EXPECT_EQ(why(ring),
-            "test.toml: fabric.control_class: \"separate\" has no meaning with [topology]: classes "
+            "test.toml: fabric.control_class: found \"separate\": no meaning with [topology]: classes "
             "are those of [queues]");
   ring.control_class = "shared";
   ring.fabric = "pacing = false\n";
-  EXPECT_EQ(why(ring), "test.toml: fabric.pacing: false has no meaning with [topology]");
+  EXPECT_EQ(why(ring), "test.toml: fabric.pacing: found false: no meaning with [topology]");
   ring.fabric = "";
   ring.rate = "unlimited";
   ring.more = "[queues]\nbuffer = \"1MB\"\n";

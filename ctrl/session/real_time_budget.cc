@@ -20,7 +20,7 @@ std::vector<FlowSpec> measured_flows(Graph& graph) {
   const VertexId middle = graph.add_vertex({VertexKind::kSwitch, "s", 0, 0, 1});
   std::vector<LinkId> up;
   for (uint32_t i = 0; i < kSenders; ++i) {
-    const VertexId nic = graph.add_vertex({VertexKind::kNic, "n" + std::to_string(i), i, 0, 0});
+    const VertexId nic = graph.add_vertex({VertexKind::kNic, std::to_string(i), i, 0, 0});
     up.push_back(
         graph.connect(nic, middle, Rate::bits_per_second(100'000'000'000), Duration::us(1)));
   }

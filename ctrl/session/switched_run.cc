@@ -1,5 +1,6 @@
 #include "ctrl/session/switched_run.h"
 
+#include "ctrl/config/load.h"
 #include "ctrl/session/flow_run.h"
 #include "ctrl/session/packet_run.h"
 #include "ctrl/session/traffic_reports.h"
@@ -9,27 +10,26 @@ namespace {
 
 /// Empty if a network with switches can stand behind this configuration's ports.
 std::string refusal(const Config& config) {
-  const auto at = [&](unsigned line) {
-    return config.path + (line == 0 ? "" : ":" + std::to_string(line)) + ": ";
+  const auto error = [&](unsigned line, const char* key, const char* found, std::string allowed) {
+    return ConfigError{config.path, line, key, found, std::move(allowed)}.text();
   };
   if (config.ports.size() > 1) {
-    return at(config.ports[1].line) +
-           "port: found a second one: [topology], [queues] and [[traffic]] go with one [[port]] so "
-           "far";
+    return error(config.ports[1].line, "port", "a second one",
+                 "[topology], [queues] and [[traffic]] go with one [[port]] so far");
   }
-  const char* what = config.topology       ? "[topology]"
-                     : config.queues.given ? "[queues]"
-                                           : "[[traffic]]";
-  if (!config.fabric.pacing) return at(0) + "fabric.pacing: false has no meaning with " + what;
+  const std::string what = config.topology       ? "[topology]"
+                           : config.queues.given ? "[queues]"
+                                                 : "[[traffic]]";
+  if (!config.fabric.pacing) return error(0, "fabric.pacing", "false", "no meaning with " + what);
   if (config.fabric.control_class == ControlClass::kSeparate) {
-    return at(0) + "fabric.control_class: \"separate\" has no meaning with " + what +
-           ": classes are those of [queues]";
+    return error(0, "fabric.control_class", "\"separate\"",
+                 "no meaning with " + what + ": classes are those of [queues]");
   }
   for (const NodeConfig& node : config.nodes) {
     for (const NicConfig& nic : node.nics) {
       if (!nic.link_rate.is_unlimited()) continue;
-      return at(node.line) + "node.link.rate: found \"unlimited\": with " + what +
-             " every link has a rate";
+      return error(node.line, "node.link.rate", "\"unlimited\"",
+                   "with " + what + " every link has a rate");
     }
   }
   return "";
