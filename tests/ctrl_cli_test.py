@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())  # the tests run elsewhere
 QUICKSTART = pathlib.Path(__file__).resolve().parent.parent / "configs/quickstart.toml"
+NODE = QUICKSTART.with_name("congested_node.toml")
 COMMANDS = ("check", "topo", "simulate", "run", "command")
 GOOD = """format = 1
 [[prefix]]
@@ -189,6 +190,20 @@ file = "flows.csv"
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertTrue((self.folder / "only.svg").exists())
 
+    def test_series_beside_a_real_node(self):
+        for i, words in enumerate(((), ("--series", "a.csv", "--plot", "a.svg", "--series-flows", "allreduce w30 *"))):
+            done = self.run_it("simulate", NODE, "--report", f"{i}.json", "--capture", f"{i}.pcapng", *words)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("json", "pcapng"):
+            self.assertTrue(filecmp.cmp(self.folder / f"0.{name}", self.folder / f"1.{name}", shallow=False))
+        with open(self.folder / "a.csv", encoding="utf-8", newline="") as file:
+            rows = list(csv_module.DictReader(file))
+        senders = {(row["kind"], row["name"]) for row in rows if row["kind"] != "link"}
+        self.assertEqual(senders, {("queue_pair", "allreduce w30 -> gpu 0"), ("queue_pair", "allreduce w30 -> gpu 1")})
+        root = ElementTree.parse(self.folder / "a.svg").getroot()
+        texts = {"".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text")}
+        self.assertTrue({"leaf0 -> gpu", "allreduce w30 -> gpu 0"} <= texts, texts)
+
     def test_series_that_cannot_be_made(self):
         good = self.topology(INCAST)
         simulate = lambda *words: self.run_it("simulate", good, *words)
@@ -198,7 +213,11 @@ file = "flows.csv"
         self.expect_bad(simulate("--series", "a.csv", "--series-links", "nosuch*"), "nosuch*", "no link")
         self.expect_bad(simulate("--series", "a.csv", "--series-flows", "nosuch*"), "nosuch*", "no flow")
         self.expect_bad(simulate("--plot", "a.gif"), "a.gif", ".svg or .png")
-        self.expect_bad(self.run_it("simulate", QUICKSTART, "--series", "a.csv"), "only [[traffic]]")
+        self.expect_bad(self.run_it("simulate", QUICKSTART, "--series", "a.csv"), "--series", "no [topology], [queues] or [[traffic]]")
+        self.expect_bad(self.run_it("run", QUICKSTART, "--series", "a.csv"), "--series", "only simulate")
+        self.expect_bad(self.run_it("run", QUICKSTART, "--plot", "a.svg"), "--plot", "only simulate")
+        self.expect_bad(self.run_it("simulate", NODE, "--series", "a.csv", "--series-flows", "nosuch*"),
+                        "nosuch*", 'one is "allreduce w30 -> gpu 0"')
         self.assertFalse((self.folder / "a.csv").exists())
         done = simulate("--series", "/nonexistent/a.csv", "--report", "report.json")
         self.assertEqual(done.returncode, 1)

@@ -9,7 +9,7 @@ namespace {
 SeriesRow row(int64_t us, bool link, std::string_view name) {
   SeriesRow r;
   r.at = Time::zero() + Duration::us(us);
-  r.link = link;
+  r.kind = link ? SeriesKind::kLink : SeriesKind::kFlow;
   r.name = name;
   return r;
 }
@@ -30,7 +30,7 @@ TEST(SeriesFile, NamesOfAllKindsCanBeReadBack) {
   const auto read = file->read([&](const SeriesRow& r) {
     const std::string& name = names[i++];
     EXPECT_EQ(r.name, name);
-    EXPECT_EQ(r.link, name.size() % 2 == 0);
+    EXPECT_EQ(r.kind == SeriesKind::kLink, name.size() % 2 == 0);
     EXPECT_EQ(r.at, Time::from_ps(123'456'789'000'001));
     EXPECT_EQ(r.rate, UINT64_MAX);
     EXPECT_EQ(r.queue.has_value(), !name.empty());

@@ -62,7 +62,7 @@ struct Sampled {
     const auto copy = SeriesFile::create(path + ".copy");
     std::ofstream(path + ".copy") << csv;
     const auto read = copy->read([&](const SeriesRow& row) {
-      rows[std::string(row.link ? "link " : "flow ") + std::string(row.name)].push_back(
+      rows[std::string(row.kind == SeriesKind::kLink ? "link " : "flow ") + std::string(row.name)].push_back(
           {static_cast<double>(row.at.ps()) / 1e6, row.queue, row.throughput, row.rate,
            row.window});
     });

@@ -19,7 +19,7 @@ static_assert(std::atomic<int>::is_always_lock_free, "written by a signal handle
 void on_signal(int number) { caught_signal = number; }
 
 struct LiveArguments : RunArguments {
-  std::string control, duration, linger;
+  std::string control, duration, linger, series;
   bool verbose = false;
 };
 
@@ -31,6 +31,13 @@ std::optional<Duration> duration_or_complain(const char* option, const std::stri
 }
 
 int run(const LiveArguments& arguments) {
+  if (!arguments.series.empty()) {
+    std::fputs(
+        "--series, --plot: only simulate takes samples; in real time looking at all links "
+        "would hold packets up\n",
+        stderr);
+    return kExitBadInput;
+  }
   const auto config = load_or_complain(arguments);
   if (!config) return kExitBadInput;
   const auto events = commands_or_complain(*config, arguments.commands);
@@ -79,6 +86,7 @@ void add_run(CLI::App& app, int& status) {
       "--linger", arguments->linger,
       "Stays this long after the last job (default 200ms), e.g. so that captures in "
       "the real node can be stopped");
+  command->add_option("--series,--plot", arguments->series)->group("");  // says why not
   command->add_flag("--verbose", arguments->verbose, "Also print DPDK's log");
   command->footer(
       "Without --duration a run ends when its jobs are done, or by SIGINT or SIGTERM.\n"

@@ -5,6 +5,7 @@
 #include "ctrl/config/units_text.h"
 #include "ctrl/report/gnuplot.h"
 #include "ctrl/report/series_file.h"
+#include "ctrl/session/switched_run.h"
 #include "ctrl/session/traffic_run.h"
 
 namespace understudy {
@@ -12,7 +13,8 @@ namespace understudy {
 void add_series_arguments(CLI::App& command, SeriesArguments& arguments) {
   command.add_option(
       "--series", arguments.series,
-      "[[traffic]]: write queues, throughput and rates over time to this file (CSV)");
+      "Write queues and throughput of links, rates of flows and of queue pairs over time to this "
+      "file (CSV)");
   command.add_option("--series-interval", arguments.interval,
                      "Virtual time from one sample to the next (default 10us)");
   command
@@ -21,10 +23,10 @@ void add_series_arguments(CLI::App& command, SeriesArguments& arguments) {
       ->allow_extra_args(false);
   command
       .add_option("--series-flows", arguments.flows,
-                  "Only flows of these names, e.g. \"incast *\"; can be repeated")
+                  "Only flows and queue pairs of these names, e.g. \"incast *\"; can be repeated")
       ->allow_extra_args(false);
   command.add_option("--plot", arguments.plot,
-                     "Draw the busiest links and flows over time: *.svg or *.png by gnuplot");
+                     "Draw the busiest links and senders over time: *.svg or *.png by gnuplot");
 }
 
 std::optional<SeriesOptions> series_or_complain(const Config& config,
@@ -46,11 +48,9 @@ std::optional<SeriesOptions> series_or_complain(const Config& config,
     return complain("--series-*: says what to sample, but neither --series nor --plot is given");
   }
   const std::string option = options.path.empty() ? "--plot" : "--series";
-  if (!config.jobs.empty()) {
-    return complain(option + ": only [[traffic]] without a [[job]] is sampled so far");
-  }
-  if (config.traffic.empty()) {
-    return complain(option + ": only [[traffic]] is sampled, and " + config.path + " has none");
+  if (!is_switched(config)) {
+    return complain(option + ": samples are of a network, and " + config.path +
+                    " has no [topology], [queues] or [[traffic]]");
   }
   if (!arguments.interval.empty()) {
     const auto interval = parse_duration(arguments.interval);

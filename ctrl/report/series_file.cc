@@ -1,5 +1,6 @@
 #include "ctrl/report/series_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr char kHeader[] =
     "time_us,kind,name,queue_bytes,throughput_bit_per_s,rate_bit_per_s,window_bytes\n";
+constexpr std::array<const char*, 3> kKinds = {"link", "flow", "queue_pair"};  // by SeriesKind
 constexpr int64_t kPsPerUs = 1'000'000;
 
 /// A cell of CSV (RFC 4180).
@@ -69,7 +71,8 @@ Result<SeriesFile> SeriesFile::create(const std::string& path) {
 void SeriesFile::add(const SeriesRow& row) {
   std::FILE* file = file_.get();
   std::fprintf(file, "%" PRId64 ".%06" PRId64 ",%s,%s", row.at.ps() / kPsPerUs,
-               row.at.ps() % kPsPerUs, row.link ? "link" : "flow", cell(row.name).c_str());
+               row.at.ps() % kPsPerUs, kKinds[static_cast<size_t>(row.kind)],
+               cell(row.name).c_str());
   for (const auto& value : {row.queue, row.throughput, row.rate, row.window}) {
     if (value) {
       std::fprintf(file, ",%" PRIu64, *value);
@@ -95,7 +98,8 @@ Result<void> SeriesFile::read(const std::function<void(const SeriesRow&)>& row) 
   while (read_record(file, cells)) {
     constexpr size_t kColumns = 7;
     const size_t point = cells[0].find('.');
-    if (cells.size() != kColumns || point == std::string::npos) {
+    const auto kind = std::ranges::find(kKinds, cells.size() > 1 ? cells[1] : "");
+    if (cells.size() != kColumns || point == std::string::npos || kind == kKinds.end()) {
       readable = false;
       break;
     }
@@ -103,7 +107,7 @@ Result<void> SeriesFile::read(const std::function<void(const SeriesRow&)>& row) 
     ps.erase(point, 1);
     SeriesRow r;
     r.at = Time::from_ps(static_cast<int64_t>(number(ps).value_or(0)));
-    r.link = cells[1] == "link";
+    r.kind = static_cast<SeriesKind>(kind - kKinds.begin());
     r.name = cells[2];
     r.queue = number(cells[3]);
     r.throughput = number(cells[4]);

@@ -15,10 +15,12 @@
 
 namespace understudy {
 
+enum class SeriesKind : uint8_t { kLink, kFlow, kQueuePair };
+
 /// What was there at `at`, or in the interval that ends then.
 struct SeriesRow {
   Time at;
-  bool link = false;  ///< else a flow
+  SeriesKind kind = SeriesKind::kFlow;
   std::string_view name;
   std::optional<uint64_t> queue;       ///< bytes
   std::optional<uint64_t> throughput;  ///< bit/s

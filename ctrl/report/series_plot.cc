@@ -57,17 +57,18 @@ Result<std::string> series_script(const SeriesFile& series, const SeriesPlot& pl
   const int64_t samples = std::max<int64_t>(1, (last - Time::zero()).ps() / plot.interval.ps());
   const int64_t together = (samples + kMostPoints - 1) / kMostPoints;
   const auto points = static_cast<size_t>((samples + together - 1) / together);
-  const Places links = places_of(plot.links), flows = places_of(plot.flows);
+  const Places links = places_of(plot.links), senders = places_of(plot.senders);
   std::vector<Curve> queues(plot.links.size(), {points, together, true});
   std::vector<Curve> carried(plot.links.size(), {points, together, false});
-  std::vector<Curve> rates(plot.flows.size(), {points, together, false});
+  std::vector<Curve> rates(plot.senders.size(), {points, together, false});
   const auto read = series.read([&](const SeriesRow& row) {
     const int64_t sample = (row.at - Time::zero()).ps() / plot.interval.ps() - 1;
     if (sample < 0) return;
-    const Places& places = row.link ? links : flows;
+    const bool link = row.kind == SeriesKind::kLink;
+    const Places& places = link ? links : senders;
     const auto place = places.find(std::string(row.name));
     if (place == places.end()) return;
-    if (row.link) {
+    if (link) {
       if (row.queue) queues[place->second].add(sample, static_cast<double>(*row.queue));
       carried[place->second].add(sample, static_cast<double>(row.throughput.value_or(0)));
     } else {
@@ -94,7 +95,7 @@ Result<std::string> series_script(const SeriesFile& series, const SeriesPlot& pl
   };
   draw("queues", "KB", kBytesPerKilobyte, queues, plot.links);
   draw("carried by links", "Gbit/s", kBitsPerGigabit, carried, plot.links);
-  draw("rates of senders", "Gbit/s", kBitsPerGigabit, rates, plot.flows);
+  draw("rates of senders", "Gbit/s", kBitsPerGigabit, rates, plot.senders);
   return script + plot_end();
 }
 

@@ -13,11 +13,12 @@ struct SeriesPlot {
   std::string file;  ///< *.svg or *.png
   std::string heading;
   Duration interval;
-  std::vector<std::string> links, flows;
+  std::vector<std::string> links;
+  std::vector<std::string> senders;  ///< queue pairs and flows
 };
 
 /// gnuplot's program for three plots above one another: queues of the links, what they carry, rates
-/// of the flows. Times without a row count as zero. Error: the series cannot be read back.
+/// of the senders. Times without a row count as zero. Error: the series cannot be read back.
 Result<std::string> series_script(const SeriesFile& series, const SeriesPlot& plot);
 
 /// Draws it. Errors: as above; gnuplot is missing or fails, the file cannot be written.

@@ -103,14 +103,15 @@ Result<FlowRun> run_flows(const Config& config, const Topology& topology,
   FlowModel model(topology.graph, flows, *senders, config.queues.flows,
                   config.queues.network.cut_through, link_changes(config, topology));
   Progress said(progress, flows.size());
+  const SeriesSources sources{nullptr, nullptr, &model};
   std::function<void(Time)> sample;
   if (series != nullptr) {
     sample = [&](Time before) {
-      while (series->next() < before) series->sample(model);
+      while (series->next() < before) series->sample(sources);
     };
   }
   model.run([&](const FlowModel& at) { said.look(at); }, sample);
-  while (series != nullptr && !series->holds(model.now())) series->sample(model);
+  while (series != nullptr && !series->holds(model.now())) series->sample(sources);
   if (model.finished() != flows.size()) {
     std::string text = config.path + ": ";
     text += std::to_string(flows.size() - model.finished()) + " of " +

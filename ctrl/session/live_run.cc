@@ -114,7 +114,7 @@ Result<void> LiveRun::open() {
     auto made = SwitchedRun::create(config_);
     if (!made) return fail(made.error().text);
     switched_ = std::move(*made);
-    if (switched_->has_packets()) {
+    if (switched_->packets() != nullptr) {
       auto fits = fits_real_time(config_, switched_->topology().graph, switched_->flows());
       if (!fits) return fits;
     }

@@ -131,6 +131,7 @@ Result<PacketRun> run_packets(const Config& config, const Graph& graph,
   Network network(graph, settings, traffic);
   if (series != nullptr) series->watch(traffic);
   traffic.start(network);
+  const SeriesSources sources{&network, &traffic, nullptr};
   Progress said(progress, flows);
   // Timers go on for ever where a timeout repeats what a deadlock holds back.
   uint64_t looked = 0, finished = 0, delivered = 0;
@@ -138,7 +139,7 @@ Result<PacketRun> run_packets(const Config& config, const Graph& graph,
   PacketRun run;
   while (!traffic.all_finished() && !network.next().is_never()) {
     end = network.next();
-    while (series != nullptr && series->next() < end) series->sample(network, traffic);
+    while (series != nullptr && series->next() < end) series->sample(sources);
     network.step();
     if (network.events() - looked < kEventsBetweenLooks) continue;
     looked = network.events();
@@ -150,7 +151,7 @@ Result<PacketRun> run_packets(const Config& config, const Graph& graph,
     finished = traffic.finished();
     delivered = traffic.delivered_bytes();
   }
-  while (series != nullptr && !series->holds(end)) series->sample(network, traffic);
+  while (series != nullptr && !series->holds(end)) series->sample(sources);
   network.finish(end);
   if (!traffic.all_finished()) {
     return fail(why_stuck(config, graph, network, traffic, flows.size()));

@@ -36,7 +36,24 @@ std::unique_ptr<QpControl> data_control(const Config& config, const JobConfig& j
   return make_qp_control(config, job.sender, emulated.index, *port, mtu, from_real);
 }
 
+/// Of the queue pair that sends the job's data out of the real rank, or into it.
+std::string name_of(const Config& config, const JobConfig& job, bool from_real, uint32_t channel) {
+  const auto ranks = static_cast<uint32_t>(job.ranks.size());
+  const uint32_t real = real_rank(config, job);
+  const uint32_t from = from_real ? real : (real + ranks - 1) % ranks;
+  return job.name + " " + config.nodes[job.ranks[from]].name + " -> " +
+         config.nodes[job.ranks[(from + 1) % ranks]].name + " " + std::to_string(channel);
+}
+
 }  // namespace
+
+std::vector<std::string> controlled_names(const Config& config, const JobConfig& job) {
+  std::vector<std::string> names;
+  for (uint32_t c = 0; job.sender.control != kNoControl && c < job.channels; ++c) {
+    for (const bool from_real : {false, true}) names.push_back(name_of(config, job, from_real, c));
+  }
+  return names;
+}
 
 Result<std::unique_ptr<RingEnvironmentHost>> RingEnvironmentHost::create(const Config& config,
                                                                          const JobConfig& job,
@@ -101,6 +118,9 @@ void RingEnvironmentHost::connect(uint32_t channel, bool sender, const RingFarEn
   auto control = sender
                      ? data_control(config_, job_, node(rank), node(ring.real_rank), far.mtu, false)
                      : nullptr;
+  if (control != nullptr) {
+    controlled_.push_back({name_of(config_, job_, false, channel), control.get()});
+  }
   control_.add_qp(config, *environment_, contents, prepare, std::move(control));
   ++connected_;
 }
@@ -173,6 +193,9 @@ Result<std::unique_ptr<RingRankHost>> RingRankHost::create(const Config& config,
         }
       };
       auto steered = we_send ? data_control(config, job, far_node, self, far.mtu, true) : nullptr;
+      if (steered != nullptr) {
+        host->controlled_.push_back({name_of(config, job, true, c), steered.get()});
+      }
       control.add_qp(qp_config, *host->rank_, we_send || ring.exact, prepare, std::move(steered));
       environment.connect(c, !we_send, us);
     }

@@ -24,13 +24,22 @@ struct RingNearEnd {
 /// What the far end of a connection is, as its owner told us or as we made it.
 struct RingFarEnd {
   Qpn qpn = 0;
-  Psn psn;              ///< it will send from here on
-  Psn expects;          ///< it expects this from us
-  uint64_t fifo_va = 0; ///< far sender only: where our credits go
+  Psn psn;               ///< it will send from here on
+  Psn expects;           ///< it expects this from us
+  uint64_t fifo_va = 0;  ///< far sender only: where our credits go
   Rkey fifo_rkey = 0;
   uint32_t mtu = 4096;
   uint8_t traffic_class = 0;
 };
+
+/// A queue pair under congestion control, as series name it.
+struct ControlledPair {
+  std::string name;
+  const QpControl* control = nullptr;
+};
+
+/// Names of all that a job will have, as "ring w2 -> gpu 0"; the last is the channel.
+std::vector<std::string> controlled_names(const Config& config, const JobConfig& job);
 
 /// The environment of one job in its shard, with all its memory.
 class RingEnvironmentHost {
@@ -50,6 +59,7 @@ class RingEnvironmentHost {
   void close();
 
   const RingProgress& progress() const { return progress_; }
+  const std::vector<ControlledPair>& controlled() const { return controlled_; }
   bool all_connected() const { return connected_ == 2 * setup_.job.channels; }
 
  private:
@@ -61,7 +71,10 @@ class RingEnvironmentHost {
 
   RingEnvironmentHost(const Config& config, const JobConfig& job, const RingSetup& setup,
                       ShardControl& control)
-      : config_(config), job_(job), setup_(setup), control_(control),
+      : config_(config),
+        job_(job),
+        setup_(setup),
+        control_(control),
         progress_(setup.job.operations.size()) {}
   Result<void> allocate();
   const NodeConfig& node(uint32_t rank) const { return config_.nodes[job_.ranks[rank]]; }
@@ -75,6 +88,7 @@ class RingEnvironmentHost {
   std::vector<End> senders_, receivers_;  ///< by channel
   uint32_t connected_ = 0;
   std::vector<Qpn> qpns_;
+  std::vector<ControlledPair> controlled_;
 };
 
 /// The real rank of one job on the reference node, with all its memory.
@@ -82,11 +96,11 @@ class RingRankHost {
  public:
   /// Also opens and connects both ends with `environment`, whose job it is.
   static Result<std::unique_ptr<RingRankHost>> create(const Config& config, const JobConfig& job,
-                                                      const RingSetup& setup,
-                                                      ShardControl& control,
+                                                      const RingSetup& setup, ShardControl& control,
                                                       RingEnvironmentHost& environment);
   void start() { control_.wake(*rank_, RingRank::kStart); }
   const RingProgress& progress() const { return progress_; }
+  const std::vector<ControlledPair>& controlled() const { return controlled_; }
 
  private:
   RingRankHost(ShardControl& control, size_t operations)
@@ -97,6 +111,7 @@ class RingRankHost {
   std::unique_ptr<RingRank> rank_;
   std::vector<std::vector<uint8_t>> staging_;
   std::vector<float> data_;
+  std::vector<ControlledPair> controlled_;
 };
 
 }  // namespace understudy

@@ -1,4 +1,4 @@
-// What a run of [[traffic]] is to write over time.
+// What a run in virtual time is to write over time.
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@ struct SeriesOptions {
   std::string path;  ///< of the CSV; empty: none
   std::string plot;  ///< *.svg or *.png; empty: none
   Duration interval = Duration::us(10);
-  std::vector<std::string> links, flows;  ///< patterns of names as a shell's; empty: all
+  std::vector<std::string> links;  ///< patterns of names as a shell's; empty: all
+  std::vector<std::string> flows;  ///< the same, of flows and queue pairs
 
   bool wanted() const { return !path.empty() || !plot.empty(); }
 };

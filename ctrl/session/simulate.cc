@@ -8,6 +8,7 @@
 #include "ctrl/report/collect.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/ring_links.h"
+#include "ctrl/session/sampled_run.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/switched_run.h"
 #include "ctrl/session/traffic_run.h"
@@ -65,6 +66,20 @@ Time first_entry(const Config& config, const JobConfig& job, const SwitchedRun* 
   return Time::zero() + longest * 2;
 }
 
+/// All operations are done, or have failed, and so are the flows beside them.
+bool over(const std::vector<Job>& jobs, const SwitchedRun& switched) {
+  const auto ended = [](const RingProgress& p) {
+    return p.failed || p.finished == p.results.size();
+  };
+  if (switched.packets() != nullptr && !switched.packets()->all_finished()) return false;
+  if (switched.rates() != nullptr && switched.rates()->finished() < switched.flows().size()) {
+    return false;
+  }
+  return std::ranges::all_of(jobs, [&](const Job& job) {
+    return ended(job.environment->progress()) && ended(job.rank->progress());
+  });
+}
+
 /// The environment's view, and beside it the reference node's own times and verification.
 JobReport reported(const Config& config, size_t index, const Job& job) {
   JobReport report = job_report(config, index, job.environment->progress(), Verified::kNo,
@@ -109,6 +124,13 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
     if (!made) return fail(made.error().text);
     switched = std::move(*made);
   }
+  std::unique_ptr<SampledRun> sampled;
+  if (options.series.wanted()) {
+    if (switched == nullptr) return fail(config.path + ": there is no network to look at");
+    auto made = SampledRun::create(options.series, *switched);
+    if (!made) return fail(made.error().text);
+    sampled = std::move(*made);
+  }
   const Topology* topology = switched == nullptr ? nullptr : &switched->topology();
   std::vector<std::unique_ptr<Pair>> pairs;
   std::vector<SimulationPair> links;
@@ -133,6 +155,10 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
     made.rank = std::move(*rank);
     made.environment->start();
     made.rank->start();
+    if (sampled != nullptr) {
+      sampled->watch(made.environment->controlled());
+      sampled->watch(made.rank->controlled());
+    }
     jobs.push_back(std::move(made));
   }
   auto simulation = Simulation::create(links, options.capture_path);
@@ -148,6 +174,11 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
     report.commands.push_back({event.at, command_text(config, event)});
   }
   if (options.progress) options.progress("simulating in virtual time ...");
+  if (sampled != nullptr) {
+    auto ran =
+        sampled->run(**simulation, pairs[0]->emulator, [&] { return over(jobs, *switched); });
+    if (!ran) return fail(ran.error().text);
+  }
   if (auto ran = (*simulation)->run(Time::never()); !ran) return fail(ran.error().text);
 
   Time end;
@@ -163,6 +194,11 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
     report.ports.push_back(port_report(links[i].name, config.ports[i], config,
                                        pairs[i]->emulator.node_table(), snapshot, PortCounters{}));
     if (switched != nullptr) report.traffic = switched->report(snapshot, end);
+    if (sampled != nullptr) {
+      if (auto done = sampled->finish(config.path, snapshot); !done) {
+        return fail(done.error().text);
+      }
+    }
     ShardSnapshot node;
     pairs[i]->reference.fit(node);
     pairs[i]->reference.snapshot(node, end);

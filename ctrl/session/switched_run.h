@@ -35,8 +35,9 @@ class SwitchedRun {
   void enter(ShardConfig& shard, const PortConfig& port);
 
   const std::vector<FlowSpec>& flows() const { return flows_.flows; }
-  /// Their packets are carried one by one.
-  bool has_packets() const { return packets_ != nullptr; }
+  /// What carries the flows: packet by packet, as rates, or neither where there are none.
+  FlowTraffic* packets() const { return packets_.get(); }
+  const FlowModel* rates() const { return rates_.get(); }
   /// While nothing runs any more: links, and what became of the flows by `end`.
   TrafficReport report(const ShardSnapshot& snapshot, Time end) const;
 

@@ -7,6 +7,7 @@
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/flow_run.h"
 #include "ctrl/session/packet_run.h"
+#include "ctrl/session/ring_links.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/traffic_reports.h"
 
@@ -14,14 +15,6 @@ namespace understudy {
 namespace {
 
 using Said = std::function<void(const std::string&)>;
-
-template <typename Flow>
-std::vector<Duration> durations(const std::vector<Flow>& flows) {
-  std::vector<Duration> out;
-  out.reserve(flows.size());
-  for (const Flow& t : flows) out.push_back(t.received - t.start);
-  return out;
-}
 
 /// Both give the end of the last event. `series` may be null.
 Result<Time> by_packets(TrafficReport& report, const Config& config, const Topology& topology,
@@ -45,7 +38,7 @@ Result<Time> by_packets(TrafficReport& report, const Config& config, const Topol
     peaks.push_back(c.queue_peak);
     bytes.push_back(c.wire_bytes);
   }
-  if (auto done = series->finish(config.path, peaks, bytes, durations(run->flows)); !done) {
+  if (auto done = series->finish(config.path, peaks, bytes, times_taken(run->flows)); !done) {
     return tl::unexpected(done.error());
   }
   return run->end;
@@ -64,7 +57,7 @@ Result<Time> by_rates(TrafficReport& report, const Config& config, const Topolog
   report.work = {{"events", run->events}, {"rates_worked_out", run->filled}};
   if (series == nullptr) return run->end;
   const std::vector<uint64_t> peaks(run->link_bytes.size());
-  if (auto done = series->finish(config.path, peaks, run->link_bytes, durations(run->flows));
+  if (auto done = series->finish(config.path, peaks, run->link_bytes, times_taken(run->flows));
       !done) {
     return tl::unexpected(done.error());
   }
@@ -79,7 +72,11 @@ Result<void> check_series(const Config& config, const SeriesOptions& series) {
   if (!topology) return fail(describe(topology.error()));
   const auto traffic = build_traffic(config, *topology);
   if (!traffic) return fail(describe(traffic.error()));
-  return TrafficSeries::check(series, topology->graph, traffic->flows);
+  std::vector<std::string> queue_pairs;
+  for (const JobConfig& job : config.jobs) {
+    for (std::string& name : controlled_names(config, job)) queue_pairs.push_back(std::move(name));
+  }
+  return TrafficSeries::check(series, topology->graph, traffic->flows, queue_pairs);
 }
 
 Result<RunReport> run_traffic(const Config& config, const Said& progress,

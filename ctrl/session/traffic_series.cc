@@ -46,10 +46,12 @@ uint64_t bits_per_second(MaxMin::Share share) {
 }  // namespace
 
 Result<void> TrafficSeries::check(const SeriesOptions& options, const Graph& graph,
-                                  const std::vector<FlowSpec>& flows) {
+                                  const std::vector<FlowSpec>& flows,
+                                  const std::vector<std::string>& queue_pairs) {
   std::vector<std::string> links, names;
   for (LinkId link = 0; link < graph.links().size(); ++link) links.push_back(graph.link_name(link));
   if (!options.flows.empty()) {
+    names = queue_pairs;
     for (const FlowSpec& flow : flows) names.push_back(flow.name);
   }
   if (const std::string* p = useless(options.links, links)) {
@@ -57,8 +59,9 @@ Result<void> TrafficSeries::check(const SeriesOptions& options, const Graph& gra
                 links.front() + "\"");
   }
   if (const std::string* p = useless(options.flows, names)) {
-    return fail("--series-flows \"" + *p + "\": no flow has such a name; one is \"" +
-                names.front() + "\"");
+    return fail("--series-flows \"" + *p +
+                "\": no flow and no queue pair under a [[control]] has " + "such a name" +
+                (names.empty() ? "" : "; one is \"" + names.front() + "\""));
   }
   return {};
 }
@@ -79,12 +82,35 @@ bool TrafficSeries::selected(uint32_t flow) const {
   return fits(options_.flows, flows_[flow].name);
 }
 
-void TrafficSeries::add_link(Link& link, std::optional<uint64_t> queue, uint64_t throughput) {
+void TrafficSeries::watch(std::string name, const QpControl& control) {
+  if (fits(options_.flows, name)) queue_pairs_.push_back({std::move(name), &control});
+}
+
+void TrafficSeries::sample(const SeriesSources& sources) {
+  for (Link& link : links_) add_link(link, sources);
+  for (const QueuePair& pair : queue_pairs_) add_queue_pair(pair);
+  if (sources.packets != nullptr) add_flows(*sources.packets);
+  if (sources.rates != nullptr) add_flows(*sources.rates);
+  next_ += interval_;
+}
+
+void TrafficSeries::add_link(Link& link, const SeriesSources& sources) {
+  std::optional<uint64_t> queue;
+  uint64_t throughput = 0;
+  if (sources.network != nullptr) {
+    const unsigned __int128 sent = sources.network->sent_bits(link.link, next_);
+    queue = sources.network->queued_bytes(link.link);
+    throughput = per_second(sent - link.sent, interval_);
+    link.sent = sent;
+  }
+  if (sources.rates != nullptr) {
+    throughput += bits_per_second(sources.rates->rates().used(link.link));
+  }
   const bool quiet = throughput == 0 && queue.value_or(0) == 0;
   if (!quiet || !link.quiet) {
     SeriesRow row;
     row.at = next_;
-    row.link = true;
+    row.kind = SeriesKind::kLink;
     const std::string name = graph_.link_name(link.link);
     row.name = name;
     row.queue = queue;
@@ -94,12 +120,20 @@ void TrafficSeries::add_link(Link& link, std::optional<uint64_t> queue, uint64_t
   link.quiet = quiet;
 }
 
-void TrafficSeries::sample(const Network& network, const FlowTraffic& traffic) {
-  for (Link& link : links_) {
-    const unsigned __int128 sent = network.sent_bits(link.link, next_);
-    add_link(link, network.queued_bytes(link.link), per_second(sent - link.sent, interval_));
-    link.sent = sent;
+void TrafficSeries::add_queue_pair(const QueuePair& pair) {
+  if (!pair.control->started()) return;
+  SeriesRow row;
+  row.at = next_;
+  row.kind = SeriesKind::kQueuePair;
+  row.name = pair.name;
+  if (const Rate rate = pair.control->rate(); !rate.is_unlimited()) row.rate = rate.bps();
+  if (const uint64_t window = pair.control->window(); window != Controller::kNoWindow) {
+    row.window = window;
   }
+  file_.add(row);
+}
+
+void TrafficSeries::add_flows(const FlowTraffic& traffic) {
   for (const uint32_t flow : begun_) {
     if (selected(flow)) active_.push_back({flow, 0});
   }
@@ -123,11 +157,9 @@ void TrafficSeries::sample(const Network& network, const FlowTraffic& traffic) {
     active.delivered = result.delivered;
     return ended;
   });
-  next_ += interval_;
 }
 
-void TrafficSeries::sample(const FlowModel& model) {
-  for (Link& link : links_) add_link(link, {}, bits_per_second(model.rates().used(link.link)));
+void TrafficSeries::add_flows(const FlowModel& model) {
   auto leaving = model.leaving();
   std::ranges::sort(leaving);
   const auto add = [&](uint32_t flow, uint64_t rate) {
@@ -148,7 +180,28 @@ void TrafficSeries::sample(const FlowModel& model) {
     active_.push_back({flow, 0});
   }
   for (; gone != before.end(); ++gone) add(gone->flow, 0);
-  next_ += interval_;
+}
+
+/// Of the queue pairs the first, of the flows the busiest; `of` tells how many there are.
+std::vector<std::string> TrafficSeries::drawn_senders(const std::vector<Duration>& took,
+                                                      size_t& of) const {
+  std::vector<uint32_t> flows;
+  for (uint32_t i = 0; i < flows_.size(); ++i) {
+    if (selected(i)) flows.push_back(i);
+  }
+  of = flows.size() + queue_pairs_.size();
+  const size_t others = std::min(flows.size(), kMostCurves / 2);
+  const size_t pairs = std::min(queue_pairs_.size(), kMostCurves - others);
+  const size_t shown = std::min(flows.size(), kMostCurves - pairs);
+  const auto busier = [&](uint32_t a, uint32_t b) {
+    return std::tuple(flows_[b].bytes, took[b], a) < std::tuple(flows_[a].bytes, took[a], b);
+  };
+  std::partial_sort(flows.begin(), flows.begin() + static_cast<std::ptrdiff_t>(shown), flows.end(),
+                    busier);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < pairs; ++i) names.push_back(queue_pairs_[i].name);
+  for (size_t i = 0; i < shown; ++i) names.push_back(flows_[flows[i]].name);
+  return names;
 }
 
 Result<void> TrafficSeries::finish(const std::string& heading, const std::vector<uint64_t>& peaks,
@@ -166,21 +219,13 @@ Result<void> TrafficSeries::finish(const std::string& heading, const std::vector
   for (size_t i = 0; i < std::min(links.size(), kMostCurves); ++i) {
     plot.links.push_back(graph_.link_name(links[i]));
   }
-  std::vector<uint32_t> flows;
-  for (uint32_t i = 0; i < flows_.size(); ++i) {
-    if (selected(i)) flows.push_back(i);
-  }
-  const size_t shown = std::min(flows.size(), kMostCurves);
-  const auto busier = [&](uint32_t a, uint32_t b) {
-    return std::tuple(flows_[b].bytes, took[b], a) < std::tuple(flows_[a].bytes, took[a], b);
-  };
-  std::partial_sort(flows.begin(), flows.begin() + static_cast<std::ptrdiff_t>(shown), flows.end(),
-                    busier);
-  for (size_t i = 0; i < shown; ++i) plot.flows.push_back(flows_[flows[i]].name);
-  if (shown < flows.size() || plot.links.size() < links.size()) {
+  size_t senders = 0;
+  plot.senders = drawn_senders(took, senders);
+  if (plot.senders.size() < senders || plot.links.size() < links.size()) {
     plot.heading += ": the busiest " + std::to_string(plot.links.size()) + " of " +
-                    std::to_string(links.size()) + " links, " + std::to_string(shown) + " of " +
-                    std::to_string(flows.size()) + " flows";
+                    std::to_string(links.size()) + " links, " +
+                    std::to_string(plot.senders.size()) + " of " + std::to_string(senders) +
+                    " senders";
   }
   return draw_series(file_, plot);
 }

@@ -1,5 +1,6 @@
-// Samples of a run of [[traffic]] in virtual time: queues and throughput of links, rates of flows.
-// Looking does not touch what is looked at, so a run is the same with and without.
+// Samples of a run in virtual time: queues and throughput of links, rates of flows and of queue
+// pairs under congestion control. Looking does not touch what is looked at, so a run is the same
+// with and without.
 #pragma once
 
 #include <memory>
@@ -10,6 +11,7 @@
 #include "ctrl/session/series_options.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
+#include "dataplane/engine/qp_control.h"
 #include "dataplane/fabric/flow.h"
 #include "dataplane/fabric/flow_model.h"
 #include "dataplane/fabric/graph.h"
@@ -18,13 +20,30 @@
 
 namespace understudy {
 
+/// What a run has to look at; null: it has none. `rates` are a load on `network`, if there is one.
+struct SeriesSources {
+  const Network* network = nullptr;
+  const FlowTraffic* packets = nullptr;
+  const FlowModel* rates = nullptr;
+};
+
+/// How long each flow took.
+template <typename Flow>
+std::vector<Duration> times_taken(const std::vector<Flow>& flows) {
+  std::vector<Duration> out;
+  out.reserve(flows.size());
+  for (const Flow& t : flows) out.push_back(t.received - t.start);
+  return out;
+}
+
 /// Takes a sample after every whole interval, of what was selected. A row is written for what is
 /// not zero, and once when it has become zero.
 class TrafficSeries {
  public:
-  /// Error: a pattern fits nothing.
+  /// Error: a pattern fits nothing. `queue_pairs`: names of those under congestion control.
   static Result<void> check(const SeriesOptions& options, const Graph& graph,
-                            const std::vector<FlowSpec>& flows);
+                            const std::vector<FlowSpec>& flows,
+                            const std::vector<std::string>& queue_pairs);
   /// Opens the file. `graph` and `flows` outlive this. Error: it cannot be written.
   static Result<std::unique_ptr<TrafficSeries>> create(const SeriesOptions& options,
                                                        const Graph& graph,
@@ -33,9 +52,10 @@ class TrafficSeries {
   /// The time of the next sample, to be taken when all has happened that happens until then.
   Time next() const { return next_; }
   void watch(FlowTraffic& traffic) { traffic.note_starts(begun_); }
-  void sample(const Network& network, const FlowTraffic& traffic);
-  /// Rates are those of the instant.
-  void sample(const FlowModel& model);
+  /// `control` outlives this.
+  void watch(std::string name, const QpControl& control);
+  /// Of `rates`, they are those of the instant.
+  void sample(const SeriesSources& sources);
   /// Whether what happened until `end` is in the samples.
   bool holds(Time end) const { return next_ - interval_ >= end; }
 
@@ -55,6 +75,10 @@ class TrafficSeries {
     uint32_t flow = 0;
     uint64_t delivered = 0;  ///< at the last sample
   };
+  struct QueuePair {
+    std::string name;
+    const QpControl* control = nullptr;
+  };
 
   TrafficSeries(SeriesFile file, const SeriesOptions& options, const Graph& graph,
                 const std::vector<FlowSpec>& flows)
@@ -64,7 +88,11 @@ class TrafficSeries {
         flows_(flows),
         interval_(options.interval),
         next_(Time::zero() + options.interval) {}
-  void add_link(Link& link, std::optional<uint64_t> queue, uint64_t throughput);
+  void add_link(Link& link, const SeriesSources& sources);
+  void add_flows(const FlowTraffic& traffic);
+  void add_flows(const FlowModel& model);
+  void add_queue_pair(const QueuePair& pair);
+  std::vector<std::string> drawn_senders(const std::vector<Duration>& took, size_t& of) const;
   bool selected(uint32_t flow) const;
 
   SeriesFile file_;
@@ -76,6 +104,7 @@ class TrafficSeries {
   std::vector<Link> links_;      ///< those that are selected
   std::vector<uint32_t> begun_;  ///< flows, since the last sample
   std::vector<Flow> active_;     ///< in the order of the flows: that have begun and not ended
+  std::vector<QueuePair> queue_pairs_;  ///< those that are selected
 };
 
 }  // namespace understudy

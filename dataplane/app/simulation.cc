@@ -1,5 +1,7 @@
 #include "dataplane/app/simulation.h"
 
+#include <deque>
+
 #include "dataplane/app/virtual_loop.h"
 #include "dataplane/port/capture.h"
 #include "dataplane/port/virtual_link.h"
@@ -34,13 +36,13 @@ class SimulationImpl final : public Simulation {
   }
 
   Result<void> run(Time limit) override {
-    for (const LinkChange& change : changes_) {
-      if (auto result = loop_.run(std::min(limit, change.at)); !result) return result;
-      if (capture_ && change.at <= limit) capture_->link_change(change);
+    for (; !changes_.empty() && changes_.front().at <= limit; changes_.pop_front()) {
+      if (auto result = loop_.run(changes_.front().at); !result) return result;
+      if (capture_) capture_->link_change(changes_.front());
     }
-    changes_.clear();
     return loop_.run(limit);
   }
+  Time next() const override { return loop_.next(); }
   void note_change(const LinkChange& change) override { changes_.push_back(change); }
   Time now() const override { return loop_.now(); }
   Result<void> close() override {
@@ -52,7 +54,7 @@ class SimulationImpl final : public Simulation {
   std::unique_ptr<Capture> capture_;
   std::vector<std::unique_ptr<VirtualLink>> links_;
   std::vector<std::unique_ptr<ShardParticipant>> participants_;
-  std::vector<LinkChange> changes_;  ///< in order of time
+  std::deque<LinkChange> changes_;  ///< in order of time
   VirtualLoop loop_;
 };
 

@@ -26,8 +26,10 @@ class Simulation {
   static Result<std::unique_ptr<Simulation>> create(const std::vector<SimulationPair>& pairs,
                                                     const std::string& capture_path);
   virtual ~Simulation() = default;
-  /// Runs until nothing is left to do, or until `limit`.
+  /// Runs until nothing is left to do, or until `limit`. May be called again.
   virtual Result<void> run(Time limit) = 0;
+  /// When something happens next, never() if nothing does; a time that has passed means at once.
+  virtual Time next() const = 0;
   /// To be written into the capture where it takes effect, so that a checker knows.
   virtual void note_change(const LinkChange& change) = 0;
   virtual Time now() const = 0;

@@ -26,6 +26,14 @@ void ShardParticipant::advance_to(Time t) {
   port_.flush(t);
 }
 
+Time VirtualLoop::next() const {
+  Time next = Time::never();
+  for (const Participant* participant : participants_) {
+    next = std::min(next, participant->next_event());
+  }
+  return next;
+}
+
 Result<void> VirtualLoop::run(Time limit) {
   uint64_t turns = 0;
   for (;;) {

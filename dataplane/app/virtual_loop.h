@@ -47,6 +47,8 @@ class VirtualLoop {
   /// reached. May be called again. Error: a participant stays due at one time for ever.
   Result<void> run(Time limit = Time::never());
   Time now() const { return now_; }
+  /// When somebody has something to do next; a time that has passed means at once.
+  Time next() const;
 
  private:
   std::vector<Participant*> participants_;

@@ -50,6 +50,10 @@ class QpControl {
   }
 
   uint32_t user() const { return user_; }
+  /// Whether a data packet has left, and what the law says now.
+  bool started() const { return started_; }
+  Rate rate() const { return law_->rate(); }
+  uint64_t window() const { return law_->window(); }
   /// A data packet may not start before.
   Time next() const { return pacing_.next(); }
   /// From now on it would start one if the link let it.

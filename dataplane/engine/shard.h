@@ -66,6 +66,8 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   ByteRing& from_host() { return from_host_; }  ///< frames of the exception port
   ByteRing& notices() { return notices_; }      ///< see node/notice.h
 
+  /// The one with switches, if there is one.
+  const Network* network() const { return fabric_ == nullptr ? nullptr : &fabric_->network(); }
   const NodeTable& node_table() const { return config_.nodes; }
   const std::vector<NodeNic>& nodes() const { return config_.nodes.nics(); }
   uint32_t queue_pairs() const { return config_.queue_pairs; }
