@@ -5,6 +5,7 @@
 #include "ctrl/build/topology.h"
 #include "ctrl/build/traffic.h"
 #include "ctrl/cli/commands.h"
+#include "ctrl/config/job_operation.h"
 #include "ctrl/config/load.h"
 #include "ctrl/report/json.h"
 #include "ctrl/report/table.h"
@@ -68,6 +69,12 @@ std::optional<Config> load_or_complain(const std::string& path) {
 
 std::optional<Config> load_or_complain(const RunArguments& arguments) {
   auto config = load_or_complain(arguments.config);
+  if (config) {
+    if (const std::string why = why_not_runnable(*config); !why.empty()) {
+      std::fprintf(stderr, "%s\n", why.c_str());
+      return std::nullopt;
+    }
+  }
   for (const std::string& scenario : arguments.scenarios) {
     if (!config) break;
     ConfigResult with = load_scenario(std::move(*config), scenario);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collective_model/operation.h"
 #include "ctrl/config/control_config.h"
 #include "ctrl/config/queues_config.h"
 #include "ctrl/config/topology_config.h"
@@ -151,12 +152,23 @@ struct PortConfig {
   unsigned line = 0;
 };
 
-/// A ring all-reduce job; the only collective and algorithm of format 1 so far.
+/// Collectives of one communicator. What simulate and run take of it: job_operation.h.
 struct JobConfig {
   std::string name;
-  std::vector<NodeId> ranks;  ///< node of each rank in ring order (GPU 0 of the node)
+  Collective collective = Collective::kAllReduce;
+  std::optional<Algorithm> algorithm = Algorithm::kRing;  ///< without: NCCL's choice
+  std::optional<Protocol> protocol = Protocol::kSimple;   ///< without: NCCL's choice
+  DataType type = DataType::kFloat32;
+  NcclVersion nccl;
+  uint32_t root = 0;          ///< rank, of collectives that have one
+  std::vector<NodeId> ranks;  ///< nodes in ring order, each once
+  /// Ranks on each node, its GPUs 0 and on. Without: as many as every node of it has, but one where
+  /// it runs.
+  std::optional<uint32_t> gpus;
   unsigned nic = 0;
-  std::vector<uint64_t> sizes;  ///< bytes of one operation, each a positive multiple of 4
+  /// Bytes of one operation as nccl-tests count them: of the larger of both buffers. Each is a
+  /// positive multiple of the type, and of the ranks where every rank has a part.
+  std::vector<uint64_t> sizes;
   uint32_t iterations = 1;
   uint32_t warmup = 0;
   uint32_t channels = 1;

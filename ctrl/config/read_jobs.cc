@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ctrl/config/job_operation.h"
 #include "ctrl/config/sections.h"
 
 namespace understudy {
@@ -9,7 +10,6 @@ namespace {
 
 constexpr int64_t kMostOperations = 1'000'000;
 constexpr int64_t kMostChannels = 64;
-constexpr uint64_t kElement = 4;  // bytes of an fp32
 
 class JobReader {
  public:
@@ -21,13 +21,12 @@ class JobReader {
   void run() {
     table_.require("name", "a name for the job");
     if (const auto name = table_.text("name")) read_name(*name);
-    table_.require("collective", "\"all_reduce\"");
-    bool only = true;
-    table_.choice("collective", {{"all_reduce", true}}, only);
-    table_.choice("algorithm", {{"ring", true}}, only);
+    read_operation(table_, job_);
     const auto nic = table_.integer("nic", 0, kMostNics - 1);
     if (nic) job_.nic = static_cast<unsigned>(nic->value);
     read_ranks();
+    read_gpus();
+    read_root();
     read_sizes();
     read_counts();
     table_.choice("payload",
@@ -99,10 +98,49 @@ class JobReader {
     }
   }
 
+  void read_gpus() {
+    if (const auto gpus = table_.integer("gpus", 1, kMostGpus)) {
+      job_.gpus = static_cast<uint32_t>(gpus->value);
+      for (const NodeId node : job_.ranks) {
+        const NodeConfig& n = context_.config.nodes[node];
+        if (n.gpus >= *job_.gpus) continue;
+        table_.error(gpus->line, "gpus", std::to_string(*job_.gpus),
+                     "node " + n.name + " has " + std::to_string(n.gpus) + " GPU(s)");
+        return;
+      }
+    }
+  }
+
+  /// 0 while they are not known.
+  uint64_t rank_count() const {
+    return ranks_complete_ ? job_rank_count(context_.config, job_) : 0;
+  }
+
+  void read_root() {
+    const auto root = table_.integer("root", 0, static_cast<int64_t>(kMostNodes) * kMostGpus - 1);
+    if (!root) return;
+    job_.root = static_cast<uint32_t>(root->value);
+    if (!has_root(job_.collective)) {
+      table_.error(root->line, "root", std::to_string(job_.root),
+                   "only broadcast, reduce, gather and scatter have a root");
+    } else if (ranks_complete_ && job_.root >= rank_count()) {
+      table_.error(root->line, "root", std::to_string(job_.root),
+                   "the job's ranks are 0 to " + std::to_string(rank_count() - 1));
+    }
+  }
+
   void check_size(const Located<uint64_t>& size) {
-    if (size.value == 0 || size.value % kElement != 0) {
+    const uint64_t element = element_bytes(job_.type);
+    const uint64_t parts = has_parts(job_.collective) ? rank_count() : 1;
+    if (size.value == 0 || size.value % element != 0) {
       table_.error(size.line, "sizes", std::to_string(size.value) + " bytes",
-                   "a size must be a positive multiple of 4 bytes (fp32 elements)");
+                   "a size must be a positive multiple of " + std::to_string(element) + " bytes (" +
+                       std::string(understudy::name_of(kDataTypeNames, job_.type)) + " elements)");
+    } else if (parts > 1 && size.value % (element * parts) != 0) {
+      table_.error(size.line, "sizes", std::to_string(size.value) + " bytes",
+                   "a size must be a multiple of " + std::to_string(element * parts) +
+                       " bytes: of " + std::to_string(parts) + " ranks' parts of " +
+                       std::to_string(element) + " byte(s) an element");
     }
     job_.sizes.push_back(size.value);
   }
@@ -142,7 +180,7 @@ class JobReader {
                   "smaller than from, which is " + std::to_string(from->value) + " bytes");
       return;
     }
-    if (from->value == 0 || from->value % kElement != 0) {
+    if (from->value == 0 || from->value % element_bytes(job_.type) != 0) {
       check_size(*from);
       return;
     }
@@ -185,6 +223,11 @@ class JobReader {
       if (node.real) real.push_back(i);
       if (!nics_reported) nics_reported = !check_nic(node, nic_line);
     }
+    // A configuration without real nodes, and other operations, are there to be looked at.
+    const auto& nodes = context_.config.nodes;
+    const bool any_real =
+        std::any_of(nodes.begin(), nodes.end(), [](const NodeConfig& node) { return node.real; });
+    if (!any_real || !is_runnable_kind(job_)) return;
     if (real.empty()) {
       table_.error(rank_lines_.front(), "ranks", "no real node",
                    "a job needs one rank on a node with real = true");

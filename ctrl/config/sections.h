@@ -94,6 +94,8 @@ void read_services(TableReader& root, ReadContext& context);
 void read_events(TableReader& root, ReadContext& context);
 /// [[fault]], of the configuration or of a scenario.
 void read_faults(TableReader& root, ReadContext& context);
+/// Keys of [[job]]: what its operations are.
+void read_operation(TableReader& table, JobConfig& job);
 /// [[job]]; after the ports.
 void read_jobs(TableReader& root, ReadContext& context);
 /// [[traffic]]; after the controls and nodes.

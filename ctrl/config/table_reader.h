@@ -79,6 +79,11 @@ class TableReader {
   template <typename E>
   void choice(std::string_view key, std::initializer_list<std::pair<std::string_view, E>> known,
               E& out) {
+    choice_among(key, known, out);
+  }
+  /// The same for a list of such pairs that has a name.
+  template <typename List, typename E>
+  void choice_among(std::string_view key, const List& known, E& out) {
     const auto word = text(key);
     if (!word) return;
     std::vector<std::string_view> names;

@@ -1,0 +1,122 @@
+// What a communicator is asked to do: the words of NCCL's interface as plain values.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace understudy {
+
+enum class Collective : uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kSendRecv,  ///< every rank sends to its successor, as nccl-tests' sendrecv_perf
+  kAllToAll,
+  kAllToAllV,
+  kGather,
+  kScatter,
+};
+enum class Algorithm : uint8_t { kRing, kTree, kPat };
+enum class Protocol : uint8_t { kSimple, kLL, kLL128 };
+enum class DataType : uint8_t {
+  kInt8,
+  kUint8,
+  kInt32,
+  kUint32,
+  kInt64,
+  kUint64,
+  kFloat16,
+  kFloat32,
+  kFloat64,
+  kBfloat16,
+  kFloat8E4m3,
+  kFloat8E5m2,
+};
+
+/// Bytes of one element.
+constexpr uint32_t element_bytes(DataType type) {
+  switch (type) {
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+      return 2;
+    case DataType::kInt32:
+    case DataType::kUint32:
+    case DataType::kFloat32:
+      return 4;
+    case DataType::kInt64:
+    case DataType::kUint64:
+    case DataType::kFloat64:
+      return 8;
+    default:
+      return 1;
+  }
+}
+
+/// A release 2.<minor> of NCCL; rules are known for 2.18 to 2.30.
+struct NcclVersion {
+  static constexpr uint32_t kOldest = 18;
+  static constexpr uint32_t kNewest = 30;
+  uint32_t minor = 28;
+  constexpr auto operator<=>(const NcclVersion&) const = default;
+};
+
+/// A value and how configurations spell it.
+template <typename T>
+using Named = std::pair<std::string_view, T>;
+
+inline constexpr Named<Collective> kCollectiveNames[] = {
+    {"all_reduce", Collective::kAllReduce},
+    {"all_gather", Collective::kAllGather},
+    {"reduce_scatter", Collective::kReduceScatter},
+    {"broadcast", Collective::kBroadcast},
+    {"reduce", Collective::kReduce},
+    {"send_recv", Collective::kSendRecv},
+    {"all_to_all", Collective::kAllToAll},
+    {"gather", Collective::kGather},
+    {"scatter", Collective::kScatter},
+};
+/// Without a value: chosen by NCCL's cost model.
+inline constexpr Named<std::optional<Algorithm>> kAlgorithmNames[] = {
+    {"ring", Algorithm::kRing},
+    {"tree", Algorithm::kTree},
+    {"pat", Algorithm::kPat},
+    {"auto", std::nullopt},
+};
+inline constexpr Named<std::optional<Protocol>> kProtocolNames[] = {
+    {"simple", Protocol::kSimple},
+    {"ll", Protocol::kLL},
+    {"ll128", Protocol::kLL128},
+    {"auto", std::nullopt},
+};
+inline constexpr Named<DataType> kDataTypeNames[] = {
+    {"int8", DataType::kInt8},
+    {"uint8", DataType::kUint8},
+    {"int32", DataType::kInt32},
+    {"uint32", DataType::kUint32},
+    {"int64", DataType::kInt64},
+    {"uint64", DataType::kUint64},
+    {"float16", DataType::kFloat16},
+    {"float32", DataType::kFloat32},
+    {"float64", DataType::kFloat64},
+    {"bfloat16", DataType::kBfloat16},
+    {"float8e4m3", DataType::kFloat8E4m3},
+    {"float8e5m2", DataType::kFloat8E5m2},
+};
+
+/// The name that `names` has for a value.
+template <typename T, size_t N>
+constexpr std::string_view name_of(const Named<T> (&names)[N], std::type_identity_t<T> value) {
+  for (const auto& [name, known] : names) {
+    if (known == value) return name;
+  }
+  return "?";
+}
+
+}  // namespace understudy

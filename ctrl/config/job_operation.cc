@@ -1,0 +1,90 @@
+#include "ctrl/config/job_operation.h"
+
+#include <algorithm>
+
+#include "ctrl/config/sections.h"
+
+namespace understudy {
+namespace {
+
+constexpr NcclVersion kCellsSince{22};
+
+constexpr Named<NcclVersion> kVersionNames[] = {
+    {"2.18", {18}}, {"2.19", {19}}, {"2.20", {20}}, {"2.21", {21}}, {"2.22", {22}},
+    {"2.23", {23}}, {"2.24", {24}}, {"2.25", {25}}, {"2.26", {26}}, {"2.27", {27}},
+    {"2.28", {28}}, {"2.29", {29}}, {"2.30", {30}},
+};
+
+/// What about this job simulate and run do not know; empty if nothing.
+std::string unknown_to_runs(const JobConfig& job) {
+  const auto quoted = [](std::string_view key, std::string_view value) {
+    return std::string(key) + " = \"" + std::string(value) + "\"";
+  };
+  if (job.collective != Collective::kAllReduce) {
+    return quoted("collective", name_of(kCollectiveNames, job.collective));
+  }
+  if (job.algorithm != Algorithm::kRing) {
+    return quoted("algorithm", name_of(kAlgorithmNames, job.algorithm));
+  }
+  if (job.protocol != Protocol::kSimple) {
+    return quoted("protocol", name_of(kProtocolNames, job.protocol));
+  }
+  if (job.type != DataType::kFloat32) return quoted("type", name_of(kDataTypeNames, job.type));
+  if (job.nccl < kCellsSince) return quoted("nccl", name_of(kVersionNames, job.nccl));
+  if (job.gpus.value_or(1) > 1) return "gpus = " + std::to_string(*job.gpus);
+  return "";
+}
+
+}  // namespace
+
+bool has_root(Collective collective) {
+  return collective == Collective::kBroadcast || collective == Collective::kReduce ||
+         collective == Collective::kGather || collective == Collective::kScatter;
+}
+
+bool has_parts(Collective collective) {
+  return collective == Collective::kAllGather || collective == Collective::kReduceScatter ||
+         collective == Collective::kAllToAll || collective == Collective::kGather ||
+         collective == Collective::kScatter;
+}
+
+uint32_t gpus_per_node(const Config& config, const JobConfig& job) {
+  if (job.gpus) return *job.gpus;
+  uint32_t least = static_cast<uint32_t>(kMostGpus);
+  for (const NodeId node : job.ranks) least = std::min(least, config.nodes[node].gpus);
+  return least;
+}
+
+uint64_t job_rank_count(const Config& config, const JobConfig& job) {
+  return uint64_t{gpus_per_node(config, job)} * job.ranks.size();
+}
+
+bool is_runnable_kind(const JobConfig& job) { return unknown_to_runs(job).empty(); }
+
+std::string why_not_runnable(const Config& config) {
+  for (const JobConfig& job : config.jobs) {
+    const std::string at = config.path + ":" + std::to_string(job.line) + ": job: ";
+    if (const std::string unknown = unknown_to_runs(job); !unknown.empty()) {
+      return at + "found " + unknown +
+             ": simulate and run carry out \"all_reduce\" by \"ring\" and \"simple\" of float32, "
+             "with one rank a node, so far";
+    }
+    const bool real = std::any_of(job.ranks.begin(), job.ranks.end(),
+                                  [&](NodeId node) { return config.nodes[node].real; });
+    if (!real) {
+      return at + "found no real node: simulate and run need one rank on a node with real = true";
+    }
+  }
+  return "";
+}
+
+void read_operation(TableReader& table, JobConfig& job) {
+  table.require("collective", "\"all_reduce\", or another collective");
+  table.choice_among("collective", kCollectiveNames, job.collective);
+  table.choice_among("algorithm", kAlgorithmNames, job.algorithm);
+  table.choice_among("protocol", kProtocolNames, job.protocol);
+  table.choice_among("type", kDataTypeNames, job.type);
+  table.choice_among("nccl", kVersionNames, job.nccl);
+}
+
+}  // namespace understudy

@@ -1,0 +1,24 @@
+// What the operations of a job are: questions that readers, schedules and runs ask alike.
+#pragma once
+
+#include <string>
+
+#include "ctrl/config/config.h"
+
+namespace understudy {
+
+/// Broadcast, reduce, gather and scatter.
+bool has_root(Collective collective);
+/// Every rank has a part of the buffer: sizes are divided by the ranks.
+bool has_parts(Collective collective);
+/// Ranks of the job on each of its nodes: its `gpus`, or as many GPUs as every one of them has.
+uint32_t gpus_per_node(const Config& config, const JobConfig& job);
+/// All ranks of the job, with gpus_per_node() on each node.
+uint64_t job_rank_count(const Config& config, const JobConfig& job);
+/// Simulate and run carry out ring all-reduces of fp32 by the Simple protocol, as 2.22 and later
+/// cut them, with one rank a node.
+bool is_runnable_kind(const JobConfig& job);
+/// Why simulate and run cannot carry out one of the jobs, with file and line; empty if they can.
+std::string why_not_runnable(const Config& config);
+
+}  // namespace understudy
