@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collective_model/dimension_time.h"
 #include "collective_model/operation.h"
 #include "ctrl/config/control_config.h"
 #include "ctrl/config/queues_config.h"
@@ -172,6 +173,9 @@ struct JobConfig {
   uint32_t iterations = 1;
   uint32_t warmup = 0;
   uint32_t channels = 1;
+  /// With an algorithm for each dimension of the topology, which then is the job's whole network.
+  std::vector<Dimension> dimensions;
+  uint32_t splits = 1;  ///< chunks that follow each other through the dimensions
   PayloadMode payload = PayloadMode::kSynthetic;
   Duration step_cost;  ///< of one reduce or copy step on an emulated rank
   EntryMode entry = EntryMode::kScheduled;
@@ -244,6 +248,7 @@ struct Config {
   std::optional<TopologyConfig> topology;     ///< without: one ideal switch
   std::optional<IntraNodeConfig> intra_node;  ///< only with a topology
   std::vector<PortConfig> ports;
+  DimensionCosts dimension_costs;
   std::vector<JobConfig> jobs;
   std::vector<ServiceConfig> services;
   std::vector<ClientConfig> clients;

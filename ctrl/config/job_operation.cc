@@ -26,6 +26,7 @@ std::string unknown_to_runs(const JobConfig& job) {
   if (job.algorithm != Algorithm::kRing) {
     return quoted("algorithm", name_of(kAlgorithmNames, job.algorithm));
   }
+  if (!job.dimensions.empty()) return "an algorithm for each dimension";
   if (job.protocol != Protocol::kSimple) {
     return quoted("protocol", name_of(kProtocolNames, job.protocol));
   }
@@ -78,10 +79,15 @@ std::string why_not_runnable(const Config& config) {
   return "";
 }
 
-void read_operation(TableReader& table, JobConfig& job) {
+void read_operation(TableReader& table, ReadContext& context, JobConfig& job) {
   table.require("collective", "\"all_reduce\", or another collective");
   table.choice_among("collective", kCollectiveNames, job.collective);
-  table.choice_among("algorithm", kAlgorithmNames, job.algorithm);
+  const TomlNode* algorithm = table.any("algorithm");
+  if (algorithm != nullptr && algorithm->kind == TomlNode::Kind::kArray) {
+    read_dimension_algorithms(table, context, job);
+  } else {
+    table.choice_among("algorithm", kAlgorithmNames, job.algorithm);
+  }
   table.choice_among("protocol", kProtocolNames, job.protocol);
   table.choice_among("type", kDataTypeNames, job.type);
   table.choice_among("nccl", kVersionNames, job.nccl);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kMostOperations = 1'000'000;
 constexpr int64_t kMostChannels = 64;
+constexpr int64_t kMostSplits = 65'536;
 
 class JobReader {
  public:
@@ -21,10 +22,11 @@ class JobReader {
   void run() {
     table_.require("name", "a name for the job");
     if (const auto name = table_.text("name")) read_name(*name);
-    read_operation(table_, job_);
+    read_operation(table_, context_, job_);
     const auto nic = table_.integer("nic", 0, kMostNics - 1);
     if (nic) job_.nic = static_cast<unsigned>(nic->value);
     read_ranks();
+    if (ranks_complete_) check_dimension_ranks(table_, context_, job_);
     read_gpus();
     read_root();
     read_sizes();
@@ -66,6 +68,11 @@ class JobReader {
     count("iterations", 1, kMostOperations, job_.iterations);
     count("warmup", 0, kMostOperations, job_.warmup);
     count("channels", 1, kMostChannels, job_.channels);
+    count("splits", 1, kMostSplits, job_.splits);
+    if (const TomlNode* splits = table_.any("splits"); splits && job_.dimensions.empty()) {
+      table_.error(splits->line, "splits", splits->describe(),
+                   "chunks go through dimensions: it needs a list as algorithm");
+    }
   }
 
   void read_ranks() {
@@ -216,17 +223,17 @@ class JobReader {
   }
 
   void check_ranks(unsigned nic_line) {
+    const auto& nodes = context_.config.nodes;
+    // A configuration without real nodes, and other operations, are there to be looked at.
+    const bool any_real =
+        std::any_of(nodes.begin(), nodes.end(), [](const NodeConfig& node) { return node.real; });
     std::vector<size_t> real;
     bool nics_reported = false;
     for (size_t i = 0; i < job_.ranks.size(); ++i) {
-      const NodeConfig& node = context_.config.nodes[job_.ranks[i]];
+      const NodeConfig& node = nodes[job_.ranks[i]];
       if (node.real) real.push_back(i);
-      if (!nics_reported) nics_reported = !check_nic(node, nic_line);
+      if (!nics_reported) nics_reported = !check_nic(node, nic_line, any_real);
     }
-    // A configuration without real nodes, and other operations, are there to be looked at.
-    const auto& nodes = context_.config.nodes;
-    const bool any_real =
-        std::any_of(nodes.begin(), nodes.end(), [](const NodeConfig& node) { return node.real; });
     if (!any_real || !is_runnable_kind(job_)) return;
     if (real.empty()) {
       table_.error(rank_lines_.front(), "ranks", "no real node",
@@ -238,14 +245,14 @@ class JobReader {
     }
   }
 
-  bool check_nic(const NodeConfig& node, unsigned line) {
+  bool check_nic(const NodeConfig& node, unsigned line, bool sends) {
     if (job_.nic >= node.nics.size()) {
       table_.error(line, "nic", std::to_string(job_.nic),
                    "node " + node.name + " has " + std::to_string(node.nics.size()) + " NIC(s)");
       return false;
     }
     const NicConfig& nic = node.nics[job_.nic];
-    if (nic.v4 || nic.v6 || !context_.addresses_complete) return true;
+    if (!sends || nic.v4 || nic.v6 || !context_.addresses_complete) return true;
     table_.error(
         line, "nic", std::to_string(job_.nic),
         "NIC " + std::to_string(job_.nic) + " of node " + node.name +

@@ -95,7 +95,13 @@ void read_events(TableReader& root, ReadContext& context);
 /// [[fault]], of the configuration or of a scenario.
 void read_faults(TableReader& root, ReadContext& context);
 /// Keys of [[job]]: what its operations are.
-void read_operation(TableReader& table, JobConfig& job);
+void read_operation(TableReader& table, ReadContext& context, JobConfig& job);
+/// [dimension_costs].
+void read_dimension_costs(TableReader& root, ReadContext& context);
+/// [[job]] algorithm as a list, one for each dimension of the topology; once the ranks are known
+/// they are checked too.
+void read_dimension_algorithms(TableReader& table, ReadContext& context, JobConfig& job);
+void check_dimension_ranks(TableReader& table, ReadContext& context, const JobConfig& job);
 /// [[job]]; after the ports.
 void read_jobs(TableReader& root, ReadContext& context);
 /// [[traffic]]; after the controls and nodes.
