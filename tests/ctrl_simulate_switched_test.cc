@@ -95,6 +95,28 @@ TEST(SimulateSwitched, FlowsTakeTheirShareOfTheLinks) {
   EXPECT_EQ(measured(with("at = \"1s\"\n")), alone);
 }
 
+TEST(SimulateSwitched, FlowsHearOfChangesToo) {
+  // The flow's sender has 1 Gbit/s from the start: 9 are left for the ring.
+  RingText ring{.ranks = 8, .sizes = "\"4MiB\"", .more = kLeafSpine};
+  const Duration alone = measured(simulated(config_of(ring.text())));
+  ring.fabric = "fidelity = \"flow\"\n";
+  ring.more += "[[traffic]]\npattern = \"flow\"\nfrom = \"w1\"\nto = \"gpu\"\nsize = \"40MB\"\n";
+  const RunReport told = simulated(config_of(ring.text()), "", {"at 1us link w1 rate 1Gbit/s"});
+  EXPECT_NEAR(measured(told).seconds() / alone.seconds(), 10.0 / 9, 0.02);
+  // 40 MB and the headers of 9,766 packets.
+  EXPECT_NEAR(told.traffic->flows.at(0).received->seconds(), (40e6 + 9766 * 82) * 8 / 1e9, 1e-4);
+  ring.more += "[[event]]\nat = \"1us\"\nlink = \"w1\"\nrate = \"1Gbit/s\"\n";
+  EXPECT_EQ(measured(simulated(config_of(ring.text()))), measured(told));
+}
+
+TEST(SimulateSwitched, ADirectionOfTheRealNodesLinkMayBeSlower) {
+  RingText ring{.ranks = 8, .sizes = "\"4MiB\"", .more = kLeafSpine};
+  const Duration even = measured(simulated(config_of(ring.text())));
+  ring.more += "[[topology.override]]\nlink = \"leaf0 -> gpu\"\nrate = \"5Gbit/s\"\n";
+  const Duration slower = measured(simulated(config_of(ring.text())));
+  EXPECT_NEAR(slower.seconds() / even.seconds(), 2, 0.02);
+}
+
 TEST(SimulateSwitched, LossIsRepairedAndCounted) {
   RingText ring{.ranks = 8,
                 .sizes = "\"1MiB\"",
@@ -136,9 +158,10 @@ TEST(SimulateSwitched, WhatItCannotDoIsNamed) {
   RingText ring{.more = kLeafSpine};
   EXPECT_EQ(why(ring), "");
   ring.control_class = "separate";
-  EXPECT_EQ(why(ring),
-            "test.toml: fabric.control_class: found \"separate\": no meaning with [topology]: classes "
-            "are those of [queues]");
+  EXPECT_EQ(
+      why(ring),
+      "test.toml: fabric.control_class: found \"separate\": no meaning with [topology]: classes "
+      "are those of [queues]");
   ring.control_class = "shared";
   ring.fabric = "pacing = false\n";
   EXPECT_EQ(why(ring), "test.toml: fabric.pacing: found false: no meaning with [topology]");

@@ -87,6 +87,27 @@ TEST(TrafficRun, EventsChangeRates) {
   EXPECT_EQ(report->commands[0].text, "link w0 rate 4000000000bit/s");
 }
 
+// 100 packets of 1 us; the 51st would start when the change comes.
+TEST(TrafficRun, EventsChangeLinksUnderPackets) {
+  const auto came = [](const std::string& changes) {
+    const auto report =
+        run("payload = \"1000B\"\n[fabric]\nswitching = \"store-and-forward\"\n[[traffic]]\n"
+            "pattern = \"flow\"\nfrom = \"w1\"\nto = \"w0\"\nsize = \"100KB\"\n" +
+            changes);
+    EXPECT_TRUE(report) << report.error().text;
+    return report ? report->traffic->flows.at(0).received : Duration();
+  };
+  const std::string event = "[[event]]\nat = \"50us\"\nlink = \"w1\"\n";
+  EXPECT_EQ(came(""), Duration::us(100 + 1 + 1 + 1));
+  EXPECT_EQ(came(event + "rate = \"4Gbit/s\"\n"), Duration::us(50 + 2 * 50 + 1 + 1 + 1));
+  EXPECT_EQ(came(event + "latency = \"5us\"\n"), Duration::us(100 + 5 + 1 + 1));
+  EXPECT_EQ(came("[[event]]\nat = \"75us\"\nlink = \"w1\"\nrate = \"8Gbit/s\"\n" + event +
+                 "rate = \"4Gbit/s\"\n"),
+            Duration::us(50 + 2 * 13 + 37 + 1 + 1 + 1));
+  // What comes when all is over is not waited for.
+  EXPECT_EQ(came("[[event]]\nat = \"1s\"\nlink = \"w1\"\nrate = \"4Gbit/s\"\n"), came(""));
+}
+
 TEST(TrafficRun, Refused) {
   const auto sprayed = run(std::string(kFlow) + kIncast +
                            "[topology]\nkind = \"single_switch\"\nrouting = \"spray\"\n");

@@ -62,9 +62,9 @@ struct Sampled {
     const auto copy = SeriesFile::create(path + ".copy");
     std::ofstream(path + ".copy") << csv;
     const auto read = copy->read([&](const SeriesRow& row) {
-      rows[std::string(row.kind == SeriesKind::kLink ? "link " : "flow ") + std::string(row.name)].push_back(
-          {static_cast<double>(row.at.ps()) / 1e6, row.queue, row.throughput, row.rate,
-           row.window});
+      rows[std::string(row.kind == SeriesKind::kLink ? "link " : "flow ") + std::string(row.name)]
+          .push_back({static_cast<double>(row.at.ps()) / 1e6, row.queue, row.throughput, row.rate,
+                      row.window});
     });
     EXPECT_TRUE(read) << read.error().text;
     const auto plain = simulate(*config, {});

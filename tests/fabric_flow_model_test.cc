@@ -134,6 +134,24 @@ TEST(FabricFlowModel, ALaterFlowTakesHalf) {
   EXPECT_EQ(rig.model->times()[0].received, at_us(1200 + 2));
 }
 
+TEST(FabricFlowModel, AChangeThatComesByHandIsAsOneThatWasKnown) {
+  Rig rig;
+  rig.star(3, gbps(8));
+  rig.flow(1, 3, 1'000'000);
+  rig.flow(2, 3, 200'000, Duration::us(400));
+  const RateChange slower{at_us(300), reverse(rig.graph.out(3)[0]), gbps(4), Duration::us(2)};
+  const auto known = rig.run({slower});
+  FlowModel model(rig.graph, rig.flows, rig.senders, rig.frames, true);
+  while (model.next() < slower.at) model.step();
+  model.change(slower);
+  while (!model.next().is_never()) model.step();
+  ASSERT_EQ(model.finished(), 2u);
+  // 300 KB of 1 MB are gone after 300 us, 350 KB when the second comes, which takes 800.
+  EXPECT_EQ(known[1].received, at_us(400 + 800 + 3));
+  EXPECT_EQ(known[0].received, at_us(1200 + 900 + 3));
+  for (size_t i = 0; i < known.size(); ++i) EXPECT_EQ(model.times()[i].received, known[i].received);
+}
+
 TEST(FabricFlowModel, FlowsWaitForOthersToComeIn) {
   Rig rig;
   rig.star(4, gbps(8));

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "ctrl/build/traffic.h"
+#include "ctrl/session/link_changes.h"
 
 namespace understudy {
 namespace {
@@ -79,19 +80,6 @@ Result<FlowSenders> flow_senders(const Config& config, const Topology& topology,
                 vertices[flow.from].name + " to " + vertices[flow.to].name);
   }
   return senders;
-}
-
-std::vector<RateChange> link_changes(const Config& config, const Topology& topology) {
-  std::vector<RateChange> changes;
-  for (const EventConfig& event : config.events) {
-    for (const VertexId nic : topology.nics[event.node]) {
-      for (const LinkId link : topology.graph.uplinks(nic)) {
-        changes.push_back({event.at, link, event.rate, event.latency});
-        changes.push_back({event.at, reverse(link), event.rate, event.latency});
-      }
-    }
-  }
-  return changes;
 }
 
 Result<FlowRun> run_flows(const Config& config, const Topology& topology,

@@ -29,9 +29,6 @@ struct FlowRun {
 Result<FlowSenders> flow_senders(const Config& config, const Topology& topology,
                                  const std::vector<FlowSpec>& flows);
 
-/// [[event]]: both directions of all cables that join a node's NICs to switches of the network.
-std::vector<RateChange> link_changes(const Config& config, const Topology& topology);
-
 /// Runs until every flow has come in. Queues, priorities, losses on links and congestion control
 /// play no part; outages and [[event]] do. Flows without a path take that of the topology's
 /// routing. `progress` gets a line now and then; it may be empty. `series`, if there

@@ -125,7 +125,7 @@ NetworkSettings network_settings(const Config& config, const std::vector<FlowSpe
 Result<PacketRun> run_packets(const Config& config, const Graph& graph,
                               const std::vector<FlowSpec>& flows,
                               const std::function<void(const std::string&)>& progress,
-                              TrafficSeries* series) {
+                              TrafficSeries* series, const std::vector<RateChange>& changes) {
   const NetworkSettings settings = network_settings(config, flows);
   FlowTraffic traffic(graph, flows, config.queues.flows, flow_controls(config));
   Network network(graph, settings, traffic);
@@ -135,11 +135,13 @@ Result<PacketRun> run_packets(const Config& config, const Graph& graph,
   Progress said(progress, flows);
   // Timers go on for ever where a timeout repeats what a deadlock holds back.
   uint64_t looked = 0, finished = 0, delivered = 0;
+  auto change = changes.begin();
   Time end;
   PacketRun run;
   while (!traffic.all_finished() && !network.next().is_never()) {
     end = network.next();
     while (series != nullptr && series->next() < end) series->sample(sources);
+    for (; change != changes.end() && change->at <= end; ++change) network.change(*change);
     network.step();
     if (network.events() - looked < kEventsBetweenLooks) continue;
     looked = network.events();

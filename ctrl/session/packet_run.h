@@ -36,11 +36,12 @@ FlowTraffic::MakeControl flow_controls(const Config& config);
 NetworkSettings network_settings(const Config& config, const std::vector<FlowSpec>& flows);
 
 /// Runs until every flow has ended, or none can go on. `progress` gets a line now and then; it may
-/// be empty. `series`, if there is one, gets its samples.
+/// be empty. `series`, if there is one, gets its samples. `changes` of links are in order of time.
 /// Error: flows that never end; with the cycle of paused links if it is a deadlock.
 Result<PacketRun> run_packets(const Config& config, const Graph& graph,
                               const std::vector<FlowSpec>& flows,
                               const std::function<void(const std::string&)>& progress,
-                              TrafficSeries* series = nullptr);
+                              TrafficSeries* series = nullptr,
+                              const std::vector<RateChange>& changes = {});
 
 }  // namespace understudy

@@ -2,6 +2,7 @@
 
 #include "ctrl/config/load.h"
 #include "ctrl/session/flow_run.h"
+#include "ctrl/session/link_changes.h"
 #include "ctrl/session/packet_run.h"
 #include "ctrl/session/traffic_reports.h"
 
@@ -73,8 +74,7 @@ Result<void> SwitchedRun::add_traffic() {
   if (!senders) return fail(senders.error().text);
   senders_ = std::move(*senders);
   rates_ = std::make_unique<FlowModel>(topology_.graph, flows_.flows, senders_,
-                                       config_.queues.flows, config_.queues.network.cut_through,
-                                       link_changes(config_, topology_));
+                                       config_.queues.flows, config_.queues.network.cut_through);
   load_ = std::make_unique<FlowLoad>(*rates_);
   return {};
 }
@@ -89,6 +89,9 @@ void SwitchedRun::enter(ShardConfig& shard, const PortConfig& port) {
   network->packets = shard.packets;
   for (const NodeNic& nic : shard.nodes.nics()) {
     network->nics.push_back(topology_.nics[nic.id][port.nic]);
+  }
+  for (NodeId node = 0; node < config_.nodes.size(); ++node) {
+    network->cables.push_back(cables_of(topology_, node));
   }
   shard.network = std::move(network);
   shard.background = packets_.get();

@@ -6,6 +6,7 @@
 #include "ctrl/build/traffic.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/flow_run.h"
+#include "ctrl/session/link_changes.h"
 #include "ctrl/session/packet_run.h"
 #include "ctrl/session/ring_links.h"
 #include "ctrl/session/start_report.h"
@@ -20,13 +21,11 @@ using Said = std::function<void(const std::string&)>;
 Result<Time> by_packets(TrafficReport& report, const Config& config, const Topology& topology,
                         Traffic& traffic, const Said& progress, TrafficSeries* series) {
   const Graph& graph = topology.graph;
-  if (!config.events.empty()) {
-    return fail(config.path + ": changes of links need fabric.fidelity = \"flow\"");
-  }
   if (auto routed = route_flows(topology, config.seed, traffic.flows); !routed) {
     return fail(config.path + ": " + routed.error().text);
   }
-  const auto run = run_packets(config, graph, traffic.flows, progress, series);
+  const auto run =
+      run_packets(config, graph, traffic.flows, progress, series, link_changes(config, topology));
   if (!run) return fail(run.error().text);
   report_packets(report, config, topology, traffic, run->flows);
   report.links = link_reports(graph, run->links, run->end - Time::zero());

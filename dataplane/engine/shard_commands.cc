@@ -80,14 +80,17 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       return ReplyStatus::kDone;
     }
     case CommandKind::kSetLink: {
+      if (fabric_ != nullptr) {
+        std::optional<Rate> rate;
+        std::optional<Duration> latency;
+        if (command.has_rate) rate = command.rate;
+        if (command.has_latency) latency = command.latency;
+        const bool found = fabric_->set_link(command.node, rate, latency, now);
+        return found ? ReplyStatus::kDone : ReplyStatus::kNoSuchObject;
+      }
       const NodeNic* nic = config_.nodes.find(command.node);
       if (nic == nullptr) return ReplyStatus::kNoSuchObject;
       const uint32_t node = config_.nodes.position(*nic);
-      if (fabric_ != nullptr) {
-        if (command.has_rate) fabric_->set_rate(node, command.rate);
-        if (command.has_latency) fabric_->set_latency(node, command.latency);
-        return ReplyStatus::kDone;
-      }
       if (command.has_rate) apply_rate(node, command.rate);
       for (uint32_t cls = 0; command.has_latency && cls < kClasses; ++cls) {
         links_[link_id(node, true, cls)].set_latency(command.latency);

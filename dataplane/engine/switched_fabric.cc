@@ -40,9 +40,17 @@ SwitchedFabric::SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, u
       real_queues_.emplace_back(pool_.capacity());
     }
     network_.lead_outside(reverse(up));
+    for (const LinkId link : {up, reverse(up)}) {
+      network_.set_rate(link, on_wire(link, graph.link(link).rate));
+    }
   }
-  set_rate(real_, graph.link(uplinks_[real_].front()).rate);
-  if (background_ != nullptr) background_->start(network_);
+  if (background_ == nullptr) return;
+  background_->start(network_);
+  for (const LinkId up : uplinks_[real_]) {
+    for (const LinkId link : {up, reverse(up)}) {
+      background_->link_changed({Time::zero(), link, on_wire(link, graph.link(link).rate), {}});
+    }
+  }
 }
 
 uint8_t SwitchedFabric::priority_of(uint8_t tos, std::optional<uint16_t> vlan_tci) const {
@@ -179,19 +187,26 @@ void SwitchedFabric::lost(PacketId id, PacketLoss why, Time now) {
   user_.lost(n.flow, why);
 }
 
-void SwitchedFabric::set_rate(uint32_t node, Rate rate) {
-  for (const LinkId up : uplinks_[node]) {
-    const bool wire_is_link = node == real_ && !physical_.is_unlimited() && rate >= physical_;
-    network_.set_rate(up, wire_is_link ? physical_ : rate);
-    network_.set_rate(reverse(up), wire_is_link ? physical_ : rate);
-  }
+/// Where the model of the real NIC's link is faster than the wire to it, the wire is the link.
+Rate SwitchedFabric::on_wire(LinkId link, Rate rate) const {
+  const GraphLink& l = config_->graph.link(link);
+  const VertexId real = config_->nics[real_];
+  const bool wire = (l.from == real || l.to == real) && !physical_.is_unlimited();
+  return wire ? std::min(rate, physical_) : rate;
 }
 
-void SwitchedFabric::set_latency(uint32_t node, Duration latency) {
-  for (const LinkId up : uplinks_[node]) {
-    network_.set_latency(up, latency);
-    network_.set_latency(reverse(up), latency);
+bool SwitchedFabric::set_link(NodeId node, std::optional<Rate> rate,
+                              std::optional<Duration> latency, Time now) {
+  if (node >= config_->cables.size()) return false;
+  for (const LinkId up : config_->cables[node]) {
+    for (const LinkId link : {up, reverse(up)}) {
+      RateChange change{now, link, rate, latency};
+      if (rate) change.rate = on_wire(link, *rate);
+      network_.change(change);
+      if (background_ != nullptr) background_->link_changed(change);
+    }
   }
+  return true;
 }
 
 }  // namespace understudy

@@ -22,9 +22,10 @@ struct SwitchedNetwork {
   NetworkSettings settings;
   RouteChoice choice = RouteChoice::kEcmp;
   std::vector<StaticRoute> static_routes;
-  uint64_t seed = 1;           ///< of the switches' hashes
-  std::vector<VertexId> nics;  ///< by position in the shard's node table
-  uint32_t packets = 8192;     ///< room for as many at once, before the first allocation
+  uint64_t seed = 1;                        ///< of the switches' hashes
+  std::vector<VertexId> nics;               ///< by position in the shard's node table
+  std::vector<std::vector<LinkId>> cables;  ///< of all NICs of a node, upwards; by NodeId
+  uint32_t packets = 8192;  ///< room for as many at once, before the first allocation
 };
 
 /// The shard, as its network sees it. Packets are positions in its pool.
@@ -67,9 +68,8 @@ class SwitchedFabric final : public NetworkEnds {
   /// How many wait there.
   uint64_t waiting() const { return waiting_; }
 
-  /// Rates and latencies of the cables of the NIC at position `node`.
-  void set_rate(uint32_t node, Rate rate);
-  void set_latency(uint32_t node, Duration latency);
+  /// Another rate and/or latency for all cables of a node. False: there is no such node.
+  bool set_link(NodeId node, std::optional<Rate> rate, std::optional<Duration> latency, Time now);
 
   const Network& network() const { return network_; }
   size_t links() const { return config_->graph.links().size(); }
@@ -94,6 +94,7 @@ class SwitchedFabric final : public NetworkEnds {
   /// allocation.
   const Path& find(uint32_t node, bool up, uint16_t flow);
   const Path& next_path(const Packet& packet, bool up, LinkId uplink);
+  Rate on_wire(LinkId link, Rate rate) const;
   uint8_t priority_of(uint8_t tos, std::optional<uint16_t> vlan_tci) const;
   const LinkId* keep(const std::vector<LinkId>& path);
   PacketId wrap(uint32_t packet, const Path& path);

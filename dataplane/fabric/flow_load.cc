@@ -11,11 +11,21 @@ void FlowLoad::start(Network& network) {
 }
 
 void FlowLoad::wait() {
-  if (const Time next = model_.next(); !next.is_never()) network_->wake_at(next, 0);
+  const Time next = model_.next();
+  if (next >= waiting_) return;
+  waiting_ = next;
+  network_->wake_at(next, 0);
 }
 
-void FlowLoad::wake(uint32_t, Time) {
-  model_.step();
+void FlowLoad::wake(uint32_t, Time now) {
+  if (now < waiting_) return;  // a change has made something earlier since
+  waiting_ = Time::never();
+  while (model_.next() <= now) model_.step();
+  wait();
+}
+
+void FlowLoad::link_changed(const RateChange& change) {
+  model_.change(change);
   wait();
 }
 

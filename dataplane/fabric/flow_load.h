@@ -22,6 +22,7 @@ class FlowLoad final : public NetworkTraffic, public LinkLoad {
   void deliver(PacketId, Time) override {}  // it has no packets
   void lost(PacketId, PacketLoss, Time) override {}
   void wake(uint32_t index, Time now) override;
+  void link_changed(const RateChange& change) override;
 
   // LinkLoad
   Rate left(LinkId link, Rate rate) const override;
@@ -31,6 +32,7 @@ class FlowLoad final : public NetworkTraffic, public LinkLoad {
 
   FlowModel& model_;
   Network* network_ = nullptr;
+  Time waiting_ = Time::never();  ///< for the earliest wake that has been asked for
 };
 
 }  // namespace understudy

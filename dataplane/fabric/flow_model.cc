@@ -190,6 +190,12 @@ void FlowModel::apply(const Change& change) {
   rates_.set_capacity(link, down_[link] != 0 ? 0 : capacity_[link]);
 }
 
+void FlowModel::change(const RateChange& change) {
+  now_ = change.at;
+  apply({change, 0});
+  settle();
+}
+
 /// Gives everyone the rate that is his from now on.
 void FlowModel::settle() {
   for (const uint32_t sender : idle_) {

@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -27,14 +26,6 @@ namespace understudy {
 struct FlowSenders {
   std::vector<std::vector<LinkId>> paths;  ///< by sender
   std::vector<uint32_t> of;                ///< by flow: its sender
-};
-
-/// From `at` on, a link has another rate or latency.
-struct RateChange {
-  Time at;
-  LinkId link = kNoLink;
-  std::optional<Rate> rate;
-  std::optional<Duration> latency;
 };
 
 struct FlowTimes {
@@ -55,6 +46,8 @@ class FlowModel {
   /// The same by hand: when something happens next, never() if nothing does, and that.
   Time next() const;
   void step();
+  /// One that was not known before; its time is neither before now() nor after next().
+  void change(const RateChange& change);
 
   const std::vector<FlowTimes>& times() const { return times_; }
   size_t finished() const { return finished_; }

@@ -46,6 +46,14 @@ struct GraphLink {
   std::vector<Outage> down;  ///< ascending, apart
 };
 
+/// From `at` on, a link has another rate or latency.
+struct RateChange {
+  Time at;
+  LinkId link = kNoLink;
+  std::optional<Rate> rate;
+  std::optional<Duration> latency;
+};
+
 class Graph {
  public:
   VertexId add_vertex(Vertex vertex);

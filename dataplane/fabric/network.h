@@ -89,6 +89,8 @@ class NetworkTraffic : public NetworkEnds {
  public:
   /// Before the first event.
   virtual void start(Network& network) = 0;
+  /// A link of that network has become another one.
+  virtual void link_changed(const RateChange& change) { static_cast<void>(change); }
 };
 inline constexpr uint8_t kOthersPacket = 0x80;
 
@@ -136,6 +138,10 @@ class Network {
   /// Take effect with the next packet that starts.
   void set_rate(LinkId link, Rate rate);
   void set_latency(LinkId link, Duration latency) { links_[link].latency = latency; }
+  void change(const RateChange& change) {
+    if (change.rate) set_rate(change.link, *change.rate);
+    if (change.latency) set_latency(change.link, *change.latency);
+  }
   /// From now on packets get what `load` leaves of each link; it outlives this.
   void share_with(const LinkLoad& load) { load_ = &load; }
   /// Packets leave this network behind `link`, which ends at a NIC: they are delivered as soon as
