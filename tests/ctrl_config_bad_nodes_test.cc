@@ -93,6 +93,16 @@ const BadCase kCases[] = {
      "port.device",
      {"already is the port in line 48"}},
     {"[[port]]", "device = \"virtual\"", "device = \"\"#!", "port.device", {"empty"}},
+    {"[[port]]",
+     "device = \"virtual\"",
+     "device = \"virtual\"\npfc = true#!",
+     "port.pfc",
+     {"found true", "no class of [queues] has pfc"}},
+    {"[[port]]",
+     "device = \"virtual\"",
+     "device = \"virtual\"\npfc = 1#!",
+     "port.pfc",
+     {"true or false"}},
     {"[[port]]", "rate = \"25Gbit/s\"", "rate = 25#!", "port.rate", {"bare number"}},
 };
 

@@ -29,6 +29,24 @@ NotificationSettings notification(const CnpConfig& cnp) {
   return {cnp.on, cnp.interval, static_cast<uint8_t>(cnp.dscp << 2), cnp.pcp};
 }
 
+/// Quanta are counted by the wire's rate; a wire without one is as fast as the modelled link.
+PortPfcSettings port_pfc(const PortConfig& port, const NicConfig& nic) {
+  return {port.pfc, port.physical.is_unlimited() ? nic.link_rate : port.physical};
+}
+
+/// What a reference node that obeys PFC has around it: a cable to whoever is at the other end.
+std::shared_ptr<const SwitchedNetwork> one_cable(const Config& config, const NicConfig& nic,
+                                                 uint32_t packets) {
+  auto network = std::make_shared<SwitchedNetwork>();
+  const VertexId own = network->graph.add_vertex({VertexKind::kNic, "reference node"});
+  const VertexId far = network->graph.add_vertex({VertexKind::kNic, "emulator"});
+  network->graph.connect(own, far, nic.link_rate, Duration());
+  network->settings = config.queues.network;
+  network->nics = {own, far};
+  network->packets = packets;
+  return network;
+}
+
 }  // namespace
 
 IpAddress roce_address(const NicConfig& nic) {
@@ -87,6 +105,7 @@ ShardConfig emulator_shard(const Config& config, size_t index, const MacAddress&
   s.packets = config.limits.packets.value_or(packet_slots(config));
   s.queue_pairs = config.limits.queue_pairs;
   s.regions = config.limits.regions;
+  s.pfc = port_pfc(port, config.nodes[port.node].nics[port.nic]);
   for (const NodeConfig& node : config.nodes) {
     const bool is_real_end = node.index == port.node;
     if (node.nics.size() <= port.nic || (node.real && !is_real_end)) continue;
@@ -122,6 +141,10 @@ ShardConfig reference_shard(const Config& config, size_t index) {
   s.nodes.add(far);
   s.rates.push_back(Rate::unlimited());
   s.latencies.push_back(Duration());
+  if (port.pfc) {
+    s.pfc = port_pfc(port, nic);
+    s.network = one_cable(config, nic, s.packets);
+  }
   return s;
 }
 

@@ -150,6 +150,7 @@ struct PortConfig {
   unsigned nic = 0;
   std::string device;  ///< DPDK vdev string or PCI address; "virtual" has no device (simulate only)
   Rate physical = Rate::unlimited();  ///< rate of the wire itself
+  bool pfc = false;                   ///< pauses of the model are PFC frames on the wire too
   unsigned line = 0;
 };
 

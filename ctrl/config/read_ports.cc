@@ -40,6 +40,14 @@ void read_port(const TomlNode& toml, ReadContext& context) {
     }
   }
   if (const auto rate = table.rate("rate")) port.physical = rate->value;
+  if (const auto pfc = table.boolean("pfc")) {
+    port.pfc = pfc->value;
+    const auto& classes = context.config.queues.network.classes;
+    if (port.pfc && std::none_of(classes.begin(), classes.end(),
+                                 [](const ClassSettings& c) { return c.pfc.has_value(); })) {
+      table.error(pfc->line, "pfc", "true", "no class of [queues] has pfc: nothing is ever paused");
+    }
+  }
   table.finish();
 
   if (node == nullptr) {

@@ -143,6 +143,8 @@ PortReport port_report(std::string name, const PortConfig& port, const Config& c
   report.rc_events = named(snapshot.counters.rc, rc_event_name);
   report.device_counters = device_counts(device);
   report.lateness = lateness(snapshot.counters.lateness);
+  const PortPfcCounters& pfc = snapshot.pfc;
+  report.pfc = {port.pfc, pfc.sent, pfc.received, pfc.told, pfc.heard, pfc.late};
   for (size_t i = 0; i < nodes.nics().size(); ++i) {
     const std::string& node = config.nodes[nodes.nics()[i].id].name;
     add_link(report.links, node, true, snapshot.up, i);

@@ -133,6 +133,17 @@ Json pacing_json(const std::optional<PacingReport>& pacing) {
   return out;
 }
 
+Json pfc_json(const PfcReport& pfc) {
+  Json out;
+  out["on"] = pfc.on;
+  out["sent"] = pfc.sent;
+  out["received"] = pfc.received;
+  out["told_to_pause_ps"] = pfc.told.ps();
+  out["paused_by_node_ps"] = pfc.heard.ps();
+  out["most_late_ps"] = pfc.late.ps();
+  return out;
+}
+
 Json port_json(const PortReport& port) {
   Json out;
   out["name"] = port.name;
@@ -145,6 +156,7 @@ Json port_json(const PortReport& port) {
   out["device_counters"] = counts(port.device_counters);
   out["lateness"] = lateness_json(port.lateness);
   out["pacing"] = pacing_json(port.pacing);
+  out["pfc"] = pfc_json(port.pfc);
   out["links"] = list(port.links, link_json);
   out["faults"] = list(port.faults, fault_json);
   out["senders"] = list(port.senders, sender_json);

@@ -101,6 +101,16 @@ struct PacingReport {
   bool device_time_stamps = false;  ///< the device could do it; not in use
 };
 
+/// PFC frames on a real port. Times are sums over classes.
+struct PfcReport {
+  bool on = false;        ///< else none are sent, and those that come are counted only
+  uint64_t sent = 0;      ///< frames, those that only repeat what was said among them
+  uint64_t received = 0;  ///< frames
+  Duration told;          ///< the real node had been told to pause
+  Duration heard;         ///< it had told the network to
+  Duration late;          ///< most that a frame left behind its time
+};
+
 struct PortReport {
   std::string name;
   std::string device;  ///< as configured
@@ -112,6 +122,7 @@ struct PortReport {
   NamedCounts device_counters;
   LatenessReport lateness;
   std::optional<PacingReport> pacing;  ///< none in virtual time
+  PfcReport pfc;
   std::vector<LinkReport> links;
   std::vector<FaultReport> faults;
   std::vector<SenderReport> senders;  ///< those that had queue pairs

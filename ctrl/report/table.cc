@@ -104,6 +104,20 @@ std::string congestion_text(const PortReport& port) {
          count_text(of("cnp_received"), "CNP") + " received\n";
 }
 
+std::string pfc_text(const PortReport& port) {
+  const PfcReport& pfc = port.pfc;
+  if (!pfc.on && pfc.received == 0) return "";
+  std::string text = "# PFC at " + port.node + ": ";
+  if (!pfc.on) {
+    text += count_text(pfc.received, "frame");
+    return text + " received and not obeyed: the port lacks pfc = true\n";
+  }
+  text += count_text(pfc.sent, "frame") + " sent, it was to pause for " + duration_text(pfc.told);
+  text += "; " + count_text(pfc.received, "frame") + " received, the network paused for " +
+          duration_text(pfc.heard);
+  return text + "; sent late by up to " + duration_text(pfc.late) + "\n";
+}
+
 std::string sender_text(const SenderReport& s) {
   const auto gigabits = [](Rate rate) {
     return fixed("%.3f", static_cast<double>(rate.bps()) * 1e-9) + " Gbit/s";
@@ -169,7 +183,7 @@ std::string report_table(const RunReport& report) {
   for (const ClientReport& client : report.clients) text += client_text(client);
   for (const PortReport& port : report.ports) {
     if (port.pacing) text += departures_text(port);
-    text += congestion_text(port);
+    text += congestion_text(port) + pfc_text(port);
     for (const SenderReport& sender : port.senders) text += sender_text(sender);
   }
   return text + verdict_text(report, kReasons);

@@ -8,6 +8,7 @@
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
 #include "dataplane/engine/counters.h"
+#include "dataplane/engine/port_pfc.h"
 #include "dataplane/engine/qp_control.h"
 #include "dataplane/fabric/faults.h"
 #include "dataplane/fabric/network.h"
@@ -32,6 +33,7 @@ enum class CommandKind : uint8_t {
 struct ShardSnapshot {
   Time at;
   ShardCounters counters;
+  PortPfcCounters pfc;
   // All sized by Shard::fit().
   std::vector<LinkCounters> up, down;        ///< by position in the node table
   std::vector<FaultCounters> faults;         ///< by position in the list of faults

@@ -5,6 +5,8 @@
 namespace understudy {
 namespace {
 
+const std::vector<ClassSettings> kNoClasses;
+
 std::vector<NodeId> node_ids(const NodeTable& nodes) {
   std::vector<NodeId> ids;
   for (const NodeNic& nic : nodes.nics()) ids.push_back(nic.id);
@@ -20,6 +22,7 @@ Shard::Shard(const ShardConfig& config)
       cnps_(config.nodes.nics().size()),
       pool_(config.packets),
       events_(config.packets * 4 + config.queue_pairs * 4),
+      pfc_(config.pfc, config.network == nullptr ? kNoClasses : config.network->settings.classes),
       regions_(config.regions),
       control_users_(config.control_users),
       qps_(config.queue_pairs + config.nodes.nics().size()),
@@ -49,7 +52,8 @@ Shard::Shard(const ShardConfig& config)
     qps_[raw_slot(i)].node = i;
   }
   if (config_.network != nullptr) {
-    fabric_ = std::make_unique<SwitchedFabric>(config_.network, real_, config_.physical, pool_,
+    fabric_ = std::make_unique<SwitchedFabric>(config_.network, real_, config_.physical,
+                                               config_.pfc.on, pool_,
                                                static_cast<FabricUser&>(*this), config_.background);
   }
 }
@@ -68,7 +72,7 @@ void Shard::poll(Time now, TxSink& sink) {
 Time Shard::next_wake() const {
   if (!send_now_.empty() || !commands_.empty()) return Time::zero();
   uint32_t cls;
-  return std::min(next_event(), next_departure(cls));
+  return std::min({next_event(), next_departure(cls), pfc_.next_frame()});
 }
 
 bool Shard::post(Time now, Qp& qp, const WorkRequest& request) {

@@ -14,6 +14,7 @@
 #include "dataplane/engine/io.h"
 #include "dataplane/engine/notification.h"
 #include "dataplane/engine/packet_pool.h"
+#include "dataplane/engine/port_pfc.h"
 #include "dataplane/engine/qp_control.h"
 #include "dataplane/engine/shard_interface.h"
 #include "dataplane/engine/switched_fabric.h"
@@ -44,6 +45,7 @@ struct ShardConfig {
   /// has rates and latencies of its own.
   std::shared_ptr<const SwitchedNetwork> network;
   NetworkTraffic* background = nullptr;  ///< what else is in it; outlives the shard
+  PortPfcSettings pfc;                   ///< on only with a network
   std::vector<Fault> faults;
   uint64_t fault_seed = 0;
   uint32_t packets = 8192;  ///< pool size
@@ -189,8 +191,14 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   uint32_t sent_into_fabric(uint32_t packet);
   void came_through(uint32_t packet, Time now) override;
   void lost(uint32_t packet, PacketLoss why) override;
+  void tell_pause(unsigned cls, bool pause, Time due) override;
   void enter_switched(uint32_t packet, Time now);
   void kick_switched(uint32_t slot, Time now);
+
+  // shard_pfc.cc: pauses on the real port
+  void rx_mac_control(std::span<const uint8_t> frame, Time now);
+  void look_at_pause(unsigned cls, bool frame, Time now);
+  bool send_pfc(Time now, TxSink& sink);
 
   // shard_faults.cc: packets that meet faults on their way
   void rx_through_faults(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
@@ -242,6 +250,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   uint32_t first_starved_ = kNoList, last_starved_ = kNoList;
   EventQueue events_;
   std::unique_ptr<SwitchedFabric> fabric_;  ///< null: two links a path
+  PortPfc pfc_;
   RegionTable regions_;
   std::vector<ControlCounters> control_users_;  ///< of queue pairs that have gone
   std::vector<QpSlot> qps_;    ///< and behind them a slot for each node: raw_slot()

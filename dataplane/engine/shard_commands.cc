@@ -149,6 +149,7 @@ void Shard::fit(ShardSnapshot& out) const {
 void Shard::snapshot(ShardSnapshot& out, Time now) const {
   out.at = now;
   out.counters = counters_;
+  out.pfc = pfc_.counters_at(now);
   const auto sum = [&](uint32_t node, bool up) {
     LinkCounters total = links_[link_id(node, up, 0)].counters();
     const LinkCounters& control = links_[link_id(node, up, 1)].counters();
@@ -166,7 +167,7 @@ void Shard::snapshot(ShardSnapshot& out, Time now) const {
     if (q.control != nullptr) out.controls[q.control->user()].add(q.control->counters());
   }
   for (LinkId link = 0; link < out.network.size(); ++link) {
-    out.network[link] = fabric_->network().counters_at(link, now);
+    out.network[link] = fabric_->counters_at(link, now);
   }
   for (size_t i = 0; i < out.faults.size(); ++i) out.faults[i] = faults_.counters()[i];
 }

@@ -62,6 +62,10 @@ void Shard::run_events(Time now) {
         wake.endpoint->on_wake(e.time, wake.cookie);
         break;
       }
+      case EventKind::kPauseHeard:
+      case EventKind::kPauseEnds:
+        look_at_pause(e.index, e.kind == EventKind::kPauseHeard, e.time);
+        break;
       case EventKind::kCommand: {
         const Command command = pending_[e.index];
         free_pending_.push_back(e.index);

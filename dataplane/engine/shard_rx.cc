@@ -46,6 +46,8 @@ void Shard::rx_frame(std::span<const uint8_t> frame, Time now) {
     case FrameKind::kIp:
     case FrameKind::kArp:
       return rx_ip(view, now);
+    case FrameKind::kMacControl:
+      return rx_mac_control(frame, now);
     default:
       counters_.drop(drop_for(kind));
   }

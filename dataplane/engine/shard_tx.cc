@@ -9,6 +9,7 @@ constexpr Duration kQuestionEvery = Duration::ms(200);
 }
 
 void Shard::send_due(Time now, TxSink& sink) {
+  if (!send_pfc(now, sink)) return;
   while (!send_now_.empty()) {
     if (!send(send_now_.front(), now, sink)) return;
     send_now_.pop();

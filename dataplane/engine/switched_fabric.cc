@@ -17,7 +17,7 @@ uint64_t mixed(uint64_t x) {
 }  // namespace
 
 SwitchedFabric::SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, uint32_t real,
-                               Rate physical, PacketPool& pool, FabricUser& user,
+                               Rate physical, bool pfc, PacketPool& pool, FabricUser& user,
                                NetworkTraffic* background)
     : config_(std::move(network)),
       real_(real),
@@ -39,11 +39,12 @@ SwitchedFabric::SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, u
     for (size_t c = 0; c < config_->settings.classes.size(); ++c) {
       real_queues_.emplace_back(pool_.capacity());
     }
-    network_.lead_outside(reverse(up));
+    network_.lead_outside(reverse(up), pfc);
     for (const LinkId link : {up, reverse(up)}) {
       network_.set_rate(link, on_wire(link, graph.link(link).rate));
     }
   }
+  backlog_.resize(uplinks_[real_].size());
   if (background_ == nullptr) return;
   background_->start(network_);
   for (const LinkId up : uplinks_[real_]) {
@@ -110,10 +111,10 @@ PacketId SwitchedFabric::wrap(uint32_t packet, const Path& path) {
   return id;
 }
 
-size_t SwitchedFabric::queue_of(LinkId uplink, unsigned cls) const {
+/// Among the real NIC's.
+size_t SwitchedFabric::position_of(LinkId uplink) const {
   const std::vector<LinkId>& out = uplinks_[real_];
-  const auto at = static_cast<size_t>(std::find(out.begin(), out.end(), uplink) - out.begin());
-  return at * config_->settings.classes.size() + cls;
+  return static_cast<size_t>(std::find(out.begin(), out.end(), uplink) - out.begin());
 }
 
 void SwitchedFabric::enter(uint32_t packet, Time now) {
@@ -123,9 +124,16 @@ void SwitchedFabric::enter(uint32_t packet, Time now) {
   if (uplinks_[real_].size() > 1 && routes_.choice() != RouteChoice::kSpray) {
     uplink = find(p.node, false, p.udp_src).links[0];
   }
-  real_queues_[queue_of(uplink, network_.class_of(p.priority))].push(packet);
+  const size_t at = position_of(uplink);
+  const size_t classes = config_->settings.classes.size();
+  real_queues_[at * classes + network_.class_of(p.priority)].push(packet);
   ++waiting_;
+  Backlog& backlog = backlog_[at];
+  backlog.bytes += p.frame_bytes + kFcsBytes;
   network_.ready(uplink, now);
+  if (backlog.bytes <= backlog.peak) return;
+  backlog.peak = backlog.bytes;
+  backlog.peak_at = now;
 }
 
 PacketId SwitchedFabric::pull(LinkId nic, uint8_t blocked, Time now) {
@@ -135,7 +143,7 @@ PacketId SwitchedFabric::pull(LinkId nic, uint8_t blocked, Time now) {
     return background_ != nullptr ? background_->pull(nic, blocked, now) : kNoPacketId;
   }
   const auto own = [&] {
-    return node == real_ ? pull_real(nic, blocked) : pull_of(node, nic, blocked, now);
+    return node == real_ ? pull_real(nic, blocked, now) : pull_of(node, nic, blocked, now);
   };
   if (background_ == nullptr) return own();
   // Packets of both, in turn where both have some.
@@ -153,14 +161,22 @@ PacketId SwitchedFabric::pull_of(uint32_t node, LinkId nic, uint8_t blocked, Tim
 }
 
 /// Classes of higher priority first.
-PacketId SwitchedFabric::pull_real(LinkId nic, uint8_t blocked) {
-  const size_t first = queue_of(nic, 0);
-  for (size_t c = config_->settings.classes.size(); c-- > 0;) {
-    PacketFifo& queue = real_queues_[first + c];
-    if ((blocked >> c & 1) != 0 || queue.empty()) continue;
+PacketId SwitchedFabric::pull_real(LinkId nic, uint8_t blocked, Time now) {
+  const size_t at = position_of(nic), classes = config_->settings.classes.size();
+  for (size_t c = classes; c-- > 0;) {
+    PacketFifo& queue = real_queues_[at * classes + c];
+    if (queue.empty()) continue;
     const uint32_t packet = queue.front();
+    if ((blocked >> c & 1) != 0) {
+      // One that is just coming in over the wire is not stopped in its middle.
+      const Packet& p = pool_[packet];
+      if (p.tail != now || !network_.began_before_pause(nic, static_cast<unsigned>(c), p.head)) {
+        continue;
+      }
+    }
     queue.pop();
     --waiting_;
+    backlog_[at].bytes -= pool_[packet].frame_bytes + kFcsBytes;
     const PacketId id = wrap(packet, next_path(pool_[packet], false, nic));
     network_[id].head = pool_[packet].head;
     network_[id].tail = pool_[packet].tail;
@@ -185,6 +201,26 @@ void SwitchedFabric::lost(PacketId id, PacketLoss why, Time now) {
   const NetPacket& n = network_[id];
   if (n.kind != kOthersPacket) return background_->lost(id, why, now);
   user_.lost(n.flow, why);
+}
+
+void SwitchedFabric::pause_leaves(LinkId link, unsigned cls, bool pause, Time now) {
+  // The wire takes its own time; where it is as fast as the model both end together.
+  const Duration modelled = network_.pfc_time_on(link);
+  const Duration wire = physical_.time_for(config_->settings.pfc_frame_bytes);
+  user_.tell_pause(cls, pause, now + std::max(Duration(), modelled - wire));
+}
+
+void SwitchedFabric::hear_pause(unsigned cls, bool pause, bool frame, Time now) {
+  for (const LinkId up : uplinks_[real_]) network_.pause_from_outside(up, cls, pause, frame, now);
+}
+
+NetworkLinkCounters SwitchedFabric::counters_at(LinkId link, Time now) const {
+  NetworkLinkCounters counters = network_.counters_at(link, now);
+  if (const size_t at = position_of(link); at < backlog_.size()) {
+    counters.queue_peak = backlog_[at].peak;
+    counters.queue_peak_at = backlog_[at].peak_at;
+  }
+  return counters;
 }
 
 /// Where the model of the real NIC's link is faster than the wire to it, the wire is the link.

@@ -38,14 +38,17 @@ class FabricUser {
   /// At its emulated NIC whole, or at the real one's wire with its head.
   virtual void came_through(uint32_t packet, Time now) = 0;
   virtual void lost(uint32_t packet, PacketLoss why) = 0;
+  /// The real NIC is to pause this class, or may go on: the frame's first byte is due then.
+  virtual void tell_pause(unsigned cls, bool pause, Time due) = 0;
 };
 
 class SwitchedFabric final : public NetworkEnds {
  public:
   /// `real`: position of the real NIC. `physical`: rate of the wire to it; where the model's link
-  /// is faster, the wire is the link. All arguments outlive this; `background` may be null.
+  /// is faster, the wire is the link. `pfc`: the real NIC is told of pauses. All arguments outlive
+  /// this; `background` may be null.
   SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, uint32_t real, Rate physical,
-                 PacketPool& pool, FabricUser& user, NetworkTraffic* background);
+                 bool pfc, PacketPool& pool, FabricUser& user, NetworkTraffic* background);
 
   Time next() { return network_.next(); }
   void step() { network_.step(); }
@@ -67,17 +70,23 @@ class SwitchedFabric final : public NetworkEnds {
   void enter(uint32_t packet, Time now);
   /// How many wait there.
   uint64_t waiting() const { return waiting_; }
+  /// The real NIC stops what comes to it in class `cls`, or lets it go on; by a frame, or because
+  /// the last one's time is over.
+  void hear_pause(unsigned cls, bool pause, bool frame, Time now);
 
   /// Another rate and/or latency for all cables of a node. False: there is no such node.
   bool set_link(NodeId node, std::optional<Rate> rate, std::optional<Duration> latency, Time now);
 
   const Network& network() const { return network_; }
+  /// A link's counters; of the real NIC's the queue is what waits in front of it.
+  NetworkLinkCounters counters_at(LinkId link, Time now) const;
   size_t links() const { return config_->graph.links().size(); }
 
   // NetworkEnds
   PacketId pull(LinkId nic, uint8_t blocked, Time now) override;
   void deliver(PacketId packet, Time now) override;
   void lost(PacketId packet, PacketLoss why, Time now) override;
+  void pause_leaves(LinkId link, unsigned cls, bool pause, Time now) override;
   void wake(uint32_t index, Time now) override { background_->wake(index, now); }
   void prefetch(uint32_t index, int stage) const override { background_->prefetch(index, stage); }
 
@@ -99,8 +108,8 @@ class SwitchedFabric final : public NetworkEnds {
   const LinkId* keep(const std::vector<LinkId>& path);
   PacketId wrap(uint32_t packet, const Path& path);
   PacketId pull_of(uint32_t node, LinkId nic, uint8_t blocked, Time now);
-  PacketId pull_real(LinkId nic, uint8_t blocked);
-  size_t queue_of(LinkId uplink, unsigned cls) const;
+  PacketId pull_real(LinkId nic, uint8_t blocked, Time now);
+  size_t position_of(LinkId uplink) const;
 
   std::shared_ptr<const SwitchedNetwork> config_;
   uint32_t real_;
@@ -114,6 +123,11 @@ class SwitchedFabric final : public NetworkEnds {
   std::vector<std::vector<LinkId>> uplinks_;  ///< into the fabric, by position in the node table
   /// In front of the real NIC's links, by link and class.
   std::vector<PacketFifo> real_queues_;
+  struct Backlog {
+    uint64_t bytes = 0, peak = 0;
+    Time peak_at;
+  };
+  std::vector<Backlog> backlog_;  ///< the same, by link
   uint64_t waiting_ = 0;
   std::vector<Path> known_;  ///< by hash of the key
   std::deque<std::vector<LinkId>> paths_;

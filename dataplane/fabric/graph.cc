@@ -22,7 +22,8 @@ LinkId Graph::connect(VertexId a, VertexId b, Rate rate, Duration latency) {
 std::vector<LinkId> Graph::uplinks(VertexId nic) const {
   std::vector<LinkId> links;
   for (const LinkId link : out(nic)) {
-    if (vertices_[links_[link].to].tier != 0) links.push_back(link);
+    const Vertex& to = vertices_[links_[link].to];
+    if (to.tier != 0 || to.kind == VertexKind::kNic) links.push_back(link);
   }
   return links;
 }

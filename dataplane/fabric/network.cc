@@ -104,6 +104,10 @@ void Network::step() {
       return ends_.wake(e.index, e.time);
     case kUp:
       return serve_or_wait(e.index, e.time);
+    case kPauseLeaves:
+    case kResumeLeaves:
+      return ends_.pause_leaves(e.index >> kClassShift, e.index & 7, e.kind == kPauseLeaves,
+                                e.time);
   }
 }
 
@@ -312,8 +316,12 @@ void Network::transmit_pfc(LinkId link, Time now) {
   l.last_bytes = 0;
   l.out_head = std::max(l.out_head, now + l.latency);
   l.out_tail = std::max(l.out_tail, l.free + l.latency);
-  calendar_.push(l.out_tail, (frame & kPauseBit) != 0 ? kPause : kResume,
-                 reverse(link) << kClassShift | (frame & 7));
+  const bool pause = (frame & kPauseBit) != 0;
+  if (l.tells) {
+    calendar_.push(l.out_head, pause ? kPauseLeaves : kResumeLeaves,
+                   link << kClassShift | (frame & 7));
+  }
+  calendar_.push(l.out_tail, pause ? kPause : kResume, reverse(link) << kClassShift | (frame & 7));
   l.awaited = true;
   calendar_.push(l.free, kFree, link);
 }
@@ -338,6 +346,14 @@ void Network::paused(LinkId link, unsigned cls, bool pause, Time now) {
   l.counters.paused += now - q.paused_at;
   --paused_now_;
   serve_or_wait(link, now);
+}
+
+void Network::pause_from_outside(LinkId link, unsigned cls, bool pause, bool frame, Time now) {
+  Link& l = links_[link];
+  const Time at = std::max(now + l.latency, frame ? l.out_tail : l.heard);
+  l.heard = std::max(l.heard, at);
+  if (at <= now) return paused(reverse(link), cls, pause, now);
+  calendar_.push(at, pause ? kPause : kResume, reverse(link) << kClassShift | cls);
 }
 
 void Network::arrive(PacketId id, Time now) {

@@ -74,6 +74,12 @@ class NetworkEnds {
   virtual void deliver(PacketId packet, Time now) = 0;
   /// A packet is lost; it is given back when this returns.
   virtual void lost(PacketId packet, PacketLoss why, Time now) = 0;
+  /// A PFC frame for class `cls` begins to leave by `link`, which tells the one outside
+  /// (lead_outside).
+  virtual void pause_leaves(LinkId link, unsigned cls, bool pause, Time now) {
+    static_cast<void>(link), static_cast<void>(cls), static_cast<void>(pause);
+    static_cast<void>(now);
+  }
   /// What wake_at() asked for.
   virtual void wake(uint32_t index, Time now) = 0;
   /// That comes soon: time to ask the memory for what it will need. `stage` 0 comes first, 2 last,
@@ -145,8 +151,25 @@ class Network {
   /// From now on packets get what `load` leaves of each link; it outlives this.
   void share_with(const LinkLoad& load) { load_ = &load; }
   /// Packets leave this network behind `link`, which ends at a NIC: they are delivered as soon as
-  /// their head is there, for a real wire takes its own time for them.
-  void lead_outside(LinkId link) { links_[link].to_outside = true; }
+  /// their head is there, for a real wire takes its own time for them. `tells`: PFC frames on it
+  /// are handed to the ends as well, when their head is there.
+  void lead_outside(LinkId link, bool tells) {
+    links_[link].to_outside = true;
+    links_[link].tells = tells;
+  }
+  /// The NIC outside that sends by `link` stops what comes to it in class `cls`, or lets it go on:
+  /// at the far end once that has crossed the link, behind the packet that is on it, but in no time
+  /// of the wire, which is outside. `frame`: it says so now; else what it said has run out.
+  void pause_from_outside(LinkId link, unsigned cls, bool pause, bool frame, Time now);
+  /// Whether a packet whose first byte came to `link` at `head` was under way when the class was
+  /// paused: it passes.
+  bool began_before_pause(LinkId link, unsigned cls, Time head) const {
+    return std::max(head, links_[link].free) < queues_[link * classes_ + cls].paused_at;
+  }
+  /// Time that this link takes for a PFC frame, if nothing else shares its rate.
+  Duration pfc_time_on(LinkId link) const {
+    return links_[link].rate.time_for(settings_.pfc_frame_bytes);
+  }
   /// Room for as many packets at once before the first allocation.
   void reserve(size_t packets);
 
@@ -179,7 +202,7 @@ class Network {
   void finish(Time now);
 
  private:
-  enum Kind : uint32_t { kFree, kArrive, kPause, kResume, kWake, kUp };
+  enum Kind : uint32_t { kFree, kArrive, kPause, kResume, kWake, kUp, kPauseLeaves, kResumeLeaves };
   struct Queue {
     PacketId first = kNoPacketId, last = kNoPacketId;
     uint64_t bytes = 0;
@@ -196,11 +219,13 @@ class Network {
     VertexId from = 0, to = 0;
     bool awaited = false;  ///< a kFree event is on its way
     bool from_nic = false, to_nic = false, to_outside = false;
+    bool tells = false;        ///< the one outside is told of pauses
     uint8_t paused = 0;        ///< classes that the far end has stopped
     uint8_t waiting = 0;       ///< classes that have packets
     uint8_t turn = 0;          ///< class whose turn it is among those with a weight
     uint64_t queued = 0;       ///< bytes of all classes
     Time out_head, out_tail;   ///< of the last packet at the far end: a cable keeps order
+    Time heard;                ///< when the last pause from outside took effect
     std::vector<uint8_t> pfc;  ///< frames that wait: class, and 0x80 for pause
     NetworkLinkCounters counters;
   };

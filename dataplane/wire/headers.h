@@ -12,6 +12,7 @@ inline constexpr uint16_t kEtherArp = 0x0806;
 inline constexpr uint16_t kEtherVlan = 0x8100;
 inline constexpr uint16_t kEtherQinQ = 0x88a8;
 inline constexpr uint16_t kEtherIpv6 = 0x86dd;
+inline constexpr uint16_t kEtherMacControl = 0x8808;
 inline constexpr uint8_t kIpProtoIcmp = 1;
 inline constexpr uint8_t kIpProtoUdp = 17;
 inline constexpr uint8_t kIpProtoIcmpv6 = 58;

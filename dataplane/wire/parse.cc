@@ -157,6 +157,7 @@ FrameKind parse_frame(std::span<const uint8_t> frame, FrameView& view, RoceView&
   if (type == kEtherArp) {
     return at + sizeof(ArpHeader) <= size ? FrameKind::kArp : FrameKind::kTruncated;
   }
+  if (type == kEtherMacControl && view.vlans == 0) return FrameKind::kMacControl;
   if (type != kEtherIpv4 && type != kEtherIpv6) return FrameKind::kOther;
   const FrameKind ip = type == kEtherIpv4 ? parse_ipv4(view) : parse_ipv6(view);
   if (ip != FrameKind::kIp || view.protocol != kIpProtoUdp) return ip;
@@ -184,6 +185,8 @@ const char* frame_kind_name(FrameKind kind) {
       return "arp";
     case FrameKind::kIp:
       return "ip";
+    case FrameKind::kMacControl:
+      return "mac_control";
     case FrameKind::kOther:
       return "other_ethertype";
     case FrameKind::kTruncated:

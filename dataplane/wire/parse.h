@@ -12,15 +12,16 @@ namespace understudy {
 
 /// What a frame turned out to be. Everything from kTruncated on is dropped and counted by reason.
 enum class FrameKind : uint8_t {
-  kRoce,       ///< RoCEv2 packet, all headers present
-  kArp,        ///< ARP for IPv4 over Ethernet
-  kIp,         ///< any other IP packet (ICMP, ND, TCP ...)
-  kOther,      ///< an Ethertype we do not speak
-  kTruncated,  ///< a header, or the length a header states, reaches past the frame
-  kBadIp,      ///< IP version, options or fragment where RoCE allows none (rule A1)
-  kBadTver,    ///< BTH transport version not 0 (rule A1)
-  kBadOpcode,  ///< opcode that no table row knows
-  kBadPad,     ///< pad count larger than the payload
+  kRoce,        ///< RoCEv2 packet, all headers present
+  kArp,         ///< ARP for IPv4 over Ethernet
+  kIp,          ///< any other IP packet (ICMP, ND, TCP ...)
+  kMacControl,  ///< PAUSE and its like, between the ends of a cable (pfc.h)
+  kOther,       ///< an Ethertype we do not speak
+  kTruncated,   ///< a header, or the length a header states, reaches past the frame
+  kBadIp,       ///< IP version, options or fragment where RoCE allows none (rule A1)
+  kBadTver,     ///< BTH transport version not 0 (rule A1)
+  kBadOpcode,   ///< opcode that no table row knows
+  kBadPad,      ///< pad count larger than the payload
 };
 const char* frame_kind_name(FrameKind kind);
 
