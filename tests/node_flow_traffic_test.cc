@@ -200,6 +200,41 @@ TEST(FlowTraffic, ALossyLinkCostsTimeOnly) {
 }
 
 // Means over seeds need draws that have nothing to do with one another.
+// As a queue pair's: packets that follow put it off, up to four times its value.
+TEST(FlowTraffic, ATimeoutCountsFromTheLastPacketButNotForEver) {
+  Graph g = star(2, k100G, kUs);
+  g.link(path_of(g, {"s", "h1"})[0]).loss = 1;
+  FlowSettings f = bare();
+  f.timeout = Duration::us(20);
+  const auto repeated = [&](uint64_t packets, Duration at) {
+    FlowRun r(g, {flow_of(g, {"h0", "s", "h1"}, packets * 4000)}, store_and_forward(), f);
+    r.run(Time::zero() + at);
+    return r.traffic.results()[0].repeated;
+  };
+  // The last of 100 packets leaves at 99 * 320 ns, that of 1,000 beyond 80 us.
+  EXPECT_EQ(repeated(100, Duration::ns(99 * 320 + 19'999)), 0u);
+  EXPECT_EQ(repeated(100, Duration::ns(99 * 320 + 20'000)), 1u);
+  EXPECT_EQ(repeated(1000, Duration::ns(79'999)), 0u);
+  EXPECT_GE(repeated(1000, Duration::ns(80'320)), 1u);
+}
+
+// A connection that was idle in between waits for its new message's answer, not since the old
+// one's.
+TEST(FlowTraffic, ATimeoutDoesNotCountIdleTime) {
+  const Graph g = star(2, k100G, Duration::us(10));
+  std::vector<FlowSpec> flows = {flow_of(g, {"h0", "s", "h1"}, 40'000),
+                                 flow_of(g, {"h0", "s", "h1"}, 400'000, Duration::us(48))};
+  for (FlowSpec& f : flows) f.connection = 1;
+  FlowSettings f = bare();
+  f.timeout = Duration::us(50);
+  f.ack_every = 100;
+  FlowRun r(g, flows, store_and_forward(), f);
+  r.run();
+  ASSERT_TRUE(r.traffic.all_finished());
+  EXPECT_LT(r.traffic.results()[0].acknowledged, r.traffic.results()[1].start);
+  EXPECT_EQ(r.traffic.results()[1].repeated, 0u);
+}
+
 TEST(FlowTraffic, NeighbouringSeedsDrawIndependently) {
   Graph g = star(2, k100G, kUs);
   g.link(path_of(g, {"s", "h1"})[0]).loss = 0.5;

@@ -151,15 +151,22 @@ void FlowTraffic::arm_timeout(uint32_t sender, Time now) {
   Sender& s = senders_[sender];
   if (s.timing || settings_.timeout.ps() == 0) return;
   s.timing = true;
-  s.heard = now;
   network_->wake_at(now + settings_.timeout, sender << kWakeShift | kTimeout);
+}
+
+/// As a queue pair's (dataplane/rc/requester.h, rule A5.8): packets that follow put it off, but not
+/// for ever.
+Time FlowTraffic::timeout_of(const Sender& s) const {
+  constexpr int64_t kLatest = 4;
+  return std::min(std::max(s.heard, s.last_start) + settings_.timeout,
+                  s.heard + settings_.timeout * kLatest);
 }
 
 void FlowTraffic::on_timeout(uint32_t sender, Time now) {
   Sender& s = senders_[sender];
   s.timing = false;
   if (s.in_flight == 0) return;  // nothing is on its way; the next packet arms it again
-  if (now - s.heard >= settings_.timeout) {
+  if (now >= timeout_of(s)) {
     s.heard = now;
     for (auto flow = s.open.rbegin(); flow != s.open.rend(); ++flow) {  // the oldest comes first
       if (flows_[*flow].next > flows_[*flow].acked) go_back(*flow);
@@ -167,7 +174,7 @@ void FlowTraffic::on_timeout(uint32_t sender, Time now) {
     make_ready(sender, now);
   }
   s.timing = true;
-  network_->wake_at(s.heard + settings_.timeout, sender << kWakeShift | kTimeout);
+  network_->wake_at(timeout_of(s), sender << kWakeShift | kTimeout);
 }
 
 /// All of a flow that is not acknowledged is sent again.
@@ -259,6 +266,8 @@ PacketId FlowTraffic::next_packet(uint32_t sender, Time now) {
   }
   ++results_[flow].packets;
   if (f.next < f.sent) ++results_[flow].repeated;
+  if (s.in_flight == 0) s.heard = now;
+  s.last_start = now;
   f.next += p.payload;
   s.in_flight += p.payload;
   if (f.next > f.sent) {

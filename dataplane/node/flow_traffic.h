@@ -85,7 +85,8 @@ class FlowTraffic final : public NetworkTraffic {
     uint64_t sent = 0, acked = 0;          ///< bytes in all
     Pacing pacing;
     Alarm send_alarm, control_alarm;
-    Time heard;           ///< last progress, for the timeout
+    Time heard;           ///< last progress, or the first packet that waits for one
+    Time last_start;      ///< of a packet
     bool timing = false;  ///< a timeout is armed
     bool queued = false;  ///< in its NIC's list
     uint32_t next_ready = kNone;
@@ -127,6 +128,7 @@ class FlowTraffic final : public NetworkTraffic {
   void arm_send(uint32_t sender, Time at);
   void arm_control(uint32_t sender);
   void arm_timeout(uint32_t sender, Time now);
+  Time timeout_of(const Sender& s) const;
   void on_timeout(uint32_t sender, Time now);
   void after_control(uint32_t sender, Time now);
   void go_back(uint32_t flow);
