@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace understudy {
 
@@ -67,6 +68,37 @@ struct NcclVersion {
   constexpr auto operator<=>(const NcclVersion&) const = default;
 };
 
+/// One call of a collective, with what the tuner chose for it.
+struct Operation {
+  Collective collective = Collective::kAllReduce;
+  Algorithm algorithm = Algorithm::kRing;
+  Protocol protocol = Protocol::kSimple;
+  DataType type = DataType::kFloat32;
+  /// Elements: of the whole buffer (all-reduce, broadcast, reduce, send/recv), else of what one
+  /// rank has for another, or contributes.
+  uint64_t count = 0;
+  uint32_t root = 0;
+  uint32_t channels = 0;  ///< most that it may use; 0: all of the communicator
+  uint32_t threads = 0;   ///< of a block; 0: 640 for LL128, else 512. Matters up to 2.21 only
+  /// Of all-to-all-v: bytes that rank a has for rank b, at a * ranks + b.
+  std::vector<uint64_t> pair_bytes = {};
+
+  /// Bytes of an element as NCCL counts it: what is only moved is moved as bytes.
+  uint32_t element() const {
+    return collective == Collective::kAllGather || collective == Collective::kBroadcast
+               ? 1
+               : element_bytes(type);
+  }
+  uint64_t bytes() const { return count * element_bytes(type); }
+};
+
+/// Carried out by send/recv between pairs of ranks.
+constexpr bool is_p2p(Collective collective) {
+  return collective == Collective::kSendRecv || collective == Collective::kAllToAll ||
+         collective == Collective::kAllToAllV || collective == Collective::kGather ||
+         collective == Collective::kScatter;
+}
+
 /// A value and how configurations spell it.
 template <typename T>
 using Named = std::pair<std::string_view, T>;
@@ -79,6 +111,7 @@ inline constexpr Named<Collective> kCollectiveNames[] = {
     {"reduce", Collective::kReduce},
     {"send_recv", Collective::kSendRecv},
     {"all_to_all", Collective::kAllToAll},
+    {"all_to_all_v", Collective::kAllToAllV},
     {"gather", Collective::kGather},
     {"scatter", Collective::kScatter},
 };

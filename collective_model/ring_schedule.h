@@ -1,27 +1,16 @@
-// Room collective_model: what a collective sends, when, and how long it takes. No packets, no I/O.
-//
-// This file: NCCL's ring all-reduce with the Simple protocol, cut into channels, loops, chunks,
-// steps and slices (facts: `nccl-wire.md` 3.7-3.11, read from NCCL 2.22-2.30). Every query is
-// O(1): a schedule of any size is a handful of integers.
+// NCCL's ring all-reduce with the Simple protocol on one channel, as 2.22 and later cut it: loops,
+// steps, chunks and slices (facts: `nccl-wire.md` 3.7-3.11). Every query is O(1): a schedule of any
+// size is a handful of integers.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "collective_model/channel_cut.h"
+#include "collective_model/chunk_series.h"
+#include "collective_model/chunking.h"
+
 namespace understudy {
-
-/// The bytes of an operation's buffer that one channel (one ring connection) works on.
-struct ChannelPart {
-  uint64_t offset = 0;
-  uint64_t bytes = 0;
-  constexpr bool operator==(const ChannelPart&) const = default;
-};
-
-/// Cuts an all-reduce that runs alone over at most `max_channels` channels (rule "cbd" of
-/// NCCL 2.22-2.30: cells of 8 KiB, no channel below 16 KiB of traffic). Small operations use fewer
-/// channels. `bytes` is a multiple of `element_size` (1, 2, 4 or 8); 0 bytes need no channel.
-std::vector<ChannelPart> cut_all_reduce(uint64_t bytes, uint32_t element_size,
-                                        uint32_t max_channels);
 
 /// What the sender does to produce a message.
 enum class RingAction : uint8_t {
@@ -41,44 +30,57 @@ struct RingMessage {
   RingAction action = RingAction::kOwn;
 };
 
+/// The chunk that rank (ring position) `x` of `ranks` sends in step `step` of an all-reduce.
+constexpr uint32_t all_reduce_chunk(uint32_t ranks, uint32_t x, uint32_t step) {
+  // (x + n-1-step) mod n; step < 2n keeps the sum positive.
+  uint32_t chunk = x + 2 * ranks - 1 - step;
+  if (chunk >= 2 * ranks) chunk -= 2 * ranks;
+  if (chunk >= ranks) chunk -= ranks;
+  return chunk;
+}
+
 /// The messages of one channel of one ring all-reduce over `ranks` >= 2 ranks. Messages of every
 /// rank are numbered alike: m = (loop * steps() + step) * kSlices + slice, in the order in which
 /// they are sent. What rank x receives as message m is what rank x-1 sends as message m.
 class RingSchedule {
  public:
-  static constexpr uint32_t kSlices = 2;                   ///< chunkSteps / sliceSteps
-  static constexpr uint32_t kWindow = 4;                   ///< messages in flight: steps/sliceSteps
-  static constexpr uint32_t kChunkBytes = 2u << 20;        ///< 4 of the 8 steps of a 4 MiB buffer
-  static constexpr uint32_t kMessageBytes = 1u << 20;      ///< the largest message: 2 steps
-  static constexpr uint32_t kSmallestSlice = 32u * 1024u;  ///< unless the chunk itself is smaller
+  static constexpr Chunking kChunking{};
+  static constexpr uint32_t kSlices = kChunking.slices();
+  static constexpr uint32_t kWindow = kChunking.window();          ///< messages in flight
+  static constexpr uint32_t kChunkBytes = kChunking.chunk_bytes;   ///< 4 steps of a 4 MiB buffer
+  static constexpr uint32_t kMessageBytes = kChunking.capacity();  ///< the largest message
+  static constexpr uint32_t kSmallestSlice = kMessageBytes / 32;   ///< of chunks that have it
+  static constexpr uint32_t kChunkAlign = 16;                      ///< of the last loop's chunk
 
-  RingSchedule(uint32_t ranks, ChannelPart part, uint32_t element_size);
+  RingSchedule(uint32_t ranks, ChannelPart part, uint32_t element_size)
+      : ranks_(ranks),
+        part_(part),
+        element_size_(element_size),
+        per_loop_(2 * (ranks - 1) * kSlices),
+        chunks_(part, kChunkBytes, ranks, kChunkAlign) {}
 
   uint32_t ranks() const { return ranks_; }
   ChannelPart part() const { return part_; }
   uint32_t steps() const { return 2 * (ranks_ - 1); }
-  uint32_t loops() const { return loops_; }
+  uint32_t loops() const { return chunks_.loops(); }
   uint32_t messages_per_loop() const { return per_loop_; }
   /// Messages that every rank sends, and receives.
-  uint32_t messages() const { return loops_ * per_loop_; }
+  uint32_t messages() const { return loops() * per_loop_; }
   /// Bytes of a chunk of this loop (the last chunks of the last loop may hold less).
-  uint32_t chunk_bytes(uint32_t loop) const {
-    return loop + 1 == loops_ ? tail_chunk_ : kChunkBytes;
-  }
+  uint32_t chunk_bytes(uint32_t loop) const { return chunks_.chunk_bytes(loop); }
 
   /// What rank `rank` sends as message `m` < messages().
   RingMessage sent(uint32_t rank, uint32_t m) const;
   uint32_t size(uint32_t rank, uint32_t m) const { return sent(rank, m).size; }
   /// Size of the first slice of a chunk of `bytes`.
-  uint32_t first_slice(uint32_t bytes) const;
+  uint32_t first_slice(uint32_t bytes) const { return kChunking.slice_bytes(bytes, element_size_); }
 
  private:
   uint32_t ranks_;
   ChannelPart part_;
   uint32_t element_size_;
-  uint32_t loops_ = 0;
   uint32_t per_loop_ = 0;
-  uint32_t tail_chunk_ = 0;
+  ChunkSeries chunks_;
 };
 
 }  // namespace understudy

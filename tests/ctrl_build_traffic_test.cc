@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "ctrl/build/double_tree.h"
+#include "collective_model/double_tree.h"
 #include "ctrl/build/traffic.h"
 
 namespace understudy {

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-#include "ctrl/build/double_tree.h"
+#include "collective_model/double_tree.h"
 
 namespace understudy {
 namespace {

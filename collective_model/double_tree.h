@@ -3,7 +3,9 @@
 // the other, so that every rank sends and receives as much as in a ring.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace understudy {
@@ -22,6 +24,20 @@ class DoubleTree {
     const uint32_t height = place & (~place + 1);
     const uint32_t up = (place ^ height) | height << 1;
     return up < ranks_ ? up : place ^ height;
+  }
+
+  /// Of any place: child 0 has a lower place, child 1 a higher one.
+  std::optional<uint32_t> child(uint32_t place, uint32_t which) const {
+    if (place == 0) {
+      if (which == 0 || ranks_ < 2) return std::nullopt;
+      return std::bit_ceil(ranks_) / 2;
+    }
+    uint32_t distance = (place & (~place + 1)) / 2;
+    if (distance == 0) return std::nullopt;
+    if (which == 0) return place - distance;
+    while (distance != 0 && place + distance >= ranks_) distance /= 2;
+    if (distance == 0) return std::nullopt;
+    return place + distance;
   }
 
   /// By place.

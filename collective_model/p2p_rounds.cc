@@ -1,0 +1,74 @@
+#include "collective_model/p2p_rounds.h"
+
+#include <bit>
+#include <numeric>
+
+namespace understudy {
+namespace {
+
+constexpr NcclVersion kGroupsSince{28};
+
+/// Distances 0 .. n-1 in the order of the triangular numbers modulo a power of two, which meets
+/// every residue once.
+std::vector<uint32_t> distances(uint32_t n) {
+  const uint32_t all = std::bit_ceil(n);
+  std::vector<uint32_t> result;
+  uint32_t distance = 0;
+  for (uint32_t i = 1; i <= all; ++i) {
+    if (distance < n) result.push_back(distance);
+    distance = (distance + i) & (all - 1);
+  }
+  return result;
+}
+
+/// The lowest bits of x, as many as channels need, from right to left.
+uint32_t reversed(uint32_t x, uint32_t channels) {
+  uint32_t result = 0;
+  for (uint32_t bit = 1; bit < channels; bit <<= 1) result = result << 1 | ((x & bit) != 0 ? 1 : 0);
+  return result;
+}
+
+/// Ranks that take one another in turn inside a round of groups.
+uint32_t group_size(const Communicator& c) {
+  if (c.version < kGroupsSince || c.nodes == 1) return c.gpus;
+  return std::gcd(c.gpus, kP2pBatch);
+}
+
+}  // namespace
+
+std::vector<P2pRound> p2p_rounds(const Communicator& c, uint32_t rank) {
+  const uint32_t size = group_size(c), groups = c.ranks() / size;
+  const uint32_t group = rank / size, local = rank % size;
+  // Inside a group 2.28 goes up one by one, the versions before as between groups.
+  std::vector<uint32_t> inner(size);
+  std::iota(inner.begin(), inner.end(), 0u);
+  if (c.version < kGroupsSince) inner = distances(size);
+  std::vector<P2pRound> rounds;
+  rounds.reserve(c.ranks());
+  for (const uint32_t far : distances(groups)) {
+    for (const uint32_t near : inner) {
+      rounds.push_back({(group + far) % groups * size + (local + near) % size,
+                        (group + groups - far) % groups * size + (local + size - near) % size});
+    }
+  }
+  return rounds;
+}
+
+uint32_t p2p_channel(const Communicator& c, uint32_t round, uint32_t part) {
+  const uint32_t channels = c.p2p_channels();
+  uint32_t base = round;
+  if (c.nodes > 1) {
+    const uint32_t size = group_size(c);
+    base = round / size * ((size + kP2pBatch - 1) / kP2pBatch) + round % size / kP2pBatch;
+  }
+  // Neighbours in number are far apart: up to 2.27 parts of one round, since then rounds.
+  if (c.version < kGroupsSince) return (base + reversed(part, channels)) & (channels - 1);
+  return (reversed(base, channels) + part) & (channels - 1);
+}
+
+bool joins_p2p_batch(NcclVersion version, uint32_t first, uint32_t count, uint32_t round) {
+  if (count >= kP2pBatch) return false;
+  return version < kGroupsSince || first / kP2pBatch == round / kP2pBatch;
+}
+
+}  // namespace understudy

@@ -1,0 +1,30 @@
+// The order in which a rank meets its peers in send/recv: a list of rounds that every rank goes
+// through, and the channels of each round. Source: init.cc (ncclP2pSchedule; before 2.28 inside
+// initTransportsRank) and include/channel.h.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collective_model/communicator.h"
+
+namespace understudy {
+
+struct P2pRound {
+  uint32_t to = 0;    ///< rank that is sent to
+  uint32_t from = 0;  ///< rank that is received from
+};
+
+/// The rounds of `rank`, by rules of 2.22 and later: as many as there are ranks, the first with
+/// itself.
+std::vector<P2pRound> p2p_rounds(const Communicator& communicator, uint32_t rank);
+
+/// The channel of part `part` of what is sent in a round. 2.28: as 2.28.9, earlier 2.28 as 2.27.
+uint32_t p2p_channel(const Communicator& communicator, uint32_t round, uint32_t part);
+
+/// Operations that a channel works on at a time.
+inline constexpr uint32_t kP2pBatch = 8;
+/// Whether an operation of `round` may join the ones of `first` and up to now `count` rounds.
+bool joins_p2p_batch(NcclVersion version, uint32_t first, uint32_t count, uint32_t round);
+
+}  // namespace understudy

@@ -1,0 +1,117 @@
+#include "collective_model/schedule.h"
+
+#include <string>
+
+#include "collective_model/schedule_p2p.h"
+#include "collective_model/schedule_pat.h"
+#include "collective_model/schedule_ring.h"
+#include "collective_model/schedule_tree.h"
+
+namespace understudy {
+namespace {
+
+constexpr NcclVersion kP2pSince{22};
+constexpr NcclVersion kPatSince{23};
+
+/// Numbers of messages and offsets stay far from their types' ends.
+constexpr uint64_t kMostBytes = uint64_t{1} << 44;
+
+bool scatters(Collective collective) {
+  return collective == Collective::kAllGather || collective == Collective::kReduceScatter;
+}
+
+Result<void> check_algorithm(const Communicator& communicator, const Operation& operation) {
+  const std::string collective(name_of(kCollectiveNames, operation.collective));
+  if (is_p2p(operation.collective)) {
+    if (communicator.version < kP2pSince) {
+      return fail("nccl: 2." + std::to_string(communicator.version.minor) + ": " + collective +
+                  " is known from 2.22 on");
+    }
+    return {};
+  }
+  switch (operation.algorithm) {
+    case Algorithm::kTree:
+      if (operation.collective == Collective::kAllReduce) return {};
+      return fail("algorithm: tree: NCCL has it for all_reduce only, not for " + collective);
+    case Algorithm::kPat:
+      if (!scatters(operation.collective)) {
+        return fail("algorithm: pat: NCCL has it for all_gather and reduce_scatter only, not for " +
+                    collective);
+      }
+      if (operation.protocol != Protocol::kSimple) {
+        return fail("protocol: " + std::string(name_of(kProtocolNames, operation.protocol)) +
+                    ": pat goes by simple only");
+      }
+      if (communicator.gpus != 1) {
+        return fail("gpus: " + std::to_string(communicator.gpus) + ": pat needs one rank a node");
+      }
+      if (communicator.version < kPatSince) {
+        return fail("nccl: 2." + std::to_string(communicator.version.minor) +
+                    ": pat came with 2.23");
+      }
+      return {};
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+Result<void> check_operation(const Communicator& communicator, const Operation& operation) {
+  const uint32_t ranks = communicator.ranks();
+  if (ranks < 2) return fail("ranks: " + std::to_string(ranks) + ": at least two");
+  if (communicator.channels < 1 || communicator.channels > 64) {
+    return fail("channels: " + std::to_string(communicator.channels) + ": 1 to 64");
+  }
+  for (const std::vector<uint32_t>& order : communicator.orders) {
+    std::vector<bool> seen(communicator.gpus, false);
+    for (const uint32_t gpu : order) {
+      if (gpu < communicator.gpus) seen[gpu] = true;
+    }
+    if (order.size() != communicator.gpus || seen != std::vector<bool>(communicator.gpus, true)) {
+      return fail("orders: every GPU of a node stands once in a channel's order");
+    }
+  }
+  if (operation.root >= ranks) {
+    return fail("root: " + std::to_string(operation.root) + " of " + std::to_string(ranks) +
+                " ranks");
+  }
+  if (operation.collective == Collective::kAllToAllV) {
+    if (operation.pair_bytes.size() != uint64_t{ranks} * ranks) {
+      return fail("pair_bytes: " + std::to_string(operation.pair_bytes.size()) + " for " +
+                  std::to_string(ranks) + " ranks");
+    }
+    for (const uint64_t bytes : operation.pair_bytes) {
+      if (bytes % element_bytes(operation.type) == 0) continue;
+      return fail("pair_bytes: " + std::to_string(bytes) + ": no multiple of the type's " +
+                  std::to_string(element_bytes(operation.type)) + " bytes");
+    }
+  } else if (operation.count == 0 && !is_p2p(operation.collective)) {
+    return fail("count: 0: NCCL does nothing then");
+  }
+  if (operation.count > kMostBytes / element_bytes(operation.type)) {
+    return fail("count: " + std::to_string(operation.count) + ": more than 16 TiB");
+  }
+  return check_algorithm(communicator, operation);
+}
+
+std::unique_ptr<RankSchedule> rank_schedule(const Communicator& communicator,
+                                            const Operation& operation, const OperationCut& cut,
+                                            uint32_t rank) {
+  if (is_p2p(operation.collective)) {
+    return std::make_unique<P2pRankSchedule>(communicator, operation, rank);
+  }
+  if (operation.algorithm == Algorithm::kTree) {
+    return std::make_unique<TreeRankSchedule>(communicator, operation, cut, rank);
+  }
+  if (operation.algorithm == Algorithm::kPat) {
+    return std::make_unique<PatRankSchedule>(communicator, operation, cut, rank);
+  }
+  if (operation.collective == Collective::kBroadcast ||
+      operation.collective == Collective::kReduce) {
+    return std::make_unique<PipelineRankSchedule>(communicator, operation, cut, rank);
+  }
+  return std::make_unique<RingRankSchedule>(communicator, operation, cut, rank);
+}
+
+}  // namespace understudy

@@ -1,0 +1,45 @@
+// Rings: all-reduce, all-gather and reduce-scatter go round in steps; broadcast and reduce are a
+// pipeline along the ring.
+#pragma once
+
+#include "collective_model/lane.h"
+
+namespace understudy {
+
+/// All-reduce (2(n-1) steps a loop), all-gather and reduce-scatter (n-1). Connections: of each lane
+/// the one to the successor, then the one from the predecessor. Message m of both is slice s of
+/// step j of loop l, m = (l * steps + j) * slices + s.
+class RingRankSchedule : public RankSchedule {
+ public:
+  RingRankSchedule(const Communicator& communicator, const Operation& operation,
+                   const OperationCut& cut, uint32_t rank);
+  Message message(uint32_t connection, uint64_t k) const override;
+  Waits waits(uint32_t connection, uint64_t k) const override;
+
+ private:
+  Communicator communicator_;
+  Collective collective_;
+  uint64_t part_bytes_;  ///< of one rank, if ranks have parts
+  uint32_t element_;
+  uint32_t ranks_;
+  uint32_t steps_;
+  std::vector<Lane> lanes_;
+  std::vector<uint32_t> positions_;  ///< of the rank, by lane
+};
+
+/// Broadcast from the root on, or reduce to it: every rank passes on each chunk.
+class PipelineRankSchedule : public RankSchedule {
+ public:
+  PipelineRankSchedule(const Communicator& communicator, const Operation& operation,
+                       const OperationCut& cut, uint32_t rank);
+  Message message(uint32_t connection, uint64_t k) const override;
+  Waits waits(uint32_t connection, uint64_t k) const override;
+
+ private:
+  uint32_t element_;
+  std::vector<Lane> lanes_;
+  std::vector<uint32_t> lane_of_;   ///< by connection
+  std::vector<int64_t> passes_on_;  ///< by connection: the other one of the lane, or -1
+};
+
+}  // namespace understudy
