@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())  # the tests run elsewhere
 QUICKSTART = pathlib.Path(__file__).resolve().parent.parent / "configs/quickstart.toml"
 NODE = QUICKSTART.with_name("congested_node.toml")
-COMMANDS = ("check", "topo", "simulate", "run", "command")
+COMMANDS = ("check", "topo", "schedule", "simulate", "run", "command")
 GOOD = """format = 1
 [[prefix]]
 nic = 0
@@ -326,6 +326,44 @@ file = "flows.csv"
         path = self.config(('"virtual"', '"net_tap0"'))
         done = self.run_it("run", path, "--duration", "1s", prefix=prefix)
         self.expect_bad(done, "gpu", "net_tap0", "permission")
+
+    def schedule(self, *arguments):
+        done = self.run_it("schedule", QUICKSTART.with_name("collectives.toml"), *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_schedule_of_every_job(self):
+        text = self.schedule()
+        for job in ("gradients", "experts", "parameters", "weights", "uneven"):
+            self.assertIn("job " + job + ": ", text)
+        self.assertIn("tree, ll128, bfloat16; 32 ranks on 4 nodes, up to 8 channels, NCCL 2.28", text)
+
+    def test_schedule_of_one_rank(self):
+        job = json.loads(self.schedule("--job", "parameters", "--rank", "1", "--messages", "--json"))["jobs"][0]
+        self.assertEqual((job["rank"], job["ranks"], job["algorithm"]), (1, 4, "pat"))
+        operation = job["operations"][0]
+        self.assertEqual(operation["channels"], [{"channel": 0, "offset": 0, "bytes": 16384}])
+        send = operation["connections"][0]
+        self.assertEqual((send["from"], send["to"], send["direction"]), (1, 0, "send"))
+        self.assertEqual(send["sizes"], [{"count": 1, "bytes": [32768]}])
+        self.assertEqual(send["list"][0]["after"], [{"connection": 3, "message": 0, "moment": "arrival"}])
+
+    def test_schedule_refuses(self):
+        self.expect_bad(self.run_it("schedule", QUICKSTART, "--rank", "9"), "--rank 9", "are 0 to 3")
+        self.expect_bad(self.run_it("schedule", QUICKSTART, "--job", "x"), "--job x", "no job of this name")
+        self.expect_bad(self.run_it("schedule", self.topology("")), "at least one [[job]]")
+        for wrong, words in (("algorithm = \"pat\"", "job.algorithm: pat: NCCL has it for all_gather"),
+                             ("algorithm = \"auto\"", "job.algorithm: found \"auto\"")):
+            path = self.topology("", "wrong.toml")
+            path.write_text(GOOD.replace("algorithm = \"ring\"", wrong))
+            self.expect_bad(self.run_it("schedule", path), "wrong.toml:16", words)
+
+    def test_what_only_schedules_is_not_run(self):
+        path = self.topology("", "tree.toml")
+        path.write_text(GOOD.replace("algorithm = \"ring\"", "algorithm = \"tree\""))
+        self.assertEqual(self.run_it("schedule", path).returncode, 0)
+        self.expect_bad(self.run_it("simulate", path), "tree.toml:16: job: found algorithm = \"tree\"")
+        self.expect_bad(self.run_it("run", path), "tree.toml:16: job: found algorithm = \"tree\"")
 
     def topology(self, text, name="topology.toml"):
         path = self.folder / name

@@ -155,6 +155,23 @@ TEST(ConfigBadJobs, RealNodesInOneRing) {
             "between two real nodes is not supported yet\n");
 }
 
+TEST(ConfigBadJobs, MatrixOfAnAllToAll) {
+  std::string text = kRing;
+  text.replace(text.find("all_reduce"), 10, "all_to_all_v");
+  text.replace(text.find("sizes = [\"4B\"]\n"), 15, "ranks = [\"e0\", \"e1\"]\n");
+  EXPECT_EQ(errors_of(text + "matrix = [[\"0B\", \"4B\"], [\"8KiB\", \"0B\"]]"), "");
+  const std::string at = "f:24: job.matrix: found ";
+  EXPECT_EQ(errors_of(text + "matrix = [[\"0B\", \"4B\"]]"),
+            at + "1 entries: the job has 2 ranks\n");
+  EXPECT_EQ(errors_of(text + "matrix = [[\"0B\"], [\"0B\"]]"),
+            at + "1 entries: the job has 2 ranks\n");
+  EXPECT_EQ(errors_of(text + "matrix = [[\"0B\", \"6B\"], [\"0B\", \"0B\"]]"),
+            at + "6 bytes: an entry must be a multiple of 4 bytes, and at most 16 TiB\n");
+  EXPECT_NE(errors_of(text + "matrix = [\"0B\", \"4B\"]").find("a row for each rank"),
+            std::string::npos);
+  EXPECT_NE(errors_of(text).find("job.matrix"), std::string::npos);
+}
+
 TEST(ConfigBadJobs, JobNeedsPortAndAddress) {
   const std::string ring = std::string(kRing) + "ranks = [\"r1\", \"e0\"]";
   std::string no_port = ring;

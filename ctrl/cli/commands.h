@@ -24,6 +24,7 @@ void add_check(CLI::App& app, int& status);
 void add_simulate(CLI::App& app, int& status);
 void add_run(CLI::App& app, int& status);
 void add_topo(CLI::App& app, int& status);
+void add_schedule(CLI::App& app, int& status);
 void add_command(CLI::App& app, int& status);
 
 /// What simulate and run share.

@@ -1,4 +1,4 @@
-// The command line: understudy check | topo | simulate | run | command.
+// The command line: understudy check | topo | schedule | simulate | run | command.
 // Exit status: 0 work was done and was right,
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
 #include <CLI/CLI.hpp>
@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   int status = kExitFailed;
   add_check(app, status);
   add_topo(app, status);
+  add_schedule(app, status);
   add_simulate(app, status);
   add_run(app, status);
   add_command(app, status);

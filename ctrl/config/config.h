@@ -171,6 +171,9 @@ struct JobConfig {
   /// Bytes of one operation as nccl-tests count them: of the larger of both buffers. Each is a
   /// positive multiple of the type, and of the ranks where every rank has a part.
   std::vector<uint64_t> sizes;
+  /// Of all_to_all_v, which has the one size of its longest row: bytes of rank a for rank b, at
+  /// a * ranks + b.
+  std::vector<uint64_t> matrix;
   uint32_t iterations = 1;
   uint32_t warmup = 0;
   uint32_t channels = 1;

@@ -153,6 +153,10 @@ class JobReader {
   }
 
   void read_sizes() {
+    if (job_.collective == Collective::kAllToAllV) {
+      read_matrix(table_, job_, rank_count());
+      return;
+    }
     const std::string allowed =
         "[\"4KiB\", \"16MiB\"] or { from = \"4KiB\", to = \"16MiB\", factor = 4 }";
     if (!table_.require("sizes", allowed)) {

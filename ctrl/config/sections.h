@@ -102,6 +102,8 @@ void read_dimension_costs(TableReader& root, ReadContext& context);
 /// they are checked too.
 void read_dimension_algorithms(TableReader& table, ReadContext& context, JobConfig& job);
 void check_dimension_ranks(TableReader& table, ReadContext& context, const JobConfig& job);
+/// Its key matrix, of `ranks` ranks; 0: they are not known.
+void read_matrix(TableReader& table, JobConfig& job, uint64_t ranks);
 /// [[job]]; after the ports.
 void read_jobs(TableReader& root, ReadContext& context);
 /// [[traffic]]; after the controls and nodes.

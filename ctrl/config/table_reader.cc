@@ -131,6 +131,11 @@ std::optional<Located<uint64_t>> TableReader::size(std::string_view key) {
   return quantity(any(key), key, kSizeExample, parse_size);
 }
 
+std::optional<Located<uint64_t>> TableReader::size_of(const TomlNode& element,
+                                                      std::string_view key) {
+  return quantity(&element, key, kSizeExample, parse_size);
+}
+
 std::vector<Located<uint64_t>> TableReader::sizes(std::string_view key) {
   const TomlNode* value = any(key);
   std::vector<Located<uint64_t>> sizes;
@@ -140,7 +145,7 @@ std::vector<Located<uint64_t>> TableReader::sizes(std::string_view key) {
     return sizes;
   }
   for (const TomlNode& child : value->children) {
-    if (const auto size = quantity(&child, key, kSizeExample, parse_size)) sizes.push_back(*size);
+    if (const auto size = size_of(child, key)) sizes.push_back(*size);
   }
   return sizes;
 }

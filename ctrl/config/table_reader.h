@@ -65,6 +65,8 @@ class TableReader {
   std::optional<Located<uint64_t>> size(std::string_view key);
   /// An array of sizes. Elements that are wrong are reported and left out.
   std::vector<Located<uint64_t>> sizes(std::string_view key);
+  /// An element of an array that was asked for by any().
+  std::optional<Located<uint64_t>> size_of(const TomlNode& element, std::string_view key);
   /// An array whose elements are texts. Elements of another type are reported and left out.
   std::optional<std::vector<Located<std::string>>> texts(std::string_view key);
   const TomlNode* table(std::string_view key);
