@@ -83,8 +83,12 @@ TEST(Routes, PathsAreConnectedShortestAndPassSwitchesOnly) {
     for (VertexId from : nics) {
       for (VertexId to : nics) {
         if (from == to) continue;
-        const std::vector<LinkId> path = routes.path(from, to, random());
+        const uint64_t hash = random();
+        const std::vector<LinkId> path = routes.path(from, to, hash);
         expect_path(graph, path, from, to);
+        std::vector<LinkId> same(path.size());
+        EXPECT_EQ(routes.path(from, to, hash, same.data()), path.size());
+        EXPECT_EQ(same, path);
         EXPECT_EQ(path.size(), distance(graph, from, to));
         EXPECT_EQ(path.size(), hops_to(graph, to)[from]);
       }

@@ -35,6 +35,7 @@ SwitchedFabric::SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, u
     node_at_[config_->nics[i]] = i;
     uplinks_.push_back(graph.uplinks(config_->nics[i]));
   }
+  make_room_for_paths();
   for (const LinkId up : uplinks_[real_]) {
     for (size_t c = 0; c < config_->settings.classes.size(); ++c) {
       real_queues_.emplace_back(pool_.capacity());
@@ -65,24 +66,23 @@ const SwitchedFabric::Path& SwitchedFabric::find(uint32_t node, bool up, uint16_
   Path& path = known_[mixed(key) % kKnownPaths];
   if (path.key == key) return path;
   const VertexId from = config_->nics[up ? node : real_], to = config_->nics[up ? real_ : node];
-  const std::vector<LinkId> links = routes_.path(from, to, flow_hash(from, to, flow));
   path.key = key;
-  path.hops = static_cast<uint8_t>(links.size());
-  path.links = keep(links);
+  path.hops = static_cast<uint8_t>(routes_.path(from, to, flow_hash(from, to, flow), path.links));
   return path;
 }
 
-/// The same path is kept once, where packets on their way can look at it.
-const LinkId* SwitchedFabric::keep(const std::vector<LinkId>& path) {
-  uint64_t hash = 0;
-  for (const LinkId link : path) hash = mixed(hash ^ link);
-  const auto [first, last] = by_content_.equal_range(hash);
-  for (auto it = first; it != last; ++it) {
-    if (*it->second == path) return it->second->data();
+/// Nothing is allocated later: all paths of a pair have as many links, and what routes keep of a
+/// destination is computed with its first one.
+void SwitchedFabric::make_room_for_paths() {
+  for (uint32_t node = 0; node < config_->nics.size(); ++node) {
+    if (node == real_) continue;
+    const VertexId end = config_->nics[node], real = config_->nics[real_];
+    longest_ =
+        std::max({longest_, routes_.path(end, real, 0).size(), routes_.path(real, end, 0).size()});
   }
-  paths_.push_back(path);
-  by_content_.emplace(hash, &paths_.back());
-  return paths_.back().data();
+  of_known_.resize(kKnownPaths * longest_);
+  of_packets_.resize(pool_.capacity() * longest_);
+  for (size_t i = 0; i < kKnownPaths; ++i) known_[i].links = of_known_.data() + i * longest_;
 }
 
 /// A sprayed packet takes any path that begins with this link.
@@ -100,7 +100,9 @@ PacketId SwitchedFabric::wrap(uint32_t packet, const Path& path) {
   const Packet& p = pool_[packet];
   const PacketId id = network_.take();
   NetPacket& n = network_[id];
-  n.path = path.links;
+  LinkId* links = of_packets_.data() + packet * longest_;
+  std::copy_n(path.links, path.hops, links);
+  n.path = links;
   n.hops = path.hops;
   n.priority = p.priority;
   n.ect = (p.tos & 3) == 1 || (p.tos & 3) == 2;

@@ -4,10 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "dataplane/engine/packet_pool.h"
@@ -95,17 +93,17 @@ class SwitchedFabric final : public NetworkEnds {
   static constexpr uint32_t kNobody = 0xffffffff;
   struct Path {
     uint64_t key = ~uint64_t{0};
-    const LinkId* links = nullptr;
+    LinkId* links = nullptr;
     uint8_t hops = 0;
   };
 
-  /// From or to the real NIC (`up`: to it) for the emulated one at `node`. Known ones cost no
-  /// allocation.
+  /// From or to the real NIC (`up`: to it) for the emulated one at `node`; valid until the next
+  /// call.
   const Path& find(uint32_t node, bool up, uint16_t flow);
   const Path& next_path(const Packet& packet, bool up, LinkId uplink);
   Rate on_wire(LinkId link, Rate rate) const;
   uint8_t priority_of(uint8_t tos, std::optional<uint16_t> vlan_tci) const;
-  const LinkId* keep(const std::vector<LinkId>& path);
+  void make_room_for_paths();
   PacketId wrap(uint32_t packet, const Path& path);
   PacketId pull_of(uint32_t node, LinkId nic, uint8_t blocked, Time now);
   PacketId pull_real(LinkId nic, uint8_t blocked, Time now);
@@ -129,11 +127,12 @@ class SwitchedFabric final : public NetworkEnds {
   };
   std::vector<Backlog> backlog_;  ///< the same, by link
   uint64_t waiting_ = 0;
-  std::vector<Path> known_;  ///< by hash of the key
-  std::deque<std::vector<LinkId>> paths_;
-  std::unordered_multimap<uint64_t, const std::vector<LinkId>*> by_content_;
-  uint16_t spray_ = 0;            ///< of the next packet, if each has a hash of its own
-  bool background_turn_ = false;  ///< who was not asked first by the last link that pulled
+  size_t longest_ = 0;              ///< links of a path
+  std::vector<Path> known_;         ///< by hash of the key
+  std::vector<LinkId> of_known_;    ///< their links, longest_ each
+  std::vector<LinkId> of_packets_;  ///< the same of packets on their way, by position in the pool
+  uint16_t spray_ = 0;              ///< of the next packet, if each has a hash of its own
+  bool background_turn_ = false;    ///< who was not asked first by the last link that pulled
 };
 
 }  // namespace understudy

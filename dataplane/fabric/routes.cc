@@ -45,9 +45,12 @@ Routes::Routes(const Graph& graph, RouteChoice choice, uint64_t seed,
       switch_index_(graph.vertices().size(), kNotSwitch),
       distances_(graph.vertices().size()) {
   uint32_t switches = 0;
+  size_t most = 0;
   for (VertexId v = 0; v < graph.vertices().size(); ++v) {
     if (graph.vertices()[v].kind == VertexKind::kSwitch) switch_index_[v] = switches++;
+    most = std::max(most, graph.out(v).size());
   }
+  found_.reserve(most);
 }
 
 const StaticRoute* Routes::static_route(VertexId from, VertexId to) const {
@@ -119,15 +122,31 @@ size_t Routes::choose(VertexId at, uint64_t hash, size_t n) const {
   return static_cast<size_t>(((mix(hash ^ mix(seed_ + at)) >> 32) * n) >> 32);
 }
 
+/// False where the way ends before `to`.
+template <typename Take>
+bool Routes::walk(VertexId from, VertexId to, uint64_t hash, const Take& take) {
+  const StaticRoute* route = static_route(from, to);
+  VertexId at = from;
+  for (size_t hop = 0; at != to; ++hop) {
+    const std::span<const LinkId> next = choices(at, to, route, hop);
+    if (next.empty()) return false;
+    const LinkId link = next[choose(at, hash, next.size())];
+    take(link);
+    at = graph_.link(link).to;
+  }
+  return true;
+}
+
 std::vector<LinkId> Routes::path(VertexId from, VertexId to, uint64_t hash) {
   std::vector<LinkId> links;
-  const StaticRoute* route = static_route(from, to);
-  for (VertexId at = from; at != to; at = graph_.link(links.back()).to) {
-    const std::span<const LinkId> next = choices(at, to, route, links.size());
-    if (next.empty()) return {};
-    links.push_back(next[choose(at, hash, next.size())]);
-  }
+  const bool there = walk(from, to, hash, [&](LinkId link) { links.push_back(link); });
+  if (!there) links.clear();
   return links;
+}
+
+size_t Routes::path(VertexId from, VertexId to, uint64_t hash, LinkId* links) {
+  size_t n = 0;
+  return walk(from, to, hash, [&](LinkId link) { links[n++] = link; }) ? n : 0;
 }
 
 uint64_t Routes::count_ways(VertexId at, VertexId to, const StaticRoute* route, size_t hop,

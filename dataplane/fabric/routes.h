@@ -58,6 +58,9 @@ class Routes {
   std::span<const LinkId> next_hops(VertexId at, VertexId to);
   /// The links of one path in order; none if `to` cannot be reached, or is `from`.
   std::vector<LinkId> path(VertexId from, VertexId to, uint64_t hash);
+  /// The same into `links`, which has room for it; gives their number. Allocates nothing once
+  /// another path to `to` has been asked for.
+  size_t path(VertexId from, VertexId to, uint64_t hash, LinkId* links);
   /// Up to `limit` different paths of a pair, all if it has no more; otherwise spread evenly over
   /// all in their order. A static route is the only one (times its parallel cables).
   std::vector<std::vector<LinkId>> paths(VertexId from, VertexId to, size_t limit);
@@ -68,6 +71,8 @@ class Routes {
   static constexpr uint32_t kNotSwitch = 0xffffffff;
   using Ways = std::unordered_map<VertexId, uint64_t>;  ///< paths from a vertex onwards
 
+  template <typename Take>
+  bool walk(VertexId from, VertexId to, uint64_t hash, const Take& take);
   const StaticRoute* static_route(VertexId from, VertexId to) const;
   /// The vertex to which distances are kept for `to`: its only switch, or itself.
   VertexId root_of(VertexId to) const;
