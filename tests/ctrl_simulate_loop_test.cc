@@ -139,7 +139,8 @@ Curve of_write(const Config& config, SenderReport& reference, Time limit = Time:
   sender.control = 0;
   near.add_qp(
       ours, source, false, [&](Qp& qp) { source.set_qp(qp); },
-      make_qp_control(config, sender, 1, config.ports[0], config.fabric.mtu, true));
+      make_qp_control(config, &(*switched)->topology(), sender, 1, config.ports[0],
+                      config.fabric.mtu, true));
   far.add_qp(theirs, target, false);
   const RemoteBuffer remote{region->va, region->rkey, 0};
   near.wake(source, reinterpret_cast<uint64_t>(&remote));

@@ -109,6 +109,21 @@ TEST(SimulateSwitched, FlowsHearOfChangesToo) {
   EXPECT_EQ(measured(simulated(config_of(ring.text()))), measured(told));
 }
 
+TEST(SimulateSwitched, AChangeConcernsAllNicsOfItsNode) {
+  RingText ring{.ranks = 4, .sizes = "\"64KiB\""};
+  ring.more =
+      "[[prefix]]\nnic = 1\nv4 = \"10.8.0.0/16\"\n[topology]\nkind = \"single_switch\"\n"
+      "[[traffic]]\npattern = \"flow\"\nfrom = \"w1\"\nto = \"w2\"\nnic = 1\nsize = \"1MB\"\n";
+  std::string text = ring.text();
+  for (const char* name : {"real = true\n", "count = 3\n"}) {
+    text.insert(text.find(name), "nics = 2\n");
+  }
+  const auto took = [&](const std::vector<std::string>& commands) {
+    return *simulated(config_of(text), "", commands).traffic->flows.at(0).received;
+  };
+  EXPECT_NEAR(took({"at 0ms link w1 rate 1Gbit/s"}).seconds() / took({}).seconds(), 10, 0.1);
+}
+
 TEST(SimulateSwitched, ADirectionOfTheRealNodesLinkMayBeSlower) {
   RingText ring{.ranks = 8, .sizes = "\"4MiB\"", .more = kLeafSpine};
   const Duration even = measured(simulated(config_of(ring.text())));

@@ -1,6 +1,5 @@
 #include "ctrl/build/qp_control.h"
 
-#include "ctrl/build/topology.h"
 #include "dataplane/cc/make_controller.h"
 
 namespace understudy {
@@ -30,14 +29,13 @@ struct PathFacts {
   unsigned switches = 1;
 };
 
-PathFacts path_facts(const Config& config, NodeId node, const PortConfig& port, uint32_t mtu) {
+PathFacts path_facts(const Config& config, const Topology* topology, NodeId node,
+                     const PortConfig& port, uint32_t mtu) {
   PathFacts facts;
   const auto add = [&](Rate rate, Duration latency) {
     facts.round_trip += latency * 2 + rate.time_for(mtu + kOverhead) + rate.time_for(kAckBytes);
   };
-  const auto topology =
-      config.topology ? build_topology(config) : tl::unexpected(std::vector<ConfigError>());
-  if (!topology) {
+  if (topology == nullptr) {
     for (const NodeId end : {node, port.node}) {
       const NicConfig& nic = config.nodes[end].nics[port.nic];
       add(nic.link_rate, nic.link_latency);
@@ -63,16 +61,16 @@ bool asks_for_departures(const ControlParameters& parameters, const Controller& 
 
 }  // namespace
 
-std::unique_ptr<QpControl> make_qp_control(const Config& config, const SenderConfig& sender,
-                                           NodeId node, const PortConfig& port, uint32_t mtu,
-                                           bool from_real) {
+std::unique_ptr<QpControl> make_qp_control(const Config& config, const Topology* topology,
+                                           const SenderConfig& sender, NodeId node,
+                                           const PortConfig& port, uint32_t mtu, bool from_real) {
   if (sender.control == kNoControl) return nullptr;
   const ControlConfig& control = config.controls[sender.control];
   SenderPath path;
   path.line = config.nodes[from_real ? port.node : node].nics[port.nic].link_rate;
   path.packet_bytes = mtu;
   PathFacts facts;
-  if (asks_for_path(control.parameters)) facts = path_facts(config, node, port, mtu);
+  if (asks_for_path(control.parameters)) facts = path_facts(config, topology, node, port, mtu);
   path.base_rtt = control.base_rtt.value_or(facts.round_trip);
   QpControl::Setup setup;
   setup.law = make_controller(control.parameters, path);

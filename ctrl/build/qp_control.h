@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "ctrl/build/topology.h"
 #include "ctrl/config/config.h"
 #include "dataplane/engine/qp_control.h"
 
@@ -10,8 +11,10 @@ namespace understudy {
 
 /// For a queue pair of `node` towards the real node behind `port`, or of the reference node there
 /// towards `node` (`from_real`), with this path MTU; null if `sender` names no control.
-std::unique_ptr<QpControl> make_qp_control(const Config& config, const SenderConfig& sender,
-                                           NodeId node, const PortConfig& port, uint32_t mtu,
+/// `topology`: the network with switches between them, null without.
+std::unique_ptr<QpControl> make_qp_control(const Config& config, const Topology* topology,
+                                           const SenderConfig& sender, NodeId node,
+                                           const PortConfig& port, uint32_t mtu,
                                            bool from_real = false);
 
 }  // namespace understudy

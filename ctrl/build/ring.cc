@@ -84,6 +84,7 @@ Result<std::unique_ptr<RingSetup>> build_ring(const Config& config, const JobCon
                                               bool scheduled, Time start,
                                               const Topology* topology) {
   auto setup = std::make_unique<RingSetup>();
+  setup->topology = topology;
   RingJob& ring = setup->job;
   const auto n = static_cast<uint32_t>(job.ranks.size());
   ring.ranks = n;

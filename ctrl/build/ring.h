@@ -13,6 +13,7 @@ namespace understudy {
 
 /// A job ready to run. Does not move: shards hold pointers into it.
 struct RingSetup {
+  const Topology* topology = nullptr;  ///< that it crosses; null without switches
   RingJob job;
   std::vector<std::unique_ptr<RingPlan>> plans;
   std::vector<Duration> modelled;   ///< of each operation, real rank's view

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ctrl/build/topology.h"
 #include "ctrl/config/config.h"
 #include "ctrl/peers/peer.h"
 #include "ctrl/session/shard_control.h"
@@ -20,9 +21,10 @@ namespace understudy {
 
 class ServiceEndpoints {
  public:
-  /// `controls[i]` belongs to port i of the configuration.
-  ServiceEndpoints(const Config& config, std::vector<ShardControl*> controls)
-      : config_(config), controls_(std::move(controls)) {}
+  /// `controls[i]` belongs to port i of the configuration. `topology`: null without switches.
+  ServiceEndpoints(const Config& config, std::vector<ShardControl*> controls,
+                   const Topology* topology = nullptr)
+      : config_(config), controls_(std::move(controls)), topology_(topology) {}
 
   /// Makes, or sets aside, what `request` of connection `connection` wants on node `node`.
   Result<EndpointReady> create(NodeId node, uint64_t connection, const EndpointRequest& request);
@@ -78,6 +80,7 @@ class ServiceEndpoints {
 
   const Config& config_;
   std::vector<ShardControl*> controls_;
+  const Topology* topology_;
   std::unordered_multimap<uint64_t, std::unique_ptr<Made>> made_;  ///< by connection
 };
 

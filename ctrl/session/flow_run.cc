@@ -1,44 +1,23 @@
 #include "ctrl/session/flow_run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 #include "ctrl/build/traffic.h"
 #include "ctrl/session/link_changes.h"
+#include "ctrl/session/progress.h"
 
 namespace understudy {
 namespace {
 
-/// Says how far a run is, once a second of real time.
-class Progress {
- public:
-  Progress(const std::function<void(const std::string&)>& say, size_t flows)
-      : say_(say), flows_(flows), start_(Clock::now()), next_(start_ + std::chrono::seconds(1)) {}
-
-  void look(const FlowModel& model) {
-    const auto at = Clock::now();
-    if (!say_ || at < next_) return;
-    next_ = at + std::chrono::seconds(1);
-    const double done = static_cast<double>(model.finished()) / static_cast<double>(flows_);
-    const double seconds = std::chrono::duration<double>(at - start_).count();
-    char text[128];
-    std::snprintf(text, sizeof(text), "%5.1f %% of the flows, %.3f ms modelled", done * 100,
-                  model.now().seconds() * 1e3);
-    std::string line = text;
-    if (done > 0) {
-      std::snprintf(text, sizeof(text), ", about %.0f s left", seconds / done * (1 - done));
-      line += text;
-    }
-    say_(line);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  const std::function<void(const std::string&)>& say_;
-  size_t flows_;
-  Clock::time_point start_, next_;
-};
+void tell(Progress& progress, const FlowModel& model, size_t flows) {
+  if (!progress.due()) return;
+  const double done = static_cast<double>(model.finished()) / static_cast<double>(flows);
+  char text[80];
+  std::snprintf(text, sizeof(text), "%5.1f %% of the flows, %.3f ms modelled", done * 100,
+                model.now().seconds() * 1e3);
+  progress.line(text, done);
+}
 
 }  // namespace
 
@@ -90,7 +69,7 @@ Result<FlowRun> run_flows(const Config& config, const Topology& topology,
   if (!senders) return fail(senders.error().text);
   FlowModel model(topology.graph, flows, *senders, config.queues.flows,
                   config.queues.network.cut_through, link_changes(config, topology));
-  Progress said(progress, flows.size());
+  Progress said(progress);
   const SeriesSources sources{nullptr, nullptr, &model};
   std::function<void(Time)> sample;
   if (series != nullptr) {
@@ -98,7 +77,7 @@ Result<FlowRun> run_flows(const Config& config, const Topology& topology,
       while (series->next() < before) series->sample(sources);
     };
   }
-  model.run([&](const FlowModel& at) { said.look(at); }, sample);
+  model.run([&](const FlowModel& at) { tell(said, at, flows.size()); }, sample);
   while (series != nullptr && !series->holds(model.now())) series->sample(sources);
   if (model.finished() != flows.size()) {
     std::string text = config.path + ": ";

@@ -140,11 +140,11 @@ Result<void> LiveRun::open() {
     shards.push_back(shards_.back().get());
     controls.push_back(controls_.back().get());
   }
-  auto jobs = JobRunner::create(config_, controls,
-                                switched_ == nullptr ? nullptr : &switched_->topology());
+  const Topology* topology = switched_ == nullptr ? nullptr : &switched_->topology();
+  auto jobs = JobRunner::create(config_, controls, topology);
   if (!jobs) return fail(jobs.error().text);
   jobs_ = std::move(*jobs);
-  endpoints_ = std::make_unique<ServiceEndpoints>(config_, controls);
+  endpoints_ = std::make_unique<ServiceEndpoints>(config_, controls, topology);
   open_cm();
   if (host_) {
     bridge_ = std::make_unique<HostBridge>(*host_, shards);

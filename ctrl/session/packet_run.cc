@@ -1,10 +1,10 @@
 #include "ctrl/session/packet_run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 #include "ctrl/build/traffic.h"
+#include "ctrl/session/progress.h"
 #include "dataplane/cc/make_controller.h"
 
 namespace understudy {
@@ -38,39 +38,17 @@ bool needs_telemetry(const Config& config, const std::vector<FlowSpec>& flows) {
   });
 }
 
-/// Says how far a run is and how long it may still take, once a second of real time.
-class Progress {
- public:
-  Progress(const std::function<void(const std::string&)>& say, const std::vector<FlowSpec>& flows)
-      : say_(say), start_(Clock::now()), next_(start_ + std::chrono::seconds(1)) {
-    for (const FlowSpec& f : flows) total_ += static_cast<double>(f.bytes);
-  }
-
-  void look(const FlowTraffic& traffic, const Network& network, Time now) {
-    const auto at = Clock::now();
-    if (!say_ || at < next_) return;
-    next_ = at + std::chrono::seconds(1);
-    const double seconds = std::chrono::duration<double>(at - start_).count();
-    const double done = static_cast<double>(traffic.delivered_bytes()) / total_;
-    char text[160];
-    std::snprintf(text, sizeof(text),
-                  "%5.1f %% of the bytes, %zu flows ended, %.3f ms modelled, %.1f M events/s",
-                  done * 100, traffic.finished(), now.seconds() * 1e3,
-                  static_cast<double>(network.events()) / seconds / 1e6);
-    std::string line = text;
-    if (done > 0) {
-      std::snprintf(text, sizeof(text), ", about %.0f s left", seconds / done * (1 - done));
-      line += text;
-    }
-    say_(line);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  const std::function<void(const std::string&)>& say_;
-  Clock::time_point start_, next_;
-  double total_ = 0;
-};
+void tell(Progress& progress, const FlowTraffic& traffic, const Network& network, double bytes,
+          Time now) {
+  if (!progress.due()) return;
+  const double done = static_cast<double>(traffic.delivered_bytes()) / bytes;
+  char text[120];
+  std::snprintf(text, sizeof(text),
+                "%5.1f %% of the bytes, %zu flows ended, %.3f ms modelled, %.1f M events/s",
+                done * 100, traffic.finished(), now.seconds() * 1e3,
+                static_cast<double>(network.events()) / progress.seconds() / 1e6);
+  progress.line(text, done);
+}
 
 std::string why_stuck(const Config& config, const Graph& graph, const Network& network,
                       const FlowTraffic& traffic, size_t flows) {
@@ -132,7 +110,9 @@ Result<PacketRun> run_packets(const Config& config, const Graph& graph,
   if (series != nullptr) series->watch(traffic);
   traffic.start(network);
   const SeriesSources sources{&network, &traffic, nullptr};
-  Progress said(progress, flows);
+  Progress said(progress);
+  double bytes = 0;
+  for (const FlowSpec& flow : flows) bytes += static_cast<double>(flow.bytes);
   // Timers go on for ever where a timeout repeats what a deadlock holds back.
   uint64_t looked = 0, finished = 0, delivered = 0;
   auto change = changes.begin();
@@ -145,7 +125,7 @@ Result<PacketRun> run_packets(const Config& config, const Graph& graph,
     network.step();
     if (network.events() - looked < kEventsBetweenLooks) continue;
     looked = network.events();
-    said.look(traffic, network, end);
+    tell(said, traffic, network, bytes, end);
     if (network.paused_now() && finished == traffic.finished() &&
         delivered == traffic.delivered_bytes() && !network.deadlock().empty()) {
       break;

@@ -27,13 +27,13 @@ QpConfig nccl_qp(const Config& config, const NodeConfig& from, const NodeConfig&
 }
 
 /// Of the job's data between `emulated` and its real rank; credits are not held back.
-std::unique_ptr<QpControl> data_control(const Config& config, const JobConfig& job,
-                                        const NodeConfig& emulated, const NodeConfig& real,
-                                        uint32_t mtu, bool from_real) {
+std::unique_ptr<QpControl> data_control(const Config& config, const Topology* topology,
+                                        const JobConfig& job, const NodeConfig& emulated,
+                                        const NodeConfig& real, uint32_t mtu, bool from_real) {
   const auto port = std::ranges::find_if(
       config.ports, [&](const PortConfig& p) { return p.node == real.index && p.nic == job.nic; });
   if (port == config.ports.end()) return nullptr;
-  return make_qp_control(config, job.sender, emulated.index, *port, mtu, from_real);
+  return make_qp_control(config, topology, job.sender, emulated.index, *port, mtu, from_real);
 }
 
 /// Of the queue pair that sends the job's data out of the real rank, or into it.
@@ -115,9 +115,9 @@ void RingEnvironmentHost::connect(uint32_t channel, bool sender, const RingFarEn
            end.staging.data()});
     }
   };
-  auto control = sender
-                     ? data_control(config_, job_, node(rank), node(ring.real_rank), far.mtu, false)
-                     : nullptr;
+  auto control = sender ? data_control(config_, setup_.topology, job_, node(rank),
+                                       node(ring.real_rank), far.mtu, false)
+                        : nullptr;
   if (control != nullptr) {
     controlled_.push_back({name_of(config_, job_, false, channel), control.get()});
   }
@@ -192,7 +192,9 @@ Result<std::unique_ptr<RingRankHost>> RingRankHost::create(const Config& config,
                host->staging_[c].data()});
         }
       };
-      auto steered = we_send ? data_control(config, job, far_node, self, far.mtu, true) : nullptr;
+      auto steered = we_send
+                         ? data_control(config, setup.topology, job, far_node, self, far.mtu, true)
+                         : nullptr;
       if (steered != nullptr) {
         host->controlled_.push_back({name_of(config, job, true, c), steered.get()});
       }
