@@ -166,6 +166,32 @@ file = "flows.csv"
         self.assertEqual(self.run_it("simulate", both).returncode, 0)
         self.expect_bad(self.run_it("run", both), "both.toml:24: traffic", "M events/s packet by packet; this machine does")
 
+    def test_deadlock(self):
+        """Everybody at a ring of four switches sends two places on: simulate and run name the links that pause each other."""
+        text = GOOD.replace("count = 3", "count = 4").split("[[job]]")[0].replace('"virtual"', '"net_null0"')
+        text += '[queues]\n[[queues.class]]\npfc = { xoff = "20KB", xon = "15KB", headroom = "auto" }\n'
+        text += '[topology]\nkind = "graph"\n[[topology.link]]\na = "gpu"\nb = "s0"\n'
+        for i in range(4):
+            via = ", ".join(f'"s{(i + k) % 4}"' for k in range(3))
+            text += (f'[[topology.switch]]\nname = "s{i}"\n[[topology.link]]\na = "w{i}"\nb = "s{i}"\n'
+                     f'[[topology.link]]\na = "s{i}"\nb = "s{(i + 1) % 4}"\nrate = "100Mbit/s"\nlatency = "1us"\n'
+                     f'[[topology.route]]\nfrom = "w{i}"\nto = "w{(i + 2) % 4}"\nvia = [{via}]\n'
+                     f'[[traffic]]\npattern = "flow"\nfrom = "w{i}"\nto = "w{(i + 2) % 4}"\nsize = "50MB"\n')
+        (self.folder / "ring.toml").write_text(text, encoding="utf-8")
+        links = [f"s{i} -> s{(i + 1) % 4}" for i in range(4)]
+        done = self.run_it("simulate", "ring.toml")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("ring.toml: 4 of 4 flows never end: deadlock, each of these links", done.stderr)
+        for link in links:
+            self.assertIn("\n  " + link, done.stderr)
+        # It ends by itself, once the pauses have lasted long enough to look for it.
+        done = self.run_it("run", "ring.toml", "--report", "run.json")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("deadlock, each of these links is paused by the switch behind it:\n  s", done.stderr)
+        report = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
+        self.assertEqual(report["ended_by"], "deadlock")
+        self.assertEqual(sorted(report["traffic"]["deadlock"]), links)
+
     def test_series(self):
         good = self.topology(INCAST)
         reports = [self.folder / name for name in ("plain.json", "sampled.json", "again.json")]

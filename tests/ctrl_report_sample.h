@@ -89,6 +89,7 @@ inline RunReport full_report() {
                     Time::zero() + Duration::us(90),
                     Duration::us(5),
                     Time::zero() + Duration::us(80)}};
+  traffic.deadlock = {"leaf0 -> spine0", "spine0 -> leaf0"};
   traffic.work = {{"events", 4000}, {"packets", 978}};
   report.traffic = traffic;
   PortReport port;

@@ -89,7 +89,9 @@ void add_run(CLI::App& app, int& status) {
   command->add_option("--series,--plot", arguments->series)->group("");  // says why not
   command->add_flag("--verbose", arguments->verbose, "Also print DPDK's log");
   command->footer(
-      "Without --duration a run ends when its jobs are done, or by SIGINT or SIGTERM.\n"
+      "Without --duration a run ends when its jobs are done, by SIGINT or SIGTERM, or when "
+      "switches "
+      "of its network have paused each other for ever.\n"
       "Example: understudy run configs/quickstart.toml --capture out.pcapng --report out.json");
   command->callback([arguments, &status] { status = run(*arguments); });
 }

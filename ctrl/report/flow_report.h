@@ -57,6 +57,8 @@ struct TrafficReport {
   std::vector<TrafficGroupReport> groups;
   std::vector<FlowReport> flows;  ///< empty if there are more than kMostListedFlows
   std::vector<TrafficLinkReport> links;
+  /// Links that will be paused for ever, each by the switch behind it, which waits for the next.
+  std::vector<std::string> deadlock;
   NamedCounts work;  ///< what the computation took: events, packets, bytes of memory
 };
 

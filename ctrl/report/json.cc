@@ -250,6 +250,7 @@ Json traffic_json(const TrafficReport& traffic) {
   out["groups"] = list(traffic.groups, traffic_group_json);
   out["flows"] = list(traffic.flows, flow_json);
   out["links"] = list(traffic.links, traffic_link_json);
+  out["deadlock"] = traffic.deadlock;
   out["work"] = counts(traffic.work);
   return out;
 }

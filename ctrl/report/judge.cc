@@ -141,6 +141,13 @@ void judge(RunReport& report) {
   // In virtual time a flow ends as modelled; a run whose flows do not all end has no report.
   if (report.traffic) {
     for (const TrafficGroupReport& group : report.traffic->groups) verdict.judged += group.count;
+    if (!report.traffic->deadlock.empty()) {
+      std::string reason = "deadlock, each of these links is paused by the switch behind it: ";
+      for (const std::string& link : report.traffic->deadlock) {
+        reason += (&link == report.traffic->deadlock.data() ? "" : ", ") + link;
+      }
+      verdict.reasons.push_back(reason);
+    }
   }
   for (const ServiceReport& service : report.services) {
     judge_service(service, report, verdict.reasons);

@@ -17,6 +17,7 @@
 #include "ctrl/session/cm_control.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/control_socket.h"
+#include "ctrl/session/deadlock.h"
 #include "ctrl/session/endpoints.h"
 #include "ctrl/session/host_bridge.h"
 #include "ctrl/session/job_runner.h"
@@ -30,6 +31,7 @@ namespace {
 
 constexpr int kPollMs = 1;
 constexpr Duration kStatusEvery = Duration::s(2);
+constexpr Duration kSearchEvery = Duration::s(1);
 /// Most that is waited for those whose connections are closed at the end.
 constexpr Duration kHangUp = Duration::ms(200);
 
@@ -64,6 +66,7 @@ class LiveRun {
   }
   bool signalled() const { return options_.signal != nullptr && *options_.signal != 0; }
   bool over() const;
+  void look_for_deadlock();
   /// One turn of control's loop, which waits for sockets as long as kPollMs.
   void turn();
   void hang_up();
@@ -77,6 +80,9 @@ class LiveRun {
   ClientLog client_log_;
   std::unique_ptr<HostNamespace> host_;
   std::unique_ptr<SwitchedRun> switched_;  ///< null: no switches
+  std::optional<DeadlockSearch> search_;   ///< where there are some
+  Time next_search_;
+  bool deadlocked_ = false;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<std::unique_ptr<ShardControl>> controls_;
   std::unique_ptr<Live> live_;
@@ -161,6 +167,7 @@ Result<void> LiveRun::open() {
     if (!control) return fail(control.error().text);
     control_socket_ = std::move(*control);
   }
+  if (switched_ != nullptr) search_.emplace(*shards_[0]->network());
   for (const EventConfig& event : config_.events) schedule(event);
   for (const EventConfig& event : options_.commands) schedule(event);
   return live_->start(shards);
@@ -299,7 +306,18 @@ std::string LiveRun::command(const std::string& text) {
 
 bool LiveRun::over() const {
   if (options_.duration && live_->now() - Time::zero() >= *options_.duration) return true;
-  return work_done();
+  return work_done() || deadlocked_;
+}
+
+/// Nobody sees it end by itself: retries may go on for ever, and real nodes wait.
+void LiveRun::look_for_deadlock() {
+  if (!search_ || live_->now() < next_search_) return;
+  next_search_ = Time::never();
+  controls_[0]->find_deadlock(*search_, [this] {
+    next_search_ = live_->now() + kSearchEvery;
+    deadlocked_ = !search_->cycle().empty();
+    if (deadlocked_) say(deadlock_text(switched_->topology().graph, search_->cycle()));
+  });
 }
 
 Result<void> LiveRun::run() {
@@ -323,6 +341,7 @@ Result<void> LiveRun::run() {
       say(jobs_->status());
       status = status + kStatusEvery;
     }
+    if (!last) look_for_deadlock();
     if (!last && over()) last = live_->now() + options_.linger;
   }
   hang_up();
@@ -357,6 +376,7 @@ RunReport LiveRun::finish() {
   report_.started = live_->started_seconds();
   if (signalled() && !work_done())
     report_.ended_by = *options_.signal == SIGINT ? "SIGINT" : "SIGTERM";
+  if (deadlocked_ && !report_.ended_by) report_.ended_by = "deadlock";
   for (auto& [id, client] : clients_) {
     client.to = live_->now();
     client_log_.ended(report_, client);
@@ -373,7 +393,11 @@ RunReport LiveRun::finish() {
                                         config_, shards_[i]->node_table(), snapshot,
                                         live_->device(i)));
     report_.ports.back().cm = cms_[i]->counters();
-    if (switched_ != nullptr) report_.traffic = switched_->report(snapshot, live_->now());
+    if (switched_ != nullptr) {
+      report_.traffic = switched_->report(snapshot, live_->now());
+      const auto cycle = search_->find(*shards_[i]->network());
+      report_.traffic->deadlock = link_names(switched_->topology().graph, cycle);
+    }
     report_.ports.back().pacing =
         PacingReport{config_.fidelity.idle == IdleMode::kSleep, live_->has_transmit_time_stamps(i)};
   }

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "ctrl/build/traffic.h"
+#include "ctrl/session/deadlock.h"
 #include "ctrl/session/progress.h"
 #include "dataplane/cc/make_controller.h"
 
@@ -59,9 +60,7 @@ std::string why_stuck(const Config& config, const Graph& graph, const Network& n
   if (cycle.empty()) {
     return text + "packets were lost and nothing sends them again (flows.timeout is 0)";
   }
-  text += "deadlock, each of these links is paused by the switch behind it:";
-  for (const LinkId link : cycle) text += "\n  " + graph.link_name(link);
-  return text;
+  return text + deadlock_text(graph, cycle);
 }
 
 }  // namespace

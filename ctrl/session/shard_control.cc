@@ -180,4 +180,11 @@ void ShardControl::snapshot(ShardSnapshot& out, std::function<void()> then) {
   });
 }
 
+void ShardControl::find_deadlock(DeadlockSearch& search, std::function<void()> then) {
+  Command command;
+  command.kind = CommandKind::kFindDeadlock;
+  command.deadlock = &search;
+  submit(command, [then = std::move(then)](ReplyStatus) { then(); });
+}
+
 }  // namespace understudy

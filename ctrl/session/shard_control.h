@@ -58,6 +58,10 @@ class ShardControl {
   /// Asks for counters; `then` runs in poll() once they are there.
   void snapshot(ShardSnapshot& out, std::function<void()> then);
 
+  /// Looks for a deadlock in the shard's network, which it has; `then` runs in poll() once that is
+  /// done, and `search` outlives it.
+  void find_deadlock(DeadlockSearch& search, std::function<void()> then);
+
   /// Takes the shard's replies and runs what waited for them. Returns commands still unanswered.
   size_t poll();
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "ctrl/build/rail.h"
 #include "ctrl/build/ring.h"
 #include "ctrl/report/collect.h"
 #include "ctrl/session/commands_text.h"
+#include "ctrl/session/deadlock.h"
 #include "ctrl/session/ring_links.h"
 #include "ctrl/session/sampled_run.h"
 #include "ctrl/session/start_report.h"
@@ -174,12 +176,26 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
     report.commands.push_back({event.at, command_text(config, event)});
   }
   if (options.progress) options.progress("simulating in virtual time ...");
+  // Its timers, and those of its queue pairs, may go on for ever.
+  std::optional<DeadlockSearch> search;
+  if (switched != nullptr) {
+    search.emplace(*pairs[0]->emulator.network());
+    (*simulation)->watch([&] {
+      return find_no_deadlock(config.path, switched->topology().graph,
+                              *pairs[0]->emulator.network(), *search);
+    });
+  }
   if (sampled != nullptr) {
     auto ran =
         sampled->run(**simulation, pairs[0]->emulator, [&] { return over(jobs, *switched); });
     if (!ran) return fail(ran.error().text);
   }
   if (auto ran = (*simulation)->run(Time::never()); !ran) return fail(ran.error().text);
+  if (switched != nullptr) {
+    auto ended = find_no_deadlock(config.path, switched->topology().graph,
+                                  *pairs[0]->emulator.network(), *search);
+    if (!ended) return fail(ended.error().text);
+  }
 
   Time end;
   for (size_t i = 0; i < jobs.size(); ++i) {

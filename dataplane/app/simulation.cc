@@ -43,6 +43,7 @@ class SimulationImpl final : public Simulation {
     return loop_.run(limit);
   }
   Time next() const override { return loop_.next(); }
+  void watch(std::function<Result<void>()> look) override { loop_.watch(std::move(look)); }
   void note_change(const LinkChange& change) override { changes_.push_back(change); }
   Time now() const override { return loop_.now(); }
   Result<void> close() override {

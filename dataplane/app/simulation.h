@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ class Simulation {
   virtual Result<void> run(Time limit) = 0;
   /// When something happens next, never() if nothing does; a time that has passed means at once.
   virtual Time next() const = 0;
+  /// Asked now and then while it runs; an error ends run() with it.
+  virtual void watch(std::function<Result<void>()> look) = 0;
   /// To be written into the capture where it takes effect, so that a checker knows.
   virtual void note_change(const LinkChange& change) = 0;
   virtual Time now() const = 0;

@@ -55,6 +55,9 @@ Result<void> VirtualLoop::run(Time limit) {
     }
     now_ = next;
     first->advance_to(now_);
+    if (look_ == nullptr || --until_look_ != 0) continue;
+    until_look_ = kTurnsBetweenLooks;
+    if (auto looked = look_(); !looked) return looked;
   }
 }
 

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dataplane/base/result.h"
@@ -46,13 +49,18 @@ class VirtualLoop {
   /// Runs until nobody has anything to do, or only after `limit`; then now() is the last time
   /// reached. May be called again. Error: a participant stays due at one time for ever.
   Result<void> run(Time limit = Time::never());
+  /// Asked every so many turns of run(), which ends with its error.
+  void watch(std::function<Result<void>()> look) { look_ = std::move(look); }
   Time now() const { return now_; }
   /// When somebody has something to do next; a time that has passed means at once.
   Time next() const;
 
  private:
+  static constexpr uint64_t kTurnsBetweenLooks = 1 << 16;
   std::vector<Participant*> participants_;
   Time now_;
+  std::function<Result<void>()> look_;
+  uint64_t until_look_ = kTurnsBetweenLooks;
 };
 
 }  // namespace understudy

@@ -10,6 +10,7 @@
 #include "dataplane/engine/counters.h"
 #include "dataplane/engine/port_pfc.h"
 #include "dataplane/engine/qp_control.h"
+#include "dataplane/fabric/deadlock.h"
 #include "dataplane/fabric/faults.h"
 #include "dataplane/fabric/network.h"
 #include "dataplane/node/endpoint.h"
@@ -27,6 +28,7 @@ enum class CommandKind : uint8_t {
   kReach,  ///< is the real NIC's MAC known? `node` asks for it from and to `datagram`'s addresses
   kWakeEndpoint,  ///< `endpoint`->on_wake(effective, cookie): install a plan, start a job
   kSnapshot,      ///< copies counters into `snapshot`
+  kFindDeadlock,  ///< `deadlock`->find(), if a pause has lasted for a second
 };
 
 /// Counters of one shard at one moment; memory belongs to control.
@@ -66,6 +68,7 @@ struct Command {
   uint64_t cookie = 0;
   ShardSnapshot* snapshot = nullptr;
   const Datagram* datagram = nullptr;
+  DeadlockSearch* deadlock = nullptr;
 };
 
 enum class ReplyStatus : uint8_t {

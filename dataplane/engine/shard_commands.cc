@@ -4,6 +4,11 @@
 #include "dataplane/engine/shard.h"
 
 namespace understudy {
+namespace {
+
+constexpr Duration kLongPause = Duration::s(1);
+
+}  // namespace
 
 void Shard::take_commands(Time now) {
   Command command;
@@ -105,6 +110,11 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
     case CommandKind::kWakeEndpoint:
       command.endpoint->attach(*this);
       command.endpoint->on_wake(now, command.cookie);
+      return ReplyStatus::kDone;
+    case CommandKind::kFindDeadlock:
+      if (fabric_ == nullptr) return ReplyStatus::kNoSuchObject;
+      // The search looks at every packet: time that is taken only where pauses do not end.
+      if (network()->longest_pause(now) >= kLongPause) command.deadlock->find(*network());
       return ReplyStatus::kDone;
     case CommandKind::kSnapshot:
       snapshot(*command.snapshot, now);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "dataplane/base/pattern.h"
+#include "dataplane/fabric/deadlock.h"
 
 namespace understudy {
 namespace {
@@ -460,47 +461,20 @@ size_t Network::memory_bytes() const {
 }
 
 std::vector<LinkId> Network::deadlock() const {
-  // Node `link * classes + class`, for paused ones: the egress queues of the far switch that hold
-  // packets which came by it. It stays paused as long as none of them moves.
-  std::vector<std::vector<uint32_t>> holds(queues_.size());
-  for (uint32_t i = 0; i < queues_.size(); ++i) {
-    for (PacketId id = queues_[i].first; id != kNoPacketId; id = packets_[id].next) {
-      const NetPacket& p = packets_[id];
-      if (p.hop == 0) continue;
-      std::vector<uint32_t>& list = holds[p.path[p.hop - 1] * classes_ + i % classes_];
-      if (std::find(list.begin(), list.end(), i) == list.end()) list.push_back(i);
+  DeadlockSearch search(*this);
+  const auto cycle = search.find(*this);
+  return {cycle.begin(), cycle.end()};
+}
+
+Duration Network::longest_pause(Time now) const {
+  Duration longest;
+  for (LinkId link = 0; paused_now_ != 0 && link < links_.size(); ++link) {
+    for (unsigned c = 0; c < classes_; ++c) {
+      if ((links_[link].paused >> c & 1) == 0) continue;
+      longest = std::max(longest, now - queues_[link * classes_ + c].paused_at);
     }
   }
-  std::vector<bool> stuck(queues_.size());
-  for (uint32_t i = 0; i < queues_.size(); ++i) {
-    stuck[i] = (links_[i / classes_].paused >> i % classes_ & 1) != 0;
-  }
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (uint32_t i = 0; i < queues_.size(); ++i) {
-      if (!stuck[i]) continue;
-      const bool moves = holds[i].empty() || std::any_of(holds[i].begin(), holds[i].end(),
-                                                         [&](uint32_t e) { return !stuck[e]; });
-      if (moves) {
-        stuck[i] = false;
-        changed = true;
-      }
-    }
-  }
-  const auto first = std::find(stuck.begin(), stuck.end(), true);
-  if (first == stuck.end()) return {};
-  // Every one waits for another stuck one: the walk comes back to where it has been.
-  std::vector<uint32_t> walk;
-  auto at = static_cast<uint32_t>(first - stuck.begin());
-  while (std::find(walk.begin(), walk.end(), at) == walk.end()) {
-    walk.push_back(at);
-    at = holds[at].front();
-  }
-  std::vector<LinkId> cycle;
-  for (auto it = std::find(walk.begin(), walk.end(), at); it != walk.end(); ++it) {
-    cycle.push_back(*it / classes_);
-  }
-  return cycle;
+  return longest;
 }
 
 }  // namespace understudy

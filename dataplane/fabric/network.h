@@ -182,7 +182,10 @@ class Network {
   }
 
   /// Links paused for ever: each waits for the one behind it, the last for the first. Empty: none.
+  /// Allocates: see deadlock.h.
   std::vector<LinkId> deadlock() const;
+  /// Of the pauses that last at `now`.
+  Duration longest_pause(Time now) const;
 
   const NetworkLinkCounters& counters(LinkId link) const { return links_[link].counters; }
   /// The same with the pauses that last at `now`.
@@ -202,6 +205,7 @@ class Network {
   void finish(Time now);
 
  private:
+  friend class DeadlockSearch;
   enum Kind : uint32_t { kFree, kArrive, kPause, kResume, kWake, kUp, kPauseLeaves, kResumeLeaves };
   struct Queue {
     PacketId first = kNoPacketId, last = kNoPacketId;

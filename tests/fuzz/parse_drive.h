@@ -6,6 +6,7 @@
 
 #include "dataplane/wire/build.h"
 #include "dataplane/wire/parse.h"
+#include "dataplane/wire/pfc.h"
 #include "tests/fuzz/input.h"
 
 namespace understudy {
@@ -34,6 +35,7 @@ inline FrameKind drive_parse(std::span<const uint8_t> input) {
   FrameView view;
   RoceView roce;
   const FrameKind kind = parse_frame(frame, view, roce);
+  if (PfcFrame pfc; parse_pfc(frame, pfc)) must(kind == FrameKind::kMacControl);
   if (kind == FrameKind::kIp || kind == FrameKind::kRoce) {
     must(view.l3 <= view.l4 && view.l4 <= view.ip_end && view.ip_end <= frame.size());
   }

@@ -40,9 +40,7 @@ class RcDrive : public QpOwner {
  private:
   static constexpr uint64_t kVa = 0x1000;
 
-  Region region() {
-    return {1, kVa, exposed_.size(), kAccessRemoteAny, exposed_.data(), true};
-  }
+  Region region() { return {1, kVa, exposed_.size(), kAccessRemoteAny, exposed_.data(), true}; }
 
   void step(FuzzInput& in) {
     switch (in.byte() % 8) {

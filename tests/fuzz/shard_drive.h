@@ -3,11 +3,13 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dataplane/engine/shard.h"
 #include "dataplane/node/services.h"
 #include "dataplane/wire/icrc.h"
+#include "dataplane/wire/pfc.h"
 #include "tests/fuzz/input.h"
 
 namespace understudy {
@@ -29,6 +31,7 @@ class ShardDrive : private TxSink {
     advance(Duration::ms(50));
   }
   const ShardCounters& counters() const { return shard_.counters(); }
+  uint64_t pauses_sent() const { return pauses_sent_; }
 
  private:
   static ShardConfig config(uint8_t flags) {
@@ -50,7 +53,33 @@ class ShardDrive : private TxSink {
     c.packets = 16;
     c.queue_pairs = 4;
     c.regions = 4;
+    if ((flags & 32) != 0) {
+      c.separate_control = false;
+      c.network = one_switch();
+      c.pfc = {(flags & 64) != 0, Rate::bits_per_second(1'000'000'000)};
+    }
     return c;
+  }
+
+  /// All three nodes at it; what a few packets take of its buffer makes it pause them.
+  static std::shared_ptr<const SwitchedNetwork> one_switch() {
+    auto network = std::make_shared<SwitchedNetwork>();
+    const VertexId s = network->graph.add_vertex({VertexKind::kSwitch, "s", 0, 0, 1});
+    for (uint32_t i = 0; i < 3; ++i) {
+      const std::string name(1, static_cast<char>('a' + i));
+      network->nics.push_back(network->graph.add_vertex({VertexKind::kNic, name, i, 0, 0}));
+      network->cables.push_back({network->graph.connect(
+          network->nics[i], s, Rate::bits_per_second(1'000'000'000), Duration::us(1))});
+    }
+    ClassSettings lossless, other;
+    lossless.priorities = 0x0f;
+    lossless.pfc = PfcSettings{};
+    lossless.pfc->xoff = 500;
+    lossless.pfc->xon = 300;
+    lossless.pfc->headroom = 1000;
+    other.priorities = 0xf0;
+    network->settings.classes = {lossless, other};
+    return network;
   }
 
   void add_qp() {
@@ -99,7 +128,8 @@ class ShardDrive : private TxSink {
         c.kind = CommandKind::kSetLink;
         c.node = in_.byte() % 4;
         c.has_rate = c.has_latency = true;
-        c.rate = Rate::bits_per_second(in_.byte() * uint64_t{10'000'000});
+        c.rate = Rate::bits_per_second(in_.byte() * uint64_t{10'000'000} +
+                                       (shard_.network() != nullptr ? 1'000'000 : 0));
         c.latency = Duration::ns(in_.byte() * 10);
         c.effective = now_ + Duration::ns(in_.byte() * 10);
         must(shard_.commands().push(c));
@@ -116,8 +146,10 @@ class ShardDrive : private TxSink {
       case 5:
         room_ = in_.byte() % 4;
         return;
-      case 6:
-        return receive(in_.take(in_.byte() / 2u));
+      case 6: {
+        const uint8_t size = in_.byte();
+        return size < 32 ? receive_pfc() : receive(in_.take(size / 2u));
+      }
       default:
         return receive_packet();
     }
@@ -146,6 +178,15 @@ class ShardDrive : private TxSink {
     uint8_t* at = begin_roce(frame.data(), a, f, payload);
     std::memset(at, 0x5c, payload);
     finish_roce(frame.data(), a, f.opcode, payload);
+    receive(frame);
+  }
+
+  void receive_pfc() {
+    PfcFrame pfc;
+    pfc.priorities = in_.byte();
+    pfc.quanta.fill(static_cast<uint16_t>(in_.byte() * 257));
+    uint8_t frame[kPfcFrameBytes];
+    write_pfc(pfc, frame);
     receive(frame);
   }
 
@@ -181,8 +222,10 @@ class ShardDrive : private TxSink {
     FrameView view;
     RoceView roce;
     const FrameKind kind = parse_frame({out_.data(), bytes}, view, roce);
-    must(kind == FrameKind::kRoce || kind == FrameKind::kArp || kind == FrameKind::kIp);
+    must(kind == FrameKind::kRoce || kind == FrameKind::kArp || kind == FrameKind::kIp ||
+         kind == FrameKind::kMacControl);
     must(kind != FrameKind::kRoce || icrc_ok(view, roce));
+    pauses_sent_ += kind == FrameKind::kMacControl ? 1 : 0;
   }
 
   FuzzInput in_;
@@ -191,6 +234,7 @@ class ShardDrive : private TxSink {
   std::unique_ptr<Qp> qp_;
   std::vector<uint8_t> memory_ = std::vector<uint8_t>(3000), out_;
   size_t room_ = SIZE_MAX;
+  uint64_t pauses_sent_ = 0;
   Time now_;
 };
 
