@@ -119,13 +119,13 @@ class VirtualNode:
         return done.stdout
 
     def start_tcpdump(self, file, device="eth0", buffer_kb=65536):
-        """Captures RoCE traffic in the guest into `file` of its shared folder.
+        """Captures RoCE traffic and PFC frames in the guest into `file` of its shared folder.
 
         Not by tcpdump's own -w FILE: it would give the file to a user of its own, which the host may not allow.
         """
         self.tcpdump_file = file
         self.output(f"tcpdump -i {device} -B {buffer_kb} --time-stamp-precision=nano -w - "
-                    f"'udp port 4791 or (vlan and udp port 4791)' >/mnt/{file} 2>/mnt/{file}.log & "
+                    f"'ether proto 0x8808 or udp port 4791 or (vlan and udp port 4791)' >/mnt/{file} 2>/mnt/{file}.log & "
                     f"sleep 1; pidof tcpdump || {{ cat /mnt/{file}.log; exit 1; }}")
 
     def stop_tcpdump(self):
