@@ -55,6 +55,18 @@ TEST(SimulateDeadlock, WithARealNodeInItTheCycleIsNamed) {
   }
 }
 
+// Samples end too: some milliseconds of them, not until the last of its timers, minutes later.
+TEST(SimulateDeadlock, EndsTimeSeries) {
+  const ScratchFile csv("series.csv");
+  SimulateOptions options;
+  options.series.path = csv.path();
+  const auto report = simulate(config_of(ring_of_routers("pfc = true\n", kSmall)), options);
+  ASSERT_FALSE(report);
+  expect_named(report.error().text);
+  EXPECT_GT(csv.bytes().size(), 10'000u);
+  EXPECT_LT(csv.bytes().size(), 10'000'000u);
+}
+
 TEST(SimulateDeadlock, WithRoomEnoughThereIsNone) {
   const RunReport report =
       simulated(config_of(ring_of_routers("pfc = true\n", "xoff = \"8MB\", xon = \"7MB\"")));

@@ -115,28 +115,29 @@ Result<PacketRun> run_packets(const Config& config, const Graph& graph,
   // Timers go on for ever where a timeout repeats what a deadlock holds back.
   uint64_t looked = 0, finished = 0, delivered = 0;
   auto change = changes.begin();
+  const auto stuck = [&] { return !network.deadlock().empty(); };
   Time end;
   PacketRun run;
   while (!traffic.all_finished() && !network.next().is_never()) {
     end = network.next();
-    while (series != nullptr && series->next() < end) series->sample(sources);
+    if (series != nullptr && !series->sample_until(end, sources, stuck)) break;
     for (; change != changes.end() && change->at <= end; ++change) network.change(*change);
     network.step();
     if (network.events() - looked < kEventsBetweenLooks) continue;
     looked = network.events();
     tell(said, traffic, network, bytes, end);
     if (network.paused_now() && finished == traffic.finished() &&
-        delivered == traffic.delivered_bytes() && !network.deadlock().empty()) {
+        delivered == traffic.delivered_bytes() && stuck()) {
       break;
     }
     finished = traffic.finished();
     delivered = traffic.delivered_bytes();
   }
-  while (series != nullptr && !series->holds(end)) series->sample(sources);
   network.finish(end);
   if (!traffic.all_finished()) {
     return fail(why_stuck(config, graph, network, traffic, flows.size()));
   }
+  while (series != nullptr && !series->holds(end)) series->sample(sources);
   run.flows = traffic.results();
   for (LinkId link = 0; link < graph.links().size(); ++link) {
     run.links.push_back(network.counters(link));

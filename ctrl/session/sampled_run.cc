@@ -1,5 +1,7 @@
 #include "ctrl/session/sampled_run.h"
 
+#include "dataplane/fabric/deadlock.h"
+
 namespace understudy {
 
 Result<std::unique_ptr<SampledRun>> SampledRun::create(const SeriesOptions& options,
@@ -18,11 +20,13 @@ void SampledRun::watch(const std::vector<ControlledPair>& pairs) {
 
 Result<void> SampledRun::run(Simulation& simulation, const Shard& shard,
                              const std::function<bool()>& over) {
+  DeadlockSearch search(*shard.network());
+  const auto stuck = [&] { return !search.find(*shard.network()).empty(); };
   const SeriesSources sources{shard.network(), run_.packets(), run_.rates()};
   while (!over()) {
     const Time next = simulation.next();
     if (next.is_never()) break;
-    while (series_->next() < next) series_->sample(sources);
+    if (!series_->sample_until(next, sources, stuck)) return {};
     if (auto ran = simulation.run(series_->next()); !ran) return ran;
   }
   while (!series_->holds(simulation.now())) series_->sample(sources);

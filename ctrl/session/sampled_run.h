@@ -21,7 +21,8 @@ class SampledRun {
 
   /// They outlive this.
   void watch(const std::vector<ControlledPair>& pairs);
-  /// Runs and takes samples until `over` says so, or nothing happens any more. `shard` is the one
+  /// Runs and takes samples until `over` says so, or nothing happens any more but timers, as in a
+  /// deadlock. `shard` is the one
   /// that `run` has entered.
   Result<void> run(Simulation& simulation, const Shard& shard, const std::function<bool()>& over);
   /// Ends the file, and draws the plot if one is wanted. `snapshot`: the shard's, at the end.

@@ -94,6 +94,17 @@ void TrafficSeries::sample(const SeriesSources& sources) {
   next_ += interval_;
 }
 
+bool TrafficSeries::sample_until(Time until, const SeriesSources& sources,
+                                 const std::function<bool()>& stuck) {
+  while (next_ < until) {
+    sample(sources);
+    if (--until_look_ != 0) continue;
+    until_look_ = kSamplesBetweenLooks;
+    if (stuck()) return false;
+  }
+  return true;
+}
+
 void TrafficSeries::add_link(Link& link, const SeriesSources& sources) {
   std::optional<uint64_t> queue;
   uint64_t throughput = 0;

@@ -3,6 +3,7 @@
 // with and without.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,6 +57,9 @@ class TrafficSeries {
   void watch(std::string name, const QpControl& control);
   /// Of `rates`, they are those of the instant.
   void sample(const SeriesSources& sources);
+  /// All samples before `until`, when something happens next. False: `stuck`, which is asked every
+  /// now and then, says that nothing ever will but timers.
+  bool sample_until(Time until, const SeriesSources& sources, const std::function<bool()>& stuck);
   /// Whether what happened until `end` is in the samples.
   bool holds(Time end) const { return next_ - interval_ >= end; }
 
@@ -66,6 +70,7 @@ class TrafficSeries {
                       const std::vector<uint64_t>& bytes, const std::vector<Duration>& took);
 
  private:
+  static constexpr uint32_t kSamplesBetweenLooks = 1024;
   struct Link {
     LinkId link = kNoLink;
     unsigned __int128 sent = 0;  ///< as Network::sent_bits, at the last sample
@@ -101,6 +106,7 @@ class TrafficSeries {
   const std::vector<FlowSpec>& flows_;
   Duration interval_;
   Time next_;
+  uint32_t until_look_ = kSamplesBetweenLooks;
   std::vector<Link> links_;      ///< those that are selected
   std::vector<uint32_t> begun_;  ///< flows, since the last sample
   std::vector<Flow> active_;     ///< in the order of the flows: that have begun and not ended
