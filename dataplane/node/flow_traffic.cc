@@ -39,6 +39,11 @@ void FlowTraffic::start(Network& network) {
   }
 }
 
+void FlowTraffic::release(uint32_t flow, Time at) {
+  if (--flows_[flow].waits_for != 0) return;
+  network_->wake_at(at + specs_[flow].start, flow << kWakeShift | kStart);
+}
+
 size_t FlowTraffic::memory_bytes() const {
   return flows_.capacity() * sizeof(Flow) + senders_.capacity() * sizeof(Sender) +
          results_.capacity() * sizeof(FlowResult) + specs_.capacity() * sizeof(FlowSpec) +
@@ -187,7 +192,7 @@ void FlowTraffic::go_back(uint32_t flow) {
 
 /// Takes flows off the list that have nothing to send.
 void FlowTraffic::drop_sent(Sender& s) {
-  while (s.first != kNone && flows_[s.first].next == specs_[s.first].bytes) {
+  while (s.first != kNone && flows_[s.first].next == span(specs_[s.first])) {
     flows_[s.first].listed = false;
     s.first = flows_[s.first].next_flow;
   }
@@ -256,8 +261,8 @@ PacketId FlowTraffic::next_packet(uint32_t sender, Time now) {
   p.kind = kData;
   p.flow = flow;
   p.number = static_cast<uint32_t>(f.next / settings_.payload);
-  p.payload = static_cast<uint32_t>(std::min<uint64_t>(settings_.payload, spec.bytes - f.next));
-  p.buffer_bytes = p.payload + settings_.overhead;
+  p.payload = static_cast<uint32_t>(std::min<uint64_t>(settings_.payload, span(spec) - f.next));
+  p.buffer_bytes = (spec.bytes == 0 ? 0 : p.payload) + settings_.overhead;
   p.wire_bytes = p.buffer_bytes + settings_.gap;
   p.sent = now;
   if (network_->has_telemetry()) {
@@ -311,10 +316,9 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
   if (!spec.spray.empty()) {
     const uint64_t before = f.expected;
     const uint64_t placed = place(f, sequence, sequence + p.payload);
-    result.delivered += placed;
-    delivered_ += placed;
+    count(p.flow, placed);
     answer(p.flow, kAck, p.sent, id, now);
-    if (before < spec.bytes && f.expected == spec.bytes) received_all(p.flow, now);
+    if (before < span(spec) && f.expected == span(spec)) received_all(p.flow, now);
     return;
   }
   if (sequence > f.expected) {
@@ -325,14 +329,20 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
   if (sequence < f.expected) return answer(p.flow, kAck, p.sent, id, now);
   f.gap_told = false;
   f.expected += p.payload;
-  result.delivered += p.payload;
-  delivered_ += p.payload;
-  const bool whole = f.expected == spec.bytes;
+  count(p.flow, p.payload);
+  const bool whole = f.expected == span(spec);
   if (++f.unacked >= settings_.ack_every || whole) {
     f.unacked = 0;
     answer(p.flow, kAck, p.sent, id, now);
   }
   if (whole) received_all(p.flow, now);
+}
+
+/// Bytes that came in for the first time.
+void FlowTraffic::count(uint32_t flow, uint64_t bytes) {
+  if (specs_[flow].bytes == 0) return;
+  results_[flow].delivered += bytes;
+  delivered_ += bytes;
 }
 
 /// Takes bytes that may come early or again; gives how many of them are new.
@@ -352,6 +362,7 @@ void FlowTraffic::received_all(uint32_t flow, Time now) {
     if (--flows_[follower].waits_for != 0) continue;
     network_->wake_at(now + specs_[follower].start, follower << kWakeShift | kStart);
   }
+  if (listener_ != nullptr) listener_->on_received(flow, now);
 }
 
 /// `of`: the data packet whose telemetry goes back, or none.
@@ -389,7 +400,7 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
     return after_control(f.sender, now);
   }
   AckHeard heard;
-  const uint64_t received = std::min(uint64_t{p.number} * settings_.payload, spec.bytes);
+  const uint64_t received = std::min(uint64_t{p.number} * settings_.payload, span(spec));
   if (received > f.acked) {
     heard.newly_acked = received - f.acked;
     const uint64_t in_flight = f.next > f.acked ? f.next - f.acked : 0;
@@ -401,13 +412,15 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
     s.heard = now;
   }
   if (p.kind == kNak && f.running) go_back(p.flow);
-  if (f.acked == spec.bytes && f.running) {
+  const bool ended = f.acked == span(spec) && f.running;
+  if (ended) {
     results_[p.flow].acknowledged = now;
     f.running = false;
     std::erase(s.open, p.flow);
     ++finished_;
     if (--s.flows_left == 0) {
       s.control.reset();
+      if (listener_ != nullptr) listener_->on_acknowledged(p.flow, now);
       return;
     }
   }
@@ -423,6 +436,7 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
   }
   s.control->on_ack(heard);
   after_control(f.sender, now);
+  if (ended && listener_ != nullptr) listener_->on_acknowledged(p.flow, now);
 }
 
 void FlowTraffic::lost(PacketId packet, PacketLoss, Time) {
@@ -450,10 +464,12 @@ void FlowTraffic::wake(uint32_t index, Time now) {
   const uint32_t what = index >> kWakeShift;
   const auto kind = static_cast<Wake>(index & ((1u << kWakeShift) - 1));
   if (kind == kStart) return begin(what, now);
+  if (kind == kListener) return listener_->on_wake(what, now);
   Sender& s = senders_[what];
   if (s.control == nullptr) return;
   switch (kind) {
     case kStart:
+    case kListener:
       return;
     case kSend:
       s.send_alarm.rung(now);

@@ -37,6 +37,15 @@ struct FlowResult {
   uint64_t delivered = 0;  ///< payload bytes, in order, once
 };
 
+/// Hears of flows as they go.
+class FlowListener {
+ public:
+  virtual ~FlowListener() = default;
+  virtual void on_received(uint32_t flow, Time now) = 0;      ///< whole, at its receiver
+  virtual void on_acknowledged(uint32_t flow, Time now) = 0;  ///< whole, at its sender
+  virtual void on_wake(uint32_t index, Time now) = 0;         ///< of FlowTraffic::wake_listener()
+};
+
 class FlowTraffic final : public NetworkTraffic {
  public:
   /// The congestion control of a flow; `base_rtt` is that of its idle path.
@@ -48,6 +57,16 @@ class FlowTraffic final : public NetworkTraffic {
 
   /// Before the first event: flows that wait for nothing get their times.
   void start(Network& network) override;
+
+  /// Before start(): `flow` waits for release() too. Who releases flows hears of all of them.
+  void hold(uint32_t flow) { ++flows_[flow].waits_for; }
+  void listen(FlowListener& listener) { listener_ = &listener; }
+  /// A flow that was held starts at `at` (plus its own start), once it waits for nothing else.
+  void release(uint32_t flow, Time at);
+  /// The listener wants to be woken; `index` < 2^29.
+  void wake_listener(Time at, uint32_t index) {
+    network_->wake_at(at, index << kWakeShift | kListener);
+  }
 
   const std::vector<FlowResult>& results() const { return results_; }
   size_t finished() const { return finished_; }
@@ -70,8 +89,8 @@ class FlowTraffic final : public NetworkTraffic {
 
  private:
   enum Kind : uint8_t { kData, kAck, kNak, kCnp };
-  enum Wake : uint32_t { kStart, kSend, kControl, kTimeout };
-  static constexpr unsigned kWakeShift = 2;
+  enum Wake : uint32_t { kStart, kSend, kControl, kTimeout, kListener };
+  static constexpr unsigned kWakeShift = 3;
   static constexpr uint32_t kNone = 0xffffffff;
 
   /// The sending side of a connection: of one flow, or of several that leave one after another.
@@ -145,7 +164,10 @@ class FlowTraffic final : public NetworkTraffic {
   void on_data(const NetPacket& packet, PacketId id, Time now);
   void answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time now);
   void received_all(uint32_t flow, Time now);
+  void count(uint32_t flow, uint64_t bytes);
   static uint64_t place(Flow& f, uint64_t from, uint64_t to);
+  /// Bytes to keep count of: a flow without any is one packet, as a message of zero length is.
+  static uint64_t span(const FlowSpec& spec) { return spec.bytes == 0 ? 1 : spec.bytes; }
 
   const Graph& graph_;
   const std::vector<FlowSpec>& specs_;
@@ -160,6 +182,7 @@ class FlowTraffic final : public NetworkTraffic {
   size_t finished_ = 0;
   uint64_t delivered_ = 0;
   std::vector<uint32_t>* begun_ = nullptr;
+  FlowListener* listener_ = nullptr;
 };
 
 }  // namespace understudy

@@ -1,0 +1,279 @@
+#include "dataplane/node/rank_traffic.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace understudy {
+
+RankTraffic::RankTraffic(std::vector<RankOperation> operations, const RankTrafficSettings& settings)
+    : operations_(std::move(operations)), settings_(settings), parts_(operations_.size()) {
+  for (uint32_t o = 0; o < operations_.size(); ++o) {
+    parts_[o].resize(operations_[o].ranks.size());
+    unfinished_ += operations_[o].ranks.size();
+    for (uint32_t r = 0; r < operations_[o].ranks.size(); ++r) {
+      part(o, r).ends.resize(connections(o, r).size());
+      for (const Connection& connection : connections(o, r)) part(o, r).left += connection.messages;
+    }
+    join_ends(o);
+  }
+}
+
+/// Every connection is one end's send and the other end's receive.
+void RankTraffic::join_ends(uint32_t operation) {
+  using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>;
+  std::map<Key, std::pair<uint32_t, uint32_t>> receivers;
+  const auto key = [](const Connection& c) { return Key{c.from, c.to, c.channel, c.index}; };
+  const auto ranks = static_cast<uint32_t>(parts_[operation].size());
+  for (uint32_t r = 0; r < ranks; ++r) {
+    for (uint32_t c = 0; c < connections(operation, r).size(); ++c) {
+      const Connection& connection = connections(operation, r)[c];
+      if (connection.direction == Direction::kReceive) receivers[key(connection)] = {r, c};
+    }
+  }
+  for (uint32_t r = 0; r < ranks; ++r) {
+    for (uint32_t c = 0; c < connections(operation, r).size(); ++c) {
+      const Connection& connection = connections(operation, r)[c];
+      if (connection.direction != Direction::kSend) continue;
+      const auto [rank, at] = receivers.at(key(connection));
+      End& sender = part(operation, r).ends[c];
+      End& receiver = part(operation, rank).ends[at];
+      sender.peer_rank = rank;
+      sender.peer = at;
+      receiver.peer_rank = r;
+      receiver.peer = c;
+    }
+  }
+}
+
+uint32_t RankTraffic::add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_of,
+                                uint32_t first_connection) {
+  first_flow_ = static_cast<uint32_t>(flows.size());
+  uint32_t numbers = first_connection;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>, uint32_t> numbered;
+  for (uint32_t o = 0; o < operations_.size(); ++o) {
+    for (uint32_t r = 0; r < parts_[o].size(); ++r) {
+      const RankSchedule& schedule = *operations_[o].ranks[r];
+      for (uint32_t c = 0; c < connections(o, r).size(); ++c) {
+        const Connection& connection = connections(o, r)[c];
+        if (connection.direction != Direction::kSend || !connection.network) continue;
+        End& end = part(o, r).ends[c];
+        const Connection& other = connections(o, end.peer_rank)[end.peer];
+        const auto [it, fresh] = numbered.try_emplace(
+            {connection.from, connection.to, connection.channel, connection.index}, numbers);
+        if (fresh) numbers += 2;
+        FlowSpec flow;
+        flow.priority = settings_.priority;
+        flow.from = nic_of(r, connection);
+        flow.to = nic_of(end.peer_rank, other);
+        flow.control = settings_.control;
+        flow.connection = it->second;
+        end.data = static_cast<uint32_t>(flows.size());
+        ranges_.push_back({end.data, o, r, c, false});
+        for (uint64_t k = 0; k < connection.messages; ++k) {
+          flow.bytes = schedule.message(c, k).wire;
+          flows.push_back(flow);
+        }
+        std::swap(flow.from, flow.to);
+        flow.bytes = settings_.credit_bytes;
+        flow.control = kNoControl;
+        ++flow.connection;
+        end.credits_at = static_cast<uint32_t>(flows.size());
+        ranges_.push_back({end.credits_at, o, r, c, true});
+        flows.insert(flows.end(), connection.messages, flow);
+      }
+    }
+  }
+  end_flow_ = static_cast<uint32_t>(flows.size());
+  return numbers;
+}
+
+void RankTraffic::attach(FlowTraffic& traffic) {
+  traffic_ = &traffic;
+  traffic.listen(*this);
+  for (uint32_t flow = first_flow_; flow < end_flow_; ++flow) traffic.hold(flow);
+}
+
+void RankTraffic::start() {
+  for (uint32_t r = 0; !parts_.empty() && r < parts_[0].size(); ++r) {
+    schedule_entry(0, r, Time::zero());
+  }
+}
+
+Time RankTraffic::completion(size_t operation, uint32_t rank) const {
+  return parts_[operation][rank].completion;
+}
+
+Time RankTraffic::entry(size_t operation, uint32_t rank) const {
+  return parts_[operation][rank].entry;
+}
+
+uint32_t RankTraffic::flow_of(size_t operation, uint32_t rank, uint32_t connection,
+                              uint64_t k) const {
+  return parts_[operation][rank].ends[connection].data + static_cast<uint32_t>(k);
+}
+
+const RankTraffic::Range& RankTraffic::range_of(uint32_t flow) const {
+  const auto after =
+      std::upper_bound(ranges_.begin(), ranges_.end(), flow,
+                       [](uint32_t value, const Range& range) { return value < range.first; });
+  return *(after - 1);
+}
+
+void RankTraffic::schedule_entry(uint32_t operation, uint32_t rank, Time at) {
+  const std::vector<Duration>& delays = operations_[operation].entry_delay;
+  if (!delays.empty()) at += delays[rank];
+  const auto ranks = static_cast<uint32_t>(parts_[operation].size());
+  traffic_->wake_listener(at, end_flow_ + operation * ranks + rank);
+}
+
+void RankTraffic::enter(uint32_t operation, uint32_t rank, Time now) {
+  part(operation, rank).entry = now;
+  for (uint32_t c = 0; c < connections(operation, rank).size(); ++c) {
+    const Connection& connection = connections(operation, rank)[c];
+    if (connection.direction != Direction::kReceive || !connection.network) continue;
+    const uint64_t first = std::min<uint64_t>(connection.window, connection.messages);
+    for (uint64_t k = 0; k < first; ++k) grant(operation, rank, c, k, now);
+  }
+  settle(operation, rank, now);
+}
+
+/// The receiving end lets message `k` come.
+void RankTraffic::grant(uint32_t operation, uint32_t rank, uint32_t connection, uint64_t k,
+                        Time now) {
+  const End& receiver = part(operation, rank).ends[connection];
+  const End& sender = part(operation, receiver.peer_rank).ends[receiver.peer];
+  traffic_->release(sender.credits_at + static_cast<uint32_t>(k), now);
+}
+
+void RankTraffic::on_received(uint32_t flow, Time now) {
+  if (flow < first_flow_ || flow >= end_flow_) return;
+  const Range& range = range_of(flow);
+  End& sender = part(range.operation, range.rank).ends[range.connection];
+  if (range.credit) {
+    ++sender.credits;
+    post(range.operation, range.rank, range.connection, now);
+  } else if (settings_.step_cost > Duration()) {
+    traffic_->wake_listener(now + settings_.step_cost, flow);
+  } else {
+    arrive(range.operation, sender.peer_rank, sender.peer);
+    settle(range.operation, sender.peer_rank, now);
+  }
+}
+
+void RankTraffic::on_acknowledged(uint32_t flow, Time now) {
+  if (flow < first_flow_ || flow >= end_flow_) return;
+  const Range& range = range_of(flow);
+  if (range.credit) return;
+  ++part(range.operation, range.rank).ends[range.connection].acked;
+  settle(range.operation, range.rank, now);
+}
+
+void RankTraffic::on_wake(uint32_t index, Time now) {
+  if (index < end_flow_) {
+    const Range& range = range_of(index);
+    const End& sender = part(range.operation, range.rank).ends[range.connection];
+    arrive(range.operation, sender.peer_rank, sender.peer);
+    return settle(range.operation, sender.peer_rank, now);
+  }
+  const auto ranks = static_cast<uint32_t>(parts_[0].size());
+  enter((index - end_flow_) / ranks, (index - end_flow_) % ranks, now);
+}
+
+void RankTraffic::arrive(uint32_t operation, uint32_t rank, uint32_t connection) {
+  ++part(operation, rank).ends[connection].arrived;
+}
+
+/// Filled messages leave as far as there are credits.
+void RankTraffic::post(uint32_t operation, uint32_t rank, uint32_t connection, Time now) {
+  End& end = part(operation, rank).ends[connection];
+  while (end.posted < end.done && end.posted < end.credits) {
+    traffic_->release(end.data + static_cast<uint32_t>(end.posted++), now);
+  }
+}
+
+void RankTraffic::settle(uint32_t operation, uint32_t rank, Time now) {
+  work_.push_back(rank);
+  while (!work_.empty()) {
+    const uint32_t next = work_.back();
+    work_.pop_back();
+    while (advance(operation, next, now)) {
+    }
+  }
+}
+
+/// False if this rank can do nothing.
+bool RankTraffic::advance(uint32_t operation, uint32_t rank, Time now) {
+  Part& p = part(operation, rank);
+  if (p.entry.is_never() || p.left == 0) return false;
+  const std::vector<Connection>& all = connections(operation, rank);
+  bool progress = false;
+  for (uint32_t c = 0; c < all.size(); ++c) {
+    const uint32_t joint = all[c].joint;
+    if (joint == 0) {
+      if (!ready(operation, rank, c)) continue;
+      done(operation, rank, c, now);
+      progress = true;
+      continue;
+    }
+    // One primitive: all its connections or none; the first of them stands for it.
+    bool first = true, can = true;
+    for (uint32_t d = 0; d < all.size() && first && can; ++d) {
+      if (all[d].joint != joint) continue;
+      first = d >= c;
+      can = ready(operation, rank, d);
+    }
+    if (!first || !can) continue;
+    for (uint32_t d = c; d < all.size(); ++d) {
+      if (all[d].joint == joint) done(operation, rank, d, now);
+    }
+    progress = true;
+  }
+  if (p.left == 0) {
+    p.completion = now;
+    --unfinished_;
+    if (operation + 1 < operations_.size()) schedule_entry(operation + 1, rank, now);
+  }
+  return progress;
+}
+
+/// Whether the next message of the connection can be done with now.
+bool RankTraffic::ready(uint32_t operation, uint32_t rank, uint32_t connection) const {
+  const std::vector<End>& ends = parts_[operation][rank].ends;
+  const std::vector<Connection>& all = connections(operation, rank);
+  const Connection& c = all[connection];
+  const End& end = ends[connection];
+  if (end.done == c.messages) return false;
+  if (c.direction == Direction::kReceive && end.arrived <= end.done) return false;
+  if (c.direction == Direction::kSend && end.done >= end.acked + c.window) return false;
+  for (const Wait& wait : operations_[operation].ranks[rank]->waits(connection, end.done)) {
+    const End& other = ends[wait.connection];
+    if (wait.moment == Wait::Moment::kArrival) {
+      if (other.arrived <= wait.message) return false;
+    } else if (c.joint == 0 || all[wait.connection].joint != c.joint) {
+      if (other.done <= wait.message) return false;
+    }
+  }
+  return true;
+}
+
+void RankTraffic::done(uint32_t operation, uint32_t rank, uint32_t connection, Time now) {
+  const Connection& c = connections(operation, rank)[connection];
+  Part& p = part(operation, rank);
+  End& end = p.ends[connection];
+  const uint64_t k = end.done++;
+  --p.left;
+  if (c.direction == Direction::kSend) {
+    if (c.network) return post(operation, rank, connection, now);
+    arrive(operation, end.peer_rank, end.peer);
+    work_.push_back(end.peer_rank);
+  } else if (!c.network) {
+    ++part(operation, end.peer_rank).ends[end.peer].acked;
+    work_.push_back(end.peer_rank);
+  } else if (k + c.window < c.messages) {
+    grant(operation, rank, connection, k + c.window, now);
+  }
+}
+
+}  // namespace understudy

@@ -1,0 +1,115 @@
+// All ranks of a collective's operations, packet by packet: each rank fills, receives and uses
+// messages as NCCL's kernel and proxy do (collective_model/schedule.h says what waits for what),
+// each message and each credit is a flow (flow_traffic.h). No rank is folded and nothing is
+// planned: this is what plans are measured against, and what a job without a real node runs on.
+//
+// A message to send is filled when what it waits for has happened and the one a window before it is
+// acknowledged; it leaves when its credit has come. A received one can be used `step_cost` after it
+// has come in whole; when it has been used the credit for the one a window after it leaves. The
+// first credits leave when a rank enters the operation, which is when it has done its part in the
+// one before, and its delay has passed. Ways inside a node take no time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "collective_model/schedule.h"
+#include "dataplane/base/units.h"
+#include "dataplane/fabric/flow.h"
+#include "dataplane/node/flow_traffic.h"
+
+namespace understudy {
+
+/// One operation: the part of each rank, and how long after it could a rank enters.
+struct RankOperation {
+  std::vector<std::unique_ptr<RankSchedule>> ranks;
+  std::vector<Duration> entry_delay;  ///< by rank; empty: none
+};
+
+struct RankTrafficSettings {
+  uint32_t credit_bytes = 64;  ///< of a credit's RDMA WRITE
+  Duration step_cost;          ///< from a message's arrival until it is reduced or copied
+  uint8_t priority = 0;
+  uint32_t control = kNoControl;  ///< congestion control of data; credits go at line rate
+};
+
+class RankTraffic final : public FlowListener {
+ public:
+  /// The NIC of a connection's rank.
+  using NicOf = std::function<VertexId(uint32_t rank, const Connection& connection)>;
+
+  explicit RankTraffic(std::vector<RankOperation> operations, const RankTrafficSettings& settings);
+
+  /// Appends a flow for each message and credit that crosses the network. Connections get numbers
+  /// from `first_connection` on; gives the first free one.
+  uint32_t add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_of, uint32_t first_connection);
+  /// Before traffic.start(); these are the flows that were added, with a path each.
+  void attach(FlowTraffic& traffic);
+  /// Before the first event: ranks enter the first operation.
+  void start();
+
+  bool finished() const { return unfinished_ == 0; }
+  /// When a rank had done its part in an operation; never() before.
+  Time completion(size_t operation, uint32_t rank) const;
+  Time entry(size_t operation, uint32_t rank) const;
+  /// The flow of message `k` of a rank's connection that sends over the network.
+  uint32_t flow_of(size_t operation, uint32_t rank, uint32_t connection, uint64_t k) const;
+
+  // FlowListener
+  void on_received(uint32_t flow, Time now) override;
+  void on_acknowledged(uint32_t flow, Time now) override;
+  void on_wake(uint32_t index, Time now) override;
+
+ private:
+  /// One end of a connection.
+  struct End {
+    uint32_t peer_rank = 0, peer = 0;   ///< the other end
+    uint32_t data = 0, credits_at = 0;  ///< first flow of its messages and of its credits
+    uint64_t done = 0;                  ///< messages that the kernel is done with
+    uint64_t arrived = 0;               ///< receives
+    uint64_t acked = 0;                 ///< sends
+    uint64_t credits = 0;               ///< sends: that have come
+    uint64_t posted = 0;                ///< sends: that have left
+  };
+  struct Part {
+    std::vector<End> ends;
+    uint64_t left = 0;  ///< messages to be done with
+    Time entry = Time::never(), completion = Time::never();
+  };
+  /// Flows of one kind of one connection.
+  struct Range {
+    uint32_t first = 0;
+    uint32_t operation = 0, rank = 0, connection = 0;  ///< the data's sender
+    bool credit = false;
+  };
+
+  Part& part(uint32_t operation, uint32_t rank) { return parts_[operation][rank]; }
+  const std::vector<Connection>& connections(uint32_t operation, uint32_t rank) const {
+    return operations_[operation].ranks[rank]->connections();
+  }
+  const Range& range_of(uint32_t flow) const;
+  void join_ends(uint32_t operation);
+  void schedule_entry(uint32_t operation, uint32_t rank, Time at);
+  void enter(uint32_t operation, uint32_t rank, Time now);
+  void grant(uint32_t operation, uint32_t rank, uint32_t connection, uint64_t k, Time now);
+  void arrive(uint32_t operation, uint32_t rank, uint32_t connection);
+  void post(uint32_t operation, uint32_t rank, uint32_t connection, Time now);
+  /// Does all that can be done now, on this rank and those that share its node.
+  void settle(uint32_t operation, uint32_t rank, Time now);
+  bool advance(uint32_t operation, uint32_t rank, Time now);
+  bool ready(uint32_t operation, uint32_t rank, uint32_t connection) const;
+  void done(uint32_t operation, uint32_t rank, uint32_t connection, Time now);
+
+  std::vector<RankOperation> operations_;
+  RankTrafficSettings settings_;
+  std::vector<std::vector<Part>> parts_;  ///< by operation and rank
+  std::vector<Range> ranges_;             ///< in order of flows
+  uint32_t first_flow_ = 0, end_flow_ = 0;
+  size_t unfinished_ = 0;
+  FlowTraffic* traffic_ = nullptr;
+  std::vector<uint32_t> work_;  ///< ranks to look at
+};
+
+}  // namespace understudy

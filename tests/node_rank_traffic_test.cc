@@ -1,0 +1,191 @@
+// All ranks of a collective, packet by packet: every schedule runs to its end, and rings take to
+// the picosecond what the plan's recurrence gives where nothing but the model delays them.
+#include "dataplane/node/rank_traffic.h"
+
+#include <random>
+
+#include "collective_model/ring_time.h"
+#include "tests/network_rig.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
+
+/// NICs at a switch by two cables each: the second, for credits and acknowledgements, takes no
+/// time but its latency.
+Graph two_stars(unsigned hosts, Rate rate, Duration latency) {
+  Graph g;
+  const VertexId s = g.add_vertex({VertexKind::kSwitch, "s", 0, 0, 1});
+  for (unsigned i = 0; i < hosts; ++i) {
+    const VertexId nic = g.add_vertex({VertexKind::kNic, numbered("h", i), i, 0, 0});
+    g.connect(nic, s, rate, latency);
+    g.connect(nic, s, Rate::bits_per_second(uint64_t{1} << 62), latency);
+  }
+  return g;
+}
+
+struct Case {
+  Communicator communicator;
+  std::vector<Operation> operations;  ///< one after another
+  Rate rate = Rate::bits_per_second(100'000'000'000);
+  Duration latency = Duration::us(1);  ///< of a cable
+  Duration step_cost = {};
+  std::vector<Duration> entry = {};
+};
+
+class Ranks {
+ public:
+  explicit Ranks(const Case& c)
+      : g_(two_stars(c.communicator.nodes, c.rate, c.latency)), ranks_(operations(c), costs(c)) {
+    std::vector<VertexId> nics;
+    for (unsigned i = 0; i < c.communicator.nodes; ++i) nics.push_back(g_.find(numbered("h", i)));
+    ranks_.add_flows(
+        specs_,
+        [&](uint32_t rank, const Connection&) { return nics[c.communicator.node_of(rank)]; }, 0);
+    for (FlowSpec& flow : specs_) {
+      const size_t credit = flow.connection % 2;
+      flow.path = {g_.out(flow.from)[credit], reverse(g_.out(flow.to)[credit])};
+      flow.back = {g_.out(flow.to)[1], reverse(g_.out(flow.from)[1])};
+    }
+    settings_.classes.emplace_back();
+    traffic_ = std::make_unique<FlowTraffic>(g_, specs_, frames_, line_rate);
+    net_ = std::make_unique<Network>(g_, settings_, *traffic_);
+    ranks_.attach(*traffic_);
+    traffic_->start(*net_);
+    ranks_.start();
+  }
+  /// False if not all came to their ends.
+  bool run() {
+    while (!net_->next().is_never()) net_->step();
+    return ranks_.finished() && traffic_->all_finished();
+  }
+  const RankTraffic& ranks() const { return ranks_; }
+  const FlowSettings& frames() const { return frames_; }
+
+ private:
+  static std::vector<RankOperation> operations(const Case& c) {
+    std::vector<RankOperation> out;
+    for (const Operation& operation : c.operations) {
+      const Result<void> checked = check_operation(c.communicator, operation);
+      EXPECT_TRUE(checked) << (checked ? "" : checked.error().text);
+      OperationCut cut;
+      if (!is_p2p(operation.collective)) cut = cut_group(c.communicator, {&operation, 1})->at(0);
+      RankOperation part;
+      for (uint32_t r = 0; r < c.communicator.ranks(); ++r) {
+        part.ranks.push_back(rank_schedule(c.communicator, operation, cut, r));
+      }
+      part.entry_delay = c.entry;
+      out.push_back(std::move(part));
+    }
+    return out;
+  }
+  static RankTrafficSettings costs(const Case& c) {
+    RankTrafficSettings settings;
+    settings.step_cost = c.step_cost;
+    return settings;
+  }
+
+  Graph g_;
+  RankTraffic ranks_;
+  std::vector<FlowSpec> specs_;
+  FlowSettings frames_;
+  NetworkSettings settings_;
+  std::unique_ptr<FlowTraffic> traffic_;
+  std::unique_ptr<Network> net_;
+};
+
+Operation operation(Collective collective, Algorithm algorithm, Protocol protocol, uint64_t count) {
+  Operation o;
+  o.collective = collective;
+  o.algorithm = algorithm;
+  o.protocol = protocol;
+  o.count = count;
+  return o;
+}
+
+TEST(RankTraffic, EveryScheduleRunsToItsEnd) {
+  struct Kind {
+    Collective collective;
+    Algorithm algorithm;
+    bool simple_only = false;
+  };
+  const Kind kinds[] = {
+      {Collective::kAllReduce, Algorithm::kRing},
+      {Collective::kAllReduce, Algorithm::kTree},
+      {Collective::kAllGather, Algorithm::kRing},
+      {Collective::kReduceScatter, Algorithm::kRing},
+      {Collective::kBroadcast, Algorithm::kRing},
+      {Collective::kReduce, Algorithm::kRing},
+      {Collective::kAllGather, Algorithm::kPat, true},
+      {Collective::kReduceScatter, Algorithm::kPat, true},
+      {Collective::kSendRecv, Algorithm::kRing, true},
+      {Collective::kAllToAll, Algorithm::kRing, true},
+      {Collective::kGather, Algorithm::kRing, true},
+      {Collective::kScatter, Algorithm::kRing, true},
+  };
+  std::mt19937 random(7);
+  const auto draw = [&](uint32_t least, uint32_t most) {
+    return std::uniform_int_distribution<uint32_t>(least, most)(random);
+  };
+  for (const Kind& kind : kinds) {
+    for (unsigned i = 0; i < 12; ++i) {
+      Case c;
+      c.communicator.nodes = draw(2, 9);
+      c.communicator.gpus = kind.algorithm == Algorithm::kPat ? 1 : 1u << draw(0, 2);
+      c.communicator.channels = draw(1, 4);
+      const auto protocol =
+          kind.simple_only ? Protocol::kSimple : static_cast<Protocol>(draw(0, 2));
+      c.operations.assign(draw(1, 2), operation(kind.collective, kind.algorithm, protocol,
+                                                uint64_t{1} << draw(0, 18)));
+      c.operations[0].count += draw(0, 999);
+      c.step_cost = Duration::ns(draw(0, 1) * 700);
+      for (uint32_t r = 0; r < c.communicator.ranks(); ++r) {
+        c.entry.push_back(Duration::us(draw(0, 20)));
+      }
+      Ranks ranks(c);
+      EXPECT_TRUE(ranks.run()) << name_of(kCollectiveNames, kind.collective) << " case " << i
+                               << ": " << c.communicator.nodes << " nodes of "
+                               << c.communicator.gpus;
+    }
+  }
+}
+
+TEST(RankTraffic, RingsTakeWhatTheRecurrenceGives) {
+  std::mt19937 random(3);
+  const auto draw = [&](uint32_t least, uint32_t most) {
+    return std::uniform_int_distribution<uint32_t>(least, most)(random);
+  };
+  for (unsigned i = 0; i < 40; ++i) {
+    Case c;
+    const uint32_t n = c.communicator.nodes = draw(2, 12);
+    const uint64_t bytes = (uint64_t{draw(1, 1000)} << draw(2, 14)) / 4 * 4;
+    c.operations = {
+        operation(Collective::kAllReduce, Algorithm::kRing, Protocol::kSimple, bytes / 4)};
+    c.rate = Rate::bits_per_second(uint64_t{draw(1, 4)} * 100'000'000'000);
+    c.latency = Duration::ns(draw(0, 3) * 1700);
+    c.step_cost = Duration::ns(draw(0, 2) * 900);
+    if (draw(0, 1) == 1) {
+      for (uint32_t r = 0; r < n; ++r) c.entry.push_back(Duration::us(draw(0, 50)));
+    }
+    Ranks ranks(c);
+    ASSERT_TRUE(ranks.run());
+    RingPlanConfig plan{RingSchedule(n, {0, bytes}, 4)};
+    plan.hops.assign(n, {c.rate, c.latency * 2});
+    plan.wire = {ranks.frames().payload, ranks.frames().overhead + ranks.frames().gap, 0, 0};
+    plan.step_cost = c.step_cost;
+    plan.entry_delay = c.entry;
+    const Result<RingPlan> made = RingPlan::make(plan);
+    ASSERT_TRUE(made);
+    // Packets end at whole picoseconds, the recurrence's messages do.
+    const double each = plan.schedule.messages();
+    for (uint32_t r = 0; r < n; ++r) {
+      EXPECT_NEAR(static_cast<double>((ranks.ranks().completion(0, r) - Time::zero()).ps()),
+                  static_cast<double>(modelled_time(*made, r).ps()), each)
+          << "case " << i << " rank " << r << " of " << n << ", " << bytes << " bytes";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace understudy
