@@ -71,8 +71,22 @@ inline RunReport full_report() {
   report.jobs.push_back(job);
   TrafficReport traffic;
   traffic.fidelity = "packet";
-  traffic.groups = {{"incast", 0, 1, 1, 2'000'000, Time::zero() + Duration::us(1), Duration::us(170),
-                     Duration::us(170), Duration::us(170), Duration::us(170)}};
+  traffic.jobs = {
+      {"experts",
+       "all_to_all",
+       "ring",
+       "simple",
+       "float16",
+       8,
+       4,
+       2,
+       0,
+       2,
+       0.875,
+       96,
+       {{4096, 0, true, Time::zero() + Duration::us(3), Duration::us(9), Duration::us(11)}}}};
+  traffic.groups = {{"incast", 0, 1, 1, 2'000'000, Time::zero() + Duration::us(1),
+                     Duration::us(170), Duration::us(170), Duration::us(170), Duration::us(170)}};
   traffic.flows = {{"incast 0",
                     "w0",
                     "w1:1",

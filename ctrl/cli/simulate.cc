@@ -5,13 +5,15 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
+#include "ctrl/config/job_operation.h"
 
 namespace understudy {
 
 void add_simulate(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "simulate",
-      "Runs the jobs in virtual time with a reference node as the real one, or [[traffic]] alone");
+      "Runs the jobs in virtual time with a reference node as the real one; or, without a real "
+      "node, jobs of emulated ranks and [[traffic]] packet by packet");
   auto arguments = std::make_shared<RunArguments>();
   auto series = std::make_shared<SeriesArguments>();
   add_run_arguments(*command, *arguments);
@@ -23,8 +25,8 @@ void add_simulate(CLI::App& app, int& status) {
     status = kExitBadInput;
     const auto config = load_or_complain(*arguments);
     if (!config) return;
-    if (config->jobs.empty() && !arguments->capture.empty()) {
-      std::fputs("--capture: [[traffic]] has no frames to write, only a [[job]] has\n", stderr);
+    if ((config->jobs.empty() || all_emulated(*config)) && !arguments->capture.empty()) {
+      std::fputs("--capture: only a [[job]] with a real node has frames to write\n", stderr);
       return;
     }
     const auto events = commands_or_complain(*config, arguments->commands);

@@ -17,6 +17,8 @@ uint32_t gpus_per_node(const Config& config, const JobConfig& job);
 uint64_t job_rank_count(const Config& config, const JobConfig& job);
 /// Simulate and run carry out ring all-reduces of fp32 by the Simple protocol, as 2.22 and later
 /// cut them, with one rank a node.
+/// Whether it has no real node, so that its jobs are carried out packet by packet.
+bool all_emulated(const Config& config);
 bool is_runnable_kind(const JobConfig& job);
 /// Why simulate and run cannot carry out one of the jobs, with file and line; empty if they can.
 std::string why_not_runnable(const Config& config);

@@ -50,10 +50,29 @@ struct TrafficGroupReport {
   Duration mean, p99, longest;    ///< of the flows' own times until they were received
 };
 
+/// One operation of a job all of whose ranks are emulated.
+struct RankOperationReport {
+  uint64_t bytes = 0;
+  uint32_t iteration = 0;  ///< from 0, warm-ups and timed operations of a size counted apart
+  bool warmup = false;
+  Time start;              ///< the first rank entered
+  Duration mean, longest;  ///< of the ranks' own times, from entry to having done their part
+};
+
+struct RankJobReport {
+  std::string name, collective, algorithm, protocol, type;
+  uint32_t ranks = 0, nodes = 0, channels = 0;
+  uint32_t element = 4;   ///< bytes
+  double bus_factor = 1;  ///< nccl-tests': bus bandwidth over algorithm bandwidth
+  uint64_t messages = 0;  ///< that crossed the network, in all operations
+  std::vector<RankOperationReport> operations;
+};
+
 inline constexpr size_t kMostListedFlows = 100'000;
 
 struct TrafficReport {
   std::string fidelity;  ///< "packet" or "flow"; beside a real node its packets are the one anyway
+  std::vector<RankJobReport> jobs;
   std::vector<TrafficGroupReport> groups;
   std::vector<FlowReport> flows;  ///< empty if there are more than kMostListedFlows
   std::vector<TrafficLinkReport> links;

@@ -38,6 +38,41 @@ std::string group_line(const TrafficGroupReport& group) {
               duration_text(group.longest).c_str(), rate_text(rate).c_str());
 }
 
+/// GB/s is 1e9 bytes per second, as nccl-tests count.
+std::string bandwidth_text(double bytes, Duration time) {
+  const double gigabytes = time.ps() == 0 ? 0 : bytes / time.seconds() / 1e9;
+  return decimal_text(gigabytes, gigabytes < 1 ? 5 : 2);
+}
+
+/// nccl-tests' columns; each size once, the mean of its timed operations.
+std::string job_lines(const RankJobReport& job) {
+  std::string text = "# job '" + job.name + "': " + job.collective + ", " + job.algorithm + ", " +
+                     job.protocol + ", " + count_text(job.ranks, "rank") + " on " +
+                     count_text(job.nodes, "node") + ", " + count_text(job.channels, "channel") +
+                     ", all emulated; " + count_text(job.messages, "message") + "\n";
+  text += line("# %10s %12s %10s %14s %14s %9s %9s\n", "size", "count", "type", "time (us)",
+               "last rank", "algbw", "busbw");
+  for (size_t i = 0; i < job.operations.size();) {
+    const uint64_t bytes = job.operations[i].bytes;
+    Duration mean, longest;
+    int64_t timed = 0;
+    for (; i < job.operations.size() && job.operations[i].bytes == bytes; ++i) {
+      if (job.operations[i].warmup) continue;
+      mean += job.operations[i].mean;
+      longest += job.operations[i].longest;
+      ++timed;
+    }
+    if (timed == 0) continue;
+    mean = mean / timed;
+    const auto size = static_cast<double>(bytes);
+    text += line("%12s %12s %10s %14.2f %14.2f %9s %9s\n", std::to_string(bytes).c_str(),
+                 std::to_string(bytes / job.element).c_str(), job.type.c_str(), mean.microseconds(),
+                 (longest / timed).microseconds(), bandwidth_text(size, mean).c_str(),
+                 bandwidth_text(size * job.bus_factor, mean).c_str());
+  }
+  return text;
+}
+
 /// Busy links first: by what they held back, then by what they carried.
 bool busier(const TrafficLinkReport* a, const TrafficLinkReport* b) {
   const uint64_t a_queue = count_of(a->counters, "queue_peak_bytes");
@@ -50,8 +85,11 @@ bool busier(const TrafficLinkReport* a, const TrafficLinkReport* b) {
 
 std::string traffic_table(const TrafficReport& traffic) {
   std::string text = "# traffic at " + traffic.fidelity + " fidelity\n";
-  text += line("# %-22s %8s %12s %12s %12s %12s %12s %16s\n", "traffic", "flows", "bytes", "took",
-               "mean flow", "99 % below", "longest", "rate");
+  for (const RankJobReport& job : traffic.jobs) text += job_lines(job);
+  if (!traffic.groups.empty()) {
+    text += line("# %-22s %8s %12s %12s %12s %12s %12s %16s\n", "traffic", "flows", "bytes", "took",
+                 "mean flow", "99 % below", "longest", "rate");
+  }
   for (const TrafficGroupReport& group : traffic.groups) text += group_line(group);
   std::vector<const TrafficLinkReport*> links;
   for (const TrafficLinkReport& l : traffic.links) links.push_back(&l);

@@ -244,9 +244,29 @@ Json traffic_group_json(const TrafficGroupReport& group) {
   return out;
 }
 
+Json rank_job_json(const RankJobReport& job) {
+  Json out;
+  out["name"] = job.name;
+  out["collective"] = job.collective;
+  out["algorithm"] = job.algorithm;
+  out["protocol"] = job.protocol;
+  out["type"] = job.type;
+  out["ranks"] = job.ranks;
+  out["nodes"] = job.nodes;
+  out["channels"] = job.channels;
+  out["messages"] = job.messages;
+  out["operations"] = list(job.operations, [](const RankOperationReport& operation) {
+    return Json{{"bytes", operation.bytes},       {"iteration", operation.iteration},
+                {"warmup", operation.warmup},     {"start_ps", operation.start.ps()},
+                {"mean_ps", operation.mean.ps()}, {"longest_ps", operation.longest.ps()}};
+  });
+  return out;
+}
+
 Json traffic_json(const TrafficReport& traffic) {
   Json out;
   out["fidelity"] = traffic.fidelity;
+  out["jobs"] = list(traffic.jobs, rank_job_json);
   out["groups"] = list(traffic.groups, traffic_group_json);
   out["flows"] = list(traffic.flows, flow_json);
   out["links"] = list(traffic.links, traffic_link_json);

@@ -102,12 +102,16 @@ NetworkSettings network_settings(const Config& config, const std::vector<FlowSpe
 Result<PacketRun> run_packets(const Config& config, const Graph& graph,
                               const std::vector<FlowSpec>& flows,
                               const std::function<void(const std::string&)>& progress,
-                              TrafficSeries* series, const std::vector<RateChange>& changes) {
+                              const std::vector<RankTraffic*>& jobs, TrafficSeries* series,
+                              const std::vector<RateChange>& changes) {
   const NetworkSettings settings = network_settings(config, flows);
   FlowTraffic traffic(graph, flows, config.queues.flows, flow_controls(config));
   Network network(graph, settings, traffic);
   if (series != nullptr) series->watch(traffic);
+  uint32_t wakes = 0;
+  for (RankTraffic* job : jobs) wakes = job->attach(traffic, wakes);
   traffic.start(network);
+  for (RankTraffic* job : jobs) job->start();
   const SeriesSources sources{&network, &traffic, nullptr};
   Progress said(progress);
   double bytes = 0;

@@ -13,6 +13,7 @@
 #include "dataplane/fabric/flow.h"
 #include "dataplane/fabric/network.h"
 #include "dataplane/node/flow_traffic.h"
+#include "dataplane/node/rank_traffic.h"
 
 namespace understudy {
 
@@ -35,12 +36,14 @@ Result<void> route_flows(const Topology& topology, uint64_t seed, std::vector<Fl
 FlowTraffic::MakeControl flow_controls(const Config& config);
 NetworkSettings network_settings(const Config& config, const std::vector<FlowSpec>& flows);
 
-/// Runs until every flow has ended, or none can go on. `progress` gets a line now and then; it may
-/// be empty. `series`, if there is one, gets its samples. `changes` of links are in order of time.
-/// Error: flows that never end; with the cycle of paused links if it is a deadlock.
+/// Runs until every flow has ended, or none can go on; those of `jobs` are held by them. `progress`
+/// gets a line now and then; it may be empty. `series`, if there is one, gets its samples.
+/// `changes` of links are in order of time. Error: flows that never end; with the cycle of paused
+/// links if it is a deadlock.
 Result<PacketRun> run_packets(const Config& config, const Graph& graph,
                               const std::vector<FlowSpec>& flows,
                               const std::function<void(const std::string&)>& progress,
+                              const std::vector<RankTraffic*>& jobs,
                               TrafficSeries* series = nullptr,
                               const std::vector<RateChange>& changes = {});
 

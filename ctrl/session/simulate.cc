@@ -6,6 +6,7 @@
 
 #include "ctrl/build/rail.h"
 #include "ctrl/build/ring.h"
+#include "ctrl/config/job_operation.h"
 #include "ctrl/report/collect.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/deadlock.h"
@@ -112,7 +113,8 @@ std::vector<EventConfig> all_events(const Config& config, const SimulateOptions&
 }  // namespace
 
 Result<RunReport> simulate(const Config& config, const SimulateOptions& options) {
-  if (config.jobs.empty() && !config.traffic.empty()) {
+  const bool anything = !config.jobs.empty() || !config.traffic.empty();
+  if (anything && (config.jobs.empty() || all_emulated(config))) {
     Config changed = config;
     changed.events = all_events(config, options);
     return run_traffic(changed, options.progress, options.series);

@@ -99,8 +99,9 @@ void report_flows(TrafficReport& report, const Config& config, const Topology& t
     report.groups.push_back(group_report(config.traffic[i].name, first,
                                          traffic.first[i + 1] - first, traffic.flows, times));
   }
-  if (traffic.flows.size() > kMostListedFlows) return;
-  for (size_t i = 0; i < traffic.flows.size(); ++i) {
+  const size_t listed = traffic.first.back();  // a job's messages come after them
+  if (listed > kMostListedFlows) return;
+  for (size_t i = 0; i < listed; ++i) {
     report.flows.push_back(flow_report(topology.graph, traffic.flows[i], times[i]));
   }
 }

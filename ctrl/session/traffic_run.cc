@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "ctrl/build/rank_job.h"
 #include "ctrl/build/topology.h"
 #include "ctrl/build/traffic.h"
 #include "ctrl/session/commands_text.h"
@@ -17,16 +18,63 @@ namespace {
 
 using Said = std::function<void(const std::string&)>;
 
+RankJobReport job_report(const JobConfig& config, const RankJob& job) {
+  RankJobReport report;
+  report.name = config.name;
+  report.collective = name_of(kCollectiveNames, config.collective);
+  report.algorithm = name_of(kAlgorithmNames, config.algorithm);
+  report.protocol = name_of(kProtocolNames, config.protocol);
+  report.type = name_of(kDataTypeNames, config.type);
+  report.ranks = job.communicator.ranks();
+  report.nodes = job.communicator.nodes;
+  report.channels = job.communicator.channels;
+  report.element = element_bytes(config.type);
+  report.bus_factor = bus_factor(config.collective, report.ranks);
+  report.messages = job.messages;
+  for (uint32_t i = 0; i < job.sizes.size(); ++i) {
+    RankOperationReport operation;
+    operation.bytes = job.sizes[i];
+    operation.iteration = job.iteration[i];
+    operation.warmup = job.warmup[i];
+    operation.start = Time::never();
+    Duration sum;
+    for (uint32_t rank = 0; rank < report.ranks; ++rank) {
+      const Duration took = job.ranks->completion(i, rank) - job.ranks->entry(i, rank);
+      operation.start = std::min(operation.start, job.ranks->entry(i, rank));
+      operation.longest = std::max(operation.longest, took);
+      sum += took;
+    }
+    operation.mean = sum / report.ranks;
+    report.operations.push_back(operation);
+  }
+  return report;
+}
+
 /// Both give the end of the last event. `series` may be null.
 Result<Time> by_packets(TrafficReport& report, const Config& config, const Topology& topology,
                         Traffic& traffic, const Said& progress, TrafficSeries* series) {
   const Graph& graph = topology.graph;
+  uint32_t connections = 0;
+  for (const FlowSpec& flow : traffic.flows) {
+    if (flow.connection != kNoConnection) connections = std::max(connections, flow.connection + 1);
+  }
+  std::vector<RankJob> jobs;
+  std::vector<RankTraffic*> ranks;
+  for (const JobConfig& job : config.jobs) {
+    auto made = build_rank_job(config, job, topology, traffic.flows, connections);
+    if (!made) return tl::unexpected(made.error());
+    ranks.push_back(made->ranks.get());
+    jobs.push_back(std::move(*made));
+  }
   if (auto routed = route_flows(topology, config.seed, traffic.flows); !routed) {
     return fail(config.path + ": " + routed.error().text);
   }
-  const auto run =
-      run_packets(config, graph, traffic.flows, progress, series, link_changes(config, topology));
+  const auto run = run_packets(config, graph, traffic.flows, progress, ranks, series,
+                               link_changes(config, topology));
   if (!run) return fail(run.error().text);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    report.jobs.push_back(job_report(config.jobs[i], jobs[i]));
+  }
   report_packets(report, config, topology, traffic, run->flows);
   report.links = link_reports(graph, run->links, run->end - Time::zero());
   report.work = {
@@ -89,13 +137,18 @@ Result<RunReport> run_traffic(const Config& config, const Said& progress,
     report.commands.push_back({event.at, command_text(config, event)});
   }
   TrafficReport& out = report.traffic.emplace();
+  const std::vector<FlowSpec> named = traffic->flows;  // not the messages of jobs
   std::unique_ptr<TrafficSeries> series;
   if (series_options.wanted()) {
-    auto made = TrafficSeries::create(series_options, topology->graph, traffic->flows);
+    auto made = TrafficSeries::create(series_options, topology->graph, named);
     if (!made) return tl::unexpected(made.error());
     series = std::move(*made);
   }
   const bool packets = config.fabric.fidelity == FabricFidelity::kPacket;
+  if (!packets && !config.jobs.empty()) {
+    return fail(config.path + ":" + std::to_string(config.jobs[0].line) +
+                ": job: without a real node a job runs with fabric.fidelity = \"packet\"");
+  }
   out.fidelity = packets ? "packet" : "flow";
   const auto end = packets ? by_packets(out, config, *topology, *traffic, progress, series.get())
                            : by_rates(out, config, *topology, *traffic, progress, series.get());

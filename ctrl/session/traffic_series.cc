@@ -146,7 +146,7 @@ void TrafficSeries::add_queue_pair(const QueuePair& pair) {
 
 void TrafficSeries::add_flows(const FlowTraffic& traffic) {
   for (const uint32_t flow : begun_) {
-    if (selected(flow)) active_.push_back({flow, 0});
+    if (flow < flows_.size() && selected(flow)) active_.push_back({flow, 0});
   }
   if (!begun_.empty()) std::ranges::sort(active_, {}, &Flow::flow);
   begun_.clear();

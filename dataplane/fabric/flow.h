@@ -29,6 +29,10 @@ struct FlowSpec {
   /// takes packets in any order.
   std::vector<std::vector<LinkId>> spray;
   uint8_t priority = 0;           ///< priority class, 0..7
+  bool ect = true;                ///< its packets may be marked instead of dropped
+  uint8_t ack_every = 0;          ///< packets; 0: as FlowSettings says
+  uint8_t first_header = 0;       ///< bytes of headers that only its first packet has
+  uint8_t last_header = 0;        ///< and its last one
   uint32_t control = kNoControl;  ///< position in the list of congestion controls; none: line rate
   /// Flows of one connection (a queue pair) take the same path and leave one after another, in the
   /// order in which they start. Numbered over the whole list.

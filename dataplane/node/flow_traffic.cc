@@ -257,12 +257,14 @@ PacketId FlowTraffic::next_packet(uint32_t sender, Time now) {
   p.path = path.data();
   p.hops = static_cast<uint8_t>(path.size());
   p.priority = spec.priority;
-  p.ect = true;
+  p.ect = spec.ect;
   p.kind = kData;
   p.flow = flow;
   p.number = static_cast<uint32_t>(f.next / settings_.payload);
   p.payload = static_cast<uint32_t>(std::min<uint64_t>(settings_.payload, span(spec) - f.next));
   p.buffer_bytes = (spec.bytes == 0 ? 0 : p.payload) + settings_.overhead;
+  if (f.next == 0) p.buffer_bytes += spec.first_header;
+  if (f.next + p.payload == span(spec)) p.buffer_bytes += spec.last_header;
   p.wire_bytes = p.buffer_bytes + settings_.gap;
   p.sent = now;
   if (network_->has_telemetry()) {
@@ -331,7 +333,7 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
   f.expected += p.payload;
   count(p.flow, p.payload);
   const bool whole = f.expected == span(spec);
-  if (++f.unacked >= settings_.ack_every || whole) {
+  if (++f.unacked >= (spec.ack_every == 0 ? settings_.ack_every : spec.ack_every) || whole) {
     f.unacked = 0;
     answer(p.flow, kAck, p.sent, id, now);
   }
@@ -362,7 +364,11 @@ void FlowTraffic::received_all(uint32_t flow, Time now) {
     if (--flows_[follower].waits_for != 0) continue;
     network_->wake_at(now + specs_[follower].start, follower << kWakeShift | kStart);
   }
-  if (listener_ != nullptr) listener_->on_received(flow, now);
+  for (FlowListener* listener : listeners_) listener->on_received(flow, now);
+}
+
+void FlowTraffic::acknowledged_all(uint32_t flow, Time now) {
+  for (FlowListener* listener : listeners_) listener->on_acknowledged(flow, now);
 }
 
 /// `of`: the data packet whose telemetry goes back, or none.
@@ -420,8 +426,7 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
     ++finished_;
     if (--s.flows_left == 0) {
       s.control.reset();
-      if (listener_ != nullptr) listener_->on_acknowledged(p.flow, now);
-      return;
+      return acknowledged_all(p.flow, now);
     }
   }
   heard.at = now;
@@ -436,7 +441,7 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
   }
   s.control->on_ack(heard);
   after_control(f.sender, now);
-  if (ended && listener_ != nullptr) listener_->on_acknowledged(p.flow, now);
+  if (ended) acknowledged_all(p.flow, now);
 }
 
 void FlowTraffic::lost(PacketId packet, PacketLoss, Time) {
@@ -464,7 +469,10 @@ void FlowTraffic::wake(uint32_t index, Time now) {
   const uint32_t what = index >> kWakeShift;
   const auto kind = static_cast<Wake>(index & ((1u << kWakeShift) - 1));
   if (kind == kStart) return begin(what, now);
-  if (kind == kListener) return listener_->on_wake(what, now);
+  if (kind == kListener) {
+    for (FlowListener* listener : listeners_) listener->on_wake(what, now);
+    return;
+  }
   Sender& s = senders_[what];
   if (s.control == nullptr) return;
   switch (kind) {

@@ -37,13 +37,13 @@ struct FlowResult {
   uint64_t delivered = 0;  ///< payload bytes, in order, once
 };
 
-/// Hears of flows as they go.
+/// Hears of flows as they go, and of wake-ups, those of others too.
 class FlowListener {
  public:
   virtual ~FlowListener() = default;
   virtual void on_received(uint32_t flow, Time now) = 0;      ///< whole, at its receiver
   virtual void on_acknowledged(uint32_t flow, Time now) = 0;  ///< whole, at its sender
-  virtual void on_wake(uint32_t index, Time now) = 0;         ///< of FlowTraffic::wake_listener()
+  virtual void on_wake(uint32_t index, Time now) = 0;         ///< of wake_listener()
 };
 
 class FlowTraffic final : public NetworkTraffic {
@@ -58,9 +58,9 @@ class FlowTraffic final : public NetworkTraffic {
   /// Before the first event: flows that wait for nothing get their times.
   void start(Network& network) override;
 
-  /// Before start(): `flow` waits for release() too. Who releases flows hears of all of them.
+  /// Before start(): `flow` waits for release() too. Listeners hear of all flows and all wake-ups.
   void hold(uint32_t flow) { ++flows_[flow].waits_for; }
-  void listen(FlowListener& listener) { listener_ = &listener; }
+  void listen(FlowListener& listener) { listeners_.push_back(&listener); }
   /// A flow that was held starts at `at` (plus its own start), once it waits for nothing else.
   void release(uint32_t flow, Time at);
   /// The listener wants to be woken; `index` < 2^29.
@@ -164,6 +164,7 @@ class FlowTraffic final : public NetworkTraffic {
   void on_data(const NetPacket& packet, PacketId id, Time now);
   void answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time now);
   void received_all(uint32_t flow, Time now);
+  void acknowledged_all(uint32_t flow, Time now);
   void count(uint32_t flow, uint64_t bytes);
   static uint64_t place(Flow& f, uint64_t from, uint64_t to);
   /// Bytes to keep count of: a flow without any is one packet, as a message of zero length is.
@@ -182,7 +183,7 @@ class FlowTraffic final : public NetworkTraffic {
   size_t finished_ = 0;
   uint64_t delivered_ = 0;
   std::vector<uint32_t>* begun_ = nullptr;
-  FlowListener* listener_ = nullptr;
+  std::vector<FlowListener*> listeners_;
 };
 
 }  // namespace understudy

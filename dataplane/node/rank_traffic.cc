@@ -68,6 +68,10 @@ uint32_t RankTraffic::add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_o
         flow.from = nic_of(r, connection);
         flow.to = nic_of(end.peer_rank, other);
         flow.control = settings_.control;
+        flow.ect = settings_.ect;
+        flow.ack_every = settings_.ack_every;
+        flow.first_header = settings_.first_header;
+        flow.last_header = settings_.last_header;
         flow.connection = it->second;
         end.data = static_cast<uint32_t>(flows.size());
         ranges_.push_back({end.data, o, r, c, false});
@@ -78,6 +82,8 @@ uint32_t RankTraffic::add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_o
         std::swap(flow.from, flow.to);
         flow.bytes = settings_.credit_bytes;
         flow.control = kNoControl;
+        flow.ect = false;
+        flow.last_header = 0;
         ++flow.connection;
         end.credits_at = static_cast<uint32_t>(flows.size());
         ranges_.push_back({end.credits_at, o, r, c, true});
@@ -89,10 +95,12 @@ uint32_t RankTraffic::add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_o
   return numbers;
 }
 
-void RankTraffic::attach(FlowTraffic& traffic) {
+uint32_t RankTraffic::attach(FlowTraffic& traffic, uint32_t first_wake) {
   traffic_ = &traffic;
   traffic.listen(*this);
   for (uint32_t flow = first_flow_; flow < end_flow_; ++flow) traffic.hold(flow);
+  first_wake_ = first_wake;
+  return entry_wake(static_cast<uint32_t>(operations_.size()), 0);
 }
 
 void RankTraffic::start() {
@@ -124,8 +132,7 @@ const RankTraffic::Range& RankTraffic::range_of(uint32_t flow) const {
 void RankTraffic::schedule_entry(uint32_t operation, uint32_t rank, Time at) {
   const std::vector<Duration>& delays = operations_[operation].entry_delay;
   if (!delays.empty()) at += delays[rank];
-  const auto ranks = static_cast<uint32_t>(parts_[operation].size());
-  traffic_->wake_listener(at, end_flow_ + operation * ranks + rank);
+  traffic_->wake_listener(at, entry_wake(operation, rank));
 }
 
 void RankTraffic::enter(uint32_t operation, uint32_t rank, Time now) {
@@ -155,7 +162,7 @@ void RankTraffic::on_received(uint32_t flow, Time now) {
     ++sender.credits;
     post(range.operation, range.rank, range.connection, now);
   } else if (settings_.step_cost > Duration()) {
-    traffic_->wake_listener(now + settings_.step_cost, flow);
+    traffic_->wake_listener(now + settings_.step_cost, first_wake_ + (flow - first_flow_));
   } else {
     arrive(range.operation, sender.peer_rank, sender.peer);
     settle(range.operation, sender.peer_rank, now);
@@ -171,14 +178,17 @@ void RankTraffic::on_acknowledged(uint32_t flow, Time now) {
 }
 
 void RankTraffic::on_wake(uint32_t index, Time now) {
-  if (index < end_flow_) {
-    const Range& range = range_of(index);
+  if (index < first_wake_ || index >= entry_wake(static_cast<uint32_t>(operations_.size()), 0)) {
+    return;  // another job's
+  }
+  if (index < entry_wake(0, 0)) {
+    const Range& range = range_of(first_flow_ + (index - first_wake_));
     const End& sender = part(range.operation, range.rank).ends[range.connection];
     arrive(range.operation, sender.peer_rank, sender.peer);
     return settle(range.operation, sender.peer_rank, now);
   }
-  const auto ranks = static_cast<uint32_t>(parts_[0].size());
-  enter((index - end_flow_) / ranks, (index - end_flow_) % ranks, now);
+  const uint32_t entry = index - entry_wake(0, 0);
+  enter(entry / ranks(), entry % ranks(), now);
 }
 
 void RankTraffic::arrive(uint32_t operation, uint32_t rank, uint32_t connection) {

@@ -32,6 +32,10 @@ struct RankTrafficSettings {
   uint32_t credit_bytes = 64;  ///< of a credit's RDMA WRITE
   Duration step_cost;          ///< from a message's arrival until it is reduced or copied
   uint8_t priority = 0;
+  bool ect = false;          ///< data; credits never
+  uint8_t ack_every = 64;    ///< packets of a message, and its last one: as requesters here ask for
+  uint8_t first_header = 0;  ///< bytes: RETH of a message's or credit's first packet ...
+  uint8_t last_header = 0;   ///< ... and the immediate of a message's last one
   uint32_t control = kNoControl;  ///< congestion control of data; credits go at line rate
 };
 
@@ -45,8 +49,9 @@ class RankTraffic final : public FlowListener {
   /// Appends a flow for each message and credit that crosses the network. Connections get numbers
   /// from `first_connection` on; gives the first free one.
   uint32_t add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_of, uint32_t first_connection);
-  /// Before traffic.start(); these are the flows that were added, with a path each.
-  void attach(FlowTraffic& traffic);
+  /// Before traffic.start(); these are the flows that were added, with a path each. Wake-ups of the
+  /// listener are numbered from `first_wake` on; gives the first free one.
+  uint32_t attach(FlowTraffic& traffic, uint32_t first_wake = 0);
   /// Before the first event: ranks enter the first operation.
   void start();
 
@@ -90,6 +95,10 @@ class RankTraffic final : public FlowListener {
     return operations_[operation].ranks[rank]->connections();
   }
   const Range& range_of(uint32_t flow) const;
+  uint32_t ranks() const { return static_cast<uint32_t>(parts_[0].size()); }
+  uint32_t entry_wake(uint32_t operation, uint32_t rank) const {
+    return first_wake_ + (end_flow_ - first_flow_) + operation * ranks() + rank;
+  }
   void join_ends(uint32_t operation);
   void schedule_entry(uint32_t operation, uint32_t rank, Time at);
   void enter(uint32_t operation, uint32_t rank, Time now);
@@ -107,6 +116,7 @@ class RankTraffic final : public FlowListener {
   std::vector<std::vector<Part>> parts_;  ///< by operation and rank
   std::vector<Range> ranges_;             ///< in order of flows
   uint32_t first_flow_ = 0, end_flow_ = 0;
+  uint32_t first_wake_ = 0;  ///< arrivals by flow, then entries by operation and rank
   size_t unfinished_ = 0;
   FlowTraffic* traffic_ = nullptr;
   std::vector<uint32_t> work_;  ///< ranks to look at

@@ -29,7 +29,7 @@ struct RingJob {
   uint64_t seed = 0;        ///< of the emulated ranks' contributions (dataplane/base/pattern.h)
   Duration credit_latency;  ///< one-way latency between the real rank and its neighbours
   Duration step_cost;
-  Duration real_delay;     ///< how late the real rank enters (reference rank)
+  Duration real_delay;  ///< how late the real rank enters (reference rank)
   std::vector<RingOperation> operations;
 
   uint32_t next(uint32_t rank) const { return (rank + 1) % ranks; }

@@ -1,0 +1,36 @@
+// A job all of whose ranks are emulated, ready to be carried out packet by packet.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ctrl/build/topology.h"
+#include "ctrl/config/config.h"
+#include "dataplane/fabric/flow.h"
+#include "dataplane/node/rank_traffic.h"
+
+namespace understudy {
+
+struct RankJob {
+  std::vector<uint64_t> sizes;      ///< of each operation, bytes
+  std::vector<uint32_t> iteration;  ///< of each operation, warm-ups and timed ones counted apart
+  std::vector<bool> warmup;         ///< of each operation
+  uint64_t messages = 0;            ///< of all operations, that cross the network
+  Communicator communicator;
+  std::unique_ptr<RankTraffic> ranks;
+};
+
+/// Appends the flows of the job's messages and credits; connections are numbered from
+/// `first_connection` on, which becomes the first free number. Error: what NCCL would not carry
+/// out, with the job's line; operations of more than kMostMessages.
+Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const Topology& topology,
+                               std::vector<FlowSpec>& flows, uint32_t& first_connection);
+
+/// nccl-tests' factor from algorithm to bus bandwidth.
+double bus_factor(Collective collective, uint32_t ranks);
+
+/// Most messages of all jobs: each takes some 600 bytes of memory.
+inline constexpr uint64_t kMostMessages = 20'000'000;
+
+}  // namespace understudy

@@ -1,0 +1,120 @@
+// Jobs without a real node: every rank emulated, packet by packet, through the configuration's
+// network.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "ctrl/config/load.h"
+#include "ctrl/report/json.h"
+#include "ctrl/report/table.h"
+#include "ctrl/session/simulate.h"
+
+namespace understudy {
+namespace {
+
+std::string nodes(unsigned count, unsigned gpus = 1) {
+  return "format = 1\n[[node]]\nname = \"w\"\ncount = " + std::to_string(count) +
+         "\ngpus = " + std::to_string(gpus) +
+         "\nlink = { rate = \"100Gbit/s\", latency = \"500ns\" }\n";
+}
+
+std::string job(const std::string& keys, const std::string& name = "j") {
+  return "[[job]]\nname = \"" + name + "\"\nranks = [\"w*\"]\n" + keys;
+}
+
+Result<RunReport> run(const std::string& text) {
+  const ConfigResult config = load_config_text(text, "f");
+  if (!config) return fail(describe(config.error()));
+  return simulate(*config, {});
+}
+
+/// Of the one job's operation.
+Duration took(const RunReport& report, size_t job = 0, size_t operation = 0) {
+  return report.traffic->jobs.at(job).operations.at(operation).longest;
+}
+
+constexpr char kRing[] = "collective = \"all_reduce\"\nalgorithm = \"ring\"\nsizes = [\"64MiB\"]\n";
+
+// 30 steps of a 16th: 125.8 MB at 100 Gbit/s with 82 bytes of headers for 4,096, 10,267 us, and 30
+// latencies of a microsecond for each of 2 loops, most of them hidden.
+TEST(SimulateRanks, ARingTakesItsLinksTime) {
+  const auto report = run(nodes(16) + job(kRing));
+  ASSERT_TRUE(report) << report.error().text;
+  EXPECT_NEAR(took(*report).microseconds(), 10'276, 5);
+  EXPECT_EQ(report->traffic->jobs[0].messages, 16u * 2 * 30 * 2);
+  EXPECT_TRUE(report->verdict.faithful);
+  const std::string table = report_table(*report);
+  EXPECT_NE(table.find("# job 'j': all_reduce, ring, simple, 16 ranks on 16 nodes, 1 channel, all "
+                       "emulated; 1920 messages"),
+            std::string::npos)
+      << table;
+}
+
+TEST(SimulateRanks, EqualRunsGiveEqualReports) {
+  const std::string text =
+      nodes(8) +
+      job("collective = \"all_reduce\"\nalgorithm = \"tree\"\nchannels = 2\nsizes = [\"1MiB\"]\n");
+  const auto a = run(text), b = run(text);
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(report_json(*a), report_json(*b));
+}
+
+// A neighbour's flow halves one link of the ring, and with it the whole ring.
+TEST(SimulateRanks, TrafficOnOneLinkSlowsTheWholeRing) {
+  const std::string quiet = nodes(4) + job(kRing);
+  const auto alone = run(quiet);
+  const auto beside = run(quiet +
+                          "[[traffic]]\npattern = \"flow\"\nfrom = \"w3\"\nto = \"w2\"\n"
+                          "size = \"1GB\"\n");
+  ASSERT_TRUE(alone && beside);
+  EXPECT_GT(took(*beside).seconds(), 1.8 * took(*alone).seconds());
+}
+
+// One rank that enters late holds up all, by no more than that.
+TEST(SimulateRanks, ALateRankDelaysAll) {
+  const auto on_time = run(nodes(4) + job(kRing));
+  const auto late =
+      run(nodes(4) + job(std::string(kRing) + "skew = [ { rank = 2, delay = \"1ms\" } ]\n"));
+  ASSERT_TRUE(on_time && late);
+  const double more = (took(*late) - took(*on_time)).microseconds();
+  EXPECT_GT(more, 900);
+  EXPECT_LT(more, 1001);  // credits and acknowledgements fall elsewhere
+}
+
+TEST(SimulateRanks, OperationsFollowEachOther) {
+  const auto report =
+      run(nodes(4) + job(std::string(kRing) + "iterations = 2\nwarmup = 1\ninterval = \"1ms\"\n"));
+  ASSERT_TRUE(report);
+  const auto& operations = report->traffic->jobs[0].operations;
+  ASSERT_EQ(operations.size(), 3u);
+  EXPECT_TRUE(operations[0].warmup);
+  EXPECT_EQ(operations[2].iteration, 1u);
+  EXPECT_EQ(operations[1].longest, operations[2].longest);
+  EXPECT_GE(operations[1].start, operations[0].start + operations[0].mean + Duration::ms(1));
+}
+
+TEST(SimulateRanks, EveryCollectiveRuns) {
+  for (const char* collective : {"all_gather", "reduce_scatter", "broadcast", "reduce", "send_recv",
+                                 "all_to_all", "gather", "scatter"}) {
+    const auto report = run(nodes(4, 2) + job("collective = \"" + std::string(collective) +
+                                              "\"\nchannels = 2\nsizes = [\"1MiB\"]\n"));
+    ASSERT_TRUE(report) << collective << ": " << report.error().text;
+    EXPECT_GT(took(*report), Duration()) << collective;
+  }
+}
+
+TEST(SimulateRanks, WhatItCannotDoIsNamed) {
+  const auto error = [](const std::string& text) {
+    const auto report = run(text);
+    return report ? "no error" : report.error().text;
+  };
+  EXPECT_NE(error(nodes(4) + job("collective = \"all_reduce\"\nalgorithm = \"auto\"\n"
+                                 "sizes = [\"1MiB\"]\n"))
+                .find("f:7: job.algorithm: found \"auto\""),
+            std::string::npos);
+  EXPECT_NE(error(nodes(4) + "[fabric]\nfidelity = \"flow\"\n" + job(kRing)).find("f:9: job: "),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace understudy
