@@ -80,7 +80,6 @@ inline RunReport full_report() {
        8,
        4,
        2,
-       0,
        2,
        0.875,
        96,
