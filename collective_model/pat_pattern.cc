@@ -21,8 +21,9 @@ void spread(uint32_t base, uint32_t distance, std::vector<uint32_t>& rows) {
 
 }  // namespace
 
-PatPattern::PatPattern(bool gather, uint32_t ranks, uint64_t block_bytes, uint32_t chunk_bytes)
-    : gather_(gather), ranks_(ranks) {
+PatPattern::PatPattern(bool gather, uint32_t ranks, uint64_t block_bytes, uint32_t chunk_bytes,
+                       bool gaps)
+    : gather_(gather), gaps_(gaps), ranks_(ranks), message_of_(ranks, 0) {
   distance_ = std::bit_ceil(ranks);
   const auto join = [&] {
     trees_ *= 2;
@@ -34,8 +35,6 @@ PatPattern::PatPattern(bool gather, uint32_t ranks, uint64_t block_bytes, uint32
   for (uint32_t d = kBufferSteps; d > 1 && trees_ < ranks / 2; d /= 2) join();
 
   messages_.resize(lowest_bit(std::bit_ceil(ranks)));
-  rows_.assign(size_t{distance_} * (trees_ / per_message_), kNone);
-  levels_.resize(lowest_bit(trees_));
   if (gather) {
     for (uint32_t scale = trees_ / 2; scale > 0; scale /= 2) add_level(scale);
     std::vector<uint32_t> order;
@@ -55,72 +54,55 @@ uint32_t PatPattern::mirrored(uint32_t i, uint32_t count) const {
 }
 
 void PatPattern::add_row(uint32_t u) {
-  const uint32_t groups = trees_ / per_message_;
-  for (uint32_t g = 0; g < groups; ++g) {
-    std::vector<uint32_t> pieces;
-    for (uint32_t i = 0; i < per_message_; ++i) {
-      pieces.push_back(mirrored(g * per_message_ + i, trees_) * distance_ + u);
-    }
-    add(lowest_bit(u), rows_, u * groups + g, pieces);
-  }
+  std::vector<uint32_t> pieces;
+  for (uint32_t i = 0; i < trees_; ++i) pieces.push_back(mirrored(i, trees_) * distance_ + u);
+  add(lowest_bit(u), pieces);
 }
 
 void PatPattern::add_level(uint32_t scale) {
   const uint32_t count = trees_ / (2 * scale);
-  std::vector<uint32_t>& index = levels_[lowest_bit(scale)];
-  index.assign((count + per_message_ - 1) / per_message_, kNone);
-  for (uint32_t g = 0; g < index.size(); ++g) {
-    std::vector<uint32_t> pieces;
-    for (uint32_t i = g * per_message_; i < std::min(count, (g + 1) * per_message_); ++i) {
-      pieces.push_back((2 * mirrored(i, count) + 1) * scale * distance_);
-    }
-    add(lowest_bit(scale * distance_), index, g, pieces);
+  std::vector<uint32_t> pieces;
+  for (uint32_t i = 0; i < count; ++i) {
+    pieces.push_back((2 * mirrored(i, count) + 1) * scale * distance_);
+  }
+  add(lowest_bit(scale * distance_), pieces);
+}
+
+void PatPattern::add(uint32_t dimension, const std::vector<uint32_t>& pieces) {
+  std::vector<uint32_t> sent = pieces;
+  if (!gaps_) std::erase_if(sent, [&](uint32_t piece) { return piece >= ranks_; });
+  const auto count = static_cast<uint32_t>(sent.size());
+  for (uint32_t i = 0; i < count; i += per_message_) {
+    add_message(dimension, sent.data() + i, std::min(per_message_, count - i));
   }
 }
 
-void PatPattern::add(uint32_t dimension, std::vector<uint32_t>& index, uint32_t slot,
-                     const std::vector<uint32_t>& pieces) {
-  // The piece that comes last is the smallest one in a reduce-scatter, the largest in an
-  // all-gather: there messages have gaps at their beginning, here they end early.
+void PatPattern::add_message(uint32_t dimension, const uint32_t* pieces, uint32_t count) {
+  // The last piece is the smallest one in a reduce-scatter, the largest in an all-gather: there
+  // messages have gaps at their beginning, here they end early.
   Group group;
   bool any = false;
-  for (uint32_t i = 0; i < pieces.size(); ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     if (pieces[i] >= ranks_) continue;
+    message_of_[pieces[i]] = static_cast<uint32_t>(messages_[dimension].size());
     group.pieces = i + 1;
-    const uint32_t hop = 1u << dimension;
-    const uint32_t sent = gather_ ? pieces[i] - hop : pieces[i];
-    if (!any) group.first_piece = sent;
+    const uint32_t own =
+        gather_ ? pieces[i] - (1u << dimension) : pieces[i];  // as the sender counts
+    if (!any) group.first_piece = own;
     any = true;
     if (gather_) {
-      if (sent != 0) need(group, sent, dimension == 0);
+      if (own != 0) need(group, own, dimension == 0);
     } else {
       for (uint32_t e = 0; e < dimension; ++e) {
-        if (sent + (1u << e) < ranks_) need(group, sent + (1u << e), false);
+        if (own + (1u << e) < ranks_) need(group, own + (1u << e), false);
       }
     }
   }
-  if (!any) return;
-  index[slot] = static_cast<uint32_t>(messages_[dimension].size());
-  messages_[dimension].push_back(std::move(group));
+  if (any) messages_[dimension].push_back(std::move(group));
 }
 
-uint32_t PatPattern::row_slot(uint32_t piece) const {
-  const uint32_t place = mirrored(piece / distance_, trees_);
-  return piece % distance_ * (trees_ / per_message_) + place / per_message_;
-}
-
-uint32_t PatPattern::level_place(uint32_t piece) const {
-  const uint32_t a = piece / distance_, scale = a & (~a + 1);
-  return mirrored((a / scale - 1) / 2, trees_ / (2 * scale)) / per_message_;
-}
-
-/// `received`: the piece as the one who sent it counts (reduce-scatter), or as it is here
-/// (all-gather).
-void PatPattern::need(Group& group, uint32_t received, bool last_use) {
-  const uint32_t dimension = lowest_bit(received);
-  const uint32_t message = received % distance_ != 0
-                               ? rows_[row_slot(received)]
-                               : levels_[dimension - lowest_bit(distance_)][level_place(received)];
+void PatPattern::need(Group& group, uint32_t piece, bool last_use) {
+  const uint32_t dimension = lowest_bit(piece), message = message_of_[piece];
   // Messages of dimension 0 leave last: each piece that came before them goes on to the neighbour.
   if (last_use) {
     messages_[dimension][message].last_use = static_cast<int64_t>(messages_[0].size());

@@ -9,9 +9,11 @@
 // trees with the same u; `per_message` of them are one message. The pieces with u = 0 go in levels:
 // those with the same lowest bit of a.
 //
+// Where the number of ranks is no power of two, pieces are missing: up to 2.25 those that follow
+// move up, later on a reduce-scatter's messages have gaps.
+//
 // Derived from the algorithm's description and checked against the counts and sizes of messages
-// that NCCL 2.28.9's generator gives (include/collectives.h). 2.23 closes gaps in messages where
-// the number of ranks is no power of two, which later ones send: there sizes differ.
+// that NCCL's generators of 2.24.3 and 2.28.9 give (include/collectives.h).
 #pragma once
 
 #include <cstdint>
@@ -35,7 +37,8 @@ class PatPattern {
   };
 
   /// For blocks of `block_bytes` on a channel, cut in chunks of `chunk_bytes`; n >= 2 ranks.
-  PatPattern(bool gather, uint32_t ranks, uint64_t block_bytes, uint32_t chunk_bytes);
+  /// `gaps`: as since 2.26.
+  PatPattern(bool gather, uint32_t ranks, uint64_t block_bytes, uint32_t chunk_bytes, bool gaps);
 
   uint32_t dimensions() const { return static_cast<uint32_t>(messages_.size()); }
   /// Messages of one chunk that a rank sends, and receives, over distance 2^dimension, in order.
@@ -44,23 +47,20 @@ class PatPattern {
  private:
   void add_row(uint32_t u);
   void add_level(uint32_t scale);
-  void add(uint32_t dimension, std::vector<uint32_t>& index, uint32_t slot,
-           const std::vector<uint32_t>& pieces);
-  void need(Group& group, uint32_t received, bool last_use);
-  uint32_t row_slot(uint32_t piece) const;
-  uint32_t level_place(uint32_t piece) const;
+  void add(uint32_t dimension, const std::vector<uint32_t>& pieces);
+  void add_message(uint32_t dimension, const uint32_t* pieces, uint32_t count);
+  void need(Group& group, uint32_t piece, bool last_use);
   uint32_t mirrored(uint32_t i, uint32_t count) const;
 
-  static constexpr uint32_t kNone = ~0u;
-
   bool gather_;
+  bool gaps_;
   uint32_t ranks_;
   uint32_t trees_ = 1;
   uint32_t distance_ = 1;  ///< between pieces of neighbouring trees
   uint32_t per_message_ = 1;
   std::vector<std::vector<Group>> messages_;
-  std::vector<uint32_t> rows_;                 ///< message of row u, group g, at u * groups + g
-  std::vector<std::vector<uint32_t>> levels_;  ///< message of a level's group
+  /// By piece, as who sends it (reduce-scatter) or gets it (all-gather) counts: its message.
+  std::vector<uint32_t> message_of_;
 };
 
 }  // namespace understudy

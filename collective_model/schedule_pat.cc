@@ -4,6 +4,11 @@
 #include <bit>
 
 namespace understudy {
+namespace {
+
+constexpr NcclVersion kGapsSince{26};
+
+}  // namespace
 
 PatRankSchedule::PatRankSchedule(const Communicator& communicator, const Operation& operation,
                                  const OperationCut& cut, uint32_t rank)
@@ -14,7 +19,8 @@ PatRankSchedule::PatRankSchedule(const Communicator& communicator, const Operati
   for (uint32_t i = 0; i < cut.parts.size(); ++i) {
     const Lane lane = make_lane(communicator, operation, cut, i, 1);
     lanes_.push_back(
-        {lane, PatPattern(gather_, ranks_, cut.parts[i].bytes, lane.chunking.chunk_bytes)});
+        {lane, PatPattern(gather_, ranks_, cut.parts[i].bytes, lane.chunking.chunk_bytes,
+                          communicator.version >= kGapsSince)});
     const uint64_t part_bytes = cut.parts[i].bytes * ranks_;
     for (uint32_t d = 0; d < dimensions_; ++d) {
       const uint32_t hop = 1u << d;

@@ -6,6 +6,7 @@
 
 #include "collective_model/double_tree.h"
 #include "collective_model/p2p_rounds.h"
+#include "collective_model/pat_pattern.h"
 #include "collective_model/schedule_p2p.h"
 #include "collective_model/schedule_tree.h"
 #include "tests/collective_model_walk.h"
@@ -386,6 +387,70 @@ TEST(RecordedRuns, J5ClassesAndLowLatency) {
       EXPECT_EQ(connection.chunk_steps, row.chunk_steps);
       EXPECT_EQ(connection.window, 8 / row.slice_steps);
     }
+  }
+}
+
+// Counts and pieces of messages as NCCL's own generators give them, for one chunk of up to 64 KiB.
+TEST(Generators, PatMessagesOfEachDistance) {
+  struct Row {
+    bool gather, gaps;
+    uint32_t ranks;
+    uint64_t block;
+    std::vector<std::vector<uint32_t>> pieces;  // by dimension and message
+  };
+  const Row rows[] = {
+      {false, true, 6, 100, {{4}, {2}, {1}}},
+      {true, true, 6, 100, {{3}, {1}, {1}}},
+      {false, true, 6, 40000, {{1, 1, 1}, {1}, {1}}},
+      {true, true, 6, 40000, {{1, 1, 1}, {1}, {1}}},
+      {false, true, 7, 100, {{4}, {2}, {1}}},
+      {true, true, 7, 100, {{3}, {2}, {1}}},
+      {false, true, 7, 40000, {{1, 1, 1}, {1, 1}, {1}}},
+      {true, true, 7, 40000, {{1, 1, 1}, {1, 1}, {1}}},
+      {false, true, 12, 100, {{8}, {4}, {2}, {1}}},
+      {true, true, 12, 100, {{6}, {3}, {1}, {1}}},
+      {false, true, 12, 40000, {{1, 1, 1, 1, 1, 1}, {1, 1, 1}, {1}, {1}}},
+      {true, true, 12, 40000, {{1, 1, 1, 1, 1, 1}, {1, 1, 1}, {1}, {1}}},
+      {false, true, 20, 100, {{16}, {8}, {4}, {2}, {1}}},
+      {true, true, 20, 100, {{10}, {5}, {2}, {1}, {1}}},
+      {false, true, 20, 40000, {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}, {1, 1}, {1}, {1}}},
+      {true, true, 20, 40000, {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}, {1, 1}, {1}, {1}}},
+      {false, true, 33, 100, {{16, 16}, {16}, {8}, {4}, {2}, {1}}},
+      {true, true, 33, 100, {{8, 8}, {8}, {4}, {2}, {1}, {1}}},
+      {false,
+       true,
+       33,
+       40000,
+       {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+        {1, 1, 1, 1, 1, 1, 1, 1},
+        {1, 1, 1, 1},
+        {1, 1},
+        {1},
+        {1}}},
+      {true,
+       true,
+       33,
+       40000,
+       {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+        {1, 1, 1, 1, 1, 1, 1, 1},
+        {1, 1, 1, 1},
+        {1, 1},
+        {1},
+        {1}}},
+      {false, false, 6, 100, {{3}, {1}, {1}}},
+      {false, false, 7, 100, {{3}, {2}, {1}}},
+      {false, false, 12, 100, {{6}, {3}, {1}, {1}}},
+      {false, false, 20, 100, {{10}, {5}, {2}, {1}, {1}}},
+      {false, false, 33, 100, {{8, 8}, {8}, {4}, {2}, {1}, {1}}},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(std::to_string(row.ranks) + " ranks, " + std::to_string(row.block) + " B");
+    const PatPattern pattern(row.gather, row.ranks, row.block, 65536, row.gaps);
+    std::vector<std::vector<uint32_t>> pieces(pattern.dimensions());
+    for (uint32_t d = 0; d < pattern.dimensions(); ++d) {
+      for (const PatPattern::Group& group : pattern.messages(d)) pieces[d].push_back(group.pieces);
+    }
+    EXPECT_EQ(pieces, row.pieces);
   }
 }
 
