@@ -8,8 +8,21 @@
 namespace understudy {
 namespace {
 
-constexpr uint64_t kMinTraffic = 16 * 1024;  // per channel and per cell, bytes moved
 constexpr uint64_t kCellAlign = 16;
+constexpr NcclVersion kLargeCellsSince{23}, kLLCountsSince{26}, kLargerCellsSince{29};
+
+/// How 2.22 and later count and share traffic.
+struct CellRule {
+  uint64_t least = 512;        ///< traffic of a channel
+  bool cells_of_least = true;  ///< a cell has so much traffic; else 16 bytes
+  bool least_share = true;     ///< a channel's share is no less than that, either
+};
+
+CellRule cell_rule(NcclVersion version) {
+  if (version < kLargeCellsSince) return {512, false, true};
+  if (version < kLargerCellsSince) return {16 * 1024, true, true};
+  return {32 * 1024, true, false};
+}
 
 /// Bytes moved for each byte of the buffer, as the cut counts them.
 uint64_t traffic_per_byte(const Communicator& communicator, const Operation& operation) {
@@ -19,7 +32,9 @@ uint64_t traffic_per_byte(const Communicator& communicator, const Operation& ope
       operation.collective == Collective::kReduceScatter) {
     traffic = communicator.ranks();
   }
-  return operation.protocol == Protocol::kLL ? traffic * 4 : traffic;
+  const bool low_latency =
+      operation.protocol == Protocol::kLL && communicator.version >= kLLCountsSince;
+  return low_latency ? traffic * 4 : traffic;
 }
 
 uint32_t most_channels(const Communicator& communicator, const Operation& operation) {
@@ -31,20 +46,22 @@ uint32_t most_channels(const Communicator& communicator, const Operation& operat
 class CellCut {
  public:
   CellCut(const Communicator& communicator, std::span<const Operation> operations)
-      : communicator_(communicator) {
+      : communicator_(communicator), rule_(cell_rule(communicator.version)) {
     uint64_t traffic = 0, channels = 0;
     for (const Operation& operation : operations) {
-      traffic +=
-          std::max(kMinTraffic, operation.bytes() * traffic_per_byte(communicator, operation));
+      const uint64_t own = operation.bytes() * traffic_per_byte(communicator, operation);
+      traffic += rule_.cells_of_least ? std::max(rule_.least, own) : own;
       channels += most_channels(communicator, operation);
     }
     channels = std::min<uint64_t>(channels, communicator.channels);
-    share_ = std::max(kMinTraffic, channels == 0 ? 0 : traffic / channels);
+    share_ = channels == 0 ? 0 : traffic / channels;
+    share_ = rule_.least_share ? std::max(rule_.least, share_) : round_up(share_, kCellAlign);
   }
 
   OperationCut next(const Operation& operation) {
     const uint64_t per_byte = traffic_per_byte(communicator_, operation);
-    const uint64_t cell = round_up(ceil_div(kMinTraffic, per_byte), kCellAlign);
+    const uint64_t cell =
+        rule_.cells_of_least ? round_up(ceil_div(rule_.least, per_byte), kCellAlign) : kCellAlign;
     const uint64_t cells = ceil_div(operation.bytes(), cell);
     OperationCut cut;
     const std::vector<uint64_t> shares = share_out(cells, cell * per_byte);
@@ -55,7 +72,9 @@ class CellCut {
       cut.parts.push_back({offset, size});
       offset += size;
     }
-    advance(shares, cell * per_byte);
+    if (shares.empty()) return cut;
+    const uint64_t last = rule_.cells_of_least ? shares.back() * cell : cut.parts.back().bytes;
+    advance(static_cast<uint32_t>(shares.size()), last * per_byte);
     return cut;
   }
 
@@ -66,7 +85,12 @@ class CellCut {
     if (cells == 0) return shares;
     const uint32_t left = communicator_.channels - channel_;  // with the one that is being filled
     const uint64_t each = std::min(cells, ceil_div(share_, cell_traffic));
-    uint64_t first = left == 1 ? cells : std::min(cells, ceil_div(share_ - used_, cell_traffic));
+    uint64_t first = cells;
+    if (left > 1) {
+      const uint64_t room = share_ - used_;
+      first = std::min(cells,
+                       rule_.cells_of_least ? ceil_div(room, cell_traffic) : room / cell_traffic);
+    }
     const uint64_t rest = cells - first;
     uint64_t more = ceil_div(rest, each);  // channels after the first
     if ((first == 0 ? 0 : 1) + more <= left) {
@@ -81,20 +105,19 @@ class CellCut {
     }
     if (first == 0) {
       ++channel_;
-      used_ = 0;
     } else {
       shares.insert(shares.begin(), first);
     }
     return shares;
   }
 
-  void advance(const std::vector<uint64_t>& shares, uint64_t cell_traffic) {
-    if (shares.empty()) return;
-    if (shares.size() > 1) {
-      channel_ += static_cast<uint32_t>(shares.size() - 1);
+  /// The next operation begins on the last of the channels, unless it is full.
+  void advance(uint32_t channels, uint64_t traffic_of_last) {
+    if (channels > 1) {
+      channel_ += channels - 1;
       used_ = 0;
     }
-    used_ += shares.back() * cell_traffic;
+    used_ += traffic_of_last;
     if (used_ >= share_ && channel_ + 1 != communicator_.channels) {
       ++channel_;
       used_ = 0;
@@ -102,6 +125,7 @@ class CellCut {
   }
 
   const Communicator& communicator_;
+  CellRule rule_;
   uint64_t share_ = 0;    ///< traffic of one channel
   uint32_t channel_ = 0;  ///< that is being filled
   uint64_t used_ = 0;     ///< traffic on it

@@ -24,9 +24,10 @@ struct BufferSizes {
 
 struct Communicator {
   uint32_t nodes = 1;
-  uint32_t gpus = 1;       ///< ranks on each node
-  uint32_t first_nic = 0;  ///< of each node
-  uint32_t nics = 1;       ///< from it on; GPU g is next to the one of g * nics / gpus
+  uint32_t gpus = 1;           ///< ranks on each node
+  uint32_t first_nic = 0;      ///< of each node
+  uint32_t nics = 1;           ///< from it on; GPU g is next to the one of g * nics / gpus
+  uint32_t nic_gigabytes = 0;  ///< GB/s of the NIC next to a GPU, rounded down; 0: not known
   uint32_t channels = 1;
   NcclVersion version;
   BufferSizes buffers;

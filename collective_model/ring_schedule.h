@@ -1,4 +1,4 @@
-// NCCL's ring all-reduce with the Simple protocol on one channel, as 2.22 and later cut it: loops,
+// NCCL's ring all-reduce with the Simple protocol on one channel, as 2.22 and later do it: loops,
 // steps, chunks and slices (facts: `nccl-wire.md` 3.7-3.11). Every query is O(1): a schedule of any
 // size is a handful of integers.
 #pragma once

@@ -454,5 +454,80 @@ TEST(Generators, PatMessagesOfEachDistance) {
   }
 }
 
+// By the arithmetic of enqueue.cc in 2.22.3, 2.25.1, 2.28.9 and 2.29.7; n = 4, all-reduce.
+TEST(Generators, PartsByVersion) {
+  struct Row {
+    uint32_t version;
+    uint64_t bytes;
+    uint32_t channels;
+    Protocol protocol;
+    std::vector<uint64_t> parts;
+  };
+  const Row rows[] = {
+      {22, 16384, 8, Protocol::kSimple, {2048, 2048, 2048, 2048, 2048, 2048, 2048, 2048}},
+      {25, 16384, 8, Protocol::kSimple, {8192, 8192}},
+      {28, 16384, 8, Protocol::kSimple, {8192, 8192}},
+      {29, 16384, 8, Protocol::kSimple, {16384}},
+      {22, 100000, 8, Protocol::kSimple, {12496, 12512, 12512, 12512, 12512, 12512, 12512, 12432}},
+      {25, 100000, 8, Protocol::kSimple, {16384, 16384, 16384, 16384, 16384, 16384, 1696}},
+      {28, 100000, 8, Protocol::kSimple, {16384, 16384, 16384, 16384, 16384, 16384, 1696}},
+      {29, 100000, 8, Protocol::kSimple, {16384, 16384, 16384, 16384, 16384, 16384, 1696}},
+      {22, 100000, 3, Protocol::kSimple, {33328, 33344, 33328}},
+      {25, 100000, 3, Protocol::kSimple, {40960, 40960, 18080}},
+      {28, 100000, 3, Protocol::kSimple, {40960, 40960, 18080}},
+      {29, 100000, 3, Protocol::kSimple, {49152, 49152, 1696}},
+      {22,
+       1000000,
+       8,
+       Protocol::kSimple,
+       {124992, 125008, 125008, 125008, 125008, 125008, 125008, 124960}},
+      {25,
+       1000000,
+       8,
+       Protocol::kSimple,
+       {131072, 131072, 131072, 131072, 131072, 131072, 131072, 82496}},
+      {28,
+       1000000,
+       8,
+       Protocol::kSimple,
+       {131072, 131072, 131072, 131072, 131072, 131072, 131072, 82496}},
+      {29,
+       1000000,
+       8,
+       Protocol::kSimple,
+       {131072, 131072, 131072, 131072, 131072, 131072, 131072, 82496}},
+      {22, 65536, 8, Protocol::kLL, {8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192}},
+      {25, 65536, 8, Protocol::kLL, {8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192}},
+      {28, 65536, 8, Protocol::kLL, {8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192}},
+      {29, 65536, 8, Protocol::kLL, {8192, 8192, 8192, 8192, 8192, 8192, 8192, 8192}},
+      {22, 200000, 4, Protocol::kLL, {50000, 50000, 50000, 50000}},
+      {25, 200000, 4, Protocol::kLL, {57344, 57344, 57344, 27968}},
+      {28, 200000, 4, Protocol::kLL, {51200, 51200, 51200, 46400}},
+      {29, 200000, 4, Protocol::kLL, {53248, 53248, 53248, 40256}},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE("2." + std::to_string(row.version) + ", " + std::to_string(row.bytes) + " B");
+    EXPECT_EQ(
+        part_sizes(nodes_of(4, row.channels, 1, row.version),
+                   operation_of(Collective::kAllReduce, row.bytes, Algorithm::kRing, row.protocol)),
+        row.parts);
+  }
+}
+
+TEST(Generators, ChannelsOfSendRecvByVersion) {
+  Communicator c = nodes_of(4, 8);
+  EXPECT_EQ(c.p2p_channels_per_peer(), 2u);
+  c.nodes = 32;
+  EXPECT_EQ(c.p2p_channels_per_peer(), 1u);  // 8 operations a channel
+  c.version = {29};
+  EXPECT_EQ(c.p2p_channels_per_peer(), 2u);
+  c.nic_gigabytes = 50;
+  EXPECT_EQ(c.p2p_channels_per_peer(), 2u);  // of 4, so that all peers fit in one round
+  c.nodes = 16;
+  EXPECT_EQ(c.p2p_channels_per_peer(), 4u);
+  c.channels_per_peer = 1;
+  EXPECT_EQ(c.p2p_channels_per_peer(), 1u);
+}
+
 }  // namespace
 }  // namespace understudy

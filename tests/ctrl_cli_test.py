@@ -360,7 +360,7 @@ file = "flows.csv"
 
     def test_schedule_of_every_job(self):
         text = self.schedule()
-        for job in ("gradients", "experts", "parameters", "weights", "uneven"):
+        for job in ("gradients", "buckets", "experts", "parameters", "weights", "uneven"):
             self.assertIn("job " + job + ": ", text)
         self.assertIn("tree, ll128, bfloat16; 32 ranks on 4 nodes, up to 8 channels, NCCL 2.28", text)
 
@@ -373,6 +373,14 @@ file = "flows.csv"
         self.assertEqual((send["from"], send["to"], send["direction"]), (1, 0, "send"))
         self.assertEqual(send["sizes"], [{"count": 1, "bytes": [32768]}])
         self.assertEqual(send["list"][0]["after"], [{"connection": 3, "message": 0, "moment": "arrival"}])
+
+    def test_operations_of_a_group_share_channels(self):
+        job = json.loads(self.schedule("--job", "buckets", "--json"))["jobs"][0]
+        first, second, third = (operation["channels"] for operation in job["operations"])
+        self.assertEqual(first, [{"channel": 0, "offset": 0, "bytes": 4096}])
+        self.assertEqual(second[0]["channel"], 0)
+        self.assertEqual(third[0]["channel"], second[-1]["channel"])
+        self.assertEqual(third[-1]["channel"], 7)
 
     def test_schedule_refuses(self):
         self.expect_bad(self.run_it("schedule", QUICKSTART, "--rank", "9"), "--rank 9", "are 0 to 3")

@@ -1,6 +1,7 @@
 #include "ctrl/build/job_schedule.h"
 
 #include <algorithm>
+#include <span>
 
 #include "ctrl/config/job_operation.h"
 
@@ -13,11 +14,14 @@ Communicator job_communicator(const Config& config, const JobConfig& job) {
   c.channels = job.channels;
   c.version = job.nccl;
   c.first_nic = job.nic;
+  const std::vector<NicConfig>& nics = config.nodes[job.ranks.front()].nics;
+  const Rate rate = job.nic < nics.size() ? nics[job.nic].link_rate : Rate::unlimited();
+  if (!rate.is_unlimited()) c.nic_gigabytes = static_cast<uint32_t>(rate.bps() / 8'000'000'000);
   if (c.gpus > 1) {
     c.first_nic = 0;
-    size_t nics = c.gpus;
-    for (const NodeId node : job.ranks) nics = std::min(nics, config.nodes[node].nics.size());
-    c.nics = static_cast<uint32_t>(std::max<size_t>(nics, 1));
+    size_t least = c.gpus;
+    for (const NodeId node : job.ranks) least = std::min(least, config.nodes[node].nics.size());
+    c.nics = static_cast<uint32_t>(std::max<size_t>(least, 1));
   }
   return c;
 }
@@ -49,18 +53,24 @@ Result<std::vector<JobSchedule>> job_schedules(const Config& config, const JobCo
               ": found \"auto\": a schedule is of one algorithm and protocol");
   }
   const Communicator communicator = job_communicator(config, job);
+  std::vector<uint64_t> sizes = job.sizes;
+  if (job.group) std::sort(sizes.begin(), sizes.end());  // as NCCL takes them
   std::vector<JobSchedule> schedules;
-  for (const uint64_t bytes : job.sizes) {
-    JobSchedule schedule{bytes, job_operation(config, job, bytes), {}};
-    if (auto checked = check_operation(communicator, schedule.operation); !checked) {
+  std::vector<Operation> operations;
+  for (const uint64_t bytes : sizes) {
+    schedules.push_back({bytes, job_operation(config, job, bytes), {}});
+    operations.push_back(schedules.back().operation);
+    if (auto checked = check_operation(communicator, operations.back()); !checked) {
       return at(checked.error().text);
     }
-    if (!is_p2p(job.collective)) {
-      auto cuts = cut_group(communicator, {&schedule.operation, 1});
-      if (!cuts) return at(cuts.error().text);
-      schedule.cut = std::move(cuts->front());
-    }
-    schedules.push_back(std::move(schedule));
+  }
+  if (is_p2p(job.collective)) return schedules;
+  const std::span<const Operation> all(operations);
+  const size_t together = job.group ? all.size() : 1;
+  for (size_t first = 0; first < all.size(); first += together) {
+    auto cuts = cut_group(communicator, all.subspan(first, together));
+    if (!cuts) return at(cuts.error().text);
+    for (size_t i = 0; i < together; ++i) schedules[first + i].cut = std::move((*cuts)[i]);
   }
   return schedules;
 }

@@ -174,6 +174,7 @@ struct JobConfig {
   /// Of all_to_all_v, which has the one size of its longest row: bytes of rank a for rank b, at
   /// a * ranks + b.
   std::vector<uint64_t> matrix;
+  bool group = false;  ///< operations of all sizes are enqueued together
   uint32_t iterations = 1;
   uint32_t warmup = 0;
   uint32_t channels = 1;

@@ -7,7 +7,8 @@
 namespace understudy {
 namespace {
 
-constexpr NcclVersion kCellsSince{22};
+// Whose cutting runs follow: see collective_model/channel_cut.h.
+constexpr NcclVersion kOldestToRun{23}, kNewestToRun{28};
 
 constexpr Named<NcclVersion> kVersionNames[] = {
     {"2.18", {18}}, {"2.19", {19}}, {"2.20", {20}}, {"2.21", {21}}, {"2.22", {22}},
@@ -31,7 +32,9 @@ std::string unknown_to_runs(const JobConfig& job) {
     return quoted("protocol", name_of(kProtocolNames, job.protocol));
   }
   if (job.type != DataType::kFloat32) return quoted("type", name_of(kDataTypeNames, job.type));
-  if (job.nccl < kCellsSince) return quoted("nccl", name_of(kVersionNames, job.nccl));
+  if (job.nccl < kOldestToRun || job.nccl > kNewestToRun)
+    return quoted("nccl", name_of(kVersionNames, job.nccl));
+  if (job.group) return "group = true";
   if (job.gpus.value_or(1) > 1) return "gpus = " + std::to_string(*job.gpus);
   return "";
 }

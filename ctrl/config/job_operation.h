@@ -15,7 +15,7 @@ bool has_parts(Collective collective);
 uint32_t gpus_per_node(const Config& config, const JobConfig& job);
 /// All ranks of the job, with gpus_per_node() on each node.
 uint64_t job_rank_count(const Config& config, const JobConfig& job);
-/// Simulate and run carry out ring all-reduces of fp32 by the Simple protocol, as 2.22 and later
+/// Simulate and run carry out ring all-reduces of fp32 by the Simple protocol, as 2.23 to 2.28
 /// cut them, with one rank a node.
 /// Whether it has no real node, so that its jobs are carried out packet by packet.
 bool all_emulated(const Config& config);

@@ -29,6 +29,7 @@ class JobReader {
     if (ranks_complete_) check_dimension_ranks(table_, context_, job_);
     read_gpus();
     read_root();
+    read_group();
     read_sizes();
     read_counts();
     table_.choice("payload",
@@ -133,6 +134,16 @@ class JobReader {
     } else if (ranks_complete_ && job_.root >= rank_count()) {
       table_.error(root->line, "root", std::to_string(job_.root),
                    "the job's ranks are 0 to " + std::to_string(rank_count() - 1));
+    }
+  }
+
+  void read_group() {
+    const auto group = table_.boolean("group");
+    if (!group) return;
+    job_.group = group->value;
+    if (job_.group && (is_p2p(job_.collective) || !job_.dimensions.empty())) {
+      table_.error(group->line, "group", "true",
+                   "only collectives of NCCL's share channels in a group");
     }
   }
 
