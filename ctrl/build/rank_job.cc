@@ -35,6 +35,9 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
   const auto error = [&](const std::string& text) {
     return fail(config.path + ":" + std::to_string(job.line) + ": job: " + text);
   };
+  if (job.group) {
+    return error("found group = true: simulate carries out one operation after the other so far");
+  }
   const auto schedules = job_schedules(config, job);
   if (!schedules) return tl::unexpected(schedules.error());
   const Communicator communicator = job_communicator(config, job);

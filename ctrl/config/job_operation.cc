@@ -32,8 +32,9 @@ std::string unknown_to_runs(const JobConfig& job) {
     return quoted("protocol", name_of(kProtocolNames, job.protocol));
   }
   if (job.type != DataType::kFloat32) return quoted("type", name_of(kDataTypeNames, job.type));
-  if (job.nccl < kOldestToRun || job.nccl > kNewestToRun)
+  if (job.nccl < kOldestToRun || job.nccl > kNewestToRun) {
     return quoted("nccl", name_of(kVersionNames, job.nccl));
+  }
   if (job.group) return "group = true";
   if (job.gpus.value_or(1) > 1) return "gpus = " + std::to_string(*job.gpus);
   return "";
