@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "dataplane/wire/pfc.h"
 #include "tests/engine_rig.h"
 
 #if defined(__has_feature)
@@ -192,6 +193,8 @@ void nothing_is_allocated(const ShardConfig& config) {
     f.dma_length = 512;
     frames.push_back(roce_frame(from, f, std::vector<uint8_t>(i % 4 == 0 ? 0 : 512)));
   }
+  std::vector<uint8_t> pause(kPfcFrameBytes);
+  write_pfc({{}, 0xff, {9, 9, 9, 9, 9, 9, 9, 9}}, pause.data());
   rig.endpoint.received.reserve(4000);
   rig.endpoint.completed.reserve(4000);
   rig.endpoint.transmitted.reserve(4000);
@@ -201,6 +204,7 @@ void nothing_is_allocated(const ShardConfig& config) {
   counting = true;
   for (uint32_t i = 0; i < frames.size(); ++i) {
     rig.receive(frames[i]);
+    if (i % 8 == 0) rig.receive(pause);
     if (i % 16 == 0) {
       WorkRequest r = write_of(3000, rkey, i);
       ASSERT_TRUE(rig.shard.post(rig.now, qp, r));
@@ -230,6 +234,15 @@ TEST(Pool, NothingIsAllocatedOnThePacketPath) {
   nothing_is_allocated(rig_config(kFast, Duration::us(5)));
   ShardConfig config = rig_config(kFast, Duration::us(5));
   config.network = leaf_spine(40);
+  nothing_is_allocated(config);
+  // Pauses of both sides, all the time.
+  auto lossless = std::make_shared<SwitchedNetwork>(*leaf_spine(40));
+  ClassSettings& all = lossless->settings.classes[0];
+  all.pfc = PfcSettings{};
+  all.pfc->xoff = all.pfc->xon = 1;
+  all.pfc->headroom = 1 << 20;
+  config.network = lossless;
+  config.pfc = {true, kFast};
   nothing_is_allocated(config);
 }
 

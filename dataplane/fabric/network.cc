@@ -13,7 +13,8 @@ constexpr uint8_t kPauseBit = 0x80;
 // How many events ahead; found by measurement.
 constexpr size_t kPrefetchPacket = 6, kPrefetchPath = 2;
 constexpr size_t kPrefetchWake[] = {8, 5, 2};
-constexpr unsigned kClassShift = 3;  // of a PFC event's index: link << 3 | class
+constexpr size_t kPfcFramesAtOnce = 4;  // of a class on a link: room before the first allocation
+constexpr unsigned kClassShift = 3;     // of a PFC event's index: link << 3 | class
 
 /// IEEE 802.1Qbb, annex N, without the interface's own delays, which the model does not have.
 uint64_t headroom_of(const GraphLink& link, const NetworkSettings& settings) {
@@ -58,6 +59,7 @@ Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnd
     for (const ClassSettings& c : settings_.classes) {
       IngressUse use;
       if (c.pfc) {
+        l.pfc.reserve(kPfcFramesAtOnce * classes_);
         use.headroom = c.pfc->headroom_by_link ? headroom_of(g, settings_) : c.pfc->headroom;
         for (const auto& [rate, bytes] : c.pfc->headroom_by_rate) {
           if (rate == g.rate) use.headroom = bytes;
