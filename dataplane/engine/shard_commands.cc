@@ -177,7 +177,7 @@ void Shard::snapshot(ShardSnapshot& out, Time now) const {
     if (q.control != nullptr) out.controls[q.control->user()].add(q.control->counters());
   }
   for (LinkId link = 0; link < out.network.size(); ++link) {
-    out.network[link] = fabric_->counters_at(link, now);
+    out.network[link] = network()->counters_at(link, now);
   }
   for (size_t i = 0; i < out.faults.size(); ++i) out.faults[i] = faults_.counters()[i];
 }

@@ -130,12 +130,9 @@ void SwitchedFabric::enter(uint32_t packet, Time now) {
   const size_t classes = config_->settings.classes.size();
   real_queues_[at * classes + network_.class_of(p.priority)].push(packet);
   ++waiting_;
-  Backlog& backlog = backlog_[at];
-  backlog.bytes += p.frame_bytes + kFcsBytes;
+  backlog_[at] += p.frame_bytes + kFcsBytes;
   network_.ready(uplink, now);
-  if (backlog.bytes <= backlog.peak) return;
-  backlog.peak = backlog.bytes;
-  backlog.peak_at = now;
+  network_.note_backlog(uplink, backlog_[at], now);
 }
 
 PacketId SwitchedFabric::pull(LinkId nic, uint8_t blocked, Time now) {
@@ -178,7 +175,8 @@ PacketId SwitchedFabric::pull_real(LinkId nic, uint8_t blocked, Time now) {
     }
     queue.pop();
     --waiting_;
-    backlog_[at].bytes -= pool_[packet].frame_bytes + kFcsBytes;
+    backlog_[at] -= pool_[packet].frame_bytes + kFcsBytes;
+    network_.note_backlog(nic, backlog_[at], now);
     const PacketId id = wrap(packet, next_path(pool_[packet], false, nic));
     network_[id].head = pool_[packet].head;
     network_[id].tail = pool_[packet].tail;
@@ -214,15 +212,6 @@ void SwitchedFabric::pause_leaves(LinkId link, unsigned cls, bool pause, Time no
 
 void SwitchedFabric::hear_pause(unsigned cls, bool pause, bool frame, Time now) {
   for (const LinkId up : uplinks_[real_]) network_.pause_from_outside(up, cls, pause, frame, now);
-}
-
-NetworkLinkCounters SwitchedFabric::counters_at(LinkId link, Time now) const {
-  NetworkLinkCounters counters = network_.counters_at(link, now);
-  if (const size_t at = position_of(link); at < backlog_.size()) {
-    counters.queue_peak = backlog_[at].peak;
-    counters.queue_peak_at = backlog_[at].peak_at;
-  }
-  return counters;
 }
 
 /// Where the model of the real NIC's link is faster than the wire to it, the wire is the link.

@@ -76,8 +76,6 @@ class SwitchedFabric final : public NetworkEnds {
   bool set_link(NodeId node, std::optional<Rate> rate, std::optional<Duration> latency, Time now);
 
   const Network& network() const { return network_; }
-  /// A link's counters; of the real NIC's the queue is what waits in front of it.
-  NetworkLinkCounters counters_at(LinkId link, Time now) const;
   size_t links() const { return config_->graph.links().size(); }
 
   // NetworkEnds
@@ -121,11 +119,7 @@ class SwitchedFabric final : public NetworkEnds {
   std::vector<std::vector<LinkId>> uplinks_;  ///< into the fabric, by position in the node table
   /// In front of the real NIC's links, by link and class.
   std::vector<PacketFifo> real_queues_;
-  struct Backlog {
-    uint64_t bytes = 0, peak = 0;
-    Time peak_at;
-  };
-  std::vector<Backlog> backlog_;  ///< the same, by link
+  std::vector<uint64_t> backlog_;  ///< bytes of the same, by link
   uint64_t waiting_ = 0;
   size_t longest_ = 0;              ///< links of a path
   std::vector<Path> known_;         ///< by hash of the key

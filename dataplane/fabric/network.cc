@@ -359,6 +359,17 @@ void Network::pause_from_outside(LinkId link, unsigned cls, bool pause, bool fra
   calendar_.push(at, pause ? kPause : kResume, reverse(link) << kClassShift | cls);
 }
 
+void Network::note_backlog(LinkId nic, uint64_t bytes, Time now) {
+  links_[nic].queued = bytes;
+  note_peak(links_[nic], now);
+}
+
+void Network::note_peak(Link& l, Time now) {
+  if (l.queued <= l.counters.queue_peak) return;
+  l.counters.queue_peak = l.queued;
+  l.counters.queue_peak_at = now;
+}
+
 void Network::arrive(PacketId id, Time now) {
   NetPacket& p = packets_[id];
   const LinkId came_by = p.path[p.hop];
@@ -396,10 +407,7 @@ void Network::arrive(PacketId id, Time now) {
     return lose(id, link, PacketLoss::kBuffer, now);
   }
   enqueue(link, id);
-  if (l.queued > l.counters.queue_peak) {
-    l.counters.queue_peak = l.queued;
-    l.counters.queue_peak_at = now;
-  }
+  note_peak(l, now);
   serve_or_wait(link, now);
 }
 

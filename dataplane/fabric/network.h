@@ -166,6 +166,8 @@ class Network {
   bool began_before_pause(LinkId link, unsigned cls, Time head) const {
     return std::max(head, links_[link].free) < queues_[link * classes_ + cls].paused_at;
   }
+  /// So many bytes wait at the ends, in front of a NIC's link: its queue, in counters and series.
+  void note_backlog(LinkId nic, uint64_t bytes, Time now);
   /// Time that this link takes for a PFC frame, if nothing else shares its rate.
   Duration pfc_time_on(LinkId link) const {
     return links_[link].rate.time_for(settings_.pfc_frame_bytes);
@@ -236,6 +238,7 @@ class Network {
 
   void prefetch() const;
   void arrive(PacketId id, Time now);
+  static void note_peak(Link& l, Time now);
   void enqueue(LinkId link, PacketId id);
   void serve(LinkId link, Time now);
   void serve_or_wait(LinkId link, Time now);
