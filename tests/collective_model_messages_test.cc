@@ -349,6 +349,30 @@ TEST(RecordedRuns, J3SendRecvOf400012Bytes) {
   EXPECT_EQ(rank_schedule(c, o, {}, 0)->connections()[0].capacity, 65536u);
 }
 
+TEST(RecordedRuns, J5MixedProtocols) {
+  // 98,304 elements over 4 ranks: what rank 3 sends in each operation.
+  struct Row {
+    Collective collective;
+    Protocol protocol;
+    DataType type;
+    size_t messages;
+  };
+  const Row rows[] = {
+      {Collective::kAllReduce, Protocol::kLL, DataType::kFloat32, 18},
+      {Collective::kAllReduce, Protocol::kSimple, DataType::kFloat64, 12},
+      {Collective::kAllReduce, Protocol::kLL, DataType::kInt8, 6},
+      {Collective::kAllGather, Protocol::kSimple, DataType::kFloat32, 6},
+      {Collective::kReduceScatter, Protocol::kSimple, DataType::kFloat32, 6},
+      {Collective::kBroadcast, Protocol::kSimple, DataType::kFloat32, 1},
+  };
+  for (const Row& row : rows) {
+    Operation o = operation_of(row.collective, 0, Algorithm::kRing, row.protocol, row.type);
+    o.count = 98304;
+    o.root = 1;
+    EXPECT_EQ(sent(nodes_of(4), o, 0, 3).size(), row.messages);
+  }
+}
+
 TEST(RecordedRuns, J5ClassesAndLowLatency) {
   const auto ll = [](uint64_t floats, uint32_t channels, uint32_t connection) {
     return sent(nodes_of(4, channels),
