@@ -49,6 +49,23 @@ TEST(FlowTraffic, CutThroughSavesThePacketsTimeAtTheSwitch) {
   EXPECT_EQ(took, Duration::ns(100 * 320) + kUs * 2);
 }
 
+// A NIC with two cables: what waits for one does not leave by the other.
+TEST(FlowTraffic, FlowsKeepToTheirCable) {
+  Graph g = star(2, k100G, kUs);
+  const VertexId nic = g.find("h0"), s = g.find("s");
+  const LinkId slow = path_of(g, {"h0", "s"})[0];
+  const LinkId fast = g.connect(nic, s, Rate::bits_per_second(400'000'000'000), kUs);
+  std::vector<FlowSpec> flows;
+  for (unsigned i = 0; i < 4; ++i) {
+    flows.push_back(flow_of(g, {"h0", "s", "h1"}, 400'000));
+    if (i % 2 != 0) flows.back().path.front() = fast;
+  }
+  FlowRun r(g, flows, store_and_forward(), bare());
+  r.run();
+  EXPECT_EQ(r.net.counters(slow).wire_bytes, 2u * 400'000);
+  EXPECT_EQ(r.net.counters(fast).wire_bytes, 2u * 400'000);
+}
+
 // PFC only: the bottleneck is never idle, so k flows take k times the packets of one.
 // rules: A8.1
 TEST(FlowTraffic, IncastUnderPfcTakesExactlyTheBottlenecksTime) {

@@ -15,7 +15,7 @@ FlowTraffic::FlowTraffic(const Graph& graph, const std::vector<FlowSpec>& flows,
       flows_(flows.size()),
       results_(flows.size()),
       followers_(flows.size()),
-      nics_(graph.vertices().size()) {
+      nics_(graph.links().size()) {
   std::unordered_map<uint32_t, uint32_t> sender_of;  // connections
   for (uint32_t i = 0; i < specs_.size(); ++i) {
     flows_[i].waits_for = static_cast<uint32_t>(specs_[i].after.size());
@@ -122,8 +122,7 @@ bool FlowTraffic::queue(uint32_t sender, Time now) {
     arm_send(sender, s.pacing.next());
     return false;
   }
-  const FlowSpec& spec = specs_[s.first];
-  ReadyList& list = nics_[spec.from].ready[network_->class_of(spec.priority)];
+  ReadyList& list = nics_[first_link(s.first)].ready[network_->class_of(specs_[s.first].priority)];
   s.queued = true;
   s.pacing.ready(now);
   s.next_ready = kNone;
@@ -136,8 +135,23 @@ bool FlowTraffic::queue(uint32_t sender, Time now) {
   return true;
 }
 
+/// The path of the flow's next packet.
+const std::vector<LinkId>& FlowTraffic::next_path(uint32_t flow) const {
+  const FlowSpec& spec = specs_[flow];
+  return spec.spray.empty() ? spec.path : spec.spray[results_[flow].packets % spec.spray.size()];
+}
+
+/// The same, of those that begin with `nic`: another flow of its sender may have waited for it.
+const std::vector<LinkId>& FlowTraffic::next_path(uint32_t flow, LinkId nic) const {
+  const std::vector<LinkId>& path = next_path(flow);
+  if (path.front() == nic) return path;
+  const std::vector<std::vector<LinkId>>& all = specs_[flow].spray;
+  const auto other = std::ranges::find(all, nic, [](const auto& p) { return p.front(); });
+  return other == all.end() ? path : *other;
+}
+
 void FlowTraffic::make_ready(uint32_t sender, Time now) {
-  if (queue(sender, now)) network_->ready(specs_[senders_[sender].first].path.front(), now);
+  if (queue(sender, now)) network_->ready(first_link(senders_[sender].first), now);
 }
 
 void FlowTraffic::arm_send(uint32_t sender, Time at) {
@@ -207,7 +221,7 @@ void FlowTraffic::after_control(uint32_t sender, Time now) {
 }
 
 PacketId FlowTraffic::next_control_packet(LinkId nic, uint8_t blocked) {
-  Nic& n = nics_[graph_.link(nic).from];
+  Nic& n = nics_[nic];
   for (size_t i = n.control_at; i < n.control.size(); ++i) {
     const PacketId id = n.control[i];
     if ((blocked >> network_->class_of((*network_)[id].priority) & 1) != 0) continue;
@@ -225,7 +239,7 @@ PacketId FlowTraffic::next_control_packet(LinkId nic, uint8_t blocked) {
 
 PacketId FlowTraffic::pull(LinkId nic, uint8_t blocked, Time now) {
   if (const PacketId id = next_control_packet(nic, blocked); id != kNoPacketId) return id;
-  Nic& n = nics_[graph_.link(nic).from];
+  Nic& n = nics_[nic];
   for (unsigned tried = 0; tried < kPriorities; ++tried) {
     const unsigned cls = n.turn = (n.turn + 1) % kPriorities;
     ReadyList& list = n.ready[cls];
@@ -239,21 +253,20 @@ PacketId FlowTraffic::pull(LinkId nic, uint8_t blocked, Time now) {
         arm_send(sender, s.pacing.next());
         continue;
       }
-      return next_packet(sender, now);
+      return next_packet(sender, nic, now);
     }
   }
   return kNoPacketId;
 }
 
-PacketId FlowTraffic::next_packet(uint32_t sender, Time now) {
+PacketId FlowTraffic::next_packet(uint32_t sender, LinkId nic, Time now) {
   Sender& s = senders_[sender];
   const uint32_t flow = s.first;
   const FlowSpec& spec = specs_[flow];
   Flow& f = flows_[flow];
   const PacketId id = network_->take();
   NetPacket& p = (*network_)[id];
-  const std::vector<LinkId>& path =
-      spec.spray.empty() ? spec.path : spec.spray[results_[flow].packets % spec.spray.size()];
+  const std::vector<LinkId>& path = next_path(flow, nic);
   p.path = path.data();
   p.hops = static_cast<uint8_t>(path.size());
   p.priority = spec.priority;
@@ -392,7 +405,7 @@ void FlowTraffic::answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time 
     p.payload = !s.cnps && std::exchange(f.marked, false) ? 1 : 0;
     if (network_->has_telemetry()) network_->telemetry(id) = network_->telemetry(of);
   }
-  nics_[spec.to].control.push_back(id);
+  nics_[s.back.front()].control.push_back(id);
   network_->ready(s.back.front(), now);
 }
 

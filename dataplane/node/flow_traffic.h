@@ -132,6 +132,7 @@ class FlowTraffic final : public NetworkTraffic {
   struct ReadyList {
     uint32_t first = kNone, last = kNone;  ///< senders
   };
+  /// A NIC's end of one of its cables.
   struct Nic {
     std::array<ReadyList, kPriorities> ready;  ///< senders that may send, in turn
     unsigned turn = 0;                         ///< class that sent last
@@ -155,7 +156,10 @@ class FlowTraffic final : public NetworkTraffic {
   bool may_send(const Sender& s) const {
     return s.first != kNone && s.in_flight < s.control->window();
   }
-  PacketId next_packet(uint32_t sender, Time now);
+  PacketId next_packet(uint32_t sender, LinkId nic, Time now);
+  const std::vector<LinkId>& next_path(uint32_t flow) const;
+  const std::vector<LinkId>& next_path(uint32_t flow, LinkId nic) const;
+  LinkId first_link(uint32_t flow) const { return next_path(flow).front(); }
   PacketId next_control_packet(LinkId nic, uint8_t blocked);
   void on_ack(const NetPacket& packet, PacketId id, Time now);
   Duration idle_round_trip(const FlowSpec& spec) const;
@@ -179,7 +183,7 @@ class FlowTraffic final : public NetworkTraffic {
   std::vector<Sender> senders_;
   std::vector<FlowResult> results_;
   std::vector<std::vector<uint32_t>> followers_;  ///< flows that wait for this one
-  std::vector<Nic> nics_;                         ///< by vertex
+  std::vector<Nic> nics_;                         ///< by link that leaves a NIC
   size_t finished_ = 0;
   uint64_t delivered_ = 0;
   std::vector<uint32_t>* begun_ = nullptr;
