@@ -37,6 +37,11 @@ EXCEPTIONS = {
     "tools/ring_node/": {"ctrl/peers/ring_messages.h"},
 }
 
+# What these files must not know, not even through other headers: what plans are measured against.
+INDEPENDENT = {
+    "dataplane/node/rank_traffic.cc": {"collective_model/plan.h", "collective_model/environment.h", "collective_model/ring_time.h"},
+}
+
 # DPDK's headers; the tests of ports make devices of their own.
 DPDK_ROOMS = ("dataplane/port/", "dataplane/app/", "tests/port_")
 
@@ -92,9 +97,31 @@ def check(root):
     return found
 
 
+def reached(root, path):
+    """All files of the tree that `path` includes, directly or not."""
+    seen, work = set(), [path]
+    while work:
+        file = root / work.pop()
+        if not file.is_file():
+            continue
+        for quoted, angled in INCLUDE.findall(file.read_text(encoding="utf-8", errors="replace")):
+            included = quoted or angled
+            if included not in seen:
+                seen.add(included)
+                work.append(included)
+    return seen
+
+
+def check_independence(root):
+    """The same for INDEPENDENT; the line is that of no include, 0."""
+    root = pathlib.Path(root)
+    return [(path, 0, included, "must not know it, nor what includes it")
+            for path, forbidden in INDEPENDENT.items() for included in sorted(reached(root, path) & forbidden)]
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent
-    found = check(root)
+    found = check(root) + check_independence(root)
     for path, line, included, reason in found:
         print(f"{path}:{line}: {included}: {reason}")
     return 1 if found else 0

@@ -22,10 +22,28 @@ def findings(files):
 class Tree(unittest.TestCase):
     def test_keeps_the_rule(self):
         self.assertEqual(include_rules.check(ROOT), [])
+        self.assertEqual(include_rules.check_independence(ROOT), [])
 
     def test_is_seen_at_all(self):
         seen = list((ROOT / "dataplane").rglob("*.cc"))
         self.assertGreater(len(seen), 20)
+
+
+class Independence(unittest.TestCase):
+    def test_is_of_files_that_are_there(self):
+        for path, forbidden in include_rules.INDEPENDENT.items():
+            for file in {path} | forbidden:
+                self.assertTrue((ROOT / file).is_file(), file)
+
+    def test_sees_through_headers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path, text in {"dataplane/node/rank_traffic.cc": '#include "dataplane/node/a.h"\n',
+                               "dataplane/node/a.h": '#include "collective_model/plan.h"\n'}.items():
+                file = pathlib.Path(folder, path)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+            found = include_rules.check_independence(folder)
+        self.assertEqual([(f[0], f[2]) for f in found], [("dataplane/node/rank_traffic.cc", "collective_model/plan.h")])
 
 
 class Check(unittest.TestCase):

@@ -7,12 +7,16 @@
 
 namespace understudy {
 
-RankTraffic::RankTraffic(std::vector<RankOperation> operations, const RankTrafficSettings& settings)
-    : operations_(std::move(operations)), settings_(settings), parts_(operations_.size()) {
+RankTraffic::RankTraffic(std::vector<RankOperation> operations, const RankTrafficSettings& settings,
+                         std::vector<bool> played)
+    : operations_(std::move(operations)),
+      settings_(settings),
+      played_(std::move(played)),
+      parts_(operations_.size()) {
   for (uint32_t o = 0; o < operations_.size(); ++o) {
     parts_[o].resize(operations_[o].ranks.size());
-    unfinished_ += operations_[o].ranks.size();
     for (uint32_t r = 0; r < operations_[o].ranks.size(); ++r) {
+      if (this->played(r)) ++unfinished_;
       part(o, r).ends.resize(connections(o, r).size());
       for (const Connection& connection : connections(o, r)) part(o, r).left += connection.messages;
     }
@@ -59,6 +63,7 @@ uint32_t RankTraffic::add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_o
         const Connection& connection = connections(o, r)[c];
         if (connection.direction != Direction::kSend || !connection.network) continue;
         End& end = part(o, r).ends[c];
+        if (!played(r) && !played(end.peer_rank)) continue;
         const Connection& other = connections(o, end.peer_rank)[end.peer];
         const auto [it, fresh] = numbered.try_emplace(
             {connection.from, connection.to, connection.channel, connection.index}, numbers);
@@ -105,7 +110,7 @@ uint32_t RankTraffic::attach(FlowTraffic& traffic, uint32_t first_wake) {
 
 void RankTraffic::start() {
   for (uint32_t r = 0; !parts_.empty() && r < parts_[0].size(); ++r) {
-    schedule_entry(0, r, Time::zero());
+    if (played(r)) schedule_entry(0, r, Time::zero());
   }
 }
 
@@ -161,6 +166,8 @@ void RankTraffic::on_received(uint32_t flow, Time now) {
   if (range.credit) {
     ++sender.credits;
     post(range.operation, range.rank, range.connection, now);
+  } else if (!played(sender.peer_rank)) {
+    other_received(range.operation, sender.peer_rank, sender.peer, now);
   } else if (settings_.step_cost > Duration()) {
     traffic_->wake_listener(now + settings_.step_cost, first_wake_ + (flow - first_flow_));
   } else {
@@ -173,6 +180,9 @@ void RankTraffic::on_acknowledged(uint32_t flow, Time now) {
   if (flow < first_flow_ || flow >= end_flow_) return;
   const Range& range = range_of(flow);
   if (range.credit) return;
+  if (!played(range.rank)) {
+    return other_acknowledged(range.operation, range.rank, range.connection, now);
+  }
   ++part(range.operation, range.rank).ends[range.connection].acked;
   settle(range.operation, range.rank, now);
 }
@@ -193,6 +203,11 @@ void RankTraffic::on_wake(uint32_t index, Time now) {
 
 void RankTraffic::arrive(uint32_t operation, uint32_t rank, uint32_t connection) {
   ++part(operation, rank).ends[connection].arrived;
+}
+
+void RankTraffic::other_posts(uint32_t operation, uint32_t rank, uint32_t connection, Time now) {
+  ++part(operation, rank).ends[connection].done;
+  post(operation, rank, connection, now);
 }
 
 /// Filled messages leave as far as there are credits.

@@ -39,12 +39,15 @@ struct RankTrafficSettings {
   uint32_t control = kNoControl;  ///< congestion control of data; credits go at line rate
 };
 
-class RankTraffic final : public FlowListener {
+class RankTraffic : public FlowListener {
  public:
   /// The NIC of a connection's rank.
   using NicOf = std::function<VertexId(uint32_t rank, const Connection& connection)>;
 
-  explicit RankTraffic(std::vector<RankOperation> operations, const RankTrafficSettings& settings);
+  /// With `played`, by rank, somebody else speaks for the ranks that are not: messages and credits
+  /// between two of these do not exist, and what the others send and hear goes by the calls below.
+  explicit RankTraffic(std::vector<RankOperation> operations, const RankTrafficSettings& settings,
+                       std::vector<bool> played = {});
 
   /// Appends a flow for each message and credit that crosses the network. Connections get numbers
   /// from `first_connection` on; gives the first free one.
@@ -66,6 +69,18 @@ class RankTraffic final : public FlowListener {
   void on_received(uint32_t flow, Time now) override;
   void on_acknowledged(uint32_t flow, Time now) override;
   void on_wake(uint32_t index, Time now) override;
+
+ protected:
+  /// A rank that is not played hears: the next message of its connection has come, or the next one
+  /// that it sent is acknowledged.
+  virtual void other_received(uint32_t, uint32_t, uint32_t, Time) {}
+  virtual void other_acknowledged(uint32_t, uint32_t, uint32_t, Time) {}
+  /// And it speaks: the next message of its connection may leave once its credit has come; message
+  /// `k` of a connection that comes to it may.
+  void other_posts(uint32_t operation, uint32_t rank, uint32_t connection, Time now);
+  void other_grants(uint32_t operation, uint32_t rank, uint32_t connection, uint64_t k, Time now) {
+    grant(operation, rank, connection, k, now);
+  }
 
  private:
   /// One end of a connection.
@@ -111,8 +126,11 @@ class RankTraffic final : public FlowListener {
   bool ready(uint32_t operation, uint32_t rank, uint32_t connection) const;
   void done(uint32_t operation, uint32_t rank, uint32_t connection, Time now);
 
+  bool played(uint32_t rank) const { return played_.empty() || played_[rank]; }
+
   std::vector<RankOperation> operations_;
   RankTrafficSettings settings_;
+  std::vector<bool> played_;
   std::vector<std::vector<Part>> parts_;  ///< by operation and rank
   std::vector<Range> ranges_;             ///< in order of flows
   uint32_t first_flow_ = 0, end_flow_ = 0;
