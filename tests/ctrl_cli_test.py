@@ -126,6 +126,17 @@ class CommandLine(unittest.TestCase):
         for part in parts:
             self.assertIn(part, done.stderr)
 
+    def test_timeline_of_a_run_with_a_real_node(self):
+        good = self.config(name="good.toml")
+        done = self.run_it("simulate", good, "--timeline", "t.json", "--report", "r.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
+        report = json.loads((self.folder / "r.json").read_text())
+        slices = [e for e in events if e["ph"] == "X"]
+        self.assertEqual(len(slices), 1)
+        self.assertAlmostEqual(slices[0]["dur"], report["jobs"][0]["collectives"][0]["measured_ps"] / 1e6)
+        self.assertEqual([e["args"]["name"] for e in events if e["ph"] == "M"], ["job ring", "all_reduce"])
+
     def test_help_shows_an_example(self):
         for words in [("--help",)] + [(command, "--help") for command in COMMANDS]:
             done = self.run_it(*words)
@@ -460,7 +471,7 @@ file = "flows.csv"
 
     def test_outputs_that_cannot_be_written(self):
         good = self.config(name="good.toml")
-        for option in ("--capture", "--report"):
+        for option in ("--capture", "--report", "--timeline"):
             done = self.run_it("simulate", good, option, "/nonexistent/out")
             self.assertEqual(done.returncode, 1)
             self.assertIn("/nonexistent/out", done.stderr)

@@ -103,6 +103,39 @@ TEST(SimulateRanks, EveryCollectiveRuns) {
   }
 }
 
+// A rank of a ring waits for its first credit, then for data; what it does fills its operation.
+TEST(SimulateRanks, TheTimelineSaysWhatRanksWaitedFor) {
+  const std::string text = nodes(4) + job("collective = \"all_reduce\"\nsizes = [\"1MiB\"]\n");
+  const ConfigResult config = load_config_text(text, "f");
+  ASSERT_TRUE(config);
+  SimulateOptions options;
+  options.timeline = true;
+  const auto report = simulate(*config, options);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report_json(*report), report_json(*simulate(*config, {})));
+  ASSERT_EQ(report->timeline.size(), 4u * 3);
+  const TimelineTrack &operations = report->timeline[0], &waits = report->timeline[1],
+                      &wire = report->timeline[2];
+  EXPECT_EQ(operations.group, "j, rank 0 (w0)");
+  ASSERT_EQ(operations.slices.size(), 1u);
+  EXPECT_EQ(waits.name, "channel 0 to rank 1: waits");
+  EXPECT_EQ(waits.slices.at(0).name, "waits for a credit");
+  EXPECT_GT(waits.slices.at(0).length, Duration::us(1));
+  EXPECT_EQ(waits.slices.at(2).name, "waits for data");
+  EXPECT_EQ(wire.slices.size(), 12u);
+  uint64_t bytes = 0;
+  for (const TimelineSlice& slice : wire.slices) bytes += slice.numbers.at(0).second;
+  EXPECT_EQ(bytes, 6u << 18);  // 2 (n - 1) / n of a MiB
+  for (const TimelineTrack& track : report->timeline) {
+    Time last;
+    for (const TimelineSlice& slice : track.slices) {
+      EXPECT_GE(slice.from, last);
+      last = slice.from + slice.length;
+    }
+    EXPECT_LE(last - Time::zero(), report->duration);
+  }
+}
+
 TEST(SimulateRanks, WhatItCannotDoIsNamed) {
   const auto error = [](const std::string& text) {
     const auto report = run(text);

@@ -30,7 +30,7 @@ void add_command(CLI::App& app, int& status);
 /// What simulate and run share.
 struct RunArguments {
   std::string config;
-  std::string capture, report;
+  std::string capture, report, timeline;
   std::optional<uint64_t> seed;
   std::vector<std::string> commands, scenarios;
   bool quiet = false;

@@ -29,6 +29,9 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_option("config", arguments.config, "Configuration (TOML)")->required();
   command.add_option("--capture", arguments.capture, "Write every frame to this pcapng file");
   command.add_option("--report", arguments.report, "Write the report (JSON) to this file");
+  command.add_option(
+      "--timeline", arguments.timeline,
+      "Write what happened when to this file (JSON), for Perfetto or Chrome's tracing");
   command.add_option("--seed", arguments.seed, "Overrides the configuration's seed");
   command
       .add_option("--at", arguments.commands,
@@ -112,9 +115,16 @@ int finish_run(const RunReport& report, const RunArguments& arguments) {
       return kExitFailed;
     }
   }
+  if (!arguments.timeline.empty()) {
+    if (auto written = write_timeline(report, arguments.timeline); !written) {
+      std::fprintf(stderr, "%s\n", written.error().text.c_str());
+      return kExitFailed;
+    }
+  }
   if (!arguments.quiet) {
     if (!arguments.capture.empty()) std::printf("capture: %s\n", arguments.capture.c_str());
     if (!arguments.report.empty()) std::printf("report: %s\n", arguments.report.c_str());
+    if (!arguments.timeline.empty()) std::printf("timeline: %s\n", arguments.timeline.c_str());
   }
   return report.verdict.faithful ? kExitOk : kExitNotFaithful;
 }

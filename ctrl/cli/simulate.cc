@@ -36,6 +36,7 @@ void add_simulate(CLI::App& app, int& status) {
     SimulateOptions options;
     options.series = *sampled;
     options.capture_path = arguments->capture;
+    options.timeline = !arguments->timeline.empty();
     options.commands = *events;
     if (!arguments->quiet) {
       options.progress = [](const std::string& line) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ctrl/report/flow_report.h"
+#include "ctrl/report/timeline.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
@@ -193,6 +194,7 @@ struct RunReport {
   std::vector<CommandReport> commands;
   std::vector<JobReport> jobs;
   std::optional<TrafficReport> traffic;  ///< if the run carried some
+  std::vector<TimelineTrack> timeline;   ///< messages, if they were asked for; not in the JSON
   std::vector<PortReport> ports;
   std::optional<LoopReport> loop;         ///< real clock only
   std::optional<uint64_t> capture_drops;  ///< frames missing in the capture, if one was made

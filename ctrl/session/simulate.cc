@@ -117,7 +117,7 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   if (anything && (config.jobs.empty() || all_emulated(config))) {
     Config changed = config;
     changed.events = all_events(config, options);
-    return run_traffic(changed, options.progress, options.series);
+    return run_traffic(changed, options.progress, options.series, options.timeline);
   }
   if (config.jobs.empty()) {
     return fail(config.path + ": simulate needs at least one [[job]] or [[traffic]]");

@@ -9,6 +9,7 @@
 #include "ctrl/session/flow_run.h"
 #include "ctrl/session/link_changes.h"
 #include "ctrl/session/packet_run.h"
+#include "ctrl/session/rank_timeline.h"
 #include "ctrl/session/ring_links.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/traffic_reports.h"
@@ -52,7 +53,8 @@ RankJobReport job_report(const JobConfig& config, const RankJob& job) {
 
 /// Both give the end of the last event. `series` may be null.
 Result<Time> by_packets(TrafficReport& report, const Config& config, const Topology& topology,
-                        Traffic& traffic, const Said& progress, TrafficSeries* series) {
+                        Traffic& traffic, const Said& progress, TrafficSeries* series,
+                        std::vector<TimelineTrack>* timeline) {
   const Graph& graph = topology.graph;
   uint32_t connections = 0;
   for (const FlowSpec& flow : traffic.flows) {
@@ -63,6 +65,7 @@ Result<Time> by_packets(TrafficReport& report, const Config& config, const Topol
   for (const JobConfig& job : config.jobs) {
     auto made = build_rank_job(config, job, topology, traffic.flows, connections);
     if (!made) return tl::unexpected(made.error());
+    if (timeline != nullptr) made->ranks->record();
     ranks.push_back(made->ranks.get());
     jobs.push_back(std::move(*made));
   }
@@ -74,6 +77,7 @@ Result<Time> by_packets(TrafficReport& report, const Config& config, const Topol
   if (!run) return fail(run.error().text);
   for (size_t i = 0; i < jobs.size(); ++i) {
     report.jobs.push_back(job_report(config.jobs[i], jobs[i]));
+    if (timeline != nullptr) add_timeline(*timeline, config, config.jobs[i], jobs[i], run->flows);
   }
   report_packets(report, config, topology, traffic, run->flows);
   report.links = link_reports(graph, run->links, run->end - Time::zero());
@@ -127,7 +131,7 @@ Result<void> check_series(const Config& config, const SeriesOptions& series) {
 }
 
 Result<RunReport> run_traffic(const Config& config, const Said& progress,
-                              const SeriesOptions& series_options) {
+                              const SeriesOptions& series_options, bool timeline) {
   const auto topology = build_topology(config);
   if (!topology) return fail(describe(topology.error()));
   auto traffic = build_traffic(config, *topology);
@@ -150,7 +154,8 @@ Result<RunReport> run_traffic(const Config& config, const Said& progress,
                 ": job: without a real node a job runs with fabric.fidelity = \"packet\"");
   }
   out.fidelity = packets ? "packet" : "flow";
-  const auto end = packets ? by_packets(out, config, *topology, *traffic, progress, series.get())
+  const auto end = packets ? by_packets(out, config, *topology, *traffic, progress, series.get(),
+                                        timeline ? &report.timeline : nullptr)
                            : by_rates(out, config, *topology, *traffic, progress, series.get());
   if (!end) return fail(end.error().text);
   report.duration = *end - Time::zero();

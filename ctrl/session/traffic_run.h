@@ -11,10 +11,10 @@
 
 namespace understudy {
 
-/// The report is judged. `progress`: lines for a person; may be empty.
+/// The report is judged; with `timeline` it has tracks of the jobs' messages. `progress`: lines for a person; may be empty.
 Result<RunReport> run_traffic(const Config& config,
                               const std::function<void(const std::string&)>& progress,
-                              const SeriesOptions& series = {});
+                              const SeriesOptions& series = {}, bool timeline = false);
 
 /// Error: a pattern of names fits nothing in this configuration.
 Result<void> check_series(const Config& config, const SeriesOptions& series);

@@ -142,6 +142,7 @@ void RankTraffic::schedule_entry(uint32_t operation, uint32_t rank, Time at) {
 
 void RankTraffic::enter(uint32_t operation, uint32_t rank, Time now) {
   part(operation, rank).entry = now;
+  cause_ = Cause::kEntry;
   for (uint32_t c = 0; c < connections(operation, rank).size(); ++c) {
     const Connection& connection = connections(operation, rank)[c];
     if (connection.direction != Direction::kReceive || !connection.network) continue;
@@ -163,6 +164,7 @@ void RankTraffic::on_received(uint32_t flow, Time now) {
   if (flow < first_flow_ || flow >= end_flow_) return;
   const Range& range = range_of(flow);
   End& sender = part(range.operation, range.rank).ends[range.connection];
+  cause_ = range.credit ? Cause::kCredit : Cause::kData;
   if (range.credit) {
     ++sender.credits;
     post(range.operation, range.rank, range.connection, now);
@@ -183,6 +185,7 @@ void RankTraffic::on_acknowledged(uint32_t flow, Time now) {
   if (!played(range.rank)) {
     return other_acknowledged(range.operation, range.rank, range.connection, now);
   }
+  cause_ = Cause::kAcknowledgement;
   ++part(range.operation, range.rank).ends[range.connection].acked;
   settle(range.operation, range.rank, now);
 }
@@ -194,6 +197,7 @@ void RankTraffic::on_wake(uint32_t index, Time now) {
   if (index < entry_wake(0, 0)) {
     const Range& range = range_of(first_flow_ + (index - first_wake_));
     const End& sender = part(range.operation, range.rank).ends[range.connection];
+    cause_ = Cause::kData;
     arrive(range.operation, sender.peer_rank, sender.peer);
     return settle(range.operation, sender.peer_rank, now);
   }
@@ -214,6 +218,10 @@ void RankTraffic::other_posts(uint32_t operation, uint32_t rank, uint32_t connec
 void RankTraffic::post(uint32_t operation, uint32_t rank, uint32_t connection, Time now) {
   End& end = part(operation, rank).ends[connection];
   while (end.posted < end.done && end.posted < end.credits) {
+    if (recording_) {
+      end.moments[end.posted].posted = now;
+      end.moments[end.posted].why_posted = cause_;
+    }
     traffic_->release(end.data + static_cast<uint32_t>(end.posted++), now);
   }
 }
@@ -290,6 +298,7 @@ void RankTraffic::done(uint32_t operation, uint32_t rank, uint32_t connection, T
   const uint64_t k = end.done++;
   --p.left;
   if (c.direction == Direction::kSend) {
+    if (recording_) end.moments.push_back({now, Time::never(), cause_, cause_});
     if (c.network) return post(operation, rank, connection, now);
     arrive(operation, end.peer_rank, end.peer);
     work_.push_back(end.peer_rank);

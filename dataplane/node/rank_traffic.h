@@ -58,6 +58,28 @@ class RankTraffic : public FlowListener {
   /// Before the first event: ranks enter the first operation.
   void start();
 
+  /// Before start(): keeps the moments of every message, for moments().
+  void record() { recording_ = true; }
+  /// What let a rank go on at last.
+  enum class Cause : uint8_t {
+    kEntry,            ///< it entered the operation
+    kData,             ///< a message came
+    kAcknowledgement,  ///< a window of its messages was on the way
+    kCredit,           ///< its receiver let it
+  };
+  struct Moments {
+    Time filled, posted;
+    Cause why_filled = Cause::kEntry, why_posted = Cause::kEntry;
+  };
+  /// Of the messages that a rank's connection sends, those that were filled.
+  const std::vector<Moments>& moments(size_t operation, uint32_t rank, uint32_t connection) const {
+    return parts_[operation][rank].ends[connection].moments;
+  }
+  const RankSchedule& schedule(size_t operation, uint32_t rank) const {
+    return *operations_[operation].ranks[rank];
+  }
+  size_t operations() const { return operations_.size(); }
+
   bool finished() const { return unfinished_ == 0; }
   /// When a rank had done its part in an operation; never() before.
   Time completion(size_t operation, uint32_t rank) const;
@@ -92,6 +114,7 @@ class RankTraffic : public FlowListener {
     uint64_t acked = 0;                 ///< sends
     uint64_t credits = 0;               ///< sends: that have come
     uint64_t posted = 0;                ///< sends: that have left
+    std::vector<Moments> moments;
   };
   struct Part {
     std::vector<End> ends;
@@ -136,6 +159,8 @@ class RankTraffic : public FlowListener {
   uint32_t first_flow_ = 0, end_flow_ = 0;
   uint32_t first_wake_ = 0;  ///< arrivals by flow, then entries by operation and rank
   size_t unfinished_ = 0;
+  bool recording_ = false;
+  Cause cause_ = Cause::kEntry;  ///< of what is being done now
   FlowTraffic* traffic_ = nullptr;
   std::vector<uint32_t> work_;  ///< ranks to look at
 };

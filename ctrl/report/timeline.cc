@@ -1,0 +1,89 @@
+#include "ctrl/report/timeline.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "ctrl/report/run_report.h"
+#include "ctrl/report/text.h"
+
+namespace understudy {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// One operation after the other, as they were measured.
+TimelineTrack operations(const JobReport& job) {
+  TimelineTrack track{"job " + job.name, job.collective, {}};
+  for (const CollectiveReport& c : job.collectives) {
+    track.slices.push_back({c.entry,
+                            c.measured,
+                            size_text(c.bytes) + (c.warmup ? ", warm-up" : ""),
+                            {{"bytes", c.bytes},
+                             {"modelled_ps", static_cast<uint64_t>(c.modelled.ps())},
+                             {"late_ps", static_cast<uint64_t>(c.lateness.ps())}}});
+  }
+  return track;
+}
+
+class Writer {
+ public:
+  explicit Writer(std::ofstream& file) : file_(file) {
+    file_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+  }
+  ~Writer() { file_ << "\n]}\n"; }
+
+  void track(const TimelineTrack& track) {
+    const auto [group, fresh] = groups_.try_emplace(track.group, groups_.size() + 1);
+    if (fresh) name("process_name", group->second, 0, track.group);
+    const size_t thread = ++threads_;
+    name("thread_name", group->second, thread, track.name);
+    for (const TimelineSlice& slice : track.slices) {
+      Json event = {{"ph", "X"},
+                    {"pid", group->second},
+                    {"tid", thread},
+                    {"ts", (slice.from - Time::zero()).microseconds()},
+                    {"dur", slice.length.microseconds()},
+                    {"name", slice.name}};
+      for (const auto& [key, value] : slice.numbers) event["args"][key] = value;
+      add(event);
+    }
+  }
+
+ private:
+  void name(const char* what, size_t process, size_t thread, const std::string& text) {
+    add({{"ph", "M"},
+         {"pid", process},
+         {"tid", thread},
+         {"name", what},
+         {"args", {{"name", text}}}});
+  }
+  void add(const Json& event) {
+    file_ << (first_ ? "\n" : ",\n") << event.dump(-1, ' ', false, Json::error_handler_t::replace);
+    first_ = false;
+  }
+
+  std::ofstream& file_;
+  std::map<std::string, size_t> groups_;
+  size_t threads_ = 0;
+  bool first_ = true;
+};
+
+}  // namespace
+
+Result<void> write_timeline(const RunReport& report, const std::string& path) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  if (!file) return fail("timeline '" + path + "': cannot create it: " + std::strerror(errno));
+  {
+    Writer writer(file);
+    for (const JobReport& job : report.jobs) writer.track(operations(job));
+    for (const TimelineTrack& track : report.timeline) writer.track(track);
+  }
+  file.close();
+  if (!file) return fail("timeline '" + path + "': cannot write it: " + std::strerror(errno));
+  return {};
+}
+
+}  // namespace understudy

@@ -1,0 +1,33 @@
+// What happened when, as tracks of slices: written in the trace event format of Chrome, which
+// Perfetto (ui.perfetto.dev) and chrome://tracing open. Times there are microseconds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+struct RunReport;
+
+struct TimelineSlice {
+  Time from;
+  Duration length;
+  std::string name;
+  std::vector<std::pair<const char*, uint64_t>> numbers;  ///< more of it, by name
+};
+
+struct TimelineTrack {
+  std::string group;  ///< tracks of a group stand together: "allreduce, rank 3 (w3)"
+  std::string name;   ///< "channel 0 to rank 4"
+  std::vector<TimelineSlice> slices;  ///< in order, none begins before the one before has ended
+};
+
+/// Writes the tracks of the report, and for each job one of its operations. Error: the file.
+Result<void> write_timeline(const RunReport& report, const std::string& path);
+
+}  // namespace understudy

@@ -1,0 +1,87 @@
+#include "ctrl/session/rank_timeline.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
+namespace understudy {
+namespace {
+
+const char* waited_for(RankTraffic::Cause cause) {
+  switch (cause) {
+    case RankTraffic::Cause::kEntry:
+      return "entry";
+    case RankTraffic::Cause::kData:
+      return "waits for data";
+    case RankTraffic::Cause::kAcknowledgement:
+      return "waits for an acknowledgement";
+    case RankTraffic::Cause::kCredit:
+      return "waits for a credit";
+  }
+  return "";
+}
+
+/// Tracks of one connection, over all operations.
+struct Tracks {
+  TimelineTrack waits, wire;
+};
+
+/// Adds a slice that begins no earlier than the last one has ended.
+void add(TimelineTrack& track, Time from, Time to, std::string name,
+         std::vector<std::pair<const char*, uint64_t>> numbers) {
+  if (!track.slices.empty()) {
+    const TimelineSlice& last = track.slices.back();
+    from = std::max(from, last.from + last.length);
+  }
+  if (to > from) track.slices.push_back({from, to - from, std::move(name), std::move(numbers)});
+}
+
+}  // namespace
+
+void add_timeline(std::vector<TimelineTrack>& tracks, const Config& config, const JobConfig& job,
+                  const RankJob& made, const std::vector<FlowResult>& flows) {
+  const RankTraffic& ranks = *made.ranks;
+  for (uint32_t rank = 0; rank < made.communicator.ranks(); ++rank) {
+    const NodeConfig& node = config.nodes[job.ranks[made.communicator.node_of(rank)]];
+    const std::string group = job.name + ", rank " + std::to_string(rank) + " (" + node.name + ")";
+    TimelineTrack operations{group, "operations", {}};
+    std::map<std::tuple<uint32_t, uint32_t, uint8_t>, Tracks> connections;
+    for (size_t o = 0; o < ranks.operations(); ++o) {
+      const Time entry = ranks.entry(o, rank);
+      add(operations, entry, ranks.completion(o, rank), std::to_string(made.sizes[o]) + " bytes",
+          {{"operation", o}, {"warmup", made.warmup[o] ? 1 : 0}});
+      const std::vector<Connection>& all = ranks.schedule(o, rank).connections();
+      for (uint32_t c = 0; c < all.size(); ++c) {
+        if (all[c].direction != Direction::kSend || !all[c].network) continue;
+        Tracks& t = connections[{all[c].channel, all[c].to, all[c].index}];
+        const std::string name =
+            "channel " + std::to_string(all[c].channel) + " to rank " + std::to_string(all[c].to);
+        t.waits.group = t.wire.group = group;
+        t.waits.name = name + ": waits";
+        t.wire.name = name + ": messages on their way";
+        Time last = entry;
+        const std::vector<RankTraffic::Moments>& moments = ranks.moments(o, rank, c);
+        for (uint64_t k = 0; k < moments.size(); ++k) {
+          const RankTraffic::Moments& m = moments[k];
+          add(t.waits, last, m.filled, waited_for(m.why_filled), {{"message", k}});
+          add(t.waits, m.filled, m.posted, waited_for(m.why_posted), {{"message", k}});
+          last = m.posted;
+          const FlowResult& flow = flows[ranks.flow_of(o, rank, c, k)];
+          add(t.wire, flow.start, flow.received, "message " + std::to_string(k),
+              {{"bytes", flow.delivered},
+               {"packets", flow.packets},
+               {"marked", flow.marked},
+               {"repeated", flow.repeated}});
+        }
+      }
+    }
+    tracks.push_back(std::move(operations));
+    for (auto& [key, t] : connections) {
+      tracks.push_back(std::move(t.waits));
+      tracks.push_back(std::move(t.wire));
+    }
+  }
+}
+
+}  // namespace understudy
