@@ -60,7 +60,8 @@ constexpr uint32_t element_bytes(DataType type) {
   }
 }
 
-/// A release 2.<minor> of NCCL; rules are known for 2.18 to 2.30.
+/// A release 2.<minor> of NCCL; schedules are known for 2.18 to 2.30, costs and choices from 2.8
+/// on.
 struct NcclVersion {
   static constexpr uint32_t kOldest = 18;
   static constexpr uint32_t kNewest = 30;

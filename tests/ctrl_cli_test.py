@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())  # the tests run elsewhere
 QUICKSTART = pathlib.Path(__file__).resolve().parent.parent / "configs/quickstart.toml"
 NODE = QUICKSTART.with_name("congested_node.toml")
-COMMANDS = ("check", "topo", "schedule", "simulate", "run", "command")
+COMMANDS = ("check", "topo", "schedule", "predict", "calibrate", "simulate", "run", "command")
 GOOD = """format = 1
 [[prefix]]
 nic = 0
@@ -278,10 +278,60 @@ file = "flows.csv"
             self.expect_bad(self.run_it("run", good, "--duration", duration), "--duration", "us")
 
     def test_no_such_file(self):
-        for command in ("check", "topo", "simulate", "run"):
+        for command in ("check", "topo", "predict", "simulate", "run"):
             self.expect_bad(self.run_it(command, "nosuch.toml"), "nosuch.toml",
                             "No such file or directory")
             self.expect_bad(self.run_it(command, self.folder), "directory")
+        self.expect_bad(self.run_it("calibrate", "nosuch.txt"), "nosuch.txt", "No such file or directory")
+
+    def test_predict(self):
+        done = self.run_it("predict", QUICKSTART.with_name("predict.toml"), "--why")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for part in ("16 ranks, 2 nodes, 16 NICs a node of 100 Gbit/s", "tree ll128, 32 ch", "<- least",
+                     "PAT came with NCCL 2.23", "(trees of this size)", "point to point"):
+            self.assertIn(part, done.stdout)
+        jobs = json.loads(self.run_it("predict", self.config(), "--json").stdout)["jobs"]
+        self.assertEqual((jobs[0]["ranks"], jobs[0]["rows"][0]["size"]), (4, 4096))
+        bad = self.config(('algorithm = "ring"', 'algorithm = "pat"'))
+        for command in ("check", "predict"):
+            self.expect_bad(self.run_it(command, bad), "bad.toml:16: job", "PAT is for all-gather")
+
+    def test_calibrate(self):
+        table = QUICKSTART.parent.parent / "tests/data/oracle/measured/vtrain_a100_8gpu_allreduce.csv"
+        done = self.run_it("calibrate", table, "--ranks", "8", "--nccl", "2.18", "--all")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for part in ("other rows: 504, mean error", "ring 12 x 20 GB/s", "[nccl]", "[calibration]", "ll128 = {"):
+            self.assertIn(part, done.stdout)
+        # What it prints is a configuration's section.
+        sections = done.stdout[done.stdout.index("[nccl]"):]
+        path = self.folder / "calibrated.toml"
+        path.write_text("""format = 1
+[[node]]
+name = "a"
+gpus = 8
+link = { rate = "100Gbit/s", latency = "1us" }
+[[job]]
+name = "one node"
+collective = "all_reduce"
+algorithm = "auto"
+protocol = "auto"
+nccl = "2.18"
+ranks = ["a"]
+sizes = ["22MiB", "24MiB", "1GiB"]
+""" + sections, encoding="utf-8")
+        done = self.run_it("predict", path, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = json.loads(done.stdout)["jobs"][0]["rows"]
+        self.assertEqual([r["protocol"] for r in rows], ["ll128", "simple", "simple"])
+        for row, measured in zip(rows, (303.1, 265.3, 8193.0)):
+            self.assertAlmostEqual(row["time_us"] / measured, 1, delta=0.05)
+        judged = self.run_it("calibrate", table, "--ranks", "8", "--nccl", "2.18", "--use", path)
+        self.assertIn("other rows: 512", judged.stdout)
+        self.expect_bad(self.run_it("calibrate", table), "does not tell its ranks")
+        self.expect_bad(self.run_it("calibrate", table, "--ranks", "8", "--gpu", "pascal"), "--gpu", "hopper")
+        self.expect_bad(self.run_it("calibrate", table, "--ranks", "8", "--nccl", "3.1"), "--nccl 3.1")
+        self.expect_bad(self.run_it("calibrate", table, "--ranks", "9", "--nodes", "2"), "9 ranks on 2 nodes")
+        self.expect_bad(self.run_it("calibrate", QUICKSTART, "--ranks", "8"), "found no row")
 
     def test_bad_configurations(self):
         self.assertEqual(self.run_it("check", self.config()).returncode, 0)

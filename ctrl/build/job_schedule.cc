@@ -48,6 +48,10 @@ Result<std::vector<JobSchedule>> job_schedules(const Config& config, const JobCo
         "algorithm: found one for each dimension: such a job has no channels and messages "
         "of NCCL's");
   }
+  if (job.nccl.minor < NcclVersion::kOldest) {
+    return at("nccl: found \"2." + std::to_string(job.nccl.minor) +
+              "\": schedules are known of 2.18 and later, older releases to predict only");
+  }
   if (!is_p2p(job.collective) && (!job.algorithm || !job.protocol)) {
     return at(std::string(job.algorithm ? "protocol" : "algorithm") +
               ": found \"auto\": a schedule is of one algorithm and protocol");

@@ -11,16 +11,6 @@ namespace {
 
 constexpr uint32_t kElementBytes = 4;  // fp32
 
-WireCost wire_cost(const Config& config, const NicConfig& nic) {
-  WireCost cost;
-  cost.mtu = config.fabric.mtu;
-  cost.overhead = static_cast<uint32_t>(kEthernetOverheadBytes + sizeof(EthHeader) +
-                                        (nic.vlan ? sizeof(VlanTag) : 0) +
-                                        (nic.v4 ? sizeof(Ipv4Header) : sizeof(Ipv6Header)) +
-                                        sizeof(UdpHeader) + sizeof(Bth) + kIcrcBytes);
-  return cost;
-}
-
 /// Of the two ends' links.
 RingHop direct_hop(const NicConfig& from, const NicConfig& to) {
   Rate rate = from.link_rate;
@@ -56,6 +46,16 @@ std::vector<RingHop> shared(std::vector<RingHop> hops, size_t channels) {
 }
 
 }  // namespace
+
+WireCost wire_cost(const Config& config, const NicConfig& nic) {
+  WireCost cost;
+  cost.mtu = config.fabric.mtu;
+  cost.overhead = static_cast<uint32_t>(
+      kEthernetOverheadBytes + sizeof(EthHeader) + (nic.vlan ? sizeof(VlanTag) : 0) +
+      (nic.v6 && !nic.v4 ? sizeof(Ipv6Header) : sizeof(Ipv4Header)) + sizeof(UdpHeader) +
+      sizeof(Bth) + kIcrcBytes);
+  return cost;
+}
 
 uint32_t real_rank(const Config& config, const JobConfig& job) {
   for (uint32_t r = 0; r < job.ranks.size(); ++r) {

@@ -22,6 +22,9 @@ struct RingSetup {
   std::vector<bool> warmup;         ///< of each operation
 };
 
+/// What packets of a NIC cost on the wire. Without an address: as with IPv4.
+WireCost wire_cost(const Config& config, const NicConfig& nic);
+
 /// Position of the job's real rank; the configuration has been checked to hold one.
 uint32_t real_rank(const Config& config, const JobConfig& job);
 

@@ -26,6 +26,8 @@ void add_run(CLI::App& app, int& status);
 void add_topo(CLI::App& app, int& status);
 void add_schedule(CLI::App& app, int& status);
 void add_command(CLI::App& app, int& status);
+void add_predict(CLI::App& app, int& status);
+void add_calibrate(CLI::App& app, int& status);
 
 /// What simulate and run share.
 struct RunArguments {

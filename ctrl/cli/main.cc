@@ -1,4 +1,5 @@
-// The command line: understudy check | topo | schedule | simulate | run | command.
+// The command line: understudy check | topo | schedule | predict | calibrate | simulate | run |
+// command.
 // Exit status: 0 work was done and was right,
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
 #include <CLI/CLI.hpp>
@@ -17,6 +18,8 @@ int main(int argc, char** argv) {
   add_check(app, status);
   add_topo(app, status);
   add_schedule(app, status);
+  add_predict(app, status);
+  add_calibrate(app, status);
   add_simulate(app, status);
   add_run(app, status);
   add_command(app, status);

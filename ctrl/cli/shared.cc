@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "ctrl/build/prediction.h"
 #include "ctrl/build/topology.h"
 #include "ctrl/build/traffic.h"
 #include "ctrl/cli/commands.h"
@@ -62,6 +63,10 @@ std::optional<Config> load_or_complain(const std::string& path) {
         return std::nullopt;
       }
     }
+  }
+  if (const auto errors = check_choices(*config); !errors.empty()) {
+    std::fputs(describe(errors).c_str(), stderr);
+    return std::nullopt;
   }
   if (const std::string why = why_not_switched(*config); !why.empty()) {
     std::fprintf(stderr, "%s\n", why.c_str());

@@ -12,6 +12,7 @@
 #include "collective_model/dimension_time.h"
 #include "collective_model/operation.h"
 #include "ctrl/config/control_config.h"
+#include "ctrl/config/nccl_config.h"
 #include "ctrl/config/queues_config.h"
 #include "ctrl/config/topology_config.h"
 #include "ctrl/config/traffic_config.h"
@@ -254,6 +255,8 @@ struct Config {
   std::optional<IntraNodeConfig> intra_node;  ///< only with a topology
   std::vector<PortConfig> ports;
   DimensionCosts dimension_costs;
+  std::optional<NcclConfig> nccl;
+  std::optional<Calibration> calibration;     ///< without: GPUs cost nothing but step_cost
   std::vector<JobConfig> jobs;
   std::vector<ServiceConfig> services;
   std::vector<ClientConfig> clients;

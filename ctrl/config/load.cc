@@ -105,6 +105,7 @@ ConfigResult load_config_text(const std::string& text, const std::string& filena
   read_events(root, context);
   read_faults(root, context);
   read_dimension_costs(root, context);
+  read_nccl(root, context);
   read_jobs(root, context);
   read_traffic(root, context);
   root.finish();

@@ -28,6 +28,12 @@ class JobReader {
     read_ranks();
     if (ranks_complete_) check_dimension_ranks(table_, context_, job_);
     read_gpus();
+    if (ranks_complete_ && rank_count() < 2) {
+      table_.error(ranks_line_, "ranks", "1 rank(s)",
+                   "expected the names of at least two nodes in the order of the ring, or one with "
+                   "several GPUs");
+      ranks_complete_ = false;
+    }
     read_root();
     read_group();
     read_sizes();
@@ -99,9 +105,9 @@ class JobReader {
         }
       }
     }
-    if (ranks_complete_ && job_.ranks.size() < 2) {
-      table_.error(array->line, "ranks", std::to_string(job_.ranks.size()) + " rank(s)",
-                   "expected " + allowed);
+    ranks_line_ = array->line;
+    if (ranks_complete_ && job_.ranks.empty()) {
+      table_.error(ranks_line_, "ranks", "0 rank(s)", "expected " + allowed);
       ranks_complete_ = false;
     }
   }
@@ -307,6 +313,7 @@ class JobReader {
   ReadContext& context_;
   JobConfig job_;
   std::vector<unsigned> rank_lines_;  ///< one per rank
+  unsigned ranks_line_ = 0;
   bool ranks_complete_ = false;
 };
 

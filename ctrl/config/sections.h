@@ -106,6 +106,8 @@ void check_dimension_ranks(TableReader& table, ReadContext& context, const JobCo
 void read_matrix(TableReader& table, JobConfig& job, uint64_t ranks);
 /// [[job]]; after the ports.
 void read_jobs(TableReader& root, ReadContext& context);
+/// [nccl] and [calibration].
+void read_nccl(TableReader& root, ReadContext& context);
 /// [[traffic]]; after the controls and nodes.
 void read_traffic(TableReader& root, ReadContext& context);
 /// The list of flows in `text`, which is that of the CSV file `file` of a [[traffic]] table.

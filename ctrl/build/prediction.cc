@@ -1,0 +1,252 @@
+#include "ctrl/build/prediction.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "collective_model/dimension_time.h"
+#include "collective_model/graph_search.h"
+#include "ctrl/config/job_operation.h"
+#include "ctrl/report/text.h"
+
+namespace understudy {
+namespace {
+
+CommunicatorSize communicator_of(const Config& config, const JobConfig& job) {
+  return {static_cast<uint32_t>(job_rank_count(config, job)),
+          static_cast<uint32_t>(job.ranks.size())};
+}
+
+/// What NCCL finds: as [nccl] says, else as its search would; without [nccl] the job's channels.
+NcclSystem system_of(const Config& config, const JobConfig& job,
+                     const CommunicatorSize& communicator) {
+  NcclSystem system = config.nccl ? config.nccl->system : NcclSystem();
+  NodeLinks links;
+  links.gpus = communicator.gpus_per_node();
+  links.nics = job_nics(config, job);
+  const NodeConfig& node = config.nodes[job.ranks[0]];
+  if (!node.nics.empty()) {
+    const Rate rate = node.nics[links.nics == 1 ? job.nic : 0].link_rate;
+    links.nic_rate = rate.is_unlimited() ? 50 : static_cast<double>(rate.bps()) / 8e9;
+  }
+  search_graphs(system, job.nccl, communicator, links);
+  if (!config.nccl) {
+    system.channels = job.channels;
+    return system;
+  }
+  const NcclConfig& nccl = *config.nccl;
+  if (nccl.ring) {
+    system.ring = system.tree = *nccl.ring;
+    system.channels = 2 * nccl.ring->channels;
+  }
+  if (nccl.tree) system.tree = *nccl.tree;
+  if (nccl.channels) system.channels = *nccl.channels;
+  return system;
+}
+
+/// A job's tuner, or what is wrong with its settings.
+tl::expected<Tuner, std::vector<ConfigError>> tuner_of(const Config& config, const JobConfig& job) {
+  std::vector<ConfigError> errors;
+  NcclEnvironment environment;
+  if (config.nccl) {
+    for (const EnvironmentVariable& variable : config.nccl->environment) {
+      const auto set = environment.set(variable.name, variable.value, job.nccl);
+      if (set) continue;
+      errors.push_back({config.path, variable.line, "nccl.environment." + variable.name,
+                        "\"" + variable.value + "\"", set.error().text});
+    }
+    if (environment.min_channels && environment.max_channels &&
+        *environment.min_channels > *environment.max_channels) {
+      errors.push_back({config.path, config.nccl->line, "nccl.environment",
+                        "NCCL_MIN_NCHANNELS=" + std::to_string(*environment.min_channels) +
+                            " and NCCL_MAX_NCHANNELS=" + std::to_string(*environment.max_channels),
+                        "the least is larger than the most"});
+    }
+  }
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  const CommunicatorSize communicator = communicator_of(config, job);
+  return Tuner(system_of(config, job, communicator), communicator, job.nccl,
+               std::move(environment));
+}
+
+/// Why nothing is left to choose, in the order in which one would look for it.
+std::string no_choice(const JobConfig& job, const TuningTable& table) {
+  std::map<std::string, bool> reasons;
+  for (size_t a = 0; a < kAlgorithms; ++a) {
+    if (job.algorithm && index(*job.algorithm) != a) continue;
+    for (size_t p = 0; p < kProtocols; ++p) {
+      if (job.protocol && index(*job.protocol) != p) continue;
+      if (!table.pairs[a][p].reason.empty()) reasons[table.pairs[a][p].reason] = true;
+    }
+  }
+  std::string text;
+  for (const auto& [reason, known] : reasons) text += (text.empty() ? "" : "; ") + reason;
+  return text;
+}
+
+std::optional<ConfigError> choice_error(const Config& config, const JobConfig& job,
+                                        const Tuner& tuner) {
+  if (function_name(job.collective).empty()) return std::nullopt;
+  const TuningTable table = tuner.tune(job.collective, job.sizes.empty() ? 4 : job.sizes.front(),
+                                       job.algorithm, job.protocol);
+  if (table.chosen) return std::nullopt;
+  const auto name = [](const auto& names, const auto& value) {
+    std::string text("\"");
+    text.append(name_of(names, value)).append("\"");
+    return text;
+  };
+  return ConfigError{config.path, job.line, "job",
+                     name(kCollectiveNames, job.collective) + " by algorithm " +
+                         name(kAlgorithmNames, job.algorithm) + " and protocol " +
+                         name(kProtocolNames, job.protocol),
+                     "NCCL has no way to do this: " + no_choice(job, table)};
+}
+
+std::string gigabits(double bits_per_second) {
+  return decimal_text(bits_per_second / 1e9, 1) + " Gbit/s";
+}
+
+void check_bounds(const Config& config, const Prediction& prediction, const JobNetwork& network,
+                  PredictedRow& row) {
+  if (network.nic_rate > 0 && row.nic_rate > network.nic_rate * 1.0001) {
+    row.beyond.push_back("each NIC would send " + gigabits(row.nic_rate) + " over a link of " +
+                         gigabits(network.nic_rate));
+  }
+  if (prediction.communicator.gpus_per_node() > 1 && config.intra_node &&
+      config.intra_node->gpu_link && !config.intra_node->gpu_link->rate.is_unlimited()) {
+    const auto link = static_cast<double>(config.intra_node->gpu_link->rate.bps());
+    if (row.bus_rate * 8e9 > link * 1.0001) {
+      row.beyond.push_back("each GPU would send " + gigabits(row.bus_rate * 8e9) +
+                           " over a link of " + gigabits(link) + " ([intra_node] gpu_link)");
+    }
+  }
+}
+
+/// Fills in what follows from bytes and time.
+void set_rates(const JobConfig& job, const CommunicatorSize& communicator, PredictedRow& row) {
+  const uint64_t parts = has_parts(job.collective) ? communicator.ranks : 1;
+  row.count = row.bytes / element_bytes(job.type) / parts;
+  if (row.time <= 0) return;
+  row.algorithm_rate = static_cast<double>(row.bytes) / (row.time * 1000);
+  row.bus_rate = row.algorithm_rate * bus_factor(job.collective, communicator.ranks);
+}
+
+Prediction predict_dimensions(const Config& config, const JobConfig& job) {
+  Prediction out;
+  out.job = &job;
+  out.communicator = communicator_of(config, job);
+  out.by_dimensions = true;
+  for (const uint64_t bytes : job.sizes) {
+    PredictedRow row;
+    row.bytes = bytes;
+    row.time =
+        dimensions_time(job.dimensions, job.collective, bytes, job.splits, config.dimension_costs)
+            .microseconds();
+    set_rates(job, out.communicator, row);
+    out.rows.push_back(std::move(row));
+  }
+  out.notes.push_back("times are those of a stack of dimensions; no NCCL chooses anything");
+  return out;
+}
+
+Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& tuner,
+                       const Topology* topology) {
+  Prediction out;
+  out.job = &job;
+  out.communicator = tuner.communicator();
+  out.system = tuner.system();
+  Calibration calibration = config.calibration.value_or(Calibration());
+  // Without a calibration the job's own cost of a step is all that its GPUs take.
+  if (!config.calibration) {
+    for (ProtocolCost& cost : calibration.protocol) cost.latency = job.step_cost.microseconds();
+    out.notes.push_back(
+        "no [calibration]: GPUs take step_cost for a step and nothing else, links inside nodes "
+        "nothing at all");
+  }
+  std::map<Algorithm, JobNetwork> networks;
+  for (const uint64_t bytes : job.sizes) {
+    PredictedRow row;
+    row.bytes = bytes;
+    row.tuning = tuner.tune(job.collective, bytes, job.algorithm, job.protocol);
+    const Algorithm algorithm = row.tuning.algorithm;
+    auto it = networks.find(algorithm);
+    if (it == networks.end()) {
+      it = networks.emplace(algorithm, job_network(config, job, algorithm, topology)).first;
+    }
+    const JobNetwork& network = it->second;
+    const OperationShape shape =
+        operation_shape(tuner, row.tuning, job.collective, bytes, job.type);
+    row.time = operation_time(shape, calibration, network.cost);
+    set_rates(job, out.communicator, row);
+    if (row.time > 0) {
+      row.nic_rate =
+          bytes_between_nodes(shape) * network.cost.wire_per_byte / network.nics / row.time * 8e6;
+    }
+    check_bounds(config, out, network, row);
+    out.rows.push_back(std::move(row));
+    if (out.rows.size() == 1) out.network = network;
+  }
+  if (job.ranks.size() > 1 && out.network.nic_rate == 0) {
+    out.notes.push_back("the nodes' links are unlimited: bytes on them take no time");
+  }
+  if (!out.network.all_pairs) {
+    out.notes.push_back("too many pairs to route: links between switches are not counted");
+  }
+  return out;
+}
+
+}  // namespace
+
+OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Collective collective,
+                               uint64_t bytes, DataType type) {
+  OperationShape shape;
+  shape.collective = collective;
+  shape.algorithm = table.algorithm;
+  shape.protocol = table.protocol;
+  shape.communicator = tuner.communicator();
+  shape.bytes = bytes;
+  shape.element = element_bytes(type);
+  shape.channels = std::max(table.channels_used, 1u);
+  if (table.threads > 0) shape.threads = table.threads;
+  shape.version = tuner.version();
+  shape.gpu = tuner.system().gpu;
+  const NcclEnvironment& environment = tuner.environment();
+  shape.buffer = environment.buffer.value_or(shape.buffer);
+  shape.ll_buffer = environment.ll_buffer.value_or(shape.ll_buffer);
+  shape.ll128_buffer = environment.ll128_buffer.value_or(shape.ll128_buffer);
+  return shape;
+}
+
+std::vector<ConfigError> check_choices(const Config& config) {
+  std::vector<ConfigError> errors;
+  for (const JobConfig& job : config.jobs) {
+    if (!job.dimensions.empty()) continue;
+    const auto tuner = tuner_of(config, job);
+    if (!tuner) {
+      errors = tuner.error();  // of [nccl], and so the same for every job
+      break;
+    }
+    if (auto error = choice_error(config, job, *tuner)) errors.push_back(std::move(*error));
+  }
+  return errors;
+}
+
+tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Config& config,
+                                                                        const Topology* topology) {
+  if (auto errors = check_choices(config); !errors.empty()) {
+    return tl::unexpected(std::move(errors));
+  }
+  std::vector<Prediction> out;
+  for (const JobConfig& job : config.jobs) {
+    if (!job.dimensions.empty()) {
+      out.push_back(predict_dimensions(config, job));
+      continue;
+    }
+    const auto tuner = tuner_of(config, job);
+    if (!tuner) return tl::unexpected(tuner.error());
+    out.push_back(predict_job(config, job, *tuner, topology));
+  }
+  return out;
+}
+
+}  // namespace understudy

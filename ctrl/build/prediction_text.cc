@@ -1,0 +1,199 @@
+// A prediction as text, in the columns of nccl-tests, and as JSON.
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "ctrl/build/prediction.h"
+#include "ctrl/build/topology_summary.h"
+#include "ctrl/config/job_operation.h"
+#include "ctrl/report/text.h"
+
+namespace understudy {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr Algorithm kAlgorithmList[] = {Algorithm::kRing, Algorithm::kTree, Algorithm::kPat};
+constexpr Protocol kProtocolList[] = {Protocol::kLL, Protocol::kLL128, Protocol::kSimple};
+
+/// The words of nccl-tests and NCCL's log.
+const char* type_word(DataType type) {
+  switch (type) {
+    case DataType::kFloat16:
+      return "half";
+    case DataType::kFloat32:
+      return "float";
+    case DataType::kFloat64:
+      return "double";
+    default:
+      return name_of(kDataTypeNames, type).data();
+  }
+}
+const char* word(Algorithm a) {
+  return a == Algorithm::kRing ? "ring" : a == Algorithm::kTree ? "tree" : "pat";
+}
+const char* word(Protocol p) {
+  return p == Protocol::kSimple ? "simple" : p == Protocol::kLL ? "ll" : "ll128";
+}
+
+bool reduces(Collective c) {
+  return c == Collective::kAllReduce || c == Collective::kReduceScatter || c == Collective::kReduce;
+}
+
+std::string format(const char* pattern, auto... values) {
+  char line[256];
+  std::snprintf(line, sizeof line, pattern, values...);
+  return line;
+}
+
+/// Four significant digits or more, as nccl-tests.
+std::string time_text(double us) {
+  return format(us < 100 ? "%.2f" : us < 10000 ? "%.1f" : "%.0f", us);
+}
+
+std::string heading(const Config& config, const Prediction& p) {
+  const JobConfig& job = *p.job;
+  const CommunicatorSize& c = p.communicator;
+  std::string text = "# job \"" + job.name +
+                     "\": " + std::string(name_of(kCollectiveNames, job.collective)) + ", " +
+                     std::to_string(c.ranks) + " ranks, " + std::to_string(c.nodes) +
+                     (c.nodes == 1 ? " node" : " nodes");
+  if (p.by_dimensions) return text + ", " + std::to_string(job.dimensions.size()) + " dimensions\n";
+  if (c.nodes > 1) {
+    text += ", " + std::to_string(p.network.nics) + (p.network.nics == 1 ? " NIC" : " NICs") +
+            " a node";
+    if (p.network.nic_rate > 0)
+      text += " of " + rate_text(static_cast<uint64_t>(p.network.nic_rate));
+  }
+  text += "; NCCL 2." + std::to_string(job.nccl.minor) + ", " +
+          std::string(name_of(kGpuNames, p.system.gpu)) + ", " +
+          std::to_string(p.rows.empty() ? 0 : p.rows.front().tuning.channels) + " channels";
+  if (config.nccl) {
+    text += format(", ring %u x %g/%g GB/s, tree %u x %g/%g GB/s", p.system.ring.channels,
+                   p.system.ring.intra, p.system.ring.inter, p.system.tree.channels,
+                   p.system.tree.intra, p.system.tree.inter);
+  }
+  return text + "\n";
+}
+
+std::string why_text(const PredictedRow& row) {
+  if (!row.tuning.chosen) return "";
+  std::string text;
+  for (const Algorithm a : kAlgorithmList) {
+    for (const Protocol p : kProtocolList) {
+      const TuningPair& pair = row.tuning.pairs[index(a)][index(p)];
+      text += format("#   %-4s %-6s  ", word(a), word(p));
+      if (!pair.enabled) {
+        text += "-  " + pair.reason + "\n";
+        continue;
+      }
+      text += format("%10s us = %.1f us", time_text(pair.time).c_str(), pair.latency);
+      if (pair.plateau != 1) text += format(" * %.1f (plateau of rings)", pair.plateau);
+      text += format(" + bytes / %.1f GB/s", pair.bandwidth);
+      if (pair.correction != 1) text += format(" / %.1f (trees of this size)", pair.correction);
+      const bool chosen = a == row.tuning.algorithm && p == row.tuning.protocol;
+      text += chosen ? "  <- least\n" : "\n";
+    }
+  }
+  const uint32_t all = row.tuning.channels, used = row.tuning.channels_used;
+  text += format("#   %u of %u channels, %u threads each", used, all, row.tuning.threads);
+  return text + (used < all ? ": fewer, so that every thread has work\n" : "\n");
+}
+
+std::string table_text(const Prediction& p, bool why) {
+  const JobConfig& job = *p.job;
+  const char* redop = reduces(job.collective) ? "sum" : "none";
+  const int root = has_root(job.collective) ? static_cast<int>(job.root) : -1;
+  std::string text =
+      "#         size         count      type   redop    root      time   algbw   busbw  per NIC  "
+      "algorithm\n"
+      "#          (B)    (elements)                               (us)  (GB/s)  (GB/s)  (Gbit/s)\n";
+  for (const PredictedRow& row : p.rows) {
+    text +=
+        format("  %12llu  %12llu  %8s  %6s  %6d  %8s  %6.2f  %6.2f  %8.2f",
+               static_cast<unsigned long long>(row.bytes),
+               static_cast<unsigned long long>(row.count), type_word(job.type), redop, root,
+               time_text(row.time).c_str(), row.algorithm_rate, row.bus_rate, row.nic_rate / 1e9);
+    if (row.tuning.chosen) {
+      text += format("  %s %s, %u ch", word(row.tuning.algorithm), word(row.tuning.protocol),
+                     row.tuning.channels_used);
+    } else {
+      text += p.by_dimensions ? "  dimensions" : "  point to point";
+    }
+    text += "\n";
+    for (const std::string& bound : row.beyond) text += "# beyond a bound: " + bound + "\n";
+    if (why) text += why_text(row);
+  }
+  return text;
+}
+
+Json pair_json(Algorithm a, Protocol p, const TuningPair& pair) {
+  Json out = {{"algorithm", word(a)}, {"protocol", word(p)}, {"enabled", pair.enabled}};
+  if (!pair.enabled) {
+    out["reason"] = pair.reason;
+    return out;
+  }
+  out["time_us"] = pair.time;
+  out["latency_us"] = pair.latency;
+  out["plateau"] = pair.plateau;
+  out["bandwidth_gbps"] = pair.bandwidth;
+  out["correction"] = pair.correction;
+  return out;
+}
+
+Json row_json(const PredictedRow& row) {
+  Json out = {{"size", row.bytes},          {"count", row.count},
+              {"time_us", row.time},        {"algbw_gbps", row.algorithm_rate},
+              {"busbw_gbps", row.bus_rate}, {"nic_wire_bps", row.nic_rate}};
+  if (row.tuning.chosen) {
+    out["algorithm"] = word(row.tuning.algorithm);
+    out["protocol"] = word(row.tuning.protocol);
+    out["channels"] = row.tuning.channels_used;
+    out["threads"] = row.tuning.threads;
+    out["choices"] = Json::array();
+    for (const Algorithm a : kAlgorithmList) {
+      for (const Protocol p : kProtocolList) {
+        out["choices"].push_back(pair_json(a, p, row.tuning.pairs[index(a)][index(p)]));
+      }
+    }
+  }
+  out["beyond"] = row.beyond;
+  return out;
+}
+
+}  // namespace
+
+std::string prediction_text(const Config& config, const std::vector<Prediction>& predictions,
+                            bool why) {
+  std::string text;
+  for (const Prediction& p : predictions) {
+    if (!text.empty()) text += "\n";
+    text += heading(config, p);
+    for (const std::string& note : p.notes) text += "# " + note + "\n";
+    text += table_text(p, why);
+  }
+  return text;
+}
+
+std::string prediction_json(const Config& config, const std::vector<Prediction>& predictions) {
+  Json out = {{"schema", "understudy-prediction/1"}};
+  out["configuration"] = {{"path", config.path}, {"hash", config.hash}};
+  out["calibrated"] = config.calibration.has_value();
+  out["jobs"] = Json::array();
+  for (const Prediction& p : predictions) {
+    const JobConfig& job = *p.job;
+    Json one = {{"name", job.name},
+                {"collective", name_of(kCollectiveNames, job.collective)},
+                {"type", name_of(kDataTypeNames, job.type)},
+                {"ranks", p.communicator.ranks},
+                {"nodes", p.communicator.nodes},
+                {"nics_per_node", p.network.nics},
+                {"notes", p.notes},
+                {"rows", Json::array()}};
+    for (const PredictedRow& row : p.rows) one["rows"].push_back(row_json(row));
+    out["jobs"].push_back(std::move(one));
+  }
+  return out.dump(2) + "\n";
+}
+
+}  // namespace understudy

@@ -1,0 +1,59 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "ctrl/build/prediction.h"
+#include "ctrl/build/topology.h"
+#include "ctrl/cli/commands.h"
+
+namespace understudy {
+namespace {
+
+struct PredictArguments {
+  std::string config;
+  bool why = false, json = false;
+};
+
+int run_predict(const PredictArguments& arguments) {
+  const auto config = load_or_complain(arguments.config);
+  if (!config) return kExitBadInput;
+  if (config->jobs.empty()) {
+    std::fprintf(stderr, "%s: there is no [[job]] to predict\n", config->path.c_str());
+    return kExitBadInput;
+  }
+  std::optional<Topology> topology;
+  if (config->topology) {
+    auto built = build_topology(*config);
+    if (!built) {
+      std::fputs(describe(built.error()).c_str(), stderr);
+      return kExitBadInput;
+    }
+    topology = std::move(*built);
+  }
+  const auto predictions = predict(*config, topology ? &*topology : nullptr);
+  if (!predictions) {
+    std::fputs(describe(predictions.error()).c_str(), stderr);
+    return kExitBadInput;
+  }
+  const std::string text = arguments.json ? prediction_json(*config, *predictions)
+                                          : prediction_text(*config, *predictions, arguments.why);
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "predict", "Says what jobs would take, by closed forms, in nccl-tests' columns");
+  auto arguments = std::make_shared<PredictArguments>();
+  command->add_option("config", arguments->config, "Configuration (TOML)")->required();
+  command->add_flag("--why", arguments->why,
+                    "Also how NCCL chooses: the estimate for each algorithm and protocol");
+  command->add_flag("--json", arguments->json, "Print JSON, the choices included");
+  command->footer("Example: understudy predict configs/predict.toml --why");
+  command->callback([arguments, &status] { status = run_predict(*arguments); });
+}
+
+}  // namespace understudy

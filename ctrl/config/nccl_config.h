@@ -1,0 +1,27 @@
+// [nccl] and [calibration] as plain values: what `understudy predict` knows of NCCL and the GPUs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collective_model/calibration.h"
+#include "collective_model/tuning.h"
+
+namespace understudy {
+
+struct EnvironmentVariable {
+  std::string name, value;
+  unsigned line = 0;
+};
+
+struct NcclConfig {
+  NcclSystem system;                 ///< of what is given; the rest as NCCL's search would find it
+  std::optional<NcclGraph> ring;     ///< without: searched
+  std::optional<NcclGraph> tree;     ///< without: searched, or the ring's if that is given
+  std::optional<uint32_t> channels;  ///< without: twice the ring's
+  std::vector<EnvironmentVariable> environment;
+  unsigned line = 0;
+};
+
+}  // namespace understudy
