@@ -447,7 +447,7 @@ sizes = ["22MiB", "24MiB", "1GiB"]
         self.expect_bad(self.run_it("schedule", QUICKSTART, "--rank", "9"), "--rank 9", "are 0 to 3")
         self.expect_bad(self.run_it("schedule", QUICKSTART, "--job", "x"), "--job x", "no job of this name")
         self.expect_bad(self.run_it("schedule", self.topology("")), "at least one [[job]]")
-        for wrong, words in (("algorithm = \"pat\"", "job.algorithm: pat: NCCL has it for all_gather"),
+        for wrong, words in (("algorithm = \"pat\"", "job: found \"all_reduce\" by algorithm \"pat\""),
                              ("algorithm = \"auto\"", "job.algorithm: found \"auto\"")):
             path = self.topology("", "wrong.toml")
             path.write_text(GOOD.replace("algorithm = \"ring\"", wrong))

@@ -187,8 +187,8 @@ TEST(Prediction, ContradictionsHaveLines) {
 TEST(Prediction, BadKeys) {
   const auto error = [](const std::string& section) { return error_of(kNodes + section); };
   EXPECT_EQ(error("[nccl]\ngpu = \"pascal\"\n"),
-            "p.toml:12: nccl.gpu: found \"pascal\": expected \"volta\", \"ampere\", \"hopper\" or "
-            "\"blackwell\"\n");
+            "p.toml:12: nccl.gpu: found \"pascal\": expected one of volta, ampere, "
+            "hopper, blackwell\n");
   EXPECT_EQ(
       error("[nccl]\nring = { channels = 12, intra = \"20Gbit/s\" }\n"),
       "p.toml:12: nccl.ring.intra: found \"20Gbit/s\": expected a positive bandwidth in GB/s, "
