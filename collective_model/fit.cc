@@ -183,14 +183,18 @@ Fit fit_calibration(const std::vector<FitRow>& rows, const NcclSystem& system,
                     NcclVersion version) {
   Fit fit;
   const std::vector<Knob> all = knobs(fit.calibration, rows, system, version);
+  std::vector<ChunkPlan> cuts;
+  for (const FitRow& row : rows) cuts.push_back(cut_chunks(row.shape));
   const auto loss = [&](const std::vector<double>& x) {
     double sum = 0;
     for (size_t i = 0; i < all.size(); ++i) {
       *all[i].value = all[i].usual * std::exp(x[i]);
       sum += x[i] * x[i] / (2 * all[i].spread * all[i].spread);
     }
-    for (const FitRow& row : rows) {
-      const double ratio = operation_time(row.shape, fit.calibration, row.network) / row.time;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const FitRow& row = rows[i];
+      const double ratio =
+          operation_time(row.shape, cuts[i], fit.calibration, row.network) / row.time;
       sum += robust(std::log(ratio) / kRowSpread);
     }
     return sum;

@@ -108,7 +108,7 @@ Result<void> NcclEnvironment::set(std::string_view name, const std::string& valu
   if (name == "NCCL_MAX_NCHANNELS" || name == "NCCL_MAX_NRINGS") return count(max_channels, 1, 64);
   if (name == "NCCL_NTHREADS") return count(threads, 1, 1024);
   if (name == "NCCL_LL128_NTHREADS") return count(ll128_threads, 1, 1024);
-  constexpr int64_t kLargest = int64_t{1} << 32;
+  constexpr int64_t kLargest = int64_t{1} << 31;
   if (name == "NCCL_BUFFSIZE") return count(buffer, 1024, kLargest);
   if (name == "NCCL_LL_BUFFSIZE") return count(ll_buffer, 1024, kLargest);
   if (name == "NCCL_LL128_BUFFSIZE") return count(ll128_buffer, 1024, kLargest);

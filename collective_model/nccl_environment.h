@@ -27,7 +27,7 @@ struct NcclEnvironment {
   std::optional<uint32_t> threads, ll128_threads;
   /// NCCL_THREAD_THRESHOLDS of ring and tree, by protocol; bytes per thread.
   std::array<std::array<std::optional<uint64_t>, kProtocols>, 2> thresholds{};
-  std::optional<uint64_t> buffer, ll_buffer, ll128_buffer;  ///< bytes
+  std::optional<uint32_t> buffer, ll_buffer, ll128_buffer;  ///< bytes
   std::optional<int64_t> pat;                               ///< NCCL_PAT_ENABLE
   std::optional<int64_t> net_overhead_ns;
 

@@ -4,15 +4,14 @@
 #include <bit>
 #include <cmath>
 
+#include "collective_model/channel_cut.h"
+#include "collective_model/chunking.h"
+
 namespace understudy {
 namespace {
 
 constexpr uint64_t kWarp = 32;
 constexpr uint64_t kSteps = 8;  ///< of a connection's buffer
-constexpr uint64_t kCellTraffic = 16384;
-
-constexpr uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-constexpr uint64_t round_up(uint64_t a, uint64_t to) { return divide_up(a, to) * to; }
 
 bool is_moving_parts(Collective c) {
   return c == Collective::kAllGather || c == Collective::kReduceScatter;
@@ -49,7 +48,7 @@ double rounds(const OperationShape& shape, uint64_t bytes, uint64_t threads) {
   if (bytes == 0) return 0;
   const uint64_t warps = std::max<uint64_t>(threads / kWarp, 1);
   const uint64_t hunk = (shape.gpu == GpuGeneration::kVolta ? 4 : 8) * uint64_t{512};
-  const uint64_t hunks = bytes / hunk, pieces = divide_up(bytes % hunk, 512);
+  const uint64_t hunks = bytes / hunk, pieces = ceil_div(bytes % hunk, 512);
   const uint64_t full = hunks / warps, begun = hunks % warps;
   uint64_t most = full + (begun > 0 ? 1 : 0);
   if (pieces > warps - begun && begun > 0) {
@@ -63,12 +62,16 @@ double rounds(const OperationShape& shape, uint64_t bytes, uint64_t threads) {
 /// Costs of one operation's steps, in microseconds.
 class Costs {
  public:
-  Costs(const OperationShape& shape, const Calibration& calibration, const NetworkCost& network)
+  Costs(const OperationShape& shape, const ChunkPlan& cut, const Calibration& calibration,
+        const NetworkCost& network)
       : shape_(shape),
+        cut_(cut),
         cost_(calibration.of(shape.protocol)),
         tail_(calibration.tail),
         network_(network),
-        channels_(static_cast<double>(cut_chunks(shape).channels)) {}
+        channels_(static_cast<double>(cut.channels)) {}
+
+  const ChunkPlan& cut() const { return cut_; }
 
   /// GPU work on one slice by `threads`.
   double work(uint64_t bytes, uint64_t threads) const {
@@ -89,6 +92,7 @@ class Costs {
 
  private:
   const OperationShape& shape_;
+  const ChunkPlan& cut_;
   const ProtocolCost& cost_;
   double tail_;
   const NetworkCost& network_;
@@ -100,7 +104,7 @@ uint64_t first_slice(const OperationShape& shape, uint64_t chunk) {
   if (shape.protocol != Protocol::kSimple || is_pipeline(shape.collective)) return chunk;
   const uint64_t least = step_bytes(shape) * 2 / 32;
   const uint64_t half =
-      divide_up(divide_up(chunk, shape.element), uint64_t{16} * 2) * 16 * shape.element;
+      ceil_div(ceil_div(chunk, shape.element), uint64_t{16} * 2) * 16 * shape.element;
   return std::min(chunk, std::max(half, least));
 }
 
@@ -123,7 +127,7 @@ double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk
 
 double ring_time(const OperationShape& shape, const Costs& costs) {
   const double n = shape.communicator.ranks;
-  const ChunkPlan cut = cut_chunks(shape);
+  const ChunkPlan& cut = costs.cut();
   const double steps = shape.collective == Collective::kAllReduce ? 2 * (n - 1) : n - 1;
   double t = 0;
   if (cut.loops > 0)
@@ -137,7 +141,7 @@ double tree_sends(uint32_t nodes) { return nodes <= 1 ? 0 : nodes == 2 ? 2 : nod
 
 double tree_time(const OperationShape& shape, const Costs& costs) {
   const CommunicatorSize& c = shape.communicator;
-  const ChunkPlan cut = cut_chunks(shape);
+  const ChunkPlan& cut = costs.cut();
   // Half of the threads send up, half down, at the same time.
   const uint64_t threads = std::max<uint64_t>(workers(shape) / 2, kWarp);
   const uint64_t chunk = cut.loops > 0 ? cut.chunk : cut.last;
@@ -158,7 +162,7 @@ double tree_time(const OperationShape& shape, const Costs& costs) {
 /// Broadcast and reduce: chunks follow one another around the ring.
 double pipeline_time(const OperationShape& shape, const Costs& costs) {
   const CommunicatorSize& c = shape.communicator;
-  const ChunkPlan cut = cut_chunks(shape);
+  const ChunkPlan& cut = costs.cut();
   const uint64_t chunk = cut.loops > 0 ? cut.chunk : cut.last;
   const double g = costs.work(chunk, workers(shape));
   const double w = c.nodes > 1 ? costs.wire(static_cast<double>(chunk)) : 0;
@@ -171,7 +175,7 @@ double pipeline_time(const OperationShape& shape, const Costs& costs) {
 /// log2(n) rounds of latency; every part but the own one is sent once.
 double pat_time(const OperationShape& shape, const Costs& costs) {
   const double n = shape.communicator.ranks;
-  const double part = static_cast<double>(cut_chunks(shape).part);
+  const double part = static_cast<double>(costs.cut().part);
   const double work = costs.work(static_cast<uint64_t>(part), workers(shape));
   const double rounds_of_latency =
       static_cast<double>(std::bit_width(shape.communicator.ranks - 1));
@@ -180,12 +184,11 @@ double pat_time(const OperationShape& shape, const Costs& costs) {
 
 double point_to_point_time(const OperationShape& shape, const Costs& costs) {
   const CommunicatorSize& c = shape.communicator;
-  const double n = c.ranks, ppn = c.gpus_per_node(), size = static_cast<double>(shape.bytes);
+  const double n = c.ranks, size = static_cast<double>(shape.bytes);
   const double own = shape.collective == Collective::kSendRecv ? size : size * (n - 1) / n;
   const auto per_channel = static_cast<uint64_t>(own / shape.channels);
   const double work = costs.work(per_channel, workers(shape));
   const double wire = bytes_between_nodes(shape) / expansion(shape.protocol) / shape.channels;
-  (void)ppn;
   return (c.nodes > 1 ? costs.between() : costs.inside()) + std::max(work, costs.wire(wire));
 }
 
@@ -193,72 +196,64 @@ double point_to_point_time(const OperationShape& shape, const Costs& costs) {
 
 ChunkPlan cut_chunks(const OperationShape& shape) {
   const CommunicatorSize& c = shape.communicator;
-  const bool ring = shape.algorithm == Algorithm::kRing;
-  const bool parts = ring && (shape.collective == Collective::kAllReduce);
-  // Bytes of the operation that are cut: of one rank's part where every rank has its own.
-  const uint64_t total =
-      is_moving_parts(shape.collective) ? divide_up(shape.bytes, c.ranks) : shape.bytes;
-  const bool steps4 = ring && !is_pipeline(shape.collective) && shape.protocol == Protocol::kSimple;
-  uint64_t chunk = step_bytes(shape) * (steps4 ? 4 : 1);
-  const uint64_t ways = parts ? c.ranks : 1;  // chunks of a loop, one per rank
+  Communicator communicator;
+  communicator.nodes = c.nodes;
+  communicator.gpus = c.gpus_per_node();
+  communicator.channels = shape.channels;
+  communicator.version = shape.version;
+  communicator.buffers.simple = shape.buffer;
+  communicator.buffers.ll = shape.ll_buffer;
+  communicator.buffers.ll128 = shape.ll128_buffer;
+  Operation operation;
+  operation.collective = shape.collective;
+  operation.algorithm = shape.algorithm;
+  operation.protocol = shape.protocol;
+  operation.type = DataType::kInt8;  // bytes
+  operation.threads = shape.threads;
+  // Of one rank's part where every rank has its own.
+  const bool parts = is_moving_parts(shape.collective);
+  operation.count = parts ? ceil_div(shape.bytes, c.ranks) : shape.bytes;
+
   ChunkPlan plan;
-  plan.channels = shape.channels;
-  if (shape.version.minor >= 20) {
-    // Cells of at least 16 KiB of traffic are dealt to the channels, the first ones full.
-    const uint64_t traffic = shape.collective == Collective::kAllReduce ? 2
-                             : is_moving_parts(shape.collective)        ? c.ranks
-                                                                        : 1;
-    const uint64_t cell = round_up(divide_up(kCellTraffic, traffic), 16);
-    const uint64_t cells = std::max<uint64_t>(divide_up(total, cell), 1);
-    const uint64_t wanted = std::max(kCellTraffic, total * traffic / shape.channels);
-    const uint64_t each =
-        shape.channels == 1 ? cells : std::min(cells, divide_up(wanted, kCellTraffic));
-    plan.part = std::min(total, each * cell);
-    plan.channels = std::min<uint64_t>(divide_up(cells, each), shape.channels);
-  } else {
-    plan.part = divide_up(total, shape.channels);
-  }
-  if (shape.algorithm == Algorithm::kTree) {
-    const double ppn = c.gpus_per_node();
-    const auto halve = [&](double below, uint64_t least) {
-      while (static_cast<double>(shape.bytes) /
-                     (static_cast<double>(shape.channels) * static_cast<double>(chunk)) <
-                 below &&
-             chunk > least) {
-        chunk /= 2;
-      }
-    };
-    const double depth = ppn - 1 + std::bit_width(c.nodes) - 1;
-    if (shape.protocol == Protocol::kLL128) {
-      const double steps = 1 + (std::bit_width(c.nodes) - 1) + 0.1 * ppn;
-      halve(steps * 64 / ppn, 131072);
-      halve(steps * 16 / ppn, 32768);
-    } else if (shape.protocol == Protocol::kSimple && shape.version.minor < 20) {
-      halve(depth * 8, 131072);
-      halve(depth * 4, 65536);
-      halve(depth, 32768);
+  const bool strided = cut_rule(shape.version) == CutRule::kStrided;
+  plan.part = strided ? ceil_div(operation.count, shape.channels) : operation.count;
+  plan.channels = strided ? shape.channels : 1;
+  if (!strided) {
+    if (const auto cut = cut_group(communicator, {&operation, 1}); cut && !cut->empty()) {
+      plan.part = 0;
+      for (const ChannelPart& part : cut->front().parts)
+        plan.part = std::max(plan.part, part.bytes);
+      plan.channels = std::max<uint64_t>(cut->front().parts.size(), 1);
     }
   }
-  plan.chunk = chunk;
-  const uint64_t loop = chunk * ways;
-  plan.loops = plan.part / loop;
-  const uint64_t rest = plan.part - plan.loops * loop;
-  if (rest > 0) {
-    uint64_t grain = 16;
-    if (shape.version.minor < 20) {
-      // Each loop strides over all channels, and Simple's chunks are whole passes of the threads.
-      // So are those of LL and LL128, but as many steps as that lengthens are left without data.
-      if (shape.protocol == Protocol::kSimple) grain = workers(shape) * 8;
-    }
-    plan.last = std::min(round_up(divide_up(rest, ways), grain), std::max(chunk, grain));
-  }
+  // What the chunk is tuned to: since 2.22 the channel's part, before the operation.
+  const bool cells = cut_rule(shape.version) == CutRule::kCells;
+  const uint64_t tuned = cells ? plan.part * (parts ? c.ranks : 1) : shape.bytes;
+  plan.chunk = chunking_of(communicator, operation, tuned, cells ? 1 : shape.channels).chunk_bytes;
+  // Each loop of a ring's all-reduce has a chunk of every rank.
+  const bool all =
+      shape.algorithm == Algorithm::kRing && shape.collective == Collective::kAllReduce;
+  const uint64_t ways = all ? c.ranks : 1;
+  plan.loops = plan.part / (plan.chunk * ways);
+  const uint64_t rest = plan.part - plan.loops * plan.chunk * ways;
+  if (rest == 0) return plan;
+  // Strided loops have chunks of whole passes of Simple's threads. So have those of LL and LL128,
+  // but as many steps as that lengthens are left without data.
+  const bool passes = strided && shape.protocol == Protocol::kSimple;
+  const uint64_t grain = passes ? workers(shape) * 8 : 16;
+  plan.last = std::min(round_up(ceil_div(rest, ways), grain), std::max(plan.chunk, grain));
   return plan;
 }
 
 double operation_time(const OperationShape& shape, const Calibration& calibration,
                       const NetworkCost& network) {
+  return operation_time(shape, cut_chunks(shape), calibration, network);
+}
+
+double operation_time(const OperationShape& shape, const ChunkPlan& cut,
+                      const Calibration& calibration, const NetworkCost& network) {
   if (shape.bytes == 0 || shape.communicator.ranks < 2) return calibration.launch;
-  const Costs costs(shape, calibration, network);
+  const Costs costs(shape, cut, calibration, network);
   double t = calibration.launch;
   if (function_name(shape.collective).empty()) {
     t += point_to_point_time(shape, costs);

@@ -32,7 +32,7 @@ struct OperationShape {
   uint32_t channels = 1, threads = 544;
   NcclVersion version;
   GpuGeneration gpu = GpuGeneration::kAmpere;
-  uint64_t buffer = 4u << 20, ll_buffer = 512u << 10, ll128_buffer = 4'915'200;
+  uint32_t buffer = 4u << 20, ll_buffer = 512u << 10, ll128_buffer = 4'915'200;
 };
 
 /// The network between the nodes, for this operation.
@@ -48,12 +48,16 @@ struct ChunkPlan {
   uint64_t channels = 1;  ///< that have a part
   uint64_t loops = 0, chunk = 0, last = 0;
 };
-/// Of rings, by the version's rule, and of trees.
+/// By the version's rule (channel_cut.h, chunking.h).
 ChunkPlan cut_chunks(const OperationShape& shape);
 
 /// Microseconds.
 double operation_time(const OperationShape& shape, const Calibration& calibration,
                       const NetworkCost& network);
+
+/// The same of an operation whose cut is known.
+double operation_time(const OperationShape& shape, const ChunkPlan& cut,
+                      const Calibration& calibration, const NetworkCost& network);
 
 /// Bytes that the busiest node sends to others, protocol's flags included, headers not.
 double bytes_between_nodes(const OperationShape& shape);

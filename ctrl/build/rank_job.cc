@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "ctrl/build/job_schedule.h"
-#include "ctrl/config/job_operation.h"
 #include "dataplane/wire/headers.h"
 
 namespace understudy {
@@ -23,12 +22,6 @@ RankTrafficSettings settings_of(const Config& config, const JobConfig& job) {
 }
 
 }  // namespace
-
-double bus_factor(Collective collective, uint32_t ranks) {
-  const double n = ranks;
-  if (collective == Collective::kAllReduce) return 2 * (n - 1) / n;
-  return has_parts(collective) ? (n - 1) / n : 1;
-}
 
 Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const Topology& topology,
                                std::vector<FlowSpec>& flows, uint32_t& first_connection) {

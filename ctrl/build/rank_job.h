@@ -27,9 +27,6 @@ struct RankJob {
 Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const Topology& topology,
                                std::vector<FlowSpec>& flows, uint32_t& first_connection);
 
-/// nccl-tests' factor from algorithm to bus bandwidth.
-double bus_factor(Collective collective, uint32_t ranks);
-
 /// Most messages of all jobs: each takes some 600 bytes of memory.
 inline constexpr uint64_t kMostMessages = 20'000'000;
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "collective_model/time_model.h"
 #include "ctrl/build/rank_job.h"
 #include "ctrl/build/topology.h"
 #include "ctrl/build/traffic.h"
