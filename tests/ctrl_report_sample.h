@@ -120,7 +120,7 @@ inline RunReport full_report() {
                    Duration::ns(300),
                    Duration::ns(400),
                    Duration::us(50'300)};
-  port.pacing = PacingReport{true, false};
+  port.pacing = PacingReport{true, false, false};
   port.pfc = {true, 14, 3, Duration::us(40), Duration::us(7), Duration::ns(90)};
   port.links = {{"w0", true, 7, 700, 3, 0}, {"w0", false, 5, 500, 1, 0}};
   port.faults = {{"late ACKs", 9, 3, 1}};

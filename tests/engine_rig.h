@@ -73,7 +73,9 @@ class RigSink : public TxSink {
       ++unkept;
     }
   }
+  Duration lead() const override { return ahead; }
   Time now;
+  Duration ahead;
   size_t room = SIZE_MAX;
   bool keep = true;
   uint64_t unkept = 0;

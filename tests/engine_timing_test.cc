@@ -50,6 +50,35 @@ class Timing : public testing::Test {
   Rkey rkey_real = 0, rkey_emulated = 0;
 };
 
+// A device that sends at stated times gets frames before: the same frames with the same times, none
+// earlier than agreed, and none is late.
+TEST_F(Timing, ADeviceMayGetFramesBeforeTheirTime) {
+  std::vector<Time> scheduled;
+  for (const Duration ahead : {Duration(), Duration::us(200)}) {
+    build(rig_config(kSlow, kLatency));
+    connect(0);
+    Rig& rig = pair->emulated;
+    rig.sink.ahead = ahead;
+    post(rig, emulated(0), write_of(8 * kMtu, rkey_real));
+    rig.advance(Duration::ms(1));
+    ASSERT_EQ(rig.sink.sent.size(), 8u);
+    uint64_t early = 0;
+    for (const SentFrame& frame : rig.sink.sent) {
+      EXPECT_GE(frame.actual + ahead, frame.scheduled);
+      early += frame.actual < frame.scheduled ? 1 : 0;
+      if (ahead == Duration()) scheduled.push_back(frame.scheduled);
+    }
+    EXPECT_EQ(early > 0, ahead > Duration());
+    for (size_t i = 0; i < scheduled.size(); ++i) {
+      EXPECT_EQ(rig.sink.sent[i].scheduled, scheduled[i]) << i;
+    }
+    ShardSnapshot snapshot;
+    rig.shard.fit(snapshot);
+    rig.shard.snapshot(snapshot, rig.now);
+    EXPECT_EQ(snapshot.counters.lateness.max(), Duration());
+  }
+}
+
 TEST_F(Timing, WriteStreamArrivesAtTheLinksRate) {
   for (uint64_t bps : {100'000'000ull, 3'000'000'000ull, 399'999'999'937ull}) {
     const Rate rate = Rate::bits_per_second(bps);

@@ -243,6 +243,13 @@ TEST(DpdkPort, ErrorsNamePortDeviceAndReason) {
   const std::string bad_key = open_error("net_pcap0,colour=blue");
   EXPECT_NE(bad_key.find("colour=blue"), std::string::npos) << bad_key;
 
+  const auto no_stamps = DpdkPort::open({"gpu", "net_null0", true});
+  ASSERT_FALSE(no_stamps);
+  EXPECT_NE(no_stamps.error().text.find(
+                "port \"gpu\": device net_null0: transmit_time_stamps: it offers none"),
+            std::string::npos)
+      << no_stamps.error().text;
+
   const std::string absent = open_error("ffff:ff:1f.7");
   EXPECT_NE(absent.find("no such device ffff:ff:1f.7"), std::string::npos) << absent;
 }

@@ -151,6 +151,7 @@ struct PortConfig {
   unsigned nic = 0;
   std::string device;  ///< DPDK vdev string or PCI address; "virtual" has no device (simulate only)
   Rate physical = Rate::unlimited();  ///< rate of the wire itself
+  bool transmit_time_stamps = false;  ///< the device sends frames at their times
   bool pfc = false;                   ///< pauses of the model are PFC frames on the wire too
   unsigned line = 0;
 };
@@ -256,7 +257,7 @@ struct Config {
   std::vector<PortConfig> ports;
   DimensionCosts dimension_costs;
   std::optional<NcclConfig> nccl;
-  std::optional<Calibration> calibration;     ///< without: GPUs cost nothing but step_cost
+  std::optional<Calibration> calibration;  ///< without: GPUs cost nothing but step_cost
   std::vector<JobConfig> jobs;
   std::vector<ServiceConfig> services;
   std::vector<ClientConfig> clients;

@@ -40,6 +40,9 @@ void read_port(const TomlNode& toml, ReadContext& context) {
     }
   }
   if (const auto rate = table.rate("rate")) port.physical = rate->value;
+  if (const auto stamps = table.boolean("transmit_time_stamps")) {
+    port.transmit_time_stamps = stamps->value;
+  }
   if (const auto pfc = table.boolean("pfc")) {
     port.pfc = pfc->value;
     const auto& classes = context.config.queues.network.classes;

@@ -128,7 +128,9 @@ Json sender_json(const SenderReport& sender) {
 Json pacing_json(const std::optional<PacingReport>& pacing) {
   if (!pacing) return nullptr;
   Json out;
-  out["by"] = pacing->naps ? "naps and spinning" : "spinning";
+  out["by"] = pacing->by_device ? "transmit time stamps"
+              : pacing->naps    ? "naps and spinning"
+                                : "spinning";
   out["device_has_time_stamps"] = pacing->device_time_stamps;
   return out;
 }

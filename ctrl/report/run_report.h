@@ -99,7 +99,8 @@ struct SenderReport {
 /// How frames come to leave a port at their times.
 struct PacingReport {
   bool naps = false;                ///< the packet loop sleeps between them; else it spins
-  bool device_time_stamps = false;  ///< the device could do it; not in use
+  bool device_time_stamps = false;  ///< the device can do it ...
+  bool by_device = false;           ///< ... and does, for frames that are known before their time
 };
 
 /// PFC frames on a real port. Times are sums over classes.

@@ -128,16 +128,21 @@ std::string sender_text(const SenderReport& s) {
          ", last one " + gigabits(s.final) + "\n";
 }
 
+std::string paced_text(const PacingReport& pacing) {
+  if (pacing.by_device) return "the device's transmit time stamps";
+  return std::string(pacing.naps ? "naps and spinning" : "spinning") +
+         (pacing.device_time_stamps ? ", not by the device's transmit time stamps"
+                                    : ": the device offers no transmit time stamps");
+}
+
 /// How late frames left, in real time.
 std::string departures_text(const PortReport& port) {
   const LatenessReport& late = port.lateness;
   return "# departures at " + port.node + ": " + count_text(late.frames, "frame") +
          ", late by up to " + duration_text(late.p50) + " (50 %), " + duration_text(late.p90) +
          " (90 %), " + duration_text(late.p99) + " (99 %), " + duration_text(late.p999) +
-         " (99.9 %), " + duration_text(late.max) + " (all); paced by " +
-         (port.pacing->naps ? "naps and spinning" : "spinning") +
-         (port.pacing->device_time_stamps ? ", not by the device's transmit time stamps\n"
-                                          : ": the device offers no transmit time stamps\n");
+         " (99.9 %), " + duration_text(late.max) + " (all); paced by " + paced_text(*port.pacing) +
+         "\n";
 }
 
 }  // namespace

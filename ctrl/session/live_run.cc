@@ -131,7 +131,7 @@ Result<void> LiveRun::open() {
   live.spin = config_.fidelity.idle == IdleMode::kSpin;
   live.verbose = options_.verbose;
   for (const PortConfig& port : config_.ports) {
-    live.ports.push_back({config_.nodes[port.node].name, port.device});
+    live.ports.push_back({config_.nodes[port.node].name, port.device, port.transmit_time_stamps});
   }
   auto opened = Live::open(live);
   if (!opened) return fail(opened.error().text);
@@ -399,7 +399,8 @@ RunReport LiveRun::finish() {
       report_.traffic->deadlock = link_names(switched_->topology().graph, cycle);
     }
     report_.ports.back().pacing =
-        PacingReport{config_.fidelity.idle == IdleMode::kSleep, live_->has_transmit_time_stamps(i)};
+        PacingReport{config_.fidelity.idle == IdleMode::kSleep, live_->has_transmit_time_stamps(i),
+                     config_.ports[i].transmit_time_stamps};
   }
   report_.loop = loop_report(live_->loop());
   if (!options_.capture_path.empty()) report_.capture_drops = live_->capture_drops();

@@ -20,7 +20,7 @@ class LiveImpl final : public Live {
     if (!started) return fail(started.error().text);
     eal_ = std::move(*started);
     for (const LivePort& port : options.ports) {
-      auto opened = DpdkPort::open({port.name, port.device});
+      auto opened = DpdkPort::open({port.name, port.device, port.transmit_time_stamps});
       if (!opened) return fail(opened.error().text);
       ports_.push_back(std::move(*opened));
     }

@@ -16,8 +16,9 @@
 namespace understudy {
 
 struct LivePort {
-  std::string name;    ///< appears in errors and in the capture
-  std::string device;  ///< DPDK vdev string or PCI address
+  std::string name;                   ///< appears in errors and in the capture
+  std::string device;                 ///< DPDK vdev string or PCI address
+  bool transmit_time_stamps = false;  ///< see DpdkPortOptions
 };
 
 struct LiveOptions {

@@ -24,6 +24,8 @@ class TxSink {
   /// Room for a frame of `bytes`, or null when the device takes no more now: the shard keeps the
   /// frame and tries again at its next poll.
   virtual uint8_t* reserve(uint32_t bytes) = 0;
+  /// How long before its time a frame may be handed over: the device keeps it until then.
+  virtual Duration lead() const { return Duration(); }
   /// Hands the reserved frame over. `scheduled` is its modelled departure time.
   virtual void commit(uint32_t bytes, Time scheduled) = 0;
 };

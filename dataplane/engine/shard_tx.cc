@@ -15,7 +15,8 @@ void Shard::send_due(Time now, TxSink& sink) {
     send_now_.pop();
   }
   uint32_t cls;
-  while (next_departure(cls) <= now) {
+  const Time until = now + sink.lead();
+  while (next_departure(cls) <= until) {
     if (!send(departures_[cls].front(), now, sink)) return;
     departures_[cls].pop();
   }
@@ -57,8 +58,9 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
     finish_roce(out, p.addressing, p.out.fields.opcode, p.out.payload_bytes);
     if (p.damaged && !p.good_icrc) damage_sent(p, out);
     ++counters_.tx_roce;
-    counters_.lateness.add(now - p.due);
-    if (p.departs && belongs(p, q)) q.endpoint->on_transmitted(p.due, now, *q.qp, p.id);
+    const Time actual = std::max(now, p.due);  // handed over early, it leaves at its time
+    counters_.lateness.add(actual - p.due);
+    if (p.departs && belongs(p, q)) q.endpoint->on_transmitted(p.due, actual, *q.qp, p.id);
   }
   ++counters_.tx_frames;
   counters_.tx_bytes += p.frame_bytes;

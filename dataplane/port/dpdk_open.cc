@@ -101,8 +101,11 @@ Result<void> DpdkPort::start() {
   if (const int r = rte_eth_dev_info_get(id_, &info); r != 0) {
     return fail(where() + "cannot be queried" + reason(r));
   }
-  transmit_time_stamps_ = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP) != 0;
+  has_time_stamps_ = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP) != 0;
   rte_eth_conf conf{};
+  if (stamps_) {
+    if (auto ready = prepare_time_stamps(conf.txmode.offloads); !ready) return ready;
+  }
   // Network cards and net_tap mean the limit that they state, other virtual devices do not.
   conf.rxmode.mtu = std::min(std::max(mtu_, kMinMtu), stated_max_mtu(info));
   if ((device_.pci || device_.driver == "net_tap") && conf.rxmode.mtu < mtu_) {
@@ -135,6 +138,19 @@ Result<void> DpdkPort::start() {
   if (r = rte_eth_promiscuous_enable(id_); r != 0 && device_.pci) {
     return fail(where() + "does not pass frames to other MAC addresses" + reason(r));
   }
+  return {};
+}
+
+Result<void> DpdkPort::prepare_time_stamps(uint64_t& offloads) {
+  if (!has_time_stamps_) {
+    return fail(where() +
+                "transmit_time_stamps: it offers none (a ConnectX card does with the "
+                "argument tx_pp)");
+  }
+  if (const int r = rte_mbuf_dyn_tx_timestamp_register(&stamp_offset_, &stamp_flag_); r != 0) {
+    return fail(where() + "transmit_time_stamps: no room in its buffers" + reason(r));
+  }
+  offloads |= RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP;
   return {};
 }
 

@@ -1,8 +1,11 @@
 // The packet path; opening and closing is in dpdk_open.cc.
+// rte_eth_read_clock() is not of DPDK 22.11's stable interface.
+#define ALLOW_EXPERIMENTAL_API
 #include "dataplane/port/dpdk_port.h"
 
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
 
 #include <algorithm>
 
@@ -49,8 +52,25 @@ void DpdkPort::commit(uint32_t bytes, Time scheduled) {
   reserved_ = nullptr;
 }
 
+/// Until it has been read twice, and if it cannot be, frames leave when they are due.
+void DpdkPort::read_device_clock(Time now) {
+  uint64_t ticks = 0;
+  if (clock_.wants_reading(now) && rte_eth_read_clock(id_, &ticks) == 0) clock_.reading(now, ticks);
+}
+
+/// Frames whose time has not come get it.
+void DpdkPort::stamp(Time now) {
+  for (uint32_t i = 0; i < pending_; ++i) {
+    if (scheduled_[i] <= now) continue;
+    *RTE_MBUF_DYNFIELD(tx_mbufs_[i], stamp_offset_, uint64_t*) = clock_.at(scheduled_[i]);
+    tx_mbufs_[i]->ol_flags |= stamp_flag_;
+  }
+}
+
 void DpdkPort::flush(Time now) {
+  if (stamps_) read_device_clock(now);
   if (pending_ == 0) return;
+  if (clock_.known()) stamp(now);
   // The device frees what it takes; a second reference keeps the bytes until they are written down.
   const bool captured = capture() != nullptr;
   if (captured) {
@@ -89,7 +109,8 @@ void DpdkPort::capture_sent(Time now, uint32_t sent) {
   for (uint32_t i = 0; i < pending_; ++i) {
     rte_mbuf* mbuf = tx_mbufs_[i];
     if (i < sent) {
-      capture()->frame(CaptureDirection::kOut, now, scheduled_[i],
+      const Time left = std::max(now, scheduled_[i]);  // the device may keep it until then
+      capture()->frame(CaptureDirection::kOut, left, scheduled_[i],
                        {rte_pktmbuf_mtod(mbuf, const uint8_t*), mbuf->pkt_len});
       rte_pktmbuf_free(mbuf);
     } else {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "dataplane/base/result.h"
+#include "dataplane/port/device_clock.h"
 #include "dataplane/port/dpdk_device.h"
 #include "dataplane/port/dpdk_vhost.h"
 #include "dataplane/port/port.h"
@@ -21,8 +22,11 @@ namespace understudy {
 inline constexpr uint32_t kDpdkPortMegabytes = 48;
 
 struct DpdkPortOptions {
-  std::string name;     ///< as the user knows it: appears in errors and captures
-  std::string device;   ///< PCI address or virtual device, see DpdkDevice
+  std::string name;    ///< as the user knows it: appears in errors and captures
+  std::string device;  ///< PCI address or virtual device, see DpdkDevice
+  /// Frames are given to the device before their time, which it keeps by its clock. Not every
+  /// device can; it may want to be told so in its arguments (ConnectX: tx_pp=500).
+  bool transmit_time_stamps = false;
   uint32_t mtu = 4200;  ///< wanted: largest IP packet. 4200 lets RoCE choose path MTU 4096
 };
 
@@ -44,20 +48,27 @@ class DpdkPort final : public Port, private TxSink {
   /// Is there a carrier, or a guest at the vhost socket? A guest may come late, leave and return.
   /// Any thread may ask.
   bool link_up() const;
-  /// Whether the device could send frames at times of our choice. Nothing uses that: of
-  /// DPDK 22.11's drivers only that of ConnectX cards does it.
-  bool has_transmit_time_stamps() const { return transmit_time_stamps_; }
+  /// Whether the device can send frames at times of our choice. Of DPDK 22.11's drivers only that
+  /// of ConnectX cards does it.
+  bool has_transmit_time_stamps() const { return has_time_stamps_; }
 
  private:
   static constexpr uint32_t kTxBurst = 64;
+  /// Longer than the loop's turns, short beside what may change a departure.
+  static constexpr Duration kLead = Duration::us(20);
 
-  explicit DpdkPort(const DpdkPortOptions& options) : name_(options.name), mtu_(options.mtu) {}
+  explicit DpdkPort(const DpdkPortOptions& options)
+      : name_(options.name), mtu_(options.mtu), stamps_(options.transmit_time_stamps) {}
   Result<void> attach(const std::string& device);
   Result<void> start();
   std::string where() const;
 
   uint8_t* reserve(uint32_t bytes) override;
   void commit(uint32_t bytes, Time scheduled) override;
+  Duration lead() const override { return clock_.known() ? kLead : Duration(); }
+  Result<void> prepare_time_stamps(uint64_t& offloads);
+  void read_device_clock(Time now);
+  void stamp(Time now);
   void capture_sent(Time now, uint32_t sent);
   uint32_t give_up(uint32_t sent, Time now);
 
@@ -67,7 +78,11 @@ class DpdkPort final : public Port, private TxSink {
   VhostSocket vhost_;
   bool attached_ = false;
   bool started_ = false;
-  bool transmit_time_stamps_ = false;
+  bool has_time_stamps_ = false;
+  bool stamps_ = false;      ///< frames carry their times
+  int stamp_offset_ = 0;     ///< of the field in a buffer
+  uint64_t stamp_flag_ = 0;  ///< of a buffer that has it
+  DeviceClock clock_;        ///< of the device; known only if frames carry times
   uint16_t id_ = 0;
   rte_mempool* rx_pool_ = nullptr;
   rte_mempool* tx_pool_ = nullptr;
