@@ -423,12 +423,14 @@ sizes = ["22MiB", "24MiB", "1GiB"]
         text = self.schedule()
         for job in ("gradients", "buckets", "experts", "parameters", "weights", "uneven"):
             self.assertIn("job " + job + ": ", text)
-        self.assertIn("tree, ll128, bfloat16; 32 ranks on 4 nodes, up to 8 channels, NCCL 2.28", text)
+        self.assertIn("all_reduce, bfloat16; 32 ranks on 4 nodes, up to 8 channels, NCCL 2.28", text)
+        self.assertIn("256 MiB (268435456 B): tree, ll128, 8 channels", text)
 
     def test_schedule_of_one_rank(self):
         job = json.loads(self.schedule("--job", "parameters", "--rank", "1", "--messages", "--json"))["jobs"][0]
-        self.assertEqual((job["rank"], job["ranks"], job["algorithm"]), (1, 4, "pat"))
+        self.assertEqual((job["rank"], job["ranks"]), (1, 4))
         operation = job["operations"][0]
+        self.assertEqual((operation["algorithm"], operation["protocol"]), ("pat", "simple"))
         self.assertEqual(operation["channels"], [{"channel": 0, "offset": 0, "bytes": 16384}])
         send = operation["connections"][0]
         self.assertEqual((send["from"], send["to"], send["direction"]), (1, 0, "send"))
@@ -447,11 +449,20 @@ sizes = ["22MiB", "24MiB", "1GiB"]
         self.expect_bad(self.run_it("schedule", QUICKSTART, "--rank", "9"), "--rank 9", "are 0 to 3")
         self.expect_bad(self.run_it("schedule", QUICKSTART, "--job", "x"), "--job x", "no job of this name")
         self.expect_bad(self.run_it("schedule", self.topology("")), "at least one [[job]]")
-        for wrong, words in (("algorithm = \"pat\"", "job: found \"all_reduce\" by algorithm \"pat\""),
-                             ("algorithm = \"auto\"", "job.algorithm: found \"auto\"")):
-            path = self.topology("", "wrong.toml")
-            path.write_text(GOOD.replace("algorithm = \"ring\"", wrong))
-            self.expect_bad(self.run_it("schedule", path), "wrong.toml:16", words)
+        path = self.topology("", "wrong.toml")
+        path.write_text(GOOD.replace("algorithm = \"ring\"", "algorithm = \"pat\""))
+        self.expect_bad(self.run_it("schedule", path), "wrong.toml:16", "job: found \"all_reduce\" by algorithm \"pat\"")
+
+    def test_schedule_of_what_nccl_chooses(self):
+        path = self.topology("", "auto.toml")
+        path.write_text(GOOD.replace("algorithm = \"ring\"", "algorithm = \"auto\"\nprotocol = \"auto\"\nchannels = 8")
+                        .replace("[\"4KiB\"]", "[\"4KiB\", \"256MiB\"]"))
+        done = self.run_it("schedule", path, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        small, large = json.loads(done.stdout)["jobs"][0]["operations"]
+        self.assertIn(small["protocol"], ("ll", "ll128"))
+        self.assertEqual(len(small["channels"]), 1)
+        self.assertEqual(len(large["channels"]), 8)
 
     def test_what_only_schedules_is_not_run(self):
         path = self.topology("", "tree.toml")

@@ -136,14 +136,21 @@ TEST(SimulateRanks, TheTimelineSaysWhatRanksWaitedFor) {
   }
 }
 
+TEST(SimulateRanks, NcclsChoiceRuns) {
+  const auto report = run(nodes(4) + job("collective = \"all_reduce\"\nalgorithm = \"auto\"\n"
+                                         "protocol = \"auto\"\nsizes = [\"4KiB\", \"4MiB\"]\n"));
+  ASSERT_TRUE(report) << report.error().text;
+  EXPECT_GT(took(*report), Duration());
+}
+
 TEST(SimulateRanks, WhatItCannotDoIsNamed) {
   const auto error = [](const std::string& text) {
     const auto report = run(text);
     return report ? "no error" : report.error().text;
   };
-  EXPECT_NE(error(nodes(4) + job("collective = \"all_reduce\"\nalgorithm = \"auto\"\n"
-                                 "sizes = [\"1MiB\"]\n"))
-                .find("f:7: job.algorithm: found \"auto\""),
+  EXPECT_NE(error(nodes(4) + job("collective = \"all_reduce\"\ngroup = true\n"
+                                 "sizes = [\"1MiB\", \"2MiB\"]\n"))
+                .find("f:7: job: found group = true"),
             std::string::npos);
   EXPECT_NE(error(nodes(4) + "[fabric]\nfidelity = \"flow\"\n" + job(kRing)).find("f:9: job: "),
             std::string::npos);

@@ -118,13 +118,6 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
 
 }  // namespace
 
-uint32_t job_nics(const Config& config, const JobConfig& job) {
-  if (gpus_per_node(config, job) < 2) return 1;
-  size_t nics = config.nodes[job.ranks[0]].nics.size();
-  for (const NodeId node : job.ranks) nics = std::min(nics, config.nodes[node].nics.size());
-  return static_cast<uint32_t>(std::max<size_t>(nics, 1));
-}
-
 JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
                        const Topology* topology) {
   JobNetwork network;

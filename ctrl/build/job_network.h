@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "collective_model/time_model.h"
+#include "ctrl/build/job_tuner.h"
 #include "ctrl/build/topology.h"
 #include "ctrl/config/config.h"
 
@@ -16,10 +17,6 @@ struct JobNetwork {
   double nic_rate = 0;    ///< bit/s of the slowest of them; 0: unlimited
   bool all_pairs = true;  ///< false: too many pairs, NICs alone were counted
 };
-
-/// NICs of each node that carry the job: its own one, and all where several GPUs of a node take
-/// part, over which NCCL spreads its channels.
-uint32_t job_nics(const Config& config, const JobConfig& job);
 
 /// Without `topology` the nodes' links are the network. Every link carries the transfers of a step
 /// that its routing gives it: neighbours of the ring, edges of both trees, or all pairs.

@@ -3,15 +3,49 @@
 #include <algorithm>
 #include <span>
 
+#include "ctrl/build/job_tuner.h"
 #include "ctrl/config/job_operation.h"
 
 namespace understudy {
+namespace {
+
+/// What NCCL's tuner makes of the operations. Those of a group that are within four times the first
+/// one's size are tuned as one (source: enqueue.cc, ncclPrepareTasks).
+Result<void> tune(const JobConfig& job, const Tuner& tuner, std::vector<JobSchedule>& schedules) {
+  for (size_t first = 0, end = 0; first < schedules.size(); first = end) {
+    uint64_t bytes = 0;
+    for (end = first; end < schedules.size(); ++end) {
+      const bool joins = job.group && schedules[end].bytes < 4 * schedules[first].bytes;
+      if (end > first && !joins) break;
+      bytes += schedules[end].bytes;
+    }
+    const TuningTable table = tuner.tune(job.collective, bytes, job.algorithm, job.protocol);
+    if (!table.chosen) {
+      if (job.algorithm && job.protocol) continue;  // what was asked for
+      return fail("algorithm: found \"auto\": NCCL has no way to do this");
+    }
+    for (size_t i = first; i < end; ++i) {
+      Operation& operation = schedules[i].operation;
+      operation.algorithm = table.algorithm;
+      operation.protocol = table.protocol;
+      operation.channels = table.channels_used;
+      operation.threads = table.threads;
+      // Those of a ring that only synchronise.
+      const bool extra = table.protocol == Protocol::kSimple && table.algorithm == Algorithm::kRing;
+      if (extra) operation.threads -= 32;
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 Communicator job_communicator(const Config& config, const JobConfig& job) {
   Communicator c;
   c.nodes = static_cast<uint32_t>(job.ranks.size());
   c.gpus = gpus_per_node(config, job);
-  c.channels = job.channels;
+  const auto tuner = job_tuner(config, job);
+  c.channels = tuner ? tuner->channels() : job.channels;
   c.version = job.nccl;
   c.first_nic = job.nic;
   const std::vector<NicConfig>& nics = config.nodes[job.ranks.front()].nics;
@@ -52,10 +86,8 @@ Result<std::vector<JobSchedule>> job_schedules(const Config& config, const JobCo
     return at("nccl: found \"2." + std::to_string(job.nccl.minor) +
               "\": schedules are known of 2.18 and later, older releases to predict only");
   }
-  if (!is_p2p(job.collective) && (!job.algorithm || !job.protocol)) {
-    return at(std::string(job.algorithm ? "protocol" : "algorithm") +
-              ": found \"auto\": a schedule is of one algorithm and protocol");
-  }
+  const auto tuner = job_tuner(config, job);
+  if (!tuner) return fail(tuner.error().front().text());
   const Communicator communicator = job_communicator(config, job);
   std::vector<uint64_t> sizes = job.sizes;
   if (job.group) std::sort(sizes.begin(), sizes.end());  // as NCCL takes them
@@ -63,7 +95,12 @@ Result<std::vector<JobSchedule>> job_schedules(const Config& config, const JobCo
   std::vector<Operation> operations;
   for (const uint64_t bytes : sizes) {
     schedules.push_back({bytes, job_operation(config, job, bytes), {}});
-    operations.push_back(schedules.back().operation);
+  }
+  if (!is_p2p(job.collective)) {
+    if (auto tuned = tune(job, *tuner, schedules); !tuned) return at(tuned.error().text);
+  }
+  for (const JobSchedule& schedule : schedules) {
+    operations.push_back(schedule.operation);
     if (auto checked = check_operation(communicator, operations.back()); !checked) {
       return at(checked.error().text);
     }

@@ -12,7 +12,8 @@
 namespace understudy {
 
 /// The job's communicator: its nodes in their order, as many ranks on each as `gpus` says. One rank
-/// a node talks by the job's NIC, several by all of the nodes' NICs.
+/// a node talks by the job's NIC, several by all of the nodes' NICs. Channels are those of [nccl],
+/// or the job's.
 Communicator job_communicator(const Config& config, const JobConfig& job);
 
 /// One operation of the job, of `bytes` as nccl-tests count them.
@@ -25,7 +26,9 @@ struct JobSchedule {
   OperationCut cut;  ///< of send/recv: empty
 };
 
-/// Those of all sizes. An error names file, line and what NCCL would not carry out.
+/// Those of all sizes, each with the channels that NCCL's tuner leaves it, and with its choice
+/// where algorithm or protocol are "auto". An error names file, line and what NCCL would not carry
+/// out.
 Result<std::vector<JobSchedule>> job_schedules(const Config& config, const JobConfig& job);
 
 }  // namespace understudy

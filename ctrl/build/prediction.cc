@@ -5,69 +5,12 @@
 #include <optional>
 
 #include "collective_model/dimension_time.h"
-#include "collective_model/graph_search.h"
+#include "ctrl/build/job_tuner.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/report/text.h"
 
 namespace understudy {
 namespace {
-
-CommunicatorSize communicator_of(const Config& config, const JobConfig& job) {
-  return {static_cast<uint32_t>(job_rank_count(config, job)),
-          static_cast<uint32_t>(job.ranks.size())};
-}
-
-/// What NCCL finds: as [nccl] says, else as its search would; without [nccl] the job's channels.
-NcclSystem system_of(const Config& config, const JobConfig& job,
-                     const CommunicatorSize& communicator) {
-  NcclSystem system = config.nccl ? config.nccl->system : NcclSystem();
-  NodeLinks links;
-  links.gpus = communicator.gpus_per_node();
-  links.nics = job_nics(config, job);
-  const NodeConfig& node = config.nodes[job.ranks[0]];
-  if (!node.nics.empty()) {
-    const Rate rate = node.nics[links.nics == 1 ? job.nic : 0].link_rate;
-    links.nic_rate = rate.is_unlimited() ? 50 : static_cast<double>(rate.bps()) / 8e9;
-  }
-  search_graphs(system, job.nccl, communicator, links);
-  if (!config.nccl) {
-    system.channels = job.channels;
-    return system;
-  }
-  const NcclConfig& nccl = *config.nccl;
-  if (nccl.ring) {
-    system.ring = system.tree = *nccl.ring;
-    system.channels = 2 * nccl.ring->channels;
-  }
-  if (nccl.tree) system.tree = *nccl.tree;
-  if (nccl.channels) system.channels = *nccl.channels;
-  return system;
-}
-
-/// A job's tuner, or what is wrong with its settings.
-tl::expected<Tuner, std::vector<ConfigError>> tuner_of(const Config& config, const JobConfig& job) {
-  std::vector<ConfigError> errors;
-  NcclEnvironment environment;
-  if (config.nccl) {
-    for (const EnvironmentVariable& variable : config.nccl->environment) {
-      const auto set = environment.set(variable.name, variable.value, job.nccl);
-      if (set) continue;
-      errors.push_back({config.path, variable.line, "nccl.environment." + variable.name,
-                        "\"" + variable.value + "\"", set.error().text});
-    }
-    if (environment.min_channels && environment.max_channels &&
-        *environment.min_channels > *environment.max_channels) {
-      errors.push_back({config.path, config.nccl->line, "nccl.environment",
-                        "NCCL_MIN_NCHANNELS=" + std::to_string(*environment.min_channels) +
-                            " and NCCL_MAX_NCHANNELS=" + std::to_string(*environment.max_channels),
-                        "the least is larger than the most"});
-    }
-  }
-  if (!errors.empty()) return tl::unexpected(std::move(errors));
-  const CommunicatorSize communicator = communicator_of(config, job);
-  return Tuner(system_of(config, job, communicator), communicator, job.nccl,
-               std::move(environment));
-}
 
 /// Why nothing is left to choose, in the order in which one would look for it.
 std::string no_choice(const JobConfig& job, const TuningTable& table) {
@@ -134,7 +77,7 @@ void set_rates(const JobConfig& job, const CommunicatorSize& communicator, Predi
 Prediction predict_dimensions(const Config& config, const JobConfig& job) {
   Prediction out;
   out.job = &job;
-  out.communicator = communicator_of(config, job);
+  out.communicator = job_size(config, job);
   out.by_dimensions = true;
   for (const uint64_t bytes : job.sizes) {
     PredictedRow row;
@@ -186,6 +129,7 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
     out.rows.push_back(std::move(row));
     if (out.rows.size() == 1) out.network = network;
   }
+  if (job.group) out.notes.push_back("group: the times are those of each operation alone");
   if (job.ranks.size() > 1 && out.network.nic_rate == 0) {
     out.notes.push_back("the nodes' links are unlimited: bytes on them take no time");
   }
@@ -221,7 +165,7 @@ std::vector<ConfigError> check_choices(const Config& config) {
   std::vector<ConfigError> errors;
   for (const JobConfig& job : config.jobs) {
     if (!job.dimensions.empty()) continue;
-    const auto tuner = tuner_of(config, job);
+    const auto tuner = job_tuner(config, job);
     if (!tuner) {
       errors = tuner.error();  // of [nccl], and so the same for every job
       break;
@@ -242,7 +186,7 @@ tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Co
       out.push_back(predict_dimensions(config, job));
       continue;
     }
-    const auto tuner = tuner_of(config, job);
+    const auto tuner = job_tuner(config, job);
     if (!tuner) return tl::unexpected(tuner.error());
     out.push_back(predict_job(config, job, *tuner, topology));
   }

@@ -81,7 +81,9 @@ uint64_t wire_sum(const std::vector<SizeRun>& runs) {
 std::string operation_text(const ScheduleView& view, const JobSchedule& one) {
   std::string text = "  " + size_text(one.bytes) + " (" + std::to_string(one.bytes) + " B)";
   if (!one.cut.parts.empty()) {
-    text += ": " + count_text(one.cut.parts.size(), "channel");
+    text += ": " + std::string(name_of(kAlgorithmNames, one.operation.algorithm)) + ", " +
+            std::string(name_of(kProtocolNames, one.operation.protocol)) + ", " +
+            count_text(one.cut.parts.size(), "channel");
     text += cut_rule(view.communicator.version) == CutRule::kStrided ? ", each strides over all\n"
                                                                      : "\n";
     for (size_t i = 0; i < one.cut.parts.size(); ++i) {
@@ -177,10 +179,6 @@ std::string schedule_text(const std::vector<ScheduleView>& views) {
     const Communicator& c = view.communicator;
     const Operation& o = view.schedules.front().operation;
     text += "job " + view.job + ": " + std::string(name_of(kCollectiveNames, o.collective));
-    if (!is_p2p(o.collective)) {
-      text += ", " + std::string(name_of(kAlgorithmNames, o.algorithm)) + ", " +
-              std::string(name_of(kProtocolNames, o.protocol));
-    }
     text += ", " + std::string(name_of(kDataTypeNames, o.type)) + "; " +
             count_text(c.ranks(), "rank") + " on " + count_text(c.nodes, "node") + ", up to " +
             count_text(c.channels, "channel") + ", NCCL " + version_text(c.version) + "\n";
@@ -203,13 +201,14 @@ std::string schedule_json(const std::vector<ScheduleView>& views) {
                 {"nodes", c.nodes},
                 {"gpus", c.gpus},
                 {"rank", view.rank}};
-    if (!is_p2p(o.collective)) {
-      job["algorithm"] = name_of(kAlgorithmNames, o.algorithm);
-      job["protocol"] = name_of(kProtocolNames, o.protocol);
-    }
     job["operations"] = Json::array();
     for (const JobSchedule& one : view.schedules) {
-      Json operation = {{"bytes", one.bytes}, {"channels", Json::array()}};
+      Json operation = {{"bytes", one.bytes}};
+      if (!is_p2p(o.collective)) {
+        operation["algorithm"] = name_of(kAlgorithmNames, one.operation.algorithm);
+        operation["protocol"] = name_of(kProtocolNames, one.operation.protocol);
+      }
+      operation["channels"] = Json::array();
       for (size_t i = 0; i < one.cut.parts.size(); ++i) {
         operation["channels"].push_back({{"channel", one.cut.first_channel + i},
                                          {"offset", one.cut.parts[i].offset},
