@@ -24,7 +24,7 @@ inline constexpr MacAddress kPfcDestination{{0x01, 0x80, 0xc2, 0x00, 0x00, 0x01}
 inline constexpr unsigned kPfcPriorities = 8;
 inline constexpr uint32_t kPfcFrameBytes = kMinFrameBytes;  ///< without FCS
 /// Without padding: what a frame has to have.
-inline constexpr uint32_t kPfcHeaderBytes = sizeof(EthHeader) + 2 * (2 + kPfcPriorities);
+inline constexpr uint32_t kPfcHeaderBytes = uint32_t{sizeof(EthHeader)} + 2 * (2 + kPfcPriorities);
 inline constexpr uint16_t kMostPfcQuanta = 0xffff;
 
 struct PfcFrame {
