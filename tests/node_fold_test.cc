@@ -50,7 +50,7 @@ FlowSettings frames(const Case& c) {
   return f;
 }
 
-std::vector<RankOperation> operations(const Case& c) {
+std::vector<RankOperation> operations_of(const Case& c) {
   std::vector<RankOperation> out(1);
   for (uint32_t r = 0; r < c.communicator.ranks(); ++r) out[0].ranks.push_back(c.schedule(r));
   out[0].entry_delay = c.entry;
@@ -73,7 +73,7 @@ std::vector<bool> who_plays(const Case& c, bool all) {
 class Ranks : public RankTraffic {
  public:
   Ranks(const Case& c, bool all)
-      : RankTraffic(operations(c), costs(c), who_plays(c, all)), c_(c), frames_(frames(c)) {
+      : RankTraffic(operations_of(c), costs(c), who_plays(c, all)), c_(c), frames_(frames(c)) {
     std::vector<VertexId> nics;
     for (uint32_t i = 0; i < c.communicator.nodes; ++i) {
       nics.push_back(g_.add_vertex({VertexKind::kNic, numbered("h", i), i, 0, 0}));
