@@ -148,15 +148,20 @@ double tree_time(const OperationShape& shape, const Costs& costs) {
   const double g = costs.work(chunk, threads);
   const double both = 2 * costs.work(chunk, workers(shape));
   const double inside = 2.0 * (c.gpus_per_node() - 1);
-  const double between = 2.0 * (std::bit_width(c.nodes) - 1);
+  const double depth = std::bit_width(c.nodes - 1);  // of nodes: 0 for one
   const double w = c.nodes > 1 ? costs.wire(static_cast<double>(chunk)) : 0;
-  const double period = std::max(both, tree_sends(c.nodes) / 2 * w);
   const double chunks = static_cast<double>(cut.part) / static_cast<double>(chunk);
+  const double others = std::max(chunks - 1, 0.0);  // behind the first one
   // Simple passes a chunk on when it has all of it, LL and LL128 line by line.
   const bool lines = shape.protocol != Protocol::kSimple;
   const double pass = lines ? costs.pass() : g;
-  return inside * (pass + costs.inside()) + between * (pass + w + costs.between()) +
-         std::max(lines ? chunks : chunks - 1, 0.0) * period + costs.tail() * pass;
+  // On the way up and down each level but the root's has two chunks, of half of the channels, on
+  // one link: two children send to their parent at once.
+  const double levels = 2 * (c.nodes > 1 ? 2 * depth - 1 : 0);
+  const double first = levels * w / std::min<double>(2, static_cast<double>(cut.channels));
+  return inside * (pass + costs.inside()) + 2 * depth * (pass + costs.between()) + first +
+         std::max((lines ? chunks : others) * both, others * tree_sends(c.nodes) / 2 * w) +
+         costs.tail() * pass;
 }
 
 /// Broadcast and reduce: chunks follow one another around the ring.

@@ -125,12 +125,12 @@ TEST(TimeModel, HundredThousandGpus) {
     }
   }
   EXPECT_GT(sum, 0);
-  // The ring waits for 25,000 crossings, the tree for 26.
+  // The ring waits for 25,000 crossings, the tree for 28.
   shape.bytes = 1024;
   shape.algorithm = Algorithm::kRing;
   EXPECT_GT(operation_time(shape, {}, network_of(3200, 2)), 2.0 * 2 * 12'499);
   shape.algorithm = Algorithm::kTree;
-  EXPECT_LT(operation_time(shape, {}, network_of(3200, 2)), 2.0 * 27);
+  EXPECT_LT(operation_time(shape, {}, network_of(3200, 2)), 2.0 * 29);
 }
 
 TEST(Fit, FindsTheConstantsOfItsOwnModel) {

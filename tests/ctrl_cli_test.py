@@ -296,6 +296,38 @@ file = "flows.csv"
         for command in ("check", "predict"):
             self.expect_bad(self.run_it(command, bad), "bad.toml:16: job", "PAT is for all-gather")
 
+    def test_predict_beside_packets(self):
+        """The closed forms against all ranks packet by packet, in per cent of the latter."""
+        for collective, algorithm, protocol, size, most in (
+                ("all_reduce", "ring", "simple", "16MiB", 0.5), ("all_reduce", "ring", "ll128", "16MiB", 0.5),
+                ("all_reduce", "tree", "simple", "16MiB", 6), ("all_reduce", "tree", "simple", "1MiB", 2),
+                ("all_gather", "ring", "simple", "16MiB", 0.5), ("all_gather", "pat", "simple", "16MiB", 0.5),
+                ("broadcast", "ring", "simple", "16MiB", 0.5), ("all_to_all", "ring", "simple", "16MiB", 0.5)):
+            path = self.folder / "both.toml"
+            path.write_text(f"""format = 1
+[[node]]
+name = "w"
+count = 8
+link = {{ rate = "100Gbit/s", latency = "1us" }}
+[[job]]
+name = "j"
+collective = "{collective}"
+algorithm = "{algorithm}"
+protocol = "{protocol}"
+channels = 2
+ranks = ["w*"]
+sizes = ["{size}"]
+step_cost = "1us"
+""", encoding="utf-8")
+            with self.subTest(collective, algorithm=algorithm, protocol=protocol, size=size):
+                row = json.loads(self.run_it("predict", path, "--json").stdout)["jobs"][0]["rows"][0]
+                simulated = self.run_it("simulate", path)
+                self.assertEqual(simulated.returncode, 0, simulated.stderr)
+                times = [line.split()[4] for line in simulated.stdout.splitlines()
+                         if line.split()[:1] == [str(row["size"])]]
+                self.assertEqual(len(times), 1, simulated.stdout)
+                self.assertLess(abs(row["time_us"] / float(times[0]) - 1) * 100, most)
+
     def test_calibrate(self):
         table = QUICKSTART.parent.parent / "tests/data/oracle/measured/vtrain_a100_8gpu_allreduce.csv"
         done = self.run_it("calibrate", table, "--ranks", "8", "--nccl", "2.18", "--all")
