@@ -365,6 +365,11 @@ sizes = ["22MiB", "24MiB", "1GiB"]
         self.expect_bad(self.run_it("calibrate", table, "--ranks", "9", "--nodes", "2"), "9 ranks on 2 nodes")
         self.expect_bad(self.run_it("calibrate", QUICKSTART, "--ranks", "8"), "found no row")
 
+    def test_examples_are_good(self):
+        for path in sorted(QUICKSTART.parent.rglob("*.toml")):
+            done = self.run_it("check", path)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), path)
+
     def test_bad_configurations(self):
         self.assertEqual(self.run_it("check", self.config()).returncode, 0)
         for what, (replacement, parts) in BAD_CONFIGS.items():

@@ -102,8 +102,8 @@ NetworkSettings network_settings(const Config& config, const std::vector<FlowSpe
 Result<PacketRun> run_packets(const Config& config, const Graph& graph,
                               const std::vector<FlowSpec>& flows,
                               const std::function<void(const std::string&)>& progress,
-                              const std::vector<RankTraffic*>& jobs, TrafficSeries* series,
-                              const std::vector<RateChange>& changes) {
+                              TrafficSeries* series, const std::vector<RateChange>& changes,
+                              const std::vector<RankTraffic*>& jobs) {
   const NetworkSettings settings = network_settings(config, flows);
   FlowTraffic traffic(graph, flows, config.queues.flows, flow_controls(config));
   Network network(graph, settings, traffic);

@@ -43,8 +43,8 @@ NetworkSettings network_settings(const Config& config, const std::vector<FlowSpe
 Result<PacketRun> run_packets(const Config& config, const Graph& graph,
                               const std::vector<FlowSpec>& flows,
                               const std::function<void(const std::string&)>& progress,
-                              const std::vector<RankTraffic*>& jobs,
                               TrafficSeries* series = nullptr,
-                              const std::vector<RateChange>& changes = {});
+                              const std::vector<RateChange>& changes = {},
+                              const std::vector<RankTraffic*>& jobs = {});
 
 }  // namespace understudy

@@ -73,8 +73,8 @@ Result<Time> by_packets(TrafficReport& report, const Config& config, const Topol
   if (auto routed = route_flows(topology, config.seed, traffic.flows); !routed) {
     return fail(config.path + ": " + routed.error().text);
   }
-  const auto run = run_packets(config, graph, traffic.flows, progress, ranks, series,
-                               link_changes(config, topology));
+  const auto run = run_packets(config, graph, traffic.flows, progress, series,
+                               link_changes(config, topology), ranks);
   if (!run) return fail(run.error().text);
   for (size_t i = 0; i < jobs.size(); ++i) {
     report.jobs.push_back(job_report(config.jobs[i], jobs[i]));
