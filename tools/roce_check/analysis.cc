@@ -39,7 +39,7 @@ class Follower {
     for (const DamagedPacket& d : table_.damaged) damaged_[d.flow].insert(d.psn.value());
   }
 
-  ConnectionResult follow(const Connection& connection) {
+  ConnectionResult follow(const FlowPair& connection) {
     const uint32_t f = connection.forward;
     const uint32_t r = connection.reverse;
     static const std::vector<uint32_t> kNothing;
@@ -92,7 +92,7 @@ class Follower {
   }
 
  private:
-  StreamContext context(const Connection& connection, uint32_t flow, uint32_t other) const {
+  StreamContext context(const FlowPair& connection, uint32_t flow, uint32_t other) const {
     StreamContext out;
     out.complete = complete_;
     out.from_start = analysis_.source.has_run_times || connection.cm.has_value();
@@ -161,7 +161,7 @@ Result<Analysis> analyse(const std::string& path, const AnalysisOptions& options
   out.table = std::move(*table);
   out.source = (*source)->summary();
   Follower follower(options, out);
-  for (const Connection& connection : pair_flows(out.table)) {
+  for (const FlowPair& connection : pair_flows(out.table)) {
     out.connections.push_back(follower.follow(connection));
   }
   check_congestion(out.table, options.cnp_interval, out.findings);

@@ -41,7 +41,7 @@ struct DirectionResult {
 };
 
 struct ConnectionResult {
-  Connection connection;
+  FlowPair connection;
   bool broken = false;  ///< ended by a NAK other than PSN sequence error
   DirectionResult forward, reverse;
 };

@@ -119,7 +119,7 @@ class Pairing {
   explicit Pairing(const PacketTable& table)
       : table_(table), partner_(table.flows.size(), kNoFlow), exchange_(table.flows.size()) {}
 
-  std::vector<Connection> run() {
+  std::vector<FlowPair> run() {
     by_cm();
     std::map<std::pair<IpAddress, IpAddress>, std::vector<uint32_t>> open;
     for (uint32_t f = 0; f < table_.flows.size(); ++f) {
@@ -130,7 +130,7 @@ class Pairing {
       if (back == open.end() || address.second < address.first) continue;
       by_behaviour(flows, back->second);
     }
-    std::vector<Connection> out;
+    std::vector<FlowPair> out;
     for (uint32_t f = 0; f < table_.flows.size(); ++f) {
       const uint32_t other = partner_[f];
       if (other != kNoFlow && other < f) continue;
@@ -203,6 +203,6 @@ class Pairing {
 
 }  // namespace
 
-std::vector<Connection> pair_flows(const PacketTable& table) { return Pairing(table).run(); }
+std::vector<FlowPair> pair_flows(const PacketTable& table) { return Pairing(table).run(); }
 
 }  // namespace understudy

@@ -13,7 +13,7 @@ namespace understudy {
 
 inline constexpr uint32_t kNoFlow = 0xffffffff;
 
-struct Connection {
+struct FlowPair {
   uint32_t forward = kNoFlow;  ///< one direction, mostly the one that was seen first
   uint32_t reverse = kNoFlow;  ///< kNoFlow: nothing ever came back
   uint32_t pmtu = 0;           ///< path MTU in bytes: of the CM exchange, or inferred
@@ -21,6 +21,6 @@ struct Connection {
   uint32_t odd_mtu = 0;        ///< what its messages are cut to, if that is no path MTU
 };
 
-std::vector<Connection> pair_flows(const PacketTable& table);
+std::vector<FlowPair> pair_flows(const PacketTable& table);
 
 }  // namespace understudy

@@ -12,7 +12,7 @@ namespace {
 constexpr int kRowHeight = 300;
 
 struct Row {
-  const Connection* connection;
+  const FlowPair* connection;
   const DirectionResult* direction;
   bool forward;
 };

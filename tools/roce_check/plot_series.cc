@@ -24,7 +24,7 @@ int64_t psns_of(const PacketRecord& p, uint32_t pmtu) {
 
 }  // namespace
 
-std::vector<PlotSeries> psn_series(const PacketTable& table, const Connection& connection,
+std::vector<PlotSeries> psn_series(const PacketTable& table, const FlowPair& connection,
                                    bool forward, Time origin) {
   const uint32_t asks = forward ? connection.forward : connection.reverse;
   const uint32_t answers = forward ? connection.reverse : connection.forward;

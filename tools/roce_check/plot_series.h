@@ -11,7 +11,7 @@ namespace understudy {
 
 /// Requests, requests sent again, ACKs, NAKs and responses of one direction by their PSN, continued
 /// beyond 24 bits from the first one. At most some thousand points of a kind are kept, evenly.
-std::vector<PlotSeries> psn_series(const PacketTable& table, const Connection& connection,
+std::vector<PlotSeries> psn_series(const PacketTable& table, const FlowPair& connection,
                                    bool forward, Time origin);
 
 /// The wire rate of a flow in Mbit/s, in steps.
