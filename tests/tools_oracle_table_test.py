@@ -86,7 +86,7 @@ class OracleTable(unittest.TestCase):
         self.assertEqual(table.verdict(row._replace(limit=0.07))[0], 3)
 
     def test_every_explained_case_is_there(self):
-        ids = {path.stem for path in table.DATA.glob("*/*.json")}
+        ids = {path.stem for path in table.case_files(table.DATA)}
         for case, _ in table.EXPLAINED:
             self.assertIn(case, ids)
         self.assertEqual(len(ids), 127)
