@@ -151,6 +151,37 @@ TEST(RankTraffic, EveryScheduleRunsToItsEnd) {
   }
 }
 
+/// A rank without a message.
+struct Idle final : RankSchedule {
+  Message message(uint32_t, uint64_t) const override { return {}; }
+  Waits waits(uint32_t, uint64_t) const override { return {}; }
+};
+
+TEST(RankTraffic, ARankWithoutMessagesIsDoneWhenItEnters) {
+  std::vector<RankOperation> operations(2);
+  for (RankOperation& operation : operations) {
+    operation.ranks.push_back(std::make_unique<Idle>());
+    operation.entry_delay = {Duration::us(3)};
+  }
+  RankTraffic ranks(std::move(operations), {});
+  const Graph g = two_stars(2, Rate::bits_per_second(1'000'000'000), Duration::us(1));
+  std::vector<FlowSpec> flows;
+  ranks.add_flows(
+      flows, [](uint32_t, const Connection&) { return kNoVertex; }, 0);
+  NetworkSettings settings;
+  settings.classes.emplace_back();
+  const FlowSettings frames;
+  FlowTraffic traffic(g, flows, frames, line_rate);
+  Network net(g, settings, traffic);
+  ranks.attach(traffic);
+  traffic.start(net);
+  ranks.start();
+  while (!net.next().is_never()) net.step();
+  EXPECT_TRUE(ranks.finished());
+  EXPECT_EQ(ranks.completion(0, 0), Time::zero() + Duration::us(3));
+  EXPECT_EQ(ranks.completion(1, 0), Time::zero() + Duration::us(6));
+}
+
 TEST(RankTraffic, RingsTakeWhatTheRecurrenceGives) {
   std::mt19937 random(3);
   const auto draw = [&](uint32_t least, uint32_t most) {

@@ -142,6 +142,7 @@ void RankTraffic::schedule_entry(uint32_t operation, uint32_t rank, Time at) {
 
 void RankTraffic::enter(uint32_t operation, uint32_t rank, Time now) {
   part(operation, rank).entry = now;
+  if (part(operation, rank).left == 0) return complete(operation, rank, now);
   cause_ = Cause::kEntry;
   for (uint32_t c = 0; c < connections(operation, rank).size(); ++c) {
     const Connection& connection = connections(operation, rank)[c];
@@ -263,12 +264,14 @@ bool RankTraffic::advance(uint32_t operation, uint32_t rank, Time now) {
     }
     progress = true;
   }
-  if (p.left == 0) {
-    p.completion = now;
-    --unfinished_;
-    if (operation + 1 < operations_.size()) schedule_entry(operation + 1, rank, now);
-  }
+  if (p.left == 0) complete(operation, rank, now);
   return progress;
+}
+
+void RankTraffic::complete(uint32_t operation, uint32_t rank, Time now) {
+  part(operation, rank).completion = now;
+  --unfinished_;
+  if (operation + 1 < operations_.size()) schedule_entry(operation + 1, rank, now);
 }
 
 /// Whether the next message of the connection can be done with now.

@@ -146,6 +146,7 @@ class RankTraffic : public FlowListener {
   /// Does all that can be done now, on this rank and those that share its node.
   void settle(uint32_t operation, uint32_t rank, Time now);
   bool advance(uint32_t operation, uint32_t rank, Time now);
+  void complete(uint32_t operation, uint32_t rank, Time now);
   bool ready(uint32_t operation, uint32_t rank, uint32_t connection) const;
   void done(uint32_t operation, uint32_t rank, uint32_t connection, Time now);
 
