@@ -1,9 +1,7 @@
 #include "collective_model/environment.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 
 namespace understudy {
@@ -58,37 +56,21 @@ Environment::Environment(EnvironmentConfig config)
   }
 }
 
-/// Every connection is one end's send and the other end's receive. False if one is not.
+/// False if a connection has one end only.
 bool Environment::join_ends() {
-  using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>;
-  std::map<Key, std::pair<uint32_t, uint32_t>> receivers;
-  const auto key = [](const Connection& c) { return Key{c.from, c.to, c.channel, c.index}; };
-  size_t receives = 0;
+  std::vector<const RankSchedule*> schedules;
+  for (const auto& schedule : config_.ranks) schedules.push_back(schedule.get());
+  const auto ends = far_ends(schedules);
+  if (!ends) return false;
   for (uint32_t r = 0; r < parts_.size(); ++r) {
     for (uint32_t c = 0; c < parts_[r].ends.size(); ++c) {
-      if (connections(r)[c].direction != Direction::kReceive) continue;
-      receivers[key(connections(r)[c])] = {r, c};
-      ++receives;
+      const FarEnd& far = (*ends)[r][c];
+      parts_[r].ends[c].peer_rank = far.rank;
+      parts_[r].ends[c].peer = far.connection;
+      parts_[r].ends[c].real = parts_[far.rank].real;
     }
   }
-  for (uint32_t r = 0; r < parts_.size(); ++r) {
-    for (uint32_t c = 0; c < parts_[r].ends.size(); ++c) {
-      if (connections(r)[c].direction != Direction::kSend) continue;
-      const auto found = receivers.find(key(connections(r)[c]));
-      if (found == receivers.end()) return false;
-      const auto [rank, at] = found->second;
-      End& sender = parts_[r].ends[c];
-      End& receiver = parts_[rank].ends[at];
-      sender.peer_rank = rank;
-      sender.peer = at;
-      sender.real = parts_[rank].real;
-      receiver.peer_rank = r;
-      receiver.peer = c;
-      receiver.real = parts_[r].real;
-      --receives;
-    }
-  }
-  return receives == 0;
+  return true;
 }
 
 void Environment::start(Time entry) {

@@ -1,6 +1,8 @@
 #include "collective_model/schedule.h"
 
+#include <map>
 #include <string>
+#include <tuple>
 
 #include "collective_model/schedule_p2p.h"
 #include "collective_model/schedule_pat.h"
@@ -112,6 +114,35 @@ std::unique_ptr<RankSchedule> rank_schedule(const Communicator& communicator,
     return std::make_unique<PipelineRankSchedule>(communicator, operation, cut, rank);
   }
   return std::make_unique<RingRankSchedule>(communicator, operation, cut, rank);
+}
+
+std::optional<std::vector<std::vector<FarEnd>>> far_ends(
+    std::span<const RankSchedule* const> ranks) {
+  using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>;
+  const auto key = [](const Connection& c) { return Key{c.from, c.to, c.channel, c.index}; };
+  std::vector<std::vector<FarEnd>> ends(ranks.size());
+  std::map<Key, FarEnd> receivers;
+  for (uint32_t r = 0; r < ranks.size(); ++r) {
+    const std::vector<Connection>& all = ranks[r]->connections();
+    ends[r].resize(all.size());
+    for (uint32_t c = 0; c < all.size(); ++c) {
+      if (all[c].direction == Direction::kReceive) receivers[key(all[c])] = {r, c};
+    }
+  }
+  size_t single = receivers.size();
+  for (uint32_t r = 0; r < ranks.size(); ++r) {
+    for (uint32_t c = 0; c < ends[r].size(); ++c) {
+      const Connection& connection = ranks[r]->connections()[c];
+      if (connection.direction != Direction::kSend) continue;
+      const auto found = receivers.find(key(connection));
+      if (found == receivers.end()) return std::nullopt;
+      ends[r][c] = found->second;
+      ends[found->second.rank][found->second.connection] = {r, c};
+      --single;
+    }
+  }
+  if (single != 0) return std::nullopt;
+  return ends;
 }
 
 }  // namespace understudy

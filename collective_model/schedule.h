@@ -12,6 +12,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "collective_model/channel_cut.h"
@@ -90,6 +92,15 @@ class RankSchedule {
  protected:
   std::vector<Connection> connections_;
 };
+
+/// Where the other end of a connection is.
+struct FarEnd {
+  uint32_t rank = 0;
+  uint32_t connection = 0;  ///< of that rank
+};
+/// Of each connection of each rank, by rank and connection. Nothing if one has a single end.
+std::optional<std::vector<std::vector<FarEnd>>> far_ends(
+    std::span<const RankSchedule* const> ranks);
 
 /// Why NCCL would not carry out this operation so, naming what is wrong; empty if it would.
 Result<void> check_operation(const Communicator& communicator, const Operation& operation);

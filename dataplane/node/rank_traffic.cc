@@ -24,29 +24,14 @@ RankTraffic::RankTraffic(std::vector<RankOperation> operations, const RankTraffi
   }
 }
 
-/// Every connection is one end's send and the other end's receive.
 void RankTraffic::join_ends(uint32_t operation) {
-  using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>;
-  std::map<Key, std::pair<uint32_t, uint32_t>> receivers;
-  const auto key = [](const Connection& c) { return Key{c.from, c.to, c.channel, c.index}; };
-  const auto ranks = static_cast<uint32_t>(parts_[operation].size());
-  for (uint32_t r = 0; r < ranks; ++r) {
-    for (uint32_t c = 0; c < connections(operation, r).size(); ++c) {
-      const Connection& connection = connections(operation, r)[c];
-      if (connection.direction == Direction::kReceive) receivers[key(connection)] = {r, c};
-    }
-  }
-  for (uint32_t r = 0; r < ranks; ++r) {
-    for (uint32_t c = 0; c < connections(operation, r).size(); ++c) {
-      const Connection& connection = connections(operation, r)[c];
-      if (connection.direction != Direction::kSend) continue;
-      const auto [rank, at] = receivers.at(key(connection));
-      End& sender = part(operation, r).ends[c];
-      End& receiver = part(operation, rank).ends[at];
-      sender.peer_rank = rank;
-      sender.peer = at;
-      receiver.peer_rank = r;
-      receiver.peer = c;
+  std::vector<const RankSchedule*> schedules;
+  for (const auto& schedule : operations_[operation].ranks) schedules.push_back(schedule.get());
+  const auto ends = far_ends(schedules).value();  // all ranks of one operation
+  for (uint32_t r = 0; r < ends.size(); ++r) {
+    for (uint32_t c = 0; c < ends[r].size(); ++c) {
+      part(operation, r).ends[c].peer_rank = ends[r][c].rank;
+      part(operation, r).ends[c].peer = ends[r][c].connection;
     }
   }
 }
