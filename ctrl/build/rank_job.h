@@ -27,7 +27,7 @@ struct RankJob {
 Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const Topology& topology,
                                std::vector<FlowSpec>& flows, uint32_t& first_connection);
 
-/// Most messages of all jobs: each takes some 600 bytes of memory.
+/// Most messages of a job, credits apart: each takes some 600 bytes of memory.
 inline constexpr uint64_t kMostMessages = 20'000'000;
 
 }  // namespace understudy
