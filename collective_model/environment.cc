@@ -7,12 +7,21 @@
 namespace understudy {
 
 Result<Environment> Environment::make(EnvironmentConfig config) {
+  if (config.real.empty()) return fail("plan: real: no rank is real");
+  return checked(std::move(config));
+}
+
+Result<Environment> Environment::make_ideal(EnvironmentConfig config) {
+  config.real.clear();
+  return checked(std::move(config));
+}
+
+Result<Environment> Environment::checked(EnvironmentConfig config) {
   const size_t n = config.ranks.size();
   const auto wrong = [&](const char* field, size_t found) {
     return fail(std::string("plan: ") + field + ": " + std::to_string(found) + " given for " +
                 std::to_string(n) + " ranks");
   };
-  if (config.real.empty()) return fail("plan: real: no rank is real");
   for (const uint32_t rank : config.real) {
     if (rank >= n)
       return fail("plan: real: rank " + std::to_string(rank) + " of " + std::to_string(n));
@@ -42,7 +51,6 @@ Environment::Environment(EnvironmentConfig config)
     part.ends.resize(connections(r).size());
     for (uint32_t c = 0; c < part.ends.size(); ++c) {
       const Connection& connection = connections(r)[c];
-      part.left += connection.messages;
       if (part.real) continue;
       part.ends[c].done.reserve(connection.messages);
       if (connection.direction == Direction::kReceive) {
@@ -52,8 +60,9 @@ Environment::Environment(EnvironmentConfig config)
         part.ends[c].credit.reserve(connection.messages);
       }
     }
-    if (!part.real) ++unfinished_;
   }
+  done_.reserve(parts_.size());
+  begin();
 }
 
 /// False if a connection has one end only.
@@ -74,21 +83,56 @@ bool Environment::join_ends() {
 }
 
 void Environment::start(Time entry) {
+  begin();
+  for (uint32_t r = 0; r < parts_.size(); ++r) {
+    if (!parts_[r].real) enter(r, entry + config_.entry_delay[r]);
+  }
+}
+
+void Environment::begin() {
+  unfinished_ = 0;
+  done_.clear();
+  done_taken_ = 0;
   for (uint32_t r = 0; r < parts_.size(); ++r) {
     Part& part = parts_[r];
-    if (part.real) continue;
-    part.last = part.entry = entry + config_.entry_delay[r];
-    if (part.left == 0) --unfinished_;
+    part.entry = Time::never();
+    part.left = 0;
+    if (!part.real) ++unfinished_;
     for (uint32_t c = 0; c < part.ends.size(); ++c) {
-      part.ends[c].wire_free = part.entry;
-      const Connection& connection = connections(r)[c];
-      if (connection.direction != Direction::kReceive || !connection.network) continue;
-      const uint64_t first = std::min<uint64_t>(connection.window, connection.messages);
-      for (uint64_t k = 0; k < first; ++k) grant(r, c, k, part.entry);
+      End& end = part.ends[c];
+      part.left += connections(r)[c].messages;
+      for (std::vector<Time>* times : {&end.done, &end.arrival, &end.acked, &end.credit}) {
+        times->clear();
+      }
+      end.sent = 0;
     }
   }
-  for (uint32_t r = 0; r < parts_.size(); ++r) wake(r);
+}
+
+void Environment::enter(uint32_t rank, Time entry) {
+  Part& part = parts_[rank];
+  part.last = part.entry = entry;
+  if (part.left == 0) complete(rank);
+  for (uint32_t c = 0; c < part.ends.size(); ++c) {
+    part.ends[c].wire_free = entry;
+    const Connection& connection = connections(rank)[c];
+    if (connection.direction != Direction::kReceive || !connection.network) continue;
+    const uint64_t first = std::min<uint64_t>(connection.window, connection.messages);
+    for (uint64_t k = 0; k < first; ++k) grant(rank, c, k, entry);
+  }
+  wake(rank);
   settle();
+}
+
+void Environment::complete(uint32_t rank) {
+  --unfinished_;
+  done_.push_back(rank);
+}
+
+bool Environment::next_done(uint32_t& rank) {
+  if (done_taken_ == done_.size()) return false;
+  rank = done_[done_taken_++];
+  return true;
 }
 
 bool Environment::on_real_data(uint32_t rank, uint32_t connection, uint64_t k, Time t) {
@@ -173,7 +217,7 @@ Time Environment::ready(uint32_t rank, uint32_t connection) const {
   const Connection& c = connections(rank)[connection];
   const End& end = part.ends[connection];
   const uint64_t k = end.done.size();
-  if (k == c.messages) return Time::never();
+  if (k == c.messages || part.entry.is_never()) return Time::never();
   Time t = k == 0 ? part.entry : end.done.back();
   if (c.direction == Direction::kReceive) {
     if (end.arrival.size() <= k) return Time::never();
@@ -201,7 +245,7 @@ void Environment::done(uint32_t rank, uint32_t connection, Time t) {
   const uint64_t k = end.done.size();
   end.done.push_back(t);
   part.last = std::max(part.last, t);
-  if (--part.left == 0) --unfinished_;
+  if (--part.left == 0) complete(rank);
   if (c.direction == Direction::kSend) {
     if (end.real) {
       emit(EnvironmentOutput::Kind::kData, rank, connection, k, t);

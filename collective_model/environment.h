@@ -60,9 +60,17 @@ class Environment {
  public:
   /// Fails, naming the field, when the numbers do not fit together.
   static Result<Environment> make(EnvironmentConfig config);
+  /// The same with every rank emulated: what an operation takes when nothing but the model delays
+  /// it. No input is needed, and there is no output.
+  static Result<Environment> make_ideal(EnvironmentConfig config);
 
-  /// Ranks enter at `entry` and their delay.
+  /// Begins an operation, the first one or another when all messages of the one before have come
+  /// in: ranks enter at `entry` and their delay.
   void start(Time entry);
+  /// The same, rank by rank: begin(), then enter() once for every emulated rank, as late as its
+  /// entry is known.
+  void begin();
+  void enter(uint32_t rank, Time entry);
   /// The message `k` that comes on connection `connection` of emulated rank `rank`, from a real
   /// one, has wholly arrived at `t`. False, and ignored, when it is not the next one.
   bool on_real_data(uint32_t rank, uint32_t connection, uint64_t k, Time t);
@@ -72,9 +80,12 @@ class Environment {
   bool next(EnvironmentOutput& out);
 
   bool finished() const { return unfinished_ == 0; }
+  /// Takes the next emulated rank whose completion() has become known.
+  bool next_done(uint32_t& rank);
   /// When emulated rank `rank` had done its part; Time::never() before that is known.
   Time completion(uint32_t rank) const {
-    return parts_[rank].left == 0 ? parts_[rank].last : Time::never();
+    return parts_[rank].left == 0 && !parts_[rank].entry.is_never() ? parts_[rank].last
+                                                                    : Time::never();
   }
 
  private:
@@ -88,7 +99,8 @@ class Environment {
   };
   struct Part {
     std::vector<End> ends;
-    Time entry, last;  ///< `last`: the latest that it was done with a message
+    Time entry = Time::never();
+    Time last;  ///< the latest that it was done with a message
     uint64_t left = 0;
     bool real = false, queued = false;
   };
@@ -97,7 +109,9 @@ class Environment {
   const std::vector<Connection>& connections(uint32_t rank) const {
     return config_.ranks[rank]->connections();
   }
+  static Result<Environment> checked(EnvironmentConfig config);
   bool join_ends();
+  void complete(uint32_t rank);
   void wake(uint32_t rank);
   void settle();
   void advance(uint32_t rank);
@@ -113,6 +127,8 @@ class Environment {
   std::vector<uint32_t> work_;
   std::vector<EnvironmentOutput> outputs_;
   size_t taken_ = 0;
+  std::vector<uint32_t> done_;  ///< ranks, in the order in which that became known
+  size_t done_taken_ = 0;
   size_t unfinished_ = 0;
 };
 

@@ -69,6 +69,24 @@ std::vector<bool> who_plays(const Case& c, bool all) {
   return out;
 }
 
+EnvironmentConfig plan_of(const Case& c) {
+  EnvironmentConfig config;
+  for (uint32_t r = 0; r < c.communicator.ranks(); ++r) {
+    config.ranks.push_back(c.schedule(r));
+    std::vector<RingHop>& hops = config.hops.emplace_back();
+    for (const Connection& connection : config.ranks.back()->connections()) {
+      hops.push_back(
+          c.hop(c.communicator.node_of(connection.from), c.communicator.node_of(connection.to)));
+    }
+  }
+  const FlowSettings f = frames(c);
+  config.real = c.real;
+  config.entry_delay = c.entry;
+  config.wire = {f.payload, f.overhead + f.gap, 0, 0};
+  config.step_cost = c.step_cost;
+  return config;
+}
+
 /// Ranks of which some may be the plan's.
 class Ranks : public RankTraffic {
  public:
@@ -134,21 +152,11 @@ class Ranks : public RankTraffic {
   }
 
   void fold() {
-    EnvironmentConfig config;
-    for (uint32_t r = 0; r < c_.communicator.ranks(); ++r) {
-      config.ranks.push_back(c_.schedule(r));
-      std::vector<RingHop>& hops = config.hops.emplace_back();
-      for (const Connection& connection : config.ranks.back()->connections()) {
-        hops.push_back(c_.hop(c_.communicator.node_of(connection.from),
-                              c_.communicator.node_of(connection.to)));
-      }
+    EnvironmentConfig config = plan_of(c_);
+    for (const std::vector<RingHop>& hops : config.hops) {
       heard_.emplace_back(hops.size());
       acked_.emplace_back(hops.size());
     }
-    config.real = c_.real;
-    config.entry_delay = c_.entry;
-    config.wire = {frames_.payload, frames_.overhead + frames_.gap, 0, 0};
-    config.step_cost = c_.step_cost;
     Result<Environment> made = Environment::make(std::move(config));
     ASSERT_TRUE(made) << made.error().text;
     env_ = std::make_unique<Environment>(std::move(*made));
@@ -219,6 +227,13 @@ Outcome compare(const Case& c) {
     EXPECT_FALSE(a.is_never() || b.is_never()) << c.name;
     out.worst = std::max(out.worst, a > b ? a - b : b - a);
   };
+  Result<Environment> ideal = Environment::make_ideal(plan_of(c));
+  ideal->start(Time::zero());
+  ideal->start(Time::zero());  // one that has ended begins anew
+  EXPECT_TRUE(ideal->finished());
+  for (uint32_t r = 0; r < c.communicator.ranks(); ++r) {
+    differ(full.completion(0, r), ideal->completion(r));
+  }
   for (const uint32_t rank : c.real) {
     differ(full.completion(0, rank), folded.completion(0, rank));
     out.took = std::max(out.took, full.completion(0, rank) - Time::zero());
