@@ -1,6 +1,8 @@
 #include "collective_model/environment.h"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -32,37 +34,40 @@ Result<Environment> Environment::checked(EnvironmentConfig config) {
   if (config.wire.mtu == 0) return fail("plan: wire.mtu: must not be 0");
   Environment out(std::move(config));
   if (!out.join_ends()) return fail("plan: ranks: a connection has one end only");
-  for (uint32_t r = 0; r < n; ++r) {
-    for (uint32_t c = 0; c < out.parts_[r].ends.size(); ++c) {
-      const Connection& connection = out.connections(r)[c];
-      if (connection.network || out.parts_[r].ends[c].real == out.parts_[r].real) continue;
-      return fail("plan: real: ranks " + std::to_string(connection.from) + " and " +
-                  std::to_string(connection.to) + " share a node, and one of them is not real");
-    }
+  for (const End& end : out.ends_) {
+    if (end.network || end.real == out.parts_[end.rank].real) continue;
+    const Connection& connection = out.connections(end.rank)[end.connection];
+    return fail("plan: real: ranks " + std::to_string(connection.from) + " and " +
+                std::to_string(connection.to) + " share a node, and one of them is not real");
   }
+  out.make_groups();
+  out.make_times();
+  out.begin();
   return out;
 }
 
 Environment::Environment(EnvironmentConfig config)
-    : config_(std::move(config)), parts_(config_.ranks.size()) {
+    : config_(std::move(config)), parts_(config_.ranks.size() + 1) {
+  const auto n = static_cast<uint32_t>(config_.ranks.size());
   for (const uint32_t rank : config_.real) parts_[rank].real = true;
-  for (uint32_t r = 0; r < parts_.size(); ++r) {
-    Part& part = parts_[r];
-    part.ends.resize(connections(r).size());
-    for (uint32_t c = 0; c < part.ends.size(); ++c) {
+  for (uint32_t r = 0; r < n; ++r) {
+    parts_[r + 1].first_end = parts_[r].first_end + static_cast<uint32_t>(connections(r).size());
+  }
+  ends_.resize(parts_[n].first_end);
+  for (uint32_t r = 0; r < n; ++r) {
+    for (uint32_t c = 0; c < connections(r).size(); ++c) {
       const Connection& connection = connections(r)[c];
-      if (part.real) continue;
-      part.ends[c].done.reserve(connection.messages);
-      if (connection.direction == Direction::kReceive) {
-        part.ends[c].arrival.reserve(connection.messages);
-      } else {
-        part.ends[c].acked.reserve(connection.messages);
-        part.ends[c].credit.reserve(connection.messages);
-      }
+      End& end = ends_[parts_[r].first_end + c];
+      end.rank = r;
+      end.connection = c;
+      end.joint = connection.joint;
+      end.window = connection.window;
+      end.sends = connection.direction == Direction::kSend;
+      end.network = connection.network;
+      end.messages = connection.messages;
     }
   }
-  done_.reserve(parts_.size());
-  begin();
+  done_.reserve(n);
 }
 
 /// False if a connection has one end only.
@@ -71,20 +76,68 @@ bool Environment::join_ends() {
   for (const auto& schedule : config_.ranks) schedules.push_back(schedule.get());
   const auto ends = far_ends(schedules);
   if (!ends) return false;
-  for (uint32_t r = 0; r < parts_.size(); ++r) {
-    for (uint32_t c = 0; c < parts_[r].ends.size(); ++c) {
-      const FarEnd& far = (*ends)[r][c];
-      parts_[r].ends[c].peer_rank = far.rank;
-      parts_[r].ends[c].peer = far.connection;
-      parts_[r].ends[c].real = parts_[far.rank].real;
-    }
+  for (End& end : ends_) {
+    const FarEnd& far = (*ends)[end.rank][end.connection];
+    end.peer = parts_[far.rank].first_end + far.connection;
+    end.real = parts_[far.rank].real;
   }
   return true;
 }
 
+void Environment::make_groups() {
+  members_.resize(ends_.size());
+  std::iota(members_.begin(), members_.end(), 0u);
+  const auto channel = [&](uint32_t i) {
+    return connections(ends_[i].rank)[ends_[i].connection].channel;
+  };
+  for (uint32_t r = 0; r + 1 < parts_.size(); ++r) {
+    std::stable_sort(members_.begin() + parts_[r].first_end,
+                     members_.begin() + parts_[r + 1].first_end,
+                     [&](uint32_t a, uint32_t b) { return channel(a) < channel(b); });
+    parts_[r].first_group = static_cast<uint32_t>(groups_.size());
+    for (uint32_t m = parts_[r].first_end; m < parts_[r + 1].first_end; ++m) {
+      if (m == parts_[r].first_end || channel(members_[m]) != channel(members_[m - 1])) {
+        groups_.push_back({r, m, m, false});
+      }
+      groups_.back().end = m + 1;
+      ends_[members_[m]].group = static_cast<uint32_t>(groups_.size()) - 1;
+    }
+  }
+  parts_.back().first_group = static_cast<uint32_t>(groups_.size());
+  work_.reserve(groups_.size());
+}
+
+void Environment::make_times() {
+  uint64_t total = 0, outputs = 0;
+  for (End& end : ends_) {
+    if (parts_[end.rank].real) continue;
+    // A message's moments are within a window of one another; a wait may name one that is as many
+    // slices older or younger.
+    const uint64_t kept = config_.ranks[end.rank]->names_old_messages()
+                              ? end.messages
+                              : std::min<uint64_t>(end.messages, uint64_t{end.window} * 2);
+    const uint64_t size = std::bit_ceil(std::max<uint64_t>(kept, 1));
+    const auto reserve = [&](Times& times) {
+      times.first = static_cast<uint32_t>(total);
+      times.mask = static_cast<uint32_t>(size - 1);
+      total += size;
+    };
+    reserve(end.done);
+    if (end.sends) {
+      reserve(end.acked);
+      if (end.network) reserve(end.credit);
+    } else {
+      reserve(end.arrival);
+    }
+    if (end.real) outputs += end.window;
+  }
+  times_.resize(total);
+  outputs_.resize(std::max<uint64_t>(outputs, 1));
+}
+
 void Environment::start(Time entry) {
   begin();
-  for (uint32_t r = 0; r < parts_.size(); ++r) {
+  for (uint32_t r = 0; r + 1 < parts_.size(); ++r) {
     if (!parts_[r].real) enter(r, entry + config_.entry_delay[r]);
   }
 }
@@ -93,19 +146,18 @@ void Environment::begin() {
   unfinished_ = 0;
   done_.clear();
   done_taken_ = 0;
-  for (uint32_t r = 0; r < parts_.size(); ++r) {
-    Part& part = parts_[r];
+  output_head_ = output_count_ = 0;
+  for (Part& part : parts_) {
     part.entry = Time::never();
     part.left = 0;
-    if (!part.real) ++unfinished_;
-    for (uint32_t c = 0; c < part.ends.size(); ++c) {
-      End& end = part.ends[c];
-      part.left += connections(r)[c].messages;
-      for (std::vector<Time>* times : {&end.done, &end.arrival, &end.acked, &end.credit}) {
-        times->clear();
-      }
-      end.sent = 0;
-    }
+  }
+  for (uint32_t r = 0; r + 1 < parts_.size(); ++r) {
+    if (!parts_[r].real) ++unfinished_;
+  }
+  for (End& end : ends_) {
+    parts_[end.rank].left += end.messages;
+    for (Times* times : {&end.done, &end.arrival, &end.acked, &end.credit}) times->size = 0;
+    end.sent = end.taken = 0;
   }
 }
 
@@ -113,14 +165,14 @@ void Environment::enter(uint32_t rank, Time entry) {
   Part& part = parts_[rank];
   part.last = part.entry = entry;
   if (part.left == 0) complete(rank);
-  for (uint32_t c = 0; c < part.ends.size(); ++c) {
-    part.ends[c].wire_free = entry;
-    const Connection& connection = connections(rank)[c];
-    if (connection.direction != Direction::kReceive || !connection.network) continue;
-    const uint64_t first = std::min<uint64_t>(connection.window, connection.messages);
-    for (uint64_t k = 0; k < first; ++k) grant(rank, c, k, entry);
+  for (uint32_t i = part.first_end; i < parts_[rank + 1].first_end; ++i) {
+    End& end = ends_[i];
+    end.wire_free = entry;
+    if (end.sends || !end.network) continue;
+    const uint64_t first = std::min<uint64_t>(end.window, end.messages);
+    for (uint64_t k = 0; k < first; ++k) grant(end, k, entry);
   }
-  wake(rank);
+  for (uint32_t g = part.first_group; g < parts_[rank + 1].first_group; ++g) wake(g);
   settle();
 }
 
@@ -136,163 +188,165 @@ bool Environment::next_done(uint32_t& rank) {
 }
 
 bool Environment::on_real_data(uint32_t rank, uint32_t connection, uint64_t k, Time t) {
-  End& end = parts_[rank].ends[connection];
-  if (!end.real || k != end.arrival.size() || k >= connections(rank)[connection].messages) {
-    return false;
-  }
-  end.arrival.push_back(t +
-                        (connections(rank)[connection].network ? config_.step_cost : Duration()));
-  wake(rank);
+  End& end = ends_[parts_[rank].first_end + connection];
+  if (!end.real || k != end.arrival.size || k >= end.messages) return false;
+  if (end.network && k >= end.taken) return false;
+  push(end.arrival, t + (end.network ? config_.step_cost : Duration()));
+  wake(end.group);
   settle();
   return true;
 }
 
 bool Environment::on_acknowledged(uint32_t rank, uint32_t connection, uint64_t k, Time t) {
-  End& end = parts_[rank].ends[connection];
-  if (!end.real || k < end.acked.size() || k >= end.done.size()) return false;
-  end.acked.resize(k + 1, t);
-  wake(rank);
+  End& end = ends_[parts_[rank].first_end + connection];
+  if (!end.real || k < end.acked.size || k >= end.taken) return false;
+  while (end.acked.size <= k) push(end.acked, t);
+  wake(end.group);
   settle();
   return true;
 }
 
 bool Environment::next(EnvironmentOutput& out) {
-  if (taken_ == outputs_.size()) return false;
-  out = outputs_[taken_++];
-  if (taken_ == outputs_.size()) {
-    outputs_.clear();
-    taken_ = 0;
-  }
+  if (output_count_ == 0) return false;
+  out = outputs_[output_head_];
+  output_head_ = output_head_ + 1 == outputs_.size() ? 0 : output_head_ + 1;
+  --output_count_;
+  ++ends_[parts_[out.rank].first_end + out.connection].taken;
   return true;
 }
 
-void Environment::wake(uint32_t rank) {
-  if (parts_[rank].queued || parts_[rank].real) return;
-  parts_[rank].queued = true;
-  work_.push_back(rank);
+void Environment::wake(uint32_t group) {
+  if (groups_[group].queued || parts_[groups_[group].rank].real) return;
+  groups_[group].queued = true;
+  work_.push_back(group);
 }
 
 void Environment::settle() {
   while (!work_.empty()) {
-    const uint32_t rank = work_.back();
+    Group& group = groups_[work_.back()];
     work_.pop_back();
-    parts_[rank].queued = false;
-    advance(rank);
+    group.queued = false;
+    advance(group);
   }
 }
 
-void Environment::advance(uint32_t rank) {
-  Part& part = parts_[rank];
-  const std::vector<Connection>& all = connections(rank);
-  for (bool moved = true; moved && part.left > 0;) {
+void Environment::advance(const Group& group) {
+  if (parts_[group.rank].entry.is_never()) return;
+  for (bool moved = true; moved;) {
     moved = false;
-    for (uint32_t c = 0; c < all.size(); ++c) {
-      Time t = ready(rank, c);
+    for (uint32_t m = group.first; m < group.end; ++m) {
+      End& end = ends_[members_[m]];
+      Time t = ready(end);
       if (t.is_never()) continue;
-      const uint32_t joint = all[c].joint;
-      if (joint == 0) {
-        done(rank, c, t);
+      if (end.joint == 0) {
+        done(end, t);
         moved = true;
         continue;
       }
       // One primitive: all its connections or none; the first of them stands for it.
       bool can = true;
-      for (uint32_t d = 0; d < all.size() && can; ++d) {
-        if (all[d].joint != joint) continue;
-        const Time other = d < c ? Time::never() : ready(rank, d);
+      for (uint32_t d = group.first; d < group.end && can; ++d) {
+        if (d == m || ends_[members_[d]].joint != end.joint) continue;
+        const Time other = d < m ? Time::never() : ready(ends_[members_[d]]);
         can = !other.is_never();
         t = std::max(t, other);
       }
       if (!can) continue;
-      for (uint32_t d = c; d < all.size(); ++d) {
-        if (all[d].joint == joint) done(rank, d, t);
+      for (uint32_t d = m; d < group.end; ++d) {
+        if (ends_[members_[d]].joint == end.joint) done(ends_[members_[d]], t);
       }
       moved = true;
     }
   }
 }
 
-Time Environment::ready(uint32_t rank, uint32_t connection) const {
-  const Part& part = parts_[rank];
-  const Connection& c = connections(rank)[connection];
-  const End& end = part.ends[connection];
-  const uint64_t k = end.done.size();
-  if (k == c.messages || part.entry.is_never()) return Time::never();
-  Time t = k == 0 ? part.entry : end.done.back();
-  if (c.direction == Direction::kReceive) {
-    if (end.arrival.size() <= k) return Time::never();
-    t = std::max(t, end.arrival[k]);
-  } else if (k >= c.window) {
-    if (end.acked.size() <= k - c.window) return Time::never();
-    t = std::max(t, end.acked[k - c.window]);
+Time Environment::ready(const End& end) const {
+  const Part& part = parts_[end.rank];
+  const uint64_t k = end.done.size;
+  if (k == end.messages) return Time::never();
+  Time t = k == 0 ? part.entry : at(end.done, k - 1);
+  if (!end.sends) {
+    if (end.arrival.size <= k) return Time::never();
+    t = std::max(t, at(end.arrival, k));
+  } else if (k >= end.window) {
+    if (end.acked.size <= k - end.window) return Time::never();
+    t = std::max(t, at(end.acked, k - end.window));
   }
-  for (const Wait& wait : config_.ranks[rank]->waits(connection, k)) {
-    const bool joint = c.joint != 0 && connections(rank)[wait.connection].joint == c.joint;
+  for (const Wait& wait : config_.ranks[end.rank]->waits(end.connection, k)) {
+    const End& other = ends_[part.first_end + wait.connection];
+    const bool joint = end.joint != 0 && other.joint == end.joint;
     const bool arrival = wait.moment == Wait::Moment::kArrival;
     if (joint && !arrival) continue;
-    const std::vector<Time>& known =
-        arrival ? part.ends[wait.connection].arrival : part.ends[wait.connection].done;
-    if (known.size() <= wait.message) return Time::never();
-    t = std::max(t, known[wait.message]);
+    const Times& known = arrival ? other.arrival : other.done;
+    if (known.size <= wait.message) return Time::never();
+    t = std::max(t, at(known, wait.message));
   }
   return t;
 }
 
-void Environment::done(uint32_t rank, uint32_t connection, Time t) {
-  Part& part = parts_[rank];
-  End& end = part.ends[connection];
-  const Connection& c = connections(rank)[connection];
-  const uint64_t k = end.done.size();
-  end.done.push_back(t);
+void Environment::done(End& end, Time t) {
+  Part& part = parts_[end.rank];
+  const uint64_t k = end.done.size;
+  push(end.done, t);
   part.last = std::max(part.last, t);
-  if (--part.left == 0) complete(rank);
-  if (c.direction == Direction::kSend) {
+  if (--part.left == 0) complete(end.rank);
+  if (end.sends) {
     if (end.real) {
-      emit(EnvironmentOutput::Kind::kData, rank, connection, k, t);
-    } else if (c.network) {
-      send(rank, connection);
+      emit(EnvironmentOutput::Kind::kData, end, k, t);
+    } else if (end.network) {
+      send(end);
     } else {
-      parts_[end.peer_rank].ends[end.peer].arrival.push_back(t);
-      wake(end.peer_rank);
+      push(ends_[end.peer].arrival, t);
+      wake(ends_[end.peer].group);
     }
-  } else if (!c.network) {
+  } else if (!end.network) {
     if (!end.real) {
-      parts_[end.peer_rank].ends[end.peer].acked.push_back(t);
-      wake(end.peer_rank);
+      push(ends_[end.peer].acked, t);
+      wake(ends_[end.peer].group);
     }
-  } else if (k + c.window < c.messages) {
-    grant(rank, connection, k + c.window, t);
+  } else if (k + end.window < end.messages) {
+    grant(end, k + end.window, t);
   }
 }
 
 /// All whose start is known now: between emulated ranks the acknowledgement is known with it.
-void Environment::send(uint32_t rank, uint32_t connection) {
-  End& end = parts_[rank].ends[connection];
-  const RingHop& hop = config_.hops[rank][connection];
-  End& receiver = parts_[end.peer_rank].ends[end.peer];
-  while (end.sent < end.done.size() && end.sent < end.credit.size()) {
+void Environment::send(End& end) {
+  if (end.sent == end.done.size || end.sent == end.credit.size) return;
+  const RingHop& hop = config_.hops[end.rank][end.connection];
+  End& receiver = ends_[end.peer];
+  while (end.sent < end.done.size && end.sent < end.credit.size) {
     const uint64_t k = end.sent++;
-    const Time start = std::max({end.done[k], end.wire_free, end.credit[k]});
-    const uint32_t size = config_.ranks[rank]->message(connection, k).wire;
-    end.wire_free = start + hop.rate.time_for(config_.wire.bytes(size));
-    end.acked.push_back(end.wire_free + hop.latency * 2);
-    receiver.arrival.push_back(end.wire_free + hop.latency + config_.step_cost);
+    const Time start = std::max({at(end.done, k), end.wire_free, at(end.credit, k)});
+    end.wire_free = start + wire_time(end, k);
+    push(end.acked, end.wire_free + hop.latency * 2);
+    push(receiver.arrival, end.wire_free + hop.latency + config_.step_cost);
   }
-  wake(rank);
-  wake(end.peer_rank);
+  wake(end.group);
+  wake(receiver.group);
 }
 
-void Environment::grant(uint32_t rank, uint32_t connection, uint64_t k, Time t) {
-  const End& end = parts_[rank].ends[connection];
-  if (end.real) return emit(EnvironmentOutput::Kind::kCredit, rank, connection, k, t);
-  End& sender = parts_[end.peer_rank].ends[end.peer];
-  sender.credit.push_back(t + config_.hops[end.peer_rank][end.peer].latency);
-  send(end.peer_rank, end.peer);
+Duration Environment::wire_time(End& end, uint64_t k) {
+  const uint32_t size = config_.ranks[end.rank]->message(end.connection, k).wire;
+  const uint32_t slot = k & 1;
+  if (k < 2 || end.wire_size[slot] != size) {
+    end.wire_size[slot] = size;
+    end.wire_time[slot] =
+        config_.hops[end.rank][end.connection].rate.time_for(config_.wire.bytes(size));
+  }
+  return end.wire_time[slot];
 }
 
-void Environment::emit(EnvironmentOutput::Kind kind, uint32_t rank, uint32_t connection, uint64_t k,
-                       Time t) {
-  outputs_.push_back({kind, rank, connection, k, t});
+void Environment::grant(End& end, uint64_t k, Time t) {
+  if (end.real) return emit(EnvironmentOutput::Kind::kCredit, end, k, t);
+  End& sender = ends_[end.peer];
+  push(sender.credit, t + config_.hops[sender.rank][sender.connection].latency);
+  send(sender);
+}
+
+void Environment::emit(EnvironmentOutput::Kind kind, const End& end, uint64_t k, Time t) {
+  size_t place = output_head_ + output_count_++;
+  if (place >= outputs_.size()) place -= outputs_.size();
+  outputs_[place] = {kind, end.rank, end.connection, k, t};
 }
 
 }  // namespace understudy

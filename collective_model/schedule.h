@@ -54,11 +54,12 @@ struct Message {
 };
 
 /// That the rank's message `message` of its connection `connection` has arrived, or is done.
+/// Without initial values: a list of them costs nothing to make.
 struct Wait {
   enum class Moment : uint8_t { kArrival, kDone };
-  Moment moment = Moment::kArrival;
-  uint32_t connection = 0;  ///< position in RankSchedule::connections()
-  uint64_t message = 0;
+  Moment moment;
+  uint32_t connection;  ///< position in RankSchedule::connections()
+  uint64_t message;
   constexpr bool operator==(const Wait&) const = default;
 };
 
@@ -88,6 +89,8 @@ class RankSchedule {
   virtual Message message(uint32_t connection, uint64_t k) const = 0;
   /// What the kernel waits for before it is done with this message, besides its own arrival.
   virtual Waits waits(uint32_t connection, uint64_t k) const = 0;
+  /// Whether waits() may name messages that are more than a window older than the last one.
+  virtual bool names_old_messages() const { return false; }
 
  protected:
   std::vector<Connection> connections_;

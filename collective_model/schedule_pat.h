@@ -17,6 +17,7 @@ class PatRankSchedule : public RankSchedule {
                   const OperationCut& cut, uint32_t rank);
   Message message(uint32_t connection, uint64_t k) const override;
   Waits waits(uint32_t connection, uint64_t k) const override;
+  bool names_old_messages() const override { return true; }
 
  private:
   struct LanePattern {

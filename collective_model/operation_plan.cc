@@ -1,0 +1,15 @@
+#include "collective_model/operation_plan.h"
+
+#include <utility>
+
+#include "collective_model/environment.h"
+
+namespace understudy {
+
+Result<std::unique_ptr<Plan>> make_plan(EnvironmentConfig config) {
+  Result<Environment> made = Environment::make(std::move(config));
+  if (!made) return tl::unexpected(made.error());
+  return std::make_unique<Environment>(std::move(*made));
+}
+
+}  // namespace understudy

@@ -1,0 +1,77 @@
+// The plan of one operation as whoever runs it sees it: messages of real ranks and acknowledgements
+// go in, the moments at which emulated ranks may send to them and grant them credits come out.
+// make_plan() takes the evaluator: a closed form where the operation has one, else the general one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collective_model/plan.h"
+#include "collective_model/schedule.h"
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+struct EnvironmentConfig {
+  std::vector<std::shared_ptr<const RankSchedule>> ranks;  ///< of one operation
+  std::vector<uint32_t> real = {};
+  /// Of each rank's connection that sends over the network: the way to its receiver.
+  std::vector<std::vector<RingHop>> hops = {};
+  std::vector<Duration> entry_delay = {};  ///< by rank, after the operation's entry; empty: none
+  WireCost wire = {};
+  Duration step_cost = {};
+};
+
+/// What crosses from the emulated ranks to a real one.
+struct EnvironmentOutput {
+  enum class Kind : uint8_t {
+    kData,    ///< emulated `rank` may start to send message `message` of its connection
+    kCredit,  ///< emulated `rank` grants its predecessor the credit for that message
+  };
+  Kind kind = Kind::kData;
+  uint32_t rank = 0;
+  uint32_t connection = 0;  ///< of this rank
+  uint64_t message = 0;
+  Time time;
+};
+
+/// One operation's progress, and of others of the same kind after it. Allocates when it is made
+/// only.
+///
+/// Data outputs leave out what the transport and the fabric enforce: the real rank's credit, and
+/// the sender's own link. Feed inputs in the order of their times: outputs are then never earlier
+/// than the input that set them free.
+class Plan {
+ public:
+  virtual ~Plan() = default;
+
+  /// Begins an operation, the first one or another when all messages of the one before have come
+  /// in: ranks enter at `entry` and their delay.
+  virtual void start(Time entry) = 0;
+  /// The same, rank by rank: begin(), then enter() once for every emulated rank, as late as its
+  /// entry is known.
+  virtual void begin() = 0;
+  virtual void enter(uint32_t rank, Time entry) = 0;
+  /// The message `k` that comes on connection `connection` of emulated rank `rank`, from a real
+  /// one, has wholly arrived at `t`. False, and ignored, when it is not the next one, or has no
+  /// credit that was taken.
+  virtual bool on_real_data(uint32_t rank, uint32_t connection, uint64_t k, Time t) = 0;
+  /// Emulated rank `rank` got the acknowledgement of its messages up to and with `k` to a real one.
+  /// False, and ignored, when that is not outstanding.
+  virtual bool on_acknowledged(uint32_t rank, uint32_t connection, uint64_t k, Time t) = 0;
+  /// Takes the next output, in message order of each connection and kind.
+  virtual bool next(EnvironmentOutput& out) = 0;
+
+  virtual bool finished() const = 0;
+  /// Takes the next emulated rank whose completion() has become known.
+  virtual bool next_done(uint32_t& rank) = 0;
+  /// When emulated rank `rank` had done its part; Time::never() before that is known.
+  virtual Time completion(uint32_t rank) const = 0;
+};
+
+/// Fails, naming the field, when the numbers do not fit together.
+Result<std::unique_ptr<Plan>> make_plan(EnvironmentConfig config);
+
+}  // namespace understudy
