@@ -48,3 +48,12 @@ timed() { # LABEL COMMAND...
   say "$label: $([ $status = 0 ] && echo done || echo "FAILED (status $status)") after $((SECONDS - start)) s"
   return $status
 }
+
+# Sanitizers' builds are clang's: it needs half of g++'s time for them, and it is a second opinion.
+with_clang() { # COMMAND...
+  CXX="$(command -v ccache || true) clang++" "$@"
+}
+
+instrumented=(-Dbuildtype=plain -Doptimization=1 -Db_lundef=false -Dcpp_args=-gline-tables-only)
+# Tests and fuzzers share it: their libraries are compiled once.
+sanitized=("${instrumented[@]}" -Db_sanitize=address,undefined -Dfuzz=true)
