@@ -31,11 +31,16 @@ Result<Environment> Environment::checked(EnvironmentConfig config) {
   if (config.hops.size() != n) return wrong("hops", config.hops.size());
   if (config.entry_delay.empty()) config.entry_delay.resize(n);
   if (config.entry_delay.size() != n) return wrong("entry_delay", config.entry_delay.size());
+  if (!config.carried.empty() && config.carried.size() != n) {
+    return wrong("carried", config.carried.size());
+  }
   if (config.wire.mtu == 0) return fail("plan: wire.mtu: must not be 0");
   Environment out(std::move(config));
   if (!out.join_ends()) return fail("plan: ranks: a connection has one end only");
   for (const End& end : out.ends_) {
-    if (end.network || end.real == out.parts_[end.rank].real) continue;
+    if (end.network || out.parts_[out.ends_[end.peer].rank].real == out.parts_[end.rank].real) {
+      continue;
+    }
     const Connection& connection = out.connections(end.rank)[end.connection];
     return fail("plan: real: ranks " + std::to_string(connection.from) + " and " +
                 std::to_string(connection.to) + " share a node, and one of them is not real");
@@ -79,7 +84,9 @@ bool Environment::join_ends() {
   for (End& end : ends_) {
     const FarEnd& far = (*ends)[end.rank][end.connection];
     end.peer = parts_[far.rank].first_end + far.connection;
-    end.real = parts_[far.rank].real;
+    const bool carried =
+        !config_.carried.empty() && config_.carried[end.rank][end.connection] && end.network;
+    end.real = carried || parts_[far.rank].real;
   }
   return true;
 }
@@ -172,7 +179,7 @@ void Environment::enter(uint32_t rank, Time entry) {
     const uint64_t first = std::min<uint64_t>(end.window, end.messages);
     for (uint64_t k = 0; k < first; ++k) grant(end, k, entry);
   }
-  for (uint32_t g = part.first_group; g < parts_[rank + 1].first_group; ++g) wake(g);
+  for (uint32_t g = parts_[rank + 1].first_group; g-- > part.first_group;) wake(g);
   settle();
 }
 

@@ -66,7 +66,7 @@ class Environment : public Plan {
     uint32_t group = 0;
     uint32_t joint = 0;
     uint32_t window = 0;
-    bool real = false;  ///< the other end's rank is
+    bool real = false;  ///< the other end's rank is, or the fabric is between them
     bool sends = false, network = false;
     uint64_t messages = 0;
     Times done, arrival, acked, credit;

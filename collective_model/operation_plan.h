@@ -19,12 +19,16 @@ struct EnvironmentConfig {
   std::vector<uint32_t> real = {};
   /// Of each rank's connection that sends over the network: the way to its receiver.
   std::vector<std::vector<RingHop>> hops = {};
+  /// Of each connection of each rank, at both ends, between emulated ranks: its messages, credits
+  /// and acknowledgements go through the fabric, which gives their delays at run time, instead of
+  /// taking a hop. To the caller they are as those to real ranks. Empty: none.
+  std::vector<std::vector<bool>> carried = {};
   std::vector<Duration> entry_delay = {};  ///< by rank, after the operation's entry; empty: none
   WireCost wire = {};
   Duration step_cost = {};
 };
 
-/// What crosses from the emulated ranks to a real one.
+/// What crosses from the emulated ranks to a real one, or goes by the fabric to an emulated one.
 struct EnvironmentOutput {
   enum class Kind : uint8_t {
     kData,    ///< emulated `rank` may start to send message `message` of its connection
@@ -54,12 +58,12 @@ class Plan {
   /// entry is known.
   virtual void begin() = 0;
   virtual void enter(uint32_t rank, Time entry) = 0;
-  /// The message `k` that comes on connection `connection` of emulated rank `rank`, from a real
-  /// one, has wholly arrived at `t`. False, and ignored, when it is not the next one, or has no
-  /// credit that was taken.
+  /// The message `k` that comes on connection `connection` of emulated rank `rank`, from a real one
+  /// or by the fabric, has wholly arrived at `t`. False, and ignored, when it is not the next one,
+  /// or has no credit that was taken.
   virtual bool on_real_data(uint32_t rank, uint32_t connection, uint64_t k, Time t) = 0;
-  /// Emulated rank `rank` got the acknowledgement of its messages up to and with `k` to a real one.
-  /// False, and ignored, when that is not outstanding.
+  /// Emulated rank `rank` got the acknowledgement of its messages up to and with `k`, to a real one
+  /// or by the fabric. False, and ignored, when that is not outstanding.
   virtual bool on_acknowledged(uint32_t rank, uint32_t connection, uint64_t k, Time t) = 0;
   /// Takes the next output, in message order of each connection and kind.
   virtual bool next(EnvironmentOutput& out) = 0;

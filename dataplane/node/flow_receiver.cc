@@ -26,7 +26,7 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
     const uint64_t placed = place(f, sequence, sequence + p.payload);
     count(p.flow, placed);
     answer(p.flow, kAck, p.sent, id, now);
-    if (before < span(spec) && f.expected == span(spec)) received_all(p.flow, now);
+    if (before < f.end && f.expected == f.end) received_all(p.flow, now);
     return;
   }
   if (sequence > f.expected) {
@@ -38,7 +38,7 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
   f.gap_told = false;
   f.expected += p.payload;
   count(p.flow, p.payload);
-  const bool whole = f.expected == span(spec);
+  const bool whole = f.expected == f.end;
   if (++f.unacked >= (spec.ack_every == 0 ? settings_.ack_every : spec.ack_every) || whole) {
     f.unacked = 0;
     answer(p.flow, kAck, p.sent, id, now);
@@ -48,7 +48,7 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
 
 /// Bytes that came in for the first time.
 void FlowTraffic::count(uint32_t flow, uint64_t bytes) {
-  if (specs_[flow].bytes == 0) return;
+  if (flows_[flow].empty) return;
   results_[flow].delivered += bytes;
   delivered_ += bytes;
 }

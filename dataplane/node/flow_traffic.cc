@@ -18,6 +18,7 @@ FlowTraffic::FlowTraffic(const Graph& graph, const std::vector<FlowSpec>& flows,
       nics_(graph.links().size()) {
   std::unordered_map<uint32_t, uint32_t> sender_of;  // connections
   for (uint32_t i = 0; i < specs_.size(); ++i) {
+    set_bytes(flows_[i], 0, specs_[i].bytes);
     flows_[i].waits_for = static_cast<uint32_t>(specs_[i].after.size());
     for (const uint32_t before : specs_[i].after) followers_[before].push_back(i);
     auto sender = static_cast<uint32_t>(senders_.size());
@@ -42,6 +43,25 @@ void FlowTraffic::start(Network& network) {
 void FlowTraffic::release(uint32_t flow, Time at) {
   if (--flows_[flow].waits_for != 0) return;
   network_->wake_at(at + specs_[flow].start, flow << kWakeShift | kStart);
+}
+
+void FlowTraffic::set_bytes(Flow& f, uint64_t base, uint64_t bytes) {
+  f.empty = bytes == 0;
+  f.base = f.next = f.sent = f.acked = f.expected = base;
+  f.end = base + std::max<uint64_t>(bytes, 1);
+}
+
+void FlowTraffic::send(uint32_t flow, uint64_t bytes, Time now) {
+  Flow& f = flows_[flow];
+  const uint64_t packets = (f.end + settings_.payload - 1) / settings_.payload;
+  set_bytes(f, packets * settings_.payload, bytes);
+  f.busy = true;
+  network_->wake_at(now, flow << kWakeShift | kStart);
+}
+
+void FlowTraffic::close(uint32_t flow) {
+  Sender& s = senders_[flows_[flow].sender];
+  if (--s.flows_left == 0) s.control.reset();
 }
 
 size_t FlowTraffic::memory_bytes() const {
@@ -206,7 +226,7 @@ void FlowTraffic::go_back(uint32_t flow) {
 
 /// Takes flows off the list that have nothing to send.
 void FlowTraffic::drop_sent(Sender& s) {
-  while (s.first != kNone && flows_[s.first].next == span(specs_[s.first])) {
+  while (s.first != kNone && flows_[s.first].next == flows_[s.first].end) {
     flows_[s.first].listed = false;
     s.first = flows_[s.first].next_flow;
   }
@@ -274,10 +294,10 @@ PacketId FlowTraffic::next_packet(uint32_t sender, LinkId nic, Time now) {
   p.kind = kData;
   p.flow = flow;
   p.number = static_cast<uint32_t>(f.next / settings_.payload);
-  p.payload = static_cast<uint32_t>(std::min<uint64_t>(settings_.payload, span(spec) - f.next));
-  p.buffer_bytes = (spec.bytes == 0 ? 0 : p.payload) + settings_.overhead;
-  if (f.next == 0) p.buffer_bytes += spec.first_header;
-  if (f.next + p.payload == span(spec)) p.buffer_bytes += spec.last_header;
+  p.payload = static_cast<uint32_t>(std::min<uint64_t>(settings_.payload, f.end - f.next));
+  p.buffer_bytes = (f.empty ? 0 : p.payload) + settings_.overhead;
+  if (f.next == f.base) p.buffer_bytes += spec.first_header;
+  if (f.next + p.payload == f.end) p.buffer_bytes += spec.last_header;
   p.wire_bytes = p.buffer_bytes + settings_.gap;
   p.sent = now;
   if (network_->has_telemetry()) {
@@ -323,7 +343,7 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
     return after_control(f.sender, now);
   }
   AckHeard heard;
-  const uint64_t received = std::min(uint64_t{p.number} * settings_.payload, span(spec));
+  const uint64_t received = std::min(uint64_t{p.number} * settings_.payload, f.end);
   if (received > f.acked) {
     heard.newly_acked = received - f.acked;
     const uint64_t in_flight = f.next > f.acked ? f.next - f.acked : 0;
@@ -335,13 +355,13 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
     s.heard = now;
   }
   if (p.kind == kNak && f.running) go_back(p.flow);
-  const bool ended = f.acked == span(spec) && f.running;
+  const bool ended = f.acked == f.end && f.running;
   if (ended) {
     results_[p.flow].acknowledged = now;
-    f.running = false;
+    f.running = f.busy = false;
     std::erase(s.open, p.flow);
-    ++finished_;
-    if (--s.flows_left == 0) {
+    if (!f.lent) ++finished_;
+    if (!f.lent && --s.flows_left == 0) {
       s.control.reset();
       return acknowledged_all(p.flow, now);
     }

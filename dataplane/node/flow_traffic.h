@@ -63,6 +63,19 @@ class FlowTraffic final : public NetworkTraffic {
   void listen(FlowListener& listener) { listeners_.push_back(&listener); }
   /// A flow that was held starts at `at` (plus its own start), once it waits for nothing else.
   void release(uint32_t flow, Time at);
+
+  /// Before start(): `flow` is a place for messages, one after another; its own bytes count for
+  /// nothing, and all_finished() does not ask for it. Its connection lasts until it is closed.
+  void lend(uint32_t flow) {
+    hold(flow);
+    flows_[flow].lent = true;
+    ++finished_;
+  }
+  /// The next message of a flow that is lent, and whose last one has been acknowledged, leaves.
+  void send(uint32_t flow, uint64_t bytes, Time now);
+  bool idle(uint32_t flow) const { return !flows_[flow].busy; }
+  /// An idle flow that is lent carries no more.
+  void close(uint32_t flow);
   /// The listener wants to be woken; `index` < 2^29.
   void wake_listener(Time at, uint32_t index) {
     network_->wake_at(at, index << kWakeShift | kListener);
@@ -115,11 +128,15 @@ class FlowTraffic final : public NetworkTraffic {
   };
   struct Flow {
     uint32_t sender = 0;
+    // Bytes of one that is lent are numbered on over its messages, each from a packet's border.
+    uint64_t base = 0, end = 0;
     uint64_t next = 0;  ///< first byte not sent yet
     uint64_t sent = 0;  ///< most that was ever sent
     uint64_t acked = 0;
+    bool empty = false;   ///< without bytes: it is one packet, as a message of zero length is
     bool listed = false;  ///< in its sender's list
     bool running = false;
+    bool lent = false, busy = false;
     uint32_t next_flow = kNone;
     uint32_t waits_for = 0;  ///< flows that have to end before it starts
     // Receiver:
@@ -171,8 +188,8 @@ class FlowTraffic final : public NetworkTraffic {
   void acknowledged_all(uint32_t flow, Time now);
   void count(uint32_t flow, uint64_t bytes);
   static uint64_t place(Flow& f, uint64_t from, uint64_t to);
-  /// Bytes to keep count of: a flow without any is one packet, as a message of zero length is.
-  static uint64_t span(const FlowSpec& spec) { return spec.bytes == 0 ? 1 : spec.bytes; }
+  /// From `base` on; one that is empty keeps count of one byte.
+  static void set_bytes(Flow& f, uint64_t base, uint64_t bytes);
 
   const Graph& graph_;
   const std::vector<FlowSpec>& specs_;

@@ -7,6 +7,33 @@
 
 namespace understudy {
 
+FlowSpec data_flow(const RankTrafficSettings& settings, VertexId from, VertexId to,
+                   uint32_t connection) {
+  FlowSpec flow;
+  flow.priority = settings.priority;
+  flow.from = from;
+  flow.to = to;
+  flow.control = settings.control;
+  flow.ect = settings.ect;
+  flow.ack_every = settings.ack_every;
+  flow.first_header = settings.first_header;
+  flow.last_header = settings.last_header;
+  flow.connection = connection;
+  return flow;
+}
+
+FlowSpec credit_flow(const RankTrafficSettings& settings, const FlowSpec& data,
+                     uint32_t connection) {
+  FlowSpec flow = data;
+  std::swap(flow.from, flow.to);
+  flow.bytes = settings.credit_bytes;
+  flow.control = kNoControl;
+  flow.ect = false;
+  flow.last_header = 0;
+  flow.connection = connection;
+  return flow;
+}
+
 RankTraffic::RankTraffic(std::vector<RankOperation> operations, const RankTrafficSettings& settings,
                          std::vector<bool> played)
     : operations_(std::move(operations)),
@@ -18,7 +45,17 @@ RankTraffic::RankTraffic(std::vector<RankOperation> operations, const RankTraffi
     for (uint32_t r = 0; r < operations_[o].ranks.size(); ++r) {
       if (this->played(r)) ++unfinished_;
       part(o, r).ends.resize(connections(o, r).size());
-      for (const Connection& connection : connections(o, r)) part(o, r).left += connection.messages;
+      std::map<uint32_t, std::vector<uint32_t>> channels;
+      for (uint32_t c = 0; c < connections(o, r).size(); ++c) {
+        part(o, r).left += connections(o, r)[c].messages;
+        channels[connections(o, r)[c].channel].push_back(c);
+      }
+      for (auto& [channel, members] : channels) {
+        for (const uint32_t c : members) {
+          part(o, r).ends[c].group = static_cast<uint32_t>(part(o, r).groups.size());
+        }
+        part(o, r).groups.push_back(std::move(members));
+      }
     }
     join_ends(o);
   }
@@ -53,28 +90,15 @@ uint32_t RankTraffic::add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_o
         const auto [it, fresh] = numbered.try_emplace(
             {connection.from, connection.to, connection.channel, connection.index}, numbers);
         if (fresh) numbers += 2;
-        FlowSpec flow;
-        flow.priority = settings_.priority;
-        flow.from = nic_of(r, connection);
-        flow.to = nic_of(end.peer_rank, other);
-        flow.control = settings_.control;
-        flow.ect = settings_.ect;
-        flow.ack_every = settings_.ack_every;
-        flow.first_header = settings_.first_header;
-        flow.last_header = settings_.last_header;
-        flow.connection = it->second;
+        FlowSpec flow =
+            data_flow(settings_, nic_of(r, connection), nic_of(end.peer_rank, other), it->second);
         end.data = static_cast<uint32_t>(flows.size());
         ranges_.push_back({end.data, o, r, c, false});
         for (uint64_t k = 0; k < connection.messages; ++k) {
           flow.bytes = schedule.message(c, k).wire;
           flows.push_back(flow);
         }
-        std::swap(flow.from, flow.to);
-        flow.bytes = settings_.credit_bytes;
-        flow.control = kNoControl;
-        flow.ect = false;
-        flow.last_header = 0;
-        ++flow.connection;
+        flow = credit_flow(settings_, flow, it->second + 1);
         end.credits_at = static_cast<uint32_t>(flows.size());
         ranges_.push_back({end.credits_at, o, r, c, true});
         flows.insert(flows.end(), connection.messages, flow);
@@ -95,7 +119,7 @@ uint32_t RankTraffic::attach(FlowTraffic& traffic, uint32_t first_wake) {
 
 void RankTraffic::start() {
   for (uint32_t r = 0; !parts_.empty() && r < parts_[0].size(); ++r) {
-    if (played(r)) schedule_entry(0, r, Time::zero());
+    played(r) ? schedule_entry(0, r, Time::zero()) : other_starts(r);
   }
 }
 
@@ -135,7 +159,9 @@ void RankTraffic::enter(uint32_t operation, uint32_t rank, Time now) {
     const uint64_t first = std::min<uint64_t>(connection.window, connection.messages);
     for (uint64_t k = 0; k < first; ++k) grant(operation, rank, c, k, now);
   }
-  settle(operation, rank, now);
+  for (const std::vector<uint32_t>& group : part(operation, rank).groups) {
+    settle(operation, rank, group.front(), now);
+  }
 }
 
 /// The receiving end lets message `k` come.
@@ -160,7 +186,7 @@ void RankTraffic::on_received(uint32_t flow, Time now) {
     traffic_->wake_listener(now + settings_.step_cost, first_wake_ + (flow - first_flow_));
   } else {
     arrive(range.operation, sender.peer_rank, sender.peer);
-    settle(range.operation, sender.peer_rank, now);
+    settle(range.operation, sender.peer_rank, sender.peer, now);
   }
 }
 
@@ -173,7 +199,7 @@ void RankTraffic::on_acknowledged(uint32_t flow, Time now) {
   }
   cause_ = Cause::kAcknowledgement;
   ++part(range.operation, range.rank).ends[range.connection].acked;
-  settle(range.operation, range.rank, now);
+  settle(range.operation, range.rank, range.connection, now);
 }
 
 void RankTraffic::on_wake(uint32_t index, Time now) {
@@ -185,7 +211,7 @@ void RankTraffic::on_wake(uint32_t index, Time now) {
     const End& sender = part(range.operation, range.rank).ends[range.connection];
     cause_ = Cause::kData;
     arrive(range.operation, sender.peer_rank, sender.peer);
-    return settle(range.operation, sender.peer_rank, now);
+    return settle(range.operation, sender.peer_rank, sender.peer, now);
   }
   const uint32_t entry = index - entry_wake(0, 0);
   enter(entry / ranks(), entry % ranks(), now);
@@ -212,23 +238,29 @@ void RankTraffic::post(uint32_t operation, uint32_t rank, uint32_t connection, T
   }
 }
 
-void RankTraffic::settle(uint32_t operation, uint32_t rank, Time now) {
-  work_.push_back(rank);
+void RankTraffic::look_at(uint32_t operation, uint32_t rank, uint32_t connection) {
+  const Look look{rank, part(operation, rank).ends[connection].group};
+  if (std::ranges::find(work_, look) == work_.end()) work_.push_back(look);
+}
+
+void RankTraffic::settle(uint32_t operation, uint32_t rank, uint32_t connection, Time now) {
+  look_at(operation, rank, connection);
   while (!work_.empty()) {
-    const uint32_t next = work_.back();
+    const Look next = work_.back();
     work_.pop_back();
-    while (advance(operation, next, now)) {
+    while (advance(operation, next.rank, next.group, now)) {
     }
   }
 }
 
-/// False if this rank can do nothing.
-bool RankTraffic::advance(uint32_t operation, uint32_t rank, Time now) {
+/// False if this rank can do nothing on that channel.
+bool RankTraffic::advance(uint32_t operation, uint32_t rank, uint32_t group, Time now) {
   Part& p = part(operation, rank);
   if (p.entry.is_never() || p.left == 0) return false;
   const std::vector<Connection>& all = connections(operation, rank);
+  const std::vector<uint32_t>& members = p.groups[group];
   bool progress = false;
-  for (uint32_t c = 0; c < all.size(); ++c) {
+  for (const uint32_t c : members) {
     const uint32_t joint = all[c].joint;
     if (joint == 0) {
       if (!ready(operation, rank, c)) continue;
@@ -238,13 +270,13 @@ bool RankTraffic::advance(uint32_t operation, uint32_t rank, Time now) {
     }
     // One primitive: all its connections or none; the first of them stands for it.
     bool first = true, can = true;
-    for (uint32_t d = 0; d < all.size() && first && can; ++d) {
+    for (const uint32_t d : members) {
       if (all[d].joint != joint) continue;
-      first = d >= c;
-      can = ready(operation, rank, d);
+      first = first && d >= c;
+      can = can && first && ready(operation, rank, d);
     }
-    if (!first || !can) continue;
-    for (uint32_t d = c; d < all.size(); ++d) {
+    if (!can) continue;
+    for (const uint32_t d : members) {
       if (all[d].joint == joint) done(operation, rank, d, now);
     }
     progress = true;
@@ -289,10 +321,10 @@ void RankTraffic::done(uint32_t operation, uint32_t rank, uint32_t connection, T
     if (recording_) end.moments.push_back({now, Time::never(), cause_, cause_});
     if (c.network) return post(operation, rank, connection, now);
     arrive(operation, end.peer_rank, end.peer);
-    work_.push_back(end.peer_rank);
+    look_at(operation, end.peer_rank, end.peer);
   } else if (!c.network) {
     ++part(operation, end.peer_rank).ends[end.peer].acked;
-    work_.push_back(end.peer_rank);
+    look_at(operation, end.peer_rank, end.peer);
   } else if (k + c.window < c.messages) {
     grant(operation, rank, connection, k + c.window, now);
   }

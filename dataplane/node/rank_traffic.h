@@ -39,6 +39,12 @@ struct RankTrafficSettings {
   uint32_t control = kNoControl;  ///< congestion control of data; credits go at line rate
 };
 
+/// Flows of a message, but for its bytes, and of its credit.
+FlowSpec data_flow(const RankTrafficSettings& settings, VertexId from, VertexId to,
+                   uint32_t connection);
+FlowSpec credit_flow(const RankTrafficSettings& settings, const FlowSpec& data,
+                     uint32_t connection);
+
 class RankTraffic : public FlowListener {
  public:
   /// The NIC of a connection's rank.
@@ -93,6 +99,8 @@ class RankTraffic : public FlowListener {
   void on_wake(uint32_t index, Time now) override;
 
  protected:
+  /// Ranks enter the first operation in their order; this one is not played.
+  virtual void other_starts(uint32_t) {}
   /// A rank that is not played hears: the next message of its connection has come, or the next one
   /// that it sent is acknowledged.
   virtual void other_received(uint32_t, uint32_t, uint32_t, Time) {}
@@ -108,6 +116,7 @@ class RankTraffic : public FlowListener {
   /// One end of a connection.
   struct End {
     uint32_t peer_rank = 0, peer = 0;   ///< the other end
+    uint32_t group = 0;                 ///< in its rank's
     uint32_t data = 0, credits_at = 0;  ///< first flow of its messages and of its credits
     uint64_t done = 0;                  ///< messages that the kernel is done with
     uint64_t arrived = 0;               ///< receives
@@ -118,8 +127,14 @@ class RankTraffic : public FlowListener {
   };
   struct Part {
     std::vector<End> ends;
-    uint64_t left = 0;  ///< messages to be done with
+    std::vector<std::vector<uint32_t>> groups;  ///< connections by channel: one depends on no other
+    uint64_t left = 0;                          ///< messages to be done with
     Time entry = Time::never(), completion = Time::never();
+  };
+  /// What may have something to do.
+  struct Look {
+    uint32_t rank = 0, group = 0;
+    bool operator==(const Look&) const = default;
   };
   /// Flows of one kind of one connection.
   struct Range {
@@ -143,9 +158,11 @@ class RankTraffic : public FlowListener {
   void grant(uint32_t operation, uint32_t rank, uint32_t connection, uint64_t k, Time now);
   void arrive(uint32_t operation, uint32_t rank, uint32_t connection);
   void post(uint32_t operation, uint32_t rank, uint32_t connection, Time now);
-  /// Does all that can be done now, on this rank and those that share its node.
-  void settle(uint32_t operation, uint32_t rank, Time now);
-  bool advance(uint32_t operation, uint32_t rank, Time now);
+  void look_at(uint32_t operation, uint32_t rank, uint32_t connection);
+  /// Does all that can be done now on the connection's channel, on this rank and those that share
+  /// its node.
+  void settle(uint32_t operation, uint32_t rank, uint32_t connection, Time now);
+  bool advance(uint32_t operation, uint32_t rank, uint32_t group, Time now);
   void complete(uint32_t operation, uint32_t rank, Time now);
   bool ready(uint32_t operation, uint32_t rank, uint32_t connection) const;
   void done(uint32_t operation, uint32_t rank, uint32_t connection, Time now);
@@ -163,7 +180,7 @@ class RankTraffic : public FlowListener {
   bool recording_ = false;
   Cause cause_ = Cause::kEntry;  ///< of what is being done now
   FlowTraffic* traffic_ = nullptr;
-  std::vector<uint32_t> work_;  ///< ranks to look at
+  std::vector<Look> work_;
 };
 
 }  // namespace understudy
