@@ -2,11 +2,13 @@
 
 #include <utility>
 
+#include "collective_model/closed_ring.h"
 #include "collective_model/environment.h"
 
 namespace understudy {
 
 Result<std::unique_ptr<Plan>> make_plan(EnvironmentConfig config) {
+  if (std::unique_ptr<Plan> ring = ClosedRing::make(config)) return ring;
   Result<Environment> made = Environment::make(std::move(config));
   if (!made) return tl::unexpected(made.error());
   return std::make_unique<Environment>(std::move(*made));

@@ -2,6 +2,8 @@
 // pipeline along the ring.
 #pragma once
 
+#include <vector>
+
 #include "collective_model/lane.h"
 
 namespace understudy {
@@ -15,6 +17,9 @@ class RingRankSchedule : public RankSchedule {
                    const OperationCut& cut, uint32_t rank);
   Message message(uint32_t connection, uint64_t k) const override;
   Waits waits(uint32_t connection, uint64_t k) const override;
+  /// Bytes on the wire of each slice of a lane's chunks; empty unless there is one loop of equal
+  /// chunks.
+  std::vector<uint32_t> slice_sizes(uint32_t lane) const;
 
  private:
   Communicator communicator_;

@@ -1,0 +1,248 @@
+#include "collective_model/closed_ring.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "collective_model/schedule_ring.h"
+
+namespace understudy {
+namespace {
+
+const RingRankSchedule* ring_of(const EnvironmentConfig& config, uint32_t rank) {
+  return dynamic_cast<const RingRankSchedule*>(config.ranks[rank].get());
+}
+
+}  // namespace
+
+std::unique_ptr<Plan> ClosedRing::make(const EnvironmentConfig& config) {
+  const auto n = static_cast<uint32_t>(config.ranks.size());
+  if (n < 2 || config.hops.size() != n || config.real.empty() || config.wire.mtu == 0) return {};
+  if (!config.entry_delay.empty() && config.entry_delay.size() != n) return {};
+  if (std::ranges::any_of(config.real, [&](uint32_t rank) { return rank >= n; })) return {};
+  const size_t lanes = config.ranks[0]->connections().size() / 2;
+  for (uint32_t r = 0; r < n; ++r) {
+    if (ring_of(config, r) == nullptr || config.ranks[r]->connections().size() != lanes * 2 ||
+        config.hops[r].size() != lanes * 2) {
+      return {};
+    }
+  }
+  std::unique_ptr<ClosedRing> out(new ClosedRing(config, lanes));
+  for (uint32_t lane = 0; lane < lanes; ++lane) {
+    if (!out->add_lane(config, lane)) return {};
+  }
+  out->pending_.reserve(out->chains_.size());
+  out->begin();
+  return out;
+}
+
+ClosedRing::ClosedRing(const EnvironmentConfig& config, size_t lanes)
+    : lanes_(lanes), ranks_(config.ranks.size()), places_(ranks_.size() * lanes) {
+  for (const uint32_t rank : config.real) ranks_[rank].real = true;
+  for (size_t r = 0; r < ranks_.size() && !config.entry_delay.empty(); ++r) {
+    ranks_[r].delay = config.entry_delay[r];
+  }
+  done_.reserve(ranks_.size());
+}
+
+/// Cuts a lane's ring at the real ranks.
+bool ClosedRing::add_lane(const EnvironmentConfig& config, uint32_t lane) {
+  const auto n = static_cast<uint32_t>(ranks_.size());
+  std::vector<uint32_t> run;
+  uint32_t rank = config.real.front();
+  for (uint32_t i = 0; i < n; ++i) {
+    const Connection& send = config.ranks[rank]->connections()[2 * lane];
+    if (send.to >= n || send.direction != Direction::kSend) return false;
+    const uint32_t next = send.to;
+    if (config.ranks[next]->connections()[2 * lane + 1].from != rank) return false;
+    if (next == config.real.front() && i + 1 < n) return false;  // not all in one ring
+    if (ranks_[rank].real != ranks_[next].real && !send.network) return false;
+    rank = next;
+    if (!ranks_[rank].real) {
+      run.push_back(rank);
+    } else if (!run.empty()) {
+      if (!add_chain(config, lane, std::exchange(run, {}))) return false;
+    }
+  }
+  return rank == config.real.front();
+}
+
+bool ClosedRing::add_chain(const EnvironmentConfig& config, uint32_t lane,
+                           std::vector<uint32_t> ranks) {
+  const RingRankSchedule& schedule = *ring_of(config, ranks.front());
+  const auto sizes = schedule.slice_sizes(lane);
+  if (sizes.empty()) return false;
+  const Connection& first = schedule.connections()[2 * lane];
+  RingChainConfig c;
+  c.messages = static_cast<uint32_t>(first.messages);
+  c.slices = static_cast<uint32_t>(sizes.size());
+  c.window = first.window;
+  c.step = config.step_cost;
+  if (c.slices > 2 || c.window > 8 || c.window <= c.slices || c.window % c.slices != 0) {
+    return false;
+  }
+  std::optional<RingHop> hop;
+  uint32_t node = 0;  // ranks of the present one
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const RingRankSchedule& other = *ring_of(config, ranks[i]);
+    const Connection& send = other.connections()[2 * lane];
+    if (send.messages != first.messages || send.window != first.window) return false;
+    if (other.slice_sizes(lane) != sizes) return false;
+    ++node;
+    if (!send.network) continue;
+    if (c.nodes++ == 1) c.gpus = node;
+    if (node != c.gpus) return false;
+    node = 0;
+    if (i + 1 == ranks.size()) continue;  // to a real rank
+    const RingHop& to_next = config.hops[ranks[i]][2 * lane];
+    if (!hop) hop = to_next;
+    if (hop->rate != to_next.rate || hop->latency != to_next.latency) return false;
+  }
+  --c.nodes;  // the last one counted is the real rank's
+  if (hop) {
+    c.latency = hop->latency;
+    for (uint32_t s = 0; s < c.slices; ++s) {
+      c.wire[s] = hop->rate.time_for(config.wire.bytes(sizes[s]));
+    }
+  }
+  if (c.latency < Duration() || c.step < Duration()) return false;
+  if (c.slices == 2 && c.wire[1] > c.wire[0]) return false;
+  const auto index = static_cast<uint32_t>(chains_.size());
+  for (uint32_t i = 0; i < ranks.size(); ++i) places_[ranks[i] * lanes_ + lane] = {index, i};
+  Chain chain{RingChain(c), lane, c.messages, c.gpus, std::move(ranks), 0, 0, {}, false, false};
+  chain.open.reserve(size_t{2} * c.gpus);
+  chains_.push_back(std::move(chain));
+  return true;
+}
+
+void ClosedRing::start(Time entry) {
+  begin();
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    if (ranks_[r].real) continue;
+    for (uint32_t lane = 0; lane < lanes_; ++lane) {
+      const Place& at = place(r, lane);
+      chains_[at.chain].ring.enter(at.place, entry + ranks_[r].delay);
+    }
+  }
+  for (uint32_t c = 0; c < chains_.size(); ++c) advance(c);
+}
+
+void ClosedRing::begin() {
+  done_.clear();
+  pending_.clear();
+  done_taken_ = unfinished_ = 0;
+  for (Rank& rank : ranks_) {
+    if (rank.real) continue;
+    ++unfinished_;
+    rank.left = static_cast<uint32_t>(lanes_);
+    rank.last = kLongBefore;
+  }
+  for (Chain& chain : chains_) {
+    chain.ring.begin();
+    chain.data_taken = chain.credits_taken = 0;
+    chain.all_done = chain.pending = false;
+    chain.open.clear();
+    const auto n = static_cast<uint32_t>(chain.ranks.size());
+    for (uint32_t i = 0; i < n; ++i) {
+      if (i < chain.border || i + chain.border >= n) chain.open.push_back(i);
+    }
+  }
+}
+
+void ClosedRing::enter(uint32_t rank, Time entry) {
+  for (uint32_t lane = 0; lane < lanes_; ++lane) {
+    const Place& at = place(rank, lane);
+    chains_[at.chain].ring.enter(at.place, entry);
+    advance(at.chain);
+  }
+}
+
+bool ClosedRing::on_real_data(uint32_t rank, uint32_t connection, uint64_t k, Time t) {
+  const Place& at = place(rank, connection / 2);
+  if (at.chain == ~0u || at.place != 0 || connection % 2 == 0) return false;
+  Chain& chain = chains_[at.chain];
+  if (k != chain.ring.arrived() || k >= chain.credits_taken) return false;
+  chain.ring.on_data(t);
+  advance(at.chain);
+  return true;
+}
+
+bool ClosedRing::on_acknowledged(uint32_t rank, uint32_t connection, uint64_t k, Time t) {
+  const Place& at = place(rank, connection / 2);
+  if (at.chain == ~0u || connection % 2 != 0) return false;
+  Chain& chain = chains_[at.chain];
+  if (at.place + 1 != chain.ranks.size() || k < chain.ring.acknowledged() ||
+      k >= chain.data_taken) {
+    return false;
+  }
+  while (chain.ring.acknowledged() <= k) chain.ring.on_acknowledged(t);
+  advance(at.chain);
+  return true;
+}
+
+void ClosedRing::advance(uint32_t index) {
+  Chain& chain = chains_[index];
+  chain.ring.advance();
+  if (!chain.pending) {
+    chain.pending = true;
+    pending_.push_back(index);
+  }
+  announce(chain);
+}
+
+bool ClosedRing::next(EnvironmentOutput& out) {
+  while (!pending_.empty()) {
+    Chain& chain = chains_[pending_.back()];
+    if (chain.credits_taken < chain.ring.credits_known()) {
+      const uint64_t k = chain.credits_taken++;
+      out = {EnvironmentOutput::Kind::kCredit, chain.ranks.front(), 2 * chain.lane + 1, k,
+             chain.ring.credit(k)};
+      return true;
+    }
+    if (chain.data_taken < chain.ring.data_known()) {
+      const uint64_t k = chain.data_taken++;
+      out = {EnvironmentOutput::Kind::kData, chain.ranks.back(), 2 * chain.lane, k,
+             chain.ring.data(k)};
+      return true;
+    }
+    chain.pending = false;
+    pending_.pop_back();
+  }
+  return false;
+}
+
+bool ClosedRing::next_done(uint32_t& rank) {
+  if (done_taken_ == done_.size()) return false;
+  rank = done_[done_taken_++];
+  return true;
+}
+
+/// Ranks that have done their part: those of the first and last node as soon as it is known, those
+/// between them at the end.
+void ClosedRing::announce(Chain& chain) {
+  if (chain.all_done) return;
+  if (chain.ring.arrived() < chain.messages && chain.ring.data_known() < chain.messages) return;
+  for (size_t i = 0; i < chain.open.size();) {
+    if (chain.ring.completion(chain.open[i]).is_never()) {
+      ++i;
+      continue;
+    }
+    done(chain, chain.open[i]);
+    chain.open[i] = chain.open.back();
+    chain.open.pop_back();
+  }
+  if (!chain.ring.finished()) return;
+  chain.all_done = true;
+  for (uint32_t i = chain.border; i + chain.border < chain.ranks.size(); ++i) done(chain, i);
+}
+
+void ClosedRing::done(const Chain& chain, uint32_t place) {
+  const uint32_t index = chain.ranks[place];
+  Rank& rank = ranks_[index];
+  rank.last = std::max(rank.last, chain.ring.completion(place));
+  if (--rank.left > 0) return;
+  --unfinished_;
+  done_.push_back(index);
+}
+
+}  // namespace understudy

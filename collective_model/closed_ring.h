@@ -1,0 +1,72 @@
+// The plan of a ring all-reduce, all-gather or reduce-scatter in closed form (ring_chain.h): what a
+// message costs does not depend on the number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collective_model/operation_plan.h"
+#include "collective_model/ring_chain.h"
+
+namespace understudy {
+
+class ClosedRing : public Plan {
+ public:
+  /// Null where the closed form does not hold: another kind of operation, more loops than one,
+  /// chunks of several sizes, hops of several kinds between emulated nodes in a row, nodes of
+  /// several sizes, or a config that make_plan() refuses.
+  static std::unique_ptr<Plan> make(const EnvironmentConfig& config);
+
+  void start(Time entry) override;
+  void begin() override;
+  void enter(uint32_t rank, Time entry) override;
+  bool on_real_data(uint32_t rank, uint32_t connection, uint64_t k, Time t) override;
+  bool on_acknowledged(uint32_t rank, uint32_t connection, uint64_t k, Time t) override;
+  bool next(EnvironmentOutput& out) override;
+
+  bool finished() const override { return unfinished_ == 0; }
+  bool next_done(uint32_t& rank) override;
+  Time completion(uint32_t rank) const override {
+    return ranks_[rank].left == 0 ? ranks_[rank].last : Time::never();
+  }
+
+ private:
+  /// One of a lane's runs of emulated ranks.
+  struct Chain {
+    RingChain ring;
+    uint32_t lane = 0;
+    uint32_t messages = 0, border = 0;  ///< ranks of the first and of the last node
+    std::vector<uint32_t> ranks;        ///< by place
+    uint64_t data_taken = 0, credits_taken = 0;
+    std::vector<uint32_t> open;  ///< places in the first and last node that are not done
+    bool all_done = false, pending = false;
+  };
+  struct Place {
+    uint32_t chain = ~0u, place = 0;
+  };
+  struct Rank {
+    Duration delay;
+    Time last;
+    uint32_t left = 0;  ///< lanes that are not done
+    bool real = false;
+  };
+
+  ClosedRing(const EnvironmentConfig& config, size_t lanes);
+  bool add_lane(const EnvironmentConfig& config, uint32_t lane);
+  bool add_chain(const EnvironmentConfig& config, uint32_t lane, std::vector<uint32_t> ranks);
+  const Place& place(uint32_t rank, uint32_t lane) const { return places_[rank * lanes_ + lane]; }
+  void advance(uint32_t chain);
+  void announce(Chain& chain);
+  void done(const Chain& chain, uint32_t place);
+
+  size_t lanes_;
+  std::vector<Rank> ranks_;
+  std::vector<Place> places_;  ///< by rank and lane
+  std::vector<Chain> chains_;
+  std::vector<uint32_t> pending_;  ///< chains that may have outputs
+  std::vector<uint32_t> done_;
+  size_t done_taken_ = 0, unfinished_ = 0;
+};
+
+}  // namespace understudy

@@ -1,0 +1,305 @@
+// Closed forms equal the general evaluator: thousands of drawn operations, whose real ranks send
+// and acknowledge at random, causal times, give the same outputs after every input, to the
+// picosecond, and the same completions. CLOSED_SEED and CLOSED_CASES change what is drawn.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <queue>
+#include <random>
+#include <string>
+#include <tuple>
+
+#include "collective_model/closed_ring.h"
+#include "collective_model/environment.h"
+
+namespace understudy {
+namespace {
+
+using Kind = EnvironmentOutput::Kind;
+using Random = std::mt19937_64;
+
+uint64_t among(Random& random, uint64_t least, uint64_t most) {
+  return least + random() % (most - least + 1);
+}
+/// 0, or spread over the magnitudes up to `most`.
+int64_t spread(Random& random, int64_t most) {
+  if (random() % 4 == 0) return 0;
+  return most >> random() % 12;
+}
+
+struct Case {
+  std::string name;
+  Communicator communicator;
+  Operation operation;
+  EnvironmentConfig config;
+  bool ring_bound = false;  ///< real ranks send on what they receive
+  int64_t sluggish = 0;     ///< ps that a real rank takes at most for anything
+};
+
+void add_schedules(Case& c) {
+  OperationCut cut;
+  if (!is_p2p(c.operation.collective)) cut = cut_group(c.communicator, {&c.operation, 1})->at(0);
+  for (uint32_t r = 0; r < c.communicator.ranks(); ++r) {
+    c.config.ranks.push_back(rank_schedule(c.communicator, c.operation, cut, r));
+  }
+}
+
+Case draw(uint64_t seed, uint64_t i) {
+  Random random(seed * 1'000'003 + i);
+  Case c;
+  c.communicator.gpus = static_cast<uint32_t>(random() % 2 == 0 ? 1 : among(random, 2, 5));
+  c.communicator.nodes = static_cast<uint32_t>(among(random, 2, random() % 4 == 0 ? 40 : 9));
+  c.communicator.channels = static_cast<uint32_t>(among(random, 1, 3));
+  constexpr Collective kKinds[] = {Collective::kAllReduce, Collective::kAllGather,
+                                   Collective::kReduceScatter};
+  c.operation.collective = kKinds[random() % 3];
+  c.operation.protocol = static_cast<Protocol>(random() % 3);
+  const uint32_t n = c.communicator.ranks();
+  // Few bytes a rank; half of the counts divide evenly.
+  uint64_t bytes = uint64_t{16} << among(random, 0, 16);
+  if (random() % 2 == 0) bytes += 4 * among(random, 0, bytes / 8);
+  if (c.operation.collective == Collective::kAllReduce) bytes *= n;
+  c.operation.count = bytes / 4;
+  add_schedules(c);
+  const RingHop hop{Rate::bits_per_second(1'000'000'000ULL << among(random, 0, 9)),
+                    Duration::ps(spread(random, 5'000'000))};
+  for (uint32_t r = 0; r < n; ++r) {
+    c.config.hops.emplace_back(c.config.ranks[r]->connections().size(), hop);
+  }
+  const int64_t skew = spread(random, 1'000'000'000);
+  for (uint32_t r = 0; r < n; ++r) {
+    c.config.entry_delay.push_back(
+        Duration::ps(skew == 0 ? 0 : static_cast<int64_t>(random() % uint64_t(skew))));
+  }
+  if (random() % 3 == 0) {  // one straggler
+    c.config.entry_delay[random() % n] = Duration::us(static_cast<int64_t>(random() % 3000));
+  }
+  c.config.step_cost = Duration::ps(spread(random, 8'000'000));
+  std::vector<uint32_t> nodes(c.communicator.nodes);
+  for (uint32_t k = 0; k < nodes.size(); ++k) nodes[k] = k;
+  std::shuffle(nodes.begin(), nodes.end(), random);
+  nodes.resize(random() % 2 == 0 ? 1 : among(random, 1, std::min<uint64_t>(3, nodes.size() - 1)));
+  for (const uint32_t node : nodes) {
+    for (uint32_t g = 0; g < c.communicator.gpus; ++g) {
+      c.config.real.push_back(node * c.communicator.gpus + g);
+    }
+  }
+  c.ring_bound = random() % 2 == 0;
+  c.sluggish = spread(random, 100'000'000);
+  c.name = "case " + std::to_string(i) + ": " +
+           std::string(name_of(kCollectiveNames, c.operation.collective)) + " " +
+           std::string(name_of(kProtocolNames, c.operation.protocol)) + ", " +
+           std::to_string(c.communicator.nodes) + " x " + std::to_string(c.communicator.gpus) +
+           ", " + std::to_string(nodes.size()) + " real nodes, " +
+           std::to_string(c.communicator.channels) + " channels, " + std::to_string(bytes) +
+           " bytes, step " + std::to_string(c.config.step_cost.ps()) + " ps, latency " +
+           std::to_string(hop.latency.ps()) + " ps" + (c.ring_bound ? ", bound" : "");
+  return c;
+}
+
+/// Two plans side by side, and real ranks that answer at random.
+class Race {
+ public:
+  Race(const Case& c, Plan& a, Plan& b, uint64_t seed) : c_(c), a_(a), b_(b), random_(seed) {
+    std::vector<const RankSchedule*> all;
+    for (const auto& rank : c.config.ranks) all.push_back(rank.get());
+    far_ = *far_ends(all);
+    is_real_.resize(all.size());
+    for (const uint32_t rank : c.config.real) is_real_[rank] = true;
+  }
+
+  /// False at the first difference.
+  bool run(Time entry, bool rank_by_rank) {
+    state_.clear();
+    events_ = {};
+    done_[0].clear();
+    done_[1].clear();
+    if (rank_by_rank) {
+      a_.begin();
+      b_.begin();
+      for (uint32_t r = 0; r < is_real_.size(); ++r) {
+        if (!is_real_[r]) events_.push({entry + c_.config.entry_delay[r], What::kEnter, r, 0, 0});
+      }
+    } else {
+      a_.start(entry);
+      b_.start(entry);
+    }
+    if (!compare(entry)) return false;
+    while (!events_.empty()) {
+      const Event e = events_.top();
+      events_.pop();
+      if (e.what == What::kEnter) {
+        a_.enter(e.rank, e.time);
+        b_.enter(e.rank, e.time);
+      } else if (e.what == What::kData) {
+        if (!a_.on_real_data(e.rank, e.connection, e.k, e.time)) return false;
+        if (!b_.on_real_data(e.rank, e.connection, e.k, e.time)) return false;
+      } else {
+        if (!a_.on_acknowledged(e.rank, e.connection, e.k, e.time)) return false;
+        if (!b_.on_acknowledged(e.rank, e.connection, e.k, e.time)) return false;
+      }
+      if (!compare(e.time)) return false;
+    }
+    EXPECT_TRUE(a_.finished());
+    EXPECT_TRUE(b_.finished());
+    uint32_t emulated = 0;
+    for (uint32_t r = 0; r < is_real_.size(); ++r) {
+      if (is_real_[r]) continue;
+      ++emulated;
+      if (a_.completion(r) == b_.completion(r)) continue;
+      ADD_FAILURE() << "rank " << r << " ends at " << a_.completion(r).ps() << " and "
+                    << b_.completion(r).ps();
+      return false;
+    }
+    EXPECT_EQ(done_[0].size(), emulated);
+    std::ranges::sort(done_[0]);
+    std::ranges::sort(done_[1]);
+    EXPECT_EQ(done_[0], done_[1]);
+    return a_.finished() && b_.finished() && done_[0] == done_[1];
+  }
+
+ private:
+  enum class What : uint8_t { kEnter, kData, kAcknowledged };
+  struct Event {
+    Time time;
+    What what;
+    uint32_t rank, connection;
+    uint64_t k;
+    bool operator<(const Event& o) const {
+      return std::tie(o.time, o.k, o.rank, o.connection, o.what) <
+             std::tie(time, k, rank, connection, what);
+    }
+  };
+  /// A real rank's connection.
+  struct Real {
+    std::vector<Time> came;  ///< data that came, or credits
+    uint64_t sent = 0, acknowledged = 0;
+    Time last;
+  };
+  using Output = std::tuple<uint32_t, uint32_t, uint64_t, int64_t, Kind>;
+
+  static std::vector<Output> take(Plan& plan) {
+    std::vector<Output> all;
+    for (EnvironmentOutput o; plan.next(o);) {
+      all.emplace_back(o.rank, o.connection, o.message, o.time.ps(), o.kind);
+    }
+    std::ranges::sort(all);
+    return all;
+  }
+  Duration lazy() {
+    return Duration::ps(c_.sluggish == 0 ? 0
+                                         : static_cast<int64_t>(random_() % uint64_t(c_.sluggish)));
+  }
+
+  bool compare(Time now) {
+    const std::vector<Output> a = take(a_), b = take(b_);
+    if (a != b) {
+      const auto show = [](const std::vector<Output>& all) {
+        std::string text;
+        for (const auto& [rank, connection, k, ps, kind] : all) {
+          text += " (" + std::to_string(rank) + "." + std::to_string(connection) +
+                  (kind == Kind::kData ? " data " : " credit ") + std::to_string(k) + " at " +
+                  std::to_string(ps) + ")";
+        }
+        return text;
+      };
+      ADD_FAILURE() << "at " << now.ps() << ":" << show(a) << "\n against" << show(b);
+      return false;
+    }
+    for (uint32_t rank; a_.next_done(rank);) done_[0].push_back(rank);
+    for (uint32_t rank; b_.next_done(rank);) done_[1].push_back(rank);
+    for (const auto& [rank, connection, k, ps, kind] : a) {
+      const FarEnd far = far_[rank][connection];
+      Real& real = state_[{far.rank, far.connection}];
+      const Time t = std::max(Time::from_ps(ps), now) + lazy();
+      real.came.push_back(real.came.empty() ? t : std::max(t, real.came.back()));
+      if (kind == Kind::kData) {
+        // Some are acknowledged together.
+        if (random_() % 3 != 0 ||
+            k + 1 == c_.config.ranks[rank]->connections()[connection].messages ||
+            real.came.size() >= real.acknowledged + 2) {
+          real.acknowledged = real.came.size();
+          events_.push({real.came.back(), What::kAcknowledged, rank, connection, k});
+        }
+      }
+      push_real(now);
+    }
+    return true;
+  }
+  /// What real ranks can send.
+  void push_real(Time now) {
+    for (auto& [where, real] : state_) {
+      const auto [rank, c] = where;
+      const Connection& connection = c_.config.ranks[rank]->connections()[c];
+      if (connection.direction != Direction::kSend) continue;
+      while (real.sent < real.came.size()) {
+        Time t = std::max({real.came[real.sent], real.last, now});
+        if (c_.ring_bound && !depends(rank, c, real.sent, t)) break;
+        real.last = t + lazy();
+        const FarEnd far = far_[rank][c];
+        events_.push({real.last, What::kData, far.rank, far.connection, real.sent++});
+      }
+    }
+  }
+  /// Through the real ranks of the block: message k needs what came for it as many steps before.
+  bool depends(uint32_t rank, uint32_t c, uint64_t k, Time& t) {
+    const uint64_t slices = c_.config.ranks[rank]->connections()[c].chunk_steps /
+                            c_.config.ranks[rank]->connections()[c].slice_steps;
+    uint32_t at = rank;
+    uint64_t need = k;
+    for (;;) {
+      if (need < slices) return true;
+      need -= slices;
+      const FarEnd from = far_[at][c + 1];
+      if (!is_real_[from.rank]) break;
+      at = from.rank;
+    }
+    const Real& in = state_[{at, c + 1}];
+    if (in.came.size() <= need) return false;
+    t = std::max(t, in.came[need]);
+    return true;
+  }
+
+  const Case& c_;
+  Plan& a_;
+  Plan& b_;
+  Random random_;
+  std::vector<std::vector<FarEnd>> far_;
+  std::vector<bool> is_real_;
+  std::map<std::pair<uint32_t, uint32_t>, Real> state_;
+  std::priority_queue<Event> events_;
+  std::vector<uint32_t> done_[2];
+};
+
+uint64_t number(const char* variable, uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+TEST(ClosedForm, RingsEqualTheGeneralEvaluator) {
+  const uint64_t seed = number("CLOSED_SEED", 1), cases = number("CLOSED_CASES", 1000);
+  const uint64_t first = number("CLOSED_FIRST", 0);
+  uint64_t closed = 0;
+  for (uint64_t i = first; i < first + cases; ++i) {
+    const Case c = draw(seed, i);
+    SCOPED_TRACE(c.name);
+    Result<Environment> general = Environment::make(c.config);
+    ASSERT_TRUE(general) << general.error().text;
+    const std::unique_ptr<Plan> plan = ClosedRing::make(c.config);
+    if (!plan) continue;
+    ++closed;
+    Race race(c, *general, *plan, seed + i);
+    ASSERT_TRUE(race.run(Time::zero() + Duration::us(3), i % 2 == 0));
+    ASSERT_TRUE(race.run(Time::zero() + Duration::ms(30), i % 4 == 0));
+  }
+  std::printf("seed %llu: closed form in %llu of %llu cases\n",
+              static_cast<unsigned long long>(seed), static_cast<unsigned long long>(closed),
+              static_cast<unsigned long long>(cases));
+  EXPECT_GT(closed * 2, cases);
+}
+
+}  // namespace
+}  // namespace understudy
