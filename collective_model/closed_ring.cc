@@ -17,7 +17,10 @@ const RingRankSchedule* ring_of(const EnvironmentConfig& config, uint32_t rank) 
 
 std::unique_ptr<Plan> ClosedRing::make(const EnvironmentConfig& config) {
   const auto n = static_cast<uint32_t>(config.ranks.size());
-  if (n < 2 || config.hops.size() != n || config.real.empty() || config.wire.mtu == 0) return {};
+  if (n < 2 || config.hops.size() != n || config.real.empty() || config.wire.mtu == 0 ||
+      !config.carried.empty()) {
+    return {};
+  }
   if (!config.entry_delay.empty() && config.entry_delay.size() != n) return {};
   if (std::ranges::any_of(config.real, [&](uint32_t rank) { return rank >= n; })) return {};
   const size_t lanes = config.ranks[0]->connections().size() / 2;
