@@ -1,6 +1,6 @@
 #include "collective_model/schedule.h"
 
-#include <map>
+#include <algorithm>
 #include <string>
 #include <tuple>
 
@@ -116,32 +116,60 @@ std::unique_ptr<RankSchedule> rank_schedule(const Communicator& communicator,
   return std::make_unique<RingRankSchedule>(communicator, operation, cut, rank);
 }
 
+std::vector<std::shared_ptr<const RankSchedule>> rank_schedules(const Communicator& communicator,
+                                                                const Operation& operation,
+                                                                const OperationCut& cut) {
+  std::vector<std::shared_ptr<const RankSchedule>> all;
+  all.reserve(communicator.ranks());
+  const PatRankSchedule* first = nullptr;
+  for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
+    if (first != nullptr) {
+      all.push_back(
+          std::make_shared<const PatRankSchedule>(communicator, operation, cut, rank, first));
+      continue;
+    }
+    all.push_back(rank_schedule(communicator, operation, cut, rank));
+    first = dynamic_cast<const PatRankSchedule*>(all.front().get());
+  }
+  return all;
+}
+
 std::optional<std::vector<std::vector<FarEnd>>> far_ends(
     std::span<const RankSchedule* const> ranks) {
-  using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>;
-  const auto key = [](const Connection& c) { return Key{c.from, c.to, c.channel, c.index}; };
+  // Both ends of a connection have the same key; in order of keys they stand side by side.
+  struct Known {
+    uint64_t ranks;
+    uint32_t channel;
+    FarEnd end;
+    uint8_t index;
+    bool sends;
+    auto key() const { return std::tuple(ranks, channel, index, sends); }
+  };
   std::vector<std::vector<FarEnd>> ends(ranks.size());
-  std::map<Key, FarEnd> receivers;
+  std::vector<Known> all;
   for (uint32_t r = 0; r < ranks.size(); ++r) {
-    const std::vector<Connection>& all = ranks[r]->connections();
-    ends[r].resize(all.size());
-    for (uint32_t c = 0; c < all.size(); ++c) {
-      if (all[c].direction == Direction::kReceive) receivers[key(all[c])] = {r, c};
+    const std::vector<Connection>& connections = ranks[r]->connections();
+    ends[r].resize(connections.size());
+    for (uint32_t i = 0; i < connections.size(); ++i) {
+      const Connection& c = connections[i];
+      all.push_back({uint64_t{c.from} << 32 | c.to,
+                     c.channel,
+                     {r, i},
+                     c.index,
+                     c.direction == Direction::kSend});
     }
   }
-  size_t single = receivers.size();
-  for (uint32_t r = 0; r < ranks.size(); ++r) {
-    for (uint32_t c = 0; c < ends[r].size(); ++c) {
-      const Connection& connection = ranks[r]->connections()[c];
-      if (connection.direction != Direction::kSend) continue;
-      const auto found = receivers.find(key(connection));
-      if (found == receivers.end()) return std::nullopt;
-      ends[r][c] = found->second;
-      ends[found->second.rank][found->second.connection] = {r, c};
-      --single;
+  std::ranges::sort(all, {}, &Known::key);
+  if (all.size() % 2 != 0) return std::nullopt;
+  for (size_t i = 0; i < all.size(); i += 2) {
+    const Known &receives = all[i], &sends = all[i + 1];
+    if (receives.ranks != sends.ranks || receives.channel != sends.channel ||
+        receives.index != sends.index || receives.sends || !sends.sends) {
+      return std::nullopt;
     }
+    ends[receives.end.rank][receives.end.connection] = sends.end;
+    ends[sends.end.rank][sends.end.connection] = receives.end;
   }
-  if (single != 0) return std::nullopt;
   return ends;
 }
 

@@ -113,5 +113,9 @@ Result<void> check_operation(const Communicator& communicator, const Operation& 
 std::unique_ptr<RankSchedule> rank_schedule(const Communicator& communicator,
                                             const Operation& operation, const OperationCut& cut,
                                             uint32_t rank);
+/// The parts of all ranks, which share what is alike.
+std::vector<std::shared_ptr<const RankSchedule>> rank_schedules(const Communicator& communicator,
+                                                                const Operation& operation,
+                                                                const OperationCut& cut);
 
 }  // namespace understudy

@@ -1,6 +1,7 @@
 // All-gather and reduce-scatter by PAT: see pat_pattern.h.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "collective_model/lane.h"
@@ -13,8 +14,9 @@ namespace understudy {
 /// work at them side by side.
 class PatRankSchedule : public RankSchedule {
  public:
+  /// `other`: another rank's, whose patterns are shared; or null.
   PatRankSchedule(const Communicator& communicator, const Operation& operation,
-                  const OperationCut& cut, uint32_t rank);
+                  const OperationCut& cut, uint32_t rank, const PatRankSchedule* other = nullptr);
   Message message(uint32_t connection, uint64_t k) const override;
   Waits waits(uint32_t connection, uint64_t k) const override;
   bool names_old_messages() const override { return true; }
@@ -22,7 +24,7 @@ class PatRankSchedule : public RankSchedule {
  private:
   struct LanePattern {
     Lane lane;
-    PatPattern pattern;
+    std::shared_ptr<const PatPattern> pattern;
   };
   const LanePattern& lane_of(uint32_t connection) const {
     return lanes_[connection / (2 * dimensions_)];

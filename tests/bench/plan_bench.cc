@@ -37,10 +37,8 @@ EnvironmentConfig config_of(const Shape& shape, uint32_t ranks) {
   if (!is_p2p(shape.collective)) cut = cut_group(communicator, {&operation, 1})->at(0);
   EnvironmentConfig config;
   const RingHop hop{Rate::bits_per_second(100'000'000'000), Duration::us(2)};
-  for (uint32_t r = 0; r < ranks; ++r) {
-    config.ranks.push_back(rank_schedule(communicator, operation, cut, r));
-    config.hops.emplace_back(config.ranks.back()->connections().size(), hop);
-  }
+  config.ranks = rank_schedules(communicator, operation, cut);
+  for (const auto& rank : config.ranks) config.hops.emplace_back(rank->connections().size(), hop);
   config.real = {ranks / 3};
   config.step_cost = Duration::us(3);
   return config;
