@@ -83,7 +83,10 @@ inline RunReport full_report() {
        2,
        0.875,
        96,
-       {{4096, 0, true, Time::zero() + Duration::us(3), Duration::us(9), Duration::us(11)}}}};
+       {{4096, 0, true, Time::zero() + Duration::us(3), Duration::us(9), Duration::us(11)}},
+       1,
+       {{0, true, Time::zero() + Duration::us(2), Duration::us(12), Duration::us(13),
+         Duration::us(4), Duration::us(8), 1}}}};
   traffic.groups = {{"incast", 0, 1, 1, 2'000'000, Time::zero() + Duration::us(1),
                      Duration::us(170), Duration::us(170), Duration::us(170), Duration::us(170)}};
   traffic.flows = {{"incast 0",

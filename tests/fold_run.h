@@ -23,7 +23,7 @@ inline FlowSettings frames(const FoldCase& c) {
 inline std::vector<RankOperation> operations_of(const FoldCase& c) {
   std::vector<RankOperation> out(1);
   for (uint32_t r = 0; r < c.communicator.ranks(); ++r) out[0].ranks.push_back(c.schedule(r));
-  out[0].entry_delay = c.entry;
+  for (const Duration delay : c.entry) out[0].steps.push_back({.delay = delay});
   return out;
 }
 

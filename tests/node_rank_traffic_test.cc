@@ -75,7 +75,7 @@ class Ranks {
       for (uint32_t r = 0; r < c.communicator.ranks(); ++r) {
         part.ranks.push_back(rank_schedule(c.communicator, operation, cut, r));
       }
-      part.entry_delay = c.entry;
+      for (const Duration delay : c.entry) part.steps.push_back({.delay = delay});
       out.push_back(std::move(part));
     }
     return out;
@@ -161,7 +161,7 @@ TEST(RankTraffic, ARankWithoutMessagesIsDoneWhenItEnters) {
   std::vector<RankOperation> operations(2);
   for (RankOperation& operation : operations) {
     operation.ranks.push_back(std::make_unique<Idle>());
-    operation.entry_delay = {Duration::us(3)};
+    operation.steps.push_back({.delay = Duration::us(3)});
   }
   RankTraffic ranks(std::move(operations), {});
   const Graph g = two_stars(2, Rate::bits_per_second(1'000'000'000), Duration::us(1));

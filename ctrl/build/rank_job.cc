@@ -36,30 +36,29 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
   const Communicator communicator = job_communicator(config, job);
   RankJob out;
   out.communicator = communicator;
+  out.operations = job_operations(job);
+  for (const JobSchedule& schedule : *schedules) out.sizes.push_back(schedule.bytes);
+  for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
+    out.work.push_back(rank_work(config, job, communicator.gpus, rank));
+  }
   std::vector<RankOperation> operations;
-  for (const JobSchedule& schedule : *schedules) {
-    for (uint32_t i = 0; i < job.warmup + job.iterations; ++i) {
-      RankOperation made;
-      for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
-        made.ranks.push_back(rank_schedule(communicator, schedule.operation, schedule.cut, rank));
-        for (const Connection& connection : made.ranks.back()->connections()) {
-          if (connection.network && connection.direction == Direction::kSend) {
-            out.messages += connection.messages;
-          }
+  for (size_t o = 0; o < out.operations.size(); ++o) {
+    const JobSchedule& schedule = (*schedules)[out.operations[o].size];
+    RankOperation made;
+    for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
+      made.ranks.push_back(rank_schedule(communicator, schedule.operation, schedule.cut, rank));
+      for (const Connection& connection : made.ranks.back()->connections()) {
+        if (connection.network && connection.direction == Direction::kSend) {
+          out.messages += connection.messages;
         }
-        if (out.messages > kMostMessages) {
-          return error("more than " + std::to_string(kMostMessages) +
-                       " messages, one by one: take fewer or smaller operations");
-        }
-        Duration delay = operations.empty() ? Duration() : job.interval;
-        if (!job.skew.empty()) delay += job.skew[rank / communicator.gpus];
-        made.entry_delay.push_back(delay);
       }
-      operations.push_back(std::move(made));
-      out.sizes.push_back(schedule.bytes);
-      out.warmup.push_back(i < job.warmup);
-      out.iteration.push_back(i < job.warmup ? i : i - job.warmup);
+      if (out.messages > kMostMessages) {
+        return error("more than " + std::to_string(kMostMessages) +
+                     " messages, one by one: take fewer or smaller operations");
+      }
+      made.steps.push_back(out.work[rank].steps[o]);
     }
+    operations.push_back(std::move(made));
   }
   out.ranks = std::make_unique<RankTraffic>(std::move(operations), settings_of(config, job));
   const auto nic_of = [&](uint32_t rank, const Connection& connection) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ctrl/build/job_work.h"
 #include "ctrl/build/topology.h"
 #include "ctrl/config/config.h"
 #include "dataplane/fabric/flow.h"
@@ -13,10 +14,10 @@
 namespace understudy {
 
 struct RankJob {
-  std::vector<uint64_t> sizes;      ///< of each operation, bytes
-  std::vector<uint32_t> iteration;  ///< of each operation, warm-ups and timed ones counted apart
-  std::vector<bool> warmup;         ///< of each operation
-  uint64_t messages = 0;            ///< of all operations, that cross the network
+  std::vector<JobOperation> operations;
+  std::vector<uint64_t> sizes;  ///< bytes, by JobOperation::size
+  std::vector<RankWork> work;   ///< by rank
+  uint64_t messages = 0;        ///< of all operations, that cross the network
   Communicator communicator;
   std::unique_ptr<RankTraffic> ranks;
 };

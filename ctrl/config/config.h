@@ -12,6 +12,7 @@
 #include "collective_model/dimension_time.h"
 #include "collective_model/operation.h"
 #include "ctrl/config/control_config.h"
+#include "ctrl/config/iteration_config.h"
 #include "ctrl/config/nccl_config.h"
 #include "ctrl/config/queues_config.h"
 #include "ctrl/config/topology_config.h"
@@ -186,9 +187,10 @@ struct JobConfig {
   PayloadMode payload = PayloadMode::kSynthetic;
   Duration step_cost;  ///< of one reduce or copy step on an emulated rank
   EntryMode entry = EntryMode::kScheduled;
-  Duration interval;           ///< kScheduled: from the end of one operation to the next start
+  Duration interval;           ///< from the end of one iteration to the next one's start
   std::vector<Duration> skew;  ///< per rank, same length as ranks: how late it enters
-  SenderConfig sender;         ///< of every rank
+  IterationConfig iteration;
+  SenderConfig sender;  ///< of every rank
   unsigned line = 0;
 };
 

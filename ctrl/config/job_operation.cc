@@ -11,11 +11,10 @@ namespace {
 constexpr NcclVersion kOldestToRun{23}, kNewestToRun{28};
 
 constexpr Named<NcclVersion> kVersionNames[] = {
-    {"2.8", {8}},   {"2.9", {9}},   {"2.10", {10}}, {"2.11", {11}}, {"2.12", {12}},
-    {"2.13", {13}}, {"2.14", {14}}, {"2.15", {15}}, {"2.16", {16}}, {"2.17", {17}},
-    {"2.18", {18}}, {"2.19", {19}}, {"2.20", {20}}, {"2.21", {21}}, {"2.22", {22}},
-    {"2.23", {23}}, {"2.24", {24}}, {"2.25", {25}}, {"2.26", {26}}, {"2.27", {27}},
-    {"2.28", {28}}, {"2.29", {29}}, {"2.30", {30}},
+    {"2.8", {8}},   {"2.9", {9}},   {"2.10", {10}}, {"2.11", {11}}, {"2.12", {12}}, {"2.13", {13}},
+    {"2.14", {14}}, {"2.15", {15}}, {"2.16", {16}}, {"2.17", {17}}, {"2.18", {18}}, {"2.19", {19}},
+    {"2.20", {20}}, {"2.21", {21}}, {"2.22", {22}}, {"2.23", {23}}, {"2.24", {24}}, {"2.25", {25}},
+    {"2.26", {26}}, {"2.27", {27}}, {"2.28", {28}}, {"2.29", {29}}, {"2.30", {30}},
 };
 
 /// What about this job simulate and run do not know; empty if nothing.
@@ -38,6 +37,11 @@ std::string unknown_to_runs(const JobConfig& job) {
     return quoted("nccl", name_of(kVersionNames, job.nccl));
   }
   if (job.group) return "group = true";
+  const IterationConfig& iteration = job.iteration;
+  if (iteration.whole) return "order = \"iteration\"";
+  if (iteration.computes()) return "compute";
+  if (iteration.injected_delay > Duration()) return "injected_delay";
+  if (iteration.jitter) return "jitter";
   if (job.gpus.value_or(1) > 1) return "gpus = " + std::to_string(*job.gpus);
   if (job.ranks.size() == 1) return "a single node";
   return "";

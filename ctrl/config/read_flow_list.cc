@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 
+#include "ctrl/config/csv_file.h"
 #include "ctrl/config/sections.h"
 #include "ctrl/config/suggest.h"
 #include "ctrl/config/units_text.h"
@@ -14,32 +15,6 @@ enum Column : size_t { kId, kFrom, kTo, kBytes, kStart, kAfter, kVia, kAckVia, k
 constexpr std::array<std::string_view, kColumns> kColumnNames = {
     "id", "from", "to", "bytes", "start", "after", "via", "ack_via"};
 constexpr std::string_view kHeader = "id,from,to,bytes,start,after,via,ack_via";
-
-std::string_view trimmed(std::string_view text) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
-  return text;
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t end = text.find(separator);
-    parts.push_back(trimmed(text.substr(0, end)));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-std::string quoted(std::string_view text) {
-  std::string out;
-  out.reserve(text.size() + 2);
-  out += '"';
-  out += text;
-  out += '"';
-  return out;
-}
 
 class FlowListReader {
  public:

@@ -47,6 +47,7 @@ class JobReader {
                   job_.entry);
     if (const auto interval = table_.duration("interval")) job_.interval = interval->value;
     read_skew();
+    read_iteration(table_, context_, job_, rank_count());
     read_sender(table_, context_, job_.sender);
     name_sender(table_, context_, job_.sender, "job " + job_.name, job_.ranks);
     table_.finish();

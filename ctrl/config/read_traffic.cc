@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ctrl/config/csv_file.h"
 #include "ctrl/config/sections.h"
 #include "ctrl/config/suggest.h"
 
@@ -10,7 +11,6 @@ namespace {
 
 constexpr int64_t kMostRounds = 1'000'000;
 constexpr int64_t kMostChannels = 64;
-constexpr size_t kLongestFlowFile = size_t{64} << 20;
 /// Flows of all tables together; a short text can ask for many.
 constexpr uint64_t kMostFlows = uint64_t{1} << 24;
 
@@ -250,23 +250,10 @@ class TrafficReader {
     if (!table_.require("file", "the path of a CSV file")) return;
     const auto file = table_.text("file");
     if (!file) return;
-    const std::string& config = context_.errors.file();
-    const size_t slash = config.rfind('/');
-    traffic_.file = file->value.starts_with('/') || slash == std::string::npos
-                        ? file->value
-                        : config.substr(0, slash + 1) + file->value;
-    if (!context_.read_file) {
-      table_.error(file->line, "file", "\"" + file->value + "\"", "files are not read here");
-      return;
-    }
-    const auto text = context_.read_file(traffic_.file, kLongestFlowFile);
-    if (!text) {
-      table_.error(file->line, "file", "\"" + file->value + "\"", text.error().text());
-    } else if (text->size() > kLongestFlowFile) {
-      table_.error(file->line, "file", "\"" + file->value + "\"", "larger than 64 MiB");
-    } else {
-      traffic_.flows = read_flow_list(*text, traffic_.file, context_);
-    }
+    const auto read = read_csv_file(table_, context_, *file);
+    if (!read) return;
+    traffic_.file = read->path;
+    traffic_.flows = read_flow_list(read->text, read->path, context_);
   }
 
   uint64_t flow_count() const {

@@ -104,6 +104,8 @@ void read_dimension_algorithms(TableReader& table, ReadContext& context, JobConf
 void check_dimension_ranks(TableReader& table, ReadContext& context, const JobConfig& job);
 /// Its key matrix, of `ranks` ranks; 0: they are not known.
 void read_matrix(TableReader& table, JobConfig& job, uint64_t ranks);
+/// Its keys order, compute, injected_delay and jitter, once sizes and numbers are known.
+void read_iteration(TableReader& table, ReadContext& context, JobConfig& job, uint64_t ranks);
 /// [[job]]; after the ports.
 void read_jobs(TableReader& root, ReadContext& context);
 /// [nccl] and [calibration].

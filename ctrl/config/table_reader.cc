@@ -12,6 +12,7 @@ namespace {
 
 using Kind = TomlNode::Kind;
 
+constexpr std::string_view kDurationExample = "a duration with its unit in quotes, as in \"2us\"";
 constexpr std::string_view kSizeExample = "a size with its unit in quotes, as in \"4MiB\"";
 
 std::string join(const std::vector<std::string_view>& names) {
@@ -123,8 +124,12 @@ std::optional<Located<Rate>> TableReader::rate(std::string_view key) {
 }
 
 std::optional<Located<Duration>> TableReader::duration(std::string_view key) {
-  return quantity(any(key), key, "a duration with its unit in quotes, as in \"2us\"",
-                  parse_duration);
+  return quantity(any(key), key, kDurationExample, parse_duration);
+}
+
+std::optional<Located<Duration>> TableReader::duration_of(const TomlNode& element,
+                                                          std::string_view key) {
+  return quantity(&element, key, kDurationExample, parse_duration);
 }
 
 std::optional<Located<uint64_t>> TableReader::size(std::string_view key) {

@@ -63,6 +63,8 @@ class TableReader {
   std::optional<Located<Rate>> rate(std::string_view key);
   std::optional<Located<Duration>> duration(std::string_view key);
   std::optional<Located<uint64_t>> size(std::string_view key);
+  /// An element of an array that was asked for by any().
+  std::optional<Located<Duration>> duration_of(const TomlNode& element, std::string_view key);
   /// An array of sizes. Elements that are wrong are reported and left out.
   std::vector<Located<uint64_t>> sizes(std::string_view key);
   /// An element of an array that was asked for by any().

@@ -59,6 +59,17 @@ struct RankOperationReport {
   Duration mean, longest;  ///< of the ranks' own times, from entry to having done their part
 };
 
+/// One iteration of such a job.
+struct IterationReport {
+  uint32_t iteration = 0;  ///< from 0, warm-ups and timed ones counted apart
+  bool warmup = false;
+  Time start;              ///< the first rank began
+  Duration mean, longest;  ///< of the ranks' own times
+  Duration compute;        ///< mean of the ranks
+  Duration exposed;        ///< mean of the ranks: communication that computing did not hide
+  uint32_t exposed_operations = 0;  ///< of the rank that waited for the fewest of them
+};
+
 struct RankJobReport {
   std::string name, collective, algorithm, protocol, type;
   uint32_t ranks = 0, nodes = 0, channels = 0;
@@ -66,6 +77,8 @@ struct RankJobReport {
   double bus_factor = 1;  ///< nccl-tests': bus bandwidth over algorithm bandwidth
   uint64_t messages = 0;  ///< that crossed the network, in all operations
   std::vector<RankOperationReport> operations;
+  uint32_t per_iteration = 1;               ///< operations of an iteration
+  std::vector<IterationReport> iterations;  ///< empty if ranks do nothing but collectives
 };
 
 inline constexpr size_t kMostListedFlows = 100'000;

@@ -262,6 +262,17 @@ Json rank_job_json(const RankJobReport& job) {
                 {"warmup", operation.warmup},     {"start_ps", operation.start.ps()},
                 {"mean_ps", operation.mean.ps()}, {"longest_ps", operation.longest.ps()}};
   });
+  out["operations_per_iteration"] = job.per_iteration;
+  out["iterations"] = list(job.iterations, [](const IterationReport& iteration) {
+    return Json{{"iteration", iteration.iteration},
+                {"warmup", iteration.warmup},
+                {"start_ps", iteration.start.ps()},
+                {"mean_ps", iteration.mean.ps()},
+                {"longest_ps", iteration.longest.ps()},
+                {"compute_ps", iteration.compute.ps()},
+                {"exposed_ps", iteration.exposed.ps()},
+                {"exposed_operations", iteration.exposed_operations}};
+  });
   return out;
 }
 

@@ -45,12 +45,15 @@ void add_timeline(std::vector<TimelineTrack>& tracks, const Config& config, cons
   for (uint32_t rank = 0; rank < made.communicator.ranks(); ++rank) {
     const NodeConfig& node = config.nodes[job.ranks[made.communicator.node_of(rank)]];
     const std::string group = job.name + ", rank " + std::to_string(rank) + " (" + node.name + ")";
-    TimelineTrack operations{group, "operations", {}};
+    TimelineTrack operations{group, "operations", {}}, compute{group, "compute", {}};
+    std::vector<Time> done;
     std::map<std::tuple<uint32_t, uint32_t, uint8_t>, Tracks> connections;
     for (size_t o = 0; o < ranks.operations(); ++o) {
       const Time entry = ranks.entry(o, rank);
-      add(operations, entry, ranks.completion(o, rank), std::to_string(made.sizes[o]) + " bytes",
-          {{"operation", o}, {"warmup", made.warmup[o] ? 1 : 0}});
+      add(operations, entry, ranks.completion(o, rank),
+          std::to_string(made.sizes[made.operations[o].size]) + " bytes",
+          {{"operation", o}, {"warmup", made.operations[o].warmup ? 1 : 0}});
+      done.push_back(ranks.completion(o, rank));
       const std::vector<Connection>& all = ranks.schedule(o, rank).connections();
       for (uint32_t c = 0; c < all.size(); ++c) {
         if (all[c].direction != Direction::kSend || !all[c].network) continue;
@@ -76,6 +79,10 @@ void add_timeline(std::vector<TimelineTrack>& tracks, const Config& config, cons
         }
       }
     }
+    for (const ComputeSpan& span : compute_spans(made.work[rank], done)) {
+      add(compute, span.from, span.from + span.length, "computes", {});
+    }
+    if (!compute.slices.empty()) tracks.push_back(std::move(compute));
     tracks.push_back(std::move(operations));
     for (auto& [key, t] : connections) {
       tracks.push_back(std::move(t.waits));

@@ -20,6 +20,38 @@ namespace {
 
 using Said = std::function<void(const std::string&)>;
 
+std::vector<IterationReport> iteration_reports(const RankJob& job) {
+  std::vector<IterationReport> out;
+  const uint32_t ranks = job.communicator.ranks();
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    std::vector<Time> done;
+    for (size_t o = 0; o < job.operations.size(); ++o) {
+      done.push_back(job.ranks->completion(o, rank));
+    }
+    const std::vector<RankIteration> all = iterations_of(job.work[rank], done);
+    out.resize(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      IterationReport& report = out[i];
+      const JobOperation& first = job.operations[i * job.work[rank].per_iteration];
+      report.iteration = first.iteration;
+      report.warmup = first.warmup;
+      report.start = rank == 0 ? all[i].begin : std::min(report.start, all[i].begin);
+      report.mean += all[i].took();
+      report.longest = std::max(report.longest, all[i].took());
+      report.compute += all[i].compute;
+      report.exposed += all[i].exposed_time();
+      report.exposed_operations =
+          rank == 0 ? all[i].exposed : std::min(report.exposed_operations, all[i].exposed);
+    }
+  }
+  for (IterationReport& report : out) {
+    report.mean = report.mean / ranks;
+    report.compute = report.compute / ranks;
+    report.exposed = report.exposed / ranks;
+  }
+  return out;
+}
+
 RankJobReport job_report(const JobConfig& config, const RankJob& job) {
   RankJobReport report;
   report.name = config.name;
@@ -33,11 +65,11 @@ RankJobReport job_report(const JobConfig& config, const RankJob& job) {
   report.element = element_bytes(config.type);
   report.bus_factor = bus_factor(config.collective, report.ranks);
   report.messages = job.messages;
-  for (uint32_t i = 0; i < job.sizes.size(); ++i) {
+  for (uint32_t i = 0; i < job.operations.size(); ++i) {
     RankOperationReport operation;
-    operation.bytes = job.sizes[i];
-    operation.iteration = job.iteration[i];
-    operation.warmup = job.warmup[i];
+    operation.bytes = job.sizes[job.operations[i].size];
+    operation.iteration = job.operations[i].iteration;
+    operation.warmup = job.operations[i].warmup;
     operation.start = Time::never();
     Duration sum;
     for (uint32_t rank = 0; rank < report.ranks; ++rank) {
@@ -49,6 +81,8 @@ RankJobReport job_report(const JobConfig& config, const RankJob& job) {
     operation.mean = sum / report.ranks;
     report.operations.push_back(operation);
   }
+  report.per_iteration = operations_per_iteration(config);
+  if (config.iteration.stated()) report.iterations = iteration_reports(job);
   return report;
 }
 

@@ -118,6 +118,7 @@ uint32_t RankTraffic::attach(FlowTraffic& traffic, uint32_t first_wake) {
 }
 
 void RankTraffic::start() {
+  clocks_.resize(parts_.empty() ? 0 : parts_[0].size());
   for (uint32_t r = 0; !parts_.empty() && r < parts_[0].size(); ++r) {
     played(r) ? schedule_entry(0, r, Time::zero()) : other_starts(r);
   }
@@ -143,10 +144,10 @@ const RankTraffic::Range& RankTraffic::range_of(uint32_t flow) const {
   return *(after - 1);
 }
 
-void RankTraffic::schedule_entry(uint32_t operation, uint32_t rank, Time at) {
-  const std::vector<Duration>& delays = operations_[operation].entry_delay;
-  if (!delays.empty()) at += delays[rank];
-  traffic_->wake_listener(at, entry_wake(operation, rank));
+void RankTraffic::schedule_entry(uint32_t operation, uint32_t rank, Time done) {
+  const std::vector<EntryStep>& steps = operations_[operation].steps;
+  const EntryStep step = steps.empty() ? EntryStep() : steps[rank];
+  traffic_->wake_listener(clocks_[rank].enter(step, done), entry_wake(operation, rank));
 }
 
 void RankTraffic::enter(uint32_t operation, uint32_t rank, Time now) {

@@ -6,8 +6,9 @@
 // A message to send is filled when what it waits for has happened and the one a window before it is
 // acknowledged; it leaves when its credit has come. A received one can be used `step_cost` after it
 // has come in whole; when it has been used the credit for the one a window after it leaves. The
-// first credits leave when a rank enters the operation, which is when it has done its part in the
-// one before, and its delay has passed. Ways inside a node take no time.
+// first credits leave when a rank enters the operation, as iteration.h says: when it has done its
+// part in the one before and has computed, and its delay has passed. Ways inside a node take no
+// time.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "collective_model/iteration.h"
 #include "collective_model/schedule.h"
 #include "dataplane/base/units.h"
 #include "dataplane/fabric/flow.h"
@@ -22,10 +24,10 @@
 
 namespace understudy {
 
-/// One operation: the part of each rank, and how long after it could a rank enters.
+/// One operation: the part of each rank, and what it does before it enters.
 struct RankOperation {
   std::vector<std::unique_ptr<RankSchedule>> ranks;
-  std::vector<Duration> entry_delay;  ///< by rank; empty: none
+  std::vector<EntryStep> steps = {};  ///< by rank; empty: nothing
 };
 
 struct RankTrafficSettings {
@@ -153,7 +155,8 @@ class RankTraffic : public FlowListener {
     return first_wake_ + (end_flow_ - first_flow_) + operation * ranks() + rank;
   }
   void join_ends(uint32_t operation);
-  void schedule_entry(uint32_t operation, uint32_t rank, Time at);
+  /// Once the rank's operation before was done, at `done`.
+  void schedule_entry(uint32_t operation, uint32_t rank, Time done);
   void enter(uint32_t operation, uint32_t rank, Time now);
   void grant(uint32_t operation, uint32_t rank, uint32_t connection, uint64_t k, Time now);
   void arrive(uint32_t operation, uint32_t rank, uint32_t connection);
@@ -173,6 +176,7 @@ class RankTraffic : public FlowListener {
   RankTrafficSettings settings_;
   std::vector<bool> played_;
   std::vector<std::vector<Part>> parts_;  ///< by operation and rank
+  std::vector<EntryClock> clocks_;        ///< by rank
   std::vector<Range> ranges_;             ///< in order of flows
   uint32_t first_flow_ = 0, end_flow_ = 0;
   uint32_t first_wake_ = 0;  ///< arrivals by flow, then entries by operation and rank
