@@ -140,10 +140,11 @@ std::optional<std::vector<std::vector<FarEnd>>> far_ends(
   struct Known {
     uint64_t ranks;
     uint32_t channel;
+    uint32_t use;  ///< tells operations of a group apart
     FarEnd end;
     uint8_t index;
     bool sends;
-    auto key() const { return std::tuple(ranks, channel, index, sends); }
+    auto key() const { return std::tuple(ranks, channel, use, index, sends); }
   };
   std::vector<std::vector<FarEnd>> ends(ranks.size());
   std::vector<Known> all;
@@ -154,6 +155,7 @@ std::optional<std::vector<std::vector<FarEnd>>> far_ends(
       const Connection& c = connections[i];
       all.push_back({uint64_t{c.from} << 32 | c.to,
                      c.channel,
+                     use_of(c),
                      {r, i},
                      c.index,
                      c.direction == Direction::kSend});
@@ -164,7 +166,8 @@ std::optional<std::vector<std::vector<FarEnd>>> far_ends(
   for (size_t i = 0; i < all.size(); i += 2) {
     const Known &receives = all[i], &sends = all[i + 1];
     if (receives.ranks != sends.ranks || receives.channel != sends.channel ||
-        receives.index != sends.index || receives.sends || !sends.sends) {
+        receives.use != sends.use || receives.index != sends.index || receives.sends ||
+        !sends.sends) {
       return std::nullopt;
     }
     ends[receives.end.rank][receives.end.connection] = sends.end;

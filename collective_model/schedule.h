@@ -46,6 +46,13 @@ struct Connection {
   uint32_t joint = 0;
 };
 
+/// How an operation uses a connection. Messages of two operations of one group follow each other in
+/// one window if it is the same.
+constexpr uint32_t use_of(const Connection& c) {
+  return c.slice_steps << 24 | c.window << 8 | static_cast<uint32_t>(c.protocol) << 1 |
+         (c.joint == 0 ? 0 : 1);
+}
+
 struct Message {
   uint32_t data = 0;    ///< bytes of the buffer; 0 is a real message
   uint32_t wire = 0;    ///< bytes that the protocol sends for them

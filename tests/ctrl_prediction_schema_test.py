@@ -27,13 +27,14 @@ class Fits(unittest.TestCase):
         SCHEMA.check()
 
     def test_configurations(self):
-        for config in ("predict.toml", "quickstart.toml", "congested_node.toml"):
+        for config in ("predict.toml", "quickstart.toml", "congested_node.toml", "training.toml"):
             self.assertEqual(SCHEMA.findings(prediction(config)), [], config)
 
     def test_every_key(self):
         sample = prediction("predict.toml")
         sample["jobs"] = sample["jobs"][:1]  # with algorithms
         sample["jobs"][0]["rows"] = sample["jobs"][0]["rows"][:1]
+        sample["jobs"][0]["iterations"] = prediction("training.toml")["jobs"][0]["iterations"]
         expect_every_key_counts(self, SCHEMA, sample)
 
     def test_other_schema(self):

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "collective_model/schedule_group.h"
 #include "ctrl/build/job_tuner.h"
 #include "ctrl/config/job_operation.h"
 
@@ -114,6 +115,18 @@ Result<std::vector<JobSchedule>> job_schedules(const Config& config, const JobCo
     for (size_t i = 0; i < together; ++i) schedules[first + i].cut = std::move((*cuts)[i]);
   }
   return schedules;
+}
+
+std::unique_ptr<RankSchedule> rank_part(const Communicator& communicator, const JobConfig& job,
+                                        const std::vector<JobSchedule>& schedules, uint32_t size,
+                                        uint32_t rank) {
+  const auto part = [&](const JobSchedule& schedule) {
+    return rank_schedule(communicator, schedule.operation, schedule.cut, rank);
+  };
+  if (!job.group) return part(schedules[size]);
+  std::vector<std::unique_ptr<RankSchedule>> parts;
+  for (const JobSchedule& schedule : schedules) parts.push_back(part(schedule));
+  return std::make_unique<GroupRankSchedule>(std::move(parts));
 }
 
 }  // namespace understudy

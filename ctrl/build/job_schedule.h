@@ -31,4 +31,10 @@ struct JobSchedule {
 /// out.
 Result<std::vector<JobSchedule>> job_schedules(const Config& config, const JobConfig& job);
 
+/// The part of `rank` in the operation of size number `size`, of job_schedules(); in all of them
+/// together if they are a group.
+std::unique_ptr<RankSchedule> rank_part(const Communicator& communicator, const JobConfig& job,
+                                        const std::vector<JobSchedule>& schedules, uint32_t size,
+                                        uint32_t rank);
+
 }  // namespace understudy

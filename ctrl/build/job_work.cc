@@ -1,5 +1,6 @@
 #include "ctrl/build/job_work.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -42,45 +43,59 @@ std::vector<JobOperation> job_operations(const JobConfig& job) {
   return out;
 }
 
-RankWork rank_work(const Config& config, const JobConfig& job, uint32_t gpus, uint32_t rank) {
-  const IterationConfig& iteration = job.iteration;
-  const size_t position = rank / gpus;
-  const double factor = iteration.factor.empty() ? 1 : iteration.factor[position];
-  const auto computed = [&](Duration time) {
-    if (factor == 1) return time;
-    return Duration::ps(std::llround(static_cast<double>(time.ps()) * factor));
-  };
-  const bool emulated = !config.nodes[job.ranks[position]].real;
-  const uint64_t stream = hash(job.name) + rank;
-  const size_t rows = iteration.compute.size() / iteration.columns;
-  const size_t column = iteration.columns == 1 ? 0 : rank;
+JobWork::JobWork(const Config& config, const JobConfig& job, uint32_t gpus)
+    : config_(config),
+      job_(job),
+      gpus_(gpus),
+      stream_(hash(job.name)),
+      operations_(job_operations(job)) {}
 
-  RankWork work;
-  work.per_iteration = operations_per_iteration(job);
-  work.beside = computed(iteration.beside);
-  work.after = computed(iteration.after);
-  work.pause = job.interval;
-  const std::vector<JobOperation> operations = job_operations(job);
-  for (size_t o = 0; o < operations.size(); ++o) {
-    EntryStep step;
-    const bool first = o % work.per_iteration == 0;
-    step.waits = first || !iteration.overlap;
-    if (rows != 0) {
-      const size_t row = rows == kinds(job) ? operations[o].size : rows == 1 ? 0 : o;
-      step.compute = computed(iteration.compute[row * iteration.columns + column]);
-    }
-    if (first && o > 0) {
-      step.beside = work.beside;
-      step.compute += work.after + work.pause;
-    }
-    if (!job.skew.empty()) step.delay = job.skew[position];
-    if (emulated) {
-      step.delay += iteration.injected_delay;
-      if (iteration.jitter) step.delay += draw(*iteration.jitter, config.seed, stream, o);
-    }
-    work.steps.push_back(step);
+Duration JobWork::computed(Duration time, uint32_t rank) const {
+  const std::vector<double>& factor = job_.iteration.factor;
+  if (factor.empty() || factor[rank / gpus_] == 1) return time;
+  return Duration::ps(std::llround(static_cast<double>(time.ps()) * factor[rank / gpus_]));
+}
+
+EntryStep JobWork::step(size_t o, uint32_t rank) const {
+  const IterationConfig& iteration = job_.iteration;
+  const size_t position = rank / gpus_, columns = iteration.columns;
+  const size_t rows = iteration.compute.size() / columns;
+  const bool first = o % operations_per_iteration(job_) == 0;
+  EntryStep step;
+  step.waits = first || !iteration.overlap;
+  if (rows != 0) {
+    const size_t row = rows == kinds(job_) ? operations_[o].size : rows == 1 ? 0 : o;
+    step.compute = computed(iteration.compute[row * columns + (columns == 1 ? 0 : rank)], rank);
   }
+  if (first && o > 0) {
+    step.beside = computed(iteration.beside, rank);
+    step.compute += computed(iteration.after, rank) + job_.interval;
+  }
+  if (!job_.skew.empty()) step.delay = job_.skew[position];
+  if (!config_.nodes[job_.ranks[position]].real) {
+    step.delay += iteration.injected_delay;
+    if (iteration.jitter) step.delay += draw(*iteration.jitter, config_.seed, stream_ + rank, o);
+  }
+  return step;
+}
+
+RankWork JobWork::rank(uint32_t rank) const {
+  RankWork work;
+  work.per_iteration = operations_per_iteration(job_);
+  work.beside = computed(job_.iteration.beside, rank);
+  work.after = computed(job_.iteration.after, rank);
+  work.pause = job_.interval;
+  for (size_t o = 0; o < operations_.size(); ++o) work.steps.push_back(step(o, rank));
   return work;
+}
+
+bool JobWork::alike() const {
+  const IterationConfig& iteration = job_.iteration;
+  const bool real =
+      std::ranges::any_of(job_.ranks, [&](NodeId node) { return config_.nodes[node].real; });
+  return !(real && iteration.injected_delay > Duration()) && !iteration.jitter &&
+         iteration.columns == 1 && iteration.factor.empty() &&
+         std::ranges::all_of(job_.skew, [](Duration skew) { return skew == Duration(); });
 }
 
 }  // namespace understudy

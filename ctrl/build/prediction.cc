@@ -1,11 +1,15 @@
 #include "ctrl/build/prediction.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "collective_model/dimension_time.h"
+#include "ctrl/build/iteration_reports.h"
 #include "ctrl/build/job_tuner.h"
+#include "ctrl/build/job_work.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/report/text.h"
 
@@ -74,6 +78,57 @@ void set_rates(const JobConfig& job, const CommunicatorSize& communicator, Predi
   row.bus_rate = row.algorithm_rate * bus_factor(job.collective, communicator.ranks);
 }
 
+/// Every rank is done with an operation its time after the last one has entered it.
+std::vector<PredictedIteration> predict_iterations(const Config& config, const JobConfig& job,
+                                                   const Prediction& prediction) {
+  std::vector<PredictedIteration> out;
+  if (!job.iteration.stated()) return out;
+  const JobWork work(config, job, gpus_per_node(config, job));
+  const uint32_t ranks = work.alike() ? 1 : prediction.communicator.ranks;
+  std::vector<double> times;
+  std::vector<uint64_t> bytes;
+  for (const PredictedRow& row : prediction.rows) {
+    times.push_back(row.time);
+    bytes.push_back(row.bytes);
+  }
+  if (job.group) {
+    times = {std::accumulate(times.begin(), times.end(), 0.0)};
+    bytes = {std::accumulate(bytes.begin(), bytes.end(), uint64_t{0})};
+  }
+  const std::vector<JobOperation>& operations = work.operations();
+  std::vector<EntryClock> clocks(ranks);
+  std::vector<Time> done;
+  for (size_t o = 0; o < operations.size(); ++o) {
+    const Time before = o == 0 ? Time::zero() : done.back();
+    Time last;
+    for (uint32_t r = 0; r < ranks; ++r) {
+      last = std::max(last, clocks[r].enter(work.step(o, r), before));
+    }
+    done.push_back(last + Duration::ps(std::llround(times[operations[o].size] * 1e6)));
+  }
+  IterationReports reports;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    reports.add(iterations_of(work.rank(r), done), operations);
+  }
+  const uint32_t each = operations_per_iteration(job);
+  const std::vector<IterationReport> all = reports.take();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].warmup) continue;
+    if (all[i].iteration == 0) {
+      PredictedIteration& fresh = out.emplace_back();
+      fresh.operations = each;
+      fresh.exposed_operations = each;
+      for (size_t o = i * each; o < (i + 1) * each; ++o) fresh.bytes += bytes[operations[o].size];
+    }
+    PredictedIteration& mean = out.back();
+    mean.time += all[i].mean.microseconds() / job.iterations;
+    mean.compute += all[i].compute.microseconds() / job.iterations;
+    mean.exposed += all[i].exposed.microseconds() / job.iterations;
+    mean.exposed_operations = std::min(mean.exposed_operations, all[i].exposed_operations);
+  }
+  return out;
+}
+
 Prediction predict_dimensions(const Config& config, const JobConfig& job) {
   Prediction out;
   out.job = &job;
@@ -129,7 +184,9 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
     out.rows.push_back(std::move(row));
     if (out.rows.size() == 1) out.network = network;
   }
-  if (job.group) out.notes.push_back("group: the times are those of each operation alone");
+  if (job.group)
+    out.notes.push_back(
+        "group: the times are those of each operation alone, of an iteration their sum");
   if (job.ranks.size() > 1 && out.network.nic_rate == 0) {
     out.notes.push_back("the nodes' links are unlimited: bytes on them take no time");
   }
@@ -184,11 +241,12 @@ tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Co
   for (const JobConfig& job : config.jobs) {
     if (!job.dimensions.empty()) {
       out.push_back(predict_dimensions(config, job));
-      continue;
+    } else {
+      const auto tuner = job_tuner(config, job);
+      if (!tuner) return tl::unexpected(tuner.error());
+      out.push_back(predict_job(config, job, *tuner, topology));
     }
-    const auto tuner = job_tuner(config, job);
-    if (!tuner) return tl::unexpected(tuner.error());
-    out.push_back(predict_job(config, job, *tuner, topology));
+    out.back().iterations = predict_iterations(config, job, out.back());
   }
   return out;
 }

@@ -24,6 +24,14 @@ struct PredictedRow {
   std::vector<std::string> beyond;  ///< physical bounds that a figure would exceed, and why
 };
 
+/// Iterations of one kind, the mean of the timed ones.
+struct PredictedIteration {
+  uint64_t bytes = 0;  ///< of all its operations
+  uint32_t operations = 1;
+  double time = 0, compute = 0, exposed = 0;  ///< us, means of the ranks
+  uint32_t exposed_operations = 0;            ///< of the rank that waits for the fewest
+};
+
 struct Prediction {
   const JobConfig* job = nullptr;
   CommunicatorSize communicator;
@@ -31,7 +39,8 @@ struct Prediction {
   bool by_dimensions = false;  ///< its network is a stack of dimensions, and no NCCL chooses
   JobNetwork network;          ///< of the first row's algorithm
   std::vector<PredictedRow> rows;
-  std::vector<std::string> notes;  ///< what was left out of the times
+  std::vector<PredictedIteration> iterations;  ///< empty if ranks do nothing but collectives
+  std::vector<std::string> notes;              ///< what was left out of the times
 };
 
 /// Settings that contradict one another, with their lines: an algorithm that the collective or the

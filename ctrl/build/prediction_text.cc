@@ -127,6 +127,19 @@ std::string table_text(const Prediction& p, bool why) {
   return text;
 }
 
+std::string iterations_text(const Prediction& p) {
+  std::string text;
+  if (p.iterations.empty()) return text;
+  text = "#    iteration    operations     time (us)       compute       exposed   of them\n";
+  for (const PredictedIteration& i : p.iterations) {
+    text +=
+        format("  %12llu  %12u  %12s  %12s  %12s  %8u\n", static_cast<unsigned long long>(i.bytes),
+               i.operations, time_text(i.time).c_str(), time_text(i.compute).c_str(),
+               time_text(i.exposed).c_str(), i.exposed_operations);
+  }
+  return text;
+}
+
 Json pair_json(Algorithm a, Protocol p, const TuningPair& pair) {
   Json out = {{"algorithm", word(a)}, {"protocol", word(p)}, {"enabled", pair.enabled}};
   if (!pair.enabled) {
@@ -170,7 +183,7 @@ std::string prediction_text(const Config& config, const std::vector<Prediction>&
     if (!text.empty()) text += "\n";
     text += heading(config, p);
     for (const std::string& note : p.notes) text += "# " + note + "\n";
-    text += table_text(p, why);
+    text += table_text(p, why) + iterations_text(p);
   }
   return text;
 }
@@ -191,6 +204,15 @@ std::string prediction_json(const Config& config, const std::vector<Prediction>&
                 {"notes", p.notes},
                 {"rows", Json::array()}};
     for (const PredictedRow& row : p.rows) one["rows"].push_back(row_json(row));
+    one["iterations"] = Json::array();
+    for (const PredictedIteration& i : p.iterations) {
+      one["iterations"].push_back({{"size", i.bytes},
+                                   {"operations", i.operations},
+                                   {"time_us", i.time},
+                                   {"compute_us", i.compute},
+                                   {"exposed_us", i.exposed},
+                                   {"exposed_operations", i.exposed_operations}});
+    }
     out["jobs"].push_back(std::move(one));
   }
   return out.dump(2) + "\n";

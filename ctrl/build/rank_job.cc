@@ -1,6 +1,7 @@
 #include "ctrl/build/rank_job.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "ctrl/build/job_schedule.h"
@@ -28,25 +29,23 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
   const auto error = [&](const std::string& text) {
     return fail(config.path + ":" + std::to_string(job.line) + ": job: " + text);
   };
-  if (job.group) {
-    return error("found group = true: simulate carries out one operation after the other so far");
-  }
   const auto schedules = job_schedules(config, job);
   if (!schedules) return tl::unexpected(schedules.error());
   const Communicator communicator = job_communicator(config, job);
   RankJob out;
   out.communicator = communicator;
-  out.operations = job_operations(job);
+  const JobWork work(config, job, communicator.gpus);
+  out.operations = work.operations();
   for (const JobSchedule& schedule : *schedules) out.sizes.push_back(schedule.bytes);
+  if (job.group) out.sizes = {std::accumulate(out.sizes.begin(), out.sizes.end(), uint64_t{0})};
   for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
-    out.work.push_back(rank_work(config, job, communicator.gpus, rank));
+    out.work.push_back(work.rank(rank));
   }
   std::vector<RankOperation> operations;
   for (size_t o = 0; o < out.operations.size(); ++o) {
-    const JobSchedule& schedule = (*schedules)[out.operations[o].size];
     RankOperation made;
     for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
-      made.ranks.push_back(rank_schedule(communicator, schedule.operation, schedule.cut, rank));
+      made.ranks.push_back(rank_part(communicator, job, *schedules, out.operations[o].size, rank));
       for (const Connection& connection : made.ranks.back()->connections()) {
         if (connection.network && connection.direction == Direction::kSend) {
           out.messages += connection.messages;

@@ -15,7 +15,7 @@ namespace understudy {
 
 struct RankJob {
   std::vector<JobOperation> operations;
-  std::vector<uint64_t> sizes;  ///< bytes, by JobOperation::size
+  std::vector<uint64_t> sizes;  ///< bytes, by JobOperation::size; of a group all together
   std::vector<RankWork> work;   ///< by rank
   uint64_t messages = 0;        ///< of all operations, that cross the network
   Communicator communicator;

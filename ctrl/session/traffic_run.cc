@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "collective_model/time_model.h"
+#include "ctrl/build/iteration_reports.h"
 #include "ctrl/build/rank_job.h"
 #include "ctrl/build/topology.h"
 #include "ctrl/build/traffic.h"
@@ -21,35 +22,15 @@ namespace {
 using Said = std::function<void(const std::string&)>;
 
 std::vector<IterationReport> iteration_reports(const RankJob& job) {
-  std::vector<IterationReport> out;
-  const uint32_t ranks = job.communicator.ranks();
-  for (uint32_t rank = 0; rank < ranks; ++rank) {
+  IterationReports reports;
+  for (uint32_t rank = 0; rank < job.communicator.ranks(); ++rank) {
     std::vector<Time> done;
     for (size_t o = 0; o < job.operations.size(); ++o) {
       done.push_back(job.ranks->completion(o, rank));
     }
-    const std::vector<RankIteration> all = iterations_of(job.work[rank], done);
-    out.resize(all.size());
-    for (size_t i = 0; i < all.size(); ++i) {
-      IterationReport& report = out[i];
-      const JobOperation& first = job.operations[i * job.work[rank].per_iteration];
-      report.iteration = first.iteration;
-      report.warmup = first.warmup;
-      report.start = rank == 0 ? all[i].begin : std::min(report.start, all[i].begin);
-      report.mean += all[i].took();
-      report.longest = std::max(report.longest, all[i].took());
-      report.compute += all[i].compute;
-      report.exposed += all[i].exposed_time();
-      report.exposed_operations =
-          rank == 0 ? all[i].exposed : std::min(report.exposed_operations, all[i].exposed);
-    }
+    reports.add(iterations_of(job.work[rank], done), job.operations);
   }
-  for (IterationReport& report : out) {
-    report.mean = report.mean / ranks;
-    report.compute = report.compute / ranks;
-    report.exposed = report.exposed / ranks;
-  }
-  return out;
+  return reports.take();
 }
 
 RankJobReport job_report(const JobConfig& config, const RankJob& job) {
