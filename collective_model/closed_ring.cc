@@ -18,7 +18,7 @@ const RingRankSchedule* ring_of(const EnvironmentConfig& config, uint32_t rank) 
 std::unique_ptr<Plan> ClosedRing::make(const EnvironmentConfig& config) {
   const auto n = static_cast<uint32_t>(config.ranks.size());
   if (n < 2 || config.hops.size() != n || config.real.empty() || config.wire.mtu == 0 ||
-      !config.carried.empty()) {
+      !config.carried.empty() || config.inside) {
     return {};
   }
   if (!config.entry_delay.empty() && config.entry_delay.size() != n) return {};

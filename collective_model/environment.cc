@@ -56,6 +56,7 @@ Environment::Environment(EnvironmentConfig config)
   const auto n = static_cast<uint32_t>(config_.ranks.size());
   for (const uint32_t rank : config_.real) parts_[rank].real = true;
   for (uint32_t r = 0; r < n; ++r) {
+    parts_[r].ways_out = ways_out(*config_.ranks[r]);
     parts_[r + 1].first_end = parts_[r].first_end + static_cast<uint32_t>(connections(r).size());
   }
   ends_.resize(parts_[n].first_end);
@@ -303,17 +304,28 @@ void Environment::done(End& end, Time t) {
     } else if (end.network) {
       send(end);
     } else {
-      push(ends_[end.peer].arrival, t);
-      wake(ends_[end.peer].group);
+      pass_inside(end, k, t);
     }
   } else if (!end.network) {
     if (!end.real) {
-      push(ends_[end.peer].acked, t);
+      push(ends_[end.peer].acked, config_.inside ? t + config_.inside->latency : t);
       wake(ends_[end.peer].group);
     }
   } else if (k + end.window < end.messages) {
     grant(end, k + end.window, t);
   }
+}
+
+/// To another rank of the node.
+void Environment::pass_inside(End& end, uint64_t k, Time t) {
+  if (config_.inside) {
+    const uint64_t bytes = config_.ranks[end.rank]->message(end.connection, k).wire;
+    end.wire_free = std::max(t, end.wire_free) +
+                    config_.inside->rate.time_for(bytes * parts_[end.rank].ways_out);
+    t = end.wire_free + config_.inside->latency;
+  }
+  push(ends_[end.peer].arrival, t);
+  wake(ends_[end.peer].group);
 }
 
 /// All whose start is known now: between emulated ranks the acknowledgement is known with it.

@@ -14,7 +14,8 @@
 //   latency credit k   = entry for k < w, else done(k-w) of the receiver; it arrives a latency
 //   later.
 // Each connection has its own rate, a share of its link where several use it. Ways inside a node
-// take no time, and a message's buffer there is free when it has been used.
+// take no time, and a message's buffer there is free when it has been used; or they take the same
+// (EnvironmentConfig::inside), without credits, and a buffer is free a latency after it was used.
 //
 // Of each connection the times of the last messages are kept, as many as can be asked for: none of
 // its moments is more than a window ahead of the others.
@@ -88,6 +89,7 @@ class Environment : public Plan {
     Time last;  ///< the latest that it was done with a message
     uint64_t left = 0;
     uint32_t first_end = 0, first_group = 0;
+    uint32_t ways_out = 0;
     bool real = false;
   };
 
@@ -107,6 +109,7 @@ class Environment : public Plan {
   Time ready(const End& end) const;
   void done(End& end, Time t);
   void send(End& end);
+  void pass_inside(End& end, uint64_t k, Time t);
   void grant(End& end, uint64_t k, Time t);
   void emit(EnvironmentOutput::Kind kind, const End& end, uint64_t k, Time t);
   Duration wire_time(End& end, uint64_t k);

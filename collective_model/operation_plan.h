@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collective_model/plan.h"
@@ -26,6 +27,9 @@ struct EnvironmentConfig {
   std::vector<Duration> entry_delay = {};  ///< by rank, after the operation's entry; empty: none
   WireCost wire = {};
   Duration step_cost = {};
+  /// Inside a node a message takes its bytes' time, behind those of its connection before it, and
+  /// the latency; that its buffer is free again is known a latency later too. Without: no time.
+  std::optional<NodeWay> inside = {};
 };
 
 /// What crosses from the emulated ranks to a real one, or goes by the fabric to an emulated one.

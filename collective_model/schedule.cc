@@ -134,6 +134,12 @@ std::vector<std::shared_ptr<const RankSchedule>> rank_schedules(const Communicat
   return all;
 }
 
+uint32_t ways_out(const RankSchedule& rank) {
+  return static_cast<uint32_t>(std::ranges::count_if(rank.connections(), [](const Connection& c) {
+    return c.direction == Direction::kSend && !c.network && c.messages != 0;
+  }));
+}
+
 std::optional<std::vector<std::vector<FarEnd>>> far_ends(
     std::span<const RankSchedule* const> ranks) {
   // Both ends of a connection have the same key; in order of keys they stand side by side.

@@ -20,6 +20,7 @@
 #include "collective_model/communicator.h"
 #include "collective_model/operation.h"
 #include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
 
 namespace understudy {
 
@@ -111,6 +112,14 @@ struct FarEnd {
 /// Of each connection of each rank, by rank and connection. Nothing if one has a single end.
 std::optional<std::vector<std::vector<FarEnd>>> far_ends(
     std::span<const RankSchedule* const> ranks);
+
+/// From a rank to another one of its node.
+struct NodeWay {
+  Rate rate;         ///< of a rank; its ways there share it evenly
+  Duration latency;  ///< one way
+};
+/// Ways inside its node by which a rank sends messages.
+uint32_t ways_out(const RankSchedule& rank);
 
 /// Why NCCL would not carry out this operation so, naming what is wrong; empty if it would.
 Result<void> check_operation(const Communicator& communicator, const Operation& operation);

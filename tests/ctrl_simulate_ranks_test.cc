@@ -81,6 +81,24 @@ TEST(SimulateRanks, ALateRankDelaysAll) {
   EXPECT_LT(more, 1001);  // credits and acknowledgements fall elsewhere
 }
 
+// A broadcast passes 6 of 7 steps inside nodes, each two latencies of 5 us. In an all-reduce a GPU
+// sends 14 eighths of 8 MiB, both channels together, at 20 Gbit/s: 5,872 us.
+TEST(SimulateRanks, WaysInsideNodesTakeTime) {
+  const auto time_of = [](const char* collective, const char* size, const std::string& inside) {
+    const auto report =
+        run(nodes(2, 4) +
+            "[topology]\nkind = \"single_switch\"\n[intra_node]\ngpu_link = " + inside + "\n" +
+            job("algorithm = \"ring\"\nchannels = 2\ncollective = \"" + std::string(collective) +
+                "\"\nsizes = [\"" + size + "\"]\n"));
+    EXPECT_TRUE(report) << report.error().text;
+    return took(*report).microseconds();
+  };
+  EXPECT_NEAR(time_of("broadcast", "64B", "{ rate = \"800Gbit/s\", latency = \"5us\" }"), 60 + 2,
+              1);
+  EXPECT_NEAR(time_of("all_reduce", "8MiB", "{ rate = \"20Gbit/s\", latency = \"5us\" }"),
+              5'872 + 110, 100);
+}
+
 TEST(SimulateRanks, OperationsFollowEachOther) {
   const auto report =
       run(nodes(4) + job(std::string(kRing) + "iterations = 2\nwarmup = 1\ninterval = \"1ms\"\n"));

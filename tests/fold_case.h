@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct FoldCase {
   std::vector<uint32_t> real;  ///< ranks
   std::vector<Duration> entry;
   Duration step_cost;
+  std::optional<NodeWay> inside;
   uint64_t hop_seed = 0;
   uint32_t payload = 4096;  ///< of a packet
 
@@ -93,6 +95,10 @@ inline FoldCase draw_fold(uint64_t seed, uint64_t i, uint64_t packets = 60'000) 
   }
   c.step_cost = Duration::ns(static_cast<int64_t>(among(0, 2) * 750));
   c.hop_seed = random();
+  if (among(0, 1) == 1) {
+    c.inside = NodeWay{Rate::bits_per_second(among(100, 3'600) * 1'000'000'000),
+                       Duration::ps(static_cast<int64_t>(among(0, 1'000'000)))};
+  }
   while (ranks * 2 * bytes / c.payload > packets) c.payload *= 2;
   c.name = std::to_string(i) + ": " + std::string(name_of(kCollectiveNames, kind.collective)) +
            " " + std::string(name_of(kAlgorithmNames, kind.algorithm)) + " " +
@@ -100,7 +106,8 @@ inline FoldCase draw_fold(uint64_t seed, uint64_t i, uint64_t packets = 60'000) 
            std::to_string(c.communicator.nodes) + " x " + std::to_string(c.communicator.gpus) +
            " ranks, " + std::to_string(real_nodes) + " real nodes, " +
            std::to_string(c.communicator.channels) + " channels, " +
-           std::to_string(c.operation.bytes()) + " bytes" + (skewed ? ", skewed" : "");
+           std::to_string(c.operation.bytes()) + " bytes" + (skewed ? ", skewed" : "") +
+           (c.inside ? ", ways inside" : "");
   return c;
 }
 

@@ -67,6 +67,7 @@ inline EnvironmentConfig plan_of(const FoldCase& c, const FoldNetwork& network) 
   config.wire = {f.payload, f.overhead + f.gap, network.costs.first_header,
                  network.costs.last_header};
   config.step_cost = c.step_cost;
+  config.inside = c.inside;
   return config;
 }
 
@@ -125,6 +126,7 @@ class FoldRun : public RankTraffic, public InnerListener {
   static RankTrafficSettings costs_of(const FoldCase& c, const FoldNetwork& network) {
     RankTrafficSettings settings = network.costs;
     settings.step_cost = c.step_cost;
+    settings.inside = c.inside;
     return settings;
   }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ctrl/build/job_schedule.h"
+#include "ctrl/build/node_way.h"
 #include "dataplane/wire/headers.h"
 
 namespace understudy {
@@ -19,6 +20,7 @@ RankTrafficSettings settings_of(const Config& config, const JobConfig& job) {
   settings.control = job.sender.control;
   settings.first_header = sizeof(Reth);
   settings.last_header = kImmBytes;
+  settings.inside = node_way(config);
   return settings;
 }
 

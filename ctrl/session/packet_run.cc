@@ -122,7 +122,12 @@ Result<PacketRun> run_packets(const Config& config, const Graph& graph,
   const auto stuck = [&] { return !network.deadlock().empty(); };
   Time end;
   PacketRun run;
-  while (!traffic.all_finished() && !network.next().is_never()) {
+  // Ranks may have something to do when the last packet has come in.
+  const auto over = [&] {
+    return traffic.all_finished() &&
+           std::ranges::all_of(jobs, [](const RankTraffic* job) { return job->finished(); });
+  };
+  while (!over() && !network.next().is_never()) {
     end = network.next();
     if (series != nullptr && !series->sample_until(end, sources, stuck)) break;
     for (; change != changes.end() && change->at <= end; ++change) network.change(*change);

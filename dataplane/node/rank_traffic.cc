@@ -45,10 +45,14 @@ RankTraffic::RankTraffic(std::vector<RankOperation> operations, const RankTraffi
     for (uint32_t r = 0; r < operations_[o].ranks.size(); ++r) {
       if (this->played(r)) ++unfinished_;
       part(o, r).ends.resize(connections(o, r).size());
+      part(o, r).ways_out = ways_out(*operations_[o].ranks[r]);
       std::map<uint32_t, std::vector<uint32_t>> channels;
       for (uint32_t c = 0; c < connections(o, r).size(); ++c) {
         part(o, r).left += connections(o, r)[c].messages;
         channels[connections(o, r)[c].channel].push_back(c);
+        if (connections(o, r)[c].network || !settings_.inside) continue;
+        part(o, r).ends[c].way = static_cast<uint32_t>(ways_.size());
+        ways_.push_back({0, o, r, c, false});
       }
       for (auto& [channel, members] : channels) {
         for (const uint32_t c : members) {
@@ -114,7 +118,7 @@ uint32_t RankTraffic::attach(FlowTraffic& traffic, uint32_t first_wake) {
   traffic.listen(*this);
   for (uint32_t flow = first_flow_; flow < end_flow_; ++flow) traffic.hold(flow);
   first_wake_ = first_wake;
-  return entry_wake(static_cast<uint32_t>(operations_.size()), 0);
+  return way_wake(ways_.size());
 }
 
 void RankTraffic::start() {
@@ -204,8 +208,12 @@ void RankTraffic::on_acknowledged(uint32_t flow, Time now) {
 }
 
 void RankTraffic::on_wake(uint32_t index, Time now) {
-  if (index < first_wake_ || index >= entry_wake(static_cast<uint32_t>(operations_.size()), 0)) {
-    return;  // another job's
+  if (index < first_wake_ || index >= way_wake(ways_.size())) return;  // another job's
+  if (index >= way_wake(0)) {
+    const Range& end = ways_[index - way_wake(0)];
+    cause_ = Cause::kData;
+    hear_inside(end.operation, end.rank, end.connection);
+    return settle(end.operation, end.rank, end.connection, now);
   }
   if (index < entry_wake(0, 0)) {
     const Range& range = range_of(first_flow_ + (index - first_wake_));
@@ -321,14 +329,40 @@ void RankTraffic::done(uint32_t operation, uint32_t rank, uint32_t connection, T
   if (c.direction == Direction::kSend) {
     if (recording_) end.moments.push_back({now, Time::never(), cause_, cause_});
     if (c.network) return post(operation, rank, connection, now);
-    arrive(operation, end.peer_rank, end.peer);
-    look_at(operation, end.peer_rank, end.peer);
+    pass_inside(operation, rank, connection, k, now);
   } else if (!c.network) {
-    ++part(operation, end.peer_rank).ends[end.peer].acked;
+    if (settings_.inside) {
+      const uint32_t way = part(operation, end.peer_rank).ends[end.peer].way;
+      return traffic_->wake_listener(now + settings_.inside->latency, way_wake(way));
+    }
+    hear_inside(operation, end.peer_rank, end.peer);
     look_at(operation, end.peer_rank, end.peer);
   } else if (k + c.window < c.messages) {
     grant(operation, rank, connection, k + c.window, now);
   }
+}
+
+/// To another rank of the node.
+void RankTraffic::pass_inside(uint32_t operation, uint32_t rank, uint32_t connection, uint64_t k,
+                              Time now) {
+  Part& p = part(operation, rank);
+  End& end = p.ends[connection];
+  if (settings_.inside) {
+    const uint64_t bytes = operations_[operation].ranks[rank]->message(connection, k).wire;
+    end.way_free =
+        std::max(now, end.way_free) + settings_.inside->rate.time_for(bytes * p.ways_out);
+    const uint32_t way = part(operation, end.peer_rank).ends[end.peer].way;
+    return traffic_->wake_listener(end.way_free + settings_.inside->latency, way_wake(way));
+  }
+  hear_inside(operation, end.peer_rank, end.peer);
+  look_at(operation, end.peer_rank, end.peer);
+}
+
+/// A message has come, or the buffer of one that was sent is free.
+void RankTraffic::hear_inside(uint32_t operation, uint32_t rank, uint32_t connection) {
+  End& end = part(operation, rank).ends[connection];
+  const bool sends = connections(operation, rank)[connection].direction == Direction::kSend;
+  ++(sends ? end.acked : end.arrived);
 }
 
 }  // namespace understudy

@@ -8,12 +8,13 @@
 // has come in whole; when it has been used the credit for the one a window after it leaves. The
 // first credits leave when a rank enters the operation, as iteration.h says: when it has done its
 // part in the one before and has computed, and its delay has passed. Ways inside a node take no
-// time.
+// time, or RankTrafficSettings::inside.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collective_model/iteration.h"
@@ -39,6 +40,9 @@ struct RankTrafficSettings {
   uint8_t first_header = 0;  ///< bytes: RETH of a message's or credit's first packet ...
   uint8_t last_header = 0;   ///< ... and the immediate of a message's last one
   uint32_t control = kNoControl;  ///< congestion control of data; credits go at line rate
+  /// Inside a node a message takes its bytes' time, behind those of its connection before it, and
+  /// the latency; that its buffer is free again is known a latency later too. Without: no time.
+  std::optional<NodeWay> inside = {};
 };
 
 /// Flows of a message, but for its bytes, and of its credit.
@@ -125,12 +129,15 @@ class RankTraffic : public FlowListener {
     uint64_t acked = 0;                 ///< sends
     uint64_t credits = 0;               ///< sends: that have come
     uint64_t posted = 0;                ///< sends: that have left
+    uint32_t way = 0;                   ///< inside a node that takes time: its number
+    Time way_free;                      ///< the same: behind the sender's last message
     std::vector<Moments> moments;
   };
   struct Part {
     std::vector<End> ends;
     std::vector<std::vector<uint32_t>> groups;  ///< connections by channel: one depends on no other
     uint64_t left = 0;                          ///< messages to be done with
+    uint32_t ways_out = 0;
     Time entry = Time::never(), completion = Time::never();
   };
   /// What may have something to do.
@@ -154,6 +161,9 @@ class RankTraffic : public FlowListener {
   uint32_t entry_wake(uint32_t operation, uint32_t rank) const {
     return first_wake_ + (end_flow_ - first_flow_) + operation * ranks() + rank;
   }
+  uint32_t way_wake(size_t way) const {
+    return entry_wake(static_cast<uint32_t>(operations_.size()), 0) + static_cast<uint32_t>(way);
+  }
   void join_ends(uint32_t operation);
   /// Once the rank's operation before was done, at `done`.
   void schedule_entry(uint32_t operation, uint32_t rank, Time done);
@@ -168,6 +178,8 @@ class RankTraffic : public FlowListener {
   bool advance(uint32_t operation, uint32_t rank, uint32_t group, Time now);
   void complete(uint32_t operation, uint32_t rank, Time now);
   bool ready(uint32_t operation, uint32_t rank, uint32_t connection) const;
+  void pass_inside(uint32_t operation, uint32_t rank, uint32_t connection, uint64_t k, Time now);
+  void hear_inside(uint32_t operation, uint32_t rank, uint32_t connection);
   void done(uint32_t operation, uint32_t rank, uint32_t connection, Time now);
 
   bool played(uint32_t rank) const { return played_.empty() || played_[rank]; }
@@ -178,8 +190,9 @@ class RankTraffic : public FlowListener {
   std::vector<std::vector<Part>> parts_;  ///< by operation and rank
   std::vector<EntryClock> clocks_;        ///< by rank
   std::vector<Range> ranges_;             ///< in order of flows
+  std::vector<Range> ways_;               ///< places of the ends inside nodes, by number
   uint32_t first_flow_ = 0, end_flow_ = 0;
-  uint32_t first_wake_ = 0;  ///< arrivals by flow, then entries by operation and rank
+  uint32_t first_wake_ = 0;  ///< arrivals by flow, entries by operation and rank, ways
   size_t unfinished_ = 0;
   bool recording_ = false;
   Cause cause_ = Cause::kEntry;  ///< of what is being done now
