@@ -54,6 +54,11 @@ class Environment : public Plan {
     return parts_[rank].left == 0 && !parts_[rank].entry.is_never() ? parts_[rank].last
                                                                     : Time::never();
   }
+  /// When message `k` of a connection between emulated ranks was acknowledged: of the last window
+  /// of those that are.
+  Time acknowledged(uint32_t rank, uint32_t connection, uint64_t k) const {
+    return at(ends_[parts_[rank].first_end + connection].acked, k);
+  }
 
  private:
   /// Times by message, the last ones of those that are known.

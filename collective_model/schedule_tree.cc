@@ -69,6 +69,12 @@ TreeRankSchedule::TreeRankSchedule(const Communicator& communicator, const Opera
   }
 }
 
+std::vector<uint32_t> TreeRankSchedule::lanes() const {
+  std::vector<uint32_t> first;
+  for (const LanePlace& lane : lanes_) first.push_back(lane.first);
+  return first;
+}
+
 Message TreeRankSchedule::message(uint32_t connection, uint64_t k) const {
   const Lane& lane = lanes_[lane_of_[connection]].lane;
   return slice_message(lane, lane.chunks.chunk(static_cast<uint32_t>(k), 0), 0, element_);

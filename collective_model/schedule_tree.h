@@ -26,6 +26,9 @@ class TreeRankSchedule : public RankSchedule {
                    const OperationCut& cut, uint32_t rank);
   Message message(uint32_t connection, uint64_t k) const override;
   Waits waits(uint32_t connection, uint64_t k) const override;
+  /// The first connection of each lane: to the rank above, unless the rank is the root.
+  std::vector<uint32_t> lanes() const;
+  bool is_root(uint32_t lane) const { return lanes_[lane].root; }
 
  private:
   struct LanePlace {

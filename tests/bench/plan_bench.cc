@@ -116,8 +116,8 @@ int main(int argc, char** argv) {
                                                  understudy::message, shape, true)
                         ->Unit(benchmark::kMillisecond);
     for (const int ranks : {4, 64, 1024, 4096, 65536}) {
-      if (name == "ring" || ranks <= 64) plan->Arg(ranks);
-      if (ranks <= (name == "ring" ? 1024 : 64)) general->Arg(ranks);
+      if (name == "ring" || name == "tree" || ranks <= 64) plan->Arg(ranks);
+      if (ranks <= (name == "ring" || name == "tree" ? 1024 : 64)) general->Arg(ranks);
     }
   }
   benchmark::RunSpecifiedBenchmarks();
