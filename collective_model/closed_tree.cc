@@ -15,12 +15,12 @@ class SomeOfTree : public RankSchedule {
       : all_(std::move(all)), first_(first), whole_(whole) {
     const auto begin = all_->connections().begin() + first;
     connections_.assign(begin, begin + count);
-    for (Connection& c : connections_) {
-      if (!whole) c.joint = 0;
-    }
   }
   Message message(uint32_t connection, uint64_t k) const override {
     return all_->message(first_ + connection, k);
+  }
+  uint64_t alternates_until(uint32_t connection, uint64_t k) const override {
+    return all_->alternates_until(first_ + connection, k);
   }
   Waits waits(uint32_t connection, uint64_t k) const override {
     Waits waits;

@@ -6,9 +6,9 @@
 // ever felt above is that first hop and when the sub-tree's first message can start: the latest of
 // its ranks' entries, each after the hops from there. Its own windows of messages are no longer
 // than the first hop's, credits that go down and messages that come up are two of these, and
-// everything that goes down has waited for all entries, as real ranks pass nothing down either before
-// all has come up to the root. Where a hop in it is slower, the sub-tree
-// is opened, and those in it are looked at. What remains is worked out by the general evaluator.
+// everything that goes down has waited for all entries, as real ranks pass nothing down either
+// before all has come up to the root. Where a hop in it is slower, the sub-tree is opened, and
+// those in it are looked at. What remains is worked out by the general evaluator.
 #pragma once
 
 #include <cstdint>

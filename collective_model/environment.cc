@@ -71,6 +71,9 @@ Environment::Environment(EnvironmentConfig config)
       end.sends = connection.direction == Direction::kSend;
       end.network = connection.network;
       end.messages = connection.messages;
+      if (end.sends && end.network && c < config_.hops[r].size()) {
+        end.latency = config_.hops[r][c].latency;
+      }
     }
   }
   done_.reserve(n);
@@ -165,7 +168,7 @@ void Environment::begin() {
   for (End& end : ends_) {
     parts_[end.rank].left += end.messages;
     for (Times* times : {&end.done, &end.arrival, &end.acked, &end.credit}) times->size = 0;
-    end.sent = end.taken = 0;
+    end.sent = end.taken = end.alternates = 0;
   }
 }
 
@@ -331,34 +334,35 @@ void Environment::pass_inside(End& end, uint64_t k, Time t) {
 /// All whose start is known now: between emulated ranks the acknowledgement is known with it.
 void Environment::send(End& end) {
   if (end.sent == end.done.size || end.sent == end.credit.size) return;
-  const RingHop& hop = config_.hops[end.rank][end.connection];
   End& receiver = ends_[end.peer];
   while (end.sent < end.done.size && end.sent < end.credit.size) {
     const uint64_t k = end.sent++;
     const Time start = std::max({at(end.done, k), end.wire_free, at(end.credit, k)});
     end.wire_free = start + wire_time(end, k);
-    push(end.acked, end.wire_free + hop.latency * 2);
-    push(receiver.arrival, end.wire_free + hop.latency + config_.step_cost);
+    push(end.acked, end.wire_free + end.latency * 2);
+    push(receiver.arrival, end.wire_free + end.latency + config_.step_cost);
   }
   wake(end.group);
   wake(receiver.group);
 }
 
 Duration Environment::wire_time(End& end, uint64_t k) {
-  const uint32_t size = config_.ranks[end.rank]->message(end.connection, k).wire;
-  const uint32_t slot = k & 1;
-  if (k < 2 || end.wire_size[slot] != size) {
-    end.wire_size[slot] = size;
-    end.wire_time[slot] =
-        config_.hops[end.rank][end.connection].rate.time_for(config_.wire.bytes(size));
+  if (k < end.alternates) return end.wire_time[k & 1];
+  const RankSchedule& schedule = *config_.ranks[end.rank];
+  const Rate rate = config_.hops[end.rank][end.connection].rate;
+  end.alternates = schedule.alternates_until(end.connection, k);
+  for (const uint64_t i : {k, k + 1}) {
+    if (i >= end.alternates) continue;
+    const uint32_t size = schedule.message(end.connection, i).wire;
+    end.wire_time[i & 1] = rate.time_for(config_.wire.bytes(size));
   }
-  return end.wire_time[slot];
+  return end.wire_time[k & 1];
 }
 
 void Environment::grant(End& end, uint64_t k, Time t) {
   if (end.real) return emit(EnvironmentOutput::Kind::kCredit, end, k, t);
   End& sender = ends_[end.peer];
-  push(sender.credit, t + config_.hops[sender.rank][sender.connection].latency);
+  push(sender.credit, t + sender.latency);
   send(sender);
 }
 

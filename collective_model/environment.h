@@ -79,9 +79,10 @@ class Environment : public Plan {
     uint64_t sent = 0;   ///< messages whose start is known
     uint64_t taken = 0;  ///< outputs that the caller has
     Time wire_free;
-    // Nearly all messages have the size of the last one or the one before.
-    std::array<uint32_t, 2> wire_size{};
+    // Of messages up to `alternates`, by the lowest bit of their number.
     std::array<Duration, 2> wire_time{};
+    uint64_t alternates = 0;
+    Duration latency;
   };
   /// A rank's connections of one channel: what it does there depends on no other.
   struct Group {

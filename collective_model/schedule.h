@@ -95,6 +95,12 @@ class RankSchedule {
   /// Message `k` < messages of connection `connection`, O(1). What one end sends is what the other
   /// end receives.
   virtual Message message(uint32_t connection, uint64_t k) const = 0;
+  /// The end of messages from `k` on of which each has as many bytes as the one two before it, as
+  /// far as that is easily told; at least k + 1.
+  virtual uint64_t alternates_until(uint32_t connection, uint64_t k) const {
+    static_cast<void>(connection);
+    return k + 1;
+  }
   /// What the kernel waits for before it is done with this message, besides its own arrival.
   virtual Waits waits(uint32_t connection, uint64_t k) const = 0;
   /// Whether waits() may name messages that are more than a window older than the last one.

@@ -30,6 +30,10 @@ class P2pRankSchedule : public RankSchedule {
  public:
   P2pRankSchedule(const Communicator& communicator, const Operation& operation, uint32_t rank);
   Message message(uint32_t connection, uint64_t k) const override;
+  uint64_t alternates_until(uint32_t connection, uint64_t k) const override {
+    const uint64_t last = connections_[connection].messages - 1;
+    return k < last ? last : k + 1;
+  }
   Waits waits(uint32_t connection, uint64_t k) const override;
 
  private:

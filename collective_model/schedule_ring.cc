@@ -1,5 +1,7 @@
 #include "collective_model/schedule_ring.h"
 
+#include <algorithm>
+
 #include "collective_model/ring_schedule.h"
 
 namespace understudy {
@@ -49,22 +51,41 @@ Message RingRankSchedule::message(uint32_t connection, uint64_t k) const {
   return slice_message(lane, chunk, slice, element_);
 }
 
+uint64_t RingRankSchedule::alternates_until(uint32_t connection, uint64_t k) const {
+  const Lane& lane = lanes_[connection / 2];
+  const uint64_t slices = lane.chunking.slices(), per_loop = steps_ * slices;
+  const uint64_t tail = (lane.chunks.loops() - 1) * per_loop, all = tail + per_loop;
+  if (slices > 2) return k + 1;
+  if (k < tail) return tail;
+  if (collective_ != Collective::kAllReduce) return all;
+  // Chunks come in descending order, then the last one again; the first are whole, and the most.
+  const uint32_t loop = lane.chunks.loops() - 1;
+  const uint32_t x = (positions_[connection / 2] + (connection % 2 == 0 ? 0 : ranks_ - 1)) % ranks_;
+  const uint64_t step = (k - tail) / slices;
+  const uint32_t c = all_reduce_chunk(ranks_, x, static_cast<uint32_t>(step));
+  if (lane.chunks.chunk(loop, ranks_ - 1).bytes == lane.chunks.chunk(loop, 0).bytes) return all;
+  if (lane.chunks.chunk(loop, c).bytes != lane.chunks.chunk(loop, 0).bytes) {
+    return tail + (step + 1) * slices;
+  }
+  return std::min(all, tail + (step + c + 1) * slices);
+}
+
 Waits RingRankSchedule::waits(uint32_t connection, uint64_t k) const {
   const uint32_t send = connection & ~1u, receive = send + 1;
   const uint32_t slices = lanes_[connection / 2].chunking.slices();
   const uint64_t per_loop = uint64_t{steps_} * slices;
-  const uint64_t step = k / slices % steps_;
+  const uint64_t place = k < per_loop ? k : k % per_loop;  // in the loop
   Waits waits;
   if (connection == send) {
-    if (step > 0) {
+    if (place >= slices) {
       waits.add(Wait::Moment::kArrival, receive, k - slices);
     } else if (k >= per_loop) {
-      waits.add(Wait::Moment::kDone, receive, k / per_loop * per_loop - 1);
+      waits.add(Wait::Moment::kDone, receive, k - place - 1);
     }
-  } else if (step + 1 < steps_) {
+  } else if (place + slices < per_loop) {
     waits.add(Wait::Moment::kDone, send, k + slices);  // the send that carries it on
   } else {
-    waits.add(Wait::Moment::kDone, send, (k / per_loop + 1) * per_loop - 1);
+    waits.add(Wait::Moment::kDone, send, k - place + per_loop - 1);
   }
   return waits;
 }

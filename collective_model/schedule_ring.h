@@ -16,6 +16,7 @@ class RingRankSchedule : public RankSchedule {
   RingRankSchedule(const Communicator& communicator, const Operation& operation,
                    const OperationCut& cut, uint32_t rank);
   Message message(uint32_t connection, uint64_t k) const override;
+  uint64_t alternates_until(uint32_t connection, uint64_t k) const override;
   Waits waits(uint32_t connection, uint64_t k) const override;
   /// Bytes on the wire of each slice of a lane's chunks; empty unless there is one loop of equal
   /// chunks.
@@ -38,6 +39,11 @@ class PipelineRankSchedule : public RankSchedule {
   PipelineRankSchedule(const Communicator& communicator, const Operation& operation,
                        const OperationCut& cut, uint32_t rank);
   Message message(uint32_t connection, uint64_t k) const override;
+  uint64_t alternates_until(uint32_t connection, uint64_t k) const override {
+    const Lane& lane = lanes_[lane_of_[connection]];
+    const uint64_t tail = uint64_t{lane.chunks.loops() - 1} * lane.chunking.slices();
+    return k < tail ? tail : k + 1;
+  }
   Waits waits(uint32_t connection, uint64_t k) const override;
 
  private:

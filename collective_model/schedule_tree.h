@@ -25,6 +25,10 @@ class TreeRankSchedule : public RankSchedule {
   TreeRankSchedule(const Communicator& communicator, const Operation& operation,
                    const OperationCut& cut, uint32_t rank);
   Message message(uint32_t connection, uint64_t k) const override;
+  uint64_t alternates_until(uint32_t connection, uint64_t k) const override {
+    const uint64_t last = connections_[connection].messages - 1;
+    return k < last ? last : k + 1;
+  }
   Waits waits(uint32_t connection, uint64_t k) const override;
   /// The first connection of each lane: to the rank above, unless the rank is the root.
   std::vector<uint32_t> lanes() const;
