@@ -18,7 +18,7 @@ const RingRankSchedule* ring_of(const EnvironmentConfig& config, uint32_t rank) 
 std::unique_ptr<Plan> ClosedRing::make(const EnvironmentConfig& config) {
   const auto n = static_cast<uint32_t>(config.ranks.size());
   if (n < 2 || config.hops.size() != n || config.real.empty() || config.wire.mtu == 0 ||
-      !config.carried.empty() || config.inside) {
+      !config.carried.empty()) {
     return {};
   }
   if (!config.entry_delay.empty() && config.entry_delay.size() != n) return {};
@@ -92,6 +92,7 @@ bool ClosedRing::add_chain(const EnvironmentConfig& config, uint32_t lane,
     if (send.messages != first.messages || send.window != first.window) return false;
     if (other.slice_sizes(lane) != sizes) return false;
     ++node;
+    if (!send.network && config.inside) return false;
     if (!send.network) continue;
     if (c.nodes++ == 1) c.gpus = node;
     if (node != c.gpus) return false;

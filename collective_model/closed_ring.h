@@ -14,8 +14,9 @@ namespace understudy {
 class ClosedRing : public Plan {
  public:
   /// Null where the closed form does not hold: another kind of operation, more loops than one,
-  /// chunks of several sizes, hops of several kinds between emulated nodes in a row, nodes of
-  /// several sizes, or a config that make_plan() refuses.
+  /// chunks of several sizes, hops of several kinds between emulated nodes in a row, or carried by
+  /// the fabric, ways inside a node that take time, nodes of several sizes, or a config that
+  /// make_plan() refuses.
   static std::unique_ptr<Plan> make(const EnvironmentConfig& config);
 
   void start(Time entry) override;

@@ -120,7 +120,7 @@ class ClosedTree::Builder {
         if (sends.direction != Direction::kSend || sends.to >= n_ || order.size() == n_) {
           return false;
         }
-        if (!alike(connection(r, c), sends)) return false;
+        if (!alike(connection(r, c), sends) || (!sends.network && config_.inside)) return false;
         links[sends.to].rank = r;
         links[sends.to].sends = c + 1;
         links[sends.to].network = sends.network;

@@ -22,8 +22,9 @@ namespace understudy {
 
 class ClosedTree : public Plan {
  public:
-  /// Null for another kind of operation, or where the general evaluator would have to work out more
-  /// than `most` per cent of the ranks all the same.
+  /// Null for another kind of operation, hops that the fabric carries, ways inside a node that take
+  /// time, or where the general evaluator would have to work out more than `most` per cent of the
+  /// ranks all the same.
   static std::unique_ptr<Plan> make(const EnvironmentConfig& config, uint32_t most = 50);
 
   void start(Time entry) override;

@@ -1,5 +1,6 @@
 #include "collective_model/schedule_group.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -60,6 +61,11 @@ const GroupRankSchedule::Part& GroupRankSchedule::part(uint32_t connection, uint
 Message GroupRankSchedule::message(uint32_t connection, uint64_t k) const {
   const Part& p = part(connection, k);
   return operations_[p.operation]->message(p.connection, k - p.first);
+}
+
+bool GroupRankSchedule::names_old_messages() const {
+  return std::ranges::any_of(operations_,
+                             [](const auto& part) { return part->names_old_messages(); });
 }
 
 Waits GroupRankSchedule::waits(uint32_t connection, uint64_t k) const {

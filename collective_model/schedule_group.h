@@ -19,6 +19,7 @@ class GroupRankSchedule final : public RankSchedule {
   /// Offsets are those in the message's own operation.
   Message message(uint32_t connection, uint64_t k) const override;
   Waits waits(uint32_t connection, uint64_t k) const override;
+  bool names_old_messages() const override;
 
  private:
   /// Messages of one operation on a connection of the group.
