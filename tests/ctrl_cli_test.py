@@ -10,16 +10,19 @@ import json
 import os
 import pathlib
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from xml.etree import ElementTree
 
 UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())  # the tests run elsewhere
 QUICKSTART = pathlib.Path(__file__).resolve().parent.parent / "configs/quickstart.toml"
 NODE = QUICKSTART.with_name("congested_node.toml")
-COMMANDS = ("check", "topo", "schedule", "predict", "calibrate", "simulate", "run", "command")
+COMMANDS = ("check", "topo", "schedule", "predict", "calibrate", "feed", "simulate", "run", "command")
 GOOD = """format = 1
 [[prefix]]
 nic = 0
@@ -283,6 +286,32 @@ file = "flows.csv"
                             "No such file or directory")
             self.expect_bad(self.run_it(command, self.folder), "directory")
         self.expect_bad(self.run_it("calibrate", "nosuch.txt"), "nosuch.txt", "No such file or directory")
+
+    def test_feed(self):
+        record = struct.pack("<8sBBBBIQQQiI16s16s16s16s16x", b"ustudyF1", 1, 5, 4, 16, 2, 0xABC, 7, 1000, 1, 0,
+                             b"Broadcast", b"ncclFloat32", b"RING", b"LL")
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            where = f"127.0.0.1:{s.getsockname()[1]}"
+        for sent, status, words in [
+                (record * 2, 0, "broadcast 7, ring, ll, root 1, 1000 float32 = 4000 B, 4 channels"),
+                (record + record.replace(b"RING", b"NVLS"), 1, "record 1: algorithm: \"NVLS\" is not known"),
+                (record + record.replace(b"\0\0\0\0Broadcast", b"\5\0\0\0Broadcast"), 1, "5 operations are missing")]:
+            feed = subprocess.Popen([UNDERSTUDY, "feed", where, "--count", "2"], text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            host, port = where.split(":")
+            while feed.poll() is None:
+                try:
+                    with socket.create_connection((host, int(port))) as plugin:
+                        plugin.sendall(sent)
+                    break
+                except ConnectionRefusedError:
+                    time.sleep(0.05)
+            out, err = feed.communicate(timeout=60)
+            self.assertEqual(feed.returncode, status, out + err)
+            self.assertIn(words, out + err)
+        self.expect_bad(self.run_it("feed", "nonsense"), "feed nonsense: expected ADDRESS:PORT")
+        self.expect_bad(self.run_it("feed", "somewhere:7300"), "feed somewhere:7300: ")
 
     def test_predict(self):
         done = self.run_it("predict", QUICKSTART.with_name("predict.toml"), "--why")

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   add_schedule(app, status);
   add_predict(app, status);
   add_calibrate(app, status);
+  add_feed(app, status);
   add_simulate(app, status);
   add_run(app, status);
   add_command(app, status);

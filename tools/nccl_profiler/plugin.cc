@@ -1,0 +1,250 @@
+// libnccl-profiler-understudy.so: tells an emulated node which operations NCCL starts. Load it with
+// NCCL_PROFILER_PLUGIN=understudy (in the library path, or by its path) and
+// UNDERSTUDY_FEED=address:port, an IPv4 address or an IPv6 one in brackets. Without that, or if
+// nobody listens, it does nothing.
+//
+// It never blocks, never fails, and asks NCCL for no event but the start of collectives and
+// point-to-point operations, so that NCCL does what it does without it. What cannot be sent at once
+// waits in a small buffer; what does not fit there is dropped and counted.
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ctrl/peers/feed_record.h"
+#include "tools/nccl_profiler/profiler_interface.h"
+
+namespace {
+
+using understudy::FeedKind;
+using understudy::FeedRecord;
+namespace nccl = understudy::nccl;
+
+/// The one connection of this process, for all communicators.
+struct Feed {
+  pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  int fd = -1;
+  bool tried = false;
+  uint32_t dropped = 0;
+  size_t used = 0;
+  uint8_t waiting[512 * FeedRecord::kBytes];
+};
+Feed feed;
+
+struct Communicator {
+  uint64_t hash;
+  uint32_t rank;
+};
+
+/// Begins to connect; the connection may stand later.
+int connect_to(const char* where) {
+  char host[64];
+  const char* colon = strrchr(where, ':');
+  if (colon == nullptr || colon == where) return -1;
+  const char* begin = where;
+  size_t length = static_cast<size_t>(colon - where);
+  if (where[0] == '[' && colon[-1] == ']') {
+    ++begin;
+    length -= 2;
+  }
+  if (length == 0 || length >= sizeof host) return -1;
+  memcpy(host, begin, length);
+  host[length] = '\0';
+  char* end = nullptr;
+  const unsigned long port = strtoul(colon + 1, &end, 10);
+  if (colon[1] < '0' || colon[1] > '9' || *end != '\0' || port == 0 || port > 65535) return -1;
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // names would have to be looked up
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host, colon + 1, &hints, &found) != 0) return -1;
+  int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
+    close(fd);
+    fd = -1;
+  }
+  freeaddrinfo(found);
+  if (fd >= 0) {
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
+  return fd;
+}
+
+/// Whether there is a feed. The first communicator makes it.
+bool open_feed() {
+  pthread_mutex_lock(&feed.lock);
+  if (!feed.tried) {
+    feed.tried = true;
+    const char* where = getenv("UNDERSTUDY_FEED");
+    if (where != nullptr) feed.fd = connect_to(where);
+  }
+  const bool open = feed.fd >= 0;
+  pthread_mutex_unlock(&feed.lock);
+  return open;
+}
+
+/// Sends what waits as far as that goes at once.
+void push() {
+  size_t sent = 0;
+  while (feed.fd >= 0 && sent < feed.used) {
+    const ssize_t n =
+        send(feed.fd, feed.waiting + sent, feed.used - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) {
+      sent += static_cast<size_t>(n);
+    } else if (n < 0 && (errno == EAGAIN || errno == ENOTCONN || errno == EINTR)) {
+      break;  // ENOTCONN: the connection is still being made
+    } else {
+      close(feed.fd);
+      feed.fd = -1;
+    }
+  }
+  memmove(feed.waiting, feed.waiting + sent, feed.used - sent);
+  feed.used -= sent;
+}
+
+void tell(FeedRecord& record) {
+  const int saved = errno;
+  pthread_mutex_lock(&feed.lock);
+  if (feed.fd >= 0 && feed.used + FeedRecord::kBytes > sizeof feed.waiting) push();
+  if (feed.fd < 0 || feed.used + FeedRecord::kBytes > sizeof feed.waiting) {
+    ++feed.dropped;
+  } else {
+    record.dropped = feed.dropped;
+    record.encode(
+        std::span<uint8_t, FeedRecord::kBytes>(feed.waiting + feed.used, FeedRecord::kBytes));
+    feed.used += FeedRecord::kBytes;
+    push();
+  }
+  pthread_mutex_unlock(&feed.lock);
+  errno = saved;
+}
+
+// Version 1 has numbers, as NCCL 2.23 counts them.
+constexpr const char* kFunctions[] = {"Broadcast", "Reduce",   "AllGather", "ReduceScatter",
+                                      "AllReduce", "SendRecv", "Send",      "Recv"};
+constexpr const char* kTypes[] = {"ncclInt8",    "ncclUint8",   "ncclInt32",   "ncclUint32",
+                                  "ncclInt64",   "ncclUint64",  "ncclFloat16", "ncclFloat32",
+                                  "ncclFloat64", "ncclBfloat16"};
+constexpr const char* kAlgorithms[] = {
+    "TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"};
+constexpr const char* kProtocols[] = {"LL", "LL128", "SIMPLE"};
+
+template <size_t N>
+const char* word(const char* const (&words)[N], uint8_t number) {
+  return number < N ? words[number] : "Unknown";
+}
+template <size_t N>
+const char* word(const char* const (&)[N], const char* text) {
+  return text;
+}
+
+/// Communicator of an event: NCCL 2.27 and later tell it once, earlier ones each time.
+template <typename Part>
+uint64_t hash_of(const Communicator& communicator, const Part& part) {
+  if constexpr (requires { part.communicator; }) {
+    return part.communicator;
+  } else {
+    return communicator.hash;
+  }
+}
+
+template <uint8_t version, typename Event>
+int start(void* context, void** handle, Event* event) {
+  if (handle != nullptr) *handle = nullptr;
+  if (context == nullptr || event == nullptr) return nccl::kSuccess;
+  const Communicator& communicator = *static_cast<Communicator*>(context);
+  FeedRecord record;
+  record.version = version;
+  record.rank = static_cast<uint32_t>(event->rank);
+  if (event->kind == nccl::kCollective) {
+    const auto& c = event->collective;
+    record.kind = FeedKind::kCollective;
+    record.communicator = hash_of(communicator, c);
+    record.sequence = c.sequence;
+    record.count = c.count;
+    record.other = c.root;
+    record.channels = c.channels;
+    record.warps = c.warps;
+    FeedRecord::set(record.function, word(kFunctions, c.function));
+    FeedRecord::set(record.type, word(kTypes, c.type));
+    FeedRecord::set(record.algorithm, word(kAlgorithms, c.algorithm));
+    FeedRecord::set(record.protocol, word(kProtocols, c.protocol));
+  } else if (event->kind == nccl::kPointToPoint) {
+    const auto& p = event->point_to_point;
+    record.kind = FeedKind::kPointToPoint;
+    record.communicator = hash_of(communicator, p);
+    record.count = p.count;
+    record.other = p.peer;
+    if constexpr (requires { p.channels; }) record.channels = p.channels;
+    FeedRecord::set(record.function, word(kFunctions, p.function));
+    FeedRecord::set(record.type, word(kTypes, p.type));
+  } else {
+    return nccl::kSuccess;
+  }
+  tell(record);
+  return nccl::kSuccess;
+}
+
+int stop(void*) { return nccl::kSuccess; }
+int record_state(void*, int, void*) { return nccl::kSuccess; }
+
+int init(void** context, int* mask, uint64_t hash, int rank) {
+  *context = nullptr;
+  *mask = 0;
+  if (!open_feed()) return nccl::kSuccess;
+  auto* communicator = static_cast<Communicator*>(malloc(sizeof(Communicator)));
+  if (communicator == nullptr) return nccl::kSuccess;
+  *communicator = {hash, static_cast<uint32_t>(rank)};
+  *context = communicator;
+  *mask = nccl::kCollective | nccl::kPointToPoint;
+  return nccl::kSuccess;
+}
+int init_v1(void** context, int* mask) { return init(context, mask, 0, 0); }
+int init_v4(void** context, int* mask, const char*, uint64_t hash, int, int, int rank,
+            nccl::Logger) {
+  return init(context, mask, hash, rank);
+}
+int init_v5(void** context, uint64_t hash, int* mask, const char*, int, int, int rank,
+            nccl::Logger) {
+  return init(context, mask, hash, rank);
+}
+
+/// The connection stays: other communicators use it, and NCCL makes new ones.
+int finalize(void* context) {
+  free(context);
+  pthread_mutex_lock(&feed.lock);
+  push();
+  pthread_mutex_unlock(&feed.lock);
+  return nccl::kSuccess;
+}
+
+constexpr const char* kName = "Understudy";
+
+}  // namespace
+
+extern "C" {
+#define EXPORTED __attribute__((visibility("default")))
+EXPORTED extern nccl::TableV1 ncclProfiler_v1;
+EXPORTED extern nccl::TableV2 ncclProfiler_v2;
+EXPORTED extern nccl::TableV3 ncclProfiler_v3;
+EXPORTED extern nccl::TableV4 ncclProfiler_v4;
+EXPORTED extern nccl::TableV5 ncclProfiler_v5;
+nccl::TableV1 ncclProfiler_v1 = {kName, init_v1,      start<1, nccl::EventV1>,
+                                 stop,  record_state, finalize};
+nccl::TableV2 ncclProfiler_v2 = {kName, init_v1,      start<2, nccl::EventV2>,
+                                 stop,  record_state, finalize};
+nccl::TableV3 ncclProfiler_v3 = {kName, init_v1,      start<3, nccl::EventV3>,
+                                 stop,  record_state, finalize};
+nccl::TableV4 ncclProfiler_v4 = {kName, init_v4,      start<4, nccl::EventV4>,
+                                 stop,  record_state, finalize};
+nccl::TableV5 ncclProfiler_v5 = {kName, init_v5,      start<5, nccl::EventV5>,
+                                 stop,  record_state, finalize};
+}
