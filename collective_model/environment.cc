@@ -72,11 +72,13 @@ Environment::Environment(EnvironmentConfig config)
       end.network = connection.network;
       end.messages = connection.messages;
       if (end.sends && end.network && c < config_.hops[r].size()) {
+        end.rate = config_.hops[r][c].rate;
         end.latency = config_.hops[r][c].latency;
       }
     }
   }
   done_.reserve(n);
+  config_.hops = {};
 }
 
 /// False if a connection has one end only.
@@ -349,12 +351,11 @@ void Environment::send(End& end) {
 Duration Environment::wire_time(End& end, uint64_t k) {
   if (k < end.alternates) return end.wire_time[k & 1];
   const RankSchedule& schedule = *config_.ranks[end.rank];
-  const Rate rate = config_.hops[end.rank][end.connection].rate;
   end.alternates = schedule.alternates_until(end.connection, k);
   for (const uint64_t i : {k, k + 1}) {
     if (i >= end.alternates) continue;
     const uint32_t size = schedule.message(end.connection, i).wire;
-    end.wire_time[i & 1] = rate.time_for(config_.wire.bytes(size));
+    end.wire_time[i & 1] = end.rate.time_for(config_.wire.bytes(size));
   }
   return end.wire_time[k & 1];
 }

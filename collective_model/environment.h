@@ -82,6 +82,7 @@ class Environment : public Plan {
     // Of messages up to `alternates`, by the lowest bit of their number.
     std::array<Duration, 2> wire_time{};
     uint64_t alternates = 0;
+    Rate rate;
     Duration latency;
   };
   /// A rank's connections of one channel: what it does there depends on no other.

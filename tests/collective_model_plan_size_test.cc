@@ -1,0 +1,142 @@
+// A plan of one real rank among 4,096 is small, and running it allocates nothing.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "collective_model/closed_ring.h"
+#include "collective_model/closed_tree.h"
+#include "collective_model/environment.h"
+#include "tests/live_bytes.h"
+
+namespace understudy {
+namespace {
+
+constexpr long long kMiB = 1 << 20;
+
+EnvironmentConfig config_of(Collective collective, Algorithm algorithm, uint32_t nodes,
+                            uint64_t bytes) {
+  Communicator communicator;
+  communicator.nodes = nodes;
+  communicator.channels = 2;
+  Operation operation;
+  operation.collective = collective;
+  operation.algorithm = algorithm;
+  operation.count = bytes / 4;
+  OperationCut cut;
+  if (!is_p2p(collective)) cut = cut_group(communicator, {&operation, 1})->at(0);
+  EnvironmentConfig config;
+  config.ranks = rank_schedules(communicator, operation, cut);
+  const RingHop hop{Rate::bits_per_second(100'000'000'000), Duration::us(2)};
+  for (const auto& rank : config.ranks) config.hops.emplace_back(rank->connections().size(), hop);
+  config.real = {nodes / 3};
+  config.step_cost = Duration::us(3);
+  return config;
+}
+
+/// A real rank that takes no time.
+void carry_out(Plan& plan, Time now) {
+  plan.start(now);
+  for (EnvironmentOutput out; plan.next(out);) {
+    now = std::max(now, out.time);
+    if (out.kind == EnvironmentOutput::Kind::kCredit) {
+      ASSERT_TRUE(plan.on_real_data(out.rank, out.connection, out.message, now));
+    } else {
+      ASSERT_TRUE(plan.on_acknowledged(out.rank, out.connection, out.message, now));
+    }
+  }
+  EXPECT_TRUE(plan.finished());
+}
+
+struct Kind {
+  const char* name;
+  Collective collective;
+  Algorithm algorithm;
+  uint64_t bytes;
+};
+constexpr Kind kKinds[] = {
+    {"ring", Collective::kAllReduce, Algorithm::kRing, 64 << 20},
+    {"tree", Collective::kAllReduce, Algorithm::kTree, 64 << 20},
+    {"pat", Collective::kAllGather, Algorithm::kPat, 1 << 10},
+};
+
+TEST(PlanSize, OneRealRankAmong4096TakesLessThan64MiB) {
+#ifdef LIVE_BYTES_ARE_UNKNOWN
+  GTEST_SKIP();
+#endif
+  for (const Kind& kind : kKinds) {
+    const long long before = live_bytes;
+    EnvironmentConfig config = config_of(kind.collective, kind.algorithm, 4096, kind.bytes);
+    const auto ranks = config.ranks;  // as whoever runs the plan has them too
+    const auto plan = make_plan(std::move(config));
+    ASSERT_TRUE(plan);
+    EXPECT_LT(live_bytes - before, 64 * kMiB) << kind.name;
+  }
+}
+
+TEST(PlanSize, RunningAllocatesNothing) {
+#ifdef LIVE_BYTES_ARE_UNKNOWN
+  GTEST_SKIP();
+#endif
+  for (const Kind& kind : kKinds) {
+    for (const bool general : {false, true}) {
+      EnvironmentConfig config = config_of(kind.collective, kind.algorithm, 48, kind.bytes);
+      std::unique_ptr<Plan> plan;
+      if (general) {
+        plan = std::make_unique<Environment>(*Environment::make(std::move(config)));
+      } else {
+        plan = std::move(*make_plan(std::move(config)));
+      }
+      for (int i = 0; i < 2; ++i) {
+        const long long before = live_bytes;
+        carry_out(*plan, Time::zero() + Duration::s(i));
+        EXPECT_EQ(live_bytes, before) << kind.name << general;
+      }
+    }
+  }
+}
+
+// The factory takes the closed form where there is one, and refuses what the general one refuses.
+TEST(PlanSize, TheFactoryChooses) {
+  const auto is = [](const EnvironmentConfig& config) {
+    const auto plan = make_plan(config);
+    if (!plan) return plan.error().text;
+    if (dynamic_cast<ClosedRing*>(plan->get()) != nullptr) return std::string("ring");
+    if (dynamic_cast<ClosedTree*>(plan->get()) != nullptr) return std::string("tree");
+    return std::string("general");
+  };
+  const auto config = [](Collective collective, Algorithm algorithm, uint64_t bytes = 64 << 20) {
+    return config_of(collective, algorithm, 64, bytes);
+  };
+  const EnvironmentConfig ring = config(Collective::kAllReduce, Algorithm::kRing);
+  EXPECT_EQ(is(ring), "ring");
+  EXPECT_EQ(is(config(Collective::kAllGather, Algorithm::kRing, 1000)), "ring");
+  EXPECT_EQ(is(config(Collective::kReduceScatter, Algorithm::kRing, 1000)), "ring");
+  EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kTree)), "tree");
+  EXPECT_EQ(is(config(Collective::kAllGather, Algorithm::kPat, 1000)), "general");
+  EXPECT_EQ(is(config(Collective::kBroadcast, Algorithm::kRing)), "general");
+  EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kRing, 1 << 30)), "general");  // loops
+  EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kRing, 64'000'004)), "general");
+  EnvironmentConfig c = ring;
+  c.hops[5][0].latency = Duration::us(3);
+  EXPECT_EQ(is(c), "general");
+  c = ring;
+  c.hops[ring.real[0]][0].latency = Duration::us(3);  // of the real rank's own hop
+  EXPECT_EQ(is(c), "ring");
+  c = ring;
+  c.real = {};
+  EXPECT_EQ(is(c), "plan: real: no rank is real");
+  c.real = {64};
+  EXPECT_EQ(is(c), "plan: real: rank 64 of 64");
+  c = ring;
+  c.hops.pop_back();
+  EXPECT_EQ(is(c), "plan: hops: 63 given for 64 ranks");
+  c = ring;
+  c.entry_delay.resize(3);
+  EXPECT_EQ(is(c), "plan: entry_delay: 3 given for 64 ranks");
+  c = ring;
+  c.wire.mtu = 0;
+  EXPECT_EQ(is(c), "plan: wire.mtu: must not be 0");
+}
+
+}  // namespace
+}  // namespace understudy
