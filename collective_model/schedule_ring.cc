@@ -28,6 +28,7 @@ RingRankSchedule::RingRankSchedule(const Communicator& communicator, const Opera
     connections_.push_back(receive);
     lanes_.push_back(lane);
     positions_.push_back(x);
+    slices_.push_back(lane.chunking.slices());
   }
 }
 
@@ -72,7 +73,7 @@ uint64_t RingRankSchedule::alternates_until(uint32_t connection, uint64_t k) con
 
 Waits RingRankSchedule::waits(uint32_t connection, uint64_t k) const {
   const uint32_t send = connection & ~1u, receive = send + 1;
-  const uint32_t slices = lanes_[connection / 2].chunking.slices();
+  const uint32_t slices = slices_[connection / 2];
   const uint64_t per_loop = uint64_t{steps_} * slices;
   const uint64_t place = k < per_loop ? k : k % per_loop;  // in the loop
   Waits waits;

@@ -31,6 +31,7 @@ class RingRankSchedule : public RankSchedule {
   uint32_t steps_;
   std::vector<Lane> lanes_;
   std::vector<uint32_t> positions_;  ///< of the rank, by lane
+  std::vector<uint32_t> slices_;     ///< of a chunk, by lane
 };
 
 /// Broadcast from the root on, or reduce to it: every rank passes on each chunk.
