@@ -368,7 +368,7 @@ TEST(ClosedForm, RingsEqualTheGeneralEvaluator) {
 
 TEST(ClosedForm, TreesEqualTheGeneralEvaluator) {
   const auto make = [](const EnvironmentConfig& c) { return ClosedTree::make(c, 1000); };
-  EXPECT_GT(race(draw_tree, make, 500), 50u);
+  EXPECT_GT(race(draw_tree, make, 300), 50u);
 }
 
 }  // namespace
