@@ -21,10 +21,11 @@ struct FoldCase {
   Duration step_cost;
   std::optional<NodeWay> inside;
   uint64_t hop_seed = 0;
+  bool equal_hops = false;
   uint32_t payload = 4096;  ///< of a packet
 
   RingHop hop(uint32_t from_node, uint32_t to_node) const {
-    std::mt19937_64 random(hop_seed + from_node * 1000 + to_node);
+    std::mt19937_64 random(hop_seed + (equal_hops ? 0 : from_node * 1000 + to_node));
     constexpr uint64_t kGigabits[] = {25, 100, 200, 400};
     const uint64_t gigabits = kGigabits[random() % std::size(kGigabits)];
     return {Rate::bits_per_second(gigabits * 1'000'000'000),
