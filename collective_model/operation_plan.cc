@@ -5,6 +5,7 @@
 #include "collective_model/closed_ring.h"
 #include "collective_model/closed_tree.h"
 #include "collective_model/environment.h"
+#include "collective_model/ideal_plan.h"
 
 namespace understudy {
 
@@ -12,6 +13,13 @@ Result<std::unique_ptr<Plan>> make_plan(EnvironmentConfig config) {
   if (std::unique_ptr<Plan> ring = ClosedRing::make(config)) return ring;
   if (std::unique_ptr<Plan> tree = ClosedTree::make(config)) return tree;
   Result<Environment> made = Environment::make(std::move(config));
+  if (!made) return tl::unexpected(made.error());
+  return std::make_unique<Environment>(std::move(*made));
+}
+
+Result<std::unique_ptr<Plan>> make_ideal_plan(EnvironmentConfig config) {
+  if (std::unique_ptr<Plan> plan = IdealPlan::make(config)) return plan;
+  Result<Environment> made = Environment::make_ideal(std::move(config));
   if (!made) return tl::unexpected(made.error());
   return std::make_unique<Environment>(std::move(*made));
 }

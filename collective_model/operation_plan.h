@@ -81,5 +81,8 @@ class Plan {
 
 /// Fails, naming the field, when the numbers do not fit together.
 Result<std::unique_ptr<Plan>> make_plan(EnvironmentConfig config);
+/// The same with every rank emulated: what an operation takes when nothing but the model delays it.
+/// No input is needed, and there is no output.
+Result<std::unique_ptr<Plan>> make_ideal_plan(EnvironmentConfig config);
 
 }  // namespace understudy

@@ -16,6 +16,7 @@
 #include "collective_model/closed_ring.h"
 #include "collective_model/closed_tree.h"
 #include "collective_model/environment.h"
+#include "collective_model/ideal_plan.h"
 
 namespace understudy {
 namespace {
@@ -369,6 +370,38 @@ TEST(ClosedForm, RingsEqualTheGeneralEvaluator) {
 TEST(ClosedForm, TreesEqualTheGeneralEvaluator) {
   const auto make = [](const EnvironmentConfig& c) { return ClosedTree::make(c, 1000); };
   EXPECT_GT(race(draw_tree, make, 300), 50u);
+}
+
+// With all ranks emulated, for operations one after the other.
+TEST(ClosedForm, IdealPlansEqualTheGeneralEvaluator) {
+  const uint64_t seed = number("CLOSED_SEED", 1), cases = number("CLOSED_CASES", 400);
+  uint64_t closed = 0;
+  for (uint64_t i = 0; i < cases; ++i) {
+    const Case c = i % 2 == 0 ? draw_ring(seed, i) : draw_tree(seed, i);
+    SCOPED_TRACE(c.name);
+    const std::unique_ptr<Plan> plan = IdealPlan::make(c.config);
+    if (!plan) continue;
+    ++closed;
+    Result<Environment> general = Environment::make_ideal(c.config);
+    ASSERT_TRUE(general);
+    general->start(Time::zero());
+    plan->start(Time::zero());
+    for (int operation = 0; operation < 3; ++operation) {
+      ASSERT_TRUE(plan->finished());
+      std::vector<Time> ends;
+      for (uint32_t rank = 0; rank < c.communicator.ranks(); ++rank) {
+        ends.push_back(general->completion(rank));
+        ASSERT_EQ(plan->completion(rank), ends.back()) << rank;
+      }
+      general->begin();
+      plan->begin();
+      for (uint32_t rank = 0; rank < ends.size(); ++rank) {
+        general->enter(rank, ends[rank]);
+        plan->enter(rank, ends[rank]);
+      }
+    }
+  }
+  EXPECT_GT(closed * 3, cases);
 }
 
 }  // namespace

@@ -53,6 +53,15 @@ void make(benchmark::State& state, Shape shape) {
   }
 }
 
+/// With every rank emulated, made and carried out.
+void ideal(benchmark::State& state, Shape shape) {
+  for (auto _ : state) {
+    const auto plan = make_ideal_plan(config_of(shape, static_cast<uint32_t>(state.range(0))));
+    (*plan)->start(Time::zero());
+    benchmark::DoNotOptimize((*plan)->finished());
+  }
+}
+
 /// The real rank: sends when it may, takes no time.
 uint64_t carry_out(Plan& plan, Time& now) {
   uint64_t messages = 0;
@@ -109,6 +118,10 @@ int main(int argc, char** argv) {
                      ->Unit(benchmark::kMillisecond)
                      ->Arg(256);
     if (name != "all_to_all") made->Arg(4096);
+    auto* ideal = benchmark::RegisterBenchmark(("ideal_" + name).c_str(), understudy::ideal, shape)
+                      ->Unit(benchmark::kMillisecond)
+                      ->Arg(256);
+    if (name == "ring" || name == "tree") ideal->Arg(4096);
     auto* plan =
         benchmark::RegisterBenchmark(("message_" + name).c_str(), understudy::message, shape, false)
             ->Unit(benchmark::kMillisecond);
