@@ -89,6 +89,7 @@ class ClosedTree : public Plan {
   class Builder;
 
   ClosedTree() = default;
+  static std::unique_ptr<ClosedTree> cut(const EnvironmentConfig& config, uint32_t most);
   const Place& place(uint32_t rank, uint32_t lane) const { return places_[rank * lanes_ + lane]; }
   const Place* find(uint32_t rank, uint32_t connection) const;
   void ready(SubTree& tree);

@@ -25,6 +25,11 @@ inline long long live_bytes = 0;
   understudy::live_bytes += static_cast<long long>(malloc_usable_size(p));
   return p;
 }
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  void* p = std::malloc(bytes);
+  if (p != nullptr) understudy::live_bytes += static_cast<long long>(malloc_usable_size(p));
+  return p;
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept {
   if (p != nullptr) understudy::live_bytes -= static_cast<long long>(malloc_usable_size(p));
   std::free(p);
