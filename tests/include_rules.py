@@ -25,7 +25,7 @@ DATAPLANE = [room for line in ORDER for room in line]
 ALLOWED = {room: {r for line in ORDER[:i] for r in line}
            for i, line in enumerate(ORDER) for room in line}
 ALLOWED["dataplane/node"] |= {"collective_model/iteration.h", "collective_model/operation_plan.h",
-                              "collective_model/plan.h", "collective_model/schedule.h"}
+                              "collective_model/schedule.h"}
 ALLOWED["collective_model"] = {"dataplane/base", "dataplane/fabric/graph.h"}
 ALLOWED["ctrl"] = {"collective_model"} | set(DATAPLANE) - {"dataplane/port"}
 ALLOWED["tools"] = {"dataplane/base", "dataplane/wire", "dataplane/rc", "dataplane/cm", "ctrl/config",

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collective_model/double_tree.h"
-#include "ctrl/build/ring.h"
+#include "ctrl/build/job_hops.h"
 #include "ctrl/config/job_operation.h"
 
 namespace understudy {

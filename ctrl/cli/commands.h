@@ -53,8 +53,10 @@ std::optional<SeriesOptions> series_or_complain(const Config& config,
 
 /// Loads and checks; prints every error to stderr. Nothing on errors.
 std::optional<Config> load_or_complain(const std::string& path);
-/// The configuration with its scenarios and the seed; prints every error. Nothing on errors.
-std::optional<Config> load_or_complain(const RunArguments& arguments);
+/// The configuration with its scenarios and the seed; prints every error, and what `why_not` has to
+/// say. Nothing on errors.
+std::optional<Config> load_or_complain(const RunArguments& arguments,
+                                       std::string (*why_not)(const Config&));
 /// Parses --at commands; prints errors. Nothing on errors.
 std::optional<std::vector<EventConfig>> commands_or_complain(const Config& config,
                                                              const std::vector<std::string>& texts);

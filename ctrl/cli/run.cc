@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ctrl/cli/commands.h"
+#include "ctrl/config/job_operation.h"
 #include "ctrl/config/units_text.h"
 #include "ctrl/session/control_socket.h"
 #include "ctrl/session/live_run.h"
@@ -38,7 +39,7 @@ int run(const LiveArguments& arguments) {
         stderr);
     return kExitBadInput;
   }
-  const auto config = load_or_complain(arguments);
+  const auto config = load_or_complain(arguments, why_not_run);
   if (!config) return kExitBadInput;
   const auto events = commands_or_complain(*config, arguments.commands);
   if (!events) return kExitBadInput;

@@ -75,10 +75,11 @@ std::optional<Config> load_or_complain(const std::string& path) {
   return std::move(*config);
 }
 
-std::optional<Config> load_or_complain(const RunArguments& arguments) {
+std::optional<Config> load_or_complain(const RunArguments& arguments,
+                                       std::string (*why_not)(const Config&)) {
   auto config = load_or_complain(arguments.config);
   if (config) {
-    if (const std::string why = why_not_runnable(*config); !why.empty()) {
+    if (const std::string why = why_not(*config); !why.empty()) {
       std::fprintf(stderr, "%s\n", why.c_str());
       return std::nullopt;
     }

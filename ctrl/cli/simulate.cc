@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "ctrl/build/collective.h"
 #include "ctrl/cli/commands.h"
 #include "ctrl/config/job_operation.h"
 
@@ -23,7 +24,7 @@ void add_simulate(CLI::App& app, int& status) {
       "         understudy simulate configs/oversubscribed.toml --series out.csv --plot out.svg");
   command->callback([arguments, series, &status] {
     status = kExitBadInput;
-    const auto config = load_or_complain(*arguments);
+    const auto config = load_or_complain(*arguments, why_not_simulated);
     if (!config) return;
     if ((config->jobs.empty() || all_emulated(*config)) && !arguments->capture.empty()) {
       std::fputs("--capture: only a [[job]] with a real node has frames to write\n", stderr);

@@ -157,7 +157,7 @@ struct PortConfig {
   unsigned line = 0;
 };
 
-/// Collectives of one communicator. What simulate and run take of it: job_operation.h.
+/// Collectives of one communicator. What run takes of it: job_operation.h.
 struct JobConfig {
   std::string name;
   Collective collective = Collective::kAllReduce;
@@ -167,8 +167,8 @@ struct JobConfig {
   NcclVersion nccl;
   uint32_t root = 0;          ///< rank, of collectives that have one
   std::vector<NodeId> ranks;  ///< nodes in ring order, each once
-  /// Ranks on each node, its GPUs 0 and on. Without: as many as every node of it has, but one where
-  /// it runs.
+  /// Ranks on each node, its GPUs 0 and on. Without: as many as every node of it has; these are 1
+  /// where nothing is said.
   std::optional<uint32_t> gpus;
   unsigned nic = 0;
   /// Bytes of one operation as nccl-tests count them: of the larger of both buffers. Each is a

@@ -29,7 +29,7 @@ std::vector<uint32_t> sizes_of(const JobConfig& job, uint32_t rank, uint32_t cha
 std::vector<ExpectedConnection> expected_connections(const Config& config) {
   std::vector<ExpectedConnection> out;
   for (const JobConfig& job : config.jobs) {
-    if (!is_runnable_kind(job)) continue;
+    if (!is_plain_ring(config, job)) continue;
     for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
       const NodeId from = job.ranks[rank];
       const NodeId to = job.ranks[(rank + 1) % job.ranks.size()];

@@ -7,7 +7,7 @@
 namespace understudy {
 namespace {
 
-// Whose cutting runs follow: see collective_model/channel_cut.h.
+// Whose cutting the ring's peer and its client follow: see collective_model/channel_cut.h.
 constexpr NcclVersion kOldestToRun{23}, kNewestToRun{28};
 
 constexpr Named<NcclVersion> kVersionNames[] = {
@@ -17,8 +17,8 @@ constexpr Named<NcclVersion> kVersionNames[] = {
     {"2.26", {26}}, {"2.27", {27}}, {"2.28", {28}}, {"2.29", {29}}, {"2.30", {30}},
 };
 
-/// What about this job simulate and run do not know; empty if nothing.
-std::string unknown_to_runs(const JobConfig& job) {
+/// What about this job is not a plain ring; empty if nothing.
+std::string not_plain(const Config& config, const JobConfig& job) {
   const auto quoted = [](std::string_view key, std::string_view value) {
     return std::string(key) + " = \"" + std::string(value) + "\"";
   };
@@ -42,7 +42,8 @@ std::string unknown_to_runs(const JobConfig& job) {
   if (iteration.computes()) return "compute";
   if (iteration.injected_delay > Duration()) return "injected_delay";
   if (iteration.jitter) return "jitter";
-  if (job.gpus.value_or(1) > 1) return "gpus = " + std::to_string(*job.gpus);
+  const uint32_t gpus = gpus_per_node(config, job);
+  if (gpus > 1) return std::to_string(gpus) + " ranks on each node";
   if (job.ranks.size() == 1) return "a single node";
   return "";
 }
@@ -75,22 +76,23 @@ bool all_emulated(const Config& config) {
   return std::ranges::none_of(config.nodes, [](const NodeConfig& node) { return node.real; });
 }
 
-bool is_runnable_kind(const JobConfig& job) { return unknown_to_runs(job).empty(); }
+bool is_plain_ring(const Config& config, const JobConfig& job) {
+  return not_plain(config, job).empty();
+}
 
-std::string why_not_runnable(const Config& config) {
-  // Without a real node simulate carries out whatever has a schedule, and run has no port.
-  if (all_emulated(config)) return "";
+std::string why_not_run(const Config& config) {
+  if (all_emulated(config)) return "";  // there is no port
   for (const JobConfig& job : config.jobs) {
     const std::string at = config.path + ":" + std::to_string(job.line) + ": job: ";
-    if (const std::string unknown = unknown_to_runs(job); !unknown.empty()) {
+    if (const std::string unknown = not_plain(config, job); !unknown.empty()) {
       return at + "found " + unknown +
-             ": simulate and run carry out \"all_reduce\" by \"ring\" and \"simple\" of float32, "
-             "with one rank a node, so far";
+             ": run's clients know \"all_reduce\" by \"ring\" and \"simple\" of float32, with one "
+             "rank a node, so far";
     }
     const bool real = std::any_of(job.ranks.begin(), job.ranks.end(),
                                   [&](NodeId node) { return config.nodes[node].real; });
     if (!real) {
-      return at + "found no real node: simulate and run need one rank on a node with real = true";
+      return at + "found no real node: run needs one rank on a node with real = true";
     }
   }
   return "";

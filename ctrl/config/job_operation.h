@@ -15,12 +15,12 @@ bool has_parts(Collective collective);
 uint32_t gpus_per_node(const Config& config, const JobConfig& job);
 /// All ranks of the job, with gpus_per_node() on each node.
 uint64_t job_rank_count(const Config& config, const JobConfig& job);
-/// Simulate and run carry out ring all-reduces of fp32 by the Simple protocol, as 2.23 to 2.28
-/// cut them, with one rank a node.
 /// Whether it has no real node, so that its jobs are carried out packet by packet.
 bool all_emulated(const Config& config);
-bool is_runnable_kind(const JobConfig& job);
-/// Why simulate and run cannot carry out one of the jobs, with file and line; empty if they can.
-std::string why_not_runnable(const Config& config);
+/// A ring all-reduce of fp32 by the Simple protocol, as 2.23 to 2.28 cut it, with one rank a node:
+/// what the ring's peer of `run` and its client know, and what exact payload can be.
+bool is_plain_ring(const Config& config, const JobConfig& job);
+/// Why run cannot carry out one of the jobs, with file and line; empty if it can.
+std::string why_not_run(const Config& config);
 
 }  // namespace understudy

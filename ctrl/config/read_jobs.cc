@@ -256,7 +256,7 @@ class JobReader {
       if (node.real) real.push_back(i);
       if (!nics_reported) nics_reported = !check_nic(node, nic_line, any_real);
     }
-    if (!any_real || !is_runnable_kind(job_)) return;
+    if (!any_real || !is_plain_ring(context_.config, job_)) return;
     if (real.empty()) {
       table_.error(rank_lines_.front(), "ranks", "no real node",
                    "a job needs one rank on a node with real = true");

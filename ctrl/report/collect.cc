@@ -65,7 +65,7 @@ void add_link(std::vector<LinkReport>& out, const std::string& node, bool up,
 
 }  // namespace
 
-JobReport job_report(const Config& config, size_t job, const RingProgress& progress,
+JobReport job_report(const Config& config, size_t job, const CollectiveProgress& progress,
                      Verified verified, const std::function<Duration(size_t)>& modelled) {
   const JobConfig& from = config.jobs[job];
   const uint32_t each = from.warmup + from.iterations;
@@ -79,7 +79,7 @@ JobReport job_report(const Config& config, size_t job, const RingProgress& progr
 
   const size_t finished = progress.finished.load(std::memory_order_acquire);
   for (size_t i = 0; i < finished; ++i) {
-    const RingResult& result = progress.results[i];
+    const CollectiveResult& result = progress.results[i];
     const auto turn = static_cast<uint32_t>(i % each);
     CollectiveReport c;
     c.size_index = static_cast<uint32_t>(i / each);

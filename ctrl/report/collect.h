@@ -10,17 +10,17 @@
 #include "ctrl/report/run_report.h"
 #include "dataplane/app/worker.h"
 #include "dataplane/engine/commands.h"
+#include "dataplane/node/collective_job.h"
 #include "dataplane/node/node_table.h"
-#include "dataplane/node/ring_job.h"
 
 namespace understudy {
 
-/// Whether a job's results are compared element by element where RingProgress is written.
+/// Whether a job's results are compared element by element where CollectiveProgress is written.
 enum class Verified { kNo, kYes };
 
 /// A job's finished operations. `progress` holds the operations of `config.jobs[job]`: for each
 /// size its warm-ups, then its timed ones. `modelled(i)`: planned time of operation i.
-JobReport job_report(const Config& config, size_t job, const RingProgress& progress,
+JobReport job_report(const Config& config, size_t job, const CollectiveProgress& progress,
                      Verified verified, const std::function<Duration(size_t)>& modelled);
 
 /// Adds what ring_node said about one size, after job_report(). Of several real ranks' times the

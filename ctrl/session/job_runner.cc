@@ -3,6 +3,22 @@
 #include "ctrl/report/collect.h"
 
 namespace understudy {
+namespace {
+
+uint32_t next(const CollectiveJob& job, uint32_t rank) { return (rank + 1) % job.ranks(); }
+uint32_t previous(const CollectiveJob& job, uint32_t rank) {
+  return (rank + job.ranks() - 1) % job.ranks();
+}
+
+/// Of one channel and direction; nothing if there is no such one.
+std::optional<uint32_t> link_of(const CollectiveJob& job, uint32_t channel, bool real_sends) {
+  for (uint32_t l = 0; l < job.links.size(); ++l) {
+    if (job.links[l].channel == channel && job.links[l].real_sends == real_sends) return l;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<JobRunner>> JobRunner::create(const Config& config,
                                                      const std::vector<ShardControl*>& controls,
@@ -11,16 +27,16 @@ Result<std::unique_ptr<JobRunner>> JobRunner::create(const Config& config,
   for (const JobConfig& job : config.jobs) {
     Job made;
     // A real node enters when it likes: only its first credit tells.
-    auto setup = build_ring(config, job, false, Time::zero(), topology);
+    auto setup = build_collective(config, job, false, topology);
     if (!setup) return fail(setup.error().text);
     made.setup = std::move(*setup);
     made.neighbours = job.ranks.size() == 2 ? 1 : 2;
     ShardControl* control = nullptr;
-    const NodeId real = job.ranks[made.setup->job.real_rank];
+    const NodeId real = job.ranks[made.setup->job.real.front()];
     for (size_t i = 0; i < config.ports.size(); ++i) {
       if (config.ports[i].node == real && config.ports[i].nic == job.nic) control = controls[i];
     }
-    auto environment = RingEnvironmentHost::create(config, job, *made.setup, *control);
+    auto environment = EnvironmentHost::create(config, job, *made.setup, *control);
     if (!environment) return fail(environment.error().text);
     made.environment = std::move(*environment);
     runner->jobs_.push_back(std::move(made));
@@ -32,25 +48,27 @@ std::vector<RingOffer> JobRunner::offers(NodeId node) const {
   std::vector<RingOffer> result;
   for (uint32_t j = 0; j < jobs_.size(); ++j) {
     const JobConfig& job = config_.jobs[j];
-    const RingJob& ring = jobs_[j].setup->job;
-    for (const uint32_t rank : {ring.next(ring.real_rank), ring.previous(ring.real_rank)}) {
+    const CollectiveJob& ring = jobs_[j].setup->job;
+    const uint32_t real = ring.real.front();
+    for (const uint32_t rank : {next(ring, real), previous(ring, real)}) {
       if (job.ranks[rank] != node) continue;
       if (!result.empty() && result.back().job == j) continue;  // two ranks: both neighbours
       RingOffer offer;
       offer.job = j;
       RingJobMessage& m = offer.message;
       m.name = job.name;
-      m.ranks = ring.ranks;
-      m.client_rank = ring.real_rank;
+      m.ranks = ring.ranks();
+      m.client_rank = real;
       m.peer_rank = rank;
-      m.real_ranks = {ring.real_rank};
-      m.channels = ring.channels;
-      for (const uint64_t bytes : job.sizes) m.operations.push_back({bytes, job.warmup, job.iterations});
+      m.real_ranks = {real};
+      m.channels = job.channels;
+      for (const uint64_t bytes : job.sizes)
+        m.operations.push_back({bytes, job.warmup, job.iterations});
       m.mtu = config_.fabric.mtu;
       m.seed = config_.seed;
       m.exact = ring.exact;
       m.data_traffic_class = m.control_traffic_class = job.sender.traffic_class;
-      const NicConfig& nic = config_.nodes[job.ranks[ring.real_rank]].nics[job.nic];
+      const NicConfig& nic = config_.nodes[job.ranks[real]].nics[job.nic];
       offer.client_addresses = {roce_address(nic)};
       result.push_back(offer);
     }
@@ -62,10 +80,11 @@ Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   const RingLinkRequest& link = *request.ring;
   Job& job = jobs_[link.job];
   if (job.ready != 0) return fail("the job has been started already");
-  const bool we_send = !link.real_sends;
-  const RingNearEnd ours = job.environment->open(link.channel, we_send);
+  const auto number = link_of(job.setup->job, link.channel, link.real_sends);
+  if (!number) return fail("the job has no such channel");
+  const LinkNearEnd ours = job.environment->open(*number);
   if (ours.qpn == 0) return fail("no queue pair is left on this port");
-  RingFarEnd far;
+  LinkFarEnd far;
   far.qpn = request.remote_qpn;
   far.psn = request.remote_psn;
   far.expects = request.local_psn;
@@ -73,7 +92,7 @@ Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   far.fifo_rkey = link.fifo_rkey;
   far.mtu = request.mtu;
   far.traffic_class = request.sender.traffic_class;
-  job.environment->connect(link.channel, we_send, far);
+  job.environment->connect(*number, far);
   return EndpointReady{ours.qpn, request.local_psn, ours.va, ours.rkey};
 }
 
@@ -99,7 +118,7 @@ bool JobRunner::finished() const {
 std::string JobRunner::status() const {
   std::string text;
   for (size_t j = 0; j < jobs_.size(); ++j) {
-    const RingProgress& progress = jobs_[j].environment->progress();
+    const CollectiveProgress& progress = jobs_[j].environment->progress();
     if (!text.empty()) text += ", ";
     text += "job \"" + config_.jobs[j].name + "\" " + std::to_string(progress.finished.load()) +
             "/" + std::to_string(progress.results.size());

@@ -1,15 +1,15 @@
-// The ring jobs of a run in real time: offers them to the clients that dial the emulated neighbours,
-// connects, starts them, and keeps what the clients report.
+// The ring jobs of a run in real time: offers them to the clients that dial the emulated
+// neighbours, connects, starts them, and keeps what the clients report.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "ctrl/build/ring.h"
+#include "ctrl/build/collective.h"
 #include "ctrl/config/config.h"
 #include "ctrl/peers/ring_peer.h"
 #include "ctrl/report/run_report.h"
-#include "ctrl/session/ring_links.h"
+#include "ctrl/session/collective_links.h"
 #include "ctrl/session/shard_control.h"
 
 namespace understudy {
@@ -39,8 +39,8 @@ class JobRunner final : public RingObserver {
 
  private:
   struct Job {
-    std::unique_ptr<RingSetup> setup;
-    std::unique_ptr<RingEnvironmentHost> environment;
+    std::unique_ptr<CollectiveSetup> setup;
+    std::unique_ptr<EnvironmentHost> environment;
     uint32_t neighbours = 2;  ///< connections that the client makes
     uint32_t ready = 0, done = 0;
     std::vector<RingResultMessage> results;

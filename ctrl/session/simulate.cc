@@ -4,13 +4,13 @@
 #include <memory>
 #include <optional>
 
+#include "ctrl/build/collective.h"
 #include "ctrl/build/rail.h"
-#include "ctrl/build/ring.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/report/collect.h"
+#include "ctrl/session/collective_links.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/deadlock.h"
-#include "ctrl/session/ring_links.h"
 #include "ctrl/session/sampled_run.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/switched_run.h"
@@ -38,40 +38,24 @@ struct Pair {
 };
 
 struct Job {
-  std::unique_ptr<RingSetup> setup;
-  std::unique_ptr<RingEnvironmentHost> environment;
-  std::unique_ptr<RingRankHost> rank;
+  std::unique_ptr<CollectiveSetup> setup;
+  std::unique_ptr<EnvironmentHost> environment;
+  std::unique_ptr<RanksHost> ranks;
 };
 
-size_t port_of(const Config& config, const JobConfig& job) {
-  const NodeId node = job.ranks[real_rank(config, job)];
+/// Of the job's real node; nothing if it has none.
+std::optional<size_t> port_of(const Config& config, const JobConfig& job,
+                              const CollectiveSetup& setup) {
+  const NodeId node = job.ranks[setup.job.real.front() / setup.gpus];
   for (size_t i = 0; i < config.ports.size(); ++i) {
-    if (config.ports[i].node == node && config.ports[i].nic == job.nic) return i;
+    if (config.ports[i].node == node && config.ports[i].nic == setup.nic) return i;
   }
-  return 0;
-}
-
-/// When the first operation starts: once the first credits, which both sides send at time zero,
-/// have surely come.
-Time first_entry(const Config& config, const JobConfig& job, const SwitchedRun* switched) {
-  Duration longest;
-  if (switched != nullptr) {
-    for (const RingHop& hop : ring_hops(config, job, &switched->topology())) {
-      longest = std::max(longest, hop.latency * 2 + hop.rate.time_for(1024) * job.channels);
-    }
-    return Time::zero() + longest * 2;
-  }
-  for (const NodeId node : job.ranks) {
-    const NicConfig& nic = config.nodes[node].nics[job.nic];
-    // 4 credits a channel and their ACKs, all of them queued at once, and the way to and fro.
-    longest = std::max(longest, nic.link_latency * 4 + nic.link_rate.time_for(1024) * job.channels);
-  }
-  return Time::zero() + longest * 2;
+  return std::nullopt;
 }
 
 /// All operations are done, or have failed, and so are the flows beside them.
 bool over(const std::vector<Job>& jobs, const SwitchedRun& switched) {
-  const auto ended = [](const RingProgress& p) {
+  const auto ended = [](const CollectiveProgress& p) {
     return p.failed || p.finished == p.results.size();
   };
   if (switched.packets() != nullptr && !switched.packets()->all_finished()) return false;
@@ -79,7 +63,7 @@ bool over(const std::vector<Job>& jobs, const SwitchedRun& switched) {
     return false;
   }
   return std::ranges::all_of(jobs, [&](const Job& job) {
-    return ended(job.environment->progress()) && ended(job.rank->progress());
+    return ended(job.environment->progress()) && ended(job.ranks->progress());
   });
 }
 
@@ -87,7 +71,7 @@ bool over(const std::vector<Job>& jobs, const SwitchedRun& switched) {
 JobReport reported(const Config& config, size_t index, const Job& job) {
   JobReport report = job_report(config, index, job.environment->progress(), Verified::kNo,
                                 [&](size_t i) { return job.setup->modelled[i]; });
-  const RingProgress& own = job.rank->progress();
+  const CollectiveProgress& own = job.ranks->progress();
   report.failed = report.failed || own.failed;
   report.violations += own.violations;
   const size_t finished = std::min<size_t>(report.collectives.size(), own.finished);
@@ -145,23 +129,29 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   }
   std::vector<Job> jobs;
   for (const JobConfig& job : config.jobs) {
-    Pair& pair = *pairs[port_of(config, job)];
     Job made;
-    auto setup = build_ring(config, job, true, first_entry(config, job, switched.get()), topology);
+    auto setup = build_collective(config, job, true, topology);
     if (!setup) return fail(setup.error().text);
     made.setup = std::move(*setup);
-    auto environment = RingEnvironmentHost::create(config, job, *made.setup, pair.emulator_control);
+    const auto port = port_of(config, job, *made.setup);
+    if (!port) {
+      return fail(config.path + ":" + std::to_string(job.line) +
+                  ": job: there is no [[port]] for NIC " + std::to_string(made.setup->nic) +
+                  " of its real node");
+    }
+    Pair& pair = *pairs[*port];
+    auto environment = EnvironmentHost::create(config, job, *made.setup, pair.emulator_control);
     if (!environment) return fail(environment.error().text);
     made.environment = std::move(*environment);
-    auto rank =
-        RingRankHost::create(config, job, *made.setup, pair.reference_control, *made.environment);
-    if (!rank) return fail(rank.error().text);
-    made.rank = std::move(*rank);
+    auto ranks =
+        RanksHost::create(config, job, *made.setup, pair.reference_control, *made.environment);
+    if (!ranks) return fail(ranks.error().text);
+    made.ranks = std::move(*ranks);
     made.environment->start();
-    made.rank->start();
+    made.ranks->start();
     if (sampled != nullptr) {
       sampled->watch(made.environment->controlled());
-      sampled->watch(made.rank->controlled());
+      sampled->watch(made.ranks->controlled());
     }
     jobs.push_back(std::move(made));
   }

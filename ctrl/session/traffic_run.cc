@@ -7,12 +7,12 @@
 #include "ctrl/build/rank_job.h"
 #include "ctrl/build/topology.h"
 #include "ctrl/build/traffic.h"
+#include "ctrl/session/collective_links.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/flow_run.h"
 #include "ctrl/session/link_changes.h"
 #include "ctrl/session/packet_run.h"
 #include "ctrl/session/rank_timeline.h"
-#include "ctrl/session/ring_links.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/traffic_reports.h"
 

@@ -1,0 +1,42 @@
+// From a job of the configuration to its plans: operations, their schedules, the connections
+// between real and emulated ranks, model times.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ctrl/build/topology.h"
+#include "ctrl/config/config.h"
+#include "dataplane/base/result.h"
+#include "dataplane/node/collective_job.h"
+
+namespace understudy {
+
+/// A job ready to run. Does not move: shards hold pointers into it.
+struct CollectiveSetup {
+  const Topology* topology = nullptr;  ///< that it crosses; null without switches
+  uint32_t gpus = 1;                   ///< ranks on each node
+  unsigned nic = 0;                    ///< of every node
+  CollectiveJob job;
+  std::vector<std::unique_ptr<CollectiveShape>> shapes;
+  std::vector<std::unique_ptr<Environment>> plans;
+  std::vector<Duration> modelled;  ///< of each operation, the slowest real rank's view
+};
+
+/// Builds everything; `scheduled` overrides the job's entry mode where a run cannot know the real
+/// node's time (false) or must (true), and then its first operation starts at time zero. Errors
+/// name file and line: what NCCL would not carry out, and what cannot be done beside a real node.
+Result<std::unique_ptr<CollectiveSetup>> build_collective(const Config& config,
+                                                          const JobConfig& job, bool scheduled,
+                                                          const Topology* topology = nullptr);
+
+/// Why simulate cannot carry out one of the jobs beside the configuration's real node, with file
+/// and line; empty if it can, or if there is none.
+std::string why_not_simulated(const Config& config);
+
+/// What operations of each of the job's sizes take by its plan with every rank emulated: until the
+/// slowest of all ranks has done its part.
+Result<std::vector<Duration>> modelled_times(const Config& config, const JobConfig& job,
+                                             const Topology* topology = nullptr);
+
+}  // namespace understudy

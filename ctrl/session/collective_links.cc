@@ -1,0 +1,223 @@
+#include "ctrl/session/collective_links.h"
+
+#include <algorithm>
+
+#include "ctrl/build/qp_control.h"
+
+namespace understudy {
+namespace {
+
+/// NCCL's attributes (rocev2 A0): PSNs from 0, timeout 20, both retry counts 7, RNR timer 12.
+QpConfig nccl_qp(const Config& config, const NodeConfig& from, const NodeConfig& to, unsigned nic,
+                 Qpn qpn, const LinkFarEnd& far, bool credits) {
+  QpConfig qp;
+  qp.node = from.index;
+  qp.qpn = qpn;
+  qp.remote_qpn = far.qpn;
+  qp.rq_psn = far.psn;
+  qp.sq_psn = far.expects;
+  qp.mtu = far.mtu;
+  qp.timeout = 20;
+  qp.min_rnr_timer = 12;
+  qp.control = credits;
+  qp.access = kAccessRemoteWrite;  // as NCCL makes its queue pairs
+  qp.addressing = addressing(from.nics[nic], to.nics[nic], far.traffic_class);
+  qp.addressing.udp_src = udp_source_port(config, qpn, far.qpn);
+  return qp;
+}
+
+const NodeConfig& node_of(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                          uint32_t rank) {
+  return config.nodes[job.ranks[rank / setup.gpus]];
+}
+
+/// Of the job's data on a link; credits are not held back.
+std::unique_ptr<QpControl> data_control(const Config& config, const JobConfig& job,
+                                        const CollectiveSetup& setup, const CollectiveLink& link,
+                                        uint32_t mtu) {
+  const NodeConfig& real = node_of(config, job, setup, link.real);
+  const auto port = std::ranges::find_if(config.ports, [&](const PortConfig& p) {
+    return p.node == real.index && p.nic == setup.nic;
+  });
+  if (port == config.ports.end()) return nullptr;
+  return make_qp_control(config, setup.topology, job.sender,
+                         node_of(config, job, setup, link.emulated).index, *port, mtu,
+                         link.real_sends);
+}
+
+/// Of the queue pair that sends a link's data.
+std::string name_of(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                    const CollectiveLink& link) {
+  const auto end = [&](uint32_t rank) {
+    const std::string& node = node_of(config, job, setup, rank).name;
+    if (setup.gpus == 1) return node;
+    return node + "/gpu" + std::to_string(rank % setup.gpus);
+  };
+  const uint32_t from = link.real_sends ? link.real : link.emulated;
+  const uint32_t to = link.real_sends ? link.emulated : link.real;
+  return job.name + " " + end(from) + " -> " + end(to) + " " + std::to_string(link.channel) +
+         (link.index == 0 ? "" : " send/recv");
+}
+
+/// The memory that a link's receiver needs.
+uint64_t buffer_bytes(const CollectiveLink& link, uint32_t slots) {
+  return std::max<uint64_t>(uint64_t{slots} * link.slot_bytes, 1);
+}
+
+}  // namespace
+
+std::vector<std::string> controlled_names(const Config& config, const JobConfig& job) {
+  if (job.sender.control == kNoControl) return {};
+  const auto setup = build_collective(config, job, true);
+  if (!setup) return {};
+  std::vector<std::string> names;
+  for (const CollectiveLink& link : (*setup)->job.links) {
+    names.push_back(name_of(config, job, **setup, link));
+  }
+  return names;
+}
+
+Result<std::unique_ptr<EnvironmentHost>> EnvironmentHost::create(const Config& config,
+                                                                 const JobConfig& job,
+                                                                 const CollectiveSetup& setup,
+                                                                 ShardControl& control) {
+  std::unique_ptr<EnvironmentHost> host(new EnvironmentHost(config, job, setup, control));
+  if (auto allocated = host->allocate(); !allocated) return fail(allocated.error().text);
+  return host;
+}
+
+uint32_t EnvironmentHost::slots(uint32_t link) const {
+  const CollectiveJob& job = setup_.job;
+  return job.exact ? CollectiveEnvironment::exact_slots(job.ranks()) : job.links[link].slots;
+}
+
+Result<void> EnvironmentHost::allocate() {
+  const CollectiveJob& job = setup_.job;
+  std::vector<const uint8_t*> received(ends_.size(), nullptr);
+  for (uint32_t l = 0; l < ends_.size(); ++l) {
+    const CollectiveLink& link = job.links[l];
+    const NodeId node = node_of(config_, job_, setup_, link.emulated).index;
+    auto region =
+        link.real_sends
+            ? control_.add_region(node, buffer_bytes(link, slots(l)), kAccessRemoteWrite,
+                                  job.exact ? RegionKind::kBacked : RegionKind::kDiscard)
+            : control_.add_region(node, kCtsFifoBytes, kAccessRemoteWrite, RegionKind::kBacked);
+    if (!region) return fail("job \"" + job_.name + "\": " + region.error().text);
+    ends_[l].region = *region;
+    if (!link.real_sends) continue;
+    ends_[l].staging.resize(kCtsFifoBytes);
+    received[l] = region->bytes;
+  }
+  environment_ = std::make_unique<CollectiveEnvironment>(job, progress_, received);
+  return {};
+}
+
+LinkNearEnd EnvironmentHost::open(uint32_t link) {
+  End& end = ends_[link];
+  if (end.link.qpn == 0) {
+    end.link = {control_.take_qpn(), end.region.va, end.region.rkey};
+    if (end.link.qpn != 0) qpns_.push_back(end.link.qpn);
+  }
+  return end.link;
+}
+
+void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
+  const CollectiveLink& l = setup_.job.links[link];
+  End& end = ends_[link];
+  const bool sends = !l.real_sends;
+  const QpConfig config =
+      nccl_qp(config_, node_of(config_, job_, setup_, l.emulated),
+              node_of(config_, job_, setup_, l.real), setup_.nic, end.link.qpn, far, !sends);
+  const bool contents = sends || setup_.job.exact;  // the FIFO is always read
+  const auto prepare = [&](Qp& qp) {
+    if (sends) {
+      environment_->sender(link).connect({&qp, end.region.bytes});
+    } else {
+      environment_->receiver(link).connect({&qp, far.fifo_va, far.fifo_rkey, end.region.va,
+                                            end.region.rkey, slots(link), l.slot_bytes, l.real,
+                                            end.staging.data()});
+    }
+  };
+  auto control = sends ? data_control(config_, job_, setup_, l, far.mtu) : nullptr;
+  if (control != nullptr) {
+    controlled_.push_back({name_of(config_, job_, setup_, l), control.get()});
+  }
+  control_.add_qp(config, environment_->endpoint(link), contents, prepare, std::move(control));
+  ++connected_;
+}
+
+void EnvironmentHost::start() { control_.wake(*environment_, CollectiveEnvironment::kStart); }
+
+void EnvironmentHost::close() {
+  for (const Qpn qpn : qpns_) control_.remove_qp(qpn);
+  qpns_.clear();
+}
+
+Result<std::unique_ptr<RanksHost>> RanksHost::create(const Config& config, const JobConfig& job,
+                                                     const CollectiveSetup& setup,
+                                                     ShardControl& control,
+                                                     EnvironmentHost& environment) {
+  const CollectiveJob& out = setup.job;
+  std::unique_ptr<RanksHost> host(new RanksHost(control, out.operations.size()));
+  CollectiveRanks::Memory memory;
+  memory.input_seed = splitmix64(config.seed);  // the reference node's own, not the emulator's
+  uint64_t largest = 0;
+  for (const uint64_t bytes : job.sizes) largest = std::max(largest, bytes);
+  if (out.exact) host->data_.resize(largest / sizeof(float));
+  memory.data = host->data_;
+  std::vector<ExposedRegion> regions;
+  const RegionKind contents = out.exact ? RegionKind::kBacked : RegionKind::kDiscard;
+  for (const CollectiveLink& link : out.links) {
+    const NodeId node = node_of(config, job, setup, link.real).index;
+    auto region = link.real_sends ? control.add_region(node, kCtsFifoBytes, kAccessRemoteWrite,
+                                                       RegionKind::kBacked)
+                                  : control.add_region(node, buffer_bytes(link, link.slots),
+                                                       kAccessRemoteWrite, contents);
+    if (!region) return fail("job \"" + job.name + "\": " + region.error().text);
+    regions.push_back(*region);
+    memory.received.push_back(link.real_sends ? nullptr : region->bytes);
+    host->staging_.emplace_back(link.real_sends ? 0 : kCtsFifoBytes);
+  }
+  host->ranks_ = std::make_unique<CollectiveRanks>(out, host->progress_, memory);
+  for (uint32_t l = 0; l < out.links.size(); ++l) {
+    const CollectiveLink& link = out.links[l];
+    const NodeConfig& self = node_of(config, job, setup, link.real);
+    const NodeConfig& far_node = node_of(config, job, setup, link.emulated);
+    const LinkNearEnd theirs = environment.open(l);
+    LinkFarEnd us;
+    us.qpn = control.take_qpn();
+    if (theirs.qpn == 0 || us.qpn == 0) {
+      return fail("job \"" + job.name + "\": no queue pair is left: it has " +
+                  std::to_string(out.links.size()) + " connections to real ranks");
+    }
+    us.mtu = config.fabric.mtu;
+    us.traffic_class = job.sender.traffic_class;
+    LinkFarEnd far = us;
+    far.qpn = theirs.qpn;
+    QpConfig qp_config = nccl_qp(config, self, far_node, setup.nic, us.qpn, far, !link.real_sends);
+    qp_config.addressing.dst_mac = far_node.nics[setup.nic].mac;
+    if (link.real_sends) {
+      us.fifo_va = regions[l].va;
+      us.fifo_rkey = regions[l].rkey;
+    }
+    const auto prepare = [&](Qp& qp) {
+      if (link.real_sends) {
+        host->ranks_->sender(l).connect({&qp, regions[l].bytes});
+      } else {
+        host->ranks_->receiver(l).connect({&qp, theirs.va, theirs.rkey, regions[l].va,
+                                           regions[l].rkey, link.slots, link.slot_bytes,
+                                           link.emulated, host->staging_[l].data()});
+      }
+    };
+    auto steered = link.real_sends ? data_control(config, job, setup, link, far.mtu) : nullptr;
+    if (steered != nullptr) {
+      host->controlled_.push_back({name_of(config, job, setup, link), steered.get()});
+    }
+    control.add_qp(qp_config, host->ranks_->endpoint(l), link.real_sends || out.exact, prepare,
+                   std::move(steered));
+    environment.connect(l, us);
+  }
+  return host;
+}
+
+}  // namespace understudy

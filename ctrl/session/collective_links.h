@@ -1,0 +1,119 @@
+// Connects the queue pairs of a job beside a real node: the environment's side in an emulator
+// shard, and, for the reference node, the real ranks' side in its own shard.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ctrl/build/collective.h"
+#include "ctrl/build/rail.h"
+#include "ctrl/config/config.h"
+#include "ctrl/session/shard_control.h"
+#include "dataplane/node/collective_environment.h"
+#include "dataplane/node/collective_ranks.h"
+
+namespace understudy {
+
+/// One end of one NCCL connection: its queue pair and the memory that the other end writes to.
+struct LinkNearEnd {
+  Qpn qpn = 0;
+  uint64_t va = 0;  ///< sender: the credit FIFO; receiver: the data buffer
+  Rkey rkey = 0;
+};
+
+/// What the far end of a connection is, as its owner told us or as we made it.
+struct LinkFarEnd {
+  Qpn qpn = 0;
+  Psn psn;               ///< it will send from here on
+  Psn expects;           ///< it expects this from us
+  uint64_t fifo_va = 0;  ///< far sender only: where our credits go
+  Rkey fifo_rkey = 0;
+  uint32_t mtu = 4096;
+  uint8_t traffic_class = 0;
+};
+
+/// A queue pair under congestion control, as series name it.
+struct ControlledPair {
+  std::string name;
+  const QpControl* control = nullptr;
+};
+
+/// Names of all that a job will have, as "ring w2 -> gpu 0"; the last is the channel. Empty if it
+/// cannot be carried out.
+std::vector<std::string> controlled_names(const Config& config, const JobConfig& job);
+
+/// The environment of one job in its shard, with all its memory. Links are positions in
+/// CollectiveJob::links.
+class EnvironmentHost {
+ public:
+  static Result<std::unique_ptr<EnvironmentHost>> create(const Config& config, const JobConfig& job,
+                                                         const CollectiveSetup& setup,
+                                                         ShardControl& control);
+
+  /// Makes our end of a link. The far end is connected afterwards.
+  LinkNearEnd open(uint32_t link);
+  void connect(uint32_t link, const LinkFarEnd& far);
+  /// All connections stand: the job may begin.
+  void start();
+  /// Takes the queue pairs away.
+  void close();
+
+  const CollectiveProgress& progress() const { return progress_; }
+  const std::vector<ControlledPair>& controlled() const { return controlled_; }
+  bool all_connected() const { return connected_ == ends_.size(); }
+
+ private:
+  struct End {
+    LinkNearEnd link;
+    ExposedRegion region;
+    std::vector<uint8_t> staging;  ///< receiver: CTS entries on their way
+  };
+
+  EnvironmentHost(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                  ShardControl& control)
+      : config_(config),
+        job_(job),
+        setup_(setup),
+        control_(control),
+        progress_(setup.job.operations.size()),
+        ends_(setup.job.links.size()) {}
+  Result<void> allocate();
+  uint32_t slots(uint32_t link) const;
+
+  const Config& config_;
+  const JobConfig& job_;
+  const CollectiveSetup& setup_;
+  ShardControl& control_;
+  CollectiveProgress progress_;
+  std::unique_ptr<CollectiveEnvironment> environment_;
+  std::vector<End> ends_;  ///< by link
+  uint32_t connected_ = 0;
+  std::vector<Qpn> qpns_;
+  std::vector<ControlledPair> controlled_;
+};
+
+/// The real ranks of one job on the reference node, with all their memory.
+class RanksHost {
+ public:
+  /// Also opens and connects both ends with `environment`, whose job it is.
+  static Result<std::unique_ptr<RanksHost>> create(const Config& config, const JobConfig& job,
+                                                   const CollectiveSetup& setup,
+                                                   ShardControl& control,
+                                                   EnvironmentHost& environment);
+  void start() { control_.wake(*ranks_, CollectiveRanks::kStart); }
+  const CollectiveProgress& progress() const { return progress_; }
+  const std::vector<ControlledPair>& controlled() const { return controlled_; }
+
+ private:
+  RanksHost(ShardControl& control, size_t operations) : control_(control), progress_(operations) {}
+
+  ShardControl& control_;
+  CollectiveProgress progress_;
+  std::unique_ptr<CollectiveRanks> ranks_;
+  std::vector<std::vector<uint8_t>> staging_;
+  std::vector<float> data_;
+  std::vector<ControlledPair> controlled_;
+};
+
+}  // namespace understudy

@@ -1,0 +1,295 @@
+#include "dataplane/node/collective_environment.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace understudy {
+
+CollectiveEnvironment::CollectiveEnvironment(const CollectiveJob& job, CollectiveProgress& progress,
+                                             const std::vector<const uint8_t*>& received)
+    : job_(job),
+      progress_(progress),
+      links_(job.links.size()),
+      links_of_(job.ranks()),
+      ranks_(job.ranks()),
+      ring_{job.ranks(), job.real.front(), job.seed} {
+  for (uint32_t l = 0; l < links_.size(); ++l) {
+    ends_.emplace_back(*this, l);
+    links_[l].memory = received[l];
+    for (uint32_t other = 0; other < links_.size(); ++other) {
+      if (!job.exact || job.links[l].real_sends == job.links[other].real_sends) continue;
+      if (job.links[l].channel == job.links[other].channel) links_[l].partner = other;
+    }
+    if (job.links[l].real_sends) links_of_[job.links[l].emulated].push_back(l);
+  }
+  const size_t most = std::min(job.operations.size(), CollectiveJob::kInFlight);
+  for (size_t i = 0; i < most; ++i) flights_.emplace_back(job);
+}
+
+void CollectiveEnvironment::on_wake(Time now, uint64_t cookie) {
+  const auto link = static_cast<uint32_t>(cookie);
+  switch (static_cast<WakeKind>(cookie >> 32)) {
+    case WakeKind::kStart:
+      start(now);
+      break;
+    case WakeKind::kData:
+      ++links_[link].due;
+      send_due(now, link);
+      break;
+    case WakeKind::kCredit:
+      links_[link].receiver.grant(now, *host_);
+      break;
+  }
+}
+
+void CollectiveEnvironment::start(Time now) {
+  for (Rank& rank : ranks_) rank.free = job_.scheduled ? std::max(now, job_.start) : now;
+  while (begun_ < flights_.size()) begin(now);
+  settle(now, 0, Duration());
+}
+
+/// Ranks may enter one operation more.
+void CollectiveEnvironment::begin(Time now) {
+  const size_t operation = begun_++;
+  const CollectiveShape& shape = *job_.operations[operation];
+  Flight& f = flight(operation);
+  f.lateness.begin(operation);
+  f.entered = true;
+  f.to_acknowledge = f.acknowledged = 0;
+  f.heard = Duration();
+  f.entry = now;
+  for (uint32_t l = 0; l < links_.size(); ++l) {
+    if (shape.uses[l].messages == 0) continue;
+    if (job_.links[l].real_sends) continue;
+    f.to_acknowledge += shape.uses[l].messages;
+    if (!job_.scheduled) f.entered = false;  // its first credit will tell
+  }
+  plan(operation).begin();
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    if (!job_.is_real(r) && ranks_[r].operation == operation) try_enter(now, r);
+  }
+}
+
+void CollectiveEnvironment::try_enter(Time now, uint32_t rank) {
+  Rank& r = ranks_[rank];
+  if (r.operation >= begun_ || r.inside) return;
+  if (!job_.scheduled) credit_ahead(now, rank);
+  const Flight& f = flight(r.operation);
+  if (!f.entered) return;
+  const Duration delay = job_.delay_of(rank, r.operation);
+  const Time entry = job_.scheduled ? r.free + delay : std::max(r.free, f.entry + delay);
+  r.inside = true;
+  r.credited = false;
+  CollectiveResult& result = progress_.results[r.operation];
+  result.entry = std::min(result.entry, entry);
+  result.end = std::max(result.end, entry);
+  plan(r.operation).enter(rank, entry);
+}
+
+/// The first credits leave as soon as the buffers are free, so that the way that the real ranks'
+/// entry takes to be known is not added to what the model charges for it.
+void CollectiveEnvironment::credit_ahead(Time now, uint32_t rank) {
+  Rank& r = ranks_[rank];
+  if (r.credited) return;
+  r.credited = true;
+  for (const uint32_t l : links_of_[rank]) {
+    const uint64_t messages = job_.messages(r.operation, l);
+    if (messages == 0) continue;
+    const uint64_t first = std::min<uint64_t>(job_.connection(r.operation, l).window, messages);
+    for (uint64_t k = 0; k < first; ++k) {
+      host_->wake_at(std::max(now, r.free), *this, cookie(WakeKind::kCredit, l));
+    }
+  }
+}
+
+/// The real rank at the other end of a link sent us its first credit or message of an operation
+/// when it entered, and all ranks entered with it.
+void CollectiveEnvironment::real_entered(Time now, uint32_t link, size_t operation) {
+  if (operation >= begun_) return;
+  Flight& f = flight(operation);
+  if (f.entered) return;
+  f.entered = true;
+  f.entry = now - job_.links[link].latency;
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    if (!job_.is_real(r) && ranks_[r].operation == operation) try_enter(now, r);
+  }
+  settle(now, operation, Duration());
+}
+
+/// Takes what the plans have to say after an input to the one of `operation`; what it sets free
+/// carries `carried`.
+void CollectiveEnvironment::settle(Time now, size_t operation, Duration carried) {
+  for (size_t o = operation; o < begun_ && pump(now, o, carried); ++o) carried = Duration();
+  finish(now);
+}
+
+/// False if no rank has gone on to the next operation.
+bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
+  const CollectiveShape& shape = *job_.operations[operation];
+  EnvironmentOutput out;
+  while (plan(operation).next(out)) {
+    const uint32_t link = shape.links[out.rank][out.connection];
+    const bool data = out.kind == EnvironmentOutput::Kind::kData;
+    if (data) {
+      flight(operation).lateness.add(link, out.message, carried);
+    } else if (!job_.scheduled && out.message < job_.connection(operation, link).window) {
+      continue;  // left ahead
+    }
+    host_->wake_at(std::max(now, out.time), *this,
+                   cookie(data ? WakeKind::kData : WakeKind::kCredit, link));
+  }
+  bool gone_on = false;
+  uint32_t rank;
+  while (plan(operation).next_done(rank)) {
+    Rank& r = ranks_[rank];
+    r.free = plan(operation).completion(rank);
+    ++r.operation;
+    r.inside = false;
+    if (r.operation >= job_.operations.size()) continue;
+    gone_on = true;
+    try_enter(now, rank);
+  }
+  return gone_on;
+}
+
+void CollectiveEnvironment::finish(Time now) {
+  while (first_ < begun_) {
+    const Flight& f = flight(first_);
+    if (!plan(first_).finished() || f.acknowledged < f.to_acknowledge) break;
+    ++first_;
+    progress_.finished.store(static_cast<uint32_t>(first_), std::memory_order_release);
+    if (begun_ == job_.operations.size()) continue;
+    begin(now);
+    for (size_t o = begun_ - 1; o < begun_ && pump(now, o, Duration()); ++o) {
+    }
+  }
+}
+
+void CollectiveEnvironment::send_due(Time now, uint32_t link) {
+  Link& l = links_[link];
+  CollectivePlace place;
+  while (l.sent < l.due && l.sending.at(job_, link, place)) {
+    const uint32_t size = job_.message(place.operation, link, place.message).wire;
+    PayloadRef payload;
+    if (job_.exact) {
+      payload.source = &ends_[link];
+      payload.cookie = message_id(place);
+      if (place.message == 0) {
+        l.base = l.sent;
+        l.base_operation = place.operation;
+      }
+    }
+    if (!l.sender.send(now, *host_, l.sent, size, payload, message_id(place))) return;
+    progress_.results[place.operation].bytes_sent += size;
+    ++l.sent;
+    l.sending.step();
+  }
+}
+
+void CollectiveEnvironment::End::on_received(Time now, Qp&, const Received& message) {
+  if (all_.job_.links[link_].real_sends) {
+    if (message.has_imm) all_.on_data(now, link_, message);
+  } else {
+    all_.on_credit(now, link_);
+  }
+}
+
+void CollectiveEnvironment::on_credit(Time now, uint32_t link) {
+  Link& l = links_[link];
+  CollectivePlace place;
+  // Credits of an operation come when those of the ones before are used up.
+  if (!job_.scheduled && l.sending.at(job_, link, place) && place.message == 0 &&
+      l.sender.has_credit(l.sent)) {
+    real_entered(now, link, place.operation);
+  }
+  send_due(now, link);
+}
+
+void CollectiveEnvironment::on_data(Time now, uint32_t link, const Received& message) {
+  Link& l = links_[link];
+  CollectivePlace place;
+  if (!l.receiving.at(job_, link, place) || place.operation >= begun_ ||
+      l.received == l.receiver.granted()) {
+    ++progress_.violations;
+    return;
+  }
+  // The real rank's first data may overtake its first credit, which goes another way.
+  if (place.message == 0) real_entered(now, link, place.operation);
+  ++l.received;
+  l.receiving.step();
+  CollectiveResult& result = progress_.results[place.operation];
+  if (message.length != job_.message(place.operation, link, place.message).wire) {
+    ++result.size_mismatches;
+  }
+  result.bytes_received += message.length;
+  result.end = std::max(result.end, now);
+  Flight& f = flight(place.operation);
+  const Duration late = f.lateness.of_real(link, place.message) + host_->arrival_uncertainty();
+  f.heard = std::max(f.heard, late);
+  if (!plan(place.operation)
+           .on_real_data(job_.links[link].emulated, plan_connection(place.operation, link),
+                         place.message, now)) {
+    ++progress_.violations;
+  }
+  settle(now, place.operation, late);
+}
+
+void CollectiveEnvironment::End::on_completed(Time now, Qp&, uint64_t id, WorkStatus status) {
+  if (status != WorkStatus::kSuccess) {
+    all_.progress_.failed = true;
+    return;
+  }
+  const CollectiveLink& link = all_.job_.links[link_];
+  if (link.real_sends) return;  // a credit of ours
+  const CollectivePlace place = place_of_id(id);
+  Flight& f = all_.flight(place.operation);
+  ++f.acknowledged;
+  CollectiveResult& result = all_.progress_.results[place.operation];
+  result.end = std::max(result.end, now);
+  all_.plan(place.operation)
+      .on_acknowledged(link.emulated, all_.plan_connection(place.operation, link_), place.message,
+                       now);
+  all_.settle(now, place.operation, f.heard);
+}
+
+void CollectiveEnvironment::End::on_transmitted(Time scheduled, Time actual, Qp&, uint64_t id) {
+  if (all_.job_.links[link_].real_sends) return;
+  const CollectivePlace place = place_of_id(id);
+  if (place.operation < all_.first_) return;  // sent again
+  const Duration late =
+      all_.flight(place.operation).lateness.add(link_, place.message, actual - scheduled);
+  CollectiveResult& result = all_.progress_.results[place.operation];
+  result.lateness = std::max(result.lateness, late);
+}
+
+void CollectiveEnvironment::End::fill(uint64_t cookie, uint64_t offset,
+                                      std::span<uint8_t> out) const {
+  all_.fill(link_, place_of_id(cookie), offset, out);
+}
+
+/// What the chain of emulated ranks makes of its start, which is the oldest of them or what the
+/// real rank sent n - 1 steps before.
+void CollectiveEnvironment::fill(uint32_t link, const CollectivePlace& place, uint64_t offset,
+                                 std::span<uint8_t> out) const {
+  const Link& l = links_[link];
+  // A packet sent again may leave when its operation is over; its receiver has the bytes already.
+  if (place.operation != l.base_operation || place.operation < first_) {
+    std::memset(out.data(), 0, out.size());
+    return;
+  }
+  const Connection& c = job_.connection(place.operation, link);
+  const uint32_t step = ring_.step(c, place.message);
+  if (step >= ring_.ranks - 1) {
+    const Link& from = links_[l.partner];
+    const uint64_t source = l.base + place.message - ring_.round(c);
+    std::memcpy(out.data(),
+                from.memory +
+                    uint64_t{from.receiver.slot(source)} * job_.links[l.partner].slot_bytes +
+                    offset,
+                out.size());
+  }
+  const Message message = job_.message(place.operation, link, place.message);
+  ring_.reduce(step, (message.offset + offset) / sizeof(float), out);
+}
+
+}  // namespace understudy

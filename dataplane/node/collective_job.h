@@ -1,0 +1,143 @@
+// What the two sides of a job beside a real node share: its operations, the connections between
+// real and emulated ranks, and the results. Built by control, handed over by pointer, unchanged
+// while the job runs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collective_model/environment.h"
+#include "collective_model/schedule.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+/// One of NCCL's network connections between a real and an emulated rank: a queue pair at either
+/// end, for all operations of the job.
+struct CollectiveLink {
+  uint32_t real = 0, emulated = 0;  ///< ranks
+  uint32_t channel = 0;
+  uint8_t index = 0;  ///< as Connection::index
+  bool real_sends = false;
+  uint32_t slots = 1;       ///< most messages in flight
+  uint32_t slot_bytes = 0;  ///< the largest credit
+  Duration latency;         ///< one way
+};
+
+/// An operation that may be carried out many times.
+struct CollectiveShape {
+  static constexpr uint32_t kUnused = ~uint32_t{0};
+  /// What becomes of a link in it: the connection at either end, if there are messages.
+  struct Use {
+    uint32_t real = kUnused, emulated = kUnused;  ///< connections of these ranks
+    uint64_t messages = 0;
+  };
+  uint64_t bytes = 0;                                     ///< of the operation's buffer
+  std::vector<std::shared_ptr<const RankSchedule>> real;  ///< parts of the real ranks, in order
+  std::vector<std::vector<FarEnd>> far;                   ///< of their connections
+  std::vector<Use> uses;                                  ///< by link
+  /// Links by rank and connection, kUnused where there is none; empty for a rank without any.
+  std::vector<std::vector<uint32_t>> links;
+  std::vector<Environment*> plans;  ///< CollectiveJob::kInFlight of them
+};
+
+struct CollectiveJob {
+  /// Operations that ranks may be in at a time: none enters one before all have done the fourth
+  /// before it.
+  static constexpr size_t kInFlight = 4;
+  static constexpr uint32_t kEmulated = ~uint32_t{0};
+
+  std::vector<uint32_t> real;        ///< ranks, ascending
+  std::vector<uint32_t> real_index;  ///< by rank: its position in `real`, or kEmulated
+  std::vector<CollectiveLink> links;
+  std::vector<const CollectiveShape*> operations;
+  /// Emulated ranks enter an operation when they have done their part in the one before, and their
+  /// delay has passed. Otherwise they enter with the real ranks, as the first credit of one of
+  /// these shows (where these only send: when they are free), and their own first credits leave
+  /// ahead.
+  bool scheduled = true;
+  Time start;                   ///< scheduled: of the first operation
+  Duration interval;            ///< scheduled: delay of all ranks before every other one
+  std::vector<Duration> delay;  ///< of each rank before every operation; empty: none
+  Duration step_cost;
+  /// Payload is real fp32 data: the one real rank reduces them, in all-reduces over a ring by the
+  /// Simple protocol.
+  bool exact = false;
+  uint64_t seed = 0;  ///< of the emulated ranks' contributions (dataplane/base/pattern.h)
+
+  uint32_t ranks() const { return static_cast<uint32_t>(real_index.size()); }
+  bool is_real(uint32_t rank) const { return real_index[rank] != kEmulated; }
+  uint64_t messages(size_t operation, uint32_t link) const {
+    return operations[operation]->uses[link].messages;
+  }
+  Duration delay_of(uint32_t rank, size_t operation) const {
+    const Duration own = delay.empty() ? Duration() : delay[rank];
+    return operation == 0 || !scheduled ? own : own + interval;
+  }
+  /// The part of a link's real end in an operation.
+  const RankSchedule& schedule(size_t operation, uint32_t link) const {
+    return *operations[operation]->real[real_index[links[link].real]];
+  }
+  const Connection& connection(size_t operation, uint32_t link) const {
+    return schedule(operation, link).connections()[operations[operation]->uses[link].real];
+  }
+  Message message(size_t operation, uint32_t link, uint64_t k) const {
+    return schedule(operation, link).message(operations[operation]->uses[link].real, k);
+  }
+};
+
+/// What one operation came to, written by the shard, read by control after `finished` counts it.
+struct CollectiveResult {
+  Time entry = Time::never();  ///< of the first rank
+  Time end;                    ///< of the last one
+  Duration lateness;  ///< most that departures on one chain of dependent messages were late in sum
+  uint64_t bytes_sent = 0, bytes_received = 0;  ///< payload of data messages
+  uint64_t size_mismatches = 0;                 ///< messages whose length was not the schedule's
+  uint64_t wrong_elements = 0;  ///< reference rank in exact mode: results that differ in any bit
+};
+
+/// Progress of a job, shared between the shard that writes it and control.
+struct CollectiveProgress {
+  explicit CollectiveProgress(size_t operations) : results(operations) {}
+  std::vector<CollectiveResult> results;
+  std::atomic<uint32_t> finished{0};    ///< operations complete, in order
+  std::atomic<bool> failed{false};      ///< a queue pair of the job failed
+  std::atomic<uint64_t> violations{0};  ///< messages of the real node that the protocol forbids
+};
+
+/// Where a message stands in its link's sequence over all operations.
+struct CollectivePlace {
+  size_t operation = 0;
+  uint64_t message = 0;
+};
+
+/// Walks along one link's messages.
+class LinkCursor {
+ public:
+  /// The next message; false behind the last one.
+  bool at(const CollectiveJob& job, uint32_t link, CollectivePlace& place) {
+    while (place_.operation < job.operations.size() &&
+           place_.message == job.messages(place_.operation, link)) {
+      ++place_.operation;
+      place_.message = 0;
+    }
+    place = place_;
+    return place_.operation < job.operations.size();
+  }
+  void step() { ++place_.message; }
+
+ private:
+  CollectivePlace place_;
+};
+
+/// Ids of work requests name the message.
+constexpr uint64_t message_id(const CollectivePlace& place) {
+  return uint64_t{place.operation} << 40 | place.message;
+}
+constexpr CollectivePlace place_of_id(uint64_t id) {
+  return {static_cast<size_t>(id >> 40), id & ((uint64_t{1} << 40) - 1)};
+}
+
+}  // namespace understudy

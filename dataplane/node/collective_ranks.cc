@@ -1,0 +1,326 @@
+#include "dataplane/node/collective_ranks.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace understudy {
+
+CollectiveRanks::CollectiveRanks(const CollectiveJob& job, CollectiveProgress& progress,
+                                 const Memory& memory)
+    : job_(job),
+      progress_(progress),
+      memory_(memory),
+      ring_{job.ranks(), job.real.front(), job.seed},
+      links_(job.links.size()),
+      operation_(job.real.size()),
+      entry_(job.real.size(), Time::never()),
+      queued_(job.real.size()) {
+  for (uint32_t l = 0; l < links_.size(); ++l) ends_.emplace_back(*this, l);
+  work_.reserve(job.real.size());
+  const size_t most = std::min(job.operations.size(), CollectiveJob::kInFlight);
+  flights_.resize(most);
+  for (Flight& flight : flights_) {
+    flight.parts.resize(job.real.size());
+    for (const CollectiveShape* shape : job.operations) {
+      for (uint32_t r = 0; r < job.real.size(); ++r) {
+        std::vector<Side>& sides = flight.parts[r].sides;
+        sides.resize(std::max(sides.size(), shape->real[r]->connections().size()));
+      }
+    }
+  }
+}
+
+void CollectiveRanks::on_wake(Time now, uint64_t cookie) {
+  const auto index = static_cast<uint32_t>(cookie);
+  switch (static_cast<WakeKind>(cookie >> 32)) {
+    case WakeKind::kStart:
+      for (uint32_t r = 0; r < operation_.size() && !flights_.empty(); ++r) {
+        schedule_entry(std::max(now, job_.start), r);
+      }
+      break;
+    case WakeKind::kEnter:
+      enter(now, index);
+      break;
+    case WakeKind::kUsable:
+      usable(now, index);
+      break;
+  }
+}
+
+/// Of the next operation, which the rank could enter at `now`.
+void CollectiveRanks::schedule_entry(Time now, uint32_t real) {
+  const Duration delay = job_.delay_of(job_.real[real], operation_[real]);
+  host_->wake_at(now + delay, *this, cookie(WakeKind::kEnter, real));
+}
+
+void CollectiveRanks::begin(size_t operation) {
+  Flight& f = flight(operation);
+  f.ranks_left = static_cast<uint32_t>(f.parts.size());
+  f.to_acknowledge = 0;
+  for (uint32_t r = 0; r < f.parts.size(); ++r) {
+    Part& part = f.parts[r];
+    std::fill(part.sides.begin(), part.sides.end(), Side{});
+    part.left = 0;
+    part.inside = false;
+    for (const Connection& c : schedule(operation, r).connections()) {
+      part.left += c.messages;
+      if (job_.exact && c.direction == Direction::kSend) f.to_acknowledge += c.messages;
+    }
+  }
+  ++begun_;
+}
+
+void CollectiveRanks::enter(Time now, uint32_t real) {
+  const size_t operation = operation_[real];
+  if (operation >= first_ + CollectiveJob::kInFlight) {
+    entry_[real] = now;
+    return;
+  }
+  if (operation == begun_) begin(operation);
+  Part& part = flight(operation).parts[real];
+  part.inside = true;
+  CollectiveResult& result = progress_.results[operation];
+  result.entry = std::min(result.entry, now);
+  result.end = std::max(result.end, now);
+  if (job_.exact) {
+    const Pattern own(memory_.input_seed, ring_.real);
+    const size_t count = job_.operations[operation]->bytes / sizeof(float);
+    for (size_t i = 0; i < count; ++i) memory_.data[i] = own.at(i);
+  }
+  if (part.left == 0) return complete(now, operation, real);
+  const std::vector<Connection>& all = schedule(operation, real).connections();
+  for (uint32_t c = 0; c < all.size(); ++c) {
+    if (all[c].direction != Direction::kReceive || !all[c].network) continue;
+    const uint64_t first = std::min<uint64_t>(all[c].window, all[c].messages);
+    NcclReceiver& receiver = links_[link_of(operation, real, c)].receiver;
+    for (uint64_t k = 0; k < first; ++k) receiver.grant(now, *host_);
+  }
+  settle(now, operation, real);
+}
+
+void CollectiveRanks::queue(uint32_t real) {
+  if (queued_[real] != 0) return;
+  queued_[real] = 1;
+  work_.push_back(real);
+}
+
+void CollectiveRanks::settle(Time now, size_t operation, uint32_t real) {
+  queue(real);
+  while (!work_.empty()) {
+    const uint32_t next = work_.back();
+    work_.pop_back();
+    queued_[next] = 0;
+    while (advance(now, operation, next)) {
+    }
+  }
+}
+
+/// False if this rank can do nothing.
+bool CollectiveRanks::advance(Time now, size_t operation, uint32_t real) {
+  Part& part = flight(operation).parts[real];
+  if (!part.inside || part.left == 0) return false;
+  const std::vector<Connection>& all = schedule(operation, real).connections();
+  bool progress = false;
+  for (uint32_t c = 0; c < all.size(); ++c) {
+    const uint32_t joint = all[c].joint;
+    if (joint == 0) {
+      if (!ready(operation, real, c)) continue;
+      done(now, operation, real, c);
+      progress = true;
+      continue;
+    }
+    // One primitive: all its connections or none; the first of them stands for it.
+    bool first = true, can = true;
+    for (uint32_t d = 0; d < all.size() && first && can; ++d) {
+      if (all[d].joint != joint) continue;
+      first = d >= c;
+      can = ready(operation, real, d);
+    }
+    if (!first || !can) continue;
+    for (uint32_t d = c; d < all.size(); ++d) {
+      if (all[d].joint == joint) done(now, operation, real, d);
+    }
+    progress = true;
+  }
+  if (part.left == 0) complete(now, operation, real);
+  return progress && part.left > 0;
+}
+
+/// Whether the kernel can be done with the next message of the connection now.
+bool CollectiveRanks::ready(size_t operation, uint32_t real, uint32_t connection) {
+  const RankSchedule& s = schedule(operation, real);
+  const std::vector<Side>& sides = flight(operation).parts[real].sides;
+  const std::vector<Connection>& all = s.connections();
+  const Connection& c = all[connection];
+  const Side& side = sides[connection];
+  if (side.done == c.messages) return false;
+  if (c.direction == Direction::kReceive && side.arrived <= side.done) return false;
+  if (c.direction == Direction::kSend && side.done >= side.acked + c.window) return false;
+  for (const Wait& wait : s.waits(connection, side.done)) {
+    const Side& other = sides[wait.connection];
+    if (wait.moment == Wait::Moment::kArrival) {
+      if (other.arrived <= wait.message) return false;
+    } else if (c.joint == 0 || all[wait.connection].joint != c.joint) {
+      if (other.done <= wait.message) return false;
+    }
+  }
+  return true;
+}
+
+void CollectiveRanks::done(Time now, size_t operation, uint32_t real, uint32_t connection) {
+  const CollectiveShape& shape = *job_.operations[operation];
+  const Connection& c = schedule(operation, real).connections()[connection];
+  Part& part = flight(operation).parts[real];
+  const uint64_t k = part.sides[connection].done++;
+  --part.left;
+  if (!c.network) {
+    const FarEnd& far = shape.far[real][connection];
+    const uint32_t other = job_.real_index[far.rank];
+    Side& side = flight(operation).parts[other].sides[far.connection];
+    ++(c.direction == Direction::kSend ? side.arrived : side.acked);
+    queue(other);
+    return;
+  }
+  const uint32_t link = link_of(operation, real, connection);
+  if (c.direction == Direction::kSend) {
+    ++links_[link].due;
+    send_ready(now, link);
+  } else if (k + c.window < c.messages) {
+    links_[link].receiver.grant(now, *host_);
+  }
+}
+
+void CollectiveRanks::send_ready(Time now, uint32_t link) {
+  Link& l = links_[link];
+  CollectivePlace place;
+  while (l.sent < l.due && l.sending.at(job_, link, place)) {
+    const Message message = job_.message(place.operation, link, place.message);
+    PayloadRef payload;
+    if (job_.exact) {
+      payload.bytes = reinterpret_cast<const uint8_t*>(memory_.data.data());
+      payload.offset = message.offset;
+    }
+    if (!l.sender.send(now, *host_, l.sent, message.wire, payload, message_id(place))) return;
+    progress_.results[place.operation].bytes_sent += message.wire;
+    ++l.sent;
+    l.sending.step();
+  }
+}
+
+void CollectiveRanks::End::on_received(Time now, Qp&, const Received& message) {
+  if (all_.job_.links[link_].real_sends) return all_.send_ready(now, link_);
+  if (message.has_imm) all_.on_data(now, link_, message);
+}
+
+void CollectiveRanks::on_data(Time now, uint32_t link, const Received& message) {
+  Link& l = links_[link];
+  CollectivePlace place;
+  if (l.received == l.receiver.granted() || !l.receiving.at(job_, link, place)) {
+    ++progress_.violations;
+    return;
+  }
+  ++l.received;
+  l.receiving.step();
+  CollectiveResult& result = progress_.results[place.operation];
+  result.bytes_received += message.length;
+  if (message.length != job_.message(place.operation, link, place.message).wire) {
+    ++result.size_mismatches;
+  }
+  if (job_.step_cost == Duration()) return usable(now, link);
+  host_->wake_at(now + job_.step_cost, *this, cookie(WakeKind::kUsable, link));
+}
+
+void CollectiveRanks::usable(Time now, uint32_t link) {
+  Link& l = links_[link];
+  CollectivePlace place;
+  l.using_.at(job_, link, place);
+  l.using_.step();
+  const uint32_t real = job_.real_index[job_.links[link].real];
+  Side& side =
+      flight(place.operation).parts[real].sides[job_.operations[place.operation]->uses[link].real];
+  if (job_.exact) take_in(link, place);
+  ++l.used;
+  ++side.arrived;
+  settle(now, place.operation, real);
+}
+
+/// Reduces a message into the buffer, or copies it there if it holds a final result.
+void CollectiveRanks::take_in(uint32_t link, const CollectivePlace& place) {
+  const Message message = job_.message(place.operation, link, place.message);
+  const Link& l = links_[link];
+  const uint8_t* data =
+      memory_.received[link] + uint64_t{l.receiver.slot(l.used)} * job_.links[link].slot_bytes;
+  float* own = memory_.data.data() + message.offset / sizeof(float);
+  const bool reduce =
+      ring_.step(job_.connection(place.operation, link), place.message) + 1 < ring_.ranks;
+  for (size_t i = 0; i < message.data / sizeof(float); ++i) {
+    float v;
+    std::memcpy(&v, data + i * sizeof v, sizeof v);
+    own[i] = reduce ? v + own[i] : v;
+  }
+}
+
+void CollectiveRanks::End::on_completed(Time now, Qp&, uint64_t id, WorkStatus status) {
+  if (status != WorkStatus::kSuccess) {
+    all_.progress_.failed = true;
+  } else if (all_.job_.links[link_].real_sends) {
+    all_.on_acknowledged(now, link_, place_of_id(id));
+  }
+}
+
+void CollectiveRanks::on_acknowledged(Time now, uint32_t link, const CollectivePlace& place) {
+  const size_t operation = place.operation;
+  if (operation < first_) return;  // all ranks have done with it
+  const uint32_t real = job_.real_index[job_.links[link].real];
+  Flight& f = flight(operation);
+  ++f.parts[real].sides[job_.operations[operation]->uses[link].real].acked;
+  if (job_.exact && --f.to_acknowledge == 0 && f.parts[real].left == 0) {
+    return go_on(now, operation, real);
+  }
+  settle(now, operation, real);
+}
+
+/// A rank has done its part. In exact mode its buffer is its own once all of it is acknowledged.
+void CollectiveRanks::complete(Time now, size_t operation, uint32_t real) {
+  CollectiveResult& result = progress_.results[operation];
+  result.end = std::max(result.end, now);
+  if (!job_.exact || flight(operation).to_acknowledge == 0) go_on(now, operation, real);
+}
+
+void CollectiveRanks::go_on(Time now, size_t operation, uint32_t real) {
+  if (job_.exact) progress_.results[operation].wrong_elements = wrong_elements(operation);
+  --flight(operation).ranks_left;
+  if (++operation_[real] < job_.operations.size()) schedule_entry(now, real);
+  const size_t before = first_;
+  while (first_ < begun_ && flight(first_).ranks_left == 0) ++first_;
+  if (first_ == before) return;
+  progress_.finished.store(static_cast<uint32_t>(first_), std::memory_order_release);
+  for (uint32_t r = 0; r < entry_.size(); ++r) {
+    if (entry_[r].is_never()) continue;
+    entry_[r] = Time::never();
+    host_->wake_at(now, *this, cookie(WakeKind::kEnter, r));
+  }
+}
+
+/// Chunk k of a loop is first sent by rank k + 1 and grows by one contribution a hop (nccl-wire
+/// 3.10): what this rank sends in its first n steps are all chunks.
+uint64_t CollectiveRanks::wrong_elements(size_t operation) const {
+  const RankSchedule& s = schedule(operation, 0);
+  uint64_t wrong = 0;
+  for (uint32_t c = 0; c < s.connections().size(); ++c) {
+    const Connection& connection = s.connections()[c];
+    if (connection.direction != Direction::kSend) continue;
+    for (uint64_t k = 0; k < connection.messages; ++k) {
+      const uint32_t step = ring_.step(connection, k);
+      if (step >= ring_.ranks) continue;
+      const Message message = s.message(c, k);
+      const uint64_t first = message.offset / sizeof(float);
+      wrong += ring_.wrong((ring_.real + ring_.ranks - step) % ring_.ranks, first,
+                           memory_.data.subspan(first, message.data / sizeof(float)),
+                           memory_.input_seed);
+    }
+  }
+  return wrong;
+}
+
+}  // namespace understudy

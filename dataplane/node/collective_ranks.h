@@ -1,0 +1,122 @@
+// The real ranks of a job on the reference node of `simulate`, on our own requester: what NCCL's
+// kernels and proxies do on its GPUs (nccl-wire 3.8 to 3.10; schedule.h says what waits for what).
+// Ways between GPUs of the node take no time.
+#pragma once
+
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "dataplane/node/collective_job.h"
+#include "dataplane/node/exact_ring.h"
+#include "dataplane/node/nccl_connection.h"
+
+namespace understudy {
+
+class CollectiveRanks final : public Endpoint {
+ public:
+  /// Memory of the ranks; all of it outlives this object.
+  struct Memory {
+    std::vector<const uint8_t*> received;  ///< exact: per link, that the far end writes to
+    std::span<float> data;                 ///< exact: the operation's buffer, in place
+    uint64_t input_seed = 0;               ///< of the real rank's own contribution
+  };
+
+  /// Results hold the time from an operation's first entry to its last rank's end.
+  CollectiveRanks(const CollectiveJob& job, CollectiveProgress& progress, const Memory& memory);
+
+  /// What stands above a link's queue pair.
+  Endpoint& endpoint(uint32_t link) { return ends_[link]; }
+  NcclSender& sender(uint32_t link) { return links_[link].sender; }
+  NcclReceiver& receiver(uint32_t link) { return links_[link].receiver; }
+
+  static constexpr uint64_t kStart = 0;  ///< on_wake cookie: all connections stand, begin
+
+  void on_wake(Time now, uint64_t cookie) override;
+  // Queue pairs have their own endpoints.
+  void on_received(Time, Qp&, const Received&) override {}
+  void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
+
+ private:
+  enum class WakeKind : uint64_t { kStart = 0, kEnter = 1, kUsable = 2 };
+  static uint64_t cookie(WakeKind kind, uint32_t index) {
+    return static_cast<uint64_t>(kind) << 32 | index;
+  }
+
+  class End final : public Endpoint {
+   public:
+    End(CollectiveRanks& all, uint32_t link) : all_(all), link_(link) {}
+    void on_received(Time now, Qp& qp, const Received& message) override;
+    void on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) override;
+
+   private:
+    CollectiveRanks& all_;
+    const uint32_t link_;
+  };
+  struct Link {
+    NcclSender sender;
+    NcclReceiver receiver;
+    // Messages of all operations.
+    uint64_t due = 0;  ///< filled
+    uint64_t sent = 0;
+    uint64_t received = 0, used = 0;
+    LinkCursor sending, receiving, using_;
+  };
+  /// One connection of a rank in one operation.
+  struct Side {
+    uint64_t done = 0;     ///< messages that the kernel is done with
+    uint64_t arrived = 0;  ///< of those received: may be used
+    uint64_t acked = 0;
+  };
+  struct Part {
+    std::vector<Side> sides;  ///< by connection
+    uint64_t left = 0;        ///< messages that the kernel is not done with
+    bool inside = false;
+  };
+  struct Flight {
+    std::vector<Part> parts;  ///< by real rank
+    uint32_t ranks_left = 0;
+    uint64_t to_acknowledge = 0;  ///< exact
+  };
+
+  void begin(size_t operation);
+  void schedule_entry(Time now, uint32_t real);
+  void enter(Time now, uint32_t real);
+  void settle(Time now, size_t operation, uint32_t real);
+  bool advance(Time now, size_t operation, uint32_t real);
+  bool ready(size_t operation, uint32_t real, uint32_t connection);
+  void done(Time now, size_t operation, uint32_t real, uint32_t connection);
+  void complete(Time now, size_t operation, uint32_t real);
+  void go_on(Time now, size_t operation, uint32_t real);
+  void queue(uint32_t real);
+  void send_ready(Time now, uint32_t link);
+  void usable(Time now, uint32_t link);
+  void on_data(Time now, uint32_t link, const Received& message);
+  void on_acknowledged(Time now, uint32_t link, const CollectivePlace& place);
+  void take_in(uint32_t link, const CollectivePlace& place);
+  uint64_t wrong_elements(size_t operation) const;
+
+  Flight& flight(size_t operation) { return flights_[operation % CollectiveJob::kInFlight]; }
+  const RankSchedule& schedule(size_t operation, uint32_t real) const {
+    return *job_.operations[operation]->real[real];
+  }
+  uint32_t link_of(size_t operation, uint32_t real, uint32_t connection) const {
+    return job_.operations[operation]->links[job_.real[real]][connection];
+  }
+
+  const CollectiveJob& job_;
+  CollectiveProgress& progress_;
+  Memory memory_;
+  const ExactRing ring_;
+  std::vector<Link> links_;
+  std::deque<End> ends_;
+  std::vector<Flight> flights_;
+  std::vector<size_t> operation_;  ///< by real rank: that it is in, or enters next
+  std::vector<Time> entry_;        ///< by real rank: of a next operation that must wait for others
+  size_t first_ = 0;               ///< the oldest operation that is not finished
+  size_t begun_ = 0;
+  std::vector<uint32_t> work_;  ///< real ranks to look at; each stands in it once at most
+  std::vector<uint8_t> queued_;
+};
+
+}  // namespace understudy
