@@ -28,7 +28,7 @@ class Collect : public ::testing::Test {
     job.payload = PayloadMode::kExact;
     config.jobs.push_back(job);
     for (size_t i = 0; i < progress.results.size(); ++i) {
-      RingResult& r = progress.results[i];
+      CollectiveResult& r = progress.results[i];
       r.entry = Time::zero() + Duration::ms(static_cast<int64_t>(i));
       r.end = r.entry + Duration::us(10);
       r.lateness = Duration::ns(3);
@@ -42,7 +42,7 @@ class Collect : public ::testing::Test {
   }
 
   Config config;
-  RingProgress progress{6};
+  CollectiveProgress progress{6};
 };
 
 TEST_F(Collect, OperationsBySizeAndTurn) {

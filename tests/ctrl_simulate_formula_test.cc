@@ -21,7 +21,8 @@ struct Point {
   double ranks = 2;
   double gbits = 10;
   double bytes = kMiB;
-  double alpha = 0;  ///< seconds
+  double alpha = 0;   ///< seconds
+  double credit = 0;  ///< seconds: latency of the first credit, which leaves at the entry
   double mtu = 4096;
 
   double rate() const { return gbits * 1e9 / 8 * mtu / (mtu + 82); }
@@ -36,7 +37,7 @@ struct Point {
   }
   double formula() const {
     const double steps = 2 * (ranks - 1);
-    double time = 0;
+    double time = credit;
     for (const double c : chunks()) {
       time +=
           (steps - 1) * std::max(c / rate(), first_slice(c) / rate() + alpha) + c / rate() + alpha;
@@ -97,7 +98,7 @@ TEST_P(Formula, HoldsOverTheGrid) {
   for (const double gbits : {10, 25, 100, 400}) {
     for (const int latency_ns : {1'000, 100'000}) {
       point.gbits = gbits;
-      point.alpha = latency_ns * 1e-9;
+      point.alpha = point.credit = latency_ns * 1e-9;
       std::vector<double> sizes;
       for (const double mib : {1, 4, 16, 64}) {
         // 64 MiB take long, in small packets above all.
@@ -134,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Mtu1024, Formula,
                                          Grid{16, 1024}, Grid{64, 1024}));
 
 TEST(SimulateFormula, StepCostAddsToTheLatency) {
-  Point point{.ranks = 4, .gbits = 100, .bytes = 4 * kMiB, .alpha = 60e-6};
+  Point point{.ranks = 4, .gbits = 100, .bytes = 4 * kMiB, .alpha = 60e-6, .credit = 10e-6};
   const auto collectives = run(point, {point.bytes}, 10'000, "separate", "step_cost = \"50us\"\n");
   ASSERT_EQ(collectives.size(), 1u);
   EXPECT_LE(std::abs(percent_off(collectives[0], point.formula())), 0.1);
@@ -145,7 +146,8 @@ TEST(SimulateFormula, StepCostAddsToTheLatency) {
 /// A chunk is passed on slice by slice: its second slice crosses one link while the first one
 /// crosses the next.
 TEST(SimulateFormula, AModelWithoutSlicesIsFarOff) {
-  const Point point{.ranks = 64, .gbits = 10, .bytes = 16 * kMiB, .alpha = 100e-6};
+  const Point point{
+      .ranks = 64, .gbits = 10, .bytes = 16 * kMiB, .alpha = 100e-6, .credit = 100e-6};
   const auto collectives = run(point, {point.bytes}, 100'000, "shared");
   ASSERT_EQ(collectives.size(), 1u);
   EXPECT_LE(std::abs(percent_off(collectives[0], point.formula())), 0.5);
@@ -158,7 +160,8 @@ TEST(SimulateFormula, SmallMessages) {
     double mib, shared, separate;  ///< percent
   } cases[] = {{8, 0.53, 0.04}, {4, 1.06, 0.07}, {1, 0.18, 0.12}};
   for (const auto& c : cases) {
-    const Point point{.ranks = 64, .gbits = 10, .bytes = c.mib * kMiB, .alpha = 1e-6};
+    const Point point{
+        .ranks = 64, .gbits = 10, .bytes = c.mib * kMiB, .alpha = 1e-6, .credit = 1e-6};
     for (const bool shared : {true, false}) {
       const auto collectives = run(point, {point.bytes}, 1'000, shared ? "shared" : "separate");
       ASSERT_EQ(collectives.size(), 1u);

@@ -89,7 +89,8 @@ Curve curve_of(const Config& config, const std::string& capture) {
   uint64_t sent = 0;
   for (const PacketRecord& p : analysis.table.packets) {
     const Flow& flow = analysis.table.flows[p.flow];
-    if (flow.src != *from.v4 || flow.dst != *to.v4 || p.payload_bytes == 0) continue;
+    if (flow.src != *from.v4 || flow.dst != *to.v4) continue;
+    if (p.payload_bytes <= 64) continue;  // credits, and no payload
     if (sent == 0) start = p.at;
     while (p.at - start >= kStep * static_cast<int64_t>(curve.sent.size())) {
       curve.sent.push_back(sent);

@@ -8,6 +8,7 @@
 
 #include "ctrl/build/job_hops.h"
 #include "ctrl/build/job_schedule.h"
+#include "ctrl/build/modelled_time.h"
 #include "ctrl/config/job_operation.h"
 
 namespace understudy {
@@ -68,8 +69,9 @@ class Builder {
         return tl::unexpected(made.error());
       }
     }
+    ModelledTimes times(out);
     for (size_t i = 0; i < plans.size(); ++i) {
-      if (auto made = add_operations(*setup_->shapes[i], plans[i]); !made) {
+      if (auto made = add_operations(*setup_->shapes[i], plans[i], times); !made) {
         return tl::unexpected(made.error());
       }
     }
@@ -135,16 +137,12 @@ class Builder {
     return it->second;
   }
 
-  Result<void> add_operations(CollectiveShape& shape, const EnvironmentConfig& plan) {
+  Result<void> add_operations(CollectiveShape& shape, const EnvironmentConfig& plan,
+                              ModelledTimes& times) {
     CollectiveJob& out = setup_->job;
     shape.uses.resize(out.links.size());
     auto ideal = Environment::make_ideal(plan);
     if (!ideal) return error(ideal.error().text);
-    ideal->start(Time::zero());
-    Duration modelled;
-    for (const uint32_t rank : out.real) {
-      modelled = std::max(modelled, ideal->completion(rank) - Time::zero());
-    }
     shape.plans.resize(CollectiveJob::kInFlight);
     for (uint32_t i = 0; i < job_.warmup + job_.iterations; ++i) {
       Environment*& slot = shape.plans[out.operations.size() % CollectiveJob::kInFlight];
@@ -155,7 +153,7 @@ class Builder {
         slot = setup_->plans.back().get();
       }
       out.operations.push_back(&shape);
-      setup_->modelled.push_back(modelled);
+      setup_->modelled.push_back(times.next(*ideal));
     }
     return {};
   }

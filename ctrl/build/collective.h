@@ -20,12 +20,12 @@ struct CollectiveSetup {
   CollectiveJob job;
   std::vector<std::unique_ptr<CollectiveShape>> shapes;
   std::vector<std::unique_ptr<Environment>> plans;
-  std::vector<Duration> modelled;  ///< of each operation, the slowest real rank's view
+  std::vector<Duration> modelled;  ///< of each operation: the real ranks' view
 };
 
-/// Builds everything; `scheduled` overrides the job's entry mode where a run cannot know the real
-/// node's time (false) or must (true), and then its first operation starts at time zero. Errors
-/// name file and line: what NCCL would not carry out, and what cannot be done beside a real node.
+/// Builds everything; `scheduled` overrides the job's entry mode, for a run in real time cannot
+/// know the real node's. The first operation starts at time zero. Errors name file and line: what
+/// NCCL would not carry out, and what cannot be done beside a real node.
 Result<std::unique_ptr<CollectiveSetup>> build_collective(const Config& config,
                                                           const JobConfig& job, bool scheduled,
                                                           const Topology* topology = nullptr);

@@ -177,6 +177,9 @@ Result<std::unique_ptr<RanksHost>> RanksHost::create(const Config& config, const
     regions.push_back(*region);
     memory.received.push_back(link.real_sends ? nullptr : region->bytes);
     host->staging_.emplace_back(link.real_sends ? 0 : kCtsFifoBytes);
+    host->sent_.emplace_back(
+        out.exact && link.real_sends ? CollectiveRanks::sent_slots(link) * link.slot_bytes : 0);
+    memory.sent.push_back(host->sent_.back().data());
   }
   host->ranks_ = std::make_unique<CollectiveRanks>(out, host->progress_, memory);
   for (uint32_t l = 0; l < out.links.size(); ++l) {

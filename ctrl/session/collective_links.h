@@ -111,7 +111,7 @@ class RanksHost {
   ShardControl& control_;
   CollectiveProgress progress_;
   std::unique_ptr<CollectiveRanks> ranks_;
-  std::vector<std::vector<uint8_t>> staging_;
+  std::vector<std::vector<uint8_t>> staging_, sent_;  ///< by link
   std::vector<float> data_;
   std::vector<ControlledPair> controlled_;
 };

@@ -130,7 +130,7 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   std::vector<Job> jobs;
   for (const JobConfig& job : config.jobs) {
     Job made;
-    auto setup = build_collective(config, job, true, topology);
+    auto setup = build_collective(config, job, job.entry == EntryMode::kScheduled, topology);
     if (!setup) return fail(setup.error().text);
     made.setup = std::move(*setup);
     const auto port = port_of(config, job, *made.setup);

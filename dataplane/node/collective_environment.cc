@@ -76,8 +76,8 @@ void CollectiveEnvironment::try_enter(Time now, uint32_t rank) {
   if (!job_.scheduled) credit_ahead(now, rank);
   const Flight& f = flight(r.operation);
   if (!f.entered) return;
-  const Duration delay = job_.delay_of(rank, r.operation);
-  const Time entry = job_.scheduled ? r.free + delay : std::max(r.free, f.entry + delay);
+  const Time entry = job_.scheduled ? r.free + job_.delay_of(rank, r.operation)
+                                    : std::max(r.free, f.entry + job_.delay_of(rank));
   r.inside = true;
   r.credited = false;
   CollectiveResult& result = progress_.results[r.operation];
@@ -169,12 +169,13 @@ void CollectiveEnvironment::send_due(Time now, uint32_t link) {
   Link& l = links_[link];
   CollectivePlace place;
   while (l.sent < l.due && l.sending.at(job_, link, place)) {
+    if (!l.sender.has_credit(l.sent)) return;
     const uint32_t size = job_.message(place.operation, link, place.message).wire;
     PayloadRef payload;
     if (job_.exact) {
       payload.source = &ends_[link];
       payload.cookie = message_id(place);
-      if (place.message == 0) {
+      if (place.message == 0) {  // its credit says that all of the operation before have come
         l.base = l.sent;
         l.base_operation = place.operation;
       }

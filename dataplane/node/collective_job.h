@@ -58,8 +58,8 @@ struct CollectiveJob {
   /// these shows (where these only send: when they are free), and their own first credits leave
   /// ahead.
   bool scheduled = true;
-  Time start;                   ///< scheduled: of the first operation
-  Duration interval;            ///< scheduled: delay of all ranks before every other one
+  Time start;                   ///< of the first operation: scheduled, and of the reference node
+  Duration interval;            ///< the same: delay of all ranks before every other one
   std::vector<Duration> delay;  ///< of each rank before every operation; empty: none
   Duration step_cost;
   /// Payload is real fp32 data: the one real rank reduces them, in all-reduces over a ring by the
@@ -72,9 +72,10 @@ struct CollectiveJob {
   uint64_t messages(size_t operation, uint32_t link) const {
     return operations[operation]->uses[link].messages;
   }
+  Duration delay_of(uint32_t rank) const { return delay.empty() ? Duration() : delay[rank]; }
+  /// From the end of the operation before.
   Duration delay_of(uint32_t rank, size_t operation) const {
-    const Duration own = delay.empty() ? Duration() : delay[rank];
-    return operation == 0 || !scheduled ? own : own + interval;
+    return operation == 0 ? delay_of(rank) : delay_of(rank) + interval;
   }
   /// The part of a link's real end in an operation.
   const RankSchedule& schedule(size_t operation, uint32_t link) const {

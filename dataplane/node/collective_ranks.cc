@@ -56,16 +56,12 @@ void CollectiveRanks::schedule_entry(Time now, uint32_t real) {
 void CollectiveRanks::begin(size_t operation) {
   Flight& f = flight(operation);
   f.ranks_left = static_cast<uint32_t>(f.parts.size());
-  f.to_acknowledge = 0;
   for (uint32_t r = 0; r < f.parts.size(); ++r) {
     Part& part = f.parts[r];
     std::fill(part.sides.begin(), part.sides.end(), Side{});
     part.left = 0;
     part.inside = false;
-    for (const Connection& c : schedule(operation, r).connections()) {
-      part.left += c.messages;
-      if (job_.exact && c.direction == Direction::kSend) f.to_acknowledge += c.messages;
-    }
+    for (const Connection& c : schedule(operation, r).connections()) part.left += c.messages;
   }
   ++begun_;
 }
@@ -183,11 +179,19 @@ void CollectiveRanks::done(Time now, size_t operation, uint32_t real, uint32_t c
   }
   const uint32_t link = link_of(operation, real, connection);
   if (c.direction == Direction::kSend) {
+    if (job_.exact) fill_slot(link, schedule(operation, real).message(connection, k));
     ++links_[link].due;
     send_ready(now, link);
   } else if (k + c.window < c.messages) {
     links_[link].receiver.grant(now, *host_);
   }
+}
+
+/// Messages leave from slots of their own, as from NCCL's buffers: the next operation may begin
+/// while they are on their way.
+void CollectiveRanks::fill_slot(uint32_t link, const Message& message) {
+  std::memcpy(memory_.sent[link] + slot_offset(link, links_[link].due),
+              reinterpret_cast<const uint8_t*>(memory_.data.data()) + message.offset, message.data);
 }
 
 void CollectiveRanks::send_ready(Time now, uint32_t link) {
@@ -197,8 +201,8 @@ void CollectiveRanks::send_ready(Time now, uint32_t link) {
     const Message message = job_.message(place.operation, link, place.message);
     PayloadRef payload;
     if (job_.exact) {
-      payload.bytes = reinterpret_cast<const uint8_t*>(memory_.data.data());
-      payload.offset = message.offset;
+      payload.bytes = memory_.sent[link];
+      payload.offset = slot_offset(link, l.sent);
     }
     if (!l.sender.send(now, *host_, l.sent, message.wire, payload, message_id(place))) return;
     progress_.results[place.operation].bytes_sent += message.wire;
@@ -272,22 +276,13 @@ void CollectiveRanks::on_acknowledged(Time now, uint32_t link, const CollectiveP
   const size_t operation = place.operation;
   if (operation < first_) return;  // all ranks have done with it
   const uint32_t real = job_.real_index[job_.links[link].real];
-  Flight& f = flight(operation);
-  ++f.parts[real].sides[job_.operations[operation]->uses[link].real].acked;
-  if (job_.exact && --f.to_acknowledge == 0 && f.parts[real].left == 0) {
-    return go_on(now, operation, real);
-  }
+  ++flight(operation).parts[real].sides[job_.operations[operation]->uses[link].real].acked;
   settle(now, operation, real);
 }
 
-/// A rank has done its part. In exact mode its buffer is its own once all of it is acknowledged.
 void CollectiveRanks::complete(Time now, size_t operation, uint32_t real) {
   CollectiveResult& result = progress_.results[operation];
   result.end = std::max(result.end, now);
-  if (!job_.exact || flight(operation).to_acknowledge == 0) go_on(now, operation, real);
-}
-
-void CollectiveRanks::go_on(Time now, size_t operation, uint32_t real) {
   if (job_.exact) progress_.results[operation].wrong_elements = wrong_elements(operation);
   --flight(operation).ranks_left;
   if (++operation_[real] < job_.operations.size()) schedule_entry(now, real);

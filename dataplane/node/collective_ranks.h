@@ -18,9 +18,15 @@ class CollectiveRanks final : public Endpoint {
   /// Memory of the ranks; all of it outlives this object.
   struct Memory {
     std::vector<const uint8_t*> received;  ///< exact: per link, that the far end writes to
-    std::span<float> data;                 ///< exact: the operation's buffer, in place
-    uint64_t input_seed = 0;               ///< of the real rank's own contribution
+    std::vector<uint8_t*> sent;  ///< exact: per link, sent_slots() that messages leave from
+    std::span<float> data;       ///< exact: the operation's buffer, in place
+    uint64_t input_seed = 0;     ///< of the real rank's own contribution
   };
+
+  /// Messages that may be on their way at once: a window of each operation in flight.
+  static constexpr uint64_t sent_slots(const CollectiveLink& link) {
+    return uint64_t{link.slots} * CollectiveJob::kInFlight;
+  }
 
   /// Results hold the time from an operation's first entry to its last rank's end.
   CollectiveRanks(const CollectiveJob& job, CollectiveProgress& progress, const Memory& memory);
@@ -76,7 +82,6 @@ class CollectiveRanks final : public Endpoint {
   struct Flight {
     std::vector<Part> parts;  ///< by real rank
     uint32_t ranks_left = 0;
-    uint64_t to_acknowledge = 0;  ///< exact
   };
 
   void begin(size_t operation);
@@ -87,8 +92,11 @@ class CollectiveRanks final : public Endpoint {
   bool ready(size_t operation, uint32_t real, uint32_t connection);
   void done(Time now, size_t operation, uint32_t real, uint32_t connection);
   void complete(Time now, size_t operation, uint32_t real);
-  void go_on(Time now, size_t operation, uint32_t real);
   void queue(uint32_t real);
+  void fill_slot(uint32_t link, const Message& message);
+  uint64_t slot_offset(uint32_t link, uint64_t number) const {
+    return number % sent_slots(job_.links[link]) * job_.links[link].slot_bytes;
+  }
   void send_ready(Time now, uint32_t link);
   void usable(Time now, uint32_t link);
   void on_data(Time now, uint32_t link, const Received& message);
