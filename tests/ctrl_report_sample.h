@@ -24,6 +24,7 @@ inline JobReport sample_job() {
   JobReport job;
   job.name = "allreduce";
   job.ranks = {"gpu", "w0", "w1", "w2"};
+  job.bus_factor = 1.5;
   job.payload = "exact";
   job.planned = 6;
   Time entry = Time::zero() + Duration::ms(1);

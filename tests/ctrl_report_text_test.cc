@@ -87,7 +87,7 @@ TEST(Write, ErrorNamesTheFile) {
 TEST(Table, ColumnsOfNcclTestsAndTheModels) {
   EXPECT_EQ(
       job_table(judged(full_report()).jobs[0]),
-      "# job 'allreduce': all_reduce, ring, 4 ranks, payload exact\n"
+      "# job 'allreduce': all_reduce, ring, simple, 4 ranks, payload exact\n"
       "# time: as the real node's own program measured it\n"
       "#       size         count    type   redop         time      algbw      busbw        model"
       "      diff   #wrong  verdict\n"

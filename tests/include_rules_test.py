@@ -68,7 +68,7 @@ class Check(unittest.TestCase):
         self.refused("collective_model/a.h", "dataplane/fabric/link.h")
         self.allowed("collective_model/a.h", "dataplane/base/units.h")
         self.refused("dataplane/node/a.cc", "collective_model/ring_schedule.h")
-        self.allowed("dataplane/node/a.cc", "collective_model/plan.h")
+        self.allowed("dataplane/node/a.cc", "collective_model/operation_plan.h")
 
     def test_control_and_tools(self):
         self.refused("ctrl/cli/a.cc", "dataplane/port/capture.h")

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "collective_model/environment.h"
 #include "ctrl/build/job_hops.h"
 #include "ctrl/build/job_schedule.h"
 #include "ctrl/build/modelled_time.h"
@@ -61,8 +62,12 @@ class Builder {
     }
     const auto schedules = job_schedules(config_, job_);
     if (!schedules) return tl::unexpected(schedules.error());
+    setup_->algorithm = schedules->front().operation.algorithm;
+    setup_->protocol = schedules->front().operation.protocol;
     std::vector<EnvironmentConfig> plans;
     for (const JobSchedule& schedule : *schedules) {
+      if (schedule.operation.algorithm != setup_->algorithm) setup_->algorithm.reset();
+      if (schedule.operation.protocol != setup_->protocol) setup_->protocol.reset();
       plans.push_back(plan_config(config_, job_, communicator_, schedule, setup_->topology));
       plans.back().real = out.real;
       if (auto made = add_shape(plans.back(), schedule.bytes); !made) {
@@ -145,11 +150,11 @@ class Builder {
     if (!ideal) return error(ideal.error().text);
     shape.plans.resize(CollectiveJob::kInFlight);
     for (uint32_t i = 0; i < job_.warmup + job_.iterations; ++i) {
-      Environment*& slot = shape.plans[out.operations.size() % CollectiveJob::kInFlight];
+      Plan*& slot = shape.plans[out.operations.size() % CollectiveJob::kInFlight];
       if (slot == nullptr) {
-        auto made = Environment::make(plan);
+        auto made = make_plan(plan);
         if (!made) return error(made.error().text);
-        setup_->plans.push_back(std::make_unique<Environment>(std::move(*made)));
+        setup_->plans.push_back(std::move(*made));
         slot = setup_->plans.back().get();
       }
       out.operations.push_back(&shape);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "ctrl/build/topology.h"
@@ -17,9 +19,11 @@ struct CollectiveSetup {
   const Topology* topology = nullptr;  ///< that it crosses; null without switches
   uint32_t gpus = 1;                   ///< ranks on each node
   unsigned nic = 0;                    ///< of every node
+  std::optional<Algorithm> algorithm;  ///< of all operations; nothing if they differ
+  std::optional<Protocol> protocol;    ///< the same
   CollectiveJob job;
   std::vector<std::unique_ptr<CollectiveShape>> shapes;
-  std::vector<std::unique_ptr<Environment>> plans;
+  std::vector<std::unique_ptr<Plan>> plans;
   std::vector<Duration> modelled;  ///< of each operation: the real ranks' view
 };
 

@@ -4,7 +4,7 @@
 
 namespace understudy {
 
-Duration ModelledTimes::next(Environment& ideal) {
+Duration ModelledTimes::next(Plan& ideal) {
   std::vector<Time> entries(free_.size());
   Time real = Time::never(), end;
   for (const uint32_t rank : job_.real) {

@@ -17,13 +17,13 @@ class ModelledTimes {
   /// Of the next operation, whose plan is `ideal`: from the first real rank's entry until the last
   /// one has done its part. As long as one follows itself and ranks enter alike, it is worked out
   /// once.
-  Duration next(Environment& ideal);
+  Duration next(Plan& ideal);
 
  private:
   const CollectiveJob& job_;
   size_t operation_ = 0;
   std::vector<Time> free_, entries_;
-  const Environment* last_ = nullptr;
+  const Plan* last_ = nullptr;
   Duration took_;
 };
 

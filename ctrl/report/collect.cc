@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "collective_model/time_model.h"
+#include "ctrl/config/job_operation.h"
+
 namespace understudy {
 namespace {
 
@@ -72,6 +75,17 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
   JobReport report;
   report.name = from.name;
   for (const NodeId node : from.ranks) report.ranks.push_back(config.nodes[node].name);
+  report.gpus = gpus_per_node(config, from);
+  report.collective = name_of(kCollectiveNames, from.collective);
+  report.algorithm = name_of(kAlgorithmNames, from.algorithm);
+  report.protocol = name_of(kProtocolNames, from.protocol);
+  report.type = name_of(kDataTypeNames, from.type);
+  report.element = element_bytes(from.type);
+  report.bus_factor =
+      bus_factor(from.collective, static_cast<uint32_t>(from.ranks.size()) * report.gpus);
+  report.reduces = from.collective == Collective::kAllReduce ||
+                   from.collective == Collective::kReduceScatter ||
+                   from.collective == Collective::kReduce;
   report.payload = from.payload == PayloadMode::kExact ? "exact" : "synthetic";
   report.planned = uint64_t{each} * from.sizes.size();
   report.failed = progress.failed.load(std::memory_order_acquire);

@@ -48,7 +48,7 @@ Json collective_json(const CollectiveReport& c) {
   return out;
 }
 
-Json summary_json(const SizeSummary& s, size_t ranks) {
+Json summary_json(const SizeSummary& s, double bus_factor) {
   const auto whole = [](double value) { return static_cast<uint64_t>(value + 0.5); };
   Json out;
   out["size_bytes"] = s.bytes;
@@ -58,7 +58,7 @@ Json summary_json(const SizeSummary& s, size_t ranks) {
   out["time_ps"] = s.time.ps();
   out["modelled_ps"] = s.modelled.ps();
   out["algbw_bytes_per_second"] = whole(s.algorithm_bandwidth());
-  out["busbw_bytes_per_second"] = whole(s.bus_bandwidth(ranks));
+  out["busbw_bytes_per_second"] = whole(s.algorithm_bandwidth() * bus_factor);
   out["wrong_elements"] = or_null(s.wrong_elements);
   out["faithful"] = s.faithful;
   return out;
@@ -69,14 +69,17 @@ Json job_json(const JobReport& job) {
   out["name"] = job.name;
   out["collective"] = job.collective;
   out["algorithm"] = job.algorithm;
+  out["protocol"] = job.protocol;
+  out["type"] = job.type;
   out["payload"] = job.payload;
   out["ranks"] = job.ranks;
+  out["gpus"] = job.gpus;
   out["planned"] = job.planned;
   out["done"] = job.collectives.size();
   out["failed"] = job.failed;
   out["protocol_violations"] = job.violations;
   out["sizes"] =
-      list(summarise(job), [&](const SizeSummary& s) { return summary_json(s, job.ranks.size()); });
+      list(summarise(job), [&](const SizeSummary& s) { return summary_json(s, job.bus_factor); });
   out["collectives"] = list(job.collectives, collective_json);
   return out;
 }

@@ -50,8 +50,14 @@ struct NodeCheck {
 struct JobReport {
   std::string name;
   std::vector<std::string> ranks;  ///< node names in ring order
+  uint32_t gpus = 1;               ///< ranks on each of them
   std::string collective = "all_reduce";
-  std::string algorithm = "ring";
+  std::string algorithm = "ring";   ///< "auto" where sizes differ
+  std::string protocol = "simple";  ///< the same
+  std::string type = "float32";
+  uint32_t element = 4;     ///< bytes
+  double bus_factor = 1;    ///< nccl-tests': bus bandwidth over algorithm bandwidth
+  bool reduces = true;      ///< values are summed
   std::string payload;      ///< "synthetic" or "exact"
   uint64_t planned = 0;     ///< operations that the configuration asks for
   bool failed = false;      ///< a queue pair of the job failed

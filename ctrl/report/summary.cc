@@ -25,11 +25,6 @@ double SizeSummary::algorithm_bandwidth() const {
   return time > Duration() ? static_cast<double>(bytes) / time.seconds() : 0;
 }
 
-double SizeSummary::bus_bandwidth(size_t ranks) const {
-  if (ranks == 0) return 0;
-  return algorithm_bandwidth() * 2 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
-}
-
 double SizeSummary::difference_percent() const {
   if (modelled <= Duration()) return 0;
   return 100 * static_cast<double>((time - modelled).ps()) / static_cast<double>(modelled.ps());

@@ -20,8 +20,6 @@ struct SizeSummary {
 
   /// Bytes per second; zero without a time.
   double algorithm_bandwidth() const;
-  /// NCCL's bus bandwidth of an all-reduce: algorithm bandwidth * 2(n-1)/n.
-  double bus_bandwidth(size_t ranks) const;
   /// (time - modelled) / modelled in per cent; zero without a model.
   double difference_percent() const;
 };

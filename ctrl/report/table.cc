@@ -50,16 +50,19 @@ std::string percent_text(double value) {
   return fixed("%+.2f", std::abs(value) < 0.005 ? 0 : value);
 }
 
-std::string row_text(const SizeSummary& s, size_t ranks) {
+std::string row_text(const JobReport& job, const SizeSummary& s) {
   const std::string wrong = s.wrong_elements ? std::to_string(*s.wrong_elements) : "N/A";
   const std::string verdict = s.faithful ? "faithful" : "NOT FAITHFUL";
-  const std::string count = std::to_string(s.bytes / 4);
+  const std::string count = std::to_string(s.bytes / job.element);
+  const std::string type = job.type == "float32" ? "float" : job.type;
+  const char* redop = job.reduces ? "sum" : "none";
   if (s.timed == 0) {
-    return line({std::to_string(s.bytes), count, "float", "sum", "-", "-", "-", "-", "-", wrong,
-                 "NOT DONE"});
+    return line(
+        {std::to_string(s.bytes), count, type, redop, "-", "-", "-", "-", "-", wrong, "NOT DONE"});
   }
-  return line({std::to_string(s.bytes), count, "float", "sum", fixed("%.2f", s.time.microseconds()),
-               bandwidth_text(s.algorithm_bandwidth()), bandwidth_text(s.bus_bandwidth(ranks)),
+  return line({std::to_string(s.bytes), count, type, redop, fixed("%.2f", s.time.microseconds()),
+               bandwidth_text(s.algorithm_bandwidth()),
+               bandwidth_text(s.algorithm_bandwidth() * job.bus_factor),
                fixed("%.2f", s.modelled.microseconds()), percent_text(s.difference_percent()),
                wrong, verdict});
 }
@@ -150,12 +153,14 @@ std::string departures_text(const PortReport& port) {
 std::string job_table(const JobReport& job) {
   const std::vector<SizeSummary> rows = summarise(job);
   std::string text = "# job '" + job.name + "': " + job.collective + ", " + job.algorithm + ", " +
-                     count_text(job.ranks.size(), "rank") + ", payload " + job.payload + "\n";
+                     job.protocol + ", " + count_text(job.ranks.size() * job.gpus, "rank") +
+                     (job.gpus > 1 ? " on " + count_text(job.ranks.size(), "node") : "") +
+                     ", payload " + job.payload + "\n";
   if (!rows.empty()) text += "# " + time_source(rows) + "\n";
   text += heading({"size", "count", "type", "redop", "time", "algbw", "busbw", "model", "diff",
                    "#wrong", "verdict"});
   text += heading({"(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "(us)", "(%)", "", ""});
-  for (const SizeSummary& s : rows) text += row_text(s, job.ranks.size());
+  for (const SizeSummary& s : rows) text += row_text(job, s);
   return text;
 }
 

@@ -71,6 +71,8 @@ bool over(const std::vector<Job>& jobs, const SwitchedRun& switched) {
 JobReport reported(const Config& config, size_t index, const Job& job) {
   JobReport report = job_report(config, index, job.environment->progress(), Verified::kNo,
                                 [&](size_t i) { return job.setup->modelled[i]; });
+  report.algorithm = name_of(kAlgorithmNames, job.setup->algorithm);
+  report.protocol = name_of(kProtocolNames, job.setup->protocol);
   const CollectiveProgress& own = job.ranks->progress();
   report.failed = report.failed || own.failed;
   report.violations += own.violations;

@@ -100,7 +100,7 @@ class CollectiveEnvironment final : public Endpoint {
             std::span<uint8_t> out) const;
 
   Flight& flight(size_t operation) { return flights_[operation % CollectiveJob::kInFlight]; }
-  Environment& plan(size_t operation) {
+  Plan& plan(size_t operation) {
     return *job_.operations[operation]->plans[operation % CollectiveJob::kInFlight];
   }
   uint32_t plan_connection(size_t operation, uint32_t link) const {

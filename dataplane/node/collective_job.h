@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "collective_model/environment.h"
+#include "collective_model/operation_plan.h"
 #include "collective_model/schedule.h"
 #include "dataplane/base/units.h"
 
@@ -40,7 +40,7 @@ struct CollectiveShape {
   std::vector<Use> uses;                                  ///< by link
   /// Links by rank and connection, kUnused where there is none; empty for a rank without any.
   std::vector<std::vector<uint32_t>> links;
-  std::vector<Environment*> plans;  ///< CollectiveJob::kInFlight of them
+  std::vector<Plan*> plans;  ///< CollectiveJob::kInFlight of them
 };
 
 struct CollectiveJob {

@@ -1,0 +1,142 @@
+// Any job beside a real node: the reference node's ranks take as long as the same ranks do when all
+// are emulated and every message goes packet by packet, which knows no plan.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "ctrl/build/rank_job.h"
+#include "ctrl/config/load.h"
+#include "ctrl/report/json.h"
+#include "ctrl/report/table.h"
+#include "ctrl/session/packet_run.h"
+#include "ctrl/session/simulate.h"
+
+namespace understudy {
+namespace {
+
+struct Cluster {
+  unsigned nodes = 4;
+  unsigned gpus = 1;
+  std::string rate = "1000000Tbit/s";  ///< nothing meets on links
+  std::string more = {};
+
+  std::string text(const std::string& job, bool real) const {
+    const std::string link =
+        "gpus = " + std::to_string(gpus) + "\nlink = { rate = \"" + rate +
+        "\", latency = \"700ns\" }\n";
+    return "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/16\"\n"
+           "[[node]]\nname = \"gpu\"\nreal = " +
+           std::string(real ? "true\n" : "false\n") + link + "[[node]]\nname = \"w\"\ncount = " +
+           std::to_string(nodes - 1) + "\n" + link +
+           (real ? "[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\n" : "") +
+           "[[job]]\nname = \"j\"\nranks = [\"gpu\", \"" + (nodes > 2 ? "w*" : "w") + "\"]\n" +
+           job + more;
+  }
+};
+
+Config config_of(const std::string& text) {
+  auto config = load_config_text(text, "f");
+  EXPECT_TRUE(config) << (config ? "" : describe(config.error()) + text);
+  return config ? std::move(*config) : Config{};
+}
+
+/// Of each operation: from the first entry of node 0's ranks to their last one's end.
+std::vector<Duration> by_packets(const Config& config) {
+  const auto topology = build_topology(config);
+  EXPECT_TRUE(topology);
+  std::vector<FlowSpec> flows;
+  uint32_t connections = 0;
+  auto job = build_rank_job(config, config.jobs[0], *topology, flows, connections);
+  EXPECT_TRUE(job) << (job ? "" : job.error().text);
+  EXPECT_TRUE(route_flows(*topology, config.seed, flows));
+  EXPECT_TRUE(run_packets(config, topology->graph, flows, {}, nullptr, {}, {job->ranks.get()}));
+  std::vector<Duration> took;
+  for (size_t o = 0; o < job->sizes.size(); ++o) {
+    Time entry = Time::never(), end;
+    for (uint32_t rank = 0; rank < job->communicator.gpus; ++rank) {
+      entry = std::min(entry, job->ranks->entry(o, rank));
+      end = std::max(end, job->ranks->completion(o, rank));
+    }
+    took.push_back(end - entry);
+  }
+  return took;
+}
+
+RunReport beside(const Config& config) {
+  auto report = simulate(config, {});
+  EXPECT_TRUE(report) << (report ? "" : report.error().text);
+  return report ? std::move(*report) : RunReport{};
+}
+
+void expect_equal(const Cluster& cluster, const std::string& job, double share = 0) {
+  const RunReport report = beside(config_of(cluster.text(job, true)));
+  const std::vector<Duration> packets = by_packets(config_of(cluster.text(job, false)));
+  EXPECT_TRUE(report.verdict.faithful) << job;
+  ASSERT_EQ(report.jobs.size(), 1u) << job;
+  ASSERT_EQ(report.jobs[0].collectives.size(), packets.size()) << job;
+  EXPECT_EQ(report.jobs[0].violations, 0u) << job;
+  for (size_t o = 0; o < packets.size(); ++o) {
+    const CollectiveReport& c = report.jobs[0].collectives[o];
+    EXPECT_EQ(c.size_mismatches, 0u) << job;
+    // Packets' ends are rounded to a picosecond one by one.
+    const double allowed = std::max(2000.0, share * static_cast<double>(packets[o].ps()));
+    EXPECT_NEAR(static_cast<double>(c.node_reported->ps()), static_cast<double>(packets[o].ps()),
+                allowed)
+        << job << ", operation " << o;
+    EXPECT_NEAR(static_cast<double>(c.modelled.ps()), static_cast<double>(packets[o].ps()),
+                allowed)
+        << job << ", operation " << o;
+  }
+}
+
+std::string job(const std::string& collective, const std::string& more = "",
+                const std::string& sizes = "\"8KiB\", \"1MiB\"") {
+  return "collective = \"" + collective + "\"\nsizes = [" + sizes +
+         "]\niterations = 3\ninterval = \"3us\"\n" + more;
+}
+
+class Beside : public testing::TestWithParam<std::string> {};
+
+TEST_P(Beside, TheRealRankTakesAsLongAsAmongPackets) { expect_equal({}, GetParam()); }
+
+const std::string kTree = "algorithm = \"tree\"\n", kPat = "algorithm = \"pat\"\n";
+INSTANTIATE_TEST_SUITE_P(
+    Jobs, Beside,
+    testing::Values(job("all_reduce"), job("all_reduce", "protocol = \"ll\"\nstep_cost = \"1us\"\n"),
+                    job("all_reduce", kTree), job("all_reduce", kTree + "channels = 2\n"),
+                    job("all_reduce", kTree + "protocol = \"ll128\"\nstep_cost = \"300ns\"\n"),
+                    job("all_reduce", "algorithm = \"auto\"\nprotocol = \"auto\"\nchannels = 4\n"),
+                    job("all_gather", "nccl = \"2.20\"\n"), job("all_gather", kPat),
+                    job("reduce_scatter"), job("reduce_scatter", kPat),
+                    job("broadcast", "root = 2\nskew = [ { rank = 3, delay = \"5us\" } ]\n"),
+                    job("reduce", "root = 0\n"), job("reduce", "root = 1\nprotocol = \"ll\"\n"),
+                    job("send_recv", "step_cost = \"1us\"\n"), job("all_to_all", "channels = 2\n"),
+                    job("gather", "root = 0\n"), job("scatter", "root = 1\n"),
+                    job("all_reduce", "type = \"bfloat16\"\nnccl = \"2.29\"\n"
+                                      "skew = [ { rank = 0, delay = \"20us\" } ]\n")));
+
+TEST(BesideNodes, WithSeveralGpusEach) {
+  const Cluster cluster{.nodes = 3, .gpus = 4};
+  for (const std::string& j :
+       {job("all_reduce", "channels = 2\n", "\"96KiB\""),
+        job("all_reduce", kTree + "channels = 2\nstep_cost = \"1us\"\n", "\"96KiB\""),
+        job("all_gather", "", "\"96KiB\""), job("all_to_all", "channels = 2\n", "\"96KiB\""),
+        job("broadcast", "root = 5\n", "\"96KiB\"")}) {
+    expect_equal(cluster, j);
+  }
+}
+
+// At 100 Gbit/s credits and acknowledgements among packets share the data's links; the plan charges
+// them their latency only.
+TEST(BesideNodes, OnlyControlPacketsAreBetweenThemOnLinks) {
+  Cluster cluster;
+  cluster.rate = "100Gbit/s";
+  for (const char* collective : {"all_reduce", "all_gather", "reduce_scatter"}) {
+    expect_equal(cluster, job(collective, "", "\"4MiB\""), 0.005);
+  }
+}
+
+}  // namespace
+}  // namespace understudy
