@@ -37,7 +37,11 @@ class Collect : public ::testing::Test {
   }
   JobReport job(uint32_t finished, Verified verified = Verified::kNo) {
     progress.finished = finished;
-    return job_report(config, 0, progress, verified,
+    std::vector<JobOperation> operations;
+    for (const uint32_t size : {0u, 1u}) {
+      operations.insert(operations.end(), {{size, 0, true}, {size, 0, false}, {size, 1, false}});
+    }
+    return job_report(config, 0, progress, operations, verified,
                       [](size_t i) { return Duration::us(static_cast<int64_t>(i)); });
   }
 

@@ -10,26 +10,41 @@
 #include "ctrl/build/job_hops.h"
 #include "ctrl/build/job_schedule.h"
 #include "ctrl/build/modelled_time.h"
+#include "ctrl/build/node_way.h"
 #include "ctrl/config/job_operation.h"
 
 namespace understudy {
 namespace {
 
+/// Of the operation of size number `size`.
 EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
-                              const Communicator& communicator, const JobSchedule& schedule,
+                              const Communicator& communicator,
+                              const std::vector<JobSchedule>& schedules, uint32_t size,
                               const Topology* topology) {
   EnvironmentConfig plan;
   for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
-    plan.ranks.push_back(rank_schedule(communicator, schedule.operation, schedule.cut, rank));
-    if (!job.skew.empty()) {
-      plan.entry_delay.push_back(job.skew[communicator.node_of(rank)]);
-    }
+    plan.ranks.push_back(rank_part(communicator, job, schedules, size, rank));
   }
-  plan.hops = job_hops(config, job, communicator, schedule.operation, plan.ranks, topology);
+  const Operation& operation = schedules[size].operation;
+  plan.hops = job_hops(config, job, communicator, operation, plan.ranks, topology);
   const NodeConfig& first = config.nodes[job.ranks.front()];
   plan.wire = wire_cost(config, first.nics[communicator.first_nic]);
   plan.step_cost = job.step_cost;
+  plan.inside = node_way(config);
   return plan;
+}
+
+/// Bytes of the job's kinds of operations; of a group all together.
+std::vector<uint64_t> kinds_of(const JobConfig& job, const std::vector<JobSchedule>& schedules) {
+  std::vector<uint64_t> sizes;
+  for (const JobSchedule& schedule : schedules) {
+    if (sizes.empty() || !job.group) {
+      sizes.push_back(schedule.bytes);
+    } else {
+      sizes.front() += schedule.bytes;
+    }
+  }
+  return sizes;
 }
 
 class Builder {
@@ -48,14 +63,16 @@ class Builder {
     setup_->gpus = communicator_.gpus;
     setup_->nic = communicator_.first_nic;
     out.scheduled = scheduled;
-    out.interval = job_.interval;
     out.step_cost = job_.step_cost;
+    out.inside = node_way(config_);
     out.exact = job_.payload == PayloadMode::kExact;
     out.seed = config_.seed;
+    const JobWork work(config_, job_, communicator_.gpus);
+    setup_->operations = work.operations();
     out.real_index.assign(communicator_.ranks(), CollectiveJob::kEmulated);
     for (uint32_t rank = 0; rank < communicator_.ranks(); ++rank) {
       const uint32_t node = communicator_.node_of(rank);
-      if (!job_.skew.empty()) out.delay.push_back(job_.skew[node]);
+      out.work.push_back(work.rank(rank));
       if (!config_.nodes[job_.ranks[node]].real) continue;
       out.real_index[rank] = static_cast<uint32_t>(out.real.size());
       out.real.push_back(rank);
@@ -64,22 +81,21 @@ class Builder {
     if (!schedules) return tl::unexpected(schedules.error());
     setup_->algorithm = schedules->front().operation.algorithm;
     setup_->protocol = schedules->front().operation.protocol;
-    std::vector<EnvironmentConfig> plans;
     for (const JobSchedule& schedule : *schedules) {
       if (schedule.operation.algorithm != setup_->algorithm) setup_->algorithm.reset();
       if (schedule.operation.protocol != setup_->protocol) setup_->protocol.reset();
-      plans.push_back(plan_config(config_, job_, communicator_, schedule, setup_->topology));
+    }
+    setup_->sizes = kinds_of(job_, *schedules);
+    std::vector<EnvironmentConfig> plans;
+    for (uint32_t size = 0; size < setup_->sizes.size(); ++size) {
+      plans.push_back(
+          plan_config(config_, job_, communicator_, *schedules, size, setup_->topology));
       plans.back().real = out.real;
-      if (auto made = add_shape(plans.back(), schedule.bytes); !made) {
+      if (auto made = add_shape(plans.back(), setup_->sizes[size]); !made) {
         return tl::unexpected(made.error());
       }
     }
-    ModelledTimes times(out);
-    for (size_t i = 0; i < plans.size(); ++i) {
-      if (auto made = add_operations(*setup_->shapes[i], plans[i], times); !made) {
-        return tl::unexpected(made.error());
-      }
-    }
+    if (auto made = add_operations(plans); !made) return tl::unexpected(made.error());
     return std::move(setup_);
   }
 
@@ -142,23 +158,28 @@ class Builder {
     return it->second;
   }
 
-  Result<void> add_operations(CollectiveShape& shape, const EnvironmentConfig& plan,
-                              ModelledTimes& times) {
+  Result<void> add_operations(const std::vector<EnvironmentConfig>& plans) {
     CollectiveJob& out = setup_->job;
-    shape.uses.resize(out.links.size());
-    auto ideal = Environment::make_ideal(plan);
-    if (!ideal) return error(ideal.error().text);
-    shape.plans.resize(CollectiveJob::kInFlight);
-    for (uint32_t i = 0; i < job_.warmup + job_.iterations; ++i) {
+    std::vector<Environment> ideals;
+    for (size_t size = 0; size < plans.size(); ++size) {
+      setup_->shapes[size]->uses.resize(out.links.size());
+      setup_->shapes[size]->plans.resize(CollectiveJob::kInFlight);
+      auto ideal = Environment::make_ideal(plans[size]);
+      if (!ideal) return error(ideal.error().text);
+      ideals.push_back(std::move(*ideal));
+    }
+    ModelledTimes times(out);
+    for (const JobOperation& operation : setup_->operations) {
+      CollectiveShape& shape = *setup_->shapes[operation.size];
       Plan*& slot = shape.plans[out.operations.size() % CollectiveJob::kInFlight];
       if (slot == nullptr) {
-        auto made = make_plan(plan);
+        auto made = make_plan(plans[operation.size]);
         if (!made) return error(made.error().text);
         setup_->plans.push_back(std::move(*made));
         slot = setup_->plans.back().get();
       }
       out.operations.push_back(&shape);
-      setup_->modelled.push_back(times.next(*ideal));
+      setup_->modelled.push_back(times.next(ideals[operation.size]));
     }
     return {};
   }
@@ -171,9 +192,6 @@ class Builder {
 };
 
 Result<void> Builder::check() const {
-  if (job_.group) {
-    return error("found group = true: operations follow each other beside a real node so far");
-  }
   const auto real =
       std::ranges::count_if(job_.ranks, [&](NodeId node) { return config_.nodes[node].real; });
   if (real == 0) return error("found no real node: it needs ranks on a node with real = true");
@@ -227,9 +245,9 @@ Result<std::vector<Duration>> modelled_times(const Config& config, const JobConf
   if (!schedules) return tl::unexpected(schedules.error());
   const Communicator communicator = job_communicator(config, job);
   std::vector<Duration> times;
-  for (const JobSchedule& schedule : *schedules) {
+  for (uint32_t size = 0; size < kinds_of(job, *schedules).size(); ++size) {
     auto ideal =
-        Environment::make_ideal(plan_config(config, job, communicator, schedule, topology));
+        Environment::make_ideal(plan_config(config, job, communicator, *schedules, size, topology));
     if (!ideal) return tl::unexpected(ideal.error());
     ideal->start(Time::zero());
     Duration longest;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ctrl/build/job_work.h"
 #include "ctrl/build/topology.h"
 #include "ctrl/config/config.h"
 #include "dataplane/base/result.h"
@@ -24,6 +25,8 @@ struct CollectiveSetup {
   CollectiveJob job;
   std::vector<std::unique_ptr<CollectiveShape>> shapes;
   std::vector<std::unique_ptr<Plan>> plans;
+  std::vector<JobOperation> operations;
+  std::vector<uint64_t> sizes;     ///< bytes, by JobOperation::size; of a group all together
   std::vector<Duration> modelled;  ///< of each operation: the real ranks' view
 };
 

@@ -8,13 +8,14 @@ Duration ModelledTimes::next(Plan& ideal) {
   std::vector<Time> entries(free_.size());
   Time real = Time::never(), end;
   for (const uint32_t rank : job_.real) {
-    entries[rank] = free_[rank] + job_.delay_of(rank, operation_);
+    entries[rank] = clocks_[rank].enter(job_.step(rank, operation_), free_[rank]);
     real = std::min(real, entries[rank]);
   }
   for (uint32_t rank = 0; rank < free_.size(); ++rank) {
     if (job_.is_real(rank)) continue;
-    entries[rank] = job_.scheduled ? free_[rank] + job_.delay_of(rank, operation_)
-                                   : std::max(free_[rank], real + job_.delay_of(rank));
+    const EntryStep& step = job_.step(rank, operation_);
+    entries[rank] = job_.scheduled ? clocks_[rank].enter(step, free_[rank])
+                                   : std::max(free_[rank], real + step.delay);
   }
   ++operation_;
   const Duration later = entries[0] - entries_[0];

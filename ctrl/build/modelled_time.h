@@ -12,7 +12,7 @@ namespace understudy {
 class ModelledTimes {
  public:
   explicit ModelledTimes(const CollectiveJob& job)
-      : job_(job), free_(job.ranks(), job.start), entries_(job.ranks()) {}
+      : job_(job), free_(job.ranks(), job.start), entries_(job.ranks()), clocks_(job.ranks()) {}
 
   /// Of the next operation, whose plan is `ideal`: from the first real rank's entry until the last
   /// one has done its part. As long as one follows itself and ranks enter alike, it is worked out
@@ -23,6 +23,7 @@ class ModelledTimes {
   const CollectiveJob& job_;
   size_t operation_ = 0;
   std::vector<Time> free_, entries_;
+  std::vector<EntryClock> clocks_;
   const Plan* last_ = nullptr;
   Duration took_;
 };

@@ -1,6 +1,7 @@
 #include "ctrl/report/collect.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "collective_model/time_model.h"
 #include "ctrl/config/job_operation.h"
@@ -69,9 +70,9 @@ void add_link(std::vector<LinkReport>& out, const std::string& node, bool up,
 }  // namespace
 
 JobReport job_report(const Config& config, size_t job, const CollectiveProgress& progress,
-                     Verified verified, const std::function<Duration(size_t)>& modelled) {
+                     const std::vector<JobOperation>& operations, Verified verified,
+                     const std::function<Duration(size_t)>& modelled) {
   const JobConfig& from = config.jobs[job];
-  const uint32_t each = from.warmup + from.iterations;
   JobReport report;
   report.name = from.name;
   for (const NodeId node : from.ranks) report.ranks.push_back(config.nodes[node].name);
@@ -87,19 +88,20 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
                    from.collective == Collective::kReduceScatter ||
                    from.collective == Collective::kReduce;
   report.payload = from.payload == PayloadMode::kExact ? "exact" : "synthetic";
-  report.planned = uint64_t{each} * from.sizes.size();
+  report.planned = operations.size();
   report.failed = progress.failed.load(std::memory_order_acquire);
   report.violations = progress.violations.load(std::memory_order_relaxed);
 
   const size_t finished = progress.finished.load(std::memory_order_acquire);
   for (size_t i = 0; i < finished; ++i) {
     const CollectiveResult& result = progress.results[i];
-    const auto turn = static_cast<uint32_t>(i % each);
+    const JobOperation& operation = operations[i];
     CollectiveReport c;
-    c.size_index = static_cast<uint32_t>(i / each);
-    c.bytes = from.sizes[c.size_index];
-    c.warmup = turn < from.warmup;
-    c.iteration = c.warmup ? turn : turn - from.warmup;
+    c.size_index = operation.size;
+    c.bytes =
+        from.group ? std::reduce(from.sizes.begin(), from.sizes.end()) : from.sizes[operation.size];
+    c.warmup = operation.warmup;
+    c.iteration = operation.iteration;
     c.entry = result.entry;
     c.modelled = modelled(i);
     c.measured = result.end - result.entry;

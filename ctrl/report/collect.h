@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "ctrl/build/job_work.h"
 #include "ctrl/config/config.h"
 #include "ctrl/peers/ring_messages.h"
 #include "ctrl/report/run_report.h"
@@ -18,10 +19,11 @@ namespace understudy {
 /// Whether a job's results are compared element by element where CollectiveProgress is written.
 enum class Verified { kNo, kYes };
 
-/// A job's finished operations. `progress` holds the operations of `config.jobs[job]`: for each
-/// size its warm-ups, then its timed ones. `modelled(i)`: planned time of operation i.
+/// A job's finished operations. `progress` holds those of `config.jobs[job]`, `operations` in their
+/// order. `modelled(i)`: planned time of operation i.
 JobReport job_report(const Config& config, size_t job, const CollectiveProgress& progress,
-                     Verified verified, const std::function<Duration(size_t)>& modelled);
+                     const std::vector<JobOperation>& operations, Verified verified,
+                     const std::function<Duration(size_t)>& modelled);
 
 /// Adds what ring_node said about one size, after job_report(). Of several real ranks' times the
 /// longest counts. A size that the job does not have, or another number of timed iterations, is an

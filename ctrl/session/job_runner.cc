@@ -128,8 +128,8 @@ std::string JobRunner::status() const {
 
 JobReport JobRunner::report(size_t index) const {
   const Job& job = jobs_[index];
-  JobReport report = job_report(config_, index, job.environment->progress(), Verified::kNo,
-                                [&](size_t i) { return job.setup->modelled[i]; });
+  JobReport report = job_report(config_, index, job.environment->progress(), job.setup->operations,
+                                Verified::kNo, [&](size_t i) { return job.setup->modelled[i]; });
   for (const RingResultMessage& result : job.results) {
     if (auto added = add_node_result(report, config_.jobs[index], result); !added) {
       ++report.violations;

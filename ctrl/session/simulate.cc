@@ -69,8 +69,8 @@ bool over(const std::vector<Job>& jobs, const SwitchedRun& switched) {
 
 /// The environment's view, and beside it the reference node's own times and verification.
 JobReport reported(const Config& config, size_t index, const Job& job) {
-  JobReport report = job_report(config, index, job.environment->progress(), Verified::kNo,
-                                [&](size_t i) { return job.setup->modelled[i]; });
+  JobReport report = job_report(config, index, job.environment->progress(), job.setup->operations,
+                                Verified::kNo, [&](size_t i) { return job.setup->modelled[i]; });
   report.algorithm = name_of(kAlgorithmNames, job.setup->algorithm);
   report.protocol = name_of(kProtocolNames, job.setup->protocol);
   const CollectiveProgress& own = job.ranks->progress();

@@ -76,8 +76,9 @@ void CollectiveEnvironment::try_enter(Time now, uint32_t rank) {
   if (!job_.scheduled) credit_ahead(now, rank);
   const Flight& f = flight(r.operation);
   if (!f.entered) return;
-  const Time entry = job_.scheduled ? r.free + job_.delay_of(rank, r.operation)
-                                    : std::max(r.free, f.entry + job_.delay_of(rank));
+  const EntryStep& step = job_.step(rank, r.operation);
+  const Time entry =
+      job_.scheduled ? r.clock.enter(step, r.free) : std::max(r.free, f.entry + step.delay);
   r.inside = true;
   r.credited = false;
   CollectiveResult& result = progress_.results[r.operation];

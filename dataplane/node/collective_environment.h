@@ -79,6 +79,7 @@ class CollectiveEnvironment final : public Endpoint {
   };
   /// An emulated rank on its way through the operations.
   struct Rank {
+    EntryClock clock;
     size_t operation = 0;  ///< that it is in, or enters next
     Time free;             ///< when it was done with the one before
     bool inside = false;

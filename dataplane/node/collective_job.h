@@ -6,8 +6,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "collective_model/iteration.h"
 #include "collective_model/operation_plan.h"
 #include "collective_model/schedule.h"
 #include "dataplane/base/units.h"
@@ -53,15 +55,14 @@ struct CollectiveJob {
   std::vector<uint32_t> real_index;  ///< by rank: its position in `real`, or kEmulated
   std::vector<CollectiveLink> links;
   std::vector<const CollectiveShape*> operations;
-  /// Emulated ranks enter an operation when they have done their part in the one before, and their
-  /// delay has passed. Otherwise they enter with the real ranks, as the first credit of one of
-  /// these shows (where these only send: when they are free), and their own first credits leave
-  /// ahead.
+  /// Ranks enter an operation as iteration.h says. Otherwise emulated ones enter with the real
+  /// ranks, as the first credit of one of these shows (where these only send: when they are free),
+  /// and their delay; their own first credits leave ahead.
   bool scheduled = true;
-  Time start;                   ///< of the first operation: scheduled, and of the reference node
-  Duration interval;            ///< the same: delay of all ranks before every other one
-  std::vector<Duration> delay;  ///< of each rank before every operation; empty: none
+  Time start;                  ///< of the first operation: scheduled, and of the reference node
+  std::vector<RankWork> work;  ///< by rank: what it does before its operations
   Duration step_cost;
+  std::optional<NodeWay> inside;  ///< what ways inside the real node take; without: no time
   /// Payload is real fp32 data: the one real rank reduces them, in all-reduces over a ring by the
   /// Simple protocol.
   bool exact = false;
@@ -72,10 +73,8 @@ struct CollectiveJob {
   uint64_t messages(size_t operation, uint32_t link) const {
     return operations[operation]->uses[link].messages;
   }
-  Duration delay_of(uint32_t rank) const { return delay.empty() ? Duration() : delay[rank]; }
-  /// From the end of the operation before.
-  Duration delay_of(uint32_t rank, size_t operation) const {
-    return operation == 0 ? delay_of(rank) : delay_of(rank) + interval;
+  const EntryStep& step(uint32_t rank, size_t operation) const {
+    return work[rank].steps[operation];
   }
   /// The part of a link's real end in an operation.
   const RankSchedule& schedule(size_t operation, uint32_t link) const {

@@ -13,6 +13,7 @@ CollectiveRanks::CollectiveRanks(const CollectiveJob& job, CollectiveProgress& p
       ring_{job.ranks(), job.real.front(), job.seed},
       links_(job.links.size()),
       operation_(job.real.size()),
+      clocks_(job.real.size()),
       entry_(job.real.size(), Time::never()),
       queued_(job.real.size()) {
   for (uint32_t l = 0; l < links_.size(); ++l) ends_.emplace_back(*this, l);
@@ -32,7 +33,7 @@ CollectiveRanks::CollectiveRanks(const CollectiveJob& job, CollectiveProgress& p
 
 void CollectiveRanks::on_wake(Time now, uint64_t cookie) {
   const auto index = static_cast<uint32_t>(cookie);
-  switch (static_cast<WakeKind>(cookie >> 32)) {
+  switch (static_cast<WakeKind>(cookie >> 60)) {
     case WakeKind::kStart:
       for (uint32_t r = 0; r < operation_.size() && !flights_.empty(); ++r) {
         schedule_entry(std::max(now, job_.start), r);
@@ -44,13 +45,16 @@ void CollectiveRanks::on_wake(Time now, uint64_t cookie) {
     case WakeKind::kUsable:
       usable(now, index);
       break;
+    case WakeKind::kInside:
+      hear_inside(now, cookie >> 32 & 0xfffffff, index >> 16, index & 0xffff, true);
+      break;
   }
 }
 
-/// Of the next operation, which the rank could enter at `now`.
-void CollectiveRanks::schedule_entry(Time now, uint32_t real) {
-  const Duration delay = job_.delay_of(job_.real[real], operation_[real]);
-  host_->wake_at(now + delay, *this, cookie(WakeKind::kEnter, real));
+/// Of the next operation; the one before was done at `done`.
+void CollectiveRanks::schedule_entry(Time done, uint32_t real) {
+  const EntryStep& step = job_.step(job_.real[real], operation_[real]);
+  host_->wake_at(clocks_[real].enter(step, done), *this, cookie(WakeKind::kEnter, real));
 }
 
 void CollectiveRanks::begin(size_t operation) {
@@ -61,6 +65,7 @@ void CollectiveRanks::begin(size_t operation) {
     std::fill(part.sides.begin(), part.sides.end(), Side{});
     part.left = 0;
     part.inside = false;
+    part.ways_out = job_.inside ? ways_out(schedule(operation, r)) : 0;
     for (const Connection& c : schedule(operation, r).connections()) part.left += c.messages;
   }
   ++begun_;
@@ -164,19 +169,11 @@ bool CollectiveRanks::ready(size_t operation, uint32_t real, uint32_t connection
 }
 
 void CollectiveRanks::done(Time now, size_t operation, uint32_t real, uint32_t connection) {
-  const CollectiveShape& shape = *job_.operations[operation];
   const Connection& c = schedule(operation, real).connections()[connection];
   Part& part = flight(operation).parts[real];
   const uint64_t k = part.sides[connection].done++;
   --part.left;
-  if (!c.network) {
-    const FarEnd& far = shape.far[real][connection];
-    const uint32_t other = job_.real_index[far.rank];
-    Side& side = flight(operation).parts[other].sides[far.connection];
-    ++(c.direction == Direction::kSend ? side.arrived : side.acked);
-    queue(other);
-    return;
-  }
+  if (!c.network) return pass_inside(now, operation, real, connection, k);
   const uint32_t link = link_of(operation, real, connection);
   if (c.direction == Direction::kSend) {
     if (job_.exact) fill_slot(link, schedule(operation, real).message(connection, k));
@@ -185,6 +182,35 @@ void CollectiveRanks::done(Time now, size_t operation, uint32_t real, uint32_t c
   } else if (k + c.window < c.messages) {
     links_[link].receiver.grant(now, *host_);
   }
+}
+
+/// To another rank of the node: a message, or that its buffer is free again.
+void CollectiveRanks::pass_inside(Time now, size_t operation, uint32_t real, uint32_t connection,
+                                  uint64_t k) {
+  const RankSchedule& s = schedule(operation, real);
+  const FarEnd& far = job_.operations[operation]->far[real][connection];
+  const uint32_t other = job_.real_index[far.rank];
+  if (!job_.inside) return hear_inside(now, operation, other, far.connection, false);
+  Time at = now;
+  if (s.connections()[connection].direction == Direction::kSend) {
+    Part& part = flight(operation).parts[real];
+    Time& free = part.sides[connection].way_free;
+    free = std::max(now, free) +
+           job_.inside->rate.time_for(uint64_t{s.message(connection, k).wire} * part.ways_out);
+    at = free;
+  }
+  host_->wake_at(at + job_.inside->latency, *this, inside_cookie(operation, other, far.connection));
+}
+
+void CollectiveRanks::hear_inside(Time now, size_t operation, uint32_t real, uint32_t connection,
+                                  bool alone) {
+  if (operation < first_) return;  // a buffer is free that nobody needs any more
+  Side& side = flight(operation).parts[real].sides[connection];
+  const bool sends =
+      schedule(operation, real).connections()[connection].direction == Direction::kSend;
+  ++(sends ? side.acked : side.arrived);
+  if (alone) return settle(now, operation, real);
+  queue(real);
 }
 
 /// Messages leave from slots of their own, as from NCCL's buffers: the next operation may begin

@@ -1,6 +1,5 @@
 // The real ranks of a job on the reference node of `simulate`, on our own requester: what NCCL's
 // kernels and proxies do on its GPUs (nccl-wire 3.8 to 3.10; schedule.h says what waits for what).
-// Ways between GPUs of the node take no time.
 #pragma once
 
 #include <deque>
@@ -44,9 +43,12 @@ class CollectiveRanks final : public Endpoint {
   void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
 
  private:
-  enum class WakeKind : uint64_t { kStart = 0, kEnter = 1, kUsable = 2 };
+  enum class WakeKind : uint64_t { kStart = 0, kEnter = 1, kUsable = 2, kInside = 3 };
   static uint64_t cookie(WakeKind kind, uint32_t index) {
-    return static_cast<uint64_t>(kind) << 32 | index;
+    return static_cast<uint64_t>(kind) << 60 | index;
+  }
+  static uint64_t inside_cookie(size_t operation, uint32_t real, uint32_t connection) {
+    return cookie(WakeKind::kInside, real << 16 | connection) | uint64_t{operation} << 32;
   }
 
   class End final : public Endpoint {
@@ -73,10 +75,12 @@ class CollectiveRanks final : public Endpoint {
     uint64_t done = 0;     ///< messages that the kernel is done with
     uint64_t arrived = 0;  ///< of those received: may be used
     uint64_t acked = 0;
+    Time way_free;  ///< inside the node: behind the last message
   };
   struct Part {
     std::vector<Side> sides;  ///< by connection
     uint64_t left = 0;        ///< messages that the kernel is not done with
+    uint32_t ways_out = 0;
     bool inside = false;
   };
   struct Flight {
@@ -93,6 +97,8 @@ class CollectiveRanks final : public Endpoint {
   void done(Time now, size_t operation, uint32_t real, uint32_t connection);
   void complete(Time now, size_t operation, uint32_t real);
   void queue(uint32_t real);
+  void pass_inside(Time now, size_t operation, uint32_t real, uint32_t connection, uint64_t k);
+  void hear_inside(Time now, size_t operation, uint32_t real, uint32_t connection, bool alone);
   void fill_slot(uint32_t link, const Message& message);
   uint64_t slot_offset(uint32_t link, uint64_t number) const {
     return number % sent_slots(job_.links[link]) * job_.links[link].slot_bytes;
@@ -119,9 +125,10 @@ class CollectiveRanks final : public Endpoint {
   std::vector<Link> links_;
   std::deque<End> ends_;
   std::vector<Flight> flights_;
-  std::vector<size_t> operation_;  ///< by real rank: that it is in, or enters next
-  std::vector<Time> entry_;        ///< by real rank: of a next operation that must wait for others
-  size_t first_ = 0;               ///< the oldest operation that is not finished
+  std::vector<size_t> operation_;   ///< by real rank: that it is in, or enters next
+  std::vector<EntryClock> clocks_;  ///< by real rank
+  std::vector<Time> entry_;         ///< by real rank: of a next operation that must wait for others
+  size_t first_ = 0;                ///< the oldest operation that is not finished
   size_t begun_ = 0;
   std::vector<uint32_t> work_;  ///< real ranks to look at; each stands in it once at most
   std::vector<uint8_t> queued_;
