@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "collective_model/environment.h"
 #include "ctrl/build/job_hops.h"
 #include "ctrl/build/job_schedule.h"
 #include "ctrl/build/modelled_time.h"
@@ -160,11 +159,11 @@ class Builder {
 
   Result<void> add_operations(const std::vector<EnvironmentConfig>& plans) {
     CollectiveJob& out = setup_->job;
-    std::vector<Environment> ideals;
+    std::vector<std::unique_ptr<Plan>> ideals;
     for (size_t size = 0; size < plans.size(); ++size) {
       setup_->shapes[size]->uses.resize(out.links.size());
       setup_->shapes[size]->plans.resize(CollectiveJob::kInFlight);
-      auto ideal = Environment::make_ideal(plans[size]);
+      auto ideal = make_ideal_plan(plans[size]);
       if (!ideal) return error(ideal.error().text);
       ideals.push_back(std::move(*ideal));
     }
@@ -179,7 +178,7 @@ class Builder {
         slot = setup_->plans.back().get();
       }
       out.operations.push_back(&shape);
-      setup_->modelled.push_back(times.next(ideals[operation.size]));
+      setup_->modelled.push_back(times.next(*ideals[operation.size]));
     }
     return {};
   }
@@ -247,12 +246,12 @@ Result<std::vector<Duration>> modelled_times(const Config& config, const JobConf
   std::vector<Duration> times;
   for (uint32_t size = 0; size < kinds_of(job, *schedules).size(); ++size) {
     auto ideal =
-        Environment::make_ideal(plan_config(config, job, communicator, *schedules, size, topology));
+        make_ideal_plan(plan_config(config, job, communicator, *schedules, size, topology));
     if (!ideal) return tl::unexpected(ideal.error());
-    ideal->start(Time::zero());
+    (*ideal)->start(Time::zero());
     Duration longest;
     for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
-      longest = std::max(longest, ideal->completion(rank) - Time::zero());
+      longest = std::max(longest, (*ideal)->completion(rank) - Time::zero());
     }
     times.push_back(longest);
   }
