@@ -68,6 +68,8 @@ inline RunReport full_report() {
   }
   job.collectives.back().lateness = Duration::us(50'300);
   job.collectives.back().measured = Duration::us(50'401);
+  job.iterations = {{1, false, Time::zero() + Duration::us(7), Duration::us(20), Duration::us(21),
+                     Duration::us(5), Duration::us(15), 1}};
   job.node_checks = {{0, 4096, 0}, {1, 65536, 0}};
   report.jobs.push_back(job);
   TrafficReport traffic;

@@ -96,7 +96,11 @@ TEST(Table, ColumnsOfNcclTestsAndTheModels) {
       "        4096          1024   float     sum       106.00    0.03864    0.05796       100.00"
       "     +6.00        0  faithful\n"
       "       65536         16384   float     sum       106.00    0.61826    0.92740       100.00"
-      "     +6.00        0  NOT FAITHFUL\n");
+      "     +6.00        0  NOT FAITHFUL\n"
+      "#  iteration   operations      time (us)      last rank        compute        exposed"
+      "    of them\n"
+      "        4096            1          20.00          21.00           5.00          15.00"
+      "          1\n");
 }
 
 TEST(Table, SaysWhoMeasured) {

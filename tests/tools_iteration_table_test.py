@@ -21,12 +21,14 @@ class IterationTable(unittest.TestCase):
     def test_slopes_are_the_exposed_operations(self):
         done = table("--nodes", "4", "--operations", "6", "--size", "64KiB", "--iterations", "2")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        exposed = {line[:14].strip(): line.split()[-2] for line in done.stdout.splitlines()[1:-1]}
+        rows = done.stdout.splitlines()[1:-1]
+        exposed = {line[:14].strip(): line.split()[-2] for line in rows[::2]}
         self.assertEqual(exposed, {"all": "6", "environment": "6", "one node": "6", "hidden": "1", "part": "3", "beside": "0"})
+        self.assertEqual([line.split()[-3] for line in rows[1::2]], list(exposed.values()))
 
     def test_an_all_reduce_that_is_not_always_hidden_is_seen(self):
-        # 64 MiB take longer than computing does, a delay or not.
-        done = table("--nodes", "2", "--operations", "4", "--size", "128MiB", "--iterations", "1")
+        # Computing hides it for d = 0, 1 and 2 ms.
+        done = table("--nodes", "2", "--operations", "4", "--size", "64KiB", "--iterations", "1", "--compute", "3ms")
         self.assertEqual(done.returncode, 1)
         self.assertIn("beyond the limit", done.stdout)
 

@@ -37,11 +37,7 @@ std::string not_plain(const Config& config, const JobConfig& job) {
     return quoted("nccl", name_of(kVersionNames, job.nccl));
   }
   if (job.group) return "group = true";
-  const IterationConfig& iteration = job.iteration;
-  if (iteration.whole) return "order = \"iteration\"";
-  if (iteration.computes()) return "compute";
-  if (iteration.injected_delay > Duration()) return "injected_delay";
-  if (iteration.jitter) return "jitter";
+  if (job.iteration.whole) return "order = \"iteration\"";
   const uint32_t gpus = gpus_per_node(config, job);
   if (gpus > 1) return std::to_string(gpus) + " ranks on each node";
   if (job.ranks.size() == 1) return "a single node";
@@ -88,6 +84,9 @@ std::string why_not_run(const Config& config) {
       return at + "found " + unknown +
              ": run's clients know \"all_reduce\" by \"ring\" and \"simple\" of float32, with one "
              "rank a node, so far";
+    }
+    if (job.iteration.computes()) {
+      return at + "found compute: what run's real node computes is its own";
     }
     const bool real = std::any_of(job.ranks.begin(), job.ranks.end(),
                                   [&](NodeId node) { return config.nodes[node].real; });

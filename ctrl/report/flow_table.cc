@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "ctrl/report/iteration_table.h"
 #include "ctrl/report/text.h"
 
 namespace understudy {
@@ -44,38 +45,10 @@ std::string bandwidth_text(double bytes, Duration time) {
   return decimal_text(gigabytes, gigabytes < 1 ? 5 : 2);
 }
 
-/// Means of the timed iterations, each kind of them once: with its first operation's size where an
-/// iteration has only one.
-std::string iteration_lines(const RankJobReport& job) {
-  std::string text;
-  if (job.iterations.empty()) return text;
-  text += line("# %10s %12s %14s %14s %14s %14s %10s\n", "iteration", "operations", "time (us)",
-               "last rank", "compute", "exposed", "of them");
-  const size_t n = job.iterations.size();
-  const auto bytes = [&](size_t i) { return job.operations[i * job.per_iteration].bytes; };
-  for (size_t i = 0; i < n;) {
-    const size_t from = i;
-    IterationReport sum;
-    int64_t timed = 0;
-    uint32_t exposed = UINT32_MAX;
-    for (; i < n && (job.per_iteration > 1 || bytes(i) == bytes(from)); ++i) {
-      const IterationReport& iteration = job.iterations[i];
-      if (iteration.warmup) continue;
-      ++timed;
-      sum.mean += iteration.mean;
-      sum.longest += iteration.longest;
-      sum.compute += iteration.compute;
-      sum.exposed += iteration.exposed;
-      exposed = std::min(exposed, iteration.exposed_operations);
-    }
-    if (timed == 0) continue;
-    const auto us = [&](Duration time) { return (time / timed).microseconds(); };
-    text += line("%12s %12u %14.2f %14.2f %14.2f %14.2f %10u\n",
-                 job.per_iteration > 1 ? "mean" : std::to_string(bytes(from)).c_str(),
-                 job.per_iteration, us(sum.mean), us(sum.longest), us(sum.compute), us(sum.exposed),
-                 exposed);
-  }
-  return text;
+std::vector<uint64_t> bytes_of(const std::vector<RankOperationReport>& operations) {
+  std::vector<uint64_t> out;
+  for (const RankOperationReport& operation : operations) out.push_back(operation.bytes);
+  return out;
 }
 
 /// nccl-tests' columns; each size once, the mean of its timed operations.
@@ -107,7 +80,7 @@ std::string job_lines(const RankJobReport& job) {
                  (longest / timed).microseconds(), bandwidth_text(size, mean).c_str(),
                  bandwidth_text(size * job.bus_factor, mean).c_str());
   }
-  return text + iteration_lines(job);
+  return text + iteration_lines(job.iterations, job.per_iteration, bytes_of(job.operations));
 }
 
 /// Busy links first: by what they held back, then by what they carried.

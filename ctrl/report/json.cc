@@ -64,6 +64,14 @@ Json summary_json(const SizeSummary& s, double bus_factor) {
   return out;
 }
 
+Json iteration_json(const IterationReport& iteration) {
+  return Json{
+      {"iteration", iteration.iteration},     {"warmup", iteration.warmup},
+      {"start_ps", iteration.start.ps()},     {"mean_ps", iteration.mean.ps()},
+      {"longest_ps", iteration.longest.ps()}, {"compute_ps", iteration.compute.ps()},
+      {"exposed_ps", iteration.exposed.ps()}, {"exposed_operations", iteration.exposed_operations}};
+}
+
 Json job_json(const JobReport& job) {
   Json out;
   out["name"] = job.name;
@@ -81,6 +89,8 @@ Json job_json(const JobReport& job) {
   out["sizes"] =
       list(summarise(job), [&](const SizeSummary& s) { return summary_json(s, job.bus_factor); });
   out["collectives"] = list(job.collectives, collective_json);
+  out["operations_per_iteration"] = job.per_iteration;
+  out["iterations"] = list(job.iterations, iteration_json);
   return out;
 }
 
@@ -266,16 +276,7 @@ Json rank_job_json(const RankJobReport& job) {
                 {"mean_ps", operation.mean.ps()}, {"longest_ps", operation.longest.ps()}};
   });
   out["operations_per_iteration"] = job.per_iteration;
-  out["iterations"] = list(job.iterations, [](const IterationReport& iteration) {
-    return Json{{"iteration", iteration.iteration},
-                {"warmup", iteration.warmup},
-                {"start_ps", iteration.start.ps()},
-                {"mean_ps", iteration.mean.ps()},
-                {"longest_ps", iteration.longest.ps()},
-                {"compute_ps", iteration.compute.ps()},
-                {"exposed_ps", iteration.exposed.ps()},
-                {"exposed_operations", iteration.exposed_operations}};
-  });
+  out["iterations"] = list(job.iterations, iteration_json);
   return out;
 }
 

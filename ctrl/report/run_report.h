@@ -63,6 +63,9 @@ struct JobReport {
   bool failed = false;      ///< a queue pair of the job failed
   uint64_t violations = 0;  ///< messages of the real node that the protocol forbids
   std::vector<CollectiveReport> collectives;  ///< finished ones, in order
+  uint32_t per_iteration = 1;                 ///< operations of an iteration
+  /// Of the reference node's ranks; empty if they do nothing but collectives.
+  std::vector<IterationReport> iterations;
   std::vector<NodeCheck> node_checks;
 };
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "ctrl/report/flow_table.h"
+#include "ctrl/report/iteration_table.h"
 #include "ctrl/report/summary.h"
 #include "ctrl/report/text.h"
 
@@ -161,7 +162,9 @@ std::string job_table(const JobReport& job) {
                    "#wrong", "verdict"});
   text += heading({"(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "(us)", "(%)", "", ""});
   for (const SizeSummary& s : rows) text += row_text(job, s);
-  return text;
+  std::vector<uint64_t> bytes;
+  for (const CollectiveReport& c : job.collectives) bytes.push_back(c.bytes);
+  return text + iteration_lines(job.iterations, job.per_iteration, bytes);
 }
 
 std::string verdict_text(const RunReport& report, size_t most) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ctrl/build/collective.h"
+#include "ctrl/build/iteration_reports.h"
 #include "ctrl/build/rail.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/report/collect.h"
@@ -67,6 +68,17 @@ bool over(const std::vector<Job>& jobs, const SwitchedRun& switched) {
   });
 }
 
+/// Ranks of one node wait for each other: each is done when the last one is.
+std::vector<IterationReport> iteration_reports(const Job& job) {
+  std::vector<Time> done;
+  for (const CollectiveResult& result : job.ranks->progress().results) done.push_back(result.end);
+  IterationReports reports;
+  for (const uint32_t rank : job.setup->job.real) {
+    reports.add(iterations_of(job.setup->job.work[rank], done), job.setup->operations);
+  }
+  return reports.take();
+}
+
 /// The environment's view, and beside it the reference node's own times and verification.
 JobReport reported(const Config& config, size_t index, const Job& job) {
   JobReport report = job_report(config, index, job.environment->progress(), job.setup->operations,
@@ -83,6 +95,10 @@ JobReport reported(const Config& config, size_t index, const Job& job) {
     c.node_reported = own.results[i].end - own.results[i].entry;
     c.size_mismatches += own.results[i].size_mismatches;
     if (job.setup->job.exact) c.wrong_elements = own.results[i].wrong_elements;
+  }
+  report.per_iteration = operations_per_iteration(config.jobs[index]);
+  if (config.jobs[index].iteration.stated() && finished == own.results.size()) {
+    report.iterations = iteration_reports(job);
   }
   return report;
 }
