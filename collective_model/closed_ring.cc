@@ -54,10 +54,10 @@ bool ClosedRing::add_lane(const EnvironmentConfig& config, uint32_t lane) {
   std::vector<uint32_t> run;
   uint32_t rank = config.real.front();
   for (uint32_t i = 0; i < n; ++i) {
-    const Connection& send = config.ranks[rank]->connections()[2 * lane];
+    const Connection& send = config.ranks[rank]->connections()[size_t{2} * lane];
     if (send.to >= n || send.direction != Direction::kSend) return false;
     const uint32_t next = send.to;
-    if (config.ranks[next]->connections()[2 * lane + 1].from != rank) return false;
+    if (config.ranks[next]->connections()[size_t{2} * lane + 1].from != rank) return false;
     if (next == config.real.front() && i + 1 < n) return false;  // not all in one ring
     if (ranks_[rank].real != ranks_[next].real && !send.network) return false;
     rank = next;
@@ -75,7 +75,7 @@ bool ClosedRing::add_chain(const EnvironmentConfig& config, uint32_t lane,
   const RingRankSchedule& schedule = *ring_of(config, ranks.front());
   const auto sizes = schedule.slice_sizes(lane);
   if (sizes.empty()) return false;
-  const Connection& first = schedule.connections()[2 * lane];
+  const Connection& first = schedule.connections()[size_t{2} * lane];
   RingChainConfig c;
   c.messages = static_cast<uint32_t>(first.messages);
   c.slices = static_cast<uint32_t>(sizes.size());
@@ -88,7 +88,7 @@ bool ClosedRing::add_chain(const EnvironmentConfig& config, uint32_t lane,
   uint32_t node = 0;  // ranks of the present one
   for (size_t i = 0; i < ranks.size(); ++i) {
     const RingRankSchedule& other = *ring_of(config, ranks[i]);
-    const Connection& send = other.connections()[2 * lane];
+    const Connection& send = other.connections()[size_t{2} * lane];
     if (send.messages != first.messages || send.window != first.window) return false;
     if (other.slice_sizes(lane) != sizes) return false;
     ++node;
@@ -98,7 +98,7 @@ bool ClosedRing::add_chain(const EnvironmentConfig& config, uint32_t lane,
     if (node != c.gpus) return false;
     node = 0;
     if (i + 1 == ranks.size()) continue;  // to a real rank
-    const RingHop& to_next = config.hops[ranks[i]][2 * lane];
+    const RingHop& to_next = config.hops[ranks[i]][size_t{2} * lane];
     if (!hop) hop = to_next;
     if (hop->rate != to_next.rate || hop->latency != to_next.latency) return false;
   }

@@ -100,7 +100,7 @@ void RingChain::complete() {
       const uint64_t m = end - (data ? ahead_by : back_by);
       all_hops(m);
       for (uint32_t v = 1; v + 1 < c_.nodes; ++v) {
-        Time& completion = completions_[v * g + j];
+        Time& completion = completions_[size_t{v} * g + j];
         completion = std::max(completion,
                               data ? hops_[v - 1] + ahead(m) : hops_[v] + wire(m) + c_.latency * 2);
       }
@@ -108,11 +108,11 @@ void RingChain::complete() {
   }
   all_hops(end);
   for (uint32_t v = c_.nodes - 2; v >= 1; --v) {
-    for (uint32_t j = g - 1; j > 0; --j) {
-      Time& completion = completions_[v * g + j];
-      completion = std::max(completion, completions_[v * g + j - 1]);
+    const size_t first = size_t{v} * g;
+    for (size_t r = first + g - 1; r > first; --r) {
+      completions_[r] = std::max(completions_[r], completions_[r - 1]);
     }
-    completions_[v * g] = std::max(completions_[v * g], hops_[v - 1] + ahead(end));
+    completions_[first] = std::max(completions_[first], hops_[v - 1] + ahead(end));
   }
 }
 
