@@ -21,10 +21,11 @@ EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
                               const std::vector<JobSchedule>& schedules, uint32_t size,
                               const Topology* topology) {
   EnvironmentConfig plan;
-  for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
+  const Operation& operation = schedules[size].operation;
+  if (!job.group) plan.ranks = rank_schedules(communicator, operation, schedules[size].cut);
+  for (uint32_t rank = 0; job.group && rank < communicator.ranks(); ++rank) {
     plan.ranks.push_back(rank_part(communicator, job, schedules, size, rank));
   }
-  const Operation& operation = schedules[size].operation;
   plan.hops = job_hops(config, job, communicator, operation, plan.ranks, topology);
   const NodeConfig& first = config.nodes[job.ranks.front()];
   plan.wire = wire_cost(config, first.nics[communicator.first_nic]);
