@@ -94,6 +94,35 @@ TEST(SimulateIterationNode, TheRealRankIsNotDelayed) {
   EXPECT_EQ(late[2].compute, Duration::ms(3));
 }
 
+// As run does, which cannot know when the real rank enters.
+TEST(SimulateIterationNode, EmulatedRanksEnterThatMuchAfterTheFirstCredit) {
+  const std::string entry = "entry = \"first_credit\"\n";
+  const auto none = run(job(true, entry)),
+             late = run(job(true, entry + "injected_delay = \"2ms\"\n"));
+  ASSERT_TRUE(none && late);
+  for (size_t i = 3; i < 9; ++i) {
+    const Duration more =
+        *late->jobs[0].collectives[i].node_reported - *none->jobs[0].collectives[i].node_reported;
+    EXPECT_NEAR(us(more), 2'000, 2) << i;
+  }
+}
+
+TEST(SimulateIterationNode, TheTimelineHasWhatItComputed) {
+  const ConfigResult config =
+      load_config_text(job(true, "compute = { before = \"1ms\", after = \"2ms\" }\n"), "f");
+  ASSERT_TRUE(config);
+  SimulateOptions options;
+  options.timeline = true;
+  const auto report = simulate(*config, options);
+  ASSERT_TRUE(report) << report.error().text;
+  ASSERT_EQ(report->timeline.size(), 1u);
+  const std::vector<TimelineSlice>& slices = report->timeline[0].slices;
+  ASSERT_EQ(slices.size(), 3u * 4);
+  EXPECT_EQ(slices[3].length, Duration::ms(2));
+  EXPECT_EQ(slices[1].from,
+            report->jobs[0].collectives[0].entry + *report->jobs[0].collectives[0].node_reported);
+}
+
 TEST(SimulateIterationNode, JitterIsThatOfEmulatedRanks) {
   const std::string keys =
       "jitter = { distribution = \"exponential\", mean = \"1ms\" }\ncompute = { before = \"1us\" "

@@ -68,15 +68,33 @@ bool over(const std::vector<Job>& jobs, const SwitchedRun& switched) {
   });
 }
 
-/// Ranks of one node wait for each other: each is done when the last one is.
-std::vector<IterationReport> iteration_reports(const Job& job) {
+/// When the real ranks had done their parts: those of one node wait for each other, each is done
+/// when the last one is.
+std::vector<Time> ends(const Job& job) {
   std::vector<Time> done;
-  for (const CollectiveResult& result : job.ranks->progress().results) done.push_back(result.end);
+  const CollectiveProgress& own = job.ranks->progress();
+  for (uint32_t i = 0; i < own.finished; ++i) done.push_back(own.results[i].end);
+  return done;
+}
+
+std::vector<IterationReport> iteration_reports(const Job& job) {
+  const std::vector<Time> done = ends(job);
   IterationReports reports;
   for (const uint32_t rank : job.setup->job.real) {
     reports.add(iterations_of(job.setup->job.work[rank], done), job.setup->operations);
   }
   return reports.take();
+}
+
+/// What each real rank computed; its operations are in the report.
+void add_compute(std::vector<TimelineTrack>& tracks, const std::string& name, const Job& job) {
+  for (const uint32_t rank : job.setup->job.real) {
+    TimelineTrack track{"job " + name, "compute, rank " + std::to_string(rank), {}};
+    for (const ComputeSpan& span : compute_spans(job.setup->job.work[rank], ends(job))) {
+      track.slices.push_back({span.from, span.length, "computes", {}});
+    }
+    if (!track.slices.empty()) tracks.push_back(std::move(track));
+  }
 }
 
 /// The environment's view, and beside it the reference node's own times and verification.
@@ -210,6 +228,7 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   Time end;
   for (size_t i = 0; i < jobs.size(); ++i) {
     report.jobs.push_back(reported(config, i, jobs[i]));
+    if (options.timeline) add_compute(report.timeline, config.jobs[i].name, jobs[i]);
     for (const CollectiveReport& c : report.jobs.back().collectives) end = std::max(end, c.end());
   }
   report.duration = end - Time::zero();
