@@ -12,7 +12,9 @@ bool has_rank_parts(Collective collective) {
   return collective == Collective::kAllGather || collective == Collective::kReduceScatter;
 }
 
-/// Bytes to which 2.18 and 2.19 round the chunk of a loop (collectives/device/*.h).
+}  // namespace
+
+// Source: collectives/device/*.h.
 uint64_t stride_round(const Operation& operation) {
   const uint32_t element = element_bytes(operation.type);
   const bool tree = operation.algorithm == Algorithm::kTree;
@@ -31,8 +33,6 @@ uint64_t stride_round(const Operation& operation) {
       return tree ? (threads - 2 * kWarp) * 8 * (8 / element) * element : threads * 8;
   }
 }
-
-}  // namespace
 
 Lane make_lane(const Communicator& communicator, const Operation& operation,
                const OperationCut& cut, uint32_t index, uint32_t per_loop) {

@@ -15,6 +15,9 @@ struct Lane {
   ChunkSeries chunks;
 };
 
+/// Bytes to which 2.18 and 2.19 round the chunk of a loop.
+uint64_t stride_round(const Operation& operation);
+
 /// Lane `index` of the cut; `per_loop` chunks make a loop.
 Lane make_lane(const Communicator& communicator, const Operation& operation,
                const OperationCut& cut, uint32_t index, uint32_t per_loop);

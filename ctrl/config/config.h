@@ -43,6 +43,8 @@ enum class FabricFidelity { kPacket, kFlow };
 enum class PayloadMode { kSynthetic, kExact };
 /// When an operation starts: at a planned time for all ranks, or at the real rank's first credit.
 enum class EntryMode { kScheduled, kFirstCredit };
+/// How the emulated ranks of a job know its operations.
+enum class OperationsMode { kTold, kInferred };
 /// Which client program's handshake a service expects.
 enum class ServiceKind {
   kAuto,
@@ -187,6 +189,7 @@ struct JobConfig {
   PayloadMode payload = PayloadMode::kSynthetic;
   Duration step_cost;  ///< of one reduce or copy step on an emulated rank
   EntryMode entry = EntryMode::kScheduled;
+  OperationsMode operations = OperationsMode::kTold;  ///< kInferred: simulate, beside a real node
   Duration interval;           ///< from the end of one iteration to the next one's start
   std::vector<Duration> skew;  ///< per rank, same length as ranks: how late it enters
   IterationConfig iteration;

@@ -45,6 +45,9 @@ class JobReader {
     table_.choice("entry",
                   {{"scheduled", EntryMode::kScheduled}, {"first_credit", EntryMode::kFirstCredit}},
                   job_.entry);
+    table_.choice("operations",
+                  {{"told", OperationsMode::kTold}, {"inferred", OperationsMode::kInferred}},
+                  job_.operations);
     if (const auto interval = table_.duration("interval")) job_.interval = interval->value;
     read_skew();
     read_iteration(table_, context_, job_, rank_count());
@@ -256,6 +259,7 @@ class JobReader {
       if (node.real) real.push_back(i);
       if (!nics_reported) nics_reported = !check_nic(node, nic_line, any_real);
     }
+    check_inferred(!real.empty());
     if (!any_real || !is_plain_ring(context_.config, job_)) return;
     if (real.empty()) {
       table_.error(rank_lines_.front(), "ranks", "no real node",
@@ -265,6 +269,18 @@ class JobReader {
     } else if (!nics_reported && context_.ports_complete) {
       check_port(real.front());
     }
+  }
+
+  /// What can be inferred, from what real ranks send.
+  void check_inferred(bool real) {
+    const TomlNode* node = table_.any("operations");
+    if (node == nullptr || job_.operations != OperationsMode::kInferred) return;
+    std::string why;
+    if (!real) why = "none of its ranks is on a node with real = true: there is nothing to see";
+    if (is_p2p(job_.collective)) why = "collectives only, not operations between pairs of ranks";
+    if (job_.group) why = "operations that come alone, not group = true";
+    if (job_.payload == PayloadMode::kExact) why = "contents are not inferred: payload = \"exact\"";
+    if (!why.empty()) table_.error(node->line, "operations", "\"inferred\"", why);
   }
 
   bool check_nic(const NodeConfig& node, unsigned line, bool sends) {

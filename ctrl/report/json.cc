@@ -72,6 +72,26 @@ Json iteration_json(const IterationReport& iteration) {
       {"exposed_ps", iteration.exposed.ps()}, {"exposed_operations", iteration.exposed_operations}};
 }
 
+Json inferred_json(const InferenceReport& inferred) {
+  Json out;
+  if (inferred.lost.empty()) {
+    out["lost"] = nullptr;
+  } else {
+    out["lost"] = inferred.lost;
+  }
+  out["operations"] = list(inferred.operations, [](const InferredReport& o) {
+    Json one;
+    one["operation"] = o.operation;
+    one["unique"] = o.unique;
+    one["right"] = o.right;
+    one["late_messages"] = o.late_messages;
+    one["late_ps"] = o.late.ps();
+    one["wrong_sizes"] = o.wrong_sizes;
+    return one;
+  });
+  return out;
+}
+
 Json job_json(const JobReport& job) {
   Json out;
   out["name"] = job.name;
@@ -86,6 +106,7 @@ Json job_json(const JobReport& job) {
   out["done"] = job.collectives.size();
   out["failed"] = job.failed;
   out["protocol_violations"] = job.violations;
+  if (job.inferred) out["inferred"] = inferred_json(*job.inferred);
   out["sizes"] =
       list(summarise(job), [&](const SizeSummary& s) { return summary_json(s, job.bus_factor); });
   out["collectives"] = list(job.collectives, collective_json);

@@ -85,6 +85,19 @@ void judge_job(const JobReport& job, const RunReport& report, std::vector<std::s
                       count_text(job.planned, "operation") + " were done" +
                       (report.ended_by ? ", the run was ended by " + *report.ended_by : ""));
   }
+  if (job.inferred && !job.inferred->lost.empty()) {
+    reasons.push_back(
+        label(job) +
+        ": inference lost track, and every credit was answered at once: " + job.inferred->lost);
+  }
+  if (job.inferred) {
+    const auto& operations = job.inferred->operations;
+    for (size_t i = 0; i < operations.size(); ++i) {
+      if (operations[i].right) continue;
+      reasons.push_back(label(job) + ": operation " + std::to_string(i) + " was taken for " +
+                        operations[i].operation);
+    }
+  }
   for (const NodeCheck& check : job.node_checks) {
     if (check.wrong_elements.value_or(0) == 0) continue;
     reasons.push_back(label(job) + ", " + size_text(check.bytes) + ": the real node found " +

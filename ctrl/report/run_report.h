@@ -47,6 +47,22 @@ struct NodeCheck {
   std::optional<uint64_t> wrong_elements;  ///< nothing if it did not verify
 };
 
+/// What was inferred of one operation.
+struct InferredReport {
+  std::string operation;       ///< what it was taken for at last
+  bool unique = false;         ///< nothing else explains its messages
+  bool right = false;          ///< it has the messages that the reference node's operation has
+  uint64_t late_messages = 0;  ///< that left late, for their operation was not known
+  Duration late;               ///< the most
+  uint64_t wrong_sizes = 0;    ///< messages that were sent with another size
+};
+
+/// Of a job whose emulated side knew the communicator only.
+struct InferenceReport {
+  std::vector<InferredReport> operations;
+  std::string lost;  ///< what nothing explained, from when on every credit was answered at once
+};
+
 struct JobReport {
   std::string name;
   std::vector<std::string> ranks;  ///< node names in ring order
@@ -67,6 +83,7 @@ struct JobReport {
   /// Of the reference node's ranks; empty if they do nothing but collectives.
   std::vector<IterationReport> iterations;
   std::vector<NodeCheck> node_checks;
+  std::optional<InferenceReport> inferred;
 };
 
 /// Of departures of RoCE frames: actual minus scheduled.

@@ -76,6 +76,25 @@ std::string time_source(const std::vector<SizeSummary>& rows) {
          "environment's";
 }
 
+std::string inferred_text(const InferenceReport& inferred) {
+  uint64_t right = 0, unique = 0, late = 0, wrong = 0;
+  Duration most;
+  for (const InferredReport& o : inferred.operations) {
+    right += o.right ? 1 : 0;
+    unique += o.unique ? 1 : 0;
+    late += o.late_messages;
+    wrong += o.wrong_sizes;
+    most = std::max(most, o.late);
+  }
+  std::string text = "# inferred: " + count_text(inferred.operations.size(), "operation") + ", " +
+                     std::to_string(right) + " right, " + std::to_string(unique) +
+                     " without another explanation; before they were known " +
+                     count_text(late, "message") + " left late, by " + duration_text(most) +
+                     " at most, and " + std::to_string(wrong) + " had another size\n";
+  if (!inferred.lost.empty()) text += "# inference lost track: " + inferred.lost + "\n";
+  return text;
+}
+
 std::string service_text(const ServiceReport& s) {
   return "# service " + s.node + ":" + std::to_string(s.port) + " (" + s.kind + "): client " +
          s.client + " from " + time_text(s.from) + " to " + time_text(s.to) +
@@ -162,6 +181,7 @@ std::string job_table(const JobReport& job) {
                    "#wrong", "verdict"});
   text += heading({"(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "(us)", "(%)", "", ""});
   for (const SizeSummary& s : rows) text += row_text(job, s);
+  if (job.inferred) text += inferred_text(*job.inferred);
   std::vector<uint64_t> bytes;
   for (const CollectiveReport& c : job.collectives) bytes.push_back(c.bytes);
   return text + iteration_lines(job.iterations, job.per_iteration, bytes);

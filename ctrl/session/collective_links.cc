@@ -108,7 +108,12 @@ Result<void> EnvironmentHost::allocate() {
     ends_[l].staging.resize(kCtsFifoBytes);
     received[l] = region->bytes;
   }
-  environment_ = std::make_unique<CollectiveEnvironment>(job, progress_, received);
+  if (job_.operations == OperationsMode::kInferred) {
+    inferred_ =
+        std::make_unique<InferredEnvironment>(config_, job_, setup_.topology, job, progress_);
+  } else {
+    environment_ = std::make_unique<CollectiveEnvironment>(job, progress_, received);
+  }
   return {};
 }
 
@@ -131,22 +136,30 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   const bool contents = sends || setup_.job.exact;  // the FIFO is always read
   const auto prepare = [&](Qp& qp) {
     if (sends) {
-      environment_->sender(link).connect({&qp, end.region.bytes});
+      (inferred_ ? inferred_->sender(link) : environment_->sender(link))
+          .connect({&qp, end.region.bytes});
     } else {
-      environment_->receiver(link).connect({&qp, far.fifo_va, far.fifo_rkey, end.region.va,
-                                            end.region.rkey, slots(link), l.slot_bytes, l.real,
-                                            end.staging.data()});
+      (inferred_ ? inferred_->receiver(link) : environment_->receiver(link))
+          .connect({&qp, far.fifo_va, far.fifo_rkey, end.region.va, end.region.rkey, slots(link),
+                    l.slot_bytes, l.real, end.staging.data()});
     }
   };
   auto control = sends ? data_control(config_, job_, setup_, l, far.mtu) : nullptr;
   if (control != nullptr) {
     controlled_.push_back({name_of(config_, job_, setup_, l), control.get()});
   }
-  control_.add_qp(config, environment_->endpoint(link), contents, prepare, std::move(control));
+  control_.add_qp(config, inferred_ ? inferred_->endpoint(link) : environment_->endpoint(link),
+                  contents, prepare, std::move(control));
   ++connected_;
 }
 
-void EnvironmentHost::start() { control_.wake(*environment_, CollectiveEnvironment::kStart); }
+void EnvironmentHost::start() {
+  if (inferred_) {
+    control_.wake(*inferred_, InferredEnvironment::kStart);
+  } else {
+    control_.wake(*environment_, CollectiveEnvironment::kStart);
+  }
+}
 
 void EnvironmentHost::close() {
   for (const Qpn qpn : qpns_) control_.remove_qp(qpn);

@@ -9,6 +9,7 @@
 #include "ctrl/build/collective.h"
 #include "ctrl/build/rail.h"
 #include "ctrl/config/config.h"
+#include "ctrl/session/inferred_environment.h"
 #include "ctrl/session/shard_control.h"
 #include "dataplane/node/collective_environment.h"
 #include "dataplane/node/collective_ranks.h"
@@ -60,6 +61,14 @@ class EnvironmentHost {
   void close();
 
   const CollectiveProgress& progress() const { return progress_; }
+  /// The run is over.
+  void end() {
+    if (inferred_ != nullptr) inferred_->end();
+  }
+  /// Of operations = "inferred", else null.
+  const InferenceReport* inferred() const {
+    return inferred_ == nullptr ? nullptr : &inferred_->report();
+  }
   const std::vector<ControlledPair>& controlled() const { return controlled_; }
   bool all_connected() const { return connected_ == ends_.size(); }
 
@@ -87,7 +96,8 @@ class EnvironmentHost {
   ShardControl& control_;
   CollectiveProgress progress_;
   std::unique_ptr<CollectiveEnvironment> environment_;
-  std::vector<End> ends_;  ///< by link
+  std::unique_ptr<InferredEnvironment> inferred_;  ///< instead of it
+  std::vector<End> ends_;                          ///< by link
   uint32_t connected_ = 0;
   std::vector<Qpn> qpns_;
   std::vector<ControlledPair> controlled_;

@@ -99,10 +99,12 @@ void add_compute(std::vector<TimelineTrack>& tracks, const std::string& name, co
 
 /// The environment's view, and beside it the reference node's own times and verification.
 JobReport reported(const Config& config, size_t index, const Job& job) {
+  job.environment->end();
   JobReport report = job_report(config, index, job.environment->progress(), job.setup->operations,
                                 Verified::kNo, [&](size_t i) { return job.setup->modelled[i]; });
   report.algorithm = name_of(kAlgorithmNames, job.setup->algorithm);
   report.protocol = name_of(kProtocolNames, job.setup->protocol);
+  if (const InferenceReport* inferred = job.environment->inferred()) report.inferred = *inferred;
   const CollectiveProgress& own = job.ranks->progress();
   report.failed = report.failed || own.failed;
   report.violations += own.violations;

@@ -94,7 +94,7 @@ void CollectiveRanks::enter(Time now, uint32_t real) {
     if (all[c].direction != Direction::kReceive || !all[c].network) continue;
     const uint64_t first = std::min<uint64_t>(all[c].window, all[c].messages);
     NcclReceiver& receiver = links_[link_of(operation, real, c)].receiver;
-    for (uint64_t k = 0; k < first; ++k) receiver.grant(now, *host_);
+    for (uint64_t k = 0; k < first; ++k) receiver.grant(now, *host_, all[c].capacity);
   }
   settle(now, operation, real);
 }
@@ -180,7 +180,7 @@ void CollectiveRanks::done(Time now, size_t operation, uint32_t real, uint32_t c
     ++links_[link].due;
     send_ready(now, link);
   } else if (k + c.window < c.messages) {
-    links_[link].receiver.grant(now, *host_);
+    links_[link].receiver.grant(now, *host_, c.capacity);
   }
 }
 

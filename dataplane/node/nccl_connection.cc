@@ -40,6 +40,10 @@ bool NcclSender::has_credit(uint64_t k) const {
   return CtsEntry::decode(setup_.fifo + (k % kCtsSlots) * kCtsSlotStride).index == k + 1;
 }
 
+uint64_t NcclSender::capacity(uint64_t k) const {
+  return CtsEntry::decode(setup_.fifo + (k % kCtsSlots) * kCtsSlotStride).size;
+}
+
 bool NcclSender::send(Time now, EndpointHost& host, uint64_t k, uint32_t size,
                       const PayloadRef& payload, uint64_t id) {
   if (!has_credit(k)) return false;
@@ -56,11 +60,11 @@ bool NcclSender::send(Time now, EndpointHost& host, uint64_t k, uint32_t size,
   return host.post(now, *setup_.qp, write);
 }
 
-bool NcclReceiver::grant(Time now, EndpointHost& host) {
+bool NcclReceiver::grant(Time now, EndpointHost& host, uint32_t capacity) {
   const uint64_t k = granted_;
   uint8_t* entry = setup_.staging + (k % kCtsSlots) * kCtsSlotStride;
   CtsEntry{setup_.buffer_va + uint64_t{slot(k)} * setup_.slot_bytes,
-           setup_.slot_bytes,
+           capacity == 0 ? setup_.slot_bytes : capacity,
            setup_.buffer_rkey,
            1,
            setup_.sender_rank,

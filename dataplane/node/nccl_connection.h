@@ -41,6 +41,8 @@ class NcclSender {
   void connect(const Setup& setup) { setup_ = setup; }
   Qp* qp() const { return setup_.qp; }
 
+  /// Bytes that the credit for message `k`, which has come, offers.
+  uint64_t capacity(uint64_t k) const;
   /// True when the credit for message `k` (counted over all operations) has come.
   bool has_credit(uint64_t k) const;
   /// Posts message `k`: `size` bytes to where its credit says. False without credit, when the
@@ -71,8 +73,9 @@ class NcclReceiver {
   uint32_t slot(uint64_t k) const { return static_cast<uint32_t>(k % setup_.slots); }
 
   uint64_t granted() const { return granted_; }
-  /// Grants the credit for the next message: posts a receive and writes the CTS entry.
-  bool grant(Time now, EndpointHost& host);
+  /// Grants the credit for the next message, of `capacity` bytes (0: all of a slot): posts a
+  /// receive and writes the CTS entry.
+  bool grant(Time now, EndpointHost& host, uint32_t capacity = 0);
 
  private:
   Setup setup_;
