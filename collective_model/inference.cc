@@ -232,7 +232,17 @@ void Inference::take(const Event& event) {
         if (ended[k].empty()) continue;
         const LaneKind& kind = ch.kinds[k];
         if (kind.credits_lead()) {
-          goes_on &= !complete(kind, op.sizes[k], at);
+          // Both slices of a chunk, one of them empty, come at once, and their credits behind them.
+          bool pairs = false;
+          for (const LaneKind::Way& way : kind.ways) {
+            pairs |=
+                !way.receives && kind.chunking.slices() == 2 && states_[way.connection].before == 0;
+          }
+          bool another = false;
+          for (uint32_t j = 0; j < ch.kinds.size() && pairs; ++j) {
+            another |= !on[j].empty() && !complete(ch.kinds[j], op.sizes[j], at);
+          }
+          goes_on &= another || !complete(kind, op.sizes[k], at);
           // Then all was sent before this credit was granted; it may have overtaken one message.
           if (event.credit && !sent_nearly(kind, at, state.count)) ended[k] = {};
         }

@@ -92,5 +92,17 @@ TEST(Inferred, OperationsOfEveryKind) {
   }
 }
 
+/// Small operations use fewer channels.
+TEST(Inferred, OperationsOfOtherChannels) {
+  Job job;
+  job.sizes = "\"8B\", \"64KiB\", \"1MiB\"";
+  job.more = "iterations = 3\nwarmup = 1\nchannels = 2\n";
+  const RunReport report = job.run();
+  const InferenceReport& found = *report.jobs[0].inferred;
+  EXPECT_EQ(found.lost, "");
+  ASSERT_EQ(found.operations.size(), 12u);
+  for (const InferredReport& o : found.operations) EXPECT_TRUE(o.right) << o.operation;
+}
+
 }  // namespace
 }  // namespace understudy
