@@ -15,6 +15,7 @@ Result<Environment> Environment::make(EnvironmentConfig config) {
 
 Result<Environment> Environment::make_ideal(EnvironmentConfig config) {
   config.real.clear();
+  config.carried.clear();
   return checked(std::move(config));
 }
 

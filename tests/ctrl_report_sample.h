@@ -74,6 +74,7 @@ inline RunReport full_report() {
   report.jobs.push_back(job);
   TrafficReport traffic;
   traffic.fidelity = "packet";
+  traffic.inner_messages.push_back({"allreduce", {{"messages", 12}, {"received", 12}}});
   traffic.jobs = {
       {"experts",
        "all_to_all",

@@ -40,7 +40,7 @@ uint64_t dropped(const RunReport& report, const std::string& reason) {
 }
 
 TEST(SimulateSwitched, OneSwitchIsTheTwoLinksOfAPath) {
-  RingText ring{.sizes = "\"64KiB\", \"1MiB\"", .job = "payload = \"exact\"\n"};
+  RingText ring{.sizes = "\"64KiB\", \"1MiB\"", .job = "payload = \"exact\"\ninner = \"times\"\n"};
   const ScratchFile links("links.pcapng"), with("switch.pcapng");
   const RunReport without = simulated(config_of(ring.text()), links.path());
   ring.more = "[topology]\nkind = \"single_switch\"\n";
@@ -80,6 +80,7 @@ TEST(SimulateSwitched, OtherTrafficHoldsTheCollectiveUp) {
 TEST(SimulateSwitched, FlowsTakeTheirShareOfTheLinks) {
   // Nobody else needs the link to the real node: half of it goes to a flow that lasts longer.
   RingText ring{.ranks = 8, .sizes = "\"4MiB\"", .more = kLeafSpine};
+  ring.job = "inner = \"times\"\n";
   const Duration alone = measured(simulated(config_of(ring.text())));
   ring.fabric = "fidelity = \"flow\"\n";
   const auto with = [&](const std::string& from) {

@@ -164,7 +164,8 @@ class FoldRun : public RankTraffic, public InnerListener {
                          network_.nics[c_.communicator.node_of(far.rank)], connection.window});
       }
     }
-    inner_ = std::make_unique<InnerMessages>(std::move(inner), costs_of(c_, network_), *this);
+    inner_ = std::make_unique<InnerMessages>(std::move(inner), costs_of(c_, network_));
+    inner_->listen(*this);
     inner_->add_flows(specs_, connections);
   }
 

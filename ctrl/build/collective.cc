@@ -10,6 +10,7 @@
 #include "ctrl/build/job_schedule.h"
 #include "ctrl/build/modelled_time.h"
 #include "ctrl/build/node_way.h"
+#include "ctrl/build/rank_job.h"
 #include "ctrl/config/job_operation.h"
 
 namespace understudy {
@@ -49,9 +50,10 @@ std::vector<uint64_t> kinds_of(const JobConfig& job, const std::vector<JobSchedu
 
 class Builder {
  public:
-  Builder(const Config& config, const JobConfig& job, const Topology* topology)
+  Builder(const Config& config, const JobConfig& job, const Topology* topology, bool carried)
       : config_(config),
         job_(job),
+        carried_(carried),
         communicator_(job_communicator(config, job)),
         setup_(std::make_unique<CollectiveSetup>()) {
     setup_->topology = topology;
@@ -96,6 +98,16 @@ class Builder {
       }
     }
     if (auto made = add_operations(plans); !made) return tl::unexpected(made.error());
+    if (carried_) {
+      out.inner.resize(inner_.size());
+      for (const auto& [key, number] : inner_numbers_) {
+        out.inner[number] = {std::get<0>(key), std::get<1>(key)};
+      }
+      for (const auto& shape : setup_->shapes) shape->inner_uses.resize(inner_.size());
+      setup_->inner =
+          std::make_unique<InnerMessages>(std::move(inner_), rank_traffic_settings(config_, job_));
+      out.carrier = setup_->inner.get();
+    }
     return std::move(setup_);
   }
 
@@ -106,7 +118,7 @@ class Builder {
     return fail(config_.path + ":" + std::to_string(job_.line) + ": job: " + text);
   }
 
-  Result<void> add_shape(const EnvironmentConfig& plan, uint64_t bytes) {
+  Result<void> add_shape(EnvironmentConfig& plan, uint64_t bytes) {
     auto shape = std::make_unique<CollectiveShape>();
     shape->bytes = bytes;
     std::vector<const RankSchedule*> all;
@@ -135,8 +147,48 @@ class Builder {
         shape->uses[link] = {c, other.connection, connection.messages};
       }
     }
+    if (carried_) carry(plan, *shape, *far);
     setup_->shapes.push_back(std::move(shape));
     return {};
+  }
+
+  /// Connections between emulated ranks are the network's.
+  void carry(EnvironmentConfig& plan, CollectiveShape& shape,
+             const std::vector<std::vector<FarEnd>>& far) {
+    const CollectiveJob& out = setup_->job;
+    shape.ranks = plan.ranks;
+    plan.carried.resize(far.size());
+    shape.inner.resize(far.size());
+    for (uint32_t r = 0; r < far.size(); ++r) {
+      plan.carried[r].resize(far[r].size());
+      shape.inner[r].resize(far[r].size(), CollectiveShape::kUnused);
+    }
+    for (uint32_t r = 0; r < far.size(); ++r) {
+      for (uint32_t c = 0; c < far[r].size(); ++c) {
+        const Connection& connection = plan.ranks[r]->connections()[c];
+        const FarEnd& to = far[r][c];
+        if (connection.direction != Direction::kSend || !connection.network) continue;
+        if (connection.messages == 0 || out.is_real(r) || out.is_real(to.rank)) continue;
+        plan.carried[r][c] = plan.carried[to.rank][to.connection] = true;
+        const uint32_t inner = inner_of(connection);
+        shape.inner[r][c] = shape.inner[to.rank][to.connection] = inner;
+        if (shape.inner_uses.size() <= inner) shape.inner_uses.resize(inner + 1);
+        shape.inner_uses[inner] = {c, to.connection, connection.messages};
+      }
+    }
+  }
+
+  uint32_t inner_of(const Connection& c) {
+    const auto [it, fresh] = inner_numbers_.try_emplace({c.from, c.to, c.channel, c.index},
+                                                        static_cast<uint32_t>(inner_.size()));
+    if (fresh) {
+      const auto nic_of = [&](uint32_t rank) {
+        return setup_->topology->nics[job_.ranks[communicator_.node_of(rank)]][setup_->nic];
+      };
+      inner_.push_back({nic_of(c.from), nic_of(c.to), 1});
+    }
+    inner_[it->second].window = std::max(inner_[it->second].window, c.window);
+    return it->second;
   }
 
   uint32_t link_of(const Connection& c, uint32_t emulated, uint32_t real, Duration latency) {
@@ -186,9 +238,11 @@ class Builder {
 
   const Config& config_;
   const JobConfig& job_;
+  const bool carried_;
   const Communicator communicator_;
   std::unique_ptr<CollectiveSetup> setup_;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>, uint32_t> numbers_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>, uint32_t> numbers_, inner_numbers_;
+  std::vector<InnerConnection> inner_;
 };
 
 Result<void> Builder::check() const {
@@ -226,14 +280,14 @@ Result<void> Builder::check() const {
 
 Result<std::unique_ptr<CollectiveSetup>> build_collective(const Config& config,
                                                           const JobConfig& job, bool scheduled,
-                                                          const Topology* topology) {
-  return Builder(config, job, topology).build(scheduled);
+                                                          const Topology* topology, bool carried) {
+  return Builder(config, job, topology, carried).build(scheduled);
 }
 
 std::string why_not_simulated(const Config& config) {
   if (all_emulated(config)) return "";
   for (const JobConfig& job : config.jobs) {
-    const auto checked = Builder(config, job, nullptr).check();
+    const auto checked = Builder(config, job, nullptr, false).check();
     if (!checked) return checked.error().text;
   }
   return "";

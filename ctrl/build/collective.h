@@ -26,16 +26,19 @@ struct CollectiveSetup {
   std::vector<std::unique_ptr<CollectiveShape>> shapes;
   std::vector<std::unique_ptr<Plan>> plans;
   std::vector<JobOperation> operations;
-  std::vector<uint64_t> sizes;     ///< bytes, by JobOperation::size; of a group all together
-  std::vector<Duration> modelled;  ///< of each operation: the real ranks' view
+  std::vector<uint64_t> sizes;           ///< bytes, by JobOperation::size; of a group all together
+  std::vector<Duration> modelled;        ///< of each operation: the real ranks' view
+  std::unique_ptr<InnerMessages> inner;  ///< null: what emulated ranks say takes times
 };
 
-/// Builds everything; `scheduled` overrides the job's entry mode, for a run in real time cannot
-/// know the real node's. The first operation starts at time zero. Errors name file and line: what
-/// NCCL would not carry out, and what cannot be done beside a real node.
+/// Builds everything (`carried`: messages between emulated ranks go through the network, as flows
+/// of CollectiveSetup::inner); `scheduled` overrides the job's entry mode, for a run in real time
+/// cannot know the real node's. The first operation starts at time zero. Errors name file and line:
+/// what NCCL would not carry out, and what cannot be done beside a real node.
 Result<std::unique_ptr<CollectiveSetup>> build_collective(const Config& config,
                                                           const JobConfig& job, bool scheduled,
-                                                          const Topology* topology = nullptr);
+                                                          const Topology* topology = nullptr,
+                                                          bool carried = false);
 
 /// Why simulate cannot carry out one of the jobs beside the configuration's real node, with file
 /// and line; empty if it can, or if there is none.

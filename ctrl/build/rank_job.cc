@@ -9,9 +9,7 @@
 #include "dataplane/wire/headers.h"
 
 namespace understudy {
-namespace {
-
-RankTrafficSettings settings_of(const Config& config, const JobConfig& job) {
+RankTrafficSettings rank_traffic_settings(const Config& config, const JobConfig& job) {
   RankTrafficSettings settings;
   settings.step_cost = job.step_cost;
   settings.priority =
@@ -23,8 +21,6 @@ RankTrafficSettings settings_of(const Config& config, const JobConfig& job) {
   settings.inside = node_way(config);
   return settings;
 }
-
-}  // namespace
 
 Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const Topology& topology,
                                std::vector<FlowSpec>& flows, uint32_t& first_connection) {
@@ -61,7 +57,8 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
     }
     operations.push_back(std::move(made));
   }
-  out.ranks = std::make_unique<RankTraffic>(std::move(operations), settings_of(config, job));
+  out.ranks =
+      std::make_unique<RankTraffic>(std::move(operations), rank_traffic_settings(config, job));
   const auto nic_of = [&](uint32_t rank, const Connection& connection) {
     const std::vector<VertexId>& nics = topology.nics[job.ranks[communicator.node_of(rank)]];
     return nics[connection.nic];

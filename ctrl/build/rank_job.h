@@ -22,6 +22,9 @@ struct RankJob {
   std::unique_ptr<RankTraffic> ranks;
 };
 
+/// How the job's messages and credits go as flows.
+RankTrafficSettings rank_traffic_settings(const Config& config, const JobConfig& job);
+
 /// Appends the flows of the job's messages and credits; connections are numbered from
 /// `first_connection` on, which becomes the first free number. Error: what NCCL would not carry
 /// out, with the job's line; operations of more than kMostMessages.

@@ -160,6 +160,9 @@ struct PortConfig {
 };
 
 /// Collectives of one communicator. What run takes of it: job_operation.h.
+/// Through the network packet by packet, or in the plan's times.
+enum class InnerMode : uint8_t { kPackets, kTimes };
+
 struct JobConfig {
   std::string name;
   Collective collective = Collective::kAllReduce;
@@ -190,6 +193,9 @@ struct JobConfig {
   Duration step_cost;  ///< of one reduce or copy step on an emulated rank
   EntryMode entry = EntryMode::kScheduled;
   OperationsMode operations = OperationsMode::kTold;  ///< kInferred: simulate, beside a real node
+  /// How messages between emulated ranks reach each other beside a real node; without: what the
+  /// way of running takes.
+  std::optional<InnerMode> inner;
   Duration interval;           ///< from the end of one iteration to the next one's start
   std::vector<Duration> skew;  ///< per rank, same length as ranks: how late it enters
   IterationConfig iteration;

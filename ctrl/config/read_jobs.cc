@@ -48,6 +48,7 @@ class JobReader {
     table_.choice("operations",
                   {{"told", OperationsMode::kTold}, {"inferred", OperationsMode::kInferred}},
                   job_.operations);
+    read_inner();
     if (const auto interval = table_.duration("interval")) job_.interval = interval->value;
     read_skew();
     read_iteration(table_, context_, job_, rank_count());
@@ -68,6 +69,13 @@ class JobReader {
       table_.error(name.line, "name", "\"" + name.value + "\"",
                    "two jobs have this name; the other is in line " + std::to_string(other.line));
     }
+  }
+
+  void read_inner() {
+    if (table_.any("inner") == nullptr) return;
+    InnerMode mode = InnerMode::kTimes;
+    table_.choice("inner", {{"packets", InnerMode::kPackets}, {"times", InnerMode::kTimes}}, mode);
+    job_.inner = mode;
   }
 
   void read_counts() {

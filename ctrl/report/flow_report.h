@@ -83,9 +83,16 @@ struct RankJobReport {
 
 inline constexpr size_t kMostListedFlows = 100'000;
 
+/// What the emulated ranks of a job beside a real node said to one another, packet by packet.
+struct InnerMessagesReport {
+  std::string job;
+  NamedCounts counts;
+};
+
 struct TrafficReport {
   std::string fidelity;  ///< "packet" or "flow"; beside a real node its packets are the one anyway
   std::vector<RankJobReport> jobs;
+  std::vector<InnerMessagesReport> inner_messages;
   std::vector<TrafficGroupReport> groups;
   std::vector<FlowReport> flows;  ///< empty if there are more than kMostListedFlows
   std::vector<TrafficLinkReport> links;

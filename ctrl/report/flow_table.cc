@@ -96,6 +96,11 @@ bool busier(const TrafficLinkReport* a, const TrafficLinkReport* b) {
 std::string traffic_table(const TrafficReport& traffic) {
   std::string text = "# traffic at " + traffic.fidelity + " fidelity\n";
   for (const RankJobReport& job : traffic.jobs) text += job_lines(job);
+  for (const InnerMessagesReport& inner : traffic.inner_messages) {
+    text += "# between emulated ranks of job '" + inner.job +
+            "': " + count_text(count_of(inner.counts, "received"), "message") +
+            " packet by packet\n";
+  }
   if (!traffic.groups.empty()) {
     text += line("# %-22s %8s %12s %12s %12s %12s %12s %16s\n", "traffic", "flows", "bytes", "took",
                  "mean flow", "99 % below", "longest", "rate");

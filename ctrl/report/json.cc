@@ -305,6 +305,9 @@ Json traffic_json(const TrafficReport& traffic) {
   Json out;
   out["fidelity"] = traffic.fidelity;
   out["jobs"] = list(traffic.jobs, rank_job_json);
+  out["inner_messages"] = list(traffic.inner_messages, [](const InnerMessagesReport& inner) {
+    return Json{{"job", inner.job}, {"counts", counts(inner.counts)}};
+  });
   out["groups"] = list(traffic.groups, traffic_group_json);
   out["flows"] = list(traffic.flows, flow_json);
   out["links"] = list(traffic.links, traffic_link_json);

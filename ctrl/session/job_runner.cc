@@ -20,16 +20,29 @@ std::optional<uint32_t> link_of(const CollectiveJob& job, uint32_t channel, bool
 
 }  // namespace
 
-Result<std::unique_ptr<JobRunner>> JobRunner::create(const Config& config,
-                                                     const std::vector<ShardControl*>& controls,
-                                                     const Topology* topology) {
+Result<std::vector<std::unique_ptr<CollectiveSetup>>> JobRunner::plan(const Config& config,
+                                                                      SwitchedRun* switched) {
+  std::vector<std::unique_ptr<CollectiveSetup>> setups;
+  for (const JobConfig& job : config.jobs) {
+    auto setup =
+        build_collective(config, job, false, switched == nullptr ? nullptr : &switched->topology(),
+                         carries_inner(config, job, false));
+    if (!setup) return fail(setup.error().text);
+    setups.push_back(std::move(*setup));
+    if (switched == nullptr) continue;
+    if (auto carried = switched->carry(job, *setups.back()); !carried)
+      return fail(carried.error().text);
+  }
+  return setups;
+}
+
+Result<std::unique_ptr<JobRunner>> JobRunner::create(
+    const Config& config, const std::vector<ShardControl*>& controls,
+    std::vector<std::unique_ptr<CollectiveSetup>> setups) {
   std::unique_ptr<JobRunner> runner(new JobRunner(config));
   for (const JobConfig& job : config.jobs) {
     Job made;
-    // A real node enters when it likes: only its first credit tells.
-    auto setup = build_collective(config, job, false, topology);
-    if (!setup) return fail(setup.error().text);
-    made.setup = std::move(*setup);
+    made.setup = std::move(setups[runner->jobs_.size()]);
     made.neighbours = job.ranks.size() == 2 ? 1 : 2;
     ShardControl* control = nullptr;
     const NodeId real = job.ranks[made.setup->job.real.front()];

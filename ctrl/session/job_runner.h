@@ -11,15 +11,20 @@
 #include "ctrl/report/run_report.h"
 #include "ctrl/session/collective_links.h"
 #include "ctrl/session/shard_control.h"
+#include "ctrl/session/switched_run.h"
 
 namespace understudy {
 
 class JobRunner final : public RingObserver {
  public:
-  /// `controls[i]` belongs to port i of the configuration. `topology`: null without switches.
-  static Result<std::unique_ptr<JobRunner>> create(const Config& config,
-                                                   const std::vector<ShardControl*>& controls,
-                                                   const Topology* topology);
+  /// The jobs' plans: a real node enters when it likes, only its first credit tells. `switched`:
+  /// null without switches; the jobs' messages go into it.
+  static Result<std::vector<std::unique_ptr<CollectiveSetup>>> plan(const Config& config,
+                                                                    SwitchedRun* switched);
+  /// `controls[i]` belongs to port i of the configuration, `setups[j]` to job j.
+  static Result<std::unique_ptr<JobRunner>> create(
+      const Config& config, const std::vector<ShardControl*>& controls,
+      std::vector<std::unique_ptr<CollectiveSetup>> setups);
 
   /// What the emulated node offers; empty when it is no real rank's neighbour.
   std::vector<RingOffer> offers(NodeId node) const;

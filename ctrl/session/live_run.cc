@@ -120,10 +120,14 @@ Result<void> LiveRun::open() {
     auto made = SwitchedRun::create(config_);
     if (!made) return fail(made.error().text);
     switched_ = std::move(*made);
-    if (switched_->packets() != nullptr) {
-      auto fits = fits_real_time(config_, switched_->topology().graph, switched_->flows());
-      if (!fits) return fits;
-    }
+  }
+  if (const std::string why = why_not_carried(config_); !why.empty()) return fail(why);
+  auto setups = JobRunner::plan(config_, switched_.get());
+  if (!setups) return fail(setups.error().text);
+  if (switched_ != nullptr && switched_->rates() == nullptr) {
+    auto fits = fits_real_time(config_, switched_->topology().graph, switched_->flows(),
+                               switched_->inner_loads());
+    if (!fits) return fits;
   }
   if (auto host = open_host(); !host) return host;
   LiveOptions live;
@@ -147,7 +151,7 @@ Result<void> LiveRun::open() {
     controls.push_back(controls_.back().get());
   }
   const Topology* topology = switched_ == nullptr ? nullptr : &switched_->topology();
-  auto jobs = JobRunner::create(config_, controls, topology);
+  auto jobs = JobRunner::create(config_, controls, std::move(*setups));
   if (!jobs) return fail(jobs.error().text);
   jobs_ = std::move(*jobs);
   endpoints_ = std::make_unique<ServiceEndpoints>(config_, controls, topology);

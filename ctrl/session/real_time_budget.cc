@@ -82,16 +82,30 @@ double measured_events_per_second() {
 }
 
 Result<void> fits_real_time(const Config& config, const Graph& graph,
-                            const std::vector<FlowSpec>& flows) {
-  const double needed = needed_events_per_second(config.queues.flows, graph, flows);
+                            const std::vector<FlowSpec>& flows,
+                            const std::vector<std::vector<FlowSpec>>& inner) {
+  double needed = needed_events_per_second(config.queues.flows, graph, flows);
+  for (const std::vector<FlowSpec>& load : inner) {
+    needed += needed_events_per_second(config.queues.flows, graph, load);
+  }
+  if (needed == 0) return {};
   const double measured = measured_events_per_second();
   if (needed <= measured * kShare) return {};
-  char text[320];
+  const bool traffic = !config.traffic.empty();
+  unsigned line = 0;
+  for (const JobConfig& job : config.jobs) {
+    if (line == 0 && job.inner == InnerMode::kPackets) line = job.line;
+  }
+  if (traffic) line = config.traffic.front().line;
+  char text[400];
   std::snprintf(text, sizeof(text),
-                ": traffic: needs %.2f M events/s packet by packet; this machine does %.2f M "
-                "events/s, of which half is for it: take less of it, slower links, or simulate",
-                needed / 1e6, measured / 1e6);
-  return fail(config.path + ":" + std::to_string(config.traffic.front().line) + text);
+                ": %s: needs %.2f M events/s packet by packet; this machine does %.2f M "
+                "events/s, of which half is for it: take %s, slower links, or simulate",
+                inner.empty() ? "traffic"
+                : traffic     ? "traffic, and job.inner = \"packets\""
+                              : "job.inner = \"packets\"",
+                needed / 1e6, measured / 1e6, inner.empty() ? "less of it" : "inner = \"times\"");
+  return fail(config.path + ":" + std::to_string(line) + text);
 }
 
 }  // namespace understudy

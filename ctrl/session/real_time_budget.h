@@ -1,4 +1,5 @@
-// Whether this machine can carry [[traffic]] packet by packet in real time, beside a real node.
+// Whether this machine can carry [[traffic]], and what emulated ranks say to one another, packet by
+// packet in real time, beside a real node.
 #pragma once
 
 #include "ctrl/config/config.h"
@@ -17,9 +18,11 @@ double needed_events_per_second(const FlowSettings& frames, const Graph& graph,
 /// What this machine does of them on one core: measured, which takes some tens of milliseconds.
 double measured_events_per_second();
 
-/// Error with both figures if `flows` need more than half of what this machine does; the other half
-/// is for the real node's own packets.
+/// Error with both figures if `flows`, those of [[traffic]], and what jobs carry between emulated
+/// ranks need more than half of what this machine does; the other half is for the real node's own
+/// packets. `inner`: of each such job the messages of one operation.
 Result<void> fits_real_time(const Config& config, const Graph& graph,
-                            const std::vector<FlowSpec>& flows);
+                            const std::vector<FlowSpec>& flows,
+                            const std::vector<std::vector<FlowSpec>>& inner = {});
 
 }  // namespace understudy

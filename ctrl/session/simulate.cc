@@ -144,11 +144,30 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   if (config.jobs.empty()) {
     return fail(config.path + ": simulate needs at least one [[job]] or [[traffic]]");
   }
+  if (const std::string why = why_not_carried(config); !why.empty()) return fail(why);
   std::unique_ptr<SwitchedRun> switched;
   if (is_switched(config)) {
     auto made = SwitchedRun::create(config);
     if (!made) return fail(made.error().text);
     switched = std::move(*made);
+  }
+  const Topology* topology = switched == nullptr ? nullptr : &switched->topology();
+  std::vector<std::unique_ptr<CollectiveSetup>> setups;
+  for (const JobConfig& job : config.jobs) {
+    auto setup = build_collective(config, job, job.entry == EntryMode::kScheduled, topology,
+                                  carries_inner(config, job, true));
+    if (!setup) return fail(setup.error().text);
+    setups.push_back(std::move(*setup));
+    if (switched == nullptr) continue;
+    if (auto carried = switched->carry(job, *setups.back()); !carried)
+      return fail(carried.error().text);
+  }
+  std::vector<std::unique_ptr<Pair>> pairs;
+  std::vector<SimulationPair> links;
+  for (size_t i = 0; i < config.ports.size(); ++i) {
+    pairs.push_back(std::make_unique<Pair>(config, i, switched.get()));
+    links.push_back(
+        {config.nodes[config.ports[i].node].name, &pairs[i]->emulator, &pairs[i]->reference});
   }
   std::unique_ptr<SampledRun> sampled;
   if (options.series.wanted()) {
@@ -157,20 +176,10 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
     if (!made) return fail(made.error().text);
     sampled = std::move(*made);
   }
-  const Topology* topology = switched == nullptr ? nullptr : &switched->topology();
-  std::vector<std::unique_ptr<Pair>> pairs;
-  std::vector<SimulationPair> links;
-  for (size_t i = 0; i < config.ports.size(); ++i) {
-    pairs.push_back(std::make_unique<Pair>(config, i, switched.get()));
-    links.push_back(
-        {config.nodes[config.ports[i].node].name, &pairs[i]->emulator, &pairs[i]->reference});
-  }
   std::vector<Job> jobs;
   for (const JobConfig& job : config.jobs) {
     Job made;
-    auto setup = build_collective(config, job, job.entry == EntryMode::kScheduled, topology);
-    if (!setup) return fail(setup.error().text);
-    made.setup = std::move(*setup);
+    made.setup = std::move(setups[jobs.size()]);
     const auto port = port_of(config, job, *made.setup);
     if (!port) {
       return fail(config.path + ":" + std::to_string(job.line) +

@@ -1,5 +1,7 @@
 #include "ctrl/session/switched_run.h"
 
+#include <algorithm>
+
 #include "ctrl/config/load.h"
 #include "ctrl/session/flow_run.h"
 #include "ctrl/session/link_changes.h"
@@ -48,12 +50,34 @@ std::string why_not_switched(const Config& config) {
   return refusal(config);
 }
 
+bool carries_inner(const Config& config, const JobConfig& job, bool virtual_time) {
+  if (!is_switched(config) || config.fabric.fidelity != FabricFidelity::kPacket) return false;
+  if (job.operations == OperationsMode::kInferred) return false;  // no plan is known in advance
+  return job.inner.value_or(virtual_time ? InnerMode::kPackets : InnerMode::kTimes) ==
+         InnerMode::kPackets;
+}
+
+std::string why_not_carried(const Config& config) {
+  for (const JobConfig& job : config.jobs) {
+    if (job.inner != InnerMode::kPackets || carries_inner(config, job, true)) continue;
+    return ConfigError{
+        config.path, job.line, "job.inner", "\"packets\"",
+        "needs [topology], [queues] or [[traffic]], fabric.fidelity = \"packet\" and "
+        "operations = \"told\""}
+        .text();
+  }
+  return "";
+}
+
 Result<std::unique_ptr<SwitchedRun>> SwitchedRun::create(const Config& config) {
   if (const std::string why = refusal(config); !why.empty()) return fail(why);
   auto topology = build_topology(config);
   if (!topology) return fail(describe(topology.error()));
   std::unique_ptr<SwitchedRun> run(new SwitchedRun(config, std::move(*topology)));
-  if (config.traffic.empty()) return run;
+  if (config.traffic.empty()) {
+    run->flows_.first = {0};
+    return run;
+  }
   if (auto added = run->add_traffic(); !added) return fail(added.error().text);
   return run;
 }
@@ -63,13 +87,11 @@ Result<void> SwitchedRun::add_traffic() {
   if (!traffic) return fail(describe(traffic.error()));
   flows_ = std::move(*traffic);
   if (config_.fabric.fidelity == FabricFidelity::kPacket) {
-    if (auto routed = route_flows(topology_, config_.seed, flows_.flows); !routed) {
-      return fail(config_.path + ": " + routed.error().text);
-    }
-    packets_ = std::make_unique<FlowTraffic>(topology_.graph, flows_.flows, config_.queues.flows,
-                                             flow_controls(config_));
-    return {};
+    auto routed = route();
+    named_ = flows_.flows;
+    return routed;
   }
+  named_ = flows_.flows;
   auto senders = flow_senders(config_, topology_, flows_.flows);
   if (!senders) return fail(senders.error().text);
   senders_ = std::move(*senders);
@@ -79,7 +101,56 @@ Result<void> SwitchedRun::add_traffic() {
   return {};
 }
 
+Result<void> SwitchedRun::route() {
+  if (auto routed = route_flows(topology_, config_.seed, flows_.flows); !routed) {
+    return fail(config_.path + ": " + routed.error().text);
+  }
+  return {};
+}
+
+Result<void> SwitchedRun::carry(const JobConfig& job, const CollectiveSetup& setup) {
+  if (setup.inner == nullptr || setup.inner->connections() == 0) return {};
+  uint32_t connections = 0;
+  for (const FlowSpec& flow : flows_.flows) {
+    if (flow.connection != kNoConnection) connections = std::max(connections, flow.connection + 1);
+  }
+  const auto first = static_cast<uint32_t>(flows_.flows.size());
+  setup.inner->add_flows(flows_.flows, connections);
+  carried_.push_back({job.name, &setup, first, static_cast<uint32_t>(flows_.flows.size())});
+  return route();
+}
+
+std::vector<std::vector<FlowSpec>> SwitchedRun::inner_loads() const {
+  std::vector<std::vector<FlowSpec>> loads;
+  for (const auto& [job, setup, first, end] : carried_) {
+    uint64_t most = 0;
+    std::vector<FlowSpec>& load = loads.emplace_back();
+    for (const auto& shape : setup->shapes) {
+      if (shape->bytes < most) continue;
+      most = shape->bytes;
+      load.clear();
+      for (uint32_t i = 0; i < shape->inner_uses.size(); ++i) {
+        const CollectiveShape::InnerUse& use = shape->inner_uses[i];
+        FlowSpec flow = flows_.flows[setup->inner->first_flow(i)];
+        flow.bytes = 0;
+        const RankSchedule& sender = *shape->ranks[setup->job.inner[i].from];
+        for (uint64_t k = 0; k < use.messages; ++k) flow.bytes += sender.message(use.from, k).wire;
+        if (flow.bytes > 0) load.push_back(std::move(flow));
+      }
+    }
+  }
+  return loads;
+}
+
+void SwitchedRun::make_packets() {
+  if (packets_ != nullptr || rates_ != nullptr || flows_.flows.empty()) return;
+  packets_ = std::make_unique<FlowTraffic>(topology_.graph, flows_.flows, config_.queues.flows,
+                                           flow_controls(config_));
+  for (const Carried& carried : carried_) carried.setup->inner->attach(*packets_);
+}
+
 void SwitchedRun::enter(ShardConfig& shard, const PortConfig& port) {
+  make_packets();
   auto network = std::make_shared<SwitchedNetwork>();
   network->graph = topology_.graph;
   network->settings = network_settings(config_, flows_.flows);
@@ -98,6 +169,27 @@ void SwitchedRun::enter(ShardConfig& shard, const PortConfig& port) {
   if (load_ != nullptr) shard.background = load_.get();
 }
 
+InnerMessagesReport SwitchedRun::inner_report(const Carried& carried) const {
+  const InnerCounters& counters = carried.setup->inner->counters();
+  uint64_t packets = 0, marked = 0, lost = 0, repeated = 0;
+  for (uint32_t i = carried.first; i < carried.end; ++i) {
+    const FlowResult& flow = packets_->results()[i];
+    packets += flow.packets;
+    marked += flow.marked;
+    lost += flow.lost;
+    repeated += flow.repeated;
+  }
+  return {carried.job,
+          {{"connections", carried.setup->inner->connections()},
+           {"messages", counters.messages},
+           {"received", counters.received},
+           {"bytes", counters.bytes},
+           {"packets", packets},
+           {"marked", marked},
+           {"lost", lost},
+           {"repeated", repeated}}};
+}
+
 TrafficReport SwitchedRun::report(const ShardSnapshot& snapshot, Time end) const {
   TrafficReport report;
   report.fidelity = rates_ == nullptr ? "packet" : "flow";
@@ -109,6 +201,7 @@ TrafficReport SwitchedRun::report(const ShardSnapshot& snapshot, Time end) const
   }
   if (packets_ != nullptr) {
     report_packets(report, config_, topology_, flows_, packets_->results());
+    for (const Carried& carried : carried_) report.inner_messages.push_back(inner_report(carried));
   }
   report.links = link_reports(topology_.graph, links, end - Time::zero());
   uint64_t packets = 0;

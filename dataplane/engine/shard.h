@@ -186,6 +186,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   // shard_switched.cc: the same with switches in between
   Time next_event() const;
   uint32_t next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) override;
+  uint32_t senders(uint32_t node) const override;
   bool goes(uint32_t slot, LinkId uplink, uint8_t blocked) const;
   bool cnp_goes(uint32_t node, LinkId uplink, uint8_t blocked) const;
   uint32_t sent_into_fabric(uint32_t packet);

@@ -66,6 +66,14 @@ uint32_t Shard::sent_into_fabric(uint32_t packet) {
   return packet;
 }
 
+uint32_t Shard::senders(uint32_t node) const {
+  uint32_t count = 0;
+  for (uint32_t slot = ready_[node * kClasses].first; slot != kNoSlot; slot = qps_[slot].next[0]) {
+    ++count;
+  }
+  return count;
+}
+
 uint32_t Shard::next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) {
   if (cnp_goes(node, uplink, blocked)) {
     if (const uint32_t cnp = take_cnp(node, now); cnp != kNoPacket) return sent_into_fabric(cnp);

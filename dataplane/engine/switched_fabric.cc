@@ -47,6 +47,7 @@ SwitchedFabric::SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, u
   }
   backlog_.resize(uplinks_[real_].size());
   if (background_ == nullptr) return;
+  turns_.resize(graph.links().size());
   background_->start(network_);
   for (const LinkId up : uplinks_[real_]) {
     for (const LinkId link : {up, reverse(up)}) {
@@ -145,11 +146,25 @@ PacketId SwitchedFabric::pull(LinkId nic, uint8_t blocked, Time now) {
     return node == real_ ? pull_real(nic, blocked, now) : pull_of(node, nic, blocked, now);
   };
   if (background_ == nullptr) return own();
-  // Packets of both, in turn where both have some.
-  background_turn_ = !background_turn_;
-  PacketId id = background_turn_ ? background_->pull(nic, blocked, now) : own();
-  if (id == kNoPacketId) id = background_turn_ ? own() : background_->pull(nic, blocked, now);
-  return id;
+  Turn& turn = turns_[nic];
+  for (int tries = 0; tries < 2; ++tries) {
+    if (turn.own == 0 && turn.background == 0) {
+      // CNPs and the real node's packets count as one.
+      turn.own = std::max(1u, node == real_ ? 1 : user_.senders(node));
+      turn.background = std::max(1u, background_->senders(nic));
+    }
+    while (turn.background > 0) {
+      --turn.background;
+      if (const PacketId id = background_->pull(nic, blocked, now); id != kNoPacketId) return id;
+      turn.background = 0;
+    }
+    while (turn.own > 0) {
+      --turn.own;
+      if (const PacketId id = own(); id != kNoPacketId) return id;
+      turn.own = 0;
+    }
+  }
+  return kNoPacketId;
 }
 
 PacketId SwitchedFabric::pull_of(uint32_t node, LinkId nic, uint8_t blocked, Time now) {

@@ -33,6 +33,8 @@ class FabricUser {
   /// What the emulated NIC at position `node` sends next by `uplink`, but nothing of the classes in
   /// `blocked`; kNoPacket if there is nothing.
   virtual uint32_t next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) = 0;
+  /// How many of its queue pairs have something to send.
+  virtual uint32_t senders(uint32_t node) const = 0;
   /// At its emulated NIC whole, or at the real one's wire with its head.
   virtual void came_through(uint32_t packet, Time now) = 0;
   virtual void lost(uint32_t packet, PacketLoss why) = 0;
@@ -126,7 +128,11 @@ class SwitchedFabric final : public NetworkEnds {
   std::vector<LinkId> of_known_;    ///< their links, longest_ each
   std::vector<LinkId> of_packets_;  ///< the same of packets on their way, by position in the pool
   uint16_t spray_ = 0;              ///< of the next packet, if each has a hash of its own
-  bool background_turn_ = false;    ///< who was not asked first by the last link that pulled
+  /// Packets that each side may still send in this round: in each every queue pair has one.
+  struct Turn {
+    uint32_t own = 0, background = 0;
+  };
+  std::vector<Turn> turns_;  ///< by link
 };
 
 }  // namespace understudy

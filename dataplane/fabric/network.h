@@ -95,6 +95,11 @@ class NetworkTraffic : public NetworkEnds {
  public:
   /// Before the first event.
   virtual void start(Network& network) = 0;
+  /// How many want to send by this NIC's link: so many packets are its turn, where others send too.
+  virtual uint32_t senders(LinkId nic) const {
+    static_cast<void>(nic);
+    return 1;
+  }
   /// A link of that network has become another one.
   virtual void link_changed(const RateChange& change) { static_cast<void>(change); }
 };

@@ -10,6 +10,7 @@ CollectiveEnvironment::CollectiveEnvironment(const CollectiveJob& job, Collectiv
     : job_(job),
       progress_(progress),
       links_(job.links.size()),
+      inner_(job.inner.size()),
       links_of_(job.ranks()),
       ranks_(job.ranks()),
       ring_{job.ranks(), job.real.front(), job.seed} {
@@ -22,6 +23,7 @@ CollectiveEnvironment::CollectiveEnvironment(const CollectiveJob& job, Collectiv
     }
     if (job.links[l].real_sends) links_of_[job.links[l].emulated].push_back(l);
   }
+  if (job.carrier != nullptr) job.carrier->listen(*this);
   const size_t most = std::min(job.operations.size(), CollectiveJob::kInFlight);
   for (size_t i = 0; i < most; ++i) flights_.emplace_back(job);
 }
@@ -38,6 +40,12 @@ void CollectiveEnvironment::on_wake(Time now, uint64_t cookie) {
       break;
     case WakeKind::kCredit:
       links_[link].receiver.grant(now, *host_);
+      break;
+    case WakeKind::kInnerData:
+      post_inner(now, link);
+      break;
+    case WakeKind::kInnerCredit:
+      job_.carrier->grant(link, now);
       break;
   }
 }
@@ -129,8 +137,16 @@ bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
   const CollectiveShape& shape = *job_.operations[operation];
   EnvironmentOutput out;
   while (plan(operation).next(out)) {
-    const uint32_t link = shape.links[out.rank][out.connection];
     const bool data = out.kind == EnvironmentOutput::Kind::kData;
+    if (!shape.inner.empty()) {
+      const uint32_t inner = shape.inner[out.rank][out.connection];
+      if (inner != CollectiveShape::kUnused) {
+        host_->wake_at(std::max(now, out.time), *this,
+                       cookie(data ? WakeKind::kInnerData : WakeKind::kInnerCredit, inner));
+        continue;
+      }
+    }
+    const uint32_t link = shape.links[out.rank][out.connection];
     if (data) {
       flight(operation).lateness.add(link, out.message, carried);
     } else if (!job_.scheduled && out.message < job_.connection(operation, link).window) {
@@ -159,6 +175,7 @@ void CollectiveEnvironment::finish(Time now) {
     if (!plan(first_).finished() || f.acknowledged < f.to_acknowledge) break;
     ++first_;
     progress_.finished.store(static_cast<uint32_t>(first_), std::memory_order_release);
+    if (first_ == job_.operations.size() && job_.carrier != nullptr) job_.carrier->close();
     if (begun_ == job_.operations.size()) continue;
     begin(now);
     for (size_t o = begun_ - 1; o < begun_ && pump(now, o, Duration()); ++o) {
@@ -186,6 +203,38 @@ void CollectiveEnvironment::send_due(Time now, uint32_t link) {
     ++l.sent;
     l.sending.step();
   }
+}
+
+void CollectiveEnvironment::post_inner(Time now, uint32_t inner) {
+  CollectivePlace place;
+  if (!inner_[inner].posting.at_inner(job_, inner, place)) return;
+  inner_[inner].posting.step();
+  const CollectiveShape& shape = *job_.operations[place.operation];
+  const RankSchedule& sender = *shape.ranks[job_.inner[inner].from];
+  job_.carrier->post(inner, sender.message(shape.inner_uses[inner].from, place.message).wire, now);
+}
+
+void CollectiveEnvironment::inner_received(uint32_t inner, Time now) {
+  CollectivePlace place;
+  if (!inner_[inner].receiving.at_inner(job_, inner, place)) return;
+  inner_[inner].receiving.step();
+  plan(place.operation)
+      .on_real_data(job_.inner[inner].to, job_.operations[place.operation]->inner_uses[inner].to,
+                    place.message, now);
+  settle(now, place.operation, flight(place.operation).heard);
+}
+
+void CollectiveEnvironment::inner_acknowledged(uint32_t inner, Time now) {
+  CollectivePlace place;
+  if (!inner_[inner].acknowledging.at_inner(job_, inner, place)) return;
+  inner_[inner].acknowledging.step();
+  // The last ones of an operation that is over change nothing.
+  if (place.operation < first_) return;
+  plan(place.operation)
+      .on_acknowledged(job_.inner[inner].from,
+                       job_.operations[place.operation]->inner_uses[inner].from, place.message,
+                       now);
+  settle(now, place.operation, flight(place.operation).heard);
 }
 
 void CollectiveEnvironment::End::on_received(Time now, Qp&, const Received& message) {

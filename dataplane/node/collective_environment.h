@@ -13,7 +13,7 @@
 
 namespace understudy {
 
-class CollectiveEnvironment final : public Endpoint {
+class CollectiveEnvironment final : public Endpoint, public InnerListener {
  public:
   /// `received`: in exact mode, per link that comes from a real rank, the memory it writes to
   /// (exact_slots() messages); otherwise null. All of it outlives this object.
@@ -37,8 +37,18 @@ class CollectiveEnvironment final : public Endpoint {
   void on_received(Time, Qp&, const Received&) override {}
   void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
 
+  // InnerListener: of CollectiveJob::inner
+  void inner_received(uint32_t inner, Time now) override;
+  void inner_acknowledged(uint32_t inner, Time now) override;
+
  private:
-  enum class WakeKind : uint64_t { kStart = 0, kData = 1, kCredit = 2 };
+  enum class WakeKind : uint64_t {
+    kStart = 0,
+    kData = 1,
+    kCredit = 2,
+    kInnerData = 3,
+    kInnerCredit = 4
+  };
   static uint64_t cookie(WakeKind kind, uint32_t link) {
     return static_cast<uint64_t>(kind) << 32 | link;
   }
@@ -69,6 +79,10 @@ class CollectiveEnvironment final : public Endpoint {
     uint64_t base = 0;                ///< messages before those of the operation that it sends in
     size_t base_operation = 0;
   };
+  /// Of messages between two emulated ranks.
+  struct Inner {
+    LinkCursor posting, receiving, acknowledging;
+  };
   struct Flight {
     explicit Flight(const CollectiveJob& job) : lateness(job) {}
     CollectiveLateness lateness;
@@ -95,6 +109,7 @@ class CollectiveEnvironment final : public Endpoint {
   bool pump(Time now, size_t operation, Duration carried);
   void finish(Time now);
   void send_due(Time now, uint32_t link);
+  void post_inner(Time now, uint32_t inner);
   void on_credit(Time now, uint32_t link);
   void on_data(Time now, uint32_t link, const Received& message);
   void fill(uint32_t link, const CollectivePlace& place, uint64_t offset,
@@ -112,6 +127,7 @@ class CollectiveEnvironment final : public Endpoint {
   CollectiveProgress& progress_;
   std::vector<Link> links_;
   std::deque<End> ends_;
+  std::vector<Inner> inner_;
   std::vector<std::vector<uint32_t>> links_of_;  ///< by emulated rank: those that come to it
   std::vector<Rank> ranks_;
   std::vector<Flight> flights_;

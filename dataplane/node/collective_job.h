@@ -13,6 +13,7 @@
 #include "collective_model/operation_plan.h"
 #include "collective_model/schedule.h"
 #include "dataplane/base/units.h"
+#include "dataplane/node/inner_messages.h"
 
 namespace understudy {
 
@@ -26,6 +27,11 @@ struct CollectiveLink {
   uint32_t slots = 1;       ///< most messages in flight
   uint32_t slot_bytes = 0;  ///< the largest credit
   Duration latency;         ///< one way
+};
+
+/// The same between two emulated ranks, whose messages the network carries.
+struct InnerLink {
+  uint32_t from = 0, to = 0;  ///< ranks
 };
 
 /// An operation that may be carried out many times.
@@ -42,7 +48,15 @@ struct CollectiveShape {
   std::vector<Use> uses;                                  ///< by link
   /// Links by rank and connection, kUnused where there is none; empty for a rank without any.
   std::vector<std::vector<uint32_t>> links;
-  std::vector<Plan*> plans;  ///< CollectiveJob::kInFlight of them
+  /// Of inner links: the connections of their ranks, and these by rank and connection, as above.
+  struct InnerUse {
+    uint32_t from = kUnused, to = kUnused;
+    uint64_t messages = 0;
+  };
+  std::vector<InnerUse> inner_uses;
+  std::vector<std::vector<uint32_t>> inner;
+  std::vector<std::shared_ptr<const RankSchedule>> ranks;  ///< all, if there are inner links
+  std::vector<Plan*> plans;                                ///< CollectiveJob::kInFlight of them
 };
 
 struct CollectiveJob {
@@ -54,6 +68,8 @@ struct CollectiveJob {
   std::vector<uint32_t> real;        ///< ranks, ascending
   std::vector<uint32_t> real_index;  ///< by rank: its position in `real`, or kEmulated
   std::vector<CollectiveLink> links;
+  std::vector<InnerLink> inner;      ///< empty: what emulated ranks say to one another takes times
+  InnerMessages* carrier = nullptr;  ///< of inner links; null without any
   std::vector<const CollectiveShape*> operations;
   /// Ranks enter an operation as iteration.h says. Otherwise emulated ones enter with the real
   /// ranks, as the first credit of one of these shows (where these only send: when they are free),
@@ -118,17 +134,26 @@ class LinkCursor {
  public:
   /// The next message; false behind the last one.
   bool at(const CollectiveJob& job, uint32_t link, CollectivePlace& place) {
-    while (place_.operation < job.operations.size() &&
-           place_.message == job.messages(place_.operation, link)) {
-      ++place_.operation;
-      place_.message = 0;
-    }
-    place = place_;
-    return place_.operation < job.operations.size();
+    return at(job.operations.size(), place, [&](size_t o) { return job.messages(o, link); });
+  }
+  /// The same of an inner link.
+  bool at_inner(const CollectiveJob& job, uint32_t inner, CollectivePlace& place) {
+    return at(job.operations.size(), place,
+              [&](size_t o) { return job.operations[o]->inner_uses[inner].messages; });
   }
   void step() { ++place_.message; }
 
  private:
+  template <typename Messages>
+  bool at(size_t operations, CollectivePlace& place, Messages messages) {
+    while (place_.operation < operations && place_.message == messages(place_.operation)) {
+      ++place_.operation;
+      place_.message = 0;
+    }
+    place = place_;
+    return place_.operation < operations;
+  }
+
   CollectivePlace place_;
 };
 

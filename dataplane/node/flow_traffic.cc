@@ -257,6 +257,17 @@ PacketId FlowTraffic::next_control_packet(LinkId nic, uint8_t blocked) {
   return kNoPacketId;
 }
 
+uint32_t FlowTraffic::senders(LinkId nic) const {
+  const Nic& n = nics_[nic];
+  auto count = static_cast<uint32_t>(n.control.size() - n.control_at);
+  for (const ReadyList& list : n.ready) {
+    for (uint32_t sender = list.first; sender != kNone; sender = senders_[sender].next_ready) {
+      ++count;
+    }
+  }
+  return count;
+}
+
 PacketId FlowTraffic::pull(LinkId nic, uint8_t blocked, Time now) {
   if (const PacketId id = next_control_packet(nic, blocked); id != kNoPacketId) return id;
   Nic& n = nics_[nic];

@@ -93,6 +93,9 @@ class FlowTraffic final : public NetworkTraffic {
   /// From now on every flow that begins is appended to `begun`, which outlives this.
   void note_starts(std::vector<uint32_t>& begun) { begun_ = &begun; }
 
+  // NetworkTraffic
+  uint32_t senders(LinkId nic) const override;
+
   // NetworkEnds
   PacketId pull(LinkId nic, uint8_t blocked, Time now) override;
   void deliver(PacketId packet, Time now) override;

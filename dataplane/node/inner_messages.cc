@@ -6,11 +6,8 @@
 namespace understudy {
 
 InnerMessages::InnerMessages(std::vector<InnerConnection> connections,
-                             const RankTrafficSettings& settings, InnerListener& listener)
-    : connections_(std::move(connections)),
-      settings_(settings),
-      listener_(listener),
-      ends_(connections_.size()) {}
+                             const RankTrafficSettings& settings)
+    : connections_(std::move(connections)), settings_(settings), ends_(connections_.size()) {}
 
 uint32_t InnerMessages::add_flows(std::vector<FlowSpec>& flows, uint32_t first_connection) {
   first_flow_ = static_cast<uint32_t>(flows.size());
@@ -97,7 +94,7 @@ void InnerMessages::on_received(uint32_t flow, Time now) {
     return send_data(connection, now);
   }
   ++counters_.received;
-  listener_.inner_received(connection, now);
+  listener_->inner_received(connection, now);
 }
 
 void InnerMessages::on_acknowledged(uint32_t flow, Time now) {
@@ -106,7 +103,7 @@ void InnerMessages::on_acknowledged(uint32_t flow, Time now) {
   const auto [connection, credit] = owners_[flow - first_flow_];
   if (credit) return send_credits(connection, now);
   send_data(connection, now);
-  listener_.inner_acknowledged(connection, now);
+  listener_->inner_acknowledged(connection, now);
 }
 
 }  // namespace understudy

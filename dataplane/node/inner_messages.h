@@ -41,8 +41,9 @@ struct InnerCounters {
 
 class InnerMessages final : public FlowListener {
  public:
-  InnerMessages(std::vector<InnerConnection> connections, const RankTrafficSettings& settings,
-                InnerListener& listener);
+  InnerMessages(std::vector<InnerConnection> connections, const RankTrafficSettings& settings);
+  /// Before the first event.
+  void listen(InnerListener& listener) { listener_ = &listener; }
 
   /// Appends the flows. Connections get numbers from `first_connection` on; gives the first free
   /// one.
@@ -57,6 +58,10 @@ class InnerMessages final : public FlowListener {
   /// Nothing comes any more; what is under way still arrives.
   void close();
 
+  size_t connections() const { return connections_.size(); }
+  /// The first flow of a connection's messages; that of its credits is the first one behind them
+  /// whose connection is another.
+  uint32_t first_flow(uint32_t connection) const { return ends_[connection].data.first; }
   const InnerCounters& counters() const { return counters_; }
 
   // FlowListener
@@ -92,7 +97,7 @@ class InnerMessages final : public FlowListener {
 
   std::vector<InnerConnection> connections_;
   RankTrafficSettings settings_;
-  InnerListener& listener_;
+  InnerListener* listener_ = nullptr;
   std::vector<Ends> ends_;
   std::vector<Owner> owners_;  ///< by flow, from first_flow_ on
   uint32_t first_flow_ = 0;
