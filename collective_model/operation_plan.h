@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "collective_model/plan.h"
+#include "collective_model/wire_cost.h"
 #include "collective_model/schedule.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"

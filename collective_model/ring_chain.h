@@ -18,10 +18,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "collective_model/plan.h"
+#include "collective_model/wire_cost.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {

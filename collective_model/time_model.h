@@ -7,7 +7,7 @@
 // wire besides, w(c). Steps of different slices overlap, so a loop takes
 //   (J - 1) * max(g of all slices, w(c), mean over the ring's hops of g(s1) + w(s1) + latency)
 //   + max(g of all slices, w(c)) + latency + tail * g
-// Without GPU costs and with one GPU per node this is ring_time.h's closed form.
+// Without GPU costs and with one GPU per node this is the closed form of the exact ring.
 // A tree passes chunks up and down: its depth once, and then a chunk per period of the busiest end.
 // Collectives of point-to-point messages are bound by the busiest NIC or GPU.
 #pragma once

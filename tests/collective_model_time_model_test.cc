@@ -7,7 +7,8 @@
 #include <cmath>
 
 #include "collective_model/fit.h"
-#include "collective_model/ring_time.h"
+#include "collective_model/ring_schedule.h"
+#include "collective_model/wire_cost.h"
 
 namespace understudy {
 namespace {
@@ -24,6 +25,28 @@ OperationShape shape_of(Collective collective, CommunicatorSize size, uint64_t b
 
 NetworkCost network_of(uint64_t gbps, double latency) {
   return {static_cast<double>(gbps) * 125, latency, 4178.0 / 4096};
+}
+
+/// Time of `bytes` of payload in full packets.
+Duration payload_time(uint64_t bytes, Rate rate, const WireCost& wire) {
+  return rate.time_for(bytes * (wire.mtu + wire.overhead)) / wire.mtu;
+}
+
+/// Uniform ranks whose first credits were there before: the sum over loops of
+///   (J-1) * max(c/B, s/B + alpha) + c/B + alpha
+/// with J = 2(n-1), c the loop's chunk, s its first slice, alpha the latency + step cost and B the
+/// hop's rate times payload over wire bytes of a packet that is full.
+Duration closed_form_time(const RingSchedule& schedule, const RingHop& hop, const WireCost& wire,
+                          Duration step_cost) {
+  const Duration alpha = hop.latency + step_cost;
+  Duration total;
+  for (uint32_t loop = 0; loop < schedule.loops(); ++loop) {
+    const uint32_t chunk = schedule.chunk_bytes(loop);
+    const Duration whole = payload_time(chunk, hop.rate, wire);
+    const Duration slice = payload_time(schedule.first_slice(chunk), hop.rate, wire);
+    total += std::max(whole, slice + alpha) * (schedule.steps() - 1) + whole + alpha;
+  }
+  return total;
 }
 
 /// Of the slowest channel, all of which share the links.

@@ -38,12 +38,12 @@ class Independence(unittest.TestCase):
     def test_sees_through_headers(self):
         with tempfile.TemporaryDirectory() as folder:
             for path, text in {"dataplane/node/rank_traffic.cc": '#include "dataplane/node/a.h"\n',
-                               "dataplane/node/a.h": '#include "collective_model/plan.h"\n'}.items():
+                               "dataplane/node/a.h": '#include "collective_model/operation_plan.h"\n'}.items():
                 file = pathlib.Path(folder, path)
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text, encoding="utf-8")
             found = include_rules.check_independence(folder)
-        self.assertEqual([(f[0], f[2]) for f in found], [("dataplane/node/rank_traffic.cc", "collective_model/plan.h")])
+        self.assertEqual([(f[0], f[2]) for f in found], [("dataplane/node/rank_traffic.cc", "collective_model/operation_plan.h")])
 
 
 class Check(unittest.TestCase):

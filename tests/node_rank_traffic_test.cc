@@ -4,7 +4,6 @@
 
 #include <random>
 
-#include "collective_model/ring_time.h"
 #include "tests/network_rig.h"
 
 namespace understudy {
@@ -180,42 +179,6 @@ TEST(RankTraffic, ARankWithoutMessagesIsDoneWhenItEnters) {
   EXPECT_TRUE(ranks.finished());
   EXPECT_EQ(ranks.completion(0, 0), Time::zero() + Duration::us(3));
   EXPECT_EQ(ranks.completion(1, 0), Time::zero() + Duration::us(6));
-}
-
-TEST(RankTraffic, RingsTakeWhatTheRecurrenceGives) {
-  std::mt19937 random(3);
-  const auto draw = [&](uint32_t least, uint32_t most) {
-    return std::uniform_int_distribution<uint32_t>(least, most)(random);
-  };
-  for (unsigned i = 0; i < 40; ++i) {
-    Case c;
-    const uint32_t n = c.communicator.nodes = draw(2, 12);
-    const uint64_t bytes = (uint64_t{draw(1, 1000)} << draw(2, 14)) / 4 * 4;
-    c.operations = {
-        operation(Collective::kAllReduce, Algorithm::kRing, Protocol::kSimple, bytes / 4)};
-    c.rate = Rate::bits_per_second(uint64_t{draw(1, 4)} * 100'000'000'000);
-    c.latency = Duration::ns(draw(0, 3) * 1700);
-    c.step_cost = Duration::ns(draw(0, 2) * 900);
-    if (draw(0, 1) == 1) {
-      for (uint32_t r = 0; r < n; ++r) c.entry.push_back(Duration::us(draw(0, 50)));
-    }
-    Ranks ranks(c);
-    ASSERT_TRUE(ranks.run());
-    RingPlanConfig plan{RingSchedule(n, {0, bytes}, 4)};
-    plan.hops.assign(n, {c.rate, c.latency * 2});
-    plan.wire = {ranks.frames().payload, ranks.frames().overhead + ranks.frames().gap, 0, 0};
-    plan.step_cost = c.step_cost;
-    plan.entry_delay = c.entry;
-    const Result<RingPlan> made = RingPlan::make(plan);
-    ASSERT_TRUE(made);
-    // Packets end at whole picoseconds, the recurrence's messages do.
-    const double each = plan.schedule.messages();
-    for (uint32_t r = 0; r < n; ++r) {
-      EXPECT_NEAR(static_cast<double>((ranks.ranks().completion(0, r) - Time::zero()).ps()),
-                  static_cast<double>(modelled_time(*made, r).ps()), each)
-          << "case " << i << " rank " << r << " of " << n << ", " << bytes << " bytes";
-    }
-  }
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "collective_model/plan.h"
+#include "collective_model/wire_cost.h"
 #include "collective_model/schedule.h"
 #include "ctrl/build/topology.h"
 #include "ctrl/config/config.h"
