@@ -135,10 +135,21 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
         report = json.loads((self.folder / "r.json").read_text())
-        slices = [e for e in events if e["ph"] == "X"]
-        self.assertEqual(len(slices), 1)
-        self.assertAlmostEqual(slices[0]["dur"], report["jobs"][0]["collectives"][0]["measured_ps"] / 1e6)
-        self.assertEqual([e["args"]["name"] for e in events if e["ph"] == "M"], ["job ring", "all_reduce"])
+        operation, *messages = [e for e in events if e["ph"] == "X"]
+        collective = report["jobs"][0]["collectives"][0]
+        self.assertAlmostEqual(operation["dur"], collective["measured_ps"] / 1e6)
+        names = [e["args"]["name"] for e in events if e["ph"] == "M"]
+        self.assertEqual(names[:2], ["job ring", "all_reduce"])
+        self.assertIn("channel 0 to rank 0: messages until their acknowledgement", names)
+        self.assertIn("channel 0 from rank 0: credits until messages have come", names)
+        kinds = {e["name"] for e in messages}
+        self.assertTrue(kinds & {"waits for data", "waits for an acknowledgement", "waits for a credit"}, kinds)
+        sent = [e for e in messages if e["name"].startswith("message ")]
+        n = len(report["jobs"][0]["ranks"])
+        both_ways = 2 * 2 * (n - 1) * collective["size_bytes"] // n
+        self.assertEqual(sum(e["args"]["bytes"] for e in sent), both_ways)
+        for e in messages:
+            self.assertGreaterEqual(e["ts"], operation["ts"])
 
     def test_help_shows_an_example(self):
         for words in [("--help",)] + [(command, "--help") for command in COMMANDS]:

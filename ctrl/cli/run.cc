@@ -47,6 +47,7 @@ int run(const LiveArguments& arguments) {
   options.capture_path = arguments.capture;
   options.control_path = arguments.control;
   options.commands = *events;
+  options.timeline = !arguments.timeline.empty();
   options.verbose = arguments.verbose;
   options.signal = &caught_signal;
   if (!arguments.duration.empty()) {

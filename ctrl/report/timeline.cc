@@ -1,5 +1,6 @@
 #include "ctrl/report/timeline.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -72,6 +73,15 @@ class Writer {
 };
 
 }  // namespace
+
+void append(TimelineTrack& track, Time from, Time to, std::string name,
+            std::vector<std::pair<const char*, uint64_t>> numbers) {
+  if (!track.slices.empty()) {
+    const TimelineSlice& last = track.slices.back();
+    from = std::max(from, last.from + last.length);
+  }
+  if (to > from) track.slices.push_back({from, to - from, std::move(name), std::move(numbers)});
+}
 
 Result<void> write_timeline(const RunReport& report, const std::string& path) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);

@@ -27,6 +27,10 @@ struct TimelineTrack {
   std::vector<TimelineSlice> slices;  ///< in order, none begins before the one before has ended
 };
 
+/// Adds a slice that begins no earlier than the last one has ended, if anything is left of it.
+void append(TimelineTrack& track, Time from, Time to, std::string name,
+            std::vector<std::pair<const char*, uint64_t>> numbers);
+
 /// Writes the tracks of the report, and for each job one of its operations. Error: the file.
 Result<void> write_timeline(const RunReport& report, const std::string& path);
 

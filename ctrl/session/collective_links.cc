@@ -153,6 +153,18 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   ++connected_;
 }
 
+void EnvironmentHost::record() {
+  if (inferred_) return;
+  const CollectiveJob& job = setup_.job;
+  moments_.resize(job.links.size());
+  for (uint32_t l = 0; l < moments_.size(); ++l) {
+    uint64_t messages = 0;
+    for (size_t o = 0; o < job.operations.size(); ++o) messages += job.messages(o, l);
+    moments_[l].resize(messages);
+  }
+  environment_->record(moments_);
+}
+
 void EnvironmentHost::start() {
   if (inferred_) {
     control_.wake(*inferred_, InferredEnvironment::kStart);

@@ -1,6 +1,7 @@
 #include "ctrl/session/job_runner.h"
 
 #include "ctrl/report/collect.h"
+#include "ctrl/session/link_timeline.h"
 
 namespace understudy {
 namespace {
@@ -55,6 +56,17 @@ Result<std::unique_ptr<JobRunner>> JobRunner::create(
     runner->jobs_.push_back(std::move(made));
   }
   return runner;
+}
+
+void JobRunner::record() {
+  for (Job& job : jobs_) job.environment->record();
+}
+
+void JobRunner::add_timeline(std::vector<TimelineTrack>& tracks) const {
+  for (size_t j = 0; j < jobs_.size(); ++j) {
+    understudy::add_timeline(tracks, config_, config_.jobs[j], *jobs_[j].setup,
+                             jobs_[j].environment->moments());
+  }
 }
 
 std::vector<RingOffer> JobRunner::offers(NodeId node) const {

@@ -36,6 +36,10 @@ class JobRunner final : public RingObserver {
   /// One line on how far the jobs are.
   std::string status() const;
   JobReport report(size_t job) const;
+  /// Before the run: keeps when messages of all jobs did what, for timeline().
+  void record();
+  /// Once nothing runs any more.
+  void add_timeline(std::vector<TimelineTrack>& tracks) const;
   size_t jobs() const { return jobs_.size(); }
 
   void on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;

@@ -154,6 +154,7 @@ Result<void> LiveRun::open() {
   auto jobs = JobRunner::create(config_, controls, std::move(*setups));
   if (!jobs) return fail(jobs.error().text);
   jobs_ = std::move(*jobs);
+  if (options_.timeline) jobs_->record();
   endpoints_ = std::make_unique<ServiceEndpoints>(config_, controls, topology);
   open_cm();
   if (host_) {
@@ -389,6 +390,7 @@ RunReport LiveRun::finish() {
   for (auto& cm : cms_) cm->finish(live_->now());
   client_log_.finish();
   for (size_t j = 0; j < jobs_->jobs(); ++j) report_.jobs.push_back(jobs_->report(j));
+  if (options_.timeline) jobs_->add_timeline(report_.timeline);
   for (size_t i = 0; i < shards_.size(); ++i) {
     ShardSnapshot snapshot;
     shards_[i]->fit(snapshot);

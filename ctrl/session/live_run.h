@@ -20,6 +20,7 @@ struct LiveRunOptions {
   std::vector<EventConfig> commands;         ///< live changes beside the configuration's
   std::optional<Duration> duration;          ///< ends the run; without it jobs do, or a signal
   Duration linger = Duration::ms(200);       ///< stays after the last job: sockets carry a goodbye
+  bool timeline = false;                     ///< the report has messages of jobs
   bool verbose = false;                      ///< DPDK's own log
   const std::atomic<int>* signal = nullptr;  ///< number of the signal that ends the run, or 0
   std::function<void(const std::string&)> progress;  ///< lines for a person; may be empty

@@ -27,16 +27,6 @@ struct Tracks {
   TimelineTrack waits, wire;
 };
 
-/// Adds a slice that begins no earlier than the last one has ended.
-void add(TimelineTrack& track, Time from, Time to, std::string name,
-         std::vector<std::pair<const char*, uint64_t>> numbers) {
-  if (!track.slices.empty()) {
-    const TimelineSlice& last = track.slices.back();
-    from = std::max(from, last.from + last.length);
-  }
-  if (to > from) track.slices.push_back({from, to - from, std::move(name), std::move(numbers)});
-}
-
 }  // namespace
 
 void add_timeline(std::vector<TimelineTrack>& tracks, const Config& config, const JobConfig& job,
@@ -50,9 +40,9 @@ void add_timeline(std::vector<TimelineTrack>& tracks, const Config& config, cons
     std::map<std::tuple<uint32_t, uint32_t, uint8_t>, Tracks> connections;
     for (size_t o = 0; o < ranks.operations(); ++o) {
       const Time entry = ranks.entry(o, rank);
-      add(operations, entry, ranks.completion(o, rank),
-          std::to_string(made.sizes[made.operations[o].size]) + " bytes",
-          {{"operation", o}, {"warmup", made.operations[o].warmup ? 1 : 0}});
+      append(operations, entry, ranks.completion(o, rank),
+             std::to_string(made.sizes[made.operations[o].size]) + " bytes",
+             {{"operation", o}, {"warmup", made.operations[o].warmup ? 1 : 0}});
       done.push_back(ranks.completion(o, rank));
       const std::vector<Connection>& all = ranks.schedule(o, rank).connections();
       for (uint32_t c = 0; c < all.size(); ++c) {
@@ -67,20 +57,20 @@ void add_timeline(std::vector<TimelineTrack>& tracks, const Config& config, cons
         const std::vector<RankTraffic::Moments>& moments = ranks.moments(o, rank, c);
         for (uint64_t k = 0; k < moments.size(); ++k) {
           const RankTraffic::Moments& m = moments[k];
-          add(t.waits, last, m.filled, waited_for(m.why_filled), {{"message", k}});
-          add(t.waits, m.filled, m.posted, waited_for(m.why_posted), {{"message", k}});
+          append(t.waits, last, m.filled, waited_for(m.why_filled), {{"message", k}});
+          append(t.waits, m.filled, m.posted, waited_for(m.why_posted), {{"message", k}});
           last = m.posted;
           const FlowResult& flow = flows[ranks.flow_of(o, rank, c, k)];
-          add(t.wire, flow.start, flow.received, "message " + std::to_string(k),
-              {{"bytes", flow.delivered},
-               {"packets", flow.packets},
-               {"marked", flow.marked},
-               {"repeated", flow.repeated}});
+          append(t.wire, flow.start, flow.received, "message " + std::to_string(k),
+                 {{"bytes", flow.delivered},
+                  {"packets", flow.packets},
+                  {"marked", flow.marked},
+                  {"repeated", flow.repeated}});
         }
       }
     }
     for (const ComputeSpan& span : compute_spans(made.work[rank], done)) {
-      add(compute, span.from, span.from + span.length, "computes", {});
+      append(compute, span.from, span.from + span.length, "computes", {});
     }
     if (!compute.slices.empty()) tracks.push_back(std::move(compute));
     tracks.push_back(std::move(operations));

@@ -12,6 +12,7 @@
 #include "ctrl/session/collective_links.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/deadlock.h"
+#include "ctrl/session/link_timeline.h"
 #include "ctrl/session/sampled_run.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/switched_run.h"
@@ -194,6 +195,7 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
         RanksHost::create(config, job, *made.setup, pair.reference_control, *made.environment);
     if (!ranks) return fail(ranks.error().text);
     made.ranks = std::move(*ranks);
+    if (options.timeline) made.environment->record();
     made.environment->start();
     made.ranks->start();
     if (sampled != nullptr) {
@@ -239,7 +241,11 @@ Result<RunReport> simulate(const Config& config, const SimulateOptions& options)
   Time end;
   for (size_t i = 0; i < jobs.size(); ++i) {
     report.jobs.push_back(reported(config, i, jobs[i]));
-    if (options.timeline) add_compute(report.timeline, config.jobs[i].name, jobs[i]);
+    if (options.timeline) {
+      add_compute(report.timeline, config.jobs[i].name, jobs[i]);
+      add_timeline(report.timeline, config, config.jobs[i], *jobs[i].setup,
+                   jobs[i].environment->moments());
+    }
     for (const CollectiveReport& c : report.jobs.back().collectives) end = std::max(end, c.end());
   }
   report.duration = end - Time::zero();

@@ -15,7 +15,7 @@ namespace understudy {
 struct SimulateOptions {
   std::string capture_path;                          ///< empty: none
   std::vector<EventConfig> commands;                 ///< live changes beside the configuration's
-  bool timeline = false;                             ///< of messages of emulated ranks
+  bool timeline = false;                             ///< the report has messages of jobs
   SeriesOptions series;                              ///< of [[traffic]]
   std::function<void(const std::string&)> progress;  ///< lines for a person; may be empty
 };

@@ -39,7 +39,7 @@ void CollectiveEnvironment::on_wake(Time now, uint64_t cookie) {
       send_due(now, link);
       break;
     case WakeKind::kCredit:
-      links_[link].receiver.grant(now, *host_);
+      grant(now, link);
       break;
     case WakeKind::kInnerData:
       post_inner(now, link);
@@ -73,6 +73,7 @@ void CollectiveEnvironment::begin(Time now) {
     if (!job_.scheduled) f.entered = false;  // its first credit will tell
   }
   plan(operation).begin();
+  cause_ = MessageMoments::Cause::kEntry;
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     if (!job_.is_real(r) && ranks_[r].operation == operation) try_enter(now, r);
   }
@@ -119,6 +120,7 @@ void CollectiveEnvironment::real_entered(Time now, uint32_t link, size_t operati
   if (f.entered) return;
   f.entered = true;
   f.entry = now - job_.links[link].latency;
+  cause_ = MessageMoments::Cause::kEntry;
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     if (!job_.is_real(r) && ranks_[r].operation == operation) try_enter(now, r);
   }
@@ -149,6 +151,10 @@ bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
     const uint32_t link = shape.links[out.rank][out.connection];
     if (data) {
       flight(operation).lateness.add(link, out.message, carried);
+      if (MessageMoments* m = moments(link, links_[link].planned++)) {
+        m->due = std::max(now, out.time);
+        m->cause = cause_;
+      }
     } else if (!job_.scheduled && out.message < job_.connection(operation, link).window) {
       continue;  // left ahead
     }
@@ -164,6 +170,7 @@ bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
     r.inside = false;
     if (r.operation >= job_.operations.size()) continue;
     gone_on = true;
+    cause_ = MessageMoments::Cause::kEntry;
     try_enter(now, rank);
   }
   return gone_on;
@@ -200,6 +207,7 @@ void CollectiveEnvironment::send_due(Time now, uint32_t link) {
     }
     if (!l.sender.send(now, *host_, l.sent, size, payload, message_id(place))) return;
     progress_.results[place.operation].bytes_sent += size;
+    if (MessageMoments* m = moments(link, l.sent)) m->posted = now;
     ++l.sent;
     l.sending.step();
   }
@@ -218,6 +226,7 @@ void CollectiveEnvironment::inner_received(uint32_t inner, Time now) {
   CollectivePlace place;
   if (!inner_[inner].receiving.at_inner(job_, inner, place)) return;
   inner_[inner].receiving.step();
+  cause_ = MessageMoments::Cause::kData;
   plan(place.operation)
       .on_real_data(job_.inner[inner].to, job_.operations[place.operation]->inner_uses[inner].to,
                     place.message, now);
@@ -230,11 +239,19 @@ void CollectiveEnvironment::inner_acknowledged(uint32_t inner, Time now) {
   inner_[inner].acknowledging.step();
   // The last ones of an operation that is over change nothing.
   if (place.operation < first_) return;
+  cause_ = MessageMoments::Cause::kAcknowledgement;
   plan(place.operation)
       .on_acknowledged(job_.inner[inner].from,
                        job_.operations[place.operation]->inner_uses[inner].from, place.message,
                        now);
   settle(now, place.operation, flight(place.operation).heard);
+}
+
+void CollectiveEnvironment::grant(Time now, uint32_t link) {
+  Link& l = links_[link];
+  const uint64_t k = l.receiver.granted();
+  if (!l.receiver.grant(now, *host_)) return;
+  if (MessageMoments* m = moments(link, k)) m->granted = now;
 }
 
 void CollectiveEnvironment::End::on_received(Time now, Qp&, const Received& message) {
@@ -266,6 +283,7 @@ void CollectiveEnvironment::on_data(Time now, uint32_t link, const Received& mes
   }
   // The real rank's first data may overtake its first credit, which goes another way.
   if (place.message == 0) real_entered(now, link, place.operation);
+  if (MessageMoments* m = moments(link, l.received)) m->received = now;
   ++l.received;
   l.receiving.step();
   CollectiveResult& result = progress_.results[place.operation];
@@ -277,6 +295,7 @@ void CollectiveEnvironment::on_data(Time now, uint32_t link, const Received& mes
   Flight& f = flight(place.operation);
   const Duration late = f.lateness.of_real(link, place.message) + host_->arrival_uncertainty();
   f.heard = std::max(f.heard, late);
+  cause_ = MessageMoments::Cause::kData;
   if (!plan(place.operation)
            .on_real_data(job_.links[link].emulated, plan_connection(place.operation, link),
                          place.message, now)) {
@@ -295,6 +314,9 @@ void CollectiveEnvironment::End::on_completed(Time now, Qp&, uint64_t id, WorkSt
   const CollectivePlace place = place_of_id(id);
   Flight& f = all_.flight(place.operation);
   ++f.acknowledged;
+  uint64_t& acknowledged = all_.links_[link_].acknowledged;
+  if (MessageMoments* m = all_.moments(link_, acknowledged++)) m->acknowledged = now;
+  all_.cause_ = MessageMoments::Cause::kAcknowledgement;
   CollectiveResult& result = all_.progress_.results[place.operation];
   result.end = std::max(result.end, now);
   all_.plan(place.operation)

@@ -8,6 +8,7 @@
 
 #include "dataplane/node/collective_job.h"
 #include "dataplane/node/collective_lateness.h"
+#include "dataplane/node/collective_moments.h"
 #include "dataplane/node/exact_ring.h"
 #include "dataplane/node/nccl_connection.h"
 
@@ -26,6 +27,9 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   NcclReceiver& receiver(uint32_t link) { return links_[link].receiver; }
   /// Contents of message `id` (message_id()) of a link, exact mode.
   const PayloadSource& contents(uint32_t link) const { return ends_[link]; }
+
+  /// Before the run: keeps moments there, which has room for every message and outlives this.
+  void record(CollectiveMoments& moments) { moments_ = &moments; }
 
   /// Messages that must stay readable until what depends on them is acknowledged (exact mode).
   static uint32_t exact_slots(uint32_t ranks) { return 2 * ranks + 8; }
@@ -72,6 +76,7 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
     uint64_t due = 0;  ///< whose planned time has come
     uint64_t sent = 0;
     uint64_t received = 0;
+    uint64_t planned = 0, acknowledged = 0;
     LinkCursor sending, receiving;
     // Exact payload.
     const uint8_t* memory = nullptr;  ///< that the real rank writes to
@@ -112,6 +117,11 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   void post_inner(Time now, uint32_t inner);
   void on_credit(Time now, uint32_t link);
   void on_data(Time now, uint32_t link, const Received& message);
+  void grant(Time now, uint32_t link);
+  /// Of message `k`; null where nobody wants them.
+  MessageMoments* moments(uint32_t link, uint64_t k) {
+    return moments_ == nullptr ? nullptr : &(*moments_)[link][k];
+  }
   void fill(uint32_t link, const CollectivePlace& place, uint64_t offset,
             std::span<uint8_t> out) const;
 
@@ -133,6 +143,8 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   std::vector<Flight> flights_;
   const ExactRing ring_;
   size_t first_ = 0;  ///< the oldest operation that is not finished
+  CollectiveMoments* moments_ = nullptr;
+  MessageMoments::Cause cause_ = MessageMoments::Cause::kEntry;  ///< of what is going on
   size_t begun_ = 0;  ///< operations that ranks may enter
 };
 
