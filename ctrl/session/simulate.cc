@@ -135,7 +135,8 @@ std::vector<EventConfig> all_events(const Config& config, const SimulateOptions&
 
 }  // namespace
 
-Result<RunReport> simulate(const Config& config, const SimulateOptions& options) {
+Result<RunReport> simulate(const Config& given, const SimulateOptions& options) {
+  const Config config = with_inner_packets(given);
   const bool anything = !config.jobs.empty() || !config.traffic.empty();
   if (anything && (config.jobs.empty() || all_emulated(config))) {
     Config changed = config;

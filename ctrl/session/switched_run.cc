@@ -20,9 +20,10 @@ std::string refusal(const Config& config) {
     return error(config.ports[1].line, "port", "a second one",
                  "[topology], [queues] and [[traffic]] go with one [[port]] so far");
   }
-  const std::string what = config.topology       ? "[topology]"
-                           : config.queues.given ? "[queues]"
-                                                 : "[[traffic]]";
+  const std::string what = config.topology          ? "[topology]"
+                           : config.queues.given    ? "[queues]"
+                           : config.traffic.empty() ? "job.inner = \"packets\""
+                                                    : "[[traffic]]";
   if (!config.fabric.pacing) return error(0, "fabric.pacing", "false", "no meaning with " + what);
   if (config.fabric.control_class == ControlClass::kSeparate) {
     return error(0, "fabric.control_class", "\"separate\"",
@@ -41,7 +42,9 @@ std::string refusal(const Config& config) {
 }  // namespace
 
 bool is_switched(const Config& config) {
-  return config.topology.has_value() || config.queues.given || !config.traffic.empty();
+  return config.topology.has_value() || config.queues.given || !config.traffic.empty() ||
+         std::ranges::any_of(config.jobs,
+                             [](const JobConfig& job) { return job.inner == InnerMode::kPackets; });
 }
 
 std::string why_not_switched(const Config& config) {
@@ -57,13 +60,23 @@ bool carries_inner(const Config& config, const JobConfig& job, bool virtual_time
          InnerMode::kPackets;
 }
 
+Config with_inner_packets(const Config& config) {
+  Config changed = config;
+  if (is_switched(config) || config.fabric.fidelity != FabricFidelity::kPacket) return changed;
+  for (JobConfig& job : changed.jobs) {
+    const bool even = job.algorithm == Algorithm::kRing && !is_p2p(job.collective);
+    if (!even && !job.inner && job.operations == OperationsMode::kTold) {
+      job.inner = InnerMode::kPackets;
+    }
+  }
+  return refusal(changed).empty() ? changed : config;
+}
+
 std::string why_not_carried(const Config& config) {
   for (const JobConfig& job : config.jobs) {
     if (job.inner != InnerMode::kPackets || carries_inner(config, job, true)) continue;
-    return ConfigError{
-        config.path, job.line, "job.inner", "\"packets\"",
-        "needs [topology], [queues] or [[traffic]], fabric.fidelity = \"packet\" and "
-        "operations = \"told\""}
+    return ConfigError{config.path, job.line, "job.inner", "\"packets\"",
+                       "needs fabric.fidelity = \"packet\" and operations = \"told\""}
         .text();
   }
   return "";

@@ -17,8 +17,8 @@
 
 namespace understudy {
 
-/// Whether the configuration has anything between its nodes' links: [topology], [queues] or
-/// [[traffic]]. Without, a path is the two links of its ends.
+/// Whether the configuration has anything between its nodes' links: [topology], [queues],
+/// [[traffic]], or a job with inner = "packets". Without, a path is the two links of its ends.
 bool is_switched(const Config& config);
 
 /// What of the configuration cannot go with such a network and a real node, with file and line;
@@ -28,6 +28,10 @@ std::string why_not_switched(const Config& config);
 /// Whether the job's messages between emulated ranks go through the network packet by packet: as it
 /// says, else in virtual time if the network's own fidelity is that.
 bool carries_inner(const Config& config, const JobConfig& job, bool virtual_time);
+/// The configuration for a run in virtual time without switches: connections of a rank share its
+/// NIC evenly all the time in rings only, so the messages of other jobs go packet by packet, over
+/// one switch, unless the job says otherwise or such a network cannot be.
+Config with_inner_packets(const Config& config);
 /// Why they cannot although a job says so, with file and line; empty if none does.
 std::string why_not_carried(const Config& config);
 
