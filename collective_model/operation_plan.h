@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "collective_model/wire_cost.h"
 #include "collective_model/schedule.h"
+#include "collective_model/wire_cost.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
 

@@ -83,8 +83,8 @@ TEST(Pacing, AnyRateFrom1MbitTo400Gbit) {
 // The shares of the line are odd, so that the senders meet in every phase.
 TEST(Pacing, RatesAreKeptBesideOthersOfTheNic) {
   constexpr uint64_t kLine = 100'000'000'000;
-  for (const uint64_t senders : {2, 9, 40}) {
-    for (const uint64_t percent : {50, 80, 90}) {
+  for (const uint64_t senders : {2u, 9u, 40u}) {
+    for (const uint64_t percent : {50u, 80u, 90u}) {
       std::mt19937_64 random(senders * percent);
       std::vector<uint64_t> weights;
       uint64_t sum = 0;

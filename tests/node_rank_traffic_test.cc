@@ -9,7 +9,7 @@
 namespace understudy {
 namespace {
 
-constexpr uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
+constexpr uint64_t kKiB = 1024;
 
 /// NICs at a switch by two cables each: the second, for credits and acknowledgements, takes no
 /// time but its latency.

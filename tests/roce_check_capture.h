@@ -127,7 +127,7 @@ class TestCapture {
   std::vector<TestFrame> frames;
   uint64_t drops = 0;
   bool statistics = true;  ///< false: the file does not say what it lacks
-  bool own = true;  ///< false: as others write it, without directions and times of the run
+  bool own = true;         ///< false: as others write it, without directions and times of the run
 
  private:
   /// Our block without its options: they stand behind the padded frame.

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "collective_model/wire_cost.h"
 #include "collective_model/schedule.h"
+#include "collective_model/wire_cost.h"
 #include "ctrl/build/topology.h"
 #include "ctrl/config/config.h"
 

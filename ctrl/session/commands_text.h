@@ -8,8 +8,8 @@
 
 namespace understudy {
 
-/// Reads one command. Without "at" its time is Time::zero(): as soon as possible. Errors say what was
-/// found and what is allowed.
+/// Reads one command. Without "at" its time is Time::zero(): as soon as possible. Errors say what
+/// was found and what is allowed.
 Result<EventConfig> parse_command(const Config& config, std::string_view text);
 
 /// The command as it would be typed, for the report's log.

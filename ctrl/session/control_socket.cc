@@ -65,8 +65,8 @@ void ControlSocket::poll(const std::function<std::string(const std::string&)>& h
   for (;;) {
     sockaddr_un from;
     socklen_t from_size = sizeof from;
-    const ssize_t size = recvfrom(fd_, text, sizeof text, 0, reinterpret_cast<sockaddr*>(&from),
-                                  &from_size);
+    const ssize_t size =
+        recvfrom(fd_, text, sizeof text, 0, reinterpret_cast<sockaddr*>(&from), &from_size);
     if (size < 0) return;
     const std::string answer = handle(std::string(text, static_cast<size_t>(size)));
     sendto(fd_, answer.data(), answer.size(), MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&from),
@@ -83,10 +83,9 @@ Result<std::string> send_command(const std::string& path, const std::string& tex
   sockaddr_un own{};
   own.sun_family = AF_UNIX;
   // Autobind: the kernel picks an abstract name, so that the answer finds its way back.
-  const bool sent =
-      bind(fd, reinterpret_cast<sockaddr*>(&own), sizeof(sa_family_t)) == 0 &&
-      sendto(fd, text.data(), text.size(), MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&address),
-             sizeof address) >= 0;
+  const bool sent = bind(fd, reinterpret_cast<sockaddr*>(&own), sizeof(sa_family_t)) == 0 &&
+                    sendto(fd, text.data(), text.size(), MSG_NOSIGNAL,
+                           reinterpret_cast<sockaddr*>(&address), sizeof address) >= 0;
   if (!sent) {
     const std::string error = system_text("no run answers at", path);
     close(fd);

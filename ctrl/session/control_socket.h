@@ -1,5 +1,5 @@
-// Live commands from another process: a UNIX datagram socket that takes a command's text and answers
-// with one line.
+// Live commands from another process: a UNIX datagram socket that takes a command's text and
+// answers with one line.
 #pragma once
 
 #include <functional>

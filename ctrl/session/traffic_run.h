@@ -11,7 +11,8 @@
 
 namespace understudy {
 
-/// The report is judged; with `timeline` it has tracks of the jobs' messages. `progress`: lines for a person; may be empty.
+/// The report is judged; with `timeline` it has tracks of the jobs' messages. `progress`: lines for
+/// a person; may be empty.
 Result<RunReport> run_traffic(const Config& config,
                               const std::function<void(const std::string&)>& progress,
                               const SeriesOptions& series = {}, bool timeline = false);
