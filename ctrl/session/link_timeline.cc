@@ -2,23 +2,9 @@
 
 #include <string>
 
+#include "ctrl/session/rank_timeline.h"
+
 namespace understudy {
-namespace {
-
-const char* waited_for(MessageMoments::Cause cause) {
-  switch (cause) {
-    case MessageMoments::Cause::kEntry:
-      return "entry";
-    case MessageMoments::Cause::kData:
-      return "waits for data";
-    case MessageMoments::Cause::kAcknowledgement:
-      return "waits for an acknowledgement";
-  }
-  return "";
-}
-
-}  // namespace
-
 void add_timeline(std::vector<TimelineTrack>& tracks, const Config& config, const JobConfig& job,
                   const CollectiveSetup& setup, const CollectiveMoments& moments) {
   for (uint32_t l = 0; l < moments.size(); ++l) {

@@ -8,26 +8,26 @@
 namespace understudy {
 namespace {
 
-const char* waited_for(RankTraffic::Cause cause) {
-  switch (cause) {
-    case RankTraffic::Cause::kEntry:
-      return "entry";
-    case RankTraffic::Cause::kData:
-      return "waits for data";
-    case RankTraffic::Cause::kAcknowledgement:
-      return "waits for an acknowledgement";
-    case RankTraffic::Cause::kCredit:
-      return "waits for a credit";
-  }
-  return "";
-}
-
 /// Tracks of one connection, over all operations.
 struct Tracks {
   TimelineTrack waits, wire;
 };
 
 }  // namespace
+
+const char* waited_for(WaitCause cause) {
+  switch (cause) {
+    case WaitCause::kEntry:
+      return "entry";
+    case WaitCause::kData:
+      return "waits for data";
+    case WaitCause::kAcknowledgement:
+      return "waits for an acknowledgement";
+    case WaitCause::kCredit:
+      return "waits for a credit";
+  }
+  return "";
+}
 
 void add_timeline(std::vector<TimelineTrack>& tracks, const Config& config, const JobConfig& job,
                   const RankJob& made, const std::vector<FlowResult>& flows) {

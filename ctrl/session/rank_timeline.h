@@ -8,8 +8,12 @@
 #include "ctrl/config/config.h"
 #include "ctrl/report/timeline.h"
 #include "dataplane/node/flow_traffic.h"
+#include "dataplane/node/wait_cause.h"
 
 namespace understudy {
+
+/// As timelines call it.
+const char* waited_for(WaitCause cause);
 
 /// Of a job that has been recorded; `flows` is what became of all flows.
 void add_timeline(std::vector<TimelineTrack>& tracks, const Config& config, const JobConfig& job,

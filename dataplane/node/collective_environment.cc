@@ -73,7 +73,7 @@ void CollectiveEnvironment::begin(Time now) {
     if (!job_.scheduled) f.entered = false;  // its first credit will tell
   }
   plan(operation).begin();
-  cause_ = MessageMoments::Cause::kEntry;
+  cause_ = WaitCause::kEntry;
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     if (!job_.is_real(r) && ranks_[r].operation == operation) try_enter(now, r);
   }
@@ -120,7 +120,7 @@ void CollectiveEnvironment::real_entered(Time now, uint32_t link, size_t operati
   if (f.entered) return;
   f.entered = true;
   f.entry = now - job_.links[link].latency;
-  cause_ = MessageMoments::Cause::kEntry;
+  cause_ = WaitCause::kEntry;
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     if (!job_.is_real(r) && ranks_[r].operation == operation) try_enter(now, r);
   }
@@ -170,7 +170,7 @@ bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
     r.inside = false;
     if (r.operation >= job_.operations.size()) continue;
     gone_on = true;
-    cause_ = MessageMoments::Cause::kEntry;
+    cause_ = WaitCause::kEntry;
     try_enter(now, rank);
   }
   return gone_on;
@@ -226,7 +226,7 @@ void CollectiveEnvironment::inner_received(uint32_t inner, Time now) {
   CollectivePlace place;
   if (!inner_[inner].receiving.at_inner(job_, inner, place)) return;
   inner_[inner].receiving.step();
-  cause_ = MessageMoments::Cause::kData;
+  cause_ = WaitCause::kData;
   plan(place.operation)
       .on_real_data(job_.inner[inner].to, job_.operations[place.operation]->inner_uses[inner].to,
                     place.message, now);
@@ -239,7 +239,7 @@ void CollectiveEnvironment::inner_acknowledged(uint32_t inner, Time now) {
   inner_[inner].acknowledging.step();
   // The last ones of an operation that is over change nothing.
   if (place.operation < first_) return;
-  cause_ = MessageMoments::Cause::kAcknowledgement;
+  cause_ = WaitCause::kAcknowledgement;
   plan(place.operation)
       .on_acknowledged(job_.inner[inner].from,
                        job_.operations[place.operation]->inner_uses[inner].from, place.message,
@@ -295,7 +295,7 @@ void CollectiveEnvironment::on_data(Time now, uint32_t link, const Received& mes
   Flight& f = flight(place.operation);
   const Duration late = f.lateness.of_real(link, place.message) + host_->arrival_uncertainty();
   f.heard = std::max(f.heard, late);
-  cause_ = MessageMoments::Cause::kData;
+  cause_ = WaitCause::kData;
   if (!plan(place.operation)
            .on_real_data(job_.links[link].emulated, plan_connection(place.operation, link),
                          place.message, now)) {
@@ -316,7 +316,7 @@ void CollectiveEnvironment::End::on_completed(Time now, Qp&, uint64_t id, WorkSt
   ++f.acknowledged;
   uint64_t& acknowledged = all_.links_[link_].acknowledged;
   if (MessageMoments* m = all_.moments(link_, acknowledged++)) m->acknowledged = now;
-  all_.cause_ = MessageMoments::Cause::kAcknowledgement;
+  all_.cause_ = WaitCause::kAcknowledgement;
   CollectiveResult& result = all_.progress_.results[place.operation];
   result.end = std::max(result.end, now);
   all_.plan(place.operation)

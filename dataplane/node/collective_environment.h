@@ -144,8 +144,8 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   const ExactRing ring_;
   size_t first_ = 0;  ///< the oldest operation that is not finished
   CollectiveMoments* moments_ = nullptr;
-  MessageMoments::Cause cause_ = MessageMoments::Cause::kEntry;  ///< of what is going on
-  size_t begun_ = 0;  ///< operations that ranks may enter
+  WaitCause cause_ = WaitCause::kEntry;  ///< of what is going on
+  size_t begun_ = 0;                     ///< operations that ranks may enter
 };
 
 }  // namespace understudy

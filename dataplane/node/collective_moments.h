@@ -7,17 +7,13 @@
 #include <vector>
 
 #include "dataplane/base/units.h"
+#include "dataplane/node/wait_cause.h"
 
 namespace understudy {
 
 struct MessageMoments {
-  /// What set a message of an emulated rank free at last.
-  enum class Cause : uint8_t {
-    kEntry,            ///< ranks entered the operation
-    kData,             ///< a message came to an emulated rank
-    kAcknowledgement,  ///< one of an emulated rank's was on the way
-  };
-  Cause cause = Cause::kEntry;
+  /// What set a message of an emulated rank free at last; never kCredit.
+  WaitCause cause = WaitCause::kEntry;
   /// An emulated rank's: by the plan it may leave; it left, with its credit; it was acknowledged.
   Time due = Time::never(), posted = Time::never(), acknowledged = Time::never();
   /// A real rank's: its credit left; it came.

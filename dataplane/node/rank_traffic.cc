@@ -157,7 +157,7 @@ void RankTraffic::schedule_entry(uint32_t operation, uint32_t rank, Time done) {
 void RankTraffic::enter(uint32_t operation, uint32_t rank, Time now) {
   part(operation, rank).entry = now;
   if (part(operation, rank).left == 0) return complete(operation, rank, now);
-  cause_ = Cause::kEntry;
+  cause_ = WaitCause::kEntry;
   for (uint32_t c = 0; c < connections(operation, rank).size(); ++c) {
     const Connection& connection = connections(operation, rank)[c];
     if (connection.direction != Direction::kReceive || !connection.network) continue;
@@ -181,7 +181,7 @@ void RankTraffic::on_received(uint32_t flow, Time now) {
   if (flow < first_flow_ || flow >= end_flow_) return;
   const Range& range = range_of(flow);
   End& sender = part(range.operation, range.rank).ends[range.connection];
-  cause_ = range.credit ? Cause::kCredit : Cause::kData;
+  cause_ = range.credit ? WaitCause::kCredit : WaitCause::kData;
   if (range.credit) {
     ++sender.credits;
     post(range.operation, range.rank, range.connection, now);
@@ -202,7 +202,7 @@ void RankTraffic::on_acknowledged(uint32_t flow, Time now) {
   if (!played(range.rank)) {
     return other_acknowledged(range.operation, range.rank, range.connection, now);
   }
-  cause_ = Cause::kAcknowledgement;
+  cause_ = WaitCause::kAcknowledgement;
   ++part(range.operation, range.rank).ends[range.connection].acked;
   settle(range.operation, range.rank, range.connection, now);
 }
@@ -211,14 +211,14 @@ void RankTraffic::on_wake(uint32_t index, Time now) {
   if (index < first_wake_ || index >= way_wake(ways_.size())) return;  // another job's
   if (index >= way_wake(0)) {
     const Range& end = ways_[index - way_wake(0)];
-    cause_ = Cause::kData;
+    cause_ = WaitCause::kData;
     hear_inside(end.operation, end.rank, end.connection);
     return settle(end.operation, end.rank, end.connection, now);
   }
   if (index < entry_wake(0, 0)) {
     const Range& range = range_of(first_flow_ + (index - first_wake_));
     const End& sender = part(range.operation, range.rank).ends[range.connection];
-    cause_ = Cause::kData;
+    cause_ = WaitCause::kData;
     arrive(range.operation, sender.peer_rank, sender.peer);
     return settle(range.operation, sender.peer_rank, sender.peer, now);
   }

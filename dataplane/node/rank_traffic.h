@@ -22,6 +22,7 @@
 #include "dataplane/base/units.h"
 #include "dataplane/fabric/flow.h"
 #include "dataplane/node/flow_traffic.h"
+#include "dataplane/node/wait_cause.h"
 
 namespace understudy {
 
@@ -72,16 +73,9 @@ class RankTraffic : public FlowListener {
 
   /// Before start(): keeps the moments of every message, for moments().
   void record() { recording_ = true; }
-  /// What let a rank go on at last.
-  enum class Cause : uint8_t {
-    kEntry,            ///< it entered the operation
-    kData,             ///< a message came
-    kAcknowledgement,  ///< a window of its messages was on the way
-    kCredit,           ///< its receiver let it
-  };
   struct Moments {
     Time filled, posted;
-    Cause why_filled = Cause::kEntry, why_posted = Cause::kEntry;
+    WaitCause why_filled = WaitCause::kEntry, why_posted = WaitCause::kEntry;
   };
   /// Of the messages that a rank's connection sends, those that were filled.
   const std::vector<Moments>& moments(size_t operation, uint32_t rank, uint32_t connection) const {
@@ -195,7 +189,7 @@ class RankTraffic : public FlowListener {
   uint32_t first_wake_ = 0;  ///< arrivals by flow, entries by operation and rank, ways
   size_t unfinished_ = 0;
   bool recording_ = false;
-  Cause cause_ = Cause::kEntry;  ///< of what is being done now
+  WaitCause cause_ = WaitCause::kEntry;  ///< of what is being done now
   FlowTraffic* traffic_ = nullptr;
   std::vector<Look> work_;
 };
