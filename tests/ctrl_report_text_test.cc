@@ -84,6 +84,13 @@ TEST(Write, ErrorNamesTheFile) {
   EXPECT_THAT(result.error().text, HasSubstr("No such file or directory"));
 }
 
+TEST(Table, SaysWhenTheModelIsOfPackets) {
+  JobReport job = judged(full_report()).jobs[0];
+  EXPECT_THAT(job_table(job), Not(HasSubstr("# model: ")));
+  job.model = "packets";
+  EXPECT_THAT(job_table(job), HasSubstr("# model: all ranks packet by packet"));
+}
+
 TEST(Table, ColumnsOfNcclTestsAndTheModels) {
   EXPECT_EQ(
       job_table(judged(full_report()).jobs[0]),

@@ -164,6 +164,7 @@ TEST(BesideNodes, WhatMeetsOnLinksGoesPacketByPacketOfItself) {
     EXPECT_EQ(report.traffic->inner_messages.size(), 1u) << j;
     for (size_t o = 0; o < packets.size(); ++o) {
       const auto took = static_cast<double>(packets[o].ps());
+      EXPECT_EQ(report.jobs[0].collectives[o].modelled, packets[o]) << j << o;
       const Duration beside_plan = *report.jobs[0].collectives[o].node_reported;
       // In an all-to-all, and once ranks enter apart, the order of packets that meet decides.
       const double share = o % 3 == 0 && j.find("to_all") == j.npos ? 0.01 : 0.1;

@@ -71,6 +71,11 @@ TEST(SimulateInner, ARealNodeTakesWhatAnEmulatedOneTakes) {
   const RunReport times = simulated(text(true, std::string(kRing) + "inner = \"times\"\n"));
   EXPECT_LT(beside_real(times), expected * 0.6);
   EXPECT_TRUE(times.traffic->inner_messages.empty());
+  EXPECT_EQ(times.jobs.at(0).model, "plan");
+  // The model knows as much as the run does.
+  ASSERT_EQ(real.jobs.at(0).model, "packets");
+  EXPECT_NEAR(static_cast<double>(real.jobs[0].collectives.at(0).modelled.ps()),
+              beside_real(real) * 1e12, 0.01 * expected * 1e12);
 }
 
 TEST(SimulateInner, OtherCollectivesToo) {

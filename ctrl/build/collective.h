@@ -15,6 +15,12 @@
 
 namespace understudy {
 
+/// Where the model's times of operations come from.
+enum class ModelKind : uint8_t {
+  kPlan,     ///< its plan with every rank emulated
+  kPackets,  ///< all its ranks packet by packet
+};
+
 /// A job ready to run. Does not move: shards hold pointers into it.
 struct CollectiveSetup {
   const Topology* topology = nullptr;  ///< that it crosses; null without switches
@@ -26,8 +32,9 @@ struct CollectiveSetup {
   std::vector<std::unique_ptr<CollectiveShape>> shapes;
   std::vector<std::unique_ptr<Plan>> plans;
   std::vector<JobOperation> operations;
-  std::vector<uint64_t> sizes;           ///< bytes, by JobOperation::size; of a group all together
-  std::vector<Duration> modelled;        ///< of each operation: the real ranks' view
+  std::vector<uint64_t> sizes;     ///< bytes, by JobOperation::size; of a group all together
+  std::vector<Duration> modelled;  ///< of each operation: the real ranks' view
+  ModelKind model = ModelKind::kPlan;
   std::unique_ptr<InnerMessages> inner;  ///< null: what emulated ranks say takes times
 };
 

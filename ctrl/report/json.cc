@@ -100,6 +100,7 @@ Json job_json(const JobReport& job) {
   out["protocol"] = job.protocol;
   out["type"] = job.type;
   out["payload"] = job.payload;
+  out["model"] = job.model;
   out["ranks"] = job.ranks;
   out["gpus"] = job.gpus;
   out["planned"] = job.planned;

@@ -177,6 +177,9 @@ std::string job_table(const JobReport& job) {
                      (job.gpus > 1 ? " on " + count_text(job.ranks.size(), "node") : "") +
                      ", payload " + job.payload + "\n";
   if (!rows.empty()) text += "# " + time_source(rows) + "\n";
+  if (job.model == "packets") {
+    text += "# model: all ranks packet by packet, and nothing else on the network\n";
+  }
   text += heading({"size", "count", "type", "redop", "time", "algbw", "busbw", "model", "diff",
                    "#wrong", "verdict"});
   text += heading({"(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "(us)", "(%)", "", ""});

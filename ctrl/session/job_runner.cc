@@ -2,6 +2,7 @@
 
 #include "ctrl/report/collect.h"
 #include "ctrl/session/link_timeline.h"
+#include "ctrl/session/packet_model.h"
 
 namespace understudy {
 namespace {
@@ -29,6 +30,9 @@ Result<std::vector<std::unique_ptr<CollectiveSetup>>> JobRunner::plan(const Conf
         build_collective(config, job, false, switched == nullptr ? nullptr : &switched->topology(),
                          carries_inner(config, job, false));
     if (!setup) return fail(setup.error().text);
+    if (auto model = model_by_packets(config, job, **setup); !model) {
+      return fail(model.error().text);
+    }
     setups.push_back(std::move(*setup));
     if (switched == nullptr) continue;
     if (auto carried = switched->carry(job, *setups.back()); !carried)
@@ -155,6 +159,7 @@ JobReport JobRunner::report(size_t index) const {
   const Job& job = jobs_[index];
   JobReport report = job_report(config_, index, job.environment->progress(), job.setup->operations,
                                 Verified::kNo, [&](size_t i) { return job.setup->modelled[i]; });
+  report.model = model_name(job.setup->model);
   for (const RingResultMessage& result : job.results) {
     if (auto added = add_node_result(report, config_.jobs[index], result); !added) {
       ++report.violations;

@@ -13,6 +13,7 @@
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/deadlock.h"
 #include "ctrl/session/link_timeline.h"
+#include "ctrl/session/packet_model.h"
 #include "ctrl/session/sampled_run.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/switched_run.h"
@@ -103,6 +104,7 @@ JobReport reported(const Config& config, size_t index, const Job& job) {
   job.environment->end();
   JobReport report = job_report(config, index, job.environment->progress(), job.setup->operations,
                                 Verified::kNo, [&](size_t i) { return job.setup->modelled[i]; });
+  report.model = model_name(job.setup->model);
   report.algorithm = name_of(kAlgorithmNames, job.setup->algorithm);
   report.protocol = name_of(kProtocolNames, job.setup->protocol);
   if (const InferenceReport* inferred = job.environment->inferred()) report.inferred = *inferred;
@@ -159,6 +161,9 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
     auto setup = build_collective(config, job, job.entry == EntryMode::kScheduled, topology,
                                   carries_inner(config, job, true));
     if (!setup) return fail(setup.error().text);
+    if (auto model = model_by_packets(config, job, **setup); !model) {
+      return fail(model.error().text);
+    }
     setups.push_back(std::move(*setup));
     if (switched == nullptr) continue;
     if (auto carried = switched->carry(job, *setups.back()); !carried)
