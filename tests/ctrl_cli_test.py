@@ -82,6 +82,14 @@ BAD_CONFIGS = {
     "a port to an emulated node": (('real = "gpu"', 'real = "w0"'), ("port.real", "w0")),
     "no such rank": (('"w*"', '"x9"'), ("job.ranks", "x9")),
 }
+
+
+def record_of(count, sequence):
+    """What the profiler plugin tells of an all-reduce."""
+    return struct.pack("<8sBBBBIQQQiI16s16s16s16s16x", b"ustudyF1", 1, 5, 1, 16, 0, 0xABC, sequence, count, 0, 0,
+                       b"AllReduce", b"ncclFloat32", b"RING", b"SIMPLE")
+
+
 CHANGE = "expected: [at TIME] link NODE [rate RATE] [latency TIME]"
 BAD_CHANGES = {
     "": "--at",
@@ -308,8 +316,8 @@ file = "flows.csv"
                 (record * 2, 0, "broadcast 7, ring, ll, root 1, 1000 float32 = 4000 B, 4 channels"),
                 (record + record.replace(b"RING", b"NVLS"), 1, "record 1: algorithm: \"NVLS\" is not known"),
                 (record + record.replace(b"\0\0\0\0Broadcast", b"\5\0\0\0Broadcast"), 1, "5 operations are missing")]:
-            feed = subprocess.Popen([UNDERSTUDY, "feed", where, "--count", "2"], text=True,
-                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            feed = subprocess.Popen([UNDERSTUDY, "feed", where, "--count", "2", "--record", "taken.feed"], text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
             host, port = where.split(":")
             while feed.poll() is None:
                 try:
@@ -321,8 +329,34 @@ file = "flows.csv"
             out, err = feed.communicate(timeout=60)
             self.assertEqual(feed.returncode, status, out + err)
             self.assertIn(words, out + err)
+            if status == 0:
+                self.assertEqual((self.folder / "taken.feed").read_bytes(), sent)
         self.expect_bad(self.run_it("feed", "nonsense"), "feed nonsense: expected ADDRESS:PORT")
         self.expect_bad(self.run_it("feed", "somewhere:7300"), "feed somewhere:7300: ")
+
+    def test_operations_that_are_not_told(self):
+        told = [record_of(count=1024, sequence=s) for s in (0, 1)]
+        feed = self.folder / "run.feed"
+        fed = self.config(('interval = "1ms"', 'interval = "1ms"\niterations = 2\noperations = "fed"'), name="fed.toml")
+        for content, status, lost in [(b"".join(told), 0, None), (told[0], 3, "the feed ended after 1 operations")]:
+            feed.write_bytes(content)
+            done = self.run_it("simulate", fed, "--feed", feed, "--report", "r.json")
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            job, = json.loads((self.folder / "r.json").read_text())["jobs"]
+            self.assertEqual(job["fed"]["lost"], lost)
+            self.assertEqual(job["done"], 2 if lost is None else 1)
+        self.assertIn("verdict: NOT FAITHFUL", done.stdout)
+        self.assertIn(f"the feed lost track, and every credit was answered at once: {lost}", done.stdout)
+        # Inference knows nothing of operations between pairs of ranks.
+        inferred = self.config(("all_reduce", "all_to_all"), ('interval = "1ms"', 'interval = "1ms"\noperations = "inferred"'),
+                               name="inferred.toml")
+        done = self.run_it("simulate", inferred, "--report", "r.json")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        lost = "a credit on a connection that no collective uses"
+        self.assertIn(f"inference lost track, and every credit was answered at once: {lost}", done.stdout)
+        report = json.loads((self.folder / "r.json").read_text())
+        self.assertFalse(report["verdict"]["faithful"])
+        self.assertEqual(report["jobs"][0]["inferred"]["lost"], lost)
 
     def test_predict(self):
         done = self.run_it("predict", QUICKSTART.with_name("predict.toml"), "--why")

@@ -102,8 +102,10 @@ TEST(Feed, NamesWhatIsWrong) {
 TEST(Feed, CountsWhatIsMissing) {
   std::vector<FedOperation> taken;
   uint64_t lost = 0;
-  FeedPeer peer([&](const FedOperation& o) { taken.push_back(o); },
-                [&](uint64_t records) { lost += records; });
+  std::string ended;
+  FeedPeer peer([&](Time, const FedOperation& o) { taken.push_back(o); },
+                [&](Time, uint64_t records) { lost += records; },
+                [&](Time, const std::string& why) { ended = why; });
   FeedRecord r = all_reduce();
   peer.on_bytes(Time::zero(), bytes_of(r));
   r.dropped = 3;
@@ -116,6 +118,7 @@ TEST(Feed, CountsWhatIsMissing) {
   peer.on_closed(Time::zero());
   EXPECT_TRUE(peer.finished());
   EXPECT_EQ(peer.failure(), "feed: it ended inside a record");
+  EXPECT_EQ(ended, peer.failure());
 }
 
 TEST(Feed, TakesAnyBytes) {

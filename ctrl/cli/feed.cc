@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
 
 #include "ctrl/cli/commands.h"
@@ -19,6 +20,7 @@ namespace {
 struct FeedArguments {
   std::string listen;
   uint64_t count = 0;
+  std::string record;
 };
 
 std::string line_of(const FedOperation& fed) {
@@ -76,7 +78,16 @@ int listen_on(const std::string& where) {
 int feed(const FeedArguments& arguments) {
   const int fd = listen_on(arguments.listen);
   if (fd < 0) return kExitBadInput;
-  uint64_t taken = 0;
+  uint64_t taken = 0, missing = 0;
+  std::ofstream record;
+  if (!arguments.record.empty()) {
+    record.open(arguments.record, std::ios::binary);
+    if (!record) {
+      std::fprintf(stderr, "%s: %s\n", arguments.record.c_str(), std::strerror(errno));
+      close(fd);
+      return kExitFailed;
+    }
+  }
   int status = kExitOk;
   SocketAdapter::Callbacks callbacks;
   callbacks.now = [] {
@@ -97,16 +108,24 @@ int feed(const FeedArguments& arguments) {
   }
   const auto made = adapter->add_listener(fd, 0, [&] {
     return std::make_unique<FeedPeer>(
-        [&](const FedOperation& operation) {
+        [&](Time, const FedOperation& operation) {
           if (arguments.count != 0 && taken == arguments.count) return;
           ++taken;
+          if (record.is_open()) {
+            const auto bytes = record_of(operation, static_cast<uint32_t>(missing));
+            record.write(reinterpret_cast<const char*>(bytes.data()),
+                         static_cast<std::streamsize>(bytes.size()));
+            record.flush();
+          }
           std::printf("%s\n", line_of(operation).c_str());
           std::fflush(stdout);
         },
-        [&](uint64_t lost) {
+        [&](Time, uint64_t lost) {
           std::printf("%llu operations are missing here\n", static_cast<unsigned long long>(lost));
+          missing += lost;
           status = kExitFailed;
-        });
+        },
+        [](Time, const std::string&) {});
   });
   if (!made) {
     std::fprintf(stderr, "%s\n", made.error().text.c_str());
@@ -127,6 +146,8 @@ void add_feed(CLI::App& app, int& status) {
       "feed", "print the operations that NCCL starts, as its profiler plugin tells them");
   command->add_option("LISTEN", arguments->listen, "address and port to listen on")->required();
   command->add_option("--count", arguments->count, "end after so many operations (default: go on)");
+  command->add_option("--record", arguments->record,
+                      "also write the records to this file, for understudy simulate --feed");
   command->footer(
       "On the GPU node: NCCL_PROFILER_PLUGIN=.../libnccl-profiler-understudy.so\n"
       "  UNDERSTUDY_FEED=10.0.0.5:7300\n"

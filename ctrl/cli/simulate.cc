@@ -17,12 +17,16 @@ void add_simulate(CLI::App& app, int& status) {
       "node, jobs of emulated ranks and [[traffic]] packet by packet");
   auto arguments = std::make_shared<RunArguments>();
   auto series = std::make_shared<SeriesArguments>();
+  auto feed = std::make_shared<std::string>();
   add_run_arguments(*command, *arguments);
   add_series_arguments(*command, *series);
+  command->add_option("--feed", *feed,
+                      "What the feed of the job with operations = \"fed\" tells: a file of "
+                      "understudy feed --record. Default: what the reference node does");
   command->footer(
       "Example: understudy simulate configs/quickstart.toml --report out.json\n"
       "         understudy simulate configs/oversubscribed.toml --series out.csv --plot out.svg");
-  command->callback([arguments, series, &status] {
+  command->callback([arguments, series, feed, &status] {
     status = kExitBadInput;
     const auto config = load_or_complain(*arguments, why_not_simulated);
     if (!config) return;
@@ -36,6 +40,7 @@ void add_simulate(CLI::App& app, int& status) {
     if (!sampled) return;
     SimulateOptions options;
     options.series = *sampled;
+    options.feed_path = *feed;
     options.capture_path = arguments->capture;
     options.timeline = !arguments->timeline.empty();
     options.commands = *events;

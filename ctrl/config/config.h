@@ -12,6 +12,7 @@
 #include "collective_model/dimension_time.h"
 #include "collective_model/operation.h"
 #include "ctrl/config/control_config.h"
+#include "ctrl/config/feed_config.h"
 #include "ctrl/config/iteration_config.h"
 #include "ctrl/config/nccl_config.h"
 #include "ctrl/config/queues_config.h"
@@ -44,7 +45,7 @@ enum class PayloadMode { kSynthetic, kExact };
 /// When an operation starts: at a planned time for all ranks, or at the real rank's first credit.
 enum class EntryMode { kScheduled, kFirstCredit };
 /// How the emulated ranks of a job know its operations.
-enum class OperationsMode { kTold, kInferred };
+enum class OperationsMode { kTold, kInferred, kFed };
 /// Which client program's handshake a service expects.
 enum class ServiceKind {
   kAuto,
@@ -192,7 +193,9 @@ struct JobConfig {
   PayloadMode payload = PayloadMode::kSynthetic;
   Duration step_cost;  ///< of one reduce or copy step on an emulated rank
   EntryMode entry = EntryMode::kScheduled;
-  OperationsMode operations = OperationsMode::kTold;  ///< kInferred: simulate, beside a real node
+  /// How emulated ranks know what the real ones do; other than kTold: beside a real node.
+  OperationsMode operations = OperationsMode::kTold;
+  FeedConfig feed;  ///< of kFed
   /// How messages between emulated ranks reach each other beside a real node; without: what the
   /// way of running takes.
   std::optional<InnerMode> inner;

@@ -37,7 +37,6 @@ std::string not_plain(const Config& config, const JobConfig& job) {
     return quoted("nccl", name_of(kVersionNames, job.nccl));
   }
   if (job.group) return "group = true";
-  if (job.operations == OperationsMode::kInferred) return "operations = \"inferred\"";
   if (job.iteration.whole) return "order = \"iteration\"";
   const uint32_t gpus = gpus_per_node(config, job);
   if (gpus > 1) return std::to_string(gpus) + " ranks on each node";

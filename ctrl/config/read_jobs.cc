@@ -46,8 +46,11 @@ class JobReader {
                   {{"scheduled", EntryMode::kScheduled}, {"first_credit", EntryMode::kFirstCredit}},
                   job_.entry);
     table_.choice("operations",
-                  {{"told", OperationsMode::kTold}, {"inferred", OperationsMode::kInferred}},
+                  {{"told", OperationsMode::kTold},
+                   {"inferred", OperationsMode::kInferred},
+                   {"fed", OperationsMode::kFed}},
                   job_.operations);
+    read_feed();
     read_inner();
     if (const auto interval = table_.duration("interval")) job_.interval = interval->value;
     read_skew();
@@ -76,6 +79,26 @@ class JobReader {
     InnerMode mode = InnerMode::kTimes;
     table_.choice("inner", {{"packets", InnerMode::kPackets}, {"times", InnerMode::kTimes}}, mode);
     job_.inner = mode;
+  }
+
+  void read_feed() {
+    const TomlNode* toml = table_.table("feed");
+    if (toml == nullptr) return;
+    if (job_.operations != OperationsMode::kFed) {
+      table_.error(toml->line, "feed", "a feed", "only operations = \"fed\" has one");
+    }
+    TableReader table(*toml, "job.feed", context_.errors);
+    if (const auto port = table.integer("port", 1, 65535)) {
+      job_.feed.port = static_cast<uint16_t>(port->value);
+    }
+    if (const auto delay = table.duration("delay")) job_.feed.delay = delay->value;
+    if (const auto patience = table.duration("patience")) {
+      job_.feed.patience = patience->value;
+      if (patience->value == Duration()) {
+        table.error(patience->line, "patience", "no time", "expected a longer one");
+      }
+    }
+    table.finish();
   }
 
   void read_counts() {
@@ -267,7 +290,7 @@ class JobReader {
       if (node.real) real.push_back(i);
       if (!nics_reported) nics_reported = !check_nic(node, nic_line, any_real);
     }
-    check_inferred(!real.empty());
+    check_operations(!real.empty());
     if (!any_real || !is_plain_ring(context_.config, job_)) return;
     if (real.empty()) {
       table_.error(rank_lines_.front(), "ranks", "no real node",
@@ -279,16 +302,22 @@ class JobReader {
     }
   }
 
-  /// What can be inferred, from what real ranks send.
-  void check_inferred(bool real) {
+  /// What can become known during the run, from what real ranks send or tell.
+  void check_operations(bool real) {
     const TomlNode* node = table_.any("operations");
-    if (node == nullptr || job_.operations != OperationsMode::kInferred) return;
+    if (node == nullptr || job_.operations == OperationsMode::kTold) return;
+    const bool fed = job_.operations == OperationsMode::kFed;
     std::string why;
     if (!real) why = "none of its ranks is on a node with real = true: there is nothing to see";
-    if (is_p2p(job_.collective)) why = "collectives only, not operations between pairs of ranks";
-    if (job_.group) why = "operations that come alone, not group = true";
-    if (job_.payload == PayloadMode::kExact) why = "contents are not inferred: payload = \"exact\"";
-    if (!why.empty()) table_.error(node->line, "operations", "\"inferred\"", why);
+    if (fed && is_p2p(job_.collective))
+      why = "collectives only, not operations between pairs of ranks";
+    if (fed && job_.group) why = "operations that come alone, not group = true";
+    if (job_.payload == PayloadMode::kExact) {
+      why = std::string("contents are not ") + (fed ? "fed" : "inferred") + ": payload = \"exact\"";
+    }
+    if (!why.empty()) {
+      table_.error(node->line, "operations", fed ? "\"fed\"" : "\"inferred\"", why);
+    }
   }
 
   bool check_nic(const NodeConfig& node, unsigned line, bool sends) {

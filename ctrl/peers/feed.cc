@@ -138,22 +138,51 @@ bool FeedDecoder::take(std::span<const uint8_t> bytes, std::vector<FedOperation>
   return error_.empty();
 }
 
-void FeedPeer::on_bytes(Time, std::span<const uint8_t> bytes) {
+std::vector<uint8_t> record_of(const FedOperation& fed, uint32_t dropped) {
+  const Operation& o = fed.operation;
+  const bool pair = o.collective == Collective::kSendRecv;
+  FeedRecord r;
+  r.kind = pair ? FeedKind::kPointToPoint : FeedKind::kCollective;
+  r.channels = static_cast<uint8_t>(o.channels);
+  r.warps = static_cast<uint8_t>(o.threads / 32);
+  r.rank = fed.rank;
+  r.communicator = fed.communicator;
+  r.sequence = fed.sequence;
+  r.count = o.count;
+  r.other = static_cast<int32_t>(pair ? fed.peer : o.root);
+  r.dropped = dropped;
+  const std::string_view function =
+      pair ? fed.sends ? "Send" : "Recv" : name_of(kFunctionWords, o.collective);
+  FeedRecord::set(r.function, std::string(function).c_str());
+  FeedRecord::set(r.type, std::string(name_of(kTypeWords, o.type)).c_str());
+  if (!pair) {
+    FeedRecord::set(r.algorithm, std::string(name_of(kAlgorithmWords, o.algorithm)).c_str());
+    FeedRecord::set(r.protocol, std::string(name_of(kProtocolWords, o.protocol)).c_str());
+  }
+  std::vector<uint8_t> bytes(FeedRecord::kBytes);
+  r.encode(std::span<uint8_t, FeedRecord::kBytes>(bytes));
+  return bytes;
+}
+
+void FeedPeer::on_bytes(Time now, std::span<const uint8_t> bytes) {
   operations_.clear();
   const bool good = decoder_.take(bytes, operations_);
   if (decoder_.dropped() > told_lost_) {
-    lost_(decoder_.dropped() - told_lost_);
+    lost_(now, decoder_.dropped() - told_lost_);
     told_lost_ = decoder_.dropped();
   }
-  for (const FedOperation& operation : operations_) take_(operation);
+  for (const FedOperation& operation : operations_) take_(now, operation);
   if (good) return;
   failure_ = decoder_.error();
   finished_ = true;
+  ended_(now, failure_);
 }
 
-void FeedPeer::on_closed(Time) {
+void FeedPeer::on_closed(Time now) {
+  if (finished_) return;
   finished_ = true;
-  if (decoder_.in_record() && failure_.empty()) failure_ = "feed: it ended inside a record";
+  if (decoder_.in_record()) failure_ = "feed: it ended inside a record";
+  ended_(now, failure_);
 }
 
 }  // namespace understudy

@@ -25,6 +25,9 @@ struct FedOperation {
   uint32_t peer = 0;   ///< kSendRecv
 };
 
+/// The record that tells it, in the newest version, after `dropped` ones that could not be sent.
+std::vector<uint8_t> record_of(const FedOperation& fed, uint32_t dropped = 0);
+
 /// Collects records, which may come in pieces of any size.
 class FeedDecoder {
  public:
@@ -50,17 +53,20 @@ class FeedDecoder {
 /// One connection of a plugin.
 class FeedPeer : public Peer {
  public:
-  using Take = std::function<void(const FedOperation&)>;
-  /// `lost` is told how many records are known to be missing.
-  FeedPeer(Take take, std::function<void(uint64_t)> lost)
-      : take_(std::move(take)), lost_(std::move(lost)) {}
+  using Take = std::function<void(Time, const FedOperation&)>;
+  /// `lost` is told how many records are known to be missing, `ended` that nothing more will come,
+  /// and why, empty if the other side has closed the connection.
+  FeedPeer(Take take, std::function<void(Time, uint64_t)> lost,
+           std::function<void(Time, const std::string&)> ended)
+      : take_(std::move(take)), lost_(std::move(lost)), ended_(std::move(ended)) {}
   void on_bytes(Time now, std::span<const uint8_t> bytes) override;
   void on_endpoint(Time, const EndpointReady&) override {}
   void on_closed(Time now) override;
 
  private:
   Take take_;
-  std::function<void(uint64_t)> lost_;
+  std::function<void(Time, uint64_t)> lost_;
+  std::function<void(Time, const std::string&)> ended_;
   FeedDecoder decoder_;
   std::vector<FedOperation> operations_;
   uint64_t told_lost_ = 0;

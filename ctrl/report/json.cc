@@ -79,14 +79,14 @@ Json inferred_json(const InferenceReport& inferred) {
   } else {
     out["lost"] = inferred.lost;
   }
-  out["operations"] = list(inferred.operations, [](const InferredReport& o) {
+  out["operations"] = list(inferred.operations, [&](const InferredReport& o) {
     Json one;
     one["operation"] = o.operation;
-    one["unique"] = o.unique;
+    if (!inferred.fed) one["unique"] = o.unique;
     one["right"] = o.right;
     one["late_messages"] = o.late_messages;
     one["late_ps"] = o.late.ps();
-    one["wrong_sizes"] = o.wrong_sizes;
+    if (!inferred.fed) one["wrong_sizes"] = o.wrong_sizes;
     return one;
   });
   return out;
@@ -107,7 +107,7 @@ Json job_json(const JobReport& job) {
   out["done"] = job.collectives.size();
   out["failed"] = job.failed;
   out["protocol_violations"] = job.violations;
-  if (job.inferred) out["inferred"] = inferred_json(*job.inferred);
+  if (job.inferred) out[job.inferred->fed ? "fed" : "inferred"] = inferred_json(*job.inferred);
   out["sizes"] =
       list(summarise(job), [&](const SizeSummary& s) { return summary_json(s, job.bus_factor); });
   out["collectives"] = list(job.collectives, collective_json);

@@ -86,15 +86,15 @@ void judge_job(const JobReport& job, const RunReport& report, std::vector<std::s
                       (report.ended_by ? ", the run was ended by " + *report.ended_by : ""));
   }
   if (job.inferred && !job.inferred->lost.empty()) {
-    reasons.push_back(
-        label(job) +
-        ": inference lost track, and every credit was answered at once: " + job.inferred->lost);
+    reasons.push_back(label(job) + ": " + (job.inferred->fed ? "the feed" : "inference") +
+                      " lost track, and every credit was answered at once: " + job.inferred->lost);
   }
   if (job.inferred) {
     const auto& operations = job.inferred->operations;
     for (size_t i = 0; i < operations.size(); ++i) {
       if (operations[i].right) continue;
-      reasons.push_back(label(job) + ": operation " + std::to_string(i) + " was taken for " +
+      reasons.push_back(label(job) + ": operation " + std::to_string(i) +
+                        (job.inferred->fed ? " was told to be " : " was taken for ") +
                         operations[i].operation);
     }
   }

@@ -47,7 +47,7 @@ struct NodeCheck {
   std::optional<uint64_t> wrong_elements;  ///< nothing if it did not verify
 };
 
-/// What was inferred of one operation.
+/// What was inferred, or told by a feed, of one operation.
 struct InferredReport {
   std::string operation;       ///< what it was taken for at last
   bool unique = false;         ///< nothing else explains its messages
@@ -59,8 +59,9 @@ struct InferredReport {
 
 /// Of a job whose emulated side knew the communicator only.
 struct InferenceReport {
+  bool fed = false;  ///< a feed told the operations; else they were inferred
   std::vector<InferredReport> operations;
-  std::string lost;  ///< what nothing explained, from when on every credit was answered at once
+  std::string lost;  ///< why it lost track, from when on every credit was answered at once
 };
 
 struct JobReport {

@@ -86,11 +86,19 @@ std::string inferred_text(const InferenceReport& inferred) {
     wrong += o.wrong_sizes;
     most = std::max(most, o.late);
   }
-  std::string text = "# inferred: " + count_text(inferred.operations.size(), "operation") + ", " +
-                     std::to_string(right) + " right, " + std::to_string(unique) +
-                     " without another explanation; before they were known " +
-                     count_text(late, "message") + " left late, by " + duration_text(most) +
-                     " at most, and " + std::to_string(wrong) + " had another size\n";
+  std::string text;
+  if (inferred.fed) {
+    text = "# fed: " + count_text(inferred.operations.size(), "operation") + ", " +
+           std::to_string(right) + " as the real node did them; before they were told " +
+           count_text(late, "message") + " left late, by " + duration_text(most) + " at most\n";
+    if (!inferred.lost.empty()) text += "# the feed lost track: " + inferred.lost + "\n";
+    return text;
+  }
+  text = "# inferred: " + count_text(inferred.operations.size(), "operation") + ", " +
+         std::to_string(right) + " right, " + std::to_string(unique) +
+         " without another explanation; before they were known " + count_text(late, "message") +
+         " left late, by " + duration_text(most) + " at most, and " + std::to_string(wrong) +
+         " had another size\n";
   if (!inferred.lost.empty()) text += "# inference lost track: " + inferred.lost + "\n";
   return text;
 }

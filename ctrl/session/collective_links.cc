@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ctrl/build/qp_control.h"
+#include "ctrl/session/inferred_operations.h"
 
 namespace understudy {
 namespace {
@@ -80,8 +81,10 @@ std::vector<std::string> controlled_names(const Config& config, const JobConfig&
 Result<std::unique_ptr<EnvironmentHost>> EnvironmentHost::create(const Config& config,
                                                                  const JobConfig& job,
                                                                  const CollectiveSetup& setup,
-                                                                 ShardControl& control) {
-  std::unique_ptr<EnvironmentHost> host(new EnvironmentHost(config, job, setup, control));
+                                                                 ShardControl& control,
+                                                                 bool real_time) {
+  std::unique_ptr<EnvironmentHost> host(
+      new EnvironmentHost(config, job, setup, control, real_time));
   if (auto allocated = host->allocate(); !allocated) return fail(allocated.error().text);
   return host;
 }
@@ -108,12 +111,22 @@ Result<void> EnvironmentHost::allocate() {
     ends_[l].staging.resize(kCtsFifoBytes);
     received[l] = region->bytes;
   }
-  if (job_.operations == OperationsMode::kInferred) {
-    inferred_ =
-        std::make_unique<InferredEnvironment>(config_, job_, setup_.topology, job, progress_);
-  } else {
-    environment_ = std::make_unique<CollectiveEnvironment>(job, progress_, received);
+  switch (job_.operations) {
+    case OperationsMode::kTold:
+      environment_ = std::make_unique<CollectiveEnvironment>(job, progress_, received);
+      return {};
+    case OperationsMode::kInferred:
+      source_ = std::make_unique<InferredOperations>(config_, job_, setup_.topology, job);
+      break;
+    case OperationsMode::kFed: {
+      auto fed = std::make_unique<FedOperations>(config_, job_, setup_.topology, job);
+      feed_ = fed.get();
+      source_ = std::move(fed);
+      break;
+    }
   }
+  reactive_ = std::make_unique<ReactiveEnvironment>(job, progress_, source_->settings(), *source_);
+  source_->attach(*reactive_, real_time_ ? &control_ : nullptr);
   return {};
 }
 
@@ -136,10 +149,10 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   const bool contents = sends || setup_.job.exact;  // the FIFO is always read
   const auto prepare = [&](Qp& qp) {
     if (sends) {
-      (inferred_ ? inferred_->sender(link) : environment_->sender(link))
+      (reactive_ ? reactive_->sender(link) : environment_->sender(link))
           .connect({&qp, end.region.bytes});
     } else {
-      (inferred_ ? inferred_->receiver(link) : environment_->receiver(link))
+      (reactive_ ? reactive_->receiver(link) : environment_->receiver(link))
           .connect({&qp, far.fifo_va, far.fifo_rkey, end.region.va, end.region.rkey, slots(link),
                     l.slot_bytes, l.real, end.staging.data()});
     }
@@ -148,13 +161,13 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   if (control != nullptr) {
     controlled_.push_back({name_of(config_, job_, setup_, l), control.get()});
   }
-  control_.add_qp(config, inferred_ ? inferred_->endpoint(link) : environment_->endpoint(link),
+  control_.add_qp(config, reactive_ ? reactive_->endpoint(link) : environment_->endpoint(link),
                   contents, prepare, std::move(control));
   ++connected_;
 }
 
 void EnvironmentHost::record() {
-  if (inferred_) return;
+  if (reactive_) return;
   const CollectiveJob& job = setup_.job;
   moments_.resize(job.links.size());
   for (uint32_t l = 0; l < moments_.size(); ++l) {
@@ -166,8 +179,8 @@ void EnvironmentHost::record() {
 }
 
 void EnvironmentHost::start() {
-  if (inferred_) {
-    control_.wake(*inferred_, InferredEnvironment::kStart);
+  if (reactive_) {
+    control_.wake(*reactive_, ReactiveEnvironment::kStart);
   } else {
     control_.wake(*environment_, CollectiveEnvironment::kStart);
   }

@@ -9,10 +9,12 @@
 #include "ctrl/build/collective.h"
 #include "ctrl/build/rail.h"
 #include "ctrl/config/config.h"
-#include "ctrl/session/inferred_environment.h"
+#include "ctrl/session/fed_operations.h"
+#include "ctrl/session/operation_source.h"
 #include "ctrl/session/shard_control.h"
 #include "dataplane/node/collective_environment.h"
 #include "dataplane/node/collective_ranks.h"
+#include "dataplane/node/reactive_environment.h"
 
 namespace understudy {
 
@@ -48,9 +50,10 @@ std::vector<std::string> controlled_names(const Config& config, const JobConfig&
 /// CollectiveJob::links.
 class EnvironmentHost {
  public:
+  /// `real_time`: the shard has a thread of its own, and poll() is called.
   static Result<std::unique_ptr<EnvironmentHost>> create(const Config& config, const JobConfig& job,
                                                          const CollectiveSetup& setup,
-                                                         ShardControl& control);
+                                                         ShardControl& control, bool real_time);
 
   /// Makes our end of a link. The far end is connected afterwards.
   LinkNearEnd open(uint32_t link);
@@ -61,17 +64,21 @@ class EnvironmentHost {
   void close();
 
   const CollectiveProgress& progress() const { return progress_; }
-  /// The run is over.
+  /// In real time: looks for operations that became known, if they are not told.
+  void poll(Time now) {
+    if (source_ != nullptr) source_->poll(now);
+  }
+  /// The real ranks do no more.
   void end() {
-    if (inferred_ != nullptr) inferred_->end();
+    if (source_ != nullptr) source_->end();
   }
-  /// Of operations = "inferred", else null.
-  const InferenceReport* inferred() const {
-    return inferred_ == nullptr ? nullptr : &inferred_->report();
-  }
+  /// Of operations that are not told, else null.
+  const InferenceReport* found() const { return source_ == nullptr ? nullptr : &source_->report(); }
+  /// Of operations = "fed", else null.
+  FedOperations* feed() { return feed_; }
   const std::vector<ControlledPair>& controlled() const { return controlled_; }
-  /// Before start(): keeps when messages did what. Takes 48 bytes for each message of the job. An
-  /// inferred one has none.
+  /// Before start(): keeps when messages did what. Takes 48 bytes for each message of the job. One
+  /// whose operations are not told has none.
   void record();
   const CollectiveMoments& moments() const { return moments_; }
   bool all_connected() const { return connected_ == ends_.size(); }
@@ -84,11 +91,12 @@ class EnvironmentHost {
   };
 
   EnvironmentHost(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
-                  ShardControl& control)
+                  ShardControl& control, bool real_time)
       : config_(config),
         job_(job),
         setup_(setup),
         control_(control),
+        real_time_(real_time),
         progress_(setup.job.operations.size()),
         ends_(setup.job.links.size()) {}
   Result<void> allocate();
@@ -98,10 +106,14 @@ class EnvironmentHost {
   const JobConfig& job_;
   const CollectiveSetup& setup_;
   ShardControl& control_;
+  const bool real_time_;
   CollectiveProgress progress_;
   std::unique_ptr<CollectiveEnvironment> environment_;
-  std::unique_ptr<InferredEnvironment> inferred_;  ///< instead of it
-  std::vector<End> ends_;                          ///< by link
+  // Instead of it, where operations are not told:
+  std::unique_ptr<OperationSource> source_;
+  FedOperations* feed_ = nullptr;  ///< the same, of a feed
+  std::unique_ptr<ReactiveEnvironment> reactive_;
+  std::vector<End> ends_;  ///< by link
   uint32_t connected_ = 0;
   CollectiveMoments moments_;  ///< empty: nobody wants them
   std::vector<Qpn> qpns_;

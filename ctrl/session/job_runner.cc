@@ -1,5 +1,7 @@
 #include "ctrl/session/job_runner.h"
 
+#include <algorithm>
+
 #include "ctrl/report/collect.h"
 #include "ctrl/session/link_timeline.h"
 #include "ctrl/session/packet_model.h"
@@ -54,7 +56,7 @@ Result<std::unique_ptr<JobRunner>> JobRunner::create(
     for (size_t i = 0; i < config.ports.size(); ++i) {
       if (config.ports[i].node == real && config.ports[i].nic == job.nic) control = controls[i];
     }
-    auto environment = EnvironmentHost::create(config, job, *made.setup, *control);
+    auto environment = EnvironmentHost::create(config, job, *made.setup, *control, true);
     if (!environment) return fail(environment.error().text);
     made.environment = std::move(*environment);
     runner->jobs_.push_back(std::move(made));
@@ -134,7 +136,34 @@ void JobRunner::on_ring_result(uint32_t job, uint32_t, const RingResultMessage& 
   jobs_[job].results.push_back(result);
 }
 
-void JobRunner::on_ring_done(uint32_t job, uint32_t, uint32_t) { ++jobs_[job].done; }
+void JobRunner::on_ring_done(uint32_t job, uint32_t, uint32_t) {
+  Job& j = jobs_[job];
+  if (++j.done == j.neighbours) j.environment->end();
+}
+
+void JobRunner::poll(Time now) {
+  for (Job& job : jobs_) job.environment->poll(now);
+}
+
+std::vector<JobRunner::FeedPort> JobRunner::feeds() const {
+  std::vector<FeedPort> ports;
+  for (uint32_t j = 0; j < jobs_.size(); ++j) {
+    const JobConfig& job = config_.jobs[j];
+    if (job.operations != OperationsMode::kFed) continue;
+    const auto node =
+        std::ranges::find_if(job.ranks, [&](NodeId n) { return !config_.nodes[n].real; });
+    if (node != job.ranks.end()) ports.push_back({j, *node, job.nic, job.feed.port});
+  }
+  return ports;
+}
+
+std::unique_ptr<FeedPeer> JobRunner::feed_peer(uint32_t job) {
+  FedOperations* feed = jobs_[job].environment->feed();
+  return std::make_unique<FeedPeer>(
+      [feed](Time now, const FedOperation& fed) { feed->fed(now, fed); },
+      [feed](Time now, uint64_t records) { feed->missing(now, records); },
+      [feed](Time now, const std::string& failure) { feed->closed(now, failure); });
+}
 
 bool JobRunner::finished() const {
   for (const Job& job : jobs_) {
@@ -160,6 +189,7 @@ JobReport JobRunner::report(size_t index) const {
   JobReport report = job_report(config_, index, job.environment->progress(), job.setup->operations,
                                 Verified::kNo, [&](size_t i) { return job.setup->modelled[i]; });
   report.model = model_name(job.setup->model);
+  if (const InferenceReport* found = job.environment->found()) report.inferred = *found;
   for (const RingResultMessage& result : job.results) {
     if (auto added = add_node_result(report, config_.jobs[index], result); !added) {
       ++report.violations;

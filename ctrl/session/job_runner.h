@@ -31,6 +31,19 @@ class JobRunner final : public RingObserver {
   /// A ring endpoint as a peer wants it.
   Result<EndpointReady> connect(const EndpointRequest& request);
 
+  /// Where a job's feed is listened to.
+  struct FeedPort {
+    uint32_t job = 0;
+    NodeId node = kNoNode;
+    unsigned nic = 0;
+    uint16_t port = 0;
+  };
+  std::vector<FeedPort> feeds() const;
+  /// What takes a connection of a profiler plugin there.
+  std::unique_ptr<FeedPeer> feed_peer(uint32_t job);
+
+  /// Control's turn: looks for operations that became known.
+  void poll(Time now);
   /// Every job is over: all operations done and the client has said so, or it has failed.
   bool finished() const;
   /// One line on how far the jobs are.

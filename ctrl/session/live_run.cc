@@ -51,6 +51,7 @@ class LiveRun {
  private:
   Result<void> open_host();
   Result<void> open_listeners();
+  Result<void> open_feeds();
   void open_cm();
   Result<void> listen(NodeId node, unsigned nic, uint16_t port, SocketAdapter::PeerFactory factory);
   void on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request);
@@ -227,6 +228,18 @@ Result<void> LiveRun::open_listeners() {
       if (!done) return done;
     }
   }
+  return open_feeds();
+}
+
+Result<void> LiveRun::open_feeds() {
+  for (const JobRunner::FeedPort& feed : jobs_->feeds()) {
+    auto done = listen(feed.node, feed.nic, feed.port,
+                       [this, job = feed.job] { return jobs_->feed_peer(job); });
+    if (!done) return done;
+    say("job \"" + config_.jobs[feed.job].name + "\": its feed is listened to on " +
+        roce_address(config_.nodes[feed.node].nics[feed.nic]).text() + ":" +
+        std::to_string(feed.port));
+  }
   return {};
 }
 
@@ -363,6 +376,7 @@ void LiveRun::turn() {
   if (bridge_) bridge_->poll();
   if (dialling_) dialling_->poll(live_->now());
   for (auto& cm : cms_) cm->poll(live_->now());
+  jobs_->poll(live_->now());
   for (auto& control : controls_) control->poll();
   client_log_.poll(live_->now());
 }

@@ -14,6 +14,7 @@
 #include "ctrl/session/deadlock.h"
 #include "ctrl/session/link_timeline.h"
 #include "ctrl/session/packet_model.h"
+#include "ctrl/session/reference_feed.h"
 #include "ctrl/session/sampled_run.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/switched_run.h"
@@ -107,7 +108,7 @@ JobReport reported(const Config& config, size_t index, const Job& job) {
   report.model = model_name(job.setup->model);
   report.algorithm = name_of(kAlgorithmNames, job.setup->algorithm);
   report.protocol = name_of(kProtocolNames, job.setup->protocol);
-  if (const InferenceReport* inferred = job.environment->inferred()) report.inferred = *inferred;
+  if (const InferenceReport* found = job.environment->found()) report.inferred = *found;
   const CollectiveProgress& own = job.ranks->progress();
   report.failed = report.failed || own.failed;
   report.violations += own.violations;
@@ -183,6 +184,12 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
     if (!made) return fail(made.error().text);
     sampled = std::move(*made);
   }
+  const auto fed = std::ranges::count_if(
+      config.jobs, [](const JobConfig& job) { return job.operations == OperationsMode::kFed; });
+  if (!options.feed_path.empty() && fed != 1) {
+    return fail(config.path + ": a feed is of one job with operations = \"fed\", found " +
+                std::to_string(fed));
+  }
   std::vector<Job> jobs;
   for (const JobConfig& job : config.jobs) {
     Job made;
@@ -194,13 +201,20 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
                   " of its real node");
     }
     Pair& pair = *pairs[*port];
-    auto environment = EnvironmentHost::create(config, job, *made.setup, pair.emulator_control);
+    auto environment =
+        EnvironmentHost::create(config, job, *made.setup, pair.emulator_control, false);
     if (!environment) return fail(environment.error().text);
     made.environment = std::move(*environment);
     auto ranks =
         RanksHost::create(config, job, *made.setup, pair.reference_control, *made.environment);
     if (!ranks) return fail(ranks.error().text);
     made.ranks = std::move(*ranks);
+    if (FedOperations* feed = made.environment->feed()) {
+      auto pieces = options.feed_path.empty() ? reference_feed(config, job, *made.setup)
+                                              : recorded_feed(options.feed_path);
+      if (!pieces) return fail(pieces.error().text);
+      feed->follow(std::move(*pieces));
+    }
     if (options.timeline) made.environment->record();
     made.environment->start();
     made.ranks->start();

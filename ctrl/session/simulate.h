@@ -13,10 +13,11 @@
 namespace understudy {
 
 struct SimulateOptions {
-  std::string capture_path;                          ///< empty: none
-  std::vector<EventConfig> commands;                 ///< live changes beside the configuration's
-  bool timeline = false;                             ///< the report has messages of jobs
-  SeriesOptions series;                              ///< of [[traffic]]
+  std::string capture_path;           ///< empty: none
+  std::vector<EventConfig> commands;  ///< live changes beside the configuration's
+  bool timeline = false;              ///< the report has messages of jobs
+  std::string feed_path;  ///< records of the one fed job's feed; empty: the reference node's
+  SeriesOptions series;   ///< of [[traffic]]
   std::function<void(const std::string&)> progress;  ///< lines for a person; may be empty
 };
 

@@ -55,7 +55,7 @@ std::string why_not_switched(const Config& config) {
 
 bool carries_inner(const Config& config, const JobConfig& job, bool virtual_time) {
   if (!is_switched(config) || config.fabric.fidelity != FabricFidelity::kPacket) return false;
-  if (job.operations == OperationsMode::kInferred) return false;  // no plan is known in advance
+  if (job.operations != OperationsMode::kTold) return false;  // no plan is known in advance
   return job.inner.value_or(virtual_time ? InnerMode::kPackets : InnerMode::kTimes) ==
          InnerMode::kPackets;
 }

@@ -61,7 +61,7 @@ void CollectiveEnvironment::begin(Time now) {
   const size_t operation = begun_++;
   const CollectiveShape& shape = *job_.operations[operation];
   Flight& f = flight(operation);
-  f.lateness.begin(operation);
+  f.lateness.begin(shape);
   f.entered = true;
   f.to_acknowledge = f.acknowledged = 0;
   f.heard = Duration();

@@ -89,7 +89,7 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
     LinkCursor posting, receiving, acknowledging;
   };
   struct Flight {
-    explicit Flight(const CollectiveJob& job) : lateness(job) {}
+    explicit Flight(const CollectiveJob& job) : lateness(job, job.operations) {}
     CollectiveLateness lateness;
     bool entered = false;  ///< !scheduled: a real rank has shown that it did
     Time entry;            ///< its

@@ -4,11 +4,12 @@
 
 namespace understudy {
 
-CollectiveLateness::CollectiveLateness(const CollectiveJob& job)
+CollectiveLateness::CollectiveLateness(const CollectiveJob& job,
+                                       std::span<const CollectiveShape* const> shapes)
     : job_(job), tracks_(job.real.size()) {
   uint64_t most = 0;
   const CollectiveShape* last = nullptr;
-  for (const CollectiveShape* shape : job.operations) {
+  for (const CollectiveShape* shape : shapes) {
     if (shape == last) continue;
     last = shape;
     uint64_t messages = 0;
@@ -22,9 +23,8 @@ CollectiveLateness::CollectiveLateness(const CollectiveJob& job)
   late_.resize(most);
 }
 
-void CollectiveLateness::begin(size_t operation) {
-  operation_ = operation;
-  const CollectiveShape& shape = *job_.operations[operation];
+void CollectiveLateness::begin(const CollectiveShape& shape) {
+  shape_ = &shape;
   uint64_t first = 0;
   for (size_t r = 0; r < shape.real.size(); ++r) {
     const std::vector<Connection>& all = shape.real[r]->connections();
@@ -38,19 +38,19 @@ void CollectiveLateness::begin(size_t operation) {
 
 Duration CollectiveLateness::add(uint32_t link, uint64_t k, Duration late) {
   const CollectiveLink& l = job_.links[link];
-  const uint32_t connection = job_.operations[operation_]->uses[link].real;
+  const uint32_t connection = shape_->uses[link].real;
   return late_[tracks_[job_.real_index[l.real]][connection].first + k] += late;
 }
 
 Duration CollectiveLateness::of_real(uint32_t link, uint64_t k) {
   const CollectiveLink& l = job_.links[link];
-  return work_out(job_.real_index[l.real], job_.operations[operation_]->uses[link].real, k);
+  return work_out(job_.real_index[l.real], shape_->uses[link].real, k);
 }
 
 /// Messages of a connection are worked out in their order, so this goes no deeper than the ways
 /// from connection to connection.
 Duration CollectiveLateness::work_out(uint32_t real, uint32_t connection, uint64_t k) {
-  const CollectiveShape& shape = *job_.operations[operation_];
+  const CollectiveShape& shape = *shape_;
   const RankSchedule& schedule = *shape.real[real];
   const Connection& c = schedule.connections()[connection];
   Track& track = tracks_[real][connection];

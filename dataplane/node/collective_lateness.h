@@ -3,6 +3,7 @@
 // carries the most of what its schedule lets it wait for.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "dataplane/node/collective_job.h"
@@ -12,9 +13,10 @@ namespace understudy {
 /// Of one operation in flight. Allocates when it is made only.
 class CollectiveLateness {
  public:
-  explicit CollectiveLateness(const CollectiveJob& job);
+  /// For operations of these shapes, which outlive it as the job does.
+  CollectiveLateness(const CollectiveJob& job, std::span<const CollectiveShape* const> shapes);
 
-  void begin(size_t operation);
+  void begin(const CollectiveShape& shape);
   /// Adds to what message `k` of a link carries, which an emulated rank sends.
   Duration add(uint32_t link, uint64_t k, Duration late);
   /// Of a message that a real rank has sent: those before it are known.
@@ -28,7 +30,7 @@ class CollectiveLateness {
   Duration work_out(uint32_t real, uint32_t connection, uint64_t k);
 
   const CollectiveJob& job_;
-  size_t operation_ = 0;
+  const CollectiveShape* shape_ = nullptr;
   std::vector<std::vector<Track>> tracks_;  ///< by real rank and connection
   std::vector<Duration> late_;
 };

@@ -60,9 +60,10 @@ ranks = ["gpu", "w0", "w1", "w2"]
 sizes = {sizes}
 iterations = {iterations}
 warmup = 1
-payload = "exact"
+payload = "{payload}"
 entry = "first_credit"
 interval = "1ms"
+{more}
 """
 
 
@@ -89,8 +90,8 @@ class Stage(unittest.TestCase):
                                        seed=seed, socket=self.socket) + tables)
         return file
 
-    def ring(self, name="ring.toml", sizes='["1MiB"]', iterations=2, **network):
-        return self.network(RING.format(sizes=sizes, iterations=iterations), name, **network)
+    def ring(self, name="ring.toml", sizes='["1MiB"]', iterations=2, payload="exact", more="", **network):
+        return self.network(RING.format(sizes=sizes, iterations=iterations, payload=payload, more=more), name, **network)
 
     def with_socket(self, config):
         """A copy of a configuration of the repository that listens in this test's folder."""

@@ -23,7 +23,8 @@ struct Arguments {
 void describe(CLI::App& app, Arguments& a) {
   app.description(
       "Plays one real rank of a ring all-reduce against emulated neighbours.\n"
-      "Example: ring_node --peer-next 10.9.0.2 --peer-prev 10.9.0.4");
+      "Example: ring_node --peer-next 10.9.0.2 --peer-prev 10.9.0.4\n"
+      "With NCCL_PROFILER_PLUGIN set it calls that plugin as NCCL does.");
   app.add_option("--peer-next", a.next, "address of the node of the next rank")->required();
   app.add_option("--peer-prev", a.previous, "address of the node of the previous rank")->required();
   app.add_option("--port", a.node.port, "TCP port of the neighbours")->capture_default_str();

@@ -64,7 +64,8 @@ Result<std::unique_ptr<Session>> Session::start(const RingNodeOptions& options) 
         std::make_unique<Neighbour>("previous rank at " + options.previous.text(),
                                     std::move(*to_previous), RingClient(options.job, gid)));
   }
-  for (auto step : {&Session::learn_job, &Session::draw_input_seed, &Session::connect_links}) {
+  for (auto step : {&Session::learn_job, &Session::draw_input_seed, &Session::load_profiler,
+                    &Session::connect_links}) {
     if (auto done = (session.get()->*step)(); !done) {
       session->give_up(done.error().text);
       return fail(done.error().text);
@@ -114,6 +115,16 @@ Result<void> Session::draw_input_seed() {
   if (getrandom(&input_seed_, sizeof input_seed_, 0) != sizeof input_seed_) {
     return fail(std::string("getrandom: ") + std::strerror(errno));
   }
+  return {};
+}
+
+/// The communicator's hash is the job's name's: all of its ranks have the same.
+Result<void> Session::load_profiler() {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : job_.name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  auto loaded = Profiler::load(hash, job_.client_rank, job_.ranks);
+  if (!loaded) return fail(loaded.error().text);
+  profiler_ = std::move(*loaded);
   return {};
 }
 
@@ -200,6 +211,10 @@ Result<SizeOutcome> Session::run_size(uint32_t index) {
 Result<uint64_t> Session::run_operation(std::span<const float> input, std::span<float> output) {
   const RankCutting cutting(job_);
   const std::vector<ElementRange> parts = cutting.parts(input.size());
+  if (profiler_ != nullptr) {
+    const auto used = std::ranges::count_if(parts, [](const auto& part) { return part.count > 0; });
+    profiler_->start(input.size(), static_cast<uint32_t>(used));
+  }
   const uint64_t start = now_ns();
   for (size_t c = 0; c < channels_.size(); ++c) {
     channels_[c]->start(parts[c], input.data(), output.data());

@@ -12,6 +12,7 @@
 #include "tools/ring_node/channel.h"
 #include "tools/ring_node/neighbour.h"
 #include "tools/ring_node/options.h"
+#include "tools/ring_node/profiler.h"
 #include "tools/ring_node/verbs_device.h"
 #include "tools/ring_node/verbs_links.h"
 
@@ -49,6 +50,7 @@ class Session {
   Result<void> learn_job();
   Result<void> connect_links();
   Result<void> draw_input_seed();
+  Result<void> load_profiler();
   /// One all-reduce; its time in ns from the start to the last completion.
   Result<uint64_t> run_operation(std::span<const float> input, std::span<float> output);
   Result<bool> poll_completions();
@@ -61,6 +63,7 @@ class Session {
   std::vector<std::unique_ptr<Neighbour>> neighbours_;  ///< next first; one if it is both
   RingJobMessage job_;
   uint64_t input_seed_ = 0;
+  std::unique_ptr<Profiler> profiler_;  ///< null: none is asked for
   std::vector<std::unique_ptr<VerbsLinks>> links_;
   std::vector<std::unique_ptr<RankChannel>> channels_;
 };

@@ -1,0 +1,59 @@
+// The operations of a job as a feed tells them: the profiler plugins of its real ranks' processes.
+// Each starts the next plan, whether something of it has come yet or not. Where the feed ends, has
+// gaps, contradicts itself or what comes, or keeps silent for longer than its patience about what
+// came, every credit is answered at once.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ctrl/peers/feed.h"
+#include "ctrl/session/operation_source.h"
+
+namespace understudy {
+
+class FedOperations final : public OperationSource {
+ public:
+  FedOperations(const Config& config, const JobConfig& job, const Topology* topology,
+                const CollectiveJob& told);
+
+  /// What a plugin tells.
+  void fed(Time now, const FedOperation& fed);
+  /// A plugin could not send so many records.
+  void missing(Time now, uint64_t records);
+  /// A plugin's connection has ended; `failure`: why, empty if it was closed.
+  void closed(Time now, const std::string& failure);
+
+  /// In virtual time, before the run: the feed, in pieces. One comes each time that an operation
+  /// begins of which nothing was told, FeedConfig::delay after the real rank has entered it; after
+  /// the last one the feed ends.
+  void follow(std::vector<std::vector<uint8_t>> pieces);
+
+ private:
+  struct Rank {
+    uint64_t told = 0;                         ///< operations
+    std::map<Collective, uint64_t> sequences;  ///< the last one told
+  };
+
+  void handle(Time now, const ReactiveNotice& notice) override;
+  bool wants(ReactiveNotice::Kind kind) const override;
+  void take_piece(Time now);
+  void hand_over(Time now);
+  uint32_t channels_for(const Operation& operation) const;
+  std::string wrong(const FedOperation& fed);
+
+  const FeedConfig settings_;
+  std::optional<uint64_t> communicator_;
+  std::vector<Rank> ranks_;                ///< by position among the real ones
+  std::deque<Operation> told_operations_;  ///< that not all ranks told, or that are not handed over
+  uint64_t first_ = 0;                     ///< number of the first of these
+  std::optional<uint64_t> unknown_;        ///< an operation that has begun
+  std::optional<std::string> ended_;       ///< the feed: how
+  std::optional<std::deque<std::vector<uint8_t>>> pieces_;  ///< virtual time: that are to come
+  FeedDecoder decoder_;                                     ///< of these
+};
+
+}  // namespace understudy

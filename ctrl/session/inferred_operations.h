@@ -1,0 +1,43 @@
+// The operations of a job of which nothing is known but the communicator, inferred from the credits
+// and messages of its real ranks. What they are taken for is a guess until nothing else explains
+// what came, or the next one begins; where it turns out wrong, the plan of something else takes
+// over.
+//
+// Where nothing explains what comes any more, every credit is answered at once.
+#pragma once
+
+#include <vector>
+
+#include "collective_model/inference.h"
+#include "ctrl/session/operation_source.h"
+
+namespace understudy {
+
+class InferredOperations final : public OperationSource {
+ public:
+  InferredOperations(const Config& config, const JobConfig& job, const Topology* topology,
+                     const CollectiveJob& told);
+
+  void end() override;
+
+ private:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+
+  void handle(Time now, const ReactiveNotice& notice) override;
+  void reconsider(Time now);
+  bool decided(const Inference::Taken& taken) const;
+  bool guess(Time now, const Operation& operation);
+  void conclude_as(Time now, const InferredOperation& said);
+  Operation best_of(const InferredOperation& said) const;
+
+  Inference inference_;
+  std::vector<uint32_t> connections_;  ///< by link, as the inference counts them, or kNone
+  std::vector<uint64_t> received_;     ///< by link: messages of all operations
+  std::vector<uint64_t> base_;         ///< by link: of those that are concluded
+  std::optional<Operation> guess_;     ///< what the next one is taken for
+  bool waited_ = false;                ///< long enough for its first messages
+  std::vector<Operation> before_;
+  Time last_;  ///< when something came
+};
+
+}  // namespace understudy

@@ -1,0 +1,153 @@
+#include "ctrl/session/operation_source.h"
+
+#include <algorithm>
+
+namespace understudy {
+namespace {
+
+constexpr size_t kNoticeRing = 1 << 16;
+/// Messages, credits and acknowledgements of an operation that is not settled.
+constexpr size_t kInputs = 1 << 20;
+
+}  // namespace
+
+OperationSource::OperationSource(const Config& config, const JobConfig& job,
+                                 const Topology* topology, const CollectiveJob& told, bool strict)
+    : maker_(config, job, topology, told, strict), told_(told), config_(config), job_(job) {}
+
+ReactiveEnvironment::Settings OperationSource::settings() const {
+  ReactiveEnvironment::Settings settings;
+  const Communicator& communicator = maker_.communicator();
+  for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
+    settings.delay.push_back(job_.skew.empty() ? Duration()
+                                               : job_.skew[communicator.node_of(rank)]);
+  }
+  for (const CollectiveLink& link : told_.links) {
+    const NodeConfig& node = config_.nodes[job_.ranks[link.real / communicator.gpus]];
+    // What the largest message of every channel takes.
+    const uint64_t bytes = uint64_t{link.slot_bytes} * communicator.channels;
+    const Duration wire = node.nics[communicator.first_nic].link_rate.time_for(bytes + bytes / 16);
+    settings.wait.push_back(link.latency * 2 + wire * 2);
+  }
+  settings.inputs = kInputs;
+  return settings;
+}
+
+void OperationSource::attach(ReactiveEnvironment& environment, ShardControl* control) {
+  environment_ = &environment;
+  control_ = control;
+  if (control != nullptr) noticed_ = std::make_unique<SpscRing<Noticed>>(kNoticeRing);
+}
+
+bool OperationSource::on_notice(Time now, const ReactiveNotice& notice) {
+  if (!wants(notice.kind)) return true;
+  if (control_ == nullptr) {
+    answer(now, notice);
+    return true;
+  }
+  if (noticed_->push({now, notice})) return true;
+  overrun_.store(true, std::memory_order_relaxed);
+  return false;
+}
+
+void OperationSource::poll(Time now) {
+  for (Noticed noticed; noticed_->pop(noticed);) answer(noticed.now, noticed.notice);
+  if (overrun_.load(std::memory_order_relaxed) && !lost()) {
+    lose(now, "more came than could be looked at in real time");
+  }
+  flush();
+}
+
+void OperationSource::answer(Time now, const ReactiveNotice& notice) {
+  switch (notice.kind) {
+    case ReactiveNotice::Kind::kReleased:
+      owned_.erase(notice.operation);
+      return;
+    case ReactiveNotice::Kind::kFinished:
+      if (notice.number < report_.operations.size()) {
+        InferredReport& report = report_.operations[notice.number];
+        report.late = notice.operation->late;
+        report.late_messages = notice.operation->late_messages;
+        report.wrong_sizes = notice.operation->wrong_sizes;
+      }
+      break;
+    case ReactiveNotice::Kind::kDisagrees: {
+      const CollectiveLink& link = told_.links[notice.link];
+      const std::string what = notice.credit ? "a credit" : "a message";
+      lose(now, "operation " + std::to_string(notice.number) + " was told to be " +
+                    report_.operations[notice.number].operation + ", but on channel " +
+                    std::to_string(link.channel) + " rank " + std::to_string(link.real) +
+                    (notice.credit ? " gave " : " sent ") + "rank " +
+                    std::to_string(link.emulated) + " " + what + " of " +
+                    std::to_string(notice.bytes) + " bytes where " +
+                    std::to_string(notice.expected) + " are due");
+      return;
+    }
+    case ReactiveNotice::Kind::kOverfull:
+      lose(now, "an operation has more messages than can be kept until it is known");
+      return;
+    default:
+      break;
+  }
+  if (!lost()) handle(now, notice);
+}
+
+void OperationSource::command(Time now, const ReactiveCommand& command) {
+  if (control_ == nullptr) return environment_->carry_out(now, command);
+  backlog_.push_back(command);
+}
+
+void OperationSource::flush() {
+  if (backlog_.empty()) return;
+  bool any = false;
+  while (!backlog_.empty() && environment_->commands().push(backlog_.front())) {
+    backlog_.pop_front();
+    any = true;
+  }
+  if (any) control_->wake(*environment_, ReactiveEnvironment::kCommands);
+}
+
+Result<void> OperationSource::install(Time now, const Operation& operation, bool sure) {
+  auto made = maker_.make(operation);
+  if (!made) return tl::unexpected(made.error());
+  ReactiveOperation* handed = made->get();
+  handed->number = concluded();
+  handed->sure = sure;
+  last_ = operation;
+  last_shape_ = handed->shape.get();
+  owned_[handed] = std::move(*made);
+  if (sure) conclude(true);
+  command(now, {.kind = ReactiveCommand::Kind::kInstall, .operation = handed});
+  return {};
+}
+
+void OperationSource::conclude(bool unique) {
+  InferredReport report;
+  report.operation = text_of(last_);
+  report.unique = unique;
+  report.right = right(*last_shape_, concluded());
+  report_.operations.push_back(std::move(report));
+}
+
+/// It has the messages of the operation that the client plays.
+bool OperationSource::right(const CollectiveShape& shape, uint64_t number) const {
+  if (number >= told_.operations.size()) return false;
+  for (uint32_t l = 0; l < told_.links.size(); ++l) {
+    const CollectiveShape::Use& use = shape.uses[l];
+    const uint64_t messages = told_.messages(number, l);
+    if (messages != use.messages) return false;
+    const RankSchedule& real = *shape.real[told_.real_index[told_.links[l].real]];
+    for (uint64_t k = 0; k < messages; ++k) {
+      if (told_.message(number, l, k).wire != real.message(use.real, k).wire) return false;
+    }
+  }
+  return true;
+}
+
+void OperationSource::lose(Time now, const std::string& why) {
+  if (lost()) return;
+  report_.lost = why;
+  command(now, {.kind = ReactiveCommand::Kind::kGiveUp});
+}
+
+}  // namespace understudy

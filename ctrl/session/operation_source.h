@@ -1,0 +1,88 @@
+// Whoever finds out what the operations of a job are while it runs: control's side of a
+// ReactiveEnvironment. In virtual time it answers notices at once; in real time they come by a ring
+// to control's thread, and its commands go by another one, so that plans are made beside the packet
+// path.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ctrl/report/run_report.h"
+#include "ctrl/session/operation_maker.h"
+#include "ctrl/session/shard_control.h"
+#include "dataplane/base/spsc_ring.h"
+#include "dataplane/node/reactive_environment.h"
+
+namespace understudy {
+
+class OperationSource : public ReactiveListener {
+ public:
+  OperationSource(const Config& config, const JobConfig& job, const Topology* topology,
+                  const CollectiveJob& told, bool strict);
+
+  /// What the job's environment is to be made with.
+  ReactiveEnvironment::Settings settings() const;
+  /// `control`: of the environment's shard, in real time; null in virtual time.
+  void attach(ReactiveEnvironment& environment, ShardControl* control);
+
+  bool on_notice(Time now, const ReactiveNotice& notice) final;
+  /// In real time: answers what has come, in control's thread.
+  void poll(Time now);
+
+  /// No more will come.
+  virtual void end() {}
+  /// What was found, once the run is over.
+  const InferenceReport& report() const { return report_; }
+
+ protected:
+  virtual void handle(Time now, const ReactiveNotice& notice) = 0;
+  /// Notices without which it does.
+  virtual bool wants(ReactiveNotice::Kind) const { return true; }
+
+  void command(Time now, const ReactiveCommand& command);
+  /// Makes the plan of the operation behind those that are concluded and hands it over, as a guess
+  /// or as concluded; why it cannot, if so.
+  Result<void> install(Time now, const Operation& operation, bool sure);
+  /// The guess that was handed over last is what the operation is.
+  void conclude(bool unique);
+  /// Operations that the shard has.
+  size_t held() const { return owned_.size(); }
+  /// Of the operation that was handed over last.
+  uint64_t messages_of_last(uint32_t link) const { return last_shape_->uses[link].messages; }
+  uint64_t concluded() const { return report_.operations.size(); }
+  /// From now on every credit is answered at once.
+  void lose(Time now, const std::string& why);
+  bool lost() const { return !report_.lost.empty(); }
+
+  const OperationMaker maker_;
+  const CollectiveJob& told_;
+  InferenceReport report_;
+
+ private:
+  struct Noticed {
+    Time now;
+    ReactiveNotice notice;
+  };
+
+  void answer(Time now, const ReactiveNotice& notice);
+  bool right(const CollectiveShape& shape, uint64_t number) const;
+  void flush();
+
+  const Config& config_;
+  const JobConfig& job_;
+  ReactiveEnvironment* environment_ = nullptr;
+  ShardControl* control_ = nullptr;
+  std::unique_ptr<SpscRing<Noticed>> noticed_;  ///< real time
+  std::atomic<bool> overrun_{false};            ///< the shard could not tell something
+  std::deque<ReactiveCommand> backlog_;         ///< real time: to be sent
+  std::map<ReactiveOperation*, std::unique_ptr<ReactiveOperation>> owned_;
+  Operation last_;  ///< that was handed over
+  const CollectiveShape* last_shape_ = nullptr;
+};
+
+}  // namespace understudy

@@ -1,0 +1,171 @@
+// Emulated ranks that are told by a feed what a reference node does.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "ctrl/peers/feed.h"
+#include "tests/ctrl_simulate_rig.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint64_t kCommunicator = 0xfeedbeef12345678;
+
+std::string text_of(const std::string& operations, const std::string& more) {
+  RingText ring;
+  ring.sizes = "\"64KiB\", \"3120000B\"";
+  ring.job = "operations = \"" + operations +
+             "\"\niterations = 2\nchannels = 2\nstep_cost = \"1us\"\n" + more;
+  std::string text = ring.text();
+  const std::string scheduled = "entry = \"scheduled\"";
+  return text.replace(text.find(scheduled), scheduled.size(), "entry = \"first_credit\"");
+}
+
+std::vector<FedOperation> right_feed() {
+  std::vector<FedOperation> feed;
+  for (const uint64_t bytes : {65536, 65536, 3120000, 3120000}) {
+    FedOperation fed;
+    fed.communicator = kCommunicator;
+    fed.sequence = 10 + feed.size();
+    fed.operation.count = bytes / 4;
+    fed.operation.channels = 2;
+    feed.push_back(fed);
+  }
+  return feed;
+}
+
+std::vector<uint8_t> bytes_of(const std::vector<FedOperation>& feed) {
+  std::vector<uint8_t> bytes;
+  for (const FedOperation& fed : feed) {
+    const auto record = record_of(fed);
+    bytes.insert(bytes.end(), record.begin(), record.end());
+  }
+  return bytes;
+}
+
+RunReport recorded(const std::vector<uint8_t>& feed, const std::string& more = "") {
+  const ScratchFile file("feed");
+  std::ofstream(file.path(), std::ios::binary)
+      .write(reinterpret_cast<const char*>(feed.data()), static_cast<std::streamsize>(feed.size()));
+  SimulateOptions options;
+  options.feed_path = file.path();
+  auto report = simulate(config_of(text_of("fed", more)), options);
+  EXPECT_TRUE(report) << (report ? "" : report.error().text);
+  return report ? std::move(*report) : RunReport{};
+}
+
+void expect_told(const RunReport& report) {
+  EXPECT_TRUE(report.verdict.faithful);
+  const RunReport told = simulated(config_of(text_of("told", "")));
+  ASSERT_EQ(report.jobs[0].collectives.size(), 4u);
+  ASSERT_TRUE(report.jobs[0].inferred);
+  EXPECT_TRUE(report.jobs[0].inferred->fed);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(report.jobs[0].inferred->operations[i].right) << i;
+    EXPECT_EQ(report.jobs[0].inferred->operations[i].late_messages, 0u) << i;
+    EXPECT_EQ(report.jobs[0].collectives[i].node_reported->ps(),
+              told.jobs[0].collectives[i].node_reported->ps())
+        << i;
+  }
+}
+
+TEST(Fed, TimesAreThoseOfARunThatWasTold) { expect_told(simulated(config_of(text_of("fed", "")))); }
+
+TEST(Fed, AFeedMayBeAheadOfAllOperations) { expect_told(recorded(bytes_of(right_feed()))); }
+
+/// Messages that were due before their operation was told are late by just that.
+TEST(Fed, ALateFeedMakesItsOperationsLate) {
+  const RunReport told = simulated(config_of(text_of("told", "")));
+  const RunReport late = simulated(config_of(text_of("fed", "feed = { delay = \"50us\" }\n")));
+  EXPECT_FALSE(late.verdict.faithful);
+  EXPECT_EQ(late.jobs[0].inferred->lost, "");
+  ASSERT_EQ(late.jobs[0].collectives.size(), 4u);
+  // The first credit is known after both links' latency; nothing could have left before.
+  const Duration unknown = Duration::us(48);
+  for (size_t i = 0; i < 4; ++i) {
+    const CollectiveReport& c = late.jobs[0].collectives[i];
+    EXPECT_TRUE(late.jobs[0].inferred->operations[i].right) << i;
+    EXPECT_GT(late.jobs[0].inferred->operations[i].late_messages, 0u) << i;
+    EXPECT_EQ(late.jobs[0].inferred->operations[i].late, unknown) << i;
+    EXPECT_EQ(c.lateness, unknown) << i;
+    EXPECT_EQ(c.size_mismatches, 0u);
+    // What was held back leaves at once, and shares the link then.
+    EXPECT_LE(*c.node_reported,
+              *told.jobs[0].collectives[i].node_reported + unknown + Duration::us(1))
+        << i;
+    EXPECT_GT(*c.node_reported, *told.jobs[0].collectives[i].node_reported) << i;
+  }
+}
+
+/// Every way of losing track is said, every credit is answered, and the run is not faithful.
+TEST(Fed, WhatAFeedCannotBeFollowedInIsNamed) {
+  struct Case {
+    std::string lost;
+    std::function<std::vector<uint8_t>()> feed;
+  };
+  const auto changed = [](const std::function<void(std::vector<FedOperation>&)>& change) {
+    return [change] {
+      std::vector<FedOperation> feed = right_feed();
+      change(feed);
+      return bytes_of(feed);
+    };
+  };
+  const Case cases[] = {
+      {"the feed ended after 3 operations", changed([](auto& f) { f.pop_back(); })},
+      {"the feed ended after 0 operations", changed([](auto& f) { f.clear(); })},
+      {"the feed has a gap: rank 0 tells all_reduce 13 after 11",
+       changed([](auto& f) { f.erase(f.begin() + 2); })},
+      {"the feed speaks of communicator 0000000000000007, the job's is feedbeef12345678",
+       changed([](auto& f) { f[3].communicator = 7; })},
+      {"the feed speaks of rank 1, which is not real", changed([](auto& f) { f[0].rank = 1; })},
+      {"the feed tells that rank 0 sends to rank 3: it can drive collectives only",
+       changed([](auto& f) {
+         f[2].operation.collective = Collective::kSendRecv;
+         f[2].sends = true;
+         f[2].peer = 3;
+       })},
+      {"the feed tells all_reduce tree simple of 65536 B, which the job cannot do: the job has no "
+       "connection from rank 2 to rank 0 on channel 0",
+       changed([](auto& f) { f[1].operation.algorithm = Algorithm::kTree; })},
+      {"operation 0 was told to be all_reduce ring simple of 131072 B, but on channel 0 rank 0 "
+       "sent "
+       "rank 1 a message of 8192 bytes where 16384 are due",
+       changed([](auto& f) { f[0].operation.count *= 2; })},
+      {"operation 0 was told to be all_reduce ring ll of 65536 B, but on channel 0 rank 0 gave "
+       "rank "
+       "3 a credit of 1048576 bytes where 65536 are due",
+       changed([](auto& f) { f[0].operation.protocol = Protocol::kLL; })},
+      {"feed: record 1: version: 6: 1 to 5",
+       [] {
+         std::vector<uint8_t> bytes = bytes_of(right_feed());
+         bytes[FeedRecord::kBytes + 9] = 6;
+         return bytes;
+       }},
+      {"the feed lacks 2 operations",
+       [] {
+         std::vector<uint8_t> bytes = bytes_of(right_feed());
+         for (size_t i = 1; i < 4; ++i) bytes[i * FeedRecord::kBytes + 44] = 2;
+         return bytes;
+       }},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.lost);
+    const RunReport report = recorded(c.feed());
+    ASSERT_TRUE(report.jobs[0].inferred);
+    EXPECT_EQ(report.jobs[0].inferred->lost, c.lost);
+    EXPECT_FALSE(report.verdict.faithful);
+    EXPECT_FALSE(report.jobs[0].failed);
+    EXPECT_EQ(report.jobs[0].violations, 0u);
+  }
+}
+
+/// A feed that says nothing is waited for, but not for ever.
+TEST(Fed, SilenceHasAnEnd) {
+  const RunReport report =
+      simulated(config_of(text_of("fed", "feed = { delay = \"20ms\", patience = \"10ms\" }\n")));
+  EXPECT_EQ(report.jobs[0].inferred->lost, "the feed has told nothing of operation 0 for 10.00 ms");
+  EXPECT_FALSE(report.verdict.faithful);
+}
+
+}  // namespace
+}  // namespace understudy
