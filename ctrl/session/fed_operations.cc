@@ -27,7 +27,7 @@ bool same(const Operation& a, const Operation& b) {
 
 FedOperations::FedOperations(const Config& config, const JobConfig& job, const Topology* topology,
                              const CollectiveJob& told)
-    : OperationSource(config, job, topology, told, true),
+    : OperationSource(config, job, topology, told, false),
       settings_(job.feed),
       ranks_(told.real.size()) {
   report_.fed = true;

@@ -6,7 +6,7 @@ namespace understudy {
 
 InferredOperations::InferredOperations(const Config& config, const JobConfig& job,
                                        const Topology* topology, const CollectiveJob& told)
-    : OperationSource(config, job, topology, told, false),
+    : OperationSource(config, job, topology, told, true),
       inference_(maker_.communicator(), told.real),
       connections_(told.links.size(), kNone),
       received_(told.links.size()),

@@ -6,14 +6,19 @@ namespace understudy {
 namespace {
 
 constexpr size_t kNoticeRing = 1 << 16;
-/// Messages, credits and acknowledgements of an operation that is not settled.
-constexpr size_t kInputs = 1 << 20;
+/// Messages, credits and acknowledgements of operations that are not settled: of a guess all that
+/// it has, else what can come before it is known.
+constexpr size_t kInputs = 1 << 18, kInputsOfSure = 1 << 14;
 
 }  // namespace
 
 OperationSource::OperationSource(const Config& config, const JobConfig& job,
-                                 const Topology* topology, const CollectiveJob& told, bool strict)
-    : maker_(config, job, topology, told, strict), told_(told), config_(config), job_(job) {}
+                                 const Topology* topology, const CollectiveJob& told, bool guesses)
+    : maker_(config, job, topology, told, !guesses),
+      told_(told),
+      guesses_(guesses),
+      config_(config),
+      job_(job) {}
 
 ReactiveEnvironment::Settings OperationSource::settings() const {
   ReactiveEnvironment::Settings settings;
@@ -29,7 +34,7 @@ ReactiveEnvironment::Settings OperationSource::settings() const {
     const Duration wire = node.nics[communicator.first_nic].link_rate.time_for(bytes + bytes / 16);
     settings.wait.push_back(link.latency * 2 + wire * 2);
   }
-  settings.inputs = kInputs;
+  settings.inputs = guesses_ ? kInputs : kInputsOfSure;
   return settings;
 }
 

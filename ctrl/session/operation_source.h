@@ -22,8 +22,9 @@ namespace understudy {
 
 class OperationSource : public ReactiveListener {
  public:
+  /// `guesses`: it hands over operations that may turn out to be others.
   OperationSource(const Config& config, const JobConfig& job, const Topology* topology,
-                  const CollectiveJob& told, bool strict);
+                  const CollectiveJob& told, bool guesses);
 
   /// What the job's environment is to be made with.
   ReactiveEnvironment::Settings settings() const;
@@ -62,6 +63,7 @@ class OperationSource : public ReactiveListener {
   const OperationMaker maker_;
   const CollectiveJob& told_;
   InferenceReport report_;
+  const bool guesses_;
 
  private:
   struct Noticed {
