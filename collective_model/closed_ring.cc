@@ -1,7 +1,6 @@
 #include "collective_model/closed_ring.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "collective_model/schedule_ring.h"
@@ -73,48 +72,37 @@ bool ClosedRing::add_lane(const EnvironmentConfig& config, uint32_t lane) {
 bool ClosedRing::add_chain(const EnvironmentConfig& config, uint32_t lane,
                            std::vector<uint32_t> ranks) {
   const RingRankSchedule& schedule = *ring_of(config, ranks.front());
-  const auto sizes = schedule.slice_sizes(lane);
-  if (sizes.empty()) return false;
   const Connection& first = schedule.connections()[size_t{2} * lane];
-  RingChainConfig c;
-  c.messages = static_cast<uint32_t>(first.messages);
-  c.slices = static_cast<uint32_t>(sizes.size());
-  c.window = first.window;
+  FoldedChainConfig c;
+  c.sends = 2 * lane;
+  c.shift = first.chunk_steps / first.slice_steps;
+  c.per_loop = schedule.messages_of_a_loop(lane);
+  c.wire = config.wire;
   c.step = config.step_cost;
-  if (c.slices > 2 || c.window > 8 || c.window <= c.slices || c.window % c.slices != 0) {
-    return false;
-  }
-  std::optional<RingHop> hop;
-  uint32_t node = 0;  // ranks of the present one
+  if (first.window <= c.shift || first.messages == 0) return false;
+  uint32_t node = 0, nodes = 0;  // `node`: ranks of the present one
   for (size_t i = 0; i < ranks.size(); ++i) {
     const RingRankSchedule& other = *ring_of(config, ranks[i]);
     const Connection& send = other.connections()[size_t{2} * lane];
     if (send.messages != first.messages || send.window != first.window) return false;
-    if (other.slice_sizes(lane) != sizes) return false;
+    c.ranks.push_back(config.ranks[ranks[i]]);
     ++node;
     if (!send.network && config.inside) return false;
     if (!send.network) continue;
-    if (c.nodes++ == 1) c.gpus = node;
+    if (nodes++ == 0) c.gpus = node;
     if (node != c.gpus) return false;
     node = 0;
-    if (i + 1 == ranks.size()) continue;  // to a real rank
-    const RingHop& to_next = config.hops[ranks[i]][size_t{2} * lane];
-    if (!hop) hop = to_next;
-    if (hop->rate != to_next.rate || hop->latency != to_next.latency) return false;
+    // The last one's is to a real rank.
+    if (i + 1 < ranks.size()) c.hops.push_back(config.hops[ranks[i]][size_t{2} * lane]);
   }
-  --c.nodes;  // the last one counted is the real rank's
-  if (hop) {
-    c.latency = hop->latency;
-    for (uint32_t s = 0; s < c.slices; ++s) {
-      c.wire[s] = hop->rate.time_for(config.wire.bytes(sizes[s]));
-    }
-  }
-  if (c.latency < Duration() || c.step < Duration()) return false;
-  if (c.slices == 2 && c.wire[1] > c.wire[0]) return false;
+  if (node != 0) return false;
   const auto index = static_cast<uint32_t>(chains_.size());
   for (uint32_t i = 0; i < ranks.size(); ++i) places_[ranks[i] * lanes_ + lane] = {index, i};
-  Chain chain{RingChain(c), lane, c.messages, c.gpus, std::move(ranks), 0, 0, {}, false, false};
-  chain.open.reserve(size_t{2} * c.gpus);
+  const auto messages = static_cast<uint32_t>(first.messages);
+  const uint32_t gpus = c.gpus;
+  Chain chain{
+      FoldedChain(std::move(c)), lane, messages, gpus, std::move(ranks), 0, 0, {}, false, false};
+  chain.open.reserve(size_t{2} * gpus);
   chains_.push_back(std::move(chain));
   return true;
 }

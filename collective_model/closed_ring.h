@@ -1,22 +1,20 @@
-// The plan of a ring all-reduce, all-gather or reduce-scatter in closed form (ring_chain.h): what a
-// message costs does not depend on the number of ranks.
+// The plan of a ring all-reduce, all-gather or reduce-scatter: emulated ranks between two real ones
+// many at a time (folded_chain.h), so that what a message costs does not depend on their number.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "collective_model/folded_chain.h"
 #include "collective_model/operation_plan.h"
-#include "collective_model/ring_chain.h"
 
 namespace understudy {
 
 class ClosedRing : public Plan {
  public:
-  /// Null where the closed form does not hold: another kind of operation, more loops than one,
-  /// chunks of several sizes, hops of several kinds between emulated nodes in a row, or carried by
-  /// the fabric, ways inside a node that take time, nodes of several sizes, or a config that
-  /// make_plan() refuses.
+  /// Null for another kind of operation, hops that the fabric carries, ways inside a node that take
+  /// time, nodes of several sizes, or a config that make_plan() refuses.
   static std::unique_ptr<Plan> make(const EnvironmentConfig& config);
 
   void start(Time entry) override;
@@ -35,7 +33,7 @@ class ClosedRing : public Plan {
  private:
   /// One of a lane's runs of emulated ranks.
   struct Chain {
-    RingChain ring;
+    FoldedChain ring;
     uint32_t lane = 0;
     uint32_t messages = 0, border = 0;  ///< ranks of the first and of the last node
     std::vector<uint32_t> ranks;        ///< by place

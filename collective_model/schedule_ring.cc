@@ -91,20 +91,6 @@ Waits RingRankSchedule::waits(uint32_t connection, uint64_t k) const {
   return waits;
 }
 
-std::vector<uint32_t> RingRankSchedule::slice_sizes(uint32_t index) const {
-  const Lane& lane = lanes_[index];
-  const Chunk first = lane.chunks.chunk(0, 0);
-  std::vector<uint32_t> sizes;
-  if (lane.chunks.loops() != 1 ||
-      lane.chunks.chunk(0, lane.chunks.per_loop() - 1).bytes != first.bytes) {
-    return sizes;
-  }
-  for (uint32_t slice = 0; slice < lane.chunking.slices(); ++slice) {
-    sizes.push_back(slice_message(lane, first, slice, element_).wire);
-  }
-  return sizes;
-}
-
 PipelineRankSchedule::PipelineRankSchedule(const Communicator& communicator,
                                            const Operation& operation, const OperationCut& cut,
                                            uint32_t rank)

@@ -18,9 +18,7 @@ class RingRankSchedule : public RankSchedule {
   Message message(uint32_t connection, uint64_t k) const override;
   uint64_t alternates_until(uint32_t connection, uint64_t k) const override;
   Waits waits(uint32_t connection, uint64_t k) const override;
-  /// Bytes on the wire of each slice of a lane's chunks; empty unless there is one loop of equal
-  /// chunks.
-  std::vector<uint32_t> slice_sizes(uint32_t lane) const;
+  uint64_t messages_of_a_loop(uint32_t lane) const { return uint64_t{steps_} * slices_[lane]; }
 
  private:
   Communicator communicator_;

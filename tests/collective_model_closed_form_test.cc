@@ -89,7 +89,7 @@ RingHop draw_hop(Random& random) {
           Duration::ps(spread(random, 5'000'000))};
 }
 
-/// Rings of one loop, mostly.
+/// Rings of several loops, chunks of several sizes; a third of them with hops of several kinds.
 Case draw_ring(uint64_t seed, uint64_t i) {
   Random random(seed * 1'000'003 + i);
   Case c;
@@ -100,15 +100,19 @@ Case draw_ring(uint64_t seed, uint64_t i) {
                                    Collective::kReduceScatter};
   c.operation.collective = kKinds[random() % 3];
   c.operation.protocol = static_cast<Protocol>(random() % 3);
+  c.communicator.buffers.simple >>= random() % 2 == 0 ? 0 : among(random, 1, 6);
   // Few bytes a rank; half of the counts divide evenly.
   uint64_t bytes = uint64_t{16} << among(random, 0, 16);
   if (random() % 2 == 0) bytes += 4 * among(random, 0, bytes / 8);
   if (c.operation.collective == Collective::kAllReduce) bytes *= c.communicator.ranks();
   c.operation.count = bytes / 4;
   add_schedules(c);
-  const RingHop hop = draw_hop(random);
+  const uint64_t kinds = random() % 3 == 0 ? among(random, 2, 3) : 1, often = among(random, 2, 8);
+  std::vector<RingHop> hops;
+  for (uint64_t k = 0; k < kinds; ++k) hops.push_back(draw_hop(random));
   for (const auto& rank : c.config.ranks) {
-    c.config.hops.emplace_back(rank->connections().size(), hop);
+    const uint64_t kind = random() % often == 0 ? random() % kinds : 0;
+    c.config.hops.emplace_back(rank->connections().size(), hops[kind]);
   }
   draw_rest(c, random, i, 3);
   return c;

@@ -55,6 +55,7 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {
     {"ring", Collective::kAllReduce, Algorithm::kRing, 64 << 20},
+    {"loops", Collective::kReduceScatter, Algorithm::kRing, 9 << 20},
     {"tree", Collective::kAllReduce, Algorithm::kTree, 64 << 20},
     {"pat", Collective::kAllGather, Algorithm::kPat, 1 << 10},
 };
@@ -114,13 +115,10 @@ TEST(PlanSize, TheFactoryChooses) {
   EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kTree)), "tree");
   EXPECT_EQ(is(config(Collective::kAllGather, Algorithm::kPat, 1000)), "general");
   EXPECT_EQ(is(config(Collective::kBroadcast, Algorithm::kRing)), "general");
-  EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kRing, 1 << 30)), "general");  // loops
-  EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kRing, 64'000'004)), "general");
+  EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kRing, 1 << 30)), "ring");  // loops
+  EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kRing, 64'000'004)), "ring");
   EnvironmentConfig c = ring;
   c.hops[5][0].latency = Duration::us(3);
-  EXPECT_EQ(is(c), "general");
-  c = ring;
-  c.hops[ring.real[0]][0].latency = Duration::us(3);  // of the real rank's own hop
   EXPECT_EQ(is(c), "ring");
   c = ring;
   c.real = {};

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <queue>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collective_model/environment.h"
@@ -22,7 +25,8 @@ struct Shape {
   const char* name;
   Collective collective;
   Algorithm algorithm;
-  uint64_t bytes;  ///< of an all-reduce's buffer, else of a rank's part
+  uint64_t bytes;     ///< of an all-reduce's, broadcast's or reduce's buffer, else of a rank's part
+  uint32_t leaf = 0;  ///< ranks of a leaf switch, from which on the way is longer; 0: one for all
 };
 constexpr uint64_t kKiB = 1024;
 
@@ -38,7 +42,11 @@ EnvironmentConfig config_of(const Shape& shape, uint32_t ranks) {
   EnvironmentConfig config;
   const RingHop hop{Rate::bits_per_second(100'000'000'000), Duration::us(2)};
   config.ranks = rank_schedules(communicator, operation, cut);
-  for (const auto& rank : config.ranks) config.hops.emplace_back(rank->connections().size(), hop);
+  for (uint32_t r = 0; r < ranks; ++r) {
+    RingHop way = hop;
+    if (shape.leaf != 0 && (r + 1) % shape.leaf == 0) way.latency = hop.latency * 3;
+    config.hops.emplace_back(config.ranks[r]->connections().size(), way);
+  }
   config.real = {ranks / 3};
   config.step_cost = Duration::us(3);
   return config;
@@ -62,29 +70,83 @@ void ideal(benchmark::State& state, Shape shape) {
   }
 }
 
-/// The real rank: sends when it may, takes no time.
-uint64_t carry_out(Plan& plan, Time& now) {
-  uint64_t messages = 0;
-  plan.start(now);
-  for (EnvironmentOutput out; plan.next(out);) {
-    now = std::max(now, out.time);
-    ++messages;
-    if (out.kind == EnvironmentOutput::Kind::kCredit) {
-      plan.on_real_data(out.rank, out.connection, out.message, now);
-    } else {
-      plan.on_acknowledged(out.rank, out.connection, out.message, now);
+/// The real rank: sends as soon as it has what it passes on, and a credit.
+class RealRank {
+ public:
+  explicit RealRank(const EnvironmentConfig& config)
+      : schedule_(config.ranks[config.real.front()]),
+        connections_(schedule_->connections().size()) {
+    std::vector<const RankSchedule*> all;
+    for (const auto& rank : config.ranks) all.push_back(rank.get());
+    const auto ends = *far_ends(all);
+    far_ = ends[config.real.front()];
+    for (uint32_t c = 0; c < far_.size(); ++c) own_[{far_[c].rank, far_[c].connection}] = c;
+  }
+
+  uint64_t carry_out(Plan& plan, Time& now) {
+    uint64_t messages = 0;
+    std::ranges::fill(connections_, Progress{});
+    plan.start(now);
+    take(plan);
+    while (!events_.empty()) {
+      const EnvironmentOutput out = events_.top().out;
+      events_.pop();
+      now = std::max(now, out.time);
+      ++messages;
+      ++connections_[own_.find({out.rank, out.connection})->second].came;
+      if (out.kind == EnvironmentOutput::Kind::kData) {
+        plan.on_acknowledged(out.rank, out.connection, out.message, now);
+      }
+      for (uint32_t c = 0; c < far_.size(); ++c) send(plan, c, now);
+      take(plan);
+    }
+    if (!plan.finished()) {
+      std::fputs("the operation did not end\n", stderr);
+      std::exit(1);
+    }
+    return messages;
+  }
+
+ private:
+  struct Progress {
+    uint64_t came = 0, sent = 0;  ///< messages or credits; messages
+  };
+  struct Later {
+    EnvironmentOutput out;
+    bool operator<(const Later& other) const { return other.out.time < out.time; }
+  };
+
+  void take(Plan& plan) {
+    for (EnvironmentOutput out; plan.next(out);) events_.push({out});
+  }
+  bool may(uint32_t connection, uint64_t k) const {
+    for (const Wait& wait : schedule_->waits(connection, k)) {
+      const Connection& other = schedule_->connections()[wait.connection];
+      const Progress& p = connections_[wait.connection];
+      const uint64_t done = other.direction == Direction::kSend ? p.sent : p.came;
+      if (wait.message >= done) return false;
+    }
+    return true;
+  }
+  void send(Plan& plan, uint32_t c, Time now) {
+    if (schedule_->connections()[c].direction != Direction::kSend) return;
+    Progress& p = connections_[c];
+    while (p.sent < p.came && may(c, p.sent)) {
+      plan.on_real_data(far_[c].rank, far_[c].connection, p.sent++, now);
     }
   }
-  if (!plan.finished()) {
-    std::fputs("the operation did not end\n", stderr);
-    std::exit(1);
-  }
-  return messages;
-}
+
+  std::shared_ptr<const RankSchedule> schedule_;
+  std::vector<FarEnd> far_;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> own_;  ///< connection, by its other end
+  std::vector<Progress> connections_;
+  std::priority_queue<Later> events_;
+};
 
 void message(benchmark::State& state, Shape shape, bool general) {
   const auto ranks = static_cast<uint32_t>(state.range(0));
   EnvironmentConfig config = config_of(shape, ranks);
+  RealRank real(config);
   std::unique_ptr<Plan> plan;
   if (general) {
     plan = std::make_unique<Environment>(*Environment::make(std::move(config)));
@@ -93,7 +155,7 @@ void message(benchmark::State& state, Shape shape, bool general) {
   }
   Time now = Time::zero();
   uint64_t messages = 0;
-  for (auto _ : state) messages += carry_out(*plan, now);
+  for (auto _ : state) messages += real.carry_out(*plan, now);
   state.counters["per_message"] = benchmark::Counter(
       static_cast<double>(messages), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
@@ -105,15 +167,22 @@ int main(int argc, char** argv) {
   using understudy::Algorithm;
   using understudy::Collective;
   using understudy::kKiB;
+  constexpr uint64_t kMiB = kKiB * kKiB;
   const understudy::Shape shapes[] = {
-      {"ring", Collective::kAllReduce, Algorithm::kRing, 64 * kKiB * kKiB},
-      {"tree", Collective::kAllReduce, Algorithm::kTree, 64 * kKiB * kKiB},
+      {"ring", Collective::kAllReduce, Algorithm::kRing, 64 * kMiB},
+      // Two loops up to 64 ranks; chunks that are shorter than the others.
+      {"ring_uneven", Collective::kAllReduce, Algorithm::kRing, 256 * kMiB + 52},
+      // Four and a half loops over any number of ranks.
+      {"ring_loops", Collective::kAllGather, Algorithm::kRing, 9 * kMiB},
+      {"ring_leaves", Collective::kAllReduce, Algorithm::kRing, 64 * kMiB, 32},
+      {"tree", Collective::kAllReduce, Algorithm::kTree, 64 * kMiB},
       {"pat_small", Collective::kAllGather, Algorithm::kPat, kKiB},
       {"all_to_all", Collective::kAllToAll, Algorithm::kRing, 16 * kKiB},
   };
   benchmark::Initialize(&argc, argv);
   for (const understudy::Shape& shape : shapes) {
     const std::string name = shape.name;
+    const bool dense = name == "pat_small" || name == "all_to_all";
     auto* made = benchmark::RegisterBenchmark(("make_" + name).c_str(), understudy::make, shape)
                      ->Unit(benchmark::kMillisecond)
                      ->Arg(256);
@@ -121,7 +190,7 @@ int main(int argc, char** argv) {
     auto* ideal = benchmark::RegisterBenchmark(("ideal_" + name).c_str(), understudy::ideal, shape)
                       ->Unit(benchmark::kMillisecond)
                       ->Arg(256);
-    if (name == "ring" || name == "tree") ideal->Arg(4096);
+    if (!dense) ideal->Arg(4096);
     auto* plan =
         benchmark::RegisterBenchmark(("message_" + name).c_str(), understudy::message, shape, false)
             ->Unit(benchmark::kMillisecond);
@@ -129,8 +198,8 @@ int main(int argc, char** argv) {
                                                  understudy::message, shape, true)
                         ->Unit(benchmark::kMillisecond);
     for (const int ranks : {4, 64, 1024, 4096, 65536}) {
-      if (name == "ring" || name == "tree" || ranks <= 64) plan->Arg(ranks);
-      if (ranks <= (name == "ring" || name == "tree" ? 1024 : 64)) general->Arg(ranks);
+      if (!dense || ranks <= 64) plan->Arg(ranks);
+      if (ranks <= (dense ? 64 : 1024)) general->Arg(ranks);
     }
   }
   benchmark::RunSpecifiedBenchmarks();

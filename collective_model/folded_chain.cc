@@ -1,0 +1,429 @@
+#include "collective_model/folded_chain.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace understudy {
+
+FoldedChain::FoldedChain(FoldedChainConfig config)
+    : c_(std::move(config)),
+      ranks_(static_cast<uint32_t>(c_.ranks.size())),
+      nodes_(ranks_ / c_.gpus),
+      gpus_(c_.gpus),
+      per_loop_(static_cast<int64_t>(c_.per_loop)),
+      shift_(c_.shift),
+      entries_(ranks_),
+      completions_(ranks_) {
+  const Connection& sends = c_.ranks.front()->connections()[c_.sends];
+  messages_ = static_cast<int64_t>(sends.messages);
+  window_ = sends.window;
+  arrivals_.resize(sends.messages);
+  acks_.resize(sends.messages);
+  first_ = -shift_ * int64_t{ranks_ - 1};
+  for (const RingHop& hop : c_.hops) {
+    uint32_t kind = 0;
+    while (kind < kind_hop_.size() &&
+           (kind_hop_[kind].rate != hop.rate || kind_hop_[kind].latency != hop.latency)) {
+      ++kind;
+    }
+    if (kind == kind_hop_.size()) kind_hop_.push_back(hop);
+    kind_.push_back(kind);
+  }
+  kinds_ = std::max<uint32_t>(1, static_cast<uint32_t>(kind_hop_.size()));
+  run_end_.resize(kind_.size());
+  for (size_t v = kind_.size(); v-- > 0;) {
+    const bool same = v + 1 < kind_.size() && kind_[v + 1] == kind_[v];
+    run_end_[v] = same ? run_end_[v + 1] : static_cast<uint32_t>(v) + 1;
+  }
+  base_.resize(nodes_);
+  for (size_t v = 0; v < c_.hops.size(); ++v) {
+    base_[v + 1] = base_[v] + c_.hops[v].latency + c_.step;
+    longest_ = std::max(longest_, c_.hops[v].latency);
+    one_rate_ &= c_.hops[v].rate == c_.hops[0].rate;
+  }
+  kept_ = window_ + shift_ * (gpus_ + 1) + 2;
+  // A rank is at most two windows ahead of the next one; in a large ring there is room for as many
+  // as are under way if real ranks pass on what they have received.
+  const int64_t most = std::min(messages_ + shift_ * ranks_, 2 * window_ * ranks_) + 2 * kept_;
+  const int64_t alive = std::min(most, std::max(kRoom, shift_ * ranks_ * 5 / 4 + 2 * kept_));
+  diagonals_.resize(std::bit_ceil(static_cast<size_t>(alive)));
+  times_by_node_.resize(diagonals_.size() * (gpus_ + 1));
+  store_ = PieceStore(static_cast<size_t>(kPieceRoom + alive * (gpus_ + 1) * 2));
+  cursors_.resize(size_t{2} * gpus_ + 2);
+  steep_.reserve(cursors_.size());
+  lines_.reserve(cursors_.size() * 2 + 1);
+  sizes_.reserve(kSizes);
+  times_.reserve(kSizes * kinds_);
+  for (Demand* demand : {&first_demand_, &last_demand_, &end_demand_}) demand->reserve(ranks_ + 2);
+  begin();
+}
+
+void FoldedChain::begin() {
+  std::fill(entries_.begin(), entries_.end(), Time::never());
+  std::fill(completions_.begin(), completions_.end(), Time::never());
+  entered_ = completed_ = 0;
+  all_entered_ = false;
+  arrived_ = acked_ = data_known_ = credits_known_ = first_known_ = 0;
+  created_ = oldest_ = swept_ = first_;
+  store_.reset();
+  for (NodeTimes& times : times_by_node_) times.forget();
+  first_need_ = last_need_ = {};
+  first_demand_.clear();
+  last_demand_.clear();
+}
+
+void FoldedChain::enter(uint32_t rank, Time entry) {
+  entries_[rank] = entry;
+  ++entered_;
+}
+
+uint32_t FoldedChain::size_of(uint32_t rank, int64_t m) {
+  const uint32_t size = c_.ranks[rank]->message(c_.sends, static_cast<uint64_t>(m)).wire;
+  uint32_t i = 0;
+  while (i < sizes_.size() && sizes_[i] != size) ++i;
+  if (i == sizes_.size()) {
+    sizes_.push_back(size);
+    if (kind_hop_.empty()) times_.push_back({});
+    for (const RingHop& hop : kind_hop_) times_.push_back(hop.rate.time_for(c_.wire.bytes(size)));
+  }
+  return i;
+}
+
+/// Begins the next diagonal.
+void FoldedChain::create(int64_t index) {
+  if (index - oldest_ + kept_ >= static_cast<int64_t>(diagonals_.size())) {
+    std::vector<Diagonal> more(diagonals_.size() * 2);
+    std::vector<NodeTimes> more_times(more.size() * (gpus_ + 1));
+    for (int64_t i = std::max(first_, oldest_ - kept_); i < index; ++i) {
+      const size_t at = static_cast<size_t>(i - first_) & (more.size() - 1);
+      more[at] = diagonal(i);
+      for (uint32_t j = 0; j <= gpus_; ++j) more_times[at * (gpus_ + 1) + j] = done(i, j);
+    }
+    diagonals_ = std::move(more);
+    times_by_node_ = std::move(more_times);
+  }
+  Diagonal& d = diagonal(index);
+  const int64_t shift = std::max<int64_t>(shift_, 1);
+  const int64_t from = index >= 0 ? 0 : (shift - 1 - index) / shift;
+  int64_t to = ranks_ - 1;
+  if (shift_ > 0) to = std::min(to, (messages_ - 1 - index) / shift_);
+  const int64_t first = index + shift_ * from, last = index + shift_ * to;
+  d.border = (first / per_loop_ + 1) * per_loop_;
+  d.sizes[0] = size_of(static_cast<uint32_t>(from), first);
+  d.sizes[1] = last < d.border ? d.sizes[0] : size_of(static_cast<uint32_t>(to), last);
+  const auto start = static_cast<uint32_t>(from), end = static_cast<uint32_t>(to);
+  d.at = position(start / gpus_, start % gpus_);
+  d.end = position(end / gpus_, end % gpus_) + 1;
+  if (end % gpus_ + 1 == gpus_ && end + 1 < ranks_) ++d.end;
+  for (uint32_t j = 0; j < gpus_; ++j) {
+    done(index, j).clear(store_, start / gpus_ + (j < start % gpus_ ? 1 : 0));
+  }
+  starts(index).clear(store_, start / gpus_);
+  d.later = 0;
+}
+
+/// Whether what something waits for has not come yet.
+bool FoldedChain::open(const Need& need) const {
+  switch (need.kind) {
+    case Need::Kind::kEntry:
+      return !entered(static_cast<uint32_t>(need.index));
+    case Need::Kind::kArrival:
+      return arrived_ <= need.index;
+    case Need::Kind::kAcknowledged:
+      return acked_ <= need.index;
+    default:
+      return false;
+  }
+}
+
+bool FoldedChain::demand(Demand& stack, int64_t index, uint32_t position) {
+  if (stack.empty()) stack.push_back({index, position});
+  return ensure(stack);
+}
+
+/// Works out what the demand begins with; false, with need_, if that waits for an input.
+bool FoldedChain::ensure(Demand& demand) {
+  while (!demand.empty()) {
+    const auto [index, position] = demand.back();
+    for (; created_ <= index; ++created_) create(created_);
+    if (diagonal(index).at <= position) {
+      extend(index);
+      if (diagonal(index).at <= position) {
+        if (need_.kind != Need::Kind::kDiagonal) return false;
+        if (sweep(index)) continue;
+        demand.push_back({need_.index, need_.position});
+        continue;
+      }
+    }
+    demand.pop_back();
+  }
+  return true;
+}
+
+/// Diagonals lie as they were when they began, until one behind them needs more: then goes on with
+/// all before it, if as many have ended since the last time. False if not.
+bool FoldedChain::sweep(int64_t index) {
+  const int64_t open = created_ - oldest_;
+  if (oldest_ - swept_ < std::max<int64_t>(1, open / kSweepsPerLife)) return false;
+  swept_ = oldest_;
+  for (int64_t i = oldest_; i <= index; ++i) extend(i);
+  return true;
+}
+
+/// Goes on as far as nothing is missing, and with those before it that have waited for it: where a
+/// loop begins the first slices wait for the last one of the loop before.
+void FoldedChain::extend(int64_t index) {
+  go_on(index);
+  bool again = false;
+  for (int64_t i = std::max(first_, index - shift_ + 1); i < index; ++i) {
+    const Diagonal& d = diagonal(i);
+    if (d.later != index - i || diagonal(index).at <= d.later_position) continue;
+    go_on(i);
+    again = true;
+  }
+  if (again) go_on(index);
+}
+
+void FoldedChain::go_on(int64_t index) {
+  Diagonal& d = diagonal(index);
+  d.later = 0;
+  uint32_t node = d.at / (gpus_ + 1), place = d.at % (gpus_ + 1);
+  while (d.at < d.end) {
+    if (place == 0 && node > 0 && node + 1 < nodes_) {
+      const uint32_t until = alike_until(index, d, node);
+      if (until > node) {
+        run(index, d, node, until);
+        node = until;
+        d.at = position(node, 0);
+        continue;
+      }
+    }
+    if (!step(index, d, node, place)) {
+      if (need_.kind == Need::Kind::kDiagonal && need_.index > index) {
+        d.later = static_cast<uint32_t>(need_.index - index);
+        d.later_position = need_.position;
+      }
+      return;
+    }
+    ++d.at;
+    if (++place > gpus_) {
+      place = 0;
+      ++node;
+    }
+  }
+}
+
+void FoldedChain::advance() {
+  if (entered_ == ranks_ && !all_entered_) {
+    all_entered_ = true;
+    for (int64_t i = std::max(first_, oldest_); i <= 0; ++i) {
+      if (created_ <= i) create(created_++);
+      extend(i);
+    }
+  }
+  while (first_known_ < messages_ && !open(first_need_)) {
+    if (!demand(first_demand_, first_known_, 0)) {
+      first_need_ = need_;
+      break;
+    }
+    first_done_[static_cast<size_t>(first_known_) % kKept] =
+        done(first_known_, 0).at(store_, 0);  // base_[0]: 0
+    ++first_known_;
+  }
+  grant();
+  while (oldest_ < messages_ && !open(last_need_)) {
+    for (; created_ <= oldest_; ++created_) create(created_);
+    if (!demand(last_demand_, oldest_, diagonal(oldest_).end - 1)) {
+      last_need_ = need_;
+      break;
+    }
+    finish(oldest_++);
+    if (oldest_ - kept_ > first_) release(oldest_ - kept_ - 1);
+  }
+  if (first_known_ == messages_) complete_first_node();
+}
+
+/// Credits of the first rank.
+void FoldedChain::grant() {
+  if (!entered(0)) return;
+  for (; credits_known_ < messages_; ++credits_known_) {
+    const int64_t k = credits_known_ - window_;
+    Time t = entries_[0];
+    if (k >= 0) {
+      int64_t carried = k + shift_;
+      if (k % per_loop_ + shift_ >= per_loop_) {
+        if (arrived_ <= k) return;
+        t = arrivals_[static_cast<size_t>(k)];
+        carried = k - k % per_loop_ + per_loop_ - 1;
+      }
+      if (first_known_ <= carried) return;
+      t = std::max(t, first_done_[static_cast<size_t>(carried) % kKept]);
+    }
+    credits_[static_cast<size_t>(credits_known_) % kKept] = t;
+  }
+}
+
+/// The diagonal is worked out.
+void FoldedChain::finish(int64_t index) {
+  const int64_t m = index + shift_ * int64_t{ranks_ - 1};
+  if (m < messages_) {
+    data_[static_cast<size_t>(m) % kKept] =
+        done(index, gpus_ - 1).at(store_, nodes_ - 1) + base_[nodes_ - 1];
+    data_known_ = m + 1;
+  }
+  // The last message of the rank on the step before has come too.
+  const int64_t before = index - shift_, left = messages_ - 1 - before;
+  if (before < first_ || left % shift_ != 0) return;
+  const int64_t rank = left / shift_;
+  if (rank >= ranks_ || rank < gpus_) return;
+  const auto r = static_cast<uint32_t>(rank);
+  Time used, came;
+  done_at(r / gpus_, r % gpus_, messages_ - 1, used);
+  arrival(r / gpus_, r % gpus_, messages_ - 1, came);
+  complete(r, std::max(used, came));
+}
+
+void FoldedChain::complete(uint32_t rank, Time t) {
+  completions_[rank] = t;
+  ++completed_;
+}
+
+void FoldedChain::complete_first_node() {
+  for (uint32_t r = 0; r < gpus_; ++r) {
+    if (!completions_[r].is_never()) continue;
+    end_demand_.clear();
+    if (!demand(end_demand_, messages_ - 1 - shift_ * r, r)) continue;
+    Time used, came;
+    if (r > 0) {
+      end_demand_.clear();
+      if (!demand(end_demand_, messages_ - 1 - shift_ * (r - 1), r - 1)) continue;
+    }
+    if (arrival(0, r, messages_ - 1, came) && done_at(0, r, messages_ - 1, used)) {
+      complete(r, std::max(used, came));
+    }
+  }
+}
+
+bool FoldedChain::done_at(uint32_t node, uint32_t place, int64_t m, Time& t) {
+  const int64_t index = m - shift_ * int64_t{node * gpus_ + place};
+  if (index >= created_ || diagonal(index).at <= position(node, place)) {
+    return wait(Need::Kind::kDiagonal, index, position(node, place));
+  }
+  t = done(index, place).at(store_, node) + base_[node];
+  return true;
+}
+
+/// When message `m` starts over the hop from a node.
+bool FoldedChain::start_at(uint32_t node, int64_t m, Time& t, Duration& wire_time) {
+  const int64_t index = m - shift_ * int64_t{node * gpus_ + gpus_ - 1};
+  if (index >= created_ || diagonal(index).at <= position(node, gpus_)) {
+    return wait(Need::Kind::kDiagonal, index, position(node, gpus_));
+  }
+  const Diagonal& d = diagonal(index);
+  t = starts(index).at(store_, node) + base_[node];
+  wire_time = wire(d, m, node);
+  return true;
+}
+
+/// When what a rank receives as message `m` can be used.
+bool FoldedChain::arrival(uint32_t node, uint32_t place, int64_t m, Time& t) {
+  if (place > 0) return done_at(node, place - 1, m, t);
+  if (node == 0) {
+    if (arrived_ <= m) return wait(Need::Kind::kArrival, m);
+    t = arrivals_[static_cast<size_t>(m)];
+    return true;
+  }
+  Duration on_wire;
+  if (!start_at(node - 1, m, t, on_wire)) return false;
+  t += on_wire + latency(node - 1) + c_.step;
+  return true;
+}
+
+/// When a rank is done with message `m` that it receives: with the one that carries it on; in the
+/// last step of a loop, with all of the loop. `d`: a diagonal near it.
+bool FoldedChain::received(const Diagonal& d, uint32_t node, uint32_t place, int64_t m, Time& t) {
+  const int64_t p = place_in_loop(d, m);
+  if (p + shift_ < per_loop_) return done_at(node, place, m + shift_, t);
+  Time came;
+  if (!arrival(node, place, m, came) || !done_at(node, place, m - p + per_loop_ - 1, t)) {
+    return false;
+  }
+  t = std::max(t, came);
+  return true;
+}
+
+/// When a rank knows that its message `m` has been taken.
+bool FoldedChain::acknowledged(const Diagonal& d, uint32_t node, uint32_t place, int64_t m,
+                               Time& t) {
+  if (place + 1 < gpus_) return received(d, node, place + 1, m, t);
+  if (node + 1 == nodes_) {
+    if (acked_ <= m) return wait(Need::Kind::kAcknowledged, m);
+    t = acks_[static_cast<size_t>(m)];
+    return true;
+  }
+  Duration on_wire;
+  if (!start_at(node, m, t, on_wire)) return false;
+  t += on_wire + latency(node) * 2;
+  return true;
+}
+
+bool FoldedChain::step(int64_t index, const Diagonal& d, uint32_t node, uint32_t place) {
+  Time t;
+  if (place == gpus_) {
+    if (!start(index, d, node, t)) return false;
+    starts(index).push(store_, t - base_[node]);
+  } else {
+    if (!fill(index, d, node, place, t)) return false;
+    done(index, place).push(store_, t - base_[node]);
+  }
+  return true;
+}
+
+/// When a rank is done with the message that it sends.
+bool FoldedChain::fill(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t) {
+  const uint32_t rank = node * gpus_ + place;
+  const int64_t m = index + shift_ * rank;
+  if (m == 0) {
+    if (!entered(rank)) return wait(Need::Kind::kEntry, rank);
+    t = entries_[rank];
+  } else if (!done_at(node, place, m - 1, t)) {
+    return false;
+  }
+  Time other;
+  if (m >= window_) {
+    if (!acknowledged(d, node, place, m - window_, other)) return false;
+    t = std::max(t, other);
+  }
+  // What it passes on; or, at the start of a loop, all of the loop before.
+  const int64_t p = place_in_loop(d, m);
+  const int64_t waits = p >= shift_ ? m - shift_ : m - p - 1;
+  if (waits >= 0) {
+    if (!arrival(node, place, waits, other)) return false;
+    t = std::max(t, other);
+  }
+  return true;
+}
+
+/// When the message starts over the hop from the node.
+bool FoldedChain::start(int64_t index, const Diagonal& d, uint32_t node, Time& t) {
+  const uint32_t rank = node * gpus_ + gpus_ - 1;
+  const int64_t m = index + shift_ * rank;
+  t = done(index, gpus_ - 1).at(store_, node) + base_[node];
+  Time other;
+  Duration on_wire;
+  if (m >= 1) {
+    if (!start_at(node, m - 1, other, on_wire)) return false;
+    t = std::max(t, other + on_wire);
+  }
+  if (m < window_) {
+    if (!entered(rank + 1)) return wait(Need::Kind::kEntry, rank + 1);
+    other = entries_[rank + 1];
+  } else if (!received(d, node + 1, 0, m - window_, other)) {
+    return false;
+  }
+  t = std::max(t, other + latency(node));
+  return true;
+}
+
+}  // namespace understudy

@@ -1,0 +1,192 @@
+// All emulated ranks between two real nodes of a ring, evaluated exactly by the recurrence of
+// environment.h, but for many nodes at a time.
+//
+// A chunk goes from rank to rank, one step later each: what rank r sends as message m is on the
+// diagonal m - shift * r, and goes on on it. Along a diagonal, over nodes whose hops are alike, all
+// is as long from node to node, so that the times are straight lines, of which the recurrence takes
+// maxima: a few pieces (node_times.h) stand for all nodes, and each is worked out at once. Where
+// the recurrence is another one it is evaluated rank by rank: in the first and the last node, where
+// a loop begins (in a window of messages from there), and where the kind of the hop changes. So an
+// input costs as many operations as there are such places and pieces, however many nodes lie
+// between them; pieces come and go with real ranks and entries that hold the chain up from several
+// sides at once.
+//
+// A diagonal is worked out when a real rank can feel it, as far as what is known allows; so is what
+// it waits for. Once per operation, when all ranks have entered, all that have begun are.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collective_model/node_times.h"
+#include "collective_model/schedule.h"
+#include "collective_model/wire_cost.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+struct FoldedChainConfig {
+  std::vector<std::shared_ptr<const RankSchedule>> ranks;  ///< along the ring
+  uint32_t sends = 0;                                      ///< the connection by which each sends
+  uint32_t gpus = 1;                                       ///< ranks of a node
+  std::vector<RingHop> hops;                               ///< from each node to the next
+  uint32_t shift = 1;     ///< message m of a rank carries on message m - shift
+  uint64_t per_loop = 1;  ///< messages
+  WireCost wire;
+  Duration step;
+};
+
+class FoldedChain {
+ public:
+  explicit FoldedChain(FoldedChainConfig config);
+
+  uint32_t ranks() const { return ranks_; }
+  void begin();
+  /// Ranks are numbered from 0 along the ring.
+  void enter(uint32_t rank, Time entry);
+  /// The next message from the real rank has come, or the next of those to it is acknowledged.
+  void on_data(Time t) { arrivals_[static_cast<size_t>(arrived_++)] = t + c_.step; }
+  void on_acknowledged(Time t) { acks_[static_cast<size_t>(acked_++)] = t; }
+  uint64_t arrived() const { return static_cast<uint64_t>(arrived_); }
+  uint64_t acknowledged() const { return static_cast<uint64_t>(acked_); }
+
+  /// Works out what is known now.
+  void advance();
+  /// When the last rank may send message m, and the first one grants the credit for message m;
+  /// of the last messages that are known.
+  uint64_t data_known() const { return static_cast<uint64_t>(data_known_); }
+  Time data(uint64_t m) const { return data_[m % kKept]; }
+  uint64_t credits_known() const { return static_cast<uint64_t>(credits_known_); }
+  Time credit(uint64_t m) const { return credits_[m % kKept]; }
+  /// Of the ranks of the first node as soon as it is known; of others when their last diagonal is
+  /// worked out.
+  Time completion(uint32_t rank) const { return completions_[rank]; }
+  bool finished() const { return completed_ == ranks_; }
+
+ private:
+  static constexpr uint32_t kKept = 64;  ///< outputs
+  static constexpr int64_t kSweepsPerLife = 4;
+  static constexpr int64_t kRoom = 4096;        ///< diagonals, at least, if there can be as many
+  static constexpr int64_t kPieceRoom = 16384;  ///< besides two of each
+  static constexpr uint32_t kSizes = 16;  ///< of messages, for which there is room from the start
+
+  /// What something waits for.
+  struct Need {
+    enum class Kind : uint8_t { kNothing, kDiagonal, kEntry, kArrival, kAcknowledged };
+    Kind kind = Kind::kNothing;
+    int64_t index = 0;
+    uint32_t position = 0;
+  };
+  struct Diagonal {
+    int64_t border = 0;  ///< the first message of the loop that begins on it
+    // Positions: in each node its ranks, when they are done with their message, then its hop, when
+    // that starts.
+    uint32_t at = 0, end = 0;
+    uint32_t sizes[2] = {0, 0};  ///< of messages before and from the border, in sizes_
+    // The position of a diagonal behind it, as many as this, that it waits for; or 0.
+    uint32_t later = 0, later_position = 0;
+  };
+  /// A position that is to be worked out, and those that it waits for.
+  using Demand = std::vector<std::pair<int64_t, uint32_t>>;
+
+  bool entered(uint32_t rank) const { return !entries_[rank].is_never(); }
+  Diagonal& diagonal(int64_t index) {
+    return diagonals_[static_cast<size_t>(index - first_) & (diagonals_.size() - 1)];
+  }
+  /// Relative to base_, by node: when the ranks at a place of it are done, the starts on its hop.
+  NodeTimes& done(int64_t index, uint32_t place) {
+    return times_by_node_[(static_cast<size_t>(index - first_) & (diagonals_.size() - 1)) *
+                              (gpus_ + 1) +
+                          place];
+  }
+  NodeTimes& starts(int64_t index) { return done(index, gpus_); }
+  void release(int64_t index) {
+    for (uint32_t j = 0; j <= gpus_; ++j) done(index, j).clear(store_, 0);
+  }
+  uint32_t position(uint32_t node, uint32_t place) const { return node * (gpus_ + 1) + place; }
+  void create(int64_t index);
+  uint32_t size_of(uint32_t rank, int64_t m);
+  Duration wire(const Diagonal& d, int64_t m, uint32_t node) const {
+    return times_[d.sizes[m < d.border ? 0 : 1] * kinds_ + kind_[node]];
+  }
+  Duration latency(uint32_t node) const { return c_.hops[node].latency; }
+  int64_t place_in_loop(const Diagonal& d, int64_t m) const {
+    if (m >= d.border) return m - d.border;
+    if (m >= d.border - per_loop_) return m - (d.border - per_loop_);
+    return m % per_loop_;
+  }
+
+  bool wait(Need::Kind kind, int64_t index, uint32_t position = 0) {
+    need_ = {kind, index, position};
+    return false;
+  }
+  bool open(const Need& need) const;
+  bool ensure(Demand& demand);
+  bool demand(Demand& stack, int64_t index, uint32_t position);
+  bool sweep(int64_t index);
+  void extend(int64_t index);
+  void go_on(int64_t index);
+  bool step(int64_t index, const Diagonal& d, uint32_t node, uint32_t place);
+  bool fill(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t);
+  bool start(int64_t index, const Diagonal& d, uint32_t node, Time& t);
+  bool done_at(uint32_t node, uint32_t place, int64_t m, Time& t);
+  bool start_at(uint32_t node, int64_t m, Time& t, Duration& wire);
+  bool arrival(uint32_t node, uint32_t place, int64_t m, Time& t);
+  bool received(const Diagonal& d, uint32_t node, uint32_t place, int64_t m, Time& t);
+  bool acknowledged(const Diagonal& d, uint32_t node, uint32_t place, int64_t m, Time& t);
+  uint32_t alike_until(int64_t index, const Diagonal& d, uint32_t node);
+  void run(int64_t index, const Diagonal& d, uint32_t node, uint32_t end);
+  void grant();
+  void finish(int64_t index);
+  void complete(uint32_t rank, Time t);
+  void complete_first_node();
+
+  FoldedChainConfig c_;
+  uint32_t ranks_, nodes_, gpus_;
+  uint32_t kinds_ = 1;
+  int64_t messages_, per_loop_, shift_, window_;
+  std::vector<uint32_t> kind_, run_end_;  ///< by hop: of its kind, and where its like end
+  std::vector<RingHop> kind_hop_;
+  std::vector<Duration> base_;   ///< of each node: latencies and steps of the way there
+  Duration longest_;             ///< latency of a hop
+  bool one_rate_ = true;         ///< of all hops
+  std::vector<uint32_t> sizes_;  ///< of messages: those that occur
+  std::vector<Duration> times_;  ///< on the wire, by size and kind
+  std::vector<Time> entries_, completions_, arrivals_, acks_;
+  uint32_t entered_ = 0, completed_ = 0;
+  bool all_entered_ = false;
+  int64_t arrived_ = 0, acked_ = 0;
+  int64_t data_known_ = 0, credits_known_ = 0;
+  std::array<Time, kKept> data_{}, credits_{}, first_done_{};
+  int64_t first_known_ = 0;  ///< messages with which the first rank is done
+
+  std::vector<Diagonal> diagonals_;       ///< a ring
+  std::vector<NodeTimes> times_by_node_;  ///< of each its ranks', then its hop's
+  PieceStore store_;
+  int64_t kept_ = 0;                  ///< diagonals that have ended
+  int64_t first_ = 0;                 ///< that there is
+  int64_t created_ = 0, oldest_ = 0;  ///< the next to begin, the first that has not ended
+  int64_t swept_ = 0;                 ///< oldest_ at the last sweep()
+  Need need_;
+  Need first_need_, last_need_;
+  Demand first_demand_, last_demand_, end_demand_;
+  // For run().
+  struct Cursor {
+    uint32_t piece = 0, last = 0;  ///< in store_
+    uint32_t end = 0;
+    uint32_t ahead = 0;  ///< nodes
+    uint32_t until(const PieceStore& store, uint32_t node);
+    Time now;
+    Duration slope;
+  };
+  struct Line {
+    Time first;
+    Duration slope;
+  };
+  std::vector<Cursor> cursors_;
+  std::vector<Line> steep_, lines_;
+};
+
+}  // namespace understudy
