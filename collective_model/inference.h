@@ -68,13 +68,6 @@ class Inference {
   /// The emulated rank has wholly sent its next message on `connection`.
   void on_sent(uint32_t connection);
 
-  /// Bytes to send as the next message of a connection to a real rank that has a credit for it.
-  struct Size {
-    uint32_t wire = 0;
-    bool known = false;  ///< all candidates agree; else what came before speaks for it, or most
-  };
-  Size next_size(uint32_t connection) const;
-
   /// What an operation under way is taken for.
   struct Taken {
     Operation operation;
@@ -113,8 +106,6 @@ class Inference {
     std::deque<LaneOperation> operations = {};
     uint64_t first = 0;     ///< number of operations before the first one here
     uint64_t reported = 0;  ///< operations that were taken
-    /// Kinds and sizes that the last operations had.
-    std::deque<std::vector<std::pair<uint32_t, uint64_t>>> history = {};
   };
   struct State {
     uint64_t operation = 0;  ///< of the channel, that the next event may belong to
@@ -122,7 +113,6 @@ class Inference {
     uint64_t total = 0;      ///< of all operations
     uint64_t sent = 0;       ///< by the emulated rank, of all operations
     uint32_t before = 0;     ///< bytes of the last message
-    std::deque<std::pair<uint64_t, uint64_t>> starts = {};  ///< operation, messages before it
   };
   struct Event {
     uint32_t connection = 0;

@@ -20,6 +20,14 @@
 
 namespace understudy {
 
+/// A type of that many bytes: 1, 2, 4 or 8.
+constexpr DataType type_of_bytes(uint32_t bytes) {
+  return bytes == 1   ? DataType::kInt8
+         : bytes == 2 ? DataType::kFloat16
+         : bytes == 4 ? DataType::kFloat32
+                      : DataType::kFloat64;
+}
+
 /// A network connection of collectives between a real rank and an emulated one.
 struct BorderConnection {
   uint32_t channel = 0;

@@ -48,6 +48,10 @@ class ReactiveEnvironment final : public Endpoint {
   void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
 
  private:
+  /// Credits that stay granted beyond what an operation needs: those that every operation begins
+  /// with.
+  static constexpr uint64_t kAhead = 4;
+
   enum class WakeKind : uint64_t {
     kControl = 0,
     kData = 1,

@@ -1,0 +1,215 @@
+// ReactiveEnvironment: the plans of its operations, what they are told and what they set free.
+#include <algorithm>
+
+#include "dataplane/node/reactive_environment.h"
+
+namespace understudy {
+
+/// What came is what the operation has there. A guess is not held to it.
+bool ReactiveEnvironment::agrees(Time now, const ReactiveOperation& op, const Input& input) {
+  if (!op.sure || input.kind == Input::Kind::kAcknowledgement) return true;
+  const uint32_t link = input.link;
+  const bool credit = input.kind == Input::Kind::kCredit;
+  const RankSchedule& real = *op.shape->real[job_.real_index[job_.links[link].real]];
+  const uint32_t expected = credit ? real.connections()[op.shape->uses[link].real].capacity
+                                   : wire(op, link, input.message - op.base[link]);
+  if (input.bytes == expected) return true;
+  notify(now, {.kind = ReactiveNotice::Kind::kDisagrees,
+               .link = link,
+               .bytes = input.bytes,
+               .credit = credit,
+               .expected = expected,
+               .number = op.number});
+  give_up(now);
+  return false;
+}
+
+/// Tells an operation's plan what has come of it. False if that is not the operation.
+bool ReactiveEnvironment::feed(Time now, ReactiveOperation& op, Input& input) {
+  if (!agrees(now, op, input)) return false;
+  input.fed = true;
+  const uint32_t link = input.link;
+  const uint64_t k = input.message - op.base[link];
+  const uint32_t rank = job_.links[link].emulated, connection = op.shape->uses[link].emulated;
+  if (input.kind != Input::Kind::kAcknowledgement && !op.began) {
+    op.began = true;
+    op.entry = input.time - job_.links[link].latency;
+    op.noticed = input.time;
+    enter(op);
+    take(now, op, Duration());
+  }
+  switch (input.kind) {
+    case Input::Kind::kCredit:
+      return true;
+    case Input::Kind::kAcknowledgement:
+      ++op.acknowledged;
+      op.end = std::max(op.end, input.time);
+      op.plan->on_acknowledged(rank, connection, k, input.time);
+      take(now, op, op.heard);
+      return true;
+    case Input::Kind::kData:
+      break;
+  }
+  op.end = std::max(op.end, input.time);
+  op.bytes_received += input.bytes;
+  const Duration late = op.lateness.of_real(link, k) + host_->arrival_uncertainty();
+  op.heard = std::max(op.heard, late);
+  if (!op.plan->on_real_data(rank, connection, k, input.time) && op.sure) ++progress_.violations;
+  take(now, op, late);
+  return true;
+}
+
+void ReactiveEnvironment::install(Time now, ReactiveOperation& op) {
+  ReactiveOperation* before = op.number + 1 == known_ ? last() : nullptr;
+  if (before != nullptr) {
+    op.late = before->late;
+    op.late_messages = before->late_messages;
+    op.carried = before->carried;
+  } else {
+    ++known_;
+  }
+  operations_[op.number % kMost] = &op;
+  op.base = settled_;
+  for (uint32_t l = 0; l < links_.size(); ++l) {
+    if (!job_.links[l].real_sends) op.to_acknowledge += op.shape->uses[l].messages;
+  }
+  if (op.sure) settle(now, op);
+  replay(now, op);
+  if (before != nullptr) {
+    notify(now, {.kind = ReactiveNotice::Kind::kReleased, .operation = before});
+  }
+  finish(now);
+  look_for_next(now, oldest_);
+}
+
+/// Tells a new plan all that has come.
+void ReactiveEnvironment::replay(Time now, ReactiveOperation& op) {
+  // What the plan before released and is not due yet is released anew.
+  for (uint32_t l = 0; l < links_.size(); ++l) {
+    Link& link = links_[l];
+    if (job_.links[l].real_sends || link.released <= op.base[l]) continue;
+    if (link.due < op.base[l]) continue;  // with the end of the operation before
+    const uint64_t end = std::max(op.base[l] + op.shape->uses[l].messages, link.sent);
+    link.due = std::min(link.due, end);
+    link.released = std::max(link.due, op.base[l]);
+    link.plans = static_cast<uint16_t>(link.plans + 1);
+  }
+  op.plan->begin();
+  op.lateness.begin(*op.shape);
+  for (uint64_t i = oldest_; i < newest_ && !given_up_; ++i) {
+    Input& in = inputs_[i & (inputs_.size() - 1)];
+    if (in.message < op.base[in.link]) continue;
+    if (in.message >= op.base[in.link] + op.shape->uses[in.link].messages) continue;
+    if (!feed(now, op, in)) return;
+  }
+  for (uint32_t l = 0; l < links_.size(); ++l) send_due(now, l);
+}
+
+/// Nothing will replace the operation: its end is where the next one begins. Its ranks' first
+/// credits of that leave when they are done.
+void ReactiveEnvironment::settle(Time now, ReactiveOperation& op) {
+  op.over = true;
+  for (uint32_t l = 0; l < links_.size(); ++l) {
+    settled_[l] = op.base[l] + op.shape->uses[l].messages;
+    const CollectiveLink& link = job_.links[l];
+    if (link.real_sends && op.done[link.emulated] != Time::never()) {
+      grant_ahead(now, l, settled_[l] + kAhead, op.done[link.emulated]);
+    }
+  }
+}
+
+/// Lets the ranks enter that are free.
+void ReactiveEnvironment::enter(ReactiveOperation& op) {
+  if (!op.began) return;
+  const ReactiveOperation* before = op.number > first_ ? at(op.number - 1) : nullptr;
+  for (uint32_t r = 0; r < job_.ranks(); ++r) {
+    if (job_.is_real(r) || op.entered[r]) continue;
+    Time entry = op.entry + settings_.delay[r];
+    if (before != nullptr) {
+      if (before->done[r] == Time::never()) continue;
+      entry = std::max(entry, before->done[r]);
+    }
+    op.entered[r] = true;
+    op.first_entry = std::min(op.first_entry, entry);
+    op.plan->enter(r, entry);
+  }
+}
+
+/// Takes what the plan has to say; what it sets free carries `carried`.
+void ReactiveEnvironment::take(Time now, ReactiveOperation& op, Duration carried) {
+  EnvironmentOutput out;
+  while (op.plan->next(out)) {
+    const std::vector<uint32_t>& links = op.shape->links[out.rank];
+    const uint32_t link = links.empty() ? CollectiveShape::kUnused : links[out.connection];
+    if (link == CollectiveShape::kUnused) continue;
+    Link& l = links_[link];
+    const uint64_t k = op.base[link] + out.message;
+    if (out.kind == EnvironmentOutput::Kind::kCredit) {
+      grant_ahead(now, link, k + 1, out.time);
+      continue;
+    }
+    if (k < l.released) continue;  // by the plan before
+    l.released = k + 1;
+    // A run that was told the operation could not have sent before the real rank's entry was known.
+    const Time earliest = std::max(out.time, op.noticed);
+    const Duration late = earliest < now ? now - earliest : Duration();
+    if (late > Duration()) ++op.late_messages;
+    op.late = std::max(op.late, late);
+    op.carried = std::max(op.carried, op.lateness.add(link, out.message, carried + late));
+    host_->wake_at(std::max(now, out.time), *this,
+                   cookie(WakeKind::kData, uint64_t{l.plans} << 16 | link));
+  }
+  uint32_t rank = 0;
+  bool freed = false;
+  while (op.plan->next_done(rank)) {
+    op.done[rank] = op.plan->completion(rank);
+    freed = true;
+    for (uint32_t l = 0; l < links_.size() && op.over; ++l) {
+      if (!job_.links[l].real_sends || job_.links[l].emulated != rank) continue;
+      grant_ahead(now, l, op.base[l] + op.shape->uses[l].messages + kAhead, op.done[rank]);
+    }
+  }
+  if (freed && op.number + 1 < known_) {
+    ReactiveOperation& next = *at(op.number + 1);
+    enter(next);
+    take(now, next, Duration());
+  }
+}
+
+/// Counts operations that are wholly over. The last one stays: ranks enter the next one when they
+/// have done it.
+void ReactiveEnvironment::finish(Time now) {
+  while (finished_ < known_) {
+    ReactiveOperation& op = *at(finished_);
+    if (!op.over || op.acknowledged < op.to_acknowledge || !op.plan->finished()) return;
+    op.finished = true;
+    ++finished_;
+    report(op);
+    ReactiveOperation* before = op.number > first_ ? at(op.number - 1) : nullptr;
+    if (before != nullptr) ++first_;
+    notify(now, {.kind = ReactiveNotice::Kind::kFinished, .number = op.number, .operation = &op});
+    if (before != nullptr) {
+      notify(now, {.kind = ReactiveNotice::Kind::kReleased, .operation = before});
+    }
+  }
+}
+
+void ReactiveEnvironment::report(ReactiveOperation& op) {
+  for (uint64_t i = oldest_; i < newest_ && !op.sure; ++i) {
+    const Input& in = inputs_[i & (inputs_.size() - 1)];
+    if (in.kind != Input::Kind::kAcknowledgement || in.message < op.base[in.link]) continue;
+    if (in.message >= op.base[in.link] + op.shape->uses[in.link].messages) continue;
+    op.wrong_sizes += in.bytes != wire(op, in.link, in.message - op.base[in.link]) ? 1 : 0;
+  }
+  if (op.number >= progress_.results.size()) return;
+  CollectiveResult& result = progress_.results[op.number];
+  result.entry = op.first_entry;
+  result.end = std::max(op.first_entry, op.end);
+  result.lateness = op.carried;
+  result.size_mismatches = op.wrong_sizes;
+  result.bytes_sent = op.bytes_sent;
+  result.bytes_received = op.bytes_received;
+  progress_.finished.store(static_cast<uint32_t>(op.number + 1), std::memory_order_release);
+}
+
+}  // namespace understudy
