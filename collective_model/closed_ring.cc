@@ -8,8 +8,13 @@
 namespace understudy {
 namespace {
 
-const RingRankSchedule* ring_of(const EnvironmentConfig& config, uint32_t rank) {
-  return dynamic_cast<const RingRankSchedule*>(config.ranks[rank].get());
+constexpr uint32_t kNone = ~0u;
+
+bool is_ring(const RankSchedule& schedule) {
+  return dynamic_cast<const RingRankSchedule*>(&schedule) != nullptr;
+}
+bool is_pipeline(const RankSchedule& schedule) {
+  return dynamic_cast<const PipelineRankSchedule*>(&schedule) != nullptr;
 }
 
 }  // namespace
@@ -22,15 +27,29 @@ std::unique_ptr<Plan> ClosedRing::make(const EnvironmentConfig& config) {
   }
   if (!config.entry_delay.empty() && config.entry_delay.size() != n) return {};
   if (std::ranges::any_of(config.real, [&](uint32_t rank) { return rank >= n; })) return {};
-  const size_t lanes = config.ranks[0]->connections().size() / 2;
+  uint32_t first = kNone, last = 0;  // channel
+  for (const Connection& c : config.ranks[0]->connections()) {
+    first = std::min(first, c.channel);
+    last = std::max(last, c.channel);
+  }
+  if (first > last) return {};
   for (uint32_t r = 0; r < n; ++r) {
-    if (ring_of(config, r) == nullptr || config.ranks[r]->connections().size() != lanes * 2 ||
-        config.hops[r].size() != lanes * 2) {
-      return {};
+    const RankSchedule& rank = *config.ranks[r];
+    if (!is_ring(rank) && !is_pipeline(rank)) return {};
+    if (is_ring(rank) != is_ring(*config.ranks[0])) return {};
+    if (config.hops[r].size() != rank.connections().size()) return {};
+  }
+  std::unique_ptr<ClosedRing> out(new ClosedRing(config, last - first + 1));
+  for (uint32_t r = 0; r < n; ++r) {
+    const std::vector<Connection>& connections = config.ranks[r]->connections();
+    for (uint32_t c = 0; c < connections.size(); ++c) {
+      const uint32_t lane = connections[c].channel - first;
+      if (lane >= out->lanes_) return {};
+      Place& place = out->place(r, lane);
+      (connections[c].direction == Direction::kSend ? place.sends : place.receives) = c;
     }
   }
-  std::unique_ptr<ClosedRing> out(new ClosedRing(config, lanes));
-  for (uint32_t lane = 0; lane < lanes; ++lane) {
+  for (uint32_t lane = 0; lane < out->lanes_; ++lane) {
     if (!out->add_lane(config, lane)) return {};
   }
   out->pending_.reserve(out->chains_.size());
@@ -38,7 +57,7 @@ std::unique_ptr<Plan> ClosedRing::make(const EnvironmentConfig& config) {
   return out;
 }
 
-ClosedRing::ClosedRing(const EnvironmentConfig& config, size_t lanes)
+ClosedRing::ClosedRing(const EnvironmentConfig& config, uint32_t lanes)
     : lanes_(lanes), ranks_(config.ranks.size()), places_(ranks_.size() * lanes) {
   for (const uint32_t rank : config.real) ranks_[rank].real = true;
   for (size_t r = 0; r < ranks_.size() && !config.entry_delay.empty(); ++r) {
@@ -47,61 +66,97 @@ ClosedRing::ClosedRing(const EnvironmentConfig& config, size_t lanes)
   done_.reserve(ranks_.size());
 }
 
-/// Cuts a lane's ring at the real ranks.
+/// Cuts a lane's ring, or pipeline, at the real ranks.
 bool ClosedRing::add_lane(const EnvironmentConfig& config, uint32_t lane) {
   const auto n = static_cast<uint32_t>(ranks_.size());
-  std::vector<uint32_t> run;
-  uint32_t rank = config.real.front();
-  for (uint32_t i = 0; i < n; ++i) {
-    const Connection& send = config.ranks[rank]->connections()[size_t{2} * lane];
-    if (send.to >= n || send.direction != Direction::kSend) return false;
-    const uint32_t next = send.to;
-    if (config.ranks[next]->connections()[size_t{2} * lane + 1].from != rank) return false;
-    if (next == config.real.front() && i + 1 < n) return false;  // not all in one ring
-    if (ranks_[rank].real != ranks_[next].real && !send.network) return false;
-    rank = next;
-    if (!ranks_[rank].real) {
-      run.push_back(rank);
-    } else if (!run.empty()) {
-      if (!add_chain(config, lane, std::exchange(run, {}))) return false;
-    }
+  // Begins behind a real rank, or where the pipeline does.
+  uint32_t rank = kNone;
+  for (uint32_t r = 0; r < n; ++r) {
+    if (place(r, lane).receives != kNone) continue;
+    if (rank != kNone || !is_pipeline(*config.ranks[r])) return false;
+    rank = r;
   }
-  return rank == config.real.front();
+  const bool pipeline = rank != kNone;
+  if (!pipeline)
+    rank = place(config.real.front(), lane).sends == kNone
+               ? kNone
+               : config.ranks[config.real.front()]
+                     ->connections()[place(config.real.front(), lane).sends]
+                     .to;
+  std::vector<uint32_t> run;
+  bool begins = pipeline;
+  for (uint32_t i = 0; i < n; ++i) {
+    if (rank >= n) return false;
+    const bool real = ranks_[rank].real;
+    if (!real) {
+      run.push_back(rank);
+    } else {
+      if (!run.empty() && !add_chain(config, lane, std::exchange(run, {}), begins, false)) {
+        return false;
+      }
+      begins = false;
+    }
+    const uint32_t sends = place(rank, lane).sends;
+    if (sends == kNone) {
+      if (i + 1 < n || !pipeline) return false;  // not all in one
+      return run.empty() || add_chain(config, lane, std::move(run), begins, true);
+    }
+    const Connection& send = config.ranks[rank]->connections()[sends];
+    if (send.to >= n || place(send.to, lane).receives == kNone) return false;
+    const Connection& receive = config.ranks[send.to]->connections()[place(send.to, lane).receives];
+    if (receive.from != rank || (real != ranks_[send.to].real && !send.network)) return false;
+    if (real && rank == config.real.front() && !pipeline && i + 1 < n) return false;
+    rank = send.to;
+  }
+  return !pipeline && run.empty();
 }
 
 bool ClosedRing::add_chain(const EnvironmentConfig& config, uint32_t lane,
-                           std::vector<uint32_t> ranks) {
-  const RingRankSchedule& schedule = *ring_of(config, ranks.front());
-  const Connection& first = schedule.connections()[size_t{2} * lane];
+                           std::vector<uint32_t> ranks, bool begins, bool ends) {
+  const RankSchedule& schedule = *config.ranks[ranks.front()];
+  const Place& first_place = place(ranks.front(), lane);
   FoldedChainConfig c;
-  c.sends = 2 * lane;
-  c.shift = first.chunk_steps / first.slice_steps;
-  c.per_loop = schedule.messages_of_a_loop(lane);
+  c.begins = begins;
+  c.ends = ends;
+  c.sends = first_place.sends != kNone ? first_place.sends : first_place.receives;
+  const Connection& first = schedule.connections()[c.sends];
+  c.shift = 0;
+  c.per_loop = first.messages;
+  if (const auto* ring = dynamic_cast<const RingRankSchedule*>(&schedule)) {
+    c.shift = first.chunk_steps / first.slice_steps;
+    c.per_loop = ring->messages_of_a_loop(lane);
+  }
   c.wire = config.wire;
   c.step = config.step_cost;
   if (first.window <= c.shift || first.messages == 0) return false;
-  uint32_t node = 0, nodes = 0;  // `node`: ranks of the present one
+  std::vector<uint32_t> nodes = {0};  // ranks of each
   for (size_t i = 0; i < ranks.size(); ++i) {
-    const RingRankSchedule& other = *ring_of(config, ranks[i]);
-    const Connection& send = other.connections()[size_t{2} * lane];
-    if (send.messages != first.messages || send.window != first.window) return false;
     c.ranks.push_back(config.ranks[ranks[i]]);
-    ++node;
+    ++nodes.back();
+    const uint32_t sends = place(ranks[i], lane).sends;
+    if (sends == kNone) break;
+    const Connection& send = config.ranks[ranks[i]]->connections()[sends];
+    if (send.messages != first.messages || send.window != first.window) return false;
     if (!send.network && config.inside) return false;
     if (!send.network) continue;
-    if (nodes++ == 0) c.gpus = node;
-    if (node != c.gpus) return false;
-    node = 0;
-    // The last one's is to a real rank.
-    if (i + 1 < ranks.size()) c.hops.push_back(config.hops[ranks[i]][size_t{2} * lane]);
+    if (i + 1 == ranks.size()) continue;  // to a real rank
+    c.hops.push_back(config.hops[ranks[i]][sends]);
+    nodes.push_back(0);
   }
-  if (node != 0) return false;
+  c.gpus = *std::ranges::max_element(nodes);
+  c.skipped = c.gpus - nodes.front();
+  for (size_t v = 0; v < nodes.size(); ++v) {
+    if (nodes[v] == c.gpus || (v == 0 && begins) || (v + 1 == nodes.size() && ends)) continue;
+    return false;
+  }
   const auto index = static_cast<uint32_t>(chains_.size());
-  for (uint32_t i = 0; i < ranks.size(); ++i) places_[ranks[i] * lanes_ + lane] = {index, i};
-  const auto messages = static_cast<uint32_t>(first.messages);
-  const uint32_t gpus = c.gpus;
+  for (uint32_t i = 0; i < ranks.size(); ++i) {
+    place(ranks[i], lane).chain = index;
+    place(ranks[i], lane).place = c.skipped + i;
+  }
+  const uint32_t gpus = c.gpus, skipped = c.skipped;
   Chain chain{
-      FoldedChain(std::move(c)), lane, messages, gpus, std::move(ranks), 0, 0, {}, false, false};
+      FoldedChain(std::move(c)), lane, gpus, std::move(ranks), skipped, 0, 0, 0, {}, false, false};
   chain.open.reserve(size_t{2} * gpus);
   chains_.push_back(std::move(chain));
   return true;
@@ -132,11 +187,12 @@ void ClosedRing::begin() {
   for (Chain& chain : chains_) {
     chain.ring.begin();
     chain.data_taken = chain.credits_taken = 0;
+    chain.announced = 0;
     chain.all_done = chain.pending = false;
     chain.open.clear();
     const auto n = static_cast<uint32_t>(chain.ranks.size());
     for (uint32_t i = 0; i < n; ++i) {
-      if (i < chain.border || i + chain.border >= n) chain.open.push_back(i);
+      if (i < chain.border || i + chain.border >= n) chain.open.push_back(chain.skipped + i);
     }
   }
 }
@@ -149,26 +205,39 @@ void ClosedRing::enter(uint32_t rank, Time entry) {
   }
 }
 
+/// A lane's place of which this is a connection.
+const ClosedRing::Place* ClosedRing::find(uint32_t rank, uint32_t connection) const {
+  for (uint32_t lane = 0; lane < lanes_; ++lane) {
+    const Place& at = places_[rank * lanes_ + lane];
+    if (at.sends == connection || at.receives == connection) {
+      return at.chain == kNone ? nullptr : &at;
+    }
+  }
+  return nullptr;
+}
+
 bool ClosedRing::on_real_data(uint32_t rank, uint32_t connection, uint64_t k, Time t) {
-  const Place& at = place(rank, connection / 2);
-  if (at.chain == ~0u || at.place != 0 || connection % 2 == 0) return false;
-  Chain& chain = chains_[at.chain];
-  if (k != chain.ring.arrived() || k >= chain.credits_taken) return false;
+  const Place* at = find(rank, connection);
+  if (at == nullptr || at->receives != connection) return false;
+  Chain& chain = chains_[at->chain];
+  if (at->place != chain.skipped || k != chain.ring.arrived() || k >= chain.credits_taken) {
+    return false;
+  }
   chain.ring.on_data(t);
-  advance(at.chain);
+  advance(at->chain);
   return true;
 }
 
 bool ClosedRing::on_acknowledged(uint32_t rank, uint32_t connection, uint64_t k, Time t) {
-  const Place& at = place(rank, connection / 2);
-  if (at.chain == ~0u || connection % 2 != 0) return false;
-  Chain& chain = chains_[at.chain];
-  if (at.place + 1 != chain.ranks.size() || k < chain.ring.acknowledged() ||
+  const Place* at = find(rank, connection);
+  if (at == nullptr || at->sends != connection) return false;
+  Chain& chain = chains_[at->chain];
+  if (at->place + 1 != chain.skipped + chain.ranks.size() || k < chain.ring.acknowledged() ||
       k >= chain.data_taken) {
     return false;
   }
   while (chain.ring.acknowledged() <= k) chain.ring.on_acknowledged(t);
-  advance(at.chain);
+  advance(at->chain);
   return true;
 }
 
@@ -187,13 +256,15 @@ bool ClosedRing::next(EnvironmentOutput& out) {
     Chain& chain = chains_[pending_.back()];
     if (chain.credits_taken < chain.ring.credits_known()) {
       const uint64_t k = chain.credits_taken++;
-      out = {EnvironmentOutput::Kind::kCredit, chain.ranks.front(), 2 * chain.lane + 1, k,
+      const uint32_t rank = chain.ranks.front();
+      out = {EnvironmentOutput::Kind::kCredit, rank, place(rank, chain.lane).receives, k,
              chain.ring.credit(k)};
       return true;
     }
     if (chain.data_taken < chain.ring.data_known()) {
       const uint64_t k = chain.data_taken++;
-      out = {EnvironmentOutput::Kind::kData, chain.ranks.back(), 2 * chain.lane, k,
+      const uint32_t rank = chain.ranks.back();
+      out = {EnvironmentOutput::Kind::kData, rank, place(rank, chain.lane).sends, k,
              chain.ring.data(k)};
       return true;
     }
@@ -212,8 +283,8 @@ bool ClosedRing::next_done(uint32_t& rank) {
 /// Ranks that have done their part: those of the first and last node as soon as it is known, those
 /// between them at the end.
 void ClosedRing::announce(Chain& chain) {
-  if (chain.all_done) return;
-  if (chain.ring.arrived() < chain.messages && chain.ring.data_known() < chain.messages) return;
+  if (chain.all_done || chain.ring.completed() == chain.announced) return;
+  chain.announced = chain.ring.completed();
   for (size_t i = 0; i < chain.open.size();) {
     if (chain.ring.completion(chain.open[i]).is_never()) {
       ++i;
@@ -225,11 +296,13 @@ void ClosedRing::announce(Chain& chain) {
   }
   if (!chain.ring.finished()) return;
   chain.all_done = true;
-  for (uint32_t i = chain.border; i + chain.border < chain.ranks.size(); ++i) done(chain, i);
+  for (uint32_t i = chain.border; i + chain.border < chain.ranks.size(); ++i) {
+    done(chain, chain.skipped + i);
+  }
 }
 
 void ClosedRing::done(const Chain& chain, uint32_t place) {
-  const uint32_t index = chain.ranks[place];
+  const uint32_t index = chain.ranks[place - chain.skipped];
   Rank& rank = ranks_[index];
   rank.last = std::max(rank.last, chain.ring.completion(place));
   if (--rank.left > 0) return;

@@ -1,4 +1,4 @@
-// The plan of a ring all-reduce, all-gather or reduce-scatter: emulated ranks between two real ones
+// The plan of a ring, or of a broadcast or reduce along one: emulated ranks between two real ones
 // many at a time (folded_chain.h), so that what a message costs does not depend on their number.
 #pragma once
 
@@ -35,14 +35,17 @@ class ClosedRing : public Plan {
   struct Chain {
     FoldedChain ring;
     uint32_t lane = 0;
-    uint32_t messages = 0, border = 0;  ///< ranks of the first and of the last node
-    std::vector<uint32_t> ranks;        ///< by place
+    uint32_t border = 0;          ///< ranks of the first and of the last node, at most
+    std::vector<uint32_t> ranks;  ///< by place, from `skipped` on
+    uint32_t skipped = 0;         ///< places of the first node that no rank has
+    uint32_t announced = 0;       ///< ranks
     uint64_t data_taken = 0, credits_taken = 0;
     std::vector<uint32_t> open;  ///< places in the first and last node that are not done
     bool all_done = false, pending = false;
   };
   struct Place {
     uint32_t chain = ~0u, place = 0;
+    uint32_t sends = ~0u, receives = ~0u;  ///< connections
   };
   struct Rank {
     Duration delay;
@@ -51,15 +54,17 @@ class ClosedRing : public Plan {
     bool real = false;
   };
 
-  ClosedRing(const EnvironmentConfig& config, size_t lanes);
+  ClosedRing(const EnvironmentConfig& config, uint32_t lanes);
   bool add_lane(const EnvironmentConfig& config, uint32_t lane);
-  bool add_chain(const EnvironmentConfig& config, uint32_t lane, std::vector<uint32_t> ranks);
-  const Place& place(uint32_t rank, uint32_t lane) const { return places_[rank * lanes_ + lane]; }
+  bool add_chain(const EnvironmentConfig& config, uint32_t lane, std::vector<uint32_t> ranks,
+                 bool begins, bool ends);
+  Place& place(uint32_t rank, uint32_t lane) { return places_[rank * lanes_ + lane]; }
+  const Place* find(uint32_t rank, uint32_t connection) const;
   void advance(uint32_t chain);
   void announce(Chain& chain);
   void done(const Chain& chain, uint32_t place);
 
-  size_t lanes_;
+  uint32_t lanes_;
   std::vector<Rank> ranks_;
   std::vector<Place> places_;  ///< by rank and lane
   std::vector<Chain> chains_;

@@ -8,8 +8,8 @@ namespace understudy {
 
 FoldedChain::FoldedChain(FoldedChainConfig config)
     : c_(std::move(config)),
-      ranks_(static_cast<uint32_t>(c_.ranks.size())),
-      nodes_(ranks_ / c_.gpus),
+      ranks_(c_.skipped + static_cast<uint32_t>(c_.ranks.size())),
+      nodes_((ranks_ + c_.gpus - 1) / c_.gpus),
       gpus_(c_.gpus),
       per_loop_(static_cast<int64_t>(c_.per_loop)),
       shift_(c_.shift),
@@ -68,6 +68,9 @@ void FoldedChain::begin() {
   created_ = oldest_ = swept_ = first_;
   store_.reset();
   for (NodeTimes& times : times_by_node_) times.forget();
+  never_.forget();
+  never_.clear(store_, 0);
+  never_.push(store_, nodes_ + 1, kLongBefore, Duration());
   first_need_ = last_need_ = {};
   first_demand_.clear();
   last_demand_.clear();
@@ -79,7 +82,8 @@ void FoldedChain::enter(uint32_t rank, Time entry) {
 }
 
 uint32_t FoldedChain::size_of(uint32_t rank, int64_t m) {
-  const uint32_t size = c_.ranks[rank]->message(c_.sends, static_cast<uint64_t>(m)).wire;
+  const uint32_t size =
+      c_.ranks[rank - c_.skipped]->message(c_.sends, static_cast<uint64_t>(m)).wire;
   uint32_t i = 0;
   while (i < sizes_.size() && sizes_[i] != size) ++i;
   if (i == sizes_.size()) {
@@ -105,7 +109,7 @@ void FoldedChain::create(int64_t index) {
   }
   Diagonal& d = diagonal(index);
   const int64_t shift = std::max<int64_t>(shift_, 1);
-  const int64_t from = index >= 0 ? 0 : (shift - 1 - index) / shift;
+  const int64_t from = index >= 0 ? c_.skipped : (shift - 1 - index) / shift;
   int64_t to = ranks_ - 1;
   if (shift_ > 0) to = std::min(to, (messages_ - 1 - index) / shift_);
   const int64_t first = index + shift_ * from, last = index + shift_ * to;
@@ -215,20 +219,20 @@ void FoldedChain::go_on(int64_t index) {
 }
 
 void FoldedChain::advance() {
-  if (entered_ == ranks_ && !all_entered_) {
+  if (entered_ + c_.skipped == ranks_ && !all_entered_) {
     all_entered_ = true;
     for (int64_t i = std::max(first_, oldest_); i <= 0; ++i) {
       if (created_ <= i) create(created_++);
       extend(i);
     }
   }
-  while (first_known_ < messages_ && !open(first_need_)) {
-    if (!demand(first_demand_, first_known_, 0)) {
+  while (!c_.begins && first_known_ < messages_ && !open(first_need_)) {
+    if (!demand(first_demand_, first_known_, c_.skipped)) {
       first_need_ = need_;
       break;
     }
     first_done_[static_cast<size_t>(first_known_) % kKept] =
-        done(first_known_, 0).at(store_, 0);  // base_[0]: 0
+        done(first_known_, c_.skipped).at(store_, 0);  // base_[0]: 0
     ++first_known_;
   }
   grant();
@@ -241,15 +245,15 @@ void FoldedChain::advance() {
     finish(oldest_++);
     if (oldest_ - kept_ > first_) release(oldest_ - kept_ - 1);
   }
-  if (first_known_ == messages_) complete_first_node();
+  if (first_known_ == messages_ || oldest_ == messages_) complete_first_node();
 }
 
 /// Credits of the first rank.
 void FoldedChain::grant() {
-  if (!entered(0)) return;
+  if (c_.begins || !entered(c_.skipped)) return;
   for (; credits_known_ < messages_; ++credits_known_) {
     const int64_t k = credits_known_ - window_;
-    Time t = entries_[0];
+    Time t = entries_[c_.skipped];
     if (k >= 0) {
       int64_t carried = k + shift_;
       if (k % per_loop_ + shift_ >= per_loop_) {
@@ -267,21 +271,26 @@ void FoldedChain::grant() {
 /// The diagonal is worked out.
 void FoldedChain::finish(int64_t index) {
   const int64_t m = index + shift_ * int64_t{ranks_ - 1};
-  if (m < messages_) {
+  if (m < messages_ && !c_.ends) {
     data_[static_cast<size_t>(m) % kKept] =
         done(index, gpus_ - 1).at(store_, nodes_ - 1) + base_[nodes_ - 1];
     data_known_ = m + 1;
   }
-  // The last message of the rank on the step before has come too.
+  // Whose last message has come now: on a pipeline all at once.
+  const auto ended = [&](uint32_t r) {
+    Time used, came;
+    done_at(r / gpus_, r % gpus_, messages_ - 1, used);
+    arrival(r / gpus_, r % gpus_, messages_ - 1, came);
+    complete(r, std::max(used, came));
+  };
+  if (shift_ == 0) {
+    for (uint32_t r = gpus_; index + 1 == messages_ && r < ranks_; ++r) ended(r);
+    return;
+  }
   const int64_t before = index - shift_, left = messages_ - 1 - before;
   if (before < first_ || left % shift_ != 0) return;
   const int64_t rank = left / shift_;
-  if (rank >= ranks_ || rank < gpus_) return;
-  const auto r = static_cast<uint32_t>(rank);
-  Time used, came;
-  done_at(r / gpus_, r % gpus_, messages_ - 1, used);
-  arrival(r / gpus_, r % gpus_, messages_ - 1, came);
-  complete(r, std::max(used, came));
+  if (rank < ranks_ && rank >= gpus_) ended(static_cast<uint32_t>(rank));
 }
 
 void FoldedChain::complete(uint32_t rank, Time t) {
@@ -290,18 +299,18 @@ void FoldedChain::complete(uint32_t rank, Time t) {
 }
 
 void FoldedChain::complete_first_node() {
-  for (uint32_t r = 0; r < gpus_; ++r) {
+  for (uint32_t r = c_.skipped; r < std::min(gpus_, ranks_); ++r) {
     if (!completions_[r].is_never()) continue;
     end_demand_.clear();
     if (!demand(end_demand_, messages_ - 1 - shift_ * r, r)) continue;
-    Time used, came;
-    if (r > 0) {
+    Time used, came = kLongBefore;
+    if (r > c_.skipped) {
       end_demand_.clear();
       if (!demand(end_demand_, messages_ - 1 - shift_ * (r - 1), r - 1)) continue;
     }
-    if (arrival(0, r, messages_ - 1, came) && done_at(0, r, messages_ - 1, used)) {
-      complete(r, std::max(used, came));
-    }
+    const bool receives = r > c_.skipped || !c_.begins;
+    if (receives && !arrival(0, r, messages_ - 1, came)) continue;
+    if (done_at(0, r, messages_ - 1, used)) complete(r, std::max(used, came));
   }
 }
 
@@ -328,7 +337,7 @@ bool FoldedChain::start_at(uint32_t node, int64_t m, Time& t, Duration& wire_tim
 
 /// When what a rank receives as message `m` can be used.
 bool FoldedChain::arrival(uint32_t node, uint32_t place, int64_t m, Time& t) {
-  if (place > 0) return done_at(node, place - 1, m, t);
+  if (place > (node == 0 ? c_.skipped : 0)) return done_at(node, place - 1, m, t);
   if (node == 0) {
     if (arrived_ <= m) return wait(Need::Kind::kArrival, m);
     t = arrivals_[static_cast<size_t>(m)];
@@ -391,14 +400,14 @@ bool FoldedChain::fill(int64_t index, const Diagonal& d, uint32_t node, uint32_t
     return false;
   }
   Time other;
-  if (m >= window_) {
+  if (m >= window_ && !(c_.ends && rank + 1 == ranks_)) {
     if (!acknowledged(d, node, place, m - window_, other)) return false;
     t = std::max(t, other);
   }
   // What it passes on; or, at the start of a loop, all of the loop before.
   const int64_t p = place_in_loop(d, m);
   const int64_t waits = p >= shift_ ? m - shift_ : m - p - 1;
-  if (waits >= 0) {
+  if (waits >= 0 && !(c_.begins && rank == c_.skipped)) {
     if (!arrival(node, place, waits, other)) return false;
     t = std::max(t, other);
   }

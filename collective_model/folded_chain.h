@@ -1,15 +1,16 @@
-// All emulated ranks between two real nodes of a ring, evaluated exactly by the recurrence of
-// environment.h, but for many nodes at a time.
+// All emulated ranks between two real nodes of a ring, or of the pipeline of a broadcast or reduce,
+// up to its ends, evaluated exactly by the recurrence of environment.h, but for many nodes at a
+// time.
 //
 // A chunk goes from rank to rank, one step later each: what rank r sends as message m is on the
 // diagonal m - shift * r, and goes on on it. Along a diagonal, over nodes whose hops are alike, all
 // is as long from node to node, so that the times are straight lines, of which the recurrence takes
 // maxima: a few pieces (node_times.h) stand for all nodes, and each is worked out at once. Where
-// the recurrence is another one it is evaluated rank by rank: in the first and the last node, where
-// a loop begins (in a window of messages from there), and where the kind of the hop changes. So an
-// input costs as many operations as there are such places and pieces, however many nodes lie
-// between them; pieces come and go with real ranks and entries that hold the chain up from several
-// sides at once.
+// the recurrence is another one it is evaluated rank by rank: in the first and the last node, and
+// where a loop begins (in a window of messages from there). Where the kind of the hop changes a new
+// line may begin. So an input costs as many operations as there are such places and pieces, however
+// many nodes lie between them; pieces come and go with real ranks and entries that hold the chain
+// up from several sides at once.
 //
 // A diagonal is worked out when a real rank can feel it, as far as what is known allows; so is what
 // it waits for. Once per operation, when all ranks have entered, all that have begun are.
@@ -29,11 +30,14 @@ namespace understudy {
 
 struct FoldedChainConfig {
   std::vector<std::shared_ptr<const RankSchedule>> ranks;  ///< along the ring
-  uint32_t sends = 0;                                      ///< the connection by which each sends
-  uint32_t gpus = 1;                                       ///< ranks of a node
-  std::vector<RingHop> hops;                               ///< from each node to the next
-  uint32_t shift = 1;     ///< message m of a rank carries on message m - shift
-  uint64_t per_loop = 1;  ///< messages
+  uint32_t sends = 0;         ///< the connection by which the first of them, in a ring each, sends
+  uint32_t gpus = 1;          ///< ranks of a node
+  uint32_t skipped = 0;       ///< ranks that the first node has less
+  bool begins = false;        ///< the first rank receives nothing
+  bool ends = false;          ///< the last rank, of a node of any size, sends nothing
+  std::vector<RingHop> hops;  ///< from each node to the next
+  uint32_t shift = 1;         ///< message m of a rank carries on message m - shift
+  uint64_t per_loop = 1;      ///< messages; all of a pipeline
   WireCost wire;
   Duration step;
 };
@@ -42,9 +46,8 @@ class FoldedChain {
  public:
   explicit FoldedChain(FoldedChainConfig config);
 
-  uint32_t ranks() const { return ranks_; }
   void begin();
-  /// Ranks are numbered from 0 along the ring.
+  /// Ranks are numbered along the ring, from 0, or from those on that the first node has less.
   void enter(uint32_t rank, Time entry);
   /// The next message from the real rank has come, or the next of those to it is acknowledged.
   void on_data(Time t) { arrivals_[static_cast<size_t>(arrived_++)] = t + c_.step; }
@@ -63,7 +66,8 @@ class FoldedChain {
   /// Of the ranks of the first node as soon as it is known; of others when their last diagonal is
   /// worked out.
   Time completion(uint32_t rank) const { return completions_[rank]; }
-  bool finished() const { return completed_ == ranks_; }
+  uint32_t completed() const { return completed_; }  ///< ranks
+  bool finished() const { return completed_ == ranks_ - c_.skipped; }
 
  private:
   static constexpr uint32_t kKept = 64;  ///< outputs
@@ -165,6 +169,7 @@ class FoldedChain {
   std::vector<Diagonal> diagonals_;       ///< a ring
   std::vector<NodeTimes> times_by_node_;  ///< of each its ranks', then its hop's
   PieceStore store_;
+  NodeTimes never_;                   ///< kLongBefore
   int64_t kept_ = 0;                  ///< diagonals that have ended
   int64_t first_ = 0;                 ///< that there is
   int64_t created_ = 0, oldest_ = 0;  ///< the next to begin, the first that has not ended

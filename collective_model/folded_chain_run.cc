@@ -35,15 +35,18 @@ void push_largest(PieceStore& store, NodeTimes& out, const Lines& lines, int64_t
 /// Up to which node the recurrence is the same as in this one and all that it takes is known.
 uint32_t FoldedChain::alike_until(int64_t index, const Diagonal& d, uint32_t node) {
   const int64_t g = gpus_, each = shift_ * g, m = index + each * node;
-  if (m < window_) return node;
+  // On a pipeline nothing else matters to the messages of the first window but the first one: it
+  // has waited for the first credit too.
+  const bool first_window = shift_ == 0 && m >= 1 && m < window_;
   const int64_t p = place_in_loop(d, m);
-  if (p < window_) return node;
+  if (!first_window && (m < window_ || p < window_)) return node;
   int64_t until = std::min<int64_t>(nodes_ - 1, d.end / (gpus_ + 1));
   if (shift_ > 0) {
     const int64_t room = per_loop_ - p - shift_ * (g - 1);  // up to the next loop
     until = std::min(until, node + (room + each - 1) / each);
   }
   until = std::min<int64_t>(until, diagonal(index - 1).at / (gpus_ + 1));
+  if (first_window) return static_cast<uint32_t>(std::max<int64_t>(until, node));
   const uint32_t back = diagonal(index - window_).at;
   until = std::min<int64_t>(until, back == 0 ? 0 : (back - 1) / (gpus_ + 1));
   return static_cast<uint32_t>(std::max<int64_t>(until, node));
@@ -63,9 +66,10 @@ uint32_t FoldedChain::Cursor::until(const PieceStore& store, uint32_t node) {
 /// largest of these, the message before on the hop, and the credit. Where all of these are straight
 /// lines, X is a line of slope C from the largest of all on, but for those that are steeper.
 void FoldedChain::run(int64_t index, const Diagonal& d, uint32_t node, uint32_t end) {
-  const Diagonal& before = diagonal(index - 1);
-  const Diagonal& back = diagonal(index - window_);
   const int64_t m = index + shift_ * int64_t{node * gpus_ + gpus_ - 1};
+  const Diagonal& before = diagonal(index - 1);
+  const bool first_window = m < window_;
+  const Diagonal& back = first_window ? d : diagonal(index - window_);
   const auto read = [&](Cursor& c, const NodeTimes& times, uint32_t ahead) {
     c.piece = times.piece(store_, node + ahead);
     c.last = times.last_piece();
@@ -75,13 +79,13 @@ void FoldedChain::run(int64_t index, const Diagonal& d, uint32_t node, uint32_t 
   for (uint32_t j = 0; j < gpus_; ++j) {
     read(cursors_[size_t{2} * j], done(index - 1, j), 0);
     // The last one's is the hop's.
-    read(cursors_[size_t{2} * j + 1], done(index - window_, j + 1), 0);
+    read(cursors_[size_t{2} * j + 1], first_window ? never_ : done(index - window_, j + 1), 0);
   }
   Cursor& acknowledged = cursors_[size_t{2} * gpus_ - 1];
   Cursor& serial = cursors_[size_t{2} * gpus_];
   Cursor& credit = cursors_[size_t{2} * gpus_ + 1];
   read(serial, starts(index - 1), 0);
-  read(credit, done(index - window_, 0), 1);
+  read(credit, first_window ? never_ : done(index - window_, 0), 1);
 
   // All relative to base_.
   NodeTimes& started = starts(index);

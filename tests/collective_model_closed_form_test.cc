@@ -17,6 +17,7 @@
 #include "collective_model/closed_tree.h"
 #include "collective_model/environment.h"
 #include "collective_model/ideal_plan.h"
+#include "collective_model/schedule_ring.h"
 
 namespace understudy {
 namespace {
@@ -90,15 +91,21 @@ RingHop draw_hop(Random& random) {
 }
 
 /// Rings of several loops, chunks of several sizes; a third of them with hops of several kinds.
-Case draw_ring(uint64_t seed, uint64_t i) {
+enum class RingKind : uint8_t { kRing, kPipeline };
+Case draw_ring_of(RingKind kind, uint64_t seed, uint64_t i) {
   Random random(seed * 1'000'003 + i);
   Case c;
   c.communicator.gpus = static_cast<uint32_t>(random() % 2 == 0 ? 1 : among(random, 2, 5));
   c.communicator.nodes = static_cast<uint32_t>(among(random, 2, random() % 4 == 0 ? 40 : 9));
   c.communicator.channels = static_cast<uint32_t>(among(random, 1, 3));
+  const bool pipeline = kind == RingKind::kPipeline;
   constexpr Collective kKinds[] = {Collective::kAllReduce, Collective::kAllGather,
                                    Collective::kReduceScatter};
   c.operation.collective = kKinds[random() % 3];
+  if (pipeline) {
+    c.operation.collective = random() % 2 == 0 ? Collective::kBroadcast : Collective::kReduce;
+    c.operation.root = static_cast<uint32_t>(random() % c.communicator.ranks());
+  }
   c.operation.protocol = static_cast<Protocol>(random() % 3);
   c.communicator.buffers.simple >>= random() % 2 == 0 ? 0 : among(random, 1, 6);
   // Few bytes a rank; half of the counts divide evenly.
@@ -117,6 +124,10 @@ Case draw_ring(uint64_t seed, uint64_t i) {
   draw_rest(c, random, i, 3);
   return c;
 }
+
+Case draw_ring(uint64_t seed, uint64_t i) { return draw_ring_of(RingKind::kRing, seed, i); }
+/// Of a broadcast or reduce.
+Case draw_pipeline(uint64_t seed, uint64_t i) { return draw_ring_of(RingKind::kPipeline, seed, i); }
 
 /// Trees; a third of them with hops of several kinds. Real ranks send nothing down before all has
 /// come up.
@@ -290,7 +301,9 @@ class Race {
     }
   }
   bool depends(uint32_t rank, uint32_t c, uint64_t k, Time& t) {
-    if (c_.operation.algorithm == Algorithm::kRing) return ring_depends(rank, c, k, t);
+    if (dynamic_cast<const RingRankSchedule*>(c_.config.ranks[rank].get()) != nullptr) {
+      return ring_depends(rank, c, k, t);
+    }
     for (const Wait& wait : c_.config.ranks[rank]->waits(c, k)) {
       if (wait.moment != Wait::Moment::kArrival) continue;
       const FarEnd far = far_[rank][wait.connection];
@@ -371,6 +384,10 @@ TEST(ClosedForm, RingsEqualTheGeneralEvaluator) {
   EXPECT_GT(race(draw_ring, ClosedRing::make, 1000), 50u);
 }
 
+TEST(ClosedForm, PipelinesEqualTheGeneralEvaluator) {
+  EXPECT_GT(race(draw_pipeline, ClosedRing::make, 500), 50u);
+}
+
 TEST(ClosedForm, TreesEqualTheGeneralEvaluator) {
   const auto make = [](const EnvironmentConfig& c) { return ClosedTree::make(c, 1000); };
   EXPECT_GT(race(draw_tree, make, 300), 50u);
@@ -381,7 +398,9 @@ TEST(ClosedForm, IdealPlansEqualTheGeneralEvaluator) {
   const uint64_t seed = number("CLOSED_SEED", 1), cases = number("CLOSED_CASES", 400);
   uint64_t closed = 0;
   for (uint64_t i = 0; i < cases; ++i) {
-    const Case c = i % 2 == 0 ? draw_ring(seed, i) : draw_tree(seed, i);
+    const Case c = i % 3 == 0   ? draw_ring(seed, i)
+                   : i % 3 == 1 ? draw_pipeline(seed, i)
+                                : draw_tree(seed, i);
     SCOPED_TRACE(c.name);
     const std::unique_ptr<Plan> plan = IdealPlan::make(c.config);
     if (!plan) continue;

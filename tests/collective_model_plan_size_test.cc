@@ -56,6 +56,7 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"ring", Collective::kAllReduce, Algorithm::kRing, 64 << 20},
     {"loops", Collective::kReduceScatter, Algorithm::kRing, 9 << 20},
+    {"pipeline", Collective::kReduce, Algorithm::kRing, 64 << 20},
     {"tree", Collective::kAllReduce, Algorithm::kTree, 64 << 20},
     {"pat", Collective::kAllGather, Algorithm::kPat, 1 << 10},
 };
@@ -114,7 +115,8 @@ TEST(PlanSize, TheFactoryChooses) {
   EXPECT_EQ(is(config(Collective::kReduceScatter, Algorithm::kRing, 1000)), "ring");
   EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kTree)), "tree");
   EXPECT_EQ(is(config(Collective::kAllGather, Algorithm::kPat, 1000)), "general");
-  EXPECT_EQ(is(config(Collective::kBroadcast, Algorithm::kRing)), "general");
+  EXPECT_EQ(is(config(Collective::kBroadcast, Algorithm::kRing)), "ring");
+  EXPECT_EQ(is(config(Collective::kReduce, Algorithm::kRing)), "ring");
   EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kRing, 1 << 30)), "ring");  // loops
   EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kRing, 64'000'004)), "ring");
   EnvironmentConfig c = ring;

@@ -175,6 +175,7 @@ int main(int argc, char** argv) {
       // Four and a half loops over any number of ranks.
       {"ring_loops", Collective::kAllGather, Algorithm::kRing, 9 * kMiB},
       {"ring_leaves", Collective::kAllReduce, Algorithm::kRing, 64 * kMiB, 32},
+      {"broadcast", Collective::kBroadcast, Algorithm::kRing, 256 * kMiB},
       {"tree", Collective::kAllReduce, Algorithm::kTree, 64 * kMiB},
       {"pat_small", Collective::kAllGather, Algorithm::kPat, kKiB},
       {"all_to_all", Collective::kAllToAll, Algorithm::kRing, 16 * kKiB},
