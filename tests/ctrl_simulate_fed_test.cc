@@ -71,6 +71,48 @@ void expect_told(const RunReport& report) {
 
 TEST(Fed, TimesAreThoseOfARunThatWasTold) { expect_told(simulated(config_of(text_of("fed", "")))); }
 
+/// Whatever the operation is, and where several ranks of a node tell it. Before it is told credits
+/// leave ahead on all connections, more than it needs, and share the links with its messages.
+TEST(Fed, OperationsOfEveryKind) {
+  struct Case {
+    std::string collective, algorithm, protocol;
+    unsigned gpus = 1;
+  };
+  for (const Case& c :
+       {Case{"all_reduce", "tree", "simple"}, Case{"all_reduce", "tree", "ll128", 2},
+        Case{"all_gather", "pat", "simple"}, Case{"reduce_scatter", "ring", "ll"},
+        Case{"broadcast", "ring", "simple"}, Case{"reduce", "ring", "simple", 2},
+        Case{"all_reduce", "auto", "auto", 2}}) {
+    SCOPED_TRACE(c.collective + " " + c.algorithm + " " + c.protocol);
+    std::vector<RunReport> reports;
+    for (const std::string operations : {"told", "fed"}) {
+      std::string text =
+          text_of(operations, "protocol = \"" + c.protocol +
+                                  "\"\ninner = \"times\"\ngpus = " + std::to_string(c.gpus) + "\n");
+      const auto replace = [&](const std::string& from, const std::string& to) {
+        for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+          text.replace(at, from.size(), to);
+        }
+      };
+      replace("collective = \"all_reduce\"", "collective = \"" + c.collective + "\"");
+      replace("algorithm = \"ring\"", "algorithm = \"" + c.algorithm + "\"");
+      replace("[[node]]\n", "[[node]]\ngpus = " + std::to_string(c.gpus) + "\n");
+      reports.push_back(simulated(config_of(text)));
+    }
+    EXPECT_EQ(reports[1].jobs[0].inferred->lost, "");
+    ASSERT_EQ(reports[0].jobs[0].collectives.size(), 4u);
+    ASSERT_EQ(reports[1].jobs[0].collectives.size(), 4u);
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(reports[1].jobs[0].inferred->operations[i].right) << i;
+      EXPECT_EQ(reports[1].jobs[0].inferred->operations[i].late_messages, 0u) << i;
+      EXPECT_TRUE(reports[1].jobs[0].collectives[i].faithful) << i;
+      const auto told = static_cast<double>(reports[0].jobs[0].collectives[i].node_reported->ps());
+      const auto fed = static_cast<double>(reports[1].jobs[0].collectives[i].node_reported->ps());
+      EXPECT_NEAR(fed, told, 0.01 * told) << i;
+    }
+  }
+}
+
 TEST(Fed, AFeedMayBeAheadOfAllOperations) { expect_told(recorded(bytes_of(right_feed()))); }
 
 /// Messages that were due before their operation was told are late by just that.

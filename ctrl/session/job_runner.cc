@@ -145,6 +145,12 @@ void JobRunner::poll(Time now) {
   for (Job& job : jobs_) job.environment->poll(now);
 }
 
+bool JobRunner::find_out() const {
+  return std::ranges::any_of(jobs_, [](const Job& job) {
+    return job.environment->found() != nullptr && job.ready > 0 && job.done < job.neighbours;
+  });
+}
+
 std::vector<JobRunner::FeedPort> JobRunner::feeds() const {
   std::vector<FeedPort> ports;
   for (uint32_t j = 0; j < jobs_.size(); ++j) {

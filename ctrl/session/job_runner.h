@@ -44,6 +44,8 @@ class JobRunner final : public RingObserver {
 
   /// Control's turn: looks for operations that became known.
   void poll(Time now);
+  /// There is a job whose operations are not told, and which is not over.
+  bool find_out() const;
   /// Every job is over: all operations done and the client has said so, or it has failed.
   bool finished() const;
   /// One line on how far the jobs are.

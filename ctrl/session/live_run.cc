@@ -30,6 +30,8 @@ namespace understudy {
 namespace {
 
 constexpr int kPollMs = 1;
+/// Between turns while messages wait for their operation to become known.
+constexpr long kNapNs = 50'000;
 constexpr Duration kStatusEvery = Duration::s(2);
 constexpr Duration kSearchEvery = Duration::s(1);
 /// Most that is waited for those whose connections are closed at the end.
@@ -68,7 +70,7 @@ class LiveRun {
   bool signalled() const { return options_.signal != nullptr && *options_.signal != 0; }
   bool over() const;
   void look_for_deadlock();
-  /// One turn of control's loop, which waits for sockets as long as kPollMs.
+  /// One turn of control's loop, which waits for sockets as long as kPollMs, or a short while.
   void turn();
   void hang_up();
   void say(const std::string& line) const {
@@ -367,10 +369,10 @@ Result<void> LiveRun::run() {
 }
 
 void LiveRun::turn() {
-  if (sockets_) {
-    sockets_->poll(kPollMs);
-  } else {
-    timespec nap{0, kPollMs * 1'000'000};
+  const bool soon = jobs_->find_out();
+  if (sockets_) sockets_->poll(soon ? 0 : kPollMs);
+  if (!sockets_ || soon) {
+    timespec nap{0, soon ? kNapNs : kPollMs * 1'000'000};
     nanosleep(&nap, nullptr);
   }
   if (bridge_) bridge_->poll();
