@@ -345,6 +345,8 @@ file = "flows.csv"
             job, = json.loads((self.folder / "r.json").read_text())["jobs"]
             self.assertEqual(job["fed"]["lost"], lost)
             self.assertEqual(job["done"], 2 if lost is None else 1)
+        self.expect_bad(self.run_it("simulate", self.config(name="told.toml"), "--feed", feed), "--feed: it is of one job")
+        self.expect_bad(self.run_it("simulate", fed, "--feed", "nothing.feed"), "nothing.feed")
         self.assertIn("verdict: NOT FAITHFUL", done.stdout)
         self.assertIn(f"the feed lost track, and every credit was answered at once: {lost}", done.stdout)
         # Inference knows nothing of operations between pairs of ranks.

@@ -1,6 +1,7 @@
 #include "ctrl/session/simulate.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -20,9 +21,11 @@ void add_simulate(CLI::App& app, int& status) {
   auto feed = std::make_shared<std::string>();
   add_run_arguments(*command, *arguments);
   add_series_arguments(*command, *series);
-  command->add_option("--feed", *feed,
-                      "What the feed of the job with operations = \"fed\" tells: a file of "
-                      "understudy feed --record. Default: what the reference node does");
+  command
+      ->add_option("--feed", *feed,
+                   "What the feed of the job with operations = \"fed\" tells: a file of "
+                   "understudy feed --record. Default: what the reference node does")
+      ->check(CLI::ExistingFile);
   command->footer(
       "Example: understudy simulate configs/quickstart.toml --report out.json\n"
       "         understudy simulate configs/oversubscribed.toml --series out.csv --plot out.svg");
@@ -32,6 +35,13 @@ void add_simulate(CLI::App& app, int& status) {
     if (!config) return;
     if ((config->jobs.empty() || all_emulated(*config)) && !arguments->capture.empty()) {
       std::fputs("--capture: only a [[job]] with a real node has frames to write\n", stderr);
+      return;
+    }
+    const auto fed = std::ranges::count_if(
+        config->jobs, [](const JobConfig& job) { return job.operations == OperationsMode::kFed; });
+    if (!feed->empty() && fed != 1) {
+      std::fprintf(stderr, "--feed: it is of one job with operations = \"fed\", %s has %ld\n",
+                   arguments->config.c_str(), static_cast<long>(fed));
       return;
     }
     const auto events = commands_or_complain(*config, arguments->commands);

@@ -11,16 +11,14 @@ namespace {
 
 // What a reminder is for; its number is the operation's, twice, and this.
 constexpr uint64_t kPiece = 0, kPatience = 1;
+/// Operations that the shard has at a time: plans of many ranks are large.
+constexpr size_t kAhead = 8;
+static_assert(kAhead < ReactiveEnvironment::kMost);
 
 std::string hash_text(uint64_t communicator) {
   char text[24];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(communicator));
   return text;
-}
-
-bool same(const Operation& a, const Operation& b) {
-  return a.collective == b.collective && a.algorithm == b.algorithm && a.protocol == b.protocol &&
-         a.type == b.type && a.count == b.count && a.root == b.root && a.channels == b.channels;
 }
 
 }  // namespace
@@ -141,8 +139,7 @@ uint32_t FedOperations::channels_for(const Operation& operation) const {
 
 /// Makes the plans of what was told, as far as the shard takes them.
 void FedOperations::hand_over(Time now) {
-  while (!lost() && concluded() < first_ + told_operations_.size() &&
-         held() + 1 < ReactiveEnvironment::kMost) {
+  while (!lost() && concluded() < first_ + told_operations_.size() && held() < kAhead) {
     const uint64_t number = concluded();
     Operation operation = told_operations_[number - first_];
     operation.channels = channels_for(operation);

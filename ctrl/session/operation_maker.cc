@@ -20,6 +20,12 @@ std::string text_of(const Operation& o) {
   return text;
 }
 
+bool same(const Operation& a, const Operation& b) {
+  return a.collective == b.collective && a.algorithm == b.algorithm && a.protocol == b.protocol &&
+         a.type == b.type && a.count == b.count && a.root == b.root && a.channels == b.channels &&
+         a.threads == b.threads;
+}
+
 OperationMaker::OperationMaker(const Config& config, const JobConfig& job, const Topology* topology,
                                const CollectiveJob& told, bool strict)
     : config_(config),

@@ -17,6 +17,9 @@ namespace understudy {
 /// "all_reduce ring simple of 1048576 B", with its root if it has one.
 std::string text_of(const Operation& operation);
 
+/// Messages of one are those of the other.
+bool same(const Operation& a, const Operation& b);
+
 class OperationMaker {
  public:
   /// Without `strict` connections of an operation that the job has not are left out. All of it

@@ -6,6 +6,7 @@ namespace understudy {
 namespace {
 
 constexpr size_t kNoticeRing = 1 << 16;
+constexpr size_t kKept = 8;  ///< finished operations
 /// Messages, credits and acknowledgements of operations that are not settled: of a guess all that
 /// it has, else what can come before it is known.
 constexpr size_t kInputs = 1 << 18, kInputsOfSure = 1 << 14;
@@ -66,8 +67,7 @@ void OperationSource::poll(Time now) {
 void OperationSource::answer(Time now, const ReactiveNotice& notice) {
   switch (notice.kind) {
     case ReactiveNotice::Kind::kReleased:
-      owned_.erase(notice.operation);
-      return;
+      return keep(notice.operation);
     case ReactiveNotice::Kind::kFinished:
       if (notice.number < report_.operations.size()) {
         InferredReport& report = report_.operations[notice.number];
@@ -112,15 +112,33 @@ void OperationSource::flush() {
   if (any) control_->wake(*environment_, ReactiveEnvironment::kCommands);
 }
 
+/// Operations repeat, and plans of many ranks take milliseconds to make.
+Result<std::unique_ptr<ReactiveOperation>> OperationSource::take(const Operation& operation) {
+  const auto at =
+      std::ranges::find_if(finished_, [&](const Made& m) { return same(m.operation, operation); });
+  if (at == finished_.end()) return maker_.make(operation);
+  std::unique_ptr<ReactiveOperation> made = std::move(at->made);
+  finished_.erase(at);
+  made->reset();
+  return made;
+}
+
+void OperationSource::keep(ReactiveOperation* released) {
+  const auto at = owned_.find(released);
+  if (released->finished) finished_.push_back(std::move(at->second));
+  if (finished_.size() > kKept) finished_.pop_front();
+  owned_.erase(at);
+}
+
 Result<void> OperationSource::install(Time now, const Operation& operation, bool sure) {
-  auto made = maker_.make(operation);
+  auto made = take(operation);
   if (!made) return tl::unexpected(made.error());
   ReactiveOperation* handed = made->get();
   handed->number = concluded();
   handed->sure = sure;
   last_ = operation;
   last_shape_ = handed->shape.get();
-  owned_[handed] = std::move(*made);
+  owned_[handed] = {operation, std::move(*made)};
   if (sure) conclude(true);
   command(now, {.kind = ReactiveCommand::Kind::kInstall, .operation = handed});
   return {};

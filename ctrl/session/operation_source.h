@@ -73,6 +73,8 @@ class OperationSource : public ReactiveListener {
 
   void answer(Time now, const ReactiveNotice& notice);
   bool right(const CollectiveShape& shape, uint64_t number) const;
+  Result<std::unique_ptr<ReactiveOperation>> take(const Operation& operation);
+  void keep(ReactiveOperation* released);
   void flush();
 
   const Config& config_;
@@ -82,8 +84,13 @@ class OperationSource : public ReactiveListener {
   std::unique_ptr<SpscRing<Noticed>> noticed_;  ///< real time
   std::atomic<bool> overrun_{false};            ///< the shard could not tell something
   std::deque<ReactiveCommand> backlog_;         ///< real time: to be sent
-  std::map<ReactiveOperation*, std::unique_ptr<ReactiveOperation>> owned_;
-  Operation last_;  ///< that was handed over
+  struct Made {
+    Operation operation;
+    std::unique_ptr<ReactiveOperation> made;
+  };
+  std::map<ReactiveOperation*, Made> owned_;  ///< that the shard has
+  std::deque<Made> finished_;                 ///< that may be used again
+  Operation last_;                            ///< that was handed over
   const CollectiveShape* last_shape_ = nullptr;
 };
 

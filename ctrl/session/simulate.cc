@@ -184,12 +184,6 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
     if (!made) return fail(made.error().text);
     sampled = std::move(*made);
   }
-  const auto fed = std::ranges::count_if(
-      config.jobs, [](const JobConfig& job) { return job.operations == OperationsMode::kFed; });
-  if (!options.feed_path.empty() && fed != 1) {
-    return fail(config.path + ": a feed is of one job with operations = \"fed\", found " +
-                std::to_string(fed));
-  }
   std::vector<Job> jobs;
   for (const JobConfig& job : config.jobs) {
     Job made;

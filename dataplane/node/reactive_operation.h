@@ -25,6 +25,18 @@ struct ReactiveOperation {
         entered(job.ranks()),
         done(job.ranks(), Time::never()) {}
 
+  /// Makes a finished one ready for another operation of its kind.
+  void reset() {
+    entered.assign(entered.size(), false);
+    done.assign(done.size(), Time::never());
+    began = over = finished = false;
+    to_acknowledge = acknowledged = 0;
+    first_entry = Time::never();
+    end = Time();
+    heard = carried = late = Duration();
+    bytes_sent = bytes_received = late_messages = wrong_sizes = 0;
+  }
+
   // Set by control.
   const std::unique_ptr<CollectiveShape> shape;  ///< real, far, uses and links
   const std::unique_ptr<Plan> plan;

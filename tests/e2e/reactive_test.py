@@ -20,6 +20,10 @@ class Reactive(stage.Stage):
         self.assert_holds(emulator.capture, "--config", str(config))
         job, = report["jobs"]
         self.assertEqual((job["failed"], job["protocol_violations"]), (False, 0))
+        late = " ".join(f"{o['late_ps'] / 1e6:.0f}" for o in job[operations]["operations"])
+        times = ", ".join(f"{s['size_bytes']} B in {s['time_ps'] / 1e6:.0f} us (model {s['modelled_ps'] / 1e6:.0f})"
+                          for s in job["sizes"])
+        print(f"{operations}: {times}; messages late by at most, us, by operation: {late}")
         return status, report, job
 
     def test_a_feed_tells_the_operations(self):
