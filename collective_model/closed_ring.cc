@@ -128,6 +128,7 @@ bool ClosedRing::add_chain(const EnvironmentConfig& config, uint32_t lane,
   }
   c.wire = config.wire;
   c.step = config.step_cost;
+  c.inside = config.inside;
   if (first.window <= c.shift || first.messages == 0) return false;
   std::vector<uint32_t> nodes = {0};  // ranks of each
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -137,7 +138,6 @@ bool ClosedRing::add_chain(const EnvironmentConfig& config, uint32_t lane,
     if (sends == kNone) break;
     const Connection& send = config.ranks[ranks[i]]->connections()[sends];
     if (send.messages != first.messages || send.window != first.window) return false;
-    if (!send.network && config.inside) return false;
     if (!send.network) continue;
     if (i + 1 == ranks.size()) continue;  // to a real rank
     c.hops.push_back(config.hops[ranks[i]][sends]);
@@ -155,8 +155,9 @@ bool ClosedRing::add_chain(const EnvironmentConfig& config, uint32_t lane,
     place(ranks[i], lane).place = c.skipped + i;
   }
   const uint32_t gpus = c.gpus, skipped = c.skipped;
-  Chain chain{
-      FoldedChain(std::move(c)), lane, gpus, std::move(ranks), skipped, 0, 0, 0, {}, false, false};
+  FoldedChain folded(std::move(c));
+  if (!folded.regular()) return false;
+  Chain chain{std::move(folded), lane, gpus, std::move(ranks), skipped, 0, 0, 0, {}, false, false};
   chain.open.reserve(size_t{2} * gpus);
   chains_.push_back(std::move(chain));
   return true;

@@ -13,8 +13,9 @@ namespace understudy {
 
 class ClosedRing : public Plan {
  public:
-  /// Null for another kind of operation, hops that the fabric carries, ways inside a node that take
-  /// time, nodes of several sizes, or a config that make_plan() refuses.
+  /// Null for another kind of operation, hops that the fabric carries, nodes of several sizes or,
+  /// where ways inside a node take time, whose ranks do not look alike, or a config that
+  /// make_plan() refuses.
   static std::unique_ptr<Plan> make(const EnvironmentConfig& config);
 
   void start(Time entry) override;

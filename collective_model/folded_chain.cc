@@ -30,6 +30,12 @@ FoldedChain::FoldedChain(FoldedChainConfig config)
     if (kind == kind_hop_.size()) kind_hop_.push_back(hop);
     kind_.push_back(kind);
   }
+  slots_ = c_.inside ? 2 * gpus_ : gpus_ + 1;
+  ways_.resize(ranks_);
+  for (uint32_t r = c_.skipped; r < ranks_; ++r) {
+    ways_[r] = ways_out(*c_.ranks[r - c_.skipped]);
+    most_ways_ = std::max(most_ways_, ways_[r] + 1);
+  }
   kinds_ = std::max<uint32_t>(1, static_cast<uint32_t>(kind_hop_.size()));
   run_end_.resize(kind_.size());
   for (size_t v = kind_.size(); v-- > 0;) {
@@ -48,15 +54,24 @@ FoldedChain::FoldedChain(FoldedChainConfig config)
   const int64_t most = std::min(messages_ + shift_ * ranks_, 2 * window_ * ranks_) + 2 * kept_;
   const int64_t alive = std::min(most, std::max(kRoom, shift_ * ranks_ * 5 / 4 + 2 * kept_));
   diagonals_.resize(std::bit_ceil(static_cast<size_t>(alive)));
-  times_by_node_.resize(diagonals_.size() * (gpus_ + 1));
-  store_ = PieceStore(static_cast<size_t>(kPieceRoom + alive * (gpus_ + 1) * 2));
-  cursors_.resize(size_t{2} * gpus_ + 2);
+  times_by_node_.resize(diagonals_.size() * slots_);
+  store_ = PieceStore(static_cast<size_t>(kPieceRoom + alive * slots_ * 2));
+  cursors_.resize(size_t{3} * gpus_ + 1);
+  to_hop_.resize(gpus_);
   steep_.reserve(cursors_.size());
   lines_.reserve(cursors_.size() * 2 + 1);
   sizes_.reserve(kSizes);
   times_.reserve(kSizes * kinds_);
+  inner_times_.reserve(kSizes * most_ways_);
   for (Demand* demand : {&first_demand_, &last_demand_, &end_demand_}) demand->reserve(ranks_ + 2);
   begin();
+}
+
+bool FoldedChain::regular() const {
+  for (uint32_t r = 2 * gpus_; c_.inside && r + gpus_ < ranks_; ++r) {
+    if (ways_[r] != ways_[r - gpus_]) return false;
+  }
+  return true;
 }
 
 void FoldedChain::begin() {
@@ -90,6 +105,9 @@ uint32_t FoldedChain::size_of(uint32_t rank, int64_t m) {
     sizes_.push_back(size);
     if (kind_hop_.empty()) times_.push_back({});
     for (const RingHop& hop : kind_hop_) times_.push_back(hop.rate.time_for(c_.wire.bytes(size)));
+    for (uint64_t ways = 0; c_.inside && ways < most_ways_; ++ways) {
+      inner_times_.push_back(c_.inside->rate.time_for(size * ways));
+    }
   }
   return i;
 }
@@ -98,11 +116,11 @@ uint32_t FoldedChain::size_of(uint32_t rank, int64_t m) {
 void FoldedChain::create(int64_t index) {
   if (index - oldest_ + kept_ >= static_cast<int64_t>(diagonals_.size())) {
     std::vector<Diagonal> more(diagonals_.size() * 2);
-    std::vector<NodeTimes> more_times(more.size() * (gpus_ + 1));
+    std::vector<NodeTimes> more_times(more.size() * slots_);
     for (int64_t i = std::max(first_, oldest_ - kept_); i < index; ++i) {
       const size_t at = static_cast<size_t>(i - first_) & (more.size() - 1);
       more[at] = diagonal(i);
-      for (uint32_t j = 0; j <= gpus_; ++j) more_times[at * (gpus_ + 1) + j] = done(i, j);
+      for (uint32_t j = 0; j < slots_; ++j) more_times[at * slots_ + j] = times(i, j);
     }
     diagonals_ = std::move(more);
     times_by_node_ = std::move(more_times);
@@ -117,13 +135,13 @@ void FoldedChain::create(int64_t index) {
   d.sizes[0] = size_of(static_cast<uint32_t>(from), first);
   d.sizes[1] = last < d.border ? d.sizes[0] : size_of(static_cast<uint32_t>(to), last);
   const auto start = static_cast<uint32_t>(from), end = static_cast<uint32_t>(to);
-  d.at = position(start / gpus_, start % gpus_);
-  d.end = position(end / gpus_, end % gpus_) + 1;
-  if (end % gpus_ + 1 == gpus_ && end + 1 < ranks_) ++d.end;
-  for (uint32_t j = 0; j < gpus_; ++j) {
-    done(index, j).clear(store_, start / gpus_ + (j < start % gpus_ ? 1 : 0));
+  d.at = position(start / gpus_, done_slot(start % gpus_));
+  d.end = position(end / gpus_, done_slot(end % gpus_)) + 1;
+  if ((end % gpus_ + 1 == gpus_ || c_.inside) && end + 1 < ranks_) ++d.end;
+  for (uint32_t slot = 0; slot < slots_; ++slot) {
+    const bool before = slot < done_slot(start % gpus_);
+    times(index, slot).clear(store_, start / gpus_ + (before ? 1 : 0));
   }
-  starts(index).clear(store_, start / gpus_);
   d.later = 0;
 }
 
@@ -192,9 +210,9 @@ void FoldedChain::extend(int64_t index) {
 void FoldedChain::go_on(int64_t index) {
   Diagonal& d = diagonal(index);
   d.later = 0;
-  uint32_t node = d.at / (gpus_ + 1), place = d.at % (gpus_ + 1);
+  uint32_t node = d.at / slots_, slot = d.at % slots_;
   while (d.at < d.end) {
-    if (place == 0 && node > 0 && node + 1 < nodes_) {
+    if (slot == 0 && node > 0 && node + 1 < nodes_) {
       const uint32_t until = alike_until(index, d, node);
       if (until > node) {
         run(index, d, node, until);
@@ -203,7 +221,7 @@ void FoldedChain::go_on(int64_t index) {
         continue;
       }
     }
-    if (!step(index, d, node, place)) {
+    if (!step(index, d, node, slot)) {
       if (need_.kind == Need::Kind::kDiagonal && need_.index > index) {
         d.later = static_cast<uint32_t>(need_.index - index);
         d.later_position = need_.position;
@@ -211,8 +229,8 @@ void FoldedChain::go_on(int64_t index) {
       return;
     }
     ++d.at;
-    if (++place > gpus_) {
-      place = 0;
+    if (++slot == slots_) {
+      slot = 0;
       ++node;
     }
   }
@@ -227,7 +245,7 @@ void FoldedChain::advance() {
     }
   }
   while (!c_.begins && first_known_ < messages_ && !open(first_need_)) {
-    if (!demand(first_demand_, first_known_, c_.skipped)) {
+    if (!demand(first_demand_, first_known_, done_slot(c_.skipped))) {
       first_need_ = need_;
       break;
     }
@@ -302,11 +320,12 @@ void FoldedChain::complete_first_node() {
   for (uint32_t r = c_.skipped; r < std::min(gpus_, ranks_); ++r) {
     if (!completions_[r].is_never()) continue;
     end_demand_.clear();
-    if (!demand(end_demand_, messages_ - 1 - shift_ * r, r)) continue;
+    if (!demand(end_demand_, messages_ - 1 - shift_ * r, done_slot(r))) continue;
     Time used, came = kLongBefore;
     if (r > c_.skipped) {
       end_demand_.clear();
-      if (!demand(end_demand_, messages_ - 1 - shift_ * (r - 1), r - 1)) continue;
+      const uint32_t slot = c_.inside ? start_slot(r - 1) : done_slot(r - 1);
+      if (!demand(end_demand_, messages_ - 1 - shift_ * (r - 1), slot)) continue;
     }
     const bool receives = r > c_.skipped || !c_.begins;
     if (receives && !arrival(0, r, messages_ - 1, came)) continue;
@@ -316,36 +335,44 @@ void FoldedChain::complete_first_node() {
 
 bool FoldedChain::done_at(uint32_t node, uint32_t place, int64_t m, Time& t) {
   const int64_t index = m - shift_ * int64_t{node * gpus_ + place};
-  if (index >= created_ || diagonal(index).at <= position(node, place)) {
-    return wait(Need::Kind::kDiagonal, index, position(node, place));
+  const uint32_t at = position(node, done_slot(place));
+  if (index >= created_ || diagonal(index).at <= at) {
+    return wait(Need::Kind::kDiagonal, index, at);
   }
   t = done(index, place).at(store_, node) + base_[node];
   return true;
 }
 
-/// When message `m` starts over the hop from a node.
-bool FoldedChain::start_at(uint32_t node, int64_t m, Time& t, Duration& wire_time) {
-  const int64_t index = m - shift_ * int64_t{node * gpus_ + gpus_ - 1};
-  if (index >= created_ || diagonal(index).at <= position(node, gpus_)) {
-    return wait(Need::Kind::kDiagonal, index, position(node, gpus_));
+/// When message `m` of a rank starts, and its time on the wire or inside the node.
+bool FoldedChain::start_at(uint32_t node, uint32_t place, int64_t m, Time& t, Duration& time) {
+  const uint32_t rank = node * gpus_ + place;
+  const int64_t index = m - shift_ * int64_t{rank};
+  const uint32_t at = position(node, start_slot(place));
+  if (index >= created_ || diagonal(index).at <= at) {
+    return wait(Need::Kind::kDiagonal, index, at);
   }
   const Diagonal& d = diagonal(index);
-  t = starts(index).at(store_, node) + base_[node];
-  wire_time = wire(d, m, node);
+  t = starts(index, place).at(store_, node) + base_[node];
+  time = place + 1 < gpus_ ? inner_time(d, m, rank) : wire(d, m, node);
   return true;
 }
 
 /// When what a rank receives as message `m` can be used.
 bool FoldedChain::arrival(uint32_t node, uint32_t place, int64_t m, Time& t) {
-  if (place > (node == 0 ? c_.skipped : 0)) return done_at(node, place - 1, m, t);
+  Duration time;
+  if (place > (node == 0 ? c_.skipped : 0)) {
+    if (!c_.inside) return done_at(node, place - 1, m, t);
+    if (!start_at(node, place - 1, m, t, time)) return false;
+    t += time + c_.inside->latency;
+    return true;
+  }
   if (node == 0) {
     if (arrived_ <= m) return wait(Need::Kind::kArrival, m);
     t = arrivals_[static_cast<size_t>(m)];
     return true;
   }
-  Duration on_wire;
-  if (!start_at(node - 1, m, t, on_wire)) return false;
-  t += on_wire + latency(node - 1) + c_.step;
+  if (!start_at(node - 1, gpus_ - 1, m, t, time)) return false;
+  t += time + latency(node - 1) + c_.step;
   return true;
 }
 
@@ -365,27 +392,30 @@ bool FoldedChain::received(const Diagonal& d, uint32_t node, uint32_t place, int
 /// When a rank knows that its message `m` has been taken.
 bool FoldedChain::acknowledged(const Diagonal& d, uint32_t node, uint32_t place, int64_t m,
                                Time& t) {
-  if (place + 1 < gpus_) return received(d, node, place + 1, m, t);
+  if (place + 1 < gpus_) {
+    if (!received(d, node, place + 1, m, t)) return false;
+    if (c_.inside) t += c_.inside->latency;
+    return true;
+  }
   if (node + 1 == nodes_) {
     if (acked_ <= m) return wait(Need::Kind::kAcknowledged, m);
     t = acks_[static_cast<size_t>(m)];
     return true;
   }
   Duration on_wire;
-  if (!start_at(node, m, t, on_wire)) return false;
+  if (!start_at(node, place, m, t, on_wire)) return false;
   t += on_wire + latency(node) * 2;
   return true;
 }
 
-bool FoldedChain::step(int64_t index, const Diagonal& d, uint32_t node, uint32_t place) {
+bool FoldedChain::step(int64_t index, const Diagonal& d, uint32_t node, uint32_t slot) {
+  const uint32_t place = c_.inside ? slot / 2 : std::min(slot, gpus_ - 1);
   Time t;
-  if (place == gpus_) {
-    if (!start(index, d, node, t)) return false;
-    starts(index).push(store_, t - base_[node]);
-  } else {
-    if (!fill(index, d, node, place, t)) return false;
-    done(index, place).push(store_, t - base_[node]);
+  if (slot == done_slot(place) ? !fill(index, d, node, place, t)
+                               : !start(index, d, node, place, t)) {
+    return false;
   }
+  times(index, slot).push(store_, t - base_[node]);
   return true;
 }
 
@@ -414,17 +444,18 @@ bool FoldedChain::fill(int64_t index, const Diagonal& d, uint32_t node, uint32_t
   return true;
 }
 
-/// When the message starts over the hop from the node.
-bool FoldedChain::start(int64_t index, const Diagonal& d, uint32_t node, Time& t) {
-  const uint32_t rank = node * gpus_ + gpus_ - 1;
+/// When the message starts over the hop from the node, or to the next rank of it.
+bool FoldedChain::start(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t) {
+  const uint32_t rank = node * gpus_ + place;
   const int64_t m = index + shift_ * rank;
-  t = done(index, gpus_ - 1).at(store_, node) + base_[node];
+  t = done(index, place).at(store_, node) + base_[node];
   Time other;
-  Duration on_wire;
+  Duration time;
   if (m >= 1) {
-    if (!start_at(node, m - 1, other, on_wire)) return false;
-    t = std::max(t, other + on_wire);
+    if (!start_at(node, place, m - 1, other, time)) return false;
+    t = std::max(t, other + time);
   }
+  if (place + 1 < gpus_) return true;
   if (m < window_) {
     if (!entered(rank + 1)) return wait(Need::Kind::kEntry, rank + 1);
     other = entries_[rank + 1];

@@ -19,6 +19,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collective_model/node_times.h"
@@ -40,11 +41,14 @@ struct FoldedChainConfig {
   uint64_t per_loop = 1;      ///< messages; all of a pipeline
   WireCost wire;
   Duration step;
+  std::optional<NodeWay> inside = {};  ///< without: no time
 };
 
 class FoldedChain {
  public:
   explicit FoldedChain(FoldedChainConfig config);
+  /// Whether ranks at one place of their nodes have as many ways inside it.
+  bool regular() const;
 
   void begin();
   /// Ranks are numbered along the ring, from 0, or from those on that the first node has less.
@@ -99,21 +103,29 @@ class FoldedChain {
   Diagonal& diagonal(int64_t index) {
     return diagonals_[static_cast<size_t>(index - first_) & (diagonals_.size() - 1)];
   }
-  /// Relative to base_, by node: when the ranks at a place of it are done, the starts on its hop.
-  NodeTimes& done(int64_t index, uint32_t place) {
-    return times_by_node_[(static_cast<size_t>(index - first_) & (diagonals_.size() - 1)) *
-                              (gpus_ + 1) +
-                          place];
+  /// What happens on a diagonal in a node, in order: that the rank at a place is done with its
+  /// message, and that this starts to the next rank. The latter inside the node if that takes time.
+  uint32_t done_slot(uint32_t place) const { return c_.inside ? 2 * place : place; }
+  uint32_t start_slot(uint32_t place) const { return done_slot(place) + 1; }
+  uint32_t position(uint32_t node, uint32_t slot) const { return node * slots_ + slot; }
+  /// By node, relative to base_.
+  NodeTimes& times(int64_t index, uint32_t slot) {
+    return times_by_node_[(static_cast<size_t>(index - first_) & (diagonals_.size() - 1)) * slots_ +
+                          slot];
   }
-  NodeTimes& starts(int64_t index) { return done(index, gpus_); }
+  NodeTimes& done(int64_t index, uint32_t place) { return times(index, done_slot(place)); }
+  NodeTimes& starts(int64_t index, uint32_t place) { return times(index, start_slot(place)); }
   void release(int64_t index) {
-    for (uint32_t j = 0; j <= gpus_; ++j) done(index, j).clear(store_, 0);
+    for (uint32_t slot = 0; slot < slots_; ++slot) times(index, slot).clear(store_, 0);
   }
-  uint32_t position(uint32_t node, uint32_t place) const { return node * (gpus_ + 1) + place; }
   void create(int64_t index);
   uint32_t size_of(uint32_t rank, int64_t m);
   Duration wire(const Diagonal& d, int64_t m, uint32_t node) const {
     return times_[d.sizes[m < d.border ? 0 : 1] * kinds_ + kind_[node]];
+  }
+  /// Of a rank to the next one of its node.
+  Duration inner_time(const Diagonal& d, int64_t m, uint32_t rank) const {
+    return inner_times_[d.sizes[m < d.border ? 0 : 1] * most_ways_ + ways_[rank]];
   }
   Duration latency(uint32_t node) const { return c_.hops[node].latency; }
   int64_t place_in_loop(const Diagonal& d, int64_t m) const {
@@ -132,11 +144,11 @@ class FoldedChain {
   bool sweep(int64_t index);
   void extend(int64_t index);
   void go_on(int64_t index);
-  bool step(int64_t index, const Diagonal& d, uint32_t node, uint32_t place);
+  bool step(int64_t index, const Diagonal& d, uint32_t node, uint32_t slot);
   bool fill(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t);
-  bool start(int64_t index, const Diagonal& d, uint32_t node, Time& t);
+  bool start(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t);
   bool done_at(uint32_t node, uint32_t place, int64_t m, Time& t);
-  bool start_at(uint32_t node, int64_t m, Time& t, Duration& wire);
+  bool start_at(uint32_t node, uint32_t place, int64_t m, Time& t, Duration& time);
   bool arrival(uint32_t node, uint32_t place, int64_t m, Time& t);
   bool received(const Diagonal& d, uint32_t node, uint32_t place, int64_t m, Time& t);
   bool acknowledged(const Diagonal& d, uint32_t node, uint32_t place, int64_t m, Time& t);
@@ -149,15 +161,19 @@ class FoldedChain {
 
   FoldedChainConfig c_;
   uint32_t ranks_, nodes_, gpus_;
+  uint32_t slots_ = 2;  ///< of a node
   uint32_t kinds_ = 1;
   int64_t messages_, per_loop_, shift_, window_;
   std::vector<uint32_t> kind_, run_end_;  ///< by hop: of its kind, and where its like end
   std::vector<RingHop> kind_hop_;
-  std::vector<Duration> base_;   ///< of each node: latencies and steps of the way there
-  Duration longest_;             ///< latency of a hop
-  bool one_rate_ = true;         ///< of all hops
-  std::vector<uint32_t> sizes_;  ///< of messages: those that occur
-  std::vector<Duration> times_;  ///< on the wire, by size and kind
+  std::vector<Duration> base_;         ///< of each node: latencies and steps of the way there
+  Duration longest_;                   ///< latency of a hop
+  bool one_rate_ = true;               ///< of all hops
+  std::vector<uint32_t> sizes_;        ///< of messages: those that occur
+  std::vector<Duration> times_;        ///< on the wire, by size and kind
+  std::vector<uint32_t> ways_;         ///< that a rank has out inside its node
+  uint32_t most_ways_ = 1;             ///< and one
+  std::vector<Duration> inner_times_;  ///< inside a node, by size and ways
   std::vector<Time> entries_, completions_, arrivals_, acks_;
   uint32_t entered_ = 0, completed_ = 0;
   bool all_entered_ = false;
@@ -191,6 +207,7 @@ class FoldedChain {
     Duration slope;
   };
   std::vector<Cursor> cursors_;
+  std::vector<Duration> to_hop_;  ///< by place: from done to the start on the hop
   std::vector<Line> steep_, lines_;
 };
 

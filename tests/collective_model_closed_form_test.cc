@@ -121,6 +121,10 @@ Case draw_ring_of(RingKind kind, uint64_t seed, uint64_t i) {
     const uint64_t kind = random() % often == 0 ? random() % kinds : 0;
     c.config.hops.emplace_back(rank->connections().size(), hops[kind]);
   }
+  if (random() % 3 == 0) {
+    const RingHop way = draw_hop(random);
+    c.config.inside = NodeWay{way.rate, way.latency};
+  }
   draw_rest(c, random, i, 3);
   return c;
 }
