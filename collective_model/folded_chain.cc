@@ -173,7 +173,7 @@ bool FoldedChain::ensure(Demand& demand) {
       extend(index);
       if (diagonal(index).at <= position) {
         if (need_.kind != Need::Kind::kDiagonal) return false;
-        if (sweep(index)) continue;
+        if (&demand == &first_demand_ && sweep()) continue;
         demand.push_back({need_.index, need_.position});
         continue;
       }
@@ -184,12 +184,12 @@ bool FoldedChain::ensure(Demand& demand) {
 }
 
 /// Diagonals lie as they were when they began, until one behind them needs more: then goes on with
-/// all before it, if as many have ended since the last time. False if not.
-bool FoldedChain::sweep(int64_t index) {
+/// all, if enough have ended since the last time. False if not.
+bool FoldedChain::sweep() {
   const int64_t open = created_ - oldest_;
   if (oldest_ - swept_ < std::max<int64_t>(1, open / kSweepsPerLife)) return false;
   swept_ = oldest_;
-  for (int64_t i = oldest_; i <= index; ++i) extend(i);
+  for (int64_t i = oldest_; i < created_; ++i) extend(i);
   return true;
 }
 

@@ -141,7 +141,7 @@ class FoldedChain {
   bool open(const Need& need) const;
   bool ensure(Demand& demand);
   bool demand(Demand& stack, int64_t index, uint32_t position);
-  bool sweep(int64_t index);
+  bool sweep();
   void extend(int64_t index);
   void go_on(int64_t index);
   bool step(int64_t index, const Diagonal& d, uint32_t node, uint32_t slot);
