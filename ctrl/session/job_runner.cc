@@ -141,8 +141,19 @@ void JobRunner::on_ring_done(uint32_t job, uint32_t, uint32_t) {
   if (++j.done == j.neighbours) j.environment->end();
 }
 
-void JobRunner::poll(Time now) {
-  for (Job& job : jobs_) job.environment->poll(now);
+std::vector<std::string> JobRunner::poll(Time now) {
+  std::vector<std::string> lost;
+  for (size_t j = 0; j < jobs_.size(); ++j) {
+    Job& job = jobs_[j];
+    job.environment->poll(now);
+    const InferenceReport* found = job.environment->found();
+    if (found == nullptr || found->lost.empty() || job.lost) continue;
+    job.lost = true;
+    lost.push_back("job \"" + config_.jobs[j].name +
+                   "\": " + (found->fed ? "the feed" : "inference") +
+                   " has lost track, every credit is answered at once from now on: " + found->lost);
+  }
+  return lost;
 }
 
 bool JobRunner::find_out() const {

@@ -42,8 +42,9 @@ class JobRunner final : public RingObserver {
   /// What takes a connection of a profiler plugin there.
   std::unique_ptr<FeedPeer> feed_peer(uint32_t job);
 
-  /// Control's turn: looks for operations that became known.
-  void poll(Time now);
+  /// Control's turn: looks for operations that became known. Returns lines on jobs that have lost
+  /// track of theirs.
+  std::vector<std::string> poll(Time now);
   /// There is a job whose operations are not told, and which is not over.
   bool find_out() const;
   /// Every job is over: all operations done and the client has said so, or it has failed.
@@ -67,6 +68,7 @@ class JobRunner final : public RingObserver {
     std::unique_ptr<EnvironmentHost> environment;
     uint32_t neighbours = 2;  ///< connections that the client makes
     uint32_t ready = 0, done = 0;
+    bool lost = false;  ///< track of its operations, which was said
     std::vector<RingResultMessage> results;
   };
 

@@ -378,7 +378,7 @@ void LiveRun::turn() {
   if (bridge_) bridge_->poll();
   if (dialling_) dialling_->poll(live_->now());
   for (auto& cm : cms_) cm->poll(live_->now());
-  jobs_->poll(live_->now());
+  for (const std::string& line : jobs_->poll(live_->now())) say(line);
   for (auto& control : controls_) control->poll();
   client_log_.poll(live_->now());
 }

@@ -41,8 +41,9 @@ class Reactive(stage.Stage):
         # Every credit is answered with as much as it allows, which is not what ring_node expects.
         self.assertIn("the cutting says", self.join().execute(stage.RING_NODE).stdout)
         self.assertEqual(emulator.stop(), stage.NOT_FAITHFUL)
-        report = self.valid_report(emulator)
-        self.assertEqual(report["jobs"][0]["fed"]["lost"], "the feed has told nothing of operation 0 for 50.00 ms")
+        lost = "the feed has told nothing of operation 0 for 50.00 ms"
+        self.assertEqual(self.valid_report(emulator)["jobs"][0]["fed"]["lost"], lost)
+        self.assertIn(f"every credit is answered at once from now on: {lost}", emulator.log.read_text())
 
     def test_operations_are_inferred(self):
         status, report, job = self.run_ring('["1MiB"]', "inferred")
