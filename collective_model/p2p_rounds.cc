@@ -36,22 +36,28 @@ uint32_t group_size(const Communicator& c) {
 
 }  // namespace
 
-std::vector<P2pRound> p2p_rounds(const Communicator& c, uint32_t rank) {
-  const uint32_t size = group_size(c), groups = c.ranks() / size;
-  const uint32_t group = rank / size, local = rank % size;
+P2pRounds::P2pRounds(const Communicator& c)
+    : size_(group_size(c)), groups_(c.ranks() / size_), far_(distances(groups_)), near_(size_) {
   // Inside a group 2.28 goes up one by one, the versions before as between groups.
-  std::vector<uint32_t> inner(size);
-  std::iota(inner.begin(), inner.end(), 0u);
-  if (c.version < kGroupsSince) inner = distances(size);
-  std::vector<P2pRound> rounds;
-  rounds.reserve(c.ranks());
-  for (const uint32_t far : distances(groups)) {
-    for (const uint32_t near : inner) {
-      rounds.push_back({(group + far) % groups * size + (local + near) % size,
-                        (group + groups - far) % groups * size + (local + size - near) % size});
-    }
-  }
-  return rounds;
+  std::iota(near_.begin(), near_.end(), 0u);
+  if (c.version < kGroupsSince) near_ = distances(size_);
+  far_at_.resize(groups_);
+  near_at_.resize(size_);
+  for (uint32_t i = 0; i < groups_; ++i) far_at_[far_[i]] = i;
+  for (uint32_t i = 0; i < size_; ++i) near_at_[near_[i]] = i;
+}
+
+P2pRound P2pRounds::of(uint32_t rank, uint32_t round) const {
+  const uint32_t group = rank / size_, local = rank % size_;
+  const uint32_t far = far_[round / size_], near = near_[round % size_];
+  return {(group + far) % groups_ * size_ + (local + near) % size_,
+          (group + groups_ - far) % groups_ * size_ + (local + size_ - near) % size_};
+}
+
+uint32_t P2pRounds::between(uint32_t from, uint32_t to) const {
+  const uint32_t far = (to / size_ + groups_ - from / size_) % groups_;
+  const uint32_t near = (to % size_ + size_ - from % size_) % size_;
+  return far_at_[far] * size_ + near_at_[near];
 }
 
 uint32_t p2p_channel(const Communicator& c, uint32_t round, uint32_t part) {

@@ -15,9 +15,21 @@ struct P2pRound {
   uint32_t from = 0;  ///< rank that is received from
 };
 
-/// The rounds of `rank`, by rules of 2.22 and later: as many as there are ranks, the first with
-/// itself.
-std::vector<P2pRound> p2p_rounds(const Communicator& communicator, uint32_t rank);
+/// The rounds of all ranks, by rules of 2.22 and later: as many as there are ranks, the first of
+/// each with itself.
+class P2pRounds {
+ public:
+  explicit P2pRounds(const Communicator& communicator);
+  uint32_t count() const { return groups_ * size_; }
+  P2pRound of(uint32_t rank, uint32_t round) const;
+  /// The round in which `from` sends to `to`.
+  uint32_t between(uint32_t from, uint32_t to) const;
+
+ private:
+  uint32_t size_, groups_;  ///< ranks of a group, groups
+  // Distances in the order of rounds, between groups and inside one; and where each comes.
+  std::vector<uint32_t> far_, near_, far_at_, near_at_;
+};
 
 /// The channel of part `part` of what is sent in a round. 2.28: as 2.28.9, earlier 2.28 as 2.27.
 uint32_t p2p_channel(const Communicator& communicator, uint32_t round, uint32_t part);

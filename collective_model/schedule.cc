@@ -101,7 +101,8 @@ std::unique_ptr<RankSchedule> rank_schedule(const Communicator& communicator,
                                             const Operation& operation, const OperationCut& cut,
                                             uint32_t rank) {
   if (is_p2p(operation.collective)) {
-    return std::make_unique<P2pRankSchedule>(communicator, operation, rank);
+    return std::make_unique<P2pRankSchedule>(communicator, operation, P2pRounds(communicator),
+                                             rank);
   }
   if (operation.algorithm == Algorithm::kTree) {
     return std::make_unique<TreeRankSchedule>(communicator, operation, cut, rank);
@@ -121,6 +122,13 @@ std::vector<std::shared_ptr<const RankSchedule>> rank_schedules(const Communicat
                                                                 const OperationCut& cut) {
   std::vector<std::shared_ptr<const RankSchedule>> all;
   all.reserve(communicator.ranks());
+  if (is_p2p(operation.collective)) {
+    const P2pRounds rounds(communicator);
+    for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
+      all.push_back(std::make_shared<const P2pRankSchedule>(communicator, operation, rounds, rank));
+    }
+    return all;
+  }
   const PatRankSchedule* first = nullptr;
   for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
     if (first != nullptr) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "collective_model/chunking.h"
 #include "collective_model/p2p_rounds.h"
@@ -18,6 +19,27 @@ uint32_t as_float8(uint32_t x) {
   if (bits <= kMantissaBits + 1) return x;
   const uint32_t lost = bits - kMantissaBits - 1;
   return x >> lost << lost;
+}
+
+/// Rounds in which a rank may talk, in order.
+std::vector<uint32_t> rounds_of(const Communicator& c, const Operation& operation,
+                                const P2pRounds& rounds, uint32_t rank) {
+  const uint32_t ranks = c.ranks(), root = operation.root;
+  std::vector<uint32_t> some;
+  if (operation.collective == Collective::kSendRecv) {
+    some = {rounds.between(rank, (rank + 1) % ranks),
+            rounds.between((rank + ranks - 1) % ranks, rank)};
+  } else if (operation.collective == Collective::kGather && rank != root) {
+    some = {rounds.between(rank, root)};
+  } else if (operation.collective == Collective::kScatter && rank != root) {
+    some = {rounds.between(root, rank)};
+  } else {
+    some.resize(rounds.count());
+    std::iota(some.begin(), some.end(), 0u);
+  }
+  std::ranges::sort(some);
+  some.erase(std::unique(some.begin(), some.end()), some.end());
+  return some;
 }
 
 }  // namespace
@@ -73,7 +95,8 @@ std::optional<uint64_t> pair_bytes(const Communicator& communicator, const Opera
   return operation.bytes();
 }
 
-P2pRankSchedule::P2pRankSchedule(const Communicator& c, const Operation& operation, uint32_t rank) {
+P2pRankSchedule::P2pRankSchedule(const Communicator& c, const Operation& operation,
+                                 const P2pRounds& rounds, uint32_t rank) {
   constexpr uint32_t kNone = ~0u;
   struct Open {
     uint32_t batch = kNone;
@@ -92,9 +115,8 @@ P2pRankSchedule::P2pRankSchedule(const Communicator& c, const Operation& operati
     if (operation.collective == Collective::kScatter) return to * operation.bytes();
     return 0;
   };
-  const std::vector<P2pRound> rounds = p2p_rounds(c, rank);
-  for (uint32_t round = 0; round < rounds.size(); ++round) {
-    const auto [to, from] = rounds[round];
+  for (const uint32_t round : rounds_of(c, operation, rounds, rank)) {
+    const auto [to, from] = rounds.of(rank, round);
     const auto sent = pair_bytes(c, operation, rank, to);
     const auto received = pair_bytes(c, operation, from, rank);
     if (!sent && !received) continue;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "collective_model/p2p_rounds.h"
 #include "collective_model/schedule.h"
 
 namespace understudy {
@@ -28,7 +29,8 @@ std::optional<uint64_t> pair_bytes(const Communicator& communicator, const Opera
 /// them.
 class P2pRankSchedule : public RankSchedule {
  public:
-  P2pRankSchedule(const Communicator& communicator, const Operation& operation, uint32_t rank);
+  P2pRankSchedule(const Communicator& communicator, const Operation& operation,
+                  const P2pRounds& rounds, uint32_t rank);
   Message message(uint32_t connection, uint64_t k) const override;
   uint64_t alternates_until(uint32_t connection, uint64_t k) const override {
     const uint64_t last = connections_[connection].messages - 1;

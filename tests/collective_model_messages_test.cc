@@ -292,7 +292,12 @@ TEST(WorkedNumbers, G5SendRecv) {
 
 TEST(WorkedNumbers, P2pRoundsFollowTheTriangularNumbers) {
   std::vector<uint32_t> order;
-  for (const P2pRound& round : p2p_rounds(nodes_of(16), 0)) order.push_back(round.to);
+  const P2pRounds rounds(nodes_of(16));
+  for (uint32_t i = 0; i < rounds.count(); ++i) {
+    order.push_back(rounds.of(0, i).to);
+    EXPECT_EQ(rounds.between(0, order.back()), i);
+    EXPECT_EQ(rounds.between(rounds.of(0, i).from, 0), i);
+  }
   EXPECT_EQ(order, (std::vector<uint32_t>{0, 1, 3, 6, 10, 15, 5, 12, 4, 13, 7, 2, 14, 11, 9, 8}));
 }
 

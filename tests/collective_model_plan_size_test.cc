@@ -59,6 +59,8 @@ constexpr Kind kKinds[] = {
     {"pipeline", Collective::kReduce, Algorithm::kRing, 64 << 20},
     {"tree", Collective::kAllReduce, Algorithm::kTree, 64 << 20},
     {"pat", Collective::kAllGather, Algorithm::kPat, 1 << 10},
+    {"send_recv", Collective::kSendRecv, Algorithm::kRing, 1 << 20},
+    {"gather", Collective::kGather, Algorithm::kRing, 1 << 16},
 };
 
 TEST(PlanSize, OneRealRankAmong4096TakesLessThan64MiB) {

@@ -25,7 +25,7 @@ struct Shape {
   const char* name;
   Collective collective;
   Algorithm algorithm;
-  uint64_t bytes;     ///< of an all-reduce's, broadcast's or reduce's buffer, else of a rank's part
+  uint64_t bytes;  ///< of an all-reduce's, broadcast's or send/recv's buffer, else of a rank's part
   uint32_t leaf = 0;  ///< ranks of a leaf switch, from which on the way is longer; 0: one for all
   uint32_t gpus = 1;  ///< ranks of a node, inside which messages take time
 };
@@ -183,6 +183,7 @@ int main(int argc, char** argv) {
       {"broadcast", Collective::kBroadcast, Algorithm::kRing, 256 * kMiB},
       {"ring_nodes", Collective::kAllReduce, Algorithm::kRing, 256 * kMiB + 52, 0, 8},
       {"tree", Collective::kAllReduce, Algorithm::kTree, 64 * kMiB},
+      {"send_recv", Collective::kSendRecv, Algorithm::kRing, kMiB},
       {"pat_small", Collective::kAllGather, Algorithm::kPat, kKiB},
       {"all_to_all", Collective::kAllToAll, Algorithm::kRing, 16 * kKiB},
   };
