@@ -17,6 +17,8 @@ uint64_t counter(const RunReport& report, const std::string& name) {
 TEST(SimulateEcn, MarksInEitherDirectionAreAnsweredByCnps) {
   RingText ring;
   ring.sizes = "\"4MiB\"";
+  // Apart from data, so that CNPs are as far apart on the wire as when they left.
+  ring.control_class = "separate";
   ring.fabric = "cnp_interval = \"20us\"\n";
   ring.job = "traffic_class = 106\n";  // DSCP 26, ECT(0)
   ring.more = "[[fault]]\naction = \"mark_ce\"\npackets = \"write\"\nevery = 5\n";

@@ -135,7 +135,7 @@ TEST(SimulateIterationNode, JitterIsThatOfEmulatedRanks) {
 }
 
 TEST(SimulateIterationNode, ResultsAreReportedByTheirSizes) {
-  const auto report = run(job(true, ""));
+  const auto report = run(job(true, "inner = \"packets\"\n"));
   ASSERT_TRUE(report) << report.error().text;
   const JobReport& job = report->jobs[0];
   ASSERT_EQ(job.collectives.size(), 9u);

@@ -225,7 +225,7 @@ TEST_F(Timing, AWireThatIsTheLinkIsNotSerialisedTwice) {
   }
 }
 
-TEST_F(Timing, AcksWaitBehindDataOfTheirClass) {
+TEST_F(Timing, AcksWaitForThePacketUnderWay) {
   build(rig_config(kSlow, kLatency));
   connect(0);
   connect(1);
@@ -236,13 +236,29 @@ TEST_F(Timing, AcksWaitBehindDataOfTheirClass) {
   ASSERT_EQ(pair->real.endpoint.completed.size(), 1u);
   const Time arrival = pair->emulated.endpoint.received[0].at;
   EXPECT_EQ(arrival, kZero + Duration::ns(162 * 80) + kLatency * 2);
-  // The packet under way ends (FIRST is 16 bytes longer), the next of the stream has its turn,
-  // then the ACK.
-  const Duration packet = kSlow.time_for(82 + kMtu);
+  // The packet under way ends (FIRST is 16 bytes longer), then the ACK goes, as flows' do.
   const Time first = kZero + kSlow.time_for(82 + 16 + kMtu);
   ASSERT_LT(arrival, first);
   EXPECT_EQ(pair->real.endpoint.completed[0].at,
-            first + packet + kSlow.time_for(kAckWireBytes) + kLatency * 2);
+            first + kSlow.time_for(kAckWireBytes) + kLatency * 2);
+}
+
+// A queue pair's turn among others is that of what it was asked to send: its ACKs do not take it.
+TEST_F(Timing, WhoAcknowledgesKeepsItsTurn) {
+  build(rig_config(kSlow, kLatency));
+  for (int i = 0; i < 3; ++i) connect(i);
+  post(pair->real, real(1), write_of(64, rkey_emulated));
+  for (int i = 0; i < 3; ++i) post(pair->emulated, emulated(i), write_of(4 * kMtu, rkey_real));
+  pair->run(kZero + Duration::ms(50));
+  std::vector<Qpn> data;  // in order of departure
+  for (const SentFrame& frame : pair->to_real) {
+    FrameView view;
+    RoceView roce;
+    ASSERT_EQ(parse_frame(frame.bytes, view, roce), FrameKind::kRoce);
+    if (roce.info().is_request()) data.push_back(roce.dest_qpn);
+  }
+  ASSERT_EQ(data.size(), 12u);
+  for (size_t i = 3; i < data.size(); ++i) EXPECT_EQ(data[i], data[i - 3]) << i;
 }
 
 TEST_F(Timing, AcksInAClassOfTheirOwnPassTheData) {

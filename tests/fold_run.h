@@ -97,7 +97,7 @@ class FoldRun : public RankTraffic, public InnerListener {
         });
     net_ = std::make_unique<Network>(network.graph, network.settings, *traffic_);
     first_later_ = attach(*traffic_);
-    if (inner_) inner_->attach(*traffic_);
+    if (inner_) inner_->attach(*traffic_, false);
     traffic_->start(*net_);
     RankTraffic::start();
   }

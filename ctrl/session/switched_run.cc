@@ -159,7 +159,7 @@ void SwitchedRun::make_packets() {
   if (packets_ != nullptr || rates_ != nullptr || flows_.flows.empty()) return;
   packets_ = std::make_unique<FlowTraffic>(topology_.graph, flows_.flows, config_.queues.flows,
                                            flow_controls(config_));
-  for (const Carried& carried : carried_) carried.setup->inner->attach(*packets_);
+  for (const Carried& carried : carried_) carried.setup->inner->attach(*packets_, true);
 }
 
 void SwitchedRun::enter(ShardConfig& shard, const PortConfig& port) {

@@ -18,7 +18,7 @@ std::vector<NodeId> node_ids(const NodeTable& nodes) {
 Shard::Shard(const ShardConfig& config)
     : config_(config),
       links_(config.nodes.nics().size() * 2 * kClasses),
-      ready_(config.nodes.nics().size() * kClasses),
+      ready_(config.nodes.nics().size() * kLines),
       cnps_(config.nodes.nics().size()),
       pool_(config.packets),
       events_(config.packets * 4 + config.queue_pairs * 4),

@@ -93,6 +93,9 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
 
  private:
   static constexpr uint32_t kClasses = 2;  ///< 0 data (or everything), 1 control
+  /// Queue pairs stand in a line for each class of what they send, and in one for ACKs, which go
+  /// before: hardware that receives sends them past the turns of what it was asked to send.
+  static constexpr uint32_t kLines = kClasses + 1, kAckLine = kClasses;
   static constexpr uint32_t kNoSlot = 0xffffffff;
   static constexpr size_t kCommandRing = 4096;
   struct QpSlot {
@@ -102,8 +105,9 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
     uint32_t node = 0;             ///< position in the node table
     uint32_t generation = 0;       ///< queue pairs that had this slot before
     bool wants_payload = true;     ///< contents of what it receives are needed
-    bool queued[kClasses] = {};    ///< waits in the node's ready list
-    uint32_t next[kClasses] = {};  ///< the slot behind it there
+    bool queued[kLines] = {};      ///< waits in the node's line ...
+    uint64_t turn = 0;             ///< ... since then, in line 0 of a network with switches
+    uint32_t next[kLines] = {};    ///< the slot behind it there
     bool heard = false;            ///< waits in heard_
     bool cnp_waits = false;        ///< for its node's link, in cnps_
     bool cnp_sent = false;         ///< one was, at last_cnp
@@ -115,8 +119,9 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   /// Queue pairs of a node that have something to send, in turn: an intrusive FIFO of slots.
   struct ReadyList {
     uint32_t first = kNoSlot, last = kNoSlot;
-    bool starved = false;     ///< waits in starved_ for a packet
-    uint32_t next = kNoList;  ///< the list behind it there
+    uint32_t sending = kNoSlot;  ///< sent last: stands in line again when the link is free
+    bool starved = false;        ///< waits in starved_ for a packet
+    uint32_t next = kNoList;     ///< the list behind it there
   };
   static constexpr uint32_t kNoList = 0xffffffff;
   /// Finished frames of a node (datagrams, echoes) that wait for their turn among its queue pairs:
@@ -151,24 +156,27 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void start(uint32_t link, Time now);
   void link_free(uint32_t link, Time now);
   bool pull(uint32_t node, uint32_t cls, Time now);
+  bool pull_line(uint32_t node, uint32_t line, Time now);
   void after_link(uint32_t packet, uint32_t link, const LinkPassage& passage, Time now);
   Time head_at_next_link(const Packet& packet) const;
   void deliver(uint32_t packet, Time now);
   void answer_heard(Time now);
   void send_raw(uint32_t packet, Time now);
   uint32_t take_raw(uint32_t node, Time now);
-  uint32_t make_packet(uint32_t slot, uint32_t cls, Time now);
-  void make_ready(uint32_t slot, uint32_t cls, Time now);
+  uint32_t make_packet(uint32_t slot, uint32_t line, Time now);
+  void make_ready(uint32_t slot, uint32_t line, Time now);
   uint32_t raw_slot(uint32_t node) const { return config_.queue_pairs + node; }
+  void stand_again(uint32_t node, uint32_t line, Time now);
   void starve(uint32_t list);
   void feed_starved(Time now);
   void kick(uint32_t slot, Time now);
+  void kick_line(uint32_t slot, uint32_t line, uint32_t cls, Time now);
   void arm_timer(uint32_t slot);
-  TrafficKind kind_of(uint32_t cls) const;
+  TrafficKind kind_of(uint32_t line) const;
   uint32_t class_of(const RoceView& packet) const;
 
   // shard_pacing.cc: queue pairs under congestion control
-  bool sends(uint32_t slot, uint32_t cls, Time now);
+  bool sends(uint32_t slot, uint32_t line, Time now);
   void note_start(const Packet& packet, uint32_t slot, Time now);
   void note_answer(uint32_t slot, Time now);
   void hear_cnp(uint32_t slot, Time now);
@@ -186,7 +194,9 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   // shard_switched.cc: the same with switches in between
   Time next_event() const;
   uint32_t next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) override;
-  uint32_t senders(uint32_t node) const override;
+  uint32_t next_of_line(uint32_t node, uint32_t line, LinkId uplink, uint8_t blocked, Time now);
+  uint64_t turn_of_line(uint32_t node, uint32_t line, LinkId uplink, uint8_t blocked, Time now);
+  uint64_t next_turn(uint32_t node, LinkId uplink, uint8_t blocked, Time now) override;
   bool goes(uint32_t slot, LinkId uplink, uint8_t blocked) const;
   bool cnp_goes(uint32_t node, LinkId uplink, uint8_t blocked) const;
   uint32_t sent_into_fabric(uint32_t packet);
@@ -243,7 +253,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   ShardConfig config_;
   uint32_t real_ = 0;  ///< position of the real NIC in the node table
   std::vector<Link> links_;
-  std::vector<ReadyList> ready_;  ///< [node * kClasses + class]
+  std::vector<ReadyList> ready_;  ///< [node * kLines + line]
   std::vector<ReadyList> cnps_;   ///< queue pairs whose CNP waits for their node's link, by node
   std::vector<uint32_t> heard_;   ///< slots that packets came for at this moment
   PacketPool pool_;

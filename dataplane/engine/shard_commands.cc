@@ -125,14 +125,15 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
 
 void Shard::leave_ready_lists(uint32_t slot) {
   QpSlot& q = qps_[slot];
-  for (uint32_t cls = 0; cls < kClasses; ++cls) {
-    if (!q.queued[cls]) continue;
-    ReadyList& ready = ready_[q.node * kClasses + cls];
+  for (uint32_t line = 0; line < kLines; ++line) {
+    ReadyList& ready = ready_[q.node * kLines + line];
+    if (ready.sending == slot) ready.sending = kNoSlot;
+    if (!q.queued[line]) continue;
     uint32_t before = kNoSlot;
-    for (uint32_t at = ready.first; at != slot; at = qps_[at].next[cls]) before = at;
-    (before == kNoSlot ? ready.first : qps_[before].next[cls]) = q.next[cls];
+    for (uint32_t at = ready.first; at != slot; at = qps_[at].next[line]) before = at;
+    (before == kNoSlot ? ready.first : qps_[before].next[line]) = q.next[line];
     if (ready.last == slot) ready.last = before;
-    q.queued[cls] = false;
+    q.queued[line] = false;
   }
 }
 

@@ -31,7 +31,7 @@ uint32_t Shard::take_cnp(uint32_t node, Time now) {
   const uint32_t slot = list.first;
   if (slot == kNoSlot) return kNoPacket;
   if (pool_.available(PacketSide::kOutbound) == 0) {
-    starve(node * kClasses + control_class());
+    starve(node * kLines + control_class());
     return kNoPacket;
   }
   QpSlot& q = qps_[slot];

@@ -1,6 +1,7 @@
 // Packets on their way through the fabric, and the queue pairs at its edge. Everything here runs at
 // the modelled time of its event, however late the loop comes to it.
 #include <algorithm>
+#include <utility>
 
 #include "dataplane/engine/shard.h"
 
@@ -87,9 +88,10 @@ void Shard::answer_heard(Time now) {
   heard_.clear();
 }
 
-TrafficKind Shard::kind_of(uint32_t cls) const {
-  if (!config_.separate_control) return cls == 0 ? TrafficKind::kAny : TrafficKind::kControl;
-  return cls == 0 ? TrafficKind::kData : TrafficKind::kControl;
+TrafficKind Shard::kind_of(uint32_t line) const {
+  if (line == kAckLine) return TrafficKind::kAcks;
+  if (!config_.separate_control) return TrafficKind::kRequests;
+  return line == 0 ? TrafficKind::kData : TrafficKind::kControl;
 }
 
 uint32_t Shard::class_of(const RoceView& packet) const {
@@ -177,21 +179,27 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
       arrive(cnp, now);
       return true;
     }
+    if (pull_line(node, kAckLine, now)) return true;
   }
-  ReadyList& ready = ready_[node * kClasses + cls];
+  stand_again(node, cls, now);
+  return pull_line(node, cls, now);
+}
+
+bool Shard::pull_line(uint32_t node, uint32_t line, Time now) {
+  ReadyList& ready = ready_[node * kLines + line];
   while (ready.first != kNoSlot) {
     const uint32_t slot = ready.first;
     QpSlot& q = qps_[slot];
     const bool raw = slot == raw_slot(node);
-    const bool goes = raw || (q.qp != nullptr && sends(slot, cls, now));
+    const bool goes = raw || (q.qp != nullptr && sends(slot, line, now));
     if (goes && !raw && pool_.available(PacketSide::kOutbound) == 0) {
-      starve(node * kClasses + cls);  // it stays in the list
+      starve(node * kLines + line);  // it stays in the line
       return false;
     }
-    ready.first = q.next[cls];
-    q.queued[cls] = false;
+    ready.first = q.next[line];
+    q.queued[line] = false;
     if (!goes) continue;
-    arrive(raw ? take_raw(node, now) : make_packet(slot, cls, now), now);
+    arrive(raw ? take_raw(node, now) : make_packet(slot, line, now), now);
     if (!raw) kick(slot, now);
     return true;
   }
@@ -199,21 +207,24 @@ bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
 }
 
 /// The next packet of a queue pair that has one, in front of its node's link.
-uint32_t Shard::make_packet(uint32_t slot, uint32_t cls, Time now) {
+uint32_t Shard::make_packet(uint32_t slot, uint32_t line, Time now) {
   const QpSlot& q = qps_[slot];
   const uint32_t id = pool_.take(PacketSide::kOutbound);
   Packet& p = pool_[id];
   p.kind = PacketKind::kToReal;
   p.damaged = p.ce = false;
-  q.qp->pull(now, kind_of(cls), p.out, p.departs, p.id);
+  // What came at this moment may have left an ACK that does not stand in line yet.
+  const bool ack_too = line != kAckLine && !config_.separate_control;
+  q.qp->pull(now, ack_too ? TrafficKind::kAny : kind_of(line), p.out, p.departs, p.id);
   p.addressing = q.qp->config().addressing;
   p.qpn = q.qp->config().qpn;
   p.owner = q.generation;
   p.node = q.node;
   p.frame_bytes = roce_frame_bytes(p.addressing, p.out.fields.opcode, p.out.payload_bytes);
   p.wire_bytes = wire_bytes(p.frame_bytes);
-  p.link = link_id(q.node, true, cls);
+  p.link = link_id(q.node, true, line == kAckLine ? control_class() : line);
   p.head = p.tail = now;
+  if (line != kAckLine) ready_[q.node * kLines + line].sending = slot;
   note_start(p, slot, now);
   return id;
 }
@@ -251,16 +262,26 @@ uint32_t Shard::take_raw(uint32_t node, Time now) {
   return id;
 }
 
-/// Puts a slot behind the others that wait for its node's link, if it is not among them.
-void Shard::make_ready(uint32_t slot, uint32_t cls, Time now) {
+/// Puts a slot behind the others of its node's line, if it does not stand there. One whose packet
+/// is on the link waits until that is free: those that come meanwhile are before it.
+void Shard::make_ready(uint32_t slot, uint32_t line, Time now) {
   QpSlot& q = qps_[slot];
-  if (q.queued[cls]) return;
-  ReadyList& ready = ready_[q.node * kClasses + cls];
-  q.queued[cls] = true;
-  q.next[cls] = kNoSlot;
-  (ready.first == kNoSlot ? ready.first : qps_[ready.last].next[cls]) = slot;
+  ReadyList& ready = ready_[q.node * kLines + line];
+  if (q.queued[line] || ready.sending == slot) return;
+  q.queued[line] = true;
+  q.next[line] = kNoSlot;
+  (ready.first == kNoSlot ? ready.first : qps_[ready.last].next[line]) = slot;
   ready.last = slot;
+  if (line == kAckLine) return;
+  if (fabric_ != nullptr) q.turn = fabric_->take_turn();
   if (q.control != nullptr) q.control->ready(now);
+}
+
+/// The link is free: who sent last is behind all that wait now.
+void Shard::stand_again(uint32_t node, uint32_t line, Time now) {
+  const uint32_t slot = std::exchange(ready_[node * kLines + line].sending, kNoSlot);
+  if (slot == kNoSlot || qps_[slot].qp == nullptr) return;
+  if (sends(slot, line, now)) make_ready(slot, line, now);
 }
 
 void Shard::starve(uint32_t list) {
@@ -278,7 +299,8 @@ void Shard::feed_starved(Time now) {
     const uint32_t list = first_starved_;
     first_starved_ = ready_[list].next;
     ready_[list].starved = false;
-    const uint32_t node = list / kClasses, cls = list % kClasses;
+    const uint32_t node = list / kLines, line = list % kLines;
+    const uint32_t cls = line == kAckLine ? control_class() : line;
     if (fabric_ != nullptr) {
       fabric_->ready(node, now);
       continue;
@@ -290,12 +312,15 @@ void Shard::feed_starved(Time now) {
 
 void Shard::kick(uint32_t slot, Time now) {
   if (fabric_ != nullptr) return kick_switched(slot, now);
-  QpSlot& q = qps_[slot];
-  for (uint32_t cls = 0; cls < (config_.separate_control ? kClasses : 1); ++cls) {
-    if (!q.queued[cls] && sends(slot, cls, now)) make_ready(slot, cls, now);
-    if (q.queued[cls] && !links_[link_id(q.node, true, cls)].busy()) pull(q.node, cls, now);
-  }
+  kick_line(slot, kAckLine, control_class(), now);
+  for (uint32_t cls = 0; cls <= control_class(); ++cls) kick_line(slot, cls, cls, now);
   arm_timer(slot);
+}
+
+void Shard::kick_line(uint32_t slot, uint32_t line, uint32_t cls, Time now) {
+  QpSlot& q = qps_[slot];
+  if (!q.queued[line] && sends(slot, line, now)) make_ready(slot, line, now);
+  if (q.queued[line] && !links_[link_id(q.node, true, cls)].busy()) pull(q.node, cls, now);
 }
 
 void Shard::arm_timer(uint32_t slot) {

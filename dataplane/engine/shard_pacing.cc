@@ -6,9 +6,9 @@ namespace understudy {
 
 /// Whether the queue pair in `slot` has a packet of this class that may start now. Where only its
 /// pacing forbids it, it is asked again when that allows it. ACKs and NAKs are never held back.
-bool Shard::sends(uint32_t slot, uint32_t cls, Time now) {
+bool Shard::sends(uint32_t slot, uint32_t line, Time now) {
   QpSlot& q = qps_[slot];
-  const NextPacket next = q.qp->next(now, kind_of(cls));
+  const NextPacket next = q.qp->next(now, kind_of(line));
   if (q.control == nullptr || next == NextPacket::kNone || next == NextPacket::kAck) {
     return next != NextPacket::kNone;
   }

@@ -20,8 +20,10 @@ void Shard::enter_switched(uint32_t packet, Time now) {
 
 void Shard::kick_switched(uint32_t slot, Time now) {
   const QpSlot& q = qps_[slot];
-  if (!q.queued[0] && sends(slot, 0, now)) make_ready(slot, 0, now);
-  if (q.queued[0]) fabric_->ready(q.node, now);
+  for (const uint32_t line : {kAckLine, 0u}) {
+    if (!q.queued[line] && sends(slot, line, now)) make_ready(slot, line, now);
+  }
+  if (q.queued[kAckLine] || q.queued[0]) fabric_->ready(q.node, now);
   arm_timer(slot);
 }
 
@@ -66,40 +68,59 @@ uint32_t Shard::sent_into_fabric(uint32_t packet) {
   return packet;
 }
 
-uint32_t Shard::senders(uint32_t node) const {
-  uint32_t count = 0;
-  for (uint32_t slot = ready_[node * kClasses].first; slot != kNoSlot; slot = qps_[slot].next[0]) {
-    ++count;
+uint64_t Shard::next_turn(uint32_t node, LinkId uplink, uint8_t blocked, Time now) {
+  constexpr uint64_t kNone = NetworkTraffic::kNoTurn;
+  if (cnp_goes(node, uplink, blocked)) return 0;
+  if (turn_of_line(node, kAckLine, uplink, blocked, now) != kNone) return 0;
+  stand_again(node, 0, now);
+  return turn_of_line(node, 0, uplink, blocked, now);
+}
+
+uint64_t Shard::turn_of_line(uint32_t node, uint32_t line, LinkId uplink, uint8_t blocked,
+                             Time now) {
+  const QpSlot* q = nullptr;
+  for (uint32_t slot = ready_[node * kLines + line].first; slot != kNoSlot; slot = q->next[line]) {
+    q = &qps_[slot];
+    const bool has_some = slot == raw_slot(node) || (q->qp != nullptr && sends(slot, line, now));
+    if (has_some && goes(slot, uplink, blocked)) return q->turn;
   }
-  return count;
+  return NetworkTraffic::kNoTurn;
 }
 
 uint32_t Shard::next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) {
   if (cnp_goes(node, uplink, blocked)) {
     if (const uint32_t cnp = take_cnp(node, now); cnp != kNoPacket) return sent_into_fabric(cnp);
   }
-  ReadyList& ready = ready_[node * kClasses];
+  const uint32_t ack = next_of_line(node, kAckLine, uplink, blocked, now);
+  if (ack != kNoPacket) return ack;
+  stand_again(node, 0, now);
+  return next_of_line(node, 0, uplink, blocked, now);
+}
+
+uint32_t Shard::next_of_line(uint32_t node, uint32_t line, LinkId uplink, uint8_t blocked,
+                             Time now) {
+  ReadyList& ready = ready_[node * kLines + line];
   uint32_t before = kNoSlot;
   for (uint32_t slot = ready.first, next; slot != kNoSlot; slot = next) {
     QpSlot& q = qps_[slot];
-    next = q.next[0];
+    next = q.next[line];
     const bool raw = slot == raw_slot(node);
-    const bool has_some = raw || (q.qp != nullptr && sends(slot, 0, now));
+    const bool has_some = raw || (q.qp != nullptr && sends(slot, line, now));
     if (has_some && !goes(slot, uplink, blocked)) {
       before = slot;
       continue;
     }
     if (has_some && !raw && pool_.available(PacketSide::kOutbound) == 0) {
-      starve(node * kClasses);
+      starve(node * kLines + line);
       return kNoPacket;
     }
-    (before == kNoSlot ? ready.first : qps_[before].next[0]) = next;
+    (before == kNoSlot ? ready.first : qps_[before].next[line]) = next;
     if (ready.last == slot) ready.last = before;
-    q.queued[0] = false;
+    q.queued[line] = false;
     if (!has_some) continue;
     if (raw) return take_raw(node, now);
-    const uint32_t id = make_packet(slot, 0, now);
-    if (sends(slot, 0, now)) make_ready(slot, 0, now);
+    const uint32_t id = make_packet(slot, line, now);
+    if (sends(slot, line, now)) make_ready(slot, line, now);
     arm_timer(slot);
     return sent_into_fabric(id);
   }

@@ -47,7 +47,7 @@ SwitchedFabric::SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, u
   }
   backlog_.resize(uplinks_[real_].size());
   if (background_ == nullptr) return;
-  turns_.resize(graph.links().size());
+  before_real_.resize(graph.links().size());
   background_->start(network_);
   for (const LinkId up : uplinks_[real_]) {
     for (const LinkId link : {up, reverse(up)}) {
@@ -142,29 +142,30 @@ PacketId SwitchedFabric::pull(LinkId nic, uint8_t blocked, Time now) {
   if (node == kNobody) {
     return background_ != nullptr ? background_->pull(nic, blocked, now) : kNoPacketId;
   }
-  const auto own = [&] {
-    return node == real_ ? pull_real(nic, blocked, now) : pull_of(node, nic, blocked, now);
-  };
-  if (background_ == nullptr) return own();
-  Turn& turn = turns_[nic];
-  for (int tries = 0; tries < 2; ++tries) {
-    if (turn.own == 0 && turn.background == 0) {
-      // CNPs and the real node's packets count as one.
-      turn.own = std::max(1u, node == real_ ? 1 : user_.senders(node));
-      turn.background = std::max(1u, background_->senders(nic));
-    }
-    while (turn.background > 0) {
-      --turn.background;
-      if (const PacketId id = background_->pull(nic, blocked, now); id != kNoPacketId) return id;
-      turn.background = 0;
-    }
-    while (turn.own > 0) {
-      --turn.own;
-      if (const PacketId id = own(); id != kNoPacketId) return id;
-      turn.own = 0;
-    }
+  if (node == real_) {
+    return background_ == nullptr ? pull_real(nic, blocked, now)
+                                  : pull_beside_real(nic, blocked, now);
   }
-  return kNoPacketId;
+  if (background_ == nullptr) return pull_of(node, nic, blocked, now);
+  // Queue pairs and flows stand in one line.
+  const uint64_t own = user_.next_turn(node, nic, blocked, now);
+  const bool flows_first = background_->next_turn(nic, blocked, now) < own;
+  if (!flows_first) {
+    if (const PacketId id = pull_of(node, nic, blocked, now); id != kNoPacketId) return id;
+  }
+  const PacketId id = background_->pull(nic, blocked, now);
+  return id != kNoPacketId || !flows_first ? id : pull_of(node, nic, blocked, now);
+}
+
+PacketId SwitchedFabric::pull_beside_real(LinkId nic, uint8_t blocked, Time now) {
+  uint32_t& before = before_real_[nic];
+  if (before > 0) {
+    --before;
+    if (const PacketId id = background_->pull(nic, blocked, now); id != kNoPacketId) return id;
+  }
+  before = background_->senders(nic);
+  if (const PacketId id = pull_real(nic, blocked, now); id != kNoPacketId) return id;
+  return background_->pull(nic, blocked, now);
 }
 
 PacketId SwitchedFabric::pull_of(uint32_t node, LinkId nic, uint8_t blocked, Time now) {

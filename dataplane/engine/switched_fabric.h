@@ -33,8 +33,8 @@ class FabricUser {
   /// What the emulated NIC at position `node` sends next by `uplink`, but nothing of the classes in
   /// `blocked`; kNoPacket if there is nothing.
   virtual uint32_t next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) = 0;
-  /// How many of its queue pairs have something to send.
-  virtual uint32_t senders(uint32_t node) const = 0;
+  /// When that stood in line, as NetworkTraffic::next_turn().
+  virtual uint64_t next_turn(uint32_t node, LinkId uplink, uint8_t blocked, Time now) = 0;
   /// At its emulated NIC whole, or at the real one's wire with its head.
   virtual void came_through(uint32_t packet, Time now) = 0;
   virtual void lost(uint32_t packet, PacketLoss why) = 0;
@@ -62,6 +62,8 @@ class SwitchedFabric final : public NetworkEnds {
     return uplinks_[node].size() == 1 || routes_.choice() == RouteChoice::kSpray ||
            find(node, true, udp_src).links[0] == uplink;
   }
+  /// A queue pair stands in line.
+  uint64_t take_turn() { return network_.take_turn(); }
   /// Some queue pair of `node` may have something to send.
   void ready(uint32_t node, Time now) {
     for (const LinkId uplink : uplinks_[node]) network_.ready(uplink, now);
@@ -105,6 +107,7 @@ class SwitchedFabric final : public NetworkEnds {
   uint8_t priority_of(uint8_t tos, std::optional<uint16_t> vlan_tci) const;
   void make_room_for_paths();
   PacketId wrap(uint32_t packet, const Path& path);
+  PacketId pull_beside_real(LinkId nic, uint8_t blocked, Time now);
   PacketId pull_of(uint32_t node, LinkId nic, uint8_t blocked, Time now);
   PacketId pull_real(LinkId nic, uint8_t blocked, Time now);
   size_t position_of(LinkId uplink) const;
@@ -128,11 +131,9 @@ class SwitchedFabric final : public NetworkEnds {
   std::vector<LinkId> of_known_;    ///< their links, longest_ each
   std::vector<LinkId> of_packets_;  ///< the same of packets on their way, by position in the pool
   uint16_t spray_ = 0;              ///< of the next packet, if each has a hash of its own
-  /// Packets that each side may still send in this round: in each every queue pair has one.
-  struct Turn {
-    uint32_t own = 0, background = 0;
-  };
-  std::vector<Turn> turns_;  ///< by link
+  /// The real NIC's packets are in line by themselves, one sender among those beside it. By link:
+  /// how many of theirs may still leave before its next one.
+  std::vector<uint32_t> before_real_;
 };
 
 }  // namespace understudy

@@ -100,6 +100,14 @@ class NetworkTraffic : public NetworkEnds {
     static_cast<void>(nic);
     return 1;
   }
+  /// Whose turn it is among several ends of one NIC: when what it sends next by this link, but
+  /// nothing of the classes in `blocked`, stood in line (Network::take_turn()); 0: it waits for
+  /// nobody; kNoTurn: there is nothing.
+  virtual uint64_t next_turn(LinkId nic, uint8_t blocked, Time now) const {
+    static_cast<void>(nic), static_cast<void>(blocked), static_cast<void>(now);
+    return kNoTurn;
+  }
+  static constexpr uint64_t kNoTurn = ~uint64_t{0};
   /// A link of that network has become another one.
   virtual void link_changed(const RateChange& change) { static_cast<void>(change); }
 };
@@ -142,6 +150,8 @@ class Network {
   /// Position in the settings' classes.
   unsigned class_of(uint8_t priority) const { return class_of_[priority]; }
 
+  /// A place behind all that stand in line so far.
+  uint64_t take_turn() { return ++turns_; }
   /// The ends have something to send on this NIC's link: it will pull if it can.
   void ready(LinkId nic, Time now);
   void wake_at(Time at, uint32_t index) { calendar_.push(at, kWake, index); }
@@ -275,6 +285,7 @@ class Network {
   std::vector<TelemetryRecord> telemetry_;  ///< beside packets_, if the settings want it
   Calendar calendar_;
   uint64_t random_;
+  uint64_t turns_ = 0;
   uint64_t events_ = 0;
   uint64_t delivered_ = 0;
   uint64_t paused_now_ = 0;  ///< links' classes

@@ -51,11 +51,12 @@ void FlowTraffic::set_bytes(Flow& f, uint64_t base, uint64_t bytes) {
   f.end = base + std::max<uint64_t>(bytes, 1);
 }
 
-void FlowTraffic::send(uint32_t flow, uint64_t bytes, Time now) {
+void FlowTraffic::send(uint32_t flow, uint64_t bytes, Time now, bool at_once) {
   Flow& f = flows_[flow];
   const uint64_t packets = (f.end + settings_.payload - 1) / settings_.payload;
   set_bytes(f, packets * settings_.payload, bytes);
   f.busy = true;
+  if (at_once) return begin(flow, now);
   network_->wake_at(now, flow << kWakeShift | kStart);
 }
 
@@ -144,6 +145,7 @@ bool FlowTraffic::queue(uint32_t sender, Time now) {
   }
   ReadyList& list = nics_[first_link(s.first)].ready[network_->class_of(specs_[s.first].priority)];
   s.queued = true;
+  s.turn = network_->take_turn();
   s.pacing.ready(now);
   s.next_ready = kNone;
   if (list.first == kNone) {
@@ -266,6 +268,25 @@ uint32_t FlowTraffic::senders(LinkId nic) const {
     }
   }
   return count;
+}
+
+/// Of what pull() would give.
+uint64_t FlowTraffic::next_turn(LinkId nic, uint8_t blocked, Time now) const {
+  const Nic& n = nics_[nic];
+  for (size_t i = n.control_at; i < n.control.size(); ++i) {
+    const NetPacket& p = (*network_)[n.control[i]];
+    if ((blocked >> network_->class_of(p.priority) & 1) == 0) return 0;
+  }
+  for (unsigned tried = 1; tried <= kPriorities; ++tried) {
+    const unsigned cls = (n.turn + tried) % kPriorities;
+    if ((blocked >> cls & 1) != 0) continue;
+    for (uint32_t sender = n.ready[cls].first; sender != kNone;) {
+      const Sender& s = senders_[sender];
+      if (may_send(s) && s.pacing.next() <= now) return s.turn;
+      sender = s.next_ready;
+    }
+  }
+  return kNoTurn;
 }
 
 PacketId FlowTraffic::pull(LinkId nic, uint8_t blocked, Time now) {

@@ -71,8 +71,9 @@ class FlowTraffic final : public NetworkTraffic {
     flows_[flow].lent = true;
     ++finished_;
   }
-  /// The next message of a flow that is lent, and whose last one has been acknowledged, leaves.
-  void send(uint32_t flow, uint64_t bytes, Time now);
+  /// The next message of a flow that is lent, and whose last one has been acknowledged, leaves: at
+  /// once, or, as one that was released, behind what else happens at this moment.
+  void send(uint32_t flow, uint64_t bytes, Time now, bool at_once);
   bool idle(uint32_t flow) const { return !flows_[flow].busy; }
   /// An idle flow that is lent carries no more.
   void close(uint32_t flow);
@@ -95,6 +96,7 @@ class FlowTraffic final : public NetworkTraffic {
 
   // NetworkTraffic
   uint32_t senders(LinkId nic) const override;
+  uint64_t next_turn(LinkId nic, uint8_t blocked, Time now) const override;
 
   // NetworkEnds
   PacketId pull(LinkId nic, uint8_t blocked, Time now) override;
@@ -123,7 +125,8 @@ class FlowTraffic final : public NetworkTraffic {
     Time heard;           ///< last progress, or the first packet that waits for one
     Time last_start;      ///< of a packet
     bool timing = false;  ///< a timeout is armed
-    bool queued = false;  ///< in its NIC's list
+    bool queued = false;  ///< in its NIC's list ...
+    uint64_t turn = 0;    ///< ... since then
     uint32_t next_ready = kNone;
     Time last_cnp = Time::from_ps(INT64_MIN / 2);  ///< the receiver's: CNPs are a queue pair's
     std::vector<LinkId> back;                      ///< the path of acknowledgements

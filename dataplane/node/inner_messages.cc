@@ -30,7 +30,8 @@ void InnerMessages::add_lane(std::vector<FlowSpec>& flows, const FlowSpec& flow,
   owners_.insert(owners_.end(), lane.count, owner);
 }
 
-void InnerMessages::attach(FlowTraffic& traffic) {
+void InnerMessages::attach(FlowTraffic& traffic, bool at_once) {
+  at_once_ = at_once;
   traffic_ = &traffic;
   traffic.listen(*this);
   for (uint32_t i = 0; i < owners_.size(); ++i) traffic.lend(first_flow_ + i);
@@ -72,7 +73,7 @@ bool InnerMessages::leave(Lane& lane, Time now) {
   const uint32_t flow = lane.first + static_cast<uint32_t>(lane.left % lane.count);
   if (lane.waiting_at == lane.waiting.size() || !traffic_->idle(flow)) return false;
   ++lane.left;
-  traffic_->send(flow, lane.waiting[lane.waiting_at++], now);
+  traffic_->send(flow, lane.waiting[lane.waiting_at++], now, at_once_);
   return true;
 }
 

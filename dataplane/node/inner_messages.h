@@ -48,8 +48,9 @@ class InnerMessages final : public FlowListener {
   /// Appends the flows. Connections get numbers from `first_connection` on; gives the first free
   /// one.
   uint32_t add_flows(std::vector<FlowSpec>& flows, uint32_t first_connection);
-  /// Before traffic.start(); these are the flows that were added, with a path each.
-  void attach(FlowTraffic& traffic);
+  /// Before traffic.start(); these are the flows that were added, with a path each. `at_once`:
+  /// messages leave as queue pairs' do, which stand in line with them (FlowTraffic::send).
+  void attach(FlowTraffic& traffic, bool at_once);
 
   /// The connection's next message, of `bytes`, may leave now, once its credit has come.
   void post(uint32_t connection, uint64_t bytes, Time now);
@@ -102,6 +103,7 @@ class InnerMessages final : public FlowListener {
   std::vector<Owner> owners_;  ///< by flow, from first_flow_ on
   uint32_t first_flow_ = 0;
   FlowTraffic* traffic_ = nullptr;
+  bool at_once_ = false;
   InnerCounters counters_;
   bool closed_ = false;
 };

@@ -114,7 +114,7 @@ bool Qp::sends_requests(Time now, TrafficKind kind) const {
 }
 
 NextPacket Qp::next(Time now, TrafficKind kind) const {
-  if (wants(kind, TrafficKind::kControl) && responder_.has_ack()) return NextPacket::kAck;
+  if (wants(kind, TrafficKind::kAcks) && responder_.has_ack()) return NextPacket::kAck;
   if (wants(kind, TrafficKind::kData) && responder_.has_answer()) return NextPacket::kAnswer;
   return sends_requests(now, kind) ? NextPacket::kRequest : NextPacket::kNone;
 }

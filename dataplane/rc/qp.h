@@ -12,9 +12,11 @@ namespace understudy {
 
 /// What a queue pair may send now; a link class pulls only what belongs to it.
 enum class TrafficKind : uint8_t {
-  kControl = 1,  ///< ACK, NAK, and the requests of a `control` queue pair
-  kData = 2,     ///< everything else
-  kAny = 3,
+  kAcks = 1,     ///< ACK, NAK
+  kControl = 2,  ///< requests of a `control` queue pair
+  kData = 4,     ///< everything else
+  kRequests = kControl | kData,
+  kAny = kAcks | kRequests,
 };
 
 /// What a queue pair would send next.
