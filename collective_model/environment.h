@@ -1,7 +1,10 @@
 // The plan of any operation: all emulated ranks folded into one environment, whose messages and
 // credits to the real ranks follow from theirs. The recurrence is evaluated exactly (integer
 // picoseconds) as the real ranks' messages arrive, for any schedule (schedule.h) and any set of
-// real ranks. An input costs O(1) for each message between emulated ranks that it sets free.
+// real ranks. An input costs O(1) for each message between emulated ranks that it sets free: as
+// many as there are ranks, at worst. PAT and send/recv between all pairs have no cheaper form here:
+// there every rank waits for ranks at many distances, so that one that is late is felt by all
+// others, each at another moment.
 //
 // Every rank, real or emulated, does what RankSchedule says. Of an emulated one, with w the window
 // of a connection:

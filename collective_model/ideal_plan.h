@@ -1,6 +1,6 @@
-// What an operation takes when nothing but the model delays it, in closed form: the ranks of one
-// node are worked out by the general evaluator, as if all others were real; these by the closed
-// form, as if that node was; and the hops between the two.
+// What an operation takes when nothing but the model delays it: the ranks of one node are worked
+// out by the general evaluator, as if all others were real; these many at a time (closed_ring.h,
+// closed_tree.h), as if that node was; and the hops between the two.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace understudy {
 /// All ranks are emulated: there are neither inputs nor outputs.
 class IdealPlan : public Plan {
  public:
-  /// Null where the operation has no closed form.
+  /// Null where the others would be worked out one by one.
   static std::unique_ptr<Plan> make(const EnvironmentConfig& config);
 
   void start(Time entry) override;

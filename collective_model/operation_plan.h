@@ -1,6 +1,7 @@
 // The plan of one operation as whoever runs it sees it: messages of real ranks and acknowledgements
 // go in, the moments at which emulated ranks may send to them and grant them credits come out.
-// make_plan() takes the evaluator: a closed form where the operation has one, else the general one.
+// make_plan() takes the evaluator: for rings and trees those that work out many emulated ranks at a
+// time (closed_ring.h, closed_tree.h), else the general one.
 #pragma once
 
 #include <cstdint>
