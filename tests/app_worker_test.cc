@@ -52,7 +52,8 @@ class ToyShard : public EngineShard {
     frames += burst.frames.size();
     answer = true;
   }
-  void poll(Time now, TxSink& sink) override {
+  void poll(Time now, std::span<TxSink* const> sinks) override {
+    TxSink& sink = *sinks.front();
     EXPECT_GE(now, last);  // the clock never goes back, nor does poll() see less than rx() did
     EXPECT_GE(now, bursts.empty() ? Time::zero() : bursts.back().at);
     last = now;

@@ -53,7 +53,7 @@ class CmControlTest : public testing::Test {
  protected:
   explicit CmControlTest(const char* text = kCmConfig)
       : config(*load_config_text(text, "test")),
-        shard(emulator_shard(config, 0, MacAddress{})),
+        shard(emulator_shard(config, {0}, MacAddress{})),
         control(shard),
         endpoints(config, {&control}),
         cm(config, 0, control, endpoints,

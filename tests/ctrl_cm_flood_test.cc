@@ -58,7 +58,7 @@ class Flood {
   /// Control looks in every `control_period` steps.
   explicit Flood(int control_period = 1)
       : config_(*load_config_text(kConfig, "test")),
-        pair_(emulator_shard(config_, 0, MacAddress{}), far_config()),
+        pair_(emulator_shard(config_, {0}, MacAddress{}), far_config()),
         control_(pair_.emulated.shard),
         endpoints_(config_, {&control_}),
         cm_(config_, 0, control_, endpoints_,

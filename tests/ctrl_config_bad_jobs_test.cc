@@ -165,19 +165,14 @@ collective = "all_reduce"
 sizes = ["4B"]
 )";
 
-TEST(ConfigBadJobs, RealNodesInOneRing) {
+TEST(ConfigBadJobs, RealNodesWithoutPort) {
   const std::string ring = kRing;
   EXPECT_EQ(errors_of(ring + "ranks = [\"r0\", \"e*\"]"), "");
-  EXPECT_EQ(errors_of(ring + "ranks = [\"r0\", \"e0\", \"r1\", \"e1\"]"),
-            "f:24: job.ranks: found real nodes r0 and r1: several real nodes in one job are not "
-            "supported yet; give each a job of its own\n");
-  EXPECT_EQ(errors_of(ring + "ranks = [\"r0\", \"r1\", \"e1\"]"),
-            "f:24: job.ranks: found nodes r0 and r1 next to each other in the ring: traffic "
-            "between two real nodes is not supported yet\n");
-  // The last rank is the first one's neighbour too.
-  EXPECT_EQ(errors_of(ring + "ranks = [\"r0\", \"e0\",\n \"r1\"]"),
-            "f:24: job.ranks: found nodes r1 and r0 next to each other in the ring: traffic "
-            "between two real nodes is not supported yet\n");
+  EXPECT_EQ(errors_of(ring + "ranks = [\"r0\", \"e0\", \"r1\", \"e1\"]"), "");
+  std::string less = ring;
+  less.erase(less.find("[[port]]\nreal = \"r1\""), 40);
+  EXPECT_EQ(errors_of(less + "ranks = [\"r0\", \"e0\", \"r1\"]"),
+            "f:21: job.ranks: found \"r1\": there is no [[port]] for NIC 0 of this real node\n");
 }
 
 TEST(ConfigBadJobs, MatrixOfAnAllToAll) {

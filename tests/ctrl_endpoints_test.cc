@@ -29,7 +29,7 @@ constexpr int kConnections = 200;
 
 long long bytes_each(Behaviour behaviour) {
   const Config config = *load_config_text(kConfig, "test");
-  Shard shard(emulator_shard(config, 0, MacAddress{}));
+  Shard shard(emulator_shard(config, {0}, MacAddress{}));
   ShardControl control(shard);
   ServiceEndpoints endpoints(config, {&control});
   EndpointRequest request;

@@ -155,9 +155,9 @@ Curve of_ranks(const Config& config) {
 Curve of_write(const Config& config, SenderReport& reference, Time limit = Time::never()) {
   auto switched = SwitchedRun::create(config);
   EXPECT_TRUE(switched);
-  ShardConfig emulator_config = emulator_shard(config, 0, MacAddress{});
-  (*switched)->enter(emulator_config, config.ports[0]);
-  ShardConfig reference_config = reference_shard(config, 0);
+  ShardConfig emulator_config = emulator_shard(config, {0}, MacAddress{});
+  (*switched)->enter(emulator_config);
+  ShardConfig reference_config = reference_shard(config, {0});
   Shard emulator(emulator_config), node(reference_config);
   ShardControl far(emulator), near(node);
   MemoryTarget target;
@@ -179,7 +179,7 @@ Curve of_write(const Config& config, SenderReport& reference, Time limit = Time:
   sender.control = 0;
   near.add_qp(
       ours, source, false, [&](Qp& qp) { source.set_qp(qp); },
-      make_qp_control(config, &(*switched)->topology(), sender, 1, config.ports[0],
+      make_qp_control(config, &(*switched)->topology(), sender, 1, 0, config.ports[0],
                       config.fabric.mtu, true));
   far.add_qp(theirs, target, false);
   const RemoteBuffer remote{region->va, region->rkey, 0};

@@ -39,8 +39,8 @@ ShardConfig config_of(bool pfc, Rate slow = kSlow) {
   other.priorities = static_cast<uint8_t>(~lossless.priorities);
   network->settings.classes = {other, lossless};
   c.network = network;
-  c.pfc = {pfc, kFast};
-  c.physical = kFast;
+  c.wires[0].pfc = {pfc, kFast};
+  c.wires[0].physical = kFast;
   c.packets = 1024;
   return c;
 }

@@ -242,7 +242,7 @@ TEST(Pool, NothingIsAllocatedOnThePacketPath) {
   all.pfc->xoff = all.pfc->xon = 1;
   all.pfc->headroom = 1 << 20;
   config.network = lossless;
-  config.pfc = {true, kFast};
+  config.wires[0].pfc = {true, kFast};
   nothing_is_allocated(config);
 }
 

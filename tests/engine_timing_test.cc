@@ -210,7 +210,7 @@ TEST_F(Timing, WithoutPacingOnlyLatencyIsLeft) {
 TEST_F(Timing, AWireThatIsTheLinkIsNotSerialisedTwice) {
   // Physical and modelled rate are equal: a frame's last byte leaves the wire at its modelled time.
   ShardConfig config = rig_config(kSlow, kLatency);
-  config.physical = kSlow;
+  config.wires[0].physical = kSlow;
   build(config);
   connect(0);
   post(pair->emulated, emulated(0), write_of(10'000, rkey_real));

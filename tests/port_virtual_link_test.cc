@@ -29,7 +29,8 @@ class Bouncer : public EngineShard {
       if (frame.size() > 1) serve({frame.begin(), frame.end() - 1}, burst.at + delay_);
     }
   }
-  void poll(Time now, TxSink& sink) override {
+  void poll(Time now, std::span<TxSink* const> sinks) override {
+    TxSink& sink = *sinks.front();
     while (!queue_.empty() && queue_.front().first <= now) {
       const auto& [due, frame] = queue_.front();
       const auto bytes = static_cast<uint32_t>(frame.size());

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "ctrl/config/expected_messages.h"
+#include "ctrl/build/expected_messages.h"
 #include "ctrl/config/load.h"
 #include "dataplane/wire/build.h"
 #include "tests/roce_check_capture.h"

@@ -63,7 +63,6 @@ class Builder {
     if (auto known = check(); !known) return tl::unexpected(known.error());
     CollectiveJob& out = setup_->job;
     setup_->gpus = communicator_.gpus;
-    setup_->nic = communicator_.first_nic;
     out.scheduled = scheduled;
     out.step_cost = job_.step_cost;
     out.inside = node_way(config_);
@@ -74,6 +73,7 @@ class Builder {
     out.real_index.assign(communicator_.ranks(), CollectiveJob::kEmulated);
     for (uint32_t rank = 0; rank < communicator_.ranks(); ++rank) {
       const uint32_t node = communicator_.node_of(rank);
+      setup_->nics.push_back(communicator_.nic_of(rank));
       out.work.push_back(work.rank(rank));
       if (!config_.nodes[job_.ranks[node]].real) continue;
       out.real_index[rank] = static_cast<uint32_t>(out.real.size());
@@ -138,18 +138,34 @@ class Builder {
         const bool sends = connection.direction == Direction::kSend;
         const RingHop& hop = sends ? plan.hops[rank][c] : plan.hops[other.rank][other.connection];
         const uint32_t link = link_of(connection, other.rank, rank, hop.latency);
+        if (auto joined = check_rails(out_of(link)); !joined) return joined;
         shape->links[rank][c] = link;
-        std::vector<uint32_t>& theirs = shape->links[other.rank];
-        theirs.resize(all[other.rank]->connections().size(), CollectiveShape::kUnused);
-        theirs[other.connection] = link;
         if (shape->uses.size() <= link) shape->uses.resize(link + 1);
         if (shape->uses[link].messages != 0) return error("two connections are one of NCCL's");
         shape->uses[link] = {c, other.connection, connection.messages};
+        if (setup_->job.is_real(other.rank)) continue;
+        std::vector<uint32_t>& theirs = shape->links[other.rank];
+        theirs.resize(all[other.rank]->connections().size(), CollectiveShape::kUnused);
+        theirs[other.connection] = link;
       }
     }
     if (carried_) carry(plan, *shape, *far);
     setup_->shapes.push_back(std::move(shape));
     return {};
+  }
+
+  /// Packets that change rails keep their headers.
+  Result<void> check_rails(const CollectiveLink& link) const {
+    const auto nic_of = [&](uint32_t rank, uint32_t nic) -> const NicConfig& {
+      return config_.nodes[job_.ranks[communicator_.node_of(rank)]].nics[nic];
+    };
+    const NicConfig& a = nic_of(link.real, link.real_nic);
+    const NicConfig& b = nic_of(link.emulated, link.far_nic);
+    if (a.vlan == b.vlan && a.v4.has_value() == b.v4.has_value()) return {};
+    return error("rank " + std::to_string(link.real) + " talks to rank " +
+                 std::to_string(link.emulated) + " from NIC " + std::to_string(link.real_nic) +
+                 " to NIC " + std::to_string(link.far_nic) +
+                 ": [[prefix]] gives them other VLANs or kinds of addresses");
   }
 
   /// Connections between emulated ranks are the network's.
@@ -183,7 +199,8 @@ class Builder {
                                                         static_cast<uint32_t>(inner_.size()));
     if (fresh) {
       const auto nic_of = [&](uint32_t rank) {
-        return setup_->topology->nics[job_.ranks[communicator_.node_of(rank)]][setup_->nic];
+        return setup_->topology
+            ->nics[job_.ranks[communicator_.node_of(rank)]][communicator_.nic_of(rank)];
       };
       inner_.push_back({nic_of(c.from), nic_of(c.to), 1});
     }
@@ -191,11 +208,23 @@ class Builder {
     return it->second;
   }
 
+  CollectiveLink& out_of(uint32_t link) { return setup_->job.links[link]; }
+
+  /// `real`: the end that the link is of.
   uint32_t link_of(const Connection& c, uint32_t emulated, uint32_t real, Duration latency) {
-    const auto [it, fresh] = numbers_.try_emplace({c.from, c.to, c.channel, c.index},
-                                                  static_cast<uint32_t>(setup_->job.links.size()));
+    const bool twins = setup_->job.is_real(emulated);
+    const auto number = static_cast<uint32_t>(setup_->job.links.size());
+    const auto [it, fresh] =
+        numbers_.try_emplace({c.from, c.to, c.channel, c.index, twins && real == c.to}, number);
     if (fresh) {
       CollectiveLink link;
+      const auto twin = numbers_.find({c.from, c.to, c.channel, c.index, real != c.to});
+      if (twins && twin != numbers_.end()) {
+        link.twin = twin->second;
+        setup_->job.links[twin->second].twin = number;
+      }
+      link.real_nic = communicator_.nic_of(real);
+      link.far_nic = communicator_.nic_of(emulated);
       link.real = real;
       link.emulated = emulated;
       link.channel = c.channel;
@@ -241,7 +270,9 @@ class Builder {
   const bool carried_;
   const Communicator communicator_;
   std::unique_ptr<CollectiveSetup> setup_;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>, uint32_t> numbers_, inner_numbers_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>, uint32_t> inner_numbers_;
+  /// The same, and whether it is the receiver's end of one between real ranks.
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t, bool>, uint32_t> numbers_;
   std::vector<InnerConnection> inner_;
 };
 
@@ -249,22 +280,24 @@ Result<void> Builder::check() const {
   const auto real =
       std::ranges::count_if(job_.ranks, [&](NodeId node) { return config_.nodes[node].real; });
   if (real == 0) return error("found no real node: it needs ranks on a node with real = true");
-  if (real > 1) {
-    return error("found " + std::to_string(real) +
-                 " real nodes: several in one job are not supported yet");
+  const std::string several =
+      real > 1 ? "found " + std::to_string(real) + " real nodes in the job: " : "";
+  if (real > 1 && job_.payload == PayloadMode::kExact) {
+    return error(several + "payload = \"exact\" goes with one");
   }
-  if (communicator_.nics > 1) {
-    return error("found nodes with " + std::to_string(communicator_.nics) +
-                 " NICs and several ranks each: the ranks of a real node share one NIC so far");
+  if (real > 1 && job_.operations != OperationsMode::kTold) {
+    return error(several + "operations = \"inferred\" and \"fed\" go with one");
   }
-  for (const NodeId node : job_.ranks) {
-    if (!config_.nodes[node].real) continue;
+  for (uint32_t rank = 0; rank < communicator_.ranks(); ++rank) {
+    const NodeConfig& node = config_.nodes[job_.ranks[communicator_.node_of(rank)]];
+    const uint32_t nic = communicator_.nic_of(rank);
+    if (!node.real) continue;
     const bool joined = std::ranges::any_of(config_.ports, [&](const PortConfig& port) {
-      return port.node == node && port.nic == communicator_.first_nic;
+      return port.node == node.index && port.nic == nic;
     });
     if (joined) continue;
-    return error("there is no [[port]] for NIC " + std::to_string(communicator_.first_nic) +
-                 " of its real node \"" + config_.nodes[node].name + "\"");
+    return error("there is no [[port]] for NIC " + std::to_string(nic) + " of its real node \"" +
+                 node.name + "\"");
   }
   if (job_.payload == PayloadMode::kExact && !is_plain_ring(config_, job_)) {
     return error(

@@ -25,7 +25,7 @@ enum class ModelKind : uint8_t {
 struct CollectiveSetup {
   const Topology* topology = nullptr;  ///< that it crosses; null without switches
   uint32_t gpus = 1;                   ///< ranks on each node
-  unsigned nic = 0;                    ///< of every node
+  std::vector<uint32_t> nics;          ///< of its node that each rank talks by
   std::optional<Algorithm> algorithm;  ///< of all operations; nothing if they differ
   std::optional<Protocol> protocol;    ///< the same
   CollectiveJob job;

@@ -1,5 +1,7 @@
 #include "ctrl/build/qp_control.h"
 
+#include <utility>
+
 #include "dataplane/cc/make_controller.h"
 
 namespace understudy {
@@ -29,21 +31,21 @@ struct PathFacts {
   unsigned switches = 1;
 };
 
-PathFacts path_facts(const Config& config, const Topology* topology, NodeId node,
+PathFacts path_facts(const Config& config, const Topology* topology, NodeId node, unsigned nic,
                      const PortConfig& port, uint32_t mtu) {
   PathFacts facts;
   const auto add = [&](Rate rate, Duration latency) {
     facts.round_trip += latency * 2 + rate.time_for(mtu + kOverhead) + rate.time_for(kAckBytes);
   };
   if (topology == nullptr) {
-    for (const NodeId end : {node, port.node}) {
-      const NicConfig& nic = config.nodes[end].nics[port.nic];
-      add(nic.link_rate, nic.link_latency);
+    for (const auto& [end, its] : {std::pair{node, nic}, std::pair{port.node, port.nic}}) {
+      const NicConfig& n = config.nodes[end].nics[its];
+      add(n.link_rate, n.link_latency);
     }
     return facts;
   }
   Routes routes = topology->routes(config.seed);
-  const VertexId from = topology->nics[node][port.nic], to = topology->nics[port.node][port.nic];
+  const VertexId from = topology->nics[node][nic], to = topology->nics[port.node][port.nic];
   const std::vector<LinkId> path = routes.path(from, to, flow_hash(from, to, 0));
   for (const LinkId link : path) {
     add(topology->graph.link(link).rate, topology->graph.link(link).latency);
@@ -62,15 +64,16 @@ bool asks_for_departures(const ControlParameters& parameters, const Controller& 
 }  // namespace
 
 std::unique_ptr<QpControl> make_qp_control(const Config& config, const Topology* topology,
-                                           const SenderConfig& sender, NodeId node,
+                                           const SenderConfig& sender, NodeId node, unsigned nic,
                                            const PortConfig& port, uint32_t mtu, bool from_real) {
   if (sender.control == kNoControl) return nullptr;
   const ControlConfig& control = config.controls[sender.control];
   SenderPath path;
-  path.line = config.nodes[from_real ? port.node : node].nics[port.nic].link_rate;
+  path.line = from_real ? config.nodes[port.node].nics[port.nic].link_rate
+                        : config.nodes[node].nics[nic].link_rate;
   path.packet_bytes = mtu;
   PathFacts facts;
-  if (asks_for_path(control.parameters)) facts = path_facts(config, topology, node, port, mtu);
+  if (asks_for_path(control.parameters)) facts = path_facts(config, topology, node, nic, port, mtu);
   path.base_rtt = control.base_rtt.value_or(facts.round_trip);
   QpControl::Setup setup;
   setup.law = make_controller(control.parameters, path);

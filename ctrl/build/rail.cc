@@ -1,6 +1,8 @@
 #include "ctrl/build/rail.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "collective_model/ring_schedule.h"
 #include "dataplane/base/pattern.h"
@@ -10,7 +12,7 @@ namespace {
 
 NodeNic node_nic(const NodeConfig& node, unsigned nic, bool real) {
   const NicConfig& n = node.nics[nic];
-  return {node.index, real, n.mac, n.v4, n.v6, vlan_tci(n), !real};
+  return {node.index, real, n.mac, n.v4, n.v6, vlan_tci(n), !real, nic};
 }
 
 /// Slots for everything that can be on its way at once: the window of each channel of the jobs on
@@ -34,17 +36,29 @@ PortPfcSettings port_pfc(const PortConfig& port, const NicConfig& nic) {
   return {port.pfc, port.physical.is_unlimited() ? nic.link_rate : port.physical};
 }
 
-/// What a reference node that obeys PFC has around it: a cable to whoever is at the other end.
-std::shared_ptr<const SwitchedNetwork> one_cable(const Config& config, const NicConfig& nic,
-                                                 uint32_t packets) {
+/// What a reference node that obeys PFC has around it: a cable from each NIC to whoever is at the
+/// other end.
+std::shared_ptr<const SwitchedNetwork> cables(const Config& config, const NodeConfig& node,
+                                              const std::vector<const PortConfig*>& ports,
+                                              uint32_t packets) {
   auto network = std::make_shared<SwitchedNetwork>();
-  const VertexId own = network->graph.add_vertex({VertexKind::kNic, "reference node"});
-  const VertexId far = network->graph.add_vertex({VertexKind::kNic, "emulator"});
-  network->graph.connect(own, far, nic.link_rate, Duration());
+  for (const PortConfig* port : ports) {
+    const VertexId own = network->graph.add_vertex({VertexKind::kNic, "reference node"});
+    const VertexId far = network->graph.add_vertex({VertexKind::kNic, "emulator"});
+    network->graph.connect(own, far, node.nics[port->nic].link_rate, Duration());
+    network->nics.insert(network->nics.end(), {own, far});
+  }
   network->settings = config.queues.network;
-  network->nics = {own, far};
   network->packets = packets;
   return network;
+}
+
+/// In the order that the ports of their shard have.
+std::vector<const PortConfig*> sorted(const Config& config, const PortList& ports) {
+  std::vector<const PortConfig*> out;
+  for (const size_t port : ports) out.push_back(&config.ports[port]);
+  std::ranges::sort(out, {}, [](const PortConfig* p) { return std::pair(p->node, p->nic); });
+  return out;
 }
 
 }  // namespace
@@ -86,11 +100,20 @@ RoceAddressing addressing(const NicConfig& from, const NicConfig& to, uint8_t tr
   return a;
 }
 
-ShardConfig emulator_shard(const Config& config, size_t index, const MacAddress& host_mac) {
-  const PortConfig& port = config.ports[index];
+std::vector<uint32_t> port_numbers(const Config& config, const PortList& ports) {
+  const std::vector<const PortConfig*> order = sorted(config, ports);
+  std::vector<uint32_t> numbers;
+  for (const size_t port : ports) {
+    const auto at = std::ranges::find(order, &config.ports[port]);
+    numbers.push_back(static_cast<uint32_t>(at - order.begin()));
+  }
+  return numbers;
+}
+
+ShardConfig emulator_shard(const Config& config, const PortList& ports,
+                           const MacAddress& host_mac) {
   ShardConfig s;
-  s.index = static_cast<uint32_t>(index);
-  s.physical = port.physical;
+  s.index = static_cast<uint32_t>(ports.front());
   s.pacing = config.fabric.pacing;
   s.separate_control = config.fabric.control_class == ControlClass::kSeparate;
   s.icmp_through_fabric = config.fabric.icmp_through;
@@ -101,50 +124,63 @@ ShardConfig emulator_shard(const Config& config, size_t index, const MacAddress&
   s.control_users = static_cast<uint32_t>(config.control_users.size());
   s.host_mac = host_mac;
   for (const FaultConfig& fault : config.faults) s.faults.push_back(fault.fault);
-  s.fault_seed = splitmix64(config.seed) ^ index;
+  s.fault_seed = splitmix64(config.seed) ^ s.index;
   s.packets = config.limits.packets.value_or(packet_slots(config));
   s.queue_pairs = config.limits.queue_pairs;
   s.regions = config.limits.regions;
-  s.pfc = port_pfc(port, config.nodes[port.node].nics[port.nic]);
+  s.wires.clear();
+  std::set<unsigned> rails;
+  std::set<std::pair<NodeId, unsigned>> real;
+  for (const PortConfig* port : sorted(config, ports)) {
+    rails.insert(port->nic);
+    real.insert({port->node, port->nic});
+    s.wires.push_back({port->physical, port_pfc(*port, config.nodes[port->node].nics[port->nic])});
+  }
   for (const NodeConfig& node : config.nodes) {
-    const bool is_real_end = node.index == port.node;
-    if (node.nics.size() <= port.nic || (node.real && !is_real_end)) continue;
-    s.nodes.add(node_nic(node, port.nic, is_real_end));
-    s.rates.push_back(node.nics[port.nic].link_rate);
-    s.latencies.push_back(node.nics[port.nic].link_latency);
+    for (const unsigned nic : rails) {
+      const bool is_real_end = real.contains({node.index, nic});
+      if (node.nics.size() <= nic || (node.real && !is_real_end)) continue;
+      s.nodes.add(node_nic(node, nic, is_real_end));
+      s.rates.push_back(node.nics[nic].link_rate);
+      s.latencies.push_back(node.nics[nic].link_latency);
+    }
   }
   return s;
 }
 
-ShardConfig reference_shard(const Config& config, size_t index) {
-  const PortConfig& port = config.ports[index];
-  const NodeConfig& node = config.nodes[port.node];
-  const NicConfig& nic = node.nics[port.nic];
+ShardConfig reference_shard(const Config& config, const PortList& ports) {
+  const std::vector<const PortConfig*> order = sorted(config, ports);
+  const NodeConfig& node = config.nodes[order.front()->node];
   ShardConfig s;
   // Its QPNs are its own: the emulator's shards and it never share a table.
-  s.index = static_cast<uint32_t>(index);
-  // A NIC hands a packet to the wire as it starts to serialise it; the emulator's queue is the
-  // wire.
-  s.physical = config.fabric.pacing ? nic.link_rate : Rate::unlimited();
+  s.index = static_cast<uint32_t>(ports.front());
   s.pacing = config.fabric.pacing;
   s.separate_control = config.fabric.control_class == ControlClass::kSeparate;
   s.cnp = notification(config.fabric.cnp);
   s.control_users = static_cast<uint32_t>(config.control_users.size());
   s.packets = packet_slots(config);
-  s.nodes.add(node_nic(node, port.nic, false));
-  s.rates.push_back(nic.link_rate);
-  s.latencies.push_back(Duration());
-  NodeNic far;
-  far.id = kNoNode - 1;
-  far.real = true;
-  far.vlan_tci = vlan_tci(nic);
-  s.nodes.add(far);
-  s.rates.push_back(Rate::unlimited());
-  s.latencies.push_back(Duration());
-  if (port.pfc) {
-    s.pfc = port_pfc(port, nic);
-    s.network = one_cable(config, nic, s.packets);
+  s.wires.clear();
+  bool pfc = false;
+  for (const PortConfig* port : order) {
+    const NicConfig& nic = node.nics[port->nic];
+    // A NIC hands a packet to the wire as it starts to serialise it; the emulator's queue is the
+    // wire.
+    s.wires.push_back({config.fabric.pacing ? nic.link_rate : Rate::unlimited(), {}});
+    if (port->pfc) s.wires.back().pfc = port_pfc(*port, nic);
+    pfc = pfc || port->pfc;
+    s.nodes.add(node_nic(node, port->nic, false));
+    s.rates.push_back(nic.link_rate);
+    s.latencies.push_back(Duration());
+    NodeNic far;
+    far.id = kNoNode - 1;
+    far.real = true;
+    far.vlan_tci = vlan_tci(nic);
+    far.nic = port->nic;
+    s.nodes.add(far);
+    s.rates.push_back(Rate::unlimited());
+    s.latencies.push_back(Duration());
   }
+  if (pfc) s.network = cables(config, node, order, s.packets);
   return s;
 }
 

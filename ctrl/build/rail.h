@@ -1,6 +1,9 @@
 // From the configuration to a shard: which nodes it knows, with which addresses and links.
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "ctrl/config/config.h"
 #include "dataplane/engine/shard.h"
 
@@ -19,11 +22,18 @@ RoceAddressing addressing(const NicConfig& from, const NicConfig& to, uint8_t tr
 /// UDP source port of a queue pair, 0xC000 to 0xFFFF, as the configuration chooses it (rule A1.4).
 uint16_t udp_source_port(const Config& config, Qpn local_qpn, Qpn remote_qpn);
 
-/// The shard behind port `index` of the configuration. `host_mac`: of the exception port.
-ShardConfig emulator_shard(const Config& config, size_t index, const MacAddress& host_mac);
+/// Positions in Config::ports.
+using PortList = std::vector<size_t>;
 
-/// The reference node's own shard, at the other end of a virtual link to that port: one node, whose
-/// NIC sends at its link's rate; everything else is on the far side.
-ShardConfig reference_shard(const Config& config, size_t index);
+/// Which port of its shard each of `ports` is, the ports of the shard.
+std::vector<uint32_t> port_numbers(const Config& config, const PortList& ports);
+
+/// The shard behind these ports of the configuration: of one rail, or of all that share a network.
+/// `host_mac`: of the exception port.
+ShardConfig emulator_shard(const Config& config, const PortList& ports, const MacAddress& host_mac);
+
+/// A reference node's own shard, at the other end of virtual links to its ports: one node, whose
+/// NICs send at their links' rates; everything else is on the far side.
+ShardConfig reference_shard(const Config& config, const PortList& ports);
 
 }  // namespace understudy

@@ -10,6 +10,7 @@
 #include "ctrl/config/units_text.h"
 #include "ctrl/session/control_socket.h"
 #include "ctrl/session/live_run.h"
+#include "ctrl/session/switched_run.h"
 
 namespace understudy {
 namespace {
@@ -39,7 +40,10 @@ int run(const LiveArguments& arguments) {
         stderr);
     return kExitBadInput;
   }
-  const auto config = load_or_complain(arguments, why_not_run);
+  const auto config = load_or_complain(arguments, [](const Config& c) {
+    const std::string why = why_not_run(c);
+    return why.empty() ? why_not_switched_live(c) : why;
+  });
   if (!config) return kExitBadInput;
   const auto events = commands_or_complain(*config, arguments.commands);
   if (!events) return kExitBadInput;

@@ -88,10 +88,15 @@ std::string why_not_run(const Config& config) {
     if (job.iteration.computes()) {
       return at + "found compute: what run's real node computes is its own";
     }
-    const bool real = std::any_of(job.ranks.begin(), job.ranks.end(),
-                                  [&](NodeId node) { return config.nodes[node].real; });
-    if (!real) {
+    const auto real = std::count_if(job.ranks.begin(), job.ranks.end(),
+                                    [&](NodeId node) { return config.nodes[node].real; });
+    if (real == 0) {
       return at + "found no real node: run needs one rank on a node with real = true";
+    }
+    if (real > 1) {
+      return at + "found " + std::to_string(real) +
+             " real nodes in the job: run's ports have a packet loop each, which share no job and "
+             "no links; simulate's do";
     }
   }
   return "";

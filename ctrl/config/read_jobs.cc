@@ -295,10 +295,8 @@ class JobReader {
     if (real.empty()) {
       table_.error(rank_lines_.front(), "ranks", "no real node",
                    "a job needs one rank on a node with real = true");
-    } else if (real.size() > 1) {
-      report_several_real(real);
     } else if (!nics_reported && context_.ports_complete) {
-      check_port(real.front());
+      for (const size_t rank : real) check_port(rank);
     }
   }
 
@@ -333,23 +331,6 @@ class JobReader {
         "NIC " + std::to_string(job_.nic) + " of node " + node.name +
             " has no address: there is no [[prefix]] with nic = " + std::to_string(job_.nic));
     return false;
-  }
-
-  void report_several_real(const std::vector<size_t>& real) {
-    const size_t n = job_.ranks.size();
-    for (size_t i = 0; i < real.size(); ++i) {
-      const size_t next = real[(i + 1) % real.size()];
-      if ((real[i] + 1) % n != next) continue;
-      table_.error(rank_lines_[next], "ranks",
-                   "nodes " + name_of(job_.ranks[real[i]]) + " and " + name_of(job_.ranks[next]) +
-                       " next to each other in the ring",
-                   "traffic between two real nodes is not supported yet");
-      return;
-    }
-    table_.error(
-        rank_lines_[real[1]], "ranks",
-        "real nodes " + name_of(job_.ranks[real[0]]) + " and " + name_of(job_.ranks[real[1]]),
-        "several real nodes in one job are not supported yet; give each a job of its own");
   }
 
   void check_port(size_t rank) {

@@ -41,6 +41,9 @@ Json collective_json(const CollectiveReport& c) {
   out["modelled_ps"] = c.modelled.ps();
   out["measured_ps"] = c.measured.ps();
   out["node_reported_ps"] = c.node_reported ? Json(c.node_reported->ps()) : Json();
+  if (!c.by_node.empty()) {
+    out["by_node_ps"] = list(c.by_node, [](Duration took) { return Json(took.ps()); });
+  }
   out["lateness_ps"] = c.lateness.ps();
   out["size_mismatches"] = c.size_mismatches;
   out["wrong_elements"] = or_null(c.wrong_elements);
@@ -107,6 +110,7 @@ Json job_json(const JobReport& job) {
   out["done"] = job.collectives.size();
   out["failed"] = job.failed;
   out["protocol_violations"] = job.violations;
+  if (job.real_nodes.size() > 1) out["real_nodes"] = job.real_nodes;
   if (job.inferred) out[job.inferred->fed ? "fed" : "inferred"] = inferred_json(*job.inferred);
   out["sizes"] =
       list(summarise(job), [&](const SizeSummary& s) { return summary_json(s, job.bus_factor); });

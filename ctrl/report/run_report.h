@@ -32,6 +32,7 @@ struct CollectiveReport {
   Duration modelled;
   Duration measured;                       ///< as the emulated environment saw it
   std::optional<Duration> node_reported;   ///< as the real node's program measured it
+  std::vector<Duration> by_node;           ///< the same of several real nodes, each for itself
   Duration lateness;                       ///< most on one chain of dependent departures, in sum
   uint64_t size_mismatches = 0;            ///< messages whose length was not the schedule's
   std::optional<uint64_t> wrong_elements;  ///< where each operation is verified (reference node)
@@ -66,8 +67,9 @@ struct InferenceReport {
 
 struct JobReport {
   std::string name;
-  std::vector<std::string> ranks;  ///< node names in ring order
-  uint32_t gpus = 1;               ///< ranks on each of them
+  std::vector<std::string> ranks;       ///< node names in ring order
+  std::vector<std::string> real_nodes;  ///< of these; CollectiveReport::by_node has their times
+  uint32_t gpus = 1;                    ///< ranks on each of them
   std::string collective = "all_reduce";
   std::string algorithm = "ring";   ///< "auto" where sizes differ
   std::string protocol = "simple";  ///< the same

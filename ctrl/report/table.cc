@@ -103,6 +103,20 @@ std::string inferred_text(const InferenceReport& inferred) {
   return text;
 }
 
+/// Of several real nodes each one's mean time, over the timed operations of a size.
+std::string nodes_text(const JobReport& job, const SizeSummary& s) {
+  std::string text = "# " + size_text(s.bytes) + " by node:";
+  for (size_t node = 0; node < job.real_nodes.size(); ++node) {
+    Duration sum;
+    for (const CollectiveReport& c : job.collectives) {
+      if (!c.warmup && c.size_index == s.size_index) sum += c.by_node[node];
+    }
+    text += (node == 0 ? " " : ", ") + job.real_nodes[node] + " " +
+            fixed("%.2f", sum.microseconds() / static_cast<double>(s.timed)) + " us";
+  }
+  return text + "\n";
+}
+
 std::string service_text(const ServiceReport& s) {
   return "# service " + s.node + ":" + std::to_string(s.port) + " (" + s.kind + "): client " +
          s.client + " from " + time_text(s.from) + " to " + time_text(s.to) +
@@ -192,6 +206,9 @@ std::string job_table(const JobReport& job) {
                    "#wrong", "verdict"});
   text += heading({"(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "(us)", "(%)", "", ""});
   for (const SizeSummary& s : rows) text += row_text(job, s);
+  for (const SizeSummary& s : rows) {
+    if (job.real_nodes.size() > 1 && s.timed > 0) text += nodes_text(job, s);
+  }
   if (job.inferred) text += inferred_text(*job.inferred);
   std::vector<uint64_t> bytes;
   for (const CollectiveReport& c : job.collectives) bytes.push_back(c.bytes);

@@ -9,8 +9,9 @@ namespace understudy {
 namespace {
 
 /// NCCL's attributes (rocev2 A0): PSNs from 0, timeout 20, both retry counts 7, RNR timer 12.
-QpConfig nccl_qp(const Config& config, const NodeConfig& from, const NodeConfig& to, unsigned nic,
-                 Qpn qpn, const LinkFarEnd& far, bool credits) {
+QpConfig nccl_qp(const Config& config, const NodeConfig& from, unsigned from_nic,
+                 const NodeConfig& to, unsigned to_nic, Qpn qpn, const LinkFarEnd& far,
+                 bool credits) {
   QpConfig qp;
   qp.node = from.index;
   qp.qpn = qpn;
@@ -22,7 +23,7 @@ QpConfig nccl_qp(const Config& config, const NodeConfig& from, const NodeConfig&
   qp.min_rnr_timer = 12;
   qp.control = credits;
   qp.access = kAccessRemoteWrite;  // as NCCL makes its queue pairs
-  qp.addressing = addressing(from.nics[nic], to.nics[nic], far.traffic_class);
+  qp.addressing = addressing(from.nics[from_nic], to.nics[to_nic], far.traffic_class);
   qp.addressing.udp_src = udp_source_port(config, qpn, far.qpn);
   return qp;
 }
@@ -38,11 +39,11 @@ std::unique_ptr<QpControl> data_control(const Config& config, const JobConfig& j
                                         uint32_t mtu) {
   const NodeConfig& real = node_of(config, job, setup, link.real);
   const auto port = std::ranges::find_if(config.ports, [&](const PortConfig& p) {
-    return p.node == real.index && p.nic == setup.nic;
+    return p.node == real.index && p.nic == link.real_nic;
   });
   if (port == config.ports.end()) return nullptr;
   return make_qp_control(config, setup.topology, job.sender,
-                         node_of(config, job, setup, link.emulated).index, *port, mtu,
+                         node_of(config, job, setup, link.emulated).index, link.far_nic, *port, mtu,
                          link.real_sends);
 }
 
@@ -73,6 +74,7 @@ std::vector<std::string> controlled_names(const Config& config, const JobConfig&
   if (!setup) return {};
   std::vector<std::string> names;
   for (const CollectiveLink& link : (*setup)->job.links) {
+    if (link.among_real() && !link.real_sends) continue;  // its other end sends
     names.push_back(name_of(config, job, **setup, link));
   }
   return names;
@@ -99,6 +101,7 @@ Result<void> EnvironmentHost::allocate() {
   std::vector<const uint8_t*> received(ends_.size(), nullptr);
   for (uint32_t l = 0; l < ends_.size(); ++l) {
     const CollectiveLink& link = job.links[l];
+    if (link.among_real()) continue;
     const NodeId node = node_of(config_, job_, setup_, link.emulated).index;
     auto region =
         link.real_sends
@@ -144,8 +147,8 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   End& end = ends_[link];
   const bool sends = !l.real_sends;
   const QpConfig config =
-      nccl_qp(config_, node_of(config_, job_, setup_, l.emulated),
-              node_of(config_, job_, setup_, l.real), setup_.nic, end.link.qpn, far, !sends);
+      nccl_qp(config_, node_of(config_, job_, setup_, l.emulated), l.far_nic,
+              node_of(config_, job_, setup_, l.real), l.real_nic, end.link.qpn, far, !sends);
   const bool contents = sends || setup_.job.exact;  // the FIFO is always read
   const auto prepare = [&](Qp& qp) {
     if (sends) {
@@ -191,74 +194,113 @@ void EnvironmentHost::close() {
   qpns_.clear();
 }
 
+bool RanksHost::is_own(uint32_t link) const {
+  const uint32_t real = setup_.job.real_index[setup_.job.links[link].real];
+  return real >= own_.first && real < own_.end;
+}
+
 Result<std::unique_ptr<RanksHost>> RanksHost::create(const Config& config, const JobConfig& job,
-                                                     const CollectiveSetup& setup,
-                                                     ShardControl& control,
-                                                     EnvironmentHost& environment) {
-  const CollectiveJob& out = setup.job;
-  std::unique_ptr<RanksHost> host(new RanksHost(control, out.operations.size()));
+                                                     const CollectiveSetup& setup, uint32_t node,
+                                                     ShardControl& control) {
+  const CollectiveRanks::Own own{node * setup.gpus, (node + 1) * setup.gpus};
+  std::unique_ptr<RanksHost> host(new RanksHost(config, job, setup, own, control));
+  if (auto allocated = host->allocate(); !allocated) return fail(allocated.error().text);
+  return host;
+}
+
+Result<void> RanksHost::allocate() {
+  const CollectiveJob& out = setup_.job;
   CollectiveRanks::Memory memory;
-  memory.input_seed = splitmix64(config.seed);  // the reference node's own, not the emulator's
+  memory.input_seed = splitmix64(config_.seed);  // the reference node's own, not the emulator's
   uint64_t largest = 0;
-  for (const uint64_t bytes : job.sizes) largest = std::max(largest, bytes);
-  if (out.exact) host->data_.resize(largest / sizeof(float));
-  memory.data = host->data_;
-  std::vector<ExposedRegion> regions;
+  for (const uint64_t bytes : job_.sizes) largest = std::max(largest, bytes);
+  if (out.exact) data_.resize(largest / sizeof(float));
+  memory.data = data_;
   const RegionKind contents = out.exact ? RegionKind::kBacked : RegionKind::kDiscard;
-  for (const CollectiveLink& link : out.links) {
-    const NodeId node = node_of(config, job, setup, link.real).index;
-    auto region = link.real_sends ? control.add_region(node, kCtsFifoBytes, kAccessRemoteWrite,
-                                                       RegionKind::kBacked)
-                                  : control.add_region(node, buffer_bytes(link, link.slots),
-                                                       kAccessRemoteWrite, contents);
-    if (!region) return fail("job \"" + job.name + "\": " + region.error().text);
-    regions.push_back(*region);
-    memory.received.push_back(link.real_sends ? nullptr : region->bytes);
-    host->staging_.emplace_back(link.real_sends ? 0 : kCtsFifoBytes);
-    host->sent_.emplace_back(
-        out.exact && link.real_sends ? CollectiveRanks::sent_slots(link) * link.slot_bytes : 0);
-    memory.sent.push_back(host->sent_.back().data());
-  }
-  host->ranks_ = std::make_unique<CollectiveRanks>(out, host->progress_, memory);
-  for (uint32_t l = 0; l < out.links.size(); ++l) {
+  memory.received.resize(ends_.size());
+  memory.sent.resize(ends_.size());
+  for (uint32_t l = 0; l < ends_.size(); ++l) {
+    if (!is_own(l)) continue;
     const CollectiveLink& link = out.links[l];
-    const NodeConfig& self = node_of(config, job, setup, link.real);
-    const NodeConfig& far_node = node_of(config, job, setup, link.emulated);
-    const LinkNearEnd theirs = environment.open(l);
-    LinkFarEnd us;
-    us.qpn = control.take_qpn();
-    if (theirs.qpn == 0 || us.qpn == 0) {
-      return fail("job \"" + job.name + "\": no queue pair is left: it has " +
+    End& end = ends_[l];
+    const NodeId node = node_of(config_, job_, setup_, link.real).index;
+    auto region = link.real_sends ? control_.add_region(node, kCtsFifoBytes, kAccessRemoteWrite,
+                                                        RegionKind::kBacked)
+                                  : control_.add_region(node, buffer_bytes(link, link.slots),
+                                                        kAccessRemoteWrite, contents);
+    if (!region) return fail("job \"" + job_.name + "\": " + region.error().text);
+    end.region = *region;
+    if (!link.real_sends) end.staging.resize(kCtsFifoBytes);
+    if (out.exact && link.real_sends) {
+      end.sent.resize(CollectiveRanks::sent_slots(link) * link.slot_bytes);
+    }
+    memory.received[l] = link.real_sends ? nullptr : region->bytes;
+    memory.sent[l] = end.sent.data();
+    end.link = {control_.take_qpn(), region->va, region->rkey};
+    if (end.link.qpn == 0) {
+      return fail("job \"" + job_.name + "\": no queue pair is left: it has " +
                   std::to_string(out.links.size()) + " connections to real ranks");
     }
-    us.mtu = config.fabric.mtu;
-    us.traffic_class = job.sender.traffic_class;
-    LinkFarEnd far = us;
-    far.qpn = theirs.qpn;
-    QpConfig qp_config = nccl_qp(config, self, far_node, setup.nic, us.qpn, far, !link.real_sends);
-    qp_config.addressing.dst_mac = far_node.nics[setup.nic].mac;
-    if (link.real_sends) {
-      us.fifo_va = regions[l].va;
-      us.fifo_rkey = regions[l].rkey;
-    }
-    const auto prepare = [&](Qp& qp) {
-      if (link.real_sends) {
-        host->ranks_->sender(l).connect({&qp, regions[l].bytes});
-      } else {
-        host->ranks_->receiver(l).connect({&qp, theirs.va, theirs.rkey, regions[l].va,
-                                           regions[l].rkey, link.slots, link.slot_bytes,
-                                           link.emulated, host->staging_[l].data()});
+  }
+  ranks_ = std::make_unique<CollectiveRanks>(out, own_, progress_, memory);
+  return {};
+}
+
+Result<void> RanksHost::connect(EnvironmentHost& environment,
+                                const std::vector<std::unique_ptr<RanksHost>>& all) {
+  for (uint32_t l = 0; l < ends_.size(); ++l) {
+    if (!is_own(l)) continue;
+    const CollectiveLink& link = setup_.job.links[l];
+    if (link.among_real()) {
+      for (const auto& other : all) {
+        if (other->is_own(link.twin)) connect(l, other->ends_[link.twin].link);
       }
-    };
-    auto steered = link.real_sends ? data_control(config, job, setup, link, far.mtu) : nullptr;
-    if (steered != nullptr) {
-      host->controlled_.push_back({name_of(config, job, setup, link), steered.get()});
+      continue;
     }
-    control.add_qp(qp_config, host->ranks_->endpoint(l), link.real_sends || out.exact, prepare,
-                   std::move(steered));
+    const LinkNearEnd theirs = environment.open(l);
+    if (theirs.qpn == 0) {
+      return fail("job \"" + job_.name + "\": no queue pair is left: it has " +
+                  std::to_string(setup_.job.links.size()) + " connections to real ranks");
+    }
+    connect(l, theirs);
+    LinkFarEnd us;
+    us.qpn = ends_[l].link.qpn;
+    us.mtu = config_.fabric.mtu;
+    us.traffic_class = job_.sender.traffic_class;
+    if (link.real_sends) {
+      us.fifo_va = ends_[l].region.va;
+      us.fifo_rkey = ends_[l].region.rkey;
+    }
     environment.connect(l, us);
   }
-  return host;
+  return {};
+}
+
+void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
+  const CollectiveLink& link = setup_.job.links[l];
+  End& end = ends_[l];
+  const NodeConfig& far_node = node_of(config_, job_, setup_, link.emulated);
+  LinkFarEnd far;
+  far.qpn = theirs.qpn;
+  far.mtu = config_.fabric.mtu;
+  far.traffic_class = job_.sender.traffic_class;
+  QpConfig qp_config = nccl_qp(config_, node_of(config_, job_, setup_, link.real), link.real_nic,
+                               far_node, link.far_nic, end.link.qpn, far, !link.real_sends);
+  qp_config.addressing.dst_mac = far_node.nics[link.far_nic].mac;
+  const auto prepare = [&](Qp& qp) {
+    if (link.real_sends) {
+      ranks_->sender(l).connect({&qp, end.region.bytes});
+    } else {
+      ranks_->receiver(l).connect({&qp, theirs.va, theirs.rkey, end.region.va, end.region.rkey,
+                                   link.slots, link.slot_bytes, link.emulated, end.staging.data()});
+    }
+  };
+  auto steered = link.real_sends ? data_control(config_, job_, setup_, link, far.mtu) : nullptr;
+  if (steered != nullptr) {
+    controlled_.push_back({name_of(config_, job_, setup_, link), steered.get()});
+  }
+  control_.add_qp(qp_config, ranks_->endpoint(l), link.real_sends || setup_.job.exact, prepare,
+                  std::move(steered));
 }
 
 }  // namespace understudy

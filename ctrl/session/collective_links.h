@@ -1,5 +1,5 @@
-// Connects the queue pairs of a job beside a real node: the environment's side in an emulator
-// shard, and, for the reference node, the real ranks' side in its own shard.
+// Connects the queue pairs of a job beside real nodes: the environment's side in an emulator shard,
+// and, for reference nodes, the real ranks' side in each one's own shard.
 #pragma once
 
 #include <memory>
@@ -120,25 +120,53 @@ class EnvironmentHost {
   std::vector<ControlledPair> controlled_;
 };
 
-/// The real ranks of one job on the reference node, with all their memory.
+/// The ranks of one job on one of its real nodes, a reference node, with all their memory.
 class RanksHost {
  public:
-  /// Also opens and connects both ends with `environment`, whose job it is.
+  /// `node`: of the job's real nodes, in their order.
   static Result<std::unique_ptr<RanksHost>> create(const Config& config, const JobConfig& job,
-                                                   const CollectiveSetup& setup,
-                                                   ShardControl& control,
-                                                   EnvironmentHost& environment);
+                                                   const CollectiveSetup& setup, uint32_t node,
+                                                   ShardControl& control);
+
+  /// Once all of the job's are there: connects our ends with `environment`, whose job it is, and
+  /// with the other real nodes.
+  Result<void> connect(EnvironmentHost& environment,
+                       const std::vector<std::unique_ptr<RanksHost>>& all);
   void start() { control_.wake(*ranks_, CollectiveRanks::kStart); }
+
+  /// Positions in CollectiveJob::real.
+  const CollectiveRanks::Own& own() const { return own_; }
   const CollectiveProgress& progress() const { return progress_; }
   const std::vector<ControlledPair>& controlled() const { return controlled_; }
 
  private:
-  RanksHost(ShardControl& control, size_t operations) : control_(control), progress_(operations) {}
+  struct End {
+    LinkNearEnd link;
+    ExposedRegion region;
+    std::vector<uint8_t> staging, sent;
+  };
 
+  RanksHost(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+            CollectiveRanks::Own own, ShardControl& control)
+      : config_(config),
+        job_(job),
+        setup_(setup),
+        own_(own),
+        control_(control),
+        progress_(setup.job.operations.size()),
+        ends_(setup.job.links.size()) {}
+  Result<void> allocate();
+  bool is_own(uint32_t link) const;
+  void connect(uint32_t link, const LinkNearEnd& theirs);
+
+  const Config& config_;
+  const JobConfig& job_;
+  const CollectiveSetup& setup_;
+  const CollectiveRanks::Own own_;
   ShardControl& control_;
   CollectiveProgress progress_;
   std::unique_ptr<CollectiveRanks> ranks_;
-  std::vector<std::vector<uint8_t>> staging_, sent_;  ///< by link
+  std::vector<End> ends_;  ///< by link; those of other nodes are empty
   std::vector<float> data_;
   std::vector<ControlledPair> controlled_;
 };

@@ -110,8 +110,8 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
   }
   if (!request.reserve) {
     connect(*made, qp_config(node, *port, made->qpn, request), request,
-            make_qp_control(config_, topology_, request.sender, node, config_.ports[*port],
-                            request.mtu));
+            make_qp_control(config_, topology_, request.sender, node, config_.ports[*port].nic,
+                            config_.ports[*port], request.mtu));
   }
   return EndpointReady{made->qpn, request.local_psn, made->region.va, made->region.rkey};
 }

@@ -9,6 +9,7 @@ void add_timeline(std::vector<TimelineTrack>& tracks, const Config& config, cons
                   const CollectiveSetup& setup, const CollectiveMoments& moments) {
   for (uint32_t l = 0; l < moments.size(); ++l) {
     const CollectiveLink& link = setup.job.links[l];
+    if (link.among_real()) continue;  // the reference nodes' own
     const NodeConfig& node = config.nodes[job.ranks[link.emulated / setup.gpus]];
     const std::string group =
         job.name + ", rank " + std::to_string(link.emulated) + " (" + node.name + ")";

@@ -146,8 +146,8 @@ Result<void> LiveRun::open() {
   std::vector<Shard*> shards;
   std::vector<ShardControl*> controls;
   for (size_t i = 0; i < config_.ports.size(); ++i) {
-    ShardConfig shard = emulator_shard(config_, i, kHostNamespaceMac);
-    if (switched_ != nullptr) switched_->enter(shard, config_.ports[i]);
+    ShardConfig shard = emulator_shard(config_, {i}, kHostNamespaceMac);
+    if (switched_ != nullptr) switched_->enter(shard);
     shards_.push_back(std::make_unique<Shard>(shard));
     controls_.push_back(std::make_unique<ShardControl>(*shards_.back()));
     shards.push_back(shards_.back().get());

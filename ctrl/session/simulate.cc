@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 #include "ctrl/build/collective.h"
@@ -24,37 +25,108 @@
 namespace understudy {
 namespace {
 
-ShardConfig shard_in_network(const Config& config, size_t index, SwitchedRun* switched) {
-  ShardConfig shard = emulator_shard(config, index, MacAddress{});
-  if (switched != nullptr) switched->enter(shard, config.ports[index]);
-  return shard;
-}
+/// A shard with its control.
+struct Side {
+  explicit Side(const ShardConfig& config) : shard(config), control(shard) {}
+  Shard shard;
+  ShardControl control;
+};
 
-/// One port: the emulator's shard and the reference node's.
+/// One port: its shard and the reference node's, and which of their ports it is.
 struct Pair {
-  Pair(const Config& config, size_t index, SwitchedRun* switched)
-      : emulator(shard_in_network(config, index, switched)),
-        reference(reference_shard(config, index)),
-        emulator_control(emulator),
-        reference_control(reference) {}
-  Shard emulator, reference;
-  ShardControl emulator_control, reference_control;
+  Side* emulator = nullptr;
+  Side* reference = nullptr;
+  uint32_t emulator_port = 0, reference_port = 0;
 };
 
 struct Job {
   std::unique_ptr<CollectiveSetup> setup;
   std::unique_ptr<EnvironmentHost> environment;
-  std::unique_ptr<RanksHost> ranks;
+  std::vector<std::unique_ptr<RanksHost>> ranks;  ///< of its real nodes
 };
 
-/// Of the job's real node; nothing if it has none.
-std::optional<size_t> port_of(const Config& config, const JobConfig& job,
-                              const CollectiveSetup& setup) {
-  const NodeId node = job.ranks[setup.job.real.front() / setup.gpus];
-  for (size_t i = 0; i < config.ports.size(); ++i) {
-    if (config.ports[i].node == node && config.ports[i].nic == setup.nic) return i;
+/// Whether packets of several ports meet: in a network, or because a job has several.
+bool share_a_shard(const Config& config,
+                   const std::vector<std::unique_ptr<CollectiveSetup>>& setups, bool switched) {
+  const auto several = [](const std::unique_ptr<CollectiveSetup>& setup) {
+    const auto& links = setup->job.links;
+    return setup->job.real.size() > setup->gpus ||
+           std::ranges::any_of(links, [&](const CollectiveLink& link) {
+             return link.real_nic != links.front().real_nic || link.far_nic != link.real_nic;
+           });
+  };
+  return config.ports.size() > 1 && (switched || std::ranges::any_of(setups, several));
+}
+
+/// All shards of a run.
+class Sides {
+ public:
+  Sides(const Config& config, bool together, SwitchedRun* switched) : pairs_(config.ports.size()) {
+    PortList all(config.ports.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    for (const size_t port : all) {
+      if (pairs_[port].emulator == nullptr) {
+        const PortList ports = together ? all : PortList{port};
+        ShardConfig shard = emulator_shard(config, ports, MacAddress{});
+        if (switched != nullptr) switched->enter(shard);
+        add(config, ports, shard, &Pair::emulator, &Pair::emulator_port);
+      }
+      if (pairs_[port].reference == nullptr) {
+        PortList ports{port};
+        for (size_t other = port + 1; together && other < all.size(); ++other) {
+          if (config.ports[other].node == config.ports[port].node) ports.push_back(other);
+        }
+        add(config, ports, reference_shard(config, ports), &Pair::reference, &Pair::reference_port);
+      }
+    }
   }
-  return std::nullopt;
+
+  const std::vector<Pair>& pairs() const { return pairs_; }
+  /// Of a NIC of a real node, which has a port.
+  const Pair& behind(const Config& config, NodeId node, uint32_t nic) const {
+    size_t i = 0;
+    while (config.ports[i].node != node || config.ports[i].nic != nic) ++i;
+    return pairs_[i];
+  }
+
+ private:
+  void add(const Config& config, const PortList& ports, const ShardConfig& shard, Side* Pair::*side,
+           uint32_t Pair::*number) {
+    sides_.push_back(std::make_unique<Side>(shard));
+    const std::vector<uint32_t> numbers = port_numbers(config, ports);
+    for (size_t i = 0; i < ports.size(); ++i) {
+      pairs_[ports[i]].*side = sides_.back().get();
+      pairs_[ports[i]].*number = numbers[i];
+    }
+  }
+
+  std::vector<std::unique_ptr<Side>> sides_;
+  std::vector<Pair> pairs_;  ///< by port of the configuration
+};
+
+Result<Job> connect(const Config& config, const JobConfig& job,
+                    std::unique_ptr<CollectiveSetup> setup, const Sides& sides) {
+  Job made;
+  made.setup = std::move(setup);
+  const CollectiveJob& out = made.setup->job;
+  const auto pair_of = [&](uint32_t rank) -> const Pair& {
+    return sides.behind(config, job.ranks[rank / made.setup->gpus], made.setup->nics[rank]);
+  };
+  auto environment = EnvironmentHost::create(config, job, *made.setup,
+                                             pair_of(out.real.front()).emulator->control, false);
+  if (!environment) return fail(environment.error().text);
+  made.environment = std::move(*environment);
+  for (uint32_t node = 0; node * made.setup->gpus < out.real.size(); ++node) {
+    const Pair& pair = pair_of(out.real[node * made.setup->gpus]);
+    auto ranks = RanksHost::create(config, job, *made.setup, node, pair.reference->control);
+    if (!ranks) return fail(ranks.error().text);
+    made.ranks.push_back(std::move(*ranks));
+  }
+  for (const auto& ranks : made.ranks) {
+    auto connected = ranks->connect(*made.environment, made.ranks);
+    if (!connected) return fail(connected.error().text);
+  }
+  return made;
 }
 
 /// All operations are done, or have failed, and so are the flows beside them.
@@ -67,37 +139,59 @@ bool over(const std::vector<Job>& jobs, const SwitchedRun& switched) {
     return false;
   }
   return std::ranges::all_of(jobs, [&](const Job& job) {
-    return ended(job.environment->progress()) && ended(job.ranks->progress());
+    return ended(job.environment->progress()) &&
+           std::ranges::all_of(job.ranks, [&](const auto& r) { return ended(r->progress()); });
   });
 }
 
-/// When the real ranks had done their parts: those of one node wait for each other, each is done
-/// when the last one is.
-std::vector<Time> ends(const Job& job) {
+/// When the real ranks of a node had done their parts: they wait for each other, each is done when
+/// the last one is.
+std::vector<Time> ends(const RanksHost& node) {
   std::vector<Time> done;
-  const CollectiveProgress& own = job.ranks->progress();
+  const CollectiveProgress& own = node.progress();
   for (uint32_t i = 0; i < own.finished; ++i) done.push_back(own.results[i].end);
   return done;
 }
 
 std::vector<IterationReport> iteration_reports(const Job& job) {
-  const std::vector<Time> done = ends(job);
   IterationReports reports;
-  for (const uint32_t rank : job.setup->job.real) {
-    reports.add(iterations_of(job.setup->job.work[rank], done), job.setup->operations);
+  const CollectiveJob& out = job.setup->job;
+  for (const auto& node : job.ranks) {
+    const std::vector<Time> done = ends(*node);
+    for (uint32_t real = node->own().first; real < node->own().end; ++real) {
+      reports.add(iterations_of(out.work[out.real[real]], done), job.setup->operations);
+    }
   }
   return reports.take();
 }
 
 /// What each real rank computed; its operations are in the report.
 void add_compute(std::vector<TimelineTrack>& tracks, const std::string& name, const Job& job) {
-  for (const uint32_t rank : job.setup->job.real) {
-    TimelineTrack track{"job " + name, "compute, rank " + std::to_string(rank), {}};
-    for (const ComputeSpan& span : compute_spans(job.setup->job.work[rank], ends(job))) {
-      track.slices.push_back({span.from, span.length, "computes", {}});
+  const CollectiveJob& out = job.setup->job;
+  for (const auto& node : job.ranks) {
+    for (uint32_t real = node->own().first; real < node->own().end; ++real) {
+      const uint32_t rank = out.real[real];
+      TimelineTrack track{"job " + name, "compute, rank " + std::to_string(rank), {}};
+      for (const ComputeSpan& span : compute_spans(out.work[rank], ends(*node))) {
+        track.slices.push_back({span.from, span.length, "computes", {}});
+      }
+      if (!track.slices.empty()) tracks.push_back(std::move(track));
     }
-    if (!track.slices.empty()) tracks.push_back(std::move(track));
   }
+}
+
+/// What the reference nodes say of an operation that all of them have finished.
+void add_reference(CollectiveReport& report, const Job& job, size_t operation) {
+  Time entry = Time::never(), end;
+  for (const auto& node : job.ranks) {
+    const CollectiveResult& own = node->progress().results[operation];
+    entry = std::min(entry, own.entry);
+    end = std::max(end, own.end);
+    report.size_mismatches += own.size_mismatches;
+    if (job.setup->job.exact) report.wrong_elements = own.wrong_elements;
+    if (job.ranks.size() > 1) report.by_node.push_back(own.end - own.entry);
+  }
+  report.node_reported = end - entry;
 }
 
 /// The environment's view, and beside it the reference node's own times and verification.
@@ -109,22 +203,31 @@ JobReport reported(const Config& config, size_t index, const Job& job) {
   report.algorithm = name_of(kAlgorithmNames, job.setup->algorithm);
   report.protocol = name_of(kProtocolNames, job.setup->protocol);
   if (const InferenceReport* found = job.environment->found()) report.inferred = *found;
-  const CollectiveProgress& own = job.ranks->progress();
-  report.failed = report.failed || own.failed;
-  report.violations += own.violations;
-  const size_t finished = std::min<size_t>(report.collectives.size(), own.finished);
-  report.collectives.resize(finished);
-  for (size_t i = 0; i < finished; ++i) {
-    CollectiveReport& c = report.collectives[i];
-    c.node_reported = own.results[i].end - own.results[i].entry;
-    c.size_mismatches += own.results[i].size_mismatches;
-    if (job.setup->job.exact) c.wrong_elements = own.results[i].wrong_elements;
+  size_t finished = report.collectives.size();
+  for (const auto& node : job.ranks) {
+    const CollectiveProgress& own = node->progress();
+    report.failed = report.failed || own.failed;
+    report.violations += own.violations;
+    finished = std::min<size_t>(finished, own.finished);
+    const uint32_t rank = job.setup->job.real[node->own().first];
+    report.real_nodes.push_back(
+        config.nodes[config.jobs[index].ranks[rank / job.setup->gpus]].name);
   }
+  report.collectives.resize(finished);
+  for (size_t i = 0; i < finished; ++i) add_reference(report.collectives[i], job, i);
   report.per_iteration = operations_per_iteration(config.jobs[index]);
-  if (config.jobs[index].iteration.stated() && finished == own.results.size()) {
+  if (config.jobs[index].iteration.stated() && finished == job.setup->operations.size()) {
     report.iterations = iteration_reports(job);
   }
   return report;
+}
+
+/// What several ports of a shard have in common stands with the first of them: links of other
+/// nodes, faults and emulated senders.
+void leave_out_shared(PortReport& port) {
+  std::erase_if(port.links, [&](const LinkReport& link) { return link.node != port.node; });
+  port.faults.clear();
+  port.senders.clear();
 }
 
 /// The configuration's changes and the caller's, in order of time.
@@ -170,12 +273,12 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
     if (auto carried = switched->carry(job, *setups.back()); !carried)
       return fail(carried.error().text);
   }
-  std::vector<std::unique_ptr<Pair>> pairs;
+  const Sides sides(config, share_a_shard(config, setups, switched != nullptr), switched.get());
+  const std::vector<Pair>& pairs = sides.pairs();
   std::vector<SimulationPair> links;
-  for (size_t i = 0; i < config.ports.size(); ++i) {
-    pairs.push_back(std::make_unique<Pair>(config, i, switched.get()));
-    links.push_back(
-        {config.nodes[config.ports[i].node].name, &pairs[i]->emulator, &pairs[i]->reference});
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    links.push_back({config.nodes[config.ports[i].node].name, &pairs[i].emulator->shard,
+                     &pairs[i].reference->shard, pairs[i].emulator_port, pairs[i].reference_port});
   }
   std::unique_ptr<SampledRun> sampled;
   if (options.series.wanted()) {
@@ -186,23 +289,9 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
   }
   std::vector<Job> jobs;
   for (const JobConfig& job : config.jobs) {
-    Job made;
-    made.setup = std::move(setups[jobs.size()]);
-    const auto port = port_of(config, job, *made.setup);
-    if (!port) {
-      return fail(config.path + ":" + std::to_string(job.line) +
-                  ": job: there is no [[port]] for NIC " + std::to_string(made.setup->nic) +
-                  " of its real node");
-    }
-    Pair& pair = *pairs[*port];
-    auto environment =
-        EnvironmentHost::create(config, job, *made.setup, pair.emulator_control, false);
-    if (!environment) return fail(environment.error().text);
-    made.environment = std::move(*environment);
-    auto ranks =
-        RanksHost::create(config, job, *made.setup, pair.reference_control, *made.environment);
-    if (!ranks) return fail(ranks.error().text);
-    made.ranks = std::move(*ranks);
+    auto joined = connect(config, job, std::move(setups[jobs.size()]), sides);
+    if (!joined) return fail(joined.error().text);
+    Job made = std::move(*joined);
     if (FedOperations* feed = made.environment->feed()) {
       auto pieces = options.feed_path.empty() ? reference_feed(config, job, *made.setup)
                                               : recorded_feed(options.feed_path);
@@ -211,10 +300,10 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
     }
     if (options.timeline) made.environment->record();
     made.environment->start();
-    made.ranks->start();
+    for (const auto& ranks : made.ranks) ranks->start();
     if (sampled != nullptr) {
       sampled->watch(made.environment->controlled());
-      sampled->watch(made.ranks->controlled());
+      for (const auto& ranks : made.ranks) sampled->watch(ranks->controlled());
     }
     jobs.push_back(std::move(made));
   }
@@ -224,8 +313,9 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
   RunReport report = start_report(config, true);
   for (const EventConfig& event : all_events(config, options)) {
     // The reference node's own NIC keeps its rate: a slower link is the emulated queue's business.
-    for (auto& pair : pairs) {
-      pair->emulator_control.set_link(event.node, event.rate, event.latency, event.at);
+    for (const Pair& pair : pairs) {
+      if (pair.emulator_port != 0) continue;  // of a shard that has another one
+      pair.emulator->control.set_link(event.node, event.rate, event.latency, event.at);
     }
     (*simulation)->note_change({event.at, event.node, event.rate, event.latency});
     report.commands.push_back({event.at, command_text(config, event)});
@@ -234,21 +324,21 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
   // Its timers, and those of its queue pairs, may go on for ever.
   std::optional<DeadlockSearch> search;
   if (switched != nullptr) {
-    search.emplace(*pairs[0]->emulator.network());
+    search.emplace(*pairs[0].emulator->shard.network());
     (*simulation)->watch([&] {
       return find_no_deadlock(config.path, switched->topology().graph,
-                              *pairs[0]->emulator.network(), *search);
+                              *pairs[0].emulator->shard.network(), *search);
     });
   }
   if (sampled != nullptr) {
     auto ran =
-        sampled->run(**simulation, pairs[0]->emulator, [&] { return over(jobs, *switched); });
+        sampled->run(**simulation, pairs[0].emulator->shard, [&] { return over(jobs, *switched); });
     if (!ran) return fail(ran.error().text);
   }
   if (auto ran = (*simulation)->run(Time::never()); !ran) return fail(ran.error().text);
   if (switched != nullptr) {
     auto ended = find_no_deadlock(config.path, switched->topology().graph,
-                                  *pairs[0]->emulator.network(), *search);
+                                  *pairs[0].emulator->shard.network(), *search);
     if (!ended) return fail(ended.error().text);
   }
 
@@ -264,20 +354,25 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
   }
   report.duration = end - Time::zero();
   for (size_t i = 0; i < pairs.size(); ++i) {
+    const Shard& emulator = pairs[i].emulator->shard;
+    const bool first = pairs[i].emulator_port == 0;
     ShardSnapshot snapshot;
-    pairs[i]->emulator.fit(snapshot);
-    pairs[i]->emulator.snapshot(snapshot, end);
-    report.ports.push_back(port_report(links[i].name, config.ports[i], config,
-                                       pairs[i]->emulator.node_table(), snapshot, PortCounters{}));
-    if (switched != nullptr) report.traffic = switched->report(snapshot, end);
-    if (sampled != nullptr) {
+    emulator.fit(snapshot);
+    emulator.snapshot(snapshot, end, pairs[i].emulator_port);
+    if (switched != nullptr && first) report.traffic = switched->report(snapshot, end);
+    if (sampled != nullptr && first) {
       if (auto done = sampled->finish(config.path, snapshot); !done) {
         return fail(done.error().text);
       }
     }
+    report.ports.push_back(port_report(links[i].name, config.ports[i], config,
+                                       emulator.node_table(), snapshot, PortCounters{}));
+    if (pairs[i].emulator_port != 0) leave_out_shared(report.ports.back());
+    if (pairs[i].reference_port != 0) continue;
+    const Shard& reference_node = pairs[i].reference->shard;
     ShardSnapshot node;
-    pairs[i]->reference.fit(node);
-    pairs[i]->reference.snapshot(node, end);
+    reference_node.fit(node);
+    reference_node.snapshot(node, end);
     const auto reference = sender_reports(config, node, true);
     auto& senders = report.ports.back().senders;
     senders.insert(senders.end(), reference.begin(), reference.end());

@@ -16,10 +16,6 @@ std::string refusal(const Config& config) {
   const auto error = [&](unsigned line, const char* key, const char* found, std::string allowed) {
     return ConfigError{config.path, line, key, found, std::move(allowed)}.text();
   };
-  if (config.ports.size() > 1) {
-    return error(config.ports[1].line, "port", "a second one",
-                 "[topology], [queues] and [[traffic]] go with one [[port]] so far");
-  }
   const std::string what = config.topology          ? "[topology]"
                            : config.queues.given    ? "[queues]"
                            : config.traffic.empty() ? "job.inner = \"packets\""
@@ -51,6 +47,15 @@ std::string why_not_switched(const Config& config) {
   const bool real = !config.jobs.empty() || !config.services.empty() || !config.clients.empty();
   if (!real || !is_switched(config)) return "";
   return refusal(config);
+}
+
+std::string why_not_switched_live(const Config& config) {
+  if (!is_switched(config) || config.ports.size() < 2) return "";
+  return ConfigError{config.path, config.ports[1].line, "port", "a second one",
+                     "run's ports have a packet loop each, which share no network: [topology], "
+                     "[queues], [[traffic]] and job.inner = \"packets\" go with one there; "
+                     "simulate takes several"}
+      .text();
 }
 
 bool carries_inner(const Config& config, const JobConfig& job, bool virtual_time) {
@@ -162,7 +167,7 @@ void SwitchedRun::make_packets() {
   for (const Carried& carried : carried_) carried.setup->inner->attach(*packets_, true);
 }
 
-void SwitchedRun::enter(ShardConfig& shard, const PortConfig& port) {
+void SwitchedRun::enter(ShardConfig& shard) {
   make_packets();
   auto network = std::make_shared<SwitchedNetwork>();
   network->graph = topology_.graph;
@@ -172,7 +177,7 @@ void SwitchedRun::enter(ShardConfig& shard, const PortConfig& port) {
   network->seed = config_.seed;
   network->packets = shard.packets;
   for (const NodeNic& nic : shard.nodes.nics()) {
-    network->nics.push_back(topology_.nics[nic.id][port.nic]);
+    network->nics.push_back(topology_.nics[nic.id][nic.nic]);
   }
   for (NodeId node = 0; node < config_.nodes.size(); ++node) {
     network->cables.push_back(cables_of(topology_, node));

@@ -24,6 +24,8 @@ bool is_switched(const Config& config);
 /// What of the configuration cannot go with such a network and a real node, with file and line;
 /// empty if nothing, or if one of both is not there.
 std::string why_not_switched(const Config& config);
+/// The same of a run in real time.
+std::string why_not_switched_live(const Config& config);
 
 /// Whether the job's messages between emulated ranks go through the network packet by packet: as it
 /// says, else in virtual time if the network's own fidelity is that.
@@ -47,8 +49,8 @@ class SwitchedRun {
   Result<void> carry(const JobConfig& job, const CollectiveSetup& setup);
   /// For real_time_budget.h: what one operation of each such job sends there, the largest one.
   std::vector<std::vector<FlowSpec>> inner_loads() const;
-  /// Gives the shard of `port`, whose nodes are there already, its network. Stays its owner.
-  void enter(ShardConfig& shard, const PortConfig& port);
+  /// Gives a shard, whose nodes are there already, its network. Stays its owner.
+  void enter(ShardConfig& shard);
 
   /// Those of [[traffic]].
   const std::vector<FlowSpec>& flows() const { return named_; }

@@ -1,5 +1,6 @@
 #include "dataplane/app/simulation.h"
 
+#include <algorithm>
 #include <deque>
 
 #include "dataplane/app/virtual_loop.h"
@@ -28,8 +29,19 @@ class SimulationImpl final : public Simulation {
           std::make_unique<VirtualLink>(pairs[i].name, pairs[i].name + " (reference node)", kMtu));
       VirtualLink& link = *links_.back();
       if (capture_) link.a().set_capture(&capture_->tap(i));
-      participants_.push_back(std::make_unique<ShardParticipant>(link.a(), *pairs[i].emulator));
-      participants_.push_back(std::make_unique<ShardParticipant>(link.b(), *pairs[i].reference));
+    }
+    std::vector<Shard*> joined;
+    for (const SimulationPair& pair : pairs) {
+      for (Shard* shard : {pair.emulator, pair.reference}) {
+        if (std::find(joined.begin(), joined.end(), shard) != joined.end()) continue;
+        joined.push_back(shard);
+        std::vector<VirtualPort*> ports(shard->ports());
+        for (size_t i = 0; i < pairs.size(); ++i) {
+          if (pairs[i].emulator == shard) ports[pairs[i].emulator_port] = &links_[i]->a();
+          if (pairs[i].reference == shard) ports[pairs[i].reference_port] = &links_[i]->b();
+        }
+        participants_.push_back(std::make_unique<ShardParticipant>(std::move(ports), *shard));
+      }
     }
     for (auto& participant : participants_) loop_.add(*participant);
     return {};

@@ -15,10 +15,12 @@
 
 namespace understudy {
 
+/// A port of an emulator's shard, and the reference node's at the other end of its cable.
 struct SimulationPair {
   std::string name;  ///< of the port
   Shard* emulator = nullptr;
   Shard* reference = nullptr;
+  uint32_t emulator_port = 0, reference_port = 0;  ///< of these shards
 };
 
 class Simulation {

@@ -11,19 +11,36 @@ constexpr uint64_t kMaxTurns = 1'000'000;
 
 }  // namespace
 
+ShardParticipant::ShardParticipant(std::vector<VirtualPort*> ports, EngineShard& shard)
+    : ports_(std::move(ports)), shard_(shard) {
+  for (VirtualPort* port : ports_) sinks_.push_back(&port->tx());
+}
+
+Time ShardParticipant::next_event() const {
+  Time next = shard_.next_wake();
+  for (const VirtualPort* port : ports_) next = std::min(next, port->next_arrival());
+  return next;
+}
+
 void ShardParticipant::advance_to(Time t) {
-  while (port_.next_arrival() <= t) {
-    const Time at = port_.next_arrival();
-    const auto frames = port_.rx();
-    if (CaptureTap* tap = port_.capture()) {
+  for (;;) {
+    uint32_t first = 0;
+    for (uint32_t i = 1; i < ports_.size(); ++i) {
+      if (ports_[i]->next_arrival() < ports_[first]->next_arrival()) first = i;
+    }
+    VirtualPort& port = *ports_[first];
+    const Time at = port.next_arrival();
+    if (at > t) break;
+    const auto frames = port.rx();
+    if (CaptureTap* tap = port.capture()) {
       for (const auto frame : frames) {
         tap->frame(CaptureDirection::kIn, at, Time::never(), frame);
       }
     }
-    shard_.rx({at, Duration(), frames});
+    shard_.rx({at, Duration(), frames, first});
   }
-  shard_.poll(t, port_.tx());
-  port_.flush(t);
+  shard_.poll(t, sinks_);
+  for (VirtualPort* port : ports_) port->flush(t);
 }
 
 Time VirtualLoop::next() const {

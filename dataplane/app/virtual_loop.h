@@ -28,16 +28,20 @@ class Participant {
   virtual void advance_to(Time t) = 0;
 };
 
-/// A shard behind its end of a virtual link.
+/// A shard behind its ends of virtual links.
 class ShardParticipant final : public Participant {
  public:
-  ShardParticipant(VirtualPort& port, EngineShard& shard) : port_(port), shard_(shard) {}
-  const std::string& name() const override { return port_.name(); }
-  Time next_event() const override { return std::min(port_.next_arrival(), shard_.next_wake()); }
+  ShardParticipant(VirtualPort& port, EngineShard& shard)
+      : ShardParticipant(std::vector<VirtualPort*>{&port}, shard) {}
+  /// One for each of its ports.
+  ShardParticipant(std::vector<VirtualPort*> ports, EngineShard& shard);
+  const std::string& name() const override { return ports_.front()->name(); }
+  Time next_event() const override;
   void advance_to(Time t) override;
 
  private:
-  VirtualPort& port_;
+  std::vector<VirtualPort*> ports_;
+  std::vector<TxSink*> sinks_;
   EngineShard& shard_;
 };
 

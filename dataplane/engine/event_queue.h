@@ -18,8 +18,8 @@ enum class EventKind : uint8_t {
   kLaw,         ///< a timer of a queue pair's congestion control; index: QP slot
   kTimer,       ///< a queue pair's retransmission or RNR timer; index: QP slot
   kWake,        ///< a endpoint asked for it; index: wake slot
-  kPauseHeard,  ///< the real node pauses a class, or lets it go on; index: class
-  kPauseEnds,   ///< what it said may have run out; index: class
+  kPauseHeard,  ///< the real node pauses a class, or lets it go on; index: port and class
+  kPauseEnds,   ///< what it said may have run out; the same
   kCommand,     ///< a command's effective time has come; index: command slot
 };
 

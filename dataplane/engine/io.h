@@ -15,6 +15,7 @@ struct RxBurst {
   Time at;
   Duration uncertainty;
   std::span<const std::span<const uint8_t>> frames;
+  uint32_t port = 0;  ///< of the shard
 };
 
 /// Where a shard writes frames that are due.

@@ -22,6 +22,7 @@ enum class PacketKind : uint8_t {
   kToReal,    ///< RoCE packet to build at departure: `out`, `addressing`
   kRaw,       ///< finished frame in the buffer, on its way to the real node
   kRawIn,     ///< a frame of the real node that crosses the fabric as it is (ICMP echo)
+  kThrough,   ///< finished frame in the buffer, from one real node to another
 };
 
 struct Packet {
@@ -36,13 +37,14 @@ struct Packet {
   std::optional<uint16_t> vlan_tci;  ///< of its outermost tag
   uint32_t wire_bytes = 0;           ///< frame and Ethernet overhead
   uint32_t frame_bytes = 0;
-  uint32_t link = 0;      ///< next link to pass
-  NodeId node = kNoNode;  ///< the emulated end
-  Time head, tail;        ///< when its first and last byte come in at `link`
-  Time due;               ///< kToReal: when it is handed to the device
-  Duration uncertainty;   ///< kFromReal: of its arrival
-  Qpn qpn = 0;            ///< of the emulated end
-  uint32_t owner = 0;     ///< generation of that queue pair's slot; see Shard::belongs()
+  uint32_t link = 0;     ///< next link to pass
+  uint32_t node = 0;     ///< the emulated end, by position in the node table; kThrough: from there
+  uint32_t real = 0;     ///< the real end; kThrough: to there
+  Time head, tail;       ///< when its first and last byte come in at `link`
+  Time due;              ///< kToReal: when it is handed to the device
+  Duration uncertainty;  ///< kFromReal: of its arrival
+  Qpn qpn = 0;           ///< of the emulated end
+  uint32_t owner = 0;    ///< generation of that queue pair's slot; see Shard::belongs()
   uint64_t id = 0;
   uint64_t damage = 0;
   RoceView view;

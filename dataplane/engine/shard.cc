@@ -17,18 +17,16 @@ std::vector<NodeId> node_ids(const NodeTable& nodes) {
 
 Shard::Shard(const ShardConfig& config)
     : config_(config),
+      port_at_(config.nodes.nics().size(), kNoPort),
       links_(config.nodes.nics().size() * 2 * kClasses),
       ready_(config.nodes.nics().size() * kLines),
       cnps_(config.nodes.nics().size()),
       pool_(config.packets),
       events_(config.packets * 4 + config.queue_pairs * 4),
-      pfc_(config.pfc, config.network == nullptr ? kNoClasses : config.network->settings.classes),
       regions_(config.regions),
       control_users_(config.control_users),
       qps_(config.queue_pairs + config.nodes.nics().size()),
       raw_(config.nodes.nics().size()),
-      departures_{PacketFifo(config.packets), PacketFifo(config.packets)},
-      send_now_(config.packets),
       commands_(kCommandRing),
       replies_(kCommandRing),
       to_host_(1 << 20),
@@ -42,7 +40,15 @@ Shard::Shard(const ShardConfig& config)
   pending_.reserve(kCommandRing);
   free_pending_.reserve(kCommandRing);
   const auto& nics = config_.nodes.nics();
-  while (real_ + 1 < nics.size() && !nics[real_].real) ++real_;
+  for (uint32_t i = 0; i < nics.size(); ++i) {
+    if (!nics[i].real) continue;
+    port_at_[i] = static_cast<uint32_t>(ports_.size());
+    ports_.emplace_back(i, config.wires[ports_.size()], config_);
+  }
+  if (ports_.empty()) {
+    port_at_.back() = 0;
+    ports_.emplace_back(static_cast<uint32_t>(nics.size()) - 1, config.wires.front(), config_);
+  }
   for (uint32_t i = 0; i < nics.size(); ++i) {
     for (uint32_t cls = 0; cls < kClasses; ++cls) {
       links_[link_id(i, true, cls)] = Link(Rate(), config_.latencies[i]);
@@ -50,29 +56,56 @@ Shard::Shard(const ShardConfig& config)
     }
     apply_rate(i, config_.rates[i]);
     qps_[raw_slot(i)].node = i;
+    qps_[raw_slot(i)].real = ports_.front().nic;
   }
   if (config_.network != nullptr) {
-    fabric_ = std::make_unique<SwitchedFabric>(config_.network, real_, config_.physical,
-                                               config_.pfc.on, pool_,
+    std::vector<RealEnd> ends;
+    for (const Port& port : ports_) ends.push_back({port.nic, port.physical, port.pfc.on()});
+    fabric_ = std::make_unique<SwitchedFabric>(config_.network, std::move(ends), pool_,
                                                static_cast<FabricUser&>(*this), config_.background);
   }
 }
 
-void Shard::poll(Time now, TxSink& sink) {
+Shard::Port::Port(uint32_t nic_position, const ShardWire& wire, const ShardConfig& config)
+    : nic(nic_position),
+      physical(wire.physical),
+      pfc(wire.pfc, config.network == nullptr ? kNoClasses : config.network->settings.classes),
+      departures{PacketFifo(config.packets), PacketFifo(config.packets)},
+      send_now(config.packets) {}
+
+void Shard::poll(Time now, std::span<TxSink* const> sinks) {
   take_commands(now);
   run_events(now);
-  send_due(now, sink);
+  for (uint32_t i = 0; i < ports_.size(); ++i) send_due(ports_[i], now, *sinks[i]);
   if (first_starved_ != kNoList) {
     feed_starved(now);
-    send_due(now, sink);
+    for (uint32_t i = 0; i < ports_.size(); ++i) send_due(ports_[i], now, *sinks[i]);
   }
-  drain_host(now, sink);
+  drain_host(now, sinks);
+}
+
+/// The real NIC that what the NIC at `node` sends to this address goes to. A reference node knows
+/// no addresses of others: all are at the end of its NIC's cable.
+uint32_t Shard::real_for(const IpAddress& to, uint32_t node) const {
+  if (ports_.size() == 1) return ports_.front().nic;
+  const auto& nics = config_.nodes.nics();
+  const NodeNic* nic = config_.nodes.find(to);
+  if (nic != nullptr && nic->real) return config_.nodes.position(*nic);
+  for (const Port& port : ports_) {
+    if (nics[port.nic].nic == nics[node].nic) return port.nic;
+  }
+  return ports_.front().nic;
 }
 
 Time Shard::next_wake() const {
-  if (!send_now_.empty() || !commands_.empty()) return Time::zero();
+  if (!commands_.empty()) return Time::zero();
+  Time next = next_event();
   uint32_t cls;
-  return std::min({next_event(), next_departure(cls), pfc_.next_frame()});
+  for (const Port& port : ports_) {
+    if (!port.send_now.empty()) return Time::zero();
+    next = std::min({next, next_departure(port, cls), port.pfc.next_frame()});
+  }
+  return next;
 }
 
 bool Shard::post(Time now, Qp& qp, const WorkRequest& request) {

@@ -1,5 +1,6 @@
-// A shard: everything behind one real port. Packets and a time go in, packets come out; it has no
-// clock, socket or thread of its own, and allocates at construction only (design rules 1 to 5).
+// A shard: everything behind one real port, or several that share a network. Packets and a time go
+// in, packets come out; it has no clock, socket or thread of its own, and allocates at construction
+// only (design rules 1 to 5).
 #pragma once
 
 #include <array>
@@ -28,14 +29,20 @@ namespace understudy {
 
 enum class VerifyIcrc : uint8_t { kFull, kSampled, kOff };
 
+/// Between a port and its real NIC.
+struct ShardWire {
+  Rate physical;        ///< a modelled rate at or above it is the wire's own
+  PortPfcSettings pfc;  ///< on only with a network
+};
+
 struct ShardConfig {
   uint32_t index = 0;       ///< goes into the local QPNs
-  NodeTable nodes;          ///< exactly one of them real
+  NodeTable nodes;          ///< at least one real
   std::vector<Rate> rates;  ///< of each node's link, by position in `nodes`
   std::vector<Duration> latencies;
-  Rate physical;                  ///< of the port; a modelled rate at or above it is the wire's own
-  bool pacing = true;             ///< false: links take no time
-  bool separate_control = false;  ///< ACKs and credits in a class that takes no data rate
+  std::vector<ShardWire> wires{1};  ///< of the ports: the real NICs of `nodes` in their order
+  bool pacing = true;               ///< false: links take no time
+  bool separate_control = false;    ///< ACKs and credits in a class that takes no data rate
   bool icmp_through_fabric = false;
   VerifyIcrc verify = VerifyIcrc::kFull;
   NotificationSettings cnp;
@@ -45,7 +52,6 @@ struct ShardConfig {
   /// has rates and latencies of its own.
   std::shared_ptr<const SwitchedNetwork> network;
   NetworkTraffic* background = nullptr;  ///< what else is in it; outlives the shard
-  PortPfcSettings pfc;                   ///< on only with a network
   std::vector<Fault> faults;
   uint64_t fault_seed = 0;
   uint32_t packets = 8192;  ///< pool size
@@ -58,7 +64,8 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   explicit Shard(const ShardConfig& config);
 
   void rx(const RxBurst& burst) override;
-  void poll(Time now, TxSink& sink) override;
+  using EngineShard::poll;
+  void poll(Time now, std::span<TxSink* const> sinks) override;
   Time next_wake() const override;
 
   // Control's side: single producer of commands, single consumer of replies.
@@ -76,12 +83,14 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   uint32_t region_capacity() const { return config_.regions; }
   const RegionTable& regions() const { return regions_; }
   RegionTable& regions() { return regions_; }  ///< for the queue pairs that control makes
-  RcCounters& rc_counters() { return counters_.rc; }
-  const ShardCounters& counters() const { return counters_; }
+  uint32_t ports() const { return static_cast<uint32_t>(ports_.size()); }
+  /// Of queue pairs to this address: those of the port behind which it is.
+  RcCounters& rc_counters(const IpAddress& to = {}) { return counters_of(real_for(to, 0)).rc; }
+  const ShardCounters& counters(uint32_t port = 0) const { return ports_[port].counters; }
   /// Makes room in `out` for all that this shard counts.
   void fit(ShardSnapshot& out) const;
-  /// Copies counters; `out` has been through fit().
-  void snapshot(ShardSnapshot& out, Time now) const;
+  /// Copies counters, those of the wire from `port`; `out` has been through fit().
+  void snapshot(ShardSnapshot& out, Time now, uint32_t port = 0) const;
   /// Local QPN of slot `slot`: unique over all shards (design rule 3).
   Qpn qpn_of(uint32_t slot) const { return config_.index << kQpnShardShift | (slot + kFirstQpn); }
 
@@ -103,6 +112,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
     Endpoint* endpoint = nullptr;
     QpControl* control = nullptr;  ///< null: it sends as fast as its link allows
     uint32_t node = 0;             ///< position in the node table
+    uint32_t real = 0;             ///< the same of its peer's NIC
     uint32_t generation = 0;       ///< queue pairs that had this slot before
     bool wants_payload = true;     ///< contents of what it receives are needed
     bool queued[kLines] = {};      ///< waits in the node's line ...
@@ -130,6 +140,17 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
     uint32_t first = kNoPacket, last = kNoPacket;
     uint32_t waiting = 0;
   };
+  /// A real NIC and its wire.
+  struct Port {
+    Port(uint32_t nic_position, const ShardWire& wire, const ShardConfig& config);
+    uint32_t nic;  ///< position in the node table
+    Rate physical;
+    PortPfc pfc;
+    /// Modelled packets to the real node by class, each in order of departure.
+    std::array<PacketFifo, kClasses> departures;
+    PacketFifo send_now;  ///< answers that bypass the fabric
+    ShardCounters counters;
+  };
   struct Wake {
     Endpoint* endpoint = nullptr;
     uint64_t cookie = 0;
@@ -138,6 +159,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   // shard_rx.cc: frames from the device, up to the fabric
   void rx_frame(std::span<const uint8_t> frame, Time now);
   void rx_roce(const FrameView& view, const RoceView& roce, Time now);
+  void rx_through(const FrameView& view, const RoceView& roce, const NodeNic& to, Time now);
   uint32_t store(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
   uint32_t take_inbound(PacketKind kind, const FrameView& view, uint32_t node, Time now);
   void rx_ip(const FrameView& view, Time now);
@@ -146,12 +168,22 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void learn_mac(const IpAddress& from, const MacAddress& mac);
   void answer(NeighbourQuery query, const FrameView& view, const NodeNic& node, Time now);
 
+  // Real NICs. Positions are those of the node table.
+  static constexpr uint32_t kNoPort = 0xffffffff;
+  bool is_real(uint32_t node) const { return port_at_[node] != kNoPort; }
+  Port& port_of(uint32_t real) { return ports_[port_at_[real]]; }
+  ShardCounters& counters_of(uint32_t real) { return port_of(real).counters; }
+  /// Of the port that frames come in from.
+  Port& here() { return ports_[here_]; }
+  uint32_t real_for(const IpAddress& to, uint32_t node) const;
+
   // shard_fabric.cc: links and queue pairs
   uint32_t link_id(uint32_t node, bool up, uint32_t cls) const {
     return (node * 2 + (up ? 1 : 0)) * kClasses + cls;
   }
   void run_events(Time now);
   void arrive(uint32_t packet, Time now);
+  bool floods(const Packet& packet) const;
   uint64_t most_waiting() const;
   void start(uint32_t link, Time now);
   void link_free(uint32_t link, Time now);
@@ -202,14 +234,14 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   uint32_t sent_into_fabric(uint32_t packet);
   void came_through(uint32_t packet, Time now) override;
   void lost(uint32_t packet, PacketLoss why) override;
-  void tell_pause(unsigned cls, bool pause, Time due) override;
+  void tell_pause(uint32_t real, unsigned cls, bool pause, Time due) override;
   void enter_switched(uint32_t packet, Time now);
   void kick_switched(uint32_t slot, Time now);
 
   // shard_pfc.cc: pauses on the real port
   void rx_mac_control(std::span<const uint8_t> frame, Time now);
-  void look_at_pause(unsigned cls, bool frame, Time now);
-  bool send_pfc(Time now, TxSink& sink);
+  void look_at_pause(uint32_t index, bool frame, Time now);
+  bool send_pfc(Port& port, Time now, TxSink& sink);
 
   // shard_faults.cc: packets that meet faults on their way
   void rx_through_faults(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
@@ -231,12 +263,13 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void notify(const Notice& notice, std::span<const uint8_t> bytes);
 
   // shard_tx.cc: departures
-  void send_due(Time now, TxSink& sink);
-  Time next_departure(uint32_t& cls) const;
+  void send_due(Port& port, Time now, TxSink& sink);
+  Time next_departure(const Port& port, uint32_t& cls) const;
+  static void mark_finished(std::span<uint8_t> frame);
   bool send(uint32_t packet, Time now, TxSink& sink);
-  void drain_host(Time now, TxSink& sink);
+  void drain_host(Time now, std::span<TxSink* const> sinks);
   void ask_for_real_mac(const NodeNic& node, const IpAddress& own, const IpAddress& target,
-                        Time now, TxSink& sink);
+                        Time now, std::span<TxSink* const> sinks);
 
   // shard_commands.cc
   void take_commands(Time now);
@@ -251,7 +284,9 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   }
 
   ShardConfig config_;
-  uint32_t real_ = 0;  ///< position of the real NIC in the node table
+  std::vector<Port> ports_;
+  std::vector<uint32_t> port_at_;  ///< of real NICs, by position in the node table
+  uint32_t here_ = 0;              ///< port that frames come in from
   std::vector<Link> links_;
   std::vector<ReadyList> ready_;  ///< [node * kLines + line]
   std::vector<ReadyList> cnps_;   ///< queue pairs whose CNP waits for their node's link, by node
@@ -261,7 +296,6 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   uint32_t first_starved_ = kNoList, last_starved_ = kNoList;
   EventQueue events_;
   std::unique_ptr<SwitchedFabric> fabric_;  ///< null: two links a path
-  PortPfc pfc_;
   RegionTable regions_;
   std::vector<ControlCounters> control_users_;  ///< of queue pairs that have gone
   std::vector<QpSlot> qps_;    ///< and behind them a slot for each node: raw_slot()
@@ -270,12 +304,8 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   std::vector<uint32_t> free_wakes_;
   std::vector<Command> pending_;  ///< commands whose time has not come
   std::vector<uint32_t> free_pending_;
-  /// Modelled packets to the real node by class, each in order of departure.
-  std::array<PacketFifo, kClasses> departures_;
-  PacketFifo send_now_;  ///< answers that bypass the fabric
   Duration arrival_uncertainty_;
   uint64_t rx_count_ = 0;  ///< for sampled ICRC verification
-  ShardCounters counters_;
   SpscRing<Command> commands_;
   SpscRing<Reply> replies_;
   ByteRing to_host_;

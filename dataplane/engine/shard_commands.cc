@@ -37,7 +37,8 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
   switch (command.kind) {
     case CommandKind::kAddQp: {
       const uint32_t slot = slot_of(command.qp->config().qpn);
-      const NodeNic* nic = config_.nodes.find(command.qp->config().node);
+      const RoceAddressing& a = command.qp->config().addressing;
+      const NodeNic* nic = config_.nodes.find(command.qp->config().node, a.src);
       if (slot == kNoSlot) return ReplyStatus::kTableFull;
       if (nic == nullptr || qps_[slot].qp != nullptr) return ReplyStatus::kNoSuchObject;
       const uint32_t node = config_.nodes.position(*nic);
@@ -47,6 +48,7 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       q.control = command.control;
       q.endpoint->attach(*this);
       q.node = node;
+      q.real = real_for(a.dst, node);
       q.wants_payload = command.needs_payload;
       q.uncertainty = Duration();
       faults_.on_new_qp(slot, node, command.qp->config().sq_psn, command.qp->config().rq_psn);
@@ -93,15 +95,18 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
         const bool found = fabric_->set_link(command.node, rate, latency, now);
         return found ? ReplyStatus::kDone : ReplyStatus::kNoSuchObject;
       }
-      const NodeNic* nic = config_.nodes.find(command.node);
-      if (nic == nullptr) return ReplyStatus::kNoSuchObject;
-      const uint32_t node = config_.nodes.position(*nic);
-      if (command.has_rate) apply_rate(node, command.rate);
-      for (uint32_t cls = 0; command.has_latency && cls < kClasses; ++cls) {
-        links_[link_id(node, true, cls)].set_latency(command.latency);
-        links_[link_id(node, false, cls)].set_latency(command.latency);
+      bool found = false;
+      const auto& nics = config_.nodes.nics();
+      for (uint32_t node = 0; node < nics.size(); ++node) {
+        if (nics[node].id != command.node) continue;
+        found = true;
+        if (command.has_rate) apply_rate(node, command.rate);
+        for (uint32_t cls = 0; command.has_latency && cls < kClasses; ++cls) {
+          links_[link_id(node, true, cls)].set_latency(command.latency);
+          links_[link_id(node, false, cls)].set_latency(command.latency);
+        }
       }
-      return ReplyStatus::kDone;
+      return found ? ReplyStatus::kDone : ReplyStatus::kNoSuchObject;
     }
     case CommandKind::kSendDatagram:
       return send_datagram(*command.datagram, command.node, now);
@@ -139,8 +144,8 @@ void Shard::leave_ready_lists(uint32_t slot) {
 
 void Shard::apply_rate(uint32_t node, Rate rate) {
   // Where the model is at least as fast as the port, the wire itself is the link.
-  const bool wire_is_link = node == real_ && !config_.physical.is_unlimited() &&
-                            (rate.is_unlimited() || rate >= config_.physical);
+  const Rate wire = is_real(node) ? port_of(node).physical : Rate::unlimited();
+  const bool wire_is_link = !wire.is_unlimited() && (rate.is_unlimited() || rate >= wire);
   const Rate applied = config_.pacing && !wire_is_link ? rate : Rate::unlimited();
   for (uint32_t cls = 0; cls < kClasses; ++cls) {
     links_[link_id(node, true, cls)].set_rate(applied);
@@ -157,10 +162,10 @@ void Shard::fit(ShardSnapshot& out) const {
   out.controls.resize(control_users_.size());
 }
 
-void Shard::snapshot(ShardSnapshot& out, Time now) const {
+void Shard::snapshot(ShardSnapshot& out, Time now, uint32_t port) const {
   out.at = now;
-  out.counters = counters_;
-  out.pfc = pfc_.counters_at(now);
+  out.counters = ports_[port].counters;
+  out.pfc = ports_[port].pfc.counters_at(now);
   const auto sum = [&](uint32_t node, bool up) {
     LinkCounters total = links_[link_id(node, up, 0)].counters();
     const LinkCounters& control = links_[link_id(node, up, 1)].counters();

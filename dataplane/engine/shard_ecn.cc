@@ -7,11 +7,12 @@ namespace understudy {
 /// A packet has come in for the queue pair in `slot`: was it marked on the wire or in the fabric?
 void Shard::look_for_mark(const Packet& packet, uint32_t slot, Time now) {
   if (!packet.ce && !marked(packet.tos)) return;
-  ++counters_.ce_delivered;
   QpSlot& q = qps_[slot];
+  ShardCounters& counters = counters_of(q.real);
+  ++counters.ce_delivered;
   if (!config_.cnp.on || !q.qp->connected()) return;
   if (q.cnp_waits || (q.cnp_sent && now - q.last_cnp < config_.cnp.interval)) {
-    ++counters_.cnp_suppressed;
+    ++counters.cnp_suppressed;
     return;
   }
   q.cnp_waits = true;
@@ -39,7 +40,7 @@ uint32_t Shard::take_cnp(uint32_t node, Time now) {
   q.cnp_waits = false;
   q.cnp_sent = true;
   q.last_cnp = now;
-  ++counters_.cnp_sent;
+  ++counters_of(q.real).cnp_sent;
   const QpConfig& qp = q.qp->config();
   const uint32_t id = pool_.take(PacketSide::kOutbound);
   Packet& p = pool_[id];
@@ -57,6 +58,7 @@ uint32_t Shard::take_cnp(uint32_t node, Time now) {
   p.qpn = qp.qpn;
   p.owner = q.generation;
   p.node = node;
+  p.real = q.real;
   p.frame_bytes = roce_frame_bytes(p.addressing, p.out.fields.opcode, p.out.payload_bytes);
   p.wire_bytes = wire_bytes(p.frame_bytes);
   p.link = link_id(node, true, control_class());

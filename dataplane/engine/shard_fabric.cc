@@ -36,7 +36,7 @@ void Shard::run_events(Time now) {
         break;
       case EventKind::kDepart:
         pool_[e.index].due = e.time;
-        departures_[pool_[e.index].link % kClasses].push(e.index);
+        port_of(pool_[e.index].real).departures[pool_[e.index].link % kClasses].push(e.index);
         break;
       case EventKind::kHeldLong: {
         uint32_t packet;
@@ -108,14 +108,19 @@ uint32_t Shard::class_of(const RoceView& packet) const {
 void Shard::arrive(uint32_t packet, Time now) {
   if (fabric_ != nullptr) return enter_switched(packet, now);
   const uint32_t link = pool_[packet].link;
-  if (pool_[packet].kind == PacketKind::kFromReal && link / (2 * kClasses) != real_ &&
-      links_[link].waiting() >= most_waiting()) {
+  if (floods(pool_[packet]) && links_[link].waiting() >= most_waiting()) {
     ++links_[link].counters().dropped;
-    counters_.drop(Drop::kQueueFull);
+    counters_of(pool_[packet].real).drop(Drop::kQueueFull);
     return pool_.release(packet);
   }
   links_[link].enqueue(packet, pool_.links());
   if (!links_[link].busy()) start(link, now);
+}
+
+/// Whether it has come from a real node and stands in front of another node's link.
+bool Shard::floods(const Packet& p) const {
+  const bool up = (p.link / kClasses) % 2 != 0;
+  return !up && (p.kind == PacketKind::kFromReal || p.kind == PacketKind::kThrough);
 }
 
 /// In front of one node's link a flood never takes the room of all: no more than half of it, and,
@@ -141,8 +146,8 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
   const bool inbound = p.kind == PacketKind::kFromReal || p.kind == PacketKind::kRawIn;
   p.head = exit.head;
   p.tail = exit.tail;
-  if (link == link_id(inbound ? real_ : p.node, true, cls)) {  // first of the path's two links
-    p.link = link_id(inbound ? p.node : real_, false, cls);
+  if (link == link_id(inbound ? p.real : p.node, true, cls)) {  // first of the path's two links
+    p.link = link_id(inbound ? p.node : p.real, false, cls);
     p.head = head_at_next_link(p);
     // With a physical wire in front the head may have passed before the frame was handed over.
     events_.push(std::max(now, p.head), EventKind::kLinkArrive, packet);
@@ -150,9 +155,9 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
     events_.push(p.tail, EventKind::kDeliver, packet);
   } else {
     // The wire takes its own time; where it is as fast as the model both end together.
-    p.due = std::max(p.head, p.tail - config_.physical.time_for(p.wire_bytes));
+    p.due = std::max(p.head, p.tail - port_of(p.real).physical.time_for(p.wire_bytes));
     if (faults_.active()) return depart_through_faults(packet);
-    departures_[cls].push(packet);
+    port_of(p.real).departures[cls].push(packet);
   }
 }
 
@@ -160,7 +165,7 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
 /// it can go through in one piece, so that the link serves others meanwhile.
 Time Shard::head_at_next_link(const Packet& p) const {
   Rate rate = links_[p.link].rate();
-  if (rate.is_unlimited()) rate = config_.physical;
+  if (rate.is_unlimited()) rate = ports_[port_at_[p.real]].physical;
   // A serializer's carried remainder may add a picosecond to the time that the rate gives.
   return std::max(p.head, p.tail - rate.time_for(p.wire_bytes) - Duration::ps(1));
 }
@@ -170,7 +175,7 @@ void Shard::link_free(uint32_t link, Time now) {
   if (!links_[link].queue_empty()) return start(link, now);
   const uint32_t node = link / (2 * kClasses);
   const bool up = (link / kClasses) % 2 != 0;
-  if (up && node != real_) pull(node, link % kClasses, now);
+  if (up && !is_real(node)) pull(node, link % kClasses, now);
 }
 
 bool Shard::pull(uint32_t node, uint32_t cls, Time now) {
@@ -220,6 +225,7 @@ uint32_t Shard::make_packet(uint32_t slot, uint32_t line, Time now) {
   p.qpn = q.qp->config().qpn;
   p.owner = q.generation;
   p.node = q.node;
+  p.real = q.real;
   p.frame_bytes = roce_frame_bytes(p.addressing, p.out.fields.opcode, p.out.payload_bytes);
   p.wire_bytes = wire_bytes(p.frame_bytes);
   p.link = link_id(q.node, true, line == kAckLine ? control_class() : line);
@@ -238,7 +244,7 @@ void Shard::send_raw(uint32_t packet, Time now) {
   const uint32_t link = link_id(node, true, 0);
   if (queue.waiting > pool_.available(PacketSide::kOutbound) / kRawShare) {
     ++links_[link].counters().dropped;
-    counters_.drop(Drop::kQueueFull);
+    counters_of(pool_[packet].real).drop(Drop::kQueueFull);
     return pool_.release(packet);
   }
   pool_.links()[packet] = kNoPacket;
@@ -343,7 +349,7 @@ void Shard::deliver(uint32_t packet, Time now) {
   if (p.qpn == kGsiQpn) return deliver_gsi(packet, now);
   const uint32_t slot = slot_of(p.qpn);
   if (!belongs(p, qps_[slot])) {  // removed while the packet was on its way
-    counters_.drop(Drop::kUnknownQpn);
+    counters_of(p.real).drop(Drop::kUnknownQpn);
     return pool_.release(packet);
   }
   if (p.view.info().kind == OpKind::kCnp) {

@@ -26,7 +26,10 @@ void flip(uint8_t* frame, const Area& area, uint64_t damage) {
   frame[area.at + bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
 }
 
-bool leaves(const Packet& p) { return p.kind == PacketKind::kToReal || p.kind == PacketKind::kRaw; }
+bool leaves(const Packet& p) {
+  return p.kind == PacketKind::kToReal || p.kind == PacketKind::kRaw ||
+         p.kind == PacketKind::kThrough;
+}
 
 /// Packets go past one another only in one direction of one queue pair.
 uint64_t stream_of(const Packet& p) {
@@ -47,7 +50,7 @@ void Shard::rx_through_faults(const FrameView& view, const RoceView& roce, uint3
   const FaultFacts facts{false,         slot,     roce.opcode,
                          roce.syndrome, roce.psn, psns_of(roce.opcode, roce.dma_length, slot)};
   const FaultVerdict verdict = faults_.judge(facts, now);
-  if (verdict.drop.any()) return counters_.drop(Drop::kFault);
+  if (verdict.drop.any()) return here().counters.drop(Drop::kFault);
   FrameView seen = view;
   RoceView packet = roce;
   if (verdict.mark_ce) seen.tos |= 3;
@@ -86,7 +89,7 @@ bool Shard::damage_received(FrameView& view, RoceView& roce, const FaultVerdict&
   parse_frame({scratch_.data(), view.frame.size()}, view, roce);
   view.tos = tos;  // may have been marked
   if (config_.verify == VerifyIcrc::kOff || icrc_ok(view, roce)) return true;
-  counters_.drop(Drop::kBadIcrc);
+  here().counters.drop(Drop::kBadIcrc);
   return false;
 }
 
@@ -105,7 +108,7 @@ void Shard::depart_through_faults(uint32_t packet) {
       true, slot, opcode, fields.syndrome, fields.psn, psns_of(opcode, fields.dma_length, slot)};
   const FaultVerdict verdict = faults_.judge(facts, p.due);
   if (verdict.drop.any()) {
-    counters_.drop(Drop::kFault);
+    counters_of(p.real).drop(Drop::kFault);
     return pool_.release(packet);
   }
   if (verdict.mark_ce) p.addressing.traffic_class |= 3;
@@ -151,7 +154,7 @@ void Shard::go_on(uint32_t packet, Time now) {
     events_.push(now, EventKind::kDepart, packet);
     return;
   }
-  p.head = now - config_.physical.time_for(p.wire_bytes);
+  p.head = now - port_of(p.real).physical.time_for(p.wire_bytes);
   p.tail = now;
   events_.push(now, EventKind::kLinkArrive, packet);
 }

@@ -11,15 +11,15 @@ constexpr uint16_t kGsiPkey = 0xffff;  ///< full member of the default partition
 
 void Shard::rx_gsi(const FrameView& view, const RoceView& roce, Time now) {
   if (roce.opcode != static_cast<uint8_t>(Opcode::kUdSendOnly)) {
-    return counters_.drop(Drop::kUnknownQpn);  // no connection has this number
+    return here().counters.drop(Drop::kUnknownQpn);  // no connection has this number
   }
   const NodeNic* node = config_.nodes.find(view.dst);
   const NodeNic* from = config_.nodes.find(view.src);
   if (node == nullptr || node->real || from == nullptr || !from->real) {
-    return counters_.drop(Drop::kWrongAddress);
+    return here().counters.drop(Drop::kWrongAddress);
   }
-  if (!pkey_matches(roce.pkey, kGsiPkey)) return counters_.drop(Drop::kWrongPkey);
-  if (roce.qkey != kGsiQkey) return counters_.drop(Drop::kWrongQkey);
+  if (!pkey_matches(roce.pkey, kGsiPkey)) return here().counters.drop(Drop::kWrongPkey);
+  if (roce.qkey != kGsiQkey) return here().counters.drop(Drop::kWrongQkey);
   learn_mac(view.src, view.src_mac);
   const uint32_t position = config_.nodes.position(*node);
   if (faults_.active()) {
@@ -51,16 +51,17 @@ void Shard::deliver_gsi(uint32_t packet, Time now) {
 }
 
 ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now) {
-  const NodeNic* from = config_.nodes.find(node);
+  const NodeNic* from = config_.nodes.find(node, datagram.addressing.src);
   if (from == nullptr) return ReplyStatus::kNoSuchObject;
   const uint32_t position = config_.nodes.position(*from);
+  const uint32_t real = real_for(datagram.addressing.dst, position);
   const uint32_t id = pool_.take(PacketSide::kOutbound);
   if (id == kNoPacket) {
-    counters_.drop(Drop::kNoBuffer);
+    counters_of(real).drop(Drop::kNoBuffer);
     return ReplyStatus::kTableFull;
   }
   RoceAddressing addressing = datagram.addressing;
-  if (addressing.dst_mac == MacAddress{}) addressing.dst_mac = config_.nodes.nics()[real_].mac;
+  if (addressing.dst_mac == MacAddress{}) addressing.dst_mac = config_.nodes.nics()[real].mac;
   RoceFields fields;
   fields.opcode = Opcode::kUdSendOnly;
   fields.pkey = kGsiPkey;
@@ -79,21 +80,23 @@ ReplyStatus Shard::send_datagram(const Datagram& datagram, NodeId node, Time now
   p.frame_bytes = roce_frame_bytes(addressing, fields.opcode, bytes);
   p.wire_bytes = wire_bytes(p.frame_bytes);
   p.node = position;
+  p.real = real;
   uint8_t* frame = pool_.buffer(id);
   std::memcpy(begin_roce(frame, addressing, fields, bytes), datagram.bytes.data(), bytes);
   finish_roce(frame, addressing, fields.opcode, bytes);
   p.addressing = addressing;  // of the frame, for faults
   p.out.fields = fields;
   p.out.payload_bytes = bytes;
-  ++counters_.tx_roce;
+  ++counters_of(real).tx_roce;
   send_raw(id, now);
   return ReplyStatus::kDone;
 }
 
 ReplyStatus Shard::reach(const Datagram& datagram, NodeId node) {
-  const NodeNic* from = config_.nodes.find(node);
+  const NodeNic* from = config_.nodes.find(node, datagram.addressing.src);
   if (from == nullptr) return ReplyStatus::kNoSuchObject;
-  if (config_.nodes.nics()[real_].mac_known) return ReplyStatus::kDone;
+  const uint32_t real = real_for(datagram.addressing.dst, config_.nodes.position(*from));
+  if (config_.nodes.nics()[real].mac_known) return ReplyStatus::kDone;
   unresolved_ = {from, datagram.addressing.src, datagram.addressing.dst};
   return ReplyStatus::kUnresolved;
 }
@@ -104,7 +107,7 @@ void Shard::tell(Time now, const Qp& qp, NoticeKind kind, std::span<const uint8_
 }
 
 void Shard::notify(const Notice& notice, std::span<const uint8_t> bytes) {
-  if (!push_notice(notices_, notice, bytes)) counters_.drop(Drop::kControlBusy);
+  if (!push_notice(notices_, notice, bytes)) ports_.front().counters.drop(Drop::kControlBusy);
 }
 
 }  // namespace understudy

@@ -47,7 +47,7 @@ void Shard::note_answer(uint32_t slot, Time now) {
 
 /// A CNP of the real node, for the queue pair in `slot`.
 void Shard::hear_cnp(uint32_t slot, Time now) {
-  ++counters_.cnp_received;
+  ++counters_of(qps_[slot].real).cnp_received;
   QpControl* control = qps_[slot].control;
   if (control == nullptr) return;
   control->on_cnp(now);

@@ -30,13 +30,14 @@ constexpr uint64_t kSampleEvery = 64;
 
 void Shard::rx(const RxBurst& burst) {
   arrival_uncertainty_ = burst.uncertainty;
+  here_ = burst.port;
   for (const auto& frame : burst.frames) rx_frame(frame, burst.at);
 }
 
 void Shard::rx_frame(std::span<const uint8_t> frame, Time now) {
-  ++counters_.rx_frames;
-  counters_.rx_bytes += frame.size();
-  if (frame.size() > kPacketBufferBytes) return counters_.drop(Drop::kTooLong);
+  ++here().counters.rx_frames;
+  here().counters.rx_bytes += frame.size();
+  if (frame.size() > kPacketBufferBytes) return here().counters.drop(Drop::kTooLong);
   FrameView view;
   RoceView roce;
   const FrameKind kind = parse_frame(frame, view, roce);
@@ -49,18 +50,18 @@ void Shard::rx_frame(std::span<const uint8_t> frame, Time now) {
     case FrameKind::kMacControl:
       return rx_mac_control(frame, now);
     default:
-      counters_.drop(drop_for(kind));
+      here().counters.drop(drop_for(kind));
   }
 }
 
 bool Shard::from_wrong_vlan(const FrameView& view) const {
-  const auto& tci = config_.nodes.nics()[real_].vlan_tci;
+  const auto& tci = config_.nodes.nics()[ports_[here_].nic].vlan_tci;
   if (!tci) return view.vlans != 0 && view.vlan[0].vid() != 0;  // VID 0 is a priority tag only
   return view.vlans == 0 || view.vlan[0].vid() != (*tci & 0xfff);
 }
 
 void Shard::learn_mac(const IpAddress& from, const MacAddress& mac) {
-  const NodeNic& real = config_.nodes.nics()[real_];
+  const NodeNic& real = config_.nodes.nics()[ports_[here_].nic];
   if ((mac == real.mac && real.mac_known) || mac.is_multicast()) return;
   NodeNic* nic = config_.nodes.find(from);
   if (nic == nullptr || !nic->real) return;
@@ -69,24 +70,48 @@ void Shard::learn_mac(const IpAddress& from, const MacAddress& mac) {
 }
 
 void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
-  ++counters_.rx_roce;
+  ++here().counters.rx_roce;
   const bool verify = config_.verify == VerifyIcrc::kFull ||
                       (config_.verify == VerifyIcrc::kSampled && rx_count_ % kSampleEvery == 0);
   ++rx_count_;
-  if (verify && !icrc_ok(view, roce)) return counters_.drop(Drop::kBadIcrc);
-  if (from_wrong_vlan(view)) return counters_.drop(Drop::kWrongVlan);
+  if (verify && !icrc_ok(view, roce)) return here().counters.drop(Drop::kBadIcrc);
+  if (from_wrong_vlan(view)) return here().counters.drop(Drop::kWrongVlan);
+  if (ports_.size() > 1) {
+    const NodeNic* to = config_.nodes.find(view.dst);
+    if (to != nullptr && to->real) return rx_through(view, roce, *to, now);
+  }
   if (roce.dest_qpn == kGsiQpn) return rx_gsi(view, roce, now);
   const uint32_t slot = slot_of(roce.dest_qpn);
-  if (slot == kNoSlot || qps_[slot].qp == nullptr) return counters_.drop(Drop::kUnknownQpn);
+  if (slot == kNoSlot || qps_[slot].qp == nullptr) return here().counters.drop(Drop::kUnknownQpn);
   const QpConfig& qp = qps_[slot].qp->config();
-  if (view.src != qp.addressing.dst || view.dst != qp.addressing.src) {
-    return counters_.drop(Drop::kWrongAddress);
+  if (view.src != qp.addressing.dst || view.dst != qp.addressing.src ||
+      qps_[slot].real != here().nic) {
+    return here().counters.drop(Drop::kWrongAddress);
   }
-  if (!pkey_matches(roce.pkey, qp.pkey)) return counters_.drop(Drop::kWrongPkey);
+  if (!pkey_matches(roce.pkey, qp.pkey)) return here().counters.drop(Drop::kWrongPkey);
   learn_mac(view.src, view.src_mac);
   if (faults_.active()) return rx_through_faults(view, roce, slot, now);
   const uint32_t id = store(view, roce, slot, now);
   if (id != kNoPacket) events_.push(now, EventKind::kLinkArrive, id);
+}
+
+/// From one real NIC to another: it crosses the fabric as it is.
+void Shard::rx_through(const FrameView& view, const RoceView& roce, const NodeNic& to, Time now) {
+  const NodeNic* from = config_.nodes.find(view.src);
+  const uint32_t real = config_.nodes.position(to);
+  if (from == nullptr || config_.nodes.position(*from) != here().nic || real == here().nic) {
+    return here().counters.drop(Drop::kWrongAddress);
+  }
+  learn_mac(view.src, view.src_mac);
+  if (marked(view.tos)) ++here().counters.ce_marked;
+  const uint32_t id = take_inbound(PacketKind::kThrough, view, here().nic, now);
+  if (id == kNoPacket) return;
+  Packet& p = pool_[id];
+  p.real = real;
+  p.qpn = 0;
+  p.link = link_id(here().nic, true, class_of(roce));
+  std::memcpy(pool_.buffer(id), view.frame.data(), view.frame.size());
+  events_.push(now, EventKind::kLinkArrive, id);
 }
 
 /// A slot for a frame to the emulated node at position `node`, in front of the real node's link,
@@ -94,7 +119,7 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
 uint32_t Shard::take_inbound(PacketKind kind, const FrameView& view, uint32_t node, Time now) {
   const uint32_t id = pool_.take(PacketSide::kInbound);
   if (id == kNoPacket) {
-    counters_.drop(Drop::kNoBuffer);
+    here().counters.drop(Drop::kNoBuffer);
     return kNoPacket;
   }
   Packet& p = pool_[id];
@@ -106,16 +131,17 @@ uint32_t Shard::take_inbound(PacketKind kind, const FrameView& view, uint32_t no
   p.frame_bytes = static_cast<uint32_t>(view.frame.size());
   p.wire_bytes = wire_bytes(p.frame_bytes);
   p.node = node;
-  p.head = now - config_.physical.time_for(p.wire_bytes);
+  p.real = here().nic;
+  p.head = now - here().physical.time_for(p.wire_bytes);
   p.tail = now;
   p.uncertainty = arrival_uncertainty_;
-  p.link = link_id(real_, true, 0);
+  p.link = link_id(here().nic, true, 0);
   return id;
 }
 
 /// A packet for the queue pair in `slot`, in front of the first link; kNoPacket if none goes there.
 uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot, Time now) {
-  if (marked(view.tos)) ++counters_.ce_marked;
+  if (marked(view.tos)) ++here().counters.ce_marked;
   if (roce.dest_qpn == kGsiQpn)
     return store_datagram(view, roce, slot - faults_.datagram_slot(0), now);
   const uint32_t id = take_inbound(PacketKind::kFromReal, view, qps_[slot].node, now);
@@ -124,7 +150,7 @@ uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot
   p.qpn = roce.dest_qpn;
   p.owner = qps_[slot].generation;
   p.view = roce;
-  p.link = link_id(real_, true, class_of(roce));
+  p.link = link_id(here().nic, true, class_of(roce));
   if (qps_[slot].wants_payload && roce.payload_bytes > 0) {
     std::memcpy(pool_.buffer(id), view.frame.data() + roce.payload, roce.payload_bytes);
   }
@@ -132,7 +158,7 @@ uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot
 }
 
 void Shard::rx_ip(const FrameView& view, Time now) {
-  if (from_wrong_vlan(view)) return counters_.drop(Drop::kWrongVlan);
+  if (from_wrong_vlan(view)) return here().counters.drop(Drop::kWrongVlan);
   const NodeNic* node = nullptr;
   const NeighbourQuery query = neighbour_query(view, config_.nodes, node);
   learn_mac(view.ether_type == kEtherArp ? arp_sender(view) : view.src, view.src_mac);
@@ -148,14 +174,14 @@ void Shard::rx_ip(const FrameView& view, Time now) {
 
 void Shard::answer(NeighbourQuery query, const FrameView& view, const NodeNic& node, Time now) {
   const uint32_t id = pool_.take(PacketSide::kOutbound);
-  if (id == kNoPacket) return counters_.drop(Drop::kNoBuffer);
+  if (id == kNoPacket) return here().counters.drop(Drop::kNoBuffer);
   const uint32_t bytes =
       answer_neighbour(query, view, node, {pool_.buffer(id), kPacketBufferBytes});
   if (bytes == 0) {
     pool_.release(id);
-    return counters_.drop(Drop::kTruncated);
+    return here().counters.drop(Drop::kTruncated);
   }
-  ++counters_.neighbour_answers;
+  ++here().counters.neighbour_answers;
   Packet& p = pool_[id];
   p.kind = PacketKind::kRaw;
   p.qpn = 0;
@@ -166,22 +192,23 @@ void Shard::answer(NeighbourQuery query, const FrameView& view, const NodeNic& n
   p.frame_bytes = bytes;
   p.wire_bytes = wire_bytes(bytes);
   p.node = config_.nodes.position(node);
+  p.real = here().nic;
   if (query == NeighbourQuery::kEcho && config_.icmp_through_fabric) {
     send_raw(id, now);
   } else {
     p.due = now;
-    send_now_.push(id);
+    here().send_now.push(id);
   }
 }
 
 void Shard::hand_to_host(const FrameView& view) {
   if (view.ether_type == kEtherArp) return;  // a reply, or a request for somebody else
   const NodeNic* node = config_.nodes.find(view.dst);
-  if (node == nullptr || node->real) return counters_.drop(Drop::kNotForUs);
+  if (node == nullptr || node->real) return here().counters.drop(Drop::kNotForUs);
   const uint32_t bytes =
       static_cast<uint32_t>(sizeof(EthHeader)) + static_cast<uint32_t>(view.frame.size()) - view.l3;
   uint8_t* out = to_host_.reserve(bytes);
-  if (out == nullptr) return counters_.drop(Drop::kHostRingFull);
+  if (out == nullptr) return here().counters.drop(Drop::kHostRingFull);
   EthHeader eth;
   std::memcpy(eth.dst, config_.host_mac.bytes.data(), 6);
   std::memcpy(eth.src, view.src_mac.bytes.data(), 6);
@@ -189,7 +216,7 @@ void Shard::hand_to_host(const FrameView& view) {
   std::memcpy(out, &eth, sizeof eth);
   std::memcpy(out + sizeof eth, view.frame.data() + view.l3, view.frame.size() - view.l3);
   to_host_.commit(bytes);
-  ++counters_.to_host;
+  ++here().counters.to_host;
 }
 
 }  // namespace understudy

@@ -12,7 +12,7 @@ Time Shard::next_event() const {
 
 void Shard::enter_switched(uint32_t packet, Time now) {
   if (fabric_->waiting() >= most_waiting()) {
-    counters_.drop(Drop::kQueueFull);
+    counters_of(pool_[packet].real).drop(Drop::kQueueFull);
     return pool_.release(packet);
   }
   fabric_->enter(packet, now);
@@ -32,11 +32,13 @@ bool Shard::goes(uint32_t slot, LinkId uplink, uint8_t blocked) const {
   const QpSlot& q = qps_[slot];
   uint8_t tos;
   uint16_t udp_src;
+  uint32_t real = q.real;
   std::optional<uint16_t> tci;
   if (slot == raw_slot(q.node)) {
     const Packet& p = pool_[raw_[q.node].first];
     tos = p.tos;
     udp_src = p.udp_src;
+    real = p.real;
     tci = p.vlan_tci;
   } else {
     const RoceAddressing& a = q.qp->config().addressing;
@@ -45,7 +47,7 @@ bool Shard::goes(uint32_t slot, LinkId uplink, uint8_t blocked) const {
     tci = a.vlan_tci;
   }
   if ((blocked >> fabric_->class_of(tos, tci) & 1) != 0) return false;
-  return fabric_->leaves_by(q.node, udp_src, uplink);
+  return fabric_->leaves_by(q.node, real, udp_src, uplink);
 }
 
 /// The same of the node's oldest CNP.
@@ -56,7 +58,7 @@ bool Shard::cnp_goes(uint32_t node, LinkId uplink, uint8_t blocked) const {
   std::optional<uint16_t> tci;
   if (a.vlan_tci) tci = static_cast<uint16_t>(config_.cnp.pcp << 13);
   if ((blocked >> fabric_->class_of(config_.cnp.traffic_class, tci) & 1) != 0) return false;
-  return fabric_->leaves_by(node, a.udp_src, uplink);
+  return fabric_->leaves_by(node, qps_[slot].real, a.udp_src, uplink);
 }
 
 /// What switches look at in a packet of a queue pair.
@@ -131,22 +133,23 @@ void Shard::came_through(uint32_t packet, Time now) {
   Packet& p = pool_[packet];
   if (p.kind == PacketKind::kFromReal || p.kind == PacketKind::kRawIn) return deliver(packet, now);
   // The wire takes its own time; where it is as fast as the model both end together.
-  p.due = std::max(p.head, p.tail - config_.physical.time_for(p.wire_bytes));
+  p.due = std::max(p.head, p.tail - port_of(p.real).physical.time_for(p.wire_bytes));
   if (faults_.active()) return depart_through_faults(packet);
-  departures_[0].push(packet);
+  port_of(p.real).departures[0].push(packet);
 }
 
 void Shard::lost(uint32_t packet, PacketLoss why) {
+  ShardCounters& counters = counters_of(pool_[packet].real);
   switch (why) {
     case PacketLoss::kBuffer:
     case PacketLoss::kHeadroom:
-      counters_.drop(Drop::kQueueFull);
+      counters.drop(Drop::kQueueFull);
       break;
     case PacketLoss::kLink:
-      counters_.drop(Drop::kLinkLoss);
+      counters.drop(Drop::kLinkLoss);
       break;
     case PacketLoss::kOutage:
-      counters_.drop(Drop::kLinkDown);
+      counters.drop(Drop::kLinkDown);
       break;
   }
   pool_.release(packet);

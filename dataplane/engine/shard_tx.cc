@@ -8,26 +8,26 @@ namespace {
 constexpr Duration kQuestionEvery = Duration::ms(200);
 }
 
-void Shard::send_due(Time now, TxSink& sink) {
-  if (!send_pfc(now, sink)) return;
-  while (!send_now_.empty()) {
-    if (!send(send_now_.front(), now, sink)) return;
-    send_now_.pop();
+void Shard::send_due(Port& port, Time now, TxSink& sink) {
+  if (!send_pfc(port, now, sink)) return;
+  while (!port.send_now.empty()) {
+    if (!send(port.send_now.front(), now, sink)) return;
+    port.send_now.pop();
   }
   uint32_t cls;
   const Time until = now + sink.lead();
-  while (next_departure(cls) <= until) {
-    if (!send(departures_[cls].front(), now, sink)) return;
-    departures_[cls].pop();
+  while (next_departure(port, cls) <= until) {
+    if (!send(port.departures[cls].front(), now, sink)) return;
+    port.departures[cls].pop();
   }
 }
 
-Time Shard::next_departure(uint32_t& cls) const {
+Time Shard::next_departure(const Port& port, uint32_t& cls) const {
   Time next = Time::never();
   cls = 0;
   for (uint32_t c = 0; c < kClasses; ++c) {
-    if (departures_[c].empty() || pool_[departures_[c].front()].due >= next) continue;
-    next = pool_[departures_[c].front()].due;
+    if (port.departures[c].empty() || pool_[port.departures[c].front()].due >= next) continue;
+    next = pool_[port.departures[c].front()].due;
     cls = c;
   }
   return next;
@@ -35,20 +35,29 @@ Time Shard::next_departure(uint32_t& cls) const {
 
 bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
   Packet& p = pool_[packet];
+  ShardCounters& counters = counters_of(p.real);
   uint8_t* out = sink.reserve(p.frame_bytes);
   if (out == nullptr) {
-    ++counters_.tx_busy;
+    ++counters.tx_busy;
     return false;
   }
-  if (p.kind == PacketKind::kRaw) {
+  if (p.kind == PacketKind::kRaw || p.kind == PacketKind::kThrough) {
     std::memcpy(out, pool_.buffer(packet), p.frame_bytes);
+    if (p.kind == PacketKind::kThrough) {
+      ++counters.tx_roce;
+      counters.lateness.add(std::max(now, p.due) - p.due);
+      if (p.ce) {
+        mark_finished({out, p.frame_bytes});
+        ++counters.ce_sent;
+      }
+    }
   } else {
     if (p.addressing.dst_mac == MacAddress{}) {
-      p.addressing.dst_mac = config_.nodes.nics()[real_].mac;  // as learned by now
+      p.addressing.dst_mac = config_.nodes.nics()[p.real].mac;  // as learned by now
     }
     if (p.ce) {
       p.addressing.traffic_class |= kCongestionExperienced;
-      ++counters_.ce_sent;
+      ++counters.ce_sent;
     }
     const QpSlot& q = qps_[slot_of(p.qpn)];
     if (!belongs(p, q) || !regions_.holds(p.out.payload)) p.out.payload = PayloadRef{};
@@ -57,22 +66,41 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
     if (p.damaged && p.good_icrc) damage_sent(p, out);
     finish_roce(out, p.addressing, p.out.fields.opcode, p.out.payload_bytes);
     if (p.damaged && !p.good_icrc) damage_sent(p, out);
-    ++counters_.tx_roce;
+    ++counters.tx_roce;
     const Time actual = std::max(now, p.due);  // handed over early, it leaves at its time
-    counters_.lateness.add(actual - p.due);
+    counters.lateness.add(actual - p.due);
     if (p.departs && belongs(p, q)) q.endpoint->on_transmitted(p.due, actual, *q.qp, p.id);
   }
-  ++counters_.tx_frames;
-  counters_.tx_bytes += p.frame_bytes;
+  ++counters.tx_frames;
+  counters.tx_bytes += p.frame_bytes;
   sink.commit(p.frame_bytes, p.due);
   pool_.release(packet);
   return true;
 }
 
+/// As congestion marks a packet (RFC 3168). The ICRC leaves these bits out.
+void Shard::mark_finished(std::span<uint8_t> frame) {
+  FrameView view;
+  RoceView roce;
+  parse_frame(frame, view, roce);
+  uint8_t* l3 = frame.data() + view.l3;
+  if (l3[0] >> 4 == 6) {
+    l3[1] |= kCongestionExperienced << 4;
+    return;
+  }
+  Ipv4Header ip;
+  std::memcpy(&ip, l3, sizeof ip);
+  ip.tos |= kCongestionExperienced;
+  ip.checksum = 0;
+  std::memcpy(l3, &ip, sizeof ip);
+  ip.checksum = checksum_finish(checksum_add(0, l3, sizeof ip));
+  std::memcpy(l3, &ip, sizeof ip);
+}
+
 /// Frames of the host: the TAP is untagged and knows no MAC of ours, so both are set here.
-void Shard::drain_host(Time now, TxSink& sink) {
+void Shard::drain_host(Time now, std::span<TxSink* const> sinks) {
   if (unresolved_.from != nullptr) {
-    ask_for_real_mac(*unresolved_.from, unresolved_.own, unresolved_.target, now, sink);
+    ask_for_real_mac(*unresolved_.from, unresolved_.own, unresolved_.target, now, sinks);
     unresolved_ = {};
   }
   for (;;) {
@@ -86,15 +114,18 @@ void Shard::drain_host(Time now, TxSink& sink) {
       from_host_.pop();
       continue;
     }
-    const NodeNic& real = config_.nodes.nics()[real_];
-    // All frames here go to the one real NIC: they wait for its answer in their ring.
-    if (!real.mac_known) return ask_for_real_mac(*node, view.src, view.dst, now, sink);
+    const uint32_t position = real_for(view.dst, config_.nodes.position(*node));
+    const NodeNic& real = config_.nodes.nics()[position];
+    ShardCounters& counters = counters_of(position);
+    TxSink& sink = *sinks[port_at_[position]];
+    // All frames here go to a real NIC: they wait for its answer in their ring.
+    if (!real.mac_known) return ask_for_real_mac(*node, view.src, view.dst, now, sinks);
     const uint32_t tag = real.vlan_tci ? static_cast<uint32_t>(sizeof(VlanTag)) : 0;
     const uint32_t body = static_cast<uint32_t>(frame.size()) - view.l3;
     const uint32_t bytes = static_cast<uint32_t>(sizeof(EthHeader)) + tag + body;
     uint8_t* out = sink.reserve(bytes);
     if (out == nullptr) {
-      ++counters_.tx_busy;
+      ++counters.tx_busy;
       return;
     }
     EthHeader eth;
@@ -108,25 +139,27 @@ void Shard::drain_host(Time now, TxSink& sink) {
     }
     std::memcpy(out + sizeof eth + tag, frame.data() + view.l3, body);
     sink.commit(bytes, now);
-    ++counters_.from_host;
-    ++counters_.tx_frames;
-    counters_.tx_bytes += bytes;
+    ++counters.from_host;
+    ++counters.tx_frames;
+    counters.tx_bytes += bytes;
     from_host_.pop();
   }
 }
 
 void Shard::ask_for_real_mac(const NodeNic& node, const IpAddress& own, const IpAddress& target,
-                             Time now, TxSink& sink) {
+                             Time now, std::span<TxSink* const> sinks) {
   if (now < next_question_) return;
+  Port& port = port_of(real_for(target, config_.nodes.position(node)));
+  TxSink& sink = *sinks[port_at_[port.nic]];
   uint8_t* out = sink.reserve(kNeighbourQuestionBytes);
   if (out == nullptr) {
-    ++counters_.tx_busy;
+    ++port.counters.tx_busy;
     return;
   }
   const uint32_t bytes = ask_neighbour(node, own, target, out);
   sink.commit(bytes, now);
-  ++counters_.tx_frames;
-  counters_.tx_bytes += bytes;
+  ++port.counters.tx_frames;
+  port.counters.tx_bytes += bytes;
   next_question_ = now + kQuestionEvery;
 }
 

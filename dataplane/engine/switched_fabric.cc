@@ -1,6 +1,7 @@
 #include "dataplane/engine/switched_fabric.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace understudy {
 namespace {
@@ -9,6 +10,12 @@ constexpr uint32_t kFcsBytes = 4;
 /// Of a spraying sender's packets so many have hashes of their own before they come again.
 constexpr uint16_t kSprayed = 64;
 
+/// Source and destination of a packet of a real node.
+std::pair<uint32_t, uint32_t> ends_of(const Packet& p) {
+  if (p.kind == PacketKind::kThrough) return {p.node, p.real};
+  return {p.real, p.node};
+}
+
 uint64_t mixed(uint64_t x) {
   x *= 0x9e3779b97f4a7c15;
   return x ^ x >> 32;
@@ -16,12 +23,12 @@ uint64_t mixed(uint64_t x) {
 
 }  // namespace
 
-SwitchedFabric::SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, uint32_t real,
-                               Rate physical, bool pfc, PacketPool& pool, FabricUser& user,
+SwitchedFabric::SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network,
+                               std::vector<RealEnd> real, PacketPool& pool, FabricUser& user,
                                NetworkTraffic* background)
     : config_(std::move(network)),
-      real_(real),
-      physical_(physical),
+      real_(std::move(real)),
+      real_at_(config_->nics.size(), kNobody),
       pool_(pool),
       user_(user),
       background_(background),
@@ -35,23 +42,29 @@ SwitchedFabric::SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, u
     node_at_[config_->nics[i]] = i;
     uplinks_.push_back(graph.uplinks(config_->nics[i]));
   }
+  for (uint32_t i = 0; i < real_.size(); ++i) real_at_[real_[i].nic] = i;
   make_room_for_paths();
-  for (const LinkId up : uplinks_[real_]) {
-    for (size_t c = 0; c < config_->settings.classes.size(); ++c) {
-      real_queues_.emplace_back(pool_.capacity());
-    }
-    network_.lead_outside(reverse(up), pfc);
-    for (const LinkId link : {up, reverse(up)}) {
-      network_.set_rate(link, on_wire(link, graph.link(link).rate));
+  for (const RealEnd& end : real_) {
+    first_uplink_.push_back(backlog_.size());
+    for (const LinkId up : uplinks_[end.nic]) {
+      for (size_t c = 0; c < config_->settings.classes.size(); ++c) {
+        real_queues_.emplace_back(pool_.capacity());
+      }
+      backlog_.push_back(0);
+      network_.lead_outside(reverse(up), end.pfc);
+      for (const LinkId link : {up, reverse(up)}) {
+        network_.set_rate(link, on_wire(link, graph.link(link).rate));
+      }
     }
   }
-  backlog_.resize(uplinks_[real_].size());
   if (background_ == nullptr) return;
   before_real_.resize(graph.links().size());
   background_->start(network_);
-  for (const LinkId up : uplinks_[real_]) {
-    for (const LinkId link : {up, reverse(up)}) {
-      background_->link_changed({Time::zero(), link, on_wire(link, graph.link(link).rate), {}});
+  for (const RealEnd& end : real_) {
+    for (const LinkId up : uplinks_[end.nic]) {
+      for (const LinkId link : {up, reverse(up)}) {
+        background_->link_changed({Time::zero(), link, on_wire(link, graph.link(link).rate), {}});
+      }
     }
   }
 }
@@ -62,11 +75,11 @@ uint8_t SwitchedFabric::priority_of(uint8_t tos, std::optional<uint16_t> vlan_tc
   return config_->settings.priorities.priority_of(tos, pcp);
 }
 
-const SwitchedFabric::Path& SwitchedFabric::find(uint32_t node, bool up, uint16_t flow) {
-  const uint64_t key = uint64_t{node} << 17 | uint64_t{flow} << 1 | (up ? 1 : 0);
+const SwitchedFabric::Path& SwitchedFabric::find(uint32_t source, uint32_t sink, uint16_t flow) {
+  const uint64_t key = uint64_t{source} << 40 | uint64_t{sink} << 16 | flow;
   Path& path = known_[mixed(key) % kKnownPaths];
   if (path.key == key) return path;
-  const VertexId from = config_->nics[up ? node : real_], to = config_->nics[up ? real_ : node];
+  const VertexId from = config_->nics[source], to = config_->nics[sink];
   path.key = key;
   path.hops = static_cast<uint8_t>(routes_.path(from, to, flow_hash(from, to, flow), path.links));
   return path;
@@ -76,10 +89,12 @@ const SwitchedFabric::Path& SwitchedFabric::find(uint32_t node, bool up, uint16_
 /// destination is computed with its first one.
 void SwitchedFabric::make_room_for_paths() {
   for (uint32_t node = 0; node < config_->nics.size(); ++node) {
-    if (node == real_) continue;
-    const VertexId end = config_->nics[node], real = config_->nics[real_];
-    longest_ =
-        std::max({longest_, routes_.path(end, real, 0).size(), routes_.path(real, end, 0).size()});
+    for (const RealEnd& other : real_) {
+      if (node == other.nic) continue;
+      const VertexId end = config_->nics[node], real = config_->nics[other.nic];
+      longest_ = std::max(
+          {longest_, routes_.path(end, real, 0).size(), routes_.path(real, end, 0).size()});
+    }
   }
   of_known_.resize(kKnownPaths * longest_);
   of_packets_.resize(pool_.capacity() * longest_);
@@ -87,13 +102,14 @@ void SwitchedFabric::make_room_for_paths() {
 }
 
 /// A sprayed packet takes any path that begins with this link.
-const SwitchedFabric::Path& SwitchedFabric::next_path(const Packet& p, bool up, LinkId uplink) {
-  if (routes_.choice() != RouteChoice::kSpray) return find(p.node, up, p.udp_src);
+const SwitchedFabric::Path& SwitchedFabric::next_path(uint32_t from, uint32_t to, uint16_t flow,
+                                                      LinkId uplink) {
+  if (routes_.choice() != RouteChoice::kSpray) return find(from, to, flow);
   for (uint16_t tries = 0; tries < kSprayed; ++tries) {
-    const Path& path = find(p.node, up, spray_++ % kSprayed);
+    const Path& path = find(from, to, spray_++ % kSprayed);
     if (path.links[0] == uplink) return path;
   }
-  return find(p.node, up, 0);
+  return find(from, to, 0);
 }
 
 /// The network's packet for one of the pool.
@@ -114,20 +130,21 @@ PacketId SwitchedFabric::wrap(uint32_t packet, const Path& path) {
   return id;
 }
 
-/// Among the real NIC's.
-size_t SwitchedFabric::position_of(LinkId uplink) const {
-  const std::vector<LinkId>& out = uplinks_[real_];
-  return static_cast<size_t>(std::find(out.begin(), out.end(), uplink) - out.begin());
+size_t SwitchedFabric::position_of(uint32_t node, LinkId uplink) const {
+  const std::vector<LinkId>& out = uplinks_[node];
+  return first_uplink_[real_at_[node]] +
+         static_cast<size_t>(std::find(out.begin(), out.end(), uplink) - out.begin());
 }
 
 void SwitchedFabric::enter(uint32_t packet, Time now) {
   Packet& p = pool_[packet];
   p.priority = priority_of(p.tos, p.vlan_tci);
-  LinkId uplink = uplinks_[real_].front();
-  if (uplinks_[real_].size() > 1 && routes_.choice() != RouteChoice::kSpray) {
-    uplink = find(p.node, false, p.udp_src).links[0];
+  const auto [from, to] = ends_of(p);
+  LinkId uplink = uplinks_[from].front();
+  if (uplinks_[from].size() > 1 && routes_.choice() != RouteChoice::kSpray) {
+    uplink = find(from, to, p.udp_src).links[0];
   }
-  const size_t at = position_of(uplink);
+  const size_t at = position_of(from, uplink);
   const size_t classes = config_->settings.classes.size();
   real_queues_[at * classes + network_.class_of(p.priority)].push(packet);
   ++waiting_;
@@ -142,9 +159,9 @@ PacketId SwitchedFabric::pull(LinkId nic, uint8_t blocked, Time now) {
   if (node == kNobody) {
     return background_ != nullptr ? background_->pull(nic, blocked, now) : kNoPacketId;
   }
-  if (node == real_) {
-    return background_ == nullptr ? pull_real(nic, blocked, now)
-                                  : pull_beside_real(nic, blocked, now);
+  if (is_real(node)) {
+    return background_ == nullptr ? pull_real(node, nic, blocked, now)
+                                  : pull_beside_real(node, nic, blocked, now);
   }
   if (background_ == nullptr) return pull_of(node, nic, blocked, now);
   // Queue pairs and flows stand in one line.
@@ -157,14 +174,14 @@ PacketId SwitchedFabric::pull(LinkId nic, uint8_t blocked, Time now) {
   return id != kNoPacketId || !flows_first ? id : pull_of(node, nic, blocked, now);
 }
 
-PacketId SwitchedFabric::pull_beside_real(LinkId nic, uint8_t blocked, Time now) {
+PacketId SwitchedFabric::pull_beside_real(uint32_t node, LinkId nic, uint8_t blocked, Time now) {
   uint32_t& before = before_real_[nic];
   if (before > 0) {
     --before;
     if (const PacketId id = background_->pull(nic, blocked, now); id != kNoPacketId) return id;
   }
   before = background_->senders(nic);
-  if (const PacketId id = pull_real(nic, blocked, now); id != kNoPacketId) return id;
+  if (const PacketId id = pull_real(node, nic, blocked, now); id != kNoPacketId) return id;
   return background_->pull(nic, blocked, now);
 }
 
@@ -172,12 +189,12 @@ PacketId SwitchedFabric::pull_of(uint32_t node, LinkId nic, uint8_t blocked, Tim
   const uint32_t packet = user_.next_packet(node, nic, blocked, now);
   if (packet == kNoPacket) return kNoPacketId;
   pool_[packet].priority = priority_of(pool_[packet].tos, pool_[packet].vlan_tci);
-  return wrap(packet, next_path(pool_[packet], true, nic));
+  return wrap(packet, next_path(node, pool_[packet].real, pool_[packet].udp_src, nic));
 }
 
 /// Classes of higher priority first.
-PacketId SwitchedFabric::pull_real(LinkId nic, uint8_t blocked, Time now) {
-  const size_t at = position_of(nic), classes = config_->settings.classes.size();
+PacketId SwitchedFabric::pull_real(uint32_t node, LinkId nic, uint8_t blocked, Time now) {
+  const size_t at = position_of(node, nic), classes = config_->settings.classes.size();
   for (size_t c = classes; c-- > 0;) {
     PacketFifo& queue = real_queues_[at * classes + c];
     if (queue.empty()) continue;
@@ -193,7 +210,8 @@ PacketId SwitchedFabric::pull_real(LinkId nic, uint8_t blocked, Time now) {
     --waiting_;
     backlog_[at] -= pool_[packet].frame_bytes + kFcsBytes;
     network_.note_backlog(nic, backlog_[at], now);
-    const PacketId id = wrap(packet, next_path(pool_[packet], false, nic));
+    const PacketId id =
+        wrap(packet, next_path(node, ends_of(pool_[packet]).second, pool_[packet].udp_src, nic));
     network_[id].head = pool_[packet].head;
     network_[id].tail = pool_[packet].tail;
     return id;
@@ -221,21 +239,26 @@ void SwitchedFabric::lost(PacketId id, PacketLoss why, Time now) {
 
 void SwitchedFabric::pause_leaves(LinkId link, unsigned cls, bool pause, Time now) {
   // The wire takes its own time; where it is as fast as the model both end together.
+  const RealEnd& end = real_[real_at_[node_at_[config_->graph.link(link).to]]];
   const Duration modelled = network_.pfc_time_on(link);
-  const Duration wire = physical_.time_for(config_->settings.pfc_frame_bytes);
-  user_.tell_pause(cls, pause, now + std::max(Duration(), modelled - wire));
+  const Duration wire = end.physical.time_for(config_->settings.pfc_frame_bytes);
+  user_.tell_pause(end.nic, cls, pause, now + std::max(Duration(), modelled - wire));
 }
 
-void SwitchedFabric::hear_pause(unsigned cls, bool pause, bool frame, Time now) {
-  for (const LinkId up : uplinks_[real_]) network_.pause_from_outside(up, cls, pause, frame, now);
+void SwitchedFabric::hear_pause(uint32_t real, unsigned cls, bool pause, bool frame, Time now) {
+  for (const LinkId up : uplinks_[real]) network_.pause_from_outside(up, cls, pause, frame, now);
 }
 
-/// Where the model of the real NIC's link is faster than the wire to it, the wire is the link.
+/// Where the model of a real NIC's link is faster than the wire to it, the wire is the link.
 Rate SwitchedFabric::on_wire(LinkId link, Rate rate) const {
   const GraphLink& l = config_->graph.link(link);
-  const VertexId real = config_->nics[real_];
-  const bool wire = (l.from == real || l.to == real) && !physical_.is_unlimited();
-  return wire ? std::min(rate, physical_) : rate;
+  for (const VertexId end : {l.from, l.to}) {
+    const uint32_t node = node_at_[end];
+    if (node == kNobody || !is_real(node)) continue;
+    const Rate wire = real_[real_at_[node]].physical;
+    if (!wire.is_unlimited()) rate = std::min(rate, wire);
+  }
+  return rate;
 }
 
 bool SwitchedFabric::set_link(NodeId node, std::optional<Rate> rate,

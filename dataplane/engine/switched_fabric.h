@@ -1,5 +1,5 @@
 // A shard's packets in a network with switches (fabric/network.h), in place of its two links a
-// path: the queue of the real NIC in front, emulated NICs that pull from their queue pairs, and
+// path: the queues of the real NICs in front, emulated NICs that pull from their queue pairs, and
 // what else loads the same links.
 #pragma once
 
@@ -26,6 +26,13 @@ struct SwitchedNetwork {
   uint32_t packets = 8192;  ///< room for as many at once, before the first allocation
 };
 
+/// A real NIC at its edge.
+struct RealEnd {
+  uint32_t nic = 0;  ///< position in the shard's node table
+  Rate physical;     ///< of the wire to it; where the model's link is faster, the wire is the link
+  bool pfc = false;  ///< it is told of pauses
+};
+
 /// The shard, as its network sees it. Packets are positions in its pool.
 class FabricUser {
  public:
@@ -39,16 +46,14 @@ class FabricUser {
   virtual void came_through(uint32_t packet, Time now) = 0;
   virtual void lost(uint32_t packet, PacketLoss why) = 0;
   /// The real NIC is to pause this class, or may go on: the frame's first byte is due then.
-  virtual void tell_pause(unsigned cls, bool pause, Time due) = 0;
+  virtual void tell_pause(uint32_t real, unsigned cls, bool pause, Time due) = 0;
 };
 
 class SwitchedFabric final : public NetworkEnds {
  public:
-  /// `real`: position of the real NIC. `physical`: rate of the wire to it; where the model's link
-  /// is faster, the wire is the link. `pfc`: the real NIC is told of pauses. All arguments outlive
-  /// this; `background` may be null.
-  SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, uint32_t real, Rate physical,
-                 bool pfc, PacketPool& pool, FabricUser& user, NetworkTraffic* background);
+  /// `pool` and what follows outlive this; `background` may be null.
+  SwitchedFabric(std::shared_ptr<const SwitchedNetwork> network, std::vector<RealEnd> real,
+                 PacketPool& pool, FabricUser& user, NetworkTraffic* background);
 
   Time next() { return network_.next(); }
   void step() { network_.step(); }
@@ -57,10 +62,11 @@ class SwitchedFabric final : public NetworkEnds {
   unsigned class_of(uint8_t tos, std::optional<uint16_t> vlan_tci) const {
     return network_.class_of(priority_of(tos, vlan_tci));
   }
-  /// Whether what the emulated node sends from this UDP port leaves by `uplink`, if it has several.
-  bool leaves_by(uint32_t node, uint16_t udp_src, LinkId uplink) {
+  /// Whether what the emulated NIC sends to a real one from this UDP port leaves by `uplink`, if it
+  /// has several.
+  bool leaves_by(uint32_t node, uint32_t real, uint16_t udp_src, LinkId uplink) {
     return uplinks_[node].size() == 1 || routes_.choice() == RouteChoice::kSpray ||
-           find(node, true, udp_src).links[0] == uplink;
+           find(node, real, udp_src).links[0] == uplink;
   }
   /// A queue pair stands in line.
   uint64_t take_turn() { return network_.take_turn(); }
@@ -68,13 +74,13 @@ class SwitchedFabric final : public NetworkEnds {
   void ready(uint32_t node, Time now) {
     for (const LinkId uplink : uplinks_[node]) network_.ready(uplink, now);
   }
-  /// A packet of the real node is in front of its NIC's link.
+  /// A packet of a real node is in front of its NIC's link.
   void enter(uint32_t packet, Time now);
   /// How many wait there.
   uint64_t waiting() const { return waiting_; }
   /// The real NIC stops what comes to it in class `cls`, or lets it go on; by a frame, or because
   /// the last one's time is over.
-  void hear_pause(unsigned cls, bool pause, bool frame, Time now);
+  void hear_pause(uint32_t real, unsigned cls, bool pause, bool frame, Time now);
 
   /// Another rate and/or latency for all cables of a node. False: there is no such node.
   bool set_link(NodeId node, std::optional<Rate> rate, std::optional<Duration> latency, Time now);
@@ -99,22 +105,24 @@ class SwitchedFabric final : public NetworkEnds {
     uint8_t hops = 0;
   };
 
-  /// From or to the real NIC (`up`: to it) for the emulated one at `node`; valid until the next
-  /// call.
-  const Path& find(uint32_t node, bool up, uint16_t flow);
-  const Path& next_path(const Packet& packet, bool up, LinkId uplink);
+  /// From one NIC to another; valid until the next call.
+  const Path& find(uint32_t from, uint32_t to, uint16_t flow);
+  const Path& next_path(uint32_t from, uint32_t to, uint16_t flow, LinkId uplink);
   Rate on_wire(LinkId link, Rate rate) const;
   uint8_t priority_of(uint8_t tos, std::optional<uint16_t> vlan_tci) const;
   void make_room_for_paths();
   PacketId wrap(uint32_t packet, const Path& path);
-  PacketId pull_beside_real(LinkId nic, uint8_t blocked, Time now);
+  PacketId pull_beside_real(uint32_t node, LinkId nic, uint8_t blocked, Time now);
   PacketId pull_of(uint32_t node, LinkId nic, uint8_t blocked, Time now);
-  PacketId pull_real(LinkId nic, uint8_t blocked, Time now);
-  size_t position_of(LinkId uplink) const;
+  PacketId pull_real(uint32_t node, LinkId nic, uint8_t blocked, Time now);
+  /// Of a real NIC's uplink, among all of these.
+  size_t position_of(uint32_t node, LinkId uplink) const;
+  bool is_real(uint32_t node) const { return real_at_[node] != kNobody; }
 
   std::shared_ptr<const SwitchedNetwork> config_;
-  uint32_t real_;
-  Rate physical_;
+  std::vector<RealEnd> real_;
+  std::vector<uint32_t> real_at_;     ///< by position in the node table: in real_, or kNobody
+  std::vector<size_t> first_uplink_;  ///< of each in real_: position_of() its first one
   PacketPool& pool_;
   FabricUser& user_;
   NetworkTraffic* background_;
@@ -122,7 +130,7 @@ class SwitchedFabric final : public NetworkEnds {
   Network network_;
   std::vector<uint32_t> node_at_;             ///< by vertex: position in the node table, or kNobody
   std::vector<std::vector<LinkId>> uplinks_;  ///< into the fabric, by position in the node table
-  /// In front of the real NIC's links, by link and class.
+  /// In front of the real NICs' links, by link and class.
   std::vector<PacketFifo> real_queues_;
   std::vector<uint64_t> backlog_;  ///< bytes of the same, by link
   uint64_t waiting_ = 0;

@@ -21,6 +21,7 @@ CollectiveEnvironment::CollectiveEnvironment(const CollectiveJob& job, Collectiv
       if (!job.exact || job.links[l].real_sends == job.links[other].real_sends) continue;
       if (job.links[l].channel == job.links[other].channel) links_[l].partner = other;
     }
+    if (job.links[l].among_real()) continue;
     if (job.links[l].real_sends) links_of_[job.links[l].emulated].push_back(l);
   }
   if (job.carrier != nullptr) job.carrier->listen(*this);
@@ -68,7 +69,7 @@ void CollectiveEnvironment::begin(Time now) {
   f.entry = now;
   for (uint32_t l = 0; l < links_.size(); ++l) {
     if (shape.uses[l].messages == 0) continue;
-    if (job_.links[l].real_sends) continue;
+    if (job_.links[l].real_sends || job_.links[l].among_real()) continue;
     f.to_acknowledge += shape.uses[l].messages;
     if (!job_.scheduled) f.entered = false;  // its first credit will tell
   }

@@ -17,16 +17,21 @@
 
 namespace understudy {
 
-/// One of NCCL's network connections between a real and an emulated rank: a queue pair at either
-/// end, for all operations of the job.
+/// One of NCCL's network connections of a real rank: a queue pair at either end, for all operations
+/// of the job. Between two real ranks there are two links, one for each end.
 struct CollectiveLink {
-  uint32_t real = 0, emulated = 0;  ///< ranks
+  static constexpr uint32_t kNoTwin = ~uint32_t{0};
+  uint32_t real = 0, emulated = 0;     ///< ranks; with a twin the other end is real too
+  uint32_t twin = kNoTwin;             ///< the link of the other end, between two real ranks
+  uint32_t real_nic = 0, far_nic = 0;  ///< of the ranks' nodes
   uint32_t channel = 0;
   uint8_t index = 0;  ///< as Connection::index
   bool real_sends = false;
   uint32_t slots = 1;       ///< most messages in flight
   uint32_t slot_bytes = 0;  ///< the largest credit
   Duration latency;         ///< one way
+
+  bool among_real() const { return twin != kNoTwin; }
 };
 
 /// The same between two emulated ranks, whose messages the network carries.
@@ -38,6 +43,7 @@ struct InnerLink {
 struct CollectiveShape {
   static constexpr uint32_t kUnused = ~uint32_t{0};
   /// What becomes of a link in it: the connection at either end, if there are messages.
+  /// `emulated`: of the far end, whatever it is.
   struct Use {
     uint32_t real = kUnused, emulated = kUnused;  ///< connections of these ranks
     uint64_t messages = 0;

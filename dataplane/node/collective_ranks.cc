@@ -5,9 +5,10 @@
 
 namespace understudy {
 
-CollectiveRanks::CollectiveRanks(const CollectiveJob& job, CollectiveProgress& progress,
+CollectiveRanks::CollectiveRanks(const CollectiveJob& job, Own own, CollectiveProgress& progress,
                                  const Memory& memory)
     : job_(job),
+      own_(own),
       progress_(progress),
       memory_(memory),
       ring_{job.ranks(), job.real.front(), job.seed},
@@ -23,7 +24,7 @@ CollectiveRanks::CollectiveRanks(const CollectiveJob& job, CollectiveProgress& p
   for (Flight& flight : flights_) {
     flight.parts.resize(job.real.size());
     for (const CollectiveShape* shape : job.operations) {
-      for (uint32_t r = 0; r < job.real.size(); ++r) {
+      for (uint32_t r = own.first; r < own.end; ++r) {
         std::vector<Side>& sides = flight.parts[r].sides;
         sides.resize(std::max(sides.size(), shape->real[r]->connections().size()));
       }
@@ -35,7 +36,7 @@ void CollectiveRanks::on_wake(Time now, uint64_t cookie) {
   const auto index = static_cast<uint32_t>(cookie);
   switch (static_cast<WakeKind>(cookie >> 60)) {
     case WakeKind::kStart:
-      for (uint32_t r = 0; r < operation_.size() && !flights_.empty(); ++r) {
+      for (uint32_t r = own_.first; r < own_.end && !flights_.empty(); ++r) {
         schedule_entry(std::max(now, job_.start), r);
       }
       break;
@@ -59,8 +60,8 @@ void CollectiveRanks::schedule_entry(Time done, uint32_t real) {
 
 void CollectiveRanks::begin(size_t operation) {
   Flight& f = flight(operation);
-  f.ranks_left = static_cast<uint32_t>(f.parts.size());
-  for (uint32_t r = 0; r < f.parts.size(); ++r) {
+  f.ranks_left = own_.end - own_.first;
+  for (uint32_t r = own_.first; r < own_.end; ++r) {
     Part& part = f.parts[r];
     std::fill(part.sides.begin(), part.sides.end(), Side{});
     part.left = 0;
@@ -316,7 +317,7 @@ void CollectiveRanks::complete(Time now, size_t operation, uint32_t real) {
   while (first_ < begun_ && flight(first_).ranks_left == 0) ++first_;
   if (first_ == before) return;
   progress_.finished.store(static_cast<uint32_t>(first_), std::memory_order_release);
-  for (uint32_t r = 0; r < entry_.size(); ++r) {
+  for (uint32_t r = own_.first; r < own_.end; ++r) {
     if (entry_[r].is_never()) continue;
     entry_[r] = Time::never();
     host_->wake_at(now, *this, cookie(WakeKind::kEnter, r));

@@ -1,4 +1,4 @@
-// The real ranks of a job on the reference node of `simulate`, on our own requester: what NCCL's
+// The ranks of a job on one of `simulate`'s reference nodes, on our own requester: what NCCL's
 // kernels and proxies do on its GPUs (nccl-wire 3.8 to 3.10; schedule.h says what waits for what).
 #pragma once
 
@@ -27,8 +27,14 @@ class CollectiveRanks final : public Endpoint {
     return uint64_t{link.slots} * CollectiveJob::kInFlight;
   }
 
-  /// Results hold the time from an operation's first entry to its last rank's end.
-  CollectiveRanks(const CollectiveJob& job, CollectiveProgress& progress, const Memory& memory);
+  /// The node's ranks, positions in CollectiveJob::real.
+  struct Own {
+    uint32_t first = 0, end = 0;
+  };
+
+  /// Results hold the time from an operation's first entry to its last rank's end, of `own` ranks.
+  CollectiveRanks(const CollectiveJob& job, Own own, CollectiveProgress& progress,
+                  const Memory& memory);
 
   /// What stands above a link's queue pair.
   Endpoint& endpoint(uint32_t link) { return ends_[link]; }
@@ -119,6 +125,7 @@ class CollectiveRanks final : public Endpoint {
   }
 
   const CollectiveJob& job_;
+  const Own own_;
   CollectiveProgress& progress_;
   Memory memory_;
   const ExactRing ring_;

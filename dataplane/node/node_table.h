@@ -1,4 +1,4 @@
-// Addresses of all nodes that a shard knows: its real NIC and every emulated one.
+// Addresses of all NICs that a shard knows: its real ones and every emulated one.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace understudy {
 
-/// One node's NIC on the shard's rail.
+/// A node's NIC.
 struct NodeNic {
   NodeId id = kNoNode;
   bool real = false;
@@ -19,6 +19,7 @@ struct NodeNic {
   std::optional<IpAddress> v4, v6;
   std::optional<uint16_t> vlan_tci;  ///< PCP and VLAN id of its RoCE traffic
   bool mac_known = true;             ///< false: `mac` is a guess until the NIC is heard
+  unsigned nic = 0;                  ///< of its node
 };
 
 /// Built by control, read-only for the shard but for a real NIC's learned MAC.
@@ -27,7 +28,7 @@ class NodeTable {
   void add(const NodeNic& nic) {
     const auto index = static_cast<uint32_t>(nics_.size());
     nics_.push_back(nic);
-    by_id_[nic.id] = index;
+    by_id_.try_emplace(nic.id, index);
     if (nic.v4) by_address_[*nic.v4] = index;
     if (nic.v6) by_address_[*nic.v6] = index;
   }
@@ -38,9 +39,15 @@ class NodeTable {
   NodeNic* find(const IpAddress& address) {
     return const_cast<NodeNic*>(static_cast<const NodeTable*>(this)->find(address));
   }
+  /// The first one of a node.
   const NodeNic* find(NodeId id) const {
     const auto it = by_id_.find(id);
     return it == by_id_.end() ? nullptr : &nics_[it->second];
+  }
+  /// The one of a node with this address; without one, its first.
+  const NodeNic* find(NodeId id, const IpAddress& address) const {
+    const NodeNic* nic = find(address);
+    return nic != nullptr && nic->id == id ? nic : find(id);
   }
   const std::vector<NodeNic>& nics() const { return nics_; }
   /// Of one of these in nics().

@@ -49,14 +49,14 @@ class ShardDrive : private TxSink {
     c.latencies.assign(3, Duration::us(1));
     c.separate_control = (flags & 4) != 0;
     c.icmp_through_fabric = (flags & 8) != 0;
-    if ((flags & 16) != 0) c.physical = Rate::bits_per_second(1'000'000'000);
+    if ((flags & 16) != 0) c.wires[0].physical = Rate::bits_per_second(1'000'000'000);
     c.packets = 16;
     c.queue_pairs = 4;
     c.regions = 4;
     if ((flags & 32) != 0) {
       c.separate_control = false;
       c.network = one_switch();
-      c.pfc = {(flags & 64) != 0, Rate::bits_per_second(1'000'000'000)};
+      c.wires[0].pfc = {(flags & 64) != 0, Rate::bits_per_second(1'000'000'000)};
     }
     return c;
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "tools/roce_check/link_timeline.h"
 #include "tools/roce_check/node_addresses.h"
@@ -47,7 +48,7 @@ class AnswerTimes {
       if (from == real && takes_rate(config_, p)) {
         arrival(p);
       } else if (to == real && p.info().is_response()) {
-        answer(p, from->node);
+        answer(p, *from);
       }
     }
     if (answers_ == 0) return;
@@ -83,12 +84,12 @@ class AnswerTimes {
     }
   }
 
-  void answer(const PacketRecord& p, NodeId node) {
+  void answer(const PacketRecord& p, const NodePort& from) {
     auto& requests = requests_[partner_[p.flow]];
     const auto request = requests.find(p.psn.value());
     if (request == requests.end() || request->second.answered) return;
     request->second.answered = true;
-    const Duration way = up_.shortest_latency() + latency_of(node);
+    const Duration way = up_.shortest_latency() + latency_of(from);
     const Time earliest = request->second.left + way * 2;
     const Time at = p.scheduled.is_never() ? p.at : p.scheduled;
     ++answers_;
@@ -105,12 +106,12 @@ class AnswerTimes {
             static_cast<double>(rate.bps()) * 1e-6));
   }
 
-  Duration latency_of(NodeId node) {
-    const auto at = latencies_.find(node);
+  Duration latency_of(const NodePort& end) {
+    const auto at = latencies_.find({end.node, end.nic});
     if (at != latencies_.end()) return at->second;
     const Duration shortest =
-        link_timeline(config_, node, port_.nic, changes_, false).shortest_latency();
-    latencies_[node] = shortest;
+        link_timeline(config_, end.node, end.nic, changes_, false).shortest_latency();
+    latencies_[{end.node, end.nic}] = shortest;
     return shortest;
   }
 
@@ -123,7 +124,7 @@ class AnswerTimes {
   std::vector<std::unordered_map<uint32_t, Request>> requests_;  ///< of each flow, by PSN
   std::vector<std::optional<Psn>> newest_;                       ///< of each flow
   std::vector<uint32_t> partner_;                                ///< the other direction of a flow
-  std::map<NodeId, Duration> latencies_;
+  std::map<std::pair<NodeId, unsigned>, Duration> latencies_;
   Time busy_;
   bool any_ = false;
   uint64_t answers_ = 0;

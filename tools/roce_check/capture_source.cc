@@ -107,6 +107,7 @@ class PcapngSource final : public CaptureSource {
       const Time farthest = Time::zero() + Duration::s(kFarthest);
       out.at = std::clamp(*packet.run_at, Time::zero() - Duration::s(kFarthest), farthest);
       out.scheduled = packet.scheduled.value_or(Time::never());
+      out.interface = packet.interface;
     } else if (packet.at) {
       out.at = origin_.at(packet.at->seconds, packet.at->ps);
     }

@@ -25,6 +25,8 @@ struct SourceFrame {
   std::span<const uint8_t> bytes;  ///< valid until the next call
   uint32_t original_bytes = 0;
   std::vector<LinkChange> changes;
+  /// Of an understudy run, where a packet between two real nodes passes two; else 0.
+  uint32_t interface = 0;
 };
 
 /// What a capture says about itself; final when all frames have been read.

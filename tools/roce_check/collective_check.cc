@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "ctrl/config/expected_messages.h"
+#include "ctrl/build/expected_messages.h"
 #include "tools/roce_check/node_addresses.h"
 
 namespace understudy {
@@ -14,7 +14,7 @@ namespace {
 struct Carried {
   const Flow* flow = nullptr;
   NodeId from = 0, to = 0;
-  unsigned nic = 0;
+  unsigned from_nic = 0, to_nic = 0;
   std::vector<const AcceptedMessage*> data;  ///< WRITEs with immediate
   uint64_t credits = 0;                      ///< small WRITEs the other way
   bool explained = false;
@@ -30,10 +30,11 @@ void add_direction(const PacketTable& table, const NodeAddresses& addresses,
   c.flow = &table.flows[data.flow];
   const auto from = addresses.find(c.flow->src);
   const auto to = addresses.find(c.flow->dst);
-  if (!from || !to || from->real == to->real || from->nic != to->nic) return;
+  if (!from || !to || (!from->real && !to->real)) return;
   c.from = from->node;
   c.to = to->node;
-  c.nic = from->nic;
+  c.from_nic = from->nic;
+  c.to_nic = to->nic;
   for (const AcceptedMessage& m : data.messages) {
     if (m.kind == OpKind::kWrite && m.imm) c.data.push_back(&m);
   }
@@ -57,15 +58,10 @@ bool equal(const Carried& carried, const ExpectedConnection& expected, bool open
   return same == carried.data.size() && (open_end || same == expected.sizes.size());
 }
 
-std::string name_of(const Config& config, const ExpectedConnection& e) {
-  return "job " + e.job + ", " + config.nodes[e.from].name + " to " + config.nodes[e.to].name +
-         ", channel " + std::to_string(e.channel);
-}
-
-void describe_difference(const Config& config, const Carried& carried,
-                         const ExpectedConnection& expected, Findings& findings) {
+void describe_difference(const Carried& carried, const ExpectedConnection& expected,
+                         Findings& findings) {
   const size_t at = common(carried, expected);
-  std::string text = name_of(config, expected) + " (" + carried.flow->name() + "): ";
+  std::string text = expected.name + " (" + carried.flow->name() + "): ";
   Stamp stamp;
   if (at == carried.data.size()) {
     text += "ends after " + std::to_string(at) + " of " + std::to_string(expected.sizes.size()) +
@@ -83,15 +79,19 @@ void describe_difference(const Config& config, const Carried& carried,
 }
 
 bool same_way(const Carried& c, const ExpectedConnection& e) {
-  return c.from == e.from && c.to == e.to && c.nic == e.nic;
+  return c.from == e.from && c.to == e.to && c.from_nic == e.from_nic && c.to_nic == e.to_nic;
 }
 
 }  // namespace
 
 void check_collectives(const Config& config, bool open_end, Analysis& analysis) {
-  const auto expected = expected_connections(config);
-  if (expected.empty()) return;
+  std::vector<std::string> unknown;
+  const auto expected = expected_connections(config, &unknown);
   Findings& findings = analysis.findings;
+  for (const std::string& why : unknown) {
+    findings.note(Check::kCollective, "not judged: " + why);
+  }
+  if (expected.empty()) return;
   const NodeAddresses addresses(config);
   std::vector<Carried> carried;
   for (const ConnectionResult& c : analysis.connections) {
@@ -117,11 +117,11 @@ void check_collectives(const Config& config, bool open_end, Analysis& analysis) 
       const uint64_t bytes =
           std::accumulate(c.data.begin(), c.data.end(), uint64_t{0},
                           [](uint64_t sum, const AcceptedMessage* m) { return sum + m->bytes; });
-      findings.note(Check::kCollective, name_of(config, e) + ": " + std::to_string(c.data.size()) +
+      findings.note(Check::kCollective, e.name + ": " + std::to_string(c.data.size()) +
                                             " messages, " + std::to_string(bytes) + " bytes, " +
                                             std::to_string(c.credits) + " credits");
       if (c.credits < c.data.size()) {
-        findings.add(Rule::kCollective, {}, name_of(config, e) + ": fewer credits than messages");
+        findings.add(Rule::kCollective, {}, e.name + ": fewer credits than messages");
       }
       break;
     }
@@ -141,14 +141,14 @@ void check_collectives(const Config& config, bool open_end, Analysis& analysis) 
       if (best == nullptr || common(c, *e) > common(*best, *e)) best = &c;
     }
     if (best == nullptr) {
-      findings.add(Rule::kCollective, {}, name_of(config, *e) + ": no connection carries it");
+      findings.add(Rule::kCollective, {}, e->name + ": no connection carries it");
       continue;
     }
     best->explained = true;
-    describe_difference(config, *best, *e, findings);
+    describe_difference(*best, *e, findings);
   }
   for (const Carried& c : carried) {
-    if (!c.explained) {
+    if (!c.explained && unknown.empty()) {
       findings.add(Rule::kCollective, {c.data.front()->first_frame, c.data.front()->first_at},
                    c.flow->name() + ": " + std::to_string(c.data.size()) +
                        " messages that no job of the configuration explains");

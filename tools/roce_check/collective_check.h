@@ -1,4 +1,4 @@
-// Did each connection of a ring carry exactly the messages that the schedule says, in order?
+// Did each connection of a job carry exactly the messages that its schedules say, in order?
 #pragma once
 
 #include "ctrl/config/config.h"

@@ -54,7 +54,7 @@ class TableBuilder {
     findings_.examined(icrc);
     if (!icrc_ok(view, roce)) {
       findings_.add(icrc, {in.number, in.at}, "ICRC is wrong");
-      return damaged(view, roce);  // a receiver drops it; for the flows it is a loss
+      return damaged(in, view, roce);  // a receiver drops it; for the flows it is a loss
     }
     check_headers({in.number, in.at}, view, roce, findings_);
     if (roce.dest_qpn == 0) return;  // which nobody has
@@ -115,7 +115,7 @@ class TableBuilder {
   /// A packet of another service to a queue pair that is an RC one (rule A3.3). The same source
   /// port: not another queue pair that used the number before or after.
   void check_service(const SourceFrame& in, const FrameView& view, const RoceView& roce) {
-    const auto flow = flows_.find({view.src, view.dst, roce.dest_qpn});
+    const auto flow = flows_.find({view.src, view.dst, roce.dest_qpn, in.interface});
     if (flow == flows_.end()) return;
     const Flow& f = table_.flows[flow->second];
     if (udp_src(f.packets.back()) != view.udp_src) return;
@@ -124,8 +124,8 @@ class TableBuilder {
                       " on a reliable connection");
   }
 
-  void damaged(const FrameView& view, const RoceView& roce) {
-    const auto flow = flows_.find({view.src, view.dst, roce.dest_qpn});
+  void damaged(const SourceFrame& in, const FrameView& view, const RoceView& roce) {
+    const auto flow = flows_.find({view.src, view.dst, roce.dest_qpn, in.interface});
     if (flow != flows_.end() && roce.info().is_request()) {
       table_.damaged.push_back({flow->second, roce.psn});
     }
@@ -133,9 +133,9 @@ class TableBuilder {
 
   void rc_packet(const SourceFrame& in, const FrameView& view, const RoceView& roce) {
     ++table_.counts.rc;
-    const auto [at, is_new] = flows_.try_emplace({view.src, view.dst, roce.dest_qpn},
+    const auto [at, is_new] = flows_.try_emplace({view.src, view.dst, roce.dest_qpn, in.interface},
                                                  static_cast<uint32_t>(table_.flows.size()));
-    if (is_new) table_.flows.push_back({view.src, view.dst, roce.dest_qpn, {}, {}});
+    if (is_new) table_.flows.push_back({view.src, view.dst, roce.dest_qpn, {}, {}, in.interface});
     PacketRecord p;
     p.frame = in.number;
     p.at = in.at;
@@ -188,7 +188,7 @@ class TableBuilder {
       } else if (i > until) {
         current = static_cast<uint32_t>(table_.flows.size());
         const Flow& f = table_.flows[flow];
-        table_.flows.push_back({f.src, f.dst, f.dest_qpn, {}, {}});
+        table_.flows.push_back({f.src, f.dst, f.dest_qpn, {}, {}, f.interface});
       }
       until = std::max(until, last[udp_src(packets[i])]);
       table_.packets[packets[i]].flow = current;
@@ -200,7 +200,7 @@ class TableBuilder {
   PacketTable table_;
   std::vector<PacketClass> classes_;  ///< of each packet
   CmFollower cm_;
-  std::map<std::tuple<IpAddress, IpAddress, Qpn>, uint32_t> flows_;
+  std::map<std::tuple<IpAddress, IpAddress, Qpn, uint32_t>, uint32_t> flows_;
   std::vector<uint8_t> copy_;
   bool any_ = false;
 };

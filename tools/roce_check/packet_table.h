@@ -26,14 +26,15 @@ struct PacketClass {
   uint16_t udp_src = 0;
 };
 
-/// One direction of one connection: what goes from `src` to queue pair `dest_qpn` at `dst`. Queue
-/// pair numbers are used again; a flow ends where its UDP source port is replaced by another one
-/// for good.
+/// One direction of one connection: what goes from `src` to queue pair `dest_qpn` at `dst`, as one
+/// interface saw it. Queue pair numbers are used again; a flow ends where its UDP source port is
+/// replaced by another one for good.
 struct Flow {
   IpAddress src, dst;
   Qpn dest_qpn = 0;
   std::vector<uint32_t> packets;  ///< indices into PacketTable::packets, in capture order
   PacketClass traffic;            ///< of its first packet; all others are held to it
+  uint32_t interface = 0;         ///< SourceFrame::interface
   std::string name() const;
 };
 

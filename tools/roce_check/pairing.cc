@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 namespace understudy {
@@ -121,13 +122,15 @@ class Pairing {
 
   std::vector<FlowPair> run() {
     by_cm();
-    std::map<std::pair<IpAddress, IpAddress>, std::vector<uint32_t>> open;
+    std::map<std::tuple<IpAddress, IpAddress, uint32_t>, std::vector<uint32_t>> open;
     for (uint32_t f = 0; f < table_.flows.size(); ++f) {
-      if (partner_[f] == kNoFlow) open[{table_.flows[f].src, table_.flows[f].dst}].push_back(f);
+      const Flow& flow = table_.flows[f];
+      if (partner_[f] == kNoFlow) open[{flow.src, flow.dst, flow.interface}].push_back(f);
     }
-    for (const auto& [address, flows] : open) {
-      const auto back = open.find({address.second, address.first});
-      if (back == open.end() || address.second < address.first) continue;
+    for (const auto& [ends, flows] : open) {
+      const auto& [src, dst, interface] = ends;
+      const auto back = open.find({dst, src, interface});
+      if (back == open.end() || dst < src) continue;
       by_behaviour(flows, back->second);
     }
     std::vector<FlowPair> out;

@@ -90,7 +90,8 @@ class RateCheck {
   }
 
  private:
-  using Links = std::map<NodeId, std::vector<Passage>>;
+  /// By node and NIC.
+  using Links = std::map<std::pair<NodeId, unsigned>, std::vector<Passage>>;
 
   void check_port(const PortConfig& port) {
     const std::string name = config_.nodes[port.node].name;
@@ -111,12 +112,13 @@ class RateCheck {
       check_pace(name + " down", port, out, down);
       check_answer_times(config_, port, changes_, analysis_);
     }
-    for (const auto& [node, passages] : by_sender) {
-      const NicConfig& sender = config_.nodes[node].nics[port.nic];
+    for (const auto& [end, passages] : by_sender) {
+      const auto& [node, nic] = end;
+      const NicConfig& sender = config_.nodes[node].nics[nic];
       if (rate.bps() != 0 && (sender.link_rate >= rate || sender.link_rate.is_unlimited()))
         continue;
       check_excess(config_.nodes[node].name + " up", passages,
-                   link_timeline(config_, node, port.nic, changes_, true), kUplinkBurst);
+                   link_timeline(config_, node, nic, changes_, true), kUplinkBurst);
     }
     note_lateness(name, out);
   }
@@ -126,14 +128,15 @@ class RateCheck {
       const Flow& flow = analysis_.table.flows[p.flow];
       const auto from = addresses_.find(flow.src);
       const auto to = addresses_.find(flow.dst);
-      if (!from || from->real || to != NodePort{port.node, port.nic, true}) continue;
+      if (!from || to != NodePort{port.node, port.nic, true}) continue;
+      if (from->real && p.direction != CaptureDirection::kOut) continue;  // in front of its sender
       if (!takes_rate(config_, p)) continue;
       const Passage passage{p.scheduled.is_never() ? p.at : p.scheduled, &p};
       out.push_back(passage);
-      by_sender[from->node].push_back(passage);
+      by_sender[{from->node, from->nic}].push_back(passage);
     }
     std::ranges::stable_sort(out, {}, &Passage::at);
-    for (auto& [node, passages] : by_sender) std::ranges::stable_sort(passages, {}, &Passage::at);
+    for (auto& [end, passages] : by_sender) std::ranges::stable_sort(passages, {}, &Passage::at);
   }
 
   void check_excess(const std::string& name, const std::vector<Passage>& passages,
@@ -173,7 +176,7 @@ class RateCheck {
   void check_pace(const std::string& name, const PortConfig& port,
                   const std::vector<Passage>& passages, const LinkTimeline& down) {
     if (!run_times_) return;  // the stamps of others say when a guest took packets, not the link
-    std::map<NodeId, LinkTimeline> senders;
+    std::map<std::pair<NodeId, unsigned>, LinkTimeline> senders;
     std::vector<double> paces;
     for (size_t i = 1; i < passages.size(); ++i) {
       const PacketRecord& p = *passages[i].packet;
@@ -182,9 +185,12 @@ class RateCheck {
                         p.info().kind == OpKind::kReadResponse;
       if (!data || p.info().start) continue;
       if (p.wire_bytes != before.wire_bytes) continue;
-      const NodeId node = addresses_.find(analysis_.table.flows[p.flow].src)->node;
+      const NodePort end = *addresses_.find(analysis_.table.flows[p.flow].src);
       const auto sender =
-          senders.try_emplace(node, link_timeline(config_, node, port.nic, changes_, true)).first;
+          senders
+              .try_emplace({end.node, end.nic},
+                           link_timeline(config_, end.node, end.nic, changes_, true))
+              .first;
       const Time from = passages[i - 1].at;
       const Time to = passages[i].at;
       const double could = std::min(down.capacity(from, to), sender->second.capacity(from, to));
@@ -196,11 +202,23 @@ class RateCheck {
     findings_.note(Check::kRate,
                    format_text("%s: median pace inside messages %.3f %% of the link's",
                                name.c_str(), *middle * 100));
-    if (*middle < kSlowest) {
+    if (*middle >= kSlowest) return;
+    if (!only_here(port)) {
+      findings_.note(Check::kRate, name + ": its senders' links carry messages to others, too");
+    } else {
       findings_.add(Rule::kRate, {},
                     format_text("%s: messages leave at %.2f %% of the configured rate",
                                 name.c_str(), *middle * 100));
     }
+  }
+
+  /// Whether who sends messages to this node sends to no other: in rings, whose next node is the
+  /// same on all channels.
+  bool only_here(const PortConfig& port) const {
+    return std::ranges::none_of(config_.jobs, [&](const JobConfig& job) {
+      const bool ring = job.algorithm == Algorithm::kRing && !is_p2p(job.collective);
+      return !ring && std::ranges::find(job.ranks, port.node) != job.ranks.end();
+    });
   }
 
   void note_lateness(const std::string& name, const std::vector<Passage>& passages) {
