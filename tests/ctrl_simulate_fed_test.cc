@@ -23,7 +23,7 @@ std::string text_of(const std::string& operations, const std::string& more) {
 
 std::vector<FedOperation> right_feed() {
   std::vector<FedOperation> feed;
-  for (const uint64_t bytes : {65536, 65536, 3120000, 3120000}) {
+  for (const uint64_t bytes : {65536u, 65536u, 3120000u, 3120000u}) {
     FedOperation fed;
     fed.communicator = kCommunicator;
     fed.sequence = 10 + feed.size();

@@ -56,4 +56,4 @@ with_clang() { # COMMAND...
 
 instrumented=(-Dbuildtype=plain -Doptimization=1 -Db_lundef=false -Dcpp_args=-gline-tables-only)
 # Tests and fuzzers share it: their libraries are compiled once.
-sanitized=("${instrumented[@]}" -Db_sanitize=address,undefined -Dfuzz=true)
+sanitized=("${instrumented[@]}" -Db_sanitize=address,undefined -Dfuzz=true -Dlong_tests=false)
