@@ -49,19 +49,25 @@ std::string job(const std::string& keys) {
 constexpr const char* kAuto = "algorithm = \"auto\"\nprotocol = \"auto\"\n";
 
 TEST(Prediction, RingSimpleIsTheRingThatSimulateModels) {
+  std::string nodes = kNodes;
+  nodes.replace(nodes.find("count = 8"), 9, "count = 7");
+  nodes +=
+      "[[node]]\nname = \"gpu\"\nreal = true\ngpus = 4\nnics = 2\nlink = { rate = \"100Gbit/s\", "
+      "latency = \"1us\" }\n[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\n";
   for (const char* channels : {"1", "2", "8"}) {
-    const Config config =
-        config_of(std::string(kNodes) +
-                  job("collective = \"all_reduce\"\ngpus = 1\nstep_cost = \"1us\"\nchannels = " +
-                      std::string(channels) + "\nsizes = [\"1MiB\", \"24MiB\", \"1GiB\"]\n"));
-    const auto predictions = rows_of(config);
-    ASSERT_EQ(predictions.size(), 1u);
-    const auto ring = modelled_times(config, config.jobs[0]);
-    ASSERT_TRUE(ring);
-    for (size_t i = 0; i < 3; ++i) {
-      const double modelled = (*ring)[i].microseconds() - 2;  // but for the first credit's way
-      EXPECT_NEAR(predictions[0].rows[i].time / modelled, 1, 0.005)
-          << channels << " channels, " << predictions[0].rows[i].bytes << " bytes";
+    for (const char* size : {"1MiB", "24MiB", "1GiB"}) {
+      const Config config = config_of(
+          nodes + "[[job]]\nname = \"j\"\nranks = [\"gpu\", \"w*\"]\ncollective = " +
+          "\"all_reduce\"\ngpus = 1\nstep_cost = \"1us\"\niterations = 1\nwarmup = 0\nchannels = " +
+          channels + "\nsizes = [\"" + size + "\"]\n");
+      const auto predictions = rows_of(config);
+      ASSERT_EQ(predictions.size(), 1u);
+      const auto setup = build_collective(config, config.jobs[0], true);
+      ASSERT_TRUE(setup) << setup.error().text;
+      ASSERT_EQ((*setup)->modelled.size(), 1u);
+      const double modelled = (*setup)->modelled[0].microseconds() - 2;  // the first credit's way
+      EXPECT_NEAR(predictions[0].rows[0].time / modelled, 1, 0.005)
+          << channels << " channels, " << size;
     }
   }
 }

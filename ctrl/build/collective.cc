@@ -160,10 +160,10 @@ class Builder {
       return config_.nodes[job_.ranks[communicator_.node_of(rank)]].nics[nic];
     };
     const NicConfig& a = nic_of(link.real, link.real_nic);
-    const NicConfig& b = nic_of(link.emulated, link.far_nic);
+    const NicConfig& b = nic_of(link.far, link.far_nic);
     if (a.vlan == b.vlan && a.v4.has_value() == b.v4.has_value()) return {};
     return error("rank " + std::to_string(link.real) + " talks to rank " +
-                 std::to_string(link.emulated) + " from NIC " + std::to_string(link.real_nic) +
+                 std::to_string(link.far) + " from NIC " + std::to_string(link.real_nic) +
                  " to NIC " + std::to_string(link.far_nic) +
                  ": [[prefix]] gives them other VLANs or kinds of addresses");
   }
@@ -211,8 +211,8 @@ class Builder {
   CollectiveLink& out_of(uint32_t link) { return setup_->job.links[link]; }
 
   /// `real`: the end that the link is of.
-  uint32_t link_of(const Connection& c, uint32_t emulated, uint32_t real, Duration latency) {
-    const bool twins = setup_->job.is_real(emulated);
+  uint32_t link_of(const Connection& c, uint32_t far, uint32_t real, Duration latency) {
+    const bool twins = setup_->job.is_real(far);
     const auto number = static_cast<uint32_t>(setup_->job.links.size());
     const auto [it, fresh] =
         numbers_.try_emplace({c.from, c.to, c.channel, c.index, twins && real == c.to}, number);
@@ -224,9 +224,9 @@ class Builder {
         setup_->job.links[twin->second].twin = number;
       }
       link.real_nic = communicator_.nic_of(real);
-      link.far_nic = communicator_.nic_of(emulated);
+      link.far_nic = communicator_.nic_of(far);
       link.real = real;
-      link.emulated = emulated;
+      link.far = far;
       link.channel = c.channel;
       link.index = c.index;
       link.real_sends = c.direction == Direction::kSend;
@@ -324,26 +324,6 @@ std::string why_not_simulated(const Config& config) {
     if (!checked) return checked.error().text;
   }
   return "";
-}
-
-Result<std::vector<Duration>> modelled_times(const Config& config, const JobConfig& job,
-                                             const Topology* topology) {
-  const auto schedules = job_schedules(config, job);
-  if (!schedules) return tl::unexpected(schedules.error());
-  const Communicator communicator = job_communicator(config, job);
-  std::vector<Duration> times;
-  for (uint32_t size = 0; size < kinds_of(job, *schedules).size(); ++size) {
-    auto ideal =
-        make_ideal_plan(plan_config(config, job, communicator, *schedules, size, topology));
-    if (!ideal) return tl::unexpected(ideal.error());
-    (*ideal)->start(Time::zero());
-    Duration longest;
-    for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
-      longest = std::max(longest, (*ideal)->completion(rank) - Time::zero());
-    }
-    times.push_back(longest);
-  }
-  return times;
 }
 
 }  // namespace understudy

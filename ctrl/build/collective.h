@@ -51,9 +51,4 @@ Result<std::unique_ptr<CollectiveSetup>> build_collective(const Config& config,
 /// and line; empty if it can, or if there is none.
 std::string why_not_simulated(const Config& config);
 
-/// What operations of each of the job's sizes take by its plan with every rank emulated: until the
-/// slowest of all ranks has done its part.
-Result<std::vector<Duration>> modelled_times(const Config& config, const JobConfig& job,
-                                             const Topology* topology = nullptr);
-
 }  // namespace understudy

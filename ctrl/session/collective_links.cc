@@ -43,7 +43,7 @@ std::unique_ptr<QpControl> data_control(const Config& config, const JobConfig& j
   });
   if (port == config.ports.end()) return nullptr;
   return make_qp_control(config, setup.topology, job.sender,
-                         node_of(config, job, setup, link.emulated).index, link.far_nic, *port, mtu,
+                         node_of(config, job, setup, link.far).index, link.far_nic, *port, mtu,
                          link.real_sends);
 }
 
@@ -55,8 +55,8 @@ std::string name_of(const Config& config, const JobConfig& job, const Collective
     if (setup.gpus == 1) return node;
     return node + "/gpu" + std::to_string(rank % setup.gpus);
   };
-  const uint32_t from = link.real_sends ? link.real : link.emulated;
-  const uint32_t to = link.real_sends ? link.emulated : link.real;
+  const uint32_t from = link.real_sends ? link.real : link.far;
+  const uint32_t to = link.real_sends ? link.far : link.real;
   return job.name + " " + end(from) + " -> " + end(to) + " " + std::to_string(link.channel) +
          (link.index == 0 ? "" : " send/recv");
 }
@@ -102,7 +102,7 @@ Result<void> EnvironmentHost::allocate() {
   for (uint32_t l = 0; l < ends_.size(); ++l) {
     const CollectiveLink& link = job.links[l];
     if (link.among_real()) continue;
-    const NodeId node = node_of(config_, job_, setup_, link.emulated).index;
+    const NodeId node = node_of(config_, job_, setup_, link.far).index;
     auto region =
         link.real_sends
             ? control_.add_region(node, buffer_bytes(link, slots(l)), kAccessRemoteWrite,
@@ -147,7 +147,7 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   End& end = ends_[link];
   const bool sends = !l.real_sends;
   const QpConfig config =
-      nccl_qp(config_, node_of(config_, job_, setup_, l.emulated), l.far_nic,
+      nccl_qp(config_, node_of(config_, job_, setup_, l.far), l.far_nic,
               node_of(config_, job_, setup_, l.real), l.real_nic, end.link.qpn, far, !sends);
   const bool contents = sends || setup_.job.exact;  // the FIFO is always read
   const auto prepare = [&](Qp& qp) {
@@ -279,7 +279,7 @@ Result<void> RanksHost::connect(EnvironmentHost& environment,
 void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
   const CollectiveLink& link = setup_.job.links[l];
   End& end = ends_[l];
-  const NodeConfig& far_node = node_of(config_, job_, setup_, link.emulated);
+  const NodeConfig& far_node = node_of(config_, job_, setup_, link.far);
   LinkFarEnd far;
   far.qpn = theirs.qpn;
   far.mtu = config_.fabric.mtu;
@@ -292,7 +292,7 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
       ranks_->sender(l).connect({&qp, end.region.bytes});
     } else {
       ranks_->receiver(l).connect({&qp, theirs.va, theirs.rkey, end.region.va, end.region.rkey,
-                                   link.slots, link.slot_bytes, link.emulated, end.staging.data()});
+                                   link.slots, link.slot_bytes, link.far, end.staging.data()});
     }
   };
   auto steered = link.real_sends ? data_control(config_, job_, setup_, link, far.mtu) : nullptr;

@@ -14,8 +14,8 @@ InferredOperations::InferredOperations(const Config& config, const JobConfig& jo
   const std::vector<BorderConnection>& all = inference_.connections();
   for (uint32_t l = 0; l < connections_.size(); ++l) {
     const CollectiveLink& link = told.links[l];
-    const BorderConnection border{link.channel, link.real_sends ? link.real : link.emulated,
-                                  link.real_sends ? link.emulated : link.real, !link.real_sends};
+    const BorderConnection border{link.channel, link.real_sends ? link.real : link.far,
+                                  link.real_sends ? link.far : link.real, !link.real_sends};
     const auto at = std::ranges::find(all, border);
     if (link.index == 0 && at != all.end()) {
       connections_[l] = static_cast<uint32_t>(at - all.begin());

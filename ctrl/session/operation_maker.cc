@@ -67,7 +67,7 @@ Result<std::unique_ptr<ReactiveOperation>> OperationMaker::make(const Operation&
       const FarEnd& other = (*far)[rank][c];
       const auto found = std::ranges::find_if(told_.links, [&](const CollectiveLink& l) {
         return l.channel == connection.channel && l.index == connection.index && l.real == rank &&
-               l.emulated == other.rank &&
+               l.far == other.rank &&
                l.real_sends == (connection.direction == Direction::kSend);
       });
       if (found == told_.links.end()) {

@@ -83,7 +83,7 @@ void OperationSource::answer(Time now, const ReactiveNotice& notice) {
                     report_.operations[notice.number].operation + ", but on channel " +
                     std::to_string(link.channel) + " rank " + std::to_string(link.real) +
                     (notice.credit ? " gave " : " sent ") + "rank " +
-                    std::to_string(link.emulated) + " " + what + " of " +
+                    std::to_string(link.far) + " " + what + " of " +
                     std::to_string(notice.bytes) + " bytes where " +
                     std::to_string(notice.expected) + " are due");
       return;

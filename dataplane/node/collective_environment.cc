@@ -22,7 +22,7 @@ CollectiveEnvironment::CollectiveEnvironment(const CollectiveJob& job, Collectiv
       if (job.links[l].channel == job.links[other].channel) links_[l].partner = other;
     }
     if (job.links[l].among_real()) continue;
-    if (job.links[l].real_sends) links_of_[job.links[l].emulated].push_back(l);
+    if (job.links[l].real_sends) links_of_[job.links[l].far].push_back(l);
   }
   if (job.carrier != nullptr) job.carrier->listen(*this);
   const size_t most = std::min(job.operations.size(), CollectiveJob::kInFlight);
@@ -298,7 +298,7 @@ void CollectiveEnvironment::on_data(Time now, uint32_t link, const Received& mes
   f.heard = std::max(f.heard, late);
   cause_ = WaitCause::kData;
   if (!plan(place.operation)
-           .on_real_data(job_.links[link].emulated, plan_connection(place.operation, link),
+           .on_real_data(job_.links[link].far, plan_connection(place.operation, link),
                          place.message, now)) {
     ++progress_.violations;
   }
@@ -321,7 +321,7 @@ void CollectiveEnvironment::End::on_completed(Time now, Qp&, uint64_t id, WorkSt
   CollectiveResult& result = all_.progress_.results[place.operation];
   result.end = std::max(result.end, now);
   all_.plan(place.operation)
-      .on_acknowledged(link.emulated, all_.plan_connection(place.operation, link_), place.message,
+      .on_acknowledged(link.far, all_.plan_connection(place.operation, link_), place.message,
                        now);
   all_.settle(now, place.operation, f.heard);
 }

@@ -130,7 +130,7 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
     return *job_.operations[operation]->plans[operation % CollectiveJob::kInFlight];
   }
   uint32_t plan_connection(size_t operation, uint32_t link) const {
-    return job_.operations[operation]->uses[link].emulated;
+    return job_.operations[operation]->uses[link].far;
   }
 
   const CollectiveJob& job_;

@@ -21,7 +21,7 @@ namespace understudy {
 /// of the job. Between two real ranks there are two links, one for each end.
 struct CollectiveLink {
   static constexpr uint32_t kNoTwin = ~uint32_t{0};
-  uint32_t real = 0, emulated = 0;     ///< ranks; with a twin the other end is real too
+  uint32_t real = 0, far = 0;          ///< ranks; the far one is emulated, or real with a twin
   uint32_t twin = kNoTwin;             ///< the link of the other end, between two real ranks
   uint32_t real_nic = 0, far_nic = 0;  ///< of the ranks' nodes
   uint32_t channel = 0;
@@ -43,9 +43,8 @@ struct InnerLink {
 struct CollectiveShape {
   static constexpr uint32_t kUnused = ~uint32_t{0};
   /// What becomes of a link in it: the connection at either end, if there are messages.
-  /// `emulated`: of the far end, whatever it is.
   struct Use {
-    uint32_t real = kUnused, emulated = kUnused;  ///< connections of these ranks
+    uint32_t real = kUnused, far = kUnused;  ///< connections of these ranks
     uint64_t messages = 0;
   };
   uint64_t bytes = 0;                                     ///< of the operation's buffer

@@ -30,7 +30,7 @@ bool ReactiveEnvironment::feed(Time now, ReactiveOperation& op, Input& input) {
   input.fed = true;
   const uint32_t link = input.link;
   const uint64_t k = input.message - op.base[link];
-  const uint32_t rank = job_.links[link].emulated, connection = op.shape->uses[link].emulated;
+  const uint32_t rank = job_.links[link].far, connection = op.shape->uses[link].far;
   if (input.kind != Input::Kind::kAcknowledgement && !op.began) {
     op.began = true;
     op.entry = input.time - job_.links[link].latency;
@@ -112,8 +112,8 @@ void ReactiveEnvironment::settle(Time now, ReactiveOperation& op) {
   for (uint32_t l = 0; l < links_.size(); ++l) {
     settled_[l] = op.base[l] + op.shape->uses[l].messages;
     const CollectiveLink& link = job_.links[l];
-    if (link.real_sends && op.done[link.emulated] != Time::never()) {
-      grant_ahead(now, l, settled_[l] + kAhead, op.done[link.emulated]);
+    if (link.real_sends && op.done[link.far] != Time::never()) {
+      grant_ahead(now, l, settled_[l] + kAhead, op.done[link.far]);
     }
   }
 }
@@ -165,7 +165,7 @@ void ReactiveEnvironment::take(Time now, ReactiveOperation& op, Duration carried
     op.done[rank] = op.plan->completion(rank);
     freed = true;
     for (uint32_t l = 0; l < links_.size() && op.over; ++l) {
-      if (!job_.links[l].real_sends || job_.links[l].emulated != rank) continue;
+      if (!job_.links[l].real_sends || job_.links[l].far != rank) continue;
       grant_ahead(now, l, op.base[l] + op.shape->uses[l].messages + kAhead, op.done[rank]);
     }
   }
