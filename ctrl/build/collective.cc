@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "ctrl/build/job_hops.h"
+#include "ctrl/build/collective_shape.h"
 #include "ctrl/build/job_schedule.h"
 #include "ctrl/build/modelled_time.h"
 #include "ctrl/build/node_way.h"
@@ -16,23 +16,18 @@
 namespace understudy {
 namespace {
 
-/// Of the operation of size number `size`.
-EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
-                              const Communicator& communicator,
-                              const std::vector<JobSchedule>& schedules, uint32_t size,
-                              const Topology* topology) {
-  EnvironmentConfig plan;
-  const Operation& operation = schedules[size].operation;
-  if (!job.group) plan.ranks = rank_schedules(communicator, operation, schedules[size].cut);
-  for (uint32_t rank = 0; job.group && rank < communicator.ranks(); ++rank) {
-    plan.ranks.push_back(rank_part(communicator, job, schedules, size, rank));
+/// All ranks' parts in the operation of size number `size`.
+std::vector<std::shared_ptr<const RankSchedule>> all_parts(
+    const JobConfig& job, const Communicator& communicator,
+    const std::vector<JobSchedule>& schedules, uint32_t size) {
+  if (!job.group) {
+    return rank_schedules(communicator, schedules[size].operation, schedules[size].cut);
   }
-  plan.hops = job_hops(config, job, communicator, operation, plan.ranks, topology);
-  const NodeConfig& first = config.nodes[job.ranks.front()];
-  plan.wire = wire_cost(config, first.nics[communicator.first_nic]);
-  plan.step_cost = job.step_cost;
-  plan.inside = node_way(config);
-  return plan;
+  std::vector<std::shared_ptr<const RankSchedule>> parts;
+  for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
+    parts.push_back(rank_part(communicator, job, schedules, size, rank));
+  }
+  return parts;
 }
 
 /// Bytes of the job's kinds of operations; of a group all together.
@@ -62,7 +57,7 @@ class Builder {
   Result<std::unique_ptr<CollectiveSetup>> build(bool scheduled) {
     if (auto known = check(); !known) return tl::unexpected(known.error());
     CollectiveJob& out = setup_->job;
-    setup_->gpus = communicator_.gpus;
+    setup_->communicator = communicator_;
     out.scheduled = scheduled;
     out.step_cost = job_.step_cost;
     out.inside = node_way(config_);
@@ -73,7 +68,6 @@ class Builder {
     out.real_index.assign(communicator_.ranks(), CollectiveJob::kEmulated);
     for (uint32_t rank = 0; rank < communicator_.ranks(); ++rank) {
       const uint32_t node = communicator_.node_of(rank);
-      setup_->nics.push_back(communicator_.nic_of(rank));
       out.work.push_back(work.rank(rank));
       if (!config_.nodes[job_.ranks[node]].real) continue;
       out.real_index[rank] = static_cast<uint32_t>(out.real.size());
@@ -90,8 +84,9 @@ class Builder {
     setup_->sizes = kinds_of(job_, *schedules);
     std::vector<EnvironmentConfig> plans;
     for (uint32_t size = 0; size < setup_->sizes.size(); ++size) {
-      plans.push_back(
-          plan_config(config_, job_, communicator_, *schedules, size, setup_->topology));
+      plans.push_back(plan_config(config_, job_, communicator_, (*schedules)[size].operation,
+                                  all_parts(job_, communicator_, *schedules, size),
+                                  setup_->topology));
       plans.back().real = out.real;
       if (auto made = add_shape(plans.back(), setup_->sizes[size]); !made) {
         return tl::unexpected(made.error());
@@ -119,38 +114,21 @@ class Builder {
   }
 
   Result<void> add_shape(EnvironmentConfig& plan, uint64_t bytes) {
-    auto shape = std::make_unique<CollectiveShape>();
-    shape->bytes = bytes;
     std::vector<const RankSchedule*> all;
     for (const auto& rank : plan.ranks) all.push_back(rank.get());
     const auto far = far_ends(all);
     if (!far) return error("a connection has one end only");
-    shape->links.resize(all.size());
-    for (const uint32_t rank : setup_->job.real) {
-      shape->real.push_back(plan.ranks[rank]);
-      shape->far.push_back((*far)[rank]);
-      const std::vector<Connection>& connections = all[rank]->connections();
-      shape->links[rank].assign(connections.size(), CollectiveShape::kUnused);
-      for (uint32_t c = 0; c < connections.size(); ++c) {
-        const Connection& connection = connections[c];
-        if (!connection.network || connection.messages == 0) continue;
-        const FarEnd& other = (*far)[rank][c];
-        const bool sends = connection.direction == Direction::kSend;
-        const RingHop& hop = sends ? plan.hops[rank][c] : plan.hops[other.rank][other.connection];
-        const uint32_t link = link_of(connection, other.rank, rank, hop.latency);
-        if (auto joined = check_rails(out_of(link)); !joined) return joined;
-        shape->links[rank][c] = link;
-        if (shape->uses.size() <= link) shape->uses.resize(link + 1);
-        if (shape->uses[link].messages != 0) return error("two connections are one of NCCL's");
-        shape->uses[link] = {c, other.connection, connection.messages};
-        if (setup_->job.is_real(other.rank)) continue;
-        std::vector<uint32_t>& theirs = shape->links[other.rank];
-        theirs.resize(all[other.rank]->connections().size(), CollectiveShape::kUnused);
-        theirs[other.connection] = link;
-      }
-    }
-    if (carried_) carry(plan, *shape, *far);
-    setup_->shapes.push_back(std::move(shape));
+    auto shape = make_shape(plan, bytes, *far,
+                            [&](const Connection& connection, uint32_t real, uint32_t other,
+                                Duration latency) -> Result<uint32_t> {
+                              const uint32_t link = link_of(connection, other, real, latency);
+                              if (auto joined = check_rails(out_of(link)); !joined)
+                                return fail(joined.error().text);
+                              return link;
+                            });
+    if (!shape) return error(shape.error().text);
+    if (carried_) carry(plan, **shape, *far);
+    setup_->shapes.push_back(std::move(*shape));
     return {};
   }
 
@@ -162,10 +140,10 @@ class Builder {
     const NicConfig& a = nic_of(link.real, link.real_nic);
     const NicConfig& b = nic_of(link.far, link.far_nic);
     if (a.vlan == b.vlan && a.v4.has_value() == b.v4.has_value()) return {};
-    return error("rank " + std::to_string(link.real) + " talks to rank " +
-                 std::to_string(link.far) + " from NIC " + std::to_string(link.real_nic) +
-                 " to NIC " + std::to_string(link.far_nic) +
-                 ": [[prefix]] gives them other VLANs or kinds of addresses");
+    return fail("rank " + std::to_string(link.real) + " talks to rank " + std::to_string(link.far) +
+                " from NIC " + std::to_string(link.real_nic) + " to NIC " +
+                std::to_string(link.far_nic) +
+                ": [[prefix]] gives them other VLANs or kinds of addresses");
   }
 
   /// Connections between emulated ranks are the network's.

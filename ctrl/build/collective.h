@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collective_model/communicator.h"
 #include "ctrl/build/job_work.h"
 #include "ctrl/build/topology.h"
 #include "ctrl/config/config.h"
@@ -24,8 +25,7 @@ enum class ModelKind : uint8_t {
 /// A job ready to run. Does not move: shards hold pointers into it.
 struct CollectiveSetup {
   const Topology* topology = nullptr;  ///< that it crosses; null without switches
-  uint32_t gpus = 1;                   ///< ranks on each node
-  std::vector<uint32_t> nics;          ///< of its node that each rank talks by
+  Communicator communicator;
   std::optional<Algorithm> algorithm;  ///< of all operations; nothing if they differ
   std::optional<Protocol> protocol;    ///< the same
   CollectiveJob job;

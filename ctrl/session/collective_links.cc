@@ -30,7 +30,7 @@ QpConfig nccl_qp(const Config& config, const NodeConfig& from, unsigned from_nic
 
 const NodeConfig& node_of(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
                           uint32_t rank) {
-  return config.nodes[job.ranks[rank / setup.gpus]];
+  return config.nodes[job.ranks[setup.communicator.node_of(rank)]];
 }
 
 /// Of the job's data on a link; credits are not held back.
@@ -52,8 +52,8 @@ std::string name_of(const Config& config, const JobConfig& job, const Collective
                     const CollectiveLink& link) {
   const auto end = [&](uint32_t rank) {
     const std::string& node = node_of(config, job, setup, rank).name;
-    if (setup.gpus == 1) return node;
-    return node + "/gpu" + std::to_string(rank % setup.gpus);
+    if (setup.communicator.gpus == 1) return node;
+    return node + "/gpu" + std::to_string(setup.communicator.gpu_of(rank));
   };
   const uint32_t from = link.real_sends ? link.real : link.far;
   const uint32_t to = link.real_sends ? link.far : link.real;
@@ -202,7 +202,8 @@ bool RanksHost::is_own(uint32_t link) const {
 Result<std::unique_ptr<RanksHost>> RanksHost::create(const Config& config, const JobConfig& job,
                                                      const CollectiveSetup& setup, uint32_t node,
                                                      ShardControl& control) {
-  const CollectiveRanks::Own own{node * setup.gpus, (node + 1) * setup.gpus};
+  const CollectiveRanks::Own own{node * setup.communicator.gpus,
+                                 (node + 1) * setup.communicator.gpus};
   std::unique_ptr<RanksHost> host(new RanksHost(config, job, setup, own, control));
   if (auto allocated = host->allocate(); !allocated) return fail(allocated.error().text);
   return host;

@@ -10,7 +10,7 @@ void add_timeline(std::vector<TimelineTrack>& tracks, const Config& config, cons
   for (uint32_t l = 0; l < moments.size(); ++l) {
     const CollectiveLink& link = setup.job.links[l];
     if (link.among_real()) continue;  // the reference nodes' own
-    const NodeConfig& node = config.nodes[job.ranks[link.far / setup.gpus]];
+    const NodeConfig& node = config.nodes[job.ranks[setup.communicator.node_of(link.far)]];
     const std::string group =
         job.name + ", rank " + std::to_string(link.far) + " (" + node.name + ")";
     const std::string name = "channel " + std::to_string(link.channel) +

@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "collective_model/channel_cut.h"
-#include "ctrl/build/job_hops.h"
+#include "ctrl/build/collective_shape.h"
 #include "ctrl/build/job_schedule.h"
-#include "ctrl/build/node_way.h"
 
 namespace understudy {
 
@@ -41,51 +40,33 @@ Result<std::unique_ptr<ReactiveOperation>> OperationMaker::make(const Operation&
   }
   const auto cut = cut_group(communicator_, {&operation, 1});
   if (!cut) return tl::unexpected(cut.error());
-  EnvironmentConfig plan;
-  plan.ranks = rank_schedules(communicator_, operation, (*cut)[0]);
+  EnvironmentConfig plan =
+      plan_config(config_, job_, communicator_, operation,
+                  rank_schedules(communicator_, operation, (*cut)[0]), topology_);
   plan.real = told_.real;
-  plan.hops = job_hops(config_, job_, communicator_, operation, plan.ranks, topology_);
-  plan.wire = wire_cost(config_, config_.nodes[job_.ranks.front()].nics[communicator_.first_nic]);
-  plan.step_cost = job_.step_cost;
-  plan.inside = node_way(config_);
-
   std::vector<const RankSchedule*> all;
   for (const auto& rank : plan.ranks) all.push_back(rank.get());
   const auto far = far_ends(all);
   if (!far) return fail("a connection has one end only");
-  auto shape = std::make_unique<CollectiveShape>();
-  shape->bytes = operation.bytes();
-  shape->uses.resize(told_.links.size());
-  shape->links.resize(all.size());
-  for (const uint32_t rank : told_.real) {
-    shape->real.push_back(plan.ranks[rank]);
-    shape->far.push_back((*far)[rank]);
-    const std::vector<Connection>& connections = all[rank]->connections();
-    for (uint32_t c = 0; c < connections.size(); ++c) {
-      const Connection& connection = connections[c];
-      if (!connection.network || connection.messages == 0) continue;
-      const FarEnd& other = (*far)[rank][c];
-      const auto found = std::ranges::find_if(told_.links, [&](const CollectiveLink& l) {
-        return l.channel == connection.channel && l.index == connection.index && l.real == rank &&
-               l.far == other.rank &&
-               l.real_sends == (connection.direction == Direction::kSend);
-      });
-      if (found == told_.links.end()) {
-        if (!strict_) continue;
+  auto shape = make_shape(
+      plan, operation.bytes(), *far,
+      [&](const Connection& connection, uint32_t real, uint32_t other,
+          Duration) -> Result<uint32_t> {
+        const auto found = std::ranges::find_if(told_.links, [&](const CollectiveLink& l) {
+          return l.channel == connection.channel && l.index == connection.index && l.real == real &&
+                 l.far == other && l.real_sends == (connection.direction == Direction::kSend);
+        });
+        if (found != told_.links.end()) return static_cast<uint32_t>(found - told_.links.begin());
+        if (!strict_) return CollectiveShape::kUnused;
         return fail("the job has no connection from rank " + std::to_string(connection.from) +
                     " to rank " + std::to_string(connection.to) + " on channel " +
                     std::to_string(connection.channel));
-      }
-      const auto link = static_cast<uint32_t>(found - told_.links.begin());
-      std::vector<uint32_t>& theirs = shape->links[other.rank];
-      theirs.resize(all[other.rank]->connections().size(), CollectiveShape::kUnused);
-      theirs[other.connection] = link;
-      shape->uses[link] = {c, other.connection, connection.messages};
-    }
-  }
+      });
+  if (!shape) return tl::unexpected(shape.error());
+  (*shape)->uses.resize(told_.links.size());
   auto made = make_plan(std::move(plan));
   if (!made) return tl::unexpected(made.error());
-  return std::make_unique<ReactiveOperation>(told_, std::move(shape), std::move(*made));
+  return std::make_unique<ReactiveOperation>(told_, std::move(*shape), std::move(*made));
 }
 
 }  // namespace understudy

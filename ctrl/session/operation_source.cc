@@ -32,7 +32,7 @@ ReactiveEnvironment::Settings OperationSource::settings() const {
     const NodeConfig& node = config_.nodes[job_.ranks[link.real / communicator.gpus]];
     // What the largest message of every channel takes.
     const uint64_t bytes = uint64_t{link.slot_bytes} * communicator.channels;
-    const Duration wire = node.nics[communicator.first_nic].link_rate.time_for(bytes + bytes / 16);
+    const Duration wire = node.nics[link.real_nic].link_rate.time_for(bytes + bytes / 16);
     settings.wait.push_back(link.latency * 2 + wire * 2);
   }
   settings.inputs = guesses_ ? kInputs : kInputsOfSure;
@@ -82,9 +82,8 @@ void OperationSource::answer(Time now, const ReactiveNotice& notice) {
       lose(now, "operation " + std::to_string(notice.number) + " was told to be " +
                     report_.operations[notice.number].operation + ", but on channel " +
                     std::to_string(link.channel) + " rank " + std::to_string(link.real) +
-                    (notice.credit ? " gave " : " sent ") + "rank " +
-                    std::to_string(link.far) + " " + what + " of " +
-                    std::to_string(notice.bytes) + " bytes where " +
+                    (notice.credit ? " gave " : " sent ") + "rank " + std::to_string(link.far) +
+                    " " + what + " of " + std::to_string(notice.bytes) + " bytes where " +
                     std::to_string(notice.expected) + " are due");
       return;
     }

@@ -50,7 +50,7 @@ bool share_a_shard(const Config& config,
                    const std::vector<std::unique_ptr<CollectiveSetup>>& setups, bool switched) {
   const auto several = [](const std::unique_ptr<CollectiveSetup>& setup) {
     const auto& links = setup->job.links;
-    return setup->job.real.size() > setup->gpus ||
+    return setup->job.real.size() > setup->communicator.gpus ||
            std::ranges::any_of(links, [&](const CollectiveLink& link) {
              return link.real_nic != links.front().real_nic || link.far_nic != link.real_nic;
            });
@@ -110,14 +110,15 @@ Result<Job> connect(const Config& config, const JobConfig& job,
   made.setup = std::move(setup);
   const CollectiveJob& out = made.setup->job;
   const auto pair_of = [&](uint32_t rank) -> const Pair& {
-    return sides.behind(config, job.ranks[rank / made.setup->gpus], made.setup->nics[rank]);
+    return sides.behind(config, job.ranks[made.setup->communicator.node_of(rank)],
+                        made.setup->communicator.nic_of(rank));
   };
   auto environment = EnvironmentHost::create(config, job, *made.setup,
                                              pair_of(out.real.front()).emulator->control, false);
   if (!environment) return fail(environment.error().text);
   made.environment = std::move(*environment);
-  for (uint32_t node = 0; node * made.setup->gpus < out.real.size(); ++node) {
-    const Pair& pair = pair_of(out.real[node * made.setup->gpus]);
+  for (uint32_t node = 0; node * made.setup->communicator.gpus < out.real.size(); ++node) {
+    const Pair& pair = pair_of(out.real[node * made.setup->communicator.gpus]);
     auto ranks = RanksHost::create(config, job, *made.setup, node, pair.reference->control);
     if (!ranks) return fail(ranks.error().text);
     made.ranks.push_back(std::move(*ranks));
@@ -211,7 +212,7 @@ JobReport reported(const Config& config, size_t index, const Job& job) {
     finished = std::min<size_t>(finished, own.finished);
     const uint32_t rank = job.setup->job.real[node->own().first];
     report.real_nodes.push_back(
-        config.nodes[config.jobs[index].ranks[rank / job.setup->gpus]].name);
+        config.nodes[config.jobs[index].ranks[job.setup->communicator.node_of(rank)]].name);
   }
   report.collectives.resize(finished);
   for (size_t i = 0; i < finished; ++i) add_reference(report.collectives[i], job, i);

@@ -25,7 +25,7 @@ ReactiveEnvironment::ReactiveEnvironment(const CollectiveJob& job, CollectivePro
 
 void ReactiveEnvironment::on_wake(Time now, uint64_t cookie) {
   const auto what = static_cast<uint32_t>(cookie);
-  switch (static_cast<WakeKind>(cookie >> 32)) {
+  switch (static_cast<WakeKind>(cookie >> 48)) {
     case WakeKind::kControl:
       if (what == kStart) {
         for (uint32_t l = 0; l < links_.size(); ++l) {
@@ -35,10 +35,10 @@ void ReactiveEnvironment::on_wake(Time now, uint64_t cookie) {
       for (ReactiveCommand command; commands_.pop(command);) carry_out(now, command);
       break;
     case WakeKind::kData: {
-      Link& l = links_[what & 0xffff];
-      if (l.plans != what >> 16) break;  // of a plan that was replaced
+      Link& l = links_[what];
+      if (l.plans != static_cast<uint16_t>(cookie >> 32)) break;  // of a plan that was replaced
       ++l.due;
-      send_due(now, what & 0xffff);
+      send_due(now, what);
       break;
     }
     case WakeKind::kCredit:

@@ -59,8 +59,9 @@ class ReactiveEnvironment final : public Endpoint {
     kWaited = 3,
     kReminder = 4
   };
-  static uint64_t cookie(WakeKind kind, uint64_t what) {
-    return static_cast<uint64_t>(kind) << 32 | what;
+  /// `plans`: Link::plans, of kData.
+  static uint64_t cookie(WakeKind kind, uint32_t what, uint16_t plans = 0) {
+    return static_cast<uint64_t>(kind) << 48 | uint64_t{plans} << 32 | what;
   }
 
   class End final : public Endpoint {

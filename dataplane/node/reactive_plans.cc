@@ -156,8 +156,7 @@ void ReactiveEnvironment::take(Time now, ReactiveOperation& op, Duration carried
     if (late > Duration()) ++op.late_messages;
     op.late = std::max(op.late, late);
     op.carried = std::max(op.carried, op.lateness.add(link, out.message, carried + late));
-    host_->wake_at(std::max(now, out.time), *this,
-                   cookie(WakeKind::kData, uint64_t{l.plans} << 16 | link));
+    host_->wake_at(std::max(now, out.time), *this, cookie(WakeKind::kData, link, l.plans));
   }
   uint32_t rank = 0;
   bool freed = false;

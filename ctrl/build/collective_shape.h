@@ -1,0 +1,35 @@
+// From the schedules of one operation to its plan's input and to its shape: which connection of
+// which ranks each link of a job is there.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "collective_model/operation_plan.h"
+#include "ctrl/build/topology.h"
+#include "ctrl/config/config.h"
+#include "dataplane/base/result.h"
+#include "dataplane/node/collective_job.h"
+
+namespace understudy {
+
+/// What plans of one operation need, but for EnvironmentConfig::real. `ranks`: all ranks' parts.
+EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
+                              const Communicator& communicator, const Operation& operation,
+                              std::vector<std::shared_ptr<const RankSchedule>> ranks,
+                              const Topology* topology);
+
+/// The link of a connection of real rank `real` to rank `far`, `latency` away;
+/// CollectiveShape::kUnused: it is left out.
+using LinkOf = std::function<Result<uint32_t>(const Connection& connection, uint32_t real,
+                                              uint32_t far, Duration latency)>;
+
+/// The shape of an operation of `bytes`, whose `plan` knows its real ranks, but for inner links.
+/// `far`: far_ends() of all ranks. Fails with what `link_of` says, or if it names a link twice.
+Result<std::unique_ptr<CollectiveShape>> make_shape(const EnvironmentConfig& plan, uint64_t bytes,
+                                                    const std::vector<std::vector<FarEnd>>& far,
+                                                    const LinkOf& link_of);
+
+}  // namespace understudy
