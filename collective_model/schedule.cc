@@ -84,7 +84,7 @@ Result<void> check_operation(const Communicator& communicator, const Operation& 
                   std::to_string(ranks) + " ranks");
     }
     for (const uint64_t bytes : operation.pair_bytes) {
-      if (bytes % element_bytes(operation.type) == 0) continue;
+      if (bytes == kNoPair || bytes % element_bytes(operation.type) == 0) continue;
       return fail("pair_bytes: " + std::to_string(bytes) + ": no multiple of the type's " +
                   std::to_string(element_bytes(operation.type)) + " bytes");
     }

@@ -80,4 +80,34 @@ Waits GroupRankSchedule::waits(uint32_t connection, uint64_t k) const {
   return out;
 }
 
+Result<std::vector<std::shared_ptr<const RankSchedule>>> kernel_schedules(
+    const Communicator& communicator, std::span<const Operation> operations) {
+  for (const Operation& operation : operations) {
+    if (auto known = check_operation(communicator, operation); !known) {
+      return tl::unexpected(known.error());
+    }
+    if (operations.size() > 1 && is_p2p(operation.collective)) {
+      return fail("group: " + std::string(name_of(kCollectiveNames, operation.collective)) +
+                  ": only collectives share channels in a group");
+    }
+  }
+  if (is_p2p(operations.front().collective)) {
+    return rank_schedules(communicator, operations.front(), {});
+  }
+  const auto cuts = cut_group(communicator, operations);
+  if (!cuts) return tl::unexpected(cuts.error());
+  if (operations.size() == 1) {
+    return rank_schedules(communicator, operations.front(), cuts->front());
+  }
+  std::vector<std::shared_ptr<const RankSchedule>> all;
+  for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
+    std::vector<std::unique_ptr<RankSchedule>> parts;
+    for (size_t i = 0; i < operations.size(); ++i) {
+      parts.push_back(rank_schedule(communicator, operations[i], (*cuts)[i], rank));
+    }
+    all.push_back(std::make_shared<const GroupRankSchedule>(std::move(parts)));
+  }
+  return all;
+}
+
 }  // namespace understudy

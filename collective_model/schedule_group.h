@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "collective_model/schedule.h"
@@ -35,5 +36,10 @@ class GroupRankSchedule final : public RankSchedule {
   std::vector<std::vector<uint32_t>> place_;  ///< connection of the group, by operation and its own
   std::vector<std::vector<uint64_t>> first_;  ///< the same: first message there
 };
+
+/// The parts of all ranks in what one kernel does: one operation, or several collectives in the
+/// order in which NCCL takes them. Fails, naming what is wrong, where NCCL would not carry it out.
+Result<std::vector<std::shared_ptr<const RankSchedule>>> kernel_schedules(
+    const Communicator& communicator, std::span<const Operation> operations);
 
 }  // namespace understudy

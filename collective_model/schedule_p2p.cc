@@ -86,8 +86,11 @@ std::optional<uint64_t> pair_bytes(const Communicator& communicator, const Opera
     case Collective::kScatter:
       talk = from == operation.root;
       break;
-    case Collective::kAllToAllV:
-      return operation.pair_bytes[uint64_t{from} * ranks + to];
+    case Collective::kAllToAllV: {
+      const uint64_t bytes = operation.pair_bytes[uint64_t{from} * ranks + to];
+      if (bytes == kNoPair) return std::nullopt;
+      return bytes;
+    }
     default:
       break;
   }
@@ -108,7 +111,9 @@ P2pRankSchedule::P2pRankSchedule(const Communicator& c, const Operation& operati
   const auto offset_of = [&](uint32_t from, uint32_t to) -> uint64_t {
     if (operation.collective == Collective::kAllToAllV) {
       uint64_t offset = 0;
-      for (uint32_t r = 0; r < to; ++r) offset += *pair_bytes(c, operation, from, r);
+      for (uint32_t r = 0; r < to; ++r) {
+        offset += pair_bytes(c, operation, from, r).value_or(0);
+      }
       return offset;
     }
     if (operation.collective == Collective::kAllToAll) return to * operation.bytes();

@@ -19,6 +19,9 @@ struct P2pCut {
 };
 P2pCut p2p_cut(const Communicator& communicator, uint64_t bytes, bool network);
 
+/// In Operation::pair_bytes, instead of bytes: these two do not talk.
+inline constexpr uint64_t kNoPair = ~uint64_t{0};
+
 /// Bytes that `from` has for `to`, which may be itself; nothing if they do not talk (0 bytes is a
 /// message).
 std::optional<uint64_t> pair_bytes(const Communicator& communicator, const Operation& operation,

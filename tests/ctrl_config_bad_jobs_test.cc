@@ -52,7 +52,7 @@ const BadCase kCases[] = {
      {"contents are not inferred"}},
     {"[[job]]",
      "payload = \"exact\"",
-     "group = true\noperations = \"fed\"#!",
+     "group = true\noperations = \"inferred\"#!",
      "job.operations",
      {"operations that come alone"}},
     {"[[job]]",

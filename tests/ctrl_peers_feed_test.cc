@@ -54,6 +54,23 @@ TEST(Feed, TellsAnOperation) {
   EXPECT_EQ(fed.operation.bytes(), uint64_t{64} << 20);
   EXPECT_EQ(fed.operation.channels, 4u);
   EXPECT_EQ(fed.operation.threads, 512u);
+  EXPECT_EQ(fed.group, 0u);
+  EXPECT_TRUE(fed.last);
+}
+
+/// What is told is recorded again as it was.
+TEST(Feed, TellsGroups) {
+  FeedRecord r = all_reduce();
+  r.group = 7;
+  for (const uint8_t last : {uint8_t{0}, uint8_t{1}}) {
+    r.last = last;
+    FeedDecoder decoder;
+    std::vector<FedOperation> operations;
+    ASSERT_TRUE(decoder.take(bytes_of(r), operations)) << decoder.error();
+    EXPECT_EQ(operations[0].group, 7u);
+    EXPECT_EQ(operations[0].last, last == 1);
+    EXPECT_EQ(record_of(operations[0]), bytes_of(r));
+  }
 }
 
 TEST(Feed, TellsHalfOfAPair) {
@@ -91,6 +108,9 @@ TEST(Feed, NamesWhatIsWrong) {
   r = all_reduce();
   r.other = -1;
   EXPECT_EQ(error_of(r), "feed: record 0: root or peer: -1");
+  r = all_reduce();
+  r.last = 2;
+  EXPECT_EQ(error_of(r), "feed: record 0: last: 2: 0 or 1");
 
   FeedDecoder decoder;
   std::vector<FedOperation> operations;

@@ -21,6 +21,14 @@ std::string text_of(const std::string& operations, const std::string& more) {
   return text.replace(text.find(scheduled), scheduled.size(), "entry = \"first_credit\"");
 }
 
+Collective value_of(const std::string& name) {
+  for (const auto& [known, value] : kCollectiveNames) {
+    if (known == name) return value;
+  }
+  ADD_FAILURE() << name;
+  return {};
+}
+
 std::vector<FedOperation> right_feed() {
   std::vector<FedOperation> feed;
   for (const uint64_t bytes : {65536u, 65536u, 3120000u, 3120000u}) {
@@ -113,6 +121,63 @@ TEST(Fed, OperationsOfEveryKind) {
   }
 }
 
+/// Sends and receives, of which the real ranks' own are told only, and collectives of a group.
+TEST(Fed, SendsReceivesAndGroups) {
+  // Between emulated ranks as many bytes as the real one sends at the same distance.
+  const std::string matrix =
+      "matrix = [[\"0B\", \"400KB\", \"52B\", \"70000B\"], [\"8B\", \"0B\", \"400KB\", \"52B\"], "
+      "[\"1MiB\", \"70000B\", \"0B\", \"400KB\"], [\"128KiB\", \"52B\", \"70000B\", \"0B\"]]\n";
+  struct Case {
+    std::string collective, more;
+    unsigned gpus = 1;
+    std::string algorithm = "ring";
+  };
+  for (const Case& c :
+       {Case{"send_recv", ""}, Case{"all_to_all", ""}, Case{"gather", ""}, Case{"scatter", ""},
+        Case{"gather", "root = 2\n"}, Case{"scatter", "root = 1\n"}, Case{"send_recv", "", 2},
+        Case{"all_to_all", "", 2}, Case{"gather", "root = 1\n", 2}, Case{"all_to_all_v", matrix},
+        Case{"all_reduce", "group = true\n"},
+        Case{"all_gather", "group = true\nprotocol = \"ll\"\n"},
+        Case{"all_reduce", "group = true\nprotocol = \"ll128\"\n", 2, "tree"}}) {
+    SCOPED_TRACE(c.collective + " " + c.more + std::to_string(c.gpus));
+    std::vector<RunReport> reports;
+    for (const std::string operations : {"told", "fed"}) {
+      std::string text = text_of(
+          operations, c.more + "inner = \"times\"\ngpus = " + std::to_string(c.gpus) + "\n");
+      const auto replace = [&](const std::string& from, const std::string& to) {
+        for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+          text.replace(at, from.size(), to);
+        }
+      };
+      const bool pairs = is_p2p(value_of(c.collective));
+      replace("collective = \"all_reduce\"", "collective = \"" + c.collective + "\"");
+      replace("algorithm = \"ring\"\n", pairs ? "" : "algorithm = \"" + c.algorithm + "\"\n");
+      if (!c.more.empty() && c.more == matrix) {
+        replace("sizes = [\"64KiB\", \"3120000B\"]\n", "");
+      }
+      replace("[[node]]\n", "[[node]]\ngpus = " + std::to_string(c.gpus) + "\n");
+      reports.push_back(simulated(config_of(text)));
+    }
+    const InferenceReport& fed = *reports[1].jobs[0].inferred;
+    EXPECT_EQ(fed.lost, "");
+    const auto& told = reports[0].jobs[0].collectives;
+    ASSERT_EQ(reports[1].jobs[0].collectives.size(), told.size());
+    ASSERT_EQ(fed.operations.size(), told.size());
+    for (size_t i = 0; i < told.size(); ++i) {
+      const CollectiveReport& collective = reports[1].jobs[0].collectives[i];
+      EXPECT_TRUE(fed.operations[i].right) << i << ": " << fed.operations[i].operation;
+      EXPECT_EQ(fed.operations[i].late_messages, 0u) << i;
+      EXPECT_TRUE(collective.faithful) << i;
+      const Duration expected = *told[i].node_reported;
+      // Before the first one eight credits leave ahead on each connection, 146 bytes on the wire:
+      // two channels, six connections that send, and as many to the second rank of the node.
+      const Duration ahead = i == 0 ? Duration::ns(117) * 96 * c.gpus : Duration();
+      EXPECT_LE(*collective.node_reported, expected + expected / 100 + ahead) << i;
+      EXPECT_GE(*collective.node_reported, expected - expected / 100) << i;
+    }
+  }
+}
+
 TEST(Fed, AFeedMayBeAheadOfAllOperations) { expect_told(recorded(bytes_of(right_feed()))); }
 
 /// Messages that were due before their operation was told are late by just that.
@@ -160,11 +225,40 @@ TEST(Fed, WhatAFeedCannotBeFollowedInIsNamed) {
       {"the feed speaks of communicator 0000000000000007, the job's is feedbeef12345678",
        changed([](auto& f) { f[3].communicator = 7; })},
       {"the feed speaks of rank 1, which is not real", changed([](auto& f) { f[0].rank = 1; })},
-      {"the feed tells that rank 0 sends to rank 3: it can drive collectives only",
+      {"the feed tells sends of 1 pairs of ranks, 65536 B, which the job cannot do: the job has no "
+       "connection from rank 0 to rank 3 on channel 0",
        changed([](auto& f) {
-         f[2].operation.collective = Collective::kSendRecv;
+         f[2].operation = {.collective = Collective::kSendRecv, .count = 16384};
          f[2].sends = true;
          f[2].peer = 3;
+       })},
+      {"the feed tells sends and receives that do not fit together: rank 0 sends to rank 4 of 4",
+       changed([](auto& f) {
+         f[0].operation = {.collective = Collective::kSendRecv, .count = 16384};
+         f[0].sends = true;
+         f[0].peer = 4;
+       })},
+      {"the feed tells that rank 0 receives from rank 3 twice in a group, which is not known to "
+       "follow",
+       changed([](auto& f) {
+         for (size_t i = 0; i < 2; ++i) {
+           f[i].operation = {.collective = Collective::kSendRecv, .count = 16384};
+           f[i].peer = 3;
+           f[i].group = 1;
+           f[i].last = i == 1;
+         }
+       })},
+      {"the feed tells that rank 0 has collectives, and sends or receives, in one group, which is "
+       "not known to follow",
+       changed([](auto& f) {
+         f[0].group = f[1].group = 1;
+         f[0].last = false;
+         f[1].operation.collective = Collective::kSendRecv;
+       })},
+      {"the feed has a gap: rank 0 tells group 2 before the end of group 1", changed([](auto& f) {
+         f[0].group = 1;
+         f[0].last = false;
+         f[1].group = 2;
        })},
       {"the feed tells all_reduce tree simple of 65536 B, which the job cannot do: the job has no "
        "connection from rank 2 to rank 0 on channel 0",

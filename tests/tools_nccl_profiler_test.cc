@@ -222,6 +222,71 @@ TEST(NcclProfiler, TellsOperationsOfEveryVersion) {
   EXPECT_EQ(listener.dropped(), 0u);
 }
 
+/// One collective alone, and a group of two sends, as NCCL launches them.
+template <typename Table, typename Event>
+void play_groups(Table& table, void* context, Event broadcast, Event send) {
+  const auto group = [&](const std::vector<Event>& events) {
+    Event begin{};
+    begin.kind = nccl::kGroup;
+    void* handle = nullptr;
+    EXPECT_EQ(table.start(context, &handle, &begin), nccl::kSuccess);
+    ASSERT_NE(handle, nullptr);
+    for (Event event : events) {
+      if constexpr (requires { event.collective.group; }) {
+        (event.kind == nccl::kCollective ? event.collective.group : event.point_to_point.group) =
+            handle;
+      } else {
+        event.parent = handle;
+      }
+      void* own = nullptr;
+      EXPECT_EQ(table.start(context, &own, &event), nccl::kSuccess);
+      EXPECT_EQ(own, nullptr);
+    }
+    EXPECT_EQ(table.stop(handle), nccl::kSuccess);
+  };
+  group({broadcast});
+  group({send, send, send});
+  EXPECT_EQ(table.finalize(context), nccl::kSuccess);
+}
+
+TEST(NcclProfiler, TellsGroups) {
+  Listener listener;
+  const Plugin plugin(listener.where().c_str());
+  void* context = nullptr;
+  int mask = -1;
+  auto& v3 = plugin.table<nccl::TableV3>("ncclProfiler_v3");
+  ASSERT_EQ(v3.init(&context, &mask), nccl::kSuccess);
+  EXPECT_EQ(mask, kBoth);
+  auto c3 = collective<nccl::EventV3>();
+  name(c3);
+  auto p3 = point_to_point<nccl::EventV3>();
+  p3.point_to_point.function = "Send";
+  p3.point_to_point.type = "ncclFloat32";
+  play_groups(v3, context, c3, p3);
+  auto& v5 = plugin.table<nccl::TableV5>("ncclProfiler_v5");
+  ASSERT_EQ(v5.init(&context, 15, &mask, "world", 4, 4, 2, nullptr), nccl::kSuccess);
+  auto c5 = collective<nccl::EventV5>();
+  name(c5);
+  auto p5 = point_to_point<nccl::EventV5>();
+  p5.point_to_point.function = "Recv";
+  p5.point_to_point.type = "ncclFloat32";
+  play_groups(v5, context, c5, p5);
+
+  const auto fed = listener.take(8);
+  ASSERT_EQ(fed.size(), 8u);
+  for (size_t i = 0; i < 8; i += 4) {
+    SCOPED_TRACE(i);
+    expect_broadcast(fed[i], i == 0 ? 0 : 15);
+    EXPECT_NE(fed[i].group, 0u);
+    EXPECT_TRUE(fed[i].last);
+    for (size_t j = 1; j < 4; ++j) {
+      EXPECT_EQ(fed[i + j].sends, i == 0);
+      EXPECT_EQ(fed[i + j].group, fed[i].group + 1);
+      EXPECT_EQ(fed[i + j].last, j == 3);
+    }
+  }
+}
+
 /// Without a feed NCCL is asked for no event at all.
 TEST(NcclProfiler, DoesNothingUnasked) {
   for (const char* feed : {static_cast<const char*>(nullptr), "nonsense", ":1", "host.example:1",

@@ -40,6 +40,7 @@ std::string line_of(const FedOperation& fed) {
   }
   text += ", " + std::to_string(o.count) + " " + std::string(name_of(kDataTypeNames, o.type)) +
           " = " + std::to_string(o.bytes()) + " B";
+  if (fed.group != 0) text += ", group " + std::to_string(fed.group) + (fed.last ? " ends" : "");
   if (o.channels != 0) text += ", " + std::to_string(o.channels) + " channels";
   return text;
 }

@@ -307,9 +307,7 @@ class JobReader {
     const bool fed = job_.operations == OperationsMode::kFed;
     std::string why;
     if (!real) why = "none of its ranks is on a node with real = true: there is nothing to see";
-    if (fed && is_p2p(job_.collective))
-      why = "collectives only, not operations between pairs of ranks";
-    if (fed && job_.group) why = "operations that come alone, not group = true";
+    if (!fed && job_.group) why = "operations that come alone, not group = true";
     if (job_.payload == PayloadMode::kExact) {
       why = std::string("contents are not ") + (fed ? "fed" : "inferred") + ": payload = \"exact\"";
     }

@@ -87,6 +87,9 @@ std::optional<FedOperation> FeedDecoder::operation_of(const FeedRecord& record) 
   }
   o.channels = record.channels;
   o.threads = uint32_t{record.warps} * 32;
+  if (record.last > 1) return bad("last: " + std::to_string(record.last) + ": 0 or 1");
+  fed.group = record.group;
+  fed.last = record.group == 0 || record.last == 1;
   if (record.other < 0) return bad("root or peer: " + std::to_string(record.other));
   if (record.kind == FeedKind::kPointToPoint) {
     if (*function != "Send" && *function != "Recv") {
@@ -151,6 +154,8 @@ std::vector<uint8_t> record_of(const FedOperation& fed, uint32_t dropped) {
   r.count = o.count;
   r.other = static_cast<int32_t>(pair ? fed.peer : o.root);
   r.dropped = dropped;
+  r.group = fed.group;
+  r.last = fed.group != 0 && fed.last ? 1 : 0;
   const std::string_view function =
       pair ? fed.sends ? "Send" : "Recv" : name_of(kFunctionWords, o.collective);
   FeedRecord::set(r.function, std::string(function).c_str());

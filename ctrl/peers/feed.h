@@ -23,6 +23,9 @@ struct FedOperation {
   Operation operation;
   bool sends = false;  ///< kSendRecv: the rank is the sender
   uint32_t peer = 0;   ///< kSendRecv
+  /// Operations that one kernel carries out follow each other with the same number; 0: it is alone.
+  uint32_t group = 0;
+  bool last = true;  ///< of its group
 };
 
 /// The record that tells it, in the newest version, after `dropped` ones that could not be sent.

@@ -29,6 +29,10 @@ struct FeedRecord {
   uint64_t count = 0;         ///< elements, as in the call
   int32_t other = 0;          ///< root of a collective, else the peer
   uint32_t dropped = 0;       ///< records that could not be sent before this one
+  /// What NCCL launches together, by one kernel, has one number, which differs from that before it;
+  /// 0: not told, it is alone.
+  uint32_t group = 0;
+  uint8_t last = 0;  ///< 1: of its group
   char function[kText] = {};
   char type[kText] = {};
   char algorithm[kText] = {};
@@ -51,6 +55,8 @@ struct FeedRecord {
     std::memcpy(out.data() + 64, type, kText);
     std::memcpy(out.data() + 80, algorithm, kText);
     std::memcpy(out.data() + 96, protocol, kText);
+    put(out.data() + 112, group, 4);
+    out[116] = last;
   }
   /// Takes bytes as they are; FeedDecoder judges them.
   static FeedRecord decode(std::span<const uint8_t, kBytes> in) {
@@ -69,6 +75,8 @@ struct FeedRecord {
     std::memcpy(r.type, in.data() + 64, kText);
     std::memcpy(r.algorithm, in.data() + 80, kText);
     std::memcpy(r.protocol, in.data() + 96, kText);
+    r.group = static_cast<uint32_t>(get(in.data() + 112, 4));
+    r.last = in[116];
     return r;
   }
   /// Copies a text, cut to what fits; null is empty.

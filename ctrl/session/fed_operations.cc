@@ -93,27 +93,67 @@ std::string FedOperations::wrong(const FedOperation& fed) {
   }
   const auto real = std::ranges::find(told_.real, fed.rank);
   if (real == told_.real.end()) return "the feed speaks of " + rank_text + ", which is not real";
-  if (o.collective == Collective::kSendRecv) {
-    return "the feed tells that " + rank_text + (fed.sends ? " sends to" : " receives from") +
-           " rank " + std::to_string(fed.peer) + ": it can drive collectives only";
-  }
   Rank& rank = ranks_[static_cast<size_t>(real - told_.real.begin())];
-  const auto [last, first] = rank.sequences.try_emplace(o.collective, fed.sequence);
-  if (!first && fed.sequence != last->second + 1) {
-    return "the feed has a gap: " + rank_text + " tells " +
-           std::string(name_of(kCollectiveNames, o.collective)) + " " +
-           std::to_string(fed.sequence) + " after " + std::to_string(last->second);
+  if (!is_p2p(o.collective)) {
+    const auto [last, first] = rank.sequences.try_emplace(o.collective, fed.sequence);
+    if (!first && fed.sequence != last->second + 1) {
+      return "the feed has a gap: " + rank_text + " tells " +
+             std::string(name_of(kCollectiveNames, o.collective)) + " " +
+             std::to_string(fed.sequence) + " after " + std::to_string(last->second);
+    }
+    last->second = fed.sequence;
   }
-  last->second = fed.sequence;
+  if (!rank.group.empty() && rank.group.front().group != fed.group) {
+    return "the feed has a gap: " + rank_text + " tells group " + std::to_string(fed.group) +
+           " before the end of group " + std::to_string(rank.group.front().group);
+  }
+  rank.group.push_back(fed);
+  if (!fed.last) return "";
+  const std::string what = wrong_group(rank);
+  rank.group.clear();
+  return what;
+}
+
+/// Takes a group that a rank has told wholly; what is wrong with it, if something is.
+std::string FedOperations::wrong_group(Rank& rank) {
+  const uint32_t teller = rank.group.front().rank;
+  const std::string rank_text = "rank " + std::to_string(teller);
+  Kernel collectives;
+  RankPairs pairs{teller, {}, {}};
+  for (const FedOperation& fed : rank.group) {
+    if (!is_p2p(fed.operation.collective)) {
+      collectives.push_back(fed.operation);
+      continue;
+    }
+    auto& peers = fed.sends ? pairs.sends : pairs.receives;
+    if (!peers.try_emplace(fed.peer, fed.operation.bytes()).second) {
+      return "the feed tells that " + rank_text + (fed.sends ? " sends to" : " receives from") +
+             " rank " + std::to_string(fed.peer) +
+             " twice in a group, which is not known to follow";
+    }
+  }
+  const bool sends = collectives.size() < rank.group.size();
+  if (sends && !collectives.empty()) {
+    return "the feed tells that " + rank_text +
+           " has collectives, and sends or receives, in one group, which is not known to follow";
+  }
   const uint64_t number = rank.told++;
-  if (number < first_ + told_operations_.size()) {
-    const Operation& before = told_operations_[number - first_];
-    if (same(before, o)) return "";
-    return "the feed contradicts itself: operation " + std::to_string(number) + " is " +
-           text_of(o) + " to " + rank_text + ", and was " + text_of(before);
+  if (number == first_ + told_kernels_.size()) {
+    told_kernels_.push_back({std::move(collectives), {}});
+    if (sends) told_kernels_.back().pairs.push_back(std::move(pairs));
+    return "";
   }
-  told_operations_.push_back(o);
-  return "";
+  Told& before = told_kernels_[number - first_];
+  if (sends && before.collectives.empty()) {
+    before.pairs.push_back(std::move(pairs));
+    return "";
+  }
+  if (!sends && same(before.collectives, collectives)) return "";
+  const auto text = [](const Kernel& kernel) {
+    return kernel.empty() ? "sends and receives" : text_of(kernel);
+  };
+  return "the feed contradicts itself: operation " + std::to_string(number) + " is " +
+         text(collectives) + " to " + rank_text + ", and was " + text(before.collectives);
 }
 
 void FedOperations::missing(Time now, uint64_t records) {
@@ -127,31 +167,59 @@ void FedOperations::closed(Time now, const std::string& failure) {
   hand_over(now);
 }
 
-/// What the operation was limited to, that it uses as many channels as were told.
-uint32_t FedOperations::channels_for(const Operation& operation) const {
-  Operation o = operation;
-  for (; o.channels <= maker_.communicator().channels; ++o.channels) {
-    const auto cut = cut_group(maker_.communicator(), {&o, 1});
-    if (cut && (*cut)[0].parts.size() == operation.channels) return o.channels;
+/// What the operations were limited to, that they use as many channels as were told.
+void FedOperations::limit_channels(Kernel& kernel) const {
+  const Communicator& communicator = maker_.communicator();
+  const auto as_told = [&](const Kernel& limited) {
+    const auto cuts = cut_group(communicator, limited);
+    if (!cuts) return false;
+    for (size_t i = 0; i < kernel.size(); ++i) {
+      if ((*cuts)[i].parts.size() != kernel[i].channels) return false;
+    }
+    return true;
+  };
+  if (as_told(kernel)) return;
+  // Those of a group share the channels of the one that may use most.
+  Kernel limited = kernel;
+  for (uint32_t most = 1; most <= communicator.channels; ++most) {
+    for (Operation& operation : limited) operation.channels = most;
+    if (!as_told(limited)) continue;
+    kernel = std::move(limited);
+    return;
   }
-  return operation.channels;
+}
+
+Result<Kernel> FedOperations::kernel_of(const Told& told) const {
+  if (told.collectives.empty()) {
+    auto operation = pair_operation(maker_.communicator(), told.pairs);
+    if (!operation) return tl::unexpected(operation.error());
+    return Kernel{std::move(*operation)};
+  }
+  Kernel kernel = told.collectives;
+  limit_channels(kernel);
+  return kernel;
 }
 
 /// Makes the plans of what was told, as far as the shard takes them.
 void FedOperations::hand_over(Time now) {
-  while (!lost() && concluded() < first_ + told_operations_.size() && held() < kAhead) {
+  while (!lost() && concluded() < first_ + told_kernels_.size() && held() < kAhead) {
     const uint64_t number = concluded();
-    Operation operation = told_operations_[number - first_];
-    operation.channels = channels_for(operation);
+    const Told& told = told_kernels_[number - first_];
+    if (told.collectives.empty() && told.pairs.size() < ranks_.size()) break;
+    const auto kernel = kernel_of(told);
+    if (!kernel) {
+      return lose(now, "the feed tells sends and receives that do not fit together: " +
+                           kernel.error().text);
+    }
     if (unknown_ == number) unknown_.reset();
-    if (auto made = install(now, operation, true); !made) {
-      return lose(now, "the feed tells " + text_of(operation) +
+    if (auto made = install(now, *kernel, true); !made) {
+      return lose(now, "the feed tells " + text_of(*kernel) +
                            ", which the job cannot do: " + made.error().text);
     }
   }
   uint64_t known = concluded();
   for (const Rank& rank : ranks_) known = std::min(known, rank.told);
-  for (; first_ < known; ++first_) told_operations_.pop_front();
+  for (; first_ < known; ++first_) told_kernels_.pop_front();
   if (!lost() && ended_ && unknown_) {
     lose(now, *ended_ + " after " + std::to_string(concluded()) + " operations");
   }

@@ -1,5 +1,6 @@
 // The operations of a job as a feed tells them: the profiler plugins of its real ranks' processes.
-// Each starts the next plan, whether something of it has come yet or not. Where the feed ends, has
+// Each starts the next plan, whether something of it has come yet or not. Collectives are known
+// when the first rank has told them, sends and receives when all have. Where the feed ends, has
 // gaps, contradicts itself or what comes, or keeps silent for longer than its patience about what
 // came, every credit is answered at once.
 #pragma once
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "collective_model/pair_operation.h"
 #include "ctrl/peers/feed.h"
 #include "ctrl/session/operation_source.h"
 
@@ -34,24 +36,32 @@ class FedOperations final : public OperationSource {
 
  private:
   struct Rank {
-    uint64_t told = 0;                         ///< operations
+    uint64_t told = 0;                         ///< kernels
     std::map<Collective, uint64_t> sequences;  ///< the last one told
+    std::vector<FedOperation> group;           ///< that is not told wholly
+  };
+  /// What one kernel of the real ranks carries out.
+  struct Told {
+    Kernel collectives;            ///< empty: sends and receives
+    std::vector<RankPairs> pairs;  ///< of the ranks that told them
   };
 
   void handle(Time now, const ReactiveNotice& notice) override;
   bool wants(ReactiveNotice::Kind kind) const override;
   void take_piece(Time now);
   void hand_over(Time now);
-  uint32_t channels_for(const Operation& operation) const;
+  void limit_channels(Kernel& kernel) const;
   std::string wrong(const FedOperation& fed);
+  std::string wrong_group(Rank& rank);
+  Result<Kernel> kernel_of(const Told& told) const;
 
   const FeedConfig settings_;
   std::optional<uint64_t> communicator_;
-  std::vector<Rank> ranks_;                ///< by position among the real ones
-  std::deque<Operation> told_operations_;  ///< that not all ranks told, or that are not handed over
-  uint64_t first_ = 0;                     ///< number of the first of these
-  std::optional<uint64_t> unknown_;        ///< an operation that has begun
-  std::optional<std::string> ended_;       ///< the feed: how
+  std::vector<Rank> ranks_;           ///< by position among the real ones
+  std::deque<Told> told_kernels_;     ///< that not all ranks told, or that are not handed over
+  uint64_t first_ = 0;                ///< number of the first of these
+  std::optional<uint64_t> unknown_;   ///< an operation that has begun
+  std::optional<std::string> ended_;  ///< the feed: how
   std::optional<std::deque<std::vector<uint8_t>>> pieces_;  ///< virtual time: that are to come
   FeedDecoder decoder_;                                     ///< of these
 };

@@ -78,7 +78,7 @@ bool InferredOperations::decided(const Inference::Taken& taken) const {
 
 bool InferredOperations::guess(Time now, const Operation& operation) {
   guess_ = operation;
-  if (auto installed = install(now, operation, false); installed) return true;
+  if (auto installed = install(now, {operation}, false); installed) return true;
   lose(now, "no plan for " + text_of(operation));
   return false;
 }

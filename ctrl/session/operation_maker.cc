@@ -2,19 +2,45 @@
 
 #include <algorithm>
 
-#include "collective_model/channel_cut.h"
+#include "collective_model/schedule_group.h"
+#include "collective_model/schedule_p2p.h"
 #include "ctrl/build/collective_shape.h"
 #include "ctrl/build/job_schedule.h"
+#include "ctrl/config/job_operation.h"
 
 namespace understudy {
 
+namespace {
+
+/// Of sends and receives of any sizes.
+std::string pairs_text(const Operation& o) {
+  uint64_t pairs = 0, bytes = 0;
+  for (const uint64_t pair : o.pair_bytes) {
+    if (pair == kNoPair) continue;
+    ++pairs;
+    bytes += pair;
+  }
+  return "sends of " + std::to_string(pairs) + " pairs of ranks, " + std::to_string(bytes) + " B";
+}
+
+}  // namespace
+
 std::string text_of(const Operation& o) {
-  std::string text = std::string(name_of(kCollectiveNames, o.collective)) + " " +
-                     std::string(name_of(kAlgorithmNames, o.algorithm)) + " " +
-                     std::string(name_of(kProtocolNames, o.protocol)) + " of " +
-                     std::to_string(o.bytes()) + " B";
-  if (o.collective == Collective::kBroadcast || o.collective == Collective::kReduce) {
-    text += ", root " + std::to_string(o.root);
+  if (o.collective == Collective::kAllToAllV) return pairs_text(o);
+  std::string text(name_of(kCollectiveNames, o.collective));
+  if (!is_p2p(o.collective)) {
+    text += " " + std::string(name_of(kAlgorithmNames, o.algorithm)) + " " +
+            std::string(name_of(kProtocolNames, o.protocol));
+  }
+  text += " of " + std::to_string(o.bytes()) + " B";
+  if (has_root(o.collective)) text += ", root " + std::to_string(o.root);
+  return text;
+}
+
+std::string text_of(const Kernel& kernel) {
+  std::string text;
+  for (const Operation& operation : kernel) {
+    text += (text.empty() ? "" : "; ") + text_of(operation);
   }
   return text;
 }
@@ -22,7 +48,12 @@ std::string text_of(const Operation& o) {
 bool same(const Operation& a, const Operation& b) {
   return a.collective == b.collective && a.algorithm == b.algorithm && a.protocol == b.protocol &&
          a.type == b.type && a.count == b.count && a.root == b.root && a.channels == b.channels &&
-         a.threads == b.threads;
+         a.threads == b.threads && a.pair_bytes == b.pair_bytes;
+}
+
+bool same(const Kernel& a, const Kernel& b) {
+  return std::ranges::equal(a, b,
+                            [](const Operation& x, const Operation& y) { return same(x, y); });
 }
 
 OperationMaker::OperationMaker(const Config& config, const JobConfig& job, const Topology* topology,
@@ -34,22 +65,20 @@ OperationMaker::OperationMaker(const Config& config, const JobConfig& job, const
       communicator_(job_communicator(config, job)),
       strict_(strict) {}
 
-Result<std::unique_ptr<ReactiveOperation>> OperationMaker::make(const Operation& operation) const {
-  if (auto known = check_operation(communicator_, operation); !known) {
-    return tl::unexpected(known.error());
-  }
-  const auto cut = cut_group(communicator_, {&operation, 1});
-  if (!cut) return tl::unexpected(cut.error());
+Result<std::unique_ptr<ReactiveOperation>> OperationMaker::make(const Kernel& kernel) const {
+  auto ranks = kernel_schedules(communicator_, kernel);
+  if (!ranks) return tl::unexpected(ranks.error());
   EnvironmentConfig plan =
-      plan_config(config_, job_, communicator_, operation,
-                  rank_schedules(communicator_, operation, (*cut)[0]), topology_);
+      plan_config(config_, job_, communicator_, kernel.front(), std::move(*ranks), topology_);
   plan.real = told_.real;
   std::vector<const RankSchedule*> all;
   for (const auto& rank : plan.ranks) all.push_back(rank.get());
   const auto far = far_ends(all);
   if (!far) return fail("a connection has one end only");
+  uint64_t bytes = 0;
+  for (const Operation& operation : kernel) bytes += operation.bytes();
   auto shape = make_shape(
-      plan, operation.bytes(), *far,
+      plan, bytes, *far,
       [&](const Connection& connection, uint32_t real, uint32_t other,
           Duration) -> Result<uint32_t> {
         const auto found = std::ranges::find_if(told_.links, [&](const CollectiveLink& l) {

@@ -1,4 +1,4 @@
-// From an operation that became known during a run to what its emulated ranks need of it.
+// From operations that became known during a run to what their emulated ranks need of them.
 #pragma once
 
 #include <memory>
@@ -14,22 +14,29 @@
 
 namespace understudy {
 
-/// "all_reduce ring simple of 1048576 B", with its root if it has one.
+/// What one kernel carries out, which is one operation of a job: one collective, several of a group
+/// in the order in which NCCL takes them, or all sends and receives of a group.
+using Kernel = std::vector<Operation>;
+
+/// "all_reduce ring simple of 1048576 B", with its root if it has one; of a group one after
+/// another.
 std::string text_of(const Operation& operation);
+std::string text_of(const Kernel& kernel);
 
 /// Messages of one are those of the other.
 bool same(const Operation& a, const Operation& b);
+bool same(const Kernel& a, const Kernel& b);
 
 class OperationMaker {
  public:
-  /// Without `strict` connections of an operation that the job has not are left out. All of it
+  /// Without `strict` connections of operations that the job has not are left out. All of it
   /// outlives this object and what it makes.
   OperationMaker(const Config& config, const JobConfig& job, const Topology* topology,
                  const CollectiveJob& told, bool strict);
 
   const Communicator& communicator() const { return communicator_; }
-  /// An operation with its plan, or why the job cannot do it.
-  Result<std::unique_ptr<ReactiveOperation>> make(const Operation& operation) const;
+  /// A kernel with its plan, or why the job cannot do it.
+  Result<std::unique_ptr<ReactiveOperation>> make(const Kernel& kernel) const;
 
  private:
   const Config& config_;

@@ -112,10 +112,10 @@ void OperationSource::flush() {
 }
 
 /// Operations repeat, and plans of many ranks take milliseconds to make.
-Result<std::unique_ptr<ReactiveOperation>> OperationSource::take(const Operation& operation) {
+Result<std::unique_ptr<ReactiveOperation>> OperationSource::take(const Kernel& kernel) {
   const auto at =
-      std::ranges::find_if(finished_, [&](const Made& m) { return same(m.operation, operation); });
-  if (at == finished_.end()) return maker_.make(operation);
+      std::ranges::find_if(finished_, [&](const Made& m) { return same(m.kernel, kernel); });
+  if (at == finished_.end()) return maker_.make(kernel);
   std::unique_ptr<ReactiveOperation> made = std::move(at->made);
   finished_.erase(at);
   made->reset();
@@ -129,15 +129,15 @@ void OperationSource::keep(ReactiveOperation* released) {
   owned_.erase(at);
 }
 
-Result<void> OperationSource::install(Time now, const Operation& operation, bool sure) {
-  auto made = take(operation);
+Result<void> OperationSource::install(Time now, const Kernel& kernel, bool sure) {
+  auto made = take(kernel);
   if (!made) return tl::unexpected(made.error());
   ReactiveOperation* handed = made->get();
   handed->number = concluded();
   handed->sure = sure;
-  last_ = operation;
+  last_ = kernel;
   last_shape_ = handed->shape.get();
-  owned_[handed] = {operation, std::move(*made)};
+  owned_[handed] = {kernel, std::move(*made)};
   if (sure) conclude(true);
   command(now, {.kind = ReactiveCommand::Kind::kInstall, .operation = handed});
   return {};

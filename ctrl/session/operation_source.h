@@ -46,9 +46,9 @@ class OperationSource : public ReactiveListener {
   virtual bool wants(ReactiveNotice::Kind) const { return true; }
 
   void command(Time now, const ReactiveCommand& command);
-  /// Makes the plan of the operation behind those that are concluded and hands it over, as a guess
+  /// Makes the plan of what follows the operations that are concluded and hands it over, as a guess
   /// or as concluded; why it cannot, if so.
-  Result<void> install(Time now, const Operation& operation, bool sure);
+  Result<void> install(Time now, const Kernel& kernel, bool sure);
   /// The guess that was handed over last is what the operation is.
   void conclude(bool unique);
   /// Operations that the shard has.
@@ -73,7 +73,7 @@ class OperationSource : public ReactiveListener {
 
   void answer(Time now, const ReactiveNotice& notice);
   bool right(const CollectiveShape& shape, uint64_t number) const;
-  Result<std::unique_ptr<ReactiveOperation>> take(const Operation& operation);
+  Result<std::unique_ptr<ReactiveOperation>> take(const Kernel& kernel);
   void keep(ReactiveOperation* released);
   void flush();
 
@@ -85,12 +85,12 @@ class OperationSource : public ReactiveListener {
   std::atomic<bool> overrun_{false};            ///< the shard could not tell something
   std::deque<ReactiveCommand> backlog_;         ///< real time: to be sent
   struct Made {
-    Operation operation;
+    Kernel kernel;
     std::unique_ptr<ReactiveOperation> made;
   };
   std::map<ReactiveOperation*, Made> owned_;  ///< that the shard has
   std::deque<Made> finished_;                 ///< that may be used again
-  Operation last_;                            ///< that was handed over
+  Kernel last_;                               ///< that was handed over
   const CollectiveShape* last_shape_ = nullptr;
 };
 

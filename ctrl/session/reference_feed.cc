@@ -5,7 +5,9 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <span>
 
+#include "collective_model/schedule_p2p.h"
 #include "ctrl/build/job_schedule.h"
 #include "ctrl/peers/feed.h"
 
@@ -19,26 +21,56 @@ uint64_t hash_of(const JobConfig& job) {
   return hash | 1;
 }
 
+/// What `rank` tells of an operation between pairs of ranks.
+void tell_pairs(const Communicator& communicator, const Operation& operation, uint32_t rank,
+                std::vector<FedOperation>& group) {
+  FedOperation fed;
+  fed.operation.collective = Collective::kSendRecv;
+  fed.operation.type = DataType::kInt8;
+  for (uint32_t peer = 0; peer < communicator.ranks(); ++peer) {
+    fed.peer = peer;
+    for (const bool sends : {true, false}) {
+      fed.sends = sends;
+      const auto bytes = sends ? pair_bytes(communicator, operation, rank, peer)
+                               : pair_bytes(communicator, operation, peer, rank);
+      if (!bytes) continue;
+      fed.operation.count = *bytes;
+      group.push_back(fed);
+    }
+  }
+}
+
 }  // namespace
 
 Result<std::vector<std::vector<uint8_t>>> reference_feed(const Config& config, const JobConfig& job,
                                                          const CollectiveSetup& setup) {
   const auto schedules = job_schedules(config, job);
   if (!schedules) return tl::unexpected(schedules.error());
+  const Communicator communicator = job_communicator(config, job);
   std::vector<std::vector<uint8_t>> pieces;
   std::map<Collective, uint64_t> sequences;
   for (const JobOperation& planned : setup.operations) {
-    const JobSchedule& schedule = (*schedules)[planned.size];
-    FedOperation fed;
-    fed.communicator = hash_of(job);
-    fed.operation = schedule.operation;
-    fed.operation.channels = static_cast<uint32_t>(schedule.cut.parts.size());
-    fed.sequence = sequences[fed.operation.collective]++;
+    const std::span<const JobSchedule> all(*schedules);
+    std::vector<FedOperation> collectives;
+    for (const JobSchedule& schedule : job.group ? all : all.subspan(planned.size, 1)) {
+      if (is_p2p(schedule.operation.collective)) continue;
+      FedOperation& fed = collectives.emplace_back();
+      fed.operation = schedule.operation;
+      fed.operation.channels = static_cast<uint32_t>(schedule.cut.parts.size());
+      fed.sequence = sequences[fed.operation.collective]++;
+    }
     std::vector<uint8_t>& piece = pieces.emplace_back();
     for (const uint32_t rank : setup.job.real) {
-      fed.rank = rank;
-      const std::vector<uint8_t> record = record_of(fed);
-      piece.insert(piece.end(), record.begin(), record.end());
+      std::vector<FedOperation> group = collectives;
+      if (group.empty()) tell_pairs(communicator, all[planned.size].operation, rank, group);
+      for (FedOperation& fed : group) {
+        fed.rank = rank;
+        fed.communicator = hash_of(job);
+        fed.group = static_cast<uint32_t>(pieces.size());
+        fed.last = &fed == &group.back();
+        const std::vector<uint8_t> record = record_of(fed);
+        piece.insert(piece.end(), record.begin(), record.end());
+      }
     }
   }
   return pieces;

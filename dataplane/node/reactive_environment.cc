@@ -29,7 +29,7 @@ void ReactiveEnvironment::on_wake(Time now, uint64_t cookie) {
     case WakeKind::kControl:
       if (what == kStart) {
         for (uint32_t l = 0; l < links_.size(); ++l) {
-          if (job_.links[l].real_sends) grant_ahead(now, l, kAhead, now);
+          if (job_.links[l].real_sends) grant_ahead(now, l, ahead(l), now);
         }
       }
       for (ReactiveCommand command; commands_.pop(command);) carry_out(now, command);
@@ -154,7 +154,7 @@ void ReactiveEnvironment::on_data(Time now, uint32_t link, const Received& messa
               .bytes = message.length,
               .message = k,
               .time = now});
-  if (given_up_) grant_ahead(now, link, l.received + kAhead, now);
+  if (given_up_) grant_ahead(now, link, l.received + ahead(link), now);
 }
 
 /// Keeps an input, tells control of it, and gives it to the plan that it belongs to by then.
@@ -240,7 +240,7 @@ void ReactiveEnvironment::give_up(Time now) {
   given_up_ = true;
   for (uint32_t l = 0; l < links_.size(); ++l) {
     if (job_.links[l].real_sends) {
-      grant_ahead(now, l, links_[l].received + kAhead, now);
+      grant_ahead(now, l, links_[l].received + ahead(l), now);
     } else {
       send_due(now, l);
     }

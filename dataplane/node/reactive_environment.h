@@ -48,9 +48,9 @@ class ReactiveEnvironment final : public Endpoint {
   void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
 
  private:
-  /// Credits that stay granted beyond what an operation needs: those that every operation begins
-  /// with.
-  static constexpr uint64_t kAhead = 4;
+  /// Credits of a link that stay granted beyond what an operation needs: those that every operation
+  /// begins with.
+  uint64_t ahead(uint32_t link) const { return job_.links[link].index == 0 ? 4 : 8; }
 
   enum class WakeKind : uint64_t {
     kControl = 0,

@@ -113,7 +113,7 @@ void ReactiveEnvironment::settle(Time now, ReactiveOperation& op) {
     settled_[l] = op.base[l] + op.shape->uses[l].messages;
     const CollectiveLink& link = job_.links[l];
     if (link.real_sends && op.done[link.far] != Time::never()) {
-      grant_ahead(now, l, settled_[l] + kAhead, op.done[link.far]);
+      grant_ahead(now, l, settled_[l] + ahead(l), op.done[link.far]);
     }
   }
 }
@@ -165,7 +165,7 @@ void ReactiveEnvironment::take(Time now, ReactiveOperation& op, Duration carried
     freed = true;
     for (uint32_t l = 0; l < links_.size() && op.over; ++l) {
       if (!job_.links[l].real_sends || job_.links[l].far != rank) continue;
-      grant_ahead(now, l, op.base[l] + op.shape->uses[l].messages + kAhead, op.done[rank]);
+      grant_ahead(now, l, op.base[l] + op.shape->uses[l].messages + ahead(l), op.done[rank]);
     }
   }
   if (freed && op.number + 1 < known_) {

@@ -4,8 +4,10 @@
 // nobody listens, it does nothing.
 //
 // It never blocks, never fails, and asks NCCL for no event but the start of collectives and
-// point-to-point operations, so that NCCL does what it does without it. What cannot be sent at once
-// waits in a small buffer; what does not fit there is dropped and counted.
+// point-to-point operations, so that NCCL does what it does without it. With these NCCL tells the
+// groups in which it launches them: the last one of a group is known as such when the group's event
+// ends, and waits for that. What cannot be sent at once waits in a small buffer; what does not fit
+// there is dropped and counted.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -41,6 +43,9 @@ Feed feed;
 struct Communicator {
   uint64_t hash;
   uint32_t rank;
+  uint32_t group;   ///< number of the one that is told, or was
+  bool held;        ///< there is a record that may be its group's last
+  FeedRecord last;  ///< that one
 };
 
 /// Begins to connect; the connection may stand later.
@@ -146,6 +151,24 @@ const char* word(const char* const (&)[N], const char* text) {
   return text;
 }
 
+/// Tells the record that was held back, which is its group's last if nothing follows it there.
+void release(Communicator& communicator, bool last) {
+  if (!communicator.held) return;
+  communicator.held = false;
+  communicator.last.last = last ? 1 : 0;
+  tell(communicator.last);
+}
+
+/// The group of an event, which is what start() returned for that; null if it has none.
+template <typename Event, typename Part>
+const void* group_of(const Event& event, const Part& part) {
+  if constexpr (requires { part.group; }) {
+    return part.group;
+  } else {
+    return event.parent;
+  }
+}
+
 /// Communicator of an event: NCCL 2.27 and later tell it once, earlier ones each time.
 template <typename Part>
 uint64_t hash_of(const Communicator& communicator, const Part& part) {
@@ -160,12 +183,20 @@ template <uint8_t version, typename Event>
 int start(void* context, void** handle, Event* event) {
   if (handle != nullptr) *handle = nullptr;
   if (context == nullptr || event == nullptr) return nccl::kSuccess;
-  const Communicator& communicator = *static_cast<Communicator*>(context);
+  Communicator& communicator = *static_cast<Communicator*>(context);
+  if (event->kind == nccl::kGroup) {
+    release(communicator, true);
+    ++communicator.group;
+    if (handle != nullptr) *handle = &communicator;
+    return nccl::kSuccess;
+  }
   FeedRecord record;
+  bool grouped = false;
   record.version = version;
   record.rank = static_cast<uint32_t>(event->rank);
   if (event->kind == nccl::kCollective) {
     const auto& c = event->collective;
+    grouped = group_of(*event, c) == &communicator;
     record.kind = FeedKind::kCollective;
     record.communicator = hash_of(communicator, c);
     record.sequence = c.sequence;
@@ -179,6 +210,7 @@ int start(void* context, void** handle, Event* event) {
     FeedRecord::set(record.protocol, word(kProtocols, c.protocol));
   } else if (event->kind == nccl::kPointToPoint) {
     const auto& p = event->point_to_point;
+    grouped = group_of(*event, p) == &communicator;
     record.kind = FeedKind::kPointToPoint;
     record.communicator = hash_of(communicator, p);
     record.count = p.count;
@@ -189,11 +221,22 @@ int start(void* context, void** handle, Event* event) {
   } else {
     return nccl::kSuccess;
   }
-  tell(record);
+  release(communicator, !grouped);
+  if (!grouped) {
+    tell(record);
+    return nccl::kSuccess;
+  }
+  record.group = communicator.group;
+  communicator.last = record;
+  communicator.held = true;
   return nccl::kSuccess;
 }
 
-int stop(void*) { return nccl::kSuccess; }
+/// Of the events only groups have a handle.
+int stop(void* handle) {
+  if (handle != nullptr) release(*static_cast<Communicator*>(handle), true);
+  return nccl::kSuccess;
+}
 int record_state(void*, int, void*) { return nccl::kSuccess; }
 
 int init(void** context, int* mask, uint64_t hash, int rank) {
@@ -202,7 +245,7 @@ int init(void** context, int* mask, uint64_t hash, int rank) {
   if (!open_feed()) return nccl::kSuccess;
   auto* communicator = static_cast<Communicator*>(malloc(sizeof(Communicator)));
   if (communicator == nullptr) return nccl::kSuccess;
-  *communicator = {hash, static_cast<uint32_t>(rank)};
+  *communicator = {hash, static_cast<uint32_t>(rank), 0, false, {}};
   *context = communicator;
   *mask = nccl::kCollective | nccl::kPointToPoint;
   return nccl::kSuccess;
@@ -219,6 +262,7 @@ int init_v5(void** context, uint64_t hash, int* mask, const char*, int, int, int
 
 /// The connection stays: other communicators use it, and NCCL makes new ones.
 int finalize(void* context) {
+  if (context != nullptr) release(*static_cast<Communicator*>(context), true);
   free(context);
   pthread_mutex_lock(&feed.lock);
   push();

@@ -9,8 +9,10 @@
 
 namespace understudy::nccl {
 
-inline constexpr int kSuccess = 0;                                  ///< ncclSuccess
-inline constexpr int kCollective = 1 << 1, kPointToPoint = 1 << 2;  ///< kinds of events, and masks
+inline constexpr int kSuccess = 0;  ///< ncclSuccess
+/// Kinds of events, and masks. NCCL tells a group, which is what one kernel carries out, wherever
+/// it tells what is in it; the group's event begins before and ends behind these.
+inline constexpr int kGroup = 1 << 0, kCollective = 1 << 1, kPointToPoint = 1 << 2;
 
 using Logger = void (*)(int level, unsigned long flags, const char* file, int line,
                         const char* format, ...);
@@ -109,9 +111,30 @@ struct PointToPointV4 {
   uint8_t channels;
 };
 
-// Version 5 adds the group at the end of both.
-using CollectiveV5 = CollectiveV4;
-using PointToPointV5 = PointToPointV4;
+// Up to version 4 the event's parent is the group, in version 5 that is a call of the program.
+struct CollectiveV5 {
+  uint64_t sequence;
+  const char* function;
+  const void* send_buffer;
+  void* receive_buffer;
+  size_t count;
+  int root;
+  const char* type;
+  uint8_t channels;
+  uint8_t warps;
+  const char* algorithm;
+  const char* protocol;
+  void* group;
+};
+struct PointToPointV5 {
+  const char* function;
+  void* buffer;
+  const char* type;
+  size_t count;
+  int peer;
+  uint8_t channels;
+  void* group;
+};
 
 /// An event that begins. NCCL's union has more members, and is larger.
 template <typename Kind, typename Collective, typename PointToPoint>
@@ -167,6 +190,8 @@ static_assert(offsetof(CollectiveV4, count) == 32 && offsetof(CollectiveV4, root
               offsetof(CollectiveV4, channels) == 56 && offsetof(CollectiveV4, protocol) == 72);
 static_assert(offsetof(PointToPointV4, count) == 24 && offsetof(PointToPointV4, peer) == 32 &&
               offsetof(PointToPointV4, channels) == 36);
+static_assert(offsetof(PointToPointV5, channels) == 36 && offsetof(PointToPointV5, group) == 40);
+static_assert(offsetof(CollectiveV5, protocol) == 72 && offsetof(CollectiveV5, group) == 80);
 static_assert(sizeof(TableV1) == 48 && sizeof(TableV5) == 48);
 
 }  // namespace understudy::nccl

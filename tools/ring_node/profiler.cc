@@ -47,6 +47,10 @@ Profiler::~Profiler() {
 
 void Profiler::start(uint64_t count, uint32_t channels) {
   if (!wanted_) return;
+  nccl::EventV5 group{};
+  group.kind = nccl::kGroup;
+  void* group_handle = nullptr;
+  table_->start(context_, &group_handle, &group);
   nccl::EventV5 event{};
   event.kind = nccl::kCollective;
   event.rank = rank_;
@@ -58,9 +62,11 @@ void Profiler::start(uint64_t count, uint32_t channels) {
   event.collective.warps = 16;
   event.collective.algorithm = "RING";
   event.collective.protocol = "SIMPLE";
+  event.collective.group = group_handle;
   void* handle = nullptr;
   table_->start(context_, &handle, &event);
   if (handle != nullptr) table_->stop(handle);
+  if (group_handle != nullptr) table_->stop(group_handle);
 }
 
 }  // namespace understudy
