@@ -54,9 +54,9 @@ FoldedChain::FoldedChain(FoldedChainConfig config)
   const int64_t most = std::min(messages_ + shift_ * ranks_, 2 * window_ * ranks_) + 2 * kept_;
   const int64_t alive = std::min(most, std::max(kRoom, shift_ * ranks_ * 5 / 4 + 2 * kept_));
   diagonals_.resize(std::bit_ceil(static_cast<size_t>(alive)));
-  times_by_node_.resize(diagonals_.size() * slots_);
-  store_ = PieceStore(static_cast<size_t>(kPieceRoom + alive * slots_ * 2));
+  rows_ = RowTimes(slots_, diagonals_.size(), static_cast<size_t>(kPieceRoom + alive * slots_ * 2));
   cursors_.resize(size_t{3} * gpus_ + 1);
+  compared_.resize(size_t{2} * slots_);
   to_hop_.resize(gpus_);
   steep_.reserve(cursors_.size());
   lines_.reserve(cursors_.size() * 2 + 1);
@@ -81,11 +81,10 @@ void FoldedChain::begin() {
   all_entered_ = false;
   arrived_ = acked_ = data_known_ = credits_known_ = first_known_ = 0;
   created_ = oldest_ = swept_ = first_;
-  store_.reset();
-  for (NodeTimes& times : times_by_node_) times.forget();
+  rows_.reset();
   never_.forget();
-  never_.clear(store_, 0);
-  never_.push(store_, nodes_ + 1, kLongBefore, Duration());
+  never_.clear(rows_.pieces(), 0);
+  never_.push(rows_.pieces(), nodes_ + 1, kLongBefore, Duration());
   first_need_ = last_need_ = {};
   first_demand_.clear();
   last_demand_.clear();
@@ -116,14 +115,10 @@ uint32_t FoldedChain::size_of(uint32_t rank, int64_t m) {
 void FoldedChain::create(int64_t index) {
   if (index - oldest_ + kept_ >= static_cast<int64_t>(diagonals_.size())) {
     std::vector<Diagonal> more(diagonals_.size() * 2);
-    std::vector<NodeTimes> more_times(more.size() * slots_);
     for (int64_t i = std::max(first_, oldest_ - kept_); i < index; ++i) {
-      const size_t at = static_cast<size_t>(i - first_) & (more.size() - 1);
-      more[at] = diagonal(i);
-      for (uint32_t j = 0; j < slots_; ++j) more_times[at * slots_ + j] = times(i, j);
+      more[static_cast<size_t>(i - first_) & (more.size() - 1)] = diagonal(i);
     }
     diagonals_ = std::move(more);
-    times_by_node_ = std::move(more_times);
   }
   Diagonal& d = diagonal(index);
   const int64_t shift = std::max<int64_t>(shift_, 1);
@@ -138,10 +133,7 @@ void FoldedChain::create(int64_t index) {
   d.at = position(start / gpus_, done_slot(start % gpus_));
   d.end = position(end / gpus_, done_slot(end % gpus_)) + 1;
   if ((end % gpus_ + 1 == gpus_ || c_.inside) && end + 1 < ranks_) ++d.end;
-  for (uint32_t slot = 0; slot < slots_; ++slot) {
-    const bool before = slot < done_slot(start % gpus_);
-    times(index, slot).clear(store_, start / gpus_ + (before ? 1 : 0));
-  }
+  rows_.create(d.row, start / gpus_, done_slot(start % gpus_));
   d.later = 0;
 }
 
@@ -250,7 +242,7 @@ void FoldedChain::advance() {
       break;
     }
     first_done_[static_cast<size_t>(first_known_) % kKept] =
-        done(first_known_, c_.skipped).at(store_, 0);  // base_[0]: 0
+        time_at(diagonal(first_known_), done_slot(c_.skipped), 0);  // base_[0]: 0
     ++first_known_;
   }
   grant();
@@ -261,7 +253,7 @@ void FoldedChain::advance() {
       break;
     }
     finish(oldest_++);
-    if (oldest_ - kept_ > first_) release(oldest_ - kept_ - 1);
+    if (oldest_ - kept_ > first_) rows_.release(diagonal(oldest_ - kept_ - 1).row);
   }
   if (first_known_ == messages_ || oldest_ == messages_) complete_first_node();
 }
@@ -291,7 +283,7 @@ void FoldedChain::finish(int64_t index) {
   const int64_t m = index + shift_ * int64_t{ranks_ - 1};
   if (m < messages_ && !c_.ends) {
     data_[static_cast<size_t>(m) % kKept] =
-        done(index, gpus_ - 1).at(store_, nodes_ - 1) + base_[nodes_ - 1];
+        time_at(diagonal(index), done_slot(gpus_ - 1), nodes_ - 1) + base_[nodes_ - 1];
     data_known_ = m + 1;
   }
   // Whose last message has come now: on a pipeline all at once.

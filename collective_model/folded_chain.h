@@ -8,9 +8,10 @@
 // maxima: a few pieces (node_times.h) stand for all nodes, and each is worked out at once. Where
 // the recurrence is another one it is evaluated rank by rank: in the first and the last node, and
 // where a loop begins (in a window of messages from there). Where the kind of the hop changes a new
-// line may begin. So an input costs as many operations as there are such places and pieces, however
-// many nodes lie between them; pieces come and go with real ranks and entries that hold the chain
-// up from several sides at once.
+// line may begin; but where the slowest hops hold up all, times are those of the diagonal a window
+// before, later by what a window takes there, and are shared with it (row_times.h). So an input
+// costs as many operations as there are pieces that change, however many nodes lie between them;
+// they come and go with real ranks and entries that hold the chain up from several sides at once.
 //
 // A diagonal is worked out when a real rank can feel it, as far as what is known allows; so is what
 // it waits for. Once per operation, when all ranks have entered, all that have begun are.
@@ -22,7 +23,7 @@
 #include <optional>
 #include <vector>
 
-#include "collective_model/node_times.h"
+#include "collective_model/row_times.h"
 #include "collective_model/schedule.h"
 #include "collective_model/wire_cost.h"
 #include "dataplane/base/units.h"
@@ -78,6 +79,10 @@ class FoldedChain {
   static constexpr int64_t kSweepsPerLife = 4;
   static constexpr int64_t kRoom = 4096;        ///< diagonals, at least, if there can be as many
   static constexpr int64_t kPieceRoom = 16384;  ///< besides two of each
+  static constexpr uint32_t kShared = 8;        ///< nodes that are shared, at least
+  static constexpr uint32_t kMostParts = 64;    ///< of a diagonal, beyond which it is not compared
+  static constexpr uint32_t kWorth = 64;        ///< nodes on a line
+  static constexpr uint32_t kCompared = 12;     ///< stretches, from which on a row is compared
   static constexpr uint32_t kSizes = 16;  ///< of messages, for which there is room from the start
 
   /// What something waits for.
@@ -95,7 +100,9 @@ class FoldedChain {
     uint32_t sizes[2] = {0, 0};  ///< of messages before and from the border, in sizes_
     // The position of a diagonal behind it, as many as this, that it waits for; or 0.
     uint32_t later = 0, later_position = 0;
+    RowTimes::Row row;  ///< by node, relative to base_
   };
+  using Cursor = RowTimes::Cursor;
   /// A position that is to be worked out, and those that it waits for.
   using Demand = std::vector<std::pair<int64_t, uint32_t>>;
 
@@ -108,24 +115,23 @@ class FoldedChain {
   uint32_t done_slot(uint32_t place) const { return c_.inside ? 2 * place : place; }
   uint32_t start_slot(uint32_t place) const { return done_slot(place) + 1; }
   uint32_t position(uint32_t node, uint32_t slot) const { return node * slots_ + slot; }
-  /// By node, relative to base_.
-  NodeTimes& times(int64_t index, uint32_t slot) {
-    return times_by_node_[(static_cast<size_t>(index - first_) & (diagonals_.size() - 1)) * slots_ +
-                          slot];
+  /// Relative to base_.
+  Time time_at(const Diagonal& d, uint32_t slot, uint32_t node) const {
+    return rows_.at(d.row, slot, node);
   }
-  NodeTimes& done(int64_t index, uint32_t place) { return times(index, done_slot(place)); }
-  NodeTimes& starts(int64_t index, uint32_t place) { return times(index, start_slot(place)); }
-  void release(int64_t index) {
-    for (uint32_t slot = 0; slot < slots_; ++slot) times(index, slot).clear(store_, 0);
+  /// Up to which node a diagonal has a slot's times.
+  uint32_t end_of(const Diagonal& d, uint32_t slot) const {
+    return d.at / slots_ + (slot < d.at % slots_ ? 1 : 0);
   }
   void create(int64_t index);
   uint32_t size_of(uint32_t rank, int64_t m);
+  uint32_t size(const Diagonal& d, int64_t m) const { return d.sizes[m < d.border ? 0 : 1]; }
   Duration wire(const Diagonal& d, int64_t m, uint32_t node) const {
-    return times_[d.sizes[m < d.border ? 0 : 1] * kinds_ + kind_[node]];
+    return times_[size(d, m) * kinds_ + kind_[node]];
   }
   /// Of a rank to the next one of its node.
   Duration inner_time(const Diagonal& d, int64_t m, uint32_t rank) const {
-    return inner_times_[d.sizes[m < d.border ? 0 : 1] * most_ways_ + ways_[rank]];
+    return inner_times_[size(d, m) * most_ways_ + ways_[rank]];
   }
   Duration latency(uint32_t node) const { return c_.hops[node].latency; }
   int64_t place_in_loop(const Diagonal& d, int64_t m) const {
@@ -144,7 +150,7 @@ class FoldedChain {
   bool sweep();
   void extend(int64_t index);
   void go_on(int64_t index);
-  bool step(int64_t index, const Diagonal& d, uint32_t node, uint32_t slot);
+  bool step(int64_t index, Diagonal& d, uint32_t node, uint32_t slot);
   bool fill(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t);
   bool start(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t);
   bool done_at(uint32_t node, uint32_t place, int64_t m, Time& t);
@@ -153,7 +159,15 @@ class FoldedChain {
   bool received(const Diagonal& d, uint32_t node, uint32_t place, int64_t m, Time& t);
   bool acknowledged(const Diagonal& d, uint32_t node, uint32_t place, int64_t m, Time& t);
   uint32_t alike_until(int64_t index, const Diagonal& d, uint32_t node);
-  void run(int64_t index, const Diagonal& d, uint32_t node, uint32_t end);
+  void run(int64_t index, Diagonal& d, uint32_t node, uint32_t end);
+  void read_all(int64_t index, const Diagonal& d, uint32_t node);
+  // folded_chain_repeat.cc
+  uint32_t may_repeat_from(int64_t index, const Diagonal& d, uint32_t node);
+  uint32_t repeats_until(int64_t index, uint32_t node, uint32_t end, Time last, Duration& rise);
+  uint32_t rises_until(const Diagonal& d, uint32_t node, Duration rise) const;
+  bool worth_sharing(const Diagonal& d, uint32_t part, uint32_t own, uint32_t node,
+                     uint32_t end) const;
+  void add_own(int64_t index, Diagonal& d, uint32_t node, uint32_t end, bool compare);
   void grant();
   void finish(int64_t index);
   void complete(uint32_t rank, Time t);
@@ -182,9 +196,8 @@ class FoldedChain {
   std::array<Time, kKept> data_{}, credits_{}, first_done_{};
   int64_t first_known_ = 0;  ///< messages with which the first rank is done
 
-  std::vector<Diagonal> diagonals_;       ///< a ring
-  std::vector<NodeTimes> times_by_node_;  ///< of each its ranks', then its hop's
-  PieceStore store_;
+  std::vector<Diagonal> diagonals_;  ///< a ring
+  RowTimes rows_;
   NodeTimes never_;                   ///< kLongBefore
   int64_t kept_ = 0;                  ///< diagonals that have ended
   int64_t first_ = 0;                 ///< that there is
@@ -194,19 +207,11 @@ class FoldedChain {
   Need first_need_, last_need_;
   Demand first_demand_, last_demand_, end_demand_;
   // For run().
-  struct Cursor {
-    uint32_t piece = 0, last = 0;  ///< in store_
-    uint32_t end = 0;
-    uint32_t ahead = 0;  ///< nodes
-    uint32_t until(const PieceStore& store, uint32_t node);
-    Time now;
-    Duration slope;
-  };
   struct Line {
     Time first;
     Duration slope;
   };
-  std::vector<Cursor> cursors_;
+  std::vector<Cursor> cursors_, compared_;
   std::vector<Duration> to_hop_;  ///< by place: from done to the start on the hop
   std::vector<Line> steep_, lines_;
 };

@@ -53,14 +53,6 @@ uint32_t FoldedChain::alike_until(int64_t index, const Diagonal& d, uint32_t nod
   return static_cast<uint32_t>(std::max<int64_t>(until, node));
 }
 
-uint32_t FoldedChain::Cursor::until(const PieceStore& store, uint32_t node) {
-  node += ahead;
-  while (piece != last && store[piece + 1].begin <= node) ++piece;
-  now = store[piece].at(node);
-  slope = store[piece].slope;
-  return (piece == last ? end : store[piece + 1].begin) - ahead;
-}
-
 /// Nodes `node` .. `end` - 1, which are alike. A rank of a node is done when what it passes on has
 /// come and its own earlier messages have been acknowledged; its message starts behind the one
 /// before, over the hop with a credit. All moments in a node are taken as that of the start over
@@ -68,32 +60,18 @@ uint32_t FoldedChain::Cursor::until(const PieceStore& store, uint32_t node) {
 /// hop to the next, each of them is the largest of X(v-1) + C and of what is known of its own and
 /// of those before it in the node, and X(v) the largest of all. Where these are straight lines, X
 /// is a line of slope C from the largest of all on, but for those that are steeper.
-void FoldedChain::run(int64_t index, const Diagonal& d, uint32_t node, uint32_t end) {
+///
+/// Where all that goes in is as in the row a window before, but later, what comes out is too: it
+/// is shared (row_times.h).
+void FoldedChain::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end) {
   const uint32_t hop = gpus_ - 1;  // the place that sends over it
   const int64_t m = index + shift_ * int64_t{node * gpus_ + hop};
   const Diagonal& before = diagonal(index - 1);
   const bool first_window = m < window_;
   const Diagonal& back = first_window ? d : diagonal(index - window_);
-  const auto read = [&](Cursor& c, const NodeTimes& times, uint32_t ahead) {
-    c.piece = times.piece(store_, node + ahead);
-    c.last = times.last_piece();
-    c.end = times.end();
-    c.ahead = ahead;
-  };
-  // Of each rank: its message before, the acknowledgement, the start before; then the credit.
   const auto own = [&](uint32_t j, uint32_t which) -> Cursor& { return cursors_[3 * j + which]; };
   Cursor& acknowledged = own(hop, 1);
   Cursor& credit = cursors_.back();
-  for (uint32_t j = 0; j < gpus_; ++j) {
-    read(own(j, 0), done(index - 1, j), 0);
-    read(own(j, 2), j == hop || c_.inside ? starts(index - 1, j) : never_, 0);
-    if (first_window) {
-      read(own(j, 1), never_, 0);
-    } else {
-      read(own(j, 1), j < hop ? done(index - window_, j + 1) : starts(index - window_, j), 0);
-    }
-  }
-  read(credit, first_window ? never_ : done(index - window_, 0), 1);
   const auto inner = [&](const Diagonal& of, int64_t later, uint32_t j) {
     return c_.inside ? inner_time(of, m - shift_ * (hop - j) - later, node * gpus_ + j)
                      : Duration();
@@ -103,11 +81,34 @@ void FoldedChain::run(int64_t index, const Diagonal& d, uint32_t node, uint32_t 
   for (uint32_t j = hop; j-- > 0;) to_hop_[j] = to_hop_[j + 1] + inner(d, 0, j) + inner_latency;
 
   // All relative to base_.
-  NodeTimes& started = starts(index, hop);
-  Time last = started.at(store_, node - 1);
+  PieceStore& store = rows_.pieces();
+  const auto lines = [&](uint32_t slot) -> NodeTimes& { return rows_.lines(d.row.sheet, slot); };
+  NodeTimes& started = lines(start_slot(hop));
+  Time last = time_at(d, start_slot(hop), node - 1);
+  const uint32_t repeats_from = may_repeat_from(index, d, node);
+  uint32_t own_from = node, stretches = 0;  // not in a part yet
   while (node < end) {
     uint32_t until = end;
-    for (Cursor& c : cursors_) until = std::min(until, c.until(store_, node));
+    if (Duration rise; node >= repeats_from) {
+      const uint32_t same = repeats_until(index, node, end, last, rise);
+      if (same > node) {
+        const uint32_t place = rows_.part_at(back.row, node);
+        until = std::min(same, rows_.part_end(back.row, place, same));
+        if (worth_sharing(back, place, node - own_from, node, same)) {
+          if (own_from < node) add_own(index, d, own_from, node, true);
+          rows_.share(d.row, node, rows_.part(place), rise);
+          node = own_from = until;
+          stretches = 0;
+          last = time_at(d, start_slot(hop), node - 1);
+          continue;
+        }
+      }
+    }
+    if (stretches++ == 0) {
+      rows_.skip_to(d.row, node);
+      read_all(index, d, node);
+    }
+    for (Cursor& c : cursors_) until = std::min(until, rows_.until(c, node));
     const Time came = last + wire(d, m - shift_, node - 1) + to_hop_[0];
     const Duration ahead = wire(d, m, node) + to_hop_[0];
     for (uint32_t j = 0; j < gpus_; ++j) {
@@ -127,9 +128,9 @@ void FoldedChain::run(int64_t index, const Diagonal& d, uint32_t node, uint32_t 
       if (!any) {
         const uint32_t count = until - node;
         for (uint32_t j = 0; j < gpus_; ++j) {
-          done(index, j).push(store_, count, came - to_hop_[j], ahead);
+          lines(done_slot(j)).push(store, count, came - to_hop_[j], ahead);
           if (j == hop || c_.inside) {
-            starts(index, j).push(store_, count, came - to_hop_[j], ahead);
+            lines(start_slot(j)).push(store, count, came - to_hop_[j], ahead);
           }
         }
         last = came + ahead * (count - 1);
@@ -158,33 +159,62 @@ void FoldedChain::run(int64_t index, const Diagonal& d, uint32_t node, uint32_t 
       if (c.slope > ahead) lines_.push_back({c.now, c.slope});
     };
     const auto push = [&](NodeTimes& out, Duration less) {
-      out.push(store_, largest - less);
+      out.push(store, largest - less);
       if (count == 1) return;
       if (lines_.size() == 1) {
-        out.push(store_, static_cast<uint32_t>(count - 1), level + ahead - less, ahead);
+        out.push(store, static_cast<uint32_t>(count - 1), level + ahead - less, ahead);
       } else {
-        push_largest(store_, out, lines_, 1, count, less);
+        push_largest(store, out, lines_, 1, count, less);
       }
     };
     for (uint32_t j = 0; j < gpus_; ++j) {
       add(own(j, 0));
       add(own(j, 1));
-      push(done(index, j), to_hop_[j]);
+      push(lines(done_slot(j)), to_hop_[j]);
       if (j == hop || !c_.inside) continue;
       add(own(j, 2));
-      push(starts(index, j), to_hop_[j]);
+      push(lines(start_slot(j)), to_hop_[j]);
     }
     if (steep_.empty()) {
-      started.push(store_, static_cast<uint32_t>(count), level, ahead);
+      started.push(store, static_cast<uint32_t>(count), level, ahead);
       last = level + ahead * (count - 1);
     } else {
       lines_.resize(1);
       for (const Line& line : steep_) lines_.push_back(line);
-      push_largest(store_, started, lines_, 0, count, Duration());
-      last = started.at(store_, until - 1);
+      push_largest(store, started, lines_, 0, count, Duration());
+      last = started.at(store, until - 1);
     }
     node = until;
   }
+  if (own_from < end) add_own(index, d, own_from, end, stretches >= kCompared);
+}
+
+/// Of each rank: its message before, the acknowledgement, the start before; then the credit.
+void FoldedChain::read_all(int64_t index, const Diagonal& d, uint32_t node) {
+  const uint32_t hop = gpus_ - 1;
+  const Diagonal& before = diagonal(index - 1);
+  const bool first_window = index + shift_ * int64_t{node * gpus_ + hop} < window_;
+  const Diagonal& back = first_window ? d : diagonal(index - window_);
+  const auto read = [&](Cursor& c, const Diagonal& of, uint32_t slot, uint32_t ahead) {
+    rows_.read(c, of.row, slot, node, ahead, end_of(of, slot));
+  };
+  const auto never = [&](Cursor& c) { rows_.read(c, never_, node, nodes_ + 1); };
+  for (uint32_t j = 0; j < gpus_; ++j) {
+    Cursor* own = &cursors_[3 * j];
+    read(own[0], before, done_slot(j), 0);
+    if (first_window) {
+      never(own[1]);
+    } else {
+      read(own[1], back, j < hop ? done_slot(j + 1) : start_slot(j), 0);
+    }
+    if (j == hop || c_.inside) {
+      read(own[2], before, start_slot(j), 0);
+    } else {
+      never(own[2]);
+    }
+  }
+  if (first_window) return never(cursors_.back());
+  read(cursors_.back(), back, done_slot(0), 1);
 }
 
 }  // namespace understudy

@@ -11,7 +11,7 @@ bool FoldedChain::done_at(uint32_t node, uint32_t place, int64_t m, Time& t) {
   if (index >= created_ || diagonal(index).at <= at) {
     return wait(Need::Kind::kDiagonal, index, at);
   }
-  t = done(index, place).at(store_, node) + base_[node];
+  t = time_at(diagonal(index), done_slot(place), node) + base_[node];
   return true;
 }
 
@@ -24,7 +24,7 @@ bool FoldedChain::start_at(uint32_t node, uint32_t place, int64_t m, Time& t, Du
     return wait(Need::Kind::kDiagonal, index, at);
   }
   const Diagonal& d = diagonal(index);
-  t = starts(index, place).at(store_, node) + base_[node];
+  t = time_at(d, start_slot(place), node) + base_[node];
   time = place + 1 < gpus_ ? inner_time(d, m, rank) : wire(d, m, node);
   return true;
 }
@@ -80,14 +80,18 @@ bool FoldedChain::acknowledged(const Diagonal& d, uint32_t node, uint32_t place,
   return true;
 }
 
-bool FoldedChain::step(int64_t index, const Diagonal& d, uint32_t node, uint32_t slot) {
+bool FoldedChain::step(int64_t index, Diagonal& d, uint32_t node, uint32_t slot) {
   const uint32_t place = c_.inside ? slot / 2 : std::min(slot, gpus_ - 1);
   Time t;
   if (slot == done_slot(place) ? !fill(index, d, node, place, t)
                                : !start(index, d, node, place, t)) {
     return false;
   }
-  times(index, slot).push(store_, t - base_[node]);
+  if (slot == 0) {
+    rows_.skip_to(d.row, node);
+    rows_.own(d.row, node);
+  }
+  rows_.push(d.row, slot, t - base_[node]);
   return true;
 }
 
@@ -120,7 +124,7 @@ bool FoldedChain::fill(int64_t index, const Diagonal& d, uint32_t node, uint32_t
 bool FoldedChain::start(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t) {
   const uint32_t rank = node * gpus_ + place;
   const int64_t m = index + shift_ * rank;
-  t = done(index, place).at(store_, node) + base_[node];
+  t = time_at(diagonal(index), done_slot(place), node) + base_[node];
   Time other;
   Duration time;
   if (m >= 1) {

@@ -11,85 +11,52 @@
 
 namespace understudy {
 
-struct LinePiece {
-  uint32_t begin = 0;  ///< node
-  Time first;
-  Duration slope;  ///< from node to node
-  Time at(uint32_t node) const { return first + slope * (int64_t{node} - begin); }
-};
-
-/// Blocks of 2, 4, 8 .. pieces. Allocates when more are in use than ever before.
-class PieceStore {
+/// Blocks of 2, 4, 8 .. items, each of which begins somewhere (`begin`). Allocates when more are in
+/// use than ever before.
+template <typename T>
+class BlockStore {
  public:
-  explicit PieceStore(size_t room = 0) : pieces_(room) { reset(); }
+  explicit BlockStore(size_t room = 0) : items_(room) { reset(); }
   /// Forgets all blocks.
   void reset() {
     free_.fill(kNone);
     used_ = 0;
   }
-  /// A block of 2 << `size` pieces.
+  /// A block of 2 << `size` items.
   uint32_t take(uint32_t size) {
     uint32_t block = free_[size];
     if (block != kNone) {
-      free_[size] = pieces_[block].begin;
+      free_[size] = items_[block].begin;
       return block;
     }
     block = used_;
     used_ += 2u << size;
-    if (used_ > pieces_.size()) pieces_.resize(std::max<size_t>(used_, pieces_.size() * 2));
+    if (used_ > items_.size()) items_.resize(std::max<size_t>(used_, items_.size() * 2));
     return block;
   }
   void give_back(uint32_t block, uint32_t size) {
-    pieces_[block].begin = free_[size];
+    items_[block].begin = free_[size];
     free_[size] = block;
   }
-  LinePiece& operator[](uint32_t i) { return pieces_[i]; }
-  const LinePiece& operator[](uint32_t i) const { return pieces_[i]; }
+  T& operator[](uint32_t i) { return items_[i]; }
+  const T& operator[](uint32_t i) const { return items_[i]; }
 
  private:
   static constexpr uint32_t kNone = ~0u;
-  std::vector<LinePiece> pieces_;
+  std::vector<T> items_;
   std::array<uint32_t, 30> free_{};  ///< first block of each size; its `begin` is the next one
   uint32_t used_ = 0;
 };
 
-class NodeTimes {
+/// Items in a store, in the order of their begins. Places are the store's.
+template <typename T>
+class BlockList {
  public:
-  void clear(PieceStore& store, uint32_t first) {
-    if (room_ != 0) store.give_back(block_, size_of_room());
-    room_ = count_ = 0;
-    end_ = first;
-  }
-  /// Of a store that was reset.
-  void forget() { room_ = count_ = 0; }
-  /// The next node's.
-  void push(PieceStore& store, Time t) {
-    if (count_ != 0) {
-      LinePiece& last = store[block_ + count_ - 1];
-      if (end_ - last.begin == 1) last.slope = t - last.first;
-      if (last.at(end_) == t) {
-        ++end_;
-        return;
-      }
-    }
-    add(store, {end_++, t, Duration()});
-  }
-  /// Those of the next `count` > 0 nodes.
-  void push(PieceStore& store, uint32_t count, Time first, Duration slope) {
-    push(store, first);
-    if (count == 1) return;
-    LinePiece& last = store[block_ + count_ - 1];
-    if (end_ - last.begin == 1) last.slope = slope;
-    if (last.slope != slope) add(store, {end_ - 1, first, slope});
-    end_ += count - 1;
-  }
-
-  uint32_t end() const { return end_; }
-  Time at(const PieceStore& store, uint32_t node) const {
-    return store[piece(store, node)].at(node);
-  }
-  /// In the store: the piece that holds a node, and the last one.
-  uint32_t piece(const PieceStore& store, uint32_t node) const {
+  uint32_t count() const { return count_; }
+  uint32_t first() const { return block_; }
+  uint32_t last() const { return block_ + count_ - 1; }
+  /// The item that holds a node: the last one that begins at it or before.
+  uint32_t find(const BlockStore<T>& store, uint32_t node) const {
     uint32_t first = block_;
     for (uint32_t count = count_; count > 1;) {
       const uint32_t half = count / 2;
@@ -98,15 +65,7 @@ class NodeTimes {
     }
     return first;
   }
-  uint32_t last_piece() const { return block_ + count_ - 1; }
-
- private:
-  uint32_t size_of_room() const {
-    uint32_t size = 0;
-    while (2u << size < room_) ++size;
-    return size;
-  }
-  void add(PieceStore& store, LinePiece piece) {
+  void add(BlockStore<T>& store, const T& item) {
     if (count_ == room_) {
       const uint32_t size = room_ == 0 ? 0 : size_of_room() + 1;
       const uint32_t block = store.take(size);
@@ -115,10 +74,73 @@ class NodeTimes {
       block_ = block;
       room_ = 2u << size;
     }
-    store[block_ + count_++] = piece;
+    store[block_ + count_++] = item;
+  }
+  void clear(BlockStore<T>& store) {
+    if (room_ != 0) store.give_back(block_, size_of_room());
+    forget();
+  }
+  /// Of a store that was reset.
+  void forget() { room_ = count_ = 0; }
+
+ private:
+  uint32_t size_of_room() const {
+    uint32_t size = 0;
+    while (2u << size < room_) ++size;
+    return size;
+  }
+  uint32_t block_ = 0, room_ = 0, count_ = 0;
+};
+
+struct LinePiece {
+  uint32_t begin = 0;  ///< node
+  Time first;
+  Duration slope;  ///< from node to node
+  Time at(uint32_t node) const { return first + slope * (int64_t{node} - begin); }
+};
+using PieceStore = BlockStore<LinePiece>;
+
+class NodeTimes {
+ public:
+  void clear(PieceStore& store, uint32_t first) {
+    pieces_.clear(store);
+    end_ = first;
+  }
+  /// Of a store that was reset.
+  void forget() { pieces_.forget(); }
+  /// Goes on at a later node: those between are not asked for.
+  void skip_to(uint32_t node) { end_ = node; }
+  /// The next node's.
+  void push(PieceStore& store, Time t) {
+    if (pieces_.count() != 0) {
+      LinePiece& last = store[pieces_.last()];
+      if (end_ - last.begin == 1) last.slope = t - last.first;
+      if (last.at(end_) == t) {
+        ++end_;
+        return;
+      }
+    }
+    pieces_.add(store, {end_++, t, Duration()});
+  }
+  /// Those of the next `count` > 0 nodes.
+  void push(PieceStore& store, uint32_t count, Time first, Duration slope) {
+    push(store, first);
+    if (count == 1) return;
+    LinePiece& last = store[pieces_.last()];
+    if (end_ - last.begin == 1) last.slope = slope;
+    if (last.slope != slope) pieces_.add(store, {end_ - 1, first, slope});
+    end_ += count - 1;
   }
 
-  uint32_t block_ = 0, room_ = 0, count_ = 0;
+  Time at(const PieceStore& store, uint32_t node) const {
+    return store[pieces_.find(store, node)].at(node);
+  }
+  /// In the store: the piece that holds a node, and the last one.
+  uint32_t piece(const PieceStore& store, uint32_t node) const { return pieces_.find(store, node); }
+  uint32_t last_piece() const { return pieces_.last(); }
+
+ private:
+  BlockList<LinePiece> pieces_;
   uint32_t end_ = 0;
 };
 

@@ -129,6 +129,47 @@ Case draw_ring_of(RingKind kind, uint64_t seed, uint64_t i) {
   return c;
 }
 
+/// Longer rings, whose hops are longer from leaf switch to leaf switch, and longer still from pod
+/// to pod; a third of them between drawn nodes.
+Case draw_leaves(uint64_t seed, uint64_t i) {
+  Random random(seed * 1'000'003 + i);
+  Case c;
+  c.communicator.gpus = static_cast<uint32_t>(random() % 4 == 0 ? 2 : 1);
+  c.communicator.nodes = static_cast<uint32_t>(among(random, 24, 120));
+  c.communicator.channels = 1;
+  c.operation.collective = random() % 2 == 0 ? Collective::kAllReduce : Collective::kAllGather;
+  c.operation.protocol = static_cast<Protocol>(random() % 3);
+  uint64_t bytes = uint64_t{1024} << among(random, 0, 8);
+  if (random() % 2 == 0) bytes += 4 * among(random, 0, bytes / 8);
+  if (c.operation.collective == Collective::kAllReduce) {
+    bytes *= c.communicator.ranks();
+  } else if (random() % 3 == 0) {
+    c.communicator.buffers.simple >>= among(random, 1, 6);  // more loops
+  }
+  c.operation.count = bytes / 4;
+  add_schedules(c);
+  const uint64_t leaf = among(random, 1, 40), pod = leaf * among(random, 2, 4);
+  const bool regular = random() % 3 != 0;
+  const RingHop near = draw_hop(random);
+  RingHop kinds[] = {near, near, near};
+  for (int k = 1; k < 3; ++k) {
+    kinds[k].latency = kinds[k - 1].latency + Duration::ps(spread(random, 20'000'000));
+    if (random() % 4 == 0) kinds[k].rate = draw_hop(random).rate;
+  }
+  for (uint32_t r = 0; r < c.communicator.ranks(); ++r) {
+    const uint32_t node = r / c.communicator.gpus + 1;
+    size_t kind = node % pod == 0 ? 2 : node % leaf == 0 ? 1 : 0;
+    if (!regular) kind = random() % leaf == 0 ? 1 + random() % 2 : 0;
+    c.config.hops.emplace_back(c.config.ranks[r]->connections().size(), kinds[kind]);
+  }
+  if (random() % 4 == 0) {
+    const RingHop way = draw_hop(random);
+    c.config.inside = NodeWay{way.rate, way.latency};
+  }
+  draw_rest(c, random, i, 3);
+  return c;
+}
+
 Case draw_ring(uint64_t seed, uint64_t i) { return draw_ring_of(RingKind::kRing, seed, i); }
 /// Of a broadcast or reduce.
 Case draw_pipeline(uint64_t seed, uint64_t i) { return draw_ring_of(RingKind::kPipeline, seed, i); }
@@ -386,6 +427,10 @@ uint64_t race(Case (*draw)(uint64_t, uint64_t),
 
 TEST(ClosedForm, RingsEqualTheGeneralEvaluator) {
   EXPECT_GT(race(draw_ring, ClosedRing::make, 1000), 50u);
+}
+
+TEST(ClosedForm, RingsOfManyHopsEqualTheGeneralEvaluator) {
+  EXPECT_EQ(race(draw_leaves, ClosedRing::make, 60), 100u);
 }
 
 TEST(ClosedForm, PipelinesEqualTheGeneralEvaluator) {
