@@ -1,7 +1,8 @@
 // The plan of one operation as whoever runs it sees it: messages of real ranks and acknowledgements
 // go in, the moments at which emulated ranks may send to them and grant them credits come out.
 // make_plan() takes the evaluator: for rings and trees those that work out many emulated ranks at a
-// time (closed_ring.h, closed_tree.h), else the general one.
+// time (closed_ring.h, closed_tree.h), for an all-to-all one that lists no connections
+// (all_to_all_plan.h), else the general one.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,9 @@
 #include "dataplane/base/units.h"
 
 namespace understudy {
+
+class AllToAll;
+class PairHops;
 
 struct EnvironmentConfig {
   std::vector<std::shared_ptr<const RankSchedule>> ranks;  ///< of one operation
@@ -31,6 +35,10 @@ struct EnvironmentConfig {
   /// Inside a node a message takes its bytes' time, behind those of its connection before it, and
   /// the latency; that its buffer is free again is known a latency later too. Without: no time.
   std::optional<NodeWay> inside = {};
+  /// Of an all-to-all (all_to_all.h) instead of `ranks` and `hops`, which would list all pairs; no
+  /// connection is carried.
+  std::shared_ptr<const AllToAll> all_to_all = {};
+  std::shared_ptr<const PairHops> pair_hops = {};
 };
 
 /// What crosses from the emulated ranks to a real one, or goes by the fabric to an emulated one.

@@ -29,7 +29,7 @@ uint32_t reversed(uint32_t x, uint32_t channels) {
 }
 
 /// Ranks that take one another in turn inside a round of groups.
-uint32_t group_size(const Communicator& c) {
+uint32_t ranks_of_group(const Communicator& c) {
   if (c.version < kGroupsSince || c.nodes == 1) return c.gpus;
   return std::gcd(c.gpus, kP2pBatch);
 }
@@ -37,7 +37,7 @@ uint32_t group_size(const Communicator& c) {
 }  // namespace
 
 P2pRounds::P2pRounds(const Communicator& c)
-    : size_(group_size(c)), groups_(c.ranks() / size_), far_(distances(groups_)), near_(size_) {
+    : size_(ranks_of_group(c)), groups_(c.ranks() / size_), far_(distances(groups_)), near_(size_) {
   // Inside a group 2.28 goes up one by one, the versions before as between groups.
   std::iota(near_.begin(), near_.end(), 0u);
   if (c.version < kGroupsSince) near_ = distances(size_);
@@ -64,7 +64,7 @@ uint32_t p2p_channel(const Communicator& c, uint32_t round, uint32_t part) {
   const uint32_t channels = c.p2p_channels();
   uint32_t base = round;
   if (c.nodes > 1) {
-    const uint32_t size = group_size(c);
+    const uint32_t size = ranks_of_group(c);
     base = round / size * ((size + kP2pBatch - 1) / kP2pBatch) + round % size / kP2pBatch;
   }
   // Neighbours in number are far apart: up to 2.27 parts of one round, since then rounds.

@@ -21,6 +21,8 @@ class P2pRounds {
  public:
   explicit P2pRounds(const Communicator& communicator);
   uint32_t count() const { return groups_ * size_; }
+  /// Ranks that take one another in turn inside a round of groups.
+  uint32_t group_size() const { return size_; }
   P2pRound of(uint32_t rank, uint32_t round) const;
   /// The round in which `from` sends to `to`.
   uint32_t between(uint32_t from, uint32_t to) const;
