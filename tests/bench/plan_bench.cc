@@ -14,8 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "collective_model/all_to_all.h"
 #include "collective_model/environment.h"
 #include "collective_model/operation_plan.h"
+#include "collective_model/pair_hops.h"
 #include "tests/live_bytes.h"
 
 namespace understudy {
@@ -28,10 +30,22 @@ struct Shape {
   uint64_t bytes;  ///< of an all-reduce's, broadcast's or send/recv's buffer, else of a rank's part
   uint32_t leaf = 0;  ///< ranks of a leaf switch, from which on the way is longer; 0: one for all
   uint32_t gpus = 1;  ///< ranks of a node, inside which messages take time
+  uint32_t channels = 1;
 };
 constexpr uint64_t kKiB = 1024;
 
-EnvironmentConfig config_of(const Shape& shape, uint32_t ranks) {
+/// The same for all pairs.
+class OneHop : public PairHops {
+ public:
+  explicit OneHop(const RingHop& hop) : hop_(hop) {}
+  RingHop hop(uint32_t, uint32_t) const override { return hop_; }
+
+ private:
+  const RingHop hop_;
+};
+
+/// `listed`: with the connections of all ranks, for the general evaluator.
+EnvironmentConfig config_of(const Shape& shape, uint32_t ranks, bool listed = false) {
   Communicator communicator;
   communicator.nodes = ranks / shape.gpus;
   communicator.gpus = shape.gpus;
@@ -39,20 +53,29 @@ EnvironmentConfig config_of(const Shape& shape, uint32_t ranks) {
   operation.collective = shape.collective;
   operation.algorithm = shape.algorithm;
   operation.count = shape.bytes / 4;
+  communicator.channels = shape.channels;
   OperationCut cut;
   if (!is_p2p(shape.collective)) cut = cut_group(communicator, {&operation, 1})->at(0);
   EnvironmentConfig config;
   const RingHop hop{Rate::bits_per_second(100'000'000'000), Duration::us(2)};
+  config.real = {ranks / 3};
+  config.step_cost = Duration::us(3);
+  if (shape.gpus > 1) {
+    config.inside = NodeWay{Rate::bits_per_second(2'400'000'000'000), Duration::us(1)};
+  }
+  if (shape.collective == Collective::kAllToAll && !listed) {
+    config.all_to_all = std::make_shared<AllToAll>(communicator, operation);
+    config.pair_hops = std::make_shared<OneHop>(hop);
+    config.ranks.resize(ranks);
+    config.ranks[config.real.front()] =
+        rank_schedule(communicator, operation, cut, config.real.front());
+    return config;
+  }
   config.ranks = rank_schedules(communicator, operation, cut);
   for (uint32_t r = 0; r < ranks; ++r) {
     RingHop way = hop;
     if (shape.leaf != 0 && (r + 1) % shape.leaf == 0) way.latency = hop.latency * 3;
     config.hops.emplace_back(config.ranks[r]->connections().size(), way);
-  }
-  config.real = {ranks / 3};
-  config.step_cost = Duration::us(3);
-  if (shape.gpus > 1) {
-    config.inside = NodeWay{Rate::bits_per_second(2'400'000'000'000), Duration::us(1)};
   }
   return config;
 }
@@ -81,10 +104,13 @@ class RealRank {
   explicit RealRank(const EnvironmentConfig& config)
       : schedule_(config.ranks[config.real.front()]),
         connections_(schedule_->connections().size()) {
-    std::vector<const RankSchedule*> all;
-    for (const auto& rank : config.ranks) all.push_back(rank.get());
-    const auto ends = *far_ends(all);
-    far_ = ends[config.real.front()];
+    if (config.all_to_all) {
+      far_ = config.all_to_all->far_ends(*schedule_);
+    } else {
+      std::vector<const RankSchedule*> all;
+      for (const auto& rank : config.ranks) all.push_back(rank.get());
+      far_ = (*far_ends(all))[config.real.front()];
+    }
     for (uint32_t c = 0; c < far_.size(); ++c) own_[{far_[c].rank, far_[c].connection}] = c;
   }
 
@@ -150,7 +176,7 @@ class RealRank {
 
 void message(benchmark::State& state, Shape shape, bool general) {
   const auto ranks = static_cast<uint32_t>(state.range(0));
-  EnvironmentConfig config = config_of(shape, ranks);
+  EnvironmentConfig config = config_of(shape, ranks, general);
   RealRank real(config);
   std::unique_ptr<Plan> plan;
   if (general) {
@@ -185,21 +211,26 @@ int main(int argc, char** argv) {
       {"tree", Collective::kAllReduce, Algorithm::kTree, 64 * kMiB},
       {"send_recv", Collective::kSendRecv, Algorithm::kRing, kMiB},
       {"pat_small", Collective::kAllGather, Algorithm::kPat, kKiB},
+      {"pat_small_8", Collective::kAllGather, Algorithm::kPat, kKiB, 0, 1, 8},
       {"all_to_all", Collective::kAllToAll, Algorithm::kRing, 16 * kKiB},
+      {"all_to_all_8", Collective::kAllToAll, Algorithm::kRing, 16 * kKiB, 0, 1, 8},
+      // 20 messages a pair: senders wait for receivers.
+      {"all_to_all_large", Collective::kAllToAll, Algorithm::kRing, 2560 * kKiB},
   };
   benchmark::Initialize(&argc, argv);
   for (const understudy::Shape& shape : shapes) {
     const std::string name = shape.name;
-    const bool dense = name == "pat_small" || name == "all_to_all";
+    const bool pat = shape.algorithm == Algorithm::kPat;
+    const bool all_to_all = shape.collective == Collective::kAllToAll;
     auto* ideal = benchmark::RegisterBenchmark(("ideal_" + name).c_str(), understudy::ideal, shape)
                       ->Unit(benchmark::kMillisecond)
                       ->Arg(256);
-    if (!dense) ideal->Arg(4096);
+    if (!pat) ideal->Arg(4096);
     if (shape.gpus > 1) continue;  // there is one real rank
-    auto* made = benchmark::RegisterBenchmark(("make_" + name).c_str(), understudy::make, shape)
+    benchmark::RegisterBenchmark(("make_" + name).c_str(), understudy::make, shape)
                      ->Unit(benchmark::kMillisecond)
-                     ->Arg(256);
-    if (name != "all_to_all") made->Arg(4096);
+                     ->Arg(256)
+                     ->Arg(4096);
     auto* plan =
         benchmark::RegisterBenchmark(("message_" + name).c_str(), understudy::message, shape, false)
             ->Unit(benchmark::kMillisecond);
@@ -207,8 +238,8 @@ int main(int argc, char** argv) {
                                                  understudy::message, shape, true)
                         ->Unit(benchmark::kMillisecond);
     for (const int ranks : {4, 64, 1024, 4096, 65536}) {
-      if (!dense || ranks <= 64) plan->Arg(ranks);
-      if (ranks <= (dense ? 64 : 1024)) general->Arg(ranks);
+      if (ranks <= (pat ? 64 : all_to_all ? 4096 : 65536)) plan->Arg(ranks);
+      if (ranks <= (pat || all_to_all ? 64 : 1024)) general->Arg(ranks);
     }
   }
   benchmark::RunSpecifiedBenchmarks();
