@@ -22,7 +22,8 @@ AllToAll::AllToAll(const Communicator& communicator, const Operation& operation)
     while (full_parts_ > 1 && part(0, 1, full_parts_ - 1).messages == 0) --full_parts_;
   } else {
     parts_ = communicator.p2p_channels_per_peer();
-    alike_ = parts_ == 1;
+    alike_ = parts_ == 1 &&
+             std::ranges::find(operation.pair_bytes, kNoPair) == operation.pair_bytes.end();
   }
   for (uint32_t round = 0; round < ranks_; ++round) {
     // As the first rank meets them.
@@ -65,6 +66,7 @@ uint32_t AllToAll::find_batch_end(uint32_t channel, uint32_t rank, uint32_t firs
 
 AllToAll::Part AllToAll::part(uint32_t from, uint32_t to, uint32_t part) const {
   const uint64_t all = bytes(from, to);
+  if (all == kNoPair) return {};
   const P2pCut cut = p2p_cut(communicator_, all, !communicator_.local(from, to));
   if (part >= cut.parts) return {};
   const uint64_t begin = std::min(part * cut.part_bytes, all);

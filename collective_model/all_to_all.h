@@ -47,9 +47,9 @@ class AllToAll {
   P2pRound peers(uint32_t rank, const Step& step) const {
     const uint32_t group = group_of_[rank], local = rank - group * size_;
     const auto wrap = [](uint32_t x, uint32_t n) { return x < n ? x : x - n; };
-    return {wrap(group + step.far, groups_) * size_ + wrap(local + step.near, size_),
-            wrap(group + groups_ - step.far, groups_) * size_ +
-                wrap(local + size_ - step.near, size_)};
+    return {
+        wrap(group + step.far, groups_) * size_ + wrap(local + step.near, size_),
+        wrap(group + groups_ - step.far, groups_) * size_ + wrap(local + size_ - step.near, size_)};
   }
 
   /// One connection.
@@ -78,7 +78,8 @@ class AllToAll {
     return even() ? operation_.bytes() : operation_.pair_bytes[uint64_t{from} * ranks_ + to];
   }
   uint32_t parts_of(uint32_t from, uint32_t to) const {
-    return p2p_cut(communicator_, bytes(from, to), false).parts;
+    const uint64_t all = bytes(from, to);
+    return all == kNoPair ? 0 : p2p_cut(communicator_, all, false).parts;
   }
   bool takes(uint32_t rank, const Step& step) const;
   uint32_t find_batch_end(uint32_t channel, uint32_t rank, uint32_t first) const;

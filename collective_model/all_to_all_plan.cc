@@ -191,8 +191,8 @@ bool AllToAllPlan::next_done(uint32_t& rank) {
 AllToAllPlan::Border* AllToAllPlan::border(uint32_t rank, uint32_t connection) {
   const auto first = borders_.begin() + ranks_[rank].first_border;
   const auto end = borders_.begin() + ranks_[rank + 1].first_border;
-  const auto it = std::lower_bound(
-      first, end, connection, [](const Border& b, uint32_t c) { return b.connection < c; });
+  const auto it = std::lower_bound(first, end, connection,
+                                   [](const Border& b, uint32_t c) { return b.connection < c; });
   return it == end || it->connection != connection ? nullptr : &*it;
 }
 

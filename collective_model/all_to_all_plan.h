@@ -137,12 +137,12 @@ class AllToAllPlan : public Plan {
   /// ever before.
   std::vector<Began> began_;
   uint32_t depth_ = 16;
-  bool waits_for_entries_ = false;  ///< some sender needs to know when its receiver enters
+  bool waits_for_entries_ = false;     ///< some sender needs to know when its receiver enters
   std::vector<AllToAll::Part> parts_;  ///< of a pair over the network, then inside a node; if even
   std::array<Price, 64> prices_{};
-  std::vector<uint32_t> work_;     ///< lanes whose batch is over
-  std::vector<Border> borders_;    ///< by rank and connection
-  std::vector<Output> outputs_;    ///< a ring: at most a window of each border untaken
+  std::vector<uint32_t> work_;   ///< lanes whose batch is over
+  std::vector<Border> borders_;  ///< by rank and connection
+  std::vector<Output> outputs_;  ///< a ring: at most a window of each border untaken
   size_t output_head_ = 0, output_count_ = 0;
   std::vector<uint32_t> done_;
   size_t done_taken_ = 0;

@@ -1,5 +1,5 @@
-// The ways between the ranks of an all-to-all, asked for pair by pair: a list of all would be longer
-// than anything else that a plan keeps.
+// The ways between the ranks of an all-to-all, asked for pair by pair: a list of all would be
+// longer than anything else that a plan keeps.
 #pragma once
 
 #include <cstdint>

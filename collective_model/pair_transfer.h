@@ -48,8 +48,7 @@ inline Time PairTransfer::sent_early(Time sender, Time receiver_entry) const {
 inline PairTransfer::Ends PairTransfer::carry_out(Time sender, Time receiver,
                                                   Time receiver_entry) const {
   if (messages > kWindow) {
-    return network ? over_network(sender, receiver, receiver_entry)
-                   : inside_node(sender, receiver);
+    return network ? over_network(sender, receiver, receiver_entry) : inside_node(sender, receiver);
   }
   Time first = sender;
   if (network && first < receiver_entry + latency) first = receiver_entry + latency;

@@ -88,8 +88,10 @@ Case draw(uint64_t seed, uint64_t i) {
     c.operation.collective = Collective::kAllToAllV;
     const uint64_t base = draw_bytes() / 4 * 4;
     const bool alike = random() % 4 == 0;
+    const uint64_t mute = random() % 3 == 0 ? among(random, 2, 8) : 0;  // one pair of so many
     for (uint32_t pair = 0; pair < n * n; ++pair) {
       c.operation.pair_bytes.push_back(alike ? base : draw_bytes() / 4 * 4);
+      if (mute != 0 && random() % mute == 0) c.operation.pair_bytes.back() = kNoPair;
     }
   }
   const auto checked = check_operation(communicator, c.operation);

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "collective_model/all_to_all.h"
 #include "ctrl/build/collective_shape.h"
 #include "ctrl/build/job_schedule.h"
 #include "ctrl/build/modelled_time.h"
@@ -84,10 +85,16 @@ class Builder {
     setup_->sizes = kinds_of(job_, *schedules);
     std::vector<EnvironmentConfig> plans;
     for (uint32_t size = 0; size < setup_->sizes.size(); ++size) {
-      plans.push_back(plan_config(config_, job_, communicator_, (*schedules)[size].operation,
-                                  all_parts(job_, communicator_, *schedules, size),
-                                  setup_->topology));
-      plans.back().real = out.real;
+      const Operation& operation = (*schedules)[size].operation;
+      if (AllToAll::is_one(operation) && !job_.group && !carried_) {
+        plans.push_back(
+            all_to_all_config(config_, job_, communicator_, operation, out.real, setup_->topology));
+      } else {
+        plans.push_back(plan_config(config_, job_, communicator_, operation,
+                                    all_parts(job_, communicator_, *schedules, size),
+                                    setup_->topology));
+        plans.back().real = out.real;
+      }
       if (auto made = add_shape(plans.back(), setup_->sizes[size]); !made) {
         return tl::unexpected(made.error());
       }
@@ -114,9 +121,7 @@ class Builder {
   }
 
   Result<void> add_shape(EnvironmentConfig& plan, uint64_t bytes) {
-    std::vector<const RankSchedule*> all;
-    for (const auto& rank : plan.ranks) all.push_back(rank.get());
-    const auto far = far_ends(all);
+    const auto far = far_ends_of(plan);
     if (!far) return error("a connection has one end only");
     auto shape = make_shape(plan, bytes, *far,
                             [&](const Connection& connection, uint32_t real, uint32_t other,

@@ -3,23 +3,61 @@
 #include <algorithm>
 #include <utility>
 
+#include "collective_model/all_to_all.h"
+#include "collective_model/pair_hops.h"
 #include "ctrl/build/job_hops.h"
 #include "ctrl/build/node_way.h"
 
 namespace understudy {
 
-EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
-                              const Communicator& communicator, const Operation& operation,
-                              std::vector<std::shared_ptr<const RankSchedule>> ranks,
-                              const Topology* topology) {
+namespace {
+
+/// All of a plan's input that does not depend on the operation.
+EnvironmentConfig costs_of(const Config& config, const JobConfig& job,
+                           const Communicator& communicator) {
   EnvironmentConfig plan;
-  plan.ranks = std::move(ranks);
-  plan.hops = job_hops(config, job, communicator, operation, plan.ranks, topology);
   const NodeConfig& first = config.nodes[job.ranks.front()];
   plan.wire = wire_cost(config, first.nics[communicator.first_nic]);
   plan.step_cost = job.step_cost;
   plan.inside = node_way(config);
   return plan;
+}
+
+}  // namespace
+
+EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
+                              const Communicator& communicator, const Operation& operation,
+                              std::vector<std::shared_ptr<const RankSchedule>> ranks,
+                              const Topology* topology) {
+  EnvironmentConfig plan = costs_of(config, job, communicator);
+  plan.ranks = std::move(ranks);
+  plan.hops = job_hops(config, job, communicator, operation, plan.ranks, topology);
+  return plan;
+}
+
+EnvironmentConfig all_to_all_config(const Config& config, const JobConfig& job,
+                                    const Communicator& communicator, const Operation& operation,
+                                    const std::vector<uint32_t>& real, const Topology* topology) {
+  EnvironmentConfig plan = costs_of(config, job, communicator);
+  plan.all_to_all = std::make_shared<AllToAll>(communicator, operation);
+  plan.pair_hops = job_pair_hops(config, job, *plan.all_to_all, topology);
+  plan.ranks.resize(communicator.ranks());
+  for (const uint32_t rank : real) {
+    plan.ranks[rank] = rank_schedule(communicator, operation, {}, rank);
+  }
+  plan.real = real;
+  return plan;
+}
+
+std::optional<std::vector<std::vector<FarEnd>>> far_ends_of(const EnvironmentConfig& plan) {
+  if (plan.all_to_all) {
+    std::vector<std::vector<FarEnd>> ends(plan.ranks.size());
+    for (const uint32_t rank : plan.real) ends[rank] = plan.all_to_all->far_ends(*plan.ranks[rank]);
+    return ends;
+  }
+  std::vector<const RankSchedule*> all;
+  for (const auto& rank : plan.ranks) all.push_back(rank.get());
+  return far_ends(all);
 }
 
 Result<std::unique_ptr<CollectiveShape>> make_shape(const EnvironmentConfig& plan, uint64_t bytes,
@@ -32,24 +70,22 @@ Result<std::unique_ptr<CollectiveShape>> make_shape(const EnvironmentConfig& pla
     shape->real.push_back(plan.ranks[rank]);
     shape->far.push_back(far[rank]);
     const std::vector<Connection>& connections = plan.ranks[rank]->connections();
-    shape->links[rank].assign(connections.size(), CollectiveShape::kUnused);
     for (uint32_t c = 0; c < connections.size(); ++c) {
       const Connection& connection = connections[c];
       if (!connection.network || connection.messages == 0) continue;
       const FarEnd& other = far[rank][c];
-      const bool sends = connection.direction == Direction::kSend;
-      const RingHop& hop = sends ? plan.hops[rank][c] : plan.hops[other.rank][other.connection];
+      const FarEnd sender = connection.direction == Direction::kSend ? FarEnd{rank, c} : other;
+      const RingHop hop = plan.pair_hops ? plan.pair_hops->hop(connection.from, connection.to)
+                                         : plan.hops[sender.rank][sender.connection];
       const auto link = link_of(connection, rank, other.rank, hop.latency);
       if (!link) return tl::unexpected(link.error());
-      shape->links[rank][c] = *link;
       if (*link == CollectiveShape::kUnused) continue;
+      shape->links[rank].add(c, *link);
       if (shape->uses.size() <= *link) shape->uses.resize(*link + 1);
       if (shape->uses[*link].messages != 0) return fail("two connections are one of NCCL's");
       shape->uses[*link] = {c, other.connection, connection.messages};
       if (std::ranges::binary_search(plan.real, other.rank)) continue;
-      std::vector<uint32_t>& theirs = shape->links[other.rank];
-      theirs.resize(plan.ranks[other.rank]->connections().size(), CollectiveShape::kUnused);
-      theirs[other.connection] = *link;
+      shape->links[other.rank].add(other.connection, *link);
     }
   }
   return shape;

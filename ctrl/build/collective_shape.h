@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collective_model/operation_plan.h"
@@ -21,13 +22,21 @@ EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
                               std::vector<std::shared_ptr<const RankSchedule>> ranks,
                               const Topology* topology);
 
+/// The same of an all-to-all none of whose connections is carried, with the real ranks' parts only.
+EnvironmentConfig all_to_all_config(const Config& config, const JobConfig& job,
+                                    const Communicator& communicator, const Operation& operation,
+                                    const std::vector<uint32_t>& real, const Topology* topology);
+
+/// far_ends() of a plan's ranks, by rank; of an all-to-all by rule those of real ranks only.
+std::optional<std::vector<std::vector<FarEnd>>> far_ends_of(const EnvironmentConfig& plan);
+
 /// The link of a connection of real rank `real` to rank `far`, `latency` away;
 /// CollectiveShape::kUnused: it is left out.
 using LinkOf = std::function<Result<uint32_t>(const Connection& connection, uint32_t real,
                                               uint32_t far, Duration latency)>;
 
 /// The shape of an operation of `bytes`, whose `plan` knows its real ranks, but for inner links.
-/// `far`: far_ends() of all ranks. Fails with what `link_of` says, or if it names a link twice.
+/// `far`: far_ends_of() it. Fails with what `link_of` says, or if it names a link twice.
 Result<std::unique_ptr<CollectiveShape>> make_shape(const EnvironmentConfig& plan, uint64_t bytes,
                                                     const std::vector<std::vector<FarEnd>>& far,
                                                     const LinkOf& link_of);

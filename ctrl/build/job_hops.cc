@@ -2,76 +2,14 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <tuple>
 
 #include "collective_model/p2p_rounds.h"
+#include "ctrl/build/nic_ways.h"
 #include "dataplane/wire/headers.h"
 
 namespace understudy {
 namespace {
-
-/// A NIC of a job's node.
-using Nic = std::pair<NodeId, uint32_t>;
-
-/// The way between two NICs, and the rates at its ends.
-struct Way {
-  Rate first, last, slowest;
-  Duration latency;
-};
-
-Rate slower(Rate a, Rate b) {
-  if (a.is_unlimited()) return b;
-  return b.is_unlimited() || a < b ? a : b;
-}
-
-Rate share(Rate rate, uint64_t parts) {
-  return rate.is_unlimited() ? rate : Rate::bits_per_second(rate.bps() / parts);
-}
-
-class Ways {
- public:
-  Ways(const Config& config, const Topology* topology) : config_(config), topology_(topology) {
-    if (topology != nullptr) routes_.emplace(topology->routes(config.seed));
-  }
-
-  const Way& between(Nic from, Nic to) {
-    const auto [it, fresh] = known_.try_emplace({from, to});
-    if (fresh) it->second = topology_ == nullptr ? direct(from, to) : path(from, to);
-    return it->second;
-  }
-
- private:
-  Way direct(Nic from, Nic to) const {
-    const NicConfig& a = config_.nodes[from.first].nics[from.second];
-    const NicConfig& b = config_.nodes[to.first].nics[to.second];
-    return {a.link_rate, b.link_rate, slower(a.link_rate, b.link_rate),
-            a.link_latency + b.link_latency};
-  }
-  Way path(Nic from, Nic to) {
-    const VertexId a = topology_->nics[from.first][from.second];
-    const VertexId b = topology_->nics[to.first][to.second];
-    Way way;
-    const uint64_t full = config_.queues.network.full_packet_bytes;
-    for (const LinkId link : routes_->path(a, b, flow_hash(a, b, 0))) {
-      const GraphLink& l = topology_->graph.link(link);
-      if (way.slowest.is_unlimited()) way.first = l.rate;
-      way.last = l.rate;
-      way.slowest = slower(way.slowest, l.rate);
-      way.latency += l.latency;
-      // Store and forward: every link but the slowest one, whose time the message has, adds a
-      // packet.
-      if (!config_.fabric.cut_through) way.latency += l.rate.time_for(full);
-    }
-    if (!config_.fabric.cut_through) way.latency = way.latency - way.slowest.time_for(full);
-    return way;
-  }
-
-  const Config& config_;
-  const Topology* topology_;
-  std::optional<Routes> routes_;
-  std::map<std::pair<Nic, Nic>, Way> known_;
-};
 
 /// Connections that send (or receive) at the same time, of those that are counted.
 class Together {
@@ -108,11 +46,11 @@ std::vector<std::vector<RingHop>> job_hops(
     const Config& config, const JobConfig& job, const Communicator& communicator,
     const Operation& operation, const std::vector<std::shared_ptr<const RankSchedule>>& ranks,
     const Topology* topology) {
-  std::map<Nic, Together> out, in;
-  std::map<std::pair<Nic, Nic>, Together> pairs;
+  std::map<JobNic, Together> out, in;
+  std::map<std::pair<JobNic, JobNic>, Together> pairs;
   const auto nics_of = [&](const Connection& c) {
-    const Nic from{job.ranks[communicator.node_of(c.from)], communicator.nic_of(c.from)};
-    const Nic to{job.ranks[communicator.node_of(c.to)], communicator.nic_of(c.to)};
+    const JobNic from{job.ranks[communicator.node_of(c.from)], communicator.nic_of(c.from)};
+    const JobNic to{job.ranks[communicator.node_of(c.to)], communicator.nic_of(c.to)};
     return std::pair{from, to};
   };
   const auto sends = [](const Connection& c) {
@@ -127,7 +65,8 @@ std::vector<std::vector<RingHop>> job_hops(
       pairs.try_emplace({from, to}, operation).first->second.add(c.channel);
     }
   }
-  Ways ways(config, topology);
+  NicWays ways(config, topology);
+  std::map<std::pair<JobNic, JobNic>, NicWay> known;
   std::vector<std::vector<RingHop>> hops;
   for (const auto& rank : ranks) {
     std::vector<RingHop>& own = hops.emplace_back(rank->connections().size());
@@ -135,11 +74,11 @@ std::vector<std::vector<RingHop>> job_hops(
       const Connection& connection = rank->connections()[c];
       if (!sends(connection) || connection.messages == 0) continue;
       const auto [from, to] = nics_of(connection);
-      const Way& way = ways.between(from, to);
-      own[c].latency = way.latency;
-      own[c].rate = slower(
-          share(way.slowest, pairs.at({from, to}).number()),
-          slower(share(way.first, out.at(from).number()), share(way.last, in.at(to).number())));
+      const auto [it, fresh] = known.try_emplace({from, to});
+      if (fresh) it->second = ways.between(from, to);
+      own[c].latency = it->second.latency;
+      own[c].rate = shared_rate(it->second, pairs.at({from, to}).number(), out.at(from).number(),
+                                in.at(to).number());
     }
   }
   return hops;

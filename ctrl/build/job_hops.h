@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "collective_model/all_to_all.h"
+#include "collective_model/pair_hops.h"
 #include "collective_model/schedule.h"
 #include "collective_model/wire_cost.h"
 #include "ctrl/build/topology.h"
@@ -23,5 +25,9 @@ std::vector<std::vector<RingHop>> job_hops(
     const Config& config, const JobConfig& job, const Communicator& communicator,
     const Operation& operation, const std::vector<std::shared_ptr<const RankSchedule>>& ranks,
     const Topology* topology);
+
+/// The same of an all-to-all, pair by pair.
+std::shared_ptr<const PairHops> job_pair_hops(const Config& config, const JobConfig& job,
+                                              const AllToAll& all, const Topology* topology);
 
 }  // namespace understudy

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collective_model/all_to_all.h"
 #include "collective_model/schedule_group.h"
 #include "collective_model/schedule_p2p.h"
 #include "ctrl/build/collective_shape.h"
@@ -66,14 +67,19 @@ OperationMaker::OperationMaker(const Config& config, const JobConfig& job, const
       strict_(strict) {}
 
 Result<std::unique_ptr<ReactiveOperation>> OperationMaker::make(const Kernel& kernel) const {
-  auto ranks = kernel_schedules(communicator_, kernel);
-  if (!ranks) return tl::unexpected(ranks.error());
-  EnvironmentConfig plan =
-      plan_config(config_, job_, communicator_, kernel.front(), std::move(*ranks), topology_);
-  plan.real = told_.real;
-  std::vector<const RankSchedule*> all;
-  for (const auto& rank : plan.ranks) all.push_back(rank.get());
-  const auto far = far_ends(all);
+  EnvironmentConfig plan;
+  if (kernel.size() == 1 && AllToAll::is_one(kernel.front())) {
+    if (auto known = check_operation(communicator_, kernel.front()); !known) {
+      return tl::unexpected(known.error());
+    }
+    plan = all_to_all_config(config_, job_, communicator_, kernel.front(), told_.real, topology_);
+  } else {
+    auto ranks = kernel_schedules(communicator_, kernel);
+    if (!ranks) return tl::unexpected(ranks.error());
+    plan = plan_config(config_, job_, communicator_, kernel.front(), std::move(*ranks), topology_);
+    plan.real = told_.real;
+  }
+  const auto far = far_ends_of(plan);
   if (!far) return fail("a connection has one end only");
   uint64_t bytes = 0;
   for (const Operation& operation : kernel) bytes += operation.bytes();

@@ -149,7 +149,7 @@ bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
         continue;
       }
     }
-    const uint32_t link = shape.links[out.rank][out.connection];
+    const uint32_t link = shape.links[out.rank].at(out.connection);
     if (data) {
       flight(operation).lateness.add(link, out.message, carried);
       if (MessageMoments* m = moments(link, links_[link].planned++)) {

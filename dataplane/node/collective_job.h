@@ -3,10 +3,12 @@
 // while the job runs.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "collective_model/iteration.h"
@@ -39,9 +41,33 @@ struct InnerLink {
   uint32_t from = 0, to = 0;  ///< ranks
 };
 
+/// Which links a rank's connections are in an operation. Ranks may have many connections of which
+/// few are links.
+class RankLinks {
+ public:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  void add(uint32_t connection, uint32_t link) {
+    const std::pair<uint32_t, uint32_t> entry{connection, link};
+    all_.insert(std::upper_bound(all_.begin(), all_.end(), entry), entry);
+  }
+  /// kNone if it is no link.
+  uint32_t at(uint32_t connection) const {
+    // Where all are links, each is in its place.
+    if (connection < all_.size() && all_[connection].first == connection) {
+      return all_[connection].second;
+    }
+    const auto it =
+        std::lower_bound(all_.begin(), all_.end(), std::pair<uint32_t, uint32_t>{connection, 0});
+    return it == all_.end() || it->first != connection ? kNone : it->second;
+  }
+
+ private:
+  std::vector<std::pair<uint32_t, uint32_t>> all_;  ///< ascending
+};
+
 /// An operation that may be carried out many times.
 struct CollectiveShape {
-  static constexpr uint32_t kUnused = ~uint32_t{0};
+  static constexpr uint32_t kUnused = RankLinks::kNone;
   /// What becomes of a link in it: the connection at either end, if there are messages.
   struct Use {
     uint32_t real = kUnused, far = kUnused;  ///< connections of these ranks
@@ -51,9 +77,9 @@ struct CollectiveShape {
   std::vector<std::shared_ptr<const RankSchedule>> real;  ///< parts of the real ranks, in order
   std::vector<std::vector<FarEnd>> far;                   ///< of their connections
   std::vector<Use> uses;                                  ///< by link
-  /// Links by rank and connection, kUnused where there is none; empty for a rank without any.
-  std::vector<std::vector<uint32_t>> links;
-  /// Of inner links: the connections of their ranks, and these by rank and connection, as above.
+  std::vector<RankLinks> links;                           ///< by rank
+  /// Of inner links: the connections of their ranks, and these by rank and connection, kUnused
+  /// where there is none.
   struct InnerUse {
     uint32_t from = kUnused, to = kUnused;
     uint64_t messages = 0;

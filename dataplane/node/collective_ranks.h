@@ -121,7 +121,7 @@ class CollectiveRanks final : public Endpoint {
     return *job_.operations[operation]->real[real];
   }
   uint32_t link_of(size_t operation, uint32_t real, uint32_t connection) const {
-    return job_.operations[operation]->links[job_.real[real]][connection];
+    return job_.operations[operation]->links[job_.real[real]].at(connection);
   }
 
   const CollectiveJob& job_;

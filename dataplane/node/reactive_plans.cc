@@ -139,8 +139,7 @@ void ReactiveEnvironment::enter(ReactiveOperation& op) {
 void ReactiveEnvironment::take(Time now, ReactiveOperation& op, Duration carried) {
   EnvironmentOutput out;
   while (op.plan->next(out)) {
-    const std::vector<uint32_t>& links = op.shape->links[out.rank];
-    const uint32_t link = links.empty() ? CollectiveShape::kUnused : links[out.connection];
+    const uint32_t link = op.shape->links[out.rank].at(out.connection);
     if (link == CollectiveShape::kUnused) continue;
     Link& l = links_[link];
     const uint64_t k = op.base[link] + out.message;

@@ -228,9 +228,9 @@ int main(int argc, char** argv) {
     if (!pat) ideal->Arg(4096);
     if (shape.gpus > 1) continue;  // there is one real rank
     benchmark::RegisterBenchmark(("make_" + name).c_str(), understudy::make, shape)
-                     ->Unit(benchmark::kMillisecond)
-                     ->Arg(256)
-                     ->Arg(4096);
+        ->Unit(benchmark::kMillisecond)
+        ->Arg(256)
+        ->Arg(4096);
     auto* plan =
         benchmark::RegisterBenchmark(("message_" + name).c_str(), understudy::message, shape, false)
             ->Unit(benchmark::kMillisecond);

@@ -1,0 +1,39 @@
+#include "ctrl/build/nic_ways.h"
+
+namespace understudy {
+
+NicWays::NicWays(const Config& config, const Topology* topology)
+    : config_(config), topology_(topology) {
+  if (topology != nullptr) routes_.emplace(topology->routes(config.seed));
+}
+
+NicWay NicWays::between(JobNic from, JobNic to) {
+  return topology_ == nullptr ? direct(from, to) : path(from, to);
+}
+
+NicWay NicWays::direct(JobNic from, JobNic to) const {
+  const NicConfig& a = config_.nodes[from.first].nics[from.second];
+  const NicConfig& b = config_.nodes[to.first].nics[to.second];
+  return {a.link_rate, b.link_rate, slower(a.link_rate, b.link_rate),
+          a.link_latency + b.link_latency};
+}
+
+NicWay NicWays::path(JobNic from, JobNic to) {
+  const VertexId a = topology_->nics[from.first][from.second];
+  const VertexId b = topology_->nics[to.first][to.second];
+  NicWay way;
+  const uint64_t full = config_.queues.network.full_packet_bytes;
+  for (const LinkId link : routes_->path(a, b, flow_hash(a, b, 0))) {
+    const GraphLink& l = topology_->graph.link(link);
+    if (way.slowest.is_unlimited()) way.first = l.rate;
+    way.last = l.rate;
+    way.slowest = slower(way.slowest, l.rate);
+    way.latency += l.latency;
+    // Store and forward: every link but the slowest one, whose time the message has, adds a packet.
+    if (!config_.fabric.cut_through) way.latency += l.rate.time_for(full);
+  }
+  if (!config_.fabric.cut_through) way.latency = way.latency - way.slowest.time_for(full);
+  return way;
+}
+
+}  // namespace understudy
