@@ -49,7 +49,7 @@ TEST(CtsEntry, StandsOnTheWireAsNcclWritesIt) {
 
 class Connection : public testing::Test {
  protected:
-  Connection() : regions(2), fifo(kCtsFifoBytes), staging(kCtsFifoBytes) {
+  Connection() : regions(2), fifo(kCtsFifoBytes), staging(kCtsStagingBytes) {
     config.node = 1;
     qp = std::make_unique<Qp>(config, regions, counters, nobody);
     sender.connect({qp.get(), fifo.data()});

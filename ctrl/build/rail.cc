@@ -159,6 +159,8 @@ ShardConfig reference_shard(const Config& config, const PortList& ports) {
   s.cnp = notification(config.fabric.cnp);
   s.control_users = static_cast<uint32_t>(config.control_users.size());
   s.packets = packet_slots(config);
+  s.queue_pairs = config.limits.queue_pairs;
+  s.regions = config.limits.regions;
   s.wires.clear();
   bool pfc = false;
   for (const PortConfig* port : order) {

@@ -33,6 +33,17 @@ const NodeConfig& node_of(const Config& config, const JobConfig& job, const Coll
   return config.nodes[job.ranks[setup.communicator.node_of(rank)]];
 }
 
+/// Work requests of a link: as many as it has messages, where these are known and few. There may be
+/// thousands of links with one message each.
+uint32_t send_queue(const CollectiveJob& job, uint32_t link) {
+  const uint32_t most = QpConfig().send_queue;
+  uint64_t messages = 0;
+  for (size_t o = 0; o < job.operations.size() && messages < most; ++o) {
+    messages += job.messages(o, link);
+  }
+  return messages == 0 ? most : static_cast<uint32_t>(std::min<uint64_t>(messages, most));
+}
+
 /// Of the job's data on a link; credits are not held back.
 std::unique_ptr<QpControl> data_control(const Config& config, const JobConfig& job,
                                         const CollectiveSetup& setup, const CollectiveLink& link,
@@ -111,7 +122,7 @@ Result<void> EnvironmentHost::allocate() {
     if (!region) return fail("job \"" + job_.name + "\": " + region.error().text);
     ends_[l].region = *region;
     if (!link.real_sends) continue;
-    ends_[l].staging.resize(kCtsFifoBytes);
+    ends_[l].staging.reset(new uint8_t[kCtsStagingBytes]);
     received[l] = region->bytes;
   }
   switch (job_.operations) {
@@ -146,9 +157,10 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   const CollectiveLink& l = setup_.job.links[link];
   End& end = ends_[link];
   const bool sends = !l.real_sends;
-  const QpConfig config =
+  QpConfig config =
       nccl_qp(config_, node_of(config_, job_, setup_, l.far), l.far_nic,
               node_of(config_, job_, setup_, l.real), l.real_nic, end.link.qpn, far, !sends);
+  if (!reactive_) config.send_queue = send_queue(setup_.job, link);
   const bool contents = sends || setup_.job.exact;  // the FIFO is always read
   const auto prepare = [&](Qp& qp) {
     if (sends) {
@@ -157,7 +169,7 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
     } else {
       (reactive_ ? reactive_->receiver(link) : environment_->receiver(link))
           .connect({&qp, far.fifo_va, far.fifo_rkey, end.region.va, end.region.rkey, slots(link),
-                    l.slot_bytes, l.real, end.staging.data()});
+                    l.slot_bytes, l.real, end.staging.get()});
     }
   };
   auto control = sends ? data_control(config_, job_, setup_, l, far.mtu) : nullptr;
@@ -231,7 +243,7 @@ Result<void> RanksHost::allocate() {
                                                         kAccessRemoteWrite, contents);
     if (!region) return fail("job \"" + job_.name + "\": " + region.error().text);
     end.region = *region;
-    if (!link.real_sends) end.staging.resize(kCtsFifoBytes);
+    if (!link.real_sends) end.staging.reset(new uint8_t[kCtsStagingBytes]);
     if (out.exact && link.real_sends) {
       end.sent.resize(CollectiveRanks::sent_slots(link) * link.slot_bytes);
     }
@@ -240,7 +252,9 @@ Result<void> RanksHost::allocate() {
     end.link = {control_.take_qpn(), region->va, region->rkey};
     if (end.link.qpn == 0) {
       return fail("job \"" + job_.name + "\": no queue pair is left: it has " +
-                  std::to_string(out.links.size()) + " connections to real ranks");
+                  std::to_string(out.links.size()) +
+                  " connections to real ranks, and limits.queue_pairs is " +
+                  std::to_string(config_.limits.queue_pairs));
     }
   }
   ranks_ = std::make_unique<CollectiveRanks>(out, own_, progress_, memory);
@@ -261,7 +275,9 @@ Result<void> RanksHost::connect(EnvironmentHost& environment,
     const LinkNearEnd theirs = environment.open(l);
     if (theirs.qpn == 0) {
       return fail("job \"" + job_.name + "\": no queue pair is left: it has " +
-                  std::to_string(setup_.job.links.size()) + " connections to real ranks");
+                  std::to_string(setup_.job.links.size()) +
+                  " connections to real ranks, and limits.queue_pairs is " +
+                  std::to_string(config_.limits.queue_pairs));
     }
     connect(l, theirs);
     LinkFarEnd us;
@@ -287,13 +303,14 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
   far.traffic_class = job_.sender.traffic_class;
   QpConfig qp_config = nccl_qp(config_, node_of(config_, job_, setup_, link.real), link.real_nic,
                                far_node, link.far_nic, end.link.qpn, far, !link.real_sends);
+  qp_config.send_queue = send_queue(setup_.job, l);
   qp_config.addressing.dst_mac = far_node.nics[link.far_nic].mac;
   const auto prepare = [&](Qp& qp) {
     if (link.real_sends) {
       ranks_->sender(l).connect({&qp, end.region.bytes});
     } else {
       ranks_->receiver(l).connect({&qp, theirs.va, theirs.rkey, end.region.va, end.region.rkey,
-                                   link.slots, link.slot_bytes, link.far, end.staging.data()});
+                                   link.slots, link.slot_bytes, link.far, end.staging.get()});
     }
   };
   auto steered = link.real_sends ? data_control(config_, job_, setup_, link, far.mtu) : nullptr;

@@ -87,7 +87,7 @@ class EnvironmentHost {
   struct End {
     LinkNearEnd link;
     ExposedRegion region;
-    std::vector<uint8_t> staging;  ///< receiver: CTS entries on their way
+    std::unique_ptr<uint8_t[]> staging;  ///< receiver: CTS entries on their way
   };
 
   EnvironmentHost(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
@@ -143,7 +143,8 @@ class RanksHost {
   struct End {
     LinkNearEnd link;
     ExposedRegion region;
-    std::vector<uint8_t> staging, sent;
+    std::unique_ptr<uint8_t[]> staging;
+    std::vector<uint8_t> sent;
   };
 
   RanksHost(const Config& config, const JobConfig& job, const CollectiveSetup& setup,

@@ -76,7 +76,8 @@ Result<ExposedRegion> ShardControl::add_region(NodeId node, uint64_t bytes, uint
     region.index = free_regions_.front();
     free_regions_.pop_front();
   } else {
-    return fail("no memory region is left");
+    return fail("no memory region is left: limits.regions is " +
+                std::to_string(shard_.region_capacity()));
   }
   region.va = next_va_;
   region.rkey = shard_.regions().rkey(region.index);

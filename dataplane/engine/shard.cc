@@ -27,8 +27,8 @@ Shard::Shard(const ShardConfig& config)
       control_users_(config.control_users),
       qps_(config.queue_pairs + config.nodes.nics().size()),
       raw_(config.nodes.nics().size()),
-      commands_(kCommandRing),
-      replies_(kCommandRing),
+      commands_(command_ring(config)),
+      replies_(command_ring(config)),
       to_host_(1 << 20),
       from_host_(1 << 20),
       notices_(1 << 20),
@@ -37,8 +37,8 @@ Shard::Shard(const ShardConfig& config)
   heard_.reserve(config.queue_pairs);
   wakes_.reserve(config.packets);
   free_wakes_.reserve(config.packets);
-  pending_.reserve(kCommandRing);
-  free_pending_.reserve(kCommandRing);
+  pending_.reserve(command_ring(config));
+  free_pending_.reserve(command_ring(config));
   const auto& nics = config_.nodes.nics();
   for (uint32_t i = 0; i < nics.size(); ++i) {
     if (!nics[i].real) continue;

@@ -106,7 +106,10 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   /// before: hardware that receives sends them past the turns of what it was asked to send.
   static constexpr uint32_t kLines = kClasses + 1, kAckLine = kClasses;
   static constexpr uint32_t kNoSlot = 0xffffffff;
-  static constexpr size_t kCommandRing = 4096;
+  /// A run in virtual time is set up before any command is taken.
+  static constexpr size_t command_ring(const ShardConfig& config) {
+    return size_t{4096} + config.queue_pairs + config.regions;
+  }
   struct QpSlot {
     Qp* qp = nullptr;
     Endpoint* endpoint = nullptr;

@@ -17,8 +17,8 @@ CollectiveEnvironment::CollectiveEnvironment(const CollectiveJob& job, Collectiv
   for (uint32_t l = 0; l < links_.size(); ++l) {
     ends_.emplace_back(*this, l);
     links_[l].memory = received[l];
-    for (uint32_t other = 0; other < links_.size(); ++other) {
-      if (!job.exact || job.links[l].real_sends == job.links[other].real_sends) continue;
+    for (uint32_t other = 0; job.exact && other < links_.size(); ++other) {
+      if (job.links[l].real_sends == job.links[other].real_sends) continue;
       if (job.links[l].channel == job.links[other].channel) links_[l].partner = other;
     }
     if (job.links[l].among_real()) continue;

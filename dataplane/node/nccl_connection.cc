@@ -62,7 +62,7 @@ bool NcclSender::send(Time now, EndpointHost& host, uint64_t k, uint32_t size,
 
 bool NcclReceiver::grant(Time now, EndpointHost& host, uint32_t capacity) {
   const uint64_t k = granted_;
-  uint8_t* entry = setup_.staging + (k % kCtsSlots) * kCtsSlotStride;
+  uint8_t* entry = setup_.staging + (k % kCtsSlots) * kCtsEntryBytes;
   CtsEntry{setup_.buffer_va + uint64_t{slot(k)} * setup_.slot_bytes,
            capacity == 0 ? setup_.slot_bytes : capacity,
            setup_.buffer_rkey,

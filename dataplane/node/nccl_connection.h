@@ -14,6 +14,8 @@ inline constexpr uint32_t kCtsEntryBytes = 64;
 inline constexpr uint32_t kCtsSlots = 256;       ///< MAX_REQUESTS
 inline constexpr uint32_t kCtsSlotStride = 512;  ///< 8 entries a slot
 inline constexpr uint32_t kCtsFifoBytes = kCtsSlots * kCtsSlotStride;
+/// Entries of a receiver until they have arrived.
+inline constexpr uint32_t kCtsStagingBytes = kCtsSlots * kCtsEntryBytes;
 
 /// A credit: where and how much the sender may write next. All fields little-endian on the wire.
 struct CtsEntry {
@@ -66,7 +68,7 @@ class NcclReceiver {
     uint32_t slots = 0;
     uint32_t slot_bytes = 0;
     uint32_t sender_rank = 0;
-    uint8_t* staging = nullptr;  ///< kCtsFifoBytes: entries stay until they are acknowledged
+    uint8_t* staging = nullptr;  ///< kCtsStagingBytes: entries stay until they are acknowledged
   };
   void connect(const Setup& setup) { setup_ = setup; }
   Qp* qp() const { return setup_.qp; }
