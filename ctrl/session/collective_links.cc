@@ -4,6 +4,7 @@
 
 #include "ctrl/build/qp_control.h"
 #include "ctrl/session/inferred_operations.h"
+#include "ctrl/session/inferred_pairs.h"
 
 namespace understudy {
 namespace {
@@ -130,7 +131,11 @@ Result<void> EnvironmentHost::allocate() {
       environment_ = std::make_unique<CollectiveEnvironment>(job, progress_, received);
       return {};
     case OperationsMode::kInferred:
-      source_ = std::make_unique<InferredOperations>(config_, job_, setup_.topology, job);
+      if (is_p2p(job_.collective)) {
+        source_ = std::make_unique<InferredPairs>(config_, job_, setup_.topology, job);
+      } else {
+        source_ = std::make_unique<InferredOperations>(config_, job_, setup_.topology, job);
+      }
       break;
     case OperationsMode::kFed: {
       auto fed = std::make_unique<FedOperations>(config_, job_, setup_.topology, job);

@@ -32,8 +32,16 @@ FedOperations::FedOperations(const Config& config, const JobConfig& job, const T
 }
 
 bool FedOperations::wants(ReactiveNotice::Kind kind) const {
-  return kind != ReactiveNotice::Kind::kCredit && kind != ReactiveNotice::Kind::kData &&
-         kind != ReactiveNotice::Kind::kSent && kind != ReactiveNotice::Kind::kWaited;
+  switch (kind) {
+    case ReactiveNotice::Kind::kCredit:
+    case ReactiveNotice::Kind::kData:
+    case ReactiveNotice::Kind::kSent:
+    case ReactiveNotice::Kind::kAcknowledged:
+    case ReactiveNotice::Kind::kWaited:
+      return false;
+    default:
+      return true;
+  }
 }
 
 void FedOperations::follow(std::vector<std::vector<uint8_t>> pieces) {

@@ -24,6 +24,9 @@ class InferredOperations final : public OperationSource {
   static constexpr uint32_t kNone = ~uint32_t{0};
 
   void handle(Time now, const ReactiveNotice& notice) override;
+  bool wants(ReactiveNotice::Kind kind) const override {
+    return kind != ReactiveNotice::Kind::kAcknowledged;
+  }
   void reconsider(Time now);
   bool decided(const Inference::Taken& taken) const;
   bool guess(Time now, const Operation& operation);

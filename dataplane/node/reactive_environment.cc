@@ -100,6 +100,7 @@ void ReactiveEnvironment::End::on_completed(Time now, Qp&, uint64_t id, WorkStat
                    .bytes = all_.links_[link_].bytes_of[id % kCtsSlots],
                    .message = id,
                    .time = now});
+  all_.notify(now, {.kind = ReactiveNotice::Kind::kAcknowledged, .link = link_});
 }
 
 void ReactiveEnvironment::End::on_transmitted(Time scheduled, Time actual, Qp&, uint64_t id) {
@@ -178,6 +179,7 @@ void ReactiveEnvironment::input(Time now, Input input) {
   if (!kept.fed) {
     if (ReactiveOperation* op = operation_of(kept.link, kept.message)) {
       if (!feed(now, *op, kept)) return;
+      feed_put_off(now, *op);
     }
   }
   finish(now);

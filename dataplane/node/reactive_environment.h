@@ -112,6 +112,8 @@ class ReactiveEnvironment final : public Endpoint {
   void look_for_next(Time now, uint64_t from);
   void trim();
   bool feed(Time now, ReactiveOperation& op, Input& input);
+  bool put_off(ReactiveOperation& op, Input& input);
+  void feed_put_off(Time now, ReactiveOperation& op);
   bool agrees(Time now, const ReactiveOperation& op, const Input& input);
   void install(Time now, ReactiveOperation& op);
   void replay(Time now, ReactiveOperation& op);

@@ -29,7 +29,7 @@ struct ReactiveOperation {
   void reset() {
     entered.assign(entered.size(), false);
     done.assign(done.size(), Time::never());
-    began = over = finished = false;
+    began = over = finished = put_off = false;
     to_acknowledge = acknowledged = 0;
     first_entry = Time::never();
     end = Time();
@@ -53,6 +53,7 @@ struct ReactiveOperation {
   bool began = false;          ///< something of a real rank has come
   bool over = false;           ///< nothing replaces it any more
   bool finished = false;       ///< nothing of it is to come
+  bool put_off = false;        ///< its plan was not ready for some of what came
   uint64_t to_acknowledge = 0, acknowledged = 0;
   Time entry, noticed;               ///< of the real ranks; when that was seen
   Time first_entry = Time::never();  ///< of its ranks
@@ -69,17 +70,18 @@ struct ReactiveOperation {
 /// From the shard to control.
 struct ReactiveNotice {
   enum class Kind : uint8_t {
-    kCredit,     ///< a real rank granted the next one of a link, of `bytes`
-    kData,       ///< its next message on a link has wholly come, of `bytes`
-    kSent,       ///< ours has wholly left
-    kBegan,      ///< the first that came of operation `number`, which is not known
-    kWaited,     ///< and long enough for the real ranks' other first messages
-    kReminder,   ///< that was asked for, with `number`
-    kFinished,   ///< operation `number` is wholly over
-    kReleased,   ///< operation `operation` is control's again
-    kDisagrees,  ///< a message or credit of `bytes` on a link is none of operation `number`'s;
-                 ///< every credit is answered from now on
-    kOverfull,   ///< more has come of an unsettled operation than is kept; the same
+    kCredit,        ///< a real rank granted the next one of a link, of `bytes`
+    kData,          ///< its next message on a link has wholly come, of `bytes`
+    kSent,          ///< ours has wholly left
+    kAcknowledged,  ///< our next one of a link was wholly acknowledged
+    kBegan,         ///< the first that came of operation `number`, which is not known
+    kWaited,        ///< and long enough for the real ranks' other first messages
+    kReminder,      ///< that was asked for, with `number`
+    kFinished,      ///< operation `number` is wholly over
+    kReleased,      ///< operation `operation` is control's again
+    kDisagrees,     ///< a message or credit of `bytes` on a link is none of operation `number`'s;
+                    ///< every credit is answered from now on
+    kOverfull,      ///< more has come of an unsettled operation than is kept; the same
   };
   Kind kind = Kind::kCredit;
   uint32_t link = 0;

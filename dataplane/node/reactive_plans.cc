@@ -42,21 +42,49 @@ bool ReactiveEnvironment::feed(Time now, ReactiveOperation& op, Input& input) {
     case Input::Kind::kCredit:
       return true;
     case Input::Kind::kAcknowledgement:
+      if (!op.plan->on_acknowledged(rank, connection, k, input.time) && !op.sure) {
+        return put_off(op, input);
+      }
       ++op.acknowledged;
       op.end = std::max(op.end, input.time);
-      op.plan->on_acknowledged(rank, connection, k, input.time);
       take(now, op, op.heard);
       return true;
     case Input::Kind::kData:
       break;
   }
+  if (!op.plan->on_real_data(rank, connection, k, input.time)) {
+    if (!op.sure) return put_off(op, input);
+    ++progress_.violations;
+  }
   op.end = std::max(op.end, input.time);
   op.bytes_received += input.bytes;
   const Duration late = op.lateness.of_real(link, k) + host_->arrival_uncertainty();
   op.heard = std::max(op.heard, late);
-  if (!op.plan->on_real_data(rank, connection, k, input.time) && op.sure) ++progress_.violations;
   take(now, op, late);
   return true;
+}
+
+/// What another guess had set free may come before the plan of this one has done so: it is told to
+/// that later.
+bool ReactiveEnvironment::put_off(ReactiveOperation& op, Input& input) {
+  input.fed = false;
+  op.put_off = true;
+  return true;
+}
+
+/// Tells a guess's plan what it was not ready for.
+void ReactiveEnvironment::feed_put_off(Time now, ReactiveOperation& op) {
+  for (bool more = op.put_off; more && !given_up_;) {
+    more = op.put_off = false;
+    for (uint64_t i = oldest_; i < newest_; ++i) {
+      Input& in = inputs_[i & (inputs_.size() - 1)];
+      if (in.fed || in.message < op.base[in.link]) continue;
+      if (in.message >= op.base[in.link] + op.shape->uses[in.link].messages) continue;
+      in.time = now;
+      if (!feed(now, op, in)) return;
+      more |= in.fed;
+    }
+  }
 }
 
 void ReactiveEnvironment::install(Time now, ReactiveOperation& op) {
@@ -102,6 +130,7 @@ void ReactiveEnvironment::replay(Time now, ReactiveOperation& op) {
     if (in.message >= op.base[in.link] + op.shape->uses[in.link].messages) continue;
     if (!feed(now, op, in)) return;
   }
+  feed_put_off(now, op);
   for (uint32_t l = 0; l < links_.size(); ++l) send_due(now, l);
 }
 
@@ -162,8 +191,10 @@ void ReactiveEnvironment::take(Time now, ReactiveOperation& op, Duration carried
   while (op.plan->next_done(rank)) {
     op.done[rank] = op.plan->completion(rank);
     freed = true;
-    for (uint32_t l = 0; l < links_.size() && op.over; ++l) {
+    for (uint32_t l = 0; l < links_.size(); ++l) {
       if (!job_.links[l].real_sends || job_.links[l].far != rank) continue;
+      // Of sends that may be longer than was guessed none waits for that to be found.
+      if (!op.over && job_.links[l].index == 0) continue;
       grant_ahead(now, l, op.base[l] + op.shape->uses[l].messages + ahead(l), op.done[rank]);
     }
   }
