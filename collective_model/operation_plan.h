@@ -1,8 +1,8 @@
 // The plan of one operation as whoever runs it sees it: messages of real ranks and acknowledgements
 // go in, the moments at which emulated ranks may send to them and grant them credits come out.
 // make_plan() takes the evaluator: for rings and trees those that work out many emulated ranks at a
-// time (closed_ring.h, closed_tree.h), for an all-to-all one that lists no connections
-// (all_to_all_plan.h), else the general one.
+// time (closed_ring.h, closed_tree.h), for all-to-all and PAT those that list no
+// connections (all_to_all_plan.h, alike_plan.h), else the general one.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 
 namespace understudy {
 
+class AlikeRanks;
 class AllToAll;
 class PairHops;
 
@@ -35,9 +36,10 @@ struct EnvironmentConfig {
   /// Inside a node a message takes its bytes' time, behind those of its connection before it, and
   /// the latency; that its buffer is free again is known a latency later too. Without: no time.
   std::optional<NodeWay> inside = {};
-  /// Of an all-to-all (all_to_all.h) instead of `ranks` and `hops`, which would list all pairs; no
-  /// connection is carried.
+  /// Of an all-to-all (all_to_all.h), or of ranks that all do the same (alike_ranks.h), instead of
+  /// `ranks` and `hops`, which would list all connections; none is carried.
   std::shared_ptr<const AllToAll> all_to_all = {};
+  std::shared_ptr<const AlikeRanks> alike = {};
   std::shared_ptr<const PairHops> pair_hops = {};
 };
 

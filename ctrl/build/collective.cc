@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "collective_model/all_to_all.h"
 #include "ctrl/build/collective_shape.h"
 #include "ctrl/build/job_schedule.h"
 #include "ctrl/build/modelled_time.h"
@@ -85,15 +84,15 @@ class Builder {
     setup_->sizes = kinds_of(job_, *schedules);
     std::vector<EnvironmentConfig> plans;
     for (uint32_t size = 0; size < setup_->sizes.size(); ++size) {
-      const Operation& operation = (*schedules)[size].operation;
-      if (AllToAll::is_one(operation) && !job_.group && !carried_) {
-        plans.push_back(
-            all_to_all_config(config_, job_, communicator_, operation, out.real, setup_->topology));
-      } else {
-        plans.push_back(plan_config(config_, job_, communicator_, operation,
+      const JobSchedule& schedule = (*schedules)[size];
+      if (job_.group || carried_) {
+        plans.push_back(plan_config(config_, job_, communicator_, schedule.operation,
                                     all_parts(job_, communicator_, *schedules, size),
                                     setup_->topology));
         plans.back().real = out.real;
+      } else {
+        plans.push_back(plan_config(config_, job_, communicator_, schedule.operation, schedule.cut,
+                                    out.real, setup_->topology));
       }
       if (auto made = add_shape(plans.back(), setup_->sizes[size]); !made) {
         return tl::unexpected(made.error());

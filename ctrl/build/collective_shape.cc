@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collective_model/alike_ranks.h"
 #include "collective_model/all_to_all.h"
 #include "collective_model/pair_hops.h"
 #include "ctrl/build/job_hops.h"
@@ -35,24 +36,39 @@ EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
   return plan;
 }
 
-EnvironmentConfig all_to_all_config(const Config& config, const JobConfig& job,
-                                    const Communicator& communicator, const Operation& operation,
-                                    const std::vector<uint32_t>& real, const Topology* topology) {
-  EnvironmentConfig plan = costs_of(config, job, communicator);
-  plan.all_to_all = std::make_shared<AllToAll>(communicator, operation);
-  plan.pair_hops = job_pair_hops(config, job, *plan.all_to_all, topology);
-  plan.ranks.resize(communicator.ranks());
-  for (const uint32_t rank : real) {
-    plan.ranks[rank] = rank_schedule(communicator, operation, {}, rank);
+EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
+                              const Communicator& communicator, const Operation& operation,
+                              const OperationCut& cut, const std::vector<uint32_t>& real,
+                              const Topology* topology) {
+  EnvironmentConfig plan;
+  if (AllToAll::is_one(operation)) {
+    plan = costs_of(config, job, communicator);
+    plan.all_to_all = std::make_shared<AllToAll>(communicator, operation);
+    plan.pair_hops = job_pair_hops(config, job, *plan.all_to_all, topology);
+  } else if (AlikeRanks::is_one(operation)) {
+    plan = costs_of(config, job, communicator);
+    plan.alike = std::make_shared<AlikeRanks>(communicator, operation, cut);
+    plan.pair_hops = job_pair_hops(config, job, *plan.alike, topology);
+  } else {
+    plan = plan_config(config, job, communicator, operation,
+                       rank_schedules(communicator, operation, cut), topology);
   }
   plan.real = real;
+  if (!plan.pair_hops) return plan;
+  plan.ranks.resize(communicator.ranks());
+  for (const uint32_t rank : real) {
+    plan.ranks[rank] = rank_schedule(communicator, operation, cut, rank);
+  }
   return plan;
 }
 
 std::optional<std::vector<std::vector<FarEnd>>> far_ends_of(const EnvironmentConfig& plan) {
-  if (plan.all_to_all) {
+  if (plan.pair_hops) {
     std::vector<std::vector<FarEnd>> ends(plan.ranks.size());
-    for (const uint32_t rank : plan.real) ends[rank] = plan.all_to_all->far_ends(*plan.ranks[rank]);
+    for (const uint32_t rank : plan.real) {
+      ends[rank] =
+          plan.alike ? plan.alike->far_ends(rank) : plan.all_to_all->far_ends(*plan.ranks[rank]);
+    }
     return ends;
   }
   std::vector<const RankSchedule*> all;

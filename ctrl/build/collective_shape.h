@@ -22,12 +22,14 @@ EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
                               std::vector<std::shared_ptr<const RankSchedule>> ranks,
                               const Topology* topology);
 
-/// The same of an all-to-all none of whose connections is carried, with the real ranks' parts only.
-EnvironmentConfig all_to_all_config(const Config& config, const JobConfig& job,
-                                    const Communicator& communicator, const Operation& operation,
-                                    const std::vector<uint32_t>& real, const Topology* topology);
+/// The same of an operation none of whose connections is carried, with real ranks; where there is a
+/// plan that lists no connections, with the real ranks' parts only.
+EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
+                              const Communicator& communicator, const Operation& operation,
+                              const OperationCut& cut, const std::vector<uint32_t>& real,
+                              const Topology* topology);
 
-/// far_ends() of a plan's ranks, by rank; of an all-to-all by rule those of real ranks only.
+/// far_ends() of a plan's ranks, by rank; where it does not list all, those of real ranks.
 std::optional<std::vector<std::vector<FarEnd>>> far_ends_of(const EnvironmentConfig& plan);
 
 /// The link of a connection of real rank `real` to rank `far`, `latency` away;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "collective_model/alike_ranks.h"
 #include "collective_model/all_to_all.h"
 #include "collective_model/pair_hops.h"
 #include "collective_model/schedule.h"
@@ -26,8 +27,10 @@ std::vector<std::vector<RingHop>> job_hops(
     const Operation& operation, const std::vector<std::shared_ptr<const RankSchedule>>& ranks,
     const Topology* topology);
 
-/// The same of an all-to-all, pair by pair.
+/// The same of an all-to-all, or of ranks that all do the same, pair by pair.
 std::shared_ptr<const PairHops> job_pair_hops(const Config& config, const JobConfig& job,
                                               const AllToAll& all, const Topology* topology);
+std::shared_ptr<const PairHops> job_pair_hops(const Config& config, const JobConfig& job,
+                                              const AlikeRanks& all, const Topology* topology);
 
 }  // namespace understudy

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "ctrl/build/job_hops.h"
@@ -164,7 +166,63 @@ class JobPairHops : public PairHops {
   std::vector<uint32_t> kind_of_;
 };
 
+/// Of ranks with a node each.
+class JobAlikeHops : public PairHops {
+ public:
+  JobAlikeHops(const Config& config, const JobConfig& job, const AlikeRanks& all,
+               const Topology* topology)
+      : ranks_(all.ranks()), nic_(all.first().connections().front().nic) {
+    std::map<uint32_t, std::set<uint32_t>> channels;  // that go together, by distance
+    std::set<uint32_t> together;
+    for (const Connection& c : all.first().connections()) {
+      if (c.direction != Direction::kSend || c.messages == 0) continue;
+      channels[c.to].insert(c.channel);
+      together.insert(c.channel);
+    }
+    together_ = std::max<size_t>(together.size(), 1);
+    NicWays ways(config, topology);
+    for (const auto& [distance, own] : channels) {
+      distances_.push_back({distance, own.size()});
+      for (uint32_t from = 0; topology != nullptr && from < ranks_; ++from) {
+        const uint32_t to = (from + distance) % ranks_;
+        paths_.push_back(ways.between({job.ranks[from], nic_}, {job.ranks[to], nic_}));
+      }
+    }
+    for (const NodeId node : job.ranks) {
+      const NicConfig& own = config.nodes[node].nics[nic_];
+      links_.push_back({own.link_rate, own.link_latency});
+    }
+  }
+
+  RingHop hop(uint32_t from, uint32_t to) const override {
+    const uint32_t distance = from <= to ? to - from : to + ranks_ - from;
+    size_t d = 0;
+    while (d < distances_.size() && distances_[d].first != distance) ++d;
+    if (d == distances_.size()) return {};  // nothing is sent
+    NicWay way;
+    if (paths_.empty()) {
+      const RingHop &first = links_[from], &last = links_[to];
+      way = {first.rate, last.rate, slower(first.rate, last.rate), first.latency + last.latency};
+    } else {
+      way = paths_[d * ranks_ + from];
+    }
+    return {shared_rate(way, distances_[d].second, together_, together_), way.latency};
+  }
+
+ private:
+  const uint32_t ranks_, nic_;
+  size_t together_ = 1;  ///< connections of a NIC, either way, that go together
+  std::vector<std::pair<uint32_t, size_t>> distances_;  ///< and those of a pair
+  std::vector<RingHop> links_;                          ///< by rank
+  std::vector<NicWay> paths_;                           ///< with a topology: by distance and sender
+};
+
 }  // namespace
+
+std::shared_ptr<const PairHops> job_pair_hops(const Config& config, const JobConfig& job,
+                                              const AlikeRanks& all, const Topology* topology) {
+  return std::make_shared<const JobAlikeHops>(config, job, all, topology);
+}
 
 std::shared_ptr<const PairHops> job_pair_hops(const Config& config, const JobConfig& job,
                                               const AllToAll& all, const Topology* topology) {

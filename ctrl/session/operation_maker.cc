@@ -1,8 +1,9 @@
 #include "ctrl/session/operation_maker.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "collective_model/all_to_all.h"
+#include "collective_model/channel_cut.h"
 #include "collective_model/schedule_group.h"
 #include "collective_model/schedule_p2p.h"
 #include "ctrl/build/collective_shape.h"
@@ -68,11 +69,18 @@ OperationMaker::OperationMaker(const Config& config, const JobConfig& job, const
 
 Result<std::unique_ptr<ReactiveOperation>> OperationMaker::make(const Kernel& kernel) const {
   EnvironmentConfig plan;
-  if (kernel.size() == 1 && AllToAll::is_one(kernel.front())) {
-    if (auto known = check_operation(communicator_, kernel.front()); !known) {
+  if (kernel.size() == 1) {
+    const Operation& operation = kernel.front();
+    if (auto known = check_operation(communicator_, operation); !known) {
       return tl::unexpected(known.error());
     }
-    plan = all_to_all_config(config_, job_, communicator_, kernel.front(), told_.real, topology_);
+    OperationCut cut;
+    if (!is_p2p(operation.collective)) {
+      auto cuts = cut_group(communicator_, kernel);
+      if (!cuts) return tl::unexpected(cuts.error());
+      cut = std::move(cuts->front());
+    }
+    plan = plan_config(config_, job_, communicator_, operation, cut, told_.real, topology_);
   } else {
     auto ranks = kernel_schedules(communicator_, kernel);
     if (!ranks) return tl::unexpected(ranks.error());

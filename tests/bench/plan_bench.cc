@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective_model/alike_ranks.h"
 #include "collective_model/all_to_all.h"
 #include "collective_model/environment.h"
 #include "collective_model/operation_plan.h"
@@ -63,8 +64,13 @@ EnvironmentConfig config_of(const Shape& shape, uint32_t ranks, bool listed = fa
   if (shape.gpus > 1) {
     config.inside = NodeWay{Rate::bits_per_second(2'400'000'000'000), Duration::us(1)};
   }
-  if (shape.collective == Collective::kAllToAll && !listed) {
-    config.all_to_all = std::make_shared<AllToAll>(communicator, operation);
+  const bool all_to_all = AllToAll::is_one(operation);
+  if ((all_to_all || AlikeRanks::is_one(operation)) && !listed) {
+    if (all_to_all) {
+      config.all_to_all = std::make_shared<AllToAll>(communicator, operation);
+    } else {
+      config.alike = std::make_shared<AlikeRanks>(communicator, operation, cut);
+    }
     config.pair_hops = std::make_shared<OneHop>(hop);
     config.ranks.resize(ranks);
     config.ranks[config.real.front()] =
@@ -106,6 +112,8 @@ class RealRank {
         connections_(schedule_->connections().size()) {
     if (config.all_to_all) {
       far_ = config.all_to_all->far_ends(*schedule_);
+    } else if (config.alike) {
+      far_ = config.alike->far_ends(config.real.front());
     } else {
       std::vector<const RankSchedule*> all;
       for (const auto& rank : config.ranks) all.push_back(rank.get());
@@ -225,7 +233,7 @@ int main(int argc, char** argv) {
     auto* ideal = benchmark::RegisterBenchmark(("ideal_" + name).c_str(), understudy::ideal, shape)
                       ->Unit(benchmark::kMillisecond)
                       ->Arg(256);
-    if (!pat) ideal->Arg(4096);
+    ideal->Arg(4096);
     if (shape.gpus > 1) continue;  // there is one real rank
     benchmark::RegisterBenchmark(("make_" + name).c_str(), understudy::make, shape)
         ->Unit(benchmark::kMillisecond)
@@ -238,7 +246,7 @@ int main(int argc, char** argv) {
                                                  understudy::message, shape, true)
                         ->Unit(benchmark::kMillisecond);
     for (const int ranks : {4, 64, 1024, 4096, 65536}) {
-      if (ranks <= (pat ? 64 : all_to_all ? 4096 : 65536)) plan->Arg(ranks);
+      if (ranks <= (pat || all_to_all ? 4096 : 65536)) plan->Arg(ranks);
       if (ranks <= (pat || all_to_all ? 64 : 1024)) general->Arg(ranks);
     }
   }
