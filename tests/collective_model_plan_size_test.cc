@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "collective_model/alike_plan.h"
+#include "collective_model/all_to_all_plan.h"
 #include "collective_model/closed_ring.h"
 #include "collective_model/closed_tree.h"
 #include "collective_model/environment.h"
@@ -13,11 +15,20 @@ namespace {
 
 constexpr long long kMiB = 1 << 20;
 
+/// The same for all pairs.
+class OneHop : public PairHops {
+ public:
+  RingHop hop(uint32_t, uint32_t) const override {
+    return {Rate::bits_per_second(100'000'000'000), Duration::us(2)};
+  }
+};
+
+/// `listed`: with the connections of all ranks, whatever the operation is.
 EnvironmentConfig config_of(Collective collective, Algorithm algorithm, uint32_t nodes,
-                            uint64_t bytes) {
+                            uint64_t bytes, uint32_t channels = 2, bool listed = false) {
   Communicator communicator;
   communicator.nodes = nodes;
-  communicator.channels = 2;
+  communicator.channels = channels;
   Operation operation;
   operation.collective = collective;
   operation.algorithm = algorithm;
@@ -25,11 +36,20 @@ EnvironmentConfig config_of(Collective collective, Algorithm algorithm, uint32_t
   OperationCut cut;
   if (!is_p2p(collective)) cut = cut_group(communicator, {&operation, 1})->at(0);
   EnvironmentConfig config;
+  config.real = {nodes / 3};
+  config.step_cost = Duration::us(3);
+  if (AllToAll::is_one(operation) && !listed) {
+    config.all_to_all = std::make_shared<AllToAll>(communicator, operation);
+  } else if (AlikeRanks::is_one(operation) && !listed) {
+    config.alike = std::make_shared<AlikeRanks>(communicator, operation, cut);
+  }
+  if (config.all_to_all || config.alike) {
+    config.pair_hops = std::make_shared<OneHop>();
+    return config;
+  }
   config.ranks = rank_schedules(communicator, operation, cut);
   const RingHop hop{Rate::bits_per_second(100'000'000'000), Duration::us(2)};
   for (const auto& rank : config.ranks) config.hops.emplace_back(rank->connections().size(), hop);
-  config.real = {nodes / 3};
-  config.step_cost = Duration::us(3);
   return config;
 }
 
@@ -52,15 +72,18 @@ struct Kind {
   Collective collective;
   Algorithm algorithm;
   uint64_t bytes;
+  uint32_t channels = 2;
 };
 constexpr Kind kKinds[] = {
     {"ring", Collective::kAllReduce, Algorithm::kRing, 64 << 20},
     {"loops", Collective::kReduceScatter, Algorithm::kRing, 9 << 20},
     {"pipeline", Collective::kReduce, Algorithm::kRing, 64 << 20},
     {"tree", Collective::kAllReduce, Algorithm::kTree, 64 << 20},
-    {"pat", Collective::kAllGather, Algorithm::kPat, 1 << 10},
+    {"pat", Collective::kAllGather, Algorithm::kPat, 1 << 10, 8},
     {"send_recv", Collective::kSendRecv, Algorithm::kRing, 1 << 20},
     {"gather", Collective::kGather, Algorithm::kRing, 1 << 16},
+    {"all_to_all", Collective::kAllToAll, Algorithm::kRing, 1 << 16, 8},
+    {"all_to_all_large", Collective::kAllToAll, Algorithm::kRing, 1 << 21, 4},
 };
 
 TEST(PlanSize, OneRealRankAmong4096TakesLessThan64MiB) {
@@ -69,7 +92,8 @@ TEST(PlanSize, OneRealRankAmong4096TakesLessThan64MiB) {
 #endif
   for (const Kind& kind : kKinds) {
     const long long before = live_bytes;
-    EnvironmentConfig config = config_of(kind.collective, kind.algorithm, 4096, kind.bytes);
+    EnvironmentConfig config =
+        config_of(kind.collective, kind.algorithm, 4096, kind.bytes, kind.channels);
     const auto ranks = config.ranks;  // as whoever runs the plan has them too
     const auto plan = make_plan(std::move(config));
     ASSERT_TRUE(plan);
@@ -83,7 +107,8 @@ TEST(PlanSize, RunningAllocatesNothing) {
 #endif
   for (const Kind& kind : kKinds) {
     for (const bool general : {false, true}) {
-      EnvironmentConfig config = config_of(kind.collective, kind.algorithm, 48, kind.bytes);
+      EnvironmentConfig config =
+          config_of(kind.collective, kind.algorithm, 48, kind.bytes, kind.channels, general);
       std::unique_ptr<Plan> plan;
       if (general) {
         plan = std::make_unique<Environment>(*Environment::make(std::move(config)));
@@ -106,6 +131,8 @@ TEST(PlanSize, TheFactoryChooses) {
     if (!plan) return plan.error().text;
     if (dynamic_cast<ClosedRing*>(plan->get()) != nullptr) return std::string("ring");
     if (dynamic_cast<ClosedTree*>(plan->get()) != nullptr) return std::string("tree");
+    if (dynamic_cast<AllToAllPlan*>(plan->get()) != nullptr) return std::string("all-to-all");
+    if (dynamic_cast<AlikePlan*>(plan->get()) != nullptr) return std::string("alike");
     return std::string("general");
   };
   const auto config = [](Collective collective, Algorithm algorithm, uint64_t bytes = 64 << 20) {
@@ -116,7 +143,9 @@ TEST(PlanSize, TheFactoryChooses) {
   EXPECT_EQ(is(config(Collective::kAllGather, Algorithm::kRing, 1000)), "ring");
   EXPECT_EQ(is(config(Collective::kReduceScatter, Algorithm::kRing, 1000)), "ring");
   EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kTree)), "tree");
-  EXPECT_EQ(is(config(Collective::kAllGather, Algorithm::kPat, 1000)), "general");
+  EXPECT_EQ(is(config(Collective::kAllGather, Algorithm::kPat, 1000)), "alike");
+  EXPECT_EQ(is(config(Collective::kAllToAll, Algorithm::kRing, 1000)), "all-to-all");
+  EXPECT_EQ(is(config(Collective::kGather, Algorithm::kRing, 1000)), "general");
   EXPECT_EQ(is(config(Collective::kBroadcast, Algorithm::kRing)), "ring");
   EXPECT_EQ(is(config(Collective::kReduce, Algorithm::kRing)), "ring");
   EXPECT_EQ(is(config(Collective::kAllReduce, Algorithm::kRing, 1 << 30)), "ring");  // loops
