@@ -80,10 +80,12 @@ class Costs {
     if (shape_.protocol != Protocol::kSimple) return std::max(t, cost_.round);
     return t + cost_.round * rounds(shape_, bytes, threads);
   }
-  /// Of a chunk between nodes, when all channels send one.
-  double wire(double bytes) const {
+  /// Of a chunk between nodes, in so many messages, when all channels send one.
+  double wire(double bytes, double messages = 1) const {
     if (network_.rate <= 0) return 0;
-    return bytes * expansion(shape_.protocol) * network_.wire_per_byte * channels_ / network_.rate;
+    const double sent = bytes * expansion(shape_.protocol) * network_.wire_per_byte +
+                        messages * network_.wire_per_message;
+    return sent * channels_ / network_.rate;
   }
   double inside() const { return cost_.latency; }
   double between() const { return cost_.latency + cost_.network_latency + network_.latency; }
@@ -117,7 +119,7 @@ double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk
   const double g = g1 + costs.work(chunk - s1, threads);
   double busy = g, hop = g1 + costs.inside(), last = costs.inside();
   if (shape.communicator.nodes > 1) {
-    busy = std::max(g, costs.wire(static_cast<double>(chunk)));
+    busy = std::max(g, costs.wire(static_cast<double>(chunk), s1 < chunk ? 2 : 1));
     const double crossing = g1 + costs.wire(static_cast<double>(s1)) + costs.between();
     hop = ((n - m) * hop + m * crossing) / n;
     last = ((n - m) * last + m * costs.between()) / n;

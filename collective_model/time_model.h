@@ -40,6 +40,9 @@ struct NetworkCost {
   double rate = 0;           ///< bytes per us of one node's NICs together, each way; 0: unlimited
   double latency = 0;        ///< us one way, of the farthest pair of neighbours
   double wire_per_byte = 1;  ///< bytes on the wire per byte of a full message
+  /// Bytes that each message takes of its links besides: its own headers, the acknowledgement and
+  /// credit of another.
+  double wire_per_message = 0;
 };
 
 /// How a channel's part is cut: `loops` loops of `chunk` bytes and one of `last` (0: none).

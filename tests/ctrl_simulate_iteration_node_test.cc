@@ -135,18 +135,28 @@ TEST(SimulateIterationNode, JitterIsThatOfEmulatedRanks) {
 }
 
 TEST(SimulateIterationNode, ResultsAreReportedByTheirSizes) {
-  const auto report = run(job(true, "inner = \"packets\"\n"));
+  const auto report = run(job(true, ""));
   ASSERT_TRUE(report) << report.error().text;
-  const JobReport& job = report->jobs[0];
-  ASSERT_EQ(job.collectives.size(), 9u);
-  EXPECT_EQ(job.planned, 9u);
+  const JobReport& of_real = report->jobs[0];
+  ASSERT_EQ(of_real.collectives.size(), 9u);
+  EXPECT_EQ(of_real.planned, 9u);
   for (size_t i = 0; i < 9; ++i) {
-    const CollectiveReport& c = job.collectives[i];
+    const CollectiveReport& c = of_real.collectives[i];
     EXPECT_EQ(c.size_index, i % 3);
     EXPECT_EQ(c.warmup, i < 3);
     EXPECT_EQ(c.iteration, i < 3 ? 0 : i / 3 - 1);
     EXPECT_LE(c.lateness, Duration());
     EXPECT_NEAR(us(*c.node_reported), us(c.modelled), 0.02 * us(c.modelled));
+  }
+  // Both are what all ranks take packet by packet.
+  const auto all = run(job(false, ""));
+  ASSERT_TRUE(all) << all.error().text;
+  const auto& operations = all->traffic->jobs.at(0).operations;
+  ASSERT_EQ(operations.size(), 9u);
+  for (size_t i = 0; i < 9; ++i) {
+    const double took = us(operations[i].mean);
+    EXPECT_NEAR(us(of_real.collectives[i].modelled), took, 0.01 * took) << i;
+    EXPECT_NEAR(us(*of_real.collectives[i].node_reported), took, 0.01 * took) << i;
   }
   const std::string table = report_table(*report);
   EXPECT_NE(table.find("#  iteration   operations"), std::string::npos) << table;

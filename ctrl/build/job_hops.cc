@@ -6,6 +6,7 @@
 
 #include "collective_model/p2p_rounds.h"
 #include "ctrl/build/nic_ways.h"
+#include "dataplane/node/rank_traffic.h"
 #include "dataplane/wire/headers.h"
 
 namespace understudy {
@@ -39,6 +40,9 @@ WireCost wire_cost(const Config& config, const NicConfig& nic) {
       kEthernetOverheadBytes + sizeof(EthHeader) + (nic.vlan ? sizeof(VlanTag) : 0) +
       (nic.v6 && !nic.v4 ? sizeof(Ipv6Header) : sizeof(Ipv4Header)) + sizeof(UdpHeader) +
       sizeof(Bth) + kIcrcBytes);
+  if (config.fabric.control_class == ControlClass::kSeparate) return cost;
+  const auto credit = static_cast<uint32_t>(sizeof(Reth)) + RankTrafficSettings().credit_bytes;
+  cost.beside = cost.overhead + static_cast<uint32_t>(sizeof(Aeth)) + cost.overhead + credit;
   return cost;
 }
 

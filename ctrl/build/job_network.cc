@@ -126,6 +126,7 @@ JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm alg
   if (job.ranks.size() < 2 || first.nics.empty()) return network;
   const WireCost wire = wire_cost(config, first.nics[network.nics == 1 ? job.nic : 0]);
   network.cost.wire_per_byte = static_cast<double>(wire.mtu + wire.overhead) / wire.mtu;
+  network.cost.wire_per_message = wire.first_extra + wire.last_extra + wire.beside;
   count_ends(config, job, network);
   if (topology == nullptr) return network;
   const uint64_t n = job.ranks.size();
