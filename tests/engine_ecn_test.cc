@@ -284,6 +284,26 @@ TEST_F(EcnQueue, TheIntervalCountsFromWhenItLeft) {
   EXPECT_EQ(counters().cnp_suppressed, 1u);
 }
 
+// rules: A6.4
+TEST_F(EcnQueue, CnpsAreAsFarApartWhenTheyLeaveWhateverTheyWaitFor) {
+  ShardConfig config = rig_config(kSlow, kLatency);
+  config.cnp.interval = Duration::us(200);  // a packet of the stream takes 90 us
+  build(config, 3);
+  WorkRequest write;
+  write.length = 1 << 20;
+  ASSERT_TRUE(rig->shard.post(rig->now, *rig->qps[2], write));
+  while (rig->now < Time::zero() + Duration::ms(20)) {
+    receive(kCe);
+    rig->advance(rig->now + Duration::us(17));
+  }
+  const auto sent = cnps();  // the path behind the node's link has its rate: they keep their gaps
+  ASSERT_GT(sent.size(), 60u);
+  for (size_t i = 1; i < sent.size(); ++i) {
+    EXPECT_GE(sent[i].first - sent[i - 1].first, Duration::us(200));
+    EXPECT_LE(sent[i].first - sent[i - 1].first, Duration::us(200 + 17 + 2 * 90));
+  }
+}
+
 TEST_F(EcnQueue, ARemovedQueuePairTakesItsCnpWithIt) {
   for (const uint32_t removed : {0u, 1u}) {
     psns = {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -90,6 +91,7 @@ class FoldRun : public RankTraffic, public InnerListener {
     };
     const uint32_t connections = add_flows(specs_, nic_of, 0);
     if (others != Others::kPlayed) fold(connections);
+    number_connections();
     network.route(specs_);
     traffic_ = std::make_unique<FlowTraffic>(
         network.graph, specs_, frames_, [&](const FlowSpec& flow, Rate line, Duration base_rtt) {
@@ -169,8 +171,30 @@ class FoldRun : public RankTraffic, public InnerListener {
     inner_->add_flows(specs_, connections);
   }
 
-  // The plan hears, and says, what it does when a played rank would: what happens at one moment
-  // then happens in the same order.
+  /// By their ranks, whoever speaks for these: flows that start at one moment do so in this order.
+  void number_connections() {
+    if (others_ == Others::kPlan) return;  // what these say among themselves meets nobody
+    constexpr uint32_t kData = 1u << 30;   // behind all credits
+    std::map<uint32_t, uint32_t> numbers;  // by those that they have
+    uint32_t number = 0;
+    for (uint32_t r = 0; r < c_.communicator.ranks(); ++r) {
+      const std::vector<Connection>& connections = schedule(0, r).connections();
+      for (uint32_t i = 0; i < connections.size(); ++i, ++number) {
+        const Connection& connection = connections[i];
+        if (connection.direction != Direction::kSend || !connection.network) continue;
+        if (connection.messages == 0) continue;
+        const uint32_t at = inner_at_.empty() ? kNone : inner_at_[r][i];
+        uint32_t flow = at == kNone ? flow_of(0, r, i, 0) : inner_->first_flow(at);
+        const uint32_t data = specs_[flow].connection;
+        while (specs_[flow].connection == data) ++flow;  // credits come behind
+        numbers[data] = kData + number;
+        numbers[specs_[flow].connection] = number;
+      }
+    }
+    for (FlowSpec& flow : specs_) flow.connection = numbers.at(flow.connection);
+  }
+
+  // The plan hears what it does when a played rank would, and what it says is said at its time.
   void other_starts(uint32_t rank) override {
     traffic_->wake_listener(Time::zero() + c_.entry[rank], first_later_ + rank);
   }

@@ -337,6 +337,45 @@ TEST(FlowTraffic, CnpsKeepTheirInterval) {
   }
 }
 
+/// Line rate; notes when CNPs come.
+class NotesCnps final : public Controller {
+ public:
+  NotesCnps(Rate line, std::vector<Time>& heard) : Controller(line), heard_(heard) {}
+  void on_cnp(Time now) override { heard_.push_back(now); }
+
+ private:
+  std::vector<Time>& heard_;
+};
+
+// As a queue pair's (engine_ecn_test): a CNP that waited for its NIC's link puts off the next one.
+// rules: A6.4
+TEST(FlowTraffic, TheIntervalOfCnpsCountsFromWhenTheyLeave) {
+  const Graph g = star(4, k100G, kUs);
+  NetworkSettings s = store_and_forward();
+  s.classes[0].ecn = {{Rate::unlimited(), 8'000, 8'001, 1}};
+  // The receiver sends as well, packets of 320 ns: between h2 and h0 nothing else waits.
+  const std::vector<FlowSpec> flows = {flow_of(g, {"h0", "s", "h2"}, 2'000'000),
+                                       flow_of(g, {"h1", "s", "h2"}, 2'000'000),
+                                       flow_of(g, {"h2", "s", "h3"}, 4'000'000)};
+  constexpr Duration kInterval = Duration::ns(2'500);
+  std::vector<Time> heard;
+  const auto with_cnps = [&](const FlowSpec& spec, Rate line, Duration rtt) {
+    FlowControl control = line_rate(spec, line, rtt);
+    if (spec.from == flows[0].from) control.controller = std::make_unique<NotesCnps>(line, heard);
+    control.cnps = true;
+    control.cnp_interval = kInterval;
+    return control;
+  };
+  FlowRun r(g, flows, s, bare(), with_cnps);
+  r.run();
+  ASSERT_GT(heard.size(), 50u);
+  for (size_t i = 1; i < heard.size(); ++i) EXPECT_GE(heard[i] - heard[i - 1], kInterval) << i;
+  // None waited longer than for the packet under way, behind a mark that comes every other packet.
+  const Duration most = kInterval + Duration::ns(3 * 320);
+  EXPECT_LE((heard.back() - heard.front()).ps(),
+            (most * static_cast<int64_t>(heard.size() - 1)).ps());
+}
+
 // Weighted classes share a link by weight, a strict one takes what it wants.
 TEST(FlowTraffic, ClassesShareALinkByWeight) {
   const Graph g = star(4, k100G, kUs);

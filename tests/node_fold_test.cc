@@ -95,13 +95,14 @@ std::vector<std::string> factors(const FoldCase& c) {
           bin("channels", c.communicator.channels, {1, 4}),
           bin("bytes", c.operation.bytes(), {1 << 10, 1 << 16, 1 << 22}),
           bin("real", c.real.size() / c.communicator.gpus, {1}),
-          bin("skew", skewed ? 1 : 0, {0})};
+          bin("skew", skewed ? 1 : 0, {0}),
+          bin("inside", c.inside ? 1 : 0, {0})};
 }
 
 // PAT has one GPU a node, and 5 GPUs on two nodes are more than 4 ranks.
 TEST(Fold, CasesCoverEveryPairOfFactors) {
   std::map<std::string, std::set<std::string>> pairs;
-  std::vector<std::set<std::string>> values(7);
+  std::vector<std::set<std::string>> values(8);
   for (uint64_t i = 0; i < kCases; ++i) {
     const std::vector<std::string> all = factors(draw_fold(kSeed, i));
     for (size_t a = 0; a < all.size(); ++a) {

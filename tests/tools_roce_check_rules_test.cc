@@ -8,7 +8,9 @@
 #include <set>
 #include <sstream>
 
+#include "ctrl/config/load.h"
 #include "tests/roce_check_conversation.h"
+#include "tools/roce_check/congestion_check.h"
 
 namespace understudy {
 namespace {
@@ -433,6 +435,41 @@ TEST(Rules, NothingIsNamedWithoutAlteration) {
   }
   std::printf("captures without alteration: %zu, something named: %zu\n", captures,
               false_positives);
+}
+
+// rules: A6.4
+TEST(Rules, CnpsThatCrossedAnEmulatedNetworkMayComeCloserButNotMoreOften) {
+  const std::string link = "link = { rate = \"100Gbit/s\", latency = \"1us\" }\n";
+  const ConfigResult config = load_config_text(
+      "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/24\"\n[[node]]\nname = \"gpu\"\nreal = "
+      "true\n" +
+          link + "[[node]]\nname = \"w\"\n" + link +
+          "[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\n",
+      "c.toml");
+  ASSERT_TRUE(config) << describe(config.error());
+  const IpAddress real = *config->nodes[0].nics[0].v4, emulated = *config->nodes[1].nics[0].v4;
+  /// Findings against CNPs of `from` at these microseconds, after data at 0.
+  const auto found = [&](const IpAddress& from, const IpAddress& to, const std::vector<int>& at) {
+    PacketTable table;
+    PacketRecord marked;
+    marked.ecn = 3;
+    table.packets = {marked};
+    Flow flow;
+    flow.src = to;
+    flow.dst = from;
+    flow.packets = {0};
+    table.flows = {flow};
+    for (const int us : at) {
+      table.cnps.push_back({{table.cnps.size() + 2, Time::zero() + Duration::us(us)}, from, to, 7});
+    }
+    Findings findings;
+    check_congestion(table, Duration::us(20), &*config, findings);
+    return findings.count(Rule::kA6_4);
+  };
+  EXPECT_EQ(found(real, emulated, {100, 120, 140}), 0u);
+  EXPECT_EQ(found(real, emulated, {100, 115, 140}), 1u);
+  EXPECT_EQ(found(emulated, real, {100, 115, 116, 117, 118, 119}), 0u);
+  EXPECT_EQ(found(emulated, real, {20, 21, 35, 80}), 1u);
 }
 
 }  // namespace

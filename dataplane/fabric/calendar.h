@@ -1,6 +1,7 @@
-// A calendar of events in the order of their time, and of their insertion where times are equal:
-// a run in virtual time is repeatable. Hierarchical timing wheels (Varghese and Lauck, SOSP 1987):
-// an event costs the same however many there are. A heap holds what is minutes away.
+// A calendar of events in the order of their time, where times are equal of their rank, and of
+// their insertion where ranks are: a run in virtual time is repeatable. Hierarchical timing wheels
+// (Varghese and Lauck, SOSP 1987): an event costs the same however many there are. A heap holds
+// what is minutes away.
 #pragma once
 
 #include <algorithm>
@@ -30,11 +31,12 @@ class Calendar {
   }
 
   /// `time` may have passed: then the event comes next, behind others that are due.
-  void push(Time time, uint32_t kind, uint32_t index) {
+  void push(Time time, uint32_t kind, uint32_t index, uint32_t rank = 0) {
     ++size_;
     next_ = std::min(next_, time);
-    place({time, order_++, kind, index});
+    place({time, uint64_t{rank} << kRankShift | order_++, kind, index});
   }
+  static constexpr uint32_t kMostRank = (1u << 24) - 1;
 
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
@@ -68,6 +70,7 @@ class Calendar {
   static constexpr unsigned kTickShift = 13;
   static constexpr unsigned kBits0 = 13, kBits1 = 12, kBits2 = 10;
   static constexpr uint32_t kNone = 0xffffffff;
+  static constexpr unsigned kRankShift = 40;  // below: so many insertions are a day of computing
   // How many events are looked at together if they are no further apart than 4 us.
   static constexpr size_t kAhead = 12;
   static constexpr int64_t kAheadTicks = 512;

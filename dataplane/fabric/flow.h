@@ -35,7 +35,8 @@ struct FlowSpec {
   uint8_t last_header = 0;        ///< and its last one
   uint32_t control = kNoControl;  ///< position in the list of congestion controls; none: line rate
   /// Flows of one connection (a queue pair) take the same path and leave one after another, in the
-  /// order in which they start. Numbered over the whole list.
+  /// order in which they start. Numbered over the whole list; of those that start at one moment
+  /// lower numbers go first.
   uint32_t connection = kNoConnection;
 };
 

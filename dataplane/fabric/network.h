@@ -154,7 +154,11 @@ class Network {
   uint64_t take_turn() { return ++turns_; }
   /// The ends have something to send on this NIC's link: it will pull if it can.
   void ready(LinkId nic, Time now);
-  void wake_at(Time at, uint32_t index) { calendar_.push(at, kWake, index); }
+  /// Of what happens at one moment, events of the network and wake-ups of rank 0 come first, in the
+  /// order in which they were asked for, then others by rank.
+  void wake_at(Time at, uint32_t index, uint32_t rank = 0) {
+    calendar_.push(at, kWake, index, rank);
+  }
 
   /// Take effect with the next packet that starts.
   void set_rate(LinkId link, Rate rate);

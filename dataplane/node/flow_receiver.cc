@@ -14,8 +14,8 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
     ++result.marked;
     f.marked = true;
     Sender& s = senders_[f.sender];
-    if (s.cnps && now - s.last_cnp >= s.cnp_interval) {
-      s.last_cnp = now;
+    if (s.cnps && !s.cnp_waits && now - s.last_cnp >= s.cnp_interval) {
+      s.cnp_waits = true;
       ++result.cnps;
       answer(p.flow, kCnp, p.sent, kNoPacketId, now);
     }
@@ -68,7 +68,7 @@ void FlowTraffic::received_all(uint32_t flow, Time now) {
   results_[flow].received = now;
   for (const uint32_t follower : followers_[flow]) {
     if (--flows_[follower].waits_for != 0) continue;
-    network_->wake_at(now + specs_[follower].start, follower << kWakeShift | kStart);
+    start_at(follower, now + specs_[follower].start);
   }
   for (FlowListener* listener : listeners_) listener->on_received(flow, now);
 }

@@ -29,20 +29,36 @@ FlowTraffic::FlowTraffic(const Graph& graph, const std::vector<FlowSpec>& flows,
     flows_[i].sender = sender;
     ++senders_[sender].flows_left;
   }
+  rank_senders();
+}
+
+/// Those without a connection's number come first, as they are listed.
+void FlowTraffic::rank_senders() {
+  std::vector<std::pair<uint64_t, uint32_t>> order(senders_.size());
+  for (uint32_t i = 0; i < order.size(); ++i) order[i] = {0, i};
+  for (uint32_t i = 0; i < specs_.size(); ++i) {
+    const uint32_t connection = specs_[i].connection;
+    if (connection != kNoConnection) order[flows_[i].sender].first = uint64_t{connection} + 1;
+  }
+  std::ranges::sort(order);
+  for (uint32_t place = 0; place < order.size(); ++place) {
+    senders_[order[place].second].start_rank =
+        std::min(kFirstStartRank + place, Calendar::kMostRank);
+  }
 }
 
 void FlowTraffic::start(Network& network) {
   network_ = &network;
   for (uint32_t i = 0; i < specs_.size(); ++i) {
     if (flows_[i].waits_for == 0) {
-      network.wake_at(Time::zero() + specs_[i].start, i << kWakeShift | kStart);
+      start_at(i, Time::zero() + specs_[i].start);
     }
   }
 }
 
 void FlowTraffic::release(uint32_t flow, Time at) {
   if (--flows_[flow].waits_for != 0) return;
-  network_->wake_at(at + specs_[flow].start, flow << kWakeShift | kStart);
+  start_at(flow, at + specs_[flow].start);
 }
 
 void FlowTraffic::set_bytes(Flow& f, uint64_t base, uint64_t bytes) {
@@ -57,7 +73,7 @@ void FlowTraffic::send(uint32_t flow, uint64_t bytes, Time now, bool at_once) {
   set_bytes(f, packets * settings_.payload, bytes);
   f.busy = true;
   if (at_once) return begin(flow, now);
-  network_->wake_at(now, flow << kWakeShift | kStart);
+  start_at(flow, now);
 }
 
 void FlowTraffic::close(uint32_t flow) {
@@ -242,11 +258,17 @@ void FlowTraffic::after_control(uint32_t sender, Time now) {
   make_ready(sender, now);
 }
 
-PacketId FlowTraffic::next_control_packet(LinkId nic, uint8_t blocked) {
+PacketId FlowTraffic::next_control_packet(LinkId nic, uint8_t blocked, Time now) {
   Nic& n = nics_[nic];
   for (size_t i = n.control_at; i < n.control.size(); ++i) {
     const PacketId id = n.control[i];
-    if ((blocked >> network_->class_of((*network_)[id].priority) & 1) != 0) continue;
+    const NetPacket& p = (*network_)[id];
+    if ((blocked >> network_->class_of(p.priority) & 1) != 0) continue;
+    if (p.kind == kCnp) {
+      Sender& s = senders_[flows_[p.flow].sender];
+      s.cnp_waits = false;
+      s.last_cnp = now;
+    }
     std::move_backward(n.control.begin() + static_cast<ptrdiff_t>(n.control_at),
                        n.control.begin() + static_cast<ptrdiff_t>(i),
                        n.control.begin() + static_cast<ptrdiff_t>(i + 1));
@@ -290,7 +312,7 @@ uint64_t FlowTraffic::next_turn(LinkId nic, uint8_t blocked, Time now) const {
 }
 
 PacketId FlowTraffic::pull(LinkId nic, uint8_t blocked, Time now) {
-  if (const PacketId id = next_control_packet(nic, blocked); id != kNoPacketId) return id;
+  if (const PacketId id = next_control_packet(nic, blocked, now); id != kNoPacketId) return id;
   Nic& n = nics_[nic];
   for (unsigned tried = 0; tried < kPriorities; ++tried) {
     const unsigned cls = n.turn = (n.turn + 1) % kPriorities;

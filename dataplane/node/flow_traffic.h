@@ -2,6 +2,11 @@
 // queue pair with nothing but its bytes: a paced sender under its congestion control, a receiver
 // that acknowledges, go-back-N for what is lost. Headers, verbs and contents are left to
 // dataplane/rc; a flow costs some hundred bytes, so that a hundred thousand of them are no matter.
+//
+// What happens at one moment happens in an order that does not depend on who asked for it first:
+// packets move, then listeners wake, then flows start, those of one connection in the order in
+// which they were released, connections by their numbers. So ranks that a plan speaks for, which
+// knows some moments earlier than a rank that is played, meet all others at the same packet.
 #pragma once
 
 #include <array>
@@ -22,7 +27,7 @@ namespace understudy {
 struct FlowControl {
   std::unique_ptr<Controller> controller;
   bool cnps = false;  ///< by congestion notification packets; else acknowledgements echo the marks
-  Duration cnp_interval = Duration::us(4);  ///< least time between CNPs (rule A6)
+  Duration cnp_interval = Duration::us(4);  ///< least time between CNPs that leave (rule A6)
 };
 
 struct FlowResult {
@@ -79,7 +84,7 @@ class FlowTraffic final : public NetworkTraffic {
   void close(uint32_t flow);
   /// The listener wants to be woken; `index` < 2^29.
   void wake_listener(Time at, uint32_t index) {
-    network_->wake_at(at, index << kWakeShift | kListener);
+    network_->wake_at(at, index << kWakeShift | kListener, kListenerRank);
   }
 
   const std::vector<FlowResult>& results() const { return results_; }
@@ -110,6 +115,7 @@ class FlowTraffic final : public NetworkTraffic {
   enum Wake : uint32_t { kStart, kSend, kControl, kTimeout, kListener };
   static constexpr unsigned kWakeShift = 3;
   static constexpr uint32_t kNone = 0xffffffff;
+  static constexpr uint32_t kListenerRank = 1, kFirstStartRank = 2;  ///< of wake-ups
 
   /// The sending side of a connection: of one flow, or of several that leave one after another.
   struct Sender {
@@ -118,6 +124,7 @@ class FlowTraffic final : public NetworkTraffic {
     Duration cnp_interval;
     uint32_t first = kNone, last = kNone;  ///< flows that have bytes to send, by Flow::next_flow
     uint32_t flows_left = 0;               ///< that have not ended
+    uint32_t start_rank = 0;               ///< of its flows' starts
     uint64_t in_flight = 0;                ///< bytes sent and not acknowledged
     uint64_t sent = 0, acked = 0;          ///< bytes in all
     Pacing pacing;
@@ -128,7 +135,8 @@ class FlowTraffic final : public NetworkTraffic {
     bool queued = false;  ///< in its NIC's list ...
     uint64_t turn = 0;    ///< ... since then
     uint32_t next_ready = kNone;
-    Time last_cnp = Time::from_ps(INT64_MIN / 2);  ///< the receiver's: CNPs are a queue pair's
+    Time last_cnp = Time::from_ps(INT64_MIN / 2);  ///< the receiver's: when one left its NIC
+    bool cnp_waits = false;                        ///< the same: one is about to
     std::vector<LinkId> back;                      ///< the path of acknowledgements
     std::vector<uint32_t> open;                    ///< flows that have begun and not ended
   };
@@ -164,6 +172,10 @@ class FlowTraffic final : public NetworkTraffic {
   };
 
   // Senders.
+  void rank_senders();
+  void start_at(uint32_t flow, Time at) {
+    network_->wake_at(at, flow << kWakeShift | kStart, senders_[flows_[flow].sender].start_rank);
+  }
   void begin(uint32_t flow, Time now);
   void list(uint32_t flow, bool in_front);
   bool queue(uint32_t sender, Time now);
@@ -183,7 +195,7 @@ class FlowTraffic final : public NetworkTraffic {
   const std::vector<LinkId>& next_path(uint32_t flow) const;
   const std::vector<LinkId>& next_path(uint32_t flow, LinkId nic) const;
   LinkId first_link(uint32_t flow) const { return next_path(flow).front(); }
-  PacketId next_control_packet(LinkId nic, uint8_t blocked);
+  PacketId next_control_packet(LinkId nic, uint8_t blocked, Time now);
   void on_ack(const NetPacket& packet, PacketId id, Time now);
   Duration idle_round_trip(const FlowSpec& spec) const;
 

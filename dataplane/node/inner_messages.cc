@@ -11,13 +11,15 @@ InnerMessages::InnerMessages(std::vector<InnerConnection> connections,
 
 uint32_t InnerMessages::add_flows(std::vector<FlowSpec>& flows, uint32_t first_connection) {
   first_flow_ = static_cast<uint32_t>(flows.size());
-  for (uint32_t i = 0; i < connections_.size(); ++i) {
+  const auto pairs = static_cast<uint32_t>(connections_.size());
+  for (uint32_t i = 0; i < pairs; ++i) {
     const InnerConnection& c = connections_[i];
-    const FlowSpec data = data_flow(settings_, c.from, c.to, first_connection++);
+    const FlowSpec data = data_flow(settings_, c.from, c.to, first_connection + pairs + i);
     add_lane(flows, data, ends_[i].data, {i, false});
-    add_lane(flows, credit_flow(settings_, data, first_connection++), ends_[i].credits, {i, true});
+    const FlowSpec credit = credit_flow(settings_, data, first_connection + i);
+    add_lane(flows, credit, ends_[i].credits, {i, true});
   }
-  return first_connection;
+  return first_connection + 2 * pairs;
 }
 
 /// Two windows: an operation's first messages may leave while the last ones of the one before are

@@ -77,32 +77,47 @@ void RankTraffic::join_ends(uint32_t operation) {
   }
 }
 
+bool RankTraffic::crosses_network(uint32_t operation, uint32_t rank, uint32_t connection) const {
+  const Connection& c = connections(operation, rank)[connection];
+  if (c.direction != Direction::kSend || !c.network) return false;
+  return played(rank) || played(parts_[operation][rank].ends[connection].peer_rank);
+}
+
 uint32_t RankTraffic::add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_of,
                                 uint32_t first_connection) {
   first_flow_ = static_cast<uint32_t>(flows.size());
-  uint32_t numbers = first_connection;
+  // Credits have the lower numbers: of what starts at one moment they go first.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>, uint32_t> numbered;
+  for (uint32_t o = 0; o < operations_.size(); ++o) {
+    for (uint32_t r = 0; r < parts_[o].size(); ++r) {
+      for (uint32_t c = 0; c < connections(o, r).size(); ++c) {
+        if (!crosses_network(o, r, c)) continue;
+        const Connection& connection = connections(o, r)[c];
+        numbered.try_emplace({connection.from, connection.to, connection.channel, connection.index},
+                             first_connection + static_cast<uint32_t>(numbered.size()));
+      }
+    }
+  }
+  const auto pairs = static_cast<uint32_t>(numbered.size());
   for (uint32_t o = 0; o < operations_.size(); ++o) {
     for (uint32_t r = 0; r < parts_[o].size(); ++r) {
       const RankSchedule& schedule = *operations_[o].ranks[r];
       for (uint32_t c = 0; c < connections(o, r).size(); ++c) {
+        if (!crosses_network(o, r, c)) continue;
         const Connection& connection = connections(o, r)[c];
-        if (connection.direction != Direction::kSend || !connection.network) continue;
         End& end = part(o, r).ends[c];
-        if (!played(r) && !played(end.peer_rank)) continue;
         const Connection& other = connections(o, end.peer_rank)[end.peer];
-        const auto [it, fresh] = numbered.try_emplace(
-            {connection.from, connection.to, connection.channel, connection.index}, numbers);
-        if (fresh) numbers += 2;
-        FlowSpec flow =
-            data_flow(settings_, nic_of(r, connection), nic_of(end.peer_rank, other), it->second);
+        const uint32_t number =
+            numbered.at({connection.from, connection.to, connection.channel, connection.index});
+        FlowSpec flow = data_flow(settings_, nic_of(r, connection), nic_of(end.peer_rank, other),
+                                  number + pairs);
         end.data = static_cast<uint32_t>(flows.size());
         ranges_.push_back({end.data, o, r, c, false});
         for (uint64_t k = 0; k < connection.messages; ++k) {
           flow.bytes = schedule.message(c, k).wire;
           flows.push_back(flow);
         }
-        flow = credit_flow(settings_, flow, it->second + 1);
+        flow = credit_flow(settings_, flow, number);
         end.credits_at = static_cast<uint32_t>(flows.size());
         ranges_.push_back({end.credits_at, o, r, c, true});
         flows.insert(flows.end(), connection.messages, flow);
@@ -110,7 +125,7 @@ uint32_t RankTraffic::add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_o
     }
   }
   end_flow_ = static_cast<uint32_t>(flows.size());
-  return numbers;
+  return first_connection + 2 * pairs;
 }
 
 uint32_t RankTraffic::attach(FlowTraffic& traffic, uint32_t first_wake) {

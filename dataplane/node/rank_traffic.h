@@ -151,6 +151,8 @@ class RankTraffic : public FlowListener {
     return operations_[operation].ranks[rank]->connections();
   }
   const Range& range_of(uint32_t flow) const;
+  /// As flows: the connection sends between nodes, and one of its ends is played.
+  bool crosses_network(uint32_t operation, uint32_t rank, uint32_t connection) const;
   uint32_t ranks() const { return static_cast<uint32_t>(parts_[0].size()); }
   uint32_t entry_wake(uint32_t operation, uint32_t rank) const {
     return first_wake_ + (end_flow_ - first_flow_) + operation * ranks() + rank;

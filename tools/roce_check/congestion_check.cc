@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "tools/roce_check/node_addresses.h"
 #include "tools/roce_check/stream_results.h"
 #include "tools/roce_check/text_format.h"
 
@@ -20,13 +21,17 @@ struct Way {
   uint64_t marked = 0;     ///< packets
   bool read_data = false;  ///< among them READ responses
   Stamp first_marked;
-  uint64_t notified = 0;  ///< CNPs that came back
+  Time first = Time::never();  ///< packet
+  uint64_t notified = 0;       ///< CNPs that came back
 };
 
 class CongestionCheck {
  public:
-  CongestionCheck(const PacketTable& table, std::optional<Duration> least, Findings& findings)
-      : table_(table), least_(least), findings_(findings) {}
+  CongestionCheck(const PacketTable& table, std::optional<Duration> least, const Config* config,
+                  Findings& findings)
+      : table_(table), least_(least), findings_(findings) {
+    if (config != nullptr) addresses_.emplace(*config);
+  }
 
   void run() {
     for (const Flow& flow : table_.flows) marks(flow);
@@ -45,6 +50,7 @@ class CongestionCheck {
     Way& way = ways_[{flow.src, flow.dst}];
     for (uint32_t index : flow.packets) {
       const PacketRecord& p = table_.packets[index];
+      way.first = std::min(way.first, p.at);
       incapable |= p.ecn == kNotCapable;
       if (p.ecn != kNotCapable) findings_.examined(Rule::kA6_1);
       if (p.ecn != kCongestionExperienced) continue;
@@ -73,19 +79,35 @@ class CongestionCheck {
         findings_.add(rule, cnp.stamp, name + ": CNP to a queue pair that sends nothing");
       }
     }
-    const auto [last, first] = last_.try_emplace({cnp.src, cnp.dst, cnp.dest_qpn}, cnp.stamp);
-    if (first) return;
-    const Duration interval = cnp.stamp.at - last->second.at;
-    last->second = cnp.stamp;
+    ToQueuePair& before = told_[{cnp.src, cnp.dst, cnp.dest_qpn}];
+    const Duration interval = cnp.stamp.at - before.last;
+    before.last = cnp.stamp.at;
+    if (before.cnps++ == 0) return;
     intervals_.add(interval);
     if (!least_) return;
     findings_.examined(Rule::kA6_4);
-    if (interval < *least_ * (100 - kStampTolerancePercent) / 100) {
-      findings_.add(
+    const Duration least = *least_ * (100 - kStampTolerancePercent) / 100;
+    if (!crossed_network(cnp.src)) {
+      if (interval >= least) return;
+      return findings_.add(
           Rule::kA6_4, cnp.stamp,
           name + format_text(": CNP %.2f us after the one before, at least %.2f us agreed",
                              interval.microseconds(), least_->microseconds()));
     }
+    if (way == ways_.end()) return;
+    const Duration passed = cnp.stamp.at - way->second.first;
+    if (passed >= least * static_cast<int64_t>(before.cnps - 1)) return;
+    findings_.add(
+        Rule::kA6_4, cnp.stamp,
+        name + format_text(": CNP number %llu within %.2f us, at least %.2f us apart agreed",
+                           static_cast<unsigned long long>(before.cnps), passed.microseconds(),
+                           least_->microseconds()));
+  }
+
+  /// The capture saw it behind the emulated network, and not where it left.
+  bool crossed_network(const IpAddress& sender) const {
+    const auto node = addresses_ ? addresses_->find(sender) : std::nullopt;
+    return node && !node->real;
   }
 
   void answers(const Addresses& addresses, const Way& way) {
@@ -111,15 +133,20 @@ class CongestionCheck {
   Findings& findings_;
   std::map<Addresses, Way> ways_;
   std::map<Addresses, std::vector<Qpn>> queue_pairs_;
-  std::map<std::tuple<IpAddress, IpAddress, Qpn>, Stamp> last_;
+  struct ToQueuePair {
+    Time last;
+    uint64_t cnps = 0;
+  };
+  std::optional<NodeAddresses> addresses_;
+  std::map<std::tuple<IpAddress, IpAddress, Qpn>, ToQueuePair> told_;
   DurationSamples intervals_;
 };
 
 }  // namespace
 
 void check_congestion(const PacketTable& table, std::optional<Duration> least_interval,
-                      Findings& findings) {
-  CongestionCheck(table, least_interval, findings).run();
+                      const Config* config, Findings& findings) {
+  CongestionCheck(table, least_interval, config, findings).run();
 }
 
 }  // namespace understudy

@@ -90,8 +90,10 @@ int main(int argc, char** argv) {
   app.add_flag("--impaired", arguments.options.impaired,
                "the network may have duplicated and reordered packets between the capture and an\n"
                "endpoint, or lost the last answers (other losses are always allowed for)");
-  app.add_option("--cnp-interval", arguments.cnp_interval_us,
-                 "microseconds that CNPs to one queue pair must be apart (rule A6.4)")
+  app.add_option(
+         "--cnp-interval", arguments.cnp_interval_us,
+         "microseconds that CNPs to one queue pair must be apart when they leave (rule A6.4); of\n"
+         "those that crossed a network that --config emulates, their number is judged")
       ->check(CLI::PositiveNumber & CLI::Range(0.0, 1e9));  // picoseconds must fit
   app.add_flag("--open-end", arguments.options.open_end,
                "the capture was stopped in mid-run: accept requests in flight at its end");
