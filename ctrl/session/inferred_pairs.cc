@@ -60,6 +60,10 @@ void InferredPairs::handle(Time now, const ReactiveNotice& notice) {
       if (!guess_) look_again(now);
       return;
     case ReactiveNotice::Kind::kReminder:
+      if (notice.number == real_.size()) {
+        guess_reminded_ = false;
+        return reconsider(now);
+      }
       real_[notice.number].reminded = false;
       return look(now, static_cast<uint32_t>(notice.number));
     default:
@@ -128,6 +132,13 @@ void InferredPairs::reconsider(Time now) {
   if (guess_ && explained_) return;
   const auto again = expected();
   if (!again && !guess_ && !waited_) return;
+  if (!again && guess_ && now < next_guess_) {
+    // Much may come at once, and plans of many ranks take milliseconds to make.
+    if (guess_reminded_) return;
+    guess_reminded_ = true;
+    return command(
+        now, {.kind = ReactiveCommand::Kind::kRemind, .number = real_.size(), .time = next_guess_});
+  }
   const auto taken = again ? again : inference_.current();
   if (!taken || !guess(now, *taken)) return;
   inference_.expect(*taken, again.has_value());
@@ -138,6 +149,8 @@ void InferredPairs::reconsider(Time now) {
 bool InferredPairs::guess(Time now, const Operation& operation) {
   guess_ = operation;
   explained_ = true;
+  pause_ = std::max(latency_, pause_ * 2);
+  next_guess_ = now + pause_;
   const auto installed = install(now, {operation}, false);
   if (!installed) lose(now, "no plan for " + text_of(operation) + ": " + installed.error().text);
   look_again(now);
@@ -163,6 +176,7 @@ void InferredPairs::conclude_as(Time now, const PairInference::Found& found) {
   before_.push_back(static_cast<uint32_t>(kind - kinds_.begin()));
   guess_.reset();
   waited_ = false;
+  pause_ = Duration();
   conclude(found.unique);
   command(now, {.kind = ReactiveCommand::Kind::kOver});
   look_again(now);

@@ -35,8 +35,11 @@ class InferredPairs final : public OperationSource {
   std::optional<Operation> guess_;  ///< what the next one is taken for
   bool waited_ = false;             ///< long enough for its first messages
   bool explained_ = false;          ///< that explains all that has come
-  std::vector<Operation> kinds_;    ///< that have been
-  std::vector<uint32_t> before_;    ///< operations: their kinds
+  Duration pause_;                  ///< before the next guess
+  Time next_guess_;
+  bool guess_reminded_ = false;   ///< a reminder of that is on its way
+  std::vector<Operation> kinds_;  ///< that have been
+  std::vector<uint32_t> before_;  ///< operations: their kinds
   /// Of a real rank.
   struct Real {
     Time last;              ///< when something came
