@@ -54,7 +54,11 @@ FoldedChain::FoldedChain(FoldedChainConfig config)
   const int64_t most = std::min(messages_ + shift_ * ranks_, 2 * window_ * ranks_) + 2 * kept_;
   const int64_t alive = std::min(most, std::max(kRoom, shift_ * ranks_ * 5 / 4 + 2 * kept_));
   diagonals_.resize(std::bit_ceil(static_cast<size_t>(alive)));
-  rows_ = RowTimes(slots_, diagonals_.size(), static_cast<size_t>(kPieceRoom + alive * slots_ * 2));
+  // In a steady state; room for more is made when it is needed.
+  const bool loops = per_loop_<messages_, irregular = kinds_> 1;
+  const int64_t each = alive * (2 + (loops ? 2 : 0) + (irregular ? 8 : 0)) * slots_;
+  rows_ = RowTimes(slots_, diagonals_.size(), static_cast<size_t>(kPieceRoom + each),
+                   static_cast<size_t>(kPartRoom + (irregular ? alive * 16 : 0)));
   cursors_.resize(size_t{3} * gpus_ + 1);
   compared_.resize(size_t{2} * slots_);
   to_hop_.resize(gpus_);
@@ -81,6 +85,7 @@ void FoldedChain::begin() {
   all_entered_ = false;
   arrived_ = acked_ = data_known_ = credits_known_ = first_known_ = 0;
   created_ = oldest_ = swept_ = first_;
+  alternates_ = 0;
   rows_.reset();
   never_.forget();
   never_.clear(rows_.pieces(), 0);
@@ -95,7 +100,21 @@ void FoldedChain::enter(uint32_t rank, Time entry) {
   ++entered_;
 }
 
+/// The place in sizes_ of a message's size.
 uint32_t FoldedChain::size_of(uint32_t rank, int64_t m) {
+  if (rank != c_.skipped) return look_up(rank, m);
+  // Of the rank with which most diagonals begin two sizes in turn are kept.
+  if (m >= alternates_) {
+    alternates_ = static_cast<int64_t>(
+        c_.ranks.front()->alternates_until(c_.sends, static_cast<uint64_t>(m)));
+    for (const int64_t k : {m, m + 1}) {
+      if (k < alternates_) alternating_[k % 2] = look_up(rank, k);
+    }
+  }
+  return alternating_[m % 2];
+}
+
+uint32_t FoldedChain::look_up(uint32_t rank, int64_t m) {
   const uint32_t size =
       c_.ranks[rank - c_.skipped]->message(c_.sends, static_cast<uint64_t>(m)).wire;
   uint32_t i = 0;

@@ -78,11 +78,12 @@ class FoldedChain {
   static constexpr uint32_t kKept = 64;  ///< outputs
   static constexpr int64_t kSweepsPerLife = 4;
   static constexpr int64_t kRoom = 4096;        ///< diagonals, at least, if there can be as many
-  static constexpr int64_t kPieceRoom = 16384;  ///< besides two of each
+  static constexpr int64_t kPieceRoom = 16384;  ///< besides some of each
   static constexpr uint32_t kShared = 8;        ///< nodes that are shared, at least
-  static constexpr uint32_t kMostParts = 64;    ///< of a diagonal, beyond which it is not compared
+  static constexpr uint32_t kMostParts = 64;   ///< of a diagonal, beyond which it is not compared
   static constexpr uint32_t kWorth = 64;        ///< nodes on a line
   static constexpr uint32_t kCompared = 12;     ///< stretches, from which on a row is compared
+  static constexpr int64_t kPartRoom = 4096;
   static constexpr uint32_t kSizes = 16;  ///< of messages, for which there is room from the start
 
   /// What something waits for.
@@ -125,6 +126,7 @@ class FoldedChain {
   }
   void create(int64_t index);
   uint32_t size_of(uint32_t rank, int64_t m);
+  uint32_t look_up(uint32_t rank, int64_t m);
   uint32_t size(const Diagonal& d, int64_t m) const { return d.sizes[m < d.border ? 0 : 1]; }
   Duration wire(const Diagonal& d, int64_t m, uint32_t node) const {
     return times_[size(d, m) * kinds_ + kind_[node]];
@@ -180,10 +182,12 @@ class FoldedChain {
   int64_t messages_, per_loop_, shift_, window_;
   std::vector<uint32_t> kind_, run_end_;  ///< by hop: of its kind, and where its like end
   std::vector<RingHop> kind_hop_;
-  std::vector<Duration> base_;         ///< of each node: latencies and steps of the way there
-  Duration longest_;                   ///< latency of a hop
-  bool one_rate_ = true;               ///< of all hops
-  std::vector<uint32_t> sizes_;        ///< of messages: those that occur
+  std::vector<Duration> base_;             ///< of each node: latencies and steps of the way there
+  Duration longest_;                       ///< latency of a hop
+  bool one_rate_ = true;                   ///< of all hops
+  std::vector<uint32_t> sizes_;            ///< of messages: those that occur
+  std::array<uint32_t, 2> alternating_{};  ///< of the first rank, up to a message
+  int64_t alternates_ = 0;
   std::vector<Duration> times_;        ///< on the wire, by size and kind
   std::vector<uint32_t> ways_;         ///< that a rank has out inside its node
   uint32_t most_ways_ = 1;             ///< and one

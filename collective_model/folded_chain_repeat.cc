@@ -11,15 +11,14 @@
 
 namespace understudy {
 
-/// From which node on the recurrence of a stretch, which begins with this one, was the same a window
-/// before.
+/// From which node on the recurrence of a stretch, which begins with this one, was the same a
+/// window before.
 uint32_t FoldedChain::may_repeat_from(int64_t index, const Diagonal& d, uint32_t node) {
   const int64_t m = index + shift_ * int64_t{node * gpus_};
   const int64_t missing = 2 * window_ - place_in_loop(d, m);
   if (m < window_ || (missing > 0 && shift_ == 0)) return ~0u;
   const Diagonal& back = diagonal(index - window_);
-  if (!diagonal(index - 1).row.related || !back.row.related) return ~0u;
-  if (size(d, m) != size(back, m - window_)) return ~0u;
+  if (!back.row.related || size(d, m) != size(back, m - window_)) return ~0u;
   if (missing <= 0) return node;
   const int64_t each = shift_ * gpus_;
   return node + static_cast<uint32_t>((missing + each - 1) / each);
@@ -66,7 +65,6 @@ bool FoldedChain::worth_sharing(const Diagonal& d, uint32_t part, uint32_t own, 
 /// before, if that is known or worth the comparison.
 void FoldedChain::add_own(int64_t index, Diagonal& d, uint32_t node, uint32_t end, bool compare) {
   const int64_t m = index + shift_ * int64_t{node * gpus_};
-  if (m >= window_) compare |= diagonal(index - 1).row.related;
   if (!compare || m < window_ || d.row.parts.count() > kMostParts) return rows_.own(d.row, node);
   const Diagonal& back = diagonal(index - window_);
   if (size(d, m) != size(back, m - window_)) return rows_.own(d.row, node);

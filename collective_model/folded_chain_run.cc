@@ -85,23 +85,23 @@ void FoldedChain::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end) {
   const auto lines = [&](uint32_t slot) -> NodeTimes& { return rows_.lines(d.row.sheet, slot); };
   NodeTimes& started = lines(start_slot(hop));
   Time last = time_at(d, start_slot(hop), node - 1);
-  const uint32_t repeats_from = may_repeat_from(index, d, node);
+  const uint32_t repeats_from = before.row.related ? may_repeat_from(index, d, node) : ~0u;
   uint32_t own_from = node, stretches = 0;  // not in a part yet
+  uint32_t same = 0;                        // up to where it repeats, `rise` later
+  Duration rise;
   while (node < end) {
     uint32_t until = end;
-    if (Duration rise; node >= repeats_from) {
-      const uint32_t same = repeats_until(index, node, end, last, rise);
-      if (same > node) {
-        const uint32_t place = rows_.part_at(back.row, node);
-        until = std::min(same, rows_.part_end(back.row, place, same));
-        if (worth_sharing(back, place, node - own_from, node, same)) {
-          if (own_from < node) add_own(index, d, own_from, node, true);
-          rows_.share(d.row, node, rows_.part(place), rise);
-          node = own_from = until;
-          stretches = 0;
-          last = time_at(d, start_slot(hop), node - 1);
-          continue;
-        }
+    if (node >= std::max(repeats_from, same)) same = repeats_until(index, node, end, last, rise);
+    if (node < same) {
+      const uint32_t place = rows_.part_at(back.row, node);
+      until = std::min(same, rows_.part_end(back.row, place, same));
+      if (worth_sharing(back, place, node - own_from, node, same)) {
+        if (own_from < node) add_own(index, d, own_from, node, true);
+        rows_.share(d.row, node, rows_.part(place), rise);
+        node = own_from = until;
+        stretches = 0;
+        last = time_at(d, start_slot(hop), node - 1);
+        continue;
       }
     }
     if (stretches++ == 0) {
@@ -186,7 +186,9 @@ void FoldedChain::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end) {
     }
     node = until;
   }
-  if (own_from < end) add_own(index, d, own_from, end, stretches >= kCompared);
+  if (own_from < end) {
+    add_own(index, d, own_from, end, before.row.related || stretches >= kCompared);
+  }
 }
 
 /// Of each rank: its message before, the acknowledgement, the start before; then the credit.

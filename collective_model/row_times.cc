@@ -5,8 +5,8 @@
 
 namespace understudy {
 
-RowTimes::RowTimes(uint32_t slots, size_t rows, size_t pieces)
-    : slots_(slots), pieces_(pieces), parts_(2 * rows), lines_(rows * slots), users_(rows) {
+RowTimes::RowTimes(uint32_t slots, size_t rows, size_t pieces, size_t parts)
+    : slots_(slots), pieces_(pieces), parts_(parts), lines_(rows * slots), users_(rows) {
   reset();
 }
 

@@ -41,8 +41,8 @@ class RowTimes {
   };
 
   RowTimes() = default;
-  /// `slots`: times of a node. `rows`: for how many there is room.
-  RowTimes(uint32_t slots, size_t rows, size_t pieces);
+  /// `slots`: times of a node; for how many rows, pieces of their lines and parts there is room.
+  RowTimes(uint32_t slots, size_t rows, size_t pieces, size_t parts);
   /// Forgets all rows.
   void reset();
   /// Begins a row with a slot of a node.
