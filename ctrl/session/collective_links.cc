@@ -34,15 +34,26 @@ const NodeConfig& node_of(const Config& config, const JobConfig& job, const Coll
   return config.nodes[job.ranks[setup.communicator.node_of(rank)]];
 }
 
-/// Work requests of a link: as many as it has messages, where these are known and few. There may be
-/// thousands of links with one message each.
-uint32_t send_queue(const CollectiveJob& job, uint32_t link) {
-  const uint32_t most = QpConfig().send_queue;
+/// What the ends of a link need for its messages, as far as that is less than NCCL has. There may
+/// be thousands of links with one message each.
+struct LinkRoom {
+  uint32_t send_queue = QpConfig().send_queue;
+  uint32_t credits = kCtsSlots;  ///< of the FIFO, one more than are granted
+
+  uint64_t fifo_bytes() const { return uint64_t{credits} * kCtsSlotStride; }
+  uint8_t* new_staging() const { return new uint8_t[size_t{credits} * kCtsEntryBytes]; }
+};
+/// `told`: to all that talk over it what the job's operations are.
+LinkRoom room_of(const CollectiveJob& job, uint32_t link, bool told) {
+  LinkRoom room;
+  if (!told) return room;
   uint64_t messages = 0;
-  for (size_t o = 0; o < job.operations.size() && messages < most; ++o) {
+  for (size_t o = 0; o < job.operations.size() && messages < room.send_queue; ++o) {
     messages += job.messages(o, link);
   }
-  return messages == 0 ? most : static_cast<uint32_t>(std::min<uint64_t>(messages, most));
+  room.send_queue = static_cast<uint32_t>(std::clamp<uint64_t>(messages, 1, room.send_queue));
+  room.credits = std::min(room.send_queue + 1, room.credits);
+  return room;
 }
 
 /// Of the job's data on a link; credits are not held back.
@@ -114,16 +125,17 @@ Result<void> EnvironmentHost::allocate() {
   for (uint32_t l = 0; l < ends_.size(); ++l) {
     const CollectiveLink& link = job.links[l];
     if (link.among_real()) continue;
+    const LinkRoom room = room_of(job, l, is_told());
     const NodeId node = node_of(config_, job_, setup_, link.far).index;
     auto region =
         link.real_sends
             ? control_.add_region(node, buffer_bytes(link, slots(l)), kAccessRemoteWrite,
                                   job.exact ? RegionKind::kBacked : RegionKind::kDiscard)
-            : control_.add_region(node, kCtsFifoBytes, kAccessRemoteWrite, RegionKind::kBacked);
+            : control_.add_region(node, room.fifo_bytes(), kAccessRemoteWrite, RegionKind::kBacked);
     if (!region) return fail("job \"" + job_.name + "\": " + region.error().text);
     ends_[l].region = *region;
     if (!link.real_sends) continue;
-    ends_[l].staging.reset(new uint8_t[kCtsStagingBytes]);
+    ends_[l].staging.reset(room.new_staging());
     received[l] = region->bytes;
   }
   switch (job_.operations) {
@@ -165,7 +177,7 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   QpConfig config =
       nccl_qp(config_, node_of(config_, job_, setup_, l.far), l.far_nic,
               node_of(config_, job_, setup_, l.real), l.real_nic, end.link.qpn, far, !sends);
-  if (!reactive_) config.send_queue = send_queue(setup_.job, link);
+  config.send_queue = room_of(setup_.job, link, is_told()).send_queue;
   const bool contents = sends || setup_.job.exact;  // the FIFO is always read
   const auto prepare = [&](Qp& qp) {
     if (sends) {
@@ -242,13 +254,14 @@ Result<void> RanksHost::allocate() {
     const CollectiveLink& link = out.links[l];
     End& end = ends_[l];
     const NodeId node = node_of(config_, job_, setup_, link.real).index;
-    auto region = link.real_sends ? control_.add_region(node, kCtsFifoBytes, kAccessRemoteWrite,
+    const LinkRoom room = room_of(out, l, is_told());
+    auto region = link.real_sends ? control_.add_region(node, room.fifo_bytes(), kAccessRemoteWrite,
                                                         RegionKind::kBacked)
                                   : control_.add_region(node, buffer_bytes(link, link.slots),
                                                         kAccessRemoteWrite, contents);
     if (!region) return fail("job \"" + job_.name + "\": " + region.error().text);
     end.region = *region;
-    if (!link.real_sends) end.staging.reset(new uint8_t[kCtsStagingBytes]);
+    if (!link.real_sends) end.staging.reset(room.new_staging());
     if (out.exact && link.real_sends) {
       end.sent.resize(CollectiveRanks::sent_slots(link) * link.slot_bytes);
     }
@@ -308,7 +321,7 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
   far.traffic_class = job_.sender.traffic_class;
   QpConfig qp_config = nccl_qp(config_, node_of(config_, job_, setup_, link.real), link.real_nic,
                                far_node, link.far_nic, end.link.qpn, far, !link.real_sends);
-  qp_config.send_queue = send_queue(setup_.job, l);
+  qp_config.send_queue = room_of(setup_.job, l, is_told()).send_queue;
   qp_config.addressing.dst_mac = far_node.nics[link.far_nic].mac;
   const auto prepare = [&](Qp& qp) {
     if (link.real_sends) {

@@ -101,6 +101,8 @@ class EnvironmentHost {
         ends_(setup.job.links.size()) {}
   Result<void> allocate();
   uint32_t slots(uint32_t link) const;
+  /// The reference node, too.
+  bool is_told() const { return !real_time_ && job_.operations == OperationsMode::kTold; }
 
   const Config& config_;
   const JobConfig& job_;
@@ -158,6 +160,7 @@ class RanksHost {
         ends_(setup.job.links.size()) {}
   Result<void> allocate();
   bool is_own(uint32_t link) const;
+  bool is_told() const { return job_.operations == OperationsMode::kTold; }
   void connect(uint32_t link, const LinkNearEnd& theirs);
 
   const Config& config_;
