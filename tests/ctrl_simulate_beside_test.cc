@@ -6,12 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "ctrl/build/rank_job.h"
 #include "ctrl/config/load.h"
 #include "ctrl/report/json.h"
 #include "ctrl/report/table.h"
-#include "ctrl/session/packet_run.h"
 #include "ctrl/session/simulate.h"
+#include "tests/all_ranks.h"
 
 namespace understudy {
 namespace {
@@ -47,21 +46,10 @@ Config config_of(const Cluster& cluster, const std::string& job, bool real) {
 
 /// Of each operation: from the first entry of node 0's ranks to their last one's end.
 std::vector<Duration> by_packets(const Config& config) {
-  const auto topology = build_topology(config);
-  EXPECT_TRUE(topology);
-  std::vector<FlowSpec> flows;
-  uint32_t connections = 0;
-  auto job = build_rank_job(config, config.jobs[0], *topology, flows, connections);
-  EXPECT_TRUE(job) << (job ? "" : job.error().text);
-  EXPECT_TRUE(route_flows(*topology, config.seed, flows));
-  EXPECT_TRUE(run_packets(config, topology->graph, flows, {}, nullptr, {}, {job->ranks.get()}));
+  const RankJob job = run_all_ranks(config);
   std::vector<Duration> took;
-  for (size_t o = 0; o < job->operations.size(); ++o) {
-    Time entry = Time::never(), end;
-    for (uint32_t rank = 0; rank < job->communicator.gpus; ++rank) {
-      entry = std::min(entry, job->ranks->entry(o, rank));
-      end = std::max(end, job->ranks->completion(o, rank));
-    }
+  for (size_t o = 0; o < job.operations.size(); ++o) {
+    const auto [entry, end] = span_of(job, o, 0, job.communicator.gpus);
     took.push_back(end - entry);
   }
   return took;

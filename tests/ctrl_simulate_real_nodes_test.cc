@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ctrl/build/rank_job.h"
-#include "ctrl/session/packet_run.h"
+#include "tests/all_ranks.h"
 #include "tests/ctrl_simulate_rig.h"
 
 namespace understudy {
@@ -66,25 +65,13 @@ struct Took {
   std::vector<Duration> by_node;
 };
 std::vector<Took> by_packets(const Cluster& cluster, const std::string& text) {
-  const Config config = cluster.config(text, false);
-  const auto topology = build_topology(config);
-  EXPECT_TRUE(topology);
-  std::vector<FlowSpec> flows;
-  uint32_t connections = 0;
-  auto job = build_rank_job(config, config.jobs[0], *topology, flows, connections);
-  EXPECT_TRUE(job) << (job ? "" : job.error().text);
-  EXPECT_TRUE(route_flows(*topology, config.seed, flows));
-  EXPECT_TRUE(run_packets(config, topology->graph, flows, {}, nullptr, {}, {job->ranks.get()}));
+  const RankJob job = run_all_ranks(cluster.config(text, false));
   std::vector<Took> took;
-  for (size_t o = 0; o < job->operations.size(); ++o) {
+  for (size_t o = 0; o < job.operations.size(); ++o) {
     Time first = Time::never(), last;
     Took& t = took.emplace_back();
     for (const unsigned node : cluster.real) {
-      Time entry = Time::never(), end;
-      for (uint32_t gpu = 0; gpu < cluster.gpus; ++gpu) {
-        entry = std::min(entry, job->ranks->entry(o, node * cluster.gpus + gpu));
-        end = std::max(end, job->ranks->completion(o, node * cluster.gpus + gpu));
-      }
+      const auto [entry, end] = span_of(job, o, node * cluster.gpus, cluster.gpus);
       first = std::min(first, entry);
       last = std::max(last, end);
       t.by_node.push_back(end - entry);

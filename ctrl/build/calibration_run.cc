@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "ctrl/build/prediction.h"
 #include "ctrl/report/text.h"
+#include "dataplane/base/text_format.h"
 
 namespace understudy {
 namespace {
@@ -77,18 +77,12 @@ void judge(JudgedTable& table, const Calibration& calibration) {
   if (table.judged > 0) table.mean = sum / static_cast<double>(table.judged);
 }
 
-std::string format(const char* pattern, auto... values) {
-  char line[256];
-  std::snprintf(line, sizeof line, pattern, values...);
-  return line;
-}
-
 /// Picoseconds, as the configuration reads them back exactly.
-std::string us_text(double us) { return format("\"%.0fps\"", std::max(us, 0.0) * 1e6); }
+std::string us_text(double us) { return format_text("\"%.0fps\"", std::max(us, 0.0) * 1e6); }
 
 std::string graph_toml(const char* key, const NcclGraph& graph) {
-  return format("%s = { channels = %u, intra = \"%gGB/s\", inter = \"%gGB/s\" }\n", key,
-                graph.channels, graph.intra, graph.inter);
+  return format_text("%s = { channels = %u, intra = \"%gGB/s\", inter = \"%gGB/s\" }\n", key,
+                     graph.channels, graph.intra, graph.inter);
 }
 
 }  // namespace
@@ -131,16 +125,17 @@ std::string calibration_toml(const CalibrationRun& run) {
   text += "cpu = \"" + std::string(name_of(kCpuNames, system.cpu)) + "\"\n";
   text += "intra = \"" + std::string(name_of(kIntraNames, system.intra)) + "\"\n";
   text += graph_toml("ring", system.ring) + graph_toml("tree", system.tree);
-  text += format("channels = %u\n\n", system.channels);
+  text += format_text("channels = %u\n\n", system.channels);
   text += "[calibration]\nlaunch = " + us_text(run.calibration.launch) +
-          format("\ntail = %.4f\n", run.calibration.tail);
+          format_text("\ntail = %.4f\n", run.calibration.tail);
   for (const auto& [key, protocol] :
        {std::pair{"simple", Protocol::kSimple}, std::pair{"ll", Protocol::kLL},
         std::pair{"ll128", Protocol::kLL128}}) {
     const ProtocolCost& cost = run.calibration.of(protocol);
     if (cost.rate <= 0) continue;
     text += std::string(key) + " = { round = " + us_text(cost.round) +
-            format(", rate = \"%.4fGB/s\"", cost.rate) + ", latency = " + us_text(cost.latency);
+            format_text(", rate = \"%.4fGB/s\"", cost.rate) +
+            ", latency = " + us_text(cost.latency);
     if (cost.network_latency > 0) text += ", network_latency = " + us_text(cost.network_latency);
     text += " }\n";
   }
@@ -151,16 +146,16 @@ std::string judgement_text(const CalibrationRun& run, bool all) {
   std::string text;
   for (const JudgedTable& t : run.tables) {
     const CommunicatorSize& c = t.setup.communicator;
-    text += format("# %s: %u ranks on %u node%s, NCCL 2.%u, ring %u x %g GB/s, %u channels\n",
-                   t.table.path.c_str(), c.ranks, c.nodes, c.nodes == 1 ? "" : "s",
-                   t.setup.version.minor, t.setup.system.ring.channels, t.setup.system.ring.intra,
-                   t.setup.system.channels);
+    text += format_text("# %s: %u ranks on %u node%s, NCCL 2.%u, ring %u x %g GB/s, %u channels\n",
+                        t.table.path.c_str(), c.ranks, c.nodes, c.nodes == 1 ? "" : "s",
+                        t.setup.version.minor, t.setup.system.ring.channels,
+                        t.setup.system.ring.intra, t.setup.system.channels);
     std::string sizes;
     for (const JudgedRow& row : t.rows) {
       if (row.used) sizes += (sizes.empty() ? "" : ", ") + std::to_string(row.measured.bytes);
     }
     if (!sizes.empty()) text += "#   used, and not judged, the rows of " + sizes + " bytes\n";
-    text += format(
+    text += format_text(
         "#   other rows: %zu, mean error %.2f %%, worst %.1f %% (%llu bytes), worst above "
         "4 MiB %.1f %%\n",
         t.judged, 100 * t.mean, 100 * t.worst, static_cast<unsigned long long>(t.worst_bytes),
@@ -169,12 +164,12 @@ std::string judgement_text(const CalibrationRun& run, bool all) {
     if (!all) continue;
     text += "#        bytes    measured us   predicted us    error  by\n";
     for (const JudgedRow& row : t.rows) {
-      text += format("# %12llu  %13.2f  %13.2f  %+6.1f %%  %s %s, %u channels%s\n",
-                     static_cast<unsigned long long>(row.measured.bytes), row.measured.time,
-                     row.measured.time * (1 + row.error), 100 * row.error,
-                     name_of(kAlgorithmNames, row.row.shape.algorithm).data(),
-                     name_of(kProtocolNames, row.row.shape.protocol).data(), row.row.shape.channels,
-                     row.used ? ", used" : "");
+      text += format_text("# %12llu  %13.2f  %13.2f  %+6.1f %%  %s %s, %u channels%s\n",
+                          static_cast<unsigned long long>(row.measured.bytes), row.measured.time,
+                          row.measured.time * (1 + row.error), 100 * row.error,
+                          name_of(kAlgorithmNames, row.row.shape.algorithm).data(),
+                          name_of(kProtocolNames, row.row.shape.protocol).data(),
+                          row.row.shape.channels, row.used ? ", used" : "");
     }
   }
   return text;

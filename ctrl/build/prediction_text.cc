@@ -1,12 +1,12 @@
 // A prediction as text, in the columns of nccl-tests, and as JSON.
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "ctrl/build/prediction.h"
 #include "ctrl/build/topology_summary.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/report/text.h"
+#include "dataplane/base/text_format.h"
 
 namespace understudy {
 namespace {
@@ -40,15 +40,9 @@ bool reduces(Collective c) {
   return c == Collective::kAllReduce || c == Collective::kReduceScatter || c == Collective::kReduce;
 }
 
-std::string format(const char* pattern, auto... values) {
-  char line[256];
-  std::snprintf(line, sizeof line, pattern, values...);
-  return line;
-}
-
 /// Four significant digits or more, as nccl-tests.
 std::string time_text(double us) {
-  return format(us < 100 ? "%.2f" : us < 10000 ? "%.1f" : "%.0f", us);
+  return format_text(us < 100 ? "%.2f" : us < 10000 ? "%.1f" : "%.0f", us);
 }
 
 std::string heading(const Config& config, const Prediction& p) {
@@ -69,9 +63,9 @@ std::string heading(const Config& config, const Prediction& p) {
           std::string(name_of(kGpuNames, p.system.gpu)) + ", " +
           std::to_string(p.rows.empty() ? 0 : p.rows.front().tuning.channels) + " channels";
   if (config.nccl) {
-    text += format(", ring %u x %g/%g GB/s, tree %u x %g/%g GB/s", p.system.ring.channels,
-                   p.system.ring.intra, p.system.ring.inter, p.system.tree.channels,
-                   p.system.tree.intra, p.system.tree.inter);
+    text += format_text(", ring %u x %g/%g GB/s, tree %u x %g/%g GB/s", p.system.ring.channels,
+                        p.system.ring.intra, p.system.ring.inter, p.system.tree.channels,
+                        p.system.tree.intra, p.system.tree.inter);
   }
   return text + "\n";
 }
@@ -82,21 +76,22 @@ std::string why_text(const PredictedRow& row) {
   for (const Algorithm a : kAlgorithmList) {
     for (const Protocol p : kProtocolList) {
       const TuningPair& pair = row.tuning.pairs[index(a)][index(p)];
-      text += format("#   %-4s %-6s  ", word(a), word(p));
+      text += format_text("#   %-4s %-6s  ", word(a), word(p));
       if (!pair.enabled) {
         text += "-  " + pair.reason + "\n";
         continue;
       }
-      text += format("%10s us = %.1f us", time_text(pair.time).c_str(), pair.latency);
-      if (pair.plateau != 1) text += format(" * %.1f (plateau of rings)", pair.plateau);
-      text += format(" + bytes / %.1f GB/s", pair.bandwidth);
-      if (pair.correction != 1) text += format(" / %.1f (trees of this size)", pair.correction);
+      text += format_text("%10s us = %.1f us", time_text(pair.time).c_str(), pair.latency);
+      if (pair.plateau != 1) text += format_text(" * %.1f (plateau of rings)", pair.plateau);
+      text += format_text(" + bytes / %.1f GB/s", pair.bandwidth);
+      if (pair.correction != 1)
+        text += format_text(" / %.1f (trees of this size)", pair.correction);
       const bool chosen = a == row.tuning.algorithm && p == row.tuning.protocol;
       text += chosen ? "  <- least\n" : "\n";
     }
   }
   const uint32_t all = row.tuning.channels, used = row.tuning.channels_used;
-  text += format("#   %u of %u channels, %u threads each", used, all, row.tuning.threads);
+  text += format_text("#   %u of %u channels, %u threads each", used, all, row.tuning.threads);
   return text + (used < all ? ": fewer, so that every thread has work\n" : "\n");
 }
 
@@ -109,14 +104,14 @@ std::string table_text(const Prediction& p, bool why) {
       "algorithm\n"
       "#          (B)    (elements)                               (us)  (GB/s)  (GB/s)  (Gbit/s)\n";
   for (const PredictedRow& row : p.rows) {
-    text +=
-        format("  %12llu  %12llu  %8s  %6s  %6d  %8s  %6.2f  %6.2f  %8.2f",
-               static_cast<unsigned long long>(row.bytes),
-               static_cast<unsigned long long>(row.count), type_word(job.type), redop, root,
-               time_text(row.time).c_str(), row.algorithm_rate, row.bus_rate, row.nic_rate / 1e9);
+    text += format_text("  %12llu  %12llu  %8s  %6s  %6d  %8s  %6.2f  %6.2f  %8.2f",
+                        static_cast<unsigned long long>(row.bytes),
+                        static_cast<unsigned long long>(row.count), type_word(job.type), redop,
+                        root, time_text(row.time).c_str(), row.algorithm_rate, row.bus_rate,
+                        row.nic_rate / 1e9);
     if (row.tuning.chosen) {
-      text += format("  %s %s, %u ch", word(row.tuning.algorithm), word(row.tuning.protocol),
-                     row.tuning.channels_used);
+      text += format_text("  %s %s, %u ch", word(row.tuning.algorithm), word(row.tuning.protocol),
+                          row.tuning.channels_used);
     } else {
       text += p.by_dimensions ? "  dimensions" : "  point to point";
     }
@@ -132,10 +127,10 @@ std::string iterations_text(const Prediction& p) {
   if (p.iterations.empty()) return text;
   text = "#    iteration    operations     time (us)       compute       exposed   of them\n";
   for (const PredictedIteration& i : p.iterations) {
-    text +=
-        format("  %12llu  %12u  %12s  %12s  %12s  %8u\n", static_cast<unsigned long long>(i.bytes),
-               i.operations, time_text(i.time).c_str(), time_text(i.compute).c_str(),
-               time_text(i.exposed).c_str(), i.exposed_operations);
+    text += format_text("  %12llu  %12u  %12s  %12s  %12s  %8u\n",
+                        static_cast<unsigned long long>(i.bytes), i.operations,
+                        time_text(i.time).c_str(), time_text(i.compute).c_str(),
+                        time_text(i.exposed).c_str(), i.exposed_operations);
   }
   return text;
 }

@@ -6,7 +6,7 @@
 namespace understudy {
 namespace {
 
-constexpr int64_t kMostCount = 1'000'000'000'000;
+constexpr int64_t kMostRepeats = 1'000'000'000'000;
 constexpr int64_t kMostCopies = 16;
 constexpr Duration kLongestWait = Duration::ms(10);  // of packets that are to be overtaken
 
@@ -50,7 +50,7 @@ void read_matching(TableReader& table, ReadContext& context, Fault& fault) {
   if (const auto psn = table.integer("psn", 0, Psn::kMask)) {
     fault.psn = static_cast<uint32_t>(psn->value);
   }
-  if (const auto round = table.integer("round", 1, kMostCount)) {
+  if (const auto round = table.integer("round", 1, kMostRepeats)) {
     fault.round = static_cast<uint32_t>(std::min<int64_t>(round->value, UINT32_MAX));
   }
   if (const auto from = table.duration("from")) fault.from = Time::zero() + from->value;
@@ -63,10 +63,10 @@ void read_matching(TableReader& table, ReadContext& context, Fault& fault) {
 }
 
 void read_choosing(TableReader& table, Fault& fault) {
-  if (const auto nth = table.integer("nth", 1, kMostCount)) {
+  if (const auto nth = table.integer("nth", 1, kMostRepeats)) {
     fault.nth = static_cast<uint64_t>(nth->value);
   }
-  if (const auto every = table.integer("every", 1, kMostCount)) {
+  if (const auto every = table.integer("every", 1, kMostRepeats)) {
     fault.every = static_cast<uint64_t>(every->value);
   }
   if (const auto probability = table.number("probability")) {
@@ -79,7 +79,7 @@ void read_choosing(TableReader& table, Fault& fault) {
                   "expected a share above 0 and at most 1");
     }
   }
-  if (const auto most = table.integer("max", 1, kMostCount)) {
+  if (const auto most = table.integer("max", 1, kMostRepeats)) {
     fault.most = static_cast<uint64_t>(most->value);
   }
 }
@@ -102,7 +102,7 @@ void read_acting(TableReader& table, bool known, Fault& fault) {
          "action = \"delay\", duplicate and reorder");
   refuse(table, "icrc", !known || action == FaultAction::kCorrupt, "action = \"corrupt\"");
   const auto copies = table.integer("copies", 1, kMostCopies);
-  const auto behind = table.integer("behind", 1, kMostCount);
+  const auto behind = table.integer("behind", 1, kMostRepeats);
   if (copies && duplicate) fault.count = static_cast<uint32_t>(copies->value);
   if (behind && reorder) {
     fault.count = static_cast<uint32_t>(std::min<int64_t>(behind->value, UINT32_MAX));

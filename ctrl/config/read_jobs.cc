@@ -9,7 +9,6 @@ namespace understudy {
 namespace {
 
 constexpr int64_t kMostOperations = 1'000'000;
-constexpr int64_t kMostChannels = 64;
 constexpr int64_t kMostSplits = 65'536;
 
 class JobReader {

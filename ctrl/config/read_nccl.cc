@@ -7,8 +7,6 @@
 namespace understudy {
 namespace {
 
-constexpr int64_t kMostChannels = 64;
-
 /// "20GB/s" as 20: bandwidths as NCCL prints them.
 std::optional<double> gigabytes(TableReader& table, std::string_view key) {
   const auto text = table.text(key);

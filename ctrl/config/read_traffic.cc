@@ -10,7 +10,6 @@ namespace understudy {
 namespace {
 
 constexpr int64_t kMostRounds = 1'000'000;
-constexpr int64_t kMostChannels = 64;
 /// Flows of all tables together; a short text can ask for many.
 constexpr uint64_t kMostFlows = uint64_t{1} << 24;
 

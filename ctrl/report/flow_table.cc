@@ -1,11 +1,10 @@
 #include "ctrl/report/flow_table.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "ctrl/report/iteration_table.h"
 #include "ctrl/report/text.h"
+#include "dataplane/base/text_format.h"
 
 namespace understudy {
 namespace {
@@ -19,13 +18,6 @@ uint64_t count_of(const NamedCounts& counts, const std::string& name) {
   return 0;
 }
 
-template <typename... Values>
-std::string line(const char* format, Values... values) {
-  std::array<char, 256> text;
-  std::snprintf(text.data(), text.size(), format, values...);
-  return text.data();
-}
-
 std::string rate_text(double bits_per_second) {
   return decimal_text(bits_per_second / 1e9, 3) + " Gbit/s";
 }
@@ -33,10 +25,10 @@ std::string rate_text(double bits_per_second) {
 std::string group_line(const TrafficGroupReport& group) {
   const double bits = static_cast<double>(group.bytes) * 8;
   const double rate = group.took.ps() == 0 ? 0 : bits / group.took.seconds();
-  return line("%-24s %8u %12s %12s %12s %12s %12s %16s\n", group.name.c_str(), group.count,
-              size_text(group.bytes).c_str(), duration_text(group.took).c_str(),
-              duration_text(group.mean).c_str(), duration_text(group.p99).c_str(),
-              duration_text(group.longest).c_str(), rate_text(rate).c_str());
+  return format_text("%-24s %8u %12s %12s %12s %12s %12s %16s\n", group.name.c_str(), group.count,
+                     size_text(group.bytes).c_str(), duration_text(group.took).c_str(),
+                     duration_text(group.mean).c_str(), duration_text(group.p99).c_str(),
+                     duration_text(group.longest).c_str(), rate_text(rate).c_str());
 }
 
 /// GB/s is 1e9 bytes per second, as nccl-tests count.
@@ -57,8 +49,8 @@ std::string job_lines(const RankJobReport& job) {
                      job.protocol + ", " + count_text(job.ranks, "rank") + " on " +
                      count_text(job.nodes, "node") + ", " + count_text(job.channels, "channel") +
                      ", all emulated; " + count_text(job.messages, "message") + "\n";
-  text += line("# %10s %12s %10s %14s %14s %9s %9s\n", "size", "count", "type", "time (us)",
-               "last rank", "algbw", "busbw");
+  text += format_text("# %10s %12s %10s %14s %14s %9s %9s\n", "size", "count", "type", "time (us)",
+                      "last rank", "algbw", "busbw");
   std::vector<uint64_t> sizes;
   for (const RankOperationReport& operation : job.operations) {
     if (std::ranges::find(sizes, operation.bytes) == sizes.end()) sizes.push_back(operation.bytes);
@@ -75,10 +67,11 @@ std::string job_lines(const RankJobReport& job) {
     if (timed == 0) continue;
     mean = mean / timed;
     const auto size = static_cast<double>(bytes);
-    text += line("%12s %12s %10s %14.2f %14.2f %9s %9s\n", std::to_string(bytes).c_str(),
-                 std::to_string(bytes / job.element).c_str(), job.type.c_str(), mean.microseconds(),
-                 (longest / timed).microseconds(), bandwidth_text(size, mean).c_str(),
-                 bandwidth_text(size * job.bus_factor, mean).c_str());
+    text += format_text("%12s %12s %10s %14.2f %14.2f %9s %9s\n", std::to_string(bytes).c_str(),
+                        std::to_string(bytes / job.element).c_str(), job.type.c_str(),
+                        mean.microseconds(), (longest / timed).microseconds(),
+                        bandwidth_text(size, mean).c_str(),
+                        bandwidth_text(size * job.bus_factor, mean).c_str());
   }
   return text + iteration_lines(job.iterations, job.per_iteration, bytes_of(job.operations));
 }
@@ -102,25 +95,25 @@ std::string traffic_table(const TrafficReport& traffic) {
             " packet by packet\n";
   }
   if (!traffic.groups.empty()) {
-    text += line("# %-22s %8s %12s %12s %12s %12s %12s %16s\n", "traffic", "flows", "bytes", "took",
-                 "mean flow", "99 % below", "longest", "rate");
+    text += format_text("# %-22s %8s %12s %12s %12s %12s %12s %16s\n", "traffic", "flows", "bytes",
+                        "took", "mean flow", "99 % below", "longest", "rate");
   }
   for (const TrafficGroupReport& group : traffic.groups) text += group_line(group);
   std::vector<const TrafficLinkReport*> links;
   for (const TrafficLinkReport& l : traffic.links) links.push_back(&l);
   std::stable_sort(links.begin(), links.end(), busier);
-  text += line("# %-30s %8s %12s %10s %10s %8s %12s\n", "link", "used", "queue peak", "marked",
-               "lost", "pauses", "paused");
+  text += format_text("# %-30s %8s %12s %10s %10s %8s %12s\n", "link", "used", "queue peak",
+                      "marked", "lost", "pauses", "paused");
   for (size_t i = 0; i < std::min(links.size(), kMostLinks); ++i) {
     const TrafficLinkReport& l = *links[i];
     uint64_t lost = 0;
     for (const auto& [name, count] : l.counters) {
       if (name.starts_with("lost_")) lost += count;
     }
-    text += line("%-32s %6.1f %% %12s %10lu %10lu %8lu %12s\n", l.name.c_str(), l.utilisation * 100,
-                 size_text(count_of(l.counters, "queue_peak_bytes")).c_str(),
-                 count_of(l.counters, "marked"), lost, count_of(l.counters, "pauses"),
-                 duration_text(l.paused).c_str());
+    text += format_text(
+        "%-32s %6.1f %% %12s %10lu %10lu %8lu %12s\n", l.name.c_str(), l.utilisation * 100,
+        size_text(count_of(l.counters, "queue_peak_bytes")).c_str(), count_of(l.counters, "marked"),
+        lost, count_of(l.counters, "pauses"), duration_text(l.paused).c_str());
   }
   if (links.size() > kMostLinks) {
     text += "# and " + std::to_string(links.size() - kMostLinks) + " more links\n";

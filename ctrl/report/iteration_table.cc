@@ -1,27 +1,16 @@
 #include "ctrl/report/iteration_table.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
+
+#include "dataplane/base/text_format.h"
 
 namespace understudy {
-namespace {
-
-template <typename... Values>
-std::string line(const char* format, Values... values) {
-  std::array<char, 256> text;
-  std::snprintf(text.data(), text.size(), format, values...);
-  return text.data();
-}
-
-}  // namespace
-
 std::string iteration_lines(const std::vector<IterationReport>& iterations, uint32_t per_iteration,
                             const std::vector<uint64_t>& bytes) {
   std::string text;
   if (iterations.empty()) return text;
-  text += line("# %10s %12s %14s %14s %14s %14s %10s\n", "iteration", "operations", "time (us)",
-               "last rank", "compute", "exposed", "of them");
+  text += format_text("# %10s %12s %14s %14s %14s %14s %10s\n", "iteration", "operations",
+                      "time (us)", "last rank", "compute", "exposed", "of them");
   const bool whole = per_iteration > 1;
   for (size_t i = 0; i < iterations.size();) {
     const size_t from = i;
@@ -40,9 +29,9 @@ std::string iteration_lines(const std::vector<IterationReport>& iterations, uint
     }
     if (timed == 0) continue;
     const auto us = [&](Duration time) { return (time / timed).microseconds(); };
-    text += line("%12s %12u %14.2f %14.2f %14.2f %14.2f %10u\n",
-                 whole ? "mean" : std::to_string(bytes[from]).c_str(), per_iteration, us(sum.mean),
-                 us(sum.longest), us(sum.compute), us(sum.exposed), exposed);
+    text += format_text("%12s %12u %14.2f %14.2f %14.2f %14.2f %10u\n",
+                        whole ? "mean" : std::to_string(bytes[from]).c_str(), per_iteration,
+                        us(sum.mean), us(sum.longest), us(sum.compute), us(sum.exposed), exposed);
   }
   return text;
 }

@@ -1,14 +1,13 @@
 #include "ctrl/report/table.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "ctrl/report/flow_table.h"
 #include "ctrl/report/iteration_table.h"
 #include "ctrl/report/summary.h"
 #include "ctrl/report/text.h"
+#include "dataplane/base/text_format.h"
 
 namespace understudy {
 namespace {
@@ -19,36 +18,28 @@ struct Row {
   std::string size, count, type, redop, time, algbw, busbw, model, difference, wrong, verdict;
 };
 
-std::string line(const Row& r) {
-  std::array<char, 256> text;
-  std::snprintf(text.data(), text.size(), kRow, r.size.c_str(), r.count.c_str(), r.type.c_str(),
-                r.redop.c_str(), r.time.c_str(), r.algbw.c_str(), r.busbw.c_str(), r.model.c_str(),
-                r.difference.c_str(), r.wrong.c_str(), r.verdict.c_str());
-  return text.data();
+std::string row_line(const Row& r) {
+  return format_text(kRow, r.size.c_str(), r.count.c_str(), r.type.c_str(), r.redop.c_str(),
+                     r.time.c_str(), r.algbw.c_str(), r.busbw.c_str(), r.model.c_str(),
+                     r.difference.c_str(), r.wrong.c_str(), r.verdict.c_str());
 }
 
 /// The same with the leading '#' that marks lines without figures.
 std::string heading(const Row& r) {
-  std::string text = line(r);
+  std::string text = row_line(r);
   text[0] = '#';
   return text;
-}
-
-std::string fixed(const char* format, double value) {
-  std::array<char, 64> text;
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
 }
 
 /// GB/s is 1e9 bytes per second. nccl-tests prints two decimals; slow links need more.
 std::string bandwidth_text(double bytes_per_second) {
   const double gigabytes = bytes_per_second / 1e9;
-  return fixed(gigabytes < 1 ? "%.5f" : "%.2f", gigabytes);
+  return format_text(gigabytes < 1 ? "%.5f" : "%.2f", gigabytes);
 }
 
 /// Two decimals, and never "-0.00".
 std::string percent_text(double value) {
-  return fixed("%+.2f", std::abs(value) < 0.005 ? 0 : value);
+  return format_text("%+.2f", std::abs(value) < 0.005 ? 0 : value);
 }
 
 std::string row_text(const JobReport& job, const SizeSummary& s) {
@@ -58,14 +49,15 @@ std::string row_text(const JobReport& job, const SizeSummary& s) {
   const std::string type = job.type == "float32" ? "float" : job.type;
   const char* redop = job.reduces ? "sum" : "none";
   if (s.timed == 0) {
-    return line(
+    return row_line(
         {std::to_string(s.bytes), count, type, redop, "-", "-", "-", "-", "-", wrong, "NOT DONE"});
   }
-  return line({std::to_string(s.bytes), count, type, redop, fixed("%.2f", s.time.microseconds()),
-               bandwidth_text(s.algorithm_bandwidth()),
-               bandwidth_text(s.algorithm_bandwidth() * job.bus_factor),
-               fixed("%.2f", s.modelled.microseconds()), percent_text(s.difference_percent()),
-               wrong, verdict});
+  return row_line({std::to_string(s.bytes), count, type, redop,
+                   format_text("%.2f", s.time.microseconds()),
+                   bandwidth_text(s.algorithm_bandwidth()),
+                   bandwidth_text(s.algorithm_bandwidth() * job.bus_factor),
+                   format_text("%.2f", s.modelled.microseconds()),
+                   percent_text(s.difference_percent()), wrong, verdict});
 }
 
 std::string time_source(const std::vector<SizeSummary>& rows) {
@@ -112,7 +104,7 @@ std::string nodes_text(const JobReport& job, const SizeSummary& s) {
       if (!c.warmup && c.size_index == s.size_index) sum += c.by_node[node];
     }
     text += (node == 0 ? " " : ", ") + job.real_nodes[node] + " " +
-            fixed("%.2f", sum.microseconds() / static_cast<double>(s.timed)) + " us";
+            format_text("%.2f", sum.microseconds() / static_cast<double>(s.timed)) + " us";
   }
   return text + "\n";
 }
@@ -129,7 +121,7 @@ std::string client_text(const ClientReport& c) {
   return "# client on " + c.node + " of " + c.server + ":" + std::to_string(c.port) + " (" +
          c.kind + "): " + std::to_string(c.completed) + " of " + count_text(c.messages, "message") +
          " of " + size_text(c.bytes) +
-         (seconds > 0 ? " at " + fixed("%.2f", megabits / seconds) + " Mbit/s" : "") +
+         (seconds > 0 ? " at " + format_text("%.2f", megabits / seconds) + " Mbit/s" : "") +
          (c.error.empty() ? "" : ": " + c.error) + "\n";
 }
 
@@ -165,7 +157,7 @@ std::string pfc_text(const PortReport& port) {
 
 std::string sender_text(const SenderReport& s) {
   const auto gigabits = [](Rate rate) {
-    return fixed("%.3f", static_cast<double>(rate.bps()) * 1e-9) + " Gbit/s";
+    return format_text("%.3f", static_cast<double>(rate.bps()) * 1e-9) + " Gbit/s";
   };
   return "#   " + s.user + (s.reference ? " (reference node)" : "") + " under " + s.control + ": " +
          count_text(s.queue_pairs, "queue pair") + ", " + count_text(s.cnps, "CNP") + " obeyed, " +

@@ -2,16 +2,13 @@
 
 #include <array>
 #include <cmath>
-#include <cstdio>
+
+#include "dataplane/base/text_format.h"
 
 namespace understudy {
 namespace {
 
-std::string fixed(double value, int decimals) {
-  std::array<char, 64> text;
-  std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
-  return text.data();
-}
+std::string fixed(double value, int decimals) { return format_text("%.*f", decimals, value); }
 
 }  // namespace
 

@@ -1,11 +1,11 @@
 #include "ctrl/session/flow_run.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "ctrl/build/traffic.h"
 #include "ctrl/session/link_changes.h"
 #include "ctrl/session/progress.h"
+#include "dataplane/base/text_format.h"
 
 namespace understudy {
 namespace {
@@ -13,10 +13,9 @@ namespace {
 void tell(Progress& progress, const FlowModel& model, size_t flows) {
   if (!progress.due()) return;
   const double done = static_cast<double>(model.finished()) / static_cast<double>(flows);
-  char text[80];
-  std::snprintf(text, sizeof(text), "%5.1f %% of the flows, %.3f ms modelled", done * 100,
-                model.now().seconds() * 1e3);
-  progress.line(text, done);
+  progress.line(format_text("%5.1f %% of the flows, %.3f ms modelled", done * 100,
+                            model.now().seconds() * 1e3),
+                done);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 #include "ctrl/session/packet_run.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "ctrl/build/traffic.h"
 #include "ctrl/session/deadlock.h"
 #include "ctrl/session/progress.h"
+#include "dataplane/base/text_format.h"
 #include "dataplane/cc/make_controller.h"
 
 namespace understudy {
@@ -43,12 +43,11 @@ void tell(Progress& progress, const FlowTraffic& traffic, const Network& network
           Time now) {
   if (!progress.due()) return;
   const double done = static_cast<double>(traffic.delivered_bytes()) / bytes;
-  char text[120];
-  std::snprintf(text, sizeof(text),
-                "%5.1f %% of the bytes, %zu flows ended, %.3f ms modelled, %.1f M events/s",
-                done * 100, traffic.finished(), now.seconds() * 1e3,
-                static_cast<double>(network.events()) / progress.seconds() / 1e6);
-  progress.line(text, done);
+  progress.line(
+      format_text("%5.1f %% of the bytes, %zu flows ended, %.3f ms modelled, %.1f M events/s",
+                  done * 100, traffic.finished(), now.seconds() * 1e3,
+                  static_cast<double>(network.events()) / progress.seconds() / 1e6),
+      done);
 }
 
 std::string why_stuck(const Config& config, const Graph& graph, const Network& network,

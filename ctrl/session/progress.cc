@@ -1,6 +1,6 @@
 #include "ctrl/session/progress.h"
 
-#include <cstdio>
+#include "dataplane/base/text_format.h"
 
 namespace understudy {
 namespace {
@@ -15,9 +15,7 @@ Progress::Progress(const std::function<void(const std::string&)>& say)
 void Progress::line(std::string text, double done) {
   next_ = Clock::now() + kBetweenLines;
   if (done > 0) {
-    char left[40];
-    std::snprintf(left, sizeof(left), ", about %.0f s left", seconds() / done * (1 - done));
-    text += left;
+    text += format_text(", about %.0f s left", seconds() / done * (1 - done));
   }
   say_(text);
 }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 
+#include "dataplane/base/text_format.h"
 #include "dataplane/cc/make_controller.h"
 #include "dataplane/node/flow_traffic.h"
 
@@ -97,14 +97,13 @@ Result<void> fits_real_time(const Config& config, const Graph& graph,
     if (line == 0 && job.inner == InnerMode::kPackets) line = job.line;
   }
   if (traffic) line = config.traffic.front().line;
-  char text[400];
-  std::snprintf(text, sizeof(text),
-                ": %s: needs %.2f M events/s packet by packet; this machine does %.2f M "
-                "events/s, of which half is for it: take %s, slower links, or simulate",
-                inner.empty() ? "traffic"
-                : traffic     ? "traffic, and job.inner = \"packets\""
-                              : "job.inner = \"packets\"",
-                needed / 1e6, measured / 1e6, inner.empty() ? "less of it" : "inner = \"times\"");
+  const std::string text = format_text(
+      ": %s: needs %.2f M events/s packet by packet; this machine does %.2f M "
+      "events/s, of which half is for it: take %s, slower links, or simulate",
+      inner.empty() ? "traffic"
+      : traffic     ? "traffic, and job.inner = \"packets\""
+                    : "job.inner = \"packets\"",
+      needed / 1e6, measured / 1e6, inner.empty() ? "less of it" : "inner = \"times\"");
   return fail(config.path + ":" + std::to_string(line) + text);
 }
 

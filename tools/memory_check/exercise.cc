@@ -10,7 +10,7 @@ namespace understudy {
 namespace {
 
 constexpr uint64_t kAtomic = 8;
-constexpr std::chrono::seconds kLimit(120);  ///< without any completion
+constexpr std::chrono::seconds kPatience(120);  ///< without any completion
 
 }  // namespace
 
@@ -134,7 +134,7 @@ Result<void> Exercise::read_all() {
 }
 
 Result<void> Exercise::wait_for_all() {
-  auto deadline = std::chrono::steady_clock::now() + kLimit;
+  auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (posted_ > 0) {
     ibv_wc done{};
     const int count = ibv_poll_cq(target_.completion_queue(), 1, &done);
@@ -147,7 +147,7 @@ Result<void> Exercise::wait_for_all() {
       return fail(std::string("a request failed: ") + ibv_wc_status_str(done.status));
     }
     --posted_;
-    deadline = std::chrono::steady_clock::now() + kLimit;
+    deadline = std::chrono::steady_clock::now() + kPatience;
   }
   return {};
 }

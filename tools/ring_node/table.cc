@@ -1,22 +1,16 @@
 #include "tools/ring_node/table.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
+
+#include "dataplane/base/text_format.h"
 
 namespace understudy {
 namespace {
 
-template <typename... Values>
-std::string print(const char* format, Values... values) {
-  char line[256];
-  std::snprintf(line, sizeof line, format, values...);
-  return line;
-}
-
 /// nccl-tests prints two decimals; slow links need more to show anything.
 std::string rate_text(double gigabytes) {
-  return print(gigabytes < 1 ? "%.5f" : "%.2f", gigabytes);
+  return format_text(gigabytes < 1 ? "%.5f" : "%.2f", gigabytes);
 }
 
 std::string wrong_text(const SizeOutcome& outcome) {
@@ -35,19 +29,19 @@ Bandwidth bandwidth(const SizeOutcome& outcome, uint32_t ranks) {
 
 std::string table_head() {
   return "#\n" +
-         print("# %10s  %12s  %8s  %6s  %6s  %9s  %7s  %7s %6s\n", "size", "count", "type", "redop",
-               "root", "time", "algbw", "busbw", "#wrong") +
-         print("# %10s  %12s  %8s  %6s  %6s  %9s  %7s  %7s %6s\n", "(B)", "(elements)", "", "", "",
-               "(us)", "(GB/s)", "(GB/s)", "");
+         format_text("# %10s  %12s  %8s  %6s  %6s  %9s  %7s  %7s %6s\n", "size", "count", "type",
+                     "redop", "root", "time", "algbw", "busbw", "#wrong") +
+         format_text("# %10s  %12s  %8s  %6s  %6s  %9s  %7s  %7s %6s\n", "(B)", "(elements)", "",
+                     "", "", "(us)", "(GB/s)", "(GB/s)", "");
 }
 
 std::string table_row(const SizeOutcome& outcome, uint32_t ranks) {
   const Bandwidth b = bandwidth(outcome, ranks);
-  return print("%12llu  %12llu  %8s  %6s  %6d  %9.2f  %7s  %7s %6s\n",
-               static_cast<unsigned long long>(outcome.bytes),
-               static_cast<unsigned long long>(outcome.bytes / RankCutting::kElement), "float",
-               "sum", -1, b.time_us, rate_text(b.algorithm).c_str(), rate_text(b.bus).c_str(),
-               wrong_text(outcome).c_str());
+  return format_text("%12llu  %12llu  %8s  %6s  %6d  %9.2f  %7s  %7s %6s\n",
+                     static_cast<unsigned long long>(outcome.bytes),
+                     static_cast<unsigned long long>(outcome.bytes / RankCutting::kElement),
+                     "float", "sum", -1, b.time_us, rate_text(b.algorithm).c_str(),
+                     rate_text(b.bus).c_str(), wrong_text(outcome).c_str());
 }
 
 std::string csv_head() {
@@ -58,11 +52,11 @@ std::string csv_head() {
 std::string csv_row(const SizeOutcome& outcome, uint32_t ranks) {
   const Bandwidth b = bandwidth(outcome, ranks);
   const auto [least, most] = std::ranges::minmax(outcome.times_ns);
-  return print("%llu,%llu,float,sum,%.3f,%.3f,%.3f,%.6f,%.6f,%s\n",
-               static_cast<unsigned long long>(outcome.bytes),
-               static_cast<unsigned long long>(outcome.bytes / RankCutting::kElement), b.time_us,
-               static_cast<double>(least) / 1000, static_cast<double>(most) / 1000, b.algorithm,
-               b.bus, wrong_text(outcome).c_str());
+  return format_text("%llu,%llu,float,sum,%.3f,%.3f,%.3f,%.6f,%.6f,%s\n",
+                     static_cast<unsigned long long>(outcome.bytes),
+                     static_cast<unsigned long long>(outcome.bytes / RankCutting::kElement),
+                     b.time_us, static_cast<double>(least) / 1000, static_cast<double>(most) / 1000,
+                     b.algorithm, b.bus, wrong_text(outcome).c_str());
 }
 
 }  // namespace understudy

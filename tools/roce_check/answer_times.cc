@@ -6,9 +6,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "dataplane/base/text_format.h"
 #include "tools/roce_check/link_timeline.h"
 #include "tools/roce_check/node_addresses.h"
-#include "tools/roce_check/text_format.h"
 
 namespace understudy {
 namespace {

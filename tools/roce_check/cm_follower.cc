@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "dataplane/base/text_format.h"
 #include "dataplane/cm/rdma_cm.h"
-#include "tools/roce_check/text_format.h"
 
 namespace understudy {
 namespace {

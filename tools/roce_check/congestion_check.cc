@@ -5,9 +5,9 @@
 #include <tuple>
 #include <utility>
 
+#include "dataplane/base/text_format.h"
 #include "tools/roce_check/node_addresses.h"
 #include "tools/roce_check/stream_results.h"
-#include "tools/roce_check/text_format.h"
 
 namespace understudy {
 namespace {

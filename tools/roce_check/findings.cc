@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tools/roce_check/text_format.h"
+#include "dataplane/base/text_format.h"
 
 namespace understudy {
 

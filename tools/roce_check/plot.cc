@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "ctrl/report/gnuplot.h"
+#include "dataplane/base/text_format.h"
 #include "tools/roce_check/plot_series.h"
-#include "tools/roce_check/text_format.h"
 
 namespace understudy {
 namespace {

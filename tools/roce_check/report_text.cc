@@ -3,9 +3,9 @@
 #include <iomanip>
 #include <sstream>
 
+#include "dataplane/base/text_format.h"
 #include "tools/roce_check/report.h"
 #include "tools/roce_check/report_totals.h"
-#include "tools/roce_check/text_format.h"
 
 namespace understudy {
 namespace {

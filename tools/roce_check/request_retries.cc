@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "dataplane/base/text_format.h"
+
 #include "tools/roce_check/request_stream.h"
-#include "tools/roce_check/text_format.h"
 
 namespace understudy {
 namespace {

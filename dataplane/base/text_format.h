@@ -1,4 +1,4 @@
-// printf's patterns for the texts of reports.
+// Texts by printf's patterns.
 #pragma once
 
 #include <cstdio>
@@ -6,9 +6,9 @@
 
 namespace understudy {
 
-/// At most 255 characters; the rest is cut.
+/// At most 511 characters; the rest is cut.
 inline std::string format_text(const char* pattern, auto... values) {
-  char text[256];
+  char text[512];
   std::snprintf(text, sizeof text, pattern, values...);
   return text;
 }
