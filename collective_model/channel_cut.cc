@@ -28,8 +28,7 @@ CellRule cell_rule(NcclVersion version) {
 uint64_t traffic_per_byte(const Communicator& communicator, const Operation& operation) {
   uint64_t traffic = 1;
   if (operation.collective == Collective::kAllReduce) traffic = 2;
-  if (operation.collective == Collective::kAllGather ||
-      operation.collective == Collective::kReduceScatter) {
+  if (has_rank_parts(operation.collective)) {
     traffic = communicator.ranks();
   }
   const bool low_latency =

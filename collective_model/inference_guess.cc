@@ -69,7 +69,7 @@ std::optional<Inference::Taken> Inference::current(std::span<const Operation> be
     if (bounded) {
       // People like round sizes.
       for (const SizeSet::Interval& i : candidate.bytes.intervals()) {
-        for (uint64_t unit = uint64_t{1} << 44; unit >= element; unit /= 2) {
+        for (uint64_t unit = kMostOperationBytes; unit >= element; unit /= 2) {
           const uint64_t size = i.most / unit * unit;
           if (size < i.least) continue;
           sizes.push_back(size);

@@ -4,13 +4,8 @@ namespace understudy {
 namespace {
 
 constexpr uint64_t kCellTailAlign = 16;
-constexpr uint32_t kWarp = 32;
 constexpr uint32_t kTreeThreads = 640;      // trees always use all threads
 constexpr uint64_t kLL128ThreadBytes = 60;  // that a thread moves at once
-
-bool has_rank_parts(Collective collective) {
-  return collective == Collective::kAllGather || collective == Collective::kReduceScatter;
-}
 
 }  // namespace
 
@@ -25,9 +20,7 @@ uint64_t stride_round(const Operation& operation) {
     case Protocol::kLL128: {
       const uint64_t elements = threads * (kLL128ThreadBytes / element);
       if (tree) return elements / 8 * element;
-      const bool pipeline = operation.collective == Collective::kBroadcast ||
-                            operation.collective == Collective::kReduce;
-      return (pipeline ? elements : elements / 2) * element;
+      return (is_pipeline(operation.collective) ? elements : elements / 2) * element;
     }
     default:
       return tree ? (threads - 2 * kWarp) * 8 * (8 / element) * element : threads * 8;

@@ -9,18 +9,10 @@
 namespace understudy {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 44;  // as schedules have it
 constexpr uint64_t kTailAlign = 16;
-constexpr NcclVersion kGapsSince{26};
 constexpr DataType kTypes[] = {DataType::kInt8, DataType::kFloat16, DataType::kFloat32,
                                DataType::kFloat64};
 
-bool has_parts(Collective collective) {
-  return collective == Collective::kAllGather || collective == Collective::kReduceScatter;
-}
-bool is_pipeline(Collective collective) {
-  return collective == Collective::kBroadcast || collective == Collective::kReduce;
-}
 /// Chunks that a channel takes in a loop.
 uint32_t chunks_per_loop(const Communicator& communicator, const Operation& operation) {
   const bool cut =
@@ -114,18 +106,19 @@ class Catalogue {
   uint32_t channel_;
 };
 
-/// Splits [1, kMostBytes] where key(size) changes. Between two sizes with equal keys all are equal.
+/// Splits [1, kMostOperationBytes] where key(size) changes. Between two sizes with equal keys all
+/// are equal.
 template <typename Key>
 std::vector<SizeSet::Interval> segments(Key key) {
   std::vector<SizeSet::Interval> all;
-  for (uint64_t least = 1; least <= kMostBytes;) {
+  for (uint64_t least = 1; least <= kMostOperationBytes;) {
     const auto value = key(least);
-    uint64_t most = least, beyond = kMostBytes + 1;
+    uint64_t most = least, beyond = kMostOperationBytes + 1;
     while (beyond - most > 1) {
       const uint64_t middle = most + (beyond - most) / 2;
       (key(middle) == value ? most : beyond) = middle;
     }
-    all.push_back({least, most == kMostBytes ? SizeSet::kUnbounded : most});
+    all.push_back({least, most == kMostOperationBytes ? SizeSet::kUnbounded : most});
     least = beyond;
   }
   return all;
@@ -167,7 +160,7 @@ std::vector<LaneKind> lane_kinds(const Communicator& communicator, std::span<con
   std::vector<LaneKind> kinds;
   const auto add = [&](const Operation& operation, uint32_t channels, SizeSet::Interval sizes,
                        uint32_t type_bits) {
-    const uint64_t largest = std::min(sizes.most, kMostBytes);
+    const uint64_t largest = std::min(sizes.most, kMostOperationBytes);
     LaneKind kind;
     kind.collective = operation.collective;
     kind.algorithm = operation.algorithm;
@@ -175,7 +168,7 @@ std::vector<LaneKind> lane_kinds(const Communicator& communicator, std::span<con
       kind.roots = catalogue.like(operation.collective, operation.root);
     }
     kind.ranks = communicator.ranks();
-    const uint64_t parts = has_parts(operation.collective) ? kind.ranks : 1;
+    const uint64_t parts = has_rank_parts(operation.collective) ? kind.ranks : 1;
     kind.chunking = chunking_of(communicator, operation, largest * parts, channels);
     kind.element = kind.chunking.slices() == 1 ? 1 : operation.element();
     const uint32_t chunks = chunks_per_loop(communicator, operation);
@@ -197,7 +190,7 @@ std::vector<LaneKind> lane_kinds(const Communicator& communicator, std::span<con
     std::optional<PatPattern> pattern;
     if (kind.algorithm == Algorithm::kPat) {
       pattern.emplace(kind.collective == Collective::kAllGather, kind.ranks, largest,
-                      kind.chunking.chunk_bytes, communicator.version >= kGapsSince);
+                      kind.chunking.chunk_bytes, communicator.version >= kPatGapsSince);
     }
     for (const uint32_t rank : real) {
       const auto schedule = catalogue.schedule(operation, std::max<uint64_t>(largest, 64), rank);
@@ -249,7 +242,7 @@ std::vector<LaneKind> lane_kinds(const Communicator& communicator, std::span<con
         const uint32_t first = rule == CutRule::kCells ? 1 : channel + 1;
         const uint32_t last = rule == CutRule::kCells ? 1 : communicator.channels;
         for (uint32_t channels = first; channels <= last; ++channels) {
-          const uint64_t parts = has_parts(operation.collective) ? communicator.ranks() : 1;
+          const uint64_t parts = has_rank_parts(operation.collective) ? communicator.ranks() : 1;
           const auto key = [&](uint64_t size) {
             const uint32_t chunk =
                 chunking_of(communicator, operation, size * parts, channels).chunk_bytes;

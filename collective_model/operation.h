@@ -100,6 +100,21 @@ constexpr bool is_p2p(Collective collective) {
          collective == Collective::kScatter;
 }
 
+/// Each rank has a part of the whole buffer.
+constexpr bool has_rank_parts(Collective collective) {
+  return collective == Collective::kAllGather || collective == Collective::kReduceScatter;
+}
+
+/// One rank's buffer goes along the ring, or is reduced along it.
+constexpr bool is_pipeline(Collective collective) {
+  return collective == Collective::kBroadcast || collective == Collective::kReduce;
+}
+
+/// Largest buffer of an operation.
+inline constexpr uint64_t kMostOperationBytes = uint64_t{1} << 44;
+
+inline constexpr uint32_t kWarp = 32;  ///< threads
+
 /// A value and how configurations spell it.
 template <typename T>
 using Named = std::pair<std::string_view, T>;

@@ -19,7 +19,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "collective_model/operation.h"
+
 namespace understudy {
+
+/// From this one on a reduce-scatter's messages have gaps.
+inline constexpr NcclVersion kPatGapsSince{26};
 
 class PatPattern {
  public:

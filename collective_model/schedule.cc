@@ -16,11 +16,6 @@ constexpr NcclVersion kP2pSince{22};
 constexpr NcclVersion kPatSince{23};
 
 /// Numbers of messages and offsets stay far from their types' ends.
-constexpr uint64_t kMostBytes = uint64_t{1} << 44;
-
-bool scatters(Collective collective) {
-  return collective == Collective::kAllGather || collective == Collective::kReduceScatter;
-}
 
 Result<void> check_algorithm(const Communicator& communicator, const Operation& operation) {
   const std::string collective(name_of(kCollectiveNames, operation.collective));
@@ -36,7 +31,7 @@ Result<void> check_algorithm(const Communicator& communicator, const Operation& 
       if (operation.collective == Collective::kAllReduce) return {};
       return fail("algorithm: tree: NCCL has it for all_reduce only, not for " + collective);
     case Algorithm::kPat:
-      if (!scatters(operation.collective)) {
+      if (!has_rank_parts(operation.collective)) {
         return fail("algorithm: pat: NCCL has it for all_gather and reduce_scatter only, not for " +
                     collective);
       }
@@ -91,7 +86,7 @@ Result<void> check_operation(const Communicator& communicator, const Operation& 
   } else if (operation.count == 0 && !is_p2p(operation.collective)) {
     return fail("count: 0: NCCL does nothing then");
   }
-  if (operation.count > kMostBytes / element_bytes(operation.type)) {
+  if (operation.count > kMostOperationBytes / element_bytes(operation.type)) {
     return fail("count: " + std::to_string(operation.count) + ": more than 16 TiB");
   }
   return check_algorithm(communicator, operation);
@@ -110,8 +105,7 @@ std::unique_ptr<RankSchedule> rank_schedule(const Communicator& communicator,
   if (operation.algorithm == Algorithm::kPat) {
     return std::make_unique<PatRankSchedule>(communicator, operation, cut, rank);
   }
-  if (operation.collective == Collective::kBroadcast ||
-      operation.collective == Collective::kReduce) {
+  if (is_pipeline(operation.collective)) {
     return std::make_unique<PipelineRankSchedule>(communicator, operation, cut, rank);
   }
   return std::make_unique<RingRankSchedule>(communicator, operation, cut, rank);

@@ -4,11 +4,7 @@
 #include <bit>
 
 namespace understudy {
-namespace {
-
-constexpr NcclVersion kGapsSince{26};
-
-}  // namespace
+namespace {}  // namespace
 
 PatRankSchedule::PatRankSchedule(const Communicator& communicator, const Operation& operation,
                                  const OperationCut& cut, uint32_t rank,
@@ -23,7 +19,7 @@ PatRankSchedule::PatRankSchedule(const Communicator& communicator, const Operati
                                              : std::make_shared<const PatPattern>(
                                                    gather_, ranks_, cut.parts[i].bytes,
                                                    lane.chunking.chunk_bytes,
-                                                   communicator.version >= kGapsSince)});
+                                                   communicator.version >= kPatGapsSince)});
     const uint64_t part_bytes = cut.parts[i].bytes * ranks_;
     for (uint32_t d = 0; d < dimensions_; ++d) {
       const uint32_t hop = 1u << d;

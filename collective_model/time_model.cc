@@ -10,13 +10,7 @@
 namespace understudy {
 namespace {
 
-constexpr uint64_t kWarp = 32;
 constexpr uint64_t kSteps = 8;  ///< of a connection's buffer
-
-bool is_moving_parts(Collective c) {
-  return c == Collective::kAllGather || c == Collective::kReduceScatter;
-}
-bool is_pipeline(Collective c) { return c == Collective::kBroadcast || c == Collective::kReduce; }
 
 /// Bytes on the wire per byte of data: LL carries 8 of 16, LL128 120 of 128.
 double expansion(Protocol p) {
@@ -218,7 +212,7 @@ ChunkPlan cut_chunks(const OperationShape& shape) {
   operation.type = DataType::kInt8;  // bytes
   operation.threads = shape.threads;
   // Of one rank's part where every rank has its own.
-  const bool parts = is_moving_parts(shape.collective);
+  const bool parts = has_rank_parts(shape.collective);
   operation.count = parts ? ceil_div(shape.bytes, c.ranks) : shape.bytes;
 
   ChunkPlan plan;

@@ -7,20 +7,14 @@
 namespace understudy {
 namespace {
 
-constexpr uint32_t kWarp = 32;
 constexpr double kSlowLink = 12;  ///< GB/s of PCIe 3 x16: rings no faster use half the threads
 
 double floor_log2(uint32_t n) { return static_cast<double>(std::bit_width(n) - 1); }
 
-bool is_moving_parts(Collective c) {
-  return c == Collective::kAllGather || c == Collective::kReduceScatter;
-}
-bool is_pipeline(Collective c) { return c == Collective::kBroadcast || c == Collective::kReduce; }
-
 /// Steps of a ring.
 double ring_steps(Collective c, uint32_t ranks) {
   const double n = ranks;
-  return c == Collective::kAllReduce ? 2 * (n - 1) : is_moving_parts(c) ? n - 1 : n;
+  return c == Collective::kAllReduce ? 2 * (n - 1) : has_rank_parts(c) ? n - 1 : n;
 }
 
 /// A number of threads as NCCL takes it from the environment.
@@ -54,7 +48,7 @@ std::string Tuner::disabled(Collective collective, Algorithm algorithm, Protocol
     return "trees are for all-reduce";
   }
   if (algorithm == Algorithm::kPat) {
-    if (!is_moving_parts(collective)) return "PAT is for all-gather and reduce-scatter";
+    if (!has_rank_parts(collective)) return "PAT is for all-gather and reduce-scatter";
     if (latencies_.pat_share == 0) return "PAT came with NCCL 2.23";
     if (protocol != Protocol::kSimple) return "PAT knows Simple only";
     const int64_t enable = environment_.pat.value_or(2);

@@ -6,7 +6,7 @@
 namespace understudy {
 namespace {
 
-constexpr ByProtocol kNone{};
+constexpr ByProtocol kNotOffered{};
 
 /// A tree's share of its bandwidth at 64 B, 128 B, ... 256 MiB; by protocol.
 constexpr double kTreeShare[kProtocols][23] = {
@@ -31,11 +31,11 @@ LatencyConstants latency_constants(NcclVersion version) {
   // Simple, LL, LL128; ring, tree, PAT.
   const ByProtocol pat_net{14, 0, 0}, pat_node{4, 0, 0}, pat_base{8, 8, 8};
   if (version.minor < 18) {
-    c.base = {{{8.4, 3.6, 10}, {0, 4.4, 4.4}, kNone}};
-    c.nvlink = {{{3.4, .47, 1.9}, {28, .52, 1.25}, kNone}};
-    c.pci = {{{5.7, 1, 2.5}, {28, 1, 1.9}, kNone}};
+    c.base = {{{8.4, 3.6, 10}, {0, 4.4, 4.4}, kNotOffered}};
+    c.nvlink = {{{3.4, .47, 1.9}, {28, .52, 1.25}, kNotOffered}};
+    c.pci = {{{5.7, 1, 2.5}, {28, 1, 1.9}, kNotOffered}};
     const double ring_net = version.minor == 12 || version.minor == 13 ? 28 : 9.6;
-    c.net = {{{ring_net, 2.7, 4}, {28, 5, 8.5}, kNone}};
+    c.net = {{{ring_net, 2.7, 4}, {28, 5, 8.5}, kNotOffered}};
     return c;
   }
   // The tree's Simple latency was short in 2.18, long from 2.19 to 2.22, and is short since.

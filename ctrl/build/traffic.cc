@@ -38,9 +38,9 @@ std::vector<uint32_t> derangement(size_t n, Random& random) {
   return order;
 }
 
-class Builder {
+class TrafficBuilder {
  public:
-  Builder(const Config& config, const Topology& topology)
+  TrafficBuilder(const Config& config, const Topology& topology)
       : config_(config), topology_(topology), graph_(topology.graph), nics_(topology.nics) {}
 
   tl::expected<Traffic, std::vector<ConfigError>> run() {
@@ -311,7 +311,7 @@ class Builder {
 
 tl::expected<Traffic, std::vector<ConfigError>> build_traffic(const Config& config,
                                                               const Topology& topology) {
-  return Builder(config, topology).run();
+  return TrafficBuilder(config, topology).run();
 }
 
 uint64_t hash_number(const std::vector<FlowSpec>& flows, size_t i) {

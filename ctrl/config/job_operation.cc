@@ -47,14 +47,13 @@ std::string not_plain(const Config& config, const JobConfig& job) {
 }  // namespace
 
 bool has_root(Collective collective) {
-  return collective == Collective::kBroadcast || collective == Collective::kReduce ||
-         collective == Collective::kGather || collective == Collective::kScatter;
+  return is_pipeline(collective) || collective == Collective::kGather ||
+         collective == Collective::kScatter;
 }
 
 bool has_parts(Collective collective) {
-  return collective == Collective::kAllGather || collective == Collective::kReduceScatter ||
-         collective == Collective::kAllToAll || collective == Collective::kGather ||
-         collective == Collective::kScatter;
+  return has_rank_parts(collective) || collective == Collective::kAllToAll ||
+         collective == Collective::kGather || collective == Collective::kScatter;
 }
 
 uint32_t gpus_per_node(const Config& config, const JobConfig& job) {

@@ -4,12 +4,6 @@
 #include "ctrl/config/sections.h"
 
 namespace understudy {
-namespace {
-
-constexpr uint64_t kMostBytes = uint64_t{1} << 44;
-
-}  // namespace
-
 void read_matrix(TableReader& table, JobConfig& job, uint64_t ranks) {
   const std::string allowed =
       "a row for each rank: what it has for each rank, as in [[\"0B\", \"4KiB\"], [\"1MiB\", "
@@ -39,7 +33,7 @@ void read_matrix(TableReader& table, JobConfig& job, uint64_t ranks) {
     for (const TomlNode& entry : row.children) {
       const auto size = table.size_of(entry, "matrix");
       if (!size) return;
-      if (size->value % element != 0 || size->value > kMostBytes) {
+      if (size->value % element != 0 || size->value > kMostOperationBytes) {
         table.error(size->line, "matrix", std::to_string(size->value) + " bytes",
                     "an entry must be a multiple of " + std::to_string(element) +
                         " bytes, and at most 16 TiB");

@@ -8,7 +8,7 @@
 namespace understudy {
 namespace {
 
-constexpr int64_t kMostCount = 1'024;
+constexpr int64_t kMostListed = 1'024;
 
 /// A required text; empty, and reported, if it is not there.
 std::string need_text(TableReader& table, std::string_view key, std::string allowed) {
@@ -113,7 +113,7 @@ void read_topology_graph(TableReader& root, TopologyConfig& topology, ReadContex
       require_limited(table, "rate", *rate);
     }
     if (const auto latency = table.duration("latency")) cable.latency = latency->value;
-    if (const auto count = table.integer("count", 1, kMostCount)) {
+    if (const auto count = table.integer("count", 1, kMostListed)) {
       cable.count = static_cast<uint32_t>(count->value);
     }
     table.finish();

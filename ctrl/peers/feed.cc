@@ -79,7 +79,7 @@ std::optional<FedOperation> FeedDecoder::operation_of(const FeedRecord& record) 
   if (!element) return bad("type: \"" + *type + "\" is not known");
   o.type = *element;
   o.count = record.count;
-  if (o.count > (uint64_t{1} << 44) / element_bytes(o.type)) {
+  if (o.count > kMostOperationBytes / element_bytes(o.type)) {
     return bad("count: " + std::to_string(o.count) + ": more than 16 TiB");
   }
   if (record.channels > 64) {

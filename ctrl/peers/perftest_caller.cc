@@ -5,7 +5,6 @@
 namespace understudy {
 namespace {
 
-constexpr uint8_t kOutstandingReads = 16;
 /// The server's path MTU is not known yet; this one every port has, and no message is longer.
 constexpr uint32_t kChannelMtu = 1024;
 
@@ -15,7 +14,7 @@ PerftestCaller::PerftestCaller(const Service& self, const IpAddress& server,
                                const PerftestClientTest& test)
     : CmCaller(client_label(self, server)),
       client_(self, server, test, PerftestClient::Channel::kInBand),
-      reads_(test.kind == ServiceKind::kReadBw ? kOutstandingReads : 0),
+      reads_(test.kind == ServiceKind::kReadBw ? kPerftestReads : 0),
       ready_(test.queue_pairs) {
   CmCall channel;
   channel.id = kChannel;

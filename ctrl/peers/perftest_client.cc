@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::string_view kOurVersion = "6.06";
 constexpr uint32_t kCycleBuffer = 4096, kCacheLine = 64;
-constexpr uint16_t kOutstandingReads = 16;
 
 WorkOp op_of(ServiceKind kind) {
   if (kind == ServiceKind::kSendBw) return WorkOp::kSend;
@@ -152,7 +151,7 @@ void PerftestClient::say(const Step& step) {
     case Kind::kKey: {
       const EndpointReady& ours = queue_pairs_[step.number].ours;
       PerftestKey key;
-      if (test_.kind == ServiceKind::kReadBw) key.out_reads = kOutstandingReads;
+      if (test_.kind == ServiceKind::kReadBw) key.out_reads = kPerftestReads;
       key.qpn = ours.qpn;
       key.psn = ours.psn;
       key.rkey = ours.rkey;

@@ -33,6 +33,7 @@
 
 namespace understudy {
 
+inline constexpr uint8_t kPerftestReads = 16;  ///< under way of ib_read_bw, of a queue pair
 inline constexpr size_t kPerftestVersionSize = 16;
 inline constexpr size_t kPerftestIntSize = 4;
 inline constexpr size_t kPerftestMtuSize = 2;

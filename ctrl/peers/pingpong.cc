@@ -8,7 +8,8 @@ namespace understudy {
 namespace {
 
 constexpr std::array<char, 5> kDone = {'d', 'o', 'n', 'e', '\0'};
-constexpr uint64_t kRegionBytes = uint64_t{1} << 31;  // the client does not tell its message's size
+constexpr uint64_t kAnySizeBytes = uint64_t{1}
+                                   << 31;  // the client does not tell its message's size
 
 }  // namespace
 
@@ -72,7 +73,7 @@ void PingpongPeer::read_address() {
   request.remote_psn = message->psn;
   request.local_psn = choose_psn(service_, message->gid, message->qpn);
   request.mtu = std::min(service_.mtu, service_.pingpong_mtu);
-  request.region_bytes = kRegionBytes;
+  request.region_bytes = kAnySizeBytes;
   requests_.push_back(request);
   state_ = State::kEndpoint;
 }

@@ -8,8 +8,6 @@
 namespace understudy {
 namespace {
 
-constexpr Duration kDialAgain = Duration::ms(200);
-
 struct Ends {
   IpAddress from, to;
   size_t port = 0;  ///< of the configuration

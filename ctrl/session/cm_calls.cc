@@ -8,7 +8,6 @@
 namespace understudy {
 namespace {
 
-constexpr Duration kDialAgain = Duration::ms(200);
 constexpr uint16_t kFirstSourcePort = 0xc000;  ///< of those that nobody is given by name
 constexpr uint16_t kSourcePorts = 0x4000;
 

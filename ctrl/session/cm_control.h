@@ -19,6 +19,9 @@
 
 namespace understudy {
 
+/// Until a server that refused is dialled again.
+inline constexpr Duration kDialAgain = Duration::ms(200);
+
 class CmControl {
  public:
   using CallerId = uint32_t;  ///< of a client of ours; never 0

@@ -21,7 +21,7 @@ inline void drive_feed(std::span<const uint8_t> bytes) {
   must(a.size() <= bytes.size() / FeedRecord::kBytes);
   for (size_t i = 0; i < a.size(); ++i) {
     must(a[i].operation.count == b[i].operation.count && a[i].sequence == b[i].sequence);
-    must(a[i].operation.bytes() <= uint64_t{1} << 44 && a[i].operation.channels <= 64);
+    must(a[i].operation.bytes() <= kMostOperationBytes && a[i].operation.channels <= 64);
   }
 }
 
