@@ -7,7 +7,7 @@
 namespace understudy {
 namespace {
 
-Result<void> check(const EnvironmentConfig& config) {
+Result<void> check_pairs(const EnvironmentConfig& config) {
   const AllToAll& all = *config.all_to_all;
   const uint32_t n = all.ranks();
   for (const uint32_t rank : config.real) {
@@ -34,13 +34,13 @@ Result<void> check(const EnvironmentConfig& config) {
 
 Result<std::unique_ptr<Plan>> AllToAllPlan::make(const EnvironmentConfig& config) {
   if (config.real.empty()) return fail("plan: real: no rank is real");
-  if (auto fits = check(config); !fits) return tl::unexpected(fits.error());
+  if (auto fits = check_pairs(config); !fits) return tl::unexpected(fits.error());
   return std::unique_ptr<Plan>(new AllToAllPlan(config));
 }
 
 Result<std::unique_ptr<Plan>> AllToAllPlan::make_ideal(EnvironmentConfig config) {
   config.real.clear();
-  if (auto fits = check(config); !fits) return tl::unexpected(fits.error());
+  if (auto fits = check_pairs(config); !fits) return tl::unexpected(fits.error());
   return std::unique_ptr<Plan>(new AllToAllPlan(config));
 }
 

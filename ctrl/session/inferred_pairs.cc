@@ -8,7 +8,7 @@ namespace understudy {
 namespace {
 
 /// Most that a real rank waits for what it has granted while nothing comes.
-constexpr Duration kPatience = Duration::s(1);
+constexpr Duration kGiveUpAfter = Duration::s(1);
 
 std::vector<PairConnection> connections_of(const CollectiveJob& told) {
   std::vector<PairConnection> all;
@@ -104,7 +104,7 @@ void InferredPairs::look(Time now, uint32_t real) {
       return;
     }
   }
-  if (quiet_for >= kPatience) {
+  if (quiet_for >= kGiveUpAfter) {
     return lose(now, "rank " + std::to_string(told_.real[real]) + " has waited for " +
                          duration_text(quiet_for) + " for what no send or receive explains");
   }
