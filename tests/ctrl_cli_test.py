@@ -349,12 +349,12 @@ file = "flows.csv"
         self.expect_bad(self.run_it("simulate", fed, "--feed", "nothing.feed"), "nothing.feed")
         self.assertIn("verdict: NOT FAITHFUL", done.stdout)
         self.assertIn(f"the feed lost track, and every credit was answered at once: {lost}", done.stdout)
-        # Inference knows nothing of operations between pairs of ranks.
-        inferred = self.config(("all_reduce", "all_to_all"), ('interval = "1ms"', 'interval = "1ms"\noperations = "inferred"'),
-                               name="inferred.toml")
+        # The wire does not tell apart operations in which the real rank only sends, one at once after the other.
+        inferred = self.config(("all_reduce", "scatter"), ('algorithm = "ring"\n', "root = 0\n"), ("4KiB", "256KiB"),
+                               ('interval = "1ms"', 'iterations = 3\noperations = "inferred"'), name="inferred.toml")
         done = self.run_it("simulate", inferred, "--report", "r.json")
         self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
-        lost = "a credit on a connection that no collective uses"
+        lost = "sends and receives of no size"
         self.assertIn(f"inference lost track, and every credit was answered at once: {lost}", done.stdout)
         report = json.loads((self.folder / "r.json").read_text())
         self.assertFalse(report["verdict"]["faithful"])
