@@ -23,9 +23,13 @@ struct OwnCables final : FoldNetwork {
   }
   void route(std::vector<FlowSpec>& flows) override {
     std::map<uint32_t, LinkId> cables;
+    std::map<uint32_t, uint32_t> places;  // of connections: those of credits, then those of data
+    for (const FlowSpec& flow : flows) places[flow.connection] = 0;
+    for (uint32_t place = 0; auto& [connection, at] : places) at = place++;
+    const auto pairs = static_cast<uint32_t>(places.size() / 2);
     for (FlowSpec& flow : flows) {
-      const bool credit = flow.connection % 2 != 0;
-      const uint32_t number = flow.connection / 2 * 2;
+      const bool credit = places[flow.connection] < pairs;
+      const uint32_t number = places[flow.connection] % pairs * 2;
       if (!cables.contains(number)) {  // a connection's data come first
         const RingHop way = hop(graph.vertices()[flow.from].node, graph.vertices()[flow.to].node);
         cables[number] = graph.connect(flow.from, flow.to, way.rate, way.latency);

@@ -42,8 +42,10 @@ class Ranks {
     ranks_.add_flows(
         specs_,
         [&](uint32_t rank, const Connection&) { return nics[c.communicator.node_of(rank)]; }, 0);
+    uint32_t pairs = 0;  // connections: of credits, then of data
+    for (const FlowSpec& flow : specs_) pairs = std::max(pairs, (flow.connection + 1) / 2);
     for (FlowSpec& flow : specs_) {
-      const size_t credit = flow.connection % 2;
+      const size_t credit = flow.connection < pairs ? 1 : 0;
       flow.path = {g_.out(flow.from)[credit], reverse(g_.out(flow.to)[credit])};
       flow.back = {g_.out(flow.to)[1], reverse(g_.out(flow.from)[1])};
     }
