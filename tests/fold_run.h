@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "collective_model/alike_ranks.h"
+#include "collective_model/all_to_all.h"
+#include "collective_model/pair_hops.h"
 #include "dataplane/node/inner_messages.h"
 #include "dataplane/node/rank_traffic.h"
 #include "tests/fold_case.h"
@@ -71,6 +74,24 @@ inline EnvironmentConfig plan_of(const FoldCase& c, const FoldNetwork& network) 
   config.inside = c.inside;
   return config;
 }
+
+/// The ways of a plan that lists no connections.
+class FoldHops : public PairHops {
+ public:
+  FoldHops(const FoldCase& c, const FoldNetwork& network) : communicator_(c.communicator) {
+    const uint32_t nodes = c.communicator.nodes;
+    for (uint32_t from = 0; from < nodes; ++from) {
+      for (uint32_t to = 0; to < nodes; ++to) hops_.push_back(network.hop(from, to));
+    }
+  }
+  RingHop hop(uint32_t from, uint32_t to) const override {
+    return hops_[communicator_.node_of(from) * communicator_.nodes + communicator_.node_of(to)];
+  }
+
+ private:
+  const Communicator communicator_;
+  std::vector<RingHop> hops_;  ///< by nodes
+};
 
 /// Who speaks for the ranks that are not real: nobody, for all of them are played; the plan; or the
 /// plan, while the network carries what they say among themselves.
@@ -141,7 +162,14 @@ class FoldRun : public RankTraffic, public InnerListener {
       acked_.emplace_back(config.hops[r].size());
       inner_at_.emplace_back(config.hops[r].size(), kNone);
     }
-    if (others_ == Others::kCarriedPlan) carry(config, *far_ends(schedules), connections);
+    if (others_ == Others::kCarriedPlan) {
+      carry(config, *far_ends(schedules), connections);
+    } else if (AllToAll::is_one(c_.operation)) {
+      config.all_to_all = std::make_shared<AllToAll>(c_.communicator, c_.operation);
+    } else if (AlikeRanks::is_one(c_.operation)) {
+      config.alike = std::make_shared<AlikeRanks>(c_.communicator, c_.operation, c_.cut());
+    }
+    config.pair_hops = std::make_shared<FoldHops>(c_, network_);
     schedules_ = config.ranks;
     Result<std::unique_ptr<Plan>> made = make_plan(std::move(config));
     ASSERT_TRUE(made) << made.error().text;
