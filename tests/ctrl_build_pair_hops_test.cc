@@ -103,7 +103,8 @@ TEST(PairHops, AllToAllHasTheListedWays) {
                                    "\nchannels = " + std::to_string(channels) + "\nnccl = \"" +
                                    nccl + "\"\n";
           SCOPED_TRACE(network + with + std::to_string(nics) + " NICs");
-          const std::string sizes = "collective = \"all_to_all\"\nsizes = [\"1440KB\", \"72MiB\"]\n";
+          const std::string sizes =
+              "collective = \"all_to_all\"\nsizes = [\"1440KB\", \"72MiB\"]\n";
           EXPECT_GT(compare(text_of(gpus, nics, network, with + sizes)), 50u);
           const std::string v = "collective = \"all_to_all_v\"\n" + matrix_of(6 * gpus);
           EXPECT_GT(compare(text_of(gpus, nics, network, with + v)), 25u);
