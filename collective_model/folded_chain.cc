@@ -56,9 +56,9 @@ FoldedChain::FoldedChain(FoldedChainConfig config)
   diagonals_.resize(std::bit_ceil(static_cast<size_t>(alive)));
   // In a steady state; room for more is made when it is needed.
   const bool loops = per_loop_<messages_, irregular = kinds_> 1;
-  const int64_t each = alive * (2 + (loops ? 2 : 0) + (irregular ? 8 : 0)) * slots_;
-  rows_ = RowTimes(slots_, diagonals_.size(), static_cast<size_t>(kPieceRoom + each),
-                   static_cast<size_t>(kPartRoom + (irregular ? alive * 16 : 0)));
+  const int64_t each = alive * (2 + (loops ? 2 : 0) + (irregular ? 4 : 0)) * slots_;
+  rows_ = RowTimes(slots_, static_cast<size_t>(alive), static_cast<size_t>(kPieceRoom + each),
+                   static_cast<size_t>(kPartRoom + (irregular ? alive * 12 : 0)));
   cursors_.resize(size_t{3} * gpus_ + 1);
   compared_.resize(size_t{2} * slots_);
   to_hop_.resize(gpus_);

@@ -214,6 +214,7 @@ int main(int argc, char** argv) {
       // Four and a half loops over any number of ranks.
       {"ring_loops", Collective::kAllGather, Algorithm::kRing, 9 * kMiB},
       {"ring_leaves", Collective::kAllReduce, Algorithm::kRing, 64 * kMiB, 32},
+      {"ring_leaves_8", Collective::kAllReduce, Algorithm::kRing, 512 * kMiB, 32, 1, 8},
       {"broadcast", Collective::kBroadcast, Algorithm::kRing, 256 * kMiB},
       {"ring_nodes", Collective::kAllReduce, Algorithm::kRing, 256 * kMiB + 52, 0, 8},
       {"tree", Collective::kAllReduce, Algorithm::kTree, 64 * kMiB},
