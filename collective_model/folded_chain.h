@@ -80,7 +80,7 @@ class FoldedChain {
   static constexpr int64_t kRoom = 4096;        ///< diagonals, at least, if there can be as many
   static constexpr int64_t kPieceRoom = 16384;  ///< besides some of each
   static constexpr uint32_t kShared = 8;        ///< nodes that are shared, at least
-  static constexpr uint32_t kMostParts = 64;   ///< of a diagonal, beyond which it is not compared
+  static constexpr uint32_t kMostParts = 64;    ///< of a diagonal, beyond which it is not compared
   static constexpr uint32_t kWorth = 64;        ///< nodes on a line
   static constexpr uint32_t kCompared = 12;     ///< stretches, from which on a row is compared
   static constexpr int64_t kPartRoom = 4096;

@@ -321,8 +321,7 @@ void CollectiveEnvironment::End::on_completed(Time now, Qp&, uint64_t id, WorkSt
   CollectiveResult& result = all_.progress_.results[place.operation];
   result.end = std::max(result.end, now);
   all_.plan(place.operation)
-      .on_acknowledged(link.far, all_.plan_connection(place.operation, link_), place.message,
-                       now);
+      .on_acknowledged(link.far, all_.plan_connection(place.operation, link_), place.message, now);
   all_.settle(now, place.operation, f.heard);
 }
 
