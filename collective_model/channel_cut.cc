@@ -41,6 +41,9 @@ uint32_t most_channels(const Communicator& communicator, const Operation& operat
   return std::min(operation.channels, communicator.channels);
 }
 
+/// No operation has more; that many of a group do not add up to more than their type holds.
+constexpr uint64_t kMostTraffic = uint64_t{1} << 62;
+
 /// Fills channels one after the other, each up to its share of the group's traffic.
 class CellCut {
  public:
@@ -49,7 +52,8 @@ class CellCut {
     uint64_t traffic = 0, channels = 0;
     for (const Operation& operation : operations) {
       const uint64_t own = operation.bytes() * traffic_per_byte(communicator, operation);
-      traffic += rule_.cells_of_least ? std::max(rule_.least, own) : own;
+      const uint64_t counted = rule_.cells_of_least ? std::max(rule_.least, own) : own;
+      traffic = std::min(traffic + counted, kMostTraffic);
       channels += most_channels(communicator, operation);
     }
     channels = std::min<uint64_t>(channels, communicator.channels);

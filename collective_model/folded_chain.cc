@@ -108,10 +108,10 @@ uint32_t FoldedChain::size_of(uint32_t rank, int64_t m) {
     alternates_ = static_cast<int64_t>(
         c_.ranks.front()->alternates_until(c_.sends, static_cast<uint64_t>(m)));
     for (const int64_t k : {m, m + 1}) {
-      if (k < alternates_) alternating_[k % 2] = look_up(rank, k);
+      if (k < alternates_) alternating_[static_cast<size_t>(k % 2)] = look_up(rank, k);
     }
   }
-  return alternating_[m % 2];
+  return alternating_[static_cast<size_t>(m % 2)];
 }
 
 uint32_t FoldedChain::look_up(uint32_t rank, int64_t m) {

@@ -110,7 +110,7 @@ constexpr bool is_pipeline(Collective collective) {
   return collective == Collective::kBroadcast || collective == Collective::kReduce;
 }
 
-/// Largest buffer of an operation.
+/// Largest buffer of an operation: numbers of messages and offsets stay far from their types' ends.
 inline constexpr uint64_t kMostOperationBytes = uint64_t{1} << 44;
 
 inline constexpr uint32_t kWarp = 32;  ///< threads

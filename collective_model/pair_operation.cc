@@ -15,6 +15,9 @@ std::optional<uint64_t> at(const std::map<uint32_t, uint64_t>& by_peer, uint32_t
   return found->second;
 }
 
+/// Of which each pair's bytes are kept: half a gigabyte.
+constexpr uint32_t kMostListedRanks = 8192;
+
 std::string text_of(const std::optional<uint64_t>& bytes) {
   return bytes ? std::to_string(*bytes) + " bytes" : "nothing";
 }
@@ -107,6 +110,10 @@ Result<Operation> pair_operation(const Communicator& communicator,
       o.root = *root;
       return o;
     }
+  }
+  if (ranks > kMostListedRanks) {
+    return fail("sizes that differ, of " + std::to_string(ranks) + " ranks; at most " +
+                std::to_string(kMostListedRanks) + " can be listed pair by pair");
   }
   o.count = 0;
   o.collective = Collective::kAllToAllV;

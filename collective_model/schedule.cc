@@ -15,8 +15,6 @@ namespace {
 constexpr NcclVersion kP2pSince{22};
 constexpr NcclVersion kPatSince{23};
 
-/// Numbers of messages and offsets stay far from their types' ends.
-
 Result<void> check_algorithm(const Communicator& communicator, const Operation& operation) {
   const std::string collective(name_of(kCollectiveNames, operation.collective));
   if (is_p2p(operation.collective)) {

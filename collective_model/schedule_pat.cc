@@ -4,8 +4,6 @@
 #include <bit>
 
 namespace understudy {
-namespace {}  // namespace
-
 PatRankSchedule::PatRankSchedule(const Communicator& communicator, const Operation& operation,
                                  const OperationCut& cut, uint32_t rank,
                                  const PatRankSchedule* other)

@@ -222,7 +222,7 @@ TEST(NcclProfiler, TellsOperationsOfEveryVersion) {
   EXPECT_EQ(listener.dropped(), 0u);
 }
 
-/// One collective alone, and a group of two sends, as NCCL launches them.
+/// One collective alone, and a group of three sends and receives, as NCCL launches them.
 template <typename Table, typename Event>
 void play_groups(Table& table, void* context, Event broadcast, Event send) {
   const auto group = [&](const std::vector<Event>& events) {

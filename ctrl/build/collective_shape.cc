@@ -10,15 +10,17 @@
 #include "ctrl/build/node_way.h"
 
 namespace understudy {
-
 namespace {
 
-/// All of a plan's input that does not depend on the operation.
+/// What an operation's messages cost, on their ways and beside these.
 EnvironmentConfig costs_of(const Config& config, const JobConfig& job,
-                           const Communicator& communicator) {
+                           const Communicator& communicator, const Operation& operation) {
   EnvironmentConfig plan;
   const NodeConfig& first = config.nodes[job.ranks.front()];
   plan.wire = wire_cost(config, first.nics[communicator.first_nic]);
+  const bool one_way =
+      operation.collective == Collective::kGather || operation.collective == Collective::kScatter;
+  if (one_way) plan.wire.beside = 0;  // no rank sends data on the links that it receives by
   plan.step_cost = job.step_cost;
   plan.inside = node_way(config);
   return plan;
@@ -30,7 +32,7 @@ EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
                               const Communicator& communicator, const Operation& operation,
                               std::vector<std::shared_ptr<const RankSchedule>> ranks,
                               const Topology* topology) {
-  EnvironmentConfig plan = costs_of(config, job, communicator);
+  EnvironmentConfig plan = costs_of(config, job, communicator, operation);
   plan.ranks = std::move(ranks);
   plan.hops = job_hops(config, job, communicator, operation, plan.ranks, topology);
   return plan;
@@ -42,11 +44,11 @@ EnvironmentConfig plan_config(const Config& config, const JobConfig& job,
                               const Topology* topology) {
   EnvironmentConfig plan;
   if (AllToAll::is_one(operation)) {
-    plan = costs_of(config, job, communicator);
+    plan = costs_of(config, job, communicator, operation);
     plan.all_to_all = std::make_shared<AllToAll>(communicator, operation);
     plan.pair_hops = job_pair_hops(config, job, *plan.all_to_all, topology);
   } else if (AlikeRanks::is_one(operation)) {
-    plan = costs_of(config, job, communicator);
+    plan = costs_of(config, job, communicator, operation);
     plan.alike = std::make_shared<AlikeRanks>(communicator, operation, cut);
     plan.pair_hops = job_pair_hops(config, job, *plan.alike, topology);
   } else {

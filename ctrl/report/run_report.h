@@ -51,7 +51,7 @@ struct NodeCheck {
 /// What was inferred, or told by a feed, of one operation.
 struct InferredReport {
   std::string operation;       ///< what it was taken for at last
-  bool unique = false;         ///< nothing else explains its messages
+  bool unique = false;         ///< nothing else explains its messages; sends: all sizes are known
   bool right = false;          ///< it has the messages that the reference node's operation has
   uint64_t late_messages = 0;  ///< that left late, for their operation was not known
   Duration late;               ///< the most

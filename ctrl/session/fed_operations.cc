@@ -14,6 +14,9 @@ constexpr uint64_t kPiece = 0, kPatience = 1;
 /// Operations that the shard has at a time: plans of many ranks are large.
 constexpr size_t kAhead = 8;
 static_assert(kAhead < ReactiveEnvironment::kMost);
+// More than that is not kept: a feed comes from another host.
+constexpr size_t kMostCollectives = 256;  ///< in a group
+constexpr size_t kMostKernels = 1 << 16;  ///< told before they begin
 
 std::string hash_text(uint64_t communicator) {
   char text[24];
@@ -64,8 +67,12 @@ void FedOperations::handle(Time now, const ReactiveNotice& notice) {
     case ReactiveNotice::Kind::kReminder:
       if (unknown_ != notice.number >> 1) return;
       if ((notice.number & 1) == kPiece) return take_piece(now);
-      return lose(now, "the feed has told nothing of operation " + std::to_string(*unknown_) +
-                           " for " + duration_text(settings_.patience));
+      return lose(now,
+                  (*unknown_ < first_ + told_kernels_.size()
+                       ? "the feed has told operation " + std::to_string(*unknown_) +
+                             " of some real ranks only"
+                       : "the feed has told nothing of operation " + std::to_string(*unknown_)) +
+                      " for " + duration_text(settings_.patience));
     case ReactiveNotice::Kind::kFinished:
       return hand_over(now);
     default:
@@ -115,6 +122,10 @@ std::string FedOperations::wrong(const FedOperation& fed) {
     return "the feed has a gap: " + rank_text + " tells group " + std::to_string(fed.group) +
            " before the end of group " + std::to_string(rank.group.front().group);
   }
+  if (rank.group.size() == kMostCollectives + 2 * size_t{maker_.communicator().ranks()}) {
+    return "the feed tells more than " + std::to_string(rank.group.size()) + " operations of " +
+           rank_text + " in one group";
+  }
   rank.group.push_back(fed);
   if (!fed.last) return "";
   const std::string what = wrong_group(rank);
@@ -140,10 +151,18 @@ std::string FedOperations::wrong_group(Rank& rank) {
              " twice in a group, which is not known to follow";
     }
   }
+  if (collectives.size() > kMostCollectives) {
+    return "the feed tells more than " + std::to_string(kMostCollectives) + " collectives of " +
+           rank_text + " in one group";
+  }
   const bool sends = collectives.size() < rank.group.size();
   if (sends && !collectives.empty()) {
     return "the feed tells that " + rank_text +
            " has collectives, and sends or receives, in one group, which is not known to follow";
+  }
+  if (told_kernels_.size() == kMostKernels) {
+    return "the feed tells more than " + std::to_string(kMostKernels) +
+           " operations before they begin";
   }
   const uint64_t number = rank.told++;
   if (number == first_ + told_kernels_.size()) {
@@ -178,6 +197,9 @@ void FedOperations::closed(Time now, const std::string& failure) {
 /// What the operations were limited to, that they use as many channels as were told.
 void FedOperations::limit_channels(Kernel& kernel) const {
   const Communicator& communicator = maker_.communicator();
+  for (const Operation& operation : kernel) {
+    if (!check_operation(communicator, operation)) return;  // install() says why
+  }
   const auto as_told = [&](const Kernel& limited) {
     const auto cuts = cut_group(communicator, limited);
     if (!cuts) return false;

@@ -7,7 +7,8 @@
 namespace understudy {
 namespace {
 
-/// Most that a real rank waits for what it has granted while nothing comes.
+/// Most that a real rank waits for what it has granted while nothing comes, the latest emulated
+/// rank's delay apart.
 constexpr Duration kGiveUpAfter = Duration::s(1);
 
 std::vector<PairConnection> connections_of(const CollectiveJob& told) {
@@ -24,7 +25,11 @@ InferredPairs::InferredPairs(const Config& config, const JobConfig& job, const T
                              const CollectiveJob& told)
     : OperationSource(config, job, topology, told, true),
       inference_(maker_.communicator(), told.real, connections_of(told)),
-      real_(told.real.size()) {
+      real_(told.real.size()),
+      give_up_after_(kGiveUpAfter) {
+  for (const Duration delay : job.skew) {
+    give_up_after_ = std::max(give_up_after_, kGiveUpAfter + delay);
+  }
   const Communicator& communicator = maker_.communicator();
   const NodeConfig& node = config.nodes[job.ranks[communicator.node_of(told.real.front())]];
   for (const CollectiveLink& link : told.links) {
@@ -104,7 +109,7 @@ void InferredPairs::look(Time now, uint32_t real) {
       return;
     }
   }
-  if (quiet_for >= kGiveUpAfter) {
+  if (quiet_for >= give_up_after_) {
     return lose(now, "rank " + std::to_string(told_.real[real]) + " has waited for " +
                          duration_text(quiet_for) + " for what no send or receive explains");
   }

@@ -18,9 +18,13 @@ ReactiveEnvironment::ReactiveEnvironment(const CollectiveJob& job, CollectivePro
       listener_(listener),
       commands_(kCommandRing),
       links_(job.links.size()),
+      heard_of_(job.ranks()),
       settled_(job.links.size()),
       inputs_(std::bit_ceil(std::max<size_t>(settings_.inputs, 1024))) {
-  for (uint32_t l = 0; l < links_.size(); ++l) ends_.emplace_back(*this, l);
+  for (uint32_t l = 0; l < links_.size(); ++l) {
+    ends_.emplace_back(*this, l);
+    if (job.links[l].real_sends) heard_of_[job.links[l].far].push_back(l);
+  }
 }
 
 void ReactiveEnvironment::on_wake(Time now, uint64_t cookie) {
@@ -175,12 +179,13 @@ void ReactiveEnvironment::input(Time now, Input input) {
                  .bytes = input.bytes});
     if (given_up_) return;
   }
-  Input& kept = inputs_[place & (inputs_.size() - 1)];
-  if (!kept.fed) {
-    if (ReactiveOperation* op = operation_of(kept.link, kept.message)) {
-      if (!feed(now, *op, kept)) return;
-      feed_put_off(now, *op);
-    }
+  ReactiveOperation* op = operation_of(input.link, input.message);
+  // It was told, or put off, if control has just handed over its operation.
+  const bool looked_at = inputs_[place & (inputs_.size() - 1)].fed ||
+                         (op != nullptr && !op->put_off.empty() && op->put_off.back() == place);
+  if (op != nullptr && !looked_at) {
+    if (!feed(now, *op, place)) return;
+    tell_put_off(now, *op);
   }
   finish(now);
   trim();

@@ -111,11 +111,13 @@ class ReactiveEnvironment final : public Endpoint {
   void input(Time now, Input input);
   void look_for_next(Time now, uint64_t from);
   void trim();
-  bool feed(Time now, ReactiveOperation& op, Input& input);
-  bool put_off(ReactiveOperation& op, Input& input);
-  void feed_put_off(Time now, ReactiveOperation& op);
+  bool feed(Time now, ReactiveOperation& op, uint64_t place);
+  bool tell(Time now, ReactiveOperation& op, Input& input, Time time);
+  void tell_put_off(Time now, ReactiveOperation& op);
   bool agrees(Time now, const ReactiveOperation& op, const Input& input);
   void install(Time now, ReactiveOperation& op);
+  bool crosses(const ReactiveOperation& op) const;
+  void begin_unseen(Time now, ReactiveOperation& op);
   void replay(Time now, ReactiveOperation& op);
   void settle(Time now, ReactiveOperation& op);
   void enter(ReactiveOperation& op);
@@ -133,6 +135,7 @@ class ReactiveEnvironment final : public Endpoint {
   SpscRing<ReactiveCommand> commands_;
   std::vector<Link> links_;
   std::deque<End> ends_;
+  std::vector<std::vector<uint32_t>> heard_of_;  ///< by rank: links by which real ones send to it
   std::array<ReactiveOperation*, kMost> operations_ = {};
   uint64_t first_ = 0;             ///< the oldest that is here
   uint64_t finished_ = 0;          ///< operations that are

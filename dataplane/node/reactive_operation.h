@@ -23,13 +23,18 @@ struct ReactiveOperation {
         lateness(job, std::array<const CollectiveShape*, 1>{shape.get()}),
         base(job.links.size()),
         entered(job.ranks()),
-        done(job.ranks(), Time::never()) {}
+        done(job.ranks(), Time::never()),
+        put_off_of(job.links.size()) {
+    put_off.reserve(1024);
+  }
 
   /// Makes a finished one ready for another operation of its kind.
   void reset() {
     entered.assign(entered.size(), false);
     done.assign(done.size(), Time::never());
-    began = over = finished = put_off = false;
+    put_off.clear();
+    put_off_of.assign(put_off_of.size(), 0);
+    began = over = finished = false;
     to_acknowledge = acknowledged = 0;
     first_entry = Time::never();
     end = Time();
@@ -50,10 +55,13 @@ struct ReactiveOperation {
   std::vector<uint64_t> base;  ///< by link: messages before it
   std::vector<bool> entered;   ///< by rank
   std::vector<Time> done;      ///< by rank
-  bool began = false;          ///< something of a real rank has come
-  bool over = false;           ///< nothing replaces it any more
-  bool finished = false;       ///< nothing of it is to come
-  bool put_off = false;        ///< its plan was not ready for some of what came
+  /// What has come that a guess's plan was not ready for: places in the environment's inputs,
+  /// ascending, and how many of each link.
+  std::vector<uint64_t> put_off;
+  std::vector<uint32_t> put_off_of;
+  bool began = false;     ///< something of a real rank has come
+  bool over = false;      ///< nothing replaces it any more
+  bool finished = false;  ///< nothing of it is to come
   uint64_t to_acknowledge = 0, acknowledged = 0;
   Time entry, noticed;               ///< of the real ranks; when that was seen
   Time first_entry = Time::never();  ///< of its ranks

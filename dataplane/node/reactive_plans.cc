@@ -24,10 +24,23 @@ bool ReactiveEnvironment::agrees(Time now, const ReactiveOperation& op, const In
   return false;
 }
 
-/// Tells an operation's plan what has come of it. False if that is not the operation.
-bool ReactiveEnvironment::feed(Time now, ReactiveOperation& op, Input& input) {
+/// Tells an operation's plan what has come of it, or puts that off. False if that is not the
+/// operation.
+bool ReactiveEnvironment::feed(Time now, ReactiveOperation& op, uint64_t place) {
+  Input& input = inputs_[place & (inputs_.size() - 1)];
   if (!agrees(now, op, input)) return false;
-  input.fed = true;
+  // A link's inputs keep their order: an acknowledgement is of all messages before its own too.
+  const bool behind = input.kind != Input::Kind::kCredit && op.put_off_of[input.link] > 0;
+  if (behind || !tell(now, op, input, input.time)) {
+    ++op.put_off_of[input.link];
+    op.put_off.push_back(place);
+  }
+  return true;
+}
+
+/// The same with what the plan takes for the time of that. False if a guess's plan is not ready for
+/// it: what another guess had set free may come before the plan of this one has done so.
+bool ReactiveEnvironment::tell(Time now, ReactiveOperation& op, Input& input, Time time) {
   const uint32_t link = input.link;
   const uint64_t k = input.message - op.base[link];
   const uint32_t rank = job_.links[link].far, connection = op.shape->uses[link].far;
@@ -40,11 +53,11 @@ bool ReactiveEnvironment::feed(Time now, ReactiveOperation& op, Input& input) {
   }
   switch (input.kind) {
     case Input::Kind::kCredit:
+      input.fed = true;
       return true;
     case Input::Kind::kAcknowledgement:
-      if (!op.plan->on_acknowledged(rank, connection, k, input.time) && !op.sure) {
-        return put_off(op, input);
-      }
+      if (!op.plan->on_acknowledged(rank, connection, k, time) && !op.sure) return false;
+      input.fed = true;
       ++op.acknowledged;
       op.end = std::max(op.end, input.time);
       take(now, op, op.heard);
@@ -52,10 +65,11 @@ bool ReactiveEnvironment::feed(Time now, ReactiveOperation& op, Input& input) {
     case Input::Kind::kData:
       break;
   }
-  if (!op.plan->on_real_data(rank, connection, k, input.time)) {
-    if (!op.sure) return put_off(op, input);
+  if (!op.plan->on_real_data(rank, connection, k, time)) {
+    if (!op.sure) return false;
     ++progress_.violations;
   }
+  input.fed = true;
   op.end = std::max(op.end, input.time);
   op.bytes_received += input.bytes;
   const Duration late = op.lateness.of_real(link, k) + host_->arrival_uncertainty();
@@ -64,26 +78,25 @@ bool ReactiveEnvironment::feed(Time now, ReactiveOperation& op, Input& input) {
   return true;
 }
 
-/// What another guess had set free may come before the plan of this one has done so: it is told to
-/// that later.
-bool ReactiveEnvironment::put_off(ReactiveOperation& op, Input& input) {
-  input.fed = false;
-  op.put_off = true;
-  return true;
-}
-
-/// Tells a guess's plan what it was not ready for.
-void ReactiveEnvironment::feed_put_off(Time now, ReactiveOperation& op) {
-  for (bool more = op.put_off; more && !given_up_;) {
-    more = op.put_off = false;
-    for (uint64_t i = oldest_; i < newest_; ++i) {
-      Input& in = inputs_[i & (inputs_.size() - 1)];
-      if (in.fed || in.message < op.base[in.link]) continue;
-      if (in.message >= op.base[in.link] + op.shape->uses[in.link].messages) continue;
-      in.time = now;
-      if (!feed(now, op, in)) return;
-      more |= in.fed;
+/// Tells a guess's plan what it was not ready for, as if it came now.
+void ReactiveEnvironment::tell_put_off(Time now, ReactiveOperation& op) {
+  for (bool more = !op.put_off.empty(); more;) {
+    more = false;
+    for (const uint64_t place : op.put_off) {
+      op.put_off_of[inputs_[place & (inputs_.size() - 1)].link] = 0;
     }
+    size_t kept = 0;
+    for (const uint64_t place : op.put_off) {
+      Input& input = inputs_[place & (inputs_.size() - 1)];
+      uint32_t& before = op.put_off_of[input.link];
+      if (before == 0 && tell(now, op, input, now)) {
+        more = true;
+        continue;
+      }
+      ++before;
+      op.put_off[kept++] = place;
+    }
+    op.put_off.resize(kept);
   }
 }
 
@@ -103,11 +116,26 @@ void ReactiveEnvironment::install(Time now, ReactiveOperation& op) {
   }
   if (op.sure) settle(now, op);
   replay(now, op);
+  if (op.sure && !op.began && !crosses(op)) begin_unseen(now, op);
   if (before != nullptr) {
     notify(now, {.kind = ReactiveNotice::Kind::kReleased, .operation = before});
   }
   finish(now);
   look_for_next(now, oldest_);
+}
+
+/// Something of the operation passes between real and emulated ranks.
+bool ReactiveEnvironment::crosses(const ReactiveOperation& op) const {
+  return std::ranges::any_of(op.shape->uses,
+                             [](const CollectiveShape::Use& use) { return use.messages > 0; });
+}
+
+/// Of an operation of which nothing will come: the emulated ranks enter when they are free.
+void ReactiveEnvironment::begin_unseen(Time now, ReactiveOperation& op) {
+  op.began = true;
+  op.entry = op.noticed = now;
+  enter(op);
+  take(now, op, Duration());
 }
 
 /// Tells a new plan all that has come.
@@ -125,12 +153,12 @@ void ReactiveEnvironment::replay(Time now, ReactiveOperation& op) {
   op.plan->begin();
   op.lateness.begin(*op.shape);
   for (uint64_t i = oldest_; i < newest_ && !given_up_; ++i) {
-    Input& in = inputs_[i & (inputs_.size() - 1)];
+    const Input& in = inputs_[i & (inputs_.size() - 1)];
     if (in.message < op.base[in.link]) continue;
     if (in.message >= op.base[in.link] + op.shape->uses[in.link].messages) continue;
-    if (!feed(now, op, in)) return;
+    if (!feed(now, op, i)) return;
   }
-  feed_put_off(now, op);
+  tell_put_off(now, op);
   for (uint32_t l = 0; l < links_.size(); ++l) send_due(now, l);
 }
 
@@ -191,8 +219,7 @@ void ReactiveEnvironment::take(Time now, ReactiveOperation& op, Duration carried
   while (op.plan->next_done(rank)) {
     op.done[rank] = op.plan->completion(rank);
     freed = true;
-    for (uint32_t l = 0; l < links_.size(); ++l) {
-      if (!job_.links[l].real_sends || job_.links[l].far != rank) continue;
+    for (const uint32_t l : heard_of_[rank]) {
       // Of sends that may be longer than was guessed none waits for that to be found.
       if (!op.over && job_.links[l].index == 0) continue;
       grant_ahead(now, l, op.base[l] + op.shape->uses[l].messages + ahead(l), op.done[rank]);
@@ -202,6 +229,7 @@ void ReactiveEnvironment::take(Time now, ReactiveOperation& op, Duration carried
     ReactiveOperation& next = *at(op.number + 1);
     enter(next);
     take(now, next, Duration());
+    tell_put_off(now, next);
   }
 }
 

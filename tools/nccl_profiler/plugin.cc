@@ -40,12 +40,28 @@ struct Feed {
 };
 Feed feed;
 
+/// NCCL starts events of one communicator from several threads: the caller's, and that of host
+/// callbacks for what a graph launches.
 struct Communicator {
+  pthread_mutex_t lock;
   uint64_t hash;
   uint32_t rank;
   uint32_t group;   ///< number of the one that is told, or was
   bool held;        ///< there is a record that may be its group's last
   FeedRecord last;  ///< that one
+};
+
+class Guard {
+ public:
+  explicit Guard(Communicator& communicator) : lock_(communicator.lock) {
+    pthread_mutex_lock(&lock_);
+  }
+  ~Guard() { pthread_mutex_unlock(&lock_); }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+ private:
+  pthread_mutex_t& lock_;
 };
 
 /// Begins to connect; the connection may stand later.
@@ -184,9 +200,10 @@ int start(void* context, void** handle, Event* event) {
   if (handle != nullptr) *handle = nullptr;
   if (context == nullptr || event == nullptr) return nccl::kSuccess;
   Communicator& communicator = *static_cast<Communicator*>(context);
+  const Guard guard(communicator);
   if (event->kind == nccl::kGroup) {
     release(communicator, true);
-    ++communicator.group;
+    if (++communicator.group == 0) ++communicator.group;  // 0: alone
     if (handle != nullptr) *handle = &communicator;
     return nccl::kSuccess;
   }
@@ -234,7 +251,10 @@ int start(void* context, void** handle, Event* event) {
 
 /// Of the events only groups have a handle.
 int stop(void* handle) {
-  if (handle != nullptr) release(*static_cast<Communicator*>(handle), true);
+  if (handle == nullptr) return nccl::kSuccess;
+  Communicator& communicator = *static_cast<Communicator*>(handle);
+  const Guard guard(communicator);
+  release(communicator, true);
   return nccl::kSuccess;
 }
 int record_state(void*, int, void*) { return nccl::kSuccess; }
@@ -245,7 +265,7 @@ int init(void** context, int* mask, uint64_t hash, int rank) {
   if (!open_feed()) return nccl::kSuccess;
   auto* communicator = static_cast<Communicator*>(malloc(sizeof(Communicator)));
   if (communicator == nullptr) return nccl::kSuccess;
-  *communicator = {hash, static_cast<uint32_t>(rank), 0, false, {}};
+  *communicator = {PTHREAD_MUTEX_INITIALIZER, hash, static_cast<uint32_t>(rank), 0, false, {}};
   *context = communicator;
   *mask = nccl::kCollective | nccl::kPointToPoint;
   return nccl::kSuccess;
