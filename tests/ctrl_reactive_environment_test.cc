@@ -49,9 +49,11 @@ class LatePlan final : public Plan {
   };
   LatePlan(std::vector<Told>& told, bool late) : told_(told), ready_(!late) {}
 
+  std::vector<uint32_t> entered;  ///< ranks
+
   void start(Time) override {}
   void begin() override {}
-  void enter(uint32_t, Time) override {}
+  void enter(uint32_t rank, Time) override { entered.push_back(rank); }
   bool on_real_data(uint32_t, uint32_t, uint64_t, Time) override { return true; }
   bool on_acknowledged(uint32_t rank, uint32_t, uint64_t k, Time t) override {
     ready_ |= rank == 2;
@@ -156,6 +158,22 @@ TEST(ReactiveEnvironment, ALaterGuessIsToldWhenThingsCame) {
   const std::vector<LatePlan::Told> expected = {{1, 0, at_us(2)}, {2, 0, at_us(4)}};
   EXPECT_EQ(again, expected);
   EXPECT_EQ(bench.operations[1]->acknowledged, 2u);
+}
+
+/// Sends between the real node's own GPUs, as a feed tells them: nothing of them comes.
+TEST(ReactiveEnvironment, WhatDoesNotCrossBeginsAtOnce) {
+  Bench bench;
+  std::vector<LatePlan::Told> told;
+  auto plan = std::make_unique<LatePlan>(told, false);
+  const LatePlan& looked_at = *plan;
+  auto shape = std::move(bench.setups[0]->shapes[0]);
+  for (CollectiveShape::Use& use : shape->uses) use = {};
+  ReactiveOperation operation(bench.setups[0]->job, std::move(shape), std::move(plan));
+  operation.sure = true;
+  bench.environment->carry_out(at_us(1),
+                               {.kind = ReactiveCommand::Kind::kInstall, .operation = &operation});
+  EXPECT_EQ(looked_at.entered, (std::vector<uint32_t>{1, 2}));
+  EXPECT_TRUE(operation.began);
 }
 
 }  // namespace

@@ -255,6 +255,24 @@ TEST(Fed, WhatAFeedCannotBeFollowedInIsNamed) {
          f[0].last = false;
          f[1].operation.collective = Collective::kSendRecv;
        })},
+      {"the feed tells more than 256 collectives of rank 0 in one group", changed([](auto& f) {
+         const FedOperation first = f[0];
+         f.assign(257, first);
+         for (size_t i = 0; i < f.size(); ++i) {
+           f[i].sequence += i;
+           f[i].group = 1;
+           f[i].last = i + 1 == f.size();
+         }
+       })},
+      {"the feed tells more than 264 operations of rank 0 in one group", changed([](auto& f) {
+         const FedOperation first = f[0];
+         f.assign(265, first);
+         for (size_t i = 0; i < f.size(); ++i) {
+           f[i].sequence += i;
+           f[i].group = 1;
+           f[i].last = false;
+         }
+       })},
       {"the feed has a gap: rank 0 tells group 2 before the end of group 1", changed([](auto& f) {
          f[0].group = 1;
          f[0].last = false;

@@ -1,5 +1,5 @@
 // The packet path; opening and closing is in dpdk_open.cc.
-// rte_eth_read_clock() is not of DPDK 22.11's stable interface.
+// rte_eth_read_clock() is not of DPDK 22.11's stable interface (see meson.build).
 #include "dataplane/port/dpdk_port.h"
 
 #include <rte_ethdev.h>
