@@ -65,7 +65,12 @@ OperationMaker::OperationMaker(const Config& config, const JobConfig& job, const
       topology_(topology),
       told_(told),
       communicator_(job_communicator(config, job)),
-      strict_(strict) {}
+      strict_(strict) {
+  for (uint32_t l = 0; l < told.links.size(); ++l) {
+    const CollectiveLink& link = told.links[l];
+    links_[{link.channel, link.index, link.real, link.far, link.real_sends}] = l;
+  }
+}
 
 Result<std::unique_ptr<ReactiveOperation>> OperationMaker::make(const Kernel& kernel) const {
   EnvironmentConfig plan;
@@ -95,11 +100,9 @@ Result<std::unique_ptr<ReactiveOperation>> OperationMaker::make(const Kernel& ke
       plan, bytes, *far,
       [&](const Connection& connection, uint32_t real, uint32_t other,
           Duration) -> Result<uint32_t> {
-        const auto found = std::ranges::find_if(told_.links, [&](const CollectiveLink& l) {
-          return l.channel == connection.channel && l.index == connection.index && l.real == real &&
-                 l.far == other && l.real_sends == (connection.direction == Direction::kSend);
-        });
-        if (found != told_.links.end()) return static_cast<uint32_t>(found - told_.links.begin());
+        const auto found = links_.find({connection.channel, connection.index, real, other,
+                                        connection.direction == Direction::kSend});
+        if (found != links_.end()) return found->second;
         if (!strict_) return CollectiveShape::kUnused;
         return fail("the job has no connection from rank " + std::to_string(connection.from) +
                     " to rank " + std::to_string(connection.to) + " on channel " +

@@ -1,8 +1,10 @@
 // From operations that became known during a run to what their emulated ranks need of them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -45,6 +47,8 @@ class OperationMaker {
   const CollectiveJob& told_;
   const Communicator communicator_;
   const bool strict_;
+  /// By channel, index, real rank, far rank, and whether the real one sends.
+  std::map<std::tuple<uint32_t, uint8_t, uint32_t, uint32_t, bool>, uint32_t> links_;
 };
 
 }  // namespace understudy
