@@ -1,0 +1,67 @@
+// All emulated ranks of one NCCL communicator, and of those that are split off it, out of band:
+// check-in, ring, all-gathers, messages between two ranks, set-up of transports (nccl-wire 1, 2.1).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collective_model/operation.h"
+#include "ctrl/peers/nccl/host.h"
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+/// NCCL's ncclUniqueId as its bytes (nccl-wire 1.1).
+struct NcclUniqueId {
+  uint64_t magic = 0;
+  SocketAddress root;
+};
+
+struct NcclCommunicatorSettings {
+  NcclVersion version;  ///< of the real ranks' NCCL
+  NcclUniqueId id;
+  /// The root is ours: its listener, of the rank `root_rank`, stands already. Otherwise a real rank
+  /// has it and the emulated ones check in there.
+  bool emulated_root = false;
+  ListenerId root_listener = 0;
+  struct Rank {
+    bool real = false;
+    uint32_t node = 0;  ///< ranks of one node have the same
+  };
+  std::vector<Rank> ranks;
+  uint64_t seed = 1;  ///< of the values that NCCL draws at random
+};
+
+class NcclCommunicator {
+ public:
+  /// `host` outlives this.
+  NcclCommunicator(NcclCommunicatorSettings settings, NcclHost& host);
+  ~NcclCommunicator();
+
+  void start(Time now);
+  void on_accepted(Time now, ListenerId listener, StreamId stream, const SocketAddress& from);
+  void on_connected(Time now, StreamId stream);
+  void on_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes);
+  /// The other side has closed it, or never took it (`why`).
+  void on_closed(Time now, StreamId stream, const std::string& why);
+  void on_connector_ready(Time now, const NcclConnector& connector);
+  void on_connector_failed(Time now, const NcclConnector& connector, const std::string& why);
+
+  /// Of the communicator and its children, empty while all goes well.
+  const std::string& failure() const;
+  /// All real ranks have closed their connections in good order.
+  bool finished() const;
+  /// For `understudy status`: lines on what the emulated ranks wait for; ranks that wait for the
+  /// same share one.
+  std::vector<std::string> waiting() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace understudy

@@ -1,0 +1,72 @@
+// What the emulated ranks of NCCL communicators want of the world. Behind it are sockets of the
+// emulated nodes' addresses and the dataplane in `run`, scripts in tests.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "dataplane/base/address.h"
+#include "dataplane/base/result.h"
+
+namespace understudy {
+
+/// An IP address and a TCP port.
+struct SocketAddress {
+  IpAddress address;
+  uint16_t port = 0;
+  std::string text() const;
+  auto operator<=>(const SocketAddress&) const = default;
+};
+
+/// One TCP connection; never used twice.
+using StreamId = uint64_t;
+
+/// Of one listening socket; never used twice.
+using ListenerId = uint64_t;
+
+/// One of NCCL's connections between a real and an emulated rank (nccl-wire 2.1): one direction of
+/// one channel.
+struct NcclConnector {
+  uint32_t communicator = 0;  ///< 0: the first; children by their number
+  uint32_t emulated = 0, real = 0;
+  uint32_t channel = 0;
+  uint8_t index = 0;        ///< 0: collectives, 1: send and receive
+  bool real_sends = false;  ///< data come from the real rank
+  auto operator<=>(const NcclConnector&) const = default;
+};
+
+class NcclHost {
+ public:
+  virtual ~NcclHost() = default;
+
+  // Sockets of an emulated rank (its number in the first communicator). Nothing calls back from
+  // within these.
+
+  /// A listening socket on the rank's address; its connections come by on_accepted().
+  virtual Result<SocketAddress> listen(uint32_t rank, ListenerId listener) = 0;
+  virtual void stop_listening(ListenerId listener) = 0;
+  /// Ends in on_connected() or on_closed(). Who asks chooses the number, from new_stream().
+  virtual void dial(uint32_t rank, const SocketAddress& to, StreamId stream) = 0;
+  virtual StreamId new_stream() = 0;
+  virtual void send(StreamId stream, std::span<const uint8_t> bytes) = 0;
+  /// Once what was sent has gone. No call about this stream comes any more.
+  virtual void close(StreamId stream) = 0;
+
+  // net_ib's connections (nccl-wire 2.2, 2.3), which the host makes; on_connector_ready() or
+  // on_connector_failed() tells how it ended.
+
+  /// Where the emulated rank takes this connection: listened to for it alone. `real_sends` is true.
+  virtual Result<SocketAddress> expect(const NcclConnector& connector) = 0;
+  /// The emulated rank connects to the real rank's listener. `real_sends` is false.
+  virtual void connect(const NcclConnector& connector, const SocketAddress& listener,
+                       uint64_t magic) = 0;
+  /// Its queue pairs may go.
+  virtual void disconnect(const NcclConnector& connector) = 0;
+
+  /// A line for the user.
+  virtual void say(const std::string& line) = 0;
+};
+
+}  // namespace understudy
