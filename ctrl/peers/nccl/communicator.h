@@ -10,16 +10,11 @@
 
 #include "collective_model/operation.h"
 #include "ctrl/peers/nccl/host.h"
+#include "ctrl/peers/nccl/unique_id.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
-
-/// NCCL's ncclUniqueId as its bytes (nccl-wire 1.1).
-struct NcclUniqueId {
-  uint64_t magic = 0;
-  SocketAddress root;
-};
 
 struct NcclCommunicatorSettings {
   NcclVersion version;  ///< of the real ranks' NCCL
