@@ -19,9 +19,10 @@ namespace understudy {
 struct NcclCommunicatorSettings {
   NcclVersion version;  ///< of the real ranks' NCCL
   NcclUniqueId id;
-  /// The root is ours: its listener, of the rank `root_rank`, stands already. Otherwise a real rank
-  /// has it and the emulated ones check in there.
+  /// The root is ours: its listener, of the emulated rank `root_rank`, stands already. Otherwise a
+  /// real rank has it and the emulated ones check in there.
   bool emulated_root = false;
+  uint32_t root_rank = 0;
   ListenerId root_listener = 0;
   struct Rank {
     bool real = false;

@@ -44,14 +44,19 @@ class NcclHost {
   // Sockets of an emulated rank (its number in the first communicator). Nothing calls back from
   // within these.
 
-  /// A listening socket on the rank's address; its connections come by on_accepted().
+  /// A listening socket on the rank's address; its connections come by on_accepted(). Who asks
+  /// chooses the number, from new_listener().
   virtual Result<SocketAddress> listen(uint32_t rank, ListenerId listener) = 0;
+  virtual ListenerId new_listener() = 0;
   virtual void stop_listening(ListenerId listener) = 0;
-  /// Ends in on_connected() or on_closed(). Who asks chooses the number, from new_stream().
+  /// Ends in on_connected() or on_closed(). Who asks chooses the number, from new_stream(). A
+  /// refusal is no end yet: the other side's listener may come later, so it is tried again for as
+  /// long as NCCL does (about a minute).
   virtual void dial(uint32_t rank, const SocketAddress& to, StreamId stream) = 0;
   virtual StreamId new_stream() = 0;
   virtual void send(StreamId stream, std::span<const uint8_t> bytes) = 0;
-  /// Once what was sent has gone. No call about this stream comes any more.
+  /// Once what was sent has gone (as ever a close after a send). No call about this stream comes
+  /// any more; nothing needs to be closed after on_closed().
   virtual void close(StreamId stream) = 0;
 
   // net_ib's connections (nccl-wire 2.2, 2.3), which the host makes; on_connector_ready() or
