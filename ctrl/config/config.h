@@ -15,6 +15,7 @@
 #include "ctrl/config/feed_config.h"
 #include "ctrl/config/iteration_config.h"
 #include "ctrl/config/nccl_config.h"
+#include "ctrl/config/nccl_join_config.h"
 #include "ctrl/config/queues_config.h"
 #include "ctrl/config/topology_config.h"
 #include "ctrl/config/traffic_config.h"
@@ -203,6 +204,8 @@ struct JobConfig {
   std::vector<Duration> skew;  ///< per rank, same length as ranks: how late it enters
   IterationConfig iteration;
   SenderConfig sender;  ///< of every rank
+  /// The real ranks are NCCL's in run; without: ring_node's.
+  std::optional<NcclJoinConfig> join;
   unsigned line = 0;
 };
 

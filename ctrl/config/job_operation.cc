@@ -79,10 +79,14 @@ std::string why_not_run(const Config& config) {
   if (all_emulated(config)) return "";  // there is no port
   for (const JobConfig& job : config.jobs) {
     const std::string at = config.path + ":" + std::to_string(job.line) + ": job: ";
-    if (const std::string unknown = not_plain(config, job); !unknown.empty()) {
+    const std::string unknown = job.join ? "" : not_plain(config, job);
+    if (!unknown.empty()) {
       return at + "found " + unknown +
-             ": run's clients know \"all_reduce\" by \"ring\" and \"simple\" of float32, with one "
-             "rank a node, so far";
+             ": ring_node knows \"all_reduce\" by \"ring\" and \"simple\" of float32, with one "
+             "rank a node; a job of NCCL's own has a key join";
+    }
+    if (job.join && !job.dimensions.empty()) {
+      return at + "found an algorithm for each dimension: NCCL knows none such";
     }
     if (job.iteration.computes()) {
       return at + "found compute: what run's real node computes is its own";

@@ -50,6 +50,7 @@ class JobReader {
                    {"fed", OperationsMode::kFed}},
                   job_.operations);
     read_feed();
+    read_join(table_, context_, job_);
     read_inner();
     if (const auto interval = table_.duration("interval")) job_.interval = interval->value;
     read_skew();

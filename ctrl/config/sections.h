@@ -107,6 +107,8 @@ void check_dimension_ranks(TableReader& table, ReadContext& context, const JobCo
 void read_matrix(TableReader& table, JobConfig& job, uint64_t ranks);
 /// Its keys order, compute, injected_delay and jitter, once sizes and numbers are known.
 void read_iteration(TableReader& table, ReadContext& context, JobConfig& job, uint64_t ranks);
+/// Its key join, once ranks, nic and NCCL's release are known.
+void read_join(TableReader& table, ReadContext& context, JobConfig& job);
 /// [[job]]; after the ports.
 void read_jobs(TableReader& root, ReadContext& context);
 /// [nccl] and [calibration].

@@ -25,11 +25,7 @@ IpAddress address_of(const sockaddr_storage& storage) {
   return IpAddress::v6_bytes(reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr.s6_addr);
 }
 
-/// Local TCP port of a socket of either family.
-uint16_t local_port(int fd) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return 0;
+uint16_t port_of(const sockaddr_storage& storage) {
   return ntohs(storage.ss_family == AF_INET
                    ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
                    : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
@@ -44,9 +40,14 @@ Result<SocketAdapter> SocketAdapter::create(Callbacks callbacks) {
 }
 
 Result<void> SocketAdapter::add_listener(int fd, NodeId node, PeerFactory factory) {
+  return add_listener(
+      fd, node, [factory = std::move(factory)](const AcceptedConnection&) { return factory(); });
+}
+
+Result<void> SocketAdapter::add_listener(int fd, NodeId node, Acceptor acceptor) {
   const uint64_t id = next_id_++;
   Listener& listener = listeners_[id];
-  listener = Listener{UniqueFd(fd), node, std::move(factory)};
+  listener = Listener{UniqueFd(fd), node, std::move(acceptor)};
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = id;
@@ -88,14 +89,20 @@ void SocketAdapter::accept_from(const Listener& listener) {
     if (connections_.size() >= kMostConnections) continue;  // closed at once
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    const ConnectionId id = next_id_++;
-    Connection& connection = connections_[id];
-    connection.port = local_port(fd.get());
-    connection.client = address_of(client);
+    sockaddr_storage local{};
+    length = sizeof local;
+    if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &length) != 0) continue;
+    const AcceptedConnection accepted{next_id_++, address_of(local), address_of(client),
+                                      port_of(local), port_of(client)};
+    auto peer = listener.acceptor(accepted);
+    if (peer == nullptr) continue;
+    Connection& connection = connections_[accepted.id];
+    connection.port = accepted.local_port;
+    connection.client = accepted.client;
     connection.fd = std::move(fd);
     connection.node = listener.node;
-    connection.peer = listener.factory();
-    watch(id, connection, EPOLL_CTL_ADD);
+    connection.peer = std::move(peer);
+    watch(accepted.id, connection, EPOLL_CTL_ADD);
   }
 }
 
@@ -216,6 +223,12 @@ bool SocketAdapter::traffic_ended(ConnectionId id, const TrafficResult& result) 
   found->second.peer->on_traffic(callbacks_.now(), result);
   carry(id, found->second);
   return true;
+}
+
+void SocketAdapter::flush(ConnectionId id) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end() || found->second.ended || found->second.connecting) return;
+  carry(id, found->second);
 }
 
 void SocketAdapter::remove_ended() {

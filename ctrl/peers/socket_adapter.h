@@ -33,9 +33,18 @@ struct EndedConnection {
   bool connected = true;        ///< false: a dialled server did not take the call
 };
 
+/// A connection that a client has made.
+struct AcceptedConnection {
+  ConnectionId id = 0;
+  IpAddress local, client;
+  uint16_t local_port = 0, client_port = 0;
+};
+
 class SocketAdapter {
  public:
   using PeerFactory = std::function<std::unique_ptr<Peer>()>;
+  /// Null: it is closed at once.
+  using Acceptor = std::function<std::unique_ptr<Peer>(const AcceptedConnection&)>;
   struct Callbacks {
     std::function<Time()> now;
     /// To be answered once by endpoint_ready or endpoint_refused, per connection in order.
@@ -49,6 +58,8 @@ class SocketAdapter {
 
   /// Takes over a listening non-blocking socket on an address of `node`.
   Result<void> add_listener(int fd, NodeId node, PeerFactory factory);
+  /// The same, where what takes a connection depends on it.
+  Result<void> add_listener(int fd, NodeId node, Acceptor acceptor);
 
   /// Takes over a non-blocking socket of `node` that is connecting to a server.
   Result<ConnectionId> add_call(int fd, NodeId node, const IpAddress& server, uint16_t port,
@@ -63,13 +74,16 @@ class SocketAdapter {
 
   bool traffic_ended(ConnectionId id, const TrafficResult& result);
 
+  /// Carries on what a connection's machine has produced outside its own calls.
+  void flush(ConnectionId id);
+
   size_t connection_count() const { return connections_.size(); }
 
  private:
   struct Listener {
     UniqueFd fd;
     NodeId node = kNoNode;
-    PeerFactory factory;
+    Acceptor acceptor;
   };
   struct Connection {
     UniqueFd fd;

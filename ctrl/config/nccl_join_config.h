@@ -1,0 +1,26 @@
+// How the emulated ranks of a job find NCCL's communicator: job.join.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "dataplane/base/address.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+struct NcclJoinConfig {
+  enum class Way : uint8_t {
+    kCommId,  ///< NCCL_COMM_ID: rank 0's root is at `address` and `port`
+    kFile,    ///< rank 0 writes its unique id to `file`
+    kStore,   ///< PyTorch's store at `address` and `port`, which rank 0 serves
+  };
+  Way way = Way::kCommId;
+  IpAddress address;
+  uint16_t port = 0;
+  std::string file;
+  std::string torch = "2.4";  ///< release whose store's protocol is spoken
+  unsigned line = 0;
+};
+
+}  // namespace understudy

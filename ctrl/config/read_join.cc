@@ -1,0 +1,132 @@
+// job.join: how the emulated ranks of a job find NCCL's communicator.
+#include <charconv>
+
+#include "ctrl/config/sections.h"
+
+namespace understudy {
+namespace {
+
+/// Older ones lay their messages out in ways that nobody has looked at.
+constexpr NcclVersion kOldestToJoin{18};
+/// Up to here rank 0 draws the root's magic even where NCCL_COMM_ID is set (nccl-wire 1.1).
+constexpr NcclVersion kNewestWithSecretMagic{21};
+
+struct Endpoint {
+  IpAddress address;
+  uint16_t port = 0;
+};
+
+/// "10.9.0.1:5555" or "[fd00::1]:5555".
+std::optional<Endpoint> parse_endpoint(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::string_view host = text.substr(0, colon);
+  const std::string_view digits = text.substr(colon + 1);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const auto address = IpAddress::parse(host);
+  Endpoint endpoint;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), endpoint.port);
+  if (!address || error != std::errc() || end != digits.data() + digits.size() ||
+      endpoint.port == 0) {
+    return std::nullopt;
+  }
+  endpoint.address = *address;
+  return endpoint;
+}
+
+class JoinReader {
+ public:
+  JoinReader(const TomlNode& toml, ReadContext& context, JobConfig& job)
+      : table_(toml, "job.join", context.errors), config_(context.config), job_(job) {
+    join_.line = toml.line;
+  }
+
+  void run() {
+    unsigned ways = 0;
+    if (const auto text = table_.text("comm_id")) {
+      ++ways;
+      join_.way = NcclJoinConfig::Way::kCommId;
+      read_endpoint(*text, "comm_id");
+      check_magic(*text);
+    }
+    if (const auto text = table_.text("file")) {
+      ++ways;
+      join_.way = NcclJoinConfig::Way::kFile;
+      join_.file = text->value;
+      if (text->value.empty()) table_.error(text->line, "file", "an empty text", "a file's name");
+    }
+    if (const auto text = table_.text("master")) {
+      ++ways;
+      join_.way = NcclJoinConfig::Way::kStore;
+      read_endpoint(*text, "master");
+    }
+    if (const auto text = table_.text("torch")) {
+      join_.torch = text->value;
+      if (join_.way != NcclJoinConfig::Way::kStore) {
+        table_.error(text->line, "torch", "\"" + text->value + "\"",
+                     "a release of PyTorch goes with master");
+      }
+    }
+    if (ways != 1 && table_.any("comm_id") == nullptr && table_.any("file") == nullptr &&
+        table_.any("master") == nullptr) {
+      table_.error(join_.line, "comm_id", "nothing",
+                   "one of comm_id = \"10.9.0.1:5555\", file = \"FILE\", master = "
+                   "\"10.9.0.1:29500\"");
+    } else if (ways > 1) {
+      table_.error(join_.line, "comm_id", "several ways", "one of comm_id, file and master");
+    }
+    if (job_.nccl < kOldestToJoin) {
+      table_.error(join_.line, "comm_id", "a job of NCCL 2." + std::to_string(job_.nccl.minor),
+                   "emulated ranks join communicators of 2.18 to 2.30");
+    }
+    table_.finish();
+    job_.join = join_;
+  }
+
+ private:
+  const NodeConfig* first_node() const {
+    return job_.ranks.empty() ? nullptr : &config_.nodes[job_.ranks.front()];
+  }
+
+  void read_endpoint(const Located<std::string>& text, std::string_view key) {
+    const auto endpoint = parse_endpoint(text.value);
+    if (!endpoint) {
+      table_.error(text.line, key, "\"" + text.value + "\"",
+                   "expected an address and a port, as in \"10.9.0.1:5555\" or \"[fd00::1]:5555\"");
+      return;
+    }
+    join_.address = endpoint->address;
+    join_.port = endpoint->port;
+    const NodeConfig* node = first_node();
+    if (node == nullptr || job_.nic >= node->nics.size()) return;
+    const NicConfig& nic = node->nics[job_.nic];
+    if (nic.v4 == join_.address || nic.v6 == join_.address) return;
+    table_.error(text.line, key, "\"" + text.value + "\"",
+                 "expected an address of rank 0, which is node " + node->name +
+                     (nic.v4   ? ": " + nic.v4->text()
+                      : nic.v6 ? ": " + nic.v6->text()
+                               : ""));
+  }
+
+  void check_magic(const Located<std::string>& text) {
+    const NodeConfig* node = first_node();
+    if (node == nullptr || !node->real || job_.nccl > kNewestWithSecretMagic) return;
+    table_.error(text.line, "comm_id", "\"" + text.value + "\"",
+                 "NCCL up to 2.21 draws a number that the address does not tell: file = \"FILE\" "
+                 "takes rank 0's unique id");
+  }
+
+  TableReader table_;
+  const Config& config_;
+  JobConfig& job_;
+  NcclJoinConfig join_;
+};
+
+}  // namespace
+
+void read_join(TableReader& table, ReadContext& context, JobConfig& job) {
+  if (const TomlNode* toml = table.table("join")) JoinReader(*toml, context, job).run();
+}
+
+}  // namespace understudy

@@ -1,0 +1,276 @@
+#include "ctrl/session/nccl_sockets.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace understudy {
+namespace {
+
+/// Calls to one address that are under way at a time: a listener's backlog has an end.
+constexpr uint32_t kMostCalls = 64;
+/// A root that is not there yet is tried again, as NCCL does (nccl-wire 1.2), but for ever: the
+/// program on the real node is started by hand.
+constexpr Duration kRetry = Duration::ms(100);
+constexpr uint32_t kMostRetries = 10;  ///< after so many the pause grows no more
+
+uint16_t local_port(int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return 0;
+  return ntohs(storage.ss_family == AF_INET
+                   ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
+                   : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+}
+
+IpAddress unspecified(const IpAddress& like) {
+  return like.is_v4() ? IpAddress::v4(0) : IpAddress();
+}
+
+}  // namespace
+
+/// One of the communicator's own connections.
+class NcclSockets::Stream final : public Peer {
+ public:
+  Stream(NcclSockets& all, StreamId id) : all_(all), id_(id) {}
+  ~Stream() override { all_.streams_.erase(id_); }
+  void set_connection(ConnectionId connection) {
+    connection_ = connection;
+    all_.streams_[id_] = this;
+  }
+  void on_bytes(Time now, std::span<const uint8_t> bytes) override {
+    if (!finished_) all_.communicator_->on_bytes(now, id_, bytes);
+  }
+  void on_endpoint(Time, const EndpointReady&) override {}
+  void on_connected(Time now) override {
+    all_.made(connection_);
+    if (!finished_) all_.communicator_->on_connected(now, id_);
+  }
+  void on_closed(Time) override {
+    if (finished_) return;
+    finished_ = true;
+    all_.failed_.push_back({id_, ""});
+  }
+  void append(std::span<const uint8_t> bytes) {
+    output_.insert(output_.end(), bytes.begin(), bytes.end());
+  }
+  void close() { finished_ = true; }
+  bool open() const { return !finished_; }
+  StreamId id() const { return id_; }
+  ConnectionId connection() const { return connection_; }
+
+ private:
+  NcclSockets& all_;
+  const StreamId id_;
+  ConnectionId connection_ = 0;
+};
+
+NcclSockets::~NcclSockets() = default;
+
+Result<void> NcclSockets::open_port(const IpAddress& like, uint16_t port, uint16_t& opened) {
+  const auto fd = callbacks_.listen(unspecified(like), port);
+  if (!fd) return fail(fd.error().text);
+  opened = local_port(*fd);
+  return sockets_.add_listener(
+      *fd, kNoNode, [this](const AcceptedConnection& accepted) { return accept(accepted); });
+}
+
+Result<SocketAddress> NcclSockets::claim(uint32_t rank, Expected expected) {
+  const IpAddress& address = addresses_[rank];
+  auto& ports = ports_[address.is_v4()];
+  for (size_t i = 0;; ++i) {
+    if (i == ports.size()) {
+      uint16_t port = 0;
+      if (auto opened = open_port(address, 0, port); !opened) return fail(opened.error().text);
+      ports.push_back(port);
+    }
+    const SocketAddress at{address, ports[i]};
+    if (expected_.try_emplace(at, expected).second) return at;
+  }
+}
+
+Result<void> NcclSockets::listen_at(uint32_t rank, uint16_t port, ListenerId listener) {
+  const SocketAddress at{addresses_[rank], port};
+  uint16_t opened = 0;
+  if (auto done = open_port(at.address, port, opened); !done) {
+    return fail(at.text() + ": " + done.error().text);
+  }
+  expected_[at] = Expected{listener, std::nullopt};
+  listeners_[listener] = at;
+  return {};
+}
+
+Result<SocketAddress> NcclSockets::listen(uint32_t rank, ListenerId listener) {
+  auto at = claim(rank, Expected{listener, std::nullopt});
+  if (at) listeners_[listener] = *at;
+  return at;
+}
+
+void NcclSockets::stop_listening(ListenerId listener) {
+  const auto found = listeners_.find(listener);
+  if (found == listeners_.end()) return;
+  expected_.erase(found->second);
+  listeners_.erase(found);
+}
+
+Result<SocketAddress> NcclSockets::expect(const NcclConnector& connector) {
+  auto at = claim(connector.emulated, Expected{0, connector});
+  if (at) awaited_[connector] = *at;
+  return at;
+}
+
+std::unique_ptr<Peer> NcclSockets::accept(const AcceptedConnection& accepted) {
+  const auto found = expected_.find({accepted.local, accepted.local_port});
+  if (found == expected_.end()) return nullptr;
+  if (found->second.connector) {
+    const NcclConnector connector = *found->second.connector;
+    connections_.insert(accepted.id);
+    return callbacks_.receiver(connector);
+  }
+  connections_.insert(accepted.id);
+  auto stream = std::make_unique<Stream>(*this, next_stream_++);
+  stream->set_connection(accepted.id);
+  communicator_->on_accepted(callbacks_.now(), found->second.listener, stream->id(),
+                             {accepted.client, accepted.client_port});
+  return stream;
+}
+
+void NcclSockets::dial(uint32_t rank, const SocketAddress& to, StreamId stream) {
+  targets_[to].waiting.push_back({rank, stream, {}, 0});
+}
+
+void NcclSockets::connect(const NcclConnector& connector, const SocketAddress& listener,
+                          uint64_t magic) {
+  targets_[listener].waiting.push_back({connector.emulated, 0, connector, magic});
+}
+
+void NcclSockets::call(const SocketAddress& to, Target& target) {
+  const Call call = target.waiting.front();
+  target.waiting.pop_front();
+  const auto fd = callbacks_.connect(addresses_[call.rank], to);
+  if (!fd) return drop(call, fd.error().text);
+  std::unique_ptr<Peer> peer;
+  Stream* stream = nullptr;
+  if (call.stream != 0) {
+    auto made = std::make_unique<Stream>(*this, call.stream);
+    stream = made.get();
+    peer = std::move(made);
+  } else {
+    peer = callbacks_.sender(call.connector, call.magic);
+  }
+  const auto id = sockets_.add_call(*fd, kNoNode, to.address, to.port, std::move(peer));
+  if (!id) return drop(call, id.error().text);
+  if (stream != nullptr) stream->set_connection(*id);
+  connections_.insert(*id);
+  calls_[*id] = {to, call};
+  ++target.under_way;
+}
+
+void NcclSockets::drop(const Call& call, const std::string& why) {
+  if (call.stream != 0) {
+    failed_.push_back({call.stream, why});
+  } else {
+    communicator_->on_connector_failed(callbacks_.now(), call.connector, why);
+  }
+}
+
+void NcclSockets::make_calls() {
+  const Time now = callbacks_.now();
+  for (auto it = targets_.begin(); it != targets_.end();) {
+    Target& target = it->second;
+    if (target.waiting.empty() && target.under_way == 0) {
+      it = targets_.erase(it);
+      continue;
+    }
+    const uint32_t most = target.refused == 0 ? kMostCalls : 1;
+    while (!target.waiting.empty() && target.under_way < most && now >= target.retry) {
+      call(it->first, target);
+    }
+    ++it;
+  }
+}
+
+void NcclSockets::made(ConnectionId connection) {
+  const auto found = calls_.find(connection);
+  if (found == calls_.end()) return;
+  Target& target = targets_[found->second.first];
+  --target.under_way;
+  target.refused = 0;
+  calls_.erase(found);
+}
+
+bool NcclSockets::on_ended(const EndedConnection& ended) {
+  if (connections_.erase(ended.id) == 0) return false;
+  const auto found = calls_.find(ended.id);
+  if (found == calls_.end()) return true;
+  const auto [to, call] = found->second;
+  calls_.erase(found);
+  Target& target = targets_[to];
+  --target.under_way;
+  if (ended.connected) return true;
+  target.refused = std::min(target.refused + 1, kMostRetries);
+  target.retry = callbacks_.now() + kRetry * target.refused;
+  target.waiting.push_front(call);
+  return true;
+}
+
+void NcclSockets::send(StreamId stream, std::span<const uint8_t> bytes) {
+  const auto found = streams_.find(stream);
+  if (found == streams_.end() || !found->second->open()) return;
+  found->second->append(bytes);
+  dirty_.push_back(stream);
+}
+
+void NcclSockets::close(StreamId stream) {
+  if (const auto found = streams_.find(stream); found != streams_.end()) {
+    found->second->close();
+    dirty_.push_back(stream);
+  }
+  for (auto& [to, target] : targets_) {
+    std::erase_if(target.waiting, [&](const Call& call) { return call.stream == stream; });
+  }
+}
+
+void NcclSockets::pump() {
+  if (pumping_) return;
+  pumping_ = true;
+  while (!dirty_.empty() || !failed_.empty()) {
+    for (const StreamId stream : std::exchange(dirty_, {})) {
+      const auto found = streams_.find(stream);
+      if (found != streams_.end()) sockets_.flush(found->second->connection());
+    }
+    for (const Ended& ended : std::exchange(failed_, {})) {
+      communicator_->on_closed(callbacks_.now(), ended.stream, ended.why);
+    }
+  }
+  pumping_ = false;
+}
+
+void NcclSockets::poll() {
+  make_calls();
+  pump();
+}
+
+void NcclSockets::on_connector(const NcclConnector& connector, const std::string& failure) {
+  if (const auto found = awaited_.find(connector); found != awaited_.end()) {
+    expected_.erase(found->second);
+    awaited_.erase(found);
+  }
+  if (failure.empty()) {
+    communicator_->on_connector_ready(callbacks_.now(), connector);
+  } else {
+    communicator_->on_connector_failed(callbacks_.now(), connector, failure);
+  }
+}
+
+void NcclSockets::disconnect(const NcclConnector& connector) {
+  if (const auto found = awaited_.find(connector); found != awaited_.end()) {
+    expected_.erase(found->second);
+    awaited_.erase(found);
+  }
+  callbacks_.disconnect(connector);
+}
+
+}  // namespace understudy

@@ -1,0 +1,123 @@
+// The sockets of the emulated ranks of one NCCL communicator: joins its machines to a
+// SocketAdapter. Many ranks share a listening socket, which takes connections to all emulated
+// addresses: who is meant is told by the address that was dialled. A rank's n-th listener is at its
+// own address and the n-th shared port.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ctrl/peers/nccl/communicator.h"
+#include "ctrl/peers/nccl/host.h"
+#include "ctrl/peers/socket_adapter.h"
+
+namespace understudy {
+
+class NcclSockets final : public NcclHost {
+ public:
+  struct Callbacks {
+    std::function<Time()> now;
+    /// A listening socket at all emulated addresses of `any`'s family. Port 0: any that is free.
+    std::function<Result<int>(const IpAddress& any, uint16_t port)> listen;
+    std::function<Result<int>(const IpAddress& from, const SocketAddress& to)> connect;
+    /// net_ib's side of a connection, as who takes it and as who makes it.
+    std::function<std::unique_ptr<Peer>(const NcclConnector&)> receiver;
+    std::function<std::unique_ptr<Peer>(const NcclConnector&, uint64_t magic)> sender;
+    /// Its queue pairs are to go.
+    std::function<void(const NcclConnector&)> disconnect;
+    std::function<void(const std::string&)> say;
+  };
+
+  /// `addresses`: of each rank, real ones too. All ranks with one address are told apart by port.
+  NcclSockets(SocketAdapter& sockets, std::vector<IpAddress> addresses, Callbacks callbacks)
+      : sockets_(sockets), addresses_(std::move(addresses)), callbacks_(std::move(callbacks)) {}
+  ~NcclSockets() override;
+
+  /// Whom it all belongs to, before anything happens.
+  void attach(NcclCommunicator& communicator) { communicator_ = &communicator; }
+  /// A listener at an address that others know, of `rank`: the root's.
+  Result<void> listen_at(uint32_t rank, uint16_t port, ListenerId listener);
+
+  /// Control's turn.
+  void poll();
+  /// A connection of the adapter has ended; false if it is none of ours.
+  bool on_ended(const EndedConnection& ended);
+  /// A connector stands, or will not.
+  void on_connector(const NcclConnector& connector, const std::string& failure);
+
+  Result<SocketAddress> listen(uint32_t rank, ListenerId listener) override;
+  void stop_listening(ListenerId listener) override;
+  void dial(uint32_t rank, const SocketAddress& to, StreamId stream) override;
+  StreamId new_stream() override { return next_stream_++; }
+  void send(StreamId stream, std::span<const uint8_t> bytes) override;
+  void close(StreamId stream) override;
+  Result<SocketAddress> expect(const NcclConnector& connector) override;
+  void connect(const NcclConnector& connector, const SocketAddress& listener,
+               uint64_t magic) override;
+  void disconnect(const NcclConnector& connector) override;
+  void say(const std::string& line) override { callbacks_.say(line); }
+
+ private:
+  class Stream;
+  class Watched;
+  /// What is listened for at one address and port.
+  struct Expected {
+    ListenerId listener = 0;
+    std::optional<NcclConnector> connector;
+  };
+  /// A connection that is to be made, by a rank or a connector.
+  struct Call {
+    uint32_t rank = 0;
+    StreamId stream = 0;  ///< 0: of the connector
+    NcclConnector connector;
+    uint64_t magic = 0;
+  };
+  /// Where ranks dial. Nobody there: one call at a time tries it again.
+  struct Target {
+    std::deque<Call> waiting;
+    uint32_t under_way = 0;
+    uint32_t refused = 0;  ///< calls in a row
+    Time retry;
+  };
+  struct Ended {
+    StreamId stream = 0;
+    std::string why;
+  };
+
+  Result<SocketAddress> claim(uint32_t rank, Expected expected);
+  Result<void> open_port(const IpAddress& like, uint16_t port, uint16_t& opened);
+  void release(const SocketAddress& at);
+  std::unique_ptr<Peer> accept(const AcceptedConnection& accepted);
+  void call(const SocketAddress& to, Target& target);
+  void make_calls();
+  void drop(const Call& call, const std::string& why);
+  /// A connection that we made stands.
+  void made(ConnectionId connection);
+  /// Carries on what machines have produced, until nothing is left.
+  void pump();
+
+  SocketAdapter& sockets_;
+  const std::vector<IpAddress> addresses_;
+  const Callbacks callbacks_;
+  NcclCommunicator* communicator_ = nullptr;
+  StreamId next_stream_ = 1;
+  std::map<bool, std::vector<uint16_t>> ports_;  ///< shared ones, by v4
+  std::map<SocketAddress, Expected> expected_;
+  std::map<ListenerId, SocketAddress> listeners_;
+  std::map<NcclConnector, SocketAddress> awaited_;
+  std::map<SocketAddress, Target> targets_;
+  std::unordered_map<StreamId, Stream*> streams_;
+  std::unordered_set<ConnectionId> connections_;                            ///< all of ours
+  std::unordered_map<ConnectionId, std::pair<SocketAddress, Call>> calls_;  ///< by us, for now
+  std::vector<StreamId> dirty_;
+  std::deque<Ended> failed_;
+  bool pumping_ = false;
+};
+
+}  // namespace understudy
