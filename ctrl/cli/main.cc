@@ -1,5 +1,5 @@
-// The command line: understudy check | topo | schedule | predict | calibrate | simulate | run |
-// command.
+// The command line: understudy check | topo | schedule | predict | calibrate | feed | env |
+// simulate | run | command | status.
 // Exit status: 0 work was done and was right,
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
 #include <CLI/CLI.hpp>
@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   add_predict(app, status);
   add_calibrate(app, status);
   add_feed(app, status);
+  add_env(app, status);
   add_simulate(app, status);
   add_run(app, status);
   add_command(app, status);

@@ -1,0 +1,264 @@
+#include "ctrl/build/node_environment.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "ctrl/build/rail.h"
+#include "ctrl/config/job_operation.h"
+
+namespace understudy {
+namespace {
+
+constexpr size_t kNeighbourTable = 1024;  ///< Linux' net.ipv4.neigh.default.gc_thresh3
+
+const NodeConfig& real_node(const Config& config, const JobConfig& job) {
+  return config.nodes[*std::ranges::find_if(job.ranks,
+                                            [&](NodeId node) { return config.nodes[node].real; })];
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
+std::string endpoint_text(const IpAddress& address, uint16_t port) {
+  const std::string host = address.is_v4() ? address.text() : "[" + address.text() + "]";
+  return host + ":" + std::to_string(port);
+}
+
+const char* algorithm_value(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return "Ring";
+    case Algorithm::kTree:
+      return "Tree";
+    case Algorithm::kPat:
+      return "PAT";
+  }
+}
+
+const char* protocol_value(Protocol protocol) {
+  switch (protocol) {
+    case Protocol::kLL:
+      return "LL";
+    case Protocol::kLL128:
+      return "LL128";
+    case Protocol::kSimple:
+      return "Simple";
+  }
+  return nullptr;
+}
+
+class Settings {
+ public:
+  Settings(const Config& config, const JobConfig& job) : config_(config), job_(job) {}
+
+  std::vector<NodeSetting> all() {
+    network();
+    communicator();
+    choices();
+    for (const EnvironmentVariable& variable :
+         config_.nccl ? config_.nccl->environment : std::vector<EnvironmentVariable>()) {
+      add(variable.name, quoted(variable.value), "[nccl] environment of the configuration");
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add(std::string name, std::string value, std::string reason) {
+    // What the configuration says of its own goes last and holds.
+    std::erase_if(out_, [&](const NodeSetting& other) { return other.name == name; });
+    out_.push_back({std::move(name), std::move(value), std::move(reason)});
+  }
+  bool since(uint32_t minor) const { return job_.nccl >= NcclVersion{minor}; }
+
+  void network() {
+    add("NCCL_SOCKET_IFNAME", "\"=$understudy_if\"",
+        "its bootstrap goes over the interface behind which the emulated nodes are");
+    add("NCCL_NET", "IB", "RoCE, never TCP sockets");
+    add("NCCL_NET_PLUGIN", "none",
+        "a network plugin, as containers bring one, lays its messages out in its own way");
+    add("NCCL_IB_HCA", "\"=$understudy_hca\"", "the NIC of that interface and no other");
+    add("NCCL_IB_GID_INDEX", "\"$understudy_gid\"",
+        "its RoCEv2 GID with the address that the configuration gives the node");
+    if (job_.sender.traffic_class != 0) {
+      add("NCCL_IB_TC", std::to_string(job_.sender.traffic_class), "traffic_class of the job");
+    }
+    add("NCCL_IB_ADAPTIVE_ROUTING", "0", "one write a message; RoCE's default, said for clarity");
+    if (since(20)) {
+      add("NCCL_IB_MERGE_NICS", "0", "two ports of a NIC are not one device with two halves");
+    }
+    add("NCCL_PXN_DISABLE", "1",
+        "data do not take the detour by another GPU's NIC, which the model does not know");
+    add("NCCL_CROSS_NIC", "0", "rings stay on their rail");
+  }
+
+  void communicator() {
+    const NcclJoinConfig& join = *job_.join;
+    const std::string where = endpoint_text(join.address, join.port);
+    switch (join.way) {
+      case NcclJoinConfig::Way::kCommId:
+        add("NCCL_COMM_ID", quoted(where), "where the communicator's root is, rank 0's");
+        break;
+      case NcclJoinConfig::Way::kStore:
+        add("MASTER_ADDR", quoted(join.address.text()), "PyTorch's store, which rank 0 serves");
+        add("MASTER_PORT", std::to_string(join.port), "its port");
+        add("WORLD_SIZE", std::to_string(job_rank_count(config_, job_)),
+            "real and emulated ranks together; torchrun sets it by --nnodes and --nproc-per-node");
+        break;
+      case NcclJoinConfig::Way::kFile:
+        break;
+    }
+    if (since(24)) {
+      add("NCCL_RAS_ENABLE", "0", "its threads would look for those of the emulated ranks");
+    }
+    if (since(21)) add("NCCL_MNNVL_ENABLE", "0", "emulated nodes share no NVLink with others");
+    add("NCCL_NVLS_ENABLE", "0", "emulated ranks know rings, trees and PAT");
+    add("NCCL_COLLNET_ENABLE", "0", "there are no switches that reduce");
+    if (since(22)) {
+      add("NCCL_RUNTIME_CONNECT", "0", "all connections are made, or fail, at the start");
+    }
+    if (job_.operations == OperationsMode::kFed) {
+      const auto first = std::ranges::find_if(
+          job_.ranks, [&](NodeId node) { return !config_.nodes[node].real; });
+      add("NCCL_PROFILER_PLUGIN", "\"${UNDERSTUDY_PLUGIN:-understudy}\"",
+          "libnccl-profiler-understudy.so tells which operations begin; set UNDERSTUDY_PLUGIN to "
+          "its path");
+      if (first != job_.ranks.end()) {
+        add("UNDERSTUDY_FEED",
+            quoted(endpoint_text(roce_address(config_.nodes[*first].nics[job_.nic]),
+                                 job_.feed.port)),
+            "where it tells them");
+      }
+    }
+  }
+
+  void choices() {
+    const std::string channels = std::to_string(job_.channels);
+    add("NCCL_MIN_NCHANNELS", channels, "channels of the job");
+    add("NCCL_MAX_NCHANNELS", channels, "the same");
+    if (!is_p2p(job_.collective) && job_.algorithm) {
+      add("NCCL_ALGO", algorithm_value(*job_.algorithm), "algorithm of the job");
+    }
+    if (!is_p2p(job_.collective) && job_.protocol) {
+      add("NCCL_PROTO", protocol_value(*job_.protocol), "protocol of the job");
+    }
+  }
+
+  const Config& config_;
+  const JobConfig& job_;
+  std::vector<NodeSetting> out_;
+};
+
+/// The interface, the RDMA device and the GID's index that belong to an address.
+std::string finder(const IpAddress& address) {
+  std::string gid;
+  char digits[8];
+  for (size_t i = 0; i < 16; i += 2) {
+    std::snprintf(digits, sizeof digits, "%s%02x%02x", i == 0 ? "" : ":", address.gid()[i],
+                  address.gid()[i + 1]);
+    gid += digits;
+  }
+  return "understudy_if=$(ip -o addr show to " + address.text() +
+         " | awk '{print $2; exit}')\n"
+         "[ -n \"$understudy_if\" ] || echo \"understudy: no interface of this node has the address " +
+         address.text() +
+         "\" >&2\n"
+         "understudy_hca= understudy_gid=\n"
+         "for understudy_type in /sys/class/infiniband/*/ports/1/gid_attrs/types/*; do\n"
+         "  understudy_port=${understudy_type%/gid_attrs/types/*}\n"
+         "  understudy_index=${understudy_type##*/}\n"
+         "  [ \"$(cat \"$understudy_port/gids/$understudy_index\" 2>/dev/null)\" = " +
+         gid +
+         " ] || continue\n"
+         "  [ \"$(cat \"$understudy_type\" 2>/dev/null)\" = \"RoCE v2\" ] || continue\n"
+         "  understudy_gid=$understudy_index\n"
+         "  understudy_hca=${understudy_port#/sys/class/infiniband/}\n"
+         "  understudy_hca=${understudy_hca%/ports/1}\n"
+         "  break\n"
+         "done\n"
+         "[ -n \"$understudy_hca\" ] || echo \"understudy: no RDMA device of this node has the "
+         "RoCEv2 GID " +
+         gid + "\" >&2\n";
+}
+
+std::string ranks_text(const Config& config, const JobConfig& job) {
+  const uint32_t gpus = gpus_per_node(config, job);
+  std::string text;
+  for (size_t i = 0; i < job.ranks.size(); ++i) {
+    if (!config.nodes[job.ranks[i]].real) continue;
+    for (uint32_t g = 0; g < gpus; ++g) {
+      text += (text.empty() ? "" : ", ") + std::to_string(i * gpus + g);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<NodeSetting> node_settings(const Config& config, const JobConfig& job) {
+  return Settings(config, job).all();
+}
+
+std::string node_environment(const Config& config, const JobConfig& job) {
+  const NodeConfig& node = real_node(config, job);
+  const IpAddress address = roce_address(node.nics[job.nic]);
+  std::string text = "# Environment of job \"" + job.name + "\" on node \"" + node.name +
+                     "\", by understudy env " + config.path +
+                     "\n"
+                     "# Source it in the shell that starts the program there. Its ranks: " +
+                     ranks_text(config, job) + " of " +
+                     std::to_string(job_rank_count(config, job)) + ".\n";
+  if (job.join->way == NcclJoinConfig::Way::kFile) {
+    text += "# The unique id goes through the file " + job.join->file + ", which " +
+            (config.nodes[job.ranks.front()].real ? "rank 0's program writes"
+                                                  : "understudy run writes") +
+            ".\n";
+  }
+  text += "# An MTU of the interface of 4200 bytes or more gives a path MTU of 4096.\n";
+  if (job.ranks.size() > kNeighbourTable / 2) {
+    text += "# Its neighbour table must hold all emulated nodes, as root:\n#     sysctl -w "
+            "net.ipv4.neigh.default.gc_thresh3=" +
+            std::to_string(4 * job.ranks.size()) +
+            " net.ipv4.neigh.default.gc_thresh2=" + std::to_string(2 * job.ranks.size()) + "\n";
+  }
+  text += "\n" + finder(address) + "\n";
+  for (const NodeSetting& setting : node_settings(config, job)) {
+    text += "# " + setting.reason + "\nexport " + setting.name + "=" + setting.value + "\n";
+  }
+  return text;
+}
+
+Result<const JobConfig*> joined_job(const Config& config, const std::string& name) {
+  const JobConfig* found = nullptr;
+  for (const JobConfig& job : config.jobs) {
+    if (!name.empty() && job.name != name) continue;
+    if (!job.join) {
+      if (!name.empty()) {
+        return fail(config.path + ":" + std::to_string(job.line) + ": job: \"" + name +
+                    "\" is not NCCL's: it has no key join");
+      }
+      continue;
+    }
+    if (found != nullptr) return fail(config.path + ": several jobs have a key join: name one");
+    found = &job;
+  }
+  if (found == nullptr) {
+    return fail(config.path + (name.empty() ? ": no job has a key join"
+                                            : ": no job is called \"" + name + "\""));
+  }
+  if (std::ranges::none_of(found->ranks, [&](NodeId node) { return config.nodes[node].real; })) {
+    return fail(config.path + ":" + std::to_string(found->line) +
+                ": job: none of its ranks is on a node with real = true");
+  }
+  return found;
+}
+
+}  // namespace understudy
