@@ -126,15 +126,15 @@ class Settings {
       add("NCCL_RUNTIME_CONNECT", "0", "all connections are made, or fail, at the start");
     }
     if (job_.operations == OperationsMode::kFed) {
-      const auto first = std::ranges::find_if(
-          job_.ranks, [&](NodeId node) { return !config_.nodes[node].real; });
+      const auto first =
+          std::ranges::find_if(job_.ranks, [&](NodeId node) { return !config_.nodes[node].real; });
       add("NCCL_PROFILER_PLUGIN", "\"${UNDERSTUDY_PLUGIN:-understudy}\"",
           "libnccl-profiler-understudy.so tells which operations begin; set UNDERSTUDY_PLUGIN to "
           "its path");
       if (first != job_.ranks.end()) {
         add("UNDERSTUDY_FEED",
-            quoted(endpoint_text(roce_address(config_.nodes[*first].nics[job_.nic]),
-                                 job_.feed.port)),
+            quoted(
+                endpoint_text(roce_address(config_.nodes[*first].nics[job_.nic]), job_.feed.port)),
             "where it tells them");
       }
     }
@@ -168,7 +168,8 @@ std::string finder(const IpAddress& address) {
   }
   return "understudy_if=$(ip -o addr show to " + address.text() +
          " | awk '{print $2; exit}')\n"
-         "[ -n \"$understudy_if\" ] || echo \"understudy: no interface of this node has the address " +
+         "[ -n \"$understudy_if\" ] || echo \"understudy: no interface of this node has the "
+         "address " +
          address.text() +
          "\" >&2\n"
          "understudy_hca= understudy_gid=\n"
@@ -224,10 +225,11 @@ std::string node_environment(const Config& config, const JobConfig& job) {
   }
   text += "# An MTU of the interface of 4200 bytes or more gives a path MTU of 4096.\n";
   if (job.ranks.size() > kNeighbourTable / 2) {
-    text += "# Its neighbour table must hold all emulated nodes, as root:\n#     sysctl -w "
-            "net.ipv4.neigh.default.gc_thresh3=" +
-            std::to_string(4 * job.ranks.size()) +
-            " net.ipv4.neigh.default.gc_thresh2=" + std::to_string(2 * job.ranks.size()) + "\n";
+    text +=
+        "# Its neighbour table must hold all emulated nodes, as root:\n#     sysctl -w "
+        "net.ipv4.neigh.default.gc_thresh3=" +
+        std::to_string(4 * job.ranks.size()) +
+        " net.ipv4.neigh.default.gc_thresh2=" + std::to_string(2 * job.ranks.size()) + "\n";
   }
   text += "\n" + finder(address) + "\n";
   for (const NodeSetting& setting : node_settings(config, job)) {
@@ -251,8 +253,8 @@ Result<const JobConfig*> joined_job(const Config& config, const std::string& nam
     found = &job;
   }
   if (found == nullptr) {
-    return fail(config.path + (name.empty() ? ": no job has a key join"
-                                            : ": no job is called \"" + name + "\""));
+    return fail(config.path +
+                (name.empty() ? ": no job has a key join" : ": no job is called \"" + name + "\""));
   }
   if (std::ranges::none_of(found->ranks, [&](NodeId node) { return config.nodes[node].real; })) {
     return fail(config.path + ":" + std::to_string(found->line) +

@@ -30,6 +30,7 @@ void add_predict(CLI::App& app, int& status);
 void add_calibrate(CLI::App& app, int& status);
 void add_feed(CLI::App& app, int& status);
 void add_env(CLI::App& app, int& status);
+void add_status(CLI::App& app, int& status);
 
 /// What simulate and run share.
 struct RunArguments {

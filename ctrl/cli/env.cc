@@ -9,7 +9,8 @@ namespace understudy {
 
 void add_env(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
-      "env", "Prints the environment that NCCL needs on the real node, each setting with its reason");
+      "env",
+      "Prints the environment that NCCL needs on the real node, each setting with its reason");
   auto path = std::make_shared<std::string>();
   auto job = std::make_shared<std::string>();
   command->add_option("config", *path, "Configuration (TOML)")->required();

@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   add_simulate(app, status);
   add_run(app, status);
   add_command(app, status);
+  add_status(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version

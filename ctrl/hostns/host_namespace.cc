@@ -75,6 +75,10 @@ Result<int> HostNamespace::listen_tcp(const IpAddress& address, uint16_t port) c
   return ask("listen " + address.text() + " " + std::to_string(port));
 }
 
+Result<int> HostNamespace::listen_any(const IpAddress& any, uint16_t port) const {
+  return ask("listen " + any.text() + " " + std::to_string(port));
+}
+
 Result<int> HostNamespace::connect_tcp(const IpAddress& from, const IpAddress& to,
                                        uint16_t port) const {
   if (auto emulated = check_emulated(from); !emulated) return fail(emulated.error().text);

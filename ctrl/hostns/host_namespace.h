@@ -55,6 +55,8 @@ class HostNamespace {
 
   /// A listening non-blocking socket on an emulated address. The caller closes it.
   Result<int> listen_tcp(const IpAddress& address, uint16_t port) const;
+  /// The same for all addresses of the family of `any`, an unspecified address. Port 0: any free one.
+  Result<int> listen_any(const IpAddress& any, uint16_t port) const;
   /// A non-blocking socket that is connecting from an emulated address: it becomes writable when
   /// connected or failed (SO_ERROR). The caller closes it.
   Result<int> connect_tcp(const IpAddress& from, const IpAddress& to, uint16_t port) const;

@@ -16,7 +16,7 @@
 namespace understudy {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 4096;  ///< all ranks of a communicator may dial the same root
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -53,6 +53,9 @@ std::string listen_on(const IpAddress& address, uint16_t port, UniqueFd& result)
   UniqueFd fd = open_socket(address);
   const int on = 1;
   const SocketAddress bound = socket_address(address, port);
+  if (fd.valid() && !address.is_v4()) {
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  }
   if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       bind(fd.get(), bound.get(), bound.size) != 0 || listen(fd.get(), kBacklog) != 0) {
     return std::strerror(errno);

@@ -11,7 +11,7 @@
 namespace understudy {
 namespace {
 
-constexpr size_t kMaxText = 4096;
+constexpr size_t kMaxText = 65536;
 constexpr int kAnswerTimeoutMs = 5000;
 
 bool fill(sockaddr_un& address, const std::string& path) {

@@ -1,0 +1,144 @@
+// job.join, and the environment that `understudy env` makes of it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ctrl/build/node_environment.h"
+#include "ctrl/config/job_operation.h"
+#include "ctrl/config/load.h"
+
+namespace understudy {
+namespace {
+
+constexpr const char* kNodes = R"(format = 1
+[[prefix]]
+nic = 0
+v4 = "10.9.0.0/24"
+[[node]]
+name = "gpu"
+real = true
+link = { rate = "100Gbit/s", latency = "1us" }
+[[node]]
+name = "w"
+count = 3
+link = { rate = "100Gbit/s", latency = "1us" }
+[[port]]
+real = "gpu"
+device = "virtual"
+[[job]]
+name = "j"
+collective = "all_gather"
+sizes = ["64KiB"]
+)";
+
+std::string with(const std::string& job) { return kNodes + job + "\n"; }
+constexpr const char* kRealFirst = "ranks = [\"gpu\", \"w*\"]\n";
+constexpr const char* kEmulatedFirst = "ranks = [\"w*\", \"gpu\"]\n";
+
+std::string errors_of(const std::string& text) {
+  const auto result = load_config_text(text, "join.toml");
+  return result ? "" : describe(result.error());
+}
+
+TEST(ConfigJoin, ReadsEachWay) {
+  const auto by_id = load_config_text(
+      with(std::string(kRealFirst) + "join = { comm_id = \"10.9.0.1:5555\" }"), "join.toml");
+  ASSERT_TRUE(by_id) << describe(by_id.error());
+  const NcclJoinConfig& join = *by_id->jobs[0].join;
+  EXPECT_EQ(join.way, NcclJoinConfig::Way::kCommId);
+  EXPECT_EQ(join.address.text(), "10.9.0.1");
+  EXPECT_EQ(join.port, 5555);
+  // Any collective, once the real ranks are NCCL's.
+  EXPECT_EQ(why_not_run(*by_id), "");
+
+  const auto by_file = load_config_text(
+      with(std::string(kRealFirst) + "nccl = \"2.18\"\njoin = { file = \"uid\" }"), "join.toml");
+  ASSERT_TRUE(by_file) << describe(by_file.error());
+  EXPECT_EQ(by_file->jobs[0].join->way, NcclJoinConfig::Way::kFile);
+  EXPECT_EQ(by_file->jobs[0].join->file, "uid");
+
+  const auto by_store =
+      load_config_text(with(std::string(kEmulatedFirst) +
+                            "join = { master = \"10.9.0.2:29500\", torch = \"1.13\" }"),
+                       "join.toml");
+  ASSERT_TRUE(by_store) << describe(by_store.error());
+  EXPECT_EQ(by_store->jobs[0].join->way, NcclJoinConfig::Way::kStore);
+  EXPECT_EQ(by_store->jobs[0].join->torch, "1.13");
+}
+
+TEST(ConfigJoin, NamesWhatIsWrong) {
+  const struct {
+    const char* ranks;
+    const char* join;
+    const char* words;
+  } cases[] = {
+      {kRealFirst, "join = { }", "one of comm_id = "},
+      {kRealFirst, "join = { file = \"\" }", "a file's name"},
+      {kRealFirst, "join = { comm_id = \"10.9.0.1\" }", "an address and a port"},
+      {kRealFirst, "join = { comm_id = \"10.9.0.1:0\" }", "an address and a port"},
+      {kRealFirst, "join = { comm_id = \"10.9.0.1:65536\" }", "an address and a port"},
+      {kRealFirst, "join = { comm_id = \"gpu:5555\" }", "an address and a port"},
+      {kRealFirst, "join = { comm_id = \"10.9.0.2:5555\" }", "rank 0, which is node gpu: 10.9.0.1"},
+      {kEmulatedFirst, "join = { comm_id = \"10.9.0.1:5\" }", "rank 0, which is node w0: 10.9.0.2"},
+      {kRealFirst, "join = { comm_id = \"10.9.0.1:5\", file = \"f\" }", "several ways"},
+      {kRealFirst, "join = { file = \"f\", torch = \"2.4\" }", "goes with master"},
+      {kRealFirst, "nccl = \"2.17\"\njoin = { file = \"f\" }", "communicators of 2.18 to 2.30"},
+      {kRealFirst, "nccl = \"2.20\"\njoin = { comm_id = \"10.9.0.1:5\" }", "NCCL up to 2.21"},
+      {kRealFirst, "join = { com_id = \"10.9.0.1:5\" }", "comm_id"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.join);
+    const std::string errors = errors_of(with(std::string(c.ranks) + c.join));
+    EXPECT_NE(errors.find(c.words), std::string::npos) << errors;
+    EXPECT_NE(errors.find("join.toml:2"), std::string::npos) << errors;  // a line of the job
+  }
+}
+
+TEST(NodeEnvironment, HasTheReasonOfEachSetting) {
+  const auto config = load_config_text(
+      with(std::string(kRealFirst) +
+           "algorithm = \"auto\"\nprotocol = \"ll\"\nchannels = 4\ntraffic_class = 106\n"
+           "operations = \"fed\"\njoin = { comm_id = \"10.9.0.1:5555\" }\n"
+           "[nccl]\nenvironment = { NCCL_PROTO = \"^LL128\" }"),
+      "join.toml");
+  ASSERT_TRUE(config) << describe(config.error());
+  const auto job = joined_job(*config, "");
+  ASSERT_TRUE(job) << job.error().text;
+  const auto settings = node_settings(*config, **job);
+  const auto value = [&](const std::string& name) -> std::string {
+    const auto found = std::ranges::find(settings, name, &NodeSetting::name);
+    return found == settings.end() ? "absent" : found->value;
+  };
+  EXPECT_EQ(value("NCCL_COMM_ID"), "'10.9.0.1:5555'");
+  EXPECT_EQ(value("NCCL_MAX_NCHANNELS"), "4");
+  EXPECT_EQ(value("NCCL_IB_TC"), "106");
+  EXPECT_EQ(value("NCCL_ALGO"), "absent");
+  EXPECT_EQ(value("NCCL_PROTO"), "'^LL128'");  // the configuration's own holds
+  EXPECT_EQ(value("UNDERSTUDY_FEED"), "'10.9.0.2:7300'");
+  for (const NodeSetting& setting : settings) EXPECT_FALSE(setting.reason.empty()) << setting.name;
+  const std::string text = node_environment(*config, **job);
+  EXPECT_NE(text.find("ranks: 0 of 4."), std::string::npos) << text;
+  EXPECT_NE(text.find("0000:0000:0000:0000:0000:ffff:0a09:0001"), std::string::npos) << text;
+}
+
+TEST(NodeEnvironment, LeavesOutWhatAReleaseDoesNotKnow) {
+  const auto config = load_config_text(
+      with(std::string(kRealFirst) + "nccl = \"2.18\"\njoin = { file = \"uid\" }"), "join.toml");
+  ASSERT_TRUE(config) << describe(config.error());
+  const std::string text = node_environment(*config, config->jobs[0]);
+  EXPECT_EQ(text.find("NCCL_RAS_ENABLE"), std::string::npos);
+  EXPECT_EQ(text.find("NCCL_RUNTIME_CONNECT"), std::string::npos);
+  EXPECT_EQ(text.find("NCCL_COMM_ID"), std::string::npos);
+  EXPECT_NE(text.find("through the file uid"), std::string::npos);
+}
+
+TEST(NodeEnvironment, WantsOneJobThatIsJoined) {
+  const auto config = load_config_text(with(kRealFirst), "join.toml");
+  ASSERT_TRUE(config) << describe(config.error());
+  EXPECT_NE(joined_job(*config, "").error().text.find("no job has a key join"), std::string::npos);
+  EXPECT_NE(joined_job(*config, "j").error().text.find("is not NCCL's"), std::string::npos);
+  EXPECT_NE(joined_job(*config, "k").error().text.find("no job is called"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace understudy
