@@ -1,0 +1,31 @@
+// TCP segments in captured packets.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dataplane/base/result.h"
+#include "tools/nccl_decode/tcp_stream.h"
+
+namespace understudy::nccl_decode {
+
+/// The TCP segment in a packet, nothing where there is none, or only a fragment of one.
+/// `link_type` is libpcap's DLT (Ethernet with VLANs, Linux cooked, raw, loopback); `original` the
+/// packet's bytes on the wire. Packet number and time are the caller's.
+std::optional<TcpSegment> parse_packet(int link_type, std::span<const uint8_t> bytes,
+                                       uint32_t original);
+
+struct Capture {
+  uint64_t packets = 0;
+  uint64_t cut = 0;        ///< packets of which the capture has the beginning only
+  bool truncated = false;  ///< the file ends within a packet
+  std::vector<TcpConnection> connections;
+};
+
+/// Reads a pcap or pcapng file; errors name it.
+Result<Capture> read_capture(const std::string& path);
+
+}  // namespace understudy::nccl_decode
