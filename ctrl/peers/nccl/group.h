@@ -1,0 +1,131 @@
+// The emulated ranks of one communicator, the first or one that was split off it: its ring, what
+// its all-gathers are about, messages from real ranks, children.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ctrl/peers/nccl/communicator.h"
+#include "ctrl/peers/nccl/frames.h"
+#include "ctrl/peers/nccl/rank_barrier.h"
+#include "ctrl/peers/nccl/ring_gather.h"
+#include "ctrl/peers/nccl/slices.h"
+#include "ctrl/peers/nccl/transport_setup.h"
+
+namespace understudy {
+
+class NcclGroup;
+
+/// What a communicator needs of the sockets around it. Emulated ranks by their numbers in the first
+/// communicator.
+class NcclGroupUser {
+ public:
+  virtual ~NcclGroupUser() = default;
+  /// Where the emulated rank listens for messages of this communicator, and for its ring.
+  virtual SocketAddress address(const NcclGroup& group, uint32_t rank) = 0;
+  /// Connects, sends, closes.
+  virtual void send_once(uint32_t rank, const SocketAddress& to, std::vector<uint8_t> bytes,
+                         std::string what) = 0;
+  virtual void ring_send(NcclGroup& group, size_t segment, bool to_first,
+                         std::span<const uint8_t> bytes) = 0;
+  virtual void say(const std::string& line) = 0;
+  virtual void failed(const std::string& why) = 0;
+  /// Real and emulated ranks have agreed on a child, in the order of its ranks.
+  virtual void child(NcclGroup& parent, std::vector<NcclMember> members) = 0;
+  /// A real rank told an emulated one the child's ring address. False: nothing waits for it.
+  virtual bool child_ring(NcclGroup& parent, uint32_t real, uint32_t emulated,
+                          const SocketAddress& ring) = 0;
+};
+
+struct NcclGroupSettings {
+  uint32_t number = 0;
+  NcclVersion version;
+  uint64_t magic = 0;  ///< 0: not known yet
+  uint64_t seed = 1;
+  bool child = false;
+};
+
+class NcclGroup : RingGatherUser, TransportSetupUser {
+ public:
+  NcclGroup(NcclGroupSettings settings, std::vector<NcclMember> members, NcclHost& host,
+            NcclGroupUser& user);
+
+  const NcclGroupSettings& settings() const { return settings_; }
+  const BootstrapLayout& layout() const { return *layout_; }
+  const std::vector<NcclMember>& members() const { return members_; }
+  const std::vector<RingSegment>& segments() const { return shape_.segments(); }
+  RingGather& ring() { return ring_; }
+  void set_magic(uint64_t magic) { settings_.magic = magic; }
+  /// " of communicator 3", empty for the first.
+  std::string name() const;
+
+  void ring_event(size_t segment, bool from_first, const FrameReader::Event& event);
+  void message(uint32_t from, uint32_t to, uint32_t tag, std::span<const uint8_t> payload);
+  void connector_ready(const NcclConnector& connector) { setup_.ready(*layout_, connector); }
+  void disconnect() { setup_.disconnect(); }
+
+  /// A message from an emulated rank to a real one, by the header of the release.
+  void send(uint32_t from, uint32_t to, uint32_t tag, std::span<const uint8_t> payload);
+  /// allGatherInfo and all that began since are through, on this segment's ends.
+  bool at_rest(size_t segment) const {
+    return set_up_ && ring_.at_rest(segment) && setup_.open().empty();
+  }
+  /// Lines about what is waited for once the ring stands.
+  void waiting(std::vector<std::string>& lines) const;
+
+ private:
+  bool gather_begins(uint64_t gather, uint32_t rank, uint32_t size) override;
+  bool copies(uint64_t gather) override;
+  void append_slice(uint64_t gather, uint32_t rank, std::span<const uint8_t> model,
+                    std::vector<uint8_t>& to) override;
+  void slice_came(uint64_t gather, uint32_t rank, std::span<const uint8_t> slice) override;
+  void gather_came(uint64_t gather) override;
+  void ring_send(size_t segment, bool to_first, std::span<const uint8_t> bytes) override;
+  void ring_failed(const std::string& why) override { user_.failed(why + name()); }
+  void answer(const NcclMessage& message) override;
+  void setup_failed(const std::string& why) override { user_.failed(why + name()); }
+
+  /// What the next all-gather is, by its size and those before it.
+  std::optional<GatherKind> classify(uint32_t rank, uint32_t size);
+  std::nullopt_t refuse_size(uint32_t rank, uint32_t size, const std::string& what,
+                             uint32_t expected, const std::string& releases);
+  void address_came(uint32_t rank, std::span<const uint8_t> slice);
+  void split_came();
+
+  NcclGroupSettings settings_;
+  std::vector<NcclMember> members_;
+  NcclGroupUser& user_;
+  const BootstrapLayout* layout_;
+  RingShape shape_;
+  RingGather ring_;
+  NcclSlices slices_;
+  TransportSetup setup_;
+  std::map<uint32_t, RankBarrier> barriers_;  ///< by tag
+
+  std::map<uint64_t, GatherKind> kinds_;  ///< of the latest all-gathers
+  GatherKind last_ = GatherKind::kOther;
+  bool set_up_ = false;  ///< allGatherInfo has begun
+  /// Of ncclCommSplit, by rank: as the real ranks say, as emulated ones follow.
+  std::vector<uint32_t> colors_, keys_;
+  std::map<uint32_t, SocketAddress> real_addresses_;
+  struct Unsent {
+    uint32_t from = 0, to = 0, tag = 0;
+    std::vector<uint8_t> payload;
+  };
+  std::vector<Unsent> unsent_;  ///< to real ranks whose addresses are still on their way
+  struct ChildRing {
+    uint32_t real = 0, emulated = 0;
+    SocketAddress ring;
+  };
+  std::vector<ChildRing> early_;              ///< came before the last slice of its ncclCommSplit
+  std::map<uint32_t, uint32_t> other_sizes_;  ///< all-gathers copied unchanged, told once a size
+};
+
+const char* gather_name(GatherKind kind);
+
+}  // namespace understudy
