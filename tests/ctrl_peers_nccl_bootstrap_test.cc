@@ -2,62 +2,12 @@
 // what that code wants.
 #include <gtest/gtest.h>
 
-#include "tests/ctrl_peers_nccl_real_rank.h"
+#include <random>
+
+#include "tests/ctrl_peers_nccl_meeting.h"
 
 namespace understudy::nccl_test {
 namespace {
-
-struct Meeting {
-  explicit Meeting(const BootstrapLayout& layout, std::vector<bool> real, uint32_t per_node = 1)
-      : job{world, layout, {}, static_cast<uint32_t>(real.size()), {}, 1}, real(std::move(real)) {
-    job.id.magic = 0x1122334455667788;
-    for (uint32_t r = 0; r < job.ranks; ++r) job.node.push_back(r / per_node);
-  }
-  NcclCommunicatorSettings settings() const {
-    NcclCommunicatorSettings s;
-    s.version = {job.layout.minor};
-    s.id = job.id;
-    for (uint32_t r = 0; r < job.ranks; ++r) s.ranks.push_back({real[r], job.node[r]});
-    return s;
-  }
-  void start_real_root() {
-    job.id.root = world.real_listen();
-    root.emplace(real_root(job, job.id.root));
-    world.start(settings());
-    begin();
-  }
-  void start_emulated_root() {
-    const auto first =
-        static_cast<uint32_t>(std::find(real.begin(), real.end(), false) - real.begin());
-    const ListenerId listener = world.new_listener();
-    job.id.root = *world.listen(first, listener);
-    NcclCommunicatorSettings s = settings();
-    s.emulated_root = true;
-    s.root_rank = first;
-    s.root_listener = listener;
-    world.start(s);
-    begin();
-  }
-  void begin() {
-    for (uint32_t r = 0; r < job.ranks; ++r) {
-      if (real[r]) ranks.push_back(init_rank(job, r));
-    }
-    world.run();
-  }
-  std::shared_ptr<RealComm> comm(size_t i) { return ranks[i].await_resume(); }
-
-  World world;
-  Job job;
-  std::vector<bool> real;
-  std::optional<Task<int>> root;
-  std::vector<Task<std::shared_ptr<RealComm>>> ranks;
-};
-
-std::string waiting(Meeting& run) {
-  std::string text = run.world.machine().failure();
-  for (const auto& line : run.world.machine().waiting()) text += "\n" + line;
-  return text;
-}
 
 class EachRelease : public testing::TestWithParam<size_t> {
  protected:
@@ -114,6 +64,181 @@ TEST_P(EachRelease, OneRealRankWithTheRoot) {
   EXPECT_TRUE(run.world.connectors.empty());
   EXPECT_EQ(run.world.open_streams(), 0u);
   EXPECT_EQ(run.world.open_listeners(), 0u);
+}
+
+/// What every real rank must find in the all-gathers, whoever the others are.
+void expect_right(Meeting& run) {
+  const BootstrapLayout& l = run.job.layout;
+  const uint32_t n = run.job.ranks;
+  for (auto& task : run.ranks) {
+    ASSERT_TRUE(task.done()) << waiting(run);
+    ASSERT_FALSE(task.failed()) << waiting(run);
+    const auto comm = task.result();
+    std::map<uint64_t, uint32_t> node_of_host;
+    std::set<uint64_t> pids;
+    for (uint32_t r = 0; r < n; ++r) {
+      ASSERT_EQ(nccl_u32(comm->peer_info[r], 0), r);
+      const auto host = node_of_host.try_emplace(nccl_u64(comm->peer_info[r], 16), run.job.node[r]);
+      ASSERT_EQ(host.first->second, run.job.node[r]);
+      pids.insert(nccl_u64(comm->peer_info[r], 24));
+      if (l.fabric_info > 0) {
+        ASSERT_EQ(comm->peer_info[r][l.fabric_info], run.real[r] ? 0xaa : 0);
+      }
+      std::vector<uint32_t> own;
+      for (uint32_t other = 0; other < n; ++other) {
+        if (run.job.node[other] == run.job.node[r]) own.push_back(other);
+      }
+      const auto place = static_cast<size_t>(std::find(own.begin(), own.end(), r) - own.begin());
+      const uint32_t right[7] = {own.front(),
+                                 own.back(),
+                                 place == 0 ? ~0u : own[place - 1],
+                                 place + 1 == own.size() ? ~0u : own[place + 1],
+                                 own.front(),
+                                 own.front(),
+                                 own.front()};
+      for (uint32_t array = 0; array < 7; ++array) {
+        ASSERT_EQ(nccl_u32(comm->gather_info[r], l.topo_ranks + array * l.channels * 4),
+                  right[array])
+            << "rank " << r << " array " << array;
+      }
+    }
+    ASSERT_EQ(pids.size(), n);
+    ASSERT_EQ(node_of_host.size(), std::set(run.job.node.begin(), run.job.node.end()).size());
+  }
+}
+
+void finish(Meeting& run) {
+  for (auto& task : run.ranks) {
+    const auto comm = task.result();
+    EXPECT_FALSE(comm->unexpected());
+    comm->close();
+  }
+  run.world.run();
+  EXPECT_EQ(run.world.machine().failure(), "");
+  EXPECT_TRUE(run.world.machine().finished());
+  EXPECT_TRUE(run.world.connectors.empty());
+  EXPECT_EQ(run.world.open_streams(), 0u);
+  EXPECT_EQ(run.world.open_listeners(), 0u);
+}
+
+TEST_P(EachRelease, AnySetOfRealRanks) {
+  std::minstd_rand engine(7);
+  const auto random = [&] { return static_cast<uint32_t>(engine() >> 8); };
+  for (int i = 0; i < 60; ++i) {
+    const uint32_t per_node = 1 + random() % 4, nodes = 2 + random() % 6;
+    std::vector<bool> real(per_node * nodes);
+    const bool blocks = random() % 2 == 0;  // ranks of a node in a row, or dealt out
+    std::vector<uint32_t> node;
+    for (uint32_t r = 0; r < real.size(); ++r) node.push_back(blocks ? r / per_node : r % nodes);
+    const uint32_t first = random() % nodes, count = 1 + random() % (nodes - 1);
+    for (uint32_t r = 0; r < real.size(); ++r) real[r] = (node[r] + nodes - first) % nodes < count;
+    Meeting run(layout(), real);
+    run.job.node = node;
+    run.world.in_pieces = random() % 2 == 0;
+    std::string trace = "case " + std::to_string(i) + ":";
+    for (uint32_t r = 0; r < real.size(); ++r) {
+      trace += " " + std::to_string(node[r]) + (real[r] ? "R" : "e");
+    }
+    SCOPED_TRACE(trace);
+    if (random() % 2 == 0) {
+      run.start_emulated_root();
+    } else {
+      run.start_real_root();
+    }
+    expect_right(run);
+    if (HasFatalFailure()) return;
+    finish(run);
+  }
+}
+
+TEST_P(EachRelease, NodesOfOtherSizesHaveChainsOfTheirOwn) {
+  Meeting run(layout(), {true, false, false, true, true, false});
+  run.job.node = {0, 1, 1, 2, 2, 3};
+  run.start_real_root();
+  expect_right(run);
+  if (!HasFatalFailure()) finish(run);
+}
+
+/// Every pair on every channel, as an all-to-all's first use has it.
+TEST_P(EachRelease, SetUpBetweenAllPairs) {
+  for (const uint32_t n : {2u, 3u, 4u, 7u}) {
+    std::vector<bool> real(n);
+    real[n / 2] = true;
+    if (n > 4) real[1] = true;
+    Meeting run(layout(), real);
+    run.world.in_pieces = true;
+    run.start_emulated_root();
+    expect_right(run);
+    if (HasFatalFailure()) return;
+    std::vector<Task<int>> tasks;
+    size_t connectors = 0;
+    for (auto& task : run.ranks) {
+      const auto comm = task.result();
+      std::vector<RealComm::Link> links;
+      for (uint32_t peer = 0; peer < n; ++peer) {
+        if (peer == comm->rank) continue;
+        // Real ranks would need each other's handles; the emulated ones are what this is about.
+        if (!real[peer]) links.push_back({peer, 2, 3});
+      }
+      connectors += 5 * links.size();
+      tasks.push_back(comm->set_up(links, 0, comm->rank));
+    }
+    run.world.run();
+    for (auto& task : tasks) ASSERT_TRUE(task.done() && !task.failed()) << waiting(run);
+    EXPECT_EQ(run.world.connectors.size(), connectors);
+    for (const NcclConnector& c : run.world.connectors) {
+      EXPECT_EQ(c.index, 1);
+      EXPECT_LT(c.channel, c.real_sends ? 2u : 3u);
+      EXPECT_EQ(c.sender, c.real_sends ? c.real : c.emulated);
+    }
+    EXPECT_EQ(waiting(run), "\nnothing: all that real ranks have begun is answered");
+    finish(run);
+  }
+}
+
+TEST_P(EachRelease, BarriersOfAllRanks) {
+  for (const uint32_t n : {2u, 5u, 8u}) {
+    std::vector<bool> real(n);
+    real[0] = true;
+    if (n > 2) real[3] = true;
+    Meeting run(layout(), real);
+    run.start_real_root();
+    expect_right(run);
+    if (HasFatalFailure()) return;
+    for (int i = 0; i < 3; ++i) {
+      std::vector<Task<int>> tasks;
+      tasks.push_back(run.comm(0)->barrier(0xbeef));
+      run.world.run();
+      if (n > 2) {
+        EXPECT_FALSE(tasks[0].done());  // the other real rank is not there
+        tasks.push_back(run.comm(1)->barrier(0xbeef));
+        run.world.run();
+      }
+      for (auto& task : tasks) ASSERT_TRUE(task.done() && !task.failed()) << waiting(run);
+    }
+    finish(run);
+  }
+}
+
+/// What is not known is copied, and said once a size.
+TEST_P(EachRelease, OtherAllGathers) {
+  Meeting run(layout(), {false, true, false, true, true});
+  run.start_real_root();
+  expect_right(run);
+  if (HasFatalFailure()) return;
+  for (int i = 0; i < 2; ++i) {
+    std::vector<Task<std::vector<Bytes>>> tasks;
+    for (auto& task : run.ranks) {
+      tasks.push_back(task.result()->gather(Bytes(128, static_cast<uint8_t>(3))));
+    }
+    run.world.run();
+    for (auto& task : tasks) {
+      ASSERT_TRUE(task.done() && !task.failed()) << waiting(run);
+      EXPECT_EQ(task.result(), std::vector<Bytes>(5, Bytes(128, 3)));
+    }
+  }
+  EXPECT_EQ(run.world.said.size(), 1u);
+  finish(run);
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ class Task {
     if (handle_.promise().error) std::rethrow_exception(handle_.promise().error);
     return std::move(handle_.promise().value);
   }
+  const T& result() const { return handle_.promise().value; }
   bool done() const { return handle_.promise().done; }
   bool failed() const { return handle_.promise().error != nullptr; }
 

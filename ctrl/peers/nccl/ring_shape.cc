@@ -1,7 +1,7 @@
 #include "ctrl/peers/nccl/ring_shape.h"
 
 #include <algorithm>
-#include <optional>
+#include <map>
 
 namespace understudy {
 
@@ -31,45 +31,51 @@ void RingShape::find_segments(const std::vector<NcclMember>& members) {
 }
 
 void RingShape::find_models(const std::vector<NcclMember>& members) {
-  // The real ranks with a place on a node, each with its segment and place there.
-  struct Candidate {
-    uint32_t rank, from_first, from_last;
+  // Of a real rank: its segment's length and how far it is from the ends. Of an emulated one: in
+  // which step its slice is first sent to a real rank.
+  struct Place {
+    uint32_t length = 0, from_first = 0, from_last = 0, step = 0;
   };
-  std::vector<std::vector<Candidate>> by_place;
-  for (const RingSegment& segment : segments_) {
-    const uint32_t size = (segment.last + ranks_ - segment.first) % ranks_ + 1;
-    for (uint32_t i = 0; i < size; ++i) {
-      const uint32_t rank = (segment.first + i) % ranks_;
-      if (by_place.size() <= members[rank].local) by_place.resize(members[rank].local + 1);
-      by_place[members[rank].local].push_back({rank, i, size - 1 - i});
+  std::vector<Place> places(ranks_);
+  for (size_t s = 0; s < segments_.size(); ++s) {
+    const RingSegment& segment = segments_[s];
+    const uint32_t length = (segment.last + ranks_ - segment.first) % ranks_ + 1;
+    for (uint32_t i = 0; i < length; ++i) {
+      places[(segment.first + i) % ranks_] = {length, i, length - 1 - i, 0};
+    }
+    const uint32_t end = segments_[(s + 1) % segments_.size()].before;
+    const uint32_t count = (end + ranks_ - segment.after) % ranks_ + 1;
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t rank = (segment.after + i) % ranks_, to_end = count - 1 - i;
+      models_[rank] = segment.last;
+      places[rank].step = order_ == RingOrder::kBothWays ? std::min(i, to_end) : to_end;
     }
   }
-  // At step i of a link a real rank that is so far from the ends of its segment has been heard of:
-  // what it sends waits for nothing of ours but sizes and the payloads of the steps before.
-  const auto comes_in_time = [&](const Candidate& c, uint32_t step) {
-    if (order_ == RingOrder::kBothWays) return std::min(c.from_first, c.from_last) <= step;
-    return c.from_last == 0 || c.from_first > 0 || step > 0;
+  // Whether a real rank's slice reaches us without our payload of that step or a later one. Sizes
+  // are exchanged before payloads, so one way a payload waits for the rank two places before it to
+  // have sent that of the step before.
+  const auto comes_in_time = [&](uint32_t real, uint32_t step) {
+    const Place& place = places[real];
+    if (order_ == RingOrder::kBothWays) return std::min(place.from_first, place.from_last) <= step;
+    return place.from_last < step + (place.length + 1) / 2;
   };
-  constexpr size_t kTried = 16;  // nodes with real ranks; the rest are as good
-  for (size_t s = 0; s < segments_.size(); ++s) {
-    const RingSegment& behind = segments_[s];
-    const uint32_t end = segments_[(s + 1) % segments_.size()].before;
-    const uint32_t count = (end + ranks_ - behind.after) % ranks_ + 1;
-    for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t rank = (behind.after + i) % ranks_;
-      const uint32_t to_end = count - 1 - i;
-      const uint32_t step = order_ == RingOrder::kBothWays ? std::min(i, to_end) : to_end;
-      models_[rank] = behind.last;
-      const NcclMember& member = members[rank];
-      if (member.local >= by_place.size()) continue;
-      const std::vector<Candidate>& candidates = by_place[member.local];
-      for (size_t c = 0; c < std::min(candidates.size(), kTried); ++c) {
-        // A node of another size has other chains: then the places do not correspond.
-        if (members[candidates[c].rank].node_ranks != member.node_ranks) continue;
-        if (!comes_in_time(candidates[c], step)) continue;
-        models_[rank] = candidates[c].rank;
-        break;
+  std::map<uint32_t, std::vector<uint32_t>> real_nodes, emulated_nodes;
+  for (uint32_t rank = 0; rank < ranks_; ++rank) {
+    (members[rank].real ? real_nodes : emulated_nodes)[members[rank].node].push_back(rank);
+  }
+  for (const auto& [node, ranks] : emulated_nodes) {
+    size_t tried = 0;
+    for (const auto& [real_node, real] : real_nodes) {
+      constexpr size_t kMostTried = 16;  // more would cost, and be no better
+      if (++tried > kMostTried) break;
+      if (real.size() != ranks.size()) continue;  // its chains are others
+      bool fits = true;
+      for (size_t i = 0; i < ranks.size(); ++i) {
+        fits = fits && comes_in_time(real[i], places[ranks[i]].step);
       }
+      if (!fits) continue;
+      for (size_t i = 0; i < ranks.size(); ++i) models_[ranks[i]] = real[i];
+      break;
     }
   }
 }

@@ -39,9 +39,9 @@ class RingShape {
   uint32_t steps_forward() const;
   uint32_t steps_backward() const;
 
-  /// Whose slice this emulated rank's is a copy of (nccl-wire 1.9): a real rank with the same place
-  /// on its node, if that one's slice is sure to come before this one's has to go; otherwise the
-  /// last of the segment before it, whose slice comes first of all.
+  /// Whose slice this emulated rank's is a copy of (nccl-wire 1.9): the real rank in the same place
+  /// of a node that is as large, if the slices of all ranks of that node are sure to come before
+  /// the copies have to go; else the last of the segment before it, whose slice comes first of all.
   uint32_t model_of(uint32_t emulated) const { return models_[emulated]; }
 
  private:
