@@ -1,0 +1,96 @@
+// Turns any bytes into clients of PyTorch's store, and into a server for our client of it. Shared
+// by the fuzzer and a test.
+#pragma once
+
+#include "ctrl/peers/tcp_store/client.h"
+#include "ctrl/peers/tcp_store/server.h"
+#include "tests/fuzz/input.h"
+#include "tests/store_rig.h"
+
+namespace understudy {
+
+/// Three clients of a server: commands of a client's number, a count, and that many bytes; a count
+/// of 0 closes it and lets another one come.
+inline void drive_store_server(FuzzInput& input) {
+  struct Watcher : StoreWatcher {
+    void on_wanted(Time, const std::string& key) override {
+      if (key.size() % 2 == 1) server->set(key, StoreValue(128, 1));
+    }
+    void on_adding(Time, const std::string& key) override {
+      if (key.size() % 3 == 1) server->add(key, 3);
+    }
+    void on_set(Time, const std::string&, const StoreValue&) override {}
+    TcpStoreServer* server = nullptr;
+  };
+  WrittenHost host;
+  Watcher watcher;
+  TcpStoreServer server(host, watcher);
+  watcher.server = &server;
+  StreamId next = 4;
+  StreamId streams[] = {1, 2, 3};
+  for (const StreamId stream : streams) server.on_accepted(stream, {});
+  while (!input.done()) {
+    StreamId& stream = streams[input.byte() % 3];
+    const uint8_t size = input.byte();
+    if (size == 0) {
+      server.on_closed(stream);
+    } else {
+      server.on_bytes(Time::zero(), stream, input.take(size));
+    }
+    if (size == 0 || host.closed.count(stream) != 0) {
+      stream = ++next;
+      server.on_accepted(stream, {});
+    }
+    must(server.clients() == 3);
+    must(server.bytes() <= kStoreMostBytes);
+    must(server.waiting_clients() <= 3);
+  }
+  for (const StreamId stream : streams) server.on_closed(stream);
+  must(server.clients() == 0 && server.waiting_clients() == 0);
+}
+
+/// Our client, which asks of everything, and a server that answers with any bytes.
+inline void drive_store_client(FuzzInput& input) {
+  const uint8_t form = input.byte() % 4;
+  TcpStoreClient client(form == 3 ? std::nullopt
+                                  : std::optional(static_cast<StoreGeneration>(form)));
+  Time now;
+  size_t answers = 0;
+  const auto ask = [&] {
+    StoreRequest request = store_request(static_cast<StoreCommand>(input.byte() % 6), {"/a"},
+                                         {"x", "y"}, input.byte());
+    client.request(now, std::move(request), [&](Time, const StoreAnswer& answer) {
+      must(answer.values.size() <= 1);
+      ++answers;
+    });
+  };
+  client.on_connected(now);
+  size_t asked = 0;
+  while (!input.done()) {
+    now += Duration::ms(100);
+    const uint8_t size = input.byte();
+    if (size < 8) {
+      ask();
+      ++asked;
+    } else if (size == 8) {
+      client.on_closed(now);
+    } else {
+      client.on_bytes(now, input.take(size - 8u));
+    }
+    client.poll(now);
+    client.take_output();
+    if (client.dial_again()) client.on_connected(now);
+    must(answers <= asked);
+  }
+}
+
+inline void drive_store(std::span<const uint8_t> bytes) {
+  FuzzInput input(bytes);
+  if (input.byte() % 2 == 0) {
+    drive_store_server(input);
+  } else {
+    drive_store_client(input);
+  }
+}
+
+}  // namespace understudy
