@@ -1,0 +1,28 @@
+// net_ib's exchange over TCP before its data phase, both sides of it (nccl-wire 2.2 to 2.4).
+#pragma once
+
+#include <cstdint>
+
+#include "tests/nccl_rank/process.h"
+#include "tests/nccl_rank/world.h"
+
+namespace understudy::nccl_rank {
+
+/// What one side tells of itself.
+struct IbSide {
+  std::vector<uint32_t> qpns;
+  IpAddress gid;
+  uint64_t address = 0;  ///< the sender's credits, or where the receiver takes sizes
+  uint32_t rkey = 0;
+  uint32_t traffic_class = 0;
+  int mtu = 5;  ///< as ibv_mtu
+};
+
+/// The peer's, judged: `peer_gid` is what its GID must be. A receiver repeats the sender's traffic
+/// class.
+Task<IbSide> ib_send(Process& process, const World& world, SocketAddress listener, IbSide own,
+                     IpAddress peer_gid);
+Task<IbSide> ib_receive(Process& process, const World& world, ListeningSocket* listener, IbSide own,
+                        IpAddress peer_gid);
+
+}  // namespace understudy::nccl_rank

@@ -1,0 +1,59 @@
+// The communicator that a test is about: releases, ranks, nodes, and what the real ones' machines
+// are.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/base/address.h"
+#include "tools/nccl_decode/layout.h"
+
+namespace understudy::nccl_rank {
+
+struct World {
+  nccl_decode::Release release{28, 9};
+  struct Rank {
+    bool real = false;
+    int node = 0;
+  };
+  std::vector<Rank> ranks;
+  int channels = 1;          ///< NCCL_MAX_NCHANNELS
+  int search_channels = 1;   ///< that the topology search finds; NCCL doubles them
+  bool lazy = false;         ///< cuMem, so that 2.22 and later connect at the first use
+  bool registration = true;  ///< NCCL_LOCAL_REGISTER or NCCL_GRAPH_REGISTER
+  int nvls_channels = 0;
+  int queue_pairs = 1;  ///< NCCL_IB_QPS_PER_CONNECTION
+  int traffic_class = 0;
+  uint64_t magic = 0x1122334455667788;
+
+  int size() const { return static_cast<int>(ranks.size()); }
+  const nccl_decode::Layout& layout() const { return *nccl_decode::layout_of(release); }
+  bool real(int rank) const { return ranks[static_cast<size_t>(rank)].real; }
+  int node(int rank) const { return ranks[static_cast<size_t>(rank)].node; }
+  /// All ranks of a rank's node, ascending.
+  std::vector<int> local(int rank) const {
+    std::vector<int> out;
+    for (int r = 0; r < size(); ++r) {
+      if (node(r) == node(rank)) out.push_back(r);
+    }
+    return out;
+  }
+  /// Of its node: out of band and, as its GID, on the wire.
+  static IpAddress address(int node) {
+    return IpAddress::v4(0x0a010000 + static_cast<uint32_t>(node));
+  }
+};
+
+/// `count` ranks of which each node has `per_node`; those of the nodes in `real` are real.
+inline World make_world(int count, int per_node, const std::vector<int>& real) {
+  World world;
+  for (int rank = 0; rank < count; ++rank) {
+    World::Rank entry;
+    entry.node = rank / per_node;
+    for (int node : real) entry.real |= node == entry.node;
+    world.ranks.push_back(entry);
+  }
+  return world;
+}
+
+}  // namespace understudy::nccl_rank
