@@ -190,6 +190,7 @@ void Decoder::ring(Stream& stream, Work& work) {
       Message& message = add(stream, side, frame, what);
       message.gather = kind;
       message.gather_number = number;
+      message.owner = owner;
       if (frame.whole()) gather_fields(message, frame.payload);
       const bool listener = kind == GatherKind::kAddresses || kind == GatherKind::kListener;
       const auto address = address_at(frame.payload, 0);

@@ -50,6 +50,7 @@ struct Message {
   bool whole = true;
   std::optional<GatherKind> gather;  ///< on a ring
   int gather_number = 0;             ///< from 0 on
+  std::optional<int> owner;          ///< whose part of the all-gather it is
 };
 
 struct Stream {
