@@ -28,10 +28,15 @@ class Nobody : public QpOwner {
   void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
 };
 
+const CtsLayout kLayout;
+const uint32_t kCtsSlots = kLayout.slots;
+const uint32_t kCtsSlotStride = kLayout.stride();
+constexpr uint32_t kCtsEntryBytes = 64;
+
 TEST(CtsEntry, StandsOnTheWireAsNcclWritesIt) {
   uint8_t bytes[kCtsEntryBytes];
   std::memset(bytes, 0xff, sizeof bytes);
-  CtsEntry{0x1122334455667788, 0x80000, 0xaabbccdd, 1, 5, 0x102}.encode(bytes);
+  CtsEntry{0x1122334455667788, 0x80000, 0xaabbccdd, 1, 5, 0x102}.encode(kLayout, bytes);
   const uint8_t expected[kCtsEntryBytes] = {
       0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,  // address
       0x00, 0x00, 0x08, 0x00, 0,    0,    0,    0,     // size
@@ -40,7 +45,7 @@ TEST(CtsEntry, StandsOnTheWireAsNcclWritesIt) {
       1,    0,    0,    0,    5,    0,    0,    0,     // requests, tag
       0x02, 0x01, 0,    0,    0,    0,    0,    0};    // index
   EXPECT_EQ(std::memcmp(bytes, expected, sizeof bytes), 0);
-  const CtsEntry back = CtsEntry::decode(bytes);
+  const CtsEntry back = CtsEntry::decode(kLayout, bytes);
   EXPECT_EQ(back.address, 0x1122334455667788u);
   EXPECT_EQ(back.size, 0x80000u);
   EXPECT_EQ(back.rkey, 0xaabbccddu);
@@ -49,12 +54,12 @@ TEST(CtsEntry, StandsOnTheWireAsNcclWritesIt) {
 
 class Connection : public testing::Test {
  protected:
-  Connection() : regions(2), fifo(kCtsFifoBytes), staging(kCtsStagingBytes) {
+  Connection() : regions(2), fifo(kLayout.fifo_bytes()), staging(kLayout.slots * kLayout.entry_bytes) {
     config.node = 1;
     qp = std::make_unique<Qp>(config, regions, counters, nobody);
-    sender.connect({qp.get(), fifo.data()});
+    sender.connect({.qps = {{qp.get()}}, .fifo = fifo.data()});
     NcclReceiver::Setup r;
-    r.qp = qp.get();
+    r.qps = {{qp.get()}};
     r.fifo_va = 0x700000;
     r.fifo_rkey = 0x11;
     r.buffer_va = 0x900000;

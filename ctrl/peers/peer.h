@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ctrl/config/config.h"
+#include "ctrl/peers/nccl/connector.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
@@ -32,6 +33,7 @@ enum class Behaviour : uint8_t {
   /// ucmatose: at its start `burst_messages` SENDs of `burst_bytes`; done when as many came back.
   kSendBurst,
   kRing,         ///< NCCL's data phase; driven by the collective's plan
+  kNccl,         ///< the same, of one of NCCL's own connections
   kMessages,     ///< carries messages between the client and the machine
   kTraffic,      ///< once started, sends `traffic` to the remote buffer
   kRpingClient,  ///< once started, pings `traffic.count` texts of `traffic.bytes`
@@ -66,7 +68,18 @@ struct RingLinkRequest {
   Rkey fifo_rkey = 0;
 };
 
-/// What a peer machine asks the dataplane for: one connected queue pair.
+/// What Behaviour::kNccl needs: one of NCCL's own connections, all its queue pairs.
+struct NcclLinkRequest {
+  NcclConnector connector;
+  uint32_t queue_pairs = 1;
+  std::vector<Qpn> remote_qpns;  ///< as many; none yet with EndpointRequest::reserve
+  bool split = false;            ///< a message's data go over all of them, else they take turns
+  /// The real rank's memory: it sends: for our credits, else for sizes of several receives in one.
+  uint64_t fifo_address = 0;
+  Rkey fifo_rkey = 0;
+};
+
+/// What a peer machine asks the dataplane for: one connected queue pair; with kNccl more of them.
 struct EndpointRequest {
   Behaviour behaviour = Behaviour::kMemoryTarget;
   IpAddress local;   ///< the emulated node's GID, as the peer tells it to the client
@@ -90,6 +103,7 @@ struct EndpointRequest {
   /// pair takes packets and sends no requests.
   bool awaits_client = false;
   std::optional<RingLinkRequest> ring;  ///< with kRing only
+  std::optional<NcclLinkRequest> nccl;  ///< with kNccl only
   TrafficRequest traffic;               ///< with kTraffic and kRpingClient only
   uint8_t max_rd_atomic = 16;           ///< READs and ATOMICs of ours that the client can answer
   /// Who dials must name a queue pair before it knows the other one. With `reserve` a number and
@@ -107,6 +121,7 @@ struct EndpointReady {
   Psn psn;
   uint64_t address = 0;  ///< virtual address of the exposed region
   Rkey rkey = 0;
+  std::vector<Qpn> qpns = {};  ///< of kNccl: all of them
 };
 
 /// A queue pair whose client waits for our first message.

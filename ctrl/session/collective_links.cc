@@ -11,12 +11,12 @@ namespace {
 
 /// NCCL's attributes (rocev2 A0): PSNs from 0, timeout 20, both retry counts 7, RNR timer 12.
 QpConfig nccl_qp(const Config& config, const NodeConfig& from, unsigned from_nic,
-                 const NodeConfig& to, unsigned to_nic, Qpn qpn, const LinkFarEnd& far,
+                 const NodeConfig& to, unsigned to_nic, Qpn qpn, Qpn remote, const LinkFarEnd& far,
                  bool credits) {
   QpConfig qp;
   qp.node = from.index;
   qp.qpn = qpn;
-  qp.remote_qpn = far.qpn;
+  qp.remote_qpn = remote;
   qp.rq_psn = far.psn;
   qp.sq_psn = far.expects;
   qp.mtu = far.mtu;
@@ -25,7 +25,7 @@ QpConfig nccl_qp(const Config& config, const NodeConfig& from, unsigned from_nic
   qp.control = credits;
   qp.access = kAccessRemoteWrite;  // as NCCL makes its queue pairs
   qp.addressing = addressing(from.nics[from_nic], to.nics[to_nic], far.traffic_class);
-  qp.addressing.udp_src = udp_source_port(config, qpn, far.qpn);
+  qp.addressing.udp_src = udp_source_port(config, qpn, remote);
   return qp;
 }
 
@@ -38,14 +38,15 @@ const NodeConfig& node_of(const Config& config, const JobConfig& job, const Coll
 /// be thousands of links with one message each.
 struct LinkRoom {
   uint32_t send_queue = QpConfig().send_queue;
-  uint32_t credits = kCtsSlots;  ///< of the FIFO, one more than are granted
+  CtsLayout layout;
+  uint32_t credits = layout.slots;  ///< of the FIFO, one more than are granted
 
-  uint64_t fifo_bytes() const { return uint64_t{credits} * kCtsSlotStride; }
-  uint8_t* new_staging() const { return new uint8_t[size_t{credits} * kCtsEntryBytes]; }
+  uint64_t fifo_bytes() const { return uint64_t{credits} * layout.stride(); }
+  uint8_t* new_staging() const { return new uint8_t[size_t{credits} * layout.entry_bytes]; }
 };
 /// `told`: to all that talk over it what the job's operations are.
-LinkRoom room_of(const CollectiveJob& job, uint32_t link, bool told) {
-  LinkRoom room;
+LinkRoom room_of(const CollectiveJob& job, uint32_t link, const CtsLayout& layout, bool told) {
+  LinkRoom room{.layout = layout};
   if (!told) return room;
   uint64_t messages = 0;
   for (size_t o = 0; o < job.operations.size() && messages < room.send_queue; ++o) {
@@ -107,9 +108,10 @@ Result<std::unique_ptr<EnvironmentHost>> EnvironmentHost::create(const Config& c
                                                                  const JobConfig& job,
                                                                  const CollectiveSetup& setup,
                                                                  ShardControl& control,
-                                                                 bool real_time) {
+                                                                 bool real_time,
+                                                                 const CtsLayout& layout) {
   std::unique_ptr<EnvironmentHost> host(
-      new EnvironmentHost(config, job, setup, control, real_time));
+      new EnvironmentHost(config, job, setup, control, real_time, layout));
   if (auto allocated = host->allocate(); !allocated) return fail(allocated.error().text);
   return host;
 }
@@ -125,7 +127,8 @@ Result<void> EnvironmentHost::allocate() {
   for (uint32_t l = 0; l < ends_.size(); ++l) {
     const CollectiveLink& link = job.links[l];
     if (link.among_real()) continue;
-    const LinkRoom room = room_of(job, l, is_told());
+    ++needed_;
+    const LinkRoom room = room_of(job, l, layout_, is_told());
     const NodeId node = node_of(config_, job_, setup_, link.far).index;
     auto region =
         link.real_sends
@@ -161,11 +164,47 @@ Result<void> EnvironmentHost::allocate() {
   return {};
 }
 
-LinkNearEnd EnvironmentHost::open(uint32_t link) {
+std::optional<uint32_t> EnvironmentHost::find(uint32_t real, uint32_t emulated, uint32_t channel,
+                                              uint8_t index, bool real_sends) const {
+  const std::vector<CollectiveLink>& links = setup_.job.links;
+  for (uint32_t l = 0; l < links.size(); ++l) {
+    const CollectiveLink& link = links[l];
+    if (link.among_real() || link.real != real || link.far != emulated) continue;
+    if (link.channel == channel && link.index == index && link.real_sends == real_sends) return l;
+  }
+  return std::nullopt;
+}
+
+NcclSender& EnvironmentHost::sender(uint32_t link) {
+  return reactive_ ? reactive_->sender(link) : environment_->sender(link);
+}
+
+NcclReceiver& EnvironmentHost::receiver(uint32_t link) {
+  return reactive_ ? reactive_->receiver(link) : environment_->receiver(link);
+}
+
+void EnvironmentHost::wake(uint64_t told, uint64_t reactive) {
+  if (reactive_) {
+    control_.wake(*reactive_, reactive);
+  } else {
+    control_.wake(*environment_, told);
+  }
+}
+
+LinkNearEnd EnvironmentHost::open(uint32_t link, uint32_t queue_pairs) {
   End& end = ends_[link];
-  if (end.link.qpn == 0) {
-    end.link = {control_.take_qpn(), end.region.va, end.region.rkey};
-    if (end.link.qpn != 0) qpns_.push_back(end.link.qpn);
+  end.link.va = end.region.va;
+  end.link.rkey = end.region.rkey;
+  if (end.closed || !end.link.qpns.empty()) return end.link;
+  for (uint32_t q = 0; q < queue_pairs; ++q) {
+    const Qpn qpn = control_.take_qpn();
+    if (qpn != 0) {
+      end.link.qpns.push_back(qpn);
+      continue;
+    }
+    for (const Qpn taken : end.link.qpns) control_.return_qpn(taken);
+    end.link.qpns.clear();
+    break;
   }
   return end.link;
 }
@@ -174,28 +213,64 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   const CollectiveLink& l = setup_.job.links[link];
   End& end = ends_[link];
   const bool sends = !l.real_sends;
-  QpConfig config =
-      nccl_qp(config_, node_of(config_, job_, setup_, l.far), l.far_nic,
-              node_of(config_, job_, setup_, l.real), l.real_nic, end.link.qpn, far, !sends);
-  config.send_queue = room_of(setup_.job, link, is_told()).send_queue;
   const bool contents = sends || setup_.job.exact;  // the FIFO is always read
-  const auto prepare = [&](Qp& qp) {
-    if (sends) {
-      (reactive_ ? reactive_->sender(link) : environment_->sender(link))
-          .connect({&qp, end.region.bytes});
-    } else {
-      (reactive_ ? reactive_->receiver(link) : environment_->receiver(link))
-          .connect({&qp, far.fifo_va, far.fifo_rkey, end.region.va, end.region.rkey, slots(link),
-                    l.slot_bytes, l.real, end.staging.get()});
+  NcclQps qps{{}, far.split};
+  for (size_t q = 0; q < end.link.qpns.size(); ++q) {
+    QpConfig config = nccl_qp(config_, node_of(config_, job_, setup_, l.far), l.far_nic,
+                              node_of(config_, job_, setup_, l.real), l.real_nic, end.link.qpns[q],
+                              far.qpns[q], far, !sends);
+    config.send_queue = room_of(setup_.job, link, layout_, is_told()).send_queue;
+    const bool last = q + 1 == end.link.qpns.size();
+    const auto prepare = [&](Qp& qp) {
+      qps.all.push_back(&qp);
+      if (!last) return;  // it is not looked at before join()
+      if (sends) {
+        sender(link).connect({.qps = qps,
+                              .layout = layout_,
+                              .fifo = end.region.bytes,
+                              .collective = l.index == 0,
+                              .buffers = setup_.communicator.buffers,
+                              .several_receives = far.fifo_va != 0 && l.index != 0,
+                              .sizes_va = far.fifo_va,
+                              .sizes_rkey = far.fifo_rkey,
+                              .violations = far.checked ? &progress_.violations : nullptr,
+                              .registered = far.checked ? &progress_.registered : nullptr});
+      } else {
+        receiver(link).connect({.qps = qps,
+                                .layout = layout_,
+                                .fifo_va = far.fifo_va,
+                                .fifo_rkey = far.fifo_rkey,
+                                .buffer_va = end.region.va,
+                                .buffer_rkey = end.region.rkey,
+                                .slots = slots(link),
+                                .slot_bytes = l.slot_bytes,
+                                .sender_rank = l.real,
+                                .staging = end.staging.get()});
+      }
+    };
+    auto control = sends ? data_control(config_, job_, setup_, l, far.mtu) : nullptr;
+    if (control != nullptr) {
+      std::string name = name_of(config_, job_, setup_, l);
+      if (q > 0) name += " queue pair " + std::to_string(q);
+      controlled_.push_back({std::move(name), control.get()});
     }
-  };
-  auto control = sends ? data_control(config_, job_, setup_, l, far.mtu) : nullptr;
-  if (control != nullptr) {
-    controlled_.push_back({name_of(config_, job_, setup_, l), control.get()});
+    control_.add_qp(config, reactive_ ? reactive_->endpoint(link) : environment_->endpoint(link),
+                    contents, prepare, std::move(control));
   }
-  control_.add_qp(config, reactive_ ? reactive_->endpoint(link) : environment_->endpoint(link),
-                  contents, prepare, std::move(control));
-  ++connected_;
+}
+
+void EnvironmentHost::join(uint32_t link) {
+  if (std::exchange(ends_[link].joined, true)) return;
+  ++joined_;
+  wake(CollectiveEnvironment::joins(link), ReactiveEnvironment::joins(link));
+}
+
+void EnvironmentHost::close(uint32_t link) {
+  End& end = ends_[link];
+  if (std::exchange(end.closed, true)) return;
+  wake(CollectiveEnvironment::leaves(link), ReactiveEnvironment::leaves(link));
+  for (const Qpn qpn : end.link.qpns) control_.remove_qp(qpn);
+  end.link.qpns.clear();
 }
 
 void EnvironmentHost::record() {
@@ -211,16 +286,13 @@ void EnvironmentHost::record() {
 }
 
 void EnvironmentHost::start() {
-  if (reactive_) {
-    control_.wake(*reactive_, ReactiveEnvironment::kStart);
-  } else {
-    control_.wake(*environment_, CollectiveEnvironment::kStart);
-  }
+  wake(CollectiveEnvironment::kStart, ReactiveEnvironment::kStart);
 }
 
 void EnvironmentHost::close() {
-  for (const Qpn qpn : qpns_) control_.remove_qp(qpn);
-  qpns_.clear();
+  for (uint32_t l = 0; l < ends_.size(); ++l) {
+    if (!ends_[l].link.qpns.empty()) close(l);
+  }
 }
 
 bool RanksHost::is_own(uint32_t link) const {
@@ -230,12 +302,21 @@ bool RanksHost::is_own(uint32_t link) const {
 
 Result<std::unique_ptr<RanksHost>> RanksHost::create(const Config& config, const JobConfig& job,
                                                      const CollectiveSetup& setup, uint32_t node,
-                                                     ShardControl& control) {
+                                                     ShardControl& control,
+                                                     const CtsLayout& layout) {
   const CollectiveRanks::Own own{node * setup.communicator.gpus,
                                  (node + 1) * setup.communicator.gpus};
-  std::unique_ptr<RanksHost> host(new RanksHost(config, job, setup, own, control));
+  std::unique_ptr<RanksHost> host(new RanksHost(config, job, setup, own, control, layout));
   if (auto allocated = host->allocate(); !allocated) return fail(allocated.error().text);
   return host;
+}
+
+/// That the far end writes to: of collectives as NCCL has it, whose addresses tell the steps.
+uint64_t RanksHost::received_bytes(uint32_t link) const {
+  const CollectiveLink& l = setup_.job.links[link];
+  const BufferSizes& buffers = setup_.communicator.buffers;
+  if (l.index != 0) return buffer_bytes(l, l.slots);
+  return setup_.job.exact ? buffers.simple : NcclReceiver::stepped_bytes(buffers);
 }
 
 Result<void> RanksHost::allocate() {
@@ -254,11 +335,11 @@ Result<void> RanksHost::allocate() {
     const CollectiveLink& link = out.links[l];
     End& end = ends_[l];
     const NodeId node = node_of(config_, job_, setup_, link.real).index;
-    const LinkRoom room = room_of(out, l, is_told());
+    const LinkRoom room = room_of(out, l, layout_, is_told());
     auto region = link.real_sends ? control_.add_region(node, room.fifo_bytes(), kAccessRemoteWrite,
                                                         RegionKind::kBacked)
-                                  : control_.add_region(node, buffer_bytes(link, link.slots),
-                                                        kAccessRemoteWrite, contents);
+                                  : control_.add_region(node, received_bytes(l), kAccessRemoteWrite,
+                                                        contents);
     if (!region) return fail("job \"" + job_.name + "\": " + region.error().text);
     end.region = *region;
     if (!link.real_sends) end.staging.reset(room.new_staging());
@@ -267,8 +348,8 @@ Result<void> RanksHost::allocate() {
     }
     memory.received[l] = link.real_sends ? nullptr : region->bytes;
     memory.sent[l] = end.sent.data();
-    end.link = {control_.take_qpn(), region->va, region->rkey};
-    if (end.link.qpn == 0) {
+    end.link = {{control_.take_qpn()}, region->va, region->rkey};
+    if (end.link.qpns.front() == 0) {
       return fail("job \"" + job_.name + "\": no queue pair is left: it has " +
                   std::to_string(out.links.size()) +
                   " connections to real ranks, and limits.queue_pairs is " +
@@ -291,7 +372,7 @@ Result<void> RanksHost::connect(EnvironmentHost& environment,
       continue;
     }
     const LinkNearEnd theirs = environment.open(l);
-    if (theirs.qpn == 0) {
+    if (theirs.qpns.empty()) {
       return fail("job \"" + job_.name + "\": no queue pair is left: it has " +
                   std::to_string(setup_.job.links.size()) +
                   " connections to real ranks, and limits.queue_pairs is " +
@@ -299,7 +380,8 @@ Result<void> RanksHost::connect(EnvironmentHost& environment,
     }
     connect(l, theirs);
     LinkFarEnd us;
-    us.qpn = ends_[l].link.qpn;
+    us.qpns = ends_[l].link.qpns;
+    us.checked = true;
     us.mtu = config_.fabric.mtu;
     us.traffic_class = job_.sender.traffic_class;
     if (link.real_sends) {
@@ -307,6 +389,7 @@ Result<void> RanksHost::connect(EnvironmentHost& environment,
       us.fifo_rkey = ends_[l].region.rkey;
     }
     environment.connect(l, us);
+    environment.join(l);
   }
   return {};
 }
@@ -316,19 +399,30 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
   End& end = ends_[l];
   const NodeConfig& far_node = node_of(config_, job_, setup_, link.far);
   LinkFarEnd far;
-  far.qpn = theirs.qpn;
+  far.qpns = theirs.qpns;
   far.mtu = config_.fabric.mtu;
   far.traffic_class = job_.sender.traffic_class;
   QpConfig qp_config = nccl_qp(config_, node_of(config_, job_, setup_, link.real), link.real_nic,
-                               far_node, link.far_nic, end.link.qpn, far, !link.real_sends);
-  qp_config.send_queue = room_of(setup_.job, l, is_told()).send_queue;
+                               far_node, link.far_nic, end.link.qpns.front(),
+                               theirs.qpns.front(), far, !link.real_sends);
+  qp_config.send_queue = room_of(setup_.job, l, layout_, is_told()).send_queue;
   qp_config.addressing.dst_mac = far_node.nics[link.far_nic].mac;
   const auto prepare = [&](Qp& qp) {
     if (link.real_sends) {
-      ranks_->sender(l).connect({&qp, end.region.bytes});
+      ranks_->sender(l).connect({.qps = {{&qp}}, .layout = layout_, .fifo = end.region.bytes});
     } else {
-      ranks_->receiver(l).connect({&qp, theirs.va, theirs.rkey, end.region.va, end.region.rkey,
-                                   link.slots, link.slot_bytes, link.far, end.staging.get()});
+      ranks_->receiver(l).connect({.qps = {{&qp}},
+                                   .layout = layout_,
+                                   .fifo_va = theirs.va,
+                                   .fifo_rkey = theirs.rkey,
+                                   .buffer_va = end.region.va,
+                                   .buffer_rkey = end.region.rkey,
+                                   .slots = link.slots,
+                                   .slot_bytes = link.slot_bytes,
+                                   .stepped = link.index == 0,
+                                   .buffers = setup_.communicator.buffers,
+                                   .sender_rank = link.far,
+                                   .staging = end.staging.get()});
     }
   };
   auto steered = link.real_sends ? data_control(config_, job_, setup_, link, far.mtu) : nullptr;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,20 +19,22 @@
 
 namespace understudy {
 
-/// One end of one NCCL connection: its queue pair and the memory that the other end writes to.
+/// One end of one NCCL connection: its queue pairs and the memory that the other end writes to.
 struct LinkNearEnd {
-  Qpn qpn = 0;
+  std::vector<Qpn> qpns;
   uint64_t va = 0;  ///< sender: the credit FIFO; receiver: the data buffer
   Rkey rkey = 0;
 };
 
 /// What the far end of a connection is, as its owner told us or as we made it.
 struct LinkFarEnd {
-  Qpn qpn = 0;
-  Psn psn;               ///< it will send from here on
-  Psn expects;           ///< it expects this from us
-  uint64_t fifo_va = 0;  ///< far sender only: where our credits go
+  std::vector<Qpn> qpns;  ///< as many as ours
+  bool split = false;     ///< data of a message go over all of them, else they take turns
+  Psn psn;                ///< it will send from here on
+  Psn expects;            ///< it expects this from us
+  uint64_t fifo_va = 0;   ///< far sender: where our credits go; else for sizes of several receives
   Rkey fifo_rkey = 0;
+  bool checked = false;  ///< far receiver: its credits lie where NCCL's do; what differs is counted
   uint32_t mtu = 4096;
   uint8_t traffic_class = 0;
 };
@@ -50,17 +53,29 @@ std::vector<std::string> controlled_names(const Config& config, const JobConfig&
 /// CollectiveJob::links.
 class EnvironmentHost {
  public:
-  /// `real_time`: the shard has a thread of its own, and poll() is called.
+  /// `real_time`: the shard has a thread of its own, and poll() is called. `layout`: what the real
+  /// ranks speak.
   static Result<std::unique_ptr<EnvironmentHost>> create(const Config& config, const JobConfig& job,
                                                          const CollectiveSetup& setup,
-                                                         ShardControl& control, bool real_time);
+                                                         ShardControl& control, bool real_time,
+                                                         const CtsLayout& layout = {});
 
-  /// Makes our end of a link. The far end is connected afterwards.
-  LinkNearEnd open(uint32_t link);
+  /// The link between a real and an emulated rank, if the operations use it.
+  std::optional<uint32_t> find(uint32_t real, uint32_t emulated, uint32_t channel, uint8_t index,
+                               bool real_sends) const;
+  // A link is opened, connected, and joins when its sender has said that it is ready; before start()
+  // or after it, when the real rank likes. After it is closed it does not come again.
+
+  /// Makes our end of a link with so many queue pairs; without any if there are not so many left.
+  LinkNearEnd open(uint32_t link, uint32_t queue_pairs = 1);
   void connect(uint32_t link, const LinkFarEnd& far);
-  /// All connections stand: the job may begin.
+  void join(uint32_t link);
+  void close(uint32_t link);
+  /// All links have joined that are used by the operations that are told; of others all.
+  bool all_joined() const { return joined_ == needed_; }
+  /// The job may begin: with told operations once all_joined(), else at any time.
   void start();
-  /// Takes the queue pairs away.
+  /// Takes all queue pairs away.
   void close();
 
   const CollectiveProgress& progress() const { return progress_; }
@@ -81,34 +96,38 @@ class EnvironmentHost {
   /// whose operations are not told has none.
   void record();
   const CollectiveMoments& moments() const { return moments_; }
-  bool all_connected() const { return connected_ == ends_.size(); }
-
  private:
   struct End {
     LinkNearEnd link;
     ExposedRegion region;
     std::unique_ptr<uint8_t[]> staging;  ///< receiver: CTS entries on their way
+    bool joined = false, closed = false;
   };
 
   EnvironmentHost(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
-                  ShardControl& control, bool real_time)
+                  ShardControl& control, bool real_time, const CtsLayout& layout)
       : config_(config),
         job_(job),
         setup_(setup),
         control_(control),
         real_time_(real_time),
+        layout_(layout),
         progress_(setup.job.operations.size()),
         ends_(setup.job.links.size()) {}
   Result<void> allocate();
   uint32_t slots(uint32_t link) const;
   /// The reference node, too.
   bool is_told() const { return !real_time_ && job_.operations == OperationsMode::kTold; }
+  NcclSender& sender(uint32_t link);
+  NcclReceiver& receiver(uint32_t link);
+  void wake(uint64_t told, uint64_t reactive);
 
   const Config& config_;
   const JobConfig& job_;
   const CollectiveSetup& setup_;
   ShardControl& control_;
   const bool real_time_;
+  const CtsLayout layout_;
   CollectiveProgress progress_;
   std::unique_ptr<CollectiveEnvironment> environment_;
   // Instead of it, where operations are not told:
@@ -116,9 +135,8 @@ class EnvironmentHost {
   FedOperations* feed_ = nullptr;  ///< the same, of a feed
   std::unique_ptr<ReactiveEnvironment> reactive_;
   std::vector<End> ends_;  ///< by link
-  uint32_t connected_ = 0;
+  uint32_t needed_ = 0, joined_ = 0;  ///< links
   CollectiveMoments moments_;  ///< empty: nobody wants them
-  std::vector<Qpn> qpns_;
   std::vector<ControlledPair> controlled_;
 };
 
@@ -128,7 +146,8 @@ class RanksHost {
   /// `node`: of the job's real nodes, in their order.
   static Result<std::unique_ptr<RanksHost>> create(const Config& config, const JobConfig& job,
                                                    const CollectiveSetup& setup, uint32_t node,
-                                                   ShardControl& control);
+                                                   ShardControl& control,
+                                                   const CtsLayout& layout = {});
 
   /// Once all of the job's are there: connects our ends with `environment`, whose job it is, and
   /// with the other real nodes.
@@ -150,17 +169,19 @@ class RanksHost {
   };
 
   RanksHost(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
-            CollectiveRanks::Own own, ShardControl& control)
+            CollectiveRanks::Own own, ShardControl& control, const CtsLayout& layout)
       : config_(config),
         job_(job),
         setup_(setup),
         own_(own),
         control_(control),
+        layout_(layout),
         progress_(setup.job.operations.size()),
         ends_(setup.job.links.size()) {}
   Result<void> allocate();
   bool is_own(uint32_t link) const;
   bool is_told() const { return job_.operations == OperationsMode::kTold; }
+  uint64_t received_bytes(uint32_t link) const;
   void connect(uint32_t link, const LinkNearEnd& theirs);
 
   const Config& config_;
@@ -168,6 +189,7 @@ class RanksHost {
   const CollectiveSetup& setup_;
   const CollectiveRanks::Own own_;
   ShardControl& control_;
+  const CtsLayout layout_;
   CollectiveProgress progress_;
   std::unique_ptr<CollectiveRanks> ranks_;
   std::vector<End> ends_;  ///< by link; those of other nodes are empty

@@ -67,6 +67,7 @@ uint32_t send_queue(const EndpointRequest& request) {
     case Behaviour::kTraffic:
       return request.traffic.window;
     case Behaviour::kRing:  // JobRunner makes those
+    case Behaviour::kNccl:
       break;
   }
   return 0;
@@ -226,6 +227,7 @@ void ServiceEndpoints::connect(Made& made, const QpConfig& config, const Endpoin
     case Behaviour::kMemoryTarget:
     case Behaviour::kReceiveSink:
     case Behaviour::kRing:  // JobRunner makes those
+    case Behaviour::kNccl:
       made.endpoint = std::make_unique<MemoryTarget>();
       break;
   }

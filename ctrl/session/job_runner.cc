@@ -114,9 +114,9 @@ Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   const auto number = link_of(job.setup->job, link.channel, link.real_sends);
   if (!number) return fail("the job has no such channel");
   const LinkNearEnd ours = job.environment->open(*number);
-  if (ours.qpn == 0) return fail("no queue pair is left on this port");
+  if (ours.qpns.empty()) return fail("no queue pair is left on this port");
   LinkFarEnd far;
-  far.qpn = request.remote_qpn;
+  far.qpns = {request.remote_qpn};
   far.psn = request.remote_psn;
   far.expects = request.local_psn;
   far.fifo_va = link.fifo_address;
@@ -124,12 +124,13 @@ Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   far.mtu = request.mtu;
   far.traffic_class = request.sender.traffic_class;
   job.environment->connect(*number, far);
-  return EndpointReady{ours.qpn, request.local_psn, ours.va, ours.rkey};
+  job.environment->join(*number);  // nothing begins before start()
+  return EndpointReady{ours.qpns.front(), request.local_psn, ours.va, ours.rkey};
 }
 
 void JobRunner::on_ring_ready(uint32_t job, uint32_t, uint32_t) {
   Job& j = jobs_[job];
-  if (++j.ready == j.neighbours && j.environment->all_connected()) j.environment->start();
+  if (++j.ready == j.neighbours && j.environment->all_joined()) j.environment->start();
 }
 
 void JobRunner::on_ring_result(uint32_t job, uint32_t, const RingResultMessage& result) {

@@ -9,6 +9,7 @@
 #include "ctrl/build/iteration_reports.h"
 #include "ctrl/build/rail.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/peers/nccl/net_ib_layout.h"
 #include "ctrl/report/collect.h"
 #include "ctrl/session/collective_links.h"
 #include "ctrl/session/commands_text.h"
@@ -113,13 +114,16 @@ Result<Job> connect(const Config& config, const JobConfig& job,
     return sides.behind(config, job.ranks[made.setup->communicator.node_of(rank)],
                         made.setup->communicator.nic_of(rank));
   };
-  auto environment = EnvironmentHost::create(config, job, *made.setup,
-                                             pair_of(out.real.front()).emulator->control, false);
+  const CtsLayout& layout = net_ib_layout(job.nccl).cts;
+  auto environment =
+      EnvironmentHost::create(config, job, *made.setup,
+                              pair_of(out.real.front()).emulator->control, false, layout);
   if (!environment) return fail(environment.error().text);
   made.environment = std::move(*environment);
   for (uint32_t node = 0; node * made.setup->communicator.gpus < out.real.size(); ++node) {
     const Pair& pair = pair_of(out.real[node * made.setup->communicator.gpus]);
-    auto ranks = RanksHost::create(config, job, *made.setup, node, pair.reference->control);
+    auto ranks =
+        RanksHost::create(config, job, *made.setup, node, pair.reference->control, layout);
     if (!ranks) return fail(ranks.error().text);
     made.ranks.push_back(std::move(*ranks));
   }

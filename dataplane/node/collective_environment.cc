@@ -48,7 +48,20 @@ void CollectiveEnvironment::on_wake(Time now, uint64_t cookie) {
     case WakeKind::kInnerCredit:
       job_.carrier->grant(link, now);
       break;
+    case WakeKind::kJoin:
+      join(now, link);
+      break;
+    case WakeKind::kLeave:
+      links_[link].joined = false;
+      break;
   }
+}
+
+void CollectiveEnvironment::join(Time now, uint32_t link) {
+  Link& l = links_[link];
+  l.joined = true;
+  for (; l.owed > 0; --l.owed) grant(now, link);
+  on_credit(now, link);
 }
 
 void CollectiveEnvironment::start(Time now) {
@@ -194,9 +207,13 @@ void CollectiveEnvironment::finish(Time now) {
 void CollectiveEnvironment::send_due(Time now, uint32_t link) {
   Link& l = links_[link];
   CollectivePlace place;
-  while (l.sent < l.due && l.sending.at(job_, link, place)) {
+  while (l.joined && l.sent < l.due && l.sending.at(job_, link, place)) {
     if (!l.sender.has_credit(l.sent)) return;
-    const uint32_t size = job_.message(place.operation, link, place.message).wire;
+    uint32_t size = job_.message(place.operation, link, place.message).wire;
+    // Another operation than we were told: less than is due lets the real rank go on.
+    const uint64_t capacity = l.sender.capacity(l.sent);
+    const bool short_of = capacity < size;
+    if (short_of) size = static_cast<uint32_t>(capacity);
     PayloadRef payload;
     if (job_.exact) {
       payload.source = &ends_[link];
@@ -207,6 +224,7 @@ void CollectiveEnvironment::send_due(Time now, uint32_t link) {
       }
     }
     if (!l.sender.send(now, *host_, l.sent, size, payload, message_id(place))) return;
+    if (short_of) ++progress_.violations;
     progress_.results[place.operation].bytes_sent += size;
     if (MessageMoments* m = moments(link, l.sent)) m->posted = now;
     ++l.sent;
@@ -250,21 +268,24 @@ void CollectiveEnvironment::inner_acknowledged(uint32_t inner, Time now) {
 
 void CollectiveEnvironment::grant(Time now, uint32_t link) {
   Link& l = links_[link];
+  if (!l.joined) {
+    ++l.owed;
+    return;
+  }
   const uint64_t k = l.receiver.granted();
   if (!l.receiver.grant(now, *host_)) return;
   if (MessageMoments* m = moments(link, k)) m->granted = now;
 }
 
-void CollectiveEnvironment::End::on_received(Time now, Qp&, const Received& message) {
-  if (all_.job_.links[link_].real_sends) {
-    if (message.has_imm) all_.on_data(now, link_, message);
-  } else {
-    all_.on_credit(now, link_);
-  }
+void CollectiveEnvironment::End::on_received(Time now, Qp& qp, const Received& message) {
+  if (!all_.job_.links[link_].real_sends) return all_.on_credit(now, link_);
+  all_.links_[link_].receiver.received(
+      qp, message, [&](uint32_t bytes) { all_.on_data(now, link_, bytes); });
 }
 
 void CollectiveEnvironment::on_credit(Time now, uint32_t link) {
   Link& l = links_[link];
+  if (!l.joined || job_.links[link].real_sends) return;
   CollectivePlace place;
   // Credits of an operation come when those of the ones before are used up.
   if (!job_.scheduled && l.sending.at(job_, link, place) && place.message == 0 &&
@@ -274,7 +295,7 @@ void CollectiveEnvironment::on_credit(Time now, uint32_t link) {
   send_due(now, link);
 }
 
-void CollectiveEnvironment::on_data(Time now, uint32_t link, const Received& message) {
+void CollectiveEnvironment::on_data(Time now, uint32_t link, uint32_t bytes) {
   Link& l = links_[link];
   CollectivePlace place;
   if (!l.receiving.at(job_, link, place) || place.operation >= begun_ ||
@@ -288,10 +309,8 @@ void CollectiveEnvironment::on_data(Time now, uint32_t link, const Received& mes
   ++l.received;
   l.receiving.step();
   CollectiveResult& result = progress_.results[place.operation];
-  if (message.length != job_.message(place.operation, link, place.message).wire) {
-    ++result.size_mismatches;
-  }
-  result.bytes_received += message.length;
+  if (bytes != job_.message(place.operation, link, place.message).wire) ++result.size_mismatches;
+  result.bytes_received += bytes;
   result.end = std::max(result.end, now);
   Flight& f = flight(place.operation);
   const Duration late = f.lateness.of_real(link, place.message) + host_->arrival_uncertainty();
@@ -305,28 +324,33 @@ void CollectiveEnvironment::on_data(Time now, uint32_t link, const Received& mes
   settle(now, place.operation, late);
 }
 
-void CollectiveEnvironment::End::on_completed(Time now, Qp&, uint64_t id, WorkStatus status) {
+void CollectiveEnvironment::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
   if (status != WorkStatus::kSuccess) {
     all_.progress_.failed = true;
     return;
   }
-  const CollectiveLink& link = all_.job_.links[link_];
-  if (link.real_sends) return;  // a credit of ours
-  const CollectivePlace place = place_of_id(id);
-  Flight& f = all_.flight(place.operation);
+  if (all_.job_.links[link_].real_sends) return;  // a credit of ours
+  all_.links_[link_].sender.acknowledged(qp, id, [&](uint64_t message) {
+    all_.on_acknowledged(now, link_, place_of_id(message));
+  });
+}
+
+void CollectiveEnvironment::on_acknowledged(Time now, uint32_t link, const CollectivePlace& place) {
+  Flight& f = flight(place.operation);
   ++f.acknowledged;
-  uint64_t& acknowledged = all_.links_[link_].acknowledged;
-  if (MessageMoments* m = all_.moments(link_, acknowledged++)) m->acknowledged = now;
-  all_.cause_ = WaitCause::kAcknowledgement;
-  CollectiveResult& result = all_.progress_.results[place.operation];
+  uint64_t& acknowledged = links_[link].acknowledged;
+  if (MessageMoments* m = moments(link, acknowledged++)) m->acknowledged = now;
+  cause_ = WaitCause::kAcknowledgement;
+  CollectiveResult& result = progress_.results[place.operation];
   result.end = std::max(result.end, now);
-  all_.plan(place.operation)
-      .on_acknowledged(link.far, all_.plan_connection(place.operation, link_), place.message, now);
-  all_.settle(now, place.operation, f.heard);
+  plan(place.operation)
+      .on_acknowledged(job_.links[link].far, plan_connection(place.operation, link), place.message,
+                       now);
+  settle(now, place.operation, f.heard);
 }
 
 void CollectiveEnvironment::End::on_transmitted(Time scheduled, Time actual, Qp&, uint64_t id) {
-  if (all_.job_.links[link_].real_sends) return;
+  if (all_.job_.links[link_].real_sends || !NcclSender::is_message(id)) return;
   const CollectivePlace place = place_of_id(id);
   if (place.operation < all_.first_) return;  // sent again
   const Duration late =

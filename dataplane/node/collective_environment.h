@@ -34,7 +34,11 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   /// Messages that must stay readable until what depends on them is acknowledged (exact mode).
   static uint32_t exact_slots(uint32_t ranks) { return 2 * ranks + 8; }
 
-  static constexpr uint64_t kStart = 0;  ///< on_wake cookie: all connections stand, begin
+  static constexpr uint64_t kStart = 0;  ///< on_wake cookie: the operations may begin
+  /// on_wake cookies: the link's connection, which its sender or receiver has been told, stands
+  /// now, before kStart or after it; it is no more, for ever.
+  static uint64_t joins(uint32_t link) { return cookie(WakeKind::kJoin, link); }
+  static uint64_t leaves(uint32_t link) { return cookie(WakeKind::kLeave, link); }
 
   void on_wake(Time now, uint64_t cookie) override;
   // Queue pairs have their own endpoints.
@@ -51,7 +55,9 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
     kData = 1,
     kCredit = 2,
     kInnerData = 3,
-    kInnerCredit = 4
+    kInnerCredit = 4,
+    kJoin = 5,
+    kLeave = 6
   };
   static uint64_t cookie(WakeKind kind, uint32_t link) {
     return static_cast<uint64_t>(kind) << 32 | link;
@@ -72,6 +78,8 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   struct Link {
     NcclSender sender;
     NcclReceiver receiver;
+    bool joined = false;
+    uint32_t owed = 0;  ///< credits whose time came before
     // Messages of all operations.
     uint64_t due = 0;  ///< whose planned time has come
     uint64_t sent = 0;
@@ -106,6 +114,7 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   };
 
   void start(Time now);
+  void join(Time now, uint32_t link);
   void begin(Time now);
   void try_enter(Time now, uint32_t rank);
   void credit_ahead(Time now, uint32_t rank);
@@ -116,7 +125,8 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   void send_due(Time now, uint32_t link);
   void post_inner(Time now, uint32_t inner);
   void on_credit(Time now, uint32_t link);
-  void on_data(Time now, uint32_t link, const Received& message);
+  void on_data(Time now, uint32_t link, uint32_t bytes);
+  void on_acknowledged(Time now, uint32_t link, const CollectivePlace& place);
   void grant(Time now, uint32_t link);
   /// Of message `k`; null where nobody wants them.
   MessageMoments* moments(uint32_t link, uint64_t k) {

@@ -152,6 +152,7 @@ struct CollectiveProgress {
   std::atomic<uint32_t> finished{0};    ///< operations complete, in order
   std::atomic<bool> failed{false};      ///< a queue pair of the job failed
   std::atomic<uint64_t> violations{0};  ///< messages of the real node that the protocol forbids
+  std::atomic<uint64_t> registered{0};  ///< credits of its that name registered user memory
 };
 
 /// Where a message stands in its link's sequence over all operations.

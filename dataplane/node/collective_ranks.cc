@@ -238,12 +238,13 @@ void CollectiveRanks::send_ready(Time now, uint32_t link) {
   }
 }
 
-void CollectiveRanks::End::on_received(Time now, Qp&, const Received& message) {
+void CollectiveRanks::End::on_received(Time now, Qp& qp, const Received& message) {
   if (all_.job_.links[link_].real_sends) return all_.send_ready(now, link_);
-  if (message.has_imm) all_.on_data(now, link_, message);
+  all_.links_[link_].receiver.received(
+      qp, message, [&](uint32_t bytes) { all_.on_data(now, link_, bytes); });
 }
 
-void CollectiveRanks::on_data(Time now, uint32_t link, const Received& message) {
+void CollectiveRanks::on_data(Time now, uint32_t link, uint32_t bytes) {
   Link& l = links_[link];
   CollectivePlace place;
   if (l.received == l.receiver.granted() || !l.receiving.at(job_, link, place)) {
@@ -253,10 +254,8 @@ void CollectiveRanks::on_data(Time now, uint32_t link, const Received& message) 
   ++l.received;
   l.receiving.step();
   CollectiveResult& result = progress_.results[place.operation];
-  result.bytes_received += message.length;
-  if (message.length != job_.message(place.operation, link, place.message).wire) {
-    ++result.size_mismatches;
-  }
+  result.bytes_received += bytes;
+  if (bytes != job_.message(place.operation, link, place.message).wire) ++result.size_mismatches;
   if (job_.step_cost == Duration()) return usable(now, link);
   host_->wake_at(now + job_.step_cost, *this, cookie(WakeKind::kUsable, link));
 }
@@ -291,11 +290,13 @@ void CollectiveRanks::take_in(uint32_t link, const CollectivePlace& place) {
   }
 }
 
-void CollectiveRanks::End::on_completed(Time now, Qp&, uint64_t id, WorkStatus status) {
+void CollectiveRanks::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
   if (status != WorkStatus::kSuccess) {
     all_.progress_.failed = true;
   } else if (all_.job_.links[link_].real_sends) {
-    all_.on_acknowledged(now, link_, place_of_id(id));
+    all_.links_[link_].sender.acknowledged(qp, id, [&](uint64_t message) {
+      all_.on_acknowledged(now, link_, place_of_id(message));
+    });
   }
 }
 

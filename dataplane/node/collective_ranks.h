@@ -111,7 +111,7 @@ class CollectiveRanks final : public Endpoint {
   }
   void send_ready(Time now, uint32_t link);
   void usable(Time now, uint32_t link);
-  void on_data(Time now, uint32_t link, const Received& message);
+  void on_data(Time now, uint32_t link, uint32_t bytes);
   void on_acknowledged(Time now, uint32_t link, const CollectivePlace& place);
   void take_in(uint32_t link, const CollectivePlace& place);
   uint64_t wrong_elements(size_t operation) const;

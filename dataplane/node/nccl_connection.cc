@@ -1,7 +1,9 @@
 #include "dataplane/node/nccl_connection.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace understudy {
 
@@ -9,77 +11,279 @@ static_assert(std::endian::native == std::endian::little,
               "CTS entries are copied as they lie in memory; NCCL's wire is little-endian");
 
 namespace {
-struct CtsWire {
-  uint64_t address;
-  uint64_t size;
-  uint32_t rkeys[4];
-  uint32_t requests;
-  uint32_t tag;
-  uint64_t index;
-  uint8_t pad[16];
-};
-static_assert(sizeof(CtsWire) == kCtsEntryBytes);
-constexpr uint64_t kCreditId = ~uint64_t{0};  ///< completions of credits are of no interest
+
+constexpr uint64_t kCreditId = ~uint64_t{0};  // completions of credits are of no interest
+constexpr uint32_t kAlign = 128;              // of a message's parts: whole LL and LL128 lines
+constexpr uint32_t kCapacityAt = 8;
+
+template <typename T>
+void put(uint8_t* out, T value) {
+  std::memcpy(out, &value, sizeof value);
+}
+template <typename T>
+T get(const uint8_t* in) {
+  T value;
+  std::memcpy(&value, in, sizeof value);
+  return value;
+}
+
 }  // namespace
 
-void CtsEntry::encode(uint8_t* out) const {
-  const CtsWire wire{address, size, {rkey, 0, 0, 0}, requests, tag, index, {}};
-  std::memcpy(out, &wire, sizeof wire);
+uint32_t CtsLayout::immediate(uint32_t size) const {
+  return big_endian_immediate ? size : __builtin_bswap32(size);
 }
 
-CtsEntry CtsEntry::decode(const uint8_t* in) {
-  CtsWire wire;
-  std::memcpy(&wire, in, sizeof wire);
-  return {wire.address, wire.size, wire.rkeys[0], wire.requests, wire.tag, wire.index};
+void CtsEntry::encode(const CtsLayout& layout, uint8_t* out) const {
+  std::memset(out, 0, layout.entry_bytes);
+  put(out, address);
+  if (layout.size_bytes == sizeof size) {
+    put(out + kCapacityAt, size);
+  } else {
+    put(out + kCapacityAt, static_cast<uint32_t>(size));
+  }
+  put(out + layout.rkey_at, rkey);
+  put(out + layout.requests_at, requests);
+  put(out + layout.tag_at, tag);
+  put(out + layout.index_at, index);
 }
 
-uint32_t nccl_immediate(uint32_t size) { return __builtin_bswap32(size); }
+CtsEntry CtsEntry::decode(const CtsLayout& layout, const uint8_t* in) {
+  CtsEntry entry;
+  entry.address = get<uint64_t>(in);
+  entry.size = layout.size_bytes == sizeof entry.size ? get<uint64_t>(in + kCapacityAt)
+                                                      : get<uint32_t>(in + kCapacityAt);
+  entry.rkey = get<uint32_t>(in + layout.rkey_at);
+  entry.requests = get<uint32_t>(in + layout.requests_at);
+  entry.tag = get<uint32_t>(in + layout.tag_at);
+  entry.index = get<uint64_t>(in + layout.index_at);
+  return entry;
+}
+
+uint32_t NcclQps::index(const Qp& qp) const {
+  return static_cast<uint32_t>(std::ranges::find(all, &qp) - all.begin());
+}
+
+void NcclSender::connect(Setup setup) {
+  setup_ = std::move(setup);
+  steps_ = {};
+  counted_ = 0;
+  bases_ = {};
+  several_.reset();
+  if (setup_.qps.count() == 1 && !setup_.several_receives) return;
+  several_ = std::make_unique<Several>();
+  several_->ids.resize(setup_.layout.slots);
+  several_->acknowledged.resize(setup_.qps.count());
+  if (setup_.several_receives) several_->sizes.resize(setup_.layout.slots);
+}
 
 bool NcclSender::has_credit(uint64_t k) const {
   if (setup_.fifo == nullptr) return false;
-  return CtsEntry::decode(setup_.fifo + (k % kCtsSlots) * kCtsSlotStride).index == k + 1;
+  const CtsEntry first = entry(k);
+  if (first.index != k + 1) return false;
+  for (uint32_t i = 1; i < std::min(first.requests, CtsLayout::kEntries); ++i) {
+    if (entry(k, i).index != k + 1) return false;
+  }
+  return true;
 }
 
-uint64_t NcclSender::capacity(uint64_t k) const {
-  return CtsEntry::decode(setup_.fifo + (k % kCtsSlots) * kCtsSlotStride).size;
-}
+uint64_t NcclSender::capacity(uint64_t k) const { return entry(k).size; }
 
 bool NcclSender::send(Time now, EndpointHost& host, uint64_t k, uint32_t size,
                       const PayloadRef& payload, uint64_t id) {
   if (!has_credit(k)) return false;
-  const CtsEntry credit = CtsEntry::decode(setup_.fifo + (k % kCtsSlots) * kCtsSlotStride);
-  if (credit.size < size) return false;
+  const CtsEntry credit = entry(k);
+  const uint32_t entries = std::clamp(credit.requests, 1u, CtsLayout::kEntries);
+  if (credit.requests > 1 && (several_ == nullptr || several_->sizes.empty())) return false;
+  if (entries == 1 && credit.size < size) return false;
+  if (setup_.collective && k == counted_) {
+    ++counted_;
+    lines_ = flags(credit);
+  }
+  const bool own = payload.bytes != nullptr || payload.source != nullptr || !setup_.collective;
+  const PayloadRef& data = own ? payload : lines_;
+  if (several_ != nullptr) return post_parts(now, host, k, size, data, id, entries);
+  return host.post(now, *setup_.qps.all.front(), part(k, 0, 0, size, data, id, 1));
+}
+
+/// Counts the step of the newest credit, and looks whether that lies where it should.
+PayloadRef NcclSender::flags(const CtsEntry& credit) {
+  const NcclSteps::Place place = steps_.next(credit.size, setup_.buffers);
+  check(credit, place);
+  PayloadRef lines;
+  lines.cookie = place.flag();
+  if (place.kind == CreditKind::kLL) lines.source = &kLlLines;
+  if (place.kind == CreditKind::kLL128) lines.source = &kLl128Lines;
+  return lines;
+}
+
+void NcclSender::check(const CtsEntry& credit, const NcclSteps::Place& place) {
+  const auto add = [](std::atomic<uint64_t>* counter) {
+    if (counter != nullptr) counter->fetch_add(1, std::memory_order_relaxed);
+  };
+  if (place.kind == CreditKind::kOther) return add(setup_.registered);
+  const size_t buffer = std::min(static_cast<size_t>(place.kind), bases_.size() - 1);
+  uint64_t& base = bases_[buffer];
+  if (base == 0) base = credit.address - place.offset;
+  if (credit.address - place.offset == base) return;
+  // A Simple message may go to memory that the user has registered, wherever that is.
+  const uint64_t bytes = buffer == 0   ? setup_.buffers.ll
+                         : buffer == 1 ? setup_.buffers.ll128
+                                       : setup_.buffers.simple;
+  const bool inside = credit.address - base < bytes;
+  add(buffer == bases_.size() - 1 && !inside ? setup_.registered : setup_.violations);
+}
+
+WorkRequest NcclSender::part(uint64_t k, uint32_t part, uint32_t request, uint32_t size,
+                             const PayloadRef& payload, uint64_t id, uint32_t entries) const {
+  const uint32_t parts = setup_.qps.parts();
+  const bool last = entries == 1 || request == entries;
   WorkRequest write;
-  write.op = WorkOp::kWriteImm;
-  write.id = id;
-  write.remote_va = credit.address;
-  write.rkey = credit.rkey;
-  write.length = size;
-  write.imm = nccl_immediate(size);
-  write.payload = payload;
-  return host.post(now, *setup_.qp, write);
+  write.op = last ? WorkOp::kWriteImm : WorkOp::kWrite;
+  write.id = !last ? kBeforePart : part + 1 < parts ? kPart : id;
+  if (request < entries) {
+    const CtsEntry credit = entry(k, request);
+    const uint64_t bytes = std::min<uint64_t>(size, credit.size);
+    const uint64_t chunk = ((bytes + parts - 1) / parts + kAlign - 1) / kAlign * kAlign;
+    const uint64_t from = chunk * part;
+    write.remote_va = credit.address + from;
+    write.rkey = credit.rkey;
+    write.length = static_cast<uint32_t>(from < bytes ? std::min(chunk, bytes - from) : 0);
+    write.payload = payload.advanced(from);
+  }
+  if (!last) return write;
+  if (entries == 1) {
+    write.imm = setup_.layout.immediate(size);
+    return write;
+  }
+  const auto& sizes = several_->sizes[k % setup_.layout.slots];
+  if (setup_.layout.sizes_stride == 0) {
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < entries; ++i) mask |= (sizes[i] != 0 ? 1u : 0u) << i;
+    write.imm = setup_.layout.immediate(mask);
+    return write;
+  }
+  write.remote_va = setup_.sizes_va + k % setup_.layout.slots * setup_.layout.sizes_stride;
+  write.rkey = setup_.sizes_rkey;
+  write.length = entries * static_cast<uint32_t>(sizeof(uint32_t));
+  write.payload.source = several_.get();
+  write.payload.cookie = k % setup_.layout.slots;
+  write.imm = setup_.layout.immediate(setup_.layout.immediate_of_first ? sizes[0] : 0);
+  return write;
+}
+
+bool NcclSender::post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t size,
+                            const PayloadRef& payload, uint64_t id, uint32_t entries) {
+  Several& s = *several_;
+  if (s.end - s.first >= setup_.layout.slots) return false;
+  if (entries > 1) {
+    for (uint32_t i = 0; i < entries; ++i) {
+      s.sizes[k % setup_.layout.slots][i] =
+          static_cast<uint32_t>(std::min<uint64_t>(size, entry(k, i).size));
+    }
+  }
+  const uint32_t requests = entries == 1 ? 1 : entries + 1;
+  for (; s.posted < setup_.qps.parts() * requests; ++s.posted) {
+    const uint32_t number = s.posted / requests;
+    Qp& qp = *setup_.qps.all[(setup_.qps.first(k) + number) % setup_.qps.count()];
+    if (!host.post(now, qp, part(k, number, s.posted % requests, size, payload, id, entries))) {
+      return false;  // the rest when there is room
+    }
+  }
+  s.posted = 0;
+  s.ids[k % setup_.layout.slots] = id;
+  s.end = k + 1;
+  return true;
+}
+
+bool NcclSender::first_message_acknowledged() const {
+  const Several& s = *several_;
+  if (s.first == s.end) return false;
+  if (!setup_.qps.split) {
+    return s.acknowledged[setup_.qps.first(s.first)] > s.first / setup_.qps.count();
+  }
+  return std::ranges::all_of(s.acknowledged, [&](uint64_t parts) { return parts > s.first; });
+}
+
+void NcclSender::Several::fill(uint64_t cookie, uint64_t offset, std::span<uint8_t> out) const {
+  std::memcpy(out.data(), reinterpret_cast<const uint8_t*>(sizes[cookie].data()) + offset,
+              out.size());
+}
+
+void NcclReceiver::connect(Setup setup) {
+  setup_ = std::move(setup);
+  steps_ = {};
+  granted_ = 0;
+  held_ = 0;
+  several_.reset();
+  if (setup_.qps.count() == 1) return;
+  several_ = std::make_unique<Several>();
+  several_->held.resize(setup_.qps.count());
+  several_->parts.resize(setup_.qps.count());
+  several_->bytes.resize(setup_.layout.slots);
+  // A part on another queue pair than we think is to be counted, not to be refused for ever.
+  for (Qp* qp : setup_.qps.all) qp->responder().set_endless_receives();
+}
+
+/// Of message `k` in our memory.
+uint64_t NcclReceiver::place(uint64_t k, uint32_t capacity) {
+  if (!setup_.stepped) return uint64_t{slot(k)} * setup_.slot_bytes;
+  const NcclSteps::Place place = steps_.next(capacity, setup_.buffers);
+  const uint64_t buffer = place.kind == CreditKind::kLL ? setup_.buffers.simple
+                          : place.kind == CreditKind::kLL128
+                              ? uint64_t{setup_.buffers.simple} + setup_.buffers.ll
+                              : 0;
+  return buffer + place.offset;
 }
 
 bool NcclReceiver::grant(Time now, EndpointHost& host, uint32_t capacity) {
   const uint64_t k = granted_;
-  uint8_t* entry = setup_.staging + (k % kCtsSlots) * kCtsEntryBytes;
-  CtsEntry{setup_.buffer_va + uint64_t{slot(k)} * setup_.slot_bytes,
-           capacity == 0 ? setup_.slot_bytes : capacity,
+  const CtsLayout& layout = setup_.layout;
+  uint8_t* entry = setup_.staging + (k % layout.slots) * layout.entry_bytes;
+  if (capacity == 0) capacity = setup_.slot_bytes;
+  const NcclSteps before = steps_;
+  CtsEntry{setup_.buffer_va + place(k, capacity),
+           capacity,
            setup_.buffer_rkey,
            1,
            setup_.sender_rank,
            k + 1}
-      .encode(entry);
+      .encode(layout, entry);
   WorkRequest write;
   write.op = WorkOp::kWrite;
   write.id = kCreditId;
-  write.remote_va = setup_.fifo_va + (k % kCtsSlots) * kCtsSlotStride;
+  write.remote_va = setup_.fifo_va + (k % layout.slots) * layout.stride();
   write.rkey = setup_.fifo_rkey;
-  write.length = kCtsEntryBytes;
+  write.length = layout.entry_bytes;
   write.payload.bytes = entry;
-  if (!host.post(now, *setup_.qp, write)) return false;
-  setup_.qp->responder().post_receives(1);
+  Qp& qp = *setup_.qps.all.front();
+  if (!host.post(now, qp, write)) {
+    steps_ = before;
+    return false;
+  }
+  if (several_ == nullptr) qp.responder().post_receives(1);
   ++granted_;
+  return true;
+}
+
+void NcclReceiver::take(uint32_t qp, const Received& came) {
+  Several& s = *several_;
+  s.held[qp] += came.length;
+  if (!came.has_imm) return;
+  const uint32_t bytes = std::exchange(s.held[qp], 0);
+  const uint64_t part = s.parts[qp]++;
+  const uint64_t k = setup_.qps.split ? part : part * setup_.qps.count() + qp;
+  if (k - s.whole < s.bytes.size()) s.bytes[k % s.bytes.size()] += bytes;
+}
+
+bool NcclReceiver::next_whole(uint32_t& bytes) {
+  Several& s = *several_;
+  const bool whole =
+      setup_.qps.split
+          ? std::ranges::all_of(s.parts, [&](uint64_t parts) { return parts > s.whole; })
+          : s.parts[setup_.qps.first(s.whole)] > s.whole / setup_.qps.count();
+  if (!whole) return false;
+  bytes = std::exchange(s.bytes[s.whole % s.bytes.size()], 0);
+  ++s.whole;
   return true;
 }
 

@@ -1,23 +1,46 @@
 // NCCL's data phase over one connection, that is one direction of one channel between two
-// neighbours (nccl-wire 3.1 to 3.4, NCCL 2.24 to 2.29): the receiver writes credits (CTS entries)
-// into the sender's FIFO, the sender answers each with one RDMA WRITE WITH IMMEDIATE.
+// neighbours (nccl-wire 3.1 to 3.5): the receiver writes credits (CTS entries) into the sender's
+// FIFO, the sender answers each with RDMA WRITEs, the last one WITH IMMEDIATE on each queue pair
+// that it uses.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "dataplane/node/endpoint.h"
+#include "dataplane/node/nccl_steps.h"
 
 namespace understudy {
 
-inline constexpr uint32_t kCtsEntryBytes = 64;
-inline constexpr uint32_t kCtsSlots = 256;       ///< MAX_REQUESTS
-inline constexpr uint32_t kCtsSlotStride = 512;  ///< 8 entries a slot
-inline constexpr uint32_t kCtsFifoBytes = kCtsSlots * kCtsSlotStride;
-/// Entries of a receiver until they have arrived.
-inline constexpr uint32_t kCtsStagingBytes = kCtsSlots * kCtsEntryBytes;
+/// How a release of NCCL lays out what the data phase needs; ctrl/peers/nccl/net_ib_layout.cc has
+/// all of them. All fields of an entry are little-endian.
+struct CtsLayout {
+  static constexpr uint32_t kEntries = 8;  ///< of a slot: receives that share one credit
+  uint32_t slots = 256;                    ///< MAX_REQUESTS
+  uint32_t entry_bytes = 64;
+  uint8_t size_bytes = 8;  ///< of the capacity, which follows the address at 0
+  uint8_t rkey_at = 16;    ///< of the first device
+  uint8_t requests_at = 32, tag_at = 36, index_at = 40;
+  bool big_endian_immediate = false;
+  /// Where the sender writes the sizes of several receives in one, of a slot in the receiver's
+  /// memory; 0: the immediate is a mask of those that are not empty (2.18).
+  uint32_t sizes_stride = 32;
+  /// The immediate of several receives in one: the first one's size, else 0.
+  bool immediate_of_first = false;
 
-/// A credit: where and how much the sender may write next. All fields little-endian on the wire.
+  constexpr uint32_t stride() const { return entry_bytes * kEntries; }
+  constexpr uint32_t fifo_bytes() const { return slots * stride(); }
+  /// As the field ImmDt stands, read big-endian.
+  uint32_t immediate(uint32_t size) const;
+  bool operator==(const CtsLayout&) const = default;
+};
+
+/// A credit: where and how much the sender may write next.
 struct CtsEntry {
   uint64_t address = 0;
   uint64_t size = 0;  ///< capacity, not the message's size
@@ -26,62 +49,170 @@ struct CtsEntry {
   uint32_t tag = 0;    ///< the sender's rank
   uint64_t index = 0;  ///< message number + 1
 
-  void encode(uint8_t* out) const;
-  static CtsEntry decode(const uint8_t* in);
+  void encode(const CtsLayout& layout, uint8_t* out) const;
+  static CtsEntry decode(const CtsLayout& layout, const uint8_t* in);
 };
 
-/// NCCL up to 2.28 puts the size into the immediate in host byte order (nccl-wire 3.2).
-uint32_t nccl_immediate(uint32_t size);
+/// The queue pairs of one connection and how messages are spread over them (nccl-wire 3.2).
+struct NcclQps {
+  std::vector<Qp*> all;
+  /// NCCL_IB_SPLIT_DATA_ON_QPS: each message goes over all of them, in parts of whole 128 bytes.
+  /// Else they take turns.
+  bool split = false;
+
+  uint32_t count() const { return static_cast<uint32_t>(all.size()); }
+  uint32_t index(const Qp& qp) const;
+  /// Parts of a message; its first one goes over queue pair first(k).
+  uint32_t parts() const { return split ? count() : 1; }
+  uint32_t first(uint64_t k) const { return split ? 0 : static_cast<uint32_t>(k % count()); }
+};
 
 /// The sending side of a connection.
 class NcclSender {
  public:
   struct Setup {
-    Qp* qp = nullptr;
-    const uint8_t* fifo = nullptr;  ///< kCtsFifoBytes that the receiver writes to
+    NcclQps qps = {};
+    CtsLayout layout = {};
+    const uint8_t* fifo = nullptr;  ///< that the receiver writes to
+    /// A connection for collectives: messages of the protocols LL and LL128 carry their flags.
+    bool collective = false;
+    BufferSizes buffers = {};
+    /// A credit may name several receives, whose sizes go to the receiver's memory.
+    bool several_receives = false;
+    uint64_t sizes_va = 0;
+    Rkey sizes_rkey = 0;
+    // Counted, if set:
+    std::atomic<uint64_t>* violations = nullptr;  ///< credits that are not where they should lie
+    std::atomic<uint64_t>* registered = nullptr;  ///< credits of registered user memory
   };
-  void connect(const Setup& setup) { setup_ = setup; }
-  Qp* qp() const { return setup_.qp; }
+  void connect(Setup setup);
+  bool connected() const { return !setup_.qps.all.empty(); }
 
-  /// Bytes that the credit for message `k`, which has come, offers.
+  /// Bytes that the credit for message `k`, which has come, offers; of several receives the first.
   uint64_t capacity(uint64_t k) const;
   /// True when the credit for message `k` (counted over all operations) has come.
   bool has_credit(uint64_t k) const;
-  /// Posts message `k`: `size` bytes to where its credit says. False without credit, when the
-  /// credit is too small, or when the send queue is full. Completes with `id`.
+  /// Posts message `k`, the next one: `size` bytes to where its credit says, or to each place that
+  /// it names, where that has room. False without credit, when the credit is too small, or while a
+  /// send queue is full. Without `payload` data are zeros, with flags where the kernel on the other
+  /// side looks for them.
   bool send(Time now, EndpointHost& host, uint64_t k, uint32_t size, const PayloadRef& payload,
             uint64_t id);
 
+  /// Ids of work requests that are not a message's last one.
+  static constexpr uint64_t kPart = ~uint64_t{0} - 1;
+  static constexpr uint64_t kBeforePart = ~uint64_t{0} - 2;
+  static constexpr bool is_message(uint64_t id) { return id < kBeforePart; }
+  /// A work request was acknowledged: calls message(id) for each message that now wholly is, in
+  /// their order.
+  template <typename Message>
+  void acknowledged(const Qp& qp, uint64_t id, Message message) {
+    if (several_ == nullptr) {
+      if (is_message(id)) message(id);
+      return;
+    }
+    if (id == kBeforePart) return;
+    ++several_->acknowledged[setup_.qps.index(qp)];
+    for (; first_message_acknowledged(); ++several_->first) {
+      message(several_->ids[several_->first % setup_.layout.slots]);
+    }
+  }
+
  private:
+  /// Of connections whose messages may take several work requests.
+  struct Several final : PayloadSource {
+    void fill(uint64_t cookie, uint64_t offset, std::span<uint8_t> out) const override;
+    uint64_t first = 0, end = 0;         ///< messages that are not wholly acknowledged
+    std::vector<uint64_t> ids;           ///< of messages, by slot
+    std::vector<uint64_t> acknowledged;  ///< by queue pair: parts
+    std::vector<std::array<uint32_t, CtsLayout::kEntries>> sizes;  ///< by slot
+    uint32_t posted = 0;  ///< work requests of the message that is being posted
+  };
+
+  const uint8_t* slot(uint64_t k) const {
+    return setup_.fifo + k % setup_.layout.slots * setup_.layout.stride();
+  }
+  CtsEntry entry(uint64_t k, uint32_t i = 0) const {
+    return CtsEntry::decode(setup_.layout, slot(k) + i * setup_.layout.entry_bytes);
+  }
+  bool first_message_acknowledged() const;
+  PayloadRef flags(const CtsEntry& credit);
+  void check(const CtsEntry& credit, const NcclSteps::Place& place);
+  bool post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t size,
+                  const PayloadRef& payload, uint64_t id, uint32_t entries);
+  WorkRequest part(uint64_t k, uint32_t part, uint32_t request, uint32_t size,
+                   const PayloadRef& payload, uint64_t id, uint32_t entries) const;
+
   Setup setup_;
+  std::unique_ptr<Several> several_;
+  NcclSteps steps_;
+  uint64_t counted_ = 0;  ///< messages that steps_ knows
+  PayloadRef lines_;      ///< of the newest of them
+  std::array<uint64_t, 3> bases_ = {};  ///< of the buffers of LL, LL128, Simple, once seen
 };
 
 /// The receiving side of a connection.
 class NcclReceiver {
  public:
   struct Setup {
-    Qp* qp = nullptr;
+    NcclQps qps = {};
+    CtsLayout layout = {};
     uint64_t fifo_va = 0;  ///< the sender's FIFO
     Rkey fifo_rkey = 0;
     uint64_t buffer_va = 0;  ///< our memory, `slots` messages of `slot_bytes`
     Rkey buffer_rkey = 0;
     uint32_t slots = 0;
     uint32_t slot_bytes = 0;
+    /// Messages lie where NCCL has them, in buffers of Simple, LL and LL128 that follow each other,
+    /// instead.
+    bool stepped = false;
+    BufferSizes buffers = {};
     uint32_t sender_rank = 0;
-    uint8_t* staging = nullptr;  ///< kCtsStagingBytes: entries stay until they are acknowledged
+    uint8_t* staging = nullptr;  ///< an entry a slot: they stay until they are acknowledged
   };
-  void connect(const Setup& setup) { setup_ = setup; }
-  Qp* qp() const { return setup_.qp; }
+  void connect(Setup setup);
+  bool connected() const { return !setup_.qps.all.empty(); }
   uint32_t slot(uint64_t k) const { return static_cast<uint32_t>(k % setup_.slots); }
+  /// Bytes of memory of stepped buffers.
+  static constexpr uint64_t stepped_bytes(const BufferSizes& b) {
+    return uint64_t{b.simple} + b.ll + b.ll128;
+  }
 
   uint64_t granted() const { return granted_; }
   /// Grants the credit for the next message, of `capacity` bytes (0: all of a slot): posts a
   /// receive and writes the CTS entry.
   bool grant(Time now, EndpointHost& host, uint32_t capacity = 0);
 
+  /// Something came: calls message(bytes) for each message that is whole now, in their order.
+  template <typename Message>
+  void received(const Qp& qp, const Received& came, Message message) {
+    if (several_ == nullptr) {
+      held_ += came.length;
+      if (!came.has_imm) return;  // adaptive routing: the data before their immediate
+      message(std::exchange(held_, 0));
+      return;
+    }
+    take(setup_.qps.index(qp), came);
+    for (uint32_t bytes = 0; next_whole(bytes);) message(bytes);
+  }
+
  private:
+  /// Of connections with several queue pairs.
+  struct Several {
+    std::vector<uint32_t> held;  ///< by queue pair: bytes before their immediate
+    std::vector<uint64_t> parts;
+    std::vector<uint32_t> bytes;  ///< of messages, by slot
+    uint64_t whole = 0;           ///< messages
+  };
+  void take(uint32_t qp, const Received& came);
+  bool next_whole(uint32_t& bytes);
+  uint64_t place(uint64_t k, uint32_t capacity);
+
   Setup setup_;
+  std::unique_ptr<Several> several_;
+  NcclSteps steps_;
   uint64_t granted_ = 0;
+  uint32_t held_ = 0;
 };
 
 }  // namespace understudy

@@ -8,6 +8,10 @@ namespace {
 
 constexpr size_t kCommandRing = 1024;
 
+uint32_t capacity_of(const NcclSender& sender, uint64_t k) {
+  return static_cast<uint32_t>(std::min<uint64_t>(sender.capacity(k), kMaxMessageBytes));
+}
+
 }  // namespace
 
 ReactiveEnvironment::ReactiveEnvironment(const CollectiveJob& job, CollectiveProgress& progress,
@@ -46,7 +50,7 @@ void ReactiveEnvironment::on_wake(Time now, uint64_t cookie) {
       break;
     }
     case WakeKind::kCredit:
-      links_[what].receiver.grant(now, *host_);
+      grant(now, what);
       break;
     case WakeKind::kWaited:
       if (what != static_cast<uint32_t>(known_)) break;  // it is known by now
@@ -55,6 +59,28 @@ void ReactiveEnvironment::on_wake(Time now, uint64_t cookie) {
     case WakeKind::kReminder:
       notify(now, {.kind = ReactiveNotice::Kind::kReminder, .number = what});
       break;
+    case WakeKind::kJoin:
+      join(now, what);
+      break;
+    case WakeKind::kLeave:
+      links_[what].joined = false;
+      break;
+  }
+}
+
+void ReactiveEnvironment::join(Time now, uint32_t link) {
+  Link& l = links_[link];
+  l.joined = true;
+  for (; l.owed > 0; --l.owed) grant(now, link);
+  if (!job_.links[link].real_sends) on_credit(now, link);
+}
+
+void ReactiveEnvironment::grant(Time now, uint32_t link) {
+  Link& l = links_[link];
+  if (l.joined) {
+    l.receiver.grant(now, *host_);
+  } else {
+    ++l.owed;
   }
 }
 
@@ -85,31 +111,35 @@ bool ReactiveEnvironment::notify(Time now, const ReactiveNotice& notice) {
   return heard;
 }
 
-void ReactiveEnvironment::End::on_received(Time now, Qp&, const Received& message) {
-  if (!all_.job_.links[link_].real_sends) {
-    all_.on_credit(now, link_);
-  } else if (message.has_imm) {
-    all_.on_data(now, link_, message);
-  }
+void ReactiveEnvironment::End::on_received(Time now, Qp& qp, const Received& message) {
+  if (!all_.job_.links[link_].real_sends) return all_.on_credit(now, link_);
+  all_.links_[link_].receiver.received(
+      qp, message, [&](uint32_t bytes) { all_.on_data(now, link_, bytes); });
 }
 
-void ReactiveEnvironment::End::on_completed(Time now, Qp&, uint64_t id, WorkStatus status) {
+void ReactiveEnvironment::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
   if (status != WorkStatus::kSuccess) {
     all_.progress_.failed = true;
     return;
   }
   if (all_.job_.links[link_].real_sends) return;  // a credit of ours
-  all_.input(now, {.kind = Input::Kind::kAcknowledgement,
-                   .link = link_,
-                   .bytes = all_.links_[link_].bytes_of[id % kCtsSlots],
-                   .message = id,
-                   .time = now});
-  all_.notify(now, {.kind = ReactiveNotice::Kind::kAcknowledged, .link = link_});
+  all_.links_[link_].sender.acknowledged(
+      qp, id, [&](uint64_t message) { all_.on_acknowledged(now, link_, message); });
+}
+
+void ReactiveEnvironment::on_acknowledged(Time now, uint32_t link, uint64_t message) {
+  input(now, {.kind = Input::Kind::kAcknowledgement,
+              .link = link,
+              .bytes = links_[link].bytes_of[message % kUnderWay],
+              .message = message,
+              .time = now});
+  notify(now, {.kind = ReactiveNotice::Kind::kAcknowledged, .link = link});
 }
 
 void ReactiveEnvironment::End::on_transmitted(Time scheduled, Time actual, Qp&, uint64_t id) {
   Link& l = all_.links_[link_];
-  if (all_.job_.links[link_].real_sends || id < l.transmitted) return;  // or sent again
+  if (all_.job_.links[link_].real_sends || !NcclSender::is_message(id)) return;
+  if (id < l.transmitted) return;  // sent again
   l.transmitted = id + 1;
   if (ReactiveOperation* op = all_.operation_of(link_, id); op != nullptr && !op->finished) {
     op->carried =
@@ -136,18 +166,18 @@ uint32_t ReactiveEnvironment::wire(const ReactiveOperation& op, uint32_t link, u
 
 void ReactiveEnvironment::on_credit(Time now, uint32_t link) {
   Link& l = links_[link];
-  while (l.sender.has_credit(l.credits)) {
+  while (l.joined && l.sender.has_credit(l.credits)) {
     const uint64_t k = l.credits++;
     input(now, {.kind = Input::Kind::kCredit,
                 .link = link,
-                .bytes = static_cast<uint32_t>(l.sender.capacity(k)),
+                .bytes = capacity_of(l.sender, k),
                 .message = k,
                 .time = now});
   }
   send_due(now, link);
 }
 
-void ReactiveEnvironment::on_data(Time now, uint32_t link, const Received& message) {
+void ReactiveEnvironment::on_data(Time now, uint32_t link, uint32_t bytes) {
   Link& l = links_[link];
   if (l.received == l.receiver.granted()) {
     ++progress_.violations;
@@ -156,7 +186,7 @@ void ReactiveEnvironment::on_data(Time now, uint32_t link, const Received& messa
   const uint64_t k = l.received++;
   input(now, {.kind = Input::Kind::kData,
               .link = link,
-              .bytes = message.length,
+              .bytes = bytes,
               .message = k,
               .time = now});
   if (given_up_) grant_ahead(now, link, l.received + ahead(link), now);
@@ -230,14 +260,14 @@ void ReactiveEnvironment::grant_ahead(Time now, uint32_t link, uint64_t until, T
 
 void ReactiveEnvironment::send_due(Time now, uint32_t link) {
   Link& l = links_[link];
-  if (job_.links[link].real_sends) return;
+  if (job_.links[link].real_sends || !l.joined) return;
   while ((given_up_ || l.sent < l.due) && l.sender.has_credit(l.sent)) {
-    auto bytes = static_cast<uint32_t>(l.sender.capacity(l.sent));
+    uint32_t bytes = capacity_of(l.sender, l.sent);
     ReactiveOperation* op = operation_of(link, l.sent);
     if (op != nullptr) bytes = std::min(bytes, wire(*op, link, l.sent - op->base[link]));
     if (!l.sender.send(now, *host_, l.sent, bytes, PayloadRef{}, l.sent)) return;
     if (op != nullptr) op->bytes_sent += bytes;
-    l.bytes_of[l.sent % kCtsSlots] = bytes;
+    l.bytes_of[l.sent % kUnderWay] = bytes;
     ++l.sent;
   }
 }

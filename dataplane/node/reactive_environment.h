@@ -35,8 +35,12 @@ class ReactiveEnvironment final : public Endpoint {
   NcclSender& sender(uint32_t link) { return links_[link].sender; }
   NcclReceiver& receiver(uint32_t link) { return links_[link].receiver; }
 
-  static constexpr uint64_t kStart = 0;     ///< on_wake cookie: all connections stand, begin
+  static constexpr uint64_t kStart = 0;     ///< on_wake cookie: operations may begin
   static constexpr uint64_t kCommands = 1;  ///< on_wake cookie: there are commands()
+  /// on_wake cookies: the link's connection, which its sender or receiver has been told, stands
+  /// now, before kStart or after it; it is no more, for ever.
+  static uint64_t joins(uint32_t link) { return cookie(WakeKind::kJoin, link); }
+  static uint64_t leaves(uint32_t link) { return cookie(WakeKind::kLeave, link); }
   /// Filled by control's thread.
   SpscRing<ReactiveCommand>& commands() { return commands_; }
   /// The same, by the shard's own thread.
@@ -57,7 +61,9 @@ class ReactiveEnvironment final : public Endpoint {
     kData = 1,
     kCredit = 2,
     kWaited = 3,
-    kReminder = 4
+    kReminder = 4,
+    kJoin = 5,
+    kLeave = 6
   };
   /// `plans`: Link::plans, of kData.
   static uint64_t cookie(WakeKind kind, uint32_t what, uint16_t plans = 0) {
@@ -75,9 +81,13 @@ class ReactiveEnvironment final : public Endpoint {
     ReactiveEnvironment& all_;
     const uint32_t link_;
   };
+  /// Messages of a link: as many as any release grants credits for.
+  static constexpr size_t kUnderWay = 256;
   struct Link {
     NcclSender sender;
     NcclReceiver receiver;
+    bool joined = false;
+    uint32_t owed = 0;  ///< credits whose time came before
     // Messages of all operations.
     uint64_t credits = 0;   ///< that came
     uint64_t due = 0;       ///< whose time has come
@@ -87,7 +97,7 @@ class ReactiveEnvironment final : public Endpoint {
     uint64_t transmitted = 0;
     uint64_t received = 0;
     uint64_t granting = 0;                          ///< credits that were granted, or will be
-    std::array<uint32_t, kCtsSlots> bytes_of = {};  ///< of messages under way
+    std::array<uint32_t, kUnderWay> bytes_of = {};  ///< of messages under way
   };
   /// What came; a plan that comes later is told all of it.
   struct Input {
@@ -106,8 +116,11 @@ class ReactiveEnvironment final : public Endpoint {
   uint32_t wire(const ReactiveOperation& op, uint32_t link, uint64_t k) const;
   bool notify(Time now, const ReactiveNotice& notice);
 
+  void join(Time now, uint32_t link);
+  void grant(Time now, uint32_t link);
   void on_credit(Time now, uint32_t link);
-  void on_data(Time now, uint32_t link, const Received& message);
+  void on_data(Time now, uint32_t link, uint32_t bytes);
+  void on_acknowledged(Time now, uint32_t link, uint64_t message);
   void input(Time now, Input input);
   void look_for_next(Time now, uint64_t from);
   void trim();

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "ctrl/peers/nccl/connector.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/result.h"
 
@@ -25,20 +26,6 @@ using StreamId = uint64_t;
 
 /// Of one listening socket; never used twice.
 using ListenerId = uint64_t;
-
-/// One of NCCL's connections between a real and an emulated rank (nccl-wire 2.1): one direction of
-/// one channel.
-struct NcclConnector {
-  uint32_t communicator = 0;        ///< 0: the first; children by their number
-  uint32_t emulated = 0, real = 0;  ///< their numbers in the first communicator
-  /// NCCL's, as far as it can be known: a set-up says only how many channels it is about.
-  uint32_t channel = 0;
-  uint8_t index = 0;        ///< 0: collectives, 1: send and receive
-  bool real_sends = false;  ///< data come from the real rank
-  /// What credits carry as their tag: the rank that sends, in the numbers of its top parent.
-  uint32_t sender = 0;
-  auto operator<=>(const NcclConnector&) const = default;
-};
 
 class NcclHost {
  public:

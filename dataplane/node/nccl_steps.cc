@@ -1,0 +1,73 @@
+#include "dataplane/node/nccl_steps.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+namespace understudy {
+namespace {
+
+constexpr uint64_t kSteps = 8;       // NCCL_STEPS
+constexpr uint64_t kSliceSteps = 2;  // of the rings' Simple protocol
+constexpr uint64_t kChunkSteps = 4;
+
+/// Copies that part of endlessly repeated lines which starts at `offset`.
+template <size_t N>
+void repeat(const std::array<uint8_t, N>& line, uint64_t offset, std::span<uint8_t> out) {
+  for (size_t i = 0; i < out.size();) {
+    const size_t at = (offset + i) % N;
+    const size_t piece = std::min(N - at, out.size() - i);
+    std::memcpy(out.data() + i, line.data() + at, piece);
+    i += piece;
+  }
+}
+
+}  // namespace
+
+CreditKind credit_kind(uint64_t capacity, const BufferSizes& buffers) {
+  if (capacity == buffers.step(Protocol::kLL)) return CreditKind::kLL;
+  if (capacity == buffers.step(Protocol::kLL128)) return CreditKind::kLL128;
+  const uint64_t step = buffers.step(Protocol::kSimple);
+  if (capacity == kSliceSteps * step) return CreditKind::kSimpleSlice;
+  return capacity == step ? CreditKind::kSimpleStep : CreditKind::kOther;
+}
+
+NcclSteps::Place NcclSteps::next(uint64_t capacity, const BufferSizes& buffers) {
+  Place place;
+  place.kind = credit_kind(capacity, buffers);
+  if (place.kind == CreditKind::kOther) {
+    place.step = step_;
+    return place;
+  }
+  const bool slices = place.kind == CreditKind::kSimpleSlice;
+  // An operation starts at a multiple of its chunk's steps and takes a multiple of them.
+  if (slices && last_ != CreditKind::kSimpleSlice) {
+    step_ = (step_ + kChunkSteps - 1) & ~(kChunkSteps - 1);
+  }
+  last_ = place.kind;
+  place.step = step_;
+  const Protocol protocol = place.kind == CreditKind::kLL      ? Protocol::kLL
+                            : place.kind == CreditKind::kLL128 ? Protocol::kLL128
+                                                               : Protocol::kSimple;
+  place.offset = static_cast<uint32_t>(step_ % kSteps) * buffers.step(protocol);
+  step_ += slices ? kSliceSteps : 1;
+  return place;
+}
+
+static_assert(std::endian::native == std::endian::little, "flags are copied as they lie in memory");
+
+void LlLines::fill(uint64_t flag, uint64_t offset, std::span<uint8_t> out) const {
+  const uint32_t words[4] = {0, static_cast<uint32_t>(flag), 0, static_cast<uint32_t>(flag)};
+  std::array<uint8_t, sizeof words> line;
+  std::memcpy(line.data(), words, sizeof words);
+  repeat(line, offset, out);
+}
+
+void Ll128Lines::fill(uint64_t flag, uint64_t offset, std::span<uint8_t> out) const {
+  std::array<uint8_t, 128> line{};
+  std::memcpy(line.data() + 120, &flag, sizeof flag);
+  repeat(line, offset, out);
+}
+
+}  // namespace understudy

@@ -1,0 +1,54 @@
+// The step counter of one of NCCL's connections for collectives, as both its ends keep it
+// (nccl-wire 3.7, 3.8): which protocol a message belongs to is told by its credit's capacity, where
+// in that protocol's buffer it lies by the counter, and LL and LL128 data carry it as their flag.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "collective_model/communicator.h"
+#include "dataplane/rc/memory.h"
+
+namespace understudy {
+
+/// What a credit's capacity says of its message.
+enum class CreditKind : uint8_t {
+  kLL,
+  kLL128,
+  kSimpleStep,   ///< Simple, a step at a time: broadcast, reduce, tree, PAT
+  kSimpleSlice,  ///< Simple, two steps at a time, chunks of four: the rings
+  kOther         ///< none of NCCL's own buffers: user memory that was registered
+};
+CreditKind credit_kind(uint64_t capacity, const BufferSizes& buffers);
+
+class NcclSteps {
+ public:
+  struct Place {
+    CreditKind kind = CreditKind::kOther;
+    uint64_t step = 0;    ///< of the connection
+    uint32_t offset = 0;  ///< in the protocol's buffer
+    uint64_t flag() const { return step + 1; }
+  };
+
+  /// Where the next message of the connection stands. Counts no steps for kOther.
+  Place next(uint64_t capacity, const BufferSizes& buffers);
+
+ private:
+  uint64_t step_ = 0;
+  CreditKind last_ = CreditKind::kOther;
+};
+
+/// LL's lines: two words of data, each with the flag behind it. Cookie: the flag. Data are zeros.
+class LlLines final : public PayloadSource {
+ public:
+  void fill(uint64_t flag, uint64_t offset, std::span<uint8_t> out) const override;
+};
+/// LL128's lines of 128 bytes, whose last 8 are the flag.
+class Ll128Lines final : public PayloadSource {
+ public:
+  void fill(uint64_t flag, uint64_t offset, std::span<uint8_t> out) const override;
+};
+inline const LlLines kLlLines{};
+inline const Ll128Lines kLl128Lines{};
+
+}  // namespace understudy
