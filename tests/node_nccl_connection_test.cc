@@ -54,7 +54,8 @@ TEST(CtsEntry, StandsOnTheWireAsNcclWritesIt) {
 
 class Connection : public testing::Test {
  protected:
-  Connection() : regions(2), fifo(kLayout.fifo_bytes()), staging(kLayout.slots * kLayout.entry_bytes) {
+  Connection()
+      : regions(2), fifo(kLayout.fifo_bytes()), staging(kLayout.slots * kLayout.entry_bytes) {
     config.node = 1;
     qp = std::make_unique<Qp>(config, regions, counters, nobody);
     sender.connect({.qps = {{qp.get()}}, .fifo = fifo.data()});

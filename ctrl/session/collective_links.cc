@@ -104,12 +104,9 @@ std::vector<std::string> controlled_names(const Config& config, const JobConfig&
   return names;
 }
 
-Result<std::unique_ptr<EnvironmentHost>> EnvironmentHost::create(const Config& config,
-                                                                 const JobConfig& job,
-                                                                 const CollectiveSetup& setup,
-                                                                 ShardControl& control,
-                                                                 bool real_time,
-                                                                 const CtsLayout& layout) {
+Result<std::unique_ptr<EnvironmentHost>> EnvironmentHost::create(
+    const Config& config, const JobConfig& job, const CollectiveSetup& setup, ShardControl& control,
+    bool real_time, const CtsLayout& layout) {
   std::unique_ptr<EnvironmentHost> host(
       new EnvironmentHost(config, job, setup, control, real_time, layout));
   if (auto allocated = host->allocate(); !allocated) return fail(allocated.error().text);
@@ -285,9 +282,7 @@ void EnvironmentHost::record() {
   environment_->record(moments_);
 }
 
-void EnvironmentHost::start() {
-  wake(CollectiveEnvironment::kStart, ReactiveEnvironment::kStart);
-}
+void EnvironmentHost::start() { wake(CollectiveEnvironment::kStart, ReactiveEnvironment::kStart); }
 
 void EnvironmentHost::close() {
   for (uint32_t l = 0; l < ends_.size(); ++l) {
@@ -336,10 +331,10 @@ Result<void> RanksHost::allocate() {
     End& end = ends_[l];
     const NodeId node = node_of(config_, job_, setup_, link.real).index;
     const LinkRoom room = room_of(out, l, layout_, is_told());
-    auto region = link.real_sends ? control_.add_region(node, room.fifo_bytes(), kAccessRemoteWrite,
-                                                        RegionKind::kBacked)
-                                  : control_.add_region(node, received_bytes(l), kAccessRemoteWrite,
-                                                        contents);
+    auto region =
+        link.real_sends
+            ? control_.add_region(node, room.fifo_bytes(), kAccessRemoteWrite, RegionKind::kBacked)
+            : control_.add_region(node, received_bytes(l), kAccessRemoteWrite, contents);
     if (!region) return fail("job \"" + job_.name + "\": " + region.error().text);
     end.region = *region;
     if (!link.real_sends) end.staging.reset(room.new_staging());
@@ -402,9 +397,9 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
   far.qpns = theirs.qpns;
   far.mtu = config_.fabric.mtu;
   far.traffic_class = job_.sender.traffic_class;
-  QpConfig qp_config = nccl_qp(config_, node_of(config_, job_, setup_, link.real), link.real_nic,
-                               far_node, link.far_nic, end.link.qpns.front(),
-                               theirs.qpns.front(), far, !link.real_sends);
+  QpConfig qp_config =
+      nccl_qp(config_, node_of(config_, job_, setup_, link.real), link.real_nic, far_node,
+              link.far_nic, end.link.qpns.front(), theirs.qpns.front(), far, !link.real_sends);
   qp_config.send_queue = room_of(setup_.job, l, layout_, is_told()).send_queue;
   qp_config.addressing.dst_mac = far_node.nics[link.far_nic].mac;
   const auto prepare = [&](Qp& qp) {

@@ -63,8 +63,8 @@ class EnvironmentHost {
   /// The link between a real and an emulated rank, if the operations use it.
   std::optional<uint32_t> find(uint32_t real, uint32_t emulated, uint32_t channel, uint8_t index,
                                bool real_sends) const;
-  // A link is opened, connected, and joins when its sender has said that it is ready; before start()
-  // or after it, when the real rank likes. After it is closed it does not come again.
+  // A link is opened, connected, and joins when its sender has said that it is ready; before
+  // start() or after it, when the real rank likes. After it is closed it does not come again.
 
   /// Makes our end of a link with so many queue pairs; without any if there are not so many left.
   LinkNearEnd open(uint32_t link, uint32_t queue_pairs = 1);
@@ -96,6 +96,7 @@ class EnvironmentHost {
   /// whose operations are not told has none.
   void record();
   const CollectiveMoments& moments() const { return moments_; }
+
  private:
   struct End {
     LinkNearEnd link;
@@ -134,9 +135,9 @@ class EnvironmentHost {
   std::unique_ptr<OperationSource> source_;
   FedOperations* feed_ = nullptr;  ///< the same, of a feed
   std::unique_ptr<ReactiveEnvironment> reactive_;
-  std::vector<End> ends_;  ///< by link
+  std::vector<End> ends_;             ///< by link
   uint32_t needed_ = 0, joined_ = 0;  ///< links
-  CollectiveMoments moments_;  ///< empty: nobody wants them
+  CollectiveMoments moments_;         ///< empty: nobody wants them
   std::vector<ControlledPair> controlled_;
 };
 

@@ -115,15 +115,13 @@ Result<Job> connect(const Config& config, const JobConfig& job,
                         made.setup->communicator.nic_of(rank));
   };
   const CtsLayout& layout = net_ib_layout(job.nccl).cts;
-  auto environment =
-      EnvironmentHost::create(config, job, *made.setup,
-                              pair_of(out.real.front()).emulator->control, false, layout);
+  auto environment = EnvironmentHost::create(
+      config, job, *made.setup, pair_of(out.real.front()).emulator->control, false, layout);
   if (!environment) return fail(environment.error().text);
   made.environment = std::move(*environment);
   for (uint32_t node = 0; node * made.setup->communicator.gpus < out.real.size(); ++node) {
     const Pair& pair = pair_of(out.real[node * made.setup->communicator.gpus]);
-    auto ranks =
-        RanksHost::create(config, job, *made.setup, node, pair.reference->control, layout);
+    auto ranks = RanksHost::create(config, job, *made.setup, node, pair.reference->control, layout);
     if (!ranks) return fail(ranks.error().text);
     made.ranks.push_back(std::move(*ranks));
   }

@@ -279,8 +279,8 @@ void CollectiveEnvironment::grant(Time now, uint32_t link) {
 
 void CollectiveEnvironment::End::on_received(Time now, Qp& qp, const Received& message) {
   if (!all_.job_.links[link_].real_sends) return all_.on_credit(now, link_);
-  all_.links_[link_].receiver.received(
-      qp, message, [&](uint32_t bytes) { all_.on_data(now, link_, bytes); });
+  all_.links_[link_].receiver.received(qp, message,
+                                       [&](uint32_t bytes) { all_.on_data(now, link_, bytes); });
 }
 
 void CollectiveEnvironment::on_credit(Time now, uint32_t link) {
@@ -330,9 +330,8 @@ void CollectiveEnvironment::End::on_completed(Time now, Qp& qp, uint64_t id, Wor
     return;
   }
   if (all_.job_.links[link_].real_sends) return;  // a credit of ours
-  all_.links_[link_].sender.acknowledged(qp, id, [&](uint64_t message) {
-    all_.on_acknowledged(now, link_, place_of_id(message));
-  });
+  all_.links_[link_].sender.acknowledged(
+      qp, id, [&](uint64_t message) { all_.on_acknowledged(now, link_, place_of_id(message)); });
 }
 
 void CollectiveEnvironment::on_acknowledged(Time now, uint32_t link, const CollectivePlace& place) {

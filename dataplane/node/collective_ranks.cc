@@ -240,8 +240,8 @@ void CollectiveRanks::send_ready(Time now, uint32_t link) {
 
 void CollectiveRanks::End::on_received(Time now, Qp& qp, const Received& message) {
   if (all_.job_.links[link_].real_sends) return all_.send_ready(now, link_);
-  all_.links_[link_].receiver.received(
-      qp, message, [&](uint32_t bytes) { all_.on_data(now, link_, bytes); });
+  all_.links_[link_].receiver.received(qp, message,
+                                       [&](uint32_t bytes) { all_.on_data(now, link_, bytes); });
 }
 
 void CollectiveRanks::on_data(Time now, uint32_t link, uint32_t bytes) {
@@ -294,9 +294,8 @@ void CollectiveRanks::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatu
   if (status != WorkStatus::kSuccess) {
     all_.progress_.failed = true;
   } else if (all_.job_.links[link_].real_sends) {
-    all_.links_[link_].sender.acknowledged(qp, id, [&](uint64_t message) {
-      all_.on_acknowledged(now, link_, place_of_id(message));
-    });
+    all_.links_[link_].sender.acknowledged(
+        qp, id, [&](uint64_t message) { all_.on_acknowledged(now, link_, place_of_id(message)); });
   }
 }
 

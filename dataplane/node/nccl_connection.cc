@@ -29,10 +29,6 @@ T get(const uint8_t* in) {
 
 }  // namespace
 
-uint32_t CtsLayout::immediate(uint32_t size) const {
-  return big_endian_immediate ? size : __builtin_bswap32(size);
-}
-
 void CtsEntry::encode(const CtsLayout& layout, uint8_t* out) const {
   std::memset(out, 0, layout.entry_bytes);
   put(out, address);
@@ -109,11 +105,7 @@ bool NcclSender::send(Time now, EndpointHost& host, uint64_t k, uint32_t size,
 PayloadRef NcclSender::flags(const CtsEntry& credit) {
   const NcclSteps::Place place = steps_.next(credit.size, setup_.buffers);
   check(credit, place);
-  PayloadRef lines;
-  lines.cookie = place.flag();
-  if (place.kind == CreditKind::kLL) lines.source = &kLlLines;
-  if (place.kind == CreditKind::kLL128) lines.source = &kLl128Lines;
-  return lines;
+  return flag_lines(place);
 }
 
 void NcclSender::check(const CtsEntry& credit, const NcclSteps::Place& place) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <span>
 
 namespace understudy {
 namespace {
@@ -22,6 +23,32 @@ void repeat(const std::array<uint8_t, N>& line, uint64_t offset, std::span<uint8
     i += piece;
   }
 }
+
+static_assert(std::endian::native == std::endian::little, "flags are copied as they lie in memory");
+
+/// Two words of data, each with the flag behind it. The cookie is the flag.
+class LlLines final : public PayloadSource {
+ public:
+  void fill(uint64_t flag, uint64_t offset, std::span<uint8_t> out) const override {
+    const uint32_t words[4] = {0, static_cast<uint32_t>(flag), 0, static_cast<uint32_t>(flag)};
+    std::array<uint8_t, sizeof words> line;
+    std::memcpy(line.data(), words, sizeof words);
+    repeat(line, offset, out);
+  }
+};
+
+/// 120 bytes of data, then the flag.
+class Ll128Lines final : public PayloadSource {
+ public:
+  void fill(uint64_t flag, uint64_t offset, std::span<uint8_t> out) const override {
+    std::array<uint8_t, 128> line{};
+    std::memcpy(line.data() + line.size() - sizeof flag, &flag, sizeof flag);
+    repeat(line, offset, out);
+  }
+};
+
+const LlLines kLlLines;
+const Ll128Lines kLl128Lines;
 
 }  // namespace
 
@@ -55,19 +82,12 @@ NcclSteps::Place NcclSteps::next(uint64_t capacity, const BufferSizes& buffers) 
   return place;
 }
 
-static_assert(std::endian::native == std::endian::little, "flags are copied as they lie in memory");
-
-void LlLines::fill(uint64_t flag, uint64_t offset, std::span<uint8_t> out) const {
-  const uint32_t words[4] = {0, static_cast<uint32_t>(flag), 0, static_cast<uint32_t>(flag)};
-  std::array<uint8_t, sizeof words> line;
-  std::memcpy(line.data(), words, sizeof words);
-  repeat(line, offset, out);
-}
-
-void Ll128Lines::fill(uint64_t flag, uint64_t offset, std::span<uint8_t> out) const {
-  std::array<uint8_t, 128> line{};
-  std::memcpy(line.data() + 120, &flag, sizeof flag);
-  repeat(line, offset, out);
+PayloadRef flag_lines(const NcclSteps::Place& place) {
+  PayloadRef lines;
+  lines.cookie = place.flag();
+  if (place.kind == CreditKind::kLL) lines.source = &kLlLines;
+  if (place.kind == CreditKind::kLL128) lines.source = &kLl128Lines;
+  return lines;
 }
 
 }  // namespace understudy

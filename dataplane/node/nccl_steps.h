@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "collective_model/communicator.h"
 #include "dataplane/rc/memory.h"
@@ -38,17 +37,8 @@ class NcclSteps {
   CreditKind last_ = CreditKind::kOther;
 };
 
-/// LL's lines: two words of data, each with the flag behind it. Cookie: the flag. Data are zeros.
-class LlLines final : public PayloadSource {
- public:
-  void fill(uint64_t flag, uint64_t offset, std::span<uint8_t> out) const override;
-};
-/// LL128's lines of 128 bytes, whose last 8 are the flag.
-class Ll128Lines final : public PayloadSource {
- public:
-  void fill(uint64_t flag, uint64_t offset, std::span<uint8_t> out) const override;
-};
-inline const LlLines kLlLines{};
-inline const Ll128Lines kLl128Lines{};
+/// Data of a message there: zeros, in LL's and LL128's lines with the flags that the receiving
+/// kernel looks for.
+PayloadRef flag_lines(const NcclSteps::Place& place);
 
 }  // namespace understudy

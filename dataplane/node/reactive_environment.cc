@@ -113,8 +113,8 @@ bool ReactiveEnvironment::notify(Time now, const ReactiveNotice& notice) {
 
 void ReactiveEnvironment::End::on_received(Time now, Qp& qp, const Received& message) {
   if (!all_.job_.links[link_].real_sends) return all_.on_credit(now, link_);
-  all_.links_[link_].receiver.received(
-      qp, message, [&](uint32_t bytes) { all_.on_data(now, link_, bytes); });
+  all_.links_[link_].receiver.received(qp, message,
+                                       [&](uint32_t bytes) { all_.on_data(now, link_, bytes); });
 }
 
 void ReactiveEnvironment::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
@@ -184,11 +184,7 @@ void ReactiveEnvironment::on_data(Time now, uint32_t link, uint32_t bytes) {
     return;
   }
   const uint64_t k = l.received++;
-  input(now, {.kind = Input::Kind::kData,
-              .link = link,
-              .bytes = bytes,
-              .message = k,
-              .time = now});
+  input(now, {.kind = Input::Kind::kData, .link = link, .bytes = bytes, .message = k, .time = now});
   if (given_up_) grant_ahead(now, link, l.received + ahead(link), now);
 }
 

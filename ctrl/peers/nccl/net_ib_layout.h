@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "collective_model/operation.h"
-#include "dataplane/node/nccl_connection.h"
+#include "dataplane/node/cts_layout.h"
 
 namespace understudy {
 
@@ -38,7 +38,7 @@ struct NetIbLayout {
   /// Of further queue pairs, for a port that takes over from one that failed; all zeros without.
   uint16_t resiliency = 0, resiliency_bytes = 0;
   uint16_t lid = 0, port = 0, mtu = 0, link_layer = 0, gid = 0, rkey = 0;  ///< of the first device
-  uint16_t remote_gid = 0;    ///< scratch; 0: none
+  uint16_t remote_gid = 0;                                                 ///< scratch; 0: none
   uint16_t device_bytes = 0;  ///< of an entry; 0: there is one device
   uint16_t device_name = 0, device_name_bytes = 0;
   uint16_t address = 0;        ///< u64 of the memory that the other side writes to

@@ -36,7 +36,8 @@ Result<NetIbEnd> read_net_ib(const NetIbLayout& layout, std::span<const uint8_t>
     }
     if (layout.device_index.exists() &&
         wire_field<int32_t>(bytes, place_in(layout.device_index, q)) != 0) {
-      return fail("its queue pair " + std::to_string(q) + " is on another device than its only one");
+      return fail("its queue pair " + std::to_string(q) +
+                  " is on another device than its only one");
     }
     end.qpns.push_back(qpn);
   }
@@ -47,10 +48,11 @@ Result<NetIbEnd> read_net_ib(const NetIbLayout& layout, std::span<const uint8_t>
   end.port = bytes[layout.port];
   end.link_layer = bytes[layout.link_layer];
   if (end.link_layer != kLinkEthernet) {
-    return fail(end.link_layer == kLinkInfiniband
-                    ? "its link layer is InfiniBand, here it is Ethernet (RoCE): name a RoCE device "
-                      "in NCCL_IB_HCA"
-                    : "its link layer is " + std::to_string(end.link_layer) + ", NCCL has 1 and 2");
+    return fail(
+        end.link_layer == kLinkInfiniband
+            ? "its link layer is InfiniBand, here it is Ethernet (RoCE): name a RoCE device "
+              "in NCCL_IB_HCA"
+            : "its link layer is " + std::to_string(end.link_layer) + ", NCCL has 1 and 2");
   }
   end.mtu = wire_field<int32_t>(bytes, layout.mtu);
   if (end.mtu < 1 || end.mtu > 5) {
@@ -59,7 +61,8 @@ Result<NetIbEnd> read_net_ib(const NetIbLayout& layout, std::span<const uint8_t>
   end.gid = IpAddress::v6_bytes(bytes.data() + layout.gid);
   end.rkey = wire_field<uint32_t>(bytes, layout.rkey);
   end.address = wire_field<uint64_t>(bytes, layout.address);
-  if (layout.traffic_class != 0) end.traffic_class = wire_field<int32_t>(bytes, layout.traffic_class);
+  if (layout.traffic_class != 0)
+    end.traffic_class = wire_field<int32_t>(bytes, layout.traffic_class);
   if (end.traffic_class < 0 || end.traffic_class > 255) {
     return fail("its traffic class is " + std::to_string(end.traffic_class));
   }
@@ -70,8 +73,10 @@ void write_net_ib(const NetIbLayout& layout, const NetIbEnd& end, std::span<uint
   for (size_t q = 0; q < kNetIbQueuePairs; ++q) {
     set_wire_field<uint32_t>(bytes, place_in(layout.qpn, q), q < end.qpns.size() ? end.qpns[q] : 0);
     if (layout.ece.exists()) std::memset(bytes.data() + place_in(layout.ece, q), 0, 12);
-    if (layout.ece_supported.exists()) set_wire_field<int32_t>(bytes, place_in(layout.ece_supported, q), 0);
-    if (layout.device_index.exists()) set_wire_field<int32_t>(bytes, place_in(layout.device_index, q), 0);
+    if (layout.ece_supported.exists())
+      set_wire_field<int32_t>(bytes, place_in(layout.ece_supported, q), 0);
+    if (layout.device_index.exists())
+      set_wire_field<int32_t>(bytes, place_in(layout.device_index, q), 0);
   }
   std::ranges::fill(bytes.subspan(layout.resiliency, layout.resiliency_bytes), uint8_t{0});
   // Other devices are not looked at.
@@ -84,7 +89,8 @@ void write_net_ib(const NetIbLayout& layout, const NetIbEnd& end, std::span<uint
   if (layout.remote_gid != 0) std::memset(bytes.data() + layout.remote_gid, 0, 16);
   set_wire_field<uint64_t>(bytes, layout.address, end.address);
   if (layout.devices != 0) set_wire_field<int32_t>(bytes, layout.devices, end.devices);
-  if (layout.traffic_class != 0) set_wire_field<int32_t>(bytes, layout.traffic_class, end.traffic_class);
+  if (layout.traffic_class != 0)
+    set_wire_field<int32_t>(bytes, layout.traffic_class, end.traffic_class);
 }
 
 void name_net_ib(const NetIbLayout& layout, const std::string& name, std::span<uint8_t> bytes) {

@@ -105,8 +105,7 @@ void NetIbPeer::on_bytes(Time now, std::span<const uint8_t> bytes) {
 void NetIbPeer::advance(Time now) {
   while (!finished_) {
     const Step before = step_;
-    if (step_ == Step::kMetadata && connector_.real_sends &&
-        layout_ == &net_ib_layout({29})) {
+    if (step_ == Step::kMetadata && connector_.real_sends && layout_ == &net_ib_layout({29})) {
       const NetIbLayout& early = early_net_ib_layout_2_29();
       if (in_.size() >= early.bytes && looks_early(std::span(in_).first(early.bytes))) {
         layout_ = &early;
