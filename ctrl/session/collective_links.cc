@@ -34,6 +34,11 @@ const NodeConfig& node_of(const Config& config, const JobConfig& job, const Coll
   return config.nodes[job.ranks[setup.communicator.node_of(rank)]];
 }
 
+NcclBuffers buffers_of(const CollectiveSetup& setup) {
+  const BufferSizes& b = setup.communicator.buffers;
+  return {.simple = b.simple, .ll = b.ll, .ll128 = b.ll128};
+}
+
 /// What the ends of a link need for its messages, as far as that is less than NCCL has. There may
 /// be thousands of links with one message each.
 struct LinkRoom {
@@ -226,7 +231,7 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
                               .layout = layout_,
                               .fifo = end.region.bytes,
                               .collective = l.index == 0,
-                              .buffers = setup_.communicator.buffers,
+                              .buffers = buffers_of(setup_),
                               .several_receives = far.fifo_va != 0 && l.index != 0,
                               .sizes_va = far.fifo_va,
                               .sizes_rkey = far.fifo_rkey,
@@ -309,7 +314,7 @@ Result<std::unique_ptr<RanksHost>> RanksHost::create(const Config& config, const
 /// That the far end writes to: of collectives as NCCL has it, whose addresses tell the steps.
 uint64_t RanksHost::received_bytes(uint32_t link) const {
   const CollectiveLink& l = setup_.job.links[link];
-  const BufferSizes& buffers = setup_.communicator.buffers;
+  const NcclBuffers buffers = buffers_of(setup_);
   if (l.index != 0) return buffer_bytes(l, l.slots);
   return setup_.job.exact ? buffers.simple : NcclReceiver::stepped_bytes(buffers);
 }
@@ -415,7 +420,7 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
                                    .slots = link.slots,
                                    .slot_bytes = link.slot_bytes,
                                    .stepped = link.index == 0,
-                                   .buffers = setup_.communicator.buffers,
+                                   .buffers = buffers_of(setup_),
                                    .sender_rank = link.far,
                                    .staging = end.staging.get()});
     }

@@ -54,7 +54,7 @@ class NcclSender {
     const uint8_t* fifo = nullptr;  ///< that the receiver writes to
     /// A connection for collectives: messages of the protocols LL and LL128 carry their flags.
     bool collective = false;
-    BufferSizes buffers = {};
+    NcclBuffers buffers = {};
     /// A credit may name several receives, whose sizes go to the receiver's memory.
     bool several_receives = false;
     uint64_t sizes_va = 0;
@@ -144,7 +144,7 @@ class NcclReceiver {
     /// Messages lie where NCCL has them, in buffers of Simple, LL and LL128 that follow each other,
     /// instead.
     bool stepped = false;
-    BufferSizes buffers = {};
+    NcclBuffers buffers = {};
     uint32_t sender_rank = 0;
     uint8_t* staging = nullptr;  ///< an entry a slot: they stay until they are acknowledged
   };
@@ -152,7 +152,7 @@ class NcclReceiver {
   bool connected() const { return !setup_.qps.all.empty(); }
   uint32_t slot(uint64_t k) const { return static_cast<uint32_t>(k % setup_.slots); }
   /// Bytes of memory of stepped buffers.
-  static constexpr uint64_t stepped_bytes(const BufferSizes& b) {
+  static constexpr uint64_t stepped_bytes(const NcclBuffers& b) {
     return uint64_t{b.simple} + b.ll + b.ll128;
   }
 

@@ -9,7 +9,7 @@
 namespace understudy {
 namespace {
 
-constexpr uint64_t kSteps = 8;       // NCCL_STEPS
+constexpr uint32_t kSteps = 8;       // NCCL_STEPS
 constexpr uint64_t kSliceSteps = 2;  // of the rings' Simple protocol
 constexpr uint64_t kChunkSteps = 4;
 
@@ -52,15 +52,15 @@ const Ll128Lines kLl128Lines;
 
 }  // namespace
 
-CreditKind credit_kind(uint64_t capacity, const BufferSizes& buffers) {
-  if (capacity == buffers.step(Protocol::kLL)) return CreditKind::kLL;
-  if (capacity == buffers.step(Protocol::kLL128)) return CreditKind::kLL128;
-  const uint64_t step = buffers.step(Protocol::kSimple);
+CreditKind credit_kind(uint64_t capacity, const NcclBuffers& buffers) {
+  if (capacity == buffers.ll / kSteps) return CreditKind::kLL;
+  if (capacity == buffers.ll128 / kSteps) return CreditKind::kLL128;
+  const uint64_t step = buffers.simple / kSteps;
   if (capacity == kSliceSteps * step) return CreditKind::kSimpleSlice;
   return capacity == step ? CreditKind::kSimpleStep : CreditKind::kOther;
 }
 
-NcclSteps::Place NcclSteps::next(uint64_t capacity, const BufferSizes& buffers) {
+NcclSteps::Place NcclSteps::next(uint64_t capacity, const NcclBuffers& buffers) {
   Place place;
   place.kind = credit_kind(capacity, buffers);
   if (place.kind == CreditKind::kOther) {
@@ -74,10 +74,10 @@ NcclSteps::Place NcclSteps::next(uint64_t capacity, const BufferSizes& buffers) 
   }
   last_ = place.kind;
   place.step = step_;
-  const Protocol protocol = place.kind == CreditKind::kLL      ? Protocol::kLL
-                            : place.kind == CreditKind::kLL128 ? Protocol::kLL128
-                                                               : Protocol::kSimple;
-  place.offset = static_cast<uint32_t>(step_ % kSteps) * buffers.step(protocol);
+  const uint32_t buffer = place.kind == CreditKind::kLL      ? buffers.ll
+                          : place.kind == CreditKind::kLL128 ? buffers.ll128
+                                                             : buffers.simple;
+  place.offset = static_cast<uint32_t>(step_ % kSteps) * (buffer / kSteps);
   step_ += slices ? kSliceSteps : 1;
   return place;
 }

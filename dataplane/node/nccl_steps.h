@@ -5,10 +5,16 @@
 
 #include <cstdint>
 
-#include "collective_model/communicator.h"
 #include "dataplane/rc/memory.h"
 
 namespace understudy {
+
+/// Buffers of one connection, all eight steps: NCCL_BUFFSIZE and its like.
+struct NcclBuffers {
+  uint32_t simple = 4 * 1024 * 1024;
+  uint32_t ll = 512 * 1024;
+  uint32_t ll128 = 4'915'200;
+};
 
 /// What a credit's capacity says of its message.
 enum class CreditKind : uint8_t {
@@ -18,7 +24,7 @@ enum class CreditKind : uint8_t {
   kSimpleSlice,  ///< Simple, two steps at a time, chunks of four: the rings
   kOther         ///< none of NCCL's own buffers: user memory that was registered
 };
-CreditKind credit_kind(uint64_t capacity, const BufferSizes& buffers);
+CreditKind credit_kind(uint64_t capacity, const NcclBuffers& buffers);
 
 class NcclSteps {
  public:
@@ -30,7 +36,7 @@ class NcclSteps {
   };
 
   /// Where the next message of the connection stands. Counts no steps for kOther.
-  Place next(uint64_t capacity, const BufferSizes& buffers);
+  Place next(uint64_t capacity, const NcclBuffers& buffers);
 
  private:
   uint64_t step_ = 0;
