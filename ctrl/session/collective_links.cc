@@ -246,7 +246,7 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
                                 .buffer_rkey = end.region.rkey,
                                 .slots = slots(link),
                                 .slot_bytes = l.slot_bytes,
-                                .sender_rank = l.real,
+                                .sender_rank = far.tag.value_or(l.real),
                                 .staging = end.staging.get()});
       }
     };

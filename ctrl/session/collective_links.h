@@ -34,6 +34,7 @@ struct LinkFarEnd {
   Psn expects;            ///< it expects this from us
   uint64_t fifo_va = 0;   ///< far sender: where our credits go; else for sizes of several receives
   Rkey fifo_rkey = 0;
+  std::optional<uint32_t> tag;  ///< of our credits: else the far rank
   bool checked = false;  ///< far receiver: its credits lie where NCCL's do; what differs is counted
   uint32_t mtu = 4096;
   uint8_t traffic_class = 0;
