@@ -19,18 +19,18 @@ struct Meeting {
   }
   NcclCommunicatorSettings settings() const {
     NcclCommunicatorSettings s;
-    s.version = {job.layout.minor};
+    s.version = {configured > 0 ? configured : job.layout.minor};
     s.id = job.id;
     for (uint32_t r = 0; r < job.ranks; ++r) s.ranks.push_back({real[r], job.node[r]});
     return s;
   }
-  void start_real_root() {
+  /// Without the real ranks.
+  void start_real_root_alone() {
     job.id.root = world.real_listen();
     root.emplace(real_root(job, job.id.root));
     world.start(settings());
-    begin();
   }
-  void start_emulated_root() {
+  void start_emulated_root_alone() {
     const auto first =
         static_cast<uint32_t>(std::find(real.begin(), real.end(), false) - real.begin());
     const ListenerId listener = world.new_listener();
@@ -40,6 +40,13 @@ struct Meeting {
     s.root_rank = first;
     s.root_listener = listener;
     world.start(s);
+  }
+  void start_real_root() {
+    start_real_root_alone();
+    begin();
+  }
+  void start_emulated_root() {
+    start_emulated_root_alone();
     begin();
   }
   void begin() {
@@ -52,6 +59,7 @@ struct Meeting {
 
   World world;
   Job job;
+  uint32_t configured = 0;  ///< the release that the configuration says, if another
   std::vector<bool> real;
   std::optional<Task<int>> root;
   std::vector<Task<std::shared_ptr<RealComm>>> ranks;

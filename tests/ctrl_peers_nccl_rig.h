@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -121,7 +122,14 @@ class World : public NcclHost {
     closed_by(end->peer);
   }
   void write(End* end, const Bytes& bytes) {
-    if (!end->closed) deliver(end->peer, bytes);
+    if (!end->closed && !vanished_) deliver(end->peer, bytes);
+  }
+  /// All processes of real ranks die: their connections close, nobody listens.
+  void vanish() {
+    vanished_ = true;
+    for (const auto& end : ends_) {
+      if (!end->ghost) real_close(end.get());
+    }
   }
   /// Reads may be cut short only by an exception.
   auto read(End* end, size_t size) {
@@ -158,6 +166,10 @@ class World : public NcclHost {
   }
   End* real_connect(const SocketAddress& to) {
     End* mine = new_end();
+    if (vanished_) {
+      mine->peer_closed = true;
+      return mine;
+    }
     End* other = new_end();
     join(mine, other);
     if (const auto real = real_listeners_.find(to); real != real_listeners_.end()) {
@@ -201,7 +213,7 @@ class World : public NcclHost {
     mine->stream = stream;
     ghosts_[stream] = mine;
     const auto real = real_listeners_.find(to);
-    if (real == real_listeners_.end()) {
+    if (real == real_listeners_.end() || vanished_) {
       events_.push_back([this, stream] {
         if (ghosts_.erase(stream) > 0) machine_->on_closed(Time::zero(), stream, "refused");
       });
@@ -240,6 +252,14 @@ class World : public NcclHost {
   void disconnect(const NcclConnector& connector) override { connectors.erase(connector); }
   void say(const std::string& line) override { said.push_back(line); }
 
+  /// Where an emulated rank listens.
+  std::optional<SocketAddress> listener_of(uint32_t rank) const {
+    for (const auto& [at, listener] : listeners_) {
+      if (at.address == IpAddress::v4(0x0a000000 + 100 + rank)) return at;
+    }
+    return std::nullopt;
+  }
+
   std::map<SocketAddress, NcclConnector> expected;
   std::map<NcclConnector, SocketAddress> dialed;
   std::set<NcclConnector> connectors;  ///< not given back
@@ -247,6 +267,7 @@ class World : public NcclHost {
   std::vector<std::string> said;
   bool in_pieces = false;  ///< what goes to the machine comes in pieces of drawn sizes
   size_t most_listeners = 0, steps = 0;
+  uint32_t last_port() const { return 10000 + last_port_; }
   size_t open_streams() const { return ghosts_.size(); }
   size_t open_listeners() const { return at_.size(); }
 
@@ -313,6 +334,7 @@ class World : public NcclHost {
   ListenerId last_listener_ = 0;
   StreamId last_stream_ = 0;
   uint32_t last_port_ = 0;
+  bool vanished_ = false;
 };
 
 }  // namespace understudy::nccl_test
