@@ -107,20 +107,6 @@ void expect_right(Meeting& run) {
   }
 }
 
-void finish(Meeting& run) {
-  for (auto& task : run.ranks) {
-    const auto comm = task.result();
-    EXPECT_FALSE(comm->unexpected());
-    comm->close();
-  }
-  run.world.run();
-  EXPECT_EQ(run.world.machine().failure(), "");
-  EXPECT_TRUE(run.world.machine().finished());
-  EXPECT_TRUE(run.world.connectors.empty());
-  EXPECT_EQ(run.world.open_streams(), 0u);
-  EXPECT_EQ(run.world.open_listeners(), 0u);
-}
-
 TEST_P(EachRelease, AnySetOfRealRanks) {
   std::minstd_rand engine(7);
   const auto random = [&] { return static_cast<uint32_t>(engine() >> 8); };

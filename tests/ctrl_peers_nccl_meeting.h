@@ -1,6 +1,8 @@
 // A communicator of real ranks (ctrl_peers_nccl_real_rank.h) and emulated ones.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -69,6 +71,21 @@ inline std::string waiting(Meeting& run) {
   std::string text = run.world.machine().failure();
   for (const auto& line : run.world.machine().waiting()) text += "\n" + line;
   return text;
+}
+
+/// All real ranks leave in good order, and nothing is left.
+inline void finish(Meeting& run) {
+  for (auto& task : run.ranks) {
+    const auto comm = task.result();
+    EXPECT_FALSE(comm->unexpected());
+    comm->close();
+  }
+  run.world.run();
+  EXPECT_EQ(run.world.machine().failure(), "");
+  EXPECT_TRUE(run.world.machine().finished());
+  EXPECT_TRUE(run.world.connectors.empty());
+  EXPECT_EQ(run.world.open_streams(), 0u);
+  EXPECT_EQ(run.world.open_listeners(), 0u);
 }
 
 }  // namespace understudy::nccl_test

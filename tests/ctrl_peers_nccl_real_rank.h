@@ -38,6 +38,8 @@ class RealComm {
   Job& job;
   uint32_t rank, ranks;
   uint64_t magic;
+  uint64_t splits = 0;
+  std::vector<uint32_t> parents;  ///< of a child: its ranks in the parent
   End *next = nullptr, *previous = nullptr;
   SocketAddress ring_at, messages_at;
   std::vector<SocketAddress> addresses;
@@ -274,6 +276,56 @@ class RealComm {
       co_await receive((rank + ranks - mask) % ranks, tag, 4);
     }
     co_return 0;
+  }
+
+  /// ncclCommSplit; null without a color.
+  Task<std::shared_ptr<RealComm>> split(int32_t color, int32_t key, bool shares) {
+    std::vector<int32_t> colors, keys;
+    if (job.layout.split_in_one) {
+      Bytes mine(8);
+      put_nccl_u32(mine, 0, static_cast<uint32_t>(key));
+      put_nccl_u32(mine, 4, static_cast<uint32_t>(color));
+      for (const Bytes& slice : co_await gather(mine)) {
+        keys.push_back(static_cast<int32_t>(nccl_u32(slice, 0)));
+        colors.push_back(static_cast<int32_t>(nccl_u32(slice, 4)));
+      }
+    } else {
+      for (const Bytes& slice : co_await gather(number(static_cast<uint32_t>(color)))) {
+        colors.push_back(static_cast<int32_t>(nccl_u32(slice, 0)));
+      }
+      for (const Bytes& slice : co_await gather(number(static_cast<uint32_t>(key)))) {
+        keys.push_back(static_cast<int32_t>(nccl_u32(slice, 0)));
+      }
+    }
+    ++splits;
+    if (color < 0) co_return nullptr;
+    std::vector<uint32_t> parents;
+    for (uint32_t r = 0; r < ranks; ++r) {
+      if (colors[r] == color) parents.push_back(r);
+    }
+    std::stable_sort(parents.begin(), parents.end(),
+                     [&](uint32_t a, uint32_t b) { return keys[a] < keys[b]; });
+    const auto size = static_cast<uint32_t>(parents.size());
+    const auto own =
+        static_cast<uint32_t>(std::find(parents.begin(), parents.end(), rank) - parents.begin());
+    // All colors have the same magic up to 2.22.
+    const uint64_t child_magic = magic + (job.layout.split_magic == SplitMagic::kText
+                                              ? 1
+                                              : 1000 * splits + static_cast<uint64_t>(color));
+    auto child = std::make_shared<RealComm>(job, own, size, child_magic);
+    std::vector<uint32_t> nodes;
+    for (const uint32_t parent : parents) nodes.push_back(node_of_[parent]);
+    child->set_nodes(nodes);
+    child->parents = parents;
+    child->ring_at = job.world.real_listen();
+    child->messages_at = job.layout.own_message_listener ? job.world.real_listen() : child->ring_at;
+    const uint32_t tag = job.layout.one_header ? 1u << 29 : ~0u - 1;
+    send(parents[(own + size - 1) % size], tag, ring_info_bytes(job.layout, child->ring_at));
+    const Bytes next_ring =
+        co_await receive(parents[(own + 1) % size], tag, job.layout.root_answer);
+    co_await child->connect_ring(nccl_address(next_ring, 0).value());
+    co_await child->introduce(nodes[own], shares);
+    co_return child;
   }
 
   void close() {

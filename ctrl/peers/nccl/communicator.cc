@@ -221,6 +221,15 @@ void NcclCommunicator::Impl::child(NcclGroup& parent, std::vector<NcclMember> me
   rings_.push_back(std::move(ring));
 }
 
+std::vector<uint32_t> NcclCommunicator::Impl::ranks_of(uint32_t communicator) const {
+  std::vector<uint32_t> ranks;
+  for (const auto& ring : rings_) {
+    if (ring->group.settings().number != communicator) continue;
+    for (const NcclMember& m : ring->group.members()) ranks.push_back(m.world);
+  }
+  return ranks;
+}
+
 bool NcclCommunicator::Impl::child_ring(NcclGroup& parent, uint32_t real, uint32_t emulated,
                                         const SocketAddress& where) {
   const uint32_t real_world = parent.members()[real].world;
@@ -245,6 +254,12 @@ bool NcclCommunicator::Impl::child_ring(NcclGroup& parent, uint32_t real, uint32
 void NcclCommunicator::Impl::begin_child(Ring& ring) {
   ring.begun = true;
   const auto& members = ring.group.members();
+  const auto real =
+      std::count_if(members.begin(), members.end(), [](const NcclMember& m) { return m.real; });
+  host_.say(
+      "NCCL: ncclCommSplit makes communicator " + std::to_string(ring.group.settings().number) +
+      " of " + std::to_string(members.size()) + " ranks, " + std::to_string(real) +
+      " of them real; each emulated rank went where the real one in its place on a node goes");
   if (layout_.split_magic == SplitMagic::kText) {
     // All children of a parent have the same magic there: only listeners tell them apart.
     ring.own_addresses.resize(members.size());
@@ -406,6 +421,10 @@ std::vector<std::string> NcclCommunicator::Impl::waiting() const {
   }
   if (lines.empty()) lines.push_back("nothing: all that real ranks have begun is answered");
   return lines;
+}
+
+std::vector<uint32_t> NcclCommunicator::ranks_of(uint32_t communicator) const {
+  return impl_->ranks_of(communicator);
 }
 
 NcclCommunicator::NcclCommunicator(NcclCommunicatorSettings settings, NcclHost& host)

@@ -54,6 +54,9 @@ class NcclCommunicator {
   /// For `understudy status`: lines on what the emulated ranks wait for; ranks that wait for the
   /// same share one.
   std::vector<std::string> waiting() const;
+  /// The ranks of a communicator as connectors number it, in its order, by their numbers in the
+  /// first one. Empty if there is no such communicator.
+  std::vector<uint32_t> ranks_of(uint32_t communicator) const;
 
  private:
   class Impl;

@@ -30,6 +30,7 @@ class NcclCommunicator::Impl : public NcclGroupUser {
   const std::string& failure() const { return failure_; }
   bool finished() const { return finished_; }
   std::vector<std::string> waiting() const;
+  std::vector<uint32_t> ranks_of(uint32_t communicator) const;
 
  private:
   static constexpr uint32_t kNobody = ~0u;

@@ -10,9 +10,10 @@ namespace {
 
 // Reserved tags (bootstrap.cc); up to 2.22 ncclCommSplit has -2.
 constexpr uint32_t kSplitTag = 1u << 29, kOldSplitTag = ~0u - 1, kGrowTag = 1u << 27;
-constexpr size_t kProxyAddress = 28;  // in bootstrapRingData
-constexpr uint64_t kKindsKept = 8;    // ranks are at most two all-gathers apart
-constexpr uint32_t kNoColor = ~0u;    // NCCL_SPLIT_NOCOLOR
+constexpr size_t kProxyAddress = 28;              // in bootstrapRingData
+constexpr uint64_t kKindsKept = 8;                // ranks are at most two all-gathers apart
+constexpr size_t kSplitKey = 0, kSplitColor = 4;  // commSplitInfo
+constexpr uint32_t kNoColor = ~0u;                // NCCL_SPLIT_NOCOLOR
 
 }  // namespace
 
@@ -163,8 +164,9 @@ void NcclGroup::append_slice(uint64_t gather, uint32_t rank, std::span<const uin
     case GatherKind::kSplitKeys:
       return append_key(0);
     case GatherKind::kSplit:
-      to.insert(to.end(), model.begin(), model.begin() + 4);
-      return append_key(4);
+      append_key(kSplitKey);
+      to.insert(to.end(), model.begin() + kSplitColor, model.end());
+      return;
     default:
       to.insert(to.end(), model.begin(), model.end());
   }
@@ -200,8 +202,8 @@ void NcclGroup::slice_came(uint64_t gather, uint32_t rank, std::span<const uint8
     case GatherKind::kSplitColors:
       colors_.resize(members_.size());
       keys_.resize(members_.size());
-      colors_[rank] = nccl_u32(slice, 0);
-      if (slice.size() == 8) keys_[rank] = nccl_u32(slice, 4);
+      colors_[rank] = nccl_u32(slice, layout_->split_in_one ? kSplitColor : 0);
+      if (layout_->split_in_one) keys_[rank] = nccl_u32(slice, kSplitKey);
       return;
     case GatherKind::kSplitKeys:
       keys_[rank] = nccl_u32(slice, 0);

@@ -23,7 +23,7 @@ enum class GatherKind : uint8_t {
   kAllGatherInfo,
   kSplitColors,
   kSplitKeys,
-  kSplit,  ///< color and key
+  kSplit,  ///< key and color
   kOther,  ///< copied as it is
 };
 
