@@ -24,23 +24,124 @@ void EmulatedSide::start(const SocketAddress& root) {
 }
 
 void EmulatedSide::on_accepted(Id listener, Id stream, const SocketAddress& from) {
-  communicator_->on_accepted(now_, listener, stream, from);
-  now_ = now_ + Duration::us(1);
+  const auto found = ib_listeners_.find(listener);
+  if (found == ib_listeners_.end()) {
+    communicator_->on_accepted(now_, listener, stream, from);
+  } else {
+    auto ib = std::make_unique<Ib>();
+    ib->connector = found->second;
+    ib->stream = stream;
+    ib->listener = listener;
+    ib->peer = make_peer(found->second);
+    ibs_.push_back(std::move(ib));
+  }
+  after();
 }
 
 void EmulatedSide::on_connected(Id stream) {
-  communicator_->on_connected(now_, stream);
-  now_ = now_ + Duration::us(1);
+  if (Ib* ib = ib_of(stream)) {
+    ib->peer->on_connected(now_);
+    serve(*ib);
+  } else {
+    communicator_->on_connected(now_, stream);
+  }
+  after();
 }
 
 void EmulatedSide::on_bytes(Id stream, std::span<const uint8_t> bytes) {
-  communicator_->on_bytes(now_, stream, bytes);
-  now_ = now_ + Duration::us(1);
+  if (Ib* ib = ib_of(stream)) {
+    ib->peer->on_bytes(now_, bytes);
+    serve(*ib);
+  } else {
+    communicator_->on_bytes(now_, stream, bytes);
+  }
+  after();
 }
 
 void EmulatedSide::on_closed(Id stream, const std::string& why) {
-  communicator_->on_closed(now_, stream, why);
+  if (Ib* ib = ib_of(stream)) {
+    ib->peer->on_closed(now_);
+    serve(*ib);
+  } else {
+    communicator_->on_closed(now_, stream, why);
+  }
+  after();
+}
+
+EmulatedSide::Ib* EmulatedSide::ib_of(Id stream) {
+  for (const auto& ib : ibs_) {
+    if (ib->stream == stream) return ib.get();
+  }
+  return nullptr;
+}
+
+std::unique_ptr<NetIbPeer> EmulatedSide::make_peer(const NcclConnector& connector) {
+  NetIbSettings settings;
+  settings.version = settings_.version;
+  settings.queue_pairs = static_cast<uint32_t>(world_.queue_pairs);
+  settings.local = address(connector.emulated);
+  settings.real_addresses = {address(connector.real)};
+  return std::make_unique<NetIbPeer>(connector, settings, seen_, *this);
+}
+
+void EmulatedSide::serve(Ib& ib) {
+  for (bool again = true; again;) {
+    again = false;
+    const auto output = ib.peer->take_output();
+    network_.send(ib.stream, output);
+    for (const EndpointRequest& request : ib.peer->take_requests()) {
+      again = true;
+      Connected& made = making_[ib.connector];
+      if (made.own.empty()) {
+        for (uint32_t q = 0; q < request.nccl->queue_pairs; ++q) made.own.push_back(++last_qpn_);
+      }
+      made.request = request;
+      made.remote = request.nccl->remote_qpns;
+      EndpointReady ready;
+      ready.qpn = made.own[0];
+      ready.qpns = made.own;
+      ready.address = 0x770000000000 + made.own[0] * 0x100000ULL;
+      ready.rkey = 0x2000 + made.own[0];
+      ib.peer->on_endpoint(now_, ready);
+    }
+  }
+  if (ib.peer->claimed() && ib.listener != 0) {
+    network_.stop_listening(ib.listener);
+    ib_listeners_.erase(ib.listener);
+    ib.listener = 0;
+  }
+  if (!ib.peer->failure().empty() && ib_failure_.empty()) ib_failure_ = ib.peer->failure();
+}
+
+void EmulatedSide::on_connector_ready(Time, const NcclConnector& connector) {
+  connected_[connector] = making_[connector];
+  ready_.push_back(connector);
+}
+
+void EmulatedSide::on_connector_failed(Time, const NcclConnector&, const std::string& why) {
+  if (ib_failure_.empty()) ib_failure_ = why;
+}
+
+/// What peers and communicator told each other, outside their calls.
+void EmulatedSide::after() {
   now_ = now_ + Duration::us(1);
+  for (const NcclConnector& connector : std::exchange(ready_, {})) {
+    communicator_->on_connector_ready(now_, connector);
+  }
+  for (const NcclConnector& connector : std::exchange(gone_, {})) {
+    connected_.erase(connector);
+    making_.erase(connector);
+    std::erase_if(ibs_, [&](const auto& ib) {
+      if (ib->connector != connector) return false;
+      network_.close(ib->stream);
+      return true;
+    });
+    std::erase_if(ib_listeners_, [&](const auto& one) {
+      if (one.second != connector) return false;
+      network_.stop_listening(one.first);
+      return true;
+    });
+  }
 }
 
 Result<SocketAddress> EmulatedSide::listen(uint32_t rank, ListenerId listener) {
@@ -51,60 +152,21 @@ void EmulatedSide::dial(uint32_t rank, const SocketAddress& to, StreamId stream)
   network_.dial(*this, address(rank), to, stream);
 }
 
-Process& EmulatedSide::process(uint32_t rank) {
-  auto& process = processes_[world_.node(static_cast<int>(rank))];
-  if (process == nullptr) process = std::make_unique<Process>(network_, address(rank));
-  return *process;
-}
-
-IbSide EmulatedSide::own_side(const NcclConnector& connector) {
-  IbSide side;
-  for (int q = 0; q < world_.queue_pairs; ++q) side.qpns.push_back(++last_qpn_);
-  side.gid = address(connector.emulated);
-  side.address = 0x770000000000 + last_qpn_ * 0x100000ULL;
-  side.rkey = 0x2000 + last_qpn_;
-  side.traffic_class = static_cast<uint32_t>(world_.traffic_class);
-  return side;
-}
-
 Result<SocketAddress> EmulatedSide::expect(const NcclConnector& connector) {
-  struct Take {
-    static Task<> one(EmulatedSide* self, Process* process, NcclConnector connector,
-                      ListeningSocket* listener) {
-      IbSide theirs = co_await ib_receive(*process, self->world_, listener,
-                                          self->own_side(connector), self->address(connector.real));
-      self->connected_[connector] = std::move(theirs);
-      self->communicator_->on_connector_ready(self->now_, connector);
-    }
-  };
-  Process& owner = process(connector.emulated);
-  ListeningSocket* listener = owner.listen();
-  const SocketAddress address = listener->address;
-  owner.spawn(Take::one(this, &owner, connector, listener));
-  return address;
+  const Id listener = network_.new_id();
+  ib_listeners_[listener] = connector;
+  return network_.listen(*this, address(connector.emulated), listener);
 }
 
 void EmulatedSide::connect(const NcclConnector& connector, const SocketAddress& listener,
                            uint64_t magic) {
-  struct Dial {
-    static Task<> one(EmulatedSide* self, Process* process, NcclConnector connector,
-                      SocketAddress listener, uint64_t magic) {
-      require(magic == nccl_decode::kIbMagic, "net_ib: another magic");
-      IbSide theirs = co_await ib_send(*process, self->world_, listener, self->own_side(connector),
-                                       self->address(connector.real));
-      self->connected_[connector] = std::move(theirs);
-      self->communicator_->on_connector_ready(self->now_, connector);
-    }
-  };
-  Process& owner = process(connector.emulated);
-  owner.spawn(Dial::one(this, &owner, connector, listener, magic));
-}
-
-std::string EmulatedSide::ib_failure() const {
-  for (const auto& [node, process] : processes_) {
-    if (!process->failure().empty()) return process->failure();
-  }
-  return "";
+  if (magic != kNetIbMagic) ib_failure_ = "another magic";
+  auto ib = std::make_unique<Ib>();
+  ib->connector = connector;
+  ib->stream = network_.new_id();
+  ib->peer = make_peer(connector);
+  network_.dial(*this, address(connector.emulated), listener, ib->stream);
+  ibs_.push_back(std::move(ib));
 }
 
 }  // namespace understudy::nccl_rank

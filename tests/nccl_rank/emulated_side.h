@@ -1,4 +1,5 @@
-// The emulated ranks of a communicator on the network in memory: NcclCommunicator with a host.
+// The emulated ranks of a communicator on the network in memory: NcclCommunicator and its
+// NetIbPeers, with a host that makes up queue pairs.
 #pragma once
 
 #include <map>
@@ -7,13 +8,13 @@
 #include <vector>
 
 #include "ctrl/peers/nccl/communicator.h"
-#include "tests/nccl_rank/net_ib.h"
+#include "ctrl/peers/nccl/net_ib_peer.h"
 #include "tests/nccl_rank/network.h"
 #include "tests/nccl_rank/world.h"
 
 namespace understudy::nccl_rank {
 
-class EmulatedSide final : public NetworkUser, public NcclHost {
+class EmulatedSide final : public NetworkUser, public NcclHost, public NetIbObserver {
  public:
   EmulatedSide(const World& world, MemoryNetwork& network) : world_(world), network_(network) {}
   ~EmulatedSide() override;
@@ -22,11 +23,15 @@ class EmulatedSide final : public NetworkUser, public NcclHost {
   SocketAddress open_root(uint32_t rank);
   void start(const SocketAddress& root);
   NcclCommunicator& communicator() { return *communicator_; }
-  /// Connections that are ready, with what the real rank said of its side.
-  const std::map<NcclConnector, IbSide>& connected() const { return connected_; }
+  /// Connections that are ready, with the queue pairs that were asked for: their ends.
+  struct Connected {
+    std::vector<uint32_t> own, remote;
+    EndpointRequest request;
+  };
+  const std::map<NcclConnector, Connected>& connected() const { return connected_; }
   const std::vector<std::string>& said() const { return said_; }
-  /// What our side of net_ib's exchange refused.
-  std::string ib_failure() const;
+  /// Why a connection was not made, empty if all were.
+  const std::string& ib_failure() const { return ib_failure_; }
   Time now() const { return now_; }
 
   void on_accepted(Id listener, Id stream, const SocketAddress& from) override;
@@ -46,24 +51,40 @@ class EmulatedSide final : public NetworkUser, public NcclHost {
   Result<SocketAddress> expect(const NcclConnector& connector) override;
   void connect(const NcclConnector& connector, const SocketAddress& listener,
                uint64_t magic) override;
-  void disconnect(const NcclConnector& connector) override { connected_.erase(connector); }
+  void disconnect(const NcclConnector& connector) override { gone_.push_back(connector); }
   void say(const std::string& line) override { said_.push_back(line); }
 
+  void on_connector_ready(Time now, const NcclConnector& connector) override;
+  void on_connector_failed(Time now, const NcclConnector& connector,
+                           const std::string& why) override;
+  void on_connector_closed(Time, const NcclConnector&) override {}
+
  private:
-  Process& process(uint32_t rank);
+  struct Ib {
+    NcclConnector connector;
+    Id stream = 0, listener = 0;
+    std::unique_ptr<NetIbPeer> peer;
+  };
   IpAddress address(uint32_t rank) const {
     return World::address(world_.node(static_cast<int>(rank)));
   }
-  IbSide own_side(const NcclConnector& connector);
+  std::unique_ptr<NetIbPeer> make_peer(const NcclConnector& connector);
+  /// What the peer says and asks for, until it waits.
+  void serve(Ib& ib);
+  Ib* ib_of(Id stream);
+  void after();
 
   const World& world_;
   MemoryNetwork& network_;
   std::unique_ptr<NcclCommunicator> communicator_;
   NcclCommunicatorSettings settings_;
-  /// One for each emulated node: our side of net_ib's exchange.
-  std::map<int, std::unique_ptr<Process>> processes_;
-  std::map<NcclConnector, IbSide> connected_;
+  NetIbSeen seen_;
+  std::map<Id, NcclConnector> ib_listeners_;
+  std::vector<std::unique_ptr<Ib>> ibs_;
+  std::map<NcclConnector, Connected> connected_, making_;
+  std::vector<NcclConnector> gone_, ready_;
   std::vector<std::string> said_;
+  std::string ib_failure_;
   uint32_t last_qpn_ = 0x5000;
   Time now_;
 };

@@ -220,10 +220,10 @@ Task<Communicator*> RealRank::split(Communicator* parent, int color, int key) {
   std::vector<std::pair<int, int>> wishes(static_cast<size_t>(n));
   if (minor >= 23) {
     Bytes own(8);
-    put32(own, 0, static_cast<uint32_t>(color));
-    put32(own, 4, static_cast<uint32_t>(key));
-    const auto all = co_await gather(parent, own, "color and key");
-    for (size_t i = 0; i < all.size(); ++i) wishes[i] = {i32_at(all[i], 0), i32_at(all[i], 4)};
+    put32(own, 0, static_cast<uint32_t>(key));
+    put32(own, 4, static_cast<uint32_t>(color));
+    const auto all = co_await gather(parent, own, "key and color");
+    for (size_t i = 0; i < all.size(); ++i) wishes[i] = {i32_at(all[i], 4), i32_at(all[i], 0)};
   } else {
     Bytes own(4);
     put32(own, 0, static_cast<uint32_t>(color));
@@ -264,6 +264,10 @@ Task<Communicator*> RealRank::split(Communicator* parent, int color, int key) {
   require_zero(next, 28, "the child's ring");
   co_await bootstrap(comm, read_address(next, 0, "the child's ring"));
   co_return comm;
+}
+
+void RealRank::destroy_all() {
+  for (auto comm = comms_.rbegin(); comm != comms_.rend(); ++comm) destroy(comm->get());
 }
 
 void RealRank::destroy(Communicator* comm) {

@@ -41,7 +41,10 @@ struct Communicator {
   };
   std::vector<Unexpected> unexpected;
   Topology topology;
-  std::map<Link, IbSide> links;                 ///< to other nodes
+  struct Ends {
+    IbSide own, theirs;
+  };
+  std::map<Link, Ends> links;                   ///< to other nodes
   std::map<int, uint64_t> to_send, to_receive;  ///< channels to connect, by peer
   int gathers = 0;
   int splits = 0;
@@ -72,6 +75,10 @@ class RealRank : public Process {
   Task<> send_receive(Communicator* comm, PairUse use);
   /// ncclCommDestroy.
   void destroy(Communicator* comm);
+  /// Of all that are left, children first.
+  void destroy_all();
+  /// Transports are through on both sides once they are on this one (from 2.19 on).
+  bool ends_are_known() const { return world_.release.minor >= 19; }
 
   const std::vector<std::unique_ptr<Communicator>>& communicators() const { return comms_; }
 

@@ -258,13 +258,14 @@ Task<> RealRank::finish(Communicator* comm, Round& round) {
     static Task<> one(RealRank* self, Communicator* comm, Round* round, Round::Open open) {
       const IpAddress gid =
           World::address(self->world_.node(comm->members.of[static_cast<size_t>(open.link.peer)]));
-      IbSide theirs;
+      Communicator::Ends ends;
+      ends.own = self->own_side();
       if (open.link.sends) {
-        theirs = co_await ib_send(*self, self->world_, open.to, self->own_side(), gid);
+        ends.theirs = co_await ib_send(*self, self->world_, open.to, ends.own, gid);
       } else {
-        theirs = co_await ib_receive(*self, self->world_, open.listener, self->own_side(), gid);
+        ends.theirs = co_await ib_receive(*self, self->world_, open.listener, ends.own, gid);
       }
-      comm->links[open.link] = std::move(theirs);
+      comm->links[open.link] = std::move(ends);
       --round->under_way;
     }
   };

@@ -249,8 +249,8 @@ void Decoder::gather_fields(Message& message, Bytes payload) {
       break;
     case GatherKind::kSplit:
       if (size == 8) {
-        message.fields.push_back({"color", std::to_string(i32_at(payload, 0)), FieldKind::kValue});
-        message.fields.push_back({"key", std::to_string(i32_at(payload, 4)), FieldKind::kValue});
+        message.fields.push_back({"key", std::to_string(i32_at(payload, 0)), FieldKind::kValue});
+        message.fields.push_back({"color", std::to_string(i32_at(payload, 4)), FieldKind::kValue});
       } else {
         message.fields.push_back(
             {"color_or_key", std::to_string(i32_at(payload, 0)), FieldKind::kValue});

@@ -331,7 +331,7 @@ void NcclCommunicator::Impl::on_closed(StreamId id, const std::string& why) {
     Ring& ring = *stream.ring;
     const RingSegment& s = ring.group.segments()[stream.segment];
     const uint32_t rank = stream.first ? s.first : s.last;
-    if (!stream.reader.at_boundary() || !ring.group.at_rest(stream.segment)) {
+    if (!stream.reader.at_boundary() || !ring.group.at_rest(stream.segment, rank)) {
       std::vector<std::string> lines;
       ring.group.waiting(lines);
       failed("rank " + std::to_string(rank) + " has closed its connection on the ring" +

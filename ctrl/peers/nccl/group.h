@@ -71,9 +71,10 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
 
   /// A message from an emulated rank to a real one, by the header of the release.
   void send(uint32_t from, uint32_t to, uint32_t tag, std::span<const uint8_t> payload);
-  /// allGatherInfo and all that began since are through, on this segment's ends.
-  bool at_rest(size_t segment) const {
-    return set_up_ && ring_.at_rest(segment) && setup_.open().empty();
+  /// allGatherInfo and all that began since are through, on this segment's ends and with this real
+  /// rank: others may still be at it.
+  bool at_rest(size_t segment, uint32_t real) const {
+    return set_up_ && ring_.at_rest(segment) && !setup_.open_with(real);
   }
   /// Lines about what is waited for once the ring stands.
   void waiting(std::vector<std::string>& lines) const;

@@ -1,5 +1,6 @@
 #include "ctrl/peers/nccl/transport_setup.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "ctrl/peers/nccl/bytes.h"
@@ -196,6 +197,11 @@ std::vector<TransportSetup::Open> TransportSetup::open() const {
     open.push_back({exchange.real, exchange.emulated, state.connecting});
   }
   return open;
+}
+
+bool TransportSetup::open_with(uint32_t real) const {
+  return std::any_of(exchanges_.begin(), exchanges_.end(),
+                     [real](const auto& one) { return one.first.real == real; });
 }
 
 }  // namespace understudy

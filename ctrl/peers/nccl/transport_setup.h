@@ -50,6 +50,7 @@ class TransportSetup {
     uint32_t connectors = 0;  ///< not ready
   };
   std::vector<Open> open() const;
+  bool open_with(uint32_t real) const;
 
  private:
   struct Exchange {
