@@ -2,7 +2,10 @@
 // nothing left over.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/ctrl_peers_nccl_meeting.h"
+#include "tests/fuzz/nccl_bootstrap_drive.h"
 
 namespace understudy::nccl_test {
 namespace {
@@ -81,6 +84,35 @@ TEST(NcclHostile, ARealRankThatVanishesAtAnyStep) {
       }
       EXPECT_GT(failed, all / 2);
     }
+  }
+}
+
+/// Bits that flip on the way: whatever comes of it, what ends is cleaned up.
+TEST(NcclHostile, DamagedBytes) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    for (const BootstrapLayout& layout : bootstrap_layouts()) {
+      Meeting run(layout, {false, true, false, true, true, false}, 1, seed * 100 + layout.minor);
+      run.job.node = {0, 1, 2, 3, 3, 4};
+      run.world.in_pieces = true;
+      run.world.damage = 3 + seed;
+      run.start_emulated_root_alone();
+      std::vector<Task<int>> tasks;
+      tasks.push_back(whole_job(run.job, 1, {{2, 2, 0}, {0, 0, 2}}));
+      tasks.push_back(whole_job(run.job, 3, {{2, 0, 2}}));
+      tasks.push_back(whole_job(run.job, 4, {{5, 2, 0}}));
+      run.world.run();
+      if (!run.world.machine().failure().empty()) expect_cleaned(run);
+      EXPECT_FALSE(run.world.machine().waiting().empty());
+    }
+  }
+}
+
+TEST(NcclHostile, AnyCallsAndBytes) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 20000; ++i) {
+    std::vector<uint8_t> bytes(random() % 300);
+    for (uint8_t& b : bytes) b = static_cast<uint8_t>(random());
+    drive_nccl_bootstrap(bytes);
   }
 }
 

@@ -14,8 +14,11 @@
 namespace understudy::nccl_test {
 
 struct Meeting {
-  explicit Meeting(const BootstrapLayout& layout, std::vector<bool> real, uint32_t per_node = 1)
-      : job{world, layout, {}, static_cast<uint32_t>(real.size()), {}, 1}, real(std::move(real)) {
+  explicit Meeting(const BootstrapLayout& layout, std::vector<bool> real, uint32_t per_node = 1,
+                   uint64_t seed = 1)
+      : world(seed),
+        job{world, layout, {}, static_cast<uint32_t>(real.size()), {}, 1},
+        real(std::move(real)) {
     job.id.magic = 0x1122334455667788;
     for (uint32_t r = 0; r < job.ranks; ++r) job.node.push_back(r / per_node);
   }

@@ -266,6 +266,7 @@ class World : public NcclHost {
   uint64_t net_magic = 0;
   std::vector<std::string> said;
   bool in_pieces = false;  ///< what goes to the machine comes in pieces of drawn sizes
+  uint64_t damage = 0;     ///< of so many pieces one has a bit flipped; 0: none
   size_t most_listeners = 0, steps = 0;
   uint32_t last_port() const { return 10000 + last_port_; }
   size_t open_streams() const { return ghosts_.size(); }
@@ -304,6 +305,9 @@ class World : public NcclHost {
       Bytes piece(bytes.begin() + static_cast<ptrdiff_t>(at),
                   bytes.begin() + static_cast<ptrdiff_t>(at + size));
       at += size;
+      if (damage > 0 && random_() % damage == 0) {
+        piece[random_() % piece.size()] ^= static_cast<uint8_t>(1u << random_() % 8);
+      }
       const StreamId stream = to->stream;
       events_.push_back([this, stream, piece = std::move(piece)] {
         if (ghosts_.contains(stream)) machine_->on_bytes(Time::zero(), stream, piece);
