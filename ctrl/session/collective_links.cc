@@ -5,27 +5,18 @@
 #include "ctrl/build/qp_control.h"
 #include "ctrl/session/inferred_operations.h"
 #include "ctrl/session/inferred_pairs.h"
+#include "ctrl/session/nccl_queue_pair.h"
+#include "dataplane/node/unplanned_connection.h"
 
 namespace understudy {
 namespace {
 
-/// NCCL's attributes (rocev2 A0): PSNs from 0, timeout 20, both retry counts 7, RNR timer 12.
-QpConfig nccl_qp(const Config& config, const NodeConfig& from, unsigned from_nic,
-                 const NodeConfig& to, unsigned to_nic, Qpn qpn, Qpn remote, const LinkFarEnd& far,
-                 bool credits) {
-  QpConfig qp;
-  qp.node = from.index;
-  qp.qpn = qpn;
-  qp.remote_qpn = remote;
+/// Of one end of a link; `far` is the other one.
+QpConfig link_queue_pair(const Config& config, const NcclNic& from, const NcclNic& to, Qpn qpn,
+                         Qpn remote, const LinkFarEnd& far, bool credits) {
+  QpConfig qp = nccl_queue_pair(config, from, to, qpn, remote, far.mtu, far.traffic_class, credits);
   qp.rq_psn = far.psn;
   qp.sq_psn = far.expects;
-  qp.mtu = far.mtu;
-  qp.timeout = 20;
-  qp.min_rnr_timer = 12;
-  qp.control = credits;
-  qp.access = kAccessRemoteWrite;  // as NCCL makes its queue pairs
-  qp.addressing = addressing(from.nics[from_nic], to.nics[to_nic], far.traffic_class);
-  qp.addressing.udp_src = udp_source_port(config, qpn, remote);
   return qp;
 }
 
@@ -90,6 +81,9 @@ std::string name_of(const Config& config, const JobConfig& job, const Collective
          (link.index == 0 ? "" : " send/recv");
 }
 
+/// The longest message that there is (NCCL_MAX_NET_SIZE).
+constexpr uint32_t kAnyMessage = UnplannedConnection::kCapacity;
+
 /// The memory that a link's receiver needs.
 uint64_t buffer_bytes(const CollectiveLink& link, uint32_t slots) {
   return std::max<uint64_t>(uint64_t{slots} * link.slot_bytes, 1);
@@ -123,6 +117,12 @@ uint32_t EnvironmentHost::slots(uint32_t link) const {
   return job.exact ? CollectiveEnvironment::exact_slots(job.ranks()) : job.links[link].slots;
 }
 
+/// That a real rank writes to. In real time its messages may be others than we were told.
+uint64_t EnvironmentHost::received_bytes(uint32_t link) const {
+  const uint64_t told = buffer_bytes(setup_.job.links[link], slots(link));
+  return real_time_ && !setup_.job.exact && told < kAnyMessage ? kAnyMessage : told;
+}
+
 Result<void> EnvironmentHost::allocate() {
   const CollectiveJob& job = setup_.job;
   std::vector<const uint8_t*> received(ends_.size(), nullptr);
@@ -134,7 +134,7 @@ Result<void> EnvironmentHost::allocate() {
     const NodeId node = node_of(config_, job_, setup_, link.far).index;
     auto region =
         link.real_sends
-            ? control_.add_region(node, buffer_bytes(link, slots(l)), kAccessRemoteWrite,
+            ? control_.add_region(node, received_bytes(l), kAccessRemoteWrite,
                                   job.exact ? RegionKind::kBacked : RegionKind::kDiscard)
             : control_.add_region(node, room.fifo_bytes(), kAccessRemoteWrite, RegionKind::kBacked);
     if (!region) return fail("job \"" + job_.name + "\": " + region.error().text);
@@ -216,11 +216,13 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   End& end = ends_[link];
   const bool sends = !l.real_sends;
   const bool contents = sends || setup_.job.exact;  // the FIFO is always read
+  end.connected = true;
+  const bool any_size = far.checked && received_bytes(link) == kAnyMessage;
   NcclQps qps{{}, far.split};
   for (size_t q = 0; q < end.link.qpns.size(); ++q) {
-    QpConfig config = nccl_qp(config_, node_of(config_, job_, setup_, l.far), l.far_nic,
-                              node_of(config_, job_, setup_, l.real), l.real_nic, end.link.qpns[q],
-                              far.qpns[q], far, !sends);
+    QpConfig config = link_queue_pair(config_, {&node_of(config_, job_, setup_, l.far), l.far_nic},
+                                      {&node_of(config_, job_, setup_, l.real), l.real_nic},
+                                      end.link.qpns[q], far.qpns[q], far, !sends);
     config.send_queue = room_of(setup_.job, link, layout_, is_told()).send_queue;
     const bool last = q + 1 == end.link.qpns.size();
     const auto prepare = [&](Qp& qp) {
@@ -244,8 +246,8 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
                                 .fifo_rkey = far.fifo_rkey,
                                 .buffer_va = end.region.va,
                                 .buffer_rkey = end.region.rkey,
-                                .slots = slots(link),
-                                .slot_bytes = l.slot_bytes,
+                                .slots = any_size ? 1 : slots(link),
+                                .slot_bytes = any_size ? kAnyMessage : l.slot_bytes,
                                 .sender_rank = far.tag.value_or(l.real),
                                 .staging = end.staging.get()});
       }
@@ -261,6 +263,30 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   }
 }
 
+Result<EndpointReady> EnvironmentHost::serve(uint32_t link, const EndpointRequest& request) {
+  const NcclLinkRequest& wanted = *request.nccl;
+  const LinkNearEnd ours = open(link, wanted.queue_pairs);
+  if (ours.qpns.size() != wanted.queue_pairs) {
+    return fail(ends_[link].closed ? "the connection was made and ended before"
+                                   : "no queue pair is left on this port: limits.queue_pairs is " +
+                                         std::to_string(config_.limits.queue_pairs));
+  }
+  if (ends_[link].connected) return fail("the connection has been made already");
+  if (!request.reserve) {
+    LinkFarEnd far;
+    far.qpns = wanted.remote_qpns;
+    far.split = wanted.split;
+    far.fifo_va = wanted.fifo_address;
+    far.fifo_rkey = wanted.fifo_rkey;
+    far.tag = wanted.connector.sender;
+    far.checked = true;
+    far.mtu = request.mtu;
+    far.traffic_class = request.sender.traffic_class;
+    connect(link, far);
+  }
+  return EndpointReady{ours.qpns.front(), Psn(0), ours.va, ours.rkey, ours.qpns};
+}
+
 void EnvironmentHost::join(uint32_t link) {
   if (std::exchange(ends_[link].joined, true)) return;
   ++joined_;
@@ -269,10 +295,24 @@ void EnvironmentHost::join(uint32_t link) {
 
 void EnvironmentHost::close(uint32_t link) {
   End& end = ends_[link];
+  const std::vector<Qpn> qpns = std::exchange(end.link.qpns, {});
+  if (!end.connected) {
+    for (const Qpn qpn : qpns) control_.return_qpn(qpn);
+    return;
+  }
   if (std::exchange(end.closed, true)) return;
   wake(CollectiveEnvironment::leaves(link), ReactiveEnvironment::leaves(link));
-  for (const Qpn qpn : end.link.qpns) control_.remove_qp(qpn);
-  end.link.qpns.clear();
+  for (const Qpn qpn : qpns) control_.remove_qp(qpn);
+}
+
+std::vector<std::string> EnvironmentHost::take_notes() {
+  if (registered_noted_ || progress_.registered.load(std::memory_order_relaxed) == 0) return {};
+  registered_noted_ = true;
+  return {
+      "job \"" + job_.name +
+      "\": a real rank receives into user memory that it has registered (ncclCommRegister, CUDA "
+      "graphs): its messages are cut otherwise than the plan's; NCCL_LOCAL_REGISTER=0 and "
+      "NCCL_GRAPH_REGISTER=0 on the real node turn that off"};
 }
 
 void EnvironmentHost::record() {
@@ -402,9 +442,9 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
   far.qpns = theirs.qpns;
   far.mtu = config_.fabric.mtu;
   far.traffic_class = job_.sender.traffic_class;
-  QpConfig qp_config =
-      nccl_qp(config_, node_of(config_, job_, setup_, link.real), link.real_nic, far_node,
-              link.far_nic, end.link.qpns.front(), theirs.qpns.front(), far, !link.real_sends);
+  QpConfig qp_config = link_queue_pair(
+      config_, {&node_of(config_, job_, setup_, link.real), link.real_nic},
+      {&far_node, link.far_nic}, end.link.qpns.front(), theirs.qpns.front(), far, !link.real_sends);
   qp_config.send_queue = room_of(setup_.job, l, layout_, is_told()).send_queue;
   qp_config.addressing.dst_mac = far_node.nics[link.far_nic].mac;
   const auto prepare = [&](Qp& qp) {

@@ -10,6 +10,7 @@
 #include "ctrl/build/collective.h"
 #include "ctrl/build/rail.h"
 #include "ctrl/config/config.h"
+#include "ctrl/peers/peer.h"
 #include "ctrl/session/fed_operations.h"
 #include "ctrl/session/operation_source.h"
 #include "ctrl/session/shard_control.h"
@@ -70,6 +71,8 @@ class EnvironmentHost {
   /// Makes our end of a link with so many queue pairs; without any if there are not so many left.
   LinkNearEnd open(uint32_t link, uint32_t queue_pairs = 1);
   void connect(uint32_t link, const LinkFarEnd& far);
+  /// The same as open() or connect(), as a peer of NCCL's wants it.
+  Result<EndpointReady> serve(uint32_t link, const EndpointRequest& request);
   void join(uint32_t link);
   void close(uint32_t link);
   /// All links have joined that are used by the operations that are told; of others all.
@@ -80,6 +83,8 @@ class EnvironmentHost {
   void close();
 
   const CollectiveProgress& progress() const { return progress_; }
+  /// What the user should know of the real ranks' messages, once.
+  std::vector<std::string> take_notes();
   /// In real time: looks for operations that became known, if they are not told.
   void poll(Time now) {
     if (source_ != nullptr) source_->poll(now);
@@ -103,7 +108,7 @@ class EnvironmentHost {
     LinkNearEnd link;
     ExposedRegion region;
     std::unique_ptr<uint8_t[]> staging;  ///< receiver: CTS entries on their way
-    bool joined = false, closed = false;
+    bool connected = false, joined = false, closed = false;
   };
 
   EnvironmentHost(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
@@ -120,6 +125,7 @@ class EnvironmentHost {
   uint32_t slots(uint32_t link) const;
   /// The reference node, too.
   bool is_told() const { return !real_time_ && job_.operations == OperationsMode::kTold; }
+  uint64_t received_bytes(uint32_t link) const;
   NcclSender& sender(uint32_t link);
   NcclReceiver& receiver(uint32_t link);
   void wake(uint64_t told, uint64_t reactive);
@@ -139,6 +145,7 @@ class EnvironmentHost {
   std::vector<End> ends_;             ///< by link
   uint32_t needed_ = 0, joined_ = 0;  ///< links
   CollectiveMoments moments_;         ///< empty: nobody wants them
+  bool registered_noted_ = false;
   std::vector<ControlledPair> controlled_;
 };
 
