@@ -206,6 +206,65 @@ TEST_P(EachRelease, BarriersOfAllRanks) {
   }
 }
 
+/// "0>1:0" for data from rank 0 to rank 1 on channel 0.
+std::set<std::string> channels_of(const World& world) {
+  std::set<std::string> all;
+  for (const NcclConnector& c : world.connectors) {
+    all.insert(std::to_string(c.real_sends ? c.real : c.emulated) + ">" +
+               std::to_string(c.real_sends ? c.emulated : c.real) + ":" +
+               std::to_string(c.channel));
+  }
+  return all;
+}
+
+/// nccl-wire 2.6 to 2.8, G.4: two channels, the second tree on the second one, PAT on both.
+TEST_P(EachRelease, ChannelsOfRingTreesAndPat) {
+  Meeting run(layout(), {true, false, false, false});
+  run.start_real_root();
+  expect_right(run);
+  if (HasFatalFailure()) return;
+  const auto comm = run.comm(0);
+  const auto set_up = [&](std::vector<RealComm::Link> links, uint32_t part) {
+    auto task = comm->set_up(std::move(links), part, 0);
+    run.world.run();
+    EXPECT_TRUE(task.done() && !task.failed()) << waiting(run);
+    return channels_of(run.world);
+  };
+  std::set<std::string> all = {"0>1:0", "0>1:1", "3>0:0", "3>0:1"};
+  EXPECT_EQ(set_up({{1, 2, 0}, {3, 0, 2}}, 1), all);
+  all.insert({"0>2:0", "2>0:0", "1>0:1"});
+  EXPECT_EQ(set_up({{2, 1, 1}, {1, 0, 1}}, 2), all);
+  all.insert({"0>2:1", "2>0:1", "1>0:0", "0>3:0", "0>3:1"});
+  EXPECT_EQ(set_up({{2, 1, 1}, {1, 0, 1}, {3, 2, 0}}, 2), all);
+  finish(run);
+}
+
+/// Nodes of two GPUs: their network ends change places from one channel to the next.
+TEST_P(EachRelease, ChannelsOfNodesWithSeveralGpus) {
+  Meeting run(layout(), {true, true, false, false, false, false}, 2);
+  run.job.channels = 2;
+  run.job.rotated = true;
+  run.start_emulated_root();
+  for (auto& task : run.ranks) ASSERT_TRUE(task.done() && !task.failed()) << waiting(run);
+  std::vector<Task<int>> tasks;
+  tasks.push_back(run.comm(0)->set_up({{3, 2, 0}, {5, 0, 2}}, 1, 0));
+  tasks.push_back(run.comm(1)->set_up({{2, 2, 0}, {4, 0, 2}}, 1, 1));
+  run.world.run();
+  for (auto& task : tasks) ASSERT_TRUE(task.done() && !task.failed()) << waiting(run);
+  EXPECT_EQ(channels_of(run.world), (std::set<std::string>{"1>2:0", "1>2:2", "0>3:1", "0>3:3",
+                                                           "5>0:0", "5>0:2", "4>1:1", "4>1:3"}));
+  // Three nodes' trees: node 0 above node 2 in the first, node 0 below node 1 in the second; there
+  // the rank that begins the chain talks.
+  tasks.clear();
+  tasks.push_back(run.comm(0)->set_up({{4, 1, 1}, {2, 1, 1}}, 2, 0));
+  tasks.push_back(run.comm(1)->set_up({{5, 1, 1}, {3, 1, 1}}, 2, 1));
+  run.world.connectors.clear();
+  run.world.run();
+  for (auto& task : tasks) ASSERT_TRUE(task.done() && !task.failed()) << waiting(run);
+  EXPECT_EQ(channels_of(run.world), (std::set<std::string>{"0>4:0", "4>0:0", "1>5:1", "5>1:1",
+                                                           "0>2:2", "2>0:2", "1>3:3", "3>1:3"}));
+}
+
 /// What is not known is copied, and said once a size.
 TEST_P(EachRelease, OtherAllGathers) {
   Meeting run(layout(), {false, true, false, true, true});

@@ -20,7 +20,8 @@ struct Job {
   NcclUniqueId id;
   uint32_t ranks = 4;
   std::vector<uint32_t> node;  ///< by rank
-  uint32_t channels = 1;
+  uint32_t channels = 1;       ///< that NCCL's search finds
+  bool rotated = false;        ///< each channel's chain begins one place further on
 };
 
 inline Bytes number(uint32_t value) {
@@ -176,19 +177,23 @@ class RealComm {
     for (uint32_t r = 0; r < ranks; ++r) {
       if (node_of_[r] == node) own.push_back(r);
     }
-    const auto place = static_cast<size_t>(std::find(own.begin(), own.end(), rank) - own.begin());
-    const uint32_t values[7] = {own.front(),
-                                own.back(),
-                                place == 0 ? ~0u : own[place - 1],
-                                place + 1 == own.size() ? ~0u : own[place + 1],
-                                own.front(),
-                                own.front(),
-                                own.front()};
-    for (uint32_t a = 0; a < 7; ++a) {
-      for (uint32_t c = 0; c < job.channels; ++c) {
+    for (uint32_t c = 0; c < job.channels; ++c) {
+      std::vector<uint32_t> chain = own;
+      const size_t by = job.rotated ? c % own.size() : 0;
+      std::rotate(chain.begin(), chain.begin() + static_cast<ptrdiff_t>(by), chain.end());
+      const auto place =
+          static_cast<size_t>(std::find(chain.begin(), chain.end(), rank) - chain.begin());
+      const uint32_t before = place == 0 ? ~0u : chain[place - 1];
+      const uint32_t after = place + 1 == chain.size() ? ~0u : chain[place + 1];
+      const uint32_t values[7] = {chain.front(), chain.back(),  before,       after,
+                                  chain.front(), chain.front(), chain.front()};
+      for (uint32_t a = 0; a < 7; ++a) {
         put_nccl_u32(info, l.topo_ranks + (a * l.channels + c) * 4, values[a]);
       }
     }
+    // crossNic: none.
+    if (l.ring == RingOrder::kBothWays) put_nccl_u32(info, l.topo_ranks - 4, 0);
+    if (l.graph_entry > 28) put_nccl_u32(info, l.graph_entry + 28, 0);
     gather_info = co_await gather(info);
     co_return 0;
   }

@@ -47,7 +47,8 @@ NcclGroup::NcclGroup(NcclGroupSettings settings, std::vector<NcclMember> members
       shape_(members_, layout_->ring),
       ring_(shape_, members_, *this),
       slices_(members_, shape_, settings.seed),
-      setup_(settings.number, members_, host, *this) {}
+      edges_(members_, shape_, slices_),
+      setup_(settings.number, members_, edges_, host, *this) {}
 
 std::string NcclGroup::name() const {
   return settings_.number == 0 ? "" : " (communicator " + std::to_string(settings_.number) + ")";
@@ -198,6 +199,8 @@ void NcclGroup::slice_came(uint64_t gather, uint32_t rank, std::span<const uint8
         user_.failed(fault);
       }
       return;
+    case GatherKind::kAllGatherInfo:
+      return edges_.came(rank, slice);
     case GatherKind::kSplit:
     case GatherKind::kSplitColors:
       colors_.resize(members_.size());

@@ -105,6 +105,7 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
   RingShape shape_;
   RingGather ring_;
   NcclSlices slices_;
+  GraphEdges edges_;
   TransportSetup setup_;
   std::map<uint32_t, RankBarrier> barriers_;  ///< by tag
 

@@ -17,7 +17,7 @@ constexpr size_t kHandleMagicAt = 32, kEntryRank = 0, kUseGdrAt = 128;
 constexpr uint64_t kNetMagic = 0x564ab9f2fc4b9d6c;
 constexpr uint32_t kSyncBit = 1u << 7, kPartMask = kSyncBit - 1;
 // The tag's last part: 0 for send and receive, else the graph's number and one.
-constexpr uint32_t kPartSendRecv = 0, kPartTree = 2;
+constexpr uint32_t kPartSendRecv = 0, kPartRing = 1, kPartTree = 2;
 
 bool is_handle(std::span<const uint8_t> entry) {
   return nccl_u64(entry, kHandleMagicAt) == kNetMagic;
@@ -63,23 +63,30 @@ bool TransportSetup::take(const BootstrapLayout& layout, const NcclMessage& mess
                        "NCCL_COLLNET_ENABLE=0 and NCCL_NVLS_ENABLE=0 on the real node");
     return true;
   }
-  set_up(message, to_next, to_previous);
+  set_up(layout, message, to_next, to_previous);
   return true;
 }
 
-bool TransportSetup::take_channels(const Direction& direction, size_t count,
-                                   std::vector<uint32_t>& channels) {
+bool TransportSetup::take_channels(const BootstrapLayout& layout, const Direction& direction,
+                                   uint32_t part, size_t count, std::vector<uint32_t>& channels) {
   uint64_t& taken = connected_[direction];
-  for (; count > 0; --count) {
-    if (taken == ~uint64_t{0}) return false;
-    const auto channel = static_cast<uint32_t>(std::countr_one(taken));
-    taken |= uint64_t{1} << channel;
-    channels.push_back(channel);
+  if (part == kPartSendRecv) {
+    for (; count > 0 && taken != ~uint64_t{0}; --count) {
+      channels.push_back(static_cast<uint32_t>(std::countr_one(taken)));
+      taken |= uint64_t{1} << channels.back();
+    }
+    return count == 0;
   }
-  return true;
+  const uint32_t from = direction.real_sends ? direction.real : direction.emulated;
+  const uint32_t to = direction.real_sends ? direction.emulated : direction.real;
+  const auto found = edges_.channels(layout, part == kPartRing, from, to, taken, count);
+  for (const uint32_t channel : found) taken |= uint64_t{1} << channel;
+  channels.insert(channels.end(), found.begin(), found.end());
+  return found.size() == count;
 }
 
-void TransportSetup::set_up(const NcclMessage& message, bool to_next, bool to_previous) {
+void TransportSetup::set_up(const BootstrapLayout& layout, const NcclMessage& message, bool to_next,
+                            bool to_previous) {
   const Exchange exchange{message.from, message.to, message.tag};
   if (exchanges_.contains(exchange)) {
     return user_.setup_failed(ranks_text(message) + " comes a second time (tag " +
@@ -107,8 +114,11 @@ void TransportSetup::set_up(const NcclMessage& message, bool to_next, bool to_pr
   const NcclMember& emulated = members_[message.to];
   const uint8_t index = (message.tag & kPartMask) == kPartSendRecv ? 1 : 0;
   std::vector<uint32_t> channels;
-  if (!take_channels({message.from, message.to, true, index}, sends, channels) ||
-      !take_channels({message.from, message.to, false, index}, receives, channels)) {
+  const uint32_t part = message.tag & kPartMask;
+  if ((sends > 0 &&
+       !take_channels(layout, {message.from, message.to, true, index}, part, sends, channels)) ||
+      (receives > 0 && !take_channels(layout, {message.from, message.to, false, index}, part,
+                                      receives, channels))) {
     return user_.setup_failed(ranks_text(message) + " asks for more than 64 channels");
   }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ctrl/peers/nccl/bootstrap_layout.h"
+#include "ctrl/peers/nccl/graph_edges.h"
 #include "ctrl/peers/nccl/host.h"
 #include "ctrl/peers/nccl/ring_shape.h"
 
@@ -31,9 +32,9 @@ class TransportSetupUser {
 
 class TransportSetup {
  public:
-  TransportSetup(uint32_t communicator, const std::vector<NcclMember>& members, NcclHost& host,
-                 TransportSetupUser& user)
-      : communicator_(communicator), members_(members), host_(host), user_(user) {}
+  TransportSetup(uint32_t communicator, const std::vector<NcclMember>& members, GraphEdges& edges,
+                 NcclHost& host, TransportSetupUser& user)
+      : communicator_(communicator), members_(members), edges_(edges), host_(host), user_(user) {}
   ~TransportSetup() { disconnect(); }
   TransportSetup(const TransportSetup&) = delete;
   TransportSetup& operator=(const TransportSetup&) = delete;
@@ -68,14 +69,17 @@ class TransportSetup {
     auto operator<=>(const Direction&) const = default;
   };
 
-  void set_up(const NcclMessage& message, bool to_next, bool to_previous);
-  /// The lowest channels that are not connected yet.
-  bool take_channels(const Direction& direction, size_t count, std::vector<uint32_t>& channels);
+  void set_up(const BootstrapLayout& layout, const NcclMessage& message, bool to_next,
+              bool to_previous);
+  /// Channels that are not connected yet: for send and receive the lowest.
+  bool take_channels(const BootstrapLayout& layout, const Direction& direction, uint32_t part,
+                     size_t count, std::vector<uint32_t>& channels);
   void sync_if_done(const BootstrapLayout& layout, const Exchange& exchange);
   std::string ranks_text(const NcclMessage& message) const;
 
   uint32_t communicator_;
   const std::vector<NcclMember>& members_;
+  GraphEdges& edges_;
   NcclHost& host_;
   TransportSetupUser& user_;
   std::map<Exchange, State> exchanges_;
