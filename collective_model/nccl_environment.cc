@@ -114,6 +114,10 @@ Result<void> NcclEnvironment::set(std::string_view name, const std::string& valu
   if (name == "NCCL_LL128_BUFFSIZE") return count(ll128_buffer, 1024, kLargest);
   if (name == "NCCL_PAT_ENABLE") return count(pat, 0, 2);
   if (name == "NCCL_NET_OVERHEAD") return count(net_overhead_ns, 0, 1'000'000'000);
+  // They choose nothing here: what carries the messages looks them up.
+  std::optional<uint32_t> ignored;
+  if (name == "NCCL_IB_QPS_PER_CONNECTION") return count(ignored, 1, 128);
+  if (name == "NCCL_IB_SPLIT_DATA_ON_QPS") return count(ignored, 0, 1);
   if (name == "NCCL_THREAD_THRESHOLDS") {
     // Tree's LL, LL128 and Simple, then ring's; -2 leaves one as it is.
     constexpr Protocol kOrder[] = {Protocol::kLL, Protocol::kLL128, Protocol::kSimple};
@@ -133,8 +137,8 @@ Result<void> NcclEnvironment::set(std::string_view name, const std::string& valu
   return fail(std::string(name) +
               " is not modelled; known are NCCL_ALGO, NCCL_PROTO, NCCL_MIN_NCHANNELS, "
               "NCCL_MAX_NCHANNELS, NCCL_NTHREADS, NCCL_LL128_NTHREADS, NCCL_THREAD_THRESHOLDS, "
-              "NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE, NCCL_PAT_ENABLE and "
-              "NCCL_NET_OVERHEAD");
+              "NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE, NCCL_PAT_ENABLE, "
+              "NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS and NCCL_NET_OVERHEAD");
 }
 
 }  // namespace understudy

@@ -81,6 +81,11 @@ std::string name_of(const Config& config, const JobConfig& job, const Collective
          (link.index == 0 ? "" : " send/recv");
 }
 
+/// Of a link's queue pair number `q`.
+std::string queue_pair_name(std::string link, size_t q) {
+  return q == 0 ? link : std::move(link) + ", queue pair " + std::to_string(q);
+}
+
 /// The longest message that there is (NCCL_MAX_NET_SIZE).
 constexpr uint32_t kAnyMessage = UnplannedConnection::kCapacity;
 
@@ -254,9 +259,7 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
     };
     auto control = sends ? data_control(config_, job_, setup_, l, far.mtu) : nullptr;
     if (control != nullptr) {
-      std::string name = name_of(config_, job_, setup_, l);
-      if (q > 0) name += " queue pair " + std::to_string(q);
-      controlled_.push_back({std::move(name), control.get()});
+      controlled_.push_back({queue_pair_name(name_of(config_, job_, setup_, l), q), control.get()});
     }
     control_.add_qp(config, reactive_ ? reactive_->endpoint(link) : environment_->endpoint(link),
                     contents, prepare, std::move(control));
@@ -342,11 +345,10 @@ bool RanksHost::is_own(uint32_t link) const {
 
 Result<std::unique_ptr<RanksHost>> RanksHost::create(const Config& config, const JobConfig& job,
                                                      const CollectiveSetup& setup, uint32_t node,
-                                                     ShardControl& control,
-                                                     const CtsLayout& layout) {
+                                                     ShardControl& control, const NcclWire& wire) {
   const CollectiveRanks::Own own{node * setup.communicator.gpus,
                                  (node + 1) * setup.communicator.gpus};
-  std::unique_ptr<RanksHost> host(new RanksHost(config, job, setup, own, control, layout));
+  std::unique_ptr<RanksHost> host(new RanksHost(config, job, setup, own, control, wire));
   if (auto allocated = host->allocate(); !allocated) return fail(allocated.error().text);
   return host;
 }
@@ -388,12 +390,10 @@ Result<void> RanksHost::allocate() {
     }
     memory.received[l] = link.real_sends ? nullptr : region->bytes;
     memory.sent[l] = end.sent.data();
-    end.link = {{control_.take_qpn()}, region->va, region->rkey};
-    if (end.link.qpns.front() == 0) {
-      return fail("job \"" + job_.name + "\": no queue pair is left: it has " +
-                  std::to_string(out.links.size()) +
-                  " connections to real ranks, and limits.queue_pairs is " +
-                  std::to_string(config_.limits.queue_pairs));
+    end.link = {{}, region->va, region->rkey};
+    while (end.link.qpns.size() < wire_.queue_pairs) {
+      end.link.qpns.push_back(control_.take_qpn());
+      if (end.link.qpns.back() == 0) return no_queue_pair();
     }
   }
   ranks_ = std::make_unique<CollectiveRanks>(out, own_, progress_, memory);
@@ -411,26 +411,34 @@ Result<void> RanksHost::connect(EnvironmentHost& environment,
       }
       continue;
     }
-    const LinkNearEnd theirs = environment.open(l);
-    if (theirs.qpns.empty()) {
-      return fail("job \"" + job_.name + "\": no queue pair is left: it has " +
-                  std::to_string(setup_.job.links.size()) +
-                  " connections to real ranks, and limits.queue_pairs is " +
-                  std::to_string(config_.limits.queue_pairs));
-    }
-    connect(l, theirs);
-    LinkFarEnd us;
-    us.qpns = ends_[l].link.qpns;
-    us.checked = true;
-    us.mtu = config_.fabric.mtu;
-    us.traffic_class = job_.sender.traffic_class;
-    if (link.real_sends) {
-      us.fifo_va = ends_[l].region.va;
-      us.fifo_rkey = ends_[l].region.rkey;
-    }
-    environment.connect(l, us);
+    if (auto made = connect(l, environment); !made) return made;
     environment.join(l);
   }
+  return {};
+}
+
+tl::unexpected<Error> RanksHost::no_queue_pair() const {
+  return fail("job \"" + job_.name + "\": no queue pair is left: it has " +
+              std::to_string(setup_.job.links.size()) +
+              " connections to real ranks, and limits.queue_pairs is " +
+              std::to_string(config_.limits.queue_pairs));
+}
+
+Result<void> RanksHost::connect(uint32_t l, EnvironmentHost& environment) {
+  const LinkNearEnd theirs = environment.open(l, wire_.queue_pairs);
+  if (theirs.qpns.empty()) return no_queue_pair();
+  connect(l, theirs);
+  LinkFarEnd us;
+  us.qpns = ends_[l].link.qpns;
+  us.split = wire_.split;
+  us.checked = true;
+  us.mtu = config_.fabric.mtu;
+  us.traffic_class = job_.sender.traffic_class;
+  if (setup_.job.links[l].real_sends) {
+    us.fifo_va = ends_[l].region.va;
+    us.fifo_rkey = ends_[l].region.rkey;
+  }
+  environment.connect(l, us);
   return {};
 }
 
@@ -442,35 +450,41 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
   far.qpns = theirs.qpns;
   far.mtu = config_.fabric.mtu;
   far.traffic_class = job_.sender.traffic_class;
-  QpConfig qp_config = link_queue_pair(
-      config_, {&node_of(config_, job_, setup_, link.real), link.real_nic},
-      {&far_node, link.far_nic}, end.link.qpns.front(), theirs.qpns.front(), far, !link.real_sends);
-  qp_config.send_queue = room_of(setup_.job, l, layout_, is_told()).send_queue;
-  qp_config.addressing.dst_mac = far_node.nics[link.far_nic].mac;
-  const auto prepare = [&](Qp& qp) {
-    if (link.real_sends) {
-      ranks_->sender(l).connect({.qps = {{&qp}}, .layout = layout_, .fifo = end.region.bytes});
-    } else {
-      ranks_->receiver(l).connect({.qps = {{&qp}},
-                                   .layout = layout_,
-                                   .fifo_va = theirs.va,
-                                   .fifo_rkey = theirs.rkey,
-                                   .buffer_va = end.region.va,
-                                   .buffer_rkey = end.region.rkey,
-                                   .slots = link.slots,
-                                   .slot_bytes = link.slot_bytes,
-                                   .stepped = link.index == 0,
-                                   .buffers = buffers_of(setup_),
-                                   .sender_rank = link.far,
-                                   .staging = end.staging.get()});
+  NcclQps qps{{}, wire_.split};
+  for (size_t q = 0; q < far.qpns.size(); ++q) {
+    QpConfig qp_config = link_queue_pair(
+        config_, {&node_of(config_, job_, setup_, link.real), link.real_nic},
+        {&far_node, link.far_nic}, end.link.qpns[q], far.qpns[q], far, !link.real_sends);
+    qp_config.send_queue = room_of(setup_.job, l, layout_, is_told()).send_queue;
+    qp_config.addressing.dst_mac = far_node.nics[link.far_nic].mac;
+    const auto prepare = [&](Qp& qp) {
+      qps.all.push_back(&qp);
+      if (qps.count() < far.qpns.size()) return;
+      if (link.real_sends) {
+        ranks_->sender(l).connect({.qps = qps, .layout = layout_, .fifo = end.region.bytes});
+      } else {
+        ranks_->receiver(l).connect({.qps = qps,
+                                     .layout = layout_,
+                                     .fifo_va = theirs.va,
+                                     .fifo_rkey = theirs.rkey,
+                                     .buffer_va = end.region.va,
+                                     .buffer_rkey = end.region.rkey,
+                                     .slots = link.slots,
+                                     .slot_bytes = link.slot_bytes,
+                                     .stepped = link.index == 0,
+                                     .buffers = buffers_of(setup_),
+                                     .sender_rank = link.far,
+                                     .staging = end.staging.get()});
+      }
+    };
+    auto steered = link.real_sends ? data_control(config_, job_, setup_, link, far.mtu) : nullptr;
+    if (steered != nullptr) {
+      controlled_.push_back(
+          {queue_pair_name(name_of(config_, job_, setup_, link), q), steered.get()});
     }
-  };
-  auto steered = link.real_sends ? data_control(config_, job_, setup_, link, far.mtu) : nullptr;
-  if (steered != nullptr) {
-    controlled_.push_back({name_of(config_, job_, setup_, link), steered.get()});
+    control_.add_qp(qp_config, ranks_->endpoint(l), link.real_sends || setup_.job.exact, prepare,
+                    std::move(steered));
   }
-  control_.add_qp(qp_config, ranks_->endpoint(l), link.real_sends || setup_.job.exact, prepare,
-                  std::move(steered));
 }
 
 }  // namespace understudy

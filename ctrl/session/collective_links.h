@@ -51,6 +51,13 @@ struct ControlledPair {
 /// cannot be carried out.
 std::vector<std::string> controlled_names(const Config& config, const JobConfig& job);
 
+/// How the ranks of a reference node speak to others.
+struct NcclWire {
+  CtsLayout layout;
+  uint32_t queue_pairs = 1;  ///< of a connection
+  bool split = false;        ///< a message's data go over all of them
+};
+
 /// The environment of one job in its shard, with all its memory. Links are positions in
 /// CollectiveJob::links.
 class EnvironmentHost {
@@ -156,12 +163,15 @@ class RanksHost {
   static Result<std::unique_ptr<RanksHost>> create(const Config& config, const JobConfig& job,
                                                    const CollectiveSetup& setup, uint32_t node,
                                                    ShardControl& control,
-                                                   const CtsLayout& layout = {});
+                                                   const NcclWire& wire = {});
 
   /// Once all of the job's are there: connects our ends with `environment`, whose job it is, and
   /// with the other real nodes.
   Result<void> connect(EnvironmentHost& environment,
                        const std::vector<std::unique_ptr<RanksHost>>& all);
+  /// One of ours to emulated ranks, which joins later.
+  Result<void> connect(uint32_t link, EnvironmentHost& environment);
+  bool is_own(uint32_t link) const;
   void start() { control_.wake(*ranks_, CollectiveRanks::kStart); }
 
   /// Positions in CollectiveJob::real.
@@ -178,17 +188,18 @@ class RanksHost {
   };
 
   RanksHost(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
-            CollectiveRanks::Own own, ShardControl& control, const CtsLayout& layout)
+            CollectiveRanks::Own own, ShardControl& control, const NcclWire& wire)
       : config_(config),
         job_(job),
         setup_(setup),
         own_(own),
         control_(control),
-        layout_(layout),
+        wire_(wire),
+        layout_(wire.layout),
         progress_(setup.job.operations.size()),
         ends_(setup.job.links.size()) {}
   Result<void> allocate();
-  bool is_own(uint32_t link) const;
+  tl::unexpected<Error> no_queue_pair() const;
   bool is_told() const { return job_.operations == OperationsMode::kTold; }
   uint64_t received_bytes(uint32_t link) const;
   void connect(uint32_t link, const LinkNearEnd& theirs);
@@ -198,7 +209,8 @@ class RanksHost {
   const CollectiveSetup& setup_;
   const CollectiveRanks::Own own_;
   ShardControl& control_;
-  const CtsLayout layout_;
+  const NcclWire wire_;
+  const CtsLayout& layout_;
   CollectiveProgress progress_;
   std::unique_ptr<CollectiveRanks> ranks_;
   std::vector<End> ends_;  ///< by link; those of other nodes are empty

@@ -7,6 +7,7 @@
 
 #include "ctrl/build/collective.h"
 #include "ctrl/build/iteration_reports.h"
+#include "ctrl/build/net_ib_environment.h"
 #include "ctrl/build/rail.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/peers/nccl/net_ib_layout.h"
@@ -114,14 +115,18 @@ Result<Job> connect(const Config& config, const JobConfig& job,
     return sides.behind(config, job.ranks[made.setup->communicator.node_of(rank)],
                         made.setup->communicator.nic_of(rank));
   };
-  const CtsLayout& layout = net_ib_layout(job.nccl).cts;
+  const NetIbLayout& layout = net_ib_layout(job.nccl);
+  const NetIbEnvironment told = net_ib_environment(config);
+  const NcclWire wire{.layout = layout.cts,
+                      .queue_pairs = told.queue_pairs,
+                      .split = told.split_data.value_or(layout.split_data)};
   auto environment = EnvironmentHost::create(
-      config, job, *made.setup, pair_of(out.real.front()).emulator->control, false, layout);
+      config, job, *made.setup, pair_of(out.real.front()).emulator->control, false, wire.layout);
   if (!environment) return fail(environment.error().text);
   made.environment = std::move(*environment);
   for (uint32_t node = 0; node * made.setup->communicator.gpus < out.real.size(); ++node) {
     const Pair& pair = pair_of(out.real[node * made.setup->communicator.gpus]);
-    auto ranks = RanksHost::create(config, job, *made.setup, node, pair.reference->control, layout);
+    auto ranks = RanksHost::create(config, job, *made.setup, node, pair.reference->control, wire);
     if (!ranks) return fail(ranks.error().text);
     made.ranks.push_back(std::move(*ranks));
   }

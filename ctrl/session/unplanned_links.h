@@ -17,7 +17,7 @@ class UnplannedLinks {
   struct Settings {
     size_t port = 0;  ///< of the configuration, by which the real rank is reached
     CtsLayout layout;
-    NcclBuffers buffers;
+    NcclBuffers buffers = {};
     const Topology* topology = nullptr;  ///< null without switches
   };
   UnplannedLinks(const Config& config, ShardControl& control, const Settings& settings)

@@ -48,7 +48,7 @@ void UnplannedConnection::on_received(Time now, Qp& qp, const Received& message)
   grant(now);
 }
 
-void UnplannedConnection::on_completed(Time now, Qp&, uint64_t, WorkStatus status) {
+void UnplannedConnection::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
   if (status != WorkStatus::kSuccess) {
     if (!failed_) add(traffic_.failed, 1);
     failed_ = true;
@@ -58,6 +58,7 @@ void UnplannedConnection::on_completed(Time now, Qp&, uint64_t, WorkStatus statu
   if (real_sends_) {
     grant(now);
   } else {
+    sender_.acknowledged(qp, id, [](uint64_t) {});
     answer(now);
   }
 }
