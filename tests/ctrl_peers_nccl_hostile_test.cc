@@ -300,6 +300,47 @@ TEST(NcclHostile, AnotherRelease) {
   EXPECT_GT(named, 100u);
 }
 
+TEST(NcclHostile, TheReleaseThatFitsIsNamed) {
+  const auto failure = [](const char* real, uint32_t configured, bool emulated_root) {
+    Meeting run(row(real), {true, false, false, false, false});
+    run.configured = configured;
+    if (emulated_root) {
+      run.start_emulated_root();
+    } else {
+      run.start_real_root();
+    }
+    const std::string& text = run.world.machine().failure();
+    return text.empty() ? run.world.machine().waiting().front() : text;
+  };
+  EXPECT_NE(failure("2.29.7", 28, true)
+                .find("has 176 bytes, where NCCL 2.28 has 172; NCCL 2.29 to 2.30 has that: set "
+                      "nccl in the [job] to the one that the real ranks run"),
+            std::string::npos);
+  EXPECT_NE(failure("2.23", 24, true)
+                .find("announces 64 bytes of a rank for addresses, where NCCL 2.24 has 104; NCCL "
+                      "2.23 has that: set nccl = \"2.23\" in the [job]"),
+            std::string::npos);
+  EXPECT_NE(failure("2.25", 24, true)
+                .find("rank 0 runs NCCL 2.25.3, not 2.24: set nccl = \"2.25\" in the [job]"),
+            std::string::npos);
+  EXPECT_NE(
+      failure("2.27", 28, true).find("nothing against the ring's direction, as NCCL before 2.28"),
+      std::string::npos);
+  EXPECT_NE(failure("2.28", 27, true).find("sends against the ring's direction"),
+            std::string::npos);
+}
+
+TEST(NcclHostile, AConnectorThatFails) {
+  Meeting run(row("2.28"), {true, false, false, false});
+  run.start_emulated_root();
+  auto ring = run.comm(0)->set_up({{1, 1, 0}}, 1, 0);
+  run.world.run(2);  // the message has come; the real side has connected nothing yet
+  run.world.machine().on_connector_failed(Time::zero(), {0, 1, 0, 0, 0, true, 0}, "no way");
+  EXPECT_EQ(run.world.machine().failure(),
+            "net_ib's connection between ranks 0 and 1 on channel 0: no way");
+  expect_cleaned(run);
+}
+
 TEST(NcclHostile, NodesAreWhollyRealOrEmulated) {
   Meeting run(row("2.28"), {true, false, false, false}, 2);
   run.start_emulated_root_alone();

@@ -1,5 +1,7 @@
 #include "ctrl/peers/nccl/bootstrap_layout.h"
 
+#include <bit>
+
 namespace understudy {
 namespace {
 
@@ -31,6 +33,7 @@ constexpr BootstrapLayout kBootstrapLayouts[] = {
 template <typename Fits>
 std::string releases_that(Fits fits) {
   std::string text;
+  uint32_t minors = 0;
   const BootstrapLayout *first = nullptr, *last = nullptr;
   const auto flush = [&] {
     if (first == nullptr) return;
@@ -46,10 +49,16 @@ std::string releases_that(Fits fits) {
       continue;
     }
     if (first == nullptr) first = &row;
+    minors |= uint32_t{1} << row.minor;
     last = &row;
   }
   flush();
-  return text;
+  if (text.empty()) return "; no known release has that";
+  text = "; NCCL " + text + " has that: set nccl ";
+  if (std::has_single_bit(minors)) {
+    return text + "= \"2." + std::to_string(std::countr_zero(minors)) + "\" in the [job]";
+  }
+  return text + "in the [job] to the one that the real ranks run";
 }
 
 }  // namespace

@@ -73,7 +73,8 @@ std::span<const BootstrapLayout> bootstrap_layouts();
 /// The rows of a release: more than one where its patch releases differ.
 std::vector<const BootstrapLayout*> layouts_of(NcclVersion version);
 
-/// "2.23 to 2.26", "2.28": which releases have `size` bytes there; empty if none has.
+/// Which releases have `size` bytes there and what to set then, as the end of a sentence: "; NCCL
+/// 2.29 has that: set nccl = "2.29" in the [job]".
 std::string releases_with(uint32_t size, uint32_t BootstrapLayout::*member);
 std::string releases_with_first(uint32_t size);
 

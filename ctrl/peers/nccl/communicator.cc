@@ -379,6 +379,12 @@ void NcclCommunicator::Impl::on_connector_ready(const NcclConnector& connector) 
 
 void NcclCommunicator::Impl::on_connector_failed(const NcclConnector& connector,
                                                  const std::string& why) {
+  // One that stood has just ended, as they do with their real rank.
+  const bool wanted = std::any_of(rings_.begin(), rings_.end(), [&](const auto& ring) {
+    return ring->group.settings().number == connector.communicator &&
+           ring->group.connecting(connector);
+  });
+  if (!wanted || !failure_.empty()) return;
   failed("net_ib's connection between ranks " +
          std::to_string(connector.real_sends ? connector.real : connector.emulated) + " and " +
          std::to_string(connector.real_sends ? connector.emulated : connector.real) +
@@ -401,7 +407,10 @@ std::vector<std::string> NcclCommunicator::Impl::waiting() const {
     }
     lines.push_back(std::to_string(checked_in_) + " of " + std::to_string(emulated_) +
                     " emulated ranks have checked in at the root, " + settings_.id.root.text() +
-                    "; not answered yet: " + ranks_text(ranks));
+                    "; not answered yet: " + ranks_text(ranks) +
+                    (checked_in_ == emulated_ ? " (it waits for all ranks, and cannot read those "
+                                                "of another release)"
+                                              : ""));
   }
   for (const auto& ring : rings_) {
     if (ring->done || !ring->begun) continue;

@@ -163,15 +163,10 @@ bool NcclCommunicator::Impl::root_event(StreamId id, Stream& stream,
                                         const FrameReader::Event& event) {
   if (event.kind == FrameReader::kSize) {
     if (static_cast<uint32_t>(event.size) == layout_.check_in) return true;
-    const std::string releases =
-        releases_with(static_cast<uint32_t>(event.size), &BootstrapLayout::check_in);
     failed("a check-in from " + stream.from.text() + " has " + std::to_string(event.size) +
            " bytes, where NCCL " + std::string(layout_.releases) + " has " +
            std::to_string(layout_.check_in) +
-           (releases.empty() ? "; no known release has that"
-                             : "; NCCL " + releases +
-                                   " has that: set nccl to the real ranks' "
-                                   "release in the [job], such as nccl = \"2.29\""));
+           releases_with(static_cast<uint32_t>(event.size), &BootstrapLayout::check_in));
     return false;
   }
   const auto check_in = parse_check_in(layout_, event.payload);
@@ -200,11 +195,13 @@ bool NcclCommunicator::Impl::root_answer_event(StreamId id, Stream& stream,
   Ring& ring = *rings_.front();
   was_answered_[rank] = true;
   ++answered_;
-  std::erase_if(listeners_, [&](const auto& l) {
-    if (!l.second.root_answer || l.second.rank != rank) return false;
-    host_.stop_listening(l.first);
-    return true;
-  });
+  if (answer_addresses_.contains(rank)) {
+    std::erase_if(listeners_, [&](const auto& l) {
+      if (!l.second.root_answer || l.second.rank != rank) return false;
+      host_.stop_listening(l.first);
+      return true;
+    });
+  }
   for (size_t s = 0; s < ring.group.segments().size(); ++s) {
     if (ring.group.segments()[s].before != rank) continue;
     if (!next) {

@@ -13,6 +13,7 @@ constexpr uint32_t kSplitTag = 1u << 29, kOldSplitTag = ~0u - 1, kGrowTag = 1u <
 constexpr size_t kProxyAddress = 28;              // in bootstrapRingData
 constexpr uint64_t kKindsKept = 8;                // ranks are at most two all-gathers apart
 constexpr size_t kSplitKey = 0, kSplitColor = 4;  // commSplitInfo
+constexpr size_t kMostBarriers = 64;              // tags; NCCL has a handful
 constexpr uint32_t kNoColor = ~0u;                // NCCL_SPLIT_NOCOLOR
 
 }  // namespace
@@ -76,14 +77,10 @@ void NcclGroup::ring_event(size_t segment, bool from_first, const FrameReader::E
 
 std::nullopt_t NcclGroup::refuse_size(uint32_t rank, uint32_t size, const std::string& what,
                                       uint32_t expected, const std::string& releases) {
-  std::string text = "rank " + std::to_string(rank) + " announces " + std::to_string(size) +
-                     " bytes of a rank for " + what + name() + ", where NCCL 2." +
-                     std::to_string(settings_.version.minor) + " has " + std::to_string(expected);
-  text += releases.empty() ? "; no known release has that"
-                           : "; NCCL " + releases +
-                                 " has that: set nccl to the real ranks' "
-                                 "release in the [job], such as nccl = \"2.29\"";
-  user_.failed(text);
+  user_.failed("rank " + std::to_string(rank) + " announces " + std::to_string(size) +
+               " bytes of a rank for " + what + name() + ", where NCCL 2." +
+               std::to_string(settings_.version.minor) + " has " + std::to_string(expected) +
+               releases);
   return std::nullopt;
 }
 
@@ -194,11 +191,15 @@ void NcclGroup::slice_came(uint64_t gather, uint32_t rank, std::span<const uint8
   switch (kinds_[gather]) {
     case GatherKind::kAddresses:
       return address_came(rank, slice);
-    case GatherKind::kPeerInfo:
-      if (std::string fault = peer_info_fault(*layout_, rank, slice); !fault.empty()) {
-        user_.failed(fault);
-      }
-      return;
+    case GatherKind::kPeerInfo: {
+      const std::string fault = peer_info_fault(*layout_, rank, slice);
+      if (fault.empty()) return;
+      return user_.failed(!ring_.only_forward()
+                              ? fault
+                              : "rank " + std::to_string(rank) +
+                                    " sends nothing against the ring's direction, as NCCL before "
+                                    "2.28: set nccl to the real ranks' release in the [job]");
+    }
     case GatherKind::kAllGatherInfo:
       return edges_.came(rank, slice);
     case GatherKind::kSplit:
@@ -297,7 +298,8 @@ void NcclGroup::message(uint32_t from, uint32_t to, uint32_t tag,
   if (tag == kGrowTag) return user_.failed(what + ": ncclCommGrow is not supported");
   if (setup_.take(*layout_, {from, to, tag, payload})) return;
   std::vector<RankBarrier::Send> sends;
-  if (payload.size() == 4 &&
+  const bool known = barriers_.contains(tag) || barriers_.size() < kMostBarriers;
+  if (payload.size() == 4 && known &&
       barriers_.try_emplace(tag, members_).first->second.came(from, to, sends)) {
     const uint8_t nothing[4] = {};
     for (const RankBarrier::Send& s : sends) send(s.from, s.to, tag, nothing);
@@ -310,11 +312,15 @@ void NcclGroup::waiting(std::vector<std::string>& lines) const {
   RingGather::Progress progress;
   if (ring_.under_way(progress)) {
     const auto kind = kinds_.find(progress.gather);
-    lines.push_back("all-gather " + std::to_string(progress.gather + 1) + name() + " (" +
-                    gather_name(kind == kinds_.end() ? GatherKind::kOther : kind->second) + ", " +
-                    std::to_string(progress.size) + " bytes of a rank): " +
-                    std::to_string(progress.came) + " of " + std::to_string(progress.real) +
-                    " real ranks' came; waits for " + ranks_text(progress.awaited));
+    lines.push_back(
+        "all-gather " + std::to_string(progress.gather + 1) + name() + " (" +
+        gather_name(kind == kinds_.end() ? GatherKind::kOther : kind->second) + ", " +
+        std::to_string(progress.size) + " bytes of a rank): " + std::to_string(progress.came) +
+        " of " + std::to_string(progress.real) + " real ranks' came; waits for " +
+        ranks_text(progress.awaited) +
+        (ring_.only_forward() ? "; nothing came against the ring's direction, as NCCL from 2.28 on "
+                                "sends: is the release right?"
+                              : ""));
   }
   std::map<std::pair<uint32_t, bool>, std::vector<uint32_t>> by_real;
   std::map<std::pair<uint32_t, bool>, uint32_t> connectors;

@@ -67,6 +67,7 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
   void ring_event(size_t segment, bool from_first, const FrameReader::Event& event);
   void message(uint32_t from, uint32_t to, uint32_t tag, std::span<const uint8_t> payload);
   void connector_ready(const NcclConnector& connector) { setup_.ready(*layout_, connector); }
+  bool connecting(const NcclConnector& connector) const { return setup_.connecting(connector); }
   void disconnect() { setup_.disconnect(); }
 
   /// A message from an emulated rank to a real one, by the header of the release.

@@ -198,6 +198,17 @@ bool RingGather::at_rest(size_t segment) const {
   return true;
 }
 
+bool RingGather::only_forward() const {
+  if (steps_received(true) == 0) return false;
+  const auto nothing = [](const Flow& f) { return f.gather == 0 && f.step == 0 && !f.size_done; };
+  for (size_t segment = 0; segment < shape_.segments().size(); ++segment) {
+    if (nothing(received_[end(segment, false)]) || !nothing(received_[end(segment, true)])) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool RingGather::under_way(Progress& progress) const {
   bool any = false;
   for (size_t e = 0; e < received_.size(); ++e) {

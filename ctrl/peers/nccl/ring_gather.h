@@ -57,6 +57,8 @@ class RingGather {
     std::vector<uint32_t> awaited;  ///< real ranks of which the next frame is to come
   };
   bool under_way(Progress& progress) const;
+  /// Both ways are to be sent, but up to now real ranks have sent one way only.
+  bool only_forward() const;
 
  private:
   /// Frames of one direction on one socket.

@@ -42,6 +42,7 @@ class TransportSetup {
   /// Answers a set-up or, once its connectors are ready, its sync. False: it is another message.
   bool take(const BootstrapLayout& layout, const NcclMessage& message);
   void ready(const BootstrapLayout& layout, const NcclConnector& connector);
+  bool connecting(const NcclConnector& connector) const { return connecting_.contains(connector); }
   /// Gives all connectors back.
   void disconnect();
 
