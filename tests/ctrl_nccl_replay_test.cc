@@ -24,7 +24,9 @@ TEST_P(NcclReplay, AsRecorded) {
   EXPECT_TRUE(replay.communicator().finished());
   // Each reply came where it was recorded, before the real rank said anything else.
   EXPECT_EQ(replay.late(), 0);
-  EXPECT_GE(replay.replies(), 49);
+  const bool eight = std::string(GetParam()).find("n8") != std::string::npos;
+  EXPECT_EQ(replay.replies(), eight ? 169 : 67);
+  EXPECT_EQ(replay.connections(), eight ? 20 : 6);
 }
 
 // A recording in which one byte of a stand-in's is another: its replies are not ours.
@@ -63,9 +65,19 @@ TEST(NcclReplayBites, EachMeaning) {
     return stream.taker_rank == 0 && stream.opener_rank == 1 && stream.tag == 0x101 &&
            message.what.starts_with("set-up");
   };
-  EXPECT_GT(altered(setup, 4 + 33), 0U);                        // net_ib's magic
-  EXPECT_GT(altered(setup, 4 + 128), 0U);                       // GDR
-  EXPECT_GT(altered(setup, 4 + 200), 0U);                       // reserved
+  EXPECT_GT(altered(setup, 4 + 33), 0U);   // net_ib's magic
+  EXPECT_GT(altered(setup, 4 + 128), 0U);  // GDR
+  EXPECT_GT(altered(setup, 4 + 200), 0U);  // reserved
+  const auto metadata = [](const Stream& stream, const Message& message) {
+    return stream.kind == nccl_decode::StreamKind::kNetIb && stream.taker_rank == 1 &&
+           !message.from_opener && message.what == "metadata";
+  };
+  EXPECT_GT(altered(metadata, 4), 0U);                          // a vendor's ECE
+  EXPECT_GT(altered(metadata, 3072 + 4), 0U);                   // port
+  EXPECT_GT(altered(metadata, 3072 + 8), 0U);                   // MTU
+  EXPECT_GT(altered(metadata, 3072 + 12), 0U);                  // link layer
+  EXPECT_GT(altered(metadata, 3632), 0U);                       // devices
+  EXPECT_GT(altered(metadata, 3636), 0U);                       // traffic class
   EXPECT_EQ(altered(part(GatherKind::kPeerInfo), 4 + 24), 0U);  // process hash: random
 }
 

@@ -40,11 +40,13 @@ std::optional<size_t> real_side(const Stream& stream) {
 /// The fields of a reply, read as the recorded one was.
 Fields describe(const Stream& stream, const Message& message, std::span<const uint8_t> bytes,
                 const nccl_decode::Layout& layout) {
+  if (message.what == "devices") return nccl_decode::describe_device_list(bytes);
+  if (message.what == "metadata") return nccl_decode::describe_ib(bytes, layout.ib);
   const auto payload = bytes.subspan(std::min<size_t>(4, bytes.size()));
   const auto one = [](const std::string& name, std::span<const uint8_t> raw, FieldKind kind) {
     return Fields{{name, nccl_decode::hex_text(raw, 512), kind}};
   };
-  if (message.what == "handshake" || message.what == "header") {
+  if (message.what == "handshake" || message.what == "header" || message.what == "ready") {
     return one("bytes", bytes, FieldKind::kValue);
   }
   if (stream.kind == StreamKind::kCheckIn) return nccl_decode::describe_check_in(payload, layout);
@@ -83,6 +85,17 @@ Replay::Replay(nccl_decode::Exchange exchange) : exchange_(std::move(exchange)) 
     settings.ranks.push_back({rank == 0, static_cast<uint32_t>(rank)});
   }
   communicator_ = std::make_unique<NcclCommunicator>(settings, *this);
+  // The GID that the real rank's metadata tell.
+  for (const Stream& stream : exchange_.streams) {
+    for (const Message& message : stream.messages) {
+      if (stream.kind != StreamKind::kNetIb || real_side(stream) != 0 || !message.from_opener) {
+        continue;
+      }
+      for (const Field& field : message.fields) {
+        if (field.name == "device0.gid") real_gid_ = *IpAddress::parse(field.value);
+      }
+    }
+  }
 }
 
 void Replay::run() {
@@ -152,7 +165,7 @@ void Replay::run() {
     }
     const Stream& stream = exchange_.streams[*ours->stream];
     const size_t wanted = stream.connection.sides[1 - *real_side(stream)].bytes.size();
-    if (stream.kind != StreamKind::kNetIb && ours->sent.size() != wanted) {
+    if (ours->sent.size() != wanted) {
       differ(stream.about + ": " + std::to_string(ours->sent.size()) + " bytes instead of " +
              std::to_string(wanted));
     }
@@ -196,7 +209,12 @@ void Replay::connect_dialled() {
   for (size_t i = 0; i < ours_.size(); ++i) {
     Ours& ours = *ours_[i];
     if (!ours.dialled || std::exchange(ours.told_connected, true)) continue;
-    if (!dialled_.contains(*ours.dialled)) communicator_->on_connected(now_, ours.id);
+    if (ours.ib == nullptr) {
+      communicator_->on_connected(now_, ours.id);
+    } else {
+      ours.ib->on_connected(now_);
+      serve(ours);
+    }
   }
 }
 
@@ -210,8 +228,15 @@ void Replay::play(const Event& event) {
     ours->stream = event.stream;
     ours->rank = static_cast<uint32_t>(*stream.taker_rank);
     const StreamId id = ours->id;
+    if (data) {
+      const auto expected = std::find_if(expected_.begin(), expected_.end(),
+                                         [&](const auto& one) { return one.first.text() == to; });
+      if (expected == expected_.end()) return differ(stream.about + ": nobody listens at " + to);
+      ours->ib = make_peer(expected->second);
+      ours_.push_back(std::move(ours));
+      return;
+    }
     ours_.push_back(std::move(ours));
-    if (data) return;
     const auto found = std::find_if(listeners_.begin(), listeners_.end(),
                                     [&](const auto& one) { return one.first.text() == to; });
     if (found == listeners_.end()) {
@@ -227,9 +252,13 @@ void Replay::play(const Event& event) {
     return;
   }
   if (data) {
-    const uint64_t end = stream.connection.sides[*real_side(stream)].bytes.size();
-    if (event.kind == Event::Kind::kBytes && event.end == end) ready(event.stream);
-    return;
+    if (event.kind == Event::Kind::kClose) {
+      ours->ib->on_closed(now_);
+    } else {
+      const auto& sent = stream.connection.sides[*real_side(stream)].bytes;
+      ours->ib->on_bytes(now_, std::span(sent).subspan(event.begin, event.end - event.begin));
+    }
+    return serve(*ours);
   }
   if (event.kind == Event::Kind::kClose) {
     if (!ours->closed) communicator_->on_closed(now_, ours->id, "closed by the other side");
@@ -283,10 +312,6 @@ bool Replay::check(const Event& event) {
   Ours* ours = ours_of(event.stream);
   if (ours == nullptr) return false;
   if (event.kind == Event::Kind::kOpen) return true;
-  if (stream.kind == StreamKind::kNetIb) {
-    if (stream.messages[event.message].what == "ready") ready(event.stream);
-    return true;
-  }
   if (event.kind == Event::Kind::kClose) return ours->closed;
   const Message& message = stream.messages[event.message];
   if (ours->sent.size() < message.end) return false;
@@ -301,6 +326,7 @@ bool Replay::check(const Event& event) {
     slices_[{message.gather_number, *message.owner}] = {said.begin(), said.end()};
   }
   if (message.what != "handshake" && message.what != "header" &&
+      stream.kind != StreamKind::kNetIb &&
       !std::equal(recorded.begin(), recorded.begin() + 4, said.begin())) {
     differ(who + ": another length");
     return true;
@@ -329,18 +355,34 @@ bool Replay::check(const Event& event) {
   return true;
 }
 
-void Replay::ready(size_t number) {
-  const Stream& stream = exchange_.streams[number];
-  const bool real_opened = real_side(stream) == 0;
-  const std::string at =
-      real_opened ? map_address(stream.connection.taker.text()) : stream.connection.taker.text();
-  auto& waiting = real_opened ? expected_ : dialled_;
-  const auto found = std::find_if(waiting.begin(), waiting.end(),
-                                  [&](const auto& one) { return one.first.text() == at; });
-  if (found == waiting.end()) return;  // told already
-  const NcclConnector connector = found->second;
-  waiting.erase(found);
-  communicator_->on_connector_ready(now_, connector);
+std::unique_ptr<NetIbPeer> Replay::make_peer(const NcclConnector& connector) {
+  NetIbSettings settings;
+  settings.version.minor = static_cast<uint32_t>(exchange_.release->minor);
+  settings.local = IpAddress::v4(0x0a020000 + connector.emulated);
+  settings.real_addresses = {real_gid_};
+  return std::make_unique<NetIbPeer>(connector, settings, seen_, *this);
+}
+
+/// What net_ib's machine says and asks for.
+void Replay::serve(Ours& ours) {
+  for (bool again = true; again;) {
+    again = false;
+    const auto output = ours.ib->take_output();
+    ours.sent.insert(ours.sent.end(), output.begin(), output.end());
+    for (const EndpointRequest& request : ours.ib->take_requests()) {
+      again = true;
+      EndpointReady ready;
+      ready.qpn = request.reserved != 0 ? request.reserved : ++last_qpn_;
+      ready.qpns = {ready.qpn};
+      ready.address = uint64_t{ready.qpn} << 32;
+      ready.rkey = ready.qpn + 1;
+      ours.ib->on_endpoint(now_, ready);
+    }
+  }
+  if (!ours.ib->failure().empty()) differ("net_ib: " + ours.ib->failure());
+  for (const NcclConnector& connector : std::exchange(ready_, {})) {
+    communicator_->on_connector_ready(now_, connector);
+  }
 }
 
 std::string Replay::map_address(const std::string& recorded) const {
@@ -381,12 +423,11 @@ Result<SocketAddress> Replay::expect(const NcclConnector& connector) {
 }
 
 void Replay::connect(const NcclConnector& connector, const SocketAddress& listener, uint64_t) {
-  dialled_[listener] = connector;
   auto ours = std::make_unique<Ours>();
   ours->id = ++last_id_;
   ours->rank = connector.emulated;
   ours->dialled = listener;
-  ours->told_connected = true;
+  ours->ib = make_peer(connector);
   ours_.push_back(std::move(ours));
 }
 

@@ -1,6 +1,6 @@
-// Plays the real rank's side of a recording against NcclCommunicator, in the recording's order, and
-// holds every reply of ours against the recorded one: length, framing, and the meaning of each
-// field but addresses and random values.
+// Plays the real rank's side of a recording against NcclCommunicator and NetIbPeer, in the
+// recording's order, and holds every reply of ours against the recorded one: length, framing, and
+// the meaning of each field but addresses and random values.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "ctrl/peers/nccl/communicator.h"
+#include "ctrl/peers/nccl/net_ib_peer.h"
 #include "tools/nccl_decode/exchange.h"
 
 namespace understudy::nccl_rank {
 
-class Replay final : public NcclHost {
+class Replay final : public NcclHost, public NetIbObserver {
  public:
   /// Rank 0 of the recording is real, and the root is its.
   explicit Replay(nccl_decode::Exchange exchange);
@@ -41,6 +42,16 @@ class Replay final : public NcclHost {
   void disconnect(const NcclConnector&) override {}
   void say(const std::string& line) override { said_.push_back(line); }
 
+  void on_connector_ready(Time, const NcclConnector& connector) override {
+    ready_.push_back(connector);
+  }
+  void on_connector_failed(Time, const NcclConnector&, const std::string& why) override {
+    differ("a connection is not made: " + why);
+  }
+  void on_connector_closed(Time, const NcclConnector&) override { ++connections_; }
+  /// net_ib's connections that were ready and came to their end.
+  int connections() const { return connections_; }
+
  private:
   /// A connection of ours with the real rank.
   struct Ours {
@@ -50,6 +61,7 @@ class Replay final : public NcclHost {
     std::vector<uint8_t> sent;
     bool told_connected = false, closed = false;
     std::optional<size_t> stream;  ///< the recorded one
+    std::unique_ptr<NetIbPeer> ib;
   };
   struct Event {
     uint64_t packet = 0;
@@ -64,7 +76,8 @@ class Replay final : public NcclHost {
   Ours* ours_of(size_t stream);
   Ours* match(size_t stream);
   void connect_dialled();
-  void ready(size_t stream);
+  std::unique_ptr<NetIbPeer> make_peer(const NcclConnector& connector);
+  void serve(Ours& ours);
   std::vector<uint8_t> translated(const nccl_decode::Stream& stream, const Event& event) const;
   std::string map_address(const std::string& recorded) const;
   void differ(const std::string& what) { differences_.push_back(what); }
@@ -73,7 +86,10 @@ class Replay final : public NcclHost {
   std::unique_ptr<NcclCommunicator> communicator_;
   std::map<SocketAddress, ListenerId> listeners_;
   std::map<std::string, std::string> addresses_;  ///< recorded ones of emulated ranks: ours
-  std::map<SocketAddress, NcclConnector> expected_, dialled_;
+  std::map<SocketAddress, NcclConnector> expected_;
+  std::vector<NcclConnector> ready_;
+  NetIbSeen seen_;
+  IpAddress real_gid_;
   std::vector<std::unique_ptr<Ours>> ours_;
   /// What we said in all-gathers, by their number and the rank.
   std::map<std::pair<int, int>, std::vector<uint8_t>> slices_;
@@ -81,7 +97,8 @@ class Replay final : public NcclHost {
   std::vector<std::string> differences_, said_;
   uint64_t last_id_ = 0;
   uint16_t last_port_ = 1000;
-  int late_ = 0, replies_ = 0;
+  uint32_t last_qpn_ = 0x300;
+  int late_ = 0, replies_ = 0, connections_ = 0;
   Time now_;
 };
 
