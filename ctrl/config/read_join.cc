@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "ctrl/config/sections.h"
+#include "ctrl/peers/tcp_store/release.h"
 
 namespace understudy {
 namespace {
@@ -63,6 +64,11 @@ class JoinReader {
     }
     if (const auto text = table_.text("torch")) {
       join_.torch = text->value;
+      if (text->value != "auto" && !store_generation_of_release(text->value)) {
+        table_.error(
+            text->line, "torch", "\"" + text->value + "\"",
+            "a release of PyTorch, as in \"2.4\" or \"1.13.1\", or \"auto\": it is found out");
+      }
       if (join_.way != NcclJoinConfig::Way::kStore) {
         table_.error(text->line, "torch", "\"" + text->value + "\"",
                      "a release of PyTorch goes with master");

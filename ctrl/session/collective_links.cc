@@ -239,6 +239,7 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
                               .fifo = end.region.bytes,
                               .collective = l.index == 0,
                               .buffers = buffers_of(setup_),
+                              .reflection = reflection(l),
                               .several_receives = far.fifo_va != 0 && l.index != 0,
                               .sizes_va = far.fifo_va,
                               .sizes_rkey = far.fifo_rkey,
@@ -254,7 +255,8 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
                                 .slots = any_size ? 1 : slots(link),
                                 .slot_bytes = any_size ? kAnyMessage : l.slot_bytes,
                                 .sender_rank = far.tag.value_or(l.real),
-                                .staging = end.staging.get()});
+                                .staging = end.staging.get(),
+                                .reflection = reflection(l)});
       }
     };
     auto control = sends ? data_control(config_, job_, setup_, l, far.mtu) : nullptr;
@@ -262,7 +264,7 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
       controlled_.push_back({queue_pair_name(name_of(config_, job_, setup_, l), q), control.get()});
     }
     control_.add_qp(config, reactive_ ? reactive_->endpoint(link) : environment_->endpoint(link),
-                    contents, prepare, std::move(control));
+                    contents, prepare, std::move(control), reflection(l) != nullptr);
   }
 }
 
@@ -288,6 +290,13 @@ Result<EndpointReady> EnvironmentHost::serve(uint32_t link, const EndpointReques
     connect(link, far);
   }
   return EndpointReady{ours.qpns.front(), Psn(0), ours.va, ours.rkey, ours.qpns};
+}
+
+Reflection* EnvironmentHost::reflection(const CollectiveLink& link) {
+  if (!job_.join || !reactive_ || setup_.job.exact || link.index != 0) return nullptr;
+  auto& made = reflections_[link.channel];
+  if (made == nullptr) made = std::make_unique<Reflection>();
+  return made.get();
 }
 
 void EnvironmentHost::join(uint32_t link) {

@@ -2,6 +2,7 @@
 // and, for reference nodes, the real ranks' side in each one's own shard.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -135,6 +136,8 @@ class EnvironmentHost {
   uint64_t received_bytes(uint32_t link) const;
   NcclSender& sender(uint32_t link);
   NcclReceiver& receiver(uint32_t link);
+  /// Of the link's channel, where NCCL itself is the other side; else null.
+  Reflection* reflection(const CollectiveLink& link);
   void wake(uint64_t told, uint64_t reactive);
 
   const Config& config_;
@@ -149,9 +152,10 @@ class EnvironmentHost {
   std::unique_ptr<OperationSource> source_;
   FedOperations* feed_ = nullptr;  ///< the same, of a feed
   std::unique_ptr<ReactiveEnvironment> reactive_;
-  std::vector<End> ends_;             ///< by link
-  uint32_t needed_ = 0, joined_ = 0;  ///< links
-  CollectiveMoments moments_;         ///< empty: nobody wants them
+  std::map<uint32_t, std::unique_ptr<Reflection>> reflections_;  ///< by channel
+  std::vector<End> ends_;                                        ///< by link
+  uint32_t needed_ = 0, joined_ = 0;                             ///< links
+  CollectiveMoments moments_;                                    ///< empty: nobody wants them
   bool registered_noted_ = false;
   std::vector<ControlledPair> controlled_;
 };

@@ -110,6 +110,8 @@ Result<std::unique_ptr<ReactiveOperation>> OperationMaker::make(const Kernel& ke
       });
   if (!shape) return tl::unexpected(shape.error());
   (*shape)->uses.resize(told_.links.size());
+  (*shape)->gathers = kernel.size() == 1 && kernel.front().collective == Collective::kAllGather &&
+                      kernel.front().algorithm == Algorithm::kRing;
   auto made = make_plan(std::move(plan));
   if (!made) return tl::unexpected(made.error());
   return std::make_unique<ReactiveOperation>(told_, std::move(*shape), std::move(*made));

@@ -39,7 +39,7 @@ Qpn ShardControl::take_qpn() {
 
 Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
                          const std::function<void(Qp&)>& prepare,
-                         std::unique_ptr<QpControl> control) {
+                         std::unique_ptr<QpControl> control, bool needs_small) {
   auto qp = std::make_unique<Qp>(config, shard_.regions(),
                                  shard_.rc_counters(config.addressing.dst), endpoint);
   Qp& result = *qp;
@@ -52,6 +52,7 @@ Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_
   command.endpoint = &endpoint;
   command.control = owned.control.get();
   command.needs_payload = needs_payload;
+  command.needs_small = needs_small;
   submit(command);
   return result;
 }

@@ -35,10 +35,10 @@ class ShardControl {
   void return_qpn(Qpn qpn) { free_qps_.push_back(qpn); }
   /// Creates a queue pair and hands it to the shard. `config.qpn` comes from take_qpn().
   /// `prepare` sets it up before the shard sees it; may be empty. `control` steers what it sends;
-  /// may be null.
+  /// may be null. `needs_small`: where no payload is needed, that of messages of one packet is.
   Qp& add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
              const std::function<void(Qp&)>& prepare = {},
-             std::unique_ptr<QpControl> control = nullptr);
+             std::unique_ptr<QpControl> control = nullptr, bool needs_small = false);
   /// Exposes `bytes` of memory of `node`.
   Result<ExposedRegion> add_region(NodeId node, uint64_t bytes, uint8_t access, RegionKind kind);
   /// Takes a queue pair away; its memory is freed once the shard has let go.

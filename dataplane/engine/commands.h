@@ -57,6 +57,7 @@ struct Command {
   Endpoint* endpoint = nullptr;
   QpControl* control = nullptr;  ///< of `qp`, as long as it
   bool needs_payload = true;     ///< kAddQp: contents of what arrives are looked at
+  bool needs_small = false;      ///< kAddQp: these of messages of one packet
   Qpn qpn = 0;
   QpState state = QpState::kError;
   uint32_t region_index = 0;

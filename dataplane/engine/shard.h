@@ -118,6 +118,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
     uint32_t real = 0;             ///< the same of its peer's NIC
     uint32_t generation = 0;       ///< queue pairs that had this slot before
     bool wants_payload = true;     ///< contents of what it receives are needed
+    bool wants_small = false;      ///< these of messages of one packet
     bool queued[kLines] = {};      ///< waits in the node's line ...
     uint64_t turn = 0;             ///< ... since then, in line 0 of a network with switches
     uint32_t next[kLines] = {};    ///< the slot behind it there

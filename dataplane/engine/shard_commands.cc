@@ -50,6 +50,7 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       q.node = node;
       q.real = real_for(a.dst, node);
       q.wants_payload = command.needs_payload;
+      q.wants_small = command.needs_small;
       q.uncertainty = Duration();
       faults_.on_new_qp(slot, node, command.qp->config().sq_psn, command.qp->config().rq_psn);
       kick(slot, now);

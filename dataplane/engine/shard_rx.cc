@@ -151,7 +151,9 @@ uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot
   p.owner = qps_[slot].generation;
   p.view = roce;
   p.link = link_id(here().nic, true, class_of(roce));
-  if (qps_[slot].wants_payload && roce.payload_bytes > 0) {
+  const QpSlot& q = qps_[slot];
+  const bool one_packet = roce.info().start && roce.info().end;
+  if (roce.payload_bytes > 0 && (q.wants_payload || (q.wants_small && one_packet))) {
     std::memcpy(pool_.buffer(id), view.frame.data() + roce.payload, roce.payload_bytes);
   }
   return id;

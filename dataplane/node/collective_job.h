@@ -74,6 +74,7 @@ struct CollectiveShape {
     uint64_t messages = 0;
   };
   uint64_t bytes = 0;                                     ///< of the operation's buffer
+  bool gathers = false;                                   ///< an all-gather over a ring
   std::vector<std::shared_ptr<const RankSchedule>> real;  ///< parts of the real ranks, in order
   std::vector<std::vector<FarEnd>> far;                   ///< of their connections
   std::vector<Use> uses;                                  ///< by link

@@ -93,7 +93,7 @@ bool NcclSender::send(Time now, EndpointHost& host, uint64_t k, uint32_t size,
   if (entries == 1 && credit.size < size) return false;
   if (setup_.collective && k == counted_) {
     ++counted_;
-    lines_ = flags(credit);
+    lines_ = lines(credit, size);
   }
   const bool own = payload.bytes != nullptr || payload.source != nullptr || !setup_.collective;
   const PayloadRef& data = own ? payload : lines_;
@@ -102,9 +102,12 @@ bool NcclSender::send(Time now, EndpointHost& host, uint64_t k, uint32_t size,
 }
 
 /// Counts the step of the newest credit, and looks whether that lies where it should.
-PayloadRef NcclSender::flags(const CtsEntry& credit) {
+PayloadRef NcclSender::lines(const CtsEntry& credit, uint32_t size) {
   const NcclSteps::Place place = steps_.next(credit.size, setup_.buffers);
   check(credit, place);
+  if (setup_.reflection != nullptr && size <= Reflection::kMost) {
+    return setup_.reflection->payload(place);
+  }
   return flag_lines(place);
 }
 

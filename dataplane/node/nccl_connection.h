@@ -4,6 +4,7 @@
 // that it uses.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "dataplane/node/cts_layout.h"
 #include "dataplane/node/endpoint.h"
 #include "dataplane/node/nccl_steps.h"
+#include "dataplane/node/reflection.h"
 
 namespace understudy {
 
@@ -55,6 +57,8 @@ class NcclSender {
     /// A connection for collectives: messages of the protocols LL and LL128 carry their flags.
     bool collective = false;
     NcclBuffers buffers = {};
+    /// Where the data of small messages of `collective` connections come from, if set.
+    const Reflection* reflection = nullptr;
     /// A credit may name several receives, whose sizes go to the receiver's memory.
     bool several_receives = false;
     uint64_t sizes_va = 0;
@@ -65,6 +69,7 @@ class NcclSender {
   };
   void connect(Setup setup);
   bool connected() const { return !setup_.qps.all.empty(); }
+  bool reflects() const { return setup_.reflection != nullptr; }
 
   /// Bytes that the credit for message `k`, which has come, offers; of several receives the first.
   uint64_t capacity(uint64_t k) const;
@@ -114,7 +119,7 @@ class NcclSender {
     return CtsEntry::decode(setup_.layout, slot(k) + i * setup_.layout.entry_bytes);
   }
   bool first_message_acknowledged() const;
-  PayloadRef flags(const CtsEntry& credit);
+  PayloadRef lines(const CtsEntry& credit, uint32_t size);
   void check(const CtsEntry& credit, const NcclSteps::Place& place);
   bool post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t size,
                   const PayloadRef& payload, uint64_t id, uint32_t entries);
@@ -146,7 +151,8 @@ class NcclReceiver {
     bool stepped = false;
     NcclBuffers buffers = {};
     uint32_t sender_rank = 0;
-    uint8_t* staging = nullptr;  ///< an entry a slot: they stay until they are acknowledged
+    uint8_t* staging = nullptr;        ///< an entry a slot: they stay until they are acknowledged
+    Reflection* reflection = nullptr;  ///< that is told the contents of small messages, if set
   };
   void connect(Setup setup);
   bool connected() const { return !setup_.qps.all.empty(); }
@@ -164,6 +170,11 @@ class NcclReceiver {
   /// Something came: calls message(bytes) for each message that is whole now, in their order.
   template <typename Message>
   void received(const Qp& qp, const Received& came, Message message) {
+    // A message that is split over queue pairs is kept in so far as its first part goes.
+    if (setup_.reflection != nullptr && came.payload != nullptr &&
+        (came.va - setup_.buffer_va) % std::max(setup_.slot_bytes, 1u) == 0) {
+      setup_.reflection->take({came.payload, came.length});
+    }
     if (several_ == nullptr) {
       held_ += came.length;
       if (!came.has_imm) return;  // adaptive routing: the data before their immediate

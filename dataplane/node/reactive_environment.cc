@@ -29,6 +29,39 @@ ReactiveEnvironment::ReactiveEnvironment(const CollectiveJob& job, CollectivePro
     ends_.emplace_back(*this, l);
     if (job.links[l].real_sends) heard_of_[job.links[l].far].push_back(l);
   }
+  pair_reflections();
+}
+
+void ReactiveEnvironment::pair_reflections() {
+  reflected_.resize(job_.links.size(), kNoLink);
+  reflecting_.resize(job_.links.size());
+  std::vector<uint32_t> heard;  // by channel
+  for (uint32_t l = 0; l < job_.links.size(); ++l) {
+    const CollectiveLink& link = job_.links[l];
+    if (link.index != 0 || !link.real_sends || link.among_real()) continue;
+    if (link.channel >= heard.size()) heard.resize(link.channel + 1, kNoLink);
+    if (heard[link.channel] == kNoLink) heard[link.channel] = l;
+  }
+  for (uint32_t l = 0; l < job_.links.size(); ++l) {
+    const CollectiveLink& link = job_.links[l];
+    if (link.index != 0 || link.real_sends || link.among_real()) continue;
+    if (link.channel >= heard.size() || heard[link.channel] == kNoLink) continue;
+    reflected_[l] = heard[link.channel];
+    reflecting_[heard[link.channel]].push_back(l);
+  }
+}
+
+/// Small messages of an all-gather over a ring are copies of what a real rank has sent, so each
+/// leaves after its like has come. A rank sends its own slice without having received anything, and
+/// each later one after no more than it has received: nobody waits for ever.
+bool ReactiveEnvironment::waits_for_reflection(const ReactiveOperation& op, uint32_t link,
+                                               uint32_t bytes) const {
+  const Link& l = links_[link];
+  const uint32_t from = reflected_[link];
+  if (!op.shape->gathers || !l.sender.reflects() || bytes > Reflection::kMost) return false;
+  if (from == kNoLink || given_up_) return false;
+  const uint64_t k = l.sent - op.base[link];
+  return k < op.shape->uses[from].messages && links_[from].received <= op.base[from] + k;
 }
 
 void ReactiveEnvironment::on_wake(Time now, uint64_t cookie) {
@@ -186,6 +219,7 @@ void ReactiveEnvironment::on_data(Time now, uint32_t link, uint32_t bytes) {
   const uint64_t k = l.received++;
   input(now, {.kind = Input::Kind::kData, .link = link, .bytes = bytes, .message = k, .time = now});
   if (given_up_) grant_ahead(now, link, l.received + ahead(link), now);
+  for (const uint32_t other : reflecting_[link]) send_due(now, other);
 }
 
 /// Keeps an input, tells control of it, and gives it to the plan that it belongs to by then.
@@ -260,7 +294,10 @@ void ReactiveEnvironment::send_due(Time now, uint32_t link) {
   while ((given_up_ || l.sent < l.due) && l.sender.has_credit(l.sent)) {
     uint32_t bytes = capacity_of(l.sender, l.sent);
     ReactiveOperation* op = operation_of(link, l.sent);
-    if (op != nullptr) bytes = std::min(bytes, wire(*op, link, l.sent - op->base[link]));
+    if (op != nullptr) {
+      bytes = std::min(bytes, wire(*op, link, l.sent - op->base[link]));
+      if (waits_for_reflection(*op, link, bytes)) return;
+    }
     if (!l.sender.send(now, *host_, l.sent, bytes, PayloadRef{}, l.sent)) return;
     if (op != nullptr) op->bytes_sent += bytes;
     l.bytes_of[l.sent % kUnderWay] = bytes;

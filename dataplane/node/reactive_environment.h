@@ -110,6 +110,9 @@ class ReactiveEnvironment final : public Endpoint {
     Time time;
   };
 
+  static constexpr uint32_t kNoLink = ~uint32_t{0};
+  void pair_reflections();
+  bool waits_for_reflection(const ReactiveOperation& op, uint32_t link, uint32_t bytes) const;
   ReactiveOperation* at(uint64_t number) const { return operations_[number % kMost]; }
   ReactiveOperation* last() const { return known_ == first_ ? nullptr : at(known_ - 1); }
   ReactiveOperation* operation_of(uint32_t link, uint64_t message) const;
@@ -149,6 +152,10 @@ class ReactiveEnvironment final : public Endpoint {
   std::vector<Link> links_;
   std::deque<End> ends_;
   std::vector<std::vector<uint32_t>> heard_of_;  ///< by rank: links by which real ones send to it
+  /// By link of ours: the one of its channel whose small messages it reflects, or kNoLink; and the
+  /// other way round.
+  std::vector<uint32_t> reflected_;
+  std::vector<std::vector<uint32_t>> reflecting_;
   std::array<ReactiveOperation*, kMost> operations_ = {};
   uint64_t first_ = 0;             ///< the oldest that is here
   uint64_t finished_ = 0;          ///< operations that are

@@ -159,7 +159,8 @@ RequestOutcome Responder::send_or_write(const RoceView& packet, const uint8_t* p
     const bool event = packet.solicited && (!write || info.imm);
     received_ = {write,       info.imm,      packet.imm,
                  message_va_, message_rkey_, message_done_,
-                 event,       info.ieth,     info.ieth ? packet.imm : 0};
+                 event,       info.ieth,     info.ieth ? packet.imm : 0,
+                 info.start ? payload : nullptr};
   }
   // A receive is consumed when the message completes; RNR was decided above.
   if (info.end && (!write || info.imm) && !endless_) --receives_;

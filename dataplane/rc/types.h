@@ -134,6 +134,9 @@ struct Received {
   bool solicited = false;
   bool has_invalidate = false;
   Rkey invalidated = 0;  ///< SEND with invalidate: the rkey that is gone
+  /// Contents of a message of one packet, for queue pairs whose payload is kept; null of longer
+  /// ones. Good during the call.
+  const uint8_t* payload = nullptr;
 };
 
 class Qp;
