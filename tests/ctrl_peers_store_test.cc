@@ -3,8 +3,11 @@
 // (tests/ctrl_store_torch_test.py).
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "ctrl/peers/tcp_store/client.h"
 #include "ctrl/peers/tcp_store/server.h"
+#include "tests/fuzz/store_drive.h"
 #include "tests/store_rig.h"
 
 namespace understudy {
@@ -390,6 +393,39 @@ TEST(StoreProbe, OfSomethingElse) {
             std::string::npos);
   EXPECT_NE(probe([](const Bytes&) { return Bytes(100, 'x'); }).failure.find("nobody has asked"),
             std::string::npos);
+}
+
+/// Conversations with random damage; tests/fuzz/store_drive.h says what must hold.
+TEST(StoreMutations, NothingBreaks) {
+  std::mt19937 random(1);
+  const auto below = [&](size_t n) { return random() % n; };
+  std::string id = "fcf2bff409eb351e0200c0c57f000001" + std::string(224, '0');
+  id = '\2' + id;
+  const std::vector<Bytes> whole = {
+      // Clients of the server: whose turn it is, how many bytes, and these.
+      script(std::string("00 00 2b 00 ") + kMagicText +
+             "01 key:/a key:one 06 u64:1 key:/bb 01 16 00 key:/bb key:2 03 key:/bb i64:1"),
+      script(std::string("00 01 20 ") + kMagicText + "03 key:init/ i64:3 01 09 " + kMagicText +
+             "0b 01 00"),
+      // A server for the client: requests, then bytes.
+      script("01 00 00 03 05 00 10 i64:1 00 02 01 10 i64:9"),
+      script("01 03 10 i64:1 08 10 i64:2"),
+      Bytes(id.begin(), id.end()),
+      script("02 key:/default_pg/0//cuda//0"),
+  };
+  for (int round = 0; round < 6000; ++round) {
+    Bytes bytes = whole[below(whole.size())];
+    for (size_t hits = below(4); hits > 0; --hits) {
+      const size_t at = below(bytes.size());
+      if (below(3) == 0) {
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                     static_cast<uint8_t>(random()));
+      } else {
+        bytes[at] = static_cast<uint8_t>(below(2) == 0 ? random() : bytes[at] ^ 1u << below(8));
+      }
+    }
+    drive_store(bytes);
+  }
 }
 
 TEST(StoreReleases, Generations) {

@@ -1,8 +1,10 @@
-// Turns any bytes into clients of PyTorch's store, and into a server for our client of it. Shared
-// by the fuzzer and a test.
+// Turns any bytes into clients of PyTorch's store, into a server for our client of it, and into
+// unique ids. Shared by the fuzzer and a test.
 #pragma once
 
+#include "ctrl/peers/nccl/unique_id_file.h"
 #include "ctrl/peers/tcp_store/client.h"
+#include "ctrl/peers/tcp_store/keys.h"
 #include "ctrl/peers/tcp_store/server.h"
 #include "tests/fuzz/input.h"
 #include "tests/store_rig.h"
@@ -84,12 +86,32 @@ inline void drive_store_client(FuzzInput& input) {
   }
 }
 
+/// What is read as an id is written as the same id.
+inline void drive_unique_id(std::span<const uint8_t> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (const auto id = parse_unique_id_file(text)) {
+    must(parse_unique_id_file(unique_id_file_text(*id)) == *id);
+    must(parse_unique_id(unique_id_bytes(*id)) == *id);
+  }
+  if (const auto address = parse_socket_address(text)) {
+    must(parse_socket_address(address->text()) == *address);
+  }
+  if (const auto key = parse_unique_id_key(text)) {
+    for (const std::string& made : unique_id_keys(*key, 1)) {
+      must(parse_unique_id_key(made) == key);
+    }
+  }
+}
+
 inline void drive_store(std::span<const uint8_t> bytes) {
   FuzzInput input(bytes);
-  if (input.byte() % 2 == 0) {
-    drive_store_server(input);
-  } else {
-    drive_store_client(input);
+  switch (input.byte() % 3) {
+    case 0:
+      return drive_store_server(input);
+    case 1:
+      return drive_store_client(input);
+    default:
+      return drive_unique_id(input.take(bytes.size()));
   }
 }
 
