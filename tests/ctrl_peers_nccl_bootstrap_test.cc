@@ -110,7 +110,7 @@ void expect_right(Meeting& run) {
 TEST_P(EachRelease, AnySetOfRealRanks) {
   std::minstd_rand engine(7);
   const auto random = [&] { return static_cast<uint32_t>(engine() >> 8); };
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 25; ++i) {
     const uint32_t per_node = 1 + random() % 4, nodes = 2 + random() % 6;
     std::vector<bool> real(per_node * nodes);
     const bool blocks = random() % 2 == 0;  // ranks of a node in a row, or dealt out

@@ -53,7 +53,7 @@ struct Vanishing {
 };
 
 TEST(NcclHostile, ARealRankThatVanishesAtAnyStep) {
-  for (const char* releases : {"2.19", "2.22", "2.27", "2.28"}) {
+  for (const char* releases : {"2.19", "2.27", "2.28"}) {
     for (const bool emulated_root : {false, true}) {
       SCOPED_TRACE(std::string(releases) + (emulated_root ? " emulated root" : " real root"));
       size_t all = 0;
@@ -89,7 +89,7 @@ TEST(NcclHostile, ARealRankThatVanishesAtAnyStep) {
 
 /// Bits that flip on the way: whatever comes of it, what ends is cleaned up.
 TEST(NcclHostile, DamagedBytes) {
-  for (uint64_t seed = 1; seed <= 150; ++seed) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
     for (const BootstrapLayout& layout : bootstrap_layouts()) {
       Meeting run(layout, {false, true, false, true, true, false}, 1, seed * 100 + layout.minor);
       run.job.node = {0, 1, 2, 3, 3, 4};
@@ -109,7 +109,7 @@ TEST(NcclHostile, DamagedBytes) {
 
 TEST(NcclHostile, AnyCallsAndBytes) {
   std::mt19937_64 random(3);
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < 5000; ++i) {
     std::vector<uint8_t> bytes(random() % 300);
     for (uint8_t& b : bytes) b = static_cast<uint8_t>(random());
     drive_nccl_bootstrap(bytes);
