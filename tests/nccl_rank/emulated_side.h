@@ -22,6 +22,7 @@ class EmulatedSide final : public NetworkUser, public NcclHost, public NetIbObse
   /// The root is emulated: a listener of that rank's node, before start().
   SocketAddress open_root(uint32_t rank);
   void start(const SocketAddress& root);
+  const SocketAddress& root() const { return settings_.id.root; }
   NcclCommunicator& communicator() { return *communicator_; }
   /// Connections that are ready, with the queue pairs that were asked for: their ends.
   struct Connected {

@@ -143,7 +143,9 @@ Bytes build_graph_info(const World& world, const Members& members) {
     put32(out, at + 20, 1);
     put32(out, at + 24, 8);
   };
-  const uint32_t tree_pattern = count == 1 ? 3 : 2;  // with one GPU a node TREE, else SPLIT_TREE
+  // TREE: a node's first GPU has both children; BALANCED_TREE: its second one the first of them;
+  // SPLIT_TREE: that has both.
+  const uint32_t tree_pattern = count == 1 ? 3 : world.split_tree ? 2 : 1;
   graph(0, tree_pattern, world.search_channels);
   graph(1, 4, world.search_channels);
   graph(2, 6, 0);
@@ -165,8 +167,8 @@ Bytes build_graph_info(const World& world, const Members& members) {
                            at(own - 1),
                            at(own + 1),
                            at(0),
-                           count == 1 ? at(0) : at(1),
-                           count == 1 ? at(0) : at(1)};
+                           tree_pattern == 3 ? at(0) : at(1),
+                           tree_pattern == 2 ? at(1) : at(0)};
     for (int a = 0; a < 7; ++a) {
       put32(out, layout.array(a) + 4 * c, static_cast<uint32_t>(values[a]));
     }

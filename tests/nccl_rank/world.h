@@ -22,7 +22,8 @@ struct World {
   bool lazy = false;         ///< cuMem, so that 2.22 and later connect at the first use
   bool registration = true;  ///< NCCL_LOCAL_REGISTER or NCCL_GRAPH_REGISTER
   int nvls_channels = 0;
-  int queue_pairs = 1;  ///< NCCL_IB_QPS_PER_CONNECTION
+  bool split_tree = false;  ///< of nodes with several GPUs, else balanced trees
+  int queue_pairs = 1;      ///< NCCL_IB_QPS_PER_CONNECTION
   int traffic_class = 0;
   uint64_t magic = 0x1122334455667788;
 
