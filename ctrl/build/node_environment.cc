@@ -95,6 +95,14 @@ class Settings {
     if (since(20)) {
       add("NCCL_IB_MERGE_NICS", "0", "two ports of a NIC are not one device with two halves");
     }
+    if (job_.join->queue_pairs != 1) {
+      add("NCCL_IB_QPS_PER_CONNECTION", std::to_string(job_.join->queue_pairs),
+          "queue_pairs of the job's join");
+    }
+    if (job_.join->split_data) {
+      add("NCCL_IB_SPLIT_DATA_ON_QPS", *job_.join->split_data ? "1" : "0",
+          "split_data of the job's join");
+    }
     add("NCCL_PXN_DISABLE", "1",
         "data do not take the detour by another GPU's NIC, which the model does not know");
     add("NCCL_CROSS_NIC", "0", "rings stay on their rail");

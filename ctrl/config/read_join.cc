@@ -12,6 +12,8 @@ constexpr NcclVersion kOldestToJoin{18};
 /// Up to here rank 0 draws the root's magic even where NCCL_COMM_ID is set (nccl-wire 1.1).
 constexpr NcclVersion kNewestWithSecretMagic{21};
 
+constexpr int64_t kMostQueuePairs = 128;  ///< NCCL_IB_MAX_QPS of one connection
+
 struct Endpoint {
   IpAddress address;
   uint16_t port = 0;
@@ -74,6 +76,10 @@ class JoinReader {
                      "a release of PyTorch goes with master");
       }
     }
+    if (const auto number = table_.integer("queue_pairs", 1, kMostQueuePairs)) {
+      join_.queue_pairs = static_cast<uint32_t>(number->value);
+    }
+    if (const auto split = table_.boolean("split_data")) join_.split_data = split->value;
     if (ways != 1 && table_.any("comm_id") == nullptr && table_.any("file") == nullptr &&
         table_.any("master") == nullptr) {
       table_.error(join_.line, "comm_id", "nothing",

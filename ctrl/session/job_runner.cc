@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ctrl/peers/nccl/net_ib_layout.h"
 #include "ctrl/report/collect.h"
 #include "ctrl/session/link_timeline.h"
 #include "ctrl/session/packet_model.h"
@@ -56,9 +57,11 @@ Result<std::unique_ptr<JobRunner>> JobRunner::create(
     for (size_t i = 0; i < config.ports.size(); ++i) {
       if (config.ports[i].node == real && config.ports[i].nic == job.nic) control = controls[i];
     }
-    auto environment = EnvironmentHost::create(config, job, *made.setup, *control, true);
+    const CtsLayout layout = job.join ? net_ib_layout(job.nccl).cts : CtsLayout();
+    auto environment = EnvironmentHost::create(config, job, *made.setup, *control, true, layout);
     if (!environment) return fail(environment.error().text);
     made.environment = std::move(*environment);
+    made.control = control;
     runner->jobs_.push_back(std::move(made));
   }
   return runner;
@@ -79,6 +82,7 @@ std::vector<RingOffer> JobRunner::offers(NodeId node) const {
   std::vector<RingOffer> result;
   for (uint32_t j = 0; j < jobs_.size(); ++j) {
     const JobConfig& job = config_.jobs[j];
+    if (job.join) continue;
     const CollectiveJob& ring = jobs_[j].setup->job;
     const uint32_t real = ring.real.front();
     for (const uint32_t rank : {next(ring, real), previous(ring, real)}) {
@@ -186,7 +190,7 @@ std::unique_ptr<FeedPeer> JobRunner::feed_peer(uint32_t job) {
 
 bool JobRunner::finished() const {
   for (const Job& job : jobs_) {
-    if (job.environment->progress().failed) continue;
+    if (!config_.jobs[&job - jobs_.data()].join && job.environment->progress().failed) continue;
     if (job.done < job.neighbours) return false;
   }
   return true;

@@ -58,6 +58,14 @@ class JobRunner final : public RingObserver {
   void add_timeline(std::vector<TimelineTrack>& tracks) const;
   size_t jobs() const { return jobs_.size(); }
 
+  // Of a job whose real ranks are NCCL's: it has no clients here; whoever joins its communicator
+  // says how it goes.
+  EnvironmentHost& environment(size_t job) { return *jobs_[job].environment; }
+  const CollectiveSetup& setup(size_t job) const { return *jobs_[job].setup; }
+  ShardControl& control(size_t job) { return *jobs_[job].control; }
+  void begun(size_t job) { jobs_[job].ready = jobs_[job].neighbours; }
+  void ended(size_t job) { jobs_[job].done = jobs_[job].neighbours; }
+
   void on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
   void on_ring_result(uint32_t job, uint32_t real_rank, const RingResultMessage& result) override;
   void on_ring_done(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
@@ -66,6 +74,7 @@ class JobRunner final : public RingObserver {
   struct Job {
     std::unique_ptr<CollectiveSetup> setup;
     std::unique_ptr<EnvironmentHost> environment;
+    ShardControl* control = nullptr;  ///< of its shard
     uint32_t neighbours = 2;  ///< connections that the client makes
     uint32_t ready = 0, done = 0;
     bool lost = false;  ///< track of its operations, which was said

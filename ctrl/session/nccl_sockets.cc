@@ -11,10 +11,11 @@ namespace {
 
 /// Calls to one address that are under way at a time: a listener's backlog has an end.
 constexpr uint32_t kMostCalls = 64;
-/// A root that is not there yet is tried again, as NCCL does (nccl-wire 1.2), but for ever: the
-/// program on the real node is started by hand.
+/// Who is not there yet is tried again as by NCCL (nccl-wire 1.2): 34 times, with pauses that grow.
 constexpr Duration kRetry = Duration::ms(100);
-constexpr uint32_t kMostRetries = 10;  ///< after so many the pause grows no more
+constexpr uint32_t kMostRetries = 34;
+/// For ever: with pauses that grow so long.
+constexpr uint32_t kLongestPause = 10;
 
 uint16_t local_port(int fd) {
   sockaddr_storage storage{};
@@ -210,8 +211,13 @@ bool NcclSockets::on_ended(const EndedConnection& ended) {
   Target& target = targets_[to];
   --target.under_way;
   if (ended.connected) return true;
-  target.refused = std::min(target.refused + 1, kMostRetries);
-  target.retry = callbacks_.now() + kRetry * target.refused;
+  const bool patient = patient_ == to;
+  if (++target.refused > kMostRetries && !patient) {
+    drop(call, ended.failure);
+    return true;
+  }
+  target.retry = callbacks_.now() +
+                 kRetry * (patient ? std::min(target.refused, kLongestPause) : target.refused);
   target.waiting.push_front(call);
   return true;
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -43,9 +44,12 @@ class NcclSockets final : public NcclHost {
   void attach(NcclCommunicator& communicator) { communicator_ = &communicator; }
   /// A listener at an address that others know, of `rank`: the root's.
   Result<void> listen_at(uint32_t rank, uint16_t port, ListenerId listener);
+  /// Calls there are repeated for ever: whoever listens there is started by hand.
+  void wait_for(const SocketAddress& at) { patient_ = at; }
 
   /// Control's turn.
   void poll();
+  bool owns(ConnectionId connection) const { return connections_.contains(connection); }
   /// A connection of the adapter has ended; false if it is none of ours.
   bool on_ended(const EndedConnection& ended);
   /// A connector stands, or will not.
@@ -55,6 +59,7 @@ class NcclSockets final : public NcclHost {
   void stop_listening(ListenerId listener) override;
   void dial(uint32_t rank, const SocketAddress& to, StreamId stream) override;
   StreamId new_stream() override { return next_stream_++; }
+  ListenerId new_listener() override { return next_listener_++; }
   void send(StreamId stream, std::span<const uint8_t> bytes) override;
   void close(StreamId stream) override;
   Result<SocketAddress> expect(const NcclConnector& connector) override;
@@ -107,6 +112,7 @@ class NcclSockets final : public NcclHost {
   const Callbacks callbacks_;
   NcclCommunicator* communicator_ = nullptr;
   StreamId next_stream_ = 1;
+  ListenerId next_listener_ = 1;
   std::map<bool, std::vector<uint16_t>> ports_;  ///< shared ones, by v4
   std::map<SocketAddress, Expected> expected_;
   std::map<ListenerId, SocketAddress> listeners_;
@@ -118,6 +124,7 @@ class NcclSockets final : public NcclHost {
   std::vector<StreamId> dirty_;
   std::deque<Ended> failed_;
   bool pumping_ = false;
+  std::optional<SocketAddress> patient_;
 };
 
 }  // namespace understudy

@@ -1,0 +1,261 @@
+#include "ctrl/session/nccl_job.h"
+
+#include <algorithm>
+
+#include "ctrl/build/rail.h"
+
+namespace understudy {
+
+NcclJob::NcclJob(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                 EnvironmentHost& environment, ShardControl& control, SocketAdapter& sockets,
+                 World world)
+    : config_(config),
+      job_(job),
+      setup_(setup),
+      environment_(environment),
+      unplanned_(config, control, unplanned_settings()),
+      say_(world.say),
+      sockets_(sockets, addresses(), callbacks(world)),
+      reach_(reach_test(world)) {}
+
+const NodeConfig& NcclJob::node_of(uint32_t rank) const {
+  return config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]];
+}
+
+NcclNic NcclJob::nic_of(uint32_t rank) const {
+  return {&node_of(rank), setup_.communicator.nic_of(rank)};
+}
+
+UnplannedLinks::Settings NcclJob::unplanned_settings() const {
+  UnplannedLinks::Settings settings;
+  const NodeId real = node_of(setup_.job.real.front()).index;
+  for (size_t i = 0; i < config_.ports.size(); ++i) {
+    const PortConfig& port = config_.ports[i];
+    if (port.node == real && port.nic == job_.nic) settings.port = i;
+  }
+  settings.layout = net_ib_layout(job_.nccl).cts;
+  const BufferSizes& buffers = setup_.communicator.buffers;
+  settings.buffers = {.simple = buffers.simple, .ll = buffers.ll, .ll128 = buffers.ll128};
+  settings.topology = setup_.topology;
+  return settings;
+}
+
+std::vector<IpAddress> NcclJob::addresses() const {
+  std::vector<IpAddress> all;
+  for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
+    all.push_back(roce_address(node_of(rank).nics[job_.nic]));
+  }
+  return all;
+}
+
+ReachTest NcclJob::reach_test(const World& world) const {
+  std::vector<ReachTest::Source> sources;
+  const NodeConfig* real = nullptr;
+  for (const NodeId id : job_.ranks) {
+    const NodeConfig& node = config_.nodes[id];
+    if (node.real) {
+      real = &node;
+    } else {
+      sources.push_back({node.name, roce_address(node.nics[job_.nic])});
+    }
+  }
+  return ReachTest(real->name, roce_address(real->nics[job_.nic]), std::move(sources),
+                   world.connect);
+}
+
+NcclSockets::Callbacks NcclJob::callbacks(World world) {
+  NcclSockets::Callbacks callbacks;
+  callbacks.now = world.now;
+  callbacks.listen = world.listen;
+  callbacks.connect = [connect = world.connect](const IpAddress& from, const SocketAddress& to) {
+    return connect(from, to.address, to.port);
+  };
+  callbacks.receiver = [this](const NcclConnector& c) { return net_ib(c, kNetIbMagic); };
+  callbacks.sender = [this](const NcclConnector& c, uint64_t magic) { return net_ib(c, magic); };
+  callbacks.disconnect = [this](const NcclConnector& c) { disconnect(c); };
+  callbacks.say = [this](const std::string& line) { say(line); };
+  return callbacks;
+}
+
+void NcclJob::say(const std::string& line) const { say_("job \"" + job_.name + "\": " + line); }
+
+Result<void> NcclJob::open() {
+  const NcclJoinConfig& join = *job_.join;
+  const SocketAddress at{join.address, join.port};
+  switch (join.way) {
+    case NcclJoinConfig::Way::kCommId: {
+      auto id = unique_id_of_comm_id(at.text(), job_.nccl);
+      if (!id) return fail(id.error().text);
+      id_ = *id;
+      if (!emulated_root()) return {};
+      root_listener_ = sockets_.new_listener();
+      return sockets_.listen_at(0, at.port, root_listener_);
+    }
+    case NcclJoinConfig::Way::kFile: {
+      if (!emulated_root()) {
+        file_.emplace(join.file);
+        return {};
+      }
+      root_listener_ = sockets_.new_listener();
+      const auto root = sockets_.listen(0, root_listener_);
+      if (!root) return fail(root.error().text);
+      id_ = make_unique_id(config_.seed, static_cast<uint64_t>(&job_ - config_.jobs.data()), *root);
+      return write_unique_id_file(join.file, *id_);
+    }
+    case NcclJoinConfig::Way::kStore:
+      return fail("join by PyTorch's store is not built");
+  }
+  return {};
+}
+
+void NcclJob::find_id(Time now) {
+  if (file_) {
+    if (const auto& read = file_->poll(now); read) {
+      if (!*read) return end(read->error().text);
+      id_ = **read;
+    }
+  }
+  if (id_) begin(now, *id_);
+}
+
+void NcclJob::begin(Time now, const NcclUniqueId& id) {
+  NcclCommunicatorSettings settings;
+  settings.version = job_.nccl;
+  settings.id = id;
+  settings.emulated_root = emulated_root();
+  settings.root_rank = 0;
+  settings.root_listener = root_listener_;
+  settings.seed = config_.seed;
+  for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
+    settings.ranks.push_back({node_of(rank).real, setup_.communicator.node_of(rank)});
+  }
+  say("communicator of " + std::to_string(settings.ranks.size()) + " ranks, root " +
+      std::string(settings.emulated_root ? "here" : "on " + node_of(0).name) + " at " +
+      id.root.text());
+  sockets_.wait_for(id.root);
+  communicator_ = std::make_unique<NcclCommunicator>(std::move(settings), sockets_);
+  sockets_.attach(*communicator_);
+  communicator_->start(now);
+  if (job_.operations != OperationsMode::kTold) {
+    started_ = true;
+    environment_.start();
+  }
+}
+
+void NcclJob::poll(Time now) {
+  if (const auto line = reach_.poll(now)) say(*line);
+  if (over_) return;
+  if (communicator_ == nullptr) find_id(now);
+  if (communicator_ == nullptr) return;
+  sockets_.poll();
+  const CollectiveProgress& progress = environment_.progress();
+  const UnplannedTraffic& beside = unplanned_.traffic();
+  if ((progress.failed || beside.failed > 0) && !told_failed_) {
+    told_failed_ = true;
+    say("a queue pair has failed: packets of its connection are not answered. TCP between the same "
+        "addresses works, so look for what treats UDP port 4791 in another way: a firewall, the "
+        "NIC's RoCE mode, PFC or VLAN settings");
+  }
+  if (progress.violations + beside.violations > 0 && !told_violations_) {
+    told_violations_ = true;
+    say("a message of the real rank is none that the operations of the job allow; the report "
+        "counts them");
+  }
+  if (progress.registered + beside.registered > 0 && !told_registered_) {
+    told_registered_ = true;
+    say("the real rank receives into registered user buffers (ncclCommRegister, or captured CUDA "
+        "graphs): their messages are not those of the job's schedule; NCCL_LOCAL_REGISTER=0 and "
+        "NCCL_GRAPH_REGISTER=0 on the real node turn that off");
+  }
+  if (!communicator_->failure().empty()) return end(communicator_->failure());
+  if (communicator_->finished()) end("");
+}
+
+void NcclJob::end(const std::string& failure) {
+  over_ = true;
+  failure_ = failure;
+  environment_.end();
+  say(failure.empty() ? "the real ranks have left the communicator" : failure);
+}
+
+std::optional<uint32_t> NcclJob::link_of(const NcclConnector& c) const {
+  if (c.communicator != 0) return std::nullopt;
+  return environment_.find(c.real, c.emulated, c.channel, c.index, c.real_sends);
+}
+
+std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t magic) {
+  NetIbSettings settings;
+  settings.version = job_.nccl;
+  settings.magic = magic;
+  settings.queue_pairs = job_.join->queue_pairs;
+  settings.split_data = job_.join->split_data;
+  const uint32_t nic = setup_.communicator.nic_of(connector.emulated);
+  settings.local = roce_address(node_of(connector.emulated).nics[nic]);
+  for (const NicConfig& n : node_of(connector.real).nics) {
+    for (const auto& address : {n.v4, n.v6}) {
+      if (address) settings.real_addresses.push_back(*address);
+    }
+  }
+  settings.mtu = config_.fabric.mtu;
+  settings.sender = job_.sender;
+  return std::make_unique<NetIbPeer>(connector, settings, seen_, *this);
+}
+
+Result<EndpointReady> NcclJob::endpoint(const EndpointRequest& request) {
+  const NcclConnector& connector = request.nccl->connector;
+  if (const auto link = link_of(connector)) return environment_.serve(*link, request);
+  return unplanned_.create(nic_of(connector.emulated), nic_of(connector.real), request);
+}
+
+void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
+  ++ready_;
+  open_.insert(connector);
+  if (const auto link = link_of(connector)) {
+    environment_.join(*link);
+    if (!started_ && environment_.all_joined()) {
+      started_ = true;
+      environment_.start();
+    }
+  } else {
+    unplanned_.join(connector);
+  }
+  sockets_.on_connector(connector, "");
+}
+
+void NcclJob::on_connector_failed(Time, const NcclConnector& connector, const std::string& why) {
+  sockets_.on_connector(connector, why);
+}
+
+void NcclJob::on_connector_closed(Time, const NcclConnector& connector) { disconnect(connector); }
+
+void NcclJob::disconnect(const NcclConnector& connector) {
+  if (open_.erase(connector) == 0) return;
+  if (const auto link = link_of(connector)) {
+    environment_.close(*link);
+  } else {
+    unplanned_.remove(connector);
+  }
+}
+
+std::vector<std::string> NcclJob::status() const {
+  std::vector<std::string> lines;
+  if (!failure_.empty()) {
+    lines.push_back("failed: " + failure_);
+  } else if (over_) {
+    lines.push_back("the real ranks have left");
+  } else if (communicator_ == nullptr) {
+    lines.push_back("waits for rank 0's unique id in " + job_.join->file);
+  }
+  if (!reach_.passed()) lines.push_back("self-test: not every emulated address is answered yet");
+  if (communicator_ == nullptr) return lines;
+  lines.push_back(std::to_string(ready_) + " connections of net_ib made, " +
+                  std::to_string(ready_ - open_.size()) + " of them closed, " +
+                  std::to_string(unplanned_.traffic().messages_sent) +
+                  " messages to the real ranks and " +
+                  std::to_string(unplanned_.traffic().messages_received) +
+                  " from them outside the job's operations");
+  for (const std::string& line : communicator_->waiting()) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace understudy

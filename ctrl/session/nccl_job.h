@@ -1,0 +1,99 @@
+// One job of NCCL's own ranks in `run`: finds its communicator, lets the emulated ranks join it,
+// and gives its connections to the job's environment; those that no operation of the job uses are
+// answered at once.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ctrl/build/collective.h"
+#include "ctrl/config/config.h"
+#include "ctrl/peers/nccl/communicator.h"
+#include "ctrl/peers/nccl/net_ib_peer.h"
+#include "ctrl/peers/nccl/unique_id_file.h"
+#include "ctrl/peers/socket_adapter.h"
+#include "ctrl/session/collective_links.h"
+#include "ctrl/session/nccl_sockets.h"
+#include "ctrl/session/reach_test.h"
+#include "ctrl/session/unplanned_links.h"
+
+namespace understudy {
+
+class NcclJob final : public NetIbObserver {
+ public:
+  struct World {
+    std::function<Time()> now;
+    /// As HostNamespace's listen_any() and connect_tcp().
+    std::function<Result<int>(const IpAddress& any, uint16_t port)> listen;
+    std::function<Result<int>(const IpAddress& from, const IpAddress& to, uint16_t port)> connect;
+    std::function<void(const std::string&)> say;
+  };
+
+  /// All arguments outlive this. `control`: of the environment's shard.
+  NcclJob(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+          EnvironmentHost& environment, ShardControl& control, SocketAdapter& sockets, World world);
+
+  /// What has to stand before a real rank comes: the root, where it is ours.
+  Result<void> open();
+  /// Control's turn.
+  void poll(Time now);
+  /// A connection of the adapter has ended; false if it is none of this job's.
+  bool on_ended(const EndedConnection& ended) { return sockets_.on_ended(ended); }
+  /// What one of this job's connections wants of the data plane.
+  Result<EndpointReady> endpoint(const EndpointRequest& request);
+
+  /// The real ranks have left, or it has failed.
+  bool owns(ConnectionId connection) const { return sockets_.owns(connection); }
+  bool begun() const { return communicator_ != nullptr; }
+  bool over() const { return over_; }
+  const std::string& failure() const { return failure_; }
+  /// For `understudy status`.
+  std::vector<std::string> status() const;
+
+  void on_connector_ready(Time now, const NcclConnector& connector) override;
+  void on_connector_failed(Time now, const NcclConnector& connector,
+                           const std::string& why) override;
+  void on_connector_closed(Time now, const NcclConnector& connector) override;
+
+ private:
+  NcclSockets::Callbacks callbacks(World world);
+  std::vector<IpAddress> addresses() const;
+  ReachTest reach_test(const World& world) const;
+  UnplannedLinks::Settings unplanned_settings() const;
+  const NodeConfig& node_of(uint32_t rank) const;
+  NcclNic nic_of(uint32_t rank) const;
+  bool emulated_root() const { return !node_of(0).real; }
+  void find_id(Time now);
+  void begin(Time now, const NcclUniqueId& id);
+  std::optional<uint32_t> link_of(const NcclConnector& connector) const;
+  std::unique_ptr<Peer> net_ib(const NcclConnector& connector, uint64_t magic);
+  void disconnect(const NcclConnector& connector);
+  void end(const std::string& failure);
+  void say(const std::string& line) const;
+
+  const Config& config_;
+  const JobConfig& job_;
+  const CollectiveSetup& setup_;
+  EnvironmentHost& environment_;
+  UnplannedLinks unplanned_;
+  const std::function<void(const std::string&)> say_;
+  NcclSockets sockets_;
+  ReachTest reach_;
+  std::optional<UniqueIdFile> file_;
+  std::optional<NcclUniqueId> id_;
+  ListenerId root_listener_ = 0;
+  std::unique_ptr<NcclCommunicator> communicator_;
+  NetIbSeen seen_;
+  uint64_t ready_ = 0;            ///< connections that were
+  std::set<NcclConnector> open_;  ///< that are
+  bool started_ = false, over_ = false, told_violations_ = false, told_failed_ = false;
+  bool told_registered_ = false;
+  std::string failure_;
+};
+
+}  // namespace understudy
