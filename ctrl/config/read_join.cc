@@ -9,7 +9,8 @@ namespace {
 
 /// Older ones lay their messages out in ways that nobody has looked at.
 constexpr NcclVersion kOldestToJoin{18};
-/// Up to here rank 0 draws the root's magic even where NCCL_COMM_ID is set (nccl-wire 1.1).
+/// Up to here each process draws the root's magic even where NCCL_COMM_ID is set (bootstrap.cc of
+/// NCCL 2.21.5).
 constexpr NcclVersion kNewestWithSecretMagic{21};
 
 constexpr int64_t kMostQueuePairs = 128;  ///< NCCL_IB_MAX_QPS of one connection
@@ -122,8 +123,7 @@ class JoinReader {
   }
 
   void check_magic(const Located<std::string>& text) {
-    const NodeConfig* node = first_node();
-    if (node == nullptr || !node->real || job_.nccl > kNewestWithSecretMagic) return;
+    if (job_.nccl > kNewestWithSecretMagic) return;
     table_.error(text.line, "comm_id", "\"" + text.value + "\"",
                  "NCCL up to 2.21 draws a number that the address does not tell: file = \"FILE\" "
                  "takes rank 0's unique id");

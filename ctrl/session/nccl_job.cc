@@ -16,7 +16,10 @@ NcclJob::NcclJob(const Config& config, const JobConfig& job, const CollectiveSet
       unplanned_(config, control, unplanned_settings()),
       say_(world.say),
       sockets_(sockets, addresses(), callbacks(world)),
-      reach_(reach_test(world)) {}
+      identity_(identity_setup(), sockets_, sockets, callbacks(world)),
+      reach_(reach_test(world)) {
+  sockets_.attach(*this);
+}
 
 const NodeConfig& NcclJob::node_of(uint32_t rank) const {
   return config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]];
@@ -63,7 +66,19 @@ ReachTest NcclJob::reach_test(const World& world) const {
                    world.connect);
 }
 
-NcclSockets::Callbacks NcclJob::callbacks(World world) {
+NcclId::Setup NcclJob::identity_setup() const {
+  NcclId::Setup setup;
+  setup.job = &job_;
+  setup.number = static_cast<uint32_t>(&job_ - config_.jobs.data());
+  setup.seed = config_.seed;
+  setup.addresses = addresses();
+  for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
+    setup.ranks.push_back({node_of(rank).real, setup_.communicator.node_of(rank)});
+  }
+  return setup;
+}
+
+NcclSockets::Callbacks NcclJob::callbacks(const World& world) {
   NcclSockets::Callbacks callbacks;
   callbacks.now = world.now;
   callbacks.listen = world.listen;
@@ -79,52 +94,12 @@ NcclSockets::Callbacks NcclJob::callbacks(World world) {
 
 void NcclJob::say(const std::string& line) const { say_("job \"" + job_.name + "\": " + line); }
 
-Result<void> NcclJob::open() {
-  const NcclJoinConfig& join = *job_.join;
-  const SocketAddress at{join.address, join.port};
-  switch (join.way) {
-    case NcclJoinConfig::Way::kCommId: {
-      auto id = unique_id_of_comm_id(at.text(), job_.nccl);
-      if (!id) return fail(id.error().text);
-      id_ = *id;
-      if (!emulated_root()) return {};
-      root_listener_ = sockets_.new_listener();
-      return sockets_.listen_at(0, at.port, root_listener_);
-    }
-    case NcclJoinConfig::Way::kFile: {
-      if (!emulated_root()) {
-        file_.emplace(join.file);
-        return {};
-      }
-      root_listener_ = sockets_.new_listener();
-      const auto root = sockets_.listen(0, root_listener_);
-      if (!root) return fail(root.error().text);
-      id_ = make_unique_id(config_.seed, static_cast<uint64_t>(&job_ - config_.jobs.data()), *root);
-      return write_unique_id_file(join.file, *id_);
-    }
-    case NcclJoinConfig::Way::kStore:
-      return fail("join by PyTorch's store is not built");
-  }
-  return {};
-}
-
-void NcclJob::find_id(Time now) {
-  if (file_) {
-    if (const auto& read = file_->poll(now); read) {
-      if (!*read) return end(read->error().text);
-      id_ = **read;
-    }
-  }
-  if (id_) begin(now, *id_);
-}
-
 void NcclJob::begin(Time now, const NcclUniqueId& id) {
   NcclCommunicatorSettings settings;
   settings.version = job_.nccl;
   settings.id = id;
-  settings.emulated_root = emulated_root();
-  settings.root_rank = 0;
-  settings.root_listener = root_listener_;
+  settings.emulated_root = identity_.emulated_root();
+  settings.root_listener = identity_.root_listener();
   settings.seed = config_.seed;
   for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
     settings.ranks.push_back({node_of(rank).real, setup_.communicator.node_of(rank)});
@@ -134,7 +109,6 @@ void NcclJob::begin(Time now, const NcclUniqueId& id) {
       id.root.text());
   sockets_.wait_for(id.root);
   communicator_ = std::make_unique<NcclCommunicator>(std::move(settings), sockets_);
-  sockets_.attach(*communicator_);
   communicator_->start(now);
   if (job_.operations != OperationsMode::kTold) {
     started_ = true;
@@ -145,7 +119,9 @@ void NcclJob::begin(Time now, const NcclUniqueId& id) {
 void NcclJob::poll(Time now) {
   if (const auto line = reach_.poll(now)) say(*line);
   if (over_) return;
-  if (communicator_ == nullptr) find_id(now);
+  identity_.poll(now);
+  if (!identity_.failure().empty()) return end(identity_.failure());
+  if (communicator_ == nullptr && identity_.id()) begin(now, *identity_.id());
   if (communicator_ == nullptr) return;
   sockets_.poll();
   const CollectiveProgress& progress = environment_.progress();
@@ -218,12 +194,45 @@ void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
     }
   } else {
     unplanned_.join(connector);
+    if (connector.communicator == 0 && connector.index == 0 && connector.channel >= job_.channels &&
+        !told_channels_) {
+      told_channels_ = true;
+      say("NCCL uses channel " + std::to_string(connector.channel) +
+          ", but the job has channels = " + std::to_string(job_.channels) +
+          ": what goes over further ones is answered at once, and the operations are not those of "
+          "the job. Set channels, or NCCL_MAX_NCHANNELS on the real node");
+    }
   }
   sockets_.on_connector(connector, "");
 }
 
 void NcclJob::on_connector_failed(Time, const NcclConnector& connector, const std::string& why) {
   sockets_.on_connector(connector, why);
+}
+
+void NcclJob::on_accepted(Time now, ListenerId listener, StreamId stream,
+                          const SocketAddress& from) {
+  // Nobody can know of the root before its id is known.
+  if (communicator_ == nullptr) return sockets_.close(stream);
+  communicator_->on_accepted(now, listener, stream, from);
+}
+
+void NcclJob::on_connected(Time now, StreamId stream) { communicator_->on_connected(now, stream); }
+
+void NcclJob::on_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) {
+  communicator_->on_bytes(now, stream, bytes);
+}
+
+void NcclJob::on_closed(Time now, StreamId stream, const std::string& why) {
+  communicator_->on_closed(now, stream, why);
+}
+
+void NcclJob::on_connector(Time now, const NcclConnector& connector, const std::string& failure) {
+  if (failure.empty()) {
+    communicator_->on_connector_ready(now, connector);
+  } else {
+    communicator_->on_connector_failed(now, connector, failure);
+  }
 }
 
 void NcclJob::on_connector_closed(Time, const NcclConnector& connector) { disconnect(connector); }
@@ -243,8 +252,9 @@ std::vector<std::string> NcclJob::status() const {
     lines.push_back("failed: " + failure_);
   } else if (over_) {
     lines.push_back("the real ranks have left");
-  } else if (communicator_ == nullptr) {
-    lines.push_back("waits for rank 0's unique id in " + job_.join->file);
+  }
+  if (!over_) {
+    for (const std::string& line : identity_.waiting()) lines.push_back(line);
   }
   if (!reach_.passed()) lines.push_back("self-test: not every emulated address is answered yet");
   if (communicator_ == nullptr) return lines;

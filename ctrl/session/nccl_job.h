@@ -15,16 +15,16 @@
 #include "ctrl/config/config.h"
 #include "ctrl/peers/nccl/communicator.h"
 #include "ctrl/peers/nccl/net_ib_peer.h"
-#include "ctrl/peers/nccl/unique_id_file.h"
 #include "ctrl/peers/socket_adapter.h"
 #include "ctrl/session/collective_links.h"
+#include "ctrl/session/nccl_id.h"
 #include "ctrl/session/nccl_sockets.h"
 #include "ctrl/session/reach_test.h"
 #include "ctrl/session/unplanned_links.h"
 
 namespace understudy {
 
-class NcclJob final : public NetIbObserver {
+class NcclJob final : public NetIbObserver, public StreamUser {
  public:
   struct World {
     std::function<Time()> now;
@@ -38,12 +38,14 @@ class NcclJob final : public NetIbObserver {
   NcclJob(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
           EnvironmentHost& environment, ShardControl& control, SocketAdapter& sockets, World world);
 
-  /// What has to stand before a real rank comes: the root, where it is ours.
-  Result<void> open();
+  /// What has to stand before a real rank comes: root and store, where they are ours.
+  Result<void> open() { return identity_.open(); }
   /// Control's turn.
   void poll(Time now);
   /// A connection of the adapter has ended; false if it is none of this job's.
-  bool on_ended(const EndedConnection& ended) { return sockets_.on_ended(ended); }
+  bool on_ended(const EndedConnection& ended) {
+    return sockets_.on_ended(ended) || identity_.on_ended(ended);
+  }
   /// What one of this job's connections wants of the data plane.
   Result<EndpointReady> endpoint(const EndpointRequest& request);
 
@@ -60,15 +62,22 @@ class NcclJob final : public NetIbObserver {
                            const std::string& why) override;
   void on_connector_closed(Time now, const NcclConnector& connector) override;
 
+  // StreamUser: the communicator's
+  void on_accepted(Time now, ListenerId listener, StreamId stream,
+                   const SocketAddress& from) override;
+  void on_connected(Time now, StreamId stream) override;
+  void on_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) override;
+  void on_closed(Time now, StreamId stream, const std::string& why) override;
+  void on_connector(Time now, const NcclConnector& connector, const std::string& failure) override;
+
  private:
-  NcclSockets::Callbacks callbacks(World world);
+  NcclSockets::Callbacks callbacks(const World& world);
+  NcclId::Setup identity_setup() const;
   std::vector<IpAddress> addresses() const;
   ReachTest reach_test(const World& world) const;
   UnplannedLinks::Settings unplanned_settings() const;
   const NodeConfig& node_of(uint32_t rank) const;
   NcclNic nic_of(uint32_t rank) const;
-  bool emulated_root() const { return !node_of(0).real; }
-  void find_id(Time now);
   void begin(Time now, const NcclUniqueId& id);
   std::optional<uint32_t> link_of(const NcclConnector& connector) const;
   std::unique_ptr<Peer> net_ib(const NcclConnector& connector, uint64_t magic);
@@ -83,16 +92,14 @@ class NcclJob final : public NetIbObserver {
   UnplannedLinks unplanned_;
   const std::function<void(const std::string&)> say_;
   NcclSockets sockets_;
+  NcclId identity_;
   ReachTest reach_;
-  std::optional<UniqueIdFile> file_;
-  std::optional<NcclUniqueId> id_;
-  ListenerId root_listener_ = 0;
   std::unique_ptr<NcclCommunicator> communicator_;
   NetIbSeen seen_;
   uint64_t ready_ = 0;            ///< connections that were
   std::set<NcclConnector> open_;  ///< that are
   bool started_ = false, over_ = false, told_violations_ = false, told_failed_ = false;
-  bool told_registered_ = false;
+  bool told_registered_ = false, told_channels_ = false;
   std::string failure_;
 };
 

@@ -42,12 +42,12 @@ class NcclSockets::Stream final : public Peer {
     all_.streams_[id_] = this;
   }
   void on_bytes(Time now, std::span<const uint8_t> bytes) override {
-    if (!finished_) all_.communicator_->on_bytes(now, id_, bytes);
+    if (!finished_) all_.user_->on_bytes(now, id_, bytes);
   }
   void on_endpoint(Time, const EndpointReady&) override {}
   void on_connected(Time now) override {
     all_.made(connection_);
-    if (!finished_) all_.communicator_->on_connected(now, id_);
+    if (!finished_) all_.user_->on_connected(now, id_);
   }
   void on_closed(Time) override {
     if (finished_) return;
@@ -133,8 +133,8 @@ std::unique_ptr<Peer> NcclSockets::accept(const AcceptedConnection& accepted) {
   connections_.insert(accepted.id);
   auto stream = std::make_unique<Stream>(*this, next_stream_++);
   stream->set_connection(accepted.id);
-  communicator_->on_accepted(callbacks_.now(), found->second.listener, stream->id(),
-                             {accepted.client, accepted.client_port});
+  user_->on_accepted(callbacks_.now(), found->second.listener, stream->id(),
+                     {accepted.client, accepted.client_port});
   return stream;
 }
 
@@ -173,7 +173,7 @@ void NcclSockets::drop(const Call& call, const std::string& why) {
   if (call.stream != 0) {
     failed_.push_back({call.stream, why});
   } else {
-    communicator_->on_connector_failed(callbacks_.now(), call.connector, why);
+    user_->on_connector(callbacks_.now(), call.connector, why);
   }
 }
 
@@ -248,7 +248,7 @@ void NcclSockets::pump() {
       if (found != streams_.end()) sockets_.flush(found->second->connection());
     }
     for (const Ended& ended : std::exchange(failed_, {})) {
-      communicator_->on_closed(callbacks_.now(), ended.stream, ended.why);
+      user_->on_closed(callbacks_.now(), ended.stream, ended.why);
     }
   }
   pumping_ = false;
@@ -264,11 +264,7 @@ void NcclSockets::on_connector(const NcclConnector& connector, const std::string
     expected_.erase(found->second);
     awaited_.erase(found);
   }
-  if (failure.empty()) {
-    communicator_->on_connector_ready(callbacks_.now(), connector);
-  } else {
-    communicator_->on_connector_failed(callbacks_.now(), connector, failure);
-  }
+  user_->on_connector(callbacks_.now(), connector, failure);
 }
 
 void NcclSockets::disconnect(const NcclConnector& connector) {

@@ -1,7 +1,7 @@
-// The sockets of the emulated ranks of one NCCL communicator: joins its machines to a
-// SocketAdapter. Many ranks share a listening socket, which takes connections to all emulated
-// addresses: who is meant is told by the address that was dialled. A rank's n-th listener is at its
-// own address and the n-th shared port.
+// The sockets of emulated ranks: joins machines of many connections (an NCCL communicator,
+// PyTorch's store) to a SocketAdapter. Many ranks share a listening socket, which takes connections
+// to all emulated addresses: who is meant is told by the address that was dialled. A rank's n-th
+// listener is at its own address and the n-th shared port.
 #pragma once
 
 #include <deque>
@@ -14,11 +14,23 @@
 #include <unordered_set>
 #include <vector>
 
-#include "ctrl/peers/nccl/communicator.h"
 #include "ctrl/peers/nccl/host.h"
 #include "ctrl/peers/socket_adapter.h"
 
 namespace understudy {
+
+/// The machine whose connections they are.
+class StreamUser {
+ public:
+  virtual ~StreamUser() = default;
+  virtual void on_accepted(Time now, ListenerId listener, StreamId stream,
+                           const SocketAddress& from) = 0;
+  virtual void on_connected(Time now, StreamId stream) = 0;
+  virtual void on_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) = 0;
+  virtual void on_closed(Time now, StreamId stream, const std::string& why) = 0;
+  virtual void on_connector(Time now, const NcclConnector& connector,
+                            const std::string& failure) = 0;
+};
 
 class NcclSockets final : public NcclHost {
  public:
@@ -41,7 +53,7 @@ class NcclSockets final : public NcclHost {
   ~NcclSockets() override;
 
   /// Whom it all belongs to, before anything happens.
-  void attach(NcclCommunicator& communicator) { communicator_ = &communicator; }
+  void attach(StreamUser& user) { user_ = &user; }
   /// A listener at an address that others know, of `rank`: the root's.
   Result<void> listen_at(uint32_t rank, uint16_t port, ListenerId listener);
   /// Calls there are repeated for ever: whoever listens there is started by hand.
@@ -110,7 +122,7 @@ class NcclSockets final : public NcclHost {
   SocketAdapter& sockets_;
   const std::vector<IpAddress> addresses_;
   const Callbacks callbacks_;
-  NcclCommunicator* communicator_ = nullptr;
+  StreamUser* user_ = nullptr;
   StreamId next_stream_ = 1;
   ListenerId next_listener_ = 1;
   std::map<bool, std::vector<uint16_t>> ports_;  ///< shared ones, by v4
