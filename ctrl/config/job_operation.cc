@@ -7,7 +7,7 @@
 namespace understudy {
 namespace {
 
-// Whose cutting the ring's peer and its client follow: see collective_model/channel_cut.h.
+// Whose cutting ring_node follows: see collective_model/channel_cut.h.
 constexpr NcclVersion kOldestToRun{23}, kNewestToRun{28};
 
 constexpr Named<NcclVersion> kVersionNames[] = {
@@ -17,11 +17,12 @@ constexpr Named<NcclVersion> kVersionNames[] = {
     {"2.26", {26}}, {"2.27", {27}}, {"2.28", {28}}, {"2.29", {29}}, {"2.30", {30}},
 };
 
+std::string quoted(std::string_view key, std::string_view value) {
+  return std::string(key) + " = \"" + std::string(value) + "\"";
+}
+
 /// What about this job is not a plain ring; empty if nothing.
 std::string not_plain(const Config& config, const JobConfig& job) {
-  const auto quoted = [](std::string_view key, std::string_view value) {
-    return std::string(key) + " = \"" + std::string(value) + "\"";
-  };
   if (job.collective != Collective::kAllReduce) {
     return quoted("collective", name_of(kCollectiveNames, job.collective));
   }
@@ -33,15 +34,20 @@ std::string not_plain(const Config& config, const JobConfig& job) {
     return quoted("protocol", name_of(kProtocolNames, job.protocol));
   }
   if (job.type != DataType::kFloat32) return quoted("type", name_of(kDataTypeNames, job.type));
-  if (job.nccl < kOldestToRun || job.nccl > kNewestToRun) {
-    return quoted("nccl", name_of(kVersionNames, job.nccl));
-  }
   if (job.group) return "group = true";
   if (job.iteration.whole) return "order = \"iteration\"";
   const uint32_t gpus = gpus_per_node(config, job);
   if (gpus > 1) return std::to_string(gpus) + " ranks on each node";
   if (job.ranks.size() == 1) return "a single node";
   return "";
+}
+
+/// What about it ring_node does not know; empty if nothing.
+std::string not_for_ring_node(const Config& config, const JobConfig& job) {
+  if (job.nccl < kOldestToRun || job.nccl > kNewestToRun) {
+    return quoted("nccl", name_of(kVersionNames, job.nccl));
+  }
+  return not_plain(config, job);
 }
 
 }  // namespace
@@ -79,7 +85,7 @@ std::string why_not_run(const Config& config) {
   if (all_emulated(config)) return "";  // there is no port
   for (const JobConfig& job : config.jobs) {
     const std::string at = config.path + ":" + std::to_string(job.line) + ": job: ";
-    const std::string unknown = job.join ? "" : not_plain(config, job);
+    const std::string unknown = job.join ? "" : not_for_ring_node(config, job);
     if (!unknown.empty()) {
       return at + "found " + unknown +
              ": ring_node knows \"all_reduce\" by \"ring\" and \"simple\" of float32, with one "

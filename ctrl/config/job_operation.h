@@ -17,8 +17,8 @@ uint32_t gpus_per_node(const Config& config, const JobConfig& job);
 uint64_t job_rank_count(const Config& config, const JobConfig& job);
 /// Whether it has no real node, so that its jobs are carried out packet by packet.
 bool all_emulated(const Config& config);
-/// A ring all-reduce of fp32 by the Simple protocol, as 2.23 to 2.28 cut it, with one rank a node:
-/// what the ring's peer of `run` and its client know, and what exact payload can be.
+/// A ring all-reduce of fp32 by the Simple protocol, with one rank a node: what exact payload can be,
+/// and, as 2.23 to 2.28 cut it, what ring_node knows.
 bool is_plain_ring(const Config& config, const JobConfig& job);
 /// Why run cannot carry out one of the jobs, with file and line; empty if it can.
 std::string why_not_run(const Config& config);

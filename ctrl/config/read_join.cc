@@ -15,6 +15,10 @@ constexpr NcclVersion kNewestWithSecretMagic{21};
 
 constexpr int64_t kMostQueuePairs = 128;  ///< NCCL_IB_MAX_QPS of one connection
 
+/// Its comparison of IPv4 networks is the wrong way round (src/os/linux.cc, matchSubnet, of 2.29.2
+/// to 2.29.7; seen with 2.29.7).
+constexpr NcclVersion kWrongInterface{29};
+
 struct Endpoint {
   IpAddress address;
   uint16_t port = 0;
@@ -123,6 +127,11 @@ class JoinReader {
   }
 
   void check_magic(const Located<std::string>& text) {
+    if (job_.nccl == kWrongInterface && join_.address.is_v4()) {
+      table_.error(text.line, "comm_id", "\"" + text.value + "\"",
+                   "with an IPv4 address NCCL 2.29 takes an interface that is not in its network: "
+                   "file = \"FILE\" takes rank 0's unique id");
+    }
     if (job_.nccl > kNewestWithSecretMagic) return;
     table_.error(text.line, "comm_id", "\"" + text.value + "\"",
                  "NCCL up to 2.21 draws a number that the address does not tell: file = \"FILE\" "

@@ -17,6 +17,11 @@ constexpr uint32_t kMostRetries = 34;
 /// For ever: with pauses that grow so long.
 constexpr uint32_t kLongestPause = 10;
 
+bool is_loopback(const IpAddress& address) {
+  if (address.is_v4()) return address.v4_value() >> 24 == 127;
+  return address == IpAddress::parse("::1");
+}
+
 uint16_t local_port(int fd) {
   sockaddr_storage storage{};
   socklen_t length = sizeof storage;
@@ -150,6 +155,11 @@ void NcclSockets::connect(const NcclConnector& connector, const SocketAddress& l
 void NcclSockets::call(const SocketAddress& to, Target& target) {
   const Call call = target.waiting.front();
   target.waiting.pop_front();
+  if (is_loopback(to.address) && !is_loopback(addresses_[call.rank])) {
+    return drop(call, to.text() +
+                          " is an address that only its own node reaches: NCCL_SOCKET_IFNAME there "
+                          "is to name the interface of the job's network");
+  }
   const auto fd = callbacks_.connect(addresses_[call.rank], to);
   if (!fd) return drop(call, fd.error().text);
   std::unique_ptr<Peer> peer;
