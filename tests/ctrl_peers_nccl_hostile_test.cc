@@ -272,6 +272,21 @@ TEST(NcclHostile, CheckInsOfOtherJobs) {
   EXPECT_NE(failure(7, 4).find("is to be emulated"), std::string::npos);
 }
 
+TEST(NcclHostile, ARingOverTheNetworkCard) {
+  Meeting run(row("2.28"), {true, true, false, false});
+  run.start_emulated_root_alone();
+  End* end = run.world.real_connect(run.job.id.root);
+  Bytes check_in =
+      check_in_bytes(run.job.layout, {0, 4, run.world.real_listen(), run.world.real_listen()});
+  put_nccl_u64(check_in, run.job.layout.check_in_ring_at + 32, kNcclNetMagic);
+  Bytes bytes;
+  append_handshake(bytes, run.job.id.magic);
+  append_frame(bytes, check_in);
+  run.world.write(end, bytes);
+  run.world.run();
+  EXPECT_NE(run.world.machine().failure().find("NCCL_OOB_NET_ENABLE=0"), std::string::npos);
+}
+
 /// The real ranks' release is not the configured one: what fits is named where sizes tell.
 TEST(NcclHostile, AnotherRelease) {
   size_t named = 0;

@@ -168,7 +168,7 @@ class RealComm {
     if (l.version_at > 0) put_nccl_u32(peer, l.version_at, 20000 + l.minor * 100 + 3);
     peer_info = co_await gather(peer);
     Bytes info(l.all_gather_info, 0xbb);
-    for (uint32_t a = 0; a < l.graph_entries; ++a) {
+    for (uint32_t a = 0; (a + 1) * l.graph_entry <= l.topo_ranks; ++a) {
       put_nccl_u32(info, a * l.graph_entry, 3);
       put_nccl_u32(info, a * l.graph_entry + 4, job.channels);
     }
@@ -314,16 +314,15 @@ class RealComm {
     const auto own =
         static_cast<uint32_t>(std::find(parents.begin(), parents.end(), rank) - parents.begin());
     // All colors have the same magic up to 2.22.
-    const uint64_t child_magic = magic + (job.layout.split_magic == SplitMagic::kText
-                                              ? 1
-                                              : 1000 * splits + static_cast<uint64_t>(color));
+    const uint64_t child_magic =
+        magic + (job.layout.one_magic ? 1 : 1000 * splits + static_cast<uint64_t>(color));
     auto child = std::make_shared<RealComm>(job, own, size, child_magic);
     std::vector<uint32_t> nodes;
     for (const uint32_t parent : parents) nodes.push_back(node_of_[parent]);
     child->set_nodes(nodes);
     child->parents = parents;
     child->ring_at = job.world.real_listen();
-    child->messages_at = job.layout.own_message_listener ? job.world.real_listen() : child->ring_at;
+    child->messages_at = job.layout.one_header ? job.world.real_listen() : child->ring_at;
     const uint32_t tag = job.layout.one_header ? 1u << 29 : ~0u - 1;
     send(parents[(own + size - 1) % size], tag, ring_info_bytes(job.layout, child->ring_at));
     const Bytes next_ring =
@@ -359,7 +358,7 @@ inline Task<std::shared_ptr<RealComm>> init_rank(Job& job, uint32_t rank) {
   auto comm = std::make_shared<RealComm>(job, rank, job.ranks, job.id.magic);
   comm->set_nodes(job.node);
   comm->ring_at = job.world.real_listen();
-  comm->messages_at = job.layout.own_message_listener ? job.world.real_listen() : comm->ring_at;
+  comm->messages_at = job.layout.one_header ? job.world.real_listen() : comm->ring_at;
   const SocketAddress answer_at = job.world.real_listen();
   End* root = job.world.real_connect(job.id.root);
   Bytes bytes = comm->header();

@@ -7,26 +7,25 @@ namespace {
 
 using enum RingOrder;
 using enum SyncForm;
-using enum SplitMagic;
 
 // clang-format off
 constexpr BootstrapLayout kBootstrapLayouts[] = {
-  // releases          minor check-in       answer early  first              ring         header own    peerInfo      allGatherInfo                      sync          reg    split                       handle
-  {"2.18",             18,   64, 8, 36,     28,  false, {28, 28, 0},    kInTurn,     false, false, 64, 0, 0,     1192, 28, 6, 168, 32, 0,    kNone,        false, false, kText,          64},
-  {"2.19",             19,   64, 8, 36,     28,  false, {28, 28, 0},    kInTurn,     false, false, 64, 0, 0,     1192, 28, 6, 168, 32, 0,    kFlagSameTag, false, false, kText,          64},
-  {"2.20",             20,   64, 8, 36,     28,  false, {28, 28, 8},    kInTurn,     false, false, 96, 60, 0,    1196, 28, 6, 168, 32, 0,    kFlagSameTag, false, false, kText,          64},
-  {"2.21",             21,   64, 8, 36,     28,  false, {28, 28, 8},    kConcurrent, false, false, 96, 60, 0,    1220, 32, 6, 192, 32, 0,    kFlag,        false, false, kText,          64},
-  {"2.22",             22,   64, 8, 36,     28,  false, {28, 28, 8},    kConcurrent, false, false, 104, 60, 0,   1228, 32, 6, 192, 32, 0,    kFlag,        false, false, kText,          64},
-  {"2.23",             23,   172, 16, 44,   128, true,  {64, 0, 0},     kConcurrent, true,  true,  104, 60, 100, 1260, 32, 7, 224, 32, 0,    kEmpty,       false, true,  kTextHash,      64},
-  {"2.24",             24,   172, 16, 44,   128, true,  {104, 0, 0},    kConcurrent, true,  true,  104, 60, 100, 1260, 32, 7, 224, 32, 0,    kEmpty,       true,  true,  kTextCountHash, 64},
-  {"2.25",             25,   172, 16, 44,   128, true,  {104, 0, 0},    kConcurrent, true,  true,  104, 60, 100, 2284, 32, 7, 224, 64, 0,    kEmpty,       true,  true,  kTextCountHash, 64},
-  {"2.26",             26,   172, 16, 44,   128, true,  {120, 0, 0},    kConcurrent, true,  true,  104, 60, 100, 2284, 32, 7, 224, 64, 0,    kEmpty,       true,  true,  kDigest,        64},
-  {"2.27",             27,   172, 16, 44,   128, true,  {120, 0, 0},    kConcurrent, true,  true,  120, 72, 112, 2288, 32, 7, 224, 64, 2284, kEmpty,       true,  true,  kDigest,        64},
-  {"2.28",             28,   172, 16, 44,   128, true,  {120, 0, 0},    kBothWays,   true,  true,  120, 72, 112, 2292, 32, 7, 228, 64, 2288, kEmpty,       true,  true,  kDigest,        64},
-  {"2.29.2 to 2.29.3", 29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,  true,  120, 72, 112, 2300, 32, 7, 228, 64, 2288, kEmpty,       true,  true,  kDigest,        64},
-  {"2.29.7",           29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,  true,  128, 72, 112, 2300, 32, 7, 228, 64, 2288, kEmpty,       true,  true,  kDigest,        64},
-  {"2.30.3 to 2.30.4", 30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,  true,  128, 72, 112, 2320, 32, 7, 228, 64, 2288, kEmpty,       true,  true,  kDigest,        96},
-  {"2.30.7",           30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,  true,  144, 88, 128, 2320, 32, 7, 228, 64, 2288, kEmpty,       true,  true,  kDigest,        96},
+  // releases          minor check-in       answer early  first              ring         header peerInfo      allGatherInfo                      sync          reg    split  one magic
+  {"2.18",             18,   64, 8, 36,     28,  false, {28, 28, 0},    kInTurn,     false,  64, 0, 0,     1192, 28, 168, 32, 0,    kNone,        false, false, true},
+  {"2.19",             19,   64, 8, 36,     28,  false, {28, 28, 0},    kInTurn,     false,  64, 0, 0,     1192, 28, 168, 32, 0,    kFlagSameTag, false, false, true},
+  {"2.20",             20,   64, 8, 36,     28,  false, {28, 28, 8},    kInTurn,     false,  96, 60, 0,    1196, 28, 168, 32, 0,    kFlagSameTag, false, false, true},
+  {"2.21",             21,   64, 8, 36,     28,  false, {28, 28, 8},    kConcurrent, false,  96, 60, 0,    1220, 32, 192, 32, 0,    kFlag,        false, false, true},
+  {"2.22",             22,   64, 8, 36,     28,  false, {28, 28, 8},    kConcurrent, false,  104, 60, 0,   1228, 32, 192, 32, 0,    kFlag,        false, false, true},
+  {"2.23",             23,   172, 16, 44,   128, true,  {64, 0, 0},     kConcurrent, true,   104, 60, 100, 1260, 32, 224, 32, 0,    kEmpty,       false, true,  false},
+  {"2.24",             24,   172, 16, 44,   128, true,  {104, 0, 0},    kConcurrent, true,   104, 60, 100, 1260, 32, 224, 32, 0,    kEmpty,       true,  true,  false},
+  {"2.25",             25,   172, 16, 44,   128, true,  {104, 0, 0},    kConcurrent, true,   104, 60, 100, 2284, 32, 224, 64, 0,    kEmpty,       true,  true,  false},
+  {"2.26",             26,   172, 16, 44,   128, true,  {120, 0, 0},    kConcurrent, true,   104, 60, 100, 2284, 32, 224, 64, 0,    kEmpty,       true,  true,  false},
+  {"2.27",             27,   172, 16, 44,   128, true,  {120, 0, 0},    kConcurrent, true,   120, 72, 112, 2288, 32, 224, 64, 2284, kEmpty,       true,  true,  false},
+  {"2.28",             28,   172, 16, 44,   128, true,  {120, 0, 0},    kBothWays,   true,   120, 72, 112, 2292, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
+  {"2.29.2 to 2.29.3", 29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   120, 72, 112, 2300, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
+  {"2.29.7",           29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   128, 72, 112, 2300, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
+  {"2.30.3 to 2.30.4", 30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   128, 72, 112, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
+  {"2.30.7",           30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
 };
 // clang-format on
 

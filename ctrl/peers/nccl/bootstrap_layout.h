@@ -28,14 +28,6 @@ enum class SyncForm : uint8_t {
   kEmpty,        ///< no bytes, bit 7 in the tag
 };
 
-/// How the magic of a child communicator follows from its parent's hash (nccl-wire 1.8).
-enum class SplitMagic : uint8_t {
-  kText,           ///< the first 8 characters of "%016lx-%d"
-  kTextHash,       ///< hash of "%016lx-%d"
-  kTextCountHash,  ///< hash of "%016lx-%d-%d" with the parent's count of splits
-  kDigest,         ///< digest of parent's hash, count of splits, color
-};
-
 struct BootstrapLayout {
   std::string_view releases;  ///< "2.29.2 to 2.29.3"
   uint32_t minor;
@@ -48,24 +40,25 @@ struct BootstrapLayout {
   /// Sizes of the ring's first all-gathers; 0: none.
   std::array<uint32_t, 3> first;
   RingOrder ring;
-  bool one_header;  ///< messages begin with {rank, tag} in one frame, else in two
-  /// The address for messages is another one than the ring's.
-  bool own_message_listener;
+  /// Messages begin with {rank, tag} in one frame, and go to another address than the ring's; else
+  /// in two frames, to the ring's.
+  bool one_header;
 
   // ncclPeerInfo: rank at 0, hostHash at 16, pidHash at 24 in all of them.
   uint32_t peer_info, fabric_info, version_at;  ///< 0: there is none
 
   // allGatherInfo: entries of {pattern, nChannels, ...} of each algorithm, then ncclTopoRanks.
   uint32_t all_gather_info;
-  uint32_t graph_entry, graph_entries;
+  uint32_t graph_entry;
   uint32_t topo_ranks, channels;  ///< where its arrays of `channels` numbers begin
   uint32_t local_ranks_at;        ///< 0: there is none
 
   SyncForm sync;
   bool ring_registration;  ///< an all-gather of 2 bytes after the ring is connected
   bool split_in_one;       ///< color and key in one all-gather
-  SplitMagic split_magic;
-  uint32_t net_handle;
+  /// All children of a communicator have the same magic: the first 8 characters of its hash as
+  /// text; later it depends on the color.
+  bool one_magic;
 };
 
 /// Rows of all releases, oldest first.

@@ -13,6 +13,9 @@ namespace understudy {
 /// ncclSocketAddress: a union of sockaddr, sockaddr_in and sockaddr_in6 (nccl-wire 1.1).
 inline constexpr size_t kNcclAddressBytes = 28;
 
+/// NCCL_SOCKET_MAGIC: of all of net_ib's listeners, in their handles at byte 32.
+inline constexpr uint64_t kNcclNetMagic = 0x564ab9f2fc4b9d6c;
+
 inline uint32_t nccl_u32(std::span<const uint8_t> bytes, size_t at) {
   return static_cast<uint32_t>(bytes[at]) | static_cast<uint32_t>(bytes[at + 1]) << 8 |
          static_cast<uint32_t>(bytes[at + 2]) << 16 | static_cast<uint32_t>(bytes[at + 3]) << 24;

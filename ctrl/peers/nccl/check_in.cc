@@ -34,6 +34,11 @@ Result<NcclCheckIn> parse_check_in(const BootstrapLayout& layout, std::span<cons
                 " roots; several unique ids of one communicator are not supported (PyTorch: set "
                 "TORCH_NCCL_RANKS_PER_ROOT to the number of ranks or more)");
   }
+  if (std::string fault =
+          ring_info_fault(bytes.subspan(layout.check_in_ring_at, layout.root_answer));
+      !fault.empty()) {
+    return fail(who + ": " + fault);
+  }
   const auto answer = nccl_address(bytes, layout.check_in_answer_at);
   const auto ring = nccl_address(bytes, layout.check_in_ring_at);
   if (!answer || !ring) {
@@ -43,6 +48,14 @@ Result<NcclCheckIn> parse_check_in(const BootstrapLayout& layout, std::span<cons
   check_in.answer = *answer;
   check_in.ring = *ring;
   return check_in;
+}
+
+std::string ring_info_fault(std::span<const uint8_t> bytes) {
+  constexpr size_t kHandleMagicAt = 32;
+  if (bytes.size() < kHandleMagicAt + 8 || nccl_u64(bytes, kHandleMagicAt) != kNcclNetMagic) {
+    return {};
+  }
+  return "the ring is to run over the network card: set NCCL_OOB_NET_ENABLE=0 on the real node";
 }
 
 std::vector<uint8_t> ring_info_bytes(const BootstrapLayout& layout, const SocketAddress& ring) {

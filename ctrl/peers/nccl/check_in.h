@@ -26,6 +26,9 @@ Result<NcclCheckIn> parse_check_in(const BootstrapLayout& layout, std::span<cons
 /// The answer, and what ranks send when they split a communicator: the next rank's ring address.
 std::vector<uint8_t> ring_info_bytes(const BootstrapLayout& layout, const SocketAddress& ring);
 
+/// Empty, or why the ring address cannot be used: with NCCL_OOB_NET_ENABLE it is a net_ib handle.
+std::string ring_info_fault(std::span<const uint8_t> bytes);
+
 /// The root of a communicator, for its real ranks: emulated ones are known.
 class NcclRoot {
  public:

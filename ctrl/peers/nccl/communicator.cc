@@ -260,8 +260,8 @@ void NcclCommunicator::Impl::begin_child(Ring& ring) {
       "NCCL: ncclCommSplit makes communicator " + std::to_string(ring.group.settings().number) +
       " of " + std::to_string(members.size()) + " ranks, " + std::to_string(real) +
       " of them real; each emulated rank went where the real one in its place on a node goes");
-  if (layout_.split_magic == SplitMagic::kText) {
-    // All children of a parent have the same magic there: only listeners tell them apart.
+  if (layout_.one_magic) {
+    // Only listeners tell the children of a parent apart.
     ring.own_addresses.resize(members.size());
     for (uint32_t rank = 0; rank < members.size(); ++rank) {
       if (members[rank].real) continue;

@@ -191,7 +191,12 @@ bool NcclCommunicator::Impl::root_answer_event(StreamId id, Stream& stream,
   if (event.kind != FrameReader::kPayload) return true;
   const uint32_t rank = stream.rank;
   const auto next = nccl_address(event.payload, 0);
+  const std::string fault = ring_info_fault(event.payload);
   drop(id);
+  if (!fault.empty()) {
+    failed(fault);
+    return false;
+  }
   Ring& ring = *rings_.front();
   was_answered_[rank] = true;
   ++answered_;

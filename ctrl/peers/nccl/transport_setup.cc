@@ -13,14 +13,12 @@ constexpr size_t kEntryBytes = 256;
 // Of a receiver: its net handle; of a sender: the rank whose proxy sends. useGdr of either from
 // 2.24 on.
 constexpr size_t kHandleMagicAt = 32, kEntryRank = 0, kUseGdrAt = 128;
-/// NCCL_SOCKET_MAGIC: of all of net_ib's listeners.
-constexpr uint64_t kNetMagic = 0x564ab9f2fc4b9d6c;
 constexpr uint32_t kSyncBit = 1u << 7, kPartMask = kSyncBit - 1;
 // The tag's last part: 0 for send and receive, else the graph's number and one.
 constexpr uint32_t kPartSendRecv = 0, kPartRing = 1, kPartTree = 2;
 
 bool is_handle(std::span<const uint8_t> entry) {
-  return nccl_u64(entry, kHandleMagicAt) == kNetMagic;
+  return nccl_u64(entry, kHandleMagicAt) == kNcclNetMagic;
 }
 
 }  // namespace
@@ -153,7 +151,7 @@ void TransportSetup::set_up(const BootstrapLayout& layout, const NcclMessage& me
         return user_.setup_failed(ranks_text(message) + ": " + listener.error().text);
       }
       put_nccl_address(ours, 0, *listener);
-      put_nccl_u64(ours, kHandleMagicAt, kNetMagic);
+      put_nccl_u64(ours, kHandleMagicAt, kNcclNetMagic);
     } else {
       put_nccl_u32(ours, kEntryRank, emulated.top);
       const auto listener = nccl_address(theirs, 0);
@@ -168,7 +166,7 @@ void TransportSetup::set_up(const BootstrapLayout& layout, const NcclMessage& me
     ++state.connecting;
   }
   user_.answer({message.to, message.from, message.tag, answer});
-  for (const Receiver& r : receivers) host_.connect(r.connector, r.listener, kNetMagic);
+  for (const Receiver& r : receivers) host_.connect(r.connector, r.listener, kNcclNetMagic);
 }
 
 void TransportSetup::ready(const BootstrapLayout& layout, const NcclConnector& connector) {
