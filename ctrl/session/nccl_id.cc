@@ -10,44 +10,16 @@ bool is_first(const UniqueIdKey& key) { return key.group == "0" && key.member ==
 
 }  // namespace
 
-/// The store's machines on the sockets of one emulated rank.
-class NcclId::Store final : public StoreHost {
- public:
-  Store(NcclSockets& sockets, uint32_t rank, SocketAddress master)
-      : sockets_(sockets), rank_(rank), master_(master) {}
-  StreamId new_stream() override { return sockets_.new_stream(); }
-  void dial(StreamId stream) override { sockets_.dial(rank_, master_, stream); }
-  void send(StreamId stream, std::span<const uint8_t> bytes) override {
-    sockets_.send(stream, bytes);
-  }
-  void close(StreamId stream) override { sockets_.close(stream); }
-  void say(const std::string& line) override { sockets_.say(line); }
-
- private:
-  NcclSockets& sockets_;
-  const uint32_t rank_;
-  const SocketAddress master_;
-};
-
-NcclId::NcclId(Setup setup, NcclSockets& root, SocketAdapter& adapter,
-               NcclSockets::Callbacks callbacks)
+NcclId::NcclId(Setup setup, NcclSockets& sockets, SocketAdapter& adapter,
+               StoreSockets::Callbacks callbacks)
     : setup_(std::move(setup)),
-      root_(root),
-      sockets_(adapter, setup_.addresses, std::move(callbacks)) {
-  sockets_.attach(*this);
-}
-
-NcclId::~NcclId() = default;
-
-uint32_t NcclId::first_emulated() const {
-  uint32_t rank = 0;
-  while (setup_.ranks[rank].real) ++rank;
-  return rank;
-}
+      sockets_(sockets),
+      store_(adapter, callbacks),
+      say_(callbacks.say) {}
 
 Result<void> NcclId::make_root() {
-  root_listener_ = root_.new_listener();
-  const auto root = root_.listen(0, root_listener_);
+  root_listener_ = sockets_.new_listener();
+  const auto root = sockets_.listen(0, root_listener_);
   if (!root) return fail(root.error().text);
   id_ = make_unique_id(setup_.seed, setup_.number, *root);
   return {};
@@ -61,8 +33,8 @@ Result<void> NcclId::open() {
       if (!id) return fail(id.error().text);
       id_ = *id;
       if (!emulated_root()) return {};
-      root_listener_ = root_.new_listener();
-      return root_.listen_at(0, join.port, root_listener_);
+      root_listener_ = sockets_.new_listener();
+      return sockets_.listen_at(0, join.port, root_listener_);
     }
     case NcclJoinConfig::Way::kFile: {
       if (!emulated_root()) {
@@ -86,10 +58,6 @@ Result<void> NcclId::open_store() {
   if (emulated_root()) {
     if (auto made = make_root(); !made) return made;
     ours = std::exchange(id_, std::nullopt);
-    if (auto opened = sockets_.listen_at(0, settings.master.port, sockets_.new_listener());
-        !opened) {
-      return opened;
-    }
   } else {
     settings.generation = store_generation_of_release(setup_.job->join->torch);
   }
@@ -102,10 +70,7 @@ Result<void> NcclId::open_store() {
     id_ = ours;
     return ours;
   };
-  store_ = std::make_unique<Store>(sockets_, first_emulated(), settings.master);
-  sockets_.wait_for(settings.master);
-  rendezvous_ = Rendezvous::make(std::move(settings), *store_, std::move(callbacks));
-  return {};
+  return store_.start(std::move(settings), std::move(callbacks));
 }
 
 void NcclId::learned(const UniqueIdKey& key, const NcclUniqueId& id) {
@@ -113,8 +78,8 @@ void NcclId::learned(const UniqueIdKey& key, const NcclUniqueId& id) {
     if (!id_) id_ = id;
     return;
   }
-  sockets_.say("PyTorch makes another communicator, " + key.member + " of its process group " +
-               key.group + ": emulated ranks join the first one of all ranks only");
+  say_("PyTorch makes another communicator, " + key.member + " of its process group " + key.group +
+       ": emulated ranks join the first one of all ranks only");
 }
 
 void NcclId::poll(Time now) {
@@ -127,31 +92,15 @@ void NcclId::poll(Time now) {
       }
     }
   }
-  if (rendezvous_ == nullptr) return;
-  if (!std::exchange(started_, true)) rendezvous_->start(now);
-  rendezvous_->poll(now);
-  sockets_.poll();
-  if (!rendezvous_->failure().empty()) failure_ = rendezvous_->failure();
+  if (!has_store()) return;
+  store_.poll();
+  if (!store_.rendezvous().failure().empty()) failure_ = store_.rendezvous().failure();
 }
 
 std::vector<std::string> NcclId::waiting() const {
-  if (rendezvous_ != nullptr) return rendezvous_->waiting();
+  if (has_store()) return store_.rendezvous().waiting();
   if (file_ && !id_) return {"rank 0's unique id is to come in " + setup_.job->join->file};
   return {};
-}
-
-void NcclId::on_accepted(Time, ListenerId, StreamId stream, const SocketAddress& from) {
-  rendezvous_->on_accepted(stream, from);
-}
-
-void NcclId::on_connected(Time now, StreamId stream) { rendezvous_->on_connected(now, stream); }
-
-void NcclId::on_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) {
-  rendezvous_->on_bytes(now, stream, bytes);
-}
-
-void NcclId::on_closed(Time now, StreamId stream, const std::string&) {
-  rendezvous_->on_closed(now, stream);
 }
 
 }  // namespace understudy

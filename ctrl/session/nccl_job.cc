@@ -16,10 +16,8 @@ NcclJob::NcclJob(const Config& config, const JobConfig& job, const CollectiveSet
       unplanned_(config, control, unplanned_settings()),
       say_(world.say),
       sockets_(sockets, addresses(), callbacks(world)),
-      identity_(identity_setup(), sockets_, sockets, callbacks(world)),
-      reach_(reach_test(world)) {
-  sockets_.attach(*this);
-}
+      identity_(identity_setup(), sockets_, sockets, store_callbacks(world)),
+      reach_(reach_test(world)) {}
 
 const NodeConfig& NcclJob::node_of(uint32_t rank) const {
   return config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]];
@@ -71,11 +69,25 @@ NcclId::Setup NcclJob::identity_setup() const {
   setup.job = &job_;
   setup.number = static_cast<uint32_t>(&job_ - config_.jobs.data());
   setup.seed = config_.seed;
-  setup.addresses = addresses();
   for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
     setup.ranks.push_back({node_of(rank).real, setup_.communicator.node_of(rank)});
   }
   return setup;
+}
+
+StoreSockets::Callbacks NcclJob::store_callbacks(const World& world) {
+  StoreSockets::Callbacks callbacks;
+  callbacks.now = world.now;
+  callbacks.listen = [listen = world.listen](const SocketAddress& at) {
+    return listen(at.address.is_v4() ? IpAddress::v4(0) : IpAddress(), at.port);
+  };
+  uint32_t rank = 0;
+  while (node_of(rank).real) ++rank;
+  callbacks.connect = [connect = world.connect, from = addresses()[rank]](const SocketAddress& to) {
+    return connect(from, to.address, to.port);
+  };
+  callbacks.say = [this](const std::string& line) { say(line); };
+  return callbacks;
 }
 
 NcclSockets::Callbacks NcclJob::callbacks(const World& world) {
@@ -109,6 +121,7 @@ void NcclJob::begin(Time now, const NcclUniqueId& id) {
       id.root.text());
   sockets_.wait_for(id.root);
   communicator_ = std::make_unique<NcclCommunicator>(std::move(settings), sockets_);
+  sockets_.attach(*communicator_);
   communicator_->start(now);
   if (job_.operations != OperationsMode::kTold) {
     started_ = true;
@@ -208,31 +221,6 @@ void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
 
 void NcclJob::on_connector_failed(Time, const NcclConnector& connector, const std::string& why) {
   sockets_.on_connector(connector, why);
-}
-
-void NcclJob::on_accepted(Time now, ListenerId listener, StreamId stream,
-                          const SocketAddress& from) {
-  // Nobody can know of the root before its id is known.
-  if (communicator_ == nullptr) return sockets_.close(stream);
-  communicator_->on_accepted(now, listener, stream, from);
-}
-
-void NcclJob::on_connected(Time now, StreamId stream) { communicator_->on_connected(now, stream); }
-
-void NcclJob::on_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) {
-  communicator_->on_bytes(now, stream, bytes);
-}
-
-void NcclJob::on_closed(Time now, StreamId stream, const std::string& why) {
-  communicator_->on_closed(now, stream, why);
-}
-
-void NcclJob::on_connector(Time now, const NcclConnector& connector, const std::string& failure) {
-  if (failure.empty()) {
-    communicator_->on_connector_ready(now, connector);
-  } else {
-    communicator_->on_connector_failed(now, connector, failure);
-  }
 }
 
 void NcclJob::on_connector_closed(Time, const NcclConnector& connector) { disconnect(connector); }

@@ -24,7 +24,7 @@
 
 namespace understudy {
 
-class NcclJob final : public NetIbObserver, public StreamUser {
+class NcclJob final : public NetIbObserver {
  public:
   struct World {
     std::function<Time()> now;
@@ -62,17 +62,10 @@ class NcclJob final : public NetIbObserver, public StreamUser {
                            const std::string& why) override;
   void on_connector_closed(Time now, const NcclConnector& connector) override;
 
-  // StreamUser: the communicator's
-  void on_accepted(Time now, ListenerId listener, StreamId stream,
-                   const SocketAddress& from) override;
-  void on_connected(Time now, StreamId stream) override;
-  void on_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) override;
-  void on_closed(Time now, StreamId stream, const std::string& why) override;
-  void on_connector(Time now, const NcclConnector& connector, const std::string& failure) override;
-
  private:
   NcclSockets::Callbacks callbacks(const World& world);
   NcclId::Setup identity_setup() const;
+  StoreSockets::Callbacks store_callbacks(const World& world);
   std::vector<IpAddress> addresses() const;
   ReachTest reach_test(const World& world) const;
   UnplannedLinks::Settings unplanned_settings() const;

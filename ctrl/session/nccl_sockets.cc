@@ -40,24 +40,31 @@ IpAddress unspecified(const IpAddress& like) {
 /// One of the communicator's own connections.
 class NcclSockets::Stream final : public Peer {
  public:
-  Stream(NcclSockets& all, StreamId id) : all_(all), id_(id) {}
-  ~Stream() override { all_.streams_.erase(id_); }
+  Stream(NcclSockets& all, StreamId id) : all_(&all), id_(id) {}
+  ~Stream() override {
+    if (all_ != nullptr) all_->streams_.erase(id_);
+  }
+  /// It ends before its connection does.
+  void orphan() {
+    all_ = nullptr;
+    finished_ = true;
+  }
   void set_connection(ConnectionId connection) {
     connection_ = connection;
-    all_.streams_[id_] = this;
+    all_->streams_[id_] = this;
   }
   void on_bytes(Time now, std::span<const uint8_t> bytes) override {
-    if (!finished_) all_.user_->on_bytes(now, id_, bytes);
+    if (!finished_) all_->communicator_->on_bytes(now, id_, bytes);
   }
   void on_endpoint(Time, const EndpointReady&) override {}
   void on_connected(Time now) override {
-    all_.made(connection_);
-    if (!finished_) all_.user_->on_connected(now, id_);
+    if (all_ != nullptr) all_->made(connection_);
+    if (!finished_) all_->communicator_->on_connected(now, id_);
   }
   void on_closed(Time) override {
     if (finished_) return;
     finished_ = true;
-    all_.failed_.push_back({id_, ""});
+    all_->failed_.push_back({id_, ""});
   }
   void append(std::span<const uint8_t> bytes) {
     output_.insert(output_.end(), bytes.begin(), bytes.end());
@@ -68,12 +75,14 @@ class NcclSockets::Stream final : public Peer {
   ConnectionId connection() const { return connection_; }
 
  private:
-  NcclSockets& all_;
+  NcclSockets* all_;
   const StreamId id_;
   ConnectionId connection_ = 0;
 };
 
-NcclSockets::~NcclSockets() = default;
+NcclSockets::~NcclSockets() {
+  for (const auto& [id, stream] : streams_) stream->orphan();
+}
 
 Result<void> NcclSockets::open_port(const IpAddress& like, uint16_t port, uint16_t& opened) {
   const auto fd = callbacks_.listen(unspecified(like), port);
@@ -129,7 +138,7 @@ Result<SocketAddress> NcclSockets::expect(const NcclConnector& connector) {
 
 std::unique_ptr<Peer> NcclSockets::accept(const AcceptedConnection& accepted) {
   const auto found = expected_.find({accepted.local, accepted.local_port});
-  if (found == expected_.end()) return nullptr;
+  if (found == expected_.end() || communicator_ == nullptr) return nullptr;
   if (found->second.connector) {
     const NcclConnector connector = *found->second.connector;
     connections_.insert(accepted.id);
@@ -138,8 +147,8 @@ std::unique_ptr<Peer> NcclSockets::accept(const AcceptedConnection& accepted) {
   connections_.insert(accepted.id);
   auto stream = std::make_unique<Stream>(*this, next_stream_++);
   stream->set_connection(accepted.id);
-  user_->on_accepted(callbacks_.now(), found->second.listener, stream->id(),
-                     {accepted.client, accepted.client_port});
+  communicator_->on_accepted(callbacks_.now(), found->second.listener, stream->id(),
+                             {accepted.client, accepted.client_port});
   return stream;
 }
 
@@ -183,7 +192,7 @@ void NcclSockets::drop(const Call& call, const std::string& why) {
   if (call.stream != 0) {
     failed_.push_back({call.stream, why});
   } else {
-    user_->on_connector(callbacks_.now(), call.connector, why);
+    communicator_->on_connector_failed(callbacks_.now(), call.connector, why);
   }
 }
 
@@ -258,7 +267,7 @@ void NcclSockets::pump() {
       if (found != streams_.end()) sockets_.flush(found->second->connection());
     }
     for (const Ended& ended : std::exchange(failed_, {})) {
-      user_->on_closed(callbacks_.now(), ended.stream, ended.why);
+      communicator_->on_closed(callbacks_.now(), ended.stream, ended.why);
     }
   }
   pumping_ = false;
@@ -274,7 +283,11 @@ void NcclSockets::on_connector(const NcclConnector& connector, const std::string
     expected_.erase(found->second);
     awaited_.erase(found);
   }
-  user_->on_connector(callbacks_.now(), connector, failure);
+  if (failure.empty()) {
+    communicator_->on_connector_ready(callbacks_.now(), connector);
+  } else {
+    communicator_->on_connector_failed(callbacks_.now(), connector, failure);
+  }
 }
 
 void NcclSockets::disconnect(const NcclConnector& connector) {

@@ -14,23 +14,11 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ctrl/peers/nccl/communicator.h"
 #include "ctrl/peers/nccl/host.h"
 #include "ctrl/peers/socket_adapter.h"
 
 namespace understudy {
-
-/// The machine whose connections they are.
-class StreamUser {
- public:
-  virtual ~StreamUser() = default;
-  virtual void on_accepted(Time now, ListenerId listener, StreamId stream,
-                           const SocketAddress& from) = 0;
-  virtual void on_connected(Time now, StreamId stream) = 0;
-  virtual void on_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) = 0;
-  virtual void on_closed(Time now, StreamId stream, const std::string& why) = 0;
-  virtual void on_connector(Time now, const NcclConnector& connector,
-                            const std::string& failure) = 0;
-};
 
 class NcclSockets final : public NcclHost {
  public:
@@ -52,8 +40,8 @@ class NcclSockets final : public NcclHost {
       : sockets_(sockets), addresses_(std::move(addresses)), callbacks_(std::move(callbacks)) {}
   ~NcclSockets() override;
 
-  /// Whom it all belongs to, before anything happens.
-  void attach(StreamUser& user) { user_ = &user; }
+  /// Whom it all belongs to. Who comes before that is hung up on: nobody can know of the root yet.
+  void attach(NcclCommunicator& communicator) { communicator_ = &communicator; }
   /// A listener at an address that others know, of `rank`: the root's.
   Result<void> listen_at(uint32_t rank, uint16_t port, ListenerId listener);
   /// Calls there are repeated for ever: whoever listens there is started by hand.
@@ -122,7 +110,7 @@ class NcclSockets final : public NcclHost {
   SocketAdapter& sockets_;
   const std::vector<IpAddress> addresses_;
   const Callbacks callbacks_;
-  StreamUser* user_ = nullptr;
+  NcclCommunicator* communicator_ = nullptr;
   StreamId next_stream_ = 1;
   ListenerId next_listener_ = 1;
   std::map<bool, std::vector<uint16_t>> ports_;  ///< shared ones, by v4
