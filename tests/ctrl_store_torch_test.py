@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 SKIPPED = 77
@@ -56,7 +57,8 @@ if len(sys.argv) > 2:
     dist.new_group(list(range(int(sys.argv[2]))), timeout=minute)
     print("group", ids[1].hex())
 dist.destroy_process_group()
-print("done")
+print("done", flush=True)
+sys.stdin.readline()
 '''
 SAID = ["get of rank %d", "add 5 3", "keys True True False", "set first first", "wait ends True", "done"]
 
@@ -79,8 +81,14 @@ class TorchStore(unittest.TestCase):
         process = subprocess.Popen(
             [STORE_RANKS, f"127.0.0.1:{self.port}", str(WORLD), *map(str, real)],
             stdout=subprocess.PIPE, text=True)
-        self.addCleanup(process.kill)
+        self.look_after(process)
         return process
+
+    def look_after(self, process):
+        timer = threading.Timer(100, process.kill)
+        timer.start()
+        self.addCleanup(timer.cancel)
+        self.addCleanup(process.kill)
 
     def real(self, rank, *arguments, launcher=()):
         environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(WORLD),
@@ -88,12 +96,23 @@ class TorchStore(unittest.TestCase):
                            OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
         process = subprocess.Popen(
             [sys.executable, *launcher, str(self.script), UNIQUE_ID.hex(), *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-        self.addCleanup(process.kill)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=environment)
+        self.look_after(process)
         return process
 
+    def until(self, process, text):
+        """What it says up to and with a line that has `text`."""
+        output = ""
+        while text not in output:
+            line = process.stdout.readline()
+            self.assertNotEqual(line, "", f"no \"{text}\" in:\n{output}")
+            output += line
+        return output
+
     def finish(self, process):
-        output, _ = process.communicate(timeout=100)
+        """What it says from now on, once it may end."""
+        output, _ = process.communicate("\n" if process.stdin else None)
         self.assertEqual(process.returncode, 0, output)
         return output.replace("[default0]:", "")  # torchrun's
 
@@ -111,41 +130,45 @@ class TorchStore(unittest.TestCase):
 
     def test_rank_0_is_real_and_a_second_group_follows(self):
         emulated = self.emulated(0)  # comes first: the store is waited for
-        output = self.finish(self.real(0, "2"))
-        self.check_rank(output, 0, UNIQUE_ID.hex())
-        self.assertIn(f"group {UNIQUE_ID.hex()}\n", output)
-        learned = self.finish(emulated)
+        real = self.real(0, "2")
+        learned = self.until(emulated, f"learned 1 0 {UNIQUE_ID.hex()}\n")
         self.assertIn("torch 2.0 or earlier", learned)
         self.assertIn(f"learned 0 0 {UNIQUE_ID.hex()}\n", learned)
-        self.assertIn(f"learned 1 0 {UNIQUE_ID.hex()}\n", learned)
+        output = self.finish(real)
+        self.check_rank(output, 0, UNIQUE_ID.hex())
+        self.assertIn(f"group {UNIQUE_ID.hex()}\n", output)
+        self.finish(emulated)
 
     def test_two_real_ranks_with_rank_0(self):
         emulated = self.emulated(0, 2)
         processes = {rank: self.real(rank) for rank in (2, 0)}
+        said = {rank: self.until(process, "done") for rank, process in processes.items()}
         for rank, process in processes.items():
-            output = self.finish(process)
-            self.assertIn(f"id {UNIQUE_ID.hex()}\n", output)
+            self.finish(process)
+            self.check_rank(said[rank], rank, UNIQUE_ID.hex())
         self.finish(emulated)
 
     def test_rank_0_is_emulated(self):
         emulated = self.emulated(3)
         output = self.finish(self.real(3))
-        given = self.finish(emulated)
-        line = next(line for line in given.splitlines() if line.startswith("gave 0 0 "))
-        self.check_rank(output, 3, line.split()[3])
+        self.check_rank(output, 3, self.given(emulated))
+
+    def given(self, emulated):
+        """The id that emulated rank 0 has made."""
+        said = self.finish(emulated).splitlines()
+        return next(line for line in said if line.startswith("gave 0 0 ")).split()[3]
 
     def test_torchrun_as_node_0(self):
         emulated = self.emulated(0)
-        output = self.finish(self.real(0, launcher=self.launcher(0)))
-        self.check_rank(output, 0, UNIQUE_ID.hex())
-        self.assertIn(f"learned 0 0 {UNIQUE_ID.hex()}\n", self.finish(emulated))
+        real = self.real(0, launcher=self.launcher(0))
+        self.until(emulated, f"learned 0 0 {UNIQUE_ID.hex()}\n")
+        self.check_rank(self.finish(real), 0, UNIQUE_ID.hex())
+        self.finish(emulated)
 
     def test_torchrun_as_node_2_of_an_emulated_master(self):
         emulated = self.emulated(2)
         output = self.finish(self.real(2, launcher=self.launcher(2)))
-        given = self.finish(emulated)
-        line = next(line for line in given.splitlines() if line.startswith("gave 0 0 "))
-        self.check_rank(output, 2, line.split()[3])
+        self.check_rank(output, 2, self.given(emulated))
 
 
 if __name__ == "__main__":

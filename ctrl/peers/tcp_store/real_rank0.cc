@@ -113,15 +113,16 @@ void RealRank0::ask_for_all(Time now) {
   ask_at_ = now + pause_;
   // While the job starts nothing may wait for us; later nothing much happens.
   if (counts_[0] > 0) pause_ = std::min(pause_ * 2, kLongestPause);
-  for (const uint32_t number : barriers_) {
-    for (const std::string& key : barrier_keys(number, kAttempts)) {
-      if_there(now, key, [this, number, key](Time at) { on_barrier(at, number, key); });
-    }
-  }
+  // Ids first: the real ranks go on as soon as we have come to their barrier.
   for (uint32_t group = 0; group < groups_; ++group) {
     const UniqueIdKey id{std::to_string(group), std::to_string(counts_[group])};
     for (const std::string& key : unique_id_keys(id, kAttempts)) {
       if_there(now, key, [this, id, key](Time at) { on_unique_id(at, id, key); });
+    }
+  }
+  for (const uint32_t number : barriers_) {
+    for (const std::string& key : barrier_keys(number, kAttempts)) {
+      if_there(now, key, [this, number, key](Time at) { on_barrier(at, number, key); });
     }
   }
 }
