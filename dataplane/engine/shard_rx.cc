@@ -152,8 +152,8 @@ uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot
   p.view = roce;
   p.link = link_id(here().nic, true, class_of(roce));
   const QpSlot& q = qps_[slot];
-  const bool one_packet = roce.info().start && roce.info().end;
-  if (roce.payload_bytes > 0 && (q.wants_payload || (q.wants_small && one_packet))) {
+  const auto is_small = [&] { return roce.info().start && roce.info().end; };
+  if (roce.payload_bytes > 0 && (q.wants_payload || (q.wants_small && is_small()))) {
     std::memcpy(pool_.buffer(id), view.frame.data() + roce.payload, roce.payload_bytes);
   }
   return id;
