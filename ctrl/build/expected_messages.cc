@@ -10,6 +10,8 @@
 namespace understudy {
 namespace {
 
+constexpr uint32_t kWideCredits = 20;  ///< NCCL 2.20: entries of its credits' FIFO have 64 bytes
+
 /// Sender, receiver, channel and index of a connection.
 using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>;
 using Sizes = std::map<Key, std::vector<uint32_t>>;
@@ -38,7 +40,8 @@ class Expected {
       out.push_back({"job " + job_.name + ", " + name_of(from) + " to " + name_of(to) +
                          ", channel " + std::to_string(channel) + (index == 0 ? "" : ", send/recv"),
                      node_of(from), node_of(to), communicator_.nic_of(from),
-                     communicator_.nic_of(to), std::move(sizes)});
+                     communicator_.nic_of(to), std::move(sizes),
+                     job_.nccl.minor < kWideCredits ? 32u : 64u});
     }
     return {};
   }

@@ -17,6 +17,7 @@ struct ExpectedConnection {
   NodeId from = 0, to = 0;
   unsigned from_nic = 0, to_nic = 0;
   std::vector<uint32_t> sizes;  ///< bytes of each WRITE with immediate; 0 is a message, too
+  uint32_t credit_bytes = 64;   ///< of each WRITE that grants one of them
 };
 
 /// All connections that have a real node at one end or at both. `unknown`: file, line and reason of

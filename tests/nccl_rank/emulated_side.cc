@@ -4,7 +4,8 @@
 
 namespace understudy::nccl_rank {
 
-EmulatedSide::~EmulatedSide() = default;
+// It gives its connectors back to us.
+EmulatedSide::~EmulatedSide() { communicator_.reset(); }
 
 SocketAddress EmulatedSide::open_root(uint32_t rank) {
   settings_.emulated_root = true;

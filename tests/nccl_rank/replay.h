@@ -20,6 +20,7 @@ class Replay final : public NcclHost, public NetIbObserver {
  public:
   /// Rank 0 of the recording is real, and the root is its.
   explicit Replay(nccl_decode::Exchange exchange);
+  ~Replay() override { communicator_.reset(); }  // before what it speaks to
   void run();
 
   /// What was not as recorded.

@@ -1,6 +1,7 @@
 #include "tools/roce_check/collective_check.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -16,11 +17,9 @@ struct Carried {
   NodeId from = 0, to = 0;
   unsigned from_nic = 0, to_nic = 0;
   std::vector<const AcceptedMessage*> data;  ///< WRITEs with immediate
-  uint64_t credits = 0;                      ///< small WRITEs the other way
+  std::map<uint64_t, uint64_t> plain;        ///< WRITEs without, the other way: how many, by bytes
   bool explained = false;
 };
-
-constexpr uint64_t kCreditBytes = 64;
 
 void add_direction(const PacketTable& table, const NodeAddresses& addresses,
                    const DirectionResult& data, const DirectionResult& back,
@@ -39,7 +38,7 @@ void add_direction(const PacketTable& table, const NodeAddresses& addresses,
     if (m.kind == OpKind::kWrite && m.imm) c.data.push_back(&m);
   }
   for (const AcceptedMessage& m : back.messages) {
-    if (m.kind == OpKind::kWrite && !m.imm && m.bytes == kCreditBytes) ++c.credits;
+    if (m.kind == OpKind::kWrite && !m.imm) ++c.plain[m.bytes];
   }
   if (!c.data.empty()) out.push_back(std::move(c));
 }
@@ -117,10 +116,11 @@ void check_collectives(const Config& config, bool open_end, Analysis& analysis) 
       const uint64_t bytes =
           std::accumulate(c.data.begin(), c.data.end(), uint64_t{0},
                           [](uint64_t sum, const AcceptedMessage* m) { return sum + m->bytes; });
+      const uint64_t credits = c.plain[e.credit_bytes];
       findings.note(Check::kCollective, e.name + ": " + std::to_string(c.data.size()) +
                                             " messages, " + std::to_string(bytes) + " bytes, " +
-                                            std::to_string(c.credits) + " credits");
-      if (c.credits < c.data.size()) {
+                                            std::to_string(credits) + " credits");
+      if (credits < c.data.size()) {
         findings.add(Rule::kCollective, {}, e.name + ": fewer credits than messages");
       }
       break;
