@@ -177,6 +177,49 @@ TEST(NcclSteps, KernelsFindTheirFlagsInAnyOrderOfOperations) {
   }
 }
 
+/// A message that was too short has the rest of its lines written behind it, and nothing else.
+TEST(NcclSteps, WhatAGuessLeftOutIsAddedWhereTheKernelSpins) {
+  for (const auto kind : {Kernel::Kind::kLL, Kernel::Kind::kLL128, Kernel::Kind::kOneStepSimple}) {
+    Kernel kernel;
+    Rig rig;
+    (void)kernel.begin(kind);
+    for (uint32_t i = 0; i < 20; ++i) {
+      const Kernel::Credit credit = kernel.credit();
+      rig.grant(credit);
+      rig.wires.posted.clear();
+      // No whole line: a guess may have been of another protocol.
+      ASSERT_TRUE(rig.sender.send(Time(), rig.wires, rig.k, 200, {}, rig.k));
+      ASSERT_TRUE(rig.sender.lengthen(Time(), rig.wires, rig.k, 150));
+      ASSERT_TRUE(rig.sender.lengthen(Time(), rig.wires, rig.k, 1024));
+      ASSERT_TRUE(rig.sender.lengthen(Time(), rig.wires, rig.k, kMaxMessageBytes));
+      ASSERT_TRUE(rig.sender.lengthen(Time(), rig.wires, rig.k, kMaxMessageBytes));
+      ++rig.k;
+      const bool spins = kind != Kernel::Kind::kOneStepSimple;
+      ASSERT_EQ(rig.wires.posted.size(), spins ? 3u : 1u);
+      std::vector<uint8_t> memory(spins ? credit.size : 200);
+      uint64_t whole = 0;
+      for (const WorkRequest& write : rig.wires.posted) {
+        EXPECT_EQ(write.remote_va, credit.address + whole);
+        EXPECT_EQ(write.rkey, 7u);
+        EXPECT_EQ(write.op, whole == 0 ? WorkOp::kWriteImm : WorkOp::kWrite);
+        write.payload.write(std::span(memory).subspan(whole, write.length));
+        whole += write.length;
+        uint32_t messages = 0;
+        rig.sender.acknowledged(*rig.qps[0], write.id, [&](uint64_t) { ++messages; });
+        EXPECT_EQ(messages, write.op == WorkOp::kWriteImm ? 1u : 0u);
+      }
+      EXPECT_EQ(whole, memory.size());
+      EXPECT_TRUE(kernel.takes(credit.address, memory)) << i;
+    }
+    // What lay in a place that is another message's by now is left alone.
+    rig.wires.posted.clear();
+    for (uint64_t k : {uint64_t{0}, rig.k - 9, rig.k}) {
+      EXPECT_TRUE(rig.sender.lengthen(Time(), rig.wires, k, kMaxMessageBytes));
+    }
+    EXPECT_TRUE(rig.wires.posted.empty());
+  }
+}
+
 TEST(NcclSteps, WithoutTheRoundingTheKernelWouldHang) {
   Kernel kernel;
   Rig rig;

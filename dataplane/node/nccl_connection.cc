@@ -95,16 +95,39 @@ bool NcclSender::send(Time now, EndpointHost& host, uint64_t k, uint32_t size,
     ++counted_;
     lines_ = lines(credit, size);
   }
+  if (setup_.collective && k + 1 == counted_) newest_[k % newest_.size()].bytes = size;
   const bool own = payload.bytes != nullptr || payload.source != nullptr || !setup_.collective;
   const PayloadRef& data = own ? payload : lines_;
   if (several_ != nullptr) return post_parts(now, host, k, size, data, id, entries);
   return host.post(now, *setup_.qps.all.front(), part(k, 0, 0, size, data, id, 1));
 }
 
+bool NcclSender::lengthen(Time now, EndpointHost& host, uint64_t k, uint32_t size) {
+  if (!setup_.collective || k >= counted_ || counted_ - k > newest_.size() || !has_credit(k)) {
+    return true;
+  }
+  Posted& posted = newest_[k % newest_.size()];
+  const CtsEntry credit = entry(k);
+  const PayloadRef flags = flag_lines(posted.place);
+  const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(size, credit.size));
+  if (flags.source == nullptr || bytes <= posted.bytes) return true;
+  WorkRequest write;
+  write.op = WorkOp::kWrite;
+  write.id = kBeforePart;
+  write.remote_va = credit.address + posted.bytes;
+  write.rkey = credit.rkey;
+  write.length = bytes - posted.bytes;
+  write.payload = flags.advanced(posted.bytes);
+  if (!host.post(now, *setup_.qps.all[setup_.qps.first(k)], write)) return false;
+  posted.bytes = bytes;
+  return true;
+}
+
 /// Counts the step of the newest credit, and looks whether that lies where it should.
 PayloadRef NcclSender::lines(const CtsEntry& credit, uint32_t size) {
   const NcclSteps::Place place = steps_.next(credit.size, setup_.buffers);
   check(credit, place);
+  newest_[(counted_ - 1) % newest_.size()].place = place;
   if (setup_.reflection != nullptr && size <= Reflection::kMost) {
     return setup_.reflection->payload(place);
   }

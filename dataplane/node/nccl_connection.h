@@ -82,6 +82,11 @@ class NcclSender {
   bool send(Time now, EndpointHost& host, uint64_t k, uint32_t size, const PayloadRef& payload,
             uint64_t id);
 
+  /// Adds to message `k`, one of the newest eight, the lines that it is shorter than `size`, where
+  /// the kernel on the other side spins on their flags (LL, LL128): what was sent on a guess is no
+  /// reason to wait for ever. False while the send queue is full.
+  bool lengthen(Time now, EndpointHost& host, uint64_t k, uint32_t size);
+
   /// Ids of work requests that are not a message's last one.
   static constexpr uint64_t kPart = ~uint64_t{0} - 1;
   static constexpr uint64_t kBeforePart = ~uint64_t{0} - 2;
@@ -129,8 +134,13 @@ class NcclSender {
   Setup setup_;
   std::unique_ptr<Several> several_;
   NcclSteps steps_;
-  uint64_t counted_ = 0;                ///< messages that steps_ knows
-  PayloadRef lines_;                    ///< of the newest of them
+  uint64_t counted_ = 0;  ///< messages that steps_ knows
+  PayloadRef lines_;      ///< of the newest of them
+  struct Posted {
+    NcclSteps::Place place;
+    uint32_t bytes = 0;
+  };
+  std::array<Posted, 8> newest_ = {};   ///< no more messages of LL or LL128 are under way
   std::array<uint64_t, 3> bases_ = {};  ///< of the buffers of LL, LL128, Simple, once seen
 };
 

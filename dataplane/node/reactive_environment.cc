@@ -299,6 +299,9 @@ void ReactiveEnvironment::send_due(Time now, uint32_t link) {
       if (waits_for_reflection(*op, link, bytes)) return;
     }
     if (!l.sender.send(now, *host_, l.sent, bytes, PayloadRef{}, l.sent)) return;
+    if (given_up_ && op != nullptr && !op->sure) {
+      l.sender.lengthen(now, *host_, l.sent, kMaxMessageBytes);  // nobody knows how long it is
+    }
     if (op != nullptr) op->bytes_sent += bytes;
     l.bytes_of[l.sent % kUnderWay] = bytes;
     ++l.sent;
@@ -312,6 +315,7 @@ void ReactiveEnvironment::give_up(Time now) {
     if (job_.links[l].real_sends) {
       grant_ahead(now, l, links_[l].received + ahead(l), now);
     } else {
+      lengthen(now, l, nullptr);
       send_due(now, l);
     }
   }

@@ -135,6 +135,7 @@ class ReactiveEnvironment final : public Endpoint {
   bool crosses(const ReactiveOperation& op) const;
   void begin_unseen(Time now, ReactiveOperation& op);
   void replay(Time now, ReactiveOperation& op);
+  void lengthen(Time now, uint32_t link, const ReactiveOperation* op);
   void settle(Time now, ReactiveOperation& op);
   void enter(ReactiveOperation& op);
   void take(Time now, ReactiveOperation& op, Duration carried);

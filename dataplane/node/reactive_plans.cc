@@ -159,7 +159,26 @@ void ReactiveEnvironment::replay(Time now, ReactiveOperation& op) {
     if (!feed(now, op, i)) return;
   }
   tell_put_off(now, op);
-  for (uint32_t l = 0; l < links_.size(); ++l) send_due(now, l);
+  for (uint32_t l = 0; l < links_.size(); ++l) {
+    lengthen(now, l, &op);
+    send_due(now, l);
+  }
+}
+
+/// Messages that left with the size of another guess get the lines that this operation has more
+/// (without one: all that their credits take), where a kernel spins on them.
+void ReactiveEnvironment::lengthen(Time now, uint32_t link, const ReactiveOperation* op) {
+  Link& l = links_[link];
+  if (job_.links[link].real_sends || !l.joined) return;
+  const uint64_t first = op != nullptr ? op->base[link] : settled_[link];
+  const uint64_t end =
+      op != nullptr ? std::min(l.sent, first + op->shape->uses[link].messages) : l.sent;
+  constexpr uint64_t kUnread = 8;  // most messages of LL or LL128 that are under way
+  for (uint64_t k = std::max(first, l.sent - std::min(l.sent, kUnread)); k < end; ++k) {
+    const uint32_t bytes = op != nullptr ? wire(*op, link, k - first) : kMaxMessageBytes;
+    // A send queue is never full: it has room for twice the credits that there can be.
+    (void)l.sender.lengthen(now, *host_, k, bytes);
+  }
 }
 
 /// Nothing will replace the operation: its end is where the next one begins. Its ranks' first
