@@ -133,6 +133,8 @@ class Inference {
   void lose(const Event& event);
   const LaneOperation* unreported(uint32_t channel, uint64_t ahead = 0) const;
   std::vector<InferredOperation::Candidate> candidates(uint32_t channels) const;
+  std::vector<uint64_t> from_known_parts(const InferredOperation::Candidate& candidate,
+                                         uint32_t channels) const;
   SizeSet totals(std::span<const SizeSet> lanes, const Operation& operation) const;
 
   Communicator communicator_;

@@ -37,6 +37,35 @@ bool Inference::may_be(const Operation& operation) const {
   return unreported(0) != nullptr;
 }
 
+/// Wholes of which some channel's part is known while another's is not, as where the real rank
+/// first has to hear something there. All parts but the last are equal, and that is at most a cell
+/// of each channel shorter (nccl-wire 3.9). The likeliest first: equal parts; but the longest where
+/// a message that is too short keeps its kernel waiting.
+std::vector<uint64_t> Inference::from_known_parts(const InferredOperation::Candidate& candidate,
+                                                  uint32_t channels) const {
+  constexpr uint64_t kCell = 16384, kGrain = 16;
+  std::vector<uint64_t> wholes;
+  if (cut_rule(communicator_.version) == CutRule::kStrided) return wholes;
+  for (uint32_t c = 0; c < channels && wholes.empty(); ++c) {
+    for (uint32_t k = 0; k < channels_[c].kinds.size(); ++k) {
+      const LaneKind& kind = channels_[c].kinds[k];
+      const SizeSet& part = unreported(c)->sizes[k];
+      if (part.empty() || part.most() == SizeSet::kUnbounded) continue;
+      if (kind.collective != candidate.collective || kind.algorithm != candidate.algorithm ||
+          kind.protocol() != candidate.protocol) {
+        continue;
+      }
+      const bool last = c + 1 == channels;
+      for (uint64_t more = 0; more <= (last ? channels * kCell : 0); more += kGrain) {
+        wholes.push_back(part.most() + (part.most() + more) * (channels - 1));
+      }
+      break;
+    }
+  }
+  if (candidate.protocol != Protocol::kSimple) std::ranges::reverse(wholes);
+  return wholes;
+}
+
 std::optional<Inference::Taken> Inference::current(std::span<const Operation> before) const {
   uint32_t count = 0;
   while (count < channels_.size() && unreported(count) != nullptr) ++count;
@@ -80,6 +109,7 @@ std::optional<Inference::Taken> Inference::current(std::span<const Operation> be
         return std::pair(std::countr_zero(a), a) > std::pair(std::countr_zero(b), b);
       });
     } else {
+      sizes = from_known_parts(candidate, count);
       // Twice as long as what was seen, and whole loops.
       for (const LaneKind& kind : channels_[0].kinds) {
         if (kind.collective != o.collective || kind.algorithm != o.algorithm ||

@@ -173,6 +173,44 @@ TEST(Inference, WhatCameBeforeIsExpectedAgain) {
   EXPECT_FALSE(nothing->expected);
 }
 
+/// The root of a tree waits for its children before it sends anything on that tree's channels; on
+/// the other tree's it is a leaf, whose message tells how long the operation is.
+TEST(Inference, ATreesRootIsToldByItsOtherTree) {
+  const Communicator communicator = nodes_of(4, 2, 1, 28);
+  for (const uint64_t bytes : {uint64_t{65536}, uint64_t{98304}, uint64_t{100000}}) {
+    Operation o;
+    o.algorithm = Algorithm::kTree;
+    o.count = bytes / 4;
+    const auto cut = cut_group(communicator, {&o, 1});
+    ASSERT_TRUE(cut.has_value());
+    ASSERT_EQ((*cut)[0].parts.size(), 2u);
+    Inference inference(communicator, {0});
+    const auto at = [&](uint32_t channel, bool to_real) {
+      for (uint32_t c = 0; c < inference.connections().size(); ++c) {
+        const BorderConnection& b = inference.connections()[c];
+        // Channel 0: rank 2 is our child; channel 1: rank 1 is our parent.
+        const uint32_t other = channel == 0 ? 2 : 1;
+        if (b.channel == channel && b.to_real == to_real && (b.from == other || b.to == other)) {
+          return c;
+        }
+      }
+      ADD_FAILURE() << "no connection on channel " << channel;
+      return 0u;
+    };
+    inference.on_credit(at(0, true), 524288);
+    inference.on_credit(at(1, true), 524288);
+    inference.on_data(at(1, false), static_cast<uint32_t>((*cut)[0].parts[1].bytes));
+    const auto taken = inference.current({});
+    ASSERT_TRUE(taken.has_value()) << bytes;
+    EXPECT_EQ(taken->operation.algorithm, Algorithm::kTree);
+    EXPECT_EQ(taken->operation.protocol, Protocol::kSimple);
+    const auto taken_cut = cut_group(communicator, {&taken->operation, 1});
+    EXPECT_EQ((*taken_cut)[0].parts[1].bytes, (*cut)[0].parts[1].bytes);
+    if (bytes % 16384 != 0) continue;  // equal parts are likelier
+    EXPECT_EQ(taken->operation.bytes(), bytes);
+  }
+}
+
 TEST(Inference, WhatNothingExplainsIsLost) {
   Inference inference(nodes_of(4), {0});
   uint32_t receive = 0;
