@@ -6,9 +6,11 @@
 
 #include <cstring>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "tests/fuzz/net_ib_drive.h"
 #include "tests/net_ib_script.h"
 
 namespace understudy {
@@ -342,6 +344,24 @@ TEST(NetIb, SaysWhatItWaitsFor) {
   bench.say(device_list(release_of(28), 1));
   bench.say(std::vector<uint8_t>(120));
   EXPECT_EQ(bench.peer.waiting(), "the real rank's metadata (120 of 3648 bytes)");
+}
+
+TEST(NetIb, KeepsItsPromisesWhateverComes) {
+  std::mt19937 random(6);
+  for (int round = 0; round < 20000; ++round) {
+    // The messages in their order as a rule, whole or damaged.
+    std::vector<uint8_t> input = {static_cast<uint8_t>(random()), static_cast<uint8_t>(random())};
+    if (input[1] % 2 == 1) input.push_back(14);  // dialled: it stands
+    for (const uint8_t step : std::vector<uint8_t>{1, 2, 5, 3, 5, 4, 7}) {
+      if (step == 1 && input[1] % 2 == 1) continue;
+      const bool strange = random() % 8 == 0;
+      input.push_back(strange ? static_cast<uint8_t>(random()) : step);
+      for (unsigned i = 0; strange && i < random() % 12; ++i) {
+        input.push_back(static_cast<uint8_t>(random()));
+      }
+    }
+    drive_net_ib(input);
+  }
 }
 
 }  // namespace

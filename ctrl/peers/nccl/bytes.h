@@ -20,11 +20,17 @@ inline uint32_t nccl_u32(std::span<const uint8_t> bytes, size_t at) {
   return static_cast<uint32_t>(bytes[at]) | static_cast<uint32_t>(bytes[at + 1]) << 8 |
          static_cast<uint32_t>(bytes[at + 2]) << 16 | static_cast<uint32_t>(bytes[at + 3]) << 24;
 }
+inline int32_t nccl_i32(std::span<const uint8_t> bytes, size_t at) {
+  return static_cast<int32_t>(nccl_u32(bytes, at));
+}
 inline uint64_t nccl_u64(std::span<const uint8_t> bytes, size_t at) {
   return nccl_u32(bytes, at) | static_cast<uint64_t>(nccl_u32(bytes, at + 4)) << 32;
 }
 inline void put_nccl_u32(std::span<uint8_t> bytes, size_t at, uint32_t value) {
   for (size_t i = 0; i < 4; ++i) bytes[at + i] = static_cast<uint8_t>(value >> (8 * i));
+}
+inline void put_nccl_i32(std::span<uint8_t> bytes, size_t at, int32_t value) {
+  put_nccl_u32(bytes, at, static_cast<uint32_t>(value));
 }
 inline void put_nccl_u64(std::span<uint8_t> bytes, size_t at, uint64_t value) {
   for (size_t i = 0; i < 8; ++i) bytes[at + i] = static_cast<uint8_t>(value >> (8 * i));

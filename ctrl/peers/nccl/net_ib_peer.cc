@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ctrl/peers/nccl/bytes.h"
 #include "ctrl/peers/nccl/net_ib_metadata.h"
-#include "ctrl/peers/nccl/wire_fields.h"
 
 namespace understudy {
 namespace {
@@ -124,7 +124,7 @@ void NetIbPeer::advance(Time now) {
         metadata(now);
         break;
       default: {
-        const auto word = wire_field<int32_t>(piece_, 0);
+        const auto word = nccl_i32(piece_, 0);
         if (word != 1) {
           return fail(now, "the real rank's word that it is ready is " + std::to_string(word) +
                                ", NCCL says 1");
@@ -141,8 +141,8 @@ void NetIbPeer::advance(Time now) {
 /// NCCL closes a connection with another magic and goes on accepting (nccl-wire 1.2).
 void NetIbPeer::hello(Time now) {
   static_cast<void>(now);
-  const auto magic = wire_field<uint64_t>(piece_, 0);
-  const auto type = wire_field<int32_t>(piece_, sizeof magic);
+  const auto magic = nccl_u64(piece_, 0);
+  const auto type = nccl_i32(piece_, sizeof magic);
   if (magic != settings_.magic || type != kNetIbSocketType) {
     failure_ = magic != settings_.magic
                    ? "who dialled is no net_ib of this communicator: its magic is wrong"
@@ -158,8 +158,9 @@ void NetIbPeer::hello(Time now) {
 void NetIbPeer::on_connected(Time now) {
   if (finished_ || step_ != Step::kConnecting) return;
   claimed_ = true;
-  append_wire_field(output_, settings_.magic);
-  append_wire_field(output_, kNetIbSocketType);
+  output_.resize(kNetIbHelloBytes);
+  put_nccl_u64(output_, 0, settings_.magic);
+  put_nccl_i32(output_, sizeof settings_.magic, kNetIbSocketType);
   if (layout_->device_list_bytes == 0) return ask(now, true);
   send_devices();
   step_ = Step::kDevices;
@@ -173,7 +174,7 @@ void NetIbPeer::send_devices() {
 }
 
 void NetIbPeer::devices(Time now) {
-  const auto devices = wire_field<int32_t>(piece_, 0);
+  const auto devices = nccl_i32(piece_, 0);
   if (devices < 1 || devices > layout_->most_devices) {
     return fail(now, "the real rank's list of devices has " + std::to_string(devices) +
                          ", NCCL has 1 to " + std::to_string(layout_->most_devices));
@@ -288,7 +289,7 @@ void NetIbPeer::on_endpoint(Time now, const EndpointReady& ready) {
     step_ = Step::kWord;
     return advance(now);
   }
-  append_wire_field(output_, int32_t{1});
+  output_.insert(output_.end(), {1, 0, 0, 0});
   step_ = Step::kReady;
   in_.clear();
   observer_.on_connector_ready(now, connector_);
