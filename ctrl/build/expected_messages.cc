@@ -6,6 +6,7 @@
 
 #include "ctrl/build/job_schedule.h"
 #include "ctrl/build/job_work.h"
+#include "ctrl/build/net_ib_environment.h"
 
 namespace understudy {
 namespace {
@@ -91,6 +92,12 @@ std::vector<ExpectedConnection> expected_connections(const Config& config,
     const bool real =
         std::ranges::any_of(job.ranks, [&](NodeId node) { return config.nodes[node].real; });
     if (!real) continue;
+    if (net_ib_environment(config).queue_pairs > 1) {
+      if (unknown != nullptr) {
+        unknown->push_back("job \"" + job.name + "\": its connections have several queue pairs");
+      }
+      continue;
+    }
     const auto added = Expected(config, job).add_to(out);
     if (!added && unknown != nullptr) unknown->push_back(added.error().text);
   }

@@ -317,16 +317,6 @@ void EnvironmentHost::close(uint32_t link) {
   for (const Qpn qpn : qpns) control_.remove_qp(qpn);
 }
 
-std::vector<std::string> EnvironmentHost::take_notes() {
-  if (registered_noted_ || progress_.registered.load(std::memory_order_relaxed) == 0) return {};
-  registered_noted_ = true;
-  return {
-      "job \"" + job_.name +
-      "\": a real rank receives into user memory that it has registered (ncclCommRegister, CUDA "
-      "graphs): its messages are cut otherwise than the plan's; NCCL_LOCAL_REGISTER=0 and "
-      "NCCL_GRAPH_REGISTER=0 on the real node turn that off"};
-}
-
 void EnvironmentHost::record() {
   if (reactive_) return;
   const CollectiveJob& job = setup_.job;

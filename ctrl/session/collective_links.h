@@ -91,8 +91,6 @@ class EnvironmentHost {
   void close();
 
   const CollectiveProgress& progress() const { return progress_; }
-  /// What the user should know of the real ranks' messages, once.
-  std::vector<std::string> take_notes();
   /// In real time: looks for operations that became known, if they are not told.
   void poll(Time now) {
     if (source_ != nullptr) source_->poll(now);
@@ -156,7 +154,6 @@ class EnvironmentHost {
   std::vector<End> ends_;                                        ///< by link
   uint32_t needed_ = 0, joined_ = 0;                             ///< links
   CollectiveMoments moments_;                                    ///< empty: nobody wants them
-  bool registered_noted_ = false;
   std::vector<ControlledPair> controlled_;
 };
 

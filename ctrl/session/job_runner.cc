@@ -151,7 +151,6 @@ std::vector<std::string> JobRunner::poll(Time now) {
   for (size_t j = 0; j < jobs_.size(); ++j) {
     Job& job = jobs_[j];
     job.environment->poll(now);
-    for (std::string& note : job.environment->take_notes()) lost.push_back(std::move(note));
     const InferenceReport* found = job.environment->found();
     if (found == nullptr || found->lost.empty() || job.lost) continue;
     job.lost = true;

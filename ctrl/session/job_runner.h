@@ -43,7 +43,7 @@ class JobRunner final : public RingObserver {
   std::unique_ptr<FeedPeer> feed_peer(uint32_t job);
 
   /// Control's turn: looks for operations that became known. Returns lines on jobs that have lost
-  /// track of theirs, and on what else is to be known.
+  /// track of theirs.
   std::vector<std::string> poll(Time now);
   /// There is a job whose operations are not told, and which is not over.
   bool find_out() const;
