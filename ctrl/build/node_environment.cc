@@ -42,6 +42,7 @@ const char* algorithm_value(Algorithm algorithm) {
     case Algorithm::kPat:
       return "PAT";
   }
+  return "";
 }
 
 const char* protocol_value(Protocol protocol) {
@@ -53,7 +54,7 @@ const char* protocol_value(Protocol protocol) {
     case Protocol::kSimple:
       return "Simple";
   }
-  return nullptr;
+  return "";
 }
 
 class Settings {

@@ -220,13 +220,17 @@ void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
 }
 
 void NcclJob::on_connector_failed(Time, const NcclConnector& connector, const std::string& why) {
+  give_back(connector);
   sockets_.on_connector(connector, why);
 }
 
 void NcclJob::on_connector_closed(Time, const NcclConnector& connector) { disconnect(connector); }
 
 void NcclJob::disconnect(const NcclConnector& connector) {
-  if (open_.erase(connector) == 0) return;
+  if (open_.erase(connector) != 0) give_back(connector);
+}
+
+void NcclJob::give_back(const NcclConnector& connector) {
   if (const auto link = link_of(connector)) {
     environment_.close(*link);
   } else {

@@ -75,6 +75,8 @@ class NcclJob final : public NetIbObserver {
   std::optional<uint32_t> link_of(const NcclConnector& connector) const;
   std::unique_ptr<Peer> net_ib(const NcclConnector& connector, uint64_t magic);
   void disconnect(const NcclConnector& connector);
+  /// Its queue pairs and memory, made or set aside.
+  void give_back(const NcclConnector& connector);
   void end(const std::string& failure);
   void say(const std::string& line) const;
 
