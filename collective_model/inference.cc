@@ -234,7 +234,8 @@ void Inference::take(const Event& event) {
     op.ended_surely |= may_go_on || !capacity_fits;
     op.sizes = std::move(ended);
     move_on(state, at + 1);
-    if (left(ch, at)) close(channel, at);
+    // Where nothing else is left of what it may be, real ranks may wait for what its end grants.
+    if (left(ch, at) || over(ch, at)) close(channel, at);
   }
 }
 

@@ -2,7 +2,16 @@
 
 #include <algorithm>
 
+#include "ctrl/report/text.h"
+
 namespace understudy {
+namespace {
+
+/// Most that real ranks wait for what they have granted while nothing comes and nothing is sent;
+/// the emulated ranks' delays, and four messages of each connection, apart.
+constexpr Duration kGiveUpAfter = Duration::s(1);
+
+}  // namespace
 
 InferredOperations::InferredOperations(const Config& config, const JobConfig& job,
                                        const Topology* topology, const CollectiveJob& told)
@@ -10,7 +19,22 @@ InferredOperations::InferredOperations(const Config& config, const JobConfig& jo
       inference_(maker_.communicator(), told.real),
       connections_(told.links.size(), kNone),
       received_(told.links.size()),
-      base_(told.links.size()) {
+      base_(told.links.size()),
+      granted_(told.links.size()),
+      sent_(told.links.size()),
+      give_up_after_(kGiveUpAfter) {
+  Duration delay;
+  for (const Duration d : settings().delay) delay = std::max(delay, d);
+  Rate slowest;
+  for (const NodeId node : job.ranks) {
+    for (const NicConfig& nic : config.nodes[node].nics) {
+      if (slowest.is_unlimited() || nic.link_rate < slowest) slowest = nic.link_rate;
+    }
+  }
+  uint64_t round = 0;
+  for (const CollectiveLink& link : told.links) round += link.slot_bytes;
+  give_up_after_ = kGiveUpAfter + delay;
+  if (!slowest.is_unlimited()) give_up_after_ = give_up_after_ + slowest.time_for(4 * round);
   const std::vector<BorderConnection>& all = inference_.connections();
   for (uint32_t l = 0; l < connections_.size(); ++l) {
     const CollectiveLink& link = told.links[l];
@@ -28,6 +52,8 @@ void InferredOperations::handle(Time now, const ReactiveNotice& notice) {
   switch (notice.kind) {
     case ReactiveNotice::Kind::kCredit:
       last_ = now;
+      ++granted_[notice.link];
+      remind(now);
       if (connection == kNone) return lose(now, "a credit on a connection that no collective uses");
       inference_.on_credit(connection, notice.bytes);
       return reconsider(now);
@@ -40,12 +66,17 @@ void InferredOperations::handle(Time now, const ReactiveNotice& notice) {
       inference_.on_data(connection, notice.bytes);
       return reconsider(now);
     case ReactiveNotice::Kind::kSent:
+      last_ = now;
+      ++sent_[notice.link];
       if (connection != kNone) inference_.on_sent(connection);
       return;
     case ReactiveNotice::Kind::kWaited:
       if (notice.number != concluded() || guess_) return;
       waited_ = true;
       return reconsider(now);
+    case ReactiveNotice::Kind::kReminder:
+      reminded_ = false;
+      return look(now);
     default:
       return;
   }
@@ -115,6 +146,26 @@ void InferredOperations::conclude_as(Time now, const InferredOperation& said) {
   for (uint32_t l = 0; l < base_.size(); ++l) base_[l] += messages_of_last(l);
   conclude(said.unique());
   command(now, {.kind = ReactiveCommand::Kind::kOver});
+}
+
+/// Looks at the real ranks' credits once nothing has happened for long.
+void InferredOperations::remind(Time now) {
+  if (reminded_ || lost()) return;
+  reminded_ = true;
+  command(now, {.kind = ReactiveCommand::Kind::kRemind, .time = last_ + give_up_after_});
+}
+
+/// An operation that was taken for another one may leave them waiting: what was seen may not be
+/// enough to tell, and more does not come.
+void InferredOperations::look(Time now) {
+  if (lost()) return;
+  const Duration quiet = now - last_;
+  if (quiet < give_up_after_) return remind(now);
+  for (uint32_t l = 0; l < granted_.size(); ++l) {
+    if (granted_[l] <= sent_[l]) continue;
+    return lose(now, "rank " + std::to_string(told_.links[l].real) + " has waited for " +
+                         duration_text(quiet) + " for what no operation explains");
+  }
 }
 
 void InferredOperations::end() {

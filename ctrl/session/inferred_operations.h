@@ -3,7 +3,8 @@
 // what came, or the next one begins; where it turns out wrong, the plan of something else takes
 // over.
 //
-// Where nothing explains what comes any more, every credit is answered at once.
+// Where nothing explains what comes any more, or real ranks wait for long for what nothing
+// explains, every credit is answered at once.
 #pragma once
 
 #include <vector>
@@ -31,6 +32,8 @@ class InferredOperations final : public OperationSource {
   bool decided(const Inference::Taken& taken) const;
   bool guess(Time now, const Operation& operation);
   void conclude_as(Time now, const InferredOperation& said);
+  void remind(Time now);
+  void look(Time now);
   Operation best_of(const InferredOperation& said) const;
 
   Inference inference_;
@@ -40,7 +43,11 @@ class InferredOperations final : public OperationSource {
   std::optional<Operation> guess_;     ///< what the next one is taken for
   bool waited_ = false;                ///< long enough for its first messages
   std::vector<Operation> before_;
-  Time last_;  ///< when something came
+  Time last_;  ///< when something came or was sent
+  std::vector<uint64_t> granted_,
+      sent_;                ///< by link: credits of the real ranks, and messages to them
+  Duration give_up_after_;  ///< of their waiting while nothing happens
+  bool reminded_ = false;   ///< a reminder is on its way
 };
 
 }  // namespace understudy
