@@ -9,7 +9,7 @@ namespace {
 
 /// Most that real ranks wait for what they have granted while nothing comes and nothing is sent;
 /// the emulated ranks' delays, and four messages of each connection, apart.
-constexpr Duration kGiveUpAfter = Duration::s(1);
+constexpr Duration kSilence = Duration::s(1);
 
 }  // namespace
 
@@ -22,7 +22,7 @@ InferredOperations::InferredOperations(const Config& config, const JobConfig& jo
       base_(told.links.size()),
       granted_(told.links.size()),
       sent_(told.links.size()),
-      give_up_after_(kGiveUpAfter) {
+      give_up_after_(kSilence) {
   Duration delay;
   for (const Duration d : settings().delay) delay = std::max(delay, d);
   Rate slowest;
@@ -33,7 +33,7 @@ InferredOperations::InferredOperations(const Config& config, const JobConfig& jo
   }
   uint64_t round = 0;
   for (const CollectiveLink& link : told.links) round += link.slot_bytes;
-  give_up_after_ = kGiveUpAfter + delay;
+  give_up_after_ = kSilence + delay;
   if (!slowest.is_unlimited()) give_up_after_ = give_up_after_ + slowest.time_for(4 * round);
   const std::vector<BorderConnection>& all = inference_.connections();
   for (uint32_t l = 0; l < connections_.size(); ++l) {

@@ -189,7 +189,9 @@ std::unique_ptr<FeedPeer> JobRunner::feed_peer(uint32_t job) {
 
 bool JobRunner::finished() const {
   for (const Job& job : jobs_) {
-    if (!config_.jobs[&job - jobs_.data()].join && job.environment->progress().failed) continue;
+    if (!config_.jobs[static_cast<size_t>(&job - jobs_.data())].join &&
+        job.environment->progress().failed)
+      continue;
     if (job.done < job.neighbours) return false;
   }
   return true;

@@ -13,8 +13,6 @@ using nccl_decode::i32_at;
 
 constexpr int kSplitTag = 1 << 29, kOldSplitTag = -2;
 
-std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
-
 }  // namespace
 
 // nccl-wire 1.3; source: bootstrap.cc, bootstrapRoot.

@@ -17,8 +17,6 @@ using nccl_decode::i32_at;
 using nccl_decode::kAbsent;
 using nccl_decode::u64_at;
 
-std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
-
 void put_float(Bytes& bytes, int at, float value) {
   put32(bytes, at, std::bit_cast<uint32_t>(value));
 }

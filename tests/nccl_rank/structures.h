@@ -2,6 +2,7 @@
 // to 1.7).
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tests/nccl_rank/process.h"
@@ -9,6 +10,7 @@
 
 namespace understudy::nccl_rank {
 
+inline std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 void put32(Bytes& bytes, int at, uint32_t value);
 void put64(Bytes& bytes, int at, uint64_t value);
 void put_address(Bytes& bytes, int at, const SocketAddress& address);

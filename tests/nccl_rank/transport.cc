@@ -18,8 +18,6 @@ constexpr int kRingGraph = 1, kTreeGraph = 2, kNoGraph = 0;
 constexpr int kMagicAt = 32, kGdrAt = 128, kNewGdr = 24;
 constexpr int kRoundPeers = 128;  // NCCL_CONNECT_ROUND_MAX_PEERS, from 2.19 on
 
-std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
-
 Bytes part(const Bytes& bytes, size_t begin, size_t size) {
   return {bytes.begin() + static_cast<ptrdiff_t>(begin),
           bytes.begin() + static_cast<ptrdiff_t>(begin + size)};

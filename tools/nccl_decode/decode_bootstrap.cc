@@ -8,8 +8,6 @@ namespace {
 
 constexpr int kMostRanks = 1 << 20;
 
-std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
-
 const char* gather_name(GatherKind kind) {
   switch (kind) {
     case GatherKind::kListener:

@@ -8,8 +8,6 @@
 namespace understudy::nccl_decode {
 namespace {
 
-std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
-
 /// The part of a set-up tag that names the graph.
 std::string graph_text(int part) {
   constexpr std::array kGraphs = {"send/recv",     "ring", "tree or PAT",

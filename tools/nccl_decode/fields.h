@@ -35,6 +35,7 @@ inline int32_t i32_at(Bytes bytes, size_t at) { return static_cast<int32_t>(u32_
 /// ncclSocketAddress; nothing if it is none.
 std::optional<Endpoint> address_at(Bytes bytes, size_t at);
 std::string hex_text(Bytes bytes, size_t most = 32);
+inline std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
 // Each takes the bytes of the structure, of the size that its layout says.
 Fields describe_check_in(Bytes bytes, const Layout& layout);

@@ -10,8 +10,6 @@
 namespace understudy::nccl_decode {
 namespace {
 
-std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
-
 /// "1, 3-5"
 std::string ranks_text(const std::vector<int>& ranks) {
   std::string out;
