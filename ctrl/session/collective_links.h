@@ -196,7 +196,7 @@ class RanksHost {
         own_(own),
         control_(control),
         wire_(wire),
-        layout_(wire.layout),
+        layout_(wire_.layout),
         progress_(setup.job.operations.size()),
         ends_(setup.job.links.size()) {}
   Result<void> allocate();
