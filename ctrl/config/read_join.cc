@@ -1,8 +1,7 @@
 // job.join: how the emulated ranks of a job find NCCL's communicator.
-#include <charconv>
-
 #include "ctrl/config/sections.h"
 #include "ctrl/peers/tcp_store/release.h"
+#include "dataplane/base/socket_address.h"
 
 namespace understudy {
 namespace {
@@ -18,30 +17,6 @@ constexpr int64_t kMostQueuePairs = 128;  ///< NCCL_IB_MAX_QPS of one connection
 /// Its comparison of IPv4 networks is the wrong way round (src/os/linux.cc, matchSubnet, of 2.29.2
 /// to 2.29.7; seen with 2.29.7).
 constexpr NcclVersion kWrongInterface{29};
-
-struct Endpoint {
-  IpAddress address;
-  uint16_t port = 0;
-};
-
-/// "10.9.0.1:5555" or "[fd00::1]:5555".
-std::optional<Endpoint> parse_endpoint(std::string_view text) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  std::string_view host = text.substr(0, colon);
-  const std::string_view digits = text.substr(colon + 1);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const auto address = IpAddress::parse(host);
-  Endpoint endpoint;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), endpoint.port);
-  if (!address || error != std::errc() || end != digits.data() + digits.size() ||
-      endpoint.port == 0) {
-    return std::nullopt;
-  }
-  endpoint.address = *address;
-  return endpoint;
-}
 
 class JoinReader {
  public:
@@ -107,11 +82,11 @@ class JoinReader {
   }
 
   void read_endpoint(const Located<std::string>& text, std::string_view key) {
-    const auto endpoint = parse_endpoint(text.value);
+    const auto endpoint = parse_socket_address(text.value);
     if (!endpoint) {
-      table_.error(text.line, key, "\"" + text.value + "\"",
-                   "expected an address and a port, as in \"10.9.0.1:5555\" or \"[fd00::1]:5555\"");
-      return;
+      return table_.error(
+          text.line, key, "\"" + text.value + "\"",
+          "expected an address and a port, as in \"10.9.0.1:5555\" or \"[fd00::1]:5555\"");
     }
     join_.address = endpoint->address;
     join_.port = endpoint->port;

@@ -18,14 +18,14 @@ namespace {
 
 constexpr int kBacklog = 4096;  ///< all ranks of a communicator may dial the same root
 
-struct SocketAddress {
+struct RawAddress {
   sockaddr_storage storage{};
   socklen_t size = 0;
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-SocketAddress socket_address(const IpAddress& address, uint16_t port) {
-  SocketAddress result;
+RawAddress socket_address(const IpAddress& address, uint16_t port) {
+  RawAddress result;
   if (address.is_v4()) {
     sockaddr_in in{};
     in.sin_family = AF_INET;
@@ -52,7 +52,7 @@ UniqueFd open_socket(const IpAddress& address) {
 std::string listen_on(const IpAddress& address, uint16_t port, UniqueFd& result) {
   UniqueFd fd = open_socket(address);
   const int on = 1;
-  const SocketAddress bound = socket_address(address, port);
+  const RawAddress bound = socket_address(address, port);
   if (fd.valid() && !address.is_v4()) {
     setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   }
@@ -68,8 +68,8 @@ std::string connect_to(const IpAddress& from, const IpAddress& to, uint16_t port
                        UniqueFd& result) {
   if (from.is_v4() != to.is_v4()) return "the two addresses are of different families";
   UniqueFd fd = open_socket(from);
-  const SocketAddress source = socket_address(from, 0);
-  const SocketAddress target = socket_address(to, port);
+  const RawAddress source = socket_address(from, 0);
+  const RawAddress target = socket_address(to, port);
   if (!fd.valid() || bind(fd.get(), source.get(), source.size) != 0) return std::strerror(errno);
   if (connect(fd.get(), target.get(), target.size) != 0 && errno != EINPROGRESS) {
     return std::strerror(errno);

@@ -1,7 +1,5 @@
 #include "ctrl/session/live_run.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <csignal>
 #include <map>
@@ -23,7 +21,7 @@
 #include "ctrl/session/endpoints.h"
 #include "ctrl/session/host_bridge.h"
 #include "ctrl/session/job_runner.h"
-#include "ctrl/session/nccl_job.h"
+#include "ctrl/session/nccl_jobs.h"
 #include "ctrl/session/real_time_budget.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/switched_run.h"
@@ -39,14 +37,6 @@ constexpr Duration kStatusEvery = Duration::s(2);
 constexpr Duration kSearchEvery = Duration::s(1);
 /// Most that is waited for those whose connections are closed at the end.
 constexpr Duration kHangUp = Duration::ms(200);
-
-/// A rank has some sockets, and there may be thousands of ranks.
-void allow_many_files() {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 /// Everything of one run, built in the order of its members.
 class LiveRun {
@@ -66,7 +56,6 @@ class LiveRun {
   Result<void> open_listeners();
   Result<void> open_feeds();
   Result<void> open_nccl();
-  NcclJob* nccl_of(ConnectionId connection);
   std::string status() const;
   void open_cm();
   Result<void> listen(NodeId node, unsigned nic, uint16_t port, SocketAdapter::PeerFactory factory);
@@ -108,7 +97,7 @@ class LiveRun {
   std::unique_ptr<ServiceEndpoints> endpoints_;
   std::vector<std::unique_ptr<CmControl>> cms_;  ///< of each port
   std::optional<SocketAdapter> sockets_;
-  std::vector<std::unique_ptr<NcclJob>> nccl_;  ///< by job; null where ring_node is its client
+  std::optional<NcclJobs> nccl_;
   std::unique_ptr<ActiveClients> dialling_;
   std::unique_ptr<ControlSocket> control_socket_;
   std::vector<EventConfig> changes_;  ///< link changes that the capture has yet to be told of
@@ -259,24 +248,8 @@ Result<void> LiveRun::open_nccl() {
     return host_->connect_tcp(from, to, port);
   };
   world.say = [this](const std::string& line) { say(line); };
-  for (size_t j = 0; j < config_.jobs.size(); ++j) {
-    auto& made = nccl_.emplace_back();
-    if (!config_.jobs[j].join) continue;
-    allow_many_files();
-    made = std::make_unique<NcclJob>(config_, config_.jobs[j], jobs_->setup(j),
-                                     jobs_->environment(j), jobs_->control(j), *sockets_, world);
-    if (auto opened = made->open(); !opened) {
-      return fail("job \"" + config_.jobs[j].name + "\": " + opened.error().text);
-    }
-  }
-  return {};
-}
-
-NcclJob* LiveRun::nccl_of(ConnectionId connection) {
-  for (const auto& job : nccl_) {
-    if (job != nullptr && job->owns(connection)) return job.get();
-  }
-  return nullptr;
+  nccl_.emplace(config_, *jobs_, *sockets_);
+  return nccl_->open(world);
 }
 
 Result<void> LiveRun::open_feeds() {
@@ -305,7 +278,7 @@ void LiveRun::open_cm() {
 }
 
 void LiveRun::on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request) {
-  auto ready = request.behaviour == Behaviour::kNccl   ? nccl_of(id)->endpoint(request)
+  auto ready = request.behaviour == Behaviour::kNccl   ? nccl_->endpoint(id, request)
                : request.behaviour == Behaviour::kRing ? jobs_->connect(request)
                                                        : endpoints_->create(node, id, request);
   if (request.service_port != 0) {
@@ -331,9 +304,7 @@ std::string_view LiveRun::kind_at(NodeId node, uint16_t port) const {
 }
 
 void LiveRun::on_ended(const EndedConnection& ended) {
-  for (const auto& job : nccl_) {
-    if (job != nullptr && job->on_ended(ended)) return;
-  }
+  if (nccl_->on_ended(ended)) return;
   if (ended.dialled) {
     if (const auto text = dialling_->on_ended(live_->now(), ended); !text.empty()) say(text);
     return;
@@ -368,11 +339,8 @@ void LiveRun::schedule(const EventConfig& event) {
 
 std::string LiveRun::status() const {
   std::string text = jobs_->status();
-  for (size_t j = 0; j < nccl_.size(); ++j) {
-    if (nccl_[j] == nullptr) continue;
-    for (const std::string& line : nccl_[j]->status()) {
-      text += (text.empty() ? "" : "\n") + ("job \"" + config_.jobs[j].name + "\": " + line);
-    }
+  if (nccl_) {
+    for (const std::string& line : nccl_->status()) text += (text.empty() ? "" : "\n") + line;
   }
   return text.empty() ? "no jobs" : text;
 }
@@ -439,12 +407,7 @@ void LiveRun::turn() {
   }
   if (bridge_) bridge_->poll();
   if (dialling_) dialling_->poll(live_->now());
-  for (size_t j = 0; j < nccl_.size(); ++j) {
-    if (nccl_[j] == nullptr) continue;
-    nccl_[j]->poll(live_->now());
-    if (nccl_[j]->begun()) jobs_->begun(j);
-    if (nccl_[j]->over()) jobs_->ended(j);
-  }
+  if (nccl_) nccl_->poll(live_->now());
   for (auto& cm : cms_) cm->poll(live_->now());
   for (const std::string& line : jobs_->poll(live_->now())) say(line);
   for (auto& control : controls_) control->poll();

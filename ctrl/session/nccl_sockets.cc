@@ -37,53 +37,6 @@ IpAddress unspecified(const IpAddress& like) {
 
 }  // namespace
 
-/// One of the communicator's own connections.
-class NcclSockets::Stream final : public Peer {
- public:
-  Stream(NcclSockets& all, StreamId id) : all_(&all), id_(id) {}
-  ~Stream() override {
-    if (all_ != nullptr) all_->streams_.erase(id_);
-  }
-  /// It ends before its connection does.
-  void orphan() {
-    all_ = nullptr;
-    finished_ = true;
-  }
-  void set_connection(ConnectionId connection) {
-    connection_ = connection;
-    all_->streams_[id_] = this;
-  }
-  void on_bytes(Time now, std::span<const uint8_t> bytes) override {
-    if (!finished_) all_->communicator_->on_bytes(now, id_, bytes);
-  }
-  void on_endpoint(Time, const EndpointReady&) override {}
-  void on_connected(Time now) override {
-    if (all_ != nullptr) all_->made(connection_);
-    if (!finished_) all_->communicator_->on_connected(now, id_);
-  }
-  void on_closed(Time) override {
-    if (finished_) return;
-    finished_ = true;
-    all_->failed_.push_back({id_, ""});
-  }
-  void append(std::span<const uint8_t> bytes) {
-    output_.insert(output_.end(), bytes.begin(), bytes.end());
-  }
-  void close() { finished_ = true; }
-  bool open() const { return !finished_; }
-  StreamId id() const { return id_; }
-  ConnectionId connection() const { return connection_; }
-
- private:
-  NcclSockets* all_;
-  const StreamId id_;
-  ConnectionId connection_ = 0;
-};
-
-NcclSockets::~NcclSockets() {
-  for (const auto& [id, stream] : streams_) stream->orphan();
-}
-
 Result<void> NcclSockets::open_port(const IpAddress& like, uint16_t port, uint16_t& opened) {
   const auto fd = callbacks_.listen(unspecified(like), port);
   if (!fd) return fail(fd.error().text);
@@ -145,11 +98,11 @@ std::unique_ptr<Peer> NcclSockets::accept(const AcceptedConnection& accepted) {
     return callbacks_.receiver(connector);
   }
   connections_.insert(accepted.id);
-  auto stream = std::make_unique<Stream>(*this, next_stream_++);
-  stream->set_connection(accepted.id);
-  communicator_->on_accepted(callbacks_.now(), found->second.listener, stream->id(),
+  const StreamId stream = new_stream();
+  auto peer = streams_.accept(stream, accepted.id);
+  communicator_->on_accepted(callbacks_.now(), found->second.listener, stream,
                              {accepted.client, accepted.client_port});
-  return stream;
+  return peer;
 }
 
 void NcclSockets::dial(uint32_t rank, const SocketAddress& to, StreamId stream) {
@@ -171,18 +124,11 @@ void NcclSockets::call(const SocketAddress& to, Target& target) {
   }
   const auto fd = callbacks_.connect(addresses_[call.rank], to);
   if (!fd) return drop(call, fd.error().text);
-  std::unique_ptr<Peer> peer;
-  Stream* stream = nullptr;
-  if (call.stream != 0) {
-    auto made = std::make_unique<Stream>(*this, call.stream);
-    stream = made.get();
-    peer = std::move(made);
-  } else {
-    peer = callbacks_.sender(call.connector, call.magic);
-  }
-  const auto id = sockets_.add_call(*fd, kNoNode, to.address, to.port, std::move(peer));
+  const auto id = call.stream != 0
+                      ? streams_.call(*fd, to, call.stream)
+                      : sockets_.add_call(*fd, kNoNode, to.address, to.port,
+                                          callbacks_.sender(call.connector, call.magic));
   if (!id) return drop(call, id.error().text);
-  if (stream != nullptr) stream->set_connection(*id);
   connections_.insert(*id);
   calls_[*id] = {to, call};
   ++target.under_way;
@@ -190,7 +136,7 @@ void NcclSockets::call(const SocketAddress& to, Target& target) {
 
 void NcclSockets::drop(const Call& call, const std::string& why) {
   if (call.stream != 0) {
-    failed_.push_back({call.stream, why});
+    streams_.fail(call.stream, why);
   } else {
     communicator_->on_connector_failed(callbacks_.now(), call.connector, why);
   }
@@ -212,13 +158,22 @@ void NcclSockets::make_calls() {
   }
 }
 
-void NcclSockets::made(ConnectionId connection) {
-  const auto found = calls_.find(connection);
-  if (found == calls_.end()) return;
-  Target& target = targets_[found->second.first];
-  --target.under_way;
-  target.refused = 0;
-  calls_.erase(found);
+void NcclSockets::on_stream_connected(Time now, StreamId stream, ConnectionId connection) {
+  if (const auto found = calls_.find(connection); found != calls_.end()) {
+    Target& target = targets_[found->second.first];
+    --target.under_way;
+    target.refused = 0;
+    calls_.erase(found);
+  }
+  communicator_->on_connected(now, stream);
+}
+
+void NcclSockets::on_stream_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) {
+  communicator_->on_bytes(now, stream, bytes);
+}
+
+void NcclSockets::on_stream_closed(Time now, StreamId stream, const std::string& why) {
+  communicator_->on_closed(now, stream, why);
 }
 
 bool NcclSockets::on_ended(const EndedConnection& ended) {
@@ -241,41 +196,16 @@ bool NcclSockets::on_ended(const EndedConnection& ended) {
   return true;
 }
 
-void NcclSockets::send(StreamId stream, std::span<const uint8_t> bytes) {
-  const auto found = streams_.find(stream);
-  if (found == streams_.end() || !found->second->open()) return;
-  found->second->append(bytes);
-  dirty_.push_back(stream);
-}
-
 void NcclSockets::close(StreamId stream) {
-  if (const auto found = streams_.find(stream); found != streams_.end()) {
-    found->second->close();
-    dirty_.push_back(stream);
-  }
+  streams_.close(stream);
   for (auto& [to, target] : targets_) {
     std::erase_if(target.waiting, [&](const Call& call) { return call.stream == stream; });
   }
 }
 
-void NcclSockets::pump() {
-  if (pumping_) return;
-  pumping_ = true;
-  while (!dirty_.empty() || !failed_.empty()) {
-    for (const StreamId stream : std::exchange(dirty_, {})) {
-      const auto found = streams_.find(stream);
-      if (found != streams_.end()) sockets_.flush(found->second->connection());
-    }
-    for (const Ended& ended : std::exchange(failed_, {})) {
-      communicator_->on_closed(callbacks_.now(), ended.stream, ended.why);
-    }
-  }
-  pumping_ = false;
-}
-
 void NcclSockets::poll() {
   make_calls();
-  pump();
+  streams_.pump(callbacks_.now());
 }
 
 void NcclSockets::on_connector(const NcclConnector& connector, const std::string& failure) {

@@ -17,10 +17,11 @@
 #include "ctrl/peers/nccl/communicator.h"
 #include "ctrl/peers/nccl/host.h"
 #include "ctrl/peers/socket_adapter.h"
+#include "ctrl/session/socket_streams.h"
 
 namespace understudy {
 
-class NcclSockets final : public NcclHost {
+class NcclSockets final : public NcclHost, private SocketStreams::Owner {
  public:
   struct Callbacks {
     std::function<Time()> now;
@@ -37,8 +38,10 @@ class NcclSockets final : public NcclHost {
 
   /// `addresses`: of each rank, real ones too. All ranks with one address are told apart by port.
   NcclSockets(SocketAdapter& sockets, std::vector<IpAddress> addresses, Callbacks callbacks)
-      : sockets_(sockets), addresses_(std::move(addresses)), callbacks_(std::move(callbacks)) {}
-  ~NcclSockets() override;
+      : sockets_(sockets),
+        addresses_(std::move(addresses)),
+        callbacks_(std::move(callbacks)),
+        streams_(sockets, *this) {}
 
   /// Whom it all belongs to. Who comes before that is hung up on: nobody can know of the root yet.
   void attach(NcclCommunicator& communicator) { communicator_ = &communicator; }
@@ -58,9 +61,11 @@ class NcclSockets final : public NcclHost {
   Result<SocketAddress> listen(uint32_t rank, ListenerId listener) override;
   void stop_listening(ListenerId listener) override;
   void dial(uint32_t rank, const SocketAddress& to, StreamId stream) override;
-  StreamId new_stream() override { return next_stream_++; }
+  StreamId new_stream() override { return streams_.new_stream(); }
   ListenerId new_listener() override { return next_listener_++; }
-  void send(StreamId stream, std::span<const uint8_t> bytes) override;
+  void send(StreamId stream, std::span<const uint8_t> bytes) override {
+    streams_.send(stream, bytes);
+  }
   void close(StreamId stream) override;
   Result<SocketAddress> expect(const NcclConnector& connector) override;
   void connect(const NcclConnector& connector, const SocketAddress& listener,
@@ -69,8 +74,6 @@ class NcclSockets final : public NcclHost {
   void say(const std::string& line) override { callbacks_.say(line); }
 
  private:
-  class Stream;
-  class Watched;
   /// What is listened for at one address and port.
   struct Expected {
     ListenerId listener = 0;
@@ -90,11 +93,9 @@ class NcclSockets final : public NcclHost {
     uint32_t refused = 0;  ///< calls in a row
     Time retry;
   };
-  struct Ended {
-    StreamId stream = 0;
-    std::string why;
-  };
-
+  void on_stream_connected(Time now, StreamId stream, ConnectionId connection) override;
+  void on_stream_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) override;
+  void on_stream_closed(Time now, StreamId stream, const std::string& why) override;
   Result<SocketAddress> claim(uint32_t rank, Expected expected);
   Result<void> open_port(const IpAddress& like, uint16_t port, uint16_t& opened);
   void release(const SocketAddress& at);
@@ -102,28 +103,20 @@ class NcclSockets final : public NcclHost {
   void call(const SocketAddress& to, Target& target);
   void make_calls();
   void drop(const Call& call, const std::string& why);
-  /// A connection that we made stands.
-  void made(ConnectionId connection);
-  /// Carries on what machines have produced, until nothing is left.
-  void pump();
 
   SocketAdapter& sockets_;
   const std::vector<IpAddress> addresses_;
   const Callbacks callbacks_;
+  SocketStreams streams_;
   NcclCommunicator* communicator_ = nullptr;
-  StreamId next_stream_ = 1;
   ListenerId next_listener_ = 1;
   std::map<bool, std::vector<uint16_t>> ports_;  ///< shared ones, by v4
   std::map<SocketAddress, Expected> expected_;
   std::map<ListenerId, SocketAddress> listeners_;
   std::map<NcclConnector, SocketAddress> awaited_;
   std::map<SocketAddress, Target> targets_;
-  std::unordered_map<StreamId, Stream*> streams_;
   std::unordered_set<ConnectionId> connections_;                            ///< all of ours
   std::unordered_map<ConnectionId, std::pair<SocketAddress, Call>> calls_;  ///< by us, for now
-  std::vector<StreamId> dirty_;
-  std::deque<Ended> failed_;
-  bool pumping_ = false;
   std::optional<SocketAddress> patient_;
 };
 

@@ -8,46 +8,6 @@ constexpr Duration kCallAgain = Duration::ms(250);
 
 }  // namespace
 
-class StoreSockets::Stream final : public Peer {
- public:
-  Stream(StoreSockets& all, StreamId id) : all_(&all), id_(id) { all.streams_[id] = this; }
-  ~Stream() override {
-    if (all_ != nullptr) all_->streams_.erase(id_);
-  }
-  /// It ends before its connection does.
-  void orphan() {
-    all_ = nullptr;
-    finished_ = true;
-  }
-
-  void on_bytes(Time now, std::span<const uint8_t> bytes) override {
-    if (!finished_) all_->rendezvous_->on_bytes(now, id_, bytes);
-  }
-  void on_connected(Time now) override {
-    if (!finished_) all_->rendezvous_->on_connected(now, id_);
-  }
-  void on_closed(Time) override {
-    if (!finished_) all_->ended_.push_back(id_);
-    finished_ = true;
-  }
-  void on_endpoint(Time, const EndpointReady&) override {}
-
-  void append(std::span<const uint8_t> bytes) {
-    output_.insert(output_.end(), bytes.begin(), bytes.end());
-  }
-  void close() { finished_ = true; }
-
-  ConnectionId connection = 0;
-
- private:
-  StoreSockets* all_;
-  const StreamId id_;
-};
-
-StoreSockets::~StoreSockets() {
-  for (const auto& [id, stream] : streams_) stream->orphan();
-}
-
 Result<void> StoreSockets::start(RendezvousSettings settings, RendezvousCallbacks callbacks) {
   master_ = settings.master;
   const bool listens = settings.ranks.empty() || !settings.ranks[0].real;
@@ -60,11 +20,10 @@ Result<void> StoreSockets::start(RendezvousSettings settings, RendezvousCallback
           // The socket takes calls to all emulated addresses.
           if (accepted.local != master_.address) return nullptr;
           const StreamId id = new_stream();
-          auto stream = std::make_unique<Stream>(*this, id);
-          stream->connection = accepted.id;
+          auto peer = streams_.accept(id, accepted.id);
           connections_[accepted.id] = id;
           rendezvous_->on_accepted(id, {accepted.client, accepted.client_port});
-          return stream;
+          return peer;
         });
     if (!added) return added;
   }
@@ -79,15 +38,11 @@ void StoreSockets::call() {
   const auto fd = callbacks_.connect(master_);
   if (!fd) return;
   const StreamId id = std::exchange(wanted_, 0);
-  auto stream = std::make_unique<Stream>(*this, id);
-  Stream& made = *stream;
-  const auto connection =
-      sockets_.add_call(*fd, kNoNode, master_.address, master_.port, std::move(stream));
+  const auto connection = streams_.call(*fd, master_, id);
   if (!connection) {
     wanted_ = id;
     return;
   }
-  made.connection = *connection;
   connections_[*connection] = id;
 }
 
@@ -100,37 +55,27 @@ bool StoreSockets::on_ended(const EndedConnection& ended) {
   return true;
 }
 
-void StoreSockets::send(StreamId stream, std::span<const uint8_t> bytes) {
-  const auto found = streams_.find(stream);
-  if (found == streams_.end()) return;
-  found->second->append(bytes);
-  changed_.push_back(stream);
-}
-
 void StoreSockets::close(StreamId stream) {
   if (wanted_ == stream) wanted_ = 0;
-  const auto found = streams_.find(stream);
-  if (found == streams_.end()) return;
-  found->second->close();
-  changed_.push_back(stream);
+  streams_.close(stream);
 }
 
-void StoreSockets::flush() {
-  while (!changed_.empty() || !ended_.empty()) {
-    for (const StreamId id : std::exchange(changed_, {})) {
-      const auto found = streams_.find(id);
-      if (found != streams_.end()) sockets_.flush(found->second->connection);
-    }
-    for (const StreamId id : std::exchange(ended_, {})) {
-      rendezvous_->on_closed(callbacks_.now(), id);
-    }
-  }
+void StoreSockets::on_stream_connected(Time now, StreamId stream, ConnectionId) {
+  rendezvous_->on_connected(now, stream);
+}
+
+void StoreSockets::on_stream_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) {
+  rendezvous_->on_bytes(now, stream, bytes);
+}
+
+void StoreSockets::on_stream_closed(Time now, StreamId stream, const std::string&) {
+  rendezvous_->on_closed(now, stream);
 }
 
 void StoreSockets::poll() {
   rendezvous_->poll(callbacks_.now());
   call();
-  flush();
+  streams_.pump(callbacks_.now());
 }
 
 }  // namespace understudy

@@ -2,27 +2,16 @@
 // emulated nodes' addresses and the dataplane in `run`, scripts in tests.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <span>
 #include <string>
 
 #include "ctrl/peers/nccl/connector.h"
-#include "dataplane/base/address.h"
+#include "ctrl/peers/stream_id.h"
 #include "dataplane/base/result.h"
+#include "dataplane/base/socket_address.h"
 
 namespace understudy {
-
-/// An IP address and a TCP port.
-struct SocketAddress {
-  IpAddress address;
-  uint16_t port = 0;
-  std::string text() const;
-  auto operator<=>(const SocketAddress&) const = default;
-};
-
-/// One TCP connection; never used twice.
-using StreamId = uint64_t;
 
 /// Of one listening socket; never used twice.
 using ListenerId = uint64_t;

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "collective_model/operation.h"
-#include "ctrl/peers/nccl/host.h"
 #include "dataplane/base/result.h"
+#include "dataplane/base/socket_address.h"
 
 namespace understudy {
 
@@ -32,10 +32,6 @@ UniqueIdBytes unique_id_bytes(const NcclUniqueId& id);
 /// Errors: another size than 128, zeros, no IP address or port in it, a link-local IPv6 address, an
 /// id of ncclCommGrow.
 Result<NcclUniqueId> parse_unique_id(std::span<const uint8_t> bytes);
-
-/// "192.0.2.1:5000" or "[2001:db8::1]:5000", the port not 0. Names are not looked up: the addresses
-/// that emulated nodes can reach are the configuration's.
-Result<SocketAddress> parse_socket_address(std::string_view text);
 
 /// The id that NCCL makes of NCCL_COMM_ID in every process (bootstrapGetUniqueId). Up to 2.21 each
 /// process draws its number at random, so it cannot be known: an error.

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "ctrl/peers/nccl/host.h"
+#include "ctrl/peers/stream_id.h"
 
 namespace understudy {
 

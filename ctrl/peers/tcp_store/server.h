@@ -11,6 +11,7 @@
 
 #include "ctrl/peers/tcp_store/host.h"
 #include "ctrl/peers/tcp_store/wire.h"
+#include "dataplane/base/socket_address.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {

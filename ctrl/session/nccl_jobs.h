@@ -1,0 +1,43 @@
+// The jobs of a run whose real ranks are NCCL's: which of them a connection belongs to, and when
+// each has begun and is over.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ctrl/session/job_runner.h"
+#include "ctrl/session/nccl_job.h"
+
+namespace understudy {
+
+class NcclJobs {
+ public:
+  /// All outlive this.
+  NcclJobs(const Config& config, JobRunner& runner, SocketAdapter& sockets)
+      : config_(config), runner_(runner), sockets_(sockets) {}
+
+  /// Makes those that the configuration has; roots and stores that are ours listen then.
+  Result<void> open(const NcclJob::World& world);
+  /// Control's turn.
+  void poll(Time now);
+  /// What a connection of one of them wants of the data plane (Behaviour::kNccl).
+  Result<EndpointReady> endpoint(ConnectionId connection, const EndpointRequest& request);
+  /// A connection of the adapter has ended; false if it is none of theirs.
+  bool on_ended(const EndedConnection& ended);
+  /// For `understudy status`: lines that begin with their job.
+  std::vector<std::string> status() const;
+
+ private:
+  struct Entry {
+    size_t number = 0;  ///< of the configuration's jobs
+    std::unique_ptr<NcclJob> job;
+  };
+
+  const Config& config_;
+  JobRunner& runner_;
+  SocketAdapter& sockets_;
+  std::vector<Entry> jobs_;
+};
+
+}  // namespace understudy
