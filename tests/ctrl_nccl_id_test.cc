@@ -14,6 +14,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "ctrl/peers/socket_adapter.h"
 #include "ctrl/peers/tcp_store/wire.h"
 
 namespace understudy {
@@ -68,11 +69,12 @@ class NcclIdTest : public testing::Test {
     SocketAdapter::Callbacks callbacks;
     callbacks.now = [this] { return now_; };
     callbacks.ended = [this](const EndedConnection& ended) { id_->on_ended(ended); };
+    callbacks.listen = [](const IpAddress&, uint16_t port) { return listen_on({kLoopback, port}); };
+    callbacks.connect = [](const IpAddress&, const IpAddress& to, uint16_t port) {
+      return call({to, port});
+    };
     adapter_.emplace(SocketAdapter::create(callbacks).value());
     NcclSockets::Callbacks of_ranks;
-    of_ranks.now = callbacks.now;
-    of_ranks.listen = [](const IpAddress&, uint16_t port) { return listen_on({kLoopback, port}); };
-    of_ranks.connect = [](const IpAddress&, const SocketAddress& to) { return call(to); };
     of_ranks.say = [](const std::string&) {};
     ranks_.emplace(*adapter_, std::vector<IpAddress>{kLoopback, kLoopback}, of_ranks);
   }
@@ -83,12 +85,8 @@ class NcclIdTest : public testing::Test {
     NcclId::Setup setup;
     setup.job = &job_;
     setup.ranks = {{real_first, 0}, {!real_first, 1}};
-    StoreSockets::Callbacks of_store;
-    of_store.now = [this] { return now_; };
-    of_store.listen = listen_on;
-    of_store.connect = call;
-    of_store.say = [this](const std::string& line) { said_ += line + "\n"; };
-    id_ = std::make_unique<NcclId>(setup, *ranks_, *adapter_, of_store);
+    id_ = std::make_unique<NcclId>(setup, *ranks_, *adapter_,
+                                   [this](const std::string& line) { said_ += line + "\n"; });
   }
 
   void turn() {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ctrl/peers/nccl/communicator.h"
+#include "ctrl/peers/socket_adapter.h"
 #include "ctrl/session/nccl_sockets.h"
 #include "tools/nccl_decode/fields.h"
 #include "tools/nccl_decode/layout.h"
@@ -188,16 +189,14 @@ void check_in(uint32_t emulated) {
   adapter_calls.endpoint = [](NodeId, ConnectionId, const EndpointRequest&) {};
   adapter_calls.start = [](const EndpointStart&) {};
   adapter_calls.ended = [&sockets](const EndedConnection& ended) { sockets->on_ended(ended); };
-  auto adapter = std::make_unique<SocketAdapter>(SocketAdapter::create(adapter_calls).value());
-  NcclSockets::Callbacks calls;
-  calls.now = [&now] { return now; };
-  calls.listen = [](const IpAddress&, uint16_t port) {
+  adapter_calls.listen = [](const IpAddress&, uint16_t port) {
     return open_socket(INADDR_ANY, port, true);
   };
-  calls.connect = [](const IpAddress& from, const SocketAddress& to) -> Result<int> {
+  adapter_calls.connect = [](const IpAddress& from, const IpAddress& to,
+                             uint16_t port) -> Result<int> {
     auto fd = open_socket(from.v4_value(), 0, false);
     if (!fd) return fd;
-    const sockaddr_in there = loopback(to.address.v4_value(), to.port);
+    const sockaddr_in there = loopback(to.v4_value(), port);
     if (::connect(*fd, reinterpret_cast<const sockaddr*>(&there), sizeof there) != 0 &&
         errno != EINPROGRESS) {
       close(*fd);
@@ -205,6 +204,8 @@ void check_in(uint32_t emulated) {
     }
     return fd;
   };
+  auto adapter = std::make_unique<SocketAdapter>(SocketAdapter::create(adapter_calls).value());
+  NcclSockets::Callbacks calls;
   calls.say = [](const std::string&) {};
   NcclSockets all(*adapter, addresses, calls);
   sockets = &all;

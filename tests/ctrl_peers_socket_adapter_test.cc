@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 
@@ -51,9 +52,27 @@ class SocketAdapterTest : public testing::Test {
     };
     callbacks.start = [this](const EndpointStart& start) { started_.push_back(start.qpn); };
     callbacks.ended = [this](const EndedConnection& ended) { ended_.push_back(ended); };
+    callbacks.listen = [](const IpAddress&, uint16_t port) { return loopback(port, true); };
+    callbacks.connect = [](const IpAddress&, const IpAddress&, uint16_t port) {
+      return loopback(port, false);
+    };
     adapter_ = std::make_unique<SocketAdapter>(SocketAdapter::create(callbacks).value());
   }
 
+  /// A socket that listens on a port of the loopback address, or is connecting to it.
+  static Result<int> loopback(uint16_t port, bool listens) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const auto* at = reinterpret_cast<const sockaddr*>(&address);
+    const bool good = listens ? bind(fd, at, sizeof address) == 0 && listen(fd, 16) == 0
+                              : connect(fd, at, sizeof address) == 0 || errno == EINPROGRESS;
+    if (good) return fd;
+    close(fd);
+    return fail("no socket");
+  }
   /// Listens on a port of the loopback address for `node`.
   void listen_for(NodeId node, SocketAdapter::PeerFactory factory) {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -122,6 +141,46 @@ class SocketAdapterTest : public testing::Test {
   std::map<NodeId, sockaddr_in> addresses_;
   std::unique_ptr<SocketAdapter> adapter_;
 };
+
+TEST_F(SocketAdapterTest, CallsItself) {
+  const IpAddress loopback = IpAddress::v4(INADDR_LOOPBACK);
+  AcceptedConnection came;
+  const auto port = adapter_->listen(IpAddress::v4(0), 0, [&](const AcceptedConnection& accepted) {
+    came = accepted;
+    return std::make_unique<TestPeer>();
+  });
+  ASSERT_TRUE(port);
+  const auto call = adapter_->call(loopback, {loopback, *port}, std::make_unique<TestPeer>());
+  ASSERT_TRUE(call);
+  ASSERT_TRUE(poll_until([&] { return came.id != 0; }));
+  EXPECT_EQ(came.local, loopback);
+  EXPECT_EQ(came.local_port, *port);
+  EXPECT_EQ(adapter_->connection_count(), 2u);
+  adapter_->drop(*call);
+  ASSERT_TRUE(poll_until([&] { return !ended_.empty(); }));
+  EXPECT_EQ(ended_.size(), 1u) << "one of a connection that was dropped";
+  EXPECT_EQ(ended_[0].id, came.id);
+  EXPECT_EQ(adapter_->connection_count(), 0u);
+}
+
+TEST_F(SocketAdapterTest, SaysWhoRefusesACall) {
+  const IpAddress loopback = IpAddress::v4(INADDR_LOOPBACK);
+  uint16_t free = 0;
+  {
+    const UniqueFd listener(this->loopback(0, true).value());
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    free = ntohs(address.sin_port);
+  }
+  const auto call = adapter_->call(loopback, {loopback, free}, std::make_unique<TestPeer>());
+  ASSERT_TRUE(call);
+  ASSERT_TRUE(poll_until([&] { return !ended_.empty(); }));
+  EXPECT_EQ(ended_[0].id, *call);
+  EXPECT_FALSE(ended_[0].connected);
+  EXPECT_TRUE(ended_[0].refused);
+  EXPECT_EQ(ended_[0].failure, "Connection refused");
+}
 
 TEST_F(SocketAdapterTest, SeveralConnectionsKeepApart) {
   for (const NodeId node : {3u, 4u}) listen_for(node, [] { return std::make_unique<TestPeer>(); });

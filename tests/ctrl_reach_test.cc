@@ -1,16 +1,10 @@
-// The self-test's verdicts, with sockets on the loopback device: a port where nobody listens, and
-// calls that fail.
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-
+// The self-test's verdicts: a real node that refuses calls, says nothing, or is not to be called.
 #include "ctrl/session/reach_test.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <utility>
 
 namespace understudy {
 namespace {
@@ -26,28 +20,46 @@ std::vector<ReachTest::Source> sources(size_t count) {
   return all;
 }
 
-/// A port of the loopback device that was free a moment ago, so that calls are refused.
-Result<int> refused(const IpAddress&, const IpAddress&, uint16_t) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const int free = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  bind(free, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(free, reinterpret_cast<sockaddr*>(&address), &size);
-  close(free);
-  fcntl(fd, F_SETFL, O_NONBLOCK);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 && errno != EINPROGRESS) {
-    const int error = errno;
-    close(fd);
-    return fail(std::strerror(error));
+/// Takes calls; answer() ends them.
+class Calls final : public PeerNetwork {
+ public:
+  Time now() const override { return Time::zero(); }
+  Result<uint16_t> listen(const IpAddress&, uint16_t, Acceptor) override { return fail("no"); }
+  Result<ConnectionId> call(const IpAddress& from, const SocketAddress&,
+                            std::unique_ptr<Peer>) override {
+    ++calls;
+    if (from == unreachable) return fail("no route to host");
+    under_way.insert(++last_);
+    return last_;
   }
-  return fd;
-}
+  void flush(ConnectionId) override {}
+  void drop(ConnectionId id) override { under_way.erase(id); }
+
+  void answer(ReachTest& test, bool refused) {
+    for (const ConnectionId id : std::exchange(under_way, {})) {
+      EndedConnection ended;
+      ended.id = id;
+      ended.connected = false;
+      ended.refused = refused;
+      ended.failure = refused ? "refused" : "timed out";
+      EXPECT_TRUE(test.on_ended(ended));
+      EXPECT_FALSE(test.on_ended(ended)) << "twice";
+    }
+  }
+
+  size_t calls = 0;
+  std::set<ConnectionId> under_way;
+  IpAddress unreachable;
+
+ private:
+  ConnectionId last_ = 0;
+};
 
 TEST(ReachTest, ARefusalIsAnAnswer) {
-  ReachTest test("gpu", ip("10.9.0.1"), sources(3), refused);
+  Calls calls;
+  ReachTest test("gpu", ip("10.9.0.1"), sources(3), calls);
+  EXPECT_FALSE(test.poll(Time::zero()));
+  calls.answer(test, true);
   const auto line = test.poll(Time::zero());
   ASSERT_TRUE(line);
   EXPECT_EQ(*line, "self-test: gpu (10.9.0.1) answers all 3 emulated addresses");
@@ -56,14 +68,12 @@ TEST(ReachTest, ARefusalIsAnAnswer) {
 }
 
 TEST(ReachTest, SaysWhoIsSilentOnceAndTriesAgain) {
-  bool reachable = false;
-  ReachTest test("gpu", ip("10.9.0.1"), sources(3),
-                 [&](const IpAddress& from, const IpAddress& to, uint16_t port) -> Result<int> {
-                   if (!reachable && from == ip("127.1.0.2")) return fail("no route to host");
-                   return refused(from, to, port);
-                 });
+  Calls calls;
+  calls.unreachable = ip("127.1.0.2");
+  ReachTest test("gpu", ip("10.9.0.1"), sources(3), calls);
   Time now = Time::zero();
   EXPECT_FALSE(test.poll(now));
+  calls.answer(test, true);
   now = now + Duration::s(3);
   const auto line = test.poll(now);
   ASSERT_TRUE(line);
@@ -73,21 +83,33 @@ TEST(ReachTest, SaysWhoIsSilentOnceAndTriesAgain) {
   EXPECT_FALSE(test.poll(now));
   now = now + Duration::s(3);
   EXPECT_FALSE(test.poll(now)) << "complained twice";
-  reachable = true;
+  EXPECT_TRUE(calls.under_way.empty()) << "calls that nobody answers stay";
+  calls.unreachable = IpAddress();
+  EXPECT_FALSE(test.poll(now));
+  calls.answer(test, true);
   EXPECT_TRUE(test.poll(now));
   EXPECT_TRUE(test.passed());
 }
 
+TEST(ReachTest, WhoseCallsFailIsSilent) {
+  Calls calls;
+  ReachTest test("gpu", ip("10.9.0.1"), sources(2), calls);
+  EXPECT_FALSE(test.poll(Time::zero()));
+  calls.answer(test, false);
+  const auto line = test.poll(Time::zero() + Duration::s(3));
+  ASSERT_TRUE(line);
+  EXPECT_NE(line->find("does not answer any emulated address yet: timed out"), std::string::npos)
+      << *line;
+}
+
 TEST(ReachTest, TriesSomeOfMany) {
-  size_t calls = 0;
-  ReachTest test("gpu", ip("10.9.0.1"), sources(1000),
-                 [&](const IpAddress& from, const IpAddress& to, uint16_t port) {
-                   ++calls;
-                   return refused(from, to, port);
-                 });
+  Calls calls;
+  ReachTest test("gpu", ip("10.9.0.1"), sources(1000), calls);
+  EXPECT_FALSE(test.poll(Time::zero()));
+  EXPECT_EQ(calls.calls, ReachTest::kMost);
+  calls.answer(test, true);
   const auto line = test.poll(Time::zero());
   ASSERT_TRUE(line);
-  EXPECT_EQ(calls, ReachTest::kMost);
   EXPECT_NE(line->find("256 of 1000 emulated addresses"), std::string::npos) << *line;
 }
 

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "ctrl/peers/nccl/unique_id_file.h"
+#include "ctrl/peers/socket_adapter.h"
 #include "ctrl/session/store_sockets.h"
 
 namespace understudy {
@@ -56,16 +57,18 @@ int run(const SocketAddress& master, uint32_t world, const std::vector<uint32_t>
   SocketAdapter::Callbacks adapter_callbacks;
   adapter_callbacks.now = now;
   adapter_callbacks.ended = [&](const EndedConnection& ended) { store->on_ended(ended); };
+  adapter_callbacks.listen = [&](const IpAddress&, uint16_t port) {
+    return open_socket({master.address, port}, true);
+  };
+  adapter_callbacks.connect = [](const IpAddress&, const IpAddress& to, uint16_t port) {
+    return open_socket({to, port}, false);
+  };
   auto adapter = SocketAdapter::create(adapter_callbacks).value();
-  StoreSockets::Callbacks callbacks;
-  callbacks.now = now;
-  callbacks.listen = [](const SocketAddress& at) { return open_socket(at, true); };
-  callbacks.connect = [](const SocketAddress& to) { return open_socket(to, false); };
-  callbacks.say = [](const std::string& line) {
+  const auto say = [](const std::string& line) {
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
   };
-  store = std::make_unique<StoreSockets>(adapter, callbacks);
+  store = std::make_unique<StoreSockets>(adapter, master.address, say);
   uint64_t given = 0;
   RendezvousCallbacks job;
   job.learned = [](Time, const UniqueIdKey& key, const NcclUniqueId& id) {

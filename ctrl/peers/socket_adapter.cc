@@ -58,6 +58,25 @@ Result<void> SocketAdapter::add_listener(int fd, NodeId node, Acceptor acceptor)
   return {};
 }
 
+Result<uint16_t> SocketAdapter::listen(const IpAddress& any, uint16_t port, Acceptor acceptor) {
+  const auto fd = callbacks_.listen(any, port);
+  if (!fd) return fail(fd.error().text);
+  sockaddr_storage local{};
+  socklen_t length = sizeof local;
+  getsockname(*fd, reinterpret_cast<sockaddr*>(&local), &length);
+  if (auto added = add_listener(*fd, kNoNode, std::move(acceptor)); !added) {
+    return fail(added.error().text);
+  }
+  return port_of(local);
+}
+
+Result<ConnectionId> SocketAdapter::call(const IpAddress& from, const SocketAddress& to,
+                                         std::unique_ptr<Peer> peer) {
+  const auto fd = callbacks_.connect(from, to.address, to.port);
+  if (!fd) return fail(fd.error().text);
+  return add_call(*fd, kNoNode, to.address, to.port, std::move(peer));
+}
+
 void SocketAdapter::poll(int timeout_ms) {
   std::array<epoll_event, kEventsAtOnce> events;
   const int count =
@@ -132,6 +151,7 @@ void SocketAdapter::finish_call(ConnectionId id, Connection& connection) {
   getsockopt(connection.fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   if (error != 0) {
     connection.refusal = std::strerror(error);
+    connection.refused = error == ECONNREFUSED || error == ECONNRESET;
     connection.ended = true;
     return;
   }
@@ -246,7 +266,8 @@ void SocketAdapter::remove_ended() {
         connection.connecting ? connection.refusal : connection.peer->failure(),
         connection.peer->endpoints_outlive_connection(),
         connection.dialled,
-        !connection.connecting};
+        !connection.connecting,
+        connection.refused};
     it = connections_.erase(it);
     callbacks_.ended(ended);
   }

@@ -11,40 +11,13 @@
 #include <vector>
 
 #include "ctrl/hostns/unique_fd.h"
-#include "ctrl/peers/peer.h"
-#include "dataplane/base/address.h"
-#include "dataplane/base/ids.h"
-#include "dataplane/base/result.h"
-#include "dataplane/base/units.h"
+#include "ctrl/peers/peer_network.h"
 
 namespace understudy {
 
-using ConnectionId = uint64_t;  ///< of one accepted connection; never used twice
-
-/// A connection that has ended.
-struct EndedConnection {
-  NodeId node = kNoNode;
-  ConnectionId id = 0;
-  uint16_t port = 0;  ///< our TCP port, that the client dialled
-  IpAddress client;
-  std::string failure;          ///< the machine's text, empty if all went well
-  bool keep_endpoints = false;  ///< its queue pairs are to live on
-  bool dialled = false;         ///< by us; `port` and `client` are the server's then
-  bool connected = true;        ///< false: a dialled server did not take the call
-};
-
-/// A connection that a client has made.
-struct AcceptedConnection {
-  ConnectionId id = 0;
-  IpAddress local, client;
-  uint16_t local_port = 0, client_port = 0;
-};
-
-class SocketAdapter {
+class SocketAdapter final : public PeerNetwork {
  public:
   using PeerFactory = std::function<std::unique_ptr<Peer>()>;
-  /// Null: it is closed at once.
-  using Acceptor = std::function<std::unique_ptr<Peer>(const AcceptedConnection&)>;
   struct Callbacks {
     std::function<Time()> now;
     /// To be answered once by endpoint_ready or endpoint_refused, per connection in order.
@@ -52,6 +25,11 @@ class SocketAdapter {
     /// This queue pair's client waits for our first message (Peer::take_starts).
     std::function<void(const EndpointStart&)> start;
     std::function<void(const EndedConnection&)> ended;
+    /// The sockets of listen() and call(), non-blocking: as HostNamespace's listen_any() and
+    /// connect_tcp().
+    std::function<Result<int>(const IpAddress& any, uint16_t port)> listen = {};
+    std::function<Result<int>(const IpAddress& from, const IpAddress& to, uint16_t port)> connect =
+        {};
   };
 
   static Result<SocketAdapter> create(Callbacks callbacks);
@@ -65,6 +43,13 @@ class SocketAdapter {
   Result<ConnectionId> add_call(int fd, NodeId node, const IpAddress& server, uint16_t port,
                                 std::unique_ptr<Peer> peer);
 
+  Time now() const override { return callbacks_.now(); }
+  Result<uint16_t> listen(const IpAddress& any, uint16_t port, Acceptor acceptor) override;
+  Result<ConnectionId> call(const IpAddress& from, const SocketAddress& to,
+                            std::unique_ptr<Peer> peer) override;
+  void flush(ConnectionId id) override;
+  void drop(ConnectionId id) override { connections_.erase(id); }
+
   /// Waits up to `timeout_ms` (0: not at all) and handles what has come.
   void poll(int timeout_ms);
 
@@ -73,9 +58,6 @@ class SocketAdapter {
   bool endpoint_refused(ConnectionId id, const std::string& reason);
 
   bool traffic_ended(ConnectionId id, const TrafficResult& result);
-
-  /// Carries on what a connection's machine has produced outside its own calls.
-  void flush(ConnectionId id);
 
   size_t connection_count() const { return connections_.size(); }
 
@@ -96,6 +78,7 @@ class SocketAdapter {
     bool dialled = false;
     bool connecting = false;  ///< a dialled one that does not stand yet
     std::string refusal;      ///< why it never stood
+    bool refused = false;     ///< by the other side
   };
 
   SocketAdapter(UniqueFd epoll, Callbacks callbacks)

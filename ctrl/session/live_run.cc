@@ -55,7 +55,6 @@ class LiveRun {
   Result<void> open_host();
   Result<void> open_listeners();
   Result<void> open_feeds();
-  Result<void> open_nccl();
   std::string status() const;
   void open_cm();
   Result<void> listen(NodeId node, unsigned nic, uint16_t port, SocketAdapter::PeerFactory factory);
@@ -205,6 +204,12 @@ Result<void> LiveRun::open_listeners() {
   };
   callbacks.start = [this](const EndpointStart& start) { endpoints_->start(start); };
   callbacks.ended = [this](const EndedConnection& ended) { on_ended(ended); };
+  callbacks.listen = [this](const IpAddress& any, uint16_t port) {
+    return host_->listen_any(any, port);
+  };
+  callbacks.connect = [this](const IpAddress& from, const IpAddress& to, uint16_t port) {
+    return host_->connect_tcp(from, to, port);
+  };
   auto adapter = SocketAdapter::create(callbacks);
   if (!adapter) return fail(adapter.error().text);
   sockets_.emplace(std::move(*adapter));
@@ -235,21 +240,8 @@ Result<void> LiveRun::open_listeners() {
     }
   }
   if (auto fed = open_feeds(); !fed) return fed;
-  return open_nccl();
-}
-
-Result<void> LiveRun::open_nccl() {
-  NcclJob::World world;
-  world.now = [this] { return live_->now(); };
-  world.listen = [this](const IpAddress& any, uint16_t port) {
-    return host_->listen_any(any, port);
-  };
-  world.connect = [this](const IpAddress& from, const IpAddress& to, uint16_t port) {
-    return host_->connect_tcp(from, to, port);
-  };
-  world.say = [this](const std::string& line) { say(line); };
-  nccl_.emplace(config_, *jobs_, *sockets_);
-  return nccl_->open(world);
+  nccl_.emplace(config_, *jobs_, *sockets_, [this](const std::string& line) { say(line); });
+  return nccl_->open();
 }
 
 Result<void> LiveRun::open_feeds() {

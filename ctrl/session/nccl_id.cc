@@ -10,12 +10,12 @@ bool is_first(const UniqueIdKey& key) { return key.group == "0" && key.member ==
 
 }  // namespace
 
-NcclId::NcclId(Setup setup, NcclSockets& sockets, SocketAdapter& adapter,
-               StoreSockets::Callbacks callbacks)
+NcclId::NcclId(Setup setup, NcclSockets& sockets, PeerNetwork& network,
+               std::function<void(const std::string&)> say)
     : setup_(std::move(setup)),
       sockets_(sockets),
-      store_(adapter, callbacks),
-      say_(callbacks.say) {}
+      store_(network, setup_.from, say),
+      say_(std::move(say)) {}
 
 Result<void> NcclId::make_root() {
   root_listener_ = sockets_.new_listener();

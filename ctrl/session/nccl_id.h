@@ -2,6 +2,7 @@
 // ranks: by NCCL_COMM_ID, a file, or PyTorch's store (job.join).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,10 +22,11 @@ class NcclId {
     uint32_t number = 0;  ///< of the job in the configuration
     uint64_t seed = 1;
     std::vector<RendezvousSettings::Rank> ranks;
+    IpAddress from;  ///< of an emulated rank: it calls a real one's store
   };
   /// `sockets`: of the communicator, with the root if that is ours.
-  NcclId(Setup setup, NcclSockets& sockets, SocketAdapter& adapter,
-         StoreSockets::Callbacks callbacks);
+  NcclId(Setup setup, NcclSockets& sockets, PeerNetwork& network,
+         std::function<void(const std::string&)> say);
 
   /// What has to stand before a real rank comes.
   Result<void> open();
@@ -39,7 +41,7 @@ class NcclId {
   /// For `understudy status`.
   std::vector<std::string> waiting() const;
 
-  /// A connection of the adapter has ended; false if it is none of the store's.
+  /// A connection of the network has ended; false if it is none of the store's.
   bool on_ended(const EndedConnection& ended) { return store_.on_ended(ended); }
 
  private:

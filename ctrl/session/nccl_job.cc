@@ -7,17 +7,17 @@
 namespace understudy {
 
 NcclJob::NcclJob(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
-                 EnvironmentHost& environment, ShardControl& control, SocketAdapter& sockets,
-                 World world)
+                 EnvironmentHost& environment, ShardControl& control, PeerNetwork& network, Say say)
     : config_(config),
       job_(job),
       setup_(setup),
       environment_(environment),
       unplanned_(config, control, unplanned_settings()),
-      say_(world.say),
-      sockets_(sockets, addresses(), callbacks(world)),
-      identity_(identity_setup(), sockets_, sockets, store_callbacks(world)),
-      reach_(reach_test(world)) {}
+      say_(std::move(say)),
+      sockets_(network, addresses(), callbacks()),
+      identity_(identity_setup(), sockets_, network,
+                [this](const std::string& line) { this->say(line); }),
+      reach_(reach_test(network)) {}
 
 const NodeConfig& NcclJob::node_of(uint32_t rank) const {
   return config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]];
@@ -49,7 +49,7 @@ std::vector<IpAddress> NcclJob::addresses() const {
   return all;
 }
 
-ReachTest NcclJob::reach_test(const World& world) const {
+ReachTest NcclJob::reach_test(PeerNetwork& network) const {
   std::vector<ReachTest::Source> sources;
   const NodeConfig* real = nullptr;
   for (const NodeId id : job_.ranks) {
@@ -60,8 +60,7 @@ ReachTest NcclJob::reach_test(const World& world) const {
       sources.push_back({node.name, roce_address(node.nics[job_.nic])});
     }
   }
-  return ReachTest(real->name, roce_address(real->nics[job_.nic]), std::move(sources),
-                   world.connect);
+  return ReachTest(real->name, roce_address(real->nics[job_.nic]), std::move(sources), network);
 }
 
 NcclId::Setup NcclJob::identity_setup() const {
@@ -72,31 +71,14 @@ NcclId::Setup NcclJob::identity_setup() const {
   for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
     setup.ranks.push_back({node_of(rank).real, setup_.communicator.node_of(rank)});
   }
+  uint32_t rank = 0;
+  while (node_of(rank).real) ++rank;
+  setup.from = addresses()[rank];
   return setup;
 }
 
-StoreSockets::Callbacks NcclJob::store_callbacks(const World& world) {
-  StoreSockets::Callbacks callbacks;
-  callbacks.now = world.now;
-  callbacks.listen = [listen = world.listen](const SocketAddress& at) {
-    return listen(at.address.is_v4() ? IpAddress::v4(0) : IpAddress(), at.port);
-  };
-  uint32_t rank = 0;
-  while (node_of(rank).real) ++rank;
-  callbacks.connect = [connect = world.connect, from = addresses()[rank]](const SocketAddress& to) {
-    return connect(from, to.address, to.port);
-  };
-  callbacks.say = [this](const std::string& line) { say(line); };
-  return callbacks;
-}
-
-NcclSockets::Callbacks NcclJob::callbacks(const World& world) {
+NcclSockets::Callbacks NcclJob::callbacks() {
   NcclSockets::Callbacks callbacks;
-  callbacks.now = world.now;
-  callbacks.listen = world.listen;
-  callbacks.connect = [connect = world.connect](const IpAddress& from, const SocketAddress& to) {
-    return connect(from, to.address, to.port);
-  };
   callbacks.receiver = [this](const NcclConnector& c) { return net_ib(c, kNetIbMagic); };
   callbacks.sender = [this](const NcclConnector& c, uint64_t magic) { return net_ib(c, magic); };
   callbacks.disconnect = [this](const NcclConnector& c) { disconnect(c); };

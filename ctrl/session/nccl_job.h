@@ -15,7 +15,7 @@
 #include "ctrl/config/config.h"
 #include "ctrl/peers/nccl/communicator.h"
 #include "ctrl/peers/nccl/net_ib_peer.h"
-#include "ctrl/peers/socket_adapter.h"
+#include "ctrl/peers/peer_network.h"
 #include "ctrl/session/collective_links.h"
 #include "ctrl/session/nccl_id.h"
 #include "ctrl/session/nccl_sockets.h"
@@ -26,25 +26,19 @@ namespace understudy {
 
 class NcclJob final : public NetIbObserver {
  public:
-  struct World {
-    std::function<Time()> now;
-    /// As HostNamespace's listen_any() and connect_tcp().
-    std::function<Result<int>(const IpAddress& any, uint16_t port)> listen;
-    std::function<Result<int>(const IpAddress& from, const IpAddress& to, uint16_t port)> connect;
-    std::function<void(const std::string&)> say;
-  };
+  using Say = std::function<void(const std::string&)>;
 
   /// All arguments outlive this. `control`: of the environment's shard.
   NcclJob(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
-          EnvironmentHost& environment, ShardControl& control, SocketAdapter& sockets, World world);
+          EnvironmentHost& environment, ShardControl& control, PeerNetwork& network, Say say);
 
   /// What has to stand before a real rank comes: root and store, where they are ours.
   Result<void> open() { return identity_.open(); }
   /// Control's turn.
   void poll(Time now);
-  /// A connection of the adapter has ended; false if it is none of this job's.
+  /// A connection of the network has ended; false if it is none of this job's.
   bool on_ended(const EndedConnection& ended) {
-    return sockets_.on_ended(ended) || identity_.on_ended(ended);
+    return sockets_.on_ended(ended) || identity_.on_ended(ended) || reach_.on_ended(ended);
   }
   /// What one of this job's connections wants of the data plane.
   Result<EndpointReady> endpoint(const EndpointRequest& request);
@@ -63,11 +57,10 @@ class NcclJob final : public NetIbObserver {
   void on_connector_closed(Time now, const NcclConnector& connector) override;
 
  private:
-  NcclSockets::Callbacks callbacks(const World& world);
+  NcclSockets::Callbacks callbacks();
   NcclId::Setup identity_setup() const;
-  StoreSockets::Callbacks store_callbacks(const World& world);
   std::vector<IpAddress> addresses() const;
-  ReachTest reach_test(const World& world) const;
+  ReachTest reach_test(PeerNetwork& network) const;
   UnplannedLinks::Settings unplanned_settings() const;
   const NodeConfig& node_of(uint32_t rank) const;
   NcclNic nic_of(uint32_t rank) const;
@@ -85,7 +78,7 @@ class NcclJob final : public NetIbObserver {
   const CollectiveSetup& setup_;
   EnvironmentHost& environment_;
   UnplannedLinks unplanned_;
-  const std::function<void(const std::string&)> say_;
+  const Say say_;
   NcclSockets sockets_;
   NcclId identity_;
   ReachTest reach_;

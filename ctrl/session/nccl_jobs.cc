@@ -15,14 +15,14 @@ void allow_many_files() {
 
 }  // namespace
 
-Result<void> NcclJobs::open(const NcclJob::World& world) {
+Result<void> NcclJobs::open() {
   for (size_t j = 0; j < config_.jobs.size(); ++j) {
     const JobConfig& job = config_.jobs[j];
     if (!job.join) continue;
     allow_many_files();
     jobs_.push_back(
         {j, std::make_unique<NcclJob>(config_, job, runner_.setup(j), runner_.environment(j),
-                                      runner_.control(j), sockets_, world)});
+                                      runner_.control(j), network_, say_)});
     if (auto opened = jobs_.back().job->open(); !opened) {
       return fail("job \"" + job.name + "\": " + opened.error().text);
     }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ctrl/session/job_runner.h"
@@ -14,16 +15,16 @@ namespace understudy {
 class NcclJobs {
  public:
   /// All outlive this.
-  NcclJobs(const Config& config, JobRunner& runner, SocketAdapter& sockets)
-      : config_(config), runner_(runner), sockets_(sockets) {}
+  NcclJobs(const Config& config, JobRunner& runner, PeerNetwork& network, NcclJob::Say say)
+      : config_(config), runner_(runner), network_(network), say_(std::move(say)) {}
 
   /// Makes those that the configuration has; roots and stores that are ours listen then.
-  Result<void> open(const NcclJob::World& world);
+  Result<void> open();
   /// Control's turn.
   void poll(Time now);
   /// What a connection of one of them wants of the data plane (Behaviour::kNccl).
   Result<EndpointReady> endpoint(ConnectionId connection, const EndpointRequest& request);
-  /// A connection of the adapter has ended; false if it is none of theirs.
+  /// A connection of the network has ended; false if it is none of theirs.
   bool on_ended(const EndedConnection& ended);
   /// For `understudy status`: lines that begin with their job.
   std::vector<std::string> status() const;
@@ -36,7 +37,8 @@ class NcclJobs {
 
   const Config& config_;
   JobRunner& runner_;
-  SocketAdapter& sockets_;
+  PeerNetwork& network_;
+  const NcclJob::Say say_;
   std::vector<Entry> jobs_;
 };
 

@@ -1,8 +1,5 @@
 #include "ctrl/session/nccl_sockets.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -22,27 +19,15 @@ bool is_loopback(const IpAddress& address) {
   return address == IpAddress::parse("::1");
 }
 
-uint16_t local_port(int fd) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return 0;
-  return ntohs(storage.ss_family == AF_INET
-                   ? reinterpret_cast<const sockaddr_in&>(storage).sin_port
-                   : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
-}
-
 IpAddress unspecified(const IpAddress& like) {
   return like.is_v4() ? IpAddress::v4(0) : IpAddress();
 }
 
 }  // namespace
 
-Result<void> NcclSockets::open_port(const IpAddress& like, uint16_t port, uint16_t& opened) {
-  const auto fd = callbacks_.listen(unspecified(like), port);
-  if (!fd) return fail(fd.error().text);
-  opened = local_port(*fd);
-  return sockets_.add_listener(
-      *fd, kNoNode, [this](const AcceptedConnection& accepted) { return accept(accepted); });
+Result<uint16_t> NcclSockets::open_port(const IpAddress& like, uint16_t port) {
+  return network_.listen(unspecified(like), port,
+                         [this](const AcceptedConnection& accepted) { return accept(accepted); });
 }
 
 Result<SocketAddress> NcclSockets::claim(uint32_t rank, Expected expected) {
@@ -50,9 +35,9 @@ Result<SocketAddress> NcclSockets::claim(uint32_t rank, Expected expected) {
   auto& ports = ports_[address.is_v4()];
   for (size_t i = 0;; ++i) {
     if (i == ports.size()) {
-      uint16_t port = 0;
-      if (auto opened = open_port(address, 0, port); !opened) return fail(opened.error().text);
-      ports.push_back(port);
+      const auto port = open_port(address, 0);
+      if (!port) return fail(port.error().text);
+      ports.push_back(*port);
     }
     const SocketAddress at{address, ports[i]};
     if (expected_.try_emplace(at, expected).second) return at;
@@ -61,9 +46,8 @@ Result<SocketAddress> NcclSockets::claim(uint32_t rank, Expected expected) {
 
 Result<void> NcclSockets::listen_at(uint32_t rank, uint16_t port, ListenerId listener) {
   const SocketAddress at{addresses_[rank], port};
-  uint16_t opened = 0;
-  if (auto done = open_port(at.address, port, opened); !done) {
-    return fail(at.text() + ": " + done.error().text);
+  if (auto opened = open_port(at.address, port); !opened) {
+    return fail(at.text() + ": " + opened.error().text);
   }
   expected_[at] = Expected{listener, std::nullopt};
   listeners_[listener] = at;
@@ -100,7 +84,7 @@ std::unique_ptr<Peer> NcclSockets::accept(const AcceptedConnection& accepted) {
   connections_.insert(accepted.id);
   const StreamId stream = new_stream();
   auto peer = streams_.accept(stream, accepted.id);
-  communicator_->on_accepted(callbacks_.now(), found->second.listener, stream,
+  communicator_->on_accepted(network_.now(), found->second.listener, stream,
                              {accepted.client, accepted.client_port});
   return peer;
 }
@@ -122,12 +106,10 @@ void NcclSockets::call(const SocketAddress& to, Target& target) {
                           " is an address that only its own node reaches: NCCL_SOCKET_IFNAME there "
                           "is to name the interface of the job's network");
   }
-  const auto fd = callbacks_.connect(addresses_[call.rank], to);
-  if (!fd) return drop(call, fd.error().text);
+  const IpAddress& from = addresses_[call.rank];
   const auto id = call.stream != 0
-                      ? streams_.call(*fd, to, call.stream)
-                      : sockets_.add_call(*fd, kNoNode, to.address, to.port,
-                                          callbacks_.sender(call.connector, call.magic));
+                      ? streams_.call(from, to, call.stream)
+                      : network_.call(from, to, callbacks_.sender(call.connector, call.magic));
   if (!id) return drop(call, id.error().text);
   connections_.insert(*id);
   calls_[*id] = {to, call};
@@ -138,12 +120,12 @@ void NcclSockets::drop(const Call& call, const std::string& why) {
   if (call.stream != 0) {
     streams_.fail(call.stream, why);
   } else {
-    communicator_->on_connector_failed(callbacks_.now(), call.connector, why);
+    communicator_->on_connector_failed(network_.now(), call.connector, why);
   }
 }
 
 void NcclSockets::make_calls() {
-  const Time now = callbacks_.now();
+  const Time now = network_.now();
   for (auto it = targets_.begin(); it != targets_.end();) {
     Target& target = it->second;
     if (target.waiting.empty() && target.under_way == 0) {
@@ -190,7 +172,7 @@ bool NcclSockets::on_ended(const EndedConnection& ended) {
     drop(call, ended.failure);
     return true;
   }
-  target.retry = callbacks_.now() +
+  target.retry = network_.now() +
                  kRetry * (patient ? std::min(target.refused, kLongestPause) : target.refused);
   target.waiting.push_front(call);
   return true;
@@ -205,7 +187,7 @@ void NcclSockets::close(StreamId stream) {
 
 void NcclSockets::poll() {
   make_calls();
-  streams_.pump(callbacks_.now());
+  streams_.pump();
 }
 
 void NcclSockets::on_connector(const NcclConnector& connector, const std::string& failure) {
@@ -214,9 +196,9 @@ void NcclSockets::on_connector(const NcclConnector& connector, const std::string
     awaited_.erase(found);
   }
   if (failure.empty()) {
-    communicator_->on_connector_ready(callbacks_.now(), connector);
+    communicator_->on_connector_ready(network_.now(), connector);
   } else {
-    communicator_->on_connector_failed(callbacks_.now(), connector, failure);
+    communicator_->on_connector_failed(network_.now(), connector, failure);
   }
 }
 

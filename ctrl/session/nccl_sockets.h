@@ -1,5 +1,5 @@
 // The sockets of emulated ranks: joins machines of many connections (an NCCL communicator,
-// PyTorch's store) to a SocketAdapter. Many ranks share a listening socket, which takes connections
+// PyTorch's store) to a PeerNetwork. Many ranks share a listening socket, which takes connections
 // to all emulated addresses: who is meant is told by the address that was dialled. A rank's n-th
 // listener is at its own address and the n-th shared port.
 #pragma once
@@ -16,7 +16,7 @@
 
 #include "ctrl/peers/nccl/communicator.h"
 #include "ctrl/peers/nccl/host.h"
-#include "ctrl/peers/socket_adapter.h"
+#include "ctrl/peers/peer_network.h"
 #include "ctrl/session/socket_streams.h"
 
 namespace understudy {
@@ -24,10 +24,6 @@ namespace understudy {
 class NcclSockets final : public NcclHost, private SocketStreams::Owner {
  public:
   struct Callbacks {
-    std::function<Time()> now;
-    /// A listening socket at all emulated addresses of `any`'s family. Port 0: any that is free.
-    std::function<Result<int>(const IpAddress& any, uint16_t port)> listen;
-    std::function<Result<int>(const IpAddress& from, const SocketAddress& to)> connect;
     /// net_ib's side of a connection, as who takes it and as who makes it.
     std::function<std::unique_ptr<Peer>(const NcclConnector&)> receiver;
     std::function<std::unique_ptr<Peer>(const NcclConnector&, uint64_t magic)> sender;
@@ -37,11 +33,11 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
   };
 
   /// `addresses`: of each rank, real ones too. All ranks with one address are told apart by port.
-  NcclSockets(SocketAdapter& sockets, std::vector<IpAddress> addresses, Callbacks callbacks)
-      : sockets_(sockets),
+  NcclSockets(PeerNetwork& network, std::vector<IpAddress> addresses, Callbacks callbacks)
+      : network_(network),
         addresses_(std::move(addresses)),
         callbacks_(std::move(callbacks)),
-        streams_(sockets, *this) {}
+        streams_(network, *this) {}
 
   /// Whom it all belongs to. Who comes before that is hung up on: nobody can know of the root yet.
   void attach(NcclCommunicator& communicator) { communicator_ = &communicator; }
@@ -53,7 +49,7 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
   /// Control's turn.
   void poll();
   bool owns(ConnectionId connection) const { return connections_.contains(connection); }
-  /// A connection of the adapter has ended; false if it is none of ours.
+  /// A connection of the network has ended; false if it is none of ours.
   bool on_ended(const EndedConnection& ended);
   /// A connector stands, or will not.
   void on_connector(const NcclConnector& connector, const std::string& failure);
@@ -97,14 +93,14 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
   void on_stream_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) override;
   void on_stream_closed(Time now, StreamId stream, const std::string& why) override;
   Result<SocketAddress> claim(uint32_t rank, Expected expected);
-  Result<void> open_port(const IpAddress& like, uint16_t port, uint16_t& opened);
+  Result<uint16_t> open_port(const IpAddress& like, uint16_t port);
   void release(const SocketAddress& at);
   std::unique_ptr<Peer> accept(const AcceptedConnection& accepted);
   void call(const SocketAddress& to, Target& target);
   void make_calls();
   void drop(const Call& call, const std::string& why);
 
-  SocketAdapter& sockets_;
+  PeerNetwork& network_;
   const std::vector<IpAddress> addresses_;
   const Callbacks callbacks_;
   SocketStreams streams_;

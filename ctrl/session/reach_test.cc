@@ -1,11 +1,7 @@
 #include "ctrl/session/reach_test.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <utility>
 
 namespace understudy {
 namespace {
@@ -13,6 +9,15 @@ namespace {
 constexpr uint16_t kPort = 9;  ///< discard: nobody serves it nowadays
 /// The kernel repeats a SYN after 1 s.
 constexpr Duration kPatience = Duration::ms(2500);
+
+/// Wants no more than to know whether anybody answers.
+class Caller final : public Peer {
+ public:
+  void on_connected(Time) override { finished_ = true; }
+  void on_bytes(Time, std::span<const uint8_t>) override {}
+  void on_endpoint(Time, const EndpointReady&) override {}
+  void on_closed(Time) override {}
+};
 
 std::vector<ReachTest::Source> some(std::vector<ReachTest::Source> all) {
   if (all.size() <= ReachTest::kMost) return all;
@@ -26,39 +31,41 @@ std::vector<ReachTest::Source> some(std::vector<ReachTest::Source> all) {
 }  // namespace
 
 ReachTest::ReachTest(std::string name, IpAddress target, std::vector<Source> sources,
-                     Connect connect)
+                     PeerNetwork& network)
     : name_(std::move(name)),
       target_(target),
       sources_(some(sources)),
       all_(sources.size()),
-      connect_(std::move(connect)) {}
+      network_(network) {}
 
 void ReachTest::begin(Time now) {
-  probes_.clear();
   probes_.resize(sources_.size());
   for (size_t i = 0; i < sources_.size(); ++i) {
-    auto fd = connect_(sources_[i].address, target_, kPort);
-    if (fd) {
-      probes_[i].fd = UniqueFd(*fd);
+    const auto called =
+        network_.call(sources_[i].address, {target_, kPort}, std::make_unique<Caller>());
+    if (called) {
+      probes_[i].connection = *called;
     } else {
-      probes_[i].error = fd.error().text;
+      probes_[i].error = called.error().text;
     }
   }
   until_ = now + kPatience;
 }
 
-void ReachTest::look() {
-  for (Probe& probe : probes_) {
-    if (!probe.fd.valid()) continue;
-    pollfd wait{probe.fd.get(), POLLOUT, 0};
-    if (::poll(&wait, 1, 0) != 1) continue;
-    int error = 0;
-    socklen_t length = sizeof error;
-    getsockopt(probe.fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-    probe.answered = error == 0 || error == ECONNREFUSED || error == ECONNRESET;
-    if (!probe.answered) probe.error = std::strerror(error);
-    probe.fd = UniqueFd();
+bool ReachTest::on_ended(const EndedConnection& ended) {
+  const auto probe = std::ranges::find(probes_, ended.id, &Probe::connection);
+  if (probe == probes_.end()) return false;
+  probe->connection = 0;
+  probe->answered = ended.connected || ended.refused;
+  if (!probe->answered) probe->error = ended.failure;
+  return true;
+}
+
+void ReachTest::end() {
+  for (const Probe& probe : probes_) {
+    if (probe.connection != 0) network_.drop(probe.connection);
   }
+  probes_.clear();
 }
 
 std::optional<std::string> ReachTest::complain() {
@@ -85,16 +92,15 @@ std::optional<std::string> ReachTest::complain() {
 std::optional<std::string> ReachTest::poll(Time now) {
   if (passed_ || sources_.empty()) return std::nullopt;
   if (probes_.empty()) begin(now);
-  look();
   const bool all = std::ranges::all_of(probes_, &Probe::answered);
   if (!all && now < until_) return std::nullopt;
   if (!all) {
     auto text = complain();
-    probes_.clear();
+    end();
     return text;
   }
   passed_ = true;
-  probes_.clear();
+  end();
   return "self-test: " + name_ + " (" + target_.text() + ") answers " +
          (all_ == sources_.size() ? "all " : "") + std::to_string(sources_.size()) +
          (all_ == sources_.size() ? "" : " of " + std::to_string(all_)) + " emulated addresses";

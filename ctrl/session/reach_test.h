@@ -3,15 +3,11 @@
 // has passed the port both ways, and the real node's kernel had to resolve the address.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "ctrl/hostns/unique_fd.h"
-#include "dataplane/base/address.h"
-#include "dataplane/base/result.h"
-#include "dataplane/base/units.h"
+#include "ctrl/peers/peer_network.h"
 
 namespace understudy {
 
@@ -22,34 +18,32 @@ class ReachTest {
     std::string name;
     IpAddress address;
   };
-  /// Opens a non-blocking socket that is connecting, as HostNamespace::connect_tcp.
-  using Connect =
-      std::function<Result<int>(const IpAddress& from, const IpAddress& to, uint16_t port)>;
-
   /// `target`: of the real node `name`. Of many sources, kMost are tried.
-  ReachTest(std::string name, IpAddress target, std::vector<Source> sources, Connect connect);
+  ReachTest(std::string name, IpAddress target, std::vector<Source> sources, PeerNetwork& network);
 
   /// A line when there is news: the first failure, and at last the success. Tries again until then.
   std::optional<std::string> poll(Time now);
+  /// A connection of the network has ended; false if it is none of ours.
+  bool on_ended(const EndedConnection& ended);
   bool passed() const { return passed_; }
 
   static constexpr size_t kMost = 256;
 
  private:
   struct Probe {
-    UniqueFd fd;
+    ConnectionId connection = 0;  ///< 0: no longer under way
     bool answered = false;
     std::string error;
   };
   void begin(Time now);
-  void look();
+  void end();
   std::optional<std::string> complain();
 
   const std::string name_;
   const IpAddress target_;
   std::vector<Source> sources_;
   const size_t all_;
-  const Connect connect_;
+  PeerNetwork& network_;
   std::vector<Probe> probes_;  ///< of sources_, of this attempt
   Time until_;                 ///< of this attempt
   bool passed_ = false, complained_ = false;

@@ -50,10 +50,11 @@ std::unique_ptr<Peer> SocketStreams::accept(StreamId stream, ConnectionId connec
   return made;
 }
 
-Result<ConnectionId> SocketStreams::call(int fd, const SocketAddress& to, StreamId stream) {
+Result<ConnectionId> SocketStreams::call(const IpAddress& from, const SocketAddress& to,
+                                         StreamId stream) {
   auto made = std::make_unique<Stream>(*this, stream);
   Stream& peer = *made;
-  auto connection = adapter_.add_call(fd, kNoNode, to.address, to.port, std::move(made));
+  auto connection = network_.call(from, to, std::move(made));
   if (connection) peer.connection = *connection;
   return connection;
 }
@@ -72,16 +73,16 @@ void SocketStreams::close(StreamId stream) {
   changed_.push_back(stream);
 }
 
-void SocketStreams::pump(Time now) {
+void SocketStreams::pump() {
   if (pumping_) return;
   pumping_ = true;
   while (!changed_.empty() || !ended_.empty()) {
     for (const StreamId stream : std::exchange(changed_, {})) {
       const auto found = streams_.find(stream);
-      if (found != streams_.end()) adapter_.flush(found->second->connection);
+      if (found != streams_.end()) network_.flush(found->second->connection);
     }
     for (const Ended& ended : std::exchange(ended_, {})) {
-      owner_.on_stream_closed(now, ended.stream, ended.why);
+      owner_.on_stream_closed(network_.now(), ended.stream, ended.why);
     }
   }
   pumping_ = false;

@@ -1,4 +1,4 @@
-// Joins one machine of many connections (an NCCL communicator, PyTorch's store) to a SocketAdapter:
+// Joins one machine of many connections (an NCCL communicator, PyTorch's store) to a PeerNetwork:
 // its connections by the numbers that it has given them. What it says and closes goes out, and what
 // has ended is told, in pump(): never from within its own calls.
 #pragma once
@@ -10,9 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ctrl/peers/socket_adapter.h"
+#include "ctrl/peers/peer_network.h"
 #include "ctrl/peers/stream_id.h"
-#include "dataplane/base/socket_address.h"
 
 namespace understudy {
 
@@ -28,21 +27,20 @@ class SocketStreams {
     virtual void on_stream_closed(Time now, StreamId stream, const std::string& why) = 0;
   };
 
-  SocketStreams(SocketAdapter& adapter, Owner& owner) : adapter_(adapter), owner_(owner) {}
+  SocketStreams(PeerNetwork& network, Owner& owner) : network_(network), owner_(owner) {}
   ~SocketStreams();
   SocketStreams(const SocketStreams&) = delete;
 
   StreamId new_stream() { return next_++; }
-  /// The adapter's machine of a connection that was taken.
+  /// The network's machine of a connection that was taken.
   std::unique_ptr<Peer> accept(StreamId stream, ConnectionId connection);
-  /// Takes over a non-blocking socket that connects to `to`.
-  Result<ConnectionId> call(int fd, const SocketAddress& to, StreamId stream);
+  Result<ConnectionId> call(const IpAddress& from, const SocketAddress& to, StreamId stream);
   void send(StreamId stream, std::span<const uint8_t> bytes);
   /// Once what was sent has gone. Nothing is told of it any more.
   void close(StreamId stream);
   /// Tells its owner that a stream has ended that never stood.
   void fail(StreamId stream, const std::string& why) { ended_.push_back({stream, why}); }
-  void pump(Time now);
+  void pump();
 
  private:
   class Stream;
@@ -51,7 +49,7 @@ class SocketStreams {
     std::string why;
   };
 
-  SocketAdapter& adapter_;
+  PeerNetwork& network_;
   Owner& owner_;
   StreamId next_ = 1;
   std::unordered_map<StreamId, Stream*> streams_;

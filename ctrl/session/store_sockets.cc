@@ -13,10 +13,9 @@ Result<void> StoreSockets::start(RendezvousSettings settings, RendezvousCallback
   const bool listens = settings.ranks.empty() || !settings.ranks[0].real;
   rendezvous_ = Rendezvous::make(std::move(settings), *this, std::move(callbacks));
   if (listens) {
-    const auto fd = callbacks_.listen(master_);
-    if (!fd) return fail("PyTorch's store at " + master_.text() + ": " + fd.error().text);
-    auto added = sockets_.add_listener(
-        *fd, kNoNode, [this](const AcceptedConnection& accepted) -> std::unique_ptr<Peer> {
+    const IpAddress any = master_.address.is_v4() ? IpAddress::v4(0) : IpAddress();
+    const auto port = network_.listen(
+        any, master_.port, [this](const AcceptedConnection& accepted) -> std::unique_ptr<Peer> {
           // The socket takes calls to all emulated addresses.
           if (accepted.local != master_.address) return nullptr;
           const StreamId id = new_stream();
@@ -25,20 +24,18 @@ Result<void> StoreSockets::start(RendezvousSettings settings, RendezvousCallback
           rendezvous_->on_accepted(id, {accepted.client, accepted.client_port});
           return peer;
         });
-    if (!added) return added;
+    if (!port) return fail("PyTorch's store at " + master_.text() + ": " + port.error().text);
   }
-  rendezvous_->start(callbacks_.now());
+  rendezvous_->start(network_.now());
   return {};
 }
 
 void StoreSockets::call() {
-  const Time now = callbacks_.now();
+  const Time now = network_.now();
   if (wanted_ == 0 || now < call_at_) return;
   call_at_ = now + kCallAgain;
-  const auto fd = callbacks_.connect(master_);
-  if (!fd) return;
   const StreamId id = std::exchange(wanted_, 0);
-  const auto connection = streams_.call(*fd, master_, id);
+  const auto connection = streams_.call(from_, master_, id);
   if (!connection) {
     wanted_ = id;
     return;
@@ -73,9 +70,9 @@ void StoreSockets::on_stream_closed(Time now, StreamId stream, const std::string
 }
 
 void StoreSockets::poll() {
-  rendezvous_->poll(callbacks_.now());
+  rendezvous_->poll(network_.now());
   call();
-  streams_.pump(callbacks_.now());
+  streams_.pump();
 }
 
 }  // namespace understudy

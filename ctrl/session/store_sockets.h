@@ -1,4 +1,4 @@
-// The sockets of a rendezvous at PyTorch's store: joins it to a SocketAdapter.
+// The sockets of a rendezvous at PyTorch's store: joins it to a PeerNetwork.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ctrl/peers/socket_adapter.h"
+#include "ctrl/peers/peer_network.h"
 #include "ctrl/peers/tcp_store/rendezvous.h"
 #include "ctrl/session/socket_streams.h"
 
@@ -16,17 +16,10 @@ namespace understudy {
 
 class StoreSockets final : public StoreHost, private SocketStreams::Owner {
  public:
-  struct Callbacks {
-    std::function<Time()> now;
-    /// A listening non-blocking socket.
-    std::function<Result<int>(const SocketAddress& at)> listen;
-    /// A non-blocking socket of an emulated rank's address that connects.
-    std::function<Result<int>(const SocketAddress& to)> connect;
-    std::function<void(const std::string&)> say;
-  };
-
-  StoreSockets(SocketAdapter& sockets, Callbacks callbacks)
-      : sockets_(sockets), callbacks_(std::move(callbacks)), streams_(sockets, *this) {}
+  /// `from`: of an emulated rank, who calls.
+  StoreSockets(PeerNetwork& network, const IpAddress& from,
+               std::function<void(const std::string&)> say)
+      : network_(network), from_(from), say_(std::move(say)), streams_(network, *this) {}
 
   /// Before anything happens; once. Listens if rank 0 is emulated.
   Result<void> start(RendezvousSettings settings, RendezvousCallbacks callbacks);
@@ -34,7 +27,7 @@ class StoreSockets final : public StoreHost, private SocketStreams::Owner {
 
   /// Control's turn.
   void poll();
-  /// A connection of the adapter has ended; false if it is none of ours.
+  /// A connection of the network has ended; false if it is none of ours.
   bool on_ended(const EndedConnection& ended);
 
   StreamId new_stream() override { return streams_.new_stream(); }
@@ -43,7 +36,7 @@ class StoreSockets final : public StoreHost, private SocketStreams::Owner {
     streams_.send(stream, bytes);
   }
   void close(StreamId stream) override;
-  void say(const std::string& line) override { callbacks_.say(line); }
+  void say(const std::string& line) override { say_(line); }
 
  private:
   void on_stream_connected(Time now, StreamId stream, ConnectionId connection) override;
@@ -51,8 +44,9 @@ class StoreSockets final : public StoreHost, private SocketStreams::Owner {
   void on_stream_closed(Time now, StreamId stream, const std::string& why) override;
   void call();
 
-  SocketAdapter& sockets_;
-  const Callbacks callbacks_;
+  PeerNetwork& network_;
+  const IpAddress from_;
+  const std::function<void(const std::string&)> say_;
   SocketStreams streams_;
   SocketAddress master_;
   std::unique_ptr<Rendezvous> rendezvous_;
