@@ -124,7 +124,7 @@ IbSide judge_metadata(const World& world, const Bytes& bytes, const IbSide& own,
 }  // namespace
 
 Task<IbSide> ib_send(Process& process, const World& world, SocketAddress listener, IbSide own,
-                     IpAddress peer_gid) {
+                     IpAddress peer_gid, IbReady connected) {
   const IbLayout& layout = world.layout().ib;
   Socket* socket = co_await process.dial(listener, kIbMagic, kIbSocket);
   if (layout.list_bytes > 0) {
@@ -137,6 +137,7 @@ Task<IbSide> ib_send(Process& process, const World& world, SocketAddress listene
   const Bytes metadata =
       co_await process.receive(socket, static_cast<size_t>(layout.bytes), "net_ib's metadata");
   IbSide theirs = judge_metadata(world, metadata, own, peer_gid, true);
+  connected(theirs);
   Bytes ready(4);
   put32(ready, 0, 1);
   process.send(socket, ready);
@@ -144,7 +145,7 @@ Task<IbSide> ib_send(Process& process, const World& world, SocketAddress listene
 }
 
 Task<IbSide> ib_receive(Process& process, const World& world, ListeningSocket* listener, IbSide own,
-                        IpAddress peer_gid) {
+                        IpAddress peer_gid, IbReady connected) {
   const IbLayout& layout = world.layout().ib;
   Socket* socket = co_await process.accept(listener, kIbMagic, kIbSocket);
   if (layout.list_bytes > 0) {
@@ -157,6 +158,7 @@ Task<IbSide> ib_receive(Process& process, const World& world, ListeningSocket* l
       co_await process.receive(socket, static_cast<size_t>(layout.bytes), "net_ib's metadata");
   IbSide theirs = judge_metadata(world, metadata, own, peer_gid, false);
   own.traffic_class = theirs.traffic_class;
+  connected(theirs);
   process.send(socket, build_metadata(layout, own));
   const Bytes ready = co_await process.receive(socket, 4, "net_ib's word that it is ready");
   require(i32_at(ready, 0) == 1, "net_ib: ready is not 1");

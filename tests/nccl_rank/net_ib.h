@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "tests/nccl_rank/process.h"
 #include "tests/nccl_rank/world.h"
@@ -18,11 +19,14 @@ struct IbSide {
   int mtu = 5;  ///< as ibv_mtu
 };
 
+/// Called when the peer's side is known, before ours says that it is ready.
+using IbReady = std::function<void(const IbSide& theirs)>;
+
 /// The peer's, judged: `peer_gid` is what its GID must be. A receiver repeats the sender's traffic
 /// class.
 Task<IbSide> ib_send(Process& process, const World& world, SocketAddress listener, IbSide own,
-                     IpAddress peer_gid);
+                     IpAddress peer_gid, IbReady connected);
 Task<IbSide> ib_receive(Process& process, const World& world, ListeningSocket* listener, IbSide own,
-                        IpAddress peer_gid);
+                        IpAddress peer_gid, IbReady connected);
 
 }  // namespace understudy::nccl_rank

@@ -5,11 +5,12 @@
 
 namespace understudy::nccl_rank {
 
-SocketAddress MemoryNetwork::listen(NetworkUser& user, const IpAddress& address, Id listener) {
-  SocketAddress at{address, 0};
-  do {
+SocketAddress MemoryNetwork::listen(NetworkUser& user, const IpAddress& address, Id listener,
+                                    uint16_t port) {
+  SocketAddress at{address, port};
+  while (at.port == 0 || (port == 0 && listeners_.contains(at))) {
     at.port = ++last_port_ < 1024 ? last_port_ = 1024 : last_port_;
-  } while (listeners_.contains(at));
+  }
   const Listener entry{&user, listener};
   listeners_[at] = entry;
   listener_addresses_[listener] = at;

@@ -1,5 +1,5 @@
-// TCP in memory: listening sockets, connections, bytes that come in pieces, and closes, in an order
-// that a seed draws. Each connection's bytes keep theirs.
+// TCP as a process uses it; and one in memory: listening sockets, connections, bytes that come in
+// pieces, and closes, in an order that a seed draws. Each connection's bytes keep theirs.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +26,39 @@ class NetworkUser {
   virtual void on_closed(Id stream, const std::string& why) = 0;
 };
 
-class MemoryNetwork {
+class Network {
+ public:
+  virtual ~Network() = default;
+  /// Of listeners and of ends of connections, whoever's.
+  Id new_id() { return ++last_id_; }
+  /// `port` 0: any that is free.
+  virtual SocketAddress listen(NetworkUser& user, const IpAddress& address, Id listener,
+                               uint16_t port) = 0;
+  SocketAddress listen(NetworkUser& user, const IpAddress& address, Id listener) {
+    return listen(user, address, listener, 0);
+  }
+  virtual void stop_listening(Id listener) = 0;
+  /// Waits for a listener as long as there is none.
+  virtual void dial(NetworkUser& user, const IpAddress& from, const SocketAddress& to,
+                    Id stream) = 0;
+  virtual void send(Id stream, std::span<const uint8_t> bytes) = 0;
+  virtual void close(Id stream) = 0;
+
+ private:
+  Id last_id_ = 0;
+};
+
+class MemoryNetwork final : public Network {
  public:
   /// `whole`: bytes come as they were sent, which is faster.
   explicit MemoryNetwork(uint64_t seed, bool whole = false) : random_(seed), whole_(whole) {}
-  /// Of listeners and of ends of connections, whoever's.
-  Id new_id() { return ++last_id_; }
-  SocketAddress listen(NetworkUser& user, const IpAddress& address, Id listener);
-  void stop_listening(Id listener);
-  /// Waits for a listener as long as there is none.
-  void dial(NetworkUser& user, const IpAddress& from, const SocketAddress& to, Id stream);
-  void send(Id stream, std::span<const uint8_t> bytes);
-  void close(Id stream);
+  using Network::listen;
+  SocketAddress listen(NetworkUser& user, const IpAddress& address, Id listener,
+                       uint16_t port) override;
+  void stop_listening(Id listener) override;
+  void dial(NetworkUser& user, const IpAddress& from, const SocketAddress& to, Id stream) override;
+  void send(Id stream, std::span<const uint8_t> bytes) override;
+  void close(Id stream) override;
   /// Lets one thing happen; false: nothing is under way.
   bool step();
   uint64_t bytes() const { return bytes_; }
@@ -74,7 +95,6 @@ class MemoryNetwork {
 
   std::mt19937_64 random_;
   bool whole_;
-  Id last_id_ = 0;
   uint16_t last_port_ = 20000;
   uint64_t bytes_ = 0;
   std::map<SocketAddress, Listener> listeners_;

@@ -16,10 +16,10 @@ Bytes Socket::take(size_t size) {
   return out;
 }
 
-ListeningSocket* Process::listen() {
+ListeningSocket* Process::listen(uint16_t port) {
   auto listener = std::make_unique<ListeningSocket>();
   listener->id = network_.new_id();
-  listener->address = network_.listen(*this, address_, listener->id);
+  listener->address = network_.listen(*this, address_, listener->id, port);
   return (listeners_[listener->id] = std::move(listener)).get();
 }
 

@@ -46,11 +46,12 @@ struct ListeningSocket {
 
 class Process : public NetworkUser {
  public:
-  Process(MemoryNetwork& network, IpAddress address) : network_(network), address_(address) {}
+  Process(Network& network, IpAddress address) : network_(network), address_(address) {}
   const IpAddress& address() const { return address_; }
-  MemoryNetwork& network() { return network_; }
+  Network& network() { return network_; }
 
-  ListeningSocket* listen();
+  /// `port` 0: any that is free.
+  ListeningSocket* listen(uint16_t port = 0);
   void stop(ListeningSocket* listener);
   Task<Socket*> dial(SocketAddress to, uint64_t magic, int type);
   /// The next one with the right magic; others are closed. A wrong type is an error.
@@ -83,7 +84,7 @@ class Process : public NetworkUser {
   void on_closed(Id stream, const std::string& why) override;
 
  private:
-  MemoryNetwork& network_;
+  Network& network_;
   IpAddress address_;
   Waits waits_;
   std::map<Id, std::unique_ptr<Socket>> sockets_;

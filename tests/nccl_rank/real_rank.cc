@@ -17,8 +17,8 @@ constexpr int kSplitTag = 1 << 29, kOldSplitTag = -2;
 
 // nccl-wire 1.3; source: bootstrap.cc, bootstrapRoot.
 
-SocketAddress RealRank::start_root() {
-  ListeningSocket* listener = listen();
+SocketAddress RealRank::start_root(uint16_t port) {
+  ListeningSocket* listener = listen(port);
   const SocketAddress address = listener->address;
   spawn(serve_root(listener));
   return address;

@@ -24,6 +24,16 @@ struct Link {
   auto operator<=>(const Link&) const = default;
 };
 
+/// What makes a rank's queue pairs and memory.
+class IbAdapter {
+ public:
+  virtual ~IbAdapter() = default;
+  /// For a new connection.
+  virtual IbSide open(const Link& link) = 0;
+  /// Its queue pairs are to be ready to send and to receive when this returns.
+  virtual void connect(const IbSide& own, const IbSide& theirs) = 0;
+};
+
 struct Communicator {
   uint64_t magic = 0;
   Members members;
@@ -58,12 +68,16 @@ struct PairUse {
 
 class RealRank : public Process {
  public:
-  RealRank(const World& world, MemoryNetwork& network, int rank)
-      : Process(network, World::address(world.node(rank))), world_(world), rank_(rank) {}
+  /// Without an adapter it makes up queue pairs and memory.
+  RealRank(const World& world, Network& network, int rank, IbAdapter* adapter = nullptr)
+      : Process(network, world.address_of(world.node(rank))),
+        world_(world),
+        rank_(rank),
+        adapter_(adapter) {}
   int rank() const { return rank_; }
 
   /// ncclGetUniqueId: the root, which answers all ranks of a communicator.
-  SocketAddress start_root();
+  SocketAddress start_root(uint16_t port = 0);
   // What a program calls, each to its end.
   Task<Communicator*> init(SocketAddress root);
   /// Null with color -1.
@@ -73,6 +87,8 @@ class RealRank : public Process {
   Task<> connect_tree(Communicator* comm);
   Task<> connect_pat(Communicator* comm);
   Task<> send_receive(Communicator* comm, PairUse use);
+  /// The same for these connections, of index 1.
+  Task<> connect_pairs(Communicator* comm, std::vector<Link> links);
   /// ncclCommDestroy.
   void destroy(Communicator* comm);
   /// Of all that are left, children first.
@@ -98,10 +114,11 @@ class RealRank : public Process {
   Task<> finish(Communicator* comm, Round& round);
   Task<> sync(Communicator* comm, int distance, int graph);
   uint64_t random() { return seed_ = seed_ * 6364136223846793005 + 1442695040888963407; }
-  IbSide own_side();
+  IbSide own_side(const Link& link);
 
   const World& world_;
   int rank_;
+  IbAdapter* adapter_;
   uint64_t seed_ = static_cast<uint64_t>(rank_) + 99;
   uint32_t last_qpn_ = 0x100;
   std::vector<std::unique_ptr<Communicator>> comms_;

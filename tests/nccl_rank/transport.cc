@@ -138,6 +138,13 @@ Task<> RealRank::send_receive(Communicator* comm, PairUse use) {
   co_await set_up(comm, kNoGraph, 1);
 }
 
+Task<> RealRank::connect_pairs(Communicator* comm, std::vector<Link> links) {
+  for (const Link& link : links) {
+    want(comm, link.channel, 1, link.sends ? -1 : link.peer, link.sends ? link.peer : -1);
+  }
+  co_await set_up(comm, kNoGraph, 1);
+}
+
 /// What has been agreed on in one round of distances, and is to be connected.
 struct RealRank::Round {
   struct Open {
@@ -149,8 +156,13 @@ struct RealRank::Round {
   int under_way = 0;
 };
 
-IbSide RealRank::own_side() {
+IbSide RealRank::own_side(const Link& link) {
   IbSide side;
+  if (adapter_ != nullptr) {
+    side = adapter_->open(link);
+    side.traffic_class = static_cast<uint32_t>(world_.traffic_class);
+    return side;
+  }
   for (int q = 0; q < world_.queue_pairs; ++q) side.qpns.push_back(++last_qpn_);
   side.gid = address();
   side.address = 0x550000000000 + last_qpn_ * 0x100000ULL;
@@ -254,14 +266,17 @@ Task<> RealRank::finish(Communicator* comm, Round& round) {
   stand("net_ib's connections");
   struct Connect {
     static Task<> one(RealRank* self, Communicator* comm, Round* round, Round::Open open) {
-      const IpAddress gid =
-          World::address(self->world_.node(comm->members.of[static_cast<size_t>(open.link.peer)]));
+      const int peer = comm->members.of[static_cast<size_t>(open.link.peer)];
+      const IpAddress gid = self->world_.address_of(self->world_.node(peer));
       Communicator::Ends ends;
-      ends.own = self->own_side();
+      ends.own = self->own_side(open.link);
+      const IbReady ready = [self, &ends](const IbSide& theirs) {
+        if (self->adapter_ != nullptr) self->adapter_->connect(ends.own, theirs);
+      };
       if (open.link.sends) {
-        ends.theirs = co_await ib_send(*self, self->world_, open.to, ends.own, gid);
+        ends.theirs = co_await ib_send(*self, self->world_, open.to, ends.own, gid, ready);
       } else {
-        ends.theirs = co_await ib_receive(*self, self->world_, open.listener, ends.own, gid);
+        ends.theirs = co_await ib_receive(*self, self->world_, open.listener, ends.own, gid, ready);
       }
       comm->links[open.link] = std::move(ends);
       --round->under_way;

@@ -39,7 +39,11 @@ struct World {
     }
     return out;
   }
-  /// Of its node: out of band and, as its GID, on the wire.
+  std::vector<IpAddress> addresses;  ///< of the nodes; without, those of address()
+  /// Of a node: out of band and, as its GID, on the wire.
+  IpAddress address_of(int node) const {
+    return addresses.empty() ? address(node) : addresses[static_cast<size_t>(node)];
+  }
   static IpAddress address(int node) {
     return IpAddress::v4(0x0a010000 + static_cast<uint32_t>(node));
   }
