@@ -172,6 +172,10 @@ class RanksHost {
                        const std::vector<std::unique_ptr<RanksHost>>& all);
   /// One of ours to emulated ranks, which joins later.
   Result<void> connect(uint32_t link, EnvironmentHost& environment);
+  /// Our end of a link, not connected yet.
+  const LinkNearEnd& end(uint32_t link) const { return ends_[link].link; }
+  /// The same as above, with an end that its owner told us of.
+  void connect(uint32_t link, const LinkNearEnd& theirs);
   bool is_own(uint32_t link) const;
   void start() { control_.wake(*ranks_, CollectiveRanks::kStart); }
 
@@ -203,7 +207,6 @@ class RanksHost {
   tl::unexpected<Error> no_queue_pair() const;
   bool is_told() const { return job_.operations == OperationsMode::kTold; }
   uint64_t received_bytes(uint32_t link) const;
-  void connect(uint32_t link, const LinkNearEnd& theirs);
 
   const Config& config_;
   const JobConfig& job_;

@@ -59,6 +59,7 @@ class MemoryNetwork final : public Network {
   void dial(NetworkUser& user, const IpAddress& from, const SocketAddress& to, Id stream) override;
   void send(Id stream, std::span<const uint8_t> bytes) override;
   void close(Id stream) override;
+  bool listens(const SocketAddress& at) const { return listeners_.contains(at); }
   /// Lets one thing happen; false: nothing is under way.
   bool step();
   uint64_t bytes() const { return bytes_; }

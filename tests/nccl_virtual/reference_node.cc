@@ -1,0 +1,152 @@
+#include "tests/nccl_virtual/reference_node.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "ctrl/peers/nccl/net_ib_layout.h"
+#include "ctrl/session/nccl_queue_pair.h"
+
+namespace understudy::nccl_rank {
+namespace {
+
+NcclWire wire_of(const JobConfig& job) {
+  const NetIbLayout& layout = net_ib_layout(job.nccl);
+  return {.layout = layout.cts,
+          .queue_pairs = job.join->queue_pairs,
+          .split = job.join->split_data.value_or(layout.split_data)};
+}
+
+/// As ibv_mtu.
+int mtu_code(uint32_t mtu) { return std::countr_zero(mtu) - 7; }
+
+}  // namespace
+
+void SpareConnection::prepare(const NcclQps& qps, const LinkNearEnd& theirs) {
+  if (link_.sends) {
+    sender_.connect({.qps = qps, .layout = layout_, .fifo = region.bytes});
+    return;
+  }
+  staging_.resize(size_t{layout_.slots} * layout_.entry_bytes);
+  receiver_.connect({.qps = qps,
+                     .layout = layout_,
+                     .fifo_va = theirs.va,
+                     .fifo_rkey = theirs.rkey,
+                     .buffer_va = region.va,
+                     .buffer_rkey = region.rkey,
+                     .slots = 1,
+                     .slot_bytes = kBytes,
+                     .sender_rank = static_cast<uint32_t>(link_.peer),
+                     .staging = staging_.data()});
+}
+
+void SpareConnection::on_wake(Time now, uint64_t) {
+  wanted_ = true;
+  if (link_.sends) {
+    send(now);
+  } else {
+    receiver_.grant(now, *host_);
+  }
+}
+
+void SpareConnection::send(Time now) {
+  if (!wanted_ || sent_ || !sender_.has_credit(0)) return;
+  sent_ = sender_.send(now, *host_, 0, kBytes, PayloadRef{}, 0);
+}
+
+void SpareConnection::on_received(Time now, Qp& qp, const Received& message) {
+  if (link_.sends) return send(now);
+  receiver_.received(qp, message, [&](uint32_t bytes) { exchanged_ = bytes == kBytes; });
+}
+
+void SpareConnection::on_completed(Time, Qp& qp, uint64_t id, WorkStatus status) {
+  if (!link_.sends || status != WorkStatus::kSuccess) return;
+  sender_.acknowledged(qp, id, [&](uint64_t) { exchanged_ = true; });
+}
+
+ReferenceNode::ReferenceNode(const Config& config, const JobConfig& job,
+                             const CollectiveSetup& setup, ShardControl& control)
+    : config_(config),
+      job_(job),
+      setup_(setup),
+      control_(control),
+      wire_(wire_of(job)),
+      ranks_(RanksHost::create(config, job, setup, 0, control, wire_).value()) {}
+
+std::optional<uint32_t> ReferenceNode::link_of(const Link& link) const {
+  const auto& links = setup_.job.links;
+  for (uint32_t l = 0; l < links.size(); ++l) {
+    const Link same{static_cast<int>(links[l].channel), static_cast<int>(links[l].far),
+                    links[l].index, links[l].real_sends};
+    if (same == link) return l;
+  }
+  return std::nullopt;
+}
+
+IbSide ReferenceNode::open(const Link& link) {
+  const uint32_t rank = setup_.job.real.front();
+  const NodeConfig& node = config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]];
+  const auto number = link_of(link);
+  LinkNearEnd end;
+  if (number && opened_.insert(*number).second) {
+    end = ranks_->end(*number);
+  } else {
+    SpareConnection& spare = spares_.emplace_back(link, wire_.layout);
+    while (spare.end.qpns.size() < wire_.queue_pairs) {
+      spare.end.qpns.push_back(control_.take_qpn());
+    }
+    const uint64_t bytes = link.sends ? wire_.layout.fifo_bytes() : SpareConnection::kBytes;
+    spare.region =
+        control_.add_region(node.index, bytes, kAccessRemoteWrite, RegionKind::kBacked).value();
+    spare.end.va = spare.region.va;
+    spare.end.rkey = spare.region.rkey;
+    end = spare.end;
+  }
+  IbSide side;
+  side.qpns = end.qpns;
+  side.gid = roce_address(node.nics[setup_.communicator.nic_of(rank)]);
+  side.address = end.va;
+  side.rkey = end.rkey;
+  side.mtu = mtu_code(config_.fabric.mtu);
+  return side;
+}
+
+void ReferenceNode::connect(const IbSide& own, const IbSide& theirs) {
+  const LinkNearEnd far{theirs.qpns, theirs.address, theirs.rkey};
+  for (const uint32_t link : opened_) {
+    if (ranks_->end(link).qpns != own.qpns) continue;
+    ranks_->connect(link, far);
+    connected_.insert(link);
+    return;
+  }
+  const auto spare = std::ranges::find_if(
+      spares_, [&](const SpareConnection& s) { return s.end.qpns == own.qpns; });
+  const auto nic_of = [&](uint32_t rank) {
+    return NcclNic{&config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]],
+                   setup_.communicator.nic_of(rank)};
+  };
+  const NcclNic real = nic_of(setup_.job.real.front());
+  const NcclNic emulated = nic_of(static_cast<uint32_t>(spare->link().peer));
+  NcclQps qps{{}, wire_.split};
+  for (size_t q = 0; q < own.qpns.size(); ++q) {
+    QpConfig config = nccl_queue_pair(config_, real, emulated, own.qpns[q], far.qpns[q],
+                                      config_.fabric.mtu, 0, !spare->link().sends);
+    config.addressing.dst_mac = emulated.node->nics[emulated.nic].mac;
+    control_.add_qp(config, *spare, true, [&](Qp& qp) {
+      qps.all.push_back(&qp);
+      if (qps.count() == own.qpns.size()) spare->prepare(qps, far);
+    });
+  }
+}
+
+bool ReferenceNode::can_carry(size_t operation) const {
+  for (uint32_t l = 0; l < setup_.job.links.size(); ++l) {
+    if (setup_.job.messages(operation, l) > 0 && !connected_.contains(l)) return false;
+  }
+  return true;
+}
+
+void ReferenceNode::use_spares() {
+  for (; used_ < spares_.size(); ++used_) control_.wake(spares_[used_], 0);
+}
+
+}  // namespace understudy::nccl_rank

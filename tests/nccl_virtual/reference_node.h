@@ -1,0 +1,81 @@
+// The data plane of a reference rank's node in virtual time: the queue pairs and memory that its
+// net_ib tells of are its shard's, and what the other side tells is what they are connected with.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "ctrl/session/collective_links.h"
+#include "tests/nccl_rank/real_rank.h"
+
+namespace understudy::nccl_rank {
+
+/// A connection that no operation of the job uses. One message can go over it.
+class SpareConnection final : public Endpoint {
+ public:
+  static constexpr uint32_t kBytes = 3000;  ///< of the message
+
+  SpareConnection(const Link& link, const CtsLayout& layout) : link_(link), layout_(layout) {}
+  const Link& link() const { return link_; }
+  /// Its message has been received, or acknowledged, whole.
+  bool exchanged() const { return exchanged_; }
+
+  LinkNearEnd end;
+  ExposedRegion region;
+
+  /// Queue pairs of `end`, as NCCL would use them.
+  void prepare(const NcclQps& qps, const LinkNearEnd& theirs);
+
+  void on_wake(Time now, uint64_t) override;
+  void on_received(Time now, Qp& qp, const Received& message) override;
+  void on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) override;
+
+ private:
+  void send(Time now);
+
+  const Link link_;
+  const CtsLayout layout_;
+  NcclSender sender_;
+  NcclReceiver receiver_;
+  std::vector<uint8_t> staging_;
+  bool wanted_ = false, sent_ = false, exchanged_ = false;
+};
+
+/// Of a node with one rank.
+class ReferenceNode final : public IbAdapter {
+ public:
+  /// All outlive this. `setup`: its own, not the emulator's.
+  ReferenceNode(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                ShardControl& control);
+
+  IbSide open(const Link& link) override;
+  void connect(const IbSide& own, const IbSide& theirs) override;
+
+  /// All connections that an operation uses stand.
+  bool can_carry(size_t operation) const;
+  /// Begins with the first operation.
+  void start() { ranks_->start(); }
+  const CollectiveProgress& progress() const { return ranks_->progress(); }
+  /// Connections of the job that stand, and others.
+  size_t connected() const { return connected_.size(); }
+  const std::deque<SpareConnection>& spares() const { return spares_; }
+  /// Lets a message go over each of those that have none yet.
+  void use_spares();
+
+ private:
+  std::optional<uint32_t> link_of(const Link& link) const;
+
+  const Config& config_;
+  const JobConfig& job_;
+  const CollectiveSetup& setup_;
+  ShardControl& control_;
+  const NcclWire wire_;
+  std::unique_ptr<RanksHost> ranks_;
+  std::set<uint32_t> opened_, connected_;  ///< links of the job
+  std::deque<SpareConnection> spares_;
+  size_t used_ = 0;  ///< of them
+};
+
+}  // namespace understudy::nccl_rank
