@@ -10,6 +10,7 @@
 
 #include "collective_model/operation.h"
 #include "ctrl/peers/nccl/host.h"
+#include "ctrl/peers/nccl/split_rule.h"
 #include "ctrl/peers/nccl/unique_id.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
@@ -29,6 +30,10 @@ struct NcclCommunicatorSettings {
     uint32_t node = 0;  ///< ranks of one node have the same
   };
   std::vector<Rank> ranks;
+  /// Its number as connectors have it; children have the numbers after it.
+  uint32_t number = 0;
+  /// What the user says of its children, in the order in which they are begun.
+  std::vector<RankPartition> groups;
   uint64_t seed = 1;  ///< of the values that NCCL draws at random
 };
 

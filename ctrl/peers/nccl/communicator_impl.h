@@ -14,6 +14,9 @@
 
 namespace understudy {
 
+/// With their places on nodes filled in.
+std::vector<NcclMember> with_places(std::vector<NcclMember> members);
+
 class NcclCommunicator::Impl : public NcclGroupUser {
  public:
   Impl(NcclCommunicatorSettings settings, NcclHost& host);
@@ -49,7 +52,8 @@ class NcclCommunicator::Impl : public NcclGroupUser {
     std::vector<End> ends;  ///< two of each segment: to its first rank, from its last
     std::vector<std::optional<SocketAddress>> first_rings;  ///< by segment: where to dial
     NcclGroup* parent = nullptr;                            ///< of a child
-    bool begun = true;  ///< of a child: a real rank has told where its ring is
+    bool begun = true;             ///< of a child: a real rank has told where its ring is
+    std::string made_by, reason;  ///< of a child
     bool done = false;
     std::vector<uint32_t> rank_of;              ///< by number in the first communicator; kNobody
     std::vector<SocketAddress> own_addresses;   ///< by rank; empty: those of the first communicator
@@ -93,7 +97,9 @@ class NcclCommunicator::Impl : public NcclGroupUser {
                  std::span<const uint8_t> bytes) override;
   void say(const std::string& line) override { host_.say(line); }
   void failed(const std::string& why) override;
-  void child(NcclGroup& parent, std::vector<NcclMember> members) override;
+  std::optional<RankPartition> configured_child() override;
+  void child(NcclGroup& parent, std::vector<NcclMember> members, std::string made_by,
+             std::string reason) override;
   bool child_ring(NcclGroup& parent, uint32_t real, uint32_t emulated,
                   const SocketAddress& ring) override;
 
@@ -123,6 +129,7 @@ class NcclCommunicator::Impl : public NcclGroupUser {
   const BootstrapLayout& layout_;
   std::vector<std::unique_ptr<Ring>> rings_;  ///< the first communicator, then its children
   uint32_t children_ = 0;
+  size_t begun_children_ = 0;  ///< of which the configuration was asked
   std::unordered_map<StreamId, Stream> streams_;
   std::map<ListenerId, Listener> listeners_;
   std::vector<SocketAddress> addresses_;                ///< by rank; of emulated ones

@@ -15,6 +15,7 @@
 #include "ctrl/peers/nccl/rank_barrier.h"
 #include "ctrl/peers/nccl/ring_gather.h"
 #include "ctrl/peers/nccl/slices.h"
+#include "ctrl/peers/nccl/split_rule.h"
 #include "ctrl/peers/nccl/transport_setup.h"
 
 namespace understudy {
@@ -35,8 +36,13 @@ class NcclGroupUser {
                          std::span<const uint8_t> bytes) = 0;
   virtual void say(const std::string& line) = 0;
   virtual void failed(const std::string& why) = 0;
-  /// Real and emulated ranks have agreed on a child, in the order of its ranks.
-  virtual void child(NcclGroup& parent, std::vector<NcclMember> members) = 0;
+  /// What the configuration says of the next child that a communicator of these begins, if it says
+  /// anything.
+  virtual std::optional<RankPartition> configured_child() = 0;
+  /// Real and emulated ranks have agreed on a child, in the order of its ranks. `made_by`: NCCL's
+  /// function; `reason`: why these are its ranks.
+  virtual void child(NcclGroup& parent, std::vector<NcclMember> members, std::string made_by,
+                     std::string reason) = 0;
   /// A real rank told an emulated one the child's ring address. False: nothing waits for it.
   virtual bool child_ring(NcclGroup& parent, uint32_t real, uint32_t emulated,
                           const SocketAddress& ring) = 0;
@@ -97,7 +103,15 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
   std::nullopt_t refuse_size(uint32_t rank, uint32_t size, const std::string& what,
                              uint32_t expected, const std::string& releases);
   void address_came(uint32_t rank, std::span<const uint8_t> slice);
-  void split_came();
+  void split_came(SplitRule& split);
+  struct ChildRing {
+    uint32_t real = 0, emulated = 0;
+    SocketAddress ring;
+  };
+  void child_ring_came(const ChildRing& c);
+  void sort_early();
+  void shrink(const ChildRing& c);
+  std::vector<NcclMember> members_at(const std::vector<uint32_t>& ranks) const;
 
   NcclGroupSettings settings_;
   std::vector<NcclMember> members_;
@@ -113,22 +127,19 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
   std::map<uint64_t, GatherKind> kinds_;  ///< of the latest all-gathers
   GatherKind last_ = GatherKind::kOther;
   bool set_up_ = false;  ///< allGatherInfo has begun
-  /// Of ncclCommSplit, by rank: as the real ranks say, as emulated ones follow.
-  std::vector<uint32_t> colors_, keys_;
+  std::map<uint64_t, std::shared_ptr<SplitRule>> splits_;  ///< by all-gather, as kinds_
   std::map<uint32_t, SocketAddress> real_addresses_;
   struct Unsent {
     uint32_t from = 0, to = 0, tag = 0;
     std::vector<uint8_t> payload;
   };
   std::vector<Unsent> unsent_;  ///< to real ranks whose addresses are still on their way
-  struct ChildRing {
-    uint32_t real = 0, emulated = 0;
-    SocketAddress ring;
-  };
-  std::vector<ChildRing> early_;              ///< came before the last slice of its ncclCommSplit
+  std::vector<ChildRing> early_;              ///< came while an all-gather was under way
   std::map<uint32_t, uint32_t> other_sizes_;  ///< all-gathers copied unchanged, told once a size
 };
 
 const char* gather_name(GatherKind kind);
+/// Of messages with the address of a child's ring.
+uint32_t split_tag(const BootstrapLayout& layout);
 
 }  // namespace understudy
