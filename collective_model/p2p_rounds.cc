@@ -1,5 +1,6 @@
 #include "collective_model/p2p_rounds.h"
 
+#include <algorithm>
 #include <bit>
 #include <numeric>
 
@@ -70,6 +71,16 @@ uint32_t p2p_channel(const Communicator& c, uint32_t round, uint32_t part) {
   // Neighbours in number are far apart: up to 2.27 parts of one round, since then rounds.
   if (c.version < kGroupsSince) return (base + reversed(part, channels)) & (channels - 1);
   return (reversed(base, channels) + part) & (channels - 1);
+}
+
+std::vector<uint32_t> p2p_channels_between(const Communicator& c, uint32_t from, uint32_t to) {
+  const uint32_t round = P2pRounds(c).between(from, to);
+  std::vector<uint32_t> channels;
+  for (uint32_t part = 0; part < c.p2p_channels_per_peer(); ++part) {
+    channels.push_back(p2p_channel(c, round, part));
+  }
+  std::ranges::sort(channels);
+  return channels;
 }
 
 bool joins_p2p_batch(NcclVersion version, uint32_t first, uint32_t count, uint32_t round) {

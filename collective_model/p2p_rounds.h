@@ -36,6 +36,11 @@ class P2pRounds {
 /// The channel of part `part` of what is sent in a round. 2.28: as 2.28.9, earlier 2.28 as 2.27.
 uint32_t p2p_channel(const Communicator& communicator, uint32_t round, uint32_t part);
 
+/// Channels that messages from one rank to another may take, ascending: NCCL connects all of them
+/// when the two first have to do with each other (source: group.cc, ncclP2PPreconnectFunc).
+std::vector<uint32_t> p2p_channels_between(const Communicator& communicator, uint32_t from,
+                                           uint32_t to);
+
 /// Operations that a channel works on at a time.
 inline constexpr uint32_t kP2pBatch = 8;
 /// Whether an operation of `round` may join the ones of `first` and up to now `count` rounds.

@@ -34,11 +34,10 @@ std::string text_of(const Case& c, uint32_t minor, const std::string& join) {
          "[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\n[[job]]\nname = \"job\"\n"
          "collective = \"" +
          c.collective + "\"\nalgorithm = \"" + c.algorithm + "\"\nprotocol = \"" + c.protocol +
-         "\"\nranks = [" +
-         (of_group("a", c.real) + ", \"gpu\"" + of_group("w", behind)).substr(2) + "]\nsizes = [" +
-         c.sizes + "]\nchannels = " + std::to_string(c.channels) + "\npayload = \"" + c.payload +
-         "\"\nnccl = \"2." + std::to_string(minor) + "\"\njoin = { " + join +
-         " }\ninterval = \"20ms\"\n" + c.more;
+         "\"\nranks = [" + (of_group("a", c.real) + ", \"gpu\"" + of_group("w", behind)).substr(2) +
+         "]\nsizes = [" + c.sizes + "]\nchannels = " + std::to_string(c.channels) +
+         "\npayload = \"" + c.payload + "\"\nnccl = \"2." + std::to_string(minor) +
+         "\"\njoin = { " + join + " }\ninterval = \"20ms\"\n" + c.more;
 }
 
 void play(const Case& c, uint32_t minor, VirtualJob::Options options = {}) {
@@ -69,7 +68,106 @@ void play(const Case& c, uint32_t minor, VirtualJob::Options options = {}) {
   EXPECT_EQ(analysis.findings.verdict(Check::kCollective), Verdict::kHolds);
 }
 
-TEST(NcclVirtual, First) { play({}, 28); }
+struct Kind {
+  const char* collective;
+  const char* algorithm;
+  const char* protocol;
+  uint32_t from = 18;  ///< release
+};
+constexpr Kind kKinds[] = {
+    {"all_reduce", "ring", "simple"},    {"all_reduce", "ring", "ll"},
+    {"all_reduce", "ring", "ll128"},     {"all_reduce", "tree", "simple"},
+    {"all_gather", "ring", "simple"},    {"reduce_scatter", "ring", "simple"},
+    {"broadcast", "ring", "simple"},     {"reduce", "ring", "simple"},
+    {"all_gather", "pat", "simple", 23}, {"reduce_scatter", "pat", "simple", 23},
+    {"send_recv", "ring", "simple", 22}, {"all_to_all", "ring", "simple", 22},
+};
+
+Case case_of(const Kind& kind) {
+  Case c;
+  c.collective = kind.collective;
+  c.algorithm = kind.algorithm;
+  c.protocol = kind.protocol;
+  return c;
+}
+
+TEST(NcclVirtual, EveryRelease) {
+  for (uint32_t minor = 18; minor <= 30; ++minor) {
+    for (const Kind& kind : kKinds) {
+      if (minor < kind.from) continue;
+      Case c = case_of(kind);
+      c.real = minor % 4;
+      VirtualJob::Options options;
+      options.seed = minor;
+      play(c, minor, options);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(NcclVirtual, AtFirstUse) {
+  for (uint32_t minor = 22; minor <= 30; ++minor) {
+    for (const Kind& kind : kKinds) {
+      if (minor < kind.from) continue;
+      VirtualJob::Options options;
+      options.lazy = true;
+      play(case_of(kind), minor, options);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(NcclVirtual, Exact) {
+  for (uint32_t minor = 18; minor <= 30; ++minor) {
+    for (const unsigned ranks : {2U, 4U, 8U}) {
+      Case c;
+      c.ranks = ranks;
+      c.payload = "exact";
+      c.sizes = "\"1MiB\", \"100004B\", \"64B\"";
+      c.real = minor % ranks;
+      play(c, minor);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(NcclVirtual, UseSpares) {
+  for (uint32_t minor = 18; minor <= 30; ++minor) {
+    VirtualJob::Options options;
+    options.use_spares = true;
+    play({}, minor, options);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(NcclVirtual, SixtyFour) {
+  for (const uint32_t minor : {18U, 23U, 28U, 30U}) {
+    Case c;
+    c.ranks = 64;
+    c.payload = "exact";
+    c.sizes = "\"1MiB\"";
+    play(c, minor);
+    c.payload = "synthetic";
+    c.algorithm = "tree";
+    play(c, minor);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(NcclVirtual, Thousand) {
+  VirtualJob::Options options;
+  options.whole = true;
+  Case c;
+  c.ranks = 1024;
+  c.channels = 1;
+  c.payload = "exact";
+  c.sizes = "\"1MiB\"";
+  play(c, 28, options);
+  c.payload = "synthetic";
+  c.algorithm = "tree";
+  c.channels = 2;
+  play(c, 30, options);
+}
 
 }  // namespace
 }  // namespace understudy::nccl_rank

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collective_model/p2p_rounds.h"
 #include "ctrl/build/qp_control.h"
 #include "ctrl/session/inferred_operations.h"
 #include "ctrl/session/inferred_pairs.h"
@@ -173,6 +174,12 @@ Result<void> EnvironmentHost::allocate() {
 
 std::optional<uint32_t> EnvironmentHost::find(uint32_t real, uint32_t emulated, uint32_t channel,
                                               uint8_t index, bool real_sends) const {
+  if (index == 1) {
+    const auto all = p2p_channels_between(setup_.communicator, real_sends ? real : emulated,
+                                          real_sends ? emulated : real);
+    if (channel >= all.size()) return std::nullopt;
+    channel = all[channel];
+  }
   const std::vector<CollectiveLink>& links = setup_.job.links;
   for (uint32_t l = 0; l < links.size(); ++l) {
     const CollectiveLink& link = links[l];

@@ -88,7 +88,16 @@ NcclSockets::Callbacks NcclJob::callbacks() {
 
 void NcclJob::say(const std::string& line) const { say_("job \"" + job_.name + "\": " + line); }
 
-void NcclJob::begin(Time now, const NcclUniqueId& id) {
+Result<void> NcclJob::open() {
+  auto opened = identity_.open();
+  // Where the root is ours, a real rank may know of it from now on.
+  if (opened) begin(Time::zero());
+  return opened;
+}
+
+void NcclJob::begin(Time now) {
+  if (communicator_ != nullptr || !identity_.id()) return;
+  const NcclUniqueId& id = *identity_.id();
   NcclCommunicatorSettings settings;
   settings.version = job_.nccl;
   settings.id = id;
@@ -116,7 +125,7 @@ void NcclJob::poll(Time now) {
   if (over_) return;
   identity_.poll(now);
   if (!identity_.failure().empty()) return end(identity_.failure());
-  if (communicator_ == nullptr && identity_.id()) begin(now, *identity_.id());
+  begin(now);
   if (communicator_ == nullptr) return;
   sockets_.poll();
   const CollectiveProgress& progress = environment_.progress();

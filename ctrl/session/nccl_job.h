@@ -33,7 +33,7 @@ class NcclJob final : public NetIbObserver {
           EnvironmentHost& environment, ShardControl& control, PeerNetwork& network, Say say);
 
   /// What has to stand before a real rank comes: root and store, where they are ours.
-  Result<void> open() { return identity_.open(); }
+  Result<void> open();
   /// Control's turn.
   void poll(Time now);
   /// A connection of the network has ended; false if it is none of this job's.
@@ -64,7 +64,8 @@ class NcclJob final : public NetIbObserver {
   UnplannedLinks::Settings unplanned_settings() const;
   const NodeConfig& node_of(uint32_t rank) const;
   NcclNic nic_of(uint32_t rank) const;
-  void begin(Time now, const NcclUniqueId& id);
+  /// Once its unique id is known.
+  void begin(Time now);
   std::optional<uint32_t> link_of(const NcclConnector& connector) const;
   std::unique_ptr<Peer> net_ib(const NcclConnector& connector, uint64_t magic);
   void disconnect(const NcclConnector& connector);

@@ -82,8 +82,9 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
       link_("gpu", "gpu (reference rank)", 9000),
       emulator_turns_(link_.a(), emulator_.shard),
       reference_turns_(link_.b(), reference_.shard) {
-  runner_ = JobRunner::create(config, {&emulator_.control},
-                              JobRunner::plan(config, nullptr).value()).value();
+  runner_ =
+      JobRunner::create(config, {&emulator_.control}, JobRunner::plan(config, nullptr).value())
+          .value();
   control_ = std::make_unique<Control>(*this);
   std::vector<IpAddress> emulated;
   for (int rank = 0; rank < world_.size(); ++rank) {
@@ -96,9 +97,8 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
   };
   callbacks.ended = [this](const EndedConnection& ended) { jobs_->on_ended(ended); };
   peers_ = std::make_unique<MemoryPeers>(network_, std::move(emulated), std::move(callbacks));
-  jobs_ = std::make_unique<NcclJobs>(config, *runner_, *peers_, [this](const std::string& line) {
-    said_.push_back(line);
-  });
+  jobs_ = std::make_unique<NcclJobs>(config, *runner_, *peers_,
+                                     [this](const std::string& line) { said_.push_back(line); });
   node_ = std::make_unique<ReferenceNode>(config, job_, *setup_, reference_.control);
   rank_ = std::make_unique<RealRank>(world_, network_, static_cast<int>(setup_->job.real.front()),
                                      node_.get());
@@ -136,22 +136,18 @@ SocketAddress VirtualJob::root() {
   return id->root;
 }
 
-/// Those that NCCL connects when a rank first sends to all others and receives from them: all
-/// channels that a pair may have (group.cc, ncclP2PPreconnectFunc).
+/// Those that NCCL connects when a rank first sends to others and receives from them: all channels
+/// that a pair may have.
 std::vector<Link> VirtualJob::pairs() const {
   std::set<Link> all;
-  const auto add = [&](uint32_t from, uint32_t to, uint32_t peer, bool sends) {
-    const P2pRounds rounds(setup_->communicator);
-    for (uint32_t p = 0; p < setup_->communicator.p2p_channels_per_peer(); ++p) {
-      const uint32_t channel = p2p_channel(setup_->communicator, rounds.between(from, to), p);
-      all.insert({static_cast<int>(channel), static_cast<int>(peer), 1, sends});
-    }
-  };
   const auto own = static_cast<uint32_t>(rank_->rank());
   for (const CollectiveLink& link : setup_->job.links) {
     if (link.index == 0) continue;
-    add(link.real_sends ? own : link.far, link.real_sends ? link.far : own, link.far,
-        link.real_sends);
+    for (const uint32_t channel :
+         p2p_channels_between(setup_->communicator, link.real_sends ? own : link.far,
+                              link.real_sends ? link.far : own)) {
+      all.insert({static_cast<int>(channel), static_cast<int>(link.far), 1, link.real_sends});
+    }
   }
   return {all.begin(), all.end()};
 }
@@ -207,7 +203,9 @@ Task<> VirtualJob::program(SocketAddress root) {
   ended_ = true;
 }
 
-bool VirtualJob::over() const { return ended_ && runner_->finished() && peers_->connections() == 0; }
+bool VirtualJob::over() const {
+  return ended_ && runner_->finished() && peers_->connections() == 0;
+}
 
 std::string VirtualJob::standing() const {
   std::string text = "the reference rank stands at " + rank_->standing() + "\n";

@@ -20,8 +20,8 @@ namespace understudy::nccl_rank {
 class VirtualJob {
  public:
   struct Options {
-    bool lazy = false;  ///< transports are connected where an operation is the first to use them
-    uint64_t seed = 1;  ///< of the order of TCP's events
+    bool lazy = false;   ///< transports are connected where an operation is the first to use them
+    uint64_t seed = 1;   ///< of the order of TCP's events
     bool whole = false;  ///< bytes come as they were sent
     bool use_spares = false;  ///< at the end a message goes over each connection without a use
     std::string capture;      ///< path; empty: none
