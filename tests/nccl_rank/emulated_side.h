@@ -21,6 +21,8 @@ class EmulatedSide final : public NetworkUser, public NcclHost, public NetIbObse
 
   /// The root is emulated: a listener of that rank's node, before start().
   SocketAddress open_root(uint32_t rank);
+  /// What the configuration says of children.
+  void set_groups(std::vector<RankPartition> groups) { settings_.groups = std::move(groups); }
   void start(const SocketAddress& root);
   const SocketAddress& root() const { return settings_.id.root; }
   NcclCommunicator& communicator() { return *communicator_; }

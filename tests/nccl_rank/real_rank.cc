@@ -11,8 +11,6 @@ namespace {
 
 using nccl_decode::i32_at;
 
-constexpr int kSplitTag = 1 << 29, kOldSplitTag = -2;
-
 }  // namespace
 
 // nccl-wire 1.3; source: bootstrap.cc, bootstrapRoot.
@@ -209,59 +207,6 @@ Task<> RealRank::transports(Communicator* comm) {
   co_await connect_tree(comm);
   const bool single = comm->topology.nodes == comm->size();
   if (world_.release.minor >= 23 && single) co_await connect_pat(comm);
-}
-
-// nccl-wire 1.8; source: init.cc, commGetSplitInfo; bootstrap.cc, bootstrapSplit.
-
-Task<Communicator*> RealRank::split(Communicator* parent, int color, int key) {
-  const int n = parent->size(), minor = world_.release.minor;
-  std::vector<std::pair<int, int>> wishes(static_cast<size_t>(n));
-  if (minor >= 23) {
-    Bytes own(8);
-    put32(own, 0, static_cast<uint32_t>(key));
-    put32(own, 4, static_cast<uint32_t>(color));
-    const auto all = co_await gather(parent, own, "key and color");
-    for (size_t i = 0; i < all.size(); ++i) wishes[i] = {i32_at(all[i], 4), i32_at(all[i], 0)};
-  } else {
-    Bytes own(4);
-    put32(own, 0, static_cast<uint32_t>(color));
-    const auto colors = co_await gather(parent, own, "colors");
-    put32(own, 0, static_cast<uint32_t>(key));
-    const auto keys = co_await gather(parent, own, "keys");
-    for (size_t i = 0; i < keys.size(); ++i) wishes[i] = {i32_at(colors[i], 0), i32_at(keys[i], 0)};
-  }
-  const int number = ++parent->splits;
-  if (color < 0) co_return nullptr;
-  std::vector<int> order;  // parent's ranks
-  for (int r = 0; r < n; ++r) {
-    if (wishes[static_cast<size_t>(r)].first == color) order.push_back(r);
-  }
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return wishes[static_cast<size_t>(a)].second < wishes[static_cast<size_t>(b)].second;
-  });
-  auto owned = std::make_unique<Communicator>();
-  Communicator* comm = owned.get();
-  comms_.push_back(std::move(owned));
-  // All that matters of it is that all ranks of the child draw the same, and no others.
-  comm->magic = parent->magic * 31 + static_cast<uint64_t>(number) * 1000003 +
-                static_cast<uint64_t>(color) + 1;
-  for (int r : order) comm->members.of.push_back(parent->members.of[static_cast<size_t>(r)]);
-  comm->members.own =
-      static_cast<int>(std::find(order.begin(), order.end(), parent->rank()) - order.begin());
-  if (comm->size() == 1) co_return comm;
-  comm->ring = listen();
-  const auto at = [&](int step) {
-    return order[static_cast<size_t>((comm->rank() + step + comm->size()) % comm->size())];
-  };
-  const int tag = minor >= 23 ? kSplitTag : kOldSplitTag;
-  const auto bytes = static_cast<size_t>(world_.layout().ring_address_bytes);
-  Bytes own(bytes);
-  put_address(own, 0, comm->ring->address);
-  co_await say(parent, at(-1), tag, own);
-  const Bytes next = co_await hear(parent, at(1), tag, bytes, "the child's ring");
-  require_zero(next, 28, "the child's ring");
-  co_await bootstrap(comm, read_address(next, 0, "the child's ring"));
-  co_return comm;
 }
 
 void RealRank::destroy_all() {

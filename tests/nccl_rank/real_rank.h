@@ -75,6 +75,7 @@ class RealRank : public Process {
         rank_(rank),
         adapter_(adapter) {}
   int rank() const { return rank_; }
+  const World& world() const { return world_; }
 
   /// ncclGetUniqueId: the root, which answers all ranks of a communicator.
   SocketAddress start_root(uint16_t port = 0);
@@ -82,6 +83,8 @@ class RealRank : public Process {
   Task<Communicator*> init(SocketAddress root);
   /// Null with color -1.
   Task<Communicator*> split(Communicator* parent, int color, int key);
+  /// From 2.27 on; for those that stay.
+  Task<Communicator*> shrink(Communicator* parent, std::vector<int> excluded);
   /// The first use of an algorithm: its transports are connected.
   Task<> connect_ring(Communicator* comm);
   Task<> connect_tree(Communicator* comm);
@@ -99,6 +102,7 @@ class RealRank : public Process {
   const std::vector<std::unique_ptr<Communicator>>& communicators() const { return comms_; }
 
  private:
+  Task<Communicator*> child(Communicator* parent, std::vector<int> order, uint64_t magic);
   Task<> serve_root(ListeningSocket* listener);
   Task<> answer(SocketAddress to, SocketAddress ring);
   Task<> bootstrap(Communicator* comm, SocketAddress next);

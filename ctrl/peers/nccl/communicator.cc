@@ -32,9 +32,10 @@ NcclCommunicator::Impl::Impl(NcclCommunicatorSettings settings, NcclHost& host)
       layout_(*layouts_of(settings_.version).front()),
       addresses_(settings_.ranks.size()),
       was_answered_(settings_.ranks.size()) {
-  rings_.push_back(std::make_unique<Ring>(
-      NcclGroupSettings{settings_.number, settings_.version, settings_.id.magic, settings_.seed, false},
-      members_of(settings_), host_, *this));
+  rings_.push_back(
+      std::make_unique<Ring>(NcclGroupSettings{settings_.number, settings_.version,
+                                               settings_.id.magic, settings_.seed, false},
+                             members_of(settings_), host_, *this));
   Ring& ring = *rings_.front();
   ring.first_rings.resize(ring.group.segments().size());
   for (uint32_t rank = 0; rank < settings_.ranks.size(); ++rank) {

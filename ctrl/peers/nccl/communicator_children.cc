@@ -85,10 +85,9 @@ void NcclCommunicator::Impl::begin_child(Ring& ring) {
   const auto& members = ring.group.members();
   const auto real =
       std::count_if(members.begin(), members.end(), [](const NcclMember& m) { return m.real; });
-  host_.say(
-      "NCCL: " + ring.made_by + " makes communicator " +
-      std::to_string(ring.group.settings().number) + " of " + std::to_string(members.size()) +
-      " ranks, " + std::to_string(real) + " of them real; " + ring.reason);
+  host_.say("NCCL: " + ring.made_by + " makes communicator " +
+            std::to_string(ring.group.settings().number) + " of " + std::to_string(members.size()) +
+            " ranks, " + std::to_string(real) + " of them real; " + ring.reason);
   if (layout_.one_magic) {
     // Only listeners tell the children of a parent apart.
     ring.own_addresses.resize(members.size());
@@ -101,8 +100,7 @@ void NcclCommunicator::Impl::begin_child(Ring& ring) {
   for (const RingSegment& segment : ring.group.segments()) {
     const uint32_t world = members[segment.after].world;
     ring.parent->send(parent.rank_of[world], parent.rank_of[members[segment.last].world],
-                      split_tag(layout_),
-                      ring_info_bytes(layout_, address(ring.group, world)));
+                      split_tag(layout_), ring_info_bytes(layout_, address(ring.group, world)));
   }
 }
 

@@ -52,7 +52,7 @@ class NcclCommunicator::Impl : public NcclGroupUser {
     std::vector<End> ends;  ///< two of each segment: to its first rank, from its last
     std::vector<std::optional<SocketAddress>> first_rings;  ///< by segment: where to dial
     NcclGroup* parent = nullptr;                            ///< of a child
-    bool begun = true;             ///< of a child: a real rank has told where its ring is
+    bool begun = true;            ///< of a child: a real rank has told where its ring is
     std::string made_by, reason;  ///< of a child
     bool done = false;
     std::vector<uint32_t> rank_of;              ///< by number in the first communicator; kNobody

@@ -89,6 +89,7 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
  private:
   bool gather_begins(uint64_t gather, uint32_t rank, uint32_t size) override;
   bool copies(uint64_t gather) override;
+  bool follows_all(uint64_t gather) override { return splits_.contains(gather); }
   void append_slice(uint64_t gather, uint32_t rank, std::span<const uint8_t> model,
                     std::vector<uint8_t>& to) override;
   void slice_came(uint64_t gather, uint32_t rank, std::span<const uint8_t> slice) override;
@@ -126,15 +127,15 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
 
   std::map<uint64_t, GatherKind> kinds_;  ///< of the latest all-gathers
   GatherKind last_ = GatherKind::kOther;
-  bool set_up_ = false;  ///< allGatherInfo has begun
+  bool set_up_ = false;                                    ///< allGatherInfo has begun
   std::map<uint64_t, std::shared_ptr<SplitRule>> splits_;  ///< by all-gather, as kinds_
   std::map<uint32_t, SocketAddress> real_addresses_;
   struct Unsent {
     uint32_t from = 0, to = 0, tag = 0;
     std::vector<uint8_t> payload;
   };
-  std::vector<Unsent> unsent_;  ///< to real ranks whose addresses are still on their way
-  std::vector<ChildRing> early_;              ///< came while an all-gather was under way
+  std::vector<Unsent> unsent_;    ///< to real ranks whose addresses are still on their way
+  std::vector<ChildRing> early_;  ///< came while an all-gather was under way
   std::map<uint32_t, uint32_t> other_sizes_;  ///< all-gathers copied unchanged, told once a size
 };
 

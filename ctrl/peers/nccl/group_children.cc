@@ -12,9 +12,7 @@ constexpr uint32_t kFirstWithShrink = 27;
 
 }  // namespace
 
-uint32_t split_tag(const BootstrapLayout& layout) {
-  return layout.one_header ? 1u << 29 : ~0u - 1;
-}
+uint32_t split_tag(const BootstrapLayout& layout) { return layout.one_header ? 1u << 29 : ~0u - 1; }
 
 std::vector<NcclMember> NcclGroup::members_at(const std::vector<uint32_t>& ranks) const {
   std::vector<NcclMember> members;
@@ -32,7 +30,9 @@ void NcclGroup::split_came(SplitRule& split) {
 
 void NcclGroup::child_ring_came(const ChildRing& c) {
   if (user_.child_ring(*this, c.real, c.emulated, c.ring)) return;
-  if (RingGather::Progress progress; ring_.under_way(progress)) {
+  // The last slice of its ncclCommSplit may be on its way yet.
+  if (RingGather::Progress progress;
+      ring_.under_way(progress) && splits_.contains(progress.gather)) {
     early_.push_back(c);
   } else {
     shrink(c);
@@ -72,8 +72,9 @@ void NcclGroup::shrink(const ChildRing& c) {
       between.push_back(rank);
     }
     if (between.empty() || segments().size() > 1) {
-      return user_.failed(what + ": ncclCommShrink tells nobody which ranks are left; say it with "
-                                 "groups in the [job]");
+      return user_.failed(what +
+                          ": ncclCommShrink tells nobody which ranks are left; say it with "
+                          "groups in the [job]");
     }
     reason = "without " + ranks_text(between) +
              ", as far as the real ranks show: if others are out too, say it with groups in the "

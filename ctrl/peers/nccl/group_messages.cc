@@ -68,8 +68,9 @@ void NcclGroup::message(uint32_t from, uint32_t to, uint32_t tag,
     return child_ring_came({from, to, *ring});
   }
   if (tag == kGrowTag) {
-    return user_.failed(what + " is of ncclCommGrow, which is not supported: nothing tells which "
-                               "emulated nodes would be new");
+    return user_.failed(what +
+                        " is of ncclCommGrow, which is not supported: nothing tells which "
+                        "emulated nodes would be new");
   }
   if (setup_.take(*layout_, {from, to, tag, payload})) return;
   std::vector<RankBarrier::Send> sends;

@@ -121,6 +121,23 @@ bool RingGather::may_send(size_t segment, bool to_first, const Flow& flow) const
   return flow.step <= reached + ahead;
 }
 
+/// Whether the slice of that real rank is not here; the end goes on once it is.
+bool RingGather::waits(size_t end, const Gather& gather, uint32_t real) {
+  const uint32_t index = real_index_[real];
+  if (gather.have[index]) return false;
+  auto& waiting = waiting_[index];
+  if (std::find(waiting.begin(), waiting.end(), end) == waiting.end()) waiting.push_back(end);
+  return true;
+}
+
+bool RingGather::waits_for_others(size_t end, const Gather& gather, uint32_t emulated) {
+  for (uint32_t rank = 0; gather.came < real_ranks_ && rank < shape_.ranks(); ++rank) {
+    if (real_index_[rank] == kNotReal || !shape_.comes_before(rank, emulated)) continue;
+    if (waits(end, gather, rank)) return true;
+  }
+  return false;
+}
+
 void RingGather::pump(size_t segment, bool to_first) {
   const size_t e = end(segment, to_first);
   Flow& flow = sent_[e];
@@ -138,13 +155,10 @@ void RingGather::pump(size_t segment, bool to_first) {
     std::span<const uint8_t> slice;
     if (real || user_.copies(flow.gather)) {
       const uint32_t index = real_index_[real ? rank : shape_.model_of(rank)];
-      if (!g.have[index]) {
-        auto& waiting = waiting_[index];
-        if (std::find(waiting.begin(), waiting.end(), e) == waiting.end()) waiting.push_back(e);
-        break;
-      }
+      if (waits(e, g, real ? rank : shape_.model_of(rank))) break;
       slice = g.slices[index];
     }
+    if (!real && user_.follows_all(flow.gather) && waits_for_others(e, g, rank)) break;
     if (real) {
       out_.insert(out_.end(), slice.begin(), slice.end());
     } else {

@@ -21,6 +21,8 @@ class RingGatherUser {
   virtual bool gather_begins(uint64_t gather, uint32_t rank, uint32_t size) = 0;
   /// Whether slices of emulated ranks copy a real one's.
   virtual bool copies(uint64_t gather) = 0;
+  /// Whether they need all real ranks' slices that can come before them.
+  virtual bool follows_all(uint64_t gather) = 0;
   /// Appends the slice of an emulated rank; `model` is the slice of shape.model_of(rank), or empty.
   virtual void append_slice(uint64_t gather, uint32_t rank, std::span<const uint8_t> model,
                             std::vector<uint8_t>& to) = 0;
@@ -82,6 +84,8 @@ class RingGather {
   uint32_t received_slice(size_t segment, bool from_first, uint32_t step) const;
   uint32_t sent_slice(size_t segment, bool to_first, uint32_t step) const;
   Gather& gather(uint64_t number) { return gathers_[number - dropped_]; }
+  bool waits(size_t end, const Gather& gather, uint32_t real);
+  bool waits_for_others(size_t end, const Gather& gather, uint32_t emulated);
   bool may_send(size_t segment, bool to_first, const Flow& flow) const;
   void pump(size_t segment, bool to_first);
   void pump_all();

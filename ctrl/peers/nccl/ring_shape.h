@@ -43,14 +43,23 @@ class RingShape {
   /// of a node that is as large, if the slices of all ranks of that node are sure to come before
   /// the copies have to go; else the last of the segment before it, whose slice comes first of all.
   uint32_t model_of(uint32_t emulated) const { return models_[emulated]; }
+  /// Whether that real rank's slice is sure to come before the emulated one's has to go.
+  bool comes_before(uint32_t real, uint32_t emulated) const;
 
  private:
   void find_segments(const std::vector<NcclMember>& members);
   void find_models(const std::vector<NcclMember>& members);
 
+  /// Of a real rank: its segment's length and how far it is from the ends. Of an emulated one: in
+  /// which step its slice is first sent to a real rank.
+  struct Place {
+    uint32_t length = 0, from_first = 0, from_last = 0, step = 0;
+  };
+
   uint32_t ranks_ = 0;
   RingOrder order_;
   std::vector<RingSegment> segments_;
+  std::vector<Place> places_;
   std::vector<uint32_t> models_;  ///< unused for real ranks
 };
 

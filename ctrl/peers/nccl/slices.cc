@@ -10,7 +10,8 @@ namespace understudy {
 namespace {
 
 // ncclPeerInfo, all releases.
-constexpr size_t kPeerRank = 0, kHostHash = 16, kPidHash = 24, kFabricInfoBytes = 36;
+constexpr size_t kPeerRank = 0, kHostHash = 16, kPidHash = 24, kBusId = 40, kFabricInfoBytes = 36;
+constexpr uint64_t kBus = 0x1000;  // of a PCI bus' first device
 // bootstrapRingData from 2.23 on: address for messages, the proxy's, its UNIX socket's number.
 constexpr size_t kRingProxy = 28, kRingUds = 56;
 // ncclTopoRanks: arrays in their order.
@@ -85,6 +86,8 @@ void NcclSlices::append_peer_info(const BootstrapLayout& layout, uint32_t rank,
   put_nccl_u32(slice, kPeerRank, rank);
   put_nccl_u64(slice, kHostHash, random(kHostOf, members_[rank].node));
   put_nccl_u64(slice, kPidHash, random(kPidOf, members_[rank].world));
+  // Its model is of no such place: the GPUs of a node are different ones.
+  if (!nodes_[node_of_[rank]].alike) put_nccl_u64(slice, kBusId, kBus * (members_[rank].local + 1));
   if (layout.fabric_info == 0) return;
   // "Not supported": real and emulated nodes share no NVLink.
   const auto fabric = slice.subspan(layout.fabric_info, kFabricInfoBytes);

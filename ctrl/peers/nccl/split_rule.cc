@@ -40,6 +40,7 @@ std::optional<uint32_t> SplitRule::Progression::place(uint32_t rank) const {
 SplitRule::SplitRule(const std::vector<NcclMember>& members, const RingShape& shape,
                      std::optional<RankPartition> configured)
     : members_(members), shape_(shape), configured_(configured.has_value()) {
+  for (const NcclMember& m : members) most_places_ = std::max(most_places_, m.node_ranks);
   if (!configured_) return;
   std::map<uint32_t, uint32_t> group_of;  // by number in the first communicator
   for (uint32_t g = 0; g < configured->size(); ++g) {
@@ -59,7 +60,7 @@ uint32_t SplitRule::color_of(uint32_t rank) {
 
 uint32_t SplitRule::key_of(uint32_t rank) {
   const auto [said, fresh] = said_keys_.try_emplace(rank);
-  if (fresh) said->second = predicted_key(rank);
+  if (fresh) said->second = predicted_key(rank, choose());
   return said->second;
 }
 
@@ -77,12 +78,15 @@ SplitRule::Choice SplitRule::first_that_fits() {
   if (configured_) return {Rule::kConfigured};
   if (fits_place_count()) return {Rule::kPlace};
   const auto ranks = static_cast<uint32_t>(members_.size());
-  for (uint32_t k = 1; k < ranks; ++k) {
-    if (fits_blocks(k)) return {Rule::kBlocks, k};
+  // Of numbers that fit those are meant that go with the size of nodes.
+  for (const bool even : {true, false}) {
+    for (uint32_t k = 2; k < ranks; ++k) {
+      if (even != (k % most_places_ == 0 || most_places_ % k == 0)) continue;
+      if (fits_blocks(k)) return {Rule::kBlocks, k};
+      if (fits_stride(k)) return {Rule::kStride, k};
+    }
   }
-  for (uint32_t k = 2; k < ranks; ++k) {
-    if (fits_stride(k)) return {Rule::kStride, k};
-  }
+  if (fits_blocks(1)) return {Rule::kNobody};
   std::map<uint32_t, uint32_t> by_place;
   const bool same_places = std::all_of(colors_.begin(), colors_.end(), [&](const auto& c) {
     return by_place.try_emplace(members_[c.first].local, c.second).first->second == c.second;
@@ -102,9 +106,7 @@ bool SplitRule::fits_stride(uint32_t stride) const {
 
 /// Places counted from 0, by blocks or by turns: all equal (0), halves of a node, each its own.
 bool SplitRule::fits_place_count() const {
-  uint32_t most = 1;
-  for (const NcclMember& m : members_) most = std::max(most, m.node_ranks);
-  for (uint32_t k = 1; k <= most; ++k) {
+  for (uint32_t k = 1; k <= most_places_; ++k) {
     const auto fits = [&](auto color) {
       return std::all_of(colors_.begin(), colors_.end(), [&](const auto& c) {
         return c.second == kNoColor || c.second == color(members_[c.first].local);
@@ -184,8 +186,8 @@ uint32_t SplitRule::predicted_color(uint32_t rank, const Choice& choice) const {
   }
 }
 
-uint32_t SplitRule::predicted_key(uint32_t rank) const {
-  if (chosen_.rule == Rule::kTorch) {
+uint32_t SplitRule::predicted_key(uint32_t rank, const Choice& choice) const {
+  if (choice.rule == Rule::kTorch) {
     for (const auto& [color, group] : torch_) {
       if (!group) continue;
       if (const auto place = group->place(rank)) return *place;
@@ -247,20 +249,22 @@ bool SplitRule::configuration_fits() const {
 Result<std::vector<std::vector<uint32_t>>> SplitRule::children() {
   const Choice& choice = choose();
   if (choice.rule == Rule::kConfigured && !configuration_fits()) {
-    return fail("groups of the [job] puts the real ranks into other children of this ncclCommSplit "
-                "than their colors do");
+    return fail(
+        "groups of the [job] puts the real ranks into other children of this ncclCommSplit "
+        "than their colors do");
   }
   const auto real_color = [&](uint32_t r) { return colors_.at(r); };
   const auto real_key = [&](uint32_t r) { return keys_.at(r); };
   const auto expected = children_by(
       [&](uint32_t r) { return members_[r].real ? real_color(r) : predicted_color(r, choice); },
-      [&](uint32_t r) { return members_[r].real ? real_key(r) : predicted_key(r); });
-  auto made = children_by(
-      [&](uint32_t r) { return members_[r].real ? real_color(r) : color_of(r); },
-      [&](uint32_t r) { return members_[r].real ? real_key(r) : key_of(r); });
+      [&](uint32_t r) { return members_[r].real ? real_key(r) : predicted_key(r, choice); });
+  auto made =
+      children_by([&](uint32_t r) { return members_[r].real ? real_color(r) : color_of(r); },
+                  [&](uint32_t r) { return members_[r].real ? real_key(r) : key_of(r); });
   if (made == expected) return made;
-  return fail("emulated ranks had to give their colors of this ncclCommSplit before all real "
-              "ranks' had come, and these do not fit: say who goes where with groups in the [job]");
+  return fail(
+      "emulated ranks had to give their colors of this ncclCommSplit before all real "
+      "ranks' had come, and these do not fit: say who goes where with groups in the [job]");
 }
 
 std::string SplitRule::reason() const {
@@ -273,16 +277,15 @@ std::string SplitRule::reason() const {
     case Rule::kNobody:
       return std::string("emulated ranks are taken to have no part in it") + kUnsure;
     case Rule::kBlocks:
-      return (chosen_.number == 1 ? std::string("the real ranks' colors are taken to be their own")
-                                  : "the real ranks' colors are their ranks divided by " +
-                                        std::to_string(chosen_.number)) +
+      return "the real ranks' colors are their ranks divided by " + std::to_string(chosen_.number) +
              kUnsure;
     case Rule::kStride:
       return "the real ranks' colors are the rest of their ranks divided by " +
              std::to_string(chosen_.number) + kUnsure;
     default:
-      return std::string("each emulated rank is taken to go where the real one in its place on a "
-                         "node goes") +
+      return std::string(
+                 "each emulated rank is taken to go where the real one in its place on a "
+                 "node goes") +
              kUnsure;
   }
 }

@@ -62,7 +62,7 @@ class SplitRule {
   bool configuration_fits() const;
   uint32_t predicted_color(uint32_t rank, const Choice& choice) const;
   uint32_t configured_color(uint32_t rank) const;
-  uint32_t predicted_key(uint32_t rank) const;
+  uint32_t predicted_key(uint32_t rank, const Choice& choice) const;
   template <typename Color, typename Key>
   std::vector<std::vector<uint32_t>> children_by(Color color, Key key) const;
 
@@ -70,6 +70,7 @@ class SplitRule {
   const RingShape& shape_;
   std::vector<uint32_t> groups_;  ///< configured, by rank; none: kNoColor
   bool configured_ = false;
+  uint32_t most_places_ = 1;                              ///< ranks of the largest node
   std::map<uint32_t, uint32_t> colors_, keys_;            ///< of real ranks
   std::map<uint32_t, uint32_t> said_colors_, said_keys_;  ///< of emulated ones
   std::map<uint32_t, std::optional<Progression>> torch_;  ///< by color; nothing: is no hash
