@@ -93,9 +93,19 @@ void expect_links(const World& world, const EmulatedSide& emulated, const RealRa
       const auto& [connector, made] = found->second;
       EXPECT_EQ(made.own, ends.theirs.qpns);
       EXPECT_EQ(made.remote, ends.own.qpns);
-      EXPECT_EQ(made.request.remote, ends.own.gid);
+      EXPECT_EQ(made.request.remote, ends.own.gids[0]);
       EXPECT_EQ(made.request.nccl->fifo_address, ends.own.address);
-      EXPECT_EQ(made.request.nccl->fifo_rkey, ends.own.rkey);
+      const auto& devices = made.request.nccl->devices;
+      ASSERT_EQ(devices.size(), ends.own.gids.size());
+      for (size_t d = 0; d < devices.size(); ++d) {
+        EXPECT_EQ(devices[d].gid, ends.own.gids[d]);
+        EXPECT_EQ(devices[d].rkey, ends.own.rkeys[d]);
+      }
+      EXPECT_EQ(made.request.nccl->local, ends.theirs.gids);
+      EXPECT_EQ(made.request.nccl->parts, std::max(devices.size(), ends.theirs.gids.size()));
+      for (size_t q = 0; q < made.own.size(); ++q) {
+        EXPECT_EQ(made.request.nccl->remote_device[q], q % devices.size());
+      }
       EXPECT_EQ(static_cast<int>(connector.emulated), peer);
       EXPECT_EQ(connector.real_sends, link.sends);
       EXPECT_EQ(connector.index, link.index);

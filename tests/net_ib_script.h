@@ -133,7 +133,7 @@ struct NetIbBench final : NetIbObserver {
   static NetIbSettings make(const NetIbRelease& release) {
     NetIbSettings s;
     s.version = {release.minor};
-    s.local = kNetIbEmulated;
+    s.local = {kNetIbEmulated};
     s.real_addresses = {kNetIbReal};
     s.mtu = 2048;
     s.sender.traffic_class = 32;

@@ -51,7 +51,7 @@ TEST(CtsEntry, StandsOnTheWireAsNcclWritesIt) {
   const CtsEntry back = CtsEntry::decode(kLayout, bytes);
   EXPECT_EQ(back.address, 0x1122334455667788u);
   EXPECT_EQ(back.size, 0x80000u);
-  EXPECT_EQ(back.rkey, 0xaabbccddu);
+  EXPECT_EQ(back.rkey[0], 0xaabbccddu);
   EXPECT_EQ(back.index, 0x102u);
 }
 
@@ -271,7 +271,7 @@ TEST(Layouts, EntriesStandAsEachReleaseWritesThem) {
     const CtsEntry back = CtsEntry::decode(l.layout, bytes.data());
     EXPECT_EQ(back.address, kEntry.address);
     EXPECT_EQ(back.size, kEntry.size);
-    EXPECT_EQ(back.rkey, kEntry.rkey);
+    EXPECT_TRUE(back.rkey == kEntry.rkey);
     EXPECT_EQ(back.requests, 1u);
     EXPECT_EQ(back.tag, 5u);
     EXPECT_EQ(back.index, 0x102u);

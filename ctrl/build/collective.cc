@@ -12,6 +12,7 @@
 #include "ctrl/build/node_way.h"
 #include "ctrl/build/rank_job.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
 
 namespace understudy {
 namespace {
@@ -274,12 +275,14 @@ Result<void> Builder::check() const {
     const NodeConfig& node = config_.nodes[job_.ranks[communicator_.node_of(rank)]];
     const uint32_t nic = communicator_.nic_of(rank);
     if (!node.real) continue;
-    const bool joined = std::ranges::any_of(config_.ports, [&](const PortConfig& port) {
-      return port.node == node.index && port.nic == nic;
-    });
-    if (joined) continue;
-    return error("there is no [[port]] for NIC " + std::to_string(nic) + " of its real node \"" +
-                 node.name + "\"");
+    for (uint32_t n = nic; n < nic + merged_nics(job_, node, nic); ++n) {
+      const bool joined = std::ranges::any_of(config_.ports, [&](const PortConfig& port) {
+        return port.node == node.index && port.nic == n;
+      });
+      if (joined) continue;
+      return error("there is no [[port]] for NIC " + std::to_string(n) + " of its real node \"" +
+                   node.name + "\"");
+    }
   }
   if (job_.payload == PayloadMode::kExact && !is_plain_ring(config_, job_)) {
     return error(

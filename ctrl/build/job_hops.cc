@@ -69,7 +69,7 @@ std::vector<std::vector<RingHop>> job_hops(
       pairs.try_emplace({from, to}, operation).first->second.add(c.channel);
     }
   }
-  NicWays ways(config, topology);
+  NicWays ways(config, job, topology);
   std::map<std::pair<JobNic, JobNic>, NicWay> known;
   std::vector<std::vector<RingHop>> hops;
   for (const auto& rank : ranks) {

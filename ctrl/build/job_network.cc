@@ -7,6 +7,7 @@
 #include "collective_model/double_tree.h"
 #include "ctrl/build/job_hops.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
 
 namespace understudy {
 namespace {
@@ -65,10 +66,10 @@ void count_ends(const Config& config, const JobConfig& job, JobNetwork& network)
     const NodeConfig& to = config.nodes[job.ranks[(r + 1) % job.ranks.size()]];
     for (uint32_t k = 0; k < network.nics; ++k) {
       const unsigned nic = network.nics == 1 ? job.nic : k;
-      const NicConfig& a = from.nics[nic];
-      latency = std::max(latency, a.link_latency + to.nics[nic].link_latency);
-      if (a.link_rate.is_unlimited()) continue;
-      const auto rate = static_cast<double>(a.link_rate.bps());
+      latency = std::max(latency, from.nics[nic].link_latency + to.nics[nic].link_latency);
+      const Rate merged = merged_rate(job, from, nic);
+      if (merged.is_unlimited()) continue;
+      const auto rate = static_cast<double>(merged.bps());
       slowest = slowest > 0 ? std::min(slowest, rate) : rate;
     }
   }

@@ -6,6 +6,7 @@
 
 #include "ctrl/build/job_hops.h"
 #include "ctrl/build/nic_ways.h"
+#include "ctrl/config/merged_nics.h"
 
 namespace understudy {
 namespace {
@@ -48,11 +49,11 @@ class JobPairHops : public PairHops {
     count_pairs(all);
     if (topology == nullptr) {
       for (const auto& [node, nic] : nics_) {
-        const NicConfig& own = config.nodes[node].nics[nic];
-        links_.push_back({own.link_rate, own.link_latency});
+        const NodeConfig& own = config.nodes[node];
+        links_.push_back({merged_rate(job, own, nic), own.nics[nic].link_latency});
       }
     } else {
-      add_paths(config, topology);
+      add_paths(config, job, topology);
     }
   }
 
@@ -139,8 +140,8 @@ class JobPairHops : public PairHops {
     }
   }
 
-  void add_paths(const Config& config, const Topology* topology) {
-    NicWays ways(config, topology);
+  void add_paths(const Config& config, const JobConfig& job, const Topology* topology) {
+    NicWays ways(config, job, topology);
     std::map<NicWay, uint32_t> known;
     for (const JobNic& from : nics_) {
       for (const JobNic& to : nics_) {
@@ -180,7 +181,7 @@ class JobAlikeHops : public PairHops {
       together.insert(c.channel);
     }
     together_ = std::max<size_t>(together.size(), 1);
-    NicWays ways(config, topology);
+    NicWays ways(config, job, topology);
     for (const auto& [distance, own] : channels) {
       distances_.push_back({distance, own.size()});
       for (uint32_t from = 0; topology != nullptr && from < ranks_; ++from) {
@@ -189,8 +190,8 @@ class JobAlikeHops : public PairHops {
       }
     }
     for (const NodeId node : job.ranks) {
-      const NicConfig& own = config.nodes[node].nics[nic_];
-      links_.push_back({own.link_rate, own.link_latency});
+      const NodeConfig& own = config.nodes[node];
+      links_.push_back({merged_rate(job, own, nic_), own.nics[nic_].link_latency});
     }
   }
 

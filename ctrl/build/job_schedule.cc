@@ -6,6 +6,7 @@
 #include "collective_model/schedule_group.h"
 #include "ctrl/build/job_tuner.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
 
 namespace understudy {
 namespace {
@@ -49,8 +50,9 @@ Communicator job_communicator(const Config& config, const JobConfig& job) {
   c.channels = tuner ? tuner->channels() : job.channels;
   c.version = job.nccl;
   c.first_nic = job.nic;
-  const std::vector<NicConfig>& nics = config.nodes[job.ranks.front()].nics;
-  const Rate rate = job.nic < nics.size() ? nics[job.nic].link_rate : Rate::unlimited();
+  const NodeConfig& first = config.nodes[job.ranks.front()];
+  const Rate rate =
+      job.nic < first.nics.size() ? merged_rate(job, first, job.nic) : Rate::unlimited();
   if (!rate.is_unlimited()) c.nic_gigabytes = static_cast<uint32_t>(rate.bps() / 8'000'000'000);
   if (c.gpus > 1) {
     c.first_nic = 0;

@@ -5,6 +5,7 @@
 
 #include "collective_model/graph_search.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
 
 namespace understudy {
 namespace {
@@ -18,7 +19,7 @@ NcclSystem system_of(const Config& config, const JobConfig& job,
   links.nics = job_nics(config, job);
   const NodeConfig& node = config.nodes[job.ranks[0]];
   if (!node.nics.empty()) {
-    const Rate rate = node.nics[links.nics == 1 ? job.nic : 0].link_rate;
+    const Rate rate = merged_rate(job, node, links.nics == 1 ? job.nic : 0);
     links.nic_rate = rate.is_unlimited() ? 50 : static_cast<double>(rate.bps()) / 8e9;
   }
   search_graphs(system, job.nccl, communicator, links);

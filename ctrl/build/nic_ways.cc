@@ -1,9 +1,11 @@
 #include "ctrl/build/nic_ways.h"
 
+#include "ctrl/config/merged_nics.h"
+
 namespace understudy {
 
-NicWays::NicWays(const Config& config, const Topology* topology)
-    : config_(config), topology_(topology) {
+NicWays::NicWays(const Config& config, const JobConfig& job, const Topology* topology)
+    : config_(config), job_(job), topology_(topology) {
   if (topology != nullptr) routes_.emplace(topology->routes(config.seed));
 }
 
@@ -12,10 +14,10 @@ NicWay NicWays::between(JobNic from, JobNic to) {
 }
 
 NicWay NicWays::direct(JobNic from, JobNic to) const {
-  const NicConfig& a = config_.nodes[from.first].nics[from.second];
-  const NicConfig& b = config_.nodes[to.first].nics[to.second];
-  return {a.link_rate, b.link_rate, slower(a.link_rate, b.link_rate),
-          a.link_latency + b.link_latency};
+  const NodeConfig &a = config_.nodes[from.first], &b = config_.nodes[to.first];
+  const Rate first = merged_rate(job_, a, from.second), last = merged_rate(job_, b, to.second);
+  return {first, last, slower(first, last),
+          a.nics[from.second].link_latency + b.nics[to.second].link_latency};
 }
 
 NicWay NicWays::path(JobNic from, JobNic to) {

@@ -39,7 +39,7 @@ constexpr Rate shared_rate(const NicWay& way, uint64_t pairs, uint64_t out, uint
 /// pair.
 class NicWays {
  public:
-  NicWays(const Config& config, const Topology* topology);
+  NicWays(const Config& config, const JobConfig& job, const Topology* topology);
   NicWay between(JobNic from, JobNic to);
 
  private:
@@ -47,6 +47,7 @@ class NicWays {
   NicWay path(JobNic from, JobNic to);
 
   const Config& config_;
+  const JobConfig& job_;
   const Topology* topology_;
   std::optional<Routes> routes_;
 };

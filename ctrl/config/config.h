@@ -178,6 +178,8 @@ struct JobConfig {
   /// where nothing is said.
   std::optional<uint32_t> gpus;
   unsigned nic = 0;
+  /// NICs of each node, from `nic` on, that NCCL takes for one device; of a node with fewer all.
+  uint32_t merged_nics = 1;
   /// Bytes of one operation as nccl-tests count them: of the larger of both buffers. Each is a
   /// positive multiple of the type, and of the ranks where every rank has a part.
   std::vector<uint64_t> sizes;

@@ -27,6 +27,7 @@ class JobReader {
     read_ranks();
     if (ranks_complete_) check_dimension_ranks(table_, context_, job_);
     read_gpus();
+    read_merged_nics(table_, context_, job_);
     if (ranks_complete_ && rank_count() < 2) {
       table_.error(ranks_line_, "ranks", "1 rank(s)",
                    "expected the names of at least two nodes in the order of the ring, or one with "
@@ -316,28 +317,38 @@ class JobReader {
     }
   }
 
+  /// One behind the last NIC of a node that a rank's connections take.
+  size_t nics_end(const NodeConfig& node) const {
+    return std::min(size_t{job_.nic} + job_.merged_nics, node.nics.size());
+  }
+
   bool check_nic(const NodeConfig& node, unsigned line, bool sends) {
     if (job_.nic >= node.nics.size()) {
       table_.error(line, "nic", std::to_string(job_.nic),
                    "node " + node.name + " has " + std::to_string(node.nics.size()) + " NIC(s)");
       return false;
     }
-    const NicConfig& nic = node.nics[job_.nic];
-    if (!sends || nic.v4 || nic.v6 || !context_.addresses_complete) return true;
-    table_.error(
-        line, "nic", std::to_string(job_.nic),
-        "NIC " + std::to_string(job_.nic) + " of node " + node.name +
-            " has no address: there is no [[prefix]] with nic = " + std::to_string(job_.nic));
-    return false;
+    for (size_t n = job_.nic; n < nics_end(node); ++n) {
+      const NicConfig& nic = node.nics[n];
+      if (!sends || nic.v4 || nic.v6 || !context_.addresses_complete) continue;
+      table_.error(line, "nic", std::to_string(n),
+                   "NIC " + std::to_string(n) + " of node " + node.name +
+                       " has no address: there is no [[prefix]] with nic = " + std::to_string(n));
+      return false;
+    }
+    return true;
   }
 
   void check_port(size_t rank) {
     const NodeId node = job_.ranks[rank];
-    for (const PortConfig& port : context_.config.ports) {
-      if (port.node == node && port.nic == job_.nic) return;
+    for (size_t n = job_.nic; n < nics_end(context_.config.nodes[node]); ++n) {
+      const bool there = std::ranges::any_of(context_.config.ports, [&](const PortConfig& port) {
+        return port.node == node && port.nic == n;
+      });
+      if (there) continue;
+      table_.error(rank_lines_[rank], "ranks", "\"" + name_of(node) + "\"",
+                   "there is no [[port]] for NIC " + std::to_string(n) + " of this real node");
     }
-    table_.error(rank_lines_[rank], "ranks", "\"" + name_of(node) + "\"",
-                 "there is no [[port]] for NIC " + std::to_string(job_.nic) + " of this real node");
   }
 
   const std::string& name_of(NodeId node) const { return context_.config.nodes[node].name; }

@@ -109,6 +109,8 @@ void read_matrix(TableReader& table, JobConfig& job, uint64_t ranks);
 void read_iteration(TableReader& table, ReadContext& context, JobConfig& job, uint64_t ranks);
 /// Its key join, once ranks, nic and NCCL's release are known.
 void read_join(TableReader& table, ReadContext& context, JobConfig& job);
+/// job.merged_nics, once its ranks are known.
+void read_merged_nics(TableReader& table, ReadContext& context, JobConfig& job);
 /// [[job]]; after the ports.
 void read_jobs(TableReader& root, ReadContext& context);
 /// [nccl] and [calibration].

@@ -70,13 +70,22 @@ struct RingLinkRequest {
 
 /// What Behaviour::kNccl needs: one of NCCL's own connections, all its queue pairs.
 struct NcclLinkRequest {
+  /// One of the devices that the real rank's NIC is made of.
+  struct Device {
+    IpAddress gid;
+    Rkey rkey = 0;  ///< of the memory at fifo_address
+  };
   NcclConnector connector;
   uint32_t queue_pairs = 1;
-  std::vector<Qpn> remote_qpns;  ///< as many; none yet with EndpointRequest::reserve
-  bool split = false;            ///< a message's data go over all of them, else they take turns
+  /// Addresses of our devices: queue pair q is on device q % devices.
+  std::vector<IpAddress> local;
+  std::vector<Qpn> remote_qpns;        ///< as many; none yet with EndpointRequest::reserve
+  std::vector<uint8_t> remote_device;  ///< of each of them
+  std::vector<Device> devices;         ///< these
+  bool split = false;                  ///< a message's data go over all of them
+  uint32_t parts = 1;                  ///< else: over so many, which take turns
   /// The real rank's memory: it sends: for our credits, else for sizes of several receives in one.
   uint64_t fifo_address = 0;
-  Rkey fifo_rkey = 0;
 };
 
 /// What a peer machine asks the dataplane for: one connected queue pair; with kNccl more of them.

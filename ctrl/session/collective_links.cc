@@ -1,9 +1,11 @@
 #include "ctrl/session/collective_links.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "collective_model/p2p_rounds.h"
 #include "ctrl/build/qp_control.h"
+#include "ctrl/config/merged_nics.h"
 #include "ctrl/session/inferred_operations.h"
 #include "ctrl/session/inferred_pairs.h"
 #include "ctrl/session/nccl_queue_pair.h"
@@ -57,14 +59,13 @@ LinkRoom room_of(const CollectiveJob& job, uint32_t link, const CtsLayout& layou
 /// Of the job's data on a link; credits are not held back.
 std::unique_ptr<QpControl> data_control(const Config& config, const JobConfig& job,
                                         const CollectiveSetup& setup, const CollectiveLink& link,
-                                        uint32_t mtu) {
+                                        uint32_t real_nic, uint32_t far_nic, uint32_t mtu) {
   const NodeConfig& real = node_of(config, job, setup, link.real);
-  const auto port = std::ranges::find_if(config.ports, [&](const PortConfig& p) {
-    return p.node == real.index && p.nic == link.real_nic;
-  });
+  const auto port = std::ranges::find_if(
+      config.ports, [&](const PortConfig& p) { return p.node == real.index && p.nic == real_nic; });
   if (port == config.ports.end()) return nullptr;
   return make_qp_control(config, setup.topology, job.sender,
-                         node_of(config, job, setup, link.far).index, link.far_nic, *port, mtu,
+                         node_of(config, job, setup, link.far).index, far_nic, *port, mtu,
                          link.real_sends);
 }
 
@@ -230,10 +231,12 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   const bool contents = sends || setup_.job.exact;  // the FIFO is always read
   end.connected = true;
   const bool any_size = far.checked && received_bytes(link) == kAnyMessage;
-  NcclQps qps{{}, far.split};
+  NcclQps qps{{}, far.split, far.parts, far.devices.far_of};
   for (size_t q = 0; q < end.link.qpns.size(); ++q) {
-    QpConfig config = link_queue_pair(config_, {&node_of(config_, job_, setup_, l.far), l.far_nic},
-                                      {&node_of(config_, job_, setup_, l.real), l.real_nic},
+    const uint32_t near_nic = far.devices.near_nic(q, l.far_nic);
+    const uint32_t real_nic = far.devices.far_nic(q, l.real_nic);
+    QpConfig config = link_queue_pair(config_, {&node_of(config_, job_, setup_, l.far), near_nic},
+                                      {&node_of(config_, job_, setup_, l.real), real_nic},
                                       end.link.qpns[q], far.qpns[q], far, !sends);
     config.send_queue = room_of(setup_.job, link, layout_, is_told()).send_queue;
     const bool last = q + 1 == end.link.qpns.size();
@@ -257,6 +260,7 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
                                 .layout = layout_,
                                 .fifo_va = far.fifo_va,
                                 .fifo_rkey = far.fifo_rkey,
+                                .devices = far.devices.near_count(),
                                 .buffer_va = end.region.va,
                                 .buffer_rkey = end.region.rkey,
                                 .slots = any_size ? 1 : slots(link),
@@ -266,7 +270,8 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
                                 .reflection = reflection(l)});
       }
     };
-    auto control = sends ? data_control(config_, job_, setup_, l, far.mtu) : nullptr;
+    auto control =
+        sends ? data_control(config_, job_, setup_, l, real_nic, near_nic, far.mtu) : nullptr;
     if (control != nullptr) {
       controlled_.push_back({queue_pair_name(name_of(config_, job_, setup_, l), q), control.get()});
     }
@@ -288,8 +293,18 @@ Result<EndpointReady> EnvironmentHost::serve(uint32_t link, const EndpointReques
     LinkFarEnd far;
     far.qpns = wanted.remote_qpns;
     far.split = wanted.split;
+    far.parts = wanted.parts;
+    const CollectiveLink& l = setup_.job.links[link];
+    for (const IpAddress& local : wanted.local) {
+      far.devices.near.push_back(nic_with(node_of(config_, job_, setup_, l.far), local));
+    }
+    for (size_t d = 0; d < wanted.devices.size(); ++d) {
+      const auto& [gid, rkey] = wanted.devices[d];
+      far.devices.far.push_back(nic_with(node_of(config_, job_, setup_, l.real), gid));
+      far.fifo_rkey[d] = rkey;
+    }
+    far.devices.far_of = wanted.remote_device;
     far.fifo_va = wanted.fifo_address;
-    far.fifo_rkey = wanted.fifo_rkey;
     far.tag = wanted.connector.sender;
     far.checked = true;
     far.mtu = request.mtu;
@@ -397,7 +412,7 @@ Result<void> RanksHost::allocate() {
     memory.received[l] = link.real_sends ? nullptr : region->bytes;
     memory.sent[l] = end.sent.data();
     end.link = {{}, region->va, region->rkey};
-    while (end.link.qpns.size() < wire_.queue_pairs) {
+    while (end.link.qpns.size() < wire_.queue_pairs * parts(l)) {
       end.link.qpns.push_back(control_.take_qpn());
       if (end.link.qpns.back() == 0) return no_queue_pair();
     }
@@ -431,21 +446,47 @@ tl::unexpected<Error> RanksHost::no_queue_pair() const {
 }
 
 Result<void> RanksHost::connect(uint32_t l, EnvironmentHost& environment) {
-  const LinkNearEnd theirs = environment.open(l, wire_.queue_pairs);
+  const LinkNearEnd theirs = environment.open(l, wire_.queue_pairs * parts(l));
   if (theirs.qpns.empty()) return no_queue_pair();
   connect(l, theirs);
   LinkFarEnd us;
   us.qpns = ends_[l].link.qpns;
   us.split = wire_.split;
+  us.parts = parts(l);
+  const LinkDevices ours = devices(l);
+  us.devices = {.near = ours.far, .far = ours.near};
+  for (size_t q = 0; q < us.qpns.size(); ++q) {
+    us.devices.far_of.push_back(static_cast<uint8_t>(q % ours.near.size()));
+  }
   us.checked = true;
   us.mtu = config_.fabric.mtu;
   us.traffic_class = job_.sender.traffic_class;
   if (setup_.job.links[l].real_sends) {
     us.fifo_va = ends_[l].region.va;
-    us.fifo_rkey = ends_[l].region.rkey;
+    us.fifo_rkey = {ends_[l].region.rkey, ours.near.size()};
   }
   environment.connect(l, us);
   return {};
+}
+
+LinkDevices RanksHost::devices(uint32_t l) const {
+  const CollectiveLink& link = setup_.job.links[l];
+  const auto nics = [&](uint32_t rank, uint32_t first) {
+    const NodeConfig& node = node_of(config_, job_, setup_, rank);
+    std::vector<uint32_t> out(merged_nics(job_, node, first));
+    std::iota(out.begin(), out.end(), first);
+    return out;
+  };
+  LinkDevices devices{nics(link.real, link.real_nic), nics(link.far, link.far_nic), {}};
+  for (size_t q = 0; q < ends_[l].link.qpns.size(); ++q) {
+    devices.far_of.push_back(static_cast<uint8_t>(q % devices.far.size()));
+  }
+  return devices;
+}
+
+uint32_t RanksHost::parts(uint32_t l) const {
+  const LinkDevices both = devices(l);
+  return static_cast<uint32_t>(std::max(both.near.size(), both.far.size()));
 }
 
 void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
@@ -454,15 +495,18 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
   const NodeConfig& far_node = node_of(config_, job_, setup_, link.far);
   LinkFarEnd far;
   far.qpns = theirs.qpns;
+  far.devices = devices(l);
   far.mtu = config_.fabric.mtu;
   far.traffic_class = job_.sender.traffic_class;
-  NcclQps qps{{}, wire_.split};
+  NcclQps qps{{}, wire_.split, parts(l), far.devices.far_of};
   for (size_t q = 0; q < far.qpns.size(); ++q) {
-    QpConfig qp_config = link_queue_pair(
-        config_, {&node_of(config_, job_, setup_, link.real), link.real_nic},
-        {&far_node, link.far_nic}, end.link.qpns[q], far.qpns[q], far, !link.real_sends);
+    const uint32_t real_nic = far.devices.near_nic(q, link.real_nic);
+    const uint32_t far_nic = far.devices.far_nic(q, link.far_nic);
+    QpConfig qp_config =
+        link_queue_pair(config_, {&node_of(config_, job_, setup_, link.real), real_nic},
+                        {&far_node, far_nic}, end.link.qpns[q], far.qpns[q], far, !link.real_sends);
     qp_config.send_queue = room_of(setup_.job, l, layout_, is_told()).send_queue;
-    qp_config.addressing.dst_mac = far_node.nics[link.far_nic].mac;
+    qp_config.addressing.dst_mac = far_node.nics[far_nic].mac;
     const auto prepare = [&](Qp& qp) {
       qps.all.push_back(&qp);
       if (qps.count() < far.qpns.size()) return;
@@ -472,7 +516,8 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
         ranks_->receiver(l).connect({.qps = qps,
                                      .layout = layout_,
                                      .fifo_va = theirs.va,
-                                     .fifo_rkey = theirs.rkey,
+                                     .fifo_rkey = {theirs.rkey, far.devices.far.size()},
+                                     .devices = far.devices.near_count(),
                                      .buffer_va = end.region.va,
                                      .buffer_rkey = end.region.rkey,
                                      .slots = link.slots,
@@ -483,7 +528,9 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
                                      .staging = end.staging.get()});
       }
     };
-    auto steered = link.real_sends ? data_control(config_, job_, setup_, link, far.mtu) : nullptr;
+    auto steered = link.real_sends
+                       ? data_control(config_, job_, setup_, link, real_nic, far_nic, far.mtu)
+                       : nullptr;
     if (steered != nullptr) {
       controlled_.push_back(
           {queue_pair_name(name_of(config_, job_, setup_, link), q), steered.get()});

@@ -2,6 +2,7 @@
 // and, for reference nodes, the real ranks' side in each one's own shard.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,14 +29,30 @@ struct LinkNearEnd {
   Rkey rkey = 0;
 };
 
+/// The NICs that make up both ends of a connection, NCCL's devices, if they are not the link's.
+struct LinkDevices {
+  std::vector<uint32_t> near = {}, far = {};  ///< their numbers in the nodes
+  std::vector<uint8_t> far_of = {};           ///< the far one of each queue pair, in `far`
+
+  uint32_t near_count() const { return std::max(1u, static_cast<uint32_t>(near.size())); }
+  uint32_t near_nic(size_t qp, uint32_t otherwise) const {
+    return near.empty() ? otherwise : near[qp % near.size()];
+  }
+  uint32_t far_nic(size_t qp, uint32_t otherwise) const {
+    return far.empty() ? otherwise : far[far_of[qp]];
+  }
+};
+
 /// What the far end of a connection is, as its owner told us or as we made it.
 struct LinkFarEnd {
   std::vector<Qpn> qpns;  ///< as many as ours
-  bool split = false;     ///< data of a message go over all of them, else they take turns
+  bool split = false;     ///< data of a message go over all of them
+  uint32_t parts = 1;     ///< else over so many, which take turns
+  LinkDevices devices;
   Psn psn;                ///< it will send from here on
   Psn expects;            ///< it expects this from us
   uint64_t fifo_va = 0;   ///< far sender: where our credits go; else for sizes of several receives
-  Rkey fifo_rkey = 0;
+  DeviceRkeys fifo_rkey;  ///< of its devices
   std::optional<uint32_t> tag;  ///< of our credits: else the far rank
   bool checked = false;  ///< far receiver: its credits lie where NCCL's do; what differs is counted
   uint32_t mtu = 4096;
@@ -55,7 +72,7 @@ std::vector<std::string> controlled_names(const Config& config, const JobConfig&
 /// How the ranks of a reference node speak to others.
 struct NcclWire {
   CtsLayout layout;
-  uint32_t queue_pairs = 1;  ///< of a connection
+  uint32_t queue_pairs = 1;  ///< of a connection, for each device of the end with more of them
   bool split = false;        ///< a message's data go over all of them
 };
 
@@ -208,6 +225,9 @@ class RanksHost {
   tl::unexpected<Error> no_queue_pair() const;
   bool is_told() const { return job_.operations == OperationsMode::kTold; }
   uint64_t received_bytes(uint32_t link) const;
+  /// Of a link, as our end sees them.
+  LinkDevices devices(uint32_t link) const;
+  uint32_t parts(uint32_t link) const;
 
   const Config& config_;
   const JobConfig& job_;

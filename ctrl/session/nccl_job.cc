@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ctrl/build/rail.h"
+#include "ctrl/config/merged_nics.h"
 
 namespace understudy {
 
@@ -23,17 +24,18 @@ const NodeConfig& NcclJob::node_of(uint32_t rank) const {
   return config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]];
 }
 
-NcclNic NcclJob::nic_of(uint32_t rank) const {
-  return {&node_of(rank), setup_.communicator.nic_of(rank)};
+std::vector<IpAddress> NcclJob::nics_of(uint32_t rank) const {
+  const NodeConfig& node = node_of(rank);
+  const uint32_t first = setup_.communicator.nic_of(rank);
+  std::vector<IpAddress> all;
+  for (uint32_t n = 0; n < merged_nics(job_, node, first); ++n) {
+    all.push_back(roce_address(node.nics[first + n]));
+  }
+  return all;
 }
 
 UnplannedLinks::Settings NcclJob::unplanned_settings() const {
   UnplannedLinks::Settings settings;
-  const NodeId real = node_of(setup_.job.real.front()).index;
-  for (size_t i = 0; i < config_.ports.size(); ++i) {
-    const PortConfig& port = config_.ports[i];
-    if (port.node == real && port.nic == job_.nic) settings.port = i;
-  }
   settings.layout = net_ib_layout(job_.nccl).cts;
   const BufferSizes& buffers = setup_.communicator.buffers;
   settings.buffers = {.simple = buffers.simple, .ll = buffers.ll, .ll128 = buffers.ll128};
@@ -169,13 +171,8 @@ std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t m
   settings.magic = magic;
   settings.queue_pairs = job_.join->queue_pairs;
   settings.split_data = job_.join->split_data;
-  const uint32_t nic = setup_.communicator.nic_of(connector.emulated);
-  settings.local = roce_address(node_of(connector.emulated).nics[nic]);
-  for (const NicConfig& n : node_of(connector.real).nics) {
-    for (const auto& address : {n.v4, n.v6}) {
-      if (address) settings.real_addresses.push_back(*address);
-    }
-  }
+  settings.local = nics_of(connector.emulated);
+  settings.real_addresses = nics_of(connector.real);
   settings.mtu = config_.fabric.mtu;
   settings.sender = job_.sender;
   return std::make_unique<NetIbPeer>(connector, settings, seen_, *this);
@@ -184,7 +181,7 @@ std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t m
 Result<EndpointReady> NcclJob::endpoint(const EndpointRequest& request) {
   const NcclConnector& connector = request.nccl->connector;
   if (const auto link = link_of(connector)) return environment_.serve(*link, request);
-  return unplanned_.create(nic_of(connector.emulated), nic_of(connector.real), request);
+  return unplanned_.create(node_of(connector.emulated), node_of(connector.real), request);
 }
 
 void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {

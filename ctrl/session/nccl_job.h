@@ -63,7 +63,8 @@ class NcclJob final : public NetIbObserver {
   ReachTest reach_test(PeerNetwork& network) const;
   UnplannedLinks::Settings unplanned_settings() const;
   const NodeConfig& node_of(uint32_t rank) const;
-  NcclNic nic_of(uint32_t rank) const;
+  /// Addresses of the NICs that its NIC is made of.
+  std::vector<IpAddress> nics_of(uint32_t rank) const;
   /// Once its unique id is known.
   void begin(Time now);
   std::optional<uint32_t> link_of(const NcclConnector& connector) const;

@@ -1,8 +1,16 @@
 #include "ctrl/session/nccl_queue_pair.h"
 
+#include <algorithm>
+
 #include "ctrl/build/rail.h"
 
 namespace understudy {
+
+unsigned nic_with(const NodeConfig& node, const IpAddress& address) {
+  const auto own = [&](const NicConfig& nic) { return nic.v4 == address || nic.v6 == address; };
+  const auto it = std::ranges::find_if(node.nics, own);
+  return it == node.nics.end() ? 0 : static_cast<unsigned>(it - node.nics.begin());
+}
 
 QpConfig nccl_queue_pair(const Config& config, const NcclNic& from, const NcclNic& to, Qpn qpn,
                          Qpn remote, uint32_t mtu, uint8_t traffic_class, bool credits) {

@@ -12,6 +12,9 @@ struct NcclNic {
   unsigned nic = 0;
 };
 
+/// The NIC of `node` that has this address; 0 if none has.
+unsigned nic_with(const NodeConfig& node, const IpAddress& address);
+
 /// NCCL's attributes (rocev2 A0): PSNs from 0, timeout 20, both retry counts 7, RNR timer 12.
 /// `credits`: what it sends are credits.
 QpConfig nccl_queue_pair(const Config& config, const NcclNic& from, const NcclNic& to, Qpn qpn,

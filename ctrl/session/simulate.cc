@@ -50,6 +50,8 @@ struct Job {
 /// Whether packets of several ports meet: in a network, or because a job has several.
 bool share_a_shard(const Config& config,
                    const std::vector<std::unique_ptr<CollectiveSetup>>& setups, bool switched) {
+  const auto merged = [](const JobConfig& job) { return job.merged_nics > 1; };
+  if (config.ports.size() > 1 && std::ranges::any_of(config.jobs, merged)) return true;
   const auto several = [](const std::unique_ptr<CollectiveSetup>& setup) {
     const auto& links = setup->job.links;
     return setup->job.real.size() > setup->communicator.gpus ||

@@ -16,7 +16,7 @@ UnplannedLinks::~UnplannedLinks() {
   while (!links_.empty()) remove(links_.begin()->first);
 }
 
-Result<EndpointReady> UnplannedLinks::create(const NcclNic& emulated, const NcclNic& real,
+Result<EndpointReady> UnplannedLinks::create(const NodeConfig& emulated, const NodeConfig& real,
                                              const EndpointRequest& request) {
   const auto known = links_.find(request.nccl->connector);
   Link* link = known == links_.end() ? nullptr : known->second.get();
@@ -24,7 +24,7 @@ Result<EndpointReady> UnplannedLinks::create(const NcclNic& emulated, const Nccl
     return fail("the connection has been made already");
   }
   if (link == nullptr) {
-    auto fresh = reserve(emulated.node->index, request);
+    auto fresh = reserve(emulated.index, request);
     if (!fresh) return fail(fresh.error().text);
     link = *fresh;
   }
@@ -64,17 +64,27 @@ Result<UnplannedLinks::Link*> UnplannedLinks::reserve(NodeId node, const Endpoin
   return links_.emplace(wanted.connector, std::move(link)).first->second.get();
 }
 
-void UnplannedLinks::connect(Link& link, const NcclNic& emulated, const NcclNic& real,
+const PortConfig& UnplannedLinks::port_to(const NcclNic& real) const {
+  size_t i = 0;
+  while (config_.ports[i].node != real.node->index || config_.ports[i].nic != real.nic) ++i;
+  return config_.ports[i];
+}
+
+void UnplannedLinks::connect(Link& link, const NodeConfig& emulated, const NodeConfig& real,
                              const EndpointRequest& request) {
   const NcclLinkRequest& wanted = *request.nccl;
   const NcclConnector& connector = wanted.connector;
   const bool sends = !connector.real_sends;
   const CtsLayout& layout = settings_.layout;
-  NcclQps qps{{}, wanted.split};
+  NcclQps qps{{}, wanted.split, wanted.parts, wanted.remote_device};
+  DeviceRkeys keys;
+  for (size_t d = 0; d < wanted.devices.size(); ++d) keys[d] = wanted.devices[d].rkey;
   for (size_t q = 0; q < link.end.qpns.size(); ++q) {
-    QpConfig config =
-        nccl_queue_pair(config_, emulated, real, link.end.qpns[q], wanted.remote_qpns[q],
-                        request.mtu, request.sender.traffic_class, !sends);
+    // Of the devices that both NICs are made of.
+    const NcclNic near{&emulated, nic_with(emulated, wanted.local[q % wanted.local.size()])};
+    const NcclNic far{&real, nic_with(real, wanted.devices[wanted.remote_device[q]].gid)};
+    QpConfig config = nccl_queue_pair(config_, near, far, link.end.qpns[q], wanted.remote_qpns[q],
+                                      request.mtu, request.sender.traffic_class, !sends);
     config.send_queue = kSendQueue;
     const auto prepare = [&](Qp& qp) {
       qps.all.push_back(&qp);
@@ -87,7 +97,7 @@ void UnplannedLinks::connect(Link& link, const NcclNic& emulated, const NcclNic&
                                           .buffers = settings_.buffers,
                                           .several_receives = connector.index != 0,
                                           .sizes_va = wanted.fifo_address,
-                                          .sizes_rkey = wanted.fifo_rkey,
+                                          .sizes_rkey = keys,
                                           .violations = &traffic_->violations,
                                           .registered = &traffic_->registered});
       } else {
@@ -95,7 +105,8 @@ void UnplannedLinks::connect(Link& link, const NcclNic& emulated, const NcclNic&
         link.connection.receiver().connect({.qps = qps,
                                             .layout = layout,
                                             .fifo_va = wanted.fifo_address,
-                                            .fifo_rkey = wanted.fifo_rkey,
+                                            .fifo_rkey = keys,
+                                            .devices = static_cast<uint32_t>(wanted.local.size()),
                                             .buffer_va = link.region.va,
                                             .buffer_rkey = link.region.rkey,
                                             .slots = 1,
@@ -104,10 +115,9 @@ void UnplannedLinks::connect(Link& link, const NcclNic& emulated, const NcclNic&
                                             .staging = link.staging.get()});
       }
     };
-    auto steered =
-        sends ? make_qp_control(config_, settings_.topology, request.sender, emulated.node->index,
-                                emulated.nic, config_.ports[settings_.port], request.mtu)
-              : nullptr;
+    auto steered = sends ? make_qp_control(config_, settings_.topology, request.sender,
+                                           near.node->index, near.nic, port_to(far), request.mtu)
+                         : nullptr;
     control_.add_qp(config, link.connection, sends, prepare, std::move(steered));
   }
   link.made = true;

@@ -15,7 +15,6 @@ namespace understudy {
 class UnplannedLinks {
  public:
   struct Settings {
-    size_t port = 0;  ///< of the configuration, by which the real rank is reached
     CtsLayout layout;
     NcclBuffers buffers = {};
     const Topology* topology = nullptr;  ///< null without switches
@@ -26,7 +25,8 @@ class UnplannedLinks {
   UnplannedLinks(const UnplannedLinks&) = delete;
 
   /// Makes, or sets aside, what a connection of `emulated` to `real` wants (Behaviour::kNccl).
-  Result<EndpointReady> create(const NcclNic& emulated, const NcclNic& real,
+  /// Their NICs are those with the addresses of the request's devices.
+  Result<EndpointReady> create(const NodeConfig& emulated, const NodeConfig& real,
                                const EndpointRequest& request);
   /// Its sender has said that it is ready.
   void join(const NcclConnector& connector);
@@ -47,8 +47,10 @@ class UnplannedLinks {
     bool made = false;  ///< its queue pairs are
   };
   Result<Link*> reserve(NodeId node, const EndpointRequest& request);
-  void connect(Link& link, const NcclNic& emulated, const NcclNic& real,
+  void connect(Link& link, const NodeConfig& emulated, const NodeConfig& real,
                const EndpointRequest& request);
+
+  const PortConfig& port_to(const NcclNic& real) const;
 
   const Config& config_;
   ShardControl& control_;

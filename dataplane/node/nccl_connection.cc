@@ -37,7 +37,7 @@ void CtsEntry::encode(const CtsLayout& layout, uint8_t* out) const {
   } else {
     put(out + kCapacityAt, static_cast<uint32_t>(size));
   }
-  put(out + layout.rkey_at, rkey);
+  std::memcpy(out + layout.rkey_at, rkey.keys.data(), layout.devices() * sizeof(Rkey));
   put(out + layout.requests_at, requests);
   put(out + layout.tag_at, tag);
   put(out + layout.index_at, index);
@@ -48,7 +48,7 @@ CtsEntry CtsEntry::decode(const CtsLayout& layout, const uint8_t* in) {
   entry.address = get<uint64_t>(in);
   entry.size = layout.size_bytes == sizeof entry.size ? get<uint64_t>(in + kCapacityAt)
                                                       : get<uint32_t>(in + kCapacityAt);
-  entry.rkey = get<uint32_t>(in + layout.rkey_at);
+  std::memcpy(entry.rkey.keys.data(), in + layout.rkey_at, layout.devices() * sizeof(Rkey));
   entry.requests = get<uint32_t>(in + layout.requests_at);
   entry.tag = get<uint32_t>(in + layout.tag_at);
   entry.index = get<uint64_t>(in + layout.index_at);
@@ -57,6 +57,29 @@ CtsEntry CtsEntry::decode(const CtsLayout& layout, const uint8_t* in) {
 
 uint32_t NcclQps::index(const Qp& qp) const {
   return static_cast<uint32_t>(std::ranges::find(all, &qp) - all.begin());
+}
+
+void NcclParts::reset(uint32_t queue_pairs, uint32_t most) {
+  lines_.assign(queue_pairs, {});
+  bytes_.assign(size_t{queue_pairs} * most, 0);
+  most_ = most;
+}
+
+void NcclParts::add(uint32_t qp, uint32_t bytes) {
+  bytes_[size_t{qp} * most_ + lines_[qp].came++ % most_] = bytes;
+}
+
+bool NcclParts::take(const NcclQps& qps, const CtsLayout& layout, uint64_t k, uint32_t& bytes) {
+  for (uint32_t part = 0; part < qps.parts(); ++part) {
+    const Line& line = lines_[qps.of_part(layout, k, part)];
+    if (line.came == line.taken) return false;
+  }
+  bytes = 0;
+  for (uint32_t part = 0; part < qps.parts(); ++part) {
+    const uint32_t qp = qps.of_part(layout, k, part);
+    bytes += bytes_[size_t{qp} * most_ + lines_[qp].taken++ % most_];
+  }
+  return true;
 }
 
 void NcclSender::connect(Setup setup) {
@@ -68,7 +91,7 @@ void NcclSender::connect(Setup setup) {
   if (setup_.qps.count() == 1 && !setup_.several_receives) return;
   several_ = std::make_unique<Several>();
   several_->ids.resize(setup_.layout.slots);
-  several_->acknowledged.resize(setup_.qps.count());
+  several_->acknowledged.reset(setup_.qps.count(), setup_.layout.slots);
   if (setup_.several_receives) several_->sizes.resize(setup_.layout.slots);
 }
 
@@ -115,10 +138,11 @@ bool NcclSender::lengthen(Time now, EndpointHost& host, uint64_t k, uint32_t siz
   write.op = WorkOp::kWrite;
   write.id = kBeforePart;
   write.remote_va = credit.address + posted.bytes;
-  write.rkey = credit.rkey;
+  const uint32_t qp = setup_.qps.of_part(setup_.layout, k, 0);
+  write.rkey = setup_.qps.key(credit.rkey, qp);
   write.length = bytes - posted.bytes;
   write.payload = flags.advanced(posted.bytes);
-  if (!host.post(now, *setup_.qps.all[setup_.qps.first(k)], write)) return false;
+  if (!host.post(now, *setup_.qps.all[qp], write)) return false;
   posted.bytes = bytes;
   return true;
 }
@@ -153,7 +177,7 @@ void NcclSender::check(const CtsEntry& credit, const NcclSteps::Place& place) {
 
 WorkRequest NcclSender::part(uint64_t k, uint32_t part, uint32_t request, uint32_t size,
                              const PayloadRef& payload, uint64_t id, uint32_t entries) const {
-  const uint32_t parts = setup_.qps.parts();
+  const uint32_t parts = setup_.qps.parts(), qp = setup_.qps.of_part(setup_.layout, k, part);
   const bool last = entries == 1 || request == entries;
   WorkRequest write;
   write.op = last ? WorkOp::kWriteImm : WorkOp::kWrite;
@@ -164,7 +188,7 @@ WorkRequest NcclSender::part(uint64_t k, uint32_t part, uint32_t request, uint32
     const uint64_t chunk = ((bytes + parts - 1) / parts + kAlign - 1) / kAlign * kAlign;
     const uint64_t from = chunk * part;
     write.remote_va = credit.address + from;
-    write.rkey = credit.rkey;
+    write.rkey = setup_.qps.key(credit.rkey, qp);
     write.length = static_cast<uint32_t>(from < bytes ? std::min(chunk, bytes - from) : 0);
     write.payload = payload.advanced(from);
   }
@@ -181,7 +205,7 @@ WorkRequest NcclSender::part(uint64_t k, uint32_t part, uint32_t request, uint32
     return write;
   }
   write.remote_va = setup_.sizes_va + k % setup_.layout.slots * setup_.layout.sizes_stride;
-  write.rkey = setup_.sizes_rkey;
+  write.rkey = setup_.qps.key(setup_.sizes_rkey, qp);
   write.length = entries * static_cast<uint32_t>(sizeof(uint32_t));
   write.payload.source = several_.get();
   write.payload.cookie = k % setup_.layout.slots;
@@ -202,7 +226,7 @@ bool NcclSender::post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t s
   const uint32_t requests = entries == 1 ? 1 : entries + 1;
   for (; s.posted < setup_.qps.parts() * requests; ++s.posted) {
     const uint32_t number = s.posted / requests;
-    Qp& qp = *setup_.qps.all[(setup_.qps.first(k) + number) % setup_.qps.count()];
+    Qp& qp = *setup_.qps.all[setup_.qps.of_part(setup_.layout, k, number)];
     if (!host.post(now, qp, part(k, number, s.posted % requests, size, payload, id, entries))) {
       return false;  // the rest when there is room
     }
@@ -213,13 +237,10 @@ bool NcclSender::post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t s
   return true;
 }
 
-bool NcclSender::first_message_acknowledged() const {
-  const Several& s = *several_;
-  if (s.first == s.end) return false;
-  if (!setup_.qps.split) {
-    return s.acknowledged[setup_.qps.first(s.first)] > s.first / setup_.qps.count();
-  }
-  return std::ranges::all_of(s.acknowledged, [&](uint64_t parts) { return parts > s.first; });
+bool NcclSender::first_message_acknowledged() {
+  Several& s = *several_;
+  uint32_t bytes = 0;
+  return s.first != s.end && s.acknowledged.take(setup_.qps, setup_.layout, s.first, bytes);
 }
 
 void NcclSender::Several::fill(uint64_t cookie, uint64_t offset, std::span<uint8_t> out) const {
@@ -236,8 +257,7 @@ void NcclReceiver::connect(Setup setup) {
   if (setup_.qps.count() == 1) return;
   several_ = std::make_unique<Several>();
   several_->held.resize(setup_.qps.count());
-  several_->parts.resize(setup_.qps.count());
-  several_->bytes.resize(setup_.layout.slots);
+  several_->parts.reset(setup_.qps.count(), setup_.layout.slots);
   // A part on another queue pair than we think is to be counted, not to be refused for ever.
   for (Qp* qp : setup_.qps.all) qp->responder().set_endless_receives();
 }
@@ -261,7 +281,7 @@ bool NcclReceiver::grant(Time now, EndpointHost& host, uint32_t capacity) {
   const NcclSteps before = steps_;
   CtsEntry{setup_.buffer_va + place(k, capacity),
            capacity,
-           setup_.buffer_rkey,
+           {setup_.buffer_rkey, setup_.devices},
            1,
            setup_.sender_rank,
            k + 1}
@@ -270,10 +290,11 @@ bool NcclReceiver::grant(Time now, EndpointHost& host, uint32_t capacity) {
   write.op = WorkOp::kWrite;
   write.id = kCreditId;
   write.remote_va = setup_.fifo_va + (k % layout.slots) * layout.stride();
-  write.rkey = setup_.fifo_rkey;
+  const auto number = static_cast<uint32_t>(k % std::min(setup_.devices, setup_.qps.count()));
+  write.rkey = setup_.qps.key(setup_.fifo_rkey, number);
   write.length = layout.entry_bytes;
   write.payload.bytes = entry;
-  Qp& qp = *setup_.qps.all.front();
+  Qp& qp = *setup_.qps.all[number];
   if (!host.post(now, qp, write)) {
     steps_ = before;
     return false;
@@ -287,20 +308,12 @@ void NcclReceiver::take(uint32_t qp, const Received& came) {
   Several& s = *several_;
   s.held[qp] += came.length;
   if (!came.has_imm) return;
-  const uint32_t bytes = std::exchange(s.held[qp], 0);
-  const uint64_t part = s.parts[qp]++;
-  const uint64_t k = setup_.qps.split ? part : part * setup_.qps.count() + qp;
-  if (k - s.whole < s.bytes.size()) s.bytes[k % s.bytes.size()] += bytes;
+  s.parts.add(qp, std::exchange(s.held[qp], 0));
 }
 
 bool NcclReceiver::next_whole(uint32_t& bytes) {
   Several& s = *several_;
-  const bool whole =
-      setup_.qps.split
-          ? std::ranges::all_of(s.parts, [&](uint64_t parts) { return parts > s.whole; })
-          : s.parts[setup_.qps.first(s.whole)] > s.whole / setup_.qps.count();
-  if (!whole) return false;
-  bytes = std::exchange(s.bytes[s.whole % s.bytes.size()], 0);
+  if (!s.parts.take(setup_.qps, setup_.layout, s.whole, bytes)) return false;
   ++s.whole;
   return true;
 }

@@ -24,7 +24,7 @@ namespace understudy {
 struct CtsEntry {
   uint64_t address = 0;
   uint64_t size = 0;  ///< capacity, not the message's size
-  Rkey rkey = 0;      ///< of the receiver's first device
+  DeviceRkeys rkey;   ///< of the receiver's devices
   uint32_t requests = 1;
   uint32_t tag = 0;    ///< the sender's rank
   uint64_t index = 0;  ///< message number + 1
@@ -37,14 +37,43 @@ struct CtsEntry {
 struct NcclQps {
   std::vector<Qp*> all;
   /// NCCL_IB_SPLIT_DATA_ON_QPS: each message goes over all of them, in parts of whole 128 bytes.
-  /// Else they take turns.
+  /// Else over one for each device, and the others take turns.
   bool split = false;
+  uint32_t devices = 1;  ///< of the end that has more of them
+  /// Of each queue pair: which of the far end's devices it leads to. Empty: there is one.
+  std::vector<uint8_t> far_device = {};
 
   uint32_t count() const { return static_cast<uint32_t>(all.size()); }
   uint32_t index(const Qp& qp) const;
-  /// Parts of a message; its first one goes over queue pair first(k).
-  uint32_t parts() const { return split ? count() : 1; }
-  uint32_t first(uint64_t k) const { return split ? 0 : static_cast<uint32_t>(k % count()); }
+  Rkey key(const DeviceRkeys& keys, uint32_t qp) const {
+    return keys[far_device.empty() ? 0 : far_device[qp]];
+  }
+  /// Of a message.
+  uint32_t parts() const { return split ? count() : std::min(devices, count()); }
+  /// The queue pair of a part of message `k`.
+  uint32_t of_part(const CtsLayout& layout, uint64_t k, uint32_t part) const {
+    return static_cast<uint32_t>((k * (layout.turns_by_one ? 1 : parts()) + part) % count());
+  }
+};
+
+/// Parts of messages that came, or were acknowledged, on several queue pairs: in any order between
+/// these, in their own order on each.
+class NcclParts {
+ public:
+  /// `most`: messages that are not whole.
+  void reset(uint32_t queue_pairs, uint32_t most);
+  void add(uint32_t qp, uint32_t bytes);
+  /// Whether message `k`, the oldest one that is left, is whole: then it is taken, its bytes to
+  /// `bytes`.
+  bool take(const NcclQps& qps, const CtsLayout& layout, uint64_t k, uint32_t& bytes);
+
+ private:
+  struct Line {
+    uint64_t came = 0, taken = 0;
+  };
+  std::vector<Line> lines_;      ///< by queue pair
+  std::vector<uint32_t> bytes_;  ///< of parts, `most_` for each queue pair
+  uint32_t most_ = 0;
 };
 
 /// The sending side of a connection.
@@ -62,7 +91,7 @@ class NcclSender {
     /// A credit may name several receives, whose sizes go to the receiver's memory.
     bool several_receives = false;
     uint64_t sizes_va = 0;
-    Rkey sizes_rkey = 0;
+    DeviceRkeys sizes_rkey = {};
     // Counted, if set:
     std::atomic<uint64_t>* violations = nullptr;  ///< credits that are not where they should lie
     std::atomic<uint64_t>* registered = nullptr;  ///< credits of registered user memory
@@ -100,9 +129,9 @@ class NcclSender {
       return;
     }
     if (id == kBeforePart) return;
-    ++several_->acknowledged[setup_.qps.index(qp)];
-    for (; first_message_acknowledged(); ++several_->first) {
-      message(several_->ids[several_->first % setup_.layout.slots]);
+    several_->acknowledged.add(setup_.qps.index(qp), 0);
+    while (first_message_acknowledged()) {
+      message(several_->ids[several_->first++ % setup_.layout.slots]);
     }
   }
 
@@ -110,9 +139,9 @@ class NcclSender {
   /// Of connections whose messages may take several work requests.
   struct Several final : PayloadSource {
     void fill(uint64_t cookie, uint64_t offset, std::span<uint8_t> out) const override;
-    uint64_t first = 0, end = 0;         ///< messages that are not wholly acknowledged
-    std::vector<uint64_t> ids;           ///< of messages, by slot
-    std::vector<uint64_t> acknowledged;  ///< by queue pair: parts
+    uint64_t first = 0, end = 0;  ///< messages that are not wholly acknowledged
+    std::vector<uint64_t> ids;    ///< of messages, by slot
+    NcclParts acknowledged;
     std::vector<std::array<uint32_t, CtsLayout::kEntries>> sizes;  ///< by slot
     uint32_t posted = 0;  ///< work requests of the message that is being posted
   };
@@ -123,7 +152,7 @@ class NcclSender {
   CtsEntry entry(uint64_t k, uint32_t i = 0) const {
     return CtsEntry::decode(setup_.layout, slot(k) + i * setup_.layout.entry_bytes);
   }
-  bool first_message_acknowledged() const;
+  bool first_message_acknowledged();
   PayloadRef lines(const CtsEntry& credit, uint32_t size);
   void check(const CtsEntry& credit, const NcclSteps::Place& place);
   bool post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t size,
@@ -151,7 +180,9 @@ class NcclReceiver {
     NcclQps qps = {};
     CtsLayout layout = {};
     uint64_t fifo_va = 0;  ///< the sender's FIFO
-    Rkey fifo_rkey = 0;
+    DeviceRkeys fifo_rkey = {};
+    /// Ours: credits go over the first queue pair of each in turn.
+    uint32_t devices = 1;
     uint64_t buffer_va = 0;  ///< our memory, `slots` messages of `slot_bytes`
     Rkey buffer_rkey = 0;
     uint32_t slots = 0;
@@ -199,9 +230,8 @@ class NcclReceiver {
   /// Of connections with several queue pairs.
   struct Several {
     std::vector<uint32_t> held;  ///< by queue pair: bytes before their immediate
-    std::vector<uint64_t> parts;
-    std::vector<uint32_t> bytes;  ///< of messages, by slot
-    uint64_t whole = 0;           ///< messages
+    NcclParts parts;
+    uint64_t whole = 0;  ///< messages
   };
   void take(uint32_t qp, const Received& came);
   bool next_whole(uint32_t& bytes);

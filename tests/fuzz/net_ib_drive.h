@@ -28,19 +28,22 @@ struct NetIbFuzzObserver final : NetIbObserver {
 
 /// What a real rank sends at this point of the exchange.
 inline std::vector<uint8_t> net_ib_message(const NetIbLayout& layout, uint8_t which,
-                                           size_t queue_pairs) {
+                                           size_t queue_pairs, uint8_t devices = 1) {
   if (which == 0) return {0x6c, 0x9d, 0x4b, 0xfc, 0xf2, 0xb9, 0x4a, 0x56, 4, 0, 0, 0};
   if (which == 1) {
     std::vector<uint8_t> list(layout.device_list_bytes);
-    if (!list.empty()) list[0] = 1;
+    if (!list.empty()) list[0] = devices;
     return list;
   }
   if (which == 3) return {1, 0, 0, 0};
   NetIbEnd end;
-  for (size_t q = 0; q < queue_pairs; ++q) end.qpns.push_back(static_cast<Qpn>(100 + q));
-  end.mtu = 5;
-  end.gid = IpAddress::v4(0x0a000001);
-  end.rkey = 7;
+  for (size_t q = 0; q < queue_pairs * devices; ++q) {
+    end.qpns.push_back(static_cast<Qpn>(100 + q));
+    end.device_of.push_back(static_cast<uint8_t>(q % devices));
+  }
+  for (uint8_t d = 0; d < devices; ++d) {
+    end.devices.push_back({.mtu = 5, .gid = IpAddress::v4(0x0a000001 + 0x100u * d), .rkey = 7u + d});
+  }
   end.address = 0x7000;
   std::vector<uint8_t> bytes(layout.bytes);
   write_net_ib(layout, end, bytes);
@@ -55,10 +58,14 @@ inline void drive_net_ib(std::span<const uint8_t> bytes) {
   const uint8_t form = input.byte();
   const bool real_sends = form % 2 == 0;
   settings.queue_pairs = 1 + form / 2 % 4;
-  settings.local = IpAddress::v4(0x0a000002);
-  settings.real_addresses = {IpAddress::v4(0x0a000001)};
+  const uint8_t devices = layout.most_devices > 1 && form / 16 % 2 == 1 ? 2 : 1;
+  settings.local = {IpAddress::v4(0x0a000002)};
+  if (form / 32 % 2 == 1) settings.local.push_back(IpAddress::v4(0x0a000102));
+  for (uint8_t d = 0; d < devices; ++d) {
+    settings.real_addresses.push_back(IpAddress::v4(0x0a000001 + 0x100u * d));
+  }
   NetIbSeen seen;
-  if (form / 8 % 2 == 1) seen = {&layout, net_ib_message(layout, 2, 1)};
+  if (form / 8 % 2 == 1) seen = {&layout, net_ib_message(layout, 2, 1, devices)};
   NetIbFuzzObserver observer;
   NetIbPeer peer({.real_sends = real_sends}, settings, seen, observer);
   size_t told = 0, wished = 0, answered = 0;
@@ -73,7 +80,8 @@ inline void drive_net_ib(std::span<const uint8_t> bytes) {
       case 3:
       case 4: {
         std::vector<uint8_t> message =
-            net_ib_message(layout, static_cast<uint8_t>(event % 8 - 1), settings.queue_pairs);
+            net_ib_message(layout, static_cast<uint8_t>(event % 8 - 1),
+                                                      settings.queue_pairs, devices);
         for (uint8_t damage = event / 64; damage > 0 && !message.empty(); --damage) {
           const uint32_t at = input.word() % 65536;
           message[at % message.size()] = input.byte();

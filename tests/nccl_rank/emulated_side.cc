@@ -80,8 +80,15 @@ std::unique_ptr<NetIbPeer> EmulatedSide::make_peer(const NcclConnector& connecto
   NetIbSettings settings;
   settings.version = settings_.version;
   settings.queue_pairs = static_cast<uint32_t>(world_.queue_pairs);
-  settings.local = address(connector.emulated);
-  settings.real_addresses = {address(connector.real)};
+  const auto gids = [&](uint32_t rank, int devices) {
+    std::vector<IpAddress> all;
+    for (int d = 0; d < devices; ++d) {
+      all.push_back(World::address(world_.node(static_cast<int>(rank)), d));
+    }
+    return all;
+  };
+  settings.local = gids(connector.emulated, world_.emulated_devices);
+  settings.real_addresses = gids(connector.real, world_.real_devices);
   return std::make_unique<NetIbPeer>(connector, settings, seen_, *this);
 }
 

@@ -11,10 +11,10 @@ namespace understudy::nccl_rank {
 
 /// What one side tells of itself.
 struct IbSide {
-  std::vector<uint32_t> qpns;
-  IpAddress gid;
+  std::vector<uint32_t> qpns;    ///< q on device q % devices
+  std::vector<IpAddress> gids;   ///< of its devices
+  std::vector<uint32_t> rkeys;   ///< the same
   uint64_t address = 0;  ///< the sender's credits, or where the receiver takes sizes
-  uint32_t rkey = 0;
   uint32_t traffic_class = 0;
   int mtu = 5;  ///< as ibv_mtu
 };
@@ -22,11 +22,11 @@ struct IbSide {
 /// Called when the peer's side is known, before ours says that it is ready.
 using IbReady = std::function<void(const IbSide& theirs)>;
 
-/// The peer's, judged: `peer_gid` is what its GID must be. A receiver repeats the sender's traffic
+/// The peer's, judged: `peer` is what its GIDs must be. A receiver repeats the sender's traffic
 /// class.
 Task<IbSide> ib_send(Process& process, const World& world, SocketAddress listener, IbSide own,
-                     IpAddress peer_gid, IbReady connected);
+                     std::vector<IpAddress> peer, IbReady connected);
 Task<IbSide> ib_receive(Process& process, const World& world, ListeningSocket* listener, IbSide own,
-                        IpAddress peer_gid, IbReady connected);
+                        std::vector<IpAddress> peer, IbReady connected);
 
 }  // namespace understudy::nccl_rank

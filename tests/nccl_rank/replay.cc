@@ -358,7 +358,7 @@ bool Replay::check(const Event& event) {
 std::unique_ptr<NetIbPeer> Replay::make_peer(const NcclConnector& connector) {
   NetIbSettings settings;
   settings.version.minor = static_cast<uint32_t>(exchange_.release->minor);
-  settings.local = IpAddress::v4(0x0a020000 + connector.emulated);
+  settings.local = {IpAddress::v4(0x0a020000 + connector.emulated)};
   settings.real_addresses = {real_gid_};
   return std::make_unique<NetIbPeer>(connector, settings, seen_, *this);
 }

@@ -163,10 +163,12 @@ IbSide RealRank::own_side(const Link& link) {
     side.traffic_class = static_cast<uint32_t>(world_.traffic_class);
     return side;
   }
-  for (int q = 0; q < world_.queue_pairs; ++q) side.qpns.push_back(++last_qpn_);
-  side.gid = address();
+  for (int q = 0; q < world_.connection_queue_pairs(); ++q) side.qpns.push_back(++last_qpn_);
+  side.gids = world_.gids(rank());
   side.address = 0x550000000000 + last_qpn_ * 0x100000ULL;
-  side.rkey = 0x1000 + last_qpn_;
+  for (size_t d = 0; d < side.gids.size(); ++d) {
+    side.rkeys.push_back(0x1000 + last_qpn_ + 0x1000000 * static_cast<uint32_t>(d));
+  }
   side.traffic_class = static_cast<uint32_t>(world_.traffic_class);
   return side;
 }
@@ -266,17 +268,16 @@ Task<> RealRank::finish(Communicator* comm, Round& round) {
   stand("net_ib's connections");
   struct Connect {
     static Task<> one(RealRank* self, Communicator* comm, Round* round, Round::Open open) {
-      const int peer = comm->members.of[static_cast<size_t>(open.link.peer)];
-      const IpAddress gid = self->world_.address_of(self->world_.node(peer));
+      const auto gids = self->world_.gids(comm->members.of[static_cast<size_t>(open.link.peer)]);
       Communicator::Ends ends;
       ends.own = self->own_side(open.link);
       const IbReady ready = [self, &ends](const IbSide& theirs) {
         if (self->adapter_ != nullptr) self->adapter_->connect(ends.own, theirs);
       };
       if (open.link.sends) {
-        ends.theirs = co_await ib_send(*self, self->world_, open.to, ends.own, gid, ready);
+        ends.theirs = co_await ib_send(*self, self->world_, open.to, ends.own, gids, ready);
       } else {
-        ends.theirs = co_await ib_receive(*self, self->world_, open.listener, ends.own, gid, ready);
+        ends.theirs = co_await ib_receive(*self, self->world_, open.listener, ends.own, gids, ready);
       }
       comm->links[open.link] = std::move(ends);
       --round->under_way;

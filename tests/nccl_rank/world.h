@@ -2,6 +2,7 @@
 // are.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct World {
   int nvls_channels = 0;
   bool split_tree = false;  ///< of nodes with several GPUs, else balanced trees
   int queue_pairs = 1;      ///< NCCL_IB_QPS_PER_CONNECTION
+  /// Devices that NCCL takes for one, of real and emulated nodes.
+  int real_devices = 1, emulated_devices = 1;
   int traffic_class = 0;
   uint64_t magic = 0x1122334455667788;
 
@@ -40,12 +43,25 @@ struct World {
     return out;
   }
   std::vector<IpAddress> addresses;  ///< of the nodes; without, those of address()
-  /// Of a node: out of band and, as its GID, on the wire.
+  /// Of a node: out of band and, as its first device's GID, on the wire.
   IpAddress address_of(int node) const {
     return addresses.empty() ? address(node) : addresses[static_cast<size_t>(node)];
   }
-  static IpAddress address(int node) {
-    return IpAddress::v4(0x0a010000 + static_cast<uint32_t>(node));
+  static IpAddress address(int node, int device = 0) {
+    return IpAddress::v4(0x0a010000 + static_cast<uint32_t>(node + device * 0x1000));
+  }
+  /// GIDs that a rank's net_ib tells; up to 2.23 an emulated rank has no more than a real one.
+  std::vector<IpAddress> gids(int rank) const {
+    int devices = real(rank) ? real_devices : emulated_devices;
+    if (layout().ib.list_bytes == 0) devices = std::min(devices, real_devices);
+    std::vector<IpAddress> all = {address_of(node(rank))};
+    for (int d = 1; d < devices; ++d) all.push_back(address(node(rank), d));
+    return all;
+  }
+  /// Queue pairs of a connection between real and emulated ranks.
+  int connection_queue_pairs() const {
+    const bool told = layout().ib.list_bytes != 0;
+    return queue_pairs * (told ? std::max(real_devices, emulated_devices) : real_devices);
   }
 };
 

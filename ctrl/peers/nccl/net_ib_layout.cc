@@ -25,8 +25,10 @@ constexpr CtsLayout kCts19{.entry_bytes = 32,
 constexpr CtsLayout kCts20{
     .size_bytes = 4, .rkey_at = 12, .requests_at = 20, .tag_at = 24, .index_at = 32};
 constexpr CtsLayout kCts24{};
-constexpr CtsLayout kCts29{
-    .big_endian_immediate = true, .sizes_stride = 160, .immediate_of_first = true};
+constexpr CtsLayout kCts29{.big_endian_immediate = true,
+                           .sizes_stride = 160,
+                           .immediate_of_first = true,
+                           .turns_by_one = true};
 constexpr CtsLayout kCts30{.requests_at = 48,
                            .tag_at = 52,
                            .index_at = 56,

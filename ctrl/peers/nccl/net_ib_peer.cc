@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "ctrl/peers/nccl/bytes.h"
-#include "ctrl/peers/nccl/net_ib_metadata.h"
 
 namespace understudy {
 namespace {
@@ -21,6 +20,21 @@ constexpr size_t kNetIbWordBytes = 4;    // i32 ready
 /// 2.29.2 and 2.29.3 leave out what 2.29.7 has before the devices, where it has zeros as a rule.
 bool looks_early(std::span<const uint8_t> bytes) {
   return read_net_ib(early_net_ib_layout_2_29(), bytes).has_value();
+}
+
+/// NCCL on the real node and the job do not agree on what one NIC is; empty if they do.
+std::string why_other_devices(size_t devices, const NetIbSettings& settings) {
+  const size_t expected = settings.real_addresses.size();
+  if (devices == expected) return "";
+  const std::string text = "the real rank's NIC is " + std::to_string(devices) + " device" +
+                           (devices > 1 ? "s that NCCL merged" : "") + ", the job has " +
+                           std::to_string(expected) + ": ";
+  return text + (devices > 1 ? "set merged_nics = " + std::to_string(devices) +
+                                   " in the job if all are NICs of the node here, or on the real "
+                                   "node NCCL_IB_MERGE_NICS=0 and NCCL_IB_MERGE_VFS=0, or name one "
+                                   "port in NCCL_IB_HCA"
+                             : "leave merged_nics out, or let NCCL merge them on the real node "
+                               "(NCCL_IB_HCA, NCCL_IB_MERGE_NICS)");
 }
 
 std::string addresses_text(const std::vector<IpAddress>& addresses) {
@@ -166,11 +180,22 @@ void NetIbPeer::on_connected(Time now) {
   step_ = Step::kDevices;
 }
 
-/// One device, the first of the node.
+/// Up to 2.23 an end makes as many queue pairs as its own devices ask for, whatever the other one
+/// has (source: transport/net_ib.cc): there ours are not more than the real rank's.
+uint32_t NetIbPeer::own_devices() const {
+  size_t most = layout_->most_devices;
+  if (layout_->device_list_bytes == 0) most = std::min(most, settings_.real_addresses.size());
+  return static_cast<uint32_t>(std::min(settings_.local.size(), most));
+}
+
+/// Their numbers in our node: 0 and on.
 void NetIbPeer::send_devices() {
   const size_t at = output_.size();
   output_.resize(at + layout_->device_list_bytes);
-  output_[at] = 1;
+  output_[at] = static_cast<uint8_t>(own_devices());
+  for (uint32_t d = 0; d < own_devices(); ++d) {
+    put_nccl_i32(output_, at + (d + 1) * sizeof(int32_t), static_cast<int32_t>(d));
+  }
 }
 
 void NetIbPeer::devices(Time now) {
@@ -179,15 +204,61 @@ void NetIbPeer::devices(Time now) {
     return fail(now, "the real rank's list of devices has " + std::to_string(devices) +
                          ", NCCL has 1 to " + std::to_string(layout_->most_devices));
   }
-  if (devices > 1) {
-    return fail(now, "the real rank's NIC is " + std::to_string(devices) +
-                         " devices that NCCL merged, one is done here: set NCCL_IB_MERGE_NICS=0 "
-                         "and NCCL_IB_MERGE_VFS=0 on the real node, or name one port in "
-                         "NCCL_IB_HCA");
+  if (auto why = why_other_devices(static_cast<size_t>(devices), settings_); !why.empty()) {
+    return fail(now, std::move(why));
   }
   if (!connector_.real_sends) return ask(now, true);
   send_devices();
   step_ = Step::kMetadata;
+}
+
+/// Why the real rank's end is none that can be served; empty if it is.
+std::string NetIbPeer::why_not(const NetIbEnd& end) const {
+  if (end.further_queue_pairs) {
+    return "the real rank has queue pairs for a port that takes over, which is not done here: "
+           "unset NCCL_IB_RESILIENCY_PORT_FAILOVER";
+  }
+  if (auto why = why_other_devices(end.devices.size(), settings_); !why.empty()) return why;
+  for (size_t d = 0; d < end.devices.size(); ++d) {
+    const IpAddress& gid = end.devices[d].gid;
+    if (std::ranges::find(settings_.real_addresses, gid) == settings_.real_addresses.end()) {
+      return "the real rank's GID is " + gid.text() + ", its address is " +
+             addresses_text(settings_.real_addresses) +
+             ": NCCL_IB_GID_INDEX must name the RoCE v2 GID of that";
+    }
+    for (size_t other = 0; other < d; ++other) {
+      if (end.devices[other].gid == gid) {
+        return "two devices of the real rank have the GID " + gid.text();
+      }
+    }
+    for (const IpAddress& local : settings_.local) {
+      if (gid.is_v4() != local.is_v4()) {
+        return "the real rank's GID " + gid.text() + " is not of the family of " + local.text();
+      }
+    }
+    if (connector_.real_sends && (end.address == 0 || end.devices[d].rkey == 0)) {
+      return "the real rank gave no memory for credits";
+    }
+  }
+  if (!connector_.real_sends && end.qpns.size() != ours_.qpns.size()) {
+    return "the real rank has " + std::to_string(end.qpns.size()) +
+           " queue pairs for the connection and we have " + std::to_string(ours_.qpns.size()) +
+           ": NCCL_IB_QPS_PER_CONNECTION differs";
+  }
+  return "";
+}
+
+NcclLinkRequest NetIbPeer::link_to(const NetIbEnd& end) const {
+  NcclLinkRequest link;
+  link.connector = connector_;
+  link.queue_pairs = static_cast<uint32_t>(end.qpns.size());
+  link.remote_qpns = end.qpns;
+  link.remote_device = end.device_of;
+  for (const NetIbDevice& device : end.devices) link.devices.push_back({device.gid, device.rkey});
+  link.split = end.qpns.size() > 1 && settings_.split_data.value_or(layout_->split_data);
+  link.parts = std::max(static_cast<uint32_t>(end.devices.size()), own_devices());
+  link.fifo_address = end.address;
+  return link;
 }
 
 void NetIbPeer::metadata(Time now) {
@@ -197,42 +268,14 @@ void NetIbPeer::metadata(Time now) {
                          std::string(layout_->name) + ": " + read.error().text);
   }
   const NetIbEnd& end = *read;
-  if (end.further_queue_pairs) {
-    return fail(now,
-                "the real rank has queue pairs for a port that takes over, which is not done here: "
-                "unset NCCL_IB_RESILIENCY_PORT_FAILOVER");
-  }
-  if (std::ranges::find(settings_.real_addresses, end.gid) == settings_.real_addresses.end()) {
-    return fail(now, "the real rank's GID is " + end.gid.text() + ", its address is " +
-                         addresses_text(settings_.real_addresses) +
-                         ": NCCL_IB_GID_INDEX must name the RoCE v2 GID of that");
-  }
-  if (end.gid.is_v4() != settings_.local.is_v4()) {
-    return fail(now, "the real rank's GID " + end.gid.text() + " is not of the family of " +
-                         settings_.local.text());
-  }
-  if (connector_.real_sends && (end.address == 0 || end.rkey == 0)) {
-    return fail(now, "the real rank gave no memory for credits");
-  }
-  if (!connector_.real_sends && end.qpns.size() != ours_.qpns.size()) {
-    return fail(now, "the real rank has " + std::to_string(end.qpns.size()) +
-                         " queue pairs for the connection and we have " +
-                         std::to_string(ours_.qpns.size()) +
-                         ": NCCL_IB_QPS_PER_CONNECTION differs");
-  }
+  if (auto why = why_not(end); !why.empty()) return fail(now, std::move(why));
   theirs_ = std::move(piece_);
   if (seen_.metadata.empty()) seen_ = {layout_, theirs_};
 
-  request_.remote = end.gid;
+  request_.remote = end.devices[end.device_of.front()].gid;
   request_.remote_qpn = end.qpns.front();
-  request_.mtu = std::min(settings_.mtu, path_mtu_bytes(end.mtu));
-  request_.nccl = NcclLinkRequest{
-      .connector = connector_,
-      .queue_pairs = static_cast<uint32_t>(end.qpns.size()),
-      .remote_qpns = end.qpns,
-      .split = end.qpns.size() > 1 && settings_.split_data.value_or(layout_->split_data),
-      .fifo_address = end.address,
-      .fifo_rkey = end.rkey};
+  request_.mtu = std::min(settings_.mtu, path_mtu_bytes(end.devices.front().mtu));
+  request_.nccl = link_to(end);
   // Both ends take the sender's traffic class where it is told (2.26).
   if (connector_.real_sends && layout_->traffic_class != 0) {
     request_.sender.traffic_class = static_cast<uint8_t>(end.traffic_class);
@@ -246,7 +289,7 @@ void NetIbPeer::ask(Time, bool reserve) {
   const bool told = connector_.real_sends && layout_->traffic_class != 0 && !reserve;
   EndpointRequest request = request_;
   request.behaviour = Behaviour::kNccl;
-  request.local = settings_.local;
+  request.local = settings_.local.front();
   request.sender = settings_.sender;
   if (told) request.sender.traffic_class = traffic_class;
   if (!connector_.real_sends) request.sender.traffic_class = own_traffic_class();
@@ -259,10 +302,14 @@ void NetIbPeer::ask(Time, bool reserve) {
     request.remote = settings_.real_addresses.front();
     request.nccl.emplace();
     request.nccl->connector = connector_;
-    request.nccl->queue_pairs = settings_.queue_pairs;
+    const size_t theirs = settings_.real_addresses.size();
+    request.nccl->queue_pairs =
+        settings_.queue_pairs * static_cast<uint32_t>(std::max<size_t>(own_devices(), theirs));
   } else {
     request.reserved = ours_.qpn;
   }
+  const auto end = settings_.local.begin() + own_devices();
+  request.nccl->local.assign(settings_.local.begin(), end);
   requests_.push_back(std::move(request));
   step_ = reserve ? Step::kNumbers : Step::kQueuePairs;
 }
@@ -308,9 +355,19 @@ void NetIbPeer::send_metadata(const EndpointReady& ours) {
     name_net_ib(*layout_, "understudy", bytes);
   }
   end.qpns = ours.qpns;
-  end.gid = settings_.local;
-  end.mtu = path_mtu_code(settings_.mtu);
-  end.rkey = ours.rkey;
+  end.device_of.clear();
+  // Ports of the device are mirrored; what the real rank has not is as its first one.
+  if (end.devices.empty()) end.devices.emplace_back();
+  const NetIbDevice first = end.devices.front();
+  end.devices.resize(own_devices(), first);
+  for (size_t d = 0; d < end.devices.size(); ++d) {
+    end.devices[d].gid = settings_.local[d];
+    end.devices[d].mtu = path_mtu_code(settings_.mtu);
+    end.devices[d].rkey = ours.rkey;
+  }
+  for (size_t q = 0; q < end.qpns.size(); ++q) {
+    end.device_of.push_back(static_cast<uint8_t>(q % end.devices.size()));
+  }
   end.address = ours.address;
   if (!connector_.real_sends) end.traffic_class = own_traffic_class();
   write_net_ib(*layout_, end, bytes);

@@ -10,6 +10,7 @@
 
 #include "ctrl/peers/nccl/connector.h"
 #include "ctrl/peers/nccl/net_ib_layout.h"
+#include "ctrl/peers/nccl/net_ib_metadata.h"
 #include "ctrl/peers/peer.h"
 
 namespace understudy {
@@ -27,10 +28,13 @@ struct NetIbSettings {
   uint32_t queue_pairs = 1;      ///< NCCL_IB_QPS_PER_CONNECTION of the real rank
   /// NCCL_IB_SPLIT_DATA_ON_QPS of the real rank, if it is set there.
   std::optional<bool> split_data;
-  IpAddress local;                        ///< GID of the emulated rank
-  std::vector<IpAddress> real_addresses;  ///< GIDs that the real rank may have
-  uint32_t mtu = 4096;                    ///< of the emulated rank's port, bytes
-  SenderConfig sender;                    ///< of what the emulated rank sends
+  /// GIDs of the emulated rank, one for each device that its NIC is made of. As many of them count
+  /// as the release can have.
+  std::vector<IpAddress> local;
+  /// The same of the real rank, in any order.
+  std::vector<IpAddress> real_addresses;
+  uint32_t mtu = 4096;  ///< of the emulated rank's port, bytes
+  SenderConfig sender;  ///< of what the emulated rank sends
   /// Of what the emulated rank sends on connections that it begins: else the real rank's own, if
   /// that is known, else `sender`'s.
   std::optional<uint8_t> traffic_class;
@@ -83,7 +87,11 @@ class NetIbPeer final : public Peer {
   void hello(Time now);
   void devices(Time now);
   void metadata(Time now);
+  std::string why_not(const NetIbEnd& end) const;
+  NcclLinkRequest link_to(const NetIbEnd& end) const;
   void ask(Time now, bool reserve);
+  /// Of devices, as far as the release has so many.
+  uint32_t own_devices() const;
   void send_devices();
   void send_metadata(const EndpointReady& ours);
   size_t wanted() const;

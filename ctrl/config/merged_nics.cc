@@ -1,0 +1,23 @@
+#include "ctrl/config/merged_nics.h"
+
+#include <algorithm>
+
+namespace understudy {
+
+uint32_t merged_nics(const JobConfig& job, const NodeConfig& node, unsigned nic) {
+  const auto there = static_cast<uint32_t>(node.nics.size() > nic ? node.nics.size() - nic : 1);
+  return std::min(job.merged_nics, there);
+}
+
+Rate merged_rate(const JobConfig& job, const NodeConfig& node, unsigned nic) {
+  const uint32_t number = merged_nics(job, node, nic);
+  Rate slowest = node.nics[nic].link_rate;
+  for (uint32_t i = 1; i < number; ++i) {
+    const Rate rate = node.nics[nic + i].link_rate;
+    if (slowest.is_unlimited() || (!rate.is_unlimited() && rate < slowest)) slowest = rate;
+  }
+  if (slowest.is_unlimited()) return slowest;
+  return Rate::bits_per_second(slowest.bps() * number);
+}
+
+}  // namespace understudy
