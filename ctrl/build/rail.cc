@@ -136,6 +136,11 @@ ShardConfig emulator_shard(const Config& config, const PortList& ports,
     real.insert({port->node, port->nic});
     s.wires.push_back({port->physical, port_pfc(*port, config.nodes[port->node].nics[port->nic])});
   }
+  // NICs of emulated nodes that belong to one of these for NCCL.
+  for (const JobConfig& job : config.jobs) {
+    if (!rails.contains(job.nic)) continue;
+    for (unsigned n = 1; n < job.merged_nics; ++n) rails.insert(job.nic + n);
+  }
   for (const NodeConfig& node : config.nodes) {
     for (const unsigned nic : rails) {
       const bool is_real_end = real.contains({node.index, nic});

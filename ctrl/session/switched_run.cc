@@ -61,6 +61,7 @@ std::string why_not_switched_live(const Config& config) {
 bool carries_inner(const Config& config, const JobConfig& job, bool virtual_time) {
   if (!is_switched(config) || config.fabric.fidelity != FabricFidelity::kPacket) return false;
   if (job.operations != OperationsMode::kTold) return false;  // no plan is known in advance
+  if (job.merged_nics > 1) return false;                      // they would take one NIC of each
   return job.inner.value_or(virtual_time ? InnerMode::kPackets : InnerMode::kTimes) ==
          InnerMode::kPackets;
 }
@@ -70,7 +71,8 @@ Config with_inner_packets(const Config& config) {
   if (is_switched(config) || config.fabric.fidelity != FabricFidelity::kPacket) return changed;
   for (JobConfig& job : changed.jobs) {
     const bool even = job.algorithm == Algorithm::kRing && !is_p2p(job.collective);
-    if (!even && !job.inner && job.operations == OperationsMode::kTold) {
+    const bool known = job.operations == OperationsMode::kTold && job.merged_nics == 1;
+    if (!even && !job.inner && known) {
       job.inner = InnerMode::kPackets;
     }
   }
