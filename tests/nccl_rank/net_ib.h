@@ -11,10 +11,10 @@ namespace understudy::nccl_rank {
 
 /// What one side tells of itself.
 struct IbSide {
-  std::vector<uint32_t> qpns;    ///< q on device q % devices
-  std::vector<IpAddress> gids;   ///< of its devices
-  std::vector<uint32_t> rkeys;   ///< the same
-  uint64_t address = 0;  ///< the sender's credits, or where the receiver takes sizes
+  std::vector<uint32_t> qpns;   ///< q on device q % devices
+  std::vector<IpAddress> gids;  ///< of its devices
+  std::vector<uint32_t> rkeys;  ///< the same
+  uint64_t address = 0;         ///< the sender's credits, or where the receiver takes sizes
   uint32_t traffic_class = 0;
   int mtu = 5;  ///< as ibv_mtu
 };

@@ -103,15 +103,15 @@ IbSide ReferenceNode::open(const Link& link) {
   }
   IbSide side;
   side.qpns = end.qpns;
-  side.gid = roce_address(node.nics[setup_.communicator.nic_of(rank)]);
+  side.gids = {roce_address(node.nics[setup_.communicator.nic_of(rank)])};
   side.address = end.va;
-  side.rkey = end.rkey;
+  side.rkeys = {end.rkey};
   side.mtu = mtu_code(config_.fabric.mtu);
   return side;
 }
 
 void ReferenceNode::connect(const IbSide& own, const IbSide& theirs) {
-  const LinkNearEnd far{theirs.qpns, theirs.address, theirs.rkey};
+  const LinkNearEnd far{theirs.qpns, theirs.address, theirs.rkeys.front()};
   for (const uint32_t link : opened_) {
     if (ranks_->end(link).qpns != own.qpns) continue;
     ranks_->connect(link, far);
