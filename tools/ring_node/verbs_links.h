@@ -7,7 +7,7 @@
 
 #include "ctrl/peers/ring_messages.h"
 #include "tools/ring_node/channel.h"
-#include "tools/ring_node/verbs_device.h"
+#include "tools/ring_node/verbs_queue_pair.h"
 
 namespace understudy {
 
@@ -36,7 +36,6 @@ class VerbsLinks : public ChannelLinks {
   VerbsLinks(const VerbsDevice& device, const RingJobMessage& job, uint32_t channel)
       : device_(device), job_(job), channel_(channel) {}
   Result<void> allocate();
-  Result<VerbsQueuePair> make_queue_pair() const;
   size_t slot_offset(uint64_t k) const;
 
   const VerbsDevice& device_;
