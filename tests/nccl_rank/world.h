@@ -27,6 +27,7 @@ struct World {
   int queue_pairs = 1;      ///< NCCL_IB_QPS_PER_CONNECTION
   /// Devices that NCCL takes for one, of real and emulated nodes.
   int real_devices = 1, emulated_devices = 1;
+  bool split_data = false;  ///< NCCL_IB_SPLIT_DATA_ON_QPS
   int traffic_class = 0;
   uint64_t magic = 0x1122334455667788;
 
