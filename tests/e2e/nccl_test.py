@@ -56,7 +56,7 @@ class Nccl(stage.Stage):
 
     def play(self, config):
         emulator = self.start(config, "--linger", "60s")
-        node = self.join("--mem", "768")
+        node = self.join("--mem", "768", prefix=16)
         output = node.execute("/mnt/nccl_rank_node /mnt/run.toml --id /mnt/id").stdout
         print(output)
         emulator.stop()

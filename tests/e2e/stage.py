@@ -106,8 +106,8 @@ class Stage(unittest.TestCase):
         self.addCleanup(emulator.stop)
         return emulator
 
-    def join(self, *options):
-        node = VirtualNode(self.folder / "vnode", "gpu", self.socket, "--ip", f"{NODE_ADDRESS}/24", "--mtu", "4200",
+    def join(self, *options, prefix=24):
+        node = VirtualNode(self.folder / "vnode", "gpu", self.socket, "--ip", f"{NODE_ADDRESS}/{prefix}", "--mtu", "4200",
                            "--share", str(self.share), *options)
         self.addCleanup(node.stop)
         return node

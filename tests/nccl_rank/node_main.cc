@@ -164,7 +164,7 @@ class Node {
     for (const JobOperation& one : job_operations(job_)) {
       const Operation& operation = (*schedules)[one.size].operation;
       const auto schedule = rank_part(model, job_, *schedules, one.size, rank);
-      connect(comm, *schedule);
+      connect(comm, model, operation);
       std::unique_ptr<RingValues> values;
       if (job_.payload == PayloadMode::kExact) {
         values =
@@ -195,15 +195,23 @@ class Node {
     return wrong;
   }
 
-  /// What the operation needs and is not connected yet: sends and receives.
-  void connect(Communicator* comm, const RankSchedule& schedule) {
+  /// What the operation needs and is not connected yet: sends and receives, for which NCCL
+  /// connects all channels that a pair of ranks may use (enqueue.cc, p2pTaskAppend).
+  void connect(Communicator* comm, const understudy::Communicator& model, Operation operation) {
+    if (!is_p2p(operation.collective)) return;
+    operation.count = kAllChannels;
+    for (uint64_t& bytes : operation.pair_bytes) bytes = bytes == 0 ? 0 : kAllChannels;
+    const auto schedule = rank_schedule(model, operation, {}, static_cast<uint32_t>(own_));
     std::vector<Link> links;
-    for (const Connection& connection : schedule.connections()) {
+    for (const Connection& connection : schedule->connections()) {
       const Link link = link_of(connection);
       if (!comm->links.contains(link)) links.push_back(link);
     }
     if (!links.empty()) finish(rank_->connect_pairs(comm, links));
   }
+
+  /// Elements between two ranks, more than enough for all of their channels.
+  static constexpr uint64_t kAllChannels = uint64_t{1} << 28;
 
   const Config& config_;
   const JobConfig& job_;
@@ -216,7 +224,16 @@ class Node {
   std::unique_ptr<RealRank> rank_;
 };
 
+/// As NCCL's root does (bootstrap.cc, setFilesLimit).
+void allow_many_files() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int run(const Options& options) {
+  allow_many_files();
   const auto config = load_config(options.config);
   if (!config) {
     std::fputs(describe(config.error()).c_str(), stderr);

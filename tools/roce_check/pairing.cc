@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -115,6 +116,42 @@ int64_t score(const PacketTable& table, uint32_t a, uint32_t b) {
   return sum;
 }
 
+/// Requests of flows between the same two ends that wait for their ACKs, in the order in which they
+/// were sent. Ways keep order, so the first one that an ACK can mean is the likeliest: connections
+/// that do the same at the same time differ in nothing else.
+class AwaitedAcks {
+ public:
+  explicit AwaitedAcks(size_t flows) : awaited_(flows) {}
+  void request(size_t flow, const PacketRecord& p) {
+    if (!p.ack_request) return;
+    std::deque<Request>& queue = awaited_[flow];
+    if (queue.size() == kMostAwaited) queue.pop_front();
+    queue.push_back({p.psn, p.frame});
+  }
+  /// The flow whose request has waited longest for this ACK, which answers those before it too;
+  /// nothing if none has.
+  std::optional<size_t> ack(const PacketRecord& p) {
+    std::optional<size_t> first;
+    uint64_t frame = 0;
+    for (size_t f = 0; f < awaited_.size(); ++f) {
+      const auto found = std::ranges::find(awaited_[f], p.psn, &Request::psn);
+      if (found == awaited_[f].end() || (first && found->frame > frame)) continue;
+      first = f;
+      frame = found->frame;
+    }
+    if (first) std::erase_if(awaited_[*first], [&](const Request& r) { return r.frame <= frame; });
+    return first;
+  }
+
+ private:
+  static constexpr size_t kMostAwaited = 64;
+  struct Request {
+    Psn psn;
+    uint64_t frame;
+  };
+  std::vector<std::deque<Request>> awaited_;  ///< the last ones only
+};
+
 class Pairing {
  public:
   explicit Pairing(const PacketTable& table)
@@ -184,11 +221,14 @@ class Pairing {
       int64_t score;
       uint32_t a, b;
     };
+    constexpr int64_t kVote = 3;
     std::vector<Candidate> candidates;
-    for (uint32_t a : there) {
-      for (uint32_t b : back) {
-        const int64_t s = score(table_, a, b);
-        if (s > 0) candidates.push_back({s, a, b});
+    const std::vector<int64_t> votes = votes_by_order(there, back);
+    for (size_t a = 0; a < there.size(); ++a) {
+      for (size_t b = 0; b < back.size(); ++b) {
+        const int64_t s = score(table_, there[a], back[b]);
+        const int64_t vote = votes[a * back.size() + b];
+        if (s > 0) candidates.push_back({s + kVote * vote, there[a], back[b]});
       }
     }
     std::ranges::stable_sort(candidates, [](const Candidate& x, const Candidate& y) {
@@ -197,6 +237,41 @@ class Pairing {
     for (const Candidate& c : candidates) {
       if (partner_[c.a] == kNoFlow && partner_[c.b] == kNoFlow) join(c.a, c.b);
     }
+  }
+
+  /// How many ACKs of each flow are the first that each flow the other way waits for.
+  std::vector<int64_t> votes_by_order(const std::vector<uint32_t>& there,
+                                      const std::vector<uint32_t>& back) const {
+    struct Event {
+      uint32_t packet;
+      bool is_there;
+      size_t flow;
+    };
+    std::vector<Event> events;
+    const auto add = [&](const std::vector<uint32_t>& flows, bool is_there) {
+      for (size_t f = 0; f < flows.size(); ++f) {
+        const auto& packets = table_.flows[flows[f]].packets;
+        const size_t count = std::min(packets.size(), kScoredPackets);
+        for (size_t i = 0; i < count; ++i) events.push_back({packets[i], is_there, f});
+      }
+    };
+    add(there, true);
+    add(back, false);
+    std::ranges::sort(events, {}, &Event::packet);
+    AwaitedAcks of_there(there.size()), of_back(back.size());
+    std::vector<int64_t> votes(there.size() * back.size());
+    for (const Event& event : events) {
+      const PacketRecord& p = table_.packets[event.packet];
+      if (p.info().is_request()) {
+        (event.is_there ? of_there : of_back).request(event.flow, p);
+      } else if (p.info().kind == OpKind::kAck) {
+        const auto other = (event.is_there ? of_back : of_there).ack(p);
+        if (!other) continue;
+        ++votes[event.is_there ? event.flow * back.size() + *other
+                               : *other * back.size() + event.flow];
+      }
+    }
+    return votes;
   }
 
   const PacketTable& table_;
