@@ -109,6 +109,21 @@ class Collective : public testing::Test {
   std::vector<ExpectedConnection> connections = expected_connections(config);
 };
 
+// A message is in parts, or messages take turns; by [nccl] or by the job's own word.
+TEST_F(Collective, SeveralQueuePairsAreNotJudged) {
+  const std::string text = ring_config_text("100Mbit/s");
+  std::string joined = text;
+  joined.replace(joined.find("[[job]]\n"), 8,
+                 "[[job]]\njoin = { file = \"id\", queue_pairs = 2 }\n");
+  for (const std::string& several :
+       {text + "[nccl]\nenvironment = { NCCL_IB_QPS_PER_CONNECTION = \"2\" }\n", joined}) {
+    std::vector<std::string> unknown;
+    EXPECT_TRUE(expected_connections(ring_config(several), &unknown).empty());
+    ASSERT_EQ(unknown.size(), 1u);
+    EXPECT_NE(unknown[0].find("several queue pairs"), std::string::npos);
+  }
+}
+
 TEST_F(Collective, ExpectationIsTheRingSchedule) {
   // 768 KiB on 3 ranks: chunks of 256 KiB, 4 steps of 2 slices of 128 KiB, a warm-up and one more.
   ASSERT_EQ(connections.size(), 2u);

@@ -42,30 +42,65 @@ join = {{ file = "{id}"{more} }}
 
 
 class Nccl(stage.Stage):
+    """Each case: release, ranks, and what of the configuration is not the default."""
+
     def setUp(self):
         super().setUp()
         shutil.copy(self.build / "tests/nccl_rank/nccl_rank_node", self.share)
 
     def config(self, minor, ranks, collective="all_reduce", algorithm="ring", sizes='["64KiB", "1MiB"]', iterations=2,
-               payload="exact", channels=2, rate="1Gbit/s", more=""):
+               payload="synthetic", channels=2, rate="1Gbit/s", more=""):
         file = self.share / "run.toml"
         file.write_text(NODES.format(rate=rate, emulated=ranks - 1, socket=self.socket, collective=collective,
                                      algorithm=algorithm, sizes=sizes, iterations=iterations, payload=payload,
                                      channels=channels, minor=minor, id=self.share / "id", more=more))
         return file
 
-    def play(self, config):
+    def play(self, minor, ranks, **job):
+        """A run with one node; returns what the real rank printed of its operations."""
+        for old in (self.share / "id", self.socket):
+            old.unlink(missing_ok=True)
+        config = self.config(minor, ranks, **job)
         emulator = self.start(config, "--linger", "60s")
         node = self.join("--mem", "768", prefix=16)
-        output = node.execute("/mnt/nccl_rank_node /mnt/run.toml --id /mnt/id").stdout
-        print(output)
-        emulator.stop()
-        print(emulator.log.read_text())
+        output = node.output("/mnt/nccl_rank_node /mnt/run.toml --id /mnt/id")
+        node.stop()
+        self.assertIn(emulator.stop(), (0, stage.NOT_FAITHFUL))
+        print(output, end="", flush=True)
+        done, = self.valid_report(emulator)["jobs"]
+        self.assertEqual((done["done"], done["failed"], done["protocol_violations"]), (done["planned"], False, 0))
         self.assert_holds(emulator.capture, "--config", str(config))
-        self.assert_all_right(emulator.report())
+        operations = output.splitlines()[2:]
+        self.assertEqual(len(operations), done["planned"])
+        return operations
 
-    def test_ring(self):
-        self.play(self.config(28, 4))
+    def play_all(self, *cases):
+        for minor, ranks, job in cases:
+            with self.subTest(release=f"2.{minor}", ranks=ranks, **job):
+                for operation in self.play(minor, ranks, **job):
+                    verified = job.get("payload") == "exact"
+                    self.assertTrue(operation.endswith(", 0 wrong" if verified else ", not verified"), operation)
+
+    def test_rings_are_right_to_the_bit(self):
+        exact = {"payload": "exact"}
+        small = {"sizes": '["256KiB"]', "channels": 1}
+        self.play_all((22, 2, exact), (18, 4, exact), (28, 8, exact), (29, 64, exact | small),
+                      (28, 1024, exact | small | {"iterations": 1}))
+
+    def test_connections_of_several_queue_pairs(self):
+        exact = {"payload": "exact", "sizes": '["1MiB"]'}
+        self.play_all((19, 4, exact | {"more": ", queue_pairs = 3"}), (30, 4, exact | {"more": ", queue_pairs = 2"}))
+
+    def test_trees(self):
+        small = {"algorithm": "tree", "sizes": '["256KiB"]'}
+        self.play_all((22, 4, small), (29, 8, small), (18, 64, small), (28, 1024, small | {"iterations": 1}))
+
+    def test_other_collectives(self):
+        self.play_all((20, 4, {"collective": "all_gather"}), (24, 4, {"collective": "reduce_scatter"}),
+                      (21, 4, {"collective": "broadcast"}), (26, 4, {"collective": "reduce"}),
+                      (23, 4, {"collective": "all_gather", "algorithm": "pat"}),
+                      (25, 4, {"collective": "reduce_scatter", "algorithm": "pat"}),
+                      (27, 4, {"collective": "send_recv"}), (30, 4, {"collective": "all_to_all"}))
 
 
 if __name__ == "__main__":
