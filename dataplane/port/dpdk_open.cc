@@ -14,8 +14,14 @@
 namespace understudy {
 namespace {
 
-constexpr uint16_t kRingSize = 1024;
-constexpr uint32_t kPoolSize = 2047;  // of each direction; a ring and what waits outside of it
+/// Ring of a device and buffers of each direction: those of the ring and what waits outside of it.
+struct Room {
+  uint16_t ring;
+  uint32_t buffers;
+};
+constexpr Room kCardRoom{1024, 2047};
+// Their rings are the kernel's or the guest's, and what they send is copied at once.
+constexpr Room kVirtualRoom{256, 511};
 constexpr uint32_t kPoolCache = 128;
 constexpr uint16_t kFrameRoom = 9216;  // bytes: any frame up to MTU 9000 in one piece
 constexpr uint32_t kMinMtu = 1500;
@@ -49,8 +55,8 @@ uint32_t stated_max_mtu(const rte_eth_dev_info& info) {
   return std::max(kMinMtu, std::min<uint32_t>(info.max_mtu, longest - overhead));
 }
 
-rte_mempool* make_pool(const std::string& name, int socket) {
-  return rte_pktmbuf_pool_create(name.c_str(), kPoolSize, kPoolCache, 0,
+rte_mempool* make_pool(const std::string& name, uint32_t buffers, int socket) {
+  return rte_pktmbuf_pool_create(name.c_str(), buffers, kPoolCache, 0,
                                  RTE_PKTMBUF_HEADROOM + kFrameRoom, socket);
 }
 
@@ -115,14 +121,15 @@ Result<void> DpdkPort::start() {
   if (const int r = rte_eth_dev_configure(id_, 1, 1, &conf); r != 0) {
     return fail(where() + "cannot be configured" + reason(r));
   }
-  uint16_t rx_ring = kRingSize;
-  uint16_t tx_ring = kRingSize;
+  const Room& room = device_.pci ? kCardRoom : kVirtualRoom;
+  uint16_t rx_ring = room.ring;
+  uint16_t tx_ring = room.ring;
   if (const int r = rte_eth_dev_adjust_nb_rx_tx_desc(id_, &rx_ring, &tx_ring); r != 0) {
-    return fail(where() + "takes no ring of " + std::to_string(kRingSize) + reason(r));
+    return fail(where() + "takes no ring of " + std::to_string(room.ring) + reason(r));
   }
   const int socket = rte_eth_dev_socket_id(id_);
-  rx_pool_ = make_pool("rx" + std::to_string(id_), socket);
-  tx_pool_ = make_pool("tx" + std::to_string(id_), socket);
+  rx_pool_ = make_pool("rx" + std::to_string(id_), room.buffers, socket);
+  tx_pool_ = make_pool("tx" + std::to_string(id_), room.buffers, socket);
   if (rx_pool_ == nullptr || tx_pool_ == nullptr) {
     return fail(where() + "no memory for its buffers" + reason(rte_errno) + "; it takes " +
                 std::to_string(kDpdkPortMegabytes) +
