@@ -54,10 +54,10 @@ VerbsConnection::VerbsConnection(const VerbsDevice& device, const Settings& sett
     qps_.push_back(taken(make_queue_pair(device)));
     own_.qpns.push_back(qps_.back()->qp_num);
   }
-  own_.gid = device.gid();
+  own_.gids = {device.gid()};
   // A sender's credits come here. A receiver names where sizes of several messages would come.
   own_.address = fifo_->address();
-  own_.rkey = fifo_->rkey();
+  own_.rkeys = {fifo_->rkey()};
   own_.mtu = mtu_code(device.mtu());
 }
 
@@ -66,7 +66,7 @@ void VerbsConnection::connect(const IbSide& theirs) {
   const IbSide& sender = link_.sends ? own_ : theirs;
   for (size_t q = 0; q < qps_.size(); ++q) {
     well(connect_queue_pair(qps_[q].get(), device_,
-                            {.gid = theirs.gid,
+                            {.gid = theirs.gids.front(),
                              .qpn = theirs.qpns.at(q),
                              .psn = 0,
                              .mtu = 128U << std::min(own_.mtu, theirs.mtu),
@@ -106,7 +106,7 @@ void VerbsConnection::grant() {
                    .bytes = layout_.bytes,
                    .lkey = fifo_->lkey(),
                    .remote = theirs_.address + at,
-                   .rkey = theirs_.rkey,
+                   .rkey = theirs_.rkeys.front(),
                    .signalled = k % layout_.slots == 0,
                    .immediate = {}},
                   "a credit"));
