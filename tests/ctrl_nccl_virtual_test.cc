@@ -117,6 +117,22 @@ TEST(NcclVirtual, AtFirstUse) {
   }
 }
 
+/// Small operations go by another algorithm than large ones, whose connections come when they are
+/// first wanted.
+TEST(NcclVirtual, OtherAlgorithmsLater) {
+  for (const uint32_t minor : {22U, 26U, 28U, 30U}) {
+    Case c;
+    c.algorithm = c.protocol = "auto";
+    c.ranks = 8;
+    c.sizes = "\"1KiB\", \"16MiB\", \"2KiB\"";
+    c.more = "iterations = 2\n";
+    VirtualJob::Options options;
+    options.lazy = true;
+    play(c, minor, options);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
 TEST(NcclVirtual, Exact) {
   for (uint32_t minor = 18; minor <= 30; ++minor) {
     for (const unsigned ranks : {2U, 4U, 8U}) {

@@ -130,13 +130,18 @@ uint64_t EnvironmentHost::received_bytes(uint32_t link) const {
   return real_time_ && !setup_.job.exact && told < kAnyMessage ? kAnyMessage : told;
 }
 
+bool EnvironmentHost::is_needed(uint32_t link) const {
+  return job_.operations != OperationsMode::kTold || setup_.job.operations.empty() ||
+         setup_.job.messages(0, link) > 0;
+}
+
 Result<void> EnvironmentHost::allocate() {
   const CollectiveJob& job = setup_.job;
   std::vector<const uint8_t*> received(ends_.size(), nullptr);
   for (uint32_t l = 0; l < ends_.size(); ++l) {
     const CollectiveLink& link = job.links[l];
     if (link.among_real()) continue;
-    ++needed_;
+    if (is_needed(l)) ++needed_;
     const LinkRoom room = room_of(job, l, layout_, is_told());
     const NodeId node = node_of(config_, job_, setup_, link.far).index;
     auto region =
@@ -323,7 +328,7 @@ Reflection* EnvironmentHost::reflection(const CollectiveLink& link) {
 
 void EnvironmentHost::join(uint32_t link) {
   if (std::exchange(ends_[link].joined, true)) return;
-  ++joined_;
+  if (is_needed(link)) ++joined_;
   wake(CollectiveEnvironment::joins(link), ReactiveEnvironment::joins(link));
 }
 

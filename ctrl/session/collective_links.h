@@ -101,7 +101,8 @@ class EnvironmentHost {
   Result<EndpointReady> serve(uint32_t link, const EndpointRequest& request);
   void join(uint32_t link);
   void close(uint32_t link);
-  /// All links have joined that are used by the operations that are told; of others all.
+  /// All links have joined that the first operation uses, if operations are told: NCCL may connect
+  /// the others when it first uses them. Else all.
   bool all_joined() const { return joined_ == needed_; }
   /// The job may begin: with told operations once all_joined(), else at any time.
   void start();
@@ -150,6 +151,7 @@ class EnvironmentHost {
   /// The reference node, too.
   bool is_told() const { return !real_time_ && job_.operations == OperationsMode::kTold; }
   uint64_t received_bytes(uint32_t link) const;
+  bool is_needed(uint32_t link) const;
   NcclSender& sender(uint32_t link);
   NcclReceiver& receiver(uint32_t link);
   /// Of the link's channel, where NCCL itself is the other side; else null.
@@ -170,7 +172,7 @@ class EnvironmentHost {
   std::unique_ptr<ReactiveEnvironment> reactive_;
   std::map<uint32_t, std::unique_ptr<Reflection>> reflections_;  ///< by channel
   std::vector<End> ends_;                                        ///< by link
-  uint32_t needed_ = 0, joined_ = 0;                             ///< links
+  uint32_t needed_ = 0, joined_ = 0;                             ///< links to begin with
   CollectiveMoments moments_;                                    ///< empty: nobody wants them
   std::vector<ControlledPair> controlled_;
 };

@@ -115,8 +115,7 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
   loop_.add(*control_);
 }
 
-// Connections know the jobs.
-VirtualJob::~VirtualJob() { peers_.reset(); }
+VirtualJob::~VirtualJob() = default;
 
 /// As the job's program learns of it; where the reference rank is the first it makes it.
 SocketAddress VirtualJob::root() {
