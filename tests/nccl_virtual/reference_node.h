@@ -58,8 +58,8 @@ class ReferenceNode final : public IbAdapter {
   /// Begins with the first operation.
   void start() { ranks_->start(); }
   const CollectiveProgress& progress() const { return ranks_->progress(); }
-  /// Connections of the job that stand, and others.
-  size_t connected() const { return connected_.size(); }
+  uint32_t queue_pairs() const { return wire_.queue_pairs; }
+  /// Connections that the job does not use.
   const std::deque<SpareConnection>& spares() const { return spares_; }
   /// Lets a message go over each of those that have none yet.
   void use_spares();

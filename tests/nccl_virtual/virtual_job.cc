@@ -168,6 +168,7 @@ Task<> VirtualJob::connect_for(nccl_rank::Communicator* comm, size_t operation) 
 /// What the real node's program does.
 Task<> VirtualJob::program(SocketAddress root) {
   nccl_rank::Communicator* comm = co_await rank_->init(root);
+  if (options_.split) co_await rank_->split(comm, 0, comm->rank());
   for (size_t operation = 0; operation < setup_->operations.size(); ++operation) {
     if (!node_->can_carry(operation)) {
       require(node_->progress().results[operation].entry.is_never(),
@@ -187,12 +188,12 @@ Task<> VirtualJob::program(SocketAddress root) {
     });
     require(!node_->progress().failed, "a queue pair of the reference rank failed");
   }
-  rank_->stand("spare connections");
-  if (options_.use_spares) node_->use_spares();
-  co_await rank_->until([this] {
-    return !options_.use_spares ||
-           std::ranges::all_of(node_->spares(), &SpareConnection::exchanged);
-  });
+  if (options_.use_spares) {
+    rank_->stand("spare connections");
+    node_->use_spares();
+    co_await rank_->until(
+        [this] { return std::ranges::all_of(node_->spares(), &SpareConnection::exchanged); });
+  }
   // What emulated ranks have yet to hear of the last packets.
   rank_->stand("its end");
   const Time end = control_->now() + Duration::ms(1);

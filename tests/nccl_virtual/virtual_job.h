@@ -23,6 +23,7 @@ class VirtualJob {
     bool lazy = false;   ///< transports are connected where an operation is the first to use them
     uint64_t seed = 1;   ///< of the order of TCP's events
     bool whole = false;  ///< bytes come as they were sent
+    bool split = false;  ///< a child of all ranks is made before the operations
     bool use_spares = false;  ///< at the end a message goes over each connection without a use
     std::string capture;      ///< path; empty: none
   };
