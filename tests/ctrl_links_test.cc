@@ -204,7 +204,7 @@ void expect_unplanned(bool real_sends, uint32_t minor, uint32_t queue_pairs, boo
   const NodeConfig& gpu = net.config.nodes[0];
   const NodeConfig& w = net.config.nodes[1];
   const CtsLayout layout = net_ib_layout({minor}).cts;
-  UnplannedLinks links(net.config, net.emulator.control, {.port = 0, .layout = layout});
+  UnplannedLinks links(net.config, net.emulator.control, {.layout = layout});
   RealEnd real(real_sends, kMessages);
 
   EndpointRequest request;
@@ -213,9 +213,10 @@ void expect_unplanned(bool real_sends, uint32_t minor, uint32_t queue_pairs, boo
   request.nccl.emplace();
   request.nccl->connector = {.emulated = 1, .real_sends = real_sends};
   request.nccl->queue_pairs = queue_pairs;
+  request.nccl->local = {roce_address(w.nics[0])};
   request.nccl->split = split;
   request.reserve = true;
-  const auto ours = links.create({&w, 0}, {&gpu, 0}, request);
+  const auto ours = links.create(w, gpu, request);
   ASSERT_TRUE(ours) << ours.error().text;
   ASSERT_EQ(ours->qpns.size(), queue_pairs);
 
@@ -248,9 +249,10 @@ void expect_unplanned(bool real_sends, uint32_t minor, uint32_t queue_pairs, boo
   request.reserve = false;
   request.reserved = ours->qpn;
   request.nccl->fifo_address = region->va;
-  request.nccl->fifo_rkey = region->rkey;
-  ASSERT_TRUE(links.create({&w, 0}, {&gpu, 0}, request));
-  EXPECT_FALSE(links.create({&w, 0}, {&gpu, 0}, request)) << "it is made already";
+  request.nccl->devices = {{roce_address(gpu.nics[0]), region->rkey}};
+  request.nccl->remote_device.assign(queue_pairs, 0);
+  ASSERT_TRUE(links.create(w, gpu, request));
+  EXPECT_FALSE(links.create(w, gpu, request)) << "it is made already";
   net.run(Duration::us(10));
   EXPECT_EQ(real.sent, 0u);
   links.join(request.nccl->connector);

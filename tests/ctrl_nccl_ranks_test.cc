@@ -244,6 +244,26 @@ TEST(NcclRanks, Thousand) {
   play_large({30}, {1024, 8, {77}, 8, 8});
 }
 
+// NICs that NCCL takes for one device, as many on both sides or not.
+TEST(NcclRanks, MergedDevices) {
+  for (const auto& layout : nccl_decode::layouts()) {
+    const int most = layout.ib.device_count;
+    for (const auto& [real, emulated] : {std::pair{2, 2}, {2, 1}, {1, 2}, {4, 4}, {4, 3}}) {
+      if (layout.ib.devices == nccl_decode::kAbsent || std::max(real, emulated) > most) continue;
+      SCOPED_TRACE(layout.release.text() + ": " + std::to_string(real) + " and " +
+                   std::to_string(emulated));
+      Play p;
+      p.world = make_world(4, 1, {1});
+      p.world.release = layout.release;
+      p.world.channels = 2;
+      p.world.real_devices = real;
+      p.world.emulated_devices = emulated;
+      p.world.queue_pairs = real == 2 ? 2 : 1;
+      play(p);
+    }
+  }
+}
+
 // Several queue pairs a connection, a traffic class, graphs that an emulated node has not.
 TEST(NcclRanks, OtherMachines) {
   for (const auto& layout : nccl_decode::layouts()) {

@@ -44,7 +44,11 @@ TEST(NetIb, ReceivesFromEveryRelease) {
     EXPECT_EQ(request.nccl->connector, bench.connector);
     EXPECT_EQ(request.nccl->remote_qpns, real.qpns);
     EXPECT_EQ(request.nccl->fifo_address, real.address);
-    EXPECT_EQ(request.nccl->fifo_rkey, real.rkey);
+    ASSERT_EQ(request.nccl->devices.size(), 1u);
+    EXPECT_EQ(request.nccl->devices[0].gid, kNetIbReal);
+    EXPECT_EQ(request.nccl->devices[0].rkey, real.rkey);
+    EXPECT_EQ(request.nccl->local, std::vector{kNetIbEmulated});
+    EXPECT_EQ(request.nccl->parts, 1u);
 
     bench.answer(
         {.qpn = 0x40, .psn = Psn(0), .address = 0x100000000, .rkey = 0x777, .qpns = {0x40}});
@@ -177,6 +181,125 @@ TEST(NetIb, SeveralQueuePairs) {
   }
 }
 
+const IpAddress kSecondReal = *IpAddress::parse("10.10.0.200");
+const IpAddress kSecondEmulated = *IpAddress::parse("10.10.0.2");
+
+/// A NIC of two ports that NCCL took for one device, against as many or one of ours.
+TEST(NetIb, MergedDevices) {
+  for (const NetIbRelease& release : kNetIbReleases) {
+    if (release.most_devices < 2) continue;
+    for (const int real_devices : {1, 2}) {
+      for (const int own : {1, 2}) {
+        for (const bool real_sends : {true, false}) {
+          SCOPED_TRACE(testing::Message() << release.name << ", " << real_devices << " real, "
+                                          << own << (real_sends ? " receive" : " send"));
+          NetIbBench bench(release, real_sends);
+          bench.settings.queue_pairs = 2;
+          if (own == 2) bench.settings.local.push_back(kSecondEmulated);
+          if (real_devices == 2) bench.settings.real_addresses = {kSecondReal, kNetIbReal};
+          // Without the list, ends go by what they have themselves (2.20 to 2.23).
+          const bool told = release.list_bytes != 0;
+          const int devices = told ? own : std::min(own, real_devices);
+          const auto number = static_cast<size_t>(2 * std::max(real_devices, devices));
+          ScriptedEnd real = ScriptedEnd::real();
+          real.devices = real_devices;
+          if (real_devices == 2) real.further = {{kSecondReal, 0x1009}};
+          real.qpns.clear();
+          std::vector<Qpn> qpns;
+          for (size_t q = 0; q < number; ++q) {
+            real.qpns.push_back(static_cast<Qpn>(0x200 + q));
+            qpns.push_back(static_cast<Qpn>(0x40 + q));
+          }
+          const EndpointReady ready{
+              .qpn = 0x40, .psn = Psn(0), .address = 0x100000000, .rkey = 0x777, .qpns = qpns};
+          ScriptedEnd ours = real_sends ? real : ScriptedEnd();
+          ours.qpns = qpns;
+          ours.gid = kNetIbEmulated;
+          ours.devices = devices;
+          ours.further.clear();
+          if (devices == 2) ours.further = {{kSecondEmulated, 0x777}};
+          ours.mtu = 4;
+          ours.rkey = 0x777;
+          ours.address = 0x100000000;
+          ours.ece = false;
+          if (!real_sends) ours.tc = release.tc_at != 0 ? 32 : 0;
+          NetIbPeer peer(bench.connector, bench.settings, bench.seen, bench);
+          EndpointRequest request;
+          if (real_sends) {
+            peer.on_bytes(Time(), hello());
+            if (told) peer.on_bytes(Time(), device_list(release, real_devices));
+            EXPECT_EQ(peer.take_output(),
+                      told ? device_list(release, devices) : std::vector<uint8_t>());
+            peer.on_bytes(Time(), metadata(release, real));
+            auto wanted = peer.take_requests();
+            ASSERT_EQ(wanted.size(), 1u) << peer.failure();
+            request = wanted[0];
+            peer.on_endpoint(Time(), ready);
+            EXPECT_EQ(peer.take_output(), metadata(release, ours));
+          } else {
+            peer.on_connected(Time());
+            auto expected = hello();
+            if (told) append(expected, device_list(release, devices));
+            EXPECT_EQ(peer.take_output(), expected);
+            if (told) peer.on_bytes(Time(), device_list(release, real_devices));
+            auto wanted = peer.take_requests();
+            ASSERT_EQ(wanted.size(), 1u) << peer.failure();
+            EXPECT_EQ(wanted[0].nccl->queue_pairs, number);
+            peer.on_endpoint(Time(), ready);
+            EXPECT_EQ(peer.take_output(), metadata(release, ours));
+            peer.on_bytes(Time(), metadata(release, real));
+            wanted = peer.take_requests();
+            ASSERT_EQ(wanted.size(), 1u) << peer.failure();
+            request = wanted[0];
+          }
+          const NcclLinkRequest& link = *request.nccl;
+          EXPECT_EQ(link.parts, static_cast<uint32_t>(std::max(real_devices, devices)));
+          EXPECT_EQ(link.queue_pairs, number);
+          EXPECT_EQ(link.local.size(), static_cast<size_t>(devices));
+          ASSERT_EQ(link.devices.size(), static_cast<size_t>(real_devices));
+          EXPECT_EQ(link.devices[0].gid, kNetIbReal);
+          EXPECT_EQ(link.devices.back().rkey, real_devices == 2 ? 0x1009u : 0x1007u);
+          for (size_t q = 0; q < number; ++q) {
+            EXPECT_EQ(link.remote_device[q], q % static_cast<size_t>(real_devices));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(NetIb, MergedDevicesThatAreWrong) {
+  const NetIbRelease release = release_of(28);
+  const auto failure = [&](auto spoil, int list = 2) {
+    NetIbBench bench(release, true);
+    bench.settings.real_addresses.push_back(kSecondReal);
+    NetIbPeer peer(bench.connector, bench.settings, bench.seen, bench);
+    peer.on_bytes(Time(), hello());
+    peer.on_bytes(Time(), device_list(release, list));
+    ScriptedEnd real = ScriptedEnd::real();
+    real.devices = 2;
+    real.qpns = {1, 2};
+    real.further = {{kSecondReal, 0x1009}};
+    spoil(real);
+    peer.on_bytes(Time(), metadata(release, real));
+    EXPECT_TRUE(peer.take_requests().empty());
+    return peer.failure();
+  };
+  const auto says = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  says(failure([](ScriptedEnd&) {}, 1), "leave merged_nics out");
+  says(failure([](ScriptedEnd&) {}, 3), "set merged_nics = 3");
+  says(failure([](ScriptedEnd& e) { e.further[0].gid = kNetIbReal; }), "two devices");
+  says(failure([](ScriptedEnd& e) { e.further[0].gid = kSecondEmulated; }), "NCCL_IB_GID_INDEX");
+  says(failure([](ScriptedEnd& e) { e.further[0].rkey = 0; }), "no memory for credits");
+  says(failure([](ScriptedEnd& e) {
+         e.further.push_back({});
+         e.qpns.push_back(3);
+       }),
+       "is on device 2 of 2");
+}
+
 TEST(NetIb, KnowsTheEarlyPatchesOf229) {
   NetIbRelease early = release_of(27);
   early.minor = 29;
@@ -234,7 +357,12 @@ struct Bad {
 const Bad kBad[] = {
     {"no devices", [](ScriptedEnd& e) { e.devices = 0; }, "devices is 0"},
     {"absurd devices", [](ScriptedEnd& e) { e.devices = -7; }, "devices is -7"},
-    {"two devices", [](ScriptedEnd& e) { e.devices = 2; }, "NCCL_IB_MERGE_NICS=0"},
+    {"two devices",
+     [](ScriptedEnd& e) {
+       e.devices = 2;
+       e.further = {{*IpAddress::parse("10.10.0.200"), 0x1008}};
+     },
+     "NCCL_IB_MERGE_NICS=0"},
     {"MTU 0", [](ScriptedEnd& e) { e.mtu = 0; }, "MTU is 0"},
     {"MTU 6", [](ScriptedEnd& e) { e.mtu = 6; }, "MTU is 6"},
     {"InfiniBand", [](ScriptedEnd& e) { e.link_layer = 1; }, "InfiniBand"},

@@ -67,6 +67,12 @@ struct ScriptedEnd {
   int32_t devices = 1, tc = 0, sl = 0;
   bool ece = false;  ///< as an NIC of Mellanox offers it
   std::string device = "understudy";
+  /// Of further devices, which else are as the first. Queue pair q is on device q % devices.
+  struct Further {
+    IpAddress gid;
+    uint32_t rkey = 0;
+  };
+  std::vector<Further> further = {};
 
   static ScriptedEnd real() {
     ScriptedEnd end;
@@ -95,6 +101,9 @@ inline std::vector<uint8_t> metadata(const NetIbRelease& r, const ScriptedEnd& e
   };
   for (size_t q = 0; q < end.qpns.size(); ++q) {
     put(r.qpn_at + q * r.qpn_stride, uint32_t{end.qpns[q]});
+    if (r.device_index_at != 0) {
+      put(r.device_index_at + q * 24, static_cast<uint32_t>(q % (1 + end.further.size())));
+    }
     if (!end.ece || r.ece_stride == 0) continue;
     put(r.ece_at + q * r.ece_stride, uint32_t{0x15b3});
     put(r.ece_at + q * r.ece_stride + 4, uint32_t{0x30000002});
@@ -106,6 +115,15 @@ inline std::vector<uint8_t> metadata(const NetIbRelease& r, const ScriptedEnd& e
   out[r.link_at] = end.link_layer;
   std::memcpy(out.data() + r.gid_at, end.gid.data(), 16);
   put(r.rkey_at, end.rkey);
+  for (size_t d = 0; d < end.further.size(); ++d) {
+    const size_t by = (d + 1) * 56;
+    put(r.lid_at + by, end.lid);
+    out[r.port_at + by] = end.port;
+    put(r.mtu_at + by, end.mtu);
+    out[r.link_at + by] = end.link_layer;
+    std::memcpy(out.data() + r.gid_at + by, end.further[d].gid.data(), 16);
+    put(r.rkey_at + by, end.further[d].rkey);
+  }
   if (r.name_at != 0) std::memcpy(out.data() + r.name_at, end.device.data(), end.device.size());
   put(r.address_at, end.address);
   if (r.ndevs_at != 0) put(r.ndevs_at, end.devices);
@@ -121,6 +139,9 @@ inline std::vector<uint8_t> hello() {
 inline std::vector<uint8_t> device_list(const NetIbRelease& r, int32_t devices) {
   std::vector<uint8_t> out(r.list_bytes);
   std::memcpy(out.data(), &devices, sizeof devices);
+  for (int32_t d = 1; d < devices && d < r.most_devices; ++d) {
+    std::memcpy(out.data() + 4 + 4 * d, &d, sizeof d);
+  }
   return out;
 }
 

@@ -1,6 +1,7 @@
 // Anything on the socket of a net_ib connection, with the messages that get further made easy.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "ctrl/peers/nccl/net_ib_metadata.h"
@@ -42,7 +43,8 @@ inline std::vector<uint8_t> net_ib_message(const NetIbLayout& layout, uint8_t wh
     end.device_of.push_back(static_cast<uint8_t>(q % devices));
   }
   for (uint8_t d = 0; d < devices; ++d) {
-    end.devices.push_back({.mtu = 5, .gid = IpAddress::v4(0x0a000001 + 0x100u * d), .rkey = 7u + d});
+    end.devices.push_back(
+        {.mtu = 5, .gid = IpAddress::v4(0x0a000001 + 0x100u * d), .rkey = 7u + d});
   }
   end.address = 0x7000;
   std::vector<uint8_t> bytes(layout.bytes);
@@ -68,7 +70,7 @@ inline void drive_net_ib(std::span<const uint8_t> bytes) {
   if (form / 8 % 2 == 1) seen = {&layout, net_ib_message(layout, 2, 1, devices)};
   NetIbFuzzObserver observer;
   NetIbPeer peer({.real_sends = real_sends}, settings, seen, observer);
-  size_t told = 0, wished = 0, answered = 0;
+  size_t told = 0, wished = 0, answered = 0, queue_pairs = 0;
   while (!input.done()) {
     const bool was_finished = peer.finished();
     switch (const uint8_t event = input.byte(); event % 8) {
@@ -79,8 +81,7 @@ inline void drive_net_ib(std::span<const uint8_t> bytes) {
       case 2:
       case 3:
       case 4: {
-        std::vector<uint8_t> message =
-            net_ib_message(layout, static_cast<uint8_t>(event % 8 - 1),
+        std::vector<uint8_t> message = net_ib_message(layout, static_cast<uint8_t>(event % 8 - 1),
                                                       settings.queue_pairs, devices);
         for (uint8_t damage = event / 64; damage > 0 && !message.empty(); --damage) {
           const uint32_t at = input.word() % 65536;
@@ -96,7 +97,7 @@ inline void drive_net_ib(std::span<const uint8_t> bytes) {
                                   .psn = Psn(0),
                                   .address = 0x1000,
                                   .rkey = 5,
-                                  .qpns = std::vector<Qpn>(settings.queue_pairs, 1)});
+                                  .qpns = std::vector<Qpn>(queue_pairs, 1)});
         break;
       case 6:
         if (event / 8 % 4 != 0) {
@@ -112,8 +113,15 @@ inline void drive_net_ib(std::span<const uint8_t> bytes) {
     }
     for (const EndpointRequest& request : peer.take_requests()) {
       must(!was_finished && ++wished <= (real_sends ? 1u : 2u) && request.nccl.has_value());
+      queue_pairs = request.nccl->queue_pairs;
       if (request.reserve) continue;
-      must(request.remote == settings.real_addresses[0]);
+      must(std::ranges::count(settings.real_addresses, request.remote) == 1);
+      must(request.nccl->remote_device.size() == queue_pairs);
+      must(request.nccl->devices.size() == settings.real_addresses.size());
+      must(!request.nccl->local.empty());
+      for (const uint8_t device : request.nccl->remote_device) {
+        must(device < request.nccl->devices.size());
+      }
       must(request.mtu >= 256 && request.mtu <= 4096 && (request.mtu & (request.mtu - 1)) == 0);
       must(request.nccl->queue_pairs >= 1 && request.nccl->queue_pairs <= kNetIbQueuePairs);
       must(request.nccl->remote_qpns.size() == request.nccl->queue_pairs);

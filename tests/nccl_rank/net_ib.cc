@@ -105,9 +105,9 @@ IbSide judge_metadata(const World& world, const Bytes& bytes, const IbSide& own,
     out.gids = {gid_at(end - 24)};
     judge_device(bytes[4], bytes[5], out.mtu, out.gids[0], out.rkeys[0], peer[0]);
   } else {
-    require(i32_at(bytes, static_cast<size_t>(layout.device_number)) ==
-                static_cast<int>(peer.size()),
-            "net_ib: another number of devices");
+    require(
+        i32_at(bytes, static_cast<size_t>(layout.device_number)) == static_cast<int>(peer.size()),
+        "net_ib: another number of devices");
     for (size_t i = 0; i < wanted; ++i) {
       out.qpns.push_back(u32_at(bytes, 24 * i));
       require(u32_at(bytes, 24 * i + 16) == 0, "net_ib: it claims ECE");

@@ -277,7 +277,8 @@ Task<> RealRank::finish(Communicator* comm, Round& round) {
       if (open.link.sends) {
         ends.theirs = co_await ib_send(*self, self->world_, open.to, ends.own, gids, ready);
       } else {
-        ends.theirs = co_await ib_receive(*self, self->world_, open.listener, ends.own, gids, ready);
+        ends.theirs =
+            co_await ib_receive(*self, self->world_, open.listener, ends.own, gids, ready);
       }
       comm->links[open.link] = std::move(ends);
       --round->under_way;

@@ -44,6 +44,7 @@ struct World {
     return out;
   }
   std::vector<IpAddress> addresses;  ///< of the nodes; without, those of address()
+  std::vector<std::vector<IpAddress>> device_addresses;  ///< of the nodes' devices; the same
   /// Of a node: out of band and, as its first device's GID, on the wire.
   IpAddress address_of(int node) const {
     return addresses.empty() ? address(node) : addresses[static_cast<size_t>(node)];
@@ -56,7 +57,12 @@ struct World {
     int devices = real(rank) ? real_devices : emulated_devices;
     if (layout().ib.list_bytes == 0) devices = std::min(devices, real_devices);
     std::vector<IpAddress> all = {address_of(node(rank))};
-    for (int d = 1; d < devices; ++d) all.push_back(address(node(rank), d));
+    for (int d = 1; d < devices; ++d) {
+      all.push_back(
+          device_addresses.empty()
+              ? address(node(rank), d)
+              : device_addresses[static_cast<size_t>(node(rank))][static_cast<size_t>(d)]);
+    }
     return all;
   }
   /// Queue pairs of a connection between real and emulated ranks.

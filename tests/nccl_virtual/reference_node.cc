@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
+#include "ctrl/config/merged_nics.h"
 #include "ctrl/peers/nccl/net_ib_layout.h"
 #include "ctrl/session/nccl_queue_pair.h"
 
@@ -21,7 +23,8 @@ int mtu_code(uint32_t mtu) { return std::countr_zero(mtu) - 7; }
 
 }  // namespace
 
-void SpareConnection::prepare(const NcclQps& qps, const LinkNearEnd& theirs) {
+void SpareConnection::prepare(const NcclQps& qps, const LinkNearEnd& theirs, uint32_t devices,
+                              const DeviceRkeys& keys) {
   if (link_.sends) {
     sender_.connect({.qps = qps, .layout = layout_, .fifo = region.bytes});
     return;
@@ -30,7 +33,8 @@ void SpareConnection::prepare(const NcclQps& qps, const LinkNearEnd& theirs) {
   receiver_.connect({.qps = qps,
                      .layout = layout_,
                      .fifo_va = theirs.va,
-                     .fifo_rkey = theirs.rkey,
+                     .fifo_rkey = keys,
+                     .devices = devices,
                      .buffer_va = region.va,
                      .buffer_rkey = region.rkey,
                      .slots = 1,
@@ -82,16 +86,29 @@ std::optional<uint32_t> ReferenceNode::link_of(const Link& link) const {
   return std::nullopt;
 }
 
+const NodeConfig& ReferenceNode::node_of(uint32_t rank) const {
+  return config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]];
+}
+
+std::vector<unsigned> ReferenceNode::nics_of(uint32_t rank) const {
+  const unsigned first = setup_.communicator.nic_of(rank);
+  std::vector<unsigned> all(merged_nics(job_, node_of(rank), first));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
 IbSide ReferenceNode::open(const Link& link) {
   const uint32_t rank = setup_.job.real.front();
-  const NodeConfig& node = config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]];
+  const NodeConfig& node = node_of(rank);
+  const auto peer = static_cast<uint32_t>(link.peer);
   const auto number = link_of(link);
   LinkNearEnd end;
   if (number && opened_.insert(*number).second) {
     end = ranks_->end(*number);
   } else {
     SpareConnection& spare = spares_.emplace_back(link, wire_.layout);
-    while (spare.end.qpns.size() < wire_.queue_pairs) {
+    const size_t parts = std::max(nics_of(rank).size(), nics_of(peer).size());
+    while (spare.end.qpns.size() < wire_.queue_pairs * parts) {
       spare.end.qpns.push_back(control_.take_qpn());
     }
     const uint64_t bytes = link.sends ? wire_.layout.fifo_bytes() : SpareConnection::kBytes;
@@ -103,15 +120,17 @@ IbSide ReferenceNode::open(const Link& link) {
   }
   IbSide side;
   side.qpns = end.qpns;
-  side.gids = {roce_address(node.nics[setup_.communicator.nic_of(rank)])};
+  for (const unsigned nic : nics_of(rank)) {
+    side.gids.push_back(roce_address(node.nics[nic]));
+    side.rkeys.push_back(end.rkey);
+  }
   side.address = end.va;
-  side.rkeys = {end.rkey};
   side.mtu = mtu_code(config_.fabric.mtu);
   return side;
 }
 
 void ReferenceNode::connect(const IbSide& own, const IbSide& theirs) {
-  const LinkNearEnd far{theirs.qpns, theirs.address, theirs.rkeys.front()};
+  const LinkNearEnd far{theirs.qpns, theirs.address, theirs.rkeys[0]};
   for (const uint32_t link : opened_) {
     if (ranks_->end(link).qpns != own.qpns) continue;
     ranks_->connect(link, far);
@@ -120,20 +139,23 @@ void ReferenceNode::connect(const IbSide& own, const IbSide& theirs) {
   }
   const auto spare = std::ranges::find_if(
       spares_, [&](const SpareConnection& s) { return s.end.qpns == own.qpns; });
-  const auto nic_of = [&](uint32_t rank) {
-    return NcclNic{&config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]],
-                   setup_.communicator.nic_of(rank)};
-  };
-  const NcclNic real = nic_of(setup_.job.real.front());
-  const NcclNic emulated = nic_of(static_cast<uint32_t>(spare->link().peer));
-  NcclQps qps{{}, wire_.split};
+  const auto real_rank = setup_.job.real.front();
+  const auto peer = static_cast<uint32_t>(spare->link().peer);
+  const std::vector<unsigned> ours = nics_of(real_rank), others = nics_of(peer);
+  const auto count = static_cast<uint32_t>(std::max(ours.size(), others.size()));
+  NcclQps qps{{}, wire_.split, count};
   for (size_t q = 0; q < own.qpns.size(); ++q) {
+    qps.far_device.push_back(static_cast<uint8_t>(q % others.size()));
+    const NcclNic real{&node_of(real_rank), ours[q % ours.size()]};
+    const NcclNic emulated{&node_of(peer), others[q % others.size()]};
     QpConfig config = nccl_queue_pair(config_, real, emulated, own.qpns[q], far.qpns[q],
                                       config_.fabric.mtu, 0, !spare->link().sends);
     config.addressing.dst_mac = emulated.node->nics[emulated.nic].mac;
     control_.add_qp(config, *spare, true, [&](Qp& qp) {
       qps.all.push_back(&qp);
-      if (qps.count() == own.qpns.size()) spare->prepare(qps, far);
+      if (qps.count() != own.qpns.size()) return;
+      const auto devices = static_cast<uint32_t>(ours.size());
+      spare->prepare(qps, far, devices, {far.rkey, others.size()});
     });
   }
 }

@@ -26,7 +26,8 @@ class SpareConnection final : public Endpoint {
   ExposedRegion region;
 
   /// Queue pairs of `end`, as NCCL would use them.
-  void prepare(const NcclQps& qps, const LinkNearEnd& theirs);
+  void prepare(const NcclQps& qps, const LinkNearEnd& theirs, uint32_t devices,
+               const DeviceRkeys& keys);
 
   void on_wake(Time now, uint64_t) override;
   void on_received(Time now, Qp& qp, const Received& message) override;
@@ -66,6 +67,8 @@ class ReferenceNode final : public IbAdapter {
 
  private:
   std::optional<uint32_t> link_of(const Link& link) const;
+  const NodeConfig& node_of(uint32_t rank) const;
+  std::vector<unsigned> nics_of(uint32_t rank) const;  ///< that NCCL takes for one
 
   const Config& config_;
   const JobConfig& job_;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <set>
 #include <utility>
 
 #include "collective_model/p2p_rounds.h"
 #include "ctrl/build/job_schedule.h"
 #include "ctrl/build/rail.h"
+#include "ctrl/config/merged_nics.h"
 #include "ctrl/peers/nccl/unique_id_file.h"
 
 namespace understudy::nccl_rank {
@@ -28,6 +30,17 @@ World world_of(const Config& config, const JobConfig& job, bool lazy) {
     world.ranks.push_back({node.real, world.size()});
     world.addresses.push_back(roce_address(node.nics[job.nic]));
   }
+  const auto devices = [&](size_t rank) {
+    return static_cast<int>(merged_nics(job, config.nodes[job.ranks[rank]], job.nic));
+  };
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    (world.ranks[rank].real ? world.real_devices : world.emulated_devices) = devices(rank);
+    auto& gids = world.device_addresses.emplace_back();
+    for (int d = 0; d < devices(rank); ++d) {
+      gids.push_back(
+          roce_address(config.nodes[job.ranks[rank]].nics[job.nic + static_cast<unsigned>(d)]));
+    }
+  }
   world.channels = static_cast<int>(job.channels);
   world.search_channels = (world.channels + 1) / 2;
   world.lazy = lazy;
@@ -36,6 +49,13 @@ World world_of(const Config& config, const JobConfig& job, bool lazy) {
   // With NCCL_COMM_ID all know it (nccl-wire 1.1).
   if (job.join->way == NcclJoinConfig::Way::kCommId) world.magic = 0x0280028002800280;
   return world;
+}
+
+/// One shard has all, in the order of NICs.
+PortList all_ports(const Config& config) {
+  PortList all(config.ports.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
 }
 
 Result<std::unique_ptr<CollectiveSetup>> reference_setup(const Config& config) {
@@ -76,15 +96,12 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
       options_(options),
       world_(world_of(config, job_, options.lazy)),
       setup_(reference_setup(config).value()),
-      emulator_(emulator_shard(config, {0}, MacAddress{})),
-      reference_(reference_shard(config, {0})),
-      network_(options.seed, options.whole),
-      link_("gpu", "gpu (reference rank)", 9000),
-      emulator_turns_(link_.a(), emulator_.shard),
-      reference_turns_(link_.b(), reference_.shard) {
-  runner_ =
-      JobRunner::create(config, {&emulator_.control}, JobRunner::plan(config, nullptr).value())
-          .value();
+      emulator_(emulator_shard(config, all_ports(config), MacAddress{})),
+      reference_(reference_shard(config, all_ports(config))),
+      network_(options.seed, options.whole) {
+  const std::vector<ShardControl*> controls(config.ports.size(), &emulator_.control);
+  runner_ = JobRunner::create(config, controls, JobRunner::plan(config, nullptr).value()).value();
+  join_wires();
   control_ = std::make_unique<Control>(*this);
   std::vector<IpAddress> emulated;
   for (int rank = 0; rank < world_.size(); ++rank) {
@@ -106,13 +123,24 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
     CaptureOptions to;
     to.path = options.capture;
     to.application = "test";
-    to.interfaces = {"gpu"};
+    to.interfaces.assign(wires_.size(), "gpu");
     capture_ = open_direct_capture(to).value();
-    link_.a().set_capture(&capture_->tap(0));
+    for (size_t i = 0; i < wires_.size(); ++i) wires_[i]->a().set_capture(&capture_->tap(i));
   }
-  loop_.add(emulator_turns_);
-  loop_.add(reference_turns_);
+  loop_.add(*emulator_turns_);
+  loop_.add(*reference_turns_);
   loop_.add(*control_);
+}
+
+void VirtualJob::join_wires() {
+  std::vector<VirtualPort*> emulated, real;
+  for (size_t i = 0; i < config_.ports.size(); ++i) {
+    wires_.push_back(std::make_unique<VirtualLink>("gpu", "gpu (reference rank)", 9000));
+    emulated.push_back(&wires_.back()->a());
+    real.push_back(&wires_.back()->b());
+  }
+  emulator_turns_ = std::make_unique<ShardParticipant>(emulated, emulator_.shard);
+  reference_turns_ = std::make_unique<ShardParticipant>(real, reference_.shard);
 }
 
 VirtualJob::~VirtualJob() = default;

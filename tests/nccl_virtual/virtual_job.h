@@ -49,6 +49,7 @@ class VirtualJob {
     Shard shard;
     ShardControl control;
   };
+  void join_wires();
   SocketAddress root();
   Task<> program(SocketAddress root);
   Task<> connect_for(nccl_rank::Communicator* comm, size_t operation);
@@ -69,8 +70,8 @@ class VirtualJob {
   std::unique_ptr<ReferenceNode> node_;
   std::unique_ptr<RealRank> rank_;
   std::unique_ptr<Capture> capture_;
-  VirtualLink link_;
-  ShardParticipant emulator_turns_, reference_turns_;
+  std::vector<std::unique_ptr<VirtualLink>> wires_;  ///< by port
+  std::unique_ptr<ShardParticipant> emulator_turns_, reference_turns_;
   std::unique_ptr<Control> control_;
   VirtualLoop loop_;
   std::vector<std::string> said_;
