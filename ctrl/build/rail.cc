@@ -1,6 +1,7 @@
 #include "ctrl/build/rail.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -98,6 +99,30 @@ RoceAddressing addressing(const NicConfig& from, const NicConfig& to, uint8_t tr
   a.dst = roce_address(to);
   a.traffic_class = traffic_class;
   return a;
+}
+
+std::vector<PortList> live_shards(const Config& config) {
+  std::vector<PortList> shards;
+  const auto together = [&](const PortConfig& a, const PortConfig& b) {
+    return a.node == b.node && std::ranges::any_of(config.jobs, [&](const JobConfig& job) {
+             const auto has = [&](unsigned nic) {
+               return nic >= job.nic && nic - job.nic < job.merged_nics;
+             };
+             return has(a.nic) && has(b.nic);
+           });
+  };
+  for (size_t port = 0; port < config.ports.size(); ++port) {
+    PortList own{port};
+    for (auto other = shards.begin(); other != shards.end();) {
+      const bool joins = std::ranges::any_of(
+          *other, [&](size_t p) { return together(config.ports[p], config.ports[port]); });
+      if (joins) own.insert(own.begin(), other->begin(), other->end());
+      other = joins ? shards.erase(other) : std::next(other);
+    }
+    std::ranges::sort(own, {}, [&](size_t p) { return config.ports[p].nic; });
+    shards.push_back(std::move(own));
+  }
+  return shards;
 }
 
 std::vector<uint32_t> port_numbers(const Config& config, const PortList& ports) {

@@ -25,6 +25,9 @@ uint16_t udp_source_port(const Config& config, Qpn local_qpn, Qpn remote_qpn);
 /// Positions in Config::ports.
 using PortList = std::vector<size_t>;
 
+/// The ports that one shard has in `run`: of a NIC that a job merges all, else one.
+std::vector<PortList> live_shards(const Config& config);
+
 /// Which port of its shard each of `ports` is, the ports of the shard.
 std::vector<uint32_t> port_numbers(const Config& config, const PortList& ports);
 

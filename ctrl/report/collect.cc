@@ -184,4 +184,10 @@ LoopReport loop_report(const WorkerStats& stats) {
   return report;
 }
 
+void leave_out_shared(PortReport& port) {
+  std::erase_if(port.links, [&](const LinkReport& link) { return link.node != port.node; });
+  port.faults.clear();
+  port.senders.clear();
+}
+
 }  // namespace understudy

@@ -41,6 +41,10 @@ PortReport port_report(std::string name, const PortConfig& port, const Config& c
                        const NodeTable& nodes, const ShardSnapshot& snapshot,
                        const PortCounters& device);
 
+/// What several ports of a shard have in common stands with the first of them: links of other
+/// nodes, faults and emulated senders. Takes them out of another one.
+void leave_out_shared(PortReport& port);
+
 LoopReport loop_report(const WorkerStats& stats);
 
 }  // namespace understudy

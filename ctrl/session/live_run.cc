@@ -88,13 +88,15 @@ class LiveRun {
   std::optional<DeadlockSearch> search_;   ///< where there are some
   Time next_search_;
   bool deadlocked_ = false;
-  std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<PortList> shard_ports_;
+  std::vector<std::unique_ptr<Shard>> shards_;  ///< of these
   std::vector<std::unique_ptr<ShardControl>> controls_;
+  std::vector<size_t> shard_of_;  ///< by port
   std::unique_ptr<Live> live_;
   std::unique_ptr<HostBridge> bridge_;
   std::unique_ptr<JobRunner> jobs_;
   std::unique_ptr<ServiceEndpoints> endpoints_;
-  std::vector<std::unique_ptr<CmControl>> cms_;  ///< of each port
+  std::vector<std::unique_ptr<CmControl>> cms_;  ///< of each shard, on its first port
   std::optional<SocketAdapter> sockets_;
   std::optional<NcclJobs> nccl_;
   std::unique_ptr<ActiveClients> dialling_;
@@ -147,14 +149,21 @@ Result<void> LiveRun::open() {
   if (!opened) return fail(opened.error().text);
   live_ = std::move(*opened);
   std::vector<Shard*> shards;
-  std::vector<ShardControl*> controls;
-  for (size_t i = 0; i < config_.ports.size(); ++i) {
-    ShardConfig shard = emulator_shard(config_, {i}, kHostNamespaceMac);
+  std::vector<LiveShard> started;
+  std::vector<ShardControl*> controls(config_.ports.size());  // by port
+  shard_ports_ = live_shards(config_);
+  shard_of_.resize(config_.ports.size());
+  for (const PortList& ports : shard_ports_) {
+    ShardConfig shard = emulator_shard(config_, ports, kHostNamespaceMac);
     if (switched_ != nullptr) switched_->enter(shard);
     shards_.push_back(std::make_unique<Shard>(shard));
     controls_.push_back(std::make_unique<ShardControl>(*shards_.back()));
     shards.push_back(shards_.back().get());
-    controls.push_back(controls_.back().get());
+    started.push_back({shards.back(), ports});
+    for (const size_t port : ports) {
+      controls[port] = controls_.back().get();
+      shard_of_[port] = shards_.size() - 1;
+    }
   }
   const Topology* topology = switched_ == nullptr ? nullptr : &switched_->topology();
   auto jobs = JobRunner::create(config_, controls, std::move(*setups));
@@ -168,7 +177,7 @@ Result<void> LiveRun::open() {
     if (auto listening = open_listeners(); !listening) return listening;
     if (!config_.clients.empty()) {
       std::vector<CmControl*> cms;
-      for (const auto& cm : cms_) cms.push_back(cm.get());
+      for (const size_t shard : shard_of_) cms.push_back(cms_[shard].get());
       dialling_ =
           std::make_unique<ActiveClients>(config_, *host_, *sockets_, *endpoints_, std::move(cms));
     }
@@ -181,7 +190,7 @@ Result<void> LiveRun::open() {
   if (switched_ != nullptr) search_.emplace(*shards_[0]->network());
   for (const EventConfig& event : config_.events) schedule(event);
   for (const EventConfig& event : options_.commands) schedule(event);
-  return live_->start(shards);
+  return live_->start(started);
 }
 
 Result<void> LiveRun::listen(NodeId node, unsigned nic, uint16_t port,
@@ -261,10 +270,12 @@ void LiveRun::open_cm() {
   callbacks.ended = [this](const ServiceReport& client) { client_log_.ended(report_, client); };
   callbacks.say = [this](const std::string& line) { client_log_.line(line); };
   for (size_t i = 0; i < controls_.size(); ++i) {
-    callbacks.caller_ended = [this, i](const CmControl::EndedCaller& caller) {
-      if (const auto text = dialling_->on_ended(i, caller); !text.empty()) say(text);
+    const size_t port = shard_ports_[i].front();
+    callbacks.caller_ended = [this, port](const CmControl::EndedCaller& caller) {
+      if (const auto text = dialling_->on_ended(port, caller); !text.empty()) say(text);
     };
-    cms_.push_back(std::make_unique<CmControl>(config_, i, *controls_[i], *endpoints_, callbacks));
+    cms_.push_back(
+        std::make_unique<CmControl>(config_, port, *controls_[i], *endpoints_, callbacks));
     cms_.back()->listen();
   }
 }
@@ -430,17 +441,23 @@ RunReport LiveRun::finish() {
   client_log_.finish();
   for (size_t j = 0; j < jobs_->jobs(); ++j) report_.jobs.push_back(jobs_->report(j));
   if (options_.timeline) jobs_->add_timeline(report_.timeline);
-  for (size_t i = 0; i < shards_.size(); ++i) {
+  for (size_t i = 0; i < config_.ports.size(); ++i) {
+    const PortList& together = shard_ports_[shard_of_[i]];
+    const Shard& shard = *shards_[shard_of_[i]];
+    const auto number = static_cast<uint32_t>(std::ranges::find(together, i) - together.begin());
     ShardSnapshot snapshot;
-    shards_[i]->fit(snapshot);
-    shards_[i]->snapshot(snapshot, live_->now());
+    shard.fit(snapshot);
+    shard.snapshot(snapshot, live_->now(), number);
     report_.ports.push_back(port_report(config_.nodes[config_.ports[i].node].name, config_.ports[i],
-                                        config_, shards_[i]->node_table(), snapshot,
-                                        live_->device(i)));
-    report_.ports.back().cm = cms_[i]->counters();
+                                        config_, shard.node_table(), snapshot, live_->device(i)));
+    if (number == 0) {
+      report_.ports.back().cm = cms_[shard_of_[i]]->counters();
+    } else {
+      leave_out_shared(report_.ports.back());
+    }
     if (switched_ != nullptr) {
       report_.traffic = switched_->report(snapshot, live_->now());
-      const auto cycle = search_->find(*shards_[i]->network());
+      const auto cycle = search_->find(*shard.network());
       report_.traffic->deadlock = link_names(switched_->topology().graph, cycle);
     }
     report_.ports.back().pacing =

@@ -232,14 +232,6 @@ JobReport reported(const Config& config, size_t index, const Job& job) {
   return report;
 }
 
-/// What several ports of a shard have in common stands with the first of them: links of other
-/// nodes, faults and emulated senders.
-void leave_out_shared(PortReport& port) {
-  std::erase_if(port.links, [&](const LinkReport& link) { return link.node != port.node; });
-  port.faults.clear();
-  port.senders.clear();
-}
-
 /// The configuration's changes and the caller's, in order of time.
 std::vector<EventConfig> all_events(const Config& config, const SimulateOptions& options) {
   std::vector<EventConfig> events = config.events;

@@ -42,9 +42,13 @@ class LiveImpl final : public Live {
     ports_.clear();   // before DPDK
   }
 
-  Result<void> start(const std::vector<Shard*>& shards) override {
+  Result<void> start(const std::vector<LiveShard>& shards) override {
     std::vector<Worker::Attachment> attachments;
-    for (size_t i = 0; i < ports_.size(); ++i) attachments.push_back({ports_[i].get(), shards[i]});
+    for (const LiveShard& shard : shards) {
+      Worker::Attachment& made = attachments.emplace_back();
+      made.shard = shard.shard;
+      for (const size_t port : shard.ports) made.ports.push_back(ports_[port].get());
+    }
     WorkerConfig config;
     config.idle = options_.spin ? IdlePolicy::kSpin : IdlePolicy::kSleep;
     worker_ = std::make_unique<Worker>(clock_, config, attachments);

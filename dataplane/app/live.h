@@ -21,6 +21,12 @@ struct LivePort {
   bool transmit_time_stamps = false;  ///< see DpdkPortOptions
 };
 
+/// A shard, and which of the ports it has in the order of its own.
+struct LiveShard {
+  Shard* shard = nullptr;
+  std::vector<size_t> ports;
+};
+
 struct LiveOptions {
   std::vector<LivePort> ports;
   std::string capture_path;  ///< empty: none
@@ -33,8 +39,8 @@ class Live {
   /// Starts DPDK and opens all devices. Errors name the port and its device and say what to do.
   static Result<std::unique_ptr<Live>> open(const LiveOptions& options);
   virtual ~Live() = default;
-  /// Starts the packet thread; shards[i] gets what port i receives. They outlive this object.
-  virtual Result<void> start(const std::vector<Shard*>& shards) = 0;
+  /// Starts the packet thread. Shards outlive this object.
+  virtual Result<void> start(const std::vector<LiveShard>& shards) = 0;
   /// Ends the packet thread and the capture; reports the capture's first error.
   virtual Result<void> stop() = 0;
   /// Time since open().

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "dataplane/app/eal.h"
 
@@ -47,7 +48,13 @@ void WorkerStats::note_gap(PollGap gap) {
 Worker::Worker(const Clock& clock, const WorkerConfig& config,
                const std::vector<Attachment>& attachments)
     : clock_(clock), config_(config) {
-  for (const Attachment& a : attachments) lanes_.push_back({a.port, a.shard, Time::zero()});
+  for (const Attachment& a : attachments) {
+    Lane& lane = lanes_.emplace_back();
+    lane.ports = a.ports;
+    lane.shard = a.shard;
+    lane.polled.resize(a.ports.size());
+    for (Port* port : a.ports) lane.sinks.push_back(&port->tx());
+  }
 }
 
 Worker::~Worker() { stop(); }
@@ -73,7 +80,7 @@ void Worker::stop() {
 void Worker::run() {
   (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // ns; the default of 50 us doubles naps
   Time last = clock_.now();
-  for (Lane& lane : lanes_) lane.polled = last;
+  for (Lane& lane : lanes_) std::ranges::fill(lane.polled, last);
   while (!stopping_.load(std::memory_order_relaxed)) {
     bool busy = false;
     Time now;
@@ -98,25 +105,35 @@ void Worker::run() {
   }
 }
 
-/// One turn of one port. True when frames came in, so that more may wait.
-bool Worker::serve(Lane& lane, Time start) {
-  const auto frames = lane.port->rx();
-  Time now = start;
-  if (!frames.empty()) {
-    now = clock_.now();
-    ++stats_.bursts;
-    if (CaptureTap* tap = lane.port->capture()) {
-      for (const auto frame : frames) {
-        tap->frame(CaptureDirection::kIn, now, Time::never(), frame);
-      }
+/// True when frames came in.
+bool Worker::receive(Lane& lane, uint32_t port, Time start) {
+  Port& device = *lane.ports[port];
+  const Time polled = std::exchange(lane.polled[port], start);
+  const auto frames = device.rx();
+  if (frames.empty()) return false;
+  const Time now = clock_.now();
+  ++stats_.bursts;
+  if (CaptureTap* tap = device.capture()) {
+    for (const auto frame : frames) {
+      tap->frame(CaptureDirection::kIn, now, Time::never(), frame);
     }
-    lane.shard->rx({now, now - lane.polled, frames});
+  }
+  lane.shard->rx({now, now - polled, frames, port});
+  return true;
+}
+
+/// One turn of one shard. True when frames came in, so that more may wait.
+bool Worker::serve(Lane& lane, Time start) {
+  bool busy = false;
+  Time now = start;
+  for (uint32_t port = 0; port < lane.ports.size(); ++port) {
+    if (!receive(lane, port, now)) continue;
+    busy = true;
     now = clock_.now();
   }
-  lane.polled = start;
-  lane.shard->poll(now, lane.port->tx());
-  lane.port->flush(clock_.now());
-  return !frames.empty();
+  lane.shard->poll(now, lane.sinks);
+  for (Port* port : lane.ports) port->flush(clock_.now());
+  return busy;
 }
 
 Time Worker::next_wake() const {

@@ -49,9 +49,9 @@ struct WorkerStats {
 
 class Worker {
  public:
-  /// A shard and its device; both must outlive the worker.
+  /// A shard and its devices in the order of its ports; all must outlive the worker.
   struct Attachment {
-    Port* port = nullptr;
+    std::vector<Port*> ports;
     EngineShard* shard = nullptr;
   };
 
@@ -76,10 +76,12 @@ class Worker {
 
  private:
   struct Lane {
-    Port* port;
+    std::vector<Port*> ports;
+    std::vector<TxSink*> sinks;  ///< of these
     EngineShard* shard;
-    Time polled;  ///< when the device was last asked
+    std::vector<Time> polled;  ///< when each device was last asked
   };
+  bool receive(Lane& lane, uint32_t port, Time start);
   bool serve(Lane& lane, Time start);
   Time next_wake() const;
 
