@@ -93,7 +93,7 @@ std::vector<ExpectedConnection> expected_connections(const Config& config,
         std::ranges::any_of(job.ranks, [&](NodeId node) { return config.nodes[node].real; });
     if (!real) continue;
     const uint32_t joined = job.join ? job.join->queue_pairs : 1;
-    if (std::max(joined, net_ib_environment(config).queue_pairs) > 1) {
+    if (std::max(joined, net_ib_environment(config).queue_pairs) > 1 || job.merged_nics > 1) {
       if (unknown != nullptr) {
         unknown->push_back("job \"" + job.name + "\": its connections have several queue pairs");
       }

@@ -5,6 +5,7 @@
 
 #include "ctrl/build/rail.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
 
 namespace understudy {
 namespace {
@@ -86,7 +87,9 @@ class Settings {
     add("NCCL_NET", "IB", "RoCE, never TCP sockets");
     add("NCCL_NET_PLUGIN", "none",
         "a network plugin, as containers bring one, lays its messages out in its own way");
-    add("NCCL_IB_HCA", "\"=$understudy_hca\"", "the NIC of that interface and no other");
+    add("NCCL_IB_HCA", "\"=$understudy_hca\"",
+        job_.merged_nics > 1 ? "the ports of that NIC and no other"
+                             : "the NIC of that interface and no other");
     add("NCCL_IB_GID_INDEX", "\"$understudy_gid\"",
         "its RoCEv2 GID with the address that the configuration gives the node");
     if (job_.sender.traffic_class != 0) {
@@ -94,7 +97,14 @@ class Settings {
     }
     add("NCCL_IB_ADAPTIVE_ROUTING", "0", "one write a message; RoCE's default, said for clarity");
     if (since(20)) {
-      add("NCCL_IB_MERGE_NICS", "0", "two ports of a NIC are not one device with two halves");
+      const uint32_t merged = merged_nics(job_, real_node(config_, job_), job_.nic);
+      add("NCCL_IB_MERGE_NICS", merged > 1 ? "1" : "0",
+          merged > 1 ? "merged_nics of the job: " + std::to_string(merged) +
+                           " ports of a NIC are one device"
+                     : "two ports of a NIC are not one device with two halves");
+      if (merged > 1 && since(24)) {
+        add("NCCL_NET_FORCE_MERGE", "\"$understudy_hca\"", "these, wherever they are in the node");
+      }
     }
     if (job_.join->queue_pairs != 1) {
       add("NCCL_IB_QPS_PER_CONNECTION", std::to_string(job_.join->queue_pairs),
@@ -166,8 +176,7 @@ class Settings {
   std::vector<NodeSetting> out_;
 };
 
-/// The interface, the RDMA device and the GID's index that belong to an address.
-std::string finder(const IpAddress& address) {
+std::string gid_text(const IpAddress& address) {
   std::string gid;
   char digits[8];
   for (size_t i = 0; i < 16; i += 2) {
@@ -175,13 +184,13 @@ std::string finder(const IpAddress& address) {
                   address.gid()[i + 1]);
     gid += digits;
   }
-  return "understudy_if=$(ip -o addr show to " + address.text() +
-         " | awk '{print $2; exit}')\n"
-         "[ -n \"$understudy_if\" ] || echo \"understudy: no interface of this node has the "
-         "address " +
-         address.text() +
-         "\" >&2\n"
-         "understudy_hca= understudy_gid=\n"
+  return gid;
+}
+
+/// Sets understudy_found and understudy_gid: the RDMA device of an address and its GID's index.
+std::string device_finder(const IpAddress& address) {
+  const std::string gid = gid_text(address);
+  return "understudy_found= understudy_gid=\n"
          "for understudy_type in /sys/class/infiniband/*/ports/1/gid_attrs/types/*; do\n"
          "  understudy_port=${understudy_type%/gid_attrs/types/*}\n"
          "  understudy_index=${understudy_type##*/}\n"
@@ -190,13 +199,35 @@ std::string finder(const IpAddress& address) {
          " ] || continue\n"
          "  [ \"$(cat \"$understudy_type\" 2>/dev/null)\" = \"RoCE v2\" ] || continue\n"
          "  understudy_gid=$understudy_index\n"
-         "  understudy_hca=${understudy_port#/sys/class/infiniband/}\n"
-         "  understudy_hca=${understudy_hca%/ports/1}\n"
+         "  understudy_found=${understudy_port#/sys/class/infiniband/}\n"
+         "  understudy_found=${understudy_found%/ports/1}\n"
          "  break\n"
          "done\n"
-         "[ -n \"$understudy_hca\" ] || echo \"understudy: no RDMA device of this node has the "
+         "[ -n \"$understudy_found\" ] || echo \"understudy: no RDMA device of this node has the "
          "RoCEv2 GID " +
          gid + "\" >&2\n";
+}
+
+/// The interface of the first address, the RDMA devices of all and their GIDs' index.
+std::string finder(const std::vector<IpAddress>& addresses) {
+  std::string text = "understudy_if=$(ip -o addr show to " + addresses.front().text() +
+                     " | awk '{print $2; exit}')\n"
+                     "[ -n \"$understudy_if\" ] || echo \"understudy: no interface of this node "
+                     "has the address " +
+                     addresses.front().text() + "\" >&2\n";
+  for (const IpAddress& address : addresses) {
+    text += device_finder(address);
+    if (address == addresses.front()) {
+      text += "understudy_hca=$understudy_found understudy_first=$understudy_gid\n";
+      continue;
+    }
+    text +=
+        "understudy_hca=$understudy_hca,$understudy_found\n"
+        "[ \"$understudy_gid\" = \"$understudy_first\" ] || echo \"understudy: the RoCEv2 GIDs "
+        "of the ports of one NIC must have the same index; that of " +
+        address.text() + " is $understudy_gid, of the first $understudy_first\" >&2\n";
+  }
+  return text;
 }
 
 std::string ranks_text(const Config& config, const JobConfig& job) {
@@ -219,7 +250,10 @@ std::vector<NodeSetting> node_settings(const Config& config, const JobConfig& jo
 
 std::string node_environment(const Config& config, const JobConfig& job) {
   const NodeConfig& node = real_node(config, job);
-  const IpAddress address = roce_address(node.nics[job.nic]);
+  std::vector<IpAddress> addresses;
+  for (uint32_t n = 0; n < merged_nics(job, node, job.nic); ++n) {
+    addresses.push_back(roce_address(node.nics[job.nic + n]));
+  }
   std::string text = "# Environment of job \"" + job.name + "\" on node \"" + node.name +
                      "\", by understudy env " + config.path +
                      "\n"
@@ -240,7 +274,7 @@ std::string node_environment(const Config& config, const JobConfig& job) {
         std::to_string(4 * job.ranks.size()) +
         " net.ipv4.neigh.default.gc_thresh2=" + std::to_string(2 * job.ranks.size()) + "\n";
   }
-  text += "\n" + finder(address) + "\n";
+  text += "\n" + finder(addresses) + "\n";
   for (const NodeSetting& setting : node_settings(config, job)) {
     text += "# " + setting.reason + "\nexport " + setting.name + "=" + setting.value + "\n";
   }

@@ -62,6 +62,17 @@ ReachTest NcclJob::reach_test(PeerNetwork& network) const {
       sources.push_back({node.name, roce_address(node.nics[job_.nic])});
     }
   }
+  // Ports of a merged NIC, each with its counterpart.
+  for (const NodeId id : job_.ranks) {
+    const NodeConfig& node = config_.nodes[id];
+    if (node.real) continue;
+    const uint32_t last =
+        std::min(merged_nics(job_, node, job_.nic), merged_nics(job_, *real, job_.nic));
+    for (uint32_t n = job_.nic + 1; n < job_.nic + last; ++n) {
+      sources.push_back({node.name + ", NIC " + std::to_string(n), roce_address(node.nics[n]),
+                         roce_address(real->nics[n])});
+    }
+  }
   return ReachTest(real->name, roce_address(real->nics[job_.nic]), std::move(sources), network);
 }
 

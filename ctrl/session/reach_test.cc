@@ -42,7 +42,8 @@ void ReachTest::begin(Time now) {
   probes_.resize(sources_.size());
   for (size_t i = 0; i < sources_.size(); ++i) {
     const auto called =
-        network_.call(sources_[i].address, {target_, kPort}, std::make_unique<Caller>());
+        network_.call(sources_[i].address, {sources_[i].target.value_or(target_), kPort},
+                      std::make_unique<Caller>());
     if (called) {
       probes_[i].connection = *called;
     } else {
@@ -78,7 +79,8 @@ std::optional<std::string> ReachTest::complain() {
     if (silent++ == 0) first = &probe;
   }
   const Source& source = sources_[static_cast<size_t>(first - probes_.data())];
-  std::string text = "self-test: " + name_ + " (" + target_.text() + ") does not answer ";
+  std::string text =
+      "self-test: " + name_ + " (" + source.target.value_or(target_).text() + ") does not answer ";
   text += silent == probes_.size() ? "any emulated address yet"
                                    : std::to_string(silent) + " of " +
                                          std::to_string(probes_.size()) + " emulated addresses, " +

@@ -17,6 +17,7 @@ class ReachTest {
   struct Source {
     std::string name;
     IpAddress address;
+    std::optional<IpAddress> target = {};  ///< instead of the test's: of another NIC there
   };
   /// `target`: of the real node `name`. Of many sources, kMost are tried.
   ReachTest(std::string name, IpAddress target, std::vector<Source> sources, PeerNetwork& network);
