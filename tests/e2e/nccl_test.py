@@ -18,11 +18,11 @@ v4 = "10.9.0.0/16"
 [[node]]
 name = "gpu"
 real = true
-link = {{ rate = "{rate}", latency = "50us" }}
+link = {{ rate = "1Gbit/s", latency = "50us" }}
 [[node]]
 name = "w"
 count = {emulated}
-link = {{ rate = "{rate}", latency = "50us" }}
+link = {{ rate = "1Gbit/s", latency = "50us" }}
 [[port]]
 real = "gpu"
 device = "net_vhost0,iface={socket},queues=1"
@@ -30,14 +30,14 @@ device = "net_vhost0,iface={socket},queues=1"
 name = "nccl"
 collective = "{collective}"
 algorithm = "{algorithm}"
-ranks = ["gpu", "w*"]
+ranks = {order}
 sizes = {sizes}
 iterations = {iterations}
 payload = "{payload}"
 entry = "first_credit"
 channels = {channels}
 nccl = "2.{minor}"
-join = {{ file = "{id}"{more} }}
+join = {{ {join}{more} }}
 """
 
 
@@ -49,11 +49,12 @@ class Nccl(stage.Stage):
         shutil.copy(self.build / "tests/nccl_rank/nccl_rank_node", self.share)
 
     def config(self, minor, ranks, collective="all_reduce", algorithm="ring", sizes='["64KiB", "1MiB"]', iterations=2,
-               payload="synthetic", channels=2, rate="1Gbit/s", more=""):
+               payload="synthetic", channels=2, order='["gpu", "w*"]', join=None, more=""):
         file = self.share / "run.toml"
-        file.write_text(NODES.format(rate=rate, emulated=ranks - 1, socket=self.socket, collective=collective,
-                                     algorithm=algorithm, sizes=sizes, iterations=iterations, payload=payload,
-                                     channels=channels, minor=minor, id=self.share / "id", more=more))
+        join = join or f'file = "{self.share / "id"}"'
+        file.write_text(NODES.format(emulated=ranks - 1, socket=self.socket, collective=collective, algorithm=algorithm,
+                                     sizes=sizes, iterations=iterations, payload=payload, channels=channels,
+                                     minor=minor, order=order, join=join, more=more))
         return file
 
     def play(self, minor, ranks, **job):
@@ -90,6 +91,12 @@ class Nccl(stage.Stage):
     def test_connections_of_several_queue_pairs(self):
         exact = {"payload": "exact", "sizes": '["1MiB"]'}
         self.play_all((19, 4, exact | {"more": ", queue_pairs = 3"}), (30, 4, exact | {"more": ", queue_pairs = 2"}))
+
+    def test_emulated_roots_and_an_agreed_address(self):
+        exact = {"payload": "exact", "sizes": '["64KiB"]'}
+        middle = {"order": '["w0", "w1", "gpu", "w2"]'}
+        self.play_all((23, 4, exact | middle), (28, 4, exact | middle | {"join": 'comm_id = "10.9.0.2:5555"'}),
+                      (30, 4, exact | {"join": 'comm_id = "10.9.0.1:5555"'}))
 
     def test_trees(self):
         small = {"algorithm": "tree", "sizes": '["256KiB"]'}

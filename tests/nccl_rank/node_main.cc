@@ -8,13 +8,12 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <thread>
 
 #include "ctrl/build/job_schedule.h"
 #include "ctrl/build/job_work.h"
-#include "ctrl/build/net_ib_environment.h"
+#include "ctrl/config/job_operation.h"
 #include "ctrl/config/load.h"
 #include "ctrl/peers/nccl/unique_id_file.h"
 #include "tests/nccl_rank/data_phase.h"
@@ -63,7 +62,8 @@ class Node {
       require(own_ < 0, "one real rank is played, the job has several");
       own_ = r;
     }
-    require(own_ >= 0 && job.gpus.value_or(1) == 1, "one rank with a node of its own is played");
+    require(own_ >= 0 && gpus_per_node(config, job) == 1,
+            "one rank with a node of its own is played");
     if (!options.init_only) {
       adapter_ = std::make_unique<VerbsAdapter>(world_.address_of(own_), world_, own_);
       std::printf("%s\n", adapter_->text().c_str());

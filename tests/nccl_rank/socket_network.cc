@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -225,33 +226,43 @@ void SocketNetwork::receive(Id id) {
   }
 }
 
-bool SocketNetwork::step(std::chrono::milliseconds wait) {
-  bool happened = false;
+bool SocketNetwork::dial_again() {
+  bool any = false;
   while (!again_.empty() && again_.begin()->first <= Clock::now()) {
     const Id id = again_.begin()->second;
     again_.erase(again_.begin());
-    if (const auto found = streams_.find(id); found != streams_.end()) {
+    const auto found = streams_.find(id);
+    if (found == streams_.end()) continue;
+    any = true;
+    connect(id, found->second);
+  }
+  return any;
+}
+
+bool SocketNetwork::step(std::chrono::milliseconds wait) {
+  const Clock::time_point end = Clock::now() + wait;
+  for (;;) {
+    bool happened = dial_again();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    auto most = std::max(std::chrono::milliseconds(0), left);
+    if (happened) most = std::chrono::milliseconds(0);
+    if (!again_.empty()) most = std::min(most, kBetweenDials);
+    std::array<epoll_event, 64> events;
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                 static_cast<int>(most.count()));
+    check(count >= 0 || errno == EINTR, "epoll_wait");
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<size_t>(i)];
       happened = true;
-      connect(id, found->second);
+      // Its user may have closed it since.
+      if (listeners_.contains(event.data.u64)) {
+        on_listener(event.data.u64);
+      } else if (streams_.contains(event.data.u64)) {
+        on_stream(event.data.u64, event.events);
+      }
     }
+    if (happened || Clock::now() >= end) return happened;
   }
-  if (happened) wait = std::chrono::milliseconds(0);
-  if (!again_.empty()) wait = std::min(wait, kBetweenDials);
-  std::array<epoll_event, 64> events;
-  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                               static_cast<int>(wait.count()));
-  check(count >= 0 || errno == EINTR, "epoll_wait");
-  for (int i = 0; i < count; ++i) {
-    const epoll_event& event = events[static_cast<size_t>(i)];
-    happened = true;
-    // Its user may have closed it since.
-    if (listeners_.contains(event.data.u64)) {
-      on_listener(event.data.u64);
-    } else if (streams_.contains(event.data.u64)) {
-      on_stream(event.data.u64, event.events);
-    }
-  }
-  return happened;
 }
 
 }  // namespace understudy::nccl_rank

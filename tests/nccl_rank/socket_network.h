@@ -44,6 +44,7 @@ class SocketNetwork final : public Network {
   };
   void watch(int fd, Id id, uint32_t events, uint32_t& watched);
   void connect(Id id, Stream& stream);
+  bool dial_again();
   void refused(Id id, Stream& stream, int error);
   void on_listener(Id id);
   void on_stream(Id id, uint32_t events);
