@@ -6,7 +6,9 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <string_view>
 
 #include "dataplane/port/dpdk_log.h"
 #include "dataplane/port/dpdk_port.h"
@@ -19,9 +21,11 @@ struct Room {
   uint16_t ring;
   uint32_t buffers;
 };
-constexpr Room kCardRoom{1024, 2047};
-// Their rings are the kernel's or the guest's, and what they send is copied at once.
-constexpr Room kVirtualRoom{256, 511};
+constexpr Room kRoom{1024, 2047};
+/// Of drivers whose rings are the kernel's or the guest's: what they send is copied at once.
+constexpr Room kCopyingRoom{256, 511};
+constexpr std::array<std::string_view, 4> kCopyingDrivers = {"net_vhost", "net_af_packet",
+                                                             "net_tap", "net_pcap"};
 constexpr uint32_t kPoolCache = 128;
 constexpr uint16_t kFrameRoom = 9216;  // bytes: any frame up to MTU 9000 in one piece
 constexpr uint32_t kMinMtu = 1500;
@@ -121,7 +125,8 @@ Result<void> DpdkPort::start() {
   if (const int r = rte_eth_dev_configure(id_, 1, 1, &conf); r != 0) {
     return fail(where() + "cannot be configured" + reason(r));
   }
-  const Room& room = device_.pci ? kCardRoom : kVirtualRoom;
+  const bool copies = !device_.pci && std::ranges::count(kCopyingDrivers, device_.driver) != 0;
+  const Room& room = copies ? kCopyingRoom : kRoom;
   uint16_t rx_ring = room.ring;
   uint16_t tx_ring = room.ring;
   if (const int r = rte_eth_dev_adjust_nb_rx_tx_desc(id_, &rx_ring, &tx_ring); r != 0) {
