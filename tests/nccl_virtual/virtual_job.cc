@@ -150,9 +150,10 @@ SocketAddress VirtualJob::root() {
   const NcclJoinConfig& join = *job_.join;
   const bool by_file = join.way == NcclJoinConfig::Way::kFile;
   if (rank_->rank() == 0) {
-    const SocketAddress at = rank_->start_root(by_file ? 0 : join.port);
-    if (by_file && !write_unique_id_file(join.file, {world_.magic, at})) return {};
-    return at;
+    ListeningSocket* listener = rank_->open_root(by_file ? 0 : join.port);
+    rank_->serve(listener);
+    if (by_file && !write_unique_id_file(join.file, {world_.magic, listener->address})) return {};
+    return listener->address;
   }
   if (!by_file) return {join.address, join.port};
   std::ifstream in(join.file, std::ios::binary);
