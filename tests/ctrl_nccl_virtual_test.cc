@@ -1,89 +1,9 @@
 // Reference ranks join emulated ones and carry out a job with them, in virtual time: bootstrap,
 // net_ib's exchange and every packet.
-#include "ctrl/build/expected_messages.h"
-#include "tests/ctrl_simulate_rig.h"
-#include "tests/nccl_virtual/virtual_job.h"
+#include "tests/ctrl_nccl_virtual_rig.h"
 
 namespace understudy::nccl_rank {
 namespace {
-
-struct Case {
-  std::string collective = "all_reduce";
-  std::string algorithm = "ring", protocol = "simple";
-  unsigned ranks = 4, channels = 2;
-  std::string sizes = "\"200000B\"";
-  std::string payload = "synthetic";
-  unsigned real = 0;  ///< the reference rank's number
-  std::string more = {};
-};
-
-std::string text_of(const Case& c, uint32_t minor, const std::string& join) {
-  const std::string link = "link = { rate = \"10Gbit/s\", latency = \"1us\" }\n";
-  const auto group = [&](const std::string& name, unsigned count) {
-    return count == 0 ? ""
-                      : "[[node]]\nname = \"" + name + "\"\ncount = " + std::to_string(count) +
-                            "\n" + link;
-  };
-  const auto of_group = [](const std::string& name, unsigned count) {
-    return count == 0 ? "" : count == 1 ? ", \"" + name + "\"" : ", \"" + name + "*\"";
-  };
-  const unsigned behind = c.ranks - 1 - c.real;
-  return "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/16\"\n" + group("a", c.real) +
-         "[[node]]\nname = \"gpu\"\nreal = true\n" + link + group("w", behind) +
-         "[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\n[[job]]\nname = \"job\"\n"
-         "collective = \"" +
-         c.collective + "\"\nalgorithm = \"" + c.algorithm + "\"\nprotocol = \"" + c.protocol +
-         "\"\nranks = [" + (of_group("a", c.real) + ", \"gpu\"" + of_group("w", behind)).substr(2) +
-         "]\nsizes = [" + c.sizes + "]\nchannels = " + std::to_string(c.channels) +
-         "\npayload = \"" + c.payload + "\"\nnccl = \"2." + std::to_string(minor) +
-         "\"\njoin = { " + join + " }\ninterval = \"20ms\"\n" + c.more;
-}
-
-/// The id's way is a file, or `join`.
-void play(const Case& c, uint32_t minor, VirtualJob::Options options = {}, std::string join = {}) {
-  SCOPED_TRACE("2." + std::to_string(minor) + " " + c.collective + " " + c.algorithm + " " +
-               c.protocol + ", " + std::to_string(c.ranks) + " ranks");
-  const ScratchFile id("id");
-  const ScratchFile capture("pcapng");
-  if (join.empty()) join = "file = \"" + id.path() + "\"";
-  const Config config = config_of(text_of(c, minor, join));
-  if (testing::Test::HasFailure()) return;
-  options.capture = capture.path();
-  VirtualJob job(config, options);
-  ASSERT_EQ(job.run(), "");
-  const JobReport report = job.report();
-  EXPECT_EQ(report.violations, 0u);
-  EXPECT_EQ(report.collectives.size(), job.setup().operations.size());
-  for (const CollectiveReport& operation : report.collectives) {
-    if (report.inferred) continue;  // the first of a size is guessed, and late
-    EXPECT_EQ(operation.size_mismatches, 0u);
-    EXPECT_EQ(operation.lateness, Duration());
-  }
-  EXPECT_EQ(job.node().progress().violations, 0u);
-  for (const CollectiveResult& result : job.node().progress().results) {
-    EXPECT_EQ(result.wrong_elements, 0u);
-    if (report.inferred) continue;
-    EXPECT_EQ(result.size_mismatches, 0u);
-  }
-  if (report.inferred) {
-    EXPECT_EQ(report.inferred->lost, "");
-    EXPECT_EQ(job.node().progress().results.back().size_mismatches, 0u);
-    return;
-  }
-  // Messages of the model are the job's, no others'.
-  const bool model = !options.use_spares && job.node().queue_pairs() == 1;
-  std::vector<std::string> unknown;
-  expected_connections(config, &unknown);
-  EXPECT_EQ(unknown.empty(), job.node().queue_pairs() == 1);
-  const Analysis analysis = judged(options.capture, model ? &config : nullptr);
-  expect_holds(analysis);
-  if (model) {
-    EXPECT_EQ(analysis.findings.verdict(Check::kCollective), Verdict::kHolds);
-  }
-  if (options.use_spares) {
-    EXPECT_FALSE(job.node().spares().empty());
-  }
-}
 
 struct Kind {
   const char* collective;
@@ -223,35 +143,6 @@ TEST(NcclVirtual, OtherConnections) {
       if (testing::Test::HasFailure()) return;
     }
   }
-}
-
-TEST(NcclVirtual, SixtyFour) {
-  for (const uint32_t minor : {18U, 23U, 28U, 30U}) {
-    Case c;
-    c.ranks = 64;
-    c.payload = "exact";
-    c.sizes = "\"1MiB\"";
-    play(c, minor);
-    c.payload = "synthetic";
-    c.algorithm = "tree";
-    play(c, minor);
-    if (testing::Test::HasFailure()) return;
-  }
-}
-
-TEST(NcclVirtual, Thousand) {
-  VirtualJob::Options options;
-  options.whole = true;
-  Case c;
-  c.ranks = 1024;
-  c.channels = 1;
-  c.payload = "exact";
-  c.sizes = "\"1MiB\"";
-  play(c, 28, options);
-  c.payload = "synthetic";
-  c.algorithm = "tree";
-  c.channels = 2;
-  play(c, 30, options);
 }
 
 }  // namespace
