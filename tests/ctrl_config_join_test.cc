@@ -96,6 +96,44 @@ TEST(ConfigJoin, NamesWhatIsWrong) {
   }
 }
 
+TEST(ConfigJoin, TwoJobsDoNotMeetAtOnePlace) {
+  const std::string second =
+      "[[job]]\nname = \"k\"\ncollective = \"all_gather\"\nsizes = "
+      "[\"64KiB\"]\n" +
+      std::string(kRealFirst);
+  const auto both = [&](const char* first, const char* other) {
+    return errors_of(with(std::string(kRealFirst) + first + "\n" + second + other));
+  };
+  EXPECT_NE(both("join = { comm_id = \"10.9.0.1:5555\" }", "join = { comm_id = \"10.9.0.1:5555\" }")
+                .find("10.9.0.1 port 5555"),
+            std::string::npos);
+  EXPECT_NE(both("join = { file = \"uid\" }", "join = { file = \"uid\" }").find("job \"j\" has"),
+            std::string::npos);
+  EXPECT_EQ(both("join = { file = \"uid\" }", "join = { file = \"uid2\" }"), "");
+}
+
+TEST(ConfigJoin, GroupsAreRulesOrRanks) {
+  const auto job = [](const char* groups) {
+    return with(std::string(kRealFirst) + "join = { file = \"uid\" }\ngroups = " + groups);
+  };
+  const auto config = load_config_text(
+      job("[\"all\", \"node\", \"local_rank\", \"/2\", \"%3\", [0, 3], [[0, 1], [2]]]"),
+      "join.toml");
+  ASSERT_TRUE(config) << describe(config.error());
+  using Partition = std::vector<std::vector<uint32_t>>;
+  const std::vector<Partition> expected = {{{0, 1, 2, 3}},   {{0}, {1}, {2}, {3}}, {{0, 1, 2, 3}},
+                                           {{0, 1}, {2, 3}}, {{0, 3}, {1}, {2}},   {{0, 3}},
+                                           {{0, 1}, {2}}};
+  EXPECT_EQ(config->jobs[0].groups, expected);
+  for (const char* bad : {"\"node\"", "[\"nodes\"]", "[\"/0\"]", "[\"%x\"]", "[3]", "[[4]]",
+                          "[[0, 0]]", "[[[0], [0]]]", "[[]]"}) {
+    const std::string errors = errors_of(job(bad));
+    EXPECT_NE(errors.find("job.groups"), std::string::npos) << bad << ": " << errors;
+  }
+  EXPECT_NE(errors_of(with(std::string(kRealFirst) + "groups = [\"all\"]")).find("set join"),
+            std::string::npos);
+}
+
 TEST(NodeEnvironment, HasTheReasonOfEachSetting) {
   const auto config = load_config_text(
       with(std::string(kRealFirst) +

@@ -85,6 +85,14 @@ class NcclIdTest : public testing::Test {
     NcclId::Setup setup;
     setup.job = &job_;
     setup.ranks = {{real_first, 0}, {!real_first, 1}};
+    TorchGroups::Setup groups;
+    groups.nccl = job_.nccl;
+    groups.ranks = setup.ranks;
+    groups.addresses = {kLoopback, kLoopback};
+    NcclSockets::Callbacks of_groups;
+    of_groups.say = [this](const std::string& line) { said_ += line + "\n"; };
+    groups_ = std::make_unique<TorchGroups>(groups, *adapter_, of_groups);
+    setup.groups = groups_.get();
     id_ = std::make_unique<NcclId>(setup, *ranks_, *adapter_,
                                    [this](const std::string& line) { said_ += line + "\n"; });
   }
@@ -99,6 +107,7 @@ class NcclIdTest : public testing::Test {
   JobConfig job_;
   std::optional<SocketAdapter> adapter_;
   std::optional<NcclSockets> ranks_;
+  std::unique_ptr<TorchGroups> groups_;
   std::unique_ptr<NcclId> id_;
   std::string said_;
 };
@@ -171,6 +180,25 @@ TEST_F(NcclIdTest, CommIdIsListenedToWhereTheRootIsEmulated) {
   // Nobody is there yet to take it: the communicator begins with the first turn of its job.
   char byte = 0;
   EXPECT_EQ(recv(client.get(), &byte, 1, 0), 0);
+}
+
+TEST_F(NcclIdTest, APortThatSomebodyElseHasIsNamed) {
+  const UniqueFd other(listen_on({kLoopback, 0}).value());
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  getsockname(other.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  for (const auto way : {NcclJoinConfig::Way::kCommId, NcclJoinConfig::Way::kStore}) {
+    NcclJoinConfig join;
+    join.way = way;
+    join.address = kLoopback;
+    join.port = ntohs(address.sin_port);
+    make(join, false);
+    const auto opened = id_->open();
+    ASSERT_FALSE(opened);
+    const std::string at = "127.0.0.1:" + std::to_string(join.port) + ": ";
+    EXPECT_NE(opened.error().text.find(at + std::strerror(EADDRINUSE)), std::string::npos)
+        << opened.error().text;
+  }
 }
 
 TEST_F(NcclIdTest, AStoreOfOursGivesTheIdToARealRank) {

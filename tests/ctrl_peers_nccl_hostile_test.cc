@@ -225,7 +225,7 @@ TEST(NcclHostile, MessagesThatNobodySends) {
   has(said(0, 1u << 29, Bytes(128)), "no address of a ring");
   Bytes ring(128);
   put_nccl_address(ring, 0, {IpAddress::v4(0x0a000001), 99});
-  has(said(0, 1u << 29, ring), "ncclCommShrink is not supported");
+  has(said(0, 1u << 29, ring), "ncclCommShrink makes communicator 1 of 3 ranks");
   Bytes mixed(512);
   put_nccl_u64(mixed, 256 + 32, 0x564ab9f2fc4b9d6c);
   has(said(0, 0x201, mixed), "not one of net_ib's");
@@ -252,6 +252,30 @@ TEST(NcclHostile, ASecondCheckInOfARank) {
   EXPECT_NE(run.world.machine().failure().find("rank 0 checks in a second time"),
             std::string::npos);
   expect_cleaned(run);
+}
+
+/// Once all ranks are there, another program with the same id is told of and hung up on.
+TEST(NcclHostile, ASecondJobAtTheSamePort) {
+  Meeting run(row("2.28"), {true, true, false, false});
+  run.start_emulated_root();
+  for (const uint32_t ranks : {4u, 16u}) {
+    run.world.said.clear();
+    End* end = run.world.real_connect(run.job.id.root);
+    Bytes bytes;
+    append_handshake(bytes, run.job.id.magic);
+    append_frame(bytes, check_in_bytes(run.job.layout, {0, ranks, run.world.real_listen(),
+                                                        run.world.real_listen()}));
+    run.world.write(end, bytes);
+    run.world.run();
+    run.world.real_close(end);
+    ASSERT_FALSE(run.world.said.empty());
+    EXPECT_NE(run.world.said.back().find("another program's with the same id"), std::string::npos);
+  }
+  std::vector<Task<std::vector<Bytes>>> gathers;
+  for (uint32_t r = 0; r < 2; ++r) gathers.push_back(run.comm(r)->gather(Bytes{0, 1}));
+  run.world.run();
+  for (auto& gather : gathers) EXPECT_TRUE(gather.done() && !gather.failed()) << waiting(run);
+  finish(run);
 }
 
 TEST(NcclHostile, CheckInsOfOtherJobs) {

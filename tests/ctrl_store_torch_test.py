@@ -27,6 +27,7 @@ import datetime, sys
 import torch.distributed as dist
 
 ids = []
+stores = []
 
 class Stub(dist.ProcessGroup):
     pass
@@ -35,6 +36,7 @@ def make(store, rank, size, timeout):
     if rank == 0:
         store.set("0", bytes.fromhex(sys.argv[1]))
     ids.append(store.get("0"))
+    stores.append(store)
     return Stub(rank, size)
 
 dist.Backend.register_backend("stub", make)
@@ -53,9 +55,18 @@ try:
     store.wait(["never"], datetime.timedelta(milliseconds=100))
 except RuntimeError as error:
     print("wait ends", "Timeout" in str(error))
-if len(sys.argv) > 2:
-    dist.new_group(list(range(int(sys.argv[2]))), timeout=minute)
-    print("group", ids[1].hex())
+for group in sys.argv[2:]:
+    known = len(ids)
+    if ":" in group:  # a send to an emulated rank or from one: NCCL's two ranks take this key
+        low, high = (int(rank) for rank in group.split(":"))
+        if dist.get_rank() == low:
+            stores[0].set(group, bytes.fromhex(sys.argv[1]))
+        if dist.get_rank() in (low, high):
+            ids.append(stores[0].get(group))
+    else:
+        dist.new_group([int(rank) for rank in group.split(",")], timeout=minute)
+    if len(ids) > known:
+        print("group", group, ids[-1].hex())
 dist.destroy_process_group()
 print("done", flush=True)
 sys.stdin.readline()
@@ -129,15 +140,43 @@ class TorchStore(unittest.TestCase):
                 "--redirects", "1", "--tee", "1", "--log_dir", str(self.script.parent))
 
     def test_rank_0_is_real_and_a_second_group_follows(self):
-        emulated = self.emulated(0)  # comes first: the store is waited for
-        real = self.real(0, "2")
+        emulated = self.emulated(0, "0,1")  # comes first: the store is waited for
+        real = self.real(0, "0,1")
         learned = self.until(emulated, f"learned 1 0 {UNIQUE_ID.hex()}\n")
         self.assertIn("torch 2.0 or earlier", learned)
         self.assertIn(f"learned 0 0 {UNIQUE_ID.hex()}\n", learned)
         output = self.finish(real)
         self.check_rank(output, 0, UNIQUE_ID.hex())
-        self.assertIn(f"group {UNIQUE_ID.hex()}\n", output)
+        self.assertIn(f"group 0,1 {UNIQUE_ID.hex()}\n", output)
         self.finish(emulated)
+
+    GROUPS = ["0,1", "1,3", "2,3", "0,1,2,3"]  # of new_group(), in its order
+
+    def test_groups_and_pairs_of_an_emulated_store(self):
+        emulated = self.emulated(3, *self.GROUPS)
+        output = self.finish(self.real(3, *self.GROUPS, "0:3", "2:3"))
+        said = self.finish(emulated)
+        for group, key in (("1,3", "2 0"), ("2,3", "3 0"), ("0,1,2,3", "4 0"), ("0:3", "0 0:3"),
+                           ("2:3", "0 2:3")):
+            gave = next(line for line in said.splitlines() if line.startswith(f"gave {key} "))
+            self.assertIn(f"group {group} {gave.split()[3]}\n", output)
+        self.assertNotIn("gave 1 0", said)
+
+    def test_groups_and_pairs_of_a_real_store(self):
+        emulated = self.emulated(0, 2, *self.GROUPS)
+        arguments = (*self.GROUPS, "1:2", "2:3", "0:3")
+        processes = {rank: self.real(rank, *arguments) for rank in (2, 0)}
+        output = {rank: self.until(process, "done") for rank, process in processes.items()}
+        for process in processes.values():
+            self.finish(process)
+        said = self.finish(emulated)
+        # Real ranks' ids are found; those of groups whose first rank is emulated are there before.
+        for key in ("1 0", "3 0", "4 0", "0 2:3", "0 0:3"):
+            self.assertIn(f"learned {key} {UNIQUE_ID.hex()}", said)
+        gave = next(line for line in said.splitlines() if line.startswith("gave 0 1:2 "))
+        self.assertIn(f"group 1:2 {gave.split()[3]}\n", output[2])
+        for rank, group in ((0, "0,1"), (2, "2,3"), (0, "0,1,2,3"), (2, "0,1,2,3")):
+            self.assertIn(f"group {group} {UNIQUE_ID.hex()}\n", output[rank])
 
     def test_two_real_ranks_with_rank_0(self):
         emulated = self.emulated(0, 2)

@@ -1,6 +1,7 @@
 // The emulated ranks of a PyTorch job at its store, over sockets of the loopback device: the driver
 // of `understudy run` without the data plane. For tests/ctrl_store_torch_test.py.
-//     store_ranks ADDRESS:PORT WORLD REAL_RANK...
+//     store_ranks ADDRESS:PORT WORLD REAL_RANK... [GROUP...]
+// A GROUP is that of one new_group(), as in 0,2.
 // Prints what it learns and gives; ends when the job does. Status 1 on a failure, or when nobody
 // came for two minutes.
 #include <netinet/in.h>
@@ -10,10 +11,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "ctrl/peers/nccl/unique_id_file.h"
 #include "ctrl/peers/socket_adapter.h"
 #include "ctrl/session/store_sockets.h"
+#include "ctrl/session/torch_groups.h"
 
 namespace understudy {
 namespace {
@@ -48,15 +51,19 @@ void print(const char* what, const UniqueIdKey& key, const NcclUniqueId& id) {
   std::fflush(stdout);
 }
 
-int run(const SocketAddress& master, uint32_t world, const std::vector<uint32_t>& real) {
+int run(const SocketAddress& master, uint32_t world, const std::vector<uint32_t>& real,
+        const std::vector<std::vector<uint32_t>>& new_groups) {
   RendezvousSettings settings;
   settings.master = master;
   for (uint32_t rank = 0; rank < world; ++rank) settings.ranks.push_back({false, rank});
   for (const uint32_t rank : real) settings.ranks.at(rank).real = true;
   std::unique_ptr<StoreSockets> store;
+  std::unique_ptr<TorchGroups> groups;
   SocketAdapter::Callbacks adapter_callbacks;
   adapter_callbacks.now = now;
-  adapter_callbacks.ended = [&](const EndedConnection& ended) { store->on_ended(ended); };
+  adapter_callbacks.ended = [&](const EndedConnection& ended) {
+    if (!groups->on_ended(ended)) store->on_ended(ended);
+  };
   adapter_callbacks.listen = [&](const IpAddress&, uint16_t port) {
     return open_socket({master.address, port}, true);
   };
@@ -69,15 +76,24 @@ int run(const SocketAddress& master, uint32_t world, const std::vector<uint32_t>
     std::fflush(stdout);
   };
   store = std::make_unique<StoreSockets>(adapter, master.address, say);
+  NcclSockets::Callbacks of_groups;
+  of_groups.say = say;
+  groups = std::make_unique<TorchGroups>(
+      TorchGroups::Setup{NcclVersion{28}, 1, settings.ranks,
+                         std::vector<IpAddress>(world, master.address), new_groups},
+      adapter, of_groups);
+  settings.awaited = groups->awaited();
+  settings.ours = groups->ours();
   uint64_t given = 0;
   RendezvousCallbacks job;
   job.learned = [](Time, const UniqueIdKey& key, const NcclUniqueId& id) {
     print("learned", key, id);
   };
-  job.provide = [&](Time, const UniqueIdKey& key) -> std::optional<NcclUniqueId> {
-    if (key.group != "0") return std::nullopt;
-    const NcclUniqueId id = make_unique_id(1, given++, {master.address, 47000});
-    print("gave", key, id);
+  job.provide = [&](Time at, const UniqueIdKey& key) -> std::optional<NcclUniqueId> {
+    const bool first = key.group == "0" && key.member == "0";
+    std::optional<NcclUniqueId> id;
+    id = first ? make_unique_id(1, given++, {master.address, 47000}) : groups->provide(at, key);
+    if (id) print("gave", key, *id);
     return id;
   };
   if (const auto started = store->start(settings, job); !started) {
@@ -113,6 +129,18 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::vector<uint32_t> real;
-  for (int i = 3; i < argc; ++i) real.push_back(static_cast<uint32_t>(std::atoi(argv[i])));
-  return understudy::run(*master, static_cast<uint32_t>(std::atoi(argv[2])), real);
+  std::vector<std::vector<uint32_t>> groups;
+  for (int i = 3; i < argc; ++i) {
+    std::vector<uint32_t> ranks;
+    std::stringstream text(argv[i]);
+    for (std::string rank; std::getline(text, rank, ',');) {
+      ranks.push_back(static_cast<uint32_t>(std::atoi(rank.c_str())));
+    }
+    if (ranks.size() == 1) {
+      real.push_back(ranks[0]);
+    } else {
+      groups.push_back(ranks);
+    }
+  }
+  return understudy::run(*master, static_cast<uint32_t>(std::atoi(argv[2])), real, groups);
 }

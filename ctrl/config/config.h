@@ -208,6 +208,10 @@ struct JobConfig {
   SenderConfig sender;  ///< of every rank
   /// The real ranks are NCCL's in run; without: ring_node's.
   std::optional<NcclJoinConfig> join;
+  /// Of such jobs: who is in the communicators beyond the first one, in the order in which the
+  /// program makes them. An entry is what one ncclCommSplit or ncclCommShrink makes, or PyTorch's
+  /// new_group()s one after the other: groups of ranks, each rank in one of them or in none.
+  std::vector<std::vector<std::vector<uint32_t>>> groups;
   unsigned line = 0;
 };
 

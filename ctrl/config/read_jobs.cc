@@ -52,6 +52,7 @@ class JobReader {
                   job_.operations);
     read_feed();
     read_join(table_, context_, job_);
+    read_groups(table_, job_, rank_count());
     read_inner();
     if (const auto interval = table_.duration("interval")) job_.interval = interval->value;
     read_skew();

@@ -72,6 +72,7 @@ class JoinReader {
       table_.error(join_.line, "comm_id", "a job of NCCL 2." + std::to_string(job_.nccl.minor),
                    "emulated ranks join communicators of 2.18 to 2.30");
     }
+    check_others();
     table_.finish();
     job_.join = join_;
   }
@@ -99,6 +100,22 @@ class JoinReader {
                      (nic.v4   ? ": " + nic.v4->text()
                       : nic.v6 ? ": " + nic.v6->text()
                                : ""));
+  }
+
+  /// Two communicators do not meet at one place.
+  void check_others() {
+    for (const JobConfig& other : config_.jobs) {
+      if (!other.join) continue;
+      const bool file = join_.way == NcclJoinConfig::Way::kFile;
+      const bool same =
+          file ? other.join->file == join_.file
+               : other.join->port == join_.port && other.join->address == join_.address;
+      if (!same || (file ? join_.file.empty() : join_.port == 0)) continue;
+      table_.error(join_.line, file ? "file" : "comm_id",
+                   file ? "\"" + join_.file + "\""
+                        : join_.address.text() + " port " + std::to_string(join_.port),
+                   "expected a place of its own; job \"" + other.name + "\" has this one");
+    }
   }
 
   void check_magic(const Located<std::string>& text) {

@@ -111,6 +111,8 @@ void read_iteration(TableReader& table, ReadContext& context, JobConfig& job, ui
 void read_join(TableReader& table, ReadContext& context, JobConfig& job);
 /// job.merged_nics, once its ranks are known.
 void read_merged_nics(TableReader& table, ReadContext& context, JobConfig& job);
+/// Its key groups, after join. `ranks`: 0 if they are not known.
+void read_groups(TableReader& table, JobConfig& job, uint64_t ranks);
 /// [[job]]; after the ports.
 void read_jobs(TableReader& root, ReadContext& context);
 /// [nccl] and [calibration].

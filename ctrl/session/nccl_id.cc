@@ -62,24 +62,24 @@ Result<void> NcclId::open_store() {
     settings.generation = store_generation_of_release(setup_.job->join->torch);
   }
   RendezvousCallbacks callbacks;
-  callbacks.learned = [this](Time, const UniqueIdKey& key, const NcclUniqueId& id) {
-    learned(key, id);
+  settings.awaited = setup_.groups->awaited();
+  settings.ours = setup_.groups->ours();
+  callbacks.learned = [this](Time now, const UniqueIdKey& key, const NcclUniqueId& id) {
+    learned(now, key, id);
   };
-  callbacks.provide = [this, ours](Time, const UniqueIdKey& key) -> std::optional<NcclUniqueId> {
-    if (!ours || !is_first(key)) return std::nullopt;
+  callbacks.provide = [this, ours](Time now,
+                                   const UniqueIdKey& key) -> std::optional<NcclUniqueId> {
+    if (!is_first(key)) return setup_.groups->provide(now, key);
+    if (!ours) return std::nullopt;
     id_ = ours;
     return ours;
   };
   return store_.start(std::move(settings), std::move(callbacks));
 }
 
-void NcclId::learned(const UniqueIdKey& key, const NcclUniqueId& id) {
-  if (is_first(key)) {
-    if (!id_) id_ = id;
-    return;
-  }
-  say_("PyTorch makes another communicator, " + key.member + " of its process group " + key.group +
-       ": emulated ranks join the first one of all ranks only");
+void NcclId::learned(Time now, const UniqueIdKey& key, const NcclUniqueId& id) {
+  if (!is_first(key)) return setup_.groups->learned(now, key, id);
+  if (!id_) id_ = id;
 }
 
 void NcclId::poll(Time now) {

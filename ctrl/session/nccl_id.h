@@ -12,6 +12,7 @@
 #include "ctrl/peers/nccl/unique_id_file.h"
 #include "ctrl/session/nccl_sockets.h"
 #include "ctrl/session/store_sockets.h"
+#include "ctrl/session/torch_groups.h"
 
 namespace understudy {
 
@@ -22,7 +23,8 @@ class NcclId {
     uint32_t number = 0;  ///< of the job in the configuration
     uint64_t seed = 1;
     std::vector<RendezvousSettings::Rank> ranks;
-    IpAddress from;  ///< of an emulated rank: it calls a real one's store
+    IpAddress from;                 ///< of an emulated rank: it calls a real one's store
+    TorchGroups* groups = nullptr;  ///< outlives it
   };
   /// `sockets`: of the communicator, with the root if that is ours.
   NcclId(Setup setup, NcclSockets& sockets, PeerNetwork& network,
@@ -49,7 +51,7 @@ class NcclId {
   bool has_store() const { return setup_.job->join->way == NcclJoinConfig::Way::kStore; }
   Result<void> make_root();
   Result<void> open_store();
-  void learned(const UniqueIdKey& key, const NcclUniqueId& id);
+  void learned(Time now, const UniqueIdKey& key, const NcclUniqueId& id);
 
   const Setup setup_;
   NcclSockets& sockets_;

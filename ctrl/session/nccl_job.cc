@@ -4,6 +4,7 @@
 
 #include "ctrl/build/rail.h"
 #include "ctrl/config/merged_nics.h"
+#include "dataplane/base/pattern.h"
 
 namespace understudy {
 
@@ -16,6 +17,7 @@ NcclJob::NcclJob(const Config& config, const JobConfig& job, const CollectiveSet
       unplanned_(config, control, unplanned_settings()),
       say_(std::move(say)),
       sockets_(network, addresses(), callbacks()),
+      groups_(groups_setup(), network, callbacks()),
       identity_(identity_setup(), sockets_, network,
                 [this](const std::string& line) { this->say(line); }),
       reach_(reach_test(network)) {}
@@ -76,14 +78,43 @@ ReachTest NcclJob::reach_test(PeerNetwork& network) const {
   return ReachTest(real->name, roce_address(real->nics[job_.nic]), std::move(sources), network);
 }
 
-NcclId::Setup NcclJob::identity_setup() const {
+std::vector<RendezvousSettings::Rank> NcclJob::ranks() const {
+  std::vector<RendezvousSettings::Rank> all;
+  for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
+    all.push_back({node_of(rank).real, setup_.communicator.node_of(rank)});
+  }
+  return all;
+}
+
+TorchGroups::Setup NcclJob::groups_setup() const {
+  TorchGroups::Setup setup;
+  setup.nccl = job_.nccl;
+  setup.seed = splitmix64(config_.seed + static_cast<uint64_t>(&job_ - config_.jobs.data()));
+  setup.ranks = ranks();
+  setup.addresses = addresses();
+  for (const auto& partition : job_.groups) {
+    setup.groups.insert(setup.groups.end(), partition.begin(), partition.end());
+  }
+  return setup;
+}
+
+/// PyTorch splits once for each of its groups.
+std::vector<RankPartition> NcclJob::children() const {
+  if (job_.join->way != NcclJoinConfig::Way::kStore) return job_.groups;
+  std::vector<RankPartition> all;
+  for (const auto& partition : job_.groups) {
+    for (const auto& group : partition) all.push_back({group});
+  }
+  return all;
+}
+
+NcclId::Setup NcclJob::identity_setup() {
   NcclId::Setup setup;
   setup.job = &job_;
   setup.number = static_cast<uint32_t>(&job_ - config_.jobs.data());
   setup.seed = config_.seed;
-  for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
-    setup.ranks.push_back({node_of(rank).real, setup_.communicator.node_of(rank)});
-  }
+  setup.ranks = ranks();
+  setup.groups = &groups_;
   uint32_t rank = 0;
   while (node_of(rank).real) ++rank;
   setup.from = addresses()[rank];
@@ -117,6 +148,7 @@ void NcclJob::begin(Time now) {
   settings.emulated_root = identity_.emulated_root();
   settings.root_listener = identity_.root_listener();
   settings.seed = config_.seed;
+  settings.groups = children();
   for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
     settings.ranks.push_back({node_of(rank).real, setup_.communicator.node_of(rank)});
   }
@@ -141,6 +173,7 @@ void NcclJob::poll(Time now) {
   begin(now);
   if (communicator_ == nullptr) return;
   sockets_.poll();
+  groups_.poll();
   const CollectiveProgress& progress = environment_.progress();
   const UnplannedTraffic& beside = unplanned_.traffic();
   if ((progress.failed || beside.failed > 0) && !told_failed_) {
@@ -161,7 +194,7 @@ void NcclJob::poll(Time now) {
         "NCCL_GRAPH_REGISTER=0 on the real node turn that off");
   }
   if (!communicator_->failure().empty()) return end(communicator_->failure());
-  if (communicator_->finished()) end("");
+  if (communicator_->finished() && groups_.idle()) end("");
 }
 
 void NcclJob::end(const std::string& failure) {
@@ -182,8 +215,8 @@ std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t m
   settings.magic = magic;
   settings.queue_pairs = job_.join->queue_pairs;
   settings.split_data = job_.join->split_data;
-  settings.local = nics_of(connector.emulated);
-  settings.real_addresses = nics_of(connector.real);
+  settings.local = nics_of(groups_.job_rank(connector, connector.emulated));
+  settings.real_addresses = nics_of(groups_.job_rank(connector, connector.real));
   settings.mtu = config_.fabric.mtu;
   settings.sender = job_.sender;
   return std::make_unique<NetIbPeer>(connector, settings, seen_, *this);
@@ -192,7 +225,8 @@ std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t m
 Result<EndpointReady> NcclJob::endpoint(const EndpointRequest& request) {
   const NcclConnector& connector = request.nccl->connector;
   if (const auto link = link_of(connector)) return environment_.serve(*link, request);
-  return unplanned_.create(node_of(connector.emulated), node_of(connector.real), request);
+  return unplanned_.create(node_of(groups_.job_rank(connector, connector.emulated)),
+                           node_of(groups_.job_rank(connector, connector.real)), request);
 }
 
 void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
@@ -215,12 +249,17 @@ void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
           "the job. Set channels, or NCCL_MAX_NCHANNELS on the real node");
     }
   }
-  sockets_.on_connector(connector, "");
+  on_connector(connector, "");
 }
 
 void NcclJob::on_connector_failed(Time, const NcclConnector& connector, const std::string& why) {
   give_back(connector);
-  sockets_.on_connector(connector, why);
+  on_connector(connector, why);
+}
+
+void NcclJob::on_connector(const NcclConnector& connector, const std::string& failure) {
+  if (groups_.has(connector)) return groups_.on_connector(connector, failure);
+  sockets_.on_connector(connector, failure);
 }
 
 void NcclJob::on_connector_closed(Time, const NcclConnector& connector) { disconnect(connector); }
@@ -256,6 +295,7 @@ std::vector<std::string> NcclJob::status() const {
                   std::to_string(unplanned_.traffic().messages_received) +
                   " from them outside the job's operations");
   for (const std::string& line : communicator_->waiting()) lines.push_back(line);
+  for (const std::string& line : groups_.waiting()) lines.push_back(line);
   return lines;
 }
 

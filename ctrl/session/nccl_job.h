@@ -20,6 +20,7 @@
 #include "ctrl/session/nccl_id.h"
 #include "ctrl/session/nccl_sockets.h"
 #include "ctrl/session/reach_test.h"
+#include "ctrl/session/torch_groups.h"
 #include "ctrl/session/unplanned_links.h"
 
 namespace understudy {
@@ -38,13 +39,16 @@ class NcclJob final : public NetIbObserver {
   void poll(Time now);
   /// A connection of the network has ended; false if it is none of this job's.
   bool on_ended(const EndedConnection& ended) {
-    return sockets_.on_ended(ended) || identity_.on_ended(ended) || reach_.on_ended(ended);
+    return sockets_.on_ended(ended) || groups_.on_ended(ended) || identity_.on_ended(ended) ||
+           reach_.on_ended(ended);
   }
   /// What one of this job's connections wants of the data plane.
   Result<EndpointReady> endpoint(const EndpointRequest& request);
 
   /// The real ranks have left, or it has failed.
-  bool owns(ConnectionId connection) const { return sockets_.owns(connection); }
+  bool owns(ConnectionId connection) const {
+    return sockets_.owns(connection) || groups_.owns(connection);
+  }
   bool begun() const { return communicator_ != nullptr; }
   bool over() const { return over_; }
   const std::string& failure() const { return failure_; }
@@ -58,7 +62,10 @@ class NcclJob final : public NetIbObserver {
 
  private:
   NcclSockets::Callbacks callbacks();
-  NcclId::Setup identity_setup() const;
+  NcclId::Setup identity_setup();
+  TorchGroups::Setup groups_setup() const;
+  std::vector<RankPartition> children() const;
+  std::vector<RendezvousSettings::Rank> ranks() const;
   std::vector<IpAddress> addresses() const;
   ReachTest reach_test(PeerNetwork& network) const;
   UnplannedLinks::Settings unplanned_settings() const;
@@ -70,6 +77,7 @@ class NcclJob final : public NetIbObserver {
   std::optional<uint32_t> link_of(const NcclConnector& connector) const;
   std::unique_ptr<Peer> net_ib(const NcclConnector& connector, uint64_t magic);
   void disconnect(const NcclConnector& connector);
+  void on_connector(const NcclConnector& connector, const std::string& failure);
   /// Its queue pairs and memory, made or set aside.
   void give_back(const NcclConnector& connector);
   void end(const std::string& failure);
@@ -82,6 +90,7 @@ class NcclJob final : public NetIbObserver {
   UnplannedLinks unplanned_;
   const Say say_;
   NcclSockets sockets_;
+  TorchGroups groups_;
   NcclId identity_;
   ReachTest reach_;
   std::unique_ptr<NcclCommunicator> communicator_;

@@ -215,6 +215,7 @@ void NcclCommunicator::on_connector_failed(Time, const NcclConnector& connector,
   impl_->on_connector_failed(connector, why);
 }
 const std::string& NcclCommunicator::failure() const { return impl_->failure(); }
+bool NcclCommunicator::begun() const { return impl_->begun(); }
 bool NcclCommunicator::finished() const { return impl_->finished(); }
 std::vector<std::string> NcclCommunicator::waiting() const { return impl_->waiting(); }
 

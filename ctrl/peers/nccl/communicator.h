@@ -54,6 +54,8 @@ class NcclCommunicator {
 
   /// Of the communicator and its children, empty while all goes well.
   const std::string& failure() const;
+  /// A real rank may have come: none has if the root is ours and nobody has checked in there.
+  bool begun() const;
   /// All real ranks have closed their connections in good order.
   bool finished() const;
   /// For `understudy status`: lines on what the emulated ranks wait for; ranks that wait for the

@@ -32,6 +32,9 @@ class NcclCommunicator::Impl : public NcclGroupUser {
   void on_connector_failed(const NcclConnector& connector, const std::string& why);
   const std::string& failure() const { return failure_; }
   bool finished() const { return finished_; }
+  bool begun() const {
+    return !root_ || root_->missing().size() + emulated_ < settings_.ranks.size();
+  }
   std::vector<std::string> waiting() const;
   std::vector<uint32_t> ranks_of(uint32_t communicator) const;
 

@@ -58,7 +58,13 @@ bool NcclCommunicator::Impl::handle(StreamId id, Stream& stream, const FrameRead
 bool NcclCommunicator::Impl::identify(StreamId id, Stream& stream,
                                       const FrameReader::Event& event) {
   Ring* ring = nullptr;
-  if (stream.role == Role::kAtRoot) {
+  if (stream.role == Role::kAtRoot && root_->missing().empty()) {
+    host_.say(
+        "NCCL: a connection from " + stream.from.text() + " to the root, " +
+        settings_.id.root.text() +
+        ", where all real ranks have checked in: is it another program's with the same id? It "
+        "is closed; this communicator goes on");
+  } else if (stream.role == Role::kAtRoot) {
     ring = event.magic == settings_.id.magic ? rings_.front().get() : nullptr;
   } else {
     ring = by_magic(*stream.listener, event.magic);

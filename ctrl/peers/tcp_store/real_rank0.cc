@@ -24,6 +24,7 @@ RealRank0::RealRank0(RendezvousSettings settings, StoreHost& host, RendezvousCal
       pause_(kShortestPause),
       groups_(kGroupsAhead),
       counts_(kGroupsAhead),
+      awaited_(settings_.awaited.begin(), settings_.awaited.end()),
       barriers_{0, 1} {
   for (const RendezvousSettings::Rank& rank : settings_.ranks) emulated_ += rank.real ? 0 : 1;
 }
@@ -77,6 +78,19 @@ void RealRank0::introduce(Time now) {
                     [](Time, const StoreAnswer&) {});
   }
   add(agents.exit_counter, agents.emulated_nodes);
+  for (const UniqueIdKey& id : settings_.ours) publish(now, id);
+}
+
+/// Before anybody waits for it: nobody tells that he does.
+void RealRank0::publish(Time now, const UniqueIdKey& id) {
+  const auto made = callbacks_.provide ? callbacks_.provide(now, id) : std::nullopt;
+  if (!made) return;
+  const UniqueIdBytes bytes = unique_id_bytes(*made);
+  for (std::string& key : unique_id_keys(id, kAttempts)) {
+    client_.request(
+        now, {StoreCommand::kSet, {std::move(key)}, {StoreValue(bytes.begin(), bytes.end())}, 0},
+        [](Time, const StoreAnswer&) {});
+  }
 }
 
 void RealRank0::poll(Time now) {
@@ -120,6 +134,11 @@ void RealRank0::ask_for_all(Time now) {
       if_there(now, key, [this, id, key](Time at) { on_unique_id(at, id, key); });
     }
   }
+  for (const UniqueIdKey& id : awaited_) {
+    for (const std::string& key : unique_id_keys(id, kAttempts)) {
+      if_there(now, key, [this, id, key](Time at) { on_unique_id(at, id, key); });
+    }
+  }
   for (const uint32_t number : barriers_) {
     for (const std::string& key : barrier_keys(number, kAttempts)) {
       if_there(now, key, [this, number, key](Time at) { on_barrier(at, number, key); });
@@ -149,6 +168,10 @@ void RealRank0::on_unique_id(Time now, const UniqueIdKey& id, const std::string&
                     if (!parsed) {
                       failure_ = "store at " + settings_.master.text() + ": key \"" + key +
                                  "\": " + parsed.error().text;
+                      return;
+                    }
+                    if (awaited_.erase(id) != 0) {
+                      if (callbacks_.learned) callbacks_.learned(at, id, *parsed);
                       return;
                     }
                     const auto group = static_cast<uint32_t>(std::stoul(id.group));

@@ -27,6 +27,7 @@ class RealRank0 final : public Rendezvous {
  private:
   void dial();
   void introduce(Time now);
+  void publish(Time now, const UniqueIdKey& id);
   void ask_for_all(Time now);
   void if_there(Time now, std::string key, std::function<void(Time)> found);
   void on_barrier(Time now, uint32_t number, const std::string& key);
@@ -44,8 +45,9 @@ class RealRank0 final : public Rendezvous {
   Duration pause_;
   uint32_t groups_ = 0;           ///< below this number groups are asked for
   std::vector<uint32_t> counts_;  ///< communicators of each that are known
-  std::set<uint32_t> barriers_;   ///< numbers that may be next
-  std::set<uint32_t> passed_;     ///< and those that were there
+  std::set<UniqueIdKey> awaited_;
+  std::set<uint32_t> barriers_;  ///< numbers that may be next
+  std::set<uint32_t> passed_;    ///< and those that were there
   std::string failure_;
 };
 

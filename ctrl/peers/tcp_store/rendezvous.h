@@ -31,13 +31,16 @@ struct RendezvousSettings {
   SocketAddress master;  ///< MASTER_ADDR and MASTER_PORT
   /// Of the real rank 0's store; nothing: to be found out. Emulated ones take all.
   std::optional<StoreGeneration> generation;
+  /// Of the real rank 0's store: ids beside the first communicator's that real ranks may publish,
+  /// and those that emulated ones publish, by RendezvousCallbacks::provide.
+  std::vector<UniqueIdKey> awaited, ours;
 };
 
 struct RendezvousCallbacks {
   /// A rank has published an id: emulated ranks may join that communicator.
   std::function<void(Time, const UniqueIdKey&, const NcclUniqueId&)> learned;
   /// A real rank waits for an id that its group's first rank makes. Nothing: that rank is real, and
-  /// publishes it itself. Only called where rank 0 is emulated.
+  /// publishes it itself. Where rank 0 is real nobody can tell who waits: it is called for `ours`.
   std::function<std::optional<NcclUniqueId>(Time, const UniqueIdKey&)> provide;
 };
 
