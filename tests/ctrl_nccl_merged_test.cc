@@ -63,13 +63,13 @@ std::map<uint32_t, Part> parts_of(const std::string& path) {
 }
 
 /// As many parts of messages on each port, and as many bytes as they can be cut alike.
-void expect_even(const std::string& path, unsigned ports) {
+void expect_even(const std::string& path, unsigned ports, bool alike = true) {
   const auto parts = parts_of(path);
   ASSERT_EQ(parts.size(), ports);
   for (const auto& [port, part] : parts) {
     EXPECT_EQ(part.parts, parts.at(0).parts);
     EXPECT_GT(part.parts, 0u);
-    EXPECT_GT(part.credits, 0u) << "credits take turns";
+    if (alike) EXPECT_GT(part.credits, 0u) << "credits take turns over the receiver's NICs";
     const double share = static_cast<double>(part.bytes) / static_cast<double>(parts.at(0).bytes);
     EXPECT_NEAR(share, 1, 0.02);
   }
@@ -90,7 +90,7 @@ TEST(MergedNics, CarryWhatTheyHaveTogether) {
       const Duration took = last.measured;
       if (real == 1 && emulated == 1) alone = took;
       EXPECT_NEAR(took.microseconds(), alone.microseconds(), 0.02 * alone.microseconds());
-      if (real > 1) expect_even(file.path(), real);
+      if (real > 1) expect_even(file.path(), real, real == emulated);
       expect_holds(judged(file.path(), &config));
     }
   }
