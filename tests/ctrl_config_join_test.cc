@@ -161,6 +161,66 @@ TEST(NodeEnvironment, HasTheReasonOfEachSetting) {
   EXPECT_NE(text.find("0000:0000:0000:0000:0000:ffff:0a09:0001"), std::string::npos) << text;
 }
 
+/// Two ports that NCCL makes one device of.
+constexpr const char* kMerged = R"(format = 1
+[[prefix]]
+nic = 0
+v4 = "10.9.0.0/24"
+[[prefix]]
+nic = 1
+v4 = "10.10.0.0/24"
+[[node]]
+name = "gpu"
+real = true
+nics = 2
+link = { rate = "50Gbit/s", latency = "1us" }
+[[node]]
+name = "w"
+count = 3
+link = { rate = "100Gbit/s", latency = "1us" }
+[[port]]
+real = "gpu"
+nic = 0
+device = "virtual"
+[[port]]
+real = "gpu"
+nic = 1
+device = "virtual"
+[[job]]
+name = "j"
+collective = "all_reduce"
+ranks = ["gpu", "w*"]
+sizes = ["64KiB"]
+join = { file = "uid" }
+)";
+
+TEST(MergedNics, AreReadAndSet) {
+  const std::string text = kMerged;
+  const auto config = load_config_text(text + "merged_nics = 2\n", "join.toml");
+  ASSERT_TRUE(config) << describe(config.error());
+  const auto settings = node_settings(*config, config->jobs[0]);
+  const auto value = [&](const std::string& name) {
+    const auto it = std::ranges::find(settings, name, &NodeSetting::name);
+    return it == settings.end() ? std::string() : it->value;
+  };
+  EXPECT_EQ(value("NCCL_IB_MERGE_NICS"), "1");
+  EXPECT_EQ(value("NCCL_NET_FORCE_MERGE"), "\"$understudy_hca\"");
+  const std::string script = node_environment(*config, config->jobs[0]);
+  EXPECT_NE(script.find("0000:0000:0000:0000:0000:ffff:0a0a:0001"), std::string::npos) << script;
+  EXPECT_NE(script.find("understudy_hca=$understudy_hca,$understudy_found"), std::string::npos);
+  const auto refused = [&](const std::string& more, const std::string& why) {
+    const std::string errors = errors_of(text + more);
+    EXPECT_NE(errors.find(why), std::string::npos) << errors;
+  };
+  refused("merged_nics = 9\n", "merged_nics");
+  refused("merged_nics = 2\nnccl = \"2.19\"\n", "one device of 1 at most");
+  refused("merged_nics = 4\nnccl = \"2.23\"\n", "one device of 2 at most");
+  const std::string port = "[[port]]\nreal = \"gpu\"\nnic = 1\ndevice = \"virtual\"\n";
+  std::string without = text + "merged_nics = 2\n";
+  without.erase(without.find(port), port.size());
+  EXPECT_NE(errors_of(without).find("there is no [[port]] for NIC 1"), std::string::npos);
+}
+
 TEST(NodeEnvironment, LeavesOutWhatAReleaseDoesNotKnow) {
   const auto config = load_config_text(
       with(std::string(kRealFirst) + "nccl = \"2.18\"\njoin = { file = \"uid\" }"), "join.toml");
