@@ -15,8 +15,8 @@ using nccl_decode::i32_at;
 
 // nccl-wire 1.3; source: bootstrap.cc, bootstrapRoot.
 
-SocketAddress RealRank::start_root(uint16_t port) {
-  ListeningSocket* listener = open_root(port);
+SocketAddress RealRank::start_root() {
+  ListeningSocket* listener = open_root(0);
   const SocketAddress address = listener->address;
   serve(listener);
   return address;

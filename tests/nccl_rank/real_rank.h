@@ -78,7 +78,7 @@ class RealRank : public Process {
   const World& world() const { return world_; }
 
   /// ncclGetUniqueId: the root, which answers all ranks of a communicator.
-  SocketAddress start_root(uint16_t port = 0);
+  SocketAddress start_root();
   /// The same in two steps: the id may have to be known in between.
   ListeningSocket* open_root(uint16_t port) { return listen(port); }
   void serve(ListeningSocket* root) { spawn(serve_root(root)); }
