@@ -30,6 +30,7 @@ device = "net_vhost0,iface={socket},queues=1"
 name = "nccl"
 collective = "{collective}"
 algorithm = "{algorithm}"
+protocol = "{protocol}"
 ranks = {order}
 sizes = {sizes}
 iterations = {iterations}
@@ -48,13 +49,14 @@ class Nccl(stage.Stage):
         super().setUp()
         shutil.copy(self.build / "tests/nccl_rank/nccl_rank_node", self.share)
 
-    def config(self, minor, ranks, collective="all_reduce", algorithm="ring", sizes='["64KiB", "1MiB"]', iterations=2,
-               payload="synthetic", channels=2, order='["gpu", "w*"]', join=None, more=""):
+    def config(self, minor, ranks, collective="all_reduce", algorithm="ring", protocol="simple",
+               sizes='["64KiB", "1MiB"]', iterations=2, payload="synthetic", channels=2, order='["gpu", "w*"]', join=None,
+               more=""):
         file = self.share / "run.toml"
         join = join or f'file = "{self.share / "id"}"'
         file.write_text(NODES.format(emulated=ranks - 1, socket=self.socket, collective=collective, algorithm=algorithm,
-                                     sizes=sizes, iterations=iterations, payload=payload, channels=channels,
-                                     minor=minor, order=order, join=join, more=more))
+                                     protocol=protocol, sizes=sizes, iterations=iterations, payload=payload,
+                                     channels=channels, minor=minor, order=order, join=join, more=more))
         return file
 
     def play(self, minor, ranks, **job):
@@ -101,6 +103,12 @@ class Nccl(stage.Stage):
     def test_trees(self):
         small = {"algorithm": "tree", "sizes": '["256KiB"]'}
         self.play_all((22, 4, small), (29, 8, small), (18, 64, small), (28, 1024, small | {"iterations": 1}))
+
+    def test_lines_with_flags(self):
+        sizes = {"sizes": '["16KiB", "256KiB"]'}
+        self.play_all((28, 4, sizes | {"protocol": "ll"}), (29, 8, sizes | {"protocol": "ll128", "algorithm": "tree"}),
+                      (22, 4, sizes | {"protocol": "ll128"}),
+                      (28, 4, {"algorithm": "auto", "protocol": "auto", "sizes": '["4KiB", "64KiB", "4MiB", "1MiB"]'}))
 
     def test_other_collectives(self):
         self.play_all((20, 4, {"collective": "all_gather"}), (24, 4, {"collective": "reduce_scatter"}),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "tests/nccl_rank/lines.h"
+
 namespace understudy::nccl_rank {
 
 using std::chrono::steady_clock;
@@ -15,7 +17,7 @@ Link link_of(const Connection& c) {
 DataPhase::DataPhase(const RankSchedule& schedule, VerbsAdapter& adapter, RingValues* values)
     : schedule_(schedule), adapter_(adapter), values_(values) {
   for (const Connection& c : schedule.connections()) {
-    require(c.network && c.protocol == Protocol::kSimple, "only Simple between nodes is played");
+    require(c.network, "only connections between nodes are played");
     Side side;
     side.connection = &adapter.connection(link_of(c));
     side.connection->begin({c.capacity / c.slice_steps, c.slice_steps, c.chunk_steps, c.capacity});
@@ -50,6 +52,10 @@ bool DataPhase::look_at_arrivals(uint32_t c) {
             "message " + std::to_string(k) + " of " + rank_text(side.connection->link().peer) +
                 ": " + std::to_string(side.connection->size(at)) + " bytes instead of " +
                 std::to_string(expected));
+    require(flags_are_right(schedule_.connections()[c].protocol, side.connection->step(at),
+                            side.connection->slot(at), expected),
+            "message " + std::to_string(k) + " of " + rank_text(side.connection->link().peer) +
+                ": a flag that its kernel would wait for is not there");
     if (values_ != nullptr) values_->receive(c, k, side.connection->slot(at));
     any = true;
   }
@@ -80,8 +86,12 @@ bool DataPhase::ready(uint32_t c) const {
 void DataPhase::do_next(uint32_t c) {
   Side& side = sides_[c];
   const uint64_t k = side.done++;
-  const bool sends = schedule_.connections()[c].direction == Direction::kSend;
-  if (sends && values_ != nullptr) values_->send(c, k, side.connection->slot(side.first + k));
+  const Connection& connection = schedule_.connections()[c];
+  if (connection.direction == Direction::kReceive) return;
+  const uint64_t at = side.first + k;
+  if (values_ != nullptr) values_->send(c, k, side.connection->slot(at));
+  write_flags(connection.protocol, side.connection->step(at), side.connection->slot(at),
+              schedule_.message(c, k).wire);
 }
 
 /// Does all that can be done now; true if anything was.

@@ -19,7 +19,7 @@ Link link_of(const Connection& connection);
 class DataPhase {
  public:
   /// `values`: null if contents do not matter. All outlive this. Connections inside a node are an
-  /// error, and so are protocols other than Simple.
+  /// error.
   DataPhase(const RankSchedule& schedule, VerbsAdapter& adapter, RingValues* values);
 
   /// Until all is received, sent and acknowledged. `beside` is called while nothing happens. Throws

@@ -185,9 +185,10 @@ class Node {
         wrong += now;
         result = std::to_string(now) + " wrong";
       }
-      std::printf("%s %s %llu B%s: %.0f us, %s\n",
+      std::printf("%s %s %s %llu B%s: %.0f us, %s\n",
                   std::string(name_of(kCollectiveNames, operation.collective)).c_str(),
                   std::string(name_of(kAlgorithmNames, operation.algorithm)).c_str(),
+                  std::string(name_of(kProtocolNames, operation.protocol)).c_str(),
                   static_cast<unsigned long long>(operation.bytes()),
                   one.warmup ? " (warm-up)" : "", time * 1e6, result.c_str());
       std::fflush(stdout);

@@ -52,6 +52,7 @@ class VerbsConnection {
   uint64_t acknowledged() const { return acknowledged_; }
 
   /// Of the current operation.
+  uint64_t step(uint64_t k) const { return first_step_ + (k - first_) * use_.slice_steps; }
   std::byte* slot(uint64_t k) const { return buffer_->data() + offset(k); }
 
   enum class Kind : uint64_t { kData, kReceive, kCredit };
@@ -70,9 +71,7 @@ class VerbsConnection {
   ibv_qp* part(uint64_t k, unsigned part) const {
     return qps_[settings_.split ? part : k % qps_.size()].get();
   }
-  uint64_t offset(uint64_t k) const {
-    return (first_step_ + (k - first_) * use_.slice_steps) % 8 * use_.step_bytes;
-  }
+  uint64_t offset(uint64_t k) const { return step(k) % 8 * use_.step_bytes; }
 
   const VerbsDevice& device_;
   Settings settings_;
