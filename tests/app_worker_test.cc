@@ -96,7 +96,7 @@ struct Toy {
   ToyPort port;
   ToyShard shard;
   Worker worker;
-  explicit Toy(const WorkerConfig& config) : worker(clock, config, {{&port, &shard}}) {
+  explicit Toy(const WorkerConfig& config) : worker(clock, config, {{{&port}, &shard}}) {
     shard.worker = &worker;
   }
 };
