@@ -179,10 +179,10 @@ TEST(MergedDevices, QueuePairsTakeTurns) {
 TEST(MergedDevices, MessagesOverTheFifosWrap) {
   for (const uint32_t minor : {20u, 24u, 28u, 29u, 30u}) {
     const uint32_t most = net_ib_layout({minor}).most_devices;
-    for (const auto [from, to] :
+    for (const auto& [from, to] :
          {std::pair{2u, 2u}, {2u, 1u}, {1u, 2u}, {4u, 4u}, {4u, 2u}, {3u, 4u}}) {
       if (std::max(from, to) > most) continue;
-      for (const auto [each, split] : {std::pair{1u, false}, {2u, false}, {2u, true}}) {
+      for (const auto& [each, split] : {std::pair{1u, false}, {2u, false}, {2u, true}}) {
         SCOPED_TRACE(testing::Message() << "2." << minor << ", " << from << " to " << to << ", "
                                         << each << (split ? " split" : ""));
         Merged m(minor, from, to, each, split);
