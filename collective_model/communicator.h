@@ -29,6 +29,9 @@ struct Communicator {
   uint32_t nics = 1;           ///< from it on; GPU g is next to the one of g * nics / gpus
   uint32_t nic_gigabytes = 0;  ///< GB/s of the NIC next to a GPU, rounded down; 0: not known
   uint32_t channels = 1;
+  /// That NCCL's search found; the others are copies of these (nccl-wire 2.6; graph/connect.cc). 0:
+  /// half of all.
+  uint32_t search_channels = 0;
   NcclVersion version;
   BufferSizes buffers;
   /// Order of a node's GPUs in ring and tree of a channel: the first one receives from the node
@@ -55,6 +58,12 @@ struct Communicator {
     uint32_t place = 0;
     while (order[place] != gpu) ++place;
     return place;
+  }
+  /// Which of both binary trees a channel has: each search channel comes once with the first and
+  /// once with the second, then copies of all of these.
+  uint32_t tree_of(uint32_t channel) const {
+    const uint32_t found = search_channels != 0 ? search_channels : (channels + 1) / 2;
+    return channel % (2 * found) / found;
   }
   /// Rank at a position of a channel's ring, and back.
   uint32_t ring_rank(uint32_t channel, uint32_t position) const {

@@ -15,7 +15,7 @@ uint32_t child_place(const Communicator& communicator, uint32_t which) {
 
 TreePlace tree_place(const Communicator& communicator, uint32_t channel, uint32_t rank) {
   const DoubleTree trees(communicator.nodes);
-  const uint32_t tree = channel < (communicator.channels + 1) / 2 ? 0 : 1;
+  const uint32_t tree = communicator.tree_of(channel);
   const uint32_t node = communicator.node_of(rank);
   const uint32_t chain = communicator.place_of(channel, communicator.gpu_of(rank));
   const uint32_t place = trees.place(tree, node);

@@ -201,6 +201,22 @@ TEST(WorkedNumbers, Section28Trees) {
   }
 }
 
+TEST(WorkedNumbers, TreesOfChannels) {
+  const auto trees = [](uint32_t channels, uint32_t search) {
+    Communicator c = nodes_of(4, channels);
+    c.search_channels = search;
+    std::vector<uint32_t> of;
+    for (uint32_t channel = 0; channel < channels; ++channel) of.push_back(c.tree_of(channel));
+    return of;
+  };
+  using Trees = std::vector<uint32_t>;
+  EXPECT_EQ(trees(4, 0), (Trees{0, 0, 1, 1}));
+  EXPECT_EQ(trees(4, 2), (Trees{0, 0, 1, 1}));
+  EXPECT_EQ(trees(4, 1), (Trees{0, 1, 0, 1}));  // 2.28.9 and 2.29.7 with NCCL_MIN_NCHANNELS=4
+  EXPECT_EQ(trees(2, 2), (Trees{0, 0}));        // NCCL_MAX_NCHANNELS=2
+  EXPECT_EQ(trees(1, 1), (Trees{0}));
+}
+
 TEST(WorkedNumbers, TreesOfNodesWithSeveralGpus) {
   // Balanced trees: the chain's first GPU has the parent and child 1, the second one child 0.
   const Communicator c = nodes_of(4, 2, 4);

@@ -228,8 +228,9 @@ void expect_unplanned(bool real_sends, uint32_t minor, uint32_t queue_pairs, boo
   NcclQps qps{{}, split};
   for (uint32_t q = 0; q < queue_pairs; ++q) {
     request.nccl->remote_qpns.push_back(control.take_qpn());
-    QpConfig config = nccl_queue_pair(net.config, {&gpu, 0}, {&w, 0}, request.nccl->remote_qpns[q],
-                                      ours->qpns[q], 1024, 0, !real_sends);
+    QpConfig config =
+        nccl_queue_pair(net.config, {}, {&gpu, 0}, {&w, 0}, request.nccl->remote_qpns[q],
+                        ours->qpns[q], 1024, 0, !real_sends);
     config.addressing.dst_mac = w.nics[0].mac;
     control.add_qp(config, real, true, [&](Qp& qp) { qps.all.push_back(&qp); });
   }

@@ -77,7 +77,9 @@ inline void play(const Case& c, uint32_t minor, VirtualJob::Options options = {}
   std::vector<std::string> unknown;
   expected_connections(config, &unknown);
   EXPECT_EQ(unknown.empty(), job.node().queue_pairs() == 1);
-  const Analysis analysis = judged(options.capture, model ? &config : nullptr);
+  Config found = config;  // whoever judges a capture is told what the search found
+  found.jobs.front().search_channels = options.search_channels;
+  const Analysis analysis = judged(options.capture, model ? &found : nullptr);
   expect_holds(analysis);
   if (model) {
     EXPECT_EQ(analysis.findings.verdict(Check::kCollective), Verdict::kHolds);

@@ -145,5 +145,16 @@ TEST(NcclVirtual, OtherConnections) {
   }
 }
 
+/// The real rank's search finds more channels than half of the job's (NCCL_MAX_NCHANNELS): other
+/// trees. Fewer, with copies (NCCL_MIN_NCHANNELS), is what the reference rank does not know.
+TEST(NcclVirtual, TreesOfTheSearch) {
+  const Case tree{.algorithm = "tree", .channels = 4};
+  VirtualJob::Options options;
+  options.search_channels = 4;
+  play(tree, 28, options);
+  options.search_channels = 2;
+  play({.algorithm = "tree", .protocol = "ll", .ranks = 8, .channels = 2}, 29, options);
+}
+
 }  // namespace
 }  // namespace understudy::nccl_rank

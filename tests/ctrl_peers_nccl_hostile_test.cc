@@ -278,6 +278,22 @@ TEST(NcclHostile, ASecondJobAtTheSamePort) {
   finish(run);
 }
 
+TEST(NcclHostile, ASecondJobWithTheSameIdLeavesTheFirstAlone) {
+  Meeting run(row("2.28"), {true, false, false, false});
+  run.start_emulated_root_alone();
+  for (int process = 0; process < 2; ++process) {
+    End* end = run.world.real_connect(run.job.id.root);
+    Bytes bytes;
+    append_handshake(bytes, run.job.id.magic);
+    append_frame(bytes, check_in_bytes(run.job.layout,
+                                       {0, 4, run.world.real_listen(), run.world.real_listen()}));
+    run.world.write(end, bytes);
+    run.world.real_close(end);
+    run.world.run();
+    EXPECT_EQ(run.world.machine().failure(), "");
+  }
+}
+
 TEST(NcclHostile, CheckInsOfOtherJobs) {
   const auto failure = [](uint32_t rank, uint32_t ranks) {
     Meeting run(row("2.28"), {true, true, false, false});

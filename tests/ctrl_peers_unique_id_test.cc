@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include "ctrl/peers/nccl/unique_id_file.h"
@@ -129,6 +131,25 @@ TEST_F(UniqueIdFiles, OneThatComesLaterIsWaitedFor) {
   EXPECT_EQ(file.poll(after(2000))->value(), sample());
 }
 
+TEST_F(UniqueIdFiles, OneOfAnEarlierRunIsKnown) {
+  write(unique_id_file_text(sample()));
+  UniqueIdFile left(path_);
+  EXPECT_TRUE(left.poll(after(0)).has_value());
+  EXPECT_TRUE(left.is_old());
+
+  UniqueIdFile anew(path_);
+  std::filesystem::last_write_time(
+      path_, std::filesystem::last_write_time(path_) + std::chrono::seconds(1));
+  EXPECT_TRUE(anew.poll(after(0)).has_value());
+  EXPECT_FALSE(anew.is_old());
+
+  std::filesystem::remove(path_);
+  UniqueIdFile fresh(path_);
+  write(unique_id_file_text(sample()));
+  EXPECT_TRUE(fresh.poll(after(0)).has_value());
+  EXPECT_FALSE(fresh.is_old());
+}
+
 TEST_F(UniqueIdFiles, OneThatStaysHalfIsAnError) {
   write(raw(sample()).substr(0, 100));
   UniqueIdFile file(path_);
@@ -155,6 +176,7 @@ TEST_F(UniqueIdFiles, ZerosAndOtherFilesAreErrors) {
 
 TEST_F(UniqueIdFiles, WhatWeWriteIsReadAgain) {
   ASSERT_TRUE(write_unique_id_file(path_, sample()));
+  EXPECT_EQ(std::filesystem::file_size(path_), kUniqueIdBytes);  // as programs read it
   EXPECT_EQ(UniqueIdFile(path_).poll(after(0))->value(), sample());
   EXPECT_FALSE(write_unique_id_file("/nonexistent/id", sample()));
 }

@@ -48,6 +48,10 @@ Communicator job_communicator(const Config& config, const JobConfig& job) {
   c.gpus = gpus_per_node(config, job);
   const auto tuner = job_tuner(config, job);
   c.channels = tuner ? tuner->channels() : job.channels;
+  c.search_channels = job.search_channels;
+  if (c.search_channels == 0 && config.nccl && config.nccl->ring) {
+    c.search_channels = config.nccl->ring->channels;
+  }
   c.version = job.nccl;
   c.first_nic = job.nic;
   const NodeConfig& first = config.nodes[job.ranks.front()];

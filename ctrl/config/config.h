@@ -190,6 +190,7 @@ struct JobConfig {
   uint32_t iterations = 1;
   uint32_t warmup = 0;
   uint32_t channels = 1;
+  uint32_t search_channels = 0;  ///< as Communicator::search_channels
   /// With an algorithm for each dimension of the topology, which then is the job's whole network.
   std::vector<Dimension> dimensions;
   uint32_t splits = 1;  ///< chunks that follow each other through the dimensions

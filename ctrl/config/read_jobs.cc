@@ -112,6 +112,7 @@ class JobReader {
     count("iterations", 1, kMostOperations, job_.iterations);
     count("warmup", 0, kMostOperations, job_.warmup);
     count("channels", 1, kMostChannels, job_.channels);
+    count("search_channels", 1, kMostChannels, job_.search_channels);
     count("splits", 1, kMostSplits, job_.splits);
     if (const TomlNode* splits = table_.any("splits"); splits && job_.dimensions.empty()) {
       table_.error(splits->line, "splits", splits->describe(),

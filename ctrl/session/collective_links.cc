@@ -15,9 +15,11 @@ namespace understudy {
 namespace {
 
 /// Of one end of a link; `far` is the other one.
-QpConfig link_queue_pair(const Config& config, const NcclNic& from, const NcclNic& to, Qpn qpn,
-                         Qpn remote, const LinkFarEnd& far, bool credits) {
-  QpConfig qp = nccl_queue_pair(config, from, to, qpn, remote, far.mtu, far.traffic_class, credits);
+QpConfig link_queue_pair(const Config& config, NcclVersion version, const NcclNic& from,
+                         const NcclNic& to, Qpn qpn, Qpn remote, const LinkFarEnd& far,
+                         bool credits) {
+  QpConfig qp =
+      nccl_queue_pair(config, version, from, to, qpn, remote, far.mtu, far.traffic_class, credits);
   qp.rq_psn = far.psn;
   qp.sq_psn = far.expects;
   return qp;
@@ -240,9 +242,10 @@ void EnvironmentHost::connect(uint32_t link, const LinkFarEnd& far) {
   for (size_t q = 0; q < end.link.qpns.size(); ++q) {
     const uint32_t near_nic = far.devices.near_nic(q, l.far_nic);
     const uint32_t real_nic = far.devices.far_nic(q, l.real_nic);
-    QpConfig config = link_queue_pair(config_, {&node_of(config_, job_, setup_, l.far), near_nic},
-                                      {&node_of(config_, job_, setup_, l.real), real_nic},
-                                      end.link.qpns[q], far.qpns[q], far, !sends);
+    QpConfig config =
+        link_queue_pair(config_, job_.nccl, {&node_of(config_, job_, setup_, l.far), near_nic},
+                        {&node_of(config_, job_, setup_, l.real), real_nic}, end.link.qpns[q],
+                        far.qpns[q], far, !sends);
     config.send_queue = room_of(setup_.job, link, layout_, is_told()).send_queue;
     const bool last = q + 1 == end.link.qpns.size();
     const auto prepare = [&](Qp& qp) {
@@ -361,6 +364,12 @@ void EnvironmentHost::start() { wake(CollectiveEnvironment::kStart, ReactiveEnvi
 void EnvironmentHost::close() {
   for (uint32_t l = 0; l < ends_.size(); ++l) {
     if (!ends_[l].link.qpns.empty()) close(l);
+  }
+}
+
+void EnvironmentHost::give_up() {
+  for (uint32_t l = 0; l < ends_.size(); ++l) {
+    if (!setup_.job.links[l].among_real()) control_.remove_region(ends_[l].region.index);
   }
 }
 
@@ -508,7 +517,7 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
     const uint32_t real_nic = far.devices.near_nic(q, link.real_nic);
     const uint32_t far_nic = far.devices.far_nic(q, link.far_nic);
     QpConfig qp_config =
-        link_queue_pair(config_, {&node_of(config_, job_, setup_, link.real), real_nic},
+        link_queue_pair(config_, job_.nccl, {&node_of(config_, job_, setup_, link.real), real_nic},
                         {&far_node, far_nic}, end.link.qpns[q], far.qpns[q], far, !link.real_sends);
     qp_config.send_queue = room_of(setup_.job, l, layout_, is_told()).send_queue;
     qp_config.addressing.dst_mac = far_node.nics[far_nic].mac;

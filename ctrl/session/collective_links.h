@@ -108,6 +108,8 @@ class EnvironmentHost {
   void start();
   /// Takes all queue pairs away.
   void close();
+  /// Gives back its memory, before any link is opened; it does nothing any more.
+  void give_up();
 
   const CollectiveProgress& progress() const { return progress_; }
   /// In real time: looks for operations that became known, if they are not told.

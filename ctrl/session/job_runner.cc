@@ -57,17 +57,46 @@ Result<std::unique_ptr<JobRunner>> JobRunner::create(
     for (size_t i = 0; i < config.ports.size(); ++i) {
       if (config.ports[i].node == real && config.ports[i].nic == job.nic) control = controls[i];
     }
-    const CtsLayout layout = job.join ? net_ib_layout(job.nccl).cts : CtsLayout();
-    auto environment = EnvironmentHost::create(config, job, *made.setup, *control, true, layout);
-    if (!environment) return fail(environment.error().text);
-    made.environment = std::move(*environment);
     made.control = control;
+    if (auto hosted = runner->host(made, job); !hosted) return fail(hosted.error().text);
     runner->jobs_.push_back(std::move(made));
   }
   return runner;
 }
 
+Result<void> JobRunner::host(Job& job, const JobConfig& config) {
+  const CtsLayout layout = config.join ? net_ib_layout(config.nccl).cts : CtsLayout();
+  auto environment =
+      EnvironmentHost::create(config_, config, *job.setup, *job.control, true, layout);
+  if (!environment) return fail(environment.error().text);
+  job.environment = std::move(*environment);
+  return {};
+}
+
+Result<void> JobRunner::plan_again(size_t number, uint32_t search_channels) {
+  Job& job = jobs_[number];
+  if (job.setup->topology != nullptr) {
+    return fail("in a network of switches the plan is made at the start: set search_channels = " +
+                std::to_string(search_channels) + " in the [[job]]");
+  }
+  auto own = std::make_unique<JobConfig>(config_.jobs[number]);
+  own->search_channels = search_channels;
+  auto setup = build_collective(config_, *own, false, nullptr, carries_inner(config_, *own, false));
+  if (!setup) return fail(setup.error().text);
+  if (auto model = model_by_packets(config_, *own, **setup); !model) {
+    return fail(model.error().text);
+  }
+  job.environment->give_up();
+  job.environment.reset();
+  job.setup = std::move(*setup);
+  job.own = std::move(own);
+  if (auto hosted = host(job, *job.own); !hosted) return hosted;
+  if (recorded_) job.environment->record();
+  return {};
+}
+
 void JobRunner::record() {
+  recorded_ = true;
   for (Job& job : jobs_) job.environment->record();
 }
 
@@ -180,11 +209,12 @@ std::vector<JobRunner::FeedPort> JobRunner::feeds() const {
 }
 
 std::unique_ptr<FeedPeer> JobRunner::feed_peer(uint32_t job) {
-  FedOperations* feed = jobs_[job].environment->feed();
+  // The plan may be made again after it has come.
+  const auto feed = [this, job] { return jobs_[job].environment->feed(); };
   return std::make_unique<FeedPeer>(
-      [feed](Time now, const FedOperation& fed) { feed->fed(now, fed); },
-      [feed](Time now, uint64_t records) { feed->missing(now, records); },
-      [feed](Time now, const std::string& failure) { feed->closed(now, failure); });
+      [feed](Time now, const FedOperation& fed) { feed()->fed(now, fed); },
+      [feed](Time now, uint64_t records) { feed()->missing(now, records); },
+      [feed](Time now, const std::string& failure) { feed()->closed(now, failure); });
 }
 
 bool JobRunner::finished() const {

@@ -63,6 +63,9 @@ class JobRunner final : public RingObserver {
   EnvironmentHost& environment(size_t job) { return *jobs_[job].environment; }
   const CollectiveSetup& setup(size_t job) const { return *jobs_[job].setup; }
   ShardControl& control(size_t job) { return *jobs_[job].control; }
+  /// Before any of its connections is asked for: the job's plan is made anew for so many channels
+  /// of NCCL's search. References to its setup and environment end. Not in a network of switches.
+  Result<void> plan_again(size_t job, uint32_t search_channels);
   void begun(size_t job) { jobs_[job].ready = jobs_[job].neighbours; }
   void ended(size_t job) { jobs_[job].done = jobs_[job].neighbours; }
 
@@ -72,19 +75,22 @@ class JobRunner final : public RingObserver {
 
  private:
   struct Job {
+    std::unique_ptr<JobConfig> own;  ///< of a plan that was made again
     std::unique_ptr<CollectiveSetup> setup;
     std::unique_ptr<EnvironmentHost> environment;
     ShardControl* control = nullptr;  ///< of its shard
-    uint32_t neighbours = 2;  ///< connections that the client makes
+    uint32_t neighbours = 2;          ///< connections that the client makes
     uint32_t ready = 0, done = 0;
     bool lost = false;  ///< track of its operations, which was said
     std::vector<RingResultMessage> results;
   };
 
   explicit JobRunner(const Config& config) : config_(config) {}
+  Result<void> host(Job& job, const JobConfig& config);
 
   const Config& config_;
   std::vector<Job> jobs_;
+  bool recorded_ = false;
 };
 
 }  // namespace understudy

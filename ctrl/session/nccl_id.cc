@@ -87,6 +87,11 @@ void NcclId::poll(Time now) {
     if (const auto& read = file_->poll(now); read) {
       if (*read) {
         id_ = **read;
+        if (file_->is_old()) {
+          say_(setup_.job->join->file +
+               " was there before this run. If an earlier run left it, nobody is at " +
+               id_->root.text() + " any more: end this run, remove the file, and start both again");
+        }
       } else {
         failure_ = read->error().text;
       }

@@ -8,13 +8,13 @@
 
 namespace understudy {
 
-NcclJob::NcclJob(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
-                 EnvironmentHost& environment, ShardControl& control, PeerNetwork& network, Say say)
+NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network,
+                 Say say)
     : config_(config),
-      job_(job),
-      setup_(setup),
-      environment_(environment),
-      unplanned_(config, control, unplanned_settings()),
+      number_(number),
+      job_(config.jobs[number]),
+      runner_(runner),
+      unplanned_(config, runner.control(number), unplanned_settings()),
       say_(std::move(say)),
       sockets_(network, addresses(), callbacks()),
       groups_(groups_setup(), network, callbacks()),
@@ -23,12 +23,12 @@ NcclJob::NcclJob(const Config& config, const JobConfig& job, const CollectiveSet
       reach_(reach_test(network)) {}
 
 const NodeConfig& NcclJob::node_of(uint32_t rank) const {
-  return config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]];
+  return config_.nodes[job_.ranks[setup().communicator.node_of(rank)]];
 }
 
 std::vector<IpAddress> NcclJob::nics_of(uint32_t rank) const {
   const NodeConfig& node = node_of(rank);
-  const uint32_t first = setup_.communicator.nic_of(rank);
+  const uint32_t first = setup().communicator.nic_of(rank);
   std::vector<IpAddress> all;
   for (uint32_t n = 0; n < merged_nics(job_, node, first); ++n) {
     all.push_back(roce_address(node.nics[first + n]));
@@ -38,16 +38,17 @@ std::vector<IpAddress> NcclJob::nics_of(uint32_t rank) const {
 
 UnplannedLinks::Settings NcclJob::unplanned_settings() const {
   UnplannedLinks::Settings settings;
+  settings.version = job_.nccl;
   settings.layout = net_ib_layout(job_.nccl).cts;
-  const BufferSizes& buffers = setup_.communicator.buffers;
+  const BufferSizes& buffers = setup().communicator.buffers;
   settings.buffers = {.simple = buffers.simple, .ll = buffers.ll, .ll128 = buffers.ll128};
-  settings.topology = setup_.topology;
+  settings.topology = setup().topology;
   return settings;
 }
 
 std::vector<IpAddress> NcclJob::addresses() const {
   std::vector<IpAddress> all;
-  for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
+  for (uint32_t rank = 0; rank < setup().communicator.ranks(); ++rank) {
     all.push_back(roce_address(node_of(rank).nics[job_.nic]));
   }
   return all;
@@ -80,22 +81,22 @@ ReachTest NcclJob::reach_test(PeerNetwork& network) const {
 
 std::vector<RendezvousSettings::Rank> NcclJob::ranks() const {
   std::vector<RendezvousSettings::Rank> all;
-  for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
-    all.push_back({node_of(rank).real, setup_.communicator.node_of(rank)});
+  for (uint32_t rank = 0; rank < setup().communicator.ranks(); ++rank) {
+    all.push_back({node_of(rank).real, setup().communicator.node_of(rank)});
   }
   return all;
 }
 
 TorchGroups::Setup NcclJob::groups_setup() const {
-  TorchGroups::Setup setup;
-  setup.nccl = job_.nccl;
-  setup.seed = splitmix64(config_.seed + static_cast<uint64_t>(&job_ - config_.jobs.data()));
-  setup.ranks = ranks();
-  setup.addresses = addresses();
+  TorchGroups::Setup groups;
+  groups.nccl = job_.nccl;
+  groups.seed = splitmix64(config_.seed + number_);
+  groups.ranks = ranks();
+  groups.addresses = addresses();
   for (const auto& partition : job_.groups) {
-    setup.groups.insert(setup.groups.end(), partition.begin(), partition.end());
+    groups.groups.insert(groups.groups.end(), partition.begin(), partition.end());
   }
-  return setup;
+  return groups;
 }
 
 /// PyTorch splits once for each of its groups.
@@ -109,16 +110,16 @@ std::vector<RankPartition> NcclJob::children() const {
 }
 
 NcclId::Setup NcclJob::identity_setup() {
-  NcclId::Setup setup;
-  setup.job = &job_;
-  setup.number = static_cast<uint32_t>(&job_ - config_.jobs.data());
-  setup.seed = config_.seed;
-  setup.ranks = ranks();
-  setup.groups = &groups_;
+  NcclId::Setup identity;
+  identity.job = &job_;
+  identity.number = static_cast<uint32_t>(number_);
+  identity.seed = config_.seed;
+  identity.ranks = ranks();
+  identity.groups = &groups_;
   uint32_t rank = 0;
   while (node_of(rank).real) ++rank;
-  setup.from = addresses()[rank];
-  return setup;
+  identity.from = addresses()[rank];
+  return identity;
 }
 
 NcclSockets::Callbacks NcclJob::callbacks() {
@@ -149,8 +150,8 @@ void NcclJob::begin(Time now) {
   settings.root_listener = identity_.root_listener();
   settings.seed = config_.seed;
   settings.groups = children();
-  for (uint32_t rank = 0; rank < setup_.communicator.ranks(); ++rank) {
-    settings.ranks.push_back({node_of(rank).real, setup_.communicator.node_of(rank)});
+  for (uint32_t rank = 0; rank < setup().communicator.ranks(); ++rank) {
+    settings.ranks.push_back({node_of(rank).real, setup().communicator.node_of(rank)});
   }
   say("communicator of " + std::to_string(settings.ranks.size()) + " ranks, root " +
       std::string(settings.emulated_root ? "here" : "on " + node_of(0).name) + " at " +
@@ -159,9 +160,37 @@ void NcclJob::begin(Time now) {
   communicator_ = std::make_unique<NcclCommunicator>(std::move(settings), sockets_);
   sockets_.attach(*communicator_);
   communicator_->start(now);
+}
+
+/// Which tree a channel has depends on it, and so who its neighbours are.
+bool NcclJob::has_trees_of(uint32_t search_channels) const {
+  const CollectiveSetup& planned = setup();
+  const bool told = job_.operations == OperationsMode::kTold;
+  if (told && planned.algorithm && *planned.algorithm != Algorithm::kTree) return true;
+  Communicator found = planned.communicator;
+  found.search_channels = search_channels;
+  for (uint32_t channel = 0; channel < found.channels; ++channel) {
+    if (found.tree_of(channel) != planned.communicator.tree_of(channel)) return false;
+  }
+  return true;
+}
+
+void NcclJob::settle() {
+  if (settled_) return;
+  const uint32_t found = communicator_->search_channels();
+  if (found == 0) return;
+  settled_ = true;
+  if (!has_trees_of(found)) {
+    if (auto planned = runner_.plan_again(number_, found); !planned) {
+      return end("NCCL's search found " + std::to_string(found) +
+                 " channels, and the trees of the plan are others: " + planned.error().text);
+    }
+    say("NCCL's search found " + std::to_string(found) + " of the " +
+        std::to_string(job_.channels) + " channels: planned again with its trees");
+  }
   if (job_.operations != OperationsMode::kTold) {
     started_ = true;
-    environment_.start();
+    environment().start();
   }
 }
 
@@ -174,7 +203,9 @@ void NcclJob::poll(Time now) {
   if (communicator_ == nullptr) return;
   sockets_.poll();
   groups_.poll();
-  const CollectiveProgress& progress = environment_.progress();
+  settle();
+  if (over_) return;
+  const CollectiveProgress& progress = environment().progress();
   const UnplannedTraffic& beside = unplanned_.traffic();
   if ((progress.failed || beside.failed > 0) && !told_failed_) {
     told_failed_ = true;
@@ -200,13 +231,13 @@ void NcclJob::poll(Time now) {
 void NcclJob::end(const std::string& failure) {
   over_ = true;
   failure_ = failure;
-  environment_.end();
+  environment().end();
   say(failure.empty() ? "the real ranks have left the communicator" : failure);
 }
 
 std::optional<uint32_t> NcclJob::link_of(const NcclConnector& c) const {
   if (c.communicator != 0) return std::nullopt;
-  return environment_.find(c.real, c.emulated, c.channel, c.index, c.real_sends);
+  return environment().find(c.real, c.emulated, c.channel, c.index, c.real_sends);
 }
 
 std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t magic) {
@@ -224,7 +255,8 @@ std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t m
 
 Result<EndpointReady> NcclJob::endpoint(const EndpointRequest& request) {
   const NcclConnector& connector = request.nccl->connector;
-  if (const auto link = link_of(connector)) return environment_.serve(*link, request);
+  settle();
+  if (const auto link = link_of(connector)) return environment().serve(*link, request);
   return unplanned_.create(node_of(groups_.job_rank(connector, connector.emulated)),
                            node_of(groups_.job_rank(connector, connector.real)), request);
 }
@@ -233,10 +265,10 @@ void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
   ++ready_;
   open_.insert(connector);
   if (const auto link = link_of(connector)) {
-    environment_.join(*link);
-    if (!started_ && environment_.all_joined()) {
+    environment().join(*link);
+    if (!started_ && environment().all_joined()) {
       started_ = true;
-      environment_.start();
+      environment().start();
     }
   } else {
     unplanned_.join(connector);
@@ -270,7 +302,7 @@ void NcclJob::disconnect(const NcclConnector& connector) {
 
 void NcclJob::give_back(const NcclConnector& connector) {
   if (const auto link = link_of(connector)) {
-    environment_.close(*link);
+    environment().close(*link);
   } else {
     unplanned_.remove(connector);
   }

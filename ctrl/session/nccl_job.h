@@ -16,7 +16,7 @@
 #include "ctrl/peers/nccl/communicator.h"
 #include "ctrl/peers/nccl/net_ib_peer.h"
 #include "ctrl/peers/peer_network.h"
-#include "ctrl/session/collective_links.h"
+#include "ctrl/session/job_runner.h"
 #include "ctrl/session/nccl_id.h"
 #include "ctrl/session/nccl_sockets.h"
 #include "ctrl/session/reach_test.h"
@@ -29,9 +29,8 @@ class NcclJob final : public NetIbObserver {
  public:
   using Say = std::function<void(const std::string&)>;
 
-  /// All arguments outlive this. `control`: of the environment's shard.
-  NcclJob(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
-          EnvironmentHost& environment, ShardControl& control, PeerNetwork& network, Say say);
+  /// All arguments outlive this. `number`: of the configuration's jobs.
+  NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network, Say say);
 
   /// What has to stand before a real rank comes: root and store, where they are ours.
   Result<void> open();
@@ -61,6 +60,13 @@ class NcclJob final : public NetIbObserver {
   void on_connector_closed(Time now, const NcclConnector& connector) override;
 
  private:
+  // Others, once the plan was made again.
+  const CollectiveSetup& setup() const { return runner_.setup(number_); }
+  EnvironmentHost& environment() const { return runner_.environment(number_); }
+  /// As soon as the real ranks have said what their search found, and before their connections
+  /// come: the plan has their trees, and may begin.
+  void settle();
+  bool has_trees_of(uint32_t search_channels) const;
   NcclSockets::Callbacks callbacks();
   NcclId::Setup identity_setup();
   TorchGroups::Setup groups_setup() const;
@@ -84,9 +90,9 @@ class NcclJob final : public NetIbObserver {
   void say(const std::string& line) const;
 
   const Config& config_;
+  const size_t number_;
   const JobConfig& job_;
-  const CollectiveSetup& setup_;
-  EnvironmentHost& environment_;
+  JobRunner& runner_;
   UnplannedLinks unplanned_;
   const Say say_;
   NcclSockets sockets_;
@@ -97,7 +103,8 @@ class NcclJob final : public NetIbObserver {
   NetIbSeen seen_;
   uint64_t ready_ = 0;            ///< connections that were
   std::set<NcclConnector> open_;  ///< that are
-  bool started_ = false, over_ = false, told_violations_ = false, told_failed_ = false;
+  bool settled_ = false, started_ = false, over_ = false, told_violations_ = false,
+       told_failed_ = false;
   bool told_registered_ = false, told_channels_ = false;
   std::string failure_;
 };

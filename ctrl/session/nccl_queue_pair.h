@@ -15,9 +15,10 @@ struct NcclNic {
 /// The NIC of `node` that has this address; 0 if none has.
 unsigned nic_with(const NodeConfig& node, const IpAddress& address);
 
-/// NCCL's attributes (rocev2 A0): PSNs from 0, timeout 20, both retry counts 7, RNR timer 12.
-/// `credits`: what it sends are credits.
-QpConfig nccl_queue_pair(const Config& config, const NcclNic& from, const NcclNic& to, Qpn qpn,
-                         Qpn remote, uint32_t mtu, uint8_t traffic_class, bool credits);
+/// NCCL's attributes (rocev2 A0): PSNs from 0, timeout 20 (before 2.23: 18), both retry counts 7,
+/// RNR timer 12. `credits`: what it sends are credits.
+QpConfig nccl_queue_pair(const Config& config, NcclVersion version, const NcclNic& from,
+                         const NcclNic& to, Qpn qpn, Qpn remote, uint32_t mtu,
+                         uint8_t traffic_class, bool credits);
 
 }  // namespace understudy

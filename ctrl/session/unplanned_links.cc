@@ -83,8 +83,9 @@ void UnplannedLinks::connect(Link& link, const NodeConfig& emulated, const NodeC
     // Of the devices that both NICs are made of.
     const NcclNic near{&emulated, nic_with(emulated, wanted.local[q % wanted.local.size()])};
     const NcclNic far{&real, nic_with(real, wanted.devices[wanted.remote_device[q]].gid)};
-    QpConfig config = nccl_queue_pair(config_, near, far, link.end.qpns[q], wanted.remote_qpns[q],
-                                      request.mtu, request.sender.traffic_class, !sends);
+    QpConfig config =
+        nccl_queue_pair(config_, settings_.version, near, far, link.end.qpns[q],
+                        wanted.remote_qpns[q], request.mtu, request.sender.traffic_class, !sends);
     config.send_queue = kSendQueue;
     const auto prepare = [&](Qp& qp) {
       qps.all.push_back(&qp);

@@ -15,6 +15,7 @@ namespace understudy {
 class UnplannedLinks {
  public:
   struct Settings {
+    NcclVersion version;
     CtsLayout layout;
     NcclBuffers buffers = {};
     const Topology* topology = nullptr;  ///< null without switches

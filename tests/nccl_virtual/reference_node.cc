@@ -148,7 +148,7 @@ void ReferenceNode::connect(const IbSide& own, const IbSide& theirs) {
     qps.far_device.push_back(static_cast<uint8_t>(q % others.size()));
     const NcclNic real{&node_of(real_rank), ours[q % ours.size()]};
     const NcclNic emulated{&node_of(peer), others[q % others.size()]};
-    QpConfig config = nccl_queue_pair(config_, real, emulated, own.qpns[q], far.qpns[q],
+    QpConfig config = nccl_queue_pair(config_, job_.nccl, real, emulated, own.qpns[q], far.qpns[q],
                                       config_.fabric.mtu, 0, !spare->link().sends);
     config.addressing.dst_mac = emulated.node->nics[emulated.nic].mac;
     control_.add_qp(config, *spare, true, [&](Qp& qp) {

@@ -21,7 +21,7 @@ constexpr Duration kStep = Duration::us(1), kTurn = Duration::us(20);
 /// The reference rank's program ends long before, or never.
 constexpr Time kPatience = Time::zero() + Duration::s(20);
 
-World world_of(const Config& config, const JobConfig& job, bool lazy) {
+World world_of(const Config& config, const JobConfig& job, const VirtualJob::Options& options) {
   World world;
   const auto minor = static_cast<int>(job.nccl.minor);
   world.release = nccl_decode::layout_of({minor, 0})->release;
@@ -42,8 +42,9 @@ World world_of(const Config& config, const JobConfig& job, bool lazy) {
     }
   }
   world.channels = static_cast<int>(job.channels);
-  world.search_channels = (world.channels + 1) / 2;
-  world.lazy = lazy;
+  world.search_channels = options.search_channels != 0 ? static_cast<int>(options.search_channels)
+                                                       : (world.channels + 1) / 2;
+  world.lazy = options.lazy;
   world.queue_pairs = static_cast<int>(job.join->queue_pairs);
   world.traffic_class = job.sender.traffic_class;
   // With NCCL_COMM_ID all know it (nccl-wire 1.1).
@@ -58,8 +59,10 @@ PortList all_ports(const Config& config) {
   return all;
 }
 
-Result<std::unique_ptr<CollectiveSetup>> reference_setup(const Config& config) {
-  const JobConfig& job = config.jobs.front();
+Result<std::unique_ptr<CollectiveSetup>> reference_setup(const Config& config,
+                                                         uint32_t search_channels) {
+  JobConfig job = config.jobs.front();
+  job.search_channels = search_channels;
   return build_collective(config, job, job.entry == EntryMode::kScheduled);
 }
 
@@ -94,8 +97,8 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
     : config_(config),
       job_(config.jobs.front()),
       options_(options),
-      world_(world_of(config, job_, options.lazy)),
-      setup_(reference_setup(config).value()),
+      world_(world_of(config, job_, options)),
+      setup_(reference_setup(config, options.search_channels).value()),
       emulator_(emulator_shard(config, all_ports(config), MacAddress{})),
       reference_(reference_shard(config, all_ports(config))),
       network_(options.seed, options.whole) {

@@ -20,12 +20,13 @@ namespace understudy::nccl_rank {
 class VirtualJob {
  public:
   struct Options {
-    bool lazy = false;   ///< transports are connected where an operation is the first to use them
-    uint64_t seed = 1;   ///< of the order of TCP's events
-    bool whole = false;  ///< bytes come as they were sent
-    bool split = false;  ///< a child of all ranks is made before the operations
-    bool use_spares = false;  ///< at the end a message goes over each connection without a use
-    std::string capture;      ///< path; empty: none
+    bool lazy = false;  ///< transports are connected where an operation is the first to use them
+    uint32_t search_channels = 0;  ///< that the real rank's search finds; 0: half of all
+    uint64_t seed = 1;             ///< of the order of TCP's events
+    bool whole = false;            ///< bytes come as they were sent
+    bool split = false;            ///< a child of all ranks is made before the operations
+    bool use_spares = false;       ///< at the end a message goes over each connection without a use
+    std::string capture;           ///< path; empty: none
   };
   /// `config`: one job, with join, one real node and a rank on each.
   VirtualJob(const Config& config, const Options& options);

@@ -41,6 +41,7 @@ class NcclRoot {
   std::vector<uint32_t> answerable();
   const NcclCheckIn& of(uint32_t rank) const { return came_.at(rank).check_in; }
   bool has(uint32_t rank) const { return came_.contains(rank); }
+  bool was_answered(uint32_t rank) const { return has(rank) && came_.at(rank).answered; }
   /// Real ranks that have not checked in.
   std::vector<uint32_t> missing() const;
 

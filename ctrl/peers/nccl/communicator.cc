@@ -219,4 +219,6 @@ bool NcclCommunicator::begun() const { return impl_->begun(); }
 bool NcclCommunicator::finished() const { return impl_->finished(); }
 std::vector<std::string> NcclCommunicator::waiting() const { return impl_->waiting(); }
 
+uint32_t NcclCommunicator::search_channels() const { return impl_->search_channels(); }
+
 }  // namespace understudy

@@ -64,6 +64,9 @@ class NcclCommunicator {
   /// The ranks of a communicator as connectors number it, in its order, by their numbers in the
   /// first one. Empty if there is no such communicator.
   std::vector<uint32_t> ranks_of(uint32_t communicator) const;
+  /// Channels that NCCL's search found for the first communicator; known when its transports are
+  /// set up, 0 before.
+  uint32_t search_channels() const;
 
  private:
   class Impl;

@@ -37,6 +37,7 @@ class NcclCommunicator::Impl : public NcclGroupUser {
   }
   std::vector<std::string> waiting() const;
   std::vector<uint32_t> ranks_of(uint32_t communicator) const;
+  uint32_t search_channels() const { return rings_.front()->group.search_channels(); }
 
  private:
   static constexpr uint32_t kNobody = ~0u;

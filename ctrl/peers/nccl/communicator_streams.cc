@@ -176,6 +176,14 @@ bool NcclCommunicator::Impl::root_event(StreamId id, Stream& stream,
     return false;
   }
   const auto check_in = parse_check_in(layout_, event.payload);
+  if (check_in && root_->was_answered(check_in->rank)) {
+    // The communicator stands: what else comes is another job's, and gets no answer.
+    host_.say("rank " + std::to_string(check_in->rank) + " has joined, and another process (" +
+              stream.from.text() + ") checks in as it: a second job with the same unique id? It " +
+              "gets no answer, the first one goes on");
+    drop(id);
+    return false;
+  }
   const std::string fault = check_in ? root_->take(*check_in, stream.from) : check_in.error().text;
   drop(id);
   if (!fault.empty()) {

@@ -78,6 +78,16 @@ bool GraphEdges::tree_edge(uint32_t tree, uint32_t child_node, uint32_t parent_n
   return child.to_parent[search] == low && to_child[search] == high;
 }
 
+uint32_t GraphEdges::search_channels(const BootstrapLayout& layout) const {
+  // Emulated ranks say what real ones do, and the least of all counts.
+  uint32_t least = 0;
+  for (const auto& [rank, info] : info_) {
+    const uint32_t found = ends_of(layout, node_of_[rank]).channels;
+    least = least == 0 ? found : std::min(least, found);
+  }
+  return least;
+}
+
 std::vector<uint32_t> GraphEdges::channels(const BootstrapLayout& layout, bool ring, uint32_t from,
                                            uint32_t to, uint64_t taken, size_t count) {
   const auto nodes = static_cast<uint32_t>(first_ranks_.size());

@@ -22,6 +22,8 @@ class GraphEdges {
 
   /// A real rank's allGatherInfo.
   void came(uint32_t rank, std::span<const uint8_t> slice);
+  /// Channels that NCCL's search found, of rings and trees alike; 0 before a real rank has said.
+  uint32_t search_channels(const BootstrapLayout& layout) const;
   /// The first `count` channels on which a ring (or else a tree, or PAT) takes data from one rank
   /// to the other and that are not in `taken`, a bit for each. Where what is known does not explain
   /// `count`: the lowest. Fewer than `count` if there are no more.

@@ -75,6 +75,7 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
   void connector_ready(const NcclConnector& connector) { setup_.ready(*layout_, connector); }
   bool connecting(const NcclConnector& connector) const { return setup_.connecting(connector); }
   void disconnect() { setup_.disconnect(); }
+  uint32_t search_channels() const { return edges_.search_channels(*layout_); }
 
   /// A message from an emulated rank to a real one, by the header of the release.
   void send(uint32_t from, uint32_t to, uint32_t tag, std::span<const uint8_t> payload);

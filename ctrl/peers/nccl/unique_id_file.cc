@@ -66,8 +66,15 @@ std::string unique_id_file_text(const NcclUniqueId& id) {
   return text + "\n";
 }
 
+std::optional<std::filesystem::file_time_type> UniqueIdFile::written() const {
+  std::error_code absent;
+  const auto when = std::filesystem::last_write_time(path_, absent);
+  return absent ? std::nullopt : std::optional(when);
+}
+
 const std::optional<Result<NcclUniqueId>>& UniqueIdFile::poll(Time now) {
   if (result_) return result_;
+  if (found_ && found_ != written()) found_.reset();
   const FileContent content = read_file(path_);
   if (content.error == ENOENT || (content.error == 0 && content.bytes.empty())) {
     size_ = 0;
@@ -88,12 +95,12 @@ const std::optional<Result<NcclUniqueId>>& UniqueIdFile::poll(Time now) {
 
 Result<void> write_unique_id_file(const std::string& path, const NcclUniqueId& id) {
   const std::string part = path + ".part";
-  const std::string text = unique_id_file_text(id);
+  const UniqueIdBytes bytes = unique_id_bytes(id);
   std::FILE* file = std::fopen(part.c_str(), "wb");
   bool good = file != nullptr;
   int error = errno;
   if (good) {
-    good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    good = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
     error = errno;
     if (std::fclose(file) != 0) {
       good = false;
