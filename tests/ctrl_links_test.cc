@@ -204,7 +204,7 @@ void expect_unplanned(bool real_sends, uint32_t minor, uint32_t queue_pairs, boo
   const NodeConfig& gpu = net.config.nodes[0];
   const NodeConfig& w = net.config.nodes[1];
   const CtsLayout layout = net_ib_layout({minor}).cts;
-  UnplannedLinks links(net.config, net.emulator.control, {.layout = layout});
+  UnplannedLinks links(net.config, net.emulator.control, {.version = {minor}, .layout = layout});
   RealEnd real(real_sends, kMessages);
 
   EndpointRequest request;
