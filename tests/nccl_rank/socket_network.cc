@@ -255,10 +255,11 @@ bool SocketNetwork::step(std::chrono::milliseconds wait) {
       const epoll_event& event = events[static_cast<size_t>(i)];
       happened = true;
       // Its user may have closed it since.
-      if (listeners_.contains(event.data.u64)) {
-        on_listener(event.data.u64);
-      } else if (streams_.contains(event.data.u64)) {
-        on_stream(event.data.u64, event.events);
+      const Id id = event.data.u64;  // a copy: the struct is packed
+      if (listeners_.contains(id)) {
+        on_listener(id);
+      } else if (streams_.contains(id)) {
+        on_stream(id, event.events);
       }
     }
     if (happened || Clock::now() >= end) return happened;
