@@ -156,5 +156,17 @@ TEST(NcclVirtual, TreesOfTheSearch) {
   play({.algorithm = "tree", .protocol = "ll", .ranks = 8, .channels = 2}, 29, options);
 }
 
+/// The reference rank connects other trees than it uses: it knows no copies of channels
+/// (NCCL_MIN_NCHANNELS). What stands when a run ends is given back.
+TEST(NcclVirtual, ARunEndsWhileConnectionsStand) {
+  const ScratchFile id("id.of.standing");
+  const Case tree{.algorithm = "tree", .channels = 4};
+  const Config config = config_of(text_of(tree, 28, "file = \"" + id.path() + "\""));
+  VirtualJob::Options options;
+  options.search_channels = 1;
+  VirtualJob job(config, options);
+  EXPECT_NE(job.run(), "");
+}
+
 }  // namespace
 }  // namespace understudy::nccl_rank

@@ -99,7 +99,6 @@ class NcclJob final : public NetIbObserver {
   TorchGroups groups_;
   NcclId identity_;
   ReachTest reach_;
-  std::unique_ptr<NcclCommunicator> communicator_;
   NetIbSeen seen_;
   uint64_t ready_ = 0;            ///< connections that were
   std::set<NcclConnector> open_;  ///< that are
@@ -107,6 +106,8 @@ class NcclJob final : public NetIbObserver {
        told_failed_ = false;
   bool told_registered_ = false, told_channels_ = false;
   std::string failure_;
+  /// Before all others it goes, and gives its connections back.
+  std::unique_ptr<NcclCommunicator> communicator_;
 };
 
 }  // namespace understudy
