@@ -11,7 +11,7 @@
 #include "ctrl/build/rail.h"
 #include "ctrl/config/load.h"
 #include "ctrl/peers/nccl/net_ib_layout.h"
-#include "ctrl/session/collective_links.h"
+#include "ctrl/session/ranks_host.h"
 #include "ctrl/session/unplanned_links.h"
 #include "dataplane/app/simulation.h"
 

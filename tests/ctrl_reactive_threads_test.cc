@@ -10,7 +10,7 @@
 #include "ctrl/build/collective.h"
 #include "ctrl/build/rail.h"
 #include "ctrl/config/load.h"
-#include "ctrl/session/collective_links.h"
+#include "ctrl/session/ranks_host.h"
 #include "ctrl/session/reference_feed.h"
 #include "dataplane/app/simulation.h"
 

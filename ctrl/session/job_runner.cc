@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ctrl/build/rail.h"
 #include "ctrl/peers/nccl/net_ib_layout.h"
 #include "ctrl/report/collect.h"
 #include "ctrl/session/link_timeline.h"

@@ -9,7 +9,7 @@
 #include "ctrl/config/config.h"
 #include "ctrl/peers/ring_peer.h"
 #include "ctrl/report/run_report.h"
-#include "ctrl/session/collective_links.h"
+#include "ctrl/session/environment_host.h"
 #include "ctrl/session/shard_control.h"
 #include "ctrl/session/switched_run.h"
 

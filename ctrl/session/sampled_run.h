@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "ctrl/session/collective_links.h"
+#include "ctrl/session/link_ends.h"
 #include "ctrl/session/series_options.h"
 #include "ctrl/session/switched_run.h"
 #include "ctrl/session/traffic_series.h"

@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 
+#include "ctrl/build/rail.h"
 #include "ctrl/config/merged_nics.h"
 #include "ctrl/peers/nccl/net_ib_layout.h"
 #include "ctrl/session/nccl_queue_pair.h"

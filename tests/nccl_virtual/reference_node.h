@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "ctrl/session/collective_links.h"
+#include "ctrl/session/ranks_host.h"
 #include "tests/nccl_rank/real_rank.h"
 
 namespace understudy::nccl_rank {
