@@ -237,7 +237,7 @@ bool NcclSender::post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t s
   return true;
 }
 
-bool NcclSender::first_message_acknowledged() {
+bool NcclSender::take_acknowledged() {
   Several& s = *several_;
   uint32_t bytes = 0;
   return s.first != s.end && s.acknowledged.take(setup_.qps, setup_.layout, s.first, bytes);

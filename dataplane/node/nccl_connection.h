@@ -130,7 +130,7 @@ class NcclSender {
     }
     if (id == kBeforePart) return;
     several_->acknowledged.add(setup_.qps.index(qp), 0);
-    while (first_message_acknowledged()) {
+    while (take_acknowledged()) {
       message(several_->ids[several_->first++ % setup_.layout.slots]);
     }
   }
@@ -152,7 +152,8 @@ class NcclSender {
   CtsEntry entry(uint64_t k, uint32_t i = 0) const {
     return CtsEntry::decode(setup_.layout, slot(k) + i * setup_.layout.entry_bytes);
   }
-  bool first_message_acknowledged();
+  /// Takes the oldest message off the acknowledgements, if it is whole.
+  bool take_acknowledged();
   PayloadRef lines(const CtsEntry& credit, uint32_t size);
   void check(const CtsEntry& credit, const NcclSteps::Place& place);
   bool post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t size,
