@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "ctrl/peers/nccl/unique_id_file.h"
+#include "tests/unique_id_hex.h"
 
 namespace understudy {
 namespace {
@@ -33,7 +34,7 @@ TEST(UniqueId, BytesOfTheOfficialLibrary) {
   const NcclUniqueId id = parse_unique_id_file(text).value();
   EXPECT_EQ(id.magic, 0x1e35eb09f4bff2fcu);
   EXPECT_EQ(id.root.text(), "127.0.0.1:49349");
-  EXPECT_EQ(unique_id_file_text(id), text + "\n");
+  EXPECT_EQ(unique_id_hex(id), text);
 }
 
 TEST(UniqueId, BytesOfAnIpv6Root) {
@@ -111,10 +112,11 @@ std::string raw(const NcclUniqueId& id) {
 
 TEST_F(UniqueIdFiles, BothFormsAreRead) {
   EXPECT_EQ(parse_unique_id_file(raw(sample())).value(), sample());
-  const std::string text = unique_id_file_text(sample());
-  EXPECT_EQ(text.size(), 257u);
+  const std::string text = unique_id_hex(sample());
+  EXPECT_EQ(text.size(), 256u);
   EXPECT_EQ(parse_unique_id_file(text).value(), sample());
-  EXPECT_EQ(parse_unique_id_file(text.substr(0, 256) + " \r\n\n").value(), sample());
+  EXPECT_EQ(parse_unique_id_file(text + "\n").value(), sample());
+  EXPECT_EQ(parse_unique_id_file(text + " \r\n\n").value(), sample());
 }
 
 TEST_F(UniqueIdFiles, OneThatComesLaterIsWaitedFor) {
@@ -122,7 +124,7 @@ TEST_F(UniqueIdFiles, OneThatComesLaterIsWaitedFor) {
   EXPECT_FALSE(file.poll(after(0)));
   write("");
   EXPECT_FALSE(file.poll(after(1000)));
-  const std::string text = unique_id_file_text(sample());
+  const std::string text = unique_id_hex(sample());
   for (size_t size : {1u, 128u, 255u}) {  // 128: the size of the other form
     write(text.substr(0, size));
     EXPECT_FALSE(file.poll(after(1000 + static_cast<int>(size))));
@@ -132,7 +134,7 @@ TEST_F(UniqueIdFiles, OneThatComesLaterIsWaitedFor) {
 }
 
 TEST_F(UniqueIdFiles, OneOfAnEarlierRunIsKnown) {
-  write(unique_id_file_text(sample()));
+  write(unique_id_hex(sample()));
   UniqueIdFile left(path_);
   EXPECT_TRUE(left.poll(after(0)).has_value());
   EXPECT_TRUE(left.is_old());
@@ -145,7 +147,7 @@ TEST_F(UniqueIdFiles, OneOfAnEarlierRunIsKnown) {
 
   std::filesystem::remove(path_);
   UniqueIdFile fresh(path_);
-  write(unique_id_file_text(sample()));
+  write(unique_id_hex(sample()));
   EXPECT_TRUE(fresh.poll(after(0)).has_value());
   EXPECT_FALSE(fresh.is_old());
 }

@@ -13,10 +13,10 @@
 #include <cstring>
 #include <sstream>
 
-#include "ctrl/peers/nccl/unique_id_file.h"
 #include "ctrl/peers/socket_adapter.h"
 #include "ctrl/session/store_sockets.h"
 #include "ctrl/session/torch_groups.h"
+#include "tests/unique_id_hex.h"
 
 namespace understudy {
 namespace {
@@ -46,8 +46,8 @@ Result<int> open_socket(const SocketAddress& at, bool listens) {
 }
 
 void print(const char* what, const UniqueIdKey& key, const NcclUniqueId& id) {
-  std::printf("%s %s %s %s", what, key.group.c_str(), key.member.c_str(),
-              unique_id_file_text(id).c_str());
+  std::printf("%s %s %s %s\n", what, key.group.c_str(), key.member.c_str(),
+              unique_id_hex(id).c_str());
   std::fflush(stdout);
 }
 

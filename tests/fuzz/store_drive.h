@@ -8,6 +8,7 @@
 #include "ctrl/peers/tcp_store/server.h"
 #include "tests/fuzz/input.h"
 #include "tests/store_rig.h"
+#include "tests/unique_id_hex.h"
 
 namespace understudy {
 
@@ -90,7 +91,7 @@ inline void drive_store_client(FuzzInput& input) {
 inline void drive_unique_id(std::span<const uint8_t> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (const auto id = parse_unique_id_file(text)) {
-    must(parse_unique_id_file(unique_id_file_text(*id)) == *id);
+    must(parse_unique_id_file(unique_id_hex(*id)) == *id);
     must(parse_unique_id(unique_id_bytes(*id)) == *id);
   }
   if (const auto address = parse_socket_address(text)) {

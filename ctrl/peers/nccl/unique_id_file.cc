@@ -56,16 +56,6 @@ Result<NcclUniqueId> parse_unique_id_file(std::string_view content) {
   return parse_unique_id(bytes);
 }
 
-std::string unique_id_file_text(const NcclUniqueId& id) {
-  std::string text;
-  for (const uint8_t byte : unique_id_bytes(id)) {
-    constexpr std::string_view kHex = "0123456789abcdef";
-    text += kHex[byte >> 4];
-    text += kHex[byte & 15];
-  }
-  return text + "\n";
-}
-
 std::optional<std::filesystem::file_time_type> UniqueIdFile::written() const {
   std::error_code absent;
   const auto when = std::filesystem::last_write_time(path_, absent);

@@ -14,8 +14,6 @@ namespace understudy {
 /// The id as a file holds it: its 128 bytes, or these as 256 hexadecimal digits with white space
 /// after them.
 Result<NcclUniqueId> parse_unique_id_file(std::string_view content);
-/// 256 digits and a line end.
-std::string unique_id_file_text(const NcclUniqueId& id);
 
 /// Waits for such a file. Whoever writes it may do so in pieces.
 class UniqueIdFile {
