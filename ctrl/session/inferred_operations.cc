@@ -7,9 +7,18 @@
 namespace understudy {
 namespace {
 
-/// Most that real ranks wait for what they have granted while nothing comes and nothing is sent;
-/// the emulated ranks' delays, and four messages of each connection, apart.
-constexpr Duration kSilence = Duration::s(1);
+/// What four messages of each connection take on the job's slowest NIC.
+Duration messages_under_way(const Config& config, const JobConfig& job, const CollectiveJob& told) {
+  Rate slowest;
+  for (const NodeId node : job.ranks) {
+    for (const NicConfig& nic : config.nodes[node].nics) {
+      if (slowest.is_unlimited() || nic.link_rate < slowest) slowest = nic.link_rate;
+    }
+  }
+  uint64_t round = 0;
+  for (const CollectiveLink& link : told.links) round += link.slot_bytes;
+  return slowest.time_for(4 * round);
+}
 
 }  // namespace
 
@@ -22,19 +31,7 @@ InferredOperations::InferredOperations(const Config& config, const JobConfig& jo
       base_(told.links.size()),
       granted_(told.links.size()),
       sent_(told.links.size()),
-      give_up_after_(kSilence) {
-  Duration delay;
-  for (const Duration d : settings().delay) delay = std::max(delay, d);
-  Rate slowest;
-  for (const NodeId node : job.ranks) {
-    for (const NicConfig& nic : config.nodes[node].nics) {
-      if (slowest.is_unlimited() || nic.link_rate < slowest) slowest = nic.link_rate;
-    }
-  }
-  uint64_t round = 0;
-  for (const CollectiveLink& link : told.links) round += link.slot_bytes;
-  give_up_after_ = kSilence + delay;
-  if (!slowest.is_unlimited()) give_up_after_ = give_up_after_ + slowest.time_for(4 * round);
+      give_up_after_(patience() + messages_under_way(config, job, told)) {
   const std::vector<BorderConnection>& all = inference_.connections();
   for (uint32_t l = 0; l < connections_.size(); ++l) {
     const CollectiveLink& link = told.links[l];

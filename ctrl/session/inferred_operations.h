@@ -45,9 +45,9 @@ class InferredOperations final : public OperationSource {
   std::vector<Operation> before_;
   Time last_;  ///< when something came or was sent
   std::vector<uint64_t> granted_,
-      sent_;                ///< by link: credits of the real ranks, and messages to them
-  Duration give_up_after_;  ///< of their waiting while nothing happens
-  bool reminded_ = false;   ///< a reminder is on its way
+      sent_;                      ///< by link: credits of the real ranks, and messages to them
+  const Duration give_up_after_;  ///< of their waiting while nothing happens
+  bool reminded_ = false;         ///< a reminder is on its way
 };
 
 }  // namespace understudy

@@ -7,10 +7,6 @@
 namespace understudy {
 namespace {
 
-/// Most that a real rank waits for what it has granted while nothing comes, the latest emulated
-/// rank's delay apart.
-constexpr Duration kGiveUpAfter = Duration::s(1);
-
 std::vector<PairConnection> connections_of(const CollectiveJob& told) {
   std::vector<PairConnection> all;
   for (const CollectiveLink& link : told.links) {
@@ -26,10 +22,7 @@ InferredPairs::InferredPairs(const Config& config, const JobConfig& job, const T
     : OperationSource(config, job, topology, told, true),
       inference_(maker_.communicator(), told.real, connections_of(told)),
       real_(told.real.size()),
-      give_up_after_(kGiveUpAfter) {
-  for (const Duration delay : job.skew) {
-    give_up_after_ = std::max(give_up_after_, kGiveUpAfter + delay);
-  }
+      give_up_after_(patience()) {
   const Communicator& communicator = maker_.communicator();
   const NodeConfig& node = config.nodes[job.ranks[communicator.node_of(told.real.front())]];
   for (const CollectiveLink& link : told.links) {

@@ -47,8 +47,8 @@ class InferredPairs final : public OperationSource {
     Duration patience;      ///< when to look again at it, after that
   };
   std::vector<Real> real_;
-  Time last_;               ///< when something came
-  Duration give_up_after_;  ///< of waiting for what does not come
+  Time last_;                     ///< when something came
+  const Duration give_up_after_;  ///< of waiting for what does not come
 };
 
 }  // namespace understudy

@@ -39,6 +39,12 @@ ReactiveEnvironment::Settings OperationSource::settings() const {
   return settings;
 }
 
+Duration OperationSource::patience() const {
+  Duration latest;
+  for (const Duration delay : job_.skew) latest = std::max(latest, delay);
+  return Duration::s(1) + latest;
+}
+
 void OperationSource::attach(ReactiveEnvironment& environment, ShardControl* control) {
   environment_ = &environment;
   control_ = control;

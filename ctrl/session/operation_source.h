@@ -45,6 +45,10 @@ class OperationSource : public ReactiveListener {
   /// Notices without which it does.
   virtual bool wants(ReactiveNotice::Kind) const { return true; }
 
+  /// Most that real ranks may wait, while nothing comes, for what no guess explains: 1 s, and what
+  /// the latest emulated rank takes. Messages that are on their way apart.
+  Duration patience() const;
+
   void command(Time now, const ReactiveCommand& command);
   /// Makes the plan of what follows the operations that are concluded and hands it over, as a guess
   /// or as concluded; why it cannot, if so.
