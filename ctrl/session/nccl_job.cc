@@ -133,6 +133,10 @@ NcclSockets::Callbacks NcclJob::callbacks() {
 
 void NcclJob::say(const std::string& line) const { say_("job \"" + job_.name + "\": " + line); }
 
+void NcclJob::say_once(Once what, std::string_view line) {
+  if (said_.insert(what).second) say(std::string(line));
+}
+
 Result<void> NcclJob::open() {
   auto opened = identity_.open();
   // Where the root is ours, a real rank may know of it from now on.
@@ -207,20 +211,22 @@ void NcclJob::poll(Time now) {
   if (over_) return;
   const CollectiveProgress& progress = environment().progress();
   const UnplannedTraffic& beside = unplanned_.traffic();
-  if ((progress.failed || beside.failed > 0) && !told_failed_) {
-    told_failed_ = true;
-    say("a queue pair has failed: packets of its connection are not answered. TCP between the same "
+  if (progress.failed || beside.failed > 0) {
+    say_once(
+        Once::kFailed,
+        "a queue pair has failed: packets of its connection are not answered. TCP between the same "
         "addresses works, so look for what treats UDP port 4791 in another way: a firewall, the "
         "NIC's RoCE mode, PFC or VLAN settings");
   }
-  if (progress.violations + beside.violations > 0 && !told_violations_) {
-    told_violations_ = true;
-    say("a message of the real rank is none that the operations of the job allow; the report "
-        "counts them");
+  if (progress.violations + beside.violations > 0) {
+    say_once(Once::kViolations,
+             "a message of the real rank is none that the operations of the job allow; the report "
+             "counts them");
   }
-  if (progress.registered + beside.registered > 0 && !told_registered_) {
-    told_registered_ = true;
-    say("the real rank receives into registered user buffers (ncclCommRegister, or captured CUDA "
+  if (progress.registered + beside.registered > 0) {
+    say_once(
+        Once::kRegistered,
+        "the real rank receives into registered user buffers (ncclCommRegister, or captured CUDA "
         "graphs): their messages are not those of the job's schedule; NCCL_LOCAL_REGISTER=0 and "
         "NCCL_GRAPH_REGISTER=0 on the real node turn that off");
   }
@@ -272,13 +278,12 @@ void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
     }
   } else {
     unplanned_.join(connector);
-    if (connector.communicator == 0 && connector.index == 0 && connector.channel >= job_.channels &&
-        !told_channels_) {
-      told_channels_ = true;
-      say("NCCL uses channel " + std::to_string(connector.channel) +
-          ", but the job has channels = " + std::to_string(job_.channels) +
-          ": what goes over further ones is answered at once, and the operations are not those of "
-          "the job. Set channels, or NCCL_MAX_NCHANNELS on the real node");
+    if (connector.communicator == 0 && connector.index == 0 && connector.channel >= job_.channels) {
+      say_once(Once::kChannels,
+               "NCCL uses channel " + std::to_string(connector.channel) +
+                   ", but the job has channels = " + std::to_string(job_.channels) +
+                   ": what goes over further ones is answered at once, and the operations are not "
+                   "those of the job. Set channels, or NCCL_MAX_NCHANNELS on the real node");
     }
   }
   on_connector(connector, "");

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ctrl/build/collective.h"
@@ -44,11 +45,11 @@ class NcclJob final : public NetIbObserver {
   /// What one of this job's connections wants of the data plane.
   Result<EndpointReady> endpoint(const EndpointRequest& request);
 
-  /// The real ranks have left, or it has failed.
   bool owns(ConnectionId connection) const {
     return sockets_.owns(connection) || groups_.owns(connection);
   }
   bool begun() const { return communicator_ != nullptr; }
+  /// The real ranks have left, or it has failed.
   bool over() const { return over_; }
   const std::string& failure() const { return failure_; }
   /// For `understudy status`.
@@ -88,6 +89,9 @@ class NcclJob final : public NetIbObserver {
   void give_back(const NcclConnector& connector);
   void end(const std::string& failure);
   void say(const std::string& line) const;
+  enum class Once : uint8_t { kFailed, kViolations, kRegistered, kChannels };
+  /// What has been said before is not said again, with other figures neither.
+  void say_once(Once what, std::string_view line);
 
   const Config& config_;
   const size_t number_;
@@ -102,9 +106,8 @@ class NcclJob final : public NetIbObserver {
   NetIbSeen seen_;
   uint64_t ready_ = 0;            ///< connections that were
   std::set<NcclConnector> open_;  ///< that are
-  bool settled_ = false, started_ = false, over_ = false, told_violations_ = false,
-       told_failed_ = false;
-  bool told_registered_ = false, told_channels_ = false;
+  bool settled_ = false, started_ = false, over_ = false;
+  std::set<Once> said_;
   std::string failure_;
   /// Before all others it goes, and gives its connections back.
   std::unique_ptr<NcclCommunicator> communicator_;
