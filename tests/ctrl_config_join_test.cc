@@ -6,32 +6,20 @@
 #include "ctrl/build/node_environment.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/load.h"
+#include "tests/one_real_node.h"
 
 namespace understudy {
 namespace {
 
-constexpr const char* kNodes = R"(format = 1
-[[prefix]]
-nic = 0
-v4 = "10.9.0.0/24"
-[[node]]
-name = "gpu"
-real = true
-link = { rate = "100Gbit/s", latency = "1us" }
-[[node]]
-name = "w"
-count = 3
-link = { rate = "100Gbit/s", latency = "1us" }
-[[port]]
-real = "gpu"
-device = "virtual"
-[[job]]
+constexpr const char* kJob = R"([[job]]
 name = "j"
 collective = "all_gather"
 sizes = ["64KiB"]
 )";
 
-std::string with(const std::string& job) { return kNodes + job + "\n"; }
+std::string with(const std::string& job) {
+  return OneRealNode{.rate = "100Gbit/s"}.text() + kJob + job + "\n";
+}
 constexpr const char* kRealFirst = "ranks = [\"gpu\", \"w*\"]\n";
 constexpr const char* kEmulatedFirst = "ranks = [\"w*\", \"gpu\"]\n";
 

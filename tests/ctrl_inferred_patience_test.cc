@@ -7,26 +7,12 @@
 #include "ctrl/build/collective.h"
 #include "ctrl/config/load.h"
 #include "ctrl/session/inferred_operations.h"
+#include "tests/one_real_node.h"
 
 namespace understudy {
 namespace {
 
-const char* const kJob = R"(format = 1
-[[prefix]]
-nic = 0
-v4 = "10.9.0.0/24"
-[[node]]
-name = "gpu"
-real = true
-link = { rate = "100Gbit/s", latency = "1us" }
-[[node]]
-name = "w"
-count = 3
-link = { rate = "100Gbit/s", latency = "1us" }
-[[port]]
-real = "gpu"
-device = "virtual"
-[[job]]
+const char* const kJob = R"([[job]]
 name = "ring"
 collective = "all_reduce"
 ranks = ["gpu", "w*"]
@@ -49,8 +35,8 @@ struct Clock final : EndpointHost {
 };
 
 struct Bench {
-  Bench()
-      : config(load_config_text(kJob, "test.toml").value()),
+  explicit Bench(const OneRealNode& network = {.rate = "100Gbit/s"})
+      : config(load_config_text(network.text() + kJob, "test.toml").value()),
         setup(build_collective(config, config.jobs[0], false).value()),
         progress(1),
         source(config, config.jobs[0], nullptr, setup->job),

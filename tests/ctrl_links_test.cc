@@ -14,16 +14,13 @@
 #include "ctrl/session/ranks_host.h"
 #include "ctrl/session/unplanned_links.h"
 #include "dataplane/app/simulation.h"
+#include "tests/one_real_node.h"
 
 namespace understudy {
 namespace {
 
 std::string text_of(const std::string& job) {
-  const std::string link = "link = { rate = \"10Gbit/s\", latency = \"1us\" }\n";
-  return "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/16\"\n"
-         "[[node]]\nname = \"gpu\"\nreal = true\n" +
-         link + "[[node]]\nname = \"w\"\ncount = 3\n" + link +
-         "[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\n"
+  return OneRealNode().text() +
          "[[job]]\nname = \"job\"\nranks = [\"gpu\", \"w*\"]\nsizes = [\"64KiB\", \"256KiB\"]\n"
          "iterations = 2\nentry = \"first_credit\"\ninterval = \"100us\"\n" +
          job;

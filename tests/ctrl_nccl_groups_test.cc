@@ -18,13 +18,7 @@ const std::vector<std::vector<uint32_t>> kGroups = {{0, 2, 4, 6}, {1, 3, 5, 7}, 
 
 Task<> member(RealRank* rank, SocketAddress root, const bool* ends) {
   Communicator* comm = co_await rank->init(root);
-  PairUse all;
-  for (int peer = 0; peer < comm->size(); ++peer) {
-    if (peer == comm->rank()) continue;
-    all.to.push_back(peer);
-    all.from.push_back(peer);
-  }
-  co_await rank->send_receive(comm, all);
+  co_await rank->send_receive(comm, PairUse::with_all_others(*comm));
   rank->stand("its end");
   co_await rank->until([ends] { return *ends; });
   rank->destroy_all();

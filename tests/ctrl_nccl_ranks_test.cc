@@ -26,13 +26,7 @@ Task<> all_algorithms(RealRank* rank, Communicator* comm) {
 
 /// An all-to-all's connections, then a group of neighbours on more channels.
 Task<> sends_and_receives(RealRank* rank, Communicator* comm) {
-  PairUse all;
-  for (int peer = 0; peer < comm->size(); ++peer) {
-    if (peer == comm->rank()) continue;
-    all.to.push_back(peer);
-    all.from.push_back(peer);
-  }
-  co_await rank->send_receive(comm, all);
+  co_await rank->send_receive(comm, PairUse::with_all_others(*comm));
   PairUse next;
   next.to = {(comm->rank() + 1) % comm->size()};
   next.from = {(comm->rank() + comm->size() - 1) % comm->size()};

@@ -10,26 +10,12 @@
 
 #include "ctrl/build/collective.h"
 #include "ctrl/config/load.h"
+#include "tests/one_real_node.h"
 
 namespace understudy {
 namespace {
 
-const char* const kJob = R"(format = 1
-[[prefix]]
-nic = 0
-v4 = "10.9.0.0/24"
-[[node]]
-name = "gpu"
-real = true
-link = { rate = "10Gbit/s", latency = "1us" }
-[[node]]
-name = "w"
-count = 2
-link = { rate = "10Gbit/s", latency = "1us" }
-[[port]]
-real = "gpu"
-device = "virtual"
-[[job]]
+const char* const kJob = R"([[job]]
 name = "pairs"
 collective = "all_to_all"
 ranks = ["gpu", "w*"]
@@ -83,7 +69,7 @@ struct Silent final : EndpointHost, ReactiveListener {
 
 struct Bench {
   Bench() {
-    const auto config = load_config_text(kJob, "test.toml");
+    const auto config = load_config_text(OneRealNode{.emulated = 2}.text() + kJob, "test.toml");
     EXPECT_TRUE(config);
     for (int i = 0; i < 2; ++i) {
       auto made = build_collective(*config, config->jobs[0], false);

@@ -13,18 +13,14 @@
 #include "ctrl/session/ranks_host.h"
 #include "ctrl/session/reference_feed.h"
 #include "dataplane/app/simulation.h"
+#include "tests/one_real_node.h"
 
 namespace understudy {
 namespace {
 
 std::string text_of(const std::string& collective, const std::string& operations) {
-  const std::string link = "link = { rate = \"10Gbit/s\", latency = \"1us\" }\n";
-  return "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/16\"\n"
-         "[[node]]\nname = \"gpu\"\nreal = true\n" +
-         link + "[[node]]\nname = \"w\"\ncount = 3\n" + link +
-         "[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\n"
-         "[[job]]\nname = \"job\"\ncollective = \"" +
-         collective + "\"\nranks = [\"gpu\", \"w*\"]\nsizes = [\"64KiB\", \"256KiB\"]\n" +
+  return OneRealNode().text() + "[[job]]\nname = \"job\"\ncollective = \"" + collective +
+         "\"\nranks = [\"gpu\", \"w*\"]\nsizes = [\"64KiB\", \"256KiB\"]\n" +
          "iterations = 3\nentry = \"first_credit\"\ninterval = \"100us\"\noperations = \"" +
          operations + "\"\n";
 }

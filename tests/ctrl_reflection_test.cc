@@ -4,26 +4,12 @@
 #include "ctrl/build/collective.h"
 #include "ctrl/config/load.h"
 #include "dataplane/node/reactive_environment.h"
+#include "tests/one_real_node.h"
 
 namespace understudy {
 namespace {
 
-const char* const kJob = R"(format = 1
-[[prefix]]
-nic = 0
-v4 = "10.9.0.0/24"
-[[node]]
-name = "gpu"
-real = true
-link = { rate = "10Gbit/s", latency = "1us" }
-[[node]]
-name = "w"
-count = 3
-link = { rate = "10Gbit/s", latency = "1us" }
-[[port]]
-real = "gpu"
-device = "virtual"
-[[job]]
+const char* const kJob = R"([[job]]
 name = "gather"
 collective = "all_gather"
 ranks = ["gpu", "w*"]
@@ -70,7 +56,8 @@ struct Bench : EndpointHost, ReactiveListener {
   void tell(Time, const Qp&, NoticeKind, std::span<const uint8_t>) override {}
   bool on_notice(Time, const ReactiveNotice&) override { return true; }
 
-  Bench(bool gathers, bool reflects) : config(load_config_text(kJob, "test.toml").value()) {
+  Bench(bool gathers, bool reflects)
+      : config(load_config_text(OneRealNode().text() + kJob, "test.toml").value()) {
     setup = build_collective(config, config.jobs[0], false).value();
     const CollectiveJob& job = setup->job;
     for (uint32_t l = 0; l < job.links.size(); ++l) {

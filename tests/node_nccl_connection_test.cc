@@ -6,30 +6,10 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/posting_host.h"
+
 namespace understudy {
 namespace {
-
-class FakeHost : public EndpointHost {
- public:
-  bool post(Time, Qp& qp, const WorkRequest& request) override {
-    if (full || posted.size() >= room) return false;
-    posted.push_back(request);
-    used.push_back(&qp);
-    return true;
-  }
-  void wake_at(Time, Endpoint&, uint64_t) override {}
-  Duration arrival_uncertainty() const override { return Duration(); }
-  void tell(Time, const Qp&, NoticeKind, std::span<const uint8_t>) override {}
-  bool full = false;
-  size_t room = SIZE_MAX;
-  std::vector<WorkRequest> posted;
-  std::vector<const Qp*> used;
-};
-
-class Nobody : public QpOwner {
-  void on_received(Time, Qp&, const Received&) override {}
-  void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
-};
 
 const CtsLayout kLayout;
 const uint32_t kCtsSlots = kLayout.slots;
@@ -84,10 +64,10 @@ class Connection : public testing::Test {
   RegionTable regions;
   RcCounters counters{};
   QpConfig config;
-  Nobody nobody;
+  NoOwner nobody;
   std::unique_ptr<Qp> qp;
   std::vector<uint8_t> fifo, staging;
-  FakeHost host;
+  PostingHost host;
   NcclSender sender;
   NcclReceiver receiver;
 };
@@ -131,7 +111,7 @@ TEST_F(Connection, ACreditThatIsTooSmall) {
 }
 
 TEST_F(Connection, AFullSendQueueGrantsNothing) {
-  host.full = true;
+  host.room = 0;
   EXPECT_FALSE(receiver.grant(Time(), host));
   EXPECT_EQ(receiver.granted(), 0u);
   RoceView data;
@@ -141,7 +121,7 @@ TEST_F(Connection, AFullSendQueueGrantsNothing) {
   ASSERT_TRUE(qp->responder().has_ack()) << "no receive may be left behind";
   qp->responder().pull_ack(answer);
   EXPECT_EQ(answer.fields.syndrome & kSyndromeKindMask, kSyndromeRnrNak);
-  host.full = false;
+  host.room = SIZE_MAX;
   EXPECT_TRUE(receiver.grant(Time(), host));
   EXPECT_EQ(receiver.granted(), 1u);
 }
@@ -233,7 +213,7 @@ struct Spread {
     host.posted.clear();
     ASSERT_TRUE(receiver.grant(Time(), host));
     const WorkRequest& w = host.posted.back();
-    ASSERT_EQ(host.used.back(), qps[0].get()) << "credits take the device's first queue pair";
+    ASSERT_EQ(host.posted.back().qp, qps[0].get()) << "credits take the device's first queue pair";
     ASSERT_LE(w.remote_va - 0x700000 + w.length, fifo.size());
     w.payload.write(std::span(fifo).subspan(w.remote_va - 0x700000, w.length));
   }
@@ -252,10 +232,10 @@ struct Spread {
   const CtsLayout layout;
   RegionTable regions;
   RcCounters counters{};
-  Nobody nobody;
+  NoOwner nobody;
   std::vector<std::unique_ptr<Qp>> qps;
   std::vector<uint8_t> fifo, staging;
-  FakeHost host;
+  PostingHost host;
   NcclSender sender;
   NcclReceiver receiver;
 };
@@ -305,13 +285,12 @@ TEST(SeveralQueuePairs, AMessageIsSplitInWholeLines) {
   const auto lengths = [&](uint64_t k, uint32_t size) {
     s.grant();
     s.host.posted.clear();
-    s.host.used.clear();
     EXPECT_TRUE(s.sender.send(Time(), s.host, k, size, {}, 1000 + k));
     std::vector<uint32_t> out;
     uint64_t at = 0x900000 + k % 8 * 0x4000;
     for (size_t q = 0; q < s.host.posted.size(); ++q) {
       const WorkRequest& w = s.host.posted[q];
-      EXPECT_EQ(s.host.used[q], s.qps[q].get());
+      EXPECT_EQ(s.host.posted[q].qp, s.qps[q].get());
       EXPECT_EQ(w.op, WorkOp::kWriteImm);
       EXPECT_EQ(w.imm, __builtin_bswap32(size)) << "the whole message's on each";
       if (w.length > 0) {
@@ -359,10 +338,9 @@ TEST(SeveralQueuePairs, MessagesTakeTurns) {
   for (uint64_t k = 0; k < 7; ++k) {
     s.grant();
     s.host.posted.clear();
-    s.host.used.clear();
     ASSERT_TRUE(s.sender.send(Time(), s.host, k, 100 + static_cast<uint32_t>(k), {}, k));
     ASSERT_EQ(s.host.posted.size(), 1u);
-    EXPECT_EQ(s.host.used[0], s.qps[k % 3].get());
+    EXPECT_EQ(s.host.posted[0].qp, s.qps[k % 3].get());
     sent.push_back(s.host.posted[0]);
   }
   EXPECT_TRUE(s.arrive(1, sent[1]).empty());

@@ -8,26 +8,10 @@
 
 #include "ctrl/peers/nccl/net_ib_layout.h"
 #include "dataplane/node/nccl_connection.h"
+#include "tests/posting_host.h"
 
 namespace understudy {
 namespace {
-
-class Posts : public EndpointHost {
- public:
-  bool post(Time, Qp& qp, const WorkRequest& request) override {
-    posted.push_back({&qp, request});
-    return true;
-  }
-  void wake_at(Time, Endpoint&, uint64_t) override {}
-  Duration arrival_uncertainty() const override { return Duration(); }
-  void tell(Time, const Qp&, NoticeKind, std::span<const uint8_t>) override {}
-  std::vector<std::pair<const Qp*, WorkRequest>> posted;
-};
-
-class NoOwner : public QpOwner {
-  void on_received(Time, Qp&, const Received&) override {}
-  void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
-};
 
 constexpr uint64_t kFifo = 0x700000, kBuffer = 0x900000, kSizes = 0xa00000;
 constexpr uint32_t kSlotBytes = 0x10000;
@@ -84,8 +68,8 @@ struct Merged {
   void grant(uint64_t k) {
     host.posted.clear();
     ASSERT_TRUE(receiver.grant(Time(), host));
-    const auto& [qp, write] = host.posted.back();
-    const uint32_t q = number(qp);
+    const PostingHost::Posted& write = host.posted.back();
+    const uint32_t q = number(write.qp);
     EXPECT_EQ(q, k % receiver_devices) << "the first queue pair of the receiver's devices in turn";
     EXPECT_EQ(write.rkey, 0x10 + q % sender_devices) << "of the sender's device at its other end";
     const CtsEntry entry = CtsEntry::decode(layout, write.payload.bytes);
@@ -99,20 +83,20 @@ struct Merged {
     host.posted.clear();
     EXPECT_TRUE(sender.send(Time(), host, k, size, {}, k));
     std::vector<uint32_t> over;
-    for (const auto& [qp, write] : host.posted) {
-      over.push_back(number(qp));
+    for (const auto& write : host.posted) {
+      over.push_back(number(write.qp));
       EXPECT_EQ(write.rkey, 0x22 + over.back() % receiver_devices);
       EXPECT_EQ(write.op, WorkOp::kWriteImm);
       EXPECT_EQ(write.imm, layout.immediate(size)) << "the whole message's";
     }
     return over;
   }
-  std::vector<uint32_t> arrive(const std::pair<const Qp*, WorkRequest>& write) {
+  std::vector<uint32_t> arrive(const PostingHost::Posted& write) {
     std::vector<uint32_t> whole;
     Received r;
     r.is_write = r.has_imm = true;
-    r.length = write.second.length;
-    receiver.received(*write.first, r, [&](uint32_t bytes) { whole.push_back(bytes); });
+    r.length = write.length;
+    receiver.received(*write.qp, r, [&](uint32_t bytes) { whole.push_back(bytes); });
     return whole;
   }
 
@@ -123,7 +107,7 @@ struct Merged {
   NoOwner nobody;
   std::vector<std::unique_ptr<Qp>> qps;
   std::vector<uint8_t> fifo, staging;
-  Posts host;
+  PostingHost host;
   NcclSender sender;
   NcclReceiver receiver;
 };
@@ -134,22 +118,21 @@ TEST(MergedDevices, AMessageGoesOverADeviceEach) {
   m.grant(0);
   EXPECT_EQ(m.send(0, 9000), (std::vector<uint32_t>{0, 1}));
   const auto first = m.host.posted;
-  EXPECT_EQ(first[0].second.length, 4608u);
-  EXPECT_EQ(first[1].second.length, 4392u);
-  EXPECT_EQ(first[0].second.remote_va, kBuffer);
-  EXPECT_EQ(first[1].second.remote_va, kBuffer + 4608);
+  EXPECT_EQ(first[0].length, 4608u);
+  EXPECT_EQ(first[1].length, 4392u);
+  EXPECT_EQ(first[0].remote_va, kBuffer);
+  EXPECT_EQ(first[1].remote_va, kBuffer + 4608);
   m.grant(1);
   EXPECT_EQ(m.send(1, 100), (std::vector<uint32_t>{0, 1}));
   const auto second = m.host.posted;
-  EXPECT_EQ(second[1].second.length, 0u)
-      << "nothing is left for it, its immediate goes all the same";
+  EXPECT_EQ(second[1].length, 0u) << "nothing is left for it, its immediate goes all the same";
   EXPECT_TRUE(m.arrive(first[1]).empty());
   EXPECT_TRUE(m.arrive(second[1]).empty());
   EXPECT_EQ(m.arrive(first[0]), std::vector<uint32_t>{9000});
   EXPECT_EQ(m.arrive(second[0]), std::vector<uint32_t>{100});
   std::vector<uint64_t> done;
   for (const auto* w : {&first[0], &second[0], &first[1], &second[1]}) {
-    m.sender.acknowledged(*w->first, w->second.id, [&](uint64_t id) { done.push_back(id); });
+    m.sender.acknowledged(*w->qp, w->id, [&](uint64_t id) { done.push_back(id); });
     EXPECT_TRUE(w != &second[0] || done.empty());
   }
   EXPECT_EQ(done, (std::vector<uint64_t>{0, 1}));
@@ -193,7 +176,7 @@ TEST(MergedDevices, MessagesOverTheFifosWrap) {
           ASSERT_EQ(m.send(k, size).size(), parts);
           const auto posted = m.host.posted;
           uint64_t at = kBuffer + k % 8 * kSlotBytes, sum = 0;
-          for (const auto& [qp, write] : posted) {
+          for (const auto& write : posted) {
             ASSERT_TRUE(write.length == 0 || write.remote_va == at + sum);
             sum += write.length;
           }
@@ -201,8 +184,8 @@ TEST(MergedDevices, MessagesOverTheFifosWrap) {
           for (size_t i = posted.size(); i-- > 1;) ASSERT_TRUE(m.arrive(posted[i]).empty());
           ASSERT_EQ(m.arrive(posted[0]), std::vector<uint32_t>{size});
           std::vector<uint64_t> done;
-          for (const auto& [qp, write] : posted) {
-            m.sender.acknowledged(*qp, write.id, [&](uint64_t id) { done.push_back(id); });
+          for (const auto& write : posted) {
+            m.sender.acknowledged(*write.qp, write.id, [&](uint64_t id) { done.push_back(id); });
           }
           ASSERT_EQ(done, std::vector<uint64_t>{k});
         }
@@ -225,13 +208,13 @@ TEST(MergedDevices, SeveralReceivesAndTheirSizes) {
   const uint32_t lengths[6] = {4608, 100, 8, 4392, 0, 8};
   const Rkey keys[6] = {0x22, 0x122, 0x30, 0x23, 0x123, 0x31};
   for (size_t i = 0; i < 6; ++i) {
-    const auto& [qp, write] = m.host.posted[i];
-    EXPECT_EQ(m.number(qp), i / 3);
+    const PostingHost::Posted& write = m.host.posted[i];
+    EXPECT_EQ(m.number(write.qp), i / 3);
     EXPECT_EQ(write.op, i % 3 == 2 ? WorkOp::kWriteImm : WorkOp::kWrite);
     EXPECT_EQ(write.length, lengths[i]);
     EXPECT_EQ(write.rkey, keys[i]);
   }
-  EXPECT_EQ(m.host.posted[2].second.remote_va, kSizes);
+  EXPECT_EQ(m.host.posted[2].remote_va, kSizes);
 }
 
 }  // namespace

@@ -8,26 +8,10 @@
 #include <vector>
 
 #include "dataplane/node/nccl_connection.h"
+#include "tests/posting_host.h"
 
 namespace understudy {
 namespace {
-
-class Nobody : public QpOwner {
-  void on_received(Time, Qp&, const Received&) override {}
-  void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
-};
-
-class Wires : public EndpointHost {
- public:
-  bool post(Time, Qp&, const WorkRequest& request) override {
-    posted.push_back(request);
-    return true;
-  }
-  void wake_at(Time, Endpoint&, uint64_t) override {}
-  Duration arrival_uncertainty() const override { return Duration(); }
-  void tell(Time, const Qp&, NoticeKind, std::span<const uint8_t>) override {}
-  std::vector<WorkRequest> posted;
-};
 
 constexpr uint64_t kFifoVa = 0x10000, kSimpleVa = 0x10000000, kLlVa = 0x20000000,
                    kLl128Va = 0x30000000;
@@ -138,8 +122,8 @@ struct Rig {
   CtsLayout layout;
   RegionTable regions;
   RcCounters counters{};
-  Nobody nobody;
-  Wires wires;
+  NoOwner nobody;
+  PostingHost wires;
   std::vector<std::unique_ptr<Qp>> qps;
   std::vector<uint8_t> fifo;
   NcclSender sender;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dataplane/node/nccl_connection.h"
+#include "tests/posting_host.h"
 
 namespace understudy {
 namespace {
@@ -69,17 +70,6 @@ TEST(Reflection, WhatIsUnderWayStaysAsItWas) {
   EXPECT_EQ(written(reflection.payload(place(CreditKind::kSimpleStep, 0)), 1), Bytes{9});
 }
 
-struct Host : EndpointHost {
-  bool post(Time, Qp&, const WorkRequest& request) override {
-    posted.push_back(request);
-    return true;
-  }
-  void wake_at(Time, Endpoint&, uint64_t) override {}
-  Duration arrival_uncertainty() const override { return {}; }
-  void tell(Time, const Qp&, NoticeKind, std::span<const uint8_t>) override {}
-  std::vector<WorkRequest> posted;
-};
-
 /// Takes note of what arrives, and gives it to a receiver.
 struct Owner : QpOwner {
   void on_received(Time, Qp& qp, const Received& came) override {
@@ -107,7 +97,7 @@ TEST(Reflection, GoesFromOneConnectionToTheOther) {
   Qp qp(config, regions, counters, owner);
   Bytes staging(layout.slots * layout.entry_bytes), fifo(layout.fifo_bytes());
   Reflection reflection;
-  Host host;
+  PostingHost host;
   owner.receiver.connect({.qps = {{&qp}},
                           .layout = layout,
                           .buffer_va = 0x900000,

@@ -7,22 +7,10 @@
 #include <memory>
 #include <vector>
 
+#include "tests/posting_host.h"
+
 namespace understudy {
 namespace {
-
-class Host : public EndpointHost {
- public:
-  bool post(Time, Qp&, const WorkRequest& request) override {
-    if (posted.size() == room) return false;
-    posted.push_back(request);
-    return true;
-  }
-  void wake_at(Time, Endpoint&, uint64_t) override {}
-  Duration arrival_uncertainty() const override { return Duration(); }
-  void tell(Time, const Qp&, NoticeKind, std::span<const uint8_t>) override {}
-  size_t room = SIZE_MAX;
-  std::vector<WorkRequest> posted;
-};
 
 struct Rig {
   explicit Rig(bool real_sends) : regions(1), connection(real_sends, traffic) {
@@ -68,7 +56,7 @@ struct Rig {
   RcCounters counters{};
   UnplannedTraffic traffic;
   UnplannedConnection connection;
-  Host host;
+  PostingHost host;
   std::unique_ptr<Qp> qp;
   std::vector<uint8_t> fifo, staging;
 };

@@ -12,22 +12,22 @@ class Twins {
   static constexpr Qpn kThere[] = {0x41, 0x42}, kBack[] = {0x21, 0x22};
 
   void request(size_t which, uint32_t psn) {
-    RoceFields f;
-    f.opcode = Opcode::kWriteOnly;
-    f.dest_qpn = kThere[which];
-    f.psn = Psn(psn);
-    f.ack_request = true;
-    f.dma_length = 64;
-    add(true, f, 64);
+    add(true,
+        {.opcode = Opcode::kWriteOnly,
+         .ack_request = true,
+         .dest_qpn = kThere[which],
+         .psn = Psn(psn),
+         .dma_length = 64},
+        64);
   }
   void ack(size_t which, uint32_t psn) {
-    RoceFields f;
-    f.opcode = Opcode::kAcknowledge;
-    f.dest_qpn = kBack[which];
-    f.psn = Psn(psn);
-    f.syndrome = kNoCredits;
-    f.msn = psn + 1;
-    add(false, f, 0);
+    add(false,
+        {.opcode = Opcode::kAcknowledge,
+         .dest_qpn = kBack[which],
+         .psn = Psn(psn),
+         .syndrome = kNoCredits,
+         .msn = psn + 1},
+        0);
   }
   void expect_paired() const {
     const Analysis analysis = capture_.judge();

@@ -64,6 +64,16 @@ struct Communicator {
 struct PairUse {
   std::vector<int> to, from;
   uint64_t channels = 1;
+
+  /// An all-to-all's.
+  static PairUse with_all_others(const Communicator& comm) {
+    PairUse use;
+    for (int peer = 0; peer < comm.size(); ++peer) {
+      if (peer != comm.rank()) use.to.push_back(peer);
+    }
+    use.from = use.to;
+    return use;
+  }
 };
 
 class RealRank : public Process {
