@@ -95,6 +95,17 @@ TEST(InferredPatience, EndsWhenNothingHappensAnyMore) {
   EXPECT_EQ(bench.source.report().lost.substr(0, 22), "rank 0 has waited for ");
 }
 
+/// Messages take minutes here, whatever other nodes' links take.
+TEST(InferredPatience, CountsTheSlowestLinkBesideUnlimitedOnes) {
+  Bench bench({.rate = "100kbit/s", .emulated_rate = "unlimited"});
+  const Time start = Time::zero() + Duration::s(1);
+  for (int i = 0; i < 4; ++i) bench.notice(start, ReactiveNotice::Kind::kCredit);
+  bench.run_until(start + Duration::s(100));
+  EXPECT_FALSE(bench.lost());
+  bench.run_until(start + Duration::s(1000));
+  EXPECT_TRUE(bench.lost());
+}
+
 TEST(InferredPatience, LastsWhereNobodyWaits) {
   Bench bench;
   const Time start = Time::zero() + Duration::s(1);

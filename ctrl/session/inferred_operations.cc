@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ctrl/build/nic_ways.h"
 #include "ctrl/report/text.h"
 
 namespace understudy {
@@ -11,9 +12,7 @@ namespace {
 Duration messages_under_way(const Config& config, const JobConfig& job, const CollectiveJob& told) {
   Rate slowest;
   for (const NodeId node : job.ranks) {
-    for (const NicConfig& nic : config.nodes[node].nics) {
-      if (slowest.is_unlimited() || nic.link_rate < slowest) slowest = nic.link_rate;
-    }
+    for (const NicConfig& nic : config.nodes[node].nics) slowest = slower(slowest, nic.link_rate);
   }
   uint64_t round = 0;
   for (const CollectiveLink& link : told.links) round += link.slot_bytes;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ctrl/build/nic_ways.h"
 #include "ctrl/report/text.h"
 
 namespace understudy {
@@ -27,8 +28,7 @@ InferredPairs::InferredPairs(const Config& config, const JobConfig& job, const T
   const NodeConfig& node = config.nodes[job.ranks[communicator.node_of(told.real.front())]];
   for (const CollectiveLink& link : told.links) {
     latency_ = std::max(latency_, link.latency * 2);
-    const Rate rate = node.nics[link.real_nic].link_rate;
-    if (rate_.is_unlimited() || rate < rate_) rate_ = rate;
+    rate_ = slower(rate_, node.nics[link.real_nic].link_rate);
     if (link.real_sends) round_bytes_ += link.slot_bytes;
   }
 }
