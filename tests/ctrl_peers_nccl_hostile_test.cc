@@ -232,6 +232,33 @@ TEST(NcclHostile, MessagesThatNobodySends) {
   has(said(0, 0x201, Bytes(65 * 256)), "more than 64 channels");
 }
 
+/// It has the magic of a child, but the emulated rank that it goes to has no part in that.
+TEST(NcclHostile, AMessageOfAChildToARankOutsideIt) {
+  Meeting run(row("2.28"), {true, true, false, false}, 2);
+  run.start_real_root();
+  std::vector<Task<std::shared_ptr<RealComm>>> tasks;
+  for (uint32_t r = 0; r < 2; ++r) {
+    tasks.push_back(run.comm(r)->split(static_cast<int32_t>(r), static_cast<int32_t>(r), false));
+  }
+  run.world.run();
+  const auto child = tasks[0].result();
+  ASSERT_EQ(child->parents, (std::vector<uint32_t>{0, 2}));
+  Bytes bytes = child->header();
+  append_frame_size(bytes, 8);
+  append_frame_size(bytes, 0);
+  append_frame_size(bytes, 1u << 29);
+  Bytes ring(128);
+  put_nccl_address(ring, 0, {IpAddress::v4(0x0a000001), 99});
+  append_frame(bytes, ring);
+  End* end = run.world.real_connect(*run.world.listener_of(3));
+  run.world.write(end, bytes);
+  run.world.run();
+  EXPECT_TRUE(end->peer_closed);
+  EXPECT_EQ(run.world.machine().failure(), "");
+  for (auto& task : tasks) task.result()->close();
+  finish(run);
+}
+
 TEST(NcclHostile, ASecondCheckInOfARank) {
   Meeting run(row("2.28"), {true, true, false, false});
   run.start_emulated_root_alone();

@@ -17,11 +17,12 @@ NcclCommunicator::Impl::Ring* NcclCommunicator::Impl::by_magic(const Listener& l
     if (listener.only != nullptr ? listener.only != ring.get() : !ring->own_addresses.empty()) {
       continue;
     }
+    const uint32_t rank = ring->rank_of[listener.rank];
+    if (rank == kNobody) continue;  // not in it
     const uint64_t known = ring->group.settings().magic;
     if (known == magic) return ring.get();
     // A child's magic is learnt from the real rank that connects its ring to ours.
-    const uint32_t rank = ring->rank_of[listener.rank];
-    if (known != 0 || rank == kNobody || fresh != nullptr) continue;
+    if (known != 0 || fresh != nullptr) continue;
     const size_t segment = ring->segment_after(rank);
     if (segment < ring->group.segments().size() && !ring->ends[2 * segment + 1].asked) {
       fresh = ring.get();
