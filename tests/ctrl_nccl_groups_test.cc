@@ -177,6 +177,13 @@ TEST_F(TorchGroupsTest, WhoseIdsAreOfferedAndAskedFor) {
   EXPECT_EQ(said_, "");
 }
 
+/// Of two nodes the next one is also the last one.
+TEST_F(TorchGroupsTest, OfManyPairsThoseOfNeighbouringNodesAreOfferedOnce) {
+  TorchGroups::Setup setup;
+  for (uint32_t rank = 0; rank < 32; ++rank) setup.ranks.push_back({rank >= 16, rank / 16});
+  EXPECT_EQ(TorchGroups(setup, peers_, {}).ours().size(), 16u);
+}
+
 TEST_F(TorchGroupsTest, AGroupThatNobodyHasListedIsNamedOnce) {
   EXPECT_FALSE(groups_->provide(now_, {"5", "0"}));
   EXPECT_FALSE(groups_->provide(now_, {"5", "0"}));

@@ -76,7 +76,7 @@ void TorchGroups::add_pairs(const std::string& group, const std::vector<uint32_t
   while (per_node < size && node(per_node) == node(0)) ++per_node;
   for (uint32_t low = 0; low < size; ++low) {
     // Stages of a pipeline: the same place on the next node, and from the last one to the first.
-    for (const uint32_t high : {low + per_node, low + size - per_node}) {
+    for (const uint32_t high : std::set{low + per_node, low + size - per_node}) {
       if (high < size && high > low && real(low) == real_first && real(high) != real_first) {
         near.push_back({group, std::to_string(low) + ":" + std::to_string(high)});
       }
