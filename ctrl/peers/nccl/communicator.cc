@@ -9,6 +9,7 @@ namespace {
 
 /// Check-ins at a real rank's root that are under way at once: it takes them one by one.
 constexpr uint32_t kCheckInsAtOnce = 64;
+
 std::vector<NcclMember> members_of(const NcclCommunicatorSettings& settings) {
   std::vector<NcclMember> members;
   for (uint32_t rank = 0; rank < settings.ranks.size(); ++rank) {

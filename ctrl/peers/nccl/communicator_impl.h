@@ -107,7 +107,6 @@ class NcclCommunicator::Impl : public NcclGroupUser {
   bool child_ring(NcclGroup& parent, uint32_t real, uint32_t emulated,
                   const SocketAddress& ring) override;
 
-  void listen_all();
   bool listen(uint32_t rank, Ring* only, bool root_answer, SocketAddress& address);
   void check_in_more();
   void answer_at_root();
