@@ -49,7 +49,8 @@ CmControl::CmControl(const Config& config, size_t port, ShardControl& control,
       control_(control),
       endpoints_(endpoints),
       callbacks_(std::move(callbacks)),
-      agent_(agent_config(config, port)) {}
+      agent_(agent_config(config, port)),
+      probes_(agent_, control) {}
 
 void CmControl::listen() {
   const unsigned rail = config_.ports[port_].nic;
@@ -86,6 +87,7 @@ void CmControl::poll(Time now) {
     redials_.erase(redials_.begin());
     dial(now, redial.caller, redial.call);
   }
+  probes_.poll(now);
   collect(now);
 }
 
@@ -161,6 +163,7 @@ CmId CmControl::find(const CmMachine& machine, CmMachine::Id name) const {
 }
 
 void CmControl::on_event(Time now, const CmEvent& event) {
+  if (probes_.on_event(now, event)) return;
   switch (event.kind) {
     case CmEventKind::kRequest:
       return on_request(now, event);
@@ -288,6 +291,7 @@ void CmControl::release(CmId id) {
 
 void CmControl::hang_up(Time now) {
   hanging_up_ = true;
+  probes_.stop(now);
   accepts_.clear();
   redials_.clear();
   std::vector<CmId> open;

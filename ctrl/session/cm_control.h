@@ -13,6 +13,7 @@
 #include "ctrl/peers/cm_caller.h"
 #include "ctrl/peers/cm_service.h"
 #include "ctrl/report/run_report.h"
+#include "ctrl/session/cm_probes.h"
 #include "ctrl/session/endpoints.h"
 #include "ctrl/session/shard_control.h"
 #include "dataplane/cm/agent.h"
@@ -48,6 +49,10 @@ class CmControl {
   CallerId dial(NodeId node, uint16_t port, std::unique_ptr<CmCaller> caller);
   /// Why the last call of this client was not taken; empty if none was refused, or it has ended.
   std::string refusal(CallerId id) const;
+  /// Asks, once, whether anybody answers there, as CmProbes says; `answered` runs in poll().
+  void probe(const IpAddress& local, const IpAddress& remote, std::function<void()> answered) {
+    probes_.ask(local, remote, std::move(answered));
+  }
   /// Traffic of a queue pair has ended. The client of ours whose it is, or 0.
   CallerId traffic_ended(Time now, uint64_t connection, const TrafficResult& result);
 
@@ -123,6 +128,7 @@ class CmControl {
   ServiceEndpoints& endpoints_;
   Callbacks callbacks_;
   CmAgent agent_;
+  CmProbes probes_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::map<std::pair<IpAddress, uint16_t>, Listener*> by_port_;
   std::map<CallerId, Caller> callers_;
