@@ -57,6 +57,7 @@ class LiveRun {
   Result<void> open_feeds();
   std::string status() const;
   void open_cm();
+  void probe(const IpAddress& local, const IpAddress& remote, std::function<void()> answered);
   Result<void> listen(NodeId node, unsigned nic, uint16_t port, SocketAdapter::PeerFactory factory);
   void on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request);
   void on_ended(const EndedConnection& ended);
@@ -249,7 +250,11 @@ Result<void> LiveRun::open_listeners() {
     }
   }
   if (auto fed = open_feeds(); !fed) return fed;
-  nccl_.emplace(config_, *jobs_, *sockets_, [this](const std::string& line) { say(line); });
+  nccl_.emplace(
+      config_, *jobs_, *sockets_, [this](const std::string& line) { say(line); },
+      [this](const IpAddress& local, const IpAddress& remote, std::function<void()> answered) {
+        probe(local, remote, std::move(answered));
+      });
   return nccl_->open();
 }
 
@@ -277,6 +282,16 @@ void LiveRun::open_cm() {
     cms_.push_back(
         std::make_unique<CmControl>(config_, port, *controls_[i], *endpoints_, callbacks));
     cms_.back()->listen();
+  }
+}
+
+/// Of the port behind which `remote` is.
+void LiveRun::probe(const IpAddress& local, const IpAddress& remote,
+                    std::function<void()> answered) {
+  for (size_t i = 0; i < config_.ports.size(); ++i) {
+    const PortConfig& port = config_.ports[i];
+    if (roce_address(config_.nodes[port.node].nics[port.nic]) != remote) continue;
+    return cms_[shard_of_[i]]->probe(local, remote, std::move(answered));
   }
 }
 

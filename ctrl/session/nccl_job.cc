@@ -9,7 +9,7 @@
 namespace understudy {
 
 NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network,
-                 Say say)
+                 Say say, RoceProbe probe)
     : config_(config),
       number_(number),
       job_(config.jobs[number]),
@@ -20,7 +20,7 @@ NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNet
       groups_(groups_setup(), network, callbacks()),
       identity_(identity_setup(), sockets_, network,
                 [this](const std::string& line) { this->say(line); }),
-      reach_(reach_test(network)) {}
+      self_test_(config, job_, network, runner.control(number), std::move(probe)) {}
 
 const NodeConfig& NcclJob::node_of(uint32_t rank) const {
   return config_.nodes[job_.ranks[setup().communicator.node_of(rank)]];
@@ -52,31 +52,6 @@ std::vector<IpAddress> NcclJob::addresses() const {
     all.push_back(roce_address(node_of(rank).nics[job_.nic]));
   }
   return all;
-}
-
-ReachTest NcclJob::reach_test(PeerNetwork& network) const {
-  std::vector<ReachTest::Source> sources;
-  const NodeConfig* real = nullptr;
-  for (const NodeId id : job_.ranks) {
-    const NodeConfig& node = config_.nodes[id];
-    if (node.real) {
-      real = &node;
-    } else {
-      sources.push_back({node.name, roce_address(node.nics[job_.nic])});
-    }
-  }
-  // Ports of a merged NIC, each with its counterpart.
-  for (const NodeId id : job_.ranks) {
-    const NodeConfig& node = config_.nodes[id];
-    if (node.real) continue;
-    const uint32_t last =
-        std::min(merged_nics(job_, node, job_.nic), merged_nics(job_, *real, job_.nic));
-    for (uint32_t n = job_.nic + 1; n < job_.nic + last; ++n) {
-      sources.push_back({node.name + ", NIC " + std::to_string(n), roce_address(node.nics[n]),
-                         roce_address(real->nics[n])});
-    }
-  }
-  return ReachTest(real->name, roce_address(real->nics[job_.nic]), std::move(sources), network);
 }
 
 std::vector<RendezvousSettings::Rank> NcclJob::ranks() const {
@@ -199,8 +174,8 @@ void NcclJob::settle() {
 }
 
 void NcclJob::poll(Time now) {
-  if (const auto line = reach_.poll(now)) say(*line);
   if (over_) return;
+  for (const std::string& line : self_test_.poll(now, !open_.empty())) say(line);
   identity_.poll(now);
   if (!identity_.failure().empty()) return end(identity_.failure());
   begin(now);
@@ -212,11 +187,9 @@ void NcclJob::poll(Time now) {
   const CollectiveProgress& progress = environment().progress();
   const UnplannedTraffic& beside = unplanned_.traffic();
   if (progress.failed || beside.failed > 0) {
-    say_once(
-        Once::kFailed,
-        "a queue pair has failed: packets of its connection are not answered. TCP between the same "
-        "addresses works, so look for what treats UDP port 4791 in another way: a firewall, the "
-        "NIC's RoCE mode, PFC or VLAN settings");
+    say_once(Once::kFailed,
+             std::string("a queue pair has failed: packets of its connection are not answered. ") +
+                 kRoceAdvice);
   }
   if (progress.violations + beside.violations > 0) {
     say_once(Once::kViolations,
@@ -262,9 +235,21 @@ std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t m
 Result<EndpointReady> NcclJob::endpoint(const EndpointRequest& request) {
   const NcclConnector& connector = request.nccl->connector;
   settle();
+  if (!request.reserve) look_at_mtu(request.mtu);
   if (const auto link = link_of(connector)) return environment().serve(*link, request);
   return unplanned_.create(node_of(groups_.job_rank(connector, connector.emulated)),
                            node_of(groups_.job_rank(connector, connector.real)), request);
+}
+
+/// `mtu`: the smaller one of both ends, as NCCL takes it.
+void NcclJob::look_at_mtu(uint32_t mtu) {
+  const uint32_t ours = config_.fabric.mtu;
+  if (mtu >= ours) return;
+  say_once(Once::kMtu,
+           "the real node's path MTU is " + std::to_string(mtu) +
+               " bytes, [fabric] mtu = " + std::to_string(ours) + ": all connections take " +
+               std::to_string(mtu) + ", the model does not. Set mtu = " + std::to_string(mtu) +
+               ", or raise the MTU of its interface (4200 bytes give a path MTU of 4096)");
 }
 
 void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
@@ -321,9 +306,9 @@ std::vector<std::string> NcclJob::status() const {
     lines.push_back("the real ranks have left");
   }
   if (!over_) {
+    lines.push_back(self_test_.status());
     for (const std::string& line : identity_.waiting()) lines.push_back(line);
   }
-  if (!reach_.passed()) lines.push_back("self-test: not every emulated address is answered yet");
   if (communicator_ == nullptr) return lines;
   lines.push_back(std::to_string(ready_) + " connections of net_ib made, " +
                   std::to_string(ready_ - open_.size()) + " of them closed, " +

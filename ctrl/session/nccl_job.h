@@ -20,7 +20,7 @@
 #include "ctrl/session/job_runner.h"
 #include "ctrl/session/nccl_id.h"
 #include "ctrl/session/nccl_sockets.h"
-#include "ctrl/session/reach_test.h"
+#include "ctrl/session/self_test.h"
 #include "ctrl/session/torch_groups.h"
 #include "ctrl/session/unplanned_links.h"
 
@@ -31,7 +31,8 @@ class NcclJob final : public NetIbObserver {
   using Say = std::function<void(const std::string&)>;
 
   /// All arguments outlive this. `number`: of the configuration's jobs.
-  NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network, Say say);
+  NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network, Say say,
+          RoceProbe probe);
 
   /// What has to stand before a real rank comes: root and store, where they are ours.
   Result<void> open();
@@ -40,7 +41,7 @@ class NcclJob final : public NetIbObserver {
   /// A connection of the network has ended; false if it is none of this job's.
   bool on_ended(const EndedConnection& ended) {
     return sockets_.on_ended(ended) || groups_.on_ended(ended) || identity_.on_ended(ended) ||
-           reach_.on_ended(ended);
+           self_test_.on_ended(ended);
   }
   /// What one of this job's connections wants of the data plane.
   Result<EndpointReady> endpoint(const EndpointRequest& request);
@@ -74,13 +75,13 @@ class NcclJob final : public NetIbObserver {
   std::vector<RankPartition> children() const;
   std::vector<RendezvousSettings::Rank> ranks() const;
   std::vector<IpAddress> addresses() const;
-  ReachTest reach_test(PeerNetwork& network) const;
   UnplannedLinks::Settings unplanned_settings() const;
   const NodeConfig& node_of(uint32_t rank) const;
   /// Addresses of the NICs that its NIC is made of.
   std::vector<IpAddress> nics_of(uint32_t rank) const;
   /// Once its unique id is known.
   void begin(Time now);
+  void look_at_mtu(uint32_t mtu);
   std::optional<uint32_t> link_of(const NcclConnector& connector) const;
   std::unique_ptr<Peer> net_ib(const NcclConnector& connector, uint64_t magic);
   void disconnect(const NcclConnector& connector);
@@ -89,7 +90,7 @@ class NcclJob final : public NetIbObserver {
   void give_back(const NcclConnector& connector);
   void end(const std::string& failure);
   void say(const std::string& line) const;
-  enum class Once : uint8_t { kFailed, kViolations, kRegistered, kChannels };
+  enum class Once : uint8_t { kFailed, kViolations, kRegistered, kChannels, kMtu };
   /// What has been said before is not said again, with other figures neither.
   void say_once(Once what, std::string_view line);
 
@@ -102,7 +103,7 @@ class NcclJob final : public NetIbObserver {
   NcclSockets sockets_;
   TorchGroups groups_;
   NcclId identity_;
-  ReachTest reach_;
+  SelfTest self_test_;
   NetIbSeen seen_;
   uint64_t ready_ = 0;            ///< connections that were
   std::set<NcclConnector> open_;  ///< that are

@@ -20,7 +20,7 @@ Result<void> NcclJobs::open() {
     const JobConfig& job = config_.jobs[j];
     if (!job.join) continue;
     allow_many_files();
-    jobs_.push_back({j, std::make_unique<NcclJob>(config_, j, runner_, network_, say_)});
+    jobs_.push_back({j, std::make_unique<NcclJob>(config_, j, runner_, network_, say_, probe_)});
     if (auto opened = jobs_.back().job->open(); !opened) {
       return fail("job \"" + job.name + "\": " + opened.error().text);
     }

@@ -14,9 +14,14 @@ namespace understudy {
 
 class NcclJobs {
  public:
-  /// All outlive this.
-  NcclJobs(const Config& config, JobRunner& runner, PeerNetwork& network, NcclJob::Say say)
-      : config_(config), runner_(runner), network_(network), say_(std::move(say)) {}
+  /// All outlive this. `probe`: of the self-test.
+  NcclJobs(const Config& config, JobRunner& runner, PeerNetwork& network, NcclJob::Say say,
+           RoceProbe probe = {})
+      : config_(config),
+        runner_(runner),
+        network_(network),
+        say_(std::move(say)),
+        probe_(std::move(probe)) {}
 
   /// Makes those that the configuration has; roots and stores that are ours listen then.
   Result<void> open();
@@ -39,6 +44,7 @@ class NcclJobs {
   JobRunner& runner_;
   PeerNetwork& network_;
   const NcclJob::Say say_;
+  const RoceProbe probe_;
   std::vector<Entry> jobs_;
 };
 

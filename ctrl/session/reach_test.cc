@@ -19,22 +19,20 @@ class Caller final : public Peer {
   void on_closed(Time) override {}
 };
 
-std::vector<ReachTest::Source> some(std::vector<ReachTest::Source> all) {
-  if (all.size() <= ReachTest::kMost) return all;
-  std::vector<ReachTest::Source> few;
-  for (size_t i = 0; i < ReachTest::kMost; ++i) {
-    few.push_back(all[i * (all.size() - 1) / (ReachTest::kMost - 1)]);
-  }
+}  // namespace
+
+std::vector<ReachTest::Source> ReachTest::some(std::vector<Source> all, size_t most) {
+  if (all.size() <= most) return all;
+  std::vector<Source> few;
+  for (size_t i = 0; i < most; ++i) few.push_back(all[i * (all.size() - 1) / (most - 1)]);
   return few;
 }
-
-}  // namespace
 
 ReachTest::ReachTest(std::string name, IpAddress target, std::vector<Source> sources,
                      PeerNetwork& network)
     : name_(std::move(name)),
       target_(target),
-      sources_(some(sources)),
+      sources_(some(sources, kMost)),
       all_(sources.size()),
       network_(network) {}
 

@@ -29,6 +29,8 @@ class ReachTest {
   bool passed() const { return passed_; }
 
   static constexpr size_t kMost = 256;
+  /// At most `most` (two or more) of them, evenly chosen.
+  static std::vector<Source> some(std::vector<Source> all, size_t most);
 
  private:
   struct Probe {

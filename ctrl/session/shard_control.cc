@@ -183,6 +183,15 @@ void ShardControl::snapshot(ShardSnapshot& out, std::function<void()> then) {
   });
 }
 
+void ShardControl::count_rc(const IpAddress& real, std::function<void(const RcCounters&)> then) {
+  const auto counted = std::make_shared<RcCounters>();
+  Command command;
+  command.kind = CommandKind::kCountRc;
+  command.port = shard_.port_to(real);
+  command.rc = counted.get();
+  submit(command, [counted, then = std::move(then)](ReplyStatus) { then(*counted); });
+}
+
 void ShardControl::find_deadlock(DeadlockSearch& search, std::function<void()> then) {
   Command command;
   command.kind = CommandKind::kFindDeadlock;

@@ -57,6 +57,8 @@ class ShardControl {
   void wake(Endpoint& endpoint, uint64_t cookie);
   /// Asks for counters; `then` runs in poll() once they are there.
   void snapshot(ShardSnapshot& out, std::function<void()> then);
+  /// What queue pairs to this address of a real node, and others to its port, have counted: cheap.
+  void count_rc(const IpAddress& real, std::function<void(const RcCounters&)> then);
 
   /// Looks for a deadlock in the shard's network, which it has; `then` runs in poll() once that is
   /// done, and `search` outlives it.

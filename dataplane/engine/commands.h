@@ -28,6 +28,7 @@ enum class CommandKind : uint8_t {
   kReach,  ///< is the real NIC's MAC known? `node` asks for it from and to `datagram`'s addresses
   kWakeEndpoint,  ///< `endpoint`->on_wake(effective, cookie): install a plan, start a job
   kSnapshot,      ///< copies counters into `snapshot`
+  kCountRc,       ///< those of the queue pairs to port `port` only, into `rc`
   kFindDeadlock,  ///< `deadlock`->find(), if a pause has lasted for a second
 };
 
@@ -68,6 +69,8 @@ struct Command {
   Duration latency;
   uint64_t cookie = 0;
   ShardSnapshot* snapshot = nullptr;
+  uint32_t port = 0;
+  RcCounters* rc = nullptr;
   const Datagram* datagram = nullptr;
   DeadlockSearch* deadlock = nullptr;
 };

@@ -86,6 +86,8 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   uint32_t ports() const { return static_cast<uint32_t>(ports_.size()); }
   /// Of queue pairs to this address: those of the port behind which it is.
   RcCounters& rc_counters(const IpAddress& to = {}) { return counters_of(real_for(to, 0)).rc; }
+  /// The one behind which this address of a real node is.
+  uint32_t port_to(const IpAddress& real) const { return port_at_[real_for(real, 0)]; }
   const ShardCounters& counters(uint32_t port = 0) const { return ports_[port].counters; }
   /// Makes room in `out` for all that this shard counts.
   void fit(ShardSnapshot& out) const;

@@ -125,6 +125,9 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
     case CommandKind::kSnapshot:
       snapshot(*command.snapshot, now);
       return ReplyStatus::kDone;
+    case CommandKind::kCountRc:
+      *command.rc = ports_[command.port].counters.rc;
+      return ReplyStatus::kDone;
   }
   return ReplyStatus::kNoSuchObject;
 }

@@ -52,6 +52,12 @@ World world_of(const Config& config, const JobConfig& job, const VirtualJob::Opt
   return world;
 }
 
+Config config_of_real(const Config& config, const VirtualJob::Options& options) {
+  Config real = config;
+  if (options.real_mtu != 0) real.fabric.mtu = options.real_mtu;
+  return real;
+}
+
 /// One shard has all, in the order of NICs.
 PortList all_ports(const Config& config) {
   PortList all(config.ports.size());
@@ -95,6 +101,7 @@ class VirtualJob::Control final : public Participant {
 
 VirtualJob::VirtualJob(const Config& config, const Options& options)
     : config_(config),
+      real_config_(config_of_real(config, options)),
       job_(config.jobs.front()),
       options_(options),
       world_(world_of(config, job_, options)),
@@ -119,7 +126,7 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
   peers_ = std::make_unique<MemoryPeers>(network_, std::move(emulated), std::move(callbacks));
   jobs_ = std::make_unique<NcclJobs>(config, *runner_, *peers_,
                                      [this](const std::string& line) { said_.push_back(line); });
-  node_ = std::make_unique<ReferenceNode>(config, job_, *setup_, reference_.control);
+  node_ = std::make_unique<ReferenceNode>(real_config_, job_, *setup_, reference_.control);
   rank_ = std::make_unique<RealRank>(world_, network_, static_cast<int>(setup_->job.real.front()),
                                      node_.get());
   if (!options.capture.empty()) {

@@ -26,6 +26,7 @@ class VirtualJob {
     bool whole = false;            ///< bytes come as they were sent
     bool split = false;            ///< a child of all ranks is made before the operations
     bool use_spares = false;       ///< at the end a message goes over each connection without a use
+    uint32_t real_mtu = 0;         ///< of the reference node's NIC; 0: the configuration's
     std::string capture;           ///< path; empty: none
   };
   /// `config`: one job, with join, one real node and a rank on each.
@@ -59,6 +60,7 @@ class VirtualJob {
   std::string standing() const;
 
   const Config& config_;
+  const Config real_config_;  ///< as the reference node sees it
   const JobConfig& job_;
   const Options options_;
   World world_;
