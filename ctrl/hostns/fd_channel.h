@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "ctrl/hostns/unique_fd.h"
+#include "dataplane/base/unique_fd.h"
 
 namespace understudy {
 

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "ctrl/hostns/unique_fd.h"
+#include "dataplane/base/unique_fd.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/result.h"
 

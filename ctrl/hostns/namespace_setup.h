@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ctrl/hostns/host_namespace.h"
-#include "ctrl/hostns/unique_fd.h"
+#include "dataplane/base/unique_fd.h"
 #include "dataplane/base/result.h"
 
 namespace understudy {

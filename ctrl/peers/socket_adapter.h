@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ctrl/hostns/unique_fd.h"
+#include "dataplane/base/unique_fd.h"
 #include "ctrl/peers/peer_network.h"
 
 namespace understudy {

@@ -43,10 +43,10 @@ void ShardParticipant::advance_to(Time t) {
   for (VirtualPort* port : ports_) port->flush(t);
 }
 
-Time VirtualLoop::next() const {
+Time VirtualLoop::next_of(const Participant* left_out) const {
   Time next = Time::never();
   for (const Participant* participant : participants_) {
-    next = std::min(next, participant->next_event());
+    if (participant != left_out) next = std::min(next, participant->next_event());
   }
   return next;
 }

@@ -57,9 +57,13 @@ class VirtualLoop {
   void watch(std::function<Result<void>()> look) { look_ = std::move(look); }
   Time now() const { return now_; }
   /// When somebody has something to do next; a time that has passed means at once.
-  Time next() const;
+  Time next() const { return next_of(nullptr); }
+  /// The same of all but this one.
+  Time next_but(const Participant& one) const { return next_of(&one); }
 
  private:
+  Time next_of(const Participant* left_out) const;
+
   static constexpr uint64_t kTurnsBetweenLooks = 1 << 16;
   std::vector<Participant*> participants_;
   Time now_;

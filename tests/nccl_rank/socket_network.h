@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "ctrl/hostns/unique_fd.h"
+#include "dataplane/base/unique_fd.h"
 #include "tests/nccl_rank/network.h"
 
 namespace understudy::nccl_rank {

@@ -85,7 +85,7 @@ def _make_skeleton(root):
     (root / "etc/group").write_text("root:x:0:\ntcpdump:x:100:\n")
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
     shutil.copy(GUEST_FILES / "init", root / "init")
-    for name in ("vnode-agent", "vnode-net"):
+    for name in ("vnode-agent", "vnode-net", "vnode-task"):
         shutil.copy(GUEST_FILES / name, root / "usr/bin" / name)
 
 

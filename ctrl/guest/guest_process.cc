@@ -1,0 +1,247 @@
+#include "ctrl/guest/guest_process.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace understudy {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string errno_text() { return std::strerror(errno); }
+
+/// The guest's memory is a file that its kernel maps, as text too.
+bool holds_memory(const std::string& folder, uint64_t megabytes) {
+  struct statvfs room {};
+  if (statvfs(folder.c_str(), &room) != 0) return false;
+  if (room.f_bavail * room.f_frsize < megabytes << 20) return false;
+  const UniqueFd file(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!file.valid() || ftruncate(file.get(), 4096) != 0) return false;
+  void* at = mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, file.get(), 0);
+  if (at == MAP_FAILED) return false;
+  munmap(at, 4096);
+  return true;
+}
+
+Result<std::string> memory_folder(uint64_t megabytes) {
+  const char* own = std::getenv("TMPDIR");
+  for (const std::string& folder : {std::string("/dev/shm"), std::string(own == nullptr ? "" : own),
+                                    std::string("/tmp"), std::string("/var/tmp")}) {
+    if (!folder.empty() && holds_memory(folder, megabytes)) return folder;
+  }
+  return fail("no folder can hold a guest's memory of " + std::to_string(megabytes) +
+              " MB: tried /dev/shm, $TMPDIR, /tmp, /var/tmp");
+}
+
+std::string cache_folder() {
+  if (const char* base = std::getenv("XDG_CACHE_HOME"); base != nullptr && *base != 0) return base;
+  const char* home = std::getenv("HOME");
+  return std::string(home == nullptr ? "" : home) + "/.cache";
+}
+
+Result<void> write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) return fail(path + ": cannot be written");
+  return {};
+}
+
+/// In the child between fork and exec: only system calls.
+[[noreturn]] void run_child(char* const* command, char* const* environment, int console,
+                            bool user_namespace) {
+  const auto give_up = [](int step) { _exit(120 + step); };
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  setsid();
+  if (unshare(CLONE_NEWPID | (user_namespace ? CLONE_NEWUSER : 0)) != 0) give_up(1);
+  const pid_t first = fork();
+  if (first < 0) give_up(2);
+  if (first > 0) {  // ends with its child, and the child with it
+    int status = 0;
+    while (waitpid(first, &status, 0) < 0 && errno == EINTR) {
+    }
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 119);
+  }
+  // Process 1 of the namespace: with it all others end.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const pid_t kernel = fork();
+  if (kernel < 0) give_up(3);
+  if (kernel > 0) {
+    int status = 0;
+    for (;;) {
+      const pid_t ended = waitpid(-1, &status, 0);
+      if (ended == kernel) break;
+      if (ended < 0 && errno != EINTR) give_up(4);
+    }
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 119);
+  }
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  const int null = open("/dev/null", O_RDWR);
+  if (null < 0 || dup2(null, 0) < 0 || dup2(console, 1) < 0 || dup2(console, 2) < 0) give_up(5);
+  execve(command[0], command, environment);
+  _exit(126);
+}
+
+}  // namespace
+
+Result<GuestImage> GuestImage::find() {
+  const std::string folder = cache_folder() + "/understudy/vnode/uml";
+  GuestImage image{folder + "/kernel", folder + "/initramfs.cpio"};
+  if (access(image.kernel.c_str(), X_OK) != 0 || access(image.initramfs.c_str(), R_OK) != 0) {
+    return fail("there is no kernel for real nodes in virtual time in " + folder +
+                ": run tools/vnode/vnode build --kind uml");
+  }
+  return image;
+}
+
+Result<std::unique_ptr<GuestProcess>> GuestProcess::create(const GuestSettings& settings,
+                                                           const std::string& parent) {
+  std::string folder = parent + "/" + std::to_string(settings.number);
+  std::error_code error;
+  if (!fs::create_directory(folder, error)) return fail(folder + ": " + error.message());
+  std::unique_ptr<GuestProcess> guest(new GuestProcess(settings, std::move(folder)));
+  if (auto laid = guest->lay_out(); !laid) return fail(laid.error().text);
+  return guest;
+}
+
+Result<void> GuestProcess::lay_out() const {
+  std::error_code error;
+  fs::create_directory(folder_ + "/task", error);
+  if (settings_.share.empty()) {
+    fs::create_directory(folder_ + "/share", error);
+  } else if (fs::is_directory(settings_.share)) {
+    // A link, because the kernel's command line takes no spaces.
+    fs::create_directory_symlink(fs::absolute(settings_.share), folder_ + "/share", error);
+  } else {
+    return fail("no directory " + settings_.share);
+  }
+  if (error) return fail(folder_ + ": " + error.message());
+  std::ostringstream network;
+  network << "set -e\n";
+  for (size_t i = 0; i < settings_.networks.size(); ++i) {
+    const GuestNetwork& nic = settings_.networks[i];
+    network << "DEVICE=eth" << i << " RDMA=rxe" << i << " MAC=" << nic.mac.text()
+            << " MTU=" << nic.mtu << " VLAN=" << (nic.vlan ? std::to_string(*nic.vlan) : "")
+            << " PCP=" << unsigned{nic.pcp} << " ADDRESSES='";
+    for (const std::string& address : nic.addresses) network << address << " ";
+    network << "' vnode-net\n";
+  }
+  if (auto written = write_file(folder_ + "/task/network", network.str()); !written) return written;
+  return write_file(folder_ + "/task/program", settings_.program + "\n");
+}
+
+std::vector<std::string> GuestProcess::command_line(const GuestImage& image, int output) const {
+  const std::string end = std::to_string(output);
+  std::vector<std::string> words{
+      image.kernel,
+      "mem=" + std::to_string(settings_.memory_mb) + "M",
+      "initrd=" + image.initramfs,
+      "uml_dir=" + folder_,
+      "umid=guest",
+      "hostfs=" + folder_,
+      "con=null",
+      "con0=null,fd:1",
+      "ssl=null",
+      "ssl0=null,fd:" + end,
+      "quiet",
+      "time-travel=ext:" + std::to_string(settings_.number) + ":" + folder_ + "/clock",
+      "VNODE_NAME=" + settings_.name,
+      "VNODE_MHZ=1000",
+      "VNODE_TASK=1",
+  };
+  for (size_t i = 0; i < settings_.networks.size(); ++i) {
+    words.push_back("virtio_uml.device=" + folder_ + "/nic" + std::to_string(i) + ":1");
+  }
+  return words;
+}
+
+Result<void> GuestProcess::start(const GuestImage& image) {
+  auto memory = memory_folder(settings_.memory_mb);
+  if (!memory) return fail(memory.error().text);
+  const UniqueFd console(
+      open((folder_ + "/console").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const UniqueFd output(open((folder_ + "/output").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
+  if (!console.valid() || !output.valid()) return fail(folder_ + ": " + errno_text());
+  const std::vector<std::string> words = command_line(image, output.get());
+  std::vector<char*> command;
+  for (const std::string& word : words) command.push_back(const_cast<char*>(word.c_str()));
+  command.push_back(nullptr);
+  std::string tmpdir = "TMPDIR=" + *memory;
+  std::string path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+  std::string home = "HOME=/";
+  const std::array<char*, 4> environment{tmpdir.data(), path.data(), home.data(), nullptr};
+  pid_ = fork();
+  if (pid_ < 0) return fail("fork: " + errno_text());
+  if (pid_ == 0) run_child(command.data(), environment.data(), console.get(), geteuid() != 0);
+  process_ = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  if (!process_.valid()) {
+    const std::string why = errno_text();
+    end();
+    return fail("pidfd_open: " + why);
+  }
+  return {};
+}
+
+void GuestProcess::end() {
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+}
+
+GuestProcess::~GuestProcess() {
+  end();
+  std::error_code error;
+  fs::remove_all(folder_, error);
+}
+
+std::string GuestProcess::take_output() {
+  std::ifstream in(folder_ + "/output", std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(read_));
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  read_ += text.size();
+  return text;
+}
+
+std::optional<int> GuestProcess::status() const {
+  std::ifstream in(folder_ + "/console");
+  for (std::string line; std::getline(in, line);) {
+    constexpr std::string_view kMark = "VNODE-STATUS ";
+    if (const size_t at = line.find(kMark); at != std::string::npos) {
+      return std::atoi(line.c_str() + at + kMark.size());
+    }
+  }
+  return std::nullopt;
+}
+
+std::string GuestProcess::last_words() const {
+  std::ifstream in(folder_ + "/console");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  std::string text;
+  for (size_t i = lines.size() > 8 ? lines.size() - 8 : 0; i < lines.size(); ++i) {
+    text += "\n  " + lines[i];
+  }
+  return text;
+}
+
+}  // namespace understudy

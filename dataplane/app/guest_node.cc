@@ -1,0 +1,226 @@
+#include "dataplane/app/guest_node.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "dataplane/port/guest_socket.h"
+#include "dataplane/wire/headers.h"
+
+namespace understudy {
+namespace {
+
+/// Longest that a guest may compute, in the host's time, without a word: a program that polls
+/// without entering the kernel never ends, for no time passes in it.
+constexpr int kPatienceMs = 60'000;
+/// Frames that wait for buffers of the guest; a NIC has about as many in its own memory.
+constexpr size_t kMostWaiting = 1024;
+
+constexpr int64_t kPsPerNs = 1000;
+
+/// Where the guest's clock stands then: it has whole nanoseconds.
+uint64_t ns_from(Time t) { return static_cast<uint64_t>((t.ps() + kPsPerNs - 1) / kPsPerNs); }
+Time time_at(uint64_t ns) {
+  const auto most = static_cast<uint64_t>(Time::never().ps() / kPsPerNs);
+  return ns >= most ? Time::never() : Time::from_ps(static_cast<int64_t>(ns) * kPsPerNs);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GuestNode>> GuestNode::create(std::string name, const std::string& folder,
+                                                     std::vector<GuestNicSettings> nics,
+                                                     const VirtualLoop& loop) {
+  std::unique_ptr<GuestNode> node(new GuestNode(std::move(name), loop));
+  auto listener = listen_unix(folder + "/clock");
+  if (!listener) return fail(listener.error().text);
+  node->listener_ = std::move(*listener);
+  for (const GuestNicSettings& nic : nics) {
+    node->nics_.push_back(std::make_unique<Nic>(nic));
+    auto listening =
+        node->nics_.back()->device.listen(folder + "/nic" + std::to_string(node->nics_.size() - 1));
+    if (!listening) return fail(listening.error().text);
+  }
+  return node;
+}
+
+/// Serves the guest until `until` can be read: one of its sockets, whose reader the caller is.
+Result<void> GuestNode::serve(int until) {
+  for (;;) {
+    std::vector<pollfd> fds{{clock_.fd(), POLLIN, 0}, {process_, POLLIN, 0}};
+    if (until != clock_.fd()) fds.push_back({until, POLLIN, 0});
+    const size_t first_nic = fds.size();
+    for (const auto& nic : nics_) fds.push_back({nic->device.fd(), POLLIN, 0});
+    const int ready = poll(fds.data(), fds.size(), kPatienceMs);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0) return fail(std::string("poll: ") + std::strerror(errno));
+    if (ready == 0) {
+      return fail("has computed for " + std::to_string(kPatienceMs / 1000) +
+                  " s without a word, in which no time passes: a program in it polls, or hangs");
+    }
+    // A message that came before the end is still to be taken.
+    if (until == clock_.fd() && fds[0].revents != 0) return {};
+    if (fds[0].revents != 0 && clock_.fd() >= 0) {
+      if (auto served = clock_.serve(); !served) return served;
+      if (clock_.gone()) return {};
+      continue;
+    }
+    if (until != clock_.fd() && fds[2].revents != 0) return {};
+    bool served_nic = false;
+    for (size_t i = 0; i < nics_.size(); ++i) {
+      if (fds[first_nic + i].revents == 0) continue;
+      auto served =
+          nics_[i]->device.serve([&](GuestNic::Queue queue) { return kicked(*nics_[i], queue); });
+      if (!served) return served;
+      served_nic = true;
+    }
+    if (!served_nic && fds[1].revents != 0) {
+      return fail("its process has ended by itself");
+    }
+  }
+}
+
+Result<void> GuestNode::boot(int process) {
+  process_ = process;
+  if (auto came = serve(listener_.get()); !came) return came;
+  UniqueFd connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!connection.valid()) return fail(std::string("accept: ") + std::strerror(errno));
+  listener_ = UniqueFd();
+  clock_ = GuestClock(
+      std::move(connection), [this] { return now_ns(); }, [this] { return serve(clock_.fd()); });
+  while (!clock_.waits() && !clock_.gone()) {
+    if (auto served = serve(clock_.fd()); !served) return served;
+    if (auto taken = clock_.serve(); !taken) return taken;
+  }
+  if (clock_.gone()) return fail("its kernel ended before it began");
+  return {};
+}
+
+uint64_t GuestNode::now_ns() const { return ns_from(now_); }
+
+/// When something of its own hardware is due.
+Time GuestNode::own_event() const {
+  Time next = Time::never();
+  for (const auto& nic : nics_) {
+    next = std::min(next, nic->port->next_arrival());
+    if (nic->sending.empty()) continue;
+    for (const Sending& frame : nic->sending) {
+      next = std::min(next, frame.started ? frame.end : frame.start);
+      if (!frame.started) break;
+    }
+  }
+  return next;
+}
+
+Time GuestNode::next_event() const {
+  if (over()) return Time::never();
+  return std::min(own_event(), time_at(clock_.wanted()));
+}
+
+uint64_t GuestNode::free_until() const {
+  const Time next = std::min(own_event(), loop_.next_but(*this));
+  return next.is_never() ? GuestClock::kNever / 2 : static_cast<uint64_t>(next.ps() / kPsPerNs);
+}
+
+Result<void> GuestNode::kicked(Nic& nic, GuestNic::Queue queue) {
+  if (queue == GuestNic::kReceive) return {};  // run() fills them once it waits
+  const Time now = std::max(now_, time_at(clock_.time()));
+  Sending next;
+  while (nic.device.take_frame(next.frame, next.head)) {
+    next.start = std::max(now, nic.free);
+    next.end = nic.free =
+        next.start + nic.wire.next(wire_bytes(static_cast<uint32_t>(next.frame.size())));
+    nic.sending.push_back(std::move(next));
+    next = {};
+    ++counters_.tx_frames;
+  }
+  return clock_.waits() ? Result<void>() : clock_.limit(free_until());
+}
+
+Result<void> GuestNode::send_due(Nic& nic, Time t) {
+  bool returned = false;
+  for (Sending& frame : nic.sending) {
+    if (frame.started || frame.start > t) continue;
+    frame.started = true;
+    std::ranges::copy(frame.frame,
+                      nic.port->tx().reserve(static_cast<uint32_t>(frame.frame.size())));
+    nic.port->tx().commit(static_cast<uint32_t>(frame.frame.size()), frame.start);
+    nic.port->flush(frame.start);
+  }
+  while (!nic.sending.empty() && nic.sending.front().end <= t) {
+    nic.device.give_back(nic.sending.front().head);
+    nic.sending.pop_front();
+    returned = true;
+  }
+  if (!returned || !nic.device.wants_interrupt(GuestNic::kTransmit)) return {};
+  ++counters_.interrupts;
+  return nic.device.interrupt(GuestNic::kTransmit, [this](int fd) { return serve(fd); });
+}
+
+Result<void> GuestNode::receive_due(Nic& nic, Time t) {
+  while (nic.port->next_arrival() <= t) {
+    for (const auto frame : nic.port->rx()) {
+      if (nic.waiting.size() == kMostWaiting) {
+        ++counters_.no_room;
+        continue;
+      }
+      nic.waiting.emplace_back(frame.begin(), frame.end());
+    }
+  }
+  return fill(nic);
+}
+
+Result<void> GuestNode::fill(Nic& nic) {
+  bool delivered = false;
+  while (!nic.waiting.empty() && nic.device.deliver(nic.waiting.front())) {
+    nic.waiting.pop_front();
+    ++counters_.rx_frames;
+    delivered = true;
+  }
+  if (!delivered || !nic.device.wants_interrupt(GuestNic::kReceive)) return {};
+  ++counters_.interrupts;
+  return nic.device.interrupt(GuestNic::kReceive, [this](int fd) { return serve(fd); });
+}
+
+/// Until it waits again.
+Result<void> GuestNode::run() {
+  ++counters_.runs;
+  const uint64_t time = std::max(clock_.wanted(), now_ns());
+  if (auto begun = clock_.run(time, free_until()); !begun) return begun;
+  while (!clock_.waits() && !clock_.gone()) {
+    if (auto came = serve(clock_.fd()); !came) return came;
+    if (auto served = clock_.serve(); !served) return served;
+  }
+  return {};
+}
+
+Result<void> GuestNode::turn(Time t) {
+  for (;;) {
+    if (over()) return {};
+    for (const auto& nic : nics_) {
+      if (auto sent = send_due(*nic, t); !sent) return sent;
+      if (auto received = receive_due(*nic, t); !received) return received;
+    }
+    if (time_at(clock_.wanted()) > t) return {};
+    if (auto ran = run(); !ran) return ran;
+    // It may have made room.
+    for (const auto& nic : nics_) {
+      if (auto filled = fill(*nic); !filled) return filled;
+    }
+  }
+}
+
+void GuestNode::advance_to(Time t) {
+  now_ = std::max(now_, t);
+  if (auto done = turn(t); !done) failure_ = done.error().text;
+}
+
+GuestNode::Counters GuestNode::counters() const {
+  Counters all = counters_;
+  for (const auto& nic : nics_) all.broken += nic->device.broken();
+  return all;
+}
+
+}  // namespace understudy
