@@ -125,6 +125,12 @@ std::vector<PortList> live_shards(const Config& config) {
   return shards;
 }
 
+size_t shard_of(const std::vector<PortList>& shards, size_t port) {
+  const auto own = std::ranges::find_if(
+      shards, [&](const PortList& ports) { return std::ranges::count(ports, port) > 0; });
+  return static_cast<size_t>(own - shards.begin());
+}
+
 std::vector<uint32_t> port_numbers(const Config& config, const PortList& ports) {
   const std::vector<const PortConfig*> order = sorted(config, ports);
   std::vector<uint32_t> numbers;

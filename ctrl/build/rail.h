@@ -28,6 +28,9 @@ using PortList = std::vector<size_t>;
 /// The ports that one shard has in `run`: of a NIC that a job merges all, else one.
 std::vector<PortList> live_shards(const Config& config);
 
+/// Which of `shards` has this port.
+size_t shard_of(const std::vector<PortList>& shards, size_t port);
+
 /// Which port of its shard each of `ports` is, the ports of the shard.
 std::vector<uint32_t> port_numbers(const Config& config, const PortList& ports);
 

@@ -14,6 +14,7 @@
 #include "ctrl/config/control_config.h"
 #include "ctrl/config/feed_config.h"
 #include "ctrl/config/iteration_config.h"
+#include "ctrl/config/kernel_config.h"
 #include "ctrl/config/nccl_config.h"
 #include "ctrl/config/nccl_join_config.h"
 #include "ctrl/config/queues_config.h"
@@ -146,6 +147,7 @@ struct NodeConfig {
   NodeId index = 0;  ///< position in Config::nodes
   unsigned gpus = 1;
   bool real = false;
+  std::optional<KernelConfig> kernel;  ///< of a real node in virtual time
   std::vector<NicConfig> nics;
   unsigned line = 0;  ///< of the [[node]] table it was expanded from
 };

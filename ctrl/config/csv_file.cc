@@ -13,18 +13,20 @@ std::optional<CsvFile> read_csv_file(TableReader& table, ReadContext& context,
     table.error(name.line, "file", quoted(name.value), why);
     return std::nullopt;
   };
-  const std::string& config = context.errors.file();
-  const size_t slash = config.rfind('/');
   CsvFile file;
-  file.path = name.value.starts_with('/') || slash == std::string::npos
-                  ? name.value
-                  : config.substr(0, slash + 1) + name.value;
+  file.path = beside(context.errors.file(), name.value);
   if (!context.read_file) return wrong("files are not read here");
   auto text = context.read_file(file.path, kLongest);
   if (!text) return wrong(text.error().text());
   if (text->size() > kLongest) return wrong("larger than 64 MiB");
   file.text = std::move(*text);
   return file;
+}
+
+std::string beside(const std::string& file, const std::string& name) {
+  const size_t slash = file.rfind('/');
+  if (name.starts_with('/') || slash == std::string::npos) return name;
+  return file.substr(0, slash + 1) + name;
 }
 
 std::string_view trimmed(std::string_view text) {

@@ -20,6 +20,9 @@ struct CsvFile {
 std::optional<CsvFile> read_csv_file(TableReader& table, ReadContext& context,
                                      const Located<std::string>& name);
 
+/// The path that `name` in `file` stands for: from the folder of that file.
+std::string beside(const std::string& file, const std::string& name);
+
 /// Without blanks around it.
 std::string_view trimmed(std::string_view text);
 /// The trimmed parts; one more than there are separators.

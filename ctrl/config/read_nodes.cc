@@ -168,7 +168,12 @@ void read_node(const TomlNode& toml, ReadContext& context) {
   NicConfig nic;
   read_link(table, nic, context.errors);
   node.nics.assign(nics ? static_cast<size_t>(nics->value) : 1, nic);
-  if (const auto real = table.boolean("real")) node.real = real->value;
+  if (const TomlNode* real = table.any("real"); real != nullptr && real->kind == TomlNode::Kind::kTable) {
+    node.real = true;
+    node.kernel = read_kernel(*real, context);
+  } else if (const auto on_wire = table.boolean("real")) {
+    node.real = on_wire->value;
+  }
   read_overrides(table, group.count <= 1 && node.nics.size() == 1, group);
   table.finish();
 

@@ -97,6 +97,8 @@ void read_events(TableReader& root, ReadContext& context);
 void read_faults(TableReader& root, ReadContext& context);
 /// Keys of [[job]]: what its operations are.
 void read_operation(TableReader& table, ReadContext& context, JobConfig& job);
+/// [[node]] real, where it is a table.
+KernelConfig read_kernel(const TomlNode& toml, ReadContext& context);
 /// [dimension_costs].
 void read_dimension_costs(TableReader& root, ReadContext& context);
 /// [[job]] algorithm as a list, one for each dimension of the topology; once the ranks are known

@@ -14,6 +14,7 @@
 #include "ctrl/report/collect.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/deadlock.h"
+#include "ctrl/session/kernel_run.h"
 #include "ctrl/session/link_timeline.h"
 #include "ctrl/session/packet_model.h"
 #include "ctrl/session/ranks_host.h"
@@ -244,6 +245,7 @@ std::vector<EventConfig> all_events(const Config& config, const SimulateOptions&
 }  // namespace
 
 Result<RunReport> simulate(const Config& given, const SimulateOptions& options) {
+  if (has_kernels(given)) return run_kernels(given, options);
   const Config config = with_inner_packets(given);
   const bool anything = !config.jobs.empty() || !config.traffic.empty();
   if (anything && (config.jobs.empty() || all_emulated(config))) {

@@ -14,7 +14,8 @@ constexpr uint32_t kMtu = 9000;  // of the virtual cable: more than any path MTU
 
 class SimulationImpl final : public Simulation {
  public:
-  Result<void> open(const std::vector<SimulationPair>& pairs, const std::string& capture_path) {
+  Result<void> open(const std::vector<SimulationPair>& pairs, const std::string& capture_path,
+                    const std::vector<SimulationGuest>& guests) {
     CaptureOptions options;
     options.path = capture_path;
     options.application = "understudy simulate";
@@ -33,6 +34,7 @@ class SimulationImpl final : public Simulation {
     std::vector<Shard*> joined;
     for (const SimulationPair& pair : pairs) {
       for (Shard* shard : {pair.emulator, pair.reference}) {
+        if (shard == nullptr) continue;
         if (std::find(joined.begin(), joined.end(), shard) != joined.end()) continue;
         joined.push_back(shard);
         std::vector<VirtualPort*> ports(shard->ports());
@@ -44,6 +46,16 @@ class SimulationImpl final : public Simulation {
       }
     }
     for (auto& participant : participants_) loop_.add(*participant);
+    for (const SimulationGuest& guest : guests) {
+      std::vector<GuestNicSettings> nics;
+      for (const auto& nic : guest.nics) {
+        nics.push_back({nic.mac, nic.rate, &links_[nic.pair]->b()});
+      }
+      auto node = GuestNode::create(guest.name, guest.folder, std::move(nics), loop_);
+      if (!node) return fail(node.error().text);
+      guests_.push_back(std::move(*node));
+      loop_.add(*guests_.back());
+    }
     return {};
   }
 
@@ -54,6 +66,8 @@ class SimulationImpl final : public Simulation {
     }
     return loop_.run(limit);
   }
+  void join(Participant& participant) override { loop_.add(participant); }
+  GuestNode& guest(size_t number) override { return *guests_[number]; }
   Time next() const override { return loop_.next(); }
   void watch(std::function<Result<void>()> look) override { loop_.watch(std::move(look)); }
   void note_change(const LinkChange& change) override { changes_.push_back(change); }
@@ -67,6 +81,7 @@ class SimulationImpl final : public Simulation {
   std::unique_ptr<Capture> capture_;
   std::vector<std::unique_ptr<VirtualLink>> links_;
   std::vector<std::unique_ptr<ShardParticipant>> participants_;
+  std::vector<std::unique_ptr<GuestNode>> guests_;
   std::deque<LinkChange> changes_;  ///< in order of time
   VirtualLoop loop_;
 };
@@ -74,9 +89,10 @@ class SimulationImpl final : public Simulation {
 }  // namespace
 
 Result<std::unique_ptr<Simulation>> Simulation::create(const std::vector<SimulationPair>& pairs,
-                                                       const std::string& capture_path) {
+                                                       const std::string& capture_path,
+                                                       const std::vector<SimulationGuest>& guests) {
   auto simulation = std::make_unique<SimulationImpl>();
-  if (auto opened = simulation->open(pairs, capture_path); !opened) {
+  if (auto opened = simulation->open(pairs, capture_path, guests); !opened) {
     return fail(opened.error().text);
   }
   return simulation;

@@ -1,5 +1,5 @@
-// A run in virtual time as control sees it: pairs of shards joined by virtual links, one loop, one
-// capture. Hides the ports.
+// A run in virtual time as control sees it: pairs of shards joined by virtual links, real kernels
+// instead of some of them, one loop, one capture. Hides the ports.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dataplane/app/guest_node.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
 #include "dataplane/engine/shard.h"
@@ -19,18 +20,34 @@ namespace understudy {
 struct SimulationPair {
   std::string name;  ///< of the port
   Shard* emulator = nullptr;
-  Shard* reference = nullptr;
+  Shard* reference = nullptr;                      ///< null: a guest's NIC is there
   uint32_t emulator_port = 0, reference_port = 0;  ///< of these shards
+};
+
+/// A real kernel, its NICs at the other ends of pairs' cables.
+struct SimulationGuest {
+  struct Nic {
+    size_t pair = 0;
+    MacAddress mac;
+    Rate rate;
+  };
+  std::string name;
+  std::string folder;  ///< for its sockets, see GuestNode
+  std::vector<Nic> nics;
 };
 
 class Simulation {
  public:
   /// `capture_path` may be empty: no capture. Shards outlive the simulation.
-  static Result<std::unique_ptr<Simulation>> create(const std::vector<SimulationPair>& pairs,
-                                                    const std::string& capture_path);
+  static Result<std::unique_ptr<Simulation>> create(
+      const std::vector<SimulationPair>& pairs, const std::string& capture_path,
+      const std::vector<SimulationGuest>& guests = {});
   virtual ~Simulation() = default;
   /// Runs until nothing is left to do, or until `limit`. May be called again.
   virtual Result<void> run(Time limit) = 0;
+  /// One more participant, which outlives this; after all others at equal times.
+  virtual void join(Participant& participant) = 0;
+  virtual GuestNode& guest(size_t number) = 0;
   /// When something happens next, never() if nothing does; a time that has passed means at once.
   virtual Time next() const = 0;
   /// Asked now and then while it runs; an error ends run() with it.

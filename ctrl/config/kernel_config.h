@@ -1,0 +1,15 @@
+// A real node that is a kernel in virtual time: `real = { kind = "kernel", ... }`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace understudy {
+
+struct KernelConfig {
+  std::string program;          ///< a shell script that it runs once its network is up
+  std::string share;            ///< directory that it sees as /mnt, as this process opens it; may be empty
+  uint64_t memory = 256 << 20;  ///< bytes
+};
+
+}  // namespace understudy

@@ -1,0 +1,247 @@
+#include "ctrl/session/emulated_side.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "ctrl/peers/ring_messages.h"
+#include "ctrl/peers/service_peer.h"
+
+namespace understudy {
+
+std::vector<ShardControl*> EmulatedSide::Shards::by_port() const {
+  size_t count = 0;
+  for (const PortList& p : ports) count += p.size();
+  std::vector<ShardControl*> all;
+  for (size_t port = 0; port < count; ++port) all.push_back(controls[shard_of(ports, port)]);
+  return all;
+}
+
+EmulatedSide::EmulatedSide(const Config& config, Shards shards, RunReport& report, Now now, Say say)
+    : config_(config),
+      shards_(std::move(shards)),
+      report_(report),
+      now_(std::move(now)),
+      say_(std::move(say)),
+      client_log_(say_) {}
+
+Result<std::unique_ptr<EmulatedSide>> EmulatedSide::create(
+    const Config& config, Shards shards, std::vector<std::unique_ptr<CollectiveSetup>> setups,
+    RunReport& report, Now now, Say say) {
+  std::unique_ptr<EmulatedSide> side(
+      new EmulatedSide(config, std::move(shards), report, std::move(now), std::move(say)));
+  const std::vector<ShardControl*> controls = side->shards_.by_port();
+  auto jobs = JobRunner::create(config, controls, std::move(setups));
+  if (!jobs) return fail(jobs.error().text);
+  side->jobs_ = std::move(*jobs);
+  side->endpoints_ = std::make_unique<ServiceEndpoints>(config, controls, side->shards_.topology);
+  side->open_cm();
+  return side;
+}
+
+PeerHost::Callbacks EmulatedSide::callbacks() {
+  PeerHost::Callbacks callbacks;
+  callbacks.endpoint = [this](NodeId node, ConnectionId id, const EndpointRequest& request) {
+    on_endpoint(node, id, request);
+  };
+  callbacks.start = [this](const EndpointStart& start) { endpoints_->start(start); };
+  callbacks.ended = [this](const EndedConnection& ended) { on_ended(ended); };
+  return callbacks;
+}
+
+Result<void> EmulatedSide::open(PeerHost& host) {
+  host_ = &host;
+  if (auto opened = open_services(); !opened) return opened;
+  if (auto opened = open_rings(); !opened) return opened;
+  if (auto opened = open_feeds(); !opened) return opened;
+  nccl_.emplace(
+      config_, *jobs_, host, say_,
+      [this](const IpAddress& local, const IpAddress& remote, std::function<void()> answered) {
+        probe(local, remote, std::move(answered));
+      });
+  if (auto opened = nccl_->open(); !opened) return opened;
+  if (config_.clients.empty()) return {};
+  std::vector<CmControl*> cms;
+  for (size_t port = 0; port < config_.ports.size(); ++port) {
+    cms.push_back(cms_[shard_of(shards_.ports, port)].get());
+  }
+  dialling_ = std::make_unique<ActiveClients>(config_, host, *endpoints_, std::move(cms));
+  return {};
+}
+
+Result<void> EmulatedSide::listen(NodeId node, unsigned nic, uint16_t port,
+                                  PeerHost::PeerFactory factory) {
+  const NicConfig& n = config_.nodes[node].nics[nic];
+  for (const auto& address : {n.v4, n.v6}) {
+    if (!address) continue;
+    if (auto done = host_->listen_at({*address, port}, node, factory); !done) return done;
+  }
+  return {};
+}
+
+Result<void> EmulatedSide::open_services() {
+  std::set<unsigned> rails;
+  for (const PortConfig& port : config_.ports) rails.insert(port.nic);
+  for (const ServiceConfig& service : config_.services) {
+    if (only_by_cm(service.kind)) continue;
+    for (const unsigned nic : rails) {
+      if (nic >= config_.nodes[service.node].nics.size()) continue;
+      auto done = listen(service.node, nic, service.port, [this, &service, nic] {
+        return std::make_unique<ServicePeer>(service_of(config_, service, nic));
+      });
+      if (!done) return done;
+    }
+  }
+  return {};
+}
+
+Result<void> EmulatedSide::open_rings() {
+  for (const NodeConfig& node : config_.nodes) {
+    if (node.real) continue;
+    const auto offers = jobs_->offers(node.index);
+    std::set<unsigned> nics;
+    for (const RingOffer& offer : offers) nics.insert(config_.jobs[offer.job].nic);
+    for (const unsigned nic : nics) {
+      const IpAddress local = roce_address(node.nics[nic]);
+      auto done = listen(node.index, nic, kRingOobPort, [this, offers, local] {
+        return std::make_unique<RingPeer>(local, offers, *jobs_);
+      });
+      if (!done) return done;
+    }
+  }
+  return {};
+}
+
+Result<void> EmulatedSide::open_feeds() {
+  for (const JobRunner::FeedPort& feed : jobs_->feeds()) {
+    auto done = listen(feed.node, feed.nic, feed.port,
+                       [this, job = feed.job] { return jobs_->feed_peer(job); });
+    if (!done) return done;
+    say_("job \"" + config_.jobs[feed.job].name + "\": its feed is listened to on " +
+         roce_address(config_.nodes[feed.node].nics[feed.nic]).text() + ":" +
+         std::to_string(feed.port));
+  }
+  return {};
+}
+
+void EmulatedSide::open_cm() {
+  CmControl::Callbacks callbacks;
+  callbacks.ended = [this](const ServiceReport& client) { client_log_.ended(report_, client); };
+  callbacks.say = [this](const std::string& line) { client_log_.line(line); };
+  for (size_t i = 0; i < shards_.controls.size(); ++i) {
+    const size_t port = shards_.ports[i].front();
+    callbacks.caller_ended = [this, port](const CmControl::EndedCaller& caller) {
+      if (const auto text = dialling_->on_ended(port, caller); !text.empty()) say_(text);
+    };
+    cms_.push_back(
+        std::make_unique<CmControl>(config_, port, *shards_.controls[i], *endpoints_, callbacks));
+    cms_.back()->listen();
+  }
+}
+
+/// Of the port behind which `remote` is.
+void EmulatedSide::probe(const IpAddress& local, const IpAddress& remote,
+                         std::function<void()> answered) {
+  for (size_t i = 0; i < config_.ports.size(); ++i) {
+    const PortConfig& port = config_.ports[i];
+    if (roce_address(config_.nodes[port.node].nics[port.nic]) != remote) continue;
+    return cms_[shard_of(shards_.ports, i)]->probe(local, remote, std::move(answered));
+  }
+}
+
+void EmulatedSide::on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request) {
+  auto ready = request.behaviour == Behaviour::kNccl   ? nccl_->endpoint(id, request)
+               : request.behaviour == Behaviour::kRing ? jobs_->connect(request)
+                                                       : endpoints_->create(node, id, request);
+  if (request.service_port != 0) {
+    ServiceReport& client = clients_[id];
+    client.node = config_.nodes[node].name;
+    client.client = request.remote.text();
+    client.port = request.service_port;
+    client.kind = request.service_kind;
+    client.from = now_();
+  }
+  if (ready) {
+    host_->endpoint_ready(id, *ready);
+  } else {
+    host_->endpoint_refused(id, ready.error().text);
+  }
+}
+
+std::string_view EmulatedSide::kind_at(NodeId node, uint16_t port) const {
+  for (const ServiceConfig& service : config_.services) {
+    if (service.node == node && service.port == port) return service_kind_name(service.kind);
+  }
+  return "ring";  // the only one that is not configured
+}
+
+void EmulatedSide::on_ended(const EndedConnection& ended) {
+  if (nccl_ && nccl_->on_ended(ended)) return;
+  if (ended.dialled) {
+    if (const auto text = dialling_->on_ended(now_(), ended); !text.empty()) say_(text);
+    return;
+  }
+  if (!ended.failure.empty()) client_log_.line(ended.failure);
+  const auto it = clients_.find(ended.id);
+  if (it == clients_.end() && ended.failure.empty()) return;
+  ServiceReport client;
+  if (it != clients_.end()) {
+    client = it->second;
+    clients_.erase(it);
+  } else {
+    client.node = config_.nodes[ended.node].name;
+    client.client = ended.client.text();
+    client.port = ended.port;
+    client.kind = kind_at(ended.node, ended.port);
+    client.from = now_();
+  }
+  client.to = now_();
+  client.error = ended.failure;
+  client_log_.ended(report_, client);
+  if (!ended.keep_endpoints) endpoints_->remove(ended.id);
+}
+
+bool EmulatedSide::work_done() const {
+  if (jobs_->jobs() == 0 && !dialling_) return false;
+  return jobs_->finished() && (!dialling_ || dialling_->finished());
+}
+
+std::string EmulatedSide::status() const {
+  std::string text = jobs_->status();
+  if (nccl_) {
+    for (const std::string& line : nccl_->status()) text += (text.empty() ? "" : "\n") + line;
+  }
+  return text.empty() ? "no jobs" : text;
+}
+
+void EmulatedSide::turn() {
+  const Time now = now_();
+  if (dialling_) dialling_->poll(now);
+  if (nccl_) nccl_->poll(now);
+  for (auto& cm : cms_) cm->poll(now);
+  for (const std::string& line : jobs_->poll(now)) say_(line);
+  for (ShardControl* control : shards_.controls) control->poll();
+  client_log_.poll(now);
+}
+
+void EmulatedSide::hang_up() {
+  for (auto& cm : cms_) cm->hang_up(now_());
+}
+
+bool EmulatedSide::quiet() const {
+  return std::ranges::all_of(cms_, [](const auto& cm) { return cm->quiet(); });
+}
+
+void EmulatedSide::finish(bool timeline) {
+  for (auto& [id, client] : clients_) {
+    client.to = now_();
+    client_log_.ended(report_, client);
+  }
+  if (dialling_) report_.clients = dialling_->reports();
+  for (auto& cm : cms_) cm->finish(now_());
+  client_log_.finish();
+  for (size_t j = 0; j < jobs_->jobs(); ++j) report_.jobs.push_back(jobs_->report(j));
+  if (timeline) jobs_->add_timeline(report_.timeline);
+}
+
+}  // namespace understudy

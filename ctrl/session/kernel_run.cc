@@ -1,0 +1,362 @@
+#include "ctrl/session/kernel_run.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+
+#include "ctrl/build/rail.h"
+#include "ctrl/guest/guest_process.h"
+#include "ctrl/report/collect.h"
+#include "ctrl/session/commands_text.h"
+#include "ctrl/session/deadlock.h"
+#include "ctrl/session/emulated_side.h"
+#include "ctrl/session/start_report.h"
+#include "ctrl/session/switched_run.h"
+#include "ctrl/virtual_host/virtual_host.h"
+#include "dataplane/app/simulation.h"
+#include "dataplane/wire/parse.h"
+
+namespace understudy {
+namespace {
+
+/// Between control's turns while nothing has come for it, and while messages wait for their
+/// operation to become known: as in a run in real time.
+constexpr Duration kTurn = Duration::ms(1), kSoon = Duration::us(50);
+/// Between looks at what programs have printed.
+constexpr Duration kLook = Duration::ms(100);
+/// What RoCE's headers and UDP's take of an IP packet, and more: rdma_rxe takes the largest path
+/// MTU that fits.
+constexpr uint32_t kHeaders = 104;
+
+/// A folder that goes with its owner.
+class ScratchFolder {
+ public:
+  static Result<ScratchFolder> create() {
+    std::string name = (std::filesystem::temp_directory_path() / "understudy-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) return fail(name + ": cannot be made");
+    return ScratchFolder(std::move(name));
+  }
+  ScratchFolder(ScratchFolder&& other) noexcept : name_(std::exchange(other.name_, {})) {}
+  ScratchFolder& operator=(ScratchFolder&&) = delete;
+  ~ScratchFolder() {
+    std::error_code error;
+    if (!name_.empty()) std::filesystem::remove_all(name_, error);
+  }
+  const std::string& name() const { return name_; }
+
+ private:
+  explicit ScratchFolder(std::string name) : name_(std::move(name)) {}
+  std::string name_;
+};
+
+/// Control and the emulated nodes' TCP as one more participant: they have a turn when something has
+/// come for them, and now and then.
+class Control final : public Participant {
+ public:
+  Control(const Config& config, Shard& shard) : config_(config), shard_(shard) {}
+  void attach(EmulatedSide& side, VirtualHost& host) {
+    side_ = &side;
+    host_ = &host;
+  }
+  const std::string& name() const override { return name_; }
+  Time now() const { return now_; }
+
+  Time next_event() const override {
+    if (shard_.to_host().front().data() != nullptr || shard_.notices().front().data() != nullptr ||
+        !shard_.replies().empty()) {
+      return Time::zero();
+    }
+    return std::min(next_, host_->deadline());
+  }
+  void advance_to(Time t) override {
+    now_ = t;
+    for (auto frame = shard_.to_host().front(); frame.data() != nullptr;
+         frame = shard_.to_host().front()) {
+      host_->on_frame(t, frame);
+      shard_.to_host().pop();
+    }
+    host_->on_time(t);
+    side_->turn();
+    next_ = t + (side_->find_out() ? kSoon : kTurn);
+  }
+
+ private:
+  const std::string name_ = "control";
+  const Config& config_;
+  Shard& shard_;
+  EmulatedSide* side_ = nullptr;
+  VirtualHost* host_ = nullptr;
+  Time now_, next_;
+};
+
+class KernelRun {
+ public:
+  KernelRun(const Config& config, const SimulateOptions& options)
+      : config_(config), options_(options), report_(start_report(config, true)) {}
+
+  Result<void> open();
+  Result<void> run();
+  Result<RunReport> finish();
+
+ private:
+  struct Guest {
+    NodeId node = kNoNode;
+    std::unique_ptr<GuestProcess> process;
+    std::string line;  ///< that its program has begun
+  };
+  Result<void> open_emulated();
+  Result<void> make_guests(const std::string& folder);
+  Result<void> boot();
+  GuestSettings settings_of(const NodeConfig& node, uint32_t number) const;
+  void say(const std::string& line) const {
+    if (options_.progress) options_.progress(line);
+  }
+  void print(Guest& guest);
+  Result<void> look();
+  bool over() const;
+
+  const Config& config_;
+  const SimulateOptions& options_;
+  RunReport report_;
+  std::optional<ScratchFolder> folder_;
+  std::unique_ptr<SwitchedRun> switched_;
+  PortList ports_;
+  std::unique_ptr<Shard> shard_;
+  std::unique_ptr<ShardControl> shard_control_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<EmulatedSide> side_;
+  std::unique_ptr<VirtualHost> host_;
+  std::vector<SimulationGuest> plans_;
+  std::unique_ptr<Simulation> simulation_;
+  std::vector<Guest> guests_;  ///< ends before the sockets that they are joined to
+};
+
+Result<void> KernelRun::open() {
+  for (const PortConfig& port : config_.ports) {
+    const NodeConfig& node = config_.nodes[port.node];
+    if (!node.kernel) {
+      return fail(config_.path + ":" + std::to_string(node.line) + ": node: \"" + node.name +
+                  "\" has real = true: beside a node of kind \"kernel\" all real nodes are of "
+                  "that kind");
+    }
+  }
+  auto folder = ScratchFolder::create();
+  if (!folder) return fail(folder.error().text);
+  folder_.emplace(std::move(*folder));
+  if (auto opened = open_emulated(); !opened) return opened;
+  if (auto made = make_guests(folder_->name()); !made) return made;
+  std::vector<SimulationPair> pairs;
+  const std::vector<uint32_t> numbers = port_numbers(config_, ports_);
+  for (const size_t port : ports_) {
+    pairs.push_back(
+        {config_.nodes[config_.ports[port].node].name, shard_.get(), nullptr, numbers[port], 0});
+  }
+  auto simulation = Simulation::create(pairs, options_.capture_path, plans_);
+  if (!simulation) return fail(simulation.error().text);
+  simulation_ = std::move(*simulation);
+  simulation_->join(*control_);
+  std::vector<EventConfig> events = config_.events;
+  events.insert(events.end(), options_.commands.begin(), options_.commands.end());
+  std::ranges::stable_sort(events, {}, &EventConfig::at);
+  for (const EventConfig& event : events) {
+    shard_control_->set_link(event.node, event.rate, event.latency, event.at);
+    simulation_->note_change({event.at, event.node, event.rate, event.latency});
+    report_.commands.push_back({event.at, command_text(config_, event)});
+  }
+  return boot();
+}
+
+Result<void> KernelRun::open_emulated() {
+  if (const std::string why = why_not_carried(config_); !why.empty()) return fail(why);
+  if (is_switched(config_)) {
+    auto made = SwitchedRun::create(config_);
+    if (!made) return fail(made.error().text);
+    switched_ = std::move(*made);
+  }
+  auto setups = JobRunner::plan(config_, switched_.get());
+  if (!setups) return fail(setups.error().text);
+  ports_.resize(config_.ports.size());
+  std::iota(ports_.begin(), ports_.end(), size_t{0});
+  ShardConfig shard = emulator_shard(config_, ports_, kHostNamespaceMac);
+  if (switched_ != nullptr) switched_->enter(shard);
+  shard_ = std::make_unique<Shard>(shard);
+  shard_control_ = std::make_unique<ShardControl>(*shard_);
+  control_ = std::make_unique<Control>(config_, *shard_);
+  EmulatedSide::Shards all{{ports_}, {shard_control_.get()}, nullptr};
+  if (switched_ != nullptr) all.topology = &switched_->topology();
+  auto side = EmulatedSide::create(
+      config_, std::move(all), std::move(*setups), report_, [this] { return control_->now(); },
+      [this](const std::string& line) { say(line); });
+  if (!side) return fail(side.error().text);
+  side_ = std::move(*side);
+  if (options_.timeline) side_->jobs().record();
+  HostNamespaceSpec spec;
+  spec.mtu = config_.fabric.mtu + kHeaders;
+  for (const PrefixConfig& prefix : config_.prefixes) {
+    if (prefix.v4) spec.emulated.push_back(*prefix.v4);
+    if (prefix.v6) spec.emulated.push_back(*prefix.v6);
+  }
+  for (const PortConfig& port : config_.ports) {
+    const NicConfig& nic = config_.nodes[port.node].nics[port.nic];
+    if (nic.v4) spec.real.push_back(*nic.v4);
+    if (nic.v6) spec.real.push_back(*nic.v6);
+  }
+  host_ = std::make_unique<VirtualHost>(
+      spec, config_.seed, side_->callbacks(), [this](std::span<const uint8_t> frame) {
+        uint8_t* out = shard_->from_host().reserve(static_cast<uint32_t>(frame.size()));
+        if (out == nullptr) return;  // TCP repeats
+        std::ranges::copy(frame, out);
+        shard_->from_host().commit(static_cast<uint32_t>(frame.size()));
+      });
+  control_->attach(*side_, *host_);
+  return side_->open(*host_);
+}
+
+GuestSettings KernelRun::settings_of(const NodeConfig& node, uint32_t number) const {
+  GuestSettings settings;
+  settings.name = node.name;
+  settings.number = number;
+  settings.memory_mb = static_cast<uint32_t>(node.kernel->memory >> 20);
+  settings.program = node.kernel->program;
+  settings.share = node.kernel->share;
+  for (unsigned n = 0; n < node.nics.size(); ++n) {
+    const NicConfig& nic = node.nics[n];
+    GuestNetwork network;
+    network.mac = nic.mac;
+    network.mtu = config_.fabric.mtu + kHeaders;
+    network.vlan = nic.vlan;
+    network.pcp = nic.pcp;
+    for (const PrefixConfig& prefix : config_.prefixes) {
+      if (prefix.nic != n) continue;
+      if (nic.v4 && prefix.v4) {
+        network.addresses.push_back(nic.v4->text() + "/" + std::to_string(prefix.v4->length));
+      }
+      if (nic.v6 && prefix.v6) {
+        network.addresses.push_back(nic.v6->text() + "/" + std::to_string(prefix.v6->length));
+      }
+    }
+    settings.networks.push_back(std::move(network));
+  }
+  return settings;
+}
+
+Result<void> KernelRun::make_guests(const std::string& folder) {
+  for (size_t i = 0; i < config_.ports.size(); ++i) {
+    const NodeConfig& node = config_.nodes[config_.ports[i].node];
+    auto plan = std::ranges::find(plans_, node.name, &SimulationGuest::name);
+    if (plan == plans_.end()) {
+      const auto number = static_cast<uint32_t>(guests_.size() + 1);
+      auto process = GuestProcess::create(settings_of(node, number), folder);
+      if (!process) return fail("node \"" + node.name + "\": " + process.error().text);
+      plans_.push_back({node.name, (*process)->folder(), {}});
+      guests_.push_back({node.index, std::move(*process), ""});
+      plan = std::prev(plans_.end());
+    }
+    const NicConfig& nic = node.nics[config_.ports[i].nic];
+    plan->nics.push_back({i, nic.mac, nic.link_rate});
+  }
+  return {};
+}
+
+Result<void> KernelRun::boot() {
+  const auto image = GuestImage::find();
+  if (!image) return fail(image.error().text);
+  for (size_t i = 0; i < guests_.size(); ++i) {
+    Guest& guest = guests_[i];
+    const auto failed = [&](const std::string& why) {
+      return fail("node \"" + config_.nodes[guest.node].name + "\": " + why +
+                  guest.process->last_words());
+    };
+    if (auto started = guest.process->start(*image); !started) return failed(started.error().text);
+    auto booted = simulation_->guest(i).boot(guest.process->process());
+    if (!booted) return failed(booted.error().text);
+  }
+  say(std::to_string(guests_.size()) +
+      (guests_.size() == 1 ? " kernel has begun" : " kernels have begun"));
+  return {};
+}
+
+bool KernelRun::over() const {
+  for (size_t i = 0; i < guests_.size(); ++i) {
+    if (!simulation_->guest(i).over()) return false;
+  }
+  return true;
+}
+
+/// Whole lines of what a program has printed.
+void KernelRun::print(Guest& guest) {
+  guest.line += guest.process->take_output();
+  for (size_t end; (end = guest.line.find('\n')) != std::string::npos;) {
+    say(config_.nodes[guest.node].name + ": " + guest.line.substr(0, end));
+    guest.line.erase(0, end + 1);
+  }
+}
+
+Result<void> KernelRun::look() {
+  for (size_t i = 0; i < guests_.size(); ++i) {
+    print(guests_[i]);
+    const std::string& failure = simulation_->guest(i).failure();
+    if (failure.empty()) continue;
+    return fail("node \"" + config_.nodes[guests_[i].node].name + "\": " + failure +
+                guests_[i].process->last_words());
+  }
+  return {};
+}
+
+Result<void> KernelRun::run() {
+  while (!over()) {
+    const Time before = simulation_->now();
+    if (simulation_->next().is_never()) return fail("all kernels sleep for ever");
+    const Time until = std::max(before, simulation_->next()) + kLook;
+    if (auto ran = simulation_->run(until); !ran) return ran;
+    if (auto looked = look(); !looked) return looked;
+  }
+  return {};
+}
+
+Result<RunReport> KernelRun::finish() {
+  const Time end = simulation_->now();
+  report_.duration = end - Time::zero();
+  side_->finish(options_.timeline);
+  ShardSnapshot snapshot;
+  for (const size_t port : ports_) {
+    shard_->fit(snapshot);
+    shard_->snapshot(snapshot, end, port_numbers(config_, ports_)[port]);
+    report_.ports.push_back(port_report(config_.nodes[config_.ports[port].node].name,
+                                        config_.ports[port], config_, shard_->node_table(),
+                                        snapshot, PortCounters{}));
+    if (port != 0) leave_out_shared(report_.ports.back());
+  }
+  report_.ports.front().cm = side_->cm_counters(0);
+  if (switched_ != nullptr) report_.traffic = switched_->report(snapshot, end);
+  if (!options_.capture_path.empty()) report_.capture_drops = 0;
+  if (auto closed = simulation_->close(); !closed) return fail(closed.error().text);
+  judge(report_);
+  for (const Guest& guest : guests_) {
+    const auto status = guest.process->status();
+    const std::string& name = config_.nodes[guest.node].name;
+    if (!status) return fail("node \"" + name + "\": its kernel ended before its program");
+    if (*status == 0) continue;
+    report_.verdict.faithful = false;
+    report_.verdict.reasons.push_back("the program of node \"" + name + "\" ended with status " +
+                                      std::to_string(*status));
+  }
+  return std::move(report_);
+}
+
+}  // namespace
+
+bool has_kernels(const Config& config) {
+  return std::ranges::any_of(config.nodes,
+                             [](const NodeConfig& n) { return n.kernel.has_value(); });
+}
+
+Result<RunReport> run_kernels(const Config& config, const SimulateOptions& options) {
+  KernelRun run(config, options);
+  if (auto opened = run.open(); !opened) return fail(opened.error().text);
+  if (auto ran = run.run(); !ran) return fail(ran.error().text);
+  return run.finish();
+}
+
+}  // namespace understudy

@@ -1,0 +1,18 @@
+// A run in virtual time whose real nodes are kernels: User-mode Linux guests, each with a program
+// of the user's, beside emulated nodes that answer as in a run in real time.
+#pragma once
+
+#include "ctrl/config/config.h"
+#include "ctrl/report/run_report.h"
+#include "ctrl/session/simulate.h"
+#include "dataplane/base/result.h"
+
+namespace understudy {
+
+/// Whether the configuration has such a node.
+bool has_kernels(const Config& config);
+
+/// Runs until all programs have ended. The report is judged.
+Result<RunReport> run_kernels(const Config& config, const SimulateOptions& options);
+
+}  // namespace understudy
