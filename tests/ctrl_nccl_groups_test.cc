@@ -29,10 +29,16 @@ class TorchGroupsTest : public testing::Test, public NetIbObserver {
  protected:
   TorchGroupsTest()
       : network_(1, false),
-        peers_(network_, emulated_addresses(),
-               {.now = [this] { return now_; },
-                .endpoint = [this](ConnectionId c,
-                                   const EndpointRequest& r) { return endpoint(c, r); },
+        peers_(network_, emulated_addresses(), [this] { return now_; },
+               {.endpoint =
+                    [this](NodeId, ConnectionId c, const EndpointRequest& r) {
+                      if (const auto ready = endpoint(c, r); ready) {
+                        peers_.endpoint_ready(c, *ready);
+                      } else {
+                        peers_.endpoint_refused(c, ready.error().text);
+                      }
+                    },
+                .start = [](const EndpointStart&) {},
                 .ended = [this](const EndedConnection& ended) { groups_->on_ended(ended); }}) {
     TorchGroups::Setup setup;
     setup.nccl = NcclVersion{28};

@@ -53,6 +53,7 @@ class SocketAdapterTest : public testing::Test {
     callbacks.start = [this](const EndpointStart& start) { started_.push_back(start.qpn); };
     callbacks.ended = [this](const EndedConnection& ended) { ended_.push_back(ended); };
     callbacks.listen = [](const IpAddress&, uint16_t port) { return loopback(port, true); };
+    callbacks.listen_at = [](const IpAddress&, uint16_t port) { return loopback(port, true); };
     callbacks.connect = [](const IpAddress&, const IpAddress&, uint16_t port) {
       return loopback(port, false);
     };
@@ -84,7 +85,9 @@ class SocketAdapterTest : public testing::Test {
     ASSERT_EQ(listen(fd, 16), 0);
     ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
     addresses_[node] = address;
-    ASSERT_TRUE(adapter_->add_listener(fd, node, std::move(factory)).has_value());
+    ASSERT_TRUE(
+        adapter_->add_listener(fd, node, [factory](const AcceptedConnection&) { return factory(); })
+            .has_value());
   }
   UniqueFd dial(NodeId node) {
     UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

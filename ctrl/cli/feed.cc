@@ -107,7 +107,7 @@ int feed(const FeedArguments& arguments) {
     std::fprintf(stderr, "%s\n", adapter.error().text.c_str());
     return kExitFailed;
   }
-  const auto made = adapter->add_listener(fd, 0, [&] {
+  const auto made = adapter->add_listener(fd, 0, [&](const AcceptedConnection&) {
     return std::make_unique<FeedPeer>(
         [&](Time, const FedOperation& operation) {
           if (arguments.count != 0 && taken == arguments.count) return;

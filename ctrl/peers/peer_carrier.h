@@ -51,6 +51,7 @@ class PeerCarrier : public PeerHost {
   struct Connection {
     std::unique_ptr<Peer> peer;
     EndedConnection end;  ///< what is to be told
+    bool closed = false;  ///< the machine knows that the other side is gone
     bool ended = false;   ///< to be told of and removed when no call is under way
   };
 

@@ -38,10 +38,9 @@ PerftestClientTest test_of(const ClientConfig& config) {
 
 }  // namespace
 
-ActiveClients::ActiveClients(const Config& config, const HostNamespace& host,
-                             SocketAdapter& sockets, ServiceEndpoints& endpoints,
+ActiveClients::ActiveClients(const Config& config, PeerHost& host, ServiceEndpoints& endpoints,
                              std::vector<CmControl*> cms)
-    : config_(config), host_(host), sockets_(sockets), endpoints_(endpoints), cms_(std::move(cms)) {
+    : config_(config), host_(host), endpoints_(endpoints), cms_(std::move(cms)) {
   for (const ClientConfig& client : config.clients) {
     Client c;
     c.config = &client;
@@ -93,11 +92,9 @@ void ActiveClients::dial_cm(Client& client) {
 void ActiveClients::dial_tcp(Client& client) {
   const ClientConfig& config = *client.config;
   const Ends ends = ends_of(config_, config);
-  auto fd = host_.connect_tcp(ends.from, ends.to, config.port);
-  if (!fd) return end(client, fd.error().text);
-  auto call = sockets_.add_call(
-      *fd, config.node, ends.to, config.port,
-      std::make_unique<PerftestClient>(self_of(client), ends.to, test_of(config)));
+  auto call =
+      host_.call_for(config.node, ends.from, {ends.to, config.port},
+                     std::make_unique<PerftestClient>(self_of(client), ends.to, test_of(config)));
   if (!call) return end(client, call.error().text);
   calls_[*call] = static_cast<size_t>(&client - clients_.data());
 }
@@ -109,7 +106,7 @@ void ActiveClients::poll(Time now) {
   for (const ServiceEndpoints::EndedTraffic& ended : endpoints_.take_ended_traffic()) {
     if (const auto call = calls_.find(ended.connection); call != calls_.end()) {
       add_traffic(clients_[call->second], ended.result);
-      sockets_.traffic_ended(ended.connection, ended.result);
+      host_.traffic_ended(ended.connection, ended.result);
       continue;
     }
     for (size_t port = 0; port < cms_.size(); ++port) {

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "ctrl/config/config.h"
-#include "ctrl/hostns/host_namespace.h"
-#include "ctrl/peers/socket_adapter.h"
+#include "ctrl/peers/peer_host.h"
 #include "ctrl/report/run_report.h"
 #include "ctrl/session/cm_control.h"
 #include "ctrl/session/endpoints.h"
@@ -17,8 +16,8 @@ namespace understudy {
 class ActiveClients {
  public:
   /// All arguments outlive this; `cms[i]` belongs to port i of the configuration.
-  ActiveClients(const Config& config, const HostNamespace& host, SocketAdapter& sockets,
-                ServiceEndpoints& endpoints, std::vector<CmControl*> cms);
+  ActiveClients(const Config& config, PeerHost& host, ServiceEndpoints& endpoints,
+                std::vector<CmControl*> cms);
 
   void poll(Time now);
   /// A dialled connection has ended. Returns what there is to say about it.
@@ -49,8 +48,7 @@ class ActiveClients {
   void end(Client& client, const std::string& error);
 
   const Config& config_;
-  const HostNamespace& host_;
-  SocketAdapter& sockets_;
+  PeerHost& host_;
   ServiceEndpoints& endpoints_;
   std::vector<CmControl*> cms_;
   std::vector<Client> clients_;

@@ -70,6 +70,8 @@ class VirtualHost final : public PeerCarrier, private TcpOutput {
     TcpConnection tcp;
     ConnectionId id = 0;                 ///< 0: no machine yet, or none any more
     const Listener* listener = nullptr;  ///< of a call that has come
+    bool told = false;                   ///< that it stands, or will never
+    uint64_t retransmissions = 0;        ///< in the counters
     Time filed = Time::never();          ///< its place in timers_
     Time linger_until = Time::never();   ///< once it only waits for late segments
   };
@@ -81,8 +83,8 @@ class VirtualHost final : public PeerCarrier, private TcpOutput {
 
   bool is_emulated(const IpAddress& address) const;
   const Listener* listener_at(const SocketAddress& at) const;
-  Result<void> add_listener(const SocketAddress& at, Listener listener);
-  void take(std::span<const uint8_t> frame);
+  bool is_listened_to(const SocketAddress& at) const;
+  void take(std::span<const uint8_t> frame, bool ours);
   void take_call(const TcpFlow& flow, const TcpSegment& segment);
   /// Tells the connection's machine what has come, and sends what there is to send.
   void serve(Flow& flow);
@@ -90,14 +92,17 @@ class VirtualHost final : public PeerCarrier, private TcpOutput {
   /// Files its deadline; where it has ended it will be removed.
   void settle(Flow& flow);
   void end_turn();
+  /// A port that `taken` does not hold against; 0 if there is none.
   uint16_t free_port(const std::function<bool(uint16_t)>& taken);
+  TcpSettings settings(const IpAddress& address) const;
+  uint32_t new_seq();
 
   const HostNamespaceSpec spec_;
   const std::set<IpAddress> real_;
   FrameOut out_;
   Time now_;
-  uint32_t next_seq_;   ///< of the next connection
-  uint16_t next_port_;  ///< to try for the next call
+  uint32_t last_seq_;  ///< initial one of the latest connection
+  uint16_t last_port_;
   VirtualHostCounters counters_;
   std::map<SocketAddress, Listener> listeners_;  ///< address unspecified: all of its family
   std::map<TcpFlow, Flow> flows_;

@@ -7,57 +7,54 @@
 #include <memory>
 #include <vector>
 
-#include "ctrl/peers/peer_network.h"
+#include "ctrl/peers/peer_carrier.h"
 #include "tests/nccl_rank/network.h"
 
 namespace understudy::nccl_rank {
 
-class MemoryPeers final : public PeerNetwork, public NetworkUser {
+class MemoryPeers final : public PeerCarrier, public NetworkUser {
  public:
-  struct Callbacks {
-    std::function<Time()> now;
-    std::function<Result<EndpointReady>(ConnectionId, const EndpointRequest&)> endpoint;
-    std::function<void(const EndedConnection&)> ended;
-  };
   /// `addresses`: of the emulated nodes.
-  MemoryPeers(MemoryNetwork& network, std::vector<IpAddress> addresses, Callbacks callbacks)
-      : network_(network), addresses_(std::move(addresses)), callbacks_(std::move(callbacks)) {}
+  MemoryPeers(MemoryNetwork& network, std::vector<IpAddress> addresses, std::function<Time()> now,
+              Callbacks callbacks)
+      : PeerCarrier(std::move(callbacks)),
+        network_(network),
+        addresses_(std::move(addresses)),
+        now_(std::move(now)) {}
 
   /// Tells of connections that have ended.
-  void poll();
-  size_t connections() const { return connections_.size(); }
+  void poll() { report_ended(); }
 
-  Time now() const override { return callbacks_.now(); }
+  Time now() const override { return now_(); }
   Result<uint16_t> listen(const IpAddress& any, uint16_t port, Acceptor acceptor) override;
+  using PeerHost::listen_at;
+  Result<void> listen_at(const SocketAddress& at, NodeId node, Acceptor acceptor) override;
   /// Refused where nobody listens.
-  Result<ConnectionId> call(const IpAddress& from, const SocketAddress& to,
-                            std::unique_ptr<Peer> peer) override;
-  void flush(ConnectionId id) override;
-  void drop(ConnectionId id) override;
+  Result<ConnectionId> call_for(NodeId node, const IpAddress& from, const SocketAddress& to,
+                                std::unique_ptr<Peer> peer) override;
 
   void on_accepted(Id listener, Id stream, const SocketAddress& from) override;
-  void on_connected(Id stream) override;
-  void on_bytes(Id stream, std::span<const uint8_t> bytes) override;
-  void on_closed(Id stream, const std::string& why) override;
+  void on_connected(Id stream) override { PeerCarrier::on_connected(stream); }
+  void on_bytes(Id stream, std::span<const uint8_t> bytes) override {
+    PeerCarrier::on_bytes(stream, bytes);
+  }
+  void on_closed(Id stream, const std::string&) override { PeerCarrier::on_closed(stream); }
 
  private:
   struct Listener {
     SocketAddress at;
+    NodeId node = kNoNode;
     std::shared_ptr<Acceptor> acceptor;
   };
-  struct Connection {
-    std::unique_ptr<Peer> peer;
-    EndedConnection end;  ///< what is to be told
-    bool ended = false;
-  };
-  Connection* open(Id stream);
-  void carry(Id stream, Connection& connection);
+  void write(ConnectionId id, std::span<const uint8_t> bytes) override { network_.send(id, bytes); }
+  bool push(ConnectionId) override { return true; }
+  void close(ConnectionId id) override { network_.close(id); }
+  uint16_t add(const SocketAddress& at, NodeId node, std::shared_ptr<Acceptor> acceptor);
 
   MemoryNetwork& network_;
   const std::vector<IpAddress> addresses_;
-  const Callbacks callbacks_;
+  const std::function<Time()> now_;
   std::map<Id, Listener> listeners_;
-  std::map<Id, Connection> connections_;
 };
 
 }  // namespace understudy::nccl_rank

@@ -118,12 +118,16 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
     if (!world_.real(rank)) emulated.push_back(world_.address_of(rank));
   }
   MemoryPeers::Callbacks callbacks;
-  callbacks.now = [this] { return control_->now(); };
-  callbacks.endpoint = [this](ConnectionId id, const EndpointRequest& request) {
-    return jobs_->endpoint(id, request);
+  callbacks.endpoint = [this](NodeId, ConnectionId id, const EndpointRequest& request) {
+    if (const auto ready = jobs_->endpoint(id, request); ready) {
+      peers_->endpoint_ready(id, *ready);
+    } else {
+      peers_->endpoint_refused(id, ready.error().text);
+    }
   };
   callbacks.ended = [this](const EndedConnection& ended) { jobs_->on_ended(ended); };
-  peers_ = std::make_unique<MemoryPeers>(network_, std::move(emulated), std::move(callbacks));
+  peers_ = std::make_unique<MemoryPeers>(
+      network_, std::move(emulated), [this] { return control_->now(); }, std::move(callbacks));
   jobs_ = std::make_unique<NcclJobs>(config, *runner_, *peers_,
                                      [this](const std::string& line) { said_.push_back(line); });
   node_ = std::make_unique<ReferenceNode>(real_config_, job_, *setup_, reference_.control);
@@ -243,7 +247,7 @@ Task<> VirtualJob::program(SocketAddress root) {
 }
 
 bool VirtualJob::over() const {
-  return ended_ && runner_->finished() && peers_->connections() == 0;
+  return ended_ && runner_->finished() && peers_->connection_count() == 0;
 }
 
 std::string VirtualJob::standing() const {
