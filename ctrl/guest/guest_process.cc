@@ -133,6 +133,10 @@ Result<void> GuestProcess::lay_out() const {
     return fail("no directory " + settings_.share);
   }
   if (error) return fail(folder_ + ": " + error.message());
+  if (!settings_.preload.empty() &&
+      !fs::copy_file(settings_.preload, folder_ + "/task/poll.so", error)) {
+    return fail(settings_.preload + ": " + error.message());
+  }
   std::ostringstream network;
   network << "set -e\n";
   for (size_t i = 0; i < settings_.networks.size(); ++i) {

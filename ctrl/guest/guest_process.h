@@ -32,6 +32,7 @@ struct GuestSettings {
   uint32_t number = 0;  ///< different for each guest of a run
   uint32_t memory_mb = 256;
   std::vector<GuestNetwork> networks;
+  std::string preload;  ///< library that goes into its programs; may be empty
   std::string program;  ///< a shell script
   std::string share;  ///< directory of the host's that the guest sees as /mnt; empty: an empty one
 };

@@ -29,6 +29,15 @@ constexpr Duration kLook = Duration::ms(100);
 /// MTU that fits.
 constexpr uint32_t kHeaders = 104;
 
+/// What tools/guest_poll builds, beside this program; empty where it was left out.
+std::string poll_library() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto library =
+      self.parent_path().parent_path() / "tools/guest_poll/libunderstudy-guest-poll.so";
+  return std::filesystem::exists(library, error) ? library.string() : "";
+}
+
 /// A folder that goes with its owner.
 class ScratchFolder {
  public:
@@ -220,6 +229,7 @@ GuestSettings KernelRun::settings_of(const NodeConfig& node, uint32_t number) co
   settings.memory_mb = static_cast<uint32_t>(node.kernel->memory >> 20);
   settings.program = node.kernel->program;
   settings.share = node.kernel->share;
+  settings.preload = poll_library();
   for (unsigned n = 0; n < node.nics.size(); ++n) {
     const NicConfig& nic = node.nics[n];
     GuestNetwork network;

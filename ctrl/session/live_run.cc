@@ -154,7 +154,7 @@ Result<void> LiveRun::open() {
 }
 
 Result<void> LiveRun::open_listeners() {
-  SocketAdapter::Callbacks callbacks{side_->callbacks()};
+  SocketAdapter::Callbacks callbacks{side_->callbacks(), {}};
   callbacks.now = [this] { return live_->now(); };
   callbacks.listen = [this](const IpAddress& any, uint16_t port) {
     return host_->listen_any(any, port);
