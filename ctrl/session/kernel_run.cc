@@ -63,7 +63,7 @@ class ScratchFolder {
 /// come for them, and now and then.
 class Control final : public Participant {
  public:
-  Control(const Config& config, Shard& shard) : config_(config), shard_(shard) {}
+  explicit Control(Shard& shard) : shard_(shard) {}
   void attach(EmulatedSide& side, VirtualHost& host) {
     side_ = &side;
     host_ = &host;
@@ -72,8 +72,7 @@ class Control final : public Participant {
   Time now() const { return now_; }
 
   Time next_event() const override {
-    if (shard_.to_host().front().data() != nullptr || shard_.notices().front().data() != nullptr ||
-        !shard_.replies().empty()) {
+    if (!shard_.to_host().empty() || !shard_.notices().empty() || !shard_.replies().empty()) {
       return Time::zero();
     }
     return std::min(next_, host_->deadline());
@@ -92,7 +91,6 @@ class Control final : public Participant {
 
  private:
   const std::string name_ = "control";
-  const Config& config_;
   Shard& shard_;
   EmulatedSide* side_ = nullptr;
   VirtualHost* host_ = nullptr;
@@ -191,7 +189,7 @@ Result<void> KernelRun::open_emulated() {
   if (switched_ != nullptr) switched_->enter(shard);
   shard_ = std::make_unique<Shard>(shard);
   shard_control_ = std::make_unique<ShardControl>(*shard_);
-  control_ = std::make_unique<Control>(config_, *shard_);
+  control_ = std::make_unique<Control>(*shard_);
   EmulatedSide::Shards all{{ports_}, {shard_control_.get()}, nullptr};
   if (switched_ != nullptr) all.topology = &switched_->topology();
   auto side = EmulatedSide::create(

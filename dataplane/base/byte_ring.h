@@ -39,6 +39,11 @@ class ByteRing {
     head_.store(reserved_ + record_bytes(bytes), std::memory_order_release);
   }
 
+  /// Consumer: front() has nothing.
+  bool empty() const {
+    return tail_.load(std::memory_order_relaxed) == head_.load(std::memory_order_acquire);
+  }
+
   /// Consumer: the oldest record, or an empty span with null data when there is none.
   std::span<const uint8_t> front() {
     for (;;) {

@@ -98,7 +98,7 @@ uint32_t Shard::real_for(const IpAddress& to, uint32_t node) const {
 }
 
 Time Shard::next_wake() const {
-  if (!commands_.empty()) return Time::zero();
+  if (!commands_.empty() || (!from_host_.empty() && !host_waits_)) return Time::zero();
   Time next = next_event();
   uint32_t cls;
   for (const Port& port : ports_) {

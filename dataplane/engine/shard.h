@@ -316,6 +316,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   SpscRing<Reply> replies_;
   ByteRing to_host_;
   ByteRing from_host_;
+  bool host_waits_ = false;  ///< its oldest frame, for something that comes in or a later poll
   ByteRing notices_;
   Psn gsi_psn_;         ///< of the next datagram from QP1
   Time next_question_;  ///< for the real NIC's MAC

@@ -103,6 +103,7 @@ void Shard::drain_host(Time now, std::span<TxSink* const> sinks) {
     ask_for_real_mac(*unresolved_.from, unresolved_.own, unresolved_.target, now, sinks);
     unresolved_ = {};
   }
+  host_waits_ = false;
   for (;;) {
     const auto frame = from_host_.front();
     if (frame.data() == nullptr) return;
@@ -119,13 +120,17 @@ void Shard::drain_host(Time now, std::span<TxSink* const> sinks) {
     ShardCounters& counters = counters_of(position);
     TxSink& sink = *sinks[port_at_[position]];
     // All frames here go to a real NIC: they wait for its answer in their ring.
-    if (!real.mac_known) return ask_for_real_mac(*node, view.src, view.dst, now, sinks);
+    if (!real.mac_known) {
+      host_waits_ = true;
+      return ask_for_real_mac(*node, view.src, view.dst, now, sinks);
+    }
     const uint32_t tag = real.vlan_tci ? static_cast<uint32_t>(sizeof(VlanTag)) : 0;
     const uint32_t body = static_cast<uint32_t>(frame.size()) - view.l3;
     const uint32_t bytes = static_cast<uint32_t>(sizeof(EthHeader)) + tag + body;
     uint8_t* out = sink.reserve(bytes);
     if (out == nullptr) {
       ++counters.tx_busy;
+      host_waits_ = true;
       return;
     }
     EthHeader eth;
