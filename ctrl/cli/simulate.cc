@@ -8,6 +8,7 @@
 #include "ctrl/build/collective.h"
 #include "ctrl/cli/commands.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/session/kernel_run.h"
 
 namespace understudy {
 
@@ -33,7 +34,8 @@ void add_simulate(CLI::App& app, int& status) {
     status = kExitBadInput;
     const auto config = load_or_complain(*arguments, why_not_simulated);
     if (!config) return;
-    if ((config->jobs.empty() || all_emulated(*config)) && !arguments->capture.empty()) {
+    if (!has_kernels(*config) && (config->jobs.empty() || all_emulated(*config)) &&
+        !arguments->capture.empty()) {
       std::fputs("--capture: only a [[job]] with a real node has frames to write\n", stderr);
       return;
     }

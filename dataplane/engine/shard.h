@@ -169,6 +169,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   uint32_t store(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
   uint32_t take_inbound(PacketKind kind, const FrameView& view, uint32_t node, Time now);
   void rx_ip(const FrameView& view, Time now);
+  bool pass_on(const FrameView& view, Time now);
   void hand_to_host(const FrameView& view);
   bool from_wrong_vlan(const FrameView& view) const;
   void learn_mac(const IpAddress& from, const MacAddress& mac);

@@ -164,7 +164,10 @@ void Shard::rx_ip(const FrameView& view, Time now) {
   const NodeNic* node = nullptr;
   const NeighbourQuery query = neighbour_query(view, config_.nodes, node);
   learn_mac(view.ether_type == kEtherArp ? arp_sender(view) : view.src, view.src_mac);
-  if (query == NeighbourQuery::kNone) return hand_to_host(view);
+  if (query == NeighbourQuery::kNone) {
+    if (ports_.size() == 1 || !pass_on(view, now)) hand_to_host(view);
+    return;
+  }
   if (query != NeighbourQuery::kEcho || !config_.icmp_through_fabric) {
     return answer(query, view, *node, now);
   }
@@ -201,6 +204,34 @@ void Shard::answer(NeighbourQuery query, const FrameView& view, const NodeNic& n
     p.due = now;
     here().send_now.push(id);
   }
+}
+
+/// What real nodes say to one another beside RoCE bypasses the fabric, as it does between them and
+/// the host. False if it is for no other real NIC.
+bool Shard::pass_on(const FrameView& view, Time now) {
+  const NodeNic* to = config_.nodes.find(frame_target(view));
+  if (to == nullptr || !to->real) return false;
+  const uint32_t real = config_.nodes.position(*to);
+  if (real == here().nic) return false;
+  const uint32_t id = pool_.take(PacketSide::kOutbound);
+  if (id == kNoPacket) {
+    here().counters.drop(Drop::kNoBuffer);
+    return true;
+  }
+  Packet& p = pool_[id];
+  p.kind = PacketKind::kRaw;
+  p.qpn = 0;
+  p.ce = false;
+  p.tos = view.tos;
+  p.udp_src = 0;
+  p.frame_bytes = static_cast<uint32_t>(view.frame.size());
+  p.wire_bytes = wire_bytes(p.frame_bytes);
+  p.node = here().nic;
+  p.real = real;
+  p.due = now;
+  std::memcpy(pool_.buffer(id), view.frame.data(), view.frame.size());
+  port_of(real).send_now.push(id);
+  return true;
 }
 
 void Shard::hand_to_host(const FrameView& view) {

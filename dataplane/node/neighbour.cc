@@ -149,6 +149,16 @@ const NodeNic* emulated(const NodeTable& nodes, const IpAddress& address) {
 
 }  // namespace
 
+IpAddress frame_target(const FrameView& view) {
+  if (view.ether_type == kEtherArp) {
+    return IpAddress::v4_bytes(load<ArpHeader>(view, view.l3).target_ip);
+  }
+  const bool solicits = view.v6 && view.protocol == kIpProtoIcmpv6 &&
+                        view.ip_end - view.l4 >= kSolicitationBytes &&
+                        view.frame[view.l4] == kNeighbourSolicitation;
+  return solicits ? IpAddress::v6_bytes(view.frame.data() + view.l4 + 8) : view.dst;
+}
+
 NeighbourQuery neighbour_query(const FrameView& view, const NodeTable& nodes,
                                const NodeNic*& node) {
   node = nullptr;

@@ -16,6 +16,9 @@ enum class NeighbourQuery : uint8_t { kNone, kArp, kSolicitation, kEcho };
 /// Recognises a request for an emulated address and says which node it is for (null: not ours).
 NeighbourQuery neighbour_query(const FrameView& view, const NodeTable& nodes, const NodeNic*& node);
 
+/// Whom a frame is for: its destination or, where that is a group, the address that it asks for.
+IpAddress frame_target(const FrameView& view);
+
 /// Writes the answer to `out` (at least view.frame.size() + 32 bytes) and returns its length, 0
 /// when the request is malformed. MAC and VLAN mirror the request.
 uint32_t answer_neighbour(NeighbourQuery query, const FrameView& view, const NodeNic& node,
