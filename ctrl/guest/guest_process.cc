@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -139,6 +140,14 @@ Result<void> GuestProcess::lay_out() const {
   }
   std::ostringstream network;
   network << "set -e\n";
+  // What Linux sends of its own accord for IPv6 comes at random times, and runs are to be alike.
+  const bool v6 = std::ranges::any_of(settings_.networks, [](const GuestNetwork& nic) {
+    return std::ranges::any_of(nic.addresses, [](const std::string& address) {
+      return address.find(':') != std::string::npos;
+    });
+  });
+  if (!v6)
+    network << "for c in all default; do echo 1 >/proc/sys/net/ipv6/conf/$c/disable_ipv6; done\n";
   for (size_t i = 0; i < settings_.networks.size(); ++i) {
     const GuestNetwork& nic = settings_.networks[i];
     network << "DEVICE=eth" << i << " RDMA=rxe" << i << " MAC=" << nic.mac.text()
