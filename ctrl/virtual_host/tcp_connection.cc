@@ -108,12 +108,16 @@ void TcpConnection::on_segment(const TcpSegment& segment) {
     if (state_ == TcpState::kSynReceived && is_call(segment) && segment.seq + 1 == rcv_nxt_) {
       snd_nxt_ = iss_;  // the same call again: our answer was lost
       held_ = false;
-    } else {
-      ack_owed_ = true;
+      return;
     }
+    // What an old segment acknowledges counts: else two sides that both repeat what the other one
+    // has would only tell each other so, for ever.
+    const bool old = after(segment.seq, rcv_nxt_) < 0;
+    if (connected_ && old && segment.has(kTcpAck) && !segment.has(kTcpSyn)) take_ack(segment);
+    ack_owed_ = state_ != TcpState::kClosed;
     return;
   }
-  silent_ = 0;
+  if (connected_) silent_ = 0;
   if (segment.has(kTcpRst)) {
     // One that is not exactly due may be a forgery: the real other side answers the ACK.
     if (segment.seq != rcv_nxt_) {
@@ -273,7 +277,7 @@ void TcpConnection::close() {
 
 void TcpConnection::abort() {
   if (state_ == TcpState::kClosed || state_ == TcpState::kTimeWait) return;
-  if (state_ != TcpState::kSynSent) send_segment(snd_nxt_, kTcpRst | kTcpAck, {});
+  if (state_ != TcpState::kSynSent) send_segment(empty_seq(), kTcpRst | kTcpAck, {});
   finish(TcpEnd::kAborted);
 }
 
@@ -292,8 +296,14 @@ void TcpConnection::push(Time now) {
   if (state_ == TcpState::kClosed) return;
   while (!held_ && send_next(false)) {
   }
-  if (ack_owed_) send_segment(snd_nxt_, kTcpAck, {});
+  if (ack_owed_) send_segment(empty_seq(), kTcpAck, {});
   arm(now);
+}
+
+/// Where the other side is, as far as is known: past all that has been sent and found room.
+uint32_t TcpConnection::empty_seq() const {
+  const uint32_t edge = snd_una_ + snd_wnd_;
+  return after(snd_max_, edge) > 0 ? edge : snd_max_;
 }
 
 bool TcpConnection::send_next(bool probe) {

@@ -127,6 +127,7 @@ class TcpConnection {
   bool send_next(bool probe);
   void send_segment(uint32_t seq, uint8_t flags, std::span<const uint8_t> payload);
   bool has_unsent() const;
+  uint32_t empty_seq() const;
   void arm(Time now);
   uint32_t fin_seq() const { return data_seq_ + static_cast<uint32_t>(unacknowledged()); }
 

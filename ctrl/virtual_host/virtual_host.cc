@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "dataplane/base/pattern.h"
+
 namespace understudy {
 namespace {
 
@@ -16,13 +18,6 @@ constexpr uint16_t kFirstPort = 32768, kLastPort = 60999;  // Linux' range
 /// in TIME_WAIT takes a call whose number is later.
 constexpr uint32_t kSeqStep = 64'000;
 
-uint32_t mix(uint64_t seed) {
-  uint64_t v = seed + 0x9e3779b97f4a7c15ULL;  // splitmix64
-  v = (v ^ v >> 30) * 0xbf58476d1ce4e5b9ULL;
-  v = (v ^ v >> 27) * 0x94d049bb133111ebULL;
-  return static_cast<uint32_t>(v ^ v >> 31);
-}
-
 IpAddress any_like(const IpAddress& address) {
   return address.is_v4() ? IpAddress::v4(0) : IpAddress();
 }
@@ -35,7 +30,7 @@ VirtualHost::VirtualHost(const HostNamespaceSpec& spec, uint64_t seed, Callbacks
       spec_(spec),
       real_(spec.real.begin(), spec.real.end()),
       out_(std::move(out)),
-      last_seq_(mix(seed)),
+      last_seq_(static_cast<uint32_t>(splitmix64(seed))),
       last_port_(kLastPort) {}
 
 bool VirtualHost::is_emulated(const IpAddress& address) const {
