@@ -74,6 +74,13 @@ class SocketAdapterTest : public testing::Test {
     close(fd);
     return fail("no socket");
   }
+  static uint16_t free_port() {
+    const UniqueFd listener(loopback(0, true).value());
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    return ntohs(address.sin_port);
+  }
   /// Listens on a port of the loopback address for `node`.
   void listen_for(NodeId node, SocketAdapter::PeerFactory factory) {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -166,16 +173,26 @@ TEST_F(SocketAdapterTest, CallsItself) {
   EXPECT_EQ(adapter_->connection_count(), 0u);
 }
 
+TEST_F(SocketAdapterTest, BothEndsBelongToTheirNodes) {
+  const IpAddress loopback = IpAddress::v4(INADDR_LOOPBACK);
+  const SocketAddress at{loopback, free_port()};
+  ASSERT_TRUE(adapter_->listen_at(at, 6, [] { return std::make_unique<TestPeer>(); }));
+  EXPECT_FALSE(adapter_->listen_at(at, 6, [] { return std::make_unique<TestPeer>(); }));
+  const auto call = adapter_->call_for(5, loopback, at, std::make_unique<TestPeer>());
+  ASSERT_TRUE(call);
+  ASSERT_TRUE(poll_until([&] { return adapter_->connection_count() == 2; }));
+  EXPECT_TRUE(adapter_->endpoint_refused(*call, "enough"));
+  ASSERT_TRUE(poll_until([&] { return ended_.size() == 2; }));
+  EXPECT_EQ(ended_[0].node, 5u);
+  EXPECT_EQ(ended_[0].failure, "enough");
+  EXPECT_TRUE(ended_[0].dialled);
+  EXPECT_EQ(ended_[1].node, 6u);
+  EXPECT_EQ(ended_[1].failure, "left");
+}
+
 TEST_F(SocketAdapterTest, SaysWhoRefusesACall) {
   const IpAddress loopback = IpAddress::v4(INADDR_LOOPBACK);
-  uint16_t free = 0;
-  {
-    const UniqueFd listener(this->loopback(0, true).value());
-    sockaddr_in address{};
-    socklen_t size = sizeof address;
-    getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    free = ntohs(address.sin_port);
-  }
+  const uint16_t free = free_port();
   const auto call = adapter_->call(loopback, {loopback, free}, std::make_unique<TestPeer>());
   ASSERT_TRUE(call);
   ASSERT_TRUE(poll_until([&] { return !ended_.empty(); }));

@@ -6,14 +6,10 @@
 namespace understudy {
 namespace {
 
-constexpr uint32_t kWindow = 65535;
 /// Of data that came early, which may overlap: more than this is not kept.
-constexpr size_t kMostEarlyBytes = 2 * kWindow;
+constexpr size_t kMostEarlyBytes = 2 * kTcpWindow;
 constexpr uint32_t kLeastMss = 64;
 constexpr uint16_t kDefaultMss4 = 536, kDefaultMss6 = 1220;  // RFC 9293 3.7.1
-
-/// How far `a` lies after `b`.
-int32_t after(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b); }
 
 }  // namespace
 
@@ -51,7 +47,7 @@ std::optional<TcpSegment> TcpConnection::reset_for(const TcpSegment& segment) {
 
 void TcpConnection::take_syn(const TcpSegment& syn) {
   rcv_nxt_ = syn.seq + 1;
-  advertised_ = rcv_nxt_ + kWindow;
+  advertised_ = rcv_nxt_ + kTcpWindow;
   snd_wnd_ = syn.window;
   snd_wl1_ = syn.seq;
   const bool v4 = flow_.local.address.is_v4();
@@ -92,9 +88,9 @@ void TcpConnection::establish() {
 /// RFC 9293 3.10.7.4, first step; an empty segment may also stand at the window's end, where the
 /// other side is when it has filled it.
 bool TcpConnection::acceptable(const TcpSegment& segment) const {
-  const int32_t window = after(advertised_, rcv_nxt_);
-  const int32_t first = after(segment.seq, rcv_nxt_);
-  const int32_t end = after(segment.seq + segment.length(), rcv_nxt_);
+  const int32_t window = tcp_after(advertised_, rcv_nxt_);
+  const int32_t first = tcp_after(segment.seq, rcv_nxt_);
+  const int32_t end = tcp_after(segment.seq + segment.length(), rcv_nxt_);
   if (segment.length() == 0) return first >= 0 && first <= window;
   if (window == 0) return first == 0;  // for what it acknowledges; its data find no room
   return first < window && end > 0;
@@ -112,7 +108,7 @@ void TcpConnection::on_segment(const TcpSegment& segment) {
     }
     // What an old segment acknowledges counts: else two sides that both repeat what the other one
     // has would only tell each other so, for ever.
-    const bool old = after(segment.seq, rcv_nxt_) < 0;
+    const bool old = tcp_after(segment.seq, rcv_nxt_) < 0;
     if (connected_ && old && segment.has(kTcpAck) && !segment.has(kTcpSyn)) take_ack(segment);
     ack_owed_ = state_ != TcpState::kClosed;
     return;
@@ -136,7 +132,7 @@ void TcpConnection::on_segment(const TcpSegment& segment) {
 }
 
 bool TcpConnection::take_ack(const TcpSegment& segment) {
-  const bool good = after(segment.ack, snd_una_) > 0 && after(segment.ack, snd_max_) <= 0;
+  const bool good = tcp_after(segment.ack, snd_una_) > 0 && tcp_after(segment.ack, snd_max_) <= 0;
   if (state_ == TcpState::kSynReceived) {
     if (!good) {
       if (const auto reset = reset_for(segment)) output_->send(flow_, *reset);
@@ -144,11 +140,11 @@ bool TcpConnection::take_ack(const TcpSegment& segment) {
     }
     establish();
   }
-  if (after(segment.ack, snd_max_) > 0) {
+  if (tcp_after(segment.ack, snd_max_) > 0) {
     ack_owed_ = true;
     return false;
   }
-  if (after(segment.ack, snd_una_) >= 0) take_window(segment);
+  if (tcp_after(segment.ack, snd_una_) >= 0) take_window(segment);
   if (!good) return true;
   const bool all = closing_ && segment.ack == fin_seq() + 1;  // the FIN, too
   advance(segment.ack);
@@ -160,8 +156,8 @@ bool TcpConnection::take_ack(const TcpSegment& segment) {
 }
 
 void TcpConnection::take_window(const TcpSegment& segment) {
-  const int32_t newer = after(segment.seq, snd_wl1_);
-  if (newer < 0 || (newer == 0 && after(segment.ack, snd_wl2_) < 0)) return;
+  const int32_t newer = tcp_after(segment.seq, snd_wl1_);
+  if (newer < 0 || (newer == 0 && tcp_after(segment.ack, snd_wl2_) < 0)) return;
   if (segment.window != snd_wnd_) held_ = false;
   if (snd_wnd_ == 0 && segment.window != 0) {
     tries_ = 0;
@@ -174,7 +170,7 @@ void TcpConnection::take_window(const TcpSegment& segment) {
 }
 
 void TcpConnection::advance(uint32_t ack) {
-  if (const int32_t bytes = after(ack, data_seq_); bytes > 0) {
+  if (const int32_t bytes = tcp_after(ack, data_seq_); bytes > 0) {
     const size_t taken = std::min(static_cast<size_t>(bytes), unacknowledged());
     out_from_ += taken;
     data_seq_ += static_cast<uint32_t>(taken);
@@ -184,7 +180,7 @@ void TcpConnection::advance(uint32_t ack) {
     }
   }
   snd_una_ = ack;
-  if (after(snd_nxt_, snd_una_) < 0) snd_nxt_ = snd_una_;
+  if (tcp_after(snd_nxt_, snd_una_) < 0) snd_nxt_ = snd_una_;
   tries_ = silent_ = 0;
   held_ = false;
   timer_ = Time::never();
@@ -195,11 +191,11 @@ void TcpConnection::take_data(const TcpSegment& segment) {
   if (end_of_input()) return;
   if (segment.length() != 0) ack_owed_ = true;
   if (!segment.payload.empty()) {
-    if (closing_ && after(end, rcv_nxt_) > 0) return abort();
+    if (closing_ && tcp_after(end, rcv_nxt_) > 0) return abort();
     append(segment.seq, segment.payload);
   }
-  if (segment.has(kTcpFin) && !fin_at_ && after(end, advertised_) < 0) fin_at_ = end;
-  while (!early_.empty() && after(early_.begin()->first, rcv_nxt_) <= 0) {
+  if (segment.has(kTcpFin) && !fin_at_ && tcp_after(end, advertised_) < 0) fin_at_ = end;
+  while (!early_.empty() && tcp_after(early_.begin()->first, rcv_nxt_) <= 0) {
     const auto next = early_.extract(early_.begin());
     early_bytes_ -= next.mapped().size();
     append(next.key(), next.mapped());
@@ -210,10 +206,10 @@ void TcpConnection::take_data(const TcpSegment& segment) {
 /// Of the bytes from `seq` on, those that are due; or keeps them for later.
 void TcpConnection::append(uint32_t seq, std::span<const uint8_t> bytes) {
   const uint32_t border = fin_at_.value_or(advertised_);
-  const int32_t room = after(border, seq);
+  const int32_t room = tcp_after(border, seq);
   if (room <= 0) return;
   bytes = bytes.first(std::min(bytes.size(), static_cast<size_t>(room)));
-  const int32_t known = after(rcv_nxt_, seq);
+  const int32_t known = tcp_after(rcv_nxt_, seq);
   if (known < 0) {
     auto& kept = early_[seq];
     if (kept.size() >= bytes.size() || early_bytes_ + bytes.size() > kMostEarlyBytes) {
@@ -255,7 +251,7 @@ bool TcpConnection::end_of_input() const {
 
 std::vector<uint8_t> TcpConnection::read() {
   // The other side may wait for room.
-  if (!in_.empty() && after(advertised_, rcv_nxt_) < static_cast<int32_t>(kWindow / 2)) {
+  if (!in_.empty() && tcp_after(advertised_, rcv_nxt_) < static_cast<int32_t>(kTcpWindow / 2)) {
     ack_owed_ = true;
   }
   return std::exchange(in_, {});
@@ -290,99 +286,6 @@ void TcpConnection::finish(TcpEnd end) {
   out_from_ = 0;
   early_.clear();
   early_bytes_ = 0;
-}
-
-void TcpConnection::push(Time now) {
-  if (state_ == TcpState::kClosed) return;
-  while (!held_ && send_next(false)) {
-  }
-  if (ack_owed_) send_segment(empty_seq(), kTcpAck, {});
-  arm(now);
-}
-
-/// Where the other side is, as far as is known: past all that has been sent and found room.
-uint32_t TcpConnection::empty_seq() const {
-  const uint32_t edge = snd_una_ + snd_wnd_;
-  return after(snd_max_, edge) > 0 ? edge : snd_max_;
-}
-
-bool TcpConnection::send_next(bool probe) {
-  if (state_ == TcpState::kSynSent || state_ == TcpState::kSynReceived) {
-    if (snd_nxt_ != iss_) return false;
-    send_segment(iss_, state_ == TcpState::kSynSent ? kTcpSyn : kTcpSyn | kTcpAck, {});
-    return true;
-  }
-  if (!has_unsent()) return false;
-  const size_t offset = snd_nxt_ - data_seq_;
-  const size_t unsent = unacknowledged() - offset;
-  int32_t room = after(snd_una_ + snd_wnd_, snd_nxt_);
-  if (probe) room = std::max(room, 1);
-  if (room <= 0) return false;
-  const size_t bytes = std::min({unsent, static_cast<size_t>(room), size_t{mss_}});
-  const bool last = bytes == unsent;
-  const bool fin = closing_ && last && bytes < static_cast<size_t>(room);
-  if (bytes == 0 && !fin) return false;
-  uint8_t flags = kTcpAck;
-  if (fin) flags |= kTcpFin;
-  if (last && bytes != 0) flags |= kTcpPsh;
-  send_segment(snd_nxt_, flags, std::span(out_).subspan(out_from_ + offset, bytes));
-  return true;
-}
-
-/// Bytes or FIN that have not been sent, or are to be sent again.
-bool TcpConnection::has_unsent() const {
-  if (!connected_ || state_ == TcpState::kTimeWait || state_ == TcpState::kClosed) return false;
-  const size_t offset = snd_nxt_ - data_seq_;
-  return offset < unacknowledged() || (closing_ && offset == unacknowledged());
-}
-
-void TcpConnection::send_segment(uint32_t seq, uint8_t flags, std::span<const uint8_t> payload) {
-  // Room is told of in steps that are worth it (RFC 9293 3.8.6.2.2).
-  const uint32_t edge = rcv_nxt_ + kWindow - static_cast<uint32_t>(in_.size());
-  if (after(edge, advertised_) >= static_cast<int32_t>(std::min(settings_.mss, kWindow / 2))) {
-    advertised_ = edge;
-  }
-  TcpSegment segment;
-  segment.seq = seq;
-  segment.flags = flags;
-  segment.payload = payload;
-  segment.window = static_cast<uint16_t>(kWindow);
-  if (segment.has(kTcpAck)) {
-    segment.ack = rcv_nxt_;
-    segment.window = static_cast<uint16_t>(advertised_ - rcv_nxt_);
-    ack_owed_ = false;
-  }
-  if (segment.has(kTcpSyn)) segment.mss = static_cast<uint16_t>(settings_.mss);
-  if (segment.length() != 0) {
-    if (after(snd_max_, seq) > 0) ++retransmissions_;
-    snd_nxt_ = seq + segment.length();
-    if (after(snd_nxt_, snd_max_) > 0) snd_max_ = snd_nxt_;
-  }
-  output_->send(flow_, segment);
-}
-
-void TcpConnection::arm(Time now) {
-  if (state_ == TcpState::kClosed || (snd_una_ == snd_max_ && !has_unsent())) {
-    timer_ = Time::never();
-    tries_ = 0;
-    return;
-  }
-  if (!timer_.is_never()) return;
-  Duration wait = settings_.timeout;
-  for (unsigned i = 0; i < tries_ && wait < settings_.most_timeout; ++i) wait = wait * 2;
-  timer_ = now + std::min(wait, settings_.most_timeout);
-}
-
-void TcpConnection::on_time(Time now) {
-  if (now < timer_) return;
-  if (silent_ >= settings_.most_retransmissions) return finish(TcpEnd::kTimedOut);
-  ++silent_;
-  ++tries_;
-  timer_ = Time::never();
-  snd_nxt_ = snd_una_;
-  send_next(true);
-  held_ = true;
-  arm(now);
 }
 
 }  // namespace understudy

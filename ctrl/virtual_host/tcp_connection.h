@@ -16,6 +16,9 @@
 
 namespace understudy {
 
+/// Largest that has room in a header.
+inline constexpr uint32_t kTcpWindow = 65535;
+
 struct TcpSettings {
   uint32_t mss = 1460;                   ///< largest payload that we send or want, in bytes
   Duration timeout = Duration::ms(200);  ///< of the first retransmission; each next waits twice
@@ -106,7 +109,7 @@ class TcpConnection {
 
  private:
   struct SeqLess {  ///< of numbers less than 2^31 apart
-    bool operator()(uint32_t a, uint32_t b) const { return static_cast<int32_t>(a - b) < 0; }
+    bool operator()(uint32_t a, uint32_t b) const { return tcp_after(a, b) < 0; }
   };
 
   void take_syn(const TcpSegment& syn);

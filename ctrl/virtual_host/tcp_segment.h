@@ -18,6 +18,9 @@ inline constexpr uint8_t kTcpRst = 0x04;
 inline constexpr uint8_t kTcpPsh = 0x08;
 inline constexpr uint8_t kTcpAck = 0x10;
 
+/// How far sequence number `a` lies after `b`: they wrap, and are less than 2^31 apart.
+constexpr int32_t tcp_after(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b); }
+
 struct TcpSegment {
   uint32_t seq = 0;
   uint32_t ack = 0;  ///< meaningful with kTcpAck

@@ -164,7 +164,7 @@ void VirtualHost::take(std::span<const uint8_t> frame, bool ours) {
   auto found = flows_.find(key);
   if (found != flows_.end() && found->second.tcp.state() == TcpState::kTimeWait &&
       TcpConnection::is_call(segment) &&
-      static_cast<int32_t>(segment.seq - found->second.tcp.next_expected()) > 0) {
+      tcp_after(segment.seq, found->second.tcp.next_expected()) > 0) {
     flows_.erase(found);  // it has no timer, and no machine
     found = flows_.end();
   }
