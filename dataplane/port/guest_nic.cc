@@ -27,7 +27,7 @@ enum Code : uint32_t {
   kVringKick = 35,
 };
 constexpr uint32_t kBackendVringCall = 4;
-constexpr uint32_t kVersion = 1, kReply = 1 << 2, kNeedReply = 1 << 3;
+constexpr uint32_t kVersion = 1, kVersionBits = 3, kReply = 1 << 2, kNeedReply = 1 << 3;
 
 // Feature bits: the MAC and merged receive buffers of virtio-net, virtio 1, and vhost-user's own.
 constexpr uint64_t kFeatures = 1ULL << 5 | 1ULL << 15 | 1ULL << 30 | 1ULL << 32;
@@ -37,6 +37,8 @@ constexpr uint64_t kProtocolFeatures = 1ULL << 3 | 1ULL << 5 | 1ULL << 9 | 1ULL 
 constexpr size_t kHeaderBytes = 12, kMostPayload = 1024;
 /// virtio_net_hdr_mrg_rxbuf; its last field is how many buffers a frame has.
 constexpr size_t kNetHeaderBytes = 12, kNetBuffersAt = 10;
+/// A jumbo frame with a VLAN tag: longer ones do not leave a NIC.
+constexpr size_t kMostFrameBytes = 9018;
 constexpr size_t kConfigBytes = 64, kConfigAt = 12;
 constexpr size_t kLongestFields = 40;
 
@@ -79,6 +81,7 @@ Result<void> GuestNic::serve(const Kicked& kicked) {
     connection_ = UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     listener_ = UniqueFd();
     if (!connection_.valid()) return fail(std::string("accept: ") + std::strerror(errno));
+    limit_waits(connection_.get());
     return {};
   }
   Request request;
@@ -87,7 +90,14 @@ Result<void> GuestNic::serve(const Kicked& kicked) {
   if (there) {
     request.code = word(header, 0);
     request.flags = word(header, 4);
-    if (word(header, 8) > kMostPayload) return fail("a vhost-user message is too long");
+    if ((request.flags & kVersionBits) != kVersion) {
+      return fail("a vhost-user message has flags " + std::to_string(request.flags) +
+                  ": expected version 1");
+    }
+    if (word(header, 8) > kMostPayload) {
+      return fail("a vhost-user message has " + std::to_string(word(header, 8)) +
+                  " bytes: expected up to " + std::to_string(kMostPayload));
+    }
     request.payload.resize(word(header, 8));
     there = read_whole(connection_.get(), request.payload, &request.fds);
   }
@@ -134,9 +144,9 @@ Result<void> GuestNic::take(Request& request, const Kicked& kicked) {
       return map_memory(request);
     case kSetVringNum:
       if (queue == nullptr) return no_queue();
-      if (!queue->set_size(word(request.payload, 4)))
-        return fail("a ring's size is no power of two");
-      return {};
+      if (queue->set_size(word(request.payload, 4))) return {};
+      return fail("a ring has " + std::to_string(word(request.payload, 4)) +
+                  " entries: expected a power of two up to 32768");
     case kSetVringAddr:
       if (queue == nullptr) return no_queue();
       if (!queue->set_rings(memory_, long_word(request.payload, 8), long_word(request.payload, 16),
@@ -154,10 +164,13 @@ Result<void> GuestNic::take(Request& request, const Kicked& kicked) {
       return {};
     }
     case kSetVringEnable:
-      if (queue != nullptr) queue->enable(word(request.payload, 4) != 0);
+      if (queue == nullptr) return no_queue();
+      queue->enable(word(request.payload, 4) != 0);
       return {};
     case kSetBackendRequestFd:
-      if (!request.fds.empty()) back_ = std::move(request.fds.front());
+      if (request.fds.empty()) return {};
+      back_ = std::move(request.fds.front());
+      limit_waits(back_.get());
       return {};
     case kGetConfig: {
       std::array<uint8_t, kConfigBytes> config{};
@@ -178,6 +191,7 @@ Result<void> GuestNic::take(Request& request, const Kicked& kicked) {
 }
 
 Result<void> GuestNic::map_memory(Request& request) {
+  for (GuestQueue& queue : queues_) queue.forget_rings();
   memory_.clear();
   constexpr size_t kFirst = 8, kRegionBytes = 32;
   const uint32_t regions = word(request.payload, 0);
@@ -197,7 +211,7 @@ Result<void> GuestNic::map_memory(Request& request) {
 bool GuestNic::take_frame(std::vector<uint8_t>& frame, uint16_t& head) {
   GuestQueue::Chain chain;
   while (queues_[kTransmit].take(memory_, chain)) {
-    if (chain.bytes <= kNetHeaderBytes) {
+    if (chain.bytes <= kNetHeaderBytes || chain.bytes > kNetHeaderBytes + kMostFrameBytes) {
       ++broken_;
       give_back(chain.head);
       continue;
@@ -215,7 +229,7 @@ bool GuestNic::deliver(std::span<const uint8_t> frame) {
   GuestQueue& queue = queues_[kReceive];
   const size_t needed = kNetHeaderBytes + frame.size();
   std::vector<GuestQueue::Chain> chains;
-  size_t room = 0;
+  uint64_t room = 0;
   while (room < needed) {
     GuestQueue::Chain chain;
     if (!queue.peek(memory_, static_cast<uint16_t>(chains.size()), chain)) return false;
@@ -223,7 +237,8 @@ bool GuestNic::deliver(std::span<const uint8_t> frame) {
     chains.push_back(std::move(chain));
   }
   std::vector<uint8_t> bytes(kNetHeaderBytes);
-  bytes[kNetBuffersAt] = static_cast<uint8_t>(chains.size());
+  const auto buffers = static_cast<uint16_t>(chains.size());
+  std::memcpy(bytes.data() + kNetBuffersAt, &buffers, sizeof buffers);
   bytes.insert(bytes.end(), frame.begin(), frame.end());
   std::span<const uint8_t> rest = bytes;
   for (const auto& offered : chains) {

@@ -44,7 +44,8 @@ class GuestNic {
   bool wants_interrupt(Queue queue) const { return queues_[queue].wants_interrupt(); }
   /// Waits until the guest has taken the interrupt.
   Result<void> interrupt(Queue queue, const Wait& wait);
-  uint64_t broken() const { return broken_; }  ///< buffers that were not in the guest's memory
+  /// Buffers that were not in the guest's memory, and frames that were none.
+  uint64_t broken() const { return broken_; }
 
  private:
   struct Request;

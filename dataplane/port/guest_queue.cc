@@ -1,10 +1,12 @@
 #include "dataplane/port/guest_queue.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 namespace understudy {
 namespace {
@@ -32,6 +34,13 @@ uint16_t load(uint16_t* shared) {
 
 bool GuestMemory::add(int fd, uint64_t offset, uint64_t guest_address, uint64_t user_address,
                       uint64_t bytes) {
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  // Beyond the file's end a mapping would be there, and a look at it would kill us.
+  struct stat file {};
+  if (fstat(fd, &file) != 0 || file.st_size < 0) return false;
+  const auto size = static_cast<uint64_t>(file.st_size);
+  if (bytes == 0 || bytes > size || offset > size - bytes) return false;
+  if (guest_address > kMost - bytes || user_address > kMost - bytes) return false;
   void* at = mmap(nullptr, offset + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) return false;
   auto* base = static_cast<uint8_t*>(at);
@@ -57,6 +66,7 @@ uint8_t* GuestMemory::at_user(uint64_t user_address, uint64_t bytes) const {
 bool GuestQueue::set_size(uint32_t size) {
   if (size == 0 || size > kMostEntries || !std::has_single_bit(size)) return false;
   size_ = static_cast<uint16_t>(size);
+  descriptors_ = nullptr;  // rings that were in the memory need not be with this size
   return true;
 }
 
@@ -66,7 +76,10 @@ bool GuestQueue::set_rings(const GuestMemory& memory, uint64_t descriptors, uint
   uint8_t* a = memory.at_user(available, 6 + 2 * uint64_t{size_});
   uint8_t* u = memory.at_user(used, 6 + 8 * uint64_t{size_});
   if (size_ == 0 || d == nullptr || a == nullptr || u == nullptr) return false;
-  if ((descriptors % 16 | available % 2 | used % 4) != 0) return false;
+  const auto aligned = [](const uint8_t* at, uintptr_t to) {
+    return reinterpret_cast<uintptr_t>(at) % to == 0;
+  };
+  if (!aligned(d, 16) || !aligned(a, 2) || !aligned(u, 4)) return false;
   descriptors_ = reinterpret_cast<const Descriptor*>(d);
   available_ = reinterpret_cast<uint16_t*>(a);
   used_ = reinterpret_cast<uint16_t*>(u);
@@ -109,6 +122,7 @@ bool GuestQueue::take(const GuestMemory& memory, Chain& chain) {
 }
 
 void GuestQueue::give_back(uint16_t head, uint32_t bytes) {
+  if (descriptors_ == nullptr) return;
   const uint32_t entry[2] = {head, bytes};
   std::memcpy(used_ + 2 + 4 * (used_index_ % size_), entry, sizeof entry);
   ++used_index_;

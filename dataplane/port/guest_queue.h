@@ -21,7 +21,7 @@ class GuestMemory {
   GuestMemory& operator=(const GuestMemory&) = delete;
   ~GuestMemory() { clear(); }
 
-  /// Maps `bytes` of a file from `offset` on; false if it cannot be mapped.
+  /// Maps `bytes` of a file from `offset` on; false if it has not as many, or cannot be mapped.
   bool add(int fd, uint64_t offset, uint64_t guest_address, uint64_t user_address, uint64_t bytes);
   void clear();
   /// Null if not all of it is the guest's.
@@ -36,7 +36,7 @@ class GuestMemory {
 
 class GuestQueue {
  public:
-  /// Of ring entries; false if it is none of virtio's.
+  /// Of ring entries; false if it is none of virtio's. Its rings are to be set anew.
   bool set_size(uint32_t size);
   void set_base(uint16_t base) { next_ = used_index_ = base; }
   /// False if a ring is not in the guest's memory.
@@ -44,6 +44,8 @@ class GuestQueue {
                  uint64_t available);
   void enable(bool on) { enabled_ = on; }
   void reset() { *this = GuestQueue(); }
+  /// The memory with its rings goes.
+  void forget_rings() { descriptors_ = nullptr; }
   uint16_t base() const { return next_; }
   bool ready() const { return descriptors_ != nullptr && enabled_; }
   /// The guest wants an interrupt when buffers come back.
@@ -54,14 +56,14 @@ class GuestQueue {
   struct Chain {
     uint16_t head = 0;
     std::vector<std::span<uint8_t>> parts;
-    uint32_t bytes = 0;
+    uint64_t bytes = 0;
   };
   /// Takes the next; false if there is none. A chain that is not in the guest's memory is broken:
   /// its `parts` are empty.
   bool take(const GuestMemory& memory, Chain& chain);
   /// The next but `skip`, without taking it.
   bool peek(const GuestMemory& memory, uint16_t skip, Chain& chain) const;
-  /// Gives buffers back, `bytes` of them written.
+  /// Gives buffers back, `bytes` of them written. Nothing happens if the rings are gone since.
   void give_back(uint16_t head, uint32_t bytes);
 
  private:

@@ -1,6 +1,7 @@
 #include "dataplane/port/guest_socket.h"
 
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 
@@ -39,6 +40,12 @@ Result<UniqueFd> listen_unix(const std::string& path) {
     return fail(path + ": " + std::strerror(errno));
   }
   return fd;
+}
+
+void limit_waits(int fd) {
+  const timeval most{10, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
 }
 
 bool read_whole(int fd, std::span<uint8_t> bytes, std::vector<UniqueFd>* fds) {
