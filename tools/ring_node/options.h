@@ -14,12 +14,15 @@ namespace understudy {
 struct RingNodeOptions {
   IpAddress next;                     ///< node of the rank after ours
   IpAddress previous;                 ///< node of the rank before ours
-  uint16_t port = kRingOobPort;       ///< TCP, of both
+  uint16_t port = kRingOobPort;       ///< TCP, of both; with real neighbours ours, too
   std::string job;                    ///< name, or empty: the only one
   std::string device;                 ///< RDMA device, or empty: the one with our address
   std::optional<uint32_t> gid_index;  ///< nothing: the GID equal to our address towards next
   std::optional<uint64_t> perturb;    ///< element to change before each size's last iteration
   std::optional<uint64_t> input_seed;
+  std::chrono::nanoseconds delay{0};  ///< from the end of an operation until we enter the next one
+  /// The job where all ranks are real and nobody else describes it; client_rank is our rank.
+  std::optional<RingJobMessage> ring;
   std::chrono::milliseconds connect_limit{30000};   ///< for each step of the set-up
   std::chrono::milliseconds progress_limit{30000};  ///< without any progress in an operation
 };

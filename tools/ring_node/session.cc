@@ -1,7 +1,7 @@
 #include "tools/ring_node/session.h"
 
 #include <sched.h>
-#include <sys/random.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,8 +16,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Completions a channel can have outstanding: 4 receives, 4 sends, a credit; with room to spare.
-constexpr unsigned kCompletionsPerChannel = 32;
 /// Empty polls before the processor is offered to others: Soft-RoCE may need it for our packets.
 constexpr unsigned kPollsPerYield = 64;
 /// Empty polls, about a millisecond of them, after which it sleeps between polls: a virtual machine
@@ -45,122 +43,6 @@ uint64_t now_ns() {
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::start(const RingNodeOptions& options) {
-  auto to_next = TcpStream::dial(options.next, options.port, options.connect_limit);
-  if (!to_next) return fail(to_next.error().text);
-  const auto local = to_next->local_address();
-  if (!local) return fail(local.error().text);
-  auto device = VerbsDevice::open(options.device, *local, options.gid_index);
-  if (!device) return fail(device.error().text);
-
-  std::unique_ptr<Session> session(new Session(options, std::move(*device)));
-  const IpAddress gid = session->device_.gid();
-  session->neighbours_.push_back(std::make_unique<Neighbour>(
-      "next rank at " + options.next.text(), std::move(*to_next), RingClient(options.job, gid)));
-  if (options.previous != options.next) {
-    auto to_previous = TcpStream::dial(options.previous, options.port, options.connect_limit);
-    if (!to_previous) return fail(to_previous.error().text);
-    session->neighbours_.push_back(
-        std::make_unique<Neighbour>("previous rank at " + options.previous.text(),
-                                    std::move(*to_previous), RingClient(options.job, gid)));
-  }
-  for (auto step : {&Session::learn_job, &Session::draw_input_seed, &Session::load_profiler,
-                    &Session::connect_links}) {
-    if (auto done = (session.get()->*step)(); !done) {
-      session->give_up(done.error().text);
-      return fail(done.error().text);
-    }
-  }
-  return session;
-}
-
-Result<void> Session::learn_job() {
-  const auto known = [](RingClient& client) { return client.job().has_value(); };
-  for (auto& neighbour : neighbours_) {
-    auto waited = neighbour->wait_for("description of the job", options_.connect_limit, known);
-    if (!waited) return waited;
-  }
-  job_ = *neighbours_.front()->client().job();
-  for (auto& neighbour : neighbours_) {
-    const std::string difference = job_difference(job_, *neighbour->client().job());
-    if (!difference.empty()) return fail("the neighbours describe different jobs: " + difference);
-  }
-  std::vector<RingDirection> directions = neighbours_.front()->client().directions();
-  if (directions.front() != RingDirection::kClientSends) {
-    return fail(options_.next.text() + " is not the rank after ours (rank " +
-                std::to_string(job_.client_rank) + ")");
-  }
-  if ((job_.ranks == 2) != (neighbours_.size() == 1)) {
-    return fail("a ring of " + std::to_string(job_.ranks) + " ranks has " +
-                (job_.ranks == 2 ? "one neighbour" : "two different neighbours"));
-  }
-  if (options_.perturb && !verifies()) {
-    return fail(
-        "--perturb needs results that can be verified: payload \"exact\" and, with several "
-        "real ranks, --input-seed");
-  }
-  for (const auto& operation : job_.operations) {
-    if (options_.perturb && operation.warmup + operation.iterations < 2) {
-      return fail("--perturb needs at least 2 iterations (with warm-up) of each size");
-    }
-  }
-  return {};
-}
-
-Result<void> Session::draw_input_seed() {
-  if (options_.input_seed) {
-    input_seed_ = *options_.input_seed;
-    return {};
-  }
-  if (getrandom(&input_seed_, sizeof input_seed_, 0) != sizeof input_seed_) {
-    return fail(std::string("getrandom: ") + std::strerror(errno));
-  }
-  return {};
-}
-
-/// The communicator's hash is the job's name's: all of its ranks have the same.
-Result<void> Session::load_profiler() {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : job_.name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-  auto loaded = Profiler::load(hash, job_.client_rank, job_.ranks);
-  if (!loaded) return fail(loaded.error().text);
-  profiler_ = std::move(*loaded);
-  return {};
-}
-
-bool Session::verifies() const { return verifiable(job_, options_.input_seed.has_value()); }
-
-Result<void> Session::connect_links() {
-  auto queue = device_.make_completion_queue(kCompletionsPerChannel * job_.channels);
-  if (!queue) return queue;
-  for (uint32_t c = 0; c < job_.channels; ++c) {
-    auto links = VerbsLinks::make(device_, job_, c);
-    if (!links) return fail(links.error().text);
-    channels_.push_back(std::make_unique<RankChannel>(job_, c, **links));
-    links_.push_back(std::move(*links));
-  }
-  for (auto& neighbour : neighbours_) {
-    RingClient& client = neighbour->client();
-    for (uint32_t c = 0; c < job_.channels; ++c) {
-      for (RingDirection direction : client.directions()) client.connect(links_[c]->end(direction));
-    }
-    auto waited = neighbour->wait_for("answer to the connects", options_.connect_limit,
-                                      [](RingClient& m) { return m.all_connected(); });
-    if (!waited) return waited;
-    for (const RingLinkEnd& theirs : client.connected()) {
-      if (auto connected = links_[theirs.channel]->connect(theirs); !connected) return connected;
-    }
-  }
-  // Ready only when all links stand, so that no neighbour starts while another is still missing.
-  for (auto& neighbour : neighbours_) neighbour->client().send_ready();
-  for (auto& neighbour : neighbours_) {
-    auto waited = neighbour->wait_for("sign that it is ready", options_.connect_limit,
-                                      [](RingClient& m) { return m.peer_ready(); });
-    if (!waited) return waited;
-  }
-  return {};
-}
-
 Result<SizeOutcome> Session::run_size(uint32_t index) {
   const RingJobMessage::Operation& operation = job_.operations[index];
   const uint64_t count = operation.bytes / RankCutting::kElement;
@@ -185,6 +67,7 @@ Result<SizeOutcome> Session::run_size(uint32_t index) {
       expected = expected_values(job_, input_seed_, input);
     }
     std::ranges::fill(output, 0.0f);
+    if (auto waited = wait_before_operation(); !waited) return fail(waited.error().text);
     const auto time = run_operation(input, output);
     if (!time) return fail(std::to_string(operation.bytes) + " bytes: " + time.error().text);
     if (run >= operation.warmup) outcome.times_ns.push_back(*time);
@@ -199,13 +82,25 @@ Result<SizeOutcome> Session::run_size(uint32_t index) {
     }
   }
   if (verify) outcome.wrong = wrong;
-  Neighbour& next = *neighbours_.front();
-  next.client().send_result({.operation = index,
-                             .bytes = outcome.bytes,
-                             .times_ns = outcome.times_ns,
-                             .wrong = outcome.wrong});
+  Neighbour<RingClient>& next = *neighbours_.front();
+  next.machine().send_result({.operation = index,
+                              .bytes = outcome.bytes,
+                              .times_ns = outcome.times_ns,
+                              .wrong = outcome.wrong});
   if (auto told = next.exchange(milliseconds(0)); !told) return fail(told.error().text);
   return outcome;
+}
+
+Result<void> Session::wait_before_operation() const {
+  if (options_.delay.count() == 0) return {};
+  // Else a sleep may be up to 50 us longer.
+  prctl(PR_SET_TIMERSLACK, 1);
+  const timespec delay{options_.delay.count() / 1'000'000'000,
+                       options_.delay.count() % 1'000'000'000};
+  if (const int error = clock_nanosleep(CLOCK_MONOTONIC, 0, &delay, nullptr); error != 0) {
+    return fail(std::string("clock_nanosleep: ") + std::strerror(error));
+  }
+  return {};
 }
 
 Result<uint64_t> Session::run_operation(std::span<const float> input, std::span<float> output) {
@@ -224,14 +119,19 @@ Result<uint64_t> Session::run_operation(std::span<const float> input, std::span<
   uint64_t last_look = start;
   const auto unfinished = [](const auto& channel) { return !channel->done(); };
   while (std::ranges::any_of(channels_, unfinished)) {
-    auto moved = poll_completions();
-    if (!moved) return fail(moved.error().text);
+    bool moved = false;
     for (auto& channel : channels_) {
       const auto progressed = channel->progress();
       if (!progressed) return fail(progressed.error().text);
-      *moved = *moved || *progressed;
+      moved = moved || *progressed;
     }
-    if (*moved) {
+    // What there is to do is done before it looks: a look may wait.
+    if (!moved) {
+      auto completed = poll_completions();
+      if (!completed) return fail(completed.error().text);
+      moved = *completed;
+    }
+    if (moved) {
       idle_polls = 0;
       last_progress = 0;
       continue;
@@ -278,6 +178,9 @@ Result<void> Session::look_for_trouble(uint64_t idle_ns) {
   for (auto& neighbour : neighbours_) {
     if (auto told = neighbour->exchange(milliseconds(0)); !told) return told;
   }
+  if (caller_ != nullptr) {
+    if (auto told = caller_->exchange(milliseconds(0)); !told) return told;
+  }
   if (milliseconds(idle_ns / 1'000'000) < options_.progress_limit) return {};
   std::string text = "no progress for " + std::to_string(idle_ns / 1'000'000) + " ms";
   for (const auto& channel : channels_) {
@@ -288,18 +191,24 @@ Result<void> Session::look_for_trouble(uint64_t idle_ns) {
 
 Result<void> Session::finish() {
   for (auto& neighbour : neighbours_) {
-    neighbour->client().send_done();
+    neighbour->machine().send_done();
     if (auto told = neighbour->exchange(milliseconds(0)); !told) return told;
   }
-  return {};
+  if (caller_ == nullptr) return {};
+  // A real one may still need acknowledgements of ours.
+  return caller_->wait_for("end of its operations", options_.progress_limit,
+                           [](RealPeer& m) { return m.done(); });
 }
 
 void Session::give_up(const std::string& why) {
+  // Whether it arrives no longer matters to us: there is a better error to show.
   for (auto& neighbour : neighbours_) {
-    neighbour->client().send_error(why);
-    // Whether it arrives no longer matters to us: there is a better error to show.
+    neighbour->machine().send_error(why);
     static_cast<void>(neighbour->exchange(milliseconds(0)));
   }
+  if (caller_ == nullptr) return;
+  caller_->machine().send_error(why);
+  static_cast<void>(caller_->exchange(milliseconds(0)));
 }
 
 }  // namespace understudy

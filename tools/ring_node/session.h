@@ -11,8 +11,10 @@
 #include "dataplane/base/result.h"
 #include "tools/ring_node/channel.h"
 #include "tools/ring_node/neighbour.h"
+#include "tools/ring_node/oob.h"
 #include "tools/ring_node/options.h"
 #include "tools/ring_node/profiler.h"
+#include "tools/ring_node/real_peer.h"
 #include "tools/ring_node/verbs_device.h"
 #include "tools/ring_node/verbs_links.h"
 
@@ -47,10 +49,17 @@ class Session {
  private:
   Session(const RingNodeOptions& options, VerbsDevice device)
       : options_(options), device_(std::move(device)) {}
+  Result<void> call_previous();
+  Result<void> take_call(TcpListener listener);
   Result<void> learn_job();
+  Result<void> check_options();
+  Result<void> make_links();
   Result<void> connect_links();
+  Result<void> answer_links();
   Result<void> draw_input_seed();
   Result<void> load_profiler();
+  /// Enters an operation later by the delay that was asked for.
+  Result<void> wait_before_operation() const;
   /// One all-reduce; its time in ns from the start to the last completion.
   Result<uint64_t> run_operation(std::span<const float> input, std::span<float> output);
   Result<bool> poll_completions();
@@ -60,7 +69,9 @@ class Session {
 
   RingNodeOptions options_;
   VerbsDevice device_;
-  std::vector<std::unique_ptr<Neighbour>> neighbours_;  ///< next first; one if it is both
+  /// Those that we called: next first, and previous if it is emulated and another one.
+  std::vector<std::unique_ptr<Neighbour<RingClient>>> neighbours_;
+  std::unique_ptr<Neighbour<RealPeer>> caller_;  ///< previous if it is real
   RingJobMessage job_;
   uint64_t input_seed_ = 0;
   std::unique_ptr<Profiler> profiler_;  ///< null: none is asked for

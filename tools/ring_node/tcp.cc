@@ -7,6 +7,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -33,6 +34,14 @@ socklen_t fill_address(const IpAddress& a, uint16_t port, sockaddr_storage& out)
   in->sin6_port = htons(port);
   std::memcpy(&in->sin6_addr, a.data(), 16);
   return sizeof *in;
+}
+
+IpAddress address_of(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    const auto& in = reinterpret_cast<const sockaddr_in&>(address);
+    return IpAddress::v4_bytes(reinterpret_cast<const uint8_t*>(&in.sin_addr));
+  }
+  return IpAddress::v6_bytes(reinterpret_cast<const sockaddr_in6&>(address).sin6_addr.s6_addr);
 }
 
 /// Connect and send give up after this, whatever the kernel's own limits are.
@@ -75,11 +84,7 @@ Result<IpAddress> TcpStream::local_address() const {
   if (getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     return fail("getsockname: " + errno_text());
   }
-  if (address.ss_family == AF_INET) {
-    const auto& in = reinterpret_cast<const sockaddr_in&>(address);
-    return IpAddress::v4_bytes(reinterpret_cast<const uint8_t*>(&in.sin_addr));
-  }
-  return IpAddress::v6_bytes(reinterpret_cast<const sockaddr_in6&>(address).sin6_addr.s6_addr);
+  return address_of(address);
 }
 
 Result<void> TcpStream::send(std::span<const uint8_t> bytes) {
@@ -104,6 +109,46 @@ Result<std::vector<uint8_t>> TcpStream::receive(milliseconds limit, bool& closed
   closed = got == 0;
   out.resize(static_cast<size_t>(got));
   return out;
+}
+
+Result<TcpListener> TcpListener::open(const IpAddress& like, uint16_t port) {
+  const auto failed = [&] {
+    return fail("cannot listen on port " + std::to_string(port) + ": " + errno_text());
+  };
+  sockaddr_storage address{};
+  address.ss_family = like.is_v4() ? AF_INET : AF_INET6;
+  UniqueFd fd(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return failed();
+  const int on = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  (like.is_v4() ? reinterpret_cast<sockaddr_in&>(address).sin_port
+                : reinterpret_cast<sockaddr_in6&>(address).sin6_port) = htons(port);
+  const socklen_t length = like.is_v4() ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      listen(fd.get(), 4) != 0) {
+    return failed();
+  }
+  return TcpListener(std::move(fd));
+}
+
+Result<TcpStream> TcpListener::accept(const IpAddress& from, milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+    pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    const int ready = poll(&wait, 1, static_cast<int>(std::max(left, milliseconds(0)).count()));
+    if (ready < 0 && errno != EINTR) return fail("poll: " + errno_text());
+    if (ready == 0) {
+      return fail("no call of " + from.text() + " within " + std::to_string(limit.count()) + " ms");
+    }
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    TcpStream stream(
+        accept4(fd_.get(), reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC));
+    if (stream.fd_ < 0 || address_of(address) != from) continue;
+    limit_socket(stream.fd_, limit);
+    return stream;
+  }
 }
 
 }  // namespace understudy

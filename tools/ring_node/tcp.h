@@ -8,6 +8,7 @@
 
 #include "dataplane/base/address.h"
 #include "dataplane/base/result.h"
+#include "dataplane/base/unique_fd.h"
 
 namespace understudy {
 
@@ -30,8 +31,22 @@ class TcpStream {
   Result<std::vector<uint8_t>> receive(std::chrono::milliseconds limit, bool& closed);
 
  private:
+  friend class TcpListener;
   explicit TcpStream(int fd) : fd_(fd) {}
   int fd_;
+};
+
+/// Waits for calls on all addresses of this host.
+class TcpListener {
+ public:
+  /// Of the family of `like`.
+  static Result<TcpListener> open(const IpAddress& like, uint16_t port);
+  /// The first call of `from`; others are turned away.
+  Result<TcpStream> accept(const IpAddress& from, std::chrono::milliseconds limit);
+
+ private:
+  explicit TcpListener(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
 };
 
 }  // namespace understudy

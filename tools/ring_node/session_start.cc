@@ -1,0 +1,205 @@
+// How a session begins: calls to and from the neighbours, the job, the links.
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "tools/ring_node/session.h"
+#include "tools/ring_node/values.h"
+
+namespace understudy {
+namespace {
+
+/// Completions a channel can have outstanding: 4 receives, 4 sends, a credit; with room to spare.
+constexpr unsigned kCompletionsPerChannel = 32;
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::start(const RingNodeOptions& options) {
+  std::optional<TcpListener> listener;
+  if (options.ring) {
+    auto opened = TcpListener::open(options.previous, options.port);
+    if (!opened) return fail(opened.error().text);
+    listener.emplace(std::move(*opened));
+  }
+  auto to_next = TcpStream::dial(options.next, options.port, options.connect_limit);
+  if (!to_next) return fail(to_next.error().text);
+  const auto local = to_next->local_address();
+  if (!local) return fail(local.error().text);
+  auto device = VerbsDevice::open(options.device, *local, options.gid_index);
+  if (!device) return fail(device.error().text);
+
+  std::unique_ptr<Session> session(new Session(options, std::move(*device)));
+  session->neighbours_.push_back(std::make_unique<Neighbour<RingClient>>(
+      "next rank at " + options.next.text(), std::move(*to_next),
+      RingClient(options.job, session->device_.gid())));
+  auto met = listener ? session->take_call(std::move(*listener)) : session->call_previous();
+  for (auto step : {&Session::learn_job, &Session::check_options, &Session::draw_input_seed,
+                    &Session::load_profiler, &Session::make_links, &Session::connect_links}) {
+    if (met) met = (session.get()->*step)();
+  }
+  if (met) return session;
+  session->give_up(met.error().text);
+  return fail(met.error().text);
+}
+
+Result<void> Session::call_previous() {
+  if (options_.previous == options_.next) return {};
+  auto stream = TcpStream::dial(options_.previous, options_.port, options_.connect_limit);
+  if (!stream) return fail(stream.error().text);
+  neighbours_.push_back(std::make_unique<Neighbour<RingClient>>(
+      "previous rank at " + options_.previous.text(), std::move(*stream),
+      RingClient(options_.job, device_.gid())));
+  return {};
+}
+
+/// Every rank has said hello to its next one by now, or will without waiting for anybody; so each
+/// can be told of the job, and so on step by step: nobody waits in a circle.
+Result<void> Session::take_call(TcpListener listener) {
+  const RingJobMessage& ring = *options_.ring;
+  if (auto said = neighbours_.front()->exchange(std::chrono::milliseconds(0)); !said) return said;
+  auto stream = listener.accept(options_.previous, options_.connect_limit);
+  if (!stream) return fail(stream.error().text);
+  const uint32_t previous = (ring.client_rank + ring.ranks - 1) % ring.ranks;
+  caller_ = std::make_unique<Neighbour<RealPeer>>(
+      "previous rank at " + options_.previous.text(), std::move(*stream),
+      RealPeer(real_ring(ring, previous, ring.client_rank)));
+  return caller_->wait_for("hello", options_.connect_limit,
+                           [](RealPeer& m) { return m.described(); });
+}
+
+Result<void> Session::learn_job() {
+  const auto known = [](RingClient& client) { return client.job().has_value(); };
+  for (auto& neighbour : neighbours_) {
+    auto waited = neighbour->wait_for("description of the job", options_.connect_limit, known);
+    if (!waited) return waited;
+  }
+  job_ = *neighbours_.front()->machine().job();
+  if (options_.ring) {
+    const auto ours = real_ring(*options_.ring, options_.ring->client_rank, job_.peer_rank);
+    const std::string difference = job_difference(ours, job_);
+    if (difference.empty()) return {};
+    return fail("the next rank was given a different ring: " + difference);
+  }
+  for (auto& neighbour : neighbours_) {
+    const std::string difference = job_difference(job_, *neighbour->machine().job());
+    if (!difference.empty()) return fail("the neighbours describe different jobs: " + difference);
+  }
+  std::vector<RingDirection> directions = neighbours_.front()->machine().directions();
+  if (directions.front() != RingDirection::kClientSends) {
+    return fail(options_.next.text() + " is not the rank after ours (rank " +
+                std::to_string(job_.client_rank) + ")");
+  }
+  if ((job_.ranks == 2) != (neighbours_.size() == 1)) {
+    return fail("a ring of " + std::to_string(job_.ranks) + " ranks has " +
+                (job_.ranks == 2 ? "one neighbour" : "two different neighbours"));
+  }
+  return {};
+}
+
+Result<void> Session::check_options() {
+  if (options_.perturb && !verifies()) {
+    return fail(
+        "--perturb needs results that can be verified: payload \"exact\" and, with several "
+        "real ranks, --input-seed");
+  }
+  for (const auto& operation : job_.operations) {
+    if (options_.perturb && operation.warmup + operation.iterations < 2) {
+      return fail("--perturb needs at least 2 iterations (with warm-up) of each size");
+    }
+  }
+  return {};
+}
+
+Result<void> Session::draw_input_seed() {
+  if (options_.input_seed) {
+    input_seed_ = *options_.input_seed;
+    return {};
+  }
+  if (getrandom(&input_seed_, sizeof input_seed_, 0) != sizeof input_seed_) {
+    return fail(std::string("getrandom: ") + std::strerror(errno));
+  }
+  return {};
+}
+
+/// The communicator's hash is the job's name's: all of its ranks have the same.
+Result<void> Session::load_profiler() {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : job_.name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  auto loaded = Profiler::load(hash, job_.client_rank, job_.ranks);
+  if (!loaded) return fail(loaded.error().text);
+  profiler_ = std::move(*loaded);
+  return {};
+}
+
+bool Session::verifies() const { return verifiable(job_, options_.input_seed.has_value()); }
+
+Result<void> Session::make_links() {
+  auto queue = device_.make_completion_queue(kCompletionsPerChannel * job_.channels);
+  if (!queue) return queue;
+  for (uint32_t c = 0; c < job_.channels; ++c) {
+    auto links = VerbsLinks::make(device_, job_, c);
+    if (!links) return fail(links.error().text);
+    channels_.push_back(std::make_unique<RankChannel>(job_, c, **links));
+    links_.push_back(std::move(*links));
+  }
+  return {};
+}
+
+Result<void> Session::connect_links() {
+  for (auto& neighbour : neighbours_) {
+    RingClient& client = neighbour->machine();
+    for (uint32_t c = 0; c < job_.channels; ++c) {
+      for (RingDirection direction : client.directions()) {
+        if (caller_ != nullptr && direction == RingDirection::kPeerSends) continue;
+        client.connect(links_[c]->end(direction));
+      }
+    }
+    if (auto answered = answer_links(); !answered) return answered;
+    auto waited = neighbour->wait_for("answer to the connects", options_.connect_limit,
+                                      [](RingClient& m) { return m.all_connected(); });
+    if (!waited) return waited;
+    for (const RingLinkEnd& theirs : client.connected()) {
+      if (auto connected = links_[theirs.channel]->connect(theirs); !connected) return connected;
+    }
+  }
+  // Ready only when all links stand, so that no neighbour starts while another is still missing.
+  for (auto& neighbour : neighbours_) {
+    neighbour->machine().send_ready();
+    if (auto sent = neighbour->exchange(std::chrono::milliseconds(0)); !sent) return sent;
+  }
+  if (caller_ != nullptr) {
+    auto waited = caller_->wait_for("sign that it is ready", options_.connect_limit,
+                                    [](RealPeer& m) { return m.client_ready(); });
+    if (!waited) return waited;
+  }
+  for (auto& neighbour : neighbours_) {
+    auto waited = neighbour->wait_for("sign that it is ready", options_.connect_limit,
+                                      [](RingClient& m) { return m.peer_ready(); });
+    if (!waited) return waited;
+  }
+  return {};
+}
+
+/// The links that a real previous rank asks for; ours to the next one were asked for before.
+Result<void> Session::answer_links() {
+  if (caller_ == nullptr) return {};
+  using std::chrono::milliseconds;
+  if (auto said = neighbours_.front()->exchange(milliseconds(0)); !said) return said;
+  RealPeer& client = caller_->machine();
+  auto waited = caller_->wait_for("connects", options_.connect_limit,
+                                  [](RealPeer& m) { return m.all_asked(); });
+  if (!waited) return waited;
+  for (RingLinkEnd theirs : client.asked()) {
+    theirs.direction = RingDirection::kPeerSends;  // it sends, and we called nobody there
+    VerbsLinks& links = *links_[theirs.channel];
+    RingLinkEnd ours = links.end(theirs.direction);
+    theirs.mtu = ours.mtu = std::min({theirs.mtu, ours.mtu, job_.mtu});
+    if (auto connected = links.connect(theirs); !connected) return connected;
+    client.answer(ours);
+  }
+  return caller_->exchange(milliseconds(0));
+}
+
+}  // namespace understudy
