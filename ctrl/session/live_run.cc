@@ -26,6 +26,9 @@ constexpr int kPollMs = 1;
 constexpr long kNapNs = 50'000;
 constexpr Duration kStatusEvery = Duration::s(2);
 constexpr Duration kSearchEvery = Duration::s(1);
+/// A live command takes effect so much later: the packet loop has it by then, though this thread may
+/// have to wait for a processor.
+constexpr Duration kCommandLead = Duration::ms(10);
 /// Most that is waited for those whose connections are closed at the end.
 constexpr Duration kHangUp = Duration::ms(200);
 
@@ -183,7 +186,7 @@ std::string LiveRun::command(const std::string& text) {
   if (text == "status") return side_->status();
   auto event = parse_command(config_, text);
   if (!event) return event.error().text;
-  event->at = std::max(event->at, live_->now());
+  event->at = std::max(event->at, live_->now() + kCommandLead);
   schedule(*event);
   return "ok: at " + std::to_string(event->at.ps()) + " ps: " + command_text(config_, *event);
 }
