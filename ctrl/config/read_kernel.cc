@@ -34,6 +34,8 @@ KernelConfig read_kernel(const TomlNode& toml, ReadContext& context) {
                   "expected 64MiB to 64GiB");
     }
   }
+  if (const auto cost = table.duration("packet_cost")) kernel.packet_cost = cost->value;
+  if (const auto cost = table.duration("message_cost")) kernel.message_cost = cost->value;
   table.finish();
   return kernel;
 }

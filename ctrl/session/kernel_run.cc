@@ -257,7 +257,10 @@ Result<void> KernelRun::make_guests(const std::string& folder) {
       const auto number = static_cast<uint32_t>(guests_.size() + 1);
       auto process = GuestProcess::create(settings_of(node, number), folder);
       if (!process) return fail("node \"" + node.name + "\": " + process.error().text);
-      plans_.push_back({node.name, (*process)->folder(), {}});
+      plans_.push_back({node.name,
+                        (*process)->folder(),
+                        {},
+                        {node.kernel->packet_cost, node.kernel->message_cost}});
       guests_.push_back({node.index, std::move(*process), ""});
       plan = std::prev(plans_.end());
     }

@@ -9,6 +9,7 @@
 
 #include "dataplane/port/guest_socket.h"
 #include "dataplane/wire/headers.h"
+#include "dataplane/wire/parse.h"
 
 namespace understudy {
 namespace {
@@ -32,8 +33,9 @@ Time time_at(uint64_t ns) {
 
 Result<std::unique_ptr<GuestNode>> GuestNode::create(std::string name, const std::string& folder,
                                                      std::vector<GuestNicSettings> nics,
+                                                     const GuestCosts& costs,
                                                      const VirtualLoop& loop) {
-  std::unique_ptr<GuestNode> node(new GuestNode(std::move(name), loop));
+  std::unique_ptr<GuestNode> node(new GuestNode(std::move(name), costs, loop));
   auto listener = listen_unix(folder + "/clock");
   if (!listener) return fail(listener.error().text);
   node->listener_ = std::move(*listener);
@@ -105,6 +107,7 @@ Time GuestNode::own_event() const {
   Time next = Time::never();
   for (const auto& nic : nics_) {
     next = std::min(next, nic->port->next_arrival());
+    if (!nic->received.empty()) next = std::min(next, nic->received.front().done);
     if (nic->sending.empty()) continue;
     for (const Sending& frame : nic->sending) {
       next = std::min(next, frame.started ? frame.end : frame.start);
@@ -124,12 +127,26 @@ uint64_t GuestNode::free_until() const {
   return next.is_never() ? GuestClock::kNever / 2 : static_cast<uint64_t>(next.ps() / kPsPerNs);
 }
 
+Time GuestNode::worked(Time t, std::span<const uint8_t> frame) {
+  Duration cost = costs_.packet;
+  if (costs_.message > Duration()) {
+    FrameView view;
+    RoceView roce;
+    if (parse_frame(frame, view, roce) == FrameKind::kRoce && roce.info().start) {
+      cost += costs_.message;
+    }
+  }
+  if (cost == Duration()) return t;
+  processor_free_ = std::max(t, processor_free_) + cost;
+  return processor_free_;
+}
+
 Result<void> GuestNode::kicked(Nic& nic, GuestNic::Queue queue) {
   if (queue == GuestNic::kReceive) return {};  // run() fills them once it waits
   const Time now = std::max(now_, time_at(clock_.time()));
   Sending next;
   while (nic.device.take_frame(next.frame, next.head)) {
-    next.start = std::max(now, nic.free);
+    next.start = std::max(worked(now, next.frame), nic.free);
     next.end = nic.free =
         next.start + nic.wire.next(wire_bytes(static_cast<uint32_t>(next.frame.size())));
     nic.sending.push_back(std::move(next));
@@ -162,12 +179,15 @@ Result<void> GuestNode::send_due(Nic& nic, Time t) {
 Result<void> GuestNode::receive_due(Nic& nic, Time t) {
   while (nic.port->next_arrival() <= t) {
     for (const auto frame : nic.port->rx()) {
-      if (nic.waiting.size() == kMostWaiting) {
+      if (nic.waiting.size() + nic.received.size() >= kMostWaiting) {
         ++counters_.no_room;
         continue;
       }
-      nic.waiting.emplace_back(frame.begin(), frame.end());
+      nic.received.push_back({worked(t, frame), {frame.begin(), frame.end()}});
     }
+  }
+  for (; !nic.received.empty() && nic.received.front().done <= t; nic.received.pop_front()) {
+    nic.waiting.push_back(std::move(nic.received.front().frame));
   }
   return fill(nic);
 }

@@ -15,6 +15,12 @@
 
 namespace understudy {
 
+/// What a node's own processor takes, for which a guest's takes nothing. One packet after another,
+/// sent or received; RoCE's messages cost it with their first packet.
+struct GuestCosts {
+  Duration packet, message;
+};
+
 /// One NIC of a guest.
 struct GuestNicSettings {
   MacAddress mac;
@@ -27,6 +33,7 @@ class GuestNode final : public Participant {
   /// Sockets that the guest's kernel is to be told: `folder`/clock and `folder`/nic0 and so on.
   static Result<std::unique_ptr<GuestNode>> create(std::string name, const std::string& folder,
                                                    std::vector<GuestNicSettings> nics,
+                                                   const GuestCosts& costs,
                                                    const VirtualLoop& loop);
 
   /// Lets it boot until it first waits. `process`: a descriptor that can be read once the guest's
@@ -58,6 +65,10 @@ class GuestNode final : public Participant {
     std::vector<uint8_t> frame;
     bool started = false;
   };
+  struct Received {
+    Time done;
+    std::vector<uint8_t> frame;
+  };
   struct Nic {
     explicit Nic(const GuestNicSettings& settings)
         : device(settings.mac), wire(settings.rate), port(settings.port) {}
@@ -66,10 +77,14 @@ class GuestNode final : public Participant {
     VirtualPort* port;
     Time free;  ///< the wire
     std::deque<Sending> sending;
+    std::deque<Received> received;             ///< frames that its processor works on
     std::deque<std::vector<uint8_t>> waiting;  ///< frames that it has no room for yet
   };
 
-  GuestNode(std::string name, const VirtualLoop& loop) : name_(std::move(name)), loop_(loop) {}
+  GuestNode(std::string name, const GuestCosts& costs, const VirtualLoop& loop)
+      : name_(std::move(name)), costs_(costs), loop_(loop) {}
+  /// When the processor has done its work on a frame that it gets at `t`.
+  Time worked(Time t, std::span<const uint8_t> frame);
   uint64_t now_ns() const;
   uint64_t free_until() const;
   Time own_event() const;
@@ -82,12 +97,14 @@ class GuestNode final : public Participant {
   Result<void> turn(Time t);
 
   const std::string name_;
+  const GuestCosts costs_;
   const VirtualLoop& loop_;
   UniqueFd listener_;
   GuestClock clock_;
   std::vector<std::unique_ptr<Nic>> nics_;
   int process_ = -1;
   Time now_;
+  Time processor_free_;
   std::string failure_;
   Counters counters_;
 };

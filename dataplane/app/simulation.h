@@ -34,6 +34,7 @@ struct SimulationGuest {
   std::string name;
   std::string folder;  ///< for its sockets, see GuestNode
   std::vector<Nic> nics;
+  GuestCosts costs = {};
 };
 
 class Simulation {
