@@ -132,7 +132,8 @@ Time GuestNode::worked(Time t, std::span<const uint8_t> frame) {
   if (costs_.message > Duration()) {
     FrameView view;
     RoceView roce;
-    if (parse_frame(frame, view, roce) == FrameKind::kRoce && roce.info().start) {
+    if (parse_frame(frame, view, roce) == FrameKind::kRoce && roce.info().start &&
+        roce.info().is_request()) {
       cost += costs_.message;
     }
   }

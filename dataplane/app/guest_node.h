@@ -16,7 +16,7 @@
 namespace understudy {
 
 /// What a node's own processor takes, for which a guest's takes nothing. One packet after another,
-/// sent or received; RoCE's messages cost it with their first packet.
+/// sent or received; a request of RoCE's costs `message` with its first packet.
 struct GuestCosts {
   Duration packet, message;
 };
