@@ -1,6 +1,5 @@
 #include "dataplane/app/guest_node.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,9 +13,10 @@
 namespace understudy {
 namespace {
 
-/// Longest that a guest may compute, in the host's time, without a word: a program that polls
-/// without entering the kernel never ends, for no time passes in it.
-constexpr int kPatienceMs = 60'000;
+/// So often a request to stop is looked for while nothing comes.
+constexpr int kLookMs = 200;
+/// Turns at one time; interrupts make a few.
+constexpr unsigned kMostTurns = 100'000;
 /// Frames that wait for buffers of the guest; a NIC has about as many in its own memory.
 constexpr size_t kMostWaiting = 1024;
 
@@ -33,9 +33,10 @@ Time time_at(uint64_t ns) {
 
 Result<std::unique_ptr<GuestNode>> GuestNode::create(std::string name, const std::string& folder,
                                                      std::vector<GuestNicSettings> nics,
-                                                     const GuestCosts& costs,
-                                                     const VirtualLoop& loop) {
-  std::unique_ptr<GuestNode> node(new GuestNode(std::move(name), costs, loop));
+                                                     const VirtualLoop& loop,
+                                                     const GuestLimits& limits,
+                                                     const GuestCosts& costs) {
+  std::unique_ptr<GuestNode> node(new GuestNode(std::move(name), loop, limits, costs));
   auto listener = listen_unix(folder + "/clock");
   if (!listener) return fail(listener.error().text);
   node->listener_ = std::move(*listener);
@@ -48,6 +49,22 @@ Result<std::unique_ptr<GuestNode>> GuestNode::create(std::string name, const std
   return node;
 }
 
+/// Until one of them has something to read.
+Result<void> GuestNode::await(std::vector<pollfd>& fds) const {
+  for (int waited = 0; waited < limits_.patience_ms;) {
+    if (limits_.stop != nullptr && *limits_.stop != 0) return fail("was stopped");
+    const int slice = std::min(kLookMs, limits_.patience_ms - waited);
+    const int ready = poll(fds.data(), fds.size(), slice);
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) return fail(std::string("poll: ") + std::strerror(errno));
+    if (ready == 0) waited += slice;
+  }
+  return fail(
+      "has computed for " + std::to_string(limits_.patience_ms) +
+      " ms of the host's time without a word, in which no virtual time passes: a program in "
+      "it polls, or hangs");
+}
+
 /// Serves the guest until `until` can be read: one of its sockets, whose reader the caller is.
 Result<void> GuestNode::serve(int until) {
   for (;;) {
@@ -55,18 +72,12 @@ Result<void> GuestNode::serve(int until) {
     if (until != clock_.fd()) fds.push_back({until, POLLIN, 0});
     const size_t first_nic = fds.size();
     for (const auto& nic : nics_) fds.push_back({nic->device.fd(), POLLIN, 0});
-    const int ready = poll(fds.data(), fds.size(), kPatienceMs);
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready < 0) return fail(std::string("poll: ") + std::strerror(errno));
-    if (ready == 0) {
-      return fail("has computed for " + std::to_string(kPatienceMs / 1000) +
-                  " s without a word, in which no time passes: a program in it polls, or hangs");
-    }
+    if (auto came = await(fds); !came) return came;
     // A message that came before the end is still to be taken.
     if (until == clock_.fd() && fds[0].revents != 0) return {};
     if (fds[0].revents != 0 && clock_.fd() >= 0) {
       if (auto served = clock_.serve(); !served) return served;
-      if (clock_.gone()) return {};
+      if (clock_.gone()) return fail("its kernel ended in the middle of an interrupt");
       continue;
     }
     if (until != clock_.fd() && fds[2].revents != 0) return {};
@@ -89,6 +100,7 @@ Result<void> GuestNode::boot(int process) {
   if (auto came = serve(listener_.get()); !came) return came;
   UniqueFd connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!connection.valid()) return fail(std::string("accept: ") + std::strerror(errno));
+  limit_waits(connection.get());
   listener_ = UniqueFd();
   clock_ = GuestClock(
       std::move(connection), [this] { return now_ns(); }, [this] { return serve(clock_.fd()); });
@@ -118,7 +130,15 @@ Time GuestNode::own_event() const {
 }
 
 Time GuestNode::next_event() const {
-  if (over()) return Time::never();
+  if (over()) {
+    Time next = Time::never();
+    for (const auto& nic : nics_) {
+      for (const Sending& frame : nic->sending) {
+        if (!frame.started) next = std::min(next, frame.start);
+      }
+    }
+    return next;
+  }
   return std::min(own_event(), time_at(clock_.wanted()));
 }
 
@@ -157,8 +177,7 @@ Result<void> GuestNode::kicked(Nic& nic, GuestNic::Queue queue) {
   return clock_.waits() ? Result<void>() : clock_.limit(free_until());
 }
 
-Result<void> GuestNode::send_due(Nic& nic, Time t) {
-  bool returned = false;
+void GuestNode::start_due(Nic& nic, Time t) {
   for (Sending& frame : nic.sending) {
     if (frame.started || frame.start > t) continue;
     frame.started = true;
@@ -167,6 +186,11 @@ Result<void> GuestNode::send_due(Nic& nic, Time t) {
     nic.port->tx().commit(static_cast<uint32_t>(frame.frame.size()), frame.start);
     nic.port->flush(frame.start);
   }
+}
+
+Result<void> GuestNode::send_due(Nic& nic, Time t) {
+  start_due(nic, t);
+  bool returned = false;
   while (!nic.sending.empty() && nic.sending.front().end <= t) {
     nic.device.give_back(nic.sending.front().head);
     nic.sending.pop_front();
@@ -218,8 +242,11 @@ Result<void> GuestNode::run() {
 }
 
 Result<void> GuestNode::turn(Time t) {
-  for (;;) {
-    if (over()) return {};
+  for (unsigned turns = 0; turns < kMostTurns; ++turns) {
+    if (over()) {
+      for (const auto& nic : nics_) start_due(*nic, t);
+      return {};
+    }
     for (const auto& nic : nics_) {
       if (auto sent = send_due(*nic, t); !sent) return sent;
       if (auto received = receive_due(*nic, t); !received) return received;
@@ -231,11 +258,12 @@ Result<void> GuestNode::turn(Time t) {
       if (auto filled = fill(*nic); !filled) return filled;
     }
   }
+  return fail("wants to run at " + std::to_string(ns_from(t)) + " ns again and again");
 }
 
 void GuestNode::advance_to(Time t) {
   now_ = std::max(now_, t);
-  if (auto done = turn(t); !done) failure_ = done.error().text;
+  if (auto done = turn(now_); !done) failure_ = done.error().text;
 }
 
 GuestNode::Counters GuestNode::counters() const {

@@ -3,6 +3,9 @@
 // no time in it; a frame starts on the wire when the NIC has sent what went before.
 #pragma once
 
+#include <poll.h>
+
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -28,13 +31,23 @@ struct GuestNicSettings {
   VirtualPort* port = nullptr;  ///< its end of a virtual link
 };
 
+/// What ends a guest that says nothing, in the host's time.
+struct GuestLimits {
+  /// Longest that it may compute without a word: a program that polls without entering the kernel
+  /// never ends, for no time passes in it.
+  int patience_ms = 60'000;
+  /// Once it is not 0, no guest is waited for any more; may be null.
+  const std::atomic<int>* stop = nullptr;
+};
+
 class GuestNode final : public Participant {
  public:
   /// Sockets that the guest's kernel is to be told: `folder`/clock and `folder`/nic0 and so on.
   static Result<std::unique_ptr<GuestNode>> create(std::string name, const std::string& folder,
                                                    std::vector<GuestNicSettings> nics,
-                                                   const GuestCosts& costs,
-                                                   const VirtualLoop& loop);
+                                                   const VirtualLoop& loop,
+                                                   const GuestLimits& limits = {},
+                                                   const GuestCosts& costs = {});
 
   /// Lets it boot until it first waits. `process`: a descriptor that can be read once the guest's
   /// process has ended (pidfd_open).
@@ -44,7 +57,7 @@ class GuestNode final : public Participant {
   Time next_event() const override;
   void advance_to(Time t) override;
 
-  /// Its kernel has ended, or it failed.
+  /// Its kernel has ended, or it failed. What it had given to its NICs is sent all the same.
   bool over() const { return clock_.gone() || !failure_.empty(); }
   const std::string& failure() const { return failure_; }
 
@@ -81,24 +94,28 @@ class GuestNode final : public Participant {
     std::deque<std::vector<uint8_t>> waiting;  ///< frames that it has no room for yet
   };
 
-  GuestNode(std::string name, const GuestCosts& costs, const VirtualLoop& loop)
-      : name_(std::move(name)), costs_(costs), loop_(loop) {}
+  GuestNode(std::string name, const VirtualLoop& loop, const GuestLimits& limits,
+            const GuestCosts& costs)
+      : name_(std::move(name)), loop_(loop), limits_(limits), costs_(costs) {}
   /// When the processor has done its work on a frame that it gets at `t`.
   Time worked(Time t, std::span<const uint8_t> frame);
   uint64_t now_ns() const;
   uint64_t free_until() const;
   Time own_event() const;
   Result<void> serve(int until);
+  Result<void> await(std::vector<pollfd>& fds) const;
   Result<void> kicked(Nic& nic, GuestNic::Queue queue);
   Result<void> run();
+  void start_due(Nic& nic, Time t);
   Result<void> send_due(Nic& nic, Time t);
   Result<void> receive_due(Nic& nic, Time t);
   Result<void> fill(Nic& nic);
   Result<void> turn(Time t);
 
   const std::string name_;
-  const GuestCosts costs_;
   const VirtualLoop& loop_;
+  const GuestLimits limits_;
+  const GuestCosts costs_;
   UniqueFd listener_;
   GuestClock clock_;
   std::vector<std::unique_ptr<Nic>> nics_;

@@ -51,7 +51,8 @@ class SimulationImpl final : public Simulation {
       for (const auto& nic : guest.nics) {
         nics.push_back({nic.mac, nic.rate, &links_[nic.pair]->b()});
       }
-      auto node = GuestNode::create(guest.name, guest.folder, std::move(nics), guest.costs, loop_);
+      auto node =
+          GuestNode::create(guest.name, guest.folder, std::move(nics), loop_, {}, guest.costs);
       if (!node) return fail(node.error().text);
       guests_.push_back(std::move(*node));
       loop_.add(*guests_.back());
