@@ -16,7 +16,7 @@ namespace {
 /// So often a request to stop is looked for while nothing comes.
 constexpr int kLookMs = 200;
 /// Turns at one time; interrupts make a few.
-constexpr unsigned kMostTurns = 100'000;
+constexpr unsigned kMostTurns = 10'000;
 /// Frames that wait for buffers of the guest; a NIC has about as many in its own memory.
 constexpr size_t kMostWaiting = 1024;
 
