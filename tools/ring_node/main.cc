@@ -23,7 +23,7 @@ struct Arguments {
   RingJobMessage ring;          ///< with --rank
   std::vector<uint64_t> sizes;  ///< of it
   uint32_t iterations = 5, warmup = 1, traffic_class = 0;
-  uint64_t delay_ns = 0;
+  uint64_t delay_ns = 0, period_ns = 0;
   double timeout_s = 30;
   bool csv = false;
 };
@@ -80,11 +80,16 @@ void describe(CLI::App& app, Arguments& a) {
   app.add_option("--input-seed", a.node.input_seed,
                  "seed of our values (default: random); never sent to the neighbours. Results of a "
                  "job with several real ranks are verified only if all were given the same");
+  const CLI::AsNumberWithUnit time(
+      std::map<std::string, uint64_t>{{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}},
+      CLI::AsNumberWithUnit::UNIT_REQUIRED);
   app.add_option("--delay", a.delay_ns, "enters each operation so much later: 100us, 2ms")
-      ->transform(CLI::AsNumberWithUnit(
-          std::map<std::string, uint64_t>{
-              {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}},
-          CLI::AsNumberWithUnit::UNIT_REQUIRED));
+      ->transform(time);
+  app.add_option(
+         "--period", a.period_ns,
+         "enters operations at multiples of this of the clock: ranks whose clocks agree, as "
+         "those of kernels in virtual time, enter together (default: one after the other)")
+      ->transform(time);
   app.add_option("--timeout", a.timeout_s, "seconds without progress before it gives up")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 86400.0));
@@ -197,6 +202,7 @@ int main(int argc, char** argv) {
     if (!ring) return give_up(ring.error().text, 2);
     arguments.node.ring = std::move(*ring);
   }
+  arguments.node.period = std::chrono::nanoseconds(arguments.period_ns);
   arguments.node.delay = std::chrono::nanoseconds(arguments.delay_ns);
   arguments.node.next = *next;
   arguments.node.previous = *previous;

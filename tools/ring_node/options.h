@@ -20,7 +20,9 @@ struct RingNodeOptions {
   std::optional<uint32_t> gid_index;  ///< nothing: the GID equal to our address towards next
   std::optional<uint64_t> perturb;    ///< element to change before each size's last iteration
   std::optional<uint64_t> input_seed;
-  std::chrono::nanoseconds delay{0};  ///< from the end of an operation until we enter the next one
+  std::chrono::nanoseconds delay{0};  ///< how much later we enter each operation
+  /// Operations are entered at multiples of this of CLOCK_MONOTONIC; 0: when the last one ended.
+  std::chrono::nanoseconds period{0};
   /// The job where all ranks are real and nobody else describes it; client_rank is our rank.
   std::optional<RingJobMessage> ring;
   std::chrono::milliseconds connect_limit{30000};   ///< for each step of the set-up

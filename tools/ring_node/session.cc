@@ -92,15 +92,18 @@ Result<SizeOutcome> Session::run_size(uint32_t index) {
 }
 
 Result<void> Session::wait_before_operation() const {
-  if (options_.delay.count() == 0) return {};
+  const auto period = static_cast<uint64_t>(options_.period.count());
+  auto wait = static_cast<uint64_t>(options_.delay.count());
+  if (period != 0) wait += (now_ns() / period + 1) * period;
+  if (wait == 0) return {};
   // Else a sleep may be up to 50 us longer.
   prctl(PR_SET_TIMERSLACK, 1);
-  const timespec delay{options_.delay.count() / 1'000'000'000,
-                       options_.delay.count() % 1'000'000'000};
-  if (const int error = clock_nanosleep(CLOCK_MONOTONIC, 0, &delay, nullptr); error != 0) {
-    return fail(std::string("clock_nanosleep: ") + std::strerror(error));
-  }
-  return {};
+  constexpr uint64_t kSecond = 1'000'000'000;
+  const timespec time{static_cast<time_t>(wait / kSecond), static_cast<long>(wait % kSecond)};
+  const int error =
+      clock_nanosleep(CLOCK_MONOTONIC, period != 0 ? TIMER_ABSTIME : 0, &time, nullptr);
+  return error == 0 ? Result<void>()
+                    : fail(std::string("clock_nanosleep: ") + std::strerror(error));
 }
 
 Result<uint64_t> Session::run_operation(std::span<const float> input, std::span<float> output) {

@@ -1,0 +1,41 @@
+"""Rings of two and four real kernels in virtual time against one real kernel with emulated nodes: results right, times within the limits
+of tools/kernel_table; and the same times when they run again."""
+
+import os
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SKIPPED = 77
+KERNEL = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "understudy/vnode/uml/kernel"
+
+
+class KernelTable(unittest.TestCase):
+    def table(self, *arguments):
+        done = subprocess.run([ROOT / "tools/kernel_table", "--build", BUILD, *arguments], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return [line for line in done.stdout.splitlines()[1:-1]]
+
+    def test_errors_are_within_the_limits(self):
+        rows = self.table("--quick")
+        self.assertEqual(len(rows), 10)  # five cases of two sizes
+
+    def test_times_are_the_same_again(self):
+        arguments = ("--quick", "--nodes", "2", "--case", "skew", "--iterations", "1")
+        self.assertEqual(self.table(*arguments), self.table(*arguments))
+
+    def test_a_limit_can_be_missed(self):
+        done = subprocess.run([ROOT / "tools/kernel_table", "--build", BUILD, "--quick", "--nodes", "2", "--case", "plain",
+                               "--iterations", "1", "--slack", "0"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("beyond the limit", done.stdout)
+
+
+if __name__ == "__main__":
+    BUILD = Path(sys.argv.pop(1)).resolve()
+    if not KERNEL.exists():
+        print("skipped: no kernel, run tools/vnode/vnode build --kind uml")
+        sys.exit(SKIPPED)
+    unittest.main()
