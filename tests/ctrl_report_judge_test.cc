@@ -208,5 +208,14 @@ TEST(Summary, SizeWithoutATimedOperation) {
   EXPECT_FALSE(rows[1].faithful);
 }
 
+TEST_F(Judge, ProgramsOfKernelsHaveToEndWell) {
+  report.kernels = {{"gpu", 0, {}}};
+  EXPECT_THAT(reasons(), IsEmpty());
+  EXPECT_EQ(report.verdict.judged, 5u);
+  report.kernels = {{"gpu", 1, {}}, {"gpu2", std::nullopt, {}}};
+  EXPECT_THAT(reasons(), ElementsAre("the program of node \"gpu\" ended with status 1",
+                                     "the program of node \"gpu2\" had not ended"));
+}
+
 }  // namespace
 }  // namespace understudy

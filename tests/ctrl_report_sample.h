@@ -148,6 +148,8 @@ inline RunReport full_report() {
   report.clients.push_back({"w2", "10.9.0.1", 18516, "send_bw", 4096, 2000, 2, 1500,
                             Time::zero() + Duration::s(1), Time::zero() + Duration::ms(1500),
                             "the server closed"});
+  report.kernels = {{"gpu", 0, {{"frames_sent", 7}, {"turns", 30}}},
+                    {"gpu2", std::nullopt, {{"frames_sent", 0}}}};
   return report;
 }
 

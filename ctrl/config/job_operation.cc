@@ -83,6 +83,12 @@ bool is_plain_ring(const Config& config, const JobConfig& job) {
 
 std::string why_not_run(const Config& config) {
   if (all_emulated(config)) return "";  // there is no port
+  for (const NodeConfig& node : config.nodes) {
+    if (!node.kernel) continue;
+    return config.path + ":" + std::to_string(node.line) + ": node: \"" + node.name +
+           "\" is a kernel in virtual time, and run is in real time: use understudy simulate, or "
+           "real = true for a node on the wire";
+  }
   for (const JobConfig& job : config.jobs) {
     const std::string at = config.path + ":" + std::to_string(job.line) + ": job: ";
     const std::string unknown = job.join ? "" : not_for_ring_node(config, job);

@@ -168,7 +168,8 @@ void read_node(const TomlNode& toml, ReadContext& context) {
   NicConfig nic;
   read_link(table, nic, context.errors);
   node.nics.assign(nics ? static_cast<size_t>(nics->value) : 1, nic);
-  if (const TomlNode* real = table.any("real"); real != nullptr && real->kind == TomlNode::Kind::kTable) {
+  if (const TomlNode* real = table.any("real");
+      real != nullptr && real->kind == TomlNode::Kind::kTable) {
     node.real = true;
     node.kernel = read_kernel(*real, context);
   } else if (const auto on_wire = table.boolean("real")) {

@@ -64,40 +64,45 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return {};
 }
 
+/// What process 1 says where it cannot run the kernel; the kernel's own status is below.
+constexpr int kNoFork = 250, kNoFiles = 251, kNoKernel = 252;
+/// And more: the number of the signal that ended it.
+constexpr int kSignal = 128;
+
+/// A child that is process 1 of a PID namespace of its own: who waits for its end knows that all
+/// others have ended before. -1 with errno if that is not allowed.
+pid_t fork_namespace(bool user_namespace) {
+  const unsigned long flags =
+      SIGCHLD | static_cast<unsigned long>(CLONE_NEWPID) | (user_namespace ? CLONE_NEWUSER : 0);
+  return static_cast<pid_t>(syscall(SYS_clone, flags, nullptr, nullptr, nullptr, nullptr));
+}
+
 /// In the child between fork and exec: only system calls.
-[[noreturn]] void run_child(char* const* command, char* const* environment, int console,
-                            bool user_namespace) {
-  const auto give_up = [](int step) { _exit(120 + step); };
+[[noreturn]] void run_child(char* const* command, char* const* environment, int console) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setsid();
-  if (unshare(CLONE_NEWPID | (user_namespace ? CLONE_NEWUSER : 0)) != 0) give_up(1);
-  const pid_t first = fork();
-  if (first < 0) give_up(2);
-  if (first > 0) {  // ends with its child, and the child with it
-    int status = 0;
-    while (waitpid(first, &status, 0) < 0 && errno == EINTR) {
-    }
-    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 119);
-  }
-  // Process 1 of the namespace: with it all others end.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sigset_t none{};
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
   const pid_t kernel = fork();
-  if (kernel < 0) give_up(3);
+  if (kernel < 0) _exit(kNoFork);
   if (kernel > 0) {
     int status = 0;
     for (;;) {
       const pid_t ended = waitpid(-1, &status, 0);
       if (ended == kernel) break;
-      if (ended < 0 && errno != EINTR) give_up(4);
+      if (ended < 0 && errno != EINTR) _exit(kNoFork);
     }
-    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 119);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : kSignal + WTERMSIG(status));
   }
-  const rlimit none{0, 0};
-  setrlimit(RLIMIT_CORE, &none);
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
   const int null = open("/dev/null", O_RDWR);
-  if (null < 0 || dup2(null, 0) < 0 || dup2(console, 1) < 0 || dup2(console, 2) < 0) give_up(5);
+  if (null < 0 || dup2(null, 0) < 0 || dup2(console, 1) < 0 || dup2(console, 2) < 0) {
+    _exit(kNoFiles);
+  }
   execve(command[0], command, environment);
-  _exit(126);
+  _exit(kNoKernel);
 }
 
 }  // namespace
@@ -200,9 +205,13 @@ Result<void> GuestProcess::start(const GuestImage& image) {
   std::string path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
   std::string home = "HOME=/";
   const std::array<char*, 4> environment{tmpdir.data(), path.data(), home.data(), nullptr};
-  pid_ = fork();
-  if (pid_ < 0) return fail("fork: " + errno_text());
-  if (pid_ == 0) run_child(command.data(), environment.data(), console.get(), geteuid() != 0);
+  const bool user_namespace = geteuid() != 0;
+  pid_ = fork_namespace(user_namespace);
+  if (pid_ < 0) {
+    return fail("a PID namespace for its processes cannot be made: " + errno_text() +
+                (user_namespace ? "; without root it needs a user namespace" : ""));
+  }
+  if (pid_ == 0) run_child(command.data(), environment.data(), console.get());
   process_ = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   if (!process_.valid()) {
     const std::string why = errno_text();
@@ -219,6 +228,21 @@ void GuestProcess::end() {
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
+}
+
+std::string GuestProcess::how_it_ended() const {
+  siginfo_t ended{};
+  if (pid_ < 0 ||
+      waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      ended.si_pid != pid_) {
+    return "";
+  }
+  const int status = ended.si_status;
+  if (ended.si_code != CLD_EXITED) return ", killed by signal " + std::to_string(status);
+  if (status == kNoFork || status == kNoFiles) return ": no process for its kernel could be made";
+  if (status == kNoKernel) return ": its kernel cannot be executed";
+  if (status > kSignal) return ", its kernel by signal " + std::to_string(status - kSignal);
+  return ", its kernel with status " + std::to_string(status);
 }
 
 GuestProcess::~GuestProcess() {

@@ -58,7 +58,10 @@ class GuestProcess {
   Result<void> start(const GuestImage& image);
   /// Can be read once it has ended.
   int process() const { return process_.get(); }
+  /// Ends all of its processes; none is left when this returns.
   void end();
+  /// With a comma before it; empty while it runs.
+  std::string how_it_ended() const;
 
   /// What its program has printed since the last call.
   std::string take_output();

@@ -244,6 +244,14 @@ Json client_json(const ClientReport& client) {
   return out;
 }
 
+Json kernel_json(const KernelReport& kernel) {
+  Json out;
+  out["node"] = kernel.node;
+  out["exit_status"] = or_null(kernel.exit_status);
+  out["counters"] = counts(kernel.counters);
+  return out;
+}
+
 Json flow_json(const FlowReport& flow) {
   Json out;
   out["name"] = flow.name;
@@ -348,6 +356,7 @@ Json run_json(const RunReport& report) {
   out["services_left_out"] = {{"clients", report.services_left_out.clients},
                               {"failed", report.services_left_out.failed}};
   out["clients"] = list(report.clients, client_json);
+  out["kernels"] = list(report.kernels, kernel_json);
   out["ports"] = list(report.ports, port_json);
   out["loop"] = report.loop ? loop_json(*report.loop) : Json();
   out["capture_drops"] = or_null(report.capture_drops);

@@ -176,6 +176,16 @@ void judge(RunReport& report) {
     judge_client(client, report, verdict.reasons);
     ++verdict.judged;
   }
+  for (const KernelReport& kernel : report.kernels) {
+    ++verdict.judged;
+    const std::string program = "the program of node \"" + kernel.node + "\" ";
+    if (!kernel.exit_status) {
+      verdict.reasons.push_back(program + "had not ended");
+    } else if (*kernel.exit_status != 0) {
+      verdict.reasons.push_back(program + "ended with status " +
+                                std::to_string(*kernel.exit_status));
+    }
+  }
   for (const PortReport& port : report.ports) judge_port(port, verdict.reasons);
   verdict.faithful = verdict.reasons.empty();
   report.verdict = std::move(verdict);

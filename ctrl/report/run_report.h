@@ -203,6 +203,13 @@ struct ClientReport {
   std::string error;       ///< empty if it went well
 };
 
+/// A real node that was a kernel in virtual time.
+struct KernelReport {
+  std::string node;
+  std::optional<int> exit_status;  ///< of its program; none if the run ended before it
+  NamedCounts counters;            ///< of the kernel and its NICs
+};
+
 struct VerdictReport {
   bool faithful = false;
   uint64_t judged = 0;               ///< timed collectives, services and flows that were looked at
@@ -232,6 +239,7 @@ struct RunReport {
   std::vector<ServiceReport> services;
   LeftOutServices services_left_out;
   std::vector<ClientReport> clients;
+  std::vector<KernelReport> kernels;
   VerdictReport verdict;  ///< set by judge()
 };
 
@@ -243,8 +251,8 @@ struct RunReport {
 /// the same goes for a client of ours and the time of its traffic. Of clients that were left out
 /// only the failures are known: one is enough.
 /// The run is faithful if all of these are (warm-ups are forgiven their lateness), all planned
-/// operations were done, no queue pair failed, the real node kept to the protocol and no device
-/// lost frames.
+/// operations were done, all programs of kernels ended well, no queue pair failed, the real node
+/// kept to the protocol and no device lost frames.
 void judge(RunReport& report);
 
 }  // namespace understudy

@@ -125,6 +125,19 @@ std::string client_text(const ClientReport& c) {
          (c.error.empty() ? "" : ": " + c.error) + "\n";
 }
 
+std::string kernel_text(const KernelReport& kernel) {
+  std::string text = "# kernel " + kernel.node + ": ";
+  text += kernel.exit_status
+              ? "its program ended with status " + std::to_string(*kernel.exit_status)
+              : "its program had not ended";
+  for (const auto& [name, count] : kernel.counters) {
+    std::string words = name;
+    std::ranges::replace(words, '_', ' ');
+    text += ", " + std::to_string(count) + " " + words;
+  }
+  return text + "\n";
+}
+
 uint64_t count_of(const NamedCounts& counts, std::string_view name) {
   const auto it = std::ranges::find(counts, name, [](const auto& entry) { return entry.first; });
   return it == counts.end() ? 0 : it->second;
@@ -234,6 +247,7 @@ std::string report_table(const RunReport& report) {
             std::to_string(more.failed) + " of them failed\n";
   }
   for (const ClientReport& client : report.clients) text += client_text(client);
+  for (const KernelReport& kernel : report.kernels) text += kernel_text(kernel);
   for (const PortReport& port : report.ports) {
     if (port.pacing) text += departures_text(port);
     text += congestion_text(port) + pfc_text(port);

@@ -1,20 +1,26 @@
 #include "ctrl/session/kernel_run.h"
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <numeric>
 
 #include "ctrl/build/rail.h"
+#include "ctrl/config/kernel_nodes.h"
 #include "ctrl/guest/guest_process.h"
 #include "ctrl/report/collect.h"
+#include "ctrl/report/text.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/deadlock.h"
 #include "ctrl/session/emulated_side.h"
+#include "ctrl/session/progress.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/switched_run.h"
 #include "ctrl/virtual_host/virtual_host.h"
 #include "dataplane/app/simulation.h"
+#include "dataplane/base/text_format.h"
 #include "dataplane/wire/parse.h"
 
 namespace understudy {
@@ -23,8 +29,11 @@ namespace {
 /// Between control's turns while nothing has come for it, and while messages wait for their
 /// operation to become known: as in a run in real time.
 constexpr Duration kTurn = Duration::ms(1), kSoon = Duration::us(50);
-/// Between looks at what programs have printed.
-constexpr Duration kLook = Duration::ms(100);
+/// Between looks at signals and at what has failed; at what was printed, in the host's time.
+constexpr Duration kLook = Duration::ms(1);
+constexpr std::chrono::milliseconds kPrint(200);
+/// No program waits so long for anything, and no timer of a protocol does.
+constexpr Duration kLongestSilence = Duration::s(3600);
 /// What RoCE's headers and UDP's take of an IP packet, and more: rdma_rxe takes the largest path
 /// MTU that fits.
 constexpr uint32_t kHeaders = 104;
@@ -120,8 +129,11 @@ class KernelRun {
     if (options_.progress) options_.progress(line);
   }
   void print(Guest& guest);
+  tl::unexpected<Error> failed(const Guest& guest, const std::string& why) const;
   Result<void> look();
   bool over() const;
+  bool stopped() const { return options_.signal != nullptr && *options_.signal != 0; }
+  uint64_t frames() const;
 
   const Config& config_;
   const SimulateOptions& options_;
@@ -136,18 +148,13 @@ class KernelRun {
   std::unique_ptr<VirtualHost> host_;
   std::vector<SimulationGuest> plans_;
   std::unique_ptr<Simulation> simulation_;
+  Progress progress_{options_.progress};
+  std::chrono::steady_clock::time_point next_print_;
   std::vector<Guest> guests_;  ///< ends before the sockets that they are joined to
 };
 
 Result<void> KernelRun::open() {
-  for (const PortConfig& port : config_.ports) {
-    const NodeConfig& node = config_.nodes[port.node];
-    if (!node.kernel) {
-      return fail(config_.path + ":" + std::to_string(node.line) + ": node: \"" + node.name +
-                  "\" has real = true: beside a node of kind \"kernel\" all real nodes are of "
-                  "that kind");
-    }
-  }
+  if (const std::string why = why_no_kernels(config_); !why.empty()) return fail(why);
   auto folder = ScratchFolder::create();
   if (!folder) return fail(folder.error().text);
   folder_.emplace(std::move(*folder));
@@ -159,7 +166,8 @@ Result<void> KernelRun::open() {
     pairs.push_back(
         {config_.nodes[config_.ports[port].node].name, shard_.get(), nullptr, numbers[port], 0});
   }
-  auto simulation = Simulation::create(pairs, options_.capture_path, plans_);
+  auto simulation = Simulation::create(pairs, options_.capture_path, plans_,
+                                       {options_.patience_ms, options_.signal});
   if (!simulation) return fail(simulation.error().text);
   simulation_ = std::move(*simulation);
   simulation_->join(*control_);
@@ -250,22 +258,23 @@ GuestSettings KernelRun::settings_of(const NodeConfig& node, uint32_t number) co
 }
 
 Result<void> KernelRun::make_guests(const std::string& folder) {
-  for (size_t i = 0; i < config_.ports.size(); ++i) {
-    const NodeConfig& node = config_.nodes[config_.ports[i].node];
-    auto plan = std::ranges::find(plans_, node.name, &SimulationGuest::name);
-    if (plan == plans_.end()) {
-      const auto number = static_cast<uint32_t>(guests_.size() + 1);
-      auto process = GuestProcess::create(settings_of(node, number), folder);
-      if (!process) return fail("node \"" + node.name + "\": " + process.error().text);
-      plans_.push_back({node.name,
-                        (*process)->folder(),
-                        {},
-                        {node.kernel->packet_cost, node.kernel->message_cost}});
-      guests_.push_back({node.index, std::move(*process), ""});
-      plan = std::prev(plans_.end());
+  for (const NodeConfig& node : config_.nodes) {
+    if (!node.kernel) continue;
+    const auto number = static_cast<uint32_t>(guests_.size() + 1);
+    auto process = GuestProcess::create(settings_of(node, number), folder);
+    if (!process) return fail("node \"" + node.name + "\": " + process.error().text);
+    plans_.push_back({node.name,
+                      (*process)->folder(),
+                      {},
+                      {node.kernel->packet_cost, node.kernel->message_cost}});
+    guests_.push_back({node.index, std::move(*process), ""});
+    // In the order in which the kernel will find them, whatever that of the ports.
+    for (size_t nic = 0; nic < node.nics.size(); ++nic) {
+      const auto port = std::ranges::find_if(
+          config_.ports, [&](const PortConfig& p) { return p.node == node.index && p.nic == nic; });
+      plans_.back().nics.push_back({static_cast<size_t>(port - config_.ports.begin()),
+                                    node.nics[nic].mac, node.nics[nic].link_rate});
     }
-    const NicConfig& nic = node.nics[config_.ports[i].nic];
-    plan->nics.push_back({i, nic.mac, nic.link_rate});
   }
   return {};
 }
@@ -275,13 +284,11 @@ Result<void> KernelRun::boot() {
   if (!image) return fail(image.error().text);
   for (size_t i = 0; i < guests_.size(); ++i) {
     Guest& guest = guests_[i];
-    const auto failed = [&](const std::string& why) {
-      return fail("node \"" + config_.nodes[guest.node].name + "\": " + why +
-                  guest.process->last_words());
-    };
-    if (auto started = guest.process->start(*image); !started) return failed(started.error().text);
+    if (auto started = guest.process->start(*image); !started) {
+      return failed(guest, started.error().text);
+    }
     auto booted = simulation_->guest(i).boot(guest.process->process());
-    if (!booted) return failed(booted.error().text);
+    if (!booted && !stopped()) return failed(guest, booted.error().text);
   }
   say(std::to_string(guests_.size()) +
       (guests_.size() == 1 ? " kernel has begun" : " kernels have begun"));
@@ -304,25 +311,59 @@ void KernelRun::print(Guest& guest) {
   }
 }
 
+tl::unexpected<Error> KernelRun::failed(const Guest& guest, const std::string& why) const {
+  return fail("node \"" + config_.nodes[guest.node].name + "\": " + why +
+              guest.process->how_it_ended() + guest.process->last_words());
+}
+
 Result<void> KernelRun::look() {
+  const auto wall = std::chrono::steady_clock::now();
+  const bool printing = wall >= next_print_;
+  if (printing) next_print_ = wall + kPrint;
   for (size_t i = 0; i < guests_.size(); ++i) {
-    print(guests_[i]);
     const std::string& failure = simulation_->guest(i).failure();
-    if (failure.empty()) continue;
-    return fail("node \"" + config_.nodes[guests_[i].node].name + "\": " + failure +
-                guests_[i].process->last_words());
+    if (printing || !failure.empty()) print(guests_[i]);
+    if (!failure.empty()) return failed(guests_[i], failure);
   }
   return {};
 }
 
-Result<void> KernelRun::run() {
-  while (!over()) {
-    const Time before = simulation_->now();
-    if (simulation_->next().is_never()) return fail("all kernels sleep for ever");
-    const Time until = std::max(before, simulation_->next()) + kLook;
-    if (auto ran = simulation_->run(until); !ran) return ran;
-    if (auto looked = look(); !looked) return looked;
+uint64_t KernelRun::frames() const {
+  uint64_t all = 0;
+  for (size_t i = 0; i < guests_.size(); ++i) {
+    const GuestNode::Counters counters = simulation_->guest(i).counters();
+    all += counters.tx_frames + counters.rx_frames;
   }
+  return all;
+}
+
+Result<void> KernelRun::run() {
+  const auto speed = [&] {
+    return format_text(
+        "%llu frames in %.1f s, %.2f ms each", static_cast<unsigned long long>(frames()),
+        progress_.seconds(),
+        1e3 * progress_.seconds() / static_cast<double>(std::max<uint64_t>(1, frames())));
+  };
+  Time last;  // that anything was seen of them
+  for (uint64_t seen = 0; !over();) {
+    const Time until = std::max(simulation_->now(), simulation_->next()) + kLook;
+    if (auto ran = simulation_->run(until); !ran) return ran;
+    if (stopped()) break;
+    if (auto looked = look(); !looked) return looked;
+    const Time now = simulation_->now();
+    if (progress_.due() && frames() != 0)
+      progress_.line("at " + time_text(now) + ": " + speed(), 0);
+    if (frames() != seen) {
+      seen = frames();
+      last = now;
+    } else if (now - last > kLongestSilence) {
+      return fail(
+          "no kernel has sent or received anything for an hour of virtual time: programs wait for "
+          "what does not come");
+    }
+  }
+  if (stopped()) report_.ended_by = *options_.signal == SIGINT ? "SIGINT" : "SIGTERM";
+  if (frames() != 0) say(speed());
   return {};
 }
 
@@ -343,25 +384,28 @@ Result<RunReport> KernelRun::finish() {
   if (switched_ != nullptr) report_.traffic = switched_->report(snapshot, end);
   if (!options_.capture_path.empty()) report_.capture_drops = 0;
   if (auto closed = simulation_->close(); !closed) return fail(closed.error().text);
-  judge(report_);
-  for (const Guest& guest : guests_) {
-    const auto status = guest.process->status();
-    const std::string& name = config_.nodes[guest.node].name;
-    if (!status) return fail("node \"" + name + "\": its kernel ended before its program");
-    if (*status == 0) continue;
-    report_.verdict.faithful = false;
-    report_.verdict.reasons.push_back("the program of node \"" + name + "\" ended with status " +
-                                      std::to_string(*status));
+  for (size_t i = 0; i < guests_.size(); ++i) {
+    Guest& guest = guests_[i];
+    print(guest);
+    if (!guest.line.empty()) say(config_.nodes[guest.node].name + ": " + guest.line);
+    KernelReport kernel;
+    kernel.node = config_.nodes[guest.node].name;
+    kernel.exit_status = guest.process->status();
+    if (!kernel.exit_status && !report_.ended_by) {
+      return failed(guest, "its kernel ended before its program");
+    }
+    const GuestNode::Counters counters = simulation_->guest(i).counters();
+    kernel.counters = {
+        {"frames_sent", counters.tx_frames},          {"frames_received", counters.rx_frames},
+        {"frames_without_buffers", counters.no_room}, {"broken_buffers", counters.broken},
+        {"interrupts", counters.interrupts},          {"turns", counters.runs}};
+    report_.kernels.push_back(std::move(kernel));
   }
+  judge(report_);
   return std::move(report_);
 }
 
 }  // namespace
-
-bool has_kernels(const Config& config) {
-  return std::ranges::any_of(config.nodes,
-                             [](const NodeConfig& n) { return n.kernel.has_value(); });
-}
 
 Result<RunReport> run_kernels(const Config& config, const SimulateOptions& options) {
   KernelRun run(config, options);

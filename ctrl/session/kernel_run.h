@@ -9,10 +9,7 @@
 
 namespace understudy {
 
-/// Whether the configuration has such a node.
-bool has_kernels(const Config& config);
-
-/// Runs until all programs have ended. The report is judged.
+/// Runs until all programs have ended, or a signal comes. The report is judged.
 Result<RunReport> run_kernels(const Config& config, const SimulateOptions& options);
 
 }  // namespace understudy

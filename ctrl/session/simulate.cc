@@ -10,6 +10,7 @@
 #include "ctrl/build/net_ib_environment.h"
 #include "ctrl/build/rail.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/kernel_nodes.h"
 #include "ctrl/peers/nccl/net_ib_layout.h"
 #include "ctrl/report/collect.h"
 #include "ctrl/session/commands_text.h"

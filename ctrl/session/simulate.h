@@ -1,6 +1,7 @@
 // A run in virtual time: every real node is a reference node in this process.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@ struct SimulateOptions {
   bool timeline = false;              ///< the report has messages of jobs
   std::string feed_path;  ///< records of the one fed job's feed; empty: the reference node's
   SeriesOptions series;   ///< of [[traffic]]
+  /// Of kernels only. Longest that one may compute without a word, in the host's time.
+  int patience_ms = 60'000;
+  /// The number of a signal ends the run; may be null.
+  const std::atomic<int>* signal = nullptr;
   std::function<void(const std::string&)> progress;  ///< lines for a person; may be empty
 };
 

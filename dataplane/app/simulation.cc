@@ -15,7 +15,7 @@ constexpr uint32_t kMtu = 9000;  // of the virtual cable: more than any path MTU
 class SimulationImpl final : public Simulation {
  public:
   Result<void> open(const std::vector<SimulationPair>& pairs, const std::string& capture_path,
-                    const std::vector<SimulationGuest>& guests) {
+                    const std::vector<SimulationGuest>& guests, const GuestLimits& limits) {
     CaptureOptions options;
     options.path = capture_path;
     options.application = "understudy simulate";
@@ -52,7 +52,7 @@ class SimulationImpl final : public Simulation {
         nics.push_back({nic.mac, nic.rate, &links_[nic.pair]->b()});
       }
       auto node =
-          GuestNode::create(guest.name, guest.folder, std::move(nics), loop_, {}, guest.costs);
+          GuestNode::create(guest.name, guest.folder, std::move(nics), loop_, limits, guest.costs);
       if (!node) return fail(node.error().text);
       guests_.push_back(std::move(*node));
       loop_.add(*guests_.back());
@@ -91,9 +91,10 @@ class SimulationImpl final : public Simulation {
 
 Result<std::unique_ptr<Simulation>> Simulation::create(const std::vector<SimulationPair>& pairs,
                                                        const std::string& capture_path,
-                                                       const std::vector<SimulationGuest>& guests) {
+                                                       const std::vector<SimulationGuest>& guests,
+                                                       const GuestLimits& limits) {
   auto simulation = std::make_unique<SimulationImpl>();
-  if (auto opened = simulation->open(pairs, capture_path, guests); !opened) {
+  if (auto opened = simulation->open(pairs, capture_path, guests, limits); !opened) {
     return fail(opened.error().text);
   }
   return simulation;

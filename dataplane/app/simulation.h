@@ -40,9 +40,10 @@ struct SimulationGuest {
 class Simulation {
  public:
   /// `capture_path` may be empty: no capture. Shards outlive the simulation.
-  static Result<std::unique_ptr<Simulation>> create(
-      const std::vector<SimulationPair>& pairs, const std::string& capture_path,
-      const std::vector<SimulationGuest>& guests = {});
+  static Result<std::unique_ptr<Simulation>> create(const std::vector<SimulationPair>& pairs,
+                                                    const std::string& capture_path,
+                                                    const std::vector<SimulationGuest>& guests = {},
+                                                    const GuestLimits& limits = {});
   virtual ~Simulation() = default;
   /// Runs until nothing is left to do, or until `limit`. May be called again.
   virtual Result<void> run(Time limit) = 0;

@@ -1,0 +1,42 @@
+#include "ctrl/config/kernel_nodes.h"
+
+#include <algorithm>
+
+namespace understudy {
+namespace {
+
+bool has_port(const Config& config, NodeId node, size_t nic) {
+  return std::ranges::any_of(
+      config.ports, [&](const PortConfig& port) { return port.node == node && port.nic == nic; });
+}
+
+std::string at(const Config& config, const NodeConfig& node) {
+  return config.path + ":" + std::to_string(node.line) + ": node: \"" + node.name + "\" ";
+}
+
+}  // namespace
+
+bool has_kernels(const Config& config) {
+  return std::ranges::any_of(config.nodes,
+                             [](const NodeConfig& node) { return node.kernel.has_value(); });
+}
+
+std::string why_no_kernels(const Config& config) {
+  if (!has_kernels(config)) return "";
+  for (const NodeConfig& node : config.nodes) {
+    if (!node.real) continue;
+    if (!node.kernel) {
+      return at(config, node) +
+             "has real = true: beside a node of kind \"kernel\" all real nodes are of that kind";
+    }
+    for (size_t nic = 0; nic < node.nics.size(); ++nic) {
+      if (has_port(config, node.index, nic)) continue;
+      return at(config, node) + "is a kernel without a port for its NIC " + std::to_string(nic) +
+             ": expected a [[port]] with real = \"" + node.name + "\"" +
+             (nic == 0 ? "" : ", nic = " + std::to_string(nic)) + " and device = \"virtual\"";
+    }
+  }
+  return "";
+}
+
+}  // namespace understudy

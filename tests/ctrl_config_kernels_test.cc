@@ -1,0 +1,137 @@
+// Real nodes that are kernels in virtual time: what the configuration may say of them.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "ctrl/config/job_operation.h"
+#include "ctrl/config/kernel_nodes.h"
+#include "ctrl/config/load.h"
+
+namespace understudy {
+namespace {
+
+constexpr char kHead[] = R"(format = 1
+[fabric]
+mtu = 4096
+[[prefix]]
+nic = 0
+v4 = "10.9.0.0/24"
+[[prefix]]
+nic = 1
+v4 = "10.10.0.0/24"
+[[node]]
+name = "gpu"
+link = { rate = "100Gbit/s", latency = "500ns" }
+)";
+constexpr char kPort[] = R"(
+[[port]]
+real = "gpu"
+device = "virtual"
+)";
+
+std::string with(const std::string& real, const std::string& more = kPort) {
+  return kHead + real + "\n" + more;
+}
+
+Config loaded(const std::string& text) {
+  ConfigResult config = load_config_text(text, "k.toml");
+  EXPECT_TRUE(config) << describe(config.error());
+  return config ? *config : Config();
+}
+
+TEST(Kernels, HaveAProgramAndWhatItNeeds) {
+  const Config config = loaded(with(
+      R"(real = { kind = "kernel", program = "make -C x", share = "../bin", memory = "1GiB" })"));
+  ASSERT_TRUE(has_kernels(config));
+  EXPECT_TRUE(config.nodes[0].real);
+  const KernelConfig& kernel = *config.nodes[0].kernel;
+  EXPECT_EQ(kernel.program, "make -C x");
+  EXPECT_EQ(kernel.share, "../bin");
+  EXPECT_EQ(kernel.memory, uint64_t{1} << 30);
+  EXPECT_EQ(why_no_kernels(config), "");
+}
+
+TEST(Kernels, AShareIsBesideTheFileThatNamesIt) {
+  const ConfigResult config = load_config_text(
+      with(R"(real = { kind = "kernel", program = "x", share = "bin" })"), "/some/where/k.toml");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->nodes[0].kernel->share, "/some/where/bin");
+  EXPECT_EQ(config->nodes[0].kernel->memory, uint64_t{256} << 20);
+}
+
+TEST(Kernels, WhatIsWrongWithThemIsNamed) {
+  struct Case {
+    const char* real;
+    const char* key;
+    const char* words;
+  };
+  for (const Case& bad : std::vector<Case>{
+           {R"(real = { kind = "kernel" })", "node.real.program", "missing"},
+           {R"(real = { program = "x" })", "node.real.kind", "real = true"},
+           {R"(real = { kind = "qemu", program = "x" })", "node.real.kind",
+            "expected one of kernel"},
+           {R"(real = { kind = "kernel", program = " " })", "node.real.program",
+            "expected a command"},
+           {R"(real = { kind = "kernel", program = 3 })", "node.real.program", "expected"},
+           {R"(real = { kind = "kernel", program = "x", memory = "63MiB" })", "node.real.memory",
+            "64MiB to 64GiB"},
+           {R"(real = { kind = "kernel", program = "x", memory = "65GiB" })", "node.real.memory",
+            "64MiB to 64GiB"},
+           {R"(real = { kind = "kernel", program = "x", memroy = "1GiB" })", "node.real.memroy",
+            "did you mean \"memory\""},
+           {R"(real = "kernel")", "node.real", "expected"}}) {
+    SCOPED_TRACE(bad.real);
+    const ConfigResult config = load_config_text(with(bad.real), "k.toml");
+    ASSERT_FALSE(config);
+    const ConfigError& error = config.error().front();
+    EXPECT_EQ(error.file, "k.toml");
+    EXPECT_EQ(error.line, 13u) << error.text();
+    EXPECT_EQ(error.key, bad.key) << error.text();
+    EXPECT_NE(error.text().find(bad.words), std::string::npos) << error.text();
+  }
+}
+
+TEST(Kernels, NeedAPortForEachNic) {
+  constexpr char kKernel[] = R"(real = { kind = "kernel", program = "x" })";
+  EXPECT_EQ(
+      why_no_kernels(loaded(with(kKernel, ""))),
+      "k.toml:10: node: \"gpu\" is a kernel without a port for its NIC 0: expected a [[port]] "
+      "with real = \"gpu\" and device = \"virtual\"");
+  const std::string two = std::string("nics = 2\n") + kKernel;
+  EXPECT_EQ(
+      why_no_kernels(loaded(with(two))),
+      "k.toml:10: node: \"gpu\" is a kernel without a port for its NIC 1: expected a [[port]] "
+      "with real = \"gpu\", nic = 1 and device = \"virtual\"");
+  EXPECT_EQ(why_no_kernels(loaded(with(two, std::string(kPort) + "nic = 1\n" + kPort))), "");
+}
+
+TEST(Kernels, HaveNoRealNodesOfAnotherKindBesideThem) {
+  const std::string other = R"(
+[[node]]
+name = "wired"
+real = true
+link = { rate = "100Gbit/s", latency = "500ns" }
+)";
+  const std::string text = with(R"(real = { kind = "kernel", program = "x" })", other + kPort);
+  EXPECT_EQ(why_no_kernels(loaded(text)),
+            "k.toml:15: node: \"wired\" has real = true: beside a node of kind \"kernel\" all real "
+            "nodes are of that kind");
+}
+
+TEST(Kernels, AreNotForRun) {
+  const Config config = loaded(with(R"(real = { kind = "kernel", program = "x" })"));
+  EXPECT_EQ(why_not_run(config),
+            "k.toml:10: node: \"gpu\" is a kernel in virtual time, and run is in real time: use "
+            "understudy simulate, or real = true for a node on the wire");
+  EXPECT_EQ(why_not_run(loaded(with("real = true"))), "");
+}
+
+TEST(Kernels, WithoutThemNothingIsSaid) {
+  const Config config = loaded(with("real = true", ""));
+  EXPECT_FALSE(has_kernels(config));
+  EXPECT_EQ(why_no_kernels(config), "");
+}
+
+}  // namespace
+}  // namespace understudy
