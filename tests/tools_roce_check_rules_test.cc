@@ -111,6 +111,7 @@ Conversation rejected() {
   rej.remote_comm_id = 0x11;
   rej.reason = RejReason::kInvalidServiceId;
   c.mad(false, 1, rej).name("rej");
+  c.wait(Duration::ms(10));  // more than the REQ's sender waits for an answer
   c.client(O::kSendOnly, talk_psn(0), 64).ack(talk_psn(0), 1);
   return c;
 }

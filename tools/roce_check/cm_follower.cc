@@ -88,7 +88,7 @@ void CmFollower::message(const Datagram& d, const CmReq& m) {
       old->second.req.ca_guid == m.ca_guid && !old->second.dreq) {
     return repeated_request(d, m, old->second);
   }
-  if (old != exchanges_.end()) close(old->second, true);
+  if (old != exchanges_.end()) close(old->second, true, d.stamp.at);
   Exchange e;
   e.req_at = d;
   e.req = m;
@@ -260,9 +260,10 @@ void CmFollower::message(const Datagram& d, const CmSidrRep& m) {
   sidr_.erase(request);
 }
 
-void CmFollower::close(Exchange& e, bool open_end) {
+void CmFollower::close(Exchange& e, bool open_end, Time end) {
   if (open_end) return;
-  if (!e.answered) suspect(Rule::kA9_4, e.req_at, "REQ without an answer");
+  const Time due = e.req_at.stamp.at + cm_time(e.req.remote_cm_response_timeout);
+  if (!e.answered && due <= end) suspect(Rule::kA9_4, e.req_at, "REQ without an answer");
   if (e.rep && !e.rtu && !e.rejected && !e.dreq) {
     suspect(Rule::kA9_5, e.rep_at, "REP without an RTU");
   }
@@ -272,8 +273,8 @@ void CmFollower::close(Exchange& e, bool open_end) {
   }
 }
 
-void CmFollower::finish(bool open_end) {
-  for (auto& [key, exchange] : exchanges_) close(exchange, open_end);
+void CmFollower::finish(bool open_end, Time end) {
+  for (auto& [key, exchange] : exchanges_) close(exchange, open_end, end);
   for (const auto& [key, request] : sidr_) {
     if (!open_end) suspect(Rule::kA9_13, request.first, "SIDR_REQ without an answer");
   }

@@ -36,8 +36,9 @@ class CmFollower {
 
   /// A UD packet to QP1.
   void packet(Stamp stamp, const FrameView& view, std::span<const uint8_t> mad);
-  /// All packets have been seen; unfinished exchanges are a fault unless `open_end`.
-  void finish(bool open_end);
+  /// All packets have been seen, the last one at `end`; unfinished exchanges are a fault unless
+  /// `open_end`. A REQ may be answered until its sender's time for that is over.
+  void finish(bool open_end, Time end);
 
   const std::vector<CmPair>& pairs() const { return pairs_; }
 
@@ -81,7 +82,7 @@ class CmFollower {
   void repeated_request(const Datagram& d, const CmReq& m, Exchange& e);
   void check_stale(const Datagram& d, const Exchange& e);
   void connect(const Datagram& d, const Exchange& e);
-  void close(Exchange& e, bool open_end);
+  void close(Exchange& e, bool open_end, Time end);
   /// The exchange of a message that carries both ids; whoever of the two sends it.
   Exchange* find(const Datagram& d, uint32_t local, uint32_t remote);
   void same_transaction(const Datagram& d, const Datagram& before, const char* what);

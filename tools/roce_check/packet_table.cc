@@ -78,7 +78,7 @@ class TableBuilder {
   }
 
   PacketTable take(bool open_end) {
-    cm_.finish(open_end);
+    cm_.finish(open_end, table_.last);
     table_.cm_pairs = cm_.pairs();
     const size_t flows = table_.flows.size();
     for (uint32_t f = 0; f < flows; ++f) split(f);
