@@ -338,11 +338,9 @@ uint64_t KernelRun::frames() const {
 }
 
 Result<void> KernelRun::run() {
-  const auto speed = [&] {
-    return format_text(
-        "%llu frames in %.1f s, %.2f ms each", static_cast<unsigned long long>(frames()),
-        progress_.seconds(),
-        1e3 * progress_.seconds() / static_cast<double>(std::max<uint64_t>(1, frames())));
+  const auto work = [&] {
+    return format_text("%llu frames in %.1f s", static_cast<unsigned long long>(frames()),
+                       progress_.seconds());
   };
   Time last;  // that anything was seen of them
   for (uint64_t seen = 0; !over();) {
@@ -351,8 +349,7 @@ Result<void> KernelRun::run() {
     if (stopped()) break;
     if (auto looked = look(); !looked) return looked;
     const Time now = simulation_->now();
-    if (progress_.due() && frames() != 0)
-      progress_.line("at " + time_text(now) + ": " + speed(), 0);
+    if (progress_.due() && frames() != 0) progress_.line("at " + time_text(now) + ": " + work(), 0);
     if (frames() != seen) {
       seen = frames();
       last = now;
@@ -363,7 +360,9 @@ Result<void> KernelRun::run() {
     }
   }
   if (stopped()) report_.ended_by = *options_.signal == SIGINT ? "SIGINT" : "SIGTERM";
-  if (frames() != 0) say(speed());
+  if (const auto all = static_cast<double>(frames()); all != 0) {
+    say(work() + format_text(", %.2f ms each", 1e3 * progress_.seconds() / all));
+  }
   return {};
 }
 
