@@ -119,6 +119,29 @@ link = { rate = "100Gbit/s", latency = "500ns" }
             "nodes are of that kind");
 }
 
+TEST(Kernels, AJobHasOne) {
+  constexpr char kKernel[] = R"(real = { kind = "kernel", program = "x" })";
+  const std::string other = std::string(R"(
+[[node]]
+name = "second"
+link = { rate = "100Gbit/s", latency = "500ns" }
+)") + kKernel + R"(
+[[port]]
+real = "second"
+device = "virtual"
+[[job]]
+name = "both"
+collective = "all_reduce"
+algorithm = "ring"
+ranks = ["gpu", "second"]
+sizes = ["1MiB"]
+entry = "first_credit"
+)";
+  const std::string why = why_no_kernels(loaded(with(kKernel, kPort + other)));
+  EXPECT_NE(why.find(": job: found 2 kernels: emulated ranks play beside one"), std::string::npos)
+      << why;
+}
+
 TEST(Kernels, AreNotForRun) {
   const Config config = loaded(with(R"(real = { kind = "kernel", program = "x" })"));
   EXPECT_EQ(why_not_run(config),

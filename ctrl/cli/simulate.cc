@@ -44,7 +44,8 @@ std::string not_with_kernels(bool series, bool feed) {
 void add_simulate(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "simulate",
-      "Runs the jobs in virtual time with a reference node as the real one; or, without a real "
+      "Runs the jobs in virtual time with a reference node as the real one, or a Linux kernel with "
+      "its own program; or, without a real "
       "node, jobs of emulated ranks and [[traffic]] packet by packet");
   auto arguments = std::make_shared<RunArguments>();
   auto series = std::make_shared<SeriesArguments>();
@@ -64,7 +65,8 @@ void add_simulate(CLI::App& app, int& status) {
       ->capture_default_str();
   command->footer(
       "Example: understudy simulate configs/quickstart.toml --report out.json\n"
-      "         understudy simulate configs/oversubscribed.toml --series out.csv --plot out.svg");
+      "         understudy simulate configs/oversubscribed.toml --series out.csv --plot out.svg\n"
+      "         understudy simulate configs/kernel_node.toml --capture out.pcapng");
   command->callback([arguments, series, feed, patience, &status] {
     status = kExitBadInput;
     const auto config = load_or_complain(*arguments, why_not);

@@ -36,6 +36,16 @@ std::string why_no_kernels(const Config& config) {
              (nic == 0 ? "" : ", nic = " + std::to_string(nic)) + " and device = \"virtual\"";
     }
   }
+  for (const JobConfig& job : config.jobs) {
+    const auto real =
+        std::ranges::count_if(job.ranks, [&](NodeId node) { return config.nodes[node].real; });
+    if (real > 1) {
+      return config.path + ":" + std::to_string(job.line) + ": job: found " + std::to_string(real) +
+             " kernels: emulated ranks play beside one. Ranks that are all kernels need no "
+             "[[job]]: "
+             "ring_node --rank, --ranks, --sizes";
+    }
+  }
   return "";
 }
 

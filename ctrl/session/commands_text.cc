@@ -1,5 +1,6 @@
 #include "ctrl/session/commands_text.h"
 
+#include <algorithm>
 #include <sstream>
 #include <vector>
 
@@ -57,6 +58,14 @@ Result<EventConfig> parse_command(const Config& config, std::string_view text) {
   }
   if (!event.rate && !event.latency) return wrong(text, "neither rate nor latency is given");
   return event;
+}
+
+std::vector<EventConfig> all_events(const Config& config,
+                                    const std::vector<EventConfig>& commands) {
+  std::vector<EventConfig> events = config.events;
+  events.insert(events.end(), commands.begin(), commands.end());
+  std::ranges::stable_sort(events, {}, &EventConfig::at);
+  return events;
 }
 
 std::string command_text(const Config& config, const EventConfig& event) {

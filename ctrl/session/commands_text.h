@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "ctrl/config/config.h"
 #include "dataplane/base/result.h"
@@ -11,6 +12,9 @@ namespace understudy {
 /// Reads one command. Without "at" its time is Time::zero(): as soon as possible. Errors say what
 /// was found and what is allowed.
 Result<EventConfig> parse_command(const Config& config, std::string_view text);
+
+/// The configuration's changes and the caller's, in order of time.
+std::vector<EventConfig> all_events(const Config& config, const std::vector<EventConfig>& commands);
 
 /// The command as it would be typed, for the report's log.
 std::string command_text(const Config& config, const EventConfig& event);

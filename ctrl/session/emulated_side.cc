@@ -9,6 +9,20 @@
 
 namespace understudy {
 
+HostNamespaceSpec emulated_addresses(const Config& config) {
+  HostNamespaceSpec spec;
+  for (const PrefixConfig& prefix : config.prefixes) {
+    if (prefix.v4) spec.emulated.push_back(*prefix.v4);
+    if (prefix.v6) spec.emulated.push_back(*prefix.v6);
+  }
+  for (const PortConfig& port : config.ports) {
+    const NicConfig& nic = config.nodes[port.node].nics[port.nic];
+    if (nic.v4) spec.real.push_back(*nic.v4);
+    if (nic.v6) spec.real.push_back(*nic.v6);
+  }
+  return spec;
+}
+
 std::vector<ShardControl*> EmulatedSide::Shards::by_port() const {
   size_t count = 0;
   for (const PortList& p : ports) count += p.size();

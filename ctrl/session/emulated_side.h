@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ctrl/build/rail.h"
+#include "ctrl/hostns/host_namespace.h"
 #include "ctrl/peers/peer_host.h"
 #include "ctrl/report/run_report.h"
 #include "ctrl/session/active_clients.h"
@@ -21,6 +22,9 @@
 #include "ctrl/session/nccl_jobs.h"
 
 namespace understudy {
+
+/// Which addresses are the emulated nodes', whoever carries their TCP.
+HostNamespaceSpec emulated_addresses(const Config& config);
 
 class EmulatedSide {
  public:

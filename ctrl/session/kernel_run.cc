@@ -10,10 +10,10 @@
 #include "ctrl/build/rail.h"
 #include "ctrl/config/kernel_nodes.h"
 #include "ctrl/guest/guest_process.h"
+#include "ctrl/guest/scratch_folder.h"
 #include "ctrl/report/collect.h"
 #include "ctrl/report/text.h"
 #include "ctrl/session/commands_text.h"
-#include "ctrl/session/deadlock.h"
 #include "ctrl/session/emulated_side.h"
 #include "ctrl/session/progress.h"
 #include "ctrl/session/start_report.h"
@@ -21,7 +21,6 @@
 #include "ctrl/virtual_host/virtual_host.h"
 #include "dataplane/app/simulation.h"
 #include "dataplane/base/text_format.h"
-#include "dataplane/wire/parse.h"
 
 namespace understudy {
 namespace {
@@ -46,27 +45,6 @@ std::string poll_library() {
       self.parent_path().parent_path() / "tools/guest_poll/libunderstudy-guest-poll.so";
   return std::filesystem::exists(library, error) ? library.string() : "";
 }
-
-/// A folder that goes with its owner.
-class ScratchFolder {
- public:
-  static Result<ScratchFolder> create() {
-    std::string name = (std::filesystem::temp_directory_path() / "understudy-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) return fail(name + ": cannot be made");
-    return ScratchFolder(std::move(name));
-  }
-  ScratchFolder(ScratchFolder&& other) noexcept : name_(std::exchange(other.name_, {})) {}
-  ScratchFolder& operator=(ScratchFolder&&) = delete;
-  ~ScratchFolder() {
-    std::error_code error;
-    if (!name_.empty()) std::filesystem::remove_all(name_, error);
-  }
-  const std::string& name() const { return name_; }
-
- private:
-  explicit ScratchFolder(std::string name) : name_(std::move(name)) {}
-  std::string name_;
-};
 
 /// Control and the emulated nodes' TCP as one more participant: they have a turn when something has
 /// come for them, and now and then.
@@ -119,7 +97,7 @@ class KernelRun {
   struct Guest {
     NodeId node = kNoNode;
     std::unique_ptr<GuestProcess> process;
-    std::string line;  ///< that its program has begun
+    std::string line;  ///< of its program's output, as far as it has come
   };
   Result<void> open_emulated();
   Result<void> make_guests(const std::string& folder);
@@ -171,10 +149,7 @@ Result<void> KernelRun::open() {
   if (!simulation) return fail(simulation.error().text);
   simulation_ = std::move(*simulation);
   simulation_->join(*control_);
-  std::vector<EventConfig> events = config_.events;
-  events.insert(events.end(), options_.commands.begin(), options_.commands.end());
-  std::ranges::stable_sort(events, {}, &EventConfig::at);
-  for (const EventConfig& event : events) {
+  for (const EventConfig& event : all_events(config_, options_.commands)) {
     shard_control_->set_link(event.node, event.rate, event.latency, event.at);
     simulation_->note_change({event.at, event.node, event.rate, event.latency});
     report_.commands.push_back({event.at, command_text(config_, event)});
@@ -206,17 +181,8 @@ Result<void> KernelRun::open_emulated() {
   if (!side) return fail(side.error().text);
   side_ = std::move(*side);
   if (options_.timeline) side_->jobs().record();
-  HostNamespaceSpec spec;
+  HostNamespaceSpec spec = emulated_addresses(config_);
   spec.mtu = config_.fabric.mtu + kHeaders;
-  for (const PrefixConfig& prefix : config_.prefixes) {
-    if (prefix.v4) spec.emulated.push_back(*prefix.v4);
-    if (prefix.v6) spec.emulated.push_back(*prefix.v6);
-  }
-  for (const PortConfig& port : config_.ports) {
-    const NicConfig& nic = config_.nodes[port.node].nics[port.nic];
-    if (nic.v4) spec.real.push_back(*nic.v4);
-    if (nic.v6) spec.real.push_back(*nic.v6);
-  }
   host_ = std::make_unique<VirtualHost>(
       spec, config_.seed, side_->callbacks(), [this](std::span<const uint8_t> frame) {
         uint8_t* out = shard_->from_host().reserve(static_cast<uint32_t>(frame.size()));

@@ -26,8 +26,8 @@ constexpr int kPollMs = 1;
 constexpr long kNapNs = 50'000;
 constexpr Duration kStatusEvery = Duration::s(2);
 constexpr Duration kSearchEvery = Duration::s(1);
-/// A live command takes effect so much later: the packet loop has it by then, though this thread may
-/// have to wait for a processor.
+/// A live command takes effect so much later: the packet loop has it by then, though this thread
+/// may have to wait for a processor.
 constexpr Duration kCommandLead = Duration::ms(10);
 /// Most that is waited for those whose connections are closed at the end.
 constexpr Duration kHangUp = Duration::ms(200);
@@ -36,9 +36,7 @@ constexpr Duration kHangUp = Duration::ms(200);
 class LiveRun {
  public:
   LiveRun(const Config& config, const LiveRunOptions& options)
-      : config_(config),
-        options_(options),
-        report_(start_report(config, false)) {}
+      : config_(config), options_(options), report_(start_report(config, false)) {}
 
   Result<void> open();
   Result<void> run();
@@ -80,17 +78,7 @@ class LiveRun {
 
 Result<void> LiveRun::open_host() {
   if (config_.jobs.empty() && config_.services.empty() && config_.clients.empty()) return {};
-  HostNamespaceSpec spec;
-  for (const PrefixConfig& prefix : config_.prefixes) {
-    if (prefix.v4) spec.emulated.push_back(*prefix.v4);
-    if (prefix.v6) spec.emulated.push_back(*prefix.v6);
-  }
-  for (const PortConfig& port : config_.ports) {
-    const NicConfig& nic = config_.nodes[port.node].nics[port.nic];
-    if (nic.v4) spec.real.push_back(*nic.v4);
-    if (nic.v6) spec.real.push_back(*nic.v6);
-  }
-  auto host = HostNamespace::create(spec);
+  auto host = HostNamespace::create(emulated_addresses(config_));
   if (!host) return fail(host.error().text);
   host_ = std::move(*host);
   return {};

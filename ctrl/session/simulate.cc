@@ -234,15 +234,6 @@ JobReport reported(const Config& config, size_t index, const Job& job) {
   return report;
 }
 
-/// The configuration's changes and the caller's, in order of time.
-std::vector<EventConfig> all_events(const Config& config, const SimulateOptions& options) {
-  std::vector<EventConfig> events = config.events;
-  events.insert(events.end(), options.commands.begin(), options.commands.end());
-  std::stable_sort(events.begin(), events.end(),
-                   [](const EventConfig& a, const EventConfig& b) { return a.at < b.at; });
-  return events;
-}
-
 }  // namespace
 
 Result<RunReport> simulate(const Config& given, const SimulateOptions& options) {
@@ -251,7 +242,7 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
   const bool anything = !config.jobs.empty() || !config.traffic.empty();
   if (anything && (config.jobs.empty() || all_emulated(config))) {
     Config changed = config;
-    changed.events = all_events(config, options);
+    changed.events = all_events(config, options.commands);
     return run_traffic(changed, options.progress, options.series, options.timeline);
   }
   if (config.jobs.empty()) {
@@ -316,7 +307,7 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
   if (!simulation) return fail(simulation.error().text);
 
   RunReport report = start_report(config, true);
-  for (const EventConfig& event : all_events(config, options)) {
+  for (const EventConfig& event : all_events(config, options.commands)) {
     // The reference node's own NIC keeps its rate: a slower link is the emulated queue's business.
     for (const Pair& pair : pairs) {
       if (pair.emulator_port != 0) continue;  // of a shard that has another one
