@@ -27,12 +27,13 @@ std::optional<uint32_t> link_of(const CollectiveJob& job, uint32_t channel, bool
 }  // namespace
 
 Result<std::vector<std::unique_ptr<CollectiveSetup>>> JobRunner::plan(const Config& config,
-                                                                      SwitchedRun* switched) {
+                                                                      SwitchedRun* switched,
+                                                                      bool virtual_time) {
   std::vector<std::unique_ptr<CollectiveSetup>> setups;
   for (const JobConfig& job : config.jobs) {
     auto setup =
         build_collective(config, job, false, switched == nullptr ? nullptr : &switched->topology(),
-                         carries_inner(config, job, false));
+                         carries_inner(config, job, virtual_time));
     if (!setup) return fail(setup.error().text);
     if (auto model = model_by_packets(config, job, **setup); !model) {
       return fail(model.error().text);

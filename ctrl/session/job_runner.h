@@ -18,9 +18,11 @@ namespace understudy {
 class JobRunner final : public RingObserver {
  public:
   /// The jobs' plans: a real node enters when it likes, only its first credit tells. `switched`:
-  /// null without switches; the jobs' messages go into it.
+  /// null without switches; the jobs' messages go into it. In virtual time those among emulated
+  /// ranks cross it packet by packet by default, too.
   static Result<std::vector<std::unique_ptr<CollectiveSetup>>> plan(const Config& config,
-                                                                    SwitchedRun* switched);
+                                                                    SwitchedRun* switched,
+                                                                    bool virtual_time);
   /// `controls[i]` belongs to port i of the configuration, `setups[j]` to job j.
   static Result<std::unique_ptr<JobRunner>> create(
       const Config& config, const std::vector<ShardControl*>& controls,

@@ -14,6 +14,7 @@
 #include "ctrl/report/collect.h"
 #include "ctrl/report/text.h"
 #include "ctrl/session/commands_text.h"
+#include "ctrl/session/deadlock.h"
 #include "ctrl/session/emulated_side.h"
 #include "ctrl/session/progress.h"
 #include "ctrl/session/start_report.h"
@@ -118,6 +119,7 @@ class KernelRun {
   RunReport report_;
   std::optional<ScratchFolder> folder_;
   std::unique_ptr<SwitchedRun> switched_;
+  std::optional<DeadlockSearch> search_;  ///< where there are switches
   PortList ports_;
   std::unique_ptr<Shard> shard_;
   std::unique_ptr<ShardControl> shard_control_;
@@ -149,6 +151,14 @@ Result<void> KernelRun::open() {
   if (!simulation) return fail(simulation.error().text);
   simulation_ = std::move(*simulation);
   simulation_->join(*control_);
+  if (switched_ != nullptr) {
+    // Its timers, and those of its queue pairs, may go on for ever.
+    search_.emplace(*shard_->network());
+    simulation_->watch([this] {
+      return find_no_deadlock(config_.path, switched_->topology().graph, *shard_->network(),
+                              *search_);
+    });
+  }
   for (const EventConfig& event : all_events(config_, options_.commands)) {
     shard_control_->set_link(event.node, event.rate, event.latency, event.at);
     simulation_->note_change({event.at, event.node, event.rate, event.latency});
@@ -164,7 +174,7 @@ Result<void> KernelRun::open_emulated() {
     if (!made) return fail(made.error().text);
     switched_ = std::move(*made);
   }
-  auto setups = JobRunner::plan(config_, switched_.get());
+  auto setups = JobRunner::plan(config_, switched_.get(), true);
   if (!setups) return fail(setups.error().text);
   ports_.resize(config_.ports.size());
   std::iota(ports_.begin(), ports_.end(), size_t{0});
@@ -372,7 +382,8 @@ Result<RunReport> KernelRun::finish() {
 
 }  // namespace
 
-Result<RunReport> run_kernels(const Config& config, const SimulateOptions& options) {
+Result<RunReport> run_kernels(const Config& given, const SimulateOptions& options) {
+  const Config config = with_inner_packets(given);
   KernelRun run(config, options);
   if (auto opened = run.open(); !opened) return fail(opened.error().text);
   if (auto ran = run.run(); !ran) return fail(ran.error().text);

@@ -91,7 +91,7 @@ Result<void> LiveRun::open() {
     switched_ = std::move(*made);
   }
   if (const std::string why = why_not_carried(config_); !why.empty()) return fail(why);
-  auto setups = JobRunner::plan(config_, switched_.get());
+  auto setups = JobRunner::plan(config_, switched_.get(), false);
   if (!setups) return fail(setups.error().text);
   if (switched_ != nullptr && switched_->rates() == nullptr) {
     auto fits = fits_real_time(config_, switched_->topology().graph, switched_->flows(),

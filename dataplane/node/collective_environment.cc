@@ -96,10 +96,10 @@ void CollectiveEnvironment::begin(Time now) {
 void CollectiveEnvironment::try_enter(Time now, uint32_t rank) {
   Rank& r = ranks_[rank];
   if (r.operation >= begun_ || r.inside) return;
-  if (!job_.scheduled) credit_ahead(now, rank);
+  const EntryStep& step = job_.step(rank, r.operation);
+  if (is_ahead(rank, r.operation)) credit_ahead(now, rank);
   const Flight& f = flight(r.operation);
   if (!f.entered) return;
-  const EntryStep& step = job_.step(rank, r.operation);
   const Time entry =
       job_.scheduled ? r.clock.enter(step, r.free) : std::max(r.free, f.entry + step.delay);
   r.inside = true;
@@ -108,6 +108,11 @@ void CollectiveEnvironment::try_enter(Time now, uint32_t rank) {
   result.entry = std::min(result.entry, entry);
   result.end = std::max(result.end, entry);
   plan(r.operation).enter(rank, entry);
+}
+
+/// A late rank's credits leave when it enters.
+bool CollectiveEnvironment::is_ahead(uint32_t rank, size_t operation) const {
+  return !job_.scheduled && job_.step(rank, operation).delay == Duration();
 }
 
 /// The first credits leave as soon as the buffers are free, so that the way that the real ranks'
@@ -169,7 +174,8 @@ bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
         m->due = std::max(now, out.time);
         m->cause = cause_;
       }
-    } else if (!job_.scheduled && out.message < job_.connection(operation, link).window) {
+    } else if (is_ahead(out.rank, operation) &&
+               out.message < job_.connection(operation, link).window) {
       continue;  // left ahead
     }
     host_->wake_at(std::max(now, out.time), *this,

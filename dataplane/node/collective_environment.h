@@ -117,6 +117,7 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   void join(Time now, uint32_t link);
   void begin(Time now);
   void try_enter(Time now, uint32_t rank);
+  bool is_ahead(uint32_t rank, size_t operation) const;
   void credit_ahead(Time now, uint32_t rank);
   void real_entered(Time now, uint32_t link, size_t operation);
   void settle(Time now, size_t operation, Duration carried);

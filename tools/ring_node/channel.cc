@@ -20,17 +20,17 @@ void RankChannel::start(const ElementRange& part, const float* input, float* out
   base_ += messages_;
   messages_ = cutting_.messages(part);
   loops_ = cutting_.loops(part);
-  granted_ = received_ = consumed_ = filled_ = posted_ = acknowledged_ = 0;
+  granted_ = received_ = consumed_ = 0;
   stage_loop_ = 0;
   stage_step_ = 0;
   stage_slice_ = 0;
 }
 
-ElementRange RankChannel::message(uint64_t m, uint32_t shift) const {
+ElementRange RankChannel::incoming(uint64_t m) const {
   const uint64_t per_loop = uint64_t{2} * (ranks_ - 1) * slices_;
   const uint64_t j = m % per_loop / slices_;
   // The j-th send of rank x is chunk x+n-1-j, its j-th receive chunk x+n-2-j, modulo n.
-  const uint32_t k = static_cast<uint32_t>((rank_ + 2 * uint64_t{ranks_} - shift - j) % ranks_);
+  const uint32_t k = static_cast<uint32_t>((rank_ + 2 * uint64_t{ranks_} - 2 - j) % ranks_);
   return cutting_.slice(cutting_.chunk(part_, m / per_loop, k), static_cast<unsigned>(m % slices_));
 }
 
@@ -62,17 +62,21 @@ bool RankChannel::step() {
   const ElementRange range = cutting_.slice(cutting_.chunk(part_, stage_loop_, k), stage_slice_);
   const float* own = input_ + range.first;
   const float* in = receives ? links_.receive_slot(base_ + consumed_) : own;
-  float* out = final ? output_ + range.first : links_.send_slot(base_ + filled_);
+  float* out = final ? output_ + range.first : links_.send_slot(filled_);
   if (reduces) {
     for (uint64_t i = 0; i < range.count; ++i) out[i] = in[i] + own[i];
   } else {
     std::memcpy(out, in, range.count * RankCutting::kElement);
   }
   if (final && sends) {
-    std::memcpy(links_.send_slot(base_ + filled_), out, range.count * RankCutting::kElement);
+    std::memcpy(links_.send_slot(filled_), out, range.count * RankCutting::kElement);
   }
   consumed_ += receives ? 1 : 0;
-  filled_ += sends ? 1 : 0;
+  if (sends) {
+    filled_bytes_[filled_ % kRingSteps] =
+        static_cast<uint32_t>(range.count * RankCutting::kElement);
+    ++filled_;
+  }
 
   if (++stage_slice_ < slices_) return true;
   stage_slice_ = 0;
@@ -85,12 +89,12 @@ bool RankChannel::step() {
 Result<bool> RankChannel::post() {
   bool moved = false;
   while (posted_ < filled_) {
-    const CreditEntry* credit = links_.credit(base_ + posted_);
+    const CreditEntry* credit = links_.credit(posted_);
     if (credit == nullptr) break;
-    const uint64_t bytes = message(posted_, 1).count * RankCutting::kElement;
+    const uint32_t bytes = filled_bytes_[posted_ % kRingSteps];
     auto admitted = check(*credit, bytes);
     if (!admitted) return admitted;
-    auto sent = links_.send(base_ + posted_, *credit, static_cast<uint32_t>(bytes));
+    auto sent = links_.send(posted_, *credit, bytes);
     if (!sent) return fail(sent.error().text);
     ++posted_;
     moved = true;
@@ -100,7 +104,7 @@ Result<bool> RankChannel::post() {
 
 Result<bool> RankChannel::check(const CreditEntry& credit, uint64_t bytes) const {
   const std::string where = "channel " + std::to_string(channel_) + ", credit " +
-                            std::to_string(base_ + posted_) + " of the next rank: ";
+                            std::to_string(posted_) + " of the next rank: ";
   if (credit.address == 0 || credit.rkeys[0] == 0) return fail(where + "no address or rkey");
   if (credit.nreqs != 1) return fail(where + std::to_string(credit.nreqs) + " requests, not 1");
   if (credit.tag != rank_) {
@@ -118,7 +122,7 @@ Result<void> RankChannel::on_received(uint32_t size) {
   const std::string where = "channel " + std::to_string(channel_) + ", message " +
                             std::to_string(base_ + received_) + " of the previous rank: ";
   if (received_ == granted_) return fail(where + "came without a credit");
-  const uint64_t expected = message(received_, 2).count * RankCutting::kElement;
+  const uint64_t expected = incoming(received_).count * RankCutting::kElement;
   if (size != expected) {
     return fail(where + std::to_string(size) + " bytes, the cutting says " +
                 std::to_string(expected));
@@ -128,14 +132,14 @@ Result<void> RankChannel::on_received(uint32_t size) {
 }
 
 std::string RankChannel::waiting_for() const {
-  const std::string of = " of " + std::to_string(messages_);
-  std::string text = "channel " + std::to_string(channel_) + ": " + std::to_string(consumed_) + of +
-                     " messages received, " + std::to_string(acknowledged_) + of +
-                     " sent and acknowledged; waits for ";
-  if (posted_ < filled_) return text + "a credit for message " + std::to_string(base_ + posted_);
+  std::string text = "channel " + std::to_string(channel_) + ": " + std::to_string(consumed_) +
+                     " of " + std::to_string(messages_) + " messages received, " +
+                     std::to_string(acknowledged_) + " of " + std::to_string(base_ + messages_) +
+                     " of all operations sent and acknowledged; waits for ";
+  if (posted_ < filled_) return text + "a credit for message " + std::to_string(posted_);
   if (acknowledged_ < posted_) {
-    text += "the acknowledgement of message " + std::to_string(base_ + acknowledged_);
-    if (received_ > consumed_) return text;
+    text += "the acknowledgement of message " + std::to_string(acknowledged_);
+    if (done() || received_ > consumed_) return text;
     text += " and ";
   }
   return text + "message " + std::to_string(base_ + received_) + " of the previous rank";

@@ -3,6 +3,7 @@
 // windows: nccl-wire 3.1-3.4, 3.8, 3.10.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -53,6 +54,7 @@ class RankChannel {
   RankChannel(const RingJobMessage& job, uint32_t channel, ChannelLinks& links);
 
   /// Begins an operation. Buffers are those of the whole operation, not of the channel's part.
+  /// Messages of the one before may still wait for their acknowledgements.
   void start(const ElementRange& part, const float* input, float* output);
   /// Does all that can be done now. True if anything was.
   Result<bool> progress();
@@ -60,7 +62,11 @@ class RankChannel {
   Result<void> on_received(uint32_t size);
   /// The oldest message of ours was acknowledged.
   void on_sent() { ++acknowledged_; }
-  bool done() const { return stage_loop_ == loops_ && acknowledged_ == messages_; }
+  /// The operation's work is done and its last messages are posted. As with NCCL, credits of the
+  /// next operation leave now, not when the last message is acknowledged.
+  bool done() const { return stage_loop_ == loops_ && posted_ == filled_; }
+  /// All messages of all operations were acknowledged.
+  bool idle() const { return done() && acknowledged_ == filled_; }
   /// What it waits for, for the text of a time-out.
   std::string waiting_for() const;
 
@@ -69,9 +75,8 @@ class RankChannel {
   bool step();
   /// True if the credit admits the message; an error if it can never do so.
   Result<bool> check(const CreditEntry& credit, uint64_t bytes) const;
-  /// Slice that message `m` of this operation carries; `shift` 1 for what we send, 2 for what we
-  /// receive.
-  ElementRange message(uint64_t m, uint32_t shift) const;
+  /// Slice that the previous rank's message `m` of this operation carries.
+  ElementRange incoming(uint64_t m) const;
   Result<bool> post();
 
   RankCutting cutting_;
@@ -82,16 +87,18 @@ class RankChannel {
   const unsigned slices_;
   const uint64_t window_;  ///< messages in flight, each direction: 8 steps
 
-  // Of the current operation. A message is received when it arrived and consumed when its slice
-  // was used; it is filled when its slice was made and posted when it was given to the queue pair.
+  // Of the current operation, but for what is sent. A message is received when it arrived and
+  // consumed when its slice was used; it is filled when its slice was made and posted when it was
+  // given to the queue pair.
   ElementRange part_;
   const float* input_ = nullptr;
   float* output_ = nullptr;
-  uint64_t base_ = 0;  ///< messages of earlier operations, in each direction
+  uint64_t base_ = 0;  ///< messages of earlier operations
   uint64_t messages_ = 0;
   uint64_t loops_ = 0;
   uint64_t granted_ = 0, received_ = 0, consumed_ = 0;
-  uint64_t filled_ = 0, posted_ = 0, acknowledged_ = 0;
+  uint64_t filled_ = 0, posted_ = 0, acknowledged_ = 0;  ///< of all operations
+  std::array<uint32_t, kRingSteps> filled_bytes_{};      ///< of what is in the send slots
   uint64_t stage_loop_ = 0;  ///< where the rank's strictly ordered work stands:
   uint32_t stage_step_ = 0;  ///< 0 sends only, 2n-2 receives only, the others do both
   unsigned stage_slice_ = 0;

@@ -117,10 +117,15 @@ Result<uint64_t> Session::run_operation(std::span<const float> input, std::span<
   for (size_t c = 0; c < channels_.size(); ++c) {
     channels_[c]->start(parts[c], input.data(), output.data());
   }
+  if (auto worked = work_until(&RankChannel::done); !worked) return fail(worked.error().text);
+  return now_ns() - start;
+}
+
+Result<void> Session::work_until(bool (RankChannel::*over)() const) {
   unsigned idle_polls = 0;
   uint64_t last_progress = 0;  // time of the first look after the last progress, 0 before it
-  uint64_t last_look = start;
-  const auto unfinished = [](const auto& channel) { return !channel->done(); };
+  uint64_t last_look = 0;
+  const auto unfinished = [&](const auto& channel) { return !(*channel.*over)(); };
   while (std::ranges::any_of(channels_, unfinished)) {
     bool moved = false;
     for (auto& channel : channels_) {
@@ -148,7 +153,7 @@ Result<uint64_t> Session::run_operation(std::span<const float> input, std::span<
     last_look = now;
     if (auto calm = look_for_trouble(now - last_progress); !calm) return fail(calm.error().text);
   }
-  return now_ns() - start;
+  return {};
 }
 
 Result<bool> Session::poll_completions() {
@@ -187,12 +192,13 @@ Result<void> Session::look_for_trouble(uint64_t idle_ns) {
   if (milliseconds(idle_ns / 1'000'000) < options_.progress_limit) return {};
   std::string text = "no progress for " + std::to_string(idle_ns / 1'000'000) + " ms";
   for (const auto& channel : channels_) {
-    if (!channel->done()) text += "; " + channel->waiting_for();
+    if (!channel->idle()) text += "; " + channel->waiting_for();
   }
   return fail(text);
 }
 
 Result<void> Session::finish() {
+  if (auto worked = work_until(&RankChannel::idle); !worked) return worked;
   for (auto& neighbour : neighbours_) {
     neighbour->machine().send_done();
     if (auto told = neighbour->exchange(milliseconds(0)); !told) return told;

@@ -60,8 +60,10 @@ class Session {
   Result<void> load_profiler();
   /// Enters an operation later by the delay that was asked for.
   Result<void> wait_before_operation() const;
-  /// One all-reduce; its time in ns from the start to the last completion.
+  /// One all-reduce; its time in ns from the start until its last message was taken in and posted.
   Result<uint64_t> run_operation(std::span<const float> input, std::span<float> output);
+  /// Does what there is to do until `over` holds for all channels.
+  Result<void> work_until(bool (RankChannel::*over)() const);
   Result<bool> poll_completions();
   /// Called when nothing has happened for a while: looks for bad news.
   Result<void> look_for_trouble(uint64_t idle_ns);
