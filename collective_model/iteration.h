@@ -5,6 +5,7 @@
 // the other. Before each collective it computes for a while, then the collective is issued:
 //   computed(o) = max(computed(o-1), done(o-1) if it waits) + compute(o)
 //   entry(o)    = max(computed(o), done(o-1)) + delay(o)
+// With a period ranks have a clock in common, and max(...) is rounded up to a multiple of it.
 // Computing that waits is what a program without overlap does. With overlap only the first of an
 // iteration waits: for all of the one before.
 #pragma once
@@ -24,6 +25,7 @@ struct EntryStep {
   bool waits = true;      ///< the rest is not computed before that one is done
   Duration compute = {};  ///< until this one is issued
   Duration delay = {};    ///< from when it could enter until it does
+  Duration period = {};   ///< 0: none
 };
 
 /// One rank's two streams.
@@ -34,7 +36,10 @@ class EntryClock {
     computed_ += step.beside;
     if (step.waits) computed_ = std::max(computed_, done);
     computed_ += step.compute;
-    return std::max(computed_, done) + step.delay;
+    const Time at = std::max(computed_, done);
+    if (step.period == Duration()) return at + step.delay;
+    const int64_t period = step.period.ps();
+    return Time::from_ps((at.ps() + period - 1) / period * period) + step.delay;
   }
   /// The end of what has been computed.
   Time computed() const { return computed_; }
@@ -50,6 +55,11 @@ struct RankWork {
   Duration beside;  ///< computed once the last operation of an iteration has been issued
   Duration after;   ///< computed once that and the last operation are done
   Duration pause;   ///< between iterations; the first step of each has all three in it
+
+  /// The part of a step that a rank takes which computes nothing.
+  Duration pause_before(size_t operation) const {
+    return operation > 0 && operation % per_iteration == 0 ? pause : Duration();
+  }
 };
 
 /// What one iteration came to on one rank.

@@ -63,6 +63,7 @@ EntryStep JobWork::step(size_t o, uint32_t rank) const {
   const bool first = o % operations_per_iteration(job_) == 0;
   EntryStep step;
   step.waits = first || !iteration.overlap;
+  step.period = job_.period;
   if (rows != 0) {
     const size_t row = rows == kinds(job_) ? operations_[o].size : rows == 1 ? 0 : o;
     step.compute = computed(iteration.compute[row * columns + (columns == 1 ? 0 : rank)], rank);

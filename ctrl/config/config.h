@@ -206,6 +206,7 @@ struct JobConfig {
   /// way of running takes.
   std::optional<InnerMode> inner;
   Duration interval;           ///< from the end of one iteration to the next one's start
+  Duration period;             ///< ranks enter at its multiples on a clock of all; 0: at any time
   std::vector<Duration> skew;  ///< per rank, same length as ranks: how late it enters
   IterationConfig iteration;
   SenderConfig sender;  ///< of every rank

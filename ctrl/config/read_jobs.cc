@@ -55,6 +55,7 @@ class JobReader {
     read_groups(table_, job_, rank_count());
     read_inner();
     if (const auto interval = table_.duration("interval")) job_.interval = interval->value;
+    read_period();
     read_skew();
     read_iteration(table_, context_, job_, rank_count());
     read_sender(table_, context_, job_.sender);
@@ -255,6 +256,16 @@ class JobReader {
       check_size({size, from->line});
       if (size > to->value / factor) break;
       size *= factor;
+    }
+  }
+
+  void read_period() {
+    const auto period = table_.duration("period");
+    if (!period) return;
+    job_.period = period->value;
+    if (job_.period == Duration()) {
+      table_.error(period->line, "period", table_.any("period")->describe(),
+                   "expected more than 0");
     }
   }
 

@@ -31,9 +31,16 @@ Result<std::vector<std::unique_ptr<CollectiveSetup>>> JobRunner::plan(const Conf
                                                                       bool virtual_time) {
   std::vector<std::unique_ptr<CollectiveSetup>> setups;
   for (const JobConfig& job : config.jobs) {
-    auto setup =
-        build_collective(config, job, false, switched == nullptr ? nullptr : &switched->topology(),
-                         carries_inner(config, job, virtual_time));
+    const bool common_clock = job.period > Duration() && job.entry == EntryMode::kScheduled;
+    if (job.period > Duration() && !virtual_time) {
+      return fail(ConfigError{config.path, job.line, "job.period", "a time",
+                              "needs a clock that real nodes and emulated ones have in common, "
+                              "as in simulate"}
+                      .text());
+    }
+    auto setup = build_collective(config, job, common_clock,
+                                  switched == nullptr ? nullptr : &switched->topology(),
+                                  carries_inner(config, job, virtual_time));
     if (!setup) return fail(setup.error().text);
     if (auto model = model_by_packets(config, job, **setup); !model) {
       return fail(model.error().text);

@@ -121,12 +121,22 @@ void CollectiveEnvironment::credit_ahead(Time now, uint32_t rank) {
   Rank& r = ranks_[rank];
   if (r.credited) return;
   r.credited = true;
+  const Time at = std::max(now, r.free);
   for (const uint32_t l : links_of_[rank]) {
     const uint64_t messages = job_.messages(r.operation, l);
     if (messages == 0) continue;
     const uint64_t first = std::min<uint64_t>(job_.connection(r.operation, l).window, messages);
+    for (uint64_t k = 0; k < first; ++k) host_->wake_at(at, *this, cookie(WakeKind::kCredit, l));
+  }
+  const CollectiveShape& shape = *job_.operations[r.operation];
+  if (shape.inner.empty()) return;
+  const std::vector<Connection>& all = shape.ranks[rank]->connections();
+  for (uint32_t c = 0; c < all.size(); ++c) {
+    const uint32_t inner = shape.inner[rank][c];
+    if (inner == CollectiveShape::kUnused || all[c].direction != Direction::kReceive) continue;
+    const uint64_t first = std::min<uint64_t>(all[c].window, all[c].messages);
     for (uint64_t k = 0; k < first; ++k) {
-      host_->wake_at(std::max(now, r.free), *this, cookie(WakeKind::kCredit, l));
+      host_->wake_at(at, *this, cookie(WakeKind::kInnerCredit, inner));
     }
   }
 }
@@ -159,27 +169,28 @@ bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
   EnvironmentOutput out;
   while (plan(operation).next(out)) {
     const bool data = out.kind == EnvironmentOutput::Kind::kData;
+    const Time at = std::max(now, out.time);
+    const bool ahead = !data && is_ahead(out.rank, operation);
     if (!shape.inner.empty()) {
       const uint32_t inner = shape.inner[out.rank][out.connection];
       if (inner != CollectiveShape::kUnused) {
-        host_->wake_at(std::max(now, out.time), *this,
+        const Connection& c = shape.ranks[out.rank]->connections()[out.connection];
+        if (ahead && out.message < c.window) continue;  // it has left
+        host_->wake_at(at, *this,
                        cookie(data ? WakeKind::kInnerData : WakeKind::kInnerCredit, inner));
         continue;
       }
     }
     const uint32_t link = shape.links[out.rank].at(out.connection);
+    if (ahead && out.message < job_.connection(operation, link).window) continue;
     if (data) {
       flight(operation).lateness.add(link, out.message, carried);
       if (MessageMoments* m = moments(link, links_[link].planned++)) {
-        m->due = std::max(now, out.time);
+        m->due = at;
         m->cause = cause_;
       }
-    } else if (is_ahead(out.rank, operation) &&
-               out.message < job_.connection(operation, link).window) {
-      continue;  // left ahead
     }
-    host_->wake_at(std::max(now, out.time), *this,
-                   cookie(data ? WakeKind::kData : WakeKind::kCredit, link));
+    host_->wake_at(at, *this, cookie(data ? WakeKind::kData : WakeKind::kCredit, link));
   }
   bool gone_on = false;
   uint32_t rank;
@@ -188,6 +199,7 @@ bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
     r.free = plan(operation).completion(rank);
     ++r.operation;
     r.inside = false;
+    if (!job_.scheduled) r.free += job_.work[rank].pause_before(r.operation);
     if (r.operation >= job_.operations.size()) continue;
     gone_on = true;
     cause_ = WaitCause::kEntry;
