@@ -4,6 +4,12 @@
 #include <cstring>
 
 namespace understudy {
+namespace {
+
+/// Messages of a connection that the plan may tell at once: a window, as a rule.
+constexpr size_t kReserved = 8;
+
+}  // namespace
 
 CollectiveEnvironment::CollectiveEnvironment(const CollectiveJob& job, CollectiveProgress& progress,
                                              const std::vector<const uint8_t*>& received)
@@ -24,6 +30,7 @@ CollectiveEnvironment::CollectiveEnvironment(const CollectiveJob& job, Collectiv
     if (job.links[l].among_real()) continue;
     if (job.links[l].real_sends) links_of_[job.links[l].far].push_back(l);
   }
+  leaving_.reserve((job.links.size() + job.inner.size()) * kReserved);
   if (job.carrier != nullptr) job.carrier->listen(*this);
   const size_t most = std::min(job.operations.size(), CollectiveJob::kInFlight);
   for (size_t i = 0; i < most; ++i) flights_.emplace_back(job);
@@ -163,7 +170,8 @@ void CollectiveEnvironment::settle(Time now, size_t operation, Duration carried)
   finish(now);
 }
 
-/// False if no rank has gone on to the next operation.
+/// False if no rank has gone on to the next operation. Of what leaves at one moment credits go
+/// first: NICs have them in the work request, data they fetch.
 bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
   const CollectiveShape& shape = *job_.operations[operation];
   EnvironmentOutput out;
@@ -176,22 +184,29 @@ bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
       if (inner != CollectiveShape::kUnused) {
         const Connection& c = shape.ranks[out.rank]->connections()[out.connection];
         if (ahead && out.message < c.window) continue;  // it has left
-        host_->wake_at(at, *this,
-                       cookie(data ? WakeKind::kInnerData : WakeKind::kInnerCredit, inner));
+        if (data) {
+          leaving_.push_back({at, cookie(WakeKind::kInnerData, inner)});
+        } else {
+          host_->wake_at(at, *this, cookie(WakeKind::kInnerCredit, inner));
+        }
         continue;
       }
     }
     const uint32_t link = shape.links[out.rank].at(out.connection);
     if (ahead && out.message < job_.connection(operation, link).window) continue;
-    if (data) {
-      flight(operation).lateness.add(link, out.message, carried);
-      if (MessageMoments* m = moments(link, links_[link].planned++)) {
-        m->due = at;
-        m->cause = cause_;
-      }
+    if (!data) {
+      host_->wake_at(at, *this, cookie(WakeKind::kCredit, link));
+      continue;
     }
-    host_->wake_at(at, *this, cookie(data ? WakeKind::kData : WakeKind::kCredit, link));
+    flight(operation).lateness.add(link, out.message, carried);
+    if (MessageMoments* m = moments(link, links_[link].planned++)) {
+      m->due = at;
+      m->cause = cause_;
+    }
+    leaving_.push_back({at, cookie(WakeKind::kData, link)});
   }
+  for (const Leaving& data : leaving_) host_->wake_at(data.at, *this, data.cookie);
+  leaving_.clear();
   bool gone_on = false;
   uint32_t rank;
   while (plan(operation).next_done(rank)) {

@@ -96,6 +96,11 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   struct Inner {
     LinkCursor posting, receiving, acknowledging;
   };
+  /// Data whose time the plan has told.
+  struct Leaving {
+    Time at;
+    uint64_t cookie = 0;
+  };
   struct Flight {
     explicit Flight(const CollectiveJob& job) : lateness(job, job.operations) {}
     CollectiveLateness lateness;
@@ -151,6 +156,7 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   std::vector<Inner> inner_;
   std::vector<std::vector<uint32_t>> links_of_;  ///< by emulated rank: those that come to it
   std::vector<Rank> ranks_;
+  std::vector<Leaving> leaving_;  ///< empty between calls
   std::vector<Flight> flights_;
   const ExactRing ring_;
   size_t first_ = 0;  ///< the oldest operation that is not finished

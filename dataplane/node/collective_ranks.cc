@@ -19,6 +19,7 @@ CollectiveRanks::CollectiveRanks(const CollectiveJob& job, Own own, CollectivePr
       queued_(job.real.size()) {
   for (uint32_t l = 0; l < links_.size(); ++l) ends_.emplace_back(*this, l);
   work_.reserve(job.real.size());
+  leaving_.reserve(job.links.size());
   const size_t most = std::min(job.operations.size(), CollectiveJob::kInFlight);
   flights_.resize(most);
   for (Flight& flight : flights_) {
@@ -106,6 +107,7 @@ void CollectiveRanks::queue(uint32_t real) {
   work_.push_back(real);
 }
 
+/// Of what leaves at one moment credits go first, as those of emulated ranks.
 void CollectiveRanks::settle(Time now, size_t operation, uint32_t real) {
   queue(real);
   while (!work_.empty()) {
@@ -115,6 +117,11 @@ void CollectiveRanks::settle(Time now, size_t operation, uint32_t real) {
     while (advance(now, operation, next)) {
     }
   }
+  for (const uint32_t link : leaving_) {
+    links_[link].leaves = false;
+    send_ready(now, link);
+  }
+  leaving_.clear();
 }
 
 /// False if this rank can do nothing.
@@ -179,7 +186,8 @@ void CollectiveRanks::done(Time now, size_t operation, uint32_t real, uint32_t c
   if (c.direction == Direction::kSend) {
     if (job_.exact) fill_slot(link, schedule(operation, real).message(connection, k));
     ++links_[link].due;
-    send_ready(now, link);
+    if (!links_[link].leaves) leaving_.push_back(link);
+    links_[link].leaves = true;
   } else if (k + c.window < c.messages) {
     links_[link].receiver.grant(now, *host_, c.capacity);
   }

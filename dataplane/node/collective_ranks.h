@@ -73,6 +73,7 @@ class CollectiveRanks final : public Endpoint {
     // Messages of all operations.
     uint64_t due = 0;  ///< filled
     uint64_t sent = 0;
+    bool leaves = false;  ///< it stands in leaving_
     uint64_t received = 0, used = 0;
     LinkCursor sending, receiving, using_;
   };
@@ -137,7 +138,8 @@ class CollectiveRanks final : public Endpoint {
   std::vector<Time> entry_;         ///< by real rank: of a next operation that must wait for others
   size_t first_ = 0;                ///< the oldest operation that is not finished
   size_t begun_ = 0;
-  std::vector<uint32_t> work_;  ///< real ranks to look at; each stands in it once at most
+  std::vector<uint32_t> leaving_;  ///< links with messages that are filled now
+  std::vector<uint32_t> work_;     ///< real ranks to look at; each stands in it once at most
   std::vector<uint8_t> queued_;
 };
 
