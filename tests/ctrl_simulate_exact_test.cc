@@ -57,6 +57,34 @@ TEST(SimulateExact, AnyPositionOfTheRealRank) {
   }
 }
 
+/// Bit n of `real`: rank n is a reference node.
+std::string several(unsigned ranks, unsigned real, const std::string& entry) {
+  std::string nodes, ports, names;
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    const std::string name = "n" + std::to_string(rank);
+    const bool is_real = (real >> rank & 1) != 0;
+    nodes += "[[node]]\nname = \"" + name + "\"\n" + (is_real ? "real = true\n" : "") +
+             "link = { rate = \"10Gbit/s\", latency = \"1us\" }\n";
+    if (is_real) ports += "[[port]]\nreal = \"" + name + "\"\ndevice = \"virtual\"\n";
+    names += (rank == 0 ? "\"" : ", \"") + name + "\"";
+  }
+  return "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/16\"\n" + nodes + ports +
+         "[[job]]\nname = \"ring\"\ncollective = \"all_reduce\"\nalgorithm = \"ring\"\nranks = [" +
+         names + "]\nsizes = [" + kOddSizes +
+         "]\npayload = \"exact\"\nchannels = 2\niterations = 2\nentry = \"" + entry + "\"\n";
+}
+
+/// Neighbours that are both real, emulated ranks between them, in any order.
+TEST(SimulateExact, AnySetOfRealRanks) {
+  for (const unsigned ranks : {3u, 5u}) {
+    for (unsigned real = 1; real < 1u << ranks; ++real) {
+      const std::string entry = real % 2 == 0 ? "scheduled" : "first_credit";
+      const std::string text = several(ranks, real, entry);
+      expect_right(simulated(config_of(text)), text);
+    }
+  }
+}
+
 /// The emulated ranks enter with the real one, as its first credit shows.
 TEST(SimulateExact, TheFirstCreditStartsAnOperation) {
   RingText ring;

@@ -265,9 +265,6 @@ Result<void> Builder::check() const {
   if (real == 0) return error("found no real node: it needs ranks on a node with real = true");
   const std::string several =
       real > 1 ? "found " + std::to_string(real) + " real nodes in the job: " : "";
-  if (real > 1 && job_.payload == PayloadMode::kExact) {
-    return error(several + "payload = \"exact\" goes with one");
-  }
   if (real > 1 && job_.operations != OperationsMode::kTold) {
     return error(several + "operations = \"inferred\" and \"fed\" go with one");
   }

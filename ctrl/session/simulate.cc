@@ -200,7 +200,9 @@ void add_reference(CollectiveReport& report, const Job& job, size_t operation) {
     entry = std::min(entry, own.entry);
     end = std::max(end, own.end);
     report.size_mismatches += own.size_mismatches;
-    if (job.setup->job.exact) report.wrong_elements = own.wrong_elements;
+    if (job.setup->job.exact) {
+      report.wrong_elements = report.wrong_elements.value_or(0) + own.wrong_elements;
+    }
     if (job.ranks.size() > 1) report.by_node.push_back(own.end - own.entry);
   }
   report.node_reported = end - entry;

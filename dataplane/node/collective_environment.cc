@@ -18,22 +18,36 @@ CollectiveEnvironment::CollectiveEnvironment(const CollectiveJob& job, Collectiv
       links_(job.links.size()),
       inner_(job.inner.size()),
       links_of_(job.ranks()),
-      ranks_(job.ranks()),
-      ring_{job.ranks(), job.real.front(), job.seed} {
+      ranks_(job.ranks()) {
   for (uint32_t l = 0; l < links_.size(); ++l) {
     ends_.emplace_back(*this, l);
     links_[l].memory = received[l];
-    for (uint32_t other = 0; job.exact && other < links_.size(); ++other) {
-      if (job.links[l].real_sends == job.links[other].real_sends) continue;
-      if (job.links[l].channel == job.links[other].channel) links_[l].partner = other;
-    }
     if (job.links[l].among_real()) continue;
-    if (job.links[l].real_sends) links_of_[job.links[l].far].push_back(l);
+    if (job.links[l].real_sends) {
+      links_of_[job.links[l].far].push_back(l);
+    } else if (job.exact) {
+      chain(l);
+    }
   }
   leaving_.reserve((job.links.size() + job.inner.size()) * kReserved);
   if (job.carrier != nullptr) job.carrier->listen(*this);
   const size_t most = std::min(job.operations.size(), CollectiveJob::kInFlight);
   for (size_t i = 0; i < most; ++i) flights_.emplace_back(job);
+}
+
+/// Of exact payload: which emulated ranks lie behind a link to a real one, and where their values
+/// come from.
+void CollectiveEnvironment::chain(uint32_t link) {
+  const CollectiveLink& to = job_.links[link];
+  ExactRing& ring = links_[link].ring;
+  ring = {job_.ranks(), to.real, 0, job_.seed};
+  uint32_t before = ring.previous(to.real);
+  for (; !job_.is_real(before); before = ring.previous(before)) ++ring.emulated;
+  for (uint32_t l = 0; l < links_.size(); ++l) {
+    const CollectiveLink& from = job_.links[l];
+    if (from.among_real() || !from.real_sends || from.real != before) continue;
+    if (from.channel == to.channel) links_[link].partner = l;
+  }
 }
 
 void CollectiveEnvironment::on_wake(Time now, uint64_t cookie) {
@@ -397,7 +411,7 @@ void CollectiveEnvironment::End::fill(uint64_t cookie, uint64_t offset,
 }
 
 /// What the chain of emulated ranks makes of its start, which is the oldest of them or what the
-/// real rank sent n - 1 steps before.
+/// real rank before them sent.
 void CollectiveEnvironment::fill(uint32_t link, const CollectivePlace& place, uint64_t offset,
                                  std::span<uint8_t> out) const {
   const Link& l = links_[link];
@@ -407,10 +421,10 @@ void CollectiveEnvironment::fill(uint32_t link, const CollectivePlace& place, ui
     return;
   }
   const Connection& c = job_.connection(place.operation, link);
-  const uint32_t step = ring_.step(c, place.message);
-  if (step >= ring_.ranks - 1) {
+  const uint32_t step = l.ring.step(c, place.message);
+  if (step >= l.ring.emulated) {
     const Link& from = links_[l.partner];
-    const uint64_t source = l.base + place.message - ring_.round(c);
+    const uint64_t source = l.base + place.message - l.ring.round(c);
     std::memcpy(out.data(),
                 from.memory +
                     uint64_t{from.receiver.slot(source)} * job_.links[l.partner].slot_bytes +
@@ -418,7 +432,7 @@ void CollectiveEnvironment::fill(uint32_t link, const CollectivePlace& place, ui
                 out.size());
   }
   const Message message = job_.message(place.operation, link, place.message);
-  ring_.reduce(step, (message.offset + offset) / sizeof(float), out);
+  l.ring.reduce(step, (message.offset + offset) / sizeof(float), out);
 }
 
 }  // namespace understudy

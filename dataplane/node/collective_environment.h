@@ -88,7 +88,8 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
     LinkCursor sending, receiving;
     // Exact payload.
     const uint8_t* memory = nullptr;  ///< that the real rank writes to
-    uint32_t partner = 0;             ///< the other direction of the channel
+    ExactRing ring;                   ///< what is sent, and from where
+    uint32_t partner = 0;             ///< that comes from the real rank before, of its channel
     uint64_t base = 0;                ///< messages before those of the operation that it sends in
     size_t base_operation = 0;
   };
@@ -118,6 +119,7 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
     bool credited = false;  ///< !scheduled: its first credits were scheduled
   };
 
+  void chain(uint32_t link);
   void start(Time now);
   void join(Time now, uint32_t link);
   void begin(Time now);
@@ -158,7 +160,6 @@ class CollectiveEnvironment final : public Endpoint, public InnerListener {
   std::vector<Rank> ranks_;
   std::vector<Leaving> leaving_;  ///< empty between calls
   std::vector<Flight> flights_;
-  const ExactRing ring_;
   size_t first_ = 0;  ///< the oldest operation that is not finished
   CollectiveMoments* moments_ = nullptr;
   WaitCause cause_ = WaitCause::kEntry;  ///< of what is going on

@@ -112,8 +112,8 @@ struct CollectiveJob {
   std::vector<RankWork> work;  ///< by rank: what it does before its operations
   Duration step_cost;
   std::optional<NodeWay> inside;  ///< what ways inside the real node take; without: no time
-  /// Payload is real fp32 data: the one real rank reduces them, in all-reduces over a ring by the
-  /// Simple protocol.
+  /// Payload is real fp32 data: real ranks, one a node, reduce them, in all-reduces over a ring by
+  /// the Simple protocol.
   bool exact = false;
   uint64_t seed = 0;  ///< of the emulated ranks' contributions (dataplane/base/pattern.h)
 

@@ -11,13 +11,16 @@ CollectiveRanks::CollectiveRanks(const CollectiveJob& job, Own own, CollectivePr
       own_(own),
       progress_(progress),
       memory_(memory),
-      ring_{job.ranks(), job.real.front(), job.seed},
+      ring_{job.ranks(), job.real[own.first], 0, job.seed},
       links_(job.links.size()),
       operation_(job.real.size()),
       clocks_(job.real.size()),
       entry_(job.real.size(), Time::never()),
       queued_(job.real.size()) {
   for (uint32_t l = 0; l < links_.size(); ++l) ends_.emplace_back(*this, l);
+  for (uint32_t rank = 0; job.exact && rank < job.ranks(); ++rank) {
+    seeds_.push_back(job.is_real(rank) ? memory_.input_seed : job.seed);
+  }
   work_.reserve(job.real.size());
   leaving_.reserve(job.links.size());
   const size_t most = std::min(job.operations.size(), CollectiveJob::kInFlight);
@@ -335,7 +338,7 @@ void CollectiveRanks::complete(Time now, size_t operation, uint32_t real) {
 /// Chunk k of a loop is first sent by rank k + 1 and grows by one contribution a hop (nccl-wire
 /// 3.10): what this rank sends in its first n steps are all chunks.
 uint64_t CollectiveRanks::wrong_elements(size_t operation) const {
-  const RankSchedule& s = schedule(operation, 0);
+  const RankSchedule& s = schedule(operation, own_.first);
   uint64_t wrong = 0;
   for (uint32_t c = 0; c < s.connections().size(); ++c) {
     const Connection& connection = s.connections()[c];
@@ -346,8 +349,7 @@ uint64_t CollectiveRanks::wrong_elements(size_t operation) const {
       const Message message = s.message(c, k);
       const uint64_t first = message.offset / sizeof(float);
       wrong += ring_.wrong((ring_.real + ring_.ranks - step) % ring_.ranks, first,
-                           memory_.data.subspan(first, message.data / sizeof(float)),
-                           memory_.input_seed);
+                           memory_.data.subspan(first, message.data / sizeof(float)), seeds_);
     }
   }
   return wrong;

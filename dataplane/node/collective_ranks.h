@@ -19,7 +19,7 @@ class CollectiveRanks final : public Endpoint {
     std::vector<const uint8_t*> received;  ///< exact: per link, that the far end writes to
     std::vector<uint8_t*> sent;  ///< exact: per link, sent_slots() that messages leave from
     std::span<float> data;       ///< exact: the operation's buffer, in place
-    uint64_t input_seed = 0;     ///< of the real rank's own contribution
+    uint64_t input_seed = 0;     ///< of the real ranks' own contributions
   };
 
   /// Messages that may be on their way at once: a window of each operation in flight.
@@ -129,7 +129,8 @@ class CollectiveRanks final : public Endpoint {
   const Own own_;
   CollectiveProgress& progress_;
   Memory memory_;
-  const ExactRing ring_;
+  const ExactRing ring_;         ///< exact: there is one rank
+  std::vector<uint64_t> seeds_;  ///< exact: by rank
   std::vector<Link> links_;
   std::deque<End> ends_;
   std::vector<Flight> flights_;

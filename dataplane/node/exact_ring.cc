@@ -15,11 +15,10 @@ void ExactRing::reduce(uint32_t step, uint64_t first, std::span<uint8_t> out) co
     std::memcpy(&v, out.data() + i * sizeof v, sizeof v);
     return v;
   };
-  const uint32_t emulated = ranks - 1;
   uint32_t rank;  // whose contribution comes next
   uint32_t at;    // step at which it sends
   if (step >= emulated) {
-    rank = next(real);
+    rank = (real + ranks - emulated) % ranks;
     at = step - emulated + 1;
   } else {
     rank = (previous(real) + ranks - step) % ranks;
@@ -35,13 +34,13 @@ void ExactRing::reduce(uint32_t step, uint64_t first, std::span<uint8_t> out) co
 }
 
 uint64_t ExactRing::wrong(uint32_t start, uint64_t first, std::span<const float> data,
-                          uint64_t real_seed) const {
+                          std::span<const uint64_t> seeds) const {
   uint64_t wrong = 0;
   for (size_t i = 0; i < data.size(); ++i) {
     float sum = 0;
     for (uint32_t k = 0; k < ranks; ++k) {
       const uint32_t rank = (start + k) % ranks;
-      const float own = Pattern(rank == real ? real_seed : seed, rank).at(first + i);
+      const float own = Pattern(seeds[rank], rank).at(first + i);
       sum = k == 0 ? own : sum + own;
     }
     wrong += std::bit_cast<uint32_t>(sum) != std::bit_cast<uint32_t>(data[i]) ? 1 : 0;
