@@ -30,6 +30,8 @@ real = "gpu"
 device = "virtual"
 )";
 
+constexpr char kKernel[] = R"(real = { kind = "kernel", program = "x" })";
+
 std::string with(const std::string& real, const std::string& more = kPort) {
   return kHead + real + "\n" + more;
 }
@@ -93,7 +95,6 @@ TEST(Kernels, WhatIsWrongWithThemIsNamed) {
 }
 
 TEST(Kernels, NeedAPortForEachNic) {
-  constexpr char kKernel[] = R"(real = { kind = "kernel", program = "x" })";
   EXPECT_EQ(
       why_no_kernels(loaded(with(kKernel, ""))),
       "k.toml:10: node: \"gpu\" is a kernel without a port for its NIC 0: expected a [[port]] "
@@ -106,40 +107,52 @@ TEST(Kernels, NeedAPortForEachNic) {
   EXPECT_EQ(why_no_kernels(loaded(with(two, std::string(kPort) + "nic = 1\n" + kPort))), "");
 }
 
-TEST(Kernels, HaveNoRealNodesOfAnotherKindBesideThem) {
-  const std::string other = R"(
-[[node]]
-name = "wired"
-real = true
-link = { rate = "100Gbit/s", latency = "500ns" }
-)";
-  const std::string text = with(R"(real = { kind = "kernel", program = "x" })", other + kPort);
-  EXPECT_EQ(why_no_kernels(loaded(text)),
-            "k.toml:15: node: \"wired\" has real = true: beside a node of kind \"kernel\" all real "
-            "nodes are of that kind");
+std::string node(const std::string& name, const std::string& real) {
+  return "[[node]]\nname = \"" + name + "\"\n" + real +
+         "\nlink = { rate = \"100Gbit/s\", latency = \"500ns\" }\n" +
+         (real.find("real") == std::string::npos ? "" : "[[port]]\nreal = \"" + name + "\"\ndevice = \"virtual\"\n");
 }
 
-TEST(Kernels, AJobHasOne) {
-  constexpr char kKernel[] = R"(real = { kind = "kernel", program = "x" })";
-  const std::string other = std::string(R"(
-[[node]]
-name = "second"
-link = { rate = "100Gbit/s", latency = "500ns" }
-)") + kKernel + R"(
-[[port]]
-real = "second"
-device = "virtual"
-[[job]]
-name = "both"
-collective = "all_reduce"
-algorithm = "ring"
-ranks = ["gpu", "second"]
-sizes = ["1MiB"]
-entry = "first_credit"
-)";
-  const std::string why = why_no_kernels(loaded(with(kKernel, kPort + other)));
-  EXPECT_NE(why.find(": job: found 2 kernels: emulated ranks play beside one"), std::string::npos)
-      << why;
+std::string job(const std::string& ranks, const std::string& more = "") {
+  return "[[job]]\nname = \"j\"\ncollective = \"all_reduce\"\nalgorithm = \"ring\"\nranks = [" +
+         ranks + "]\nsizes = [\"1MiB\"]\nentry = \"first_credit\"\n" + more;
+}
+
+/// Of a kernel "gpu" and, beside it, these nodes and jobs.
+std::string why_not(const std::string& more) {
+  return why_no_kernels(loaded(with(kKernel, std::string(kPort) + more)));
+}
+
+TEST(Kernels, HaveReferenceNodesAndEmulatedOnesBesideThem) {
+  const std::string nodes =
+      node("second", kKernel) + node("reference", "real = true") + node("w", "count = 2");
+  EXPECT_EQ(why_not(nodes), "");
+  EXPECT_EQ(why_not(nodes + job("\"gpu\", \"w0\"")), "");
+  EXPECT_EQ(why_not(nodes + job("\"gpu\", \"second\", \"w0\"")), "");
+  EXPECT_EQ(why_not(nodes + job("\"gpu\", \"w0\", \"second\", \"w1\"", "payload = \"exact\"\n")),
+            "");
+  EXPECT_EQ(why_not(nodes + job("\"reference\", \"w0\"")), "");
+}
+
+TEST(Kernels, AJobHasOneKindOfRealNodeAndAnEmulatedRank) {
+  const std::string nodes =
+      node("second", kKernel) + node("reference", "real = true") + node("w", "");
+  EXPECT_EQ(why_not(nodes + job("\"gpu\", \"second\"")),
+            "k.toml:36: job: found 2 kernels and no emulated rank: kernels alone need no [[job]]: "
+            "ring_node --rank, --ranks, --sizes");
+  const std::string mixed = why_not(nodes + job("\"gpu\", \"reference\", \"w\""));
+  EXPECT_NE(mixed.find("k.toml:36: job: found ranks on kernels and on nodes with real = true"),
+            std::string::npos)
+      << mixed;
+}
+
+TEST(Kernels, TellTheirJobsFromReferenceNodes) {
+  const Config config = loaded(with(kKernel, std::string(kPort) + node("reference", "real = true") +
+                                                 node("w", "") + job("\"gpu\", \"w\"")));
+  EXPECT_FALSE(has_reference_ranks(config, config.jobs[0]));
+  JobConfig other = config.jobs[0];
+  other.ranks[0] = config.nodes[1].index;
+  EXPECT_TRUE(has_reference_ranks(config, other));
 }
 
 TEST(Kernels, AreNotForRun) {

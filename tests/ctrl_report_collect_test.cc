@@ -95,6 +95,18 @@ TEST_F(Collect, NodesTimesGoToTimedOperations) {
   ASSERT_TRUE(add_node_result(report, config.jobs[0], {1, 8192, {800, 800}, {}}));
   EXPECT_EQ(report.collectives[4].node_reported, Duration::ns(800));
   EXPECT_EQ(report.collectives[5].node_reported, Duration::ns(900));
+  EXPECT_TRUE(report.collectives[4].by_node.empty());
+}
+
+TEST_F(Collect, NodesTimesStandBesideOneAnother) {
+  JobReport report = job(6);
+  report.real_nodes = {"a", "b"};
+  ASSERT_TRUE(add_node_result(report, config.jobs[0], {1, 8192, {800, 800}, {}}, 1));
+  ASSERT_TRUE(add_node_result(report, config.jobs[0], {1, 8192, {700, 900}, {}}, 0));
+  EXPECT_EQ(report.collectives[4].by_node,
+            (std::vector<Duration>{Duration::ns(700), Duration::ns(800)}));
+  EXPECT_EQ(report.collectives[5].node_reported, Duration::ns(900));
+  EXPECT_TRUE(report.collectives[3].by_node.empty());  // a warm-up
 }
 
 TEST_F(Collect, NodesResultsThatDoNotFit) {

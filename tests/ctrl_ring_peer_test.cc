@@ -145,6 +145,33 @@ TEST(RingPeer, RunsAJobWithTheClientHoweverTheBytesAreCut) {
   }
 }
 
+/// Of several real ranks none begins before all are ready; results may be another one's.
+TEST(RingPeer, HoldsAReadyClientUntilAllRealRanksAre) {
+  RingOffer several = offer(4, 0, 1, 1);
+  several.message.real_ranks = {0, 3};
+  Pair pair(several);
+  pair.exchange();
+  pair.connect_all();
+  pair.exchange();
+  EXPECT_EQ(pair.peer.waits(), std::nullopt);
+  pair.client.send_ready();
+  pair.exchange();
+  EXPECT_EQ(pair.recorder.lines, std::vector<std::string>{"ready 7 0 1"});
+  EXPECT_EQ(pair.peer.waits(), 7u);
+  EXPECT_FALSE(pair.client.peer_ready());
+  pair.peer.begin();
+  pair.exchange();
+  EXPECT_EQ(pair.peer.waits(), std::nullopt);
+  EXPECT_TRUE(pair.client.peer_ready());
+  pair.client.send_result({.operation = 0, .bytes = 4096, .times_ns = {5, 6}});
+  pair.client.send_result({.operation = 0, .bytes = 4096, .times_ns = {5, 6}, .rank = 3});
+  pair.exchange();
+  EXPECT_EQ(pair.recorder.lines.back(), "result 7 3 4096");
+  pair.client.send_result({.operation = 0, .bytes = 4096, .times_ns = {5, 6}, .rank = 2});
+  pair.exchange();
+  EXPECT_EQ(pair.peer.failure(), "result of rank 2, which is no real one");
+}
+
 TEST(RingPeer, AsksForReceivingEndpointsWhereTheRealRankSends) {
   Pair pair(offer(4, 0, 1, 2));
   run_whole_job(pair);

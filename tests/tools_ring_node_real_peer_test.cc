@@ -69,6 +69,18 @@ TEST(RealPeer, DescribesTheRingWithAllRanksReal) {
   EXPECT_TRUE(job.exact);
 }
 
+TEST(RealPeer, PassesBackWhatItWasTold) {
+  RingJobMessage told = ring(4, 2);
+  told.client_rank = 0;
+  told.peer_rank = 1;
+  told.real_ranks = {0, 3};
+  told.seed = 5;
+  RingJobMessage expected = told;
+  expected.client_rank = 3;
+  expected.peer_rank = 0;
+  EXPECT_EQ(passed_back(told), expected);
+}
+
 TEST(RealPeer, RunsAJobWithTheClientOfThePreviousRank) {
   for (const uint32_t ranks : {2u, 4u}) {
     Call call(ranks, 2);
@@ -90,10 +102,21 @@ TEST(RealPeer, RunsAJobWithTheClientOfThePreviousRank) {
     call.client.send_ready();
     call.exchange();
     EXPECT_TRUE(call.peer.client_ready());
+    EXPECT_FALSE(call.client.peer_ready());
+    call.peer.begin();
+    call.exchange();
     EXPECT_TRUE(call.client.peer_ready());
     call.client.send_result({.operation = 0, .bytes = 4096, .times_ns = {5, 6}, .wrong = 0});
+    call.client.send_result({.operation = 0, .bytes = 4096, .times_ns = {7, 8}, .rank = 3});
     call.exchange();
     EXPECT_FALSE(call.peer.done());
+    const auto results = call.peer.take_results();
+    ASSERT_EQ(results.size(), 2u);
+    EXPECT_EQ(results[0].rank, 0u);  // the client's own
+    EXPECT_EQ(results[0].wrong, 0u);
+    EXPECT_EQ(results[1].rank, 3u);  // that it passes on
+    EXPECT_EQ(results[1].times_ns, (std::vector<uint64_t>{7, 8}));
+    EXPECT_TRUE(call.peer.take_results().empty());
     call.client.send_done();
     call.exchange();
     EXPECT_TRUE(call.peer.done());
@@ -127,6 +150,7 @@ TEST(RealPeer, RefusesMessagesOutOfOrder) {
   EXPECT_CONTAINS(failure_after({hello(), hello()}), "\"hello\" out of order");
   EXPECT_CONTAINS(failure_after({hello(), connect, RingReadyMessage{}}), "\"ready\" out of order");
   EXPECT_CONTAINS(failure_after({hello(), RingDoneMessage{}}), "\"done\" out of order");
+  EXPECT_CONTAINS(failure_after({hello(), RingResultMessage{}}), "\"result\" out of order");
   EXPECT_CONTAINS(failure_after({hello(), RingErrorMessage{"no device"}}), "no device");
 }
 

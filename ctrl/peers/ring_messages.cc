@@ -84,6 +84,7 @@ class Fields {
     return out;
   }
 
+  bool has(const char* key) const { return object_.contains(key); }
   const json* find(const char* key) {
     const auto it = object_.find(key);
     if (it == object_.end()) {
@@ -144,6 +145,7 @@ json to_json(const RingReadyMessage&) { return json::object(); }
 json to_json(const RingResultMessage& m) {
   json object = {{"operation", m.operation}, {"bytes", m.bytes}, {"times_ns", m.times_ns}};
   object["wrong"] = m.wrong ? json(*m.wrong) : json(nullptr);
+  if (m.rank) object["rank"] = *m.rank;
   return object;
 }
 
@@ -228,6 +230,7 @@ RingResultMessage read_result(Fields& f) {
   m.times_ns = f.numbers<uint64_t>("times_ns", UINT64_MAX);
   const json* wrong = f.find("wrong");
   if (wrong != nullptr && !wrong->is_null()) m.wrong = f.number<uint64_t>("wrong", 0, UINT64_MAX);
+  if (f.has("rank")) m.rank = f.number<uint32_t>("rank", 0, kMaxRanks - 1);
   return m;
 }
 

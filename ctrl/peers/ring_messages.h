@@ -10,9 +10,12 @@
 //   connect (per channel and direction) ->
 //                              <-       connected (in the order of the connects)
 //   ready                      ->
-//                              <-       ready
+//                              <-       ready (with several real ranks: when all of them are)
 //   result (per size, to next) ->
 //   done                       ->       both close
+//
+// A real rank's next one may be real too: it speaks as a peer does, tells of the job as its own
+// next one told it, and passes results on.
 //
 // Either side may send `error` at any time and close. A connection goes to one emulated rank; with
 // two ranks that one is both neighbours and the connection carries both directions.
@@ -113,13 +116,15 @@ struct RingConnectedMessage : RingLinkEnd {};  ///< peer to client: the peer's e
 /// on a connection before it has the client's (nccl-wire 2.4).
 struct RingReadyMessage {};
 
-/// Client to the rank after it, after the last operation of one size.
+/// Client to the rank after it, after the last operation of one size; real ranks pass on to their
+/// next one what others told them, until an emulated one has it.
 struct RingResultMessage {
   uint32_t operation = 0;  ///< index in RingJobMessage::operations
   uint64_t bytes = 0;      ///< its size
   std::vector<uint64_t>
-      times_ns;                   ///< of the timed iterations, CLOCK_MONOTONIC, start to completion
-  std::optional<uint64_t> wrong;  ///< elements over all iterations; nothing if not verified
+      times_ns;  ///< of the timed iterations, CLOCK_MONOTONIC, start to completion
+  std::optional<uint64_t> wrong = {};  ///< elements over all iterations; nothing if not verified
+  std::optional<uint32_t> rank = {};   ///< whose result it is; nothing: the client's
 };
 
 struct RingDoneMessage {};  ///< client to peer: no more operations

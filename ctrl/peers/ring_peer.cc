@@ -51,7 +51,8 @@ void RingPeer::handle(const RingOobMessage& message) {
     if (const auto* m = std::get_if<RingResultMessage>(&message)) return result(*m);
     if (std::holds_alternative<RingDoneMessage>(message)) return done();
   }
-  static constexpr const char* kExpected[] = {"hello", "connect or ready", "result or done"};
+  static constexpr const char* kExpected[] = {"hello", "connect or ready",
+                                              "nothing before all are ready", "result or done"};
   give_up(std::string("message \"") + ring_oob_name(message) + "\" out of order, expected " +
           kExpected[static_cast<size_t>(state_)]);
 }
@@ -176,10 +177,20 @@ void RingPeer::ready() {
     return give_up("client is ready with " + std::to_string(answered_) + " of " +
                    std::to_string(wanted) + " links connected");
   }
+  const RingJobMessage& job = offer().message;
+  state_ = State::kReady;
+  if (job.real_ranks.size() == 1) begin();
+  observer_.on_ring_ready(offer().job, job.client_rank, job.peer_rank);
+}
+
+std::optional<uint32_t> RingPeer::waits() const {
+  if (finished_ || state_ != State::kReady) return std::nullopt;
+  return offer().job;
+}
+
+void RingPeer::begin() {
   append_ring_oob(RingReadyMessage{}, output_);
   state_ = State::kRunning;
-  const RingJobMessage& job = offer().message;
-  observer_.on_ring_ready(offer().job, job.client_rank, job.peer_rank);
 }
 
 void RingPeer::result(const RingResultMessage& m) {
@@ -193,7 +204,11 @@ void RingPeer::result(const RingResultMessage& m) {
                    std::to_string(m.times_ns.size()) + " times for " +
                    std::to_string(job.operations[m.operation].iterations) + " iterations");
   }
-  observer_.on_ring_result(offer().job, job.client_rank, m);
+  const uint32_t rank = m.rank.value_or(job.client_rank);
+  if (std::ranges::count(job.real_ranks, rank) == 0) {
+    return give_up("result of rank " + std::to_string(rank) + ", which is no real one");
+  }
+  observer_.on_ring_result(offer().job, rank, m);
 }
 
 void RingPeer::done() {

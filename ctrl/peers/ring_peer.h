@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct RingOffer {
 class RingObserver {
  public:
   virtual ~RingObserver() = default;
-  /// All links between this emulated and this real rank stand on both sides.
+  /// All links between this emulated and this real rank stand on both sides. If the job has several
+  /// real ranks, the client waits to be told that all of them are so far: RingPeer::begin().
   virtual void on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) = 0;
   virtual void on_ring_result(uint32_t job, uint32_t real_rank,
                               const RingResultMessage& result) = 0;
@@ -43,8 +45,13 @@ class RingPeer : public Peer {
   void on_closed(Time now) override;
   void on_refused(Time now, const std::string& reason) override;
 
+  /// The job that the client waits to begin, if it does.
+  std::optional<uint32_t> waits() const;
+  /// Of a client that waits: all real ranks are ready.
+  void begin();
+
  private:
-  enum class State { kHello, kConnect, kRunning };
+  enum class State { kHello, kConnect, kReady, kRunning };
 
   void handle(const RingOobMessage& message);
   void hello(const RingHelloMessage& m);

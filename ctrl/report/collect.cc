@@ -114,7 +114,7 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
 }
 
 Result<void> add_node_result(JobReport& report, const JobConfig& job,
-                             const RingResultMessage& result) {
+                             const RingResultMessage& result, uint32_t node) {
   const std::string what = "job '" + job.name + "': the real node's result for operation " +
                            std::to_string(result.operation);
   if (result.operation >= job.sizes.size() || job.sizes[result.operation] != result.bytes) {
@@ -128,6 +128,8 @@ Result<void> add_node_result(JobReport& report, const JobConfig& job,
     if (c.size_index != result.operation || c.warmup) continue;
     const Duration time = Duration::ns(static_cast<int64_t>(result.times_ns[c.iteration]));
     c.node_reported = std::max(c.node_reported.value_or(Duration()), time);
+    c.by_node.resize(report.real_nodes.size());
+    if (node < c.by_node.size()) c.by_node[node] = time;
   }
   report.node_checks.push_back({result.operation, result.bytes, result.wrong});
   return {};

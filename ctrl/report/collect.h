@@ -26,10 +26,11 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
                      const std::function<Duration(size_t)>& modelled);
 
 /// Adds what ring_node said about one size, after job_report(). Of several real ranks' times the
-/// longest counts. A size that the job does not have, or another number of timed iterations, is an
-/// error; the report then stays as it was.
+/// longest counts, and each stands in by_node, where `node` is its place in JobReport::real_nodes.
+/// A size that the job does not have, or another number of timed iterations, is an error; the
+/// report then stays as it was.
 Result<void> add_node_result(JobReport& report, const JobConfig& job,
-                             const RingResultMessage& result);
+                             const RingResultMessage& result, uint32_t node = 0);
 
 /// Users of congestion control that had queue pairs in a shard. `reference`: the reference node's.
 std::vector<SenderReport> sender_reports(const Config& config, const ShardSnapshot& snapshot,

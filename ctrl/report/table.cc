@@ -101,7 +101,8 @@ std::string nodes_text(const JobReport& job, const SizeSummary& s) {
   for (size_t node = 0; node < job.real_nodes.size(); ++node) {
     Duration sum;
     for (const CollectiveReport& c : job.collectives) {
-      if (!c.warmup && c.size_index == s.size_index) sum += c.by_node[node];
+      if (c.warmup || c.size_index != s.size_index) continue;
+      if (node < c.by_node.size()) sum += c.by_node[node];
     }
     text += (node == 0 ? " " : ", ") + job.real_nodes[node] + " " +
             format_text("%.2f", sum.microseconds() / static_cast<double>(s.timed)) + " us";

@@ -85,10 +85,18 @@ Result<void> EmulatedSide::open(PeerHost& host) {
 
 Result<void> EmulatedSide::listen(NodeId node, unsigned nic, uint16_t port,
                                   PeerHost::PeerFactory factory) {
+  return listen(node, nic, port,
+                PeerHost::Acceptor([factory = std::move(factory)](const AcceptedConnection&) {
+                  return factory();
+                }));
+}
+
+Result<void> EmulatedSide::listen(NodeId node, unsigned nic, uint16_t port,
+                                  PeerHost::Acceptor acceptor) {
   const NicConfig& n = config_.nodes[node].nics[nic];
   for (const auto& address : {n.v4, n.v6}) {
     if (!address) continue;
-    if (auto done = host_->listen_at({*address, port}, node, factory); !done) return done;
+    if (auto done = host_->listen_at({*address, port}, node, acceptor); !done) return done;
   }
   return {};
 }
@@ -117,13 +125,26 @@ Result<void> EmulatedSide::open_rings() {
     for (const RingOffer& offer : offers) nics.insert(config_.jobs[offer.job].nic);
     for (const unsigned nic : nics) {
       const IpAddress local = roce_address(node.nics[nic]);
-      auto done = listen(node.index, nic, kRingOobPort, [this, offers, local] {
-        return std::make_unique<RingPeer>(local, offers, *jobs_);
-      });
+      const auto accept = [this, offers, local](const AcceptedConnection& accepted) {
+        auto peer = std::make_unique<RingPeer>(local, offers, *jobs_);
+        rings_[accepted.id] = peer.get();
+        return peer;
+      };
+      auto done = listen(node.index, nic, kRingOobPort, PeerHost::Acceptor(accept));
       if (!done) return done;
     }
   }
   return {};
+}
+
+/// Tells real ranks that wait for one another that all of them are ready.
+void EmulatedSide::begin_rings() {
+  for (const auto& [id, peer] : rings_) {
+    const auto job = peer->waits();
+    if (!job || !jobs_->has_begun(*job)) continue;
+    peer->begin();
+    host_->flush(id);
+  }
 }
 
 Result<void> EmulatedSide::open_feeds() {
@@ -190,6 +211,7 @@ std::string_view EmulatedSide::kind_at(NodeId node, uint16_t port) const {
 }
 
 void EmulatedSide::on_ended(const EndedConnection& ended) {
+  rings_.erase(ended.id);
   if (nccl_ && nccl_->on_ended(ended)) return;
   if (ended.dialled) {
     if (const auto text = dialling_->on_ended(now_(), ended); !text.empty()) say_(text);
@@ -232,6 +254,7 @@ void EmulatedSide::turn() {
   const Time now = now_();
   if (dialling_) dialling_->poll(now);
   if (nccl_) nccl_->poll(now);
+  begin_rings();
   for (auto& cm : cms_) cm->poll(now);
   for (const std::string& line : jobs_->poll(now)) say_(line);
   for (ShardControl* control : shards_.controls) control->poll();

@@ -70,7 +70,9 @@ class EmulatedSide {
   void open_cm();
   Result<void> open_services();
   Result<void> open_rings();
+  void begin_rings();
   Result<void> open_feeds();
+  Result<void> listen(NodeId node, unsigned nic, uint16_t port, PeerHost::Acceptor acceptor);
   Result<void> listen(NodeId node, unsigned nic, uint16_t port, PeerHost::PeerFactory factory);
   void probe(const IpAddress& local, const IpAddress& remote, std::function<void()> answered);
   void on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request);
@@ -91,6 +93,7 @@ class EmulatedSide {
   std::optional<NcclJobs> nccl_;
   std::unique_ptr<ActiveClients> dialling_;
   std::map<ConnectionId, ServiceReport> clients_;
+  std::map<ConnectionId, RingPeer*> rings_;  ///< connections of real ranks, while they last
 };
 
 }  // namespace understudy

@@ -16,12 +16,25 @@ uint32_t previous(const CollectiveJob& job, uint32_t rank) {
   return (rank + job.ranks() - 1) % job.ranks();
 }
 
-/// Of one channel and direction; nothing if there is no such one.
-std::optional<uint32_t> link_of(const CollectiveJob& job, uint32_t channel, bool real_sends) {
+/// Of a real rank's connection; nothing if there is no such one.
+std::optional<uint32_t> link_of(const CollectiveJob& job, const RingLinkRequest& wanted) {
   for (uint32_t l = 0; l < job.links.size(); ++l) {
-    if (job.links[l].channel == channel && job.links[l].real_sends == real_sends) return l;
+    const CollectiveLink& link = job.links[l];
+    if (link.real != wanted.real_rank || link.far != wanted.emulated_rank) continue;
+    if (link.channel == wanted.channel && link.real_sends == wanted.real_sends) return l;
   }
   return std::nullopt;
+}
+
+/// Pairs of a real rank and an emulated neighbour of its.
+uint32_t neighbours_of(const CollectiveJob& job) {
+  uint32_t count = 0;
+  for (const uint32_t real : job.real) {
+    for (const uint32_t rank : std::set<uint32_t>{next(job, real), previous(job, real)}) {
+      count += job.is_real(rank) ? 0 : 1;
+    }
+  }
+  return count;
 }
 
 }  // namespace
@@ -60,7 +73,7 @@ Result<std::unique_ptr<JobRunner>> JobRunner::create(
   for (const JobConfig& job : config.jobs) {
     Job made;
     made.setup = std::move(setups[runner->jobs_.size()]);
-    made.neighbours = job.ranks.size() == 2 ? 1 : 2;
+    made.neighbours = neighbours_of(made.setup->job);
     ShardControl* control = nullptr;
     const NodeId real = job.ranks[made.setup->job.real.front()];
     for (size_t i = 0; i < config.ports.size(); ++i) {
@@ -121,39 +134,44 @@ std::vector<RingOffer> JobRunner::offers(NodeId node) const {
   for (uint32_t j = 0; j < jobs_.size(); ++j) {
     const JobConfig& job = config_.jobs[j];
     if (job.join) continue;
-    const CollectiveJob& ring = jobs_[j].setup->job;
-    const uint32_t real = ring.real.front();
-    for (const uint32_t rank : {next(ring, real), previous(ring, real)}) {
-      if (job.ranks[rank] != node) continue;
-      if (!result.empty() && result.back().job == j) continue;  // two ranks: both neighbours
-      RingOffer offer;
-      offer.job = j;
-      RingJobMessage& m = offer.message;
-      m.name = job.name;
-      m.ranks = ring.ranks();
-      m.client_rank = real;
-      m.peer_rank = rank;
-      m.real_ranks = {real};
-      m.channels = job.channels;
-      for (const uint64_t bytes : job.sizes)
-        m.operations.push_back({bytes, job.warmup, job.iterations});
-      m.mtu = config_.fabric.mtu;
-      m.seed = config_.seed;
-      m.exact = ring.exact;
-      m.data_traffic_class = m.control_traffic_class = job.sender.traffic_class;
-      const NicConfig& nic = config_.nodes[job.ranks[real]].nics[job.nic];
-      offer.client_addresses = {roce_address(nic)};
-      result.push_back(offer);
-    }
+    for (const uint32_t real : jobs_[j].setup->job.real) add_offers(j, real, node, result);
   }
   return result;
+}
+
+/// To one of its real ranks, if the node is its neighbour.
+void JobRunner::add_offers(uint32_t number, uint32_t real, NodeId node,
+                           std::vector<RingOffer>& offers) const {
+  const JobConfig& job = config_.jobs[number];
+  const CollectiveJob& ring = jobs_[number].setup->job;
+  for (const uint32_t rank : std::set<uint32_t>{next(ring, real), previous(ring, real)}) {
+    if (job.ranks[rank] != node) continue;
+    RingOffer offer;
+    offer.job = number;
+    RingJobMessage& m = offer.message;
+    m.name = job.name;
+    m.ranks = ring.ranks();
+    m.client_rank = real;
+    m.peer_rank = rank;
+    m.real_ranks = ring.real;
+    m.channels = job.channels;
+    for (const uint64_t bytes : job.sizes) {
+      m.operations.push_back({bytes, job.warmup, job.iterations});
+    }
+    m.mtu = config_.fabric.mtu;
+    m.seed = config_.seed;
+    m.exact = ring.exact;
+    m.data_traffic_class = m.control_traffic_class = job.sender.traffic_class;
+    offer.client_addresses = {roce_address(config_.nodes[job.ranks[real]].nics[job.nic])};
+    offers.push_back(offer);
+  }
 }
 
 Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   const RingLinkRequest& link = *request.ring;
   Job& job = jobs_[link.job];
-  if (job.ready != 0) return fail("the job has been started already");
-  const auto number = link_of(job.setup->job, link.channel, link.real_sends);
+  if (job.ready_ranks.contains(link.real_rank)) return fail("the job has been started already");
+  const auto number = link_of(job.setup->job, link);
   if (!number) return fail("the job has no such channel");
   const LinkNearEnd ours = job.environment->open(*number);
   if (ours.qpns.empty()) return fail("no queue pair is left on this port");
@@ -170,13 +188,14 @@ Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   return EndpointReady{ours.qpns.front(), request.local_psn, ours.va, ours.rkey};
 }
 
-void JobRunner::on_ring_ready(uint32_t job, uint32_t, uint32_t) {
+void JobRunner::on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t) {
   Job& j = jobs_[job];
+  j.ready_ranks.insert(real_rank);
   if (++j.ready == j.neighbours && j.environment->all_joined()) j.environment->start();
 }
 
-void JobRunner::on_ring_result(uint32_t job, uint32_t, const RingResultMessage& result) {
-  jobs_[job].results.push_back(result);
+void JobRunner::on_ring_result(uint32_t job, uint32_t real_rank, const RingResultMessage& result) {
+  jobs_[job].results.emplace_back(real_rank, result);
 }
 
 void JobRunner::on_ring_done(uint32_t job, uint32_t, uint32_t) {
@@ -253,12 +272,24 @@ JobReport JobRunner::report(size_t index) const {
                                 Verified::kNo, [&](size_t i) { return job.setup->modelled[i]; });
   report.model = model_name(job.setup->model);
   if (const InferenceReport* found = job.environment->found()) report.inferred = *found;
-  for (const RingResultMessage& result : job.results) {
-    if (auto added = add_node_result(report, config_.jobs[index], result); !added) {
+  add_results(report, index);
+  return report;
+}
+
+void JobRunner::add_results(JobReport& report, size_t index) const {
+  const CollectiveJob& ring = jobs_[index].setup->job;
+  const JobConfig& job = config_.jobs[index];
+  // Each one's times, if all of them are known.
+  if (ring.real.size() > 1 && jobs_[index].results.size() == ring.real.size() * job.sizes.size()) {
+    for (const uint32_t rank : ring.real) {
+      report.real_nodes.push_back(config_.nodes[job.ranks[rank]].name);
+    }
+  }
+  for (const auto& [rank, result] : jobs_[index].results) {
+    if (auto added = add_node_result(report, job, result, ring.real_index[rank]); !added) {
       ++report.violations;
     }
   }
-  return report;
 }
 
 }  // namespace understudy

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "ctrl/build/collective.h"
@@ -69,6 +71,8 @@ class JobRunner final : public RingObserver {
   /// of NCCL's search. References to its setup and environment end. Not in a network of switches.
   Result<void> plan_again(size_t job, uint32_t search_channels);
   void begun(size_t job) { jobs_[job].ready = jobs_[job].neighbours; }
+  /// All real ranks stand ready.
+  bool has_begun(size_t job) const { return jobs_[job].ready == jobs_[job].neighbours; }
   void ended(size_t job) { jobs_[job].done = jobs_[job].neighbours; }
 
   void on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
@@ -81,14 +85,17 @@ class JobRunner final : public RingObserver {
     std::unique_ptr<CollectiveSetup> setup;
     std::unique_ptr<EnvironmentHost> environment;
     ShardControl* control = nullptr;  ///< of its shard
-    uint32_t neighbours = 2;          ///< connections that the client makes
+    uint32_t neighbours = 0;          ///< connections that the clients make
     uint32_t ready = 0, done = 0;
-    bool lost = false;  ///< track of its operations, which was said
-    std::vector<RingResultMessage> results;
+    std::set<uint32_t> ready_ranks;  ///< real ones, with any connection
+    bool lost = false;               ///< track of its operations, which was said
+    std::vector<std::pair<uint32_t, RingResultMessage>> results;  ///< and of which rank
   };
 
   explicit JobRunner(const Config& config) : config_(config) {}
   Result<void> host(Job& job, const JobConfig& config);
+  void add_offers(uint32_t job, uint32_t real, NodeId node, std::vector<RingOffer>& offers) const;
+  void add_results(JobReport& report, size_t job) const;
 
   const Config& config_;
   std::vector<Job> jobs_;

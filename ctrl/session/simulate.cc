@@ -6,20 +6,15 @@
 #include <optional>
 
 #include "ctrl/build/collective.h"
-#include "ctrl/build/iteration_reports.h"
-#include "ctrl/build/net_ib_environment.h"
 #include "ctrl/build/rail.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/kernel_nodes.h"
-#include "ctrl/peers/nccl/net_ib_layout.h"
 #include "ctrl/report/collect.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/deadlock.h"
 #include "ctrl/session/kernel_run.h"
-#include "ctrl/session/link_timeline.h"
-#include "ctrl/session/packet_model.h"
-#include "ctrl/session/ranks_host.h"
-#include "ctrl/session/reference_feed.h"
+#include "ctrl/session/reference_job.h"
+#include "ctrl/session/reference_nodes.h"
 #include "ctrl/session/sampled_run.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/switched_run.h"
@@ -29,24 +24,11 @@
 namespace understudy {
 namespace {
 
-/// A shard with its control.
-struct Side {
-  explicit Side(const ShardConfig& config) : shard(config), control(shard) {}
-  Shard shard;
-  ShardControl control;
-};
-
 /// One port: its shard and the reference node's, and which of their ports it is.
 struct Pair {
-  Side* emulator = nullptr;
-  Side* reference = nullptr;
-  uint32_t emulator_port = 0, reference_port = 0;
-};
-
-struct Job {
-  std::unique_ptr<CollectiveSetup> setup;
-  std::unique_ptr<EnvironmentHost> environment;
-  std::vector<std::unique_ptr<RanksHost>> ranks;  ///< of its real nodes
+  ShardSide* emulator = nullptr;
+  ReferenceNodes::Port reference;
+  uint32_t emulator_port = 0;
 };
 
 /// Whether packets of several ports meet: in a network, or because a job has several.
@@ -67,173 +49,47 @@ bool share_a_shard(const Config& config,
 /// All shards of a run.
 class Sides {
  public:
-  Sides(const Config& config, bool together, SwitchedRun* switched) : pairs_(config.ports.size()) {
+  Sides(const Config& config, bool together, SwitchedRun* switched)
+      : reference_(config, together), pairs_(config.ports.size()) {
     PortList all(config.ports.size());
     std::iota(all.begin(), all.end(), size_t{0});
     for (const size_t port : all) {
-      if (pairs_[port].emulator == nullptr) {
-        const PortList ports = together ? all : PortList{port};
-        ShardConfig shard = emulator_shard(config, ports, MacAddress{});
-        if (switched != nullptr) switched->enter(shard);
-        add(config, ports, shard, &Pair::emulator, &Pair::emulator_port);
-      }
-      if (pairs_[port].reference == nullptr) {
-        PortList ports{port};
-        for (size_t other = port + 1; together && other < all.size(); ++other) {
-          if (config.ports[other].node == config.ports[port].node) ports.push_back(other);
-        }
-        add(config, ports, reference_shard(config, ports), &Pair::reference, &Pair::reference_port);
+      pairs_[port].reference = reference_.behind(port);
+      if (pairs_[port].emulator != nullptr) continue;
+      const PortList ports = together ? all : PortList{port};
+      ShardConfig shard = emulator_shard(config, ports, MacAddress{});
+      if (switched != nullptr) switched->enter(shard);
+      emulators_.push_back(std::make_unique<ShardSide>(shard));
+      const std::vector<uint32_t> numbers = port_numbers(config, ports);
+      for (size_t i = 0; i < ports.size(); ++i) {
+        pairs_[ports[i]].emulator = emulators_.back().get();
+        pairs_[ports[i]].emulator_port = numbers[i];
       }
     }
   }
 
   const std::vector<Pair>& pairs() const { return pairs_; }
+  const ReferenceNodes& reference() const { return reference_; }
   /// Of a NIC of a real node, which has a port.
-  const Pair& behind(const Config& config, NodeId node, uint32_t nic) const {
+  NicSides of(const Config& config, NodeId node, uint32_t nic) const {
     size_t i = 0;
     while (config.ports[i].node != node || config.ports[i].nic != nic) ++i;
-    return pairs_[i];
+    return {&pairs_[i].emulator->control, &pairs_[i].reference.side->control};
   }
 
  private:
-  void add(const Config& config, const PortList& ports, const ShardConfig& shard, Side* Pair::*side,
-           uint32_t Pair::*number) {
-    sides_.push_back(std::make_unique<Side>(shard));
-    const std::vector<uint32_t> numbers = port_numbers(config, ports);
-    for (size_t i = 0; i < ports.size(); ++i) {
-      pairs_[ports[i]].*side = sides_.back().get();
-      pairs_[ports[i]].*number = numbers[i];
-    }
-  }
-
-  std::vector<std::unique_ptr<Side>> sides_;
+  ReferenceNodes reference_;
+  std::vector<std::unique_ptr<ShardSide>> emulators_;
   std::vector<Pair> pairs_;  ///< by port of the configuration
 };
 
-Result<Job> connect(const Config& config, const JobConfig& job,
-                    std::unique_ptr<CollectiveSetup> setup, const Sides& sides) {
-  Job made;
-  made.setup = std::move(setup);
-  const CollectiveJob& out = made.setup->job;
-  const auto pair_of = [&](uint32_t rank) -> const Pair& {
-    return sides.behind(config, job.ranks[made.setup->communicator.node_of(rank)],
-                        made.setup->communicator.nic_of(rank));
-  };
-  const NetIbLayout& layout = net_ib_layout(job.nccl);
-  const NetIbEnvironment told = net_ib_environment(config);
-  const NcclWire wire{.layout = layout.cts,
-                      .queue_pairs = told.queue_pairs,
-                      .split = told.split_data.value_or(layout.split_data)};
-  auto environment = EnvironmentHost::create(
-      config, job, *made.setup, pair_of(out.real.front()).emulator->control, false, wire.layout);
-  if (!environment) return fail(environment.error().text);
-  made.environment = std::move(*environment);
-  for (uint32_t node = 0; node * made.setup->communicator.gpus < out.real.size(); ++node) {
-    const Pair& pair = pair_of(out.real[node * made.setup->communicator.gpus]);
-    auto ranks = RanksHost::create(config, job, *made.setup, node, pair.reference->control, wire);
-    if (!ranks) return fail(ranks.error().text);
-    made.ranks.push_back(std::move(*ranks));
-  }
-  for (const auto& ranks : made.ranks) {
-    auto connected = ranks->connect(*made.environment, made.ranks);
-    if (!connected) return fail(connected.error().text);
-  }
-  return made;
-}
-
 /// All operations are done, or have failed, and so are the flows beside them.
-bool over(const std::vector<Job>& jobs, const SwitchedRun& switched) {
-  const auto ended = [](const CollectiveProgress& p) {
-    return p.failed || p.finished == p.results.size();
-  };
+bool over(const std::vector<std::unique_ptr<ReferenceJob>>& jobs, const SwitchedRun& switched) {
   if (switched.packets() != nullptr && !switched.packets()->all_finished()) return false;
   if (switched.rates() != nullptr && switched.rates()->finished() < switched.flows().size()) {
     return false;
   }
-  return std::ranges::all_of(jobs, [&](const Job& job) {
-    return ended(job.environment->progress()) &&
-           std::ranges::all_of(job.ranks, [&](const auto& r) { return ended(r->progress()); });
-  });
-}
-
-/// When the real ranks of a node had done their parts: they wait for each other, each is done when
-/// the last one is.
-std::vector<Time> ends(const RanksHost& node) {
-  std::vector<Time> done;
-  const CollectiveProgress& own = node.progress();
-  for (uint32_t i = 0; i < own.finished; ++i) done.push_back(own.results[i].end);
-  return done;
-}
-
-std::vector<IterationReport> iteration_reports(const Job& job) {
-  IterationReports reports;
-  const CollectiveJob& out = job.setup->job;
-  for (const auto& node : job.ranks) {
-    const std::vector<Time> done = ends(*node);
-    for (uint32_t real = node->own().first; real < node->own().end; ++real) {
-      reports.add(iterations_of(out.work[out.real[real]], done), job.setup->operations);
-    }
-  }
-  return reports.take();
-}
-
-/// What each real rank computed; its operations are in the report.
-void add_compute(std::vector<TimelineTrack>& tracks, const std::string& name, const Job& job) {
-  const CollectiveJob& out = job.setup->job;
-  for (const auto& node : job.ranks) {
-    for (uint32_t real = node->own().first; real < node->own().end; ++real) {
-      const uint32_t rank = out.real[real];
-      TimelineTrack track{"job " + name, "compute, rank " + std::to_string(rank), {}};
-      for (const ComputeSpan& span : compute_spans(out.work[rank], ends(*node))) {
-        track.slices.push_back({span.from, span.length, "computes", {}});
-      }
-      if (!track.slices.empty()) tracks.push_back(std::move(track));
-    }
-  }
-}
-
-/// What the reference nodes say of an operation that all of them have finished.
-void add_reference(CollectiveReport& report, const Job& job, size_t operation) {
-  Time entry = Time::never(), end;
-  for (const auto& node : job.ranks) {
-    const CollectiveResult& own = node->progress().results[operation];
-    entry = std::min(entry, own.entry);
-    end = std::max(end, own.end);
-    report.size_mismatches += own.size_mismatches;
-    if (job.setup->job.exact) {
-      report.wrong_elements = report.wrong_elements.value_or(0) + own.wrong_elements;
-    }
-    if (job.ranks.size() > 1) report.by_node.push_back(own.end - own.entry);
-  }
-  report.node_reported = end - entry;
-}
-
-/// The environment's view, and beside it the reference node's own times and verification.
-JobReport reported(const Config& config, size_t index, const Job& job) {
-  job.environment->end();
-  JobReport report = job_report(config, index, job.environment->progress(), job.setup->operations,
-                                Verified::kNo, [&](size_t i) { return job.setup->modelled[i]; });
-  report.model = model_name(job.setup->model);
-  report.algorithm = name_of(kAlgorithmNames, job.setup->algorithm);
-  report.protocol = name_of(kProtocolNames, job.setup->protocol);
-  if (const InferenceReport* found = job.environment->found()) report.inferred = *found;
-  size_t finished = report.collectives.size();
-  for (const auto& node : job.ranks) {
-    const CollectiveProgress& own = node->progress();
-    report.failed = report.failed || own.failed;
-    report.violations += own.violations;
-    finished = std::min<size_t>(finished, own.finished);
-    const uint32_t rank = job.setup->job.real[node->own().first];
-    report.real_nodes.push_back(
-        config.nodes[config.jobs[index].ranks[job.setup->communicator.node_of(rank)]].name);
-  }
-  report.collectives.resize(finished);
-  for (size_t i = 0; i < finished; ++i) add_reference(report.collectives[i], job, i);
-  report.per_iteration = operations_per_iteration(config.jobs[index]);
-  if (config.jobs[index].iteration.stated() && finished == job.setup->operations.size()) {
-    report.iterations = iteration_reports(job);
-  }
-  return report;
+  return std::ranges::all_of(jobs, [](const auto& job) { return job->over(); });
 }
 
 }  // namespace
@@ -257,26 +113,19 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
     if (!made) return fail(made.error().text);
     switched = std::move(*made);
   }
-  const Topology* topology = switched == nullptr ? nullptr : &switched->topology();
   std::vector<std::unique_ptr<CollectiveSetup>> setups;
   for (const JobConfig& job : config.jobs) {
-    auto setup = build_collective(config, job, job.entry == EntryMode::kScheduled, topology,
-                                  carries_inner(config, job, true));
+    auto setup = ReferenceJob::plan(config, job, switched.get());
     if (!setup) return fail(setup.error().text);
-    if (auto model = model_by_packets(config, job, **setup); !model) {
-      return fail(model.error().text);
-    }
     setups.push_back(std::move(*setup));
-    if (switched == nullptr) continue;
-    if (auto carried = switched->carry(job, *setups.back()); !carried)
-      return fail(carried.error().text);
   }
   const Sides sides(config, share_a_shard(config, setups, switched != nullptr), switched.get());
   const std::vector<Pair>& pairs = sides.pairs();
   std::vector<SimulationPair> links;
   for (size_t i = 0; i < pairs.size(); ++i) {
     links.push_back({config.nodes[config.ports[i].node].name, &pairs[i].emulator->shard,
-                     &pairs[i].reference->shard, pairs[i].emulator_port, pairs[i].reference_port});
+                     &pairs[i].reference.side->shard, pairs[i].emulator_port,
+                     pairs[i].reference.number});
   }
   std::unique_ptr<SampledRun> sampled;
   if (options.series.wanted()) {
@@ -285,25 +134,17 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
     if (!made) return fail(made.error().text);
     sampled = std::move(*made);
   }
-  std::vector<Job> jobs;
-  for (const JobConfig& job : config.jobs) {
-    auto joined = connect(config, job, std::move(setups[jobs.size()]), sides);
-    if (!joined) return fail(joined.error().text);
-    Job made = std::move(*joined);
-    if (FedOperations* feed = made.environment->feed()) {
-      auto pieces = options.feed_path.empty() ? reference_feed(config, job, *made.setup)
-                                              : recorded_feed(options.feed_path);
-      if (!pieces) return fail(pieces.error().text);
-      feed->follow(std::move(*pieces));
-    }
-    if (options.timeline) made.environment->record();
-    made.environment->start();
-    for (const auto& ranks : made.ranks) ranks->start();
-    if (sampled != nullptr) {
-      sampled->watch(made.environment->controlled());
-      for (const auto& ranks : made.ranks) sampled->watch(ranks->controlled());
-    }
-    jobs.push_back(std::move(made));
+  std::vector<std::unique_ptr<ReferenceJob>> jobs;
+  for (size_t i = 0; i < config.jobs.size(); ++i) {
+    auto made = ReferenceJob::create(
+        config, i, std::move(setups[i]),
+        [&](NodeId node, uint32_t nic) { return sides.of(config, node, nic); }, options.feed_path);
+    if (!made) return fail(made.error().text);
+    jobs.push_back(std::move(*made));
+    if (options.timeline) jobs.back()->record();
+    jobs.back()->start();
+    if (sampled == nullptr) continue;
+    for (const auto* pairs_of : jobs.back()->controlled()) sampled->watch(*pairs_of);
   }
   auto simulation = Simulation::create(links, options.capture_path);
   if (!simulation) return fail(simulation.error().text);
@@ -341,13 +182,9 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
   }
 
   Time end;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    report.jobs.push_back(reported(config, i, jobs[i]));
-    if (options.timeline) {
-      add_compute(report.timeline, config.jobs[i].name, jobs[i]);
-      add_timeline(report.timeline, config, config.jobs[i], *jobs[i].setup,
-                   jobs[i].environment->moments());
-    }
+  for (const auto& job : jobs) {
+    report.jobs.push_back(job->report());
+    if (options.timeline) job->add_timeline(report.timeline);
     for (const CollectiveReport& c : report.jobs.back().collectives) end = std::max(end, c.end());
   }
   report.duration = end - Time::zero();
@@ -366,14 +203,7 @@ Result<RunReport> simulate(const Config& given, const SimulateOptions& options) 
     report.ports.push_back(port_report(links[i].name, config.ports[i], config,
                                        emulator.node_table(), snapshot, PortCounters{}));
     if (pairs[i].emulator_port != 0) leave_out_shared(report.ports.back());
-    if (pairs[i].reference_port != 0) continue;
-    const Shard& reference_node = pairs[i].reference->shard;
-    ShardSnapshot node;
-    reference_node.fit(node);
-    reference_node.snapshot(node, end);
-    const auto reference = sender_reports(config, node, true);
-    auto& senders = report.ports.back().senders;
-    senders.insert(senders.end(), reference.begin(), reference.end());
+    sides.reference().add_senders(report.ports.back(), config, i, end);
   }
   if (!options.capture_path.empty()) report.capture_drops = 0;
   if (auto closed = (*simulation)->close(); !closed) return fail(closed.error().text);

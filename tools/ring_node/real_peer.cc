@@ -14,6 +14,12 @@ RingJobMessage real_ring(RingJobMessage message, uint32_t client, uint32_t peer)
   return message;
 }
 
+RingJobMessage passed_back(RingJobMessage job) {
+  job.peer_rank = job.client_rank;
+  job.client_rank = (job.client_rank + job.ranks - 1) % job.ranks;
+  return job;
+}
+
 void RealPeer::on_bytes(std::span<const uint8_t> bytes) {
   reader_.push(bytes);
   while (failure_.empty()) {
@@ -38,18 +44,26 @@ void RealPeer::handle(const RingOobMessage& message) {
     if (const auto* m = std::get_if<RingConnectMessage>(&message)) return connect(*m);
     if (std::holds_alternative<RingReadyMessage>(message) && all_asked() &&
         answered_ == asked_.size()) {
-      append_ring_oob(RingReadyMessage{}, output_);
-      state_ = State::kRunning;
+      state_ = State::kReady;
       return;
     }
-  } else if (!done_) {
-    if (std::holds_alternative<RingResultMessage>(message)) return;  // its own output shows it
+  } else if (state_ == State::kRunning && !done_) {
+    if (const auto* m = std::get_if<RingResultMessage>(&message)) {
+      results_.push_back(*m);
+      results_.back().rank = m->rank.value_or(job_.client_rank);
+      return;
+    }
     if (std::holds_alternative<RingDoneMessage>(message)) {
       done_ = true;
       return;
     }
   }
   fail_with(std::string("message \"") + ring_oob_name(message) + "\" out of order");
+}
+
+void RealPeer::begin() {
+  append_ring_oob(RingReadyMessage{}, output_);
+  state_ = State::kRunning;
 }
 
 void RealPeer::hello(const RingHelloMessage& message) {

@@ -17,6 +17,8 @@ namespace understudy {
 /// The job of a ring whose ranks are all real, as each of them describes it: `message` is what the
 /// rank `client` is told by the rank `peer`.
 RingJobMessage real_ring(RingJobMessage message, uint32_t client, uint32_t peer);
+/// What a real rank that was told `job` tells the one before it, which is real too.
+RingJobMessage passed_back(RingJobMessage job);
 
 class RealPeer {
  public:
@@ -37,15 +39,19 @@ class RealPeer {
   bool all_asked() const { return asked_.size() == job_.channels; }
   /// Our end of the next link that was not answered yet: it is ready to receive.
   void answer(const RingLinkEnd& ours);
-  /// All its queue pairs stand; it was told that ours do.
-  bool client_ready() const { return state_ == State::kRunning; }
+  /// All its queue pairs stand; it waits for begin().
+  bool client_ready() const { return state_ >= State::kReady; }
+  /// Tells a client that is ready that we are.
+  void begin();
+  /// Its results, and those that it passes on, since the last call; each names its rank.
+  std::vector<RingResultMessage> take_results() { return std::exchange(results_, {}); }
   /// It needs nothing of us any more.
   bool done() const { return done_; }
 
   void send_error(std::string text) { append_ring_oob(RingErrorMessage{std::move(text)}, output_); }
 
  private:
-  enum class State : uint8_t { kHello, kConnect, kRunning };
+  enum class State : uint8_t { kHello, kConnect, kReady, kRunning };
 
   void handle(const RingOobMessage& message);
   void hello(const RingHelloMessage& message);
@@ -60,6 +66,7 @@ class RealPeer {
   IpAddress client_;  ///< its GID, as its hello says
   std::vector<RingLinkEnd> asked_;
   size_t answered_ = 0;
+  std::vector<RingResultMessage> results_;
   bool done_ = false;
 };
 

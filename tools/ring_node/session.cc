@@ -197,16 +197,30 @@ Result<void> Session::look_for_trouble(uint64_t idle_ns) {
   return fail(text);
 }
 
+void Session::pass_results() {
+  if (caller_ == nullptr || all_real()) return;  // a circle: the program's own output shows them
+  for (const RingResultMessage& result : caller_->machine().take_results()) {
+    neighbours_.front()->machine().send_result(result);
+  }
+}
+
 Result<void> Session::finish() {
   if (auto worked = work_until(&RankChannel::idle); !worked) return worked;
+  // A real one may still need acknowledgements of ours, and has results to pass on.
+  const auto wait_for_caller = [&]() -> Result<void> {
+    if (caller_ == nullptr) return {};
+    return caller_->wait_for("end of its operations", options_.progress_limit,
+                             [](RealPeer& m) { return m.done(); });
+  };
+  if (!all_real()) {
+    if (auto waited = wait_for_caller(); !waited) return waited;
+    pass_results();
+  }
   for (auto& neighbour : neighbours_) {
     neighbour->machine().send_done();
     if (auto told = neighbour->exchange(milliseconds(0)); !told) return told;
   }
-  if (caller_ == nullptr) return {};
-  // A real one may still need acknowledgements of ours.
-  return caller_->wait_for("end of its operations", options_.progress_limit,
-                           [](RealPeer& m) { return m.done(); });
+  return all_real() ? wait_for_caller() : Result<void>();
 }
 
 void Session::give_up(const std::string& why) {

@@ -49,13 +49,21 @@ class Session {
  private:
   Session(const RingNodeOptions& options, VerbsDevice device)
       : options_(options), device_(std::move(device)) {}
+  Result<void> meet_in_real_ring(TcpListener& listener);
+  Result<void> meet_in_told_ring();
   Result<void> call_previous();
-  Result<void> take_call(TcpListener listener);
-  Result<void> learn_job();
+  Result<void> take_call(TcpListener& listener, RingJobMessage told);
+  Result<void> learn_job(Neighbour<RingClient>& neighbour);
+  /// No rank is emulated: nobody else tells of the job, and nobody waits for all to be ready.
+  bool all_real() const { return options_.ring.has_value(); }
   Result<void> check_options();
   Result<void> make_links();
   Result<void> connect_links();
   Result<void> answer_links();
+  Result<void> get_ready();
+  Result<void> wait_for_caller();
+  Result<void> begin_caller();
+  Result<void> wait_for_neighbours();
   Result<void> draw_input_seed();
   Result<void> load_profiler();
   /// Enters an operation later by the delay that was asked for.
@@ -67,6 +75,8 @@ class Session {
   Result<bool> poll_completions();
   /// Called when nothing has happened for a while: looks for bad news.
   Result<void> look_for_trouble(uint64_t idle_ns);
+  /// What the previous rank told for us to pass on.
+  void pass_results();
   RankChannel& channel(uint64_t work_id) { return *channels_[work_id >> 2]; }
 
   RingNodeOptions options_;

@@ -17,6 +17,7 @@ constexpr unsigned kCompletionsPerChannel = 32;
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::start(const RingNodeOptions& options) {
+  // Of real ranks only each calls its next one first, and is called: all listen before.
   std::optional<TcpListener> listener;
   if (options.ring) {
     auto opened = TcpListener::open(options.previous, options.port);
@@ -34,9 +35,9 @@ Result<std::unique_ptr<Session>> Session::start(const RingNodeOptions& options) 
   session->neighbours_.push_back(std::make_unique<Neighbour<RingClient>>(
       "next rank at " + options.next.text(), std::move(*to_next),
       RingClient(options.job, session->device_.gid())));
-  auto met = listener ? session->take_call(std::move(*listener)) : session->call_previous();
-  for (auto step : {&Session::learn_job, &Session::check_options, &Session::draw_input_seed,
-                    &Session::load_profiler, &Session::make_links, &Session::connect_links}) {
+  auto met = listener ? session->meet_in_real_ring(*listener) : session->meet_in_told_ring();
+  for (auto step : {&Session::check_options, &Session::draw_input_seed, &Session::load_profiler,
+                    &Session::make_links, &Session::connect_links, &Session::get_ready}) {
     if (met) met = (session.get()->*step)();
   }
   if (met) return session;
@@ -54,38 +55,54 @@ Result<void> Session::call_previous() {
   return {};
 }
 
-/// Every rank has said hello to its next one by now, or will without waiting for anybody; so each
-/// can be told of the job, and so on step by step: nobody waits in a circle.
-Result<void> Session::take_call(TcpListener listener) {
-  const RingJobMessage& ring = *options_.ring;
-  if (auto said = neighbours_.front()->exchange(std::chrono::milliseconds(0)); !said) return said;
+Result<void> Session::take_call(TcpListener& listener, RingJobMessage told) {
   auto stream = listener.accept(options_.previous, options_.connect_limit);
   if (!stream) return fail(stream.error().text);
-  const uint32_t previous = (ring.client_rank + ring.ranks - 1) % ring.ranks;
-  caller_ = std::make_unique<Neighbour<RealPeer>>(
-      "previous rank at " + options_.previous.text(), std::move(*stream),
-      RealPeer(real_ring(ring, previous, ring.client_rank)));
+  caller_ = std::make_unique<Neighbour<RealPeer>>("previous rank at " + options_.previous.text(),
+                                                  std::move(*stream), RealPeer(std::move(told)));
   return caller_->wait_for("hello", options_.connect_limit,
                            [](RealPeer& m) { return m.described(); });
 }
 
-Result<void> Session::learn_job() {
-  const auto known = [](RingClient& client) { return client.job().has_value(); };
-  for (auto& neighbour : neighbours_) {
-    auto waited = neighbour->wait_for("description of the job", options_.connect_limit, known);
-    if (!waited) return waited;
+/// What a neighbour that we called tells of the job.
+Result<void> Session::learn_job(Neighbour<RingClient>& neighbour) {
+  return neighbour.wait_for("description of the job", options_.connect_limit,
+                            [](RingClient& client) { return client.job().has_value(); });
+}
+
+/// Every rank has said hello to its next one by now, or will without waiting for anybody; so each
+/// can be told of the job, and so on step by step: nobody waits in a circle.
+Result<void> Session::meet_in_real_ring(TcpListener& listener) {
+  const RingJobMessage& ring = *options_.ring;
+  Neighbour<RingClient>& next = *neighbours_.front();
+  if (auto said = next.exchange(std::chrono::milliseconds(0)); !said) return said;
+  const uint32_t previous = (ring.client_rank + ring.ranks - 1) % ring.ranks;
+  auto called = take_call(listener, real_ring(ring, previous, ring.client_rank));
+  if (!called) return called;
+  if (auto learned = learn_job(next); !learned) return learned;
+  job_ = *next.machine().job();
+  const auto ours = real_ring(ring, ring.client_rank, job_.peer_rank);
+  const std::string difference = job_difference(ours, job_);
+  if (difference.empty()) return {};
+  return fail("the next rank was given a different ring: " + difference);
+}
+
+/// The next rank always knows the job first: it is emulated, or asks its own next one, and so on to
+/// an emulated one. Only then is it known what the previous one is.
+Result<void> Session::meet_in_told_ring() {
+  Neighbour<RingClient>& next = *neighbours_.front();
+  if (auto learned = learn_job(next); !learned) return learned;
+  job_ = *next.machine().job();
+  const uint32_t previous = (job_.client_rank + job_.ranks - 1) % job_.ranks;
+  if (std::ranges::count(job_.real_ranks, previous) != 0) {
+    auto listener = TcpListener::open(options_.previous, options_.port);
+    if (!listener) return fail(listener.error().text);
+    return take_call(*listener, passed_back(job_));
   }
-  job_ = *neighbours_.front()->machine().job();
-  if (options_.ring) {
-    const auto ours = real_ring(*options_.ring, options_.ring->client_rank, job_.peer_rank);
-    const std::string difference = job_difference(ours, job_);
-    if (difference.empty()) return {};
-    return fail("the next rank was given a different ring: " + difference);
-  }
-  for (auto& neighbour : neighbours_) {
-    const std::string difference = job_difference(job_, *neighbour->machine().job());
-    if (!difference.empty()) return fail("the neighbours describe different jobs: " + difference);
-  }
+  if (auto called = call_previous(); !called) return called;
+  if (auto learned = learn_job(*neighbours_.back()); !learned) return learned;
+  const std::string difference = job_difference(job_, *neighbours_.back()->machine().job());
+  if (!difference.empty()) return fail("the neighbours describe different jobs: " + difference);
   std::vector<RingDirection> directions = neighbours_.front()->machine().directions();
   if (directions.front() != RingDirection::kClientSends) {
     return fail(options_.next.text() + " is not the rank after ours (rank " +
@@ -164,16 +181,43 @@ Result<void> Session::connect_links() {
       if (auto connected = links_[theirs.channel]->connect(theirs); !connected) return connected;
     }
   }
-  // Ready only when all links stand, so that no neighbour starts while another is still missing.
+  return {};
+}
+
+/// Ready only when all links stand, so that no neighbour starts while another is still missing.
+/// Beside emulated ranks the previous rank is heard before and told after the next one: emulated
+/// ranks then know when all real ones are ready, and all begin together. In a ring of real ranks
+/// that would be a circle.
+Result<void> Session::get_ready() {
+  if (!all_real()) {
+    if (auto waited = wait_for_caller(); !waited) return waited;
+  }
   for (auto& neighbour : neighbours_) {
     neighbour->machine().send_ready();
     if (auto sent = neighbour->exchange(std::chrono::milliseconds(0)); !sent) return sent;
   }
-  if (caller_ != nullptr) {
-    auto waited = caller_->wait_for("sign that it is ready", options_.connect_limit,
-                                    [](RealPeer& m) { return m.client_ready(); });
-    if (!waited) return waited;
+  if (all_real()) {
+    if (auto waited = wait_for_caller(); !waited) return waited;
+    if (auto told = begin_caller(); !told) return told;
+    return wait_for_neighbours();
   }
+  if (auto waited = wait_for_neighbours(); !waited) return waited;
+  return begin_caller();
+}
+
+Result<void> Session::wait_for_caller() {
+  if (caller_ == nullptr) return {};
+  return caller_->wait_for("sign that it is ready", options_.connect_limit,
+                           [](RealPeer& m) { return m.client_ready(); });
+}
+
+Result<void> Session::begin_caller() {
+  if (caller_ == nullptr) return {};
+  caller_->machine().begin();
+  return caller_->exchange(std::chrono::milliseconds(0));
+}
+
+Result<void> Session::wait_for_neighbours() {
   for (auto& neighbour : neighbours_) {
     auto waited = neighbour->wait_for("sign that it is ready", options_.connect_limit,
                                       [](RingClient& m) { return m.peer_ready(); });
