@@ -15,8 +15,7 @@
 #include "ctrl/session/emulated_side.h"
 #include "ctrl/session/kernel_guests.h"
 #include "ctrl/session/progress.h"
-#include "ctrl/session/reference_job.h"
-#include "ctrl/session/reference_nodes.h"
+#include "ctrl/session/reference_side.h"
 #include "ctrl/session/start_report.h"
 #include "ctrl/session/switched_run.h"
 #include "ctrl/virtual_host/virtual_host.h"
@@ -72,27 +71,6 @@ class Control final : public Participant {
   Time now_, next_;
 };
 
-/// What kernels' programs and the emulated nodes beside them have to do.
-Config without_reference_jobs(const Config& config) {
-  Config changed = config;
-  std::erase_if(changed.jobs,
-                [&](const JobConfig& job) { return has_reference_ranks(config, job); });
-  return changed;
-}
-
-/// Reference nodes' jobs are carried out as without kernels: see with_inner_packets().
-Config with_reference_packets(const Config& config) {
-  Config changed = config, alone = config;
-  std::erase_if(alone.jobs,
-                [&](const JobConfig& job) { return !has_reference_ranks(config, job); });
-  alone = with_inner_packets(alone);
-  size_t next = 0;
-  for (JobConfig& job : changed.jobs) {
-    if (has_reference_ranks(config, job)) job.inner = alone.jobs[next++].inner;
-  }
-  return changed;
-}
-
 class KernelRun {
  public:
   KernelRun(const Config& config, const SimulateOptions& options)
@@ -107,12 +85,9 @@ class KernelRun {
 
  private:
   Result<void> open_emulated();
-  Result<void> open_reference_jobs();
-  NicSides sides(NodeId node, uint32_t nic) const;
-  bool over() const;
+  bool over() const { return guests_.over() && reference_.over(); }
   /// Frames of kernels and operations of reference nodes.
-  uint64_t signs_of_life() const;
-  void add_jobs();
+  uint64_t signs_of_life() const { return guests_.frames() + reference_.progress(); }
   void say(const std::string& line) const {
     if (options_.progress) options_.progress(line);
   }
@@ -131,9 +106,7 @@ class KernelRun {
   std::unique_ptr<Control> control_;
   std::unique_ptr<EmulatedSide> side_;
   std::unique_ptr<VirtualHost> host_;
-  std::optional<ReferenceNodes> reference_;
-  std::vector<std::unique_ptr<CollectiveSetup>> reference_setups_;
-  std::vector<std::unique_ptr<ReferenceJob>> reference_jobs_;
+  ReferenceSide reference_{config_};
   std::unique_ptr<Simulation> simulation_;
   Progress progress_{options_.progress};
   /// Ends before the sockets that they are joined to.
@@ -146,12 +119,12 @@ Result<void> KernelRun::open() {
   if (!folder) return fail(folder.error().text);
   folder_.emplace(std::move(*folder));
   if (auto opened = open_emulated(); !opened) return opened;
-  if (auto opened = open_reference_jobs(); !opened) return opened;
+  if (auto opened = reference_.open(*shard_control_, options_.timeline); !opened) return opened;
   if (auto made = guests_.make(folder_->name()); !made) return made;
   std::vector<SimulationPair> pairs;
   const std::vector<uint32_t> numbers = port_numbers(config_, ports_);
   for (const size_t port : ports_) {
-    const ReferenceNodes::Port& far = reference_->behind(port);
+    const ReferenceNodes::Port& far = reference_.nodes().behind(port);
     pairs.push_back({config_.nodes[config_.ports[port].node].name, shard_.get(),
                      far.side == nullptr ? nullptr : &far.side->shard, numbers[port], far.number});
   }
@@ -185,12 +158,7 @@ Result<void> KernelRun::open_emulated() {
   }
   auto setups = JobRunner::plan(told_, switched_.get(), true);
   if (!setups) return fail(setups.error().text);
-  for (const JobConfig& job : config_.jobs) {
-    if (!has_reference_ranks(config_, job)) continue;
-    auto setup = ReferenceJob::plan(config_, job, switched_.get());
-    if (!setup) return fail(setup.error().text);
-    reference_setups_.push_back(std::move(*setup));
-  }
+  if (auto planned = reference_.plan(switched_.get()); !planned) return planned;
   ports_.resize(config_.ports.size());
   std::iota(ports_.begin(), ports_.end(), size_t{0});
   ShardConfig shard = emulator_shard(config_, ports_, kHostNamespaceMac);
@@ -219,39 +187,6 @@ Result<void> KernelRun::open_emulated() {
   return side_->open(*host_);
 }
 
-NicSides KernelRun::sides(NodeId node, uint32_t nic) const {
-  size_t i = 0;
-  while (config_.ports[i].node != node || config_.ports[i].nic != nic) ++i;
-  return {shard_control_.get(), &reference_->behind(i).side->control};
-}
-
-Result<void> KernelRun::open_reference_jobs() {
-  reference_.emplace(config_, true);
-  size_t next = 0;
-  for (size_t i = 0; i < config_.jobs.size(); ++i) {
-    if (!has_reference_ranks(config_, config_.jobs[i])) continue;
-    auto made = ReferenceJob::create(
-        config_, i, std::move(reference_setups_[next++]),
-        [this](NodeId node, uint32_t nic) { return sides(node, nic); }, "");
-    if (!made) return fail(made.error().text);
-    if (options_.timeline) (*made)->record();
-    (*made)->start();
-    reference_jobs_.push_back(std::move(*made));
-  }
-  return {};
-}
-
-bool KernelRun::over() const {
-  return guests_.over() &&
-         std::ranges::all_of(reference_jobs_, [](const auto& job) { return job->over(); });
-}
-
-uint64_t KernelRun::signs_of_life() const {
-  uint64_t all = guests_.frames();
-  for (const auto& job : reference_jobs_) all += job->progress();
-  return all;
-}
-
 Result<void> KernelRun::run() {
   const auto work = [&] {
     return format_text("%llu frames in %.1f s", static_cast<unsigned long long>(guests_.frames()),
@@ -270,10 +205,15 @@ Result<void> KernelRun::run() {
       seen = signs_of_life();
       last = now;
     } else if (now - last > kLongestSilence) {
-      return fail(
-          "no kernel has sent or received anything for an hour of virtual time: programs wait for "
-          "what does not come");
+      return fail(guests_.over()
+                      ? "a reference node's job has got no further for an hour of virtual time"
+                      : "no kernel has sent or received anything for an hour of virtual time: "
+                        "programs wait for what does not come");
     }
+  }
+  // What is on its way to the reference nodes belongs into the capture.
+  if (!reference_.empty() && !stopped()) {
+    if (auto ran = simulation_->run(simulation_->now() + kLook); !ran) return ran;
   }
   if (stopped()) report_.ended_by = *options_.signal == SIGINT ? "SIGINT" : "SIGTERM";
   if (const auto all = static_cast<double>(guests_.frames()); all != 0) {
@@ -282,27 +222,11 @@ Result<void> KernelRun::run() {
   return {};
 }
 
-/// Reports of reference nodes' jobs to those of kernels', as the configuration lists them.
-void KernelRun::add_jobs() {
-  std::vector<JobReport> others = std::move(report_.jobs);
-  report_.jobs.clear();
-  size_t other = 0, reference = 0;
-  for (const JobConfig& job : config_.jobs) {
-    if (!has_reference_ranks(config_, job)) {
-      report_.jobs.push_back(std::move(others[other++]));
-      continue;
-    }
-    ReferenceJob& own = *reference_jobs_[reference++];
-    report_.jobs.push_back(own.report());
-    if (options_.timeline) own.add_timeline(report_.timeline);
-  }
-}
-
 Result<RunReport> KernelRun::finish() {
   const Time end = simulation_->now();
   report_.duration = end - Time::zero();
   side_->finish(options_.timeline);
-  add_jobs();
+  reference_.finish(report_, options_.timeline);
   ShardSnapshot snapshot;
   for (const size_t port : ports_) {
     shard_->fit(snapshot);
@@ -311,7 +235,7 @@ Result<RunReport> KernelRun::finish() {
                                         config_.ports[port], config_, shard_->node_table(),
                                         snapshot, PortCounters{}));
     if (port != 0) leave_out_shared(report_.ports.back());
-    reference_->add_senders(report_.ports.back(), config_, port, end);
+    reference_.nodes().add_senders(report_.ports.back(), config_, port, end);
   }
   report_.ports.front().cm = side_->cm_counters(0);
   if (switched_ != nullptr) report_.traffic = switched_->report(snapshot, end);
