@@ -30,7 +30,7 @@ struct Arguments {
 
 void describe_ring(CLI::App& app, Arguments& a) {
   auto* rank =
-      app.add_option("--rank", a.ring.client_rank, "ours, from 0: all neighbours are real");
+      app.add_option("--rank", a.ring.client_rank, "ours, from 0: all other ranks are real");
   auto* ranks =
       app.add_option("--ranks", a.ring.ranks, "of the ring")->check(CLI::Range(2u, 1u << 20));
   auto* sizes = app.add_option("--sizes", a.sizes, "of the all-reduces, in this order: 64KiB,1MiB")
@@ -62,7 +62,8 @@ void describe(CLI::App& app, Arguments& a) {
       "Plays one real rank of a ring all-reduce beside emulated neighbours, which tell it the "
       "job:\n"
       "  ring_node --peer-next 10.9.0.2 --peer-prev 10.9.0.4\n"
-      "or beside others of its kind, where each of them is told the job and its rank:\n"
+      "Some of the ring's ranks may be others of its kind, neighbours or not. Where all are, each of "
+      "them is told the job and its rank:\n"
       "  ring_node --peer-next 10.9.0.2 --peer-prev 10.9.0.4 --rank 0 --ranks 4 --sizes "
       "64KiB,1MiB\n"
       "It calls its next rank then and is called by the previous one.\n"
