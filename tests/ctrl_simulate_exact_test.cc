@@ -57,20 +57,22 @@ TEST(SimulateExact, AnyPositionOfTheRealRank) {
   }
 }
 
-/// Bit n of `real`: rank n is a reference node.
-std::string several(unsigned ranks, unsigned real, const std::string& entry) {
+/// Bit n of `real`: rank n is a reference node; bit n of `slow`: its link is.
+std::string several(unsigned ranks, unsigned real, const std::string& entry,
+                    const std::string& sizes = kOddSizes, unsigned slow = 0) {
   std::string nodes, ports, names;
   for (unsigned rank = 0; rank < ranks; ++rank) {
     const std::string name = "n" + std::to_string(rank);
     const bool is_real = (real >> rank & 1) != 0;
     nodes += "[[node]]\nname = \"" + name + "\"\n" + (is_real ? "real = true\n" : "") +
-             "link = { rate = \"10Gbit/s\", latency = \"1us\" }\n";
+             "link = { rate = \"" + ((slow >> rank & 1) != 0 ? "1" : "10") +
+             "Gbit/s\", latency = \"1us\" }\n";
     if (is_real) ports += "[[port]]\nreal = \"" + name + "\"\ndevice = \"virtual\"\n";
     names += (rank == 0 ? "\"" : ", \"") + name + "\"";
   }
   return "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/16\"\n" + nodes + ports +
          "[[job]]\nname = \"ring\"\ncollective = \"all_reduce\"\nalgorithm = \"ring\"\nranks = [" +
-         names + "]\nsizes = [" + kOddSizes +
+         names + "]\nsizes = [" + sizes +
          "]\npayload = \"exact\"\nchannels = 2\niterations = 2\nentry = \"" + entry + "\"\n";
 }
 
@@ -82,6 +84,15 @@ TEST(SimulateExact, AnySetOfRealRanks) {
       const std::string text = several(ranks, real, entry);
       expect_right(simulated(config_of(text)), text);
     }
+  }
+}
+
+/// What a real rank has sent stays readable until the next real one, which is slower, has got it;
+/// over several loops.
+TEST(SimulateExact, ASlowRealRankGetsWhatAFastOneSentLongBefore) {
+  for (const unsigned slow : {0b00001u, 0b00010u, 0b00100u, 0b01000u}) {
+    const std::string text = several(5, 0b01101, "scheduled", "\"21000004B\"", slow);
+    expect_right(simulated(config_of(text)), text);
   }
 }
 
