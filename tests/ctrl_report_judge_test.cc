@@ -8,6 +8,7 @@ namespace understudy {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -215,6 +216,9 @@ TEST_F(Judge, ProgramsOfKernelsHaveToEndWell) {
   report.kernels = {{"gpu", 1, {}}, {"gpu2", std::nullopt, {}}};
   EXPECT_THAT(reasons(), ElementsAre("the program of node \"gpu\" ended with status 1",
                                      "the program of node \"gpu2\" had not ended"));
+  report.ended_by = "SIGINT";
+  EXPECT_THAT(reasons(), Contains("the program of node \"gpu2\" had not ended: the run was ended "
+                                  "by SIGINT"));
 }
 
 }  // namespace

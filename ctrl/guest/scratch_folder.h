@@ -1,34 +1,33 @@
 // A folder for the time of a run.
 #pragma once
 
-#include <cstdlib>
-#include <filesystem>
+#include <sys/types.h>
+
 #include <string>
-#include <utility>
 
 #include "dataplane/base/result.h"
+#include "dataplane/base/unique_fd.h"
 
 namespace understudy {
 
-/// Goes with its owner, and all that is in it.
+/// Goes with its owner, and all that is in it. An owner that is killed cannot do that itself: a
+/// process of the folder's own waits for the end of the owner, and of all programs that the owner
+/// started and that are still there, and removes it then.
 class ScratchFolder {
  public:
-  static Result<ScratchFolder> create() {
-    std::string name = (std::filesystem::temp_directory_path() / "understudy-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) return fail(name + ": cannot be made");
-    return ScratchFolder(std::move(name));
-  }
-  ScratchFolder(ScratchFolder&& other) noexcept : name_(std::exchange(other.name_, {})) {}
+  /// Where $TMPDIR says, or in /tmp. Error: names the folder, or what its process lacks.
+  static Result<ScratchFolder> create();
+  ScratchFolder(ScratchFolder&& other) noexcept;
   ScratchFolder& operator=(ScratchFolder&&) = delete;
-  ~ScratchFolder() {
-    std::error_code error;
-    if (!name_.empty()) std::filesystem::remove_all(name_, error);
-  }
+  ~ScratchFolder();
   const std::string& name() const { return name_; }
 
  private:
-  explicit ScratchFolder(std::string name) : name_(std::move(name)) {}
+  ScratchFolder() = default;
+
   std::string name_;
+  UniqueFd alive_;  ///< closed: all who have it open have ended
+  pid_t keeper_ = -1;
 };
 
 }  // namespace understudy

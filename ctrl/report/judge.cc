@@ -180,7 +180,9 @@ void judge(RunReport& report) {
     ++verdict.judged;
     const std::string program = "the program of node \"" + kernel.node + "\" ";
     if (!kernel.exit_status) {
-      verdict.reasons.push_back(program + "had not ended");
+      verdict.reasons.push_back(
+          program + "had not ended" +
+          (report.ended_by ? ": the run was ended by " + *report.ended_by : ""));
     } else if (*kernel.exit_status != 0) {
       verdict.reasons.push_back(program + "ended with status " +
                                 std::to_string(*kernel.exit_status));

@@ -60,7 +60,7 @@ Result<void> KernelGuests::make(const std::string& folder) {
                       (*process)->folder(),
                       {},
                       {node.kernel->packet_cost, node.kernel->message_cost}});
-    guests_.push_back({node.index, std::move(*process), ""});
+    guests_.push_back({node.index, std::move(*process), "", false});
     // In the order in which the kernel will find them, whatever that of the ports.
     for (size_t nic = 0; nic < node.nics.size(); ++nic) {
       const auto port = std::ranges::find_if(
@@ -118,8 +118,24 @@ Result<void> KernelGuests::look() {
     const std::string& failure = simulation_->guest(i).failure();
     if (printing || !failure.empty()) print(guests_[i]);
     if (!failure.empty()) return failed(guests_[i], failure);
+    if (guests_[i].ended || !simulation_->guest(i).over()) continue;
+    guests_[i].ended = true;
+    if (guests_[i].process->status()) continue;
+    print(guests_[i]);
+    return failed(guests_[i], "its kernel ended before its program");
   }
   return {};
+}
+
+std::string KernelGuests::waiting() const {
+  std::string text;
+  for (const Guest& guest : guests_) {
+    const auto status = guest.process->status();
+    if (status == 0) continue;
+    text += "\n  the program of node \"" + config_.nodes[guest.node].name + "\" " +
+            (status ? "ended with status " + std::to_string(*status) : "has not ended");
+  }
+  return text;
 }
 
 uint64_t KernelGuests::frames() const {

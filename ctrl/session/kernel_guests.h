@@ -38,6 +38,8 @@ class KernelGuests {
   bool over() const;
   /// Says what was printed, in the host's time now and then; an error is what has failed.
   Result<void> look();
+  /// Whose programs have not ended, or ended badly: lines for the text of an error.
+  std::string waiting() const;
   /// That they have sent and received.
   uint64_t frames() const;
   /// What is left to say, and what each came to. `ended_early`: programs may not have ended.
@@ -47,7 +49,8 @@ class KernelGuests {
   struct Guest {
     NodeId node = kNoNode;
     std::unique_ptr<GuestProcess> process;
-    std::string line;  ///< of its program's output, as far as it has come
+    std::string line;    ///< of its program's output, as far as it has come
+    bool ended = false;  ///< its kernel, after its program
   };
   GuestSettings settings_of(const NodeConfig& node, uint32_t number) const;
   void print(Guest& guest);

@@ -208,7 +208,8 @@ Result<void> KernelRun::run() {
       return fail(guests_.over()
                       ? "a reference node's job has got no further for an hour of virtual time"
                       : "no kernel has sent or received anything for an hour of virtual time: "
-                        "programs wait for what does not come");
+                        "programs wait for what does not come" +
+                            guests_.waiting());
     }
   }
   // What is on its way to the reference nodes belongs into the capture.

@@ -1,0 +1,25 @@
+"""Configurations of real kernels in virtual time, for tools and tests: text of TOML, one function a table."""
+
+
+def head(nics=1):
+    """What comes before the nodes; NIC n has addresses in 10.9.n.0/24, in the order of the nodes."""
+    prefixes = "".join(f'[[prefix]]\nnic = {nic}\nv4 = "10.9.{nic}.0/24"\n' for nic in range(nics))
+    return f"format = 1\nseed = 7\n[fabric]\nmtu = 4096\n{prefixes}"
+
+
+def kernel(name, program, rate="100Gbit/s", latency="100ns", nics=1, **settings):
+    """A node that is a kernel, with a port for each NIC; `settings` are others of real's, as text: share, packet_cost ..."""
+    more = "".join(f', {key} = "{value}"' for key, value in settings.items())
+    ports = "".join(f'[[port]]\nreal = "{name}"\nnic = {nic}\ndevice = "virtual"\n' for nic in range(nics))
+    return (f"[[node]]\nname = \"{name}\"\nnics = {nics}\nreal = {{ kind = \"kernel\", program = '''{program}'''{more} }}\n"
+            f'link = {{ rate = "{rate}", latency = "{latency}" }}\n{ports}')
+
+
+def emulated(name, count=1, rate="100Gbit/s", latency="100ns"):
+    return f'[[node]]\nname = "{name}"\ncount = {count}\nlink = {{ rate = "{rate}", latency = "{latency}" }}\n'
+
+
+def output_of(name, lines):
+    """What a node's program printed, of the lines that simulate shows."""
+    mark = f"{name}: "
+    return [line[len(mark):] for line in lines if line.startswith(mark)]
