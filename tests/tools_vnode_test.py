@@ -15,6 +15,21 @@ CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / "
 SKIPPED = 77
 
 
+class Build(unittest.TestCase):
+    def test_says_why_it_cannot_be_done(self):
+        with tempfile.TemporaryDirectory(prefix="vnode-") as scratch:
+            for program, script in (("apt-cache", "echo Version: 1"), ("apt-get", "echo no network >&2; exit 100")):
+                file = pathlib.Path(scratch) / program
+                file.write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
+                file.chmod(0o755)
+            environment = {**os.environ, "PATH": f"{scratch}:{os.environ['PATH']}", "XDG_CACHE_HOME": f"{scratch}/cache"}
+            done = subprocess.run([sys.executable, str(TOOL), "build", "--kind", "qemu"], env=environment, capture_output=True,
+                                  text=True, check=False)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn("qemu: ", done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+
+
 class Node(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

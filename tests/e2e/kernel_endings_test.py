@@ -206,4 +206,4 @@ class Endings(stage.Stage):
 
 
 if __name__ == "__main__":
-    stage.main()
+    stage.main(live=False, guests=True)

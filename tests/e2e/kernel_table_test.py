@@ -1,20 +1,17 @@
 """Rings of two and four real kernels in virtual time against one real kernel with emulated nodes: results right, times within the limits
 of tools/kernel_table; and the same times when they run again."""
 
-import os
 import subprocess
 import sys
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-SKIPPED = 77
-KERNEL = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "understudy/vnode/uml/kernel"
+import stage
 
 
 class KernelTable(unittest.TestCase):
     def table(self, *arguments):
-        done = subprocess.run([ROOT / "tools/kernel_table", "--build", BUILD, *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run([stage.ROOT / "tools/kernel_table", "--build", BUILD, *arguments], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return [line for line in done.stdout.splitlines()[1:-1]]
 
@@ -27,7 +24,7 @@ class KernelTable(unittest.TestCase):
         self.assertEqual(self.table(*arguments), self.table(*arguments))
 
     def test_a_limit_can_be_missed(self):
-        done = subprocess.run([ROOT / "tools/kernel_table", "--build", BUILD, "--quick", "--nodes", "2", "--case", "plain",
+        done = subprocess.run([stage.ROOT / "tools/kernel_table", "--build", BUILD, "--quick", "--nodes", "2", "--case", "plain",
                                "--iterations", "1", "--slack", "0"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("beyond the limit", done.stdout)
@@ -35,7 +32,5 @@ class KernelTable(unittest.TestCase):
 
 if __name__ == "__main__":
     BUILD = Path(sys.argv.pop(1)).resolve()
-    if not KERNEL.exists():
-        print("skipped: no kernel, run tools/vnode/vnode build --kind uml")
-        sys.exit(SKIPPED)
+    stage.skip_without_guests()
     unittest.main()

@@ -144,4 +144,4 @@ class Kernels(stage.Stage):
 
 
 if __name__ == "__main__":
-    stage.main()
+    stage.main(live=False, guests=True)
