@@ -44,14 +44,15 @@ class Frames {
 
   /// A limit of the wait's own would look at the clock, and a call that fails would take time; one
   /// that finds nothing does not.
-  void wait() {
+  bool wait() {
     if (ignores_sent_ && sent_count.load(std::memory_order_relaxed)) ignore_sent(false);
     pollfd both[]{{fd_, POLLIN, 0}, {timer_, POLLIN, 0}};
-    poll(both, 2, -1);
+    if (poll(both, 2, -1) < 0) return false;
     char bytes[8];
     if ((both[1].revents & POLLIN) != 0) static_cast<void>(!read(timer_, bytes, sizeof bytes));
     while (poll(both, 1, 0) > 0 && recv(fd_, bytes, 1, 0) >= 0) {
     }
+    return true;
   }
 
  private:
@@ -74,7 +75,7 @@ Frames& frames() {
 
 void open_frames() { frames(); }
 
-void wait_for_frame() { frames().wait(); }
+bool wait_for_frame() { return frames().wait(); }
 
 void count_sent_frames() { sent_count.store(true, std::memory_order_relaxed); }
 

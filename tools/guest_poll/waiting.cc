@@ -12,6 +12,7 @@
 #include <ctime>
 
 #include "frames.h"
+#include "watched_memory.h"
 
 namespace {
 
@@ -37,18 +38,28 @@ void busy() { yields = looks = 0; }
 using PollCq = int (*)(ibv_cq*, int, ibv_wc*);
 std::atomic<PollCq> provider_poll_cq{nullptr};
 
+int done(int found) {
+  was_empty = found == 0;
+  if (found > 0) guest_poll::look_again();
+  return found;
+}
+
 int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions) {
   const PollCq poll = provider_poll_cq.load(std::memory_order_acquire);
   const int found = poll(cq, entries, completions);
   busy();
   // A first empty look may only be the end of a loop that took what there was, before other work.
   const bool waits = found == 0 && was_empty;
-  was_empty = found == 0;
-  if (!waits) return found;
+  if (!waits) return done(found);
   guest_poll::wait_for_frame();
-  const int brought = poll(cq, entries, completions);
-  was_empty = brought == 0;
-  return brought;
+  return done(poll(cq, entries, completions));
+}
+
+ibv_mr* watched(ibv_mr* region, int access) {
+  if (region != nullptr && (access & IBV_ACCESS_REMOTE_WRITE) != 0) {
+    guest_poll::watch(region->addr, region->length);
+  }
+  return region;
 }
 
 /// After many looks at the clock in a row.
@@ -76,7 +87,32 @@ ibv_context* ibv_open_device(ibv_device* device) {
 int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
   static const auto real = next<int (*)(ibv_qp*, ibv_qp_attr*, int)>("ibv_modify_qp");
   if (qp->qp_type != IBV_QPT_RC) guest_poll::count_sent_frames();
+  guest_poll::look_again();
   return real(qp, attributes, mask);
+}
+
+#undef ibv_reg_mr
+ibv_mr* ibv_reg_mr(ibv_pd* domain, void* address, size_t bytes, int access) {
+  static const auto real = next<ibv_mr* (*)(ibv_pd*, void*, size_t, int)>("ibv_reg_mr");
+  return watched(real(domain, address, bytes, access), access);
+}
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* address, size_t bytes, uint64_t remote_address,
+                         unsigned access) {
+  using Register = ibv_mr* (*)(ibv_pd*, void*, size_t, uint64_t, unsigned);
+  static const auto real = next<Register>("ibv_reg_mr_iova2");
+  return watched(real(domain, address, bytes, remote_address, access), static_cast<int>(access));
+}
+
+int ibv_dereg_mr(ibv_mr* region) {
+  static const auto real = next<int (*)(ibv_mr*)>("ibv_dereg_mr");
+  guest_poll::forget(region->addr);
+  return real(region);
+}
+
+void* memalign(size_t alignment, size_t bytes) noexcept {
+  static const auto real = next<void* (*)(size_t, size_t)>("memalign");
+  return real(alignment, guest_poll::watches_memory() ? guest_poll::whole_pages(bytes) : bytes);
 }
 
 int sched_yield() {
