@@ -1,5 +1,5 @@
-"""Real kernels in virtual time: ring_node beside emulated nodes, unmodified perftest and pingpong between two kernels and against an
-emulated service, faults on a kernel's path. Time is virtual, so that figures are exact however busy the machine is."""
+"""Real kernels in virtual time: ring_node beside emulated nodes, faults on a kernel's path, its processor's costs. Time is virtual, so that
+figures are exact however busy the machine is."""
 
 import json
 import re
@@ -39,7 +39,6 @@ warmup = 1
 payload = "exact"
 entry = "first_credit"
 """
-PAYLOAD_SHARE = 4096 / 4178  # of the rate: 4,096 bytes with headers, checksums, preamble and gap
 
 
 class Kernels(stage.Stage):
@@ -87,44 +86,10 @@ class Kernels(stage.Stage):
         self.assertIn("Out of bounds values : 0 OK", done.stderr, done.stdout + done.stderr)
         self.assert_holds(capture, "--impaired")
 
-    def between(self, program, rate):
-        server, client = program, f"sleep 0.1; {program} 10.9.0.1"
-        done = self.simulate(self.node("a", server, rate) + self.node("b", client, rate))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return [line[3:] for line in done.stderr.splitlines() if line.startswith("b: ")]
-
     def bandwidth(self, lines):
         """perftest's average, in bit/s: it prints MiB/s."""
         (row,) = [line.split() for line in lines if re.match(r"\s*65536\s", line)]
         return float(row[3]) * (1 << 20) * 8
-
-    def test_perftest_that_polls_reaches_the_links_rate(self):
-        for rate in (100, 400):
-            for program in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
-                with self.subTest(program=program, rate=rate):
-                    lines = self.between(f"{program} -d rxe0 -x 1 -m 4096 -F -s 65536 -n 200", f"{rate}Gbit/s")
-                    expected = rate * 1e9 * PAYLOAD_SHARE
-                    seen = self.bandwidth(lines)
-                    print(f"{program} at {rate} Gbit/s: {seen / 1e9:.2f}, payload rate {expected / 1e9:.2f}")
-                    self.assertAlmostEqual(seen, expected, delta=0.01 * expected)
-
-    def test_polling_takes_what_waiting_for_events_takes(self):
-        times = [[line for line in self.between(f"ibv_rc_pingpong {how} -d rxe0 -g 1 -n 100 -s 4096 -m 4096", "100Gbit/s")
-                  if "usec/iter" in line] for how in ("-e", "")]
-        self.assertEqual(len(times[0]), 1)
-        self.assertEqual(times[0], times[1])
-        # Two messages of 4,096 bytes and two paths of 200 ns; the mean has the first message's post in it.
-        iteration = float(re.search(r"= ([\d.]+) usec", times[0][0])[1])
-        self.assertAlmostEqual(iteration, 2 * (4178 * 8 / 100e3 + 0.2), delta=0.05)
-
-    def test_an_emulated_service_answers(self):
-        client = "ib_write_bw -d rxe0 -x 1 -m 4096 -F -s 65536 -n 200 -p 18515 10.9.0.2"
-        service = '[[service]]\nnode = "w"\nport = 18515\n'
-        done = self.simulate(self.node("b", client) + EMULATED.format(count=1, rate="100Gbit/s") + service)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        lines = [line[3:] for line in done.stderr.splitlines() if line.startswith("b: ")]
-        expected = 100e9 * PAYLOAD_SHARE
-        self.assertAlmostEqual(self.bandwidth(lines), expected, delta=0.01 * expected)
 
     def test_costs_of_the_processor_are_added(self):
         program = "ib_write_bw -d rxe0 -x 1 -m 4096 -F -s 65536 -n 200"

@@ -1,0 +1,50 @@
+"""tools/kernel_perftest: Debian's unmodified perftest and pingpong between two kernels in virtual time, and against an emulated service:
+bandwidths within 1 % of the payload rate, latencies what path and serialisation take."""
+
+import subprocess
+
+import stage
+
+LATENCIES = "ib_write_lat,ib_read_lat,ib_send_lat,ibv_rc_pingpong"
+BANDWIDTHS = "ib_write_bw,ib_read_bw,ib_send_bw"
+
+
+class KernelPerftest(stage.Stage):
+    def table(self, *arguments, status=0):
+        """(program, with, Gbit/s, reported, expected) of each row."""
+        done = subprocess.run([stage.ROOT / "tools/kernel_perftest", "--build", self.build, *arguments], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        print(done.stdout)
+        rows = [line.rsplit(maxsplit=6) for line in done.stdout.splitlines()[1:]]
+        return [(name, end, int(rate), float(reported), float(expected)) for name, end, rate, reported, expected, _, _ in rows]
+
+    def test_bandwidths_between_kernels(self):
+        rows = self.table("--tests", BANDWIDTHS, "--ends", "kernel")
+        self.assertEqual(len(rows), 2 * 6)  # read and send by events, too, and send by datagrams
+
+    def test_bandwidths_of_a_service(self):
+        self.assertEqual(len(self.table("--tests", BANDWIDTHS, "--ends", "service", "--rates", "100")), 5)
+
+    def test_latencies(self):
+        rows = self.table("--tests", LATENCIES, "--rates", "100")
+        self.assertEqual(len(rows), 2 * 7)
+        for name, end, _, reported, expected in rows:
+            with self.subTest(name=name, end=end):
+                # Two digits are printed; pingpong's mean has its start in it.
+                self.assertAlmostEqual(reported, expected, delta=0.03 if "pingpong" in name else 0.01)
+        # Polling takes what waiting for events takes.
+        for program in ("ib_read_lat", "ib_send_lat", "ibv_rc_pingpong"):
+            self.assertEqual(len({(end, reported) for name, end, _, reported, _ in rows if name.split()[0] == program}), 2)
+
+    def test_a_limit_can_be_missed(self):
+        self.table("--tests", "ib_write_bw", "--ends", "kernel", "--rates", "100", "--limit", "0.01", status=1)
+
+    def test_an_unknown_program(self):
+        done = subprocess.run([stage.ROOT / "tools/kernel_perftest", "--tests", "ib_fly"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--tests: no 'ib_fly', expected some of ib_write_bw, ", done.stderr)
+
+
+if __name__ == "__main__":
+    stage.main(live=False, guests=True)
