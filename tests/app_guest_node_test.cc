@@ -207,6 +207,26 @@ TEST_F(Guest, FramesWaitForBuffers) {
   EXPECT_EQ(took, (std::vector<std::pair<uint64_t, size_t>>{{5000, 1}, {8000, 0}, {8000, 2}}));
 }
 
+// It gets them as soon as it has made room, at whatever time that is by its clock, which only it
+// knows as long as it is free.
+TEST_F(Guest, IsNotFreeWhileFramesWaitForBuffers) {
+  uint64_t free = 0;
+  std::vector<uint64_t> interrupts;
+  wire.send(at_ns(1500), Bytes(100, 1));
+  ASSERT_TRUE(boot([&](GuestScript& guest) {
+    guest.boot(2000);
+    free = guest.free();
+    guest.make_room(0);
+    guest.kick(GuestScript::kReceive);
+    guest.wait();
+    interrupts = guest.interrupts(GuestScript::kReceive);
+  }));
+  EXPECT_EQ(run(), "");
+  running.reset();
+  EXPECT_LE(free, 2000u);
+  EXPECT_EQ(interrupts, (std::vector<uint64_t>{2000}));
+}
+
 TEST_F(Guest, FramesAreLostWhereTooManyWait) {
   for (int i = 0; i < 1030; ++i) wire.send(at_ns(5000), Bytes(60));
   ASSERT_TRUE(boot([&](GuestScript& guest) {

@@ -143,6 +143,11 @@ Time GuestNode::next_event() const {
 }
 
 uint64_t GuestNode::free_until() const {
+  // Once it has made room for a frame it is interrupted at the time that its own clock shows, which
+  // only it knows while it is free.
+  for (const auto& nic : nics_) {
+    if (!nic->waiting.empty()) return 0;
+  }
   const Time next = std::min(own_event(), loop_.next_but(*this));
   return next.is_never() ? GuestClock::kNever / 2 : static_cast<uint64_t>(next.ps() / kPsPerNs);
 }
