@@ -31,6 +31,7 @@ struct Packet {
   bool damaged = false;              ///< kToReal: a fault changes one bit, where `damage` says
   bool good_icrc = false;            ///< ... before the ICRC is computed
   bool ce = false;                   ///< marked by the fabric
+  bool crossed = false;              ///< kThrough: it has come out of the fabric
   uint8_t tos = 0;                   ///< DSCP and ECN, as received or as sent
   uint8_t priority = 0;              ///< that switches see in it
   uint16_t udp_src = 0;              ///< by which switches tell flows apart
@@ -43,7 +44,7 @@ struct Packet {
   Time head, tail;       ///< when its first and last byte come in at `link`
   Time due;              ///< kToReal: when it is handed to the device
   Duration uncertainty;  ///< kFromReal: of its arrival
-  Qpn qpn = 0;           ///< of the emulated end
+  Qpn qpn = 0;           ///< of the emulated end; kThrough: of the one it goes to
   uint32_t owner = 0;    ///< generation of that queue pair's slot; see Shard::belongs()
   uint64_t id = 0;
   uint64_t damage = 0;

@@ -256,6 +256,10 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void damage_datagram(uint32_t packet);
   bool damage_received(FrameView& view, RoceView& roce, const FaultVerdict& verdict);
   void depart_through_faults(uint32_t packet);
+  void pass_faults(uint32_t packet, Time now);
+  void pass_copies(uint32_t packet, const FaultVerdict& verdict);
+  void go_later(uint32_t packet, Duration delay);
+  void damage_finished(uint32_t packet, const FaultVerdict& verdict);
   void hold(uint32_t packet, const FaultVerdict& verdict, Time now);
   void go_on(uint32_t packet, Time now);
   void go_past(uint32_t packet, Time now);

@@ -1,5 +1,6 @@
 // Faults carried out: packets from the real node meet them in front of the first link, packets to
-// it behind the last one. What a fault adds or delays takes no time on a link.
+// it behind the last one; what passes between two real nodes both. What a fault adds or delays
+// takes no time on a link.
 #include <algorithm>
 #include <cstring>
 
@@ -28,7 +29,7 @@ void flip(uint8_t* frame, const Area& area, uint64_t damage) {
 
 bool leaves(const Packet& p) {
   return p.kind == PacketKind::kToReal || p.kind == PacketKind::kRaw ||
-         p.kind == PacketKind::kThrough;
+         (p.kind == PacketKind::kThrough && p.crossed);
 }
 
 /// Packets go past one another only in one direction of one queue pair.
@@ -95,6 +96,10 @@ bool Shard::damage_received(FrameView& view, RoceView& roce, const FaultVerdict&
 
 void Shard::depart_through_faults(uint32_t packet) {
   Packet& p = pool_[packet];
+  if (p.kind == PacketKind::kThrough) {
+    p.crossed = true;
+    return pass_faults(packet, p.due);
+  }
   const bool datagram = p.kind == PacketKind::kRaw && p.qpn == kGsiQpn;
   const bool connected = p.kind == PacketKind::kToReal && belongs(p, qps_[slot_of(p.qpn)]);
   if (!datagram && !connected) {  // no RoCE, or its queue pair has gone
@@ -154,9 +159,52 @@ void Shard::go_on(uint32_t packet, Time now) {
     events_.push(now, EventKind::kDepart, packet);
     return;
   }
-  p.head = now - port_of(p.real).physical.time_for(p.wire_bytes);
+  const uint32_t from = p.kind == PacketKind::kThrough ? p.node : p.real;
+  p.head = now - port_of(from).physical.time_for(p.wire_bytes);
   p.tail = now;
   events_.push(now, EventKind::kLinkArrive, packet);
+}
+
+/// A packet between two real nodes, in front of the fabric or behind it. Of its queue pair nothing
+/// is known, so that only faults that ask for nothing of it concern it.
+void Shard::pass_faults(uint32_t packet, Time now) {
+  Packet& p = pool_[packet];
+  const FaultFacts facts{
+      p.crossed, faults_.unknown_slot(), p.view.opcode, p.view.syndrome, p.view.psn, 1};
+  const FaultVerdict verdict = faults_.judge(facts, now);
+  if (verdict.drop.any()) {
+    counters_of(p.crossed ? p.real : p.node).drop(Drop::kFault);
+    return pool_.release(packet);
+  }
+  if (verdict.mark_ce) {
+    mark_finished({pool_.buffer(packet), p.frame_bytes});
+    p.tos |= 3;
+  }
+  if (verdict.corrupt.any()) damage_finished(packet, verdict);
+  if (verdict.duplicate.any()) pass_copies(packet, verdict);
+  if (verdict.reorder.any()) return hold(packet, verdict, now);
+  go_later(packet, verdict.delay);
+  go_past(packet, now);
+}
+
+void Shard::pass_copies(uint32_t packet, const FaultVerdict& verdict) {
+  const Fault& fault = faults_.faults()[verdict.duplicate.fault];
+  for (uint32_t i = 0; i < fault.count; ++i) {
+    const uint32_t copy = pool_.take(PacketSide::kInbound);
+    if (copy == kNoPacket) return faults_.skip(verdict.duplicate);
+    pool_[copy] = pool_[packet];
+    std::memcpy(pool_.buffer(copy), pool_.buffer(packet), pool_[copy].frame_bytes);
+    go_later(copy, fault.delay);
+  }
+}
+
+/// A packet between two real nodes goes on, so much later than it would.
+void Shard::go_later(uint32_t packet, Duration delay) {
+  Packet& p = pool_[packet];
+  if (p.crossed) return events_.push(p.due + delay, EventKind::kDepart, packet);
+  p.head += delay;
+  p.tail += delay;
+  events_.push(p.tail, EventKind::kLinkArrive, packet);
 }
 
 /// `packet` goes past those of its stream that are held back.
@@ -175,6 +223,18 @@ void Shard::damage_datagram(uint32_t packet) {
   damage_sent(p, frame);
   const uint32_t icrc_at = p.frame_bytes - kIcrcBytes;
   if (p.good_icrc) store_icrc(frame + icrc_at, icrc({frame + l3, icrc_at - l3}));
+}
+
+void Shard::damage_finished(uint32_t packet, const FaultVerdict& verdict) {
+  const Packet& p = pool_[packet];
+  uint8_t* frame = pool_.buffer(packet);
+  FrameView view;
+  RoceView roce;
+  parse_frame({frame, p.frame_bytes}, view, roce);
+  flip(frame, area_of(roce.info(), roce.bth, roce.payload_bytes), verdict.damage);
+  if (!faults_.faults()[verdict.corrupt.fault].good_icrc) return;
+  const uint32_t icrc_at = view.ip_end - kIcrcBytes;
+  store_icrc(frame + icrc_at, icrc({frame + view.l3, icrc_at - view.l3}));
 }
 
 void Shard::damage_sent(const Packet& p, uint8_t* frame) const {

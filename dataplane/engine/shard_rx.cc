@@ -108,9 +108,12 @@ void Shard::rx_through(const FrameView& view, const RoceView& roce, const NodeNi
   if (id == kNoPacket) return;
   Packet& p = pool_[id];
   p.real = real;
-  p.qpn = 0;
+  p.qpn = roce.dest_qpn;
+  p.view = roce;
+  p.crossed = false;
   p.link = link_id(here().nic, true, class_of(roce));
   std::memcpy(pool_.buffer(id), view.frame.data(), view.frame.size());
+  if (faults_.active()) return pass_faults(id, now);
   events_.push(now, EventKind::kLinkArrive, id);
 }
 

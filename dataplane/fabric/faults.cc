@@ -57,7 +57,7 @@ FaultInjector::FaultInjector(std::vector<Fault> faults, uint64_t seed, std::vect
       nodes_(std::move(nodes)),
       ordinals_(nodes_.size()),
       queue_pairs_(queue_pairs),
-      qps_(faults_.empty() ? 0 : queue_pairs + nodes_.size()) {
+      qps_(faults_.empty() ? 0 : queue_pairs + nodes_.size() + 1) {
   for (uint32_t i = 0; active() && i < nodes_.size(); ++i) qps_[queue_pairs + i].node = nodes_[i];
   for (size_t i = 0; i < faults_.size(); ++i) {
     keys_.push_back(splitmix64(splitmix64(seed) ^ (0xfa017ULL + i)));
@@ -78,6 +78,7 @@ void FaultInjector::on_new_qp(uint32_t slot, uint32_t position, Psn first_sent,
 
 bool FaultInjector::matches(const Fault& fault, const FaultFacts& packet, const QueuePair& qp,
                             const Stream& stream, Time now) const {
+  if (packet.slot == unknown_slot() && (fault.psn || fault.round != 0)) return false;
   const FaultDirection way = packet.to_real ? FaultDirection::kToReal : FaultDirection::kFromReal;
   return (fault.direction == FaultDirection::kBoth || fault.direction == way) &&
          (fault.node == kNoNode || fault.node == qp.node) &&

@@ -65,7 +65,7 @@ struct FaultCounters {
 /// What a fault can tell packets apart by.
 struct FaultFacts {
   bool to_real = false;
-  uint32_t slot = 0;  ///< of the queue pair, or FaultInjector::datagram_slot()
+  uint32_t slot = 0;  ///< of the queue pair, or FaultInjector::datagram_slot(), unknown_slot()
   uint8_t opcode = 0;
   uint8_t syndrome = 0;  ///< AETH
   Psn psn;
@@ -96,6 +96,9 @@ class FaultInjector {
 
   /// The slot that stands for the datagrams (QP1) of the node at this position.
   uint32_t datagram_slot(uint32_t position) const { return queue_pairs_ + position; }
+  /// The slot that stands for all queue pairs of which nothing is known: faults that name a node, a
+  /// queue pair, a PSN or a round do not concern their packets.
+  uint32_t unknown_slot() const { return queue_pairs_ + static_cast<uint32_t>(nodes_.size()); }
 
   /// A queue pair of the node at this position begins in `slot`, with these first PSNs.
   void on_new_qp(uint32_t slot, uint32_t position, Psn first_sent, Psn first_expected);
@@ -126,7 +129,7 @@ class FaultInjector {
   std::vector<NodeId> nodes_;
   std::vector<uint32_t> ordinals_;  ///< by position of the node: its queue pairs so far
   uint32_t queue_pairs_ = 0;
-  std::vector<QueuePair> qps_;  ///< and behind them the nodes' datagrams
+  std::vector<QueuePair> qps_;  ///< and behind them the nodes' datagrams, and the unknown ones
 };
 
 }  // namespace understudy
