@@ -164,7 +164,8 @@ Result<Analysis> analyse(const std::string& path, const AnalysisOptions& options
   for (const FlowPair& connection : pair_flows(out.table)) {
     out.connections.push_back(follower.follow(connection));
   }
-  check_congestion(out.table, options.cnp_interval, options.config, out.findings);
+  check_congestion(out.table, {options.cnp_interval, options.without_cnps, options.config},
+                   out.findings);
   check_completeness(out.source, out.table, out.findings);
   if (options.config != nullptr) {
     check_rates(*options.config, out);

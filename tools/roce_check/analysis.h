@@ -27,6 +27,8 @@ struct AnalysisOptions {
   bool impaired = false;
   /// Between CNPs to one queue pair, as their senders were configured.
   std::optional<Duration> cnp_interval = {};
+  /// Receivers that send no CNPs for what is marked, besides the kernels of `config`.
+  std::vector<IpAddress> without_cnps = {};
   /// Of the run that was captured: rates and collectives are checked against it. May be null.
   const Config* config = nullptr;
 };

@@ -27,10 +27,9 @@ struct Way {
 
 class CongestionCheck {
  public:
-  CongestionCheck(const PacketTable& table, std::optional<Duration> least, const Config* config,
-                  Findings& findings)
-      : table_(table), least_(least), findings_(findings) {
-    if (config != nullptr) addresses_.emplace(*config);
+  CongestionCheck(const PacketTable& table, const CongestionOptions& options, Findings& findings)
+      : table_(table), options_(options), least_(options.least_interval), findings_(findings) {
+    if (options.config != nullptr) addresses_.emplace(*options.config);
   }
 
   void run() {
@@ -110,8 +109,20 @@ class CongestionCheck {
     return node && !node->real;
   }
 
+  /// It is known that this receiver sends no CNPs.
+  bool silent(const IpAddress& receiver) const {
+    if (std::ranges::find(options_.silent, receiver) != options_.silent.end()) return true;
+    const auto node = addresses_ ? addresses_->find(receiver) : std::nullopt;
+    return node && options_.config->nodes[node->node].kernel;
+  }
+
   void answers(const Addresses& addresses, const Way& way) {
     if (way.marked == 0) return;
+    if (way.notified == 0 && silent(addresses.second)) {
+      return findings_.note(
+          Check::kEcn, addresses.second.text() + " sends no CNPs: " + std::to_string(way.marked) +
+                           " marks from " + addresses.first.text() + " were not answered");
+    }
     findings_.examined(Rule::kA6_2);
     if (way.notified != 0) return;
     findings_.add(Rule::kA6_2, way.first_marked,
@@ -129,6 +140,7 @@ class CongestionCheck {
   }
 
   const PacketTable& table_;
+  const CongestionOptions& options_;
   std::optional<Duration> least_;
   Findings& findings_;
   std::map<Addresses, Way> ways_;
@@ -144,9 +156,9 @@ class CongestionCheck {
 
 }  // namespace
 
-void check_congestion(const PacketTable& table, std::optional<Duration> least_interval,
-                      const Config* config, Findings& findings) {
-  CongestionCheck(table, least_interval, config, findings).run();
+void check_congestion(const PacketTable& table, const CongestionOptions& options,
+                      Findings& findings) {
+  CongestionCheck(table, options, findings).run();
 }
 
 }  // namespace understudy

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "ctrl/config/load.h"
 #include "tools/roce_check/analysis.h"
@@ -15,6 +17,7 @@ struct Arguments {
   std::string capture;
   std::string config;
   double cnp_interval_us = 0;
+  std::vector<std::string> without_cnps;
   understudy::PlotOptions plot;
   bool json = false;
   bool quiet = false;
@@ -36,6 +39,14 @@ int run(Arguments arguments) {
     constexpr double kPsPerMicrosecond = 1e6;
     arguments.options.cnp_interval = understudy::Duration::ps(
         static_cast<int64_t>(arguments.cnp_interval_us * kPsPerMicrosecond));
+  }
+  for (const std::string& text : arguments.without_cnps) {
+    const auto address = understudy::IpAddress::parse(text);
+    if (!address) {
+      std::cerr << "roce-check: --without-cnps " << text << ": no IPv4 or IPv6 address\n";
+      return 2;
+    }
+    arguments.options.without_cnps.push_back(*address);
   }
   const auto analysis = understudy::analyse(arguments.capture, arguments.options);
   if (!analysis) {
@@ -95,6 +106,12 @@ int main(int argc, char** argv) {
          "microseconds that CNPs to one queue pair must be apart when they leave (rule A6.4); of\n"
          "those that crossed a network that --config emulates, their number is judged")
       ->check(CLI::PositiveNumber & CLI::Range(0.0, 1e9));  // picoseconds must fit
+  app.add_option("--without-cnps", arguments.without_cnps,
+                 "address of an endpoint that sends no CNPs, as Linux' rdma_rxe: marks on the way\n"
+                 "to it need no answer (rule A6.2); nodes of kind \"kernel\" of --config are such")
+      ->type_name("ADDRESS")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--open-end", arguments.options.open_end,
                "the capture was stopped in mid-run: accept requests in flight at its end");
   app.footer(
