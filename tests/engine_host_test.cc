@@ -171,6 +171,8 @@ TEST(Host, FramesWaitUntilTheRealNodeIsHeard) {
       EXPECT_EQ(rig.sink.sent.size(), 1u) << "not asked again at once";
       rig.advance(Duration::ms(150));
       EXPECT_EQ(rig.sink.sent.size(), 2u);
+      // Where nothing polls unless something is due, as in virtual time, it is asked again, too.
+      EXPECT_EQ(rig.shard.next_wake(), rig.sink.sent[1].actual + Duration::ms(200));
 
       NodeNic answering = *asked;
       answering.mac = MacAddress{{2, 0, 0, 0, 0, 0x99}};

@@ -99,7 +99,7 @@ uint32_t Shard::real_for(const IpAddress& to, uint32_t node) const {
 
 Time Shard::next_wake() const {
   if (!commands_.empty() || (!from_host_.empty() && !host_waits_)) return Time::zero();
-  Time next = next_event();
+  Time next = std::min(next_event(), host_asks_again_);
   uint32_t cls;
   for (const Port& port : ports_) {
     if (!port.send_now.empty()) return Time::zero();

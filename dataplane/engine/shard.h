@@ -322,6 +322,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   ByteRing to_host_;
   ByteRing from_host_;
   bool host_waits_ = false;  ///< its oldest frame, for something that comes in or a later poll
+  Time host_asks_again_ = Time::never();  ///< for the real NIC's MAC that this frame waits for
   ByteRing notices_;
   Psn gsi_psn_;         ///< of the next datagram from QP1
   Time next_question_;  ///< for the real NIC's MAC

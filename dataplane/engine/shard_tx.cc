@@ -104,6 +104,7 @@ void Shard::drain_host(Time now, std::span<TxSink* const> sinks) {
     unresolved_ = {};
   }
   host_waits_ = false;
+  host_asks_again_ = Time::never();
   for (;;) {
     const auto frame = from_host_.front();
     if (frame.data() == nullptr) return;
@@ -122,7 +123,9 @@ void Shard::drain_host(Time now, std::span<TxSink* const> sinks) {
     // All frames here go to a real NIC: they wait for its answer in their ring.
     if (!real.mac_known) {
       host_waits_ = true;
-      return ask_for_real_mac(*node, view.src, view.dst, now, sinks);
+      ask_for_real_mac(*node, view.src, view.dst, now, sinks);
+      if (next_question_ > now) host_asks_again_ = next_question_;
+      return;
     }
     const uint32_t tag = real.vlan_tci ? static_cast<uint32_t>(sizeof(VlanTag)) : 0;
     const uint32_t body = static_cast<uint32_t>(frame.size()) - view.l3;
