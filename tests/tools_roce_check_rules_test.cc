@@ -438,6 +438,38 @@ TEST(Rules, NothingIsNamedWithoutAlteration) {
               false_positives);
 }
 
+constexpr uint8_t kRnr640us = kSyndromeRnrNak | 12;
+
+/// A SEND that finds no receive, and another one behind it that finds a gap: Linux' rdma_rxe asks
+/// for what is missing there, too.
+Conversation without_receives(Duration waited) {
+  Conversation c;
+  for (uint32_t i = 0; i < 2; ++i) c.client(O::kSendOnly, talk_psn(i), 64);
+  c.ack(talk_psn(0), 1).ack(talk_psn(1), 1, kRnr640us);
+  c.client(O::kSendOnly, talk_psn(2), 64).ack(talk_psn(1), 1, kSyndromeNak);
+  c.wait(waited);
+  for (uint32_t i = 1; i < 3; ++i) c.client(O::kSendOnly, talk_psn(i), 64);
+  c.ack(talk_psn(1), 2).ack(talk_psn(2), 3);
+  return c;
+}
+
+// rules: A4.2 A5.7
+TEST(Rules, AGapBehindAnRnrNakIsAskedForOnce) {
+  const Analysis right = without_receives(Duration::us(640)).capture.judge(talk_options());
+  EXPECT_EQ(joined(named(right)), "") << all_examples(right);
+  Conversation c;  // and a second time
+  for (uint32_t i = 0; i < 4; ++i) c.client(O::kSendOnly, talk_psn(i), 64);
+  c.ack(talk_psn(0), 1).ack(talk_psn(1), 1, kRnr640us).ack(talk_psn(1), 1, kSyndromeNak);
+  c.client(O::kSendOnly, talk_psn(4), 64).ack(talk_psn(1), 1, kSyndromeNak);
+  c.wait(Duration::us(640));
+  for (uint32_t i = 1; i < 5; ++i) c.client(O::kSendOnly, talk_psn(i), 64);
+  c.ack(talk_psn(4), 5);
+  EXPECT_EQ(joined(named(c.capture.judge(talk_options()))), " A4.2");
+  // What asks for the gap does not end the wait.
+  const Analysis early = without_receives(Duration::us(300)).capture.judge(talk_options());
+  EXPECT_EQ(joined(named(early)), " A5.7") << all_examples(early);
+}
+
 /// A receiver that gets marks and sends no CNPs.
 Conversation unanswered_marks() {
   Conversation c = congested();

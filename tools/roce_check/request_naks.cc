@@ -28,10 +28,15 @@ void RequestStream::nak(const PacketRecord& p, int64_t psn) {
   } else if (kind == kSyndromeNak) {
     fatal_nak(p, psn, s);
   }
-  if (s != nullptr && !broken_) {
-    s->nak = p.stamp();
-    s->nak_syndrome = p.syndrome;
-  }
+  if (s == nullptr || broken_) return;
+  if (sequence) s->gap_nak = p.stamp();
+  // What follows a SEND without a receive finds a gap, and Linux' rdma_rxe says so. The wait that
+  // the RNR NAK asked for goes on.
+  const bool waits = (s->nak_syndrome & kSyndromeKindMask) == kSyndromeRnrNak && !s->sent.empty() &&
+                     s->nak.frame > s->sent.back().frame;
+  if (sequence && waits) return;
+  s->nak = p.stamp();
+  s->nak_syndrome = p.syndrome;
 }
 
 void RequestStream::sequence_nak(const PacketRecord& p, int64_t psn, const Slot* slot) {
@@ -48,14 +53,14 @@ void RequestStream::sequence_nak(const PacketRecord& p, int64_t psn, const Slot*
     fault(Rule::kA4_2, p.stamp(), psn, "NAK for a gap, but the PSN has been acknowledged before");
     return;
   }
-  if (slot == nullptr || slot->nak.frame == 0) return;
+  if (slot == nullptr || slot->gap_nak.frame == 0) return;
   // Once more, though the PSN has not come in between; without any request in between it is a copy
   // that the network made.
-  const bool came = !slot->sent.empty() && slot->sent.back().frame > slot->nak.frame;
-  if (!came && last_request_.frame > slot->nak.frame) {
-    suspect(
-        Rule::kA4_2, p.stamp(), psn,
-        "a second NAK for the same gap, the first was frame " + std::to_string(slot->nak.frame));
+  const bool came = !slot->sent.empty() && slot->sent.back().frame > slot->gap_nak.frame;
+  if (!came && last_request_.frame > slot->gap_nak.frame) {
+    suspect(Rule::kA4_2, p.stamp(), psn,
+            "a second NAK for the same gap, the first was frame " +
+                std::to_string(slot->gap_nak.frame));
   }
 }
 

@@ -71,7 +71,8 @@ class RequestStream {
     uint32_t imm = 0;
     uint64_t messages = 0;  ///< messages that end up to here (a READ: begin)
     Stamp answered;         ///< the ACK, or the first fitting response
-    Stamp nak;              ///< the last NAK that asked for it
+    Stamp nak;              ///< the last NAK that asked for it; of those after an RNR NAK, that
+    Stamp gap_nak;          ///< the last sequence NAK that asked for it
     uint8_t nak_syndrome = 0;
     Stamp revealed;                 ///< a packet behind it, where that was seen first
     Stamp passed;                   ///< READ or ATOMIC: an answer to a later request came first
