@@ -74,7 +74,7 @@ class Control final : public Participant {
 class KernelRun {
  public:
   KernelRun(const Config& config, const SimulateOptions& options)
-      : config_(with_reference_packets(config)),
+      : config_(with_inner_packets(config)),
         told_(without_reference_jobs(config_)),
         options_(options),
         report_(start_report(config, true)) {}
@@ -251,8 +251,7 @@ Result<RunReport> KernelRun::finish() {
 
 }  // namespace
 
-Result<RunReport> run_kernels(const Config& given, const SimulateOptions& options) {
-  const Config config = with_inner_packets(given);
+Result<RunReport> run_kernels(const Config& config, const SimulateOptions& options) {
   KernelRun run(config, options);
   if (auto opened = run.open(); !opened) return fail(opened.error().text);
   if (auto ran = run.run(); !ran) return fail(ran.error().text);

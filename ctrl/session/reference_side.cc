@@ -14,18 +14,6 @@ Config without_reference_jobs(const Config& config) {
   return changed;
 }
 
-Config with_reference_packets(const Config& config) {
-  Config changed = config, alone = config;
-  std::erase_if(alone.jobs,
-                [&](const JobConfig& job) { return !has_reference_ranks(config, job); });
-  alone = with_inner_packets(alone);
-  size_t next = 0;
-  for (JobConfig& job : changed.jobs) {
-    if (has_reference_ranks(config, job)) job.inner = alone.jobs[next++].inner;
-  }
-  return changed;
-}
-
 Result<void> ReferenceSide::plan(SwitchedRun* switched) {
   for (const JobConfig& job : config_.jobs) {
     if (!has_reference_ranks(config_, job)) continue;

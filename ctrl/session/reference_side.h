@@ -12,8 +12,6 @@ namespace understudy {
 
 /// What kernels' programs and the emulated nodes beside them have to do.
 Config without_reference_jobs(const Config& config);
-/// with_inner_packets() for reference nodes' jobs only: they are carried out as without kernels.
-Config with_reference_packets(const Config& config);
 
 class ReferenceSide {
  public:
