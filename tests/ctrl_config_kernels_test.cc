@@ -110,7 +110,9 @@ TEST(Kernels, NeedAPortForEachNic) {
 std::string node(const std::string& name, const std::string& real) {
   return "[[node]]\nname = \"" + name + "\"\n" + real +
          "\nlink = { rate = \"100Gbit/s\", latency = \"500ns\" }\n" +
-         (real.find("real") == std::string::npos ? "" : "[[port]]\nreal = \"" + name + "\"\ndevice = \"virtual\"\n");
+         (real.find("real") == std::string::npos
+              ? ""
+              : "[[port]]\nreal = \"" + name + "\"\ndevice = \"virtual\"\n");
 }
 
 std::string job(const std::string& ranks, const std::string& more = "") {
