@@ -1,4 +1,4 @@
-#include "frames.h"
+#include "tools/guest_poll/frames.h"
 
 #include <arpa/inet.h>
 #include <linux/filter.h>

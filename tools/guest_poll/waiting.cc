@@ -11,8 +11,8 @@
 #include <atomic>
 #include <ctime>
 
-#include "frames.h"
-#include "watched_memory.h"
+#include "tools/guest_poll/frames.h"
+#include "tools/guest_poll/watched_memory.h"
 
 namespace {
 

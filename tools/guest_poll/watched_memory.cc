@@ -5,7 +5,7 @@
 //
 // That is right for a program that takes each change once, as ib_write_lat does with the last byte
 // of a message, and has one thread. One that reads twice what it has got would wait for ever.
-#include "watched_memory.h"
+#include "tools/guest_poll/watched_memory.h"
 
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -20,7 +20,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "frames.h"
+#include "tools/guest_poll/frames.h"
 
 namespace guest_poll {
 namespace {
