@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tools/lib"))
 
+import capture_file  # noqa: E402
 import jsonschema  # noqa: E402
 from live_run import Run, VirtualNode, roce_check  # noqa: E402
 
@@ -26,9 +26,6 @@ CANNOT_BUILD = 3  # vnode build's status
 NOT_FAITHFUL = 3
 NODE_ADDRESS, NEXT, PREVIOUS = "10.9.0.1", "10.9.0.2", "10.9.0.4"
 RING_NODE = f"/mnt/ring_node --peer-next {NEXT} --peer-prev {PREVIOUS}"
-# Of dataplane/wire/pcapng.h.
-PCAPNG_PACKET, PCAPNG_FLAGS, PCAPNG_CUSTOM = 6, 2, 2989
-OUT, NO_SCHEDULE = 2, 2**63 - 1
 
 NETWORK = """format = 1
 seed = {seed}
@@ -158,29 +155,9 @@ def scheduled_packets(capture):
 
 def scheduled_frames(capture):
     """(scheduled time in ps, bytes) of the same."""
-    data = Path(capture).read_bytes()
-    offset = 0
-    while offset < len(data):
-        kind, length = struct.unpack_from("<II", data, offset)
-        if kind == PCAPNG_PACKET:
-            stored, = struct.unpack_from("<I", data, offset + 20)
-            options = dict(_options(data, offset + 28 + (stored + 3) // 4 * 4, offset + length - 4))
-            times = options.get(b"time")
-            if options.get("flags") == OUT and times and times[1] != NO_SCHEDULE:
-                yield times[1], data[offset + 28:offset + 28 + stored]
-        offset += length
-
-
-def _options(data, offset, end):
-    """Our options of a packet block as (tag, two numbers), and its direction as ("flags", number)."""
-    while offset + 4 <= end:
-        code, length = struct.unpack_from("<HH", data, offset)
-        value = data[offset + 4:offset + 4 + length]
-        if code == PCAPNG_FLAGS:
-            yield "flags", struct.unpack("<I", value)[0] & 3
-        if code == PCAPNG_CUSTOM and value[4:8] == b"time":
-            yield value[4:8], struct.unpack_from("<qq", value, 8)
-        offset += 4 + (length + 3) // 4 * 4
+    for frame in capture_file.frames(capture):
+        if frame.direction == capture_file.OUT and frame.scheduled != capture_file.NO_SCHEDULE:
+            yield frame.scheduled, frame.data
 
 
 def _no_tap():
