@@ -1,6 +1,7 @@
 #include "ctrl/guest/guest_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -228,6 +229,12 @@ void GuestProcess::end() {
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
+}
+
+void GuestProcess::await_end() const {
+  constexpr int kLongestMs = 1000;
+  pollfd ended{process_.get(), POLLIN, 0};
+  poll(&ended, 1, kLongestMs);
 }
 
 std::string GuestProcess::how_it_ended() const {

@@ -60,6 +60,8 @@ class GuestProcess {
   int process() const { return process_.get(); }
   /// Ends all of its processes; none is left when this returns.
   void end();
+  /// For what is about to end, so that how_it_ended() knows; a second at most.
+  void await_end() const;
   /// With a comma before it; empty while it runs.
   std::string how_it_ended() const;
 

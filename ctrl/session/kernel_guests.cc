@@ -121,6 +121,7 @@ Result<void> KernelGuests::look() {
     if (guests_[i].ended || !simulation_->guest(i).over()) continue;
     guests_[i].ended = true;
     if (guests_[i].process->status()) continue;
+    guests_[i].process->await_end();
     print(guests_[i]);
     return failed(guests_[i], "its kernel ended before its program");
   }

@@ -110,6 +110,16 @@ class Endings(stage.Stage):
         self.ends(kernel("a", "sleep infinity") + kernel("b", PANICS), FAILED, 'node "b": its kernel ended before its program',
                   "Kernel panic")
 
+    def test_a_kernel_that_is_killed(self):
+        """By the host, that has no memory left, say."""
+        run = self.begin(kernel("a", "sleep infinity") + kernel("b", "echo begins; sleep 1; while :; do :; done"))
+        for line in run.stderr:
+            if line == "b: begins\n":
+                break
+        kernels = [pid for pid, command, _ in processes() if self.watch.mark in command and b"VNODE_NAME=b" in command]
+        os.kill(min(kernels), signal.SIGKILL)  # the others are processes of its programs
+        self.end(run, FAILED, 'node "b"', "its kernel by signal 9")
+
     def test_a_program_that_spins(self):
         run = self.begin(kernel("a", "sleep infinity") + kernel("b", "while :; do :; done"), "--patience", "3s")
         self.end(run, FAILED, 'node "b": has computed for 3000 ms', "a program in it polls, or hangs")

@@ -31,8 +31,7 @@ class KernelPerftest(stage.Stage):
         self.assertEqual(len(rows), 2 * 7)
         for name, end, _, reported, expected in rows:
             with self.subTest(name=name, end=end):
-                # Two digits are printed; pingpong's mean has its start in it.
-                self.assertAlmostEqual(reported, expected, delta=0.03 if "pingpong" in name else 0.01)
+                self.assertAlmostEqual(reported, expected, delta=0.01)  # two digits are printed
         # Polling takes what waiting for events takes.
         for program in ("ib_read_lat", "ib_send_lat", "ibv_rc_pingpong"):
             self.assertEqual(len({(end, reported) for name, end, _, reported, _ in rows if name.split()[0] == program}), 2)
