@@ -32,19 +32,38 @@ def processes():
 
 
 class Watch(threading.Thread):
-    """Notes the PID namespaces of a run's guests: their processes are known by them when nothing else is left of their names."""
+    """Notes the PID namespaces of a run's guests: their processes are known by them when nothing else is left of their names. They are
+    held open, for the system gives numbers of namespaces out again at once, and other runs may be under way."""
 
     def __init__(self, folder):
         super().__init__(daemon=True)
-        self.mark, self.spaces, self.over = str(folder).encode(), set(), threading.Event()
+        self.mark, self.spaces, self.over = str(folder).encode(), {}, threading.Event()
 
     def run(self):
         own = os.readlink("/proc/self/ns/pid")
         while not self.over.wait(0.02):
-            self.spaces |= {space for _, command, space in processes() if self.mark in command and space != own}
+            for pid, command, space in processes():
+                if self.mark in command and space != own and space not in self.spaces:
+                    self.hold(pid, space)
+
+    def hold(self, pid, space):
+        try:
+            held = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return  # it has ended
+        if os.readlink(f"/proc/self/fd/{held}") == space:
+            self.spaces[space] = held
+        else:
+            os.close(held)
 
     def left(self):
         return [(pid, command) for pid, command, space in processes() if self.mark in command or space in self.spaces]
+
+    def close(self):
+        self.over.set()
+        self.join()
+        for held in self.spaces.values():
+            os.close(held)
 
 
 class Endings(stage.Stage):
@@ -63,7 +82,7 @@ class Endings(stage.Stage):
             environment["XDG_CACHE_HOME"] = str(cache)
         self.watch = Watch(self.folder)
         self.watch.start()
-        self.addCleanup(self.watch.over.set)
+        self.addCleanup(self.watch.close)
         run = subprocess.Popen([self.understudy, "simulate", config, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, env=environment)
         self.addCleanup(run.wait)
