@@ -67,7 +67,8 @@ class MixedKernels(stage.Stage):
         config, capture, report = (self.folder / f"{name}.{end}" for end in ("toml", "pcapng", "json"))
         config.write_text(text)
         more = ["--capture", str(capture)] if with_capture else []
-        done = subprocess.run([str(self.understudy), "simulate", str(config), "--report", str(report), *more], capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run([str(self.understudy), "simulate", str(config), "--report", str(report), *more], capture_output=True,
+                              text=True, check=False, timeout=300)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         values = json.loads(report.read_text())
         stage.jsonschema.validate(values, json.loads((stage.ROOT / "ctrl/report/report.schema.json").read_text()))
@@ -77,15 +78,16 @@ class MixedKernels(stage.Stage):
                                   "-e", "frame.len"], capture_output=True, text=True, check=True).stdout
         return done.stderr, values, packets
 
-    def assert_times(self, job, late):
-        """All operations, warm-ups apart: up to `late` over the plan's."""
+    def assert_times(self, job):
+        """All operations, warm-ups apart, are the plan's: a rank that enters may find the first credits of one that was done before, which
+        spares a path's latency; or enter that much before one that is done later, and looks at its clock."""
         timed = [c for c in job["collectives"] if not c["warmup"]]
         self.assertEqual(len(timed), 4)
         for c in timed:
             over = c["node_reported_ps"] - c["modelled_ps"]
-            print(f"{job['name']}, {len(job['ranks'])} ranks, {c['size_bytes']} bytes: {c['node_reported_ps'] / 1e6:.2f} us, {over / 1e6:+.2f}")
-            self.assertGreater(over, -0.001 * c["modelled_ps"])
-            self.assertLess(over, late + 0.001 * c["modelled_ps"])
+            took = c["node_reported_ps"] / 1e6
+            print(f"{job['name']}, {len(job['ranks'])} ranks, {c['size_bytes']} bytes: {took:.2f} us, {over / 1e6:+.2f}")
+            self.assertLess(abs(over), PATH_PS + CLOCK_PS + 0.001 * c["modelled_ps"])
 
     def assert_right(self, job):
         self.assertEqual([size["wrong_elements"] for size in job["sizes"]], [0, 0])
@@ -104,8 +106,7 @@ class MixedKernels(stage.Stage):
                     if not c["warmup"]:
                         self.assertEqual(len(c["by_node_ps"]), len(kernels))
                         self.assertEqual(max(c["by_node_ps"]), c["node_reported_ps"])
-                # A kernel's operation ends with its last acknowledgement, and so the next one's first credits leave later, too.
-                self.assert_times(job, 2 * PATH_PS + CLOCK_PS)
+                self.assert_times(job)
                 self.assert_holds(self.folder / f"{kinds}.pcapng", "--config", str(self.folder / f"{kinds}.toml"))
                 if kinds == "KKE":
                     self.assertEqual(self.simulate(self.ring(kinds), "again")[2], packets)
@@ -125,7 +126,7 @@ class MixedKernels(stage.Stage):
         self.assertEqual((kernels["name"], reference["name"]), ("kernels", "reference"))
         for job in (kernels, reference):
             self.assert_right(job)
-        self.assert_times(kernels, 2 * PATH_PS + CLOCK_PS)
+        self.assert_times(kernels)
         # No link is shared: its job takes what it takes without kernels.
         emulated, _ = self.nodes("EE")
         alone = self.simulate(HEAD + emulated + others + its_job, "alone")[1]["jobs"][0]
@@ -144,13 +145,15 @@ class MixedKernels(stage.Stage):
                 self.nodes("EEE", first=6)[0] + LEAF_SPINE + JOB.format(name="kernels", ranks='"n1", "gpu"'))
         reference = (JOB.format(name="reference", ranks='"n2", "n6"').replace('"64KiB", "1MiB"', '"256KiB"')
                      .replace("iterations = 2", "iterations = 1500").replace("exact", "synthetic"))
-        jobs = [self.simulate(config, name, with_capture=False)[1]["jobs"] for name, config in (("alone", text), ("both", text + reference))]
+        jobs = [self.simulate(config, name, with_capture=False)[1]["jobs"]
+                for name, config in (("alone", text), ("both", text + reference))]
         for job in (jobs[0][0], jobs[1][0]):
             self.assert_right(job)
-        before, beside = ([c["node_reported_ps"] for c in job[0]["collectives"] if c["size_bytes"] == 1 << 20 and not c["warmup"]] for job in jobs)
+        before, beside = ([c["node_reported_ps"] for c in kernels["collectives"] if c["size_bytes"] == 1 << 20 and not c["warmup"]]
+                          for kernels, *_ in jobs)
         print("1 MiB alone", before, "ps, beside the reference node", beside)
         for a, b in zip(before, beside):
-            self.assertGreater(b, 1.3 * a)
+            self.assertGreater(b, 1.2 * a)
             self.assertLess(b, 2.2 * a)
 
 
