@@ -2,7 +2,6 @@
 
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 
 PACKET, FLAGS, CUSTOM = 6, 2, 2989
 IN, OUT = 1, 2  # from the real node, to it
@@ -20,18 +19,18 @@ class Frame:
 
 def frames(capture):
     """All frames of the file that have their exact time, in order."""
-    data = Path(capture).read_bytes()
-    offset = 0
-    while offset < len(data):
-        kind, length = struct.unpack_from("<II", data, offset)
-        if kind == PACKET:
-            interface, = struct.unpack_from("<I", data, offset + 8)
-            stored, = struct.unpack_from("<I", data, offset + 20)
-            options = dict(_options(data, offset + 28 + (stored + 3) // 4 * 4, offset + length - 4))
+    with open(capture, "rb") as file:  # it may be a pipe
+        while header := file.read(8):
+            kind, length = struct.unpack("<II", header)
+            data = file.read(length - 8)
+            if kind != PACKET:
+                continue
+            interface, = struct.unpack_from("<I", data)
+            stored, = struct.unpack_from("<I", data, 12)
+            options = dict(_options(data, 20 + (stored + 3) // 4 * 4, len(data) - 4))
             if b"time" in options:
                 at, scheduled = options[b"time"]
-                yield Frame(at, scheduled, options.get("flags", 0), interface, data[offset + 28:offset + 28 + stored])
-        offset += length
+                yield Frame(at, scheduled, options.get("flags", 0), interface, data[20:20 + stored])
 
 
 def _options(data, offset, end):
