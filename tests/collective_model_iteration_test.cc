@@ -34,6 +34,16 @@ TEST(EntryClock, WithOverlapOnlyTheCollectiveWaits) {
   EXPECT_EQ(clock.enter(next, at(60)), at(61));
 }
 
+TEST(EntryClock, WithAPeriodRanksEnterAtItsMultiples) {
+  EntryClock clock;
+  const Duration period = Duration::us(100);
+  EXPECT_EQ(clock.enter({.period = period}, at(0)), at(0));
+  EXPECT_EQ(clock.enter({.period = period}, at(1)), at(100));
+  EXPECT_EQ(clock.enter({.compute = Duration::us(50), .period = period}, at(150)), at(200));
+  EXPECT_EQ(clock.enter({.delay = Duration::us(7), .period = period}, at(201)), at(307));
+  EXPECT_EQ(clock.computed(), at(201));
+}
+
 /// Of one rank whose operations take `took` from their entries.
 struct OneRank {
   std::vector<Time> done;
