@@ -69,7 +69,8 @@ struct RankIteration {
   uint32_t exposed = 0;  ///< of its operations, those whose time the rank waited for
 
   Duration took() const { return end - begin; }
-  /// Communication that computing did not hide, what the rank waited for others in it included.
+  /// Communication that computing did not hide, what the rank waited for others in it included,
+  /// and for its period.
   Duration exposed_time() const { return took() - compute; }
 };
 

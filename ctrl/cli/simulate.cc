@@ -44,9 +44,9 @@ std::string not_with_kernels(bool series, bool feed) {
 void add_simulate(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "simulate",
-      "Runs the jobs in virtual time with a reference node as the real one, or a Linux kernel with "
-      "its own program; or, without a real "
-      "node, jobs of emulated ranks and [[traffic]] packet by packet");
+      "Runs the jobs in virtual time with reference nodes as the real ones, or Linux kernels with "
+      "programs of their own, or both; or, without real nodes, jobs of emulated ranks and "
+      "[[traffic]] packet by packet");
   auto arguments = std::make_shared<RunArguments>();
   auto series = std::make_shared<SeriesArguments>();
   auto feed = std::make_shared<std::string>(), patience = std::make_shared<std::string>("60s");

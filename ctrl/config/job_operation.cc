@@ -100,6 +100,9 @@ std::string why_not_run(const Config& config) {
     if (job.join && !job.dimensions.empty()) {
       return at + "found an algorithm for each dimension: NCCL knows none such";
     }
+    if (job.period > Duration()) {
+      return at + "found period: run's real node has no clock in common with emulated ones";
+    }
     if (job.iteration.computes()) {
       return at + "found compute: what run's real node computes is its own";
     }

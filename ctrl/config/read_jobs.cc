@@ -266,6 +266,11 @@ class JobReader {
     if (job_.period == Duration()) {
       table_.error(period->line, "period", table_.any("period")->describe(),
                    "expected more than 0");
+    } else if (job_.entry != EntryMode::kScheduled || job_.operations != OperationsMode::kTold ||
+               job_.join) {
+      table_.error(period->line, "period", table_.any("period")->describe(),
+                   "emulated ranks enter by the clock: goes with entry = \"scheduled\" and "
+                   "operations = \"told\" only, and without join");
     }
   }
 

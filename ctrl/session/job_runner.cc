@@ -44,13 +44,7 @@ Result<std::vector<std::unique_ptr<CollectiveSetup>>> JobRunner::plan(const Conf
                                                                       bool virtual_time) {
   std::vector<std::unique_ptr<CollectiveSetup>> setups;
   for (const JobConfig& job : config.jobs) {
-    const bool common_clock = job.period > Duration() && job.entry == EntryMode::kScheduled;
-    if (job.period > Duration() && !virtual_time) {
-      return fail(ConfigError{config.path, job.line, "job.period", "a time",
-                              "needs a clock that real nodes and emulated ones have in common, "
-                              "as in simulate"}
-                      .text());
-    }
+    const bool common_clock = job.period > Duration();
     auto setup = build_collective(config, job, common_clock,
                                   switched == nullptr ? nullptr : &switched->topology(),
                                   carries_inner(config, job, virtual_time));
@@ -103,7 +97,7 @@ Result<void> JobRunner::plan_again(size_t number, uint32_t search_channels) {
   }
   auto own = std::make_unique<JobConfig>(config_.jobs[number]);
   own->search_channels = search_channels;
-  auto setup = build_collective(config_, *own, false, nullptr, carries_inner(config_, *own, false));
+  auto setup = build_collective(config_, *own, false, nullptr, false);
   if (!setup) return fail(setup.error().text);
   if (auto model = model_by_packets(config_, *own, **setup); !model) {
     return fail(model.error().text);

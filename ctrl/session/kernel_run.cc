@@ -71,10 +71,20 @@ class Control final : public Participant {
   Time now_, next_;
 };
 
+/// With inner messages packet by packet as for reference nodes, but for NCCL's jobs: their plans
+/// may be made again, which they are not in a network.
+Config with_packets(const Config& config) {
+  Config changed = with_inner_packets(config);
+  for (size_t j = 0; j < config.jobs.size(); ++j) {
+    if (config.jobs[j].join) changed.jobs[j].inner = config.jobs[j].inner;
+  }
+  return changed;
+}
+
 class KernelRun {
  public:
   KernelRun(const Config& config, const SimulateOptions& options)
-      : config_(with_inner_packets(config)),
+      : config_(with_packets(config)),
         told_(without_reference_jobs(config_)),
         options_(options),
         report_(start_report(config, true)) {}

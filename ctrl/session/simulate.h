@@ -1,4 +1,4 @@
-// A run in virtual time: every real node is a reference node in this process.
+// A run in virtual time: a real node is a reference node in this process, or a kernel of its own.
 #pragma once
 
 #include <atomic>

@@ -110,7 +110,8 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
       reference_(reference_shard(config, all_ports(config))),
       network_(options.seed, options.whole) {
   const std::vector<ShardControl*> controls(config.ports.size(), &emulator_.control);
-  runner_ = JobRunner::create(config, controls, JobRunner::plan(config, nullptr, true).value()).value();
+  runner_ =
+      JobRunner::create(config, controls, JobRunner::plan(config, nullptr, true).value()).value();
   join_wires();
   control_ = std::make_unique<Control>(*this);
   std::vector<IpAddress> emulated;
