@@ -55,11 +55,6 @@ struct RankWork {
   Duration beside;  ///< computed once the last operation of an iteration has been issued
   Duration after;   ///< computed once that and the last operation are done
   Duration pause;   ///< between iterations; the first step of each has all three in it
-
-  /// The part of a step that a rank takes which computes nothing.
-  Duration pause_before(size_t operation) const {
-    return operation > 0 && operation % per_iteration == 0 ? pause : Duration();
-  }
 };
 
 /// What one iteration came to on one rank.

@@ -1,5 +1,5 @@
 // When ranks enter their operations, and what leaves then: by a common clock, with the real rank's
-// first credit, late, and after a pause.
+// first credit, and late.
 #include "tests/ctrl_simulate_rig.h"
 
 namespace understudy {
@@ -43,19 +43,6 @@ TEST(SimulateEntry, ALateRankGrantsItsCreditsWhenItEnters) {
       ASSERT_TRUE(c.node_reported.has_value());
       EXPECT_NEAR((*c.node_reported - c.modelled).seconds(), 0, 50e-9) << late;
     }
-  }
-}
-
-// With one the emulated rank's credits are no earlier than the real rank's, and data that they let
-// go no earlier than where all ranks enter by themselves.
-TEST(SimulateEntry, ThePauseBetweenIterationsIsEmulatedRanksToo) {
-  const auto by_credit = collectives_of(with_first_credit(pair_of_ranks("").text()));
-  const auto scheduled = collectives_of(pair_of_ranks("").text());
-  ASSERT_EQ(by_credit.size(), scheduled.size());
-  for (size_t i = 2; i < scheduled.size(); ++i) {
-    EXPECT_EQ((by_credit[i].entry - by_credit[i - 1].entry).ps() / 10'000,
-              (scheduled[i].entry - scheduled[i - 1].entry).ps() / 10'000)
-        << i;
   }
 }
 

@@ -14,10 +14,8 @@ Duration ModelledTimes::next(Plan& ideal) {
   for (uint32_t rank = 0; rank < free_.size(); ++rank) {
     if (job_.is_real(rank)) continue;
     const EntryStep& step = job_.step(rank, operation_);
-    entries[rank] =
-        job_.scheduled
-            ? clocks_[rank].enter(step, free_[rank])
-            : std::max(free_[rank] + job_.work[rank].pause_before(operation_), real + step.delay);
+    entries[rank] = job_.scheduled ? clocks_[rank].enter(step, free_[rank])
+                                   : std::max(free_[rank], real + step.delay);
   }
   ++operation_;
   const Duration later = entries[0] - entries_[0];

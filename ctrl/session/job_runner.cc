@@ -44,8 +44,8 @@ Result<std::vector<std::unique_ptr<CollectiveSetup>>> JobRunner::plan(const Conf
                                                                       bool virtual_time) {
   std::vector<std::unique_ptr<CollectiveSetup>> setups;
   for (const JobConfig& job : config.jobs) {
-    const bool common_clock = job.period > Duration();
-    auto setup = build_collective(config, job, common_clock,
+    const bool scheduled = virtual_time && !job.join && job.entry == EntryMode::kScheduled;
+    auto setup = build_collective(config, job, scheduled,
                                   switched == nullptr ? nullptr : &switched->topology(),
                                   carries_inner(config, job, virtual_time));
     if (!setup) return fail(setup.error().text);

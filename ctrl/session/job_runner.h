@@ -19,9 +19,10 @@ namespace understudy {
 
 class JobRunner final : public RingObserver {
  public:
-  /// The jobs' plans: a real node enters when it likes, only its first credit tells. `switched`:
-  /// null without switches; the jobs' messages go into it. In virtual time those among emulated
-  /// ranks cross it packet by packet by default, too.
+  /// The jobs' plans. In real time, and for NCCL's jobs, a real node enters when it likes, only its
+  /// first credit tells; in virtual time emulated ranks may enter by themselves, as the job says.
+  /// `switched`: null without switches; the jobs' messages go into it, in virtual time by default
+  /// those among emulated ranks, too.
   static Result<std::vector<std::unique_ptr<CollectiveSetup>>> plan(const Config& config,
                                                                     SwitchedRun* switched,
                                                                     bool virtual_time);

@@ -228,7 +228,6 @@ bool CollectiveEnvironment::pump(Time now, size_t operation, Duration carried) {
     r.free = plan(operation).completion(rank);
     ++r.operation;
     r.inside = false;
-    if (!job_.scheduled) r.free += job_.work[rank].pause_before(r.operation);
     if (r.operation >= job_.operations.size()) continue;
     gone_on = true;
     cause_ = WaitCause::kEntry;

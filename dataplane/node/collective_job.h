@@ -105,8 +105,7 @@ struct CollectiveJob {
   std::vector<const CollectiveShape*> operations;
   /// Ranks enter an operation as iteration.h says. Otherwise emulated ones enter with the real
   /// ranks, as the first credit of one of these shows (where these only send: when they are free),
-  /// and their delay, but not before the pause between iterations has passed; the first credits of
-  /// those without a delay leave ahead.
+  /// and their delay; the first credits of those without a delay leave ahead.
   bool scheduled = true;
   Time start;                  ///< of the first operation: scheduled, and of the reference node
   std::vector<RankWork> work;  ///< by rank: what it does before its operations
