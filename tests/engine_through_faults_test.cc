@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "dataplane/wire/build.h"
 #include "tests/engine_rig.h"
 
 namespace understudy {
@@ -21,29 +22,42 @@ Fault fault(FaultAction action, FaultDirection direction) {
   return f;
 }
 
-/// Nodes 0 and 1 are real, 2 is emulated. Ten WRITEs of 64 bytes go from 0 to 1, 1 us apart.
+/// What frames look like.
+struct Form {
+  bool v6 = false;
+  std::optional<uint16_t> tci;
+};
+
+const std::vector<Form> kForms = {
+    {false, std::nullopt}, {false, 0x6005}, {true, std::nullopt}, {true, 0x6005}};
+
+/// Nodes 0 to 2 are real, 3 is emulated. Ten WRITEs of 64 bytes go from 0 to 1, 1 us apart; to
+/// several receivers in turn, whose queue pairs have the same number.
 class ThroughFaults : public testing::TestWithParam<FaultDirection> {
  protected:
-  void run(const std::vector<Fault>& faults) {
-    ShardConfig config = rig_config(Rate(), kLatency, 3);
+  void run(const std::vector<Fault>& faults, Form form = {}, uint32_t receivers = 1) {
+    ShardConfig config = rig_config(Rate(), kLatency, 4);
     NodeTable nodes;
     for (NodeNic nic : config.nodes.nics()) {
-      nic.real = nic.id < 2;
+      nic.real = nic.id < 3;
       nodes.add(nic);
     }
     config.nodes = nodes;
-    config.wires.resize(2);
+    if (form.tci) tag_nodes(config, *form.tci);
+    config.wires.resize(3);
     config.faults = faults;
     shard = std::make_unique<Shard>(config);
     sinks = {};
     frames.clear();
     RoceAddressing a;
     a.src_mac = node_mac(0);
-    a.dst_mac = node_mac(1);
-    a.src = node_ip(0);
-    a.dst = node_ip(1);
+    a.src = node_ip(0, form.v6);
+    a.vlan_tci = form.tci;
     a.traffic_class = 2;  // ECN-capable
     for (uint32_t i = 0; i < kPackets; ++i) {
+      const NodeId to = 1 + i % receivers;
+      a.dst_mac = node_mac(to);
+      a.dst = node_ip(to, form.v6);
       RoceFields f;
       f.opcode = Opcode::kWriteMiddle;
       f.psn = Psn(i);
@@ -68,14 +82,14 @@ class ThroughFaults : public testing::TestWithParam<FaultDirection> {
   }
   void poll(Time at) {
     now = at;
-    TxSink* const to[] = {&sinks[0], &sinks[1]};
+    TxSink* const to[] = {&sinks[0], &sinks[1], &sinks[2]};
     for (RigSink& sink : sinks) sink.now = at;
     shard->poll(at, to);
   }
-  /// PSNs of what came to node 1, in order.
-  std::vector<uint32_t> psns() const {
+  /// PSNs of what came to a node, in order.
+  std::vector<uint32_t> psns(uint32_t node = 1) const {
     std::vector<uint32_t> out;
-    for (const SentFrame& frame : sinks[1].sent)
+    for (const SentFrame& frame : sinks[node].sent)
       out.push_back(Parsed(frame.bytes).roce.psn.value());
     return out;
   }
@@ -90,7 +104,7 @@ class ThroughFaults : public testing::TestWithParam<FaultDirection> {
   }
 
   std::unique_ptr<Shard> shard;
-  std::array<RigSink, 2> sinks;
+  std::array<RigSink, 3> sinks;
   std::vector<std::vector<uint8_t>> frames;
   ShardSnapshot snapshot;
   Time now;
@@ -146,40 +160,58 @@ TEST_P(ThroughFaults, ADelayedPacketComesSoMuchLater) {
   EXPECT_EQ(sinks[1].sent.back().scheduled, come(9) + f.delay);
 }
 
-TEST_P(ThroughFaults, OneBitIsChanged) {
+TEST_P(ThroughFaults, OneBitOfThePayloadIsChanged) {
   Fault f = fault(FaultAction::kCorrupt, GetParam());
   f.nth = 4;
-  for (const bool hidden : {false, true}) {
-    f.good_icrc = hidden;
-    run({f});
-    ASSERT_EQ(sinks[1].sent.size(), kPackets);
-    for (uint32_t i = 0; i < kPackets; ++i) {
-      EXPECT_EQ(good(sinks[1].sent[i]), hidden || i != 3) << i;
+  for (const Form& form : kForms) {
+    for (const bool hidden : {false, true}) {
+      f.good_icrc = hidden;
+      run({f}, form);
+      ASSERT_EQ(sinks[1].sent.size(), kPackets);
+      for (uint32_t i = 0; i < kPackets; ++i) {
+        EXPECT_EQ(good(sinks[1].sent[i]), hidden || i != 3) << i;
+      }
+      const std::vector<uint8_t>& damaged = sinks[1].sent[3].bytes;
+      ASSERT_EQ(damaged.size(), frames[3].size());
+      const size_t end = damaged.size() - kIcrcBytes, begin = end - kBytes;
+      EXPECT_TRUE(std::equal(damaged.begin(), damaged.begin() + static_cast<std::ptrdiff_t>(begin),
+                             frames[3].begin()));
+      int bits = 0;
+      for (size_t i = begin; i < end; ++i) {
+        bits += std::popcount<unsigned>(frames[3][i] ^ damaged[i]);
+      }
+      EXPECT_EQ(bits, 1);
     }
-    int bits = 0;
-    const size_t covered = frames[3].size() - kIcrcBytes;
-    for (size_t i = 0; i < covered; ++i) {
-      bits += std::popcount<unsigned>(frames[3][i] ^ sinks[1].sent[3].bytes[i]);
-    }
-    EXPECT_EQ(bits, 1);
   }
 }
 
 TEST_P(ThroughFaults, CongestionIsMarked) {
   Fault f = fault(FaultAction::kMarkCe, GetParam());
   f.every = 2;
-  run({f});
-  ASSERT_EQ(sinks[1].sent.size(), kPackets);
-  for (uint32_t i = 0; i < kPackets; ++i) {
-    EXPECT_EQ(Parsed(sinks[1].sent[i].bytes).view.tos & 3, i % 2 == 1 ? 3 : 2) << i;
-    EXPECT_TRUE(good(sinks[1].sent[i]));
+  for (const Form& form : kForms) {
+    run({f}, form);
+    ASSERT_EQ(sinks[1].sent.size(), kPackets);
+    for (uint32_t i = 0; i < kPackets; ++i) {
+      const SentFrame& sent = sinks[1].sent[i];
+      const Parsed parsed(sent.bytes);
+      EXPECT_EQ(parsed.view.tos, i % 2 == 1 ? 3 : 2) << i;
+      EXPECT_TRUE(good(sent));
+      if (!form.v6) {
+        const uint8_t* header = sent.bytes.data() + parsed.view.l3;
+        EXPECT_EQ(checksum_finish(checksum_add(0, header, sizeof(Ipv4Header))), 0) << i;
+      }
+      size_t changed = 0;
+      for (size_t k = 0; k < sent.bytes.size(); ++k) changed += sent.bytes[k] != frames[i][k];
+      // The traffic class, and an IPv4 header's checksum: one more or less changes a byte of it.
+      EXPECT_EQ(changed, i % 2 == 0 ? 0u : form.v6 ? 1u : 2u) << i;
+    }
   }
 }
 
 // Nothing is known of their queue pairs.
 TEST_P(ThroughFaults, WhatAsksForMoreDoesNotConcernThem) {
   Fault node = fault(FaultAction::kDrop, GetParam()), queue_pair = node, psn = node, round = node;
-  node.node = 2;
+  node.node = 3;
   queue_pair.queue_pair = 1;
   psn.psn = 0;
   round.round = 1;
@@ -188,13 +220,33 @@ TEST_P(ThroughFaults, WhatAsksForMoreDoesNotConcernThem) {
   EXPECT_EQ(counted().matched, 0u);
 }
 
+// While one is held back in front of the fabric others leave it, and the other way round.
 TEST_P(ThroughFaults, TheOtherPlaceIsAnotherOne) {
-  Fault f = fault(FaultAction::kReorder, FaultDirection::kBoth);
-  f.nth = 1;  // in front of the fabric; what leaves it goes past nothing
+  Fault f = fault(FaultAction::kReorder, GetParam());
   f.count = 3;
   f.delay = Duration::ms(1);
-  run({f});
-  EXPECT_EQ(psns(), (Psns{1, 2, 3, 0, 4, 5, 6, 7, 8, 9}));
+  if (GetParam() == FaultDirection::kFromReal) {
+    f.nth = 10;  // when it comes in, the fourth goes out, and six more
+    run({f});
+    EXPECT_EQ(psns(), (Psns{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+    EXPECT_EQ(sinks[1].sent.back().scheduled, come(9) + f.delay);
+  } else {
+    f.nth = 1;  // when it goes out, the seventh comes in, and three more
+    run({f});
+    EXPECT_EQ(psns(), (Psns{1, 2, 3, 0, 4, 5, 6, 7, 8, 9}));
+    EXPECT_EQ(sinks[1].sent[3].scheduled, come(3));
+  }
+}
+
+// Kernels number their queue pairs alike.
+TEST_P(ThroughFaults, ThoseToAnotherReceiverDoNotGoPast) {
+  Fault f = fault(FaultAction::kReorder, GetParam());
+  f.nth = 1;
+  f.count = 2;
+  f.delay = Duration::ms(1);
+  run({f}, {}, 2);
+  EXPECT_EQ(psns(), (Psns{2, 4, 0, 6, 8}));
+  EXPECT_EQ(psns(2), (Psns{1, 3, 5, 7, 9}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, ThroughFaults,

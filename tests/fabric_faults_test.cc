@@ -214,14 +214,15 @@ TEST(Faults, ActionsAddUp) {
 
 TEST(HeldPackets, GoOnAfterEnoughOfTheirStreamOrInTime) {
   HeldPackets held;
+  const PacketStream one{.qpn = 1}, other{.qpn = 2};
   std::vector<std::pair<uint32_t, Time>> gone;
   const auto release = [&](uint32_t packet, Time at) { gone.emplace_back(packet, at); };
   const Time end = Time::zero() + Duration::us(9);
-  EXPECT_EQ(held.hold(50, 1, 2, end), 0u);
-  EXPECT_EQ(held.hold(60, 2, 1, end), 1u);
-  held.pass(1, Time::zero() + Duration::us(1), release);
+  EXPECT_EQ(held.hold(50, one, 2, end), 0u);
+  EXPECT_EQ(held.hold(60, other, 1, end), 1u);
+  held.pass(one, Time::zero() + Duration::us(1), release);
   EXPECT_TRUE(gone.empty());
-  held.pass(1, Time::zero() + Duration::us(2), release);
+  held.pass(one, Time::zero() + Duration::us(2), release);
   ASSERT_EQ(gone.size(), 1u);
   EXPECT_EQ(gone[0], std::pair(50u, Time::zero() + Duration::us(2)));
   uint32_t packet = 0;
@@ -234,8 +235,8 @@ TEST(HeldPackets, GoOnAfterEnoughOfTheirStreamOrInTime) {
 
 TEST(HeldPackets, HoldNoMoreThanTheyHaveRoomFor) {
   HeldPackets held;
-  for (uint32_t i = 0; i < HeldPackets::kMost; ++i) EXPECT_EQ(held.hold(i, i, 1, {}), i);
-  EXPECT_EQ(held.hold(1, 1, 1, {}), HeldPackets::kNoEntry);
+  for (uint32_t i = 0; i < HeldPackets::kMost; ++i) EXPECT_EQ(held.hold(i, {.qpn = i}, 1, {}), i);
+  EXPECT_EQ(held.hold(1, {.qpn = 1}, 1, {}), HeldPackets::kNoEntry);
 }
 
 }  // namespace

@@ -32,10 +32,9 @@ bool leaves(const Packet& p) {
          (p.kind == PacketKind::kThrough && p.crossed);
 }
 
-/// Packets go past one another only in one direction of one queue pair.
-uint64_t stream_of(const Packet& p) {
-  return uint64_t{p.node} << 32 | uint64_t{p.qpn} << 1 | (leaves(p) ? 1u : 0u);
-}
+/// Between real nodes the receiver's queue pair is known, and that only together with the receiver:
+/// kernels number theirs alike.
+PacketStream stream_of(const Packet& p) { return {p.node, p.real, p.qpn, leaves(p)}; }
 
 }  // namespace
 

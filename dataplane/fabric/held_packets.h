@@ -5,9 +5,18 @@
 #include <array>
 #include <cstdint>
 
+#include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
+
+/// Packets go past one another only in one direction of one queue pair.
+struct PacketStream {
+  uint32_t node = 0, peer = 0;  ///< by positions in the node table
+  Qpn qpn = 0;
+  bool leaves = false;  ///< for a real node
+  bool operator==(const PacketStream&) const = default;
+};
 
 class HeldPackets {
  public:
@@ -16,14 +25,14 @@ class HeldPackets {
 
   struct Entry {
     uint32_t packet = 0;
-    uint64_t stream = 0;  ///< only packets of the same stream go past it
-    uint32_t left = 0;    ///< packets still to go past; 0: the entry is free
-    Time deadline;        ///< when it goes on in any case
+    PacketStream stream;
+    uint32_t left = 0;  ///< packets still to go past; 0: the entry is free
+    Time deadline;      ///< when it goes on in any case
   };
 
   bool empty() const { return count_ == 0; }
   /// The entry's number, or kNoEntry when all are taken.
-  uint32_t hold(uint32_t packet, uint64_t stream, uint32_t behind, Time deadline) {
+  uint32_t hold(uint32_t packet, const PacketStream& stream, uint32_t behind, Time deadline) {
     for (uint32_t i = 0; i < kMost; ++i) {
       if (entries_[i].left != 0) continue;
       entries_[i] = {packet, stream, behind, deadline};
@@ -34,7 +43,7 @@ class HeldPackets {
   }
   /// A packet of `stream` goes past: calls release(packet, when) for those that have waited enough.
   template <typename Release>
-  void pass(uint64_t stream, Time now, Release&& release) {
+  void pass(const PacketStream& stream, Time now, Release&& release) {
     for (uint32_t i = 0, seen = 0, held = count_; i < kMost && seen < held; ++i) {
       if (entries_[i].left == 0) continue;
       ++seen;
