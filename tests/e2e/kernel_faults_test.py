@@ -142,6 +142,11 @@ class KernelFaults(stage.Stage):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(len(re.findall("holds$", done.stdout, re.MULTILINE)), 18, done.stdout)
 
+    def test_recovery_of_no_case_is_an_error(self):
+        done = subprocess.run([str(stage.ROOT / "tools/kernel_recovery"), "--only", "nosuch"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("no case has 'nosuch' in its name", done.stderr)
+
 
 if __name__ == "__main__":
-    stage.main()
+    stage.main(live=False, guests=True)

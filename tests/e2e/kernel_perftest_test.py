@@ -40,10 +40,16 @@ class KernelPerftest(stage.Stage):
     def test_a_limit_can_be_missed(self):
         self.table("--tests", "ib_write_bw", "--ends", "kernel", "--rates", "100", "--limit", "0.01", status=1)
 
-    def test_an_unknown_program(self):
-        done = subprocess.run([stage.ROOT / "tools/kernel_perftest", "--tests", "ib_fly"], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("--tests: no 'ib_fly', expected some of ib_write_bw, ", done.stderr)
+    def test_what_is_no_test_is_an_error(self):
+        for arguments, error in ((("--tests", "ib_fly"), "--tests: no 'ib_fly', expected some of ib_write_bw, "),
+                                 (("--ends", "moon"), "--ends: no 'moon', expected some of kernel, service"),
+                                 (("--rates", "100,x"), "--rates: 'x' is no rate in Gbit/s"),
+                                 (("--rates", "0"), "--rates: '0' is no rate in Gbit/s"),
+                                 (("--tests", "ib_send_bw -c UD -N", "--ends", "service"), "no service answers ib_send_bw -c UD -N")):
+            with self.subTest(arguments=arguments):
+                done = subprocess.run([stage.ROOT / "tools/kernel_perftest", *arguments], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(error, done.stderr)
 
 
 if __name__ == "__main__":
