@@ -158,4 +158,4 @@ class MixedKernels(stage.Stage):
 
 
 if __name__ == "__main__":
-    stage.main()
+    stage.main(live=False, guests=True)
