@@ -65,6 +65,8 @@ ScratchFolder::~ScratchFolder() {
   std::error_code error;
   if (!name_.empty()) fs::remove_all(name_, error);
   if (keeper_ < 0) return;
+  // Else the keeper does it once all have ended who may still write there: for them we do not wait.
+  if (error) return;
   const char done = 1;
   send(alive_.get(), &done, 1, MSG_NOSIGNAL);
   alive_ = UniqueFd();
