@@ -57,7 +57,7 @@ int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions) {
 
 ibv_mr* watched(ibv_mr* region, int access) {
   if (region != nullptr && (access & IBV_ACCESS_REMOTE_WRITE) != 0) {
-    guest_poll::watch(region->addr, region->length);
+    guest_poll::watch(region, region->addr, region->length);
   }
   return region;
 }
@@ -106,7 +106,7 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* address, size_t bytes, uint64_t r
 
 int ibv_dereg_mr(ibv_mr* region) {
   static const auto real = next<int (*)(ibv_mr*)>("ibv_dereg_mr");
-  guest_poll::forget(region->addr);
+  guest_poll::forget(region);
   return real(region);
 }
 

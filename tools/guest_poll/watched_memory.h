@@ -9,9 +9,11 @@ namespace guest_poll {
 bool watches_memory();
 /// Nothing else may be on pages that are watched: what an allocation of whole pages takes.
 size_t whole_pages(size_t bytes);
-/// From now on other nodes may write there.
-void watch(void* address, size_t bytes);
-void forget(void* address);
+/// From now on other nodes may write there. `region` tells it from others, of the same memory too.
+/// What is one too many is not watched, which standard error is told.
+void watch(const void* region, void* address, size_t bytes);
+/// `region` need not be watched.
+void forget(const void* region);
 /// The program has done something else than to look: the next look at each page counts again.
 void look_again();
 
