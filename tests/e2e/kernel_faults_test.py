@@ -8,15 +8,9 @@ import subprocess
 
 import stage
 
-HEAD = """format = 1
-seed = {seed}
-[fabric]
-mtu = 4096
-[[prefix]]
-nic = 0
-v4 = "10.9.0.0/24"
-"""
-LINK = 'link = { rate = "100Gbit/s", latency = "500ns" }\n'
+from kernel_nodes import emulated, head, kernel, ring_job  # noqa: E402  stage says where it is
+
+LINK = {"rate": "100Gbit/s", "latency": "500ns"}
 ACTIONS = ("drop", "duplicate", "reorder", "delay", "corrupt", "mark_ce")
 DIRECTIONS = ("from_real", "to_real")
 PROBABILITIES = (0.02, 0.05)  # of each direction, the other way round with every second action
@@ -24,22 +18,6 @@ OPERATIONS = ("write", "send", "read")
 FIRST_PORT = 18515
 TRAFFIC_CLASS = 106  # ECN-capable: else nobody may mark it
 PERFTEST = "ib_{operation}_bw -d rxe0 -x 1 -m 4096 -F -s 65536 -n 12 --tclass=106 -p {port}"
-RING = """[[job]]
-name = "allreduce"
-collective = "all_reduce"
-algorithm = "ring"
-ranks = ["a", "w0", "w1", "w2"]
-sizes = ["64KiB", "512KiB"]
-iterations = 2
-warmup = 0
-payload = "exact"
-entry = "first_credit"
-traffic_class = 106
-"""
-
-
-def emulated(count=1):
-    return f'[[node]]\nname = "w"\ncount = {count}\n' + LINK
 
 
 def tests(server=""):
@@ -48,22 +26,19 @@ def tests(server=""):
 
 
 class KernelFaults(stage.Stage):
-    def kernel(self, name, program):
-        share = self.build / "tools/ring_node"
-        return (f'[[node]]\nname = "{name}"\nreal = {{ kind = "kernel", program = "{program}", share = "{share}" }}\n' + LINK +
-                f'[[port]]\nreal = "{name}"\ndevice = "virtual"\n')
-
     def ring(self):
-        return self.kernel("a", "./ring_node --peer-next 10.9.0.2 --peer-prev 10.9.0.4") + emulated(3) + RING
+        program = "./ring_node --peer-next 10.9.0.2 --peer-prev 10.9.0.4"
+        return (kernel("a", program, share=self.build / "tools/ring_node", **LINK) + emulated("w", count=3, **LINK) +
+                ring_job(["a", "w0", "w1", "w2"], ["64KiB", "512KiB"], traffic_class=TRAFFIC_CLASS))
 
     def service(self):
-        text = self.kernel("a", " && ".join(tests(" 10.9.0.2"))) + emulated()
+        text = kernel("a", " && ".join(tests(" 10.9.0.2")), **LINK) + emulated("w", **LINK)
         for i in range(len(OPERATIONS)):
             text += f'[[service]]\nnode = "w"\nport = {FIRST_PORT + i}\ntraffic_class = {TRAFFIC_CLASS}\n'
         return text
 
     def client(self):
-        text = self.kernel("a", " && ".join(tests())) + emulated()
+        text = kernel("a", " && ".join(tests()), **LINK) + emulated("w", **LINK)
         for i, operation in enumerate(OPERATIONS):
             text += (f'[[client]]\nnode = "w"\nserver = "a"\nkind = "{operation}_bw"\nport = {FIRST_PORT + i}\niterations = 12\n'
                      f'traffic_class = {TRAFFIC_CLASS}\n')
@@ -71,7 +46,7 @@ class KernelFaults(stage.Stage):
 
     def two_kernels(self):
         clients = [f"sleep 0.3; {test}" for test in tests(" 10.9.0.1")]
-        return self.kernel("a", " && ".join(tests())) + self.kernel("b", " && ".join(clients))
+        return kernel("a", " && ".join(tests()), **LINK) + kernel("b", " && ".join(clients), **LINK)
 
     def survives(self, text, action, seed, probabilities):
         """Carries it out with a fault in each direction. Returns what was said, the report, and what each fault did."""
@@ -80,7 +55,7 @@ class KernelFaults(stage.Stage):
             text += f'[[fault]]\naction = "{action}"\ndirection = "{direction}"\nprobability = {probability}\n'
             if action == "delay":
                 text += 'delay = "3us"\n'  # nine packets of 4,096 bytes
-        config.write_text(HEAD.format(seed=seed) + text)
+        config.write_text(head(seed=seed) + text)
         done = subprocess.run([str(self.understudy), "simulate", str(config), "--capture", str(capture), "--report", str(report)],
                               capture_output=True, text=True, check=False, timeout=300)
         said = done.stdout + done.stderr

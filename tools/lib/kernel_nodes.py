@@ -1,10 +1,10 @@
 """Configurations of real kernels in virtual time, for tools and tests: text of TOML, one function a table."""
 
 
-def head(nics=1):
+def head(nics=1, seed=7):
     """What comes before the nodes; NIC n has addresses in 10.9.n.0/24, in the order of the nodes."""
     prefixes = "".join(f'[[prefix]]\nnic = {nic}\nv4 = "10.9.{nic}.0/24"\n' for nic in range(nics))
-    return f"format = 1\nseed = 7\n[fabric]\nmtu = 4096\n{prefixes}"
+    return f"format = 1\nseed = {seed}\n[fabric]\nmtu = 4096\n{prefixes}"
 
 
 def kernel(name, program, rate="100Gbit/s", latency="100ns", nics=1, **settings):
@@ -17,6 +17,17 @@ def kernel(name, program, rate="100Gbit/s", latency="100ns", nics=1, **settings)
 
 def emulated(name, count=1, rate="100Gbit/s", latency="100ns"):
     return f'[[node]]\nname = "{name}"\ncount = {count}\nlink = {{ rate = "{rate}", latency = "{latency}" }}\n'
+
+
+def ring_job(ranks, sizes, name="allreduce", iterations=2, warmup=0, payload="exact", traffic_class=None):
+    """An all-reduce as a ring of nodes, in this order, whose results ring_node verifies. Sizes are text with units."""
+    def texts(values):
+        return ", ".join(f'"{value}"' for value in values)
+
+    more = "" if traffic_class is None else f"traffic_class = {traffic_class}\n"
+    return (f'[[job]]\nname = "{name}"\ncollective = "all_reduce"\nalgorithm = "ring"\nranks = [{texts(ranks)}]\n'
+            f'sizes = [{texts(sizes)}]\niterations = {iterations}\nwarmup = {warmup}\npayload = "{payload}"\n'
+            f'entry = "first_credit"\n{more}')
 
 
 def output_of(name, lines):
