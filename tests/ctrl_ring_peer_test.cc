@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ctrl/peers/ring_watch.h"
 #include "dataplane/base/big_endian.h"
 #include "tools/ring_node/oob.h"
 
@@ -33,6 +34,9 @@ class Recorder : public RingObserver {
   void on_ring_done(uint32_t job, uint32_t real, uint32_t emulated) override {
     lines.push_back("done " + std::to_string(job) + " " + std::to_string(real) + " " +
                     std::to_string(emulated));
+  }
+  void on_ring_lost(uint32_t job, uint32_t real) override {
+    lines.push_back("lost " + std::to_string(job) + " " + std::to_string(real));
   }
   std::vector<std::string> lines;
   std::vector<RingResultMessage> results;
@@ -75,8 +79,10 @@ RingLinkEnd client_end(uint32_t channel, RingDirection direction) {
 
 /// Both machines in memory; bytes cross in pieces of `piece`.
 struct Pair {
-  explicit Pair(RingOffer o, size_t piece_bytes = 1 << 20)
-      : peer(kEmulated, {std::move(o)}, recorder), client("", kReal), piece(piece_bytes) {}
+  explicit Pair(RingOffer o, size_t piece_bytes = 1 << 20, RingObserver* observer = nullptr)
+      : peer(kEmulated, {std::move(o)}, observer == nullptr ? recorder : *observer),
+        client("", kReal),
+        piece(piece_bytes) {}
 
   void exchange() {
     for (bool moved = true; moved;) {
@@ -170,6 +176,65 @@ TEST(RingPeer, HoldsAReadyClientUntilAllRealRanksAre) {
   pair.client.send_result({.operation = 0, .bytes = 4096, .times_ns = {5, 6}, .rank = 2});
   pair.exchange();
   EXPECT_EQ(pair.peer.failure(), "result of rank 2, which is no real one");
+}
+
+void get_ready(Pair& pair) {
+  pair.exchange();
+  pair.connect_all();
+  pair.exchange();
+  pair.client.send_ready();
+  pair.exchange();
+}
+
+RingOffer offer_of_two(uint32_t real, uint32_t emulated) {
+  RingOffer several = offer(4, real, emulated, 1);
+  several.message.real_ranks = {0, 3};
+  return several;
+}
+
+TEST(RingPeer, SaysThatAClientHasGoneThatWaited) {
+  for (int way = 0; way < 3; ++way) {
+    Pair pair(offer_of_two(0, 1));
+    get_ready(pair);
+    if (way == 0) {
+      pair.peer.on_closed(Time());
+    } else {
+      std::vector<uint8_t> bytes;
+      if (way == 1) append_ring_oob(RingErrorMessage{"no more"}, bytes);
+      if (way == 2) append_ring_oob(RingDoneMessage{}, bytes);
+      pair.peer.on_bytes(Time(), bytes);
+    }
+    EXPECT_TRUE(pair.peer.finished());
+    EXPECT_EQ(pair.recorder.lines, (std::vector<std::string>{"ready 7 0 1", "lost 7 0"})) << way;
+    EXPECT_EQ(pair.peer.waits(), std::nullopt);
+  }
+  Pair early(offer_of_two(0, 1)), late(offer_of_two(0, 1));
+  early.exchange();
+  early.peer.on_closed(Time());  // it may come again
+  EXPECT_TRUE(early.recorder.lines.empty());
+  get_ready(late);
+  late.peer.begin();
+  late.peer.on_closed(Time());
+  EXPECT_EQ(late.recorder.lines, std::vector<std::string>{"ready 7 0 1"});
+}
+
+TEST(RingWatch, AJobThatLostAWaitingRankDoesNotBegin) {
+  Recorder jobs;
+  RingWatch watch(jobs);
+  Pair first(offer_of_two(0, 1), 1 << 20, &watch), second(offer_of_two(3, 2), 1 << 20, &watch);
+  get_ready(first);
+  EXPECT_EQ(watch.why_not(7), std::nullopt);
+  first.peer.on_closed(Time());
+  get_ready(second);
+  EXPECT_EQ(jobs.lines, std::vector<std::string>{"ready 7 0 1"});  // never both
+  EXPECT_EQ(watch.why_not(8), std::nullopt);
+  ASSERT_TRUE(watch.why_not(7).has_value());
+  EXPECT_EQ(second.peer.waits(), 7u);
+  second.peer.call_off(*watch.why_not(7));
+  second.exchange();
+  EXPECT_TRUE(second.peer.finished());
+  EXPECT_EQ(second.peer.failure(), "rank 0 has gone before all real ranks were ready");
+  EXPECT_NE(second.client.failure().find("rank 0 has gone"), std::string::npos);
 }
 
 TEST(RingPeer, AsksForReceivingEndpointsWhereTheRealRankSends) {

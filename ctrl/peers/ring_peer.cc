@@ -38,9 +38,7 @@ void RingPeer::on_bytes(Time, std::span<const uint8_t> bytes) {
 
 void RingPeer::handle(const RingOobMessage& message) {
   if (const auto* m = std::get_if<RingErrorMessage>(&message)) {
-    failure_ = "the client gave up: " + m->text;
-    finished_ = true;
-    return;
+    return fail("the client gave up: " + m->text);
   }
   if (state_ == State::kHello) {
     if (const auto* m = std::get_if<RingHelloMessage>(&message)) return hello(*m);
@@ -193,6 +191,12 @@ void RingPeer::begin() {
   state_ = State::kRunning;
 }
 
+void RingPeer::call_off(std::string why) {
+  append_ring_oob(RingErrorMessage{why}, output_);
+  failure_ = std::move(why);
+  finished_ = true;
+}
+
 void RingPeer::result(const RingResultMessage& m) {
   const RingJobMessage& job = offer().message;
   if (m.operation >= job.operations.size() || job.operations[m.operation].bytes != m.bytes) {
@@ -218,15 +222,20 @@ void RingPeer::done() {
 }
 
 void RingPeer::on_closed(Time) {
-  if (finished_) return;
-  finished_ = true;
-  failure_ = "the client closed the connection before it was done";
+  if (!finished_) fail("the client closed the connection before it was done");
 }
 
 void RingPeer::give_up(std::string why) {
   append_ring_oob(RingErrorMessage{why}, output_);
+  fail(std::move(why));
+}
+
+void RingPeer::fail(std::string why) {
   failure_ = std::move(why);
   finished_ = true;
+  if (state_ == State::kReady) {
+    observer_.on_ring_lost(offer().job, offer().message.client_rank);
+  }
 }
 
 }  // namespace understudy

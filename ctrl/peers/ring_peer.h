@@ -31,6 +31,9 @@ class RingObserver {
                               const RingResultMessage& result) = 0;
   /// The client has closed this connection's part of the job in good order.
   virtual void on_ring_done(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) = 0;
+  /// A client that waits to be told to begin has gone, or broken the protocol: the job cannot
+  /// begin.
+  virtual void on_ring_lost(uint32_t /*job*/, uint32_t /*real_rank*/) {}
 };
 
 /// One connection. Links of both directions are wanted if the emulated rank is both neighbours.
@@ -49,6 +52,8 @@ class RingPeer : public Peer {
   std::optional<uint32_t> waits() const;
   /// Of a client that waits: all real ranks are ready.
   void begin();
+  /// Of a client that waits: the job cannot begin, which it is told with the reason.
+  void call_off(std::string why);
 
  private:
   enum class State { kHello, kConnect, kReady, kRunning };
@@ -61,6 +66,8 @@ class RingPeer : public Peer {
   void done();
   /// Ends the connection; the client is told why.
   void give_up(std::string why);
+  /// Nothing more comes of this connection.
+  void fail(std::string why);
   const RingOffer& offer() const { return offers_[chosen_]; }
   bool wants(RingDirection direction) const;
   size_t links_wanted() const;

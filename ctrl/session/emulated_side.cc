@@ -48,6 +48,7 @@ Result<std::unique_ptr<EmulatedSide>> EmulatedSide::create(
   auto jobs = JobRunner::create(config, controls, std::move(setups));
   if (!jobs) return fail(jobs.error().text);
   side->jobs_ = std::move(*jobs);
+  side->watch_.emplace(*side->jobs_);
   side->endpoints_ = std::make_unique<ServiceEndpoints>(config, controls, side->shards_.topology);
   side->open_cm();
   return side;
@@ -126,7 +127,7 @@ Result<void> EmulatedSide::open_rings() {
     for (const unsigned nic : nics) {
       const IpAddress local = roce_address(node.nics[nic]);
       const auto accept = [this, offers, local](const AcceptedConnection& accepted) {
-        auto peer = std::make_unique<RingPeer>(local, offers, *jobs_);
+        auto peer = std::make_unique<RingPeer>(local, offers, *watch_);
         rings_[accepted.id] = peer.get();
         return peer;
       };
@@ -137,12 +138,18 @@ Result<void> EmulatedSide::open_rings() {
   return {};
 }
 
-/// Tells real ranks that wait for one another that all of them are ready.
-void EmulatedSide::begin_rings() {
+/// Tells real ranks that wait for one another that all of them are ready, or that one has gone.
+void EmulatedSide::turn_rings() {
   for (const auto& [id, peer] : rings_) {
     const auto job = peer->waits();
-    if (!job || !jobs_->has_begun(*job)) continue;
-    peer->begin();
+    if (!job) continue;
+    if (auto why = watch_->why_not(*job)) {
+      peer->call_off(std::move(*why));
+    } else if (jobs_->has_begun(*job)) {
+      peer->begin();
+    } else {
+      continue;
+    }
     host_->flush(id);
   }
 }
@@ -254,7 +261,7 @@ void EmulatedSide::turn() {
   const Time now = now_();
   if (dialling_) dialling_->poll(now);
   if (nccl_) nccl_->poll(now);
-  begin_rings();
+  turn_rings();
   for (auto& cm : cms_) cm->poll(now);
   for (const std::string& line : jobs_->poll(now)) say_(line);
   for (ShardControl* control : shards_.controls) control->poll();

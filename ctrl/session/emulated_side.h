@@ -13,6 +13,7 @@
 #include "ctrl/build/rail.h"
 #include "ctrl/hostns/host_namespace.h"
 #include "ctrl/peers/peer_host.h"
+#include "ctrl/peers/ring_watch.h"
 #include "ctrl/report/run_report.h"
 #include "ctrl/session/active_clients.h"
 #include "ctrl/session/client_log.h"
@@ -70,7 +71,7 @@ class EmulatedSide {
   void open_cm();
   Result<void> open_services();
   Result<void> open_rings();
-  void begin_rings();
+  void turn_rings();
   Result<void> open_feeds();
   Result<void> listen(NodeId node, unsigned nic, uint16_t port, PeerHost::Acceptor acceptor);
   Result<void> listen(NodeId node, unsigned nic, uint16_t port, PeerHost::PeerFactory factory);
@@ -87,6 +88,7 @@ class EmulatedSide {
   const Say say_;
   ClientLog client_log_;
   std::unique_ptr<JobRunner> jobs_;
+  std::optional<RingWatch> watch_;  ///< of their real ranks
   std::unique_ptr<ServiceEndpoints> endpoints_;
   std::vector<std::unique_ptr<CmControl>> cms_;  ///< of each shard, on its first port
   PeerHost* host_ = nullptr;
