@@ -46,6 +46,19 @@ TEST(SimulateEntry, ALateRankGrantsItsCreditsWhenItEnters) {
   }
 }
 
+// Nobody else saw what they did.
+TEST(SimulateEntry, TimesOfRealRanksOnlyAreTheirOwn) {
+  RingText ring = pair_of_ranks("");
+  ring.more = "[[port]]\nreal = \"w\"\ndevice = \"virtual\"\n";
+  std::string text = ring.text();
+  text.replace(text.find("count = 1\n"), 10, "real = true\n");
+  for (const auto& c : collectives_of(text)) {
+    EXPECT_FALSE(c.entry.is_never());
+    EXPECT_EQ(c.measured, c.node_reported);
+    EXPECT_NEAR((c.measured - c.modelled).seconds(), 0, 0.01 * c.modelled.seconds());
+  }
+}
+
 // Of what leaves at one moment: the next rank waits for the credit, and data take long.
 TEST(SimulateEntry, CreditsGoBeforeData) {
   RingText ring = pair_of_ranks("");

@@ -156,6 +156,9 @@ void ReferenceJob::add_reference(CollectiveReport& report, size_t operation) con
     if (ranks_.size() > 1) report.by_node.push_back(own.end - own.entry);
   }
   report.node_reported = end - entry;
+  if (!report.entry.is_never()) return;
+  report.entry = entry;  // no rank is emulated
+  report.measured = end - entry;
 }
 
 JobReport ReferenceJob::report() {
