@@ -17,6 +17,8 @@ inline constexpr uint8_t kAccessRemoteAtomic = 0x4;
 /// The peer may take the rkey away by SEND with invalidate, as from a fast-registered region.
 inline constexpr uint8_t kAccessRemoteInvalidate = 0x8;
 inline constexpr uint8_t kAccessRemoteAny = 0xf;
+/// The program itself may have data put there that it reads or receives; says nothing to the peer.
+inline constexpr uint8_t kAccessLocalWrite = 0x10;
 
 /// Produces payload that exists nowhere as bytes (synthetic or computed when it is sent). Must give
 /// the same bytes for the same arguments until the work request completes: retransmission asks

@@ -61,6 +61,16 @@ bool Qp::modify(Time now, QpState to) {
   return true;
 }
 
+void Qp::set_send_attributes(Psn sq_psn, uint8_t timeout, uint8_t retry_count, uint8_t rnr_retry,
+                             uint8_t max_rd_atomic) {
+  config_.sq_psn = sq_psn;
+  config_.timeout = timeout;
+  config_.retry_count = retry_count;
+  config_.rnr_retry = rnr_retry;
+  config_.max_rd_atomic = max_rd_atomic;
+  requester_.reset();
+}
+
 bool Qp::post(const WorkRequest& request) {
   return (state_ == QpState::kRts || state_ == QpState::kSqd) && requester_.post(request);
 }

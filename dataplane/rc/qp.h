@@ -45,6 +45,13 @@ class Qp {
   /// stay those of the configuration.
   bool modify(Time now, QpState to);
 
+  /// What verbs programs say on the way to RTS only. Before anything is posted: it starts the
+  /// requester anew.
+  void set_send_attributes(Psn sq_psn, uint8_t timeout, uint8_t retry_count, uint8_t rnr_retry,
+                           uint8_t max_rd_atomic);
+  void set_access(uint8_t access) { config_.access = access; }
+  void set_min_rnr_timer(uint8_t code) { config_.min_rnr_timer = code; }
+
   /// Posts work; false when the send queue is full or in a state that takes none (only RTS and SQD
   /// do).
   bool post(const WorkRequest& request);

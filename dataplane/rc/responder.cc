@@ -109,7 +109,7 @@ RequestOutcome Responder::send_or_write(const RoceView& packet, const uint8_t* p
   const OpcodeInfo& info = packet.info();
   const bool write = info.kind == OpKind::kWrite;
   const bool takes_receive = write ? info.imm : info.start;
-  if (takes_receive && no_receive()) {
+  if (takes_receive && !take_receive()) {
     count(counters_, RcEvent::kRnrSent);
     rnr_waiting_ = true;
     acknowledge(epsn_, static_cast<uint8_t>(kSyndromeRnrNak | (config_.min_rnr_timer & 31)));
@@ -141,6 +141,10 @@ RequestOutcome Responder::send_or_write(const RoceView& packet, const uint8_t* p
     if (bytes > 0 && region->kind() == RegionKind::kBacked) {
       std::memcpy(region->bytes + (message_va_ - region->va) + message_done_, payload, bytes);
     }
+  } else if (!write && sink_ != nullptr) {
+    if (const auto nak = sink_->place(message_done_, {payload, bytes})) {
+      return refuse(*nak, RcEvent::kLengthError);
+    }
   } else if (!write && bytes > 0 && !receive_buffer_.empty()) {
     std::memcpy(receive_buffer_.data() + message_done_, payload, bytes);
   }
@@ -157,13 +161,19 @@ RequestOutcome Responder::send_or_write(const RoceView& packet, const uint8_t* p
   if (info.end) {
     msn_ = (msn_ + 1) & Psn::kMask;
     const bool event = packet.solicited && (!write || info.imm);
-    received_ = {write,       info.imm,      packet.imm,
-                 message_va_, message_rkey_, message_done_,
-                 event,       info.ieth,     info.ieth ? packet.imm : 0,
+    received_ = {write,
+                 info.imm,
+                 packet.imm,
+                 message_va_,
+                 message_rkey_,
+                 message_done_,
+                 event,
+                 info.ieth,
+                 info.ieth ? packet.imm : 0,
                  info.start ? payload : nullptr};
   }
   // A receive is consumed when the message completes; RNR was decided above.
-  if (info.end && (!write || info.imm) && !endless_) --receives_;
+  if (info.end && (!write || info.imm) && !endless_ && sink_ == nullptr) --receives_;
   if (packet.ack_request) acknowledge(packet.psn, ack_syndrome());
   return info.end ? RequestOutcome::kMessage : RequestOutcome::kTaken;
 }

@@ -28,6 +28,8 @@ class Responder {
   void set_endless_receives() { endless_ = true; }
   /// Buffer that every SEND is placed in; null discards. Longer messages are a length error.
   void set_receive_buffer(std::span<uint8_t> buffer) { receive_buffer_ = buffer; }
+  /// Who has the receives instead of all these; stays across reset() and must outlive this object.
+  void set_receive_sink(ReceiveSink* sink) { sink_ = sink; }
 
   /// One request packet; `payload` has view.payload_bytes bytes.
   RequestOutcome on_request(const RoceView& packet, const uint8_t* payload);
@@ -69,7 +71,7 @@ class Responder {
   void gap();
   bool check_sequence(const OpcodeInfo& info) const;
   bool check_length(const RoceView& packet, const OpcodeInfo& info) const;
-  bool no_receive() const { return !endless_ && receives_ == 0; }
+  bool take_receive() { return sink_ != nullptr ? sink_->take() : endless_ || receives_ > 0; }
   uint32_t packets_for(uint32_t length) const;
   /// The region that `rkey` names if it may be used so from `va` for `length` bytes, else null.
   const Region* accessible(Rkey rkey, uint8_t access, uint64_t va, uint32_t length) const;
@@ -107,6 +109,7 @@ class Responder {
   uint64_t receives_ = 0;
   bool endless_ = false;
   std::span<uint8_t> receive_buffer_;
+  ReceiveSink* sink_ = nullptr;
 
   bool ack_pending_ = false;
   bool ack_before_answers_ = false;  ///< the pending ACK is older than the queued answers

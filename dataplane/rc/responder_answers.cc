@@ -8,7 +8,7 @@
 namespace understudy {
 
 uint8_t Responder::ack_syndrome() const {
-  const bool limited = config_.flow_control && !endless_;
+  const bool limited = config_.flow_control && !endless_ && sink_ == nullptr;
   return kSyndromeAck | (limited ? credit_code(receives_) : kNoCredits);
 }
 

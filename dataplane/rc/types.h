@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
@@ -137,6 +139,17 @@ struct Received {
   /// Contents of a message of one packet, for queue pairs whose payload is kept; null of longer
   /// ones. Good during the call.
   const uint8_t* payload = nullptr;
+};
+
+/// Where messages of the peer go that take a receive: the buffers that a program has posted.
+class ReceiveSink {
+ public:
+  virtual ~ReceiveSink() = default;
+  /// The next receive becomes the one that place() fills; false: none is posted. Once per message.
+  virtual bool take() = 0;
+  /// Bytes of a SEND, `offset` from its start. Returns the NAK that ends the connection where they
+  /// do not fit or may not be written (rule A4.3).
+  virtual std::optional<NakCode> place(uint32_t offset, std::span<const uint8_t> bytes) = 0;
 };
 
 class Qp;
