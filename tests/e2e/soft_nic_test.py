@@ -1,0 +1,121 @@
+"""Unmodified verbs programs on soft NICs: two of them on a cable between two network namespaces."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import stage
+
+SERVER, CLIENT = "10.8.0.2", "10.8.0.1"
+MTU = "4200"
+LONGEST = 120  # seconds; a program that takes as long hangs
+
+
+class Cable:
+    """Two network namespaces with one end of a veth pair each."""
+
+    def __init__(self):
+        self.ends = [f"snic{os.getpid()}{end}" for end in "ab"]
+        for end in self.ends:
+            self.ip("netns", "add", end)
+        self.ip("link", "add", "soft0", "netns", self.ends[0], "type", "veth", "peer", "name", "soft0", "netns", self.ends[1])
+        for end, address in zip(self.ends, (CLIENT, SERVER)):
+            self.ip("-n", end, "addr", "add", f"{address}/24", "dev", "soft0")
+            self.ip("-n", end, "link", "set", "soft0", "mtu", MTU, "up")
+            self.ip("-n", end, "link", "set", "lo", "up")
+
+    def remove(self):
+        for end in self.ends:
+            subprocess.run(["ip", "netns", "del", end], check=False)
+
+    @staticmethod
+    def ip(*words):
+        subprocess.run(["ip", *words], check=True)
+
+    def command(self, end, words):
+        return ["ip", "netns", "exec", self.ends[end], *words]
+
+
+class SoftNic(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("network namespaces and packet sockets need root")
+
+    def setUp(self):
+        self.cable = Cable()
+        self.addCleanup(self.cable.remove)
+        scratch = tempfile.TemporaryDirectory(prefix="soft-nic-")
+        self.addCleanup(scratch.cleanup)
+        self.log = Path(scratch.name) / "server.log"
+        self.environment = {**os.environ, "LD_PRELOAD": str(stage.Stage.build / "tools/soft_nic/libunderstudy_soft_nic.so"),
+                            "UNDERSTUDY_SOFT_NIC": "soft0"}
+
+    def output(self, end, *words, status=0, **environment):
+        done = subprocess.run(self.cable.command(end, words), env={**self.environment, **environment}, timeout=LONGEST,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        self.assertEqual(done.returncode, status, done.stdout)
+        return done.stdout
+
+    def pair(self, *words):
+        """Runs a program on both ends; returns what the client printed."""
+        with open(self.log, "w") as log:
+            server = subprocess.Popen(self.cable.command(1, words), env=self.environment, stdout=log, stderr=log)
+        try:
+            self.wait_for_listener()
+            printed = self.output(0, *words, SERVER)
+            self.assertEqual(server.wait(timeout=LONGEST), 0, self.log.read_text())
+        finally:
+            server.kill()
+            server.wait()
+        return printed
+
+    def wait_for_listener(self):
+        for _ in range(LONGEST * 10):
+            listening = subprocess.run(self.cable.command(1, ["ss", "-Hltn"]), stdout=subprocess.PIPE, text=True, check=True)
+            if listening.stdout.strip():
+                return
+            subprocess.run(["sleep", "0.1"], check=True)
+        self.fail("the server does not listen:\n" + self.log.read_text())
+
+    def test_the_device_is_shown(self):
+        self.assertIn("understudy0", self.output(0, "ibv_devices"))
+        shown = self.output(0, "ibv_devinfo", "-v")
+        self.assertRegex(shown, r"active_mtu:\s+4096")
+        self.assertRegex(shown, rf"GID\[\s*0\]:\s+::ffff:{CLIENT}, RoCE v2")
+        self.assertIn("other", self.output(0, "ibv_devices", UNDERSTUDY_SOFT_NIC_NAME="other"))
+
+    def test_wrong_settings_are_named(self):
+        for variable, value in (("UNDERSTUDY_SOFT_NIC", "nowhere9"), ("UNDERSTUDY_SOFT_NIC_ADDRESS", "10.8.0.300"),
+                                ("UNDERSTUDY_SOFT_NIC_ADDRESS", "10.8.0.77"), ("UNDERSTUDY_SOFT_NIC_WINDOW", "0")):
+            with self.subTest(variable=variable, value=value):
+                shown = self.output(0, "ibv_devices", **{variable: value})
+                self.assertIn(variable, shown)
+                self.assertIn(value, shown)
+                self.assertNotIn("understudy0", shown)
+
+    def test_pingpong(self):
+        for options in ((), ("-e",), ("-N", "-c"), ("-s", "300000", "-m", "4096", "-c")):
+            with self.subTest(options=options):
+                self.assertIn("200 iters in", self.pair("ibv_rc_pingpong", "-g", "0", "-n", "200", *options))
+        self.assertIn("200 iters in", self.pair("ibv_srq_pingpong", "-g", "0", "-n", "200", "-q", "4"))
+
+    def test_perftest(self):
+        for kind, size in (("write", 65536), ("send", 65536), ("read", 65536), ("atomic", 8)):
+            for what, *options in (("bw",), ("bw", "-b") if kind != "atomic" else ("bw", "-q", "3"), ("lat",)):
+                program = [f"ib_{kind}_{what}", "-F", "-x", "0", "-n", "100", *options]
+                if kind != "atomic":
+                    program += ["-s", str(size if what == "bw" else 8)]
+                with self.subTest(program=program):
+                    printed = self.pair(*program)
+                    rows = [line for line in printed.splitlines() if line.split()[1:2] in (["100"], ["300"])]
+                    self.assertEqual(len(rows), 1, printed)
+
+    def test_completion_events_of_perftest(self):
+        self.pair("ib_send_lat", "-F", "-x", "0", "-n", "100", "-s", "8", "-e")
+
+
+if __name__ == "__main__":
+    stage.main(live=False)

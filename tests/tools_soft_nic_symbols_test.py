@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""What verbs programs ask libibverbs and librdmacm for, against what the soft NIC's library has.
+
+    tools_soft_nic_symbols_test.py LIBRARY [unittest's arguments]
+
+Each program on this machine is looked at; one that is not installed is passed over. A function that the library lacks
+would reach the distribution's, which knows nothing of our objects, so it must be in the tables below: HARMLESS for those
+that touch no object, MISSING for those that are still to be written. An entry that is no longer missing is an error, too.
+"""
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+OURS = re.compile(r"_?(ibv|rdma)_\w+")
+# Texts, numbers and files: the distribution's do.
+HARMLESS = {"ibv_wc_status_str", "ibv_event_type_str", "ibv_node_type_str", "ibv_port_state_str", "ibv_rate_to_mult",
+            "ibv_rate_to_mbps", "ibv_read_sysfs_file", "ibv_get_sysfs_path"}
+UNRELIABLE = {"ibv_create_ah", "ibv_create_ah_from_wc", "ibv_destroy_ah"}
+GROUPS = {"ibv_attach_mcast", "ibv_detach_mcast"}
+CONNECTIONS = {f"rdma_{name}" for name in
+               ("accept ack_cm_event bind_addr connect create_ep create_event_channel create_id create_qp create_qp_ex "
+                "destroy_ep destroy_event_channel destroy_id destroy_qp disconnect establish event_str freeaddrinfo "
+                "get_cm_event get_request getaddrinfo init_qp_attr join_multicast_ex leave_multicast listen migrate_id "
+                "reject resolve_addr resolve_route set_option").split()}
+LATER = UNRELIABLE | GROUPS | CONNECTIONS
+BASIC = ("ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_asyncwatch", "ibv_uc_pingpong",
+         "ibv_xsrq_pingpong")
+PERFTEST = [f"ib_{kind}_{what}" for kind in ("write", "read", "send", "atomic") for what in ("bw", "lat")]
+MISSING = {
+    **{name: set() for name in BASIC},
+    "ibv_ud_pingpong": UNRELIABLE,
+    **{name: UNRELIABLE | CONNECTIONS for name in PERFTEST},
+    "ib_send_bw": LATER, "ib_send_lat": LATER,
+    "raw_ethernet_bw": LATER, "raw_ethernet_lat": LATER,
+    "rping": CONNECTIONS, "ucmatose": CONNECTIONS, "udaddy": UNRELIABLE | CONNECTIONS, "mckey": LATER,
+    "rdma_server": CONNECTIONS, "rdma_client": CONNECTIONS,
+}
+# What NCCL 2.18 to 2.30 looks up by name (src/misc/ibvsymbols.cc).
+NCCL = {f"ibv_{name}" for name in
+        ("get_device_list free_device_list get_device_name open_device close_device get_async_event ack_async_event "
+         "query_device query_port query_gid query_qp alloc_pd dealloc_pd reg_mr reg_mr_iova2 reg_dmabuf_mr dereg_mr "
+         "create_cq destroy_cq create_qp modify_qp destroy_qp fork_init event_type_str query_ece set_ece").split()}
+
+
+def symbols(file, kind):
+    listed = subprocess.run(["nm", "-D", kind, str(file)], stdout=subprocess.PIPE, text=True, check=True).stdout
+    names = {line.split()[-1].split("@")[0] for line in listed.splitlines()}
+    return {name for name in names if OURS.fullmatch(name)}
+
+
+class Symbols(unittest.TestCase):
+    library = None
+
+    def setUp(self):
+        self.have = symbols(self.library, "--defined-only")
+
+    def lacking(self, wanted):
+        return wanted - self.have - HARMLESS
+
+    def test_programs_find_what_they_ask_for(self):
+        looked_at = 0
+        for program, known in MISSING.items():
+            file = shutil.which(program)
+            if file is None:
+                continue
+            looked_at += 1
+            with self.subTest(program=program):
+                self.assertLessEqual(self.lacking(symbols(file, "--undefined-only")), known)
+        if looked_at == 0:
+            self.skipTest("no verbs program is installed (Debian packages ibverbs-utils, perftest, rdmacm-utils)")
+
+    def test_what_is_said_to_be_missing_is_missing(self):
+        for known in MISSING.values():
+            self.assertEqual(known & self.have, set())
+
+    def test_nccl_finds_what_it_looks_up(self):
+        self.assertEqual(self.lacking(NCCL), set())
+
+    def test_nothing_else_gets_out(self):
+        listed = subprocess.run(["nm", "-D", "--defined-only", str(self.library)], stdout=subprocess.PIPE, text=True,
+                                check=True).stdout
+        names = {line.split()[-1] for line in listed.splitlines()}
+        self.assertEqual({name for name in names if not OURS.fullmatch(name)}, set())  # versions, too: they have an @
+
+
+if __name__ == "__main__":
+    Symbols.library = sys.argv.pop(1)
+    unittest.main()

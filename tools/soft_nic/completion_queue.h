@@ -1,0 +1,50 @@
+// A completion queue: a ring of work completions, and the notification that a program armed.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <vector>
+
+#include "tools/soft_nic/event_queue.h"
+
+namespace understudy::soft_nic {
+
+class Nic;
+
+/// A completion channel. `ibv` is what the program has.
+struct Channel {
+  ibv_comp_channel ibv{};
+  EventQueue<ibv_cq*> events;
+};
+
+/// Under the device's lock, but for what is marked. `ibv` is what the program has.
+struct CompletionQueue {
+  CompletionQueue(Nic& device, uint32_t entries) : nic(device), ring(entries) {}
+
+  ibv_cq ibv{};
+  Nic& nic;
+  std::vector<ibv_wc> ring;
+  size_t first = 0;
+  std::atomic<size_t> count{0};  ///< read without the lock, to see whether it is worth taking
+  bool armed = false;
+  bool solicited_only = false;
+  bool overrun = false;
+  uint32_t users = 0;          ///< queue pairs, twice where they send and receive by it
+  uint32_t events_raised = 0;  ///< handed to the channel
+
+  /// Adds a completion; an armed queue tells its channel. False when there was no room for it,
+  /// once: from then on the queue is in error and takes nothing (IBTA 11.6.3.2).
+  bool push(const ibv_wc& wc, bool solicited);
+  /// Takes up to `most`, oldest first.
+  int pop(int most, ibv_wc* out);
+  void arm(bool only_solicited);
+  /// Forgets the completions of a queue pair.
+  void forget(uint32_t qp_num);
+  /// A larger or smaller ring; false when what waits would not fit.
+  bool resize(uint32_t entries);
+
+  static CompletionQueue& of(ibv_cq* cq) { return *reinterpret_cast<CompletionQueue*>(cq); }
+};
+
+}  // namespace understudy::soft_nic

@@ -1,0 +1,117 @@
+#include "tools/soft_nic/device.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <mutex>
+
+#include "tools/soft_nic/driver.h"
+#include "tools/soft_nic/nic.h"
+#include "tools/soft_nic/packet_socket.h"
+#include "tools/soft_nic/settings.h"
+
+namespace understudy::soft_nic {
+
+namespace {
+
+struct Device {
+  Settings settings;
+  Interface interface;
+  ibv_device ibv{};
+};
+
+Time clock_now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return Time::zero() + Duration::s(t.tv_sec) + Duration::ns(t.tv_nsec);
+}
+
+Result<std::unique_ptr<Device>> make_device() {
+  auto made = std::make_unique<Device>();
+  auto settings = read_settings([](const char* name) { return std::getenv(name); });
+  if (!settings) return fail(settings.error().text);
+  made->settings = std::move(*settings);
+  auto interface = find_interface(made->settings.interface, made->settings.address);
+  if (!interface) return fail(interface.error().text);
+  made->interface = std::move(*interface);
+  ibv_device& ibv = made->ibv;
+  ibv.node_type = IBV_NODE_CA;
+  ibv.transport_type = IBV_TRANSPORT_IB;
+  std::strncpy(ibv.name, made->settings.name.c_str(), sizeof ibv.name - 1);
+  std::strncpy(ibv.dev_name, "uverbs0", sizeof ibv.dev_name - 1);
+  // Nothing of it is in sysfs; programs that look there find no file, as for any unknown device.
+  std::snprintf(ibv.dev_path, sizeof ibv.dev_path, "/sys/class/infiniband_verbs/%s", ibv.dev_name);
+  std::snprintf(ibv.ibdev_path, sizeof ibv.ibdev_path, "/sys/class/infiniband/%s", ibv.name);
+  return made;
+}
+
+std::mutex mutex;  // of what follows
+std::unique_ptr<Device> device;
+// Never torn down: programs' threads may still be in here when the process ends.
+Nic* nic = nullptr;
+Driver* driver = nullptr;
+pid_t owner = 0;
+
+void say(const std::string& what) {
+  std::fprintf(stderr, "understudy soft NIC: %s\n", what.c_str());
+}
+
+/// Programs on one address must not have one number twice.
+uint32_t draw_first_qpn() {
+  uint32_t drawn = 0;
+  if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn) drawn = static_cast<uint32_t>(getpid());
+  constexpr uint32_t kRanges = (kQpnMask + 1) / Nic::kQueuePairs;
+  return (1 + drawn % (kRanges - 1)) * Nic::kQueuePairs;
+}
+
+}  // namespace
+
+ibv_device* the_device() {
+  const std::lock_guard guard(mutex);
+  if (!device) {
+    auto made = make_device();
+    if (!made) {
+      say(made.error().text);
+      errno = ENODEV;
+      return nullptr;
+    }
+    device = std::move(*made);
+  }
+  return &device->ibv;
+}
+
+Result<Nic*> the_nic() {
+  if (the_device() == nullptr) return fail("no device");
+  const std::lock_guard guard(mutex);
+  if (nic != nullptr && owner == getpid()) return nic;
+  // A child of fork() that opens the device gets one of its own; the parent's stays the parent's.
+  auto port = PacketSocket::open(device->interface);
+  if (!port) {
+    say(port.error().text);
+    return fail(port.error().text);
+  }
+  nic = new Nic(device->interface, device->settings.window, draw_first_qpn(), std::move(*port),
+                clock_now);
+  driver = new Driver(*nic);
+  owner = getpid();
+  return nic;
+}
+
+__be64 device_guid() {
+  const std::lock_guard guard(mutex);
+  const auto& mac = device->interface.mac.bytes;
+  // EUI-64 as Linux makes it of a MAC (RFC 4291, appendix A).
+  const uint8_t eui[8] = {
+      static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
+  __be64 guid;
+  std::memcpy(&guid, eui, sizeof guid);
+  return guid;
+}
+
+}  // namespace understudy::soft_nic

@@ -1,0 +1,116 @@
+// The device: queue pairs and regions behind one port, under one lock. There is no thread between a
+// program's calls and the port: whoever calls (posting, polling an empty completion queue) moves
+// packets, so that nothing is handed over and few CPUs suffice; a helper thread (driver.h) does it
+// while nobody calls.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "dataplane/rc/qp.h"
+#include "dataplane/wire/parse.h"
+#include "tools/soft_nic/frame_port.h"
+#include "tools/soft_nic/interface.h"
+#include "tools/soft_nic/loop_port.h"
+#include "tools/soft_nic/neighbours.h"
+
+namespace understudy::soft_nic {
+
+class QueuePair;
+
+struct NicCounters {
+  uint64_t rx_frames = 0, tx_frames = 0;
+  uint64_t bad_icrc = 0;       ///< dropped: damaged
+  uint64_t other_address = 0;  ///< dropped: for somebody else
+  uint64_t unknown_qp = 0;     ///< dropped: no such queue pair, or not of this peer
+  uint64_t malformed = 0;      ///< dropped: no frame we know
+};
+
+class Nic {
+ public:
+  static constexpr uint32_t kQueuePairs = 4096, kRegions = 1 << 16;
+
+  /// `clock` never goes back. Queue pair numbers begin behind `first_qpn`, a multiple of
+  /// kQueuePairs: programs on one address draw different ones.
+  Nic(const Interface& interface, uint32_t window, uint32_t first_qpn,
+      std::unique_ptr<FramePort> port, std::function<Time()> clock);
+
+  /// Taken by all calls of verbs; what follows is called under it where nothing else is said.
+  std::mutex& mutex() { return mutex_; }
+  const Interface& interface() const { return interface_; }
+  uint32_t mtu() const { return roce_mtu(interface_.mtu); }  ///< largest path MTU
+  uint32_t window() const { return window_; }
+  Time now() const { return clock_(); }
+
+  /// Receives, keeps time, sends. True when it found something to do.
+  bool progress(Time now);
+  /// When progress() must be called though nothing comes in; for any thread, without the lock.
+  Time next_wake() const { return Time::from_ps(wake_.load(std::memory_order_relaxed)); }
+  /// Without the lock: as progress(), unless somebody else is at it. For programs that poll: lets
+  /// others have the CPU when there has been nothing to do for a while.
+  void try_progress();
+  /// When a program last looked for work itself; any thread.
+  Time polled_at() const { return Time::from_ps(polled_.load(std::memory_order_relaxed)); }
+  void note_polled(Time at) { polled_.store(at.ps(), std::memory_order_relaxed); }
+  FramePort& port() { return *port_; }
+  /// Called when next_wake() comes nearer or polling ends: the helper thread may sleep too long.
+  void set_alarm(std::function<void()> alarm) { alarm_ = std::move(alarm); }
+  void alarm() {
+    if (alarm_) alarm_();
+  }
+
+  /// Gives it a number; false when there are too many.
+  bool add(QueuePair& qp);
+  void remove(QueuePair& qp);
+  /// The queue pair may have something to send, or a timer.
+  void touch(QueuePair& qp);
+  /// Sends what is ready.
+  void send(Time now);
+
+  RegionTable& regions() { return regions_; }
+  /// Its key (both lkey and rkey), or 0 when there are too many.
+  Rkey add_region(const Region& region);
+  /// Queue pairs that still have work with it fail.
+  void remove_region(Rkey key);
+
+  /// MAC of the next hop to `to`; asks for it if need be: nothing after three seconds without an
+  /// answer. Lets go of the lock meanwhile.
+  std::optional<MacAddress> resolve(const IpAddress& to, std::unique_lock<std::mutex>& lock);
+
+  RcCounters& rc_counters() { return rc_counters_; }
+  const NicCounters& counters() const { return counters_; }
+
+ private:
+  bool receive(FramePort& port, Time now);
+  void frame(std::span<const uint8_t> bytes, Time now);
+  void answer_arp(const FrameView& view);
+  bool run_timers(Time now);
+  bool send_from(QueuePair& qp, Time now);
+  void set_wake(Time wake);
+
+  const Interface interface_;
+  const uint32_t window_, first_qpn_;
+  std::unique_ptr<FramePort> port_;
+  LoopPort loop_;
+  const std::function<Time()> clock_;
+  std::function<void()> alarm_;
+  std::mutex mutex_;
+  Neighbours neighbours_;
+  RegionTable regions_{kRegions};
+  std::vector<uint32_t> free_regions_;
+  uint32_t regions_used_ = 0;
+  std::vector<QueuePair*> slots_;
+  uint32_t next_slot_ = 0;
+  std::deque<QueuePair*> ready_;
+  Time timers_ = Time::never();  ///< no queue pair's timer is earlier
+  std::atomic<int64_t> wake_{Time::never().ps()}, polled_{0}, busy_{0};
+  RcCounters rc_counters_{};
+  NicCounters counters_;
+};
+
+}  // namespace understudy::soft_nic

@@ -1,0 +1,93 @@
+// Frames in and out of the soft NIC.
+#include "tools/soft_nic/nic.h"
+#include "tools/soft_nic/queue_pair.h"
+
+namespace understudy::soft_nic {
+
+namespace {
+
+constexpr uint32_t kLongestFrame = 9018;
+constexpr int kTurn = 16;         ///< packets of one queue pair before the next one's
+constexpr int kMostAtOnce = 512;  ///< packets sent before packets are received again
+
+}  // namespace
+
+bool Nic::receive(FramePort& port, Time now) {
+  const auto frames = port.receive();
+  for (const auto bytes : frames) frame(bytes, now);
+  return !frames.empty();
+}
+
+void Nic::frame(std::span<const uint8_t> bytes, Time now) {
+  FrameView view;
+  RoceView roce;
+  ++counters_.rx_frames;
+  switch (parse_frame(bytes, view, roce)) {
+    case FrameKind::kArp:
+      if (neighbours_.hear(view) && !port_->kernel_answers()) answer_arp(view);
+      return;
+    case FrameKind::kRoce:
+      break;
+    case FrameKind::kIp:
+    case FrameKind::kMacControl:
+    case FrameKind::kOther:
+      return;
+    default:
+      ++counters_.malformed;
+      return;
+  }
+  if (view.dst != interface_.address) {
+    ++counters_.other_address;
+    return;
+  }
+  const uint32_t slot = roce.dest_qpn - first_qpn_;
+  QueuePair* qp = slot < slots_.size() ? slots_[slot] : nullptr;
+  if (qp == nullptr || !qp->hears(view.src)) {
+    ++counters_.unknown_qp;  // it may be of another program: before the ICRC, which takes long
+    return;
+  }
+  if (!icrc_ok(view, roce)) {
+    ++counters_.bad_icrc;
+    return;
+  }
+  qp->on_packet(now, view, roce, bytes.data() + roce.payload);
+  touch(*qp);
+}
+
+void Nic::answer_arp(const FrameView& view) {
+  uint8_t* out = port_->reserve(Neighbours::kFrameBytes);
+  if (out == nullptr) return;  // it will ask again
+  neighbours_.answer(view,
+                     std::span<uint8_t, Neighbours::kFrameBytes>(out, Neighbours::kFrameBytes));
+  port_->commit(Neighbours::kFrameBytes);
+}
+
+/// False when the port takes no more.
+bool Nic::send_from(QueuePair& qp, Time now) {
+  FramePort& port = qp.is_local() ? static_cast<FramePort&>(loop_) : *port_;
+  for (int i = 0; i < kTurn && qp.has_packet(now); ++i) {
+    uint8_t* out = port.reserve(kLongestFrame);
+    if (out == nullptr) return false;
+    const uint32_t bytes = qp.build(now, out);
+    if (bytes == 0) continue;
+    port.commit(bytes);
+    ++counters_.tx_frames;
+  }
+  return true;
+}
+
+void Nic::send(Time now) {
+  bool blocked = false;
+  for (int sent = 0; !ready_.empty() && sent < kMostAtOnce && !blocked; sent += kTurn) {
+    QueuePair& qp = *ready_.front();
+    blocked = !send_from(qp, now);
+    ready_.pop_front();
+    qp.is_ready = false;
+    touch(qp);
+  }
+  port_->flush();
+  const bool more = !ready_.empty() || !loop_.empty();
+  set_wake(more ? now : timers_);
+}
+
+}  // namespace understudy::soft_nic
