@@ -17,24 +17,22 @@ OURS = re.compile(r"_?(ibv|rdma)_\w+")
 # Texts, numbers and files: the distribution's do.
 HARMLESS = {"ibv_wc_status_str", "ibv_event_type_str", "ibv_node_type_str", "ibv_port_state_str", "ibv_rate_to_mult",
             "ibv_rate_to_mbps", "ibv_read_sysfs_file", "ibv_get_sysfs_path"}
-UNRELIABLE = {"ibv_create_ah", "ibv_create_ah_from_wc", "ibv_destroy_ah"}
 GROUPS = {"ibv_attach_mcast", "ibv_detach_mcast"}
 CONNECTIONS = {f"rdma_{name}" for name in
                ("accept ack_cm_event bind_addr connect create_ep create_event_channel create_id create_qp create_qp_ex "
                 "destroy_ep destroy_event_channel destroy_id destroy_qp disconnect establish event_str freeaddrinfo "
                 "get_cm_event get_request getaddrinfo init_qp_attr join_multicast_ex leave_multicast listen migrate_id "
                 "reject resolve_addr resolve_route set_option").split()}
-LATER = UNRELIABLE | GROUPS | CONNECTIONS
-BASIC = ("ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_asyncwatch", "ibv_uc_pingpong",
+LATER = GROUPS | CONNECTIONS
+BASIC = ("ibv_devices", "ibv_ud_pingpong", "ibv_devinfo", "ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_asyncwatch", "ibv_uc_pingpong",
          "ibv_xsrq_pingpong")
 PERFTEST = [f"ib_{kind}_{what}" for kind in ("write", "read", "send", "atomic") for what in ("bw", "lat")]
 MISSING = {
     **{name: set() for name in BASIC},
-    "ibv_ud_pingpong": UNRELIABLE,
-    **{name: UNRELIABLE | CONNECTIONS for name in PERFTEST},
+    **{name: CONNECTIONS for name in PERFTEST},
     "ib_send_bw": LATER, "ib_send_lat": LATER,
     "raw_ethernet_bw": LATER, "raw_ethernet_lat": LATER,
-    "rping": CONNECTIONS, "ucmatose": CONNECTIONS, "udaddy": UNRELIABLE | CONNECTIONS, "mckey": LATER,
+    "rping": CONNECTIONS, "ucmatose": CONNECTIONS, "udaddy": CONNECTIONS, "mckey": LATER,
     "rdma_server": CONNECTIONS, "rdma_client": CONNECTIONS,
 }
 # What NCCL 2.18 to 2.30 looks up by name (src/misc/ibvsymbols.cc).

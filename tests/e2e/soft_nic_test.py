@@ -100,6 +100,7 @@ class SoftNic(unittest.TestCase):
         for options in ((), ("-e",), ("-N", "-c"), ("-s", "300000", "-m", "4096", "-c")):
             with self.subTest(options=options):
                 self.assertIn("200 iters in", self.pair("ibv_rc_pingpong", "-g", "0", "-n", "200", *options))
+        self.assertIn("200 iters in", self.pair("ibv_ud_pingpong", "-g", "0", "-n", "200"))
         self.assertIn("200 iters in", self.pair("ibv_srq_pingpong", "-g", "0", "-n", "200", "-q", "4"))
 
     def test_perftest(self):
@@ -112,6 +113,9 @@ class SoftNic(unittest.TestCase):
                     printed = self.pair(*program)
                     rows = [line for line in printed.splitlines() if line.split()[1:2] in (["100"], ["300"])]
                     self.assertEqual(len(rows), 1, printed)
+
+    def test_datagrams_of_perftest(self):
+        self.pair("ib_send_lat", "-c", "UD", "-F", "-x", "0", "-n", "100", "-s", "8")
 
     def test_completion_events_of_perftest(self):
         self.pair("ib_send_lat", "-F", "-x", "0", "-n", "100", "-s", "8", "-e")

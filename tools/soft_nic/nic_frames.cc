@@ -64,8 +64,8 @@ void Nic::answer_arp(const FrameView& view) {
 
 /// False when the port takes no more.
 bool Nic::send_from(QueuePair& qp, Time now) {
-  FramePort& port = qp.is_local() ? static_cast<FramePort&>(loop_) : *port_;
   for (int i = 0; i < kTurn && qp.has_packet(now); ++i) {
+    FramePort& port = qp.is_local() ? static_cast<FramePort&>(loop_) : *port_;
     uint8_t* out = port.reserve(kLongestFrame);
     if (out == nullptr) return false;
     const uint32_t bytes = qp.build(now, out);

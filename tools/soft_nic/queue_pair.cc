@@ -51,11 +51,16 @@ QueuePair::QueuePair(Nic& nic, const ibv_qp_init_attr& attributes, uint32_t doma
 }
 
 bool QueuePair::hears(const IpAddress& from) const {
+  if (is_datagrams()) {
+    return attributes_.qp_state == IBV_QPS_RTR || attributes_.qp_state == IBV_QPS_RTS ||
+           attributes_.qp_state == IBV_QPS_SQD;
+  }
   return rc_ && rc_->connected() && rc_->config().addressing.dst == from;
 }
 
-void QueuePair::on_packet(Time now, const FrameView&, const RoceView& roce,
+void QueuePair::on_packet(Time now, const FrameView& view, const RoceView& roce,
                           const uint8_t* payload) {
+  if (is_datagrams()) return hear_datagram(view, roce, payload);
   if (roce.info().kind == OpKind::kCnp) return;  // no congestion control is here to hear it
   const bool request = roce.info().is_request();
   const uint64_t refusals = nic_.rc_counters()[static_cast<size_t>(RcEvent::kRemoteAccess)];
@@ -77,7 +82,7 @@ void QueuePair::look_for_end(bool was_request, uint64_t refusals_before) {
 }
 
 bool QueuePair::has_packet(Time now) const {
-  if (!rc_) return false;
+  if (!rc_) return attributes_.qp_state == IBV_QPS_RTS && sends_.waiting() > 0;
   switch (rc_->next(now, TrafficKind::kAny)) {
     case NextPacket::kNone:
       return false;
@@ -91,6 +96,7 @@ bool QueuePair::has_packet(Time now) const {
 }
 
 uint32_t QueuePair::build(Time now, uint8_t* out) {
+  if (!rc_) return build_datagram(out);
   bool departs = false;
   uint64_t id = 0;
   if (!rc_->pull(now, TrafficKind::kAny, out_, departs, id)) return 0;

@@ -1,6 +1,7 @@
 // A queue pair as verbs know it: attributes and their states, posted work, completions; a
-// reliable connection of dataplane/rc below. queue_pair.cc hears the transport, queue_pair_post.cc
-// takes work, queue_pair_states.cc changes states. Under the device's lock.
+// reliable connection of dataplane/rc below, or datagrams. queue_pair.cc hears the transport,
+// queue_pair_post.cc takes work, queue_pair_states.cc changes states, queue_pair_datagrams.cc is
+// the unreliable kind. Under the device's lock.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -66,7 +67,10 @@ class QueuePair final : public QpOwner, private ReceiveSink {
   // For the device:
   bool is_ready = false;
   bool hears(const IpAddress& from) const;
-  bool is_local() const { return is_local_; }
+  /// Its next packet is for this address itself.
+  bool is_local() const {
+    return rc_ ? is_local_ : sends_.oldest().datagram.way.dst == sends_.oldest().datagram.way.src;
+  }
   void on_packet(Time now, const FrameView& view, const RoceView& roce, const uint8_t* payload);
   bool has_packet(Time now) const;
   /// Writes the next packet; returns its bytes, 0 for none after all.
@@ -89,6 +93,13 @@ class QueuePair final : public QpOwner, private ReceiveSink {
   void take_inline(const ibv_send_wr& request, Work& work);
   bool begin(const ibv_send_wr& request, Work& work);
   WorkRequest translate(const ibv_send_wr& request, Work& work);
+
+  // queue_pair_datagrams.cc
+  bool is_datagrams() const { return created_.qp_type == IBV_QPT_UD; }
+  int check_datagram(const ibv_send_wr& request) const;
+  void address(const ibv_send_wr& request, Datagram& out) const;
+  uint32_t build_datagram(uint8_t* out);
+  void hear_datagram(const FrameView& view, const RoceView& roce, const uint8_t* payload);
 
   // QpOwner
   void on_received(Time now, Qp& qp, const Received& message) override;
@@ -124,6 +135,7 @@ class QueuePair final : public QpOwner, private ReceiveSink {
   ibv_wc_status receive_status_ = IBV_WC_SUCCESS;
   bool blocked_ = false;  ///< a request that fails waits for those before it, others behind it
   bool is_local_ = false;
+  Psn next_psn_;  ///< of datagrams
 };
 
 }  // namespace understudy::soft_nic

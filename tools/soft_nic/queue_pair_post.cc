@@ -59,7 +59,10 @@ int QueuePair::check_send(const ibv_send_wr& request) const {
   if (request.num_sge < 0 || static_cast<uint32_t>(request.num_sge) > created_.cap.max_send_sge) {
     return EINVAL;
   }
-  if (operation->answered && attributes_.max_rd_atomic == 0) return EINVAL;
+  if (is_datagrams()) {
+    if (const int refused = check_datagram(request)) return refused;
+  }
+  if (!is_datagrams() && operation->answered && attributes_.max_rd_atomic == 0) return EINVAL;
   if ((request.send_flags & IBV_SEND_INLINE) != 0 &&
       (operation->answered || length_of(request) > created_.cap.max_inline_data)) {
     return EINVAL;
@@ -96,6 +99,10 @@ int QueuePair::post_send(const ibv_send_wr& request) {
     return 0;
   }
   work.begun = true;
+  if (is_datagrams()) {
+    address(request, work.datagram);
+    return 0;
+  }
   if (rc_->post(translate(request, work))) return 0;
   sends_.unpush();  // more packets than PSNs can tell apart
   return ENOMEM;

@@ -1,6 +1,7 @@
 // States of a queue pair and the attributes that go with their changes (IBTA 11.2.5.2, as Linux
 // checks them for user programs).
 #include <cerrno>
+#include <span>
 
 #include "tools/soft_nic/nic.h"
 #include "tools/soft_nic/queue_pair.h"
@@ -9,7 +10,7 @@ namespace understudy::soft_nic {
 
 namespace {
 
-/// A change between two states of a reliable connection.
+/// A change between two states.
 struct Change {
   ibv_qp_state from, to;
   int needs, allows;
@@ -30,6 +31,19 @@ constexpr Change kChanges[] = {
     {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
     {IBV_QPS_SQD, IBV_QPS_RTS, 0, kLive},
     {IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+};
+
+constexpr int kDatagramNeeds = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+constexpr int kDatagramLive = IBV_QP_CUR_STATE | IBV_QP_QKEY;
+constexpr Change kDatagramChanges[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, kDatagramNeeds, 0},
+    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kDatagramNeeds},
+    {IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, kDatagramLive},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kDatagramLive},
+    {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kDatagramLive},
+    {IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
 };
 
 constexpr unsigned kMostTimeout = 31, kMostRetries = 7, kMostRnrTimer = 31, kMostReads = 128;
@@ -67,7 +81,8 @@ int QueuePair::check_modify(const ibv_qp_attr& to, int mask) const {
   if (next == IBV_QPS_RESET || next == IBV_QPS_ERR) {
     return (mask & ~(IBV_QP_STATE | IBV_QP_CUR_STATE)) == 0 ? 0 : EINVAL;
   }
-  for (const Change& change : kChanges) {
+  const auto changes = is_datagrams() ? std::span<const Change>(kDatagramChanges) : kChanges;
+  for (const Change& change : changes) {
     if (change.from != now || change.to != next) continue;
     const int rest = mask & ~IBV_QP_STATE;
     const bool complete = (rest & change.needs) == change.needs;
@@ -92,6 +107,7 @@ int QueuePair::modify(const ibv_qp_attr& to, int mask, const MacAddress& peer_ma
   if (has(IBV_QP_ACCESS_FLAGS)) mine.qp_access_flags = to.qp_access_flags;
   if (has(IBV_QP_PKEY_INDEX)) mine.pkey_index = to.pkey_index;
   if (has(IBV_QP_PORT)) mine.port_num = to.port_num;
+  if (has(IBV_QP_QKEY)) mine.qkey = to.qkey;
   if (has(IBV_QP_AV)) mine.ah_attr = to.ah_attr;
   if (has(IBV_QP_PATH_MTU)) mine.path_mtu = to.path_mtu;
   if (has(IBV_QP_DEST_QPN)) mine.dest_qp_num = to.dest_qp_num & kQpnMask;
@@ -113,6 +129,8 @@ int QueuePair::modify(const ibv_qp_attr& to, int mask, const MacAddress& peer_ma
     fail(std::nullopt);
   } else if (to.qp_state == IBV_QPS_RESET) {
     reset();
+  } else if (is_datagrams()) {
+    if (to.qp_state == IBV_QPS_RTS && before == IBV_QPS_RTR) next_psn_ = Psn(mine.sq_psn);
   } else if (to.qp_state == IBV_QPS_RTR) {
     connect(peer_mac);
   } else if (to.qp_state == IBV_QPS_RTS && before == IBV_QPS_RTR) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dataplane/rc/memory.h"
+#include "dataplane/wire/build.h"
 
 namespace understudy::soft_nic {
 
@@ -16,6 +17,14 @@ struct LocalPiece {
   uint8_t* bytes = nullptr;
   uint32_t length = 0;
   uint32_t region = 0;  ///< its number; 0: none
+};
+
+/// Where a datagram goes.
+struct Datagram {
+  RoceAddressing way;
+  Qpn qpn = 0;
+  uint32_t qkey = 0, imm = 0;
+  bool has_imm = false, solicited = false;
 };
 
 /// One work request.
@@ -28,6 +37,7 @@ struct Work {
   ibv_wc_status refused = IBV_WC_SUCCESS;  ///< else it fails so when its turn comes
   std::vector<LocalPiece> pieces;          ///< inline data: one, into `copied`
   std::vector<uint8_t> copied;             ///< inline data; for a READ into several pieces its data
+  Datagram datagram;                       ///< of unreliable datagrams only
 };
 
 class SendQueue final : public PayloadSource {
@@ -42,6 +52,7 @@ class SendQueue final : public PayloadSource {
   /// Takes the newest one back.
   void unpush() { --count_; }
   Work& oldest() { return ring_[first_]; }
+  const Work& oldest() const { return ring_[first_]; }
   void pop();
   void clear() { first_ = count_ = 0; }
   size_t slot_of(const Work& work) const { return static_cast<size_t>(&work - ring_.data()); }

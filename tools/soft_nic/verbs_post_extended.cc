@@ -159,6 +159,14 @@ void fill_post_operations(ibv_qp_ex& qp) {
   qp.wr_atomic_fetch_add = [](ibv_qp_ex* of, uint32_t rkey, uint64_t at, uint64_t number) {
     add_atomic(of, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, at, number, 0);
   };
+  qp.wr_set_ud_addr = [](ibv_qp_ex* of, ibv_ah* ah, uint32_t qpn, uint32_t qkey) {
+    Batch& batch = batch_of(of);
+    if (batch.count == 0) {
+      batch.failed = EINVAL;
+    } else {
+      batch.requests[batch.count - 1].request.wr.ud = {ah, qpn, qkey};
+    }
+  };
   qp.wr_set_sge = [](ibv_qp_ex* of, uint32_t lkey, uint64_t addr, uint32_t length) {
     const ibv_sge piece{addr, length, lkey};
     set_pieces(of, 1, &piece);

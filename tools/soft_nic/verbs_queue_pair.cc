@@ -46,7 +46,8 @@ void use_queues(QueuePair& qp, ibv_pd* pd, uint32_t by) {
 }  // namespace
 
 SOFT_NIC_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  if (attr->qp_type != IBV_QPT_RC) return refused<ibv_qp>(EOPNOTSUPP);
+  if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UD)
+    return refused<ibv_qp>(EOPNOTSUPP);
   if (attr->send_cq == nullptr || attr->recv_cq == nullptr || !within_limits(attr->cap)) {
     return refused<ibv_qp>(EINVAL);
   }
