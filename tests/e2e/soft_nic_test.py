@@ -1,6 +1,9 @@
-"""Unmodified verbs programs on soft NICs: two of them on a cable between two network namespaces."""
+"""Unmodified verbs programs on soft NICs, on a cable between two network namespaces: two of them, or one and an emulated
+node."""
 
 import os
+import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -38,7 +41,9 @@ class Cable:
         return ["ip", "netns", "exec", self.ends[end], *words]
 
 
-class SoftNic(unittest.TestCase):
+class OnCable(unittest.TestCase):
+    """One test's cable, and programs on its ends that preload the soft NIC."""
+
     @classmethod
     def setUpClass(cls):
         if os.geteuid() != 0:
@@ -49,7 +54,8 @@ class SoftNic(unittest.TestCase):
         self.addCleanup(self.cable.remove)
         scratch = tempfile.TemporaryDirectory(prefix="soft-nic-")
         self.addCleanup(scratch.cleanup)
-        self.log = Path(scratch.name) / "server.log"
+        self.folder = Path(scratch.name)
+        self.log = self.folder / "server.log"
         self.environment = {**os.environ, "LD_PRELOAD": str(stage.Stage.build / "tools/soft_nic/libunderstudy_soft_nic.so"),
                             "UNDERSTUDY_SOFT_NIC": "soft0"}
 
@@ -59,6 +65,8 @@ class SoftNic(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stdout)
         return done.stdout
 
+
+class TwoSoftNics(OnCable):
     def pair(self, *words):
         """Runs a program on both ends; returns what the client printed."""
         with open(self.log, "w") as log:
@@ -119,6 +127,43 @@ class SoftNic(unittest.TestCase):
 
     def test_completion_events_of_perftest(self):
         self.pair("ib_send_lat", "-F", "-x", "0", "-n", "100", "-s", "8", "-e")
+
+
+class WithAnEmulatedNode(OnCable):
+    """The other end is the emulator's port: programs reach an emulated node's services."""
+
+    NODE = "10.9.0.2"
+
+    def setUp(self):
+        super().setUp()
+        if shutil.which("ethtool") is None:
+            self.skipTest("ethtool is not installed: the kernel's TCP would leave checksums to a device that is none")
+        subprocess.run(self.cable.command(0, ["ethtool", "-K", "soft0", "tx", "off"]), stdout=subprocess.DEVNULL, check=True)
+        Cable.ip("-n", self.cable.ends[0], "addr", "replace", "10.9.0.1/24", "dev", "soft0")
+        self.environment["UNDERSTUDY_SOFT_NIC_ADDRESS"] = "10.9.0.1"
+        text = (stage.ROOT / "configs/perftest.toml").read_text()
+        text, found = re.subn(r'device = "net_vhost[^"]*"', 'device = "net_af_packet0,iface=soft0"', text)
+        self.assertEqual(found, 1)
+        self.config = self.folder / "run.toml"
+        self.config.write_text(text.replace("100Mbit/s", "1Gbit/s"))
+        understudy = self.folder / "understudy"
+        understudy.write_text(f'#!/bin/sh\nexec ip netns exec {self.cable.ends[1]} '
+                              f'{stage.Stage.build / "ctrl/understudy"} "$@"\n')
+        understudy.chmod(0o755)
+        self.emulator = stage.Run(understudy, self.config, self.folder)
+        self.addCleanup(self.emulator.stop)
+
+    def test_clients_of_every_kind(self):
+        self.assertIn("100 iters in", self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", self.NODE))
+        for program, size, *options in (("ib_write_bw", "65536"), ("ib_send_bw", "65536"), ("ib_read_bw", "65536"),
+                                        ("ib_write_lat", "8", "-p", "18516")):
+            with self.subTest(program=program):
+                self.output(0, program, "-F", "-x", "0", "-u", "18", "-n", "50", "-s", size, *options, self.NODE)
+        self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
+        self.assertEqual([service["error"] for service in self.emulator.report()["services"]], 5 * [None])
+        holds, text = stage.roce_check(stage.Stage.build / "tools/roce_check/roce-check", self.emulator.capture,
+                                       "--config", str(self.config))
+        self.assertTrue(holds, text)
 
 
 if __name__ == "__main__":
