@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -14,6 +15,30 @@ import stage
 SERVER, CLIENT = "10.8.0.2", "10.8.0.1"
 MTU = "4200"
 LONGEST = 120  # seconds; a program that takes as long hangs
+
+
+# A verbs program that forks while its device is open, and whose child uses one, too.
+FORKS = """
+import ctypes, os
+verbs = ctypes.CDLL(None)
+for name in ("ibv_get_device_list", "ibv_open_device", "ibv_alloc_pd", "ibv_create_cq"):
+    getattr(verbs, name).restype = ctypes.c_void_p
+def use(who):
+    devices = ctypes.cast(verbs.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))
+    context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(devices[0])))
+    domain = ctypes.c_void_p(verbs.ibv_alloc_pd(context))
+    print(who, verbs.ibv_dealloc_pd(domain), flush=True)
+    return context
+first = ctypes.c_void_p(verbs.ibv_get_device_list(None))
+held = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(ctypes.cast(first, ctypes.POINTER(ctypes.c_void_p))[0])))
+child = os.fork()
+if child == 0:
+    use("child")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+use("parent")
+assert verbs.ibv_close_device(held) == 0
+"""
 
 
 class Cable:
@@ -124,6 +149,18 @@ class TwoSoftNics(OnCable):
 
     def test_datagrams_of_perftest(self):
         self.pair("ib_send_lat", "-c", "UD", "-F", "-x", "0", "-n", "100", "-s", "8")
+
+    def test_by_soname(self):
+        """The library in libibverbs' place instead of in front of it."""
+        del self.environment["LD_PRELOAD"]
+        self.environment["LD_LIBRARY_PATH"] = str(stage.Stage.build / "tools/soft_nic")
+        self.assertIn("understudy0", self.output(0, "ibv_devinfo", "-v"))
+        self.assertIn("100 iters in", self.pair("ibv_rc_pingpong", "-g", "0", "-n", "100"))
+        self.pair("ib_write_bw", "-F", "-x", "0", "-n", "100", "-s", "65536")  # needs what providers need
+
+    def test_a_child_opens_a_device_of_its_own(self):
+        shown = self.output(0, sys.executable, "-c", FORKS)
+        self.assertEqual(shown.split(), ["child", "0", "parent", "0"])
 
     def test_completion_events_of_perftest(self):
         self.pair("ib_send_lat", "-F", "-x", "0", "-n", "100", "-s", "8", "-e")

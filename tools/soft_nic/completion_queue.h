@@ -29,9 +29,9 @@ struct CompletionQueue {
   std::atomic<size_t> count{0};  ///< read without the lock, to see whether it is worth taking
   bool armed = false;
   bool solicited_only = false;
-  bool overrun = false;
-  uint32_t users = 0;          ///< queue pairs, twice where they send and receive by it
-  uint32_t events_raised = 0;  ///< handed to the channel
+  std::atomic<bool> overrun{false};  ///< read without the lock, too
+  uint32_t users = 0;                ///< queue pairs, twice where they send and receive by it
+  uint32_t events_raised = 0;        ///< handed to the channel
 
   /// Adds a completion; an armed queue tells its channel. False when there was no room for it,
   /// once: from then on the queue is in error and takes nothing (IBTA 11.6.3.2).

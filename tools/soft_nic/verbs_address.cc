@@ -80,3 +80,17 @@ SOFT_NIC_EXPORT ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* g
   if (ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) != 0) return nullptr;
   return ibv_create_ah(pd, &attr);
 }
+
+/// VLANs are not known here: 0xffff is "none" as rdma-core has it.
+SOFT_NIC_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr,
+                                                uint8_t mac[6], uint16_t* vlan) {
+  const IpAddress to = IpAddress::v6_bytes(attr->grh.dgid.raw);
+  if (!to.is_v4()) return EINVAL;
+  Nic& nic = Context::of(context).nic;
+  std::unique_lock lock(nic.mutex());
+  const auto found = nic.resolve(to, lock);
+  if (!found) return ETIMEDOUT;
+  std::memcpy(mac, found->bytes.data(), found->bytes.size());
+  *vlan = 0xffff;
+  return 0;
+}

@@ -217,7 +217,3 @@ SOFT_NIC_EXPORT int ibv_destroy_srq(ibv_srq* srq) {
   delete shared;
   return 0;
 }
-
-// Enhanced connection establishment is of mlx5's; programs go on without it.
-SOFT_NIC_EXPORT int ibv_query_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
-SOFT_NIC_EXPORT int ibv_set_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
