@@ -92,23 +92,26 @@ class OnCable(unittest.TestCase):
 
 
 class TwoSoftNics(OnCable):
-    def pair(self, *words):
-        """Runs a program on both ends; returns what the client printed."""
+    def pair(self, *words, server=(), client=(SERVER,), shows=("ss", "-Hltn")):
+        """Runs a program on both ends; returns what the client printed. `shows` prints something once the server is there."""
         with open(self.log, "w") as log:
-            server = subprocess.Popen(self.cable.command(1, words), env=self.environment, stdout=log, stderr=log)
+            other = subprocess.Popen(self.cable.command(1, [*words, *server]), env=self.environment, stdout=log, stderr=log)
         try:
-            self.wait_for_listener()
-            printed = self.output(0, *words, SERVER)
-            self.assertEqual(server.wait(timeout=LONGEST), 0, self.log.read_text())
+            self.wait_for_server(shows)
+            printed = self.output(0, *words, *client)
+            self.assertEqual(other.wait(timeout=LONGEST), 0, self.log.read_text())
         finally:
-            server.kill()
-            server.wait()
+            other.kill()
+            other.wait()
         return printed
 
-    def wait_for_listener(self):
+    def connected(self, *words, server=(), client=(SERVER,)):
+        """The same for programs that use RDMA-CM: who is there too early repeats its request."""
+        return self.pair(*words, server=server, client=client, shows=("tail", "-n", "+2", "/proc/net/packet"))
+
+    def wait_for_server(self, shows):
         for _ in range(LONGEST * 10):
-            listening = subprocess.run(self.cable.command(1, ["ss", "-Hltn"]), stdout=subprocess.PIPE, text=True, check=True)
-            if listening.stdout.strip():
+            if subprocess.run(self.cable.command(1, shows), stdout=subprocess.PIPE, check=True).stdout.strip():
                 return
             subprocess.run(["sleep", "0.1"], check=True)
         self.fail("the server does not listen:\n" + self.log.read_text())
@@ -149,6 +152,27 @@ class TwoSoftNics(OnCable):
 
     def test_datagrams_of_perftest(self):
         self.pair("ib_send_lat", "-c", "UD", "-F", "-x", "0", "-n", "100", "-s", "8")
+
+    def test_connections_by_rdma_cm(self):
+        printed = self.connected("rping", "-a", SERVER, "-C", "3", "-v", server=("-s",), client=("-c",))
+        self.assertEqual(printed.count("ping data: rdma-ping-"), 3, printed)
+        for program in (("ib_write_bw", "-s", "65536"), ("ib_send_lat", "-s", "8"), ("ib_read_bw", "-s", "65536")):
+            with self.subTest(program=program):
+                self.connected(*program, "-R", "-F", "-n", "100")
+        self.assertIn("return status 0", self.connected("ucmatose", "-c", "3", client=("-s", SERVER)))
+
+    def test_connections_that_cannot_be_made(self):
+        with open(self.log, "w") as log:
+            other = subprocess.Popen(self.cable.command(1, ["rping", "-s", "-a", SERVER, "-p", "4000"]), stdout=log,
+                                     stderr=log, env=self.environment)
+        try:
+            refused = self.output(0, "rping", "-c", "-a", SERVER, "-p", "4001", "-C", "1", status=255)
+            self.assertIn("RDMA_CM_EVENT_REJECTED", refused)
+        finally:
+            other.kill()
+            other.wait()
+        nobody = self.output(0, "rping", "-c", "-a", "10.8.0.77", "-C", "1", status=255)
+        self.assertIn("RDMA_CM_EVENT_ADDR_ERROR", nobody)
 
     def test_by_soname(self):
         """The library in libibverbs' place instead of in front of it."""

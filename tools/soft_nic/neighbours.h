@@ -18,6 +18,7 @@ class Neighbours {
   static constexpr uint32_t kFrameBytes = 60;
 
   std::optional<MacAddress> find(const IpAddress& address) const;
+  void learn(const IpAddress& address, const MacAddress& mac) { known_[address] = mac; }
   /// Takes what an ARP frame says about its sender. True when it asks for our own address.
   bool hear(const FrameView& view);
   /// Writes an ARP request for `target`.

@@ -59,8 +59,14 @@ bool Nic::run_timers(Time now) {
     if (qp->deadline() <= now) qp->on_timer(now);
     touch(*qp);
   }
+  if (services_ != nullptr) {
+    if (services_->deadline() <= now) services_->on_time(now);
+    touch_services();
+  }
   return true;
 }
+
+void Nic::touch_services() { timers_ = std::min(timers_, services_->deadline()); }
 
 /// The alarm is for times that come nearer only: later ones cost the helper a look around.
 void Nic::set_wake(Time wake) {
@@ -116,16 +122,19 @@ void Nic::remove_region(Rkey key) {
   free_regions_.push_back(index);
 }
 
+void Nic::ask(const IpAddress& hop) {
+  uint8_t* out = port_->reserve(Neighbours::kFrameBytes);
+  if (out == nullptr) return;
+  neighbours_.ask(hop, std::span<uint8_t, Neighbours::kFrameBytes>(out, Neighbours::kFrameBytes));
+  port_->commit(Neighbours::kFrameBytes);
+  port_->flush();
+}
+
 std::optional<MacAddress> Nic::resolve(const IpAddress& to, std::unique_lock<std::mutex>& lock) {
   const IpAddress hop = to == interface_.address ? to : interface_.next_hop(to);
   for (int i = 0; i < kQuestions; ++i) {
     if (const auto known = neighbours_.find(hop)) return known;
-    if (uint8_t* out = port_->reserve(Neighbours::kFrameBytes)) {
-      neighbours_.ask(hop,
-                      std::span<uint8_t, Neighbours::kFrameBytes>(out, Neighbours::kFrameBytes));
-      port_->commit(Neighbours::kFrameBytes);
-      port_->flush();
-    }
+    ask(hop);
     for (const Time end = now() + kAskAgain; now() < end;) {
       progress(now());
       if (const auto known = neighbours_.find(hop)) return known;

@@ -23,6 +23,15 @@ namespace understudy::soft_nic {
 
 class QueuePair;
 
+/// Who hears datagrams to QP1: the communication manager. Called under the device's lock.
+class GeneralServices {
+ public:
+  virtual ~GeneralServices() = default;
+  virtual void on_datagram(Time now, const IpAddress& from, std::span<const uint8_t> bytes) = 0;
+  virtual void on_time(Time now) = 0;
+  virtual Time deadline() const = 0;
+};
+
 struct NicCounters {
   uint64_t rx_frames = 0, tx_frames = 0;
   uint64_t bad_icrc = 0;       ///< dropped: damaged
@@ -72,6 +81,14 @@ class Nic {
   /// Sends what is ready.
   void send(Time now);
 
+  /// Outlives the device, or null.
+  void set_services(GeneralServices* services) { services_ = services; }
+  /// Sends from QP1 to QP1; false where the MAC of the next hop is not known (it is asked for) or
+  /// the port takes no more: whoever wants an answer repeats.
+  bool send_to_services(const IpAddress& to, std::span<const uint8_t> bytes);
+  /// Time may have come nearer for the services.
+  void touch_services();
+
   RegionTable& regions() { return regions_; }
   /// Its key (both lkey and rkey), or 0 when there are too many.
   Rkey add_region(const Region& region);
@@ -88,6 +105,8 @@ class Nic {
  private:
   bool receive(FramePort& port, Time now);
   void frame(std::span<const uint8_t> bytes, Time now);
+  void services_frame(const FrameView& view, const RoceView& roce, Time now);
+  void ask(const IpAddress& hop);
   void answer_arp(const FrameView& view);
   bool run_timers(Time now);
   bool send_from(QueuePair& qp, Time now);
@@ -107,6 +126,8 @@ class Nic {
   std::vector<QueuePair*> slots_;
   uint32_t next_slot_ = 0;
   std::deque<QueuePair*> ready_;
+  GeneralServices* services_ = nullptr;
+  Psn services_psn_;
   Time timers_ = Time::never();  ///< no queue pair's timer is earlier
   std::atomic<int64_t> wake_{Time::never().ps()}, polled_{0}, busy_{0};
   RcCounters rc_counters_{};

@@ -1,4 +1,7 @@
 // Frames in and out of the soft NIC.
+#include <cstring>
+
+#include "dataplane/wire/build.h"
 #include "tools/soft_nic/nic.h"
 #include "tools/soft_nic/queue_pair.h"
 
@@ -40,6 +43,7 @@ void Nic::frame(std::span<const uint8_t> bytes, Time now) {
     ++counters_.other_address;
     return;
   }
+  if (roce.dest_qpn == kGsiQpn) return services_frame(view, roce, now);
   const uint32_t slot = roce.dest_qpn - first_qpn_;
   QueuePair* qp = slot < slots_.size() ? slots_[slot] : nullptr;
   if (qp == nullptr || !qp->hears(view.src)) {
@@ -52,6 +56,51 @@ void Nic::frame(std::span<const uint8_t> bytes, Time now) {
   }
   qp->on_packet(now, view, roce, bytes.data() + roce.payload);
   touch(*qp);
+}
+
+void Nic::services_frame(const FrameView& view, const RoceView& roce, Time now) {
+  if (services_ == nullptr || roce.info().kind != OpKind::kUd || roce.qkey != kGsiQkey) {
+    ++counters_.unknown_qp;
+    return;
+  }
+  if (!icrc_ok(view, roce)) {
+    ++counters_.bad_icrc;
+    return;
+  }
+  // It will be answered; who asks has just shown where it is.
+  if (interface_.next_hop(view.src) == view.src) neighbours_.learn(view.src, view.src_mac);
+  services_->on_datagram(now, view.src, {view.frame.data() + roce.payload, roce.payload_bytes});
+  touch_services();
+}
+
+bool Nic::send_to_services(const IpAddress& to, std::span<const uint8_t> bytes) {
+  const IpAddress hop = to == interface_.address ? to : interface_.next_hop(to);
+  const auto mac = neighbours_.find(hop);
+  if (!mac) {
+    ask(hop);
+    return false;
+  }
+  RoceAddressing way;
+  way.src_mac = interface_.mac;
+  way.dst_mac = *mac;
+  way.src = interface_.address;
+  way.dst = to;
+  RoceFields fields;
+  fields.opcode = Opcode::kUdSendOnly;
+  fields.dest_qpn = kGsiQpn;
+  fields.src_qpn = kGsiQpn;
+  fields.qkey = kGsiQkey;
+  fields.psn = services_psn_;
+  services_psn_ = services_psn_.next();
+  const auto size = static_cast<uint32_t>(bytes.size());
+  FramePort& port = to == interface_.address ? static_cast<FramePort&>(loop_) : *port_;
+  uint8_t* out = port.reserve(kLongestFrame);
+  if (out == nullptr) return false;
+  std::memcpy(begin_roce(out, way, fields, size), bytes.data(), size);
+  finish_roce(out, way, fields.opcode, size);
+  port.commit(roce_frame_bytes(way, fields.opcode, size));
+  port.flush();
+  return true;
 }
 
 void Nic::answer_arp(const FrameView& view) {

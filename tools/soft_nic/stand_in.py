@@ -40,15 +40,12 @@ def main():
         if name not in have:
             what = f"char {name}[{size}];" if is_data else f"void* {name}() {{ return nullptr; }}"
             lacking.append(f'extern "C" {{ __attribute__((visibility("default"))) {what} }}')
-    unknown = sorted(have - {name for names in nodes.values() for name in names})
     text = ["/* Made by stand_in.py of the distribution's library. */"]
     # The local ones belong to the first node.
     local = "  local:\n    *;\n"
     for version, names in sorted(nodes.items()):
         text.append(f"{version} {{\n  global:\n" + "".join(f"    {name};\n" for name in sorted(names)) + local + "};")
         local = ""
-    if unknown:
-        print("newer than the distribution's library: " + ", ".join(unknown))
     Path(script).write_text("\n".join(text) + "\n")
     Path(stubs).write_text("/* Made by stand_in.py. */\n" + "".join(f"{line}\n" for line in lacking))
 

@@ -1,0 +1,111 @@
+// RDMA-CM: event channels, and making and ending connections.
+#include <rdma/rdma_cma.h>
+
+#include <cerrno>
+#include <iterator>
+#include <new>
+
+#include "tools/soft_nic/connections.h"
+#include "tools/soft_nic/exported.h"
+
+using namespace understudy;
+using namespace understudy::soft_nic;
+
+namespace {
+
+int told(int error) {
+  if (error == 0) return 0;
+  errno = error;
+  return -1;
+}
+
+/// The peer accepted: the queue pair, where the id has it, and the peer are told.
+void finish(ConnectionEvent& event) {
+  Id& id = *event.id;
+  if (!event.replied || id.ibv.qp == nullptr) return;
+  Connections& all = *the_connections();
+  int failed = all.make_ready(id);
+  if (failed == 0) failed = all.confirm(id);
+  event.ibv.event = failed == 0 ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_CONNECT_ERROR;
+  event.ibv.status = -failed;
+  if (failed != 0) all.reject(id, {});
+}
+
+}  // namespace
+
+SOFT_NIC_EXPORT rdma_event_channel* rdma_create_event_channel() {
+  if (the_connections() == nullptr) return nullptr;
+  auto* channel = new (std::nothrow) EventChannel;
+  if (channel == nullptr || channel->events.fd() < 0) {
+    delete channel;
+    errno = EMFILE;
+    return nullptr;
+  }
+  channel->ibv.fd = channel->events.fd();
+  return &channel->ibv;
+}
+
+SOFT_NIC_EXPORT void rdma_destroy_event_channel(rdma_event_channel* channel) {
+  delete &EventChannel::of(channel);
+}
+
+SOFT_NIC_EXPORT int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** out) {
+  ConnectionEvent* event = nullptr;
+  if (!EventChannel::of(channel).events.pop(event)) return -1;
+  finish(*event);
+  *out = &event->ibv;
+  return 0;
+}
+
+SOFT_NIC_EXPORT int rdma_ack_cm_event(rdma_cm_event* event) {
+  if (event == nullptr) return told(EINVAL);
+  the_connections()->acknowledge(*reinterpret_cast<ConnectionEvent*>(event));
+  return 0;
+}
+
+SOFT_NIC_EXPORT int rdma_listen(rdma_cm_id* id, int) {
+  if (id->verbs == nullptr && rdma_bind_addr(id, nullptr) != 0) return -1;
+  return told(the_connections()->listen(Id::of(id)));
+}
+
+SOFT_NIC_EXPORT int rdma_connect(rdma_cm_id* id, rdma_conn_param* wanted) {
+  if (id->route.num_paths == 0 || Id::of(id).connection != 0) return told(EINVAL);
+  const rdma_conn_param none{};
+  return told(the_connections()->connect(Id::of(id), wanted != nullptr ? *wanted : none));
+}
+
+SOFT_NIC_EXPORT int rdma_accept(rdma_cm_id* id, rdma_conn_param* wanted) {
+  Id& mine = Id::of(id);
+  rdma_conn_param asked{};  // by the peer
+  asked.responder_resources = mine.responder_resources;
+  asked.initiator_depth = mine.initiator_depth;
+  asked.rnr_retry_count = mine.rnr_retry;
+  return told(the_connections()->accept(mine, wanted != nullptr ? *wanted : asked));
+}
+
+SOFT_NIC_EXPORT int rdma_establish(rdma_cm_id* id) {
+  if (id->qp != nullptr) return told(EINVAL);  // then it has been done
+  return told(the_connections()->confirm(Id::of(id)));
+}
+
+SOFT_NIC_EXPORT int rdma_reject(rdma_cm_id* id, const void* private_data, uint8_t size) {
+  return told(the_connections()->reject(Id::of(id), {static_cast<const uint8_t*>(private_data),
+                                                     private_data != nullptr ? size : size_t{0}}));
+}
+
+SOFT_NIC_EXPORT int rdma_disconnect(rdma_cm_id* id) {
+  return told(the_connections()->disconnect(Id::of(id)));
+}
+
+SOFT_NIC_EXPORT const char* rdma_event_str(rdma_cm_event_type event) {
+  static constexpr const char* kTexts[] = {
+      "RDMA_CM_EVENT_ADDR_RESOLVED",   "RDMA_CM_EVENT_ADDR_ERROR",
+      "RDMA_CM_EVENT_ROUTE_RESOLVED",  "RDMA_CM_EVENT_ROUTE_ERROR",
+      "RDMA_CM_EVENT_CONNECT_REQUEST", "RDMA_CM_EVENT_CONNECT_RESPONSE",
+      "RDMA_CM_EVENT_CONNECT_ERROR",   "RDMA_CM_EVENT_UNREACHABLE",
+      "RDMA_CM_EVENT_REJECTED",        "RDMA_CM_EVENT_ESTABLISHED",
+      "RDMA_CM_EVENT_DISCONNECTED",    "RDMA_CM_EVENT_DEVICE_REMOVAL",
+      "RDMA_CM_EVENT_MULTICAST_JOIN",  "RDMA_CM_EVENT_MULTICAST_ERROR",
+      "RDMA_CM_EVENT_ADDR_CHANGE",     "RDMA_CM_EVENT_TIMEWAIT_EXIT"};
+  return static_cast<size_t>(event) < std::size(kTexts) ? kTexts[event] : "UNKNOWN EVENT";
+}

@@ -1,0 +1,29 @@
+// RDMA-CM's calls on ids that are not offered: refused here, because the distribution's would take
+// our ids for its own. (rdma_create_ep() is the distribution's: it finds no device and says so.)
+#include <rdma/rdma_cma.h>
+
+#include <cerrno>
+
+#include "tools/soft_nic/exported.h"
+
+namespace {
+
+int refused() {
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
+}  // namespace
+
+SOFT_NIC_EXPORT int rdma_join_multicast(rdma_cm_id*, sockaddr*, void*) { return refused(); }
+SOFT_NIC_EXPORT int rdma_join_multicast_ex(rdma_cm_id*, rdma_cm_join_mc_attr_ex*, void*) {
+  return refused();
+}
+SOFT_NIC_EXPORT int rdma_leave_multicast(rdma_cm_id*, sockaddr*) { return refused(); }
+SOFT_NIC_EXPORT int rdma_set_local_ece(rdma_cm_id*, ibv_ece*) { return refused(); }
+SOFT_NIC_EXPORT int rdma_get_remote_ece(rdma_cm_id*, ibv_ece*) { return refused(); }
+SOFT_NIC_EXPORT int rdma_reject_ece(rdma_cm_id* id, const void* private_data, uint8_t size) {
+  return rdma_reject(id, private_data, size);
+}
+/// Data that came before the peer's last message says the same: our queue pairs answer them anyway.
+SOFT_NIC_EXPORT int rdma_notify(rdma_cm_id*, ibv_event_type) { return 0; }
