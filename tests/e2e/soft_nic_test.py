@@ -202,7 +202,9 @@ class WithAnEmulatedNode(OnCable):
         subprocess.run(self.cable.command(0, ["ethtool", "-K", "soft0", "tx", "off"]), stdout=subprocess.DEVNULL, check=True)
         Cable.ip("-n", self.cable.ends[0], "addr", "replace", "10.9.0.1/24", "dev", "soft0")
         self.environment["UNDERSTUDY_SOFT_NIC_ADDRESS"] = "10.9.0.1"
-        text = (stage.ROOT / "configs/perftest.toml").read_text()
+
+    def start(self, config):
+        text = (stage.ROOT / config).read_text()
         text, found = re.subn(r'device = "net_vhost[^"]*"', 'device = "net_af_packet0,iface=soft0"', text)
         self.assertEqual(found, 1)
         self.config = self.folder / "run.toml"
@@ -214,17 +216,29 @@ class WithAnEmulatedNode(OnCable):
         self.emulator = stage.Run(understudy, self.config, self.folder)
         self.addCleanup(self.emulator.stop)
 
-    def test_clients_of_every_kind(self):
-        self.assertIn("100 iters in", self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", self.NODE))
-        for program, size, *options in (("ib_write_bw", "65536"), ("ib_send_bw", "65536"), ("ib_read_bw", "65536"),
-                                        ("ib_write_lat", "8", "-p", "18516")):
-            with self.subTest(program=program):
-                self.output(0, program, "-F", "-x", "0", "-u", "18", "-n", "50", "-s", size, *options, self.NODE)
+    def assert_all_served(self, count):
         self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
-        self.assertEqual([service["error"] for service in self.emulator.report()["services"]], 5 * [None])
+        self.assertEqual([service["error"] for service in self.emulator.report()["services"]], count * [None])
         holds, text = stage.roce_check(stage.Stage.build / "tools/roce_check/roce-check", self.emulator.capture,
                                        "--config", str(self.config))
         self.assertTrue(holds, text)
+
+    def test_clients_of_every_kind(self):
+        self.start("configs/perftest.toml")
+        self.assertIn("100 iters in", self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", self.NODE))
+        for program, size, *options in (("ib_write_bw", "65536"), ("ib_send_bw", "65536"), ("ib_read_bw", "65536"),
+                                        ("ib_write_bw", "65536", "-R"), ("ib_write_lat", "8", "-p", "18516")):
+            with self.subTest(program=program):
+                self.output(0, program, "-F", "-x", "0", "-u", "18", "-n", "50", "-s", size, *options, self.NODE)
+        self.assert_all_served(6)
+
+    def test_clients_that_use_rdma_cm(self):
+        self.start("configs/rdma_cm.toml")
+        self.assertEqual(self.output(0, "rping", "-c", "-a", self.NODE, "-C", "3", "-v").count("ping data: rdma-ping-"), 3)
+        self.assertIn("return status 0", self.output(0, "ucmatose", "-c", "3", "-s", self.NODE))
+        refused = self.output(0, "ucmatose", "-p", "7999", "-s", self.NODE, status=8)
+        self.assertIn("RDMA_CM_EVENT_REJECTED", refused)
+        self.assert_all_served(4)
 
 
 if __name__ == "__main__":
