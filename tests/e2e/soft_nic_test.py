@@ -230,7 +230,7 @@ class WithAnEmulatedNode(OnCable):
                                         ("ib_write_bw", "65536", "-R"), ("ib_write_lat", "8", "-p", "18516")):
             with self.subTest(program=program):
                 self.output(0, program, "-F", "-x", "0", "-u", "18", "-n", "50", "-s", size, *options, self.NODE)
-        self.assert_all_served(6)
+        self.assert_all_served(7)  # -R has a connection for its own exchange, too
 
     def test_clients_that_use_rdma_cm(self):
         self.start("configs/rdma_cm.toml")
