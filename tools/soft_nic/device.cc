@@ -52,8 +52,8 @@ Result<std::unique_ptr<Device>> make_device() {
 }
 
 std::mutex mutex;  // of what follows
-std::unique_ptr<Device> device;
 // Never torn down: programs' threads may still be in here when the process ends.
+Device* device = nullptr;
 Nic* nic = nullptr;
 Driver* driver = nullptr;
 pid_t owner = 0;
@@ -74,14 +74,14 @@ uint32_t draw_first_qpn() {
 
 ibv_device* the_device() {
   const std::lock_guard guard(mutex);
-  if (!device) {
+  if (device == nullptr) {
     auto made = make_device();
     if (!made) {
       say(made.error().text);
       errno = ENODEV;
       return nullptr;
     }
-    device = std::move(*made);
+    device = made->release();
   }
   return &device->ibv;
 }

@@ -71,7 +71,7 @@ void Nic::touch_services() { timers_ = std::min(timers_, services_->deadline());
 /// The alarm is for times that come nearer only: later ones cost the helper a look around.
 void Nic::set_wake(Time wake) {
   const Time before = next_wake();
-  wake_.store(wake.ps(), std::memory_order_relaxed);
+  wake_.store(wake.ps());
   if (wake < before) alarm();
 }
 

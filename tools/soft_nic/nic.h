@@ -59,13 +59,19 @@ class Nic {
   /// Receives, keeps time, sends. True when it found something to do.
   bool progress(Time now);
   /// When progress() must be called though nothing comes in; for any thread, without the lock.
-  Time next_wake() const { return Time::from_ps(wake_.load(std::memory_order_relaxed)); }
+  Time next_wake() const { return Time::from_ps(wake_.load()); }
   /// Without the lock: as progress(), unless somebody else is at it. For programs that poll: lets
   /// others have the CPU when there has been nothing to do for a while.
   void try_progress();
   /// When a program last looked for work itself; any thread.
-  Time polled_at() const { return Time::from_ps(polled_.load(std::memory_order_relaxed)); }
+  Time polled_at() const { return Time::from_ps(polled_.load()); }
   void note_polled(Time at) { polled_.store(at.ps(), std::memory_order_relaxed); }
+  /// The program is about to wait for an event: the helper thread's turn. In the order of what the
+  /// helper does before it sleeps, so that neither waits for the other.
+  void end_polling() {
+    polled_.store(0);
+    alarm();
+  }
   FramePort& port() { return *port_; }
   /// Called when next_wake() comes nearer or polling ends: the helper thread may sleep too long.
   void set_alarm(std::function<void()> alarm) { alarm_ = std::move(alarm); }
@@ -80,6 +86,9 @@ class Nic {
   void touch(QueuePair& qp);
   /// Sends what is ready.
   void send(Time now);
+  /// The same after `qp` was posted to; but frames of who polls and has more under way may leave
+  /// with its next poll, many by one call of the kernel.
+  void send_posted(const QueuePair& qp, Time now);
 
   /// Outlives the device, or null.
   void set_services(GeneralServices* services) { services_ = services; }
@@ -110,6 +119,7 @@ class Nic {
   void answer_arp(const FrameView& view);
   bool run_timers(Time now);
   bool send_from(QueuePair& qp, Time now);
+  void build(Time now);
   void set_wake(Time wake);
 
   const Interface interface_;

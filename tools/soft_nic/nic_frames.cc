@@ -10,7 +10,8 @@ namespace understudy::soft_nic {
 namespace {
 
 constexpr uint32_t kLongestFrame = 9018;
-constexpr int kTurn = 16;         ///< packets of one queue pair before the next one's
+constexpr int kTurn = 16;  ///< packets of one queue pair before the next one's
+constexpr Duration kPollsOn = Duration::us(20);
 constexpr int kMostAtOnce = 512;  ///< packets sent before packets are received again
 
 }  // namespace
@@ -125,7 +126,21 @@ bool Nic::send_from(QueuePair& qp, Time now) {
   return true;
 }
 
+/// Frames that stay behind wake the helper thread at the latest.
+void Nic::send_posted(const QueuePair& qp, Time now) {
+  if (qp.works() < 2 || now - polled_at() > kPollsOn) return send(now);
+  build(now);
+  set_wake(now);
+}
+
 void Nic::send(Time now) {
+  build(now);
+  port_->flush();
+  const bool more = !ready_.empty() || !loop_.empty();
+  set_wake(more ? now : timers_);
+}
+
+void Nic::build(Time now) {
   bool blocked = false;
   for (int sent = 0; !ready_.empty() && sent < kMostAtOnce && !blocked; sent += kTurn) {
     QueuePair& qp = *ready_.front();
@@ -134,9 +149,6 @@ void Nic::send(Time now) {
     qp.is_ready = false;
     touch(qp);
   }
-  port_->flush();
-  const bool more = !ready_.empty() || !loop_.empty();
-  set_wake(more ? now : timers_);
 }
 
 }  // namespace understudy::soft_nic

@@ -62,6 +62,7 @@ class QueuePair final : public QpOwner, private ReceiveSink {
 
   /// Ends all work; `event` tells the program why where no completion does.
   void fail(std::optional<ibv_event_type> event);
+  size_t works() const { return sends_.waiting(); }  ///< posted and not done
   bool uses(uint32_t region) const { return sends_.uses(region); }
 
   // For the device:

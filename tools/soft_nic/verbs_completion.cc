@@ -32,8 +32,7 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) {
   if (cq->channel == nullptr) return EINVAL;
   const std::lock_guard lock(queue.nic.mutex());
   queue.arm(solicited_only != 0);
-  queue.nic.note_polled(Time::zero());  // it is about to wait: the helper's turn
-  queue.nic.alarm();
+  queue.nic.end_polling();
   return 0;
 }
 

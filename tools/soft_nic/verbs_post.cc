@@ -20,7 +20,7 @@ int post_send(ibv_qp* handle, ibv_send_wr* request, ibv_send_wr** bad) {
     if (failed != 0 && bad != nullptr) *bad = request;
   }
   nic.touch(qp);
-  nic.send(nic.now());
+  nic.send_posted(qp, nic.now());
   return failed;
 }
 
