@@ -203,8 +203,7 @@ class WithAnEmulatedNode(OnCable):
         Cable.ip("-n", self.cable.ends[0], "addr", "replace", "10.9.0.1/24", "dev", "soft0")
         self.environment["UNDERSTUDY_SOFT_NIC_ADDRESS"] = "10.9.0.1"
 
-    def start(self, config):
-        text = (stage.ROOT / config).read_text()
+    def start(self, text):
         text, found = re.subn(r'device = "net_vhost[^"]*"', 'device = "net_af_packet0,iface=soft0"', text)
         self.assertEqual(found, 1)
         self.config = self.folder / "run.toml"
@@ -219,12 +218,15 @@ class WithAnEmulatedNode(OnCable):
     def assert_all_served(self, count):
         self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
         self.assertEqual([service["error"] for service in self.emulator.report()["services"]], count * [None])
+        self.assert_holds()
+
+    def assert_holds(self):
         holds, text = stage.roce_check(stage.Stage.build / "tools/roce_check/roce-check", self.emulator.capture,
                                        "--config", str(self.config))
         self.assertTrue(holds, text)
 
     def test_clients_of_every_kind(self):
-        self.start("configs/perftest.toml")
+        self.start((stage.ROOT / "configs/perftest.toml").read_text())
         self.assertIn("100 iters in", self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", self.NODE))
         for program, size, *options in (("ib_write_bw", "65536"), ("ib_send_bw", "65536"), ("ib_read_bw", "65536"),
                                         ("ib_write_bw", "65536", "-R"), ("ib_write_lat", "8", "-p", "18516")):
@@ -233,12 +235,23 @@ class WithAnEmulatedNode(OnCable):
         self.assert_all_served(7)  # -R has a connection for its own exchange, too
 
     def test_clients_that_use_rdma_cm(self):
-        self.start("configs/rdma_cm.toml")
+        self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
         self.assertEqual(self.output(0, "rping", "-c", "-a", self.NODE, "-C", "3", "-v").count("ping data: rdma-ping-"), 3)
         self.assertIn("return status 0", self.output(0, "ucmatose", "-c", "3", "-s", self.NODE))
         refused = self.output(0, "ucmatose", "-p", "7999", "-s", self.NODE, status=8)
         self.assertIn("RDMA_CM_EVENT_REJECTED", refused)
         self.assert_all_served(4)
+
+    def test_a_rank_of_a_ring_with_emulated_ranks(self):
+        self.start(stage.NETWORK.format(seed=20, tolerance=0.05, idle="sleep", pacing="true", rate="100Mbit/s", latency="250us",
+                                        socket=self.folder / "unused")
+                   + stage.RING.format(sizes='["4KiB", "256KiB"]', iterations=3, payload="exact", more=""))
+        printed = self.output(0, str(stage.Stage.build / "tools/ring_node/ring_node"), "--peer-next", stage.NEXT,
+                              "--peer-prev", stage.PREVIOUS)
+        self.assertIn("Out of bounds values : 0 OK", printed)  # every element of every result was right
+        self.assertIn(self.emulator.wait(60), (0, stage.NOT_FAITHFUL))
+        self.assertEqual({size["wrong_elements"] for job in self.emulator.report()["jobs"] for size in job["sizes"]}, {0})
+        self.assert_holds()
 
 
 if __name__ == "__main__":
