@@ -454,6 +454,13 @@ sizes = ["22MiB", "24MiB", "1GiB"]
                 with self.subTest(what, command=command):
                     self.expect_bad(self.run_it(command, path), *parts)
 
+    def test_kernels_that_no_run_takes(self):
+        node = '[[node]]\nname = "alone"\nreal = { kind = "kernel", program = "true" }\nlink = { rate = "1Gbit/s", latency = "1us" }\n'
+        path = self.config(('[[node]]\nname = "w"\n', node + '[[node]]\nname = "w"\n'))
+        for command in ("check", "simulate"):
+            with self.subTest(command):
+                self.expect_bad(self.run_it(command, path), "bad.toml:9", "without a port for its NIC 0")
+
     def test_all_errors_at_once(self):
         path = self.config(("latency = ", "latancy = "), ('real = "gpu"', 'real = "gpv"'),
                            ('"4KiB"', '"4Kb"'))

@@ -216,4 +216,24 @@ inline Conversation eventful() {
   return c;
 }
 
+/// Marked packets, each answered by a CNP.
+inline Conversation congested() {
+  Conversation c;
+  c.ecn(2).client(Opcode::kWriteOnly, talk_psn(0), 64, 64).name("capable");
+  c.ack(talk_psn(0), 1);
+  for (uint32_t i = 1; i < 4; ++i) {
+    c.ecn(3).client(Opcode::kWriteOnly, talk_psn(i), 64, 64).cnp(false, kTalkClient);
+    c.name("cnp " + std::to_string(i)).ack(talk_psn(i), i + 1);
+    c.wait(Duration::us(60));
+  }
+  return c;
+}
+
+/// For these conversations, whose CNPs come 50 us apart at least.
+inline AnalysisOptions talk_options() {
+  AnalysisOptions options;
+  options.cnp_interval = Duration::us(50);
+  return options;
+}
+
 }  // namespace understudy

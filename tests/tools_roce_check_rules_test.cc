@@ -8,9 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "ctrl/config/load.h"
 #include "tests/roce_check_conversation.h"
-#include "tools/roce_check/congestion_check.h"
 
 namespace understudy {
 namespace {
@@ -80,18 +78,6 @@ Conversation lost_response() {
   c.client(O::kReadRequest, talk_psn(0), 0, 100).name("read again");
   c.server(O::kReadResponseOnly, talk_psn(0), 2, kNoCredits, 100).name("response");
   c.client(O::kWriteOnly, talk_psn(1), 64, 64).ack(talk_psn(1), 2).name("ack again");
-  return c;
-}
-
-Conversation congested() {
-  Conversation c;
-  c.ecn(2).client(O::kWriteOnly, talk_psn(0), 64, 64).name("capable");
-  c.ack(talk_psn(0), 1);
-  for (uint32_t i = 1; i < 4; ++i) {
-    c.ecn(3).client(O::kWriteOnly, talk_psn(i), 64, 64).cnp(false, kTalkClient);
-    c.name("cnp " + std::to_string(i)).ack(talk_psn(i), i + 1);
-    c.wait(Duration::us(60));
-  }
   return c;
 }
 
@@ -358,12 +344,6 @@ const std::vector<Mutation>& mutations() {
 }
 // clang-format on
 
-AnalysisOptions talk_options() {
-  AnalysisOptions options;
-  options.cnp_interval = Duration::us(50);
-  return options;
-}
-
 std::string joined(const Rules& rules) {
   std::string out;
   for (const std::string& rule : rules) out += " " + rule;
@@ -468,81 +448,6 @@ TEST(Rules, AGapBehindAnRnrNakIsAskedForOnce) {
   // What asks for the gap does not end the wait.
   const Analysis early = without_receives(Duration::us(300)).capture.judge(talk_options());
   EXPECT_EQ(joined(named(early)), " A5.7") << all_examples(early);
-}
-
-/// A receiver that gets marks and sends no CNPs.
-Conversation unanswered_marks() {
-  Conversation c = congested();
-  for (const char* cnp : {"cnp 3", "cnp 2", "cnp 1"}) erase(c, cnp);
-  return c;
-}
-
-// rules: A6.2
-TEST(Rules, AReceiverThatIsKnownToSendNoCnpsNeedNot) {
-  AnalysisOptions options = talk_options();
-  options.without_cnps = {Conversation::server_ip()};
-  const Analysis analysis = unanswered_marks().capture.judge(options);
-  EXPECT_TRUE(analysis.findings.hold()) << all_examples(analysis);
-  ASSERT_EQ(analysis.findings.notes(Check::kEcn).size(), 1u);
-  EXPECT_EQ(analysis.findings.notes(Check::kEcn)[0],
-            "10.0.0.2 sends no CNPs: 3 marks from 10.0.0.1 were not answered");
-  options.without_cnps = {Conversation::client_ip()};
-  EXPECT_EQ(unanswered_marks().capture.judge(options).findings.count(Rule::kA6_2), 1u);
-}
-
-// Linux' rdma_rxe has no code for marks.
-// rules: A6.2
-TEST(Rules, AKernelOfTheConfigurationSendsNoCnps) {
-  const auto found = [](const std::string& real) {
-    const std::string link = "link = { rate = \"100Gbit/s\", latency = \"1us\" }\n";
-    const ConfigResult config = load_config_text(
-        "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.0.0.0/24\"\n[[node]]\nname = \"w\"\n" + link +
-            "[[node]]\nname = \"gpu\"\nreal = " + real + "\n" + link +
-            "[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\n",
-        "c.toml");
-    EXPECT_TRUE(config) << describe(config.error());
-    EXPECT_EQ(config->nodes[1].nics[0].v4, Conversation::server_ip());
-    AnalysisOptions options = talk_options();
-    options.config = &*config;
-    return unanswered_marks().capture.judge(options).findings.count(Rule::kA6_2);
-  };
-  EXPECT_EQ(found("true"), 1u);
-  EXPECT_EQ(found("{ kind = \"kernel\", program = \"true\" }"), 0u);
-}
-
-// rules: A6.4
-TEST(Rules, CnpsThatCrossedAnEmulatedNetworkMayComeCloserButNotMoreOften) {
-  const std::string link = "link = { rate = \"100Gbit/s\", latency = \"1us\" }\n";
-  const ConfigResult config = load_config_text(
-      "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/24\"\n[[node]]\nname = \"gpu\"\nreal = "
-      "true\n" +
-          link + "[[node]]\nname = \"w\"\n" + link +
-          "[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\n",
-      "c.toml");
-  ASSERT_TRUE(config) << describe(config.error());
-  const IpAddress real = *config->nodes[0].nics[0].v4, emulated = *config->nodes[1].nics[0].v4;
-  /// Findings against CNPs of `from` at these microseconds, after data at 0.
-  const auto found = [&](const IpAddress& from, const IpAddress& to, const std::vector<int>& at) {
-    PacketTable table;
-    PacketRecord marked;
-    marked.ecn = 3;
-    table.packets = {marked};
-    Flow flow;
-    flow.src = to;
-    flow.dst = from;
-    flow.packets = {0};
-    table.flows = {flow};
-    for (const int us : at) {
-      table.cnps.push_back({{table.cnps.size() + 2, Time::zero() + Duration::us(us)}, from, to, 7});
-    }
-    Findings findings;
-    check_congestion(table, {Duration::us(20), {}, &*config}, findings);
-    return findings.count(Rule::kA6_4);
-  };
-  EXPECT_EQ(found(real, emulated, {100, 120, 140}), 0u);
-  EXPECT_EQ(found(real, emulated, {100, 115, 140}), 1u);
-  EXPECT_EQ(found(emulated, real, {100, 115, 116, 117, 118, 119}), 0u);
-  EXPECT_EQ(found(emulated, real, {20, 21, 35, 80}), 1u);
 }
 
 }  // namespace

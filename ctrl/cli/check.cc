@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
+#include "ctrl/config/kernel_nodes.h"
 
 namespace understudy {
 
@@ -14,6 +15,11 @@ void add_check(CLI::App& app, int& status) {
   command->callback([path, &status] {
     const auto config = load_or_complain(*path);
     if (!config) {
+      status = kExitBadInput;
+      return;
+    }
+    if (const std::string why = why_no_kernels(*config); !why.empty()) {
+      std::fprintf(stderr, "%s\n", why.c_str());
       status = kExitBadInput;
       return;
     }

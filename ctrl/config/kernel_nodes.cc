@@ -2,13 +2,10 @@
 
 #include <algorithm>
 
+#include "ctrl/config/port_of.h"
+
 namespace understudy {
 namespace {
-
-bool has_port(const Config& config, NodeId node, size_t nic) {
-  return std::ranges::any_of(
-      config.ports, [&](const PortConfig& port) { return port.node == node && port.nic == nic; });
-}
 
 std::string at(const Config& config, const NodeConfig& node) {
   return config.path + ":" + std::to_string(node.line) + ": node: \"" + node.name + "\" ";
@@ -51,7 +48,7 @@ std::string why_no_kernels(const Config& config) {
   for (const NodeConfig& node : config.nodes) {
     if (!node.kernel) continue;
     for (size_t nic = 0; nic < node.nics.size(); ++nic) {
-      if (has_port(config, node.index, nic)) continue;
+      if (port_of(config, node.index, nic)) continue;
       return at(config, node) + "is a kernel without a port for its NIC " + std::to_string(nic) +
              ": expected a [[port]] with real = \"" + node.name + "\"" +
              (nic == 0 ? "" : ", nic = " + std::to_string(nic)) + " and device = \"virtual\"";

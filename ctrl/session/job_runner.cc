@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "ctrl/build/rail.h"
+#include "ctrl/config/port_of.h"
 #include "ctrl/peers/nccl/net_ib_layout.h"
 #include "ctrl/report/collect.h"
+#include "ctrl/session/job_plan.h"
 #include "ctrl/session/link_timeline.h"
 #include "ctrl/session/packet_model.h"
 
@@ -45,17 +47,10 @@ Result<std::vector<std::unique_ptr<CollectiveSetup>>> JobRunner::plan(const Conf
   std::vector<std::unique_ptr<CollectiveSetup>> setups;
   for (const JobConfig& job : config.jobs) {
     const bool scheduled = virtual_time && !job.join && job.entry == EntryMode::kScheduled;
-    auto setup = build_collective(config, job, scheduled,
-                                  switched == nullptr ? nullptr : &switched->topology(),
-                                  carries_inner(config, job, virtual_time));
+    auto setup =
+        plan_job(config, job, scheduled, carries_inner(config, job, virtual_time), switched);
     if (!setup) return fail(setup.error().text);
-    if (auto model = model_by_packets(config, job, **setup); !model) {
-      return fail(model.error().text);
-    }
     setups.push_back(std::move(*setup));
-    if (switched == nullptr) continue;
-    if (auto carried = switched->carry(job, *setups.back()); !carried)
-      return fail(carried.error().text);
   }
   return setups;
 }
@@ -68,12 +63,7 @@ Result<std::unique_ptr<JobRunner>> JobRunner::create(
     Job made;
     made.setup = std::move(setups[runner->jobs_.size()]);
     made.neighbours = neighbours_of(made.setup->job);
-    ShardControl* control = nullptr;
-    const NodeId real = job.ranks[made.setup->job.real.front()];
-    for (size_t i = 0; i < config.ports.size(); ++i) {
-      if (config.ports[i].node == real && config.ports[i].nic == job.nic) control = controls[i];
-    }
-    made.control = control;
+    made.control = controls[*port_of(config, job.ranks[made.setup->job.real.front()], job.nic)];
     if (auto hosted = runner->host(made, job); !hosted) return fail(hosted.error().text);
     runner->jobs_.push_back(std::move(made));
   }
@@ -97,11 +87,8 @@ Result<void> JobRunner::plan_again(size_t number, uint32_t search_channels) {
   }
   auto own = std::make_unique<JobConfig>(config_.jobs[number]);
   own->search_channels = search_channels;
-  auto setup = build_collective(config_, *own, false, nullptr, false);
+  auto setup = plan_job(config_, *own, false, false, nullptr);
   if (!setup) return fail(setup.error().text);
-  if (auto model = model_by_packets(config_, *own, **setup); !model) {
-    return fail(model.error().text);
-  }
   job.environment->give_up();
   job.environment.reset();
   job.setup = std::move(*setup);

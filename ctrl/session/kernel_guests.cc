@@ -1,8 +1,9 @@
 #include "ctrl/session/kernel_guests.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
+
+#include "ctrl/config/port_of.h"
 
 namespace understudy {
 namespace {
@@ -63,10 +64,8 @@ Result<void> KernelGuests::make(const std::string& folder) {
     guests_.push_back({node.index, std::move(*process), "", false});
     // In the order in which the kernel will find them, whatever that of the ports.
     for (size_t nic = 0; nic < node.nics.size(); ++nic) {
-      const auto port = std::ranges::find_if(
-          config_.ports, [&](const PortConfig& p) { return p.node == node.index && p.nic == nic; });
-      plans_.back().nics.push_back({static_cast<size_t>(port - config_.ports.begin()),
-                                    node.nics[nic].mac, node.nics[nic].link_rate});
+      plans_.back().nics.push_back(
+          {*port_of(config_, node.index, nic), node.nics[nic].mac, node.nics[nic].link_rate});
     }
   }
   return {};

@@ -7,6 +7,7 @@
 #include "ctrl/config/job_operation.h"
 #include "ctrl/peers/nccl/net_ib_layout.h"
 #include "ctrl/report/collect.h"
+#include "ctrl/session/job_plan.h"
 #include "ctrl/session/link_timeline.h"
 #include "ctrl/session/packet_model.h"
 #include "ctrl/session/reference_feed.h"
@@ -30,16 +31,8 @@ std::vector<Time> ends(const RanksHost& node) {
 Result<std::unique_ptr<CollectiveSetup>> ReferenceJob::plan(const Config& config,
                                                             const JobConfig& job,
                                                             SwitchedRun* switched) {
-  auto setup = build_collective(config, job, job.entry == EntryMode::kScheduled,
-                                switched == nullptr ? nullptr : &switched->topology(),
-                                carries_inner(config, job, true));
-  if (!setup) return setup;
-  if (auto model = model_by_packets(config, job, **setup); !model) {
-    return fail(model.error().text);
-  }
-  if (switched == nullptr) return setup;
-  if (auto carried = switched->carry(job, **setup); !carried) return fail(carried.error().text);
-  return setup;
+  return plan_job(config, job, job.entry == EntryMode::kScheduled, carries_inner(config, job, true),
+                  switched);
 }
 
 Result<std::unique_ptr<ReferenceJob>> ReferenceJob::create(

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ctrl/config/kernel_nodes.h"
+#include "ctrl/config/port_of.h"
 
 namespace understudy {
 
@@ -26,9 +27,7 @@ Result<void> ReferenceSide::plan(SwitchedRun* switched) {
 
 Result<void> ReferenceSide::open(ShardControl& emulator, bool timeline) {
   const auto sides = [&](NodeId node, uint32_t nic) -> NicSides {
-    size_t port = 0;
-    while (config_.ports[port].node != node || config_.ports[port].nic != nic) ++port;
-    return {&emulator, &nodes_.behind(port).side->control};
+    return {&emulator, &nodes_.behind(*port_of(config_, node, nic)).side->control};
   };
   for (size_t i = 0; i < config_.jobs.size(); ++i) {
     if (!has_reference_ranks(config_, config_.jobs[i])) continue;

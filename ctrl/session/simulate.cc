@@ -9,6 +9,7 @@
 #include "ctrl/build/rail.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/kernel_nodes.h"
+#include "ctrl/config/port_of.h"
 #include "ctrl/report/collect.h"
 #include "ctrl/session/commands_text.h"
 #include "ctrl/session/deadlock.h"
@@ -72,9 +73,8 @@ class Sides {
   const ReferenceNodes& reference() const { return reference_; }
   /// Of a NIC of a real node, which has a port.
   NicSides of(const Config& config, NodeId node, uint32_t nic) const {
-    size_t i = 0;
-    while (config.ports[i].node != node || config.ports[i].nic != nic) ++i;
-    return {&pairs_[i].emulator->control, &pairs_[i].reference.side->control};
+    const Pair& pair = pairs_[*port_of(config, node, nic)];
+    return {&pair.emulator->control, &pair.reference.side->control};
   }
 
  private:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 PACKET, FLAGS, CUSTOM = 6, 2, 2989
 IN, OUT = 1, 2  # from the real node, to it
 NO_SCHEDULE = 2**63 - 1
+IPV4, UDP, ROCE_PORT = b"\x08\x00", 17, (4791).to_bytes(2, "big")
+WIRE_BYTES = 24  # checksum, preamble and gap, which a capture lacks
 
 
 @dataclass
@@ -31,6 +33,29 @@ def frames(capture):
             if b"time" in options:
                 at, scheduled = options[b"time"]
                 yield Frame(at, scheduled, options.get("flags", 0), interface, data[20:20 + stored])
+
+
+@dataclass
+class RocePacket:
+    frame: Frame
+    source: str
+    destination: str
+    opcode: int
+    psn: int
+    after_bth: bytes
+
+
+def roce_packets(capture, interface):
+    """RoCEv2 packets at one port, over IPv4 without VLAN tags."""
+    for frame in frames(capture):
+        data = frame.data
+        if frame.interface != interface or data[12:14] != IPV4 or data[23] != UDP or data[36:38] != ROCE_PORT:
+            continue
+        yield RocePacket(frame, _address(data[26:30]), _address(data[30:34]), data[42], int.from_bytes(data[51:54], "big"), data[54:])
+
+
+def _address(data):
+    return ".".join(map(str, data))
 
 
 def _options(data, offset, end):
