@@ -269,5 +269,23 @@ TEST_F(SoftNicBadUse, ACompletionQueueThatIsTooSmallSaysSo) {
   EXPECT_LT(ibv_poll_cq(a().cq, 1, &wc), 0);
 }
 
+TEST_F(SoftNicBadUse, EventsOfWhatIsGoneAreGone) {
+  ibv_cq* small = ibv_create_cq(a().context, 1, nullptr, nullptr, 0);
+  std::swap(a().cq, small);
+  ASSERT_EQ(ibv_destroy_qp(a().qp), 0);
+  a().qp = make_qp(a(), nullptr);
+  connect();
+  for (uint64_t i = 0; i < 2; ++i) ASSERT_EQ(write(0, 0, 0, i), 0);
+  ASSERT_EQ(write(8, b().mr->rkey + 1, b().address(0)), 0);
+  run();
+  ASSERT_EQ(ibv_destroy_qp(a().qp), 0);
+  ASSERT_EQ(ibv_destroy_qp(b().qp), 0);
+  a().qp = b().qp = nullptr;
+  std::swap(a().cq, small);
+  ASSERT_EQ(ibv_destroy_cq(small), 0);
+  EXPECT_EQ(event(a()), -1);
+  EXPECT_EQ(event(b()), -1);
+}
+
 }  // namespace
 }  // namespace understudy::soft_nic

@@ -203,6 +203,28 @@ TEST_F(SoftNicWork, AnAbortedBatchIsForgotten) {
   EXPECT_TRUE(completions(a()).empty());
 }
 
+TEST_F(SoftNicWork, AThreadGathersForSeveralQueuePairs) {
+  constexpr uint64_t kPosts = IBV_QP_EX_WITH_SEND;
+  ASSERT_EQ(ibv_destroy_qp(a().qp), 0);
+  a().qp = make_qp(a(), nullptr, kPosts);
+  ibv_qp* other = make_qp(a(), nullptr, kPosts);
+  connect();
+  ASSERT_EQ(post_receive(b().qp, {b().piece(0, 64)}), 0);
+  a().write(0, "kept");
+  ibv_qp_ex* first = ibv_qp_to_qp_ex(other);
+  ibv_qp_ex* second = ibv_qp_to_qp_ex(a().qp);
+  ibv_wr_start(first);
+  ibv_wr_start(second);
+  ibv_wr_send(second);
+  ibv_wr_abort(first);
+  ibv_wr_set_sge(second, a().mr->lkey, a().address(0), 4);
+  ASSERT_EQ(ibv_wr_complete(second), 0);
+  run();
+  EXPECT_EQ(completion(b()).byte_len, 4U);
+  EXPECT_EQ(b().text(0, 4), "kept");
+  EXPECT_EQ(ibv_destroy_qp(other), 0);
+}
+
 TEST_F(SoftNicWork, AnArmedQueueTellsItsChannelOnce) {
   connect();
   const auto told = [&] {

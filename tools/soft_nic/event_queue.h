@@ -1,7 +1,9 @@
-// Events that a program waits for by a file descriptor, as verbs' two kinds of channels have it.
+// Events that a program waits for by a file descriptor, as the channels of verbs and RDMA-CM have
+// it.
 #pragma once
 
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -47,7 +49,12 @@ class EventQueue {
   template <typename Predicate>
   void forget(Predicate of) {
     const std::lock_guard guard(mutex_);
-    std::erase_if(events_, of);
+    uint64_t one;
+    iovec room{&one, sizeof one};
+    for (size_t left = std::erase_if(events_, of); left > 0; --left) {
+      // Never waits: who has read already and finds no event reads again.
+      [[maybe_unused]] const auto got = preadv2(fd_.get(), &room, 1, -1, RWF_NOWAIT);
+    }
   }
 
  private:

@@ -126,6 +126,9 @@ SOFT_NIC_EXPORT int ibv_destroy_cq(ibv_cq* cq) {
       return of == cq;
     });
   }
+  Context::of(cq->context).events.forget([&](const ibv_async_event& event) {
+    return event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == cq;
+  });
   wait_for(cq->mutex, cq->cond, cq->comp_events_completed, queue.events_raised - taken_back);
   pthread_mutex_destroy(&cq->mutex);
   pthread_cond_destroy(&cq->cond);

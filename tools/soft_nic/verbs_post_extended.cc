@@ -25,7 +25,7 @@ struct Gathered {
 };
 
 /// What a thread gathers for a queue pair. The calls between start and complete may not mix queue
-/// pairs' threads (ibv_wr_post(3)), but a thread may gather for several in turn.
+/// pairs' threads (ibv_wr_post(3)), but a thread may gather for several.
 struct Batch {
   ibv_qp_ex* qp = nullptr;
   std::deque<Gathered> requests;  // grows at the first batches, then stays
@@ -35,15 +35,15 @@ struct Batch {
 
 Batch& batch_of(ibv_qp_ex* qp) {
   thread_local std::vector<Batch> batches;
-  for (Batch& batch : batches) {
-    if (batch.qp == qp || batch.qp == nullptr) {
-      batch.qp = qp;
-      return batch;
-    }
+  auto at =
+      std::find_if(batches.begin(), batches.end(), [&](const Batch& b) { return b.qp == qp; });
+  if (at == batches.end()) {
+    at = std::find_if(batches.begin(), batches.end(),
+                      [](const Batch& b) { return b.qp == nullptr; });
   }
-  batches.emplace_back();
-  batches.back().qp = qp;
-  return batches.back();
+  Batch& batch = at != batches.end() ? *at : batches.emplace_back();
+  batch.qp = qp;
+  return batch;
 }
 
 ibv_send_wr& add(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
