@@ -3,6 +3,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -12,9 +13,11 @@
 #include <mutex>
 
 #include "tools/soft_nic/driver.h"
+#include "tools/soft_nic/kernel_side.h"
 #include "tools/soft_nic/nic.h"
 #include "tools/soft_nic/packet_socket.h"
 #include "tools/soft_nic/settings.h"
+#include "tools/soft_nic/vhost_port.h"
 
 namespace understudy::soft_nic {
 
@@ -37,9 +40,13 @@ Result<std::unique_ptr<Device>> make_device() {
   auto settings = read_settings([](const char* name) { return std::getenv(name); });
   if (!settings) return fail(settings.error().text);
   made->settings = std::move(*settings);
-  auto interface = find_interface(made->settings.interface, made->settings.address);
-  if (!interface) return fail(interface.error().text);
-  made->interface = std::move(*interface);
+  if (made->settings.interface.empty() && !made->settings.socket.empty()) {
+    made->interface = bare_interface(made->settings.address);
+  } else {
+    auto interface = find_interface(made->settings.interface, made->settings.address);
+    if (!interface) return fail(interface.error().text);
+    made->interface = std::move(*interface);
+  }
   ibv_device& ibv = made->ibv;
   ibv.node_type = IBV_NODE_CA;
   ibv.transport_type = IBV_TRANSPORT_IB;
@@ -51,11 +58,26 @@ Result<std::unique_ptr<Device>> make_device() {
   return made;
 }
 
+Result<std::unique_ptr<FramePort>> open_port(const Device& device) {
+  const Interface& interface = device.interface;
+  if (device.settings.socket.empty()) return PacketSocket::open(interface);
+  const uint32_t longest =
+      std::max(interface.mtu + kEthernetBytes, longest_roce_frame(interface.mtu));
+  return VhostPort::open(device.settings.socket, longest);
+}
+
+/// Of a port that the kernel does not have itself, where the user wants one; else none.
+Result<UniqueFd> open_tap(const Device& device) {
+  if (device.settings.socket.empty() || device.settings.interface.empty()) return UniqueFd();
+  return KernelSide::attach(device.settings.interface);
+}
+
 std::mutex mutex;  // of what follows
 // Never torn down: programs' threads may still be in here when the process ends.
 Device* device = nullptr;
 Nic* nic = nullptr;
 Driver* driver = nullptr;
+KernelSide* kernel_side = nullptr;
 pid_t owner = 0;
 
 void say(const std::string& what) {
@@ -91,13 +113,19 @@ Result<Nic*> the_nic() {
   const std::lock_guard guard(mutex);
   if (nic != nullptr && owner == getpid()) return nic;
   // A child of fork() that opens the device gets one of its own; the parent's stays the parent's.
-  auto port = PacketSocket::open(device->interface);
+  auto port = open_port(*device);
   if (!port) {
     say(port.error().text);
     return fail(port.error().text);
   }
+  auto tap = open_tap(*device);
+  if (!tap) {
+    say(tap.error().text);
+    return fail(tap.error().text);
+  }
   nic = new Nic(device->interface, device->settings.window, draw_first_qpn(), std::move(*port),
                 clock_now);
+  if (tap->valid()) kernel_side = new KernelSide(*nic, std::move(*tap));
   driver = new Driver(*nic);
   owner = getpid();
   return nic;

@@ -1,14 +1,13 @@
 #include "tools/soft_nic/driver.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
 #include <mutex>
 
 #include "tools/soft_nic/nic.h"
+#include "tools/soft_nic/signals.h"
 
 namespace understudy::soft_nic {
 
@@ -23,12 +22,8 @@ constexpr int64_t kLongestSleepNs = 1'000'000'000;
 
 Driver::Driver(Nic& nic) : nic_(nic), alarm_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   nic_.set_alarm([this] { wake(); });
-  // Signals are the program's.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Driver::~Driver() {
@@ -55,6 +50,16 @@ void Driver::wait(bool for_frames, int64_t ns) {
   }
 }
 
+bool Driver::begin_wait() {
+  const std::lock_guard lock(nic_.mutex());
+  return nic_.port().begin_wait();
+}
+
+void Driver::end_wait() {
+  const std::lock_guard lock(nic_.mutex());
+  nic_.port().end_wait();
+}
+
 void Driver::run() {
   while (!stopping_) {
     const Time now = nic_.now();
@@ -67,7 +72,8 @@ void Driver::run() {
     const Duration left = nic_.next_wake() - now;
     if (nic_.next_wake().is_never() || left > Duration()) {
       const int64_t ns = nic_.next_wake().is_never() ? kLongestSleepNs : left.ps() / 1000 + 1;
-      wait(true, std::min(ns, kLongestSleepNs));
+      if (begin_wait()) wait(true, std::min(ns, kLongestSleepNs));
+      end_wait();
     }
     sleeping_ = false;
     if (nic_.now() - nic_.polled_at() < kPolling) continue;

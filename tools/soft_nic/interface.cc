@@ -21,6 +21,7 @@ namespace {
 
 // IPv6 header, UDP, BTH, RETH and immediate, ICRC.
 constexpr uint32_t kMostHeaders = 40 + 8 + 12 + 16 + 4 + 4;
+constexpr uint32_t kBareMtu = 4200;  ///< path MTU 4096, as the emulator's ports
 
 uint32_t v4_of(const sockaddr* address) {
   sockaddr_in in;
@@ -102,6 +103,26 @@ Result<Interface> find_interface(const std::string& name, const IpAddress& addre
   if (name.empty())
     return fail(std::string("no interface is up and has an IPv4 address: set ") + kDeviceVariable);
   return fail("there is no interface " + name + " with an IPv4 address: set " + kDeviceVariable);
+}
+
+Interface bare_interface(const IpAddress& address) {
+  Interface out;
+  out.name = "vhost";
+  const uint32_t v4 = address.v4_value();
+  out.mac.bytes = {2,
+                   0,
+                   static_cast<uint8_t>(v4 >> 24),
+                   static_cast<uint8_t>(v4 >> 16),
+                   static_cast<uint8_t>(v4 >> 8),
+                   static_cast<uint8_t>(v4)};
+  out.address = address;
+  out.prefix = 0;
+  out.mtu = kBareMtu;
+  return out;
+}
+
+uint32_t longest_roce_frame(uint32_t interface_mtu) {
+  return kEthernetBytes + kMostHeaders + roce_mtu(interface_mtu);
 }
 
 uint32_t roce_mtu(uint32_t interface_mtu) {

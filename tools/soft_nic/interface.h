@@ -26,6 +26,15 @@ struct Interface {
 /// address) with `address` (unset: its first IPv4 address). Errors name the variable to set.
 Result<Interface> find_interface(const std::string& name, const IpAddress& address);
 
+/// Of a port that no interface of the kernel stands for: all addresses are on the link, and the MAC
+/// is made of `address`.
+Interface bare_interface(const IpAddress& address);
+
+inline constexpr uint32_t kEthernetBytes = 14;  ///< header in front of an IP packet
+
+/// The longest RoCE frame over an interface, bytes.
+uint32_t longest_roce_frame(uint32_t interface_mtu);
+
 /// Path MTU that RoCE packets over an interface may have: the largest of 256..4096 that fits with
 /// all headers (rule A1).
 uint32_t roce_mtu(uint32_t interface_mtu);

@@ -99,6 +99,13 @@ class Nic {
   void touch_services();
 
   RegionTable& regions() { return regions_; }
+  /// What the kernel hears of frames that are not RoCE's, ARP among them; under the lock.
+  void set_kernel_side(std::function<void(std::span<const uint8_t>)> hear) {
+    to_kernel_ = std::move(hear);
+  }
+  /// A frame of the kernel's; lost where the port takes no more.
+  void send_from_kernel(std::span<const uint8_t> frame);
+
   /// Its key (both lkey and rkey), or 0 when there are too many.
   Rkey add_region(const Region& region);
   /// Queue pairs that still have work with it fail.
@@ -116,6 +123,7 @@ class Nic {
   void frame(std::span<const uint8_t> bytes, Time now);
   void services_frame(const FrameView& view, const RoceView& roce, Time now);
   void ask(const IpAddress& hop);
+  void arp_frame(const FrameView& view, std::span<const uint8_t> bytes);
   void answer_arp(const FrameView& view);
   bool run_timers(Time now);
   bool send_from(QueuePair& qp, Time now);
@@ -123,11 +131,12 @@ class Nic {
   void set_wake(Time wake);
 
   const Interface interface_;
-  const uint32_t window_, first_qpn_;
+  const uint32_t window_, first_qpn_, longest_frame_;
   std::unique_ptr<FramePort> port_;
   LoopPort loop_;
   const std::function<Time()> clock_;
   std::function<void()> alarm_;
+  std::function<void(std::span<const uint8_t>)> to_kernel_;
   std::mutex mutex_;
   Neighbours neighbours_;
   RegionTable regions_{kRegions};

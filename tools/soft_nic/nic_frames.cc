@@ -9,7 +9,6 @@ namespace understudy::soft_nic {
 
 namespace {
 
-constexpr uint32_t kLongestFrame = 9018;
 constexpr int kTurn = 16;  ///< packets of one queue pair before the next one's
 constexpr Duration kPollsOn = Duration::us(20);
 constexpr int kMostAtOnce = 512;  ///< packets sent before packets are received again
@@ -28,13 +27,13 @@ void Nic::frame(std::span<const uint8_t> bytes, Time now) {
   ++counters_.rx_frames;
   switch (parse_frame(bytes, view, roce)) {
     case FrameKind::kArp:
-      if (neighbours_.hear(view) && !port_->kernel_answers()) answer_arp(view);
-      return;
+      return arp_frame(view, bytes);
     case FrameKind::kRoce:
       break;
     case FrameKind::kIp:
     case FrameKind::kMacControl:
     case FrameKind::kOther:
+      if (to_kernel_) to_kernel_(bytes);
       return;
     default:
       ++counters_.malformed;
@@ -95,13 +94,27 @@ bool Nic::send_to_services(const IpAddress& to, std::span<const uint8_t> bytes) 
   services_psn_ = services_psn_.next();
   const auto size = static_cast<uint32_t>(bytes.size());
   FramePort& port = to == interface_.address ? static_cast<FramePort&>(loop_) : *port_;
-  uint8_t* out = port.reserve(kLongestFrame);
+  uint8_t* out = port.reserve(longest_frame_);
   if (out == nullptr) return false;
   std::memcpy(begin_roce(out, way, fields, size), bytes.data(), size);
   finish_roce(out, way, fields.opcode, size);
   port.commit(roce_frame_bytes(way, fields.opcode, size));
   port.flush();
   return true;
+}
+
+void Nic::arp_frame(const FrameView& view, std::span<const uint8_t> bytes) {
+  const bool asks_us = neighbours_.hear(view);
+  if (to_kernel_) return to_kernel_(bytes);  // it answers
+  if (asks_us && !port_->kernel_answers()) answer_arp(view);
+}
+
+void Nic::send_from_kernel(std::span<const uint8_t> frame) {
+  uint8_t* out = port_->reserve(static_cast<uint32_t>(frame.size()));
+  if (out == nullptr) return;
+  std::memcpy(out, frame.data(), frame.size());
+  port_->commit(static_cast<uint32_t>(frame.size()));
+  port_->flush();
 }
 
 void Nic::answer_arp(const FrameView& view) {
@@ -116,7 +129,7 @@ void Nic::answer_arp(const FrameView& view) {
 bool Nic::send_from(QueuePair& qp, Time now) {
   for (int i = 0; i < kTurn && qp.has_packet(now); ++i) {
     FramePort& port = qp.is_local() ? static_cast<FramePort&>(loop_) : *port_;
-    uint8_t* out = port.reserve(kLongestFrame);
+    uint8_t* out = port.reserve(longest_frame_);
     if (out == nullptr) return false;
     const uint32_t bytes = qp.build(now, out);
     if (bytes == 0) continue;

@@ -2,6 +2,7 @@
 
 #include <net/if.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -12,14 +13,31 @@ namespace {
 constexpr uint32_t kMostWindow = 4096;
 constexpr size_t kLongestName = 63;  // IBV_SYSFS_NAME_MAX with its end
 
+bool is_interface(std::string_view name) {
+  return !name.empty() && name.size() < IFNAMSIZ && name.find_first_of(":/ ,") == name.npos;
+}
+
+/// "IF", "af_packet:IF", or "vhost:PATH" with ",tap=IF" behind it or not.
 Result<void> read_device(std::string_view text, Settings& out) {
-  constexpr std::string_view kKind = "af_packet:";
-  if (text.starts_with(kKind)) text.remove_prefix(kKind.size());
-  if (text.empty() || text.size() >= IFNAMSIZ || text.find_first_of(":/ ") != text.npos) {
-    return fail(std::string(kDeviceVariable) + "=" + std::string(text) +
-                ": the name of a network interface is expected");
+  constexpr std::string_view kPackets = "af_packet:", kVhost = "vhost:", kTap = ",tap=";
+  const auto refuse = [&](const char* expected) {
+    return fail(std::string(kDeviceVariable) + "=" + std::string(text) + ": " + expected +
+                " is expected");
+  };
+  std::string_view name = text;
+  if (name.starts_with(kVhost)) {
+    name.remove_prefix(kVhost.size());
+    const size_t comma = std::min(name.find(','), name.size());
+    out.socket = name.substr(0, comma);
+    name.remove_prefix(comma);
+    const bool tap = name.starts_with(kTap) && is_interface(name.substr(kTap.size()));
+    if (out.socket.empty() || (!name.empty() && !tap)) return refuse("vhost:SOCKET[,tap=NAME]");
+    if (tap) out.interface = name.substr(kTap.size());
+    return {};
   }
-  out.interface = text;
+  if (name.starts_with(kPackets)) name.remove_prefix(kPackets.size());
+  if (!is_interface(name)) return refuse("the name of a network interface");
+  out.interface = name;
   return {};
 }
 
@@ -52,6 +70,10 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& lo
     if (error != std::errc() || at != end || out.window == 0 || out.window > kMostWindow) {
       return fail(std::string(kWindowVariable) + "=" + text + ": 1 to 4096 packets are expected");
     }
+  }
+  if (!out.socket.empty() && out.interface.empty() && out.address.is_unset()) {
+    return fail(std::string(kAddressVariable) + ": an IPv4 address is expected beside " +
+                kDeviceVariable + "=vhost:" + out.socket);
   }
   return out;
 }

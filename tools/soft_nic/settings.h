@@ -16,8 +16,9 @@ inline constexpr const char* kNameVariable = "UNDERSTUDY_SOFT_NIC_NAME";
 inline constexpr const char* kWindowVariable = "UNDERSTUDY_SOFT_NIC_WINDOW";
 
 struct Settings {
-  std::string interface;             ///< of the kernel; empty: the first that is usable
-  IpAddress address;                 ///< unset: the first of that interface
+  std::string socket;     ///< vhost-user server's; empty: a packet socket on `interface`
+  std::string interface;  ///< of the kernel; empty: the first that is usable, none beside `socket`
+  IpAddress address;      ///< unset: the first of that interface
   std::string name = "understudy0";  ///< of the RDMA device
   uint32_t window = 256;             ///< request packets of a queue pair not acknowledged, 1..4096
 };
