@@ -203,15 +203,20 @@ class WithAnEmulatedNode(OnCable):
         Cable.ip("-n", self.cable.ends[0], "addr", "replace", "10.9.0.1/24", "dev", "soft0")
         self.environment["UNDERSTUDY_SOFT_NIC_ADDRESS"] = "10.9.0.1"
 
-    def start(self, text):
+    def attached(self, text):
+        """The configuration with its port on the other end, and the program that runs it."""
         text, found = re.subn(r'device = "net_vhost[^"]*"', 'device = "net_af_packet0,iface=soft0"', text)
         self.assertEqual(found, 1)
-        self.config = self.folder / "run.toml"
-        self.config.write_text(text.replace("100Mbit/s", "1Gbit/s"))
         understudy = self.folder / "understudy"
         understudy.write_text(f'#!/bin/sh\nexec ip netns exec {self.cable.ends[1]} '
                               f'{stage.Stage.build / "ctrl/understudy"} "$@"\n')
         understudy.chmod(0o755)
+        return text, understudy
+
+    def start(self, text):
+        text, understudy = self.attached(text.replace("100Mbit/s", "1Gbit/s"))
+        self.config = self.folder / "run.toml"
+        self.config.write_text(text)
         self.emulator = stage.Run(understudy, self.config, self.folder)
         self.addCleanup(self.emulator.stop)
 

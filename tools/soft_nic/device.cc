@@ -1,5 +1,6 @@
 #include "tools/soft_nic/device.h"
 
+#include <dlfcn.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -92,18 +93,57 @@ uint32_t draw_first_qpn() {
   return (1 + drawn % (kRanges - 1)) * Nic::kQueuePairs;
 }
 
+// Both with the mutex held.
+
+Result<void> find_device() {
+  if (device != nullptr) return {};
+  auto made = make_device();
+  if (!made) return fail(made.error().text);
+  device = made->release();
+  return {};
+}
+
+Result<void> open_nic() {
+  // A child of fork() that opens the device gets one of its own; the parent's stays the parent's.
+  if (nic != nullptr && owner == getpid()) return {};
+  auto port = open_port(*device);
+  if (!port) return fail(port.error().text);
+  auto tap = open_tap(*device);
+  if (!tap) return fail(tap.error().text);
+  nic = new Nic(device->interface, device->settings.window, draw_first_qpn(), std::move(*port),
+                clock_now);
+  if (tap->valid()) kernel_side = new KernelSide(*nic, std::move(*tap));
+  driver = new Driver(*nic);
+  owner = getpid();
+  return {};
+}
+
+/// Programs meet by TCP before they open a device, so a TAP is served from the begin on - in those
+/// that have to do with verbs, not in the shells around them: they are linked to libibverbs, or
+/// have loaded us in its place. What fails is said when the device is used.
+__attribute__((constructor)) void serve_the_tap() {
+  const char* text = std::getenv(kDeviceVariable);
+  if (text == nullptr || std::strstr(text, kTapOption) == nullptr) return;
+  Dl_info self{};
+  const bool in_its_place = dladdr(&device, &self) != 0 && self.dli_fname != nullptr &&
+                            std::strstr(self.dli_fname, "libibverbs.so") != nullptr;
+  if (!in_its_place && dlsym(RTLD_NEXT, "ibv_open_device") == nullptr) return;
+  const std::lock_guard guard(mutex);
+  if (find_device()) (void)open_nic();
+}
+
+__attribute__((destructor)) void leave_the_tap() {
+  if (kernel_side != nullptr && owner == getpid()) kernel_side->end_connections();
+}
+
 }  // namespace
 
 ibv_device* the_device() {
   const std::lock_guard guard(mutex);
-  if (device == nullptr) {
-    auto made = make_device();
-    if (!made) {
-      say(made.error().text);
-      errno = ENODEV;
-      return nullptr;
-    }
-    device = made->release();
+  if (const auto found = find_device(); !found) {
+    say(found.error().text);
+    errno = ENODEV;
+    return nullptr;
   }
   return &device->ibv;
 }
@@ -111,23 +151,10 @@ ibv_device* the_device() {
 Result<Nic*> the_nic() {
   if (the_device() == nullptr) return fail("no device");
   const std::lock_guard guard(mutex);
-  if (nic != nullptr && owner == getpid()) return nic;
-  // A child of fork() that opens the device gets one of its own; the parent's stays the parent's.
-  auto port = open_port(*device);
-  if (!port) {
-    say(port.error().text);
-    return fail(port.error().text);
+  if (const auto opened = open_nic(); !opened) {
+    say(opened.error().text);
+    return fail(opened.error().text);
   }
-  auto tap = open_tap(*device);
-  if (!tap) {
-    say(tap.error().text);
-    return fail(tap.error().text);
-  }
-  nic = new Nic(device->interface, device->settings.window, draw_first_qpn(), std::move(*port),
-                clock_now);
-  if (tap->valid()) kernel_side = new KernelSide(*nic, std::move(*tap));
-  driver = new Driver(*nic);
-  owner = getpid();
   return nic;
 }
 

@@ -23,6 +23,10 @@ class KernelSide {
   /// Connects `tap` to `nic`, which outlives this.
   KernelSide(Nic& nic, UniqueFd tap);
   ~KernelSide();
+  /// At the process's end, which takes the TAP's other end away before the kernel has sent what is
+  /// left: shuts down the process's TCP connections from the device's address and waits, for a
+  /// second at most, until their peers have heard all of it.
+  void end_connections();
   KernelSide(const KernelSide&) = delete;
   KernelSide& operator=(const KernelSide&) = delete;
 

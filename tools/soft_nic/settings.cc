@@ -19,7 +19,7 @@ bool is_interface(std::string_view name) {
 
 /// "IF", "af_packet:IF", or "vhost:PATH" with ",tap=IF" behind it or not.
 Result<void> read_device(std::string_view text, Settings& out) {
-  constexpr std::string_view kPackets = "af_packet:", kVhost = "vhost:", kTap = ",tap=";
+  constexpr std::string_view kPackets = "af_packet:", kVhost = "vhost:", kTap = kTapOption;
   const auto refuse = [&](const char* expected) {
     return fail(std::string(kDeviceVariable) + "=" + std::string(text) + ": " + expected +
                 " is expected");

@@ -15,6 +15,9 @@ inline constexpr const char* kAddressVariable = "UNDERSTUDY_SOFT_NIC_ADDRESS";
 inline constexpr const char* kNameVariable = "UNDERSTUDY_SOFT_NIC_NAME";
 inline constexpr const char* kWindowVariable = "UNDERSTUDY_SOFT_NIC_WINDOW";
 
+/// In kDeviceVariable, before the name of the TAP beside a socket.
+inline constexpr const char* kTapOption = ",tap=";
+
 struct Settings {
   std::string socket;     ///< vhost-user server's; empty: a packet socket on `interface`
   std::string interface;  ///< of the kernel; empty: the first that is usable, none beside `socket`
