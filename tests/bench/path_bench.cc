@@ -1,0 +1,240 @@
+// What a packet costs the engine beside what no emulator can do without: `meson test --benchmark -v
+// path_bench`. A stream of WRITEs comes in, is parsed, verified, taken through the links, executed
+// and acknowledged. The floor, over the same buffers, in the same run: the MAC addresses swapped
+// and the bytes' CRC taken.
+//
+// Arguments: bytes of payload, and whether the frames are hot (they fit the second-level cache) or
+// cold (65,536 of them, beyond the last level for all but the smallest). The time is that of 32
+// frames a burst, without their making.
+#include <benchmark/benchmark.h>
+#include <isa-l/crc.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "dataplane/wire/headers.h"
+#include "dataplane/wire/icrc.h"
+#include "tests/engine_rig.h"
+
+namespace understudy {
+namespace {
+
+constexpr size_t kBurst = 32, kMany = 1 << 16;
+constexpr uint32_t kMessagePackets = 16;  ///< of more than kSmall bytes
+constexpr uint32_t kSmall = 64;
+constexpr uint64_t kRegionBytes = uint64_t{1} << 32;
+constexpr auto kLine = [] { return Rate::bits_per_second(400'000'000'000); };
+
+/// Frames of one connection's WRITEs, numbered on from pass to pass.
+class Feed {
+ public:
+  Feed(const RoceAddressing& way, Qpn qpn, Rkey rkey, uint32_t payload, size_t frames)
+      : way_(way), payload_(payload) {
+    const uint32_t packets = payload > kSmall ? kMessagePackets : 1;
+    stride_ = (roce_frame_bytes(way, Opcode::kWriteOnly, payload) + 63) / 64 * 64;
+    memory_.resize(frames * stride_ + 64);
+    uint8_t* at = memory_.data() + (64 - reinterpret_cast<uintptr_t>(memory_.data()) % 64) % 64;
+    for (size_t i = 0; i < frames; ++i, at += stride_) {
+      RoceFields f;
+      const uint32_t place = i % packets;
+      f.opcode = packets == 1           ? Opcode::kWriteOnly
+                 : place == 0           ? Opcode::kWriteFirst
+                 : place + 1 == packets ? Opcode::kWriteLast
+                                        : Opcode::kWriteMiddle;
+      f.dest_qpn = qpn;
+      f.ack_request = place + 1 == packets;
+      f.va = 0;
+      f.rkey = rkey;
+      f.dma_length = packets * payload;
+      uint8_t* body = begin_roce(at, way, f, payload);
+      std::memset(body, static_cast<int>(i), payload);
+      finish_roce(at, way, f.opcode, payload);
+      frames_.emplace_back(at, roce_frame_bytes(way, f.opcode, payload));
+    }
+  }
+
+  size_t frames() const { return frames_.size(); }
+  std::span<const std::span<const uint8_t>> burst(size_t first) const {
+    return {frames_.data() + first, kBurst};
+  }
+  /// Gives `count` frames from `first` on the next PSNs.
+  void number(size_t first, size_t count) {
+    for (size_t i = first; i < first + count; ++i) {
+      auto* at = const_cast<uint8_t*>(frames_[i].data());
+      uint8_t* const ip = at + sizeof(EthHeader);
+      uint8_t* const psn = ip + 20 + 8 + 9;  // IPv4, UDP, and the last three bytes of the BTH
+      for (int b = 0; b < 3; ++b) psn[b] = static_cast<uint8_t>(psn_ >> (16 - 8 * b));
+      psn_ = (psn_ + 1) & 0xffffff;
+      const size_t bytes = frames_[i].size() - sizeof(EthHeader) - 4;
+      store_icrc(ip + bytes, icrc({ip, bytes}));
+    }
+  }
+
+ private:
+  RoceAddressing way_;
+  uint32_t payload_, psn_ = 0;
+  size_t stride_;
+  std::vector<uint8_t> memory_;
+  std::vector<std::span<const uint8_t>> frames_;
+};
+
+/// Takes frames as a device's ring does.
+class RingSink final : public TxSink {
+ public:
+  uint8_t* reserve(uint32_t) override { return room_[sent % room_.size()].data(); }
+  void commit(uint32_t, Time) override { ++sent; }
+  uint64_t sent = 0;
+
+ private:
+  std::array<std::array<uint8_t, 8192>, 64> room_;
+};
+
+/// An emulated node with one queue pair, and the frames for it.
+class Responding {
+ public:
+  Responding(uint32_t payload, bool cold) : rig_(config()), payload_(payload) {
+    const Rkey rkey = rig_.add_region(1, kRegionBytes);
+    QpConfig q = rig_.qp_config(0);
+    q.mtu = payload > 1024 ? 4096 : 1024;
+    rig_.add_qp(q);
+    RoceAddressing way = q.addressing;
+    std::swap(way.src, way.dst);
+    std::swap(way.src_mac, way.dst_mac);
+    const size_t hot = (512 << 10) / (payload + 128) / kBurst * kBurst;
+    feed_ = std::make_unique<Feed>(way, q.qpn, rkey, payload, cold ? kMany : std::min(hot, kMany));
+  }
+
+  static ShardConfig config() {
+    ShardConfig c = rig_config(kLine(), Duration::us(1));
+    c.packets = 1024;
+    return c;
+  }
+
+  Feed& feed() { return *feed_; }
+  /// The burst is handled, and what it leads to, up to the time when its last frame is executed.
+  void handle(std::span<const std::span<const uint8_t>> frames) {
+    rig_.now += kLine().time_for(kBurst * (payload_ + 120));
+    rig_.shard.rx({rig_.now, Duration(), frames});
+    rig_.shard.poll(rig_.now, sink_);
+  }
+  /// Everything was executed, nothing dropped, nothing twice.
+  void check(uint64_t packets) {
+    for (int i = 0; i < 10; ++i) {
+      rig_.now += Duration::us(1);
+      rig_.shard.poll(rig_.now, sink_);
+    }
+    const ShardCounters& c = rig_.shard.counters();
+    uint64_t drops = 0;
+    for (const uint64_t d : c.drops) drops += d;
+    const uint32_t per_message = payload_ > kSmall ? kMessagePackets : 1;
+    if (drops != 0 || c.rx_roce != packets || rig_.rc(RcEvent::kDuplicateRequest) != 0 ||
+        rig_.endpoint.received.size() != packets / per_message) {
+      std::fprintf(stderr, "path_bench: %lu packets, %lu received, %lu dropped, %zu messages\n",
+                   packets, c.rx_roce, drops, rig_.endpoint.received.size());
+      std::abort();
+    }
+  }
+  uint64_t acks() const { return sink_.sent; }
+
+ private:
+  Rig rig_;
+  RingSink sink_;
+  uint32_t payload_;
+  std::unique_ptr<Feed> feed_;
+};
+
+/// Runs `work` on bursts of the feed, which is numbered on outside the time.
+template <typename Work>
+uint64_t run(benchmark::State& state, Feed& feed, Work work) {
+  size_t at = 0;
+  uint64_t packets = 0;
+  const bool hot = state.range(1) == 0;
+  for (auto _ : state) {
+    if (at == 0 && !hot) feed.number(0, feed.frames());
+    if (hot) feed.number(at, kBurst);
+    const auto begin = std::chrono::steady_clock::now();
+    work(feed.burst(at));
+    const auto end = std::chrono::steady_clock::now();
+    state.SetIterationTime(std::chrono::duration<double>(end - begin).count() / kBurst);
+    at = (at + kBurst) % feed.frames();
+    packets += kBurst;
+  }
+  return packets;
+}
+
+void responder(benchmark::State& state) {
+  Responding node(static_cast<uint32_t>(state.range(0)), state.range(1) != 0);
+  const uint64_t packets =
+      run(state, node.feed(), [&](const auto& frames) { node.handle(frames); });
+  node.check(packets);
+  state.counters["acks"] =
+      benchmark::Counter(static_cast<double>(node.acks()) / static_cast<double>(packets));
+}
+
+void swap_macs(uint8_t* frame) {
+  std::array<uint8_t, 12> macs;
+  std::memcpy(macs.data(), frame + 6, 6);
+  std::memcpy(macs.data() + 6, frame, 6);
+  std::memcpy(frame, macs.data(), 12);
+}
+
+void floor_macswap(benchmark::State& state) {
+  Responding node(static_cast<uint32_t>(state.range(0)), state.range(1) != 0);
+  run(state, node.feed(), [](const auto& frames) {
+    for (const auto frame : frames) swap_macs(const_cast<uint8_t*>(frame.data()));
+  });
+}
+
+void floor_macswap_crc(benchmark::State& state) {
+  Responding node(static_cast<uint32_t>(state.range(0)), state.range(1) != 0);
+  run(state, node.feed(), [](const auto& frames) {
+    for (const auto frame : frames) {
+      swap_macs(const_cast<uint8_t*>(frame.data()));
+      benchmark::DoNotOptimize(
+          crc32_gzip_refl(0, const_cast<uint8_t*>(frame.data()) + 14, frame.size() - 18));
+    }
+  });
+}
+
+void stage_parse(benchmark::State& state) {
+  Responding node(static_cast<uint32_t>(state.range(0)), state.range(1) != 0);
+  run(state, node.feed(), [](const auto& frames) {
+    for (const auto frame : frames) {
+      FrameView view;
+      RoceView roce;
+      benchmark::DoNotOptimize(parse_frame(frame, view, roce));
+      benchmark::DoNotOptimize(roce);
+    }
+  });
+}
+
+void stage_parse_icrc(benchmark::State& state) {
+  Responding node(static_cast<uint32_t>(state.range(0)), state.range(1) != 0);
+  run(state, node.feed(), [](const auto& frames) {
+    for (const auto frame : frames) {
+      FrameView view;
+      RoceView roce;
+      parse_frame(frame, view, roce);
+      benchmark::DoNotOptimize(icrc_ok(view, roce));
+    }
+  });
+}
+
+void sizes(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"bytes", "cold"})->ArgsProduct({{64, 1024, 4096}, {0, 1}})->UseManualTime();
+}
+BENCHMARK(floor_macswap)->Apply(sizes);
+BENCHMARK(floor_macswap_crc)->Apply(sizes);
+BENCHMARK(stage_parse)->Apply(sizes);
+BENCHMARK(stage_parse_icrc)->Apply(sizes);
+BENCHMARK(responder)->Apply(sizes);
+
+}  // namespace
+}  // namespace understudy
+
+BENCHMARK_MAIN();
