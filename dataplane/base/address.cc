@@ -9,8 +9,6 @@
 namespace understudy {
 namespace {
 
-constexpr std::array<uint8_t, 12> kV4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
 unsigned first_bit(const IpAddress& a) { return a.is_v4() ? 96 : 0; }
 
 }  // namespace
@@ -41,29 +39,12 @@ IpAddress IpAddress::v4(uint32_t host_order) {
   return v4_bytes(four);
 }
 
-IpAddress IpAddress::v4_bytes(const uint8_t* four) {
-  IpAddress a;
-  std::memcpy(a.bytes_.data(), kV4Prefix.data(), kV4Prefix.size());
-  std::memcpy(a.bytes_.data() + 12, four, 4);
-  return a;
-}
-
-IpAddress IpAddress::v6_bytes(const uint8_t* sixteen) {
-  IpAddress a;
-  std::memcpy(a.bytes_.data(), sixteen, 16);
-  return a;
-}
-
 std::optional<IpAddress> IpAddress::parse(std::string_view text) {
   const std::string copy(text);
   uint8_t raw[16];
   if (inet_pton(AF_INET, copy.c_str(), raw) == 1) return v4_bytes(raw);
   if (inet_pton(AF_INET6, copy.c_str(), raw) == 1) return v6_bytes(raw);
   return std::nullopt;
-}
-
-bool IpAddress::is_v4() const {
-  return std::memcmp(bytes_.data(), kV4Prefix.data(), kV4Prefix.size()) == 0;
 }
 
 uint32_t IpAddress::v4_value() const {

@@ -4,6 +4,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <string>
@@ -25,11 +26,23 @@ class IpAddress {
  public:
   constexpr IpAddress() = default;
   static IpAddress v4(uint32_t host_order);
-  static IpAddress v4_bytes(const uint8_t* four);
-  static IpAddress v6_bytes(const uint8_t* sixteen);
+  static IpAddress v4_bytes(const uint8_t* four) {
+    // In two halves: bytes that are stored in more pieces cannot be read as a whole at once.
+    std::array<uint32_t, 2> second;
+    std::memcpy(second.data(), kV4Prefix.data() + 8, 4);
+    std::memcpy(second.data() + 1, four, 4);
+    IpAddress a;
+    std::memcpy(a.bytes_.data() + 8, second.data(), 8);
+    return a;
+  }
+  static IpAddress v6_bytes(const uint8_t* sixteen) {
+    IpAddress a;
+    std::memcpy(a.bytes_.data(), sixteen, 16);
+    return a;
+  }
   static std::optional<IpAddress> parse(std::string_view text);
 
-  bool is_v4() const;
+  bool is_v4() const { return std::memcmp(bytes_.data(), kV4Prefix.data(), kV4Prefix.size()) == 0; }
   bool is_unset() const { return bytes_ == std::array<uint8_t, 16>{}; }
   bool is_link_local_v6() const { return bytes_[0] == 0xfe && (bytes_[1] & 0xc0) == 0x80; }
   /// Host-order IPv4 value; meaningful only if is_v4().
@@ -41,6 +54,7 @@ class IpAddress {
   auto operator<=>(const IpAddress&) const = default;
 
  private:
+  static constexpr std::array<uint8_t, 12> kV4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   std::array<uint8_t, 16> bytes_{};
 };
 

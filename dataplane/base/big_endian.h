@@ -1,8 +1,11 @@
 // Integers as they stand on the wire: big-endian, unaligned, not mixable with host integers.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 namespace understudy {
 
@@ -13,11 +16,25 @@ class BigEndian {
   constexpr BigEndian() = default;
   constexpr BigEndian(T v) { set(v); }  // NOLINT(google-explicit-constructor): header fields
   constexpr T get() const {
+    if constexpr (N == sizeof(T)) {
+      if (!std::is_constant_evaluated()) {
+        T v;
+        std::memcpy(&v, bytes_, N);
+        return swapped(v);
+      }
+    }
     T v = 0;
     for (size_t i = 0; i < N; ++i) v = static_cast<T>(static_cast<T>(v << 8) | bytes_[i]);
     return v;
   }
   constexpr void set(T v) {
+    if constexpr (N == sizeof(T)) {
+      if (!std::is_constant_evaluated()) {
+        v = swapped(v);
+        std::memcpy(bytes_, &v, N);
+        return;
+      }
+    }
     for (size_t i = N; i-- > 0;) {
       bytes_[i] = static_cast<uint8_t>(v & 0xff);
       v = static_cast<T>(v >> 8);
@@ -25,6 +42,14 @@ class BigEndian {
   }
 
  private:
+  /// One instruction where the loops below are one for each byte.
+  static T swapped(T v) {
+    if constexpr (std::endian::native == std::endian::big) return v;
+    if constexpr (N == 2) return __builtin_bswap16(v);
+    if constexpr (N == 4) return __builtin_bswap32(v);
+    return __builtin_bswap64(v);
+  }
+
   uint8_t bytes_[N] = {};
 };
 

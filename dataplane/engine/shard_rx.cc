@@ -26,12 +26,25 @@ Drop drop_for(FrameKind kind) {
 
 constexpr uint64_t kSampleEvery = 64;
 
+/// Frames between the one that is handled and the one whose headers are asked for: measured with
+/// tests/bench/path_bench.
+constexpr size_t kPrefetchAhead = 3;
+
+void prefetch_headers(const uint8_t* frame) {
+  __builtin_prefetch(frame);
+  __builtin_prefetch(frame + 64);
+}
+
 }  // namespace
 
 void Shard::rx(const RxBurst& burst) {
   arrival_uncertainty_ = burst.uncertainty;
   here_ = burst.port;
-  for (const auto& frame : burst.frames) rx_frame(frame, burst.at);
+  const size_t count = burst.frames.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kPrefetchAhead < count) prefetch_headers(burst.frames[i + kPrefetchAhead].data());
+    rx_frame(burst.frames[i], burst.at);
+  }
 }
 
 void Shard::rx_frame(std::span<const uint8_t> frame, Time now) {

@@ -1,7 +1,5 @@
 #include "dataplane/wire/opcodes.h"
 
-#include <array>
-
 #include "dataplane/wire/headers.h"
 
 namespace understudy {
@@ -86,11 +84,10 @@ constexpr std::array<OpcodeInfo, 256> make_table() {
   return t;
 }
 
-constexpr std::array<OpcodeInfo, 256> kTable = make_table();
-static_assert(kTable[static_cast<uint8_t>(Opcode::kWriteOnlyImm)].header_bytes == 20);
+static_assert(make_table()[static_cast<uint8_t>(Opcode::kWriteOnlyImm)].header_bytes == 20);
 
 }  // namespace
 
-const OpcodeInfo& opcode_info(uint8_t opcode) { return kTable[opcode]; }
+constexpr std::array<OpcodeInfo, 256> kOpcodes = make_table();
 
 }  // namespace understudy

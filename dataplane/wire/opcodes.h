@@ -2,6 +2,7 @@
 // message, kind of operation (rule A3).
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace understudy {
@@ -67,7 +68,10 @@ struct OpcodeInfo {
   }
 };
 
-const OpcodeInfo& opcode_info(uint8_t opcode);
+/// The table, by opcode.
+extern const std::array<OpcodeInfo, 256> kOpcodes;
+
+inline const OpcodeInfo& opcode_info(uint8_t opcode) { return kOpcodes[opcode]; }
 inline const OpcodeInfo& opcode_info(Opcode opcode) {
   return opcode_info(static_cast<uint8_t>(opcode));
 }

@@ -17,50 +17,65 @@ bool load(std::span<const uint8_t> frame, uint32_t at, uint32_t end, T& out) {
   return true;
 }
 
-FrameKind parse_ipv4(FrameView& v) {
+/// Where the IP header ends and what follows it. Handed on in registers: what is written to a view
+/// and read again at once costs more than the rest of the parse.
+struct Network {
+  FrameKind kind = FrameKind::kIp;  ///< else a reason to drop the frame
+  bool plain = false;               ///< RoCEv2 allows neither IP options nor fragments (rule A1)
+  uint8_t protocol = 0;             ///< 0 for an IPv4 fragment but the first
+  uint32_t l4 = 0, end = 0;
+};
+
+[[gnu::always_inline]] inline Network parse_ipv4(std::span<const uint8_t> frame, uint32_t l3,
+                                                 FrameView& v) {
+  const auto size = static_cast<uint32_t>(frame.size());
   Ipv4Header ip;
-  if (!load(v.frame, v.l3, static_cast<uint32_t>(v.frame.size()), ip)) return FrameKind::kTruncated;
+  if (!load(frame, l3, size, ip)) return {.kind = FrameKind::kTruncated};
   const uint32_t header = (ip.version_ihl & 0x0f) * 4u;
-  if (ip.version_ihl >> 4 != 4 || header < sizeof ip) return FrameKind::kBadIp;
-  v.ip_end = v.l3 + ip.total_length.get();
-  if (v.ip_end > v.frame.size() || v.l3 + header > v.ip_end) return FrameKind::kTruncated;
-  v.l4 = v.l3 + header;
+  if (ip.version_ihl >> 4 != 4 || header < sizeof ip) return {.kind = FrameKind::kBadIp};
+  const uint32_t end = l3 + ip.total_length.get();
+  v.ip_end = end;
+  if (end > size || l3 + header > end) return {.kind = FrameKind::kTruncated};
+  const uint16_t fragment = ip.fragment.get();
+  v.l4 = l3 + header;
   v.src = IpAddress::v4_bytes(ip.src);
   v.dst = IpAddress::v4_bytes(ip.dst);
   v.tos = ip.tos;
   v.ttl = ip.ttl;
-  v.fragment = (ip.fragment.get() & 0x3fff) != 0;
+  v.fragment = (fragment & 0x3fff) != 0;
   // The later fragments of a datagram carry no UDP header; they are somebody else's plain IP.
-  v.protocol = (ip.fragment.get() & 0x1fff) != 0 ? 0 : ip.protocol;
-  return FrameKind::kIp;
+  const uint8_t protocol = (fragment & 0x1fff) != 0 ? 0 : ip.protocol;
+  v.protocol = protocol;
+  const bool plain = (fragment & 0x3fff) == 0 && header == sizeof ip;
+  return {FrameKind::kIp, plain, protocol, l3 + header, end};
 }
 
-FrameKind parse_ipv6(FrameView& v) {
+[[gnu::always_inline]] inline Network parse_ipv6(std::span<const uint8_t> frame, uint32_t l3,
+                                                 FrameView& v) {
+  const auto size = static_cast<uint32_t>(frame.size());
   Ipv6Header ip;
-  if (!load(v.frame, v.l3, static_cast<uint32_t>(v.frame.size()), ip)) return FrameKind::kTruncated;
+  if (!load(frame, l3, size, ip)) return {.kind = FrameKind::kTruncated};
   const uint32_t first = ip.version_class_flow.get();
-  if (first >> 28 != 6) return FrameKind::kBadIp;
+  if (first >> 28 != 6) return {.kind = FrameKind::kBadIp};
+  const uint32_t l4 = l3 + static_cast<uint32_t>(sizeof ip);
+  const uint32_t end = l4 + ip.payload_length.get();
   v.v6 = true;
-  v.l4 = v.l3 + static_cast<uint32_t>(sizeof ip);
-  v.ip_end = v.l4 + ip.payload_length.get();
-  if (v.ip_end > v.frame.size()) return FrameKind::kTruncated;
+  v.l4 = l4;
+  v.ip_end = end;
+  if (end > size) return {.kind = FrameKind::kTruncated};
   v.src = IpAddress::v6_bytes(ip.src);
   v.dst = IpAddress::v6_bytes(ip.dst);
   // Such an address is how we hold an IPv4 one; on the wire it may not appear (RFC 4942 2.2).
-  if (v.src.is_v4() || v.dst.is_v4()) return FrameKind::kBadIp;
+  if (v.src.is_v4() || v.dst.is_v4()) return {.kind = FrameKind::kBadIp};
   v.tos = static_cast<uint8_t>(first >> 20);
   v.ttl = ip.hop_limit;
   v.protocol = ip.next_header;
-  return FrameKind::kIp;
+  return {FrameKind::kIp, true, ip.next_header, l4, end};
 }
 
-/// RoCEv2 allows neither IP options nor fragments (rule A1).
-bool plain_ip(const FrameView& v) {
-  return !v.fragment && v.l4 - v.l3 == (v.v6 ? sizeof(Ipv6Header) : sizeof(Ipv4Header));
-}
-
-void read_extension_headers(std::span<const uint8_t> frame, uint32_t at, const OpcodeInfo& info,
-                            RoceView& r) {
+[[gnu::always_inline]] inline void read_extension_headers(std::span<const uint8_t> frame,
+                                                          uint32_t at, const OpcodeInfo& info,
+                                                          RoceView& r) {
   auto take = [&]<typename T>(T& header) {
     std::memcpy(&header, frame.data() + at, sizeof header);
     at += static_cast<uint32_t>(sizeof header);
@@ -104,15 +119,17 @@ void read_extension_headers(std::span<const uint8_t> frame, uint32_t at, const O
   }
 }
 
-FrameKind parse_roce(const FrameView& v, RoceView& r) {
-  const uint32_t bth_at = v.l4 + static_cast<uint32_t>(sizeof(UdpHeader));
+[[gnu::always_inline]] inline FrameKind parse_roce(std::span<const uint8_t> frame,
+                                                   const Network& network, RoceView& r) {
+  const uint32_t bth_at = network.l4 + static_cast<uint32_t>(sizeof(UdpHeader));
   Bth bth;
-  if (!load(v.frame, bth_at, v.ip_end, bth)) return FrameKind::kTruncated;
+  if (!load(frame, bth_at, network.end, bth)) return FrameKind::kTruncated;
   r.bth = bth_at;
   r.opcode = bth.opcode;
   r.solicited = (bth.flags & 0x80) != 0;
   r.migration = (bth.flags & 0x40) != 0;
-  r.pad = (bth.flags >> 4) & 3;
+  const uint32_t pad = (bth.flags >> 4) & 3;
+  r.pad = static_cast<uint8_t>(pad);
   r.pkey = bth.pkey.get();
   r.fecn = (bth.fecn_becn & 0x80) != 0;
   r.becn = (bth.fecn_becn & 0x40) != 0;
@@ -123,13 +140,14 @@ FrameKind parse_roce(const FrameView& v, RoceView& r) {
   const OpcodeInfo& info = opcode_info(bth.opcode);
   if (info.name == nullptr) return FrameKind::kBadOpcode;
   const uint32_t headers_at = bth_at + static_cast<uint32_t>(sizeof bth);
-  r.payload = headers_at + info.header_bytes;
-  if (r.payload + kIcrcBytes > v.ip_end) return FrameKind::kTruncated;
-  read_extension_headers(v.frame, headers_at, info, r);
-  const uint32_t rest = v.ip_end - kIcrcBytes - r.payload;
-  if (r.pad > rest) return FrameKind::kBadPad;
-  r.payload_bytes = rest - r.pad;
-  r.icrc = load_icrc(v.frame.data() + v.ip_end - kIcrcBytes);
+  const uint32_t payload = headers_at + info.header_bytes;
+  r.payload = payload;
+  if (payload + kIcrcBytes > network.end) return FrameKind::kTruncated;
+  read_extension_headers(frame, headers_at, info, r);
+  const uint32_t rest = network.end - kIcrcBytes - payload;
+  if (pad > rest) return FrameKind::kBadPad;
+  r.payload_bytes = rest - pad;
+  r.icrc = load_icrc(frame.data() + network.end - kIcrcBytes);
   return FrameKind::kRoce;
 }
 
@@ -145,10 +163,12 @@ FrameKind parse_frame(std::span<const uint8_t> frame, FrameView& view, RoceView&
   std::memcpy(view.src_mac.bytes.data(), eth.src, 6);
   uint16_t type = eth.type.get();
   uint32_t at = sizeof eth;
-  while ((type == kEtherVlan || type == kEtherQinQ) && view.vlans < 2) {
+  uint8_t vlans = 0;
+  while ((type == kEtherVlan || type == kEtherQinQ) && vlans < 2) {
     VlanTag tag;
     if (!load(frame, at, size, tag)) return FrameKind::kTruncated;
-    view.vlan[view.vlans++].tci = tag.tci.get();
+    view.vlan[vlans++].tci = tag.tci.get();
+    view.vlans = vlans;
     type = tag.type.get();
     at += static_cast<uint32_t>(sizeof tag);
   }
@@ -157,19 +177,21 @@ FrameKind parse_frame(std::span<const uint8_t> frame, FrameView& view, RoceView&
   if (type == kEtherArp) {
     return at + sizeof(ArpHeader) <= size ? FrameKind::kArp : FrameKind::kTruncated;
   }
-  if (type == kEtherMacControl && view.vlans == 0) return FrameKind::kMacControl;
+  if (type == kEtherMacControl && vlans == 0) return FrameKind::kMacControl;
   if (type != kEtherIpv4 && type != kEtherIpv6) return FrameKind::kOther;
-  const FrameKind ip = type == kEtherIpv4 ? parse_ipv4(view) : parse_ipv6(view);
-  if (ip != FrameKind::kIp || view.protocol != kIpProtoUdp) return ip;
+  const Network network =
+      type == kEtherIpv4 ? parse_ipv4(frame, at, view) : parse_ipv6(frame, at, view);
+  if (network.kind != FrameKind::kIp || network.protocol != kIpProtoUdp) return network.kind;
   UdpHeader udp;
-  if (!load(frame, view.l4, view.ip_end, udp)) return FrameKind::kTruncated;
+  if (!load(frame, network.l4, network.end, udp)) return FrameKind::kTruncated;
+  const uint16_t port = udp.dst_port.get();
   view.udp_src = udp.src_port.get();
-  view.udp_dst = udp.dst_port.get();
-  if (view.udp_dst != kRoceUdpPort) return FrameKind::kIp;
-  if (!plain_ip(view)) return FrameKind::kBadIp;
-  if (udp.length.get() != view.ip_end - view.l4) return FrameKind::kTruncated;
+  view.udp_dst = port;
+  if (port != kRoceUdpPort) return FrameKind::kIp;
+  if (!network.plain) return FrameKind::kBadIp;
+  if (udp.length.get() != network.end - network.l4) return FrameKind::kTruncated;
   roce = RoceView{};
-  return parse_roce(view, roce);
+  return parse_roce(frame, network, roce);
 }
 
 bool icrc_ok(const FrameView& view, const RoceView& roce) {

@@ -101,7 +101,13 @@ class Responding {
     const Rkey rkey = rig_.add_region(1, kRegionBytes);
     QpConfig q = rig_.qp_config(0);
     q.mtu = payload > 1024 ? 4096 : 1024;
-    rig_.add_qp(q);
+    qp_ = std::make_unique<Qp>(q, rig_.shard.regions(), rig_.shard.rc_counters(), endpoint_);
+    Command add;
+    add.kind = CommandKind::kAddQp;
+    add.qp = qp_.get();
+    add.endpoint = &endpoint_;
+    add.needs_payload = false;  // as for memory that stands for none
+    if (rig_.command(add) != ReplyStatus::kDone) std::abort();
     RoceAddressing way = q.addressing;
     std::swap(way.src, way.dst);
     std::swap(way.src_mac, way.dst_mac);
@@ -133,17 +139,25 @@ class Responding {
     for (const uint64_t d : c.drops) drops += d;
     const uint32_t per_message = payload_ > kSmall ? kMessagePackets : 1;
     if (drops != 0 || c.rx_roce != packets || rig_.rc(RcEvent::kDuplicateRequest) != 0 ||
-        rig_.endpoint.received.size() != packets / per_message) {
-      std::fprintf(stderr, "path_bench: %lu packets, %lu received, %lu dropped, %zu messages\n",
-                   packets, c.rx_roce, drops, rig_.endpoint.received.size());
+        endpoint_.messages != packets / per_message) {
+      std::fprintf(stderr, "path_bench: %lu packets, %lu received, %lu dropped, %lu messages\n",
+                   packets, c.rx_roce, drops, endpoint_.messages);
       std::abort();
     }
   }
   uint64_t acks() const { return sink_.sent; }
 
  private:
+  struct Counting final : Endpoint {
+    void on_received(Time, Qp&, const Received&) override { ++messages; }
+    void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
+    uint64_t messages = 0;
+  };
+
   Rig rig_;
   RingSink sink_;
+  Counting endpoint_;
+  std::unique_ptr<Qp> qp_;
   uint32_t payload_;
   std::unique_ptr<Feed> feed_;
 };
