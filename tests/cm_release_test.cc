@@ -131,5 +131,68 @@ TEST(CmRelease, ARepeatedReqOfAConnectionInTimeWaitIsStale) {
   EXPECT_EQ(message_of<CmRej>(sent[0]).reason, RejReason::kStaleConnection);
 }
 
+// rules: A9.9 A9.10
+TEST(CmRelease, ADreqGoesAgainAsSoonAsTheAgentIsToldTo) {
+  CmAgentConfig config = rig_config(0xb);
+  config.longest_dreq_wait = Duration::ms(250);
+  CmRig rig(config);
+  const auto [s, c] = rig.establish();
+  rig.server.disconnect(rig.now, s);
+  const auto dreq = rig.server.take_sends().at(0).bytes;  // lost
+  rig.advance(Duration::ms(250) - Duration::ps(1));
+  EXPECT_TRUE(rig.server.take_sends().empty());
+  rig.advance(Duration::ps(1));
+  const auto again = rig.to_client();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].bytes, dreq);
+  rig.to_server();
+  CmRig::only(rig.server, CmEventKind::kDisconnected);
+}
+
+// rules: A9.10
+TEST(CmRelease, WhoGoesIsNeededUntilItsDrepComes) {
+  CmRig rig;
+  EXPECT_FALSE(rig.client.is_needed(rig.now, Duration::s(1)));
+  rig.establish();
+  rig.client.close(rig.now);
+  rig.advance(Duration::s(1));
+  EXPECT_TRUE(rig.client.is_needed(rig.now, Duration::s(1)));
+  message_of<CmDreq>(rig.to_server().at(0));
+  message_of<CmDrep>(rig.to_client().at(0));
+  EXPECT_FALSE(rig.client.is_needed(rig.now, Duration::s(1)));  // the peer knows
+  // The peer does not know whether its answer arrived.
+  EXPECT_TRUE(rig.server.is_needed(rig.now, Duration::s(1)));
+  rig.advance(Duration::s(1));
+  EXPECT_FALSE(rig.server.is_needed(rig.now, Duration::s(1)));
+}
+
+// rules: A9.10
+TEST(CmRelease, ADreqThatComesAgainIsAReasonToStayLonger) {
+  CmRig rig;
+  const auto [s, c] = rig.establish();
+  rig.client.disconnect(rig.now, c);
+  const auto dreq = rig.to_server().at(0).bytes;
+  rig.advance(Duration::ms(900));
+  rig.server.on_mad(rig.now, kServerEnds, dreq);
+  rig.advance(Duration::ms(900));
+  EXPECT_TRUE(rig.server.is_needed(rig.now, Duration::s(1)));
+  EXPECT_EQ(s, CmRig::only(rig.server, CmEventKind::kDisconnected).id);
+}
+
+// rules: A9.7 A9.10
+TEST(CmRelease, WhoGoesRejectsWhatIsNotYetAConnection) {
+  CmRig rig;
+  rig.client.connect(rig.now, rig.request());
+  rig.to_server();
+  rig.server.close(rig.now);
+  EXPECT_EQ(message_of<CmRej>(rig.to_client().at(0)).reason, RejReason::kConsumer);
+  CmRig::only(rig.server, CmEventKind::kRequest);
+  EXPECT_FALSE(rig.server.is_needed(rig.now, Duration::s(1)));
+  rig.client.take_events();
+  rig.client.connect(rig.now, rig.request());  // nobody listens any more
+  rig.to_server();
+  EXPECT_EQ(message_of<CmRej>(rig.to_client().at(0)).reason, RejReason::kInvalidServiceId);
+}
+
 }  // namespace
 }  // namespace understudy

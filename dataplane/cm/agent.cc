@@ -127,8 +127,26 @@ bool CmAgent::disconnect(Time now, CmId id) {
   dreq.remote_qpn = c->remote_qpn;
   c->tid = fresh_tid();
   c->state = CmState::kDreqSent;
+  c->wait = std::min(c->wait, config_.longest_dreq_wait);
   await(now, *c, answer_of(*c, dreq));
   return true;
+}
+
+void CmAgent::close(Time now) {
+  listeners_.clear();
+  std::vector<CmId> ids;
+  for (const auto& [id, c] : connections_) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());  // in one order, however they are kept
+  for (const CmId id : ids) {
+    if (!disconnect(now, id)) reject(now, id, RejReason::kConsumer);
+  }
+}
+
+bool CmAgent::is_needed(Time now, Duration patience) const {
+  return std::any_of(connections_.begin(), connections_.end(), [&](const auto& entry) {
+    const Connection& c = entry.second;
+    return c.state == CmState::kDreqSent || (c.drep_sent && now < *c.drep_sent + patience);
+  });
 }
 
 void CmAgent::on_data(Time now, Qpn local_qpn) {

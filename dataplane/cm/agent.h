@@ -33,6 +33,9 @@ struct CmAgentConfig {
   /// times the peer's fields name (up to 2.4 hours each): who never answers must not hold places.
   /// Linux's fields (20, 15 retries, an ACK timeout up to 19) ask for 103 s.
   Duration longest_wait = Duration::s(120);
+  /// Most that a DREP is waited for before the DREQ goes again, where the fields name more: no
+  /// consumer has to make up its mind for it, as for a REP.
+  Duration longest_dreq_wait = Duration::s(120);
   /// Most of time-wait, which the REQ's ACK timeout tells (rule A9.10); codes up to 21 fit.
   Duration longest_time_wait = Duration::s(10);
 };
@@ -126,6 +129,11 @@ class CmAgent {
   bool reject(Time now, CmId id, RejReason reason, std::span<const uint8_t> private_data = {});
   bool confirm(Time now, CmId id);
   bool disconnect(Time now, CmId id);
+  /// The consumer goes: whatever it has is disconnected or rejected, and nobody listens any more.
+  void close(Time now);
+  /// Whether somebody may still need this agent: it has yet to hear a DREP, or a peer whose DREQ it
+  /// answered less than `patience` ago asks again if that answer was lost (rule A9.10).
+  bool is_needed(Time now, Duration patience) const;
   /// An id for a connect() to come, for who must name things by it before.
   CmId take_id() { return fresh_id(); }
   /// Nothing when there are too many connections.

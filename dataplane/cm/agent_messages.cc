@@ -198,6 +198,7 @@ void CmAgent::on_message(Time now, const CmEnds& ends, uint64_t tid, const CmDre
   drep.local_comm_id = dreq.remote_comm_id;
   drep.remote_comm_id = dreq.local_comm_id;
   send(ends, {tid, 0, drep});
+  if (c != nullptr) c->drep_sent = now;
   if (!stands) {
     ++counters_.duplicates;
     return;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
@@ -45,6 +46,7 @@ struct CmConnection {
   Time answer_by;                ///< when the consumer said that it will have decided
   uint8_t retries_left = 0;
   Time deadline = Time::never();
+  std::optional<Time> drep_sent;    ///< when, last
   Time give_up = Time::never();     ///< no MRA makes us wait longer for an answer
   std::array<uint8_t, 256> last{};  ///< the message that is repeated until it is answered
 };

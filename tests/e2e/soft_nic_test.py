@@ -234,10 +234,10 @@ class WithAnEmulatedNode(OnCable):
         self.start((stage.ROOT / "configs/perftest.toml").read_text())
         self.assertIn("100 iters in", self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", self.NODE))
         for program, size, *options in (("ib_write_bw", "65536"), ("ib_send_bw", "65536"), ("ib_read_bw", "65536"),
-                                        ("ib_write_lat", "8", "-p", "18516")):
+                                        ("ib_write_bw", "65536", "-R"), ("ib_write_lat", "8", "-p", "18516")):
             with self.subTest(program=program):
                 self.output(0, program, "-F", "-x", "0", "-u", "18", "-n", "50", "-s", size, *options, self.NODE)
-        self.assert_all_served(5)
+        self.assert_all_served(7)  # -R has a connection for its own exchange, too
 
     def test_clients_that_use_rdma_cm(self):
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())

@@ -14,6 +14,9 @@ namespace understudy::soft_nic {
 
 namespace {
 
+/// Peers answer at once, or their process is gone and nobody does.
+constexpr Duration kDreqWait = Duration::ms(250);
+
 uint64_t draw_seed() {
   uint64_t drawn = 0;
   if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn) drawn = static_cast<uint64_t>(getpid());
@@ -27,6 +30,7 @@ CmAgentConfig agent_config(uint64_t seed, uint32_t mtu) {
   config.seed = seed;
   config.ca_guid = seed;  // unlike that of other processes here: queue pair numbers are per guid
   config.max_mtu = mtu;
+  config.longest_dreq_wait = kDreqWait;
   return config;
 }
 

@@ -79,6 +79,10 @@ class Connections final : public GeneralServices {
   /// INIT to RTS.
   int make_ready(Id& id);
 
+  /// The process ends: says so to all peers, and stays until they have heard it, for two seconds at
+  /// most. Programs may not use ids from here on; their queue pairs are gone.
+  void leave();
+
   // GeneralServices
   void on_datagram(Time now, const IpAddress& from, std::span<const uint8_t> bytes) override;
   void on_time(Time now) override;
@@ -95,6 +99,7 @@ class Connections final : public GeneralServices {
         8);
   }
   int answer(bool done);
+  bool begin_to_leave();
 
   Nic& nic_;
   uint64_t seed_;
@@ -102,6 +107,7 @@ class Connections final : public GeneralServices {
   std::unordered_map<CmId, Id*> by_connection_;
   std::vector<Id*> listeners_;
   std::condition_variable acknowledged_;  ///< under the device's lock
+  bool leaving_ = false;
 };
 
 /// The one of this process' device; null with errno set where there is no device.

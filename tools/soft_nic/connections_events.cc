@@ -50,6 +50,7 @@ void Connections::drain() {
 }
 
 void Connections::hear(const CmEvent& event) {
+  if (leaving_) return;  // programs take apart at their end what events would go to
   if (event.kind == CmEventKind::kRequest) {
     return hear_request(event, std::get<CmReq>(event.message));
   }

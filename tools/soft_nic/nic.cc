@@ -100,6 +100,11 @@ void Nic::remove(QueuePair& qp) {
   std::erase(ready_, &qp);
 }
 
+void Nic::forget_queue_pairs() {
+  std::fill(slots_.begin(), slots_.end(), nullptr);
+  ready_.clear();
+}
+
 Rkey Nic::add_region(const Region& region) {
   uint32_t index = regions_used_;
   if (!free_regions_.empty()) {

@@ -82,6 +82,8 @@ class Nic {
   /// Gives it a number; false when there are too many.
   bool add(QueuePair& qp);
   void remove(QueuePair& qp);
+  /// The process ends: no queue pair sends or hears anything any more, the services still do.
+  void forget_queue_pairs();
   /// The queue pair may have something to send, or a timer.
   void touch(QueuePair& qp);
   /// Sends what is ready.

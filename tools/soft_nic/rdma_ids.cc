@@ -15,21 +15,6 @@
 
 namespace understudy::soft_nic {
 
-Connections* the_connections() {
-  // Lives as long as the device: for ever.
-  static Connections* const made = []() -> Connections* {
-    const auto nic = the_nic();
-    return nic ? new Connections(**nic) : nullptr;
-  }();
-  if (made == nullptr) errno = ENODEV;
-  return made;
-}
-
-ibv_context* the_context() {
-  static ibv_context* const made = ibv_open_device(the_device());
-  return made;
-}
-
 namespace {
 
 constexpr uint16_t kFirstPort = 0xc000;  ///< of those that are given out
