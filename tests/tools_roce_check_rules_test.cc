@@ -131,6 +131,8 @@ Conversation other_paths() {
   CmSidrReq ask;
   ask.request_id = 9;
   ask.service_id = rdma_service_id(PortSpace::kUdp, 7000);
+  format_rdma_header({4000, Conversation::client_ip(), Conversation::server_ip()},
+                     ask.private_data);
   c.mad(true, 5, ask).name("sidr req");
   CmSidrRep answer;
   answer.request_id = 9;
@@ -325,6 +327,7 @@ const std::vector<Mutation>& mutations() {
     {"A9.2", "a GID that is not the sender's", eventful, [](C& c) { for (const char* n : {"req", "req again"}) mad_byte(c.frame(n), kMadBody + 71, 9); }},
     {"A9.2", "the first PSN not kept", eventful, [](C& c) { mad_byte(c.frame("rep"), kMadBody + 22, 0xff); }},
     {"A9.3", "header of another address", eventful, [](C& c) { for (const char* n : {"req", "req again"}) mad_byte(c.frame(n), kMadBody + 140 + 35, 9); }},
+    {"A9.3", "SIDR_REQ without a header", other_paths, [](C& c) { mad_byte(c.frame("sidr req"), kMadBody + 16, 9); }},
     {"A9.4", "REP without a REQ", eventful, [](C& c) { erase(c, "req again"); erase(c, "req"); }, {"A9.8"}},
     {"A9.4", "REQ without an answer", rejected, [](C& c) { erase(c, "rej"); }},
     {"A9.5", "REP without an RTU", two_connections, [](C& c) { erase(c, "rtu"); }},

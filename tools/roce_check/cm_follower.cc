@@ -67,13 +67,18 @@ void CmFollower::check_request(const Datagram& d, const CmReq& m) {
   if (m.primary.remote_gid != d.dst) wrong += ", remote GID " + m.primary.remote_gid.text();
   if (m.qpn == 0) wrong += ", queue pair 0";
   if (!wrong.empty()) fault(Rule::kA9_2, d, "REQ" + wrong);
-  if (!rdma_port(m.service_id, PortSpace::kTcp) && !rdma_port(m.service_id, PortSpace::kUdp)) {
+  check_rdma_header(d, "REQ", m.service_id, m.private_data);
+}
+
+void CmFollower::check_rdma_header(const Datagram& d, const char* what, uint64_t service_id,
+                                   std::span<const uint8_t> private_data) {
+  if (!rdma_port(service_id, PortSpace::kTcp) && !rdma_port(service_id, PortSpace::kUdp)) {
     return;  // of no library that we know
   }
   findings_.examined(Rule::kA9_3);
-  const auto header = parse_rdma_header(m.private_data);
+  const auto header = parse_rdma_header(private_data);
   if (!header) {
-    fault(Rule::kA9_3, d, "REQ of RDMA-CM without its header");
+    fault(Rule::kA9_3, d, std::string(what) + " of RDMA-CM without its header");
   } else if (header->src != d.src || header->dst != d.dst) {
     fault(Rule::kA9_3, d,
           "RDMA-CM's header says " + header->src.text() + " -> " + header->dst.text());
@@ -243,6 +248,7 @@ void CmFollower::message(const Datagram& d, const CmApr& m) {
 
 void CmFollower::message(const Datagram& d, const CmSidrReq& m) {
   findings_.examined(Rule::kA9_13);
+  check_rdma_header(d, "SIDR_REQ", m.service_id, m.private_data);
   sidr_[{d.src, d.dst, m.request_id}] = {d, m};
 }
 

@@ -79,6 +79,8 @@ class CmFollower {
   void message(const Datagram& d, const CmSidrRep& m);
 
   void check_request(const Datagram& d, const CmReq& m);
+  void check_rdma_header(const Datagram& d, const char* what, uint64_t service_id,
+                         std::span<const uint8_t> private_data);
   void repeated_request(const Datagram& d, const CmReq& m, Exchange& e);
   void check_stale(const Datagram& d, const Exchange& e);
   void connect(const Datagram& d, const Exchange& e);

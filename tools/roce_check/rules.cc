@@ -75,7 +75,7 @@ const RuleInfo& rule_info(Rule rule) {
       {"A6.5", Check::kEcn, "a CNP for READ data that does not go to the responder"},
       {"A9.1", Check::kCm, "a datagram whose header is not the connection manager's"},
       {"A9.2", Check::kCm, "a message with a field that cannot be, or that was not kept"},
-      {"A9.3", Check::kCm, "a REQ of RDMA-CM without its private header"},
+      {"A9.3", Check::kCm, "a request of RDMA-CM without its private header"},
       {"A9.4", Check::kCm, "a REQ without an answer, a REP without a REQ"},
       {"A9.5", Check::kCm, "a REP without an RTU, an RTU without a REP"},
       {"A9.6", Check::kCm, "a message repeated with other contents"},
