@@ -295,6 +295,16 @@ TEST(CmPassive, WhoLooksForADatagramServiceIsToldThatThereIsNone) {
   EXPECT_EQ(rig.server.connections(), 0u);
 }
 
+// rules: A9.7
+TEST(CmPassive, AServiceThatIsIgnoredAgainIsNotThere) {
+  CmRig rig;
+  rig.server.ignore(kServerEnds.local, kService);
+  rig.client.connect(rig.now, rig.request());
+  rig.to_server();
+  EXPECT_TRUE(rig.server.take_events().empty());
+  EXPECT_EQ(message_of<CmRej>(rig.to_client().at(0)).reason, RejReason::kInvalidServiceId);
+}
+
 TEST(CmPassive, DatagramsThatAreNoMessageAreCounted) {
   CmRig rig;
   auto bytes = mad_with(CmRtu{});

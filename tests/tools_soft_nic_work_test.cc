@@ -125,6 +125,17 @@ TEST_F(SoftNicWork, InlineDataMayChangeAtOnceAndNeedNoKey) {
   EXPECT_TRUE(completions(a()).empty());  // it asked for no completion
 }
 
+TEST_F(SoftNicWork, AQueuePairHasItsPiecesRoomForInlineDataUnasked) {
+  ibv_qp_init_attr attr{};
+  attr.send_cq = attr.recv_cq = a().cq;
+  attr.qp_type = IBV_QPT_RC;
+  attr.cap.max_send_sge = 3;
+  ibv_qp* qp = ibv_create_qp(a().pd, &attr);
+  ASSERT_NE(qp, nullptr);
+  EXPECT_EQ(attr.cap.max_inline_data, 3 * 16U);
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+}
+
 TEST_F(SoftNicWork, ASendWithoutAReceiveWaitsForOne) {
   connect();
   a().write(0, "late");

@@ -113,6 +113,11 @@ class CmAgent {
     listeners_.insert({local, service_id});
   }
 
+  /// They are rejected from now on; those that have become events are the consumer's.
+  void ignore(const IpAddress& local, uint64_t service_id) {
+    listeners_.erase({local, service_id});
+  }
+
   void on_mad(Time now, const CmEnds& ends, std::span<const uint8_t> bytes);
   /// Data came to a connection's queue pair: they stand for an RTU that was lost (rule A9.4).
   void on_data(Time now, Qpn local_qpn);

@@ -109,6 +109,17 @@ class TwoSoftNics(OnCable):
         """The same for programs that use RDMA-CM: who is there too early repeats its request."""
         return self.pair(*words, server=server, client=client, shows=("tail", "-n", "+2", "/proc/net/packet"))
 
+    def beside(self, server, *client):
+        """The same with a server that stays."""
+        with open(self.log, "w") as log:
+            other = subprocess.Popen(self.cable.command(1, server), env=self.environment, stdout=log, stderr=log)
+        try:
+            self.wait_for_server(("tail", "-n", "+2", "/proc/net/packet"))
+            return self.output(0, *client)
+        finally:
+            other.kill()
+            other.wait()
+
     def wait_for_server(self, shows):
         for _ in range(LONGEST * 10):
             if subprocess.run(self.cable.command(1, shows), stdout=subprocess.PIPE, check=True).stdout.strip():
@@ -160,6 +171,30 @@ class TwoSoftNics(OnCable):
             with self.subTest(program=program):
                 self.connected(*program, "-R", "-F", "-n", "100")
         self.assertIn("return status 0", self.connected("ucmatose", "-c", "3", client=("-s", SERVER)))
+        printed = self.beside(("cmtime", "-b", SERVER, "-c", "50"), "cmtime", "-s", SERVER, "-c", "50")
+        self.assertRegex(printed, r"connect +: +\d+\.\d\d")
+
+    def test_endpoints_whose_calls_wait(self):
+        for kind in ("", "x"):
+            with self.subTest(kind=kind):
+                with open(self.log, "w") as log:
+                    server = subprocess.Popen(self.cable.command(1, [f"rdma_{kind}server"]), env=self.environment, stdout=log,
+                                              stderr=log)
+                self.addCleanup(server.kill)
+                self.wait_for_server(("tail", "-n", "+2", "/proc/net/packet"))
+                self.assertIn("end 0", self.output(0, f"rdma_{kind}client", "-s", SERVER))
+                self.assertEqual(server.wait(timeout=LONGEST), 0, self.log.read_text())
+
+    def test_datagrams_by_rdma_cm(self):
+        for options in ((), ("-c", "4", "-C", "20", "-S", "1000")):
+            with self.subTest(options=options):
+                self.assertIn("return status 0", self.connected("udaddy", *options, client=("-s", SERVER)))
+
+    def test_what_is_not_offered_is_refused(self):
+        for program in (("mckey", "-m", "239.8.0.1"), ("udaddy", "-p", "0x2"), ("rdma_xserver", "-c", "x"), ("rstream",), ("riostream",),
+                        ("udpong",), ("rcopy",)):
+            with self.subTest(program=program):
+                self.assertIn("Operation not supported", self.output(0, *program, status=255))
 
     def test_connections_that_cannot_be_made(self):
         with open(self.log, "w") as log:

@@ -23,8 +23,6 @@ uint64_t draw_seed() {
   return drawn | 1;
 }
 
-uint16_t port_of(const sockaddr_in& address) { return ntohs(address.sin_port); }
-
 CmAgentConfig agent_config(uint64_t seed, uint32_t mtu) {
   CmAgentConfig config;
   config.seed = seed;
@@ -34,15 +32,43 @@ CmAgentConfig agent_config(uint64_t seed, uint32_t mtu) {
   return config;
 }
 
+CmLookupsConfig lookups_config(uint64_t seed) {
+  CmLookupsConfig config;
+  config.seed = seed;
+  return config;
+}
+
+Qpn qpn_of(const Id& id, const rdma_conn_param& wanted) {
+  return id.ibv.qp != nullptr ? id.ibv.qp->qp_num : wanted.qp_num;
+}
+
 std::span<const uint8_t> data_of(const rdma_conn_param& wanted) {
   return {static_cast<const uint8_t*>(wanted.private_data),
           wanted.private_data != nullptr ? wanted.private_data_len : size_t{0}};
 }
 
+/// RDMA-CM's header and then the program's own; false where that is more than `most`.
+bool fill_private(const Id& id, const rdma_conn_param& wanted, size_t most,
+                  std::vector<uint8_t>& out) {
+  const auto own = data_of(wanted);
+  if (own.size() > most - kRdmaHeaderBytes) return false;
+  const sockaddr_in& from = id.ibv.route.addr.src_sin;
+  out.resize(kRdmaHeaderBytes);
+  format_rdma_header({ntohs(from.sin_port), IpAddress::v4(ntohl(from.sin_addr.s_addr)), id.peer},
+                     out);
+  out.insert(out.end(), own.begin(), own.end());
+  return true;
+}
+
 }  // namespace
 
-Connections::Connections(Nic& nic)
-    : nic_(nic), seed_(draw_seed()), agent_(agent_config(seed_, nic.mtu())) {
+Connections::Connections(Nic& nic, ibv_context* context)
+    : nic_(nic),
+      context_(context),
+      domain_(ibv_alloc_pd(context)),
+      seed_(draw_seed()),
+      agent_(agent_config(seed_, nic.mtu())),
+      lookups_(lookups_config(seed_)) {
   const std::lock_guard lock(nic_.mutex());
   nic_.set_services(this);
 }
@@ -56,27 +82,32 @@ int Connections::answer(bool done) {
 
 int Connections::listen(Id& id) {
   const std::lock_guard lock(nic_.mutex());
-  for (const Id* other : listeners_) {
-    if (other->service == id.service) return EADDRINUSE;
-  }
+  if (listener(id.service) != nullptr) return EADDRINUSE;
   id.listens = true;
   listeners_.push_back(&id);
-  agent_.listen(nic_.interface().address, id.service);
+  if (id.has_datagrams()) {
+    lookups_.listen(nic_.interface().address, id.service);
+  } else {
+    agent_.listen(nic_.interface().address, id.service);
+  }
   return 0;
 }
 
+Id* Connections::listener(uint64_t service) const {
+  const auto at =
+      std::ranges::find_if(listeners_, [&](const Id* id) { return id->service == service; });
+  return at == listeners_.end() ? nullptr : *at;
+}
+
 int Connections::connect(Id& id, const rdma_conn_param& wanted) {
-  const auto own = data_of(wanted);
-  CmConnect request;
-  if (own.size() > CmReq{}.private_data.size() - kRdmaHeaderBytes) return EINVAL;
-  request.private_data.resize(kRdmaHeaderBytes);
-  format_rdma_header({port_of(id.ibv.route.addr.src_sin), nic_.interface().address, id.peer},
-                     request.private_data);
-  request.private_data.insert(request.private_data.end(), own.begin(), own.end());
   const std::lock_guard lock(nic_.mutex());
+  if (id.connection != 0 || id.lookup != 0) return EINVAL;
+  if (id.has_datagrams()) return look_up(id, wanted);
+  CmConnect request;
+  if (!fill_private(id, wanted, CmReq{}.private_data.size(), request.private_data)) return EINVAL;
   id.active = true;
   id.own_psn = draw_psn();
-  id.own_qpn = id.ibv.qp != nullptr ? id.ibv.qp->qp_num : wanted.qp_num;
+  id.own_qpn = qpn_of(id, wanted);
   id.mtu = nic_.mtu();
   id.responder_resources = wanted.responder_resources;
   id.initiator_depth = wanted.initiator_depth;
@@ -100,11 +131,28 @@ int Connections::connect(Id& id, const rdma_conn_param& wanted) {
   return answer(true);
 }
 
+int Connections::look_up(Id& id, const rdma_conn_param& wanted) {
+  CmLookup question;
+  if (!fill_private(id, wanted, CmSidrReq{}.private_data.size(), question.private_data)) {
+    return EINVAL;
+  }
+  question.ends = {nic_.interface().address, id.peer};
+  question.service_id = id.service;
+  id.lookup = lookups_.ask(nic_.now(), question);
+  if (id.lookup == 0) return ENOMEM;
+  by_lookup_[id.lookup] = &id;
+  return answer(true);
+}
+
 int Connections::accept(Id& id, const rdma_conn_param& wanted) {
-  if (id.connection == 0 || id.active) return EINVAL;
+  if (id.has_datagrams()) return tell(id, wanted);
   const auto own = data_of(wanted);
+  {
+    const std::lock_guard lock(nic_.mutex());
+    if (id.connection == 0 || id.active) return EINVAL;
+  }
   if (own.size() > CmRep{}.private_data.size()) return EINVAL;
-  id.own_qpn = id.ibv.qp != nullptr ? id.ibv.qp->qp_num : wanted.qp_num;
+  id.own_qpn = qpn_of(id, wanted);
   id.responder_resources = wanted.responder_resources;
   id.initiator_depth = wanted.initiator_depth;
   id.rnr_retry = wanted.rnr_retry_count & 7;
@@ -122,9 +170,25 @@ int Connections::accept(Id& id, const rdma_conn_param& wanted) {
   return answer(agent_.accept(nic_.now(), id.connection, reply));
 }
 
-int Connections::reject(Id& id, std::span<const uint8_t> private_data) {
-  if (private_data.size() > CmRej{}.private_data.size()) return EINVAL;
+int Connections::tell(Id& id, const rdma_conn_param& wanted) {
+  const auto own = data_of(wanted);
+  if (own.size() > CmSidrRep{}.private_data.size()) return EINVAL;
   const std::lock_guard lock(nic_.mutex());
+  return answer(lookups_.answer(
+      nic_.now(), id.lookup,
+      {SidrStatus::kSuccess, qpn_of(id, wanted), RDMA_UDP_QKEY, {own.begin(), own.end()}}));
+}
+
+int Connections::reject(Id& id, std::span<const uint8_t> private_data) {
+  const size_t most =
+      id.has_datagrams() ? CmSidrRep{}.private_data.size() : CmRej{}.private_data.size();
+  if (private_data.size() > most) return EINVAL;
+  const std::lock_guard lock(nic_.mutex());
+  if (id.has_datagrams()) {
+    return answer(
+        lookups_.answer(nic_.now(), id.lookup,
+                        {SidrStatus::kReject, 0, 0, {private_data.begin(), private_data.end()}}));
+  }
   return answer(agent_.reject(nic_.now(), id.connection, RejReason::kConsumer, private_data));
 }
 
@@ -145,29 +209,69 @@ int Connections::disconnect(Id& id) {
   return 0;
 }
 
-void Connections::forget(Id& id) {
-  EventChannel& channel = EventChannel::of(id.ibv.channel);
-  std::unique_lock lock(nic_.mutex());
-  std::erase(listeners_, &id);
-  if (id.connection != 0) {
-    by_connection_.erase(id.connection);
-    if (!agent_.disconnect(nic_.now(), id.connection)) {
-      agent_.reject(nic_.now(), id.connection, RejReason::kConsumer);
-    }
-    answer(true);
+void Connections::release(Id& id) {
+  if (id.lookup != 0) {
+    by_lookup_.erase(id.lookup);
+    lookups_.forget(nic_.now(), id.lookup);
   }
-  channel.events.forget([&](ConnectionEvent* event) {
-    if (event->waiter != &id) return false;
-    --id.unacknowledged;
-    if (event->id != &id) {  // a request that nobody took
-      by_connection_.erase(event->id->connection);
-      agent_.reject(nic_.now(), event->id->connection, RejReason::kConsumer);
-      delete event->id;
-    }
+  if (id.connection == 0) return;
+  by_connection_.erase(id.connection);
+  if (!agent_.disconnect(nic_.now(), id.connection)) {
+    agent_.reject(nic_.now(), id.connection, RejReason::kConsumer);
+  }
+}
+
+/// A request that no program took, with what happened to it since.
+void Connections::drop(Id* untaken) {
+  release(*untaken);
+  EventChannel::of(untaken->ibv.channel).events.forget([&](ConnectionEvent* event) {
+    if (event->waiter != untaken) return false;
     delete event;
     return true;
   });
+  delete untaken;
+}
+
+void Connections::forget(Id& id) {
+  std::unique_lock lock(nic_.mutex());
+  if (std::erase(listeners_, &id) != 0) {
+    agent_.ignore(nic_.interface().address, id.service);
+    lookups_.ignore(nic_.interface().address, id.service);
+  }
+  release(id);
+  std::vector<Id*> untaken;
+  EventChannel::of(id.ibv.channel).events.forget([&](ConnectionEvent* event) {
+    if (event->waiter != &id) return false;
+    --id.unacknowledged;
+    if (event->id != &id) untaken.push_back(event->id);
+    delete event;
+    return true;
+  });
+  for (Id* child : untaken) drop(child);
+  answer(true);
   acknowledged_.wait(lock, [&] { return id.unacknowledged == 0; });
+}
+
+int Connections::migrate(Id& id, EventChannel* to) {
+  std::unique_ptr<EventChannel> own;
+  if (to == nullptr) {
+    own = std::make_unique<EventChannel>();
+    if (!own->is_open()) return EMFILE;
+    to = own.get();
+  }
+  const std::lock_guard lock(nic_.mutex());
+  std::vector<ConnectionEvent*> moved;
+  if (id.ibv.channel != nullptr) {
+    EventChannel::of(id.ibv.channel).events.forget([&](ConnectionEvent* event) {
+      if (event->waiter != &id) return false;
+      moved.push_back(event);
+      return true;
+    });
+  }
+  id.ibv.channel = &to->ibv;
+  for (ConnectionEvent* event : moved) to->events.push(event);
+  id.own_channel.swap(own);
+  return 0;
 }
 
 void Connections::acknowledge(ConnectionEvent& event) {
@@ -179,7 +283,7 @@ void Connections::acknowledge(ConnectionEvent& event) {
   delete &event;
 }
 
-ConnectionEvent& Connections::push(Id& id, rdma_cm_event_type type, int status) {
+ConnectionEvent& Connections::make_event(Id& id, rdma_cm_event_type type, int status) {
   auto* event = new ConnectionEvent;
   event->id = event->waiter = &id;
   event->ibv.id = &id.ibv;
@@ -188,10 +292,19 @@ ConnectionEvent& Connections::push(Id& id, rdma_cm_event_type type, int status) 
   return *event;
 }
 
+void Connections::push(ConnectionEvent& event) {
+  if (!event.private_data.empty()) {
+    // In one place, whichever of the two it is.
+    event.ibv.param.conn.private_data = event.private_data.data();
+    event.ibv.param.conn.private_data_len = static_cast<uint8_t>(event.private_data.size());
+  }
+  ++event.waiter->unacknowledged;
+  EventChannel::of(event.waiter->ibv.channel).events.push(&event);
+}
+
 void Connections::raise(Id& id, rdma_cm_event_type type, int status) {
   const std::lock_guard lock(nic_.mutex());
-  ++id.unacknowledged;
-  EventChannel::of(id.ibv.channel).events.push(&push(id, type, status));
+  push(make_event(id, type, status));
 }
 
 }  // namespace understudy::soft_nic

@@ -1,22 +1,26 @@
 // RDMA-CM's ids and their connections: what rdma_*.cc call, over the communication manager of
-// dataplane/cm. Its events wait in a program's event channel; a queue pair that belongs to an id is
-// moved to RTS by the thread that takes the event, as librdmacm does it.
+// dataplane/cm; ids of datagrams (RDMA_PS_UDP) over its lookups. Its events wait in a program's
+// event channel; a queue pair that belongs to an id is moved to RTS by the thread that takes the
+// event, as librdmacm does it.
 #pragma once
 
 #include <rdma/rdma_cma.h>
 
 #include <array>
 #include <condition_variable>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "dataplane/cm/agent.h"
+#include "dataplane/cm/lookups.h"
 #include "tools/soft_nic/event_queue.h"
 #include "tools/soft_nic/nic.h"
 
 namespace understudy::soft_nic {
 
+class Connections;
 struct Id;
 
 /// An event that a program gets, with what it points to.
@@ -32,13 +36,20 @@ struct EventChannel {
   rdma_event_channel ibv{};
   EventQueue<ConnectionEvent*> events;
 
+  EventChannel() { ibv.fd = events.fd(); }
+  bool is_open() const { return ibv.fd >= 0; }
   static EventChannel& of(rdma_event_channel* c) { return *reinterpret_cast<EventChannel*>(c); }
 };
 
 /// An id. `ibv` is what the program has.
 struct Id {
+  explicit Id(Connections& all) : home(all) {}
+
   rdma_cm_id ibv{};
-  CmId connection = 0;  ///< 0: none
+  Connections& home;
+  std::unique_ptr<EventChannel> own_channel;  ///< of an id whose calls wait for their events
+  CmId connection = 0;                        ///< 0: none
+  CmId lookup = 0;                            ///< the same, of datagrams
   bool listens = false;
   bool active = false;
   uint64_t service = 0;
@@ -52,14 +63,22 @@ struct Id {
   uint8_t retry_count = 7, rnr_retry = 7, ack_timeout = 19;
   uint32_t unacknowledged = 0;  ///< events that the program has not given back
   ibv_sa_path_rec path{};
+  std::optional<ibv_qp_init_attr_ex> for_requests;  ///< queue pairs that requests get
 
+  bool waits() const { return own_channel != nullptr; }
+  bool has_datagrams() const { return ibv.ps == RDMA_PS_UDP; }
   static Id& of(rdma_cm_id* id) { return *reinterpret_cast<Id*>(id); }
 };
 
 /// All of it is called without the device's lock, but for what GeneralServices says.
 class Connections final : public GeneralServices {
  public:
-  explicit Connections(Nic& nic);
+  /// `context`, of this device, is for all ids.
+  Connections(Nic& nic, ibv_context* context);
+
+  Nic& nic() { return nic_; }
+  ibv_context* context() { return context_; }
+  ibv_pd* domain() { return domain_; }  ///< for ids that are given none
 
   /// errnos of rdma_*(3), or 0.
   int listen(Id& id);
@@ -71,11 +90,15 @@ class Connections final : public GeneralServices {
   /// Ends what is left of its connection, and waits until the program has given its events back.
   void forget(Id& id);
 
+  /// Moves an id and its events that wait to another channel; null: to one of its own. EMFILE.
+  int migrate(Id& id, EventChannel* to);
   /// Queues an event of an id's own.
   void raise(Id& id, rdma_cm_event_type type, int status = 0);
   void acknowledge(ConnectionEvent& event);
   /// What a queue pair of this id needs to get to a state; 0 or EINVAL.
   int attributes(const Id& id, ibv_qp_state state, ibv_qp_attr& out, int& mask) const;
+  /// The way to an id's peer.
+  static void fill_way(const Id& id, ibv_ah_attr& out);
   /// INIT to RTS.
   int make_ready(Id& id);
 
@@ -86,13 +109,28 @@ class Connections final : public GeneralServices {
   // GeneralServices
   void on_datagram(Time now, const IpAddress& from, std::span<const uint8_t> bytes) override;
   void on_time(Time now) override;
-  Time deadline() const override { return agent_.deadline(); }
+  Time deadline() const override { return std::min(agent_.deadline(), lookups_.deadline()); }
 
  private:
   void drain();
   void hear(const CmEvent& event);
   void hear_request(const CmEvent& event, const CmReq& request);
-  ConnectionEvent& push(Id& id, rdma_cm_event_type type, int status);
+  void hear(const CmLookupEvent& event);
+  void hear_lookup(const CmLookupEvent& event);
+  void hear_answer(Id& id, const CmLookupEvent& event);
+  Id* listener(uint64_t service) const;
+  /// An id for what a listener was asked; null when no channel can be made for it.
+  Id* make_child(Id& parent, const CmEnds& ends, uint16_t port);
+  /// The program has yet to take it.
+  ConnectionEvent& make_request(Id& parent, Id& child, std::span<const uint8_t> private_data);
+  static ConnectionEvent& make_event(Id& id, rdma_cm_event_type type, int status);
+  /// Queues an event for its waiter.
+  static void push(ConnectionEvent& event);
+  int look_up(Id& id, const rdma_conn_param& wanted);
+  int tell(Id& id, const rdma_conn_param& wanted);
+  /// Ends what is left of an id's connection.
+  void release(Id& id);
+  void drop(Id* untaken);
   Psn draw_psn() {
     return Psn(
         static_cast<uint32_t>(seed_ = seed_ * 6364136223846793005ULL + 1442695040888963407ULL) >>
@@ -102,9 +140,12 @@ class Connections final : public GeneralServices {
   bool begin_to_leave();
 
   Nic& nic_;
+  ibv_context* const context_;
+  ibv_pd* const domain_;
   uint64_t seed_;
   CmAgent agent_;
-  std::unordered_map<CmId, Id*> by_connection_;
+  CmLookups lookups_;
+  std::unordered_map<CmId, Id*> by_connection_, by_lookup_;
   std::vector<Id*> listeners_;
   std::condition_variable acknowledged_;  ///< under the device's lock
   bool leaving_ = false;
@@ -112,7 +153,5 @@ class Connections final : public GeneralServices {
 
 /// The one of this process' device; null with errno set where there is no device.
 Connections* the_connections();
-/// A context of this process' device for all ids.
-ibv_context* the_context();
 
 }  // namespace understudy::soft_nic

@@ -17,10 +17,25 @@ uint8_t reads(uint8_t wanted) { return std::min<uint8_t>(wanted, kMaxReads); }
 
 }  // namespace
 
+void Connections::fill_way(const Id& id, ibv_ah_attr& out) {
+  out.is_global = 1;
+  out.port_num = 1;
+  out.grh.hop_limit = kHops;
+  out.grh.traffic_class = id.traffic_class;
+  std::memcpy(out.grh.dgid.raw, id.peer.gid().data(), id.peer.gid().size());
+}
+
 int Connections::attributes(const Id& id, ibv_qp_state state, ibv_qp_attr& out, int& mask) const {
   out = {};
   out.qp_state = state;
   mask = IBV_QP_STATE;
+  if (id.has_datagrams()) {
+    out.qkey = RDMA_UDP_QKEY;
+    out.port_num = 1;
+    if (state == IBV_QPS_INIT) mask |= IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_QKEY;
+    if (state == IBV_QPS_RTS) mask |= IBV_QP_SQ_PSN;
+    return 0;
+  }
   out.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   if (id.responder_resources != 0) {
     out.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -31,11 +46,7 @@ int Connections::attributes(const Id& id, ibv_qp_state state, ibv_qp_attr& out, 
       mask |= IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS;
       return 0;
     case IBV_QPS_RTR:
-      out.ah_attr.is_global = 1;
-      out.ah_attr.port_num = 1;
-      out.ah_attr.grh.hop_limit = kHops;
-      out.ah_attr.grh.traffic_class = id.traffic_class;
-      std::memcpy(out.ah_attr.grh.dgid.raw, id.peer.gid().data(), id.peer.gid().size());
+      fill_way(id, out.ah_attr);
       out.path_mtu = IBV_MTU_256;
       while (out.path_mtu < IBV_MTU_4096 && 128U << (out.path_mtu + 1) <= id.mtu) {
         out.path_mtu = static_cast<ibv_mtu>(out.path_mtu + 1);

@@ -16,6 +16,15 @@ sockaddr* copy(const sockaddr* address, socklen_t size) {
   return made;
 }
 
+/// Queue pairs and port spaces stand for one another.
+void set_kind(rdma_addrinfo& out, const rdma_addrinfo& hints) {
+  const bool datagrams = hints.ai_qp_type == IBV_QPT_UD || hints.ai_port_space == RDMA_PS_UDP;
+  out.ai_qp_type = hints.ai_qp_type != 0 ? hints.ai_qp_type : datagrams ? IBV_QPT_UD : IBV_QPT_RC;
+  out.ai_port_space = hints.ai_port_space != 0 ? hints.ai_port_space
+                      : datagrams              ? RDMA_PS_UDP
+                                               : RDMA_PS_TCP;
+}
+
 int errno_of(int code) {
   switch (code) {
     case 0:
@@ -63,9 +72,7 @@ SOFT_NIC_EXPORT int rdma_getaddrinfo(const char* node, const char* service,
   }
   made->ai_flags = flags;
   made->ai_family = AF_INET;
-  made->ai_qp_type = hints != nullptr && hints->ai_qp_type != 0 ? hints->ai_qp_type : IBV_QPT_RC;
-  made->ai_port_space =
-      hints != nullptr && hints->ai_port_space != 0 ? hints->ai_port_space : RDMA_PS_TCP;
+  set_kind(*made, hints != nullptr ? *hints : rdma_addrinfo{});
   (passive ? made->ai_src_addr : made->ai_dst_addr) = address;
   (passive ? made->ai_src_len : made->ai_dst_len) = size;
   if (!passive && hints != nullptr && hints->ai_src_len != 0) {

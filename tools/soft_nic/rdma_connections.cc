@@ -7,6 +7,7 @@
 
 #include "tools/soft_nic/connections.h"
 #include "tools/soft_nic/exported.h"
+#include "tools/soft_nic/rdma_wait.h"
 
 using namespace understudy;
 using namespace understudy::soft_nic;
@@ -23,7 +24,7 @@ int told(int error) {
 void finish(ConnectionEvent& event) {
   Id& id = *event.id;
   if (!event.replied || id.ibv.qp == nullptr) return;
-  Connections& all = *the_connections();
+  Connections& all = id.home;
   int failed = all.make_ready(id);
   if (failed == 0) failed = all.confirm(id);
   event.ibv.event = failed == 0 ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_CONNECT_ERROR;
@@ -36,12 +37,11 @@ void finish(ConnectionEvent& event) {
 SOFT_NIC_EXPORT rdma_event_channel* rdma_create_event_channel() {
   if (the_connections() == nullptr) return nullptr;
   auto* channel = new (std::nothrow) EventChannel;
-  if (channel == nullptr || channel->events.fd() < 0) {
+  if (channel == nullptr || !channel->is_open()) {
     delete channel;
     errno = EMFILE;
     return nullptr;
   }
-  channel->ibv.fd = channel->events.fd();
   return &channel->ibv;
 }
 
@@ -59,19 +59,22 @@ SOFT_NIC_EXPORT int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event
 
 SOFT_NIC_EXPORT int rdma_ack_cm_event(rdma_cm_event* event) {
   if (event == nullptr) return told(EINVAL);
-  the_connections()->acknowledge(*reinterpret_cast<ConnectionEvent*>(event));
+  auto& mine = *reinterpret_cast<ConnectionEvent*>(event);
+  mine.waiter->home.acknowledge(mine);
   return 0;
 }
 
 SOFT_NIC_EXPORT int rdma_listen(rdma_cm_id* id, int) {
   if (id->verbs == nullptr && rdma_bind_addr(id, nullptr) != 0) return -1;
-  return told(the_connections()->listen(Id::of(id)));
+  return told(Id::of(id).home.listen(Id::of(id)));
 }
 
 SOFT_NIC_EXPORT int rdma_connect(rdma_cm_id* id, rdma_conn_param* wanted) {
-  if (id->route.num_paths == 0 || Id::of(id).connection != 0) return told(EINVAL);
+  if (id->route.num_paths == 0) return told(EINVAL);
   const rdma_conn_param none{};
-  return told(the_connections()->connect(Id::of(id), wanted != nullptr ? *wanted : none));
+  Id& mine = Id::of(id);
+  if (told(mine.home.connect(mine, wanted != nullptr ? *wanted : none)) != 0) return -1;
+  return wait_for_event(mine);
 }
 
 SOFT_NIC_EXPORT int rdma_accept(rdma_cm_id* id, rdma_conn_param* wanted) {
@@ -80,21 +83,25 @@ SOFT_NIC_EXPORT int rdma_accept(rdma_cm_id* id, rdma_conn_param* wanted) {
   asked.responder_resources = mine.responder_resources;
   asked.initiator_depth = mine.initiator_depth;
   asked.rnr_retry_count = mine.rnr_retry;
-  return told(the_connections()->accept(mine, wanted != nullptr ? *wanted : asked));
+  if (told(mine.home.accept(mine, wanted != nullptr ? *wanted : asked)) != 0) return -1;
+  if (!mine.has_datagrams()) return wait_for_event(mine);
+  if (mine.waits()) give_back_event(mine);  // nothing comes
+  return 0;
 }
 
 SOFT_NIC_EXPORT int rdma_establish(rdma_cm_id* id) {
   if (id->qp != nullptr) return told(EINVAL);  // then it has been done
-  return told(the_connections()->confirm(Id::of(id)));
+  return told(Id::of(id).home.confirm(Id::of(id)));
 }
 
 SOFT_NIC_EXPORT int rdma_reject(rdma_cm_id* id, const void* private_data, uint8_t size) {
-  return told(the_connections()->reject(Id::of(id), {static_cast<const uint8_t*>(private_data),
-                                                     private_data != nullptr ? size : size_t{0}}));
+  return told(Id::of(id).home.reject(Id::of(id), {static_cast<const uint8_t*>(private_data),
+                                                  private_data != nullptr ? size : size_t{0}}));
 }
 
 SOFT_NIC_EXPORT int rdma_disconnect(rdma_cm_id* id) {
-  return told(the_connections()->disconnect(Id::of(id)));
+  if (told(Id::of(id).home.disconnect(Id::of(id))) != 0) return -1;
+  return wait_for_event(Id::of(id));
 }
 
 SOFT_NIC_EXPORT const char* rdma_event_str(rdma_cm_event_type event) {

@@ -1,4 +1,4 @@
-// RDMA-CM: ids, their addresses and queue pairs.
+// RDMA-CM: ids and their addresses.
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
 
@@ -12,6 +12,7 @@
 #include "tools/soft_nic/context.h"
 #include "tools/soft_nic/device.h"
 #include "tools/soft_nic/exported.h"
+#include "tools/soft_nic/rdma_wait.h"
 
 namespace understudy::soft_nic {
 
@@ -42,9 +43,7 @@ IpAddress address_of(const sockaddr* address) {
 
 /// EADDRNOTAVAIL where it is not ours; `address` may be null or name no address: ours.
 int bind(Id& id, const sockaddr* address) {
-  Connections* all = the_connections();
-  if (all == nullptr) return ENODEV;
-  const IpAddress own = Context::of(the_context()).nic.interface().address;
+  const IpAddress own = id.home.nic().interface().address;
   uint16_t port = 0;
   if (address != nullptr) {
     // The IPv6 address that means any means ours, too.
@@ -60,7 +59,8 @@ int bind(Id& id, const sockaddr* address) {
   out.sin_family = AF_INET;
   out.sin_addr.s_addr = htonl(own.v4_value());
   out.sin_port = htons(port != 0 ? port : fresh_port());
-  id.ibv.verbs = the_context();
+  id.ibv.verbs = id.home.context();
+  if (id.ibv.pd == nullptr) id.ibv.pd = id.home.domain();
   id.ibv.port_num = 1;
   id.service = rdma_service_id(space_of(id.ibv), ntohs(out.sin_port));
   return 0;
@@ -74,30 +74,38 @@ using namespace understudy::soft_nic;
 
 SOFT_NIC_EXPORT int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** out, void* context,
                                    rdma_port_space space) {
-  // Without a channel every call would wait for its event: not offered.
-  if (channel == nullptr || space != RDMA_PS_TCP) return told(EOPNOTSUPP);
-  if (the_connections() == nullptr) return -1;
-  auto* id = new (std::nothrow) Id;
+  if (space != RDMA_PS_TCP && space != RDMA_PS_UDP) return told(EOPNOTSUPP);
+  Connections* all = the_connections();
+  if (all == nullptr) return -1;
+  auto* id = new (std::nothrow) Id(*all);
   if (id == nullptr) return told(ENOMEM);
   id->ibv.channel = channel;
   id->ibv.context = context;
   id->ibv.ps = space;
-  id->ibv.qp_type = IBV_QPT_RC;
+  id->ibv.qp_type = space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
+  if (channel == nullptr) {  // its calls wait for their events
+    if (const int failed = all->migrate(*id, nullptr)) {
+      delete id;
+      return told(failed);
+    }
+  }
   *out = &id->ibv;
   return 0;
 }
 
 SOFT_NIC_EXPORT int rdma_destroy_id(rdma_cm_id* id) {
   Id& mine = Id::of(id);
-  the_connections()->forget(mine);
+  give_back_event(mine);
+  mine.home.forget(mine);
   delete &mine;
   return 0;
 }
 
 SOFT_NIC_EXPORT int rdma_migrate_id(rdma_cm_id* id, rdma_event_channel* channel) {
-  if (channel == nullptr) return told(EOPNOTSUPP);
-  id->channel = channel;  // events that wait stay where they are
-  return 0;
+  Id& mine = Id::of(id);
+  if (channel == nullptr && mine.waits() && id->event == nullptr) return 0;
+  if (mine.waits()) give_back_event(mine);
+  return told(mine.home.migrate(mine, channel ? &EventChannel::of(channel) : nullptr));
 }
 
 SOFT_NIC_EXPORT int rdma_bind_addr(rdma_cm_id* id, sockaddr* address) {
@@ -110,26 +118,29 @@ SOFT_NIC_EXPORT int rdma_resolve_addr(rdma_cm_id* id, sockaddr* from, sockaddr* 
   if (id->verbs == nullptr) {
     if (const int failed = bind(mine, from)) return told(failed);
   }
+  if (IN_MULTICAST(ntohl(reinterpret_cast<const sockaddr_in*>(to)->sin_addr.s_addr))) {
+    return told(EOPNOTSUPP);
+  }
   id->route.addr.dst_sin = *reinterpret_cast<const sockaddr_in*>(to);
   mine.peer = address_of(to);
   mine.service = rdma_service_id(space_of(*id), ntohs(id->route.addr.dst_sin.sin_port));
-  Nic& nic = Context::of(id->verbs).nic;
+  Nic& nic = mine.home.nic();
   bool known = false;
   {
     std::unique_lock lock(nic.mutex());
     known = nic.resolve(mine.peer, lock).has_value();
   }
-  the_connections()->raise(mine, known ? RDMA_CM_EVENT_ADDR_RESOLVED : RDMA_CM_EVENT_ADDR_ERROR,
-                           known ? 0 : -ETIMEDOUT);
-  return 0;
+  mine.home.raise(mine, known ? RDMA_CM_EVENT_ADDR_RESOLVED : RDMA_CM_EVENT_ADDR_ERROR,
+                  known ? 0 : -ETIMEDOUT);
+  return wait_for_event(mine);
 }
 
 SOFT_NIC_EXPORT int rdma_resolve_route(rdma_cm_id* id, int) {
   if (id->verbs == nullptr) return told(EINVAL);
   id->route.num_paths = 1;
   id->route.path_rec = &Id::of(id).path;
-  the_connections()->raise(Id::of(id), RDMA_CM_EVENT_ROUTE_RESOLVED);
-  return 0;
+  Id::of(id).home.raise(Id::of(id), RDMA_CM_EVENT_ROUTE_RESOLVED);
+  return wait_for_event(Id::of(id));
 }
 
 SOFT_NIC_EXPORT int rdma_set_option(rdma_cm_id* id, int level, int option, void* value,
@@ -146,48 +157,6 @@ SOFT_NIC_EXPORT int rdma_set_option(rdma_cm_id* id, int level, int option, void*
   // One listener has a port here, and only IPv4, anyway.
   if (option == RDMA_OPTION_ID_REUSEADDR || option == RDMA_OPTION_ID_AFONLY) return 0;
   return told(ENOSYS);
-}
-
-SOFT_NIC_EXPORT int rdma_init_qp_attr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask) {
-  return told(the_connections()->attributes(Id::of(id), attr->qp_state, *attr, *mask));
-}
-
-SOFT_NIC_EXPORT int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
-  if (id->qp != nullptr || id->verbs == nullptr) return told(EINVAL);
-  if (attr->send_cq == nullptr || attr->recv_cq == nullptr) return told(EINVAL);
-  if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0) return told(EINVAL);
-  ibv_qp* qp = ibv_create_qp_ex(attr->pd->context, attr);
-  if (qp == nullptr) return -1;
-  ibv_qp_attr init;
-  int mask = 0;
-  the_connections()->attributes(Id::of(id), IBV_QPS_INIT, init, mask);
-  if (const int failed = ibv_modify_qp(qp, &init, mask)) {
-    ibv_destroy_qp(qp);
-    return told(failed);
-  }
-  id->qp = qp;
-  id->pd = attr->pd;
-  return 0;
-}
-
-SOFT_NIC_EXPORT int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr) {
-  if (pd == nullptr) return told(EINVAL);
-  ibv_qp_init_attr_ex whole{};
-  whole.qp_context = attr->qp_context;
-  whole.send_cq = attr->send_cq;
-  whole.recv_cq = attr->recv_cq;
-  whole.srq = attr->srq;
-  whole.cap = attr->cap;
-  whole.qp_type = attr->qp_type;
-  whole.sq_sig_all = attr->sq_sig_all;
-  whole.comp_mask = IBV_QP_INIT_ATTR_PD;
-  whole.pd = pd;
-  return rdma_create_qp_ex(id, &whole);
-}
-
-SOFT_NIC_EXPORT void rdma_destroy_qp(rdma_cm_id* id) {
-  if (id->qp != nullptr) ibv_destroy_qp(id->qp);
-  id->qp = nullptr;
 }
 
 SOFT_NIC_EXPORT __be16 rdma_get_src_port(rdma_cm_id* id) { return id->route.addr.src_sin.sin_port; }

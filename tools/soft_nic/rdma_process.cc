@@ -11,26 +11,9 @@ namespace understudy::soft_nic {
 
 namespace {
 
-std::mutex mutex;  // of what follows
-// Never torn down, as the device.
-Connections* connections = nullptr;
-ibv_context* context = nullptr;
+std::mutex mutex;                    // of what follows
+Connections* connections = nullptr;  // never torn down, as the device
 pid_t owner = 0;
-
-/// A child of fork() gets its own; what it inherited stays the parent's, like the device.
-bool make() {
-  if (connections != nullptr && owner == getpid()) return true;
-  const auto nic = the_nic();
-  ibv_context* opened = nic ? ibv_open_device(the_device()) : nullptr;
-  if (opened == nullptr) {
-    errno = ENODEV;
-    return false;
-  }
-  connections = new Connections(**nic);
-  context = opened;
-  owner = getpid();
-  return true;
-}
 
 [[gnu::destructor]] void leave() {
   if (connections != nullptr && owner == getpid()) connections->leave();
@@ -40,12 +23,17 @@ bool make() {
 
 Connections* the_connections() {
   const std::lock_guard guard(mutex);
-  return make() ? connections : nullptr;
-}
-
-ibv_context* the_context() {
-  const std::lock_guard guard(mutex);
-  return make() ? context : nullptr;
+  // A child of fork() gets its own; what it inherited stays the parent's, like the device.
+  if (connections != nullptr && owner == getpid()) return connections;
+  const auto nic = the_nic();
+  ibv_context* context = nic ? ibv_open_device(the_device()) : nullptr;
+  if (context == nullptr) {
+    errno = ENODEV;
+    return nullptr;
+  }
+  connections = new Connections(**nic, context);
+  owner = getpid();
+  return connections;
 }
 
 }  // namespace understudy::soft_nic

@@ -1,5 +1,5 @@
 // RDMA-CM's calls on ids that are not offered: refused here, because the distribution's would take
-// our ids for its own. (rdma_create_ep() is the distribution's: it finds no device and says so.)
+// our ids for its own.
 #include <rdma/rdma_cma.h>
 
 #include <cerrno>
@@ -15,6 +15,8 @@ int refused() {
 
 }  // namespace
 
+/// Sockets over RDMA know the insides of the distribution's ids; ours have others.
+SOFT_NIC_EXPORT int rsocket(int, int, int) { return refused(); }
 SOFT_NIC_EXPORT int rdma_join_multicast(rdma_cm_id*, sockaddr*, void*) { return refused(); }
 SOFT_NIC_EXPORT int rdma_join_multicast_ex(rdma_cm_id*, rdma_cm_join_mc_attr_ex*, void*) {
   return refused();

@@ -1,6 +1,7 @@
 // Verbs: queue pairs and shared receive queues.
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -51,6 +52,9 @@ SOFT_NIC_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (attr->send_cq == nullptr || attr->recv_cq == nullptr || !within_limits(attr->cap)) {
     return refused<ibv_qp>(EINVAL);
   }
+  // Some programs (rdma_xclient) count on this much without asking, which devices and rxe have.
+  attr->cap.max_inline_data =
+      std::max<uint32_t>(attr->cap.max_inline_data, attr->cap.max_send_sge * sizeof(ibv_sge));
   Nic& nic = Context::of(pd->context).nic;
   std::unique_ptr<QueuePair> made;
   try {
@@ -159,6 +163,7 @@ ibv_qp* create_qp_ex(ibv_context*, ibv_qp_init_attr_ex* attr) {
   plain.qp_type = attr->qp_type;
   plain.sq_sig_all = attr->sq_sig_all;
   ibv_qp* made = ibv_create_qp(attr->pd, &plain);
+  attr->cap = plain.cap;
   if (made != nullptr && posts) fill_post_operations(*QueuePair::of(made).extended());
   return made;
 }
