@@ -48,6 +48,22 @@ TEST(CmActive, ReqRepRtuMakeAConnection) {
   EXPECT_TRUE(rig.server.deadline().is_never());
 }
 
+TEST(CmActive, IdsAreOfTheRangeThatTheAgentWasGiven) {
+  CmAgentConfig config = rig_config(0xc);
+  config.ids = {0xabc0'0000, 0x0000'0003};  // of four ids, of which the program has three
+  CmAgent agent(config);
+  std::set<CmId> drawn;
+  for (Qpn qpn = 1; qpn <= 3; ++qpn) {
+    CmConnect request = CmRig().request();
+    request.qpn = qpn;
+    drawn.insert(*agent.connect(Time::zero(), request));
+  }
+  EXPECT_EQ(drawn.size(), 3u);
+  for (const CmId id : drawn) EXPECT_TRUE(config.ids.contains(id)) << id;
+  EXPECT_FALSE(config.ids.contains(0xabc1'0000));
+  EXPECT_TRUE(CmIdRange().contains(0));
+}
+
 // rules: A9.6
 TEST(CmActive, ADuplicateRepGetsTheRtuAgain) {
   CmRig rig;

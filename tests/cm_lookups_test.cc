@@ -194,6 +194,15 @@ TEST_F(CmLookupsTest, RepliesOfOthersAreNone) {
   EXPECT_EQ(client_.size(), 1u);
 }
 
+TEST_F(CmLookupsTest, RequestIdsAreOfTheRangeThatWasGiven) {
+  CmLookupsConfig config = seeded(0xc);
+  config.ids = {0xabc0'0000, 0x0000'ffff};
+  CmLookups side(config);
+  const CmId a = side.ask(now_, question()), b = side.ask(now_, question());
+  EXPECT_NE(a, b);
+  EXPECT_TRUE(config.ids.contains(a) && config.ids.contains(b));
+}
+
 TEST_F(CmLookupsTest, ThereMayBeTooMany) {
   CmLookupsConfig config = seeded(0xc);
   config.max_lookups = 2;

@@ -22,9 +22,18 @@
 
 namespace understudy {
 
+/// Which communication ids are an agent's: several on one address know theirs by them.
+struct CmIdRange {
+  uint32_t first = 0;           ///< its bits that `mask` has are zero
+  uint32_t mask = 0xffff'ffff;  ///< bits that tell ids of the range apart
+  bool contains(CmId id) const { return (id & ~mask) == first; }
+  CmId id(uint32_t n) const { return first | (n & mask); }
+};
+
 struct CmAgentConfig {
-  uint64_t seed = 1;                 ///< of communication and transaction ids
-  uint64_t ca_guid = 1;              ///< told to peers
+  uint64_t seed = 1;     ///< of communication and transaction ids
+  uint64_t ca_guid = 1;  ///< told to peers
+  CmIdRange ids;
   uint32_t max_connections = 16384;  ///< in any state; more are rejected: no resources
   uint32_t max_mtu = 4096;           ///< largest path MTU that a REQ may ask for
   uint8_t response_timeout = 20;     ///< 4.096 us << n: what peers are told of our answers' time

@@ -17,6 +17,7 @@ namespace understudy {
 
 struct CmLookupsConfig {
   uint64_t seed = 1;            ///< of request and transaction ids
+  CmIdRange ids;                ///< of request ids
   uint32_t max_lookups = 4096;  ///< at a time, of both sides; more are refused
   /// Until a SIDR_REQ goes again. No field tells the peer of it: Linux waits as long.
   Duration wait = cm_time(20);

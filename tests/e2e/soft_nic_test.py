@@ -15,6 +15,8 @@ import stage
 SERVER, CLIENT = "10.8.0.2", "10.8.0.1"
 MTU = "4200"
 LONGEST = 120  # seconds; a program that takes as long hangs
+# Shows the names that soft NICs claim for services of RDMA-CM.
+LISTENS = ("sed", "-n", r"/understudy-soft-nic.*service/p", "/proc/net/unix")
 
 
 # A verbs program that forks while its device is open, and whose child uses one, too.
@@ -106,15 +108,15 @@ class TwoSoftNics(OnCable):
         return printed
 
     def connected(self, *words, server=(), client=(SERVER,)):
-        """The same for programs that use RDMA-CM: who is there too early repeats its request."""
-        return self.pair(*words, server=server, client=client, shows=("tail", "-n", "+2", "/proc/net/packet"))
+        """The same for programs that use RDMA-CM."""
+        return self.pair(*words, server=server, client=client, shows=LISTENS)
 
     def beside(self, server, *client):
         """The same with a server that stays."""
         with open(self.log, "w") as log:
             other = subprocess.Popen(self.cable.command(1, server), env=self.environment, stdout=log, stderr=log)
         try:
-            self.wait_for_server(("tail", "-n", "+2", "/proc/net/packet"))
+            self.wait_for_server(LISTENS)
             return self.output(0, *client)
         finally:
             other.kill()
@@ -181,7 +183,7 @@ class TwoSoftNics(OnCable):
                     server = subprocess.Popen(self.cable.command(1, [f"rdma_{kind}server"]), env=self.environment, stdout=log,
                                               stderr=log)
                 self.addCleanup(server.kill)
-                self.wait_for_server(("tail", "-n", "+2", "/proc/net/packet"))
+                self.wait_for_server(LISTENS)
                 self.assertIn("end 0", self.output(0, f"rdma_{kind}client", "-s", SERVER))
                 self.assertEqual(server.wait(timeout=LONGEST), 0, self.log.read_text())
 
@@ -189,6 +191,38 @@ class TwoSoftNics(OnCable):
         for options in ((), ("-c", "4", "-C", "20", "-S", "1000")):
             with self.subTest(options=options):
                 self.assertIn("return status 0", self.connected("udaddy", *options, client=("-s", SERVER)))
+
+    def running(self, end, *words):
+        """A program in the background, with what it prints."""
+        log = open(self.folder / f"{end}-{len(os.listdir(self.folder))}.log", "w+")
+        self.addCleanup(log.close)
+        program = subprocess.Popen(self.cable.command(end, words), env=self.environment, stdout=log, stderr=log, text=True)
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        return program, log
+
+    def assert_ends(self, program, log, status=0):
+        ended = program.wait(timeout=LONGEST)
+        log.seek(0)
+        self.assertEqual(ended, status, log.read())
+
+    def test_several_processes_on_one_address(self):
+        """Each hears all requests and messages, and leaves to others what is theirs."""
+        servers = []
+        for port in ("4000", "4001", "4002"):
+            servers.append(self.running(1, "rping", "-s", "-a", SERVER, "-p", port, "-C", "2000"))
+            listed = ("sed", "-n", f"/service.{0x0106 << 16 | int(port)}/p", "/proc/net/unix")
+            self.wait_for_server(listed)
+        taken = self.output(1, "rping", "-s", "-a", SERVER, "-p", "4001", status=255)
+        self.assertIn("Address already in use", taken)
+        clients = [self.running(0, "rping", "-c", "-a", SERVER, "-p", port, "-C", "2000") for port in ("4000", "4001")]
+        for _ in range(3):  # whichever process answers for nobody does, and only for nobody
+            refused = self.output(0, "rping", "-c", "-a", SERVER, "-p", "4003", "-C", "1", status=255)
+            self.assertIn("RDMA_CM_EVENT_REJECTED", refused)
+        for program in clients + servers[:2]:
+            self.assert_ends(*program)
+        self.output(0, "rping", "-c", "-a", SERVER, "-p", "4002", "-C", "2000")  # the one that is left
+        self.assert_ends(*servers[2])
 
     def test_what_is_not_offered_is_refused(self):
         for program in (("mckey", "-m", "239.8.0.1"), ("udaddy", "-p", "0x2"), ("rdma_xserver", "-c", "x"), ("rstream",), ("riostream",),

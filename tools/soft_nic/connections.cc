@@ -23,17 +23,19 @@ uint64_t draw_seed() {
   return drawn | 1;
 }
 
-CmAgentConfig agent_config(uint64_t seed, uint32_t mtu) {
+CmAgentConfig agent_config(uint64_t seed, uint32_t mtu, const CmIdRange& ids) {
   CmAgentConfig config;
   config.seed = seed;
   config.ca_guid = seed;  // unlike that of other processes here: queue pair numbers are per guid
   config.max_mtu = mtu;
+  config.ids = ids;
   config.longest_dreq_wait = kDreqWait;
   return config;
 }
 
-CmLookupsConfig lookups_config(uint64_t seed) {
+CmLookupsConfig lookups_config(uint64_t seed, const CmIdRange& ids) {
   CmLookupsConfig config;
+  config.ids = ids;
   config.seed = seed;
   return config;
 }
@@ -67,8 +69,9 @@ Connections::Connections(Nic& nic, ibv_context* context)
       context_(context),
       domain_(ibv_alloc_pd(context)),
       seed_(draw_seed()),
-      agent_(agent_config(seed_, nic.mtu())),
-      lookups_(lookups_config(seed_)) {
+      ids_(claim_ids()),
+      agent_(agent_config(seed_, nic.mtu(), ids_)),
+      lookups_(lookups_config(seed_, ids_)) {
   const std::lock_guard lock(nic_.mutex());
   nic_.set_services(this);
 }
@@ -82,7 +85,9 @@ int Connections::answer(bool done) {
 
 int Connections::listen(Id& id) {
   const std::lock_guard lock(nic_.mutex());
-  if (listener(id.service) != nullptr) return EADDRINUSE;
+  auto claim = Claim::take(name("service", id.service));
+  if (!claim) return EADDRINUSE;
+  service_claims_.emplace(id.service, std::move(*claim));
   id.listens = true;
   listeners_.push_back(&id);
   if (id.has_datagrams()) {
@@ -90,7 +95,8 @@ int Connections::listen(Id& id) {
   } else {
     agent_.listen(nic_.interface().address, id.service);
   }
-  return 0;
+  deliver_early(nic_.now(), id.service);
+  return answer(true);
 }
 
 Id* Connections::listener(uint64_t service) const {
@@ -235,6 +241,7 @@ void Connections::drop(Id* untaken) {
 void Connections::forget(Id& id) {
   std::unique_lock lock(nic_.mutex());
   if (std::erase(listeners_, &id) != 0) {
+    service_claims_.erase(id.service);
     agent_.ignore(nic_.interface().address, id.service);
     lookups_.ignore(nic_.interface().address, id.service);
   }

@@ -8,6 +8,8 @@
 
 #include <array>
 #include <condition_variable>
+#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -15,6 +17,7 @@
 
 #include "dataplane/cm/agent.h"
 #include "dataplane/cm/lookups.h"
+#include "tools/soft_nic/claims.h"
 #include "tools/soft_nic/event_queue.h"
 #include "tools/soft_nic/nic.h"
 
@@ -102,6 +105,10 @@ class Connections final : public GeneralServices {
   /// INIT to RTS.
   int make_ready(Id& id);
 
+  /// In a child of fork(): what is claimed is the parent's.
+  void disown();
+  /// Whether any process on this address listens there.
+  bool is_taken(uint64_t service) const;
   /// The process ends: says so to all peers, and stays until they have heard it, for two seconds at
   /// most. Programs may not use ids from here on; their queue pairs are gone.
   void leave();
@@ -109,7 +116,7 @@ class Connections final : public GeneralServices {
   // GeneralServices
   void on_datagram(Time now, const IpAddress& from, std::span<const uint8_t> bytes) override;
   void on_time(Time now) override;
-  Time deadline() const override { return std::min(agent_.deadline(), lookups_.deadline()); }
+  Time deadline() const override;
 
  private:
   void drain();
@@ -131,6 +138,14 @@ class Connections final : public GeneralServices {
   /// Ends what is left of an id's connection.
   void release(Id& id);
   void drop(Id* untaken);
+  // connections_wire.cc
+  std::string name(const char* kind, uint64_t number) const;
+  CmIdRange claim_ids();
+  bool answers_for_nobody(Time now);
+  bool is_nobodys(Time now, const IpAddress& from, const std::string& claimed);
+  void take_request(Time now, const IpAddress& from, std::span<const uint8_t> mad);
+  void deliver(Time now, const IpAddress& from, std::span<const uint8_t> mad);
+  void deliver_early(Time now, uint64_t service);
   Psn draw_psn() {
     return Psn(
         static_cast<uint32_t>(seed_ = seed_ * 6364136223846793005ULL + 1442695040888963407ULL) >>
@@ -143,6 +158,17 @@ class Connections final : public GeneralServices {
   ibv_context* const context_;
   ibv_pd* const domain_;
   uint64_t seed_;
+  std::optional<Claim> ids_claim_, nobody_claim_;
+  std::map<uint64_t, Claim> service_claims_;
+  Time asks_again_;  ///< for the claim to answer for nobody
+  struct Early {
+    Time until;
+    IpAddress from;
+    uint64_t service = 0;
+    std::array<uint8_t, kMadBytes> mad{};
+  };
+  std::deque<Early> early_;  ///< requests that came before their service
+  const CmIdRange ids_;
   CmAgent agent_;
   CmLookups lookups_;
   std::unordered_map<CmId, Id*> by_connection_, by_lookup_;

@@ -19,6 +19,7 @@ namespace understudy::soft_nic {
 namespace {
 
 constexpr uint16_t kFirstPort = 0xc000;  ///< of those that are given out
+constexpr int kTries = 64;
 
 /// As rdma_*(3) say: -1 and errno.
 int told(int error) {
@@ -58,7 +59,12 @@ int bind(Id& id, const sockaddr* address) {
   out = {};
   out.sin_family = AF_INET;
   out.sin_addr.s_addr = htonl(own.v4_value());
-  out.sin_port = htons(port != 0 ? port : fresh_port());
+  for (int tries = 0; port == 0 && tries < kTries; ++tries) {
+    port = fresh_port();
+    if (id.home.is_taken(rdma_service_id(space_of(id.ibv), port))) port = 0;
+  }
+  if (port == 0) return EADDRNOTAVAIL;
+  out.sin_port = htons(port);
   id.ibv.verbs = id.home.context();
   if (id.ibv.pd == nullptr) id.ibv.pd = id.home.domain();
   id.ibv.port_num = 1;

@@ -31,6 +31,7 @@ Connections* the_connections() {
     errno = ENODEV;
     return nullptr;
   }
+  if (connections != nullptr) connections->disown();
   connections = new Connections(**nic, context);
   owner = getpid();
   return connections;
