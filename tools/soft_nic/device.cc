@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -52,7 +53,8 @@ Result<std::unique_ptr<Device>> make_device() {
   ibv.node_type = IBV_NODE_CA;
   ibv.transport_type = IBV_TRANSPORT_IB;
   std::strncpy(ibv.name, made->settings.name.c_str(), sizeof ibv.name - 1);
-  std::strncpy(ibv.dev_name, "uverbs0", sizeof ibv.dev_name - 1);
+  // No number of uverbs: a device of the kernel's may have it.
+  std::strncpy(ibv.dev_name, made->settings.name.c_str(), sizeof ibv.dev_name - 1);
   // Nothing of it is in sysfs; programs that look there find no file, as for any unknown device.
   std::snprintf(ibv.dev_path, sizeof ibv.dev_path, "/sys/class/infiniband_verbs/%s", ibv.dev_name);
   std::snprintf(ibv.ibdev_path, sizeof ibv.ibdev_path, "/sys/class/infiniband/%s", ibv.name);
@@ -80,6 +82,7 @@ Nic* nic = nullptr;
 Driver* driver = nullptr;
 KernelSide* kernel_side = nullptr;
 pid_t owner = 0;
+std::atomic<const ibv_device*> shown{nullptr};  // `device`'s, read without the lock
 
 void say(const std::string& what) {
   std::fprintf(stderr, "understudy soft NIC: %s\n", what.c_str());
@@ -100,6 +103,7 @@ Result<void> find_device() {
   auto made = make_device();
   if (!made) return fail(made.error().text);
   device = made->release();
+  shown.store(&device->ibv, std::memory_order_release);
   return {};
 }
 
@@ -147,6 +151,8 @@ ibv_device* the_device() {
   }
   return &device->ibv;
 }
+
+const ibv_device* device_if_made() { return shown.load(std::memory_order_acquire); }
 
 Result<Nic*> the_nic() {
   if (the_device() == nullptr) return fail("no device");
