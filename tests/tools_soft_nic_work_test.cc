@@ -1,7 +1,5 @@
 // What a soft NIC does with work: every kind of request between two of them, by the calls that
 // programs make.
-#include <poll.h>
-
 #include "tests/soft_nic_rig.h"
 
 namespace understudy::soft_nic {
@@ -234,42 +232,6 @@ TEST_F(SoftNicWork, AThreadGathersForSeveralQueuePairs) {
   EXPECT_EQ(completion(b()).byte_len, 4U);
   EXPECT_EQ(b().text(0, 4), "kept");
   EXPECT_EQ(ibv_destroy_qp(other), 0);
-}
-
-TEST_F(SoftNicWork, AnArmedQueueTellsItsChannelOnce) {
-  connect();
-  const auto told = [&] {
-    pollfd fd{a().channel->fd, POLLIN, 0};
-    return poll(&fd, 1, 0) == 1;
-  };
-  ASSERT_EQ(ibv_req_notify_cq(a().cq, 0), 0);
-  EXPECT_FALSE(told());
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(post(a().qp, IBV_WR_RDMA_WRITE, {}, 1, IBV_SEND_SIGNALED), 0);
-    run();
-  }
-  ASSERT_TRUE(told());
-  ibv_cq* of = nullptr;
-  void* its = this;
-  ASSERT_EQ(ibv_get_cq_event(a().channel, &of, &its), 0);
-  EXPECT_EQ(of, a().cq);
-  EXPECT_EQ(its, nullptr);
-  EXPECT_FALSE(told());
-  ibv_ack_cq_events(of, 1);
-  EXPECT_EQ(completions(a()).size(), 2U);
-}
-
-TEST_F(SoftNicWork, OnlySolicitedOnesTellWhereThatIsAskedFor) {
-  connect();
-  ASSERT_EQ(ibv_req_notify_cq(b().cq, 1), 0);
-  for (uint64_t id = 0; id < 2; ++id) ASSERT_EQ(post_receive(b().qp, {b().piece(0, 8)}, id), 0);
-  pollfd fd{b().channel->fd, POLLIN, 0};
-  ASSERT_EQ(post(a().qp, IBV_WR_SEND, {}), 0);
-  run();
-  EXPECT_EQ(poll(&fd, 1, 0), 0);
-  ASSERT_EQ(post(a().qp, IBV_WR_SEND, {}, 1, IBV_SEND_SOLICITED), 0);
-  run();
-  EXPECT_EQ(poll(&fd, 1, 0), 1);
 }
 
 TEST_F(SoftNicWork, AnAddressOfItsOwnIsReachedWithoutTheCable) {

@@ -12,13 +12,18 @@ bool CompletionQueue::push(const ibv_wc& wc, bool solicited) {
   }
   ring[(first + count) % ring.size()] = wc;
   ++count;
-  const bool wakes = armed && (!solicited_only || solicited || wc.status != IBV_WC_SUCCESS);
-  if (wakes && ibv.channel != nullptr) {
-    armed = false;
-    ++events_raised;
-    reinterpret_cast<Channel*>(ibv.channel)->events.push(&ibv);
-  }
+  ++added;
+  const bool is_waited_for = solicited || wc.status != IBV_WC_SUCCESS;
+  if (is_waited_for) last_solicited = added;
+  if (armed && (!solicited_only || is_waited_for) && ibv.channel != nullptr) tell();
   return true;
+}
+
+void CompletionQueue::tell() {
+  armed = false;
+  told = added;
+  ++events_raised;
+  reinterpret_cast<Channel*>(ibv.channel)->events.push(&ibv);
 }
 
 int CompletionQueue::pop(int most, ibv_wc* out) {
@@ -35,6 +40,8 @@ void CompletionQueue::arm(bool only_solicited) {
   // Armed for all stays armed for all until it fires (ibv_req_notify_cq(3)).
   solicited_only = armed ? solicited_only && only_solicited : only_solicited;
   armed = true;
+  const uint64_t newest = solicited_only ? last_solicited : added;
+  if (newest > std::max(told, added - count)) tell();
 }
 
 void CompletionQueue::forget(uint32_t qp_num) {
@@ -43,6 +50,7 @@ void CompletionQueue::forget(uint32_t qp_num) {
     const ibv_wc wc = ring[(first + i) % ring.size()];
     if (wc.qp_num != qp_num) ring[(first + kept++) % ring.size()] = wc;
   }
+  if (kept != count) last_solicited = added;  // numbers moved: rather one event too many
   count = kept;
 }
 
