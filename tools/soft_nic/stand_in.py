@@ -14,6 +14,10 @@ import sys
 from pathlib import Path
 
 
+# Newer than some distributions' library, looked up by name in that version.
+LATER = {"ibv_query_port_speed": "IBVERBS_1.16"}
+
+
 def listed(library):
     """(name, default version or None, whether it is data, bytes) of every symbol of a library."""
     lines = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions", "-S", library], check=True,
@@ -33,9 +37,9 @@ def main():
     for source in sources:
         have |= set(re.findall(r"^SOFT_NIC_EXPORT [\w ]+?\W*(\w+)\(", Path(source).read_text(), re.MULTILINE))
     nodes, lacking = {}, []
-    for name, version, is_data, size in listed(library):
-        if version is None:
-            continue
+    theirs = [symbol for symbol in listed(library) if symbol[1] is not None]
+    later = set(LATER) - {name for name, *_ in theirs}
+    for name, version, is_data, size in theirs + [(name, LATER[name], False, 0) for name in sorted(later)]:
         nodes.setdefault(version, []).append(name)
         if name not in have:
             what = f"char {name}[{size}];" if is_data else f"void* {name}() {{ return nullptr; }}"

@@ -25,8 +25,14 @@ namespace {
 
 constexpr uint16_t kPkey = 0xffff;
 
-/// Width and speed codes whose product is nearest to what the interface says; 10 Gbit/s when it
-/// says nothing, as for virtual ones.
+constexpr uint64_t kUsualSpeed = 10'000'000'000;  // of interfaces that say nothing, virtual ones
+
+uint64_t bits_per_second(const Nic& nic) {
+  const uint64_t said = nic.interface().bits_per_second;
+  return said != 0 ? said : kUsualSpeed;
+}
+
+/// Width and speed codes whose product is nearest below.
 void fill_speed(uint64_t bits_per_second, ibv_port_attr& out) {
   struct Row {
     uint64_t gbits;
@@ -65,7 +71,7 @@ int query_port(ibv_context* context, uint8_t port, ibv_port_attr* out, size_t by
   attr.max_vl_num = 1;
   attr.phys_state = 5;  // LinkUp
   attr.link_layer = IBV_LINK_LAYER_ETHERNET;
-  fill_speed(nic.interface().bits_per_second, attr);
+  fill_speed(bits_per_second(nic), attr);
   std::memset(out, 0, bytes);
   std::memcpy(out, &attr, std::min(bytes, sizeof attr));
   return 0;
@@ -155,6 +161,13 @@ SOFT_NIC_EXPORT int ibv_query_port(ibv_context* context, uint8_t port, _compat_i
   // What old programs know ends before port_cap_flags2.
   return query_port(context, port, reinterpret_cast<ibv_port_attr*>(out),
                     offsetof(ibv_port_attr, port_cap_flags2));
+}
+
+/// In 100 Mbit/s. rdma-core has it since release 62; NCCL 2.30 asks for it where it is.
+SOFT_NIC_EXPORT int ibv_query_port_speed(ibv_context* context, uint32_t port, uint64_t* speed) {
+  if (port != 1) return EINVAL;
+  *speed = bits_per_second(Context::of(context).nic) / 100'000'000;
+  return 0;
 }
 
 SOFT_NIC_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
