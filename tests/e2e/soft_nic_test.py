@@ -93,7 +93,9 @@ class OnCable(unittest.TestCase):
         return done.stdout
 
 
-class TwoSoftNics(OnCable):
+class PairOnCable(OnCable):
+    """A program on both ends."""
+
     def pair(self, *words, server=(), client=(SERVER,), shows=("ss", "-Hltn")):
         """Runs a program on both ends; returns what the client printed. `shows` prints something once the server is there."""
         with open(self.log, "w") as log:
@@ -129,6 +131,8 @@ class TwoSoftNics(OnCable):
             subprocess.run(["sleep", "0.1"], check=True)
         self.fail("the server does not listen:\n" + self.log.read_text())
 
+
+class TwoSoftNics(PairOnCable):
     def test_the_device_is_shown(self):
         self.assertIn("understudy0", self.output(0, "ibv_devices"))
         shown = self.output(0, "ibv_devinfo", "-v")
