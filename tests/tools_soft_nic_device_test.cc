@@ -20,5 +20,18 @@ TEST_F(SoftNicDevice, APortWhoseInterfaceSaysNoSpeedHasTenGigabits) {
   EXPECT_EQ(port.active_speed, 4);  // ... of 10 Gbit/s
 }
 
+TEST_F(SoftNicDevice, WhatItOffersItHasRoomFor) {
+  ibv_device_attr device{};
+  ASSERT_EQ(ibv_query_device(a().context, &device), 0);
+  for (const int most :
+       {device.max_qp, device.max_qp_wr, device.max_sge, device.max_cq, device.max_cqe,
+        device.max_mr, device.max_pd, device.max_qp_rd_atom, device.max_qp_init_rd_atom,
+        device.max_ah, device.max_srq, device.max_srq_wr, device.max_srq_sge}) {
+    EXPECT_GT(most, 0);
+  }
+  // And has none of what it refuses.
+  EXPECT_EQ(device.max_mw + device.max_mcast_grp + device.max_raw_ethy_qp + device.max_fmr, 0);
+}
+
 }  // namespace
 }  // namespace understudy::soft_nic

@@ -147,6 +147,7 @@ SOFT_NIC_EXPORT int ibv_query_device(ibv_context* context, ibv_device_attr* out)
   attr.max_qp_rd_atom = attr.max_qp_init_rd_atom = kMaxReads;
   attr.max_res_rd_atom = kMaxReads * static_cast<int>(Nic::kQueuePairs);
   attr.atomic_cap = IBV_ATOMIC_HCA;
+  attr.max_ah = 1 << 16;
   attr.max_srq = 1 << 16;
   attr.max_srq_wr = kMaxQpWork;
   attr.max_srq_sge = kMaxPieces;
