@@ -45,8 +45,10 @@ class CablePort final : public FramePort {
   }
   int wait_fd() const override { return -1; }
   bool kernel_answers() const override { return false; }
+  bool comes_back() const override { return is_shared; }
 
   CablePort* peer = nullptr;
+  bool is_shared = false;
   std::deque<Frame> arrived;
   std::function<bool(const Frame&)> loses;
 

@@ -253,5 +253,23 @@ TEST_F(SoftNicWork, AnAddressOfItsOwnIsReachedWithoutTheCable) {
   EXPECT_EQ(a().text(300, 4), "self");
 }
 
+TEST_F(SoftNicWork, WhatIsOfAnotherProgramOnItsAddressLeavesByAPortThatIsShared) {
+  a().port->is_shared = true;
+  std::vector<CablePort::Frame> left;
+  a().port->loses = [&](const CablePort::Frame& frame) {
+    left.push_back(frame);
+    return true;
+  };
+  ASSERT_EQ(to_init(a().qp), 0);
+  ibv_qp_attr attr = rtr(a());
+  attr.dest_qp_num = b().qp->qp_num;  // a number that is none of a's
+  ASSERT_EQ(ibv_modify_qp(a().qp, &attr, kRtrMask), 0);
+  attr = rts();
+  ASSERT_EQ(ibv_modify_qp(a().qp, &attr, kRtsMask), 0);
+  ASSERT_EQ(post(a().qp, IBV_WR_SEND, {a().piece(0, 4)}), 0);
+  run(1);
+  EXPECT_EQ(left.size(), 1U);
+}
+
 }  // namespace
 }  // namespace understudy::soft_nic

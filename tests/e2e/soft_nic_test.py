@@ -96,12 +96,12 @@ class OnCable(unittest.TestCase):
 class PairOnCable(OnCable):
     """A program on both ends."""
 
-    def pair(self, *words, server=(), client=(SERVER,), shows=("ss", "-Hltn")):
+    def pair(self, *words, server=(), client=(SERVER,), shows=("ss", "-Hltn"), server_end=1):
         """Runs a program on both ends; returns what the client printed. `shows` prints something once the server is there."""
         with open(self.log, "w") as log:
-            other = subprocess.Popen(self.cable.command(1, [*words, *server]), env=self.environment, stdout=log, stderr=log)
+            other = subprocess.Popen(self.cable.command(server_end, [*words, *server]), env=self.environment, stdout=log, stderr=log)
         try:
-            self.wait_for_server(shows)
+            self.wait_for_server(shows, server_end)
             printed = self.output(0, *words, *client)
             self.assertEqual(other.wait(timeout=LONGEST), 0, self.log.read_text())
         finally:
@@ -124,9 +124,9 @@ class PairOnCable(OnCable):
             other.kill()
             other.wait()
 
-    def wait_for_server(self, shows):
+    def wait_for_server(self, shows, end):
         for _ in range(LONGEST * 10):
-            if subprocess.run(self.cable.command(1, shows), stdout=subprocess.PIPE, check=True).stdout.strip():
+            if subprocess.run(self.cable.command(end, shows), stdout=subprocess.PIPE, check=True).stdout.strip():
                 return
             subprocess.run(["sleep", "0.1"], check=True)
         self.fail("the server does not listen:\n" + self.log.read_text())
@@ -166,6 +166,11 @@ class TwoSoftNics(PairOnCable):
                     printed = self.pair(*program)
                     rows = [line for line in printed.splitlines() if line.split()[1:2] in (["100"], ["300"])]
                     self.assertEqual(len(rows), 1, printed)
+
+    def test_programs_on_one_address(self):
+        for program in (("ib_write_bw", "-b", "-s", "65536"), ("ib_send_lat", "-s", "8"), ("ib_send_bw", "-c", "UD", "-s", "2048")):
+            with self.subTest(program=program):
+                self.pair(*program, "-F", "-x", "0", "-n", "100", client=(CLIENT,), server_end=0)
 
     def test_datagrams_of_perftest(self):
         self.pair("ib_send_lat", "-c", "UD", "-F", "-x", "0", "-n", "100", "-s", "8")

@@ -12,6 +12,9 @@ AGENT = """#!/bin/sh
 shift
 exec ip netns exec {end} sh -c "$*"
 """
+# Any character device that may be read and written will do: it is looked at only.
+OWN_DEV = """mount -t tmpfs none /mnt && cp -a /dev/null /dev/zero /dev/urandom /mnt && mkdir /mnt/shm /mnt/infiniband &&
+cp -a /dev/null /mnt/infiniband/understudy0 && mount --move /mnt /dev && exec "$@" """
 
 
 class Ucx(soft_nic_test.PairOnCable):
@@ -62,6 +65,14 @@ class Ucx(soft_nic_test.PairOnCable):
         self.assertIn("Final:", self.pair("ucx_perftest", "-t", "tag_bw", "-n", "100", "-w", "5", "-T", "2", "-M", "multi"))
 
 
+    def test_by_soname_where_there_is_a_file_for_the_device(self):
+        """libibverbs' stand-in cannot answer stat(), so a file must be there: in a /dev of the program's own, here."""
+        del self.environment["LD_PRELOAD"]
+        self.environment["LD_LIBRARY_PATH"] = str(stage.Stage.build / "tools/soft_nic")
+        self.assertIn(DEVICE, self.output(0, "unshare", "--mount", "sh", "-c", OWN_DEV, "sh", "ucx_info", "-d"))
+        self.assertNotIn(DEVICE, self.output(0, "ucx_info", "-d"))
+
+
 class OpenMpi(soft_nic_test.OnCable):
     def test_what_comes_back_is_what_was_sent(self):
         if shutil.which("mpirun") is None or shutil.which("NPopenmpi") is None:
@@ -69,15 +80,17 @@ class OpenMpi(soft_nic_test.OnCable):
         agent = self.folder / "agent"
         agent.write_text(AGENT.format(end=self.cable.ends[1]))
         agent.chmod(0o755)
-        start = ["mpirun", "--allow-run-as-root", "-np", "2", "--host", f"{CLIENT},{SERVER}"]
+        start = ["mpirun", "--allow-run-as-root", "-np", "2", "--oversubscribe"]
         for setting in (("plm_rsh_agent", str(agent)), ("oob_tcp_if_include", "soft0"), ("orte_tmpdir_base", str(self.folder)),
                         ("pml", "ucx")):
             start += ["--mca", *setting]
         for variable in ("LD_PRELOAD", "UNDERSTUDY_SOFT_NIC", "UCX_TLS"):
             start += ["-x", variable]
-        for transport in ("rc_v,self", "ud_verbs,self"):
-            with self.subTest(transport=transport):
-                printed = self.output(0, *start, "NPopenmpi", "-i", "-n", "3", "-u", "3000000", "-o", str(self.folder / "figures"),
+        figures = str(self.folder / "figures")
+        for transport, hosts in (("rc_v,self", f"{CLIENT},{SERVER}"), ("ud_verbs,self", f"{CLIENT},{SERVER}"),
+                                 ("rc_v,self", f"{CLIENT}:2")):
+            with self.subTest(transport=transport, hosts=hosts):
+                printed = self.output(0, *start, "--host", hosts, "NPopenmpi", "-i", "-n", "3", "-u", "3000000", "-o", figures,
                                       UCX_TLS=transport)
                 self.assertGreater(printed.count("Integrity check passed"), 30, printed)
                 self.assertNotIn("failed", printed)

@@ -29,6 +29,8 @@ class FramePort {
   virtual void end_wait() {}
   /// The kernel answers ARP for this port's address.
   virtual bool kernel_answers() const = 0;
+  /// Frames to this port's own address come in again, at all programs that use it.
+  virtual bool comes_back() const { return false; }
 };
 
 }  // namespace understudy::soft_nic

@@ -84,6 +84,11 @@ class Nic {
   void remove(QueuePair& qp);
   /// The process ends: no queue pair sends or hears anything any more, the services still do.
   void forget_queue_pairs();
+  /// Frames to that queue pair at that address do not leave the process: it is one of ours, or
+  /// nobody else's by this port.
+  bool is_within(const IpAddress& to, uint32_t qpn) const {
+    return to == interface_.address && (!port_->comes_back() || qpn - first_qpn_ < kQueuePairs);
+  }
   /// The queue pair may have something to send, or a timer.
   void touch(QueuePair& qp);
   /// Sends what is ready.

@@ -93,7 +93,7 @@ bool Nic::send_to_services(const IpAddress& to, std::span<const uint8_t> bytes) 
   fields.psn = services_psn_;
   services_psn_ = services_psn_.next();
   const auto size = static_cast<uint32_t>(bytes.size());
-  FramePort& port = to == interface_.address ? static_cast<FramePort&>(loop_) : *port_;
+  FramePort& port = is_within(to, kGsiQpn) ? static_cast<FramePort&>(loop_) : *port_;
   uint8_t* out = port.reserve(longest_frame_);
   if (out == nullptr) return false;
   std::memcpy(begin_roce(out, way, fields, size), bytes.data(), size);

@@ -1,7 +1,9 @@
 // A port over a packet socket: any Ethernet interface of the kernel, beside the kernel's own use of
-// it. Only ARP and RoCEv2 come in.
+// it. Only ARP and RoCEv2 come in. Programs on one address reach each other by the host's loopback
+// interface, where that is up: no wire gives a frame back.
 #pragma once
 
+#include <linux/if_packet.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -26,6 +28,7 @@ class PacketSocket final : public FramePort {
   void flush() override;
   int wait_fd() const override { return socket_.get(); }
   bool kernel_answers() const override { return true; }
+  bool comes_back() const override { return loopback_.sll_ifindex != 0; }
 
  private:
   static constexpr size_t kBurst = 64;
@@ -38,9 +41,11 @@ class PacketSocket final : public FramePort {
     uint8_t* frame(size_t i) { return bytes.get() + i * kFrameBytes; }
   };
 
-  PacketSocket(UniqueFd socket, UniqueFd quiet)
-      : socket_(std::move(socket)), quiet_(std::move(quiet)) {}
+  PacketSocket(UniqueFd socket, UniqueFd quiet, const Interface& interface, int loopback);
+  bool is_for_here(const uint8_t* frame) const;
 
+  const std::array<uint8_t, 4> address_;
+  sockaddr_ll wire_{}, loopback_{};  ///< where frames leave
   UniqueFd socket_;
   UniqueFd
       quiet_;  ///< bound to RoCE's UDP port, so that the kernel does not refuse what comes there

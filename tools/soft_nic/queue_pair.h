@@ -68,10 +68,8 @@ class QueuePair final : public QpOwner, private ReceiveSink {
   // For the device:
   bool is_ready = false;
   bool hears(const IpAddress& from) const;
-  /// Its next packet is for this address itself.
-  bool is_local() const {
-    return rc_ ? is_local_ : sends_.oldest().datagram.way.dst == sends_.oldest().datagram.way.src;
-  }
+  /// Its next packet does not leave the process.
+  bool is_local() const { return rc_ ? is_local_ : is_datagram_local(); }
   void on_packet(Time now, const FrameView& view, const RoceView& roce, const uint8_t* payload);
   bool has_packet(Time now) const;
   /// Writes the next packet; returns its bytes, 0 for none after all.
@@ -99,6 +97,7 @@ class QueuePair final : public QpOwner, private ReceiveSink {
   bool is_datagrams() const { return created_.qp_type == IBV_QPT_UD; }
   int check_datagram(const ibv_send_wr& request) const;
   void address(const ibv_send_wr& request, Datagram& out) const;
+  bool is_datagram_local() const;
   uint32_t build_datagram(uint8_t* out);
   void hear_datagram(const FrameView& view, const RoceView& roce, const uint8_t* payload);
 

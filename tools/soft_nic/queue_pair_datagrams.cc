@@ -45,6 +45,11 @@ void QueuePair::address(const ibv_send_wr& request, Datagram& out) const {
   out.solicited = (request.send_flags & IBV_SEND_SOLICITED) != 0;
 }
 
+bool QueuePair::is_datagram_local() const {
+  const Datagram& next = sends_.oldest().datagram;
+  return nic_.is_within(next.way.dst, next.qpn);
+}
+
 uint32_t QueuePair::build_datagram(uint8_t* out) {
   const Work& work = sends_.oldest();
   RoceFields fields;

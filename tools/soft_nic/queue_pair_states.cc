@@ -162,7 +162,7 @@ void QueuePair::connect(const MacAddress& peer_mac) {
   way.traffic_class = attributes_.ah_attr.grh.traffic_class;
   if (attributes_.ah_attr.grh.hop_limit > 1) way.ttl = attributes_.ah_attr.grh.hop_limit;
   way.udp_src = static_cast<uint16_t>(kUdpSourceBase | (number() & 0x3fff));
-  is_local_ = way.dst == way.src;
+  is_local_ = nic_.is_within(way.dst, config.remote_qpn);
   rc_.emplace(config, nic_.regions(), nic_.rc_counters(), *this);
   rc_->responder().set_receive_sink(this);
 }
