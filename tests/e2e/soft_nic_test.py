@@ -96,14 +96,15 @@ class OnCable(unittest.TestCase):
 class PairOnCable(OnCable):
     """A program on both ends."""
 
-    def pair(self, *words, server=(), client=(SERVER,), shows=("ss", "-Hltn"), server_end=1):
-        """Runs a program on both ends; returns what the client printed. `shows` prints something once the server is there."""
+    def pair(self, *words, server=(), client=(SERVER,), shows=("ss", "-Hltn"), server_end=1, status=0):
+        """Runs a program on both ends, which ends by `status`; returns what the client printed. `shows` prints something once
+        the server is there."""
         with open(self.log, "w") as log:
             other = subprocess.Popen(self.cable.command(server_end, [*words, *server]), env=self.environment, stdout=log, stderr=log)
         try:
             self.wait_for_server(shows, server_end)
-            printed = self.output(0, *words, *client)
-            self.assertEqual(other.wait(timeout=LONGEST), 0, self.log.read_text())
+            printed = self.output(0, *words, *client, status=status)
+            self.assertEqual(other.wait(timeout=LONGEST), status, self.log.read_text())
         finally:
             other.kill()
             other.wait()
