@@ -125,7 +125,7 @@ class PairOnCable(OnCable):
             other.kill()
             other.wait()
 
-    def wait_for_server(self, shows, end):
+    def wait_for_server(self, shows, end=1):
         for _ in range(LONGEST * 10):
             if subprocess.run(self.cable.command(end, shows), stdout=subprocess.PIPE, check=True).stdout.strip():
                 return
