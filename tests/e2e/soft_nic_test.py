@@ -172,6 +172,9 @@ class TwoSoftNics(PairOnCable):
         for program in (("ib_write_bw", "-b", "-s", "65536"), ("ib_send_lat", "-s", "8"), ("ib_send_bw", "-c", "UD", "-s", "2048")):
             with self.subTest(program=program):
                 self.pair(*program, "-F", "-x", "0", "-n", "100", client=(CLIENT,), server_end=0)
+        shown = self.pair("rping", "-a", CLIENT, "-C", "3", "-v", server=("-s",), client=("-c",), server_end=0,
+                          shows=("tail", "-n", "+2", "/proc/net/packet"))
+        self.assertEqual(shown.count("ping data: rdma-ping-"), 3, shown)
 
     def test_datagrams_of_perftest(self):
         self.pair("ib_send_lat", "-c", "UD", "-F", "-x", "0", "-n", "100", "-s", "8")

@@ -65,10 +65,10 @@ bool Connections::answers_for_nobody(Time now) {
   return nobody_claim_.has_value();
 }
 
-/// Whether this process has to answer though nobody has claimed it. Others hear nothing of what
-/// comes from our own address.
+/// Whether this process has to answer though nobody has claimed it. Where a port gives nothing
+/// back, others hear nothing of what comes from our own address.
 bool Connections::is_nobodys(Time now, const IpAddress& from, const std::string& claimed) {
-  if (from == nic_.interface().address) return true;
+  if (nic_.is_within(from, kGsiQpn)) return true;
   return answers_for_nobody(now) && !Claim::is_taken(claimed);
 }
 
