@@ -83,7 +83,8 @@ class Connections final : public GeneralServices {
   ibv_context* context() { return context_; }
   ibv_pd* domain() { return domain_; }  ///< for ids that are given none
 
-  /// errnos of rdma_*(3), or 0.
+  /// errnos of rdma_*(3), or 0. Calls of an id without a channel wait for their events.
+  int make(rdma_event_channel* channel, rdma_port_space space, Id*& out);
   int listen(Id& id);
   int connect(Id& id, const rdma_conn_param& wanted);
   int accept(Id& id, const rdma_conn_param& wanted);

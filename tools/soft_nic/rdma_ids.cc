@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cerrno>
 #include <ctime>
-#include <new>
 
 #include "dataplane/cm/rdma_cm.h"
 #include "tools/soft_nic/connections.h"
@@ -80,21 +79,11 @@ using namespace understudy::soft_nic;
 
 SOFT_NIC_EXPORT int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** out, void* context,
                                    rdma_port_space space) {
-  if (space != RDMA_PS_TCP && space != RDMA_PS_UDP) return told(EOPNOTSUPP);
   Connections* all = the_connections();
   if (all == nullptr) return -1;
-  auto* id = new (std::nothrow) Id(*all);
-  if (id == nullptr) return told(ENOMEM);
-  id->ibv.channel = channel;
+  Id* id = nullptr;
+  if (const int failed = all->make(channel, space, id)) return told(failed);
   id->ibv.context = context;
-  id->ibv.ps = space;
-  id->ibv.qp_type = space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
-  if (channel == nullptr) {  // its calls wait for their events
-    if (const int failed = all->migrate(*id, nullptr)) {
-      delete id;
-      return told(failed);
-    }
-  }
   *out = &id->ibv;
   return 0;
 }
