@@ -43,6 +43,33 @@ assert verbs.ibv_close_device(held) == 0
 """
 
 
+# A program whose child uses RDMA-CM beside it, and after it.
+FORKS_CONNECTING = """
+import ctypes, os, socket, struct, time
+verbs = ctypes.CDLL(None, use_errno=True)
+verbs.rdma_create_event_channel.restype = ctypes.c_void_p
+def listen(who, port):
+    channel, made = ctypes.c_void_p(verbs.rdma_create_event_channel()), ctypes.c_void_p()
+    assert verbs.rdma_create_id(channel, ctypes.byref(made), None, 0x0106) == 0
+    address = struct.pack("=HH12x", socket.AF_INET, socket.htons(port))
+    assert verbs.rdma_bind_addr(made, address) == 0
+    failed = verbs.rdma_listen(made, 0)
+    print(who, port, os.strerror(ctypes.get_errno()) if failed else "listens", flush=True)
+listen("parent", 4000)
+parent, (done, tell) = os.getpid(), os.pipe()
+if os.fork() == 0:
+    listen("child", 4000)
+    listen("child", 4001)
+    os.write(tell, b"1")
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    listen("child", 4000)
+else:
+    os.read(done, 1)
+    listen("parent", 4001)
+"""
+
+
 class Cable:
     """Two network namespaces with one end of a veth pair each."""
 
@@ -267,6 +294,11 @@ class TwoSoftNics(PairOnCable):
     def test_a_child_opens_a_device_of_its_own(self):
         shown = self.output(0, sys.executable, "-c", FORKS)
         self.assertEqual(shown.split(), ["child", "0", "parent", "0"])
+
+    def test_a_child_uses_rdma_cm_beside_its_parent(self):
+        shown = self.output(0, sys.executable, "-c", FORKS_CONNECTING)
+        self.assertEqual(shown.splitlines(), ["parent 4000 listens", "child 4000 Address already in use", "child 4001 listens",
+                                              "parent 4001 Address already in use", "child 4000 listens"])
 
     def test_completion_events_of_perftest(self):
         self.pair("ib_send_lat", "-F", "-x", "0", "-n", "100", "-s", "8", "-e")

@@ -1,4 +1,5 @@
 // RDMA-CM: what a process has one of.
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +15,11 @@ namespace {
 std::mutex mutex;                    // of what follows
 Connections* connections = nullptr;  // never torn down, as the device
 pid_t owner = 0;
+
+/// A child of fork() must not find it held by a thread that it has not.
+[[gnu::constructor]] void guard_forks() {
+  pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
+}
 
 [[gnu::destructor]] void leave() {
   if (connections != nullptr && owner == getpid()) connections->leave();
