@@ -1,6 +1,7 @@
 #include "tools/soft_nic/device.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -134,6 +135,11 @@ __attribute__((constructor)) void serve_the_tap() {
   if (!in_its_place && dlsym(RTLD_NEXT, "ibv_open_device") == nullptr) return;
   const std::lock_guard guard(mutex);
   if (find_device()) (void)open_nic();
+}
+
+/// A child of fork() must not find it held by a thread that it has not.
+__attribute__((constructor)) void guard_forks() {
+  pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); }, [] { mutex.unlock(); });
 }
 
 __attribute__((destructor)) void leave_the_tap() {
