@@ -10,6 +10,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import both_ends
 import stage
 
 SERVER, CLIENT = "10.8.0.2", "10.8.0.1"
@@ -250,19 +251,52 @@ class TwoSoftNics(PairOnCable):
         """Each hears all requests and messages, and leaves to others what is theirs."""
         servers = []
         for port in ("4000", "4001", "4002"):
-            servers.append(self.running(1, "rping", "-s", "-a", SERVER, "-p", port, "-C", "2000"))
+            servers.append(self.running(1, "rping", "-s", "-a", SERVER, "-p", port, "-C", "300"))
             listed = ("sed", "-n", f"/service.{0x0106 << 16 | int(port)}/p", "/proc/net/unix")
             self.wait_for_server(listed)
         taken = self.output(1, "rping", "-s", "-a", SERVER, "-p", "4001", status=255)
         self.assertIn("Address already in use", taken)
-        clients = [self.running(0, "rping", "-c", "-a", SERVER, "-p", port, "-C", "2000") for port in ("4000", "4001")]
+        clients = [self.running(0, "rping", "-c", "-a", SERVER, "-p", port, "-C", "300") for port in ("4000", "4001")]
         for _ in range(3):  # whichever process answers for nobody does, and only for nobody
             refused = self.output(0, "rping", "-c", "-a", SERVER, "-p", "4003", "-C", "1", status=255)
             self.assertIn("RDMA_CM_EVENT_REJECTED", refused)
         for program in clients + servers[:2]:
             self.assert_ends(*program)
-        self.output(0, "rping", "-c", "-a", SERVER, "-p", "4002", "-C", "2000")  # the one that is left
+        self.output(0, "rping", "-c", "-a", SERVER, "-p", "4002", "-C", "300")  # the one that is left
         self.assert_ends(*servers[2])
+
+    def heard(self):
+        """Begins to record; returns what ends it and judges what both ends heard."""
+        paths = [self.folder / f"heard{end}" for end in (0, 1)]
+        ears = []
+        for end, path in enumerate(paths):
+            command = self.cable.command(end, [sys.executable, both_ends.__file__, "soft0", str(path)])
+            ears.append(subprocess.Popen(command))
+            self.addCleanup(ears[-1].wait)
+            self.addCleanup(ears[-1].kill)
+        while not all(path.exists() and path.stat().st_size for path in paths):
+            subprocess.run(["sleep", "0.05"], check=True)
+
+        def judge():
+            subprocess.run(["sleep", "0.2"], check=True)
+            for ear in ears:
+                ear.kill()
+            capture = self.folder / "heard.pcap"
+            capture.write_bytes(both_ends.joined(paths))
+            return stage.roce_check(stage.Stage.build / "tools/roce_check/roce-check", capture)
+        return judge
+
+    def test_what_two_of_them_say_to_each_other_holds(self):
+        judge = self.heard()
+        self.connected("rping", "-a", SERVER, "-C", "20", server=("-s",), client=("-c",))
+        self.connected("udaddy", "-c", "3", client=("-s", SERVER))
+        self.connected("ib_send_lat", "-R", "-F", "-n", "50", "-s", "8")
+        self.connected("ucmatose", "-c", "3", client=("-s", SERVER))
+        self.pair("ib_write_bw", "-F", "-x", "0", "-n", "5", "-s", "65536")
+        holds, text = judge()
+        self.assertTrue(holds, text)
+        self.assertRegex(text, r"cm +holds")
+        self.assertRegex(text, r"acknowledged +holds")
 
     def test_what_is_not_offered_is_refused(self):
         for program in (("mckey", "-m", "239.8.0.1"), ("udaddy", "-p", "0x2"), ("rdma_xserver", "-c", "x"), ("rstream",), ("riostream",),
