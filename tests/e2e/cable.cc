@@ -1,0 +1,130 @@
+// A cable between two DPDK devices, for a soft NIC and a virtual node that shall meet:
+//   cable CAPTURE DEVICE DEVICE
+// What comes in at one leaves unchanged at the other, and stands in CAPTURE as the first device has
+// it. Prints "ready"; ends by SIGINT or SIGTERM, with status 1 where frames were lost on the way or
+// are not in the capture.
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <string>
+
+#include "dataplane/app/clock.h"
+#include "dataplane/app/eal.h"
+#include "dataplane/port/capture.h"
+#include "dataplane/port/dpdk_port.h"
+
+namespace understudy {
+namespace {
+
+volatile std::sig_atomic_t stopping = 0;
+
+constexpr long kNapNs = 10'000;
+constexpr int kTurnsBeforeNap = 16;  // a nap costs more than looking again at a busy device
+
+class Cable {
+ public:
+  Result<void> open(const std::string& capture, const std::array<EalPort, 2>& ends) {
+    auto eal = Eal::start({.ports = {ends.begin(), ends.end()}});
+    if (!eal) return tl::unexpected(eal.error());
+    eal_ = std::move(*eal);
+    CaptureOptions options;
+    options.path = capture;
+    options.application = "cable";
+    options.epoch = clock_.epoch();
+    options.interfaces = {ends[0].name};  // one, so that the file keeps the order of the frames
+    for (size_t i = 0; i < ends.size(); ++i) {
+      auto port = DpdkPort::open({.name = ends[i].name, .device = ends[i].device});
+      if (!port) return tl::unexpected(port.error());
+      ports_[i] = std::move(*port);
+    }
+    auto file = open_threaded_capture(options, size_t{128} << 20);
+    if (!file) return tl::unexpected(file.error());
+    capture_ = std::move(*file);
+    return {};
+  }
+
+  void run() {
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+    int idle = 0;
+    while (stopping == 0) {
+      bool busy = false;
+      for (size_t from = 0; from < ports_.size(); ++from) busy = carry(from) || busy;
+      idle = busy ? 0 : idle + 1;
+      if (idle < kTurnsBeforeNap) continue;
+      const timespec nap{0, kNapNs};
+      nanosleep(&nap, nullptr);
+    }
+  }
+
+  /// True where everything that came in left again and was written down.
+  Result<bool> close() {
+    if (auto closed = capture_->close(); !closed) return tl::unexpected(closed.error());
+    uint64_t lost = capture_->drops();
+    for (auto& port : ports_) {
+      const PortCounters seen = port->counters();
+      lost += seen.rx_missed + seen.rx_unreadable + seen.tx_refused;
+      std::fprintf(stderr, "cable: %s: %lu in, %lu out, %lu missed, %lu refused, %lu to nobody\n",
+                   port->name().c_str(), seen.rx_frames, seen.tx_frames, seen.rx_missed,
+                   seen.tx_refused, seen.tx_link_down);
+    }
+    std::fprintf(stderr, "cable: %lu frames are not in the capture\n", capture_->drops());
+    return lost == 0;
+  }
+
+ private:
+  bool carry(size_t from) {
+    const auto frames = ports_[from]->rx();
+    Port& other = *ports_[1 - from];
+    const Time now = clock_.now();
+    const auto direction = from == 0 ? CaptureDirection::kIn : CaptureDirection::kOut;
+    for (const auto frame : frames) {
+      capture_->tap(0).frame(direction, now, Time::never(), frame);
+      uint8_t* bytes = other.tx().reserve(static_cast<uint32_t>(frame.size()));
+      while (bytes == nullptr) {  // until the device takes some, or is given up
+        other.flush(clock_.now());
+        bytes = other.tx().reserve(static_cast<uint32_t>(frame.size()));
+        if (bytes == nullptr) sched_yield();
+      }
+      std::ranges::copy(frame, bytes);
+      other.tx().commit(static_cast<uint32_t>(frame.size()), Time::never());
+    }
+    other.flush(clock_.now());
+    return !frames.empty();
+  }
+
+  Clock clock_;
+  std::unique_ptr<Eal> eal_;
+  std::array<std::unique_ptr<DpdkPort>, 2> ports_;
+  std::unique_ptr<Capture> capture_;
+};
+
+int run(const std::string& capture, const std::array<EalPort, 2>& ends) {
+  for (const int number : {SIGINT, SIGTERM}) std::signal(number, [](int) { stopping = 1; });
+  Cable cable;
+  if (auto opened = cable.open(capture, ends); !opened) {
+    std::fprintf(stderr, "cable: %s\n", opened.error().text.c_str());
+    return 1;
+  }
+  std::puts("ready");
+  std::fflush(stdout);
+  cable.run();
+  const auto whole = cable.close();
+  if (!whole) std::fprintf(stderr, "cable: %s\n", whole.error().text.c_str());
+  return whole && *whole ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace understudy
+
+int main(int count, char** words) {
+  if (count != 4) {
+    std::fprintf(stderr, "usage: cable CAPTURE DEVICE DEVICE\n");
+    return 2;
+  }
+  return understudy::run(words[1], {{{"first", words[2]}, {"second", words[3]}}});
+}

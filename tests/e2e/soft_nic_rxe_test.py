@@ -1,0 +1,137 @@
+"""Unmodified verbs programs on a soft NIC here and on Linux' own RoCE stack (rdma_rxe) in the virtual node, which a cable with a
+capture joins: each of them serves the other."""
+
+import shutil
+import signal
+import subprocess
+import time
+
+import stage
+from soft_nic_test import Cable, OnCable
+
+SOFT, RXE = "10.9.0.1", "10.9.0.2"
+LONGEST = 60  # seconds
+# How each end names its device and the GID of its IPv4 address.
+DEVICE = {SOFT: ("-d", "understudy0"), RXE: ("-d", "rxe0")}
+GID = {SOFT: "0", RXE: "1"}
+# What shows that a program waits for its client, by TCP or by RDMA-CM; a soft NIC has no kernel that could tell.
+LISTENS = {(SOFT, False): "ss -Hltn", (SOFT, True): "tail -n +2 /proc/net/packet",
+           (RXE, False): "ss -Hltn", (RXE, True): "rdma resource show cm_id | grep LISTEN; true"}
+
+
+class WithRxe(OnCable):
+    def setUp(self):
+        super().setUp()
+        if shutil.which("ethtool") is None:
+            self.skipTest("ethtool is not installed: the kernel's TCP would leave checksums to a device that is none")
+        subprocess.run(self.cable.command(0, ["ethtool", "-K", "soft0", "tx", "off"]), stdout=subprocess.DEVNULL, check=True)
+        Cable.ip("-n", self.cable.ends[0], "addr", "replace", f"{SOFT}/24", "dev", "soft0")
+        for end in (0, 1):  # nothing that the kernels say of themselves, before the guest is there to take it
+            quiet = self.cable.command(end, ["sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/soft0/disable_ipv6"])
+            subprocess.run(quiet, check=True)
+        self.environment["UNDERSTUDY_SOFT_NIC_ADDRESS"] = SOFT
+        self.capture = self.folder / "cable.pcapng"
+        socket = self.folder / "rxe.sock"
+        self.joint = subprocess.Popen(
+            self.cable.command(1, [stage.Stage.build / "tests/e2e/cable", self.capture, "net_af_packet0,iface=soft0",
+                                   f"net_vhost0,iface={socket},queues=1"]),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.addCleanup(self.end_cable)
+        stage.favour(self.joint.pid)
+        self.assertEqual(self.joint.stdout.readline(), "ready\n", "the cable's message stands below")
+        self.node = stage.VirtualNode(self.folder / "vnode", "rxe", socket, "--ip", f"{RXE}/24", "--mtu", "4200")
+        self.addCleanup(self.node.stop)
+
+    def end_cable(self):
+        """Returns its status and what it said."""
+        if self.joint.poll() is None:
+            self.joint.send_signal(signal.SIGINT)
+        said = self.joint.communicate(timeout=LONGEST)[1]
+        return self.joint.returncode, said
+
+    def assert_capture_holds(self):
+        time.sleep(0.2)  # for the last acknowledgements
+        status, said = self.end_cable()
+        self.assertEqual(status, 0, said)
+        holds, text = stage.roce_check(stage.Stage.build / "tools/roce_check/roce-check", self.capture)
+        self.assertTrue(holds, text)
+
+    def command(self, at, words):
+        """Runs words at one of the ends."""
+        words = [str(word) for word in words]
+        return self.cable.command(0, words) if at == SOFT else self.node.command(" ".join(words), LONGEST)
+
+    def run_at(self, at, words):
+        return subprocess.run(self.command(at, words), env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, check=False, timeout=2 * LONGEST)
+
+    def wait_for(self, server, cm, process):
+        deadline = time.monotonic() + LONGEST
+        while time.monotonic() < deadline and process.poll() is None:
+            shown = self.cable.command(0, ["sh", "-c", LISTENS[server, cm]]) if server == SOFT else self.node.command(LISTENS[server, cm])
+            if subprocess.run(shown, stdout=subprocess.PIPE, check=True).stdout.strip():
+                return
+            time.sleep(0.05)
+        self.fail("the server does not listen:\n" + self.log.read_text())
+
+    def pair(self, server, *words, cm=False, serve=(), call=None):
+        """Runs a program at both ends; returns what the client printed. `words` are functions of the end, or text."""
+        client = RXE if server == SOFT else SOFT
+
+        def at(end, more):
+            return [part for word in [*words, *more] for part in (word(end) if callable(word) else [word])]
+
+        with open(self.log, "w") as log:
+            process = subprocess.Popen(self.command(server, at(server, serve)), env=self.environment, stdout=log, stderr=log)
+        try:
+            self.wait_for(server, cm, process)
+            done = self.run_at(client, at(client, (server,) if call is None else call))
+            self.assertEqual(done.returncode, 0, f"client:\n{done.stdout}\nserver:\n{self.log.read_text()}")
+            self.assertEqual(process.wait(timeout=LONGEST), 0, self.log.read_text())
+        finally:
+            process.kill()
+            process.wait()
+        return done.stdout
+
+    def of_both(self, program, *words, **more):
+        """The same with each end as the server."""
+        for server in (RXE, SOFT):
+            with self.subTest(server={RXE: "rxe", SOFT: "soft NIC"}[server], program=(program, *words)):
+                yield self.pair(server, program, lambda end: DEVICE[end], *words, **more)
+
+    def perftest(self, *options, cm=False):
+        for kind in ("write", "send", "read", "atomic"):
+            for what in ("bw", "lat"):
+                size = [] if kind == "atomic" else ["-s", "65536" if what == "bw" else "8"]
+                for printed in self.of_both(f"ib_{kind}_{what}", "-F", lambda end: ("-x", GID[end]), "-n", "100", *size,
+                                            *options, cm=cm):
+                    rows = [line for line in printed.splitlines() if line.split()[1:2] == ["100"]]
+                    self.assertEqual(len(rows), 1, printed)
+
+    def test_perftest(self):
+        self.perftest()
+        self.assert_capture_holds()
+
+    def test_perftest_by_rdma_cm(self):
+        self.perftest("-R", cm=True)
+
+    def test_pingpong_with_every_byte_compared(self):
+        for options in ((), ("-e",), ("-s", "300000", "-m", "4096")):
+            for printed in self.of_both("ibv_rc_pingpong", lambda end: ("-g", GID[end]), "-n", "100", "-c", *options):
+                self.assertIn("100 iters in", printed)
+        for printed in self.of_both("ibv_ud_pingpong", lambda end: ("-g", GID[end]), "-n", "100", "-c"):
+            self.assertIn("100 iters in", printed)
+        self.assert_capture_holds()
+
+    def test_rping_with_every_byte_compared(self):
+        for server in (RXE, SOFT):
+            for size in ("64", "60000"):
+                with self.subTest(server=server, size=size):
+                    printed = self.pair(server, "rping", "-a", server, "-C", "20", "-v", "-V", "-S", size, cm=True, serve=("-s",),
+                                        call=("-c",))
+                    self.assertEqual(printed.count("ping data: rdma-ping-"), 20, printed)
+        self.assert_capture_holds()
+
+
+if __name__ == "__main__":
+    stage.main(live=True)
