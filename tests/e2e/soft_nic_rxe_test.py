@@ -74,37 +74,44 @@ class WithRxe(OnCable):
             time.sleep(0.05)
         self.fail("the server does not listen:\n" + self.log.read_text())
 
-    def pair(self, server, *words, cm=False, serve=(), call=None):
-        """Runs a program at both ends; returns what the client printed. `words` are functions of the end, or text."""
+    def pair(self, server, *words, cm=False, serve=(), call=None, attempts=1):
+        """Runs a program at both ends; returns what the client printed. `words` are functions of the end, or text; `attempts`: how
+        often a client may be told that nobody listens."""
         client = RXE if server == SOFT else SOFT
 
         def at(end, more):
             return [part for word in [*words, *more] for part in (word(end) if callable(word) else [word])]
 
-        with open(self.log, "w") as log:
-            process = subprocess.Popen(self.command(server, at(server, serve)), env=self.environment, stdout=log, stderr=log)
-        try:
-            self.wait_for(server, cm, process)
-            done = self.run_at(client, at(client, (server,) if call is None else call))
-            self.assertEqual(done.returncode, 0, f"client:\n{done.stdout}\nserver:\n{self.log.read_text()}")
-            self.assertEqual(process.wait(timeout=LONGEST), 0, self.log.read_text())
-        finally:
-            process.kill()
-            process.wait()
-        return done.stdout
+        for attempt in range(attempts):
+            with open(self.log, "w") as log:
+                process = subprocess.Popen(self.command(server, at(server, serve)), env=self.environment, stdout=log, stderr=log)
+            try:
+                self.wait_for(server, cm, process)
+                done = self.run_at(client, at(client, (server,) if call is None else call))
+                if attempt + 1 < attempts and "RDMA_CM_EVENT_REJECTED" in done.stdout:
+                    continue
+                self.assertEqual(done.returncode, 0, f"client:\n{done.stdout}\nserver:\n{self.log.read_text()}")
+                self.assertEqual(process.wait(timeout=LONGEST), 0, self.log.read_text())
+                return done.stdout
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+                    if server == RXE:
+                        self.node.execute(f"killall {words[0]}")
+                process.wait(timeout=LONGEST)
 
-    def of_both(self, program, *words, **more):
-        """The same with each end as the server."""
+    def of_both(self, program, *words, attempts=1, **more):
+        """The same with each end as the server; `attempts` where the guest is."""
         for server in (RXE, SOFT):
             with self.subTest(server={RXE: "rxe", SOFT: "soft NIC"}[server], program=(program, *words)):
-                yield self.pair(server, program, lambda end: DEVICE[end], *words, **more)
+                yield self.pair(server, program, lambda end: DEVICE[end], *words, attempts=attempts if server == RXE else 1, **more)
 
-    def perftest(self, *options, cm=False):
+    def perftest(self, *options, **more):
         for kind in ("write", "send", "read", "atomic"):
             for what in ("bw", "lat"):
                 size = [] if kind == "atomic" else ["-s", "65536" if what == "bw" else "8"]
                 for printed in self.of_both(f"ib_{kind}_{what}", "-F", lambda end: ("-x", GID[end]), "-n", "100", *size,
-                                            *options, cm=cm):
+                                            *options, **more):
                     rows = [line for line in printed.splitlines() if line.split()[1:2] == ["100"]]
                     self.assertEqual(len(rows), 1, printed)
 
@@ -113,7 +120,9 @@ class WithRxe(OnCable):
         self.assert_capture_holds()
 
     def test_perftest_by_rdma_cm(self):
-        self.perftest("-R", cm=True)
+        # Perftest's server lets its client go on before it listens for the second connection. A soft NIC's client is there within
+        # microseconds, mostly before a busy guest: it is rejected, and perftest's own second try uses what it has freed.
+        self.perftest("-R", cm=True, attempts=30)
 
     def test_pingpong_with_every_byte_compared(self):
         for options in ((), ("-e",), ("-s", "300000", "-m", "4096")):
