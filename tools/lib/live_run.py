@@ -30,15 +30,15 @@ def favour(pid):
 
 
 class Run:
-    """One `understudy run`: ready when the constructor returns, its files in `folder`."""
+    """One `understudy run`: ready when the constructor returns, its files in `folder`. A capture takes time of the machine."""
 
-    def __init__(self, understudy, config, folder, *options):
+    def __init__(self, understudy, config, folder, *options, capture=True):
         self.config, self.capture = Path(config), Path(folder) / "run.pcapng"
         self.log, self.table = Path(folder) / "run.log", Path(folder) / "run.txt"
         self.report_file = Path(folder) / "report.json"
         with open(self.log, "wb") as log, open(self.table, "wb") as table:
             self.process = subprocess.Popen(
-                [str(understudy), "run", str(config), "--capture", str(self.capture), "--report",
+                [str(understudy), "run", str(config), *(["--capture", str(self.capture)] if capture else []), "--report",
                  str(self.report_file), *options], stdout=table, stderr=log, start_new_session=True)
         try:
             favour(self.process.pid)
