@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs a configuration's ring job with the virtual node as its real rank, captures it at both ends, has
-both captures judged and says what was right and what was not. What tools/quickstart does after its set-up.
+"""Runs a configuration's ring job with a virtual node or a program on a soft NIC as its real rank, captures it, of a virtual node
+at both ends, has captures judged and says what was right and what was not. What tools/quickstart does after its set-up.
 
 Exit status: 0 right and faithful, 3 right but not faithful in time, 1 anything else, 2 bad arguments.
 """
@@ -17,7 +17,8 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # the checkout may belong to another user
 
-from live_run import Failed, Run, VirtualNode, roce_check  # noqa: E402
+from live_run import Failed, Run, VirtualNode, favour, roce_check  # noqa: E402
+from soft_nic_links import Vhost  # noqa: E402
 
 NODE = "gpu"
 ADDRESS, NEXT, PREVIOUS = "10.9.0.1", "10.9.0.2", "10.9.0.4"
@@ -36,7 +37,7 @@ def parse_arguments():
     parser.add_argument("--programs", type=Path, required=True, help="build directory")
     parser.add_argument("--config", type=Path, required=True, help="configuration with one [[port]] and one ring job")
     parser.add_argument("--out", type=Path, required=True, help="existing folder for all that is written")
-    parser.add_argument("--kind", choices=["uml", "qemu"], default="uml", help="of the virtual node")
+    parser.add_argument("--kind", choices=["soft", "uml", "qemu"], default="uml", help="of the real node: a soft NIC, or a virtual node of this kind")
     return parser.parse_args()
 
 
@@ -50,12 +51,70 @@ def derived_config(config, socket, out):
     return derived
 
 
+class SoftNode:
+    """ring_node here, on a soft NIC: its transport is the emulator's own, and no kernel sees its frames."""
+
+    title = "ring_node on a soft NIC of this host"
+
+    def __init__(self, arguments, _scratch, socket, _shared):
+        self.link, self.arguments = Vhost(ADDRESS, socket), arguments
+        if why := self.link.missing():
+            raise Failed(f"no soft NIC on this machine, it needs {why}; try --kind uml")
+
+    def command(self, *words):
+        return self.link.command(self.arguments.programs, [self.arguments.programs / "tools/ring_node/ring_node", *words])
+
+    def start_capture(self):
+        pass
+
+    def stop_capture(self):
+        """Returns the captures of its end: what each is, its file, and the lines that say what it lacks."""
+        return []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.link.close()
+
+
+class GuestNode:
+    """ring_node in the virtual node, on Linux' own RoCE stack; tcpdump stands beside it."""
+
+    def __init__(self, arguments, scratch, socket, shared):
+        self.title, self.shared = f"ring_node on Linux' rdma_rxe in a virtual node, {arguments.kind}", shared
+        self.node = VirtualNode(scratch / "vnode", NODE, socket, "--kind", arguments.kind, "--ip", f"{ADDRESS}/24", "--mtu", "4200",
+                                "--mem", str(GUEST_MEMORY_MB), "--share", str(shared))
+
+    def command(self, *words):
+        return self.node.command(" ".join(["/mnt/ring_node", *words]), RUN_LIMIT)
+
+    def start_capture(self):
+        self.node.start_tcpdump("tcpdump.pcap", buffer_kb=GUEST_BUFFER_KB)
+
+    def stop_capture(self):
+        self.node.stop_tcpdump()
+        said = (self.shared / "tcpdump.pcap.log").read_text().splitlines()[-3:]
+        return [("capture by tcpdump inside the virtual node", self.shared / "tcpdump.pcap", said)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.node.stop()
+
+
 def run_node(node):
-    """The all-reduces; the guest's table goes to the user as it grows. True if all results are right."""
-    command = node.command(f"/mnt/ring_node --peer-next {NEXT} --peer-prev {PREVIOUS}", RUN_LIMIT)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        for line in process.stdout:
-            print(f"  {line}", end="", flush=True)
+    """The all-reduces; the node's table goes to the user as it grows. True if all results are right."""
+    command = node.command("--peer-next", NEXT, "--peer-prev", PREVIOUS)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
+        try:
+            favour(process.pid)
+            for line in process.stdout:
+                print(f"  {line}", end="", flush=True)
+        except BaseException:
+            process.terminate()
+            raise
     return process.returncode == 0
 
 
@@ -84,29 +143,31 @@ def run(arguments, scratch):
     config = derived_config(arguments.config, socket, out)
     load_note()
     with Run(arguments.programs / "ctrl/understudy", config, out, "--linger", "60s") as emulator:
-        with VirtualNode(scratch / "vnode", NODE, socket, "--kind", arguments.kind, "--ip", f"{ADDRESS}/24", "--mtu",
-                         "4200", "--mem", str(GUEST_MEMORY_MB), "--share", str(shared)) as node:
-            node.start_tcpdump("tcpdump.pcap", buffer_kb=GUEST_BUFFER_KB)
-            say(f"the virtual node ({ADDRESS}, {arguments.kind}) runs all-reduces with three emulated nodes "
-                f"({NEXT} to {PREVIOUS}):")
+        with (SoftNode if arguments.kind == "soft" else GuestNode)(arguments, scratch, socket, shared) as node:
+            node.start_capture()
+            say(f"the real node ({ADDRESS}) is {node.title}; it runs all-reduces with three emulated nodes ({NEXT} to {PREVIOUS}):")
             right = run_node(node)
-            node.stop_tcpdump()
+            captures = node.stop_capture()
         status = emulator.stop()
     say("the same run beside the model:")
     print(emulator.table.read_text(), end="", flush=True)
     if status not in (0, 3):
         print(emulator.log.read_text(), file=sys.stderr)
-    holds = [judge(arguments, "capture of the emulated side", emulator.capture, config),
-             judge(arguments, "capture by tcpdump inside the virtual node", shared / "tcpdump.pcap", config)]
-    say(f"tcpdump: {', '.join(line for line in (shared / 'tcpdump.pcap.log').read_text().splitlines()[-3:])}")
+    holds = [judge(arguments, label, capture, config)
+             for label, capture, _ in [("capture of the emulated side", emulator.capture, None), *captures]]
+    for _, _, said in captures:
+        say(f"tcpdump: {', '.join(said)}")
     say(f"report: {emulator.report_file}")
     if not right:
-        say("WRONG: the virtual node's program did not end well, see above")
+        say("WRONG: the real node's program did not end well, see above")
     if not all(holds):
         say("WRONG: a capture does not hold, see above")
     if not right or not all(holds) or status not in (0, 3):
         return 1
-    say("all results verified, both captures hold; "
+    say(f"real node: {node.title}")
+    if not captures:
+        say("for a transport that is not ours on the other side, and its own capture: tools/quickstart --kind uml")
+    say(f"all results verified, {'both captures hold' if captures else 'the capture holds'}; "
         + ("faithful to the model in time" if status == 0 else
            "NOT faithful to the model in time, the reasons stand under the table"))
     return status
