@@ -24,7 +24,8 @@ def preload(build):
 
 
 class Veth:
-    """Packet sockets on a cable: two network namespaces with one end of a veth pair each, `soft0`."""
+    """Packet sockets on a cable: two network namespaces with one end of a veth pair each, `soft0`. Needs root,
+    in a user namespace at least, and its network and mount namespaces."""
 
     device = "net_af_packet0,iface=soft0"
 
@@ -32,7 +33,7 @@ class Veth:
     def missing():
         """What this machine or user lacks for it; None if nothing."""
         if os.geteuid() != 0:
-            return "root: it makes network namespaces, and packet sockets need CAP_NET_RAW"
+            return "root, or user namespaces: it makes network namespaces, and packet sockets need CAP_NET_RAW"
         lacking = [program for program in ("ip", "ethtool") if shutil.which(program) is None]
         return f"the program {lacking[0]}" if lacking else None
 
