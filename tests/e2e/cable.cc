@@ -1,17 +1,19 @@
 // A cable between two DPDK devices, for a soft NIC and a virtual node that shall meet:
-//   cable CAPTURE DEVICE DEVICE
+//   cable CAPTURE DEVICE DEVICE [LOSE]
 // What comes in at one leaves unchanged at the other, and stands in CAPTURE as the first device has
 // it. Prints "ready"; ends by SIGINT or SIGTERM, with status 1 where frames were lost on the way or
-// are not in the capture.
+// are not in the capture. LOSE: of every so many RoCE frames one goes no further (but is captured).
 #include <sched.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <string>
+#include <string_view>
 
 #include "dataplane/app/clock.h"
 #include "dataplane/app/eal.h"
@@ -28,7 +30,9 @@ constexpr int kTurnsBeforeNap = 16;  // a nap costs more than looking again at a
 
 class Cable {
  public:
-  Result<void> open(const std::string& capture, const std::array<EalPort, 2>& ends) {
+  /// `lose`: one of so many; 0: none.
+  Result<void> open(const std::string& capture, const std::array<EalPort, 2>& ends, uint32_t lose) {
+    lose_ = lose;
     auto eal = Eal::start({.ports = {ends.begin(), ends.end()}});
     if (!eal) return tl::unexpected(eal.error());
     eal_ = std::move(*eal);
@@ -77,6 +81,14 @@ class Cable {
   }
 
  private:
+  bool goes_astray(std::span<const uint8_t> frame) {
+    constexpr size_t kPort = 36;  // of UDP in IPv4 in an untagged frame
+    if (lose_ == 0 || frame.size() < kPort + 2) return false;
+    if (frame[23] != 17 || frame[kPort] != (4791 >> 8) || frame[kPort + 1] != (4791 & 255))
+      return false;
+    return ++roce_ % lose_ == 0;
+  }
+
   bool carry(size_t from) {
     const auto frames = ports_[from]->rx();
     Port& other = *ports_[1 - from];
@@ -84,6 +96,7 @@ class Cable {
     const auto direction = from == 0 ? CaptureDirection::kIn : CaptureDirection::kOut;
     for (const auto frame : frames) {
       capture_->tap(0).frame(direction, now, Time::never(), frame);
+      if (goes_astray(frame)) continue;
       uint8_t* bytes = other.tx().reserve(static_cast<uint32_t>(frame.size()));
       while (bytes == nullptr) {  // until the device takes some, or is given up
         other.flush(clock_.now());
@@ -98,15 +111,17 @@ class Cable {
   }
 
   Clock clock_;
+  uint32_t lose_ = 0;
+  uint64_t roce_ = 0;  ///< frames so far
   std::unique_ptr<Eal> eal_;
   std::array<std::unique_ptr<DpdkPort>, 2> ports_;
   std::unique_ptr<Capture> capture_;
 };
 
-int run(const std::string& capture, const std::array<EalPort, 2>& ends) {
+int run(const std::string& capture, const std::array<EalPort, 2>& ends, uint32_t lose) {
   for (const int number : {SIGINT, SIGTERM}) std::signal(number, [](int) { stopping = 1; });
   Cable cable;
-  if (auto opened = cable.open(capture, ends); !opened) {
+  if (auto opened = cable.open(capture, ends, lose); !opened) {
     std::fprintf(stderr, "cable: %s\n", opened.error().text.c_str());
     return 1;
   }
@@ -122,9 +137,12 @@ int run(const std::string& capture, const std::array<EalPort, 2>& ends) {
 }  // namespace understudy
 
 int main(int count, char** words) {
-  if (count != 4) {
-    std::fprintf(stderr, "usage: cable CAPTURE DEVICE DEVICE\n");
+  const std::string_view last = count == 5 ? words[4] : "0";
+  uint32_t lose = 0;
+  const auto [end, error] = std::from_chars(last.data(), last.data() + last.size(), lose);
+  if (count < 4 || count > 5 || error != std::errc() || end != last.data() + last.size()) {
+    std::fprintf(stderr, "usage: cable CAPTURE DEVICE DEVICE [LOSE]\n");
     return 2;
   }
-  return understudy::run(words[1], {{{"first", words[2]}, {"second", words[3]}}});
+  return understudy::run(words[1], {{{"first", words[2]}, {"second", words[3]}}}, lose);
 }

@@ -1,12 +1,16 @@
 """Unmodified verbs programs on a soft NIC here and on Linux' own RoCE stack (rdma_rxe) in the virtual node, which a cable with a
 capture joins: each of them serves the other."""
 
+import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import stage
+from soft_nic_links import OWN_NETWORK, Vhost
 from soft_nic_test import Cable, OnCable
 
 SOFT, RXE = "10.9.0.1", "10.9.0.2"
@@ -21,6 +25,10 @@ LISTENS = {(SOFT, False): "ss -Hltn", (SOFT, True): "tail -n +2 /proc/net/packet
 
 
 class WithRxe(OnCable):
+    """The soft NIC's frames come by packet sockets on a veth."""
+
+    shown_by_cm = (RXE, SOFT)
+
     def setUp(self):
         super().setUp()
         if shutil.which("ethtool") is None:
@@ -31,11 +39,20 @@ class WithRxe(OnCable):
             quiet = self.cable.command(end, ["sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/soft0/disable_ipv6"])
             subprocess.run(quiet, check=True)
         self.environment["UNDERSTUDY_SOFT_NIC_ADDRESS"] = SOFT
+        self.join("net_af_packet0,iface=soft0")
+
+    def cable_at(self, words):
+        return self.cable.command(1, words)
+
+    def soft(self, words):
+        return self.cable.command(0, words)
+
+    def join(self, device):
+        """Starts the cable, from a device that the soft NIC's frames come to, and the guest."""
         self.capture = self.folder / "cable.pcapng"
         socket = self.folder / "rxe.sock"
         self.joint = subprocess.Popen(
-            self.cable.command(1, [stage.Stage.build / "tests/e2e/cable", self.capture, "net_af_packet0,iface=soft0",
-                                   f"net_vhost0,iface={socket},queues=1"]),
+            self.cable_at([stage.Stage.build / "tests/e2e/cable", self.capture, device, f"net_vhost0,iface={socket},queues=1"]),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.addCleanup(self.end_cable)
         stage.favour(self.joint.pid)
@@ -60,7 +77,7 @@ class WithRxe(OnCable):
     def command(self, at, words):
         """Runs words at one of the ends."""
         words = [str(word) for word in words]
-        return self.cable.command(0, words) if at == SOFT else self.node.command(" ".join(words), LONGEST)
+        return self.soft(words) if at == SOFT else self.node.command(" ".join(words), LONGEST)
 
     def run_at(self, at, words):
         return subprocess.run(self.command(at, words), env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -69,7 +86,7 @@ class WithRxe(OnCable):
     def wait_for(self, server, cm, process):
         deadline = time.monotonic() + LONGEST
         while time.monotonic() < deadline and process.poll() is None:
-            shown = self.cable.command(0, ["sh", "-c", LISTENS[server, cm]]) if server == SOFT else self.node.command(LISTENS[server, cm])
+            shown = self.soft(["sh", "-c", LISTENS[server, cm]]) if server == SOFT else self.node.command(LISTENS[server, cm])
             if subprocess.run(shown, stdout=subprocess.PIPE, check=True).stdout.strip():
                 return
             time.sleep(0.05)
@@ -140,13 +157,47 @@ class WithRxe(OnCable):
         self.assert_capture_holds()
 
     def test_rping_with_every_byte_compared(self):
-        for server in (RXE, SOFT):
+        for server in self.shown_by_cm:
             for size in ("64", "60000"):
                 with self.subTest(server=server, size=size):
                     printed = self.pair(server, "rping", "-a", server, "-C", "20", "-v", "-V", "-S", size, cm=True, serve=("-s",),
                                         call=("-c",))
                     self.assertEqual(printed.count("ping data: rdma-ping-"), 20, printed)
         self.assert_capture_holds()
+
+
+class OverVhost(WithRxe):
+    """They come by vhost-user; nothing needs root. A TAP carries the programs' TCP."""
+
+    shown_by_cm = (RXE,)  # nothing shows that a soft NIC without a packet socket listens
+
+    @classmethod
+    def setUpClass(cls):
+        if why := Vhost.missing():
+            raise cls.skipTest(cls, f"it needs {why}")
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="soft-nic-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+        self.log = self.folder / "server.log"
+        socket = self.folder / "soft.sock"
+        self.environment = {**os.environ, "UNDERSTUDY_SOFT_NIC": f"vhost:{socket},tap=soft0"}
+        tap = f"ip tuntap add dev soft0 mode tap && ip addr add {SOFT}/24 dev soft0 && ip link set soft0 mtu 4200 up && echo there && exec cat"
+        self.namespace = subprocess.Popen([*OWN_NETWORK, "sh", "-c", tap], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(self.namespace.communicate)  # ends it, for its input does
+        self.assertEqual(self.namespace.stdout.readline(), b"there\n")
+        self.join(f"net_vhost1,iface={socket},queues=1")
+
+    def cable_at(self, words):
+        return words
+
+    def soft(self, words):
+        library = stage.Stage.build / "tools/soft_nic/libunderstudy_soft_nic.so"
+        return ["nsenter", "--target", str(self.namespace.pid), "--user", "--net", "--preserve-credentials", "env",
+                f"LD_PRELOAD={library}", *words]
+
+    test_perftest_by_rdma_cm_of_the_soft_nic = test_perftest_by_rdma_cm_of_the_guest = None
 
 
 if __name__ == "__main__":
