@@ -1,7 +1,13 @@
 // job.join, and the environment that `understudy env` makes of it.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 
 #include "ctrl/build/node_environment.h"
 #include "ctrl/config/job_operation.h"
@@ -218,6 +224,45 @@ TEST(NodeEnvironment, LeavesOutWhatAReleaseDoesNotKnow) {
   EXPECT_EQ(text.find("NCCL_RUNTIME_CONNECT"), std::string::npos);
   EXPECT_EQ(text.find("NCCL_COMM_ID"), std::string::npos);
   EXPECT_NE(text.find("through the file uid"), std::string::npos);
+}
+
+/// What a shell that has sourced the script says of a variable; `before` is carried out first.
+std::string sourced(const std::string& script, const std::string& before, const std::string& name) {
+  const auto file = std::filesystem::temp_directory_path() /
+                    ("understudy-env-" + std::to_string(getpid()) + ".sh");
+  std::ofstream(file) << script;
+  const std::string command =
+      before + ". " + file.string() + " 2>/dev/null; printf %s \"$" + name + "\"";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::string out;
+  for (int c = std::fgetc(pipe.get()); c != EOF; c = std::fgetc(pipe.get())) {
+    out += static_cast<char>(c);
+  }
+  std::filesystem::remove(file);
+  return out;
+}
+
+TEST(NodeEnvironment, TakesTheSoftNicWhereNoOtherDeviceIs) {
+  // Its device is in no sysfs; the address is of documentation, so no NIC here has it.
+  std::string text = with(std::string(kRealFirst) + "join = { file = \"uid\" }");
+  for (size_t at = 0; (at = text.find("10.9.0.", at)) != std::string::npos;) {
+    text.replace(at, 7, "192.0.2.");
+  }
+  const auto config = load_config_text(text, "join.toml");
+  ASSERT_TRUE(config) << describe(config.error());
+  const std::string script = node_environment(*config, config->jobs[0]);
+  EXPECT_EQ(sourced(script, "", "NCCL_IB_HCA"), "=");
+  EXPECT_EQ(sourced(script, "", "NCCL_IB_GID_INDEX"), "");
+  for (const char* variable : {"UNDERSTUDY_SOFT_NIC=eth0; ", "UNDERSTUDY_SOFT_NIC_ADDRESS=a; "}) {
+    EXPECT_EQ(sourced(script, variable, "NCCL_IB_HCA"), "=understudy0") << variable;
+    EXPECT_EQ(sourced(script, variable, "NCCL_IB_GID_INDEX"), "0") << variable;
+  }
+  EXPECT_EQ(
+      sourced(script, "UNDERSTUDY_SOFT_NIC=eth0 UNDERSTUDY_SOFT_NIC_NAME=soft; ", "NCCL_IB_HCA"),
+      "=soft");
+  // An interface may have several addresses: the device's is the one of the configuration.
+  EXPECT_EQ(sourced(script, "UNDERSTUDY_SOFT_NIC=eth0; ", "UNDERSTUDY_SOFT_NIC_ADDRESS"),
+            "192.0.2.1");
 }
 
 TEST(NodeEnvironment, WantsOneJobThatIsJoined) {

@@ -187,6 +187,18 @@ std::string gid_text(const IpAddress& address) {
   return gid;
 }
 
+/// The soft NIC, where its settings say that it is used: its device is in no sysfs, and has one
+/// GID.
+std::string soft_nic_finder(const IpAddress& address) {
+  return "if [ -z \"$understudy_found\" ] && [ -n "
+         "\"${UNDERSTUDY_SOFT_NIC:-}${UNDERSTUDY_SOFT_NIC_ADDRESS:-}\" ]; then\n"
+         "  understudy_found=${UNDERSTUDY_SOFT_NIC_NAME:-understudy0} understudy_gid=0\n"
+         "  export UNDERSTUDY_SOFT_NIC_ADDRESS=\"${UNDERSTUDY_SOFT_NIC_ADDRESS:-" +
+         address.text() +
+         "}\"\n"
+         "fi\n";
+}
+
 /// Sets understudy_found and understudy_gid: the RDMA device of an address and its GID's index.
 std::string device_finder(const IpAddress& address) {
   const std::string gid = gid_text(address);
@@ -202,7 +214,8 @@ std::string device_finder(const IpAddress& address) {
          "  understudy_found=${understudy_port#/sys/class/infiniband/}\n"
          "  understudy_found=${understudy_found%/ports/1}\n"
          "  break\n"
-         "done\n"
+         "done\n" +
+         soft_nic_finder(address) +
          "[ -n \"$understudy_found\" ] || echo \"understudy: no RDMA device of this node has the "
          "RoCEv2 GID " +
          gid + "\" >&2\n";
