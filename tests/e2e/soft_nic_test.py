@@ -71,6 +71,27 @@ else:
 """
 
 
+# How NCCL finds libibverbs (src/misc/ibvsymbols.cc), and what it asks mlx5's provider about a device.
+FINDS = """
+import ctypes
+verbs, libc = ctypes.CDLL("libibverbs.so"), ctypes.CDLL(None)
+libc.dlvsym.restype = ctypes.c_void_p
+versions = {"ibv_reg_mr_iova2": "IBVERBS_1.8", "ibv_query_ece": "IBVERBS_1.10", "ibv_reg_dmabuf_mr": "IBVERBS_1.12"}
+for name in ("ibv_get_device_list", "ibv_query_port", "ibv_reg_mr", "ibv_create_qp", *versions):
+    found = libc.dlvsym(ctypes.c_void_p(verbs._handle), name.encode(), versions.get(name, "IBVERBS_1.1").encode())
+    assert found, name
+verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+verbs.ibv_get_device_name.restype = ctypes.c_char_p
+device = verbs.ibv_get_device_list(None)[0]
+print(verbs.ibv_get_device_name(ctypes.c_void_p(device)).decode())
+# Providers look for a table of theirs behind the device: sizeof(ibv_device) is 664.
+print("table", ctypes.c_void_p.from_address(device + 664).value)
+mlx5 = ctypes.CDLL("libmlx5.so.1")
+mlx5.mlx5dv_is_supported.restype = ctypes.c_bool
+print("mlx5", mlx5.mlx5dv_is_supported(ctypes.c_void_p(device)))
+"""
+
+
 class Cable:
     """Two network namespaces with one end of a veth pair each."""
 
@@ -324,6 +345,12 @@ class TwoSoftNics(PairOnCable):
         self.assertIn("understudy0", self.output(0, "ibv_devinfo", "-v"))
         self.assertIn("100 iters in", self.pair("ibv_rc_pingpong", "-g", "0", "-n", "100"))
         self.pair("ib_write_bw", "-F", "-x", "0", "-n", "100", "-s", "65536")  # needs what providers need
+
+    def test_as_nccl_finds_it(self):
+        del self.environment["LD_PRELOAD"]
+        self.environment["LD_LIBRARY_PATH"] = str(stage.Stage.build / "tools/soft_nic")
+        shown = self.output(0, sys.executable, "-c", FINDS)
+        self.assertEqual(shown.split("\n")[:3], ["understudy0", "table None", "mlx5 False"])
 
     def test_a_child_opens_a_device_of_its_own(self):
         shown = self.output(0, sys.executable, "-c", FORKS)

@@ -30,6 +30,9 @@ struct Device {
   Settings settings;
   Interface interface;
   ibv_device ibv{};
+  /// Where rdma-core keeps its provider's table: providers (mlx5dv_is_supported(), which NCCL and
+  /// UCX ask) read it to see whether a device is theirs.
+  const void* provider_table = nullptr;
 };
 
 Time clock_now() {
