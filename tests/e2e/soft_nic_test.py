@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 
 import both_ends
+import nccl_test
 import stage
 
 SERVER, CLIENT = "10.8.0.2", "10.8.0.1"
@@ -432,6 +433,25 @@ class WithAnEmulatedNode(OnCable):
         self.assertIn(self.emulator.wait(60), (0, stage.NOT_FAITHFUL))
         self.assertEqual({size["wrong_elements"] for job in self.emulator.report()["jobs"] for size in job["sizes"]}, {0})
         self.assert_holds()
+
+    def test_a_rank_of_nccls_with_emulated_ranks(self):
+        """The reference rank, which posts what net_ib posts; its results are right to the bit."""
+        for minor, job in ((28, {}), (22, {"channels": 2}), (30, {"more": ", queue_pairs = 4"})):
+            with self.subTest(release=f"2.{minor}", **job):
+                uid = self.folder / f"id{minor}"
+                job = {"channels": 1, "more": "", **job}
+                self.start(nccl_test.NODES.format(emulated=3, socket="unused", collective="all_reduce", algorithm="ring", minor=minor,
+                                                  protocol="simple", order='["gpu", "w*"]', sizes='["8B", "64KiB", "1MiB"]',
+                                                  iterations=2, payload="exact", join=f'file = "{uid}"', **job))
+                printed = self.output(0, str(stage.Stage.build / "tests/nccl_rank/nccl_rank_node"), str(self.config))
+                operations = printed.splitlines()[2:]
+                self.assertEqual([operation for operation in operations if not operation.endswith(", 0 wrong")], [], printed)
+                self.assertIn(self.emulator.wait(60), (0, stage.NOT_FAITHFUL))
+                done, = self.emulator.report()["jobs"]
+                self.assertEqual((done["done"], done["planned"], done["failed"], done["protocol_violations"]),
+                                 (6, 6, False, 0))
+                self.assertEqual(len(operations), 6)
+                self.assert_holds()
 
 
 if __name__ == "__main__":
