@@ -265,6 +265,18 @@ TEST(NodeEnvironment, TakesTheSoftNicWhereNoOtherDeviceIs) {
             "192.0.2.1");
 }
 
+TEST(NodeEnvironment, KeepsTwoReleasesFromAskingForMlx5) {
+  for (const auto& [release, wanted] :
+       {std::pair{"2.27", false}, {"2.28", true}, {"2.29", true}, {"2.30", false}}) {
+    const auto config = load_config_text(
+        with(std::string(kRealFirst) + "nccl = \"" + release + "\"\njoin = { file = \"uid\" }"),
+        "join.toml");
+    ASSERT_TRUE(config) << describe(config.error());
+    const std::string script = node_environment(*config, config->jobs[0]);
+    EXPECT_EQ(script.find("export NCCL_GIN_TYPE=2\n") != std::string::npos, wanted) << release;
+  }
+}
+
 TEST(NodeEnvironment, WantsOneJobThatIsJoined) {
   const auto config = load_config_text(with(kRealFirst), "join.toml");
   ASSERT_TRUE(config) << describe(config.error());

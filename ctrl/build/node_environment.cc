@@ -141,6 +141,10 @@ class Settings {
     if (since(21)) add("NCCL_MNNVL_ENABLE", "0", "emulated nodes share no NVLink with others");
     add("NCCL_NVLS_ENABLE", "0", "emulated ranks know rings, trees and PAT");
     add("NCCL_COLLNET_ENABLE", "0", "there are no switches that reduce");
+    if (since(28) && !since(30)) {
+      add("NCCL_GIN_TYPE", "2",
+          "2.28.7 to 2.29.3 crash at their start where no NIC is one of mlx5's");
+    }
     if (since(22)) {
       add("NCCL_RUNTIME_CONNECT", "0", "all connections are made, or fail, at the start");
     }
