@@ -44,10 +44,15 @@ class BigEndian {
  private:
   /// One instruction where the loops below are one for each byte.
   static T swapped(T v) {
-    if constexpr (std::endian::native == std::endian::big) return v;
-    if constexpr (N == 2) return __builtin_bswap16(v);
-    if constexpr (N == 4) return __builtin_bswap32(v);
-    return __builtin_bswap64(v);
+    if constexpr (std::endian::native == std::endian::big) {
+      return v;
+    } else if constexpr (N == 2) {
+      return __builtin_bswap16(v);
+    } else if constexpr (N == 4) {
+      return __builtin_bswap32(v);
+    } else {
+      return __builtin_bswap64(v);
+    }
   }
 
   uint8_t bytes_[N] = {};

@@ -1,5 +1,6 @@
 #include "dataplane/wire/build.h"
 
+#include <bit>
 #include <cstring>
 
 #include "dataplane/wire/icrc.h"
@@ -107,9 +108,7 @@ uint32_t checksum_add(uint32_t sum, const uint8_t* bytes, size_t size) {
   }
   while (words >> 16 != 0) words = (words & 0xffff) + (words >> 16);
   const auto folded = static_cast<uint16_t>(words);
-  Be16 swapped;
-  std::memcpy(&swapped, &folded, sizeof folded);
-  uint64_t s = uint64_t{sum} + swapped.get();
+  uint64_t s = uint64_t{sum} + std::bit_cast<Be16>(folded).get();
   for (; i + 1 < size; i += 2) s += static_cast<uint32_t>(bytes[i] << 8 | bytes[i + 1]);
   if (size % 2 != 0) s += static_cast<uint32_t>(bytes[size - 1] << 8);
   while (s >> 16 != 0) s = (s & 0xffff) + (s >> 16);
