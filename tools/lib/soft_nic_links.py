@@ -5,10 +5,12 @@ import os
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
 
 from live_run import Failed
 
 MTU = "4200"
+WITH_SOFT_NIC = Path(__file__).resolve().parent.parent / "with_soft_nic"
 # Root in a user namespace of its own, as any user can be.
 OWN_NETWORK = ["unshare", "--user", "--map-root-user", "--net"]
 
@@ -92,11 +94,8 @@ class Vhost:
         pass
 
     def command(self, build, words):
-        tap = (f"ip tuntap add dev soft0 mode tap && ip addr add {self.near}/24 dev soft0 && ip link set soft0 mtu {MTU} up && "
-               'exec "$@"')
-        settings = {**preload(build), "UNDERSTUDY_SOFT_NIC": f"vhost:{self.socket},tap=soft0"}
-        return [*OWN_NETWORK, "sh", "-c", tap, "sh", "env", *(f"{name}={value}" for name, value in settings.items()),
-                *(str(word) for word in words)]
+        return [str(word) for word in (WITH_SOFT_NIC, "--build", build, "--socket", self.socket, "--address", f"{self.near}/24",
+                                       "--mtu", MTU, *words)]
 
     def understudy(self, build, _folder):
         return build / "ctrl/understudy"
