@@ -41,7 +41,7 @@ class Feed {
     uint8_t* at = memory_.data() + (64 - reinterpret_cast<uintptr_t>(memory_.data()) % 64) % 64;
     for (size_t i = 0; i < frames; ++i, at += stride_) {
       RoceFields f;
-      const uint32_t place = i % packets;
+      const size_t place = i % packets;
       f.opcode = packets == 1           ? Opcode::kWriteOnly
                  : place == 0           ? Opcode::kWriteFirst
                  : place + 1 == packets ? Opcode::kWriteLast

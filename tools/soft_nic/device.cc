@@ -132,9 +132,12 @@ Result<void> open_nic() {
 __attribute__((constructor)) void serve_the_tap() {
   const char* text = std::getenv(kDeviceVariable);
   if (text == nullptr || std::strstr(text, kTapOption) == nullptr) return;
-  Dl_info self{};
-  const bool in_its_place = dladdr(&device, &self) != 0 && self.dli_fname != nullptr &&
-                            std::strstr(self.dli_fname, "libibverbs.so") != nullptr;
+  Dl_info self{}, used{};
+  if (dladdr(&device, &self) == 0 || self.dli_fname == nullptr) return;
+  // Both may be there: the one that is preloaded is used.
+  const void* call = dlsym(RTLD_DEFAULT, "ibv_open_device");
+  if (call != nullptr && dladdr(call, &used) != 0 && used.dli_fbase != self.dli_fbase) return;
+  const bool in_its_place = std::strstr(self.dli_fname, "libibverbs.so") != nullptr;
   if (!in_its_place && dlsym(RTLD_NEXT, "ibv_open_device") == nullptr) return;
   const std::lock_guard guard(mutex);
   if (find_device()) (void)open_nic();

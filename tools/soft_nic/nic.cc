@@ -1,5 +1,6 @@
 #include "tools/soft_nic/nic.h"
 
+#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -15,6 +16,9 @@ namespace {
 constexpr Duration kAskAgain = Duration::s(1);
 constexpr int kQuestions = 3;
 constexpr Duration kPatience = Duration::us(20);
+constexpr Duration kSlice = Duration::us(200);  ///< no yield takes as long without another's work
+constexpr Duration kCrowdLasts = Duration::ms(100);
+constexpr Duration kNap = Duration::us(100);  ///< programs poll for other things, too
 
 }  // namespace
 
@@ -37,10 +41,33 @@ void Nic::try_progress() {
   if (busy) {
     busy_.store(at.ps(), std::memory_order_relaxed);
   } else if (at.ps() - busy_.load(std::memory_order_relaxed) > kPatience.ps()) {
-    // The peer may need this CPU to have something for us: a program that spins would keep it for
-    // the rest of its time slice.
-    sched_yield();
+    give_way(at);
   }
+}
+
+/// The peer may need this CPU to have something for us: a program that spins would keep it for the
+/// rest of its time slice. Where nobody does, to yield costs next to nothing, and nothing is late.
+/// Where somebody does, it costs a time slice of theirs: then the kernel wakes us by the frame.
+void Nic::give_way(Time at) {
+  if (at.ps() < crowded_until_.load(std::memory_order_relaxed)) return nap();
+  sched_yield();
+  const Time back = now();
+  if (back - at > kSlice) crowded_until_.store((back + kCrowdLasts).ps());
+}
+
+void Nic::nap() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!port_->begin_wait()) return;
+  }
+  const Duration left = std::min(kNap, next_wake().is_never() ? kNap : next_wake() - now());
+  if (left > Duration()) {
+    pollfd fd{port_->wait_fd(), POLLIN, 0};
+    const timespec most{0, left.ps() / 1000};
+    ppoll(&fd, 1, &most, nullptr);
+  }
+  const std::lock_guard lock(mutex_);
+  port_->end_wait();
 }
 
 bool Nic::progress(Time now) {

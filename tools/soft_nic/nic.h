@@ -126,6 +126,8 @@ class Nic {
   const NicCounters& counters() const { return counters_; }
 
  private:
+  void give_way(Time at);
+  void nap();
   bool receive(FramePort& port, Time now);
   void frame(std::span<const uint8_t> bytes, Time now);
   void services_frame(const FrameView& view, const RoceView& roce, Time now);
@@ -155,7 +157,7 @@ class Nic {
   GeneralServices* services_ = nullptr;
   Psn services_psn_;
   Time timers_ = Time::never();  ///< no queue pair's timer is earlier
-  std::atomic<int64_t> wake_{Time::never().ps()}, polled_{0}, busy_{0};
+  std::atomic<int64_t> wake_{Time::never().ps()}, polled_{0}, busy_{0}, crowded_until_{0};
   RcCounters rc_counters_{};
   NicCounters counters_;
 };
