@@ -4,6 +4,7 @@ A TAP in a network namespace of the test's user carries their TCP."""
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -52,6 +53,12 @@ class OverVhost(soft_nic_test.WithAnEmulatedNode):
         self.assertEqual(done.stdout.count("ping data: rdma-ping-"), 3)
         self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
         self.assert_holds()
+
+    def test_programs_that_look_for_libibverbs_by_name(self):
+        """As NCCL does: what is preloaded is not what dlsym() finds there."""
+        self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
+        shown = self.output(0, "--by-name", sys.executable, "-c", soft_nic_test.FINDS)
+        self.assertEqual(shown.split("\n")[0], "understudy0")
 
     def test_one_program_at_a_time(self):
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
