@@ -50,16 +50,6 @@ void Driver::wait(bool for_frames, int64_t ns) {
   }
 }
 
-bool Driver::begin_wait() {
-  const std::lock_guard lock(nic_.mutex());
-  return nic_.port().begin_wait();
-}
-
-void Driver::end_wait() {
-  const std::lock_guard lock(nic_.mutex());
-  nic_.port().end_wait();
-}
-
 void Driver::run() {
   while (!stopping_) {
     const Time now = nic_.now();
@@ -72,8 +62,10 @@ void Driver::run() {
     const Duration left = nic_.next_wake() - now;
     if (nic_.next_wake().is_never() || left > Duration()) {
       const int64_t ns = nic_.next_wake().is_never() ? kLongestSleepNs : left.ps() / 1000 + 1;
-      if (begin_wait()) wait(true, std::min(ns, kLongestSleepNs));
-      end_wait();
+      if (nic_.begin_wait()) {
+        wait(true, std::min(ns, kLongestSleepNs));
+        nic_.end_wait();
+      }
     }
     sleeping_ = false;
     if (nic_.now() - nic_.polled_at() < kPolling) continue;

@@ -20,8 +20,6 @@ class Driver {
  private:
   void run();
   void wait(bool for_frames, int64_t ns);
-  bool begin_wait();
-  void end_wait();
   void wake();
 
   Nic& nic_;

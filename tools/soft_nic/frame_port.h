@@ -23,9 +23,10 @@ class FramePort {
   virtual void flush() = 0;
   /// Readable while frames wait to be received; -1 where there is nothing to wait for.
   virtual int wait_fd() const = 0;
-  /// Before a wait on wait_fd(), so that it becomes readable; false: frames are there already.
+  /// From now on frames make wait_fd() readable; false: some are there already. May be called again
+  /// before the end.
   virtual bool begin_wait() { return true; }
-  /// After the wait.
+  /// Nobody waits any more.
   virtual void end_wait() {}
   /// The kernel answers ARP for this port's address.
   virtual bool kernel_answers() const = 0;

@@ -55,19 +55,31 @@ void Nic::give_way(Time at) {
   if (back - at > kSlice) crowded_until_.store((back + kCrowdLasts).ps());
 }
 
-void Nic::nap() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!port_->begin_wait()) return;
+/// Several threads may wait at a time, and the last one to end lets the port be silent again.
+bool Nic::begin_wait() {
+  const std::lock_guard lock(mutex_);
+  if (!port_->begin_wait()) {
+    if (waiting_ == 0) port_->end_wait();
+    return false;
   }
+  ++waiting_;
+  return true;
+}
+
+void Nic::end_wait() {
+  const std::lock_guard lock(mutex_);
+  if (--waiting_ == 0) port_->end_wait();
+}
+
+void Nic::nap() {
+  if (!begin_wait()) return;
   const Duration left = std::min(kNap, next_wake().is_never() ? kNap : next_wake() - now());
   if (left > Duration()) {
     pollfd fd{port_->wait_fd(), POLLIN, 0};
     const timespec most{0, left.ps() / 1000};
     ppoll(&fd, 1, &most, nullptr);
   }
-  const std::lock_guard lock(mutex_);
-  port_->end_wait();
+  end_wait();
 }
 
 bool Nic::progress(Time now) {

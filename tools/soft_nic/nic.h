@@ -73,6 +73,10 @@ class Nic {
     alarm();
   }
   FramePort& port() { return *port_; }
+  /// Before a wait for the port's wait_fd(), without the lock; false: there are frames already, and
+  /// no end_wait() is due.
+  bool begin_wait();
+  void end_wait();
   /// Called when next_wake() comes nearer or polling ends: the helper thread may sleep too long.
   void set_alarm(std::function<void()> alarm) { alarm_ = std::move(alarm); }
   void alarm() {
@@ -153,6 +157,7 @@ class Nic {
   uint32_t regions_used_ = 0;
   std::vector<QueuePair*> slots_;
   uint32_t next_slot_ = 0;
+  uint32_t waiting_ = 0;  ///< threads between begin_wait() and end_wait()
   std::deque<QueuePair*> ready_;
   GeneralServices* services_ = nullptr;
   Psn services_psn_;

@@ -178,9 +178,7 @@ bool VhostPort::begin_wait() {
   Rings& rings = *receive_.rings;
   store(rings.available.flags, 0);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (load(rings.used.index) == receive_.used) return true;
-  end_wait();
-  return false;
+  return load(rings.used.index) == receive_.used;
 }
 
 void VhostPort::end_wait() {
