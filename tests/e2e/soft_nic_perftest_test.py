@@ -2,13 +2,13 @@
 
 import shutil
 
-import soft_nic_test
+import soft_nic_cable
 import stage
 
 MACS = ("-E", "02:00:00:00:00:01", "-B", "02:00:00:00:00:02")
 
 
-class Options(soft_nic_test.PairOnCable):
+class Options(soft_nic_cable.PairOnCable):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

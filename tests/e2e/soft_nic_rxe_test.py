@@ -12,7 +12,7 @@ from pathlib import Path
 
 import stage
 from soft_nic_links import OWN_NETWORK, Vhost
-from soft_nic_test import Cable, OnCable
+from soft_nic_cable import Cable, OnCable
 
 SOFT, RXE = "10.9.0.1", "10.9.0.2"
 LONGEST = 60  # seconds

@@ -1,4 +1,4 @@
-"""The same programs as in soft_nic_test.py with an emulated node, over the emulator's vhost-user socket: nothing needs root.
+"""The same programs as in soft_nic_emulated_test.py with an emulated node, over the emulator's vhost-user socket: nothing needs root.
 A TAP in a network namespace of the test's user carries their TCP."""
 
 import os
@@ -9,13 +9,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import soft_nic_test
+import soft_nic_cable
+import soft_nic_emulated_test
 import stage
 
 WITH_SOFT_NIC = stage.ROOT / "tools/with_soft_nic"
 
 
-class OverVhost(soft_nic_test.WithAnEmulatedNode):
+class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
     @classmethod
     def setUpClass(cls):
         own = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
@@ -33,7 +34,7 @@ class OverVhost(soft_nic_test.WithAnEmulatedNode):
     def output(self, end, *words, status=0, **environment):
         self.assertEqual(end, 0)  # the other one is the emulator
         command = [WITH_SOFT_NIC, "--build", stage.Stage.build, "--socket", self.socket, *words]
-        done = subprocess.run(command, env={**os.environ, **environment}, timeout=soft_nic_test.LONGEST, stdout=subprocess.PIPE,
+        done = subprocess.run(command, env={**os.environ, **environment}, timeout=soft_nic_cable.LONGEST, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False)
         self.assertEqual(done.returncode, status, done.stdout)
         return done.stdout
@@ -57,7 +58,7 @@ class OverVhost(soft_nic_test.WithAnEmulatedNode):
     def test_programs_that_look_for_libibverbs_by_name(self):
         """As NCCL does: what is preloaded is not what dlsym() finds there."""
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
-        shown = self.output(0, "--by-name", sys.executable, "-c", soft_nic_test.FINDS)
+        shown = self.output(0, "--by-name", sys.executable, "-c", soft_nic_cable.FINDS)
         self.assertEqual(shown.split("\n")[0], "understudy0")
 
     def test_one_program_at_a_time(self):
@@ -65,7 +66,7 @@ class OverVhost(soft_nic_test.WithAnEmulatedNode):
         serve = [WITH_SOFT_NIC, "--build", stage.Stage.build, "--socket", self.socket, "rping", "-s", "-a", "10.9.0.1"]
         first = subprocess.Popen(serve)
         try:
-            for _ in range(soft_nic_test.LONGEST * 10):
+            for _ in range(soft_nic_cable.LONGEST * 10):
                 shown = self.output(0, "sh", "-c", "ibv_devinfo || true")
                 if "another program uses it" in shown:
                     break

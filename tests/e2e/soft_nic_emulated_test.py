@@ -1,0 +1,101 @@
+"""Unmodified verbs programs on a soft NIC, on a cable to an emulated node."""
+
+import re
+import shutil
+import subprocess
+
+import nccl_test
+import stage
+from soft_nic_cable import Cable, OnCable
+
+
+class WithAnEmulatedNode(OnCable):
+    """The other end is the emulator's port: programs reach an emulated node's services."""
+
+    NODE = "10.9.0.2"
+
+    def setUp(self):
+        super().setUp()
+        if shutil.which("ethtool") is None:
+            self.skipTest("ethtool is not installed: the kernel's TCP would leave checksums to a device that is none")
+        subprocess.run(self.cable.command(0, ["ethtool", "-K", "soft0", "tx", "off"]), stdout=subprocess.DEVNULL, check=True)
+        Cable.ip("-n", self.cable.ends[0], "addr", "replace", "10.9.0.1/24", "dev", "soft0")
+        self.environment["UNDERSTUDY_SOFT_NIC_ADDRESS"] = "10.9.0.1"
+
+    def attached(self, text):
+        """The configuration with its port on the other end, and the program that runs it."""
+        text, found = re.subn(r'device = "net_vhost[^"]*"', 'device = "net_af_packet0,iface=soft0"', text)
+        self.assertEqual(found, 1)
+        understudy = self.folder / "understudy"
+        understudy.write_text(f'#!/bin/sh\nexec ip netns exec {self.cable.ends[1]} '
+                              f'{stage.Stage.build / "ctrl/understudy"} "$@"\n')
+        understudy.chmod(0o755)
+        return text, understudy
+
+    def start(self, text):
+        text, understudy = self.attached(text.replace("100Mbit/s", "1Gbit/s"))
+        self.config = self.folder / "run.toml"
+        self.config.write_text(text)
+        self.emulator = stage.Run(understudy, self.config, self.folder)
+        self.addCleanup(self.emulator.stop)
+
+    def assert_all_served(self, count):
+        self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
+        self.assertEqual([service["error"] for service in self.emulator.report()["services"]], count * [None])
+        self.assert_holds()
+
+    def assert_holds(self):
+        holds, text = stage.roce_check(stage.Stage.build / "tools/roce_check/roce-check", self.emulator.capture,
+                                       "--config", str(self.config))
+        self.assertTrue(holds, text)
+
+    def test_clients_of_every_kind(self):
+        self.start((stage.ROOT / "configs/perftest.toml").read_text())
+        self.assertIn("100 iters in", self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", self.NODE))
+        for program, size, *options in (("ib_write_bw", "65536"), ("ib_send_bw", "65536"), ("ib_read_bw", "65536"),
+                                        ("ib_write_bw", "65536", "-R"), ("ib_write_lat", "8", "-p", "18516")):
+            with self.subTest(program=program):
+                self.output(0, program, "-F", "-x", "0", "-u", "18", "-n", "50", "-s", size, *options, self.NODE)
+        self.assert_all_served(7)  # -R has a connection for its own exchange, too
+
+    def test_clients_that_use_rdma_cm(self):
+        self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
+        self.assertEqual(self.output(0, "rping", "-c", "-a", self.NODE, "-C", "3", "-v").count("ping data: rdma-ping-"), 3)
+        self.assertIn("return status 0", self.output(0, "ucmatose", "-c", "3", "-s", self.NODE))
+        refused = self.output(0, "ucmatose", "-p", "7999", "-s", self.NODE, status=8)
+        self.assertIn("RDMA_CM_EVENT_REJECTED", refused)
+        self.assert_all_served(4)
+
+    def test_a_rank_of_a_ring_with_emulated_ranks(self):
+        self.start(stage.NETWORK.format(seed=20, tolerance=0.05, idle="sleep", pacing="true", rate="100Mbit/s", latency="250us",
+                                        socket=self.folder / "unused")
+                   + stage.RING.format(sizes='["4KiB", "256KiB"]', iterations=3, payload="exact", more=""))
+        printed = self.output(0, str(stage.Stage.build / "tools/ring_node/ring_node"), "--peer-next", stage.NEXT,
+                              "--peer-prev", stage.PREVIOUS)
+        self.assertIn("Out of bounds values : 0 OK", printed)  # every element of every result was right
+        self.assertIn(self.emulator.wait(60), (0, stage.NOT_FAITHFUL))
+        self.assertEqual({size["wrong_elements"] for job in self.emulator.report()["jobs"] for size in job["sizes"]}, {0})
+        self.assert_holds()
+
+    def test_a_rank_of_nccls_with_emulated_ranks(self):
+        """The reference rank, which posts what net_ib posts; its results are right to the bit."""
+        for minor, job in ((28, {}), (22, {"channels": 2}), (30, {"more": ", queue_pairs = 4"})):
+            with self.subTest(release=f"2.{minor}", **job):
+                uid = self.folder / f"id{minor}"
+                job = {"channels": 1, "more": "", **job}
+                self.start(nccl_test.NODES.format(emulated=3, socket="unused", collective="all_reduce", algorithm="ring", minor=minor,
+                                                  protocol="simple", order='["gpu", "w*"]', sizes='["8B", "64KiB", "1MiB"]',
+                                                  iterations=2, payload="exact", join=f'file = "{uid}"', **job))
+                printed = self.output(0, str(stage.Stage.build / "tests/nccl_rank/nccl_rank_node"), str(self.config))
+                operations = printed.splitlines()[2:]
+                self.assertEqual([operation for operation in operations if not operation.endswith(", 0 wrong")], [], printed)
+                self.assertIn(self.emulator.wait(60), (0, stage.NOT_FAITHFUL))
+                done, = self.emulator.report()["jobs"]
+                self.assertEqual((done["done"], done["planned"], done["failed"], done["protocol_violations"]),
+                                 (6, 6, False, 0))
+                self.assertEqual(len(operations), 6)
+                self.assert_holds()
+
+
+if __name__ == "__main__":
+    stage.main(live=False)
