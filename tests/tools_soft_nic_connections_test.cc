@@ -189,6 +189,38 @@ TEST_F(SoftNicConnections, CallsOfAnIdWithoutAChannelWait) {
   EXPECT_EQ(rdma_destroy_id(listener), 0);
 }
 
+/// What the server says in its reply holds, not what the client had asked for.
+TEST_F(SoftNicConnections, AClientSendsAsManyReadsAsTheServerCanAnswer) {
+  rdma_cm_id* listener = listen(nullptr);
+  std::thread server([&] {
+    rdma_cm_id* id = nullptr;
+    ASSERT_EQ(rdma_get_request(listener, &id), 0);
+    ASSERT_TRUE(make_qp(id));
+    rdma_conn_param few{};
+    few.responder_resources = 4;
+    few.initiator_depth = 1;
+    EXPECT_EQ(rdma_accept(id, &few), 0);
+    EXPECT_EQ(rdma_disconnect(id), 0);
+    remove(id);
+  });
+  rdma_cm_id* id = make(nullptr);
+  ASSERT_EQ(resolve(id), 0);
+  ASSERT_EQ(rdma_resolve_route(id, 1000), 0);
+  ASSERT_TRUE(make_qp(id));
+  rdma_conn_param many{};
+  many.responder_resources = many.initiator_depth = 16;
+  ASSERT_EQ(rdma_connect(id, &many), 0);
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr made{};
+  EXPECT_EQ(ibv_query_qp(id->qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC, &made), 0);
+  EXPECT_EQ(attr.max_rd_atomic, 4);
+  EXPECT_EQ(attr.max_dest_rd_atomic, 1);
+  EXPECT_EQ(rdma_disconnect(id), 0);
+  server.join();
+  remove(id);
+  EXPECT_EQ(rdma_destroy_id(listener), 0);
+}
+
 TEST_F(SoftNicConnections, ACallThatWaitsSaysWhatWentWrong) {
   rdma_cm_id* id = make(nullptr);
   ASSERT_EQ(resolve(id), 0);

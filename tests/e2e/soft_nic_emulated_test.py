@@ -8,6 +8,9 @@ import nccl_test
 import stage
 from soft_nic_cable import Cable, OnCable
 
+# Services whose kind has to be said have ports of their own.
+PORTS = {("write", "lat"): ("-p", "18516"), ("send", "lat"): ("-p", "18517")}
+
 
 class WithAnEmulatedNode(OnCable):
     """The other end is the emulator's port: programs reach an emulated node's services."""
@@ -50,13 +53,15 @@ class WithAnEmulatedNode(OnCable):
         self.assertTrue(holds, text)
 
     def test_clients_of_every_kind(self):
-        self.start((stage.ROOT / "configs/perftest.toml").read_text())
+        self.start((stage.ROOT / "configs/perftest.toml").read_text() + '[[service]]\nnode = "w"\nport = 18517\nkind = "send_lat"\n')
         self.assertIn("100 iters in", self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", self.NODE))
-        for program, size, *options in (("ib_write_bw", "65536"), ("ib_send_bw", "65536"), ("ib_read_bw", "65536"),
-                                        ("ib_write_bw", "65536", "-R"), ("ib_write_lat", "8", "-p", "18516")):
-            with self.subTest(program=program):
-                self.output(0, program, "-F", "-x", "0", "-u", "18", "-n", "50", "-s", size, *options, self.NODE)
-        self.assert_all_served(7)  # -R has a connection for its own exchange, too
+        programs = [(f"ib_{kind}_{what}", *(() if kind == "atomic" else ("-s", "8" if what == "lat" else "65536")),
+                     *PORTS.get((kind, what), ())) for kind in ("write", "send", "read", "atomic") for what in ("bw", "lat")]
+        for cm in ((), ("-R",)):
+            for program, *options in programs:
+                with self.subTest(program=program, cm=cm):
+                    self.output(0, program, "-F", "-x", "0", "-u", "18", "-n", "50", *options, *cm, self.NODE)
+        self.assert_all_served(1 + 3 * len(programs))  # -R has a connection for its own exchange, too
 
     def test_clients_that_use_rdma_cm(self):
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())

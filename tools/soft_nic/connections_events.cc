@@ -43,6 +43,9 @@ void Connections::hear(const CmEvent& event) {
       const auto& reply = std::get<CmRep>(event.message);
       id.peer_qpn = reply.qpn;
       id.peer_psn = Psn(reply.starting_psn);
+      // What the server grants, in its own words (Linux: cm_rep_handler).
+      id.initiator_depth = std::min(id.initiator_depth, reply.responder_resources);
+      id.responder_resources = std::min(id.responder_resources, reply.initiator_depth);
       out = &make_event(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
       out->replied = true;
       out->private_data.assign(reply.private_data.begin(), reply.private_data.end());
