@@ -17,6 +17,9 @@
 #include "tests/port_eal.h"
 #include "tools/soft_nic/vhost_port.h"
 
+/// DPDK's library is not instrumented: the thread sanitizer does not see its locks.
+extern "C" const char* __tsan_default_suppressions() { return "race:librte_vhost"; }
+
 namespace understudy::soft_nic {
 namespace {
 
