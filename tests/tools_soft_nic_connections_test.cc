@@ -1,7 +1,9 @@
 // RDMA-CM from several threads of a program, in real time: connections of a process with itself are
 // made and ended while others are, events are taken by whoever comes first, and calls that wait get
 // theirs. Made for the thread sanitizer.
+#include "tests/soft_nic_dead_end.h"
 #include "tools/soft_nic/connections.h"
+#include "tools/soft_nic/monotonic.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -12,7 +14,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <ctime>
 #include <thread>
 
 #include "tools/soft_nic/context.h"
@@ -20,23 +21,6 @@
 
 namespace understudy::soft_nic {
 namespace {
-
-/// Nobody is at the other end.
-class DeadEnd final : public FramePort {
- public:
-  std::span<const std::span<const uint8_t>> receive() override { return {}; }
-  uint8_t* reserve(uint32_t) override { return nullptr; }
-  void commit(uint32_t) override {}
-  void flush() override {}
-  int wait_fd() const override { return -1; }
-  bool kernel_answers() const override { return true; }
-};
-
-Time clock_now() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return Time::zero() + Duration::s(t.tv_sec) + Duration::ns(t.tv_nsec);
-}
 
 class SoftNicConnections : public testing::Test {
  protected:
@@ -89,7 +73,7 @@ class SoftNicConnections : public testing::Test {
     EXPECT_EQ(ibv_close_device(all_.context()), 0);
   }
 
-  Nic nic_{interface(), 64, Nic::kQueuePairs, std::make_unique<DeadEnd>(), clock_now};
+  Nic nic_{interface(), 64, Nic::kQueuePairs, std::make_unique<DeadEnd>(), monotonic_now};
   Connections all_{nic_, open_context(nic_, nullptr)};
   Driver driver_{nic_};
 };

@@ -4,34 +4,18 @@
 #include <infiniband/verbs.h>
 
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "tests/soft_nic_dead_end.h"
 #include "tools/soft_nic/context.h"
 #include "tools/soft_nic/driver.h"
+#include "tools/soft_nic/monotonic.h"
 #include "tools/soft_nic/nic.h"
 
 namespace understudy::soft_nic {
 namespace {
-
-/// Nobody is at the other end.
-class DeadEnd final : public FramePort {
- public:
-  std::span<const std::span<const uint8_t>> receive() override { return {}; }
-  uint8_t* reserve(uint32_t) override { return nullptr; }
-  void commit(uint32_t) override {}
-  void flush() override {}
-  int wait_fd() const override { return -1; }
-  bool kernel_answers() const override { return true; }
-};
-
-Time clock_now() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return Time::zero() + Duration::s(t.tv_sec) + Duration::ns(t.tv_nsec);
-}
 
 /// A queue pair that is its own peer.
 class Self {
@@ -141,7 +125,7 @@ class SoftNicThreads : public testing::Test {
     made.mtu = 4200;
     return made;
   }
-  Nic nic_{interface(), 64, Nic::kQueuePairs, std::make_unique<DeadEnd>(), clock_now};
+  Nic nic_{interface(), 64, Nic::kQueuePairs, std::make_unique<DeadEnd>(), monotonic_now};
   Driver driver_{nic_};
 };
 

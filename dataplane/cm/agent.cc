@@ -200,11 +200,7 @@ CmId CmAgent::fresh_id() {
   // A run's ids start at a place of their own, so that a peer that remembers the run before does
   // not take one for the other.
   if (last_id_ == 0) last_id_ = static_cast<uint32_t>(config_.seed * 0x9e3779b97f4a7c15ULL >> 32);
-  CmId id = 0;
-  do {
-    id = config_.ids.id(++last_id_);
-  } while (id == 0 || connections_.contains(id));
-  return id;
+  return config_.ids.next(last_id_, [&](CmId id) { return connections_.contains(id); });
 }
 
 CmConnection& CmAgent::add(const CmEnds& ends, CmId id) {

@@ -27,7 +27,15 @@ struct CmIdRange {
   uint32_t first = 0;           ///< its bits that `mask` has are zero
   uint32_t mask = 0xffff'ffff;  ///< bits that tell ids of the range apart
   bool contains(CmId id) const { return (id & ~mask) == first; }
-  CmId id(uint32_t n) const { return first | (n & mask); }
+  /// The next one behind the `last`-th, of those that `taken` does not say are.
+  template <typename Taken>
+  CmId next(uint32_t& last, Taken taken) const {
+    CmId id = 0;
+    do {
+      id = first | (++last & mask);
+    } while (id == 0 || taken(id));
+    return id;
+  }
 };
 
 struct CmAgentConfig {

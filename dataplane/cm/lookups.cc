@@ -149,11 +149,7 @@ void CmLookups::set_timer(CmId id, Lookup& lookup, Time at) {
 CmId CmLookups::fresh_id() {
   // A run's ids start at a place of their own, as the agent's.
   if (last_id_ == 0) last_id_ = static_cast<uint32_t>(config_.seed * 0xd1342543de82ef95ULL >> 32);
-  CmId id = 0;
-  do {
-    id = config_.ids.id(++last_id_);
-  } while (id == 0 || lookups_.contains(id));
-  return id;
+  return config_.ids.next(last_id_, [&](CmId id) { return lookups_.contains(id); });
 }
 
 }  // namespace understudy

@@ -12,6 +12,7 @@
 
 #include "tools/soft_nic/context.h"
 #include "tools/soft_nic/loop_port.h"
+#include "tools/soft_nic/monotonic.h"
 #include "tools/soft_nic/neighbours.h"
 #include "tools/soft_nic/nic.h"
 
@@ -47,12 +48,6 @@ struct Program {
   std::vector<uint8_t> memory = std::vector<uint8_t>(kBytes);
 };
 
-Time clock_now() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return Time::zero() + Duration::s(t.tv_sec) + Duration::ns(t.tv_nsec);
-}
-
 class Pair {
  public:
   Pair() {
@@ -62,7 +57,7 @@ class Pair {
       p.end = end.get();
       Interface interface = bare_interface(IpAddress::v4(0x0a080001 + i));
       p.nic = std::make_unique<Nic>(interface, 256, (1 + i) * Nic::kQueuePairs, std::move(end),
-                                    clock_now);
+                                    monotonic_now);
       ibv_context* context = open_context(*p.nic, nullptr);
       ibv_pd* pd = ibv_alloc_pd(context);
       p.cq = ibv_create_cq(context, 2 * kDepth, nullptr, nullptr, 0);

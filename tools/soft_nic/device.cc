@@ -11,12 +11,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <mutex>
 
 #include "tools/soft_nic/driver.h"
 #include "tools/soft_nic/kernel_side.h"
+#include "tools/soft_nic/monotonic.h"
 #include "tools/soft_nic/nic.h"
 #include "tools/soft_nic/packet_socket.h"
 #include "tools/soft_nic/settings.h"
@@ -34,12 +34,6 @@ struct Device {
   /// UCX ask) read it to see whether a device is theirs.
   const void* provider_table = nullptr;
 };
-
-Time clock_now() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return Time::zero() + Duration::s(t.tv_sec) + Duration::ns(t.tv_nsec);
-}
 
 Result<std::unique_ptr<Device>> make_device() {
   auto made = std::make_unique<Device>();
@@ -119,7 +113,7 @@ Result<void> open_nic() {
   auto tap = open_tap(*device);
   if (!tap) return fail(tap.error().text);
   nic = new Nic(device->interface, device->settings.window, draw_first_qpn(), std::move(*port),
-                clock_now);
+                monotonic_now);
   if (tap->valid()) kernel_side = new KernelSide(*nic, std::move(*tap));
   driver = new Driver(*nic);
   owner = getpid();

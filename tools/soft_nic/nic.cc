@@ -97,7 +97,7 @@ bool Nic::run_timers(Time now) {
   for (QueuePair* qp : slots_) {
     if (qp == nullptr) continue;
     if (qp->deadline() <= now) qp->on_timer(now);
-    touch(*qp);
+    touch(*qp, now);
   }
   if (services_ != nullptr) {
     if (services_->deadline() <= now) services_->on_time(now);
@@ -115,9 +115,9 @@ void Nic::set_wake(Time wake) {
   if (wake < before) alarm();
 }
 
-void Nic::touch(QueuePair& qp) {
+void Nic::touch(QueuePair& qp, Time now) {
   timers_ = std::min(timers_, qp.deadline());
-  if (qp.is_ready || !qp.has_packet(now())) return;
+  if (qp.is_ready || !qp.has_packet(now)) return;
   qp.is_ready = true;
   ready_.push_back(&qp);
 }

@@ -94,7 +94,7 @@ class Nic {
     return to == interface_.address && (!port_->comes_back() || qpn - first_qpn_ < kQueuePairs);
   }
   /// The queue pair may have something to send, or a timer.
-  void touch(QueuePair& qp);
+  void touch(QueuePair& qp, Time now);
   /// Sends what is ready.
   void send(Time now);
   /// The same after `qp` was posted to; but frames of who polls and has more under way may leave

@@ -55,7 +55,7 @@ void Nic::frame(std::span<const uint8_t> bytes, Time now) {
     return;
   }
   qp->on_packet(now, view, roce, bytes.data() + roce.payload);
-  touch(*qp);
+  touch(*qp, now);
 }
 
 void Nic::services_frame(const FrameView& view, const RoceView& roce, Time now) {
@@ -160,7 +160,7 @@ void Nic::build(Time now) {
     blocked = !send_from(qp, now);
     ready_.pop_front();
     qp.is_ready = false;
-    touch(qp);
+    touch(qp, now);
   }
 }
 

@@ -7,18 +7,13 @@
 
 #include "tools/soft_nic/connections.h"
 #include "tools/soft_nic/exported.h"
+#include "tools/soft_nic/rdma_result.h"
 #include "tools/soft_nic/rdma_wait.h"
 
 using namespace understudy;
 using namespace understudy::soft_nic;
 
 namespace {
-
-int told(int error) {
-  if (error == 0) return 0;
-  errno = error;
-  return -1;
-}
 
 /// The peer accepted: the queue pair, where the id has it, and the peer are told.
 void finish(ConnectionEvent& event) {

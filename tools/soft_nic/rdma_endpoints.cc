@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "tools/soft_nic/exported.h"
+#include "tools/soft_nic/rdma_result.h"
 #include "tools/soft_nic/rdma_wait.h"
 
 using namespace understudy::soft_nic;
@@ -12,12 +13,6 @@ using namespace understudy::soft_nic;
 namespace {
 
 constexpr int kPatienceMs = 2000;
-
-int told(int error) {
-  if (error == 0) return 0;
-  errno = error;
-  return -1;
-}
 
 /// Requests get queue pairs like this one, by rdma_get_request().
 int make_passive(Id& id, rdma_addrinfo& info, ibv_pd* pd, ibv_qp_init_attr* attr) {

@@ -11,6 +11,7 @@
 #include "tools/soft_nic/context.h"
 #include "tools/soft_nic/device.h"
 #include "tools/soft_nic/exported.h"
+#include "tools/soft_nic/rdma_result.h"
 #include "tools/soft_nic/rdma_wait.h"
 
 namespace understudy::soft_nic {
@@ -19,13 +20,6 @@ namespace {
 
 constexpr uint16_t kFirstPort = 0xc000;  ///< of those that are given out
 constexpr int kTries = 64;
-
-/// As rdma_*(3) say: -1 and errno.
-int told(int error) {
-  if (error == 0) return 0;
-  errno = error;
-  return -1;
-}
 
 PortSpace space_of(const rdma_cm_id& id) {
   return id.ps == RDMA_PS_UDP ? PortSpace::kUdp : PortSpace::kTcp;

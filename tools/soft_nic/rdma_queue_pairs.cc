@@ -7,17 +7,12 @@
 
 #include "tools/soft_nic/connections.h"
 #include "tools/soft_nic/exported.h"
+#include "tools/soft_nic/rdma_result.h"
 
 using namespace understudy;
 using namespace understudy::soft_nic;
 
 namespace {
-
-int told(int error) {
-  if (error == 0) return 0;
-  errno = error;
-  return -1;
-}
 
 /// A completion queue of the id's own.
 bool add_queue(rdma_cm_id& id, uint32_t size, ibv_comp_channel*& channel, ibv_cq*& queue) {

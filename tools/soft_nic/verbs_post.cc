@@ -19,8 +19,9 @@ int post_send(ibv_qp* handle, ibv_send_wr* request, ibv_send_wr** bad) {
     failed = qp.post_send(*request);
     if (failed != 0 && bad != nullptr) *bad = request;
   }
-  nic.touch(qp);
-  nic.send_posted(qp, nic.now());
+  const Time now = nic.now();
+  nic.touch(qp, now);
+  nic.send_posted(qp, now);
   return failed;
 }
 

@@ -122,8 +122,9 @@ SOFT_NIC_EXPORT int ibv_modify_qp(ibv_qp* handle, ibv_qp_attr* attr, int mask) {
     if (const int refused = qp.check_modify(*attr, mask)) return refused;  // it let go of the lock
   }
   const int failed = qp.modify(*attr, mask, mac);
-  nic.touch(qp);
-  nic.send(nic.now());
+  const Time now = nic.now();
+  nic.touch(qp, now);
+  nic.send(now);
   return failed;
 }
 
