@@ -52,6 +52,7 @@ TEST(Endpoints, AConnectionTakesMemoryForTheRequestsThatItMakes) {
   EXPECT_LT(bytes_each(Behaviour::kMemoryTarget), 16'000);
   EXPECT_LT(bytes_each(Behaviour::kReceiveSink), 16'000);
   EXPECT_LT(bytes_each(Behaviour::kSendBurst), 18'000);
+  EXPECT_LT(bytes_each(Behaviour::kDatagramEcho), 1'000);
   EXPECT_LT(bytes_each(Behaviour::kWriteEcho), 20'000);  // with the memory that it exposes
 }
 

@@ -145,5 +145,23 @@ TEST(ReplayDetails, TheClientsQueuePairReachesTheRequest) {
   FAIL() << "no queue pair was asked for";
 }
 
+/// ibv_ud_pingpong's exchange is the same as ibv_rc_pingpong's: only the service's kind tells.
+TEST(ReplayDetails, ADatagramQueuePairIsAskedForWhereTheServiceIsOne) {
+  const auto writes = load_recording("pingpong");
+  ServicePeer peer(recorded_service(ServiceKind::kUdPingpong));
+  peer.on_bytes(Time(), writes.front().bytes);
+  const auto requests = peer.take_requests();
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].behaviour, Behaviour::kDatagramEcho);
+  EXPECT_EQ(requests[0].qkey, 0x11111111u);  // ud_pingpong.c
+  EXPECT_EQ(requests[0].mtu, 4096u);
+  EXPECT_EQ(requests[0].region_bytes, 0u);
+  peer.on_endpoint(Time(), {0x40011, Psn(1), 0, 0});
+  const auto answer = parse_pingpong(peer.take_output());
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->qpn, 0x40011u);
+  EXPECT_TRUE(peer.endpoints_outlive_connection());
+}
+
 }  // namespace
 }  // namespace understudy

@@ -52,6 +52,7 @@ enum class OperationsMode { kTold, kInferred, kFed };
 enum class ServiceKind {
   kAuto,
   kPingpong,
+  kUdPingpong,
   kWriteBw,
   kWriteLat,
   kSendBw,

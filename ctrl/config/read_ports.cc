@@ -91,6 +91,7 @@ void read_service(const TomlNode& toml, ReadContext& context) {
   table.choice("kind",
                {{"auto", ServiceKind::kAuto},
                 {"pingpong", ServiceKind::kPingpong},
+                {"ud_pingpong", ServiceKind::kUdPingpong},
                 {"write_bw", ServiceKind::kWriteBw},
                 {"write_lat", ServiceKind::kWriteLat},
                 {"send_bw", ServiceKind::kSendBw},
@@ -112,9 +113,9 @@ void read_service(const TomlNode& toml, ReadContext& context) {
     if (delay->value > kLongestAcceptDelay) {
       table.error(delay->line, "accept_delay", table.any("accept_delay")->describe(),
                   "expected at most 1000 s");
-    } else if (service.kind == ServiceKind::kPingpong) {
+    } else if (service.kind == ServiceKind::kPingpong || service.kind == ServiceKind::kUdPingpong) {
       table.error(delay->line, "accept_delay", table.any("accept_delay")->describe(),
-                  "it is for clients that come by RDMA-CM, which ibv_rc_pingpong does not");
+                  "it is for clients that come by RDMA-CM, which a pingpong does not");
     }
   }
   if (const auto mtu = table.integer("pingpong_mtu", 256, 4096)) {

@@ -38,6 +38,7 @@ std::unique_ptr<CmService> make_cm_service(const Service& service) {
     case ServiceKind::kUcmatose:
       return std::make_unique<UcmatoseService>(service);
     case ServiceKind::kPingpong:
+    case ServiceKind::kUdPingpong:
       return nullptr;
     default:
       return std::make_unique<PerftestCmService>(service);

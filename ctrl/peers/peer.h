@@ -25,6 +25,7 @@ enum class Behaviour : uint8_t {
   kMemoryTarget,  ///< answers WRITE and READ (perftest ib_write_bw, ib_read_bw)
   kReceiveSink,   ///< endless receive queue (ib_send_bw)
   kSendEcho,  ///< answers each received SEND with a SEND of the same size (pingpong, ib_send_lat)
+  kDatagramEcho,  ///< UD: sends each message back to where it came from (ibv_ud_pingpong)
   /// ib_write_lat, whose server writes first: at its start (Peer::take_starts) one WRITE of
   /// `opening_bytes` bytes, all 1, to `remote_address`; then each WRITE received is answered by one
   /// of the same size to the same place, whose last byte is one more than the received last byte.
@@ -97,6 +98,7 @@ struct EndpointRequest {
   Psn remote_psn;       ///< first PSN we shall receive
   Psn local_psn;        ///< first PSN we shall send
   uint32_t mtu = 1024;  ///< path MTU in bytes
+  uint32_t qkey = 0;    ///< with kDatagramEcho only
   SenderConfig sender;
   uint8_t timeout = 14;  ///< ACK timeout, 4.096 us << timeout (rule A5)
   uint8_t retry_count = 7;

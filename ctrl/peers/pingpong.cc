@@ -11,6 +11,8 @@ constexpr std::array<char, 5> kDone = {'d', 'o', 'n', 'e', '\0'};
 constexpr uint64_t kAnySizeBytes = uint64_t{1}
                                    << 31;  // the client does not tell its message's size
 
+constexpr uint32_t kUdPingpongQkey = 0x11111111;
+
 }  // namespace
 
 std::optional<PingpongMessage> parse_pingpong(std::span<const uint8_t> bytes) {
@@ -45,7 +47,7 @@ void PingpongPeer::on_bytes(Time, std::span<const uint8_t> bytes) {
   if (finished_) return;
   input_.insert(input_.end(), bytes.begin(), bytes.end());
   if (input_.size() > kPingpongMessageSize + kDone.size()) {
-    return give_up("more bytes than ibv_rc_pingpong sends");
+    return give_up(std::string("more bytes than ") + program() + " sends");
   }
   if (state_ == State::kAddress) read_address();
   if (state_ == State::kDone) read_done();
@@ -55,7 +57,8 @@ void PingpongPeer::read_address() {
   if (input_.size() < kPingpongMessageSize) return;
   const auto message = parse_pingpong(std::span(input_).first(kPingpongMessageSize));
   if (!message) {
-    return give_up("not an ibv_rc_pingpong address: \"" + printable(input_, 52) + "\"");
+    return give_up(std::string("not an ") + program() + " address: \"" + printable(input_, 52) +
+                   "\"");
   }
   input_.erase(input_.begin(), input_.begin() + kPingpongMessageSize);
   const auto gid = matching_gid(service_, message->gid);
@@ -66,14 +69,19 @@ void PingpongPeer::read_address() {
   }
   gid_ = *gid;
   EndpointRequest request;
-  request.behaviour = Behaviour::kSendEcho;
+  request.behaviour = datagrams() ? Behaviour::kDatagramEcho : Behaviour::kSendEcho;
   request.local = gid_;
   request.remote = message->gid;
   request.remote_qpn = message->qpn;
   request.remote_psn = message->psn;
   request.local_psn = choose_psn(service_, message->gid, message->qpn);
-  request.mtu = std::min(service_.mtu, service_.pingpong_mtu);
-  request.region_bytes = kAnySizeBytes;
+  if (datagrams()) {
+    request.qkey = kUdPingpongQkey;
+    request.mtu = service_.mtu;
+  } else {
+    request.mtu = std::min(service_.mtu, service_.pingpong_mtu);
+    request.region_bytes = kAnySizeBytes;
+  }
   requests_.push_back(request);
   state_ = State::kEndpoint;
 }
@@ -97,8 +105,12 @@ void PingpongPeer::read_done() {
 void PingpongPeer::on_closed(Time) {
   if (finished_) return;
   give_up(state_ == State::kAddress ? "the client closed after " + std::to_string(input_.size()) +
-                                          " of the 52 bytes of an ibv_rc_pingpong address"
+                                          " of the 52 bytes of an " + program() + " address"
                                     : "the client closed before it said \"done\"");
+}
+
+const char* PingpongPeer::program() const {
+  return datagrams() ? "ibv_ud_pingpong" : "ibv_rc_pingpong";
 }
 
 void PingpongPeer::give_up(const std::string& reason) {

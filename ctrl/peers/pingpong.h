@@ -1,4 +1,5 @@
-// The server side of ibv_rc_pingpong (rdma-core 44, libibverbs/examples/rc_pingpong.c). The client
+// The server side of ibv_rc_pingpong and ibv_ud_pingpong (rdma-core 44,
+// libibverbs/examples/{rc,ud}_pingpong.c), whose exchanges are the same. The client
 // sends one line "LID:QPN:PSN:GID" in hexadecimal with its terminating zero, gets ours, answers
 // "done" and closes; only then does the test run, so the queue pair outlives the connection. The
 // path MTU is not in the exchange: the service's has to be the client's -m.
@@ -43,6 +44,9 @@ class PingpongPeer : public Peer {
   void read_address();
   void read_done();
   void give_up(const std::string& reason);
+
+  const char* program() const;
+  bool datagrams() const { return service_.kind == ServiceKind::kUdPingpong; }
 
   Service service_;
   State state_ = State::kAddress;

@@ -30,6 +30,8 @@ std::string_view service_kind_name(ServiceKind kind) {
       return "auto";
     case ServiceKind::kPingpong:
       return "pingpong";
+    case ServiceKind::kUdPingpong:
+      return "ud_pingpong";
     case ServiceKind::kWriteBw:
       return "write_bw";
     case ServiceKind::kWriteLat:
@@ -62,7 +64,7 @@ std::string service_label(const Service& service) {
 Result<IpAddress> matching_gid(const Service& service, const IpAddress& client) {
   if (client.is_unset()) {
     return fail(service_label(service) +
-                ": the client sent no GID; give it a GID index (-g for ibv_rc_pingpong, -x for "
+                ": the client sent no GID; give it a GID index (-g for a pingpong, -x for "
                 "perftest) of its IPv4 or IPv6 address");
   }
   const std::optional<IpAddress>& ours = client.is_v4() ? service.v4 : service.v6;

@@ -41,11 +41,13 @@ void ServicePeer::on_bytes(Time now, std::span<const uint8_t> bytes) {
 
 void ServicePeer::choose() {
   const auto start = std::span<const uint8_t>(first_).first(kDecisiveBytes);
-  const bool wants_pingpong = service_.kind == ServiceKind::kPingpong;
+  const bool wants_pingpong =
+      service_.kind == ServiceKind::kPingpong || service_.kind == ServiceKind::kUdPingpong;
   if (looks_like_pingpong(start)) {
     if (!wants_pingpong && service_.kind != ServiceKind::kAuto) {
       return give_up(
-          "the client is ibv_rc_pingpong; set kind = \"pingpong\" or \"auto\" for node " +
+          "the client is a pingpong; set kind = \"pingpong\" or \"auto\" for ibv_rc_pingpong, "
+          "\"ud_pingpong\" for ibv_ud_pingpong, for node " +
           service_.node);
     }
     machine_ = std::make_unique<PingpongPeer>(service_);
@@ -58,7 +60,7 @@ void ServicePeer::choose() {
     }
     machine_ = std::make_unique<PerftestPeer>(service_);
   } else {
-    give_up("neither ibv_rc_pingpong nor perftest (without -R): the client started with \"" +
+    give_up("neither a pingpong nor perftest (without -R): the client started with \"" +
             printable(first_, 16) + "\"");
   }
 }

@@ -66,7 +66,8 @@ uint32_t send_queue(const EndpointRequest& request) {
       return request.burst_messages;
     case Behaviour::kTraffic:
       return request.traffic.window;
-    case Behaviour::kRing:  // JobRunner makes those
+    case Behaviour::kDatagramEcho:  // has no queues
+    case Behaviour::kRing:          // JobRunner makes those
     case Behaviour::kNccl:
       break;
   }
@@ -109,7 +110,10 @@ Result<EndpointReady> ServiceEndpoints::create(NodeId node, uint64_t connection,
     if (!fresh) return fail(fresh.error().text);
     made = *fresh;
   }
-  if (!request.reserve) {
+  if (request.behaviour == Behaviour::kDatagramEcho) {
+    made->connected = true;
+    made->control->add_datagram_qp(datagram_qp(node, *port, made->qpn, request));
+  } else if (!request.reserve) {
     connect(*made, qp_config(node, *port, made->qpn, request), request,
             make_qp_control(config_, topology_, request.sender, node, config_.ports[*port].nic,
                             config_.ports[*port], request.mtu));
@@ -139,14 +143,13 @@ Result<ServiceEndpoints::Made*> ServiceEndpoints::reserve(NodeId node, uint64_t 
 ServiceEndpoints::Made* ServiceEndpoints::reserved(uint64_t connection, Qpn qpn) {
   const auto [first, last] = made_.equal_range(connection);
   const auto it = std::find_if(first, last, [&](const auto& entry) {
-    return entry.second->qpn == qpn && entry.second->endpoint == nullptr;
+    return entry.second->qpn == qpn && !entry.second->connected;
   });
   return it == last ? nullptr : it->second.get();
 }
 
 QpConfig ServiceEndpoints::qp_config(NodeId node, size_t port, Qpn qpn,
                                      const EndpointRequest& request) const {
-  const NicConfig& nic = config_.nodes[node].nics[config_.ports[port].nic];
   QpConfig config;
   config.node = node;
   config.qpn = qpn;
@@ -164,18 +167,39 @@ QpConfig ServiceEndpoints::qp_config(NodeId node, size_t port, Qpn qpn,
   // We obey the client's credits; it has no limit from us, as receives here are endless.
   config.flow_control = request.flow_control;
   if (request.awaits_client) config.start = QpState::kRtr;
-  RoceAddressing& a = config.addressing;
+  config.addressing = addressing(node, port, request);
+  config.addressing.udp_src = udp_source_port(config_, qpn, request.remote_qpn);
+  return config;
+}
+
+DatagramQp ServiceEndpoints::datagram_qp(NodeId node, size_t port, Qpn qpn,
+                                         const EndpointRequest& request) const {
+  DatagramQp qp;
+  qp.node = node;
+  qp.qpn = qpn;
+  qp.qkey = request.qkey;
+  qp.mtu = request.mtu;
+  qp.next = request.local_psn;
+  qp.addressing = addressing(node, port, request);
+  qp.addressing.udp_src = udp_source_port(config_, qpn, request.remote_qpn);
+  return qp;
+}
+
+RoceAddressing ServiceEndpoints::addressing(NodeId node, size_t port,
+                                            const EndpointRequest& request) const {
+  const NicConfig& nic = config_.nodes[node].nics[config_.ports[port].nic];
+  RoceAddressing a;
   a.src_mac = nic.mac;
   a.vlan_tci = vlan_tci(nic);
   a.src = request.local;
   a.dst = request.remote;
   a.traffic_class = request.sender.traffic_class;
-  a.udp_src = udp_source_port(config_, qpn, request.remote_qpn);
-  return config;
+  return a;
 }
 
 void ServiceEndpoints::connect(Made& made, const QpConfig& config, const EndpointRequest& request,
                                std::unique_ptr<QpControl> control) {
+  made.connected = true;
   const ExposedRegion& region = made.region;
   // Endpoints that speak first are told their queue pair.
   std::function<void(Qp&)> introduce;
@@ -226,7 +250,8 @@ void ServiceEndpoints::connect(Made& made, const QpConfig& config, const Endpoin
     }
     case Behaviour::kMemoryTarget:
     case Behaviour::kReceiveSink:
-    case Behaviour::kRing:  // JobRunner makes those
+    case Behaviour::kDatagramEcho:  // has none
+    case Behaviour::kRing:          // JobRunner makes those
     case Behaviour::kNccl:
       made.endpoint = std::make_unique<MemoryTarget>();
       break;
@@ -313,7 +338,7 @@ void ServiceEndpoints::remove(uint64_t connection) {
     // The endpoint lives until the shard has let go of its queue pair.
     std::shared_ptr<Made> made(std::move(it->second));
     const auto let_go = [made] { made->control->remove_region(made->region.index); };
-    if (made->endpoint == nullptr) {
+    if (!made->connected) {
       made->control->return_qpn(made->qpn);
       let_go();
     } else {

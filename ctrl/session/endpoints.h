@@ -62,7 +62,8 @@ class ServiceEndpoints {
     Qpn qpn = 0;
     ExposedRegion region;
     uint64_t region_bytes = 0;
-    std::unique_ptr<Endpoint> endpoint;  ///< null: the queue pair is only set aside
+    bool connected = false;              ///< false: the queue pair is only set aside
+    std::unique_ptr<Endpoint> endpoint;  ///< null of datagrams
     RemoteBuffer remote;
     std::unique_ptr<TrafficProgress> traffic;
     bool told = false;            ///< that its traffic has ended, or that it has failed
@@ -76,6 +77,8 @@ class ServiceEndpoints {
   Made* reserved(uint64_t connection, Qpn qpn);
   void connect(Made& made, const QpConfig& config, const EndpointRequest& request,
                std::unique_ptr<QpControl> control);
+  DatagramQp datagram_qp(NodeId node, size_t port, Qpn qpn, const EndpointRequest& request) const;
+  RoceAddressing addressing(NodeId node, size_t port, const EndpointRequest& request) const;
   QpConfig qp_config(NodeId node, size_t port, Qpn qpn, const EndpointRequest& request) const;
 
   const Config& config_;

@@ -44,7 +44,8 @@ Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_
                                  shard_.rc_counters(config.addressing.dst), endpoint);
   Qp& result = *qp;
   Owned& owned = qps_[config.qpn];
-  owned = {std::move(qp), std::move(control)};
+  owned.qp = std::move(qp);
+  owned.control = std::move(control);
   if (prepare) prepare(result);
   Command command;
   command.kind = CommandKind::kAddQp;
@@ -55,6 +56,15 @@ Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_
   command.needs_small = needs_small;
   submit(command);
   return result;
+}
+
+void ShardControl::add_datagram_qp(const DatagramQp& qp) {
+  Owned& owned = qps_[qp.qpn];
+  owned.datagrams = std::make_unique<DatagramQp>(qp);
+  Command command;
+  command.kind = CommandKind::kAddDatagramQp;
+  command.datagrams = owned.datagrams.get();
+  submit(command);
 }
 
 void ShardControl::remove_qp(Qpn qpn, std::function<void()> then) {

@@ -39,6 +39,8 @@ class ShardControl {
   Qp& add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
              const std::function<void(Qp&)>& prepare = {},
              std::unique_ptr<QpControl> control = nullptr, bool needs_small = false);
+  /// The same for a UD queue pair.
+  void add_datagram_qp(const DatagramQp& qp);
   /// Exposes `bytes` of memory of `node`.
   Result<ExposedRegion> add_region(NodeId node, uint64_t bytes, uint8_t access, RegionKind kind);
   /// Takes a queue pair away; its memory is freed once the shard has let go.
@@ -85,6 +87,7 @@ class ShardControl {
   std::vector<Command> backlog_;  ///< did not fit into the ring yet
   struct Owned {
     std::unique_ptr<Qp> qp;
+    std::unique_ptr<DatagramQp> datagrams;
     std::unique_ptr<QpControl> control;
   };
   std::unordered_map<Qpn, Owned> qps_;

@@ -13,18 +13,20 @@
 #include "dataplane/fabric/deadlock.h"
 #include "dataplane/fabric/faults.h"
 #include "dataplane/fabric/network.h"
+#include "dataplane/node/datagram_qp.h"
 #include "dataplane/node/endpoint.h"
 
 namespace understudy {
 
 enum class CommandKind : uint8_t {
-  kAddQp,         ///< `qp`, `endpoint`, and `control` if it has one
-  kRemoveQp,      ///< `qpn`
-  kModifyQp,      ///< `qpn`, `state`
-  kAddRegion,     ///< `region_index`, `region`
-  kRemoveRegion,  ///< `region_index`
-  kSetLink,       ///< `node`, and `rate` and/or `latency`
-  kSendDatagram,  ///< `node`, `datagram`: from QP1
+  kAddQp,          ///< `qp`, `endpoint`, and `control` if it has one
+  kAddDatagramQp,  ///< `datagrams`
+  kRemoveQp,       ///< `qpn`, of either kind
+  kModifyQp,       ///< `qpn`, `state`
+  kAddRegion,      ///< `region_index`, `region`
+  kRemoveRegion,   ///< `region_index`
+  kSetLink,        ///< `node`, and `rate` and/or `latency`
+  kSendDatagram,   ///< `node`, `datagram`: from QP1
   kReach,  ///< is the real NIC's MAC known? `node` asks for it from and to `datagram`'s addresses
   kWakeEndpoint,  ///< `endpoint`->on_wake(effective, cookie): install a plan, start a job
   kSnapshot,      ///< copies counters into `snapshot`
@@ -55,6 +57,7 @@ struct Command {
   uint64_t sequence = 0;
   Time effective;    ///< executed when the shard's time reaches it; zero: at once
   Qp* qp = nullptr;  ///< stays control's property; destroyed by it after kRemoveQp's answer
+  DatagramQp* datagrams = nullptr;  ///< the same of kAddDatagramQp
   Endpoint* endpoint = nullptr;
   QpControl* control = nullptr;  ///< of `qp`, as long as it
   bool needs_payload = true;     ///< kAddQp: contents of what arrives are looked at

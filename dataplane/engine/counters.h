@@ -12,7 +12,7 @@ namespace understudy {
 
 enum class Drop : uint8_t {
   kTruncated,
-  kTooLong,  ///< longer than a packet's buffer
+  kTooLong,  ///< longer than a packet's buffer, or a datagram longer than its path MTU
   kBadIp,
   kBadTver,
   kBadOpcode,

@@ -114,6 +114,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   }
   struct QpSlot {
     Qp* qp = nullptr;
+    DatagramQp* datagrams = nullptr;  ///< instead of `qp`
     Endpoint* endpoint = nullptr;
     QpControl* control = nullptr;  ///< null: it sends as fast as its link allows
     uint32_t node = 0;             ///< position in the node table
@@ -131,6 +132,8 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
     Time last_cnp;
     Duration uncertainty;        ///< most of the arrivals of the message that is coming in
     Time timer = Time::never();  ///< earliest kTimer event outstanding
+
+    bool is_taken() const { return qp != nullptr || datagrams != nullptr; }
   };
   /// Queue pairs of a node that have something to send, in turn: an intrusive FIFO of slots.
   struct ReadyList {
@@ -265,10 +268,15 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void go_past(uint32_t packet, Time now);
   void damage_sent(const Packet& packet, uint8_t* frame) const;
 
-  // shard_gsi.cc: QP1 of all nodes
+  // shard_datagrams.cc: QP1 of all nodes, and their UD queue pairs
   uint32_t store_datagram(const FrameView& view, const RoceView& roce, uint32_t position, Time now);
   void rx_gsi(const FrameView& view, const RoceView& roce, Time now);
+  void rx_datagram(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
+  bool from_real_node(const FrameView& view, const NodeNic* to) const;
   void deliver_gsi(uint32_t packet, Time now);
+  void echo_datagram(uint32_t packet, uint32_t slot, Time now);
+  uint32_t make_datagram(uint32_t position, RoceAddressing addressing, const RoceFields& fields,
+                         std::span<const uint8_t> bytes);
   ReplyStatus send_datagram(const Datagram& datagram, NodeId node, Time now);
   ReplyStatus reach(const Datagram& datagram, NodeId node);
   void notify(const Notice& notice, std::span<const uint8_t> bytes);
@@ -290,8 +298,8 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   uint32_t slot_of(Qpn qpn) const;
   /// False once the packet's queue pair has been removed: what it refers to may be gone, and its
   /// number may be another one's.
-  bool belongs(const Packet& packet, const QpSlot& slot) const {
-    return slot.qp != nullptr && slot.generation == packet.owner;
+  static bool belongs(const Packet& packet, const QpSlot& slot) {
+    return slot.generation == packet.owner;
   }
 
   ShardConfig config_;

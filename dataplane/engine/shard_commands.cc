@@ -40,7 +40,7 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       const RoceAddressing& a = command.qp->config().addressing;
       const NodeNic* nic = config_.nodes.find(command.qp->config().node, a.src);
       if (slot == kNoSlot) return ReplyStatus::kTableFull;
-      if (nic == nullptr || qps_[slot].qp != nullptr) return ReplyStatus::kNoSuchObject;
+      if (nic == nullptr || qps_[slot].is_taken()) return ReplyStatus::kNoSuchObject;
       const uint32_t node = config_.nodes.position(*nic);
       QpSlot& q = qps_[slot];
       q.qp = command.qp;
@@ -56,13 +56,25 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       kick(slot, now);
       return ReplyStatus::kDone;
     }
+    case CommandKind::kAddDatagramQp: {
+      DatagramQp& added = *command.datagrams;
+      const uint32_t slot = slot_of(added.qpn);
+      const NodeNic* nic = config_.nodes.find(added.node, added.addressing.src);
+      if (slot == kNoSlot) return ReplyStatus::kTableFull;
+      if (nic == nullptr || qps_[slot].is_taken()) return ReplyStatus::kNoSuchObject;
+      qps_[slot].datagrams = &added;
+      qps_[slot].node = config_.nodes.position(*nic);
+      faults_.on_new_qp(slot, qps_[slot].node, added.next, Psn());
+      return ReplyStatus::kDone;
+    }
     case CommandKind::kRemoveQp: {
       const uint32_t slot = slot_of(command.qpn);
-      if (slot == kNoSlot || qps_[slot].qp == nullptr) return ReplyStatus::kNoSuchObject;
+      if (slot == kNoSlot || !qps_[slot].is_taken()) return ReplyStatus::kNoSuchObject;
       leave_ready_lists(slot);
       forget_cnp(slot);
       end_control(slot);
       qps_[slot].qp = nullptr;
+      qps_[slot].datagrams = nullptr;
       qps_[slot].endpoint = nullptr;
       // Packets still on their way must not reach for memory that control frees next, nor speak to
       // the number's next owner: they belong() to nobody now.

@@ -352,6 +352,7 @@ void Shard::deliver(uint32_t packet, Time now) {
     counters_of(p.real).drop(Drop::kUnknownQpn);
     return pool_.release(packet);
   }
+  if (qps_[slot].datagrams != nullptr) return echo_datagram(packet, slot, now);
   if (p.view.info().kind == OpKind::kCnp) {
     pool_.release(packet);
     return hear_cnp(slot, now);

@@ -99,13 +99,13 @@ void Shard::depart_through_faults(uint32_t packet) {
     p.crossed = true;
     return pass_faults(packet, p.due);
   }
-  const bool datagram = p.kind == PacketKind::kRaw && p.qpn == kGsiQpn;
-  const bool connected = p.kind == PacketKind::kToReal && belongs(p, qps_[slot_of(p.qpn)]);
-  if (!datagram && !connected) {  // no RoCE, or its queue pair has gone
+  const bool gsi = p.qpn == kGsiQpn;
+  if (!gsi && (p.qpn == 0 || !belongs(p, qps_[slot_of(p.qpn)]))) {  // no RoCE, or its QP has gone
     events_.push(p.due, EventKind::kDepart, packet);
     return;
   }
-  const uint32_t slot = datagram ? faults_.datagram_slot(p.node) : slot_of(p.qpn);
+  const bool datagram = p.kind == PacketKind::kRaw;
+  const uint32_t slot = gsi ? faults_.datagram_slot(p.node) : slot_of(p.qpn);
   const RoceFields& fields = p.out.fields;
   const auto opcode = static_cast<uint8_t>(fields.opcode);
   const FaultFacts facts{

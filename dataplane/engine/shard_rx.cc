@@ -95,7 +95,8 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
   }
   if (roce.dest_qpn == kGsiQpn) return rx_gsi(view, roce, now);
   const uint32_t slot = slot_of(roce.dest_qpn);
-  if (slot == kNoSlot || qps_[slot].qp == nullptr) return here().counters.drop(Drop::kUnknownQpn);
+  if (slot == kNoSlot) return here().counters.drop(Drop::kUnknownQpn);
+  if (qps_[slot].qp == nullptr) return rx_datagram(view, roce, slot, now);
   const QpConfig& qp = qps_[slot].qp->config();
   if (view.src != qp.addressing.dst || view.dst != qp.addressing.src ||
       qps_[slot].real != here().nic) {
@@ -160,6 +161,7 @@ uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot
   if (marked(view.tos)) ++here().counters.ce_marked;
   if (roce.dest_qpn == kGsiQpn)
     return store_datagram(view, roce, slot - faults_.datagram_slot(0), now);
+  if (qps_[slot].datagrams != nullptr) return store_datagram(view, roce, qps_[slot].node, now);
   const uint32_t id = take_inbound(PacketKind::kFromReal, view, qps_[slot].node, now);
   if (id == kNoPacket) return kNoPacket;
   Packet& p = pool_[id];

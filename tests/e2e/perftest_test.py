@@ -21,6 +21,8 @@ class Perftest(stage.Stage):
     def test_all_kinds_one_after_the_other(self):
         output = self.node.output(f"ibv_rc_pingpong -d rxe0 -g 1 -n 100 {stage.NEXT}")
         self.assertIn("100 iters in", output)
+        output = self.node.output(f"ibv_ud_pingpong -d rxe0 -g 1 -n 100 -s 2048 -p 18518 {stage.NEXT}")
+        self.assertIn("100 iters in", output)
         for program in ("ib_write_bw", "ib_send_bw", "ib_read_bw"):
             with self.subTest(program=program):
                 self.bandwidth(program)
@@ -29,7 +31,8 @@ class Perftest(stage.Stage):
         self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
         report = self.valid_report(self.emulator)
         self.assertEqual([(service["port"], service["client"], service["error"]) for service in report["services"]],
-                         4 * [(18515, stage.NODE_ADDRESS, None)] + [(18516, stage.NODE_ADDRESS, None)])
+                         [(18515, stage.NODE_ADDRESS, None), (18518, stage.NODE_ADDRESS, None)]
+                         + 3 * [(18515, stage.NODE_ADDRESS, None)] + [(18516, stage.NODE_ADDRESS, None)])
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 
     def test_a_client_of_another_kind_ends_with_a_message(self):

@@ -55,13 +55,15 @@ class WithAnEmulatedNode(OnCable):
     def test_clients_of_every_kind(self):
         self.start((stage.ROOT / "configs/perftest.toml").read_text() + '[[service]]\nnode = "w"\nport = 18517\nkind = "send_lat"\n')
         self.assertIn("100 iters in", self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", self.NODE))
+        self.assertIn("200 iters in", self.output(0, "ibv_ud_pingpong", "-g", "0", "-n", "200", "-p", "18518", self.NODE))
+        self.assertIn("50 iters in", self.output(0, "ibv_ud_pingpong", "-g", "0", "-n", "50", "-s", "4096", "-c", "-p", "18518", self.NODE))
         programs = [(f"ib_{kind}_{what}", *(() if kind == "atomic" else ("-s", "8" if what == "lat" else "65536")),
                      *PORTS.get((kind, what), ())) for kind in ("write", "send", "read", "atomic") for what in ("bw", "lat")]
         for cm in ((), ("-R",)):
             for program, *options in programs:
                 with self.subTest(program=program, cm=cm):
                     self.output(0, program, "-F", "-x", "0", "-u", "18", "-n", "50", *options, *cm, self.NODE)
-        self.assert_all_served(1 + 3 * len(programs))  # -R has a connection for its own exchange, too
+        self.assert_all_served(3 + 3 * len(programs))  # -R has a connection for its own exchange, too
 
     def test_clients_that_use_rdma_cm(self):
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())

@@ -12,6 +12,7 @@ from pathlib import Path
 import soft_nic_cable
 import soft_nic_emulated_test
 import stage
+from soft_nic_links import Vhost
 
 WITH_SOFT_NIC = stage.ROOT / "tools/with_soft_nic"
 
@@ -19,11 +20,8 @@ WITH_SOFT_NIC = stage.ROOT / "tools/with_soft_nic"
 class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
     @classmethod
     def setUpClass(cls):
-        own = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
-        tried = subprocess.run([*own, "ip", "tuntap", "add", "dev", "soft0", "mode", "tap"], stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, check=False)
-        if tried.returncode != 0:
-            raise unittest.SkipTest(f"no network namespaces, or no TAP in them: {tried.stdout.strip()}")
+        if why := Vhost.missing():
+            raise unittest.SkipTest(f"it needs {why}")
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="soft-nic-")
