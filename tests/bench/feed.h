@@ -42,6 +42,8 @@ struct FeedShape {
   uint32_t message_packets = 1;  ///< frames of one WRITE
   uint32_t ack_every = 1;        ///< the last frame of each so many-th WRITE asks for an ACK
   size_t frames = kBurst;
+  /// Before every so many-th frame comes a copy of it with one bit of its payload flipped; 0: none.
+  uint32_t damage_every = 0;
 };
 
 /// Frames for queue pairs in random order, numbered on from pass to pass: each queue pair sees one
@@ -64,21 +66,22 @@ class Feed {
   std::span<const std::span<const uint8_t>> burst(size_t first) const {
     return {frames_.data() + first, kBurst};
   }
-  /// Makes `count` frames from `first` on the next ones of their queue pairs. Payload stays.
+  /// Makes `count` frames from `first` on the next ones of their queue pairs.
   void number(size_t first, size_t count) {
     for (size_t i = first; i < first + count; ++i) {
       const size_t to = targets_.size() == 1 ? 0 : random_() % targets_.size();
       const FeedTarget& target = targets_[to];
+      const Stream before = streams_[to];
       const RoceFields f = next_fields(target, streams_[to]);
       uint8_t* const at = first_ + i * stride_;
-      begin_roce(at, target.way, f, shape_.payload);
+      uint8_t* const payload = begin_roce(at, target.way, f, shape_.payload);
       finish_roce(at, target.way, f.opcode, shape_.payload);
       frames_[i] = {at, roce_frame_bytes(target.way, f.opcode, shape_.payload)};
+      if (shape_.damage_every == 0 || ++numbered_ % shape_.damage_every != 0) continue;
+      payload[random_() % shape_.payload] ^= static_cast<uint8_t>(1u << random_() % 8);
+      streams_[to] = before;
     }
   }
-  /// Whole messages numbered so far, and ACKs that they ask for.
-  uint64_t messages() const { return messages_; }
-  uint64_t ack_requests() const { return ack_requests_; }
 
  private:
   struct Stream {
@@ -101,11 +104,9 @@ class Feed {
     s.psn = s.psn.next();
     s.place = last ? 0 : s.place + 1;
     if (!last) return f;
-    ++messages_;
     if (++s.messages < shape_.ack_every) return f;
     s.messages = 0;
     f.ack_request = true;
-    ++ack_requests_;
     return f;
   }
 
@@ -117,18 +118,29 @@ class Feed {
   uint8_t* first_;
   std::vector<std::span<const uint8_t>> frames_;
   std::mt19937_64 random_{1};
-  uint64_t messages_ = 0, ack_requests_ = 0;
+  uint64_t numbered_ = 0;
 };
 
-/// Takes frames as a device's ring does.
+/// Takes frames as a device's ring does: the newest ones are there to be read.
 class RingSink final : public TxSink {
  public:
-  uint8_t* reserve(uint32_t) override { return room_[sent % room_.size()].data(); }
+  static constexpr size_t kFrames = 128;
+
+  uint8_t* reserve(uint32_t bytes) override {
+    bytes_[sent % kFrames] = bytes;
+    return room_[sent % kFrames].data();
+  }
   void commit(uint32_t, Time) override { ++sent; }
+  /// The frame that was sent behind `i` others.
+  std::span<const uint8_t> frame(uint64_t i) const {
+    return {room_[i % kFrames].data(), bytes_[i % kFrames]};
+  }
   uint64_t sent = 0;
 
  private:
-  std::array<std::array<uint8_t, 8192>, 64> room_;
+  /// Room for a path MTU of 4096; no power of two apart, where all headers share a cache's set.
+  std::array<std::array<uint8_t, 69 * 64>, kFrames> room_;
+  std::array<uint32_t, kFrames> bytes_;
 };
 
 /// Runs `work` on bursts of the feed, whose frames are numbered outside the time: hot ones just
