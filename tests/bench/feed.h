@@ -3,11 +3,16 @@
 #pragma once
 
 #include <benchmark/benchmark.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <random>
 #include <span>
 #include <utility>
@@ -54,10 +59,12 @@ class Feed {
       : shape_(shape), targets_(std::move(targets)), streams_(targets_.size()) {
     const RoceAddressing& way = targets_.front().way;
     stride_ = (roce_frame_bytes(way, Opcode::kWriteOnly, shape.payload) + 63) / 64 * 64;
-    memory_.resize(shape.frames * stride_ + 64);
-    first_ = memory_.data() + (64 - reinterpret_cast<uintptr_t>(memory_.data()) % 64) % 64;
+    const size_t bytes = (shape.frames * stride_ + kHugePage - 1) / kHugePage * kHugePage;
+    memory_.reset(static_cast<uint8_t*>(std::aligned_alloc(kHugePage, bytes)));
+    if (memory_ == nullptr) throw std::bad_alloc();
+    madvise(memory_.get(), bytes, MADV_HUGEPAGE);  // as a device's frames mostly are
     for (size_t i = 0; i < shape.frames; ++i) {
-      std::memset(first_ + i * stride_, static_cast<int>(i), stride_);
+      std::memset(memory_.get() + i * stride_, static_cast<int>(i), stride_);
     }
     frames_.resize(shape.frames);
   }
@@ -73,7 +80,7 @@ class Feed {
       const FeedTarget& target = targets_[to];
       const Stream before = streams_[to];
       const RoceFields f = next_fields(target, streams_[to]);
-      uint8_t* const at = first_ + i * stride_;
+      uint8_t* const at = memory_.get() + i * stride_;
       uint8_t* const payload = begin_roce(at, target.way, f, shape_.payload);
       finish_roce(at, target.way, f.opcode, shape_.payload);
       frames_[i] = {at, roce_frame_bytes(target.way, f.opcode, shape_.payload)};
@@ -84,6 +91,7 @@ class Feed {
   }
 
  private:
+  static constexpr size_t kHugePage = 2 << 20;
   struct Stream {
     Psn psn;
     uint32_t place = 0;     ///< of the next frame in its message
@@ -114,8 +122,10 @@ class Feed {
   std::vector<FeedTarget> targets_;
   std::vector<Stream> streams_;
   size_t stride_;
-  std::vector<uint8_t> memory_;
-  uint8_t* first_;
+  struct Free {
+    void operator()(uint8_t* p) const { std::free(p); }
+  };
+  std::unique_ptr<uint8_t[], Free> memory_;
   std::vector<std::span<const uint8_t>> frames_;
   std::mt19937_64 random_{1};
   uint64_t numbered_ = 0;
@@ -127,6 +137,7 @@ class RingSink final : public TxSink {
   static constexpr size_t kFrames = 128;
 
   uint8_t* reserve(uint32_t bytes) override {
+    if (sent == most) return nullptr;
     bytes_[sent % kFrames] = bytes;
     return room_[sent % kFrames].data();
   }
@@ -136,6 +147,7 @@ class RingSink final : public TxSink {
     return {room_[i % kFrames].data(), bytes_[i % kFrames]};
   }
   uint64_t sent = 0;
+  uint64_t most = ~uint64_t{0};  ///< it takes no more than this
 
  private:
   /// Room for a path MTU of 4096; no power of two apart, where all headers share a cache's set.
@@ -143,22 +155,39 @@ class RingSink final : public TxSink {
   std::array<uint32_t, kFrames> bytes_;
 };
 
+/// Seconds that `work` takes with what `prepare` gives, anew while others took the core from it.
+template <typename Prepare, typename Work>
+double undisturbed_seconds(Prepare prepare, Work work) {
+  const auto switches = [] {
+    rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nvcsw + usage.ru_nivcsw;
+  };
+  for (;;) {
+    const auto prepared = prepare();
+    const long before = switches();
+    const auto begin = std::chrono::steady_clock::now();
+    work(prepared);
+    const auto end = std::chrono::steady_clock::now();
+    if (switches() == before) return std::chrono::duration<double>(end - begin).count();
+  }
+}
+
 /// Runs `work` on bursts of the feed, whose frames are numbered outside the time: hot ones just
 /// before their burst, cold ones all at once. The time is that of one frame. Gives how many there
 /// were.
 template <typename Work>
 uint64_t run_feed(benchmark::State& state, Feed& feed, bool cold, Work work) {
-  size_t at = 0;
   uint64_t packets = 0;
-  while (state.KeepRunningBatch(kBurst)) {
-    if (at == 0 && cold) feed.number(0, feed.frames());
-    if (!cold) feed.number(at, kBurst);
-    const auto begin = std::chrono::steady_clock::now();
-    work(feed.burst(at));
-    const auto end = std::chrono::steady_clock::now();
-    state.SetIterationTime(std::chrono::duration<double>(end - begin).count());
-    at = (at + kBurst) % feed.frames();
+  const auto next = [&] {
+    const size_t at = packets % feed.frames();
     packets += kBurst;
+    if (cold && at == 0) feed.number(0, feed.frames());
+    if (!cold) feed.number(at, kBurst);
+    return feed.burst(at);
+  };
+  while (state.KeepRunningBatch(kBurst)) {
+    state.SetIterationTime(undisturbed_seconds(next, work));
   }
   return packets;
 }
