@@ -4,95 +4,29 @@
 // and the bytes' CRC taken.
 //
 // Arguments: bytes of payload, and whether the frames are hot (they fit the second-level cache) or
-// cold (65,536 of them, beyond the last level for all but the smallest). The time is that of 32
-// frames a burst, without their making.
+// cold (at least 65,536 of them, beyond the last level). The time is that of a frame, 32 a burst,
+// without their making.
 #include <benchmark/benchmark.h>
 #include <isa-l/crc.h>
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
 
-#include "dataplane/wire/headers.h"
 #include "dataplane/wire/icrc.h"
+#include "tests/bench/feed.h"
 #include "tests/engine_rig.h"
 
 namespace understudy {
 namespace {
 
-constexpr size_t kBurst = 32, kMany = 1 << 16;
 constexpr uint32_t kMessagePackets = 16;  ///< of more than kSmall bytes
 constexpr uint32_t kSmall = 64;
 constexpr uint64_t kRegionBytes = uint64_t{1} << 32;
 constexpr auto kLine = [] { return Rate::bits_per_second(400'000'000'000); };
-
-/// Frames of one connection's WRITEs, numbered on from pass to pass.
-class Feed {
- public:
-  Feed(const RoceAddressing& way, Qpn qpn, Rkey rkey, uint32_t payload, size_t frames)
-      : way_(way), payload_(payload) {
-    const uint32_t packets = payload > kSmall ? kMessagePackets : 1;
-    stride_ = (roce_frame_bytes(way, Opcode::kWriteOnly, payload) + 63) / 64 * 64;
-    memory_.resize(frames * stride_ + 64);
-    uint8_t* at = memory_.data() + (64 - reinterpret_cast<uintptr_t>(memory_.data()) % 64) % 64;
-    for (size_t i = 0; i < frames; ++i, at += stride_) {
-      RoceFields f;
-      const size_t place = i % packets;
-      f.opcode = packets == 1           ? Opcode::kWriteOnly
-                 : place == 0           ? Opcode::kWriteFirst
-                 : place + 1 == packets ? Opcode::kWriteLast
-                                        : Opcode::kWriteMiddle;
-      f.dest_qpn = qpn;
-      f.ack_request = place + 1 == packets;
-      f.va = 0;
-      f.rkey = rkey;
-      f.dma_length = packets * payload;
-      uint8_t* body = begin_roce(at, way, f, payload);
-      std::memset(body, static_cast<int>(i), payload);
-      finish_roce(at, way, f.opcode, payload);
-      frames_.emplace_back(at, roce_frame_bytes(way, f.opcode, payload));
-    }
-  }
-
-  size_t frames() const { return frames_.size(); }
-  std::span<const std::span<const uint8_t>> burst(size_t first) const {
-    return {frames_.data() + first, kBurst};
-  }
-  /// Gives `count` frames from `first` on the next PSNs.
-  void number(size_t first, size_t count) {
-    for (size_t i = first; i < first + count; ++i) {
-      auto* at = const_cast<uint8_t*>(frames_[i].data());
-      uint8_t* const ip = at + sizeof(EthHeader);
-      uint8_t* const psn = ip + 20 + 8 + 9;  // IPv4, UDP, and the last three bytes of the BTH
-      for (int b = 0; b < 3; ++b) psn[b] = static_cast<uint8_t>(psn_ >> (16 - 8 * b));
-      psn_ = (psn_ + 1) & 0xffffff;
-      const size_t bytes = frames_[i].size() - sizeof(EthHeader) - 4;
-      store_icrc(ip + bytes, icrc({ip, bytes}));
-    }
-  }
-
- private:
-  RoceAddressing way_;
-  uint32_t payload_, psn_ = 0;
-  size_t stride_;
-  std::vector<uint8_t> memory_;
-  std::vector<std::span<const uint8_t>> frames_;
-};
-
-/// Takes frames as a device's ring does.
-class RingSink final : public TxSink {
- public:
-  uint8_t* reserve(uint32_t) override { return room_[sent % room_.size()].data(); }
-  void commit(uint32_t, Time) override { ++sent; }
-  uint64_t sent = 0;
-
- private:
-  std::array<std::array<uint8_t, 8192>, 64> room_;
-};
 
 /// An emulated node with one queue pair, and the frames for it.
 class Responding {
@@ -111,8 +45,11 @@ class Responding {
     RoceAddressing way = q.addressing;
     std::swap(way.src, way.dst);
     std::swap(way.src_mac, way.dst_mac);
-    const size_t hot = (512 << 10) / (payload + 128) / kBurst * kBurst;
-    feed_ = std::make_unique<Feed>(way, q.qpn, rkey, payload, cold ? kMany : std::min(hot, kMany));
+    FeedShape shape;
+    shape.payload = payload;
+    shape.message_packets = payload > kSmall ? kMessagePackets : 1;
+    shape.frames = feed_frames(payload, cold);
+    feed_ = std::make_unique<Feed>(std::vector<FeedTarget>{{way, q.qpn, rkey}}, shape);
   }
 
   static ShardConfig config() {
@@ -162,23 +99,9 @@ class Responding {
   std::unique_ptr<Feed> feed_;
 };
 
-/// Runs `work` on bursts of the feed, which is numbered on outside the time.
 template <typename Work>
 uint64_t run(benchmark::State& state, Feed& feed, Work work) {
-  size_t at = 0;
-  uint64_t packets = 0;
-  const bool hot = state.range(1) == 0;
-  for (auto _ : state) {
-    if (at == 0 && !hot) feed.number(0, feed.frames());
-    if (hot) feed.number(at, kBurst);
-    const auto begin = std::chrono::steady_clock::now();
-    work(feed.burst(at));
-    const auto end = std::chrono::steady_clock::now();
-    state.SetIterationTime(std::chrono::duration<double>(end - begin).count() / kBurst);
-    at = (at + kBurst) % feed.frames();
-    packets += kBurst;
-  }
-  return packets;
+  return run_feed(state, feed, state.range(1) != 0, work);
 }
 
 void responder(benchmark::State& state) {
