@@ -62,8 +62,8 @@ Done.
 """
 
 
-def result(name, ns, **more):
-    return {"name": name, "run_type": "iteration", "real_time": ns, "time_unit": "ns", **more}
+def result(name, time, **more):
+    return {"name": name, "run_type": "iteration", "real_time": time, "cpu_time": time, "time_unit": "ns", **more}
 
 
 class Arithmetic(unittest.TestCase):
@@ -79,7 +79,18 @@ class Arithmetic(unittest.TestCase):
         rows = Rows()
         rows.add_results("p", {"benchmarks": [result("a", 2, time_unit="us"), result("b", 7, items_per_second=4e6),
                                               result("a_mean", 9, run_type="aggregate")]})
-        self.assertEqual({name.stage: row.ns for name, row in rows.all.items()}, {"a": 2000, "b": 250})
+        rows.add_results("q", {"benchmarks": [result("c/manual_time", 7, cpu_time=8, items_per_second=4e6), result("d", 7, cpu_time=8),
+                                              result("e/manual_time", 7, ns=9)]})
+        self.assertEqual({name.stage: row.ns for name, row in rows.all.items()}, {"a": 2000, "b": 250, "c": 7, "d": 8, "e": 9})
+
+    def test_size_and_cores_from_counters(self):
+        rows = Rows()
+        rows.add_results("p", {"benchmarks": [result("small/cold:1/manual_time", 7, bytes=64.0),
+                                              result("rails/bytes:64/manual_time", 9e6, ns=10.0, two_threads=1.6, in_turn=1.1)]})
+        self.assertEqual({name: row.ns for name, row in rows.all.items()},
+                         {Name("p", "small", 64, True): 7, Name("p", "rails", 64, None, (("cores", 1),)): 10,
+                          Name("p", "rails", 64, None, (("cores", 2),)): 6.25})
+        self.assertEqual(rows.find("small", 64, True).counters, {})
 
     def test_bad_results(self):
         for bad in (result("a", 1, error_occurred=True, error_message="no"), result("a", 0), result("a", float("nan"))):

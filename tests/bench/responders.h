@@ -107,6 +107,7 @@ inline void run_responders(benchmark::State& state, const RespondersSetup& setup
   nodes.check(frames);
   state.SetItemsProcessed(static_cast<int64_t>(frames));
   state.counters["acks"] = static_cast<double>(nodes.acks()) / static_cast<double>(frames);
+  state.counters["bytes"] = setup.feed.payload;  // where no argument says it
 }
 
 }  // namespace understudy

@@ -1,12 +1,11 @@
 """What tools/bench measured: one row for each benchmark of Google's library, its name taken apart, and its ratios to the floors.
 
 A name is family/argument:value/..., e.g. responder/bytes:4096/cold:1/manual_time. `bytes` is the payload of a packet, `cold` whether
-the frames lie beyond the caches; any other argument is the row's own. The benchmark's time is that of one packet; where it counts
-items, of one item.
+the frames lie beyond the caches; any other argument is the row's own. See time_of() for which of a benchmark's times is a packet's.
 """
 
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 TO_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 MODES = {"manual_time", "real_time", "process_time"}  # Google's own words in a name
@@ -81,7 +80,21 @@ class BadResult(Exception):
 # Members of a result that are no counters of the benchmark's own.
 KNOWN = {"name", "family_index", "per_family_instance_index", "run_name", "run_type", "repetitions", "repetition_index", "threads",
          "iterations", "real_time", "cpu_time", "time_unit", "label", "items_per_second", "bytes_per_second", "error_occurred",
-         "error_message"}
+         "error_message", "ns"}
+
+
+# Counters that are the rate of so many cores against one's.
+CORES = {"two_threads": 2}
+
+
+def time_of(result):
+    """ns of one packet: the benchmark's own counter of that name, the time that it takes itself, else the CPU's for an item."""
+    if "ns" in result:
+        return result["ns"]
+    if result["name"].rpartition("/")[2] in ("manual_time", "real_time"):
+        return result["real_time"] * TO_NS[result["time_unit"]]
+    per_second = result.get("items_per_second")  # as Google's library has it, of the CPU's time
+    return 1e9 / per_second if per_second else result["cpu_time"] * TO_NS[result["time_unit"]]
 
 
 class Rows:
@@ -102,11 +115,20 @@ class Rows:
                 continue
             if result.get("error_occurred"):
                 raise BadResult(f"{program}: {result['name']}: {result.get('error_message', 'it failed')}")
-            per_second = result.get("items_per_second")
-            ns = 1e9 / per_second if per_second else result["real_time"] * TO_NS[result["time_unit"]]
+            ns = time_of(result)
             if not 0 < ns < float("inf"):
                 raise BadResult(f"{program}: {result['name']}: a time of {ns} ns")
-            self.add(parse_name(program, result["name"]), ns, {key: value for key, value in result.items() if key not in KNOWN})
+            counters = {key: value for key, value in result.items() if key not in KNOWN}
+            name = parse_name(program, result["name"])
+            size = counters.pop("bytes", None)  # of benchmarks whose names do not say it
+            if name.size is None and size is not None:
+                name = replace(name, size=int(size))
+            many = {cores: counters.pop(key) for key, cores in CORES.items() if key in counters}
+            if many:
+                one, name = name, replace(name, arguments=(*name.arguments, ("cores", 1)))
+                for cores, rate in many.items():
+                    self.add(replace(one, arguments=(*one.arguments, ("cores", cores))), ns / rate)
+            self.add(name, ns, counters)
 
     @staticmethod
     def names_of(program, listed):
