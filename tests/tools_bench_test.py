@@ -143,13 +143,18 @@ class Arithmetic(unittest.TestCase):
 
     def test_panels(self):
         rows = Rows()
-        rows.add_results("p", {"benchmarks": [*(result(f"responder/bytes:{size}/cold:{cold}", 10) for size in (1024, 64) for cold in (0, 1)),
-                                              *(result(f"pairs/bytes:64/pairs:{number}", number) for number in (64, 4096)),
-                                              result("once/hops:6", 1)]})
-        found = bench_plot.panels(rows)
-        self.assertEqual(found["frames in the caches"], ("bytes of payload", {"responder": [(64, 10), (1024, 10)]}))
-        self.assertEqual(found["over pairs"], ("pairs", {"p pairs 64 B": [(64, 64), (4096, 4096)]}))
-        self.assertEqual(set(found), {"frames in the caches", "frames beyond the caches", "over pairs"})
+        rows.add_results("path_bench", {"benchmarks": [*(result(f"responder/bytes:{size}/cold:{cold}/manual_time", size + cold)
+                                                         for size in (1024, 64) for cold in (0, 1))]})
+        rows.add_results("p", {"benchmarks": [*(result(f"pairs/bytes:64/pairs:{number}", number) for number in (64, 4096, 1)),
+                                              *(result(f"two/bytes:64/choice:{number}", 1) for number in (1, 2)),
+                                              *(result(f"three/bytes:{size}/choice:1/cold:1", size) for size in (64, 256, 1024)),
+                                              result("rails/bytes:64/manual_time", 1, two_threads=2), result("once/hops:6", 1)]})
+        self.assertEqual(bench_plot.panels(rows), {
+            "frames in the caches": ("bytes of payload", {"responder": [(64, 64), (1024, 1024)]}),
+            "frames beyond the caches": ("bytes of payload", {"responder": [(64, 65), (1024, 1025)]}),
+            "p": ("bytes of payload", {"three choice=1 cold": [(64, 64), (256, 256), (1024, 1024)]}),
+            "over pairs": ("pairs", {"p pairs 64 B": [(1, 1), (64, 64), (4096, 4096)]}),
+            "over cores": ("cores", {"p rails 64 B": [(1, 1), (2, 0.5)]})})
 
     def test_forwarded(self):
         self.assertEqual(testpmd.forwarded(STOPPED.format(rx=2000, tx=2000, lost=0)), (2000, 31.25))
