@@ -1,12 +1,15 @@
 // What plans cost beside one real rank: `meson test --benchmark -v plan_bench`. `make_*`: from the
 // communicator to a plan that can start, with all that stays allocated; `message_*`: a message that
 // crosses between real and emulated ranks, either way, with its credit and acknowledgement, the
-// operation's start and end included.
+// operation's start and end included, and the real rank's own part; `plan_*`: what of it the plan
+// takes, by repeating what that rank said: `per_message`, and `start_per_rank` of all ranks'
+// entries.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <queue>
@@ -122,7 +125,18 @@ class RealRank {
     for (uint32_t c = 0; c < far_.size(); ++c) own_[{far_[c].rank, far_[c].connection}] = c;
   }
 
-  uint64_t carry_out(Plan& plan, Time& now) {
+  /// What the plan was told, and when after the operation's start.
+  struct Told {
+    bool data = false;  ///< else that its message is acknowledged
+    uint32_t rank = 0, connection = 0;
+    uint64_t message = 0;
+    Duration after;
+    bool taken = false;  ///< not: an acknowledgement of several had said it already
+  };
+
+  uint64_t carry_out(Plan& plan, Time& now, std::vector<Told>* told = nullptr) {
+    told_ = told;
+    start_ = now;
     uint64_t messages = 0;
     std::ranges::fill(connections_, Progress{});
     plan.start(now);
@@ -134,7 +148,8 @@ class RealRank {
       ++messages;
       ++connections_[own_.find({out.rank, out.connection})->second].came;
       if (out.kind == EnvironmentOutput::Kind::kData) {
-        plan.on_acknowledged(out.rank, out.connection, out.message, now);
+        const bool taken = plan.on_acknowledged(out.rank, out.connection, out.message, now);
+        note({false, out.rank, out.connection, out.message, now - start_, taken});
       }
       for (uint32_t c = 0; c < far_.size(); ++c) send(plan, c, now);
       take(plan);
@@ -155,6 +170,9 @@ class RealRank {
     bool operator<(const Later& other) const { return other.out.time < out.time; }
   };
 
+  void note(const Told& told) {
+    if (told_ != nullptr) told_->push_back(told);
+  }
   void take(Plan& plan) {
     for (EnvironmentOutput out; plan.next(out);) events_.push({out});
   }
@@ -171,7 +189,9 @@ class RealRank {
     if (schedule_->connections()[c].direction != Direction::kSend) return;
     Progress& p = connections_[c];
     while (p.sent < p.came && may(c, p.sent)) {
-      plan.on_real_data(far_[c].rank, far_[c].connection, p.sent++, now);
+      const uint64_t k = p.sent++;
+      const bool taken = plan.on_real_data(far_[c].rank, far_[c].connection, k, now);
+      note({true, far_[c].rank, far_[c].connection, k, now - start_, taken});
     }
   }
 
@@ -180,6 +200,8 @@ class RealRank {
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> own_;  ///< connection, by its other end
   std::vector<Progress> connections_;
   std::priority_queue<Later> events_;
+  std::vector<Told>* told_ = nullptr;
+  Time start_;
 };
 
 void message(benchmark::State& state, Shape shape, bool general) {
@@ -197,6 +219,51 @@ void message(benchmark::State& state, Shape shape, bool general) {
   for (auto _ : state) messages += real.carry_out(*plan, now);
   state.counters["per_message"] = benchmark::Counter(
       static_cast<double>(messages), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+/// The plan alone: one operation is carried out with the real rank and then repeated.
+void plan_alone(benchmark::State& state, Shape shape) {
+  const auto ranks = static_cast<uint32_t>(state.range(0));
+  EnvironmentConfig config = config_of(shape, ranks);
+  RealRank real(config);
+  const std::unique_ptr<Plan> plan = std::move(*make_plan(std::move(config)));
+  std::vector<RealRank::Told> told;
+  Time now;
+  const uint64_t messages = real.carry_out(*plan, now, &told);
+  const auto seconds = [] {  // of this thread on its core
+    timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+  };
+  double starting = 0, running = 0;
+  for (auto _ : state) {
+    now += Duration::ms(1);
+    const Time start = now;
+    const double begin = seconds();
+    plan->start(start);
+    const double started = seconds();
+    uint64_t came = 0;
+    bool right = true;
+    EnvironmentOutput out;
+    while (plan->next(out)) ++came;
+    for (const RealRank::Told& t : told) {
+      now = start + t.after;
+      right &= t.taken == (t.data ? plan->on_real_data(t.rank, t.connection, t.message, now)
+                                  : plan->on_acknowledged(t.rank, t.connection, t.message, now));
+      while (plan->next(out)) ++came;
+    }
+    const double end = seconds();
+    if (!right || came != messages || !plan->finished()) {
+      std::fputs("the repeated operation is another one\n", stderr);
+      std::exit(1);
+    }
+    starting += started - begin;
+    running += end - started;
+    state.SetIterationTime(end - begin);
+  }
+  const auto operations = static_cast<double>(state.iterations());
+  state.counters["per_message"] = running / operations / static_cast<double>(messages) * 1e9;
+  state.counters["start_per_rank"] = starting / operations / ranks * 1e9;
 }
 
 }  // namespace
@@ -243,11 +310,18 @@ int main(int argc, char** argv) {
     auto* plan =
         benchmark::RegisterBenchmark(("message_" + name).c_str(), understudy::message, shape, false)
             ->Unit(benchmark::kMillisecond);
+    auto* alone =
+        benchmark::RegisterBenchmark(("plan_" + name).c_str(), understudy::plan_alone, shape)
+            ->UseManualTime()
+            ->Unit(benchmark::kMillisecond);
     auto* general = benchmark::RegisterBenchmark(("message_general_" + name).c_str(),
                                                  understudy::message, shape, true)
                         ->Unit(benchmark::kMillisecond);
     for (const int ranks : {4, 64, 1024, 4096, 65536}) {
-      if (ranks <= (pat || all_to_all ? 4096 : 65536)) plan->Arg(ranks);
+      if (ranks <= (pat || all_to_all ? 4096 : 65536)) {
+        plan->Arg(ranks);
+        alone->Arg(ranks);
+      }
       if (ranks <= (pat || all_to_all ? 64 : 1024)) general->Arg(ranks);
     }
   }
