@@ -43,7 +43,11 @@ TEST(DpdkDevice, ReadsPciAddresses) {
     ASSERT_TRUE(device) << text;
     EXPECT_TRUE(device->pci);
     EXPECT_EQ(device->name, "0000:3b:00.1");
+    EXPECT_EQ(device->with_args(), "0000:3b:00.1");
   }
+  const auto device = parse_dpdk_device("gpu", "3b:00.1,tx_pp=500,tx_skew=10");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->with_args(), "0000:3b:00.1,tx_pp=500,tx_skew=10");
 }
 
 TEST(DpdkDevice, ErrorsNamePortAndDevice) {

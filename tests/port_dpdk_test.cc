@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,36 @@ TEST(DpdkPort, FramesOfAnySizeLoopBackUnchanged) {
   EXPECT_EQ(c.tx_bytes, 14U + 60 + 1514 + 4214 + 9018 + 9216);
   EXPECT_EQ(c.rx_frames, 6U);
   EXPECT_EQ(c.rx_bytes, c.tx_bytes);
+}
+
+/// Buffers come back in any order, and had other frames before.
+TEST(DpdkPort, ZerosStandWhereTheyAreAskedFor) {
+  auto port = open("net_ring0");
+  ASSERT_NE(port, nullptr);
+  std::mt19937 random(5);
+  std::vector<Bytes> sent;
+  for (int round = 0; round < 4000; ++round) {
+    Bytes frame = frame_of(60 + random() % 9000, static_cast<uint8_t>(round));
+    if (random() % 4 == 0) {
+      ASSERT_TRUE(send(*port, frame));
+    } else {
+      const auto some = [&](uint32_t below) { return static_cast<uint32_t>(random() % below); };
+      const uint32_t head = 50 + some(100), tail = 4 + some(4);
+      const uint32_t zeros = some(3) == 0 ? 4096 : some(8500);
+      uint8_t* out = port->tx().reserve_zeros(head, zeros, tail);
+      ASSERT_NE(out, nullptr);
+      frame = frame_of(head + zeros + tail, static_cast<uint8_t>(round));
+      std::fill_n(frame.begin() + head, zeros, uint8_t{0});
+      std::copy_n(frame.begin(), head, out);
+      std::copy_n(frame.end() - tail, tail, out + head + zeros);
+      port->tx().commit(head + zeros + tail, Time::zero());
+    }
+    sent.push_back(frame);
+    if (sent.size() < 20 + random() % 20) continue;
+    port->flush(Time::zero());
+    ASSERT_EQ(receive(*port), sent);
+    sent.clear();
+  }
 }
 
 TEST(DpdkPort, AFullDeviceLosesNothingAndCaptureShowsWhatItTook) {

@@ -91,6 +91,8 @@ TEST(Build, ParsesBackForEveryOpcodeFamilyTagAndSize) {
           EXPECT_EQ(p.view.tos, a.traffic_class);
           EXPECT_EQ(p.view.ttl, a.ttl);
           EXPECT_EQ(p.view.udp_src, a.udp_src);
+          EXPECT_EQ(p.roce.payload, roce_head_bytes(a, opcode));
+          EXPECT_LE(p.roce.payload, kMostRoceHeadBytes);
         }
       }
     }

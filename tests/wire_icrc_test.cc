@@ -52,6 +52,24 @@ uint32_t slow_icrc(std::vector<uint8_t> ip, bool v6) {
   return ~crc;
 }
 
+// rules: A2.1
+TEST(Icrc, GoesOnFromThePsnWordAndOverZerosUnread) {
+  std::mt19937_64 random(3);
+  for (uint32_t round = 0; round < 400; ++round) {
+    const bool v6 = round % 2 != 0;
+    const size_t before = (v6 ? 40 : 20) + 8 + 8, after = random() % 48;
+    std::vector<uint8_t> ip(before + 4 + after);
+    for (uint8_t& byte : ip) byte = static_cast<uint8_t>(random());
+    ip[0] = v6 ? 0x60 : 0x45;
+    const uint32_t zeros = round < 40 ? round : static_cast<uint32_t>(random() % 16384);
+    std::vector<uint8_t> whole = ip;
+    whole.resize(ip.size() + zeros);
+    const uint32_t crc = icrc_go_on(icrc_before_psn(ip.data()), std::span(ip).subspan(before));
+    ASSERT_EQ(crc, slow_icrc(ip, v6)) << after;
+    ASSERT_EQ(icrc_after_zeros(crc, zeros), slow_icrc(whole, v6)) << zeros;
+  }
+}
+
 // rules: A2.1 A2.2
 TEST(Icrc, EqualsTheDefinitionBitByBit) {
   std::mt19937_64 random(7);

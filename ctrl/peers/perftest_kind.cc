@@ -78,8 +78,9 @@ Result<Behaviour> perftest_behaviour(const Service& service, ServiceKind kind,
     case ServiceKind::kAtomicBw:
     case ServiceKind::kAtomicLat:
       return Behaviour::kMemoryTarget;
-    case ServiceKind::kPingpong:  // ServicePeer has seen to it
-    case ServiceKind::kRping:     // not by TCP
+    case ServiceKind::kPingpong:  // ServicePeer has seen to these two
+    case ServiceKind::kUdPingpong:
+    case ServiceKind::kRping:  // not by TCP
     case ServiceKind::kUcmatose:
       break;
   }

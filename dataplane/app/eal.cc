@@ -68,7 +68,7 @@ Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
       return tl::unexpected(done.error());
     }
     if (!device->pci) continue;
-    cards.push_back(device->name);
+    cards.push_back(device->with_args());
     card = "port \"" + port.name + "\": device " + device->name;
   }
   const uint64_t megabytes = kBaseMegabytes + options.ports.size() * kDpdkPortMegabytes;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <compare>
 #include <cstdint>
 #include <cstring>
@@ -15,9 +16,19 @@ namespace understudy {
 struct MacAddress {
   std::array<uint8_t, 6> bytes{};
   auto operator<=>(const MacAddress&) const = default;
+  bool operator==(const MacAddress& other) const { return value() == other.value(); }
   bool is_multicast() const { return (bytes[0] & 1) != 0; }
   std::string text() const;
   static std::optional<MacAddress> parse(std::string_view text);
+
+ private:
+  uint64_t value() const {
+    uint32_t first;
+    uint16_t second;
+    std::memcpy(&first, bytes.data(), sizeof first);
+    std::memcpy(&second, bytes.data() + sizeof first, sizeof second);
+    return uint64_t{first} << 16 | second;
+  }
 };
 
 /// An IPv4 or IPv6 address, held as 16 bytes: IPv4 as ::ffff:a.b.c.d, which is also its RoCEv2 GID
@@ -42,7 +53,11 @@ class IpAddress {
   }
   static std::optional<IpAddress> parse(std::string_view text);
 
-  bool is_v4() const { return std::memcmp(bytes_.data(), kV4Prefix.data(), kV4Prefix.size()) == 0; }
+  bool is_v4() const {
+    const auto words = std::bit_cast<std::array<uint32_t, 4>>(bytes_);
+    constexpr auto kLast = std::bit_cast<uint32_t>(std::array<uint8_t, 4>{0, 0, 0xff, 0xff});
+    return (words[0] | words[1]) == 0 && words[2] == kLast;
+  }
   bool is_unset() const { return bytes_ == std::array<uint8_t, 16>{}; }
   bool is_link_local_v6() const { return bytes_[0] == 0xfe && (bytes_[1] & 0xc0) == 0x80; }
   /// Host-order IPv4 value; meaningful only if is_v4().
@@ -52,6 +67,12 @@ class IpAddress {
   const uint8_t* data() const { return bytes_.data(); }
   std::string text() const;
   auto operator<=>(const IpAddress&) const = default;
+  /// In two pieces: it is asked for of each packet.
+  bool operator==(const IpAddress& other) const {
+    using Halves = std::array<uint64_t, 2>;
+    const auto a = std::bit_cast<Halves>(bytes_), b = std::bit_cast<Halves>(other.bytes_);
+    return ((a[0] ^ b[0]) | (a[1] ^ b[1])) == 0;
+  }
 
  private:
   static constexpr std::array<uint8_t, 12> kV4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};

@@ -84,6 +84,9 @@ class Rate {
   /// Time that `bytes` take at this rate, rounded down. Exact up to 9.2 EB*ps by 128-bit division.
   constexpr Duration time_for(uint64_t bytes) const {
     if (bps_ == 0) return Duration();
+    if (bytes <= UINT64_MAX / kPsBitsPerByte) {
+      return Duration::ps(static_cast<int64_t>(bytes * kPsBitsPerByte / bps_));
+    }
     return Duration::ps(
         static_cast<int64_t>(static_cast<unsigned __int128>(bytes) * kPsBitsPerByte / bps_));
   }
@@ -106,19 +109,34 @@ class Serializer {
   constexpr void set_rate(Rate rate) {
     rate_ = rate;
     remainder_ = 0;
+    bytes_ = 0;
+    whole_ = part_ = 0;
   }
 
   /// Time the next `bytes` (up to 2 MB at once) take on the wire.
   constexpr Duration next(uint64_t bytes) {
-    if (rate_.is_unlimited()) return Duration();
-    const uint64_t work = bytes * Rate::kPsBitsPerByte + remainder_;
-    remainder_ = work % rate_.bps();
-    return Duration::ps(static_cast<int64_t>(work / rate_.bps()));
+    const Duration whole = time_for(bytes);
+    remainder_ += part_;
+    if (remainder_ < rate_.bps() || rate_.is_unlimited()) return whole;
+    remainder_ -= rate_.bps();
+    return whole + Duration::ps(1);
+  }
+  /// The same without the remainder that is carried.
+  constexpr Duration time_for(uint64_t bytes) {
+    // Packets are mostly as long as the one before: divisions are done when that changes.
+    if (bytes != bytes_ && !rate_.is_unlimited()) {
+      bytes_ = bytes;
+      whole_ = bytes * Rate::kPsBitsPerByte / rate_.bps();
+      part_ = bytes * Rate::kPsBitsPerByte % rate_.bps();
+    }
+    return Duration::ps(static_cast<int64_t>(whole_));
   }
 
  private:
   Rate rate_;
   uint64_t remainder_ = 0;
+  uint64_t bytes_ = 0;             ///< what was asked for last ...
+  uint64_t whole_ = 0, part_ = 0;  ///< ... and its picoseconds, and what they leave over
 };
 
 }  // namespace understudy

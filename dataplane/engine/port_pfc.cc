@@ -36,6 +36,7 @@ Time PortPfc::due(const Said& said) const {
 
 Time PortPfc::next_frame() const {
   Time next = Time::never();
+  if (!on()) return next;
   for (const Said& said : said_) next = std::min(next, due(said));
   return next;
 }

@@ -27,6 +27,7 @@ Shard::Shard(const ShardConfig& config)
       control_users_(config.control_users),
       qps_(config.queue_pairs + config.nodes.nics().size()),
       raw_(config.nodes.nics().size()),
+      heads_(kHeadTemplates),
       commands_(command_ring(config)),
       replies_(command_ring(config)),
       to_host_(1 << 20),
@@ -69,6 +70,8 @@ Shard::Shard(const ShardConfig& config)
 Shard::Port::Port(uint32_t nic_position, const ShardWire& wire, const ShardConfig& config)
     : nic(nic_position),
       physical(wire.physical),
+      in(wire.physical),
+      out(wire.physical),
       pfc(wire.pfc, config.network == nullptr ? kNoClasses : config.network->settings.classes),
       departures{PacketFifo(config.packets), PacketFifo(config.packets)},
       send_now(config.packets) {}

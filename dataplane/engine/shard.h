@@ -24,6 +24,7 @@
 #include "dataplane/node/endpoint.h"
 #include "dataplane/node/neighbour.h"
 #include "dataplane/node/node_table.h"
+#include "dataplane/wire/head_template.h"
 
 namespace understudy {
 
@@ -154,20 +155,41 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
     Port(uint32_t nic_position, const ShardWire& wire, const ShardConfig& config);
     uint32_t nic;  ///< position in the node table
     Rate physical;
+    Serializer in,
+        out;  ///< at that rate: the times of what the real NIC sends, and of what it gets
     PortPfc pfc;
     /// Modelled packets to the real node by class, each in order of departure.
     std::array<PacketFifo, kClasses> departures;
-    PacketFifo send_now;  ///< answers that bypass the fabric
+    PacketFifo send_now;     ///< answers that bypass the fabric
+    uint32_t coming_in = 0;  ///< packets on the calendar to arrive at the real node's link
     ShardCounters counters;
   };
+  /// A frame whose headers have been read.
+  struct ReadFrame {
+    FrameKind kind = FrameKind::kTruncated;
+    bool too_long = false;
+    uint32_t slot = kNoSlot;  ///< of the queue pair that it names
+    FrameView view;
+    RoceView roce;
+  };
+  /// Of the queue pair that had this slot then.
+  struct OwnHead {
+    uint32_t slot = kNoSlot, generation = 0;
+    HeadTemplate head;
+  };
+  static constexpr size_t kHeadTemplates = 512;
+  static constexpr size_t kTogether = 32;  ///< frames whose headers are read before the rest
+  static constexpr size_t kQpLines = 9;    ///< of memory, that a queue pair has
   struct Wake {
     Endpoint* endpoint = nullptr;
     uint64_t cookie = 0;
   };
 
   // shard_rx.cc: frames from the device, up to the fabric
-  void rx_frame(std::span<const uint8_t> frame, Time now);
-  void rx_roce(const FrameView& view, const RoceView& roce, Time now);
+  void rx_frames(std::span<const std::span<const uint8_t>> frames, Time now);
+  void prefetch_qp(uint32_t slot) const;
+  void rx_frame(const ReadFrame& read, std::span<const uint8_t> frame, Time now);
+  void rx_roce(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
   void rx_through(const FrameView& view, const RoceView& roce, const NodeNic& to, Time now);
   uint32_t store(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
   uint32_t take_inbound(PacketKind kind, const FrameView& view, uint32_t node, Time now);
@@ -187,22 +209,38 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   Port& here() { return ports_[here_]; }
   uint32_t real_for(const IpAddress& to, uint32_t node) const;
 
-  // shard_fabric.cc: links and queue pairs
+  // shard_events.cc
+  void run_events(Time now);
+  void deliver(uint32_t packet, Time now);
+  void answer_heard(Time now);
+  TrafficKind kind_of(uint32_t line) const;
+  uint32_t class_of(const RoceView& packet) const;
+
+  // shard_links.cc: the two links of a way
   uint32_t link_id(uint32_t node, bool up, uint32_t cls) const {
     return (node * 2 + (up ? 1 : 0)) * kClasses + cls;
   }
-  void run_events(Time now);
+  void come_in(uint32_t packet, Time now);
   void arrive(uint32_t packet, Time now);
+  void expect(uint32_t packet, Time at);
+  bool drop_flood(uint32_t packet);
+  void note_arrived(uint32_t link, Time now);
   bool floods(const Packet& packet) const;
   uint64_t most_waiting() const;
   void start(uint32_t link, Time now);
+  bool leaves_real(uint32_t link) const;
+  bool expects(uint32_t link) const;
+  bool pulls(uint32_t link) const;
+  bool somebody_sends(uint32_t link) const;
+  void await_free(uint32_t link);
   void link_free(uint32_t link, Time now);
+  void after_link(uint32_t packet, uint32_t link, const LinkPassage& passage, Time now);
+  Time head_at_next_link(const Packet& packet);
+
+  // shard_queues.cc: what waits for a node's own link
+  void pull_or_wait(uint32_t node, uint32_t cls, Time now);
   bool pull(uint32_t node, uint32_t cls, Time now);
   bool pull_line(uint32_t node, uint32_t line, Time now);
-  void after_link(uint32_t packet, uint32_t link, const LinkPassage& passage, Time now);
-  Time head_at_next_link(const Packet& packet) const;
-  void deliver(uint32_t packet, Time now);
-  void answer_heard(Time now);
   void send_raw(uint32_t packet, Time now);
   uint32_t take_raw(uint32_t node, Time now);
   uint32_t make_packet(uint32_t slot, uint32_t line, Time now);
@@ -214,8 +252,6 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void kick(uint32_t slot, Time now);
   void kick_line(uint32_t slot, uint32_t line, uint32_t cls, Time now);
   void arm_timer(uint32_t slot);
-  TrafficKind kind_of(uint32_t line) const;
-  uint32_t class_of(const RoceView& packet) const;
 
   // shard_pacing.cc: queue pairs under congestion control
   bool sends(uint32_t slot, uint32_t line, Time now);
@@ -234,7 +270,9 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void forget_cnp(uint32_t slot);
 
   // shard_switched.cc: the same with switches in between
-  Time next_event() const;
+  Time next_event() const {
+    return fabric_ == nullptr ? events_.next() : std::min(events_.next(), fabric_->next());
+  }
   uint32_t next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) override;
   uint32_t next_of_line(uint32_t node, uint32_t line, LinkId uplink, uint8_t blocked, Time now);
   uint64_t turn_of_line(uint32_t node, uint32_t line, LinkId uplink, uint8_t blocked, Time now);
@@ -286,6 +324,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   Time next_departure(const Port& port, uint32_t& cls) const;
   static void mark_finished(std::span<uint8_t> frame);
   bool send(uint32_t packet, Time now, TxSink& sink);
+  const HeadTemplate& head_template(const Packet& packet, uint32_t slot);
   void drain_host(Time now, std::span<TxSink* const> sinks);
   void ask_for_real_mac(const NodeNic& node, const IpAddress& own, const IpAddress& target,
                         Time now, std::span<TxSink* const> sinks);
@@ -323,6 +362,8 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   std::vector<uint32_t> free_wakes_;
   std::vector<Command> pending_;  ///< commands whose time has not come
   std::vector<uint32_t> free_pending_;
+  std::array<ReadFrame, kTogether> read_;
+  std::vector<OwnHead> heads_;  ///< by slot and opcode: see head_template()
   Duration arrival_uncertainty_;
   uint64_t rx_count_ = 0;  ///< for sampled ICRC verification
   SpscRing<Command> commands_;

@@ -29,7 +29,7 @@ void Shard::rx_gsi(const FrameView& view, const RoceView& roce, Time now) {
     return rx_through_faults(view, roce, faults_.datagram_slot(position), now);
   }
   const uint32_t id = store_datagram(view, roce, position, now);
-  if (id != kNoPacket) events_.push(now, EventKind::kLinkArrive, id);
+  if (id != kNoPacket) come_in(id, now);
 }
 
 /// A packet to a slot that no RC queue pair has.
@@ -47,7 +47,7 @@ void Shard::rx_datagram(const FrameView& view, const RoceView& roce, uint32_t sl
   learn_mac(view.src, view.src_mac);
   if (faults_.active()) return rx_through_faults(view, roce, slot, now);
   const uint32_t id = store(view, roce, slot, now);
-  if (id != kNoPacket) events_.push(now, EventKind::kLinkArrive, id);
+  if (id != kNoPacket) come_in(id, now);
 }
 
 /// As store() for a datagram to the node at `position`.

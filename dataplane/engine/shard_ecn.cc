@@ -22,7 +22,7 @@ void Shard::look_for_mark(const Packet& packet, uint32_t slot, Time now) {
   list.last = slot;
   if (fabric_ != nullptr) return fabric_->ready(q.node, now);
   const uint32_t cls = control_class();
-  if (!links_[link_id(q.node, true, cls)].busy()) pull(q.node, cls, now);
+  pull_or_wait(q.node, cls, now);
 }
 
 /// The node's oldest CNP that waits, in front of its link; kNoPacket without one, or without a

@@ -1,5 +1,6 @@
 // Frames from the device: parsed, verified, and sorted into fabric, neighbour answers and host.
 #include <cstring>
+#include <memory>
 
 #include "dataplane/engine/shard.h"
 #include "dataplane/wire/headers.h"
@@ -26,8 +27,8 @@ Drop drop_for(FrameKind kind) {
 
 constexpr uint64_t kSampleEvery = 64;
 
-/// Frames between the one that is handled and the one whose headers are asked for: measured with
-/// tests/bench/path_bench.
+/// Frames between the one that is handled and the one of which something is asked for: its headers,
+/// its queue pair. Measured with tests/bench/path_bench and responder_bench.
 constexpr size_t kPrefetchAhead = 3;
 
 void prefetch_headers(const uint8_t* frame) {
@@ -40,23 +41,51 @@ void prefetch_headers(const uint8_t* frame) {
 void Shard::rx(const RxBurst& burst) {
   arrival_uncertainty_ = burst.uncertainty;
   here_ = burst.port;
-  const size_t count = burst.frames.size();
-  for (size_t i = 0; i < count; ++i) {
-    if (i + kPrefetchAhead < count) prefetch_headers(burst.frames[i + kPrefetchAhead].data());
-    rx_frame(burst.frames[i], burst.at);
+  for (size_t first = 0; first < burst.frames.size(); first += kTogether) {
+    rx_frames(burst.frames.subspan(first, std::min(kTogether, burst.frames.size() - first)),
+              burst.at);
   }
 }
 
-void Shard::rx_frame(std::span<const uint8_t> frame, Time now) {
-  ++here().counters.rx_frames;
-  here().counters.rx_bytes += frame.size();
-  if (frame.size() > kPacketBufferBytes) return here().counters.drop(Drop::kTooLong);
-  FrameView view;
-  RoceView roce;
-  const FrameKind kind = parse_frame(frame, view, roce);
+/// All headers are read first, so that what the packets are for is on its way from memory when its
+/// turn comes.
+void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames, Time now) {
+  const size_t count = frames.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (i + kPrefetchAhead < count) prefetch_headers(frames[i + kPrefetchAhead].data());
+    ReadFrame& read = *std::construct_at(&read_[i]);
+    ++here().counters.rx_frames;
+    here().counters.rx_bytes += frames[i].size();
+    read.too_long = frames[i].size() > kPacketBufferBytes;
+    if (read.too_long) continue;
+    read.kind = parse_frame(frames[i], read.view, read.roce);
+    if (read.kind != FrameKind::kRoce) continue;
+    read.slot = slot_of(read.roce.dest_qpn);
+    if (read.slot != kNoSlot) __builtin_prefetch(&qps_[read.slot]);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (const size_t ahead = i + kPrefetchAhead; ahead < count) {
+      const uint32_t slot = read_[ahead].slot;  // often that of the one before
+      if (slot != kNoSlot && slot != read_[ahead - 1].slot) prefetch_qp(slot);
+    }
+    rx_frame(read_[i], frames[i], now);
+  }
+}
+
+void Shard::prefetch_qp(uint32_t slot) const {
+  const auto* at = reinterpret_cast<const uint8_t*>(qps_[slot].qp);
+  if (at == nullptr) return;
+  for (size_t line = 0; line < kQpLines; ++line) __builtin_prefetch(at + 64 * line);
+}
+
+void Shard::rx_frame(const ReadFrame& read, std::span<const uint8_t> frame, Time now) {
+  if (read.too_long) return here().counters.drop(Drop::kTooLong);
+  const FrameView& view = read.view;
+  const RoceView& roce = read.roce;
+  const FrameKind kind = read.kind;
   switch (kind) {
     case FrameKind::kRoce:
-      return rx_roce(view, roce, now);
+      return rx_roce(view, roce, read.slot, now);
     case FrameKind::kIp:
     case FrameKind::kArp:
       return rx_ip(view, now);
@@ -82,7 +111,7 @@ void Shard::learn_mac(const IpAddress& from, const MacAddress& mac) {
   nic->mac_known = true;
 }
 
-void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
+void Shard::rx_roce(const FrameView& view, const RoceView& roce, uint32_t slot, Time now) {
   ++here().counters.rx_roce;
   const bool verify = config_.verify == VerifyIcrc::kFull ||
                       (config_.verify == VerifyIcrc::kSampled && rx_count_ % kSampleEvery == 0);
@@ -94,7 +123,6 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
     if (to != nullptr && to->real) return rx_through(view, roce, *to, now);
   }
   if (roce.dest_qpn == kGsiQpn) return rx_gsi(view, roce, now);
-  const uint32_t slot = slot_of(roce.dest_qpn);
   if (slot == kNoSlot) return here().counters.drop(Drop::kUnknownQpn);
   if (qps_[slot].qp == nullptr) return rx_datagram(view, roce, slot, now);
   const QpConfig& qp = qps_[slot].qp->config();
@@ -106,7 +134,7 @@ void Shard::rx_roce(const FrameView& view, const RoceView& roce, Time now) {
   learn_mac(view.src, view.src_mac);
   if (faults_.active()) return rx_through_faults(view, roce, slot, now);
   const uint32_t id = store(view, roce, slot, now);
-  if (id != kNoPacket) events_.push(now, EventKind::kLinkArrive, id);
+  if (id != kNoPacket) come_in(id, now);
 }
 
 /// From one real NIC to another: it crosses the fabric as it is.
@@ -128,7 +156,7 @@ void Shard::rx_through(const FrameView& view, const RoceView& roce, const NodeNi
   p.link = link_id(here().nic, true, class_of(roce));
   std::memcpy(pool_.buffer(id), view.frame.data(), view.frame.size());
   if (faults_.active()) return pass_faults(id, now);
-  events_.push(now, EventKind::kLinkArrive, id);
+  come_in(id, now);
 }
 
 /// A slot for a frame to the emulated node at position `node`, in front of the real node's link,
@@ -149,7 +177,7 @@ uint32_t Shard::take_inbound(PacketKind kind, const FrameView& view, uint32_t no
   p.wire_bytes = wire_bytes(p.frame_bytes);
   p.node = node;
   p.real = here().nic;
-  p.head = now - here().physical.time_for(p.wire_bytes);
+  p.head = now - here().in.time_for(p.wire_bytes);
   p.tail = now;
   p.uncertainty = arrival_uncertainty_;
   p.link = link_id(here().nic, true, 0);
@@ -192,7 +220,7 @@ void Shard::rx_ip(const FrameView& view, Time now) {
   const uint32_t id = take_inbound(PacketKind::kRawIn, view, config_.nodes.position(*node), now);
   if (id == kNoPacket) return;
   std::memcpy(pool_.buffer(id), view.frame.data(), view.frame.size());
-  events_.push(now, EventKind::kLinkArrive, id);
+  come_in(id, now);
 }
 
 void Shard::answer(NeighbourQuery query, const FrameView& view, const NodeNic& node, Time now) {

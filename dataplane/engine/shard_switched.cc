@@ -1,14 +1,10 @@
 // Where a shard has a network with switches: packets enter it, queue pairs send into it when their
-// NIC's link is idle, and what comes through goes on as after two links (shard_fabric.cc).
+// NIC's link is idle, and what comes through goes on as after two links (shard_links.cc).
 #include <algorithm>
 
 #include "dataplane/engine/shard.h"
 
 namespace understudy {
-
-Time Shard::next_event() const {
-  return fabric_ == nullptr ? events_.next() : std::min(events_.next(), fabric_->next());
-}
 
 void Shard::enter_switched(uint32_t packet, Time now) {
   if (fabric_->waiting() >= most_waiting()) {
@@ -133,7 +129,7 @@ void Shard::came_through(uint32_t packet, Time now) {
   Packet& p = pool_[packet];
   if (p.kind == PacketKind::kFromReal || p.kind == PacketKind::kRawIn) return deliver(packet, now);
   // The wire takes its own time; where it is as fast as the model both end together.
-  p.due = std::max(p.head, p.tail - port_of(p.real).physical.time_for(p.wire_bytes));
+  p.due = std::max(p.head, p.tail - port_of(p.real).out.time_for(p.wire_bytes));
   if (faults_.active()) return depart_through_faults(packet);
   port_of(p.real).departures[0].push(packet);
 }

@@ -38,6 +38,14 @@ class Calendar {
   }
   static constexpr uint32_t kMostRank = (1u << 24) - 1;
 
+  /// The number of an insertion, for an event that its owner keeps elsewhere.
+  uint64_t take_order() { return order_++; }
+  /// The next event; there must be one.
+  const CalendarEvent& front() {
+    if (current_.empty()) turn();
+    return current_.back();
+  }
+
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
   /// Of the next event, never() without one.
@@ -55,8 +63,7 @@ class Calendar {
   }
   /// There must be one.
   CalendarEvent pop() {
-    if (current_.empty()) turn();
-    const CalendarEvent e = current_.back();
+    const CalendarEvent e = front();
     current_.pop_back();
     --size_;
     next_known_ = false;

@@ -36,6 +36,8 @@ class Link {
   Link(Rate rate, Duration latency) : serializer_(rate), latency_(latency) {}
 
   Rate rate() const { return serializer_.rate(); }
+  /// Of a packet on an idle link.
+  Duration time_for(uint32_t wire_bytes) { return serializer_.time_for(wire_bytes); }
   Duration latency() const { return latency_; }
   /// Takes effect with the next packet that starts; the one on the wire keeps its time.
   void set_rate(Rate rate) { serializer_.set_rate(rate); }
@@ -46,7 +48,6 @@ class Link {
   LinkPassage pass(Time head, Time tail, uint32_t wire_bytes) {
     const Time start = std::max(head, free_);
     free_ = std::max(tail, start + serializer_.next(wire_bytes));
-    busy_ = true;
     ++counters_.packets;
     counters_.wire_bytes += wire_bytes;
     return {start, free_};
@@ -58,11 +59,30 @@ class Link {
     out_.tail = std::max(out_.tail, passage.tail + latency_);
     return out_;
   }
-  bool busy() const { return busy_; }
-  void release() { busy_ = false; }
+  /// Whether a packet can start. Not while somebody is to be told that the link is free: he has
+  /// those that wait.
+  bool idle(Time now) const { return !awaited_ && free_ <= now; }
+  /// When the last packet's tail has left.
+  Time free_at() const { return free_; }
+  bool awaited() const { return awaited_; }
+  void await() { awaited_ = true; }
+  void release() { awaited_ = false; }
 
   // The FIFO is an intrusive list over the shard's packet pool: `next` is the pool's link array.
   bool queue_empty() const { return first_ == kNoPacket; }
+  uint32_t first() const { return first_; }
+  /// For queue_peak: all that stand in the queue have arrived ...
+  void note_waiting() { counters_.queue_peak = std::max(counters_.queue_peak, waiting_); }
+  /// ... or, from the first on, those that `has_arrived` says.
+  template <typename HasArrived>
+  void note_arrived(const uint32_t* next, HasArrived has_arrived) {
+    uint32_t packet = arrived_ == 0 ? first_ : next[last_arrived_];
+    for (; packet != kNoPacket && has_arrived(packet); packet = next[packet]) {
+      last_arrived_ = packet;
+      ++arrived_;
+    }
+    counters_.queue_peak = std::max(counters_.queue_peak, arrived_);
+  }
   uint64_t waiting() const { return waiting_; }
   void enqueue(uint32_t packet, uint32_t* next) {
     next[packet] = kNoPacket;
@@ -72,12 +92,13 @@ class Link {
       next[last_] = packet;
     }
     last_ = packet;
-    counters_.queue_peak = std::max(counters_.queue_peak, ++waiting_);
+    ++waiting_;
   }
   uint32_t dequeue(const uint32_t* next) {
     const uint32_t packet = first_;
     first_ = next[packet];
     --waiting_;
+    if (arrived_ != 0) --arrived_;
     return packet;
   }
 
@@ -87,11 +108,13 @@ class Link {
  private:
   Serializer serializer_;
   Duration latency_;
-  bool busy_ = false;
+  bool awaited_ = false;
   Time free_;     ///< when the last packet's tail left
   LinkExit out_;  ///< of the last packet
   uint32_t first_ = kNoPacket, last_ = kNoPacket;
   uint64_t waiting_ = 0;
+  uint64_t arrived_ = 0;  ///< of these, as far as that was asked for; the last of them:
+  uint32_t last_arrived_ = kNoPacket;
   LinkCounters counters_;
 };
 

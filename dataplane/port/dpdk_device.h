@@ -18,6 +18,9 @@ struct DpdkDevice {
 
   /// Value of `key` in args; empty when absent.
   std::string arg(const std::string& key) const;
+  /// As rte_eal_init() takes a PCI device, its driver's arguments with it:
+  /// "0000:3b:00.0,tx_pp=500".
+  std::string with_args() const { return args.empty() ? name : name + "," + args; }
 };
 
 /// Reads a device string. Errors name the port and what is wrong with the string.

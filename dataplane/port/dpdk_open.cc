@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <new>
 #include <string_view>
 
 #include "dataplane/port/dpdk_log.h"
@@ -59,9 +60,17 @@ uint32_t stated_max_mtu(const rte_eth_dev_info& info) {
   return std::max(kMinMtu, std::min<uint32_t>(info.max_mtu, longest - overhead));
 }
 
+/// Each buffer remembers what is zeros in it.
 rte_mempool* make_pool(const std::string& name, uint32_t buffers, int socket) {
-  return rte_pktmbuf_pool_create(name.c_str(), buffers, kPoolCache, 0,
-                                 RTE_PKTMBUF_HEADROOM + kFrameRoom, socket);
+  constexpr uint16_t kOwn = RTE_ALIGN(sizeof(ZerosKept), RTE_MBUF_PRIV_ALIGN);
+  rte_mempool* pool = rte_pktmbuf_pool_create(name.c_str(), buffers, kPoolCache, kOwn,
+                                              RTE_PKTMBUF_HEADROOM + kFrameRoom, socket);
+  if (pool == nullptr) return nullptr;
+  const auto begin = [](rte_mempool*, void*, void* buffer, unsigned) {
+    new (rte_mbuf_to_priv(static_cast<rte_mbuf*>(buffer))) ZerosKept;
+  };
+  rte_mempool_obj_iter(pool, begin, nullptr);
+  return pool;
 }
 
 }  // namespace
@@ -124,6 +133,12 @@ Result<void> DpdkPort::start() {
   }
   if (const int r = rte_eth_dev_configure(id_, 1, 1, &conf); r != 0) {
     return fail(where() + "cannot be configured" + reason(r));
+  }
+  // Drivers of cards that the kernel keeps (mlx5) set its interface's MTU by this call only.
+  if (const int r =
+          device_.pci ? rte_eth_dev_set_mtu(id_, static_cast<uint16_t>(conf.rxmode.mtu)) : 0;
+      r != 0 && r != -ENOTSUP) {
+    return fail(where() + "does not take an MTU of " + std::to_string(conf.rxmode.mtu) + reason(r));
   }
   const bool copies = !device_.pci && std::ranges::count(kCopyingDrivers, device_.driver) != 0;
   const Room& room = copies ? kCopyingRoom : kRoom;

@@ -33,14 +33,30 @@ std::span<const std::span<const uint8_t>> DpdkPort::rx() {
   return {frames_.data(), n};
 }
 
-uint8_t* DpdkPort::reserve(uint32_t bytes) {
-  if (blocked_ || pending_ == kTxBurst) return nullptr;
+bool DpdkPort::have_buffer() {
+  if (blocked_ || pending_ == kTxBurst) return false;
   if (reserved_ == nullptr) reserved_ = rte_pktmbuf_alloc(tx_pool_);
-  if (reserved_ == nullptr) {
-    ++counters_.tx_no_buffer;
-    return nullptr;
-  }
+  if (reserved_ == nullptr) ++counters_.tx_no_buffer;
+  return reserved_ != nullptr;
+}
+
+uint8_t* DpdkPort::reserve(uint32_t bytes) {
+  if (!have_buffer()) return nullptr;
+  static_cast<ZerosKept*>(rte_mbuf_to_priv(reserved_))->forget();
+  rte_pktmbuf_reset_headroom(reserved_);
   return bytes <= rte_pktmbuf_tailroom(reserved_) ? rte_pktmbuf_mtod(reserved_, uint8_t*) : nullptr;
+}
+
+/// The zeros are in the same place of each buffer, whatever stands before them.
+uint8_t* DpdkPort::reserve_zeros(uint32_t head, uint32_t zeros, uint32_t tail) {
+  constexpr uint32_t kZerosAt = 2 * RTE_PKTMBUF_HEADROOM;
+  if (head > RTE_PKTMBUF_HEADROOM) return TxSink::reserve_zeros(head, zeros, tail);
+  if (!have_buffer()) return nullptr;
+  if (kZerosAt + zeros + tail > reserved_->buf_len) return nullptr;
+  auto* buffer = static_cast<uint8_t*>(reserved_->buf_addr);
+  static_cast<ZerosKept*>(rte_mbuf_to_priv(reserved_))->want(buffer + kZerosAt, zeros);
+  reserved_->data_off = static_cast<uint16_t>(kZerosAt - head);
+  return buffer + kZerosAt - head;
 }
 
 void DpdkPort::commit(uint32_t bytes, Time scheduled) {

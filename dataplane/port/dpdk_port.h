@@ -63,7 +63,9 @@ class DpdkPort final : public Port, private TxSink {
   Result<void> start();
   std::string where() const;
 
+  bool have_buffer();
   uint8_t* reserve(uint32_t bytes) override;
+  uint8_t* reserve_zeros(uint32_t head, uint32_t zeros, uint32_t tail) override;
   void commit(uint32_t bytes, Time scheduled) override;
   Duration lead() const override { return clock_.known() ? kLead : Duration(); }
   Result<void> prepare_time_stamps(uint64_t& offloads);

@@ -38,6 +38,7 @@ struct PayloadRef {
   uint32_t region = 0;      ///< of whose bytes it is a part: its index plus one; 0: of none
   uint32_t generation = 0;  ///< of that region
 
+  bool is_zeros() const { return bytes == nullptr && source == nullptr; }
   PayloadRef advanced(uint64_t by) const {
     PayloadRef r = *this;
     r.offset += by;

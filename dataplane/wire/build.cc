@@ -21,20 +21,14 @@ uint32_t transport_bytes(Opcode opcode, uint32_t payload_bytes) {
          payload_bytes + pad_of(payload_bytes) + kIcrcBytes;
 }
 
-uint8_t* put_extension_headers(uint8_t* at, const OpcodeInfo& info, const RoceFields& f) {
-  if (info.deth) at = put(at, Deth{f.qkey, 0, f.src_qpn});
-  if (info.reth) at = put(at, Reth{f.va, f.rkey, f.dma_length});
-  if (info.atomic_eth) at = put(at, AtomicEth{f.va, f.rkey, f.swap_add, f.compare});
-  if (info.aeth) at = put(at, Aeth{f.syndrome, f.msn});
-  if (info.atomic_ack) at = put(at, Be64(f.atomic_original));
-  if (info.imm || info.ieth) at = put(at, Be32(f.imm));
-  return at;
-}
-
 }  // namespace
 
 uint32_t roce_frame_bytes(const RoceAddressing& addressing, Opcode opcode, uint32_t payload_bytes) {
   return addressing.l2_bytes() + addressing.l3_bytes() + transport_bytes(opcode, payload_bytes);
+}
+
+uint32_t roce_head_bytes(const RoceAddressing& addressing, Opcode opcode) {
+  return roce_frame_bytes(addressing, opcode, 0) - kIcrcBytes;
 }
 
 uint32_t write_l2_l3(uint8_t* out, const RoceAddressing& a, uint8_t protocol, uint32_t l4_bytes) {
@@ -72,7 +66,6 @@ uint32_t write_l2_l3(uint8_t* out, const RoceAddressing& a, uint8_t protocol, ui
 
 uint8_t* begin_roce(uint8_t* out, const RoceAddressing& addressing, const RoceFields& f,
                     uint32_t payload_bytes) {
-  const OpcodeInfo& info = opcode_info(f.opcode);
   const uint32_t l4_bytes = transport_bytes(f.opcode, payload_bytes);
   uint8_t* at = out + write_l2_l3(out, addressing, kIpProtoUdp, l4_bytes);
   at = put(at, UdpHeader{addressing.udp_src, kRoceUdpPort, static_cast<uint16_t>(l4_bytes), 0});
@@ -83,10 +76,21 @@ uint8_t* begin_roce(uint8_t* out, const RoceAddressing& addressing, const RoceFi
   bth.pkey = f.pkey;
   bth.fecn_becn = f.becn ? 0x40 : 0;
   bth.dest_qpn = f.dest_qpn;
-  bth.ack_req = f.ack_request ? 0x80 : 0;
+  bth.ack_req = f.ack_request ? kBthAckRequest : 0;
   bth.psn = f.psn.value();
   at = put(at, bth);
-  return put_extension_headers(at, info, f);
+  return put_extension_headers(at, f);
+}
+
+uint8_t* put_extension_headers(uint8_t* at, const RoceFields& f) {
+  const OpcodeInfo& info = opcode_info(f.opcode);
+  if (info.deth) at = put(at, Deth{f.qkey, 0, f.src_qpn});
+  if (info.reth) at = put(at, Reth{f.va, f.rkey, f.dma_length});
+  if (info.atomic_eth) at = put(at, AtomicEth{f.va, f.rkey, f.swap_add, f.compare});
+  if (info.aeth) at = put(at, Aeth{f.syndrome, f.msn});
+  if (info.atomic_ack) at = put(at, Be64(f.atomic_original));
+  if (info.imm || info.ieth) at = put(at, Be32(f.imm));
+  return at;
 }
 
 void finish_roce(uint8_t* out, const RoceAddressing& addressing, Opcode opcode,
@@ -96,6 +100,18 @@ void finish_roce(uint8_t* out, const RoceAddressing& addressing, Opcode opcode,
   std::memset(out + crc_at - pad_of(payload_bytes), 0, pad_of(payload_bytes));
   const uint32_t l3 = addressing.l2_bytes();
   store_icrc(out + crc_at, icrc({out + l3, crc_at - l3}));
+}
+
+void finish_payload(uint8_t* payload, uint32_t bytes, uint32_t crc) {
+  const uint32_t pad = pad_of(bytes);
+  std::memset(payload + bytes, 0, pad);
+  store_icrc(payload + bytes + pad, icrc_go_on(crc, {payload, bytes + pad}));
+}
+
+void finish_payload_of_zeros(uint8_t* payload, uint32_t bytes, uint32_t crc) {
+  const uint32_t pad = pad_of(bytes);
+  std::memset(payload + bytes, 0, pad);
+  store_icrc(payload + bytes + pad, icrc_after_zeros(crc, bytes + pad));
 }
 
 uint32_t checksum_add(uint32_t sum, const uint8_t* bytes, size_t size) {

@@ -49,12 +49,25 @@ struct RoceFields {
 /// Bytes of the frame (without FCS) that carries `payload_bytes` under these headers.
 uint32_t roce_frame_bytes(const RoceAddressing& addressing, Opcode opcode, uint32_t payload_bytes);
 
+/// Bytes before its payload: at most kMostRoceHeadBytes.
+uint32_t roce_head_bytes(const RoceAddressing& addressing, Opcode opcode);
+
+/// With a VLAN tag, IPv6 and an AtomicETH.
+inline constexpr uint32_t kMostRoceHeadBytes = 14 + 4 + 40 + 8 + 12 + 28;
+
 /// Writes all headers to `out` (roce_frame_bytes() long) and returns where the payload goes.
 uint8_t* begin_roce(uint8_t* out, const RoceAddressing& addressing, const RoceFields& fields,
                     uint32_t payload_bytes);
+/// Writes the opcode's extension headers of `fields` to `at`; returns what is behind them.
+uint8_t* put_extension_headers(uint8_t* at, const RoceFields& fields);
 /// Pads the payload, which must be in place by now, and appends the ICRC (rule A2).
 void finish_roce(uint8_t* out, const RoceAddressing& addressing, Opcode opcode,
                  uint32_t payload_bytes);
+/// Pads `bytes` of payload at `payload` and appends the ICRC, which is `crc` up to there: see
+/// HeadTemplate.
+void finish_payload(uint8_t* payload, uint32_t bytes, uint32_t crc);
+/// The same where they are zeros: they are not read.
+void finish_payload_of_zeros(uint8_t* payload, uint32_t bytes, uint32_t crc);
 
 /// Internet checksum (RFC 1071) of `bytes`, continued from `sum`; the result is not complemented.
 uint32_t checksum_add(uint32_t sum, const uint8_t* bytes, size_t size);

@@ -58,6 +58,8 @@ struct UdpHeader {
   Be16 checksum;
 };
 
+inline constexpr uint8_t kBthAckRequest = 0x80;
+
 /// Base transport header, 12 bytes.
 struct Bth {
   uint8_t opcode;

@@ -50,7 +50,8 @@ constexpr auto kV6Mask = v6_mask();
 /// The CRC after the masked headers, `kLrh` bytes of which stand in front of `ip`. They are copied,
 /// so that the mask never writes into a packet that others may read.
 template <size_t kBytes>
-uint32_t crc_of_head(const uint8_t* ip, const std::array<uint8_t, kBytes>& mask) {
+uint32_t crc_of_head(const uint8_t* ip, const std::array<uint8_t, kBytes>& mask,
+                     size_t bytes = kBytes) {
   alignas(16) uint8_t head[kBytes];
   size_t at = 0;
   const auto put = [&](const Block& bytes) {
@@ -68,10 +69,80 @@ uint32_t crc_of_head(const uint8_t* ip, const std::array<uint8_t, kBytes>& mask)
     put(bytes);
   }
   for (; at < kBytes; ++at) head[at] = ip[at - kLrh] | mask[at];
-  return crc32_gzip_refl(0, head, kBytes);
+  return crc32_gzip_refl(0, head, bytes);
 }
 
+/// What zeros do to the CRC's state, which is linear: tables for 1, 2, 4 ... bytes of them.
+class ZeroSteps {
+ public:
+  static constexpr unsigned kSteps = 14;
+
+  ZeroSteps() {
+    std::array<uint32_t, 32> images;  // of each bit of the state, after one byte
+    for (unsigned bit = 0; bit < 32; ++bit) {
+      const uint8_t zero = 0;
+      images[bit] = ~crc32_gzip_refl(~(uint32_t{1} << bit), &zero, 1);
+    }
+    for (Table& table : tables_) {
+      for (unsigned byte = 0; byte < 4; ++byte) {
+        for (unsigned value = 0; value < 256; ++value) {
+          uint32_t sum = 0;
+          for (unsigned bit = 0; bit < 8; ++bit) {
+            if ((value >> bit & 1) != 0) sum ^= images[8 * byte + bit];
+          }
+          table[byte][value] = sum;
+        }
+      }
+      for (uint32_t& image : images) image = apply(table, image);  // and after twice as many
+    }
+  }
+  uint32_t after_four(uint32_t state) const { return apply(tables_[2], state); }
+  uint32_t after(uint32_t state, uint32_t zeros) const {
+    for (unsigned step = 0; zeros != 0; ++step, zeros >>= 1) {
+      if ((zeros & 1) != 0) state = apply(tables_[step], state);
+    }
+    return state;
+  }
+
+ private:
+  using Table = std::array<std::array<uint32_t, 256>, 4>;
+
+  static uint32_t apply(const Table& table, uint32_t state) {
+    return table[0][state & 0xff] ^ table[1][state >> 8 & 0xff] ^ table[2][state >> 16 & 0xff] ^
+           table[3][state >> 24];
+  }
+  std::array<Table, kSteps> tables_;
+};
+const ZeroSteps& steps() {
+  static const ZeroSteps kSteps;
+  return kSteps;
+}
+
+/// So few bytes, just written one by one, are summed sooner in words than by wide loads.
+constexpr size_t kWordByWord = 8;
+
 }  // namespace
+
+uint32_t icrc_before_psn(const uint8_t* ip) {
+  constexpr size_t kPsnWord = 4;
+  const bool v4 = (ip[0] >> 4) == 4;
+  return v4 ? crc_of_head(ip, kV4Mask, kV4Mask.size() - kPsnWord)
+            : crc_of_head(ip, kV6Mask, kV6Mask.size() - kPsnWord);
+}
+
+uint32_t icrc_go_on(uint32_t crc, std::span<const uint8_t> bytes) {
+  if (bytes.size() > kWordByWord) return crc32_gzip_refl(crc, bytes.data(), bytes.size());
+  uint32_t state = ~crc;
+  size_t at = 0;
+  for (uint32_t word; at + sizeof word <= bytes.size(); at += sizeof word) {
+    std::memcpy(&word, bytes.data() + at, sizeof word);  // little-endian, as the CRC is reflected
+    state = steps().after_four(state ^ word);
+  }
+  return at == bytes.size() ? ~state
+                            : crc32_gzip_refl(~state, bytes.data() + at, bytes.size() - at);
+}
+
+uint32_t icrc_after_zeros(uint32_t crc, uint32_t zeros) { return ~steps().after(~crc, zeros); }
 
 uint32_t icrc(std::span<const uint8_t> ip) {
   const bool v4 = (ip[0] >> 4) == 4;

@@ -12,6 +12,14 @@ namespace understudy {
 /// least significant byte first.
 uint32_t icrc(std::span<const uint8_t> ip);
 
+/// The CRC of a packet, whose IP header `ip` begins with, up to the last word of its BTH, which has
+/// the PSN. What becomes of such a CRC with the bytes that follow, in the end the ICRC:
+uint32_t icrc_before_psn(const uint8_t* ip);
+uint32_t icrc_go_on(uint32_t crc, std::span<const uint8_t> bytes);
+/// The same where they are zeros, up to 16,383 of them. What these do to the CRC is known (zlib's
+/// crc32_combine() for the idea), so that it costs the same however many they are.
+uint32_t icrc_after_zeros(uint32_t crc, uint32_t zeros);
+
 /// Reads the little-endian ICRC at `at`.
 inline uint32_t load_icrc(const uint8_t* at) {
   return static_cast<uint32_t>(at[0]) | static_cast<uint32_t>(at[1]) << 8 |

@@ -138,13 +138,24 @@ class RingSink final : public TxSink {
 
   uint8_t* reserve(uint32_t bytes) override {
     if (sent == most) return nullptr;
+    at_[sent % kFrames] = 0;
+    zeros_[sent % kFrames].forget();
     bytes_[sent % kFrames] = bytes;
     return room_[sent % kFrames].data();
+  }
+  /// As the emulator's own port does.
+  uint8_t* reserve_zeros(uint32_t head, uint32_t zeros, uint32_t tail) override {
+    if (sent == most) return nullptr;
+    auto& room = room_[sent % kFrames];
+    zeros_[sent % kFrames].want(room.data() + kZerosAt, zeros);
+    at_[sent % kFrames] = kZerosAt - head;
+    bytes_[sent % kFrames] = head + zeros + tail;
+    return room.data() + kZerosAt - head;
   }
   void commit(uint32_t, Time) override { ++sent; }
   /// The frame that was sent behind `i` others.
   std::span<const uint8_t> frame(uint64_t i) const {
-    return {room_[i % kFrames].data(), bytes_[i % kFrames]};
+    return {room_[i % kFrames].data() + at_[i % kFrames], bytes_[i % kFrames]};
   }
   uint64_t sent = 0;
   uint64_t most = ~uint64_t{0};  ///< it takes no more than this
@@ -152,7 +163,9 @@ class RingSink final : public TxSink {
  private:
   /// Room for a path MTU of 4096; no power of two apart, where all headers share a cache's set.
   std::array<std::array<uint8_t, 69 * 64>, kFrames> room_;
-  std::array<uint32_t, kFrames> bytes_;
+  std::array<uint32_t, kFrames> bytes_{}, at_{};
+  static constexpr uint32_t kZerosAt = 128;
+  std::array<ZerosKept, kFrames> zeros_;
 };
 
 /// Seconds that `work` takes with what `prepare` gives, anew while others took the core from it.

@@ -105,7 +105,7 @@ inline void run_responders(benchmark::State& state, const RespondersSetup& setup
   const uint64_t frames =
       run_feed(state, nodes.feed(), setup.cold, [&](const auto& burst) { nodes.handle(burst); });
   nodes.check(frames);
-  state.SetItemsProcessed(static_cast<int64_t>(frames));
+  state.SetItemsProcessed(state.iterations());
   state.counters["acks"] = static_cast<double>(nodes.acks()) / static_cast<double>(frames);
   state.counters["bytes"] = setup.feed.payload;  // where no argument says it
 }

@@ -2,7 +2,10 @@
 #include <rdma/rdma_cma.h>
 
 #include <cerrno>
+#include <deque>
 #include <iterator>
+#include <memory>
+#include <mutex>
 #include <new>
 
 #include "tools/soft_nic/connections.h"
@@ -40,8 +43,15 @@ SOFT_NIC_EXPORT rdma_event_channel* rdma_create_event_channel() {
   return &channel->ibv;
 }
 
+/// A program's thread may come back to wait here while another ends the channel, as rping's does.
+/// With the kernel's device it waits for ever; so it does as long as the channel is among the last.
 SOFT_NIC_EXPORT void rdma_destroy_event_channel(rdma_event_channel* channel) {
-  delete &EventChannel::of(channel);
+  constexpr size_t kKept = 8;
+  static std::mutex mutex;
+  static auto& ended = *new std::deque<std::unique_ptr<EventChannel>>;  // until after all threads
+  const std::lock_guard guard(mutex);
+  ended.emplace_back(&EventChannel::of(channel));
+  if (ended.size() > kKept) ended.pop_front();
 }
 
 SOFT_NIC_EXPORT int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** out) {
