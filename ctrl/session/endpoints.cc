@@ -167,8 +167,7 @@ QpConfig ServiceEndpoints::qp_config(NodeId node, size_t port, Qpn qpn,
   // We obey the client's credits; it has no limit from us, as receives here are endless.
   config.flow_control = request.flow_control;
   if (request.awaits_client) config.start = QpState::kRtr;
-  config.addressing = addressing(node, port, request);
-  config.addressing.udp_src = udp_source_port(config_, qpn, request.remote_qpn);
+  config.addressing = addressing(node, port, qpn, request);
   return config;
 }
 
@@ -180,12 +179,11 @@ DatagramQp ServiceEndpoints::datagram_qp(NodeId node, size_t port, Qpn qpn,
   qp.qkey = request.qkey;
   qp.mtu = request.mtu;
   qp.next = request.local_psn;
-  qp.addressing = addressing(node, port, request);
-  qp.addressing.udp_src = udp_source_port(config_, qpn, request.remote_qpn);
+  qp.addressing = addressing(node, port, qpn, request);
   return qp;
 }
 
-RoceAddressing ServiceEndpoints::addressing(NodeId node, size_t port,
+RoceAddressing ServiceEndpoints::addressing(NodeId node, size_t port, Qpn qpn,
                                             const EndpointRequest& request) const {
   const NicConfig& nic = config_.nodes[node].nics[config_.ports[port].nic];
   RoceAddressing a;
@@ -194,6 +192,7 @@ RoceAddressing ServiceEndpoints::addressing(NodeId node, size_t port,
   a.src = request.local;
   a.dst = request.remote;
   a.traffic_class = request.sender.traffic_class;
+  a.udp_src = udp_source_port(config_, qpn, request.remote_qpn);
   return a;
 }
 

@@ -78,7 +78,8 @@ class ServiceEndpoints {
   void connect(Made& made, const QpConfig& config, const EndpointRequest& request,
                std::unique_ptr<QpControl> control);
   DatagramQp datagram_qp(NodeId node, size_t port, Qpn qpn, const EndpointRequest& request) const;
-  RoceAddressing addressing(NodeId node, size_t port, const EndpointRequest& request) const;
+  RoceAddressing addressing(NodeId node, size_t port, Qpn qpn,
+                            const EndpointRequest& request) const;
   QpConfig qp_config(NodeId node, size_t port, Qpn qpn, const EndpointRequest& request) const;
 
   const Config& config_;

@@ -55,7 +55,8 @@ class IpAddress {
 
   bool is_v4() const {
     const auto words = std::bit_cast<std::array<uint32_t, 4>>(bytes_);
-    constexpr auto kLast = std::bit_cast<uint32_t>(std::array<uint8_t, 4>{0, 0, 0xff, 0xff});
+    constexpr auto kLast = std::bit_cast<uint32_t>(
+        std::array<uint8_t, 4>{kV4Prefix[8], kV4Prefix[9], kV4Prefix[10], kV4Prefix[11]});
     return (words[0] | words[1]) == 0 && words[2] == kLast;
   }
   bool is_unset() const { return bytes_ == std::array<uint8_t, 16>{}; }

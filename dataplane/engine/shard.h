@@ -167,7 +167,6 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   /// A frame whose headers have been read.
   struct ReadFrame {
     FrameKind kind = FrameKind::kTruncated;
-    bool too_long = false;
     uint32_t slot = kNoSlot;  ///< of the queue pair that it names
     FrameView view;
     RoceView roce;
@@ -179,7 +178,6 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   };
   static constexpr size_t kHeadTemplates = 512;
   static constexpr size_t kTogether = 32;  ///< frames whose headers are read before the rest
-  static constexpr size_t kQpLines = 9;    ///< of memory, that a queue pair has
   struct Wake {
     Endpoint* endpoint = nullptr;
     uint64_t cookie = 0;
@@ -220,6 +218,8 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   uint32_t link_id(uint32_t node, bool up, uint32_t cls) const {
     return (node * 2 + (up ? 1 : 0)) * kClasses + cls;
   }
+  /// Whether a packet of a real node may come before its event: nothing else delays it.
+  bool takes_at_once() const { return fabric_ == nullptr && !faults_.active(); }
   void come_in(uint32_t packet, Time now);
   void arrive(uint32_t packet, Time now);
   void expect(uint32_t packet, Time at);

@@ -21,7 +21,7 @@ void Shard::run_events(Time now) {
         link_free(e.index, e.time);
         break;
       case EventKind::kLinkArrive:
-        if (!faults_.active() && leaves_real(pool_[e.index].link)) {
+        if (takes_at_once() && leaves_real(pool_[e.index].link)) {
           --port_of(pool_[e.index].link / (2 * kClasses)).coming_in;
         }
         arrive(e.index, e.time);

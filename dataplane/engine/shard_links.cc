@@ -14,9 +14,8 @@ constexpr uint64_t kQueueShare = 8;
 
 /// A packet of a real node is in front of its link, which takes it at once where none is before it.
 void Shard::come_in(uint32_t packet, Time now) {
-  const bool next = here().coming_in == 0 && links_[pool_[packet].link].idle(now);
-  if (fabric_ == nullptr && !faults_.active()) {
-    if (next) return arrive(packet, now);
+  if (takes_at_once()) {
+    if (here().coming_in == 0 && links_[pool_[packet].link].idle(now)) return arrive(packet, now);
     ++here().coming_in;
   }
   events_.push(now, EventKind::kLinkArrive, packet);

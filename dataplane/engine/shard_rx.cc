@@ -56,8 +56,7 @@ void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames, Time now
     ReadFrame& read = *std::construct_at(&read_[i]);
     ++here().counters.rx_frames;
     here().counters.rx_bytes += frames[i].size();
-    read.too_long = frames[i].size() > kPacketBufferBytes;
-    if (read.too_long) continue;
+    if (frames[i].size() > kPacketBufferBytes) continue;
     read.kind = parse_frame(frames[i], read.view, read.roce);
     if (read.kind != FrameKind::kRoce) continue;
     read.slot = slot_of(read.roce.dest_qpn);
@@ -75,11 +74,11 @@ void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames, Time now
 void Shard::prefetch_qp(uint32_t slot) const {
   const auto* at = reinterpret_cast<const uint8_t*>(qps_[slot].qp);
   if (at == nullptr) return;
-  for (size_t line = 0; line < kQpLines; ++line) __builtin_prefetch(at + 64 * line);
+  for (size_t i = 0; i < sizeof(Qp); i += 64) __builtin_prefetch(at + i);
 }
 
 void Shard::rx_frame(const ReadFrame& read, std::span<const uint8_t> frame, Time now) {
-  if (read.too_long) return here().counters.drop(Drop::kTooLong);
+  if (frame.size() > kPacketBufferBytes) return here().counters.drop(Drop::kTooLong);
   const FrameView& view = read.view;
   const RoceView& roce = read.roce;
   const FrameKind kind = read.kind;
