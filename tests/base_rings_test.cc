@@ -7,6 +7,7 @@
 
 #include "dataplane/base/byte_ring.h"
 #include "dataplane/base/spsc_ring.h"
+#include "dataplane/base/spsc_slots.h"
 
 namespace understudy {
 namespace {
@@ -26,6 +27,58 @@ TEST(SpscRing, FullEmptyAndOrder) {
     }
     EXPECT_FALSE(ring.pop(v));
   }
+}
+
+TEST(SpscSlots, WhatStandsInASlotStaysForTheProducer) {
+  SpscSlots<int> slots(3);  // rounded up to 4
+  EXPECT_EQ(slots.capacity(), 4U);
+  EXPECT_EQ(slots.front(), nullptr);
+  for (int i = 0; i < 4; ++i) *slots.free_slot(static_cast<size_t>(i)) = i;
+  EXPECT_EQ(slots.free_slot(4), nullptr);
+  EXPECT_EQ(slots.front(), nullptr) << "filled, not published";
+  slots.publish(3);
+  EXPECT_EQ(*slots.front(), 0);
+  EXPECT_EQ(*slots.front(2), 2);
+  EXPECT_EQ(slots.front(3), nullptr);
+  EXPECT_EQ(slots.done_with(), 0U);
+  EXPECT_EQ(slots.free_slots(), 1U);
+  slots.pop(2);
+  EXPECT_EQ(slots.free_slots(), 1U) << "as of the last look";
+  EXPECT_EQ(slots.done_with(), 2U);
+  EXPECT_EQ(slots.free_slots(), 3U);
+  EXPECT_EQ(slots.filled(1), 1);
+  EXPECT_EQ(*slots.front(), 2);
+  EXPECT_NE(slots.free_slot(2), nullptr);
+  EXPECT_EQ(slots.free_slot(3), nullptr);
+}
+
+TEST(SpscSlots, TwoThreads) {
+  constexpr uint64_t kCount = 200'000;
+  SpscSlots<uint64_t> slots(64);
+  std::thread producer([&] {
+    for (uint64_t i = 0; i < kCount;) {
+      uint64_t* slot = slots.free_slot();
+      if (slot == nullptr) {
+        std::this_thread::yield();
+        continue;
+      }
+      *slot = i++;
+      slots.publish();
+    }
+  });
+  uint64_t wrong = 0;
+  for (uint64_t i = 0; i < kCount;) {
+    size_t n = 0;
+    for (; n < 8; ++n) {
+      const uint64_t* slot = slots.front(n);
+      if (slot == nullptr) break;
+      wrong += *slot == i++ ? 0 : 1;
+    }
+    slots.pop(n);
+    if (n == 0) std::this_thread::yield();
+  }
+  producer.join();
+  EXPECT_EQ(wrong, 0U);
 }
 
 TEST(SpscRing, TwoThreads) {

@@ -160,6 +160,7 @@ struct PortConfig {
   std::string device;  ///< DPDK vdev string or PCI address; "virtual" has no device (simulate only)
   Rate physical = Rate::unlimited();  ///< rate of the wire itself
   bool transmit_time_stamps = false;  ///< the device sends frames at their times
+  unsigned cores = 1;                 ///< threads that its packets go through, in run: 1, 2 or 3
   bool pfc = false;                   ///< pauses of the model are PFC frames on the wire too
   unsigned line = 0;
 };

@@ -8,6 +8,7 @@ namespace understudy {
 namespace {
 
 constexpr Duration kLongestAcceptDelay = Duration::s(1000);
+constexpr unsigned kMostPortCores = 3;
 
 bool has_address(const NicConfig& nic) { return nic.v4 || nic.v6; }
 
@@ -42,6 +43,13 @@ void read_port(const TomlNode& toml, ReadContext& context) {
   if (const auto rate = table.rate("rate")) port.physical = rate->value;
   if (const auto stamps = table.boolean("transmit_time_stamps")) {
     port.transmit_time_stamps = stamps->value;
+  }
+  if (const auto cores = table.integer("cores", 1, kMostPortCores)) {
+    port.cores = static_cast<unsigned>(cores->value);
+    if (port.cores == kMostPortCores && port.transmit_time_stamps) {
+      table.error(cores->line, "cores", std::to_string(port.cores),
+                  "with transmit_time_stamps the packet thread sends itself: 1 or 2");
+    }
   }
   if (const auto pfc = table.boolean("pfc")) {
     port.pfc = pfc->value;

@@ -171,6 +171,7 @@ Json pacing_json(const std::optional<PacingReport>& pacing) {
               : pacing->naps    ? "naps and spinning"
                                 : "spinning";
   out["device_has_time_stamps"] = pacing->device_time_stamps;
+  out["threads"] = pacing->threads;
   return out;
 }
 

@@ -131,6 +131,7 @@ struct PacingReport {
   bool naps = false;                ///< the packet loop sleeps between them; else it spins
   bool device_time_stamps = false;  ///< the device can do it ...
   bool by_device = false;           ///< ... and does, for frames that are known before their time
+  unsigned threads = 1;             ///< that the port's packets go through
 };
 
 /// PFC frames on a real port. Times are sums over classes.

@@ -186,6 +186,13 @@ std::string paced_text(const PacingReport& pacing) {
                                     : ": the device offers no transmit time stamps");
 }
 
+/// Lateness is counted by the packet thread.
+std::string threads_text(const PacingReport& pacing) {
+  if (pacing.threads == 1) return "";
+  return std::string("; another thread receives") +
+         (pacing.threads == 2 ? "" : ", and a third one sends what it is given at these times");
+}
+
 /// How late frames left, in real time.
 std::string departures_text(const PortReport& port) {
   const LatenessReport& late = port.lateness;
@@ -193,7 +200,7 @@ std::string departures_text(const PortReport& port) {
          ", late by up to " + duration_text(late.p50) + " (50 %), " + duration_text(late.p90) +
          " (90 %), " + duration_text(late.p99) + " (99 %), " + duration_text(late.p999) +
          " (99.9 %), " + duration_text(late.max) + " (all); paced by " + paced_text(*port.pacing) +
-         "\n";
+         threads_text(*port.pacing) + "\n";
 }
 
 }  // namespace

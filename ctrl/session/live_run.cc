@@ -104,10 +104,12 @@ Result<void> LiveRun::open() {
   live.spin = config_.fidelity.idle == IdleMode::kSpin;
   live.verbose = options_.verbose;
   for (const PortConfig& port : config_.ports) {
-    live.ports.push_back({config_.nodes[port.node].name, port.device, port.transmit_time_stamps});
+    live.ports.push_back({config_.nodes[port.node].name, port.device, port.transmit_time_stamps,
+                          port.cores, config_.fidelity.verify_icrc == IcrcVerify::kFull});
   }
   auto opened = Live::open(live);
   if (!opened) return fail(opened.error().text);
+  if (const std::string doubt = doubt_about(live); !doubt.empty()) say(doubt);
   live_ = std::move(*opened);
   std::vector<Shard*> shards;
   std::vector<LiveShard> started;
@@ -271,7 +273,7 @@ RunReport LiveRun::finish() {
     }
     report_.ports.back().pacing =
         PacingReport{config_.fidelity.idle == IdleMode::kSleep, live_->has_transmit_time_stamps(i),
-                     config_.ports[i].transmit_time_stamps};
+                     config_.ports[i].transmit_time_stamps, config_.ports[i].cores};
   }
   report_.loop = loop_report(live_->loop());
   if (!options_.capture_path.empty()) report_.capture_drops = live_->capture_drops();

@@ -5,6 +5,7 @@
 #include <rte_lcore.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -75,20 +76,25 @@ Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
   const auto huge = choose_huge_pages(look_for_huge_pages(), megabytes << 20, card);
   if (!huge) return tl::unexpected(huge.error());
 
+  unsigned lcores = kWorkerLcore + 1;
+  for (const EalPort& port : options.ports) lcores += port.cores - 1;
   const std::string cpus = own_cpus();
   if (cpus.empty()) {
     return fail("this process may run on no CPU below " + std::to_string(RTE_MAX_LCORE) +
                 ", which is where those of DPDK end; start it with `taskset`");
   }
+  std::string anywhere;  // each of them on all CPUs that we may use
+  for (unsigned lcore = 0; lcore < lcores; ++lcore) {
+    anywhere += (lcore == 0 ? "" : ",") + std::to_string(lcore) + "@(" + cpus + ")";
+  }
   if (!options.verbose) quiet_dpdk_log();
-  std::vector<std::string> arguments = {
-      "understudy",
-      "--lcores",
-      "0@(" + cpus + ")," + std::to_string(kWorkerLcore) + "@(" + cpus + ")",
-      "-m",
-      std::to_string(megabytes),
-      "--no-telemetry",
-      options.verbose ? "--log-level=info" : "--log-level=error"};
+  std::vector<std::string> arguments = {"understudy",
+                                        "--lcores",
+                                        anywhere,
+                                        "-m",
+                                        std::to_string(megabytes),
+                                        "--no-telemetry",
+                                        options.verbose ? "--log-level=info" : "--log-level=error"};
   // No files, so several runs do not meet. (--in-memory refuses to go with --no-huge.)
   if (*huge) {
     arguments.push_back("--in-memory");
@@ -109,6 +115,11 @@ Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
                 take_dpdk_complaint() + "; its arguments were:" + line);
   }
   return std::unique_ptr<Eal>(new Eal(*huge));
+}
+
+unsigned Eal::cpus() {
+  const std::string set = own_cpus();
+  return set.empty() ? 0 : static_cast<unsigned>(std::ranges::count(set, ',')) + 1;
 }
 
 Eal::~Eal() { (void)rte_eal_cleanup(); }

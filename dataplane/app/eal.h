@@ -12,6 +12,7 @@ namespace understudy {
 struct EalPort {
   std::string name;    ///< as the user knows it: appears in errors
   std::string device;  ///< see DpdkDevice
+  unsigned cores = 1;  ///< threads that move its packets, the packet thread one of them
 };
 
 struct EalOptions {
@@ -21,7 +22,8 @@ struct EalOptions {
 
 class Eal {
  public:
-  /// Packet threads run on this lcore; the calling thread becomes lcore 0.
+  /// The packet thread runs on this lcore, further ones of ports (EalPort::cores) on those behind
+  /// it; the calling thread becomes lcore 0.
   static constexpr unsigned kWorkerLcore = 1;
 
   /// Starts DPDK, at most once in a process. Huge pages are used where enough are free; virtual
@@ -32,6 +34,8 @@ class Eal {
   Eal(const Eal&) = delete;
   Eal& operator=(const Eal&) = delete;
 
+  /// How many this process may run on.
+  static unsigned cpus();
   bool huge_pages() const { return huge_pages_; }
 
  private:

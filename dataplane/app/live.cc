@@ -2,9 +2,11 @@
 
 #include "dataplane/app/clock.h"
 #include "dataplane/app/eal.h"
+#include "dataplane/app/stage_thread.h"
 #include "dataplane/app/worker.h"
 #include "dataplane/port/capture.h"
 #include "dataplane/port/dpdk_port.h"
+#include "dataplane/port/staged_port.h"
 
 namespace understudy {
 namespace {
@@ -15,7 +17,9 @@ class LiveImpl final : public Live {
     options_ = options;
     EalOptions eal;
     eal.verbose = options.verbose;
-    for (const LivePort& port : options.ports) eal.ports.push_back({port.name, port.device});
+    for (const LivePort& port : options.ports) {
+      eal.ports.push_back({port.name, port.device, port.cores});
+    }
     auto started = Eal::start(eal);
     if (!started) return fail(started.error().text);
     eal_ = std::move(*started);
@@ -23,6 +27,11 @@ class LiveImpl final : public Live {
       auto opened = DpdkPort::open({port.name, port.device, port.transmit_time_stamps});
       if (!opened) return fail(opened.error().text);
       ports_.push_back(std::move(*opened));
+      staged_.emplace_back();
+      if (port.cores == 1) continue;
+      auto staged = StagedPort::open(*ports_.back(), port.cores, port.verify_icrc);
+      if (!staged) return fail(staged.error().text);
+      staged_.back() = std::move(*staged);
     }
     if (options.capture_path.empty()) return {};
     CaptureOptions capture;
@@ -33,13 +42,19 @@ class LiveImpl final : public Live {
     auto file = open_threaded_capture(capture);
     if (!file) return fail(file.error().text);
     capture_ = std::move(*file);
-    for (size_t i = 0; i < ports_.size(); ++i) ports_[i]->set_capture(&capture_->tap(i));
+    for (size_t i = 0; i < ports_.size(); ++i) {
+      CaptureTap* tap = &capture_->tap(i);
+      if (staged_[i]) tap = taps_.emplace_back(std::make_unique<SharedTap>(*tap)).get();
+      ports_[i]->set_capture(tap);
+    }
     return {};
   }
 
   ~LiveImpl() override {
+    end_threads();
     worker_.reset();  // before the ports it uses
-    ports_.clear();   // before DPDK
+    staged_.clear();
+    ports_.clear();  // before DPDK
   }
 
   Result<void> start(const std::vector<LiveShard>& shards) override {
@@ -47,16 +62,20 @@ class LiveImpl final : public Live {
     for (const LiveShard& shard : shards) {
       Worker::Attachment& made = attachments.emplace_back();
       made.shard = shard.shard;
-      for (const size_t port : shard.ports) made.ports.push_back(ports_[port].get());
+      for (const size_t port : shard.ports) {
+        made.ports.push_back(staged_[port] ? static_cast<Port*>(staged_[port].get())
+                                           : ports_[port].get());
+      }
     }
     WorkerConfig config;
     config.idle = options_.spin ? IdlePolicy::kSpin : IdlePolicy::kSleep;
     worker_ = std::make_unique<Worker>(clock_, config, attachments);
-    return worker_->start();
+    if (auto started = worker_->start(); !started) return started;
+    return start_stages(config.idle);
   }
 
   Result<void> stop() override {
-    if (worker_) worker_->stop();
+    end_threads();
     if (!capture_) return {};
     for (size_t i = 0; i < ports_.size(); ++i) {
       capture_->device_drops(i, ports_[i]->counters().rx_missed);
@@ -82,16 +101,60 @@ class LiveImpl final : public Live {
   uint64_t capture_drops() const override { return capture_drops_; }
 
  private:
+  Result<void> start_stages(IdlePolicy idle) {
+    unsigned lcore = Eal::kWorkerLcore;
+    for (const auto& port : staged_) {
+      if (!port) continue;
+      const auto begin = [&](std::vector<std::unique_ptr<StageThread>>& threads,
+                             StageThread::Turn turn) {
+        threads.push_back(std::make_unique<StageThread>(idle, std::move(turn)));
+        return threads.back()->start(++lcore);
+      };
+      const auto receive = [this, &stage = port->receive_stage(), polled = clock_.now()]() mutable {
+        const Time before = std::exchange(polled, clock_.now());
+        if (!stage.receive()) return false;
+        const Time at = clock_.now();
+        stage.hand_on(at, at - before);
+        return true;
+      };
+      if (auto done = begin(receivers_, receive); !done) return done;
+      TransmitStage* const transmit = port->transmit_stage();
+      if (transmit == nullptr) continue;
+      const auto send = [this, transmit] { return transmit->send(clock_.now()); };
+      if (auto done = begin(senders_, send); !done) return done;
+    }
+    return {};
+  }
+  /// In the order in which packets go through them, so that what is on its way still leaves.
+  void end_threads() {
+    for (const auto& thread : receivers_) thread->stop();
+    if (worker_) worker_->stop();
+    for (const auto& thread : senders_) thread->stop();
+  }
+
   LiveOptions options_;
   Clock clock_;
   std::unique_ptr<Eal> eal_;
   std::vector<std::unique_ptr<DpdkPort>> ports_;
+  std::vector<std::unique_ptr<StagedPort>> staged_;  ///< of those with several cores
+  std::vector<std::unique_ptr<SharedTap>> taps_;     ///< of these
   std::unique_ptr<Capture> capture_;
   std::unique_ptr<Worker> worker_;
+  std::vector<std::unique_ptr<StageThread>> receivers_, senders_;
   uint64_t capture_drops_ = 0;
 };
 
 }  // namespace
+
+std::string doubt_about(const LiveOptions& options) {
+  unsigned threads = 1;
+  for (const LivePort& port : options.ports) threads += port.cores - 1;
+  const unsigned cpus = Eal::cpus();
+  if (!options.spin || threads <= cpus) return "";
+  return std::to_string(threads) + " threads poll without a pause, but this process may run on " +
+         std::to_string(cpus) + " CPU" + (cpus == 1 ? "" : "s") +
+         ": they wait for each other; fewer [[port]] cores or [fidelity] idle = \"sleep\" mend it";
+}
 
 Result<std::unique_ptr<Live>> Live::open(const LiveOptions& options) {
   auto live = std::make_unique<LiveImpl>();

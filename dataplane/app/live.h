@@ -19,6 +19,10 @@ struct LivePort {
   std::string name;                   ///< appears in errors and in the capture
   std::string device;                 ///< DPDK vdev string or PCI address
   bool transmit_time_stamps = false;  ///< see DpdkPortOptions
+  /// Threads that move its packets: 1, or the packet thread with one in front of it, and with 3 one
+  /// behind it (StagedPort).
+  unsigned cores = 1;
+  bool verify_icrc = true;  ///< in the thread in front of the packet thread
 };
 
 /// A shard, and which of the ports it has in the order of its own.
@@ -33,6 +37,9 @@ struct LiveOptions {
   bool spin = true;          ///< idle by polling on, not by sleeping
   bool verbose = false;      ///< DPDK's own log
 };
+
+/// What may be wrong with how many threads poll without a pause, in words; empty if nothing is.
+std::string doubt_about(const LiveOptions& options);
 
 class Live {
  public:

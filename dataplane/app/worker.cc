@@ -3,26 +3,19 @@
 #include <rte_launch.h>
 #include <rte_lcore.h>
 #include <rte_pause.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 #include "dataplane/app/eal.h"
+#include "dataplane/app/nap.h"
 
 namespace understudy {
 namespace {
 
-constexpr Duration kLongestNap = Duration::us(50);
 /// The kernel wakes us late by about this much; so close to a deadline the loop spins.
 constexpr Duration kNapMargin = Duration::us(10);
 constexpr Duration kShortestNap = Duration::us(2);
-
-void nap(Duration length) {
-  const timespec t{0, length.ps() / 1000};
-  clock_nanosleep(CLOCK_MONOTONIC, 0, &t, nullptr);
-}
 
 }  // namespace
 
@@ -78,7 +71,7 @@ void Worker::stop() {
 }
 
 void Worker::run() {
-  (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // ns; the default of 50 us doubles naps
+  exact_naps();
   Time last = clock_.now();
   for (Lane& lane : lanes_) std::ranges::fill(lane.polled, last);
   while (!stopping_.load(std::memory_order_relaxed)) {
@@ -108,6 +101,19 @@ void Worker::run() {
 /// True when frames came in.
 bool Worker::receive(Lane& lane, uint32_t port, Time start) {
   Port& device = *lane.ports[port];
+  if (BurstSource* source = device.source()) {
+    RxBurst burst;
+    burst.port = port;
+    if (!source->next(burst)) return false;
+    ++stats_.bursts;
+    // Another thread had it while the shard's time went on, which never goes back.
+    if (burst.at < lane.served) {
+      burst.uncertainty += lane.served - burst.at;
+      burst.at = lane.served;
+    }
+    lane.shard->rx(burst);
+    return true;
+  }
   const Time polled = std::exchange(lane.polled[port], start);
   const auto frames = device.rx();
   if (frames.empty()) return false;
@@ -132,6 +138,7 @@ bool Worker::serve(Lane& lane, Time start) {
     now = clock_.now();
   }
   lane.shard->poll(now, lane.sinks);
+  lane.served = now;
   for (Port* port : lane.ports) port->flush(clock_.now());
   return busy;
 }

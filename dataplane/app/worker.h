@@ -80,6 +80,7 @@ class Worker {
     std::vector<TxSink*> sinks;  ///< of these
     EngineShard* shard;
     std::vector<Time> polled;  ///< when each device was last asked
+    Time served;               ///< the shard's own time
   };
   bool receive(Lane& lane, uint32_t port, Time start);
   bool serve(Lane& lane, Time start);

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "dataplane/base/units.h"
+#include "dataplane/engine/read_frame.h"
 
 namespace understudy {
 
@@ -17,6 +18,8 @@ struct RxBurst {
   Duration uncertainty;
   std::span<const std::span<const uint8_t>> frames;
   uint32_t port = 0;  ///< of the shard
+  /// What another thread has read of these frames already; empty: nothing.
+  std::span<const ReadFrame* const> read = {};
 };
 
 /// Where a shard writes frames that are due.
@@ -33,6 +36,12 @@ class TxSink {
     uint8_t* out = reserve(head + zeros + tail);
     if (out != nullptr) std::memset(out + head, 0, zeros);
     return out;
+  }
+  /// Whether the sink itself pads the payload of the frame reserved, and appends the ICRC, which is
+  /// `crc` up to there: as finish_payload(), once the frame has been handed over.
+  virtual bool finishes(uint8_t* payload, uint32_t bytes, uint32_t crc) {
+    (void)payload, (void)bytes, (void)crc;
+    return false;
   }
   /// How long before its time a frame may be handed over: the device keeps it until then.
   virtual Duration lead() const { return Duration(); }

@@ -164,13 +164,6 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
     uint32_t coming_in = 0;  ///< packets on the calendar to arrive at the real node's link
     ShardCounters counters;
   };
-  /// A frame whose headers have been read.
-  struct ReadFrame {
-    FrameKind kind = FrameKind::kTruncated;
-    uint32_t slot = kNoSlot;  ///< of the queue pair that it names
-    FrameView view;
-    RoceView roce;
-  };
   /// Of the queue pair that had this slot then.
   struct OwnHead {
     uint32_t slot = kNoSlot, generation = 0;
@@ -184,10 +177,12 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   };
 
   // shard_rx.cc: frames from the device, up to the fabric
-  void rx_frames(std::span<const std::span<const uint8_t>> frames, Time now);
+  void read_headers(std::span<const std::span<const uint8_t>> frames);
+  void rx_frames(std::span<const std::span<const uint8_t>> frames, const ReadFrame* const* read,
+                 Time now);
   void prefetch_qp(uint32_t slot) const;
-  void rx_frame(const ReadFrame& read, std::span<const uint8_t> frame, Time now);
-  void rx_roce(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
+  void rx_frame(const ReadFrame& read, uint32_t slot, std::span<const uint8_t> frame, Time now);
+  void rx_roce(const ReadFrame& read, uint32_t slot, Time now);
   void rx_through(const FrameView& view, const RoceView& roce, const NodeNic& to, Time now);
   uint32_t store(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
   uint32_t take_inbound(PacketKind kind, const FrameView& view, uint32_t node, Time now);
@@ -362,7 +357,8 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   std::vector<uint32_t> free_wakes_;
   std::vector<Command> pending_;  ///< commands whose time has not come
   std::vector<uint32_t> free_pending_;
-  std::array<ReadFrame, kTogether> read_;
+  std::array<ReadFrame, kTogether> own_reads_;  ///< where nobody else has read them
+  std::array<const ReadFrame*, kTogether> own_read_{};
   std::vector<OwnHead> heads_;  ///< by slot and opcode: see head_template()
   Duration arrival_uncertainty_;
   uint64_t rx_count_ = 0;  ///< for sampled ICRC verification

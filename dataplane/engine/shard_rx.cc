@@ -42,32 +42,40 @@ void Shard::rx(const RxBurst& burst) {
   arrival_uncertainty_ = burst.uncertainty;
   here_ = burst.port;
   for (size_t first = 0; first < burst.frames.size(); first += kTogether) {
-    rx_frames(burst.frames.subspan(first, std::min(kTogether, burst.frames.size() - first)),
-              burst.at);
+    const auto frames =
+        burst.frames.subspan(first, std::min(kTogether, burst.frames.size() - first));
+    if (burst.read.empty()) read_headers(frames);
+    rx_frames(frames, burst.read.empty() ? own_read_.data() : burst.read.data() + first, burst.at);
   }
 }
 
-/// All headers are read first, so that what the packets are for is on its way from memory when its
-/// turn comes.
-void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames, Time now) {
+void Shard::read_headers(std::span<const std::span<const uint8_t>> frames) {
+  for (size_t i = 0; i < frames.size(); ++i) {
+    if (i + kPrefetchAhead < frames.size()) prefetch_headers(frames[i + kPrefetchAhead].data());
+    ReadFrame& read = *std::construct_at(&own_reads_[i]);
+    own_read_[i] = &read;
+    if (frames[i].size() <= kPacketBufferBytes) read.read(frames[i]);
+  }
+}
+
+/// All headers have been read before the first frame is handled, so that what the packets are for
+/// is on its way from memory when its turn comes.
+void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames,
+                      const ReadFrame* const* read, Time now) {
   const size_t count = frames.size();
+  std::array<uint32_t, kTogether> slots;  // of the queue pairs that they name
   for (size_t i = 0; i < count; ++i) {
-    if (i + kPrefetchAhead < count) prefetch_headers(frames[i + kPrefetchAhead].data());
-    ReadFrame& read = *std::construct_at(&read_[i]);
     ++here().counters.rx_frames;
     here().counters.rx_bytes += frames[i].size();
-    if (frames[i].size() > kPacketBufferBytes) continue;
-    read.kind = parse_frame(frames[i], read.view, read.roce);
-    if (read.kind != FrameKind::kRoce) continue;
-    read.slot = slot_of(read.roce.dest_qpn);
-    if (read.slot != kNoSlot) __builtin_prefetch(&qps_[read.slot]);
+    slots[i] = read[i]->kind == FrameKind::kRoce ? slot_of(read[i]->roce.dest_qpn) : kNoSlot;
+    if (slots[i] != kNoSlot) __builtin_prefetch(&qps_[slots[i]]);
   }
   for (size_t i = 0; i < count; ++i) {
     if (const size_t ahead = i + kPrefetchAhead; ahead < count) {
-      const uint32_t slot = read_[ahead].slot;  // often that of the one before
-      if (slot != kNoSlot && slot != read_[ahead - 1].slot) prefetch_qp(slot);
+      const uint32_t slot = slots[ahead];  // often that of the one before
+      if (slot != kNoSlot && slot != slots[ahead - 1]) prefetch_qp(slot);
     }
-    rx_frame(read_[i], frames[i], now);
+    rx_frame(*read[i], slots[i], frames[i], now);
   }
 }
 
@@ -77,21 +85,19 @@ void Shard::prefetch_qp(uint32_t slot) const {
   for (size_t i = 0; i < sizeof(Qp); i += 64) __builtin_prefetch(at + i);
 }
 
-void Shard::rx_frame(const ReadFrame& read, std::span<const uint8_t> frame, Time now) {
+void Shard::rx_frame(const ReadFrame& read, uint32_t slot, std::span<const uint8_t> frame,
+                     Time now) {
   if (frame.size() > kPacketBufferBytes) return here().counters.drop(Drop::kTooLong);
-  const FrameView& view = read.view;
-  const RoceView& roce = read.roce;
-  const FrameKind kind = read.kind;
-  switch (kind) {
+  switch (read.kind) {
     case FrameKind::kRoce:
-      return rx_roce(view, roce, read.slot, now);
+      return rx_roce(read, slot, now);
     case FrameKind::kIp:
     case FrameKind::kArp:
-      return rx_ip(view, now);
+      return rx_ip(read.view, now);
     case FrameKind::kMacControl:
       return rx_mac_control(frame, now);
     default:
-      here().counters.drop(drop_for(kind));
+      here().counters.drop(drop_for(read.kind));
   }
 }
 
@@ -110,12 +116,14 @@ void Shard::learn_mac(const IpAddress& from, const MacAddress& mac) {
   nic->mac_known = true;
 }
 
-void Shard::rx_roce(const FrameView& view, const RoceView& roce, uint32_t slot, Time now) {
+void Shard::rx_roce(const ReadFrame& read, uint32_t slot, Time now) {
+  const FrameView& view = read.view;
+  const RoceView& roce = read.roce;
   ++here().counters.rx_roce;
   const bool verify = config_.verify == VerifyIcrc::kFull ||
                       (config_.verify == VerifyIcrc::kSampled && rx_count_ % kSampleEvery == 0);
   ++rx_count_;
-  if (verify && !icrc_ok(view, roce)) return here().counters.drop(Drop::kBadIcrc);
+  if (verify && !read.has_good_icrc()) return here().counters.drop(Drop::kBadIcrc);
   if (from_wrong_vlan(view)) return here().counters.drop(Drop::kWrongVlan);
   if (ports_.size() > 1) {
     const NodeNic* to = config_.nodes.find(view.dst);

@@ -6,8 +6,9 @@
 namespace understudy {
 namespace {
 constexpr Duration kQuestionEvery = Duration::ms(200);
-/// Fewer zeros are written and summed sooner than they are left out.
-constexpr uint32_t kManyZeros = 256;
+/// Fewer zeros are written and summed sooner than they are left out, and fewer bytes of any value
+/// sooner than somebody else is asked to.
+constexpr uint32_t kManyBytes = 256;
 }  // namespace
 
 void Shard::send_due(Port& port, Time now, TxSink& sink) {
@@ -42,7 +43,7 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
   const QpSlot& q = qps_[builds ? slot_of(p.qpn) : 0];
   if (builds && (!belongs(p, q) || !regions_.holds(p.out.payload))) p.out.payload = PayloadRef{};
   const uint32_t bytes = p.out.payload_bytes;
-  const bool zeros = builds && bytes >= kManyZeros && p.out.payload.is_zeros() && !p.damaged;
+  const bool zeros = builds && bytes >= kManyBytes && p.out.payload.is_zeros() && !p.damaged;
   const uint32_t head = zeros ? roce_head_bytes(p.addressing, p.out.fields.opcode) : 0;
   uint8_t* out = zeros ? sink.reserve_zeros(head, bytes, p.frame_bytes - head - bytes)
                        : sink.reserve(p.frame_bytes);
@@ -80,7 +81,8 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
         finish_payload_of_zeros(payload, bytes, crc);
       } else {
         p.out.payload.write({payload, bytes});
-        finish_payload(payload, bytes, crc);
+        const bool left = bytes >= kManyBytes && sink.finishes(payload, bytes, crc);
+        if (!left) finish_payload(payload, bytes, crc);
       }
     }
     ++counters.tx_roce;

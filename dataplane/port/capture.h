@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,21 @@ struct CaptureOptions {
   std::vector<std::string> interfaces;  ///< names of the ports
   uint32_t snap_length = 0;             ///< bytes kept of a frame; 0: all
   CaptureEpoch epoch;                   ///< of the run's Time::zero(); zero in virtual time
+};
+
+/// A hook for several threads: those of one port over several cores.
+class SharedTap final : public CaptureTap {
+ public:
+  explicit SharedTap(CaptureTap& tap) : tap_(tap) {}
+  void frame(CaptureDirection direction, Time at, Time scheduled,
+             std::span<const uint8_t> bytes) override {
+    const std::lock_guard lock(mutex_);
+    tap_.frame(direction, at, scheduled, bytes);
+  }
+
+ private:
+  CaptureTap& tap_;
+  std::mutex mutex_;
 };
 
 class Capture {

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "dataplane/port/dpdk_buffer.h"
+
 namespace understudy {
 namespace {
 
@@ -17,54 +19,60 @@ constexpr Duration kPatience = Duration::ms(100);
 
 std::span<const std::span<const uint8_t>> DpdkPort::rx() {
   if (received_ != 0) rte_pktmbuf_free_bulk(rx_mbufs_.data(), received_);
-  received_ = rte_eth_rx_burst(id_, 0, rx_mbufs_.data(), kRxBurst);
-  size_t n = 0;
-  for (uint32_t i = 0; i < received_; ++i) {
-    rte_mbuf* mbuf = rx_mbufs_[i];
+  received_ = receive_buffers(rx_mbufs_);
+  for (uint32_t i = 0; i < received_; ++i) frames_[i] = frame_in(rx_mbufs_[i]);
+  return {frames_.data(), received_};
+}
+
+uint32_t DpdkPort::receive_buffers(std::span<rte_mbuf*, kRxBurst> buffers) {
+  const uint32_t received = rte_eth_rx_burst(id_, 0, buffers.data(), kRxBurst);
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < received; ++i) {
+    rte_mbuf* mbuf = buffers[i];
     // A buffer holds any frame in one piece; some drivers cut frames nevertheless.
     if (mbuf->nb_segs > 1 && rte_pktmbuf_linearize(mbuf) != 0) {
-      ++counters_.rx_unreadable;
+      ++rx_counted_.rx_unreadable;
+      rte_pktmbuf_free(mbuf);
       continue;
     }
-    frames_[n++] = {rte_pktmbuf_mtod(mbuf, const uint8_t*), mbuf->pkt_len};
-    counters_.rx_bytes += mbuf->pkt_len;
+    buffers[n++] = mbuf;
+    rx_counted_.rx_bytes += mbuf->pkt_len;
   }
-  counters_.rx_frames += n;
-  return {frames_.data(), n};
+  rx_counted_.rx_frames += n;
+  return n;
+}
+
+rte_mbuf* DpdkPort::empty_buffer() {
+  rte_mbuf* const mbuf = rte_pktmbuf_alloc(tx_pool_);
+  if (mbuf == nullptr) ++tx_counted_.tx_no_buffer;
+  return mbuf;
 }
 
 bool DpdkPort::have_buffer() {
-  if (blocked_ || pending_ == kTxBurst) return false;
-  if (reserved_ == nullptr) reserved_ = rte_pktmbuf_alloc(tx_pool_);
-  if (reserved_ == nullptr) ++counters_.tx_no_buffer;
+  if (!takes_more()) return false;
+  if (reserved_ == nullptr) reserved_ = empty_buffer();
   return reserved_ != nullptr;
 }
 
 uint8_t* DpdkPort::reserve(uint32_t bytes) {
-  if (!have_buffer()) return nullptr;
-  static_cast<ZerosKept*>(rte_mbuf_to_priv(reserved_))->forget();
-  rte_pktmbuf_reset_headroom(reserved_);
-  return bytes <= rte_pktmbuf_tailroom(reserved_) ? rte_pktmbuf_mtod(reserved_, uint8_t*) : nullptr;
+  return have_buffer() ? room_in(reserved_, bytes) : nullptr;
 }
 
-/// The zeros are in the same place of each buffer, whatever stands before them.
 uint8_t* DpdkPort::reserve_zeros(uint32_t head, uint32_t zeros, uint32_t tail) {
-  constexpr uint32_t kZerosAt = 2 * RTE_PKTMBUF_HEADROOM;
-  if (head > RTE_PKTMBUF_HEADROOM) return TxSink::reserve_zeros(head, zeros, tail);
-  if (!have_buffer()) return nullptr;
-  if (kZerosAt + zeros + tail > reserved_->buf_len) return nullptr;
-  auto* buffer = static_cast<uint8_t*>(reserved_->buf_addr);
-  static_cast<ZerosKept*>(rte_mbuf_to_priv(reserved_))->want(buffer + kZerosAt, zeros);
-  reserved_->data_off = static_cast<uint16_t>(kZerosAt - head);
-  return buffer + kZerosAt - head;
+  if (head > kMostHeadBeforeZeros) return TxSink::reserve_zeros(head, zeros, tail);
+  return have_buffer() ? room_with_zeros_in(reserved_, head, zeros, tail) : nullptr;
 }
 
 void DpdkPort::commit(uint32_t bytes, Time scheduled) {
-  reserved_->data_len = static_cast<uint16_t>(bytes);
-  reserved_->pkt_len = bytes;
-  scheduled_[pending_] = scheduled;
-  tx_mbufs_[pending_++] = reserved_;
+  add(reserved_, bytes, scheduled);
   reserved_ = nullptr;
+}
+
+void DpdkPort::add(rte_mbuf* buffer, uint32_t bytes, Time scheduled) {
+  buffer->data_len = static_cast<uint16_t>(bytes);
+  buffer->pkt_len = bytes;
+  scheduled_[pending_] = scheduled;
+  tx_mbufs_[pending_++] = buffer;
 }
 
 /// Until it has been read twice, and if it cannot be, frames leave when they are due.
@@ -95,8 +103,8 @@ void DpdkPort::flush(Time now) {
   for (uint32_t i = 0; i < pending_; ++i) bytes[i] = tx_mbufs_[i]->pkt_len;
   const uint32_t sent = rte_eth_tx_burst(id_, 0, tx_mbufs_.data(), static_cast<uint16_t>(pending_));
   if (captured) capture_sent(now, sent);
-  counters_.tx_frames += sent;
-  for (uint32_t i = 0; i < sent; ++i) counters_.tx_bytes += bytes[i];
+  tx_counted_.tx_frames += sent;
+  for (uint32_t i = 0; i < sent; ++i) tx_counted_.tx_bytes += bytes[i];
 
   if (sent != 0 || !blocked_) moved_ = now;
   const uint32_t gone = sent < pending_ ? sent + give_up(sent, now) : sent;
@@ -108,12 +116,12 @@ void DpdkPort::flush(Time now) {
 
 /// The device took only the first `sent` frames. Drops what it will never take; returns how many.
 uint32_t DpdkPort::give_up(uint32_t sent, Time now) {
-  ++counters_.tx_retried;
+  ++tx_counted_.tx_retried;
   const bool connected = link_up();
   // Some drivers never take a frame that is too long for them: what is behind it must not suffer.
   if (connected && now - moved_ < kPatience) return 0;
   const uint32_t dropped = connected ? 1 : pending_ - sent;
-  (connected ? counters_.tx_refused : counters_.tx_link_down) += dropped;
+  (connected ? tx_counted_.tx_refused : tx_counted_.tx_link_down) += dropped;
   rte_pktmbuf_free_bulk(tx_mbufs_.data() + sent, dropped);
   moved_ = now;
   return dropped;
@@ -140,7 +148,10 @@ bool DpdkPort::link_up() const {
 }
 
 PortCounters DpdkPort::counters() const {
-  PortCounters all = counters_;
+  PortCounters all = tx_counted_;
+  all.rx_frames = rx_counted_.rx_frames;
+  all.rx_bytes = rx_counted_.rx_bytes;
+  all.rx_unreadable = rx_counted_.rx_unreadable;
   rte_eth_stats stats{};
   if (rte_eth_stats_get(id_, &stats) == 0) all.rx_missed = stats.imissed + stats.rx_nombuf;
   return all;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "dataplane/base/result.h"
@@ -44,6 +45,16 @@ class DpdkPort final : public Port, private TxSink {
   TxSink& tx() override { return *this; }
   void flush(Time now) override;
   PortCounters counters() const override;
+
+  // For threads of a StagedPort, one that receives and one that sends.
+  /// Frames that have come in, a buffer each, which are the caller's from now on; how many.
+  uint32_t receive_buffers(std::span<rte_mbuf*, kRxBurst> buffers);
+  /// Whether add() may be called: no frame waits for the device.
+  bool takes_more() const { return !blocked_ && pending_ < kTxBurst; }
+  /// For a frame to send; null, and counted, when the device has all.
+  rte_mbuf* empty_buffer();
+  /// A frame of `bytes` stands in the buffer, which leaves at the next flush().
+  void add(rte_mbuf* buffer, uint32_t bytes, Time scheduled);
 
   /// Is there a carrier, or a guest at the vhost socket? A guest may come late, leave and return.
   /// Any thread may ask.
@@ -89,17 +100,19 @@ class DpdkPort final : public Port, private TxSink {
   rte_mempool* rx_pool_ = nullptr;
   rte_mempool* tx_pool_ = nullptr;
 
-  std::array<rte_mbuf*, kRxBurst> rx_mbufs_{};
+  // Receiving and sending may be two threads' work.
+  alignas(64) std::array<rte_mbuf*, kRxBurst> rx_mbufs_{};
   std::array<std::span<const uint8_t>, kRxBurst> frames_{};
   uint32_t received_ = 0;  ///< mbufs of the last burst, freed by the next call of rx()
+  PortCounters rx_counted_;
 
-  std::array<rte_mbuf*, kTxBurst> tx_mbufs_{};
+  alignas(64) std::array<rte_mbuf*, kTxBurst> tx_mbufs_{};
   std::array<Time, kTxBurst> scheduled_{};
   uint32_t pending_ = 0;  ///< committed, not yet taken by the device
   bool blocked_ = false;  ///< the device did not take everything at the last flush
   Time moved_;            ///< when it took something last, or began not to
   rte_mbuf* reserved_ = nullptr;
-  PortCounters counters_;
+  PortCounters tx_counted_;
 };
 
 }  // namespace understudy

@@ -39,6 +39,15 @@ struct PortCounters {
   uint64_t tx_no_buffer = 0;  ///< frames the device did not take in time, so no buffer was left
 };
 
+/// Frames that a thread of a port's own has taken from the device, and read (StagedPort).
+class BurstSource {
+ public:
+  virtual ~BurstSource() = default;
+  /// Those that came next, up to kRxBurst with one time of arrival; they stay valid until the next
+  /// call. False: there are none.
+  virtual bool next(RxBurst& burst) = 0;
+};
+
 /// A device as the loops see it. One thread at a time uses it.
 class Port {
  public:
@@ -49,6 +58,8 @@ class Port {
   virtual uint32_t mtu() const = 0;
   /// Up to kRxBurst frames that have come in, oldest first. They stay valid until the next call.
   virtual std::span<const std::span<const uint8_t>> rx() = 0;
+  /// Who is to be asked instead of rx(); null: nobody.
+  virtual BurstSource* source() { return nullptr; }
   /// Where the shard writes. Frames leave at the next flush(); while the device has not taken all
   /// of them, reserve() returns null.
   virtual TxSink& tx() = 0;

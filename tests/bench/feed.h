@@ -51,6 +51,9 @@ struct FeedShape {
   uint32_t damage_every = 0;
 };
 
+/// What payloads are, but for bytes next to headers and ICRC.
+inline constexpr uint8_t kFeedFill = 0x5a;
+
 /// Frames for queue pairs in random order, numbered on from pass to pass: each queue pair sees one
 /// stream of whole messages with rising PSNs.
 class Feed {
@@ -63,9 +66,7 @@ class Feed {
     memory_.reset(static_cast<uint8_t*>(std::aligned_alloc(kHugePage, bytes)));
     if (memory_ == nullptr) throw std::bad_alloc();
     madvise(memory_.get(), bytes, MADV_HUGEPAGE);  // as a device's frames mostly are
-    for (size_t i = 0; i < shape.frames; ++i) {
-      std::memset(memory_.get() + i * stride_, static_cast<int>(i), stride_);
-    }
+    std::memset(memory_.get(), kFeedFill, bytes);
     frames_.resize(shape.frames);
   }
 
@@ -168,21 +169,31 @@ class RingSink final : public TxSink {
   std::array<ZerosKept, kFrames> zeros_;
 };
 
-/// Seconds that `work` takes with what `prepare` gives, anew while others took the core from it.
-template <typename Prepare, typename Work>
-double undisturbed_seconds(Prepare prepare, Work work) {
+/// Does it, and says whether nobody took the core from it meanwhile.
+template <typename Work>
+bool undisturbed(Work work) {
   const auto switches = [] {
     rusage usage;
     getrusage(RUSAGE_THREAD, &usage);
     return usage.ru_nvcsw + usage.ru_nivcsw;
   };
+  const long before = switches();
+  work();
+  return switches() == before;
+}
+
+/// Seconds that `work` takes with what `prepare` gives, anew while others took the core from it.
+template <typename Prepare, typename Work>
+double undisturbed_seconds(Prepare prepare, Work work) {
   for (;;) {
     const auto prepared = prepare();
-    const long before = switches();
-    const auto begin = std::chrono::steady_clock::now();
-    work(prepared);
-    const auto end = std::chrono::steady_clock::now();
-    if (switches() == before) return std::chrono::duration<double>(end - begin).count();
+    std::chrono::duration<double> took;
+    const bool alone = undisturbed([&] {
+      const auto begin = std::chrono::steady_clock::now();
+      work(prepared);
+      took = std::chrono::steady_clock::now() - begin;
+    });
+    if (alone) return took.count();
   }
 }
 

@@ -55,7 +55,7 @@ class Responding {
   static ShardConfig config() {
     ShardConfig c = rig_config(kLine(), Duration::us(1));
     c.wires.front().physical = kLine();  // as fast as what it stands for: the wire is the link
-    c.packets = 8192;  // more than are on their way
+    c.packets = 8192;                    // more than are on their way
     return c;
   }
 

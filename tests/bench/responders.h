@@ -48,6 +48,7 @@ class Responders {
     feed_ = std::make_unique<Feed>(std::move(targets), shape);
   }
 
+  const RespondersSetup& setup() const { return setup_; }
   Feed& feed() { return *feed_; }
   BenchShard& rig() { return rig_; }
   /// The burst is handled, and what it leads to, up to its time. Not inlined: so profiles can tell
