@@ -53,6 +53,23 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
         self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
         self.assert_holds()
 
+    def test_a_port_over_several_cores(self):
+        """What goes through its threads is the same, and the capture shows it in the order in which it went."""
+        text = (stage.ROOT / "configs/perftest.toml").read_text()
+        for cores in (2, 3):
+            with self.subTest(cores=cores):
+                more, found = re.subn(r'(device = "net_vhost[^"]*")', rf"\1\ncores = {cores}", text)
+                self.assertEqual(found, 1)
+                self.start(more)
+                self.assertIn("100 iters in",
+                              self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", "-c", self.NODE))
+                for program in ("ib_write_bw", "ib_read_bw", "ib_send_bw"):
+                    self.output(0, program, "-F", "-x", "0", "-u", "18", "-n", "200", "-s", "65536", self.NODE)
+                self.assert_all_served(4)
+                (port,) = self.emulator.report()["ports"]
+                self.assertEqual(port["pacing"]["threads"], cores)
+                self.assertEqual({port["drops"][why] for why in ("bad_icrc", "truncated")}, {0})
+
     def test_programs_that_look_for_libibverbs_by_name(self):
         """As NCCL does: what is preloaded is not what dlsym() finds there."""
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
