@@ -103,6 +103,12 @@ const BadCase kCases[] = {
      "device = \"virtual\"\npfc = 1#!",
      "port.pfc",
      {"true or false"}},
+    {"[[port]]", "nic = 1", "nic = 1\ncores = 4#!", "port.cores", {"1 to 3"}},
+    {"[[port]]",
+     "nic = 1",
+     "nic = 1\ntransmit_time_stamps = true\ncores = 3#!",
+     "port.cores",
+     {"transmit_time_stamps", "1 or 2"}},
     {"[[port]]", "rate = \"25Gbit/s\"", "rate = 25#!", "port.rate", {"bare number"}},
 };
 

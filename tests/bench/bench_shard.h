@@ -89,6 +89,7 @@ inline ShardConfig bench_config(uint32_t emulated, uint32_t queue_pairs, Between
   ShardConfig c;
   for (NodeId id = 0; id <= emulated; ++id) c.nodes.add(bench_nic(id));
   c.rates.assign(emulated + 1, bench_line());
+  c.wires.front().physical = bench_line();  // as fast as what it stands for: the wire is the link
   c.latencies.assign(emulated + 1,
                      between == Between::kTwoLinks ? Duration::us(1) / 2 : Duration());
   c.pacing = between != Between::kNothing;

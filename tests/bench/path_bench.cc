@@ -1,7 +1,8 @@
 // What a packet costs the engine beside what no emulator can do without: `meson test --benchmark -v
 // path_bench`. A stream of WRITEs comes in, is parsed, verified, taken through the links, executed
 // and acknowledged. The floor, over the same buffers, in the same run: the MAC addresses swapped
-// and the bytes' CRC taken.
+// and the bytes' CRC taken. Stages are there alone, too: `stage_engine` is all that is left to do
+// of frames that have been read and verified, `stage_transport` what a queue pair does of it.
 //
 // Arguments: bytes of payload, and whether the frames are hot (they fit the second-level cache) or
 // cold (at least 65,536 of them, beyond the last level). The time is that of a frame, 32 a burst,
@@ -10,108 +11,35 @@
 #include <isa-l/crc.h>
 
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <vector>
 
+#include "dataplane/wire/head_template.h"
 #include "dataplane/wire/icrc.h"
-#include "tests/bench/feed.h"
-#include "tests/engine_rig.h"
+#include "tests/bench/responders.h"
 
 namespace understudy {
 namespace {
 
 constexpr uint32_t kMessagePackets = 16;  ///< of more than kSmall bytes
 constexpr uint32_t kSmall = 64;
-constexpr uint64_t kRegionBytes = uint64_t{1} << 32;
-constexpr auto kLine = [] { return Rate::bits_per_second(400'000'000'000); };
 
 /// An emulated node with one queue pair, and the frames for it.
-class Responding {
- public:
-  Responding(uint32_t payload, bool cold) : rig_(config()), payload_(payload) {
-    const Rkey rkey = rig_.add_region(1, kRegionBytes);
-    QpConfig q = rig_.qp_config(0);
-    q.mtu = payload > kSmall ? payload : 1024;
-    qp_ = std::make_unique<Qp>(q, rig_.shard.regions(), rig_.shard.rc_counters(), endpoint_);
-    Command add;
-    add.kind = CommandKind::kAddQp;
-    add.qp = qp_.get();
-    add.endpoint = &endpoint_;
-    add.needs_payload = false;  // as for memory that stands for none
-    if (rig_.command(add) != ReplyStatus::kDone) std::abort();
-    RoceAddressing way = q.addressing;
-    std::swap(way.src, way.dst);
-    std::swap(way.src_mac, way.dst_mac);
-    FeedShape shape;
-    shape.payload = payload;
-    shape.message_packets = payload > kSmall ? kMessagePackets : 1;
-    shape.frames = feed_frames(payload, cold);
-    feed_ = std::make_unique<Feed>(std::vector<FeedTarget>{{way, q.qpn, rkey}}, shape);
-  }
-
-  static ShardConfig config() {
-    ShardConfig c = rig_config(kLine(), Duration::us(1));
-    c.wires.front().physical = kLine();  // as fast as what it stands for: the wire is the link
-    c.packets = 8192;                    // more than are on their way
-    return c;
-  }
-
-  Feed& feed() { return *feed_; }
-  /// The burst is handled, and what it leads to, up to the time when its last frame is executed.
-  void handle(std::span<const std::span<const uint8_t>> frames) {
-    rig_.now += kLine().time_for(kBurst * (payload_ + 120));
-    rig_.shard.rx({rig_.now, Duration(), frames});
-    rig_.shard.poll(rig_.now, sink_);
-  }
-  /// Everything was executed, nothing dropped, nothing twice.
-  void check(uint64_t packets) {
-    for (int i = 0; i < 10; ++i) {
-      rig_.now += Duration::us(1);
-      rig_.shard.poll(rig_.now, sink_);
-    }
-    const ShardCounters& c = rig_.shard.counters();
-    uint64_t drops = 0;
-    for (const uint64_t d : c.drops) drops += d;
-    const uint32_t per_message = payload_ > kSmall ? kMessagePackets : 1;
-    if (drops != 0 || c.rx_roce != packets || rig_.rc(RcEvent::kDuplicateRequest) != 0 ||
-        endpoint_.messages != packets / per_message) {
-      std::fprintf(stderr, "path_bench: %lu packets, %lu received, %lu dropped, %lu messages\n",
-                   packets, c.rx_roce, drops, endpoint_.messages);
-      std::abort();
-    }
-  }
-  uint64_t acks() const { return sink_.sent; }
-
- private:
-  struct Counting final : Endpoint {
-    void on_received(Time, Qp&, const Received&) override { ++messages; }
-    void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
-    uint64_t messages = 0;
-  };
-
-  Rig rig_;
-  RingSink sink_;
-  Counting endpoint_;
-  std::unique_ptr<Qp> qp_;
-  uint32_t payload_;
-  std::unique_ptr<Feed> feed_;
-};
-
-template <typename Work>
-uint64_t run(benchmark::State& state, Feed& feed, Work work) {
-  return run_feed(state, feed, state.range(1) != 0, work);
+RespondersSetup asked_for(const benchmark::State& state) {
+  RespondersSetup setup;
+  setup.feed.payload = static_cast<uint32_t>(state.range(0));
+  setup.feed.message_packets = setup.feed.payload > kSmall ? kMessagePackets : 1;
+  setup.cold = state.range(1) != 0;
+  return setup;
 }
 
-void responder(benchmark::State& state) {
-  Responding node(static_cast<uint32_t>(state.range(0)), state.range(1) != 0);
-  const uint64_t packets =
-      run(state, node.feed(), [&](const auto& frames) { node.handle(frames); });
-  node.check(packets);
-  state.counters["acks"] =
-      benchmark::Counter(static_cast<double>(node.acks()) / static_cast<double>(packets));
+void responder(benchmark::State& state) { run_responders(state, asked_for(state)); }
+
+/// The time of what is done with each burst.
+template <typename Work>
+void run(benchmark::State& state, Work work) {
+  Responders nodes(asked_for(state));
+  run_feed(state, nodes.feed(), state.range(1) != 0, work);
 }
 
 void swap_macs(uint8_t* frame) {
@@ -122,15 +50,13 @@ void swap_macs(uint8_t* frame) {
 }
 
 void floor_macswap(benchmark::State& state) {
-  Responding node(static_cast<uint32_t>(state.range(0)), state.range(1) != 0);
-  run(state, node.feed(), [](const auto& frames) {
+  run(state, [](const auto& frames) {
     for (const auto frame : frames) swap_macs(const_cast<uint8_t*>(frame.data()));
   });
 }
 
 void floor_macswap_crc(benchmark::State& state) {
-  Responding node(static_cast<uint32_t>(state.range(0)), state.range(1) != 0);
-  run(state, node.feed(), [](const auto& frames) {
+  run(state, [](const auto& frames) {
     for (const auto frame : frames) {
       swap_macs(const_cast<uint8_t*>(frame.data()));
       benchmark::DoNotOptimize(
@@ -140,8 +66,7 @@ void floor_macswap_crc(benchmark::State& state) {
 }
 
 void stage_parse(benchmark::State& state) {
-  Responding node(static_cast<uint32_t>(state.range(0)), state.range(1) != 0);
-  run(state, node.feed(), [](const auto& frames) {
+  run(state, [](const auto& frames) {
     for (const auto frame : frames) {
       FrameView view;
       RoceView roce;
@@ -152,8 +77,7 @@ void stage_parse(benchmark::State& state) {
 }
 
 void stage_parse_icrc(benchmark::State& state) {
-  Responding node(static_cast<uint32_t>(state.range(0)), state.range(1) != 0);
-  run(state, node.feed(), [](const auto& frames) {
+  run(state, [](const auto& frames) {
     for (const auto frame : frames) {
       FrameView view;
       RoceView roce;
@@ -163,6 +87,98 @@ void stage_parse_icrc(benchmark::State& state) {
   });
 }
 
+/// Runs `work` on bursts that have been read and verified outside the time.
+template <typename Work>
+uint64_t run_read(benchmark::State& state, Responders& nodes, Work work) {
+  std::array<ReadFrame, kBurst> reads;
+  std::array<const ReadFrame*, kBurst> read;
+  for (size_t i = 0; i < kBurst; ++i) read[i] = &reads[i];
+  uint64_t packets = 0;
+  const auto next = [&] {
+    const size_t at = packets % nodes.feed().frames();
+    packets += kBurst;
+    if (nodes.setup().cold && at == 0) nodes.feed().number(0, nodes.feed().frames());
+    if (!nodes.setup().cold) nodes.feed().number(at, kBurst);
+    const auto frames = nodes.feed().burst(at);
+    for (size_t i = 0; i < kBurst; ++i) {
+      reads[i].read(frames[i]);
+      reads[i].icrc = IcrcState::kGood;
+    }
+    return frames;
+  };
+  while (state.KeepRunningBatch(kBurst)) {
+    state.SetIterationTime(
+        undisturbed_seconds(next, [&](const auto& frames) { work(frames, read); }));
+  }
+  return packets;
+}
+
+void stage_engine(benchmark::State& state) {
+  Responders nodes(asked_for(state));
+  const uint64_t packets = run_read(
+      state, nodes, [&](const auto& frames, const auto& read) { nodes.handle(frames, read); });
+  nodes.check(packets);
+}
+
+void stage_transport(benchmark::State& state) {
+  Responders nodes(asked_for(state));
+  Qp& qp = nodes.qp(0);
+  uint64_t acks = 0;
+  const uint64_t packets = run_read(state, nodes, [&](const auto& frames, const auto& read) {
+    for (size_t i = 0; i < frames.size(); ++i) {
+      qp.on_packet(nodes.rig().now, read[i]->roce, frames[i].data() + read[i]->roce.payload);
+      OutPacket out;
+      bool departs;
+      uint64_t id;
+      while (qp.pull(nodes.rig().now, TrafficKind::kAcks, out, departs, id)) ++acks;
+    }
+  });
+  must_equal("ACKs", acks, packets / nodes.setup().feed.message_packets);
+  must_equal("duplicates", nodes.rig().rc(RcEvent::kDuplicateRequest), 0);
+}
+
+/// Frames of one queue pair with rising PSNs, from its template.
+template <typename Finish>
+void build(benchmark::State& state, Opcode opcode, uint32_t bytes, Finish finish) {
+  std::vector<std::array<uint8_t, 69 * 64>> room(kBurst);
+  RoceAddressing way;
+  way.src = bench_nic(1).v4.value();
+  way.dst = bench_nic(0).v4.value();
+  RoceFields fields;
+  fields.opcode = opcode;
+  HeadTemplate head;
+  head.set(way, fields, bytes);
+  while (state.KeepRunningBatch(kBurst)) {
+    state.SetIterationTime(undisturbed_seconds([] { return 0; },
+                                               [&](int) {
+                                                 for (auto& out : room) {
+                                                   fields.psn = fields.psn.next();
+                                                   uint32_t crc;
+                                                   uint8_t* const payload =
+                                                       head.begin(out.data(), fields, crc);
+                                                   finish(payload, bytes, crc);
+                                                   benchmark::DoNotOptimize(out);
+                                                 }
+                                               }));
+  }
+}
+
+void stage_build_ack(benchmark::State& state) {
+  build(state, Opcode::kAcknowledge, 0, finish_payload);
+}
+void stage_build_zeros(benchmark::State& state) {
+  build(state, Opcode::kWriteMiddle, static_cast<uint32_t>(state.range(0)),
+        finish_payload_of_zeros);
+}
+void stage_build_bytes(benchmark::State& state) {
+  const std::vector<uint8_t> memory(4096, 0x5a);
+  build(state, Opcode::kWriteMiddle, static_cast<uint32_t>(state.range(0)),
+        [&](uint8_t* payload, uint32_t bytes, uint32_t crc) {
+          std::memcpy(payload, memory.data(), bytes);
+          finish_payload(payload, bytes, crc);
+        });
+}
+
 void sizes(benchmark::internal::Benchmark* b) {
   b->ArgNames({"bytes", "cold"})->ArgsProduct({{64, 256, 1024, 4096}, {0, 1}})->UseManualTime();
 }
@@ -170,6 +186,11 @@ BENCHMARK(floor_macswap)->Apply(sizes);
 BENCHMARK(floor_macswap_crc)->Apply(sizes);
 BENCHMARK(stage_parse)->Apply(sizes);
 BENCHMARK(stage_parse_icrc)->Apply(sizes);
+BENCHMARK(stage_engine)->Apply(sizes);
+BENCHMARK(stage_transport)->Apply(sizes);
+BENCHMARK(stage_build_ack)->UseManualTime();
+BENCHMARK(stage_build_zeros)->ArgName("bytes")->Arg(64)->Arg(1024)->Arg(4096)->UseManualTime();
+BENCHMARK(stage_build_bytes)->ArgName("bytes")->Arg(64)->Arg(1024)->Arg(4096)->UseManualTime();
 BENCHMARK(responder)->Apply(sizes);
 
 }  // namespace

@@ -35,7 +35,7 @@ class Responders {
       QpConfig q = rig_.qp_config(
           i, node, setup.feed.message_packets > 1 ? payload : std::max(payload, 1024u));
       q.send_queue = 0;
-      rig_.add_qp(q, endpoint_);
+      qps_.push_back(&rig_.add_qp(q, endpoint_));
       FeedTarget& target = targets.emplace_back();
       target.way = q.addressing;
       std::swap(target.way.src, target.way.dst);
@@ -51,11 +51,13 @@ class Responders {
   const RespondersSetup& setup() const { return setup_; }
   Feed& feed() { return *feed_; }
   BenchShard& rig() { return rig_; }
+  Qp& qp(size_t i) { return *qps_[i]; }
   /// The burst is handled, and what it leads to, up to its time. Not inlined: so profiles can tell
   /// it from the making of frames.
-  [[gnu::noinline]] void handle(std::span<const std::span<const uint8_t>> frames) {
+  [[gnu::noinline]] void handle(std::span<const std::span<const uint8_t>> frames,
+                                std::span<const ReadFrame* const> read = {}) {
     rig_.now += bench_line().time_for(kBurst * (setup_.feed.payload + 120));
-    rig_.shard.rx({rig_.now, Duration(), frames});
+    rig_.shard.rx({rig_.now, Duration(), frames, 0, read});
     rig_.shard.poll(rig_.now, sink_);
   }
   /// Everything was executed, once; but damaged frames, which were dropped.
@@ -97,6 +99,7 @@ class Responders {
   BenchShard rig_;
   RingSink sink_;
   Counting endpoint_;
+  std::vector<Qp*> qps_;
   std::unique_ptr<Feed> feed_;
 };
 
