@@ -260,7 +260,6 @@ void threads(benchmark::State& state) {
     return state.SkipWithError("the machine has fewer cores");
   }
   Pipeline pipeline(static_cast<uint32_t>(state.range(0)), cores);
-  double all = 0;
   for (auto _ : state) {
     pipeline.number();
     pipeline.begin_pass();
@@ -284,10 +283,8 @@ void threads(benchmark::State& state) {
     ended = true;
     for (std::thread& thread : others) thread.join();
     state.SetIterationTime(took / kFrames);
-    all += took;
   }
   pipeline.check();
-  state.counters["ns"] = all / static_cast<double>(state.iterations()) / kFrames * 1e9;
 }
 
 constexpr int64_t kPasses = 5;

@@ -16,6 +16,19 @@ TESTPMD = "testpmd_macswap"
 # what the CRC adds to the loop in memory.
 FLOORS = {"macswap": "floor_macswap", "macswap+CRC": "floor_macswap_crc", "testpmd": TESTPMD, "testpmd+CRC": "floor_testpmd_crc"}
 
+# A packet's stages that cannot be had alone: what something takes more than something else of the same payload, each a stage with its
+# arguments. Packets of WRITEs of 16; the queue pair is looked up, the packet stored, handed to it and answered in `stage_lookup`.
+STAGES = "stages"
+DIFFERENCES = {
+    "stage_icrc": (("stage_parse_icrc", ()), [("stage_parse", ())]),
+    "stage_lookup": (("between", (("between", 0),)), [("stage_parse_icrc", ()), ("stage_transport", ())]),
+    "stage_fabric_two_links": (("between", (("between", 1),)), [("between", (("between", 0),))]),
+    "stage_fabric_six_links": (("between", (("between", 2),)), [("between", (("between", 0),))]),
+    "stage_pacing": (("controlled", (("between", 1), ("control", 1))), [("controlled", (("between", 1), ("control", 0)))]),
+    "stage_pacing_each_packet": (("controlled", (("between", 1), ("control", 2))), [("controlled", (("between", 1), ("control", 0)))]),
+}
+SINGLES = 64  # bytes: of path_bench's packets with no more each is a WRITE of its own
+
 
 @dataclass(frozen=True)
 class Name:
@@ -70,7 +83,7 @@ class Row:
     @property
     def spread(self):
         """Of the turns, as a share of the median."""
-        return (max(self.values) - min(self.values)) / self.ns
+        return (max(self.values) - min(self.values)) / abs(self.ns) if self.ns else 0
 
 
 class BadResult(Exception):
@@ -136,7 +149,7 @@ class Rows:
         return [parse_name(program, text) for text in listed]
 
     def derive(self):
-        """Adds the floor that is put together, behind testpmd's rows or wherever its parts are complete."""
+        """Adds what is put together, wherever its parts are complete: the floor with testpmd and the CRC, and stages."""
         for name, row in list(self.all.items()):
             if name.stage != TESTPMD or name.arguments:
                 continue
@@ -147,10 +160,20 @@ class Rows:
             self.all[both] = Row(both, [forward + crc - macswap for forward, crc, macswap in
                                         zip(row.values, with_crc.values, without.values)])
 
-    def find(self, stage, size, cold):
-        """The row of a floor."""
+        for stage, (whole, parts) in DIFFERENCES.items():
+            for name, row in list(self.all.items()):
+                if (name.stage, name.arguments) != whole or (stage == "stage_lookup" and name.size <= SINGLES):
+                    continue
+                others = [self.find(part, name.size, name.cold, arguments) for part, arguments in parts]
+                if all(others):
+                    alone = Name(STAGES, stage, name.size, name.cold)
+                    self.all[alone] = Row(alone, [all_of_it - sum(rest) for all_of_it, *rest in
+                                                  zip(row.values, *(other.values for other in others))])
+
+    def find(self, stage, size, cold, arguments=()):
+        """The row of a stage."""
         return next((row for name, row in self.all.items()
-                     if (name.stage, name.size, name.cold, name.arguments) == (stage, size, cold, ())), None)
+                     if (name.stage, name.size, name.cold, name.arguments) == (stage, size, cold, arguments)), None)
 
     def ratio(self, row, floor):
         """Of a row to a floor of its size: the median of the turns' ratios. None where there is no such floor."""
@@ -202,7 +225,8 @@ def lines(rows, hz):
             program = name.program
             yield f"{program}:"
         ratios = "".join(f"{'-' if (ratio := rows.ratio(row, floor)) is None else f'{ratio:.2f}':>13}" for floor in FLOORS)
+        rate = f"{1e3 / row.ns:.2f}" if name.program != STAGES else "-"
         counters = " ".join(f"{key}={value:.4g}" for key, value in row.counters.items() if isinstance(value, (int, float)))
         yield (f"  {name.stage:26} {'-' if name.size is None else name.size:>5} {name.state:4} {name.argument:18}{row.ns:>9.1f} "
-               f"{row.spread * 100:>5.0f} % {f'{row.ns * hz / 1e9:.0f}' if hz else '-':>8} {1e3 / row.ns:>8.2f}   {ratios:>54}  "
+               f"{row.spread * 100:>5.0f} % {f'{row.ns * hz / 1e9:.0f}' if hz else '-':>8} {rate:>8}   {ratios:>54}  "
                f"{counters}").rstrip()
