@@ -121,6 +121,44 @@ TEST(Worker, FramesReachTheShardAndAnswersTheDevice) {
   EXPECT_EQ(toy.worker.stats().naps, 0U);
 }
 
+/// Whose frames another thread took before the packet thread's last turn.
+class EarlySource : public BurstSource {
+ public:
+  bool next(RxBurst& burst) override {
+    if (++asked != 3) return false;
+    burst.at = Time::zero() + Duration::ns(5);
+    burst.uncertainty = Duration::ns(2);
+    burst.frames = {&frame, 1};
+    return true;
+  }
+  std::span<const uint8_t> frame;
+  int asked = 0;
+};
+class SourcePort : public ToyPort {
+ public:
+  BurstSource* source() override { return &early; }
+  EarlySource early;
+};
+
+TEST(Worker, WhatAnotherThreadReceivedComesNoEarlierThanTheShardIs) {
+  Clock clock;
+  const timespec t{0, 1'000'000};
+  nanosleep(&t, nullptr);
+  SourcePort port;
+  ToyShard shard;
+  Worker worker(clock, {}, {{{&port}, &shard}});
+  shard.worker = &worker;
+  worker.run();
+  ASSERT_EQ(shard.bursts.size(), 1U);
+  EXPECT_EQ(shard.frames, 1U);
+  EXPECT_EQ(port.polls, 0);
+  const RxBurst& burst = shard.bursts[0];
+  EXPECT_GE(burst.at, Time::zero() + Duration::ms(1)) << "the shard's turns began then";
+  EXPECT_EQ(burst.at - burst.uncertainty, Time::zero() + Duration::ns(3))
+      << "it may have come then";
+  EXPECT_EQ(worker.stats().bursts, 1U);
+}
+
 TEST(Worker, AGapIsWrittenDown) {
   Toy toy({});
   toy.shard.stall_at = 4;

@@ -273,7 +273,7 @@ RunReport LiveRun::finish() {
     }
     report_.ports.back().pacing =
         PacingReport{config_.fidelity.idle == IdleMode::kSleep, live_->has_transmit_time_stamps(i),
-                     config_.ports[i].transmit_time_stamps, config_.ports[i].cores};
+                     live_->uses_transmit_time_stamps(i), config_.ports[i].cores};
   }
   report_.loop = loop_report(live_->loop());
   if (!options_.capture_path.empty()) report_.capture_drops = live_->capture_drops();

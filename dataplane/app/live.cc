@@ -98,6 +98,9 @@ class LiveImpl final : public Live {
   bool has_transmit_time_stamps(size_t port) const override {
     return ports_[port]->has_transmit_time_stamps();
   }
+  bool uses_transmit_time_stamps(size_t port) const override {
+    return ports_[port]->uses_transmit_time_stamps();
+  }
   uint64_t capture_drops() const override { return capture_drops_; }
 
  private:

@@ -58,6 +58,7 @@ class Live {
   virtual WorkerStats loop() const = 0;
   virtual PortCounters device(size_t port) const = 0;
   virtual bool has_transmit_time_stamps(size_t port) const = 0;
+  virtual bool uses_transmit_time_stamps(size_t port) const = 0;
   virtual uint64_t capture_drops() const = 0;
 };
 

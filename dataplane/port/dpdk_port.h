@@ -62,6 +62,9 @@ class DpdkPort final : public Port, private TxSink {
   /// Whether the device can send frames at times of our choice. Of DPDK 22.11's drivers only that
   /// of ConnectX cards does it.
   bool has_transmit_time_stamps() const { return has_time_stamps_; }
+  /// Whether it does: asked to, and its clock could be read. For the thread that sends, or for
+  /// others once it has ended.
+  bool uses_transmit_time_stamps() const { return clock_.known(); }
 
  private:
   static constexpr uint32_t kTxBurst = 64;
