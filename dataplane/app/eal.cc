@@ -85,7 +85,9 @@ Result<std::unique_ptr<Eal>> Eal::start(const EalOptions& options) {
   }
   std::string anywhere;  // each of them on all CPUs that we may use
   for (unsigned lcore = 0; lcore < lcores; ++lcore) {
-    anywhere += (lcore == 0 ? "" : ",") + std::to_string(lcore) + "@(" + cpus + ")";
+    if (lcore != 0) anywhere += ',';
+    anywhere += std::to_string(lcore);
+    anywhere += "@(" + cpus + ")";
   }
   if (!options.verbose) quiet_dpdk_log();
   std::vector<std::string> arguments = {"understudy",
