@@ -220,7 +220,11 @@ class Program(unittest.TestCase):
         ran = self.run_tool("--no-testpmd", "--repeats", "1", "--only", "^responder/bytes:64")
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertNotIn("floor", ran.stdout)
-        self.assertEqual(self.run_tool("--no-testpmd", "--only", "nothing").returncode, 1)
+
+    def test_only_what_there_is_not(self):
+        self.build()
+        ran = self.run_tool("--only", "nothing")
+        self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (1, "", "bench: no benchmark's name matches 'nothing'\n"))
 
     def test_a_program_that_aborts(self):
         self.build(before='print("path_bench: 64 packets, 63 received, 1 dropped", file=sys.stderr, flush=True); os.abort()')

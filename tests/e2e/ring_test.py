@@ -8,7 +8,7 @@ COUNT = 5
 
 class Ring(stage.Stage):
     def test_results_are_right_and_both_captures_hold(self):
-        config = self.ring(sizes=SIZES)
+        config = self.ring(sizes=SIZES, idle="sleep")
         emulator = self.start(config, "--linger", "60s")
         node = self.join("--mem", "768")
         node.start_tcpdump("tcpdump.pcap", buffer_kb=256 * 1024)
@@ -27,7 +27,7 @@ class Ring(stage.Stage):
         self.assert_holds(self.share / "tcpdump.pcap", "--config", str(config))
 
     def test_a_changed_input_element_changes_exactly_its_result(self):
-        emulator = self.start(self.ring(sizes=SIZES, iterations=1))
+        emulator = self.start(self.ring(sizes=SIZES, iterations=1, idle="sleep"))
         output = self.join().output(f"{stage.RING_NODE} --perturb 1000")
         self.assertIn(f"changed exactly that result element in {COUNT} of {COUNT} sizes", output)
         self.assertIn(emulator.wait(30), (0, stage.NOT_FAITHFUL))

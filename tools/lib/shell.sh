@@ -49,9 +49,14 @@ timed() { # LABEL COMMAND...
   return $status
 }
 
-# Sanitizers' builds are clang's: it needs half of g++'s time for them, and it is a second opinion.
+# Sanitizers' builds are clang's: it needs half of g++'s time for them, and it is a second opinion. Its linker needs a quarter
+# of the other's time.
 with_clang() { # COMMAND...
-  CXX="$(command -v ccache || true) clang++" "$@"
+  local CXX CXX_LD
+  CXX="$(command -v ccache || true) clang++"
+  ! command -v ld.lld >/dev/null || local -x CXX_LD=lld
+  local -x CXX
+  "$@"
 }
 
 # Files of a library are compiled five at a time, for most of what they cost there is what they include.

@@ -1,0 +1,1 @@
+// The library around the precompiled header.
