@@ -54,6 +54,7 @@ FoldedChain::FoldedChain(FoldedChainConfig config)
   const int64_t most = std::min(messages_ + shift_ * ranks_, 2 * window_ * ranks_) + 2 * kept_;
   const int64_t alive = std::min(most, std::max(kRoom, shift_ * ranks_ * 5 / 4 + 2 * kept_));
   diagonals_.resize(std::bit_ceil(static_cast<size_t>(alive)));
+  mask_ = diagonals_.size() - 1;
   // In a steady state; room for more is made when it is needed.
   const bool loops = per_loop_<messages_, irregular = kinds_> 1;
   const int64_t each = alive * (2 + (loops ? 2 : 0) + (irregular ? 4 : 0)) * slots_;
@@ -138,6 +139,7 @@ void FoldedChain::create(int64_t index) {
       more[static_cast<size_t>(i - first_) & (more.size() - 1)] = diagonal(i);
     }
     diagonals_ = std::move(more);
+    mask_ = diagonals_.size() - 1;
   }
   Diagonal& d = diagonal(index);
   const int64_t shift = std::max<int64_t>(shift_, 1);
@@ -207,6 +209,7 @@ bool FoldedChain::sweep() {
 /// Goes on as far as nothing is missing, and with those before it that have waited for it: where a
 /// loop begins the first slices wait for the last one of the loop before.
 void FoldedChain::extend(int64_t index) {
+  const auto go_on = [&](int64_t i) { gpus_ == 1 ? this->go_on<true>(i) : this->go_on<false>(i); };
   go_on(index);
   bool again = false;
   for (int64_t i = std::max(first_, index - shift_ + 1); i < index; ++i) {
@@ -218,35 +221,6 @@ void FoldedChain::extend(int64_t index) {
   if (again) go_on(index);
 }
 
-void FoldedChain::go_on(int64_t index) {
-  Diagonal& d = diagonal(index);
-  d.later = 0;
-  uint32_t node = d.at / slots_, slot = d.at % slots_;
-  while (d.at < d.end) {
-    if (slot == 0 && node > 0 && node + 1 < nodes_) {
-      const uint32_t until = alike_until(index, d, node);
-      if (until > node) {
-        run(index, d, node, until);
-        node = until;
-        d.at = position(node, 0);
-        continue;
-      }
-    }
-    if (!step(index, d, node, slot)) {
-      if (need_.kind == Need::Kind::kDiagonal && need_.index > index) {
-        d.later = static_cast<uint32_t>(need_.index - index);
-        d.later_position = need_.position;
-      }
-      return;
-    }
-    ++d.at;
-    if (++slot == slots_) {
-      slot = 0;
-      ++node;
-    }
-  }
-}
-
 void FoldedChain::advance() {
   if (entered_ + c_.skipped == ranks_ && !all_entered_) {
     all_entered_ = true;
@@ -256,6 +230,7 @@ void FoldedChain::advance() {
     }
   }
   while (!c_.begins && first_known_ < messages_ && !open(first_need_)) {
+    if (!passes_on(first_known_)) break;
     if (!demand(first_demand_, first_known_, done_slot(c_.skipped))) {
       first_need_ = need_;
       break;
@@ -267,6 +242,7 @@ void FoldedChain::advance() {
   grant();
   while (oldest_ < messages_ && !open(last_need_)) {
     for (; created_ <= oldest_; ++created_) create(created_);
+    if (!may_end(oldest_)) break;
     if (!demand(last_demand_, oldest_, diagonal(oldest_).end - 1)) {
       last_need_ = need_;
       break;
@@ -275,6 +251,24 @@ void FoldedChain::advance() {
     if (oldest_ - kept_ > first_) rows_.release(diagonal(oldest_ - kept_ - 1).row);
   }
   if (first_known_ == messages_ || oldest_ == messages_) complete_first_node();
+}
+
+/// Whether what the first rank sends as message `m` has come; if not, first_need_. It is looked at
+/// after every input, so that this is worth knowing beforehand.
+bool FoldedChain::passes_on(int64_t m) {
+  const int64_t p = m < per_loop_ ? m : m % per_loop_;
+  const int64_t waits = p >= shift_ ? m - shift_ : m - p - 1;
+  if (waits < arrived_) return true;
+  first_need_ = {Need::Kind::kArrival, waits, 0};
+  return false;
+}
+
+/// The same of the acknowledgement for which a diagonal's last message to a real rank waits.
+bool FoldedChain::may_end(int64_t index) {
+  const int64_t m = index + shift_ * int64_t{ranks_ - 1};
+  if (c_.ends || m >= messages_ || m - window_ < acked_) return true;
+  last_need_ = {Need::Kind::kAcknowledged, m - window_, 0};
+  return false;
 }
 
 /// Credits of the first rank.
@@ -308,8 +302,8 @@ void FoldedChain::finish(int64_t index) {
   // Whose last message has come now: on a pipeline all at once.
   const auto ended = [&](uint32_t r) {
     Time used, came;
-    done_at(r / gpus_, r % gpus_, messages_ - 1, used);
-    arrival(r / gpus_, r % gpus_, messages_ - 1, came);
+    done_at<false>(r / gpus_, r % gpus_, messages_ - 1, used);
+    arrival<false>(r / gpus_, r % gpus_, messages_ - 1, came);
     complete(r, std::max(used, came));
   };
   if (shift_ == 0) {
@@ -339,8 +333,8 @@ void FoldedChain::complete_first_node() {
       if (!demand(end_demand_, messages_ - 1 - shift_ * (r - 1), slot)) continue;
     }
     const bool receives = r > c_.skipped || !c_.begins;
-    if (receives && !arrival(0, r, messages_ - 1, came)) continue;
-    if (done_at(0, r, messages_ - 1, used)) complete(r, std::max(used, came));
+    if (receives && !arrival<false>(0, r, messages_ - 1, came)) continue;
+    if (done_at<false>(0, r, messages_ - 1, used)) complete(r, std::max(used, came));
   }
 }
 

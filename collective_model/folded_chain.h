@@ -93,7 +93,7 @@ class FoldedChain {
     int64_t index = 0;
     uint32_t position = 0;
   };
-  struct Diagonal {
+  struct alignas(64) Diagonal {
     int64_t border = 0;  ///< the first message of the loop that begins on it
     // Positions: in each node its ranks, when they are done with their message, then its hop, when
     // that starts.
@@ -109,20 +109,30 @@ class FoldedChain {
 
   bool entered(uint32_t rank) const { return !entries_[rank].is_never(); }
   Diagonal& diagonal(int64_t index) {
-    return diagonals_[static_cast<size_t>(index - first_) & (diagonals_.size() - 1)];
+    return diagonals_[static_cast<size_t>(index - first_) & mask_];
   }
   /// What happens on a diagonal in a node, in order: that the rank at a place is done with its
   /// message, and that this starts to the next rank. The latter inside the node if that takes time.
   uint32_t done_slot(uint32_t place) const { return c_.inside ? 2 * place : place; }
   uint32_t start_slot(uint32_t place) const { return done_slot(place) + 1; }
   uint32_t position(uint32_t node, uint32_t slot) const { return node * slots_ + slot; }
+  /// A chain's nodes and their places. One rank a node (kOne) is what there is most often, and is
+  /// compiled apart: it has one place, and two slots.
+  template <bool kOne>
+  uint32_t gpus() const {
+    return kOne ? 1 : gpus_;
+  }
+  template <bool kOne>
+  uint32_t slots() const {
+    return kOne ? 2 : slots_;
+  }
+  template <bool kOne>
+  uint32_t done_slot_of(uint32_t place) const {
+    return kOne ? 0 : done_slot(place);
+  }
   /// Relative to base_.
   Time time_at(const Diagonal& d, uint32_t slot, uint32_t node) const {
     return rows_.at(d.row, slot, node);
-  }
-  /// Up to which node a diagonal has a slot's times.
-  uint32_t end_of(const Diagonal& d, uint32_t slot) const {
-    return d.at / slots_ + (slot < d.at % slots_ ? 1 : 0);
   }
   void create(int64_t index);
   uint32_t size_of(uint32_t rank, int64_t m);
@@ -151,18 +161,33 @@ class FoldedChain {
   bool demand(Demand& stack, int64_t index, uint32_t position);
   bool sweep();
   void extend(int64_t index);
+  template <bool kOne>
   void go_on(int64_t index);
+  template <bool kOne>
   bool step(int64_t index, Diagonal& d, uint32_t node, uint32_t slot);
+  template <bool kOne>
   bool fill(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t);
+  template <bool kOne>
   bool start(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t);
+  template <bool kOne>
   bool done_at(uint32_t node, uint32_t place, int64_t m, Time& t);
+  template <bool kOne>
   bool start_at(uint32_t node, uint32_t place, int64_t m, Time& t, Duration& time);
+  template <bool kOne>
   bool arrival(uint32_t node, uint32_t place, int64_t m, Time& t);
+  template <bool kOne>
   bool received(const Diagonal& d, uint32_t node, uint32_t place, int64_t m, Time& t);
+  template <bool kOne>
   bool acknowledged(const Diagonal& d, uint32_t node, uint32_t place, int64_t m, Time& t);
+  template <bool kOne>
   uint32_t alike_until(int64_t index, const Diagonal& d, uint32_t node);
+  template <bool kOne>
   void run(int64_t index, Diagonal& d, uint32_t node, uint32_t end);
+  template <bool kOne>
   void read_all(int64_t index, const Diagonal& d, uint32_t node);
+  // folded_chain_even.cc
+  bool even(int64_t index, const Diagonal& d, int64_t m);
+  uint32_t run_even(int64_t index, Diagonal& d, uint32_t node, uint32_t end);
   // folded_chain_repeat.cc
   uint32_t may_repeat_from(int64_t index, const Diagonal& d, uint32_t node);
   uint32_t repeats_until(int64_t index, uint32_t node, uint32_t end, Time last, Duration& rise);
@@ -170,6 +195,8 @@ class FoldedChain {
   bool worth_sharing(const Diagonal& d, uint32_t part, uint32_t own, uint32_t node,
                      uint32_t end) const;
   void add_own(int64_t index, Diagonal& d, uint32_t node, uint32_t end, bool compare);
+  bool passes_on(int64_t m);
+  bool may_end(int64_t index);
   void grant();
   void finish(int64_t index);
   void complete(uint32_t rank, Time t);
@@ -201,6 +228,7 @@ class FoldedChain {
   int64_t first_known_ = 0;  ///< messages with which the first rank is done
 
   std::vector<Diagonal> diagonals_;  ///< a ring
+  size_t mask_ = 0;                  ///< one less than their number
   RowTimes rows_;
   NodeTimes never_;                   ///< kLongBefore
   int64_t kept_ = 0;                  ///< diagonals that have ended

@@ -124,12 +124,17 @@ class NodeTimes {
   }
   /// Those of the next `count` > 0 nodes.
   void push(PieceStore& store, uint32_t count, Time first, Duration slope) {
-    push(store, first);
-    if (count == 1) return;
-    LinePiece& last = store[pieces_.last()];
-    if (end_ - last.begin == 1) last.slope = slope;
-    if (last.slope != slope) pieces_.add(store, {end_ - 1, first, slope});
-    end_ += count - 1;
+    if (count == 1) return push(store, first);
+    if (pieces_.count() != 0) {
+      LinePiece& last = store[pieces_.last()];
+      if (end_ - last.begin == 1 && first - last.first == slope) last.slope = slope;
+      if (last.slope == slope && last.at(end_) == first) {
+        end_ += count;
+        return;
+      }
+    }
+    pieces_.add(store, {end_, first, slope});
+    end_ += count;
   }
 
   Time at(const PieceStore& store, uint32_t node) const {
