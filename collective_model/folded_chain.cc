@@ -142,39 +142,30 @@ void FoldedChain::create(int64_t index) {
     mask_ = diagonals_.size() - 1;
   }
   Diagonal& d = diagonal(index);
+  // Divides only where it must: this is done for every message.
   const int64_t shift = std::max<int64_t>(shift_, 1);
   const int64_t from = index >= 0 ? c_.skipped : (shift - 1 - index) / shift;
   int64_t to = ranks_ - 1;
-  if (shift_ > 0) to = std::min(to, (messages_ - 1 - index) / shift_);
+  if (index + shift_ * to >= messages_) to = (messages_ - 1 - index) / shift;
   const int64_t first = index + shift_ * from, last = index + shift_ * to;
-  d.border = (first / per_loop_ + 1) * per_loop_;
+  if (first >= border_ || first < border_ - per_loop_)
+    border_ = (first / per_loop_ + 1) * per_loop_;
+  d.border = border_;
   d.sizes[0] = size_of(static_cast<uint32_t>(from), first);
   d.sizes[1] = last < d.border ? d.sizes[0] : size_of(static_cast<uint32_t>(to), last);
   const auto start = static_cast<uint32_t>(from), end = static_cast<uint32_t>(to);
+  if (gpus_ == 1) {
+    d.at = 2 * start;
+    d.end = 2 * end + (end + 1 < ranks_ ? 2 : 1);
+    rows_.create(d.row, start, 0);
+    d.later = 0;
+    return;
+  }
   d.at = position(start / gpus_, done_slot(start % gpus_));
   d.end = position(end / gpus_, done_slot(end % gpus_)) + 1;
   if ((end % gpus_ + 1 == gpus_ || c_.inside) && end + 1 < ranks_) ++d.end;
   rows_.create(d.row, start / gpus_, done_slot(start % gpus_));
   d.later = 0;
-}
-
-/// Whether what something waits for has not come yet.
-bool FoldedChain::open(const Need& need) const {
-  switch (need.kind) {
-    case Need::Kind::kEntry:
-      return !entered(static_cast<uint32_t>(need.index));
-    case Need::Kind::kArrival:
-      return arrived_ <= need.index;
-    case Need::Kind::kAcknowledged:
-      return acked_ <= need.index;
-    default:
-      return false;
-  }
-}
-
-bool FoldedChain::demand(Demand& stack, int64_t index, uint32_t position) {
-  if (stack.empty()) stack.push_back({index, position});
-  return ensure(stack);
 }
 
 /// Works out what the demand begins with; false, with need_, if that waits for an input.
@@ -279,10 +270,11 @@ void FoldedChain::grant() {
     Time t = entries_[c_.skipped];
     if (k >= 0) {
       int64_t carried = k + shift_;
-      if (k % per_loop_ + shift_ >= per_loop_) {
+      const int64_t p = k < per_loop_ ? k : k % per_loop_;
+      if (p + shift_ >= per_loop_) {
         if (arrived_ <= k) return;
         t = arrivals_[static_cast<size_t>(k)];
-        carried = k - k % per_loop_ + per_loop_ - 1;
+        carried = k - p + per_loop_ - 1;
       }
       if (first_known_ <= carried) return;
       t = std::max(t, first_done_[static_cast<size_t>(carried) % kKept]);
@@ -311,7 +303,7 @@ void FoldedChain::finish(int64_t index) {
     return;
   }
   const int64_t before = index - shift_, left = messages_ - 1 - before;
-  if (before < first_ || left % shift_ != 0) return;
+  if (before < first_ || left > shift_ * int64_t{ranks_} || left % shift_ != 0) return;
   const int64_t rank = left / shift_;
   if (rank < ranks_ && rank >= gpus_) ended(static_cast<uint32_t>(rank));
 }

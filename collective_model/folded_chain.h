@@ -101,6 +101,8 @@ class FoldedChain {
     uint32_t sizes[2] = {0, 0};  ///< of messages before and from the border, in sizes_
     // The position of a diagonal behind it, as many as this, that it waits for; or 0.
     uint32_t later = 0, later_position = 0;
+    // Of the first node, as far as it has come, where nodes are of one rank.
+    Time first_done, first_start;
     RowTimes::Row row;  ///< by node, relative to base_
   };
   using Cursor = RowTimes::Cursor;
@@ -156,13 +158,27 @@ class FoldedChain {
     need_ = {kind, index, position};
     return false;
   }
-  bool open(const Need& need) const;
+  /// Whether what something waits for has not come yet.
+  bool open(const Need& need) const {
+    if (need.kind == Need::Kind::kArrival) return arrived_ <= need.index;
+    if (need.kind == Need::Kind::kAcknowledged) return acked_ <= need.index;
+    return need.kind == Need::Kind::kEntry && !entered(static_cast<uint32_t>(need.index));
+  }
   bool ensure(Demand& demand);
-  bool demand(Demand& stack, int64_t index, uint32_t position);
+  /// Works out a position; false, with need_, if that waits for an input.
+  bool demand(Demand& stack, int64_t index, uint32_t position) {
+    if (stack.empty()) {
+      if (index < created_ && diagonal(index).at > position) return true;
+      stack.push_back({index, position});
+    }
+    return ensure(stack);
+  }
   bool sweep();
   void extend(int64_t index);
   template <bool kOne>
   void go_on(int64_t index);
+  bool first_node(int64_t index, Diagonal& d);
+  bool last_node(int64_t index, Diagonal& d);
   template <bool kOne>
   bool step(int64_t index, Diagonal& d, uint32_t node, uint32_t slot);
   template <bool kOne>
@@ -228,6 +244,7 @@ class FoldedChain {
   int64_t first_known_ = 0;  ///< messages with which the first rank is done
 
   std::vector<Diagonal> diagonals_;  ///< a ring
+  int64_t border_ = 0;               ///< of the last diagonal that began
   size_t mask_ = 0;                  ///< one less than their number
   RowTimes rows_;
   NodeTimes never_;                   ///< kLongBefore

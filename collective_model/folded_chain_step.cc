@@ -18,7 +18,8 @@ bool FoldedChain::done_at(uint32_t node, uint32_t place, int64_t m, Time& t) {
 
 /// When message `m` of a rank starts, and its time on the wire or inside the node.
 template <bool kOne>
-bool FoldedChain::start_at(uint32_t node, uint32_t place, int64_t m, Time& t, Duration& time) {
+inline bool FoldedChain::start_at(uint32_t node, uint32_t place, int64_t m, Time& t,
+                                  Duration& time) {
   const uint32_t rank = node * gpus<kOne>() + place;
   const int64_t index = m - shift_ * int64_t{rank};
   const uint32_t at = node * slots<kOne>() + done_slot_of<kOne>(place) + 1;
@@ -99,6 +100,7 @@ bool FoldedChain::step(int64_t index, Diagonal& d, uint32_t node, uint32_t slot)
     rows_.own(d.row, node);
   }
   rows_.push(d.row, slot, t - base_[node]);
+  if (kOne && node == 0) (slot == 0 ? d.first_done : d.first_start) = t;
   return true;
 }
 
@@ -172,21 +174,62 @@ uint32_t FoldedChain::alike_until(int64_t index, const Diagonal& d, uint32_t nod
   return static_cast<uint32_t>(std::max<int64_t>(until, node));
 }
 
+/// All of the first node, of one rank, if it is known; else step() finds out what is missing.
+bool FoldedChain::first_node(int64_t index, Diagonal& d) {
+  if (index < window_ || shift_ == 0) return false;
+  const Diagonal& before = diagonal(index - 1);
+  const Diagonal& back = diagonal(index - window_);
+  const int64_t p = place_in_loop(d, index);
+  if (before.at < 2 || back.at < 3 || p < window_ || arrived_ <= index - shift_) return false;
+  // Within a loop; base_[0] is 0.
+  const Duration latency = this->latency(0);
+  const Time taken = back.first_start + wire(back, index - window_, 0) + latency * 2;
+  d.first_done =
+      std::max({before.first_done, taken, arrivals_[static_cast<size_t>(index - shift_)]});
+  const Time credit = time_at(back, 0, 1) + base_[1] + latency;
+  d.first_start = std::max({d.first_done, before.first_start + wire(before, index - 1, 0), credit});
+  rows_.push(d.row, 0, d.first_done);
+  rows_.push(d.row, 1, d.first_start);
+  d.at = 2;
+  return true;
+}
+
+/// The same of the last node.
+bool FoldedChain::last_node(int64_t index, Diagonal& d) {
+  const uint32_t node = nodes_ - 1;
+  const int64_t m = index + shift_ * int64_t{node};
+  if (m < window_ || shift_ == 0 || c_.ends || acked_ <= m - window_) return false;
+  const Diagonal& before = diagonal(index - 1);
+  if (before.at <= d.at || place_in_loop(d, m) < window_) return false;
+  const Time came = time_at(d, 1, node - 1) + base_[node - 1] + wire(d, m - shift_, node - 1) +
+                    latency(node - 1) + c_.step;
+  const Time taken = acks_[static_cast<size_t>(m - window_)];
+  const Time t = std::max({time_at(before, 0, node) + base_[node], came, taken});
+  rows_.skip_to(d.row, node);
+  rows_.own(d.row, node);
+  rows_.push(d.row, 0, t - base_[node]);
+  ++d.at;
+  return true;
+}
+
 template <bool kOne>
 void FoldedChain::go_on(int64_t index) {
   Diagonal& d = diagonal(index);
   d.later = 0;
+  if (kOne && nodes_ > 1 && d.at == 0 && d.end > 1) first_node(index, d);
   uint32_t node = d.at / slots<kOne>(), slot = d.at % slots<kOne>();
+  uint32_t ran = 0;  // up to this node
   while (d.at < d.end) {
-    if (slot == 0 && node > 0 && node + 1 < nodes_) {
+    if (slot == 0 && node > ran && node + 1 < nodes_) {
       const uint32_t until = alike_until<kOne>(index, d, node);
       if (until > node) {
         run<kOne>(index, d, node, until);
-        node = until;
+        node = ran = until;
         d.at = node * slots<kOne>();
         continue;
       }
     }
+    if (kOne && node > 0 && node + 1 == nodes_ && last_node(index, d)) return;
     if (!step<kOne>(index, d, node, slot)) {
       if (need_.kind == Need::Kind::kDiagonal && need_.index > index) {
         d.later = static_cast<uint32_t>(need_.index - index);
