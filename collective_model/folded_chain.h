@@ -202,7 +202,11 @@ class FoldedChain {
   template <bool kOne>
   void read_all(int64_t index, const Diagonal& d, uint32_t node);
   // folded_chain_even.cc
-  bool even(int64_t index, const Diagonal& d, int64_t m);
+  /// Whether the diagonals that run_even() looks at are such.
+  bool even(int64_t index, const Diagonal& d, uint32_t node) {
+    return kinds_ == 1 && index + shift_ * int64_t{node} >= window_ && !d.row.related &&
+           !diagonal(index - 1).row.related && !diagonal(index - window_).row.related;
+  }
   uint32_t run_even(int64_t index, Diagonal& d, uint32_t node, uint32_t end);
   // folded_chain_repeat.cc
   uint32_t may_repeat_from(int64_t index, const Diagonal& d, uint32_t node);

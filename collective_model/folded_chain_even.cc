@@ -30,12 +30,6 @@ class LineReader {
 
 }  // namespace
 
-/// Whether the diagonals that run() looks at are such.
-bool FoldedChain::even(int64_t index, const Diagonal& d, int64_t m) {
-  return kinds_ == 1 && m >= window_ && !d.row.related && !diagonal(index - 1).row.related &&
-         !diagonal(index - window_).row.related;
-}
-
 /// The first nodes of `node` .. `end` - 1, as long as each stretch of them is one node, or on one
 /// line: of what comes, or of the message before. Gives the node behind them; run() has the terms.
 uint32_t FoldedChain::run_even(int64_t index, Diagonal& d, uint32_t node, uint32_t end) {

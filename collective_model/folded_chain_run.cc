@@ -46,10 +46,6 @@ void push_largest(PieceStore& store, NodeTimes& out, const Lines& lines, int64_t
 /// is shared (row_times.h).
 template <bool kOne>
 void FoldedChain::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end) {
-  if (kOne && even(index, d, index + shift_ * int64_t{node})) {
-    node = run_even(index, d, node, end);
-    if (node == end) return;
-  }
   const uint32_t gpus = this->gpus<kOne>(), hop = gpus - 1;  // the place that sends over it
   const int64_t m = index + shift_ * int64_t{node * gpus + hop};
   const Diagonal& before = diagonal(index - 1);

@@ -155,7 +155,7 @@ bool FoldedChain::start(int64_t index, const Diagonal& d, uint32_t node, uint32_
 
 /// Up to which node the recurrence is the same as in this one and all that it takes is known.
 template <bool kOne>
-uint32_t FoldedChain::alike_until(int64_t index, const Diagonal& d, uint32_t node) {
+inline uint32_t FoldedChain::alike_until(int64_t index, const Diagonal& d, uint32_t node) {
   const int64_t g = gpus<kOne>(), each = shift_ * g, m = index + each * node;
   // On a pipeline nothing else matters to the messages of the first window but the first one: it
   // has waited for the first credit too.
@@ -223,7 +223,8 @@ void FoldedChain::go_on(int64_t index) {
     if (slot == 0 && node > ran && node + 1 < nodes_) {
       const uint32_t until = alike_until<kOne>(index, d, node);
       if (until > node) {
-        run<kOne>(index, d, node, until);
+        if (kOne && even(index, d, node)) node = run_even(index, d, node, until);
+        if (node < until) run<kOne>(index, d, node, until);
         node = ran = until;
         d.at = node * slots<kOne>();
         continue;
