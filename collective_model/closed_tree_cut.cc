@@ -23,11 +23,9 @@ class SomeOfTree : public RankSchedule {
     return all_->alternates_until(first_ + connection, k);
   }
   Waits waits(uint32_t connection, uint64_t k) const override {
-    Waits waits;
-    if (!whole_) return waits;
-    for (const Wait& wait : all_->waits(first_ + connection, k)) {
-      waits.add(wait.moment, wait.connection - first_, wait.message);
-    }
+    if (!whole_) return {};
+    Waits waits = all_->waits(first_ + connection, k);
+    for (Wait& wait : waits) wait.connection -= first_;
     return waits;
   }
 

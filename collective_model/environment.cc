@@ -117,6 +117,17 @@ void Environment::make_groups() {
       ends_[members_[m]].group = static_cast<uint32_t>(groups_.size()) - 1;
     }
   }
+  for (const Group& group : groups_) {
+    for (uint32_t m = group.first; m < group.end; ++m) {
+      End& end = ends_[members_[m]];
+      end.alone = true;
+      for (uint32_t d = group.first; d < group.end && end.joint != 0; ++d) {
+        if (d == m || ends_[members_[d]].joint != end.joint) continue;
+        end.alone = false;
+        end.follows |= d < m;
+      }
+    }
+  }
   parts_.back().first_group = static_cast<uint32_t>(groups_.size());
   work_.reserve(groups_.size());
 }
@@ -172,6 +183,8 @@ void Environment::begin() {
     parts_[end.rank].left += end.messages;
     for (Times* times : {&end.done, &end.arrival, &end.acked, &end.credit}) times->size = 0;
     end.sent = end.taken = end.alternates = 0;
+    end.missing = nullptr;
+    end.ready = Time::never();
   }
 }
 
@@ -250,20 +263,21 @@ void Environment::advance(const Group& group) {
     moved = false;
     for (uint32_t m = group.first; m < group.end; ++m) {
       End& end = ends_[members_[m]];
+      if (end.follows || waits(end)) continue;
       Time t = ready(end);
       if (t.is_never()) continue;
-      if (end.joint == 0) {
+      if (end.alone) {
         done(end, t);
         moved = true;
         continue;
       }
       // One primitive: all its connections or none; the first of them stands for it.
       bool can = true;
-      for (uint32_t d = group.first; d < group.end && can; ++d) {
-        if (d == m || ends_[members_[d]].joint != end.joint) continue;
-        const Time other = d < m ? Time::never() : ready(ends_[members_[d]]);
-        can = !other.is_never();
-        t = std::max(t, other);
+      for (uint32_t d = m + 1; d < group.end && can; ++d) {
+        End& other = ends_[members_[d]];
+        if (other.joint != end.joint) continue;
+        can = !waits(other) && !ready(other).is_never();
+        t = std::max(t, other.ready);
       }
       if (!can) continue;
       for (uint32_t d = m; d < group.end; ++d) {
@@ -274,16 +288,19 @@ void Environment::advance(const Group& group) {
   }
 }
 
-Time Environment::ready(const End& end) const {
+Time Environment::ready(End& end) {
+  if (!end.ready.is_never()) return end.ready;
+  if (waits(end)) return Time::never();
+  end.missing = nullptr;
   const Part& part = parts_[end.rank];
   const uint64_t k = end.done.size;
   if (k == end.messages) return Time::never();
   Time t = k == 0 ? part.entry : at(end.done, k - 1);
   if (!end.sends) {
-    if (end.arrival.size <= k) return Time::never();
+    if (misses(end, end.arrival, k)) return Time::never();
     t = std::max(t, at(end.arrival, k));
   } else if (k >= end.window) {
-    if (end.acked.size <= k - end.window) return Time::never();
+    if (misses(end, end.acked, k - end.window)) return Time::never();
     t = std::max(t, at(end.acked, k - end.window));
   }
   for (const Wait& wait : config_.ranks[end.rank]->waits(end.connection, k)) {
@@ -292,9 +309,10 @@ Time Environment::ready(const End& end) const {
     const bool arrival = wait.moment == Wait::Moment::kArrival;
     if (joint && !arrival) continue;
     const Times& known = arrival ? other.arrival : other.done;
-    if (known.size <= wait.message) return Time::never();
+    if (misses(end, known, wait.message)) return Time::never();
     t = std::max(t, at(known, wait.message));
   }
+  end.ready = t;
   return t;
 }
 
@@ -302,6 +320,7 @@ void Environment::done(End& end, Time t) {
   Part& part = parts_[end.rank];
   const uint64_t k = end.done.size;
   push(end.done, t);
+  end.ready = Time::never();
   part.last = std::max(part.last, t);
   if (--part.left == 0) complete(end.rank);
   if (end.sends) {

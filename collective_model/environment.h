@@ -70,13 +70,19 @@ class Environment : public Plan {
     uint64_t size = 0;             ///< known, the forgotten ones included
   };
   struct End {
+    // What ready() found, or was missing last: more than so many of an end's moments.
+    Time ready = Time::never();
+    const uint64_t* missing = nullptr;
+    uint64_t missing_index = 0;
+    uint32_t joint = 0;
+    bool follows = false;  ///< another one of the joint stands for it
+    bool alone = false;    ///< there is no other
+    bool real = false;     ///< the other end's rank is, or the fabric is between them
+    bool sends = false, network = false;
     uint32_t peer = 0;  ///< the other end
     uint32_t rank = 0, connection = 0;
     uint32_t group = 0;
-    uint32_t joint = 0;
     uint32_t window = 0;
-    bool real = false;  ///< the other end's rank is, or the fabric is between them
-    bool sends = false, network = false;
     uint64_t messages = 0;
     Times done, arrival, acked, credit;
     uint64_t sent = 0;   ///< messages whose start is known
@@ -116,7 +122,18 @@ class Environment : public Plan {
   void settle();
   void advance(const Group& group);
   /// When the connection can be done with its next message; never() if that is not known yet.
-  Time ready(const End& end) const;
+  Time ready(End& end);
+  /// Whether what ready() missed last is still missing.
+  static bool waits(const End& end) {
+    return end.missing != nullptr && *end.missing <= end.missing_index;
+  }
+  /// Whether message `k` is not among an end's known moments; what waits for it is told.
+  static bool misses(End& end, const Times& times, uint64_t k) {
+    if (k < times.size) return false;
+    end.missing = &times.size;
+    end.missing_index = k;
+    return true;
+  }
   void done(End& end, Time t);
   void send(End& end);
   void pass_inside(End& end, uint64_t k, Time t);

@@ -54,6 +54,7 @@ FoldedChain::FoldedChain(FoldedChainConfig config)
   const int64_t most = std::min(messages_ + shift_ * ranks_, 2 * window_ * ranks_) + 2 * kept_;
   const int64_t alive = std::min(most, std::max(kRoom, shift_ * ranks_ * 5 / 4 + 2 * kept_));
   diagonals_.resize(std::bit_ceil(static_cast<size_t>(alive)));
+  mask_ = diagonals_.size() - 1;
   // In a steady state; room for more is made when it is needed.
   const bool loops = per_loop_<messages_, irregular = kinds_> 1;
   const int64_t each = alive * (2 + (loops ? 2 : 0) + (irregular ? 4 : 0)) * slots_;
@@ -138,41 +139,33 @@ void FoldedChain::create(int64_t index) {
       more[static_cast<size_t>(i - first_) & (more.size() - 1)] = diagonal(i);
     }
     diagonals_ = std::move(more);
+    mask_ = diagonals_.size() - 1;
   }
   Diagonal& d = diagonal(index);
+  // Divides only where it must: this is done for every message.
   const int64_t shift = std::max<int64_t>(shift_, 1);
   const int64_t from = index >= 0 ? c_.skipped : (shift - 1 - index) / shift;
   int64_t to = ranks_ - 1;
-  if (shift_ > 0) to = std::min(to, (messages_ - 1 - index) / shift_);
+  if (index + shift_ * to >= messages_) to = (messages_ - 1 - index) / shift;
   const int64_t first = index + shift_ * from, last = index + shift_ * to;
-  d.border = (first / per_loop_ + 1) * per_loop_;
+  if (first >= border_ || first < border_ - per_loop_)
+    border_ = (first / per_loop_ + 1) * per_loop_;
+  d.border = border_;
   d.sizes[0] = size_of(static_cast<uint32_t>(from), first);
   d.sizes[1] = last < d.border ? d.sizes[0] : size_of(static_cast<uint32_t>(to), last);
   const auto start = static_cast<uint32_t>(from), end = static_cast<uint32_t>(to);
+  if (gpus_ == 1) {
+    d.at = 2 * start;
+    d.end = 2 * end + (end + 1 < ranks_ ? 2 : 1);
+    rows_.create(d.row, start, 0);
+    d.later = 0;
+    return;
+  }
   d.at = position(start / gpus_, done_slot(start % gpus_));
   d.end = position(end / gpus_, done_slot(end % gpus_)) + 1;
   if ((end % gpus_ + 1 == gpus_ || c_.inside) && end + 1 < ranks_) ++d.end;
   rows_.create(d.row, start / gpus_, done_slot(start % gpus_));
   d.later = 0;
-}
-
-/// Whether what something waits for has not come yet.
-bool FoldedChain::open(const Need& need) const {
-  switch (need.kind) {
-    case Need::Kind::kEntry:
-      return !entered(static_cast<uint32_t>(need.index));
-    case Need::Kind::kArrival:
-      return arrived_ <= need.index;
-    case Need::Kind::kAcknowledged:
-      return acked_ <= need.index;
-    default:
-      return false;
-  }
-}
-
-bool FoldedChain::demand(Demand& stack, int64_t index, uint32_t position) {
-  if (stack.empty()) stack.push_back({index, position});
-  return ensure(stack);
 }
 
 /// Works out what the demand begins with; false, with need_, if that waits for an input.
@@ -207,6 +200,7 @@ bool FoldedChain::sweep() {
 /// Goes on as far as nothing is missing, and with those before it that have waited for it: where a
 /// loop begins the first slices wait for the last one of the loop before.
 void FoldedChain::extend(int64_t index) {
+  const auto go_on = [&](int64_t i) { gpus_ == 1 ? this->go_on<true>(i) : this->go_on<false>(i); };
   go_on(index);
   bool again = false;
   for (int64_t i = std::max(first_, index - shift_ + 1); i < index; ++i) {
@@ -218,35 +212,6 @@ void FoldedChain::extend(int64_t index) {
   if (again) go_on(index);
 }
 
-void FoldedChain::go_on(int64_t index) {
-  Diagonal& d = diagonal(index);
-  d.later = 0;
-  uint32_t node = d.at / slots_, slot = d.at % slots_;
-  while (d.at < d.end) {
-    if (slot == 0 && node > 0 && node + 1 < nodes_) {
-      const uint32_t until = alike_until(index, d, node);
-      if (until > node) {
-        run(index, d, node, until);
-        node = until;
-        d.at = position(node, 0);
-        continue;
-      }
-    }
-    if (!step(index, d, node, slot)) {
-      if (need_.kind == Need::Kind::kDiagonal && need_.index > index) {
-        d.later = static_cast<uint32_t>(need_.index - index);
-        d.later_position = need_.position;
-      }
-      return;
-    }
-    ++d.at;
-    if (++slot == slots_) {
-      slot = 0;
-      ++node;
-    }
-  }
-}
-
 void FoldedChain::advance() {
   if (entered_ + c_.skipped == ranks_ && !all_entered_) {
     all_entered_ = true;
@@ -256,6 +221,7 @@ void FoldedChain::advance() {
     }
   }
   while (!c_.begins && first_known_ < messages_ && !open(first_need_)) {
+    if (!passes_on(first_known_)) break;
     if (!demand(first_demand_, first_known_, done_slot(c_.skipped))) {
       first_need_ = need_;
       break;
@@ -267,6 +233,7 @@ void FoldedChain::advance() {
   grant();
   while (oldest_ < messages_ && !open(last_need_)) {
     for (; created_ <= oldest_; ++created_) create(created_);
+    if (!may_end(oldest_)) break;
     if (!demand(last_demand_, oldest_, diagonal(oldest_).end - 1)) {
       last_need_ = need_;
       break;
@@ -277,6 +244,24 @@ void FoldedChain::advance() {
   if (first_known_ == messages_ || oldest_ == messages_) complete_first_node();
 }
 
+/// Whether what the first rank sends as message `m` has come; if not, first_need_. It is looked at
+/// after every input, so that this is worth knowing beforehand.
+bool FoldedChain::passes_on(int64_t m) {
+  const int64_t p = m < per_loop_ ? m : m % per_loop_;
+  const int64_t waits = p >= shift_ ? m - shift_ : m - p - 1;
+  if (waits < arrived_) return true;
+  first_need_ = {Need::Kind::kArrival, waits, 0};
+  return false;
+}
+
+/// The same of the acknowledgement for which a diagonal's last message to a real rank waits.
+bool FoldedChain::may_end(int64_t index) {
+  const int64_t m = index + shift_ * int64_t{ranks_ - 1};
+  if (c_.ends || m >= messages_ || m - window_ < acked_) return true;
+  last_need_ = {Need::Kind::kAcknowledged, m - window_, 0};
+  return false;
+}
+
 /// Credits of the first rank.
 void FoldedChain::grant() {
   if (c_.begins || !entered(c_.skipped)) return;
@@ -285,10 +270,11 @@ void FoldedChain::grant() {
     Time t = entries_[c_.skipped];
     if (k >= 0) {
       int64_t carried = k + shift_;
-      if (k % per_loop_ + shift_ >= per_loop_) {
+      const int64_t p = k < per_loop_ ? k : k % per_loop_;
+      if (p + shift_ >= per_loop_) {
         if (arrived_ <= k) return;
         t = arrivals_[static_cast<size_t>(k)];
-        carried = k - k % per_loop_ + per_loop_ - 1;
+        carried = k - p + per_loop_ - 1;
       }
       if (first_known_ <= carried) return;
       t = std::max(t, first_done_[static_cast<size_t>(carried) % kKept]);
@@ -308,8 +294,8 @@ void FoldedChain::finish(int64_t index) {
   // Whose last message has come now: on a pipeline all at once.
   const auto ended = [&](uint32_t r) {
     Time used, came;
-    done_at(r / gpus_, r % gpus_, messages_ - 1, used);
-    arrival(r / gpus_, r % gpus_, messages_ - 1, came);
+    done_at<false>(r / gpus_, r % gpus_, messages_ - 1, used);
+    arrival<false>(r / gpus_, r % gpus_, messages_ - 1, came);
     complete(r, std::max(used, came));
   };
   if (shift_ == 0) {
@@ -317,7 +303,7 @@ void FoldedChain::finish(int64_t index) {
     return;
   }
   const int64_t before = index - shift_, left = messages_ - 1 - before;
-  if (before < first_ || left % shift_ != 0) return;
+  if (before < first_ || left > shift_ * int64_t{ranks_} || left % shift_ != 0) return;
   const int64_t rank = left / shift_;
   if (rank < ranks_ && rank >= gpus_) ended(static_cast<uint32_t>(rank));
 }
@@ -339,8 +325,8 @@ void FoldedChain::complete_first_node() {
       if (!demand(end_demand_, messages_ - 1 - shift_ * (r - 1), slot)) continue;
     }
     const bool receives = r > c_.skipped || !c_.begins;
-    if (receives && !arrival(0, r, messages_ - 1, came)) continue;
-    if (done_at(0, r, messages_ - 1, used)) complete(r, std::max(used, came));
+    if (receives && !arrival<false>(0, r, messages_ - 1, came)) continue;
+    if (done_at<false>(0, r, messages_ - 1, used)) complete(r, std::max(used, came));
   }
 }
 

@@ -93,7 +93,7 @@ class FoldedChain {
     int64_t index = 0;
     uint32_t position = 0;
   };
-  struct Diagonal {
+  struct alignas(64) Diagonal {
     int64_t border = 0;  ///< the first message of the loop that begins on it
     // Positions: in each node its ranks, when they are done with their message, then its hop, when
     // that starts.
@@ -101,6 +101,8 @@ class FoldedChain {
     uint32_t sizes[2] = {0, 0};  ///< of messages before and from the border, in sizes_
     // The position of a diagonal behind it, as many as this, that it waits for; or 0.
     uint32_t later = 0, later_position = 0;
+    // Of the first node, as far as it has come, where nodes are of one rank.
+    Time first_done, first_start;
     RowTimes::Row row;  ///< by node, relative to base_
   };
   using Cursor = RowTimes::Cursor;
@@ -109,20 +111,30 @@ class FoldedChain {
 
   bool entered(uint32_t rank) const { return !entries_[rank].is_never(); }
   Diagonal& diagonal(int64_t index) {
-    return diagonals_[static_cast<size_t>(index - first_) & (diagonals_.size() - 1)];
+    return diagonals_[static_cast<size_t>(index - first_) & mask_];
   }
   /// What happens on a diagonal in a node, in order: that the rank at a place is done with its
   /// message, and that this starts to the next rank. The latter inside the node if that takes time.
   uint32_t done_slot(uint32_t place) const { return c_.inside ? 2 * place : place; }
   uint32_t start_slot(uint32_t place) const { return done_slot(place) + 1; }
   uint32_t position(uint32_t node, uint32_t slot) const { return node * slots_ + slot; }
+  /// A chain's nodes and their places. One rank a node (kOne) is what there is most often, and is
+  /// compiled apart: it has one place, and two slots.
+  template <bool kOne>
+  uint32_t gpus() const {
+    return kOne ? 1 : gpus_;
+  }
+  template <bool kOne>
+  uint32_t slots() const {
+    return kOne ? 2 : slots_;
+  }
+  template <bool kOne>
+  uint32_t done_slot_of(uint32_t place) const {
+    return kOne ? 0 : done_slot(place);
+  }
   /// Relative to base_.
   Time time_at(const Diagonal& d, uint32_t slot, uint32_t node) const {
     return rows_.at(d.row, slot, node);
-  }
-  /// Up to which node a diagonal has a slot's times.
-  uint32_t end_of(const Diagonal& d, uint32_t slot) const {
-    return d.at / slots_ + (slot < d.at % slots_ ? 1 : 0);
   }
   void create(int64_t index);
   uint32_t size_of(uint32_t rank, int64_t m);
@@ -146,23 +158,56 @@ class FoldedChain {
     need_ = {kind, index, position};
     return false;
   }
-  bool open(const Need& need) const;
+  /// Whether what something waits for has not come yet.
+  bool open(const Need& need) const {
+    if (need.kind == Need::Kind::kArrival) return arrived_ <= need.index;
+    if (need.kind == Need::Kind::kAcknowledged) return acked_ <= need.index;
+    return need.kind == Need::Kind::kEntry && !entered(static_cast<uint32_t>(need.index));
+  }
   bool ensure(Demand& demand);
-  bool demand(Demand& stack, int64_t index, uint32_t position);
+  /// Works out a position; false, with need_, if that waits for an input.
+  bool demand(Demand& stack, int64_t index, uint32_t position) {
+    if (stack.empty()) {
+      if (index < created_ && diagonal(index).at > position) return true;
+      stack.push_back({index, position});
+    }
+    return ensure(stack);
+  }
   bool sweep();
   void extend(int64_t index);
+  template <bool kOne>
   void go_on(int64_t index);
+  bool first_node(int64_t index, Diagonal& d);
+  bool last_node(int64_t index, Diagonal& d);
+  template <bool kOne>
   bool step(int64_t index, Diagonal& d, uint32_t node, uint32_t slot);
+  template <bool kOne>
   bool fill(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t);
+  template <bool kOne>
   bool start(int64_t index, const Diagonal& d, uint32_t node, uint32_t place, Time& t);
+  template <bool kOne>
   bool done_at(uint32_t node, uint32_t place, int64_t m, Time& t);
+  template <bool kOne>
   bool start_at(uint32_t node, uint32_t place, int64_t m, Time& t, Duration& time);
+  template <bool kOne>
   bool arrival(uint32_t node, uint32_t place, int64_t m, Time& t);
+  template <bool kOne>
   bool received(const Diagonal& d, uint32_t node, uint32_t place, int64_t m, Time& t);
+  template <bool kOne>
   bool acknowledged(const Diagonal& d, uint32_t node, uint32_t place, int64_t m, Time& t);
+  template <bool kOne>
   uint32_t alike_until(int64_t index, const Diagonal& d, uint32_t node);
+  template <bool kOne>
   void run(int64_t index, Diagonal& d, uint32_t node, uint32_t end);
+  template <bool kOne>
   void read_all(int64_t index, const Diagonal& d, uint32_t node);
+  // folded_chain_even.cc
+  /// Whether the diagonals that run_even() looks at are such.
+  bool even(int64_t index, const Diagonal& d, uint32_t node) {
+    return kinds_ == 1 && index + shift_ * int64_t{node} >= window_ && !d.row.related &&
+           !diagonal(index - 1).row.related && !diagonal(index - window_).row.related;
+  }
+  uint32_t run_even(int64_t index, Diagonal& d, uint32_t node, uint32_t end);
   // folded_chain_repeat.cc
   uint32_t may_repeat_from(int64_t index, const Diagonal& d, uint32_t node);
   uint32_t repeats_until(int64_t index, uint32_t node, uint32_t end, Time last, Duration& rise);
@@ -170,6 +215,8 @@ class FoldedChain {
   bool worth_sharing(const Diagonal& d, uint32_t part, uint32_t own, uint32_t node,
                      uint32_t end) const;
   void add_own(int64_t index, Diagonal& d, uint32_t node, uint32_t end, bool compare);
+  bool passes_on(int64_t m);
+  bool may_end(int64_t index);
   void grant();
   void finish(int64_t index);
   void complete(uint32_t rank, Time t);
@@ -201,6 +248,8 @@ class FoldedChain {
   int64_t first_known_ = 0;  ///< messages with which the first rank is done
 
   std::vector<Diagonal> diagonals_;  ///< a ring
+  int64_t border_ = 0;               ///< of the last diagonal that began
+  size_t mask_ = 0;                  ///< one less than their number
   RowTimes rows_;
   NodeTimes never_;                   ///< kLongBefore
   int64_t kept_ = 0;                  ///< diagonals that have ended

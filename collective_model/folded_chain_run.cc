@@ -1,5 +1,6 @@
 // Many nodes of a diagonal at a time.
 #include <algorithm>
+#include <span>
 
 #include "collective_model/folded_chain.h"
 
@@ -33,26 +34,6 @@ void push_largest(PieceStore& store, NodeTimes& out, const Lines& lines, int64_t
 
 }  // namespace
 
-/// Up to which node the recurrence is the same as in this one and all that it takes is known.
-uint32_t FoldedChain::alike_until(int64_t index, const Diagonal& d, uint32_t node) {
-  const int64_t g = gpus_, each = shift_ * g, m = index + each * node;
-  // On a pipeline nothing else matters to the messages of the first window but the first one: it
-  // has waited for the first credit too.
-  const bool first_window = shift_ == 0 && m >= 1 && m < window_;
-  const int64_t p = place_in_loop(d, m);
-  if (!first_window && (m < window_ || p < window_)) return node;
-  int64_t until = std::min<int64_t>(nodes_ - 1, d.end / slots_);
-  if (shift_ > 0) {
-    const int64_t room = per_loop_ - p - shift_ * (g - 1);  // up to the next loop
-    until = std::min(until, node + (room + each - 1) / each);
-  }
-  until = std::min<int64_t>(until, diagonal(index - 1).at / slots_);
-  if (first_window) return static_cast<uint32_t>(std::max<int64_t>(until, node));
-  const uint32_t back = diagonal(index - window_).at;
-  until = std::min<int64_t>(until, back == 0 ? 0 : (back - 1) / slots_);
-  return static_cast<uint32_t>(std::max<int64_t>(until, node));
-}
-
 /// Nodes `node` .. `end` - 1, which are alike. A rank of a node is done when what it passes on has
 /// come and its own earlier messages have been acknowledged; its message starts behind the one
 /// before, over the hop with a credit. All moments in a node are taken as that of the start over
@@ -63,28 +44,30 @@ uint32_t FoldedChain::alike_until(int64_t index, const Diagonal& d, uint32_t nod
 ///
 /// Where all that goes in is as in the row a window before, but later, what comes out is too: it
 /// is shared (row_times.h).
+template <bool kOne>
 void FoldedChain::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end) {
-  const uint32_t hop = gpus_ - 1;  // the place that sends over it
-  const int64_t m = index + shift_ * int64_t{node * gpus_ + hop};
+  const uint32_t gpus = this->gpus<kOne>(), hop = gpus - 1;  // the place that sends over it
+  const int64_t m = index + shift_ * int64_t{node * gpus + hop};
   const Diagonal& before = diagonal(index - 1);
   const bool first_window = m < window_;
   const Diagonal& back = first_window ? d : diagonal(index - window_);
-  const auto own = [&](uint32_t j, uint32_t which) -> Cursor& { return cursors_[3 * j + which]; };
+  const std::span<Cursor> cursors(cursors_.data(), 3 * gpus + 1);
+  const auto own = [&](uint32_t j, uint32_t which) -> Cursor& { return cursors[3 * j + which]; };
   Cursor& acknowledged = own(hop, 1);
-  Cursor& credit = cursors_.back();
+  Cursor& credit = cursors[3 * gpus];
   const auto inner = [&](const Diagonal& of, int64_t later, uint32_t j) {
-    return c_.inside ? inner_time(of, m - shift_ * (hop - j) - later, node * gpus_ + j)
-                     : Duration();
+    return c_.inside ? inner_time(of, m - shift_ * (hop - j) - later, node * gpus + j) : Duration();
   };
-  const Duration inner_latency = c_.inside ? c_.inside->latency : Duration();
+  const Duration inner_latency = !kOne && c_.inside ? c_.inside->latency : Duration();
   to_hop_[hop] = {};
   for (uint32_t j = hop; j-- > 0;) to_hop_[j] = to_hop_[j + 1] + inner(d, 0, j) + inner_latency;
 
   // All relative to base_.
   PieceStore& store = rows_.pieces();
   const auto lines = [&](uint32_t slot) -> NodeTimes& { return rows_.lines(d.row.sheet, slot); };
-  NodeTimes& started = lines(start_slot(hop));
-  Time last = time_at(d, start_slot(hop), node - 1);
+  const uint32_t starts = done_slot_of<kOne>(hop) + 1;
+  NodeTimes& started = lines(starts);
+  Time last = time_at(d, starts, node - 1);
   const uint32_t repeats_from = before.row.related ? may_repeat_from(index, d, node) : ~0u;
   uint32_t own_from = node, stretches = 0;  // not in a part yet
   uint32_t same = 0;                        // up to where it repeats, `rise` later
@@ -100,18 +83,18 @@ void FoldedChain::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end) {
         rows_.share(d.row, node, rows_.part(place), rise);
         node = own_from = until;
         stretches = 0;
-        last = time_at(d, start_slot(hop), node - 1);
+        last = time_at(d, starts, node - 1);
         continue;
       }
     }
     if (stretches++ == 0) {
       rows_.skip_to(d.row, node);
-      read_all(index, d, node);
+      read_all<kOne>(index, d, node);
     }
-    for (Cursor& c : cursors_) until = std::min(until, rows_.until(c, node));
+    for (Cursor& c : cursors) until = std::min(until, rows_.until(c, node));
     const Time came = last + wire(d, m - shift_, node - 1) + to_hop_[0];
     const Duration ahead = wire(d, m, node) + to_hop_[0];
-    for (uint32_t j = 0; j < gpus_; ++j) {
+    for (uint32_t j = 0; j < gpus; ++j) {
       own(j, 0).now += to_hop_[j];
       own(j, 1).now += j < hop ? to_hop_[j] + inner_latency : wire(back, m - window_, node);
       own(j, 2).now += j < hop ? to_hop_[j] + inner(before, 1, j) : wire(before, m - 1, node);
@@ -121,16 +104,16 @@ void FoldedChain::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end) {
       // If what comes is latest even where the hop is the longest, their kinds make no difference.
       const Duration most = longest_ * 2;
       bool any = false;
-      for (const Cursor& c : cursors_) {
+      for (const Cursor& c : cursors) {
         const Duration more = &c == &acknowledged || &c == &credit ? most : Duration();
         any |= c.now + more > came || c.slope > ahead;
       }
       if (!any) {
         const uint32_t count = until - node;
-        for (uint32_t j = 0; j < gpus_; ++j) {
-          lines(done_slot(j)).push(store, count, came - to_hop_[j], ahead);
+        for (uint32_t j = 0; j < gpus; ++j) {
+          lines(done_slot_of<kOne>(j)).push(store, count, came - to_hop_[j], ahead);
           if (j == hop || c_.inside) {
-            lines(start_slot(j)).push(store, count, came - to_hop_[j], ahead);
+            lines(done_slot_of<kOne>(j) + 1).push(store, count, came - to_hop_[j], ahead);
           }
         }
         last = came + ahead * (count - 1);
@@ -146,7 +129,7 @@ void FoldedChain::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end) {
 
     Time level = came;  // of the line of slope C in the first node
     steep_.clear();
-    for (const Cursor& c : cursors_) {
+    for (const Cursor& c : cursors) {
       level = std::max(level, c.now);
       if (c.slope > ahead) steep_.push_back({c.now, c.slope});
     }
@@ -167,7 +150,7 @@ void FoldedChain::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end) {
         push_largest(store, out, lines_, 1, count, less);
       }
     };
-    for (uint32_t j = 0; j < gpus_; ++j) {
+    for (uint32_t j = 0; j < gpus; ++j) {
       add(own(j, 0));
       add(own(j, 1));
       push(lines(done_slot(j)), to_hop_[j]);
@@ -192,31 +175,37 @@ void FoldedChain::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end) {
 }
 
 /// Of each rank: its message before, the acknowledgement, the start before; then the credit.
+template <bool kOne>
 void FoldedChain::read_all(int64_t index, const Diagonal& d, uint32_t node) {
-  const uint32_t hop = gpus_ - 1;
+  const uint32_t gpus = this->gpus<kOne>(), hop = gpus - 1;
   const Diagonal& before = diagonal(index - 1);
-  const bool first_window = index + shift_ * int64_t{node * gpus_ + hop} < window_;
+  const bool first_window = index + shift_ * int64_t{node * gpus + hop} < window_;
   const Diagonal& back = first_window ? d : diagonal(index - window_);
   const auto read = [&](Cursor& c, const Diagonal& of, uint32_t slot, uint32_t ahead) {
-    rows_.read(c, of.row, slot, node, ahead, end_of(of, slot));
+    const uint32_t slots = this->slots<kOne>();
+    const uint32_t end = of.at / slots + (slot < of.at % slots ? 1 : 0);
+    rows_.read(c, of.row, slot, node, ahead, end);
   };
   const auto never = [&](Cursor& c) { rows_.read(c, never_, node, nodes_ + 1); };
-  for (uint32_t j = 0; j < gpus_; ++j) {
+  for (uint32_t j = 0; j < gpus; ++j) {
     Cursor* own = &cursors_[3 * j];
-    read(own[0], before, done_slot(j), 0);
+    read(own[0], before, done_slot_of<kOne>(j), 0);
     if (first_window) {
       never(own[1]);
     } else {
-      read(own[1], back, j < hop ? done_slot(j + 1) : start_slot(j), 0);
+      read(own[1], back, j < hop ? done_slot_of<kOne>(j + 1) : done_slot_of<kOne>(j) + 1, 0);
     }
     if (j == hop || c_.inside) {
-      read(own[2], before, start_slot(j), 0);
+      read(own[2], before, done_slot_of<kOne>(j) + 1, 0);
     } else {
       never(own[2]);
     }
   }
-  if (first_window) return never(cursors_.back());
-  read(cursors_.back(), back, done_slot(0), 1);
+  if (first_window) return never(cursors_[3 * gpus]);
+  read(cursors_[3 * gpus], back, 0, 1);
 }
+
+template void FoldedChain::run<true>(int64_t, Diagonal&, uint32_t, uint32_t);
+template void FoldedChain::run<false>(int64_t, Diagonal&, uint32_t, uint32_t);
 
 }  // namespace understudy

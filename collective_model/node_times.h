@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -57,7 +58,11 @@ class BlockList {
   uint32_t last() const { return block_ + count_ - 1; }
   /// The item that holds a node: the last one that begins at it or before.
   uint32_t find(const BlockStore<T>& store, uint32_t node) const {
+    // Most are asked for a chain's first or last nodes.
+    if (count_ <= 1) return block_;
+    if (store[last()].begin <= node) return last();
     uint32_t first = block_;
+    if (node < store[first + 1].begin) return first;
     for (uint32_t count = count_; count > 1;) {
       const uint32_t half = count / 2;
       if (store[first + half].begin <= node) first += half;
@@ -84,11 +89,7 @@ class BlockList {
   void forget() { room_ = count_ = 0; }
 
  private:
-  uint32_t size_of_room() const {
-    uint32_t size = 0;
-    while (2u << size < room_) ++size;
-    return size;
-  }
+  uint32_t size_of_room() const { return static_cast<uint32_t>(std::countr_zero(room_)) - 1; }
   uint32_t block_ = 0, room_ = 0, count_ = 0;
 };
 
@@ -124,12 +125,17 @@ class NodeTimes {
   }
   /// Those of the next `count` > 0 nodes.
   void push(PieceStore& store, uint32_t count, Time first, Duration slope) {
-    push(store, first);
-    if (count == 1) return;
-    LinePiece& last = store[pieces_.last()];
-    if (end_ - last.begin == 1) last.slope = slope;
-    if (last.slope != slope) pieces_.add(store, {end_ - 1, first, slope});
-    end_ += count - 1;
+    if (count == 1) return push(store, first);
+    if (pieces_.count() != 0) {
+      LinePiece& last = store[pieces_.last()];
+      if (end_ - last.begin == 1 && first - last.first == slope) last.slope = slope;
+      if (last.slope == slope && last.at(end_) == first) {
+        end_ += count;
+        return;
+      }
+    }
+    pieces_.add(store, {end_, first, slope});
+    end_ += count;
   }
 
   Time at(const PieceStore& store, uint32_t node) const {

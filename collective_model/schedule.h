@@ -78,6 +78,8 @@ class Waits {
   void add(Wait::Moment moment, uint32_t connection, uint64_t message) {
     list_[count_++] = {moment, connection, message};
   }
+  Wait* begin() { return list_.data(); }
+  Wait* end() { return list_.data() + count_; }
   const Wait* begin() const { return list_.data(); }
   const Wait* end() const { return list_.data() + count_; }
   uint32_t size() const { return count_; }
