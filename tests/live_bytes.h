@@ -30,9 +30,19 @@ inline long long live_bytes = 0;
   if (p != nullptr) understudy::live_bytes += static_cast<long long>(malloc_usable_size(p));
   return p;
 }
+[[gnu::noinline]] void* operator new(size_t bytes, std::align_val_t alignment) {
+  void* p = nullptr;
+  if (posix_memalign(&p, static_cast<size_t>(alignment), bytes) != 0) throw std::bad_alloc();
+  understudy::live_bytes += static_cast<long long>(malloc_usable_size(p));
+  return p;
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept {
   if (p != nullptr) understudy::live_bytes -= static_cast<long long>(malloc_usable_size(p));
   std::free(p);
 }
 [[gnu::noinline]] void operator delete(void* p, size_t) noexcept { operator delete(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { operator delete(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t, std::align_val_t) noexcept {
+  operator delete(p);
+}
 #endif

@@ -83,8 +83,7 @@ class ShardControl {
   Shard& shard_;
   uint64_t sequence_ = 0;
   std::unordered_map<uint64_t, Then> waiting_;
-  std::vector<Sought> sought_;    ///< to be asked for again
-  std::vector<Command> backlog_;  ///< did not fit into the ring yet
+  std::vector<Sought> sought_;  ///< to be asked for again
   struct Owned {
     std::unique_ptr<Qp> qp;
     std::unique_ptr<DatagramQp> datagrams;

@@ -188,7 +188,7 @@ uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot
   if (marked(view.tos)) ++here().counters.ce_marked;
   if (roce.dest_qpn == kGsiQpn)
     return store_datagram(view, roce, slot - faults_.datagram_slot(0), now);
-  if (qps_[slot].datagrams != nullptr) return store_datagram(view, roce, qps_[slot].node, now);
+  if (qps_[slot].datagrams) return store_datagram(view, roce, qps_[slot].node, now);
   const uint32_t id = take_inbound(PacketKind::kFromReal, view, qps_[slot].node, now);
   if (id == kNoPacket) return kNoPacket;
   Packet& p = pool_[id];
