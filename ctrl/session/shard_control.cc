@@ -37,8 +37,8 @@ Qpn ShardControl::take_qpn() {
 Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
                          const std::function<void(Qp&)>& prepare,
                          std::unique_ptr<QpControl> control, bool needs_small) {
-  auto qp = std::make_unique<Qp>(config, shard_.regions(),
-                                 shard_.rc_counters(config.addressing.dst), endpoint);
+  auto qp = qp_memory_.make(config, shard_.regions(), shard_.rc_counters(config.addressing.dst),
+                            endpoint);
   Qp& result = *qp;
   Owned& owned = qps_[config.qpn];
   owned.qp = std::move(qp);

@@ -86,6 +86,7 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       leave_ready_lists(slot);
       forget_cnp(slot);
       end_control(slot);
+      if (qps_[slot].qp != nullptr) qps_[slot].qp->responder().forget_answers();
       qps_[slot].qp = nullptr;
       qps_[slot].datagrams = false;
       rest_[slot].datagrams = nullptr;

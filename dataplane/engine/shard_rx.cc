@@ -74,7 +74,7 @@ void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames, Time now
 void Shard::prefetch_qp(uint32_t slot) const {
   const auto* at = reinterpret_cast<const uint8_t*>(qps_[slot].qp);
   if (at == nullptr) return;
-  for (size_t i = 0; i < sizeof(Qp); i += 64) __builtin_prefetch(at + i);
+  for (size_t i = 0; i < Qp::kHotBytes; i += 64) __builtin_prefetch(at + i);
 }
 
 void Shard::rx_frame(const ReadFrame& read, std::span<const uint8_t> frame, Time now) {
