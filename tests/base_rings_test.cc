@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "dataplane/base/byte_ring.h"
+#include "dataplane/base/spsc_chain.h"
 #include "dataplane/base/spsc_ring.h"
 #include "dataplane/base/spsc_slots.h"
 
@@ -103,6 +104,66 @@ TEST(SpscRing, TwoThreads) {
     }
   }
   producer.join();
+}
+
+TEST(SpscChain, HasTheRoomThatItIsGiven) {
+  SpscChain<int> chain;
+  int v = -1, in = 0, out = 0;
+  EXPECT_FALSE(chain.pop(v));
+  EXPECT_TRUE(chain.empty());
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 200; ++round) {
+    for (uint64_t n = random() % 100; n > 0; --n) {
+      chain.make_room();
+      chain.push(in++);
+    }
+    ASSERT_EQ(chain.size(), static_cast<size_t>(in - out));
+    int expected = out;
+    chain.look(chain.size(), [&](int seen) { EXPECT_EQ(seen, expected++); });
+    EXPECT_EQ(expected, in);
+    for (uint64_t n = random() % 100; n > 0 && out < in; --n) {
+      ASSERT_TRUE(chain.pop(v));
+      EXPECT_EQ(v, out++);
+    }
+  }
+  while (chain.pop(v)) EXPECT_EQ(v, out++);
+  EXPECT_EQ(out, in);
+}
+
+/// Questions go one way, in room that their sender gives; answers come back, in room that the same
+/// one has given with each question.
+TEST(SpscChain, TwoThreadsOfWhichOneGivesTheRoom) {
+  SpscChain<uint64_t> questions, answers;
+  constexpr uint64_t kCount = 200'000;
+  std::thread other([&] {
+    uint64_t v;
+    for (uint64_t n = 0; n < kCount;) {
+      if (!questions.pop(v)) {
+        std::this_thread::yield();
+        continue;
+      }
+      answers.push(v * 3);
+      ++n;
+    }
+  });
+  uint64_t expected = 0, v;
+  const auto listen = [&] {
+    while (answers.pop(v)) {
+      if (v != expected * 3) ADD_FAILURE() << v;
+      ++expected;
+    }
+  };
+  for (uint64_t i = 0; i < kCount; ++i) {
+    answers.make_room();
+    questions.make_room();
+    questions.push(i);
+    if (i % 7 == 0) listen();
+  }
+  while (expected < kCount) {
+    listen();
+    std::this_thread::yield();
+  }
+  other.join();
 }
 
 void put(ByteRing& ring, uint32_t bytes, uint8_t value) {

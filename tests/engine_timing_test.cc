@@ -308,7 +308,7 @@ TEST_F(Timing, ALinkChangesAtItsTime) {
   change.has_rate = true;
   change.rate = Rate::bits_per_second(50'000'000);
   change.effective = first + packet * 3 + packet / 2;  // in the middle of the fifth packet
-  ASSERT_TRUE(pair->emulated.shard.commands().push(change));
+  pair->emulated.shard.commands().push(change);
   post(pair->emulated, emulated(0), write_of(10 * kMtu, rkey_real));
   pair->run(kZero + Duration::ms(100));
   ASSERT_EQ(pair->to_real.size(), 10u);
@@ -332,7 +332,7 @@ TEST_F(Timing, ALatencyChangesAtItsTime) {
   change.has_latency = true;
   change.latency = Duration::us(50);
   change.effective = kZero + Duration::us(1);
-  ASSERT_TRUE(pair->emulated.shard.commands().push(change));
+  pair->emulated.shard.commands().push(change);
   pair->run(kZero + Duration::us(10));
   const Time start = pair->emulated.now;
   post(pair->emulated, emulated(0), write_of(64, rkey_real), start);

@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #if defined(__has_feature)
@@ -30,9 +31,29 @@ inline long long live_bytes = 0;
   if (p != nullptr) understudy::live_bytes += static_cast<long long>(malloc_usable_size(p));
   return p;
 }
+// What is aligned has its size in front of it: the allocator's own word may be much more.
+[[gnu::noinline]] void* operator new(size_t bytes, std::align_val_t alignment) {
+  const auto before = static_cast<size_t>(alignment);
+  void* p = nullptr;
+  if (posix_memalign(&p, before, before + bytes) != 0) throw std::bad_alloc();
+  understudy::live_bytes += static_cast<long long>(bytes);
+  auto* const given = static_cast<char*>(p) + before;
+  std::memcpy(given - sizeof bytes, &bytes, sizeof bytes);
+  return given;
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept {
   if (p != nullptr) understudy::live_bytes -= static_cast<long long>(malloc_usable_size(p));
   std::free(p);
 }
 [[gnu::noinline]] void operator delete(void* p, size_t) noexcept { operator delete(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t alignment) noexcept {
+  if (p == nullptr) return;
+  size_t bytes;
+  std::memcpy(&bytes, static_cast<char*>(p) - sizeof bytes, sizeof bytes);
+  understudy::live_bytes -= static_cast<long long>(bytes);
+  std::free(static_cast<char*>(p) - static_cast<size_t>(alignment));
+}
+[[gnu::noinline]] void operator delete(void* p, size_t, std::align_val_t alignment) noexcept {
+  operator delete(p, alignment);
+}
 #endif

@@ -25,8 +25,8 @@ struct Link {
 class Side : public QpOwner {
  public:
   Side(uint64_t seed, const QpConfig& config)
-      : random_(seed),
-        regions_(4),
+      : regions_(4),
+        random_(seed),
         exposed_(kSlots * kSlotBytes),
         source_(random_bytes(kSlots * kSlotBytes, random_)),
         fetched_(kSlots * kSlotBytes),
@@ -99,6 +99,10 @@ class Side : public QpOwner {
     EXPECT_EQ(seen, peer.arrivals_.size()) << "nothing arrived twice";
   }
 
+ private:
+  RegionTable regions_;  // outlives the queue pair
+
+ public:
   std::unique_ptr<Qp> qp;
   RcCounters counters{};
 
@@ -108,7 +112,6 @@ class Side : public QpOwner {
     std::vector<uint8_t> bytes;
   };
   std::mt19937_64 random_;
-  RegionTable regions_;
   std::vector<uint8_t> exposed_, source_, fetched_, received_;
   std::deque<WorkRequest> work_;
   std::vector<Arrival> arrivals_;

@@ -9,14 +9,11 @@ constexpr uint64_t kRegionGap = 1 << 20;  ///< between regions, so that an overr
 uint64_t ShardControl::submit(Command command, Then then) {
   command.sequence = ++sequence_;
   waiting_.emplace(command.sequence, std::move(then));
-  if (!backlog_.empty() || !shard_.commands().push(command)) backlog_.push_back(command);
+  shard_.commands().push(command);
   return command.sequence;
 }
 
 size_t ShardControl::poll() {
-  size_t moved = 0;
-  while (moved < backlog_.size() && shard_.commands().push(backlog_[moved])) ++moved;
-  backlog_.erase(backlog_.begin(), backlog_.begin() + static_cast<ptrdiff_t>(moved));
   Reply reply;
   while (shard_.replies().pop(reply)) {
     const auto it = waiting_.find(reply.sequence);
@@ -40,8 +37,8 @@ Qpn ShardControl::take_qpn() {
 Qp& ShardControl::add_qp(const QpConfig& config, Endpoint& endpoint, bool needs_payload,
                          const std::function<void(Qp&)>& prepare,
                          std::unique_ptr<QpControl> control, bool needs_small) {
-  auto qp = std::make_unique<Qp>(config, shard_.regions(),
-                                 shard_.rc_counters(config.addressing.dst), endpoint);
+  auto qp = qp_memory_.make(config, shard_.regions(), shard_.rc_counters(config.addressing.dst),
+                            endpoint);
   Qp& result = *qp;
   Owned& owned = qps_[config.qpn];
   owned.qp = std::move(qp);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dataplane/base/result.h"
+#include "dataplane/base/slab.h"
 #include "dataplane/engine/shard.h"
 
 namespace understudy {
@@ -83,10 +84,10 @@ class ShardControl {
   Shard& shard_;
   uint64_t sequence_ = 0;
   std::unordered_map<uint64_t, Then> waiting_;
-  std::vector<Sought> sought_;    ///< to be asked for again
-  std::vector<Command> backlog_;  ///< did not fit into the ring yet
+  std::vector<Sought> sought_;  ///< to be asked for again
+  Slab<Qp> qp_memory_;
   struct Owned {
-    std::unique_ptr<Qp> qp;
+    Slab<Qp>::Pointer qp;
     std::unique_ptr<DatagramQp> datagrams;
     std::unique_ptr<QpControl> control;
   };

@@ -1,4 +1,4 @@
-// The language between control and a shard: plain structs over two single-producer rings, with an
+// The language between control and a shard: plain structs over two single-producer queues, with an
 // effective time and a sequence number, acknowledged in order of execution (design rule 4).
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dataplane/base/ids.h"
+#include "dataplane/base/spsc_chain.h"
 #include "dataplane/base/units.h"
 #include "dataplane/engine/counters.h"
 #include "dataplane/engine/port_pfc.h"
@@ -90,6 +91,21 @@ struct Reply {
   uint64_t sequence = 0;
   ReplyStatus status = ReplyStatus::kDone;
   Time at;  ///< when it was executed
+};
+
+/// Both directions. Control gives the room for a command and for its reply, so that the shard needs
+/// none where a run's set-up comes at once, and a reply is never lost.
+class CommandQueue {
+ public:
+  /// Control only.
+  void push(const Command& command) {
+    replies.make_room();
+    commands.make_room();
+    commands.push(command);
+  }
+
+  SpscChain<Command> commands;  ///< to be read by the shard
+  SpscChain<Reply> replies;     ///< to be read by control
 };
 
 }  // namespace understudy

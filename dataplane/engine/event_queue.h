@@ -27,6 +27,7 @@ enum class EventKind : uint8_t {
   kPauseHeard,  ///< the real node pauses a class, or lets it go on; index: port and class
   kPauseEnds,   ///< what it said may have run out; the same
   kCommand,     ///< a command's effective time has come; index: command slot
+  kCommands,    ///< commands for now have come; index: how many, and of those for later among them
 };
 
 struct ShardEvent {
@@ -37,8 +38,9 @@ struct ShardEvent {
 
 class EventQueue {
  public:
-  /// Allocates when there are more events than `capacity`.
-  explicit EventQueue(size_t capacity) { calendar_.reserve(capacity); }
+  explicit EventQueue(size_t capacity) : EventQueue(capacity, capacity) {}
+  /// Allocates when there are more events than `capacity`, or more than `at_once` at one time.
+  EventQueue(size_t capacity, size_t at_once) { calendar_.reserve(capacity, at_once); }
 
   void push(Time time, EventKind kind, uint32_t index) {
     // Of the others few are in order, and one that is far away would close its lane to the rest.

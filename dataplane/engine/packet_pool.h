@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "dataplane/base/big_array.h"
 #include "dataplane/fabric/link.h"
 #include "dataplane/rc/types.h"
 #include "dataplane/wire/parse.h"
@@ -109,7 +110,7 @@ class PacketPool {
  private:
   static uint32_t less(uint32_t a, uint32_t b) { return a > b ? a - b : 0; }
 
-  std::vector<Packet> packets_;
+  BigArray<Packet> packets_;
   std::vector<PacketSide> sides_;
   uint32_t outbound_ = 0;       ///< how many are taken by that side
   std::vector<uint32_t> next_;  ///< intrusive FIFO of the link a packet waits at

@@ -13,6 +13,9 @@ std::vector<NodeId> node_ids(const NodeTable& nodes) {
   return ids;
 }
 
+/// A queue pair's timer; under congestion control, its pacing and its law's timer as well.
+size_t events_of_qp(const ShardConfig& config) { return config.control_users == 0 ? 1 : 3; }
+
 }  // namespace
 
 Shard::Shard(const ShardConfig& config)
@@ -22,14 +25,14 @@ Shard::Shard(const ShardConfig& config)
       ready_(config.nodes.nics().size() * kLines),
       cnps_(config.nodes.nics().size()),
       pool_(config.packets),
-      events_(config.packets * 4 + config.queue_pairs * 4),
+      events_(config.packets * 4 + config.queue_pairs * events_of_qp(config),
+              config.packets * 4 + config.nodes.nics().size() * 4),
       regions_(config.regions),
       control_users_(config.control_users),
       qps_(config.queue_pairs + config.nodes.nics().size()),
+      rest_(qps_.size()),
       raw_(config.nodes.nics().size()),
       heads_(kHeadTemplates),
-      commands_(command_ring(config)),
-      replies_(command_ring(config)),
       to_host_(1 << 20),
       from_host_(1 << 20),
       notices_(1 << 20),
@@ -38,8 +41,8 @@ Shard::Shard(const ShardConfig& config)
   heard_.reserve(config.queue_pairs);
   wakes_.reserve(config.packets);
   free_wakes_.reserve(config.packets);
-  pending_.reserve(command_ring(config));
-  free_pending_.reserve(command_ring(config));
+  pending_.reserve(kPending);
+  free_pending_.reserve(kPending);
   const auto& nics = config_.nodes.nics();
   for (uint32_t i = 0; i < nics.size(); ++i) {
     if (!nics[i].real) continue;
@@ -101,7 +104,7 @@ uint32_t Shard::real_for(const IpAddress& to, uint32_t node) const {
 }
 
 Time Shard::next_wake() const {
-  if (!commands_.empty() || (!from_host_.empty() && !host_waits_)) return Time::zero();
+  if (!control_.commands.empty() || (!from_host_.empty() && !host_waits_)) return Time::zero();
   Time next = std::min(next_event(), host_asks_again_);
   uint32_t cls;
   for (const Port& port : ports_) {

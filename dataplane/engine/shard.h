@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "dataplane/base/big_array.h"
 #include "dataplane/base/byte_ring.h"
-#include "dataplane/base/spsc_ring.h"
 #include "dataplane/engine/commands.h"
 #include "dataplane/engine/event_queue.h"
 #include "dataplane/engine/io.h"
@@ -70,8 +70,8 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   Time next_wake() const override;
 
   // Control's side: single producer of commands, single consumer of replies.
-  SpscRing<Command>& commands() { return commands_; }
-  SpscRing<Reply>& replies() { return replies_; }
+  CommandQueue& commands() { return control_; }
+  SpscChain<Reply>& replies() { return control_.replies; }
   ByteRing& to_host() { return to_host_; }      ///< frames for the exception port
   ByteRing& from_host() { return from_host_; }  ///< frames of the exception port
   ByteRing& notices() { return notices_; }      ///< see node/notice.h
@@ -109,32 +109,34 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   /// before: hardware that receives sends them past the turns of what it was asked to send.
   static constexpr uint32_t kLines = kClasses + 1, kAckLine = kClasses;
   static constexpr uint32_t kNoSlot = 0xffffffff;
-  /// A run in virtual time is set up before any command is taken.
-  static constexpr size_t command_ring(const ShardConfig& config) {
-    return size_t{4096} + config.queue_pairs + config.regions;
-  }
-  struct QpSlot {
+  static constexpr size_t kPending = 4096;
+  /// What packets ask of a queue pair's slot: one cache line.
+  struct alignas(64) QpSlot {
     Qp* qp = nullptr;
-    DatagramQp* datagrams = nullptr;  ///< instead of `qp`
-    Endpoint* endpoint = nullptr;
     QpControl* control = nullptr;  ///< null: it sends as fast as its link allows
+    Duration uncertainty;          ///< most of the arrivals of the message that is coming in
+    Time timer = Time::never();    ///< earliest kTimer event outstanding
     uint32_t node = 0;             ///< position in the node table
     uint32_t real = 0;             ///< the same of its peer's NIC
     uint32_t generation = 0;       ///< queue pairs that had this slot before
+    uint32_t next[kLines] = {};    ///< the slot behind it in the node's line ...
+    bool queued[kLines] = {};      ///< ... where it waits
+    bool datagrams = false;        ///< it takes these: `qp` is null
     bool wants_payload = true;     ///< contents of what it receives are needed
     bool wants_small = false;      ///< these of messages of one packet
-    bool queued[kLines] = {};      ///< waits in the node's line ...
-    uint64_t turn = 0;             ///< ... since then, in line 0 of a network with switches
-    uint32_t next[kLines] = {};    ///< the slot behind it there
     bool heard = false;            ///< waits in heard_
-    bool cnp_waits = false;        ///< for its node's link, in cnps_
-    bool cnp_sent = false;         ///< one was, at last_cnp
-    uint32_t next_cnp = 0;         ///< the slot behind it in cnps_
-    Time last_cnp;
-    Duration uncertainty;        ///< most of the arrivals of the message that is coming in
-    Time timer = Time::never();  ///< earliest kTimer event outstanding
 
-    bool is_taken() const { return qp != nullptr || datagrams != nullptr; }
+    bool is_taken() const { return qp != nullptr || datagrams; }
+  };
+  /// The rest of it.
+  struct QpRest {
+    Endpoint* endpoint = nullptr;
+    DatagramQp* datagrams = nullptr;  ///< instead of `qp`
+    uint64_t turn = 0;                ///< when it came into line 0, in a network with switches
+    Time last_cnp;                    ///< if cnp_sent
+    uint32_t next_cnp = 0;            ///< the slot behind it in cnps_ ...
+    bool cnp_waits = false;           ///< ... where it waits for its node's link
+    bool cnp_sent = false;
   };
   /// Queue pairs of a node that have something to send, in turn: an intrusive FIFO of slots.
   struct ReadyList {
@@ -326,6 +328,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
 
   // shard_commands.cc
   void take_commands(Time now);
+  void execute_next(uint32_t count, Time now);
   ReplyStatus execute(const Command& command, Time now);
   void leave_ready_lists(uint32_t slot);
   void apply_rate(uint32_t node, Rate rate);
@@ -340,10 +343,10 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   std::vector<Port> ports_;
   std::vector<uint32_t> port_at_;  ///< of real NICs, by position in the node table
   uint32_t here_ = 0;              ///< port that frames come in from
-  std::vector<Link> links_;
-  std::vector<ReadyList> ready_;  ///< [node * kLines + line]
-  std::vector<ReadyList> cnps_;   ///< queue pairs whose CNP waits for their node's link, by node
-  std::vector<uint32_t> heard_;   ///< slots that packets came for at this moment
+  BigArray<Link> links_;
+  BigArray<ReadyList> ready_;    ///< [node * kLines + line]
+  std::vector<ReadyList> cnps_;  ///< queue pairs whose CNP waits for their node's link, by node
+  std::vector<uint32_t> heard_;  ///< slots that packets came for at this moment
   PacketPool pool_;
   /// Lists whose queue pairs could not send for want of packets, in turn: a FIFO of lists.
   uint32_t first_starved_ = kNoList, last_starved_ = kNoList;
@@ -351,19 +354,19 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   std::unique_ptr<SwitchedFabric> fabric_;  ///< null: two links a path
   RegionTable regions_;
   std::vector<ControlCounters> control_users_;  ///< of queue pairs that have gone
-  std::vector<QpSlot> qps_;    ///< and behind them a slot for each node: raw_slot()
+  BigArray<QpSlot> qps_;       ///< and behind them a slot for each node: raw_slot()
+  BigArray<QpRest> rest_;      ///< by slot
   std::vector<RawQueue> raw_;  ///< by position in the node table
   std::vector<Wake> wakes_;
   std::vector<uint32_t> free_wakes_;
-  std::vector<Command> pending_;  ///< commands whose time has not come
+  std::vector<Command> pending_;  ///< commands for later
   std::vector<uint32_t> free_pending_;
   std::array<ReadFrame, kTogether> own_reads_;  ///< where nobody else has read them
   std::array<const ReadFrame*, kTogether> own_read_{};
   std::vector<OwnHead> heads_;  ///< by slot and opcode: see head_template()
   Duration arrival_uncertainty_;
   uint64_t rx_count_ = 0;  ///< for sampled ICRC verification
-  SpscRing<Command> commands_;
-  SpscRing<Reply> replies_;
+  CommandQueue control_;
   ByteRing to_host_;
   ByteRing from_host_;
   bool host_waits_ = false;  ///< its oldest frame, for something that comes in or a later poll

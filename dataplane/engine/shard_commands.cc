@@ -10,9 +10,12 @@ constexpr Duration kLongPause = Duration::s(1);
 
 }  // namespace
 
+/// What is for now waits where it is until its turn, behind what was due before now.
 void Shard::take_commands(Time now) {
-  Command command;
-  while (commands_.pop(command)) {
+  const size_t count = control_.commands.size();
+  if (count == 0) return;
+  control_.commands.look(count, [&](const Command& command) {
+    if (command.effective <= now) return;
     uint32_t slot;
     if (free_pending_.empty()) {
       slot = static_cast<uint32_t>(pending_.size());
@@ -22,8 +25,17 @@ void Shard::take_commands(Time now) {
       free_pending_.pop_back();
       pending_[slot] = command;
     }
-    // One that is late has its turn behind what was due before now.
-    events_.push(std::max(command.effective, now), EventKind::kCommand, slot);
+    events_.push(command.effective, EventKind::kCommand, slot);
+  });
+  events_.push(now, EventKind::kCommands, static_cast<uint32_t>(count));
+}
+
+void Shard::execute_next(uint32_t count, Time now) {
+  for (; count > 0; --count) {
+    Command command;
+    control_.commands.pop(command);
+    if (command.effective > now) continue;
+    control_.replies.push({command.sequence, execute(command, now), now});
   }
 }
 
@@ -44,9 +56,9 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       const uint32_t node = config_.nodes.position(*nic);
       QpSlot& q = qps_[slot];
       q.qp = command.qp;
-      q.endpoint = command.endpoint;
+      rest_[slot].endpoint = command.endpoint;
       q.control = command.control;
-      q.endpoint->attach(*this);
+      command.endpoint->attach(*this);
       q.node = node;
       q.real = real_for(a.dst, node);
       q.wants_payload = command.needs_payload;
@@ -62,7 +74,8 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       const NodeNic* nic = config_.nodes.find(added.node, added.addressing.src);
       if (slot == kNoSlot) return ReplyStatus::kTableFull;
       if (nic == nullptr || qps_[slot].is_taken()) return ReplyStatus::kNoSuchObject;
-      qps_[slot].datagrams = &added;
+      qps_[slot].datagrams = true;
+      rest_[slot].datagrams = &added;
       qps_[slot].node = config_.nodes.position(*nic);
       faults_.on_new_qp(slot, qps_[slot].node, added.next, Psn());
       return ReplyStatus::kDone;
@@ -73,9 +86,11 @@ ReplyStatus Shard::execute(const Command& command, Time now) {
       leave_ready_lists(slot);
       forget_cnp(slot);
       end_control(slot);
+      if (qps_[slot].qp != nullptr) qps_[slot].qp->responder().forget_answers();
       qps_[slot].qp = nullptr;
-      qps_[slot].datagrams = nullptr;
-      qps_[slot].endpoint = nullptr;
+      qps_[slot].datagrams = false;
+      rest_[slot].datagrams = nullptr;
+      rest_[slot].endpoint = nullptr;
       // Packets still on their way must not reach for memory that control frees next, nor speak to
       // the number's next owner: they belong() to nobody now.
       ++qps_[slot].generation;

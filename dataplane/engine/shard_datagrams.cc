@@ -34,7 +34,7 @@ void Shard::rx_gsi(const FrameView& view, const RoceView& roce, Time now) {
 
 /// A packet to a slot that no RC queue pair has.
 void Shard::rx_datagram(const FrameView& view, const RoceView& roce, uint32_t slot, Time now) {
-  const DatagramQp* qp = qps_[slot].datagrams;
+  const DatagramQp* qp = rest_[slot].datagrams;
   if (qp == nullptr) return here().counters.drop(Drop::kUnknownQpn);
   if (!roce.info().deth) return here().counters.drop(Drop::kBadOpcode);
   if (view.dst != qp->addressing.src ||
@@ -75,7 +75,7 @@ void Shard::deliver_gsi(uint32_t packet, Time now) {
 /// A UD queue pair's message goes back to where it came from.
 void Shard::echo_datagram(uint32_t packet, uint32_t slot, Time now) {
   const Packet& p = pool_[packet];
-  DatagramQp& qp = *qps_[slot].datagrams;
+  DatagramQp& qp = *rest_[slot].datagrams;
   if (marked(p.tos) || p.ce) ++counters_of(p.real).ce_delivered;
   RoceAddressing addressing = qp.addressing;
   addressing.dst = p.addressing.src;

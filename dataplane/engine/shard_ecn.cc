@@ -11,14 +11,15 @@ void Shard::look_for_mark(const Packet& packet, uint32_t slot, Time now) {
   ShardCounters& counters = counters_of(q.real);
   ++counters.ce_delivered;
   if (!config_.cnp.on || !q.qp->connected()) return;
-  if (q.cnp_waits || (q.cnp_sent && now - q.last_cnp < config_.cnp.interval)) {
+  QpRest& rest = rest_[slot];
+  if (rest.cnp_waits || (rest.cnp_sent && now - rest.last_cnp < config_.cnp.interval)) {
     ++counters.cnp_suppressed;
     return;
   }
-  q.cnp_waits = true;
-  q.next_cnp = kNoSlot;
+  rest.cnp_waits = true;
+  rest.next_cnp = kNoSlot;
   ReadyList& list = cnps_[q.node];
-  (list.first == kNoSlot ? list.first : qps_[list.last].next_cnp) = slot;
+  (list.first == kNoSlot ? list.first : rest_[list.last].next_cnp) = slot;
   list.last = slot;
   if (fabric_ != nullptr) return fabric_->ready(q.node, now);
   const uint32_t cls = control_class();
@@ -35,11 +36,12 @@ uint32_t Shard::take_cnp(uint32_t node, Time now) {
     starve(node * kLines + control_class());
     return kNoPacket;
   }
-  QpSlot& q = qps_[slot];
-  list.first = q.next_cnp;
-  q.cnp_waits = false;
-  q.cnp_sent = true;
-  q.last_cnp = now;
+  const QpSlot& q = qps_[slot];
+  QpRest& rest = rest_[slot];
+  list.first = rest.next_cnp;
+  rest.cnp_waits = false;
+  rest.cnp_sent = true;
+  rest.last_cnp = now;
   ++counters_of(q.real).cnp_sent;
   const QpConfig& qp = q.qp->config();
   const uint32_t id = pool_.take(PacketSide::kOutbound);
@@ -68,14 +70,14 @@ uint32_t Shard::take_cnp(uint32_t node, Time now) {
 
 /// The queue pair in `slot` goes: so does its CNP.
 void Shard::forget_cnp(uint32_t slot) {
-  QpSlot& q = qps_[slot];
-  q.cnp_sent = false;
-  if (!q.cnp_waits) return;
-  q.cnp_waits = false;
-  ReadyList& list = cnps_[q.node];
+  QpRest& rest = rest_[slot];
+  rest.cnp_sent = false;
+  if (!rest.cnp_waits) return;
+  rest.cnp_waits = false;
+  ReadyList& list = cnps_[qps_[slot].node];
   uint32_t before = kNoSlot;
-  for (uint32_t at = list.first; at != slot; at = qps_[at].next_cnp) before = at;
-  (before == kNoSlot ? list.first : qps_[before].next_cnp) = q.next_cnp;
+  for (uint32_t at = list.first; at != slot; at = rest_[at].next_cnp) before = at;
+  (before == kNoSlot ? list.first : rest_[before].next_cnp) = rest.next_cnp;
   if (list.last == slot) list.last = before;
 }
 

@@ -65,9 +65,12 @@ void Shard::run_events(Time now) {
       case EventKind::kCommand: {
         const Command command = pending_[e.index];
         free_pending_.push_back(e.index);
-        replies_.push({command.sequence, execute(command, e.time), e.time});
+        control_.replies.push({command.sequence, execute(command, e.time), e.time});
         break;
       }
+      case EventKind::kCommands:
+        execute_next(e.index, e.time);
+        break;
     }
     if (!heard_.empty() && next_event() > e.time) answer_heard(e.time);
   }
@@ -116,7 +119,7 @@ void Shard::deliver(uint32_t packet, Time now) {
     counters_of(p.real).drop(Drop::kUnknownQpn);
     return pool_.release(packet);
   }
-  if (qps_[slot].datagrams != nullptr) return echo_datagram(packet, slot, now);
+  if (qps_[slot].datagrams) return echo_datagram(packet, slot, now);
   if (p.view.info().kind == OpKind::kCnp) {
     pool_.release(packet);
     return hear_cnp(slot, now);

@@ -122,7 +122,7 @@ void Shard::make_ready(uint32_t slot, uint32_t line, Time now) {
   (ready.first == kNoSlot ? ready.first : qps_[ready.last].next[line]) = slot;
   ready.last = slot;
   if (line == kAckLine) return;
-  if (fabric_ != nullptr) q.turn = fabric_->take_turn();
+  if (fabric_ != nullptr) rest_[slot].turn = fabric_->take_turn();
   if (q.control != nullptr) q.control->ready(now);
 }
 

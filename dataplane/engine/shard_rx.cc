@@ -82,7 +82,7 @@ void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames,
 void Shard::prefetch_qp(uint32_t slot) const {
   const auto* at = reinterpret_cast<const uint8_t*>(qps_[slot].qp);
   if (at == nullptr) return;
-  for (size_t i = 0; i < sizeof(Qp); i += 64) __builtin_prefetch(at + i);
+  for (size_t i = 0; i < Qp::kHotBytes; i += 64) __builtin_prefetch(at + i);
 }
 
 void Shard::rx_frame(const ReadFrame& read, uint32_t slot, std::span<const uint8_t> frame,
@@ -196,7 +196,7 @@ uint32_t Shard::store(const FrameView& view, const RoceView& roce, uint32_t slot
   if (marked(view.tos)) ++here().counters.ce_marked;
   if (roce.dest_qpn == kGsiQpn)
     return store_datagram(view, roce, slot - faults_.datagram_slot(0), now);
-  if (qps_[slot].datagrams != nullptr) return store_datagram(view, roce, qps_[slot].node, now);
+  if (qps_[slot].datagrams) return store_datagram(view, roce, qps_[slot].node, now);
   const uint32_t id = take_inbound(PacketKind::kFromReal, view, qps_[slot].node, now);
   if (id == kNoPacket) return kNoPacket;
   Packet& p = pool_[id];

@@ -80,7 +80,7 @@ uint64_t Shard::turn_of_line(uint32_t node, uint32_t line, LinkId uplink, uint8_
   for (uint32_t slot = ready_[node * kLines + line].first; slot != kNoSlot; slot = q->next[line]) {
     q = &qps_[slot];
     const bool has_some = slot == raw_slot(node) || (q->qp != nullptr && sends(slot, line, now));
-    if (has_some && goes(slot, uplink, blocked)) return q->turn;
+    if (has_some && goes(slot, uplink, blocked)) return rest_[slot].turn;
   }
   return NetworkTraffic::kNoTurn;
 }

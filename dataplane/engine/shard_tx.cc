@@ -88,7 +88,9 @@ bool Shard::send(uint32_t packet, Time now, TxSink& sink) {
     ++counters.tx_roce;
     const Time actual = std::max(now, p.due);  // handed over early, it leaves at its time
     counters.lateness.add(actual - p.due);
-    if (p.departs && belongs(p, q)) q.endpoint->on_transmitted(p.due, actual, *q.qp, p.id);
+    if (p.departs && belongs(p, q)) {
+      rest_[slot_of(p.qpn)].endpoint->on_transmitted(p.due, actual, *q.qp, p.id);
+    }
   }
   ++counters.tx_frames;
   counters.tx_bytes += p.frame_bytes;

@@ -25,9 +25,11 @@ struct CalendarEvent {
 class Calendar {
  public:
   /// Room for as many events before the first allocation, unless they are minutes away.
-  void reserve(size_t events) {
+  void reserve(size_t events) { reserve(events, events); }
+  /// The same if no more than `at_once` are due together.
+  void reserve(size_t events, size_t at_once) {
     nodes_.reserve(events);
-    current_.reserve(events);
+    current_.reserve(at_once);
   }
 
   /// `time` may have passed: then the event comes next, behind others that are due.

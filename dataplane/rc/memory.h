@@ -8,6 +8,7 @@
 
 #include "dataplane/base/ids.h"
 #include "dataplane/base/pattern.h"
+#include "dataplane/rc/answers.h"
 
 namespace understudy {
 
@@ -111,11 +112,18 @@ struct Region {
   }
 };
 
-/// Regions of one shard. The rkey's upper bits are the index, so lookup is an index; the low byte
-/// changes on reuse, so a stale rkey is caught.
+/// Regions of one shard, and the READs and ATOMICs of them that are remembered. The rkey's upper
+/// bits are the index, so lookup is an index; the low byte changes on reuse, so a stale rkey is
+/// caught.
 class RegionTable {
  public:
-  explicit RegionTable(size_t capacity) : regions_(capacity) {}
+  /// Enough for 512 queue pairs with 128 requests each that wait for their answer.
+  static constexpr uint32_t kAnswers = 1 << 16;
+
+  explicit RegionTable(size_t capacity, uint32_t answers = kAnswers)
+      : regions_(capacity), answers_(answers) {}
+
+  AnswerPool& answers() { return answers_; }
 
   /// False when that index lies outside the table.
   bool add(uint32_t index, const Region& region) {
@@ -161,6 +169,7 @@ class RegionTable {
   uint8_t tag(uint32_t index) const { return static_cast<uint8_t>(regions_[index].generation); }
 
   std::vector<Region> regions_;
+  AnswerPool answers_;
 };
 
 }  // namespace understudy

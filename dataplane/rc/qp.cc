@@ -33,12 +33,11 @@ bool may_become(QpState from, QpState to) {
 }  // namespace
 
 Qp::Qp(const QpConfig& config, RegionTable& regions, RcCounters& counters, QpOwner& owner)
-    : config_(config),
-      counters_(counters),
+    : base_{config, regions, counters},
       owner_(owner),
-      responder_(config_, regions, counters),
-      requester_(config_, counters),
-      state_(config.start) {}
+      responder_(base_),
+      state_(config.start),
+      requester_(base_) {}
 
 bool Qp::connected() const {
   return state_ == QpState::kRtr || state_ == QpState::kRts || state_ == QpState::kSqd;
@@ -63,11 +62,11 @@ bool Qp::modify(Time now, QpState to) {
 
 void Qp::set_send_attributes(Psn sq_psn, uint8_t timeout, uint8_t retry_count, uint8_t rnr_retry,
                              uint8_t max_rd_atomic) {
-  config_.sq_psn = sq_psn;
-  config_.timeout = timeout;
-  config_.retry_count = retry_count;
-  config_.rnr_retry = rnr_retry;
-  config_.max_rd_atomic = max_rd_atomic;
+  base_.config.sq_psn = sq_psn;
+  base_.config.timeout = timeout;
+  base_.config.retry_count = retry_count;
+  base_.config.rnr_retry = rnr_retry;
+  base_.config.max_rd_atomic = max_rd_atomic;
   requester_.reset();
 }
 
@@ -76,7 +75,7 @@ bool Qp::post(const WorkRequest& request) {
 }
 
 void Qp::on_packet(Time now, const RoceView& packet, const uint8_t* payload) {
-  if (!connected()) return count(counters_, RcEvent::kWrongState);
+  if (!connected()) return count(base_.counters, RcEvent::kWrongState);
   if (packet.info().is_response()) {
     requester_.on_response(now, packet, payload);
     return report_completions(now);
@@ -86,7 +85,8 @@ void Qp::on_packet(Time now, const RoceView& packet, const uint8_t* payload) {
     established_ = true;
     if (state_ == QpState::kRtr) owner_.on_established(now, *this);
   }
-  if (outcome == RequestOutcome::kMessage) owner_.on_received(now, *this, responder_.received());
+  if (outcome == RequestOutcome::kMessage)
+    owner_.on_received(now, *this, responder_.received(packet, payload));
   if (outcome == RequestOutcome::kFatal) {
     enter_error();  // but for the NAK, and what must go before it
     requester_.flush();
@@ -115,11 +115,11 @@ void Qp::report_completions(Time now) {
 
 void Qp::enter_error() {
   state_ = QpState::kError;
-  count(counters_, RcEvent::kQpError);
+  count(base_.counters, RcEvent::kQpError);
 }
 
 bool Qp::sends_requests(Time now, TrafficKind kind) const {
-  const TrafficKind own = config_.control ? TrafficKind::kControl : TrafficKind::kData;
+  const TrafficKind own = base_.config.control ? TrafficKind::kControl : TrafficKind::kData;
   return wants(kind, own) && state_ != QpState::kError && requester_.has_packet(now);
 }
 
@@ -149,9 +149,9 @@ bool Qp::pull(Time now, TrafficKind kind, OutPacket& out, bool& departs, uint64_
       departs = requester_.pull(now, out, id);
       break;
   }
-  out.fields.dest_qpn = config_.remote_qpn;
-  out.fields.pkey = config_.pkey;
-  out.fields.migration = config_.migration;
+  out.fields.dest_qpn = base_.config.remote_qpn;
+  out.fields.pkey = base_.config.pkey;
+  out.fields.migration = base_.config.migration;
   return true;
 }
 

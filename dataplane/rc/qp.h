@@ -27,14 +27,19 @@ enum class NextPacket : uint8_t {
   kRequest,  ///< of its own
 };
 
-class Qp {
+/// In whole cache lines; what WRITEs to it touch comes first.
+class alignas(64) Qp {
  public:
+  /// What WRITEs to it touch.
+  static constexpr size_t kHotBytes = 256;
+
+  /// `regions`, `counters` and `owner` outlive it.
   Qp(const QpConfig& config, RegionTable& regions, RcCounters& counters, QpOwner& owner);
   Qp(const Qp&) = delete;
   Qp& operator=(const Qp&) = delete;
 
-  const QpConfig& config() const { return config_; }
-  RoceAddressing& addressing() { return config_.addressing; }
+  const QpConfig& config() const { return base_.config; }
+  RoceAddressing& addressing() { return base_.config.addressing; }
   Responder& responder() { return responder_; }
 
   QpState state() const { return state_; }
@@ -49,8 +54,8 @@ class Qp {
   /// requester anew.
   void set_send_attributes(Psn sq_psn, uint8_t timeout, uint8_t retry_count, uint8_t rnr_retry,
                            uint8_t max_rd_atomic);
-  void set_access(uint8_t access) { config_.access = access; }
-  void set_min_rnr_timer(uint8_t code) { config_.min_rnr_timer = code; }
+  void set_access(uint8_t access) { base_.config.access = access; }
+  void set_min_rnr_timer(uint8_t code) { base_.config.min_rnr_timer = code; }
 
   /// Posts work; false when the send queue is full or in a state that takes none (only RTS and SQD
   /// do).
@@ -78,14 +83,13 @@ class Qp {
   bool sends_requests(Time now, TrafficKind kind) const;
   void enter_error();
 
-  QpConfig config_;
-  RcCounters& counters_;
+  QpBase base_;
   QpOwner& owner_;
-  Responder responder_;
-  Requester requester_;
-  QpState state_;
-  bool established_ = false;       ///< the owner knows that the peer has begun to send
   Time flush_at_ = Time::never();  ///< the connection ended while a packet was built
+  [[no_unique_address]] Responder responder_;
+  QpState state_;
+  [[no_unique_address]] Requester requester_;
+  bool established_ = false;  ///< the owner knows that the peer has begun to send
 };
 
 }  // namespace understudy

@@ -37,28 +37,28 @@ Opcode opcode_for(WorkOp op, bool first, bool last) {
 
 }  // namespace
 
-Requester::Requester(const QpConfig& config, RcCounters& counters)
-    : config_(config), counters_(counters), ring_(config.send_queue), done_(config.send_queue) {
+Requester::Requester(const QpBase& base) : base_(base) {
+  if (room() != 0) ring_ = std::make_unique<Entry[]>(room());
   reset();
 }
 
 void Requester::reset() {
-  first_ = count_ = cursor_ = done_first_ = done_count_ = 0;
+  first_ = count_ = cursor_ = done_ = 0;
   cursor_packet_ = 0;
-  next_psn_ = una_ = sent_ = asked_ = config_.sq_psn;
+  next_psn_ = una_ = sent_ = asked_ = base_.config.sq_psn;
   next_ssn_ = 1;
   timer_ = Time::never();
   rnr_until_ = Time::zero();
-  retries_left_ = config_.retry_count;
-  rnr_left_ = config_.rnr_retry;
+  retries_left_ = base_.config.retry_count;
+  rnr_left_ = base_.config.rnr_retry;
   retrying_ = drained_ = failed_ = false;
   // Until the peer has said how many receives it has, one message may find out (IBTA 9.7.7.2).
-  credits_limit_ = config_.flow_control;
+  credits_limit_ = base_.config.flow_control;
   last_ssn_ = 0;
 }
 
 bool Requester::post(const WorkRequest& request) {
-  if (failed_ || count_ + done_count_ >= ring_.size()) return false;
+  if (failed_ || count_ + done_ >= room()) return false;
   Entry e;
   e.request = request;
   e.psn = next_psn_;
@@ -66,11 +66,12 @@ bool Requester::post(const WorkRequest& request) {
   const bool atomic = request.op == WorkOp::kCompareSwap || request.op == WorkOp::kFetchAdd;
   e.wants_answer = atomic || request.op == WorkOp::kRead;
   e.takes_receive = !e.wants_answer && request.op != WorkOp::kWrite;
-  if (e.wants_answer && config_.max_rd_atomic == 0) return false;
+  if (e.wants_answer && base_.config.max_rd_atomic == 0) return false;
   if (!atomic && request.length > kMaxMessageBytes) return false;
-  e.packets = atomic ? 1
-                     : static_cast<uint32_t>(std::max<uint64_t>(
-                           1, (uint64_t{request.length} + config_.mtu - 1) / config_.mtu));
+  e.packets = atomic
+                  ? 1
+                  : static_cast<uint32_t>(std::max<uint64_t>(
+                        1, (uint64_t{request.length} + base_.config.mtu - 1) / base_.config.mtu));
   // Beyond half of the PSNs old and new could not be told apart (IBTA 9.7.1).
   if (((next_psn_.value() - una_.value()) & Psn::kMask) + e.packets > kMaxPsnsQueued) return false;
   entry(count_) = e;
@@ -82,7 +83,7 @@ bool Requester::post(const WorkRequest& request) {
 
 uint32_t Requester::answers_in_flight() const {
   uint32_t n = 0;
-  for (size_t i = 0; i < cursor_; ++i) n += entry(i).open() ? 1 : 0;
+  for (uint32_t i = 0; i < cursor_; ++i) n += entry(i).open() ? 1 : 0;
   return n;
 }
 
@@ -91,7 +92,7 @@ bool Requester::limited(const Entry& e) const {
 }
 
 bool Requester::may_send() const {
-  if (failed_ || cursor_ >= count_) return false;
+  if (cursor_ >= count_ || failed_) return false;
   const Entry& e = entry(cursor_);
   if (drained_ && e.psn.distance_from(sent_) >= 0) return false;
   if (limited(e)) {
@@ -103,13 +104,13 @@ bool Requester::may_send() const {
   if (!e.wants_answer && !e.request.fence) return true;
   const uint32_t open = answers_in_flight();
   if (e.request.fence && open > 0) return false;
-  return !e.wants_answer || open < config_.max_rd_atomic;
+  return !e.wants_answer || open < base_.config.max_rd_atomic;
 }
 
 /// A READ, or what is missing of one: it asks again with a new RETH (rule A5.6). Or an ATOMIC.
 void Requester::fill_request(const Entry& e, RoceFields& f) const {
   const WorkRequest& r = e.request;
-  const uint32_t skip = e.answered * config_.mtu;
+  const uint32_t skip = e.answered * base_.config.mtu;
   f.opcode = opcode_for(r.op, true, true);
   f.psn = e.psn.advance(e.answered);
   f.va = r.remote_va + skip;
@@ -127,7 +128,7 @@ void Requester::fill(const Entry& e, OutPacket& out) const {
   RoceFields& f = out.fields;
   const bool first = cursor_packet_ == 0;
   const bool last = cursor_packet_ + 1 == e.packets;
-  const uint32_t offset = cursor_packet_ * config_.mtu;
+  const uint32_t offset = cursor_packet_ * base_.config.mtu;
   f.opcode = opcode_for(r.op, first, last);
   f.psn = e.psn.advance(cursor_packet_);
   f.va = r.remote_va;
@@ -135,7 +136,7 @@ void Requester::fill(const Entry& e, OutPacket& out) const {
   f.imm = r.op == WorkOp::kSendInvalidate ? r.invalidate : r.imm;
   f.solicited = last && r.solicited && e.takes_receive;
   f.ack_request = last || limited(e) || cursor_packet_ % kPacketsPerAck == kPacketsPerAck - 1;
-  out.payload_bytes = std::min(config_.mtu, r.length - offset);
+  out.payload_bytes = std::min(base_.config.mtu, r.length - offset);
   out.payload = r.payload.advanced(offset);
 }
 
@@ -154,7 +155,7 @@ bool Requester::pull(Time now, OutPacket& out, uint64_t& id) {
   if (f.psn.distance_from(sent_) >= 0) {
     sent_ = end;
   } else {
-    count(counters_, RcEvent::kRetransmit);
+    count(base_.counters, RcEvent::kRetransmit);
   }
   if (f.ack_request) {
     asked_ = end;
@@ -171,11 +172,11 @@ bool Requester::pull(Time now, OutPacket& out, uint64_t& id) {
 }
 
 Duration Requester::timeout() const {
-  return Duration::ns(4096) * (int64_t{1} << (config_.timeout & 31));
+  return Duration::ns(4096) * (int64_t{1} << (base_.config.timeout & 31));
 }
 
 Time Requester::deadline() const {
-  if (failed_ || count_ == 0) return Time::never();
+  if (count_ == 0 || failed_) return Time::never();
   const Time rnr = cursor_ < count_ && rnr_until_ > Time::zero() ? rnr_until_ : Time::never();
   return std::min(timer_, rnr);
 }
@@ -183,7 +184,7 @@ Time Requester::deadline() const {
 /// Packets that follow put the timeout off, but not for ever: it comes within one to four times the
 /// configured time after what is not acknowledged was sent (rule A5.8).
 void Requester::start_timer(Time now) {
-  if (config_.timeout == 0) return;
+  if (base_.config.timeout == 0) return;
   if (timer_.is_never()) asked_at_ = now;
   timer_ = std::min(now + timeout(), asked_at_ + timeout() * kLatestTimeout);
 }
@@ -192,7 +193,7 @@ void Requester::on_timer(Time now) {
   if (failed_ || count_ == 0) return;
   if (rnr_until_ > Time::zero() && now >= rnr_until_) rnr_until_ = Time::zero();
   if (now < timer_) return;
-  count(counters_, RcEvent::kTimeout);
+  count(base_.counters, RcEvent::kTimeout);
   retrying_ = true;
   retry_from(una_);
 }
@@ -214,25 +215,25 @@ void Requester::restart_from(Psn psn) {
   }
 }
 
-size_t Requester::entry_of(Psn psn) const {
-  size_t i = 0;
+uint32_t Requester::entry_of(Psn psn) const {
+  uint32_t i = 0;
   while (i < count_ && psn.distance_from(entry(i).psn) >= static_cast<int32_t>(entry(i).packets)) {
     ++i;
   }
   return i;
 }
 
-void Requester::fail(WorkStatus status, size_t culprit) {
+void Requester::fail(WorkStatus status, uint32_t culprit) {
   if (failed_) return;
   failed_ = true;
-  for (size_t i = 0; count_ > 0; ++i) finish(i == culprit ? status : WorkStatus::kFlushed);
+  for (uint32_t i = 0; count_ > 0; ++i) finish(i == culprit ? status : WorkStatus::kFlushed);
   timer_ = Time::never();
 }
 
 void Requester::finish(WorkStatus status) {
-  done_[(done_first_ + done_count_) % done_.size()] = {entry(0).request.id, status};
-  ++done_count_;
-  first_ = place(1);
+  entry(0).status = status;
+  ++done_;
+  first_ = first_ + 1 < room() ? first_ + 1 : 0;
   --count_;
   if (cursor_ > 0) {
     --cursor_;
@@ -242,10 +243,10 @@ void Requester::finish(WorkStatus status) {
 }
 
 bool Requester::pop_completion(Completion& out) {
-  if (done_count_ == 0) return false;
-  out = done_[done_first_];
-  done_first_ = (done_first_ + 1) % done_.size();
-  --done_count_;
+  if (done_ == 0) return false;
+  const Entry& oldest = ring_[first_ >= done_ ? first_ - done_ : first_ + room() - done_];
+  out = {oldest.request.id, oldest.status};
+  --done_;
   return true;
 }
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "dataplane/rc/types.h"
 #include "dataplane/wire/parse.h"
@@ -19,7 +19,7 @@ struct Completion {
 
 class Requester {
  public:
-  Requester(const QpConfig& config, RcCounters& counters);
+  explicit Requester(const QpBase& base);
 
   /// False when the send queue is full: of work requests, or of packets (2^23 not acknowledged);
   /// and for what can never be sent: more than 2^31 bytes, a READ or ATOMIC where max_rd_atomic is
@@ -59,20 +59,23 @@ class Requester {
     WorkRequest request;
     Psn psn;  ///< of its first packet
     uint32_t packets = 0;
-    uint32_t answered = 0;       ///< READ and ATOMIC: response packets that came
-    uint32_t ssn = 0;            ///< 24-bit number of the message, counted from 1
-    bool wants_answer = false;   ///< READ and ATOMIC
-    bool takes_receive = false;  ///< SEND and WRITE with immediate
+    uint32_t answered = 0;                     ///< READ and ATOMIC: response packets that came
+    uint32_t ssn = 0;                          ///< 24-bit number of the message, counted from 1
+    bool wants_answer = false;                 ///< READ and ATOMIC
+    bool takes_receive = false;                ///< SEND and WRITE with immediate
+    WorkStatus status = WorkStatus::kSuccess;  ///< once it is done
 
     bool open() const { return wants_answer && answered < packets; }
   };
 
-  /// Entry `i` from the oldest one, up to ring_.size(). Without a division: each packet asks often.
-  size_t place(size_t i) const {
-    return first_ + i < ring_.size() ? first_ + i : first_ + i - ring_.size();
+  uint32_t room() const { return base_.config.send_queue; }
+  /// Entry `i` from the oldest unfinished one, less than room(). Without a division: each packet
+  /// asks often.
+  uint32_t place(uint32_t i) const {
+    return i < room() - first_ ? first_ + i : first_ - (room() - i);
   }
-  Entry& entry(size_t i) { return ring_[place(i)]; }
-  const Entry& entry(size_t i) const { return ring_[place(i)]; }
+  Entry& entry(uint32_t i) { return ring_[place(i)]; }
+  const Entry& entry(uint32_t i) const { return ring_[place(i)]; }
   void fill(const Entry& e, OutPacket& out) const;
   void fill_request(const Entry& e, RoceFields& f) const;
   bool may_send() const;
@@ -92,39 +95,39 @@ class Requester {
   void on_rnr_nak(Time now, const RoceView& packet);
   void on_answer(Time now, const RoceView& packet, const uint8_t* payload);
   /// The unfinished entry that `psn` belongs to, or count_.
-  size_t entry_of(Psn psn) const;
+  uint32_t entry_of(Psn psn) const;
   /// The oldest unanswered READ or ATOMIC among packets before or at `psn`, or count_.
-  size_t open_before(Psn psn) const;
+  uint32_t open_before(Psn psn) const;
   void finish(WorkStatus status);
   /// Ends all work: `status` for the request `culprit`, kFlushed for the others.
-  void fail(WorkStatus status, size_t culprit);
+  void fail(WorkStatus status, uint32_t culprit);
   void retry_from(Psn psn);
   Duration timeout() const;
   void start_timer(Time now);
   uint32_t answers_in_flight() const;
 
-  const QpConfig& config_;
-  RcCounters& counters_;
-  std::vector<Entry> ring_;
-  size_t first_ = 0, count_ = 0;  ///< oldest unfinished entry; unfinished entries
-  size_t cursor_ = 0;             ///< entry (relative to first_) that is being sent
-  uint32_t cursor_packet_ = 0;    ///< its next packet
-  Psn next_psn_;                  ///< of the next work request posted
+  // What a queue pair that sends nothing is asked for comes first.
+  const QpBase& base_;
+  Time timer_ = Time::never();     ///< retransmission deadline; runs while an answer is asked for
+  Time rnr_until_;                 ///< nothing is sent before
+  uint32_t count_ = 0;             ///< unfinished entries
+  uint32_t cursor_ = 0;            ///< entry (relative to first_) that is being sent
+  uint32_t cursor_packet_ = 0;     ///< its next packet
+  uint32_t first_ = 0;             ///< oldest unfinished entry
+  std::unique_ptr<Entry[]> ring_;  ///< room() of them; null without any
+  uint32_t done_ = 0;              ///< finished entries before first_, of which nobody knows yet
+  Psn next_psn_;                   ///< of the next work request posted
   uint32_t next_ssn_ = 1;
-  Psn una_;                     ///< oldest PSN not acknowledged
-  Psn sent_;                    ///< one past the highest PSN ever sent
-  Psn asked_;                   ///< one past the newest PSN since the last go-back with AckReq
-  Time timer_ = Time::never();  ///< retransmission deadline; runs while an answer is asked for
-  Time asked_at_;               ///< when the timer started
-  Time rnr_until_;              ///< nothing is sent before
+  Psn una_;                ///< oldest PSN not acknowledged
+  Psn sent_;               ///< one past the highest PSN ever sent
+  Psn asked_;              ///< one past the newest PSN since the last go-back with AckReq
+  Time asked_at_;          ///< when the timer started
+  uint32_t last_ssn_ = 0;  ///< newest message that the peer's credits allow
   uint8_t retries_left_, rnr_left_;
   bool retrying_ = false;  ///< a go-back is under way: further sequence NAKs are ignored
   bool drained_ = false;
   bool failed_ = false;
-  bool credits_limit_ = false;    ///< the newest credits of the peer are a limit
-  uint32_t last_ssn_ = 0;         ///< newest message that they allow
-  std::vector<Completion> done_;  ///< ring of completions not yet popped
-  size_t done_first_ = 0, done_count_ = 0;
+  bool credits_limit_ = false;  ///< the newest credits of the peer are a limit
 };
 
 }  // namespace understudy

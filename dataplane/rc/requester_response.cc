@@ -17,12 +17,12 @@ void Requester::on_response(Time now, const RoceView& packet, const uint8_t* pay
   if (failed_) return;
   // Outside [una, sent): an answer to nothing we have in flight (rule A5, "ghost").
   if (packet.psn.distance_from(una_) < 0 || packet.psn.distance_from(sent_) >= 0) {
-    return count(counters_, RcEvent::kGhostAck);
+    return count(base_.counters, RcEvent::kGhostAck);
   }
   if (packet.info().kind == OpKind::kReadResponse || packet.info().atomic_ack) {
     return on_answer(now, packet, payload);
   }
-  count(counters_, RcEvent::kAckReceived);
+  count(base_.counters, RcEvent::kAckReceived);
   switch (kind_of(packet)) {
     case kSyndromeAck:
       take_credits(packet);
@@ -32,12 +32,12 @@ void Requester::on_response(Time now, const RoceView& packet, const uint8_t* pay
     case kSyndromeNak:
       return on_nak(now, packet);
     default:  // reserved
-      return count(counters_, RcEvent::kGhostAck);
+      return count(base_.counters, RcEvent::kGhostAck);
   }
 }
 
 void Requester::take_credits(const RoceView& packet) {
-  if (!config_.flow_control) return;
+  if (!base_.config.flow_control) return;
   const uint8_t code = packet.syndrome & kSyndromeValueMask;
   credits_limit_ = code != kNoCredits;
   const Psn last(packet.msn + (credits_limit_ ? kCreditsOfCode[code] : 0));
@@ -49,19 +49,19 @@ void Requester::on_ack(Time now, Psn psn) {
   const Psn reached = acknowledge_before(now, psn.next());
   if (reached == psn.next()) return;
   // Something behind a READ was acknowledged, so its response was lost: implied NAK (rule A5).
-  count(counters_, RcEvent::kImpliedNak);
+  count(base_.counters, RcEvent::kImpliedNak);
   go_back(now, reached);
 }
 
-size_t Requester::open_before(Psn psn) const {
-  for (size_t i = 0; i < count_ && entry(i).psn.distance_from(psn) <= 0; ++i) {
+uint32_t Requester::open_before(Psn psn) const {
+  for (uint32_t i = 0; i < count_ && entry(i).psn.distance_from(psn) <= 0; ++i) {
     if (entry(i).open()) return i;
   }
   return count_;
 }
 
 Psn Requester::acknowledge_before(Time now, Psn end) {
-  const size_t open = open_before(end.advance(Psn::kMask));
+  const uint32_t open = open_before(end.advance(Psn::kMask));
   const Psn reached = open == count_ ? end : entry(open).psn.advance(entry(open).answered);
   if (reached.distance_from(una_) <= 0) return reached;
   una_ = reached;
@@ -82,8 +82,8 @@ void Requester::complete_until(Psn psn) {
 }
 
 void Requester::progress(Time now) {
-  retries_left_ = config_.retry_count;
-  rnr_left_ = config_.rnr_retry;
+  retries_left_ = base_.config.retry_count;
+  rnr_left_ = base_.config.rnr_retry;
   retrying_ = false;
   timer_ = Time::never();
   if (asked_.distance_from(una_) > 0) start_timer(now);
@@ -98,10 +98,10 @@ void Requester::go_back(Time now, Psn psn) {
 }
 
 void Requester::on_rnr_nak(Time now, const RoceView& packet) {
-  count(counters_, RcEvent::kRnrReceived);
+  count(base_.counters, RcEvent::kRnrReceived);
   if (now < rnr_until_) return;  // nothing was sent since: a copy of the one before
   const Psn reached = acknowledge_before(now, packet.psn);
-  if (config_.rnr_retry != 7) {
+  if (base_.config.rnr_retry != 7) {
     if (rnr_left_ == 0) return fail(WorkStatus::kRnrRetryExceeded, 0);
     --rnr_left_;
   }
@@ -110,10 +110,10 @@ void Requester::on_rnr_nak(Time now, const RoceView& packet) {
 }
 
 void Requester::on_nak(Time now, const RoceView& packet) {
-  count(counters_, RcEvent::kNakReceived);
+  count(base_.counters, RcEvent::kNakReceived);
   // A NAK acknowledges everything before its PSN; a READ that is still open there is repeated too.
   const Psn reached = acknowledge_before(now, packet.psn);
-  const size_t culprit = entry_of(packet.psn);
+  const uint32_t culprit = entry_of(packet.psn);
   switch (static_cast<NakCode>(packet.syndrome & kSyndromeValueMask)) {
     case NakCode::kPsnSequence:
       return go_back(now, reached);
@@ -128,24 +128,25 @@ void Requester::on_nak(Time now, const RoceView& packet) {
 
 /// READ responses and ATOMIC ACKs.
 void Requester::on_answer(Time now, const RoceView& packet, const uint8_t* payload) {
-  const size_t i = entry_of(packet.psn);
+  const uint32_t i = entry_of(packet.psn);
   const bool atomic = packet.info().atomic_ack;
   if (i == count_ || !entry(i).wants_answer || atomic != (entry(i).request.op != WorkOp::kRead)) {
-    return count(counters_, RcEvent::kGhostAck);
+    return count(base_.counters, RcEvent::kGhostAck);
   }
   Entry& e = entry(i);
   const uint32_t index = static_cast<uint32_t>(packet.psn.distance_from(e.psn));
   if (index < e.answered) return;  // a duplicate
-  const size_t oldest = open_before(e.psn);
+  const uint32_t oldest = open_before(e.psn);
   if (oldest != i || index > e.answered) {
-    count(counters_, RcEvent::kImpliedNak);
+    count(base_.counters, RcEvent::kImpliedNak);
     return go_back(now, entry(oldest).psn.advance(entry(oldest).answered));
   }
-  const uint64_t offset = uint64_t{index} * config_.mtu;
-  const uint64_t expected = atomic ? 0 : std::min<uint64_t>(config_.mtu, e.request.length - offset);
+  const uint64_t offset = uint64_t{index} * base_.config.mtu;
+  const uint64_t expected =
+      atomic ? 0 : std::min<uint64_t>(base_.config.mtu, e.request.length - offset);
   const bool ends = index + 1 == e.packets;
   if (packet.payload_bytes != expected || packet.info().end != ends) {
-    return count(counters_, RcEvent::kLengthError);
+    return count(base_.counters, RcEvent::kLengthError);
   }
   if (packet.info().aeth) take_credits(packet);
   if (e.request.read_to != nullptr) {

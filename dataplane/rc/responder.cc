@@ -25,37 +25,36 @@ uint8_t access_for(OpKind kind) {
 
 }  // namespace
 
-Responder::Responder(const QpConfig& config, RegionTable& regions, RcCounters& counters)
-    : config_(config),
-      regions_(regions),
-      counters_(counters),
-      epsn_(config.rq_psn),
-      queue_(std::max<size_t>(config.max_dest_rd_atomic, 1) + 1),
-      history_(std::max<size_t>(config.max_dest_rd_atomic, 1)) {}
-
 void Responder::reset() {
-  epsn_ = config_.rq_psn;
+  epsn_ = base_.config.rq_psn;
   msn_ = 0;
   gap_nak_sent_ = rnr_waiting_ = in_message_ = endless_ = false;
   receives_ = 0;
-  receive_buffer_ = {};
-  drop_answers();
-  std::fill(history_.begin(), history_.end(), Answer{});
+  set_receive_buffer({});
+  forget_answers();
 }
 
 uint32_t Responder::packets_for(uint32_t length) const {
-  return std::max<uint32_t>(1, (length + config_.mtu - 1) / config_.mtu);
+  return std::max<uint32_t>(1, (length + base_.config.mtu - 1) / base_.config.mtu);
 }
 
 RequestOutcome Responder::refuse(NakCode code, RcEvent why) {
-  count(counters_, why);
+  count(base_.counters, why);
   acknowledge(epsn_, static_cast<uint8_t>(kSyndromeNak | static_cast<uint8_t>(code)));
   return RequestOutcome::kFatal;
 }
 
+/// As where no receive is posted: the requester comes again after a while.
+RequestOutcome Responder::not_ready() {
+  count(base_.counters, RcEvent::kRnrSent);
+  rnr_waiting_ = true;
+  acknowledge(epsn_, static_cast<uint8_t>(kSyndromeRnrNak | (base_.config.min_rnr_timer & 31)));
+  return RequestOutcome::kTaken;
+}
+
 RequestOutcome Responder::on_request(const RoceView& packet, const uint8_t* payload) {
   if (!packet.info().is_request()) {  // of an unreliable service (IBTA 9.6: dropped silently)
-    count(counters_, RcEvent::kWrongService);
+    count(base_.counters, RcEvent::kWrongService);
     return RequestOutcome::kNotExpected;
   }
   const int32_t ahead = packet.psn.distance_from(epsn_);
@@ -75,7 +74,7 @@ RequestOutcome Responder::on_request(const RoceView& packet, const uint8_t* payl
 void Responder::gap() {
   // The rest of a message that met RNR is expected to run past us; it is not a gap (rule A4).
   if (rnr_waiting_) return;
-  count(counters_, RcEvent::kPsnGap);
+  count(base_.counters, RcEvent::kPsnGap);
   if (gap_nak_sent_) return;
   gap_nak_sent_ = true;
   acknowledge(epsn_, kSyndromeNak | static_cast<uint8_t>(NakCode::kPsnSequence));
@@ -85,7 +84,7 @@ void Responder::gap() {
 RequestOutcome Responder::expected(const RoceView& packet, const uint8_t* payload) {
   const OpcodeInfo& info = packet.info();
   const uint8_t access = access_for(info.kind);
-  if (!check_sequence(info) || (config_.access & access) != access) {
+  if (!check_sequence(info) || (base_.config.access & access) != access) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest);
   }
   if (info.kind == OpKind::kReadRequest) return read_request(packet);
@@ -100,21 +99,16 @@ bool Responder::check_sequence(const OpcodeInfo& info) const {
 bool Responder::check_length(const RoceView& packet, const OpcodeInfo& info) const {
   const uint32_t bytes = packet.payload_bytes;
   if ((bytes + packet.pad) % 4 != 0) return false;
-  if (!info.end) return bytes == config_.mtu;
-  if (!info.start) return bytes >= 1 && bytes <= config_.mtu;
-  return bytes <= config_.mtu;
+  if (!info.end) return bytes == base_.config.mtu;
+  if (!info.start) return bytes >= 1 && bytes <= base_.config.mtu;
+  return bytes <= base_.config.mtu;
 }
 
 RequestOutcome Responder::send_or_write(const RoceView& packet, const uint8_t* payload) {
   const OpcodeInfo& info = packet.info();
   const bool write = info.kind == OpKind::kWrite;
   const bool takes_receive = write ? info.imm : info.start;
-  if (takes_receive && !take_receive()) {
-    count(counters_, RcEvent::kRnrSent);
-    rnr_waiting_ = true;
-    acknowledge(epsn_, static_cast<uint8_t>(kSyndromeRnrNak | (config_.min_rnr_timer & 31)));
-    return RequestOutcome::kTaken;
-  }
+  if (takes_receive && !take_receive()) return not_ready();
   if (!check_length(packet, info)) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
   }
@@ -127,9 +121,9 @@ RequestOutcome Responder::send_or_write(const RoceView& packet, const uint8_t* p
   }
   const uint32_t bytes = packet.payload_bytes;
   const uint64_t after = uint64_t{message_done_} + bytes;
-  const uint64_t limit = write                     ? message_length_
-                         : receive_buffer_.empty() ? kMaxMessageBytes
-                                                   : receive_buffer_.size();
+  const uint64_t limit = write                 ? message_length_
+                         : receive_bytes_ == 0 ? kMaxMessageBytes
+                                               : receive_bytes_;
   if (limit > kMaxMessageBytes || after > limit || (write && info.end && after != limit)) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
   }
@@ -145,41 +139,44 @@ RequestOutcome Responder::send_or_write(const RoceView& packet, const uint8_t* p
     if (const auto nak = sink_->place(message_done_, {payload, bytes})) {
       return refuse(*nak, RcEvent::kLengthError);
     }
-  } else if (!write && bytes > 0 && !receive_buffer_.empty()) {
-    std::memcpy(receive_buffer_.data() + message_done_, payload, bytes);
+  } else if (!write && bytes > 0 && receive_bytes_ != 0) {
+    std::memcpy(receive_buffer_ + message_done_, payload, bytes);
   }
   if (info.ieth) {
-    if (!regions_.invalidate(packet.imm, config_.node)) {
+    if (!base_.regions.invalidate(packet.imm, base_.config.node)) {
       return refuse(NakCode::kRemoteAccess, RcEvent::kRemoteAccess);
     }
-    count(counters_, RcEvent::kInvalidated);
+    count(base_.counters, RcEvent::kInvalidated);
   }
   message_done_ += bytes;
   in_message_ = !info.end;
   epsn_ = epsn_.next();
 
-  if (info.end) {
-    msn_ = (msn_ + 1) & Psn::kMask;
-    const bool event = packet.solicited && (!write || info.imm);
-    received_ = {write,
-                 info.imm,
-                 packet.imm,
-                 message_va_,
-                 message_rkey_,
-                 message_done_,
-                 event,
-                 info.ieth,
-                 info.ieth ? packet.imm : 0,
-                 info.start ? payload : nullptr};
-  }
+  if (info.end) msn_ = (msn_ + 1) & Psn::kMask;
   // A receive is consumed when the message completes; RNR was decided above.
   if (info.end && (!write || info.imm) && !endless_ && sink_ == nullptr) --receives_;
   if (packet.ack_request) acknowledge(packet.psn, ack_syndrome());
   return info.end ? RequestOutcome::kMessage : RequestOutcome::kTaken;
 }
 
+Received Responder::received(const RoceView& packet, const uint8_t* payload) const {
+  const OpcodeInfo& info = packet.info();
+  const bool write = info.kind == OpKind::kWrite;
+  const bool event = packet.solicited && (!write || info.imm);
+  return {write,
+          info.imm,
+          packet.imm,
+          message_va_,
+          message_rkey_,
+          message_done_,
+          event,
+          info.ieth,
+          info.ieth ? packet.imm : 0,
+          info.start ? payload : nullptr};
+}
+
 const Region* Responder::accessible(Rkey rkey, uint8_t access, uint64_t va, uint32_t length) const {
-  const Region* region = regions_.find(rkey, config_.node);
+  const Region* region = base_.regions.find(rkey, base_.config.node);
   const bool allowed =
       region != nullptr && (region->access & access) != 0 && region->covers(va, length);
   return allowed ? region : nullptr;
@@ -194,7 +191,8 @@ RequestOutcome Responder::read_request(const RoceView& packet) {
       accessible(packet.rkey, kAccessRemoteRead, packet.va, packet.dma_length) == nullptr) {
     return refuse(NakCode::kRemoteAccess, RcEvent::kRemoteAccess);
   }
-  Answer answer;
+  if (!pool().has_some()) return not_ready();
+  Answer answer{};
   answer.kind = OpKind::kReadRequest;
   answer.psn = packet.psn;
   answer.packets = packets_for(packet.dma_length);
@@ -212,7 +210,8 @@ RequestOutcome Responder::atomic_request(const RoceView& packet) {
   if (packet.payload_bytes != 0) return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
   const Region* region = accessible(packet.rkey, kAccessRemoteAtomic, packet.va, kAtomicBytes);
   if (region == nullptr) return refuse(NakCode::kRemoteAccess, RcEvent::kRemoteAccess);
-  Answer answer;
+  if (!pool().has_some()) return not_ready();
+  Answer answer{};
   answer.kind = OpKind::kAtomicRequest;
   answer.psn = packet.psn;
   answer.packets = 1;

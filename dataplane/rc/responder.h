@@ -3,8 +3,8 @@
 // responder_answers.cc keeps and builds the answers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "dataplane/rc/types.h"
 #include "dataplane/wire/parse.h"
@@ -21,20 +21,28 @@ enum class RequestOutcome : uint8_t {
 
 class Responder {
  public:
-  Responder(const QpConfig& config, RegionTable& regions, RcCounters& counters);
+  explicit Responder(const QpBase& base) : base_(base), epsn_(base.config.rq_psn) {}
+  Responder(const Responder&) = delete;
+  Responder& operator=(const Responder&) = delete;
+  ~Responder() { forget_answers(); }
 
   /// Receives that are posted: each SEND and each WRITE with immediate takes one.
-  void post_receives(uint64_t count) { receives_ += count; }
+  void post_receives(uint64_t count) {
+    receives_ = static_cast<uint32_t>(std::min<uint64_t>(receives_ + count, kMost));
+  }
   void set_endless_receives() { endless_ = true; }
   /// Buffer that every SEND is placed in; null discards. Longer messages are a length error.
-  void set_receive_buffer(std::span<uint8_t> buffer) { receive_buffer_ = buffer; }
+  void set_receive_buffer(std::span<uint8_t> buffer) {
+    receive_buffer_ = buffer.data();
+    receive_bytes_ = static_cast<uint32_t>(std::min<uint64_t>(buffer.size(), kMost));
+  }
   /// Who has the receives instead of all these; stays across reset() and must outlive this object.
   void set_receive_sink(ReceiveSink* sink) { sink_ = sink; }
 
   /// One request packet; `payload` has view.payload_bytes bytes.
   RequestOutcome on_request(const RoceView& packet, const uint8_t* payload);
-  /// The newest message that was done.
-  const Received& received() const { return received_; }
+  /// The message whose last packet this one was: after kMessage only.
+  Received received(const RoceView& packet, const uint8_t* payload) const;
 
   bool has_ack() const { return ack_pending_ && (answers_ == 0 || ack_before_answers_); }
   bool has_answer() const { return answers_ != 0; }
@@ -46,28 +54,22 @@ class Responder {
 
   /// Forgets what was still to be answered.
   void drop_answers();
+  /// And all READs and ATOMICs that there ever were. Before its shard lets go of it: the memory for
+  /// them is the shard's.
+  void forget_answers();
   /// Back to the start, as for a queue pair just made: no receives, the first PSN expected.
   void reset();
 
  private:
-  /// A READ or ATOMIC: its answer, and what a duplicate of it must look like.
-  struct Answer {
-    OpKind kind = OpKind::kUnknown;  ///< kReadRequest or kAtomicRequest
-    Psn psn;                         ///< of its first response packet
-    uint32_t packets = 0, sent = 0;
-    uint64_t va = 0;
-    Rkey rkey = 0;
-    uint32_t length = 0;
-    uint32_t msn = 0;
-    uint64_t original = 0;  ///< ATOMIC: what was there before
-    bool repeat = false;    ///< asked for by a duplicate
-  };
+  static constexpr uint32_t kMost = 0xffffffff;
+  static constexpr uint32_t kNone = AnswerPool::kNone;
 
   RequestOutcome expected(const RoceView& packet, const uint8_t* payload);
   RequestOutcome read_request(const RoceView& packet);
   RequestOutcome atomic_request(const RoceView& packet);
   RequestOutcome send_or_write(const RoceView& packet, const uint8_t* payload);
   RequestOutcome refuse(NakCode code, RcEvent why);
+  RequestOutcome not_ready();
   void gap();
   bool check_sequence(const OpcodeInfo& info) const;
   bool check_length(const RoceView& packet, const OpcodeInfo& info) const;
@@ -78,49 +80,57 @@ class Responder {
 
   void duplicate(const RoceView& packet);
   void acknowledge_again();
-  void repeat(const Answer& old, const RoceView& packet);
-  const Answer* remembered(const RoceView& packet) const;
+  void repeat(uint32_t old, const RoceView& packet);
+  void execute_again(const RoceView& packet);
+  void put_repeat(const Answer& again, Psn first, uint32_t packets);
+  uint32_t remembered(const RoceView& packet) const;
   bool room_for_answer();
+  uint32_t take_answer();
   void accept(const Answer& answer);
-  void push_answer(const Answer& answer);
-  /// The answer behind `i` others.
-  Answer& waiting(size_t i) { return queue_[(first_answer_ + i) % queue_.size()]; }
+  void remember(uint32_t answer);
+  void forget(uint32_t answer);
+  void push_answer(uint32_t answer);
   void pop_answer();
+  /// Has left the queue.
+  void end_wait(uint32_t answer);
   void acknowledge(Psn psn, uint8_t syndrome);
   uint8_t ack_syndrome() const;
 
-  const QpConfig& config_;
-  RegionTable& regions_;
-  RcCounters& counters_;
+  AnswerPool& pool() const { return base_.regions.answers(); }
+  Answer& answer(uint32_t i) const { return pool()[i]; }
+  /// So many READs and ATOMICs accepted last are remembered, for duplicates.
+  uint32_t most_remembered() const {
+    return std::max<uint32_t>(base_.config.max_dest_rd_atomic, 1);
+  }
 
+  // In the order of how near it is to a WRITE: an idle queue pair costs memory, and where there are
+  // many, each cache line costs time.
+  const QpBase& base_;
   Psn epsn_;
   uint32_t msn_ = 0;
-  bool gap_nak_sent_ = false;  ///< one NAK per gap, until the expected PSN arrives (rule A4)
-  bool rnr_waiting_ = false;   ///< rest of a message that met RNR is dropped
-
-  bool in_message_ = false;  ///< between FIRST and LAST
-  OpKind message_kind_ = OpKind::kUnknown;
   uint64_t message_va_ = 0;
   Rkey message_rkey_ = 0;
   uint32_t message_length_ = 0;  ///< WRITE: from the RETH
   uint32_t message_done_ = 0;    ///< bytes so far
-  Received received_;
-
-  uint64_t receives_ = 0;
-  bool endless_ = false;
-  std::span<uint8_t> receive_buffer_;
+  Psn ack_psn_;
+  uint32_t ack_msn_ = 0;
+  uint32_t receives_ = 0;
   ReceiveSink* sink_ = nullptr;
-
+  uint8_t* receive_buffer_ = nullptr;
+  uint32_t receive_bytes_ = 0;
+  uint32_t first_answer_ = kNone, last_answer_ = kNone;  ///< queue of those that wait
+  uint32_t oldest_ = kNone, newest_ = kNone;             ///< of those that are remembered
+  uint8_t answers_ = 0;                                  ///< that wait
+  uint8_t remembered_ = 0;
+  bool lost_reads_ = false;  ///< the pool had no room for all that would be remembered
+  uint8_t ack_syndrome_ = 0;
   bool ack_pending_ = false;
   bool ack_before_answers_ = false;  ///< the pending ACK is older than the queued answers
-  Psn ack_psn_;
-  uint8_t ack_syndrome_ = 0;
-  uint32_t ack_msn_ = 0;
-
-  std::vector<Answer> queue_;  ///< ring: READs and ATOMICs to answer, oldest first
-  size_t first_answer_ = 0, answers_ = 0;
-  std::vector<Answer> history_;  ///< ring: READs and ATOMICs accepted lately, for duplicates
-  size_t history_next_ = 0;
+  bool gap_nak_sent_ = false;        ///< one NAK per gap, until the expected PSN arrives (rule A4)
+  bool rnr_waiting_ = false;         ///< rest of a message that met RNR is dropped
+  bool in_message_ = false;          ///< between FIRST and LAST
+  OpKind message_kind_ = OpKind::kUnknown;
+  bool endless_ = false;
 };
 
 }  // namespace understudy

@@ -8,7 +8,7 @@
 namespace understudy {
 
 uint8_t Responder::ack_syndrome() const {
-  const bool limited = config_.flow_control && !endless_ && sink_ == nullptr;
+  const bool limited = base_.config.flow_control && !endless_ && sink_ == nullptr;
   return kSyndromeAck | (limited ? credit_code(receives_) : kNoCredits);
 }
 
@@ -28,76 +28,138 @@ void Responder::pull_ack(OutPacket& out) {
   out.fields.msn = ack_msn_;
   ack_pending_ = false;
   const uint8_t kind = ack_syndrome_ & kSyndromeKindMask;
-  if (kind == kSyndromeAck) count(counters_, RcEvent::kAckSent);
-  if (kind == kSyndromeNak) count(counters_, RcEvent::kNakSent);
+  if (kind == kSyndromeAck) count(base_.counters, RcEvent::kAckSent);
+  if (kind == kSyndromeNak) count(base_.counters, RcEvent::kNakSent);
 }
 
 /// A new request at the limit means that the oldest answer has come to the requester by now: if it
 /// still waits here, it is a repeat that was asked for before a late answer came.
 bool Responder::room_for_answer() {
-  if (answers_ != 0 && answers_ == config_.max_dest_rd_atomic && queue_[first_answer_].repeat) {
+  if (answers_ != 0 && answers_ == base_.config.max_dest_rd_atomic &&
+      answer(first_answer_).repeat) {
     pop_answer();
   }
-  return answers_ < config_.max_dest_rd_atomic;
+  return answers_ < base_.config.max_dest_rd_atomic;
 }
 
-void Responder::accept(const Answer& answer) {
+/// One of the pool, if need be the one that has been there for the longest time only to be
+/// remembered; kNone if all wait for their turn.
+uint32_t Responder::take_answer() {
+  uint32_t i = pool().take();
+  if (i != kNone) return i;
+  const uint32_t oldest = pool().idle_longest();
+  if (oldest == kNone) return kNone;
+  Responder& owner = *answer(oldest).owner;
+  owner.lost_reads_ |= answer(oldest).kind == OpKind::kReadRequest;
+  owner.forget(oldest);
+  return pool().take();
+}
+
+/// There is one in the pool.
+void Responder::accept(const Answer& request) {
   msn_ = (msn_ + 1) & Psn::kMask;  // a READ counts at acceptance (rule A4, C9-148)
-  Answer accepted = answer;
+  const uint32_t i = take_answer();
+  Answer& accepted = answer(i);
+  accepted = request;
+  accepted.owner = this;
   accepted.msn = msn_;
-  epsn_ = answer.psn.advance(answer.packets);
-  history_[history_next_] = accepted;
-  history_next_ = (history_next_ + 1) % history_.size();
-  push_answer(accepted);
+  epsn_ = accepted.psn.advance(accepted.packets);
+  push_answer(i);
+  remember(i);
+}
+
+void Responder::remember(uint32_t i) {
+  if (remembered_ == most_remembered()) forget(oldest_);
+  Answer& a = answer(i);
+  a.remembered = true;
+  a.older = newest_;
+  a.newer = kNone;
+  (newest_ == kNone ? oldest_ : answer(newest_).newer) = i;
+  newest_ = i;
+  ++remembered_;
+}
+
+void Responder::forget(uint32_t i) {
+  Answer& a = answer(i);
+  (a.older == kNone ? oldest_ : answer(a.older).newer) = a.newer;
+  (a.newer == kNone ? newest_ : answer(a.newer).older) = a.older;
+  --remembered_;
+  a.remembered = false;
+  if (a.waits) return;
+  pool().unset_idle(i);
+  pool().give_back(i);
 }
 
 /// A new request's: newer than all that waits.
-void Responder::push_answer(const Answer& answer) {
+void Responder::push_answer(uint32_t i) {
+  Answer& a = answer(i);
   if (ack_pending_ && answers_ == 0) {
-    ack_before_answers_ = ack_psn_.distance_from(answer.psn) < 0;
+    ack_before_answers_ = ack_psn_.distance_from(a.psn) < 0;
   }
+  a.waits = true;
+  a.behind = kNone;
+  (first_answer_ == kNone ? first_answer_ : answer(last_answer_).behind) = i;
+  last_answer_ = i;
   ++answers_;
-  waiting(answers_ - 1) = answer;
 }
 
 void Responder::pop_answer() {
-  first_answer_ = (first_answer_ + 1) % queue_.size();
+  const uint32_t i = first_answer_;
+  first_answer_ = answer(i).behind;
+  if (first_answer_ == kNone) last_answer_ = kNone;
   --answers_;
+  end_wait(i);
+}
+
+void Responder::end_wait(uint32_t i) {
+  answer(i).waits = false;
+  if (answer(i).remembered) {
+    pool().set_idle(i);
+  } else {
+    pool().give_back(i);
+  }
 }
 
 void Responder::drop_answers() {
   ack_pending_ = false;
-  answers_ = 0;
+  while (answers_ != 0) pop_answer();
+}
+
+void Responder::forget_answers() {
+  drop_answers();
+  while (remembered_ != 0) forget(oldest_);
+  lost_reads_ = false;
 }
 
 /// Newest first: after 2^24 PSNs an old one may look like it.
-const Responder::Answer* Responder::remembered(const RoceView& packet) const {
-  for (size_t i = 1; i <= history_.size(); ++i) {
-    const Answer& old = history_[(history_next_ + history_.size() - i) % history_.size()];
-    const int32_t skip = packet.psn.distance_from(old.psn);
-    if (old.packets != 0 && skip >= 0 && skip < static_cast<int32_t>(old.packets)) return &old;
+uint32_t Responder::remembered(const RoceView& packet) const {
+  for (uint32_t i = newest_; i != kNone; i = answer(i).older) {
+    const int32_t skip = packet.psn.distance_from(answer(i).psn);
+    if (skip >= 0 && skip < static_cast<int32_t>(answer(i).packets)) return i;
   }
-  return nullptr;
+  return kNone;
 }
 
 void Responder::duplicate(const RoceView& packet) {
-  count(counters_, RcEvent::kDuplicateRequest);
+  count(base_.counters, RcEvent::kDuplicateRequest);
   const OpKind kind = packet.info().kind;
   if (kind != OpKind::kReadRequest && kind != OpKind::kAtomicRequest) {
     // Not executed again.
     if (!ack_pending_ || (ack_syndrome_ & kSyndromeKindMask) == kSyndromeAck) acknowledge_again();
     return;
   }
-  const Answer* old = remembered(packet);
-  const uint32_t skip =
-      old == nullptr ? 0 : static_cast<uint32_t>(packet.psn.distance_from(old->psn));
-  const uint64_t offset = uint64_t{skip} * config_.mtu;
-  const bool same = old != nullptr && old->kind == kind && packet.rkey == old->rkey &&
-                    packet.va == old->va + offset;
-  if (!same || (kind == OpKind::kReadRequest && packet.dma_length > old->length - offset)) {
-    return count(counters_, RcEvent::kDuplicateDropped);
+  const uint32_t old = remembered(packet);
+  if (old == kNone && lost_reads_ && kind == OpKind::kReadRequest) return execute_again(packet);
+  if (old == kNone) return count(base_.counters, RcEvent::kDuplicateDropped);
+  const Answer& first = answer(old);
+  const uint64_t offset =
+      static_cast<uint64_t>(packet.psn.distance_from(first.psn)) * base_.config.mtu;
+  const bool same =
+      first.kind == kind && packet.rkey == first.rkey && packet.va == first.va + offset;
+  if (!same || (kind == OpKind::kReadRequest && packet.dma_length > first.length - offset)) {
+    return count(base_.counters, RcEvent::kDuplicateDropped);
   }
-  repeat(*old, packet);
+  repeat(old, packet);
 }
 
 /// The newest PSN once more (rule A4, C9-105), but never that of a READ or ATOMIC: its answer may
@@ -105,80 +167,111 @@ void Responder::duplicate(const RoceView& packet) {
 void Responder::acknowledge_again() {
   Psn psn = epsn_.advance(Psn::kMask);
   uint32_t msn = msn_;
-  for (size_t i = 1; i <= history_.size(); ++i) {
-    const Answer& last = history_[(history_next_ + history_.size() - i) % history_.size()];
+  for (uint32_t i = newest_; i != kNone; i = answer(i).older) {
+    const Answer& last = answer(i);
     const int32_t into = psn.distance_from(last.psn);
-    if (last.packets == 0 || into < 0 || into >= static_cast<int32_t>(last.packets)) break;
+    if (into < 0 || into >= static_cast<int32_t>(last.packets)) break;
     psn = last.psn.advance(Psn::kMask);
     msn = (last.msn + Psn::kMask) & Psn::kMask;
   }
   if (ack_pending_ && ack_psn_.distance_from(psn) > 0) return;  // it says as much
   acknowledge(psn, ack_syndrome());
   ack_msn_ = msn;
-  ack_before_answers_ = answers_ == 0 || psn.distance_from(waiting(0).psn) < 0;
+  ack_before_answers_ = answers_ == 0 || psn.distance_from(answer(first_answer_).psn) < 0;
 }
 
-/// What waits for this request is replaced. What waits for others stays, in the order of PSNs: the
-/// duplicates that ask for it again may be lost on their way.
-void Responder::repeat(const Answer& old, const RoceView& packet) {
-  size_t at = 0;
-  while (at < answers_ && waiting(at).psn.distance_from(old.psn) < 0) ++at;
-  const bool replaces =
-      at < answers_ && waiting(at).psn.distance_from(old.psn) < static_cast<int32_t>(old.packets);
-  if (!replaces && answers_ >= config_.max_dest_rd_atomic) {
-    return count(counters_, RcEvent::kDuplicateDropped);
-  }
-  Answer again = old;
-  again.repeat = true;
-  if (old.kind == OpKind::kReadRequest) {
+void Responder::repeat(uint32_t old, const RoceView& packet) {
+  const Answer& first = answer(old);
+  Answer again = first;
+  again.sent = 0;
+  if (first.kind == OpKind::kReadRequest) {
     again.psn = packet.psn;
     again.va = packet.va;
     again.length = packet.dma_length;
     again.packets = packets_for(packet.dma_length);
   }
-  if (!replaces) {
-    // A repeat may be older than the ACK that waits, which would make its data look lost.
-    if (ack_pending_ && at == 0 && (answers_ == 0 || ack_before_answers_)) {
-      ack_before_answers_ = ack_psn_.distance_from(again.psn) < 0;
-    }
-    ++answers_;
-    for (size_t i = answers_ - 1; i > at; --i) waiting(i) = waiting(i - 1);
+  put_repeat(again, first.psn, first.packets);
+}
+
+/// A READ that had to be forgotten is executed like a new one, but for what it counts.
+void Responder::execute_again(const RoceView& packet) {
+  Answer again{};
+  again.kind = OpKind::kReadRequest;
+  again.owner = this;
+  again.psn = packet.psn;
+  again.packets = packets_for(packet.dma_length);
+  again.va = packet.va;
+  again.rkey = packet.rkey;
+  again.length = packet.dma_length;
+  again.msn = msn_;
+  put_repeat(again, again.psn, again.packets);
+}
+
+/// What waits for the request with these PSNs is replaced. What waits for others stays, in the
+/// order of PSNs: the duplicates that ask for it again may be lost on their way.
+void Responder::put_repeat(const Answer& again, Psn first, uint32_t packets) {
+  uint32_t before = kNone, at = first_answer_;
+  while (at != kNone && answer(at).psn.distance_from(first) < 0) {
+    before = at;
+    at = answer(at).behind;
   }
-  waiting(at) = again;
+  const bool replaces =
+      at != kNone && answer(at).psn.distance_from(first) < static_cast<int32_t>(packets);
+  // What is remembered stays as it was.
+  uint32_t fresh = replaces && !answer(at).remembered ? at : kNone;
+  if (fresh == kNone && (replaces || answers_ < base_.config.max_dest_rd_atomic))
+    fresh = take_answer();
+  if (fresh == kNone) return count(base_.counters, RcEvent::kDuplicateDropped);
+  const uint32_t behind = replaces ? answer(at).behind : at;
+  answer(fresh) = again;
+  answer(fresh).repeat = answer(fresh).waits = true;
+  answer(fresh).remembered = false;
+  answer(fresh).behind = behind;
+  if (fresh != at) {
+    (before == kNone ? first_answer_ : answer(before).behind) = fresh;
+    if (behind == kNone) last_answer_ = fresh;
+    if (replaces) end_wait(at);
+  }
+  if (replaces) return;
+  // A repeat may be older than the ACK that waits, which would make its data look lost.
+  if (ack_pending_ && before == kNone && (answers_ == 0 || ack_before_answers_)) {
+    ack_before_answers_ = ack_psn_.distance_from(again.psn) < 0;
+  }
+  ++answers_;
 }
 
 bool Responder::pull_answer(OutPacket& out) {
-  Answer& answer = queue_[first_answer_];
+  Answer& next = answer(first_answer_);
   out.clear();
-  out.fields.psn = answer.psn.advance(answer.sent);
-  out.fields.msn = answer.msn;
+  out.fields.psn = next.psn.advance(next.sent);
+  out.fields.msn = next.msn;
   out.fields.syndrome = ack_syndrome();
-  if (answer.kind == OpKind::kAtomicRequest) {
+  if (next.kind == OpKind::kAtomicRequest) {
     out.fields.opcode = Opcode::kAtomicAcknowledge;
-    out.fields.atomic_original = answer.original;
+    out.fields.atomic_original = next.original;
     pop_answer();
     return true;
   }
-  const bool first = answer.sent == 0;
-  const bool last = answer.sent + 1 == answer.packets;
-  const uint32_t offset = answer.sent * config_.mtu;
+  const bool first = next.sent == 0;
+  const bool last = next.sent + 1 == next.packets;
+  const uint32_t offset = next.sent * base_.config.mtu;
   out.fields.opcode = first ? (last ? Opcode::kReadResponseOnly : Opcode::kReadResponseFirst)
                             : (last ? Opcode::kReadResponseLast : Opcode::kReadResponseMiddle);
-  out.payload_bytes = std::min(config_.mtu, answer.length - offset);
+  out.payload_bytes = std::min(base_.config.mtu, next.length - offset);
   if (out.payload_bytes > 0) {
-    const Region* region = accessible(answer.rkey, kAccessRemoteRead, answer.va, answer.length);
+    const Region* region = accessible(next.rkey, kAccessRemoteRead, next.va, next.length);
     if (region == nullptr) {
-      count(counters_, RcEvent::kRemoteAccess);
-      count(counters_, RcEvent::kNakSent);
+      count(base_.counters, RcEvent::kRemoteAccess);
+      count(base_.counters, RcEvent::kNakSent);
       out.payload_bytes = 0;
       out.fields.opcode = Opcode::kAcknowledge;
       out.fields.syndrome = kSyndromeNak | static_cast<uint8_t>(NakCode::kRemoteAccess);
       drop_answers();
       return false;
     }
-    out.payload = region->contents(answer.va - region->va + offset);
+    out.payload = region->contents(next.va - region->va + offset);
   }
-  ++answer.sent;
+  ++next.sent;
   if (last) pop_answer();
   return true;
 }

@@ -84,6 +84,13 @@ const char* rc_event_name(RcEvent event);
 using RcCounters = std::array<uint64_t, static_cast<size_t>(RcEvent::kCount)>;
 inline void count(RcCounters& counters, RcEvent event) { ++counters[static_cast<size_t>(event)]; }
 
+/// What both halves of a queue pair look at.
+struct QpBase {
+  QpConfig config;
+  RegionTable& regions;
+  RcCounters& counters;
+};
+
 /// Longest message (rule A4.5).
 inline constexpr uint32_t kMaxMessageBytes = uint32_t{1} << 31;
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "dataplane/base/slab.h"
 #include "tests/engine_rig.h"
 
 namespace understudy {
@@ -120,7 +121,7 @@ class BenchShard {
   }
   /// Payload is not looked at, as of memory that stands for none.
   Qp& add_qp(const QpConfig& config, Endpoint& endpoint, QpControl* control = nullptr) {
-    qps_.push_back(std::make_unique<Qp>(config, shard.regions(), shard.rc_counters(), endpoint));
+    qps_.push_back(qp_memory_.make(config, shard.regions(), shard.rc_counters(), endpoint));
     qps_.back()->responder().set_endless_receives();
     Command add;
     add.kind = CommandKind::kAddQp;
@@ -142,7 +143,7 @@ class BenchShard {
   }
   void command(Command c) {
     c.sequence = ++sequence_;
-    must(shard.commands().push(c), "room for a command");
+    shard.commands().push(c);
     shard.poll(now, sink_for_commands_);
     Reply reply;
     must(shard.replies().pop(reply) && reply.status == ReplyStatus::kDone, "a command's answer");
@@ -165,7 +166,8 @@ class BenchShard {
     void commit(uint32_t, Time) override {}
   };
   NoRoom sink_for_commands_;
-  std::vector<std::unique_ptr<Qp>> qps_;
+  Slab<Qp> qp_memory_;
+  std::vector<Slab<Qp>::Pointer> qps_;
   uint64_t sequence_ = 0;
 };
 

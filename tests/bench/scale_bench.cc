@@ -32,16 +32,16 @@ void engine(benchmark::State& state) {
     const long long empty = live_bytes - start;
     const auto some = std::make_unique<BenchShard>(bench_config(1, count, Between::kTwoLinks));
     const long long slots = live_bytes - start - 2 * empty;
-    std::vector<std::unique_ptr<Qp>> qps;
-    qps.reserve(count);
     MemoryTarget target;
+    Slab<Qp> memory;
+    std::vector<Slab<Qp>::Pointer> qps;
+    qps.reserve(count);
     const long long before = live_bytes;
     for (uint32_t i = 0; i < count; ++i) {
       QpConfig q = some->qp_config(i, 1, 4096);
       q.send_queue = send_queue;
       q.max_dest_rd_atomic = reads;
-      qps.push_back(
-          std::make_unique<Qp>(q, some->shard.regions(), some->shard.rc_counters(), target));
+      qps.push_back(memory.make(q, some->shard.regions(), some->shard.rc_counters(), target));
       Command add;
       add.kind = CommandKind::kAddQp;
       add.qp = qps.back().get();

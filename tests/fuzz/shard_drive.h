@@ -21,7 +21,7 @@ class ShardDrive : private TxSink {
     c.kind = CommandKind::kAddRegion;
     c.region_index = 1;
     c.region = {1, 0, memory_.size(), kAccessRemoteAny, memory_.data(), true};
-    must(shard_.commands().push(c));
+    shard_.commands().push(c);
     add_qp();
   }
 
@@ -100,7 +100,7 @@ class ShardDrive : private TxSink {
     command.kind = CommandKind::kAddQp;
     command.qp = qp_.get();
     command.endpoint = &endpoint_;
-    must(shard_.commands().push(command));
+    shard_.commands().push(command);
     advance(Duration());
   }
 
@@ -119,7 +119,7 @@ class ShardDrive : private TxSink {
         Command c;
         c.kind = CommandKind::kRemoveQp;
         c.qpn = qp_->config().qpn;
-        must(shard_.commands().push(c));
+        shard_.commands().push(c);
         advance(Duration());
         return add_qp();
       }
@@ -132,7 +132,7 @@ class ShardDrive : private TxSink {
                                        (shard_.network() != nullptr ? 1'000'000 : 0));
         c.latency = Duration::ns(in_.byte() * 10);
         c.effective = now_ + Duration::ns(in_.byte() * 10);
-        must(shard_.commands().push(c));
+        shard_.commands().push(c);
         return;
       }
       case 4: {
