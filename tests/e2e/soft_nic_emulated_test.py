@@ -91,8 +91,8 @@ class WithAnEmulatedNode(OnCable):
                 uid = self.folder / f"id{minor}"
                 job = {"channels": 1, "more": "", **job}
                 self.start(nccl_job.NODES.format(emulated=3, idle="sleep", socket="unused", collective="all_reduce",
-                                                 algorithm="ring", minor=minor, protocol="simple", order='["gpu", "w*"]', sizes='["8B", "64KiB", "1MiB"]',
-                                                 iterations=2, payload="exact", join=f'file = "{uid}"', **job))
+                                                 algorithm="ring", minor=minor, protocol="simple", order='["gpu", "w*"]',
+                                                 sizes='["8B", "64KiB", "1MiB"]', iterations=2, payload="exact", join=f'file = "{uid}"', **job))
                 printed = self.output(0, str(stage.Stage.build / "tests/nccl_rank/nccl_rank_node"), str(self.config))
                 operations = printed.splitlines()[2:]
                 self.assertEqual([operation for operation in operations if not operation.endswith(", 0 wrong")], [], printed)
