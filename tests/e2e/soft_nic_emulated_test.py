@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 
-import nccl_test
+import nccl_job
 import stage
 from soft_nic_cable import Cable, OnCable
 
@@ -90,9 +90,9 @@ class WithAnEmulatedNode(OnCable):
             with self.subTest(release=f"2.{minor}", **job):
                 uid = self.folder / f"id{minor}"
                 job = {"channels": 1, "more": "", **job}
-                self.start(nccl_test.NODES.format(emulated=3, socket="unused", collective="all_reduce", algorithm="ring", minor=minor,
-                                                  protocol="simple", order='["gpu", "w*"]', sizes='["8B", "64KiB", "1MiB"]',
-                                                  iterations=2, payload="exact", join=f'file = "{uid}"', **job))
+                self.start(nccl_job.NODES.format(emulated=3, idle="sleep", socket="unused", collective="all_reduce",
+                                                 algorithm="ring", minor=minor, protocol="simple", order='["gpu", "w*"]',
+                                                 sizes='["8B", "64KiB", "1MiB"]', iterations=2, payload="exact", join=f'file = "{uid}"', **job))
                 printed = self.output(0, str(stage.Stage.build / "tests/nccl_rank/nccl_rank_node"), str(self.config))
                 operations = printed.splitlines()[2:]
                 self.assertEqual([operation for operation in operations if not operation.endswith(", 0 wrong")], [], printed)

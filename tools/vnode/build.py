@@ -93,7 +93,7 @@ def _build_uml(scratch, say):
         _download(SOURCE_PACKAGE, scratch)
         tarball = scratch / "deb" / str(SOURCE_TARBALL).lstrip("/")
     say("uml: unpacking the kernel's source")
-    _run(["tar", "-C", scratch, "-xf", tarball, *(f"--exclude={pattern}" for pattern in UNUSED_SOURCE)],
+    _run(["tar", "-C", scratch, "-I", "xz -T0", "-xf", tarball, *(f"--exclude={pattern}" for pattern in UNUSED_SOURCE)],
          "unpack the kernel's source")
     source, objects = scratch / SOURCE_PACKAGE, scratch / "objects"
     objects.mkdir()
