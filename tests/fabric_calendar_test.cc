@@ -71,7 +71,7 @@ TEST(EventLanes, AgreeWithASortedMap) {
       if (expected.empty() || random() % 100 < (fills ? 80 : 20)) {
         constexpr int64_t kStreams[] = {4'000, 170'000, 170'000, 1'000'000, 20'000'000, 5'000'000};
         int64_t at = now + kStreams[random() % std::size(kStreams)];
-        if (random() % 16 == 0) at += static_cast<int64_t>(random() % 100'000'000);
+        if (random() % 16 == 0) at += static_cast<int64_t>(random() % 100'000);
         uint32_t rank = 0;
         if (random() % 4 == 0) {
           rank = static_cast<uint32_t>(random() % 3);
