@@ -1,10 +1,14 @@
-// The calendar gives events in the order of their times, and of insertion where those are equal.
+// The calendar gives events in the order of their times, and of insertion where those are equal; so
+// it does with lanes in front.
 #include "dataplane/fabric/calendar.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
+#include <tuple>
+
+#include "dataplane/fabric/event_lanes.h"
 
 namespace understudy {
 namespace {
@@ -50,6 +54,44 @@ TEST(Calendar, AgreesWithASortedMap) {
       }
       ASSERT_EQ(c.size(), expected.size());
     }
+  }
+}
+
+/// The same of streams that are in order but for some, among others, with ranks; more than lanes
+/// hold, and equal times.
+TEST(EventLanes, AgreeWithASortedMap) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    std::mt19937_64 random(seed);
+    EventLanes lanes;
+    std::map<std::tuple<int64_t, uint32_t, uint64_t>, uint32_t> expected;  // time, rank, order
+    uint64_t order = 0, from_lanes = 0;
+    int64_t now = 0;
+    for (uint32_t n = 0; n < 40'000; ++n) {
+      const bool fills = n % 8000 < 4000;
+      if (expected.empty() || random() % 100 < (fills ? 80 : 20)) {
+        constexpr int64_t kStreams[] = {4'000, 170'000, 170'000, 1'000'000, 20'000'000, 5'000'000};
+        int64_t at = now + kStreams[random() % std::size(kStreams)];
+        if (random() % 16 == 0) at += static_cast<int64_t>(random() % 100'000);
+        uint32_t rank = 0;
+        if (random() % 4 == 0) {
+          rank = static_cast<uint32_t>(random() % 3);
+          lanes.push(Time::from_ps(at), 1, n, rank);
+        } else {
+          lanes.push_in_order(Time::from_ps(at), 0, n);
+        }
+        expected[{at, rank, order++}] = n;
+        continue;
+      }
+      const auto first = expected.begin();
+      ASSERT_EQ(lanes.next().ps(), std::get<0>(first->first));
+      bool from_lane;
+      const CalendarEvent e = lanes.pop(from_lane);
+      ASSERT_EQ(e.index, first->second) << "seed " << seed;
+      from_lanes += from_lane ? 1 : 0;
+      now = e.time.ps();
+      expected.erase(first);
+    }
+    EXPECT_GT(from_lanes, 1000u);
   }
 }
 

@@ -121,7 +121,12 @@ class Serializer {
     remainder_ -= rate_.bps();
     return whole + Duration::ps(1);
   }
-  /// The same without the remainder that is carried.
+  /// The longest that next() can say of as many: what is carried over may add a picosecond.
+  constexpr Duration most_for(uint64_t bytes) {
+    const Duration whole = time_for(bytes);
+    return part_ == 0 ? whole : whole + Duration::ps(1);
+  }
+  /// Without the remainder that is carried.
   constexpr Duration time_for(uint64_t bytes) {
     // Packets are mostly as long as the one before: divisions are done when that changes.
     if (bytes != bytes_ && !rate_.is_unlimited()) {

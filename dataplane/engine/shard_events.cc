@@ -7,13 +7,17 @@
 
 namespace understudy {
 void Shard::run_events(Time now) {
-  while (next_event() <= now) {
-    if (fabric_ != nullptr && fabric_->next() < events_.next()) {
-      const Time at = fabric_->next();
-      fabric_->step();
-      if (!heard_.empty() && next_event() > at) answer_heard(at);
-      continue;
+  for (;;) {
+    const Time own = events_.next();
+    if (fabric_ != nullptr) {
+      if (const Time at = fabric_->next(); at < own) {
+        if (at > now) return;
+        fabric_->step();
+        if (!heard_.empty() && next_event() > at) answer_heard(at);
+        continue;
+      }
     }
+    if (own > now) return;
     const ShardEvent e = events_.pop();
     if (const uint32_t ahead = events_.packet_ahead(); ahead != kNoPacket) pool_.prefetch(ahead);
     switch (e.kind) {

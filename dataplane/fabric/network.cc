@@ -11,8 +11,9 @@ namespace {
 
 constexpr uint8_t kPauseBit = 0x80;
 // How many events ahead; found by measurement.
-constexpr size_t kPrefetchPacket = 6, kPrefetchPath = 2;
+constexpr uint32_t kPrefetchPacket = 6, kPrefetchPath = 2;
 constexpr size_t kPrefetchWake[] = {8, 5, 2};
+constexpr size_t kFewLinks = 256;       // that fit into it
 constexpr size_t kPfcFramesAtOnce = 4;  // of a class on a link: room before the first allocation
 constexpr unsigned kClassShift = 3;     // of a PFC event's index: link << 3 | class
 
@@ -22,12 +23,6 @@ uint64_t headroom_of(const GraphLink& link, const NetworkSettings& settings) {
                           static_cast<uint64_t>(link.latency.ps()) / Rate::kPsBitsPerByte;
   return static_cast<uint64_t>(round_trip) + 3 * uint64_t{settings.full_packet_bytes} +
          settings.pfc_frame_bytes;
-}
-
-/// The longest that a serializer says: what it carries over may add a picosecond.
-Duration most_time_for(Rate rate, uint32_t bytes) {
-  const bool exact = bytes * Rate::kPsBitsPerByte % rate.bps() == 0;
-  return rate.time_for(bytes) + Duration::ps(exact ? 0 : 1);
 }
 
 }  // namespace
@@ -56,6 +51,7 @@ Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnd
     l.to = g.to;
     l.from_nic = vertices[g.from].kind != VertexKind::kSwitch;
     l.to_nic = vertices[g.to].kind != VertexKind::kSwitch;
+    l.faulty = !g.down.empty() || g.loss > 0;
     for (const ClassSettings& c : settings_.classes) {
       IngressUse use;
       if (c.pfc) {
@@ -90,9 +86,10 @@ PacketId Network::take() {
 }
 
 void Network::step() {
-  const CalendarEvent e = calendar_.pop();
+  bool from_lane;
+  const CalendarEvent e = calendar_.pop(from_lane);
   ++events_;
-  prefetch();
+  prefetch(from_lane);
   switch (e.kind) {
     case kFree:
       links_[e.index].awaited = false;
@@ -115,18 +112,22 @@ void Network::step() {
 }
 
 /// A large network does not fit into the cache: what the next events need is asked for early.
-void Network::prefetch() const {
-  if (const CalendarEvent* far = calendar_.peek(kPrefetchPacket)) {
+void Network::prefetch(bool from_lane) const {
+  const auto ahead = [&](uint32_t events) {
+    return from_lane ? calendar_.peek_lane(events) : calendar_.peek(events);
+  };
+  if (const CalendarEvent* far = ahead(kPrefetchPacket)) {
     if (far->kind == kArrive) __builtin_prefetch(&packets_[far->index]);
     if (far->kind == kFree) __builtin_prefetch(&links_[far->index]);
   }
-  for (int stage = 0; stage < 3; ++stage) {
+  for (int stage = 0; stage < 3 && !from_lane; ++stage) {
     const CalendarEvent* wake = calendar_.peek(kPrefetchWake[stage]);
     if (wake != nullptr && wake->kind == kWake) ends_.prefetch(wake->index, stage);
   }
-  const CalendarEvent* near = calendar_.peek(kPrefetchPath);
+  const CalendarEvent* near = ahead(kPrefetchPath);
   if (near == nullptr || near->kind != kArrive) return;
   const NetPacket& p = packets_[near->index];
+  if (links_.size() < kFewLinks) return __builtin_prefetch(&p.path[p.hop]);
   const LinkId came_by = p.path[p.hop];
   __builtin_prefetch(&links_[came_by]);
   if (p.hop + 1 < p.hops) {
@@ -142,7 +143,7 @@ void Network::serve_or_wait(LinkId link, Time now) {
   if (now >= l.free) return serve(link, now);
   if (l.awaited) return;
   l.awaited = true;
-  calendar_.push(l.free, kFree, link);
+  calendar_.push_in_order(l.free, kFree, link);
 }
 
 bool Network::down(LinkId link, Time now, Time& up) const {
@@ -157,7 +158,7 @@ bool Network::down(LinkId link, Time now, Time& up) const {
 
 void Network::serve(LinkId link, Time now) {
   Link& l = links_[link];
-  if (Time up; !graph_.link(link).down.empty() && down(link, now, up)) {
+  if (Time up; l.faulty && down(link, now, up)) {
     if (!up.is_never()) calendar_.push(up, kUp, link);
     return;
   }
@@ -178,7 +179,7 @@ void Network::serve(LinkId link, Time now) {
 /// The class that may send next: strict ones in the order of the settings, then by weight, each as
 /// many bytes in its turn as it has weight (surplus round robin).
 unsigned Network::pick(LinkId link, uint8_t eligible) {
-  if (std::has_single_bit(eligible)) return static_cast<unsigned>(std::countr_zero(eligible));
+  if ((eligible & (eligible - 1)) == 0) return static_cast<unsigned>(std::countr_zero(eligible));
   for (unsigned c = 0; c < classes_; ++c) {
     if ((eligible >> c & 1) != 0 && settings_.classes[c].weight == 0) return c;
   }
@@ -250,16 +251,19 @@ void Network::leave_switch(LinkId link, unsigned cls, PacketId id, Time now) {
       }
     }
   }
-  if (p.telemetry && settings_.telemetry) {
-    TelemetryRecord& record = telemetry_[id];
-    if (record.count < TelemetryRecord::kMostHops) {
-      record.hops[record.count++] = {graph_.link(link).rate, now, l.counters.wire_bytes, l.queued};
-    }
-  }
+  note_telemetry(link, id, now);
   if (const auto& pfc = settings_.classes[cls].pfc; pfc && buffer.may_resume(use, *pfc)) {
     use.pausing = false;
     send_pfc(came_by, cls, false, now);
   }
+}
+
+void Network::note_telemetry(LinkId link, PacketId id, Time now) {
+  if (!packets_[id].telemetry || !settings_.telemetry) return;
+  TelemetryRecord& record = telemetry_[id];
+  if (record.count == TelemetryRecord::kMostHops) return;
+  const Link& l = links_[link];
+  record.hops[record.count++] = {graph_.link(link).rate, now, l.counters.wire_bytes, l.queued};
 }
 
 void Network::set_rate(LinkId link, Rate rate) {
@@ -295,13 +299,12 @@ void Network::transmit(LinkId link, PacketId id, Time start, Time now) {
   if (settings_.cut_through && !l.to_nic) {
     // Into a faster link it waits until it can go through in one piece, so that the link serves
     // others meanwhile.
-    const Rate next = links_[p.path[p.hop + 1]].serializer.rate();
-    at = std::max(p.head, p.tail - most_time_for(next, p.wire_bytes));
+    at = std::max(p.head, p.tail - links_[p.path[p.hop + 1]].serializer.most_for(p.wire_bytes));
   }
-  calendar_.push(std::max(now, at), kArrive, id);
+  calendar_.push_in_order(std::max(now, at), kArrive, id);
   if (l.from_nic || !l.pfc.empty() || (l.waiting & static_cast<uint8_t>(~l.paused)) != 0) {
     l.awaited = true;
-    calendar_.push(l.free, kFree, link);
+    calendar_.push_in_order(l.free, kFree, link);
   }
 }
 
@@ -326,7 +329,7 @@ void Network::transmit_pfc(LinkId link, Time now) {
   }
   calendar_.push(l.out_tail, pause ? kPause : kResume, reverse(link) << kClassShift | (frame & 7));
   l.awaited = true;
-  calendar_.push(l.free, kFree, link);
+  calendar_.push_in_order(l.free, kFree, link);
 }
 
 /// A PFC frame has come to the sender of `link`.
@@ -374,15 +377,15 @@ void Network::arrive(PacketId id, Time now) {
   NetPacket& p = packets_[id];
   const LinkId came_by = p.path[p.hop];
   const Link& in = links_[came_by];
-  const GraphLink& g = graph_.link(came_by);
-  if (!g.down.empty()) {
+  if (in.faulty) {
+    const GraphLink& g = graph_.link(came_by);
     for (const GraphLink::Outage& o : g.down) {
       if (p.tail - in.latency > o.from && p.head - in.latency < o.to) {
         return lose(id, came_by, PacketLoss::kOutage, now);
       }
     }
+    if (g.loss > 0 && chance(g.loss)) return lose(id, came_by, PacketLoss::kLink, now);
   }
-  if (g.loss > 0 && chance(g.loss)) return lose(id, came_by, PacketLoss::kLink, now);
   if (in.to_nic) {
     ++delivered_;
     return ends_.deliver(id, now);
@@ -406,9 +409,19 @@ void Network::arrive(PacketId id, Time now) {
                                  p.buffer_bytes)) {
     return lose(id, link, PacketLoss::kBuffer, now);
   }
-  enqueue(link, id);
+  const bool blocked = !l.pfc.empty() || use.pausing || (l.paused >> cls & 1) != 0 || l.faulty;
+  if (now < l.free || l.waiting != 0 || blocked) {
+    enqueue(link, id);
+    note_peak(l, now);
+    return serve_or_wait(link, now);
+  }
+  // The link is idle and nobody waits: it stands in the queue for no time.
+  l.queued = p.buffer_bytes;
   note_peak(l, now);
-  serve_or_wait(link, now);
+  l.queued = 0;
+  buffer.leave(use, p.buffer_bytes);
+  note_telemetry(link, id, now);
+  transmit(link, id, now, now);
 }
 
 void Network::lose(PacketId id, LinkId link, PacketLoss why, Time now) {

@@ -14,7 +14,7 @@
 
 #include "dataplane/base/units.h"
 #include "dataplane/cc/controller.h"
-#include "dataplane/fabric/calendar.h"
+#include "dataplane/fabric/event_lanes.h"
 #include "dataplane/fabric/graph.h"
 #include "dataplane/fabric/queue_settings.h"
 #include "dataplane/fabric/shared_buffer.h"
@@ -244,6 +244,7 @@ class Network {
     VertexId from = 0, to = 0;
     bool awaited = false;  ///< a kFree event is on its way
     bool from_nic = false, to_nic = false, to_outside = false;
+    bool faulty = false;       ///< it loses packets, or is down at times
     bool tells = false;        ///< the one outside is told of pauses
     uint8_t paused = 0;        ///< classes that the far end has stopped
     uint8_t waiting = 0;       ///< classes that have packets
@@ -255,7 +256,7 @@ class Network {
     NetworkLinkCounters counters;
   };
 
-  void prefetch() const;
+  void prefetch(bool from_lane) const;
   void arrive(PacketId id, Time now);
   static void note_peak(Link& l, Time now);
   void enqueue(LinkId link, PacketId id);
@@ -264,6 +265,7 @@ class Network {
   unsigned pick(LinkId link, uint8_t eligible);
   PacketId dequeue(LinkId link, unsigned cls, Time now);
   void leave_switch(LinkId link, unsigned cls, PacketId id, Time now);
+  void note_telemetry(LinkId link, PacketId id, Time now);
   void transmit(LinkId link, PacketId id, Time start, Time now);
   void transmit_pfc(LinkId link, Time now);
   void send_pfc(LinkId ingress, unsigned cls, bool pause, Time now);
@@ -287,7 +289,7 @@ class Network {
   std::vector<NetPacket> packets_;
   std::vector<PacketId> free_;
   std::vector<TelemetryRecord> telemetry_;  ///< beside packets_, if the settings want it
-  Calendar calendar_;
+  EventLanes calendar_;
   uint64_t random_;
   uint64_t turns_ = 0;
   uint64_t events_ = 0;
