@@ -1,4 +1,5 @@
 // Frames from the device: parsed, verified, and sorted into fabric, neighbour answers and host.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -61,6 +62,9 @@ void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames, Time now
     if (read.kind != FrameKind::kRoce) continue;
     read.slot = slot_of(read.roce.dest_qpn);
     if (read.slot != kNoSlot) __builtin_prefetch(&qps_[read.slot]);
+  }
+  for (size_t i = 0; i < std::min(kPrefetchAhead, count); ++i) {
+    if (read_[i].slot != kNoSlot) prefetch_qp(read_[i].slot);
   }
   for (size_t i = 0; i < count; ++i) {
     if (const size_t ahead = i + kPrefetchAhead; ahead < count) {
