@@ -27,8 +27,7 @@ class BigAllocator {
     return static_cast<T*>(p);
   }
   void deallocate(T* p, size_t count) {
-    const size_t bytes = count * sizeof(T);
-    ::operator delete(p, bytes, alignment(bytes));
+    ::operator delete(p, alignment(count * sizeof(T)));
   }
   bool operator==(const BigAllocator&) const = default;
 

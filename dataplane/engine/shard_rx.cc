@@ -1,4 +1,5 @@
 // Frames from the device: parsed, verified, and sorted into fabric, neighbour answers and host.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -69,6 +70,9 @@ void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames,
     here().counters.rx_bytes += frames[i].size();
     slots[i] = read[i]->kind == FrameKind::kRoce ? slot_of(read[i]->roce.dest_qpn) : kNoSlot;
     if (slots[i] != kNoSlot) __builtin_prefetch(&qps_[slots[i]]);
+  }
+  for (size_t i = 0; i < std::min(kPrefetchAhead, count); ++i) {
+    if (read_[i].slot != kNoSlot) prefetch_qp(read_[i].slot);
   }
   for (size_t i = 0; i < count; ++i) {
     if (const size_t ahead = i + kPrefetchAhead; ahead < count) {

@@ -85,11 +85,11 @@ class alignas(64) Qp {
 
   QpBase base_;
   QpOwner& owner_;
-  Time flush_at_ = Time::never();  ///< the connection ended while a packet was built
-  [[no_unique_address]] Responder responder_;
+  Time flush_at_ = Time::never();              ///< the connection ended while a packet was built
+  [[no_unique_address]] Responder responder_;  // these two in its last bytes
   QpState state_;
-  [[no_unique_address]] Requester requester_;
   bool established_ = false;  ///< the owner knows that the peer has begun to send
+  Requester requester_;
 };
 
 }  // namespace understudy

@@ -60,12 +60,24 @@ void Requester::reset() {
 bool Requester::post(const WorkRequest& request) {
   if (failed_ || count_ + done_ >= room()) return false;
   Entry e;
-  e.request = request;
+  e.id = request.id;
+  e.remote_va = request.remote_va;
+  e.rkey = request.rkey;
+  e.length = request.length;
+  e.imm = request.op == WorkOp::kSendInvalidate ? request.invalidate : request.imm;
+  e.op = request.op;
+  e.fence = request.fence;
+  e.solicited = request.solicited;
   e.psn = next_psn_;
   e.ssn = next_ssn_;
   const bool atomic = request.op == WorkOp::kCompareSwap || request.op == WorkOp::kFetchAdd;
   e.wants_answer = atomic || request.op == WorkOp::kRead;
   e.takes_receive = !e.wants_answer && request.op != WorkOp::kWrite;
+  if (e.wants_answer) {
+    e.fetch = {request.read_to, request.compare_add, request.swap};
+  } else {
+    e.payload = request.payload;
+  }
   if (e.wants_answer && base_.config.max_rd_atomic == 0) return false;
   if (!atomic && request.length > kMaxMessageBytes) return false;
   e.packets = atomic
@@ -98,53 +110,51 @@ bool Requester::may_send() const {
   if (limited(e)) {
     // The oldest packet may still go, to learn of new credits. A WRITE with immediate takes its
     // receive at its end only, so it goes as a whole.
-    const bool in_write = e.request.op == WorkOp::kWriteImm && cursor_packet_ > 0;
+    const bool in_write = e.op == WorkOp::kWriteImm && cursor_packet_ > 0;
     if (una_ != e.psn.advance(cursor_packet_) && !in_write) return false;
   }
-  if (!e.wants_answer && !e.request.fence) return true;
+  if (!e.wants_answer && !e.fence) return true;
   const uint32_t open = answers_in_flight();
-  if (e.request.fence && open > 0) return false;
+  if (e.fence && open > 0) return false;
   return !e.wants_answer || open < base_.config.max_rd_atomic;
 }
 
 /// A READ, or what is missing of one: it asks again with a new RETH (rule A5.6). Or an ATOMIC.
 void Requester::fill_request(const Entry& e, RoceFields& f) const {
-  const WorkRequest& r = e.request;
   const uint32_t skip = e.answered * base_.config.mtu;
-  f.opcode = opcode_for(r.op, true, true);
+  f.opcode = opcode_for(e.op, true, true);
   f.psn = e.psn.advance(e.answered);
-  f.va = r.remote_va + skip;
+  f.va = e.remote_va + skip;
   f.ack_request = true;
-  if (r.op == WorkOp::kRead) {
-    f.dma_length = r.length - skip;
+  if (e.op == WorkOp::kRead) {
+    f.dma_length = e.length - skip;
   } else {
-    f.swap_add = r.op == WorkOp::kCompareSwap ? r.swap : r.compare_add;
-    f.compare = r.op == WorkOp::kCompareSwap ? r.compare_add : 0;
+    f.swap_add = e.op == WorkOp::kCompareSwap ? e.fetch.swap : e.fetch.compare_add;
+    f.compare = e.op == WorkOp::kCompareSwap ? e.fetch.compare_add : 0;
   }
 }
 
 void Requester::fill(const Entry& e, OutPacket& out) const {
-  const WorkRequest& r = e.request;
   RoceFields& f = out.fields;
   const bool first = cursor_packet_ == 0;
   const bool last = cursor_packet_ + 1 == e.packets;
   const uint32_t offset = cursor_packet_ * base_.config.mtu;
-  f.opcode = opcode_for(r.op, first, last);
+  f.opcode = opcode_for(e.op, first, last);
   f.psn = e.psn.advance(cursor_packet_);
-  f.va = r.remote_va;
-  f.dma_length = r.length;
-  f.imm = r.op == WorkOp::kSendInvalidate ? r.invalidate : r.imm;
-  f.solicited = last && r.solicited && e.takes_receive;
+  f.va = e.remote_va;
+  f.dma_length = e.length;
+  f.imm = e.imm;
+  f.solicited = last && e.solicited && e.takes_receive;
   f.ack_request = last || limited(e) || cursor_packet_ % kPacketsPerAck == kPacketsPerAck - 1;
-  out.payload_bytes = std::min(base_.config.mtu, r.length - offset);
-  out.payload = r.payload.advanced(offset);
+  out.payload_bytes = std::min(base_.config.mtu, e.length - offset);
+  out.payload = e.payload.advanced(offset);
 }
 
 bool Requester::pull(Time now, OutPacket& out, uint64_t& id) {
   const Entry& e = entry(cursor_);
   out.clear();
   RoceFields& f = out.fields;
-  f.rkey = e.request.rkey;
+  f.rkey = e.rkey;
   const bool last = e.wants_answer || cursor_packet_ + 1 == e.packets;
   if (e.wants_answer) {
     fill_request(e, f);
@@ -161,7 +171,7 @@ bool Requester::pull(Time now, OutPacket& out, uint64_t& id) {
     asked_ = end;
     start_timer(now);
   }
-  id = e.request.id;
+  id = e.id;
   if (last) {
     ++cursor_;
     cursor_packet_ = 0;
@@ -245,7 +255,7 @@ void Requester::finish(WorkStatus status) {
 bool Requester::pop_completion(Completion& out) {
   if (done_ == 0) return false;
   const Entry& oldest = ring_[first_ >= done_ ? first_ - done_ : first_ + room() - done_];
-  out = {oldest.request.id, oldest.status};
+  out = {oldest.id, oldest.status};
   --done_;
   return true;
 }

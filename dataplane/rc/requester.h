@@ -55,12 +55,29 @@ class Requester {
   void reset();
 
  private:
+  /// What a READ or ATOMIC has instead of a payload.
+  struct Fetch {
+    uint8_t* read_to;
+    uint64_t compare_add, swap;
+  };
+  /// A work request, in the room of one: there are as many as may ever be posted.
   struct Entry {
-    WorkRequest request;
-    Psn psn;  ///< of its first packet
+    uint64_t id = 0;
+    uint64_t remote_va = 0;
+    union {
+      PayloadRef payload = {};
+      Fetch fetch;  ///< if it wants_answer
+    };
+    Rkey rkey = 0;
+    uint32_t length = 0;
+    uint32_t imm = 0;  ///< or what a SEND invalidates
+    Psn psn;           ///< of its first packet
     uint32_t packets = 0;
-    uint32_t answered = 0;                     ///< READ and ATOMIC: response packets that came
-    uint32_t ssn = 0;                          ///< 24-bit number of the message, counted from 1
+    uint32_t answered = 0;  ///< READ and ATOMIC: response packets that came
+    uint32_t ssn = 0;       ///< 24-bit number of the message, counted from 1
+    WorkOp op = WorkOp::kWrite;
+    bool fence = false;
+    bool solicited = false;
     bool wants_answer = false;                 ///< READ and ATOMIC
     bool takes_receive = false;                ///< SEND and WRITE with immediate
     WorkStatus status = WorkStatus::kSuccess;  ///< once it is done

@@ -130,7 +130,7 @@ void Requester::on_nak(Time now, const RoceView& packet) {
 void Requester::on_answer(Time now, const RoceView& packet, const uint8_t* payload) {
   const uint32_t i = entry_of(packet.psn);
   const bool atomic = packet.info().atomic_ack;
-  if (i == count_ || !entry(i).wants_answer || atomic != (entry(i).request.op != WorkOp::kRead)) {
+  if (i == count_ || !entry(i).wants_answer || atomic != (entry(i).op != WorkOp::kRead)) {
     return count(base_.counters, RcEvent::kGhostAck);
   }
   Entry& e = entry(i);
@@ -142,18 +142,17 @@ void Requester::on_answer(Time now, const RoceView& packet, const uint8_t* paylo
     return go_back(now, entry(oldest).psn.advance(entry(oldest).answered));
   }
   const uint64_t offset = uint64_t{index} * base_.config.mtu;
-  const uint64_t expected =
-      atomic ? 0 : std::min<uint64_t>(base_.config.mtu, e.request.length - offset);
+  const uint64_t expected = atomic ? 0 : std::min<uint64_t>(base_.config.mtu, e.length - offset);
   const bool ends = index + 1 == e.packets;
   if (packet.payload_bytes != expected || packet.info().end != ends) {
     return count(base_.counters, RcEvent::kLengthError);
   }
   if (packet.info().aeth) take_credits(packet);
-  if (e.request.read_to != nullptr) {
+  if (e.fetch.read_to != nullptr) {
     if (atomic) {
-      std::memcpy(e.request.read_to, &packet.atomic_original, sizeof packet.atomic_original);
+      std::memcpy(e.fetch.read_to, &packet.atomic_original, sizeof packet.atomic_original);
     } else if (expected != 0) {
-      std::memcpy(e.request.read_to + offset, payload, expected);
+      std::memcpy(e.fetch.read_to + offset, payload, expected);
     }
   }
   ++e.answered;

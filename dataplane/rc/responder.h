@@ -122,7 +122,8 @@ class Responder {
   uint32_t oldest_ = kNone, newest_ = kNone;             ///< of those that are remembered
   uint8_t answers_ = 0;                                  ///< that wait
   uint8_t remembered_ = 0;
-  bool lost_reads_ = false;  ///< the pool had no room for all that would be remembered
+  bool lost_reads_ : 1 = false;  ///< the pool had no room for all that would be remembered
+  bool endless_ : 1 = false;
   uint8_t ack_syndrome_ = 0;
   bool ack_pending_ = false;
   bool ack_before_answers_ = false;  ///< the pending ACK is older than the queued answers
@@ -130,7 +131,6 @@ class Responder {
   bool rnr_waiting_ = false;         ///< rest of a message that met RNR is dropped
   bool in_message_ = false;          ///< between FIRST and LAST
   OpKind message_kind_ = OpKind::kUnknown;
-  bool endless_ = false;
 };
 
 }  // namespace understudy

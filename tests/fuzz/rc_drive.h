@@ -110,7 +110,7 @@ class RcDrive : public QpOwner {
     qp_->on_packet(now_, v, payload.data());
   }
 
-  RegionTable regions_{4};
+  RegionTable regions_{4, 8};  // few READs and ATOMICs are remembered, so that they run out
   RcCounters counters_{};
   std::vector<uint8_t> exposed_ = std::vector<uint8_t>(2000), source_ = std::vector<uint8_t>(4080),
                        fetched_ = std::vector<uint8_t>(4080), receive_ = std::vector<uint8_t>(700);

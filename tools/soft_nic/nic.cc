@@ -137,6 +137,7 @@ bool Nic::add(QueuePair& qp) {
 void Nic::remove(QueuePair& qp) {
   slots_[qp.number() - first_qpn_] = nullptr;
   std::erase(ready_, &qp);
+  qp.end_connection();
 }
 
 void Nic::forget_queue_pairs() {

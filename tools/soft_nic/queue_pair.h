@@ -75,6 +75,8 @@ class QueuePair final : public QpOwner, private ReceiveSink {
   /// Writes the next packet; returns its bytes, 0 for none after all.
   uint32_t build(Time now, uint8_t* out);
   Time deadline() const { return rc_ ? rc_->deadline() : Time::never(); }
+  /// It goes: what it has of the device's memory is given back.
+  void end_connection() { rc_.reset(); }
   void on_timer(Time now);
 
   uint32_t events_raised = 0;  ///< asynchronous ones
