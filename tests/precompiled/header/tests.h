@@ -1,4 +1,4 @@
-// What many tests include, for -Dprecompiled_tests=true. A test includes what it needs all the same.
+// What many tests include, for -Dprecompiled_tests=true; each includes what it needs all the same.
 #pragma once
 
 #include <gtest/gtest.h>
