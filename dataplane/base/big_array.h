@@ -26,10 +26,7 @@ class BigAllocator {
     if (bytes >= kHugePage) madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
     return static_cast<T*>(p);
   }
-  void deallocate(T* p, size_t count) {
-    const size_t bytes = count * sizeof(T);
-    ::operator delete(p, bytes, alignment(bytes));
-  }
+  void deallocate(T* p, size_t count) { ::operator delete(p, alignment(count * sizeof(T))); }
   bool operator==(const BigAllocator&) const = default;
 
  private:
