@@ -46,6 +46,10 @@ inline long long live_bytes = 0;
   std::free(p);
 }
 [[gnu::noinline]] void operator delete(void* p, size_t) noexcept { operator delete(p); }
+// The sanitizer has its own for arrays.
+[[gnu::noinline]] void* operator new[](size_t bytes) { return operator new(bytes); }
+[[gnu::noinline]] void operator delete[](void* p) noexcept { operator delete(p); }
+[[gnu::noinline]] void operator delete[](void* p, size_t) noexcept { operator delete(p); }
 [[gnu::noinline]] void operator delete(void* p, std::align_val_t alignment) noexcept {
   if (p == nullptr) return;
   size_t bytes;

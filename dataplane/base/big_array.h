@@ -26,9 +26,7 @@ class BigAllocator {
     if (bytes >= kHugePage) madvise(p, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
     return static_cast<T*>(p);
   }
-  void deallocate(T* p, size_t count) {
-    ::operator delete(p, alignment(count * sizeof(T)));
-  }
+  void deallocate(T* p, size_t count) { ::operator delete(p, alignment(count * sizeof(T))); }
   bool operator==(const BigAllocator&) const = default;
 
  private:
