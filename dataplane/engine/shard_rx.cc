@@ -72,7 +72,7 @@ void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames,
     if (slots[i] != kNoSlot) __builtin_prefetch(&qps_[slots[i]]);
   }
   for (size_t i = 0; i < std::min(kPrefetchAhead, count); ++i) {
-    if (read_[i].slot != kNoSlot) prefetch_qp(read_[i].slot);
+    if (slots[i] != kNoSlot) prefetch_qp(slots[i]);
   }
   for (size_t i = 0; i < count; ++i) {
     if (const size_t ahead = i + kPrefetchAhead; ahead < count) {
