@@ -67,6 +67,7 @@ TEST_P(ReadFrames, LeadToTheSame) {
   config.verify = GetParam();
   config.icmp_through_fabric = true;
   Node own(config), given(config);
+  IcrcMemory memory;
   std::mt19937 random(7);
   std::array<Psn, kQps> psns;
   for (int turn = 0; turn < 300; ++turn) {
@@ -78,7 +79,7 @@ TEST_P(ReadFrames, LeadToTheSame) {
       frames[i] = some_frame(own, random, psns);
       views.emplace_back(frames[i]);
       reads[i].read(frames[i]);
-      if (GetParam() == VerifyIcrc::kFull) reads[i].verify();
+      if (GetParam() == VerifyIcrc::kFull) reads[i].verify(memory);
       read.push_back(&reads[i]);
     }
     own.rig.shard.rx({own.rig.now, Duration(), views});

@@ -18,11 +18,12 @@ struct ReadFrame {
 
   void read(std::span<const uint8_t> frame) { kind = parse_frame(frame, view, roce); }
   /// Of a RoCE packet (rule A2); others have no ICRC.
-  void verify() {
-    if (kind == FrameKind::kRoce) icrc = icrc_ok(view, roce) ? IcrcState::kGood : IcrcState::kBad;
+  void verify(IcrcMemory& before) {
+    if (kind != FrameKind::kRoce) return;
+    icrc = icrc_ok(view, roce, before) ? IcrcState::kGood : IcrcState::kBad;
   }
-  bool has_good_icrc() const {
-    return icrc == IcrcState::kUnknown ? icrc_ok(view, roce) : icrc == IcrcState::kGood;
+  bool has_good_icrc(IcrcMemory& before) const {
+    return icrc == IcrcState::kUnknown ? icrc_ok(view, roce, before) : icrc == IcrcState::kGood;
   }
 };
 

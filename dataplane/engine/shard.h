@@ -363,6 +363,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   std::vector<uint32_t> free_pending_;
   std::array<ReadFrame, kTogether> own_reads_;  ///< where nobody else has read them
   std::array<const ReadFrame*, kTogether> own_read_{};
+  IcrcMemory icrc_memory_;
   std::vector<OwnHead> heads_;  ///< by slot and opcode: see head_template()
   Duration arrival_uncertainty_;
   uint64_t rx_count_ = 0;  ///< for sampled ICRC verification

@@ -127,7 +127,7 @@ void Shard::rx_roce(const ReadFrame& read, uint32_t slot, Time now) {
   const bool verify = config_.verify == VerifyIcrc::kFull ||
                       (config_.verify == VerifyIcrc::kSampled && rx_count_ % kSampleEvery == 0);
   ++rx_count_;
-  if (verify && !read.has_good_icrc()) return here().counters.drop(Drop::kBadIcrc);
+  if (verify && !read.has_good_icrc(icrc_memory_)) return here().counters.drop(Drop::kBadIcrc);
   if (from_wrong_vlan(view)) return here().counters.drop(Drop::kWrongVlan);
   if (ports_.size() > 1) {
     const NodeNic* to = config_.nodes.find(view.dst);

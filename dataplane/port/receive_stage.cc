@@ -46,7 +46,7 @@ void ReceiveStage::hand_on(Time at, Duration uncertainty) {
     slot.uncertainty = uncertainty;
     ReadFrame& read = *std::construct_at(&slot.read);
     read.read(slot.frame);
-    if (verify_) read.verify();
+    if (verify_) read.verify(icrc_memory_);
     if (++ready < kTogether) continue;
     slots_.publish(ready);
     ready = 0;

@@ -49,6 +49,7 @@ class ReceiveStage final : public BurstSource {
   const bool verify_;
   std::array<rte_mbuf*, kRxBurst> buffers_{};
   uint32_t received_ = 0;
+  IcrcMemory icrc_memory_;
   size_t freed_ = 0;  ///< slots whose buffers the device has again
   SpscSlots<Slot> slots_{kSlots};
 

@@ -18,6 +18,7 @@ using Block = uint8_t __attribute__((vector_size(16)));
 constexpr size_t kV4Head = sizeof(Ipv4Header) + sizeof(UdpHeader) + sizeof(Bth);
 constexpr size_t kV6Head = sizeof(Ipv6Header) + sizeof(UdpHeader) + sizeof(Bth);
 constexpr size_t kLrh = 8;
+constexpr size_t kPsnWord = 4;  // the BTH's last
 
 /// What is ones in the CRC: the LRH that is not there, then the fields that change on the way.
 constexpr std::array<uint8_t, kLrh + kV4Head> v4_mask() {
@@ -123,8 +124,34 @@ constexpr size_t kWordByWord = 8;
 
 }  // namespace
 
+uint32_t IcrcMemory::icrc(std::span<const uint8_t> ip, uint32_t qpn, uint8_t opcode) {
+  static_assert(kBytes == kV4Mask.size() && kBytes == 3 * sizeof(Block));
+  if ((ip[0] >> 4) != 4) return understudy::icrc(ip);
+  // Opcodes of a queue pair, and those of its neighbours, are far apart.
+  Head& head = heads_[(qpn + opcode * size_t{11}) % kHeads];
+  std::array<Block, 3> now{}, mask, known;
+  std::memcpy(reinterpret_cast<uint8_t*>(now.data()) + kLrh, ip.data(), kV4Head);
+  std::memcpy(mask.data(), kV4Mask.data(), kBytes);
+  std::memcpy(known.data(), head.masked.data(), kBytes);
+  for (size_t i = 0; i < now.size(); ++i) now[i] |= mask[i];
+  std::array<uint64_t, 2> last, last_known;  // of which the PSN word is the end
+  std::memcpy(last.data(), &now[2], sizeof last);
+  std::memcpy(last_known.data(), &known[2], sizeof last_known);
+  const Block apart = (now[0] ^ known[0]) | (now[1] ^ known[1]);
+  std::array<uint64_t, 2> differs;
+  std::memcpy(differs.data(), &apart, sizeof differs);
+  const uint64_t in_last =
+      (last[0] ^ last_known[0]) | static_cast<uint32_t>(last[1] ^ last_known[1]);
+  if ((differs[0] | differs[1] | in_last) != 0) {
+    std::memcpy(head.masked.data(), now.data(), kBytes);
+    head.before_psn = crc32_gzip_refl(0, head.masked.data(), kBytes - kPsnWord);
+  }
+  const auto psn_word = static_cast<uint32_t>(last[1] >> 32);
+  const uint32_t crc = ~steps().after_four(~head.before_psn ^ psn_word);
+  return crc32_gzip_refl(crc, ip.data() + kV4Head, ip.size() - kV4Head);
+}
+
 uint32_t icrc_before_psn(const uint8_t* ip) {
-  constexpr size_t kPsnWord = 4;
   const bool v4 = (ip[0] >> 4) == 4;
   return v4 ? crc_of_head(ip, kV4Mask, kV4Mask.size() - kPsnWord)
             : crc_of_head(ip, kV6Mask, kV6Mask.size() - kPsnWord);

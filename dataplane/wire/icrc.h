@@ -2,6 +2,7 @@
 // IP and UDP headers with their mutable fields set to ones, and everything up to the ICRC itself.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -11,6 +12,23 @@ namespace understudy {
 /// `ip` must hold a whole IPv4 (IHL 5) or IPv6 header, UDP and BTH. The result stands on the wire
 /// least significant byte first.
 uint32_t icrc(std::span<const uint8_t> ip);
+
+/// Takes ICRCs of packets that come, and knows the headers of those that came before: packets of
+/// one queue pair and opcode differ in their PSN, behind which it goes on where the headers are the
+/// same. IPv4 only; others it takes as icrc() does. Not for two threads at once.
+class IcrcMemory {
+ public:
+  /// As icrc(), of a packet to this queue pair.
+  uint32_t icrc(std::span<const uint8_t> ip, uint32_t qpn, uint8_t opcode);
+
+ private:
+  static constexpr size_t kHeads = 64, kBytes = 48;
+  struct alignas(16) Head {
+    std::array<uint8_t, kBytes> masked;  ///< with what the ICRC leaves out set to ones
+    uint32_t before_psn;                 ///< its CRC up to there
+  };
+  std::array<Head, kHeads> heads_{};
+};
 
 /// The CRC of a packet, whose IP header `ip` begins with, up to the last word of its BTH, which has
 /// the PSN. What becomes of such a CRC with the bytes that follow, in the end the ICRC:

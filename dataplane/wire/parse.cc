@@ -194,9 +194,19 @@ FrameKind parse_frame(std::span<const uint8_t> frame, FrameView& view, RoceView&
   return parse_roce(frame, network, roce);
 }
 
+namespace {
+/// What a packet's ICRC is of.
+std::span<const uint8_t> covered(const FrameView& view) {
+  return view.frame.subspan(view.l3, view.ip_end - kIcrcBytes - view.l3);
+}
+}  // namespace
+
 bool icrc_ok(const FrameView& view, const RoceView& roce) {
-  const auto covered = view.frame.subspan(view.l3, view.ip_end - kIcrcBytes - view.l3);
-  return icrc(covered) == roce.icrc;
+  return icrc(covered(view)) == roce.icrc;
+}
+
+bool icrc_ok(const FrameView& view, const RoceView& roce, IcrcMemory& before) {
+  return before.icrc(covered(view), roce.dest_qpn, roce.opcode) == roce.icrc;
 }
 
 const char* frame_kind_name(FrameKind kind) {

@@ -6,6 +6,7 @@
 
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
+#include "dataplane/wire/icrc.h"
 #include "dataplane/wire/opcodes.h"
 
 namespace understudy {
@@ -81,5 +82,7 @@ FrameKind parse_frame(std::span<const uint8_t> frame, FrameView& view, RoceView&
 
 /// Recomputes the ICRC of a parsed RoCE packet (rule A2).
 bool icrc_ok(const FrameView& view, const RoceView& roce);
+/// The same with what is known of packets before it.
+bool icrc_ok(const FrameView& view, const RoceView& roce, IcrcMemory& before);
 
 }  // namespace understudy

@@ -77,12 +77,13 @@ void stage_parse(benchmark::State& state) {
 }
 
 void stage_parse_icrc(benchmark::State& state) {
-  run(state, [](const auto& frames) {
+  IcrcMemory memory;
+  run(state, [&](const auto& frames) {
     for (const auto frame : frames) {
       FrameView view;
       RoceView roce;
       parse_frame(frame, view, roce);
-      benchmark::DoNotOptimize(icrc_ok(view, roce));
+      benchmark::DoNotOptimize(icrc_ok(view, roce, memory));
     }
   });
 }
