@@ -3,6 +3,7 @@
 #include <isa-l/crc.h>
 
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "dataplane/wire/headers.h"
@@ -125,28 +126,26 @@ constexpr size_t kWordByWord = 8;
 }  // namespace
 
 uint32_t IcrcMemory::icrc(std::span<const uint8_t> ip, uint32_t qpn, uint8_t opcode) {
-  static_assert(kBytes == kV4Mask.size() && kBytes == 3 * sizeof(Block));
+  static_assert(sizeof(Words) == kV4Mask.size());
+  constexpr auto kMask = std::bit_cast<Words>(kV4Mask);
   if ((ip[0] >> 4) != 4) return understudy::icrc(ip);
   // Opcodes of a queue pair, and those of its neighbours, are far apart.
   Head& head = heads_[(qpn + opcode * size_t{11}) % kHeads];
-  std::array<Block, 3> now{}, mask, known;
-  std::memcpy(reinterpret_cast<uint8_t*>(now.data()) + kLrh, ip.data(), kV4Head);
-  std::memcpy(mask.data(), kV4Mask.data(), kBytes);
-  std::memcpy(known.data(), head.masked.data(), kBytes);
-  for (size_t i = 0; i < now.size(); ++i) now[i] |= mask[i];
-  std::array<uint64_t, 2> last, last_known;  // of which the PSN word is the end
-  std::memcpy(last.data(), &now[2], sizeof last);
-  std::memcpy(last_known.data(), &known[2], sizeof last_known);
-  const Block apart = (now[0] ^ known[0]) | (now[1] ^ known[1]);
-  std::array<uint64_t, 2> differs;
-  std::memcpy(differs.data(), &apart, sizeof differs);
-  const uint64_t in_last =
-      (last[0] ^ last_known[0]) | static_cast<uint32_t>(last[1] ^ last_known[1]);
-  if ((differs[0] | differs[1] | in_last) != 0) {
-    std::memcpy(head.masked.data(), now.data(), kBytes);
-    head.before_psn = crc32_gzip_refl(0, head.masked.data(), kBytes - kPsnWord);
+  Words now;
+  now[0] = kMask[0];  // the LRH that is not there
+  uint64_t differs = 0;
+  for (size_t i = 1; i < now.size(); ++i) {
+    std::memcpy(&now[i], ip.data() + i * sizeof now[i] - kLrh, sizeof now[i]);
+    now[i] |= kMask[i];
+    const uint64_t apart = now[i] ^ head.masked[i];
+    differs |= i + 1 < now.size() ? apart : static_cast<uint32_t>(apart);  // but for the PSN word
   }
-  const auto psn_word = static_cast<uint32_t>(last[1] >> 32);
+  if (differs != 0) {
+    head.masked = now;
+    head.before_psn = crc32_gzip_refl(0, reinterpret_cast<const uint8_t*>(head.masked.data()),
+                                      sizeof now - kPsnWord);
+  }
+  const auto psn_word = static_cast<uint32_t>(now.back() >> 32);
   const uint32_t crc = ~steps().after_four(~head.before_psn ^ psn_word);
   return crc32_gzip_refl(crc, ip.data() + kV4Head, ip.size() - kV4Head);
 }

@@ -22,10 +22,11 @@ class IcrcMemory {
   uint32_t icrc(std::span<const uint8_t> ip, uint32_t qpn, uint8_t opcode);
 
  private:
-  static constexpr size_t kHeads = 64, kBytes = 48;
-  struct alignas(16) Head {
-    std::array<uint8_t, kBytes> masked;  ///< with what the ICRC leaves out set to ones
-    uint32_t before_psn;                 ///< its CRC up to there
+  static constexpr size_t kHeads = 64;
+  using Words = std::array<uint64_t, 6>;  ///< from the LRH's place to the end of the BTH
+  struct Head {
+    Words masked;         ///< with what the ICRC leaves out set to ones
+    uint32_t before_psn;  ///< its CRC up to there
   };
   std::array<Head, kHeads> heads_{};
 };
