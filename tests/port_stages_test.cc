@@ -83,8 +83,7 @@ class Stages : public testing::Test {
   void send_all(Time now = Time::zero()) {
     port_->flush(now);
     if (TransmitStage* stage = port_->transmit_stage()) {
-      while (stage->send(now)) {
-      }
+      for (bool more = true; more; stage->send(now)) more = stage->take();
     }
   }
   /// What the packet thread finds.
@@ -266,7 +265,9 @@ TEST_F(Stages, AThreadEach) {
     while (!ended) {
       const auto sends = [&] {
         const std::lock_guard lock(device);
-        return port_->transmit_stage()->send(Time::zero());
+        const bool some = port_->transmit_stage()->take();
+        port_->transmit_stage()->send(Time::zero());
+        return some;
       };
       if (!sends()) std::this_thread::yield();
     }

@@ -123,7 +123,11 @@ class LiveImpl final : public Live {
       if (auto done = begin(receivers_, receive); !done) return done;
       TransmitStage* const transmit = port->transmit_stage();
       if (transmit == nullptr) continue;
-      const auto send = [this, transmit] { return transmit->send(clock_.now()); };
+      const auto send = [this, transmit] {
+        const bool some = transmit->take();
+        transmit->send(clock_.now());
+        return some;
+      };
       if (auto done = begin(senders_, send); !done) return done;
     }
     return {};

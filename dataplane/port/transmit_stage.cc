@@ -55,7 +55,7 @@ void TransmitStage::flush() {
   committed_ = 0;
 }
 
-bool TransmitStage::send(Time now) {
+bool TransmitStage::take() {
   bool some = false;
   while (port_.takes_more()) {
     Slot* const slot = slots_.front();
@@ -69,7 +69,6 @@ bool TransmitStage::send(Time now) {
     slots_.pop();
     some = true;
   }
-  port_.flush(now);
   return some;
 }
 

@@ -31,8 +31,10 @@ class TransmitStage final : public TxSink {
   void flush();
 
   // Its own thread
-  /// Gives the device what it takes at `now`; true if there was something.
-  bool send(Time now);
+  /// Finishes what has been handed over, as much as the device takes; true if there was something.
+  bool take();
+  /// Gives it to the device. `now` is read after take(): no frame leaves before it was handed over.
+  void send(Time now) { port_.flush(now); }
 
  private:
   /// With a buffer for the packet thread's next frame there, or the frame itself.

@@ -133,7 +133,10 @@ class Pipeline {
   }
   bool send() {
     TransmitStage* const stage = staged_ == nullptr ? nullptr : staged_->transmit_stage();
-    return stage != nullptr && stage->send(nodes_.rig().now);
+    if (stage == nullptr) return false;
+    const bool some = stage->take();
+    stage->send(nodes_.rig().now);
+    return some;
   }
   /// In the pass.
   uint64_t handled() const { return handled_; }
