@@ -33,10 +33,12 @@ class SharedTap final : public CaptureTap {
     const std::lock_guard lock(mutex_);
     tap_.frame(direction, at, scheduled, bytes);
   }
+  void begin_sending() override { mutex_.lock(); }
+  void end_sending() override { mutex_.unlock(); }
 
  private:
   CaptureTap& tap_;
-  std::mutex mutex_;
+  std::recursive_mutex mutex_;
 };
 
 class Capture {

@@ -98,11 +98,15 @@ void DpdkPort::flush(Time now) {
   const bool captured = capture() != nullptr;
   if (captured) {
     for (uint32_t i = 0; i < pending_; ++i) rte_mbuf_refcnt_update(tx_mbufs_[i], 1);
+    capture()->begin_sending();
   }
   std::array<uint32_t, kTxBurst> bytes;  // not to be read from a buffer that is gone
   for (uint32_t i = 0; i < pending_; ++i) bytes[i] = tx_mbufs_[i]->pkt_len;
   const uint32_t sent = rte_eth_tx_burst(id_, 0, tx_mbufs_.data(), static_cast<uint16_t>(pending_));
-  if (captured) capture_sent(now, sent);
+  if (captured) {
+    capture_sent(now, sent);
+    capture()->end_sending();
+  }
   tx_counted_.tx_frames += sent;
   for (uint32_t i = 0; i < sent; ++i) tx_counted_.tx_bytes += bytes[i];
 

@@ -22,6 +22,10 @@ class CaptureTap {
   /// and returns at once.
   virtual void frame(CaptureDirection direction, Time at, Time scheduled,
                      std::span<const uint8_t> bytes) = 0;
+  /// Between the two no other thread's frames are written down: an answer must not stand before
+  /// what it answers, which is written down once the device has taken it.
+  virtual void begin_sending() {}
+  virtual void end_sending() {}
 };
 
 /// Frames handed to a shard at once (design rule 5).
