@@ -1,11 +1,10 @@
-// Single-producer single-consumer ring of plain structs: the only way control and a shard talk.
+// Single-producer single-consumer ring of plain structs, which are copied in and out.
 #pragma once
 
-#include <atomic>
-#include <bit>
 #include <cstddef>
 #include <type_traits>
-#include <vector>
+
+#include "dataplane/base/spsc_slots.h"
 
 namespace understudy {
 
@@ -16,46 +15,31 @@ class SpscRing {
 
  public:
   /// Holds at least `capacity` entries (rounded up to a power of two).
-  explicit SpscRing(size_t capacity)
-      : mask_(std::bit_ceil(capacity) - 1), slots_(std::bit_ceil(capacity)) {}
+  explicit SpscRing(size_t capacity) : slots_(capacity) {}
 
   /// Producer only. False when full: nothing was written.
   bool push(const T& value) {
-    const size_t head = head_.load(std::memory_order_relaxed);
-    if (head - cached_tail_ > mask_) {
-      cached_tail_ = tail_.load(std::memory_order_acquire);
-      if (head - cached_tail_ > mask_) return false;
-    }
-    slots_[head & mask_] = value;
-    head_.store(head + 1, std::memory_order_release);
+    T* const slot = slots_.free_slot();
+    if (slot == nullptr) return false;
+    *slot = value;
+    slots_.publish();
     return true;
   }
 
   /// Consumer only. False when empty.
   bool pop(T& value) {
-    const size_t tail = tail_.load(std::memory_order_relaxed);
-    if (tail == cached_head_) {
-      cached_head_ = head_.load(std::memory_order_acquire);
-      if (tail == cached_head_) return false;
-    }
-    value = slots_[tail & mask_];
-    tail_.store(tail + 1, std::memory_order_release);
+    const T* const slot = slots_.front();
+    if (slot == nullptr) return false;
+    value = *slot;
+    slots_.pop();
     return true;
   }
 
   /// Consumer only.
-  bool empty() const {
-    return tail_.load(std::memory_order_relaxed) == head_.load(std::memory_order_acquire);
-  }
+  bool empty() const { return slots_.empty(); }
 
  private:
-  static constexpr size_t kLine = 64;  // keeps the two sides off each other's cache line
-  const size_t mask_;
-  std::vector<T> slots_;
-  alignas(kLine) std::atomic<size_t> head_{0};
-  size_t cached_tail_ = 0;
-  alignas(kLine) std::atomic<size_t> tail_{0};
-  size_t cached_head_ = 0;
+  SpscSlots<T> slots_;
 };
 
 }  // namespace understudy

@@ -53,6 +53,10 @@ class SpscSlots {
     }
     return &slots_[at & mask_];
   }
+  /// Consumer only.
+  bool empty() const {
+    return tail_.load(std::memory_order_relaxed) == head_.load(std::memory_order_acquire);
+  }
   /// Consumer only: it is done with the oldest `count`.
   void pop(size_t count = 1) {
     tail_.store(tail_.load(std::memory_order_relaxed) + count, std::memory_order_release);

@@ -11,9 +11,6 @@
 
 namespace understudy {
 
-/// Threads that move a port's packets.
-inline constexpr unsigned kMostPortCores = 3;
-
 class StagedPort final : public Port {
  public:
   /// Over 2 or 3 cores. The device outlives it. Error: too few buffers.
