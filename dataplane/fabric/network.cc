@@ -9,13 +9,11 @@
 namespace understudy {
 namespace {
 
-constexpr uint8_t kPauseBit = 0x80;
 // How many events ahead; found by measurement.
 constexpr uint32_t kPrefetchPacket = 6, kPrefetchPath = 2;
 constexpr size_t kPrefetchWake[] = {8, 5, 2};
 constexpr size_t kFewLinks = 256;       // that fit into it
 constexpr size_t kPfcFramesAtOnce = 4;  // of a class on a link: room before the first allocation
-constexpr unsigned kClassShift = 3;     // of a PFC event's index: link << 3 | class
 
 /// IEEE 802.1Qbb, annex N, without the interface's own delays, which the model does not have.
 uint64_t headroom_of(const GraphLink& link, const NetworkSettings& settings) {
@@ -306,60 +304,6 @@ void Network::transmit(LinkId link, PacketId id, Time start, Time now) {
     l.awaited = true;
     calendar_.push_in_order(l.free, kFree, link);
   }
-}
-
-void Network::send_pfc(LinkId ingress, unsigned cls, bool pause, Time now) {
-  const LinkId out = reverse(ingress);
-  links_[out].pfc.push_back(static_cast<uint8_t>(cls | (pause ? kPauseBit : 0)));
-  serve_or_wait(out, now);
-}
-
-void Network::transmit_pfc(LinkId link, Time now) {
-  Link& l = links_[link];
-  const uint8_t frame = l.pfc.front();
-  l.pfc.erase(l.pfc.begin());
-  l.free = now + time_on(link, settings_.pfc_frame_bytes);
-  l.last_bytes = 0;
-  l.out_head = std::max(l.out_head, now + l.latency);
-  l.out_tail = std::max(l.out_tail, l.free + l.latency);
-  const bool pause = (frame & kPauseBit) != 0;
-  if (l.tells) {
-    calendar_.push(l.out_head, pause ? kPauseLeaves : kResumeLeaves,
-                   link << kClassShift | (frame & 7));
-  }
-  calendar_.push(l.out_tail, pause ? kPause : kResume, reverse(link) << kClassShift | (frame & 7));
-  l.awaited = true;
-  calendar_.push_in_order(l.free, kFree, link);
-}
-
-/// A PFC frame has come to the sender of `link`.
-void Network::paused(LinkId link, unsigned cls, bool pause, Time now) {
-  Link& l = links_[link];
-  const auto bit = static_cast<uint8_t>(1u << cls);
-  Queue& q = queues_[link * classes_ + cls];
-  if (pause) {
-    ++l.counters.pauses;
-    l.counters.first_pause = std::min(l.counters.first_pause, now);
-    if ((l.paused & bit) != 0) return;
-    l.paused |= bit;
-    q.paused_at = now;
-    ++paused_now_;
-    return;
-  }
-  ++l.counters.resumes;
-  if ((l.paused & bit) == 0) return;
-  l.paused &= static_cast<uint8_t>(~bit);
-  l.counters.paused += now - q.paused_at;
-  --paused_now_;
-  serve_or_wait(link, now);
-}
-
-void Network::pause_from_outside(LinkId link, unsigned cls, bool pause, bool frame, Time now) {
-  Link& l = links_[link];
-  const Time at = std::max(now + l.latency, frame ? l.out_tail : l.heard);
-  l.heard = std::max(l.heard, at);
-  if (at <= now) return paused(reverse(link), cls, pause, now);
-  calendar_.push(at, pause ? kPause : kResume, reverse(link) << kClassShift | cls);
 }
 
 void Network::note_backlog(LinkId nic, uint64_t bytes, Time now) {

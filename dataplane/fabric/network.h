@@ -226,6 +226,7 @@ class Network {
   void finish(Time now);
 
  private:
+  static constexpr unsigned kClassShift = 3;  ///< of a PFC event's index: link << 3 | class
   friend class DeadlockSearch;
   enum Kind : uint32_t { kFree, kArrive, kPause, kResume, kWake, kUp, kPauseLeaves, kResumeLeaves };
   struct Queue {
