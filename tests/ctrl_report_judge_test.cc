@@ -65,6 +65,13 @@ TEST_F(Judge, GapIsNamedWhereItOverlaps) {
                           "still for 50.30 ms at 1.854 ms"));
 }
 
+/// The message that opened it waited while the loop stood still, so entry is seen at the gap's end.
+TEST_F(Judge, GapBeforeALateEntryIsNamed) {
+  collectives()[4].lateness = Duration::us(50'300);
+  report.loop->kept = {{collectives()[4].entry - Duration::us(50'300), Duration::us(50'300)}};
+  EXPECT_THAT(reasons(), ElementsAre(HasSubstr("stood still for 50.30 ms")));
+}
+
 TEST_F(Judge, GapElsewhereIsNotBlamed) {
   collectives()[1].lateness = Duration::us(20);
   stand_still(4, Duration::us(30));

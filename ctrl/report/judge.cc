@@ -65,11 +65,12 @@ bool judge_collective(const RunReport& report, const JobReport& job, const Colle
   const bool right = judge_contents(job, c, reasons);
   if (within(c.lateness, report.tolerance, c.modelled)) return right;
   if (!c.warmup) {
+    // A gap may end where the operation begins: what opened it had waited as long as it is late.
     reasons.push_back(label(job, c) + ": departures were " + duration_text(c.lateness) + " late, " +
                       share_text(c.lateness, c.modelled) + "the modelled " +
                       duration_text(c.modelled) +
                       " (allowed: " + decimal_text(100 * report.tolerance, 4) + " %)" +
-                      gaps_during(report, c.entry, c.end()).text);
+                      gaps_during(report, c.entry - c.lateness, c.end()).text);
   }
   return false;
 }

@@ -25,7 +25,7 @@ class Stall(stage.Stage):
         self.assert_all_right(report)
         gaps = [gap for gap in report["loop"]["longest_gaps"] if gap["length_ps"] >= 0.98 * STOPPED * PS]
         hit = [c for c in report["jobs"][0]["collectives"] for gap in gaps if not c["faithful"] and not c["warmup"]
-               and c["entry_ps"] < gap["from_ps"] + gap["length_ps"]
+               and c["entry_ps"] - c["lateness_ps"] < gap["from_ps"] + gap["length_ps"]
                and gap["from_ps"] < c["entry_ps"] + c["measured_ps"]]
         self.assertTrue(hit, report["verdict"])
         told = [reason for reason in report["verdict"]["reasons"] if "1 MiB" in reason and "stood still for" in reason]
