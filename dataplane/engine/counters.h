@@ -52,7 +52,7 @@ struct ShardCounters {
   RcCounters rc{};
   Histogram lateness;  ///< actual minus scheduled departure, RoCE frames
 
-  void drop(Drop reason) { ++drops[static_cast<size_t>(reason)]; }
+  void drop(Drop reason, uint64_t packets = 1) { drops[static_cast<size_t>(reason)] += packets; }
 };
 
 }  // namespace understudy

@@ -20,6 +20,7 @@ inline constexpr uint32_t kPacketBufferBytes = 9216;
 
 enum class PacketKind : uint8_t {
   kFromReal,  ///< RoCE packet on its way to an emulated queue pair: `view`, payload in the buffer
+  kRun,       ///< such packets, one behind the other: see shard_runs.cc
   kToReal,    ///< RoCE packet to build at departure: `out`, `addressing`
   kRaw,       ///< finished frame in the buffer, on its way to the real node
   kRawIn,     ///< a frame of the real node that crosses the fabric as it is (ICMP echo)
@@ -44,14 +45,19 @@ struct Packet {
   uint32_t real = 0;     ///< the real end; kThrough: to there
   Time head, tail;       ///< when its first and last byte come in at `link`
   Time due;              ///< kToReal: when it is handed to the device
-  Duration uncertainty;  ///< kFromReal: of its arrival
+  Duration uncertainty;  ///< kFromReal, kRun: of its arrival
   Qpn qpn = 0;           ///< of the emulated end; kThrough: of the one it goes to
   uint32_t owner = 0;    ///< generation of that queue pair's slot; see Shard::belongs()
   uint64_t id = 0;
   uint64_t damage = 0;
+  uint32_t before = 0;  ///< kRun: packets in front of the last, which `view` is ...
+  uint32_t before_bytes = 0, before_wire_bytes = 0;  ///< ... each with this payload
   RoceView view;
   OutPacket out;
   RoceAddressing addressing;
+
+  /// What it stands for.
+  uint32_t packets() const { return kind == PacketKind::kRun ? before + 1 : 1; }
 };
 
 /// Who takes a packet. What goes out can wait, what comes in would be lost: beyond a sixteenth of

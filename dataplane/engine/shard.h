@@ -232,7 +232,17 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void await_free(uint32_t link);
   void link_free(uint32_t link, Time now);
   void after_link(uint32_t packet, uint32_t link, const LinkPassage& passage, Time now);
-  Time head_at_next_link(const Packet& packet);
+  Time head_at_next_link(const Packet& packet, const LinkExit& exit, uint32_t wire_bytes);
+
+  // shard_runs.cc: packets of a message that go together
+  bool opens_run(const FrameView& view, const RoceView& roce, uint32_t slot);
+  void open_run(uint32_t packet, const RoceView& roce);
+  bool joins_run(const FrameView& view, const RoceView& roce, uint32_t slot) const;
+  void join_run(const FrameView& view, const RoceView& roce, Time now);
+  void close_run(Time now);
+  LinkExit* way_of_run(uint32_t packet);
+  uint32_t arrived(uint32_t packet, Time now);
+  void pass_run(uint32_t packet, uint32_t link, Time now);
 
   // shard_queues.cc: what waits for a node's own link
   void pull_or_wait(uint32_t node, uint32_t cls, Time now);
@@ -363,6 +373,13 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   std::vector<uint32_t> free_pending_;
   std::array<ReadFrame, kTogether> own_reads_;  ///< where nobody else has read them
   std::array<const ReadFrame*, kTogether> own_read_{};
+  /// Of the frames that came together.
+  struct Run {
+    uint32_t open = kNoPacket;  ///< the last of them are there, and the next may join
+    uint32_t slot = kNoSlot;    ///< queue pair of the last one ...
+    Psn psn;                    ///< ... and its PSN
+  };
+  Run run_;
   IcrcMemory icrc_memory_;
   std::vector<OwnHead> heads_;  ///< by slot and opcode: see head_template()
   Duration arrival_uncertainty_;

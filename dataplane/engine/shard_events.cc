@@ -134,7 +134,11 @@ void Shard::deliver(uint32_t packet, Time now) {
   arrival_uncertainty_ = uncertainty = std::max(uncertainty, p.uncertainty);
   if (p.view.info().end) uncertainty = Duration();
   QpSlot& q = qps_[slot];
-  q.qp->on_packet(now, p.view, pool_.buffer(packet));
+  if (p.kind == PacketKind::kRun) {
+    q.qp->on_run(now, p.before, p.before_bytes, p.view, pool_.buffer(packet));
+  } else {
+    q.qp->on_packet(now, p.view, pool_.buffer(packet));
+  }
   pool_.release(packet);
   note_answer(slot, now);
   if (q.heard) return;

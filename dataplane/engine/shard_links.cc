@@ -26,7 +26,7 @@ void Shard::arrive(uint32_t packet, Time now) {
   const uint32_t link = pool_[packet].link;
   if (drop_flood(packet)) return;
   pool_[packet].due = now;
-  links_[link].enqueue(packet, pool_.links());
+  links_[link].enqueue(packet, pool_.links(), pool_[packet].packets());
   links_[link].note_waiting();
   if (links_[link].idle(now)) return start(link, now);
   await_free(link);
@@ -38,29 +38,33 @@ void Shard::expect(uint32_t packet, Time at) {
   if (drop_flood(packet)) return;
   Packet& p = pool_[packet];
   p.due = at;
-  links_[p.link].enqueue(packet, pool_.links());
+  links_[p.link].enqueue(packet, pool_.links(), p.packets());
   await_free(p.link);
 }
 
 bool Shard::drop_flood(uint32_t packet) {
   const Packet& p = pool_[packet];
   if (!floods(p) || links_[p.link].waiting() < most_waiting()) return false;
-  ++links_[p.link].counters().dropped;
-  counters_of(p.real).drop(Drop::kQueueFull);
+  links_[p.link].counters().dropped += p.packets();
+  counters_of(p.real).drop(Drop::kQueueFull, p.packets());
   pool_.release(packet);
   return true;
 }
 
 /// Who of those that were expected has arrived.
 void Shard::note_arrived(uint32_t link, Time now) {
-  links_[link].note_arrived(pool_.links(),
-                            [&](uint32_t packet) { return pool_[packet].due <= now; });
+  links_[link].note_arrived(pool_.links(), [&](uint32_t packet, bool& all) {
+    const uint32_t packets = arrived(packet, now);
+    all = packets == pool_[packet].packets();
+    return packets;
+  });
 }
 
 /// Whether it has come from a real node and stands in front of another node's link.
 bool Shard::floods(const Packet& p) const {
   const bool up = (p.link / kClasses) % 2 != 0;
-  return !up && (p.kind == PacketKind::kFromReal || p.kind == PacketKind::kThrough);
+  return !up && (p.kind == PacketKind::kFromReal || p.kind == PacketKind::kRun ||
+                 p.kind == PacketKind::kThrough);
 }
 
 /// In front of one node's link a flood never takes the room of all: no more than half of it, and,
@@ -72,8 +76,9 @@ uint64_t Shard::most_waiting() const {
 }
 
 void Shard::start(uint32_t link, Time now) {
-  const uint32_t packet = links_[link].dequeue(pool_.links());
-  const Packet& p = pool_[packet];
+  const Packet& p = pool_[links_[link].first()];
+  const uint32_t packet = links_[link].dequeue(pool_.links(), p.packets());
+  if (p.kind == PacketKind::kRun) return pass_run(packet, link, now);
   const LinkPassage passage = links_[link].pass(p.head, p.tail, p.wire_bytes);
   // What a link takes no time for leaves those that come at the same moment their turn.
   const bool asked = pulls(link) && (passage.tail <= now || somebody_sends(link));
@@ -124,7 +129,7 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
   p.tail = exit.tail;
   if (link == link_id(inbound ? p.real : p.node, true, cls)) {  // first of the path's two links
     p.link = link_id(inbound ? p.node : p.real, false, cls);
-    p.head = head_at_next_link(p);
+    p.head = head_at_next_link(p, exit, p.wire_bytes);
     // With a physical wire in front the head may have passed before the frame was handed over.
     const Time at = std::max(now, p.head);
     if (expects(p.link)) return expect(packet, at);
@@ -141,14 +146,13 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
 
 /// When a packet's head may pass the link that it comes to next. Into a faster link it waits until
 /// it can go through in one piece, so that the link serves others meanwhile.
-Time Shard::head_at_next_link(const Packet& p) {
+Time Shard::head_at_next_link(const Packet& p, const LinkExit& exit, uint32_t bytes) {
   Link& link = links_[p.link];
   Port& port = port_of(p.real);
   Serializer& wire = is_real(p.link / (2 * kClasses)) ? port.out : port.in;
-  const Duration time =
-      link.rate().is_unlimited() ? wire.time_for(p.wire_bytes) : link.time_for(p.wire_bytes);
+  const Duration time = link.rate().is_unlimited() ? wire.time_for(bytes) : link.time_for(bytes);
   // A serializer's carried remainder may add a picosecond to the time that the rate gives.
-  return std::max(p.head, p.tail - time - Duration::ps(1));
+  return std::max(exit.head, exit.tail - time - Duration::ps(1));
 }
 
 void Shard::link_free(uint32_t link, Time now) {

@@ -48,6 +48,8 @@ void Shard::rx(const RxBurst& burst) {
     if (burst.read.empty()) read_headers(frames);
     rx_frames(frames, burst.read.empty() ? own_read_.data() : burst.read.data() + first, burst.at);
   }
+  close_run(burst.at);
+  run_.slot = kNoSlot;
 }
 
 void Shard::read_headers(std::span<const std::span<const uint8_t>> frames) {
@@ -92,9 +94,9 @@ void Shard::prefetch_qp(uint32_t slot) const {
 void Shard::rx_frame(const ReadFrame& read, uint32_t slot, std::span<const uint8_t> frame,
                      Time now) {
   if (frame.size() > kPacketBufferBytes) return here().counters.drop(Drop::kTooLong);
+  if (read.kind == FrameKind::kRoce) return rx_roce(read, slot, now);
+  close_run(now);
   switch (read.kind) {
-    case FrameKind::kRoce:
-      return rx_roce(read, slot, now);
     case FrameKind::kIp:
     case FrameKind::kArp:
       return rx_ip(read.view, now);
@@ -129,6 +131,7 @@ void Shard::rx_roce(const ReadFrame& read, uint32_t slot, Time now) {
   ++rx_count_;
   if (verify && !read.has_good_icrc(icrc_memory_)) return here().counters.drop(Drop::kBadIcrc);
   if (from_wrong_vlan(view)) return here().counters.drop(Drop::kWrongVlan);
+  if (slot == kNoSlot || qps_[slot].qp == nullptr) close_run(now);
   if (ports_.size() > 1) {
     const NodeNic* to = config_.nodes.find(view.dst);
     if (to != nullptr && to->real) return rx_through(view, roce, *to, now);
@@ -144,8 +147,18 @@ void Shard::rx_roce(const ReadFrame& read, uint32_t slot, Time now) {
   if (!pkey_matches(roce.pkey, qp.pkey)) return here().counters.drop(Drop::kWrongPkey);
   learn_mac(view.src, view.src_mac);
   if (faults_.active()) return rx_through_faults(view, roce, slot, now);
+  if (joins_run(view, roce, slot)) return join_run(view, roce, now);
+  close_run(now);
   const uint32_t id = store(view, roce, slot, now);
-  if (id != kNoPacket) come_in(id, now);
+  if (id == kNoPacket) {
+    run_.slot = kNoSlot;
+  } else if (opens_run(view, roce, slot)) {
+    open_run(id, roce);
+  } else {
+    come_in(id, now);
+  }
+  if (id != kNoPacket) run_.slot = slot;
+  run_.psn = roce.psn;
 }
 
 /// From one real NIC to another: it crosses the fabric as it is.

@@ -73,18 +73,27 @@ class Link {
   uint32_t first() const { return first_; }
   /// For queue_peak: all that stand in the queue have arrived ...
   void note_waiting() { counters_.queue_peak = std::max(counters_.queue_peak, waiting_); }
-  /// ... or, from the first on, those that `has_arrived` says.
-  template <typename HasArrived>
-  void note_arrived(const uint32_t* next, HasArrived has_arrived) {
-    uint32_t packet = arrived_ == 0 ? first_ : next[last_arrived_];
-    for (; packet != kNoPacket && has_arrived(packet); packet = next[packet]) {
-      last_arrived_ = packet;
-      ++arrived_;
+  /// ... or, from the first on, as many as `arrived` says of each, and whether these are all that
+  /// it stands for: else those behind it have not.
+  template <typename Arrived>
+  void note_arrived(const uint32_t* next, Arrived arrived) {
+    uint64_t coming = 0;
+    bool all = true;
+    for (uint32_t packet = arrived_ == 0 ? first_ : next[last_arrived_]; all && packet != kNoPacket;
+         packet = next[packet]) {
+      const uint32_t packets = arrived(packet, all);
+      if (all) {
+        last_arrived_ = packet;
+        arrived_ += packets;
+      } else {
+        coming = packets;
+      }
     }
-    counters_.queue_peak = std::max(counters_.queue_peak, arrived_);
+    counters_.queue_peak = std::max(counters_.queue_peak, arrived_ + coming);
   }
   uint64_t waiting() const { return waiting_; }
-  void enqueue(uint32_t packet, uint32_t* next) {
+  /// `packets`: how many it stands for.
+  void enqueue(uint32_t packet, uint32_t* next, uint32_t packets = 1) {
     next[packet] = kNoPacket;
     if (first_ == kNoPacket) {
       first_ = packet;
@@ -92,13 +101,14 @@ class Link {
       next[last_] = packet;
     }
     last_ = packet;
-    ++waiting_;
+    waiting_ += packets;
   }
-  uint32_t dequeue(const uint32_t* next) {
+  /// The first one, which stood for `packets`.
+  uint32_t dequeue(const uint32_t* next, uint32_t packets = 1) {
     const uint32_t packet = first_;
     first_ = next[packet];
-    --waiting_;
-    if (arrived_ != 0) --arrived_;
+    waiting_ -= packets;
+    arrived_ -= std::min<uint64_t>(arrived_, packets);
     return packet;
   }
 
@@ -113,7 +123,7 @@ class Link {
   LinkExit out_;  ///< of the last packet
   uint32_t first_ = kNoPacket, last_ = kNoPacket;
   uint64_t waiting_ = 0;
-  uint64_t arrived_ = 0;  ///< of these, as far as that was asked for; the last of them:
+  uint64_t arrived_ = 0;  ///< of these, as far as that was asked for; the last of them stands in:
   uint32_t last_arrived_ = kNoPacket;
   LinkCounters counters_;
 };

@@ -94,6 +94,23 @@ void Qp::on_packet(Time now, const RoceView& packet, const uint8_t* payload) {
   }
 }
 
+void Qp::on_run(Time now, uint32_t before, uint32_t bytes, const RoceView& last,
+                const uint8_t* payload) {
+  const Psn first(last.psn.value() - before);
+  if (!connected() || !responder_.take_middles(first, before, bytes)) {
+    RoceView one = last;
+    one.opcode = static_cast<uint8_t>(Opcode::kWriteMiddle);
+    one.ack_request = one.solicited = false;
+    one.pad = 0;
+    one.payload_bytes = bytes;
+    for (uint32_t i = 0; i < before; ++i) {
+      one.psn = first.advance(i);
+      on_packet(now, one, payload);
+    }
+  }
+  on_packet(now, last, payload);
+}
+
 void Qp::on_timer(Time now) {
   if (now >= flush_at_) {
     flush_at_ = Time::never();

@@ -71,6 +71,21 @@ RequestOutcome Responder::on_request(const RoceView& packet, const uint8_t* payl
   return expected(packet, payload);
 }
 
+bool Responder::take_middles(Psn first, uint32_t packets, uint32_t bytes) {
+  const uint64_t after = uint64_t{message_done_} + uint64_t{packets} * bytes;
+  const bool expected = first == epsn_ && in_message_ && message_kind_ == OpKind::kWrite &&
+                        bytes == base_.config.mtu && after <= message_length_ &&
+                        (base_.config.access & kAccessRemoteWrite) != 0;
+  if (!expected) return false;
+  const Region* region =
+      accessible(message_rkey_, kAccessRemoteWrite, message_va_, message_length_);
+  if (region == nullptr || region->kind() == RegionKind::kBacked) return false;
+  gap_nak_sent_ = rnr_waiting_ = false;
+  message_done_ = static_cast<uint32_t>(after);
+  epsn_ = epsn_.advance(packets);
+  return true;
+}
+
 void Responder::gap() {
   // The rest of a message that met RNR is expected to run past us; it is not a gap (rule A4).
   if (rnr_waiting_) return;

@@ -41,6 +41,9 @@ class Responder {
 
   /// One request packet; `payload` has view.payload_bytes bytes.
   RequestOutcome on_request(const RoceView& packet, const uint8_t* payload);
+  /// The same of MIDDLE packets of a WRITE from PSN `first` on, each with `bytes` that nobody
+  /// wants. False, and nothing done, unless all are as they have to be.
+  bool take_middles(Psn first, uint32_t packets, uint32_t bytes);
   /// The message whose last packet this one was: after kMessage only.
   Received received(const RoceView& packet, const uint8_t* payload) const;
 

@@ -1,0 +1,112 @@
+// Runs: packets of one WRITE that have come together, one behind the other, and that nobody tells
+// apart before the last is there. They are one packet of the pool, one place in the queues of both
+// links and one event at the end; on the links each takes the time that it takes alone.
+#include <algorithm>
+#include <utility>
+
+#include "dataplane/engine/shard.h"
+#include "dataplane/wire/headers.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint32_t kMostInRun = 32;
+/// Neither link needs longer for a packet of a run: a change of its rate, which takes effect with
+/// the next run, is at most 12 us late.
+constexpr Duration kLongestOfRun = Duration::ns(375);
+
+bool is_plain_middle(const RoceView& roce) {
+  return roce.opcode == static_cast<uint8_t>(Opcode::kWriteMiddle) && !roce.ack_request &&
+         roce.pad == 0;
+}
+
+}  // namespace
+
+/// Only behind a packet that comes alone: what is wrong with a message is answered at that one's
+/// time.
+bool Shard::opens_run(const FrameView& view, const RoceView& roce, uint32_t slot) {
+  if (!is_plain_middle(roce) || slot != run_.slot || roce.psn != run_.psn.next()) return false;
+  const QpSlot& q = qps_[slot];
+  if (!takes_at_once() || q.wants_payload || marked(view.tos)) return false;
+  Link& first = links_[link_id(here().nic, true, class_of(roce))];
+  const uint32_t second = link_id(q.node, false, class_of(roce));
+  const uint32_t bytes = wire_bytes(static_cast<uint32_t>(view.frame.size()));
+  return expects(second) && first.time_for(bytes) <= kLongestOfRun &&
+         links_[second].time_for(bytes) <= kLongestOfRun;
+}
+
+void Shard::open_run(uint32_t packet, const RoceView& roce) {
+  Packet& p = pool_[packet];
+  p.kind = PacketKind::kRun;
+  p.before = 0;
+  p.before_bytes = roce.payload_bytes;
+  p.before_wire_bytes = p.wire_bytes;
+  way_of_run(packet)[0] = {p.head, p.tail};
+  run_.open = packet;
+}
+
+/// Whether it is the next packet of the message.
+bool Shard::joins_run(const FrameView& view, const RoceView& roce, uint32_t slot) const {
+  if (run_.open == kNoPacket || slot != run_.slot || roce.psn != run_.psn.next()) return false;
+  if (marked(view.tos)) return false;
+  const OpcodeInfo& info = roce.info();
+  if (info.kind != OpKind::kWrite || info.start) return false;
+  return info.end || roce.payload_bytes == pool_[run_.open].before_bytes;
+}
+
+void Shard::join_run(const FrameView& view, const RoceView& roce, Time now) {
+  Packet& p = pool_[run_.open];
+  p.frame_bytes = static_cast<uint32_t>(view.frame.size());
+  p.wire_bytes = wire_bytes(p.frame_bytes);
+  way_of_run(run_.open)[++p.before] = {now - here().in.time_for(p.wire_bytes), now};
+  run_.psn = roce.psn;
+  if (is_plain_middle(roce)) {
+    p.view.psn = roce.psn;
+    if (p.before + 1 < kMostInRun) return;
+  } else {
+    p.view = roce;
+  }
+  close_run(now);
+}
+
+/// Before anything else of those frames that came together goes on.
+void Shard::close_run(Time now) {
+  if (run_.open == kNoPacket) return;
+  come_in(std::exchange(run_.open, kNoPacket), now);
+}
+
+/// When the packets' heads and tails come in at the next link. In the buffer: the payload is not
+/// kept.
+LinkExit* Shard::way_of_run(uint32_t packet) {
+  static_assert(kMostInRun * sizeof(LinkExit) <= kPacketBufferBytes &&
+                kPacketBufferBytes % alignof(LinkExit) == 0);
+  return reinterpret_cast<LinkExit*>(pool_.buffer(packet));
+}
+
+/// How many of a packet's have arrived in front of its link.
+uint32_t Shard::arrived(uint32_t packet, Time now) {
+  const Packet& p = pool_[packet];
+  if (p.kind != PacketKind::kRun) return p.due <= now ? 1 : 0;
+  const LinkExit* const way = way_of_run(packet);
+  uint32_t n = 0;
+  while (n <= p.before && way[n].head <= now) ++n;
+  return n;
+}
+
+void Shard::pass_run(uint32_t packet, uint32_t link, Time now) {
+  Packet& p = pool_[packet];
+  Link& passed = links_[link];
+  if (!passed.queue_empty()) await_free(link);
+  LinkExit* const way = way_of_run(packet);
+  const bool first = link == link_id(p.real, true, link % kClasses);
+  if (first) p.link = link_id(p.node, false, link % kClasses);
+  for (uint32_t i = 0; i <= p.before; ++i) {
+    const uint32_t bytes = i == p.before ? p.wire_bytes : p.before_wire_bytes;
+    way[i] = passed.exit(passed.pass(way[i].head, way[i].tail, bytes));
+    if (first) way[i].head = head_at_next_link(p, way[i], bytes);
+  }
+  if (first) return expect(packet, std::max(now, way[0].head));
+  events_.push(way[p.before].tail, EventKind::kDeliver, packet);
+}
+
+}  // namespace understudy
