@@ -180,11 +180,14 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
 
   // shard_rx.cc: frames from the device, up to the fabric
   void read_headers(std::span<const std::span<const uint8_t>> frames);
+  const ReadFrame* read_one(std::span<const uint8_t> frame, size_t at);
   void rx_frames(std::span<const std::span<const uint8_t>> frames, const ReadFrame* const* read,
                  Time now);
   void prefetch_qp(uint32_t slot) const;
-  void rx_frame(const ReadFrame& read, uint32_t slot, std::span<const uint8_t> frame, Time now);
-  void rx_roce(const ReadFrame& read, uint32_t slot, Time now);
+  void rx_frame(const ReadFrame& read, uint32_t slot, std::span<const uint8_t> frame, uint32_t at,
+                Time now);
+  bool verifies_next();
+  void rx_roce(const ReadFrame& read, uint32_t slot, uint32_t at, Time now);
   void rx_through(const FrameView& view, const RoceView& roce, const NodeNic& to, Time now);
   uint32_t store(const FrameView& view, const RoceView& roce, uint32_t slot, Time now);
   uint32_t take_inbound(PacketKind kind, const FrameView& view, uint32_t node, Time now);
@@ -235,10 +238,13 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   Time head_at_next_link(const Packet& packet, const LinkExit& exit, uint32_t wire_bytes);
 
   // shard_runs.cc: packets of a message that go together
+  static bool goes_in_runs(const ReadFrame& read);
   bool opens_run(const FrameView& view, const RoceView& roce, uint32_t slot);
   void open_run(uint32_t packet, const RoceView& roce);
   bool joins_run(const FrameView& view, const RoceView& roce, uint32_t slot) const;
   void join_run(const FrameView& view, const RoceView& roce, Time now);
+  void extend_run(Psn psn, Time now);
+  bool continues_run(const ReadFrame& like, std::span<const uint8_t> frame, uint32_t at, Time now);
   void close_run(Time now);
   LinkExit* way_of_run(uint32_t packet);
   uint32_t arrived(uint32_t packet, Time now);
@@ -371,13 +377,14 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   std::vector<uint32_t> free_wakes_;
   std::vector<Command> pending_;  ///< commands for later
   std::vector<uint32_t> free_pending_;
-  std::array<ReadFrame, kTogether> own_reads_;  ///< where nobody else has read them
-  std::array<const ReadFrame*, kTogether> own_read_{};
+  std::array<ReadFrame, kTogether> own_reads_;          ///< where nobody else has read them
+  std::array<const ReadFrame*, kTogether> own_read_{};  ///< the same one for all like it
   /// Of the frames that came together.
   struct Run {
     uint32_t open = kNoPacket;  ///< the last of them are there, and the next may join
     uint32_t slot = kNoSlot;    ///< queue pair of the last one ...
     Psn psn;                    ///< ... and its PSN
+    uint32_t at = 0;            ///< ... and its place among those that are read together
   };
   Run run_;
   IcrcMemory icrc_memory_;

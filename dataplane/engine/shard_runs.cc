@@ -22,6 +22,10 @@ bool is_plain_middle(const RoceView& roce) {
 
 }  // namespace
 
+bool Shard::goes_in_runs(const ReadFrame& read) {
+  return read.kind == FrameKind::kRoce && is_plain_middle(read.roce);
+}
+
 /// Only behind a packet that comes alone: what is wrong with a message is answered at that one's
 /// time.
 bool Shard::opens_run(const FrameView& view, const RoceView& roce, uint32_t slot) {
@@ -56,17 +60,38 @@ bool Shard::joins_run(const FrameView& view, const RoceView& roce, uint32_t slot
 
 void Shard::join_run(const FrameView& view, const RoceView& roce, Time now) {
   Packet& p = pool_[run_.open];
-  p.frame_bytes = static_cast<uint32_t>(view.frame.size());
-  p.wire_bytes = wire_bytes(p.frame_bytes);
-  way_of_run(run_.open)[++p.before] = {now - here().in.time_for(p.wire_bytes), now};
-  run_.psn = roce.psn;
-  if (is_plain_middle(roce)) {
-    p.view.psn = roce.psn;
-    if (p.before + 1 < kMostInRun) return;
-  } else {
+  const bool plain = is_plain_middle(roce);
+  if (!plain) {
     p.view = roce;
+    p.frame_bytes = static_cast<uint32_t>(view.frame.size());
+    p.wire_bytes = wire_bytes(p.frame_bytes);
   }
-  close_run(now);
+  extend_run(roce.psn, now);
+  if (!plain) close_run(now);
+}
+
+/// By a packet like the one before it.
+void Shard::extend_run(Psn psn, Time now) {
+  Packet& p = pool_[run_.open];
+  p.view.psn = psn;
+  way_of_run(run_.open)[++p.before] = {now - here().in.time_for(p.wire_bytes), now};
+  run_.psn = psn;
+  if (p.before + 1 == kMostInRun) close_run(now);
+}
+
+/// Whether a frame whose headers are those of `like`, a packet of the run if its last packet was
+/// the frame before, is the next one.
+bool Shard::continues_run(const ReadFrame& like, std::span<const uint8_t> frame, uint32_t at,
+                          Time now) {
+  if (run_.open == kNoPacket || run_.at + 1 != at || psn_in(frame) != run_.psn.next()) return false;
+  ++here().counters.rx_roce;
+  if (verifies_next() && !icrc_ok(frame, like.view, like.roce, icrc_memory_)) {
+    here().counters.drop(Drop::kBadIcrc);
+  } else {
+    run_.at = at;
+    extend_run(run_.psn.next(), now);
+  }
+  return true;
 }
 
 /// Before anything else of those frames that came together goes on.

@@ -53,12 +53,22 @@ void Shard::rx(const RxBurst& burst) {
 }
 
 void Shard::read_headers(std::span<const std::span<const uint8_t>> frames) {
+  const ReadFrame* like = nullptr;  // packets of whose stream are read by comparing them with it
   for (size_t i = 0; i < frames.size(); ++i) {
     if (i + kPrefetchAhead < frames.size()) prefetch_headers(frames[i + kPrefetchAhead].data());
-    ReadFrame& read = *std::construct_at(&own_reads_[i]);
-    own_read_[i] = &read;
-    if (frames[i].size() <= kPacketBufferBytes) read.read(frames[i]);
+    if (like != nullptr && differs_by_psn_only(frames[i], like->view, like->roce)) {
+      own_read_[i] = like;
+      continue;
+    }
+    own_read_[i] = read_one(frames[i], i);
+    like = goes_in_runs(*own_read_[i]) ? own_read_[i] : nullptr;
   }
+}
+
+const ReadFrame* Shard::read_one(std::span<const uint8_t> frame, size_t at) {
+  ReadFrame& read = *std::construct_at(&own_reads_[at]);
+  if (frame.size() <= kPacketBufferBytes) read.read(frame);
+  return &read;
 }
 
 /// All headers have been read before the first frame is handled, so that what the packets are for
@@ -81,7 +91,13 @@ void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames,
       const uint32_t slot = slots[ahead];  // often that of the one before
       if (slot != kNoSlot && slot != slots[ahead - 1]) prefetch_qp(slot);
     }
-    rx_frame(*read[i], slots[i], frames[i], now);
+    const auto at = static_cast<uint32_t>(i);
+    const ReadFrame* one = read[i];
+    if (i > 0 && one == read[i - 1]) {
+      if (continues_run(*one, frames[i], at, now)) continue;
+      one = read_one(frames[i], i);
+    }
+    rx_frame(*one, slots[i], frames[i], at, now);
   }
 }
 
@@ -92,9 +108,9 @@ void Shard::prefetch_qp(uint32_t slot) const {
 }
 
 void Shard::rx_frame(const ReadFrame& read, uint32_t slot, std::span<const uint8_t> frame,
-                     Time now) {
+                     uint32_t at, Time now) {
   if (frame.size() > kPacketBufferBytes) return here().counters.drop(Drop::kTooLong);
-  if (read.kind == FrameKind::kRoce) return rx_roce(read, slot, now);
+  if (read.kind == FrameKind::kRoce) return rx_roce(read, slot, at, now);
   close_run(now);
   switch (read.kind) {
     case FrameKind::kIp:
@@ -122,14 +138,20 @@ void Shard::learn_mac(const IpAddress& from, const MacAddress& mac) {
   nic->mac_known = true;
 }
 
-void Shard::rx_roce(const ReadFrame& read, uint32_t slot, Time now) {
+/// Whether the ICRC of the next RoCE packet is looked at.
+bool Shard::verifies_next() {
+  const uint64_t before = rx_count_++;
+  return config_.verify == VerifyIcrc::kFull ||
+         (config_.verify == VerifyIcrc::kSampled && before % kSampleEvery == 0);
+}
+
+void Shard::rx_roce(const ReadFrame& read, uint32_t slot, uint32_t at, Time now) {
   const FrameView& view = read.view;
   const RoceView& roce = read.roce;
   ++here().counters.rx_roce;
-  const bool verify = config_.verify == VerifyIcrc::kFull ||
-                      (config_.verify == VerifyIcrc::kSampled && rx_count_ % kSampleEvery == 0);
-  ++rx_count_;
-  if (verify && !read.has_good_icrc(icrc_memory_)) return here().counters.drop(Drop::kBadIcrc);
+  if (verifies_next() && !read.has_good_icrc(icrc_memory_)) {
+    return here().counters.drop(Drop::kBadIcrc);
+  }
   if (from_wrong_vlan(view)) return here().counters.drop(Drop::kWrongVlan);
   if (slot == kNoSlot || qps_[slot].qp == nullptr) close_run(now);
   if (ports_.size() > 1) {
@@ -147,18 +169,20 @@ void Shard::rx_roce(const ReadFrame& read, uint32_t slot, Time now) {
   if (!pkey_matches(roce.pkey, qp.pkey)) return here().counters.drop(Drop::kWrongPkey);
   learn_mac(view.src, view.src_mac);
   if (faults_.active()) return rx_through_faults(view, roce, slot, now);
-  if (joins_run(view, roce, slot)) return join_run(view, roce, now);
-  close_run(now);
-  const uint32_t id = store(view, roce, slot, now);
-  if (id == kNoPacket) {
-    run_.slot = kNoSlot;
-  } else if (opens_run(view, roce, slot)) {
-    open_run(id, roce);
-  } else {
-    come_in(id, now);
+  if (joins_run(view, roce, slot)) {
+    run_.at = at;
+    return join_run(view, roce, now);
   }
-  if (id != kNoPacket) run_.slot = slot;
+  close_run(now);
+  const bool opens = opens_run(view, roce, slot);
+  run_.slot = kNoSlot;
+  const uint32_t id = store(view, roce, slot, now);
+  if (id == kNoPacket) return;
+  run_.slot = slot;
   run_.psn = roce.psn;
+  run_.at = at;
+  if (opens) return open_run(id, roce);
+  come_in(id, now);
 }
 
 /// From one real NIC to another: it crosses the fabric as it is.

@@ -1,6 +1,7 @@
 #include "dataplane/wire/parse.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "dataplane/wire/headers.h"
@@ -195,18 +196,65 @@ FrameKind parse_frame(std::span<const uint8_t> frame, FrameView& view, RoceView&
 }
 
 namespace {
-/// What a packet's ICRC is of.
-std::span<const uint8_t> covered(const FrameView& view) {
-  return view.frame.subspan(view.l3, view.ip_end - kIcrcBytes - view.l3);
+
+constexpr size_t kPlainBth = sizeof(EthHeader) + sizeof(Ipv4Header) + sizeof(UdpHeader);
+constexpr size_t kPlainHead = kPlainBth + sizeof(Bth);
+constexpr size_t kPsnBytes = 3;
+
+/// What is alike in all packets of a stream.
+constexpr std::array<uint8_t, kPlainHead> stream_mask() {
+  std::array<uint8_t, kPlainHead> m;
+  m.fill(0xff);
+  constexpr size_t ip = sizeof(EthHeader);
+  m[ip + 4] = m[ip + 5] = 0;                // identification
+  m[ip + 10] = m[ip + 11] = 0;              // header checksum
+  m[kPlainBth - 2] = m[kPlainBth - 1] = 0;  // UDP checksum
+  for (size_t i = 1; i <= kPsnBytes; ++i) m[kPlainHead - i] = 0;
+  return m;
 }
+constexpr auto kStreamMask = stream_mask();
+
+/// What a packet's ICRC is of.
+std::span<const uint8_t> covered(std::span<const uint8_t> frame, const FrameView& view) {
+  return frame.subspan(view.l3, view.ip_end - kIcrcBytes - view.l3);
+}
+
 }  // namespace
 
+bool differs_by_psn_only(std::span<const uint8_t> frame, const FrameView& view,
+                         const RoceView& roce) {
+  if (frame.size() != view.frame.size() || view.v6 || roce.bth != kPlainBth) return false;
+  if (roce.payload != kPlainHead) return false;
+  uint64_t differs = 0;
+  // The last word begins in the one before it.
+  for (size_t at = 0; at < kPlainHead; at += sizeof differs) {
+    at = std::min(at, kPlainHead - sizeof differs);
+    uint64_t one, other, mask;
+    std::memcpy(&one, frame.data() + at, sizeof one);
+    std::memcpy(&other, view.frame.data() + at, sizeof other);
+    std::memcpy(&mask, kStreamMask.data() + at, sizeof mask);
+    differs |= (one ^ other) & mask;
+  }
+  return differs == 0;
+}
+
+Psn psn_in(std::span<const uint8_t> frame) {
+  const uint8_t* const at = frame.data() + kPlainHead - kPsnBytes;
+  return Psn(static_cast<uint32_t>(at[0]) << 16 | static_cast<uint32_t>(at[1]) << 8 | at[2]);
+}
+
 bool icrc_ok(const FrameView& view, const RoceView& roce) {
-  return icrc(covered(view)) == roce.icrc;
+  return icrc(covered(view.frame, view)) == roce.icrc;
 }
 
 bool icrc_ok(const FrameView& view, const RoceView& roce, IcrcMemory& before) {
-  return before.icrc(covered(view), roce.dest_qpn, roce.opcode) == roce.icrc;
+  return before.icrc(covered(view.frame, view), roce.dest_qpn, roce.opcode) == roce.icrc;
+}
+
+bool icrc_ok(std::span<const uint8_t> frame, const FrameView& view, const RoceView& roce,
+             IcrcMemory& before) {
+  return before.icrc(covered(frame, view), roce.dest_qpn, roce.opcode) ==
+         load_icrc(frame.data() + view.ip_end - kIcrcBytes);
 }
 
 const char* frame_kind_name(FrameKind kind) {

@@ -80,9 +80,20 @@ struct RoceView {
 /// for kRoce. The ICRC is not verified: see icrc_ok().
 FrameKind parse_frame(std::span<const uint8_t> frame, FrameView& view, RoceView& roce);
 
+/// Whether `frame` is another packet of a stream: without a VLAN tag, over IPv4, as long as one
+/// that parse_frame() found to be kRoce and without extension headers, and with its very headers,
+/// but for the PSN, IPv4's identification, and the checksums that RoCE does not look at.
+bool differs_by_psn_only(std::span<const uint8_t> frame, const FrameView& view,
+                         const RoceView& roce);
+/// Of such a frame.
+Psn psn_in(std::span<const uint8_t> frame);
+
 /// Recomputes the ICRC of a parsed RoCE packet (rule A2).
 bool icrc_ok(const FrameView& view, const RoceView& roce);
 /// The same with what is known of packets before it.
 bool icrc_ok(const FrameView& view, const RoceView& roce, IcrcMemory& before);
+/// The same of a `frame` that differs from the parsed one by its PSN only.
+bool icrc_ok(std::span<const uint8_t> frame, const FrameView& view, const RoceView& roce,
+             IcrcMemory& before);
 
 }  // namespace understudy
