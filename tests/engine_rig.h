@@ -156,13 +156,14 @@ class Rig {
     c.addressing.vlan_tci = shard.nodes()[0].vlan_tci;
     return c;
   }
-  Qp& add_qp(const QpConfig& config) {
+  Qp& add_qp(const QpConfig& config, bool needs_payload = true) {
     qps.push_back(std::make_unique<Qp>(config, shard.regions(), shard.rc_counters(), endpoint));
     qps.back()->responder().set_endless_receives();
     Command c;
     c.kind = CommandKind::kAddQp;
     c.qp = qps.back().get();
     c.endpoint = &endpoint;
+    c.needs_payload = needs_payload;
     EXPECT_EQ(command(c), ReplyStatus::kDone);
     return *qps.back();
   }
