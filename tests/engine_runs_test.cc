@@ -146,7 +146,7 @@ ShardConfig config_of(const Rates& rates) {
   // Not alike: of two that come at the very same time either may be the first.
   c.rates[1] = gbit(std::get<2>(rates));
   c.rates[2] = Rate::bits_per_second(c.rates[1].bps() / 100 * 97);
-  c.packets = 1024;
+  c.packets = 8192;
   c.verify = VerifyIcrc::kFull;
   c.cnp.on = true;
   return c;
