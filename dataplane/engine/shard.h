@@ -235,7 +235,14 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void await_free(uint32_t link);
   void link_free(uint32_t link, Time now);
   void after_link(uint32_t packet, uint32_t link, const LinkPassage& passage, Time now);
-  Time head_at_next_link(const Packet& packet, const LinkExit& exit, uint32_t wire_bytes);
+  Duration time_of_next_link(const Packet& packet, uint32_t wire_bytes);
+  /// When the head of a packet that has come out of a link may pass the next one, which takes
+  /// `time` for it. Into a faster link it waits until it can go through in one piece, so that the
+  /// link serves others meanwhile.
+  static Time head_behind(const LinkExit& exit, Duration time) {
+    // A serializer's carried remainder may add a picosecond to the time that the rate gives.
+    return std::max(exit.head, exit.tail - time - Duration::ps(1));
+  }
 
   // shard_runs.cc: packets of a message that go together
   static bool goes_in_runs(const ReadFrame& read);

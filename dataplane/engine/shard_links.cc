@@ -129,7 +129,7 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
   p.tail = exit.tail;
   if (link == link_id(inbound ? p.real : p.node, true, cls)) {  // first of the path's two links
     p.link = link_id(inbound ? p.node : p.real, false, cls);
-    p.head = head_at_next_link(p, exit, p.wire_bytes);
+    p.head = head_behind(exit, time_of_next_link(p, p.wire_bytes));
     // With a physical wire in front the head may have passed before the frame was handed over.
     const Time at = std::max(now, p.head);
     if (expects(p.link)) return expect(packet, at);
@@ -144,15 +144,12 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
   }
 }
 
-/// When a packet's head may pass the link that it comes to next. Into a faster link it waits until
-/// it can go through in one piece, so that the link serves others meanwhile.
-Time Shard::head_at_next_link(const Packet& p, const LinkExit& exit, uint32_t bytes) {
+/// Of the link that a packet comes to next.
+Duration Shard::time_of_next_link(const Packet& p, uint32_t bytes) {
   Link& link = links_[p.link];
+  if (!link.rate().is_unlimited()) return link.time_for(bytes);
   Port& port = port_of(p.real);
-  Serializer& wire = is_real(p.link / (2 * kClasses)) ? port.out : port.in;
-  const Duration time = link.rate().is_unlimited() ? wire.time_for(bytes) : link.time_for(bytes);
-  // A serializer's carried remainder may add a picosecond to the time that the rate gives.
-  return std::max(exit.head, exit.tail - time - Duration::ps(1));
+  return (is_real(p.link / (2 * kClasses)) ? port.out : port.in).time_for(bytes);
 }
 
 void Shard::link_free(uint32_t link, Time now) {

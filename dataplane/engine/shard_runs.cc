@@ -121,17 +121,22 @@ uint32_t Shard::arrived(uint32_t packet, Time now) {
 void Shard::pass_run(uint32_t packet, uint32_t link, Time now) {
   Packet& p = pool_[packet];
   Link& passed = links_[link];
-  if (!passed.queue_empty()) await_free(link);
   LinkExit* const way = way_of_run(packet);
-  const bool first = link == link_id(p.real, true, link % kClasses);
-  if (first) p.link = link_id(p.node, false, link % kClasses);
-  for (uint32_t i = 0; i <= p.before; ++i) {
-    const uint32_t bytes = i == p.before ? p.wire_bytes : p.before_wire_bytes;
+  const auto pass = [&](uint32_t i, uint32_t bytes) {
     way[i] = passed.exit(passed.pass(way[i].head, way[i].tail, bytes));
-    if (first) way[i].head = head_at_next_link(p, way[i], bytes);
+  };
+  for (uint32_t i = 0; i < p.before; ++i) pass(i, p.before_wire_bytes);
+  pass(p.before, p.wire_bytes);
+  if (!passed.queue_empty()) await_free(link);
+  const uint32_t cls = link % kClasses;
+  if (link != link_id(p.real, true, cls)) {
+    return events_.push(way[p.before].tail, EventKind::kDeliver, packet);
   }
-  if (first) return expect(packet, std::max(now, way[0].head));
-  events_.push(way[p.before].tail, EventKind::kDeliver, packet);
+  p.link = link_id(p.node, false, cls);
+  const Duration time = time_of_next_link(p, p.before_wire_bytes);
+  for (uint32_t i = 0; i < p.before; ++i) way[i].head = head_behind(way[i], time);
+  way[p.before].head = head_behind(way[p.before], time_of_next_link(p, p.wire_bytes));
+  expect(packet, std::max(now, way[0].head));
 }
 
 }  // namespace understudy
