@@ -140,8 +140,8 @@ TEST(NcclLinks, OverSeveralQueuePairsInEveryRelease) {
     for (const bool split : {false, true}) {
       const uint32_t queue_pairs = 2 + seed % 3;
       const std::string nccl = "nccl = \"2." + std::to_string(minor) + "\"\n";
-      expect_done({nccl + "collective = \"all_reduce\"\nprotocol = \"" +
-                       (seed % 2 == 0 ? "ll" : "ll128") + "\"\n",
+      const std::string protocol = seed % 2 == 0 ? "ll" : "ll128";
+      expect_done({nccl + "collective = \"all_reduce\"\nprotocol = \"" + protocol + "\"\n",
                    queue_pairs, split, minor},
                   ++seed);
       const std::string pairs = minor < 22 ? "reduce_scatter" : "all_to_all";

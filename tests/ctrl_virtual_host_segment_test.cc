@@ -56,7 +56,7 @@ void repair(Bytes& frame) {
 
 TEST(TcpSegment, WhatIsBuiltIsParsed) {
   for (const bool v4 : {true, false}) {
-    for (const size_t size : {0, 1, 2, 1001}) {
+    for (const size_t size : {0u, 1u, 2u, 1001u}) {
       const Bytes payload(size, 0xa5);
       const TcpSegment sent = data_segment(payload);
       const Bytes frame = build_tcp(flow(v4), sent);

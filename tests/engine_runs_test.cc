@@ -131,7 +131,8 @@ class Peer {
   bool id_counts_ = false;  ///< IPv4's identification differs from frame to frame
 };
 
-using Rates = std::tuple<int, int, int>;  ///< of the wire, and of both links, in Gbit/s; 0: no end
+using Rates = std::tuple<uint64_t, uint64_t,
+                         uint64_t>;  ///< of the wire, and of both links, in Gbit/s; 0: no end
 
 std::string name_of(const Rates& rates) {
   const auto& [wire, real, emulated] = rates;
@@ -140,7 +141,7 @@ std::string name_of(const Rates& rates) {
 }
 
 ShardConfig config_of(const Rates& rates) {
-  const auto gbit = [](int n) { return Rate::bits_per_second(uint64_t{1'000'000'000} * n); };
+  const auto gbit = [](uint64_t n) { return Rate::bits_per_second(1'000'000'000 * n); };
   ShardConfig c = rig_config(gbit(std::get<1>(rates)), Duration::us(1), 3);
   c.wires.front().physical = gbit(std::get<0>(rates));
   // Not alike: of two that come at the very same time either may be the first.

@@ -246,9 +246,9 @@ TEST_F(Timing, AcksWaitForThePacketUnderWay) {
 // A queue pair's turn among others is that of what it was asked to send: its ACKs do not take it.
 TEST_F(Timing, WhoAcknowledgesKeepsItsTurn) {
   build(rig_config(kSlow, kLatency));
-  for (int i = 0; i < 3; ++i) connect(i);
+  for (uint32_t i = 0; i < 3; ++i) connect(i);
   post(pair->real, real(1), write_of(64, rkey_emulated));
-  for (int i = 0; i < 3; ++i) post(pair->emulated, emulated(i), write_of(4 * kMtu, rkey_real));
+  for (uint32_t i = 0; i < 3; ++i) post(pair->emulated, emulated(i), write_of(4 * kMtu, rkey_real));
   pair->run(kZero + Duration::ms(50));
   std::vector<Qpn> data;  // in order of departure
   for (const SentFrame& frame : pair->to_real) {

@@ -23,7 +23,7 @@ static_assert(std::atomic<int>::is_always_lock_free, "written by a signal handle
 void end_kernels_by_signals() {
   struct sigaction action {};
   action.sa_handler = [](int number) { caught_signal = number; };
-  action.sa_flags = SA_RESETHAND;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }

@@ -22,6 +22,9 @@ class ShardDrive : private TxSink {
     c.region_index = 1;
     c.region = {1, 0, memory_.size(), kAccessRemoteAny, memory_.data(), true};
     shard_.commands().push(c);
+    c.region_index = 2;
+    c.region = {1, 0, memory_.size(), kAccessRemoteAny, nullptr, false};
+    shard_.commands().push(c);
     add_qp();
   }
 
@@ -34,6 +37,8 @@ class ShardDrive : private TxSink {
   uint64_t pauses_sent() const { return pauses_sent_; }
 
  private:
+  static constexpr uint32_t kMtu = 256;
+
   static ShardConfig config(uint8_t flags) {
     ShardConfig c;
     for (NodeId id = 0; id < 3; ++id) {
@@ -87,7 +92,7 @@ class ShardDrive : private TxSink {
     c.node = 1 + in_.byte() % 2;
     c.qpn = shard_.qpn_of(0);
     c.remote_qpn = 5;
-    c.mtu = 256;
+    c.mtu = kMtu;
     c.timeout = 8;
     c.retry_count = 2;
     c.rnr_retry = 2;
@@ -100,12 +105,13 @@ class ShardDrive : private TxSink {
     command.kind = CommandKind::kAddQp;
     command.qp = qp_.get();
     command.endpoint = &endpoint_;
+    command.needs_payload = looks_ = in_.byte() % 2 != 0;
     shard_.commands().push(command);
     advance(Duration());
   }
 
   void step() {
-    switch (in_.byte() % 8) {
+    switch (in_.byte() % 9) {
       case 0:
         return advance(Duration::ns(in_.byte() * 100));
       case 1: {  // a frame of the host
@@ -150,35 +156,75 @@ class ShardDrive : private TxSink {
         const uint8_t size = in_.byte();
         return size < 32 ? receive_pfc() : receive(in_.take(size / 2u));
       }
-      default:
+      case 7:
         return receive_packet();
+      default:
+        return receive_message();
     }
   }
 
   /// A frame that gets past the parser and the ICRC: the fuzzer chooses what is behind.
   void receive_packet() {
-    RoceAddressing a;
-    a.src = IpAddress::v4(0x0a000001);
-    a.dst = qp_->config().addressing.src;
-    if (shard_.nodes()[0].vlan_tci) a.vlan_tci = 100;
     RoceFields f;
     const uint8_t opcode = in_.byte();
     f.opcode = static_cast<Opcode>(opcode < 0xf0 ? opcode % 0x18 : opcode % 0x82);
     if (opcode_info(f.opcode).name == nullptr) return;
     f.psn = Psn(in_.byte() % 32);
     f.dest_qpn = qp_->config().qpn;
-    f.rkey = shard_.regions().rkey(1);
+    f.rkey = rkey();
     f.va = in_.byte();
     f.dma_length = in_.byte() * 8u;
     f.ack_request = in_.byte() % 2 != 0;
     f.syndrome = in_.byte();
     const uint8_t size = in_.byte();
     const uint32_t payload = size < 128 ? size * 2u : size < 192 ? f.dma_length : 256;
+    receive(frame_of(f, payload));
+  }
+
+  /// WRITE packets that come together, as they follow one another but for what the fuzzer changes.
+  void receive_message() {
+    RoceFields f;
+    f.dest_qpn = qp_->config().qpn;
+    f.rkey = rkey();
+    const uint32_t packets = 1 + in_.byte() % 40u, changed = in_.byte() % 64u;
+    const uint8_t change = in_.byte();
+    f.psn = Psn(in_.byte() % 32);
+    f.dma_length = packets * kMtu;
+    std::vector<std::vector<uint8_t>> frames;
+    for (uint32_t i = 0; i < packets; ++i) {
+      f.opcode = i == 0 ? Opcode::kWriteFirst : Opcode::kWriteMiddle;
+      f.ack_request = i + 1 == packets;
+      if (f.ack_request) f.opcode = Opcode::kWriteLast;
+      uint32_t bytes = kMtu;
+      if (i == changed) {
+        if (change % 8 == 0) f.psn = f.psn.advance(change / 8);
+        if (change % 8 == 1) bytes = change;
+        if (change % 8 == 2) f.ack_request = !f.ack_request;
+        if (change % 8 == 3) f.opcode = static_cast<Opcode>(change / 8 % 0x0c);
+        if (change % 8 == 4) continue;
+      }
+      frames.push_back(frame_of(f, bytes));
+      if (i == changed && change % 8 == 5) frames.back()[change % frames.back().size()] ^= 1;
+      if (i == changed && change % 8 == 6) frames.back().resize(change);
+      f.psn = f.psn.next();
+    }
+    const std::vector<std::span<const uint8_t>> views(frames.begin(), frames.end());
+    shard_.rx({now_, Duration(), views});
+    while (shard_.to_host().front().data() != nullptr) shard_.to_host().pop();
+  }
+
+  Rkey rkey() const { return shard_.regions().rkey(looks_ ? 1 : 2); }
+
+  std::vector<uint8_t> frame_of(const RoceFields& f, uint32_t payload) {
+    RoceAddressing a;
+    a.src = IpAddress::v4(0x0a000001);
+    a.dst = qp_->config().addressing.src;
+    if (shard_.nodes()[0].vlan_tci) a.vlan_tci = 100;
     std::vector<uint8_t> frame(roce_frame_bytes(a, f.opcode, payload));
     uint8_t* at = begin_roce(frame.data(), a, f, payload);
     std::memset(at, 0x5c, payload);
     finish_roce(frame.data(), a, f.opcode, payload);
-    receive(frame);
+    return frame;
   }
 
   void receive_pfc() {
@@ -232,7 +278,8 @@ class ShardDrive : private TxSink {
   Shard shard_;
   MemoryTarget endpoint_;
   std::unique_ptr<Qp> qp_;
-  std::vector<uint8_t> memory_ = std::vector<uint8_t>(3000), out_;
+  bool looks_ = true;  ///< contents of what it receives are needed
+  std::vector<uint8_t> memory_ = std::vector<uint8_t>(40 * kMtu), out_;
   size_t room_ = SIZE_MAX;
   uint64_t pauses_sent_ = 0;
   Time now_;
