@@ -235,6 +235,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void await_free(uint32_t link);
   void link_free(uint32_t link, Time now);
   void after_link(uint32_t packet, uint32_t link, const LinkPassage& passage, Time now);
+  bool passes_ahead(uint32_t link, Time at, Time now) const;
   Duration time_of_next_link(const Packet& packet, uint32_t wire_bytes);
   /// When the head of a packet that has come out of a link may pass the next one, which takes
   /// `time` for it. Into a faster link it waits until it can go through in one piece, so that the

@@ -9,6 +9,8 @@ namespace {
 
 /// In front of an emulated node's link so many may wait for each packet that is free.
 constexpr uint64_t kQueueShare = 8;
+/// So long before its time a packet may pass a link, which then knows no change of its rate.
+constexpr Duration kAhead = Duration::us(12);
 
 }  // namespace
 
@@ -132,6 +134,12 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
     p.head = head_behind(exit, time_of_next_link(p, p.wire_bytes));
     // With a physical wire in front the head may have passed before the frame was handed over.
     const Time at = std::max(now, p.head);
+    if (passes_ahead(p.link, at, now)) {
+      Link& next = links_[p.link];
+      const LinkPassage second = next.pass(p.head, p.tail, p.wire_bytes);
+      next.note_passing(at, second.start, p.wire_bytes);
+      return events_.push(next.exit(second).tail, EventKind::kDeliver, packet);
+    }
     if (expects(p.link)) return expect(packet, at);
     events_.push(at, EventKind::kLinkArrive, packet);
   } else if (inbound) {
@@ -142,6 +150,14 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
     if (faults_.active()) return depart_through_faults(packet);
     port_of(p.real).departures[cls].push(packet);
   }
+}
+
+/// Whether what will arrive at `at` can pass the link now: nothing comes before it, and neither its
+/// arrival nor its turn is far away.
+bool Shard::passes_ahead(uint32_t link, Time at, Time now) const {
+  const Link& l = links_[link];
+  return expects(link) && l.queue_empty() && !l.awaited() &&
+         std::max(at, l.free_at()) <= now + kAhead;
 }
 
 /// Of the link that a packet comes to next.

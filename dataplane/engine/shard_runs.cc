@@ -123,20 +123,26 @@ void Shard::pass_run(uint32_t packet, uint32_t link, Time now) {
   Link& passed = links_[link];
   LinkExit* const way = way_of_run(packet);
   const auto pass = [&](uint32_t i, uint32_t bytes) {
-    way[i] = passed.exit(passed.pass(way[i].head, way[i].tail, bytes));
+    const LinkPassage passage = passed.pass(way[i].head, way[i].tail, bytes);
+    way[i] = passed.exit(passage);
+    return passage.start;
   };
   for (uint32_t i = 0; i < p.before; ++i) pass(i, p.before_wire_bytes);
-  pass(p.before, p.wire_bytes);
+  const Time arrival = way[p.before].head;
+  const Time last = pass(p.before, p.wire_bytes);
   if (!passed.queue_empty()) await_free(link);
   const uint32_t cls = link % kClasses;
   if (link != link_id(p.real, true, cls)) {
+    passed.note_passing(arrival, last, p.before_wire_bytes);
     return events_.push(way[p.before].tail, EventKind::kDeliver, packet);
   }
   p.link = link_id(p.node, false, cls);
   const Duration time = time_of_next_link(p, p.before_wire_bytes);
   for (uint32_t i = 0; i < p.before; ++i) way[i].head = head_behind(way[i], time);
   way[p.before].head = head_behind(way[p.before], time_of_next_link(p, p.wire_bytes));
-  expect(packet, std::max(now, way[0].head));
+  const Time at = std::max(now, way[0].head);
+  if (!passes_ahead(p.link, at, now)) return expect(packet, at);
+  pass_run(packet, p.link, now);
 }
 
 }  // namespace understudy

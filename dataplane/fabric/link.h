@@ -91,6 +91,16 @@ class Link {
     }
     counters_.queue_peak = std::max(counters_.queue_peak, arrived_ + coming);
   }
+  /// ... or, of one that passes as soon as it is known to come, so many of its like as stand before
+  /// it at its arrival.
+  void note_passing(Time arrival, Time start, uint32_t wire_bytes) {
+    const Duration time = serializer_.time_for(wire_bytes);
+    if (time <= Duration() || time * static_cast<int64_t>(counters_.queue_peak) > start - arrival) {
+      counters_.queue_peak = std::max<uint64_t>(counters_.queue_peak, 1);
+    } else {
+      counters_.queue_peak = static_cast<uint64_t>((start - arrival).ps() / time.ps()) + 1;
+    }
+  }
   uint64_t waiting() const { return waiting_; }
   /// `packets`: how many it stands for.
   void enqueue(uint32_t packet, uint32_t* next, uint32_t packets = 1) {
