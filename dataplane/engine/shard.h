@@ -228,6 +228,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   bool floods(const Packet& packet) const;
   uint64_t most_waiting() const;
   void start(uint32_t link, Time now);
+  void pass(uint32_t packet, uint32_t link, Time now);
   bool leaves_real(uint32_t link) const;
   bool expects(uint32_t link) const;
   bool pulls(uint32_t link) const;

@@ -28,9 +28,12 @@ void Shard::arrive(uint32_t packet, Time now) {
   const uint32_t link = pool_[packet].link;
   if (drop_flood(packet)) return;
   pool_[packet].due = now;
+  if (links_[link].idle(now)) {
+    links_[link].note_waiting(pool_[packet].packets());
+    return pass(packet, link, now);
+  }
   links_[link].enqueue(packet, pool_.links(), pool_[packet].packets());
   links_[link].note_waiting();
-  if (links_[link].idle(now)) return start(link, now);
   await_free(link);
 }
 
@@ -78,8 +81,13 @@ uint64_t Shard::most_waiting() const {
 }
 
 void Shard::start(uint32_t link, Time now) {
-  const Packet& p = pool_[links_[link].first()];
-  const uint32_t packet = links_[link].dequeue(pool_.links(), p.packets());
+  const uint32_t packets = pool_[links_[link].first()].packets();
+  pass(links_[link].dequeue(pool_.links(), packets), link, now);
+}
+
+/// The link is idle, and the packet the first that comes to it.
+void Shard::pass(uint32_t packet, uint32_t link, Time now) {
+  const Packet& p = pool_[packet];
   if (p.kind == PacketKind::kRun) return pass_run(packet, link, now);
   const LinkPassage passage = links_[link].pass(p.head, p.tail, p.wire_bytes);
   // What a link takes no time for leaves those that come at the same moment their turn.

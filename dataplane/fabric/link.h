@@ -71,8 +71,10 @@ class Link {
   // The FIFO is an intrusive list over the shard's packet pool: `next` is the pool's link array.
   bool queue_empty() const { return first_ == kNoPacket; }
   uint32_t first() const { return first_; }
-  /// For queue_peak: all that stand in the queue have arrived ...
-  void note_waiting() { counters_.queue_peak = std::max(counters_.queue_peak, waiting_); }
+  /// For queue_peak: all that stand in the queue have arrived, and so many beside them ...
+  void note_waiting(uint64_t more = 0) {
+    counters_.queue_peak = std::max(counters_.queue_peak, waiting_ + more);
+  }
   /// ... or, from the first on, as many as `arrived` says of each, and whether these are all that
   /// it stands for: else those behind it have not.
   template <typename Arrived>
