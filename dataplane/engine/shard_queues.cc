@@ -48,7 +48,12 @@ bool Shard::pull_line(uint32_t node, uint32_t line, Time now) {
     q.queued[line] = false;
     if (!goes) continue;
     arrive(raw ? take_raw(node, now) : make_packet(slot, line, now), now);
-    if (!raw) kick(slot, now);
+    if (raw) return true;
+    if (q.control != nullptr) {
+      kick(slot, now);  // its pacing may have to be waited for
+    } else {
+      arm_timer(slot);
+    }
     return true;
   }
   return false;
