@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "dataplane/wire/headers.h"
 #include "tests/fuzz/parse_drive.h"
 #include "tests/wire_frames.h"
@@ -28,6 +30,49 @@ TEST(Parse, EveryCutIsTruncated) {
       }
       EXPECT_EQ(Parsed(frame).kind, FrameKind::kRoce);
     }
+  }
+}
+
+/// Of an opcode without extension headers, unless it is another one.
+std::vector<uint8_t> sample_middle(bool v6, std::optional<uint16_t> tci,
+                                   Opcode opcode = Opcode::kWriteMiddle) {
+  RoceFields f;
+  f.opcode = opcode;
+  f.dest_qpn = 0x123456;
+  f.psn = Psn(0xfffffe);
+  return roce_frame(sample_addressing(v6, tci), f, std::vector<uint8_t>(256, 0x5a));
+}
+
+TEST(Parse, PacketsOfAStreamDifferByTheirPsn) {
+  const auto frame = sample_middle(false, std::nullopt);
+  const Parsed p(frame);
+  ASSERT_EQ(p.kind, FrameKind::kRoce);
+  ASSERT_EQ(p.roce.payload, 54u);
+  EXPECT_EQ(psn_in(frame), p.roce.psn);
+  const std::set<size_t> changes{18, 19, 24, 25, 40, 41, 51, 52, 53};  // IDs, checksums, PSN
+  for (size_t bit = 0; bit < 8 * frame.size(); ++bit) {
+    auto other = frame;
+    other[bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
+    const bool alike = bit / 8 >= 54 || changes.contains(bit / 8);
+    ASSERT_EQ(differs_by_psn_only(other, p.view, p.roce), alike) << bit;
+    if (!alike) continue;
+    const Parsed q(other);
+    ASSERT_EQ(q.kind, FrameKind::kRoce);
+    EXPECT_EQ(psn_in(other), q.roce.psn);
+    IcrcMemory memory;
+    EXPECT_EQ(icrc_ok(other, p.view, p.roce, memory), icrc_ok(q.view, q.roce)) << bit;
+  }
+  auto longer = frame;
+  longer.push_back(0);
+  EXPECT_FALSE(differs_by_psn_only(longer, p.view, p.roce));
+}
+
+TEST(Parse, StreamsAreOfPlainHeaders) {
+  for (const auto& frame : {sample_middle(true, std::nullopt), sample_middle(false, 0x6064),
+                            sample_middle(false, std::nullopt, Opcode::kWriteFirst)}) {
+    const Parsed p(frame);
+    ASSERT_EQ(p.kind, FrameKind::kRoce);
+    EXPECT_FALSE(differs_by_psn_only(frame, p.view, p.roce));
   }
 }
 
