@@ -111,6 +111,7 @@ class PacketPool {
   }
   uint32_t* links() { return next_.data(); }
   uint32_t capacity() const { return static_cast<uint32_t>(packets_.size()); }
+  bool half_free() const { return free_.size() >= packets_.size() / 2; }
   bool all_free() const { return free_.size() == packets_.size(); }
 
  private:

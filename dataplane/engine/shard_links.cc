@@ -161,10 +161,10 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
 }
 
 /// Whether what will arrive at `at` can pass the link now: nothing comes before it, and neither its
-/// arrival nor its turn is far away.
+/// arrival nor its turn is far away. Where packets are short it queues, so that a flood is seen.
 bool Shard::passes_ahead(uint32_t link, Time at, Time now) const {
   const Link& l = links_[link];
-  return expects(link) && l.queue_empty() && !l.awaited() &&
+  return expects(link) && l.queue_empty() && !l.awaited() && pool_.half_free() &&
          std::max(at, l.free_at()) <= now + kAhead;
 }
 
