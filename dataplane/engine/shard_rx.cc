@@ -77,12 +77,18 @@ void Shard::rx_frames(std::span<const std::span<const uint8_t>> frames,
                       const ReadFrame* const* read, Time now) {
   const size_t count = frames.size();
   std::array<uint32_t, kTogether> slots;  // of the queue pairs that they name
+  uint64_t bytes = 0;
   for (size_t i = 0; i < count; ++i) {
-    ++here().counters.rx_frames;
-    here().counters.rx_bytes += frames[i].size();
+    bytes += frames[i].size();
+    if (i > 0 && read[i] == read[i - 1]) {
+      slots[i] = slots[i - 1];
+      continue;
+    }
     slots[i] = read[i]->kind == FrameKind::kRoce ? slot_of(read[i]->roce.dest_qpn) : kNoSlot;
     if (slots[i] != kNoSlot) __builtin_prefetch(&qps_[slots[i]]);
   }
+  here().counters.rx_frames += count;
+  here().counters.rx_bytes += bytes;
   for (size_t i = 0; i < std::min(kPrefetchAhead, count); ++i) {
     if (slots[i] != kNoSlot) prefetch_qp(slots[i]);
   }
