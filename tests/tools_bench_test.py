@@ -127,16 +127,16 @@ class Arithmetic(unittest.TestCase):
         for slow in (1, 2):
             rows.add_results("path_bench", {"benchmarks": [
                 result(f"{stage}/bytes:{size}/cold:{cold}/manual_time", slow * (ns + cold))
-                for stage, ns in (("stage_parse", 20), ("stage_parse_icrc", 70), ("stage_transport", 25))
+                for stage, ns in (("stage_parse", 20), ("stage_parse_icrc", 70), ("stage_transport", 25), ("responder", 150))
                 for size in (64, 1024) for cold in (0, 1)]})
             rows.add_results("responder_bench", {"benchmarks": [
                 result(f"between/bytes:{size}/between:{between}/cold:0/manual_time", slow * (150 + 40 * between))
                 for size in (64, 1024) for between in (0, 1)]})
         rows.derive()
         self.assertEqual(rows.find("stage_icrc", 1024, True).values, [50, 100])
-        self.assertEqual(rows.find("stage_lookup", 1024, False).values, [55, 110])
-        self.assertIsNone(rows.find("stage_lookup", 64, False), "its parts are of other messages")
-        self.assertIsNone(rows.find("stage_lookup", 1024, True), "a part is missing")
+        self.assertEqual(rows.find("stage_lookup", 64, False).values, [55, 110])
+        self.assertIsNone(rows.find("stage_lookup", 1024, False), "packets of long messages go together")
+        self.assertIsNone(rows.find("stage_fabric_two_links", 1024, True), "a part is missing")
         self.assertEqual(rows.find("stage_fabric_two_links", 64, False).values, [40, 80])
         self.assertIsNone(rows.find("stage_fabric_six_links", 64, False))
 

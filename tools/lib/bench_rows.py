@@ -17,11 +17,12 @@ TESTPMD = "testpmd_macswap"
 FLOORS = {"macswap": "floor_macswap", "macswap+CRC": "floor_macswap_crc", "testpmd": TESTPMD, "testpmd+CRC": "floor_testpmd_crc"}
 
 # A packet's stages that cannot be had alone: what something takes more than something else of the same payload, each a stage with its
-# arguments. Packets of WRITEs of 16; the queue pair is looked up, the packet stored, handed to it and answered in `stage_lookup`.
+# arguments. Of single packets only, which go one by one: the queue pair is looked up, the packet stored, taken through two links, handed
+# over, and its ACK sent in `stage_lookup`.
 STAGES = "stages"
 DIFFERENCES = {
     "stage_icrc": (("stage_parse_icrc", ()), [("stage_parse", ())]),
-    "stage_lookup": (("between", (("between", 0),)), [("stage_parse_icrc", ()), ("stage_transport", ())]),
+    "stage_lookup": (("responder", ()), [("stage_parse_icrc", ()), ("stage_transport", ())]),
     "stage_fabric_two_links": (("between", (("between", 1),)), [("between", (("between", 0),))]),
     "stage_fabric_six_links": (("between", (("between", 2),)), [("between", (("between", 0),))]),
     "stage_pacing": (("controlled", (("between", 1), ("control", 1))), [("controlled", (("between", 1), ("control", 0)))]),
@@ -162,7 +163,7 @@ class Rows:
 
         for stage, (whole, parts) in DIFFERENCES.items():
             for name, row in list(self.all.items()):
-                if (name.stage, name.arguments) != whole or (stage == "stage_lookup" and name.size <= SINGLES):
+                if (name.stage, name.arguments) != whole or (stage == "stage_lookup" and name.size > SINGLES):
                     continue
                 others = [self.find(part, name.size, name.cold, arguments) for part, arguments in parts]
                 if all(others):
