@@ -48,12 +48,8 @@ bool Shard::pull_line(uint32_t node, uint32_t line, Time now) {
     q.queued[line] = false;
     if (!goes) continue;
     arrive(raw ? take_raw(node, now) : make_packet(slot, line, now), now);
-    if (raw) return true;
-    if (q.control != nullptr) {
-      kick(slot, now);  // its pacing may have to be waited for
-    } else {
-      arm_timer(slot);
-    }
+    // Behind an ACK or NAK nothing comes that had to wait for it.
+    if (!raw && line != kAckLine) kick(slot, now);
     return true;
   }
   return false;
