@@ -76,7 +76,7 @@ void judge_list(const Bytes& list, size_t devices) {
   for (size_t d = 0; d < devices; ++d) {
     require(i32_at(list, 4 + 4 * d) == static_cast<int>(d), "net_ib: another device in the list");
   }
-  require_zero(list, static_cast<int>(4 + 4 * devices), "net_ib's device list");
+  require_zero(list, 4 + 4 * devices, "net_ib's device list");
 }
 
 void judge_device(int port, int link_layer, int mtu, const IpAddress& gid, uint32_t rkey,
