@@ -214,7 +214,7 @@ class OverVhostWithLosses(OverVhost):
 
     def test_perftest(self):
         # Not by events (-e): perftest itself sleeps for ever where a message overtakes the acknowledgement of the one before.
-        timeout = ("-u", "15")  # 8 tries last a second: a virtual node may fall silent for as long where others have the CPUs
+        timeout = ("-u", "16")  # 8 tries last two seconds: a virtual node may fall silent for one where others have the CPUs
         for kind, what, servers in (("write", "bw", (RXE,)), ("send", "lat", (RXE, SOFT)), ("read", "bw", (RXE, SOFT)),
                                     ("read", "lat", (RXE, SOFT)), ("atomic", "lat", (RXE, SOFT))):
             self.perftest(kind, what, *timeout, servers=servers)
