@@ -144,9 +144,8 @@ void Shard::after_link(uint32_t packet, uint32_t link, const LinkPassage& passag
     const Time at = std::max(now, p.head);
     if (passes_ahead(p.link, at, now)) {
       Link& next = links_[p.link];
-      const LinkPassage second = next.pass(p.head, p.tail, p.wire_bytes);
-      next.note_passing(at, second.start, p.wire_bytes);
-      return events_.push(next.exit(second).tail, EventKind::kDeliver, packet);
+      next.note_passing(at, std::max(p.head, next.free_at()), p.wire_bytes);
+      return pass(packet, p.link, now);
     }
     if (expects(p.link)) return expect(packet, at);
     events_.push(at, EventKind::kLinkArrive, packet);

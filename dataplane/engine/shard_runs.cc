@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kMostInRun = 32;
 /// Neither link needs longer for a packet of a run: a change of its rate, which takes effect with
-/// the next run, is at most 12 us late.
+/// the next run, is at most 12 us late, and 12 more where the run passes a link ahead.
 constexpr Duration kLongestOfRun = Duration::ns(375);
 
 bool is_plain_middle(const RoceView& roce) {

@@ -26,7 +26,8 @@ struct LinkExit {
 struct LinkCounters {
   uint64_t packets = 0;
   uint64_t wire_bytes = 0;  ///< frame bytes and the Ethernet overhead of 24
-  uint64_t queue_peak = 0;  ///< most packets that ever waited
+  uint64_t queue_peak =
+      0;  ///< most packets that ever waited, but for those of a run that has begun
   uint64_t dropped = 0;
 };
 
@@ -96,12 +97,11 @@ class Link {
   /// ... or, of one that passes as soon as it is known to come, so many of its like as stand before
   /// it at its arrival.
   void note_passing(Time arrival, Time start, uint32_t wire_bytes) {
-    const Duration time = serializer_.time_for(wire_bytes);
-    if (time <= Duration() || time * static_cast<int64_t>(counters_.queue_peak) > start - arrival) {
-      counters_.queue_peak = std::max<uint64_t>(counters_.queue_peak, 1);
-    } else {
-      counters_.queue_peak = static_cast<uint64_t>((start - arrival).ps() / time.ps()) + 1;
-    }
+    counters_.queue_peak = std::max<uint64_t>(counters_.queue_peak, 1);
+    const Duration time = serializer_.time_for(wire_bytes), wait = start - arrival;
+    // Divided only where it is a new peak.
+    if (time <= Duration() || time * static_cast<int64_t>(counters_.queue_peak) > wait) return;
+    counters_.queue_peak = static_cast<uint64_t>(wait.ps() / time.ps()) + 1;
   }
   uint64_t waiting() const { return waiting_; }
   /// `packets`: how many it stands for.
