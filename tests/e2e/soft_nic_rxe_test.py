@@ -129,7 +129,7 @@ class WithRxe(OnCable):
 
     def perftest(self, kind, what, *options, **more):
         size = [] if kind == "atomic" else ["-s", "65536" if what == "bw" else "8"]
-        # The guest hears nothing for up to 1.4 s now and then, and goes on: more patience than perftest's own half a second.
+        # More patience than perftest's own half a second: other tests have the CPUs, too.
         patience = () if "-u" in options else ("-u", "18")
         for printed in self.of_both(f"ib_{kind}_{what}", "-F", lambda end: ("-x", GID[end]), "-n", "100", *size, *patience, *options,
                                     **more):
@@ -214,7 +214,7 @@ class OverVhostWithLosses(OverVhost):
 
     def test_perftest(self):
         # Not by events (-e): perftest itself sleeps for ever where a message overtakes the acknowledgement of the one before.
-        timeout = ("-u", "16")  # 8 tries last two seconds: a virtual node may fall silent for one where others have the CPUs
+        timeout = ("-u", "16")  # 8 tries last two seconds, for other tests have the CPUs, too
         for kind, what, servers in (("write", "bw", (RXE,)), ("send", "lat", (RXE, SOFT)), ("read", "bw", (RXE, SOFT)),
                                     ("read", "lat", (RXE, SOFT)), ("atomic", "lat", (RXE, SOFT))):
             self.perftest(kind, what, *timeout, servers=servers)

@@ -27,6 +27,10 @@ def _uml(folder, name, options):
         build.kernel_file("uml"), f"mem={options['mem']}M", f"initrd={build.initramfs_file('uml')}",
         f"uml_dir={folder}", f"umid={name}", f"hostfs={folder}/share",
         "con=null", "con0=null,fd:1", "ssl=null", "quiet",
+        # An interrupt that comes just before the kernel falls asleep is not looked at before the next one (os_idle_sleep() of Linux
+        # 6.1, arch/um/os-Linux/time.c, holds back the timer's signal only). So there is a tick every 10 ms, asleep or not: without
+        # it a busy machine's guest heard nothing for up to two seconds now and then.
+        "nohz=off",
         f"VNODE_NAME={name}", f"VNODE_MHZ={_host_mhz()}", "VNODE_LINES=" + _devices("ttyS", 0),
     ]
     inherited = []
