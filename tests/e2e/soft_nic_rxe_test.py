@@ -208,7 +208,7 @@ class OverVhost(WithRxe):
 
 
 class OverVhostWithLosses(OverVhost):
-    """One of so many frames is lost, behind the capture."""
+    """One of so many frames is lost, on the average, behind the capture."""
 
     lose = ("61",)
 
