@@ -98,8 +98,8 @@ void Responder::gap() {
   acknowledge(epsn_, kSequenceNak);
 }
 
-/// The expected PSN is there. A NAK that has not left yet, for READ data goes before it, has nothing
-/// to ask for; the ACK that it took the place of is still due.
+/// The expected PSN is there. A NAK that has not left yet, for READ data goes before it, has
+/// nothing to ask for; the ACK that it took the place of is still due.
 void Responder::end_gap() {
   if (!gap_nak_sent_) return;
   gap_nak_sent_ = false;
