@@ -26,8 +26,8 @@ struct LinkExit {
 struct LinkCounters {
   uint64_t packets = 0;
   uint64_t wire_bytes = 0;  ///< frame bytes and the Ethernet overhead of 24
-  uint64_t queue_peak =
-      0;  ///< most packets that ever waited, but for those of a run that has begun
+  /// Most packets that ever waited, but for those of a run that has begun.
+  uint64_t queue_peak = 0;
   uint64_t dropped = 0;
 };
 

@@ -8,7 +8,6 @@ namespace understudy {
 namespace {
 
 constexpr uint32_t kAtomicBytes = 8;
-constexpr uint8_t kSequenceNak = kSyndromeNak | static_cast<uint8_t>(NakCode::kPsnSequence);
 
 /// What the queue pair must allow for a request; 0: a SEND needs nothing.
 uint8_t access_for(OpKind kind) {
@@ -67,8 +66,7 @@ RequestOutcome Responder::on_request(const RoceView& packet, const uint8_t* payl
     gap();
     return RequestOutcome::kNotExpected;
   }
-  end_gap();
-  rnr_waiting_ = false;
+  end_wait_for_expected();
   return expected(packet, payload);
 }
 
@@ -81,8 +79,7 @@ bool Responder::take_middles(Psn first, uint32_t packets, uint32_t bytes) {
   const Region* region =
       accessible(message_rkey_, kAccessRemoteWrite, message_va_, message_length_);
   if (region == nullptr || region->kind() == RegionKind::kBacked) return false;
-  end_gap();
-  rnr_waiting_ = false;
+  end_wait_for_expected();
   message_done_ = static_cast<uint32_t>(after);
   epsn_ = epsn_.advance(packets);
   return true;
@@ -94,18 +91,13 @@ void Responder::gap() {
   count(base_.counters, RcEvent::kPsnGap);
   if (gap_nak_sent_) return;
   gap_nak_sent_ = true;
-  nak_for_ack_ = ack_pending_;
-  acknowledge(epsn_, kSequenceNak);
+  acknowledge(epsn_, kSyndromeNak | static_cast<uint8_t>(NakCode::kPsnSequence));
 }
 
-/// The expected PSN is there. A NAK that has not left yet, for READ data goes before it, has
-/// nothing to ask for; the ACK that it took the place of is still due.
-void Responder::end_gap() {
-  if (!gap_nak_sent_) return;
-  gap_nak_sent_ = false;
-  if (!ack_pending_ || ack_syndrome_ != kSequenceNak) return;
-  ack_pending_ = false;
-  if (nak_for_ack_) acknowledge_again();
+/// The expected PSN is there.
+void Responder::end_wait_for_expected() {
+  gap_nak_sent_ = rnr_waiting_ = false;
+  if (nak_pending()) take_nak_back();
 }
 
 /// The checks follow each other as rule A4.3 says.

@@ -74,7 +74,7 @@ class Responder {
   RequestOutcome refuse(NakCode code, RcEvent why);
   RequestOutcome not_ready();
   void gap();
-  void end_gap();
+  void end_wait_for_expected();
   bool check_sequence(const OpcodeInfo& info) const;
   bool check_length(const RoceView& packet, const OpcodeInfo& info) const;
   bool take_receive() { return sink_ != nullptr ? sink_->take() : endless_ || receives_ > 0; }
@@ -98,6 +98,10 @@ class Responder {
   /// Has left the queue.
   void end_wait(uint32_t answer);
   void acknowledge(Psn psn, uint8_t syndrome);
+  bool nak_pending() const {
+    return ack_pending_ && (ack_syndrome_ & kSyndromeKindMask) != kSyndromeAck;
+  }
+  void take_nak_back();
   uint8_t ack_syndrome() const;
 
   AnswerPool& pool() const { return base_.regions.answers(); }
@@ -128,7 +132,7 @@ class Responder {
   uint8_t remembered_ = 0;
   bool lost_reads_ : 1 = false;  ///< the pool had no room for all that would be remembered
   bool endless_ : 1 = false;
-  bool nak_for_ack_ : 1 = false;  ///< the NAK for a gap took the place of an ACK
+  bool ack_withheld_ : 1 = false;  ///< the pending NAK stands for an ACK, too
   uint8_t ack_syndrome_ = 0;
   bool ack_pending_ = false;
   bool ack_before_answers_ = false;  ///< the pending ACK is older than the queued answers

@@ -13,11 +13,19 @@ uint8_t Responder::ack_syndrome() const {
 }
 
 void Responder::acknowledge(Psn psn, uint8_t syndrome) {
+  ack_withheld_ = ack_pending_ && (!nak_pending() || ack_withheld_);
   ack_pending_ = true;
   ack_psn_ = psn;
   ack_syndrome_ = syndrome;
   ack_msn_ = msn_;
   ack_before_answers_ = answers_ == 0;
+}
+
+/// What it asks for has come before it left, for READ data goes first. The ACK that it stood for is
+/// still due.
+void Responder::take_nak_back() {
+  ack_pending_ = false;
+  if (ack_withheld_) acknowledge_again();
 }
 
 void Responder::pull_ack(OutPacket& out) {
@@ -145,7 +153,8 @@ void Responder::duplicate(const RoceView& packet) {
   const OpKind kind = packet.info().kind;
   if (kind != OpKind::kReadRequest && kind != OpKind::kAtomicRequest) {
     // Not executed again.
-    if (!ack_pending_ || (ack_syndrome_ & kSyndromeKindMask) == kSyndromeAck) acknowledge_again();
+    if (!nak_pending()) return acknowledge_again();
+    ack_withheld_ = true;
     return;
   }
   const uint32_t old = remembered(packet);

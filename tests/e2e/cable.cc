@@ -3,8 +3,7 @@
 // What comes in at one leaves unchanged at the other, and stands in CAPTURE as the first device has
 // it. Prints "ready"; ends by SIGINT or SIGTERM, with status 1 where frames were lost on the way or
 // are not in the capture. LOSE: of so many RoCE frames one goes no further (but is captured), on
-// the average: were it each so-manieth, retries of just as many frames would lose the same one for
-// ever.
+// the average and not by a fixed period, which retries may fall into step with.
 #include <sched.h>
 #include <sys/prctl.h>
 
@@ -89,7 +88,7 @@ class Cable {
     if (lose_ == 0 || frame.size() < kPort + 2) return false;
     if (frame[23] != 17 || frame[kPort] != (4791 >> 8) || frame[kPort + 1] != (4791 & 255))
       return false;
-    if (until_lost_ == 0) until_lost_ = 1 + splitmix64(++lost_) % (2 * uint64_t{lose_} - 1);
+    if (until_lost_ == 0) until_lost_ = 1 + splitmix64(++draws_) % (2 * uint64_t{lose_} - 1);
     return --until_lost_ == 0;
   }
 
@@ -117,7 +116,7 @@ class Cable {
   Clock clock_;
   uint32_t lose_ = 0;
   uint64_t until_lost_ = 0;  ///< RoCE frames from now on; 0: to be drawn
-  uint64_t lost_ = 0;        ///< how often that was
+  uint64_t draws_ = 0;
   std::unique_ptr<Eal> eal_;
   std::array<std::unique_ptr<DpdkPort>, 2> ports_;
   std::unique_ptr<Capture> capture_;
