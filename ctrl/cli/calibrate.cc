@@ -4,9 +4,9 @@
 #include <memory>
 #include <optional>
 
-#include "ctrl/build/calibration_run.h"
 #include "ctrl/cli/commands.h"
 #include "ctrl/config/units_text.h"
+#include "ctrl/predict/calibration_run.h"
 
 namespace understudy {
 namespace {
@@ -69,7 +69,7 @@ class Calibrate {
       MeasuredSetup setup = setup_;
       if (const int status = size_of(i, *table, setup); status != kExitOk) return status;
       tables.push_back(std::move(*table));
-      setups.push_back(std::move(setup));
+      setups.push_back(setup);
     }
     std::optional<Calibration> given;
     if (!args_.use.empty()) {
@@ -80,7 +80,7 @@ class Calibrate {
       }
       given = config->calibration;
     }
-    const CalibrationRun result = calibrate(std::move(tables), std::move(setups), given);
+    const CalibrationRun result = calibrate(std::move(tables), setups, given);
     std::fputs(judgement_text(result, args_.all).c_str(), stdout);
     if (!given) std::printf("\n%s", calibration_toml(result).c_str());
     return kExitOk;

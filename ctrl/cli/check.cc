@@ -3,7 +3,8 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
-#include "ctrl/config/kernel_nodes.h"
+#include "ctrl/compile/scenario.h"
+#include "ctrl/config/job_operation.h"
 
 namespace understudy {
 
@@ -11,21 +12,35 @@ void add_check(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("check", "Names every error of a configuration");
   auto path = std::make_shared<std::string>();
   command->add_option("config", *path, "Configuration (TOML)")->required();
-  command->footer("Example: understudy check configs/quickstart.toml");
+  command->footer(
+      "A configuration is bad if neither simulate nor run nor predict can do anything with it.\n"
+      "Example: understudy check configs/quickstart.toml");
   command->callback([path, &status] {
+    status = kExitBadInput;
     const auto config = load_or_complain(*path);
-    if (!config) {
-      status = kExitBadInput;
-      return;
-    }
-    if (const std::string why = why_no_kernels(*config); !why.empty()) {
-      std::fprintf(stderr, "%s\n", why.c_str());
-      status = kExitBadInput;
+    if (!config) return;
+    // Networks that have no model but in closed form are for predict.
+    const bool predicted = all_emulated(*config) && !why_not({*config}, RunClock::kVirtual).empty();
+    const auto simulated = compile_scenario({*config}, RunClock::kVirtual);
+    if (!simulated && !predicted && !compile_scenario({*config}, RunClock::kReal)) {
+      std::fprintf(stderr, "%s\n", simulated.error().text.c_str());
       return;
     }
     std::printf("%s: good: %zu nodes, %zu ports, %zu jobs, %zu services\n", path->c_str(),
                 config->nodes.size(), config->ports.size(), config->jobs.size(),
                 config->services.size());
+    if (!simulated && predicted) {
+      std::printf("for predict only: simulate says: %s\n", simulated.error().text.c_str());
+    }
+    status = kExitOk;
+  });
+}
+
+void add_capabilities(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "capabilities", "Prints what goes with what in simulate and run, as Markdown");
+  command->callback([&status] {
+    std::fputs(capabilities_text().c_str(), stdout);
     status = kExitOk;
   });
 }

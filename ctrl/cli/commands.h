@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "ctrl/compile/scenario.h"
 #include "ctrl/config/config.h"
+#include "ctrl/network/series_options.h"
 #include "ctrl/report/run_report.h"
-#include "ctrl/session/series_options.h"
 
 namespace CLI {
 class App;
@@ -20,6 +21,7 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitBadInput = 2;
 inline constexpr int kExitNotFaithful = 3;
 
+void add_capabilities(CLI::App& app, int& status);
 void add_check(CLI::App& app, int& status);
 void add_simulate(CLI::App& app, int& status);
 void add_run(CLI::App& app, int& status);
@@ -42,23 +44,23 @@ struct RunArguments {
 };
 void add_run_arguments(CLI::App& command, RunArguments& arguments);
 
-/// What simulate writes over time.
+/// What a run writes over time.
 struct SeriesArguments {
   std::string series, plot, interval;
   std::vector<std::string> links, flows;
+
+  bool wanted() const { return !series.empty() || !plot.empty(); }
 };
-void add_series_arguments(CLI::App& command, SeriesArguments& arguments);
+void add_series_arguments(CLI::App& command, SeriesArguments& arguments, RunClock clock);
 /// Checks all that can be wrong before a run; prints errors, and leaves the exit status of the
 /// first. Nothing on errors.
-std::optional<SeriesOptions> series_or_complain(const Config& config,
+std::optional<SeriesOptions> series_or_complain(const Scenario& scenario,
                                                 const SeriesArguments& arguments, int& status);
 
 /// Loads and checks; prints every error to stderr. Nothing on errors.
 std::optional<Config> load_or_complain(const std::string& path);
-/// The configuration with its scenarios and the seed; prints every error, and what `why_not` has to
-/// say. Nothing on errors.
-std::optional<Config> load_or_complain(const RunArguments& arguments,
-                                       std::string (*why_not)(const Config&));
+/// The configuration with its scenarios and the seed; prints every error. Nothing on errors.
+std::optional<Config> load_or_complain(const RunArguments& arguments);
 /// Parses --at commands; prints errors. Nothing on errors.
 std::optional<std::vector<EventConfig>> commands_or_complain(const Config& config,
                                                              const std::vector<std::string>& texts);

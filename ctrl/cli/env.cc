@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "ctrl/build/node_environment.h"
 #include "ctrl/cli/commands.h"
+#include "ctrl/compile/node_environment.h"
 
 namespace understudy {
 

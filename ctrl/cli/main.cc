@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "ctrl/cli/commands.h"
-#include "ctrl/session/version.h"
+#include "ctrl/report/version.h"
 
 int main(int argc, char** argv) {
   using namespace understudy;
@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   app.footer("Example: understudy simulate configs/quickstart.toml --capture out.pcapng");
   int status = kExitFailed;
   add_check(app, status);
+  add_capabilities(app, status);
   add_topo(app, status);
   add_schedule(app, status);
   add_predict(app, status);

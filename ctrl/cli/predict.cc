@@ -3,9 +3,9 @@
 #include <memory>
 #include <optional>
 
-#include "ctrl/build/prediction.h"
-#include "ctrl/build/topology.h"
 #include "ctrl/cli/commands.h"
+#include "ctrl/predict/prediction.h"
+#include "ctrl/topology/topology.h"
 
 namespace understudy {
 namespace {

@@ -6,11 +6,12 @@
 #include <optional>
 
 #include "ctrl/cli/commands.h"
-#include "ctrl/config/job_operation.h"
+#include "ctrl/compile/capabilities.h"
 #include "ctrl/config/units_text.h"
-#include "ctrl/session/control_socket.h"
-#include "ctrl/session/live_run.h"
-#include "ctrl/session/switched_run.h"
+#include "ctrl/network/shared_network.h"
+#include "ctrl/run/control_socket.h"
+#include "ctrl/run/live_run.h"
+#include "ctrl/run/real_time.h"
 
 namespace understudy {
 namespace {
@@ -21,7 +22,8 @@ static_assert(std::atomic<int>::is_always_lock_free, "written by a signal handle
 void on_signal(int number) { caught_signal = number; }
 
 struct LiveArguments : RunArguments {
-  std::string control, duration, linger, series;
+  std::string control, duration, linger;
+  SeriesArguments series;
   bool verbose = false;
 };
 
@@ -33,24 +35,23 @@ std::optional<Duration> duration_or_complain(const char* option, const std::stri
 }
 
 int run(const LiveArguments& arguments) {
-  if (!arguments.series.empty()) {
-    std::fputs(
-        "--series, --plot: only simulate takes samples; in real time looking at all links "
-        "would hold packets up\n",
-        stderr);
-    return kExitBadInput;
-  }
-  const auto config = load_or_complain(arguments, [](const Config& c) {
-    const std::string why = why_not_run(c);
-    return why.empty() ? why_not_switched_live(c) : why;
-  });
+  const auto config = load_or_complain(arguments);
   if (!config) return kExitBadInput;
+  const Asked asked{*config, !arguments.capture.empty(), arguments.series.wanted()};
   const auto events = commands_or_complain(*config, arguments.commands);
   if (!events) return kExitBadInput;
+  const auto scenario = compile_scenario(asked, RunClock::kReal, *events);
+  if (!scenario) {
+    std::fprintf(stderr, "%s\n", scenario.error().text.c_str());
+    return kExitBadInput;
+  }
   LiveRunOptions options;
+  int status = kExitBadInput;
+  const auto series = series_or_complain(*scenario, arguments.series, status);
+  if (!series) return status;
+  options.series = *series;
   options.capture_path = arguments.capture;
   options.control_path = arguments.control;
-  options.commands = *events;
   options.timeline = !arguments.timeline.empty();
   options.verbose = arguments.verbose;
   options.signal = &caught_signal;
@@ -66,11 +67,15 @@ int run(const LiveArguments& arguments) {
   if (!arguments.quiet) {
     options.progress = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   }
+  if (const std::string why = why_no_real_time(); !why.empty()) {
+    std::fprintf(stderr, "%s: %s\n", arguments.config.c_str(), why.c_str());
+    return kExitFailed;
+  }
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  const auto report = run_live(*config, options);
+  const auto report = run_live(*scenario, options);
   if (!report) {
     std::fprintf(stderr, "%s\n", report.error().text.c_str());
     return report.error().bad_input ? kExitBadInput : kExitFailed;
@@ -92,9 +97,11 @@ void add_run(CLI::App& app, int& status) {
       "--linger", arguments->linger,
       "Stays this long after the last job (default 200ms), e.g. so that captures in "
       "the real node can be stopped");
-  command->add_option("--series,--plot", arguments->series)->group("");  // says why not
+  add_series_arguments(*command, arguments->series, RunClock::kReal);
   command->add_flag("--verbose", arguments->verbose, "Also print DPDK's log");
+  const std::string why_not = why_no_real_time();
   command->footer(
+      (why_not.empty() ? why_not : "Note: " + why_not + ".\n") +
       "Without --duration a run ends when its jobs are done, by SIGINT or SIGTERM, or when "
       "switches "
       "of its network have paused each other for ever.\n"

@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "ctrl/build/schedule_text.h"
 #include "ctrl/cli/commands.h"
+#include "ctrl/schedule/schedule_text.h"
 
 namespace understudy {
 namespace {

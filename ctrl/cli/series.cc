@@ -2,21 +2,32 @@
 #include <cstdio>
 
 #include "ctrl/cli/commands.h"
+#include "ctrl/config/network_wanted.h"
 #include "ctrl/config/units_text.h"
+#include "ctrl/network/shared_network.h"
 #include "ctrl/report/gnuplot.h"
 #include "ctrl/report/series_file.h"
-#include "ctrl/session/switched_run.h"
-#include "ctrl/session/traffic_run.h"
+#include "ctrl/run/series_check.h"
 
 namespace understudy {
 
-void add_series_arguments(CLI::App& command, SeriesArguments& arguments) {
+namespace {
+
+/// Control's thread, which takes a run's samples, has a turn so often.
+constexpr Duration kShortestInReal = Duration::ms(1);
+constexpr Duration kUsualInReal = Duration::ms(10);
+
+}  // namespace
+
+void add_series_arguments(CLI::App& command, SeriesArguments& arguments, RunClock clock) {
   command.add_option(
       "--series", arguments.series,
       "Write queues and throughput of links, rates of flows and of queue pairs over time to this "
       "file (CSV)");
   command.add_option("--series-interval", arguments.interval,
-                     "Virtual time from one sample to the next (default 10us)");
+                     clock == RunClock::kVirtual
+                         ? "Virtual time from one sample to the next (default 10us)"
+                         : "Time from one sample to the next (default 10ms, at least 1ms)");
   command
       .add_option("--series-links", arguments.links,
                   "Only links of these names, e.g. \"leaf0 -> *\"; can be repeated")
@@ -29,8 +40,10 @@ void add_series_arguments(CLI::App& command, SeriesArguments& arguments) {
                      "Draw the busiest links and senders over time: *.svg or *.png by gnuplot");
 }
 
-std::optional<SeriesOptions> series_or_complain(const Config& config,
+std::optional<SeriesOptions> series_or_complain(const Scenario& scenario,
                                                 const SeriesArguments& arguments, int& status) {
+  const Config& config = scenario.config;
+  const RunClock clock = scenario.clock;
   status = kExitBadInput;
   const auto complain = [](const std::string& text) {
     std::fprintf(stderr, "%s\n", text.c_str());
@@ -41,6 +54,7 @@ std::optional<SeriesOptions> series_or_complain(const Config& config,
   options.plot = arguments.plot;
   options.links = arguments.links;
   options.flows = arguments.flows;
+  if (clock == RunClock::kReal) options.interval = kUsualInReal;
   if (!options.wanted()) {
     if (arguments.interval.empty() && options.links.empty() && options.flows.empty()) {
       return options;
@@ -48,7 +62,7 @@ std::optional<SeriesOptions> series_or_complain(const Config& config,
     return complain("--series-*: says what to sample, but neither --series nor --plot is given");
   }
   const std::string option = options.path.empty() ? "--plot" : "--series";
-  if (!is_switched(config)) {
+  if (!asks_for_network(config)) {
     return complain(option + ": samples are of a network, and " + config.path +
                     " has no [topology], [queues] or [[traffic]]");
   }
@@ -61,11 +75,15 @@ std::optional<SeriesOptions> series_or_complain(const Config& config,
     if (options.interval.ps() == 0) {
       return complain("--series-interval \"" + arguments.interval + "\": takes some time");
     }
+    if (clock == RunClock::kReal && options.interval < kShortestInReal) {
+      return complain("--series-interval \"" + arguments.interval +
+                      "\": run takes a sample every millisecond at most");
+    }
   }
   if (!options.plot.empty() && !can_plot(options.plot)) {
     return complain("--plot " + options.plot + ": a plot's name ends in .svg or .png");
   }
-  if (const auto fits = check_series(config, options); !fits) return complain(fits.error().text);
+  if (const auto fits = check_series(scenario, options); !fits) return complain(fits.error().text);
   status = kExitFailed;
   if (const auto file = SeriesFile::create(options.path); !file) {
     return complain(option + ": " + file.error().text);

@@ -2,16 +2,16 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "ctrl/build/prediction.h"
-#include "ctrl/build/topology.h"
-#include "ctrl/build/traffic.h"
 #include "ctrl/cli/commands.h"
 #include "ctrl/config/job_operation.h"
-#include "ctrl/config/load.h"
+#include "ctrl/config/read/load.h"
+#include "ctrl/network/shared_network.h"
+#include "ctrl/predict/prediction.h"
 #include "ctrl/report/json.h"
 #include "ctrl/report/table.h"
-#include "ctrl/session/commands_text.h"
-#include "ctrl/session/switched_run.h"
+#include "ctrl/run/commands_text.h"
+#include "ctrl/topology/topology.h"
+#include "ctrl/traffic/traffic.h"
 
 namespace understudy {
 namespace {
@@ -68,22 +68,11 @@ std::optional<Config> load_or_complain(const std::string& path) {
     std::fputs(describe(errors).c_str(), stderr);
     return std::nullopt;
   }
-  if (const std::string why = why_not_switched(*config); !why.empty()) {
-    std::fprintf(stderr, "%s\n", why.c_str());
-    return std::nullopt;
-  }
   return std::move(*config);
 }
 
-std::optional<Config> load_or_complain(const RunArguments& arguments,
-                                       std::string (*why_not)(const Config&)) {
+std::optional<Config> load_or_complain(const RunArguments& arguments) {
   auto config = load_or_complain(arguments.config);
-  if (config) {
-    if (const std::string why = why_not(*config); !why.empty()) {
-      std::fprintf(stderr, "%s\n", why.c_str());
-      return std::nullopt;
-    }
-  }
   for (const std::string& scenario : arguments.scenarios) {
     if (!config) break;
     ConfigResult with = load_scenario(std::move(*config), scenario);

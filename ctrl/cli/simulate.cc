@@ -1,4 +1,4 @@
-#include "ctrl/session/simulate.h"
+#include "ctrl/run/simulate.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "ctrl/build/collective.h"
 #include "ctrl/cli/commands.h"
+#include "ctrl/compile/scenario.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/kernel_nodes.h"
 #include "ctrl/config/units_text.h"
@@ -28,15 +28,36 @@ void end_kernels_by_signals() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-std::string why_not(const Config& config) {
-  const std::string why = why_no_kernels(config);
-  return why.empty() ? why_not_simulated(config) : why;
+/// Compiles with all options; prints what is wrong with them. Nothing on errors.
+std::optional<Scenario> scenario_or_complain(const Config& config, const RunArguments& arguments,
+                                             const SeriesArguments& series,
+                                             const std::string& feed) {
+  const auto events = commands_or_complain(config, arguments.commands);
+  if (!events) return std::nullopt;
+  const Asked asked{config, !arguments.capture.empty(), series.wanted(), !feed.empty()};
+  auto scenario = compile_scenario(asked, RunClock::kVirtual, *events);
+  if (!scenario) {
+    std::fprintf(stderr, "%s\n", scenario.error().text.c_str());
+    return std::nullopt;
+  }
+  const auto fed = std::ranges::count_if(
+      config.jobs, [](const JobConfig& job) { return job.operations == OperationsMode::kFed; });
+  if (!feed.empty() && fed != 1) {
+    std::fprintf(stderr, "--feed: it is of one job with operations = \"fed\", %s has %ld\n",
+                 arguments.config.c_str(), static_cast<long>(fed));
+    return std::nullopt;
+  }
+  return std::move(*scenario);
 }
 
-/// What only runs without kernels know; empty if nothing was asked for.
-std::string not_with_kernels(bool series, bool feed) {
-  if (series) return "--series, --plot: a run with kernels takes no samples";
-  return feed ? "--feed: a run with kernels has feeds of its own, by TCP" : "";
+std::optional<int> patience_or_complain(const std::string& text) {
+  const auto longest = parse_duration(text);
+  if (longest && *longest >= Duration::ms(1) && *longest <= Duration::s(86'400)) {
+    return static_cast<int>(longest->ps() / Duration::ms(1).ps());
+  }
+  std::fprintf(stderr, "--patience: %s\n",
+               longest ? "expected 1ms to a day" : longest.error().text.c_str());
+  return std::nullopt;
 }
 
 }  // namespace
@@ -46,12 +67,12 @@ void add_simulate(CLI::App& app, int& status) {
       "simulate",
       "Runs the jobs in virtual time with reference nodes as the real ones, or Linux kernels with "
       "programs of their own, or both; or, without real nodes, jobs of emulated ranks and "
-      "[[traffic]] packet by packet");
+      "[[traffic]] packet by packet or as rates");
   auto arguments = std::make_shared<RunArguments>();
   auto series = std::make_shared<SeriesArguments>();
   auto feed = std::make_shared<std::string>(), patience = std::make_shared<std::string>("60s");
   add_run_arguments(*command, *arguments);
-  add_series_arguments(*command, *series);
+  add_series_arguments(*command, *series, RunClock::kVirtual);
   command
       ->add_option("--feed", *feed,
                    "What the feed of the job with operations = \"fed\" tells: a file of "
@@ -69,53 +90,31 @@ void add_simulate(CLI::App& app, int& status) {
       "         understudy simulate configs/kernel_node.toml --capture out.pcapng");
   command->callback([arguments, series, feed, patience, &status] {
     status = kExitBadInput;
-    const auto config = load_or_complain(*arguments, why_not);
+    const auto config = load_or_complain(*arguments);
     if (!config) return;
-    if (!has_kernels(*config) && (config->jobs.empty() || all_emulated(*config)) &&
-        !arguments->capture.empty()) {
-      std::fputs("--capture: only a [[job]] with a real node has frames to write\n", stderr);
-      return;
-    }
-    const auto fed = std::ranges::count_if(
-        config->jobs, [](const JobConfig& job) { return job.operations == OperationsMode::kFed; });
-    if (!feed->empty() && fed != 1) {
-      std::fprintf(stderr, "--feed: it is of one job with operations = \"fed\", %s has %ld\n",
-                   arguments->config.c_str(), static_cast<long>(fed));
-      return;
-    }
-    const auto events = commands_or_complain(*config, arguments->commands);
-    if (!events) return;
-    const auto sampled = series_or_complain(*config, *series, status);
+    const auto scenario = scenario_or_complain(*config, *arguments, *series, *feed);
+    if (!scenario) return;
+    const auto sampled = series_or_complain(*scenario, *series, status);
     if (!sampled) return;
+    status = kExitBadInput;
     SimulateOptions options;
-    const auto longest = parse_duration(*patience);
-    if (!longest || *longest < Duration::ms(1) || *longest > Duration::s(86'400)) {
-      std::fprintf(stderr, "--patience: %s\n",
-                   longest ? "expected 1ms to a day" : longest.error().text.c_str());
-      return;
-    }
-    options.patience_ms = static_cast<int>(longest->ps() / Duration::ms(1).ps());
+    options.capture_path = arguments->capture;
+    options.timeline = !arguments->timeline.empty();
+    options.feed_path = *feed;
+    options.series = *sampled;
+    const auto longest = patience_or_complain(*patience);
+    if (!longest) return;
+    options.patience_ms = *longest;
     if (has_kernels(*config)) {
-      const std::string unknown = not_with_kernels(sampled->wanted(), !feed->empty());
-      if (!unknown.empty()) {
-        std::fprintf(stderr, "%s\n", unknown.c_str());
-        status = kExitBadInput;
-        return;
-      }
       end_kernels_by_signals();
       options.signal = &caught_signal;
     }
-    options.series = *sampled;
-    options.feed_path = *feed;
-    options.capture_path = arguments->capture;
-    options.timeline = !arguments->timeline.empty();
-    options.commands = *events;
     if (!arguments->quiet) {
       options.progress = [](const std::string& line) {
         std::fprintf(stderr, "%s\n", line.c_str());
       };
     }
-    const auto report = simulate(*config, options);
+    const auto report = simulate(*scenario, options);
     if (!report) {
       std::fprintf(stderr, "%s\n", report.error().text.c_str());
       status = kExitFailed;

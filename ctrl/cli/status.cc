@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
-#include "ctrl/session/control_socket.h"
+#include "ctrl/run/control_socket.h"
 
 namespace understudy {
 

@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <memory>
 
-#include "ctrl/build/topology.h"
-#include "ctrl/build/topology_dot.h"
-#include "ctrl/build/topology_summary.h"
 #include "ctrl/cli/commands.h"
+#include "ctrl/topology/topology.h"
+#include "ctrl/topology/topology_dot.h"
+#include "ctrl/topology/topology_summary.h"
 
 namespace understudy {
 namespace {

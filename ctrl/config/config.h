@@ -1,6 +1,6 @@
 // The configuration of a run as plain values (`format = 1`): what a TOML file says once it has been
 // read, expanded and checked. Nodes are expanded (one entry each), names are resolved to indices,
-// units are strong types. Reading and checking: ctrl/config/load.h.
+// units are strong types. Reading and checking: ctrl/config/read/load.h.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,17 @@
 #include <string_view>
 #include <vector>
 
-#include "collective_model/dimension_time.h"
-#include "collective_model/operation.h"
+#include "collective_model/nccl/operation.h"
+#include "collective_model/predict/dimension_time.h"
 #include "ctrl/config/control_config.h"
+#include "ctrl/config/event_config.h"
 #include "ctrl/config/feed_config.h"
 #include "ctrl/config/iteration_config.h"
 #include "ctrl/config/kernel_config.h"
 #include "ctrl/config/nccl_config.h"
 #include "ctrl/config/nccl_join_config.h"
 #include "ctrl/config/queues_config.h"
+#include "ctrl/config/service_kind.h"
 #include "ctrl/config/topology_config.h"
 #include "ctrl/config/traffic_config.h"
 #include "dataplane/base/address.h"
@@ -48,22 +50,6 @@ enum class PayloadMode { kSynthetic, kExact };
 enum class EntryMode { kScheduled, kFirstCredit };
 /// How the emulated ranks of a job know its operations.
 enum class OperationsMode { kTold, kInferred, kFed };
-/// Which client program's handshake a service expects.
-enum class ServiceKind {
-  kAuto,
-  kPingpong,
-  kUdPingpong,
-  kWriteBw,
-  kWriteLat,
-  kSendBw,
-  kSendLat,
-  kReadBw,
-  kReadLat,
-  kAtomicBw,
-  kAtomicLat,
-  kRping,
-  kUcmatose
-};
 /// What is behind the memory that a service exposes.
 enum class MemoryKind {
   kDiscard,  ///< WRITEs are forgotten, READs give zeros
@@ -165,10 +151,11 @@ struct PortConfig {
   unsigned line = 0;
 };
 
-/// Collectives of one communicator. What run takes of it: job_operation.h.
-/// Through the network packet by packet, or in the plan's times.
+/// How messages between emulated ranks go: through the network packet by packet, or in the plan's
+/// times.
 enum class InnerMode : uint8_t { kPackets, kTimes };
 
+/// Collectives of one communicator. job_operation.h says what a run makes of it.
 struct JobConfig {
   std::string name;
   Collective collective = Collective::kAllReduce;
@@ -207,6 +194,10 @@ struct JobConfig {
   /// How messages between emulated ranks reach each other beside a real node; without: what the
   /// way of running takes.
   std::optional<InnerMode> inner;
+  Time start;  ///< since the start of the run: no rank begins before
+  /// Jobs, by position, whose last operations are done before a rank begins: on its own node, or
+  /// everywhere where such a job has no rank there.
+  std::vector<uint32_t> after;
   Duration interval;           ///< from the end of one iteration to the next one's start
   Duration period;             ///< ranks enter at its multiples on a clock of all; 0: at any time
   std::vector<Duration> skew;  ///< per rank, same length as ranks: how late it enters
@@ -246,15 +237,6 @@ struct ClientConfig {
   uint32_t queue_pairs = 1;
   Duration at;  ///< since the start of the run: when it dials first
   SenderConfig sender;
-  unsigned line = 0;
-};
-
-/// A change of all links of one node, known beforehand. At least one of rate and latency is given.
-struct EventConfig {
-  Time at;  ///< since the start of the run
-  NodeId node = 0;
-  std::optional<Rate> rate;
-  std::optional<Duration> latency;
   unsigned line = 0;
 };
 

@@ -1,5 +1,5 @@
-// [[control]]: a congestion-control law with its knobs, under the name by which senders refer to
-// it.
+// [[control]]: a rate controller (congestion control) with its knobs, under the name by which
+// senders refer to it.
 #pragma once
 
 #include <optional>

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "collective_model/jitter.h"
+#include "collective_model/iteration/jitter.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {

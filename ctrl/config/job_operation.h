@@ -17,10 +17,13 @@ uint32_t gpus_per_node(const Config& config, const JobConfig& job);
 uint64_t job_rank_count(const Config& config, const JobConfig& job);
 /// Whether it has no real node, so that its jobs are carried out packet by packet.
 bool all_emulated(const Config& config);
-/// A ring all-reduce of fp32 by the Simple protocol, with one rank a node: what exact payload can be,
-/// and, as 2.23 to 2.28 cut it, what ring_node knows.
+/// A ring all-reduce of fp32 by the Simple protocol, with one rank a node: as 2.23 to 2.28 cut it,
+/// what ring_node knows.
 bool is_plain_ring(const Config& config, const JobConfig& job);
-/// Why run cannot carry out one of the jobs, with file and line; empty if it can.
-std::string why_not_run(const Config& config);
+/// What exact payload can be: any collective over a ring of fp32 by the Simple protocol, with one
+/// rank a node.
+bool is_exact_ring(const Config& config, const JobConfig& job);
+/// What about the job ring_node does not know, nor anybody but NCCL itself; empty if nothing.
+std::string not_for_ring_node(const Config& config, const JobConfig& job);
 
 }  // namespace understudy

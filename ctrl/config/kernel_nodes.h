@@ -13,7 +13,14 @@ bool has_kernels(const Config& config);
 /// Whether the job has ranks on a real node that is no kernel: in simulate, a reference node.
 bool has_reference_ranks(const Config& config, const JobConfig& job);
 
-/// Why a run cannot have these kernels, with file and line; empty if it can, or has none.
-std::string why_no_kernels(const Config& config);
+/// Whether the job has ranks on a kernel.
+bool has_kernel_ranks(const Config& config, const JobConfig& job);
+
+/// Whether a real node is a reference node in a run with kernels, whose programs speak to it by
+/// TCP, which it has not got.
+bool is_reference_beside_kernels(const Config& config, NodeId node);
+
+/// A NIC of such a node without a port, with file and line; empty if there is none.
+std::string kernel_without_port(const Config& config);
 
 }  // namespace understudy

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "collective_model/calibration.h"
-#include "collective_model/tuning.h"
+#include "collective_model/predict/calibration.h"
+#include "collective_model/tuner/tuning.h"
 
 namespace understudy {
 

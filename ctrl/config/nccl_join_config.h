@@ -20,8 +20,8 @@ struct NcclJoinConfig {
   IpAddress address;
   uint16_t port = 0;
   std::string file;
-  std::string torch = "2.4";  ///< release whose store's protocol is spoken
-  uint32_t queue_pairs = 1;   ///< NCCL_IB_QPS_PER_CONNECTION of the real ranks
+  std::string torch = "2.4";       ///< release whose store's protocol is spoken
+  uint32_t queue_pairs = 1;        ///< NCCL_IB_QPS_PER_CONNECTION of the real ranks
   std::optional<bool> split_data;  ///< their NCCL_IB_SPLIT_DATA_ON_QPS; without: its default
   unsigned line = 0;
 };

@@ -1,13 +1,17 @@
 // [topology] and [intra_node] as plain values: how the emulated network is wired. Counts are final:
 // what a file leaves to be derived (leaves, spines, parallel cables) has been derived. The graph
-// itself: ctrl/build/topology.h.
+// itself: ctrl/topology/topology.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "ctrl/config/link_name.h"
 #include "dataplane/base/units.h"
 #include "dataplane/fabric/graph.h"
 
@@ -23,6 +27,19 @@ enum class TopologyKind {
   kDimensions,    ///< a stack of networks, one per dimension of the nodes' numbers
   kGraph,         ///< switches and cables one by one
 };
+
+/// As a configuration and a summary write them.
+inline constexpr std::array kTopologyKinds =
+    std::to_array<std::pair<std::string_view, TopologyKind>>({
+        {"single_switch", TopologyKind::kSingleSwitch},
+        {"leaf_spine", TopologyKind::kLeafSpine},
+        {"rail", TopologyKind::kRail},
+        {"fat_tree", TopologyKind::kFatTree},
+        {"torus", TopologyKind::kTorus},
+        {"mesh", TopologyKind::kMesh},
+        {"dimensions", TopologyKind::kDimensions},
+        {"graph", TopologyKind::kGraph},
+    });
 
 /// How a pair of NICs chooses among its shortest paths. Listed routes come first in every mode.
 enum class RoutingMode {
@@ -61,8 +78,7 @@ struct CableConfig {
 };
 
 struct LinkOverrideConfig {
-  std::string from, to;  ///< names of vertices, or patterns with '*'
-  bool both = false;     ///< the other direction too
+  LinkName link;
   std::optional<Rate> rate;
   std::optional<Duration> latency;
   std::optional<double> loss;

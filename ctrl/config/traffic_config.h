@@ -1,5 +1,5 @@
 // [[traffic]]: flows among emulated nodes that no job asks for, as plain values. A table stands for
-// many flows; they are written out by ctrl/build/traffic.h.
+// many flows; they are written out by ctrl/traffic/traffic.h.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,7 @@ struct TrafficConfig {
   unsigned nic = 0;     ///< of senders and receivers
   uint64_t bytes = 0;   ///< payload of one flow; kOnOff: 0 if `on` says how much
   Duration at;          ///< when the first flow starts
+  bool held = false;    ///< it is stopped until a command starts it; `at` counts from there
   Duration stagger;     ///< from the start of one flow to the next, of those that wait for none
   uint32_t repeat = 1;  ///< rounds, each flow after the same one of the round before; bursts
   Duration off;         ///< pause between rounds, or between bursts

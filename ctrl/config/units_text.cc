@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ctrl/config/suggest.h"
+#include "dataplane/base/try.h"
 
 namespace understudy {
 namespace {
@@ -100,10 +101,9 @@ Result<uint64_t> parse_quantity(std::string_view text, const Quantity& q) {
 
 Result<Rate> parse_rate(std::string_view text) {
   if (text == "unlimited") return Rate::unlimited();
-  const Result<uint64_t> bps = parse_quantity(text, kRate);
-  if (!bps) return tl::unexpected(bps.error());
-  if (*bps == 0) return fail("a rate must be above zero");
-  return Rate::bits_per_second(*bps);
+  const uint64_t bps = TRY(parse_quantity(text, kRate));
+  if (bps == 0) return fail("a rate must be above zero");
+  return Rate::bits_per_second(bps);
 }
 
 Result<Duration> parse_duration(std::string_view text) {

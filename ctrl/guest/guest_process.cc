@@ -21,6 +21,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "dataplane/base/try.h"
+
 namespace understudy {
 namespace {
 
@@ -113,7 +115,7 @@ Result<GuestImage> GuestImage::find() {
   GuestImage image{folder + "/kernel", folder + "/initramfs.cpio"};
   if (access(image.kernel.c_str(), X_OK) != 0 || access(image.initramfs.c_str(), R_OK) != 0) {
     return fail("there is no kernel for real nodes in virtual time in " + folder +
-                ": run tools/vnode/vnode build --kind uml");
+                ": run tools/rigs/vnode/vnode build --kind uml");
   }
   return image;
 }
@@ -124,7 +126,7 @@ Result<std::unique_ptr<GuestProcess>> GuestProcess::create(const GuestSettings& 
   std::error_code error;
   if (!fs::create_directory(folder, error)) return fail(folder + ": " + error.message());
   std::unique_ptr<GuestProcess> guest(new GuestProcess(settings, std::move(folder)));
-  if (auto laid = guest->lay_out(); !laid) return fail(laid.error().text);
+  TRY(guest->lay_out());
   return guest;
 }
 
@@ -162,7 +164,7 @@ Result<void> GuestProcess::lay_out() const {
     for (const std::string& address : nic.addresses) network << address << " ";
     network << "' vnode-net\n";
   }
-  if (auto written = write_file(folder_ + "/task/network", network.str()); !written) return written;
+  TRY(write_file(folder_ + "/task/network", network.str()));
   return write_file(folder_ + "/task/program", settings_.program + "\n");
 }
 
@@ -192,17 +194,17 @@ std::vector<std::string> GuestProcess::command_line(const GuestImage& image, int
 }
 
 Result<void> GuestProcess::start(const GuestImage& image) {
-  auto memory = memory_folder(settings_.memory_mb);
-  if (!memory) return fail(memory.error().text);
+  auto memory = TRY(memory_folder(settings_.memory_mb));
   const UniqueFd console(
       open((folder_ + "/console").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   const UniqueFd output(open((folder_ + "/output").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
   if (!console.valid() || !output.valid()) return fail(folder_ + ": " + errno_text());
   const std::vector<std::string> words = command_line(image, output.get());
   std::vector<char*> command;
+  command.reserve(words.size() + 1);
   for (const std::string& word : words) command.push_back(const_cast<char*>(word.c_str()));
   command.push_back(nullptr);
-  std::string tmpdir = "TMPDIR=" + *memory;
+  std::string tmpdir = "TMPDIR=" + memory;
   std::string path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
   std::string home = "HOME=/";
   const std::array<char*, 4> environment{tmpdir.data(), path.data(), home.data(), nullptr};

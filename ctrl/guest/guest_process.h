@@ -1,5 +1,5 @@
 // The processes of a guest in virtual time: User-mode Linux with the virtual node's kernel and root
-// file system (tools/vnode builds them), in a folder of its own. They live in a PID namespace that
+// file system (tools/rigs/vnode builds them), in a folder of its own. They live in a PID namespace that
 // ends with us or with this object, for a kernel of this kind that is killed would leave the
 // processes that it traced to the host.
 #pragma once
@@ -37,7 +37,7 @@ struct GuestSettings {
   std::string share;  ///< directory of the host's that the guest sees as /mnt; empty: an empty one
 };
 
-/// Kernel and root file system, where tools/vnode keeps them. Error: what to run first.
+/// Kernel and root file system, where tools/rigs/vnode keeps them. Error: what to run first.
 struct GuestImage {
   std::string kernel, initramfs;
   static Result<GuestImage> find();

@@ -1,8 +1,6 @@
 #include "ctrl/peers/cm_service.h"
 
-#include "ctrl/peers/perftest_cm.h"
-#include "ctrl/peers/rping.h"
-#include "ctrl/peers/ucmatose.h"
+#include <algorithm>
 
 namespace understudy {
 
@@ -27,22 +25,6 @@ EndpointRequest endpoint_for(const Service& service, const CmClient& client) {
   return request;
 }
 
-bool only_by_cm(ServiceKind kind) {
-  return kind == ServiceKind::kRping || kind == ServiceKind::kUcmatose;
-}
-
-std::unique_ptr<CmService> make_cm_service(const Service& service) {
-  switch (service.kind) {
-    case ServiceKind::kRping:
-      return std::make_unique<RpingService>(service);
-    case ServiceKind::kUcmatose:
-      return std::make_unique<UcmatoseService>(service);
-    case ServiceKind::kPingpong:
-    case ServiceKind::kUdPingpong:
-      return nullptr;
-    default:
-      return std::make_unique<PerftestCmService>(service);
-  }
-}
+bool only_by_cm(ServiceKind kind) { return std::ranges::count(kOnlyByCm, kind) != 0; }
 
 }  // namespace understudy

@@ -2,7 +2,6 @@
 // names the queue pair that the client gets; the rest is as cm_machine.h says.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "ctrl/peers/cm_machine.h"
@@ -39,8 +38,5 @@ EndpointRequest endpoint_for(const Service& service, const CmClient& client);
 
 /// True for kinds whose clients come by RDMA-CM only.
 bool only_by_cm(ServiceKind kind);
-
-/// The machine for this service's clients; null where its kind's clients do not come by RDMA-CM.
-std::unique_ptr<CmService> make_cm_service(const Service& service);
 
 }  // namespace understudy

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "collective_model/operation.h"
+#include "collective_model/nccl/operation.h"
 #include "ctrl/peers/feed_record.h"
 #include "ctrl/peers/peer.h"
 

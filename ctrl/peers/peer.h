@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ctrl/config/config.h"
-#include "ctrl/peers/nccl/connector.h"
+#include "ctrl/peers/connector.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
@@ -58,7 +58,7 @@ struct TrafficResult {
 };
 
 /// What Behaviour::kRing needs beside the queue pair: one connection of NCCL's data phase, that is
-/// one direction of one channel between two neighbours (nccl-wire 2.4).
+/// one direction of one channel between two neighbours (docs/nccl 2.4).
 struct RingLinkRequest {
   uint32_t job = 0;            ///< index of the job in the configuration
   uint32_t emulated_rank = 0;  ///< the rank that this endpoint plays

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "dataplane/base/assert.h"
 #include "dataplane/base/pattern.h"
 
 namespace understudy {
@@ -25,35 +26,10 @@ Service service_of(const Config& config, const ServiceConfig& service, unsigned 
 }
 
 std::string_view service_kind_name(ServiceKind kind) {
-  switch (kind) {
-    case ServiceKind::kAuto:
-      return "auto";
-    case ServiceKind::kPingpong:
-      return "pingpong";
-    case ServiceKind::kUdPingpong:
-      return "ud_pingpong";
-    case ServiceKind::kWriteBw:
-      return "write_bw";
-    case ServiceKind::kWriteLat:
-      return "write_lat";
-    case ServiceKind::kSendBw:
-      return "send_bw";
-    case ServiceKind::kSendLat:
-      return "send_lat";
-    case ServiceKind::kReadBw:
-      return "read_bw";
-    case ServiceKind::kReadLat:
-      return "read_lat";
-    case ServiceKind::kAtomicBw:
-      return "atomic_bw";
-    case ServiceKind::kAtomicLat:
-      return "atomic_lat";
-    case ServiceKind::kRping:
-      return "rping";
-    case ServiceKind::kUcmatose:
-      return "ucmatose";
-  }
-  return "?";
+  const auto* known =
+      std::ranges::find(kServiceKinds, kind, &decltype(kServiceKinds)::value_type::second);
+  ASSERT_INVARIANT(known != kServiceKinds.end());
+  return known->first;
 }
 
 std::string service_label(const Service& service) {

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "dataplane/base/try.h"
+
 namespace understudy {
 namespace {
 
@@ -54,21 +56,17 @@ Result<void> SocketAdapter::add_listener(int fd, NodeId node, Acceptor acceptor)
 }
 
 Result<uint16_t> SocketAdapter::listen(const IpAddress& any, uint16_t port, Acceptor acceptor) {
-  const auto fd = callbacks_.listen(any, port);
-  if (!fd) return fail(fd.error().text);
+  const auto fd = TRY(callbacks_.listen(any, port));
   sockaddr_storage local{};
   socklen_t length = sizeof local;
-  getsockname(*fd, reinterpret_cast<sockaddr*>(&local), &length);
-  if (auto added = add_listener(*fd, kNoNode, std::move(acceptor)); !added) {
-    return fail(added.error().text);
-  }
+  getsockname(fd, reinterpret_cast<sockaddr*>(&local), &length);
+  TRY(add_listener(fd, kNoNode, std::move(acceptor)));
   return port_of(local);
 }
 
 Result<void> SocketAdapter::listen_at(const SocketAddress& at, NodeId node, Acceptor acceptor) {
-  const auto fd = callbacks_.listen_at(at.address, at.port);
-  if (!fd) return fail(fd.error().text);
-  return add_listener(*fd, node, std::move(acceptor));
+  const auto fd = TRY(callbacks_.listen_at(at.address, at.port));
+  return add_listener(fd, node, std::move(acceptor));
 }
 
 Result<ConnectionId> SocketAdapter::call_for(NodeId node, const IpAddress& from,

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "dataplane/base/unique_fd.h"
 #include "ctrl/peers/peer_carrier.h"
+#include "dataplane/base/unique_fd.h"
 
 namespace understudy {
 
@@ -54,7 +54,9 @@ class SocketAdapter final : public PeerCarrier {
   };
 
   SocketAdapter(UniqueFd epoll, Callbacks callbacks)
-      : PeerCarrier(callbacks), epoll_(std::move(epoll)), callbacks_(std::move(callbacks)) {}
+      : PeerCarrier(static_cast<const PeerHost::Callbacks&>(callbacks)),
+        epoll_(std::move(epoll)),
+        callbacks_(std::move(callbacks)) {}
 
   void write(ConnectionId id, std::span<const uint8_t> bytes) override;
   bool push(ConnectionId id) override;

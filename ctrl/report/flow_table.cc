@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ctrl/report/iteration_table.h"
+#include "ctrl/report/nccl_columns.h"
 #include "ctrl/report/text.h"
 #include "dataplane/base/text_format.h"
 
@@ -31,10 +32,20 @@ std::string group_line(const TrafficGroupReport& group) {
                      duration_text(group.longest).c_str(), rate_text(rate).c_str());
 }
 
-/// GB/s is 1e9 bytes per second, as nccl-tests count.
-std::string bandwidth_text(double bytes, Duration time) {
-  const double gigabytes = time.ps() == 0 ? 0 : bytes / time.seconds() / 1e9;
-  return decimal_text(gigabytes, gigabytes < 1 ? 5 : 2);
+const NcclColumns& job_columns() {
+  static const NcclColumns kColumns({size_column(),
+                                     count_column(1),
+                                     type_column(10, 1),
+                                     {"time (us)", "", 14, 1},
+                                     {"last rank", "", 14, 1},
+                                     algbw_column(9, 1),
+                                     busbw_column(9, 1)});
+  return kColumns;
+}
+
+/// GB/s.
+double bandwidth(double bytes, Duration time) {
+  return time.ps() == 0 ? 0 : bytes / time.seconds() / 1e9;
 }
 
 std::vector<uint64_t> bytes_of(const std::vector<RankOperationReport>& operations) {
@@ -49,8 +60,7 @@ std::string job_lines(const RankJobReport& job) {
                      job.protocol + ", " + count_text(job.ranks, "rank") + " on " +
                      count_text(job.nodes, "node") + ", " + count_text(job.channels, "channel") +
                      ", all emulated; " + count_text(job.messages, "message") + "\n";
-  text += format_text("# %10s %12s %10s %14s %14s %9s %9s\n", "size", "count", "type", "time (us)",
-                      "last rank", "algbw", "busbw");
+  text += job_columns().names();
   std::vector<uint64_t> sizes;
   for (const RankOperationReport& operation : job.operations) {
     if (std::ranges::find(sizes, operation.bytes) == sizes.end()) sizes.push_back(operation.bytes);
@@ -67,11 +77,11 @@ std::string job_lines(const RankJobReport& job) {
     if (timed == 0) continue;
     mean = mean / timed;
     const auto size = static_cast<double>(bytes);
-    text += format_text("%12s %12s %10s %14.2f %14.2f %9s %9s\n", std::to_string(bytes).c_str(),
-                        std::to_string(bytes / job.element).c_str(), job.type.c_str(),
-                        mean.microseconds(), (longest / timed).microseconds(),
-                        bandwidth_text(size, mean).c_str(),
-                        bandwidth_text(size * job.bus_factor, mean).c_str());
+    text += job_columns().row({std::to_string(bytes), std::to_string(bytes / job.element),
+                               type_word(job.type), format_text("%.2f", mean.microseconds()),
+                               format_text("%.2f", (longest / timed).microseconds()),
+                               bandwidth_text(bandwidth(size, mean)),
+                               bandwidth_text(bandwidth(size * job.bus_factor, mean))});
   }
   return text + iteration_lines(job.iterations, job.per_iteration, bytes_of(job.operations));
 }

@@ -351,6 +351,7 @@ Json run_json(const RunReport& report) {
   out["commands"] = list(report.commands, [](const CommandReport& command) {
     return Json{{"at_ps", command.at.ps()}, {"text", command.text}};
   });
+  if (!report.closed.empty()) out["closed"] = report.closed;
   out["jobs"] = list(report.jobs, job_json);
   out["traffic"] = report.traffic ? traffic_json(*report.traffic) : Json();
   out["services"] = list(report.services, service_json);

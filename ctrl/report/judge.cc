@@ -75,8 +75,21 @@ bool judge_collective(const RunReport& report, const JobReport& job, const Colle
   return false;
 }
 
+/// What may be why.
+std::string closed_text(const RunReport& report) {
+  constexpr size_t kMost = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, report.closed.size()); ++i) {
+    text += (i == 0 ? ", and at the end nothing came through " : ", ") + report.closed[i];
+  }
+  if (report.closed.size() > kMost) {
+    text += " and " + std::to_string(report.closed.size() - kMost) + " more";
+  }
+  return text;
+}
+
 void judge_job(const JobReport& job, const RunReport& report, std::vector<std::string>& reasons) {
-  if (job.failed) reasons.push_back(label(job) + ": a queue pair failed");
+  if (job.failed) reasons.push_back(label(job) + ": a queue pair failed" + closed_text(report));
   if (job.violations > 0) {
     reasons.push_back(label(job) + ": " + count_text(job.violations, "message") +
                       " of the real node broke the protocol");
@@ -84,7 +97,8 @@ void judge_job(const JobReport& job, const RunReport& report, std::vector<std::s
   if (job.collectives.size() < job.planned) {
     reasons.push_back(label(job) + ": " + std::to_string(job.collectives.size()) + " of " +
                       count_text(job.planned, "operation") + " were done" +
-                      (report.ended_by ? ", the run was ended by " + *report.ended_by : ""));
+                      (report.ended_by ? ", the run was ended by " + *report.ended_by : "") +
+                      (job.failed ? "" : closed_text(report)));
   }
   if (job.inferred && !job.inferred->lost.empty()) {
     reasons.push_back(label(job) + ": " + (job.inferred->fed ? "the feed" : "inference") +

@@ -1,5 +1,5 @@
 // What a finished run came to, as plain values, and the judgement on it (design rule 8). Filled by
-// the owner of the run (ctrl/report/collect.h helps), then judged, then written as JSON
+// the owner of the run (ctrl/shards/collect.h helps), then judged, then written as JSON
 // (ctrl/report/json.h) and as a table (ctrl/report/table.h). In virtual time equal runs give equal
 // reports: nothing here depends on the machine, the date or where captures were written.
 #pragma once
@@ -120,7 +120,7 @@ struct SenderReport {
   bool reference = false;  ///< those of the reference node, not of emulated ones
   std::string control;     ///< its [[control]]
   uint64_t queue_pairs = 0;
-  uint64_t cnps = 0;  ///< that their law has heard
+  uint64_t cnps = 0;  ///< that their rate controllers have heard
   uint64_t rate_cuts = 0;
   Rate lowest;  ///< that any of them had
   Rate final;   ///< mean of the last rate of each
@@ -231,6 +231,8 @@ struct RunReport {
   std::optional<std::string> ended_by;  ///< what ended the run before its work was done ("SIGINT")
   double tolerance = 0.01;              ///< allowed lateness as a share of modelled time
   std::vector<CommandReport> commands;
+  std::vector<std::string>
+      closed;  ///< links, or nodes with theirs, through which nothing comes at the end
   std::vector<JobReport> jobs;
   std::optional<TrafficReport> traffic;  ///< if the run carried some
   std::vector<TimelineTrack> timeline;   ///< messages, if they were asked for; not in the JSON

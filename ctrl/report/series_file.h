@@ -1,5 +1,5 @@
 // Time series of a run as CSV: rows go to the file as they come, and can be read back for a plot.
-// README.md says what the columns mean.
+// docs/guides/networks.md says what the columns mean.
 #pragma once
 
 #include <cstdint>

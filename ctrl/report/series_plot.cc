@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "ctrl/report/gnuplot.h"
+#include "dataplane/base/try.h"
 
 namespace understudy {
 namespace {
@@ -100,9 +101,8 @@ Result<std::string> series_script(const SeriesFile& series, const SeriesPlot& pl
 }
 
 Result<void> draw_series(const SeriesFile& series, const SeriesPlot& plot) {
-  const auto script = series_script(series, plot);
-  if (!script) return tl::unexpected(script.error());
-  return draw_with(kGnuplot, {}, *script);
+  const auto script = TRY(series_script(series, plot));
+  return draw_with(kGnuplot, {}, script);
 }
 
 }  // namespace understudy

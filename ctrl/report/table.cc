@@ -5,6 +5,7 @@
 
 #include "ctrl/report/flow_table.h"
 #include "ctrl/report/iteration_table.h"
+#include "ctrl/report/nccl_columns.h"
 #include "ctrl/report/summary.h"
 #include "ctrl/report/text.h"
 #include "dataplane/base/text_format.h"
@@ -12,29 +13,19 @@
 namespace understudy {
 namespace {
 
-constexpr char kRow[] = "%12s  %12s  %6s  %6s  %11s  %9s  %9s  %11s  %8s  %7s  %s\n";
-
-struct Row {
-  std::string size, count, type, redop, time, algbw, busbw, model, difference, wrong, verdict;
-};
-
-std::string row_line(const Row& r) {
-  return format_text(kRow, r.size.c_str(), r.count.c_str(), r.type.c_str(), r.redop.c_str(),
-                     r.time.c_str(), r.algbw.c_str(), r.busbw.c_str(), r.model.c_str(),
-                     r.difference.c_str(), r.wrong.c_str(), r.verdict.c_str());
-}
-
-/// The same with the leading '#' that marks lines without figures.
-std::string heading(const Row& r) {
-  std::string text = row_line(r);
-  text[0] = '#';
-  return text;
-}
-
-/// GB/s is 1e9 bytes per second. nccl-tests prints two decimals; slow links need more.
-std::string bandwidth_text(double bytes_per_second) {
-  const double gigabytes = bytes_per_second / 1e9;
-  return format_text(gigabytes < 1 ? "%.5f" : "%.2f", gigabytes);
+const NcclColumns& columns() {
+  static const NcclColumns kColumns({size_column(),
+                                     count_column(),
+                                     type_column(6),
+                                     redop_column(),
+                                     time_column(11),
+                                     algbw_column(9),
+                                     busbw_column(9),
+                                     {"model", "(us)", 11},
+                                     {"diff", "(%)", 8},
+                                     wrong_column(7, 2),
+                                     {"verdict", ""}});
+  return kColumns;
 }
 
 /// Two decimals, and never "-0.00".
@@ -46,18 +37,16 @@ std::string row_text(const JobReport& job, const SizeSummary& s) {
   const std::string wrong = s.wrong_elements ? std::to_string(*s.wrong_elements) : "N/A";
   const std::string verdict = s.faithful ? "faithful" : "NOT FAITHFUL";
   const std::string count = std::to_string(s.bytes / job.element);
-  const std::string type = job.type == "float32" ? "float" : job.type;
+  const std::string type = type_word(job.type), size = std::to_string(s.bytes);
   const char* redop = job.reduces ? "sum" : "none";
   if (s.timed == 0) {
-    return row_line(
-        {std::to_string(s.bytes), count, type, redop, "-", "-", "-", "-", "-", wrong, "NOT DONE"});
+    return columns().row({size, count, type, redop, "-", "-", "-", "-", "-", wrong, "NOT DONE"});
   }
-  return row_line({std::to_string(s.bytes), count, type, redop,
-                   format_text("%.2f", s.time.microseconds()),
-                   bandwidth_text(s.algorithm_bandwidth()),
-                   bandwidth_text(s.algorithm_bandwidth() * job.bus_factor),
-                   format_text("%.2f", s.modelled.microseconds()),
-                   percent_text(s.difference_percent()), wrong, verdict});
+  const double algbw = s.algorithm_bandwidth() / 1e9;
+  return columns().row({size, count, type, redop, format_text("%.2f", s.time.microseconds()),
+                        bandwidth_text(algbw), bandwidth_text(algbw * job.bus_factor),
+                        format_text("%.2f", s.modelled.microseconds()),
+                        percent_text(s.difference_percent()), wrong, verdict});
 }
 
 std::string time_source(const std::vector<SizeSummary>& rows) {
@@ -215,9 +204,7 @@ std::string job_table(const JobReport& job) {
   if (job.model == "packets") {
     text += "# model: all ranks packet by packet, and nothing else on the network\n";
   }
-  text += heading({"size", "count", "type", "redop", "time", "algbw", "busbw", "model", "diff",
-                   "#wrong", "verdict"});
-  text += heading({"(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "(us)", "(%)", "", ""});
+  text += columns().heading();
   for (const SizeSummary& s : rows) text += row_text(job, s);
   for (const SizeSummary& s : rows) {
     if (job.real_nodes.size() > 1 && s.timed > 0) text += nodes_text(job, s);

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ctrl/hostns/host_namespace.h"
+#include "ctrl/host_namespace/host_namespace.h"
 #include "dataplane/wire/build.h"
 #include "dataplane/wire/parse.h"
 
 namespace understudy {
 namespace {
 
-constexpr uint8_t kIpProtoTcp = 6;
 constexpr uint8_t kOptionEnd = 0, kOptionNone = 1, kOptionMss = 2;
 constexpr uint8_t kMssOptionBytes = 4;
 constexpr uint16_t kNoComplaint = 0xffff;  ///< sum of what has a right checksum

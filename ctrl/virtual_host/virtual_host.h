@@ -3,7 +3,7 @@
 // equal frames. It answers TCP only (ARP, neighbour discovery and echo are the data plane's); all
 // else is dropped and counted. Memory is per connection and listener, not per address.
 //
-// Frames have the exception namespace's convention (ctrl/hostns/host_namespace.h). Frames for an
+// Frames have the exception namespace's convention (ctrl/host_namespace/host_namespace.h). Frames for an
 // emulated address stay within: they come in at the next on_time().
 #pragma once
 
@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "ctrl/hostns/host_namespace.h"
+#include "ctrl/host_namespace/host_namespace.h"
 #include "ctrl/peers/peer_carrier.h"
 #include "ctrl/virtual_host/tcp_connection.h"
 

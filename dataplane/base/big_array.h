@@ -17,7 +17,7 @@ class BigAllocator {
   using value_type = T;
   BigAllocator() = default;
   template <typename U>
-  BigAllocator(const BigAllocator<U>&) {}
+  explicit BigAllocator(const BigAllocator<U>&) {}
 
   T* allocate(size_t count) {
     const size_t bytes = count * sizeof(T);

@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "dataplane/base/assert.h"
+
 namespace understudy {
 
 /// A record is one contiguous run of bytes, 8-byte aligned; records never wrap.
@@ -35,6 +37,7 @@ class ByteRing {
 
   /// Producer: publishes the reserved record with its final length (at most what was reserved).
   void commit(uint32_t bytes) {
+    DEBUG_ASSERT_INVARIANT(reserved_ + record_bytes(bytes) - tail_.load() <= size_);
     store_length(reserved_, bytes);
     head_.store(reserved_ + record_bytes(bytes), std::memory_order_release);
   }
@@ -58,6 +61,7 @@ class ByteRing {
 
   /// Consumer: releases the record that front() returned.
   void pop() {
+    DEBUG_ASSERT_INVARIANT(!empty());
     const size_t tail = tail_.load(std::memory_order_relaxed);
     uint32_t length;
     std::memcpy(&length, at(tail), sizeof length);

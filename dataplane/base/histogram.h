@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dataplane/base/assert.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
@@ -16,6 +17,7 @@ class Histogram {
   /// Negative durations count as zero.
   void add(Duration d) {
     const uint64_t v = d.ps() > 0 ? static_cast<uint64_t>(d.ps()) : 0;
+    DEBUG_ASSERT_INVARIANT(index(v) < kBuckets);
     ++buckets_[index(v)];
     ++count_;
     if (d > max_) max_ = d;
@@ -25,6 +27,7 @@ class Histogram {
 
   /// Upper edge of the bucket that holds quantile `permille`/1000, never above the maximum seen.
   Duration quantile(unsigned permille) const {
+    ASSERT_INVARIANT(permille <= 1000);
     if (count_ == 0) return Duration();
     const uint64_t rank = (count_ * permille + 999) / 1000;
     uint64_t seen = 0;

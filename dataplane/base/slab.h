@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "dataplane/base/assert.h"
 #include "dataplane/base/big_array.h"
 
 namespace understudy {
@@ -58,13 +59,17 @@ class Slab {
 
   /// As many again as there are, up to some huge pages.
   void grow() {
+    ASSERT_INVARIANT(free_ == nullptr && fresh_ == 0);
     const size_t count = std::clamp(made_, kFirst, kMost);
     chunks_.push_back({BigAllocator<T>().allocate(count), count});
     made_ += count;
     fresh_ = count;
   }
   /// Where no object is, there is a link.
-  void put(T* place) { free_ = std::construct_at(reinterpret_cast<Free*>(place), Free{free_}); }
+  void put(T* place) {
+    DEBUG_ASSERT_INVARIANT(place != nullptr && made_ > 0);
+    free_ = std::construct_at(reinterpret_cast<Free*>(place), Free{free_});
+  }
 
   std::vector<Chunk> chunks_;
   Free* free_ = nullptr;

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "dataplane/base/assert.h"
+
 namespace understudy {
 
 /// Wait-free for who does not give room. That is the owner's part, who is the producer or the
@@ -48,6 +50,7 @@ class SpscChain {
   void push(const T& value) {
     const size_t at = written_.load(std::memory_order_relaxed);
     if (at % kChunk == 0 && at != 0) to_ = to_->next;
+    DEBUG_ASSERT_INVARIANT(to_ != nullptr);
     to_->entries[at % kChunk] = value;
     written_.store(at + 1, std::memory_order_release);
   }
@@ -60,6 +63,7 @@ class SpscChain {
   /// Consumer only: shows the first `count` entries, of which there are as many.
   template <typename Look>
   void look(size_t count, Look look) const {
+    DEBUG_ASSERT_INVARIANT(count <= size());
     size_t at = read_.load(std::memory_order_relaxed);
     const Chunk* chunk = from_;
     for (; count > 0; --count, ++at) {

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "dataplane/base/assert.h"
+
 namespace understudy {
 
 /// Wait-free; the slots are made once, at construction.
@@ -32,6 +34,7 @@ class SpscSlots {
   }
   /// Producer only: the next `count` slots have been filled.
   void publish(size_t count = 1) {
+    DEBUG_ASSERT_INVARIANT(head_.load() + count - tail_.load() <= capacity());
     head_.store(head_.load(std::memory_order_relaxed) + count, std::memory_order_release);
   }
   /// Producer only: how many slots, of all that it has ever filled, the consumer is done with.
@@ -59,6 +62,7 @@ class SpscSlots {
   }
   /// Consumer only: it is done with the oldest `count`.
   void pop(size_t count = 1) {
+    DEBUG_ASSERT_INVARIANT(tail_.load() + count <= head_.load());
     tail_.store(tail_.load(std::memory_order_relaxed) + count, std::memory_order_release);
   }
 

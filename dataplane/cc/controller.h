@@ -1,8 +1,8 @@
 // Congestion control of an emulated sender: what it hears of its packets goes in, the rate and the
 // window that it may use come out. One object a flow or queue pair; no clock, no timer of its own.
 //
-// dcqcn.h timely.h dctcp.h hpcc.h swift.h are the laws, parameters.h their knobs and published
-// sets, make_controller.h makes one of them.
+// dcqcn.h timely.h dctcp.h hpcc.h swift.h are the rate controllers, parameters.h their knobs and
+// published sets, make_controller.h makes one of them.
 #pragma once
 
 #include <cstdint>

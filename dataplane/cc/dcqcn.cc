@@ -21,7 +21,7 @@ Time after(Time t, Duration period, uint64_t times) {
 }  // namespace
 
 Dcqcn::Dcqcn(const DcqcnParameters& parameters, const SenderPath& path)
-    : RateLaw(path, parameters.min_rate, parameters.window),
+    : RateController(path, parameters.min_rate, parameters.window),
       p_(parameters),
       alpha_(parameters.initial_alpha),
       target_(line_bps()) {}

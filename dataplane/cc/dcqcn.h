@@ -4,14 +4,14 @@
 #pragma once
 
 #include "dataplane/cc/parameters.h"
-#include "dataplane/cc/rate_law.h"
+#include "dataplane/cc/rate_controller.h"
 
 namespace understudy {
 
 /// All clocks stand still until the first CNP; the increase clocks start at each cut. What is due
 /// at one instant happens in this order: alpha's update, the timer's increase, the cut; and all of
 /// it before a CNP or a departure of that instant.
-class Dcqcn : public RateLaw {
+class Dcqcn : public RateController {
  public:
   Dcqcn(const DcqcnParameters& parameters, const SenderPath& path);
 

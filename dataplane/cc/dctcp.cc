@@ -15,7 +15,7 @@ uint64_t packet_per_round_trip(const SenderPath& path) {
 }  // namespace
 
 Dctcp::Dctcp(const DctcpParameters& parameters, const SenderPath& path)
-    : RateLaw(path, parameters.min_rate, parameters.window),
+    : RateController(path, parameters.min_rate, parameters.window),
       p_(parameters),
       step_(p_.additive_increase.is_unlimited() ? packet_per_round_trip(path)
                                                 : p_.additive_increase.bps()) {}

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "dataplane/cc/parameters.h"
-#include "dataplane/cc/rate_law.h"
+#include "dataplane/cc/rate_controller.h"
 
 namespace understudy {
 
 /// Starts at line rate, with alpha 1: the first mark halves the rate. The first acknowledgement
 /// only begins a window.
-class Dctcp : public RateLaw {
+class Dctcp : public RateController {
  public:
   Dctcp(const DctcpParameters& parameters, const SenderPath& path);
   void on_ack(const AckHeard& ack) override;

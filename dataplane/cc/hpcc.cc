@@ -5,7 +5,7 @@
 namespace understudy {
 
 Hpcc::Hpcc(const HpccParameters& parameters, const SenderPath& path)
-    : RateLaw(path, parameters.min_rate, parameters.window),
+    : RateController(path, parameters.min_rate, parameters.window),
       p_(parameters),
       round_trip_ps_(static_cast<double>(std::max<int64_t>(path.base_rtt.ps(), 1))),
       reference_(bps()) {}

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "dataplane/cc/parameters.h"
-#include "dataplane/cc/rate_law.h"
+#include "dataplane/cc/rate_controller.h"
 
 namespace understudy {
 
@@ -13,7 +13,7 @@ namespace understudy {
 /// queues over what it sends in a base round trip. The reference rate moves once per window of
 /// data; between that, each acknowledgement sets the rate from the reference rate. The first
 /// acknowledgement, and the first over another path, only notes the hops.
-class Hpcc : public RateLaw {
+class Hpcc : public RateController {
  public:
   static constexpr size_t kMostHops = 32;  ///< hops beyond are not looked at
 

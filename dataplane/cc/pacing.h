@@ -1,5 +1,5 @@
 // The times at which a sender under congestion control may start its packets. Of flows
-// (node/flow_traffic.h) and of queue pairs (engine/qp_control.h) alike.
+// (node/flow_traffic.h) and of queue pairs (engine/state/qp_control.h) alike.
 #pragma once
 
 #include <algorithm>

@@ -29,7 +29,8 @@ DcqcnParameters dcqcn_paper() {
 }
 
 /// The values in mix/config.txt of HPCC's simulator (alibaba-edu/High-Precision-Congestion-Control)
-/// and the law of its rdma-hw.cc: no byte counter, marks echoed by every acknowledgement.
+/// and the rate controller of its rdma-hw.cc: no byte counter, marks echoed by every
+/// acknowledgement.
 DcqcnParameters dcqcn_hpcc_simulator() {
   DcqcnParameters p;
   p.g = 1.0 / 256;
@@ -47,7 +48,7 @@ DcqcnParameters dcqcn_hpcc_simulator() {
   return p;
 }
 
-/// The same law with the DCQCN paper's timers.
+/// The same controller with the DCQCN paper's timers.
 DcqcnParameters dcqcn_timers_of_paper() {
   DcqcnParameters p = dcqcn_hpcc_simulator();
   p.alpha_period = Duration::us(55);
@@ -60,8 +61,8 @@ DcqcnParameters dcqcn_timers_of_paper() {
   return p;
 }
 
-/// eRPC's constants (erpc-io/eRPC, src/cc/timely.h and timely_sweep_params.h) in TIMELY's own law:
-/// eRPC itself updates at every packet and weighs by the time since the last update.
+/// eRPC's constants (erpc-io/eRPC, src/cc/timely.h and timely_sweep_params.h) in TIMELY's own
+/// controller: eRPC itself updates at every packet and weighs by the time since the last update.
 TimelyParameters timely_erpc() {
   TimelyParameters p;
   p.ewma_gain = 0.46;
@@ -83,8 +84,8 @@ DctcpParameters dctcp_paper() {
   return p;
 }
 
-constexpr std::string_view kLaws[] = {"none", "dcqcn", "timely", "dctcp", "hpcc", "swift"};
-static_assert(std::size(kLaws) == std::variant_size_v<ControlParameters>);
+constexpr std::string_view kControllers[] = {"none", "dcqcn", "timely", "dctcp", "hpcc", "swift"};
+static_assert(std::size(kControllers) == std::variant_size_v<ControlParameters>);
 
 }  // namespace
 
@@ -105,13 +106,17 @@ std::span<const ControlPreset> control_presets() {
   return presets;
 }
 
-std::optional<ControlParameters> find_control_preset(std::string_view law, std::string_view name) {
+std::optional<ControlParameters> find_control_preset(std::string_view controller,
+                                                     std::string_view name) {
   for (const ControlPreset& preset : control_presets()) {
-    if (preset.law == law && (name.empty() || preset.name == name)) return preset.parameters;
+    if (preset.controller == controller && (name.empty() || preset.name == name))
+      return preset.parameters;
   }
   return std::nullopt;
 }
 
-std::string_view law_name(const ControlParameters& parameters) { return kLaws[parameters.index()]; }
+std::string_view controller_name(const ControlParameters& parameters) {
+  return kControllers[parameters.index()];
+}
 
 }  // namespace understudy

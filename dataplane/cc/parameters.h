@@ -1,5 +1,5 @@
-// The knobs of every congestion-control law and the published sets of their values. A struct's
-// defaults are the first set of its law in control_presets().
+// The knobs of every rate controller and the published sets of their values. A struct's
+// defaults are the first set of its controller in control_presets().
 #pragma once
 
 #include <optional>
@@ -77,7 +77,7 @@ struct TimelyParameters {
   bool operator==(const TimelyParameters&) const = default;
 };
 
-/// DCTCP's law (Alizadeh et al., SIGCOMM 2010; RFC 8257) on a rate with a window of rate times base
+/// DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257) on a rate with a window of rate times base
 /// round trip. Defaults: HPCC's simulator.
 struct DctcpParameters {
   double g = 1.0 / 256;  ///< gain of alpha, in (0, 1]
@@ -121,20 +121,21 @@ struct SwiftParameters {
 using ControlParameters = std::variant<NoControlParameters, DcqcnParameters, TimelyParameters,
                                        DctcpParameters, HpccParameters, SwiftParameters>;
 
-/// A published set of values of a law.
+/// A published set of values of a rate controller.
 struct ControlPreset {
-  std::string_view law;   ///< as law_name()
-  std::string_view name;  ///< unique within its law
+  std::string_view controller;  ///< as controller_name()
+  std::string_view name;        ///< unique within its controller
   ControlParameters parameters;
 };
 
-/// All sets, those of one law together. The first of a law is its default.
+/// All sets, those of one controller together. The first of each is its default.
 std::span<const ControlPreset> control_presets();
 
-/// The set of this name, or nothing; an empty name is the law's default.
-std::optional<ControlParameters> find_control_preset(std::string_view law, std::string_view name);
+/// The set of this name, or nothing; an empty name is the controller's default.
+std::optional<ControlParameters> find_control_preset(std::string_view controller,
+                                                     std::string_view name);
 
 /// "none", "dcqcn" ...
-std::string_view law_name(const ControlParameters& parameters);
+std::string_view controller_name(const ControlParameters& parameters);
 
 }  // namespace understudy

@@ -3,15 +3,15 @@
 #pragma once
 
 #include "dataplane/cc/parameters.h"
-#include "dataplane/cc/rate_law.h"
+#include "dataplane/cc/rate_controller.h"
 
 namespace understudy {
 
-/// The law of the paper's fabric window on the whole round trip: emulated hosts answer at once, so
-/// there is no end-host delay to tell apart. Nothing is heard of losses here. Starts with a window
-/// of line rate times base round trip. rate() is the line rate from one packet on; below, `cwnd`
-/// packets per round trip, at least 1 bit/s. window() lets a full packet start only if the whole of
-/// it fits, and one always.
+/// The controller of the paper's fabric window on the whole round trip: emulated hosts answer at
+/// once, so there is no end-host delay to tell apart. Nothing is heard of losses here. Starts with
+/// a window of line rate times base round trip. rate() is the line rate from one packet on; below,
+/// `cwnd` packets per round trip, at least 1 bit/s. window() lets a full packet start only if the
+/// whole of it fits, and one always.
 class Swift : public Controller {
  public:
   Swift(const SwiftParameters& parameters, const SenderPath& path);

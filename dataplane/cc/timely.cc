@@ -5,7 +5,7 @@
 namespace understudy {
 
 Timely::Timely(const TimelyParameters& parameters, const SenderPath& path)
-    : RateLaw(path, parameters.min_rate, parameters.window), p_(parameters) {}
+    : RateController(path, parameters.min_rate, parameters.window), p_(parameters) {}
 
 void Timely::on_ack(const AckHeard& ack) {
   if (!first_ && ack.acked <= update_at_) return;

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "dataplane/cc/parameters.h"
-#include "dataplane/cc/rate_law.h"
+#include "dataplane/cc/rate_controller.h"
 
 namespace understudy {
 
 /// One update per window of data: at the first acknowledgement of something sent after the last
 /// update, as in HPCC's simulator. The first round trip is only noted.
-class Timely : public RateLaw {
+class Timely : public RateController {
  public:
   Timely(const TimelyParameters& parameters, const SenderPath& path);
   void on_ack(const AckHeard& ack) override;

@@ -1,4 +1,5 @@
-// A window beside a rate: how many bytes a sender may have on the way, whatever its law says.
+// A window beside a rate: how many bytes a sender may have on the way, whatever its rate controller
+// says.
 #pragma once
 
 #include <algorithm>

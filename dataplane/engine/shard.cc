@@ -3,144 +3,147 @@
 #include <algorithm>
 
 namespace understudy {
-namespace {
-
-const std::vector<ClassSettings> kNoClasses;
-
-std::vector<NodeId> node_ids(const NodeTable& nodes) {
-  std::vector<NodeId> ids;
-  for (const NodeNic& nic : nodes.nics()) ids.push_back(nic.id);
-  return ids;
-}
-
-/// A queue pair's timer; under congestion control, its pacing and its law's timer as well.
-size_t events_of_qp(const ShardConfig& config) { return config.control_users == 0 ? 1 : 3; }
-
-}  // namespace
 
 Shard::Shard(const ShardConfig& config)
-    : config_(config),
-      port_at_(config.nodes.nics().size(), kNoPort),
-      links_(config.nodes.nics().size() * 2 * kClasses),
-      ready_(config.nodes.nics().size() * kLines),
-      cnps_(config.nodes.nics().size()),
-      pool_(config.packets),
-      events_(config.packets * 4 + config.queue_pairs * events_of_qp(config),
-              config.packets * 4 + config.nodes.nics().size() * 4),
-      regions_(config.regions),
-      control_users_(config.control_users),
-      qps_(config.queue_pairs + config.nodes.nics().size()),
-      rest_(qps_.size()),
-      raw_(config.nodes.nics().size()),
-      heads_(kHeadTemplates),
-      to_host_(1 << 20),
-      from_host_(1 << 20),
-      notices_(1 << 20),
-      faults_(config.faults, config.fault_seed, node_ids(config.nodes), config.queue_pairs),
-      scratch_(config.faults.empty() ? 0 : kPacketBufferBytes) {
-  heard_.reserve(config.queue_pairs);
-  wakes_.reserve(config.packets);
-  free_wakes_.reserve(config.packets);
-  pending_.reserve(kPending);
-  free_pending_.reserve(kPending);
-  const auto& nics = config_.nodes.nics();
-  for (uint32_t i = 0; i < nics.size(); ++i) {
-    if (!nics[i].real) continue;
-    port_at_[i] = static_cast<uint32_t>(ports_.size());
-    ports_.emplace_back(i, config.wires[ports_.size()], config_);
-  }
-  if (ports_.empty()) {
-    port_at_.back() = 0;
-    ports_.emplace_back(static_cast<uint32_t>(nics.size()) - 1, config.wires.front(), config_);
-  }
-  for (uint32_t i = 0; i < nics.size(); ++i) {
-    for (uint32_t cls = 0; cls < kClasses; ++cls) {
-      links_[link_id(i, true, cls)] = Link(Rate(), config_.latencies[i]);
-      links_[link_id(i, false, cls)] = Link(Rate(), config_.latencies[i]);
-    }
-    apply_rate(i, config_.rates[i]);
-    qps_[raw_slot(i)].node = i;
-    qps_[raw_slot(i)].real = ports_.front().nic;
-  }
-  if (config_.network != nullptr) {
-    std::vector<RealEnd> ends;
-    for (const Port& port : ports_) ends.push_back({port.nic, port.physical, port.pfc.on()});
-    fabric_ = std::make_unique<SwitchedFabric>(config_.network, std::move(ends), pool_,
-                                               static_cast<FabricUser&>(*this), config_.background);
-  }
-}
-
-Shard::Port::Port(uint32_t nic_position, const ShardWire& wire, const ShardConfig& config)
-    : nic(nic_position),
-      physical(wire.physical),
-      in(wire.physical),
-      out(wire.physical),
-      pfc(wire.pfc, config.network == nullptr ? kNoClasses : config.network->settings.classes),
-      departures{PacketFifo(config.packets), PacketFifo(config.packets)},
-      send_now(config.packets) {}
+    : state_(config),
+      pacing_(state_),
+      cnps_(state_),
+      scheduler_(state_, pacing_, cnps_),
+      uplinks_(state_, pacing_, cnps_, scheduler_),
+      inbound_(state_),
+      faults_(state_, inbound_),
+      pauses_(state_),
+      egress_(state_, faults_, pauses_),
+      network_(state_, scheduler_, uplinks_, egress_, *this),
+      datagrams_(state_, inbound_, faults_, network_),
+      host_(state_, inbound_, egress_, network_),
+      receive_path_(state_, {inbound_, faults_, network_, datagrams_, host_, pauses_}),
+      delivery_(state_, pacing_, cnps_, network_, datagrams_, host_),
+      commands_(state_, {pacing_, cnps_, scheduler_, network_, datagrams_, host_, *this}),
+      wakes_(config.packets) {}
 
 void Shard::poll(Time now, std::span<TxSink* const> sinks) {
-  take_commands(now);
+  commands_.take_new(now);
   run_events(now);
-  for (uint32_t i = 0; i < ports_.size(); ++i) send_due(ports_[i], now, *sinks[i]);
-  if (first_starved_ != kNoList) {
-    feed_starved(now);
-    for (uint32_t i = 0; i < ports_.size(); ++i) send_due(ports_[i], now, *sinks[i]);
+  send_due(now, sinks);
+  if (scheduler_.is_starved()) {
+    network_.feed_starved(now);
+    send_due(now, sinks);
   }
-  drain_host(now, sinks);
+  host_.send(now, sinks);
 }
 
-/// The real NIC that what the NIC at `node` sends to this address goes to. A reference node knows
-/// no addresses of others: all are at the end of its NIC's cable.
-uint32_t Shard::real_for(const IpAddress& to, uint32_t node) const {
-  if (ports_.size() == 1) return ports_.front().nic;
-  const auto& nics = config_.nodes.nics();
-  const NodeNic* nic = config_.nodes.find(to);
-  if (nic != nullptr && nic->real) return config_.nodes.position(*nic);
-  for (const Port& port : ports_) {
-    if (nics[port.nic].nic == nics[node].nic) return port.nic;
-  }
-  return ports_.front().nic;
+void Shard::send_due(Time now, std::span<TxSink* const> sinks) {
+  for (uint32_t i = 0; i < ports(); ++i) egress_.send_due(state_.ports[i], now, *sinks[i]);
 }
 
 Time Shard::next_wake() const {
-  if (!control_.commands.empty() || (!from_host_.empty() && !host_waits_)) return Time::zero();
-  Time next = std::min(next_event(), host_asks_again_);
-  uint32_t cls;
-  for (const Port& port : ports_) {
-    if (!port.send_now.empty()) return Time::zero();
-    next = std::min({next, next_departure(port, cls), port.pfc.next_frame()});
-  }
+  if (commands_.has_new()) return Time::zero();
+  Time next = std::min(next_event(), host_.next());
+  for (const RealPort& port : state_.ports) next = std::min(next, egress_.next(port));
   return next;
 }
 
+[[gnu::always_inline]] inline void Shard::handle(ShardEvent event) {
+  switch (event.kind) {
+    case EventKind::kLinkFree:
+    case EventKind::kLinkArrive:
+      return network_.on_event(event);
+    case EventKind::kDeliver:
+      return delivery_.deliver(event.index, event.time);
+    case EventKind::kDepart:
+      return egress_.on_depart(event.index, event.time);
+    case EventKind::kHeldLong:
+      return faults_.on_held_long(event.index, event.time);
+    case EventKind::kPace:
+      if (pacing_.on_pace_alarm(event.index, event.time)) network_.offer(event.index, event.time);
+      return;
+    case EventKind::kController:
+      if (pacing_.on_controller_alarm(event.index, event.time)) {
+        network_.offer(event.index, event.time);
+      }
+      return;
+    case EventKind::kTimer:
+      return delivery_.on_timer(event.index, event.time);
+    case EventKind::kWake: {
+      const Wake wake = wakes_.take(event.index);
+      return wake.endpoint->on_wake(event.time, wake.cookie);
+    }
+    case EventKind::kPauseHeard:
+    case EventKind::kPauseEnds:
+      return look_at_pause(event);
+    case EventKind::kCommand:
+      return commands_.on_effective(event.index, event.time);
+    case EventKind::kCommands:
+      return commands_.on_new(event.index, event.time);
+  }
+}
+
+/// Everything here runs at the modelled time of its event, however late the loop comes to it. At
+/// one moment the shard's own events come before its network's.
+void Shard::run_events(Time now) {
+  for (;;) {
+    const Time own = state_.events.next(), networks = network_.next();
+    const Time at = std::min(own, networks);
+    if (at > now) return;
+    if (networks < own) {
+      network_.step();
+    } else {
+      const ShardEvent event = state_.events.pop();
+      if (const uint32_t ahead = state_.events.packet_ahead(); ahead != kNoPacket) {
+        state_.pool.prefetch(ahead);
+      }
+      handle(event);
+    }
+    if (delivery_.has_pending() && next_event() > at) delivery_.answer_pending(at);
+  }
+}
+
+/// A class may have been paused by a real node, or its pause may be over.
+void Shard::look_at_pause(ShardEvent event) {
+  RealPort& port = state_.ports[PauseFrames::port_of_event(event.index)];
+  const unsigned cls = PauseFrames::class_of_event(event.index);
+  if (!port.pfc.look(cls, event.time)) return;
+  network_.hear_pause(port.nic, cls, port.pfc.is_paused(cls), event.kind == EventKind::kPauseHeard,
+                      event.time);
+}
+
 bool Shard::post(Time now, Qp& qp, const WorkRequest& request) {
-  const uint32_t slot = slot_of(qp.config().qpn);
-  if (slot == kNoSlot || qps_[slot].qp != &qp || !qp.post(request)) return false;
-  kick(slot, now);
+  const uint32_t slot = state_.qps.slot_of(qp.config().qpn);
+  if (slot == kNoSlot || state_.qps[slot].qp != &qp || !qp.post(request)) return false;
+  network_.offer(slot, now);
   return true;
 }
 
 void Shard::wake_at(Time t, Endpoint& endpoint, uint64_t cookie) {
-  uint32_t slot;
-  if (free_wakes_.empty()) {
-    slot = static_cast<uint32_t>(wakes_.size());
-    wakes_.push_back({});
-  } else {
-    slot = free_wakes_.back();
-    free_wakes_.pop_back();
-  }
-  wakes_[slot] = {&endpoint, cookie};
-  events_.push(t, EventKind::kWake, slot);
+  state_.events.push(t, EventKind::kWake, wakes_.put({&endpoint, cookie}));
 }
 
-const char* drop_name(Drop reason) {
-  static constexpr std::array<const char*, static_cast<size_t>(Drop::kCount)> kNames = {
-      "truncated",  "too_long",    "bad_ip",         "bad_tver",   "bad_opcode", "bad_pad",
-      "bad_icrc",   "unknown_qpn", "wrong_address",  "wrong_pkey", "wrong_vlan", "other_ethertype",
-      "not_for_us", "no_buffer",   "host_ring_full", "fault",      "wrong_qkey", "control_busy",
-      "queue_full", "link_loss",   "link_down"};
-  return kNames[static_cast<size_t>(reason)];
+void Shard::tell(Time now, const Qp& qp, NoticeKind kind, std::span<const uint8_t> bytes) {
+  const QpConfig& c = qp.config();
+  state_.notify({kind, c.qpn, now, c.addressing.src, c.addressing.dst}, bytes);
+}
+
+uint32_t Shard::next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) {
+  return uplinks_.next_packet(node, uplink, blocked, now);
+}
+
+uint64_t Shard::next_turn(uint32_t node, LinkId uplink, uint8_t blocked, Time now) {
+  return uplinks_.next_turn(node, uplink, blocked, now);
+}
+
+void Shard::came_through(uint32_t packet, Time now) {
+  const PacketKind kind = state_.pool[packet].kind;
+  if (kind == PacketKind::kFromReal || kind == PacketKind::kRawIn) {
+    return delivery_.deliver(packet, now);
+  }
+  egress_.depart(packet, 0);
+}
+
+void Shard::lost(uint32_t packet, PacketLoss why) { drop_lost(state_, packet, why); }
+
+void Shard::tell_pause(uint32_t real, unsigned cls, bool pause, Time due) {
+  state_.ports.of(real).pfc.tell(cls, pause, due);
 }
 
 }  // namespace understudy

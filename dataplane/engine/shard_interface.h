@@ -4,7 +4,7 @@
 #include <span>
 
 #include "dataplane/base/units.h"
-#include "dataplane/engine/io.h"
+#include "dataplane/engine/state/io.h"
 
 namespace understudy {
 

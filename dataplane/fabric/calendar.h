@@ -1,13 +1,14 @@
 // A calendar of events in the order of their time, where times are equal of their rank, and of
 // their insertion where ranks are: a run in virtual time is repeatable. Hierarchical timing wheels
-// (Varghese and Lauck, SOSP 1987): an event costs the same however many there are. A heap holds
-// what is minutes away.
+// (Varghese and Lauck, SOSP 1987): an event costs the same however many there are. Heaps hold
+// what is minutes away, and what joins many others that are due.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "dataplane/base/units.h"
@@ -30,6 +31,7 @@ class Calendar {
   void reserve(size_t events, size_t at_once) {
     nodes_.reserve(events);
     current_.reserve(at_once);
+    late_.reserve(at_once);
   }
 
   /// `time` may have passed: then the event comes next, behind others that are due.
@@ -44,19 +46,15 @@ class Calendar {
   uint64_t take_order() { return order_++; }
   /// The next event; there must be one.
   const CalendarEvent& front() {
-    if (current_.empty()) turn();
-    return current_.back();
+    if (current_.empty()) refill();
+    return late_.empty() ? current_.back() : first_of_both();
   }
 
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
   /// Of the next event, never() without one.
   Time next() {
-    if (!current_.empty()) return current_.back().time;
-    if (!next_known_) {
-      next_ = find_next();
-      next_known_ = true;
-    }
+    if (!next_known_) learn_next();
     return next_;
   }
   /// The one `ahead` events behind the next, as far as it is known yet; else null.
@@ -66,10 +64,14 @@ class Calendar {
   /// There must be one.
   CalendarEvent pop() {
     const CalendarEvent e = front();
-    current_.pop_back();
+    if (late_.empty()) {
+      current_.pop_back();
+    } else {
+      pop_of_both();
+    }
     --size_;
-    next_known_ = false;
-    next_ = Time::never();
+    next_known_ = late_.empty() && !current_.empty();
+    next_ = next_known_ ? current_.back().time : Time::never();
     return e;
   }
 
@@ -83,6 +85,8 @@ class Calendar {
   // How many events are looked at together if they are no further apart than 4 us.
   static constexpr size_t kAhead = 12;
   static constexpr int64_t kAheadTicks = 512;
+  // Into so many a new one is put by moving those behind it.
+  static constexpr size_t kFew = 64;
 
   struct Node {
     CalendarEvent event;
@@ -97,11 +101,19 @@ class Calendar {
   struct Wheel {
     static constexpr size_t kSlots = size_t{1} << kBits;
     static size_t slot(int64_t n) { return static_cast<size_t>(n) & (kSlots - 1); }
+    /// Of a slot's events the earliest comes first in its list.
     void add(int64_t n, uint32_t node, std::vector<Node>& nodes) {
       const size_t at = slot(n);
       uint64_t& word = used[at / 64];
       const uint64_t bit = uint64_t{1} << at % 64;
-      nodes[node].next = (word & bit) != 0 ? head[at] : kNone;
+      if ((word & bit) == 0) {
+        nodes[node].next = kNone;
+      } else if (Node& first = nodes[head[at]]; first.event.time < nodes[node].event.time) {
+        nodes[node].next = std::exchange(first.next, node);
+        return;
+      } else {
+        nodes[node].next = head[at];
+      }
       word |= bit;
       head[at] = node;
     }
@@ -127,11 +139,7 @@ class Calendar {
 
   void place(const CalendarEvent& e) {
     const int64_t tick = tick_of(e.time);
-    if (tick <= tick_) {
-      // Rare: most events are further away than a tick.
-      current_.insert(std::upper_bound(current_.begin(), current_.end(), e, Later()), e);
-      return;
-    }
+    if (tick <= tick_) return place_now(e);
     if ((tick ^ tick_) >> (kBits0 + kBits1 + kBits2) != 0) {
       far_.push_back(e);
       std::push_heap(far_.begin(), far_.end(), Later());
@@ -146,6 +154,36 @@ class Calendar {
     }
     nodes_[node].event = e;
     put(node, tick);
+  }
+  /// Behind what turn() has taken from the wheels already. That is rare but where many events are
+  /// made for one moment.
+  void place_now(const CalendarEvent& e) {
+    if (current_.size() < kFew) {
+      current_.insert(std::upper_bound(current_.begin(), current_.end(), e, Later()), e);
+    } else {
+      late_.push_back(e);
+      std::push_heap(late_.begin(), late_.end(), Later());
+    }
+  }
+  bool late_comes_first() const {
+    return !late_.empty() && Later()(current_.back(), late_.front());
+  }
+  [[gnu::noinline]] const CalendarEvent& first_of_both() const {
+    return late_comes_first() ? late_.front() : current_.back();
+  }
+  [[gnu::noinline]] void pop_of_both() {
+    if (!late_comes_first()) return current_.pop_back();
+    std::pop_heap(late_.begin(), late_.end(), Later());
+    late_.pop_back();
+  }
+  [[gnu::noinline]] void learn_next() {
+    next_ = current_.empty() && late_.empty() ? find_next() : front().time;
+    next_known_ = true;
+  }
+  [[gnu::noinline]] void refill() {
+    if (late_.empty()) return turn();
+    std::swap(current_, late_);
+    std::sort(current_.begin(), current_.end(), Later());
   }
   void put(uint32_t node, int64_t tick) {
     if ((tick ^ tick_) >> kBits0 == 0) {
@@ -239,14 +277,12 @@ class Calendar {
     } else {
       return far_.empty() ? Time::never() : far_.front().time;
     }
-    Time first = Time::never();
-    for (; node != kNone; node = nodes_[node].next)
-      first = std::min(first, nodes_[node].event.time);
-    return first;
+    return nodes_[node].event.time;
   }
 
   int64_t tick_ = 0;                    ///< events up to this one are in current_, or have gone
   std::vector<CalendarEvent> current_;  ///< sorted, the next one at the end
+  std::vector<CalendarEvent> late_;     ///< a heap: as near, but current_ was long
   Wheel<kBits0> wheel0_;
   Wheel<kBits1> wheel1_;
   Wheel<kBits2> wheel2_;
@@ -256,7 +292,7 @@ class Calendar {
   std::vector<CalendarEvent> far_;  ///< a heap
   size_t size_ = 0;
   uint64_t order_ = 0;
-  Time next_ = Time::never();  ///< if next_known_; no matter while there are some in current_
+  Time next_ = Time::never();  ///< if next_known_; else of what was pushed since the last pop
   bool next_known_ = false;
 };
 

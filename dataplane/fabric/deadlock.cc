@@ -37,8 +37,7 @@ bool DeadlockSearch::release_those_that_move(const Network& network) {
     for (PacketId id = network.queues_[queue].first; id != kNoPacketId;
          id = network.packets_[id].next) {
       const NetPacket& p = network.packets_[id];
-      if (p.hop == 0) continue;
-      const uint32_t came_by = p.path[p.hop - 1] * classes + queue % classes;
+      const uint32_t came_by = p.way.link * classes + queue % classes;
       if (stuck_[queue] == 0) moves_[came_by] = 1;
       next_[came_by] = queue;
     }

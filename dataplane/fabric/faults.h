@@ -1,6 +1,6 @@
 // Faults injected into RoCE packets on purpose: which packets a fault concerns, and what becomes of
 // them. Pure: facts about a packet and a time go in, a verdict comes out; equal configuration, seed
-// and packets give equal verdicts. The engine carries them out (engine/shard_faults.cc).
+// and packets give equal verdicts. The engine carries them out (engine/send/fault_path.h).
 #pragma once
 
 #include <cstdint>

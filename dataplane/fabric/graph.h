@@ -46,12 +46,20 @@ struct GraphLink {
   std::vector<Outage> down;  ///< ascending, apart
 };
 
-/// From `at` on, a link has another rate or latency.
+/// From `at` on, a link is another one in what is given.
 struct RateChange {
-  Time at;
+  Time at = {};
   LinkId link = kNoLink;
-  std::optional<Rate> rate;
-  std::optional<Duration> latency;
+  std::optional<bool> down = {};
+  /// The node of the NIC at one of its ends stands still, or goes on: nothing enters the link
+  /// behind that NIC, and what comes to the NIC is lost, as by an outage.
+  std::optional<bool> paused = {};
+  std::optional<Rate> rate = {};
+  std::optional<Duration> latency = {};
+  std::optional<double> loss = {};  ///< probability that a packet is lost on it
+
+  /// It may keep packets from passing.
+  bool may_stop() const { return loss || down || paused; }
 };
 
 class Graph {

@@ -1,73 +1,38 @@
-// One directed link of the fabric: a FIFO in front of a serialiser, then a propagation delay.
+// One directed link of a network without switches: a FIFO in front of a wire.
 // Cut-through: a packet's head may leave before its tail has come in, its tail never leaves before.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "dataplane/base/units.h"
+#include "dataplane/fabric/wire.h"
 
 namespace understudy {
 
 inline constexpr uint32_t kNoPacket = 0xffffffff;
 
-/// Timing of a packet as it passes a link.
-struct LinkPassage {
-  Time start;  ///< its head leaves the link's queue
-  Time tail;   ///< its last byte leaves the link's queue: the link is busy until then
-};
-
-/// When a packet's first and last bytes come out at a link's far end.
-struct LinkExit {
-  Time head, tail;
-};
-
 /// Bytes and packets that a link carried; all sums since the start of the run.
 struct LinkCounters {
   uint64_t packets = 0;
   uint64_t wire_bytes = 0;  ///< frame bytes and the Ethernet overhead of 24
-  /// Most packets that ever waited, but for those of a run that has begun.
+  /// Most packets that ever waited, but for those of a train that has begun.
   uint64_t queue_peak = 0;
   uint64_t dropped = 0;
 };
 
-class Link {
+class Link : public Wire {
  public:
-  Link() = default;
-  Link(Rate rate, Duration latency) : serializer_(rate), latency_(latency) {}
+  using Wire::Wire;
 
-  Rate rate() const { return serializer_.rate(); }
-  /// Of a packet on an idle link.
-  Duration time_for(uint32_t wire_bytes) { return serializer_.time_for(wire_bytes); }
-  Duration latency() const { return latency_; }
-  /// Takes effect with the next packet that starts; the one on the wire keeps its time.
-  void set_rate(Rate rate) { serializer_.set_rate(rate); }
-  void set_latency(Duration latency) { latency_ = latency; }
-
-  /// Serialises a packet of `wire_bytes` when the link is idle. `head` and `tail` are when its
-  /// first and last bytes come in; the head may have come before the link was free.
-  LinkPassage pass(Time head, Time tail, uint32_t wire_bytes) {
-    const Time start = std::max(head, free_);
-    free_ = std::max(tail, start + serializer_.next(wire_bytes));
+  /// Sends a packet of `wire_bytes` when the link is idle. `head` and `tail` are when its first and
+  /// last bytes come in; the head may have come before the link was free. Gives when it leaves.
+  Time pass(Time head, Time tail, uint32_t wire_bytes) {
+    const Time start = std::max(head, free_at());
+    send(start, tail, time_of_next(wire_bytes));
     ++counters_.packets;
     counters_.wire_bytes += wire_bytes;
-    return {start, free_};
+    return start;
   }
-  /// When the packet that passed last comes out at the far end. After the latency was cut nobody
-  /// overtakes what is still on its way: a cable keeps order.
-  LinkExit exit(const LinkPassage& passage) {
-    out_.head = std::max(out_.head, passage.start + latency_);
-    out_.tail = std::max(out_.tail, passage.tail + latency_);
-    return out_;
-  }
-  /// Whether a packet can start. Not while somebody is to be told that the link is free: he has
-  /// those that wait.
-  bool idle(Time now) const { return !awaited_ && free_ <= now; }
-  /// When the last packet's tail has left.
-  Time free_at() const { return free_; }
-  bool awaited() const { return awaited_; }
-  void await() { awaited_ = true; }
-  void release() { awaited_ = false; }
 
   // The FIFO is an intrusive list over the shard's packet pool: `next` is the pool's link array.
   bool queue_empty() const { return first_ == kNoPacket; }
@@ -98,7 +63,7 @@ class Link {
   /// it at its arrival.
   void note_passing(Time arrival, Time start, uint32_t wire_bytes) {
     counters_.queue_peak = std::max<uint64_t>(counters_.queue_peak, 1);
-    const Duration time = serializer_.time_for(wire_bytes), wait = start - arrival;
+    const Duration time = time_for(wire_bytes), wait = start - arrival;
     // Divided only where it is a new peak.
     if (time <= Duration() || time * static_cast<int64_t>(counters_.queue_peak) > wait) return;
     counters_.queue_peak = static_cast<uint64_t>(wait.ps() / time.ps()) + 1;
@@ -128,11 +93,6 @@ class Link {
   const LinkCounters& counters() const { return counters_; }
 
  private:
-  Serializer serializer_;
-  Duration latency_;
-  bool awaited_ = false;
-  Time free_;     ///< when the last packet's tail left
-  LinkExit out_;  ///< of the last packet
   uint32_t first_ = kNoPacket, last_ = kNoPacket;
   uint64_t waiting_ = 0;
   uint64_t arrived_ = 0;  ///< of these, as far as that was asked for; the last of them stands in:

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <bit>
 
-#include "dataplane/base/pattern.h"
+#include "dataplane/base/assert.h"
 #include "dataplane/fabric/deadlock.h"
+#include "dataplane/fabric/keyed_draw.h"
 
 namespace understudy {
 namespace {
 
 // How many events ahead; found by measurement.
-constexpr uint32_t kPrefetchPacket = 6, kPrefetchPath = 2;
+constexpr uint32_t kPrefetchPacket = 6, kPrefetchWay = 2;
 constexpr size_t kPrefetchWake[] = {8, 5, 2};
 constexpr size_t kFewLinks = 256;       // that fit into it
 constexpr size_t kPfcFramesAtOnce = 4;  // of a class on a link: room before the first allocation
@@ -25,12 +26,13 @@ uint64_t headroom_of(const GraphLink& link, const NetworkSettings& settings) {
 
 }  // namespace
 
-Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnds& ends)
+Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnds& ends,
+                 Routing* routing)
     : graph_(graph),
       settings_(settings),
       ends_(ends),
-      classes_(static_cast<unsigned>(settings.classes.size())),
-      random_(splitmix64(settings.seed)) {
+      routing_(routing),
+      classes_(static_cast<unsigned>(settings.classes.size())) {
   for (unsigned c = 0; c < classes_; ++c) {
     for (unsigned p = 0; p < kPriorities; ++p) {
       if (settings_.classes[c].priorities >> p & 1) class_of_[p] = static_cast<uint8_t>(c);
@@ -41,15 +43,14 @@ Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnd
     buffers_.emplace_back(v.kind == VertexKind::kSwitch ? settings_.buffer : 0);
   }
   for (const GraphLink& g : graph_.links()) {
-    Link l;
-    l.rate = g.rate;
-    l.serializer = Serializer(g.rate);
-    l.latency = g.latency;
+    Link l(g.rate, g.latency);
+    l.own_rate = g.rate;
     l.from = g.from;
     l.to = g.to;
     l.from_nic = vertices[g.from].kind != VertexKind::kSwitch;
     l.to_nic = vertices[g.to].kind != VertexKind::kSwitch;
     l.faulty = !g.down.empty() || g.loss > 0;
+    l.faults.set_loss(g.loss);
     for (const ClassSettings& c : settings_.classes) {
       IngressUse use;
       if (c.pfc) {
@@ -68,6 +69,18 @@ Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnd
       queues_.emplace_back();
     }
     links_.push_back(std::move(l));
+  }
+  turns_.resize(vertices.size());
+  for (VertexId v = 0; v < vertices.size(); ++v) note_faster(v);
+}
+
+/// Of the links that end at `vertex`, which ones lead into faster ones.
+void Network::note_faster(VertexId vertex) {
+  const auto speed = [&](LinkId link) { return links_[link].own_rate.bps() - 1; };  // 0: unlimited
+  uint64_t most = 0;
+  for (const LinkId out : graph_.out(vertex)) most = std::max(most, speed(out));
+  for (const LinkId out : graph_.out(vertex)) {
+    links_[reverse(out)].into_faster = speed(reverse(out)) < most;
   }
 }
 
@@ -90,8 +103,8 @@ void Network::step() {
   prefetch(from_lane);
   switch (e.kind) {
     case kFree:
-      links_[e.index].awaited = false;
-      if (e.time >= links_[e.index].free) serve(e.index, e.time);
+      links_[e.index].release();
+      if (e.time >= links_[e.index].free_at()) serve(e.index, e.time);
       return;
     case kArrive:
       return arrive(e.index, e.time);
@@ -110,56 +123,59 @@ void Network::step() {
 }
 
 /// A large network does not fit into the cache: what the next events need is asked for early.
-void Network::prefetch(bool from_lane) const {
+void Network::prefetch(bool from_lane) {
   const auto ahead = [&](uint32_t events) {
     return from_lane ? calendar_.peek_lane(events) : calendar_.peek(events);
   };
   if (const CalendarEvent* far = ahead(kPrefetchPacket)) {
     if (far->kind == kArrive) __builtin_prefetch(&packets_[far->index]);
-    if (far->kind == kFree) __builtin_prefetch(&links_[far->index]);
+    if (far->kind == kFree) prefetch_link(far->index);
   }
   for (int stage = 0; stage < 3 && !from_lane; ++stage) {
     const CalendarEvent* wake = calendar_.peek(kPrefetchWake[stage]);
     if (wake != nullptr && wake->kind == kWake) ends_.prefetch(wake->index, stage);
   }
-  const CalendarEvent* near = ahead(kPrefetchPath);
-  if (near == nullptr || near->kind != kArrive) return;
-  const NetPacket& p = packets_[near->index];
-  if (links_.size() < kFewLinks) return __builtin_prefetch(&p.path[p.hop]);
-  const LinkId came_by = p.path[p.hop];
-  __builtin_prefetch(&links_[came_by]);
-  if (p.hop + 1 < p.hops) {
-    __builtin_prefetch(&links_[p.path[p.hop + 1]]);
-    __builtin_prefetch(&ingress_[came_by * classes_]);
+  const CalendarEvent* near = ahead(kPrefetchWay);
+  if (near == nullptr) return;
+  if (near->kind == kFree && links_.size() >= kFewLinks && links_[near->index].waiting != 0) {
+    const PacketId first = queues_[size_t{near->index} * classes_].first;
+    if (first != kNoPacketId) __builtin_prefetch(&packets_[first]);
   }
+  if (near->kind != kArrive) return;
+  const Way& way = packets_[near->index].way;
+  if (links_.size() < kFewLinks) {
+    if (way.has_links()) __builtin_prefetch(way.links());
+    return;
+  }
+  const Link& in = links_[way.link];
+  if (in.to_nic) return ends_.prefetch_delivery(packets_[near->index]);
+  const LinkId next = expected_link(way, in.to);
+  prefetch_link(next);
+  __builtin_prefetch(&queues_[size_t{next} * classes_]);
+  __builtin_prefetch(&ingress_[size_t{way.link} * classes_]);
+}
+
+void Network::prefetch_link(LinkId link) const {
+  const auto* at = reinterpret_cast<const char*>(&links_[link]);
+  for (size_t i = 0; i < 3 * alignof(Link); i += alignof(Link)) __builtin_prefetch(at + i);
+}
+
+/// By which a packet with this way that comes to `at` would go on.
+LinkId Network::expected_link(const Way& way, VertexId at) {
+  return way.has_links() ? *way.links() : routing_->expected(at, way);
 }
 
 void Network::ready(LinkId nic, Time now) { serve_or_wait(nic, now); }
 
 void Network::serve_or_wait(LinkId link, Time now) {
   Link& l = links_[link];
-  if (now >= l.free) return serve(link, now);
-  if (l.awaited) return;
-  l.awaited = true;
-  calendar_.push_in_order(l.free, kFree, link);
-}
-
-bool Network::down(LinkId link, Time now, Time& up) const {
-  for (const GraphLink::Outage& o : graph_.link(link).down) {
-    if (now >= o.from && now < o.to) {
-      up = o.to;
-      return true;
-    }
-  }
-  return false;
+  if (now >= l.free_at()) return serve(link, now);
+  if (!l.awaited()) await_free(link);
 }
 
 void Network::serve(LinkId link, Time now) {
   Link& l = links_[link];
-  if (Time up; l.faulty && down(link, now, up)) {
-    if (!up.is_never()) calendar_.push(up, kUp, link);
-    return;
-  }
+  if (l.faulty && holds(link, now)) return;
   if (!l.pfc.empty()) return transmit_pfc(link, now);
   if (const uint8_t eligible = l.waiting & static_cast<uint8_t>(~l.paused); eligible != 0) {
     return transmit(link, dequeue(link, pick(link, eligible), now), now, now);
@@ -168,10 +184,9 @@ void Network::serve(LinkId link, Time now) {
   const PacketId id = ends_.pull(link, l.paused, now);
   if (id == kNoPacketId) return;
   NetPacket& p = packets_[id];
-  p.hop = 0;
   if (p.tail == Time()) p.head = p.tail = now;
   // One that has just come in has been on the link while its wire was idle; others have waited.
-  transmit(link, id, p.tail == now ? std::max(p.head, l.free) : now, now);
+  transmit(link, id, p.tail == now ? std::max(p.head, l.free_at()) : now, now);
 }
 
 /// The class that may send next: strict ones in the order of the settings, then by weight, each as
@@ -222,7 +237,7 @@ PacketId Network::dequeue(LinkId link, unsigned cls, Time now) {
     q.deficit = 0;
     l.waiting &= static_cast<uint8_t>(~(1u << cls));
   }
-  if (p.hop > 0) leave_switch(link, cls, id, now);
+  leave_switch(link, cls, id, now);
   return id;
 }
 
@@ -231,7 +246,7 @@ void Network::leave_switch(LinkId link, unsigned cls, PacketId id, Time now) {
   NetPacket& p = packets_[id];
   Link& l = links_[link];
   const Queue& q = queues_[link * classes_ + cls];
-  const LinkId came_by = p.path[p.hop - 1];
+  const LinkId came_by = p.way.link;
   IngressUse& use = ingress_[came_by * classes_ + cls];
   SharedBuffer& buffer = buffers_[l.from];
   buffer.leave(use, p.buffer_bytes);
@@ -240,7 +255,8 @@ void Network::leave_switch(LinkId link, unsigned cls, PacketId id, Time now) {
                              ? 1
                              : ecn->pmax * static_cast<double>(q.bytes - ecn->kmin) /
                                    static_cast<double>(ecn->kmax - ecn->kmin);
-    if (marks >= 1 || chance(marks)) {
+    if (marks >= 1 ||
+        keyed_draw(settings_.seed, DrawKind::kMark, link, cls, l.counters.packets, marks)) {
       if (p.ect) {
         p.ce = true;
         ++l.counters.marked;
@@ -265,18 +281,20 @@ void Network::note_telemetry(LinkId link, PacketId id, Time now) {
 }
 
 void Network::set_rate(LinkId link, Rate rate) {
-  links_[link].rate = rate;
-  links_[link].serializer.set_rate(rate);
+  links_[link].own_rate = rate;
+  links_[link].set_rate(rate);
+  note_faster(links_[link].from);
+  note_faster(links_[link].to);
 }
 
 Duration Network::time_on(LinkId link, uint32_t bytes) {
   Link& l = links_[link];
   if (load_ != nullptr) {
-    const Rate left = load_->left(link, l.rate);
-    if (left != l.serializer.rate()) l.serializer.set_rate(left);
+    const Rate left = load_->left(link, l.own_rate);
+    if (left != l.rate()) l.set_rate(left);
   }
-  if (settings_.resolution.ps() == 0) return l.serializer.next(bytes);
-  const Duration exact = l.serializer.rate().time_for(bytes);
+  if (settings_.resolution.ps() == 0) return l.time_of_next(bytes);
+  const Duration exact = l.rate().time_for(bytes);
   return Duration::ps(exact.ps() - exact.ps() % settings_.resolution.ps());
 }
 
@@ -284,26 +302,33 @@ Duration Network::time_on(LinkId link, uint32_t bytes) {
 void Network::transmit(LinkId link, PacketId id, Time start, Time now) {
   Link& l = links_[link];
   NetPacket& p = packets_[id];
-  l.free = std::max(p.tail, start + time_on(link, p.wire_bytes));
+  l.send(start, p.tail, time_on(link, p.wire_bytes));
   l.started = start;
   l.last_bytes = p.wire_bytes;
   ++l.counters.packets;
   l.counters.wire_bytes += p.wire_bytes;
-  l.out_head = std::max(l.out_head, start + l.latency);
-  l.out_tail = std::max(l.out_tail, l.free + l.latency);
-  p.head = l.out_head;
-  p.tail = l.out_tail;
+  p.head = l.exit().head;
+  p.tail = l.exit().tail;
+  p.way.link = link;
   Time at = l.to_outside ? p.head : p.tail;
-  if (settings_.cut_through && !l.to_nic) {
-    // Into a faster link it waits until it can go through in one piece, so that the link serves
-    // others meanwhile.
-    at = std::max(p.head, p.tail - links_[p.path[p.hop + 1]].serializer.most_for(p.wire_bytes));
-  }
+  if (settings_.cut_through && !l.to_nic) at = arrival_at_switch(link, p);
   calendar_.push_in_order(std::max(now, at), kArrive, id);
   if (l.from_nic || !l.pfc.empty() || (l.waiting & static_cast<uint8_t>(~l.paused)) != 0) {
-    l.awaited = true;
-    calendar_.push_in_order(l.free, kFree, link);
+    await_free(link);
   }
+}
+
+/// When a packet that is cut through comes to its switch: with its head, but in front of a faster
+/// link when it can go through in one piece, so that the link serves others meanwhile. Which link
+/// that will be is decided on arrival; this is what is expected.
+Time Network::arrival_at_switch(LinkId link, const NetPacket& p) {
+  Link& l = links_[link];
+  // No slower than this link passed it on, and all behind it are no faster.
+  if (!l.into_faster && load_ == nullptr && p.tail - p.head <= l.most_for(p.wire_bytes)) {
+    return p.head;
+  }
+  Link& next = links_[expected_link(p.way, l.to)];
+  return std::max(p.head, p.tail - next.most_for(p.wire_bytes));
 }
 
 void Network::note_backlog(LinkId nic, uint64_t bytes, Time now) {
@@ -319,24 +344,18 @@ void Network::note_peak(Link& l, Time now) {
 
 void Network::arrive(PacketId id, Time now) {
   NetPacket& p = packets_[id];
-  const LinkId came_by = p.path[p.hop];
+  const LinkId came_by = p.way.link;
   const Link& in = links_[came_by];
   if (in.faulty) {
-    const GraphLink& g = graph_.link(came_by);
-    for (const GraphLink::Outage& o : g.down) {
-      if (p.tail - in.latency > o.from && p.head - in.latency < o.to) {
-        return lose(id, came_by, PacketLoss::kOutage, now);
-      }
-    }
-    if (g.loss > 0 && chance(g.loss)) return lose(id, came_by, PacketLoss::kLink, now);
+    if (const auto why = lost_on(came_by, p)) return lose(id, came_by, *why, now);
   }
   if (in.to_nic) {
     ++delivered_;
     return ends_.deliver(id, now);
   }
-  ++p.hop;
-  const LinkId link = p.path[p.hop];
+  const LinkId link = p.way.has_links() ? p.way.take_link() : routing_->next(in.to, p.way);
   Link& l = links_[link];
+  DEBUG_ASSERT_INVARIANT(l.from == in.to);
   const unsigned cls = class_of_[p.priority];
   IngressUse& use = ingress_[came_by * classes_ + cls];
   SharedBuffer& buffer = buffers_[in.to];
@@ -354,7 +373,7 @@ void Network::arrive(PacketId id, Time now) {
     return lose(id, link, PacketLoss::kBuffer, now);
   }
   const bool blocked = !l.pfc.empty() || use.pausing || (l.paused >> cls & 1) != 0 || l.faulty;
-  if (now < l.free || l.waiting != 0 || blocked) {
+  if (now < l.free_at() || l.waiting != 0 || blocked) {
     enqueue(link, id);
     note_peak(l, now);
     return serve_or_wait(link, now);
@@ -372,16 +391,6 @@ void Network::lose(PacketId id, LinkId link, PacketLoss why, Time now) {
   ++links_[link].counters.lost[static_cast<size_t>(why)];
   ends_.lost(id, why, now);
   release(id);
-}
-
-/// splitmix64, so that a run depends on its seed alone.
-bool Network::chance(double probability) {
-  random_ += 0x9e3779b97f4a7c15;
-  uint64_t z = random_;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-  z = (z ^ z >> 27) * 0x94d049bb133111eb;
-  z ^= z >> 31;
-  return static_cast<double>(z >> 11) * 0x1p-53 < probability;
 }
 
 NetworkLinkCounters Network::counters_at(LinkId link, Time now) const {
@@ -408,10 +417,11 @@ unsigned __int128 Network::sent_bits(LinkId link, Time at) const {
   const Link& l = links_[link];
   constexpr unsigned kBits = 8;
   const auto bits = static_cast<unsigned __int128>(l.counters.wire_bytes) * kBits << kBitFraction;
-  if (at >= l.free) return bits;
+  const Time free = l.free_at();
+  if (at >= free) return bits;
   const auto last = static_cast<unsigned __int128>(l.last_bytes) * kBits << kBitFraction;
-  return bits - last * static_cast<uint64_t>((l.free - at).ps()) /
-                    static_cast<uint64_t>((l.free - l.started).ps());
+  return bits - last * static_cast<uint64_t>((free - at).ps()) /
+                    static_cast<uint64_t>((free - l.started).ps());
 }
 
 void Network::reserve(size_t packets) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,39 +18,32 @@
 #include "dataplane/fabric/event_lanes.h"
 #include "dataplane/fabric/graph.h"
 #include "dataplane/fabric/queue_settings.h"
+#include "dataplane/fabric/routing.h"
 #include "dataplane/fabric/shared_buffer.h"
+#include "dataplane/fabric/wire.h"
+#include "dataplane/fabric/wire_faults.h"
 
 namespace understudy {
 
 using PacketId = uint32_t;
 inline constexpr PacketId kNoPacketId = 0xffffffff;
 
-enum class PacketLoss : uint8_t {
-  kBuffer,    ///< a lossy queue had no room
-  kHeadroom,  ///< a lossless class was overrun
-  kLink,      ///< the link's own loss
-  kOutage,    ///< the link went down under it
-};
-inline constexpr size_t kPacketLosses = 4;
-
 /// One cache line.
 struct alignas(64) NetPacket {
-  const LinkId* path = nullptr;  ///< all links from NIC to NIC; outlives the packet
-  uint8_t hops = 0;              ///< how many
-  uint8_t hop = 0;               ///< on which of them it is, or for which it waits
+  Way way;  ///< where it goes to, and the link on which it is
   uint8_t priority = 0;
-  bool ect = false, ce = false;
-  bool telemetry = false;     ///< switches write into it
-  uint8_t kind = 0;           ///< the ends'
-  uint32_t wire_bytes = 0;    ///< as links count: with Ethernet's overhead
-  uint32_t buffer_bytes = 0;  ///< as queues and buffers count
-  Time head, tail;            ///< when its first and last bytes are where it is
-  // The ends' own:
-  uint32_t flow = 0;
-  uint32_t payload = 0;
-  Time sent;
-  uint32_t number = 0;
+  bool ect : 1 = false, ce : 1 = false;
+  bool telemetry : 1 = false;   ///< switches write into it
+  bool tells_ce : 1 = false;    ///< the ends': an acknowledgement of a packet with a CE mark
+  uint8_t kind = 0;             ///< the ends'
+  uint32_t wire_bytes = 0;      ///< as links count: with Ethernet's overhead
+  uint32_t buffer_bytes = 0;    ///< as queues and buffers count
   PacketId next = kNoPacketId;  ///< the network's, while it waits
+  Time head, tail;              ///< when its first and last bytes are where it is
+  // The ends' own:
+  Time sent;
+  uint32_t flow = 0;
+  uint32_t number = 0;
 };
 static_assert(sizeof(NetPacket) == 64);
 
@@ -88,6 +82,8 @@ class NetworkEnds {
     static_cast<void>(index);
     static_cast<void>(stage);
   }
+  /// The same for a packet that comes to its last NIC soon.
+  virtual void prefetch_delivery(const NetPacket& packet) const { static_cast<void>(packet); }
 };
 
 /// Ends that can share a network with others' packets: theirs have kinds below kOthersPacket.
@@ -110,6 +106,10 @@ class NetworkTraffic : public NetworkEnds {
   static constexpr uint64_t kNoTurn = ~uint64_t{0};
   /// A link of that network has become another one.
   virtual void link_changed(const RateChange& change) { static_cast<void>(change); }
+  /// Flows of this group stop, or go on.
+  virtual void set_running(uint32_t group, bool running, Time now) {
+    static_cast<void>(group), static_cast<void>(running), static_cast<void>(now);
+  }
 };
 inline constexpr uint8_t kOthersPacket = 0x80;
 
@@ -124,11 +124,11 @@ class LinkLoad {
 struct NetworkLinkCounters {
   uint64_t packets = 0;
   uint64_t wire_bytes = 0;
+  uint64_t queue_peak = 0;  ///< bytes, all classes
+  Time queue_peak_at;
   uint64_t marked = 0;
   uint64_t not_ect = 0;  ///< would have been marked, had they been ECN-capable
   std::array<uint64_t, kPacketLosses> lost{};
-  uint64_t queue_peak = 0;  ///< bytes, all classes
-  Time queue_peak_at;
   uint64_t pauses = 0;  ///< PFC frames that stopped this link's sender; `resumes` that let it go on
   uint64_t resumes = 0;
   Duration paused;  ///< sum over its classes
@@ -137,8 +137,11 @@ struct NetworkLinkCounters {
 
 class Network {
  public:
-  /// All arguments outlive this.
-  Network(const Graph& graph, const NetworkSettings& settings, NetworkEnds& ends);
+  /// All arguments outlive this. `routing` may be null if all packets carry their links.
+  Network(const Graph& graph, const NetworkSettings& settings, NetworkEnds& ends,
+          Routing* routing = nullptr);
+
+  Routing& routing() { return *routing_; }
 
   PacketId take();
   void release(PacketId id) { free_.push_back(id); }
@@ -150,8 +153,8 @@ class Network {
   /// Position in the settings' classes.
   unsigned class_of(uint8_t priority) const { return class_of_[priority]; }
 
-  /// A place behind all that stand in line so far.
-  uint64_t take_turn() { return ++turns_; }
+  /// A place behind all that stand in line at this NIC so far.
+  uint64_t take_turn(VertexId nic) { return ++turns_[nic]; }
   /// The ends have something to send on this NIC's link: it will pull if it can.
   void ready(LinkId nic, Time now);
   /// Of what happens at one moment, events of the network and wake-ups of rank 0 come first, in the
@@ -162,11 +165,12 @@ class Network {
 
   /// Take effect with the next packet that starts.
   void set_rate(LinkId link, Rate rate);
-  void set_latency(LinkId link, Duration latency) { links_[link].latency = latency; }
-  void change(const RateChange& change) {
-    if (change.rate) set_rate(change.link, *change.rate);
-    if (change.latency) set_latency(change.link, *change.latency);
-  }
+  void set_latency(LinkId link, Duration latency) { links_[link].set_latency(latency); }
+  /// At its time, which is not before the last event. An outage loses the packet on the wire; those
+  /// that are all on the way come in, and those that wait go on waiting.
+  void change(const RateChange& change);
+  /// Nothing will come through this link any more, unless it changes again.
+  bool is_closed(LinkId link, Time now) const;
   /// From now on packets get what `load` leaves of each link; it outlives this.
   void share_with(const LinkLoad& load) { load_ = &load; }
   /// Packets leave this network behind `link`, which ends at a NIC: they are delivered as soon as
@@ -183,13 +187,13 @@ class Network {
   /// Whether a packet whose first byte came to `link` at `head` was under way when the class was
   /// paused: it passes.
   bool began_before_pause(LinkId link, unsigned cls, Time head) const {
-    return std::max(head, links_[link].free) < queues_[link * classes_ + cls].paused_at;
+    return std::max(head, links_[link].free_at()) < queues_[link * classes_ + cls].paused_at;
   }
   /// So many bytes wait at the ends, in front of a NIC's link: its queue, in counters and series.
   void note_backlog(LinkId nic, uint64_t bytes, Time now);
   /// Time that this link takes for a PFC frame, if nothing else shares its rate.
   Duration pfc_time_on(LinkId link) const {
-    return links_[link].rate.time_for(settings_.pfc_frame_bytes);
+    return links_[link].own_rate.time_for(settings_.pfc_frame_bytes);
   }
   /// Room for as many packets at once before the first allocation.
   void reserve(size_t packets);
@@ -235,34 +239,43 @@ class Network {
     int64_t deficit = 0;  ///< weighted round robin: bytes that it may still send in its turn
     Time paused_at;
   };
-  struct Link {
-    Rate rate;              ///< its own
-    Serializer serializer;  ///< at what is left of it
-    Duration latency;
-    Time free;                ///< the wire is busy until then
+  /// Its wire is at what is left of its rate, and awaited while a kFree event is on its way. What
+  /// every packet needs comes first, in three cache lines.
+  struct alignas(64) Link : Wire {
+    using Wire::Wire;
+
     Time started;             ///< when the last packet began to leave ...
     uint32_t last_bytes = 0;  ///< ... and its wire bytes; 0: that was a PFC frame
     VertexId from = 0, to = 0;
-    bool awaited = false;  ///< a kFree event is on its way
     bool from_nic = false, to_nic = false, to_outside = false;
     bool faulty = false;       ///< it loses packets, or is down at times
     bool tells = false;        ///< the one outside is told of pauses
+    bool into_faster = false;  ///< some link behind its far end is faster
     uint8_t paused = 0;        ///< classes that the far end has stopped
     uint8_t waiting = 0;       ///< classes that have packets
     uint8_t turn = 0;          ///< class whose turn it is among those with a weight
-    uint64_t queued = 0;       ///< bytes of all classes
-    Time out_head, out_tail;   ///< of the last packet at the far end: a cable keeps order
-    Time heard;                ///< when the last pause from outside took effect
     std::vector<uint8_t> pfc;  ///< frames that wait: class, and 0x80 for pause
+    uint64_t queued = 0;       ///< bytes of all classes
     NetworkLinkCounters counters;
+    Rate own_rate;
+    WireFaults faults;  ///< without the known outages of the graph
+    Time heard;         ///< when the last pause from outside took effect
   };
 
-  void prefetch(bool from_lane) const;
+  void prefetch(bool from_lane);
+  void prefetch_link(LinkId link) const;
+  LinkId expected_link(const Way& way, VertexId at);
+  Time arrival_at_switch(LinkId link, const NetPacket& p);
+  void note_faster(VertexId vertex);
   void arrive(PacketId id, Time now);
   static void note_peak(Link& l, Time now);
   void enqueue(LinkId link, PacketId id);
   void serve(LinkId link, Time now);
   void serve_or_wait(LinkId link, Time now);
+  void await_free(LinkId link) {
+    links_[link].await();
+    calendar_.push_in_order(links_[link].free_at(), kFree, link);
+  }
   unsigned pick(LinkId link, uint8_t eligible);
   PacketId dequeue(LinkId link, unsigned cls, Time now);
   void leave_switch(LinkId link, unsigned cls, PacketId id, Time now);
@@ -273,12 +286,13 @@ class Network {
   void paused(LinkId link, unsigned cls, bool pause, Time now);
   void lose(PacketId id, LinkId link, PacketLoss why, Time now);
   Duration time_on(LinkId link, uint32_t bytes);
-  bool down(LinkId link, Time now, Time& up) const;
-  bool chance(double probability);
+  bool holds(LinkId link, Time now);
+  std::optional<PacketLoss> lost_on(LinkId link, const NetPacket& p);
 
   const Graph& graph_;
   const NetworkSettings& settings_;
   NetworkEnds& ends_;
+  Routing* routing_;
   const LinkLoad* load_ = nullptr;
   unsigned classes_;
   std::array<uint8_t, kPriorities> class_of_{};
@@ -287,12 +301,11 @@ class Network {
   std::vector<IngressUse> ingress_;      ///< [link * classes_ + class], at the link's far end
   std::vector<const EcnSettings*> ecn_;  ///< [link * classes_ + class], null: no marking
   std::vector<SharedBuffer> buffers_;    ///< by vertex
+  std::vector<uint64_t> turns_;          ///< by vertex: taken so far
   std::vector<NetPacket> packets_;
   std::vector<PacketId> free_;
   std::vector<TelemetryRecord> telemetry_;  ///< beside packets_, if the settings want it
   EventLanes calendar_;
-  uint64_t random_;
-  uint64_t turns_ = 0;
   uint64_t events_ = 0;
   uint64_t delivered_ = 0;
   uint64_t paused_now_ = 0;  ///< links' classes

@@ -20,18 +20,16 @@ void Network::transmit_pfc(LinkId link, Time now) {
   Link& l = links_[link];
   const uint8_t frame = l.pfc.front();
   l.pfc.erase(l.pfc.begin());
-  l.free = now + time_on(link, settings_.pfc_frame_bytes);
+  l.send(now, now, time_on(link, settings_.pfc_frame_bytes));
   l.last_bytes = 0;
-  l.out_head = std::max(l.out_head, now + l.latency);
-  l.out_tail = std::max(l.out_tail, l.free + l.latency);
   const bool pause = (frame & kPauseBit) != 0;
   if (l.tells) {
-    calendar_.push(l.out_head, pause ? kPauseLeaves : kResumeLeaves,
+    calendar_.push(l.exit().head, pause ? kPauseLeaves : kResumeLeaves,
                    link << kClassShift | (frame & 7));
   }
-  calendar_.push(l.out_tail, pause ? kPause : kResume, reverse(link) << kClassShift | (frame & 7));
-  l.awaited = true;
-  calendar_.push_in_order(l.free, kFree, link);
+  calendar_.push(l.exit().tail, pause ? kPause : kResume,
+                 reverse(link) << kClassShift | (frame & 7));
+  await_free(link);
 }
 
 /// A PFC frame has come to the sender of `link`.
@@ -58,7 +56,7 @@ void Network::paused(LinkId link, unsigned cls, bool pause, Time now) {
 
 void Network::pause_from_outside(LinkId link, unsigned cls, bool pause, bool frame, Time now) {
   Link& l = links_[link];
-  const Time at = std::max(now + l.latency, frame ? l.out_tail : l.heard);
+  const Time at = std::max(now + l.latency(), frame ? l.exit().tail : l.heard);
   l.heard = std::max(l.heard, at);
   if (at <= now) return paused(reverse(link), cls, pause, now);
   calendar_.push(at, pause ? kPause : kResume, reverse(link) << kClassShift | cls);

@@ -117,9 +117,13 @@ std::span<const LinkId> Routes::choices(VertexId at, VertexId to, const StaticRo
   return found_;
 }
 
+size_t Routes::chosen(uint64_t seed, VertexId at, uint64_t hash, size_t n) {
+  return static_cast<size_t>(((mix(hash ^ mix(seed + at)) >> 32) * n) >> 32);
+}
+
 size_t Routes::choose(VertexId at, uint64_t hash, size_t n) const {
   if (choice_ == RouteChoice::kFirst || n == 1) return 0;
-  return static_cast<size_t>(((mix(hash ^ mix(seed_ + at)) >> 32) * n) >> 32);
+  return chosen(seed_, at, hash, n);
 }
 
 /// False where the way ends before `to`.

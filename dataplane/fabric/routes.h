@@ -52,6 +52,13 @@ class Routes {
          std::vector<StaticRoute> static_routes = {});
 
   RouteChoice choice() const { return choice_; }
+  /// Which of `n` links of `at` a packet with this hash takes.
+  static size_t chosen(uint64_t seed, VertexId at, uint64_t hash, size_t n);
+  /// Whether a static route is given for the pair.
+  bool is_static(VertexId from, VertexId to) const { return static_route(from, to) != nullptr; }
+  /// The vertex that everything for `to` comes by last, if it is a switch and the only one with a
+  /// cable to it; else `to`.
+  VertexId root_of(VertexId to) const;
 
   /// Links that leave `at` on shortest paths to `to` (a NIC or GPU), static routes aside; none if
   /// there is no path. Valid until the next call.
@@ -74,8 +81,6 @@ class Routes {
   template <typename Take>
   bool walk(VertexId from, VertexId to, uint64_t hash, const Take& take);
   const StaticRoute* static_route(VertexId from, VertexId to) const;
-  /// The vertex to which distances are kept for `to`: its only switch, or itself.
-  VertexId root_of(VertexId to) const;
   const std::vector<uint16_t>& distances(VertexId root);
   size_t choose(VertexId at, uint64_t hash, size_t n) const;
   /// next_hops, or the links of the static route's hop number `hop` where there is one.

@@ -20,6 +20,8 @@ struct NodeNic {
   std::optional<uint16_t> vlan_tci;  ///< PCP and VLAN id of its RoCE traffic
   bool mac_known = true;             ///< false: `mac` is a guess until the NIC is heard
   unsigned nic = 0;                  ///< of its node
+  /// A real NIC whose node has no TCP of its own: the host here speaks for it.
+  bool host_speaks = false;
 };
 
 /// Built by control, read-only for the shard but for a real NIC's learned MAC.

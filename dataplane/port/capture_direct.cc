@@ -2,6 +2,7 @@
 #include <deque>
 #include <utility>
 
+#include "dataplane/base/try.h"
 #include "dataplane/port/capture.h"
 #include "dataplane/port/capture_file.h"
 
@@ -51,9 +52,8 @@ class DirectCapture final : public Capture {
 }  // namespace
 
 Result<std::unique_ptr<Capture>> open_direct_capture(const CaptureOptions& options) {
-  auto file = CaptureFile::create(options);
-  if (!file) return tl::unexpected(file.error());
-  return std::make_unique<DirectCapture>(std::move(*file));
+  auto file = TRY(CaptureFile::create(options));
+  return std::make_unique<DirectCapture>(std::move(file));
 }
 
 }  // namespace understudy

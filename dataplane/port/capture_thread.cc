@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dataplane/base/byte_ring.h"
+#include "dataplane/base/try.h"
 #include "dataplane/port/capture.h"
 #include "dataplane/port/capture_file.h"
 
@@ -143,9 +144,8 @@ class ThreadedCapture final : public Capture {
 
 Result<std::unique_ptr<Capture>> open_threaded_capture(const CaptureOptions& options,
                                                        size_t ring_bytes) {
-  auto file = CaptureFile::create(options);
-  if (!file) return tl::unexpected(file.error());
-  return std::make_unique<ThreadedCapture>(std::move(*file), ring_bytes);
+  auto file = TRY(CaptureFile::create(options));
+  return std::make_unique<ThreadedCapture>(std::move(file), ring_bytes);
 }
 
 }  // namespace understudy

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "dataplane/engine/io.h"
+#include "dataplane/engine/state/io.h"
 
 namespace understudy {
 

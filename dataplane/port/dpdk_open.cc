@@ -11,6 +11,7 @@
 #include <new>
 #include <string_view>
 
+#include "dataplane/base/try.h"
 #include "dataplane/port/dpdk_log.h"
 #include "dataplane/port/dpdk_port.h"
 
@@ -81,21 +82,19 @@ std::string DpdkPort::where() const {
 
 Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkPortOptions& options) {
   std::unique_ptr<DpdkPort> port(new DpdkPort(options));
-  if (auto done = port->attach(options.device); !done) return tl::unexpected(done.error());
-  if (auto done = port->start(); !done) return tl::unexpected(done.error());
-  if (auto done = port->vhost_.publish(port->name_); !done) return tl::unexpected(done.error());
+  TRY(port->attach(options.device));
+  TRY(port->start());
+  TRY(port->vhost_.publish(port->name_));
   return port;
 }
 
 Result<void> DpdkPort::attach(const std::string& device) {
-  auto parsed = parse_dpdk_device(name_, device);
-  if (!parsed) return tl::unexpected(parsed.error());
-  device_ = std::move(*parsed);
-  if (auto done = check_dpdk_device(name_, device_); !done) return done;
+  device_ = TRY(parse_dpdk_device(name_, device));
+  TRY(check_dpdk_device(name_, device_));
   (void)take_dpdk_complaint();  // what was said before is not about this device
   if (!device_.pci) {
     if (device_.driver == "net_vhost") {
-      if (auto done = vhost_.prepare(name_, device_); !done) return done;
+      TRY(vhost_.prepare(name_, device_));
     }
     add_jumbo_arguments(device_);
     if (rte_eth_dev_get_port_by_name(device_.name.c_str(), &id_) == 0) {
@@ -123,7 +122,7 @@ Result<void> DpdkPort::start() {
   has_time_stamps_ = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_SEND_ON_TIMESTAMP) != 0;
   rte_eth_conf conf{};
   if (stamps_) {
-    if (auto ready = prepare_time_stamps(conf.txmode.offloads); !ready) return ready;
+    TRY(prepare_time_stamps(conf.txmode.offloads));
   }
   // Network cards and net_tap mean the limit that they state, other virtual devices do not.
   conf.rxmode.mtu = std::min(std::max(mtu_, kMinMtu), stated_max_mtu(info));

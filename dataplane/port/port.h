@@ -8,7 +8,7 @@
 #include <string>
 
 #include "dataplane/base/units.h"
-#include "dataplane/engine/io.h"
+#include "dataplane/engine/state/io.h"
 #include "dataplane/wire/pcapng.h"
 
 namespace understudy {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "dataplane/base/try.h"
 #include "dataplane/port/receive_stage.h"
 #include "dataplane/port/transmit_stage.h"
 
@@ -18,8 +19,7 @@ class StagedPort final : public Port {
                                                   bool verify_icrc) {
     std::unique_ptr<StagedPort> port(new StagedPort(device, verify_icrc));
     if (cores < 3) return port;
-    auto prepared = port->transmit_.emplace(device).prepare();
-    if (!prepared) return tl::unexpected(prepared.error());
+    TRY(port->transmit_.emplace(device).prepare());
     return port;
   }
 

@@ -94,8 +94,8 @@ void Qp::on_packet(Time now, const RoceView& packet, const uint8_t* payload) {
   }
 }
 
-void Qp::on_run(Time now, uint32_t before, uint32_t bytes, const RoceView& last,
-                const uint8_t* payload) {
+void Qp::on_train(Time now, uint32_t before, uint32_t bytes, const RoceView& last,
+                  const uint8_t* payload) {
   const Psn first(last.psn.value() - before);
   if (!connected() || !responder_.take_middles(first, before, bytes)) {
     RoceView one = last;

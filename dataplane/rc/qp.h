@@ -64,10 +64,10 @@ class alignas(64) Qp {
 
   /// A packet of the peer, at its modelled arrival.
   void on_packet(Time now, const RoceView& packet, const uint8_t* payload);
-  /// The same of `before` MIDDLE packets of a WRITE, each with `bytes` that nobody wants, and of
-  /// the one behind them. `payload` has room for any.
-  void on_run(Time now, uint32_t before, uint32_t bytes, const RoceView& last,
-              const uint8_t* payload);
+  /// A train: `before` MIDDLE packets of a WRITE, each with `bytes` of payload that nobody wants,
+  /// and the packet behind them. `payload` has room for any.
+  void on_train(Time now, uint32_t before, uint32_t bytes, const RoceView& last,
+                const uint8_t* payload);
   void on_timer(Time now);
   Time deadline() const { return std::min(flush_at_, requester_.deadline()); }
 

@@ -1,4 +1,4 @@
-// Packed headers of everything the dataplane reads and writes. Bytes only; see rocev2 rules A1, A3.
+// Packed headers of everything the dataplane reads and writes. Bytes only; see rules A1, A3.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@ inline constexpr uint16_t kEtherQinQ = 0x88a8;
 inline constexpr uint16_t kEtherIpv6 = 0x86dd;
 inline constexpr uint16_t kEtherMacControl = 0x8808;
 inline constexpr uint8_t kIpProtoIcmp = 1;
+inline constexpr uint8_t kIpProtoTcp = 6;
 inline constexpr uint8_t kIpProtoUdp = 17;
 inline constexpr uint8_t kIpProtoIcmpv6 = 58;
 inline constexpr uint16_t kRoceUdpPort = 4791;

@@ -103,6 +103,9 @@ void append_pcapng_interface(std::vector<uint8_t>& out, std::string_view name, u
   block.finish();
 }
 
+/// Whether it is given, and if so what it is.
+constexpr uint32_t bits_of(std::optional<bool> value) { return value ? (*value ? 3u : 1u) : 0u; }
+
 void append_pcapng_packet(std::vector<uint8_t>& out, uint32_t interface, CaptureEpoch epoch,
                           const CapturedFrame& frame, std::span<const LinkChange> changes) {
   BlockWriter block(out, kPcapngPacket);
@@ -122,9 +125,13 @@ void append_pcapng_packet(std::vector<uint8_t>& out, uint32_t interface, Capture
     block.option_custom("link", 32);
     block.put_signed(change.at.ps());
     block.put(change.node);
-    block.put((change.rate ? 1u : 0u) | (change.latency ? 2u : 0u));
+    block.put((change.rate ? 1u : 0u) | (change.latency ? 2u : 0u) | bits_of(change.down) << 2 |
+              bits_of(change.paused) << 4);
     block.put(change.rate.value_or(Rate()).bps());
     block.put_signed(change.latency.value_or(Duration()).ps());
+    if (!change.loss) continue;
+    block.option_custom("loss", 8);
+    block.put(static_cast<uint64_t>(*change.loss * kLossUnit));
   }
   block.finish();
 }

@@ -8,8 +8,7 @@
 // says what follows:
 //   interface block  "strt", i64 seconds, i64 ps          the run's Time::zero() on the calendar
 //   packet block     "time", i64 at, i64 scheduled        ps since Time::zero(); scheduled is
-//   2^63-1
-//                                                         where no model knows the frame
+//                                                         2^63-1 where no model knows the frame
 //   packet block     "link", i64 at, u32 node, u32 what, u64 bits/s, i64 latency in ps
 //                                                         a link was changed before this packet;
 //                                                         what: 1 rate, 2 latency, 3 both
@@ -57,12 +56,17 @@ struct CaptureEpoch {
   int64_t ps = 0;
 };
 
-/// A change of all links of one node that took effect during the capture.
+/// A change of all links of one node, or of the node, that took effect during the capture.
+inline constexpr double kLossUnit =
+    0x1p53;  ///< captures hold a probability as a whole number of its parts
 struct LinkChange {
   Time at;
   NodeId node = 0;
   std::optional<Rate> rate;
   std::optional<Duration> latency;
+  std::optional<bool> down = {};    ///< links: they are, or are up again
+  std::optional<bool> paused = {};  ///< the node stands still, or goes on
+  std::optional<double> loss = {};  ///< of its links: probability
 };
 
 /// One frame as it was handed to or from the device.

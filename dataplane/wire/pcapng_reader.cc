@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "dataplane/base/try.h"
+
 namespace understudy {
 namespace {
 
@@ -127,21 +129,20 @@ Result<PcapngReader::Block> PcapngReader::next_block() {
 
 Result<PcapngRecord> PcapngReader::next() {
   while (at_ < file_.size()) {
-    auto block = next_block();
-    if (!block) return tl::unexpected(block.error());
+    auto block = TRY(next_block());
     if (truncated_) break;
-    switch (block->type()) {
+    switch (block.type()) {
       case kPcapngSection:
-        if (auto ok = read_section(*block); !ok) return tl::unexpected(ok.error());
+        TRY(read_section(block));
         break;
       case kPcapngInterface:
-        return read_interface(*block);
+        return read_interface(block);
       case kPcapngPacket:
-        return read_packet(*block);
+        return read_packet(block);
       case kPcapngSimplePacket:
-        return read_simple_packet(*block);
+        return read_simple_packet(block);
       case kPcapngStatistics:
-        return read_statistics(*block);
+        return read_statistics(block);
       default:
         break;
     }
@@ -223,7 +224,11 @@ Result<PcapngRecord> PcapngReader::read_packet(Block& block) {
       const int64_t latency = link->take_signed();
       if ((what & 1) != 0) change.rate = Rate::bits_per_second(bps);
       if ((what & 2) != 0) change.latency = Duration::ps(latency);
+      if ((what & 4) != 0) change.down = (what & 8) != 0;
+      if ((what & 16) != 0) change.paused = (what & 32) != 0;
       out.changes.push_back(change);
+    } else if (auto loss = block.custom(*o, "loss", 8); loss && !out.changes.empty()) {
+      out.changes.back().loss = static_cast<double>(loss->take<uint64_t>()) / kLossUnit;
     }
   }
   return out;

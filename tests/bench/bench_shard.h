@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "dataplane/base/slab.h"
-#include "tests/engine_rig.h"
+#include "tests/engine/rig.h"
 
 namespace understudy {
 

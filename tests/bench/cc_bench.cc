@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/cc_acks.h"
+#include "tests/cc/acks.h"
 
 namespace understudy {
 namespace {
@@ -59,7 +59,8 @@ void on_ack(benchmark::State& state, const ControlPreset& preset) {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   for (const auto& preset : understudy::control_presets()) {
-    const std::string name = "on_ack/" + std::string(preset.law) + "/" + std::string(preset.name);
+    const std::string name =
+        "on_ack/" + std::string(preset.controller) + "/" + std::string(preset.name);
     benchmark::RegisterBenchmark(
         name.c_str(), [&preset](benchmark::State& state) { understudy::on_ack(state, preset); });
   }

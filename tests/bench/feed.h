@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "dataplane/engine/io.h"
+#include "dataplane/engine/state/io.h"
 #include "dataplane/wire/build.h"
 
 namespace understudy {

@@ -8,9 +8,9 @@
 #include <string>
 #include <tuple>
 
-#include "ctrl/build/topology.h"
-#include "ctrl/build/traffic.h"
-#include "ctrl/session/flow_run.h"
+#include "ctrl/topology/topology.h"
+#include "ctrl/traffic/traffic.h"
+#include "tests/rigs/lone_run.h"
 
 namespace understudy {
 namespace {
@@ -44,7 +44,7 @@ void run(benchmark::State& state, unsigned k, const std::string& text) {
     const auto traffic = build_traffic(config, *topology);
     state.counters["network_and_flows_ms"] =
         static_cast<double>(std::clock() - begin) * 1e3 / CLOCKS_PER_SEC;
-    const auto run = run_flows(config, *topology, traffic->flows, {});
+    const auto run = run_flows(config, *topology, traffic->flows);
     state.counters["flows"] = static_cast<double>(run->flows.size());
     state.counters["modelled_ms"] = run->end.seconds() * 1e3;
     state.counters["filled"] = static_cast<double>(run->filled);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "dataplane/fabric/calendar.h"
-#include "tests/engine_rig.h"
-#include "tests/network_rig.h"
+#include "tests/engine/rig.h"
+#include "tests/rigs/network_rig.h"
 
 namespace understudy {
 namespace {
@@ -139,7 +139,7 @@ class PacedShard {
       add.endpoint = &rig_->endpoint;
       if (!by_links) {
         QpControl::Setup setup;
-        setup.law = std::make_unique<FixedRate>(Rate::bits_per_second(kLine), rates[i]);
+        setup.controller = std::make_unique<FixedRate>(Rate::bits_per_second(kLine), rates[i]);
         controls_.push_back(std::make_unique<QpControl>(std::move(setup)));
         add.control = controls_.back().get();
       }

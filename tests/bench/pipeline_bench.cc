@@ -14,8 +14,8 @@
 #include <cstring>
 #include <thread>
 
-#include "dataplane/app/eal.h"
 #include "dataplane/port/staged_port.h"
+#include "dataplane/runtime/eal.h"
 #include "tests/bench/responders.h"
 
 namespace understudy {

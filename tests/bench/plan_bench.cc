@@ -17,12 +17,12 @@
 #include <utility>
 #include <vector>
 
-#include "collective_model/alike_ranks.h"
-#include "collective_model/all_to_all.h"
-#include "collective_model/environment.h"
-#include "collective_model/operation_plan.h"
-#include "collective_model/pair_hops.h"
-#include "tests/live_bytes.h"
+#include "collective_model/plan/general_plan.h"
+#include "collective_model/plan/operation_plan.h"
+#include "collective_model/plan/pair_hops.h"
+#include "collective_model/plan/symmetric_ranks.h"
+#include "collective_model/schedule/all_to_all.h"
+#include "tests/rigs/live_bytes.h"
 
 namespace understudy {
 namespace {
@@ -41,15 +41,15 @@ constexpr uint64_t kKiB = 1024;
 /// The same for all pairs.
 class OneHop : public PairHops {
  public:
-  explicit OneHop(const RingHop& hop) : hop_(hop) {}
-  RingHop hop(uint32_t, uint32_t) const override { return hop_; }
+  explicit OneHop(const Hop& hop) : hop_(hop) {}
+  Hop hop(uint32_t, uint32_t) const override { return hop_; }
 
  private:
-  const RingHop hop_;
+  const Hop hop_;
 };
 
 /// `listed`: with the connections of all ranks, for the general evaluator.
-EnvironmentConfig config_of(const Shape& shape, uint32_t ranks, bool listed = false) {
+PlanInput config_of(const Shape& shape, uint32_t ranks, bool listed = false) {
   Communicator communicator;
   communicator.nodes = ranks / shape.gpus;
   communicator.gpus = shape.gpus;
@@ -60,19 +60,19 @@ EnvironmentConfig config_of(const Shape& shape, uint32_t ranks, bool listed = fa
   communicator.channels = shape.channels;
   OperationCut cut;
   if (!is_p2p(shape.collective)) cut = cut_group(communicator, {&operation, 1})->at(0);
-  EnvironmentConfig config;
-  const RingHop hop{Rate::bits_per_second(100'000'000'000), Duration::us(2)};
+  PlanInput config;
+  const Hop hop{Rate::bits_per_second(100'000'000'000), Duration::us(2)};
   config.real = {ranks / 3};
   config.step_cost = Duration::us(3);
   if (shape.gpus > 1) {
     config.inside = NodeWay{Rate::bits_per_second(2'400'000'000'000), Duration::us(1)};
   }
   const bool all_to_all = AllToAll::is_one(operation);
-  if ((all_to_all || AlikeRanks::is_one(operation)) && !listed) {
+  if ((all_to_all || SymmetricRanks::is_one(operation)) && !listed) {
     if (all_to_all) {
       config.all_to_all = std::make_shared<AllToAll>(communicator, operation);
     } else {
-      config.alike = std::make_shared<AlikeRanks>(communicator, operation, cut);
+      config.alike = std::make_shared<SymmetricRanks>(communicator, operation, cut);
     }
     config.pair_hops = std::make_shared<OneHop>(hop);
     config.ranks.resize(ranks);
@@ -82,7 +82,7 @@ EnvironmentConfig config_of(const Shape& shape, uint32_t ranks, bool listed = fa
   }
   config.ranks = rank_schedules(communicator, operation, cut);
   for (uint32_t r = 0; r < ranks; ++r) {
-    RingHop way = hop;
+    Hop way = hop;
     if (shape.leaf != 0 && (r + 1) % shape.leaf == 0) way.latency = hop.latency * 3;
     config.hops.emplace_back(config.ranks[r]->connections().size(), way);
   }
@@ -101,7 +101,8 @@ void make(benchmark::State& state, Shape shape) {
 /// With every rank emulated, made and carried out.
 void ideal(benchmark::State& state, Shape shape) {
   for (auto _ : state) {
-    const auto plan = make_ideal_plan(config_of(shape, static_cast<uint32_t>(state.range(0))));
+    const auto plan =
+        make_uncongested_plan(config_of(shape, static_cast<uint32_t>(state.range(0))));
     (*plan)->start(Time::zero());
     benchmark::DoNotOptimize((*plan)->finished());
   }
@@ -110,7 +111,7 @@ void ideal(benchmark::State& state, Shape shape) {
 /// The real rank: sends as soon as it has what it passes on, and a credit.
 class RealRank {
  public:
-  explicit RealRank(const EnvironmentConfig& config)
+  explicit RealRank(const PlanInput& config)
       : schedule_(config.ranks[config.real.front()]),
         connections_(schedule_->connections().size()) {
     if (config.all_to_all) {
@@ -142,12 +143,12 @@ class RealRank {
     plan.start(now);
     take(plan);
     while (!events_.empty()) {
-      const EnvironmentOutput out = events_.top().out;
+      const PlanOutput out = events_.top().out;
       events_.pop();
       now = std::max(now, out.time);
       ++messages;
       ++connections_[own_.find({out.rank, out.connection})->second].came;
-      if (out.kind == EnvironmentOutput::Kind::kData) {
+      if (out.kind == PlanOutput::Kind::kData) {
         const bool taken = plan.on_acknowledged(out.rank, out.connection, out.message, now);
         note({false, out.rank, out.connection, out.message, now - start_, taken});
       }
@@ -166,7 +167,7 @@ class RealRank {
     uint64_t came = 0, sent = 0;  ///< messages or credits; messages
   };
   struct Later {
-    EnvironmentOutput out;
+    PlanOutput out;
     bool operator<(const Later& other) const { return other.out.time < out.time; }
   };
 
@@ -174,7 +175,7 @@ class RealRank {
     if (told_ != nullptr) told_->push_back(told);
   }
   void take(Plan& plan) {
-    for (EnvironmentOutput out; plan.next(out);) events_.push({out});
+    for (PlanOutput out; plan.next(out);) events_.push({out});
   }
   bool may(uint32_t connection, uint64_t k) const {
     for (const Wait& wait : schedule_->waits(connection, k)) {
@@ -206,11 +207,11 @@ class RealRank {
 
 void message(benchmark::State& state, Shape shape, bool general) {
   const auto ranks = static_cast<uint32_t>(state.range(0));
-  EnvironmentConfig config = config_of(shape, ranks, general);
+  PlanInput config = config_of(shape, ranks, general);
   RealRank real(config);
   std::unique_ptr<Plan> plan;
   if (general) {
-    plan = std::make_unique<Environment>(*Environment::make(std::move(config)));
+    plan = std::make_unique<GeneralPlan>(*GeneralPlan::make(std::move(config)));
   } else {
     plan = std::move(*make_plan(std::move(config)));
   }
@@ -224,7 +225,7 @@ void message(benchmark::State& state, Shape shape, bool general) {
 /// The plan alone: one operation is carried out with the real rank and then repeated.
 void plan_alone(benchmark::State& state, Shape shape) {
   const auto ranks = static_cast<uint32_t>(state.range(0));
-  EnvironmentConfig config = config_of(shape, ranks);
+  PlanInput config = config_of(shape, ranks);
   RealRank real(config);
   const std::unique_ptr<Plan> plan = std::move(*make_plan(std::move(config)));
   std::vector<RealRank::Told> told;
@@ -244,7 +245,7 @@ void plan_alone(benchmark::State& state, Shape shape) {
     const double started = seconds();
     uint64_t came = 0;
     bool right = true;
-    EnvironmentOutput out;
+    PlanOutput out;
     while (plan->next(out)) ++came;
     for (const RealRank::Told& t : told) {
       now = start + t.after;

@@ -1,13 +1,13 @@
 // The path with the port around it: what the emulator's own port costs a frame in and out, and a
 // stream of WRITEs from the port to the port. As testpmd's macswap forwarding, beside which
-// tools/bench shows it, over a DPDK port that has always frames to give and takes all (net_null),
+// tools/experiments/bench shows it, over a DPDK port that has always frames to give and takes all (net_null),
 // in buffers that have just been used.
 //
 // Arguments: bytes of payload; the frames are hot. The time is that of one frame.
 #include <cstring>
 
-#include "dataplane/app/eal.h"
 #include "dataplane/port/dpdk_port.h"
+#include "dataplane/runtime/eal.h"
 #include "tests/bench/responders.h"
 
 namespace understudy {

@@ -134,12 +134,12 @@ class Requesters {
     QpControl::Setup made;
     if (paced()) {
       const uint64_t share = bench_line().bps() / setup_.queue_pairs / 20 * 19;
-      made.law = std::make_unique<Fixed>(bench_line(), Rate::bits_per_second(share));
+      made.controller = std::make_unique<Fixed>(bench_line(), Rate::bits_per_second(share));
     } else {
       SenderPath path;
       path.line = bench_line();
       path.base_rtt = Duration::us(2);
-      made.law = make_controller(DcqcnParameters{}, path);
+      made.controller = make_controller(DcqcnParameters{}, path);
     }
     return std::make_unique<QpControl>(std::move(made));
   }

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "ctrl/build/rail.h"
-#include "ctrl/config/load.h"
-#include "ctrl/session/endpoints.h"
+#include "ctrl/compile/shard_config.h"
+#include "ctrl/config/read/load.h"
+#include "ctrl/services/endpoints.h"
 #include "tests/bench/bench_shard.h"
-#include "tests/live_bytes.h"
+#include "tests/rigs/live_bytes.h"
 
 namespace understudy {
 namespace {

@@ -10,11 +10,11 @@
 #include <memory>
 #include <vector>
 
-#include "tools/soft_nic/context.h"
-#include "tools/soft_nic/loop_port.h"
-#include "tools/soft_nic/monotonic.h"
-#include "tools/soft_nic/neighbours.h"
-#include "tools/soft_nic/nic.h"
+#include "tools/soft_nic/base/monotonic.h"
+#include "tools/soft_nic/device/context.h"
+#include "tools/soft_nic/device/nic.h"
+#include "tools/soft_nic/port/loop_port.h"
+#include "tools/soft_nic/port/neighbours.h"
 
 namespace understudy::soft_nic {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "ctrl/config/load.h"
-#include "ctrl/session/simulate.h"
+#include "ctrl/config/read/load.h"
+#include "ctrl/run/simulate.h"
 #include "tests/bench/bench_shard.h"
 
 namespace understudy {

@@ -4,7 +4,6 @@
 // it. Prints "ready"; ends by SIGINT or SIGTERM, with status 1 where frames were lost on the way or
 // are not in the capture. LOSE: of so many RoCE frames one goes no further (but is captured), on
 // the average and not by a fixed period, which retries may fall into step with.
-#include <sched.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -16,11 +15,11 @@
 #include <string>
 #include <string_view>
 
-#include "dataplane/app/clock.h"
-#include "dataplane/app/eal.h"
 #include "dataplane/base/pattern.h"
 #include "dataplane/port/capture.h"
 #include "dataplane/port/dpdk_port.h"
+#include "dataplane/runtime/clock.h"
+#include "dataplane/runtime/eal.h"
 
 namespace understudy {
 namespace {
@@ -61,9 +60,7 @@ class Cable {
       bool busy = false;
       for (size_t from = 0; from < ports_.size(); ++from) busy = carry(from) || busy;
       idle = busy ? 0 : idle + 1;
-      if (idle < kTurnsBeforeNap) continue;
-      const timespec nap{0, kNapNs};
-      nanosleep(&nap, nullptr);
+      if (idle >= kTurnsBeforeNap) nap();
     }
   }
 
@@ -83,6 +80,12 @@ class Cable {
   }
 
  private:
+  /// Gives the CPU to whom this waits for. sched_yield() would not: the cable goes before others.
+  static void nap() {
+    const timespec time{0, kNapNs};
+    nanosleep(&time, nullptr);
+  }
+
   bool goes_astray(std::span<const uint8_t> frame) {
     constexpr size_t kPort = 36;  // of UDP in IPv4 in an untagged frame
     if (lose_ == 0 || frame.size() < kPort + 2) return false;
@@ -104,7 +107,7 @@ class Cable {
       while (bytes == nullptr) {  // until the device takes some, or is given up
         other.flush(clock_.now());
         bytes = other.tx().reserve(static_cast<uint32_t>(frame.size()));
-        if (bytes == nullptr) sched_yield();
+        if (bytes == nullptr) nap();
       }
       std::ranges::copy(frame, bytes);
       other.tx().commit(static_cast<uint32_t>(frame.size()), Time::never());

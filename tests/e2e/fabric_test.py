@@ -1,4 +1,4 @@
-"""tools/fabric_report in short: one link rate in both directions and one latency, as perftest and ping measure them."""
+"""tools/experiments/fabric_report in short: one link rate in both directions and one latency, as perftest and ping measure them."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import stage
 class Fabric(stage.Stage):
     def test_rate_and_latency_are_as_configured(self):
         done = subprocess.run(
-            [sys.executable, str(stage.ROOT / "tools/fabric_report"), "--understudy", str(self.understudy), "--roce-check",
+            [sys.executable, str(stage.ROOT / "tools/experiments/fabric_report"), "--understudy", str(self.understudy), "--roce-check",
              str(self.build / "tools/roce_check/roce-check"), "--out", str(self.folder / "out"), "--repeat", "3", "--rates",
              "100", "--latencies", "20"], capture_output=True, text=True, check=False)
         print(done.stdout)

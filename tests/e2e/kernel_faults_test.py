@@ -28,7 +28,7 @@ def tests(server=""):
 class KernelFaults(stage.Stage):
     def ring(self):
         program = "./ring_node --peer-next 10.9.0.2 --peer-prev 10.9.0.4"
-        return (kernel("a", program, share=self.build / "tools/ring_node", **LINK) + emulated("w", count=3, **LINK) +
+        return (kernel("a", program, share=self.build / "tools/rigs/ring_node", **LINK) + emulated("w", count=3, **LINK) +
                 ring_job(["a", "w0", "w1", "w2"], ["64KiB", "512KiB"], traffic_class=TRAFFIC_CLASS))
 
     def service(self):
@@ -111,14 +111,14 @@ class KernelFaults(stage.Stage):
         self.each(self.two_kernels(), self.assert_tests_done)
 
     def test_recovery_takes_what_timers_say(self):
-        done = subprocess.run([str(stage.ROOT / "tools/kernel_recovery"), "--build", str(self.build)], capture_output=True, text=True,
+        done = subprocess.run([str(stage.ROOT / "tools/experiments/kernel_recovery"), "--build", str(self.build)], capture_output=True, text=True,
                               check=False)
         print(done.stdout)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(len(re.findall("holds$", done.stdout, re.MULTILINE)), 18, done.stdout)
 
     def test_recovery_of_no_case_is_an_error(self):
-        done = subprocess.run([str(stage.ROOT / "tools/kernel_recovery"), "--only", "nosuch"], capture_output=True, text=True, check=False)
+        done = subprocess.run([str(stage.ROOT / "tools/experiments/kernel_recovery"), "--only", "nosuch"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("no case has 'nosuch' in its name", done.stderr)
 

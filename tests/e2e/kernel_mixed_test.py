@@ -1,7 +1,8 @@
-"""Real kernels in virtual time among emulated ranks of one ring, in any order, and beside a reference node with a job of its own, over one
-fabric: results right, times those of the plan, the same again. Time is virtual, so that figures are exact however busy the machine is."""
+"""Real kernels in virtual time among emulated ranks and reference nodes of one ring, in any order, and beside a reference node with a job
+of its own, over one fabric: results right, times those of the plan, the same again. Time is virtual, so that figures are exact however busy the machine is."""
 
 import json
+import shutil
 import subprocess
 
 import stage
@@ -34,7 +35,7 @@ def allreduce(ranks, name="allreduce"):
 class MixedKernels(stage.Stage):
     def kernel(self, name, *arguments):
         """A kernel with ring_node."""
-        return kernel(name, " ".join(["./ring_node", *arguments]), share=self.build / "tools/ring_node", **LINK)
+        return kernel(name, " ".join(["./ring_node", *arguments]), share=self.build / "tools/rigs/ring_node", **LINK)
 
     def nodes(self, kinds, first=1, seeds=None):
         """A node for each letter, its address 10.9.0.`first` and so on: K a kernel with ring_node in a ring of them, R a reference
@@ -68,7 +69,7 @@ class MixedKernels(stage.Stage):
             return done.stderr, values, None
         return done.stderr, values, stage.frame_times(capture)
 
-    def assert_times(self, job):
+    def assert_times(self, job, path_ps=PATH_PS):
         """All operations, warm-ups apart, are the plan's: a rank that enters may find the first credits of one that was done before, which
         spares a path's latency; or enter that much before one that is done later, and looks at its clock."""
         timed = [c for c in job["collectives"] if not c["warmup"]]
@@ -77,7 +78,7 @@ class MixedKernels(stage.Stage):
             over = c["node_reported_ps"] - c["modelled_ps"]
             took = c["node_reported_ps"] / 1e6
             print(f"{job['name']}, {len(job['ranks'])} ranks, {c['size_bytes']} bytes: {took:.2f} us, {over / 1e6:+.2f}")
-            self.assertLess(abs(over), PATH_PS + CLOCK_PS + 0.001 * c["modelled_ps"])
+            self.assertLess(abs(over), path_ps + CLOCK_PS + 0.001 * c["modelled_ps"])
 
     def assert_same(self, packets, again):
         self.assertGreater(len(packets), 1000)
@@ -105,6 +106,30 @@ class MixedKernels(stage.Stage):
                 if kinds == "KKE":
                     self.assert_same(packets, self.simulate(self.ring(kinds), "again")[2])
 
+    def test_reference_nodes_stand_among_kernels(self):
+        """Each takes as long as where all real nodes are reference nodes."""
+        # From one leaf to the other a path has four links.
+        for kinds, switches, path_ps in (("KRE", "", PATH_PS), ("KR", "", PATH_PS), ("KRKE", "", PATH_PS), ("EKRKER", LEAF_SPINE, 2 * PATH_PS)):
+            with self.subTest(kinds=kinds):
+                text = self.ring(kinds) + switches
+                real = [f"n{i + 1}" for i, kind in enumerate(kinds) if kind != "E"]
+                said, report, packets = self.simulate(text, kinds)
+                self.assertEqual(said.count("Out of bounds values : 0 OK"), kinds.count("K"), said)
+                job, = report["jobs"]
+                self.assert_right(job)
+                self.assertEqual((job["done"], job["failed"], job["real_nodes"]), (job["planned"], False, real))
+                self.assert_times(job, path_ps)
+                self.assert_holds(self.folder / f"{kinds}.pcapng", "--config", str(self.folder / f"{kinds}.toml"))
+                alone, = self.simulate(self.ring(kinds.replace("K", "R")) + switches, "reference")[1]["jobs"]
+                for ours, theirs in zip(job["collectives"], alone["collectives"], strict=True):
+                    if ours["warmup"]:
+                        continue
+                    self.assertEqual(ours["modelled_ps"], theirs["modelled_ps"])
+                    for a, b in zip(ours["by_node_ps"], theirs["by_node_ps"], strict=True):
+                        self.assertLess(abs(a - b), path_ps + CLOCK_PS + 0.001 * b)
+                if kinds == "KRE":
+                    self.assert_same(packets, self.simulate(text, "again")[2])
+
     def test_a_kernel_with_other_values_is_found_out(self):
         said, report, _ = self.simulate(self.ring("KEK", seeds=[5, None, 6]), status=stage.NOT_FAITHFUL)
         self.assertIn("wrong elements", said)
@@ -129,6 +154,44 @@ class MixedKernels(stage.Stage):
         self.assertEqual(reference["collectives"], alone["collectives"])
         self.assert_holds(self.folder / "mixed.pcapng", "--config", str(self.folder / "mixed.toml"))
         self.assert_same(packets, self.simulate(text, "again")[2])
+
+    def communicator(self, kinds, minor, sizes=("8B", "64KiB", "256KiB"), iterations=2, more='inner = "times"\n', **options):
+        """A job of NCCL's with a rank on a kernel for each letter K."""
+        share = self.folder / "share"
+        share.mkdir(exist_ok=True)
+        shutil.copy(self.build / "tests/rigs/nccl_rank/nccl_rank_node", share)
+        (share / "id").unlink(missing_ok=True)  # of a run before
+        nodes, names = "", [f"n{i + 1}" for i in range(len(kinds))]
+        for place, (kind, name) in enumerate(zip(kinds, names)):
+            program = f"./nccl_rank_node run.toml --id id --rank {place}"
+            nodes += kernel(name, program, share=share, **LINK) if kind == "K" else emulated(name, **LINK)
+        text = (head() + nodes + ring_job(names, sizes, "nccl", iterations, **options) +
+                f'nccl = "2.{minor}"\njoin = {{ file = "{share / "id"}" }}\nchannels = 2\n{more}')
+        (share / "run.toml").write_text(text)
+        return text
+
+    def test_kernels_are_ranks_of_one_communicator_of_nccls(self):
+        """Neighbours and others; the root is a kernel's rank or an emulated one. Elements are compared by the kernels' programs."""
+        for kinds, minor in (("KEK", 28), ("KKEE", 22), ("EKKE", 30)):
+            with self.subTest(kinds=kinds, release=f"2.{minor}"):
+                said, report, _ = self.simulate(self.communicator(kinds, minor), kinds)
+                self.assertEqual(said.count(" us, 0 wrong"), 6 * kinds.count("K"), said)
+                job, = report["jobs"]
+                self.assertEqual((job["done"], job["planned"], job["failed"], job["protocol_violations"]), (6, 6, False, 0))
+                for c in job["collectives"]:
+                    took, modelled = c["measured_ps"] / 1e6, c["modelled_ps"] / 1e6
+                    print(f"{kinds}, 2.{minor}, {c['size_bytes']} bytes: {took:.2f} us, modelled {modelled:.2f}")
+                    if c["size_bytes"] > 8:  # which is less than the time by which one program is at it before the other
+                        self.assertLess(abs(took - modelled), 4 + 0.05 * modelled)
+                self.assert_holds(self.folder / f"{kinds}.pcapng", "--config", str(self.folder / f"{kinds}.toml"))
+
+    def test_operations_of_kernels_in_a_communicator_are_inferred(self):
+        """Right, and late, as the verdict says: what is to come is asked for each 50 us, as in real time."""
+        text = self.communicator("KEK", 28, ("64KiB",), 4, 'operations = "inferred"\n', payload="synthetic")
+        _, report, _ = self.simulate(text, "inferred", stage.NOT_FAITHFUL)
+        job, = report["jobs"]
+        self.assertEqual((job["done"], job["planned"], job["failed"]), (4, 4, False))
+        self.assertEqual([operation["right"] for operation in job["inferred"]["operations"]], 4 * [True])
 
     def test_they_meet_on_the_same_links(self):
         """Two rings of two over one uplink: the reference node's goes on before, during and after the kernel's, which has half of it."""

@@ -1,4 +1,4 @@
-"""tools/kernel_perftest: Debian's unmodified perftest and pingpong between two kernels in virtual time, and against an emulated service:
+"""tools/experiments/kernel_perftest: Debian's unmodified perftest and pingpong between two kernels in virtual time, and against an emulated service:
 bandwidths within 1 % of the payload rate, latencies what path and serialisation take."""
 
 import subprocess
@@ -12,7 +12,7 @@ BANDWIDTHS = "ib_write_bw,ib_read_bw,ib_send_bw"
 class KernelPerftest(stage.Stage):
     def table(self, *arguments, status=0):
         """(program, with, Gbit/s, reported, expected) of each row."""
-        done = subprocess.run([stage.ROOT / "tools/kernel_perftest", "--build", self.build, *arguments], capture_output=True, text=True,
+        done = subprocess.run([stage.ROOT / "tools/experiments/kernel_perftest", "--build", self.build, *arguments], capture_output=True, text=True,
                               check=False)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         print(done.stdout)
@@ -47,7 +47,7 @@ class KernelPerftest(stage.Stage):
                                  (("--rates", "0"), "--rates: '0' is no rate in Gbit/s"),
                                  (("--tests", "ib_send_bw -c UD -N", "--ends", "service"), "no service answers ib_send_bw -c UD -N")):
             with self.subTest(arguments=arguments):
-                done = subprocess.run([stage.ROOT / "tools/kernel_perftest", *arguments], capture_output=True, text=True, check=False)
+                done = subprocess.run([stage.ROOT / "tools/experiments/kernel_perftest", *arguments], capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(error, done.stderr)
 

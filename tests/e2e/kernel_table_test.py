@@ -1,5 +1,5 @@
 """Rings of two and four real kernels in virtual time against one real kernel with emulated nodes: results right, times within the limits
-of tools/kernel_table; and the same times when they run again."""
+of tools/experiments/kernel_table; and the same times when they run again."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import stage
 
 class KernelTable(unittest.TestCase):
     def table(self, *arguments):
-        done = subprocess.run([stage.ROOT / "tools/kernel_table", "--build", BUILD, *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run([stage.ROOT / "tools/experiments/kernel_table", "--build", BUILD, *arguments], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return [line for line in done.stdout.splitlines()[1:-1]]
 
@@ -24,7 +24,7 @@ class KernelTable(unittest.TestCase):
         self.assertEqual(self.table(*arguments), self.table(*arguments))
 
     def test_a_limit_can_be_missed(self):
-        done = subprocess.run([stage.ROOT / "tools/kernel_table", "--build", BUILD, "--quick", "--nodes", "2", "--case", "plain",
+        done = subprocess.run([stage.ROOT / "tools/experiments/kernel_table", "--build", BUILD, "--quick", "--nodes", "2", "--case", "plain",
                                "--iterations", "1", "--slack", "0"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("beyond the limit", done.stdout)

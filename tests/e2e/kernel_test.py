@@ -1,6 +1,7 @@
 """Real kernels in virtual time: ring_node beside emulated nodes, their processor's costs. Faults: kernel_faults_test.py. Time is
 virtual, so that figures are exact however busy the machine is."""
 
+import csv
 import json
 import re
 import subprocess
@@ -19,7 +20,7 @@ class Kernels(stage.Stage):
 
     def ring(self):
         program = "./ring_node --peer-next 10.9.0.2 --peer-prev 10.9.0.4"
-        return (kernel("gpu", program, share=self.build / "tools/ring_node") + emulated("w", count=3) +
+        return (kernel("gpu", program, share=self.build / "tools/rigs/ring_node") + emulated("w", count=3) +
                 ring_job(["gpu", "w0", "w1", "w2"], ["64KiB", "1MiB"], warmup=1))
 
     def test_a_ring_is_right_on_time_and_the_same_again(self):
@@ -36,6 +37,20 @@ class Kernels(stage.Stage):
         self.assertEqual(large["wrong_elements"], 0)
         self.assertAlmostEqual(large["time_ps"], large["modelled_ps"], delta=0.005 * large["modelled_ps"])
         self.assert_holds(self.folder / "0.pcapng", "--config", str(self.folder / "kernels.toml"))
+
+    def test_samples_change_nothing(self):
+        """Beside kernels, too: the same times of all frames; and the links carried what the report says."""
+        times, series = [], self.folder / "series.csv"
+        for options in ((), ("--series", series, "--series-interval", "100us")):
+            capture, report = self.folder / "c.pcapng", self.folder / "r.json"
+            done = self.simulate(self.ring() + "[queues]\n", "--capture", capture, "--report", report, *options)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            times.append(stage.frame_times(capture))
+        self.assertTrue(times[0] == times[1], "samples change the run")
+        rows = list(csv.DictReader(series.open()))
+        for link in json.loads(report.read_text())["traffic"]["links"]:
+            carried = sum(int(row["throughput_bit_per_s"]) for row in rows if row["name"] == link["link"]) / 8e6 * 100
+            self.assertLess(abs(carried - link["wire_bytes"]), 1_000, link["link"])
 
     def bandwidth(self, lines):
         """perftest's average, in bit/s: it prints MiB/s."""

@@ -50,7 +50,7 @@ class Job(stage.Stage):
 
     def setUp(self):
         super().setUp()
-        shutil.copy(self.build / "tests/nccl_rank/nccl_rank_node", self.share)
+        shutil.copy(self.build / "tests/rigs/nccl_rank/nccl_rank_node", self.share)
 
     def config(self, minor, ranks, collective="all_reduce", algorithm="ring", protocol="simple",
                sizes='["64KiB", "1MiB"]', iterations=2, payload="synthetic", channels=2, order='["gpu", "w*"]', join=None,

@@ -48,7 +48,7 @@ class TwoNics(stage.Stage):
     def join_nic(self, nic):
         share = self.folder / f"share{nic}"
         share.mkdir()
-        shutil.copy(self.build / "tools/ring_node/ring_node", share)
+        shutil.copy(self.build / "tools/rigs/ring_node/ring_node", share)
         node = stage.VirtualNode(self.folder / "vnode", f"nic{nic}", self.folder / f"nic{nic}.sock", *ADDRESSES[nic],
                                  "--mtu", "4200", "--share", str(share))
         self.addCleanup(node.stop)

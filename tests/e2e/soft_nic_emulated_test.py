@@ -77,7 +77,7 @@ class WithAnEmulatedNode(OnCable):
         self.start(stage.NETWORK.format(seed=20, tolerance=0.05, idle="sleep", pacing="true", rate="100Mbit/s", latency="250us",
                                         socket=self.folder / "unused")
                    + stage.RING.format(sizes='["4KiB", "256KiB"]', iterations=3, payload="exact", more=""))
-        printed = self.output(0, str(stage.Stage.build / "tools/ring_node/ring_node"), "--peer-next", stage.NEXT,
+        printed = self.output(0, str(stage.Stage.build / "tools/rigs/ring_node/ring_node"), "--peer-next", stage.NEXT,
                               "--peer-prev", stage.PREVIOUS)
         self.assertIn("Out of bounds values : 0 OK", printed)  # every element of every result was right
         self.assertIn(self.emulator.wait(60), (0, stage.NOT_FAITHFUL))
@@ -93,7 +93,7 @@ class WithAnEmulatedNode(OnCable):
                 self.start(nccl_job.NODES.format(emulated=3, idle="sleep", socket="unused", collective="all_reduce",
                                                  algorithm="ring", minor=minor, protocol="simple", order='["gpu", "w*"]',
                                                  sizes='["8B", "64KiB", "1MiB"]', iterations=2, payload="exact", join=f'file = "{uid}"', **job))
-                printed = self.output(0, str(stage.Stage.build / "tests/nccl_rank/nccl_rank_node"), str(self.config))
+                printed = self.output(0, str(stage.Stage.build / "tests/rigs/nccl_rank/nccl_rank_node"), str(self.config))
                 operations = printed.splitlines()[2:]
                 self.assertEqual([operation for operation in operations if not operation.endswith(", 0 wrong")], [], printed)
                 self.assertIn(self.emulator.wait(60), (0, stage.NOT_FAITHFUL))

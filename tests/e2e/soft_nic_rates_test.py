@@ -1,4 +1,4 @@
-"""tools/soft_nic_rates: a column that needs no root, its table and JSON; what it does not take."""
+"""tools/experiments/soft_nic_rates: a column that needs no root, its table and JSON; what it does not take."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import stage
 
 class Rates(stage.Stage):
     def rates(self, *arguments):
-        return subprocess.run([stage.ROOT / "tools/soft_nic_rates", "--build", self.build, *arguments], capture_output=True, text=True,
+        return subprocess.run([stage.ROOT / "tools/experiments/soft_nic_rates", "--build", self.build, *arguments], capture_output=True, text=True,
                               check=False)
 
     def test_a_column(self):

@@ -82,9 +82,24 @@ class WithRxe(OnCable):
         words = [str(word) for word in words]
         return self.soft(words) if at == SOFT else self.node.command(" ".join(words), LONGEST)
 
+    def start_at(self, at, words, output):
+        """A program at one of the ends. One on the soft NIC is a node as the guest is: who does not read for 100 ms, as all others
+        go before it, loses frames."""
+        process = subprocess.Popen(self.command(at, words), env=self.environment, stdout=output, stderr=subprocess.STDOUT, text=True,
+                                   start_new_session=True)
+        if at == SOFT:
+            stage.favour(process.pid)
+        return process
+
     def run_at(self, at, words):
-        return subprocess.run(self.command(at, words), env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, check=False, timeout=2 * LONGEST)
+        """(status, what it printed)"""
+        with self.start_at(at, words, subprocess.PIPE) as process:
+            try:
+                printed = process.communicate(timeout=2 * LONGEST)[0]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return process.returncode, printed
 
     def wait_for(self, server, cm, process):
         deadline = time.monotonic() + LONGEST
@@ -105,15 +120,15 @@ class WithRxe(OnCable):
 
         for attempt in range(attempts):
             with open(self.log, "w") as log:
-                process = subprocess.Popen(self.command(server, at(server, serve)), env=self.environment, stdout=log, stderr=log)
+                process = self.start_at(server, at(server, serve), log)
             try:
                 self.wait_for(server, cm, process)
-                done = self.run_at(client, at(client, (server,) if call is None else call))
-                if attempt + 1 < attempts and "RDMA_CM_EVENT_REJECTED" in done.stdout:
+                status, printed = self.run_at(client, at(client, (server,) if call is None else call))
+                if attempt + 1 < attempts and "RDMA_CM_EVENT_REJECTED" in printed:
                     continue
-                self.assertEqual(done.returncode, 0, f"client:\n{done.stdout}\nserver:\n{self.log.read_text()}")
+                self.assertEqual(status, 0, f"client:\n{printed}\nserver:\n{self.log.read_text()}")
                 self.assertEqual(process.wait(timeout=LONGEST), 0, self.log.read_text())
-                return done.stdout
+                return printed
             finally:
                 if process.poll() is None:
                     process.terminate()

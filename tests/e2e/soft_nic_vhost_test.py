@@ -3,6 +3,7 @@ A TAP in a network namespace of the test's user carries their TCP."""
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,14 +29,29 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
         self.addCleanup(scratch.cleanup)
         self.folder = Path(scratch.name)
         self.socket = self.folder / "gpu.sock"
+        self.emulator = None
 
     def output(self, end, *words, status=0, **environment):
         self.assertEqual(end, 0)  # the other one is the emulator
         command = [WITH_SOFT_NIC, "--build", stage.Stage.build, "--socket", self.socket, *words]
-        done = subprocess.run(command, env={**os.environ, **environment}, timeout=soft_nic_cable.LONGEST, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, check=False)
-        self.assertEqual(done.returncode, status, done.stdout)
-        return done.stdout
+        with subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              start_new_session=True) as program:
+            stage.favour(program.pid)
+            try:
+                said = program.communicate(timeout=soft_nic_cable.LONGEST)[0]
+            except subprocess.TimeoutExpired:
+                os.killpg(program.pid, signal.SIGKILL)
+                raise
+        if program.returncode != status:
+            self.fail(f"status {program.returncode}, not {status}:\n{said}\n{self.seen_by_the_emulator()}")
+        return said
+
+    def seen_by_the_emulator(self):
+        if self.emulator is None:
+            return "no emulator"
+        self.emulator.stop()
+        ports = [{key: port[key] for key in ("counters", "drops", "pacing") if key in port} for port in self.emulator.report()["ports"]]
+        return f"the emulator's ports: {ports}\n{self.emulator.log.read_text()}"
 
     def attached(self, text):
         text, found = re.subn(r"iface=[^,\"]*", f"iface={self.socket}", text)

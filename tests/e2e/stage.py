@@ -78,7 +78,7 @@ class Stage(unittest.TestCase):
         self.share.mkdir()
         self.socket = self.folder / "gpu.sock"
         self.understudy = self.build / "ctrl/understudy"
-        shutil.copy(self.build / "tools/ring_node/ring_node", self.share)
+        shutil.copy(self.build / "tools/rigs/ring_node/ring_node", self.share)
 
     def network(self, tables, name="run.toml", rate="100Mbit/s", latency="250us", tolerance=0.05, idle="spin",
                 pacing="true", seed=20):
@@ -184,7 +184,7 @@ def _no_namespaces():
 def _no_kernel():
     """Builds the virtual node's kernel where it is not there; why that cannot be."""
     lines = []
-    with subprocess.Popen([sys.executable, str(ROOT / "tools/vnode/vnode"), "build", "--kind", "uml"], stderr=subprocess.PIPE,
+    with subprocess.Popen([sys.executable, str(ROOT / "tools/rigs/vnode/vnode"), "build", "--kind", "uml"], stderr=subprocess.PIPE,
                           text=True) as build:
         for line in build.stderr:
             sys.stderr.write(line)

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "dataplane/port/guest_nic.h"
+#include "dataplane/virtual_time/guest_nic.h"
 #include "tests/fuzz/input.h"
-#include "tests/guest_vhost.h"
+#include "tests/virtual_time/guest_vhost.h"
 
 namespace understudy {
 

@@ -7,11 +7,11 @@
 #include <set>
 #include <vector>
 
-#include "ctrl/peers/nccl/bootstrap_layout.h"
-#include "ctrl/peers/nccl/bytes.h"
-#include "ctrl/peers/nccl/check_in.h"
+#include "ctrl/peers/nccl/bootstrap/bootstrap_layout.h"
+#include "ctrl/peers/nccl/bootstrap/bytes.h"
+#include "ctrl/peers/nccl/bootstrap/check_in.h"
+#include "ctrl/peers/nccl/bootstrap/frames.h"
 #include "ctrl/peers/nccl/communicator.h"
-#include "ctrl/peers/nccl/frames.h"
 #include "tests/fuzz/input.h"
 
 namespace understudy {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "ctrl/peers/nccl/net_ib_metadata.h"
-#include "ctrl/peers/nccl/net_ib_peer.h"
+#include "ctrl/peers/nccl/transport/net_ib_metadata.h"
+#include "ctrl/peers/nccl/transport/net_ib_peer.h"
 #include "tests/fuzz/input.h"
 
 namespace understudy {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "ctrl/peers/service_peer.h"
+#include "ctrl/peers/services/service_peer.h"
 
 namespace understudy {
 

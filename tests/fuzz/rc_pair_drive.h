@@ -7,7 +7,7 @@
 
 #include "dataplane/base/pattern.h"
 #include "tests/fuzz/input.h"
-#include "tests/rc_model_run.h"
+#include "tests/rc/model_run.h"
 
 namespace understudy {
 

@@ -1,8 +1,5 @@
 // Fuzzer of roce-check: any bytes as a capture file, and structured captures, where the input
 // chooses headers and the ICRC is made right, so that the state machines behind it are reached.
-//   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. tests/fuzz/roce_check_fuzz.cc
-//   \
-//     tools/roce_check/{capture_source,findings,packet_table,pairing,request_*,analysis}.cc ...
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,8 +10,8 @@
 
 #include "dataplane/wire/build.h"
 #include "dataplane/wire/pcapng.h"
-#include "tools/roce_check/analysis.h"
-#include "tools/roce_check/report.h"
+#include "tools/roce_check/checks/analysis.h"
+#include "tools/roce_check/output/report.h"
 
 namespace understudy {
 namespace {

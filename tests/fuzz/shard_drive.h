@@ -133,10 +133,9 @@ class ShardDrive : private TxSink {
         Command c;
         c.kind = CommandKind::kSetLink;
         c.node = in_.byte() % 4;
-        c.has_rate = c.has_latency = true;
-        c.rate = Rate::bits_per_second(in_.byte() * uint64_t{10'000'000} +
-                                       (shard_.network() != nullptr ? 1'000'000 : 0));
-        c.latency = Duration::ns(in_.byte() * 10);
+        c.change.rate = Rate::bits_per_second(in_.byte() * uint64_t{10'000'000} +
+                                              (shard_.network() != nullptr ? 1'000'000 : 0));
+        c.change.latency = Duration::ns(in_.byte() * 10);
         c.effective = now_ + Duration::ns(in_.byte() * 10);
         shard_.commands().push(c);
         return;

@@ -2,13 +2,13 @@
 // unique ids. Shared by the fuzzer and a test.
 #pragma once
 
-#include "ctrl/peers/nccl/unique_id_file.h"
-#include "ctrl/peers/tcp_store/client.h"
-#include "ctrl/peers/tcp_store/keys.h"
-#include "ctrl/peers/tcp_store/server.h"
+#include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
+#include "ctrl/peers/torch_store/client.h"
+#include "ctrl/peers/torch_store/keys.h"
+#include "ctrl/peers/torch_store/server.h"
 #include "tests/fuzz/input.h"
-#include "tests/store_rig.h"
-#include "tests/unique_id_hex.h"
+#include "tests/rigs/store_rig.h"
+#include "tests/rigs/unique_id_hex.h"
 
 namespace understudy {
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "dataplane/base/try.h"
 #include "tools/allreduce_node/nccl_call.h"
 
 namespace understudy {
@@ -32,28 +33,17 @@ Result<std::unique_ptr<LocalRank>> LocalRank::join(const NodeOptions& options, u
                                                    uint64_t buffer_bytes) {
   std::unique_ptr<LocalRank> made(new LocalRank(options, rank));
   const auto cuda = [](const char* what, cudaError_t error) { return check_cuda(what, error); };
-  if (auto r = cuda("cudaSetDevice", cudaSetDevice(device)); !r) return tl::unexpected(r.error());
+  TRY(cuda("cudaSetDevice", cudaSetDevice(device)));
   cudaDeviceProp properties;
-  if (auto r = cuda("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties, device)); !r) {
-    return tl::unexpected(r.error());
-  }
+  TRY(cuda("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties, device)));
   made->device_name_ = properties.name;
-  if (auto r = cuda("cudaStreamCreate",
-                    cudaStreamCreateWithFlags(&made->stream_, cudaStreamNonBlocking));
-      !r) {
-    return tl::unexpected(r.error());
-  }
+  TRY(cuda("cudaStreamCreate", cudaStreamCreateWithFlags(&made->stream_, cudaStreamNonBlocking)));
   for (void** buffer : {&made->first_, &made->second_}) {
-    if (auto r = cuda("cudaMalloc", cudaMalloc(buffer, buffer_bytes)); !r) {
-      return tl::unexpected(r.error());
-    }
+    TRY(cuda("cudaMalloc", cudaMalloc(buffer, buffer_bytes)));
   }
   const int ranks = static_cast<int>(options.ranks);
-  if (auto r = check_nccl("ncclCommInitRank", ncclCommInitRank(&made->communicator_, ranks, id,
-                                                               static_cast<int>(rank)));
-      !r) {
-    return tl::unexpected(r.error());
-  }
+  TRY(check_nccl("ncclCommInitRank",
+                 ncclCommInitRank(&made->communicator_, ranks, id, static_cast<int>(rank))));
   return made;
 }
 
@@ -71,19 +61,14 @@ OperationBuffers LocalRank::buffers(const Shape& shape, bool in_place) const {
 Result<void> LocalRank::prepare(const Shape& shape, bool in_place, const RankValues* values) {
   const OperationBuffers at = buffers(shape, in_place);
   const size_t width = bytes_of(options_.type);
-  if (auto r = check_cuda("cudaMemset", cudaMemset(at.receive, 0, shape.receive * width)); !r) {
-    return r;
-  }
+  TRY(check_cuda("cudaMemset", cudaMemset(at.receive, 0, shape.receive * width)));
   void* send = const_cast<void*>(at.send);  // ours: NCCL only reads it
   if (values == nullptr) {
-    if (auto r = check_cuda("cudaMemset", cudaMemset(send, 0, shape.send * width)); !r) return r;
+    TRY(check_cuda("cudaMemset", cudaMemset(send, 0, shape.send * width)));
   } else {
     const std::vector<uint8_t> input = values->input(rank_, shape);
-    if (auto r = check_cuda("cudaMemcpy",
-                            cudaMemcpy(send, input.data(), input.size(), cudaMemcpyHostToDevice));
-        !r) {
-      return r;
-    }
+    TRY(check_cuda("cudaMemcpy",
+                   cudaMemcpy(send, input.data(), input.size(), cudaMemcpyHostToDevice)));
   }
   return check_cuda("cudaDeviceSynchronize", cudaDeviceSynchronize());  // our stream waits for none
 }
@@ -94,13 +79,10 @@ Result<double> LocalRank::run(const Shape& shape, bool in_place, uint32_t times)
   const OperationBuffers at = buffers(shape, in_place);
   const Clock::time_point begun = Clock::now();
   for (uint32_t i = 0; i < times; ++i) {
-    if (auto r = check_nccl(name_of(options_.kind).data(),
-                            enqueue(call, shape, at, communicator_, stream_));
-        !r) {
-      return tl::unexpected(r.error());
-    }
+    TRY(check_nccl(name_of(options_.kind).data(),
+                   enqueue(call, shape, at, communicator_, stream_)));
     if (!options_.blocking && i + 1 < times) continue;
-    if (auto r = await_stream(); !r) return tl::unexpected(r.error());
+    TRY(await_stream());
   }
   return times == 0 ? 0 : microseconds(Clock::now() - begun) / times;
 }
@@ -112,11 +94,8 @@ Result<void> LocalRank::await_stream() {
     if (state == cudaSuccess) return {};
     if (state != cudaErrorNotReady) return check_cuda("cudaStreamQuery", state);
     ncclResult_t error = ncclSuccess;
-    if (auto r = check_nccl("ncclCommGetAsyncError", ncclCommGetAsyncError(communicator_, &error));
-        !r) {
-      return r;
-    }
-    if (auto r = check_nccl("the communicator", error); !r) return r;
+    TRY(check_nccl("ncclCommGetAsyncError", ncclCommGetAsyncError(communicator_, &error)));
+    TRY(check_nccl("the communicator", error));
     std::this_thread::yield();
   }
 }
@@ -127,11 +106,8 @@ Result<RankValues::Difference> LocalRank::check(const Shape& shape, bool in_plac
     return RankValues::Difference{};  // only the root has a result
   }
   std::vector<uint8_t> result(shape.receive * bytes_of(options_.type));
-  if (auto r = check_cuda("cudaMemcpy", cudaMemcpy(result.data(), buffers(shape, in_place).receive,
-                                                   result.size(), cudaMemcpyDeviceToHost));
-      !r) {
-    return tl::unexpected(r.error());
-  }
+  TRY(check_cuda("cudaMemcpy", cudaMemcpy(result.data(), buffers(shape, in_place).receive,
+                                          result.size(), cudaMemcpyDeviceToHost)));
   return values.check(rank_, shape, result);
 }
 
@@ -139,7 +115,7 @@ Result<void> LocalRank::leave() {
   const ncclResult_t finalized = ncclCommFinalize(communicator_);
   const ncclResult_t destroyed = ncclCommDestroy(communicator_);
   communicator_ = nullptr;
-  if (auto r = check_nccl("ncclCommFinalize", finalized); !r) return r;
+  TRY(check_nccl("ncclCommFinalize", finalized));
   return check_nccl("ncclCommDestroy", destroyed);
 }
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ctrl/report/nccl_columns.h"
 #include "dataplane/base/text_format.h"
 
 namespace understudy {
@@ -16,18 +17,25 @@ Rates rates_of(const NodeOptions& options, const Shape& shape, const Measured& m
   return {algorithm, algorithm * bus_factor(options.kind, options.ranks)};
 }
 
-/// nccl-tests prints two decimals; slow links need more to show anything.
-std::string rate_text(double gigabytes) {
-  return format_text(gigabytes < 1 ? "%.5f" : "%.2f", gigabytes);
+const NcclColumns& columns() {
+  static const NcclColumns kColumns({size_column(), count_column(), type_column(), redop_column(),
+                                     root_column(), time_column(), algbw_column(), busbw_column(),
+                                     wrong_column(), time_column(), algbw_column(), busbw_column(),
+                                     wrong_column()});
+  return kColumns;
 }
 
-std::string columns(const NodeOptions& options, const Shape& shape,
-                    const std::optional<Measured>& measured) {
-  if (!measured) return format_text("  %9s  %7s  %7s %6s", "N/A", "N/A", "N/A", "N/A");
+void add_cells(std::vector<std::string>& cells, const NodeOptions& options, const Shape& shape,
+               const std::optional<Measured>& measured) {
+  if (!measured) {
+    cells.insert(cells.end(), 4, "N/A");
+    return;
+  }
   const Rates rates = rates_of(options, shape, *measured);
-  const std::string wrong = measured->wrong ? std::to_string(*measured->wrong) : "N/A";
-  return format_text("  %9.2f  %7s  %7s %6s", measured->time_us, rate_text(rates.algorithm).c_str(),
-                     rate_text(rates.bus).c_str(), wrong.c_str());
+  cells.push_back(format_text("%.2f", measured->time_us));
+  cells.push_back(bandwidth_text(rates.algorithm));
+  cells.push_back(bandwidth_text(rates.bus));
+  cells.push_back(measured->wrong ? std::to_string(*measured->wrong) : "N/A");
 }
 
 std::string reduction_text(const NodeOptions& options) {
@@ -49,25 +57,17 @@ nlohmann::ordered_json measured_json(const NodeOptions& options, const Shape& sh
 }  // namespace
 
 std::string table_head() {
-  const auto words = [](const char* time, const char* rate, const char* wrong) {
-    return format_text("  %9s  %7s  %7s %6s", time, rate[0] == '(' ? rate : "algbw",
-                       rate[0] == '(' ? rate : "busbw", wrong);
-  };
   return "#\n" + format_text("#%55s%-38s%s\n", "", "  out-of-place", "in-place") +
-         format_text("# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root") +
-         words("time", "", "#wrong") + words("time", "", "#wrong") + "\n" +
-         format_text("# %10s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "") +
-         words("(us)", "(GB/s)", "") + words("(us)", "(GB/s)", "") + "\n";
+         columns().heading();
 }
 
 std::string table_row(const NodeOptions& options, const SizeRow& row) {
-  return format_text("%12llu  %12llu  %8s  %6s  %6d",
-                     static_cast<unsigned long long>(row.shape.bytes),
-                     static_cast<unsigned long long>(row.shape.count),
-                     std::string(name_of(options.type)).c_str(), reduction_text(options).c_str(),
-                     has_root(options.kind) ? static_cast<int>(options.root) : -1) +
-         columns(options, row.shape, row.out_of_place) + columns(options, row.shape, row.in_place) +
-         "\n";
+  std::vector<std::string> cells{std::to_string(row.shape.bytes), std::to_string(row.shape.count),
+                                 std::string(name_of(options.type)), reduction_text(options),
+                                 root_text(has_root(options.kind), options.root)};
+  add_cells(cells, options, row.shape, row.out_of_place);
+  add_cells(cells, options, row.shape, row.in_place);
+  return columns().row(cells);
 }
 
 std::string json_text(const NodeOptions& options, const std::vector<SizeRow>& rows) {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <thread>
 
+#include "dataplane/base/try.h"
+
 namespace understudy {
 namespace {
 
@@ -41,9 +43,8 @@ Result<std::optional<ncclUniqueId>> read_once(const std::string& path) {
 Result<ncclUniqueId> wait_for(const std::string& path, std::chrono::milliseconds patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
   for (;;) {
-    auto id = read_once(path);
-    if (!id) return tl::unexpected(id.error());
-    if (*id) return **id;
+    auto id = TRY(read_once(path));
+    if (id) return *id;
     if (std::chrono::steady_clock::now() >= end) {
       return fail(path + ": does not exist, and nobody made it in time");
     }

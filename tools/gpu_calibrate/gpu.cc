@@ -6,6 +6,7 @@
 #include <map>
 
 #include "dataplane/base/text_format.h"
+#include "dataplane/base/try.h"
 #include "tools/gpu_calibrate/kernels.h"
 
 namespace understudy {
@@ -83,20 +84,16 @@ class DriverGpu final : public Gpu {
     const auto attribute = [&](int& value, CUdevice_attribute which) {
       return driver_.device_attribute(&value, which, device_);
     };
-    if (auto r = all({driver_.device_name(name, sizeof name, device_),
-                      attribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-                      attribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
-                      attribute(multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)});
-        !r) {
-      return r;
-    }
+    TRY(all({driver_.device_name(name, sizeof name, device_),
+             attribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+             attribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+             attribute(multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)}));
     text_ = format_text("%s, compute capability %d.%d, %d multiprocessors", name, major, minor,
                         multiprocessors_);
-    const auto binary = compile_kernels(10 * major + minor);
-    if (!binary) return tl::unexpected(binary.error());
-    if (auto r = check("a context", driver_.retain_context(&context_, device_)); !r) return r;
-    if (auto r = check("the context", driver_.set_context(context_)); !r) return r;
-    if (auto r = check("the kernels", driver_.load_module(&module_, binary->data())); !r) return r;
+    const auto binary = TRY(compile_kernels(10 * major + minor));
+    TRY(check("a context", driver_.retain_context(&context_, device_)));
+    TRY(check("the context", driver_.set_context(context_)));
+    TRY(check("the kernels", driver_.load_module(&module_, binary.data())));
     return all({driver_.event_create(&begin_, CU_EVENT_DEFAULT),
                 driver_.event_create(&end_, CU_EVENT_DEFAULT)});
   }
@@ -106,13 +103,9 @@ class DriverGpu final : public Gpu {
 
   Result<CUdeviceptr> allocate(uint64_t bytes) override {
     CUdeviceptr memory = 0;
-    if (auto r = check("memory", driver_.allocate(&memory, bytes)); !r) {
-      return tl::unexpected(r.error());
-    }
+    TRY(check("memory", driver_.allocate(&memory, bytes)));
     memory_.push_back(memory);
-    if (auto r = check("memory", driver_.set_words(memory, kGpuWord, bytes / 4)); !r) {
-      return tl::unexpected(r.error());
-    }
+    TRY(check("memory", driver_.set_words(memory, kGpuWord, bytes / 4)));
     return memory;
   }
 
@@ -120,9 +113,7 @@ class DriverGpu final : public Gpu {
                       const KernelArguments& arguments, uint32_t times) override {
     CUfunction& function = functions_[kernel];
     if (function == nullptr) {
-      if (auto r = check(kernel, driver_.get_function(&function, module_, kernel)); !r) {
-        return tl::unexpected(r.error());
-      }
+      TRY(check(kernel, driver_.get_function(&function, module_, kernel)));
     }
     KernelArguments copy = arguments;
     void* parameters[] = {&copy};
@@ -135,7 +126,7 @@ class DriverGpu final : public Gpu {
     if (error == CUDA_SUCCESS) error = driver_.event_record(end_, nullptr);
     if (error == CUDA_SUCCESS) error = driver_.event_synchronize(end_);
     if (error == CUDA_SUCCESS) error = driver_.event_elapsed(&ms, begin_, end_);
-    if (auto r = check(kernel, error); !r) return tl::unexpected(r.error());
+    TRY(check(kernel, error));
     return 1000.0 * static_cast<double>(ms);
   }
 
@@ -148,7 +139,7 @@ class DriverGpu final : public Gpu {
   }
   Result<void> all(std::initializer_list<CUresult> errors) const {
     for (const CUresult error : errors) {
-      if (auto r = check("the GPU", error); !r) return r;
+      TRY(check("the GPU", error));
     }
     return {};
   }
@@ -193,22 +184,21 @@ Result<std::vector<char>> compile_kernels(int capability) {
 }
 
 Result<std::unique_ptr<Gpu>> Gpu::open(int device) {
-  const auto driver = Driver::load();
-  if (!driver) return tl::unexpected(driver.error());
+  const auto driver = TRY(Driver::load());
   const auto why = [&](CUresult error) {
     const char* text = nullptr;
-    driver->error_string(error, &text);
+    driver.error_string(error, &text);
     return std::string(text == nullptr ? "unknown CUDA error" : text);
   };
-  if (const CUresult error = driver->init(0); error != CUDA_SUCCESS) {
+  if (const CUresult error = driver.init(0); error != CUDA_SUCCESS) {
     return fail("the CUDA driver does not start: " + why(error));
   }
   CUdevice handle = 0;
-  if (const CUresult error = driver->device_get(&handle, device); error != CUDA_SUCCESS) {
+  if (const CUresult error = driver.device_get(&handle, device); error != CUDA_SUCCESS) {
     return fail("CUDA device " + std::to_string(device) + ": " + why(error));
   }
-  auto gpu = std::make_unique<DriverGpu>(*driver, handle);
-  if (auto r = gpu->start(); !r) return tl::unexpected(r.error());
+  auto gpu = std::make_unique<DriverGpu>(driver, handle);
+  TRY(gpu->start());
   return gpu;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dataplane/base/try.h"
 #include "tools/gpu_calibrate/cost.h"
 #include "tools/gpu_calibrate/gpu.h"
 
@@ -38,9 +39,7 @@ class Bench {
     for (const Wanted& w :
          {Wanted{buffers_.received, n * kWindow}, Wanted{buffers_.sent, n * kWindow},
           Wanted{buffers_.user, n * kUserWindow}, Wanted{buffers_.counters, n * 128}}) {
-      const auto memory = gpu_.allocate(w.bytes);
-      if (!memory) return tl::unexpected(memory.error());
-      w.where = *memory;
+      w.where = TRY(gpu_.allocate(w.bytes));
     }
     buffers_.window = kWindow;
     buffers_.user_window = kUserWindow;
@@ -50,7 +49,7 @@ class Bench {
   /// us of a launch when launches follow one another.
   Result<double> launch() {
     constexpr uint32_t kLaunches = 1000;
-    if (auto warm = time("idle", {}, kLaunches); !warm) return warm;
+    TRY(time("idle", {}, kLaunches));
     auto all = time("idle", {}, kLaunches);
     return all ? Result<double>(*all / kLaunches) : all;
   }
@@ -58,9 +57,8 @@ class Bench {
   Result<std::vector<SliceTime>> slices(const char* kernel, const std::vector<uint64_t>& sizes) {
     std::vector<SliceTime> times;
     for (const uint64_t bytes : sizes) {
-      const auto t = slice(kernel, bytes);
-      if (!t) return tl::unexpected(t.error());
-      times.push_back({bytes, *t});
+      const auto t = TRY(slice(kernel, bytes));
+      times.push_back({bytes, t});
     }
     return times;
   }
@@ -68,9 +66,7 @@ class Bench {
   Result<double> slice(const char* kernel, uint64_t bytes) {
     double sum = 0;
     for (const uint32_t reduce : {0u, 1u}) {
-      const auto t = slice(kernel, bytes, reduce);
-      if (!t) return t;
-      sum += *t;
+      sum += TRY(slice(kernel, bytes, reduce));
     }
     return sum / 2;
   }
@@ -92,12 +88,10 @@ class Bench {
     std::array<double, kSamples> samples{};
     for (double& sample : samples) {
       arguments.repeat = kShort;
-      const auto brief = time(kernel, arguments, 1);
-      if (!brief) return brief;
+      const auto brief = TRY(time(kernel, arguments, 1));
       arguments.repeat = kShort + more;
-      const auto all = time(kernel, arguments, 1);
-      if (!all) return all;
-      sample = (*all - *brief) / more;
+      const auto all = TRY(time(kernel, arguments, 1));
+      sample = (all - brief) / more;
     }
     std::ranges::sort(samples);
     if (samples[kSamples / 2] > 0) return samples[kSamples / 2];
@@ -111,7 +105,7 @@ class Bench {
 
 Result<GpuCosts> measure(Gpu& gpu, const Arguments& arguments) {
   Bench bench(gpu, arguments);
-  if (auto r = bench.start(); !r) return tl::unexpected(r.error());
+  TRY(bench.start());
   GpuCosts costs;
   costs.gpu = gpu.text() + "; " + std::to_string(arguments.channels) + " channels of " +
               std::to_string(arguments.threads) + " threads";
@@ -128,10 +122,11 @@ Result<GpuCosts> measure(Gpu& gpu, const Arguments& arguments) {
   if (!message) return tl::unexpected(message.error());
   costs.message = {kMessage, *message};
   // One pass, and a whole step of NCCL's buffers.
-  const auto ll = bench.slices("ll", {arguments.threads * 8, 32768});
+  const auto ll = bench.slices("ll", {uint64_t{arguments.threads} * 8, 32768});
   if (!ll) return tl::unexpected(ll.error());
   costs.ll = fit_lines(*ll);
-  const auto ll128 = bench.slices("ll128", {arguments.threads / 32 * 1920, 300 * 1920});
+  const auto ll128 =
+      bench.slices("ll128", {uint64_t{arguments.threads} / 32 * 1920, uint64_t{300} * 1920});
   if (!ll128) return tl::unexpected(ll128.error());
   costs.ll128 = fit_lines(*ll128);
   return costs;

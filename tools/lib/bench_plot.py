@@ -1,4 +1,4 @@
-"""Draws what tools/bench measured, with gnuplot: nanoseconds over packet sizes, and over every other argument that takes several values."""
+"""Draws what tools/experiments/bench measured, with gnuplot: nanoseconds over packet sizes, and over every other argument that takes several values."""
 
 import shutil
 import subprocess

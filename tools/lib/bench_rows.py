@@ -1,4 +1,4 @@
-"""What tools/bench measured: one row for each benchmark of Google's library, its name taken apart, and its ratios to the floors.
+"""What tools/experiments/bench measured: one row for each benchmark of Google's library, its name taken apart, and its ratios to the floors.
 
 A name is family/argument:value/..., e.g. responder/bytes:4096/cold:1/manual_time. `bytes` is the payload of a packet, `cold` whether
 the frames lie beyond the caches; any other argument is the row's own. See time_of() for which of a benchmark's times is a packet's.

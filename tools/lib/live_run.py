@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-VNODE = Path(__file__).resolve().parent.parent / "vnode/vnode"
+VNODE = Path(__file__).resolve().parent.parent / "rigs/vnode/vnode"
 READY_LIMIT = 30  # seconds
 
 

@@ -62,7 +62,7 @@ class SoftNode:
             raise Failed(f"no soft NIC on this machine, it needs {why}; try --kind uml")
 
     def command(self, *words):
-        return self.link.command(self.arguments.programs, [self.arguments.programs / "tools/ring_node/ring_node", *words])
+        return self.link.command(self.arguments.programs, [self.arguments.programs / "tools/rigs/ring_node/ring_node", *words])
 
     def start_capture(self):
         pass
@@ -138,7 +138,7 @@ def run(arguments, scratch):
     out, shared = arguments.out, arguments.out / "node"
     shutil.rmtree(shared, ignore_errors=True)
     shared.mkdir()
-    shutil.copy(arguments.programs / "tools/ring_node/ring_node", shared)
+    shutil.copy(arguments.programs / "tools/rigs/ring_node/ring_node", shared)
     socket = scratch / "gpu.sock"
     config = derived_config(arguments.config, socket, out)
     load_note()

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Sums up the logs that `meson test` left behind: names what failed and what was skipped, and ends
-with one line 'N passed, N failed, N skipped'. Status 1 if anything failed.
+"""Sums up the logs that `meson test` left behind: names what was skipped and what failed, and ends
+with one line 'N passed, N failed, N skipped'. Status 1 if anything failed. Who sees the last lines
+only sees all failures: what they said comes first, their names after all of it.
 
-usage: test_summary.py [--failed NAME]... LABEL=testlog.json...
+usage: test_summary.py [--failed NAME[=OUTPUT]]... LABEL=testlog.json...
+  --failed  a step that is no test; OUTPUT: a file with what it printed
 """
 import json
 import re
 import sys
 
 PASSED = ("OK", "EXPECTEDFAIL")
+LINES_OF_TEST, LINES_OF_STEP = 60, 20  # the last of what it printed
 # A GoogleTest case that was skipped inside a program, and why.
 SKIPPED_CASE = re.compile(r"(?:: Skipped\n(.*)\n+)?\[  SKIPPED \] (\S+) \(\d+ ms\)$", re.MULTILINE)
 
@@ -27,6 +30,19 @@ def say(text):
     print(f"check: {text}")
 
 
+def last_lines(text, count):
+    for line in text.splitlines()[-count:]:
+        print(f"    {line}")
+
+
+def report_step(name, path):
+    """A step that failed, and the end of what it printed."""
+    say(f"{name}: FAILED")
+    if path:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            last_lines(file.read(), LINES_OF_STEP)
+
+
 def report(label, test):
     """Says what is to be known of one test; returns what it counts as."""
     result, output = test["result"], test.get("stdout", "")
@@ -39,21 +55,30 @@ def report(label, test):
         say(f"{label}: {test['name']}: skipped: {last}")
         return "skipped"
     say(f"{label}: {test['name']}: {result} (status {test.get('returncode')})")
-    for line in (output + test.get("stderr", "")).splitlines()[-60:]:
-        print(f"    {line}")
+    last_lines(output + test.get("stderr", ""), LINES_OF_TEST)
     return "failed"
 
 
 def main(arguments):
     counts = {"passed": 0, "failed": 0, "skipped": 0}
+    failed, steps = [], []
     while arguments and arguments[0] == "--failed":
-        say(f"{arguments[1]}: FAILED")
-        counts["failed"] += 1
+        name, _, path = arguments[1].partition("=")
+        steps.append((name, path))
+        failed.append(name)
         del arguments[:2]
+    counts["failed"] += len(steps)
     for argument in arguments:
         label, _, path = argument.partition("=")
         for test in tests_of(path):
-            counts[report(label, test)] += 1
+            what = report(label, test)
+            counts[what] += 1
+            if what == "failed":
+                failed.append(f"{label}: {test['name']}")
+    for step in steps:
+        report_step(*step)
+    for name in failed:
+        say(f"failed: {name}")
     print(", ".join(f"{number} {what}" for what, number in counts.items()), flush=True)
     return 1 if counts["failed"] else 0
 

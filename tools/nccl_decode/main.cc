@@ -1,7 +1,9 @@
 // nccl-decode CAPTURE: exit 0 when it was read, 2 when the arguments or the file are bad.
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <string>
 
+#include "ctrl/report/version.h"
 #include "tools/nccl_decode/print.h"
 
 int main(int argc, char** argv) {
@@ -15,6 +17,7 @@ int main(int argc, char** argv) {
       "exchange\n"
       "of queue pairs; and what was begun and is not complete. For NCCL 2.18 to 2.30."};
   app.name("nccl-decode");
+  app.set_version_flag("--version", std::string("nccl-decode ") + understudy::kVersion);
   app.add_option("capture", path, "pcap or pcapng file")->required();
   app.add_option("--nccl", nccl,
                  "release, such as 2.28 or 2.28.9, where the capture does not tell it");

@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "ctrl/config/load.h"
-#include "tools/roce_check/analysis.h"
-#include "tools/roce_check/plot.h"
-#include "tools/roce_check/report.h"
+#include "ctrl/config/read/load.h"
+#include "ctrl/report/version.h"
+#include "tools/roce_check/checks/analysis.h"
+#include "tools/roce_check/output/plot.h"
+#include "tools/roce_check/output/report.h"
 
 namespace {
 
@@ -81,6 +82,7 @@ int main(int argc, char** argv) {
       "of\n"
       "each step of its collectives."};
   app.name("roce-check");
+  app.set_version_flag("--version", std::string("roce-check ") + understudy::kVersion);
   app.add_option("capture", arguments.capture, "pcap or pcapng file")->required();
   app.add_option("--config", arguments.config,
                  "configuration of the run: also check the rates of its links and the messages of\n"

@@ -8,9 +8,9 @@
 
 #include <cerrno>
 
-#include "tools/soft_nic/device.h"
-#include "tools/soft_nic/device_file.h"
-#include "tools/soft_nic/exported.h"
+#include "tools/soft_nic/device/device.h"
+#include "tools/soft_nic/device/device_file.h"
+#include "tools/soft_nic/device/exported.h"
 
 using namespace understudy::soft_nic;
 

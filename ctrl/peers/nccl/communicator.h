@@ -1,5 +1,5 @@
 // All emulated ranks of one NCCL communicator, and of those that are split off it, out of band:
-// check-in, ring, all-gathers, messages between two ranks, set-up of transports (nccl-wire 1, 2.1).
+// check-in, ring, all-gathers, messages between two ranks, set-up of transports (docs/nccl 1, 2.1).
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "collective_model/operation.h"
-#include "ctrl/peers/nccl/host.h"
-#include "ctrl/peers/nccl/split_rule.h"
-#include "ctrl/peers/nccl/unique_id.h"
+#include "collective_model/nccl/operation.h"
+#include "ctrl/peers/nccl/bootstrap/host.h"
+#include "ctrl/peers/nccl/bootstrap/split_rule.h"
+#include "ctrl/peers/nccl/bootstrap/unique_id.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
 

@@ -1,8 +1,8 @@
 // What the world tells the emulated ranks, and what `understudy status` says of them.
 #include <algorithm>
 
+#include "ctrl/peers/nccl/bootstrap/rank_text.h"
 #include "ctrl/peers/nccl/communicator_impl.h"
-#include "ctrl/peers/nccl/rank_text.h"
 
 namespace understudy {
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ctrl/peers/nccl/check_in.h"
+#include "ctrl/peers/nccl/bootstrap/check_in.h"
 #include "ctrl/peers/nccl/communicator.h"
 #include "ctrl/peers/nccl/group.h"
 

@@ -1,5 +1,5 @@
 // What the streams of emulated ranks turn out to be, and what comes on them.
-#include "ctrl/peers/nccl/bytes.h"
+#include "ctrl/peers/nccl/bootstrap/bytes.h"
 #include "ctrl/peers/nccl/communicator_impl.h"
 
 namespace understudy {

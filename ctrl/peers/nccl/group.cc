@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "ctrl/peers/nccl/bytes.h"
-#include "ctrl/peers/nccl/rank_text.h"
+#include "ctrl/peers/nccl/bootstrap/bytes.h"
+#include "ctrl/peers/nccl/bootstrap/rank_text.h"
 
 namespace understudy {
 namespace {

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "ctrl/peers/nccl/bootstrap/frames.h"
+#include "ctrl/peers/nccl/bootstrap/rank_barrier.h"
+#include "ctrl/peers/nccl/bootstrap/ring_gather.h"
+#include "ctrl/peers/nccl/bootstrap/slices.h"
+#include "ctrl/peers/nccl/bootstrap/split_rule.h"
 #include "ctrl/peers/nccl/communicator.h"
-#include "ctrl/peers/nccl/frames.h"
-#include "ctrl/peers/nccl/rank_barrier.h"
-#include "ctrl/peers/nccl/ring_gather.h"
-#include "ctrl/peers/nccl/slices.h"
-#include "ctrl/peers/nccl/split_rule.h"
-#include "ctrl/peers/nccl/transport_setup.h"
+#include "ctrl/peers/nccl/transport/transport_setup.h"
 
 namespace understudy {
 

@@ -1,9 +1,9 @@
 // Children of a communicator: ncclCommSplit, whose ranks say where they go, and ncclCommShrink,
-// whose ranks know who stays (nccl-wire 1.8; NCCL 2.27 and later, init.cc, getParentRanks).
+// whose ranks know who stays (docs/nccl 1.8; NCCL 2.27 and later, init.cc, getParentRanks).
 #include <algorithm>
 
+#include "ctrl/peers/nccl/bootstrap/rank_text.h"
 #include "ctrl/peers/nccl/group.h"
-#include "ctrl/peers/nccl/rank_text.h"
 
 namespace understudy {
 namespace {
@@ -16,6 +16,7 @@ uint32_t split_tag(const BootstrapLayout& layout) { return layout.one_header ? 1
 
 std::vector<NcclMember> NcclGroup::members_at(const std::vector<uint32_t>& ranks) const {
   std::vector<NcclMember> members;
+  members.reserve(ranks.size());
   for (const uint32_t rank : ranks) members.push_back(members_[rank]);
   return members;
 }

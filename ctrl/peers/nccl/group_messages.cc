@@ -1,9 +1,9 @@
 // Messages between real and emulated ranks of a communicator, and what is waited for.
 #include <algorithm>
 
-#include "ctrl/peers/nccl/bytes.h"
+#include "ctrl/peers/nccl/bootstrap/bytes.h"
+#include "ctrl/peers/nccl/bootstrap/rank_text.h"
 #include "ctrl/peers/nccl/group.h"
-#include "ctrl/peers/nccl/rank_text.h"
 
 namespace understudy {
 namespace {

@@ -34,5 +34,5 @@
 #include <variant>
 #include <vector>
 
-#include "ctrl/config/load.h"
+#include "ctrl/config/read/load.h"
 #include "dataplane/engine/shard.h"

@@ -1,0 +1,174 @@
+#include "collective_model/predict/dimension_time.h"
+
+#include <algorithm>
+#include <bit>
+#include <deque>
+
+namespace understudy {
+namespace {
+
+/// One dimension's clock: what messages and reductions take in it.
+class Steps {
+ public:
+  Steps(const Dimension& dimension, const DimensionCosts& costs)
+      : dimension_(dimension), costs_(costs) {}
+
+  /// All messages of a step are `bytes` long and start at once; each link carries `alike` of them.
+  Duration step(uint64_t bytes, uint32_t alike = 1) const {
+    const Duration wire = dimension_.rate.time_for(bytes);
+    const int64_t hops = dimension_.kind == DimensionKind::kSwitch ? 2 : 1;
+    Duration time = costs_.store_and_forward ? rounded(dimension_.latency + wire) * hops
+                                             : rounded(dimension_.latency * hops + wire);
+    if (costs_.shared_links) time += rounded(wire) * (alike - 1);
+    return time + costs_.endpoint;
+  }
+  /// Two reads and a write.
+  Duration reduction(uint64_t bytes) const { return rounded(costs_.memory.time_for(bytes)) * 3; }
+
+ private:
+  Duration rounded(Duration time) const {
+    return Duration::ps(time.ps() / costs_.rounding.ps() * costs_.rounding.ps());
+  }
+
+  const Dimension& dimension_;
+  const DimensionCosts& costs_;
+};
+
+bool reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
+}
+
+/// Bytes that a rank of the dimension sends in one message of ring and direct; `held` is what it
+/// has at the start.
+uint64_t part(Collective collective, uint64_t held, uint32_t ranks) {
+  return collective == Collective::kAllGather ? held : held / ranks;
+}
+
+Duration ring(const Steps& steps, Collective collective, uint64_t held, int64_t n) {
+  const uint64_t message = part(collective, held, static_cast<uint32_t>(n));
+  int64_t count = n - 1;
+  if (collective == Collective::kAllReduce) count = 2 * (n - 1);
+  // A part for the rank d places on crosses d links, and a rank passes on those of others.
+  if (collective == Collective::kAllToAll) count = n * (n - 1) / 2;
+  Duration time = steps.step(message) * count;
+  if (reduces(collective)) time += steps.reduction(message) * (n - 1);
+  return time;
+}
+
+Duration direct(const Steps& steps, const Dimension& dimension, Collective collective,
+                uint64_t held) {
+  const uint64_t message = part(collective, held, dimension.size);
+  const uint32_t alike = dimension.kind == DimensionKind::kSwitch ? dimension.size - 1 : 1;
+  Duration time = steps.step(message, alike) * (collective == Collective::kAllReduce ? 2 : 1);
+  if (reduces(collective)) time += steps.reduction(message);
+  return time;
+}
+
+Duration halving_doubling(const Steps& steps, Collective collective, uint64_t held, uint32_t n) {
+  const int rounds = std::countr_zero(n);
+  Duration time;
+  if (reduces(collective)) {
+    for (int i = 1; i <= rounds; ++i) {
+      time += steps.step(held >> i);
+      // The last message's half is reduced while nothing is sent any more, the first one's not.
+      if (i > 1) time += steps.reduction(held >> i);
+    }
+  }
+  if (collective == Collective::kAllReduce) held >>= rounds;
+  if (collective != Collective::kReduceScatter) {
+    for (int i = 0; i < rounds; ++i) time += steps.step(held << i);
+  }
+  return time;
+}
+
+struct Phase {
+  uint32_t dimension;
+  Duration time;
+};
+
+Duration phase_time(const Dimension& dimension, Collective collective, uint64_t held,
+                    const DimensionCosts& costs) {
+  const Steps steps(dimension, costs);
+  Duration time = costs.endpoint;
+  switch (dimension.algorithm) {
+    case DimensionAlgorithm::kRing:
+      return time + ring(steps, collective, held, dimension.size);
+    case DimensionAlgorithm::kDirect:
+      return time + direct(steps, dimension, collective, held);
+    case DimensionAlgorithm::kHalvingDoubling:
+      return time + halving_doubling(steps, collective, held, dimension.size);
+  }
+  return time;
+}
+
+/// What one chunk goes through; `held` is what a rank has of it at the start.
+std::vector<Phase> phases(const std::vector<Dimension>& dimensions, Collective collective,
+                          uint64_t held, const DimensionCosts& costs) {
+  std::vector<Phase> out;
+  std::vector<uint32_t> used;
+  for (uint32_t d = 0; d < dimensions.size(); ++d) {
+    if (dimensions[d].size > 1) used.push_back(d);
+  }
+  if (collective == Collective::kAllGather) std::reverse(used.begin(), used.end());
+  const auto add = [&](uint32_t d, Collective what) {
+    out.push_back({d, phase_time(dimensions[d], what, held, costs)});
+    if (what == Collective::kReduceScatter) held /= dimensions[d].size;
+    if (what == Collective::kAllGather) held *= dimensions[d].size;
+  };
+  if (collective != Collective::kAllReduce) {
+    for (const uint32_t d : used) add(d, collective);
+    return out;
+  }
+  for (size_t i = 0; i + 1 < used.size(); ++i) add(used[i], Collective::kReduceScatter);
+  if (!used.empty()) add(used.back(), Collective::kAllReduce);
+  for (size_t i = used.size(); i-- > 1;) add(used[i - 1], Collective::kAllGather);
+  return out;
+}
+
+}  // namespace
+
+const char* why_not(const Dimension& dimension) {
+  if (dimension.algorithm == DimensionAlgorithm::kRing || dimension.size <= 2) return "";
+  if (dimension.kind == DimensionKind::kRing) return "on a ring only \"ring\" has neighbours alone";
+  if (dimension.algorithm == DimensionAlgorithm::kHalvingDoubling &&
+      !std::has_single_bit(dimension.size)) {
+    return "\"halving_doubling\" needs a power of two of ranks";
+  }
+  return "";
+}
+
+Duration dimensions_time(const std::vector<Dimension>& dimensions, Collective collective,
+                         uint64_t bytes, uint32_t splits, const DimensionCosts& costs) {
+  uint64_t ranks = 1;
+  for (const Dimension& dimension : dimensions) ranks *= dimension.size;
+  const uint64_t held = (collective == Collective::kAllGather ? bytes / ranks : bytes) / splits;
+  const std::vector<Phase> chain = phases(dimensions, collective, held, costs);
+  if (chain.empty()) return Duration();
+  struct Waiting {
+    Duration since;
+    uint32_t phase;
+  };
+  std::vector<std::deque<Waiting>> queues(dimensions.size());
+  std::vector<Duration> free(dimensions.size());
+  queues[chain[0].dimension].assign(splits, {Duration(), 0});
+  // Phases end one after the other, so that chunks come to every queue in the order of time.
+  for (Duration now;;) {
+    size_t next = queues.size();
+    Duration earliest = Duration::max();
+    for (size_t d = 0; d < queues.size(); ++d) {
+      if (queues[d].empty()) continue;
+      const Waiting& first = queues[d].front();
+      const Duration end = std::max(first.since, free[d]) + chain[first.phase].time;
+      if (end >= earliest) continue;
+      earliest = end;
+      next = d;
+    }
+    if (next == queues.size()) return now;
+    now = free[next] = earliest;
+    const uint32_t phase = queues[next].front().phase + 1;
+    queues[next].pop_front();
+    if (phase < chain.size()) queues[chain[phase].dimension].push_back({now, phase});
+  }
+}
+
+}  // namespace understudy

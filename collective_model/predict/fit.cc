@@ -1,0 +1,219 @@
+#include "collective_model/predict/fit.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+namespace understudy {
+namespace {
+
+constexpr double kRowSpread = 0.03;    ///< of a measured time
+constexpr double kConstantSpread = 1;  ///< of a constant's logarithm
+
+/// A constant and the value that it keeps unless the rows say otherwise.
+struct Knob {
+  double* value;
+  double usual;
+  double spread = kConstantSpread;
+};
+
+/// Constants that these rows' times depend on.
+std::vector<Knob> knobs(Calibration& c, const std::vector<FitRow>& rows, const NcclSystem& system,
+                        NcclVersion version) {
+  std::vector<Knob> out = {{&c.launch, 30}};
+  const LatencyConstants published = latency_constants(version);
+  const ByProtocol& hop =
+      (system.intra == IntraLink::kNvlink ? published.nvlink : published.pci)[0];
+  bool ring = false;
+  for (const Protocol p : {Protocol::kSimple, Protocol::kLL, Protocol::kLL128}) {
+    bool used = false, several = false;
+    for (const FitRow& row : rows) {
+      if (row.shape.protocol != p) continue;
+      used = true;
+      several |= row.shape.communicator.nodes > 1;
+      ring |= row.shape.algorithm == Algorithm::kRing;
+    }
+    if (!used) continue;
+    ProtocolCost& cost = c.protocol[index(p)];
+    const double channel = system.ring.intra * system.ring.channels / std::max(system.channels, 1u);
+    out.push_back({&cost.round, 1.5, 0.3});
+    out.push_back({&cost.rate, channel * (p == Protocol::kLL ? 0.5 : 1)});
+    out.push_back({&cost.latency, hop[index(p)]});
+    if (several) out.push_back({&cost.network_latency, published.net[0][index(p)]});
+  }
+  if (ring) out.push_back({&c.tail, 0.4});
+  return out;
+}
+
+/// Quadratic near zero, linear far away.
+double robust(double x) { return std::sqrt(1 + x * x) - 1; }
+
+/// Nelder and Mead's simplex; from `x`, which becomes the best point. Gives its value.
+double minimize(const std::function<double(const std::vector<double>&)>& f, std::vector<double>& x,
+                double step, int evaluations) {
+  const size_t n = x.size();
+  std::vector<std::vector<double>> points(n + 1, x);
+  std::vector<double> values(n + 1);
+  for (size_t i = 0; i < n; ++i) points[i + 1][i] += step;
+  for (size_t i = 0; i <= n; ++i) values[i] = f(points[i]);
+  std::vector<size_t> order(n + 1);
+  std::vector<double> centre(n), trial(n);
+  const auto at = [&](const std::vector<double>& worst, double t) {
+    for (size_t j = 0; j < n; ++j) trial[j] = centre[j] + t * (worst[j] - centre[j]);
+    --evaluations;
+    return f(trial);
+  };
+  while (evaluations > 0) {
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return values[a] < values[b]; });
+    const size_t best = order[0], worst = order[n];
+    if (values[worst] - values[best] < 1e-10) break;
+    std::fill(centre.begin(), centre.end(), 0.0);
+    for (const size_t i : order) {
+      if (i == worst) continue;
+      for (size_t j = 0; j < n; ++j) centre[j] += points[i][j] / static_cast<double>(n);
+    }
+    const auto take = [&](double value) {
+      points[worst] = trial;
+      values[worst] = value;
+    };
+    const double reflected = at(points[worst], -1);
+    if (reflected < values[best]) {
+      const std::vector<double> kept = trial;
+      const double expanded = at(points[worst], -2);
+      if (expanded < reflected) {
+        take(expanded);
+      } else {
+        trial = kept;
+        take(reflected);
+      }
+    } else if (reflected < values[order[n - 1]]) {
+      take(reflected);
+    } else {
+      const double contracted = at(points[worst], 0.5);
+      if (contracted < values[worst]) {
+        take(contracted);
+        continue;
+      }
+      for (const size_t i : order) {
+        if (i == best) continue;
+        for (size_t j = 0; j < n; ++j) points[i][j] = (points[i][j] + points[best][j]) / 2;
+        values[i] = f(points[i]);
+        --evaluations;
+      }
+    }
+  }
+  const auto least = std::min_element(values.begin(), values.end());
+  x = points[static_cast<size_t>(least - values.begin())];
+  return *least;
+}
+
+/// Neighbouring rows of a table that NCCL treats alike.
+struct Stretch {
+  size_t first = 0, end = 0;
+  double length = 0;  ///< logarithm of last size / first size
+  size_t rows = 0;    ///< that are used
+  double step() const { return length / static_cast<double>(rows - 1); }
+};
+
+bool alike(const OperationShape& a, const OperationShape& b) {
+  return a.algorithm == b.algorithm && a.protocol == b.protocol;
+}
+
+double log_size(const FitRow& row) { return std::log(static_cast<double>(row.shape.bytes)); }
+
+}  // namespace
+
+std::vector<size_t> calibration_rows(const std::vector<FitRow>& rows, size_t count) {
+  std::vector<Stretch> stretches;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (stretches.empty() || !alike(rows[i].shape, rows[i - 1].shape)) {
+      stretches.push_back({i, i + 1, 0, 0});
+    }
+    stretches.back().end = i + 1;
+  }
+  for (Stretch& s : stretches) s.length = log_size(rows[s.end - 1]) - log_size(rows[s.first]);
+  std::stable_sort(stretches.begin(), stretches.end(),
+                   [](const Stretch& a, const Stretch& b) { return a.length > b.length; });
+  for (size_t least = 1; least <= 2; ++least) {
+    for (Stretch& s : stretches) {
+      if (count == 0 || s.rows >= least || s.end - s.first < least) continue;
+      ++s.rows;
+      --count;
+    }
+  }
+  while (count > 0) {
+    Stretch* longest = nullptr;
+    for (Stretch& s : stretches) {
+      if (s.rows < 2 || s.rows >= s.end - s.first) continue;
+      if (longest == nullptr || s.step() > longest->step()) longest = &s;
+    }
+    if (longest == nullptr) break;
+    ++longest->rows;
+    --count;
+  }
+  std::vector<size_t> out;
+  for (const Stretch& s : stretches) {
+    for (size_t k = 0; k < s.rows; ++k) {
+      const double share =
+          s.rows < 2 ? 0 : static_cast<double>(k) / static_cast<double>(s.rows - 1);
+      const double target = log_size(rows[s.first]) + s.length * share;
+      size_t nearest = s.first;
+      for (size_t i = s.first; i < s.end; ++i) {
+        const double gain =
+            std::abs(log_size(rows[nearest]) - target) - std::abs(log_size(rows[i]) - target);
+        if (gain > 1e-9) nearest = i;
+      }
+      out.push_back(nearest);
+    }
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+double error_of(const FitRow& row, const Calibration& calibration) {
+  return operation_time(row.shape, calibration, row.network) / row.time - 1;
+}
+
+Fit fit_calibration(const std::vector<FitRow>& rows, const NcclSystem& system,
+                    NcclVersion version) {
+  Fit fit;
+  const std::vector<Knob> all = knobs(fit.calibration, rows, system, version);
+  std::vector<ChunkPlan> cuts;
+  cuts.reserve(rows.size());
+  for (const FitRow& row : rows) cuts.push_back(cut_chunks(row.shape));
+  const auto loss = [&](const std::vector<double>& x) {
+    double sum = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      *all[i].value = all[i].usual * std::exp(x[i]);
+      sum += x[i] * x[i] / (2 * all[i].spread * all[i].spread);
+    }
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const FitRow& row = rows[i];
+      const double ratio =
+          operation_time(row.shape, cuts[i], fit.calibration, row.network) / row.time;
+      sum += robust(std::log(ratio) / kRowSpread);
+    }
+    return sum;
+  };
+  // A simplex may get stuck: it starts again where it ended, and from several places.
+  std::vector<double> best;
+  for (const double start : {0.0, -0.7, 0.7, 1.4}) {
+    std::vector<double> x(all.size(), start);
+    x[0] = 0;
+    double value = 0;
+    for (const double step : {0.7, 0.5, 0.3, 0.2, 0.1}) value = minimize(loss, x, step, 6000);
+    if (best.empty() || value < fit.loss) {
+      best = x;
+      fit.loss = value;
+    }
+  }
+  loss(best);
+  return fit;
+}
+
+}  // namespace understudy

@@ -1,0 +1,316 @@
+#include "collective_model/predict/time_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "collective_model/nccl/channel_cut.h"
+#include "collective_model/nccl/chunking.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint64_t kSteps = 8;  ///< of a connection's buffer
+
+/// Bytes on the wire per byte of data: LL carries 8 of 16, LL128 120 of 128.
+double expansion(Protocol p) {
+  return p == Protocol::kLL ? 2 : p == Protocol::kLL128 ? 128.0 / 120 : 1;
+}
+
+/// Data bytes of a step of the connection's buffer.
+uint64_t step_bytes(const OperationShape& shape) {
+  switch (shape.protocol) {
+    case Protocol::kLL:
+      return shape.ll_buffer / kSteps / 2;
+    case Protocol::kLL128:
+      return shape.ll128_buffer / kSteps / 16 * 15;
+    default:
+      return shape.buffer / kSteps;
+  }
+}
+
+/// Simple's threads that move data: one warp synchronises a ring, four a tree.
+uint64_t workers(const OperationShape& shape) {
+  if (shape.protocol != Protocol::kSimple) return shape.threads;
+  const uint64_t idle = shape.algorithm == Algorithm::kTree ? 4 * kWarp : kWarp;
+  return std::max<uint64_t>(shape.threads > idle ? shape.threads - idle : 0, kWarp);
+}
+
+/// Passes that the busiest warp makes over a slice. Simple: warps take hunks of `unroll` times 512
+/// bytes in turn, and what is left in pieces of 512, the first of them the warp whose turn it is.
+double rounds(const OperationShape& shape, uint64_t bytes, uint64_t threads) {
+  if (bytes == 0) return 0;
+  const uint64_t warps = std::max<uint64_t>(threads / kWarp, 1);
+  const uint64_t hunk = (shape.gpu == GpuGeneration::kVolta ? 4 : 8) * uint64_t{512};
+  const uint64_t hunks = bytes / hunk, pieces = ceil_div(bytes % hunk, 512);
+  const uint64_t full = hunks / warps, begun = hunks % warps;
+  uint64_t most = full + (begun > 0 ? 1 : 0);
+  if (pieces > warps - begun && begun > 0) {
+    most = full + 2;  // the last pieces fall to warps that have had their turn
+  } else if (pieces > 0) {
+    most = full + 1;
+  }
+  return static_cast<double>(most);
+}
+
+/// Costs of one operation's steps, in microseconds.
+class Costs {
+ public:
+  Costs(const OperationShape& shape, const ChunkPlan& cut, const Calibration& calibration,
+        const NetworkCost& network)
+      : shape_(shape),
+        cut_(cut),
+        cost_(calibration.of(shape.protocol)),
+        tail_(calibration.tail),
+        network_(network),
+        channels_(static_cast<double>(cut.channels)) {}
+
+  const ChunkPlan& cut() const { return cut_; }
+
+  /// GPU work on one slice by `threads`.
+  double work(uint64_t bytes, uint64_t threads) const {
+    if (bytes == 0) return 0;
+    const double t = cost_.rate > 0 ? static_cast<double>(bytes) / (1000 * cost_.rate) : 0;
+    if (shape_.protocol != Protocol::kSimple) return std::max(t, cost_.round);
+    return t + cost_.round * rounds(shape_, bytes, threads);
+  }
+  /// Of a chunk between nodes, in so many messages, when all channels send one.
+  double wire(double bytes, double messages = 1) const {
+    if (network_.rate <= 0) return 0;
+    const double sent = bytes * expansion(shape_.protocol) * network_.wire_per_byte +
+                        messages * network_.wire_per_message;
+    return sent * channels_ / network_.rate;
+  }
+  double inside() const { return cost_.latency; }
+  double between() const { return cost_.latency + cost_.network_latency + network_.latency; }
+  double tail() const { return tail_; }
+  double pass() const { return cost_.round; }
+
+ private:
+  const OperationShape& shape_;
+  const ChunkPlan& cut_;
+  const ProtocolCost& cost_;
+  double tail_;
+  const NetworkCost& network_;
+  double channels_;  ///< that share the NICs
+};
+
+/// First slice of a chunk: Simple's all-reduce, all-gather and reduce-scatter make two.
+uint64_t first_slice(const OperationShape& shape, uint64_t chunk) {
+  if (shape.protocol != Protocol::kSimple || is_pipeline(shape.collective)) return chunk;
+  const uint64_t least = step_bytes(shape) * 2 / 32;
+  const uint64_t half =
+      ceil_div(ceil_div(chunk, shape.element), uint64_t{16} * 2) * 16 * shape.element;
+  return std::min(chunk, std::max(half, least));
+}
+
+/// One loop of a ring of `steps` steps.
+double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk, double steps) {
+  const double n = shape.communicator.ranks, m = shape.communicator.nodes;
+  const uint64_t threads = workers(shape);
+  const uint64_t s1 = first_slice(shape, chunk);
+  const double g1 = costs.work(s1, threads);
+  const double g = g1 + costs.work(chunk - s1, threads);
+  double busy = g, hop = g1 + costs.inside(), last = costs.inside();
+  if (shape.communicator.nodes > 1) {
+    busy = std::max(g, costs.wire(static_cast<double>(chunk), s1 < chunk ? 2 : 1));
+    const double crossing = g1 + costs.wire(static_cast<double>(s1)) + costs.between();
+    hop = ((n - m) * hop + m * crossing) / n;
+    last = ((n - m) * last + m * costs.between()) / n;
+  }
+  return (steps - 1) * std::max(busy, hop) + busy + last + costs.tail() * g;
+}
+
+double ring_time(const OperationShape& shape, const Costs& costs) {
+  const double n = shape.communicator.ranks;
+  const ChunkPlan& cut = costs.cut();
+  const double steps = shape.collective == Collective::kAllReduce ? 2 * (n - 1) : n - 1;
+  double t = 0;
+  if (cut.loops > 0)
+    t += static_cast<double>(cut.loops) * ring_loop(shape, costs, cut.chunk, steps);
+  if (cut.last > 0) t += ring_loop(shape, costs, cut.last, steps);
+  return t;
+}
+
+/// Messages that the busiest node's NICs send for two chunks, one of each tree.
+double tree_sends(uint32_t nodes) { return nodes <= 1 ? 0 : nodes == 2 ? 2 : nodes == 3 ? 3 : 4; }
+
+double tree_time(const OperationShape& shape, const Costs& costs) {
+  const CommunicatorSize& c = shape.communicator;
+  const ChunkPlan& cut = costs.cut();
+  // Half of the threads send up, half down, at the same time.
+  const uint64_t threads = std::max<uint64_t>(workers(shape) / 2, kWarp);
+  const uint64_t chunk = cut.loops > 0 ? cut.chunk : cut.last;
+  const double g = costs.work(chunk, threads);
+  const double both = 2 * costs.work(chunk, workers(shape));
+  const double inside = 2.0 * (c.gpus_per_node() - 1);
+  const double depth = std::bit_width(c.nodes - 1);  // of nodes: 0 for one
+  const double w = c.nodes > 1 ? costs.wire(static_cast<double>(chunk)) : 0;
+  const double chunks = static_cast<double>(cut.part) / static_cast<double>(chunk);
+  const double others = std::max(chunks - 1, 0.0);  // behind the first one
+  // Simple passes a chunk on when it has all of it, LL and LL128 line by line.
+  const bool lines = shape.protocol != Protocol::kSimple;
+  const double pass = lines ? costs.pass() : g;
+  // On the way up and down each level but the root's has two chunks, of half of the channels, on
+  // one link: two children send to their parent at once.
+  const double levels = 2 * (c.nodes > 1 ? 2 * depth - 1 : 0);
+  const double first = levels * w / std::min<double>(2, static_cast<double>(cut.channels));
+  return inside * (pass + costs.inside()) + 2 * depth * (pass + costs.between()) + first +
+         std::max((lines ? chunks : others) * both, others * tree_sends(c.nodes) / 2 * w) +
+         costs.tail() * pass;
+}
+
+/// Broadcast and reduce: chunks follow one another around the ring.
+double pipeline_time(const OperationShape& shape, const Costs& costs) {
+  const CommunicatorSize& c = shape.communicator;
+  const ChunkPlan& cut = costs.cut();
+  const uint64_t chunk = cut.loops > 0 ? cut.chunk : cut.last;
+  const double g = costs.work(chunk, workers(shape));
+  const double w = c.nodes > 1 ? costs.wire(static_cast<double>(chunk)) : 0;
+  const double crossings = c.nodes - 1, hops = c.ranks - 1;
+  const double chunks = static_cast<double>(cut.part) / static_cast<double>(chunk);
+  return (hops - crossings) * (g + costs.inside()) + crossings * (g + w + costs.between()) +
+         std::max(chunks - 1, 0.0) * std::max(g, w) + costs.tail() * g;
+}
+
+/// log2(n) rounds of latency; every part but the own one is sent once.
+double pat_time(const OperationShape& shape, const Costs& costs) {
+  const double n = shape.communicator.ranks;
+  const double part = static_cast<double>(costs.cut().part);
+  const double work = costs.work(static_cast<uint64_t>(part), workers(shape));
+  const double rounds_of_latency =
+      static_cast<double>(std::bit_width(shape.communicator.ranks - 1));
+  return rounds_of_latency * costs.between() + (n - 1) * std::max(work, costs.wire(part));
+}
+
+double point_to_point_time(const OperationShape& shape, const Costs& costs) {
+  const CommunicatorSize& c = shape.communicator;
+  const double n = c.ranks, size = static_cast<double>(shape.bytes);
+  const double own = shape.collective == Collective::kSendRecv ? size : size * (n - 1) / n;
+  const auto per_channel = static_cast<uint64_t>(own / shape.channels);
+  const double work = costs.work(per_channel, workers(shape));
+  const double wire = bytes_between_nodes(shape) / expansion(shape.protocol) / shape.channels;
+  return (c.nodes > 1 ? costs.between() : costs.inside()) + std::max(work, costs.wire(wire));
+}
+
+}  // namespace
+
+ChunkPlan cut_chunks(const OperationShape& shape) {
+  const CommunicatorSize& c = shape.communicator;
+  Communicator communicator;
+  communicator.nodes = c.nodes;
+  communicator.gpus = c.gpus_per_node();
+  communicator.channels = shape.channels;
+  communicator.version = shape.version;
+  communicator.buffers.simple = shape.buffer;
+  communicator.buffers.ll = shape.ll_buffer;
+  communicator.buffers.ll128 = shape.ll128_buffer;
+  Operation operation;
+  operation.collective = shape.collective;
+  operation.algorithm = shape.algorithm;
+  operation.protocol = shape.protocol;
+  operation.type = DataType::kInt8;  // bytes
+  operation.threads = shape.threads;
+  // Of one rank's part where every rank has its own.
+  const bool parts = has_rank_parts(shape.collective);
+  operation.count = parts ? ceil_div(shape.bytes, c.ranks) : shape.bytes;
+
+  ChunkPlan plan;
+  const bool strided = cut_rule(shape.version) == CutRule::kStrided;
+  plan.part = strided ? ceil_div(operation.count, shape.channels) : operation.count;
+  plan.channels = strided ? shape.channels : 1;
+  if (!strided) {
+    if (const auto cut = cut_group(communicator, {&operation, 1}); cut && !cut->empty()) {
+      plan.part = 0;
+      for (const ChannelPart& part : cut->front().parts)
+        plan.part = std::max(plan.part, part.bytes);
+      plan.channels = std::max<uint64_t>(cut->front().parts.size(), 1);
+    }
+  }
+  // What the chunk is tuned to: since 2.22 the channel's part, before the operation.
+  const bool cells = cut_rule(shape.version) == CutRule::kCells;
+  const uint64_t tuned = cells ? plan.part * (parts ? c.ranks : 1) : shape.bytes;
+  plan.chunk = chunking_of(communicator, operation, tuned, cells ? 1 : shape.channels).chunk_bytes;
+  // Each loop of a ring's all-reduce has a chunk of every rank.
+  const bool all =
+      shape.algorithm == Algorithm::kRing && shape.collective == Collective::kAllReduce;
+  const uint64_t ways = all ? c.ranks : 1;
+  plan.loops = plan.part / (plan.chunk * ways);
+  const uint64_t rest = plan.part - plan.loops * plan.chunk * ways;
+  if (rest == 0) return plan;
+  // Strided loops have chunks of whole passes of Simple's threads. So have those of LL and LL128,
+  // but as many steps as that lengthens are left without data.
+  const bool passes = strided && shape.protocol == Protocol::kSimple;
+  const uint64_t grain = passes ? workers(shape) * 8 : 16;
+  plan.last = std::min(round_up(ceil_div(rest, ways), grain), std::max(plan.chunk, grain));
+  return plan;
+}
+
+double operation_time(const OperationShape& shape, const Calibration& calibration,
+                      const NetworkCost& network) {
+  return operation_time(shape, cut_chunks(shape), calibration, network);
+}
+
+double operation_time(const OperationShape& shape, const ChunkPlan& cut,
+                      const Calibration& calibration, const NetworkCost& network) {
+  if (shape.bytes == 0 || shape.communicator.ranks < 2) return calibration.launch;
+  const Costs costs(shape, cut, calibration, network);
+  double t = calibration.launch;
+  if (function_name(shape.collective).empty()) {
+    t += point_to_point_time(shape, costs);
+  } else if (shape.algorithm == Algorithm::kTree) {
+    t += tree_time(shape, costs);
+  } else if (shape.algorithm == Algorithm::kPat) {
+    t += pat_time(shape, costs);
+  } else if (is_pipeline(shape.collective)) {
+    t += pipeline_time(shape, costs);
+  } else {
+    t += ring_time(shape, costs);
+  }
+  return t;
+}
+
+double bytes_between_nodes(const OperationShape& shape) {
+  const CommunicatorSize& c = shape.communicator;
+  if (c.nodes < 2) return 0;
+  const double n = c.ranks, m = c.nodes, ppn = c.gpus_per_node();
+  const double size = static_cast<double>(shape.bytes) * expansion(shape.protocol);
+  switch (shape.collective) {
+    case Collective::kAllReduce:
+      return shape.algorithm == Algorithm::kTree ? size * tree_sends(c.nodes) / 2
+                                                 : size * 2 * (n - 1) / n;
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+      return size * (n - 1) / n;
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kSendRecv:
+      return size;
+    case Collective::kGather:
+    case Collective::kScatter:
+      return size * (n - ppn) / n;
+    case Collective::kAllToAll:
+    case Collective::kAllToAllV:
+      return size * ppn * (m - 1) / m;
+  }
+  return 0;
+}
+
+double bus_factor(Collective collective, uint32_t ranks) {
+  const double n = ranks;
+  switch (collective) {
+    case Collective::kAllReduce:
+      return 2 * (n - 1) / n;
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+    case Collective::kAllToAllV:
+    case Collective::kGather:
+    case Collective::kScatter:
+      return (n - 1) / n;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace understudy

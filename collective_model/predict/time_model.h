@@ -1,0 +1,71 @@
+// How long an operation takes, in closed form: any size and number of ranks in constant time.
+//
+// A ring moves chunks of c bytes in J steps a loop. Each step costs a GPU the work of its slices,
+//   g(s) = round * rounds(s) + s / rate
+// where all threads of a channel pass over the slice in rounds (what is left over takes a round of
+// its own), and the next GPU sees it a latency later. Between nodes a chunk takes its time on the
+// wire besides, w(c). Steps of different slices overlap, so a loop takes
+//   (J - 1) * max(g of all slices, w(c), mean over the ring's hops of g(s1) + w(s1) + latency)
+//   + max(g of all slices, w(c)) + latency + tail * g
+// Without GPU costs and with one GPU per node this is the closed form of the exact ring.
+// A tree passes chunks up and down: its depth once, and then a chunk per period of the busiest end.
+// Collectives of point-to-point messages are bound by the busiest NIC or GPU.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "collective_model/nccl/operation.h"
+#include "collective_model/predict/calibration.h"
+#include "collective_model/tuner/tuning.h"
+
+namespace understudy {
+
+/// One operation and how NCCL carries it out.
+struct OperationShape {
+  Collective collective = Collective::kAllReduce;
+  Algorithm algorithm = Algorithm::kRing;
+  Protocol protocol = Protocol::kSimple;
+  CommunicatorSize communicator;
+  uint64_t bytes = 0;  ///< as nccl-tests count them: of the larger of both buffers
+  uint32_t element = 4;
+  uint32_t channels = 1, threads = 544;
+  NcclVersion version;
+  GpuGeneration gpu = GpuGeneration::kAmpere;
+  uint32_t buffer = 4u << 20, ll_buffer = 512u << 10, ll128_buffer = 4'915'200;
+};
+
+/// The network between the nodes, for this operation.
+struct NetworkCost {
+  double rate = 0;           ///< bytes per us of one node's NICs together, each way; 0: unlimited
+  double latency = 0;        ///< us one way, of the farthest pair of neighbours
+  double wire_per_byte = 1;  ///< bytes on the wire per byte of a full message
+  /// Bytes that each message takes of its links besides: its own headers, the acknowledgement and
+  /// credit of another.
+  double wire_per_message = 0;
+};
+
+/// How a channel's part is cut: `loops` loops of `chunk` bytes and one of `last` (0: none).
+struct ChunkPlan {
+  uint64_t part = 0;      ///< bytes of the largest channel's part
+  uint64_t channels = 1;  ///< that have a part
+  uint64_t loops = 0, chunk = 0, last = 0;
+};
+/// By the version's rule (channel_cut.h, chunking.h).
+ChunkPlan cut_chunks(const OperationShape& shape);
+
+/// Microseconds.
+double operation_time(const OperationShape& shape, const Calibration& calibration,
+                      const NetworkCost& network);
+
+/// The same of an operation whose cut is known.
+double operation_time(const OperationShape& shape, const ChunkPlan& cut,
+                      const Calibration& calibration, const NetworkCost& network);
+
+/// Bytes that the busiest node sends to others, protocol's flags included, headers not.
+double bytes_between_nodes(const OperationShape& shape);
+
+/// nccl-tests' factor from algorithm to bus bandwidth.
+double bus_factor(Collective collective, uint32_t ranks);
+
+}  // namespace understudy

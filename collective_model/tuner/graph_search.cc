@@ -1,0 +1,98 @@
+#include "collective_model/tuner/graph_search.h"
+
+#include <algorithm>
+#include <span>
+
+namespace understudy {
+namespace {
+
+// GB/s of a channel, as NCCL tries them; before Hopper, of Hopper, of Blackwell.
+constexpr double kIntra[] = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
+constexpr double kIntraOld[] = {44, 30, 22, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
+constexpr double kIntra90[] = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
+constexpr double kIntra100[] = {90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18};
+constexpr double kInter[] = {48, 30, 28, 24, 20, 18,  15,  12,  10, 9,
+                             7,  6,  5,  4,  3,  2.4, 1.2, .24, .12};
+constexpr double kInter90[] = {48, 45, 42, 40, 30,  24,  22,  20, 17.5,
+                               15, 12, 6,  3,  2.4, 1.2, .24, .12};
+constexpr double kInter100[] = {96,   48, 45.1, 42, 40, 30,  24,  22,  20,
+                                17.5, 15, 12,   6,  3,  2.4, 1.2, .24, .12};
+constexpr double kPciRate = 12;  ///< GB/s of a GPU without NVLink: PCIe 3 x16
+
+std::span<const double> ladder(GpuGeneration gpu, NcclVersion version, bool inside) {
+  if (gpu == GpuGeneration::kBlackwell) {
+    return inside ? std::span<const double>(kIntra100) : kInter100;
+  }
+  if (gpu == GpuGeneration::kHopper) return inside ? std::span<const double>(kIntra90) : kInter90;
+  if (inside && version.minor < 15) return kIntraOld;
+  return inside ? std::span<const double>(kIntra) : kInter;
+}
+
+/// GB/s of all of a GPU's NVLinks.
+double nvlink_rate(GpuGeneration gpu, NcclVersion version) {
+  const double link = version.minor < 15 ? 22 : 20;
+  switch (gpu) {
+    case GpuGeneration::kVolta:
+      return 6 * link;
+    case GpuGeneration::kAmpere:
+      return 12 * link;
+    case GpuGeneration::kHopper:
+      return 18 * (version.minor < 20 ? 20 : 20.6);
+    case GpuGeneration::kBlackwell:
+      return 18 * 40.1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void search_graphs(NcclSystem& system, NcclVersion version, const CommunicatorSize& communicator,
+                   const NodeLinks& links) {
+  const bool between = communicator.nodes > 1;
+  const uint32_t most = version.minor < 25 ? 32 : 64;
+  const double gpu_rate =
+      system.intra == IntraLink::kNvlink ? nvlink_rate(system.gpu, version) : kPciRate;
+  const double inside = links.gpus > 1 ? gpu_rate : 1e9;
+  // The first speed whose channels fill the links, or else the one that comes nearest.
+  const double one = between ? links.nic_rate : gpu_rate;
+  const double slowest = ladder(system.gpu, version, !between).back();
+  NcclGraph best{1, slowest, slowest};
+  double most_rate = 0;
+  for (const double speed : ladder(system.gpu, version, !between)) {
+    if (speed > one) continue;
+    uint32_t channels = static_cast<uint32_t>(std::min(inside, gpu_rate * links.gpus) / speed);
+    if (between) {
+      const double on_nics =
+          links.nics * std::max(1.0, static_cast<double>(static_cast<int>(one / speed)));
+      channels = static_cast<uint32_t>(std::min(on_nics, inside / speed));
+    }
+    channels = std::clamp(channels, 1u, most / 2);
+    const double rate = speed * channels;
+    if (rate > most_rate) {
+      most_rate = rate;
+      best = {channels, speed, speed};
+    } else if (speed / best.intra < .49) {
+      break;
+    }
+  }
+  const bool newer = system.gpu >= GpuGeneration::kHopper;
+  if (best.intra >= 25 && !(newer && best.intra < 50 && best.channels > 4)) {
+    const uint32_t twice = std::min(best.channels * 2, most / 2);
+    const double share = twice > best.channels ? 2 : 1;
+    best = {twice, best.intra / share, best.intra / share};
+  }
+  system.ring = system.tree = best;
+  if (communicator.nodes == 2 && links.gpus > 1) {
+    // Trees of two nodes may go faster inside them than between.
+    for (const double speed : ladder(system.gpu, version, true)) {
+      if (speed < best.inter * 2 && speed > best.intra && speed * best.channels <= inside) {
+        system.tree.intra = speed;
+        break;
+      }
+    }
+  }
+  system.channels = std::min(best.channels * 2, most);
+  if (newer && between && best.intra > 45 && system.channels < 16) system.channels *= 2;
+}
+
+}  // namespace understudy

@@ -1,0 +1,268 @@
+#include "ctrl/compile/collective.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "ctrl/compile/collective_shape.h"
+#include "ctrl/compile/node_way.h"
+#include "ctrl/compile/rank_job.h"
+#include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
+#include "ctrl/schedule/job_schedule.h"
+#include "dataplane/base/assert.h"
+#include "dataplane/base/try.h"
+
+namespace understudy {
+namespace {
+
+/// All ranks' parts in the operation of size number `size`.
+std::vector<std::shared_ptr<const RankSchedule>> all_parts(
+    const JobConfig& job, const Communicator& communicator,
+    const std::vector<JobSchedule>& schedules, uint32_t size) {
+  if (!job.group) {
+    return rank_schedules(communicator, schedules[size].operation, schedules[size].cut);
+  }
+  std::vector<std::shared_ptr<const RankSchedule>> parts;
+  for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
+    parts.push_back(rank_part(communicator, job, schedules, size, rank));
+  }
+  return parts;
+}
+
+/// Bytes of the job's kinds of operations; of a group all together.
+std::vector<uint64_t> kinds_of(const JobConfig& job, const std::vector<JobSchedule>& schedules) {
+  std::vector<uint64_t> sizes;
+  for (const JobSchedule& schedule : schedules) {
+    if (sizes.empty() || !job.group) {
+      sizes.push_back(schedule.bytes);
+    } else {
+      sizes.front() += schedule.bytes;
+    }
+  }
+  return sizes;
+}
+
+class Builder {
+ public:
+  Builder(const Config& config, const JobConfig& job, const Topology* topology, bool carried)
+      : config_(config),
+        job_(job),
+        carried_(carried),
+        communicator_(job_communicator(config, job)),
+        setup_(std::make_unique<CollectiveSetup>()) {
+    setup_->topology = topology;
+  }
+
+  Result<std::unique_ptr<CollectiveSetup>> build(bool scheduled) {
+    TRY(check());
+    CollectiveJob& out = setup_->job;
+    setup_->communicator = communicator_;
+    out.scheduled = scheduled;
+    out.step_cost = job_.step_cost;
+    out.inside = node_way(config_);
+    out.exact = job_.payload == PayloadMode::kExact;
+    out.collective = job_.collective;
+    out.root = job_.root;
+    out.seed = config_.seed;
+    const JobWork work(config_, job_, communicator_.gpus);
+    setup_->operations = work.operations();
+    out.real_index.assign(communicator_.ranks(), CollectiveJob::kEmulated);
+    for (uint32_t rank = 0; rank < communicator_.ranks(); ++rank) {
+      const uint32_t node = communicator_.node_of(rank);
+      out.work.push_back(work.rank(rank));
+      if (!config_.nodes[job_.ranks[node]].real) continue;
+      out.real_index[rank] = static_cast<uint32_t>(out.real.size());
+      out.real.push_back(rank);
+    }
+    ASSERT_INVARIANT(!out.real.empty() && out.work.size() == out.real_index.size());
+    const auto schedules = TRY(job_schedules(config_, job_));
+    ASSERT_INVARIANT(!schedules.empty());
+    setup_->algorithm = schedules.front().operation.algorithm;
+    setup_->protocol = schedules.front().operation.protocol;
+    for (const JobSchedule& schedule : schedules) {
+      if (schedule.operation.algorithm != setup_->algorithm) setup_->algorithm.reset();
+      if (schedule.operation.protocol != setup_->protocol) setup_->protocol.reset();
+    }
+    setup_->sizes = kinds_of(job_, schedules);
+    std::vector<PlanInput>& plans = setup_->inputs;
+    for (uint32_t size = 0; size < setup_->sizes.size(); ++size) {
+      const JobSchedule& schedule = schedules[size];
+      if (job_.group || carried_) {
+        plans.push_back(plan_config(config_, job_, communicator_, schedule.operation,
+                                    all_parts(job_, communicator_, schedules, size),
+                                    setup_->topology));
+        plans.back().real = out.real;
+      } else {
+        plans.push_back(plan_config(config_, job_, communicator_, schedule.operation, schedule.cut,
+                                    out.real, setup_->topology));
+      }
+      TRY(add_shape(plans.back(), setup_->sizes[size]));
+    }
+    for (const auto& shape : setup_->shapes) shape->uses.resize(out.links.size());
+    for (const JobOperation& operation : setup_->operations) {
+      out.operations.push_back(setup_->shapes[operation.size].get());
+    }
+    if (carried_) {
+      out.inner.resize(setup_->inner.size());
+      for (const auto& [key, number] : inner_numbers_) {
+        out.inner[number] = {std::get<0>(key), std::get<1>(key)};
+      }
+      for (const auto& shape : setup_->shapes) shape->inner_uses.resize(setup_->inner.size());
+      setup_->carried = true;
+      setup_->inner_settings = rank_traffic_settings(config_, job_);
+    }
+    return std::move(setup_);
+  }
+
+ private:
+  Result<void> check() const;
+
+  tl::unexpected<Error> error(const std::string& text) const {
+    return fail(config_.path + ":" + std::to_string(job_.line) + ": job: " + text);
+  }
+
+  Result<void> add_shape(PlanInput& plan, uint64_t bytes) {
+    const auto far = far_ends_of(plan);
+    if (!far) return error("a connection has one end only");
+    auto shape = make_shape(plan, bytes, *far,
+                            [&](const Connection& connection, uint32_t real, uint32_t other,
+                                Duration latency) -> Result<uint32_t> {
+                              const uint32_t link = link_of(connection, other, real, latency);
+                              TRY(check_rails(out_of(link)));
+                              return link;
+                            });
+    if (!shape) return error(shape.error().text);
+    if (carried_) carry(plan, **shape, *far);
+    (*shape)->number = static_cast<uint32_t>(setup_->shapes.size());
+    setup_->shapes.push_back(std::move(*shape));
+    return {};
+  }
+
+  /// Packets that change rails keep their headers.
+  Result<void> check_rails(const CollectiveConnection& link) const {
+    const auto nic_of = [&](uint32_t rank, uint32_t nic) -> const NicConfig& {
+      return config_.nodes[job_.ranks[communicator_.node_of(rank)]].nics[nic];
+    };
+    const NicConfig& a = nic_of(link.real, link.real_nic);
+    const NicConfig& b = nic_of(link.far, link.far_nic);
+    if (a.vlan == b.vlan && a.v4.has_value() == b.v4.has_value()) return {};
+    return fail("rank " + std::to_string(link.real) + " talks to rank " + std::to_string(link.far) +
+                " from NIC " + std::to_string(link.real_nic) + " to NIC " +
+                std::to_string(link.far_nic) +
+                ": [[prefix]] gives them other VLANs or kinds of addresses");
+  }
+
+  /// Connections between emulated ranks are the network's.
+  void carry(PlanInput& plan, CollectiveShape& shape, const std::vector<std::vector<FarEnd>>& far) {
+    const CollectiveJob& out = setup_->job;
+    ASSERT_INVARIANT(setup_->topology != nullptr && far.size() == plan.ranks.size());
+    shape.ranks = plan.ranks;
+    plan.carried.resize(far.size());
+    shape.inner.resize(far.size());
+    for (uint32_t r = 0; r < far.size(); ++r) {
+      plan.carried[r].resize(far[r].size());
+      shape.inner[r].resize(far[r].size(), CollectiveShape::kUnused);
+    }
+    for (uint32_t r = 0; r < far.size(); ++r) {
+      for (uint32_t c = 0; c < far[r].size(); ++c) {
+        const Connection& connection = plan.ranks[r]->connections()[c];
+        const FarEnd& to = far[r][c];
+        if (connection.direction != Direction::kSend || !connection.network) continue;
+        if (connection.messages == 0 || out.is_real(r) || out.is_real(to.rank)) continue;
+        plan.carried[r][c] = plan.carried[to.rank][to.connection] = true;
+        const uint32_t inner = inner_of(connection);
+        shape.inner[r][c] = shape.inner[to.rank][to.connection] = inner;
+        if (shape.inner_uses.size() <= inner) shape.inner_uses.resize(inner + 1);
+        shape.inner_uses[inner] = {c, to.connection, connection.messages};
+      }
+    }
+  }
+
+  uint32_t inner_of(const Connection& c) {
+    const auto [it, fresh] = inner_numbers_.try_emplace(
+        {c.from, c.to, c.channel, c.index}, static_cast<uint32_t>(setup_->inner.size()));
+    if (fresh) {
+      const auto nic_of = [&](uint32_t rank) {
+        return setup_->topology
+            ->nics[job_.ranks[communicator_.node_of(rank)]][communicator_.nic_of(rank)];
+      };
+      setup_->inner.push_back({nic_of(c.from), nic_of(c.to), 1});
+    }
+    uint32_t& window = setup_->inner[it->second].window;
+    window = std::max(window, c.window);
+    return it->second;
+  }
+
+  CollectiveConnection& out_of(uint32_t link) { return setup_->job.links[link]; }
+
+  /// `real`: the end that the link is of.
+  uint32_t link_of(const Connection& c, uint32_t far, uint32_t real, Duration latency) {
+    const bool twins = setup_->job.is_real(far);
+    const auto number = static_cast<uint32_t>(setup_->job.links.size());
+    const auto [it, fresh] =
+        numbers_.try_emplace({c.from, c.to, c.channel, c.index, twins && real == c.to}, number);
+    if (fresh) {
+      CollectiveConnection link;
+      const auto twin = numbers_.find({c.from, c.to, c.channel, c.index, real != c.to});
+      if (twins && twin != numbers_.end()) {
+        link.twin = twin->second;
+        setup_->job.links[twin->second].twin = number;
+      }
+      link.real_nic = communicator_.nic_of(real);
+      link.far_nic = communicator_.nic_of(far);
+      link.real = real;
+      link.far = far;
+      link.channel = c.channel;
+      link.index = c.index;
+      link.real_sends = c.direction == Direction::kSend;
+      link.latency = latency;
+      setup_->job.links.push_back(link);
+    }
+    CollectiveConnection& link = setup_->job.links[it->second];
+    link.slots = std::max(link.slots, c.window);
+    link.slot_bytes = std::max(link.slot_bytes, c.capacity);
+    return it->second;
+  }
+
+  const Config& config_;
+  const JobConfig& job_;
+  const bool carried_;
+  const Communicator communicator_;
+  std::unique_ptr<CollectiveSetup> setup_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>, uint32_t> inner_numbers_;
+  /// The same, and whether it is the receiver's end of one between real ranks.
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t, bool>, uint32_t> numbers_;
+};
+
+Result<void> Builder::check() const {
+  const auto real =
+      std::ranges::count_if(job_.ranks, [&](NodeId node) { return config_.nodes[node].real; });
+  if (real == 0) return error("found no real node: it needs ranks on a node with real = true");
+  for (uint32_t rank = 0; rank < communicator_.ranks(); ++rank) {
+    const NodeConfig& node = config_.nodes[job_.ranks[communicator_.node_of(rank)]];
+    const uint32_t nic = communicator_.nic_of(rank);
+    if (!node.real) continue;
+    for (uint32_t n = nic; n < nic + merged_nics(job_, node, nic); ++n) {
+      const bool joined = std::ranges::any_of(config_.ports, [&](const PortConfig& port) {
+        return port.node == node.index && port.nic == n;
+      });
+      if (joined) continue;
+      return error("there is no [[port]] for NIC " + std::to_string(n) + " of its real node \"" +
+                   node.name + "\"");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CollectiveSetup>> build_collective(const Config& config,
+                                                          const JobConfig& job, bool scheduled,
+                                                          const Topology* topology, bool carried) {
+  return Builder(config, job, topology, carried).build(scheduled);
+}
+
+}  // namespace understudy

@@ -1,0 +1,16 @@
+// What operations take that follow each other, when nothing but the model delays them.
+#pragma once
+
+#include <vector>
+
+#include "ctrl/compile/collective.h"
+#include "dataplane/base/result.h"
+
+namespace understudy {
+
+/// What each operation takes with every rank emulated, as the real ranks see it: from the first
+/// one's entry until the last one has done its part. Of thousands of ranks it takes seconds. Error:
+/// numbers of the plan do not fit together.
+Result<std::vector<Duration>> modelled_times(const CollectiveSetup& setup);
+
+}  // namespace understudy

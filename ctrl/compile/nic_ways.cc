@@ -1,0 +1,44 @@
+#include "ctrl/compile/nic_ways.h"
+
+#include "ctrl/config/merged_nics.h"
+#include "dataplane/base/assert.h"
+
+namespace understudy {
+
+NicWays::NicWays(const Config& config, const JobConfig& job, const Topology* topology)
+    : config_(config), job_(job), topology_(topology) {
+  if (topology != nullptr) routes_.emplace(topology->routes(config.seed));
+}
+
+NicWay NicWays::between(JobNic from, JobNic to) {
+  ASSERT_INVARIANT(from.first < config_.nodes.size() && to.first < config_.nodes.size());
+  return topology_ == nullptr ? direct(from, to) : path(from, to);
+}
+
+NicWay NicWays::direct(JobNic from, JobNic to) const {
+  const NodeConfig &a = config_.nodes[from.first], &b = config_.nodes[to.first];
+  const Rate first = merged_rate(job_, a, from.second), last = merged_rate(job_, b, to.second);
+  return {first, last, slower(first, last),
+          a.nics[from.second].link_latency + b.nics[to.second].link_latency};
+}
+
+NicWay NicWays::path(JobNic from, JobNic to) {
+  ASSERT_INVARIANT(topology_ != nullptr && routes_.has_value());
+  const VertexId a = topology_->nics[from.first][from.second];
+  const VertexId b = topology_->nics[to.first][to.second];
+  NicWay way;
+  const uint64_t full = config_.queues.network.full_packet_bytes;
+  for (const LinkId link : routes_->path(a, b, flow_hash(a, b, 0))) {
+    const GraphLink& l = topology_->graph.link(link);
+    if (way.slowest.is_unlimited()) way.first = l.rate;
+    way.last = l.rate;
+    way.slowest = slower(way.slowest, l.rate);
+    way.latency += l.latency;
+    // Store and forward: every link but the slowest one, whose time the message has, adds a packet.
+    if (!config_.fabric.cut_through) way.latency += l.rate.time_for(full);
+  }
+  if (!config_.fabric.cut_through) way.latency = way.latency - way.slowest.time_for(full);
+  return way;
+}
+
+}  // namespace understudy

@@ -1,0 +1,326 @@
+#include "ctrl/compile/node_environment.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "ctrl/compile/shard_config.h"
+#include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
+
+namespace understudy {
+namespace {
+
+constexpr size_t kNeighbourTable = 1024;  ///< Linux' net.ipv4.neigh.default.gc_thresh3
+
+const NodeConfig& real_node(const Config& config, const JobConfig& job) {
+  return config.nodes[*std::ranges::find_if(job.ranks,
+                                            [&](NodeId node) { return config.nodes[node].real; })];
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
+std::string endpoint_text(const IpAddress& address, uint16_t port) {
+  const std::string host = address.is_v4() ? address.text() : "[" + address.text() + "]";
+  return host + ":" + std::to_string(port);
+}
+
+const char* algorithm_value(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return "Ring";
+    case Algorithm::kTree:
+      return "Tree";
+    case Algorithm::kPat:
+      return "PAT";
+  }
+  return "";
+}
+
+const char* protocol_value(Protocol protocol) {
+  switch (protocol) {
+    case Protocol::kLL:
+      return "LL";
+    case Protocol::kLL128:
+      return "LL128";
+    case Protocol::kSimple:
+      return "Simple";
+  }
+  return "";
+}
+
+class Settings {
+ public:
+  Settings(const Config& config, const JobConfig& job) : config_(config), job_(job) {}
+
+  std::vector<NodeSetting> all() {
+    network();
+    communicator();
+    choices();
+    for (const EnvironmentVariable& variable :
+         config_.nccl ? config_.nccl->environment : std::vector<EnvironmentVariable>()) {
+      add(variable.name, quoted(variable.value), "[nccl] environment of the configuration");
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add(std::string name, std::string value, std::string reason) {
+    // What the configuration says of its own goes last and holds.
+    std::erase_if(out_, [&](const NodeSetting& other) { return other.name == name; });
+    out_.push_back({std::move(name), std::move(value), std::move(reason)});
+  }
+  bool since(uint32_t minor) const { return job_.nccl >= NcclVersion{minor}; }
+
+  void network() {
+    add("NCCL_SOCKET_IFNAME", "\"=$understudy_if\"",
+        "its bootstrap goes over the interface behind which the emulated nodes are");
+    add("NCCL_NET", "IB", "RoCE, never TCP sockets");
+    add("NCCL_NET_PLUGIN", "none",
+        "a network plugin, as containers bring one, lays its messages out in its own way");
+    add("NCCL_IB_HCA", "\"=$understudy_hca\"",
+        job_.merged_nics > 1 ? "the ports of that NIC and no other"
+                             : "the NIC of that interface and no other");
+    add("NCCL_IB_GID_INDEX", "\"$understudy_gid\"",
+        "its RoCEv2 GID with the address that the configuration gives the node");
+    if (job_.sender.traffic_class != 0) {
+      add("NCCL_IB_TC", std::to_string(job_.sender.traffic_class), "traffic_class of the job");
+    }
+    add("NCCL_IB_ADAPTIVE_ROUTING", "0", "one write a message; RoCE's default, said for clarity");
+    if (since(20)) {
+      const uint32_t merged = merged_nics(job_, real_node(config_, job_), job_.nic);
+      add("NCCL_IB_MERGE_NICS", merged > 1 ? "1" : "0",
+          merged > 1 ? "merged_nics of the job: " + std::to_string(merged) +
+                           " ports of a NIC are one device"
+                     : "two ports of a NIC are not one device with two halves");
+      if (merged > 1 && since(24)) {
+        add("NCCL_NET_FORCE_MERGE", "\"$understudy_hca\"", "these, wherever they are in the node");
+      }
+    }
+    if (job_.join->queue_pairs != 1) {
+      add("NCCL_IB_QPS_PER_CONNECTION", std::to_string(job_.join->queue_pairs),
+          "queue_pairs of the job's join");
+    }
+    if (job_.join->split_data) {
+      add("NCCL_IB_SPLIT_DATA_ON_QPS", *job_.join->split_data ? "1" : "0",
+          "split_data of the job's join");
+    }
+    add("NCCL_PXN_DISABLE", "1",
+        "data do not take the detour by another GPU's NIC, which the model does not know");
+    add("NCCL_CROSS_NIC", "0", "rings stay on their rail");
+  }
+
+  void communicator() {
+    const NcclJoinConfig& join = *job_.join;
+    const std::string where = endpoint_text(join.address, join.port);
+    switch (join.way) {
+      case NcclJoinConfig::Way::kCommId:
+        add("NCCL_COMM_ID", quoted(where), "where the communicator's root is, rank 0's");
+        break;
+      case NcclJoinConfig::Way::kStore:
+        add("MASTER_ADDR", quoted(join.address.text()), "PyTorch's store, which rank 0 serves");
+        add("MASTER_PORT", std::to_string(join.port), "its port");
+        add("WORLD_SIZE", std::to_string(job_rank_count(config_, job_)),
+            "real and emulated ranks together; torchrun sets it by --nnodes and --nproc-per-node");
+        break;
+      case NcclJoinConfig::Way::kFile:
+        break;
+    }
+    if (since(24)) {
+      add("NCCL_RAS_ENABLE", "0", "its threads would look for those of the emulated ranks");
+    }
+    if (since(21)) add("NCCL_MNNVL_ENABLE", "0", "emulated nodes share no NVLink with others");
+    add("NCCL_NVLS_ENABLE", "0", "emulated ranks know rings, trees and PAT");
+    add("NCCL_COLLNET_ENABLE", "0", "there are no switches that reduce");
+    if (since(28) && !since(30)) {
+      add("NCCL_GIN_TYPE", "2",
+          "2.28.7 to 2.29.3 crash at their start where no NIC is one of mlx5's");
+    }
+    if (since(22)) {
+      add("NCCL_RUNTIME_CONNECT", "0", "all connections are made, or fail, at the start");
+    }
+    if (job_.operations == OperationsMode::kFed) {
+      const auto first =
+          std::ranges::find_if(job_.ranks, [&](NodeId node) { return !config_.nodes[node].real; });
+      add("NCCL_PROFILER_PLUGIN", "\"${UNDERSTUDY_PLUGIN:-understudy}\"",
+          "libnccl-profiler-understudy.so tells which operations begin; set UNDERSTUDY_PLUGIN to "
+          "its path");
+      if (first != job_.ranks.end()) {
+        add("UNDERSTUDY_FEED",
+            quoted(
+                endpoint_text(roce_address(config_.nodes[*first].nics[job_.nic]), job_.feed.port)),
+            "where it tells them");
+      }
+    }
+  }
+
+  void choices() {
+    const std::string channels = std::to_string(job_.channels);
+    add("NCCL_MIN_NCHANNELS", channels, "channels of the job");
+    add("NCCL_MAX_NCHANNELS", channels, "the same");
+    if (!is_p2p(job_.collective) && job_.algorithm) {
+      add("NCCL_ALGO", algorithm_value(*job_.algorithm), "algorithm of the job");
+    }
+    if (!is_p2p(job_.collective) && job_.protocol) {
+      add("NCCL_PROTO", protocol_value(*job_.protocol), "protocol of the job");
+    }
+  }
+
+  const Config& config_;
+  const JobConfig& job_;
+  std::vector<NodeSetting> out_;
+};
+
+std::string gid_text(const IpAddress& address) {
+  std::string gid;
+  char digits[8];
+  for (size_t i = 0; i < 16; i += 2) {
+    std::snprintf(digits, sizeof digits, "%s%02x%02x", i == 0 ? "" : ":", address.gid()[i],
+                  address.gid()[i + 1]);
+    gid += digits;
+  }
+  return gid;
+}
+
+/// The soft NIC, where its settings say that it is used: its device is in no sysfs, and has one
+/// GID.
+std::string soft_nic_finder(const IpAddress& address) {
+  return "if [ -z \"$understudy_found\" ] && [ -n "
+         "\"${UNDERSTUDY_SOFT_NIC:-}${UNDERSTUDY_SOFT_NIC_ADDRESS:-}\" ]; then\n"
+         "  understudy_found=${UNDERSTUDY_SOFT_NIC_NAME:-understudy0} understudy_gid=0\n"
+         "  export UNDERSTUDY_SOFT_NIC_ADDRESS=\"${UNDERSTUDY_SOFT_NIC_ADDRESS:-" +
+         address.text() +
+         "}\"\n"
+         "fi\n";
+}
+
+/// Sets understudy_found and understudy_gid: the RDMA device of an address and its GID's index.
+std::string device_finder(const IpAddress& address) {
+  const std::string gid = gid_text(address);
+  return "understudy_found= understudy_gid=\n"
+         "for understudy_type in /sys/class/infiniband/*/ports/1/gid_attrs/types/*; do\n"
+         "  understudy_port=${understudy_type%/gid_attrs/types/*}\n"
+         "  understudy_index=${understudy_type##*/}\n"
+         "  [ \"$(cat \"$understudy_port/gids/$understudy_index\" 2>/dev/null)\" = " +
+         gid +
+         " ] || continue\n"
+         "  [ \"$(cat \"$understudy_type\" 2>/dev/null)\" = \"RoCE v2\" ] || continue\n"
+         "  understudy_gid=$understudy_index\n"
+         "  understudy_found=${understudy_port#/sys/class/infiniband/}\n"
+         "  understudy_found=${understudy_found%/ports/1}\n"
+         "  break\n"
+         "done\n" +
+         soft_nic_finder(address) +
+         "[ -n \"$understudy_found\" ] || echo \"understudy: no RDMA device of this node has the "
+         "RoCEv2 GID " +
+         gid + "\" >&2\n";
+}
+
+/// The interface of the first address, the RDMA devices of all and their GIDs' index.
+std::string finder(const std::vector<IpAddress>& addresses) {
+  std::string text = "understudy_if=$(ip -o addr show to " + addresses.front().text() +
+                     " | awk '{print $2; exit}')\n"
+                     "[ -n \"$understudy_if\" ] || echo \"understudy: no interface of this node "
+                     "has the address " +
+                     addresses.front().text() + "\" >&2\n";
+  for (const IpAddress& address : addresses) {
+    text += device_finder(address);
+    if (address == addresses.front()) {
+      text += "understudy_hca=$understudy_found understudy_first=$understudy_gid\n";
+      continue;
+    }
+    text +=
+        "understudy_hca=$understudy_hca,$understudy_found\n"
+        "[ \"$understudy_gid\" = \"$understudy_first\" ] || echo \"understudy: the RoCEv2 GIDs "
+        "of the ports of one NIC must have the same index; that of " +
+        address.text() + " is $understudy_gid, of the first $understudy_first\" >&2\n";
+  }
+  return text;
+}
+
+std::string ranks_text(const Config& config, const JobConfig& job) {
+  const uint32_t gpus = gpus_per_node(config, job);
+  std::string text;
+  for (size_t i = 0; i < job.ranks.size(); ++i) {
+    if (!config.nodes[job.ranks[i]].real) continue;
+    for (uint32_t g = 0; g < gpus; ++g) {
+      text += (text.empty() ? "" : ", ") + std::to_string(i * gpus + g);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<NodeSetting> node_settings(const Config& config, const JobConfig& job) {
+  return Settings(config, job).all();
+}
+
+std::string node_environment(const Config& config, const JobConfig& job) {
+  const NodeConfig& node = real_node(config, job);
+  std::vector<IpAddress> addresses;
+  for (uint32_t n = 0; n < merged_nics(job, node, job.nic); ++n) {
+    addresses.push_back(roce_address(node.nics[job.nic + n]));
+  }
+  std::string text = "# GeneralPlan of job \"" + job.name + "\" on node \"" + node.name +
+                     "\", by understudy env " + config.path +
+                     "\n"
+                     "# Source it in the shell that starts the program there. Its ranks: " +
+                     ranks_text(config, job) + " of " +
+                     std::to_string(job_rank_count(config, job)) + ".\n";
+  if (job.join->way == NcclJoinConfig::Way::kFile) {
+    text += "# The unique id goes through the file " + job.join->file + ", which " +
+            (config.nodes[job.ranks.front()].real ? "rank 0's program writes"
+                                                  : "understudy run writes") +
+            ".\n";
+  }
+  text += "# An MTU of the interface of 4200 bytes or more gives a path MTU of 4096.\n";
+  if (job.ranks.size() > kNeighbourTable / 2) {
+    text +=
+        "# Its neighbour table must hold all emulated nodes, as root:\n#     sysctl -w "
+        "net.ipv4.neigh.default.gc_thresh3=" +
+        std::to_string(4 * job.ranks.size()) +
+        " net.ipv4.neigh.default.gc_thresh2=" + std::to_string(2 * job.ranks.size()) + "\n";
+  }
+  text += "\n" + finder(addresses) + "\n";
+  for (const NodeSetting& setting : node_settings(config, job)) {
+    text += "# " + setting.reason + "\nexport " + setting.name + "=" + setting.value + "\n";
+  }
+  return text;
+}
+
+Result<const JobConfig*> joined_job(const Config& config, const std::string& name) {
+  const JobConfig* found = nullptr;
+  for (const JobConfig& job : config.jobs) {
+    if (!name.empty() && job.name != name) continue;
+    if (!job.join) {
+      if (!name.empty()) {
+        return fail(config.path + ":" + std::to_string(job.line) + ": job: \"" + name +
+                    "\" is not NCCL's: it has no key join");
+      }
+      continue;
+    }
+    if (found != nullptr) return fail(config.path + ": several jobs have a key join: name one");
+    found = &job;
+  }
+  if (found == nullptr) {
+    return fail(config.path +
+                (name.empty() ? ": no job has a key join" : ": no job is called \"" + name + "\""));
+  }
+  if (std::ranges::none_of(found->ranks, [&](NodeId node) { return config.nodes[node].real; })) {
+    return fail(config.path + ":" + std::to_string(found->line) +
+                ": job: none of its ranks is on a node with real = true");
+  }
+  return found;
+}
+
+}  // namespace understudy

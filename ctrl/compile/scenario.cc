@@ -1,0 +1,163 @@
+#include "ctrl/compile/scenario.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ctrl/compile/events.h"
+#include "ctrl/compile/job_workload.h"
+#include "ctrl/compile/real_time.h"
+#include "ctrl/config/kernel_nodes.h"
+#include "ctrl/config/network_wanted.h"
+#include "ctrl/host_namespace/host_namespace.h"
+#include "dataplane/base/try.h"
+
+namespace understudy {
+namespace {
+
+/// No network is wanted, but one switch is what makes the job's times right: connections of a rank
+/// share its NIC evenly all the time in rings only.
+bool is_uneven(const JobConfig& job) {
+  return job.algorithm != Algorithm::kRing || is_p2p(job.collective);
+}
+
+/// Plans of jobs that NCCL joins on kernels may be made again, which they are not in a network.
+bool may_plan_again(const JobConfig& job, bool reference) { return job.join && !reference; }
+
+/// Beyond what the table says: of nodes and jobs one by one.
+Result<void> check(const Asked& asked, RunClock clock) {
+  const Config& config = asked.config;
+  if (const std::string why = why_not(asked, clock); !why.empty()) return fail(why);
+  if (const std::string why = kernel_without_port(config); !why.empty()) return fail(why);
+  return {};
+}
+
+Result<void> check_events(const Scenario& scenario) {
+  for (const EventConfig& event : scenario.changes) {
+    if (const std::string why = why_not(scenario, event); !why.empty()) return fail(why);
+  }
+  return {};
+}
+
+Result<void> check_routing(const Scenario& scenario) {
+  const Config& config = scenario.config;
+  const bool flows =
+      !config.traffic.empty() ||
+      std::ranges::any_of(scenario.jobs, [](const auto& job) { return job.emulated; });
+  const bool sprayed =
+      scenario.topology != nullptr && scenario.topology->choice == RouteChoice::kSpray;
+  if (config.fabric.fidelity != FabricFidelity::kFlow || !flows || !sprayed) return {};
+  return fail(config.path +
+              ": topology.routing = \"spray\" is a matter of packets: it needs fabric.fidelity = "
+              "\"packet\"");
+}
+
+/// The job's packets cross several ports.
+bool crosses_ports(const CollectiveSetup& setup) {
+  const auto& links = setup.job.links;
+  return setup.job.real.size() > setup.communicator.gpus ||
+         std::ranges::any_of(links, [&](const CollectiveConnection& link) {
+           return link.real_nic != links.front().real_nic || link.far_nic != link.real_nic;
+         });
+}
+
+bool ports_meet(const Scenario& scenario) {
+  const auto merged = [](const JobConfig& job) { return job.merged_nics > 1; };
+  return scenario.topology != nullptr || std::ranges::any_of(scenario.config.jobs, merged) ||
+         std::ranges::any_of(scenario.jobs, [](const ScenarioJob& job) {
+           return job.setup != nullptr && crosses_ports(*job.setup);
+         });
+}
+
+std::vector<PortList> shard_groups(const Scenario& scenario) {
+  if (scenario.clock == RunClock::kReal) {
+    return live_shards(scenario.config, scenario.topology != nullptr);
+  }
+  if (scenario.ports == 0) return {};
+  PortList all(scenario.ports);
+  std::iota(all.begin(), all.end(), size_t{0});
+  // One control serves all sockets of kernels.
+  if (has_kernels(scenario.config) || ports_meet(scenario)) return {all};
+  std::vector<PortList> groups;
+  for (const size_t port : all) groups.push_back({port});
+  return groups;
+}
+
+std::vector<ScenarioShard> shards_of(const Scenario& scenario) {
+  const bool has_host = scenario.clock == RunClock::kReal || has_kernels(scenario.config);
+  std::vector<ScenarioShard> shards;
+  for (PortList& ports : shard_groups(scenario)) {
+    ShardConfig config =
+        emulator_shard(scenario.config, ports, has_host ? kHostNamespaceMac : MacAddress{},
+                       scenario.topology.get());
+    shards.push_back({std::move(ports), std::move(config)});
+  }
+  return shards;
+}
+
+/// What each job is, and whether a switch is what makes one's times right.
+bool add_jobs(Scenario& scenario) {
+  const Config& config = scenario.config;
+  const bool is_virtual = scenario.clock == RunClock::kVirtual;
+  bool wants_switch = false;
+  for (const JobConfig& job : config.jobs) {
+    // A kernel's program is told of its job by TCP, which is the emulated side's.
+    const bool reference =
+        is_virtual && has_reference_ranks(config, job) && !has_kernel_ranks(config, job);
+    const bool again = may_plan_again(job, reference);
+    scenario.jobs.push_back(
+        {.reference = reference,
+         .scheduled = is_virtual && job.entry == EntryMode::kScheduled && !again,
+         .emulated = !scenario.real_side});
+    wants_switch = wants_switch ||
+                   (is_virtual && is_uneven(job) && !job.inner && can_carry(config, job) && !again);
+  }
+  return wants_switch;
+}
+
+Result<void> plan_jobs(Scenario& scenario) {
+  const Config& config = scenario.config;
+  const InnerMode open =
+      scenario.clock == RunClock::kVirtual ? InnerMode::kPackets : InnerMode::kTimes;
+  for (size_t j = 0; j < scenario.jobs.size(); ++j) {
+    const JobConfig& job = config.jobs[j];
+    ScenarioJob& made = scenario.jobs[j];
+    if (made.emulated) continue;
+    const bool carried = scenario.topology != nullptr && can_carry(config, job) &&
+                         job.inner.value_or(open) == InnerMode::kPackets;
+    made.setup =
+        TRY(build_collective(config, job, made.scheduled, scenario.topology.get(), carried));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
+                                  const std::vector<EventConfig>& commands) {
+  TRY(check(asked, clock));
+  const Config& config = asked.config;
+  const bool is_virtual = clock == RunClock::kVirtual;
+  const bool real = !is_virtual || real_sides(config, clock).front() != RealSide::kNone;
+  Scenario scenario{.config = config,
+                    .clock = clock,
+                    .real_side = real,
+                    .ports = real ? config.ports.size() : 0,
+                    .changes = config.events};
+  const bool wants_switch = add_jobs(scenario);
+  if (!real || asks_for_network(config) || (wants_switch && can_have_network(config))) {
+    auto built = build_topology(config);
+    if (!built) return fail(describe(built.error()));
+    scenario.topology = std::make_shared<const Topology>(std::move(*built));
+  }
+  scenario.changes.insert(scenario.changes.end(), commands.begin(), commands.end());
+  std::ranges::stable_sort(scenario.changes, {}, &EventConfig::at);
+  TRY(check_events(scenario));
+  if (is_virtual) scenario.workload = job_workload(config);
+  TRY(check_routing(scenario));
+  TRY(plan_jobs(scenario));
+  TRY(check_real_time(scenario));
+  scenario.shards = shards_of(scenario);
+  return scenario;
+}
+
+}  // namespace understudy

@@ -1,0 +1,45 @@
+// [[event]] and live commands as plain values: what happens to links, nodes and [[traffic]] at a
+// time of the run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "ctrl/config/link_name.h"
+#include "dataplane/base/ids.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+enum class EventAction : uint8_t {
+  kDown,    ///< links: what is on the wire is lost, the rest waits in front
+  kUp,      ///< links
+  kPause,   ///< a node: it sends nothing, and what comes to it is lost
+  kResume,  ///< a node
+  kStart,   ///< [[traffic]]: it goes on where it stopped
+  kStop,    ///< [[traffic]]: its senders send nothing
+};
+
+/// Links change if there is no action, or one of links; then at least one of rate, latency, loss
+/// and action is given.
+struct EventConfig {
+  Time at;          ///< since the start of the run
+  NodeId node = 0;  ///< whose links change, all of them, or which stands still
+  std::optional<Rate> rate;
+  std::optional<Duration> latency;
+  unsigned line = 0;                  ///< in the configuration; 0: a command
+  std::optional<LinkName> link = {};  ///< the links that change, instead of all of a node
+  std::optional<double> loss = {};    ///< probability, 0 to 1
+  std::optional<EventAction> action = {};
+  std::optional<Duration> lasts = {};  ///< kDown, kPause: it ends by itself; without: it does not
+  uint32_t traffic = 0;                ///< kStart, kStop: position in Config::traffic
+
+  bool is_of_node() const {
+    return action == EventAction::kPause || action == EventAction::kResume;
+  }
+  bool is_of_traffic() const {
+    return action == EventAction::kStart || action == EventAction::kStop;
+  }
+};
+
+}  // namespace understudy

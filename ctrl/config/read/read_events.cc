@@ -1,0 +1,117 @@
+// [[event]]: what happens to links, nodes and [[traffic]] during the run.
+#include <algorithm>
+#include <string>
+
+#include "ctrl/config/events_text.h"
+#include "ctrl/config/read/sections.h"
+
+namespace understudy {
+namespace {
+
+class EventReader {
+ public:
+  EventReader(const TomlNode& toml, ReadContext& context)
+      : table_(toml, "event", context.errors), context_(context) {
+    event_.line = table_.line();
+  }
+
+  void run() {
+    const size_t errors = context_.errors.size();
+    table_.require("at", "the time since the start of the run, as in \"20ms\"");
+    if (const auto at = table_.duration("at")) event_.at = Time::zero() + at->value;
+    read_action();
+    read_subject();
+    read_changes();
+    table_.finish();
+    if (complete_ && context_.errors.size() == errors) context_.config.events.push_back(event_);
+  }
+
+ private:
+  void read_action() {
+    std::optional<EventAction> action;
+    table_.choice_among("action", kEventActions, action);
+    event_.action = action;
+    const TomlNode* lasts = table_.any("for");
+    if (lasts == nullptr) return;
+    if (const auto time = table_.duration("for")) event_.lasts = time->value;
+    if (action != EventAction::kDown && action != EventAction::kPause) {
+      table_.error(lasts->line, "for", lasts->describe(),
+                   "belongs to action = \"down\" and \"pause\"");
+    } else if (event_.lasts == Duration()) {
+      table_.error(lasts->line, "for", lasts->describe(), "expected some time");
+    }
+  }
+
+  /// Key and kind of what it is about; no other key of the three may be there.
+  void read_subject() {
+    const std::string_view key = event_.is_of_node()      ? "node"
+                                 : event_.is_of_traffic() ? "traffic"
+                                                          : "link";
+    for (const std::string_view other : {"link", "node", "traffic"}) {
+      const TomlNode* found = table_.any(other);
+      if (found == nullptr || other == key) continue;
+      table_.error(found->line, other, found->describe(),
+                   other == "node"      ? "needs action = \"pause\" or \"resume\""
+                   : other == "traffic" ? "needs action = \"start\" or \"stop\""
+                                        : "this action is not one of links");
+    }
+    table_.require(key, key == "link"   ? "a node, for all its links, or \"leaf0 - spine1\""
+                        : key == "node" ? "the name of an emulated node"
+                                        : "the name of a [[traffic]], or its number");
+    const auto name = table_.text(key);
+    if (!name) return;
+    if (key == "traffic") return read_traffic_name(*name);
+    if (key == "link") event_.link = parse_link_name(name->value);
+    if (event_.link) return;
+    const NodeConfig* node = context_.resolve(table_, key, *name);
+    complete_ = node != nullptr;
+    if (node != nullptr) event_.node = node->index;
+  }
+
+  void read_traffic_name(const Located<std::string>& name) {
+    const auto found = find_traffic(context_.config, name.value);
+    if (found) {
+      event_.traffic = *found;
+    } else {
+      table_.error(name.line, "traffic", "\"" + name.value + "\"", found.error().text);
+    }
+  }
+
+  void read_changes() {
+    const bool links = !event_.is_of_node() && !event_.is_of_traffic();
+    bool any = event_.action.has_value() || table_.any("action") != nullptr;
+    for (const std::string_view key : {"rate", "latency", "loss"}) {
+      const TomlNode* value = table_.any(key);
+      any = any || value != nullptr;
+      if (value != nullptr && !links) {
+        table_.error(value->line, key, value->describe(), "belongs to links");
+      }
+    }
+    if (!any) {
+      table_.error(table_.line(), "rate", "nothing",
+                   "an event needs rate, latency, loss or an action");
+    }
+    if (const auto rate = table_.rate("rate")) event_.rate = rate->value;
+    if (const auto latency = table_.duration("latency")) event_.latency = latency->value;
+    if (const auto loss = table_.number("loss")) {
+      event_.loss = loss->value;
+      if (loss->value >= 0 && loss->value <= 1) return;
+      table_.error(loss->line, "loss", table_.any("loss")->describe(),
+                   "expected a probability from 0 to 1");
+    }
+  }
+
+  TableReader table_;
+  ReadContext& context_;
+  EventConfig event_;
+  bool complete_ = true;  ///< its node is known
+};
+
+}  // namespace
+
+void read_events(TableReader& root, ReadContext& context) {
+  for (const TomlNode* event : root.tables("event")) EventReader(*event, context).run();
+  std::ranges::stable_sort(context.config.events, {}, &EventConfig::at);
+}
+
+}  // namespace understudy

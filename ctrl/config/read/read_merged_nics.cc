@@ -1,0 +1,41 @@
+// job.merged_nics: which of a node's NICs NCCL takes for one.
+#include <algorithm>
+#include <string>
+
+#include "ctrl/config/job_operation.h"
+#include "ctrl/config/read/sections.h"
+
+namespace understudy {
+namespace {
+
+constexpr int64_t kMostMerged = 8;
+
+/// NCCL_IB_MAX_DEVS_PER_NIC (docs/nccl 2.3).
+uint32_t most_merged(NcclVersion version) {
+  constexpr NcclVersion kTwo{20}, kFour{24}, kEight{30};
+  return version < kTwo ? 1 : version < kFour ? 2 : version < kEight ? 4 : 8;
+}
+
+}  // namespace
+
+void read_merged_nics(TableReader& table, ReadContext& context, JobConfig& job) {
+  const auto merged = table.integer("merged_nics", 1, kMostMerged);
+  if (!merged) return;
+  job.merged_nics = static_cast<uint32_t>(merged->value);
+  if (job.merged_nics == 1) return;
+  std::string why;
+  if (job.merged_nics > most_merged(job.nccl)) {
+    why = "NCCL 2." + std::to_string(job.nccl.minor) + " makes one device of " +
+          std::to_string(most_merged(job.nccl)) + " at most";
+  } else if (!job.ranks.empty() && gpus_per_node(context.config, job) > 1) {
+    why = "a merged NIC goes with one rank a node";
+  } else if (std::ranges::none_of(context.config.nodes, &NodeConfig::real)) {
+    why = "a merged NIC goes beside a real node: emulated ranks among themselves take one NIC each";
+  } else if (context.config.topology) {
+    why = "a merged NIC goes with one switch between all nodes, without [topology]";
+  }
+  if (why.empty()) return;
+  table.error(merged->line, "merged_nics", std::to_string(merged->value), why);
+}
+
+}  // namespace understudy

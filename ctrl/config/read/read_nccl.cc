@@ -1,0 +1,115 @@
+// [nccl] and [calibration]: what NCCL finds in the nodes and is told, and what GPUs cost.
+#include <charconv>
+#include <string>
+
+#include "ctrl/config/read/sections.h"
+
+namespace understudy {
+namespace {
+
+/// "20GB/s" as 20: bandwidths as NCCL prints them.
+std::optional<double> gigabytes(TableReader& table, std::string_view key) {
+  const auto text = table.text(key);
+  if (!text) return std::nullopt;
+  double value = 0;
+  const char* end = text->value.data() + text->value.size();
+  const auto [rest, error] = std::from_chars(text->value.data(), end, value);
+  std::string_view unit(rest, static_cast<size_t>(end - rest));
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  if (error == std::errc() && unit == "GB/s" && value > 0 && value < 1e9) return value;
+  table.error(text->line, key, "\"" + text->value + "\"",
+              "expected a positive bandwidth in GB/s, as in \"20GB/s\"");
+  return std::nullopt;
+}
+
+double microseconds(TableReader& table, std::string_view key) {
+  const auto value = table.duration(key);
+  return value ? value->value.microseconds() : 0;
+}
+
+std::optional<NcclGraph> read_graph(TableReader& nccl, std::string_view key, ReadContext& context) {
+  const TomlNode* toml = nccl.table(key);
+  if (toml == nullptr) return std::nullopt;
+  TableReader table(*toml, nccl.path(key), context.errors);
+  NcclGraph graph;
+  table.require("channels", "the number of channels that NCCL's search found");
+  if (const auto n = table.integer("channels", 1, kMostChannels)) {
+    graph.channels = static_cast<uint32_t>(n->value);
+  }
+  table.require("intra", "a channel's bandwidth inside a node, as in \"20GB/s\"");
+  if (const auto rate = gigabytes(table, "intra")) graph.inter = graph.intra = *rate;
+  if (const auto rate = gigabytes(table, "inter")) graph.inter = *rate;
+  table.finish();
+  return graph;
+}
+
+void read_environment(TableReader& nccl, ReadContext& context, NcclConfig& config) {
+  const TomlNode* toml = nccl.table("environment");
+  if (toml == nullptr) return;
+  TableReader table(*toml, "nccl.environment", context.errors);
+  for (const TomlNode& child : toml->children) {
+    const auto value = table.text(child.key);
+    if (!value) continue;
+    // Whether a version knows lists by function is seen when a job's version is known.
+    NcclEnvironment trial;
+    if (const auto set = trial.set(child.key, value->value, NcclVersion{}); !set) {
+      table.error(value->line, child.key, "\"" + value->value + "\"", set.error().text);
+      continue;
+    }
+    config.environment.push_back({child.key, value->value, value->line});
+  }
+}
+
+void read_cost(TableReader& calibration, std::string_view key, ReadContext& context,
+               ProtocolCost& cost) {
+  const TomlNode* toml = calibration.table(key);
+  if (toml == nullptr) return;
+  TableReader table(*toml, calibration.path(key), context.errors);
+  cost.round = microseconds(table, "round");
+  if (const auto rate = gigabytes(table, "rate")) cost.rate = *rate;
+  cost.latency = microseconds(table, "latency");
+  cost.network_latency = microseconds(table, "network_latency");
+  table.finish();
+}
+
+}  // namespace
+
+void read_nccl(TableReader& root, ReadContext& context) {
+  if (const TomlNode* toml = root.table("nccl")) {
+    TableReader table(*toml, "nccl", context.errors);
+    NcclConfig nccl;
+    nccl.line = table.line();
+    table.choice_among("gpu", kGpuNames, nccl.system.gpu);
+    table.choice_among("cpu", kCpuNames, nccl.system.cpu);
+    table.choice_among("intra", kIntraNames, nccl.system.intra);
+    if (const auto safe = table.boolean("ll128")) nccl.system.ll128 = safe->value;
+    nccl.system.network_latency = microseconds(table, "network_latency");
+    nccl.ring = read_graph(table, "ring", context);
+    nccl.tree = read_graph(table, "tree", context);
+    if (const auto n = table.integer("channels", 1, kMostChannels)) {
+      nccl.channels = static_cast<uint32_t>(n->value);
+    }
+    read_environment(table, context, nccl);
+    table.finish();
+    context.config.nccl = std::move(nccl);
+  }
+  if (const TomlNode* toml = root.table("calibration")) {
+    TableReader table(*toml, "calibration", context.errors);
+    Calibration calibration;
+    calibration.launch = microseconds(table, "launch");
+    if (const auto tail = table.number("tail")) {
+      calibration.tail = tail->value;
+      if (tail->value < 0 || tail->value > 100) {
+        table.error(tail->line, "tail", table.any("tail")->describe(),
+                    "expected a share of a step, from 0 to 100");
+      }
+    }
+    read_cost(table, "simple", context, calibration.protocol[index(Protocol::kSimple)]);
+    read_cost(table, "ll", context, calibration.protocol[index(Protocol::kLL)]);
+    read_cost(table, "ll128", context, calibration.protocol[index(Protocol::kLL128)]);
+    table.finish();
+    context.config.calibration = calibration;
+  }
+}
+
+}  // namespace understudy

@@ -1,0 +1,117 @@
+#include "ctrl/config/toml/toml_tree.h"
+
+#include <algorithm>
+#include <exception>
+#include <sstream>
+#include <string_view>
+#include <toml.hpp>
+
+#include "ctrl/config/toml/toml_guard.h"
+
+namespace understudy {
+namespace {
+
+unsigned line_of(const toml::source_location& where) { return static_cast<unsigned>(where.line()); }
+
+TomlNode convert(const toml::value& value) {
+  TomlNode node;
+  node.line = line_of(value.location());
+  switch (value.type()) {
+    case toml::value_t::table:
+      node.kind = TomlNode::Kind::kTable;
+      for (const auto& [key, child] : value.as_table()) {
+        node.children.push_back(convert(child));
+        node.children.back().key = key;
+      }
+      // The library keeps tables unordered; errors and runs must not depend on its hash.
+      std::sort(node.children.begin(), node.children.end(),
+                [](const TomlNode& a, const TomlNode& b) {
+                  return a.line != b.line ? a.line < b.line : a.key < b.key;
+                });
+      break;
+    case toml::value_t::array:
+      node.kind = TomlNode::Kind::kArray;
+      for (const toml::value& child : value.as_array()) node.children.push_back(convert(child));
+      break;
+    case toml::value_t::string:
+      node.kind = TomlNode::Kind::kString;
+      node.text = value.as_string().str;
+      break;
+    case toml::value_t::integer:
+      node.kind = TomlNode::Kind::kInteger;
+      node.integer = value.as_integer();
+      break;
+    case toml::value_t::floating:
+      node.kind = TomlNode::Kind::kFloat;
+      node.real = value.as_floating();
+      break;
+    case toml::value_t::boolean:
+      node.kind = TomlNode::Kind::kBoolean;
+      node.boolean = value.as_boolean();
+      break;
+    default:
+      node.kind = TomlNode::Kind::kDateTime;
+      break;
+  }
+  return node;
+}
+
+/// The library's message has the form "[error] toml::function: text", the source lines, and a
+/// marker "^--- remark"; text and remark are what a user needs.
+std::string shorten(const std::string& what) {
+  std::string text = what.substr(0, what.find('\n'));
+  const size_t function = text.find("toml::");
+  if (function != std::string::npos) {
+    const size_t colon = text.find(": ", function);
+    if (colon != std::string::npos) text.erase(0, colon + 2);
+  }
+  constexpr std::string_view kMarker = "^--- ";
+  const size_t marker = what.find(kMarker);
+  if (marker != std::string::npos) {
+    const size_t begin = marker + kMarker.size();
+    text += " (" + what.substr(begin, what.find('\n', begin) - begin) + ")";
+  }
+  return text;
+}
+
+}  // namespace
+
+tl::expected<TomlNode, TomlSyntaxError> parse_toml(const std::string& text) {
+  if (auto excess = find_unsafe(text)) return tl::unexpected(*excess);
+  try {
+    std::istringstream stream(text);
+    return convert(toml::parse(stream, "configuration"));
+  } catch (const toml::exception& e) {
+    return tl::unexpected(TomlSyntaxError{line_of(e.location()), shorten(e.what())});
+  } catch (const std::exception& e) {
+    return tl::unexpected(TomlSyntaxError{0, shorten(e.what())});
+  }
+}
+
+std::string TomlNode::describe() const {
+  switch (kind) {
+    case Kind::kTable:
+      return "a table";
+    case Kind::kArray:
+      return "an array";
+    case Kind::kString: {
+      constexpr size_t kLongestShown = 60;
+      if (text.size() <= kLongestShown) return "\"" + text + "\"";
+      return "\"" + text.substr(0, kLongestShown) + "...\"";
+    }
+    case Kind::kInteger:
+      return std::to_string(integer);
+    case Kind::kFloat: {
+      std::ostringstream out;
+      out << real;
+      return out.str();
+    }
+    case Kind::kBoolean:
+      return boolean ? "true" : "false";
+    case Kind::kDateTime:
+      return "a date or time";
+  }
+  return {};
+}
+
+}  // namespace understudy

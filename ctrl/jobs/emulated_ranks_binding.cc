@@ -1,0 +1,282 @@
+#include "ctrl/jobs/emulated_ranks_binding.h"
+
+#include <algorithm>
+
+#include "collective_model/nccl/p2p_rounds.h"
+#include "ctrl/jobs/operations/inferred_operations.h"
+#include "ctrl/jobs/operations/inferred_pairs.h"
+#include "dataplane/base/assert.h"
+#include "dataplane/base/try.h"
+#include "dataplane/collective/unplanned_connection.h"
+
+namespace understudy {
+namespace {
+
+/// The longest message that there is (NCCL_MAX_NET_SIZE).
+constexpr uint32_t kAnyMessage = UnplannedConnection::kCapacity;
+
+}  // namespace
+
+Result<std::unique_ptr<EmulatedRanksBinding>> EmulatedRanksBinding::create(
+    const Config& config, const JobConfig& job, JobState& state, ShardControl& control,
+    bool real_time, const CtsLayout& layout) {
+  std::unique_ptr<EmulatedRanksBinding> host(
+      new EmulatedRanksBinding(config, job, state, control, real_time, layout));
+  TRY(host->allocate());
+  return host;
+}
+
+uint32_t EmulatedRanksBinding::slots(uint32_t link) const {
+  const CollectiveJob& job = setup_.job;
+  return job.exact ? EmulatedRanks::exact_slots(job) : job.links[link].slots;
+}
+
+/// That a real rank writes to. In real time its messages may be others than we were told.
+uint64_t EmulatedRanksBinding::received_bytes(uint32_t link) const {
+  const uint64_t told = buffer_bytes(setup_.job.links[link], slots(link));
+  return real_time_ && !setup_.job.exact && told < kAnyMessage ? kAnyMessage : told;
+}
+
+bool EmulatedRanksBinding::is_needed(uint32_t link) const {
+  return job_.operations != OperationsMode::kTold || setup_.job.operations.empty() ||
+         setup_.job.messages(0, link) > 0;
+}
+
+Result<void> EmulatedRanksBinding::allocate() {
+  const CollectiveJob& job = setup_.job;
+  std::vector<const uint8_t*> received(ends_.size(), nullptr);
+  for (uint32_t l = 0; l < ends_.size(); ++l) {
+    const CollectiveConnection& link = job.links[l];
+    if (link.among_real()) continue;
+    if (is_needed(l)) ++needed_;
+    const LinkRoom room = room_of(job, l, layout_, is_told());
+    const NodeId node = node_of(config_, job_, setup_, link.far).index;
+    auto region =
+        link.real_sends
+            ? control_.add_region(node, received_bytes(l), kAccessRemoteWrite,
+                                  job.exact ? RegionKind::kBacked : RegionKind::kDiscard)
+            : control_.add_region(node, room.fifo_bytes(), kAccessRemoteWrite, RegionKind::kBacked);
+    if (!region) return fail("job \"" + job_.name + "\": " + region.error().text);
+    ends_[l].region = *region;
+    if (!link.real_sends) continue;
+    ends_[l].staging.reset(room.new_staging());
+    received[l] = region->bytes;
+  }
+  switch (job_.operations) {
+    case OperationsMode::kTold:
+      planned_ = std::make_unique<EmulatedRanks>(job, state_, progress_, received);
+      return {};
+    case OperationsMode::kInferred:
+      if (is_p2p(job_.collective)) {
+        source_ = std::make_unique<InferredPairs>(config_, job_, setup_.topology, job);
+      } else {
+        source_ = std::make_unique<InferredOperations>(config_, job_, setup_.topology, job);
+      }
+      break;
+    case OperationsMode::kFed: {
+      auto fed = std::make_unique<FedOperations>(config_, job_, setup_.topology, job);
+      feed_ = fed.get();
+      source_ = std::move(fed);
+      break;
+    }
+  }
+  online_ = std::make_unique<OnlineEmulatedRanks>(job, progress_, source_->settings(), *source_);
+  source_->attach(*online_, real_time_ ? &control_ : nullptr);
+  return {};
+}
+
+std::optional<uint32_t> EmulatedRanksBinding::find(uint32_t real, uint32_t emulated,
+                                                   uint32_t channel, uint8_t index,
+                                                   bool real_sends) const {
+  if (index == 1) {
+    const auto all = p2p_channels_between(setup_.communicator, real_sends ? real : emulated,
+                                          real_sends ? emulated : real);
+    if (channel >= all.size()) return std::nullopt;
+    channel = all[channel];
+  }
+  const std::vector<CollectiveConnection>& links = setup_.job.links;
+  for (uint32_t l = 0; l < links.size(); ++l) {
+    const CollectiveConnection& link = links[l];
+    if (link.among_real() || link.real != real || link.far != emulated) continue;
+    if (link.channel == channel && link.index == index && link.real_sends == real_sends) return l;
+  }
+  return std::nullopt;
+}
+
+void EmulatedRanksBinding::wake(uint64_t cookie) {
+  ASSERT_INVARIANT((planned_ != nullptr) != (online_ != nullptr));
+  if (online_) {
+    control_.wake(*online_, cookie);
+  } else {
+    control_.wake(*planned_, cookie);
+  }
+}
+
+LinkNearEnd EmulatedRanksBinding::open(uint32_t link, uint32_t queue_pairs) {
+  End& end = ends_[link];
+  end.link.va = end.region.va;
+  end.link.rkey = end.region.rkey;
+  if (end.closed || !end.link.qpns.empty()) return end.link;
+  for (uint32_t q = 0; q < queue_pairs; ++q) {
+    const Qpn qpn = control_.take_qpn();
+    if (qpn != 0) {
+      end.link.qpns.push_back(qpn);
+      continue;
+    }
+    for (const Qpn taken : end.link.qpns) control_.return_qpn(taken);
+    end.link.qpns.clear();
+    break;
+  }
+  return end.link;
+}
+
+void EmulatedRanksBinding::connect(uint32_t link, const LinkFarEnd& far) {
+  const CollectiveConnection& l = setup_.job.links[link];
+  End& end = ends_[link];
+  const bool sends = !l.real_sends;
+  const bool contents = sends || setup_.job.exact;  // the FIFO is always read
+  end.connected = true;
+  const bool any_size = far.checked && received_bytes(link) == kAnyMessage;
+  NcclQps qps{{}, far.split, far.parts, far.devices.far_of};
+  for (size_t q = 0; q < end.link.qpns.size(); ++q) {
+    const uint32_t near_nic = far.devices.near_nic(q, l.far_nic);
+    const uint32_t real_nic = far.devices.far_nic(q, l.real_nic);
+    QpConfig config =
+        link_queue_pair(config_, job_.nccl, {&node_of(config_, job_, setup_, l.far), near_nic},
+                        {&node_of(config_, job_, setup_, l.real), real_nic}, end.link.qpns[q],
+                        far.qpns[q], far, !sends);
+    config.send_queue = room_of(setup_.job, link, layout_, is_told()).send_queue;
+    const bool last = q + 1 == end.link.qpns.size();
+    const auto prepare = [&](Qp& qp) {
+      qps.all.push_back(&qp);
+      if (!last) return;  // it is not looked at before join()
+      if (sends) {
+        connections().sender(link).connect(
+            {.qps = qps,
+             .layout = layout_,
+             .fifo = end.region.bytes,
+             .collective = l.index == 0,
+             .buffers = buffers_of(setup_),
+             .reflection = reflection(l),
+             .several_receives = far.fifo_va != 0 && l.index != 0,
+             .sizes_va = far.fifo_va,
+             .sizes_rkey = far.fifo_rkey,
+             .violations = far.checked ? &progress_.violations : nullptr,
+             .registered = far.checked ? &progress_.registered : nullptr});
+      } else {
+        connections().receiver(link).connect({.qps = qps,
+                                              .layout = layout_,
+                                              .fifo_va = far.fifo_va,
+                                              .fifo_rkey = far.fifo_rkey,
+                                              .devices = far.devices.near_count(),
+                                              .buffer_va = end.region.va,
+                                              .buffer_rkey = end.region.rkey,
+                                              .slots = any_size ? 1 : slots(link),
+                                              .slot_bytes = any_size ? kAnyMessage : l.slot_bytes,
+                                              .sender_rank = far.tag.value_or(l.real),
+                                              .staging = end.staging.get(),
+                                              .reflection = reflection(l)});
+      }
+    };
+    auto control =
+        sends ? data_control(config_, job_, setup_, l, real_nic, near_nic, far.mtu) : nullptr;
+    if (control != nullptr) {
+      controlled_.push_back(
+          {queue_pair_name(config_, job_, setup_, l, q), control.get(), config.qpn});
+    }
+    control_.add_qp(config, connections().endpoint(link), contents, prepare, std::move(control),
+                    reflection(l) != nullptr);
+  }
+}
+
+Result<EndpointReady> EmulatedRanksBinding::serve(uint32_t link, const EndpointRequest& request) {
+  const NcclLinkRequest& wanted = *request.nccl;
+  const LinkNearEnd ours = open(link, wanted.queue_pairs);
+  if (ours.qpns.size() != wanted.queue_pairs) {
+    return fail(ends_[link].closed ? "the connection was made and ended before"
+                                   : "no queue pair is left on this port: limits.queue_pairs is " +
+                                         std::to_string(config_.limits.queue_pairs));
+  }
+  if (ends_[link].connected) return fail("the connection has been made already");
+  if (!request.reserve) {
+    LinkFarEnd far;
+    far.qpns = wanted.remote_qpns;
+    far.split = wanted.split;
+    far.parts = wanted.parts;
+    const CollectiveConnection& l = setup_.job.links[link];
+    for (const IpAddress& local : wanted.local) {
+      far.devices.near.push_back(nic_with(node_of(config_, job_, setup_, l.far), local));
+    }
+    for (size_t d = 0; d < wanted.devices.size(); ++d) {
+      const auto& [gid, rkey] = wanted.devices[d];
+      far.devices.far.push_back(nic_with(node_of(config_, job_, setup_, l.real), gid));
+      far.fifo_rkey[d] = rkey;
+    }
+    far.devices.far_of = wanted.remote_device;
+    far.fifo_va = wanted.fifo_address;
+    far.tag = wanted.connector.sender;
+    far.checked = true;
+    far.mtu = request.mtu;
+    far.traffic_class = request.sender.traffic_class;
+    connect(link, far);
+  }
+  return EndpointReady{ours.qpns.front(), Psn(0), ours.va, ours.rkey, ours.qpns};
+}
+
+Reflection* EmulatedRanksBinding::reflection(const CollectiveConnection& link) {
+  if (!job_.join || !online_ || setup_.job.exact || link.index != 0) return nullptr;
+  auto& made = reflections_[link.channel];
+  if (made == nullptr) made = std::make_unique<Reflection>();
+  return made.get();
+}
+
+void EmulatedRanksBinding::join(uint32_t link) {
+  if (std::exchange(ends_[link].joined, true)) return;
+  if (is_needed(link)) ++joined_;
+  wake(EmulatedConnections::joins(link));
+}
+
+void EmulatedRanksBinding::close(uint32_t link) {
+  End& end = ends_[link];
+  const std::vector<Qpn> qpns = std::exchange(end.link.qpns, {});
+  if (!end.connected) {
+    for (const Qpn qpn : qpns) control_.return_qpn(qpn);
+    return;
+  }
+  if (std::exchange(end.closed, true)) return;
+  wake(EmulatedConnections::leaves(link));
+  for (const Qpn qpn : qpns) {
+    std::erase_if(controlled_, [&](const ControlledPair& pair) { return pair.qpn == qpn; });
+    control_.remove_qp(qpn);
+  }
+}
+
+void EmulatedRanksBinding::record() {
+  if (online_) return;
+  const CollectiveJob& job = setup_.job;
+  moments_.resize(job.links.size());
+  for (uint32_t l = 0; l < moments_.size(); ++l) {
+    uint64_t messages = 0;
+    for (size_t o = 0; o < job.operations.size(); ++o) messages += job.messages(o, l);
+    moments_[l].resize(messages);
+  }
+  planned_->record(moments_);
+}
+
+void EmulatedRanksBinding::start() {
+  wake(online_ ? OnlineEmulatedRanks::kStart : EmulatedRanks::kStart);
+}
+
+void EmulatedRanksBinding::close() {
+  for (uint32_t l = 0; l < ends_.size(); ++l) {
+    if (!ends_[l].link.qpns.empty()) close(l);
+  }
+}
+
+void EmulatedRanksBinding::give_up() {
+  for (uint32_t l = 0; l < ends_.size(); ++l) {
+    if (!setup_.job.links[l].among_real()) control_.remove_region(ends_[l].region.index);
+  }
+}
+
+}  // namespace understudy

@@ -1,0 +1,400 @@
+#include "ctrl/jobs/job_runner.h"
+
+#include <algorithm>
+
+#include "ctrl/compile/shard_config.h"
+#include "ctrl/config/port_of.h"
+#include "ctrl/jobs/link_timeline.h"
+#include "ctrl/jobs/operations/reference_feed.h"
+#include "ctrl/jobs/packet_model.h"
+#include "ctrl/peers/nccl/transport/net_ib_layout.h"
+#include "ctrl/shards/collect.h"
+#include "dataplane/base/try.h"
+
+namespace understudy {
+namespace {
+
+uint32_t next(const CollectiveJob& job, uint32_t rank) { return (rank + 1) % job.ranks(); }
+uint32_t previous(const CollectiveJob& job, uint32_t rank) {
+  return (rank + job.ranks() - 1) % job.ranks();
+}
+
+/// Of a real rank's connection; nothing if there is no such one.
+std::optional<uint32_t> link_of(const CollectiveJob& job, const RingLinkRequest& wanted) {
+  for (uint32_t l = 0; l < job.links.size(); ++l) {
+    const CollectiveConnection& link = job.links[l];
+    if (link.real != wanted.real_rank || link.far != wanted.emulated_rank) continue;
+    if (link.channel == wanted.channel && link.real_sends == wanted.real_sends) return l;
+  }
+  return std::nullopt;
+}
+
+bool is_over(const CollectiveProgress& p) { return p.failed || p.finished == p.results.size(); }
+
+}  // namespace
+
+/// Of a rank that speaks for itself.
+bool JobRunner::is_program(const Job& job, uint32_t rank) {
+  const CollectiveJob& ring = job.setup().job;
+  if (!ring.is_real(rank)) return false;
+  return job.reference.empty() || job.reference[ring.real_index[rank]] == nullptr;
+}
+
+std::vector<uint32_t> JobRunner::programs(const Job& job) {
+  std::vector<uint32_t> all;
+  for (const uint32_t rank : job.setup().job.real) {
+    if (is_program(job, rank)) all.push_back(rank);
+  }
+  return all;
+}
+
+/// Pairs of a program's rank and a neighbour of its that is played here.
+uint32_t JobRunner::neighbours_of(const Job& job) {
+  const CollectiveJob& ring = job.setup().job;
+  uint32_t count = 0;
+  for (const uint32_t real : programs(job)) {
+    for (const uint32_t rank : std::set<uint32_t>{next(ring, real), previous(ring, real)}) {
+      count += is_program(job, rank) ? 0 : 1;
+    }
+  }
+  return count;
+}
+
+Result<std::unique_ptr<JobRunner>> JobRunner::create(const Config& config,
+                                                     const std::vector<ShardControl*>& controls,
+                                                     std::vector<std::unique_ptr<JobState>> states,
+                                                     const std::vector<ShardControl*>& reference) {
+  std::unique_ptr<JobRunner> runner(new JobRunner(config));
+  runner->jobs_.resize(config.jobs.size());
+  for (size_t j = 0; j < config.jobs.size(); ++j) {
+    if (states[j] == nullptr) continue;
+    const JobConfig& job = config.jobs[j];
+    Job& made = runner->jobs_[j];
+    made.state = std::move(states[j]);
+    made.control = controls[*port_of(config, job.ranks[made.setup().job.real.front()], job.nic)];
+    TRY(runner->host(made, job));
+    TRY(runner->host_reference(made, job, reference));
+    made.neighbours = neighbours_of(made);
+  }
+  return runner;
+}
+
+std::vector<size_t> JobRunner::own() const {
+  std::vector<size_t> numbers;
+  for (size_t j = 0; j < jobs_.size(); ++j) {
+    if (has(j)) numbers.push_back(j);
+  }
+  return numbers;
+}
+
+bool JobRunner::empty() const {
+  return std::ranges::none_of(jobs_, [](const Job& job) { return job.state != nullptr; });
+}
+
+Result<void> JobRunner::host(Job& job, const JobConfig& config) {
+  const CtsLayout layout = config.join ? net_ib_layout(config.nccl).cts : CtsLayout();
+  auto emulated =
+      EmulatedRanksBinding::create(config_, config, *job.state, *job.control, true, layout);
+  if (!emulated) return fail(emulated.error().text);
+  job.emulated = std::move(*emulated);
+  return {};
+}
+
+Result<void> JobRunner::host_reference(Job& job, const JobConfig& config,
+                                       const std::vector<ShardControl*>& reference) {
+  const CollectiveJob& ring = job.setup().job;
+  const auto behind = [&](uint32_t real) {
+    return reference[*port_of(config_, config.ranks[ring.real[real]], config.nic)];
+  };
+  if (reference.empty() || config.join) return {};
+  for (uint32_t real = 0; real < ring.real.size(); ++real) {
+    std::unique_ptr<RanksHost>& made = job.reference.emplace_back();
+    if (behind(real) == nullptr) continue;
+    auto ranks =
+        RanksHost::create_beside_programs(config_, config, *job.state, real, *behind(real));
+    if (!ranks) return fail(ranks.error().text);
+    made = std::move(*ranks);
+  }
+  for (const auto& ranks : job.reference) {
+    if (ranks == nullptr) continue;
+    if (auto done = ranks->connect(*job.emulated, job.reference); !done) return done;
+  }
+  return {};
+}
+
+Result<void> JobRunner::plan_again(size_t number, uint32_t search_channels) {
+  Job& job = jobs_[number];
+  if (job.setup().topology != nullptr) {
+    return fail("in a network of switches the plan is made at the start: set search_channels = " +
+                std::to_string(search_channels) + " in the [[job]]");
+  }
+  auto own = std::make_unique<JobConfig>(config_.jobs[number]);
+  own->search_channels = search_channels;
+  auto state = TRY(begin_job(config_, *own, TRY(build_collective(config_, *own, false))));
+  job.emulated->give_up();
+  job.emulated.reset();
+  job.state = std::move(state);
+  job.own = std::move(own);
+  TRY(host(job, *job.own));
+  if (recorded_) job.emulated->record();
+  if (feed_ && job.emulated->feed() != nullptr) job.emulated->feed()->follow(*feed_);
+  return {};
+}
+
+void JobRunner::record() {
+  recorded_ = true;
+  for (const size_t j : own()) jobs_[j].emulated->record();
+}
+
+void JobRunner::add_timeline(std::vector<TimelineTrack>& tracks) const {
+  for (const size_t j : own()) {
+    understudy::add_timeline(tracks, config_, config_.jobs[j], jobs_[j].setup(),
+                             jobs_[j].emulated->moments());
+  }
+}
+
+std::vector<RingOffer> JobRunner::offers(NodeId node) const {
+  std::vector<RingOffer> result;
+  for (const size_t j : own()) {
+    if (config_.jobs[j].join) continue;
+    for (const uint32_t real : programs(jobs_[j])) {
+      add_offers(static_cast<uint32_t>(j), real, node, result);
+    }
+  }
+  return result;
+}
+
+/// To one of its real ranks, if the node is its neighbour.
+void JobRunner::add_offers(uint32_t number, uint32_t real, NodeId node,
+                           std::vector<RingOffer>& offers) const {
+  const JobConfig& job = config_.jobs[number];
+  const CollectiveJob& ring = jobs_[number].setup().job;
+  for (const uint32_t rank : std::set<uint32_t>{next(ring, real), previous(ring, real)}) {
+    if (job.ranks[rank] != node || is_program(jobs_[number], rank)) continue;
+    RingOffer offer;
+    offer.job = number;
+    RingJobMessage& m = offer.message;
+    m.name = job.name;
+    m.ranks = ring.ranks();
+    m.client_rank = real;
+    m.peer_rank = rank;
+    m.real_ranks = programs(jobs_[number]);
+    m.channels = job.channels;
+    for (const uint64_t bytes : job.sizes) {
+      m.operations.push_back({bytes, job.warmup, job.iterations});
+    }
+    m.mtu = config_.fabric.mtu;
+    m.seed = config_.seed;
+    m.exact = ring.exact;
+    m.data_traffic_class = m.control_traffic_class = job.sender.traffic_class;
+    offer.client_addresses = {roce_address(config_.nodes[job.ranks[real]].nics[job.nic])};
+    offers.push_back(offer);
+  }
+}
+
+Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
+  const RingLinkRequest& link = *request.ring;
+  Job& job = jobs_[link.job];
+  if (job.ready_ranks.contains(link.real_rank)) return fail("the job has been started already");
+  const auto number = link_of(job.setup().job, link);
+  if (!number) return fail("the job has no such channel");
+  const CollectiveConnection& connection = job.setup().job.links[*number];
+  RanksHost* const played = connection.among_real()
+                                ? job.reference[job.setup().job.real_index[connection.far]].get()
+                                : nullptr;
+  const LinkNearEnd ours =
+      played != nullptr ? played->end(connection.twin) : job.emulated->open(*number);
+  if (ours.qpns.empty()) return fail("no queue pair is left on this port");
+  LinkFarEnd far;
+  far.qpns = {request.remote_qpn};
+  far.psn = request.remote_psn;
+  far.expects = request.local_psn;
+  far.fifo_va = link.fifo_address;
+  far.fifo_rkey = link.fifo_rkey;
+  far.mtu = request.mtu;
+  far.traffic_class = request.sender.traffic_class;
+  if (played != nullptr) {
+    played->connect(connection.twin, std::move(far));
+  } else {
+    job.emulated->connect(*number, far);
+    job.emulated->join(*number);  // nothing begins before start()
+  }
+  return EndpointReady{ours.qpns.front(), request.local_psn, ours.va, ours.rkey};
+}
+
+void JobRunner::on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t) {
+  Job& j = jobs_[job];
+  j.ready_ranks.insert(real_rank);
+  if (++j.ready == j.neighbours && j.emulated->all_joined()) start(j);
+}
+
+void JobRunner::start(Job& job) {
+  job.emulated->start();
+  for (const auto& ranks : job.reference) {
+    if (ranks != nullptr) ranks->start();
+  }
+}
+
+void JobRunner::on_ring_result(uint32_t job, uint32_t real_rank, const RingResultMessage& result) {
+  jobs_[job].results.emplace_back(real_rank, result);
+}
+
+void JobRunner::on_ring_done(uint32_t job, uint32_t, uint32_t) {
+  Job& j = jobs_[job];
+  if (++j.done == j.neighbours) j.emulated->end();
+}
+
+std::vector<std::string> JobRunner::poll(Time now) {
+  std::vector<std::string> lost;
+  for (size_t j = 0; j < jobs_.size(); ++j) {
+    if (!has(j)) continue;
+    Job& job = jobs_[j];
+    job.emulated->poll(now);
+    const InferenceReport* found = job.emulated->found();
+    if (found == nullptr || found->lost.empty() || job.lost) continue;
+    job.lost = true;
+    lost.push_back("job \"" + config_.jobs[j].name +
+                   "\": " + (found->fed ? "the feed" : "inference") +
+                   " has lost track, every credit is answered at once from now on: " + found->lost);
+  }
+  return lost;
+}
+
+bool JobRunner::find_out() const {
+  return std::ranges::any_of(jobs_, [](const Job& job) {
+    return job.state != nullptr && job.emulated->found() != nullptr && job.ready > 0 &&
+           job.done < job.neighbours;
+  });
+}
+
+Result<void> JobRunner::follow(const std::string& feed) {
+  feed_ = TRY(recorded_feed(feed));
+  for (const size_t j : own()) {
+    if (FedOperations* fed = jobs_[j].emulated->feed()) fed->follow(*feed_);
+  }
+  return {};
+}
+
+std::vector<JobRunner::FeedPort> JobRunner::feeds() const {
+  std::vector<FeedPort> ports;
+  if (feed_) return ports;
+  for (uint32_t j = 0; j < jobs_.size(); ++j) {
+    const JobConfig& job = config_.jobs[j];
+    if (!has(j) || job.operations != OperationsMode::kFed) continue;
+    const auto node =
+        std::ranges::find_if(job.ranks, [&](NodeId n) { return !config_.nodes[n].real; });
+    if (node != job.ranks.end()) ports.push_back({j, *node, job.nic, job.feed.port});
+  }
+  return ports;
+}
+
+std::unique_ptr<FeedPeer> JobRunner::feed_peer(uint32_t job) {
+  // The plan may be made again after it has come.
+  const auto feed = [this, job] { return jobs_[job].emulated->feed(); };
+  ++jobs_[job].plugins;
+  return std::make_unique<FeedPeer>(
+      [feed](Time now, const FedOperation& fed) { feed()->fed(now, fed); },
+      [feed](Time now, uint64_t records) { feed()->missing(now, records); },
+      [this, feed, job](Time now, const std::string& failure) {
+        // The other real ranks' plugins go on.
+        const bool last = --jobs_[job].plugins == 0;
+        if (last || !failure.empty()) feed()->closed(now, failure);
+      });
+}
+
+bool JobRunner::finished() const {
+  for (const size_t j : own()) {
+    const Job& job = jobs_[j];
+    if (!config_.jobs[j].join && job.emulated->progress().failed) continue;
+    if (job.done < job.neighbours) return false;
+  }
+  return true;
+}
+
+bool JobRunner::has_reference() const {
+  return std::ranges::any_of(jobs_, [](const Job& job) {
+    return std::ranges::any_of(job.reference, [](const auto& ranks) { return ranks != nullptr; });
+  });
+}
+
+std::vector<const std::vector<ControlledPair>*> JobRunner::controlled() const {
+  std::vector<const std::vector<ControlledPair>*> all;
+  for (const size_t j : own()) {
+    all.push_back(&jobs_[j].emulated->controlled());
+    for (const auto& ranks : jobs_[j].reference) {
+      if (ranks != nullptr) all.push_back(&ranks->controlled());
+    }
+  }
+  return all;
+}
+
+bool JobRunner::reference_over() const {
+  return std::ranges::all_of(jobs_, [](const Job& job) {
+    return std::ranges::all_of(job.reference, [](const auto& ranks) {
+      return ranks == nullptr || is_over(ranks->progress());
+    });
+  });
+}
+
+std::string JobRunner::status() const {
+  std::string text;
+  for (const size_t j : own()) {
+    const CollectiveProgress& progress = jobs_[j].emulated->progress();
+    if (!text.empty()) text += ", ";
+    text += "job \"" + config_.jobs[j].name + "\" " + std::to_string(progress.finished.load()) +
+            "/" + std::to_string(progress.results.size());
+  }
+  return text;
+}
+
+JobReport JobRunner::report(size_t index) const {
+  const Job& job = jobs_[index];
+  JobReport report = job_report(config_, index, job.emulated->progress(), job.setup().operations,
+                                Verified::kNo, [&](size_t i) { return job.state->modelled[i]; });
+  report.model = model_name(job.state->model);
+  if (const InferenceReport* found = job.emulated->found()) report.inferred = *found;
+  add_results(report, index);
+  return report;
+}
+
+void JobRunner::add_results(JobReport& report, size_t index) const {
+  const CollectiveJob& ring = jobs_[index].setup().job;
+  const JobConfig& job = config_.jobs[index];
+  // Each one's times, if all of them are known.
+  const size_t told = programs(jobs_[index]).size() * job.sizes.size();
+  if (ring.real.size() > 1 && jobs_[index].results.size() == told) {
+    for (const uint32_t rank : ring.real) {
+      report.real_nodes.push_back(config_.nodes[job.ranks[rank]].name);
+    }
+  }
+  for (const auto& [rank, result] : jobs_[index].results) {
+    if (auto added = add_node_result(report, job, result, ring.real_index[rank]); !added) {
+      ++report.violations;
+    }
+  }
+  add_reference(report, jobs_[index]);
+}
+
+/// What the reference nodes say of the operations that programs have told of.
+void JobRunner::add_reference(JobReport& report, const Job& job) const {
+  for (size_t real = 0; real < job.reference.size(); ++real) {
+    if (job.reference[real] == nullptr) continue;
+    const CollectiveProgress& own = job.reference[real]->progress();
+    report.failed = report.failed || own.failed;
+    report.violations += own.violations;
+    for (size_t i = 0; i < std::min<size_t>(own.finished, report.collectives.size()); ++i) {
+      CollectiveReport& c = report.collectives[i];
+      const Duration time = own.results[i].end - own.results[i].entry;
+      c.size_mismatches += own.results[i].size_mismatches;
+      if (c.entry.is_never()) {  // no rank is emulated
+        c.entry = own.results[i].entry;
+        c.measured = time;
+      }
+      if (c.by_node.empty()) continue;
+      c.by_node[real] = time;
+      c.node_reported = std::max(c.node_reported.value_or(Duration()), time);
+    }
+  }
+}
+
+}  // namespace understudy

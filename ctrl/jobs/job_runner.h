@@ -1,0 +1,126 @@
+// The ring jobs of a run in real time: offers them to the clients that dial the emulated
+// neighbours, connects, starts them, and keeps what the clients report.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "ctrl/config/config.h"
+#include "ctrl/jobs/emulated_ranks_binding.h"
+#include "ctrl/jobs/ranks_host.h"
+#include "ctrl/network/shared_network.h"
+#include "ctrl/peers/ring/ring_peer.h"
+#include "ctrl/report/run_report.h"
+#include "ctrl/shards/shard_control.h"
+
+namespace understudy {
+
+class JobRunner final : public RingObserver {
+ public:
+  /// `controls[i]` belongs to port i of the configuration, `states[j]` to job j; null: somebody
+  /// else runs that job. Jobs keep the configuration's numbers. `reference`: by port, of the
+  /// reference node behind it or null; empty: there is none. Ranks on such nodes are played here,
+  /// and speak to programs' ranks as emulated ones do.
+  static Result<std::unique_ptr<JobRunner>> create(
+      const Config& config, const std::vector<ShardControl*>& controls,
+      std::vector<std::unique_ptr<JobState>> states,
+      const std::vector<ShardControl*>& reference = {});
+
+  /// What a node whose ranks are played here offers; empty when it is no program's neighbour.
+  std::vector<RingOffer> offers(NodeId node) const;
+  /// A ring endpoint as a peer wants it.
+  Result<EndpointReady> connect(const EndpointRequest& request);
+
+  /// Where a job's feed is listened to.
+  struct FeedPort {
+    uint32_t job = 0;
+    NodeId node = kNoNode;
+    unsigned nic = 0;
+    uint16_t port = 0;
+  };
+  std::vector<FeedPort> feeds() const;
+  /// In virtual time, before the run: the one job with a feed hears this file of records (understudy
+  /// feed --record), and nothing is listened to. Error: it cannot be read.
+  Result<void> follow(const std::string& feed);
+  /// What takes a connection of a profiler plugin there.
+  std::unique_ptr<FeedPeer> feed_peer(uint32_t job);
+
+  /// Control's turn: looks for operations that became known. Returns lines on jobs that have lost
+  /// track of theirs.
+  std::vector<std::string> poll(Time now);
+  /// There is a job whose operations are not told, and which is not over.
+  bool find_out() const;
+  /// Every job is over: all operations done and the client has said so, or it has failed.
+  bool finished() const;
+  /// Some ranks are on reference nodes, and whether all of these are done.
+  bool has_reference() const;
+  bool reference_over() const;
+  /// Queue pairs under congestion control that are there, job by job.
+  std::vector<const std::vector<ControlledPair>*> controlled() const;
+  /// One line on how far the jobs are.
+  std::string status() const;
+  JobReport report(size_t job) const;
+  /// Before the run: keeps when messages of all jobs did what, for timeline().
+  void record();
+  /// Once nothing runs any more.
+  void add_timeline(std::vector<TimelineTrack>& tracks) const;
+  bool has(size_t job) const { return jobs_[job].state != nullptr; }
+  /// No job is its.
+  bool empty() const;
+
+  // Of a job whose real ranks are NCCL's: it has no clients here; whoever joins its communicator
+  // says how it goes.
+  EmulatedRanksBinding& emulated(size_t job) { return *jobs_[job].emulated; }
+  const CollectiveSetup& setup(size_t job) const { return jobs_[job].setup(); }
+  ShardControl& control(size_t job) { return *jobs_[job].control; }
+  /// Before any of its connections is asked for: the job's plan is made anew for so many channels
+  /// of NCCL's search. References to its setup and emulated ranks end. Not in a network of
+  /// switches.
+  Result<void> plan_again(size_t job, uint32_t search_channels);
+  void begun(size_t job) { jobs_[job].ready = jobs_[job].neighbours; }
+  /// All real ranks stand ready.
+  bool has_begun(size_t job) const { return jobs_[job].ready == jobs_[job].neighbours; }
+  void ended(size_t job) { jobs_[job].done = jobs_[job].neighbours; }
+
+  void on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
+  void on_ring_result(uint32_t job, uint32_t real_rank, const RingResultMessage& result) override;
+  void on_ring_done(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
+
+ private:
+  struct Job {
+    const CollectiveSetup& setup() const { return *state->setup; }
+    std::unique_ptr<JobConfig> own;   ///< of a plan that was made again
+    std::unique_ptr<JobState> state;  ///< null: somebody else's, the rest is empty
+    std::unique_ptr<EmulatedRanksBinding> emulated;
+    std::vector<std::unique_ptr<RanksHost>> reference;  ///< by real rank; null: a program's
+    ShardControl* control = nullptr;                    ///< of its shard
+    uint32_t neighbours = 0;                            ///< connections that the clients make
+    uint32_t ready = 0, done = 0;
+    uint32_t plugins = 0;            ///< that feed it, while they are connected
+    std::set<uint32_t> ready_ranks;  ///< real ones, with any connection
+    bool lost = false;               ///< track of its operations, which was said
+    std::vector<std::pair<uint32_t, RingResultMessage>> results;  ///< and of which rank
+  };
+
+  explicit JobRunner(const Config& config) : config_(config) {}
+  std::vector<size_t> own() const;
+  Result<void> host(Job& job, const JobConfig& config);
+  Result<void> host_reference(Job& job, const JobConfig& config,
+                              const std::vector<ShardControl*>& reference);
+  void start(Job& job);
+  static bool is_program(const Job& job, uint32_t rank);
+  static std::vector<uint32_t> programs(const Job& job);
+  static uint32_t neighbours_of(const Job& job);
+  void add_offers(uint32_t job, uint32_t real, NodeId node, std::vector<RingOffer>& offers) const;
+  void add_results(JobReport& report, size_t job) const;
+  void add_reference(JobReport& report, const Job& job) const;
+
+  const Config& config_;
+  std::vector<Job> jobs_;
+  bool recorded_ = false;
+  std::optional<std::vector<std::vector<uint8_t>>> feed_;  ///< pieces of follow()
+};
+
+}  // namespace understudy

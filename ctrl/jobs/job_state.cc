@@ -1,0 +1,63 @@
+#include "ctrl/jobs/job_state.h"
+
+#include "ctrl/compile/modelled_time.h"
+#include "ctrl/jobs/packet_model.h"
+#include "dataplane/base/try.h"
+
+namespace understudy {
+namespace {
+
+/// All that the operations need.
+Result<void> make_plans(const CollectiveSetup& setup, CollectiveState& state) {
+  state.plans.resize(setup.shapes.size() * CollectiveJob::kInFlight);
+  for (size_t o = 0; o < setup.operations.size(); ++o) {
+    std::unique_ptr<Plan>& plan = state.plans[CollectiveState::place(setup.job, o)];
+    if (plan == nullptr) plan = TRY(make_plan(setup.inputs[setup.operations[o].size]));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<JobState>> begin_job(const Config& config, const JobConfig& job,
+                                            std::shared_ptr<const CollectiveSetup> setup,
+                                            WorkloadExecutor* workload, uint32_t group) {
+  const auto error = [&](const Error& e) {
+    return fail(config.path + ":" + std::to_string(job.line) + ": job: " + e.text);
+  };
+  auto begun = std::make_unique<JobState>();
+  CollectiveState& state = begun->ranks;
+  if (auto made = make_plans(*setup, state); !made) return error(made.error());
+  auto modelled = modelled_times(*setup);
+  if (!modelled) return error(modelled.error());
+  begun->modelled = std::move(*modelled);
+  if (setup->carried) {
+    state.carrier = std::make_unique<InnerMessages>(setup->inner, setup->inner_settings);
+  }
+  state.workload = workload;
+  state.group = group;
+  begun->setup = std::move(setup);
+  return begun;
+}
+
+Result<std::vector<std::unique_ptr<JobState>>> begin_jobs(const Scenario& scenario,
+                                                          SharedNetwork* network,
+                                                          WorkloadExecutor& workload,
+                                                          bool recorded) {
+  const Config& config = scenario.config;
+  std::vector<std::unique_ptr<JobState>> states(scenario.jobs.size());
+  for (uint32_t j = 0; j < states.size(); ++j) {
+    const JobConfig& job = config.jobs[j];
+    if (scenario.jobs[j].emulated) {
+      TRY(network->carry(job, workload, j, recorded));
+      continue;
+    }
+    const bool told = scenario.clock == RunClock::kVirtual;
+    states[j] = TRY(begin_job(config, job, scenario.jobs[j].setup, told ? &workload : nullptr, j));
+    TRY(model_by_packets(config, job, *states[j]));
+    if (network != nullptr) TRY(network->carry(job, states[j]->ranks.carrier.get()));
+  }
+  return states;
+}
+
+}  // namespace understudy

@@ -1,0 +1,82 @@
+#include "ctrl/jobs/link_ends.h"
+
+#include "ctrl/compile/qp_control.h"
+
+namespace understudy {
+
+LinkRoom room_of(const CollectiveJob& job, uint32_t link, const CtsLayout& layout, bool told) {
+  LinkRoom room{.layout = layout};
+  if (!told) return room;
+  uint64_t messages = 0;
+  for (size_t o = 0; o < job.operations.size() && messages < room.send_queue; ++o) {
+    messages += job.messages(o, link);
+  }
+  room.send_queue = static_cast<uint32_t>(std::clamp<uint64_t>(messages, 1, room.send_queue));
+  room.credits = std::min(room.send_queue + 1, room.credits);
+  return room;
+}
+
+uint64_t buffer_bytes(const CollectiveConnection& link, uint32_t slots) {
+  return std::max<uint64_t>(uint64_t{slots} * link.slot_bytes, 1);
+}
+
+const NodeConfig& node_of(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                          uint32_t rank) {
+  return config.nodes[job.ranks[setup.communicator.node_of(rank)]];
+}
+
+NcclBuffers buffers_of(const CollectiveSetup& setup) {
+  const BufferSizes& b = setup.communicator.buffers;
+  return {.simple = b.simple, .ll = b.ll, .ll128 = b.ll128};
+}
+
+QpConfig link_queue_pair(const Config& config, NcclVersion version, const NcclNic& from,
+                         const NcclNic& to, Qpn qpn, Qpn remote, const LinkFarEnd& far,
+                         bool credits) {
+  QpConfig qp =
+      nccl_queue_pair(config, version, from, to, qpn, remote, far.mtu, far.traffic_class, credits);
+  qp.rq_psn = far.psn;
+  qp.sq_psn = far.expects;
+  return qp;
+}
+
+std::unique_ptr<QpControl> data_control(const Config& config, const JobConfig& job,
+                                        const CollectiveSetup& setup,
+                                        const CollectiveConnection& link, uint32_t real_nic,
+                                        uint32_t far_nic, uint32_t mtu) {
+  const NodeConfig& real = node_of(config, job, setup, link.real);
+  const auto port = std::ranges::find_if(
+      config.ports, [&](const PortConfig& p) { return p.node == real.index && p.nic == real_nic; });
+  if (port == config.ports.end()) return nullptr;
+  return make_qp_control(config, setup.topology, job.sender,
+                         node_of(config, job, setup, link.far).index, far_nic, *port, mtu,
+                         link.real_sends);
+}
+
+std::string queue_pair_name(const Config& config, const JobConfig& job,
+                            const CollectiveSetup& setup, const CollectiveConnection& link,
+                            size_t q) {
+  const auto end = [&](uint32_t rank) {
+    const std::string& node = node_of(config, job, setup, rank).name;
+    if (setup.communicator.gpus == 1) return node;
+    return node + "/gpu" + std::to_string(setup.communicator.gpu_of(rank));
+  };
+  const uint32_t from = link.real_sends ? link.real : link.far;
+  const uint32_t to = link.real_sends ? link.far : link.real;
+  return job.name + " " + end(from) + " -> " + end(to) + " " + std::to_string(link.channel) +
+         (link.index == 0 ? "" : " send/recv") +
+         (q == 0 ? "" : ", queue pair " + std::to_string(q));
+}
+
+std::vector<std::string> controlled_names(const Config& config, const JobConfig& job,
+                                          const CollectiveSetup& setup) {
+  if (job.sender.control == kNoControl) return {};
+  std::vector<std::string> names;
+  for (const CollectiveConnection& link : setup.job.links) {
+    if (link.among_real() && !link.real_sends) continue;  // its other end sends
+    names.push_back(queue_pair_name(config, job, setup, link, 0));
+  }
+  return names;
+}
+
+}  // namespace understudy

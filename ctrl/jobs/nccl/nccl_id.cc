@@ -1,0 +1,110 @@
+#include "ctrl/jobs/nccl/nccl_id.h"
+
+#include <utility>
+
+#include "dataplane/base/try.h"
+
+namespace understudy {
+namespace {
+
+/// The first communicator of the default process group: that of all ranks.
+bool is_first(const UniqueIdKey& key) { return key.group == "0" && key.member == "0"; }
+
+}  // namespace
+
+NcclId::NcclId(Setup setup, NcclSockets& sockets, PeerNetwork& network,
+               std::function<void(const std::string&)> say)
+    : setup_(std::move(setup)),
+      sockets_(sockets),
+      store_(network, setup_.from, say),
+      say_(std::move(say)) {}
+
+Result<void> NcclId::make_root() {
+  root_listener_ = sockets_.new_listener();
+  const auto root = TRY(sockets_.listen(0, root_listener_));
+  id_ = make_unique_id(setup_.seed, setup_.number, root);
+  return {};
+}
+
+Result<void> NcclId::open() {
+  const NcclJoinConfig& join = *setup_.job->join;
+  switch (join.way) {
+    case NcclJoinConfig::Way::kCommId: {
+      id_ = TRY(unique_id_of_comm_id(join_address().text(), setup_.job->nccl));
+      if (!emulated_root()) return {};
+      root_listener_ = sockets_.new_listener();
+      return sockets_.listen_at(0, join.port, root_listener_);
+    }
+    case NcclJoinConfig::Way::kFile: {
+      if (!emulated_root()) {
+        file_.emplace(join.file);
+        return {};
+      }
+      TRY(make_root());
+      return write_unique_id_file(join.file, *id_);
+    }
+    case NcclJoinConfig::Way::kStore:
+      return open_store();
+  }
+  return {};
+}
+
+Result<void> NcclId::open_store() {
+  RendezvousSettings settings;
+  settings.ranks = setup_.ranks;
+  settings.master = join_address();
+  std::optional<NcclUniqueId> ours;
+  if (emulated_root()) {
+    TRY(make_root());
+    ours = std::exchange(id_, std::nullopt);
+  } else {
+    settings.generation = store_generation_of_release(setup_.job->join->torch);
+  }
+  RendezvousCallbacks callbacks;
+  settings.awaited = setup_.groups->awaited();
+  settings.ours = setup_.groups->ours();
+  callbacks.learned = [this](Time now, const UniqueIdKey& key, const NcclUniqueId& id) {
+    learned(now, key, id);
+  };
+  callbacks.provide = [this, ours](Time now,
+                                   const UniqueIdKey& key) -> std::optional<NcclUniqueId> {
+    if (!is_first(key)) return setup_.groups->provide(now, key);
+    if (!ours) return std::nullopt;
+    id_ = ours;
+    return ours;
+  };
+  return store_.start(std::move(settings), std::move(callbacks));
+}
+
+void NcclId::learned(Time now, const UniqueIdKey& key, const NcclUniqueId& id) {
+  if (!is_first(key)) return setup_.groups->learned(now, key, id);
+  if (!id_) id_ = id;
+}
+
+void NcclId::poll(Time now) {
+  if (file_ && !id_) {
+    if (const auto& read = file_->poll(now); read) {
+      if (*read) {
+        id_ = **read;
+        if (file_->is_old()) {
+          say_(setup_.job->join->file +
+               " was there before this run. If an earlier run left it, nobody is at " +
+               id_->root.text() + " any more: end this run, remove the file, and start both again");
+        }
+      } else {
+        failure_ = read->error().text;
+      }
+    }
+  }
+  if (!has_store()) return;
+  store_.poll();
+  if (!store_.rendezvous().failure().empty()) failure_ = store_.rendezvous().failure();
+}
+
+std::vector<std::string> NcclId::waiting() const {
+  if (has_store()) return store_.rendezvous().waiting();
+  if (file_ && !id_) return {"rank 0's unique id is to come in " + setup_.job->join->file};
+  return {};
+}
+
+}  // namespace understudy

@@ -1,0 +1,66 @@
+// How the emulated ranks of a job learn the unique id of its communicator, or give it to the real
+// ranks: by NCCL_COMM_ID, a file, or PyTorch's store (job.join).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ctrl/config/config.h"
+#include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
+#include "ctrl/peers/sockets/nccl_sockets.h"
+#include "ctrl/peers/sockets/store_sockets.h"
+#include "ctrl/peers/sockets/torch_groups.h"
+
+namespace understudy {
+
+class NcclId {
+ public:
+  struct Setup {
+    const JobConfig* job = nullptr;
+    uint32_t number = 0;  ///< of the job in the configuration
+    uint64_t seed = 1;
+    std::vector<RendezvousSettings::Rank> ranks;
+    IpAddress from;                 ///< of an emulated rank: it calls a real one's store
+    TorchGroups* groups = nullptr;  ///< outlives it
+  };
+  /// `sockets`: of the communicator, with the root if that is ours.
+  NcclId(Setup setup, NcclSockets& sockets, PeerNetwork& network,
+         std::function<void(const std::string&)> say);
+
+  /// What has to stand before a real rank comes.
+  Result<void> open();
+  /// Control's turn.
+  void poll(Time now);
+
+  /// Once it is known.
+  const std::optional<NcclUniqueId>& id() const { return id_; }
+  bool emulated_root() const { return !setup_.ranks.front().real; }
+  ListenerId root_listener() const { return root_listener_; }
+  const std::string& failure() const { return failure_; }
+  /// For `understudy status`.
+  std::vector<std::string> waiting() const;
+
+  /// A connection of the network has ended; false if it is none of the store's.
+  bool on_ended(const EndedConnection& ended) { return store_.on_ended(ended); }
+
+ private:
+  SocketAddress join_address() const { return {setup_.job->join->address, setup_.job->join->port}; }
+  bool has_store() const { return setup_.job->join->way == NcclJoinConfig::Way::kStore; }
+  Result<void> make_root();
+  Result<void> open_store();
+  void learned(Time now, const UniqueIdKey& key, const NcclUniqueId& id);
+
+  const Setup setup_;
+  NcclSockets& sockets_;
+  StoreSockets store_;
+  const std::function<void(const std::string&)> say_;
+  std::optional<UniqueIdFile> file_;
+  std::optional<NcclUniqueId> id_;
+  ListenerId root_listener_ = 0;
+  std::string failure_;
+};
+
+}  // namespace understudy

@@ -1,0 +1,372 @@
+#include "ctrl/jobs/nccl/nccl_job.h"
+
+#include <algorithm>
+
+#include "ctrl/compile/shard_config.h"
+#include "ctrl/config/merged_nics.h"
+#include "dataplane/base/pattern.h"
+
+namespace understudy {
+namespace {
+
+/// What an acknowledgement may take beside its way: it is sent at once, and waits for packets on
+/// links.
+constexpr Duration kLastPackets = Duration::ms(10);
+
+}  // namespace
+
+NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network,
+                 Say say, RoceProbe probe)
+    : config_(config),
+      number_(number),
+      job_(config.jobs[number]),
+      runner_(runner),
+      unplanned_(config, runner.control(number), unplanned_settings()),
+      say_(std::move(say)),
+      sockets_(network, addresses(), callbacks()),
+      groups_(groups_setup(), network, callbacks()),
+      identity_(identity_setup(), sockets_, network,
+                [this](const std::string& line) { this->say(line); }) {
+  for (const NodeId node : job_.ranks) {
+    if (!config.nodes[node].real) continue;
+    self_tests_.emplace_back(config, job_, node, network, runner.control(number), probe);
+  }
+}
+
+NcclJob::~NcclJob() {
+  over_ = true;
+  communicator_.reset();
+  let_go(true);
+}
+
+const NodeConfig& NcclJob::node_of(uint32_t rank) const {
+  return config_.nodes[job_.ranks[setup().communicator.node_of(rank)]];
+}
+
+std::vector<IpAddress> NcclJob::nics_of(uint32_t rank) const {
+  const NodeConfig& node = node_of(rank);
+  const uint32_t first = setup().communicator.nic_of(rank);
+  std::vector<IpAddress> all;
+  for (uint32_t n = 0; n < merged_nics(job_, node, first); ++n) {
+    all.push_back(roce_address(node.nics[first + n]));
+  }
+  return all;
+}
+
+UnplannedLinks::Settings NcclJob::unplanned_settings() const {
+  UnplannedLinks::Settings settings;
+  settings.version = job_.nccl;
+  settings.layout = net_ib_layout(job_.nccl).cts;
+  const BufferSizes& buffers = setup().communicator.buffers;
+  settings.buffers = {.simple = buffers.simple, .ll = buffers.ll, .ll128 = buffers.ll128};
+  settings.topology = setup().topology;
+  return settings;
+}
+
+std::vector<IpAddress> NcclJob::addresses() const {
+  std::vector<IpAddress> all;
+  for (uint32_t rank = 0; rank < setup().communicator.ranks(); ++rank) {
+    all.push_back(roce_address(node_of(rank).nics[job_.nic]));
+  }
+  return all;
+}
+
+std::vector<RendezvousSettings::Rank> NcclJob::ranks() const {
+  std::vector<RendezvousSettings::Rank> all;
+  for (uint32_t rank = 0; rank < setup().communicator.ranks(); ++rank) {
+    all.push_back({node_of(rank).real, setup().communicator.node_of(rank)});
+  }
+  return all;
+}
+
+TorchGroups::Setup NcclJob::groups_setup() const {
+  TorchGroups::Setup groups;
+  groups.nccl = job_.nccl;
+  groups.seed = splitmix64(config_.seed + number_);
+  groups.ranks = ranks();
+  groups.addresses = addresses();
+  for (const auto& partition : job_.groups) {
+    groups.groups.insert(groups.groups.end(), partition.begin(), partition.end());
+  }
+  return groups;
+}
+
+/// PyTorch splits once for each of its groups.
+std::vector<RankPartition> NcclJob::children() const {
+  if (job_.join->way != NcclJoinConfig::Way::kStore) return job_.groups;
+  std::vector<RankPartition> all;
+  for (const auto& partition : job_.groups) {
+    for (const auto& group : partition) all.push_back({group});
+  }
+  return all;
+}
+
+NcclId::Setup NcclJob::identity_setup() {
+  NcclId::Setup identity;
+  identity.job = &job_;
+  identity.number = static_cast<uint32_t>(number_);
+  identity.seed = config_.seed;
+  identity.ranks = ranks();
+  identity.groups = &groups_;
+  uint32_t rank = 0;
+  while (node_of(rank).real) ++rank;
+  identity.from = addresses()[rank];
+  return identity;
+}
+
+NcclSockets::Callbacks NcclJob::callbacks() {
+  NcclSockets::Callbacks callbacks;
+  callbacks.receiver = [this](const NcclConnector& c) { return net_ib(c, kNetIbMagic); };
+  callbacks.sender = [this](const NcclConnector& c, uint64_t magic) { return net_ib(c, magic); };
+  callbacks.disconnect = [this](const NcclConnector& c) { disconnect(c); };
+  callbacks.say = [this](const std::string& line) { say(line); };
+  return callbacks;
+}
+
+void NcclJob::say(const std::string& line) const { say_("job \"" + job_.name + "\": " + line); }
+
+void NcclJob::say_once(Once what, std::string_view line) {
+  if (said_.insert(what).second) say(std::string(line));
+}
+
+Result<void> NcclJob::open() {
+  auto opened = identity_.open();
+  // Where the root is ours, a real rank may know of it from now on.
+  if (opened) begin(Time::zero());
+  return opened;
+}
+
+void NcclJob::begin(Time now) {
+  if (communicator_ != nullptr || !identity_.id()) return;
+  const NcclUniqueId& id = *identity_.id();
+  NcclCommunicatorSettings settings;
+  settings.version = job_.nccl;
+  settings.id = id;
+  settings.emulated_root = identity_.emulated_root();
+  settings.root_listener = identity_.root_listener();
+  settings.seed = config_.seed;
+  settings.groups = children();
+  for (uint32_t rank = 0; rank < setup().communicator.ranks(); ++rank) {
+    settings.ranks.push_back({node_of(rank).real, setup().communicator.node_of(rank)});
+  }
+  say("communicator of " + std::to_string(settings.ranks.size()) + " ranks, root " +
+      std::string(settings.emulated_root ? "here" : "on " + node_of(0).name) + " at " +
+      id.root.text());
+  sockets_.wait_for(id.root);
+  communicator_ = std::make_unique<NcclCommunicator>(std::move(settings), sockets_);
+  sockets_.attach(*communicator_);
+  communicator_->start(now);
+}
+
+/// Which tree a channel has depends on it, and so who its neighbours are.
+bool NcclJob::has_trees_of(uint32_t search_channels) const {
+  const CollectiveSetup& planned = setup();
+  const bool told = job_.operations == OperationsMode::kTold;
+  if (told && planned.algorithm && *planned.algorithm != Algorithm::kTree) return true;
+  Communicator found = planned.communicator;
+  found.search_channels = search_channels;
+  for (uint32_t channel = 0; channel < found.channels; ++channel) {
+    if (found.tree_of(channel) != planned.communicator.tree_of(channel)) return false;
+  }
+  return true;
+}
+
+void NcclJob::settle() {
+  if (settled_) return;
+  const uint32_t found = communicator_->search_channels();
+  if (found == 0) return;
+  settled_ = true;
+  if (!has_trees_of(found)) {
+    if (auto planned = runner_.plan_again(number_, found); !planned) {
+      return end("NCCL's search found " + std::to_string(found) +
+                 " channels, and the trees of the plan are others: " + planned.error().text);
+    }
+    say("NCCL's search found " + std::to_string(found) + " of the " +
+        std::to_string(job_.channels) + " channels: planned again with its trees");
+  }
+  if (job_.operations != OperationsMode::kTold) {
+    started_ = true;
+    emulated().start();
+  }
+}
+
+bool NcclJob::is_connected(NodeId real) const {
+  return std::ranges::any_of(open_, [&](const NcclConnector& connector) {
+    return node_of(groups_.job_rank(connector, connector.real)).index == real;
+  });
+}
+
+void NcclJob::test(Time now) {
+  for (SelfTest& test : self_tests_) {
+    for (const std::string& line : test.poll(now, is_connected(test.real()))) say(line);
+  }
+}
+
+bool NcclJob::is_done() const {
+  const CollectiveProgress& progress = emulated().progress();
+  return progress.failed || progress.finished == progress.results.size();
+}
+
+void NcclJob::let_go(bool all) {
+  while (!leaving_.empty() && (all || leaving_.front().until <= now_)) {
+    give_back(leaving_.front().connector);
+    leaving_.pop_front();
+  }
+}
+
+void NcclJob::poll(Time now) {
+  now_ = now;
+  if (over_) return;
+  let_go(is_done());
+  test(now);
+  identity_.poll(now);
+  if (!identity_.failure().empty()) return end(identity_.failure());
+  begin(now);
+  if (communicator_ == nullptr) return;
+  sockets_.poll();
+  groups_.poll();
+  settle();
+  if (over_) return;
+  const CollectiveProgress& progress = emulated().progress();
+  const UnplannedTraffic& beside = unplanned_.traffic();
+  if (progress.failed || beside.failed > 0) {
+    say_once(Once::kFailed,
+             std::string("a queue pair has failed: packets of its connection are not answered. ") +
+                 kRoceAdvice);
+  }
+  if (progress.violations + beside.violations > 0) {
+    say_once(Once::kViolations,
+             "a message of the real rank is none that the operations of the job allow; the report "
+             "counts them");
+  }
+  if (progress.registered + beside.registered > 0) {
+    say_once(
+        Once::kRegistered,
+        "the real rank receives into registered user buffers (ncclCommRegister, or captured CUDA "
+        "graphs): their messages are not those of the job's schedule; NCCL_LOCAL_REGISTER=0 and "
+        "NCCL_GRAPH_REGISTER=0 on the real node turn that off");
+  }
+  if (!communicator_->failure().empty()) return end(communicator_->failure());
+  if (communicator_->finished() && groups_.idle() && leaving_.empty()) end("");
+}
+
+void NcclJob::end(const std::string& failure) {
+  over_ = true;
+  failure_ = failure;
+  let_go(true);
+  emulated().end();
+  say(failure.empty() ? "the real ranks have left the communicator" : failure);
+}
+
+std::optional<uint32_t> NcclJob::link_of(const NcclConnector& c) const {
+  if (c.communicator != 0) return std::nullopt;
+  return emulated().find(c.real, c.emulated, c.channel, c.index, c.real_sends);
+}
+
+std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t magic) {
+  NetIbSettings settings;
+  settings.version = job_.nccl;
+  settings.magic = magic;
+  settings.queue_pairs = job_.join->queue_pairs;
+  settings.split_data = job_.join->split_data;
+  settings.local = nics_of(groups_.job_rank(connector, connector.emulated));
+  settings.real_addresses = nics_of(groups_.job_rank(connector, connector.real));
+  settings.mtu = config_.fabric.mtu;
+  settings.sender = job_.sender;
+  return std::make_unique<NetIbPeer>(connector, settings, seen_, *this);
+}
+
+Result<EndpointReady> NcclJob::endpoint(const EndpointRequest& request) {
+  const NcclConnector& connector = request.nccl->connector;
+  settle();
+  if (!request.reserve) look_at_mtu(request.mtu);
+  if (const auto link = link_of(connector)) return emulated().serve(*link, request);
+  return unplanned_.create(node_of(groups_.job_rank(connector, connector.emulated)),
+                           node_of(groups_.job_rank(connector, connector.real)), request);
+}
+
+/// `mtu`: the smaller one of both ends, as NCCL takes it.
+void NcclJob::look_at_mtu(uint32_t mtu) {
+  const uint32_t ours = config_.fabric.mtu;
+  if (mtu >= ours) return;
+  say_once(Once::kMtu,
+           "the real node's path MTU is " + std::to_string(mtu) +
+               " bytes, [fabric] mtu = " + std::to_string(ours) + ": all connections take " +
+               std::to_string(mtu) + ", the model does not. Set mtu = " + std::to_string(mtu) +
+               ", or raise the MTU of its interface (4200 bytes give a path MTU of 4096)");
+}
+
+void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
+  ++ready_;
+  open_.insert(connector);
+  if (const auto link = link_of(connector)) {
+    emulated().join(*link);
+    if (!started_ && emulated().all_joined()) {
+      started_ = true;
+      emulated().start();
+    }
+  } else {
+    unplanned_.join(connector);
+    if (connector.communicator == 0 && connector.index == 0 && connector.channel >= job_.channels) {
+      say_once(Once::kChannels,
+               "NCCL uses channel " + std::to_string(connector.channel) +
+                   ", but the job has channels = " + std::to_string(job_.channels) +
+                   ": what goes over further ones is answered at once, and the operations are not "
+                   "those of the job. Set channels, or NCCL_MAX_NCHANNELS on the real node");
+    }
+  }
+  on_connector(connector, "");
+}
+
+void NcclJob::on_connector_failed(Time, const NcclConnector& connector, const std::string& why) {
+  give_back(connector);
+  on_connector(connector, why);
+}
+
+void NcclJob::on_connector(const NcclConnector& connector, const std::string& failure) {
+  if (groups_.has(connector)) return groups_.on_connector(connector, failure);
+  sockets_.on_connector(connector, failure);
+}
+
+void NcclJob::on_connector_closed(Time, const NcclConnector& connector) { disconnect(connector); }
+
+void NcclJob::disconnect(const NcclConnector& connector) {
+  if (open_.erase(connector) == 0) return;
+  const auto link = link_of(connector);
+  if (over_ || !link || is_done()) return give_back(connector);
+  const Duration way = setup().job.links[*link].latency * 2;
+  leaving_.push_back({now_ + way + kLastPackets, connector});
+}
+
+void NcclJob::give_back(const NcclConnector& connector) {
+  if (const auto link = link_of(connector)) {
+    emulated().close(*link);
+  } else {
+    unplanned_.remove(connector);
+  }
+}
+
+std::vector<std::string> NcclJob::status() const {
+  std::vector<std::string> lines;
+  if (!failure_.empty()) {
+    lines.push_back("failed: " + failure_);
+  } else if (over_) {
+    lines.push_back("the real ranks have left");
+  }
+  if (!over_) {
+    for (const SelfTest& test : self_tests_) lines.push_back(test.status());
+    for (const std::string& line : identity_.waiting()) lines.push_back(line);
+  }
+  if (communicator_ == nullptr) return lines;
+  lines.push_back(std::to_string(ready_) + " connections of net_ib made, " +
+                  std::to_string(ready_ - open_.size()) + " of them closed, " +
+                  std::to_string(unplanned_.traffic().messages_sent) +
+                  " messages to the real ranks and " +
+                  std::to_string(unplanned_.traffic().messages_received) +
+                  " from them outside the job's operations");
+  for (const std::string& line : communicator_->waiting()) lines.push_back(line);
+  for (const std::string& line : groups_.waiting()) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace understudy

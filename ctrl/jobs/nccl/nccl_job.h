@@ -1,0 +1,135 @@
+// One job of NCCL's own ranks in `run`: finds its communicator, lets the emulated ranks join it,
+// and gives its connections to the job's emulated ranks; those that no operation of the job uses
+// are answered at once.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ctrl/compile/collective.h"
+#include "ctrl/config/config.h"
+#include "ctrl/jobs/job_runner.h"
+#include "ctrl/jobs/nccl/nccl_id.h"
+#include "ctrl/jobs/nccl/self_test.h"
+#include "ctrl/jobs/operations/unplanned_links.h"
+#include "ctrl/peers/nccl/communicator.h"
+#include "ctrl/peers/nccl/transport/net_ib_peer.h"
+#include "ctrl/peers/peer_network.h"
+#include "ctrl/peers/sockets/nccl_sockets.h"
+#include "ctrl/peers/sockets/torch_groups.h"
+
+namespace understudy {
+
+class NcclJob final : public NetIbObserver {
+ public:
+  using Say = std::function<void(const std::string&)>;
+
+  /// All arguments outlive this. `number`: of the configuration's jobs.
+  NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network, Say say,
+          RoceProbe probe);
+  ~NcclJob() override;
+
+  /// What has to stand before a real rank comes: root and store, where they are ours.
+  Result<void> open();
+  /// Control's turn.
+  void poll(Time now);
+  /// A connection of the network has ended; false if it is none of this job's.
+  bool on_ended(const EndedConnection& ended) {
+    return sockets_.on_ended(ended) || groups_.on_ended(ended) || identity_.on_ended(ended) ||
+           std::ranges::any_of(self_tests_, [&](SelfTest& test) { return test.on_ended(ended); });
+  }
+  /// What one of this job's connections wants of the data plane.
+  Result<EndpointReady> endpoint(const EndpointRequest& request);
+
+  bool owns(ConnectionId connection) const {
+    return sockets_.owns(connection) || groups_.owns(connection);
+  }
+  bool begun() const { return communicator_ != nullptr; }
+  /// The real ranks have left, or it has failed.
+  bool over() const { return over_; }
+  const std::string& failure() const { return failure_; }
+  /// For `understudy status`.
+  std::vector<std::string> status() const;
+
+  void on_connector_ready(Time now, const NcclConnector& connector) override;
+  void on_connector_failed(Time now, const NcclConnector& connector,
+                           const std::string& why) override;
+  void on_connector_closed(Time now, const NcclConnector& connector) override;
+
+ private:
+  // Others, once the plan was made again.
+  const CollectiveSetup& setup() const { return runner_.setup(number_); }
+  EmulatedRanksBinding& emulated() const { return runner_.emulated(number_); }
+  /// As soon as the real ranks have said what their search found, and before their connections
+  /// come: the plan has their trees, and may begin.
+  void settle();
+  bool has_trees_of(uint32_t search_channels) const;
+  NcclSockets::Callbacks callbacks();
+  NcclId::Setup identity_setup();
+  TorchGroups::Setup groups_setup() const;
+  std::vector<RankPartition> children() const;
+  std::vector<RendezvousSettings::Rank> ranks() const;
+  std::vector<IpAddress> addresses() const;
+  UnplannedLinks::Settings unplanned_settings() const;
+  const NodeConfig& node_of(uint32_t rank) const;
+  /// Addresses of the NICs that its NIC is made of.
+  std::vector<IpAddress> nics_of(uint32_t rank) const;
+  void test(Time now);
+  /// A queue pair of its ranks stands.
+  bool is_connected(NodeId real) const;
+  /// Once its unique id is known.
+  void begin(Time now);
+  void look_at_mtu(uint32_t mtu);
+  std::optional<uint32_t> link_of(const NcclConnector& connector) const;
+  std::unique_ptr<Peer> net_ib(const NcclConnector& connector, uint64_t magic);
+  void disconnect(const NcclConnector& connector);
+  void on_connector(const NcclConnector& connector, const std::string& failure);
+  /// Its queue pairs and memory, made or set aside.
+  void give_back(const NcclConnector& connector);
+  /// All of the job's operations are over, or will never be.
+  bool is_done() const;
+  /// Gives back those connections that a real rank has closed, once nothing more can come on them.
+  void let_go(bool all);
+  void end(const std::string& failure);
+  void say(const std::string& line) const;
+  enum class Once : uint8_t { kFailed, kViolations, kRegistered, kChannels, kMtu };
+  /// What has been said before is not said again, with other figures neither.
+  void say_once(Once what, std::string_view line);
+
+  const Config& config_;
+  const size_t number_;
+  const JobConfig& job_;
+  JobRunner& runner_;
+  UnplannedLinks unplanned_;
+  const Say say_;
+  NcclSockets sockets_;
+  TorchGroups groups_;
+  NcclId identity_;
+  std::deque<SelfTest> self_tests_;  ///< of each real node
+  NetIbSeen seen_;
+  uint64_t ready_ = 0;            ///< connections that were
+  std::set<NcclConnector> open_;  ///< that are
+  struct Leaving {
+    Time until;
+    NcclConnector connector;
+  };
+  /// Of the job's operations, and closed by their real ranks: a real rank leaves once it has
+  /// received all, while its last acknowledgements are on their way.
+  std::deque<Leaving> leaving_;
+  Time now_;  ///< of control's turn
+  bool settled_ = false, started_ = false, over_ = false;
+  std::set<Once> said_;
+  std::string failure_;
+  /// Before all others it goes, and gives its connections back.
+  std::unique_ptr<NcclCommunicator> communicator_;
+};
+
+}  // namespace understudy

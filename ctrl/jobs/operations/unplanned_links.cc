@@ -1,0 +1,152 @@
+#include "ctrl/jobs/operations/unplanned_links.h"
+
+#include <utility>
+
+#include "ctrl/compile/qp_control.h"
+#include "dataplane/base/try.h"
+
+namespace understudy {
+namespace {
+
+/// Work requests of a queue pair: more wait until some have been acknowledged.
+constexpr uint32_t kSendQueue = 64;
+
+}  // namespace
+
+UnplannedLinks::~UnplannedLinks() {
+  while (!links_.empty()) remove(links_.begin()->first);
+}
+
+Result<EndpointReady> UnplannedLinks::create(const NodeConfig& emulated, const NodeConfig& real,
+                                             const EndpointRequest& request) {
+  const auto known = links_.find(request.nccl->connector);
+  Link* link = known == links_.end() ? nullptr : known->second.get();
+  if (link != nullptr && (link->made || request.reserve)) {
+    return fail("the connection has been made already");
+  }
+  if (link == nullptr) {
+    link = TRY(reserve(emulated.index, request));
+  }
+  if (!request.reserve) connect(*link, emulated, real, request);
+  return link->end;
+}
+
+Result<UnplannedLinks::Link*> UnplannedLinks::reserve(NodeId node, const EndpointRequest& request) {
+  const NcclLinkRequest& wanted = *request.nccl;
+  const bool real_sends = wanted.connector.real_sends;
+  auto link = std::make_shared<Link>(real_sends, *traffic_);
+  EndpointReady& end = link->end;
+  const auto give_back = [&] {
+    for (const Qpn qpn : end.qpns) control_.return_qpn(qpn);
+  };
+  while (end.qpns.size() < wanted.queue_pairs) {
+    const Qpn qpn = control_.take_qpn();
+    if (qpn == 0) {
+      give_back();
+      return fail("no queue pair is left on this port: limits.queue_pairs is " +
+                  std::to_string(config_.limits.queue_pairs));
+    }
+    end.qpns.push_back(qpn);
+  }
+  auto region = real_sends ? control_.add_region(node, UnplannedConnection::kCapacity,
+                                                 kAccessRemoteWrite, RegionKind::kDiscard)
+                           : control_.add_region(node, settings_.layout.fifo_bytes(),
+                                                 kAccessRemoteWrite, RegionKind::kBacked);
+  if (!region) {
+    give_back();
+    return fail(region.error().text);
+  }
+  link->region = *region;
+  end.qpn = end.qpns.front();
+  end.address = region->va;
+  end.rkey = region->rkey;
+  return links_.emplace(wanted.connector, std::move(link)).first->second.get();
+}
+
+const PortConfig& UnplannedLinks::port_to(const NcclNic& real) const {
+  size_t i = 0;
+  while (config_.ports[i].node != real.node->index || config_.ports[i].nic != real.nic) ++i;
+  return config_.ports[i];
+}
+
+void UnplannedLinks::connect(Link& link, const NodeConfig& emulated, const NodeConfig& real,
+                             const EndpointRequest& request) {
+  const NcclLinkRequest& wanted = *request.nccl;
+  const NcclConnector& connector = wanted.connector;
+  const bool sends = !connector.real_sends;
+  const CtsLayout& layout = settings_.layout;
+  NcclQps qps{{}, wanted.split, wanted.parts, wanted.remote_device};
+  DeviceRkeys keys;
+  for (size_t d = 0; d < wanted.devices.size(); ++d) keys[d] = wanted.devices[d].rkey;
+  for (size_t q = 0; q < link.end.qpns.size(); ++q) {
+    // Of the devices that both NICs are made of.
+    const NcclNic near{&emulated, nic_with(emulated, wanted.local[q % wanted.local.size()])};
+    const NcclNic far{&real, nic_with(real, wanted.devices[wanted.remote_device[q]].gid)};
+    QpConfig config =
+        nccl_queue_pair(config_, settings_.version, near, far, link.end.qpns[q],
+                        wanted.remote_qpns[q], request.mtu, request.sender.traffic_class, !sends);
+    config.send_queue = kSendQueue;
+    const auto prepare = [&](Qp& qp) {
+      qps.all.push_back(&qp);
+      if (q + 1 < link.end.qpns.size()) return;  // it is not looked at before join()
+      if (sends) {
+        link.connection.sender().connect({.qps = qps,
+                                          .layout = layout,
+                                          .fifo = link.region.bytes,
+                                          .collective = connector.index == 0,
+                                          .buffers = settings_.buffers,
+                                          .several_receives = connector.index != 0,
+                                          .sizes_va = wanted.fifo_address,
+                                          .sizes_rkey = keys,
+                                          .violations = &traffic_->violations,
+                                          .registered = &traffic_->registered});
+      } else {
+        link.staging.reset(new uint8_t[size_t{layout.slots} * layout.entry_bytes]);
+        link.connection.receiver().connect({.qps = qps,
+                                            .layout = layout,
+                                            .fifo_va = wanted.fifo_address,
+                                            .fifo_rkey = keys,
+                                            .devices = static_cast<uint32_t>(wanted.local.size()),
+                                            .buffer_va = link.region.va,
+                                            .buffer_rkey = link.region.rkey,
+                                            .slots = 1,
+                                            .slot_bytes = UnplannedConnection::kCapacity,
+                                            .sender_rank = connector.sender,
+                                            .staging = link.staging.get()});
+      }
+    };
+    auto steered = sends ? make_qp_control(config_, settings_.topology, request.sender,
+                                           near.node->index, near.nic, port_to(far), request.mtu)
+                         : nullptr;
+    control_.add_qp(config, link.connection, sends, prepare, std::move(steered));
+  }
+  link.made = true;
+}
+
+void UnplannedLinks::join(const NcclConnector& connector) {
+  const auto link = links_.find(connector);
+  if (link == links_.end() || !link->second->made) return;
+  control_.wake(link->second->connection, UnplannedConnection::kJoin);
+}
+
+void UnplannedLinks::remove(const NcclConnector& connector) {
+  const auto it = links_.find(connector);
+  if (it == links_.end()) return;
+  // Memory and endpoint live until the shard has let go of the last queue pair.
+  const std::shared_ptr<Link> link = std::move(it->second);
+  links_.erase(it);
+  ShardControl& control = control_;
+  if (!link->made) {
+    for (const Qpn qpn : link->end.qpns) control.return_qpn(qpn);
+    control.remove_region(link->region.index);
+    return;
+  }
+  const auto left = std::make_shared<size_t>(link->end.qpns.size());
+  for (const Qpn qpn : link->end.qpns) {
+    control.remove_qp(qpn, [link, left, traffic = traffic_, &control] {
+      if (--*left == 0) control.remove_region(link->region.index);
+    });
+  }
+}
+
+}  // namespace understudy

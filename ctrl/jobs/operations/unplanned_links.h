@@ -1,0 +1,64 @@
+// NCCL's connections that no plan knows, in one shard: their queue pairs and memory.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "ctrl/peers/peer.h"
+#include "ctrl/shards/nccl_queue_pair.h"
+#include "ctrl/shards/shard_control.h"
+#include "ctrl/topology/topology.h"
+#include "dataplane/collective/unplanned_connection.h"
+
+namespace understudy {
+
+class UnplannedLinks {
+ public:
+  struct Settings {
+    NcclVersion version;
+    CtsLayout layout;
+    NcclBuffers buffers = {};
+    const Topology* topology = nullptr;  ///< null without switches
+  };
+  UnplannedLinks(const Config& config, ShardControl& control, const Settings& settings)
+      : config_(config), control_(control), settings_(settings) {}
+  ~UnplannedLinks();
+  UnplannedLinks(const UnplannedLinks&) = delete;
+
+  /// Makes, or sets aside, what a connection of `emulated` to `real` wants (Behaviour::kNccl).
+  /// Their NICs are those with the addresses of the request's devices.
+  Result<EndpointReady> create(const NodeConfig& emulated, const NodeConfig& real,
+                               const EndpointRequest& request);
+  /// Its sender has said that it is ready.
+  void join(const NcclConnector& connector);
+  void remove(const NcclConnector& connector);
+  /// Whether the connection is one of these.
+  bool has(const NcclConnector& connector) const { return links_.contains(connector); }
+
+  /// Of all connections, those that are gone too.
+  const UnplannedTraffic& traffic() const { return *traffic_; }
+
+ private:
+  struct Link {
+    Link(bool real_sends, UnplannedTraffic& traffic) : connection(real_sends, traffic) {}
+    UnplannedConnection connection;
+    EndpointReady end;
+    ExposedRegion region;
+    std::unique_ptr<uint8_t[]> staging;
+    bool made = false;  ///< its queue pairs are
+  };
+  Result<Link*> reserve(NodeId node, const EndpointRequest& request);
+  void connect(Link& link, const NodeConfig& emulated, const NodeConfig& real,
+               const EndpointRequest& request);
+
+  const PortConfig& port_to(const NcclNic& real) const;
+
+  const Config& config_;
+  ShardControl& control_;
+  const Settings settings_;
+  /// Of links that the shard has not let go of yet, too.
+  std::shared_ptr<UnplannedTraffic> traffic_ = std::make_shared<UnplannedTraffic>();
+  std::map<NcclConnector, std::shared_ptr<Link>> links_;
+};
+
+}  // namespace understudy

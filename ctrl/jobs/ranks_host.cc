@@ -1,0 +1,208 @@
+#include "ctrl/jobs/ranks_host.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ctrl/config/merged_nics.h"
+#include "dataplane/base/try.h"
+
+namespace understudy {
+
+bool RanksHost::is_own(uint32_t link) const {
+  const uint32_t real = setup_.job.real_index[setup_.job.links[link].real];
+  return real >= own_.first && real < own_.end;
+}
+
+Result<std::unique_ptr<RanksHost>> RanksHost::create(const Config& config, const JobConfig& job,
+                                                     JobState& state, uint32_t node,
+                                                     ShardControl& control, const NcclWire& wire) {
+  const uint32_t gpus = state.setup->communicator.gpus;
+  const ReferenceRanks::Own own{node * gpus, (node + 1) * gpus};
+  // The reference node's own, not the emulator's.
+  const uint64_t input_seed = splitmix64(config.seed);
+  std::unique_ptr<RanksHost> host(
+      new RanksHost(config, job, state, own, control, wire, input_seed));
+  TRY(host->allocate());
+  return host;
+}
+
+Result<std::unique_ptr<RanksHost>> RanksHost::create_beside_programs(const Config& config,
+                                                                     const JobConfig& job,
+                                                                     JobState& state, uint32_t node,
+                                                                     ShardControl& control) {
+  std::unique_ptr<RanksHost> host(
+      new RanksHost(config, job, state, {node, node + 1}, control, {}, state.setup->job.seed));
+  TRY(host->allocate());
+  return host;
+}
+
+/// That the far end writes to: of collectives as NCCL has it, whose addresses tell the steps.
+uint64_t RanksHost::received_bytes(uint32_t link) const {
+  const CollectiveConnection& l = setup_.job.links[link];
+  const NcclBuffers buffers = buffers_of(setup_);
+  if (l.index != 0) return buffer_bytes(l, l.slots);
+  return setup_.job.exact ? buffers.simple : NcclReceiver::stepped_bytes(buffers);
+}
+
+Result<void> RanksHost::allocate() {
+  const CollectiveJob& out = setup_.job;
+  ReferenceRanks::Memory memory;
+  memory.input_seed = input_seed_;
+  uint64_t largest = 0;
+  for (const uint64_t bytes : job_.sizes) largest = std::max(largest, bytes);
+  if (out.exact) data_.resize(largest / sizeof(float));
+  memory.data = data_;
+  const RegionKind contents = out.exact ? RegionKind::kBacked : RegionKind::kDiscard;
+  memory.received.resize(ends_.size());
+  memory.sent.resize(ends_.size());
+  for (uint32_t l = 0; l < ends_.size(); ++l) {
+    if (!is_own(l)) continue;
+    const CollectiveConnection& link = out.links[l];
+    End& end = ends_[l];
+    const NodeId node = node_of(config_, job_, setup_, link.real).index;
+    const LinkRoom room = room_of(out, l, layout_, is_told());
+    auto region =
+        link.real_sends
+            ? control_.add_region(node, room.fifo_bytes(), kAccessRemoteWrite, RegionKind::kBacked)
+            : control_.add_region(node, received_bytes(l), kAccessRemoteWrite, contents);
+    if (!region) return fail("job \"" + job_.name + "\": " + region.error().text);
+    end.region = *region;
+    if (!link.real_sends) end.staging.reset(room.new_staging());
+    if (out.exact && link.real_sends) {
+      end.sent.resize(ReferenceRanks::sent_slots(link) * link.slot_bytes);
+    }
+    memory.received[l] = link.real_sends ? nullptr : region->bytes;
+    memory.sent[l] = end.sent.data();
+    end.link = {{}, region->va, region->rkey};
+    const uint32_t queue_pairs = wire_.queue_pairs * devices(l).most();
+    while (end.link.qpns.size() < queue_pairs) {
+      end.link.qpns.push_back(control_.take_qpn());
+      if (end.link.qpns.back() == 0) return no_queue_pair();
+    }
+  }
+  ranks_ = std::make_unique<ReferenceRanks>(out, state_, own_, progress_, memory);
+  return {};
+}
+
+Result<void> RanksHost::connect(EmulatedRanksBinding& emulated,
+                                const std::vector<std::unique_ptr<RanksHost>>& all) {
+  for (uint32_t l = 0; l < ends_.size(); ++l) {
+    if (!is_own(l)) continue;
+    const CollectiveConnection& link = setup_.job.links[l];
+    if (link.among_real()) {
+      for (const auto& other : all) {
+        if (other == nullptr || !other->is_own(link.twin)) continue;
+        connect(l, other->ends_[link.twin].link);
+      }
+      continue;
+    }
+    TRY(connect(l, emulated));
+    emulated.join(l);
+  }
+  return {};
+}
+
+tl::unexpected<Error> RanksHost::no_queue_pair() const {
+  return fail("job \"" + job_.name + "\": no queue pair is left: it has " +
+              std::to_string(setup_.job.links.size()) +
+              " connections to real ranks, and limits.queue_pairs is " +
+              std::to_string(config_.limits.queue_pairs));
+}
+
+Result<void> RanksHost::connect(uint32_t l, EmulatedRanksBinding& emulated) {
+  const LinkDevices ours = devices(l);
+  const LinkNearEnd theirs = emulated.open(l, wire_.queue_pairs * ours.most());
+  if (theirs.qpns.empty()) return no_queue_pair();
+  connect(l, theirs);
+  LinkFarEnd us;
+  us.qpns = ends_[l].link.qpns;
+  us.split = wire_.split;
+  us.parts = ours.most();
+  us.devices = {.near = ours.far, .far = ours.near};
+  for (size_t q = 0; q < us.qpns.size(); ++q) {
+    us.devices.far_of.push_back(static_cast<uint8_t>(q % ours.near.size()));
+  }
+  us.checked = true;
+  us.mtu = config_.fabric.mtu;
+  us.traffic_class = job_.sender.traffic_class;
+  if (setup_.job.links[l].real_sends) {
+    us.fifo_va = ends_[l].region.va;
+    us.fifo_rkey = {ends_[l].region.rkey, ours.near.size()};
+  }
+  emulated.connect(l, us);
+  return {};
+}
+
+LinkDevices RanksHost::devices(uint32_t l) const {
+  const CollectiveConnection& link = setup_.job.links[l];
+  const auto nics = [&](uint32_t rank, uint32_t first) {
+    const NodeConfig& node = node_of(config_, job_, setup_, rank);
+    std::vector<uint32_t> out(merged_nics(job_, node, first));
+    std::iota(out.begin(), out.end(), first);
+    return out;
+  };
+  LinkDevices devices{nics(link.real, link.real_nic), nics(link.far, link.far_nic), {}};
+  for (size_t q = 0; q < ends_[l].link.qpns.size(); ++q) {
+    devices.far_of.push_back(static_cast<uint8_t>(q % devices.far.size()));
+  }
+  return devices;
+}
+
+void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
+  LinkFarEnd far;
+  far.qpns = theirs.qpns;
+  far.mtu = config_.fabric.mtu;
+  far.traffic_class = job_.sender.traffic_class;
+  far.fifo_va = theirs.va;
+  far.fifo_rkey = {theirs.rkey, devices(l).far.size()};
+  connect(l, std::move(far));
+}
+
+void RanksHost::connect(uint32_t l, LinkFarEnd far) {
+  const CollectiveConnection& link = setup_.job.links[l];
+  End& end = ends_[l];
+  const NodeConfig& far_node = node_of(config_, job_, setup_, link.far);
+  far.devices = devices(l);
+  NcclQps qps{{}, wire_.split, far.devices.most(), far.devices.far_of};
+  for (size_t q = 0; q < far.qpns.size(); ++q) {
+    const uint32_t real_nic = far.devices.near_nic(q, link.real_nic);
+    const uint32_t far_nic = far.devices.far_nic(q, link.far_nic);
+    QpConfig qp_config =
+        link_queue_pair(config_, job_.nccl, {&node_of(config_, job_, setup_, link.real), real_nic},
+                        {&far_node, far_nic}, end.link.qpns[q], far.qpns[q], far, !link.real_sends);
+    qp_config.send_queue = room_of(setup_.job, l, layout_, is_told()).send_queue;
+    qp_config.addressing.dst_mac = far_node.nics[far_nic].mac;
+    const auto prepare = [&](Qp& qp) {
+      qps.all.push_back(&qp);
+      if (qps.count() < far.qpns.size()) return;
+      if (link.real_sends) {
+        ranks_->sender(l).connect({.qps = qps, .layout = layout_, .fifo = end.region.bytes});
+      } else {
+        ranks_->receiver(l).connect({.qps = qps,
+                                     .layout = layout_,
+                                     .fifo_va = far.fifo_va,
+                                     .fifo_rkey = far.fifo_rkey,
+                                     .devices = far.devices.near_count(),
+                                     .buffer_va = end.region.va,
+                                     .buffer_rkey = end.region.rkey,
+                                     .slots = link.slots,
+                                     .slot_bytes = link.slot_bytes,
+                                     .stepped = link.index == 0,
+                                     .buffers = buffers_of(setup_),
+                                     .sender_rank = link.far,
+                                     .staging = end.staging.get()});
+      }
+    };
+    auto steered = link.real_sends
+                       ? data_control(config_, job_, setup_, link, real_nic, far_nic, far.mtu)
+                       : nullptr;
+    if (steered != nullptr) {
+      controlled_.push_back(
+          {queue_pair_name(config_, job_, setup_, link, q), steered.get(), qp_config.qpn});
+    }
+    control_.add_qp(qp_config, ranks_->endpoint(l), link.real_sends || setup_.job.exact, prepare,
+                    std::move(steered));
+  }
+}
+
+}  // namespace understudy

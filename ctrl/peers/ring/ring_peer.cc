@@ -1,0 +1,241 @@
+#include "ctrl/peers/ring/ring_peer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace understudy {
+namespace {
+
+// What NCCL gives its queue pairs (docs/nccl 2.4).
+constexpr uint8_t kTimeout = 20;
+constexpr uint8_t kRetryCount = 7;
+constexpr uint8_t kRnrRetry = 7;
+constexpr uint8_t kMinRnrTimer = 12;
+
+/// Path MTUs are powers of two from 256 to 4096.
+bool is_path_mtu(uint32_t mtu) { return mtu >= 256 && mtu <= 4096 && (mtu & (mtu - 1)) == 0; }
+
+std::string link_text(const RingLinkEnd& link) {
+  return "channel " + std::to_string(link.channel) +
+         (link.direction == RingDirection::kClientSends ? ", client sends" : ", peer sends");
+}
+
+}  // namespace
+
+RingPeer::RingPeer(IpAddress local, std::vector<RingOffer> offers, RingObserver& observer)
+    : local_(local), offers_(std::move(offers)), observer_(observer) {}
+
+void RingPeer::on_bytes(Time, std::span<const uint8_t> bytes) {
+  if (finished_) return;
+  reader_.push(bytes);
+  while (!finished_) {
+    auto message = reader_.next();
+    if (!message) return give_up(message.error().text);
+    if (!*message) return;
+    handle(**message);
+  }
+}
+
+void RingPeer::handle(const RingOobMessage& message) {
+  if (const auto* m = std::get_if<RingErrorMessage>(&message)) {
+    return fail("the client gave up: " + m->text);
+  }
+  if (state_ == State::kHello) {
+    if (const auto* m = std::get_if<RingHelloMessage>(&message)) return hello(*m);
+  } else if (state_ == State::kConnect) {
+    if (const auto* m = std::get_if<RingConnectMessage>(&message)) return connect(*m);
+    if (std::holds_alternative<RingReadyMessage>(message)) return ready();
+  } else if (state_ == State::kRunning) {
+    if (const auto* m = std::get_if<RingResultMessage>(&message)) return result(*m);
+    if (std::holds_alternative<RingDoneMessage>(message)) return done();
+  }
+  static constexpr const char* kExpected[] = {"hello", "connect or ready",
+                                              "nothing before all are ready", "result or done"};
+  give_up(std::string("message \"") + ring_oob_name(message) + "\" out of order, expected " +
+          kExpected[static_cast<size_t>(state_)]);
+}
+
+void RingPeer::hello(const RingHelloMessage& m) {
+  if (m.version != kRingOobVersion) {
+    return give_up("client speaks version " + std::to_string(m.version) + ", this is version " +
+                   std::to_string(kRingOobVersion));
+  }
+  std::vector<size_t> fitting;
+  for (size_t i = 0; i < offers_.size(); ++i) {
+    const bool named = m.job.empty() || offers_[i].message.name == m.job;
+    if (named && std::ranges::count(offers_[i].client_addresses, m.address) != 0) {
+      fitting.push_back(i);
+    }
+  }
+  if (fitting.size() != 1) {
+    return give_up(std::string(fitting.empty() ? "no job" : "more than one job (name one)") +
+                   " in which " + local_.text() + " is a neighbour of " + m.address.text() +
+                   (m.job.empty() ? "" : " is called \"" + m.job + "\""));
+  }
+  chosen_ = fitting.front();
+  append_ring_oob(offer().message, output_);
+  state_ = State::kConnect;
+}
+
+bool RingPeer::wants(RingDirection direction) const {
+  const RingJobMessage& job = offer().message;
+  const uint32_t sender =
+      direction == RingDirection::kClientSends ? job.client_rank : job.peer_rank;
+  const uint32_t receiver =
+      direction == RingDirection::kClientSends ? job.peer_rank : job.client_rank;
+  return (sender + 1) % job.ranks == receiver;
+}
+
+size_t RingPeer::links_wanted() const {
+  const size_t directions =
+      (wants(RingDirection::kClientSends) ? 1u : 0u) + (wants(RingDirection::kPeerSends) ? 1u : 0u);
+  return directions * offer().message.channels;
+}
+
+void RingPeer::connect(const RingLinkEnd& m) {
+  const RingJobMessage& job = offer().message;
+  const bool real_sends = m.direction == RingDirection::kClientSends;
+  const std::string where = "connect (" + link_text(m) + "): ";
+  if (m.channel >= job.channels) {
+    return give_up(where + "the job has " + std::to_string(job.channels) + " channels");
+  }
+  if (!wants(m.direction)) {
+    return give_up(where + "rank " + std::to_string(job.peer_rank) + " and rank " +
+                   std::to_string(job.client_rank) + " are no neighbours in this direction");
+  }
+  for (const RingLinkEnd& link : links_) {
+    if (link.channel == m.channel && link.direction == m.direction) {
+      return give_up(where + "is connected already");
+    }
+  }
+  if (std::ranges::count(offer().client_addresses, m.gid) == 0) {
+    return give_up(where + "GID " + m.gid.text() + " is not an address of rank " +
+                   std::to_string(job.client_rank));
+  }
+  if (m.gid.is_v4() != local_.is_v4()) {
+    return give_up(where + "GID " + m.gid.text() + " is not of the family of " + local_.text());
+  }
+  if (!is_path_mtu(m.mtu)) return give_up(where + std::to_string(m.mtu) + " is no path MTU");
+  if (real_sends && (m.fifo_address == 0 || m.fifo_rkey == 0)) {
+    return give_up(where + "the sender gave no memory for credits");
+  }
+
+  EndpointRequest request;
+  request.behaviour = Behaviour::kRing;
+  request.local = local_;
+  request.remote = m.gid;
+  request.remote_qpn = m.qpn;
+  request.remote_psn = m.psn;
+  request.local_psn = Psn(0);
+  request.mtu = std::min(m.mtu, job.mtu);
+  request.sender.traffic_class = real_sends ? job.control_traffic_class : job.data_traffic_class;
+  request.timeout = kTimeout;
+  request.retry_count = kRetryCount;
+  request.rnr_retry = kRnrRetry;
+  request.min_rnr_timer = kMinRnrTimer;
+  request.region_bytes =
+      real_sends ? uint64_t{kRingSteps} * job.cutting.step_bytes : uint64_t{kRingFifoBytes};
+  request.ring = RingLinkRequest{.job = offer().job,
+                                 .emulated_rank = job.peer_rank,
+                                 .real_rank = job.client_rank,
+                                 .channel = m.channel,
+                                 .real_sends = real_sends,
+                                 .fifo_address = real_sends ? m.fifo_address : 0,
+                                 .fifo_rkey = real_sends ? m.fifo_rkey : 0};
+  requests_.push_back(request);
+
+  RingLinkEnd ours;
+  ours.channel = m.channel;
+  ours.direction = m.direction;
+  ours.mtu = request.mtu;
+  ours.gid = local_;
+  links_.push_back(ours);
+}
+
+void RingPeer::on_endpoint(Time, const EndpointReady& ready) {
+  if (finished_) return;
+  if (answered_ >= links_.size()) return give_up("the dataplane made an endpoint nobody wanted");
+  RingLinkEnd& ours = links_[answered_++];
+  ours.qpn = ready.qpn;
+  ours.psn = ready.psn;
+  if (ours.direction == RingDirection::kPeerSends) {
+    ours.fifo_address = ready.address;
+    ours.fifo_rkey = ready.rkey;
+  }
+  append_ring_oob(RingConnectedMessage{ours}, output_);
+}
+
+void RingPeer::on_refused(Time, const std::string& reason) {
+  if (!finished_) give_up(reason);
+}
+
+void RingPeer::ready() {
+  const size_t wanted = links_wanted();
+  if (answered_ != wanted) {
+    return give_up("client is ready with " + std::to_string(answered_) + " of " +
+                   std::to_string(wanted) + " links connected");
+  }
+  const RingJobMessage& job = offer().message;
+  state_ = State::kReady;
+  if (job.real_ranks.size() == 1) begin();
+  observer_.on_ring_ready(offer().job, job.client_rank, job.peer_rank);
+}
+
+std::optional<uint32_t> RingPeer::waits() const {
+  if (finished_ || state_ != State::kReady) return std::nullopt;
+  return offer().job;
+}
+
+void RingPeer::begin() {
+  append_ring_oob(RingReadyMessage{}, output_);
+  state_ = State::kRunning;
+}
+
+void RingPeer::call_off(std::string why) {
+  append_ring_oob(RingErrorMessage{why}, output_);
+  failure_ = std::move(why);
+  finished_ = true;
+}
+
+void RingPeer::result(const RingResultMessage& m) {
+  const RingJobMessage& job = offer().message;
+  if (m.operation >= job.operations.size() || job.operations[m.operation].bytes != m.bytes) {
+    return give_up("result of operation " + std::to_string(m.operation) + " with " +
+                   std::to_string(m.bytes) + " bytes, which the job does not have");
+  }
+  if (m.times_ns.size() != job.operations[m.operation].iterations) {
+    return give_up("result of operation " + std::to_string(m.operation) + " has " +
+                   std::to_string(m.times_ns.size()) + " times for " +
+                   std::to_string(job.operations[m.operation].iterations) + " iterations");
+  }
+  const uint32_t rank = m.rank.value_or(job.client_rank);
+  if (std::ranges::count(job.real_ranks, rank) == 0) {
+    return give_up("result of rank " + std::to_string(rank) + ", which is no real one");
+  }
+  observer_.on_ring_result(offer().job, rank, m);
+}
+
+void RingPeer::done() {
+  finished_ = true;
+  const RingJobMessage& job = offer().message;
+  observer_.on_ring_done(offer().job, job.client_rank, job.peer_rank);
+}
+
+void RingPeer::on_closed(Time) {
+  if (!finished_) fail("the client closed the connection before it was done");
+}
+
+void RingPeer::give_up(std::string why) {
+  append_ring_oob(RingErrorMessage{why}, output_);
+  fail(std::move(why));
+}
+
+void RingPeer::fail(std::string why) {
+  failure_ = std::move(why);
+  finished_ = true;
+  if (state_ == State::kReady) {
+    observer_.on_ring_lost(offer().job, offer().message.client_rank);
+  }
+}
+
+}  // namespace understudy

@@ -1,0 +1,139 @@
+#include "ctrl/predict/job_network.h"
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "collective_model/nccl/double_tree.h"
+#include "ctrl/compile/job_hops.h"
+#include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint64_t kMostFlows = 1u << 20;
+
+/// A transfer from one of the job's nodes to another; all of one call happen at the same time.
+using Visit = std::function<void(uint32_t from, uint32_t to)>;
+
+bool is_pairwise(Collective c) { return function_name(c).empty() && c != Collective::kSendRecv; }
+
+/// Calls `visit` for each transfer of a step. Gives how many of them the busiest node sends (or
+/// receives, where one node takes all).
+double visit_step(const JobConfig& job, Algorithm algorithm, uint32_t distance,
+                  const Visit& visit) {
+  const auto n = static_cast<uint32_t>(job.ranks.size());
+  if (job.collective == Collective::kGather || job.collective == Collective::kScatter) {
+    for (uint32_t i = 1; i < n; ++i) {
+      job.collective == Collective::kGather ? visit(i, 0) : visit(0, i);
+    }
+    return n - 1;
+  }
+  if (is_pairwise(job.collective)) {
+    for (uint32_t i = 0; i < n; ++i) {
+      for (uint32_t j = 1; j < n; ++j) visit(i, (i + j) % n);
+    }
+    return n - 1;
+  }
+  if (algorithm == Algorithm::kTree) {
+    const DoubleTree trees(n);
+    std::vector<uint32_t> sends(n);
+    for (uint32_t tree = 0; tree < DoubleTree::kTrees; ++tree) {
+      for (uint32_t place = 1; place < n; ++place) {
+        const uint32_t a = trees.rank(tree, place), b = trees.rank(tree, trees.parent(place));
+        visit(a, b);
+        visit(b, a);
+        ++sends[a];
+        ++sends[b];
+      }
+    }
+    return *std::max_element(sends.begin(), sends.end());
+  }
+  for (uint32_t i = 0; i < n; ++i) visit(i, (i + distance) % n);
+  return 1;
+}
+
+/// Bytes per microsecond.
+double bytes_per_us(double bits_per_second) { return bits_per_second / 8e6; }
+
+/// NIC rates and latencies of neighbours, without a topology.
+void count_ends(const Config& config, const JobConfig& job, JobNetwork& network) {
+  Duration latency;
+  double slowest = 0;
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const NodeConfig& from = config.nodes[job.ranks[r]];
+    const NodeConfig& to = config.nodes[job.ranks[(r + 1) % job.ranks.size()]];
+    for (uint32_t k = 0; k < network.nics; ++k) {
+      const unsigned nic = network.nics == 1 ? job.nic : k;
+      latency = std::max(latency, from.nics[nic].link_latency + to.nics[nic].link_latency);
+      const Rate merged = merged_rate(job, from, nic);
+      if (merged.is_unlimited()) continue;
+      const auto rate = static_cast<double>(merged.bps());
+      slowest = slowest > 0 ? std::min(slowest, rate) : rate;
+    }
+  }
+  network.nic_rate = slowest;
+  network.cost.rate = bytes_per_us(slowest) * network.nics;
+  network.cost.latency = latency.microseconds();
+}
+
+/// The same by the paths that a topology's routing gives.
+void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm,
+                 const Topology& topology, JobNetwork& network) {
+  Routes routes = topology.routes(config.seed);
+  const Graph& graph = topology.graph;
+  Duration latency;
+  double rate = 0;
+  const auto n = static_cast<uint32_t>(job.ranks.size());
+  // PAT's rounds are one after another, of distances 1, 2, 4 ...; the slowest one counts.
+  const uint32_t farthest = algorithm == Algorithm::kPat ? n - 1 : 1;
+  for (uint32_t distance = 1; distance <= farthest; distance *= 2) {
+    std::vector<double> load(graph.links().size());
+    const double sends = visit_step(job, algorithm, distance, [&](uint32_t from, uint32_t to) {
+      for (uint32_t k = 0; k < network.nics; ++k) {
+        const unsigned nic = network.nics == 1 ? job.nic : k;
+        const VertexId a = topology.nics[job.ranks[from]][nic];
+        const VertexId b = topology.nics[job.ranks[to]][nic];
+        Duration way;
+        for (const LinkId link : routes.path(a, b, flow_hash(a, b, 0))) {
+          way += graph.link(link).latency;
+          load[link] += 1;
+        }
+        latency = std::max(latency, way);
+      }
+    });
+    double longest = 0;  // us per byte of every transfer
+    for (LinkId link = 0; link < load.size(); ++link) {
+      if (load[link] == 0) continue;
+      const double speed = bytes_per_us(static_cast<double>(graph.link(link).rate.bps()));
+      longest = std::max(longest, load[link] / speed);
+    }
+    if (longest <= 0) continue;
+    const double node = sends * network.nics / longest;
+    rate = rate > 0 ? std::min(rate, node) : node;
+  }
+  network.cost.rate = rate;
+  network.cost.latency = latency.microseconds();
+}
+
+}  // namespace
+
+JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
+                       const Topology* topology) {
+  JobNetwork network;
+  network.nics = job_nics(config, job);
+  const NodeConfig& first = config.nodes[job.ranks[0]];
+  if (job.ranks.size() < 2 || first.nics.empty()) return network;
+  const WireCost wire = wire_cost(config, first.nics[network.nics == 1 ? job.nic : 0]);
+  network.cost.wire_per_byte = static_cast<double>(wire.mtu + wire.overhead) / wire.mtu;
+  network.cost.wire_per_message = wire.first_extra + wire.last_extra + wire.beside;
+  count_ends(config, job, network);
+  if (topology == nullptr) return network;
+  const uint64_t n = job.ranks.size();
+  network.all_pairs = !is_pairwise(job.collective) || n * n * network.nics <= kMostFlows;
+  if (network.all_pairs) count_paths(config, job, algorithm, *topology, network);
+  return network;
+}
+
+}  // namespace understudy

@@ -1,0 +1,26 @@
+// What the network between a job's nodes costs its operations: the rate that the slowest of the
+// transfers of one step gets when all of them share the links by max-min, and the longest latency.
+#pragma once
+
+#include <cstdint>
+
+#include "collective_model/predict/time_model.h"
+#include "ctrl/config/config.h"
+#include "ctrl/schedule/job_tuner.h"
+#include "ctrl/topology/topology.h"
+
+namespace understudy {
+
+struct JobNetwork {
+  NetworkCost cost;
+  uint32_t nics = 1;      ///< of each node that take part
+  double nic_rate = 0;    ///< bit/s of the slowest of them; 0: unlimited
+  bool all_pairs = true;  ///< false: too many pairs, NICs alone were counted
+};
+
+/// Without `topology` the nodes' links are the network. Every link carries the transfers of a step
+/// that its routing gives it: neighbours of the ring, edges of both trees, or all pairs.
+JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
+                       const Topology* topology);
+
+}  // namespace understudy

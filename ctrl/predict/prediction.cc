@@ -1,0 +1,254 @@
+#include "ctrl/predict/prediction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <optional>
+
+#include "collective_model/predict/dimension_time.h"
+#include "ctrl/config/job_operation.h"
+#include "ctrl/report/text.h"
+#include "ctrl/schedule/iteration_reports.h"
+#include "ctrl/schedule/job_tuner.h"
+#include "ctrl/schedule/job_work.h"
+#include "dataplane/base/try.h"
+
+namespace understudy {
+namespace {
+
+/// Why nothing is left to choose, in the order in which one would look for it.
+std::string no_choice(const JobConfig& job, const TuningTable& table) {
+  std::map<std::string, bool> reasons;
+  for (size_t a = 0; a < kAlgorithms; ++a) {
+    if (job.algorithm && index(*job.algorithm) != a) continue;
+    for (size_t p = 0; p < kProtocols; ++p) {
+      if (job.protocol && index(*job.protocol) != p) continue;
+      if (!table.pairs[a][p].reason.empty()) reasons[table.pairs[a][p].reason] = true;
+    }
+  }
+  std::string text;
+  for (const auto& [reason, known] : reasons) text += (text.empty() ? "" : "; ") + reason;
+  return text;
+}
+
+std::optional<ConfigError> choice_error(const Config& config, const JobConfig& job,
+                                        const Tuner& tuner) {
+  if (function_name(job.collective).empty()) return std::nullopt;
+  const TuningTable table = tuner.tune(job.collective, job.sizes.empty() ? 4 : job.sizes.front(),
+                                       job.algorithm, job.protocol);
+  if (table.chosen) return std::nullopt;
+  const auto name = [](const auto& names, const auto& value) {
+    std::string text("\"");
+    text.append(name_of(names, value)).append("\"");
+    return text;
+  };
+  return ConfigError{config.path, job.line, "job",
+                     name(kCollectiveNames, job.collective) + " by algorithm " +
+                         name(kAlgorithmNames, job.algorithm) + " and protocol " +
+                         name(kProtocolNames, job.protocol),
+                     "NCCL has no way to do this: " + no_choice(job, table)};
+}
+
+std::string gigabits(double bits_per_second) {
+  return decimal_text(bits_per_second / 1e9, 1) + " Gbit/s";
+}
+
+void check_bounds(const Config& config, const Prediction& prediction, const JobNetwork& network,
+                  PredictedRow& row) {
+  if (network.nic_rate > 0 && row.nic_rate > network.nic_rate * 1.0001) {
+    row.beyond.push_back("each NIC would send " + gigabits(row.nic_rate) + " over a link of " +
+                         gigabits(network.nic_rate));
+  }
+  if (prediction.communicator.gpus_per_node() > 1 && config.intra_node &&
+      config.intra_node->gpu_link && !config.intra_node->gpu_link->rate.is_unlimited()) {
+    const auto link = static_cast<double>(config.intra_node->gpu_link->rate.bps());
+    if (row.bus_rate * 8e9 > link * 1.0001) {
+      row.beyond.push_back("each GPU would send " + gigabits(row.bus_rate * 8e9) +
+                           " over a link of " + gigabits(link) + " ([intra_node] gpu_link)");
+    }
+  }
+}
+
+/// Fills in what follows from bytes and time.
+void set_rates(const JobConfig& job, const CommunicatorSize& communicator, PredictedRow& row) {
+  const uint64_t parts = has_parts(job.collective) ? communicator.ranks : 1;
+  row.count = row.bytes / element_bytes(job.type) / parts;
+  if (row.time <= 0) return;
+  row.algorithm_rate = static_cast<double>(row.bytes) / (row.time * 1000);
+  row.bus_rate = row.algorithm_rate * bus_factor(job.collective, communicator.ranks);
+}
+
+/// Every rank is done with an operation its time after the last one has entered it.
+std::vector<PredictedIteration> predict_iterations(const Config& config, const JobConfig& job,
+                                                   const Prediction& prediction) {
+  std::vector<PredictedIteration> out;
+  if (!job.iteration.stated()) return out;
+  const JobWork work(config, job, gpus_per_node(config, job));
+  const uint32_t ranks = work.alike() ? 1 : prediction.communicator.ranks;
+  std::vector<double> times;
+  std::vector<uint64_t> bytes;
+  for (const PredictedRow& row : prediction.rows) {
+    times.push_back(row.time);
+    bytes.push_back(row.bytes);
+  }
+  if (job.group) {
+    times = {std::accumulate(times.begin(), times.end(), 0.0)};
+    bytes = {std::accumulate(bytes.begin(), bytes.end(), uint64_t{0})};
+  }
+  const std::vector<JobOperation>& operations = work.operations();
+  std::vector<EntryClock> clocks(ranks);
+  std::vector<Time> done;
+  for (size_t o = 0; o < operations.size(); ++o) {
+    const Time before = o == 0 ? Time::zero() : done.back();
+    Time last;
+    for (uint32_t r = 0; r < ranks; ++r) {
+      last = std::max(last, clocks[r].enter(work.step(o, r), before));
+    }
+    done.push_back(last + Duration::ps(std::llround(times[operations[o].size] * 1e6)));
+  }
+  IterationReports reports;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    reports.add(iterations_of(work.rank(r), done), operations);
+  }
+  const uint32_t each = operations_per_iteration(job);
+  const std::vector<IterationReport> all = reports.take();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].warmup) continue;
+    if (all[i].iteration == 0) {
+      PredictedIteration& fresh = out.emplace_back();
+      fresh.operations = each;
+      fresh.exposed_operations = each;
+      for (size_t o = i * each; o < (i + 1) * each; ++o) fresh.bytes += bytes[operations[o].size];
+    }
+    PredictedIteration& mean = out.back();
+    mean.time += all[i].mean.microseconds() / job.iterations;
+    mean.compute += all[i].compute.microseconds() / job.iterations;
+    mean.exposed += all[i].exposed.microseconds() / job.iterations;
+    mean.exposed_operations = std::min(mean.exposed_operations, all[i].exposed_operations);
+  }
+  return out;
+}
+
+Prediction predict_dimensions(const Config& config, const JobConfig& job) {
+  Prediction out;
+  out.job = &job;
+  out.communicator = job_size(config, job);
+  out.by_dimensions = true;
+  for (const uint64_t bytes : job.sizes) {
+    PredictedRow row;
+    row.bytes = bytes;
+    row.time =
+        dimensions_time(job.dimensions, job.collective, bytes, job.splits, config.dimension_costs)
+            .microseconds();
+    set_rates(job, out.communicator, row);
+    out.rows.push_back(std::move(row));
+  }
+  out.notes.push_back("times are those of a stack of dimensions; no NCCL chooses anything");
+  return out;
+}
+
+Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& tuner,
+                       const Topology* topology) {
+  Prediction out;
+  out.job = &job;
+  out.communicator = tuner.communicator();
+  out.system = tuner.system();
+  Calibration calibration = config.calibration.value_or(Calibration());
+  // Without a calibration the job's own cost of a step is all that its GPUs take.
+  if (!config.calibration) {
+    for (ProtocolCost& cost : calibration.protocol) cost.latency = job.step_cost.microseconds();
+    out.notes.push_back(
+        "no [calibration]: GPUs take step_cost for a step and nothing else, links inside nodes "
+        "nothing at all");
+  }
+  std::map<Algorithm, JobNetwork> networks;
+  for (const uint64_t bytes : job.sizes) {
+    PredictedRow row;
+    row.bytes = bytes;
+    row.tuning = tuner.tune(job.collective, bytes, job.algorithm, job.protocol);
+    const Algorithm algorithm = row.tuning.algorithm;
+    auto it = networks.find(algorithm);
+    if (it == networks.end()) {
+      it = networks.emplace(algorithm, job_network(config, job, algorithm, topology)).first;
+    }
+    const JobNetwork& network = it->second;
+    const OperationShape shape =
+        operation_shape(tuner, row.tuning, job.collective, bytes, job.type);
+    row.time = operation_time(shape, calibration, network.cost);
+    set_rates(job, out.communicator, row);
+    if (row.time > 0) {
+      row.nic_rate =
+          bytes_between_nodes(shape) * network.cost.wire_per_byte / network.nics / row.time * 8e6;
+    }
+    check_bounds(config, out, network, row);
+    out.rows.push_back(std::move(row));
+    if (out.rows.size() == 1) out.network = network;
+  }
+  if (job.group)
+    out.notes.push_back(
+        "group: the times are those of each operation alone, of an iteration their sum");
+  if (job.ranks.size() > 1 && out.network.nic_rate == 0) {
+    out.notes.push_back("the nodes' links are unlimited: bytes on them take no time");
+  }
+  if (!out.network.all_pairs) {
+    out.notes.push_back("too many pairs to route: links between switches are not counted");
+  }
+  return out;
+}
+
+}  // namespace
+
+OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Collective collective,
+                               uint64_t bytes, DataType type) {
+  OperationShape shape;
+  shape.collective = collective;
+  shape.algorithm = table.algorithm;
+  shape.protocol = table.protocol;
+  shape.communicator = tuner.communicator();
+  shape.bytes = bytes;
+  shape.element = element_bytes(type);
+  shape.channels = std::max(table.channels_used, 1u);
+  if (table.threads > 0) shape.threads = table.threads;
+  shape.version = tuner.version();
+  shape.gpu = tuner.system().gpu;
+  const NcclEnvironment& environment = tuner.environment();
+  shape.buffer = environment.buffer.value_or(shape.buffer);
+  shape.ll_buffer = environment.ll_buffer.value_or(shape.ll_buffer);
+  shape.ll128_buffer = environment.ll128_buffer.value_or(shape.ll128_buffer);
+  return shape;
+}
+
+std::vector<ConfigError> check_choices(const Config& config) {
+  std::vector<ConfigError> errors;
+  for (const JobConfig& job : config.jobs) {
+    if (!job.dimensions.empty()) continue;
+    const auto tuner = job_tuner(config, job);
+    if (!tuner) {
+      errors = tuner.error();  // of [nccl], and so the same for every job
+      break;
+    }
+    if (auto error = choice_error(config, job, *tuner)) errors.push_back(std::move(*error));
+  }
+  return errors;
+}
+
+tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Config& config,
+                                                                        const Topology* topology) {
+  if (auto errors = check_choices(config); !errors.empty()) {
+    return tl::unexpected(std::move(errors));
+  }
+  std::vector<Prediction> out;
+  for (const JobConfig& job : config.jobs) {
+    if (!job.dimensions.empty()) {
+      out.push_back(predict_dimensions(config, job));
+    } else {
+      const auto tuner = TRY(job_tuner(config, job));
+      out.push_back(predict_job(config, job, tuner, topology));
+    }
+    out.back().iterations = predict_iterations(config, job, out.back());
+  }
+  return out;
+}
+
+}  // namespace understudy

@@ -1,0 +1,189 @@
+#include "ctrl/run/emulator.h"
+
+#include <algorithm>
+
+#include "ctrl/network/closed_links.h"
+#include "ctrl/network/deadlock.h"
+#include "ctrl/network/link_changes.h"
+#include "ctrl/run/commands_text.h"
+#include "dataplane/base/try.h"
+
+namespace understudy {
+namespace {
+
+constexpr unsigned kLooksWithoutProgress = 3;
+
+}  // namespace
+
+Result<std::unique_ptr<Emulator>> Emulator::create(const Scenario& scenario, bool recorded,
+                                                   SharedNetwork::Said progress) {
+  std::unique_ptr<Emulator> emulator(new Emulator(scenario));
+  TRY(emulator->begin(recorded, std::move(progress)));
+  emulator->make_shards();
+  return emulator;
+}
+
+Result<void> Emulator::begin(bool recorded, SharedNetwork::Said progress) {
+  const Config& config = scenario_.config;
+  if (scenario_.topology != nullptr) {
+    network_ = TRY(SharedNetwork::create(config, *scenario_.topology, !scenario_.real_side,
+                                         std::move(progress)));
+  }
+  jobs_ = TRY(begin_jobs(scenario_, network_.get(), workload_, recorded));
+  if (!scenario_.real_side) return network_->stand_alone();
+  return {};
+}
+
+void Emulator::make_shards() {
+  ports_.resize(scenario_.ports);
+  for (const ScenarioShard& made : scenario_.shards) {
+    ShardConfig shard = made.config;
+    if (network_ != nullptr) network_->enter(shard);
+    sides_.push_back(std::make_unique<ShardSide>(shard));
+    const std::vector<uint32_t> numbers = port_numbers(scenario_.config, made.ports);
+    for (size_t i = 0; i < made.ports.size(); ++i) {
+      ports_[made.ports[i]] = {sides_.back().get(), numbers[i], sides_.size() - 1};
+    }
+  }
+  if (queues() != nullptr) search_.emplace(*queues());
+}
+
+const Network* Emulator::queues() const {
+  if (network_ == nullptr) return nullptr;
+  if (const LoneFlows* alone = network_->alone(); alone != nullptr) return alone->network();
+  return sides_.front()->shard.network();
+}
+
+Emulator::Jobs Emulator::take_jobs(bool reference) {
+  Jobs taken(jobs_.size());
+  for (size_t j = 0; j < jobs_.size(); ++j) {
+    if (scenario_.jobs[j].reference == reference) taken[j] = std::move(jobs_[j]);
+  }
+  return taken;
+}
+
+void Emulator::change(const EventConfig& event, RunReport& report) {
+  LoneFlows* alone = network_ == nullptr ? nullptr : network_->alone();
+  if (event.is_of_traffic() && alone != nullptr) {
+    alone->change(GroupChange{event.at, event.traffic, event.action == EventAction::kStart});
+  } else if (event.is_of_traffic()) {
+    sides_.front()->control.set_traffic(event.traffic, event.action == EventAction::kStart,
+                                        event.at);
+  }
+  last_change_ = std::max(last_change_, event.at);
+  // A reference node's own NIC keeps its rate: a slower link is the emulated queue's business.
+  for (RateChange change : steps_of(event)) {
+    last_change_ = std::max(last_change_, change.at);
+    if (alone != nullptr) {
+      for (const LinkId link : links_of(event, network_->topology())) {
+        change.link = link;
+        alone->change(change);
+      }
+    }
+    for (const auto& side : sides_) {
+      if (!event.link) {
+        side->control.set_link(event.node, change);
+        continue;
+      }
+      for (const LinkId link : links_of(event, network_->topology())) {
+        change.link = link;
+        side->control.set_link(kNoNode, change);
+      }
+    }
+  }
+  changes_.push_back(event);
+  report.commands.push_back({event.at, command_text(scenario_.config, event)});
+}
+
+Result<void> Emulator::look_for_deadlock() {
+  std::string heading = scenario_.config.path;
+  if (const LoneFlows* alone = network_->alone()) heading += ": " + alone->unfinished();
+  return understudy::find_no_deadlock(heading, network_->topology().graph, *queues(), *search_);
+}
+
+Result<void> Emulator::find_no_deadlock() {
+  if (!search_) return {};
+  LoneFlows* alone = network_->alone();
+  if (alone != nullptr && alone->has_moved()) return {};  // looking takes longer than moving on
+  return look_for_deadlock();
+}
+
+Result<void> Emulator::find_nothing_left() {
+  const LoneFlows* alone = network_ == nullptr ? nullptr : network_->alone();
+  if (alone != nullptr && alone->at_rest()) return {};
+  if (search_) {
+    if (auto found = look_for_deadlock(); !found) return found;
+  }
+  if (alone == nullptr) return {};
+  const std::string why = alone->why_at_rest(network_->topology().graph);
+  return fail(scenario_.config.path + ": " + alone->unfinished() + ": " + why);
+}
+
+/// What flows and real nodes have received.
+uint64_t Emulator::progress() const {
+  uint64_t progress = 0;
+  if (const FlowTraffic* flows = network_->packets()) {
+    progress = flows->delivered_bytes() + flows->finished();
+  }
+  for (const Port& port : ports_) {
+    progress += port.side->shard.counters(port.number).rx_frames;
+  }
+  return progress;
+}
+
+Result<void> Emulator::find_no_standstill(Time now) {
+  const FlowTraffic* flows = network_ == nullptr ? nullptr : network_->packets();
+  if (flows == nullptr || now <= last_change_) return {};
+  // Behind those of [[traffic]] stand places for messages of jobs.
+  const size_t named = network_->flows().size(), all = flows->results().size();
+  bool busy = !flows->at_rest();
+  for (size_t i = named; !busy && i < all; ++i) busy = !flows->idle(static_cast<uint32_t>(i));
+  if (!busy) return {};
+  const uint64_t progress = this->progress();
+  still_ = progress == progress_ ? still_ + 1 : 0;
+  progress_ = progress;
+  if (still_ < kLooksWithoutProgress) return {};
+  const std::string links = closed_links_text(network_->topology().graph, *queues(), now);
+  if (links.empty()) return {};
+  const LoneFlows* alone = network_->alone();
+  const size_t ended = flows->finished() + flows->stopped();
+  std::string what = ended == all ? "a job never ends: " : flows_never_end(all - ended, named);
+  if (alone != nullptr) what = alone->unfinished() + ": ";
+  return fail(scenario_.config.path + ": " + what + links);
+}
+
+ShardSnapshot Emulator::snapshot(size_t port, Time end) const {
+  ShardSnapshot snapshot;
+  const Shard& shard = ports_[port].side->shard;
+  shard.fit(snapshot);
+  shard.snapshot(snapshot, end, ports_[port].number);
+  return snapshot;
+}
+
+std::vector<NetworkLinkCounters> Emulator::links(Time end) const {
+  return sides_.empty() ? network_->own_links(end) : snapshot(0, end).network;
+}
+
+void Emulator::report(RunReport& report, Time end,
+                      const std::function<PortCounters(size_t)>& device) const {
+  const Config& config = scenario_.config;
+  if (network_ != nullptr) {
+    if (queues() != nullptr) {
+      report.closed = closed_links(network_->topology().graph, *queues(), end);
+    }
+  } else {
+    // In virtual time all that was to happen has happened, whatever ended last.
+    const bool all = scenario_.clock == RunClock::kVirtual;
+    report.closed = closed_nodes(config, changes_, all ? Time::never() : end);
+  }
+  for (size_t i = 0; i < ports_.size(); ++i) {
+    const ShardSnapshot taken = snapshot(i, end);
+    const PortConfig& port = config.ports[i];
+    report.ports.push_back(port_report(config.nodes[port.node].name, port, config,
+                                       ports_[i].side->shard.node_table(), taken, device(i)));
+    if (!ports_[i].first()) leave_out_shared(report.ports.back());
+  }
+  if (network_ != nullptr) report.traffic = network_->report(links(end), end);
+}
+
+}  // namespace understudy

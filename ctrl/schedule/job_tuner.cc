@@ -1,0 +1,80 @@
+#include "ctrl/schedule/job_tuner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "collective_model/tuner/graph_search.h"
+#include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
+#include "dataplane/base/assert.h"
+
+namespace understudy {
+namespace {
+
+/// What NCCL finds: as [nccl] says, else as its search would; without [nccl] the job's channels.
+NcclSystem system_of(const Config& config, const JobConfig& job,
+                     const CommunicatorSize& communicator) {
+  ASSERT_INVARIANT(!job.ranks.empty() && job.ranks[0] < config.nodes.size());
+  NcclSystem system = config.nccl ? config.nccl->system : NcclSystem();
+  NodeLinks links;
+  links.gpus = communicator.gpus_per_node();
+  links.nics = job_nics(config, job);
+  const NodeConfig& node = config.nodes[job.ranks[0]];
+  if (!node.nics.empty()) {
+    const Rate rate = merged_rate(job, node, links.nics == 1 ? job.nic : 0);
+    links.nic_rate = rate.is_unlimited() ? 50 : static_cast<double>(rate.bps()) / 8e9;
+  }
+  search_graphs(system, job.nccl, communicator, links);
+  if (!config.nccl) {
+    system.channels = job.channels;
+    return system;
+  }
+  const NcclConfig& nccl = *config.nccl;
+  if (nccl.ring) {
+    system.ring = system.tree = *nccl.ring;
+    system.channels = 2 * nccl.ring->channels;
+  }
+  if (nccl.tree) system.tree = *nccl.tree;
+  if (nccl.channels) system.channels = *nccl.channels;
+  return system;
+}
+
+}  // namespace
+
+CommunicatorSize job_size(const Config& config, const JobConfig& job) {
+  return {static_cast<uint32_t>(job_rank_count(config, job)),
+          static_cast<uint32_t>(job.ranks.size())};
+}
+
+uint32_t job_nics(const Config& config, const JobConfig& job) {
+  if (gpus_per_node(config, job) < 2) return 1;
+  size_t nics = config.nodes[job.ranks[0]].nics.size();
+  for (const NodeId node : job.ranks) nics = std::min(nics, config.nodes[node].nics.size());
+  return static_cast<uint32_t>(std::max<size_t>(nics, 1));
+}
+
+tl::expected<Tuner, std::vector<ConfigError>> job_tuner(const Config& config,
+                                                        const JobConfig& job) {
+  std::vector<ConfigError> errors;
+  NcclEnvironment environment;
+  if (config.nccl) {
+    for (const EnvironmentVariable& variable : config.nccl->environment) {
+      const auto set = environment.set(variable.name, variable.value, job.nccl);
+      if (set) continue;
+      errors.push_back({config.path, variable.line, "nccl.environment." + variable.name,
+                        "\"" + variable.value + "\"", set.error().text});
+    }
+    if (environment.min_channels && environment.max_channels &&
+        *environment.min_channels > *environment.max_channels) {
+      errors.push_back({config.path, config.nccl->line, "nccl.environment",
+                        "NCCL_MIN_NCHANNELS=" + std::to_string(*environment.min_channels) +
+                            " and NCCL_MAX_NCHANNELS=" + std::to_string(*environment.max_channels),
+                        "the least is larger than the most"});
+    }
+  }
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  const CommunicatorSize communicator = job_size(config, job);
+  return Tuner(system_of(config, job, communicator), communicator, job.nccl, environment);
+}
+
+}  // namespace understudy

@@ -1,0 +1,38 @@
+#include "ctrl/shards/nccl_queue_pair.h"
+
+#include <algorithm>
+
+#include "ctrl/compile/shard_config.h"
+
+namespace understudy {
+namespace {
+
+/// NCCL_IB_TIMEOUT's default has been 20 since this release, 18 before (docs/nccl appendix H).
+constexpr NcclVersion kLongerTimeoutSince{23};
+
+}  // namespace
+
+unsigned nic_with(const NodeConfig& node, const IpAddress& address) {
+  const auto own = [&](const NicConfig& nic) { return nic.v4 == address || nic.v6 == address; };
+  const auto it = std::ranges::find_if(node.nics, own);
+  return it == node.nics.end() ? 0 : static_cast<unsigned>(it - node.nics.begin());
+}
+
+QpConfig nccl_queue_pair(const Config& config, NcclVersion version, const NcclNic& from,
+                         const NcclNic& to, Qpn qpn, Qpn remote, uint32_t mtu,
+                         uint8_t traffic_class, bool credits) {
+  QpConfig qp;
+  qp.node = from.node->index;
+  qp.qpn = qpn;
+  qp.remote_qpn = remote;
+  qp.mtu = mtu;
+  qp.timeout = version < kLongerTimeoutSince ? 18 : 20;
+  qp.min_rnr_timer = 12;
+  qp.control = credits;
+  qp.access = kAccessRemoteWrite;  // as NCCL makes its queue pairs
+  qp.addressing = addressing(from.node->nics[from.nic], to.node->nics[to.nic], traffic_class);
+  qp.addressing.udp_src = udp_source_port(config, qpn, remote);
+  return qp;
+}
+
+}  // namespace understudy

@@ -1,0 +1,221 @@
+// What the two sides of a job beside a real node share: its operations, the connections between
+// real and emulated ranks, and the results. Built by control, handed over by pointer. The job itself
+// is unchanged while it runs; what changes stands beside it.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "collective_model/iteration/iteration.h"
+#include "collective_model/plan/operation_plan.h"
+#include "collective_model/schedule/schedule.h"
+#include "collective_model/workload/executor.h"
+#include "dataplane/base/units.h"
+#include "dataplane/collective/inner_messages.h"
+
+namespace understudy {
+
+/// One of NCCL's network connections of a real rank: a queue pair at either end, for all operations
+/// of the job. Between two real ranks there are two links, one for each end.
+struct CollectiveConnection {
+  static constexpr uint32_t kNoTwin = ~uint32_t{0};
+  uint32_t real = 0, far = 0;          ///< ranks; the far one is emulated, or real with a twin
+  uint32_t twin = kNoTwin;             ///< the link of the other end, between two real ranks
+  uint32_t real_nic = 0, far_nic = 0;  ///< of the ranks' nodes
+  uint32_t channel = 0;
+  uint8_t index = 0;  ///< as Connection::index
+  bool real_sends = false;
+  uint32_t slots = 1;       ///< most messages in flight
+  uint32_t slot_bytes = 0;  ///< the largest credit
+  Duration latency;         ///< one way
+
+  bool among_real() const { return twin != kNoTwin; }
+};
+
+/// The same between two emulated ranks, whose messages the network carries.
+struct InternalConnection {
+  uint32_t from = 0, to = 0;  ///< ranks
+};
+
+/// Which links a rank's connections are in an operation. Ranks may have many connections of which
+/// few are links.
+class RankLinks {
+ public:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  void add(uint32_t connection, uint32_t link) {
+    const std::pair<uint32_t, uint32_t> entry{connection, link};
+    all_.insert(std::upper_bound(all_.begin(), all_.end(), entry), entry);
+  }
+  /// kNone if it is no link.
+  uint32_t at(uint32_t connection) const {
+    // Where all are links, each is in its place.
+    if (connection < all_.size() && all_[connection].first == connection) {
+      return all_[connection].second;
+    }
+    const auto it =
+        std::lower_bound(all_.begin(), all_.end(), std::pair<uint32_t, uint32_t>{connection, 0});
+    return it == all_.end() || it->first != connection ? kNone : it->second;
+  }
+
+ private:
+  std::vector<std::pair<uint32_t, uint32_t>> all_;  ///< ascending
+};
+
+/// An operation that may be carried out many times.
+struct CollectiveShape {
+  static constexpr uint32_t kUnused = RankLinks::kNone;
+  /// What becomes of a link in it: the connection at either end, if there are messages.
+  struct Use {
+    uint32_t real = kUnused, far = kUnused;  ///< connections of these ranks
+    uint64_t messages = 0;
+  };
+  uint32_t number = 0;                                    ///< of the job's shapes
+  uint64_t bytes = 0;                                     ///< of the operation's buffer
+  bool gathers = false;                                   ///< an all-gather over a ring
+  std::vector<std::shared_ptr<const RankSchedule>> real;  ///< parts of the real ranks, in order
+  std::vector<std::vector<FarEnd>> far;                   ///< of their connections
+  std::vector<Use> uses;                                  ///< by link
+  std::vector<RankLinks> links;                           ///< by rank
+  /// Of inner links: the connections of their ranks, and these by rank and connection, kUnused
+  /// where there is none.
+  struct InnerUse {
+    uint32_t from = kUnused, to = kUnused;
+    uint64_t messages = 0;
+  };
+  std::vector<InnerUse> inner_uses;
+  std::vector<std::vector<uint32_t>> inner;
+  std::vector<std::shared_ptr<const RankSchedule>> ranks;  ///< all, if there are inner links
+};
+
+struct CollectiveJob {
+  /// Operations that ranks may be in at a time: none enters one before all have done the fourth
+  /// before it.
+  static constexpr size_t kInFlight = 4;
+  static constexpr uint32_t kEmulated = ~uint32_t{0};
+
+  std::vector<uint32_t> real;        ///< ranks, ascending
+  std::vector<uint32_t> real_index;  ///< by rank: its position in `real`, or kEmulated
+  std::vector<CollectiveConnection> links;
+  /// Empty: what emulated ranks say to one another takes times.
+  std::vector<InternalConnection> inner;
+  std::vector<const CollectiveShape*> operations;
+  /// Ranks enter an operation as the workload says. Otherwise emulated ones enter with the real
+  /// ranks, as the first credit of one of these shows (where these only send: when they are free),
+  /// and their delay; the first credits of those without a delay leave ahead.
+  bool scheduled = true;
+  std::vector<RankWork> work;  ///< by rank: what it does before its operations
+  Duration step_cost;
+  std::optional<NodeWay> inside;  ///< what ways inside the real node take; without: no time
+  /// Payload is real fp32 data: real ranks, one a node, move and reduce them, in operations that
+  /// exact_ring.h knows.
+  bool exact = false;
+  Collective collective = Collective::kAllReduce;
+  uint32_t root = 0;  ///< of broadcast and reduce
+  uint64_t seed = 0;  ///< of the emulated ranks' contributions (dataplane/base/pattern.h)
+
+  uint32_t ranks() const { return static_cast<uint32_t>(real_index.size()); }
+  bool is_real(uint32_t rank) const { return real_index[rank] != kEmulated; }
+  uint64_t messages(size_t operation, uint32_t link) const {
+    return operations[operation]->uses[link].messages;
+  }
+  const EntryStep& step(uint32_t rank, size_t operation) const {
+    return work[rank].steps[operation];
+  }
+  /// The part of a link's real end in an operation.
+  const RankSchedule& schedule(size_t operation, uint32_t link) const {
+    return *operations[operation]->real[real_index[links[link].real]];
+  }
+  const Connection& connection(size_t operation, uint32_t link) const {
+    return schedule(operation, link).connections()[operations[operation]->uses[link].real];
+  }
+  Message message(size_t operation, uint32_t link, uint64_t k) const {
+    return schedule(operation, link).message(operations[operation]->uses[link].real, k);
+  }
+};
+
+/// What of a job changes while it runs, but for its progress. Does not move: shards hold pointers
+/// into it.
+struct CollectiveState {
+  /// Of an operation, and of those of the same shape after it: CollectiveJob::kInFlight by shape,
+  /// null where none of them takes it.
+  std::vector<std::unique_ptr<Plan>> plans;
+  std::unique_ptr<InnerMessages> carrier;  ///< of inner links; null without any
+  /// Who says when ranks enter, those of reference nodes and scheduled emulated ones; and which of
+  /// its groups the job is.
+  WorkloadExecutor* workload = nullptr;
+  uint32_t group = 0;
+
+  static size_t place(const CollectiveJob& job, size_t operation) {
+    return job.operations[operation]->number * CollectiveJob::kInFlight +
+           operation % CollectiveJob::kInFlight;
+  }
+};
+
+/// What one operation came to, written by the shard, read by control after `finished` counts it.
+struct CollectiveResult {
+  Time entry = Time::never();  ///< of the first rank
+  Time end;                    ///< of the last one
+  Duration lateness;  ///< most that departures on one chain of dependent messages were late in sum
+  uint64_t bytes_sent = 0, bytes_received = 0;  ///< payload of data messages
+  uint64_t size_mismatches = 0;                 ///< messages whose length was not the schedule's
+  uint64_t wrong_elements = 0;  ///< reference rank in exact mode: results that differ in any bit
+};
+
+/// Progress of a job, shared between the shard that writes it and control.
+struct CollectiveProgress {
+  explicit CollectiveProgress(size_t operations) : results(operations) {}
+  std::vector<CollectiveResult> results;
+  std::atomic<uint32_t> finished{0};    ///< operations complete, in order
+  std::atomic<bool> failed{false};      ///< a queue pair of the job failed
+  std::atomic<uint64_t> violations{0};  ///< messages of the real node that the protocol forbids
+  std::atomic<uint64_t> registered{0};  ///< credits of its that name registered user memory
+};
+
+/// Where a message stands in its link's sequence over all operations.
+struct CollectivePlace {
+  size_t operation = 0;
+  uint64_t message = 0;
+};
+
+/// Walks along one link's messages.
+class LinkCursor {
+ public:
+  /// The next message; false behind the last one.
+  bool at(const CollectiveJob& job, uint32_t link, CollectivePlace& place) {
+    return at(job.operations.size(), place, [&](size_t o) { return job.messages(o, link); });
+  }
+  /// The same of an inner link.
+  bool at_inner(const CollectiveJob& job, uint32_t inner, CollectivePlace& place) {
+    return at(job.operations.size(), place,
+              [&](size_t o) { return job.operations[o]->inner_uses[inner].messages; });
+  }
+  void step() { ++place_.message; }
+
+ private:
+  template <typename Messages>
+  bool at(size_t operations, CollectivePlace& place, Messages messages) {
+    while (place_.operation < operations && place_.message == messages(place_.operation)) {
+      ++place_.operation;
+      place_.message = 0;
+    }
+    place = place_;
+    return place_.operation < operations;
+  }
+
+  CollectivePlace place_;
+};
+
+/// Ids of work requests name the message.
+constexpr uint64_t message_id(const CollectivePlace& place) {
+  return uint64_t{place.operation} << 40 | place.message;
+}
+constexpr CollectivePlace place_of_id(uint64_t id) {
+  return {static_cast<size_t>(id >> 40), id & ((uint64_t{1} << 40) - 1)};
+}
+
+}  // namespace understudy

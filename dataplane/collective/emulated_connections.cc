@@ -1,0 +1,73 @@
+#include "dataplane/collective/emulated_connections.h"
+
+#include "dataplane/base/assert.h"
+
+namespace understudy {
+
+EmulatedConnections::EmulatedConnections(const CollectiveJob& job, CollectiveProgress& progress,
+                                         Listener& listener)
+    : job_(job), progress_(progress), listener_(listener), links_(job.links.size()) {
+  for (uint32_t l = 0; l < links_.size(); ++l) ends_.emplace_back(*this, l);
+}
+
+bool EmulatedConnections::wake(Time now, EndpointHost& host, uint64_t cookie) {
+  const uint64_t kind = cookie & kKinds;
+  if (kind == 0) return false;
+  const auto link = static_cast<uint32_t>(cookie);
+  DEBUG_ASSERT_INVARIANT(link < links_.size());
+  if (kind == kGrant) {
+    grant(now, host, link);
+  } else if (kind == kJoin) {
+    join(now, host, link);
+  } else {
+    links_[link].joined = false;
+  }
+  return true;
+}
+
+void EmulatedConnections::join(Time now, EndpointHost& host, uint32_t link) {
+  Link& l = links_[link];
+  DEBUG_ASSERT_INVARIANT(!l.joined);
+  DEBUG_ASSERT_INVARIANT(l.owed == 0 || real_sends(link));
+  l.joined = true;
+  for (; l.owed > 0; --l.owed) grant(now, host, link);
+  if (!real_sends(link)) listener_.on_credit(now, link);
+}
+
+void EmulatedConnections::grant(Time now, EndpointHost& host, uint32_t link) {
+  Link& l = links_[link];
+  DEBUG_ASSERT_INVARIANT(real_sends(link));
+  if (!l.joined) {
+    ++l.owed;
+    return;
+  }
+  const uint64_t k = l.receiver.granted();
+  if (l.receiver.grant(now, host)) listener_.on_granted(now, link, k);
+}
+
+void EmulatedConnections::End::on_received(Time now, Qp& qp, const Received& message) {
+  Link& l = all_.links_[link_];
+  if (!all_.real_sends(link_)) {
+    if (l.joined) all_.listener_.on_credit(now, link_);
+    return;
+  }
+  l.receiver.received(qp, message,
+                      [&](uint32_t bytes) { all_.listener_.on_data(now, link_, bytes); });
+}
+
+void EmulatedConnections::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
+  if (status != WorkStatus::kSuccess) {
+    all_.progress_.failed = true;
+    return;
+  }
+  if (all_.real_sends(link_)) return;  // a credit of ours
+  all_.links_[link_].sender.acknowledged(
+      qp, id, [&](uint64_t sent) { all_.listener_.on_acknowledged(now, link_, sent); });
+}
+
+void EmulatedConnections::End::on_transmitted(Time scheduled, Time actual, Qp&, uint64_t id) {
+  if (all_.real_sends(link_) || !NcclSender::is_message(id)) return;
+  all_.listener_.on_left(scheduled, actual, link_, id);
+}
+
+}  // namespace understudy

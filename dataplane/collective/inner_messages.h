@@ -1,0 +1,111 @@
+// Messages among a job's emulated ranks on the network: each message and each credit is a flow
+// (flow_traffic.h), which meets the packets of real ranks and of all others. The plan says when a
+// message may leave and when its credit is granted; the network says when they come.
+//
+// Messages of a connection take a few flows in turn, and so do its credits: what they need does not
+// grow with the number of messages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dataplane/base/units.h"
+#include "dataplane/collective/packet_level_ranks.h"
+#include "dataplane/fabric/flow.h"
+#include "dataplane/flows/flow_traffic.h"
+
+namespace understudy {
+
+/// A queue pair between two emulated ranks, for the data of one direction and, backwards, its
+/// credits.
+struct InnerConnection {
+  VertexId from = kNoVertex, to = kNoVertex;  ///< NICs of the data's sender and receiver
+  uint32_t window = 8;                        ///< messages in flight
+};
+
+/// Hears of the messages of a connection, by its position.
+class InnerListener {
+ public:
+  virtual ~InnerListener() = default;
+  /// The next message has come in whole; the next one that was sent is acknowledged.
+  virtual void inner_received(uint32_t connection, Time now) = 0;
+  virtual void inner_acknowledged(uint32_t connection, Time now) = 0;
+};
+
+struct InnerCounters {
+  uint64_t messages = 0;  ///< posted ...
+  uint64_t received = 0;  ///< and come in whole
+  uint64_t bytes = 0;     ///< of those posted
+};
+
+class InnerMessages final : public FlowListener {
+ public:
+  InnerMessages(std::vector<InnerConnection> connections, const PacketLevelRanksSettings& settings);
+  /// Before the first event.
+  void listen(InnerListener& listener) { listener_ = &listener; }
+
+  /// Appends the flows. Connections get numbers from `first_connection` on; gives the first free
+  /// one.
+  uint32_t add_flows(std::vector<FlowSpec>& flows, uint32_t first_connection);
+  /// Before traffic.start(); these are the flows that were added, with a path each. `at_once`:
+  /// messages leave as queue pairs' do, which stand in line with them (FlowTraffic::send).
+  void attach(FlowTraffic& traffic, bool at_once);
+
+  /// The connection's next message, of `bytes`, may leave now, once its credit has come.
+  void post(uint32_t connection, uint64_t bytes, Time now);
+  /// Its receiver grants the credit for the next one.
+  void grant(uint32_t connection, Time now);
+  /// Nothing comes any more; what is under way still arrives.
+  void close();
+
+  size_t connections() const { return connections_.size(); }
+  /// The first flow of a connection's messages; that of its credits is the first one behind them
+  /// whose connection is another.
+  uint32_t first_flow(uint32_t connection) const { return ends_[connection].data.first; }
+  const InnerCounters& counters() const { return counters_; }
+
+  // FlowListener
+  void on_received(uint32_t flow, Time now) override;
+  void on_acknowledged(uint32_t flow, Time now) override;
+  void on_wake(uint32_t, Time) override {}
+
+ private:
+  /// What waits, in order, for the flows that it takes in turn.
+  struct Lane {
+    uint32_t first = 0, count = 0;  ///< flows
+    uint64_t left = 0;              ///< messages that have taken one
+    std::vector<uint64_t> waiting;  ///< bytes of each, from waiting_at
+    size_t waiting_at = 0;
+  };
+  struct Ends {
+    Lane data, credits;
+    uint64_t may_leave = 0;  ///< credits that have come and that no message has taken
+  };
+  struct Owner {
+    uint32_t connection = 0;
+    bool credit = false;
+  };
+
+  void add_lane(std::vector<FlowSpec>& flows, const FlowSpec& flow, Lane& lane, Owner owner);
+  static void wait(Lane& lane, uint64_t bytes);
+  bool leave(Lane& lane, Time now);
+  void send_data(uint32_t connection, Time now);
+  void send_credits(uint32_t connection, Time now);
+  bool ours(uint32_t flow) const {
+    return flow >= first_flow_ && flow < first_flow_ + owners_.size();
+  }
+
+  std::vector<InnerConnection> connections_;
+  PacketLevelRanksSettings settings_;
+  InnerListener* listener_ = nullptr;
+  std::vector<Ends> ends_;
+  std::vector<Owner> owners_;  ///< by flow, from first_flow_ on
+  uint32_t first_flow_ = 0;
+  FlowTraffic* traffic_ = nullptr;
+  bool at_once_ = false;
+  InnerCounters counters_;
+  bool closed_ = false;
+};
+
+}  // namespace understudy

@@ -1,0 +1,288 @@
+#include "dataplane/collective/packet_level_ranks.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "collective_model/workload/chain.h"
+#include "dataplane/base/assert.h"
+
+namespace understudy {
+
+FlowSpec data_flow(const PacketLevelRanksSettings& settings, VertexId from, VertexId to,
+                   uint32_t connection) {
+  FlowSpec flow;
+  flow.priority = settings.priority;
+  flow.from = from;
+  flow.to = to;
+  flow.control = settings.control;
+  flow.ect = settings.ect;
+  flow.ack_every = settings.ack_every;
+  flow.first_header = settings.first_header;
+  flow.last_header = settings.last_header;
+  flow.connection = connection;
+  return flow;
+}
+
+FlowSpec credit_flow(const PacketLevelRanksSettings& settings, const FlowSpec& data,
+                     uint32_t connection) {
+  FlowSpec flow = data;
+  std::swap(flow.from, flow.to);
+  flow.bytes = settings.credit_bytes;
+  flow.control = kNoControl;
+  flow.ect = false;
+  flow.last_header = 0;
+  flow.connection = connection;
+  return flow;
+}
+
+PacketLevelRanks::PacketLevelRanks(std::vector<RankOperation> operations,
+                                   const PacketLevelRanksSettings& settings,
+                                   std::vector<bool> played)
+    : operations_(std::move(operations)),
+      settings_(settings),
+      played_(std::move(played)),
+      program_(*this, most_ranks(operations_), static_cast<uint32_t>(operations_.size()),
+               settings.inside),
+      parts_(operations_.size()) {
+  ASSERT_INVARIANT(played_.empty() || played_.size() == most_ranks(operations_));
+  for (uint32_t o = 0; o < operations_.size(); ++o) make_parts(o);
+}
+
+uint32_t PacketLevelRanks::most_ranks(const std::vector<RankOperation>& operations) {
+  size_t most = 0;
+  for (const RankOperation& operation : operations) most = std::max(most, operation.ranks.size());
+  return static_cast<uint32_t>(most);
+}
+
+void PacketLevelRanks::make_parts(uint32_t operation) {
+  std::vector<const RankSchedule*> schedules;
+  for (const auto& schedule : operations_[operation].ranks) schedules.push_back(schedule.get());
+  auto ends = far_ends(schedules).value();  // all ranks of one operation
+  std::vector<Part>& parts = parts_[operation];
+  parts.reserve(schedules.size());
+  for (uint32_t r = 0; r < schedules.size(); ++r) {
+    if (played(r)) ++unfinished_;
+    parts.push_back({RankPart(*schedules[r], std::move(ends[r]), RankPart::Order::kByChannel),
+                     std::vector<End>(schedules[r]->connections().size())});
+    for (uint32_t c = 0; c < parts[r].ends.size() && settings_.inside; ++c) {
+      if (schedules[r]->connections()[c].network) continue;
+      parts[r].ends[c].way = static_cast<uint32_t>(ways_.size());
+      ways_.push_back({operation, r, c});
+    }
+    program_.begin(operation, r, parts[r].program);
+  }
+  ASSERT_INVARIANT(parts.size() == schedules.size());
+}
+
+bool PacketLevelRanks::crosses_network(const RankEnd& end) const {
+  const Connection& c = connections(end.operation, end.rank)[end.connection];
+  if (c.direction != Direction::kSend || !c.network) return false;
+  return played(end.rank) || played(peer(end).rank);
+}
+
+/// Calls each(end) for every end that sends over the network, by operation, rank and connection.
+template <typename Each>
+void PacketLevelRanks::for_each_crossing(Each each) const {
+  for (uint32_t o = 0; o < operations_.size(); ++o) {
+    for (uint32_t r = 0; r < parts_[o].size(); ++r) {
+      for (uint32_t c = 0; c < connections(o, r).size(); ++c) {
+        if (crosses_network({o, r, c})) each(RankEnd{o, r, c});
+      }
+    }
+  }
+}
+
+uint32_t PacketLevelRanks::add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_of,
+                                     uint32_t first_connection) {
+  first_flow_ = static_cast<uint32_t>(flows.size());
+  // Credits have the lower numbers: they go first when both start at one moment.
+  using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>;
+  const auto key = [](const Connection& c) { return Key{c.from, c.to, c.channel, c.index}; };
+  std::map<Key, uint32_t> numbered;
+  for_each_crossing([&](const RankEnd& end) {
+    numbered.try_emplace(key(connections(end.operation, end.rank)[end.connection]),
+                         first_connection + static_cast<uint32_t>(numbered.size()));
+  });
+  const auto pairs = static_cast<uint32_t>(numbered.size());
+  for_each_crossing([&](const RankEnd& sender) {
+    const Connection& connection = connections(sender.operation, sender.rank)[sender.connection];
+    const RankEnd to = peer(sender);
+    const uint32_t number = numbered.at(key(connection));
+    FlowSpec flow = data_flow(settings_, nic_of(sender.rank, connection),
+                              nic_of(to.rank, connections(to.operation, to.rank)[to.connection]),
+                              number + pairs);
+    End& end = at(sender);
+    end.data = static_cast<uint32_t>(flows.size());
+    ranges_.push_back({end.data, sender, false});
+    for (uint64_t k = 0; k < connection.messages; ++k) {
+      flow.bytes =
+          operations_[sender.operation].ranks[sender.rank]->message(sender.connection, k).wire;
+      flows.push_back(flow);
+    }
+    flow = credit_flow(settings_, flow, number);
+    end.credits_at = static_cast<uint32_t>(flows.size());
+    ranges_.push_back({end.credits_at, sender, true});
+    flows.insert(flows.end(), connection.messages, flow);
+  });
+  end_flow_ = static_cast<uint32_t>(flows.size());
+  return first_connection + 2 * pairs;
+}
+
+uint32_t PacketLevelRanks::attach(FlowCarrier& traffic, uint32_t first_wake) {
+  traffic_ = &traffic;
+  traffic.listen(*this);
+  for (uint32_t flow = first_flow_; flow < end_flow_; ++flow) traffic.hold(flow);
+  first_wake_ = first_wake;
+  return way_wake(ways_.size());
+}
+
+void PacketLevelRanks::follow(WorkloadExecutor& workload, uint32_t group) {
+  workload_ = &workload;
+  group_ = group;
+}
+
+void PacketLevelRanks::make_workload() {
+  own_ = std::make_unique<Own>();
+  Chain chain{.ranks = ranks(),
+              .operations = static_cast<uint32_t>(operations_.size()),
+              .computes = true,
+              .step = [&](uint32_t operation, uint32_t rank) {
+                const std::vector<EntryStep>& steps = operations_[operation].steps;
+                return steps.empty() ? EntryStep() : steps[rank];
+              }};
+  add_chain(own_->workload, chain);
+  own_->executor = std::make_unique<WorkloadExecutor>(own_->workload);
+  follow(*own_->executor, 0);
+}
+
+void PacketLevelRanks::start() {
+  if (parts_.empty()) return;
+  if (workload_ == nullptr) make_workload();
+  for (uint32_t r = 0; r < ranks(); ++r) {
+    workload_->listen(group_, r, *this);
+    workload_->begin(group_, r, Time::zero());
+  }
+}
+
+Time PacketLevelRanks::completion(size_t operation, uint32_t rank) const {
+  return parts_[operation][rank].completion;
+}
+
+Time PacketLevelRanks::entry(size_t operation, uint32_t rank) const {
+  return parts_[operation][rank].entry;
+}
+
+uint32_t PacketLevelRanks::flow_of(size_t operation, uint32_t rank, uint32_t connection,
+                                   uint64_t k) const {
+  return parts_[operation][rank].ends[connection].data + static_cast<uint32_t>(k);
+}
+
+const PacketLevelRanks::Range& PacketLevelRanks::range_of(uint32_t flow) const {
+  const auto after =
+      std::upper_bound(ranges_.begin(), ranges_.end(), flow,
+                       [](uint32_t value, const Range& range) { return value < range.first; });
+  return *(after - 1);
+}
+
+void PacketLevelRanks::may_enter(uint32_t operation, uint32_t rank, Time at) {
+  if (!played(rank)) return other_starts(rank);
+  traffic_->wake_listener(at, entry_wake(operation, rank));
+}
+
+void PacketLevelRanks::enter(uint32_t operation, uint32_t rank, Time now) {
+  DEBUG_ASSERT_INVARIANT(played(rank) && part(operation, rank).entry.is_never());
+  part(operation, rank).entry = now;
+  cause_ = WaitCause::kEntry;
+  program_.enter(operation, rank, now);
+}
+
+void PacketLevelRanks::on_received(uint32_t flow, Time now) {
+  if (flow < first_flow_ || flow >= end_flow_) return;
+  const Range& range = range_of(flow);
+  const RankEnd receiver = peer(range.sender);
+  cause_ = range.credit ? WaitCause::kCredit : WaitCause::kData;
+  if (range.credit) {
+    ++at(range.sender).credits;
+    post(range.sender, now);
+  } else if (!played(receiver.rank)) {
+    other_received(receiver.operation, receiver.rank, receiver.connection, now);
+  } else if (settings_.step_cost > Duration()) {
+    traffic_->wake_listener(now + settings_.step_cost, first_wake_ + (flow - first_flow_));
+  } else {
+    program_.arrived(receiver, now);
+  }
+}
+
+void PacketLevelRanks::on_acknowledged(uint32_t flow, Time now) {
+  if (flow < first_flow_ || flow >= end_flow_) return;
+  const Range& range = range_of(flow);
+  if (range.credit) return;
+  const RankEnd& sender = range.sender;
+  if (!played(sender.rank)) {
+    return other_acknowledged(sender.operation, sender.rank, sender.connection, now);
+  }
+  cause_ = WaitCause::kAcknowledgement;
+  program_.acknowledged(sender, now);
+}
+
+void PacketLevelRanks::on_wake(uint32_t index, Time now) {
+  if (index < first_wake_ || index >= way_wake(ways_.size())) return;  // another job's
+  if (index >= way_wake(0)) {
+    cause_ = WaitCause::kData;
+    return program_.passed(ways_[index - way_wake(0)], now);
+  }
+  if (index < entry_wake(0, 0)) {
+    cause_ = WaitCause::kData;
+    return program_.arrived(peer(range_of(first_flow_ + (index - first_wake_)).sender), now);
+  }
+  const uint32_t entry = index - entry_wake(0, 0);
+  enter(entry / ranks(), entry % ranks(), now);
+}
+
+void PacketLevelRanks::other_posts(uint32_t operation, uint32_t rank, uint32_t connection,
+                                   Time now) {
+  const RankEnd sender{operation, rank, connection};
+  DEBUG_ASSERT_INVARIANT(!played(rank));
+  ++at(sender).filled;
+  post(sender, now);
+}
+
+void PacketLevelRanks::on_filled(const RankEnd& sender, uint64_t, Time now) {
+  End& end = at(sender);
+  if (recording_) end.moments.push_back({now, Time::never(), cause_, cause_});
+  if (!connections(sender.operation, sender.rank)[sender.connection].network) return;
+  ++end.filled;
+  post(sender, now);
+}
+
+void PacketLevelRanks::on_grantable(const RankEnd& receiver, uint64_t k, Time now) {
+  traffic_->release(at(peer(receiver)).credits_at + static_cast<uint32_t>(k), now);
+}
+
+void PacketLevelRanks::on_passing(const RankEnd& end, Time time) {
+  DEBUG_ASSERT_INVARIANT(at(end).way < ways_.size());
+  traffic_->wake_listener(time, way_wake(at(end).way));
+}
+
+void PacketLevelRanks::on_done(uint32_t operation, uint32_t rank, Time now) {
+  DEBUG_ASSERT_INVARIANT(unfinished_ > 0 && part(operation, rank).completion.is_never());
+  part(operation, rank).completion = now;
+  --unfinished_;
+  workload_->done(group_, operation, rank, now);
+}
+
+/// Filled messages leave as far as there are credits.
+void PacketLevelRanks::post(const RankEnd& sender, Time now) {
+  End& end = at(sender);
+  while (end.posted < end.filled && end.posted < end.credits) {
+    if (recording_) {
+      end.moments[end.posted].posted = now;
+      end.moments[end.posted].why_posted = cause_;
+    }
+    traffic_->release(end.data + static_cast<uint32_t>(end.posted++), now);
+  }
+}
+
+}  // namespace understudy

@@ -1,0 +1,38 @@
+// What the parts of a shard have in common: its configuration, packets, events, ports and queue
+// pairs. Each part takes from here what it works on, and keeps what is only its own.
+#pragma once
+
+#include "dataplane/base/byte_ring.h"
+#include "dataplane/engine/state/event_queue.h"
+#include "dataplane/engine/state/packet_pool.h"
+#include "dataplane/engine/state/qp_table.h"
+#include "dataplane/engine/state/real_ports.h"
+#include "dataplane/engine/state/shard_config.h"
+#include "dataplane/fabric/faults.h"
+#include "dataplane/node/notice.h"
+#include "dataplane/rc/memory.h"
+
+namespace understudy {
+
+struct ShardState {
+  explicit ShardState(const ShardConfig& made_of);
+  ShardState(const ShardState&) = delete;
+  ShardState& operator=(const ShardState&) = delete;
+
+  /// Tells control; lost, and counted, when it does not keep up.
+  void notify(const Notice& notice, std::span<const uint8_t> bytes) {
+    if (!push_notice(notices, notice, bytes)) ports[0].counters.drop(Drop::kControlBusy);
+  }
+
+  ShardConfig config;
+  RealPorts ports;
+  PacketPool pool;
+  EventQueue events;
+  QpTable qps;
+  RegionTable regions;
+  FaultInjector faults;
+  ByteRing notices;              ///< see node/notice.h
+  Duration arrival_uncertainty;  ///< of what is handled at this moment
+};
+
+}  // namespace understudy

@@ -1,0 +1,60 @@
+// What keeps packets from a wire, or loses them on it: outages, losses at random, and a NIC at one
+// of its ends that stands still.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "dataplane/base/units.h"
+#include "dataplane/fabric/graph.h"
+#include "dataplane/fabric/keyed_draw.h"
+
+namespace understudy {
+
+enum class PacketLoss : uint8_t {
+  kBuffer,    ///< a lossy queue had no room
+  kHeadroom,  ///< a lossless class was overrun
+  kLink,      ///< the link's own loss
+  kOutage,    ///< the link went down under it
+};
+inline constexpr size_t kPacketLosses = 4;
+
+class WireFaults {
+ public:
+  /// No packet may enter. `from_nic`: the wire begins at a NIC.
+  bool holds(bool from_nic) const { return down_ || (nic_paused_ && from_nic); }
+  /// Nothing will come through any more, unless that changes.
+  bool is_closed() const { return down_ || nic_paused_ || loss_ >= 1; }
+  void set_loss(double loss) { loss_ = loss; }
+  /// The next packet that comes out has this number in draws.
+  void count_from(uint64_t number) { came_ = number; }
+
+  /// An outage cuts the packet off that is being sent. Its tail comes out at `sent_tail`; never():
+  /// there is none. What is all on the way comes in.
+  void change(const RateChange& change, Time sent_tail) {
+    loss_ = change.loss.value_or(loss_);
+    nic_paused_ = change.paused.value_or(nic_paused_);
+    if (!change.down) return;
+    if (*change.down && !down_ && !sent_tail.is_never()) cut_ = sent_tail;
+    down_ = *change.down;
+  }
+  /// Why the next packet that comes out is lost there; its tail does at `tail`. `to_nic`: the wire
+  /// ends at a NIC. `seed`, `link` and `cls` are as a draw wants them.
+  std::optional<PacketLoss> lost(Time tail, bool to_nic, uint64_t seed, LinkId link, unsigned cls) {
+    const uint64_t number = came_++;
+    if (tail == cut_ || (nic_paused_ && to_nic)) return PacketLoss::kOutage;
+    if (loss_ > 0 && keyed_draw(seed, DrawKind::kLoss, link, cls, number, loss_)) {
+      return PacketLoss::kLink;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  double loss_ = 0;           ///< probability of a packet
+  uint64_t came_ = 0;         ///< packets that have come out
+  Time cut_ = Time::never();  ///< when the tail of the one comes out that an outage has cut off
+  bool down_ = false;
+  bool nic_paused_ = false;  ///< the NIC at one of its ends stands still
+};
+
+}  // namespace understudy

@@ -1,0 +1,394 @@
+#include "dataplane/flows/flow_model.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace understudy {
+namespace {
+
+constexpr uint8_t kDown = 1, kPaused = 2;
+constexpr size_t kHeapArity = 4;  // flatter than a binary heap: what it does is miss the cache
+
+Time later(Time time, Duration by) {
+  if (by.ps() > 0 && time.ps() > INT64_MAX - by.ps()) return Time::never();
+  return time + by;
+}
+
+}  // namespace
+
+FlowModel::FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows,
+                     const FlowSenders& senders, const FlowSettings& frames, bool cut_through,
+                     const std::vector<RateChange>& changes,
+                     const std::vector<GroupChange>& group_changes)
+    : routes_(senders),
+      frames_(frames),
+      cut_through_(cut_through),
+      rates_(graph.links().size()),
+      down_(graph.links().size()),
+      closed_(graph.links().size()),
+      next_(flows.size(), kNone),
+      heard_(flows.size()),
+      ready_(flows.size()),
+      times_(flows.size()),
+      due_(flows.size()),
+      held_(flows.size()),
+      specs_(flows),
+      groups_(flows),
+      senders_(senders.paths.size()) {
+  for (LinkId id = 0; id < graph.links().size(); ++id) {
+    const GraphLink& link = graph.link(id);
+    capacity_.push_back(MaxMin::share_of(link.rate));
+    latency_.push_back(link.latency);
+    rates_.set_capacity(id, capacity_.back());
+    for (const GraphLink::Outage& outage : link.down) {
+      changes_.push_back({{outage.from, id, {}, {}}, 1});
+      changes_.push_back({{outage.to, id, {}, {}}, -1});
+    }
+  }
+  for (const std::vector<LinkId>& path : senders.paths) rates_.add(path);
+  for (const RateChange& change : changes) changes_.push_back({change, 0});
+  for (const GroupChange& change : group_changes) {
+    changes_.push_back({{.at = change.at}, 0, change});
+  }
+  std::stable_sort(changes_.begin(), changes_.end(),
+                   [](const Change& a, const Change& b) { return a.to.at < b.to.at; });
+  wire_bytes_.reserve(flows.size());
+  offset_.reserve(flows.size());
+  waits_for_.reserve(flows.size());
+  first_follower_.resize(flows.size() + 1);
+  for (const FlowSpec& flow : flows) {
+    wire_bytes_.push_back(wire_bytes(flow));
+    offset_.push_back(flow.start);
+    waits_for_.push_back(static_cast<uint32_t>(flow.after.size()));
+    for (const uint32_t before : flow.after) ++first_follower_[before + 1];
+  }
+  for (size_t i = 0; i < flows.size(); ++i) first_follower_[i + 1] += first_follower_[i];
+  followers_.resize(first_follower_.back());
+  std::vector<uint32_t> filled(first_follower_.begin(), first_follower_.end() - 1);
+  for (uint32_t i = 0; i < flows.size(); ++i) {
+    for (const uint32_t before : flows[i].after) followers_[filled[before]++] = i;
+    senders_[senders.of[i]].stopped = !groups_.runs(flows[i].group);
+  }
+}
+
+void FlowModel::start() {
+  for (uint32_t i = 0; i < waits_for_.size(); ++i) {
+    if (waits_for_[i] == 0) start_by_clock(i, Time::zero() + offset_[i]);
+  }
+}
+
+/// One without bytes is a packet, as a message of zero length is.
+uint64_t FlowModel::wire_bytes(const FlowSpec& flow) const {
+  const uint64_t packets =
+      std::max<uint64_t>(1, flow.bytes / frames_.payload + (flow.bytes % frames_.payload != 0));
+  return flow.bytes + packets * (frames_.overhead + frames_.gap) + flow.first_header +
+         flow.last_header;
+}
+
+/// From a flow's leaving until it has come in.
+Duration FlowModel::path_time(uint32_t sender, uint64_t bytes) const {
+  Duration sum;
+  bool first = true;
+  const uint64_t packet =
+      std::min<uint64_t>(bytes, frames_.payload + frames_.overhead + frames_.gap);
+  for (const LinkId link : routes_.paths[sender]) {
+    sum += latency_[link];
+    if (!cut_through_ && !first) {
+      sum += Rate::bits_per_second(capacity_[link] >> MaxMin::kFractionBits).time_for(packet);
+    }
+    first = false;
+  }
+  return sum;
+}
+
+Duration FlowModel::acknowledgement_time(uint32_t sender) const {
+  Duration sum;
+  const std::vector<LinkId>& path = routes_.paths[sender];
+  for (auto link = path.rbegin(); link != path.rend(); ++link) {
+    const LinkId back = reverse(*link);
+    sum += latency_[back];
+    if (cut_through_ && link != path.rbegin()) continue;
+    sum += Rate::bits_per_second(capacity_[back] >> MaxMin::kFractionBits)
+               .time_for(frames_.ack_bytes + frames_.gap);
+  }
+  return sum;
+}
+
+void FlowModel::put(size_t at, const Leaving& leaving) {
+  heap_[at] = leaving;
+  senders_[leaving.sender].place = static_cast<uint32_t>(at);
+}
+
+/// Moves the free place `at` up or down to where `leaving` belongs, and puts it there.
+void FlowModel::sift(size_t at, const Leaving& leaving) {
+  while (at > 0 && leaving < heap_[(at - 1) / kHeapArity]) {
+    put(at, heap_[(at - 1) / kHeapArity]);
+    at = (at - 1) / kHeapArity;
+  }
+  while (true) {
+    const size_t first = kHeapArity * at + 1;
+    if (first >= heap_.size()) break;
+    size_t child = first;
+    for (size_t i = first + 1; i < std::min(first + kHeapArity, heap_.size()); ++i) {
+      if (heap_[i] < heap_[child]) child = i;
+    }
+    if (!(heap_[child] < leaving)) break;
+    put(at, heap_[child]);
+    at = child;
+  }
+  put(at, leaving);
+}
+
+void FlowModel::schedule(uint32_t sender, Time at) {
+  size_t place = senders_[sender].place;
+  if (place == kNone) {
+    place = heap_.size();
+    heap_.emplace_back();
+  }
+  sift(place, {at, sender});
+}
+
+void FlowModel::unschedule(uint32_t sender) {
+  const size_t place = senders_[sender].place;
+  if (place == kNone) return;
+  senders_[sender].place = kNone;
+  const Leaving last = heap_.back();
+  heap_.pop_back();
+  if (place < heap_.size()) sift(place, last);
+}
+
+/// When the sender's first flow leaves, if its rate stays.
+void FlowModel::plan(uint32_t sender) {
+  const Sender& s = senders_[sender];
+  if (s.rate == 0 || s.first == kNone) return unschedule(sender);
+  const Work time = (s.left + s.rate - 1) / s.rate;
+  if (time >= static_cast<Work>(INT64_MAX - s.since.ps())) return unschedule(sender);
+  schedule(sender, s.since + Duration::ps(static_cast<int64_t>(time)));
+}
+
+void FlowModel::begin_next(uint32_t sender) {
+  Sender& s = senders_[sender];
+  s.left = static_cast<Work>(wire_bytes_[s.first]) * Rate::kPsBitsPerByte << MaxMin::kFractionBits;
+  s.since = now_;
+  if (s.active) plan(sender);
+}
+
+void FlowModel::begin(uint32_t flow) {
+  times_[flow].start = now_;
+  const uint32_t sender = routes_.of[flow];
+  Sender& s = senders_[sender];
+  if (s.first != kNone) {
+    s.last = next_[s.last] = flow;
+    return;
+  }
+  s.first = s.last = flow;
+  begin_next(sender);
+  activate(sender);
+}
+
+void FlowModel::activate(uint32_t sender) {
+  Sender& s = senders_[sender];
+  if (s.active || s.stopped || s.first == kNone) return;
+  s.active = true;
+  rates_.start(sender);
+}
+
+/// `due`: by the clock of its group.
+void FlowModel::start_by_clock(uint32_t flow, Time due) {
+  const uint32_t group = specs_[flow].group;
+  due_[flow] = due;
+  held_[flow] = !groups_.runs(group);
+  if (!held_[flow]) starts_.push({groups_.when(group, due), flow});
+}
+
+void FlowModel::leave(uint32_t sender) {
+  Sender& s = senders_[sender];
+  const uint32_t flow = s.first;
+  s.bytes += wire_bytes_[flow];
+  s.first = next_[flow];
+  if (s.first != kNone) {
+    begin_next(sender);
+  } else {
+    unschedule(sender);
+    idle_.push_back(sender);
+  }
+  const Time at = later(now_, path_time(sender, wire_bytes_[flow]));
+  if (!heard_[flow]) return received(flow, at);
+  calls_.push({at, Call::kReceived, called_++, flow});
+}
+
+void FlowModel::received(uint32_t flow, Time at) {
+  times_[flow].received = at;
+  ++finished_;
+  groups_.note_end(specs_[flow].group);
+  for (uint32_t i = first_follower_[flow]; i < first_follower_[flow + 1]; ++i) {
+    const uint32_t next = followers_[i];
+    ready_[next] = std::max(ready_[next], at);
+    if (--waits_for_[next] != 0) continue;
+    // It starts that long after all have come in, which may be after the group has stopped.
+    const uint32_t group = specs_[next].group;
+    start_by_clock(next, later(groups_.clock(group, ready_[next]), offset_[next]));
+  }
+}
+
+void FlowModel::call(const Call& call) {
+  if (call.kind == Call::kReceived) {
+    received(call.index, call.at);
+    const Duration back = acknowledgement_time(routes_.of[call.index]);
+    calls_.push({later(call.at, back), Call::kAcknowledged, called_++, call.index});
+  }
+  for (FlowListener* listener : listeners_) {
+    if (call.kind == Call::kReceived) listener->on_received(call.index, call.at);
+    if (call.kind == Call::kAcknowledged) listener->on_acknowledged(call.index, call.at);
+    if (call.kind == Call::kWake) listener->on_wake(call.index, call.at);
+  }
+}
+
+void FlowModel::hold(uint32_t flow) {
+  ++waits_for_[flow];
+  heard_[flow] = true;
+}
+
+void FlowModel::release(uint32_t flow, Time at) {
+  ready_[flow] = std::max(ready_[flow], at);
+  if (--waits_for_[flow] != 0) return;
+  const Time clock = groups_.clock(specs_[flow].group, ready_[flow]);
+  start_by_clock(flow, later(clock, offset_[flow]));
+}
+
+void FlowModel::apply(const Change& change) {
+  const LinkId link = change.to.link;
+  if (change.to.rate) capacity_[link] = MaxMin::share_of(*change.to.rate);
+  if (change.to.latency) latency_[link] = *change.to.latency;
+  down_[link] += static_cast<uint32_t>(change.down);
+  const auto close = [&](uint8_t bit, const std::optional<bool>& closed) {
+    if (!closed) return;
+    closed_[link] = static_cast<uint8_t>(*closed ? closed_[link] | bit : closed_[link] & ~bit);
+  };
+  close(kDown, change.to.down);
+  close(kPaused, change.to.paused);
+  rates_.set_capacity(link, is_closed(link) ? 0 : capacity_[link]);
+}
+
+void FlowModel::apply(const GroupChange& change) {
+  if (!groups_.set_running(change.group, change.running, change.at)) return;
+  const FlowGroups::Range flows = groups_.flows(change.group);
+  for (uint32_t i = flows.first; i < flows.end; ++i) {
+    const uint32_t sender = routes_.of[i];
+    Sender& s = senders_[sender];
+    s.stopped = !change.running;
+    if (change.running) {
+      if (held_[i]) start_by_clock(i, due_[i]);
+      if (!s.active && s.first != kNone) s.since = now_;
+      activate(sender);
+    } else if (s.active) {
+      s.left -=
+          std::min(s.left, static_cast<Work>(s.rate) * static_cast<Work>((now_ - s.since).ps()));
+      s.active = false;
+      s.rate = 0;
+      rates_.stop(sender);
+      unschedule(sender);
+    }
+  }
+}
+
+void FlowModel::change(const RateChange& change) {
+  now_ = change.at;
+  apply(Change{change, 0});
+  settle();
+}
+
+void FlowModel::change(const GroupChange& change) {
+  now_ = change.at;
+  apply(change);
+  settle();
+}
+
+void FlowModel::plan(Change change) {
+  const auto after = [](Time at, const Change& known) { return at < known.to.at; };
+  const auto from = changes_.begin() + static_cast<ptrdiff_t>(next_change_);
+  changes_.insert(std::upper_bound(from, changes_.end(), change.to.at, after), change);
+}
+
+/// Gives everyone the rate that is his from now on.
+void FlowModel::settle() {
+  for (const uint32_t sender : idle_) {
+    Sender& s = senders_[sender];
+    if (s.first != kNone || !s.active) continue;  // its next flow began at once
+    s.active = false;
+    s.rate = 0;
+    rates_.stop(sender);
+  }
+  idle_.clear();
+  rates_.update();
+  for (const uint32_t sender : rates_.changed()) {
+    Sender& s = senders_[sender];
+    const Work done = static_cast<Work>(s.rate) * static_cast<Work>((now_ - s.since).ps());
+    s.left = s.left > done ? s.left - done : 0;
+    s.since = now_;
+    s.rate = rates_.rate(sender);
+    plan(sender);
+  }
+}
+
+Time FlowModel::next() const {
+  Time next = Time::never();
+  if (!heap_.empty()) next = heap_.front().at;
+  if (!calls_.empty()) next = std::min(next, calls_.top().at);
+  if (!starts_.empty()) next = std::min(next, starts_.top().at);
+  if (next_change_ < changes_.size()) next = std::min(next, changes_[next_change_].to.at);
+  return next;
+}
+
+void FlowModel::step() {
+  now_ = next();
+  for (; !heap_.empty() && heap_.front().at == now_; ++events_) leave(heap_.front().sender);
+  while (!calls_.empty() && calls_.top().at == now_) {
+    const Call due = calls_.top();
+    calls_.pop();
+    call(due);
+  }
+  for (; !starts_.empty() && starts_.top().at == now_; ++events_) {
+    const uint32_t flow = starts_.top().flow, group = specs_[flow].group;
+    starts_.pop();
+    if (groups_.runs(group) && groups_.when(group, due_[flow]) <= now_) {
+      begin(flow);
+    } else {
+      start_by_clock(flow, due_[flow]);  // the group has been stopped since
+    }
+  }
+  for (; next_change_ < changes_.size() && changes_[next_change_].to.at == now_; ++next_change_) {
+    const Change& change = changes_[next_change_];
+    if (change.group.group != kNoGroup) {
+      apply(change.group);
+    } else {
+      apply(change);
+    }
+  }
+  settle();
+}
+
+std::vector<std::pair<uint32_t, MaxMin::Share>> FlowModel::leaving() const {
+  std::vector<std::pair<uint32_t, MaxMin::Share>> flows;
+  flows.reserve(heap_.size());
+  for (const Leaving& l : heap_) {
+    flows.emplace_back(senders_[l.sender].first, senders_[l.sender].rate);
+  }
+  return flows;
+}
+
+Rate FlowModel::rate(uint32_t flow) const {
+  const Sender& s = senders_[routes_.of[flow]];
+  if (s.first != flow) return {};
+  return Rate::bits_per_second(s.rate >> MaxMin::kFractionBits);
+}
+
+std::vector<uint64_t> FlowModel::link_bytes() const {
+  std::vector<uint64_t> bytes(capacity_.size());
+  for (size_t i = 0; i < senders_.size(); ++i) {
+    for (const LinkId link : routes_.paths[i]) bytes[link] += senders_[i].bytes;
+  }
+  return bytes;
+}
+
+}  // namespace understudy

@@ -1,0 +1,192 @@
+// Flows as rates: each gets its max-min fair share of the links on its path as long as it has bytes
+// to send. No packets, queues, losses or priorities; time goes from one flow's start or end to the
+// next.
+//
+// A flow's wire bytes are its payload and what every packet of it adds. It has left when the sum of
+// its rate over time is its wire bytes; it has come in, and flows that wait for it may start, when
+// the latencies of its path have passed after that; where switches store and forward, also a full
+// packet's (or the only one's) time on every link but the first. Flows of a connection leave one
+// after another.
+//
+// A flow that is held (flow_carrier.h) starts when it is released, and its listeners hear when it
+// has come in, and when its acknowledgement has come back: that takes the reverse path's latencies
+// and its own time on the links, and nothing of the rates of flows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "dataplane/base/units.h"
+#include "dataplane/fabric/flow.h"
+#include "dataplane/fabric/graph.h"
+#include "dataplane/flows/flow_carrier.h"
+#include "dataplane/flows/flow_groups.h"
+#include "dataplane/flows/max_min.h"
+
+namespace understudy {
+
+/// Who sends: a connection, or a flow that has none of its own.
+struct FlowSenders {
+  std::vector<std::vector<LinkId>> paths;  ///< by sender
+  std::vector<uint32_t> of;                ///< by flow: its sender
+};
+
+struct FlowTimes {
+  Time start = Time::never();     ///< never(): it has not begun
+  Time received = Time::never();  ///< its last byte at the receiver
+};
+
+class FlowModel final : public FlowCarrier {
+ public:
+  /// Arguments but `changes` outlive this; links' outages are the graph's.
+  FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows, const FlowSenders& senders,
+            const FlowSettings& frames, bool cut_through,
+            const std::vector<RateChange>& changes = {},
+            const std::vector<GroupChange>& group_changes = {});
+
+  /// Before the first event: flows that wait for nothing get their times.
+  void start();
+  /// When something happens next, never() if nothing does, and that.
+  Time next() const;
+  void step();
+  /// One that was not known before; its time is neither before now() nor after next().
+  void change(const RateChange& change);
+  void change(const GroupChange& change);
+  /// One that comes later, after all of its time that are known.
+  void plan(const RateChange& change) { plan(Change{change}); }
+  void plan(const GroupChange& change) { plan(Change{{.at = change.at}, 0, change}); }
+
+  // FlowCarrier. Listeners hear of flows that are held only.
+  void hold(uint32_t flow) override;
+  void listen(FlowListener& listener) override { listeners_.push_back(&listener); }
+  void release(uint32_t flow, Time at) override;
+  void wake_listener(Time at, uint32_t index) override {
+    calls_.push({at, Call::kWake, called_++, index});
+  }
+
+  const std::vector<FlowTimes>& times() const { return times_; }
+  size_t finished() const { return finished_; }
+  /// How many flows that have not ended stand still, for they were stopped.
+  size_t stopped() const { return groups_.stopped(); }
+  /// Nothing comes through this link now.
+  bool is_closed(LinkId link) const { return down_[link] != 0 || closed_[link] != 0; }
+  Time now() const { return now_; }
+  uint64_t events() const { return events_; }
+  const MaxMin& rates() const { return rates_; }
+  /// Of a flow now; zero bits: it does not leave.
+  Rate rate(uint32_t flow) const;
+  /// Flows that leave now and their rates, in no order.
+  std::vector<std::pair<uint32_t, MaxMin::Share>> leaving() const;
+  /// What went over each link, by link: wire bytes of all flows that have left whole.
+  std::vector<uint64_t> link_bytes() const;
+
+ private:
+  /// 2^-12 bit/s times 1 ps: what a share carries in a picosecond.
+  using Work = unsigned __int128;
+  static constexpr uint32_t kNone = 0xffffffff;
+
+  struct Sender {
+    uint32_t first = kNone, last = kNone;  ///< flows that have bytes to send, by next_
+    Work left = 0;                         ///< of the first one, at `since`
+    Time since;
+    MaxMin::Share rate = 0;  ///< since then
+    uint64_t bytes = 0;      ///< wire bytes of all that have left
+    uint32_t place = kNone;  ///< in heap_
+    bool active = false;     ///< known to rates_
+    bool stopped = false;    ///< with its group
+  };
+  /// A sender's first flow leaves at this time, if rates stay.
+  struct Leaving {
+    Time at;
+    uint32_t sender;
+    bool operator<(const Leaving& o) const { return at != o.at ? at < o.at : sender < o.sender; }
+  };
+  struct Start {
+    Time at;
+    uint32_t flow;
+    bool operator>(const Start& o) const { return at != o.at ? at > o.at : flow > o.flow; }
+  };
+
+  /// Of a listener. At one moment flows come in before anybody wakes; then in the order in which it
+  /// became known.
+  struct Call {
+    enum Kind : uint8_t { kReceived, kAcknowledged, kWake };
+    Time at;
+    Kind kind;
+    uint64_t number;
+    uint32_t index;  ///< of a flow, or a wake-up
+    bool operator>(const Call& o) const {
+      if (at != o.at) return at > o.at;
+      if ((kind == kWake) != (o.kind == kWake)) return kind == kWake;
+      return number > o.number;
+    }
+  };
+
+  struct Change {
+    RateChange to;
+    int down = 0;  ///< 1: an outage begins, -1: one ends
+    GroupChange group = {};
+  };
+
+  uint64_t wire_bytes(const FlowSpec& flow) const;
+  Duration path_time(uint32_t sender, uint64_t wire_bytes) const;
+  Duration acknowledgement_time(uint32_t sender) const;
+  void begin(uint32_t flow);
+  void begin_next(uint32_t sender);
+  void activate(uint32_t sender);
+  void start_by_clock(uint32_t flow, Time due);
+  void leave(uint32_t sender);
+  void received(uint32_t flow, Time at);
+  void call(const Call& call);
+  void apply(const Change& change);
+  void apply(const GroupChange& change);
+  void plan(Change change);
+  void settle();
+  void plan(uint32_t sender);
+  // heap_: a heap of senders by the time at which their first flow leaves.
+  void put(size_t at, const Leaving& leaving);
+  void sift(size_t at, const Leaving& leaving);
+  void schedule(uint32_t sender, Time at);
+  void unschedule(uint32_t sender);
+
+  const FlowSenders& routes_;
+  const FlowSettings& frames_;
+  const bool cut_through_;
+  MaxMin rates_;
+  // By link.
+  std::vector<MaxMin::Share> capacity_;  ///< while it is up
+  std::vector<uint32_t> down_;           ///< outages that hold now
+  std::vector<uint8_t> closed_;          ///< by a change of the link: kDown, kPaused
+  std::vector<Duration> latency_;
+  // By flow.
+  std::vector<uint64_t> wire_bytes_;
+  std::vector<Duration> offset_;                      ///< its FlowSpec's start
+  std::vector<uint32_t> next_;                        ///< the one behind it in its sender's list
+  std::vector<uint32_t> waits_for_;                   ///< flows and releases that it waits for
+  std::vector<bool> heard_;                           ///< listeners hear of it
+  std::vector<Time> ready_;                           ///< when the last of those that have came in
+  std::vector<uint32_t> first_follower_, followers_;  ///< flows that wait for it
+  std::vector<FlowTimes> times_;
+  std::vector<Time> due_;   ///< of those in groups: by the group's clock, when it starts
+  std::vector<bool> held_;  ///< until the group goes on
+  const std::vector<FlowSpec>& specs_;
+  FlowGroups groups_;
+
+  std::vector<Sender> senders_;
+  std::vector<Leaving> heap_;
+  std::vector<uint32_t> idle_;  ///< senders whose last flow has just left
+  std::priority_queue<Start, std::vector<Start>, std::greater<>> starts_;
+  std::vector<FlowListener*> listeners_;
+  std::priority_queue<Call, std::vector<Call>, std::greater<>> calls_;
+  uint64_t called_ = 0;
+  std::vector<Change> changes_;  ///< by time
+  size_t next_change_ = 0;
+  Time now_;
+  size_t finished_ = 0;
+  uint64_t events_ = 0;
+};
+
+}  // namespace understudy

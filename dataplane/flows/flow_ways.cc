@@ -1,0 +1,79 @@
+// The ways that flows' packets take: given with the flow, or by what the network's routing chooses.
+#include <algorithm>
+
+#include "dataplane/base/assert.h"
+#include "dataplane/fabric/routes.h"
+#include "dataplane/flows/flow_traffic.h"
+
+namespace understudy {
+
+void FlowTraffic::learn_ways() {
+  for (uint32_t i = 0; i < specs_.size(); ++i) {
+    const FlowSpec& spec = specs_[i];
+    if (!spec.path.empty()) continue;
+    Routing& routing = network_->routing();
+    routing.learn(spec.to);
+    if (spec.back.empty()) routing.learn(spec.from);
+    if (spec.most_paths == 1) continue;
+    ASSERT_INVARIANT(spec.most_paths <= UINT8_MAX);
+    const uint64_t paths = routing.paths(spec.from, spec.to);
+    flows_[i].paths = static_cast<uint8_t>(std::min<uint64_t>(paths, spec.most_paths));
+  }
+}
+/// What the flow's path is when nothing else is there: the rate of its first link; a full packet's
+/// time to go and its acknowledgement's to come back; how many links.
+Rate FlowTraffic::measure_idle_path(const FlowSpec& spec, Duration& round_trip,
+                                    unsigned& links) const {
+  const auto pass = [&](LinkId link) {
+    const GraphLink& l = graph_.link(link);
+    round_trip += l.latency * 2 +
+                  l.rate.time_for(settings_.payload + settings_.overhead + settings_.gap) +
+                  l.rate.time_for(settings_.ack_bytes + settings_.gap);
+    ++links;
+    return link;
+  };
+  if (!spec.path.empty()) {
+    for (const LinkId link : spec.path) pass(link);
+    return graph_.link(spec.path.front()).rate;
+  }
+  Way way = Way::by_hash(spec.to, flow_hash(spec.from, spec.to, spec.number));
+  const LinkId first = pass(network_->routing().next(spec.from, way));
+  for (VertexId at = graph_.link(first).to; at != spec.to;) {
+    at = graph_.link(pass(network_->routing().next(at, way))).to;
+  }
+  return graph_.link(first).rate;
+}
+
+/// How the flow's packet of this number leaves, where that is not known beforehand.
+FlowTraffic::Departure FlowTraffic::chosen_departure(uint32_t flow, uint64_t packet) const {
+  const FlowSpec& spec = specs_[flow];
+  if (!spec.path.empty()) {
+    const std::vector<LinkId>& path =
+        spec.spray.empty() ? spec.path : spec.spray[packet % spec.spray.size()];
+    return {path.front(), Way::along(path.data())};
+  }
+  Departure d;
+  Routing& routing = network_->routing();
+  const unsigned paths = flows_[flow].paths;
+  if (paths == 1) {
+    d.way = Way::by_hash(spec.to, flows_[flow].hash);
+  } else {
+    const uint64_t all = routing.paths(spec.from, spec.to);
+    const auto number = static_cast<unsigned __int128>(all) * (packet % paths) / paths;
+    d.way = Way::by_number(spec.to, static_cast<uint64_t>(number));
+  }
+  d.first = routing.next(spec.from, d.way);
+  return d;
+}
+
+/// Of the flow's next packet, whose turn `next` is not by `nic`.
+FlowTraffic::Departure FlowTraffic::other_departure(uint32_t flow, LinkId nic,
+                                                    const Departure& next) const {
+  const size_t paths = std::max<size_t>(specs_[flow].spray.size(), flows_[flow].paths);
+  for (size_t i = 0; i < paths; ++i) {
+    if (const Departure other = departure_of(flow, i); other.first == nic) return other;
+  }
+  return next;
+}
+
+}  // namespace understudy

@@ -1,0 +1,202 @@
+// The closed form of operations against the exact ring, bounds and laws.
+#include "collective_model/predict/time_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "collective_model/plan/wire_cost.h"
+#include "collective_model/predict/fit.h"
+#include "collective_model/schedule/simple_all_reduce.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+OperationShape shape_of(Collective collective, CommunicatorSize size, uint64_t bytes) {
+  OperationShape shape;
+  shape.collective = collective;
+  shape.communicator = size;
+  shape.bytes = bytes;
+  return shape;
+}
+
+NetworkCost network_of(uint64_t gbps, double latency) {
+  return {static_cast<double>(gbps) * 125, latency, 4178.0 / 4096};
+}
+
+/// Time of `bytes` of payload in full packets.
+Duration payload_time(uint64_t bytes, Rate rate, const WireCost& wire) {
+  return rate.time_for(bytes * (wire.mtu + wire.overhead)) / wire.mtu;
+}
+
+/// Uniform ranks whose first credits were there before: the sum over loops of
+///   (J-1) * max(c/B, s/B + alpha) + c/B + alpha
+/// with J = 2(n-1), c the loop's chunk, s its first slice, alpha the latency + step cost and B the
+/// hop's rate times payload over wire bytes of a packet that is full.
+Duration closed_form_time(const RingSchedule& schedule, const Hop& hop, const WireCost& wire,
+                          Duration step_cost) {
+  const Duration alpha = hop.latency + step_cost;
+  Duration total;
+  for (uint32_t loop = 0; loop < schedule.loops(); ++loop) {
+    const uint32_t chunk = schedule.chunk_bytes(loop);
+    const Duration whole = payload_time(chunk, hop.rate, wire);
+    const Duration slice = payload_time(schedule.first_slice(chunk), hop.rate, wire);
+    total += std::max(whole, slice + alpha) * (schedule.steps() - 1) + whole + alpha;
+  }
+  return total;
+}
+
+/// Of the slowest channel, all of which share the links.
+Duration ring_time_of(uint32_t ranks, uint64_t bytes, uint32_t channels, uint64_t gbps,
+                      Duration latency, Duration step_cost) {
+  const auto parts = cut_all_reduce(bytes, 4, channels);
+  Duration longest;
+  for (const ChannelPart& part : parts) {
+    const Hop hop{Rate::bits_per_second(gbps * 1'000'000'000 / parts.size()), latency};
+    longest = std::max(longest, closed_form_time(RingSchedule(ranks, part, 4), hop, {}, step_cost));
+  }
+  return longest;
+}
+
+TEST(TimeModel, WithoutGpuCostsIsTheExactRing) {
+  for (const uint32_t ranks : {2u, 3u, 4u, 16u, 64u, 1000u}) {
+    for (const uint64_t bytes :
+         {uint64_t{65536}, kMiB, 24 * kMiB, 100'000'000 / 4 * uint64_t{4}, 1024 * kMiB}) {
+      for (const uint32_t channels : {1u, 2u, 8u}) {
+        for (const uint64_t gbps : {10u, 400u}) {
+          OperationShape shape = shape_of(Collective::kAllReduce, {ranks, ranks}, bytes);
+          shape.channels = channels;
+          Calibration steps;
+          steps.protocol[index(Protocol::kSimple)].latency = 1;
+          const double model = operation_time(shape, steps, network_of(gbps, 2));
+          const double exact =
+              ring_time_of(ranks, bytes, channels, gbps, Duration::us(2), Duration::us(1))
+                  .microseconds();
+          ASSERT_NEAR(model / exact, 1, 1e-6) << ranks << " ranks, " << bytes << " bytes, "
+                                              << channels << " channels, " << gbps << " Gbit/s";
+        }
+      }
+    }
+  }
+}
+
+TEST(TimeModel, NoFasterThanTheLinksAndNoSlowerWithFasterOnes) {
+  Calibration calibration;
+  calibration.launch = 10;
+  for (ProtocolCost& cost : calibration.protocol) cost = {1, 10, 2, 5};
+  for (const Collective c :
+       {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter,
+        Collective::kBroadcast, Collective::kReduce, Collective::kSendRecv, Collective::kAllToAll,
+        Collective::kGather}) {
+    for (const Algorithm a : {Algorithm::kRing, Algorithm::kTree, Algorithm::kPat}) {
+      for (const Protocol p : {Protocol::kSimple, Protocol::kLL, Protocol::kLL128}) {
+        for (const CommunicatorSize size : {CommunicatorSize{16, 2}, {24, 3}, {64, 8}, {64, 64}}) {
+          if (a == Algorithm::kTree && c != Collective::kAllReduce) continue;
+          double before = 0;
+          for (uint64_t bytes = 1024; bytes <= 4096 * kMiB; bytes *= 4) {
+            OperationShape shape = shape_of(c, size, bytes);
+            shape.algorithm = a;
+            shape.protocol = p;
+            shape.channels = 8;
+            const NetworkCost network = network_of(200, 3);
+            const double t = operation_time(shape, calibration, network);
+            const double least = bytes_between_nodes(shape) * network.wire_per_byte / network.rate;
+            ASSERT_GE(t, least * 0.9999)
+                << static_cast<int>(c) << " " << static_cast<int>(a) << " " << static_cast<int>(p)
+                << " " << size.nodes << " nodes, " << bytes;
+            ASSERT_GE(t, before);
+            ASSERT_LE(operation_time(shape, calibration, network_of(400, 3)), t);
+            before = t;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(TimeModel, RoundsStepWhereThreadsBeginAnother) {
+  // 8 A100 and 24 channels: a slice is one round of 512 threads up to 24 MiB, and two after that.
+  OperationShape shape = shape_of(Collective::kAllReduce, {8, 1}, 0);
+  shape.channels = 24;
+  shape.version = {18};
+  Calibration calibration;
+  calibration.protocol[index(Protocol::kSimple)] = {1, 0, 5, 0};
+  const auto at = [&](uint64_t mib) {
+    shape.bytes = mib * kMiB;
+    return operation_time(shape, calibration, {});
+  };
+  EXPECT_NEAR(at(24), 14 * 6 + 1, 1e-9);  // the last step is two slices
+  EXPECT_NEAR(at(26), 14 * 7 + 2, 1e-9);
+  EXPECT_NEAR(at(32), at(26), 1e-9);
+  // 29.5 hunks of 4 KiB: the last half falls to a warp that has had its second turn.
+  EXPECT_NEAR(at(44), 14 * 8 + 3, 1e-9);
+  EXPECT_NEAR(at(46), at(26), 1e-9);
+}
+
+TEST(TimeModel, HundredThousandGpus) {
+  // Constant time: nothing depends on the number of ranks.
+  OperationShape shape = shape_of(Collective::kAllReduce, {100'000, 12'500}, 1024 * kMiB);
+  shape.channels = 16;
+  double sum = 0;
+  for (int i = 0; i < 1000; ++i) {
+    for (const Algorithm a : {Algorithm::kRing, Algorithm::kTree}) {
+      shape.algorithm = a;
+      sum += operation_time(shape, {}, network_of(3200, 2));
+    }
+  }
+  EXPECT_GT(sum, 0);
+  // The ring waits for 25,000 crossings, the tree for 28.
+  shape.bytes = 1024;
+  shape.algorithm = Algorithm::kRing;
+  EXPECT_GT(operation_time(shape, {}, network_of(3200, 2)), 2.0 * 2 * 12'499);
+  shape.algorithm = Algorithm::kTree;
+  EXPECT_LT(operation_time(shape, {}, network_of(3200, 2)), 2.0 * 29);
+}
+
+TEST(Fit, FindsTheConstantsOfItsOwnModel) {
+  OperationShape shape = shape_of(Collective::kAllReduce, {8, 1}, 0);
+  shape.channels = 24;
+  Calibration truth;
+  truth.launch = 25;
+  truth.tail = 0.3;
+  truth.protocol[index(Protocol::kSimple)] = {1.4, 11, 6, 0};
+  std::vector<FitRow> all;
+  for (uint64_t bytes = kMiB; bytes <= 1024 * kMiB; bytes += kMiB) {
+    shape.bytes = bytes;
+    all.push_back({shape, {}, operation_time(shape, truth, {})});
+  }
+  std::vector<FitRow> used;
+  for (const size_t i : calibration_rows(all, 8)) used.push_back(all[i]);
+  ASSERT_EQ(used.size(), 8u);
+  NcclSystem system;
+  system.ring = {12, 20, 20};
+  system.channels = 24;
+  const Fit fit = fit_calibration(used, system, {28});
+  double worst = 0;
+  for (const FitRow& row : all) worst = std::max(worst, std::abs(error_of(row, fit.calibration)));
+  EXPECT_LT(worst, 0.03);
+}
+
+TEST(Fit, RowsByTheRule) {
+  std::vector<FitRow> rows;
+  const auto add = [&](Protocol protocol, uint64_t from, uint64_t to) {
+    for (uint64_t bytes = from; bytes <= to; bytes *= 2) {
+      FitRow row;
+      row.shape.bytes = bytes;
+      row.shape.protocol = protocol;
+      rows.push_back(row);
+    }
+  };
+  add(Protocol::kLL, 8, 1024);             // positions 0 to 7
+  add(Protocol::kLL128, 2048, 16 * kMiB);  // 8 to 21
+  add(Protocol::kSimple, 32 * kMiB, 32 * kMiB);
+  EXPECT_EQ(calibration_rows(rows, 8), (std::vector<size_t>{0, 3, 7, 8, 12, 17, 21, 22}));
+  EXPECT_EQ(calibration_rows(rows, 3).size(), 3u);
+  EXPECT_EQ(calibration_rows({}, 8).size(), 0u);
+}
+
+}  // namespace
+}  // namespace understudy

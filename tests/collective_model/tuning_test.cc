@@ -1,0 +1,217 @@
+// NCCL's choice, by hand from its published constants, and by what measured curves show.
+#include "collective_model/tuner/tuning.h"
+
+#include <gtest/gtest.h>
+
+#include "collective_model/tuner/graph_search.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+NcclSystem system_of(GpuGeneration gpu, NcclGraph ring, NcclGraph tree, uint32_t channels) {
+  NcclSystem system;
+  system.gpu = gpu;
+  system.ring = ring;
+  system.tree = tree;
+  system.channels = channels;
+  return system;
+}
+
+Tuner a100_node() {
+  const NcclGraph graph{12, 20, 20};
+  return Tuner(system_of(GpuGeneration::kAmpere, graph, graph, 24), {8, 1}, {18});
+}
+
+/// 2 nodes of 8 A100, 16 NICs of 100 Gbit/s.
+Tuner two_nodes(NcclVersion version) {
+  NcclSystem system = system_of(GpuGeneration::kAmpere, {16, 12, 12}, {16, 15, 12}, 32);
+  system.cpu = CpuVendor::kAmd;
+  return Tuner(system, {16, 2}, version);
+}
+
+std::pair<Algorithm, Protocol> choice(const Tuner& tuner, uint64_t bytes) {
+  const TuningTable table = tuner.tune(Collective::kAllReduce, bytes);
+  EXPECT_TRUE(table.chosen);
+  return {table.algorithm, table.protocol};
+}
+
+const auto kRingSimple = std::pair{Algorithm::kRing, Protocol::kSimple};
+const auto kRingLl128 = std::pair{Algorithm::kRing, Protocol::kLL128};
+const auto kTreeSimple = std::pair{Algorithm::kTree, Protocol::kSimple};
+const auto kTreeLl = std::pair{Algorithm::kTree, Protocol::kLL};
+const auto kTreeLl128 = std::pair{Algorithm::kTree, Protocol::kLL128};
+
+TEST(Tuning, TimesByHand) {
+  const TuningTable table = a100_node().tune(Collective::kAllReduce, 24 * kMiB);
+  const auto& ring = table.pairs[index(Algorithm::kRing)];
+  // Simple: 8.4 + 14 * 3.4 us, 12 * 20 GB/s * 8 / 14.
+  EXPECT_NEAR(ring[index(Protocol::kSimple)].latency, 56, 1e-9);
+  EXPECT_NEAR(ring[index(Protocol::kSimple)].bandwidth, 240 * 8 / 14.0, 1e-9);
+  // LL128: 14 + 14 * 1.9 us, 0.92 of that.
+  EXPECT_NEAR(ring[index(Protocol::kLL128)].latency, 40.6, 1e-9);
+  EXPECT_NEAR(ring[index(Protocol::kLL128)].bandwidth, 240 * .92 * 8 / 14, 1e-9);
+  EXPECT_NEAR(ring[index(Protocol::kLL128)].time, 40.6 + 24 * kMiB / (1000 * 240 * .92 * 8 / 14),
+              1e-6);
+  // A tree of 24 MiB has 0.7 of its bandwidth by Simple: min(0.92 * 240, 12 * 24) / 2.
+  const TuningPair& tree = table.pairs[index(Algorithm::kTree)][index(Protocol::kSimple)];
+  EXPECT_EQ(tree.correction, .7);
+  EXPECT_NEAR(tree.bandwidth, 110.4, 1e-9);
+}
+
+TEST(Tuning, SwitchesWhereMeasuredCurvesDo) {
+  // vTrain's table of 8 A100: 303 us at 22 MiB, 265 us at 24 MiB.
+  EXPECT_EQ(choice(a100_node(), 22 * kMiB), kRingLl128);
+  EXPECT_EQ(choice(a100_node(), 24 * kMiB), kRingSimple);
+  // Of 8 V100: 300 us at 12 MiB, 256 us at 14 MiB; of 4: flat between 4 and 6 MiB.
+  const NcclGraph six{6, 22, 22}, four{4, 22, 22};
+  const Tuner v8(system_of(GpuGeneration::kVolta, six, six, 12), {8, 1}, {12});
+  EXPECT_EQ(choice(v8, 12 * kMiB), kRingLl128);
+  EXPECT_EQ(choice(v8, 14 * kMiB), kRingSimple);
+  const Tuner v4(system_of(GpuGeneration::kVolta, four, four, 8), {4, 1}, {12});
+  EXPECT_EQ(choice(v4, 4 * kMiB), kRingLl128);
+  EXPECT_EQ(choice(v4, 6 * kMiB), kRingSimple);
+  // OCI's 2 nodes: busbw jumps from 156 to 219 GB/s between 512 MiB and 1 GiB. 238 GB/s at 8 GiB is
+  // more than a ring could bring through 16 NICs of 100 Gbit/s.
+  const Tuner oci = two_nodes({20});
+  EXPECT_EQ(choice(oci, 8), kTreeLl);
+  EXPECT_EQ(choice(oci, 65536), kTreeLl);
+  EXPECT_EQ(choice(oci, 262144), kTreeLl128);
+  EXPECT_EQ(choice(oci, 512 * kMiB), kTreeLl128);
+  EXPECT_EQ(choice(oci, 1024 * kMiB), kTreeSimple);
+  // With 2.23 trees by Simple are estimated faster.
+  EXPECT_EQ(choice(two_nodes({23}), 512 * kMiB), kTreeSimple);
+}
+
+TEST(Tuning, FewerChannelsForSmallSizes) {
+  const Tuner tuner = two_nodes({20});
+  // LL: 8 bytes a thread of 512 for trees; 8 bytes a rank for rings.
+  EXPECT_EQ(tuner.tune(Collective::kAllReduce, 65536).channels_used, 16u);
+  const TuningTable ring =
+      tuner.tune(Collective::kAllReduce, 8 << 20, Algorithm::kRing, Protocol::kLL);
+  EXPECT_EQ(ring.channels_used, 32u);
+  EXPECT_EQ(
+      tuner.tune(Collective::kAllReduce, 65536 * 16, Algorithm::kRing, Protocol::kLL).channels_used,
+      16u);
+  const TuningTable tiny =
+      tuner.tune(Collective::kAllReduce, 8, Algorithm::kRing, Protocol::kSimple);
+  EXPECT_EQ(tiny.channels_used, 1u);
+  EXPECT_EQ(tiny.threads, 96u);  // 64 and a warp that synchronises
+}
+
+TEST(Tuning, SaysWhyNot) {
+  const Tuner tuner = a100_node();
+  const auto reason = [&](Collective c, Algorithm a, Protocol p, const Tuner& t) {
+    return t.tune(c, kMiB).pairs[index(a)][index(p)].reason;
+  };
+  EXPECT_EQ(reason(Collective::kAllGather, Algorithm::kTree, Protocol::kLL, tuner),
+            "trees are for all-reduce");
+  EXPECT_EQ(reason(Collective::kAllGather, Algorithm::kPat, Protocol::kSimple, tuner),
+            "PAT came with NCCL 2.23");
+  const Tuner pat(NcclSystem(), {16, 2}, {28});
+  EXPECT_EQ(reason(Collective::kAllGather, Algorithm::kPat, Protocol::kSimple, pat),
+            "PAT is for one GPU per node");
+  EXPECT_EQ(reason(Collective::kAllGather, Algorithm::kPat, Protocol::kLL, pat),
+            "PAT knows Simple only");
+  const Tuner alone(NcclSystem(), {16, 16}, {28});
+  EXPECT_TRUE(alone.tune(Collective::kAllGather, kMiB, Algorithm::kPat).chosen);
+  EXPECT_FALSE(alone.tune(Collective::kAllReduce, kMiB, Algorithm::kPat).chosen);
+  EXPECT_FALSE(alone.tune(Collective::kSendRecv, kMiB).chosen);
+}
+
+TEST(Tuning, LL128IsTakenByNameOnly) {
+  NcclSystem system;
+  system.ll128 = false;
+  const Tuner tuner(system, {8, 1}, {28});
+  const auto pair = [&](std::optional<Protocol> p) {
+    return tuner.tune(Collective::kAllReduce, kMiB, {}, p)
+        .pairs[index(Algorithm::kRing)][index(Protocol::kLL128)];
+  };
+  EXPECT_FALSE(pair({}).enabled);
+  EXPECT_TRUE(pair(Protocol::kLL128).enabled);
+}
+
+struct Variable {
+  const char* name;
+  const char* value;
+};
+
+Tuner with(std::initializer_list<Variable> variables, NcclVersion version = {28}) {
+  NcclEnvironment environment;
+  for (const Variable& v : variables) {
+    const auto set = environment.set(v.name, v.value, version);
+    EXPECT_TRUE(set) << (set ? "" : set.error().text);
+  }
+  NcclSystem system = system_of(GpuGeneration::kAmpere, {16, 12, 12}, {16, 12, 12}, 32);
+  return Tuner(system, {16, 2}, version, environment);
+}
+
+TEST(Tuning, EnvironmentForces) {
+  const auto ways = [](const Tuner& tuner, Collective c) {
+    std::string text;
+    const TuningTable table = tuner.tune(c, 64 * kMiB);
+    for (size_t a = 0; a < kAlgorithms; ++a) {
+      for (size_t p = 0; p < kProtocols; ++p) {
+        if (table.pairs[a][p].enabled) text += std::string(1, "rtp"[a]) + "slL"[p] + " ";
+      }
+    }
+    return text;
+  };
+  const Collective reduce = Collective::kAllReduce, gather = Collective::kAllGather;
+  EXPECT_EQ(ways(with({}), reduce), "rs rl rL ts tl tL ");
+  EXPECT_EQ(ways(with({{"NCCL_ALGO", "Tree"}}), reduce), "ts tl tL ");
+  EXPECT_EQ(ways(with({{"NCCL_ALGO", "^tree"}}), reduce), "rs rl rL ");
+  EXPECT_EQ(ways(with({{"NCCL_PROTO", "LL,Simple;allreduce:^LL"}}), reduce), "rs rL ts tL ");
+  EXPECT_EQ(ways(with({{"NCCL_PROTO", "LL,Simple;allreduce:^LL"}}), gather), "rs rl ");
+  EXPECT_EQ(ways(with({{"NCCL_ALGO", "allreduce:tree"}, {"NCCL_PROTO", "simple"}}), reduce), "ts ");
+  EXPECT_EQ(ways(with({{"NCCL_ALGO", "NVLS"}}), reduce), "");
+  // Until 2.23 other collectives kept their ring.
+  EXPECT_EQ(ways(with({{"NCCL_ALGO", "Tree"}}, {22}), gather), "rs rl rL ");
+  EXPECT_EQ(ways(with({{"NCCL_ALGO", "Tree"}}), gather), "");
+  EXPECT_EQ(with({{"NCCL_MAX_NCHANNELS", "4"}}).channels(), 4u);
+  EXPECT_EQ(with({{"NCCL_MIN_NCHANNELS", "48"}}).channels(), 48u);
+  const Tuner slow = with({{"NCCL_NTHREADS", "128"}, {"NCCL_THREAD_THRESHOLDS", "-2 -2 -2 1 1 1"}});
+  const TuningTable table = slow.tune(reduce, 4096, Algorithm::kRing, Protocol::kSimple);
+  EXPECT_EQ(table.channels_used, 32u);
+  EXPECT_EQ(table.threads, 160u);
+}
+
+TEST(Tuning, BadEnvironment) {
+  const auto error = [](const char* name, const char* value, NcclVersion version = {28}) {
+    NcclEnvironment environment;
+    const auto set = environment.set(name, value, version);
+    return set ? std::string() : set.error().text;
+  };
+  EXPECT_EQ(error("NCCL_ALGO", "rings"), "NCCL_ALGO: \"rings\" is unknown");
+  EXPECT_EQ(error("NCCL_ALGO", "sum:ring"), "NCCL_ALGO: \"sum\" is no function");
+  EXPECT_EQ(error("NCCL_ALGO", "ring;tree"),
+            "NCCL_ALGO: every list but the first one needs its function");
+  EXPECT_EQ(error("NCCL_PROTO", "allreduce:LL", {22}),
+            "NCCL_PROTO: lists by function came with NCCL 2.24");
+  EXPECT_EQ(error("NCCL_MAX_NCHANNELS", "65"), "NCCL_MAX_NCHANNELS takes a number from 1 to 64");
+  EXPECT_NE(error("NCCL_DEBUG", "INFO"), "");
+}
+
+TEST(Tuning, SearchFindsKnownGraphs) {
+  const auto search = [](GpuGeneration gpu, uint32_t minor, CommunicatorSize c, NodeLinks links) {
+    NcclSystem system;
+    system.gpu = gpu;
+    search_graphs(system, {minor}, c, links);
+    return system;
+  };
+  const NcclSystem a100 = search(GpuGeneration::kAmpere, 18, {8, 1}, {8, 0, 0});
+  EXPECT_EQ(a100.ring.channels, 12u);
+  EXPECT_EQ(a100.ring.intra, 20);
+  EXPECT_EQ(a100.channels, 24u);
+  const NcclSystem oci = search(GpuGeneration::kAmpere, 20, {16, 2}, {8, 16, 12.5});
+  EXPECT_EQ(oci.ring.channels, 16u);
+  EXPECT_EQ(oci.ring.inter, 12);
+  EXPECT_EQ(oci.tree.intra, 15);
+  const NcclSystem h100 = search(GpuGeneration::kHopper, 28, {8, 1}, {8, 0, 0});
+  EXPECT_EQ(h100.ring.channels, 12u);
+  EXPECT_EQ(h100.ring.intra, 30);
+}
+
+}  // namespace
+}  // namespace understudy

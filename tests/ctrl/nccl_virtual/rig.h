@@ -1,0 +1,141 @@
+// Jobs that a reference rank joins in virtual time, as configurations; runs of them, and their
+// captures judged.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ctrl/schedule/expected_messages.h"
+#include "tests/ctrl/run/simulate_rig.h"
+#include "tests/rigs/nccl_virtual/virtual_job.h"
+
+namespace understudy::nccl_rank {
+
+struct Case {
+  std::string collective = "all_reduce";
+  std::string algorithm = "ring", protocol = "simple";
+  unsigned ranks = 4, channels = 2;
+  std::string sizes = "\"200000B\"";
+  std::string payload = "synthetic";
+  unsigned real = 0;  ///< the reference rank's number
+  std::string more = {};
+  std::vector<unsigned> reals = {};  ///< instead of `real`: of several
+  std::string latency = "1us";       ///< of a link
+  bool fast = false;                 ///< messages take no time on links, and so do not meet there
+};
+
+/// Nodes and ports, and the ranks in their order.
+struct Nodes {
+  std::string text, ranks;
+};
+inline Nodes nodes_of(const Case& c) {
+  const std::string link = "link = { rate = \"10Gbit/s\", latency = \"" + c.latency + "\" }\n";
+  Nodes nodes;
+  for (unsigned rank = 0; rank < c.ranks; ++rank) {
+    const std::string name = "\"n" + std::to_string(rank) + "\"";
+    const bool real = std::ranges::find(c.reals, rank) != c.reals.end();
+    nodes.text += "[[node]]\nname = " + name + "\n" + (real ? "real = true\n" : "") + link;
+    if (real) nodes.text += "[[port]]\nreal = " + name + "\ndevice = \"virtual\"\n";
+    nodes.ranks += (rank == 0 ? "" : ", ") + name;
+  }
+  return nodes;
+}
+
+inline Nodes nodes_of_one(const Case& c) {
+  const std::string link = "link = { rate = \"10Gbit/s\", latency = \"" + c.latency + "\" }\n";
+  const auto group = [&](const std::string& name, unsigned count) {
+    return count == 0 ? ""
+                      : "[[node]]\nname = \"" + name + "\"\ncount = " + std::to_string(count) +
+                            "\n" + link;
+  };
+  const auto of_group = [](const std::string& name, unsigned count) {
+    return count == 0 ? "" : count == 1 ? ", \"" + name + "\"" : ", \"" + name + "*\"";
+  };
+  const unsigned behind = c.ranks - 1 - c.real;
+  return {group("a", c.real) + "[[node]]\nname = \"gpu\"\nreal = true\n" + link +
+              group("w", behind) + "[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\n",
+          (of_group("a", c.real) + ", \"gpu\"" + of_group("w", behind)).substr(2)};
+}
+
+inline std::string text_of(const Case& c, uint32_t minor, const std::string& join) {
+  const Nodes nodes = c.reals.empty() ? nodes_of_one(c) : nodes_of(c);
+  return "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/16\"\n" + nodes.text +
+         "[[job]]\nname = \"job\"\ncollective = \"" + c.collective + "\"\nalgorithm = \"" +
+         c.algorithm + "\"\nprotocol = \"" + c.protocol + "\"\nranks = [" + nodes.ranks +
+         "]\nsizes = [" + c.sizes + "]\nchannels = " + std::to_string(c.channels) +
+         "\npayload = \"" + c.payload + "\"\nnccl = \"2." + std::to_string(minor) +
+         "\"\njoin = { " + join + " }\ninterval = \"20ms\"\n" + c.more;
+}
+
+inline Config config_of_case(const Case& c, const std::string& text) {
+  Config config = config_of(text);
+  for (NodeConfig& node : config.nodes) {
+    if (c.fast) node.nics[0].link_rate = Rate::bits_per_second(uint64_t{1} << 62);
+  }
+  return config;
+}
+
+/// All that real ranks have to say of a run that went well.
+inline void expect_right(const VirtualJob& job, bool inferred) {
+  for (size_t real = 0; real < job.nodes(); ++real) {
+    SCOPED_TRACE("real rank " + std::to_string(real));
+    const CollectiveProgress& progress = job.node(real).progress();
+    EXPECT_EQ(progress.violations, 0u);
+    for (const CollectiveResult& result : progress.results) {
+      EXPECT_EQ(result.wrong_elements, 0u);
+      if (!inferred) {
+        EXPECT_EQ(result.size_mismatches, 0u);
+      }
+    }
+    EXPECT_EQ(progress.results.back().size_mismatches, 0u);
+  }
+}
+
+/// The id's way is a file, or `join`. `look`: at a job whose operations were told, at its end.
+using Look = std::function<void(const VirtualJob& job, const JobReport& report)>;
+inline void play(const Case& c, uint32_t minor, VirtualJob::Options options = {},
+                 std::string join = {}, const Look& look = {}) {
+  SCOPED_TRACE("2." + std::to_string(minor) + " " + c.collective + " " + c.algorithm + " " +
+               c.protocol + ", " + std::to_string(c.ranks) + " ranks");
+  const ScratchFile id("id");
+  const ScratchFile capture("pcapng");
+  if (join.empty()) join = "file = \"" + id.path() + "\"";
+  const Config config = config_of_case(c, text_of(c, minor, join));
+  if (testing::Test::HasFailure()) return;
+  options.capture = capture.path();
+  VirtualJob job(config, options);
+  ASSERT_EQ(job.run(), "");
+  const JobReport report = job.report();
+  EXPECT_EQ(report.violations, 0u);
+  EXPECT_EQ(report.collectives.size(), job.setup().operations.size());
+  for (const CollectiveReport& operation : report.collectives) {
+    if (report.inferred) continue;  // the first of a size is guessed, and late
+    EXPECT_EQ(operation.size_mismatches, 0u);
+    EXPECT_EQ(operation.lateness, Duration());
+  }
+  expect_right(job, report.inferred.has_value());
+  if (report.inferred) {
+    EXPECT_EQ(report.inferred->lost, "");
+    return;
+  }
+  // Messages of the model are the job's, no others'.
+  const bool model = !options.use_spares && job.node().queue_pairs() == 1 && !c.fast;
+  std::vector<std::string> unknown;
+  expected_connections(config, &unknown);
+  EXPECT_EQ(unknown.empty(), job.node().queue_pairs() == 1);
+  Config found = config;  // whoever judges a capture is told what the search found
+  found.jobs.front().search_channels = options.search_channels;
+  const Analysis analysis = judged(options.capture, model ? &found : nullptr);
+  expect_holds(analysis);
+  if (model) {
+    EXPECT_EQ(analysis.findings.verdict(Check::kCollective), Verdict::kHolds);
+  }
+  if (options.use_spares) {
+    EXPECT_FALSE(job.node().spares().empty());
+  }
+  if (look) look(job, report);
+}
+
+}  // namespace understudy::nccl_rank

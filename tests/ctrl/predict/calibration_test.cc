@@ -1,0 +1,158 @@
+// Measured tables: eight rows of each, chosen by rule, predict the others.
+#include "ctrl/predict/calibration_run.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace understudy {
+namespace {
+
+MeasuredTable table_of(const std::string& name) {
+  auto table = read_measured(
+      std::string(UNDERSTUDY_TEST_DATA) + "/oracle/measured/" + name + "_allreduce.csv", false);
+  EXPECT_TRUE(table) << table.error().text();
+  return table ? *table : MeasuredTable();
+}
+
+MeasuredSetup one_node(GpuGeneration gpu, uint32_t release, uint32_t ranks) {
+  MeasuredSetup setup;
+  setup.system.gpu = gpu;
+  setup.version = {release};
+  setup.communicator = {ranks, 1};
+  return setup;
+}
+
+MeasuredSetup two_nodes() {
+  MeasuredSetup setup = one_node(GpuGeneration::kAmpere, 20, 16);
+  setup.system.cpu = CpuVendor::kAmd;
+  setup.communicator.nodes = 2;
+  setup.nics = 16;
+  setup.nic_rate = 100e9;
+  setup.network = {200e3, 2, 4178.0 / 4096};
+  return setup;
+}
+
+void expect_within(const JudgedTable& table, double mean, double worst) {
+  const std::string text = judgement_text({{}, {table}}, false);
+  EXPECT_LE(table.rows.size() - table.judged, kCalibrationRows) << text;
+  EXPECT_LT(table.mean, mean) << text;
+  EXPECT_LT(table.worst_from_4mib, worst) << text;
+  EXPECT_TRUE(table.beyond.empty()) << text;
+}
+
+TEST(Calibration, NvlinkTables) {
+  for (const auto& [name, gpu, release] :
+       {std::tuple{"a100", GpuGeneration::kAmpere, 18u}, {"v100", GpuGeneration::kVolta, 12u}}) {
+    for (const uint32_t ranks : {2u, 4u, 8u}) {
+      const std::string file = "vtrain_" + std::string(name) + "_" + std::to_string(ranks) + "gpu";
+      const CalibrationRun run = calibrate({table_of(file)}, {one_node(gpu, release, ranks)}, {});
+      ASSERT_EQ(run.tables.size(), 1u);
+      EXPECT_EQ(run.tables[0].rows.size(), 512u);
+      expect_within(run.tables[0], 0.03, 0.10);
+    }
+  }
+}
+
+TEST(Calibration, OtherRowsOfTheTablesDoAsWell) {
+  // What is found must not hang on which rows a table happens to have: every third row only.
+  for (const uint32_t ranks : {2u, 4u, 8u}) {
+    for (size_t first = 0; first < 3; ++first) {
+      MeasuredTable table = table_of("vtrain_a100_" + std::to_string(ranks) + "gpu");
+      std::vector<MeasuredRow> rows;
+      for (size_t i = first; i < table.rows.size(); i += 3) rows.push_back(table.rows[i]);
+      table.rows = rows;
+      const CalibrationRun run =
+          calibrate({table}, {one_node(GpuGeneration::kAmpere, 18, ranks)}, {});
+      expect_within(run.tables[0], 0.03, 0.10);
+    }
+  }
+}
+
+TEST(Calibration, OneForTwoFourAndEightGpus) {
+  std::vector<MeasuredTable> tables;
+  std::vector<MeasuredSetup> setups;
+  for (const uint32_t ranks : {2u, 8u}) {
+    tables.push_back(table_of("vtrain_a100_" + std::to_string(ranks) + "gpu"));
+    setups.push_back(one_node(GpuGeneration::kAmpere, 18, ranks));
+  }
+  const CalibrationRun run = calibrate(tables, setups, {});
+  for (const JudgedTable& table : run.tables) expect_within(table, 0.04, 0.10);
+  // A number of GPUs that it has not seen: no row is used, every row is judged.
+  const CalibrationRun four = calibrate({table_of("vtrain_a100_4gpu")},
+                                        {one_node(GpuGeneration::kAmpere, 18, 4)}, run.calibration);
+  EXPECT_EQ(four.tables[0].judged, 512u);
+  EXPECT_LT(four.tables[0].mean, 0.05) << judgement_text(four, false);
+  EXPECT_LT(four.tables[0].worst_from_4mib, 0.15) << judgement_text(four, false);
+}
+
+TEST(Calibration, TwoNodesOverRoce) {
+  const CalibrationRun run = calibrate({table_of("oci_a100_2x8_roce")}, {two_nodes()}, {});
+  const JudgedTable& table = run.tables[0];
+  EXPECT_EQ(table.rows.size(), 18u);
+  expect_within(table, 0.08, 0.20);
+  EXPECT_LT(table.worst, 0.20);
+  std::set<std::pair<Algorithm, Protocol>> ways;
+  for (const JudgedRow& row : table.rows) {
+    ways.insert({row.row.shape.algorithm, row.row.shape.protocol});
+  }
+  EXPECT_EQ(ways.size(), 3u);  // switches of protocol are part of it
+}
+
+TEST(Calibration, NamesMeasuredRowsBeyondTheLinks) {
+  MeasuredSetup ring = two_nodes();
+  ring.algorithm = Algorithm::kRing;
+  const CalibrationRun run = calibrate({table_of("oci_a100_2x8_roce")}, {ring}, {});
+  EXPECT_FALSE(run.tables[0].beyond.empty());
+  EXPECT_NE(judgement_text(run, false).find("8589934592 bytes in this time would be"),
+            std::string::npos);
+}
+
+TEST(MeasuredTable, NcclTestsOutput) {
+  const std::string text =
+      R"(# nThread 1 nGpus 2 minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 5 iters: 20
+#
+# Using devices
+#  Rank  0 Group  0 Pid  27 on   node1 device  0 [0x0f] NVIDIA A100-SXM4-40GB
+#  Rank  1 Group  0 Pid  28 on   node2 device  0 [0x15] NVIDIA A100-SXM4-40GB
+node1:27:27 [0] NCCL INFO cudaDriverVersion 12020
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+          64            16     float     sum      -1    12.50    0.01    0.01      0    11.25    0.01    0.01      0
+           8             2     float     sum      -1    12.25    0.00    0.00    N/A    11.00    0.00    0.00    N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 0
+)";
+  const auto table = parse_measured(text, "out.txt", false);
+  ASSERT_TRUE(table) << table.error().text();
+  EXPECT_EQ(table->ranks, 2u);
+  EXPECT_EQ(table->nodes, 2u);
+  ASSERT_EQ(table->rows.size(), 2u);
+  EXPECT_EQ(table->rows[0].bytes, 8u);
+  EXPECT_EQ(table->rows[0].time, 12.25);
+  EXPECT_EQ(table->rows[0].line, 12u);
+  EXPECT_EQ(parse_measured(text, "out.txt", true)->rows[1].time, 11.25);
+}
+
+TEST(MeasuredTable, BadInput) {
+  const auto error = [](const char* text) {
+    const auto table = parse_measured(text, "t", false);
+    return table ? std::string() : table.error().text();
+  };
+  EXPECT_EQ(error(""),
+            "t: found no row: expected nccl-tests' output, or CSV with a column size_bytes");
+  EXPECT_EQ(error("size_bytes,time\n"),
+            "t:1: found no column time_out_of_place_us or _ns: expected measured times");
+  EXPECT_EQ(error("size_bytes,time_out_of_place_us\n8\n"),
+            "t:2: found 1 field(s): expected at least 2");
+  EXPECT_EQ(error("size_bytes,time_out_of_place_us\n8,-1\n"),
+            "t:2: time: found \"-1\": expected a positive time");
+  EXPECT_EQ(error("size_bytes,time_out_of_place_us\nx,1\n"),
+            "t:2: size: found \"x\": expected bytes");
+  EXPECT_NE(error("8 2 float sum 1.0\n"), "");
+}
+
+}  // namespace
+}  // namespace understudy

@@ -1,0 +1,215 @@
+// Jobs of a configuration to predicted rows: against the exact ring, bounds, errors with lines.
+#include "ctrl/predict/prediction.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "collective_model/nccl/double_tree.h"
+#include "ctrl/compile/collective.h"
+#include "ctrl/compile/modelled_time.h"
+
+namespace understudy {
+namespace {
+
+constexpr const char* kNodes = R"(format = 1
+[[prefix]]
+nic = 0
+v4 = "10.0.0.0/8"
+[[node]]
+name = "w"
+count = 8
+gpus = 4
+nics = 2
+link = { rate = "100Gbit/s", latency = "1us" }
+)";
+
+Config config_of(const std::string& text) {
+  const ConfigResult config = load_config_text(text, "p.toml");
+  EXPECT_TRUE(config) << describe(config.error());
+  return config ? *config : Config();
+}
+
+std::vector<Prediction> rows_of(const Config& config, const Topology* topology = nullptr) {
+  auto predictions = predict(config, topology);
+  EXPECT_TRUE(predictions) << describe(predictions.error());
+  return predictions ? *predictions : std::vector<Prediction>();
+}
+
+std::string error_of(const std::string& text) {
+  const ConfigResult config = load_config_text(text, "p.toml");
+  if (!config) return describe(config.error());
+  const auto predictions = predict(*config, nullptr);
+  return predictions ? "" : describe(predictions.error());
+}
+
+std::string job(const std::string& keys) {
+  return "[[job]]\nname = \"j\"\nranks = [\"w*\"]\n" + keys;
+}
+
+constexpr const char* kAuto = "algorithm = \"auto\"\nprotocol = \"auto\"\n";
+
+TEST(Prediction, RingSimpleIsTheRingThatSimulateModels) {
+  std::string nodes = kNodes;
+  nodes.replace(nodes.find("count = 8"), 9, "count = 7");
+  nodes +=
+      "[[node]]\nname = \"gpu\"\nreal = true\ngpus = 4\nnics = 2\nlink = { rate = \"100Gbit/s\", "
+      "latency = \"1us\" }\n[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\n";
+  for (const char* channels : {"1", "2", "8"}) {
+    for (const char* size : {"1MiB", "24MiB", "1GiB"}) {
+      const Config config = config_of(
+          nodes + "[[job]]\nname = \"j\"\nranks = [\"gpu\", \"w*\"]\ncollective = " +
+          "\"all_reduce\"\ngpus = 1\nstep_cost = \"1us\"\niterations = 1\nwarmup = 0\nchannels = " +
+          channels + "\nsizes = [\"" + size + "\"]\n");
+      const auto predictions = rows_of(config);
+      ASSERT_EQ(predictions.size(), 1u);
+      const auto setup = build_collective(config, config.jobs[0], true);
+      ASSERT_TRUE(setup) << setup.error().text;
+      const auto times = modelled_times(**setup);
+      ASSERT_TRUE(times) << times.error().text;
+      ASSERT_EQ(times->size(), 1u);
+      const double modelled = times->front().microseconds() - 2;  // the first credit's way
+      EXPECT_NEAR(predictions[0].rows[0].time / modelled, 1, 0.005)
+          << channels << " channels, " << size;
+    }
+  }
+}
+
+TEST(Prediction, ColumnsOfNcclTests) {
+  const Config config = config_of(std::string(kNodes) + job("collective = \"all_gather\"\n"
+                                                            "sizes = [\"32MiB\"]\n"));
+  const PredictedRow row = rows_of(config)[0].rows[0];
+  EXPECT_EQ(row.count, (32u << 20) / 32 / 4);  // of each of 32 ranks
+  EXPECT_NEAR(row.bus_rate / row.algorithm_rate, 31.0 / 32, 1e-9);
+  // Two NICs of 100 Gbit/s, which packets of 4096 bytes fill.
+  EXPECT_NEAR(row.nic_rate, 100e9, 5e9);
+  EXPECT_LE(row.nic_rate, 100e9);
+  EXPECT_TRUE(row.beyond.empty());
+  const std::string text = prediction_text(config, rows_of(config), true);
+  EXPECT_NE(text.find("33554432        262144     float    none      -1"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("trees are for all-reduce"), std::string::npos) << text;
+}
+
+TEST(Prediction, SharedLinksSlowNeighboursDown) {
+  // Two leaves of four nodes each and one spine at the rate of one NIC: the ring crosses it once
+  // each way, an all-to-all with everything.
+  const std::string text = R"(
+[topology]
+kind = "leaf_spine"
+hosts_per_leaf = 4
+spines = 1
+uplink = { rate = "100Gbit/s", latency = "1us" }
+)";
+  const auto time = [&](const std::string& collective, bool leaves) {
+    const Config config =
+        config_of(std::string(kNodes) + (leaves ? text : "") +
+                  job("gpus = 1\ncollective = \"" + collective + "\"\nsizes = [\"64MiB\"]\n"));
+    if (!leaves) return rows_of(config)[0].rows[0].time;
+    const auto topology = build_topology(config);
+    EXPECT_TRUE(topology);
+    return rows_of(config, &*topology)[0].rows[0].time;
+  };
+  EXPECT_NEAR(time("all_reduce", true) / time("all_reduce", false), 1, 0.02);
+  // 16 of 56 pairs cross each way: 16 transfers at a time where a NIC has 7.
+  EXPECT_NEAR(time("all_to_all", true) / time("all_to_all", false), 16.0 / 7, 0.05);
+}
+
+TEST(Prediction, BusiestNodeOfTrees) {
+  // What the time model takes from the shape of both trees, for any number of nodes.
+  for (uint32_t n = 2; n <= 200; ++n) {
+    const DoubleTree trees(n);
+    std::vector<double> sends(n);
+    for (uint32_t tree = 0; tree < 2; ++tree) {
+      for (uint32_t place = 1; place < n; ++place) {
+        sends[trees.rank(tree, place)] += 1;
+        sends[trees.rank(tree, trees.parent(place))] += 1;
+      }
+    }
+    OperationShape shape;
+    shape.algorithm = Algorithm::kTree;
+    shape.communicator = {n, n};
+    shape.bytes = 1000;
+    EXPECT_EQ(bytes_between_nodes(shape), 500 * *std::max_element(sends.begin(), sends.end())) << n;
+  }
+}
+
+TEST(Prediction, NamesFiguresBeyondTheLinks) {
+  const Config config = config_of(std::string(kNodes) + R"(
+[topology]
+kind = "single_switch"
+[intra_node]
+gpu_link = { rate = "100Gbit/s", latency = "1us" }
+[calibration]
+simple = { rate = "1000GB/s" }
+)" + "[[job]]\nname = \"j\"\ncollective = \"all_reduce\"\nranks = [\"w0\"]\nsizes = [\"1GiB\"]\n");
+  const PredictedRow row = rows_of(config)[0].rows[0];
+  ASSERT_EQ(row.beyond.size(), 1u);
+  EXPECT_NE(row.beyond[0].find("over a link of 100 Gbit/s"), std::string::npos) << row.beyond[0];
+}
+
+TEST(Prediction, HundredThousandGpus) {
+  std::string text =
+      "format = 1\n[[node]]\nname = \"w\"\ncount = 12500\ngpus = 8\nnics = 8\n"
+      "link = { rate = \"400Gbit/s\", latency = \"1us\" }\n"
+      "[nccl]\ngpu = \"hopper\"\n";
+  for (const char* algorithm : {"ring", "tree", "auto"}) {
+    text += "[[job]]\nname = \"" + std::string(algorithm) + "\"\nranks = [\"w*\"]\nalgorithm = \"" +
+            algorithm +
+            "\"\nprotocol = \"auto\"\ncollective = \"all_reduce\"\n"
+            "sizes = { from = \"1KiB\", to = \"16GiB\" }\n";
+  }
+  const Config config = config_of(text);
+  const auto predictions = rows_of(config);
+  ASSERT_EQ(predictions.size(), 3u);
+  EXPECT_EQ(predictions[0].communicator.ranks, 100'000u);
+  for (size_t i = 0; i < predictions[0].rows.size(); ++i) {
+    EXPECT_GT(predictions[0].rows[i].time, predictions[1].rows[i].time);
+    EXPECT_EQ(predictions[2].rows[i].tuning.algorithm, Algorithm::kTree);
+  }
+}
+
+TEST(Prediction, ContradictionsHaveLines) {
+  const std::string reduce = "collective = \"all_reduce\"\nsizes = [\"1MiB\"]\n";
+  const auto at_job = [](const std::string& text) { return text.starts_with("p.toml:11: job: "); };
+  const std::string pat = error_of(kNodes + job(reduce + "algorithm = \"pat\"\n"));
+  EXPECT_TRUE(at_job(pat)) << pat;
+  EXPECT_NE(pat.find("PAT is for all-gather and reduce-scatter"), std::string::npos) << pat;
+  const std::string gpus =
+      error_of(kNodes + job("collective = \"all_gather\"\nalgorithm = \"pat\"\n"
+                            "sizes = [\"1MiB\"]\n"));
+  EXPECT_TRUE(at_job(gpus)) << gpus;
+  EXPECT_NE(gpus.find("PAT is for one GPU per node"), std::string::npos) << gpus;
+  const std::string none =
+      error_of(kNodes + job(reduce + kAuto) + "[nccl]\nenvironment = { NCCL_ALGO = \"NVLS\" }\n");
+  EXPECT_TRUE(at_job(none)) << none;
+  EXPECT_NE(none.find("NCCL_ALGO excludes it"), std::string::npos) << none;
+  const std::string crossed = error_of(
+      kNodes + job(reduce) +
+      "[nccl]\nenvironment = { NCCL_MIN_NCHANNELS = \"8\", NCCL_MAX_NCHANNELS = \"4\" }\n");
+  EXPECT_NE(crossed.find("p.toml:16: nccl.environment: "), std::string::npos) << crossed;
+  const std::string lists = error_of(kNodes + job(reduce + "nccl = \"2.20\"\n") +
+                                     "[nccl]\nenvironment = { NCCL_ALGO = \"allreduce:ring\" }\n");
+  EXPECT_NE(lists.find("lists by function came with NCCL 2.24"), std::string::npos) << lists;
+}
+
+TEST(Prediction, BadKeys) {
+  const auto error = [](const std::string& section) { return error_of(kNodes + section); };
+  EXPECT_EQ(error("[nccl]\ngpu = \"pascal\"\n"),
+            "p.toml:12: nccl.gpu: found \"pascal\": expected one of volta, ampere, "
+            "hopper, blackwell\n");
+  EXPECT_EQ(
+      error("[nccl]\nring = { channels = 12, intra = \"20Gbit/s\" }\n"),
+      "p.toml:12: nccl.ring.intra: found \"20Gbit/s\": expected a positive bandwidth in GB/s, "
+      "as in \"20GB/s\"\n");
+  EXPECT_NE(error("[nccl]\nenvironment = { NCCL_PROTO = \"LL64\" }\n").find("\"LL64\" is unknown"),
+            std::string::npos);
+  EXPECT_NE(
+      error("[calibration]\nsimple = { rounds = \"1us\" }\n").find("calibration.simple.rounds"),
+      std::string::npos);
+  EXPECT_NE(error("[calibration]\ntail = -1\n").find("expected a share of a step"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace understudy

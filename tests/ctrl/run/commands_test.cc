@@ -1,0 +1,70 @@
+// Live commands as text, to and fro, and what is said about those that make no sense.
+#include "ctrl/run/commands_text.h"
+
+#include "tests/ctrl/run/simulate_rig.h"
+
+namespace understudy {
+namespace {
+
+Config config() {
+  RingText ring;
+  ring.more =
+      "[[traffic]]\nname = \"incast\"\npattern = \"incast\"\nfrom = [\"w1\"]\nto = [\"w0\"]\n"
+      "size = \"4MB\"\n"
+      "[[traffic]]\npattern = \"flow\"\nfrom = [\"w1\"]\nto = [\"w0\"]\nsize = \"4MB\"\n";
+  return config_of(ring.text());
+}
+
+TEST(Commands, WhatTheReportWritesReadsBack) {
+  const Config c = config();
+  for (const char* text :
+       {"link gpu rate 50000000bit/s", "link w0 latency 2000000ps loss 0.001", "link w1 down",
+        "link w1 down 3000000ps", "link w1 up", "link w0 - switch0 down",
+        "link * -> switch0 rate unlimited", "node w0 pause", "node w0 pause 1000000ps",
+        "node w0 resume", "traffic incast stop", "traffic traffic 2 start"}) {
+    const auto event = parse_command(c, text);
+    ASSERT_TRUE(event) << event.error().text;
+    EXPECT_EQ(event->at, Time::zero());
+    EXPECT_EQ(command_text(c, *event), text);
+  }
+}
+
+TEST(Commands, HaveTheirTimeInFront) {
+  const auto event = parse_command(config(), "at 20ms node w1 pause 2ms");
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->at, Time::zero() + Duration::ms(20));
+  EXPECT_EQ(event->node, 2u);
+  EXPECT_EQ(event->action, EventAction::kPause);
+  EXPECT_EQ(event->lasts, Duration::ms(2));
+}
+
+TEST(Commands, ATrafficMayBeCalledByItsNumber) {
+  const auto event = parse_command(config(), "traffic 2 stop");
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->traffic, 1u);
+}
+
+TEST(Commands, WhatMakesNoSenseIsNamed) {
+  const Config c = config();
+  const auto why = [&](const char* text) {
+    const auto event = parse_command(c, text);
+    EXPECT_FALSE(event) << text;
+    return event ? "" : event.error().text;
+  };
+  EXPECT_NE(why("").find("no \"link NODE\""), std::string::npos);
+  EXPECT_NE(why("at soon link gpu up").find("soon"), std::string::npos);
+  EXPECT_NE(why("link w9 up").find("no node \"w9\""), std::string::npos);
+  EXPECT_NE(why("link gpu").find("nothing that changes"), std::string::npos);
+  EXPECT_NE(why("link gpu rate").find("\"rate\" has no value"), std::string::npos);
+  EXPECT_NE(why("link gpu loss 1.5").find("no probability"), std::string::npos);
+  EXPECT_NE(why("link gpu pause").find("none of rate"), std::string::npos);
+  EXPECT_NE(why("link gpu down 0us").find("takes some time"), std::string::npos);
+  EXPECT_NE(why("link gpu up down").find("none of"), std::string::npos);
+  EXPECT_NE(why("node w0 sleep").find("neither pause nor resume"), std::string::npos);
+  EXPECT_NE(why("node w0 resume 2ms").find("too much"), std::string::npos);
+  EXPECT_NE(why("traffic incats stop").find("did you mean \"incast\""), std::string::npos);
+  EXPECT_NE(why("traffic incast").find("neither start nor stop"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace understudy

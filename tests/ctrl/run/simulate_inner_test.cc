@@ -1,0 +1,118 @@
+// What emulated ranks say to one another beside a real node, packet by packet: the collective takes
+// what it takes where all ranks are emulated, on links that the job itself congests.
+#include <gtest/gtest.h>
+
+#include "ctrl/compile/capabilities.h"
+#include "ctrl/config/read/load.h"
+#include "ctrl/network/shared_network.h"
+#include "ctrl/run/simulate.h"
+
+namespace understudy {
+namespace {
+
+/// Four nodes a leaf over one uplink of 50 Gbit/s; each neighbour of the ring is on another leaf.
+std::string text(bool real, const std::string& keys, const std::string& more = "") {
+  std::string out = "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/16\"\n";
+  const auto node = [&](const std::string& name, const std::string& rest) {
+    out += "[[node]]\nname = \"" + name +
+           "\"\nlink = { rate = \"100Gbit/s\", latency = \"500ns\" }\n" + rest;
+  };
+  node("gpu", real ? "real = true\n" : "");
+  node("w", "count = 7\n");
+  if (real) out += "[[port]]\nreal = \"gpu\"\ndevice = \"virtual\"\npfc = true\n";
+  out +=
+      "[topology]\nkind = \"leaf_spine\"\nhosts_per_leaf = 4\nspines = 1\n"
+      "uplink = { rate = \"50Gbit/s\", latency = \"1us\" }\n"
+      "[[queues.class]]\npfc = { xoff = \"100KB\", xon = \"60KB\", headroom = \"auto\" }\n" +
+      more +
+      "[[job]]\nname = \"j\"\nranks = [\"gpu\", \"w3\", \"w0\", \"w4\", \"w1\", \"w5\", \"w2\", "
+      "\"w6\"]\n" +
+      keys;
+  return out;
+}
+
+RunReport simulated(const std::string& config_text) {
+  const ConfigResult config = load_config_text(config_text, "f");
+  EXPECT_TRUE(config) << describe(config.error());
+  SimulateOptions options;
+  options.timeline = true;
+  auto report = simulate(*config, options);
+  EXPECT_TRUE(report) << report.error().text;
+  return *report;
+}
+
+double beside_real(const RunReport& report) {
+  return report.jobs.at(0).collectives.at(0).node_reported->seconds();
+}
+
+/// Of rank 0, where all are emulated.
+double all_emulated(const RunReport& report) {
+  for (const TimelineTrack& track : report.timeline) {
+    if (track.group == "j, rank 0 (gpu)") return track.slices.at(0).length.seconds();
+  }
+  ADD_FAILURE();
+  return 0;
+}
+
+constexpr char kRing[] =
+    "collective = \"all_reduce\"\nalgorithm = \"ring\"\nchannels = 2\nsizes = [\"8MiB\"]\n";
+
+TEST(SimulateInner, ARealNodeTakesWhatAnEmulatedOneTakes) {
+  const RunReport real = simulated(text(true, kRing)), emulated = simulated(text(false, kRing));
+  const double expected = all_emulated(emulated);
+  EXPECT_NEAR(beside_real(real), expected, expected * 0.01);
+  EXPECT_TRUE(real.verdict.faithful);
+  ASSERT_EQ(real.traffic->inner_messages.size(), 1u);
+  const InnerMessagesReport& inner = real.traffic->inner_messages[0];
+  EXPECT_EQ(inner.job, "j");
+  // Six of eight hops, both channels.
+  EXPECT_EQ(inner.counts.at(0).second, 12u);
+  EXPECT_EQ(inner.counts.at(1).second, inner.counts.at(2).second);
+  // What the plan's times take for granted is four times as much as the uplinks carry.
+  const RunReport times = simulated(text(true, std::string(kRing) + "inner = \"times\"\n"));
+  EXPECT_LT(beside_real(times), expected * 0.6);
+  EXPECT_TRUE(times.traffic->inner_messages.empty());
+  EXPECT_EQ(times.jobs.at(0).model, "plan");
+  // The model knows as much as the run does.
+  ASSERT_EQ(real.jobs.at(0).model, "packets");
+  EXPECT_NEAR(static_cast<double>(real.jobs[0].collectives.at(0).modelled.ps()),
+              beside_real(real) * 1e12, 0.01 * expected * 1e12);
+}
+
+TEST(SimulateInner, OtherCollectivesToo) {
+  for (const char* keys : {"collective = \"all_reduce\"\nalgorithm = \"tree\"\n",
+                           "collective = \"all_to_all\"\n", "collective = \"all_gather\"\n"}) {
+    const std::string job = std::string(keys) + "sizes = [\"4MiB\"]\n";
+    const double expected = all_emulated(simulated(text(false, job)));
+    EXPECT_NEAR(beside_real(simulated(text(true, job))), expected, expected * 0.01) << keys;
+  }
+}
+
+TEST(SimulateInner, OperationsFollowEachOtherUnderCongestionControl) {
+  const std::string job =
+      std::string(kRing) + "iterations = 6\ntraffic_class = 2\ncontrol = \"dcqcn\"\n";
+  const std::string more =
+      "ecn = { kmin = \"40KB\", kmax = \"100KB\", pmax = 0.2 }\n"
+      "[[control]]\nname = \"dcqcn\"\nlaw = \"dcqcn\"\n";
+  const RunReport report = simulated(text(true, job, more));
+  ASSERT_EQ(report.jobs.at(0).collectives.size(), 6u);
+  EXPECT_FALSE(report.jobs[0].failed);
+  const auto& counts = report.traffic->inner_messages.at(0).counts;
+  EXPECT_EQ(counts.at(1).second, counts.at(2).second);
+  EXPECT_GT(counts.at(5).second, 0u);  // marked
+}
+
+TEST(SimulateInner, WhatCannotBeIsNamed) {
+  const auto refusal = [](const std::string& config_text) {
+    const ConfigResult config = load_config_text(config_text, "f");
+    return config ? why_not({*config}, RunClock::kVirtual) : describe(config.error());
+  };
+  const std::string asked = std::string(kRing) + "inner = \"packets\"\n";
+  EXPECT_EQ(refusal(text(true, asked)), "");
+  const std::string flow = refusal(text(true, asked, "[fabric]\nfidelity = \"flow\"\n"));
+  EXPECT_NE(flow.find("job.inner"), std::string::npos) << flow;
+  EXPECT_NE(flow.find("fabric.fidelity"), std::string::npos) << flow;
+}
+
+}  // namespace
+}  // namespace understudy

@@ -1,0 +1,175 @@
+#include "tests/rigs/nccl_virtual/reference_node.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "ctrl/compile/shard_config.h"
+#include "ctrl/config/merged_nics.h"
+#include "ctrl/peers/nccl/transport/net_ib_layout.h"
+#include "ctrl/shards/nccl_queue_pair.h"
+
+namespace understudy::nccl_rank {
+namespace {
+
+NcclWire wire_of(const JobConfig& job) {
+  const NetIbLayout& layout = net_ib_layout(job.nccl);
+  return {.layout = layout.cts,
+          .queue_pairs = job.join->queue_pairs,
+          .split = job.join->split_data.value_or(layout.split_data)};
+}
+
+/// As ibv_mtu.
+int mtu_code(uint32_t mtu) { return std::countr_zero(mtu) - 7; }
+
+}  // namespace
+
+void SpareConnection::prepare(const NcclQps& qps, const LinkNearEnd& theirs, uint32_t devices,
+                              const DeviceRkeys& keys) {
+  if (link_.sends) {
+    sender_.connect({.qps = qps, .layout = layout_, .fifo = region.bytes});
+    return;
+  }
+  staging_.resize(size_t{layout_.slots} * layout_.entry_bytes);
+  receiver_.connect({.qps = qps,
+                     .layout = layout_,
+                     .fifo_va = theirs.va,
+                     .fifo_rkey = keys,
+                     .devices = devices,
+                     .buffer_va = region.va,
+                     .buffer_rkey = region.rkey,
+                     .slots = 1,
+                     .slot_bytes = kBytes,
+                     .sender_rank = static_cast<uint32_t>(link_.peer),
+                     .staging = staging_.data()});
+}
+
+void SpareConnection::on_wake(Time now, uint64_t) {
+  wanted_ = true;
+  if (link_.sends) {
+    send(now);
+  } else {
+    receiver_.grant(now, *host_);
+  }
+}
+
+void SpareConnection::send(Time now) {
+  if (!wanted_ || sent_ || !sender_.has_credit(0)) return;
+  sent_ = sender_.send(now, *host_, 0, kBytes, PayloadRef{}, 0);
+}
+
+void SpareConnection::on_received(Time now, Qp& qp, const Received& message) {
+  if (link_.sends) return send(now);
+  receiver_.received(qp, message, [&](uint32_t bytes) { exchanged_ = bytes == kBytes; });
+}
+
+void SpareConnection::on_completed(Time, Qp& qp, uint64_t id, WorkStatus status) {
+  if (!link_.sends || status != WorkStatus::kSuccess) return;
+  sender_.acknowledged(qp, id, [&](uint64_t) { exchanged_ = true; });
+}
+
+ReferenceNode::ReferenceNode(const Config& config, const JobConfig& job, JobState& state,
+                             uint32_t real, ShardControl& control)
+    : config_(config),
+      job_(job),
+      setup_(*state.setup),
+      rank_(setup_.job.real[real]),
+      control_(control),
+      wire_(wire_of(job)),
+      ranks_(RanksHost::create(config, job, state, real, control, wire_).value()) {}
+
+std::optional<uint32_t> ReferenceNode::link_of(const Link& link) const {
+  const auto& links = setup_.job.links;
+  for (uint32_t l = 0; l < links.size(); ++l) {
+    const Link same{static_cast<int>(links[l].channel), static_cast<int>(links[l].far),
+                    links[l].index, links[l].real_sends};
+    if (links[l].real == rank_ && same == link) return l;
+  }
+  return std::nullopt;
+}
+
+const NodeConfig& ReferenceNode::node_of(uint32_t rank) const {
+  return config_.nodes[job_.ranks[setup_.communicator.node_of(rank)]];
+}
+
+std::vector<unsigned> ReferenceNode::nics_of(uint32_t rank) const {
+  const unsigned first = setup_.communicator.nic_of(rank);
+  std::vector<unsigned> all(merged_nics(job_, node_of(rank), first));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+IbSide ReferenceNode::open(const Link& link) {
+  const NodeConfig& node = node_of(rank_);
+  const auto peer = static_cast<uint32_t>(link.peer);
+  const auto number = link_of(link);
+  LinkNearEnd end;
+  if (number && opened_.insert(*number).second) {
+    end = ranks_->end(*number);
+  } else {
+    SpareConnection& spare = spares_.emplace_back(link, wire_.layout);
+    const size_t parts = std::max(nics_of(rank_).size(), nics_of(peer).size());
+    while (spare.end.qpns.size() < wire_.queue_pairs * parts) {
+      spare.end.qpns.push_back(control_.take_qpn());
+    }
+    const uint64_t bytes = link.sends ? wire_.layout.fifo_bytes() : SpareConnection::kBytes;
+    spare.region =
+        control_.add_region(node.index, bytes, kAccessRemoteWrite, RegionKind::kBacked).value();
+    spare.end.va = spare.region.va;
+    spare.end.rkey = spare.region.rkey;
+    end = spare.end;
+  }
+  IbSide side;
+  side.qpns = end.qpns;
+  for (const unsigned nic : nics_of(rank_)) {
+    side.gids.push_back(roce_address(node.nics[nic]));
+    side.rkeys.push_back(end.rkey);
+  }
+  side.address = end.va;
+  side.mtu = mtu_code(config_.fabric.mtu);
+  return side;
+}
+
+void ReferenceNode::connect(const IbSide& own, const IbSide& theirs) {
+  const LinkNearEnd far{theirs.qpns, theirs.address, theirs.rkeys[0]};
+  for (const uint32_t link : opened_) {
+    if (ranks_->end(link).qpns != own.qpns) continue;
+    ranks_->connect(link, far);
+    connected_.insert(link);
+    return;
+  }
+  const auto spare = std::ranges::find_if(
+      spares_, [&](const SpareConnection& s) { return s.end.qpns == own.qpns; });
+  const auto peer = static_cast<uint32_t>(spare->link().peer);
+  const std::vector<unsigned> ours = nics_of(rank_), others = nics_of(peer);
+  const auto count = static_cast<uint32_t>(std::max(ours.size(), others.size()));
+  NcclQps qps{{}, wire_.split, count};
+  for (size_t q = 0; q < own.qpns.size(); ++q) {
+    qps.far_device.push_back(static_cast<uint8_t>(q % others.size()));
+    const NcclNic real{&node_of(rank_), ours[q % ours.size()]};
+    const NcclNic emulated{&node_of(peer), others[q % others.size()]};
+    QpConfig config = nccl_queue_pair(config_, job_.nccl, real, emulated, own.qpns[q], far.qpns[q],
+                                      config_.fabric.mtu, 0, !spare->link().sends);
+    config.addressing.dst_mac = emulated.node->nics[emulated.nic].mac;
+    control_.add_qp(config, *spare, true, [&](Qp& qp) {
+      qps.all.push_back(&qp);
+      if (qps.count() != own.qpns.size()) return;
+      const auto devices = static_cast<uint32_t>(ours.size());
+      spare->prepare(qps, far, devices, {far.rkey, others.size()});
+    });
+  }
+}
+
+bool ReferenceNode::can_carry(size_t operation) const {
+  for (uint32_t l = 0; l < setup_.job.links.size(); ++l) {
+    if (setup_.job.links[l].real != rank_ || connected_.contains(l)) continue;
+    if (setup_.job.messages(operation, l) > 0) return false;
+  }
+  return true;
+}
+
+void ReferenceNode::use_spares() {
+  for (; used_ < spares_.size(); ++used_) control_.wake(spares_[used_], 0);
+}
+
+}  // namespace understudy::nccl_rank

@@ -1,0 +1,103 @@
+// A job of NCCL's in virtual time: the emulated side as `run` has it (NcclJobs over JobRunner and a
+// shard), reference ranks beside it, each on a node of its own. They meet over TCP in memory, and
+// their packets go over virtual links to the emulator, those of two reference ranks through it; the
+// reference ranks' queue pairs are connected with what came over TCP, nothing else.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ctrl/compile/shard_config.h"
+#include "ctrl/jobs/job_runner.h"
+#include "ctrl/jobs/nccl/nccl_jobs.h"
+#include "dataplane/port/capture.h"
+#include "dataplane/virtual_time/virtual_loop.h"
+#include "tests/rigs/nccl_virtual/memory_peers.h"
+#include "tests/rigs/nccl_virtual/reference_node.h"
+#include "tests/rigs/own_workload.h"
+
+namespace understudy::nccl_rank {
+
+class VirtualJob {
+ public:
+  struct Options {
+    bool lazy = false;  ///< transports are connected where an operation is the first to use them
+    uint32_t search_channels = 0;  ///< that the real rank's search finds; 0: half of all
+    uint64_t seed = 1;             ///< of the order of TCP's events
+    bool whole = false;            ///< bytes come as they were sent
+    bool split = false;            ///< a child of all ranks is made before the operations
+    bool use_spares = false;       ///< at the end a message goes over each connection without a use
+    bool at_once = false;          ///< the programs end when they have all that they need
+    uint32_t real_mtu = 0;         ///< of the reference node's NIC; 0: the configuration's
+    std::string capture;           ///< path; empty: none
+  };
+  /// `config`: one job, with join, and a rank on each node.
+  VirtualJob(const Config& config, const Options& options);
+  ~VirtualJob();
+
+  /// To the end of the communicator. Returns what did not happen; empty if all is well.
+  std::string run();
+
+  const CollectiveSetup& setup() const { return *state_->setup; }
+  /// Of the first real rank, and of all.
+  const ReferenceNode& node() const { return *reals_.front()->node; }
+  size_t nodes() const { return reals_.size(); }
+  const ReferenceNode& node(size_t real) const { return *reals_[real]->node; }
+  JobReport report() const { return runner_->report(0); }
+  const std::vector<std::string>& said() const { return said_; }
+  /// When the first operation could begin.
+  Time joined() const { return joined_; }
+  Time now() const { return loop_.now(); }
+
+ private:
+  class Control;
+  struct Side {
+    explicit Side(const ShardConfig& config) : shard(config), control(shard) {}
+    Shard shard;
+    ShardControl control;
+  };
+  /// A real node: its shard, and its rank's process.
+  struct Real {
+    explicit Real(const ShardConfig& config) : side(config) {}
+    Side side;
+    PortList ports;
+    std::unique_ptr<ReferenceNode> node;
+    std::unique_ptr<RealRank> rank;
+    std::unique_ptr<ShardParticipant> turns;
+    size_t stage = 0;  ///< of its program
+  };
+  void add_reals();
+  void join_wires();
+  SocketAddress root(RealRank& rank);
+  Task<> program(Real* real, SocketAddress root);
+  Task<> connect_for(RealRank& rank, nccl_rank::Communicator* comm, size_t operation);
+  /// Until the programs of all have come here.
+  Task<> together(Real* real, const char* where);
+  std::vector<Link> pairs(const RealRank& rank) const;
+  bool over() const;
+  std::string standing() const;
+
+  const Config& config_;
+  const Config real_config_;  ///< as the reference node sees it
+  const JobConfig& job_;
+  const Options options_;
+  World world_;
+  std::unique_ptr<JobState> state_;  ///< the reference ranks'
+  OwnWorkload workload_;
+  Side emulator_;
+  MemoryNetwork network_;
+  std::unique_ptr<JobRunner> runner_;
+  std::unique_ptr<MemoryPeers> peers_;
+  std::unique_ptr<NcclJobs> jobs_;
+  std::vector<std::unique_ptr<Real>> reals_;
+  std::unique_ptr<Capture> capture_;
+  std::vector<std::unique_ptr<VirtualLink>> wires_;  ///< by port
+  std::unique_ptr<ShardParticipant> emulator_turns_;
+  std::unique_ptr<Control> control_;
+  VirtualLoop loop_;
+  std::vector<std::string> said_;
+  Time joined_;
+};
+
+}  // namespace understudy::nccl_rank

@@ -1,0 +1,74 @@
+// What the soft NIC's environment variables mean.
+#include "tools/soft_nic/base/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace understudy::soft_nic {
+namespace {
+
+Result<Settings> read(const std::map<std::string, std::string>& variables) {
+  return read_settings([&](const char* name) -> const char* {
+    const auto at = variables.find(name);
+    return at == variables.end() ? nullptr : at->second.c_str();
+  });
+}
+
+TEST(SoftNicSettings, AllHaveDefaults) {
+  const auto settings = read({});
+  ASSERT_TRUE(settings);
+  EXPECT_EQ(settings->interface, "");
+  EXPECT_EQ(settings->socket, "");
+  EXPECT_TRUE(settings->address.is_unset());
+  EXPECT_EQ(settings->name, "understudy0");
+  EXPECT_EQ(settings->window, 256U);
+}
+
+TEST(SoftNicSettings, APortIsAnInterfaceOrASocket) {
+  EXPECT_EQ(read({{kDeviceVariable, "eth0"}})->interface, "eth0");
+  EXPECT_EQ(read({{kDeviceVariable, "af_packet:eth0"}})->interface, "eth0");
+  const auto bare = read({{kDeviceVariable, "vhost:/run/a.sock"}, {kAddressVariable, "10.9.0.1"}});
+  ASSERT_TRUE(bare);
+  EXPECT_EQ(bare->socket, "/run/a.sock");
+  EXPECT_EQ(bare->interface, "");
+  EXPECT_EQ(bare->address, IpAddress::v4(0x0a090001));
+  const auto both = read({{kDeviceVariable, "vhost:/run/a.sock,tap=soft0"}});
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->socket, "/run/a.sock");
+  EXPECT_EQ(both->interface, "soft0");
+}
+
+TEST(SoftNicSettings, ErrorsNameTheVariable) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {kDeviceVariable, ""},
+      {kDeviceVariable, "a/b"},
+      {kDeviceVariable, "a-name-too-long-for-linux"},
+      {kDeviceVariable, "memif:/run/a.sock"},
+      {kDeviceVariable, "vhost:"},
+      {kDeviceVariable, "vhost:/a,"},
+      {kDeviceVariable, "vhost:/a,tap="},
+      {kDeviceVariable, "vhost:/a,tap=b,c"},
+      {kDeviceVariable, "vhost:/a,queues=1"},
+      {kAddressVariable, "10.9.0.300"},
+      {kAddressVariable, "fe80::1"},
+      {kNameVariable, ""},
+      {kNameVariable, "a:1"},
+      {kWindowVariable, "0"},
+      {kWindowVariable, "4097"},
+      {kWindowVariable, "64k"},
+  };
+  for (const auto& [variable, value] : wrong) {
+    const auto settings = read({{variable, value}});
+    ASSERT_FALSE(settings) << variable << "=" << value;
+    EXPECT_NE(settings.error().text.find(std::string(variable) + "=" + value), std::string::npos)
+        << settings.error().text;
+  }
+  const auto nowhere = read({{kDeviceVariable, "vhost:/run/a.sock"}});
+  ASSERT_FALSE(nowhere);
+  EXPECT_NE(nowhere.error().text.find(kAddressVariable), std::string::npos);
+}
+
+}  // namespace
+}  // namespace understudy::soft_nic

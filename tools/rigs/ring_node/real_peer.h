@@ -1,0 +1,73 @@
+// The peer's side of the out-of-band messages (ctrl/peers/ring/ring_messages.h) where the peer is a real
+// rank too: what a rank says to the previous one, which has called it. A machine without sockets:
+// bytes in, bytes out. Each real rank calls its next one, and a call is about the links to that one
+// only, also in a ring of two.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ctrl/peers/ring/ring_messages.h"
+
+namespace understudy {
+
+/// The job of a ring whose ranks are all real, as each of them describes it: `message` is what the
+/// rank `client` is told by the rank `peer`.
+RingJobMessage real_ring(RingJobMessage message, uint32_t client, uint32_t peer);
+/// What a real rank that was told `job` tells the one before it, which is real too.
+RingJobMessage passed_back(RingJobMessage job);
+
+class RealPeer {
+ public:
+  /// `job`: what the previous rank is told; client_rank is its rank, peer_rank ours.
+  explicit RealPeer(RingJobMessage job) : job_(std::move(job)) {}
+
+  void on_bytes(std::span<const uint8_t> bytes);
+  void on_closed();
+  /// Bytes to send to the previous rank, taken once.
+  std::vector<uint8_t> take_output() { return std::exchange(output_, {}); }
+  /// Why the connection is of no more use; empty while it is. The client's own words if it gave up.
+  const std::string& failure() const { return failure_; }
+
+  /// The previous rank knows the job.
+  bool described() const { return state_ != State::kHello; }
+  /// Its ends of the links, in the order of its connects; one for each channel.
+  const std::vector<RingLinkEnd>& asked() const { return asked_; }
+  bool all_asked() const { return asked_.size() == job_.channels; }
+  /// Our end of the next link that was not answered yet: it is ready to receive.
+  void answer(const RingLinkEnd& ours);
+  /// All its queue pairs stand; it waits for begin().
+  bool client_ready() const { return state_ >= State::kReady; }
+  /// Tells a client that is ready that we are.
+  void begin();
+  /// Its results, and those that it passes on, since the last call; each names its rank.
+  std::vector<RingResultMessage> take_results() { return std::exchange(results_, {}); }
+  /// It needs nothing of us any more.
+  bool done() const { return done_; }
+
+  void send_error(std::string text) { append_ring_oob(RingErrorMessage{std::move(text)}, output_); }
+
+ private:
+  enum class State : uint8_t { kHello, kConnect, kReady, kRunning };
+
+  void handle(const RingOobMessage& message);
+  void hello(const RingHelloMessage& message);
+  void connect(const RingLinkEnd& end);
+  void fail_with(std::string why) { failure_ = std::move(why); }
+
+  RingJobMessage job_;
+  RingOobReader reader_;
+  std::vector<uint8_t> output_;
+  std::string failure_;
+  State state_ = State::kHello;
+  IpAddress client_;  ///< its GID, as its hello says
+  std::vector<RingLinkEnd> asked_;
+  size_t answered_ = 0;
+  std::vector<RingResultMessage> results_;
+  bool done_ = false;
+};
+
+}  // namespace understudy

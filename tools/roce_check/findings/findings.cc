@@ -1,0 +1,108 @@
+#include "tools/roce_check/findings/findings.h"
+
+#include <algorithm>
+
+#include "dataplane/base/text_format.h"
+
+namespace understudy {
+
+const char* verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kHolds:
+      return "holds";
+    case Verdict::kFails:
+      return "FAILS";
+    case Verdict::kNotChecked:
+      return "not checked";
+  }
+  return "?";
+}
+
+std::string Finding::line() const {
+  std::string out;
+  const std::string id = rule_info(rule).id;
+  if (id != "-") out += id + " ";
+  if (stamp.frame != 0) {
+    out += format_text("frame %llu at %.9f s: ", static_cast<unsigned long long>(stamp.frame),
+                       stamp.at.seconds());
+  }
+  return out + text;
+}
+
+void Findings::add(Rule rule, Stamp stamp, std::string text) {
+  Entry& entry = of(rule);
+  if (++entry.count <= kExamples) entry.examples.push_back({rule, stamp, std::move(text)});
+}
+
+void Findings::add_if_gapless(Rule rule, Stamp stamp, std::string text) {
+  Entry& entry = suspicions_[static_cast<size_t>(rule)];
+  if (++entry.count <= kExamples) entry.examples.push_back({rule, stamp, std::move(text)});
+}
+
+void Findings::settle(bool gapless) {
+  for (size_t i = 0; i < kRules; ++i) {
+    Entry& suspicion = suspicions_[i];
+    if (suspicion.count == 0) continue;
+    if (!gapless) {
+      undecided_ += suspicion.count;
+      const RuleInfo& info = rule_info(static_cast<Rule>(i));
+      note(info.check, std::string(info.id) + ": " + std::to_string(suspicion.count) +
+                           " suspicions that packets missing from the capture may explain");
+    } else {
+      Entry& entry = entries_[i];
+      entry.count += suspicion.count;
+      for (Finding& f : suspicion.examples) entry.examples.push_back(std::move(f));
+      std::ranges::stable_sort(entry.examples, {}, [](const Finding& f) { return f.stamp.frame; });
+      if (entry.examples.size() > kExamples) entry.examples.resize(kExamples);
+    }
+    suspicion = Entry{};
+  }
+}
+
+void Findings::excuse(Rule rule) {
+  Entry& entry = of(rule);
+  for (const Finding& f : entry.examples) note(rule_info(rule).check, f.line());
+  if (entry.count > entry.examples.size()) note(rule_info(rule).check, "...");
+  entry.count = 0;
+  entry.examples.clear();
+}
+
+uint64_t Findings::count(Check check) const {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < kRules; ++i) {
+    if (rule_info(static_cast<Rule>(i)).check == check) sum += entries_[i].count;
+  }
+  return sum;
+}
+
+Verdict Findings::verdict(Rule rule) const {
+  if (of(rule).count != 0) return Verdict::kFails;
+  return of(rule).examined != 0 ? Verdict::kHolds : Verdict::kNotChecked;
+}
+
+Verdict Findings::verdict(Check check) const {
+  Verdict out = Verdict::kNotChecked;
+  for (size_t i = 0; i < kRules; ++i) {
+    const auto rule = static_cast<Rule>(i);
+    if (rule_info(rule).check != check) continue;
+    const Verdict one = verdict(rule);
+    if (one == Verdict::kFails) return one;
+    if (one == Verdict::kHolds) out = one;
+  }
+  return out;
+}
+
+std::vector<Finding> Findings::examples(Check check) const {
+  std::vector<Finding> out;
+  for (size_t i = 0; i < kRules; ++i) {
+    if (rule_info(static_cast<Rule>(i)).check != check) continue;
+    out.insert(out.end(), entries_[i].examples.begin(), entries_[i].examples.end());
+  }
+  return out;
+}
+
+bool Findings::hold() const {
+  return std::ranges::all_of(entries_, [](const Entry& entry) { return entry.count == 0; });
+}
+
+}  // namespace understudy

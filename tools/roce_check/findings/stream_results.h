@@ -1,0 +1,68 @@
+// What is known of one direction of a connection when its packets have been followed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "dataplane/base/units.h"
+#include "dataplane/wire/opcodes.h"
+
+namespace understudy {
+
+/// A message that its receiver has accepted, or a READ or ATOMIC that was answered.
+struct AcceptedMessage {
+  OpKind kind = OpKind::kUnknown;
+  uint64_t bytes = 0;
+  bool imm = false;
+  uint64_t first_frame = 0;  ///< of the accepted transmission
+  Time first_at, last_at;    ///< of its first and last packet
+};
+
+struct StreamCounts {
+  uint64_t requests = 0;  ///< request packets, without retransmissions
+  uint64_t retransmissions = 0;
+  uint64_t responses = 0;
+  uint64_t repeated_responses = 0;
+  uint64_t acks = 0;
+  uint64_t rnr_naks = 0;
+  uint64_t naks[5] = {};      ///< by NakCode
+  uint64_t unanswered = 0;    ///< request packets at the end of the capture
+  uint64_t late = 0;          ///< request packets behind later ones: lost at first, or overtaken
+  uint64_t not_captured = 0;  ///< packets that must have been sent but are not in the capture
+};
+
+/// Why a requester went back.
+enum class RetryCause : uint8_t { kSequenceNak, kRnrNak, kImpliedNak, kTimeout };
+inline constexpr size_t kRetryCauses = 4;
+const char* retry_cause_name(RetryCause cause);
+
+class DurationSamples {
+ public:
+  void add(Duration d) { samples_.push_back(d); }
+  uint64_t count() const { return samples_.size(); }
+  /// 0 is the shortest, 500 the median, 1000 the longest; zero where there are none.
+  Duration quantile(unsigned permille) const;
+
+ private:
+  std::vector<Duration> samples_;
+};
+
+struct StreamTimes {
+  DurationSamples ack;   ///< from a packet that asks for an ACK to the first answer that covers it
+  DurationSamples read;  ///< from a READ or ATOMIC to its first response
+  DurationSamples nak;   ///< from the packet behind a gap to the NAK
+  std::array<DurationSamples, kRetryCauses>
+      retry;  ///< from the NAK, or the packet itself, to it again
+};
+
+/// What the two sides of a connection agreed on, as far as the capture shows it.
+struct QpLimits {
+  std::optional<Duration> ack_timeout;
+  std::optional<unsigned> retries;
+  std::optional<unsigned> rnr_retries;  ///< 7: for ever
+  std::optional<unsigned> depth;        ///< READs and ATOMICs in flight
+};
+
+}  // namespace understudy

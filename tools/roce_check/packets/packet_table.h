@@ -1,0 +1,101 @@
+// All RoCE packets of a capture as compact records, sorted into flows; what can be judged packet by
+// packet (parsing, ICRC) is judged here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dataplane/base/address.h"
+#include "dataplane/base/ids.h"
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+#include "dataplane/wire/opcodes.h"
+#include "tools/roce_check/findings/findings.h"
+#include "tools/roce_check/packets/capture_source.h"
+#include "tools/roce_check/packets/cm_follower.h"
+
+namespace understudy {
+
+/// What all packets of a queue pair have in common on their way (rules A1.4, A1.10, A1.12).
+struct PacketClass {
+  uint16_t vlan_tci = 0;  ///< VLAN id and priority
+  bool tagged = false;
+  uint8_t dscp = 0;
+  uint16_t pkey = 0xffff;
+  uint16_t udp_src = 0;
+};
+
+/// One direction of one connection: what goes from `src` to queue pair `dest_qpn` at `dst`, as one
+/// interface saw it. Queue pair numbers are used again; a flow ends where its UDP source port is
+/// replaced by another one for good.
+struct Flow {
+  IpAddress src, dst;
+  Qpn dest_qpn = 0;
+  std::vector<uint32_t> packets;  ///< indices into PacketTable::packets, in capture order
+  PacketClass traffic;            ///< of its first packet; all others are held to it
+  uint32_t interface = 0;         ///< SourceFrame::interface
+  std::string name() const;
+};
+
+/// A request that came with a wrong ICRC: nobody may have taken it.
+struct DamagedPacket {
+  uint32_t flow = 0;
+  Psn psn;
+};
+
+/// A congestion notification: from the receiver of marked packets to queue pair `dest_qpn` of their
+/// sender.
+struct CnpRecord {
+  Stamp stamp;
+  IpAddress src, dst;
+  Qpn dest_qpn = 0;
+};
+
+struct PacketRecord {
+  uint64_t frame = 0;
+  Time at;
+  Time scheduled = Time::never();
+  uint32_t flow = 0;
+  Psn psn;
+  uint32_t payload_bytes = 0;
+  uint32_t wire_bytes = 0;  ///< with preamble, FCS and gap
+  uint32_t dma_length = 0;
+  uint32_t msn = 0;
+  uint32_t imm = 0;
+  Rkey rkey = 0;
+  uint64_t va = 0;     ///< of a request; in an ATOMIC response the original value
+  uint8_t opcode = 0;  ///< as an RC opcode
+  uint8_t syndrome = 0;
+  uint8_t ecn = 0;
+  CaptureDirection direction = CaptureDirection::kUnknown;
+  bool ack_request = false;
+
+  const OpcodeInfo& info() const { return opcode_info(opcode); }
+  Stamp stamp() const { return {frame, at}; }
+};
+
+struct PacketCounts {
+  uint64_t roce = 0;
+  uint64_t other = 0;  ///< frames that are no RoCEv2
+  uint64_t rc = 0, uc = 0, ud = 0, cnp = 0;
+  uint64_t other_services = 0;     ///< RD and XRC, which are not judged
+  uint64_t congestion_marked = 0;  ///< ECN field says CE
+};
+
+struct PacketTable {
+  std::vector<PacketRecord> packets;  ///< RC only
+  std::vector<Flow> flows;            ///< RC only
+  std::vector<DamagedPacket> damaged;
+  std::vector<CnpRecord> cnps;
+  std::vector<CmPair> cm_pairs;
+  std::vector<LinkChange> changes;  ///< as the capture records them
+  PacketCounts counts;
+  Time first, last;  ///< of all frames
+};
+
+/// Reads the capture to its end. An error is one of the file; what is wrong with packets goes into
+/// `findings` (parse, headers, icrc, cm). `open_end`: what is unfinished at the end is no fault.
+Result<PacketTable> read_packets(CaptureSource& source, bool open_end, Findings& findings);
+
+}  // namespace understudy

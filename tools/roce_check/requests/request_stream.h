@@ -1,0 +1,199 @@
+// One direction of a reliable connection as a capture shows it: the requests of one side and what
+// the other side answers (rules A4, A5). Losses, NAKs and go-back-N retransmissions are legal; what
+// no loss can explain is not.
+//
+// Requests wait in a window, one slot per PSN, until they have been answered; they leave it in PSN
+// order, and that is when order, opcode sequence and lengths are judged: on what the responder
+// accepted, not on what was sent in vain.
+//
+// A capture may begin inside a connection and may lack packets. What the responder acknowledges
+// was sent: where the capture does not say of itself that it is complete, such a packet was not
+// captured, which is no fault of the connection.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tools/roce_check/findings/findings.h"
+#include "tools/roce_check/findings/stream_results.h"
+#include "tools/roce_check/packets/packet_table.h"
+
+namespace understudy {
+
+/// What a stream can be held to.
+struct StreamContext {
+  /// The capture knows that it lacks nothing: what is not in it was not on the wire there.
+  bool complete = false;
+  /// The capture began before the connection did.
+  bool from_start = false;
+  /// The network may have duplicated and reordered between the capture and an endpoint.
+  bool impaired = false;
+  /// Packets of the other direction are in the capture.
+  bool other_way = true;
+  QpLimits limits;
+  std::optional<Psn> first_psn;  ///< as RDMA-CM agreed
+  std::set<uint32_t> damaged;    ///< PSNs that came with a wrong ICRC
+};
+
+class RequestStream {
+ public:
+  RequestStream(std::string name, uint32_t pmtu, StreamContext context, Findings& findings)
+      : name_(std::move(name)), pmtu_(pmtu), context_(std::move(context)), findings_(findings) {}
+
+  void request(const PacketRecord& p);
+  void response(const PacketRecord& p);
+  /// The capture is over. `excused`: the connection broke, or the capture was stopped in mid-run:
+  /// what is unanswered then is no fault.
+  void finish(bool excused);
+
+  /// A NAK other than PSN sequence error ended the connection.
+  bool broken() const { return broken_; }
+  const StreamCounts& counts() const { return counts_; }
+  const StreamTimes& times() const { return times_; }
+  const std::vector<AcceptedMessage>& messages() const { return messages_; }
+
+ private:
+  struct Slot {
+    bool known = false;   ///< some transmission of it has been seen
+    bool answer = false;  ///< READ or ATOMIC: needs a response of its own
+    uint8_t opcode = 0;
+    bool ack_request = false;
+    bool read_first = false;  ///< first PSN of a READ
+    bool read_start = false;  ///< a request for it, first or repeated, began here
+    uint32_t bytes = 0;       ///< payload; of a READ: what its response carries
+    uint32_t dma_length = 0;  ///< RETH; of a READ: what is left from here on
+    uint64_t va = 0;          ///< where the packet's data lie, as far as it says
+    Rkey rkey = 0;
+    uint32_t imm = 0;
+    uint64_t messages = 0;  ///< messages that end up to here (a READ: begin)
+    Stamp answered;         ///< the ACK, or the first fitting response
+    Stamp nak;              ///< the last NAK that asked for it; of those after an RNR NAK, that
+    Stamp gap_nak;          ///< the last sequence NAK that asked for it
+    uint8_t nak_syndrome = 0;
+    Stamp revealed;                 ///< a packet behind it, where that was seen first
+    Stamp passed;                   ///< READ or ATOMIC: an answer to a later request came first
+    std::optional<uint64_t> value;  ///< of an ATOMIC's response
+    std::vector<Stamp> sent;
+    std::vector<Stamp> answers;  ///< READ/ATOMIC responses
+  };
+
+  int64_t extended(Psn psn) const { return next_ + psn.distance_from(Psn(low(next_))); }
+  static uint32_t low(int64_t psn) { return static_cast<uint32_t>(psn) & Psn::kMask; }
+  Slot* slot(int64_t psn);
+  std::string text(int64_t psn, const std::string& what) const {
+    return name_ + " PSN " + std::to_string(low(psn)) + ": " + what;
+  }
+  void fault(Rule rule, Stamp stamp, int64_t psn, const std::string& what) {
+    findings_.add(rule, stamp, text(psn, what));
+  }
+  /// A fault unless a packet that is missing from the capture explains it.
+  void suspect(Rule rule, Stamp stamp, int64_t psn, const std::string& what) {
+    findings_.add_if_gapless(rule, stamp, text(psn, what));
+  }
+
+  // request_stream.cc: what the requester sends
+  uint32_t span_of(const PacketRecord& p) const;
+  bool is_new_connection(const PacketRecord& p, int64_t psn) const;
+  void start(const PacketRecord& p);
+  bool extend_front(int64_t psn, Stamp stamp);
+  void settle_early_answers(int64_t psn);
+  void place(const PacketRecord& p, int64_t psn, uint32_t index);
+  void set(Slot& slot, const PacketRecord& p, uint32_t index) const;
+  void compare(const Slot& slot, const PacketRecord& p, int64_t psn, uint32_t index);
+  void compare_retired(const PacketRecord& p, int64_t psn, uint32_t index);
+  void recount(int64_t from);
+
+  // request_retries.cc: when and why packets are sent again
+  void follow_retries(const PacketRecord& p, int64_t psn);
+  void settle_retry();
+  void check_depth(const PacketRecord& p, int64_t psn);
+  void check_credit(const PacketRecord& p, int64_t psn);
+
+  // request_answers.cc and request_naks.cc: what the responder sends
+  bool out_of_range(const PacketRecord& p, int64_t psn);
+  void acknowledge(int64_t psn, Stamp stamp);
+  void ack(const PacketRecord& p, int64_t psn);
+  void nak(const PacketRecord& p, int64_t psn);
+  void sequence_nak(const PacketRecord& p, int64_t psn, const Slot* slot);
+  void fatal_nak(const PacketRecord& p, int64_t psn, const Slot* slot);
+  Slot* asked(const PacketRecord& p, int64_t psn, OpKind kind, const std::string& name,
+              bool& repeated);
+  void read_response(const PacketRecord& p, int64_t psn);
+  void atomic_response(const PacketRecord& p, int64_t psn);
+  void check_late(const Slot& slot, const PacketRecord& p, int64_t psn);
+  void check_msn(const PacketRecord& p, int64_t psn, bool is_nak);
+
+  // request_judgement.cc: what was accepted in the end
+  void retire();
+  void drop_front();
+  Stamp answer_of(const Slot& slot) const;
+  static bool overtaken(const Slot& slot);
+  static bool nak_ignored(const Slot& slot);
+  void judge(const Slot& slot, int64_t psn);
+  void judge_unseen(const Slot& slot, int64_t psn);
+  const Stamp* accepted(const Slot& slot, Stamp answered) const;
+  void judge_message(const Slot& slot, int64_t psn, Stamp sent);
+  void judge_length(const Slot& slot, int64_t psn, Stamp sent);
+  bool answer_not_captured(const Slot& slot) const;
+  bool finish_slot(const Slot& slot, int64_t psn, bool excused);
+  void finish_missing(const Slot& first, int64_t psn, size_t missing);
+
+  std::string name_;
+  uint32_t pmtu_;
+  StreamContext context_;
+  Findings& findings_;
+  StreamCounts counts_;
+  StreamTimes times_;
+  std::vector<AcceptedMessage> messages_;
+
+  bool started_ = false;
+  bool broken_ = false;
+  Stamp broken_at_;
+  int64_t first_ = 0;  ///< PSNs of the connection, continued beyond 24 bits
+  int64_t base_ = 0;   ///< of the window's front
+  int64_t next_ = 0;   ///< first PSN never sent
+  int64_t acked_ = 0;  ///< first PSN that no ACK covers
+  std::deque<Slot> window_;
+  std::deque<Slot> retired_;         ///< READs and ATOMICs that left the window last
+  int64_t retired_end_ = 0;          ///< PSN behind the last of them; there are no gaps in between
+  uint64_t retired_messages_ = 0;    ///< that ended before the window
+  size_t holes_ = 0;                 ///< slots that are not known
+  std::vector<PacketRecord> early_;  ///< answers to what has not been captured yet, if it ever is
+
+  Stamp accepted_at_;  ///< transmission of the last slot judged
+  Stamp answered_at_;  ///< response of the last READ slot judged
+  bool msn_seen_ = false;
+  bool msn_exact_ = false;             ///< the connection's first message is in the capture
+  int64_t msn_ = 0;                    ///< newest, continued beyond 24 bits
+  int64_t msn_psn_ = 0;                ///< PSN of the response that carried it
+  std::optional<int64_t> newest_ack_;  ///< PSN
+  Stamp last_duplicate_;               ///< the newest request below next_
+  Stamp last_request_;
+  std::optional<int64_t> credit_limit_;  ///< messages that the responder has receives for
+
+  /// A step back in the requester's PSNs, until the packet behind it tells what it was.
+  struct Retry {
+    RetryCause cause;
+    Duration delay;
+    int64_t resume;  ///< where it would have gone on
+    int64_t end;     ///< where it goes on after a single packet
+  };
+  std::optional<Retry> retry_;
+  Stamp retry_at_;
+  int64_t cursor_ = 0;  ///< PSN that follows the last request
+  int64_t retry_psn_ = -1;
+  unsigned timeouts_ = 0, rnr_naks_ = 0;  ///< in a row, without progress
+
+  struct OpenMessage {
+    AcceptedMessage message;
+    std::optional<uint32_t> declared;  ///< RETH length
+  };
+  std::optional<OpenMessage> open_;
+  bool cut_ = false;  ///< of the message that goes on here the beginning was not seen
+};
+
+}  // namespace understudy

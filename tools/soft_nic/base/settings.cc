@@ -1,0 +1,83 @@
+#include "tools/soft_nic/base/settings.h"
+
+#include <net/if.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "dataplane/base/try.h"
+
+namespace understudy::soft_nic {
+
+namespace {
+
+constexpr uint32_t kMostWindow = 4096;
+constexpr size_t kLongestName = 63;  // IBV_SYSFS_NAME_MAX with its end
+
+bool is_interface(std::string_view name) {
+  return !name.empty() && name.size() < IFNAMSIZ && name.find_first_of(":/ ,") == name.npos;
+}
+
+/// "IF", "af_packet:IF", or "vhost:PATH" with ",tap=IF" behind it or not.
+Result<void> read_device(std::string_view text, Settings& out) {
+  constexpr std::string_view kPackets = "af_packet:", kVhost = "vhost:", kTap = kTapOption;
+  const auto refuse = [&](const char* expected) {
+    return fail(std::string(kDeviceVariable) + "=" + std::string(text) + ": " + expected +
+                " is expected");
+  };
+  std::string_view name = text;
+  if (name.starts_with(kVhost)) {
+    name.remove_prefix(kVhost.size());
+    const size_t comma = std::min(name.find(','), name.size());
+    out.socket = name.substr(0, comma);
+    name.remove_prefix(comma);
+    const bool tap = name.starts_with(kTap) && is_interface(name.substr(kTap.size()));
+    if (out.socket.empty() || (!name.empty() && !tap)) return refuse("vhost:SOCKET[,tap=NAME]");
+    if (tap) out.interface = name.substr(kTap.size());
+    return {};
+  }
+  if (name.starts_with(kPackets)) name.remove_prefix(kPackets.size());
+  if (!is_interface(name)) return refuse("the name of a network interface");
+  out.interface = name;
+  return {};
+}
+
+}  // namespace
+
+Result<Settings> read_settings(const std::function<const char*(const char*)>& lookup) {
+  Settings out;
+  if (const char* text = lookup(kDeviceVariable)) {
+    TRY(read_device(text, out));
+  }
+  if (const char* text = lookup(kAddressVariable)) {
+    const auto address = IpAddress::parse(text);
+    if (!address || !address->is_v4()) {
+      return fail(std::string(kAddressVariable) + "=" + text + ": an IPv4 address is expected");
+    }
+    out.address = *address;
+  }
+  if (const char* text = lookup(kNameVariable)) {
+    const std::string_view name = text;
+    if (name.empty() || name.size() > kLongestName || name.find_first_of("/ :") != name.npos) {
+      return fail(std::string(kNameVariable) + "=" + text +
+                  ": a name of 1 to 63 characters is expected");
+    }
+    out.name = name;
+  }
+  if (const char* text = lookup(kWindowVariable)) {
+    const std::string_view number = text;
+    const auto end = number.data() + number.size();
+    const auto [at, error] = std::from_chars(number.data(), end, out.window);
+    if (error != std::errc() || at != end || out.window == 0 || out.window > kMostWindow) {
+      return fail(std::string(kWindowVariable) + "=" + text + ": 1 to 4096 packets are expected");
+    }
+  }
+  if (!out.socket.empty() && out.interface.empty() && out.address.is_unset()) {
+    return fail(std::string(kAddressVariable) + ": an IPv4 address is expected beside " +
+                kDeviceVariable + "=vhost:" + out.socket);
+  }
+  return out;
+}
+
+}  // namespace understudy::soft_nic

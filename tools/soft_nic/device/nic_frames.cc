@@ -1,0 +1,167 @@
+// Frames in and out of the soft NIC.
+#include <cstring>
+
+#include "dataplane/wire/build.h"
+#include "tools/soft_nic/device/nic.h"
+#include "tools/soft_nic/device/queue_pair.h"
+
+namespace understudy::soft_nic {
+
+namespace {
+
+constexpr int kTurn = 16;  ///< packets of one queue pair before the next one's
+constexpr Duration kPollsOn = Duration::us(20);
+constexpr int kMostAtOnce = 512;  ///< packets sent before packets are received again
+
+}  // namespace
+
+bool Nic::receive(FramePort& port, Time now) {
+  const auto frames = port.receive();
+  for (const auto bytes : frames) frame(bytes, now);
+  return !frames.empty();
+}
+
+void Nic::frame(std::span<const uint8_t> bytes, Time now) {
+  FrameView view;
+  RoceView roce;
+  ++counters_.rx_frames;
+  switch (parse_frame(bytes, view, roce)) {
+    case FrameKind::kArp:
+      return arp_frame(view, bytes);
+    case FrameKind::kRoce:
+      break;
+    case FrameKind::kIp:
+    case FrameKind::kMacControl:
+    case FrameKind::kOther:
+      if (to_kernel_) to_kernel_(bytes);
+      return;
+    default:
+      ++counters_.malformed;
+      return;
+  }
+  if (view.dst != interface_.address) {
+    ++counters_.other_address;
+    return;
+  }
+  if (roce.dest_qpn == kGsiQpn) return services_frame(view, roce, now);
+  const uint32_t slot = roce.dest_qpn - first_qpn_;
+  QueuePair* qp = slot < slots_.size() ? slots_[slot] : nullptr;
+  if (qp == nullptr || !qp->hears(view.src)) {
+    ++counters_.unknown_qp;  // it may be of another program: before the ICRC, which takes long
+    return;
+  }
+  if (!icrc_ok(view, roce)) {
+    ++counters_.bad_icrc;
+    return;
+  }
+  qp->on_packet(now, view, roce, bytes.data() + roce.payload);
+  touch(*qp, now);
+}
+
+void Nic::services_frame(const FrameView& view, const RoceView& roce, Time now) {
+  if (services_ == nullptr || roce.info().kind != OpKind::kUd || roce.qkey != kGsiQkey) {
+    ++counters_.unknown_qp;
+    return;
+  }
+  if (!icrc_ok(view, roce)) {
+    ++counters_.bad_icrc;
+    return;
+  }
+  // It will be answered; who asks has just shown where it is.
+  if (interface_.next_hop(view.src) == view.src) neighbours_.learn(view.src, view.src_mac);
+  services_->on_datagram(now, view.src, {view.frame.data() + roce.payload, roce.payload_bytes});
+  touch_services();
+}
+
+bool Nic::send_to_services(const IpAddress& to, std::span<const uint8_t> bytes) {
+  const IpAddress hop = to == interface_.address ? to : interface_.next_hop(to);
+  const auto mac = neighbours_.find(hop);
+  if (!mac) {
+    ask(hop);
+    return false;
+  }
+  RoceAddressing way;
+  way.src_mac = interface_.mac;
+  way.dst_mac = *mac;
+  way.src = interface_.address;
+  way.dst = to;
+  RoceFields fields;
+  fields.opcode = Opcode::kUdSendOnly;
+  fields.dest_qpn = kGsiQpn;
+  fields.src_qpn = kGsiQpn;
+  fields.qkey = kGsiQkey;
+  fields.psn = services_psn_;
+  services_psn_ = services_psn_.next();
+  const auto size = static_cast<uint32_t>(bytes.size());
+  FramePort& port = is_within(to, kGsiQpn) ? static_cast<FramePort&>(loop_) : *port_;
+  uint8_t* out = port.reserve(longest_frame_);
+  if (out == nullptr) return false;
+  std::memcpy(begin_roce(out, way, fields, size), bytes.data(), size);
+  finish_roce(out, way, fields.opcode, size);
+  port.commit(roce_frame_bytes(way, fields.opcode, size));
+  port.flush();
+  return true;
+}
+
+void Nic::arp_frame(const FrameView& view, std::span<const uint8_t> bytes) {
+  const bool asks_us = neighbours_.hear(view);
+  if (to_kernel_) return to_kernel_(bytes);  // it answers
+  if (asks_us && !port_->kernel_answers()) answer_arp(view);
+}
+
+void Nic::send_from_kernel(std::span<const uint8_t> frame) {
+  uint8_t* out = port_->reserve(static_cast<uint32_t>(frame.size()));
+  if (out == nullptr) return;
+  std::memcpy(out, frame.data(), frame.size());
+  port_->commit(static_cast<uint32_t>(frame.size()));
+  port_->flush();
+}
+
+void Nic::answer_arp(const FrameView& view) {
+  uint8_t* out = port_->reserve(Neighbours::kFrameBytes);
+  if (out == nullptr) return;  // it will ask again
+  neighbours_.answer(view,
+                     std::span<uint8_t, Neighbours::kFrameBytes>(out, Neighbours::kFrameBytes));
+  port_->commit(Neighbours::kFrameBytes);
+}
+
+/// False when the port takes no more.
+bool Nic::send_from(QueuePair& qp, Time now) {
+  for (int i = 0; i < kTurn && qp.has_packet(now); ++i) {
+    FramePort& port = qp.is_local() ? static_cast<FramePort&>(loop_) : *port_;
+    uint8_t* out = port.reserve(longest_frame_);
+    if (out == nullptr) return false;
+    const uint32_t bytes = qp.build(now, out);
+    if (bytes == 0) continue;
+    port.commit(bytes);
+    ++counters_.tx_frames;
+  }
+  return true;
+}
+
+/// Frames that stay behind wake the helper thread at the latest.
+void Nic::send_posted(const QueuePair& qp, Time now) {
+  if (qp.works() < 2 || now - polled_at() > kPollsOn) return send(now);
+  build(now);
+  set_wake(now);
+}
+
+void Nic::send(Time now) {
+  build(now);
+  port_->flush();
+  const bool more = !ready_.empty() || !loop_.empty();
+  set_wake(more ? now : timers_);
+}
+
+void Nic::build(Time now) {
+  bool blocked = false;
+  for (int sent = 0; !ready_.empty() && sent < kMostAtOnce && !blocked; sent += kTurn) {
+    QueuePair& qp = *ready_.front();
+    blocked = !send_from(qp, now);
+    ready_.pop_front();
+    qp.is_ready = false;
+    touch(qp, now);
+  }
+}
+
+}  // namespace understudy::soft_nic
