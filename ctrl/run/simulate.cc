@@ -294,11 +294,4 @@ Result<RunReport> simulate(const Scenario& scenario, const SimulateOptions& opti
   return run.finish();
 }
 
-Result<RunReport> simulate(const Config& config, const SimulateOptions& options) {
-  const Asked asked{config, !options.capture_path.empty(), options.series.wanted(),
-                    !options.feed_path.empty()};
-  const Scenario scenario = TRY(compile_scenario(asked, RunClock::kVirtual, options.commands));
-  return simulate(scenario, options);
-}
-
 }  // namespace understudy

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "ctrl/compile/scenario.h"
 #include "ctrl/network/series_options.h"
@@ -15,11 +14,10 @@
 namespace understudy {
 
 struct SimulateOptions {
-  std::string capture_path;           ///< empty: none
-  std::vector<EventConfig> commands;  ///< to compile with; unless a scenario has them
-  bool timeline = false;              ///< the report has messages of jobs
-  std::string feed_path;  ///< records of the one fed job's feed; empty: the reference node's
-  SeriesOptions series;   ///< of its network
+  std::string capture_path;  ///< empty: none
+  bool timeline = false;     ///< the report has messages of jobs
+  std::string feed_path;     ///< records of the one fed job's feed; empty: the reference node's
+  SeriesOptions series;      ///< of its network
   /// Of kernels only. Longest that one may compute without a word, in the host's time.
   int patience_ms = 60'000;
   /// The number of a signal ends the run; may be null.
@@ -30,7 +28,5 @@ struct SimulateOptions {
 /// Runs all jobs and flows to their end. `scenario` is in virtual time, compiled for these options.
 /// The report is judged.
 Result<RunReport> simulate(const Scenario& scenario, const SimulateOptions& options);
-/// Compiles before.
-Result<RunReport> simulate(const Config& config, const SimulateOptions& options);
 
 }  // namespace understudy

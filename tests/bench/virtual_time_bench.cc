@@ -12,6 +12,7 @@
 #include "ctrl/config/read/load.h"
 #include "ctrl/run/simulate.h"
 #include "tests/bench/bench_shard.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -43,7 +44,7 @@ void run(benchmark::State& state, const std::string& text, Look look) {
   double seconds = 0;
   for (auto _ : state) {
     const std::clock_t begin = std::clock();
-    const auto report = simulate(*config, {});
+    const auto report = compile_and_simulate(*config);
     const double took = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     must(report.has_value(), report ? "" : report.error().text);
     state.SetIterationTime(took);

@@ -52,12 +52,10 @@ class RealNodes(stage.Stage):
 
     def program(self, place, socket, *words):
         link = Vhost(f"10.9.0.{place + 1}", socket)
-        program = subprocess.Popen(link.command(self.build, words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   start_new_session=True)
+        program = stage.favoured(link.command(self.build, words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(program.stdout.close)
         self.addCleanup(program.wait)
         self.addCleanup(program.kill)
-        stage.favour(program.pid)
         return program
 
     def ranks_of_nccl(self, kinds, minor, switches, rate="1Gbit/s", latency="250us", payload="exact", **keys):

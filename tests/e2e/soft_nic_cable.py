@@ -80,10 +80,9 @@ class OnCable(unittest.TestCase):
                             "UNDERSTUDY_SOFT_NIC": "soft0"}
 
     def output(self, end, *words, status=0, **environment):
-        done = subprocess.run(self.cable.command(end, words), env={**self.environment, **environment}, timeout=LONGEST,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        self.assertEqual(done.returncode, status, done.stdout)
-        return done.stdout
+        ended, said = stage.favoured_output(self.cable.command(end, words), LONGEST, env={**self.environment, **environment})
+        self.assertEqual(ended, status, said)
+        return said
 
 
 class PairOnCable(OnCable):
@@ -93,7 +92,7 @@ class PairOnCable(OnCable):
         """Runs a program on both ends, which ends by `status`; returns what the client printed. `shows` prints something once
         the server is there."""
         with open(self.log, "w") as log:
-            other = subprocess.Popen(self.cable.command(server_end, [*words, *server]), env=self.environment, stdout=log, stderr=log)
+            other = stage.favoured(self.cable.command(server_end, [*words, *server]), env=self.environment, stdout=log, stderr=log)
         try:
             self.wait_for_server(shows, server_end)
             printed = self.output(0, *words, *client, status=status)
@@ -110,7 +109,7 @@ class PairOnCable(OnCable):
     def beside(self, server, *client):
         """The same with a server that stays."""
         with open(self.log, "w") as log:
-            other = subprocess.Popen(self.cable.command(1, server), env=self.environment, stdout=log, stderr=log)
+            other = stage.favoured(self.cable.command(1, server), env=self.environment, stdout=log, stderr=log)
         try:
             self.wait_for_server(LISTENS)
             return self.output(0, *client)

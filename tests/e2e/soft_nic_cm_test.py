@@ -51,8 +51,7 @@ class Connections(PairOnCable):
         for kind in ("", "x"):
             with self.subTest(kind=kind):
                 with open(self.log, "w") as log:
-                    server = subprocess.Popen(self.cable.command(1, [f"rdma_{kind}server"]), env=self.environment, stdout=log,
-                                              stderr=log)
+                    server = stage.favoured(self.cable.command(1, [f"rdma_{kind}server"]), env=self.environment, stdout=log, stderr=log)
                 self.addCleanup(server.kill)
                 self.wait_for_server(LISTENS)
                 self.assertIn("end 0", self.output(0, f"rdma_{kind}client", "-s", SERVER))
@@ -67,7 +66,7 @@ class Connections(PairOnCable):
         """A program in the background, with what it prints."""
         log = open(self.folder / f"{end}-{len(os.listdir(self.folder))}.log", "w+")
         self.addCleanup(log.close)
-        program = subprocess.Popen(self.cable.command(end, words), env=self.environment, stdout=log, stderr=log, text=True)
+        program = stage.favoured(self.cable.command(end, words), env=self.environment, stdout=log, stderr=log, text=True)
         self.addCleanup(program.wait)
         self.addCleanup(program.kill)
         return program, log
@@ -101,7 +100,7 @@ class Connections(PairOnCable):
         ears = []
         for end, path in enumerate(paths):
             command = self.cable.command(end, [sys.executable, both_ends.__file__, "soft0", str(path)])
-            ears.append(subprocess.Popen(command))
+            ears.append(stage.favoured(command))
             self.addCleanup(ears[-1].wait)
             self.addCleanup(ears[-1].kill)
         while not all(path.exists() and path.stat().st_size for path in paths):
@@ -130,8 +129,8 @@ class Connections(PairOnCable):
 
     def test_connections_that_cannot_be_made(self):
         with open(self.log, "w") as log:
-            other = subprocess.Popen(self.cable.command(1, ["rping", "-s", "-a", SERVER, "-p", "4000"]), stdout=log,
-                                     stderr=log, env=self.environment)
+            other = stage.favoured(self.cable.command(1, ["rping", "-s", "-a", SERVER, "-p", "4000"]), stdout=log, stderr=log,
+                                   env=self.environment)
         try:
             refused = self.output(0, "rping", "-c", "-a", SERVER, "-p", "4001", "-C", "1", status=255)
             self.assertIn("RDMA_CM_EVENT_REJECTED", refused)

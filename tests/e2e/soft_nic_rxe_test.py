@@ -52,11 +52,10 @@ class WithRxe(OnCable):
         """Starts the cable, from a device that the soft NIC's frames come to, and the guest."""
         self.capture = self.folder / "cable.pcapng"
         socket = self.folder / "rxe.sock"
-        self.joint = subprocess.Popen(
+        self.joint = stage.favoured(
             self.cable_at([stage.Stage.build / "tests/e2e/cable", self.capture, device, f"net_vhost0,iface={socket},queues=1"]),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end_cable)
-        stage.favour(self.joint.pid)
         self.assertEqual(self.joint.stdout.readline(), "ready\n", "the cable's message stands below")
         self.node = stage.VirtualNode(self.folder / "vnode", "rxe", socket, "--ip", f"{RXE}/24", "--mtu", "4200")
         self.addCleanup(self.node.stop)
@@ -85,11 +84,8 @@ class WithRxe(OnCable):
     def start_at(self, at, words, output):
         """A program at one of the ends. One on the soft NIC is a node as the guest is: who does not read for 100 ms, as all others
         go before it, loses frames."""
-        process = subprocess.Popen(self.command(at, words), env=self.environment, stdout=output, stderr=subprocess.STDOUT, text=True,
-                                   start_new_session=True)
-        if at == SOFT:
-            stage.favour(process.pid)
-        return process
+        start = stage.favoured if at == SOFT else subprocess.Popen
+        return start(self.command(at, words), env=self.environment, stdout=output, stderr=subprocess.STDOUT, text=True)
 
     def run_at(self, at, words):
         """(status, what it printed)"""

@@ -3,7 +3,6 @@ A TAP in a network namespace of the test's user carries their TCP."""
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -34,16 +33,9 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
     def output(self, end, *words, status=0, **environment):
         self.assertEqual(end, 0)  # the other one is the emulator
         command = [WITH_SOFT_NIC, "--build", stage.Stage.build, "--socket", self.socket, *words]
-        with subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              start_new_session=True) as program:
-            stage.favour(program.pid)
-            try:
-                said = program.communicate(timeout=soft_nic_cable.LONGEST)[0]
-            except subprocess.TimeoutExpired:
-                os.killpg(program.pid, signal.SIGKILL)
-                raise
-        if program.returncode != status:
-            self.fail(f"status {program.returncode}, not {status}:\n{said}\n{self.seen_by_the_emulator()}")
+        ended, said = stage.favoured_output(command, soft_nic_cable.LONGEST, env={**os.environ, **environment})
+        if ended != status:
+            self.fail(f"status {ended}, not {status}:\n{said}\n{self.seen_by_the_emulator()}")
         return said
 
     def seen_by_the_emulator(self):
@@ -95,14 +87,14 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
     def test_one_program_at_a_time(self):
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
         serve = [WITH_SOFT_NIC, "--build", stage.Stage.build, "--socket", self.socket, "rping", "-s", "-a", "10.9.0.1"]
-        first = subprocess.Popen(serve)
+        first = stage.favoured(serve)
         try:
             for _ in range(soft_nic_cable.LONGEST * 10):
                 shown = self.output(0, "sh", "-c", "ibv_devinfo || true")
                 if "another program uses it" in shown:
                     break
                 if first.poll() is not None:  # the other one was there just before it
-                    first = subprocess.Popen(serve)
+                    first = stage.favoured(serve)
             else:
                 self.fail(shown)
             self.assertIn(str(self.socket), shown)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "tools/lib"))
 
 import capture_file  # noqa: E402
 import jsonschema  # noqa: E402
-from live_run import Run, VirtualNode, favour, roce_check  # noqa: E402,F401
+from live_run import Run, VirtualNode, favoured, favoured_output, roce_check  # noqa: E402,F401
 
 SKIPPED = 77
 CANNOT_BUILD = 3  # vnode build's status

@@ -29,6 +29,25 @@ def favour(pid):
             pass
 
 
+def favoured(command, **options):
+    """Starts a program in a session of its own that goes before others. Programs that share a machine with favoured ones, and poll, need
+    it too: they get a sixteenth of a CPU otherwise, and their peers' retries run out."""
+    program = subprocess.Popen([str(word) for word in command], start_new_session=True, **options)
+    favour(program.pid)
+    return program
+
+
+def favoured_output(command, limit, **options):
+    """(status, what it printed) of such a program, which is killed with its children after `limit` seconds."""
+    with favoured(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options) as program:
+        try:
+            said = program.communicate(timeout=limit)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(program.pid, signal.SIGKILL)
+            raise
+    return program.returncode, said
+
+
 class Run:
     """One `understudy run`: ready when the constructor returns, its files in `folder`. A capture takes time of the machine."""
 
@@ -37,11 +56,10 @@ class Run:
         self.log, self.table = Path(folder) / "run.log", Path(folder) / "run.txt"
         self.report_file = Path(folder) / "report.json"
         with open(self.log, "wb") as log, open(self.table, "wb") as table:
-            self.process = subprocess.Popen(
-                [str(understudy), "run", str(config), *(["--capture", str(self.capture)] if capture else []), "--report",
-                 str(self.report_file), *options], stdout=table, stderr=log, start_new_session=True)
+            self.process = favoured(
+                [understudy, "run", config, *(["--capture", self.capture] if capture else []), "--report", self.report_file, *options],
+                stdout=table, stderr=log)
         try:
-            favour(self.process.pid)
             self._wait_until_ready()
         except BaseException:
             self.stop()

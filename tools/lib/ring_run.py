@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # the checkout may belong to another user
 
-from live_run import Failed, Run, VirtualNode, favour, roce_check  # noqa: E402
+from live_run import Failed, Run, VirtualNode, favoured, roce_check  # noqa: E402
 from soft_nic_links import Vhost  # noqa: E402
 
 NODE = "gpu"
@@ -107,9 +107,8 @@ class GuestNode:
 def run_node(node):
     """The all-reduces; the node's table goes to the user as it grows. True if all results are right."""
     command = node.command("--peer-next", NEXT, "--peer-prev", PREVIOUS)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
+    with favoured(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
-            favour(process.pid)
             for line in process.stdout:
                 print(f"  {line}", end="", flush=True)
         except BaseException:

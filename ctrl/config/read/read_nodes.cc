@@ -79,16 +79,21 @@ void read_prefix(const TomlNode& node, ReadContext& context) {
 }
 
 /// Rate and latency of the links of a node's NICs, into `nic`.
-void read_link(TableReader& node, NicConfig& nic, ErrorList& errors) {
+void read_link(TableReader& node, NicConfig& nic, ReadContext& context) {
+  const size_t errors_before = context.errors.size();
   node.require("link", "{ rate = \"100Gbit/s\", latency = \"1us\" }");
   const TomlNode* link = node.table("link");
-  if (link == nullptr) return;
-  TableReader table(*link, "node.link", errors);
+  if (link == nullptr) {
+    context.links_complete = false;
+    return;
+  }
+  TableReader table(*link, "node.link", context.errors);
   table.require("rate", "the rate of the node's links, as in \"100Gbit/s\"");
   table.require("latency", "the one-way latency of the node's links, as in \"1us\"");
   if (const auto rate = table.rate("rate")) nic.link_rate = rate->value;
   if (const auto latency = table.duration("latency")) nic.link_latency = latency->value;
   table.finish();
+  if (context.errors.size() != errors_before) context.links_complete = false;
 }
 
 /// The address and MAC that a table gives to its only NIC.
@@ -166,7 +171,7 @@ void read_node(const TomlNode& toml, ReadContext& context) {
   }
   const auto nics = table.integer("nics", 1, kMostNics);
   NicConfig nic;
-  read_link(table, nic, context.errors);
+  read_link(table, nic, context);
   node.nics.assign(nics ? static_cast<size_t>(nics->value) : 1, nic);
   if (const TomlNode* real = table.any("real");
       real != nullptr && real->kind == TomlNode::Kind::kTable) {

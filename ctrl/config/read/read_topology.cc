@@ -291,10 +291,10 @@ class TopologyReader {
 
   /// A link that takes no time has no place in a network with queues.
   void check_rates() {
+    if (!context_.nodes_complete || !context_.links_complete) return;
     unsigned reported = 0;
     for (const NodeConfig& node : context_.config.nodes) {
       if (!node.nics[0].link_rate.is_unlimited() || node.line == reported) continue;
-      if (!context_.nodes_complete) return;
       reported = node.line;
       context_.errors.add(node.line, "node.link.rate", "\"unlimited\" of node " + node.name,
                           "with a [topology] every link has a rate");

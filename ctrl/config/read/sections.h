@@ -41,6 +41,7 @@ struct ReadContext {
   // False once a table that defines nodes, addresses or ports was wrong: what refers to them may
   // only be missing because of that, and is then not reported again.
   bool nodes_complete = true;
+  bool links_complete = true;  // of nodes
   bool addresses_complete = true;
   bool ports_complete = true;
   bool topology_complete = true;

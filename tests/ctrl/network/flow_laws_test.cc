@@ -6,6 +6,7 @@
 
 #include "ctrl/report/json.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 #include "tests/rigs/law_case.h"
 #include "tests/rigs/lone_run.h"
 
@@ -278,10 +279,10 @@ TEST(FlowLaws, EqualConfigurationsGiveEqualBytes) {
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + c.text());
     ASSERT_TRUE(c.ok);
     c.config.fabric.fidelity = FabricFidelity::kFlow;
-    const auto one = simulate(c.config, {});
+    const auto one = compile_and_simulate(c.config);
     LawCase again(seed, options_of(seed));
     again.config.fabric.fidelity = FabricFidelity::kFlow;
-    const auto other = simulate(again.config, {});
+    const auto other = compile_and_simulate(again.config);
     ASSERT_TRUE(one && other);
     EXPECT_EQ(report_json(*one), report_json(*other));
   }

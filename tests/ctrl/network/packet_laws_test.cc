@@ -4,6 +4,7 @@
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/report/json.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 #include "tests/rigs/law_watch.h"
 #include "tests/rigs/lone_run.h"
 #include "tests/rigs/network_rig.h"
@@ -317,8 +318,8 @@ TEST(PacketLaws, EqualConfigurationsGiveEqualBytes) {
     const LawCase c(seed, options);
     SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + c.text());
     ASSERT_TRUE(c.ok);
-    const auto one = simulate(c.config, {});
-    const auto other = simulate(LawCase(seed, options).config, {});
+    const auto one = compile_and_simulate(c.config);
+    const auto other = compile_and_simulate(LawCase(seed, options).config);
     ASSERT_TRUE(one && other);
     EXPECT_EQ(report_json(*one), report_json(*other));
   }

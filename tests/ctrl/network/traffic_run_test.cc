@@ -6,6 +6,7 @@
 #include "ctrl/config/read/load.h"
 #include "ctrl/report/json.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -22,7 +23,7 @@ constexpr char kFlow[] = "[fabric]\nfidelity = \"flow\"\n";
 Result<RunReport> run(const std::string& text) {
   const ConfigResult config = load_config_text(kNodes + text, "t.toml");
   if (!config) return fail(describe(config.error()));
-  return simulate(*config, {});
+  return compile_and_simulate(*config);
 }
 
 TEST(TrafficRun, FlowsAsRates) {

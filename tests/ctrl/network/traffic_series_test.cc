@@ -11,6 +11,7 @@
 #include "ctrl/report/json.h"
 #include "ctrl/report/series_file.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -51,7 +52,7 @@ struct Sampled {
     SimulateOptions with;
     options.path = path;
     with.series = options;
-    auto ran = simulate(*config, with);
+    auto ran = compile_and_simulate(*config, with);
     if (!ran) {
       ADD_FAILURE() << ran.error().text;
       return;
@@ -67,7 +68,7 @@ struct Sampled {
                       row.window});
     });
     EXPECT_TRUE(read) << read.error().text;
-    const auto plain = simulate(*config, {});
+    const auto plain = compile_and_simulate(*config);
     EXPECT_EQ(report_json(*plain), report_json(report));
     std::filesystem::remove(path);
     std::filesystem::remove(path + ".copy");

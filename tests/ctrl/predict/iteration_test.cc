@@ -5,6 +5,7 @@
 
 #include "ctrl/predict/prediction.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -34,7 +35,7 @@ TEST(PredictIteration, IsWhatPacketsTake) {
         step + "injected_delay = \"2ms\"\ninterval = \"1ms\"\n" + times + " }\n"}) {
     const Config config = job(keys);
     const auto predicted = predict(config, nullptr);
-    const auto report = simulate(config, {});
+    const auto report = compile_and_simulate(config);
     ASSERT_TRUE(predicted && report) << keys;
     ASSERT_EQ(predicted->at(0).iterations.size(), 1u);
     const PredictedIteration& p = predicted->at(0).iterations[0];

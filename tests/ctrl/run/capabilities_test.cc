@@ -11,6 +11,7 @@
 #include "ctrl/config/read/load.h"
 #include "ctrl/run/emulator.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -226,7 +227,7 @@ void expect_runs(const Config& config, const Parts& parts) {
   const std::string file = testing::TempDir() + "capabilities.out";
   if (parts.capture) options.capture_path = file;
   if (parts.series) options.series.path = file;
-  const auto report = simulate(config, options);
+  const auto report = compile_and_simulate(config, options);
   ASSERT_TRUE(report) << report.error().text;
   for (const JobReport& job : report->jobs) EXPECT_FALSE(job.failed);
   if (parts.side == RealSide::kReference) {

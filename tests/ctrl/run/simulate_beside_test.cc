@@ -11,6 +11,7 @@
 #include "ctrl/report/table.h"
 #include "ctrl/run/simulate.h"
 #include "tests/rigs/all_ranks.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -56,7 +57,7 @@ std::vector<Duration> by_packets(const Config& config) {
 }
 
 RunReport beside(const Config& config) {
-  auto report = simulate(config, {});
+  auto report = compile_and_simulate(config);
   EXPECT_TRUE(report) << (report ? "" : report.error().text);
   return report ? std::move(*report) : RunReport{};
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/ctrl/run/simulate_rig.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -48,7 +49,7 @@ void expect_named(const std::string& error) {
 // rules: A8.1
 TEST(SimulateDeadlock, WithARealNodeInItTheCycleIsNamed) {
   for (const char* pfc : {"pfc = true\n", "pfc = false\n"}) {
-    const auto report = simulate(config_of(ring_of_routers(pfc, kSmall)), {});
+    const auto report = compile_and_simulate(config_of(ring_of_routers(pfc, kSmall)));
     ASSERT_FALSE(report) << pfc;
     EXPECT_EQ(report.error().text.rfind("test.toml: deadlock", 0), 0u);
     expect_named(report.error().text);
@@ -60,7 +61,8 @@ TEST(SimulateDeadlock, EndsTimeSeries) {
   const ScratchFile csv("series.csv");
   SimulateOptions options;
   options.series.path = csv.path();
-  const auto report = simulate(config_of(ring_of_routers("pfc = true\n", kSmall)), options);
+  const auto report =
+      compile_and_simulate(config_of(ring_of_routers("pfc = true\n", kSmall)), options);
   ASSERT_FALSE(report);
   expect_named(report.error().text);
   EXPECT_GT(csv.bytes().size(), 10'000u);

@@ -31,13 +31,7 @@ Duration measured(const RunReport& report) { return report.jobs.at(0).collective
 
 /// Why there is no report.
 std::string error_of(const Config& config, const std::vector<std::string>& commands) {
-  SimulateOptions options;
-  for (const std::string& text : commands) {
-    auto command = parse_command(config, text);
-    EXPECT_TRUE(command) << (command ? "" : command.error().text);
-    if (command) options.commands.push_back(*command);
-  }
-  const auto report = simulate(config, options);
+  const auto report = compile_and_simulate(config, {}, parsed(config, commands));
   EXPECT_FALSE(report);
   return report ? "" : report.error().text;
 }

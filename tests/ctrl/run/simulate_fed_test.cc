@@ -5,6 +5,7 @@
 
 #include "ctrl/peers/feed.h"
 #include "tests/ctrl/run/simulate_rig.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -57,7 +58,7 @@ RunReport recorded(const std::vector<uint8_t>& feed, const std::string& more = "
       .write(reinterpret_cast<const char*>(feed.data()), static_cast<std::streamsize>(feed.size()));
   SimulateOptions options;
   options.feed_path = file.path();
-  auto report = simulate(config_of(text_of("fed", more)), options);
+  auto report = compile_and_simulate(config_of(text_of("fed", more)), options);
   EXPECT_TRUE(report) << (report ? "" : report.error().text);
   return report ? std::move(*report) : RunReport{};
 }

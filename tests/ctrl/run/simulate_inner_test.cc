@@ -6,6 +6,7 @@
 #include "ctrl/config/read/load.h"
 #include "ctrl/network/shared_network.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -36,7 +37,7 @@ RunReport simulated(const std::string& config_text) {
   EXPECT_TRUE(config) << describe(config.error());
   SimulateOptions options;
   options.timeline = true;
-  auto report = simulate(*config, options);
+  auto report = compile_and_simulate(*config, options);
   EXPECT_TRUE(report) << report.error().text;
   return *report;
 }

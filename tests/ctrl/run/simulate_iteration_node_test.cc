@@ -8,6 +8,7 @@
 #include "ctrl/config/read/load.h"
 #include "ctrl/report/table.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -29,7 +30,7 @@ std::string job(bool real, const std::string& keys, const std::string& order = "
 Result<RunReport> run(const std::string& text) {
   const ConfigResult config = load_config_text(text, "f");
   if (!config) return fail(describe(config.error()));
-  return simulate(*config, {});
+  return compile_and_simulate(*config);
 }
 
 /// Of the rank on the real node, or of all of them.
@@ -113,7 +114,7 @@ TEST(SimulateIterationNode, TheTimelineHasWhatItComputed) {
   ASSERT_TRUE(config);
   SimulateOptions options;
   options.timeline = true;
-  const auto report = simulate(*config, options);
+  const auto report = compile_and_simulate(*config, options);
   ASSERT_TRUE(report) << report.error().text;
   ASSERT_EQ(report->timeline.size(), 4u);  // beside both neighbours' messages
   const std::vector<TimelineSlice>& slices = report->timeline[0].slices;

@@ -8,6 +8,7 @@
 #include "ctrl/report/json.h"
 #include "ctrl/report/table.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -25,7 +26,7 @@ Result<RunReport> run(const std::string& text, bool timeline = false) {
   if (!config) return fail(describe(config.error()));
   SimulateOptions options;
   options.timeline = timeline;
-  return simulate(*config, options);
+  return compile_and_simulate(*config, options);
 }
 
 RankJobReport ran(const std::string& keys) {

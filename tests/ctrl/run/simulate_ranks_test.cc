@@ -8,6 +8,7 @@
 #include "ctrl/report/json.h"
 #include "ctrl/report/table.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -25,7 +26,7 @@ std::string job(const std::string& keys, const std::string& name = "j") {
 Result<RunReport> run(const std::string& text) {
   const ConfigResult config = load_config_text(text, "f");
   if (!config) return fail(describe(config.error()));
-  return simulate(*config, {});
+  return compile_and_simulate(*config);
 }
 
 /// Of the one job's operation.
@@ -128,9 +129,9 @@ TEST(SimulateRanks, TheTimelineSaysWhatRanksWaitedFor) {
   ASSERT_TRUE(config);
   SimulateOptions options;
   options.timeline = true;
-  const auto report = simulate(*config, options);
+  const auto report = compile_and_simulate(*config, options);
   ASSERT_TRUE(report);
-  EXPECT_EQ(report_json(*report), report_json(*simulate(*config, {})));
+  EXPECT_EQ(report_json(*report), report_json(*compile_and_simulate(*config)));
   ASSERT_EQ(report->timeline.size(), 4u * 3);
   const TimelineTrack &operations = report->timeline[0], &waits = report->timeline[1],
                       &wire = report->timeline[2];

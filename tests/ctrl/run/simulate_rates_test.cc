@@ -8,6 +8,7 @@
 #include "ctrl/config/read/load.h"
 #include "ctrl/report/json.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -35,7 +36,7 @@ Result<RunReport> run(const std::string& text, const std::string& fabric, bool t
   if (!config) return fail(describe(config.error()) + text);
   SimulateOptions options;
   options.timeline = timeline;
-  return simulate(*config, options);
+  return compile_and_simulate(*config, options);
 }
 
 constexpr char kFlow[] = "fidelity = \"flow\"\n";

@@ -13,6 +13,7 @@
 #include "ctrl/config/read/load.h"
 #include "ctrl/run/commands_text.h"
 #include "ctrl/run/simulate.h"
+#include "tests/rigs/compile_and_simulate.h"
 #include "tests/tools/roce_check/capture.h"
 
 namespace understudy {
@@ -50,16 +51,22 @@ inline Config config_of(const std::string& text) {
   return config ? std::move(*config) : Config{};
 }
 
+inline std::vector<EventConfig> parsed(const Config& config,
+                                       const std::vector<std::string>& commands) {
+  std::vector<EventConfig> out;
+  for (const std::string& text : commands) {
+    auto command = parse_command(config, text);
+    EXPECT_TRUE(command) << (command ? "" : command.error().text);
+    if (command) out.push_back(*command);
+  }
+  return out;
+}
+
 inline RunReport simulated(const Config& config, const std::string& capture = "",
                            const std::vector<std::string>& commands = {}) {
   SimulateOptions options;
   options.capture_path = capture;
-  for (const std::string& text : commands) {
-    auto command = parse_command(config, text);
-    EXPECT_TRUE(command) << (command ? "" : command.error().text);
-    if (command) options.commands.push_back(*command);
-  }
-  auto report = simulate(config, options);
+  auto report = compile_and_simulate(config, options, parsed(config, commands));
   EXPECT_TRUE(report) << (report ? "" : report.error().text);
   return report ? std::move(*report) : RunReport{};
 }

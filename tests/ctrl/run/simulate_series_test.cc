@@ -7,6 +7,7 @@
 #include "ctrl/report/json.h"
 #include "ctrl/report/series_file.h"
 #include "tests/ctrl/run/simulate_rig.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -36,7 +37,7 @@ struct Sampled {
     options.capture_path = with.path();
     options.series.path = csv.path();
     options.series.interval = interval;
-    const auto ran = simulate(config, options);
+    const auto ran = compile_and_simulate(config, options);
     if (!ran) {
       ADD_FAILURE() << ran.error().text;
       return;

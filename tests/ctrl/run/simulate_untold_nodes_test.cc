@@ -10,6 +10,7 @@
 
 #include "ctrl/peers/feed.h"
 #include "tests/ctrl/run/simulate_rig.h"
+#include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
@@ -206,7 +207,7 @@ RunReport recorded(const std::vector<FedOperation>& feed) {
   out.close();
   SimulateOptions options;
   options.feed_path = file.path();
-  auto report = simulate(Cluster().config("fed"), options);
+  auto report = compile_and_simulate(Cluster().config("fed"), options);
   EXPECT_TRUE(report) << (report ? "" : report.error().text);
   return report ? std::move(*report) : RunReport{};
 }

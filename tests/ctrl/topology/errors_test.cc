@@ -227,6 +227,13 @@ TEST(TopologyErrors, EveryLinkHasARate) {
       "node.link.rate", {"unlimited", "w0"});
 }
 
+TEST(TopologyErrors, ARateThatCannotBeReadIsOneError) {
+  expect_error(
+      "format = 1\n[[node]]\nname = \"w\"\ncount = 4\n"
+      "link = { rate = \"100Gbps\", latency = \"1us\" }#!\n[topology]\nkind = \"single_switch\"\n",
+      "node.link.rate", {"100Gbps"});
+}
+
 TEST(TopologyErrors, NodesReachOneAnotherOnEveryRail) {
   // NIC 0 has a switch for all, NIC 1 one for each node.
   const std::string text =

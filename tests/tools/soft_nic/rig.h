@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
@@ -25,8 +26,9 @@ class CablePort final : public FramePort {
 
   std::span<const std::span<const uint8_t>> receive() override {
     given_.clear();
-    taken_.assign(arrived.begin(), arrived.end());
-    arrived.clear();
+    const auto end = arrived.begin() + static_cast<ptrdiff_t>(std::min(burst, arrived.size()));
+    taken_.assign(arrived.begin(), end);
+    arrived.erase(arrived.begin(), end);
     for (const Frame& frame : taken_) given_.emplace_back(frame);
     return given_;
   }
@@ -49,6 +51,7 @@ class CablePort final : public FramePort {
 
   CablePort* peer = nullptr;
   bool is_shared = false;
+  size_t burst = 1 << 16;  ///< frames that one receive() gives
   std::deque<Frame> arrived;
   std::function<bool(const Frame&)> loses;
 

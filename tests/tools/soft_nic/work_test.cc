@@ -65,6 +65,30 @@ TEST_F(SoftNicWork, ItAllArrivesThoughFramesAreLost) {
   EXPECT_TRUE(a().text(500'000, 100'000) == a().text(0, 100'000));
 }
 
+TEST_F(SoftNicWork, AnswersThatWaitBehindOtherFramesComeBeforeTimers) {
+  connect();
+  a().port->burst = 16;
+  const auto to = [](Program& peer) {
+    return [&peer](ibv_send_wr& w) {
+      w.wr.rdma.remote_addr = peer.address(500'000);
+      w.wr.rdma.rkey = peer.mr->rkey;
+    };
+  };
+  const auto move = [&](Program& p) {
+    const std::lock_guard lock(p.nic->mutex());
+    p.nic->progress(tick());
+  };
+  ASSERT_EQ(
+      post(b().qp, IBV_WR_RDMA_WRITE, {b().piece(0, 48 << 10)}, 2, IBV_SEND_SIGNALED, to(a())), 0);
+  ASSERT_EQ(post(a().qp, IBV_WR_RDMA_WRITE, {a().piece(0, 64)}, 1, IBV_SEND_SIGNALED, to(b())), 0);
+  move(b());  // its ACK stands behind 48 frames of its own
+  ASSERT_GT(a().port->arrived.size(), 48U);
+  now_ += Duration::ms(2);  // longer than the timeout: no CPU for this program
+  move(a());
+  EXPECT_EQ(a().nic->rc_counters()[static_cast<size_t>(RcEvent::kTimeout)], 0U);
+  EXPECT_EQ(completion(a()).status, IBV_WC_SUCCESS);
+}
+
 TEST_F(SoftNicWork, AReadComesIntoPieces) {
   connect();
   b().write(1000, "0123456789");
