@@ -5,6 +5,7 @@
 
 #include "ctrl/compile/scenario.h"
 #include "ctrl/run/simulate.h"
+#include "dataplane/base/try.h"
 
 namespace understudy {
 
