@@ -10,7 +10,7 @@ import sys
 # The rooms in their order: each may include what stands before it in its own list. Rooms on one line
 # do not know one another.
 DATAPLANE_ORDER = [
-    ["base"], ["wire"], ["rc", "cm", "cc"], ["fabric"], ["flows", "node"], ["collective", "engine/state"],
+    ["base"], ["wire"], ["rc", "cm", "cc"], ["fabric"], ["flows", "node"], ["nccl"], ["collective", "engine/state"],
     ["engine/send"], ["engine/network"], ["engine/receive"], ["engine"], ["port"],
     ["virtual_time", "runtime"],
 ]
@@ -48,7 +48,7 @@ ALLOWED["ctrl/report"] = {"dataplane/base"}
 for room in CTRL:
     if room.startswith("ctrl/peers"):
         ALLOWED[room] -= DATAPLANE - {"dataplane/base", "dataplane/wire", "dataplane/rc"}
-ALLOWED["ctrl/peers/nccl/transport"] |= {"dataplane/collective/cts_layout.h"}
+ALLOWED["ctrl/peers/nccl/transport"] |= {"dataplane/nccl/cts_layout.h"}
 # Products and rigs do not know one another.
 TOOL = {"dataplane/base", "dataplane/wire", "dataplane/rc", "dataplane/cm", "ctrl/config", "ctrl/config/read", "ctrl/report"}
 for name in ("allreduce_node", "gpu_calibrate", "nccl_decode", "nccl_profiler", "rigs/guest_poll", "rigs/memory_check",

@@ -207,12 +207,26 @@ Found find_inner_packets(const Asked& asked, RealSide side) {
   });
 }
 
-Found find_not_carried(const Asked& asked, RealSide) {
+/// A job with inner = "packets" of which `is` says yes.
+template <typename Is>
+Found find_inner(const Asked& asked, Is is) {
   for (const JobConfig& job : asked.config.jobs) {
-    if (job.inner != InnerMode::kPackets || can_carry(asked.config, job)) continue;
+    if (job.inner != InnerMode::kPackets || !is(job)) continue;
     return Place{job.line, "job.inner", "\"packets\""};
   }
   return std::nullopt;
+}
+Found find_inner_as_rates(const Asked& asked, RealSide) {
+  return find_inner(asked, [&](const JobConfig&) {
+    return asked.config.fabric.fidelity != FabricFidelity::kPacket;
+  });
+}
+Found find_inner_inferred(const Asked& asked, RealSide) {
+  return find_inner(
+      asked, [](const JobConfig& job) { return job.operations == OperationsMode::kInferred; });
+}
+Found find_inner_merged(const Asked& asked, RealSide) {
+  return find_inner(asked, [](const JobConfig& job) { return job.merged_nics > 1; });
 }
 
 Found find_jobs_as_rates(const Asked& asked, RealSide) {
@@ -307,7 +321,14 @@ constexpr Cell kOwnBegin = no("when a kernel's program begins its operations is 
 constexpr Cell kWireBegin = no("when run's real node begins its operations is its own");
 constexpr Cell kExactRing = no(
     "values are moved and reduced along a \"ring\" by \"simple\" of float32, with one rank a node");
-constexpr Cell kNeedsPlan = no("needs fabric.fidelity = \"packet\" and operations = \"told\"");
+constexpr Cell kNoPackets =
+    no("rates have no packets: leave inner out, or take fabric.fidelity = \"packet\"");
+constexpr Cell kNoGuess =
+    no("what emulated ranks send each other for a guess cannot be taken back when another "
+       "operation turns out to be right: let a feed tell them, operations = \"fed\"");
+constexpr Cell kOneNic =
+    no("the network carries messages of one NIC of each node, and NCCL divides those of merged "
+       "NICs");
 constexpr Cell kPaced =
     no("no meaning with [topology], [queues], [[traffic]] or job.inner = "
        "\"packets\": their links are paced");
@@ -385,9 +406,15 @@ constexpr Capability kTable[] = {
      {kYes, kYes, kYes, kYes}},
     {"`[[job]]` at `fidelity = \"flow\"`", find_jobs_as_rates, {kYes, kYes, kYes, kYes}},
     {"`inner = \"packets\"`", find_inner_packets, {kYes, kYes, kYes, kYes}},
-    {"`inner = \"packets\"` of other operations, or as rates",
-     find_not_carried,
-     {kNeedsPlan, kNeedsPlan, kAbsent, kNeedsPlan}},
+    {"`inner = \"packets\"` at `fidelity = \"flow\"`",
+     find_inner_as_rates,
+     {kNoPackets, kNoPackets, kAbsent, kNoPackets}},
+    {"`inner = \"packets\"` of inferred operations",
+     find_inner_inferred,
+     {kNoGuess, kNoGuess, kAbsent, kNoGuess}},
+    {"`inner = \"packets\"` of merged NICs",
+     find_inner_merged,
+     {kOneNic, kOneNic, kAbsent, kOneNic}},
     {"`pacing = false` in a network", find_no_pacing, {kPaced, kPaced, kPaced, kPaced}},
     {"`control_class = \"separate\"` in a network",
      find_separate_class,

@@ -108,7 +108,8 @@ class Builder {
     if (carried_) {
       out.inner.resize(setup_->inner.size());
       for (const auto& [key, number] : inner_numbers_) {
-        out.inner[number] = {std::get<0>(key), std::get<1>(key)};
+        const auto [from, to, channel, index] = key;
+        out.inner[number] = {from, to, channel, index};
       }
       for (const auto& shape : setup_->shapes) shape->inner_uses.resize(setup_->inner.size());
       setup_->carried = true;
@@ -135,7 +136,10 @@ class Builder {
                               return link;
                             });
     if (!shape) return error(shape.error().text);
-    if (carried_) carry(plan, **shape, *far);
+    if (carried_) {
+      TRY(carry_inner(plan, **shape, *far,
+                      [&](const Connection& c) -> Result<uint32_t> { return inner_of(c); }));
+    }
     (*shape)->number = static_cast<uint32_t>(setup_->shapes.size());
     setup_->shapes.push_back(std::move(*shape));
     return {};
@@ -153,32 +157,6 @@ class Builder {
                 " from NIC " + std::to_string(link.real_nic) + " to NIC " +
                 std::to_string(link.far_nic) +
                 ": [[prefix]] gives them other VLANs or kinds of addresses");
-  }
-
-  /// Connections between emulated ranks are the network's.
-  void carry(PlanInput& plan, CollectiveShape& shape, const std::vector<std::vector<FarEnd>>& far) {
-    const CollectiveJob& out = setup_->job;
-    ASSERT_INVARIANT(setup_->topology != nullptr && far.size() == plan.ranks.size());
-    shape.ranks = plan.ranks;
-    plan.carried.resize(far.size());
-    shape.inner.resize(far.size());
-    for (uint32_t r = 0; r < far.size(); ++r) {
-      plan.carried[r].resize(far[r].size());
-      shape.inner[r].resize(far[r].size(), CollectiveShape::kUnused);
-    }
-    for (uint32_t r = 0; r < far.size(); ++r) {
-      for (uint32_t c = 0; c < far[r].size(); ++c) {
-        const Connection& connection = plan.ranks[r]->connections()[c];
-        const FarEnd& to = far[r][c];
-        if (connection.direction != Direction::kSend || !connection.network) continue;
-        if (connection.messages == 0 || out.is_real(r) || out.is_real(to.rank)) continue;
-        plan.carried[r][c] = plan.carried[to.rank][to.connection] = true;
-        const uint32_t inner = inner_of(connection);
-        shape.inner[r][c] = shape.inner[to.rank][to.connection] = inner;
-        if (shape.inner_uses.size() <= inner) shape.inner_uses.resize(inner + 1);
-        shape.inner_uses[inner] = {c, to.connection, connection.messages};
-      }
-    }
   }
 
   uint32_t inner_of(const Connection& c) {

@@ -112,4 +112,31 @@ Result<std::unique_ptr<CollectiveShape>> make_shape(const PlanInput& plan, uint6
   return shape;
 }
 
+Result<void> carry_inner(PlanInput& plan, CollectiveShape& shape,
+                         const std::vector<std::vector<FarEnd>>& far, const InnerOf& inner_of) {
+  ASSERT_INVARIANT(!plan.pair_hops && far.size() == plan.ranks.size());
+  shape.ranks = plan.ranks;
+  plan.carried.resize(far.size());
+  shape.inner.resize(far.size());
+  for (uint32_t r = 0; r < far.size(); ++r) {
+    plan.carried[r].resize(far[r].size());
+    shape.inner[r].resize(far[r].size(), CollectiveShape::kUnused);
+  }
+  const auto is_real = [&](uint32_t rank) { return std::ranges::binary_search(plan.real, rank); };
+  for (uint32_t r = 0; r < far.size(); ++r) {
+    for (uint32_t c = 0; c < far[r].size(); ++c) {
+      const Connection& connection = plan.ranks[r]->connections()[c];
+      const FarEnd& to = far[r][c];
+      if (connection.direction != Direction::kSend || !connection.network) continue;
+      if (connection.messages == 0 || is_real(r) || is_real(to.rank)) continue;
+      const uint32_t inner = TRY(inner_of(connection));
+      plan.carried[r][c] = plan.carried[to.rank][to.connection] = true;
+      shape.inner[r][c] = shape.inner[to.rank][to.connection] = inner;
+      if (shape.inner_uses.size() <= inner) shape.inner_uses.resize(inner + 1);
+      shape.inner_uses[inner] = {c, to.connection, connection.messages};
+    }
+  }
+  return {};
+}
+
 }  // namespace understudy

@@ -42,4 +42,12 @@ Result<std::unique_ptr<CollectiveShape>> make_shape(const PlanInput& plan, uint6
                                                     const std::vector<std::vector<FarEnd>>& far,
                                                     const LinkOf& link_of);
 
+/// The number of a connection between emulated ranks.
+using InnerOf = std::function<Result<uint32_t>(const Connection& connection)>;
+
+/// Connections between emulated ranks are the network's: in the plan's input, and in the shape that
+/// make_shape() made of it. `plan` has all ranks' parts. Fails with what `inner_of` says.
+Result<void> carry_inner(PlanInput& plan, CollectiveShape& shape,
+                         const std::vector<std::vector<FarEnd>>& far, const InnerOf& inner_of);
+
 }  // namespace understudy

@@ -7,7 +7,7 @@
 #include "ctrl/jobs/operations/inferred_pairs.h"
 #include "dataplane/base/assert.h"
 #include "dataplane/base/try.h"
-#include "dataplane/collective/unplanned_connection.h"
+#include "dataplane/nccl/unplanned_connection.h"
 
 namespace understudy {
 namespace {
@@ -80,7 +80,9 @@ Result<void> EmulatedRanksBinding::allocate() {
       break;
     }
   }
-  online_ = std::make_unique<OnlineEmulatedRanks>(job, progress_, source_->settings(), *source_);
+  OnlineEmulatedRanks::Settings settings = source_->settings();
+  if (!job.inner.empty()) settings.carrier = state_.carrier.get();
+  online_ = std::make_unique<OnlineEmulatedRanks>(job, progress_, std::move(settings), *source_);
   source_->attach(*online_, real_time_ ? &control_ : nullptr);
   return {};
 }

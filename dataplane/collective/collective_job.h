@@ -40,6 +40,8 @@ struct CollectiveConnection {
 /// The same between two emulated ranks, whose messages the network carries.
 struct InternalConnection {
   uint32_t from = 0, to = 0;  ///< ranks
+  uint32_t channel = 0;
+  uint8_t index = 0;  ///< as Connection::index
 };
 
 /// Which links a rank's connections are in an operation. Ranks may have many connections of which

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dataplane/collective/collective_job.h"
-#include "dataplane/collective/nccl_connection.h"
+#include "dataplane/nccl/nccl_connection.h"
 
 namespace understudy {
 

@@ -25,7 +25,9 @@ OnlineEmulatedRanks::OnlineEmulatedRanks(const CollectiveJob& job, CollectivePro
       commands_(kCommandRing),
       connections_(job, progress, *this),
       links_(job.links.size()),
+      inner_(job.inner.size()),
       heard_of_(job.ranks()),
+      inner_of_(job.ranks()),
       settled_(job.links.size()),
       inputs_(std::bit_ceil(std::max<size_t>(settings_.inputs, 1024))) {
   ASSERT_INVARIANT(settings_.delay.size() == job.ranks());
@@ -33,6 +35,9 @@ OnlineEmulatedRanks::OnlineEmulatedRanks(const CollectiveJob& job, CollectivePro
   for (uint32_t l = 0; l < links_.size(); ++l) {
     if (hears(l)) heard_of_[job.links[l].far].push_back(l);
   }
+  ASSERT_INVARIANT((settings_.carrier == nullptr) == job.inner.empty());
+  if (settings_.carrier != nullptr) settings_.carrier->listen(*this);
+  for (uint32_t i = 0; i < inner_.size(); ++i) inner_of_[job.inner[i].to].push_back(i);
   pair_reflections();
 }
 
@@ -77,6 +82,9 @@ void OnlineEmulatedRanks::on_wake(Time now, uint64_t cookie) {
         for (uint32_t l = 0; l < links_.size(); ++l) {
           if (hears(l)) grant_ahead(now, l, ahead(l), now);
         }
+        for (uint32_t i = 0; i < inner_.size(); ++i) {
+          grant_inner(now, i, ahead(job_.inner[i].index), now);
+        }
       }
       for (OnlineCommand command; commands_.pop(command);) carry_out(now, command);
       break;
@@ -90,6 +98,12 @@ void OnlineEmulatedRanks::on_wake(Time now, uint64_t cookie) {
     case WakeKind::kWaited:
       if (what != static_cast<uint32_t>(known_)) break;  // it is known by now
       notify(now, {.kind = OnlineNotice::Kind::kWaited, .number = known_});
+      break;
+    case WakeKind::kInnerData:
+      post_inner(now, what);
+      break;
+    case WakeKind::kInnerCredit:
+      if (!inner_ended_) settings_.carrier->grant(what, now);
       break;
     case WakeKind::kReminder:
       notify(now, {.kind = OnlineNotice::Kind::kReminder, .number = what});
@@ -110,6 +124,10 @@ void OnlineEmulatedRanks::carry_out(Time now, const OnlineCommand& command) {
       break;
     case OnlineCommand::Kind::kGiveUp:
       give_up(now);
+      break;
+    case OnlineCommand::Kind::kEnd:
+      ended_ = true;
+      finish(now);
       break;
     case OnlineCommand::Kind::kRemind:
       host_->wake_at(std::max(now, command.time), *this,
@@ -278,6 +296,7 @@ void OnlineEmulatedRanks::send_due(Time now, uint32_t link) {
 void OnlineEmulatedRanks::give_up(Time now) {
   if (given_up_) return;
   given_up_ = true;
+  end_inner();
   for (uint32_t l = 0; l < links_.size(); ++l) {
     if (hears(l)) {
       grant_ahead(now, l, links_[l].received + ahead(l), now);

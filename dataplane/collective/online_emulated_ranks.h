@@ -16,7 +16,9 @@
 
 namespace understudy {
 
-class OnlineEmulatedRanks final : public Endpoint, private EmulatedConnections::Listener {
+class OnlineEmulatedRanks final : public Endpoint,
+                                  public InnerListener,
+                                  private EmulatedConnections::Listener {
  public:
   /// Operations that it can have at a time.
   static constexpr size_t kMost = 64;
@@ -25,6 +27,8 @@ class OnlineEmulatedRanks final : public Endpoint, private EmulatedConnections::
     std::vector<Duration> delay;  ///< by rank: how much later than a real rank it enters
     std::vector<Duration> wait;   ///< by link: for the real ranks' other first messages
     size_t inputs = 0;            ///< that can be kept until their operation is settled
+    /// Of CollectiveJob::inner; null without any. Then all operations are sure.
+    InnerMessages* carrier = nullptr;
   };
   /// `job` is looked at for its connections and real ranks only. All of it outlives this object.
   OnlineEmulatedRanks(const CollectiveJob& job, CollectiveProgress& progress, Settings settings,
@@ -45,10 +49,15 @@ class OnlineEmulatedRanks final : public Endpoint, private EmulatedConnections::
   void on_received(Time, Qp&, const Received&) override {}
   void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
 
+  // InnerListener: of CollectiveJob::inner
+  void inner_received(uint32_t inner, Time now) override;
+  void inner_acknowledged(uint32_t inner, Time now) override;
+
  private:
   /// Credits of a link that stay granted beyond what an operation needs: those that every operation
   /// begins with.
-  uint64_t ahead(uint32_t link) const { return job_.links[link].index == 0 ? 4 : 8; }
+  static uint64_t ahead(uint8_t index) { return index == 0 ? 4 : 8; }
+  uint64_t ahead(uint32_t link) const { return ahead(job_.links[link].index); }
 
   /// The emulated end of a link receives, or sends. What two real ranks say to each other is only in
   /// the plans.
@@ -59,7 +68,14 @@ class OnlineEmulatedRanks final : public Endpoint, private EmulatedConnections::
     return !job_.links[link].real_sends && !job_.links[link].among_real();
   }
 
-  enum class WakeKind : uint64_t { kControl = 0, kData = 1, kWaited = 2, kReminder = 3 };
+  enum class WakeKind : uint64_t {
+    kControl = 0,
+    kData = 1,
+    kWaited = 2,
+    kReminder = 3,
+    kInnerData = 4,
+    kInnerCredit = 5
+  };
   /// `plans`: Link::plans, of kData.
   static uint64_t cookie(WakeKind kind, uint32_t what, uint16_t plans = 0) {
     return static_cast<uint64_t>(kind) << 48 | uint64_t{plans} << 32 | what;
@@ -78,6 +94,17 @@ class OnlineEmulatedRanks final : public Endpoint, private EmulatedConnections::
     uint64_t received = 0;
     uint64_t granting = 0;                          ///< credits that were granted, or will be
     std::array<uint32_t, kUnderWay> bytes_of = {};  ///< of messages under way
+  };
+  /// Messages of all operations between two emulated ranks.
+  struct Inner {
+    uint64_t posted = 0, received = 0, acknowledged = 0;
+    uint64_t granting = 0;  ///< credits that were granted, or will be
+    uint64_t settled = 0;   ///< of operations that are here or over
+  };
+  /// Data whose time the plan has given.
+  struct Leaving {
+    Time at;
+    uint64_t cookie = 0;
   };
   /// What came; a plan that comes later is told all of it.
   struct Input {
@@ -120,6 +147,12 @@ class OnlineEmulatedRanks final : public Endpoint, private EmulatedConnections::
   void settle(Time now, OnlineOperation& op);
   void enter(OnlineOperation& op);
   void take(Time now, OnlineOperation& op, Duration carried);
+  OnlineOperation* inner_operation(uint32_t inner, uint64_t message) const;
+  static void count_late(OnlineOperation& op, Duration late);
+  void take_inner(Time now, OnlineOperation& op, uint32_t inner, const PlanOutput& out);
+  void grant_inner(Time now, uint32_t inner, uint64_t until, Time at);
+  void post_inner(Time now, uint32_t inner);
+  void end_inner();
   void grant_ahead(Time now, uint32_t link, uint64_t until, Time at);
   void finish(Time now);
   void report(OnlineOperation& op);
@@ -133,7 +166,10 @@ class OnlineEmulatedRanks final : public Endpoint, private EmulatedConnections::
   SpscRing<OnlineCommand> commands_;
   EmulatedConnections connections_;
   std::vector<Link> links_;
+  std::vector<Inner> inner_;
+  std::vector<Leaving> leaving_;                 ///< empty between calls
   std::vector<std::vector<uint32_t>> heard_of_;  ///< by rank: links by which real ones send to it
+  std::vector<std::vector<uint32_t>> inner_of_;  ///< by rank: the same of emulated ones
   /// By link of ours: the one of its channel whose small messages it reflects, or kNoLink; and the
   /// other way round.
   std::vector<uint32_t> reflected_;
@@ -147,6 +183,8 @@ class OnlineEmulatedRanks final : public Endpoint, private EmulatedConnections::
   uint64_t oldest_ = 0, newest_ = 0;
   uint64_t begun_ = 0;  ///< operations that control was told of as begun
   bool given_up_ = false;
+  bool ended_ = false;        ///< no operation follows the last one
+  bool inner_ended_ = false;  ///< nothing more is said between emulated ranks
 };
 
 }  // namespace understudy

@@ -22,6 +22,7 @@ struct OnlineOperation {
         plan(std::move(p)),
         lateness(job, std::array<const CollectiveShape*, 1>{shape.get()}),
         base(job.links.size()),
+        inner_base(job.inner.size()),
         entered(job.ranks()),
         done(job.ranks(), Time::never()),
         put_off_of(job.links.size()) {
@@ -38,7 +39,7 @@ struct OnlineOperation {
     to_acknowledge = acknowledged = 0;
     first_entry = Time::never();
     end = Time();
-    heard = carried = late = Duration();
+    heard = carried = late = inner_late = Duration();
     bytes_sent = bytes_received = late_messages = wrong_sizes = 0;
   }
 
@@ -52,9 +53,10 @@ struct OnlineOperation {
 
   // The shard's.
   CollectiveLateness lateness;
-  std::vector<uint64_t> base;  ///< by link: messages before it
-  std::vector<bool> entered;   ///< by rank
-  std::vector<Time> done;      ///< by rank
+  std::vector<uint64_t> base;        ///< by link: messages before it
+  std::vector<uint64_t> inner_base;  ///< by inner connection: the same
+  std::vector<bool> entered;         ///< by rank
+  std::vector<Time> done;            ///< by rank
   /// What has come that a guess's plan was not ready for: places in the emulated ranks' inputs,
   /// ascending, and how many of each link.
   std::vector<uint64_t> put_off;
@@ -66,8 +68,9 @@ struct OnlineOperation {
   Time entry, noticed;               ///< of the real ranks; when that was seen
   Time first_entry = Time::never();  ///< of its ranks
   Time end;
-  Duration heard;    ///< most lateness of real ranks' messages
-  Duration carried;  ///< most lateness in sum along a chain of dependent messages
+  Duration heard;       ///< most lateness of real ranks' messages
+  Duration carried;     ///< most lateness in sum along a chain of dependent messages
+  Duration inner_late;  ///< most that a message between emulated ranks left late
   uint64_t bytes_sent = 0, bytes_received = 0;
   // For the report, once it is finished:
   Duration late;               ///< most that a message left late, for this was not known
@@ -108,6 +111,7 @@ struct OnlineCommand {
     kOver,     ///< nothing will replace the last one
     kGiveUp,   ///< from now on every credit is answered at once
     kRemind,   ///< at `time`, with `number`
+    kEnd,      ///< no operation follows the last one
   };
   Kind kind = Kind::kInstall;
   OnlineOperation* operation = nullptr;

@@ -116,6 +116,11 @@ void OnlineEmulatedRanks::install(Time now, OnlineOperation& op) {
   for (uint32_t l = 0; l < links_.size(); ++l) {
     if (says(l)) op.to_acknowledge += op.shape->uses[l].messages;
   }
+  DEBUG_ASSERT_INVARIANT(op.sure || inner_.empty());
+  for (uint32_t i = 0; i < inner_.size(); ++i) {
+    op.inner_base[i] = inner_[i].settled;
+    inner_[i].settled += op.shape->inner_uses[i].messages;
+  }
   if (op.sure) settle(now, op);
   replay(now, op);
   if (op.sure && !op.began && !crosses(op)) begin_unseen(now, op);
@@ -219,6 +224,13 @@ void OnlineEmulatedRanks::enter(OnlineOperation& op) {
 void OnlineEmulatedRanks::take(Time now, OnlineOperation& op, Duration carried) {
   PlanOutput out;
   while (op.plan->next(out)) {
+    if (!inner_.empty()) {
+      const uint32_t inner = op.shape->inner[out.rank][out.connection];
+      if (inner != CollectiveShape::kUnused) {
+        take_inner(now, op, inner, out);
+        continue;
+      }
+    }
     const uint32_t link = op.shape->links[out.rank].at(out.connection);
     if (link == CollectiveShape::kUnused) continue;
     Link& l = links_[link];
@@ -232,11 +244,13 @@ void OnlineEmulatedRanks::take(Time now, OnlineOperation& op, Duration carried) 
     // A run that was told the operation could not have sent before the real rank's entry was known.
     const Time earliest = std::max(out.time, op.noticed);
     const Duration late = earliest < now ? now - earliest : Duration();
-    if (late > Duration()) ++op.late_messages;
-    op.late = std::max(op.late, late);
+    count_late(op, late);
     op.carried = std::max(op.carried, op.lateness.add(link, out.message, carried + late));
-    host_->wake_at(std::max(now, out.time), *this, cookie(WakeKind::kData, link, l.plans));
+    leaving_.push_back({std::max(now, out.time), cookie(WakeKind::kData, link, l.plans)});
   }
+  // Of what leaves at one moment credits go first: NICs have them in the work request.
+  for (const Leaving& data : leaving_) host_->wake_at(data.at, *this, data.cookie);
+  leaving_.clear();
   uint32_t rank = 0;
   bool freed = false;
   while (op.plan->next_done(rank)) {
@@ -246,6 +260,10 @@ void OnlineEmulatedRanks::take(Time now, OnlineOperation& op, Duration carried) 
       // Of sends that may be longer than was guessed none waits for that to be found.
       if (!op.over && job_.links[l].index == 0) continue;
       grant_ahead(now, l, op.base[l] + op.shape->uses[l].messages + ahead(l), op.done[rank]);
+    }
+    for (const uint32_t i : inner_of_[rank]) {
+      const uint64_t end = op.inner_base[i] + op.shape->inner_uses[i].messages;
+      grant_inner(now, i, end + ahead(job_.inner[i].index), op.done[rank]);
     }
   }
   if (freed && op.number + 1 < known_) {
@@ -272,6 +290,7 @@ void OnlineEmulatedRanks::finish(Time now) {
       notify(now, {.kind = OnlineNotice::Kind::kReleased, .operation = before});
     }
   }
+  if (ended_) end_inner();
 }
 
 void OnlineEmulatedRanks::report(OnlineOperation& op) {

@@ -10,7 +10,7 @@
 
 #include "dataplane/collective/collective_job.h"
 #include "dataplane/collective/exact_ring.h"
-#include "dataplane/collective/nccl_connection.h"
+#include "dataplane/nccl/nccl_connection.h"
 #include "dataplane/collective/rank_program.h"
 
 namespace understudy {

@@ -59,8 +59,8 @@ with_clang() { # COMMAND...
   "$@"
 }
 
-# Files of a library are compiled five at a time, for most of what they cost there is what they include.
-unity=(-Dunity=on -Dunity_size=5)
+# Files of a library are compiled ten at a time, for most of what they cost there is what they include.
+unity=(-Dunity=on -Dunity_size=10)
 instrumented=(-Dbuildtype=plain -Doptimization=1 -Db_lundef=false -Dcpp_args=-gline-tables-only "${unity[@]}")
 # Tests and fuzzers share it: their libraries are compiled once.
 sanitized=("${instrumented[@]}" -Db_sanitize=address,undefined -Dfuzz=true -Dlong_tests=false)

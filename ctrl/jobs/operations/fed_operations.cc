@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "collective_model/nccl/channel_cut.h"
 #include "ctrl/report/text.h"
@@ -90,6 +91,8 @@ void FedOperations::take_piece(Time now) {
   for (const FedOperation& operation : operations) fed(now, operation);
   if (!good) closed(now, decoder_.error());
   if (unknown_ && pieces_->empty()) closed(now, "");
+  taken_ = pieces_->empty();
+  hand_over(now);
 }
 
 void FedOperations::fed(Time now, const FedOperation& fed) {
@@ -251,6 +254,10 @@ void FedOperations::hand_over(Time now) {
   uint64_t known = concluded();
   for (const Rank& rank : ranks_) known = std::min(known, rank.told);
   for (; first_ < known; ++first_) told_kernels_.pop_front();
+  const bool all = concluded() == first_ + told_kernels_.size();
+  if (!lost() && (ended_ || taken_) && all && !std::exchange(end_, true)) {
+    command(now, {.kind = OnlineCommand::Kind::kEnd});
+  }
   if (!lost() && ended_ && unknown_) {
     lose(now, *ended_ + " after " + std::to_string(concluded()) + " operations");
   }

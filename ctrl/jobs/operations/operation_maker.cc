@@ -71,41 +71,66 @@ OperationMaker::OperationMaker(const Config& config, const JobConfig& job, const
     const CollectiveConnection& link = told.links[l];
     links_[{link.channel, link.index, link.real, link.far, link.real_sends}] = l;
   }
+  for (uint32_t i = 0; i < told.inner.size(); ++i) {
+    const InternalConnection& c = told.inner[i];
+    inner_[{c.channel, c.index, c.from, c.to}] = i;
+  }
+}
+
+Result<PlanInput> OperationMaker::plan_of(const Kernel& kernel) const {
+  const Operation& first = kernel.front();
+  if (kernel.size() > 1) {
+    auto ranks = TRY(kernel_schedules(communicator_, kernel));
+    PlanInput plan = plan_config(config_, job_, communicator_, first, std::move(ranks), topology_);
+    plan.real = told_.real;
+    return plan;
+  }
+  TRY(check_operation(communicator_, first));
+  OperationCut cut;
+  if (!is_p2p(first.collective)) {
+    auto cuts = TRY(cut_group(communicator_, kernel));
+    cut = std::move(cuts.front());
+  }
+  if (told_.inner.empty()) {
+    return plan_config(config_, job_, communicator_, first, cut, told_.real, topology_);
+  }
+  PlanInput plan = plan_config(config_, job_, communicator_, first,
+                               rank_schedules(communicator_, first, cut), topology_);
+  plan.real = told_.real;
+  return plan;
+}
+
+tl::unexpected<Error> OperationMaker::no_connection(const Connection& connection) const {
+  return fail("the job has no connection from rank " + std::to_string(connection.from) +
+              " to rank " + std::to_string(connection.to) + " on channel " +
+              std::to_string(connection.channel));
 }
 
 Result<std::unique_ptr<OnlineOperation>> OperationMaker::make(const Kernel& kernel) const {
-  PlanInput plan;
-  if (kernel.size() == 1) {
-    const Operation& operation = kernel.front();
-    TRY(check_operation(communicator_, operation));
-    OperationCut cut;
-    if (!is_p2p(operation.collective)) {
-      auto cuts = TRY(cut_group(communicator_, kernel));
-      cut = std::move(cuts.front());
-    }
-    plan = plan_config(config_, job_, communicator_, operation, cut, told_.real, topology_);
-  } else {
-    auto ranks = TRY(kernel_schedules(communicator_, kernel));
-    plan = plan_config(config_, job_, communicator_, kernel.front(), std::move(ranks), topology_);
-    plan.real = told_.real;
-  }
+  PlanInput plan = TRY(plan_of(kernel));
   const auto far = far_ends_of(plan);
   if (!far) return fail("a connection has one end only");
   uint64_t bytes = 0;
   for (const Operation& operation : kernel) bytes += operation.bytes();
-  auto shape = make_shape(
-      plan, bytes, *far,
-      [&](const Connection& connection, uint32_t real, uint32_t other,
-          Duration) -> Result<uint32_t> {
-        const auto found = links_.find({connection.channel, connection.index, real, other,
-                                        connection.direction == Direction::kSend});
-        if (found != links_.end()) return found->second;
-        if (!strict_) return CollectiveShape::kUnused;
-        return fail("the job has no connection from rank " + std::to_string(connection.from) +
-                    " to rank " + std::to_string(connection.to) + " on channel " +
-                    std::to_string(connection.channel));
-      });
+  auto shape = make_shape(plan, bytes, *far,
+                          [&](const Connection& connection, uint32_t real, uint32_t other,
+                              Duration) -> Result<uint32_t> {
+                            const auto found =
+                                links_.find({connection.channel, connection.index, real, other,
+                                             connection.direction == Direction::kSend});
+                            if (found != links_.end()) return found->second;
+                            if (!strict_) return CollectiveShape::kUnused;
+                            return no_connection(connection);
+                          });
   if (!shape) return tl::unexpected(shape.error());
+  if (!told_.inner.empty()) {
+    TRY(carry_inner(plan, **shape, *far, [&](const Connection& c) -> Result<uint32_t> {
+      const auto found = inner_.find({c.channel, c.index, c.from, c.to});
+      if (found == inner_.end()) return no_connection(c);
+      return found->second;
+    }));
+    (*shape)->inner_uses.resize(told_.inner.size());
+  }
   (*shape)->uses.resize(told_.links.size());
   (*shape)->gathers = kernel.size() == 1 && kernel.front().collective == Collective::kAllGather &&
                       kernel.front().algorithm == Algorithm::kRing;

@@ -41,6 +41,9 @@ class OperationMaker {
   Result<std::unique_ptr<OnlineOperation>> make(const Kernel& kernel) const;
 
  private:
+  Result<PlanInput> plan_of(const Kernel& kernel) const;
+  tl::unexpected<Error> no_connection(const Connection& connection) const;
+
   const Config& config_;
   const JobConfig& job_;
   const Topology* topology_;
@@ -49,6 +52,8 @@ class OperationMaker {
   const bool strict_;
   /// By channel, index, real rank, far rank, and whether the real one sends.
   std::map<std::tuple<uint32_t, uint8_t, uint32_t, uint32_t, bool>, uint32_t> links_;
+  /// By channel, index, sender and receiver: of CollectiveJob::inner.
+  std::map<std::tuple<uint32_t, uint8_t, uint32_t, uint32_t>, uint32_t> inner_;
 };
 
 }  // namespace understudy

@@ -8,7 +8,7 @@
 #include "ctrl/shards/nccl_queue_pair.h"
 #include "ctrl/shards/shard_control.h"
 #include "ctrl/topology/topology.h"
-#include "dataplane/collective/unplanned_connection.h"
+#include "dataplane/nccl/unplanned_connection.h"
 
 namespace understudy {
 

@@ -182,11 +182,15 @@ const std::map<std::string_view, Example>& examples() {
          p.rate = kCarried;
          p.job = "inner = \"packets\"\n";
        }},
-      {"`inner = \"packets\"` of other operations, or as rates",
+      {"`inner = \"packets\"` at `fidelity = \"flow\"`",
        [](Parts& p) {
          p.fabric = "fidelity = \"flow\"\n";
          p.job = "inner = \"packets\"\n";
        }},
+      {"`inner = \"packets\"` of inferred operations",
+       [](Parts& p) { p.job = "operations = \"inferred\"\ninner = \"packets\"\n"; }},
+      {"`inner = \"packets\"` of merged NICs",
+       [](Parts& p) { p.job = "merged_nics = 2\ninner = \"packets\"\n"; }},
       {"`pacing = false` in a network",
        [](Parts& p) {
          p.fabric = "pacing = false\n";

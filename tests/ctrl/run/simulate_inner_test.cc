@@ -103,6 +103,43 @@ TEST(SimulateInner, OperationsFollowEachOtherUnderCongestionControl) {
   EXPECT_GT(counts.at(5).second, 0u);  // marked
 }
 
+/// What a feed tells is carried as what was told before: rings and trees over uplinks that are
+/// shared, several operations one behind the other, with and without congestion control.
+TEST(SimulateInner, OperationsThatAreFedTakeTheSameTime) {
+  const std::string dcqcn =
+      "ecn = { kmin = \"40KB\", kmax = \"100KB\", pmax = 0.2 }\n"
+      "[[control]]\nname = \"dcqcn\"\nlaw = \"dcqcn\"\n";
+  struct Case {
+    std::string keys, more;
+  };
+  for (const Case& c :
+       {Case{kRing, ""},
+        Case{std::string(kRing) + "traffic_class = 2\ncontrol = \"dcqcn\"\n", dcqcn},
+        Case{"collective = \"all_reduce\"\nalgorithm = \"tree\"\nchannels = 2\nsizes = "
+             "[\"256KiB\", \"4MiB\"]\n",
+             ""},
+        Case{"collective = \"all_to_all\"\nsizes = [\"4MiB\"]\n", ""},
+        Case{"collective = \"all_gather\"\nalgorithm = \"pat\"\nsizes = [\"4MiB\"]\n", ""}}) {
+    SCOPED_TRACE(c.keys);
+    const std::string job = c.keys + "iterations = 3\nentry = \"first_credit\"\n";
+    const RunReport told = simulated(text(true, job, c.more));
+    const RunReport fed = simulated(text(true, job + "operations = \"fed\"\n", c.more));
+    ASSERT_TRUE(fed.jobs.at(0).inferred);
+    EXPECT_EQ(fed.jobs[0].inferred->lost, "");
+    const auto& a = told.jobs.at(0).collectives;
+    const auto& b = fed.jobs[0].collectives;
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_TRUE(fed.jobs[0].inferred->operations.at(i).right) << i;
+      const double expected = a[i].node_reported->seconds();
+      EXPECT_NEAR(b[i].node_reported->seconds(), expected, 0.02 * expected) << i;
+    }
+    const auto& messages = fed.traffic->inner_messages.at(0).counts;
+    EXPECT_EQ(messages.at(1).second, told.traffic->inner_messages.at(0).counts.at(1).second);
+    EXPECT_EQ(messages.at(1).second, messages.at(2).second);
+  }
+}
+
 TEST(SimulateInner, WhatCannotBeIsNamed) {
   const auto refusal = [](const std::string& config_text) {
     const ConfigResult config = load_config_text(config_text, "f");

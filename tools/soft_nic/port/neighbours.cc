@@ -9,7 +9,7 @@ namespace understudy::soft_nic {
 
 namespace {
 
-constexpr uint16_t kRequest = 1, kReply = 2;
+constexpr uint16_t kArpRequest = 1, kArpReply = 2;
 
 /// parse_frame() has checked that it is all there.
 ArpHeader arp_of(const FrameView& view) {
@@ -31,7 +31,7 @@ bool Neighbours::hear(const FrameView& view) {
   if (arp.protocol.get() != kEtherIpv4) return false;
   const IpAddress sender = IpAddress::v4_bytes(arp.sender_ip);
   const bool asks_us =
-      arp.operation.get() == kRequest && IpAddress::v4_bytes(arp.target_ip) == own_.address;
+      arp.operation.get() == kArpRequest && IpAddress::v4_bytes(arp.target_ip) == own_.address;
   MacAddress mac;
   std::memcpy(mac.bytes.data(), arp.sender_mac, mac.bytes.size());
   // Others' talk is not kept, but for news of whom we know.
@@ -46,12 +46,12 @@ void Neighbours::ask(const IpAddress& target, std::span<uint8_t, kFrameBytes> ou
   constexpr uint8_t kNobody[6] = {};
   MacAddress everybody;
   everybody.bytes.fill(0xff);
-  write(everybody, kRequest, kNobody, target.v4_data(), out);
+  write(everybody, kArpRequest, kNobody, target.v4_data(), out);
 }
 
 void Neighbours::answer(const FrameView& view, std::span<uint8_t, kFrameBytes> out) const {
   const ArpHeader arp = arp_of(view);
-  write(view.src_mac, kReply, arp.sender_mac, arp.sender_ip, out);
+  write(view.src_mac, kArpReply, arp.sender_mac, arp.sender_ip, out);
 }
 
 void Neighbours::write(const MacAddress& to, uint16_t operation, const uint8_t* target_mac,

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "collective_model/nccl/operation.h"
-#include "dataplane/collective/cts_layout.h"
+#include "dataplane/nccl/cts_layout.h"
 
 namespace understudy {
 

@@ -1,5 +1,5 @@
 // Flags of LL and LL128 against a model of the kernel that spins on them, and where credits lie.
-#include "dataplane/collective/nccl_steps.h"
+#include "dataplane/nccl/nccl_steps.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "dataplane/collective/nccl_connection.h"
+#include "dataplane/nccl/nccl_connection.h"
 #include "tests/rigs/posting_host.h"
 
 namespace understudy {

@@ -1,12 +1,12 @@
 // Small messages of emulated ranks are copies of what real ranks have sent.
-#include "dataplane/collective/reflection.h"
+#include "dataplane/nccl/reflection.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <vector>
 
-#include "dataplane/collective/nccl_connection.h"
+#include "dataplane/nccl/nccl_connection.h"
 #include "tests/rigs/posting_host.h"
 
 namespace understudy {

@@ -1,4 +1,4 @@
-#include "dataplane/collective/reflection.h"
+#include "dataplane/nccl/reflection.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // Connections that no plan knows always go on.
-#include "dataplane/collective/unplanned_connection.h"
+#include "dataplane/nccl/unplanned_connection.h"
 
 #include <gtest/gtest.h>
 

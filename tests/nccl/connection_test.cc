@@ -1,5 +1,5 @@
 // NCCL's credits byte by byte, and the two sides of a connection against each other.
-#include "dataplane/collective/nccl_connection.h"
+#include "dataplane/nccl/nccl_connection.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "dataplane/collective/nccl_steps.h"
+#include "dataplane/nccl/nccl_steps.h"
 #include "dataplane/rc/memory.h"
 
 namespace understudy {

@@ -1,4 +1,4 @@
-#include "dataplane/collective/unplanned_connection.h"
+#include "dataplane/nccl/unplanned_connection.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "dataplane/collective/nccl_connection.h"
+#include "dataplane/nccl/nccl_connection.h"
 
 #include <algorithm>
 #include <bit>

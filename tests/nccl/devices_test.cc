@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ctrl/peers/nccl/transport/net_ib_layout.h"
-#include "dataplane/collective/nccl_connection.h"
+#include "dataplane/nccl/nccl_connection.h"
 #include "tests/rigs/posting_host.h"
 
 namespace understudy {

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "dataplane/collective/cts_layout.h"
-#include "dataplane/collective/nccl_steps.h"
-#include "dataplane/collective/reflection.h"
+#include "dataplane/nccl/cts_layout.h"
+#include "dataplane/nccl/nccl_steps.h"
+#include "dataplane/nccl/reflection.h"
 #include "dataplane/node/endpoint.h"
 
 namespace understudy {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "dataplane/collective/nccl_connection.h"
+#include "dataplane/nccl/nccl_connection.h"
 
 namespace understudy {
 

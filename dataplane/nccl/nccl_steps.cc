@@ -1,4 +1,4 @@
-#include "dataplane/collective/nccl_steps.h"
+#include "dataplane/nccl/nccl_steps.h"
 
 #include <algorithm>
 #include <array>
