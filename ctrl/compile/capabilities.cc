@@ -225,9 +225,6 @@ Found find_inner_inferred(const Asked& asked, RealSide) {
   return find_inner(
       asked, [](const JobConfig& job) { return job.operations == OperationsMode::kInferred; });
 }
-Found find_inner_merged(const Asked& asked, RealSide) {
-  return find_inner(asked, [](const JobConfig& job) { return job.merged_nics > 1; });
-}
 
 Found find_jobs_as_rates(const Asked& asked, RealSide) {
   const Config& config = asked.config;
@@ -326,9 +323,6 @@ constexpr Cell kNoPackets =
 constexpr Cell kNoGuess =
     no("what emulated ranks send each other for a guess cannot be taken back when another "
        "operation turns out to be right: let a feed tell them, operations = \"fed\"");
-constexpr Cell kOneNic =
-    no("the network carries messages of one NIC of each node, and NCCL divides those of merged "
-       "NICs");
 constexpr Cell kPaced =
     no("no meaning with [topology], [queues], [[traffic]] or job.inner = "
        "\"packets\": their links are paced");
@@ -412,9 +406,6 @@ constexpr Capability kTable[] = {
     {"`inner = \"packets\"` of inferred operations",
      find_inner_inferred,
      {kNoGuess, kNoGuess, kAbsent, kNoGuess}},
-    {"`inner = \"packets\"` of merged NICs",
-     find_inner_merged,
-     {kOneNic, kOneNic, kAbsent, kOneNic}},
     {"`pacing = false` in a network", find_no_pacing, {kPaced, kPaced, kPaced, kPaced}},
     {"`control_class = \"separate\"` in a network",
      find_separate_class,

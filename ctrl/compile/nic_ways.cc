@@ -1,9 +1,19 @@
 #include "ctrl/compile/nic_ways.h"
 
+#include <algorithm>
+
 #include "ctrl/config/merged_nics.h"
 #include "dataplane/base/assert.h"
 
 namespace understudy {
+
+namespace {
+
+Rate together(Rate rate, uint64_t lanes) {
+  return rate.is_unlimited() ? rate : Rate::bits_per_second(rate.bps() * lanes);
+}
+
+}  // namespace
 
 NicWays::NicWays(const Config& config, const JobConfig& job, const Topology* topology)
     : config_(config), job_(job), topology_(topology) {
@@ -22,7 +32,26 @@ NicWay NicWays::direct(JobNic from, JobNic to) const {
           a.nics[from.second].link_latency + b.nics[to.second].link_latency};
 }
 
+/// Messages are cut in equal parts, so that the slowest lane counts.
 NicWay NicWays::path(JobNic from, JobNic to) {
+  const uint32_t out = merged_nics(job_, config_.nodes[from.first], from.second);
+  const uint32_t in = merged_nics(job_, config_.nodes[to.first], to.second);
+  NicWay way = lane(from, to);
+  const uint32_t lanes = std::max(out, in);
+  for (uint32_t i = 1; i < lanes; ++i) {
+    const NicWay other = lane({from.first, from.second + i % out}, {to.first, to.second + i % in});
+    way.first = slower(way.first, other.first);
+    way.last = slower(way.last, other.last);
+    way.slowest = slower(way.slowest, other.slowest);
+    way.latency = std::max(way.latency, other.latency);
+  }
+  way.first = together(way.first, out);
+  way.last = together(way.last, in);
+  way.slowest = slower(together(way.slowest, lanes), slower(way.first, way.last));
+  return way;
+}
+
+NicWay NicWays::lane(JobNic from, JobNic to) {
   ASSERT_INVARIANT(topology_ != nullptr && routes_.has_value());
   const VertexId a = topology_->nics[from.first][from.second];
   const VertexId b = topology_->nics[to.first][to.second];

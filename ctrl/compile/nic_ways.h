@@ -35,8 +35,8 @@ constexpr Rate shared_rate(const NicWay& way, uint64_t pairs, uint64_t out, uint
   return slower(share(way.slowest, pairs), slower(share(way.first, out), share(way.last, in)));
 }
 
-/// Without `topology` both NICs' links, else the path that its routing gives to one flow of the
-/// pair.
+/// Without `topology` both NICs' links, else the paths that its routing gives to one flow of the
+/// pair, or of each pair of merged NICs.
 class NicWays {
  public:
   NicWays(const Config& config, const JobConfig& job, const Topology* topology);
@@ -45,6 +45,7 @@ class NicWays {
  private:
   NicWay direct(JobNic from, JobNic to) const;
   NicWay path(JobNic from, JobNic to);
+  NicWay lane(JobNic from, JobNic to);
 
   const Config& config_;
   const JobConfig& job_;

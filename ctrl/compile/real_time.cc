@@ -23,11 +23,13 @@ std::vector<FlowSpec> inner_load(const CollectiveSetup& setup, const InnerMessag
     load.clear();
     for (uint32_t i = 0; i < shape->inner_uses.size(); ++i) {
       const CollectiveShape::InnerUse& use = shape->inner_uses[i];
-      FlowSpec flow = flows[inner.first_flow(i)];
-      flow.bytes = 0;
       const RankSchedule& sender = *shape->ranks[setup.job.inner[i].from];
-      for (uint64_t k = 0; k < use.messages; ++k) flow.bytes += sender.message(use.from, k).wire;
-      if (flow.bytes > 0) load.push_back(std::move(flow));
+      uint64_t bytes = 0;
+      for (uint64_t k = 0; k < use.messages; ++k) bytes += sender.message(use.from, k).wire;
+      for (uint32_t part = 0; part < inner.parts(i) && bytes > 0; ++part) {
+        FlowSpec& flow = load.emplace_back(flows[inner.first_flow(i, part)]);
+        flow.bytes = (bytes + inner.parts(i) - 1) / inner.parts(i);
+      }
     }
   }
   return load;

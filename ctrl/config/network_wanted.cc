@@ -24,7 +24,7 @@ bool can_have_network(const Config& config) {
 
 bool can_carry(const Config& config, const JobConfig& job) {
   return config.fabric.fidelity == FabricFidelity::kPacket &&
-         job.operations != OperationsMode::kInferred && job.merged_nics == 1;
+         job.operations != OperationsMode::kInferred;
 }
 
 }  // namespace understudy

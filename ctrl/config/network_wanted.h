@@ -17,7 +17,7 @@ bool has_unlimited_link(const Config& config);
 bool can_have_network(const Config& config);
 
 /// Whether the job's messages between emulated ranks can go through a network packet by packet: its
-/// operations are no guesses, and take one NIC of each node.
+/// operations are no guesses.
 bool can_carry(const Config& config, const JobConfig& job);
 
 }  // namespace understudy

@@ -93,14 +93,20 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
     const double sends = visit_step(job, algorithm, distance, [&](uint32_t from, uint32_t to) {
       for (uint32_t k = 0; k < network.nics; ++k) {
         const unsigned nic = network.nics == 1 ? job.nic : k;
-        const VertexId a = topology.nics[job.ranks[from]][nic];
-        const VertexId b = topology.nics[job.ranks[to]][nic];
-        Duration way;
-        for (const LinkId link : routes.path(a, b, flow_hash(a, b, 0))) {
-          way += graph.link(link).latency;
-          load[link] += 1;
+        const NodeId sender = job.ranks[from], receiver = job.ranks[to];
+        const uint32_t out = merged_nics(job, config.nodes[sender], nic);
+        const uint32_t in = merged_nics(job, config.nodes[receiver], nic);
+        const uint32_t parts = std::max(out, in);
+        for (uint32_t part = 0; part < parts; ++part) {
+          const VertexId a = topology.nics[sender][nic + part % out];
+          const VertexId b = topology.nics[receiver][nic + part % in];
+          Duration way;
+          for (const LinkId link : routes.path(a, b, flow_hash(a, b, 0))) {
+            way += graph.link(link).latency;
+            load[link] += 1.0 / parts;
+          }
+          latency = std::max(latency, way);
         }
-        latency = std::max(latency, way);
       }
     });
     double longest = 0;  // us per byte of every transfer

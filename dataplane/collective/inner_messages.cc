@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "dataplane/base/assert.h"
+
 namespace understudy {
 
 InnerMessages::InnerMessages(std::vector<InnerConnection> connections,
@@ -12,14 +14,20 @@ InnerMessages::InnerMessages(std::vector<InnerConnection> connections,
 uint32_t InnerMessages::add_flows(std::vector<FlowSpec>& flows, uint32_t first_connection) {
   first_flow_ = static_cast<uint32_t>(flows.size());
   const auto pairs = static_cast<uint32_t>(connections_.size());
+  uint32_t next = first_connection + pairs;
   for (uint32_t i = 0; i < pairs; ++i) {
-    const InnerConnection& c = connections_[i];
-    const FlowSpec data = data_flow(settings_, c.from, c.to, first_connection + pairs + i);
-    add_lane(flows, data, ends_[i].data, {i, false});
-    const FlowSpec credit = credit_flow(settings_, data, first_connection + i);
-    add_lane(flows, credit, ends_[i].credits, {i, true});
+    const std::vector<InnerConnection::Way>& ways = connections_[i].ways;
+    ASSERT_INVARIANT(!ways.empty());
+    ends_[i].data.resize(ways.size());
+    for (uint32_t part = 0; part < ways.size(); ++part) {
+      const FlowSpec data = data_flow(settings_, ways[part].from, ways[part].to, next++);
+      add_lane(flows, data, ends_[i].data[part], {i, part, false});
+    }
+    const FlowSpec data = data_flow(settings_, ways[0].from, ways[0].to, 0);
+    add_lane(flows, credit_flow(settings_, data, first_connection + i), ends_[i].credits,
+             {i, 0, true});
   }
-  return first_connection + 2 * pairs;
+  return next;
 }
 
 /// Two windows: an operation's first messages may leave while the last ones of the one before are
@@ -42,7 +50,12 @@ void InnerMessages::attach(FlowTraffic& traffic, bool at_once) {
 void InnerMessages::post(uint32_t connection, uint64_t bytes, Time now) {
   ++counters_.messages;
   counters_.bytes += bytes;
-  wait(ends_[connection].data, bytes);
+  Ends& ends = ends_[connection];
+  if (ends.data.size() == 1) {
+    wait(ends.data[0], bytes);
+  } else {
+    ends.waiting.push_back(bytes);
+  }
   send_data(connection, now);
 }
 
@@ -81,7 +94,42 @@ bool InnerMessages::leave(Lane& lane, Time now) {
 
 void InnerMessages::send_data(uint32_t connection, Time now) {
   Ends& ends = ends_[connection];
-  while (ends.may_leave > 0 && leave(ends.data, now)) --ends.may_leave;
+  if (ends.data.size() > 1) return send_parts(ends, now);
+  while (ends.may_leave > 0 && leave(ends.data[0], now)) --ends.may_leave;
+}
+
+void InnerMessages::send_parts(Ends& ends, Time now) {
+  constexpr uint64_t kAlign = 128;  // whole lines of LL and LL128
+  for (; ends.may_leave > 0 && !ends.waiting.empty(); --ends.may_leave) {
+    const uint64_t bytes = ends.waiting.front(), parts = ends.data.size();
+    ends.waiting.pop_front();
+    const uint64_t most = ((bytes + parts - 1) / parts + kAlign - 1) / kAlign * kAlign;
+    uint32_t used = 0;
+    for (uint64_t at = 0; at == 0 || at < bytes; at += most) {
+      wait(ends.data[used++], std::min(most, bytes - at));
+      if (most == 0) break;
+    }
+    ends.receiving.add(used);
+    ends.acknowledging.add(used);
+  }
+  for (Lane& lane : ends.data) {
+    while (leave(lane, now)) {
+    }
+  }
+}
+
+uint32_t InnerMessages::Joining::take(uint32_t part) {
+  if (next_.size() <= part) next_.resize(part + 1);
+  uint64_t k = std::max(next_[part], first_);
+  while (messages_[k - first_].parts <= part) ++k;
+  next_[part] = k + 1;
+  --messages_[k - first_].left;
+  uint32_t whole = 0;
+  for (; !messages_.empty() && messages_.front().left == 0; ++whole) {
+    messages_.pop_front();
+    ++first_;
+  }
+  return whole;
 }
 
 void InnerMessages::send_credits(uint32_t connection, Time now) {
@@ -91,22 +139,28 @@ void InnerMessages::send_credits(uint32_t connection, Time now) {
 
 void InnerMessages::on_received(uint32_t flow, Time now) {
   if (!ours(flow)) return;
-  const auto [connection, credit] = owners_[flow - first_flow_];
+  const auto [connection, part, credit] = owners_[flow - first_flow_];
+  Ends& ends = ends_[connection];
   if (credit) {
-    ++ends_[connection].may_leave;
+    ++ends.may_leave;
     return send_data(connection, now);
   }
-  ++counters_.received;
-  listener_->inner_received(connection, now);
+  const uint32_t whole = ends.data.size() == 1 ? 1 : ends.receiving.take(part);
+  for (uint32_t i = 0; i < whole; ++i) {
+    ++counters_.received;
+    listener_->inner_received(connection, now);
+  }
 }
 
 void InnerMessages::on_acknowledged(uint32_t flow, Time now) {
   if (!ours(flow)) return;
   if (closed_) return traffic_->close(flow);
-  const auto [connection, credit] = owners_[flow - first_flow_];
+  const auto [connection, part, credit] = owners_[flow - first_flow_];
   if (credit) return send_credits(connection, now);
   send_data(connection, now);
-  listener_->inner_acknowledged(connection, now);
+  Ends& ends = ends_[connection];
+  const uint32_t whole = ends.data.size() == 1 ? 1 : ends.acknowledging.take(part);
+  for (uint32_t i = 0; i < whole; ++i) listener_->inner_acknowledged(connection, now);
 }
 
 }  // namespace understudy

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "dataplane/base/units.h"
@@ -17,11 +18,16 @@
 
 namespace understudy {
 
-/// A queue pair between two emulated ranks, for the data of one direction and, backwards, its
+/// A connection between two emulated ranks, for the data of one direction and, backwards, its
 /// credits.
 struct InnerConnection {
-  VertexId from = kNoVertex, to = kNoVertex;  ///< NICs of the data's sender and receiver
-  uint32_t window = 8;                        ///< messages in flight
+  struct Way {
+    VertexId from = kNoVertex, to = kNoVertex;  ///< NICs of the data's sender and receiver
+  };
+  /// One; of merged NICs as many as they are, and each message goes over all of them in equal parts
+  /// of whole 128 bytes (docs/nccl 2.3). Credits take the first one.
+  std::vector<Way> ways;
+  uint32_t window = 8;  ///< messages in flight
 };
 
 /// Hears of the messages of a connection, by its position.
@@ -60,9 +66,13 @@ class InnerMessages final : public FlowListener {
   void close();
 
   size_t connections() const { return connections_.size(); }
-  /// The first flow of a connection's messages; that of its credits is the first one behind them
-  /// whose connection is another.
-  uint32_t first_flow(uint32_t connection) const { return ends_[connection].data.first; }
+  /// Of a connection, its parts; and the first flow of one of these.
+  uint32_t parts(uint32_t connection) const {
+    return static_cast<uint32_t>(ends_[connection].data.size());
+  }
+  uint32_t first_flow(uint32_t connection, uint32_t part) const {
+    return ends_[connection].data[part].first;
+  }
   const InnerCounters& counters() const { return counters_; }
 
   // FlowListener
@@ -78,12 +88,33 @@ class InnerMessages final : public FlowListener {
     std::vector<uint64_t> waiting;  ///< bytes of each, from waiting_at
     size_t waiting_at = 0;
   };
+  /// Parts of messages that have not all come, or been acknowledged, in order.
+  class Joining {
+   public:
+    /// Another message, of so many parts.
+    void add(uint32_t parts) { messages_.push_back({parts, parts}); }
+    /// The next one of part number `part`; how many messages are whole by it.
+    uint32_t take(uint32_t part);
+
+   private:
+    struct Message {
+      uint32_t parts = 1, left = 1;
+    };
+    std::deque<Message> messages_;
+    uint64_t first_ = 0;          ///< messages before those
+    std::vector<uint64_t> next_;  ///< by part: the first message whose part may come next
+  };
   struct Ends {
-    Lane data, credits;
+    std::vector<Lane> data;  ///< by part
+    Lane credits;
     uint64_t may_leave = 0;  ///< credits that have come and that no message has taken
+    // Of several parts only:
+    std::deque<uint64_t> waiting;  ///< bytes of messages that have no credit
+    Joining receiving, acknowledging;
   };
   struct Owner {
     uint32_t connection = 0;
+    uint32_t part = 0;
     bool credit = false;
   };
 
@@ -91,6 +122,7 @@ class InnerMessages final : public FlowListener {
   static void wait(Lane& lane, uint64_t bytes);
   bool leave(Lane& lane, Time now);
   void send_data(uint32_t connection, Time now);
+  void send_parts(Ends& ends, Time now);
   void send_credits(uint32_t connection, Time now);
   bool ours(uint32_t flow) const {
     return flow >= first_flow_ && flow < first_flow_ + owners_.size();

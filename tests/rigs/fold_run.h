@@ -190,8 +190,9 @@ class FoldRun : public PacketLevelRanks, public InnerListener {
         config.carried[r][i] = config.carried[far.rank][far.connection] = true;
         inner_at_[r][i] = inner_at_[far.rank][far.connection] = static_cast<uint32_t>(inner.size());
         inner_ends_.push_back({{r, i}, far});
-        inner.push_back({network_.nics[c_.communicator.node_of(r)],
-                         network_.nics[c_.communicator.node_of(far.rank)], connection.window});
+        inner.push_back({{{network_.nics[c_.communicator.node_of(r)],
+                           network_.nics[c_.communicator.node_of(far.rank)]}},
+                         connection.window});
       }
     }
     inner_ = std::make_unique<InnerMessages>(std::move(inner), costs_of(c_, network_));
@@ -212,7 +213,7 @@ class FoldRun : public PacketLevelRanks, public InnerListener {
         if (connection.direction != Direction::kSend || !connection.network) continue;
         if (connection.messages == 0) continue;
         const uint32_t at = inner_at_.empty() ? kNone : inner_at_[r][i];
-        uint32_t flow = at == kNone ? flow_of(0, r, i, 0) : inner_->first_flow(at);
+        uint32_t flow = at == kNone ? flow_of(0, r, i, 0) : inner_->first_flow(at, 0);
         const uint32_t data = specs_[flow].connection;
         while (specs_[flow].connection == data) ++flow;  // credits come behind
         numbers[data] = kData + number;

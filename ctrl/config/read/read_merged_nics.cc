@@ -31,8 +31,6 @@ void read_merged_nics(TableReader& table, ReadContext& context, JobConfig& job) 
     why = "a merged NIC goes with one rank a node";
   } else if (std::ranges::none_of(context.config.nodes, &NodeConfig::real)) {
     why = "a merged NIC goes beside a real node: emulated ranks among themselves take one NIC each";
-  } else if (context.config.topology) {
-    why = "a merged NIC goes with one switch between all nodes, without [topology]";
   }
   if (why.empty()) return;
   table.error(merged->line, "merged_nics", std::to_string(merged->value), why);

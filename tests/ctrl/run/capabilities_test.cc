@@ -189,8 +189,6 @@ const std::map<std::string_view, Example>& examples() {
        }},
       {"`inner = \"packets\"` of inferred operations",
        [](Parts& p) { p.job = "operations = \"inferred\"\ninner = \"packets\"\n"; }},
-      {"`inner = \"packets\"` of merged NICs",
-       [](Parts& p) { p.job = "merged_nics = 2\ninner = \"packets\"\n"; }},
       {"`pacing = false` in a network",
        [](Parts& p) {
          p.fabric = "pacing = false\n";

@@ -140,6 +140,60 @@ TEST(SimulateInner, OperationsThatAreFedTakeTheSameTime) {
   }
 }
 
+/// Four nodes in a ring, each with NICs that NCCL merged; those of emulated nodes carry as much
+/// together as the real node's two.
+std::string merged_text(unsigned emulated_nics, const std::string& job,
+                        const std::string& network) {
+  std::string out = "format = 1\n";
+  for (unsigned nic = 0; nic < std::max(2U, emulated_nics); ++nic) {
+    const std::string number = std::to_string(nic);
+    out += "[[prefix]]\nnic = " + number + "\nv4 = \"10." + std::to_string(9 + nic) + ".0.0/16\"\n";
+  }
+  out +=
+      "[[node]]\nname = \"gpu\"\nreal = true\nnics = 2\n"
+      "link = { rate = \"100Gbit/s\", latency = \"1us\" }\n"
+      "[[node]]\nname = \"w\"\ncount = 3\nnics = " +
+      std::to_string(emulated_nics) + "\nlink = { rate = \"" + std::to_string(200 / emulated_nics) +
+      "Gbit/s\", latency = \"1us\" }\n";
+  for (const char* nic : {"0", "1"}) {
+    out += std::string("[[port]]\nreal = \"gpu\"\nnic = ") + nic + "\ndevice = \"virtual\"\n";
+  }
+  return out +
+         "[[job]]\nname = \"j\"\ncollective = \"all_reduce\"\nranks = [\"gpu\", \"w*\"]\n"
+         "algorithm = \"ring\"\nsizes = [\"64KiB\", \"8MB\"]\nmerged_nics = " +
+         std::to_string(std::max(2U, emulated_nics)) + "\n" + job + network;
+}
+
+/// Messages of merged NICs go over all of them, on links and through switches, by times and as
+/// packets: all take the same time.
+TEST(SimulateInner, MergedNicsTakeTheSameTimeInANetwork) {
+  const std::string leaves = "[topology]\nkind = \"single_switch\"\n";
+  for (const unsigned nics : {1U, 2U, 4U}) {
+    SCOPED_TRACE(nics);
+    const RunReport direct = simulated(merged_text(nics, "inner = \"times\"\n", ""));
+    for (const std::string inner : {"times", "packets"}) {
+      for (const std::string& network : {std::string("[queues]\n"), leaves}) {
+        SCOPED_TRACE(inner + network);
+        const RunReport report =
+            simulated(merged_text(nics, "inner = \"" + inner + "\"\n", network));
+        ASSERT_EQ(report.jobs.at(0).collectives.size(), 2U);
+        EXPECT_TRUE(report.verdict.faithful);
+        EXPECT_EQ(report.jobs[0].violations, 0U);
+        for (size_t i = 0; i < 2; ++i) {
+          const double expected = direct.jobs.at(0).collectives.at(i).node_reported->seconds();
+          EXPECT_NEAR(report.jobs[0].collectives[i].node_reported->seconds(), expected,
+                      0.02 * expected)
+              << i;
+        }
+        if (inner == "times") continue;
+        const auto& counts = report.traffic->inner_messages.at(0).counts;
+        EXPECT_GT(counts.at(1).second, 0U);
+        EXPECT_EQ(counts.at(1).second, counts.at(2).second);
+      }
+    }
+  }
+}
+
 TEST(SimulateInner, WhatCannotBeIsNamed) {
   const auto refusal = [](const std::string& config_text) {
     const ConfigResult config = load_config_text(config_text, "f");
