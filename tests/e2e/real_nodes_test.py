@@ -162,28 +162,33 @@ class RealNodes(stage.Stage):
 
     def test_operations_that_are_fed_or_inferred(self):
         """By rings of ring_node, whose plugins tell one feed what each of them does, or by nobody."""
-        for kinds in RINGS:
-            for way in ("fed", "inferred"):
-                with self.subTest(kinds=kinds, way=way):
-                    names = [f"n{i + 1}" for i in range(len(kinds))]
-                    job = ring_job(names, ("256KiB",), payload="synthetic", iterations=3, warmup=1) + f'operations = "{way}"\n'
-                    config = self.write(kinds, "100Mbit/s", "250us", False, job)
-                    emulator = self.start(config)
-                    feed = f"10.9.0.{kinds.index('E') + 1}:7300"
-                    settings = [f"NCCL_PROFILER_PLUGIN={self.build / 'tools/nccl_profiler' / PLUGIN}", f"UNDERSTUDY_FEED={feed}"]
-                    before = ["env", *settings] if way == "fed" else []
-                    programs = [self.node(kinds, *where, before=before) for where in self.sockets(kinds).items()]
-                    for program in programs:
-                        said = program.communicate(timeout=LONGEST)[0]
-                        self.assertEqual(program.returncode, 0, said)
-                        self.assertIn("(not verified)", said)
-                    self.assertIn(emulator.wait(LONGEST), (0, stage.NOT_FAITHFUL))
-                    # Credits of a next operation leave ahead, also to a real node that has gone after the last one.
-                    self.assert_holds(emulator.capture, "--config", str(config), "--open-end")
-                    done, = self.valid_report(emulator)["jobs"]
-                    self.assertEqual((done["failed"], done["protocol_violations"], done[way]["lost"]), (False, 0, None))
-                    self.assertEqual((done["planned"], done["done"]), (4, 4))
-                    self.assertEqual([o["right"] for o in done[way]["operations"]], 4 * [True])
+        cases = [(kinds, way, "") for kinds in RINGS for way in ("fed", "inferred")]
+        # Of two that are neighbours, whose messages may cross the network.
+        for kinds, way, inner in [*cases, ("REER", "fed", 'inner = "packets"\n')]:
+            with self.subTest(kinds=kinds, way=way, inner=inner):
+                names = [f"n{i + 1}" for i in range(len(kinds))]
+                job = ring_job(names, ("256KiB",), payload="synthetic", iterations=3, warmup=1) + f'operations = "{way}"\n{inner}'
+                config = self.write(kinds, "100Mbit/s", "250us", False, job)
+                emulator = self.start(config)
+                feed = f"10.9.0.{kinds.index('E') + 1}:7300"
+                settings = [f"NCCL_PROFILER_PLUGIN={self.build / 'tools/nccl_profiler' / PLUGIN}", f"UNDERSTUDY_FEED={feed}"]
+                before = ["env", *settings] if way == "fed" else []
+                programs = [self.node(kinds, *where, before=before) for where in self.sockets(kinds).items()]
+                for program in programs:
+                    said = program.communicate(timeout=LONGEST)[0]
+                    self.assertEqual(program.returncode, 0, said)
+                    self.assertIn("(not verified)", said)
+                self.assertIn(emulator.wait(LONGEST), (0, stage.NOT_FAITHFUL))
+                # Credits of a next operation leave ahead, also to a real node that has gone after the last one.
+                self.assert_holds(emulator.capture, "--config", str(config), "--open-end")
+                done, = self.valid_report(emulator)["jobs"]
+                self.assertEqual((done["failed"], done["protocol_violations"], done[way]["lost"]), (False, 0, None))
+                self.assertEqual((done["planned"], done["done"]), (4, 4))
+                self.assertEqual([o["right"] for o in done[way]["operations"]], 4 * [True])
+                if inner:
+                    counts = self.valid_report(emulator)["traffic"]["inner_messages"][0]["counts"]
+                    self.assertGreater(counts["messages"], 0)
+                    self.assertEqual(counts["messages"], counts["received"])
 
     def test_times_are_right_at_some_rate(self):
         for kinds in RINGS:
