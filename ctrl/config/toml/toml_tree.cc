@@ -11,7 +11,16 @@
 namespace understudy {
 namespace {
 
+// Debian 12 has version 3 of the library, Debian 13 version 4.
+#if TOML11_VERSION_MAJOR >= 4
+unsigned line_of(const toml::source_location& where) {
+  return static_cast<unsigned>(where.first_line_number());
+}
+const std::string& text_of(const toml::value& value) { return value.as_string(); }
+#else
 unsigned line_of(const toml::source_location& where) { return static_cast<unsigned>(where.line()); }
+const std::string& text_of(const toml::value& value) { return value.as_string().str; }
+#endif
 
 TomlNode convert(const toml::value& value) {
   TomlNode node;
@@ -35,7 +44,7 @@ TomlNode convert(const toml::value& value) {
       break;
     case toml::value_t::string:
       node.kind = TomlNode::Kind::kString;
-      node.text = value.as_string().str;
+      node.text = text_of(value);
       break;
     case toml::value_t::integer:
       node.kind = TomlNode::Kind::kInteger;
@@ -56,6 +65,21 @@ TomlNode convert(const toml::value& value) {
   return node;
 }
 
+#if TOML11_VERSION_MAJOR >= 4
+/// A title has the form "toml::function: text", a place a remark.
+TomlSyntaxError error_of(const toml::exception& e) {
+  const auto* syntax = dynamic_cast<const toml::syntax_error*>(&e);
+  if (syntax == nullptr || syntax->errors().empty()) return {0, e.what()};
+  const toml::error_info& first = syntax->errors().front();
+  TomlSyntaxError error{0, first.title()};
+  if (error.text.starts_with("toml::")) error.text.erase(0, error.text.find(": ") + 2);
+  if (first.locations().empty()) return error;
+  const auto& [where, remark] = first.locations().front();
+  error.line = line_of(where);
+  if (!remark.empty()) error.text += " (" + remark + ")";
+  return error;
+}
+#else
 /// The library's message has the form "[error] toml::function: text", the source lines, and a
 /// marker "^--- remark"; text and remark are what a user needs.
 std::string shorten(const std::string& what) {
@@ -74,6 +98,11 @@ std::string shorten(const std::string& what) {
   return text;
 }
 
+TomlSyntaxError error_of(const toml::exception& e) {
+  return {line_of(e.location()), shorten(e.what())};
+}
+#endif
+
 }  // namespace
 
 tl::expected<TomlNode, TomlSyntaxError> parse_toml(const std::string& text) {
@@ -82,9 +111,9 @@ tl::expected<TomlNode, TomlSyntaxError> parse_toml(const std::string& text) {
     std::istringstream stream(text);
     return convert(toml::parse(stream, "configuration"));
   } catch (const toml::exception& e) {
-    return tl::unexpected(TomlSyntaxError{line_of(e.location()), shorten(e.what())});
+    return tl::unexpected(error_of(e));
   } catch (const std::exception& e) {
-    return tl::unexpected(TomlSyntaxError{0, shorten(e.what())});
+    return tl::unexpected(TomlSyntaxError{0, e.what()});
   }
 }
 
