@@ -74,12 +74,16 @@ SOFT_NIC_EXPORT int rdma_listen(rdma_cm_id* id, int) {
   return told(Id::of(id).home.listen(Id::of(id)));
 }
 
+// An id with a channel may be destroyed by the thread that takes its next event: what the call has
+// still to know of it is asked for before.
+
 SOFT_NIC_EXPORT int rdma_connect(rdma_cm_id* id, rdma_conn_param* wanted) {
   if (id->route.num_paths == 0) return told(EINVAL);
   const rdma_conn_param none{};
   Id& mine = Id::of(id);
+  const bool waits = mine.waits();
   if (told(mine.home.connect(mine, wanted != nullptr ? *wanted : none)) != 0) return -1;
-  return wait_for_event(mine);
+  return waits ? wait_for_event(mine) : 0;
 }
 
 SOFT_NIC_EXPORT int rdma_accept(rdma_cm_id* id, rdma_conn_param* wanted) {
@@ -88,9 +92,11 @@ SOFT_NIC_EXPORT int rdma_accept(rdma_cm_id* id, rdma_conn_param* wanted) {
   asked.responder_resources = mine.responder_resources;
   asked.initiator_depth = mine.initiator_depth;
   asked.rnr_retry_count = mine.rnr_retry;
+  const bool waits = mine.waits(), datagrams = mine.has_datagrams();
   if (told(mine.home.accept(mine, wanted != nullptr ? *wanted : asked)) != 0) return -1;
-  if (!mine.has_datagrams()) return wait_for_event(mine);
-  if (mine.waits()) give_back_event(mine);  // nothing comes
+  if (!waits) return 0;
+  if (!datagrams) return wait_for_event(mine);
+  give_back_event(mine);  // nothing comes
   return 0;
 }
 
@@ -105,8 +111,10 @@ SOFT_NIC_EXPORT int rdma_reject(rdma_cm_id* id, const void* private_data, uint8_
 }
 
 SOFT_NIC_EXPORT int rdma_disconnect(rdma_cm_id* id) {
-  if (told(Id::of(id).home.disconnect(Id::of(id))) != 0) return -1;
-  return wait_for_event(Id::of(id));
+  Id& mine = Id::of(id);
+  const bool waits = mine.waits();
+  if (told(mine.home.disconnect(mine)) != 0) return -1;
+  return waits ? wait_for_event(mine) : 0;
 }
 
 SOFT_NIC_EXPORT const char* rdma_event_str(rdma_cm_event_type event) {
