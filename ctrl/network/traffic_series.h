@@ -83,7 +83,7 @@ class TrafficSeries {
     LinkId link = kNoLink;
     unsigned __int128 sent = 0;  ///< as Network::sent_bits, at the last sample
     bool quiet = true;           ///< the last row was zero, or there was none
-    Time at;                     ///< of the last probe
+    Time at = {};                ///< of the last probe
   };
   struct Flow {
     uint32_t flow = 0;

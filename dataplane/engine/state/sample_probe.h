@@ -30,7 +30,7 @@ class SampleProbe final : public Endpoint {
     uint32_t flow = 0;
     bool started = false, ended = false;
     uint64_t delivered = 0;  ///< bytes
-    Rate rate;               ///< of its sender, or its share
+    Rate rate = {};          ///< of its sender, or its share
     uint64_t window = Controller::kNoWindow;
   };
   struct QueuePair {

@@ -1,4 +1,6 @@
 // TCP's data by scripts of segments: order, windows and retransmissions (RFC 9293 3.8).
+#include <algorithm>
+
 #include "tests/rigs/tcp_script.h"
 
 namespace understudy {
