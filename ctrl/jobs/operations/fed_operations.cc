@@ -132,7 +132,7 @@ std::string FedOperations::wrong(const FedOperation& fed) {
   }
   rank.group.push_back(fed);
   if (!fed.last) return "";
-  const std::string what = wrong_group(rank);
+  std::string what = wrong_group(rank);
   rank.group.clear();
   return what;
 }

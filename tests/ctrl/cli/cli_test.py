@@ -572,6 +572,8 @@ sizes = ["22MiB", "24MiB", "1GiB"]
             prefix = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
             if subprocess.run([*prefix, "test", "-x", UNDERSTUDY], check=False).returncode != 0:
                 self.skipTest("nobody may not execute the program where it lies")
+        if subprocess.run([*prefix, "unshare", "--user", "--net", "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no network namespace for an ordinary user")
         path = self.config(('"virtual"', '"net_tap0"'))
         done = self.run_it("run", path, "--duration", "1s", prefix=prefix)
         self.expect_bad(done, "gpu", "net_tap0", "permission")

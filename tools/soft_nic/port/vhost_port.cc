@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -62,7 +63,9 @@ VhostPort::~VhostPort() {
 
 Result<void> VhostPort::share() {
   const uint64_t buffers = uint64_t{kEntries} * stride_;
-  bytes_ = 2 * (sizeof(Rings) + buffers);
+  // DPDK 24.11 maps whole pages, and refuses a file that has not all of the last one.
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  bytes_ = (2 * (sizeof(Rings) + buffers) + page - 1) / page * page;
   file_ = UniqueFd(memfd_create("understudy soft NIC", MFD_CLOEXEC));
   if (!file_.valid() || ftruncate(file_.get(), static_cast<off_t>(bytes_)) != 0) {
     return fail(std::string("no memory for a vhost port: ") + std::strerror(errno));
