@@ -12,8 +12,8 @@
 #include "ctrl/config/config.h"
 #include "ctrl/shards/nccl_queue_pair.h"
 #include "dataplane/collective/collective_job.h"
-#include "dataplane/nccl/nccl_connection.h"
 #include "dataplane/engine/state/qp_control.h"
+#include "dataplane/nccl/nccl_connection.h"
 #include "dataplane/rc/types.h"
 
 namespace understudy {

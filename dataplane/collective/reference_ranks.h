@@ -10,8 +10,8 @@
 
 #include "dataplane/collective/collective_job.h"
 #include "dataplane/collective/exact_ring.h"
-#include "dataplane/nccl/nccl_connection.h"
 #include "dataplane/collective/rank_program.h"
+#include "dataplane/nccl/nccl_connection.h"
 
 namespace understudy {
 

@@ -65,9 +65,9 @@ class FedOperations final : public OperationSource {
   std::optional<uint64_t> unknown_;   ///< an operation that has begun
   std::optional<std::string> ended_;  ///< the feed: how
   std::optional<std::deque<std::vector<uint8_t>>> pieces_;  ///< virtual time: that are to come
-  bool taken_ = false;  ///< the last piece was, wholly
-  bool end_ = false;    ///< the emulated ranks know that no operation follows
-  FeedDecoder decoder_;                                     ///< of these
+  bool taken_ = false;                                      ///< the last piece was, wholly
+  bool end_ = false;     ///< the emulated ranks know that no operation follows
+  FeedDecoder decoder_;  ///< of these
 };
 
 }  // namespace understudy
