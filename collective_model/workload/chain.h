@@ -16,7 +16,7 @@ struct Chain {
   Time start = {};        ///< no rank begins before
   bool computes = false;  ///< there may be computing in the steps
   bool alike = false;     ///< steps of rank 0 are those of all
-  std::function<EntryStep(uint32_t operation, uint32_t rank)> step;
+  std::function<EntryStep(uint32_t operation, uint32_t rank)> step = {};
 };
 
 /// Appends it as a group, whose number it gives. The group's first node is its start.

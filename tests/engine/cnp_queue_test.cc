@@ -57,7 +57,9 @@ TEST_F(CnpQueueTest, ARemovedQueuePairTakesItsCnpWithIt) {
     for (uint32_t slot = 0; slot < 3; ++slot) ASSERT_TRUE(mark(slot, now));
     parts.cnps.remove(removed);
     for (uint32_t slot = 0; slot < 3; ++slot) {
-      if (slot != removed) EXPECT_EQ(take(now), slot);
+      if (slot != removed) {
+        EXPECT_EQ(take(now), slot);
+      }
     }
     EXPECT_EQ(parts.cnps.first(kNode), kNoSlot);
   }
