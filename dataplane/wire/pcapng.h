@@ -62,8 +62,8 @@ inline constexpr double kLossUnit =
 struct LinkChange {
   Time at;
   NodeId node = 0;
-  std::optional<Rate> rate;
-  std::optional<Duration> latency;
+  std::optional<Rate> rate = {};
+  std::optional<Duration> latency = {};
   std::optional<bool> down = {};    ///< links: they are, or are up again
   std::optional<bool> paused = {};  ///< the node stands still, or goes on
   std::optional<double> loss = {};  ///< of its links: probability

@@ -71,7 +71,9 @@ TEST(Calendar, AMillionEventsAtOneMomentComeInTheOrderOfTheirRanks) {
       // What is made meanwhile for the same moment has its place among the rest.
       if (n % 2 == 1) c.push(at, 1, n, n);
       ASSERT_EQ(c.pop().index, n);
-      if (n % 2 == 1) ASSERT_EQ(c.pop().kind, 1u);
+      if (n % 2 == 1) {
+        ASSERT_EQ(c.pop().kind, 1u);
+      }
     }
     EXPECT_TRUE(c.empty());
   }
