@@ -102,4 +102,26 @@ std::optional<TomlSyntaxError> find_unsafe(std::string_view text) {
   return find_excess(text);
 }
 
+std::string without_hashes(std::string_view text, bool in_strings) {
+  constexpr std::string_view kInstead = "\xee\x80\x80";  // U+E000
+  std::string out;
+  unsigned line = 1;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at + 1;
+    if (text[at] == '#') {
+      at = std::min(text.find('\n', at), text.size());
+      continue;
+    }
+    if (text[at] == '"' || text[at] == '\'') end = skip_string(text, at, line);
+    for (; at < end; ++at) {
+      if (text[at] == '#' && in_strings) {
+        out += kInstead;
+      } else {
+        out += text[at];
+      }
+    }
+  }
+  return out;
+}
+
 }  // namespace understudy

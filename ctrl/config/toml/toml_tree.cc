@@ -17,9 +17,24 @@ unsigned line_of(const toml::source_location& where) {
   return static_cast<unsigned>(where.first_line_number());
 }
 const std::string& text_of(const toml::value& value) { return value.as_string(); }
+
+toml::value parse(const std::string& text) {
+  const std::string plain = without_hashes(text, false);
+  if (plain.find('#') != std::string::npos) {
+    std::istringstream first(without_hashes(text, true));
+    (void)toml::parse(first, "configuration");  // what is wrong is found here
+  }
+  std::istringstream stream(plain);
+  return toml::parse(stream, "configuration");
+}
 #else
 unsigned line_of(const toml::source_location& where) { return static_cast<unsigned>(where.line()); }
 const std::string& text_of(const toml::value& value) { return value.as_string().str; }
+
+toml::value parse(const std::string& text) {
+  std::istringstream stream(text);
+  return toml::parse(stream, "configuration");
+}
 #endif
 
 TomlNode convert(const toml::value& value) {
@@ -108,8 +123,7 @@ TomlSyntaxError error_of(const toml::exception& e) {
 tl::expected<TomlNode, TomlSyntaxError> parse_toml(const std::string& text) {
   if (auto excess = find_unsafe(text)) return tl::unexpected(*excess);
   try {
-    std::istringstream stream(text);
-    return convert(toml::parse(stream, "configuration"));
+    return convert(parse(text));
   } catch (const toml::exception& e) {
     return tl::unexpected(error_of(e));
   } catch (const std::exception& e) {

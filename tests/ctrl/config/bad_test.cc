@@ -60,6 +60,17 @@ TEST(ConfigBad, SyntaxErrorStandsAlone) {
   }
 }
 
+/// Wherever there is a "#", an error ends the reading.
+TEST(ConfigBad, ErrorsBesideCommentsAreFound) {
+  for (const char* text :
+       {"# \x01\nseed = {\"a\"\n", "seed = [1 2, # b\n3]\n", "seed = [1 2, \"a\\\" # b\"]\n",
+        "seed = { a = 1 2 # b\n}\n", "[a]\n# b\nseed = = 3 # c\n[b]\n"}) {
+    const ConfigResult result = load_config_text(text, "f");
+    ASSERT_FALSE(result) << text;
+    ASSERT_EQ(result.error().size(), 1u) << describe(result.error());
+  }
+}
+
 TEST(ConfigBad, NestingAndSizeAreBounded) {
   const std::string deep = "a = " + std::string(100'000, '[');
   EXPECT_EQ(errors_of(deep), "f:1: more than 64 levels of brackets\n");
