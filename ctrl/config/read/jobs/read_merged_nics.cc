@@ -1,5 +1,4 @@
 // job.merged_nics: which of a node's NICs NCCL takes for one.
-#include <algorithm>
 #include <string>
 
 #include "ctrl/config/job_operation.h"
@@ -29,8 +28,6 @@ void read_merged_nics(TableReader& table, ReadContext& context, JobConfig& job) 
           std::to_string(most_merged(job.nccl)) + " at most";
   } else if (!job.ranks.empty() && gpus_per_node(context.config, job) > 1) {
     why = "a merged NIC goes with one rank a node";
-  } else if (std::ranges::none_of(context.config.nodes, &NodeConfig::real)) {
-    why = "a merged NIC goes beside a real node: emulated ranks among themselves take one NIC each";
   }
   if (why.empty()) return;
   table.error(merged->line, "merged_nics", std::to_string(merged->value), why);
