@@ -171,13 +171,13 @@ void PacketLevelRanks::add_credits(std::vector<FlowSpec>& flows, const RankEnd& 
   End& end = at(sender);
   end.credits_at = static_cast<uint32_t>(flows.size());
   ranges_.push_back({end.credits_at, sender, true, ways.count > 1});
-  const size_t first = flows.size();
-  flows.resize(first + connection.messages);
-  for (uint32_t i = 0; i < ways.credits; ++i) {
-    const uint32_t way = (turn + i) % ways.credits;
-    const FlowSpec credit =
-        credit_flow(settings_, data_flow(settings_, ways.all[way], 0), number + way);
-    for (uint64_t k = i; k < connection.messages; k += ways.credits) flows[first + k] = credit;
+  FlowSpec credit = credit_flow(settings_, data_flow(settings_, ways.all[0], 0), number);
+  for (uint64_t k = 0; k < connection.messages; ++k) {
+    credit.from = ways.all[turn].to;
+    credit.to = ways.all[turn].from;
+    credit.connection = number + turn;
+    flows.push_back(credit);
+    if (++turn == ways.credits) turn = 0;
   }
 }
 

@@ -107,7 +107,7 @@ TEST(SimulateMerged, AsRatesItTakesTheSameTime) {
     for (const unsigned gpus : {1U, 2U}) {
       if (gpus > 1 && keys == kPat) continue;  // goes with one rank a node
       SCOPED_TRACE(keys + std::to_string(gpus) + " GPUs");
-      const Shape packets{.nics = 2 * gpus, .gpus = gpus};
+      const Shape packets{.nics = 2 * gpus, .gpus = gpus, .sizes = "\"4MB\""};
       Shape rates = packets;
       rates.fabric = "fidelity = \"flow\"\n";
       const double expected = took(simulated_with(text_of(packets, keys)));
@@ -159,26 +159,70 @@ TEST(SimulateMerged, TheSlowerNicCounts) {
   }
 }
 
-/// One NIC's link is down for a while: everything waits for its halves, and they come.
+/// One NIC's link is down for a while: everything waits for its halves, as for the whole messages
+/// of one NIC.
 TEST(SimulateMerged, AnOutageOfOneNicDelaysTheWholeMessage) {
+  const auto event = [](const char* at, const std::string& link, const char* action) {
+    return std::string("[[event]]\nat = \"") + at + "\"\nlink = \"" + link + "\"\naction = \"" +
+           action + "\"\n";
+  };
+  const std::string timeout = "[queues]\n[flows]\ntimeout = \"100us\"\n";
   for (const char* fabric : {"", "fidelity = \"flow\"\n"}) {
     SCOPED_TRACE(fabric);
-    const Shape shape{.sizes = "\"16MB\", \"64KiB\"", .fabric = fabric};
+    const Shape shape{.fabric = fabric};
+    const Shape one{.nics = 1, .merged = 1, .gigabits = 200, .fabric = fabric};
+    const auto outage = [&](const std::string& link) {
+      return event("300us", link, "down") + event("5300us", link, "up") + timeout;
+    };
+    const double expected = took(simulated_with(text_of(one, kRing, outage("w3"))));
+    EXPECT_GT(expected, 0.006);
+    const std::string second = "w3:1 - switch0";
+    const double seen = took(simulated_with(text_of(shape, kRing, outage(second))));
+    EXPECT_NEAR(seen, expected, 0.01 * expected);
+  }
+}
+
+/// Or for ever: what is said names that NIC's link, and no other.
+TEST(SimulateMerged, AnOutageForEverIsNamed) {
+  for (const char* fabric : {"", "fidelity = \"flow\"\n"}) {
+    SCOPED_TRACE(fabric);
     const std::string down =
-        "[[event]]\nat = \"300us\"\nlink = \"w3:1 - switch0\"\naction = \"down\"\n";
-    const std::string up =
-        "[[event]]\nat = \"5300us\"\nlink = \"w3:1 - switch0\"\naction = \"up\"\n"
-        "[queues]\n[flows]\ntimeout = \"100us\"\n";
-    const RunReport plain = simulated_with(text_of(shape, kRing));
-    const RunReport out = simulated_with(text_of(shape, kRing, down + up));
-    EXPECT_GT(took(out), took(plain) + 0.004);
-    EXPECT_LT(took(out), took(plain) + 0.006);
-    EXPECT_NEAR(took(out, 0, 1), took(plain, 0, 1), 0.01 * took(plain, 0, 1)) << "as before";
-    // For ever: the report names it.
+        "[[event]]\nat = \"300us\"\nlink = \"w3:1 - switch0\"\naction = \"down\"\n"
+        "[queues]\n[flows]\ntimeout = \"0s\"\n";
+    const Shape shape{.fabric = fabric};
     const auto never = compile_and_simulate(config_of(text_of(shape, kRing, down)));
     ASSERT_FALSE(never);
     EXPECT_NE(never.error().text.find("w3:1 -> switch0"), std::string::npos) << never.error().text;
     EXPECT_EQ(never.error().text.find("w3 -> switch0"), std::string::npos) << never.error().text;
+  }
+}
+
+/// Routers in a ring, through which everybody sends two places on: the cycle that holds all up is
+/// named, which one NIC a node does not bring about.
+TEST(SimulateMerged, ADeadlockIsNamed) {
+  std::string network =
+      "[topology]\nkind = \"torus\"\ndims = [4]\n"
+      "link = { rate = \"10Gbit/s\", latency = \"1us\" }\n"
+      "[queues]\nbuffer = \"16MB\"\n[[queues.class]]\n"
+      "pfc = { xoff = \"20KB\", xon = \"15KB\", headroom = \"auto\" }\n";
+  const auto name = [](unsigned k) { return "w" + std::to_string(k % 4); };
+  for (unsigned k = 0; k < 4; ++k) {
+    network += "[[topology.route]]\nfrom = \"" + name(k) + "\"\nto = \"" + name(k + 2) +
+               "\"\nvia = [\"" + name(k) + "/router\", \"" + name(k + 1) + "/router\", \"" +
+               name(k + 2) + "/router\"]\n";
+  }
+  const auto run = [&](unsigned nics) {
+    const Shape shape{
+        .nodes = 4, .nics = nics, .merged = nics, .gigabits = 10, .sizes = "\"32MiB\""};
+    return compile_and_simulate(
+        config_of(text_of(shape, std::string(kAllToAll) + "channels = 4\n", network)));
+  };
+  EXPECT_TRUE(run(1));
+  const auto stuck = run(2);
+  ASSERT_FALSE(stuck);
+  for (unsigned k = 0; k < 4; ++k) {
+    const std::string link = name(k) + "/router -> " + name(k + 1) + "/router";
+    EXPECT_NE(stuck.error().text.find(link), std::string::npos) << stuck.error().text;
   }
 }
 
