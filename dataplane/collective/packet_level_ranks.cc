@@ -171,12 +171,13 @@ void PacketLevelRanks::add_credits(std::vector<FlowSpec>& flows, const RankEnd& 
   End& end = at(sender);
   end.credits_at = static_cast<uint32_t>(flows.size());
   ranges_.push_back({end.credits_at, sender, true, ways.count > 1});
-  FlowSpec credit = credit_flow(settings_, data_flow(settings_, ways.all[0], 0), number);
-  for (uint64_t k = 0; k < connection.messages; ++k) {
-    credit.from = ways.all[turn].to;
-    credit.to = ways.all[turn].from;
-    credit.connection = number + turn;
-    flows.push_back(credit);
+  const FlowSpec first = data_flow(settings_, ways.all[0], 0);
+  flows.insert(flows.end(), connection.messages, credit_flow(settings_, first, number));
+  if (ways.credits == 1) return;
+  for (size_t flow = end.credits_at; flow < flows.size(); ++flow) {
+    flows[flow].from = ways.all[turn].to;
+    flows[flow].to = ways.all[turn].from;
+    flows[flow].connection = number + turn;
     if (++turn == ways.credits) turn = 0;
   }
 }
