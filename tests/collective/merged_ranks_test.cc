@@ -84,7 +84,8 @@ TEST(MergedRanks, AMessageIsThereWithTheLastOfItsParts) {
   std::mt19937 random(11);
   const VertexId nics[] = {10, 11, 12, 13, 20, 21, 22, 23};
   for (unsigned i = 0; i < 200; ++i) {
-    const uint32_t out = 1 + random() % 4, in = out == 1 ? 2 + random() % 3 : 1 + random() % 4;
+    const auto out = static_cast<uint32_t>(1 + random() % 4);
+    const auto in = static_cast<uint32_t>(out == 1 ? 2 + random() % 3 : 1 + random() % 4);
     const uint32_t parts = std::max(out, in);
     const uint64_t bytes = 1 + random() % 3'000'000;
     SCOPED_TRACE(std::to_string(out) + " to " + std::to_string(in) + " NICs, " +

@@ -50,7 +50,9 @@ TEST(MessageParts, FollowEachOtherToTheEnd) {
 TEST(WholeMessages, AreWholeInTheirOrderWithTheirLastPart) {
   std::mt19937 random(5);
   for (unsigned i = 0; i < 300; ++i) {
-    const uint32_t parts = 1 + random() % 8, window = 1 + random() % 9, messages = 40;
+    const auto parts = static_cast<uint32_t>(1 + random() % 8);
+    const auto window = static_cast<uint32_t>(1 + random() % 9);
+    const uint32_t messages = 40;
     WholeMessages whole(parts, window);
     std::vector<uint32_t> came(messages);
     uint32_t done = 0;
