@@ -186,13 +186,13 @@ Found find_inferred(const Asked& asked, RealSide side) {
 
 Found find_exact(const Asked& asked, RealSide side) {
   return first_job(asked, side, "payload = \"exact\"", [&](const JobConfig& job) {
-    return job.payload == PayloadMode::kExact && is_exact_ring(asked.config, job);
+    return job.payload == PayloadMode::kExact && !reduces_eight_bits(job);
   });
 }
 
-Found find_exact_of_others(const Asked& asked, RealSide side) {
+Found find_exact_of_eight_bits(const Asked& asked, RealSide side) {
   return first_job(asked, side, "payload = \"exact\"", [&](const JobConfig& job) {
-    return job.payload == PayloadMode::kExact && !is_exact_ring(asked.config, job);
+    return job.payload == PayloadMode::kExact && reduces_eight_bits(job);
   });
 }
 
@@ -316,8 +316,8 @@ constexpr Cell kNoDimensions =
        "has a model of it");
 constexpr Cell kOwnBegin = no("when a kernel's program begins its operations is its own");
 constexpr Cell kWireBegin = no("when run's real node begins its operations is its own");
-constexpr Cell kExactRing = no(
-    "values are moved and reduced along a \"ring\" by \"simple\" of float32, with one rank a node");
+constexpr Cell kEightBits =
+    no("how NCCL rounds sums of eight-bit floats is not known: they are moved, not reduced");
 constexpr Cell kNoPackets =
     no("rates have no packets: leave inner out, or take fabric.fidelity = \"packet\"");
 constexpr Cell kNoGuess =
@@ -358,12 +358,10 @@ constexpr Capability kTable[] = {
      find_not_for_ring_node,
      {kYes, kPlainOnly, kYes, kPlainOnly}},
     {"`[[job]]` with `join`: NCCL's own", find_join, {kYes, kYes, kYes, kYes}},
-    {"`payload = \"exact\"` of a ring (simple, float32, one rank a node)",
-     find_exact,
-     {kYes, kYes, kAbsent, kYes}},
-    {"`payload = \"exact\"` of anything else",
-     find_exact_of_others,
-     {kExactRing, kExactRing, kAbsent, kExactRing}},
+    {"`payload = \"exact\"`", find_exact, {kYes, kYes, kAbsent, kYes}},
+    {"`payload = \"exact\"` of float8 values that are reduced",
+     find_exact_of_eight_bits,
+     {kEightBits, kEightBits, kAbsent, kEightBits}},
     {"`operations = \"fed\"`", find_fed, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"inferred\"`", find_inferred, {kYes, kYes, kAbsent, kYes}},
     {"merged NICs",
