@@ -41,7 +41,9 @@ uint64_t RanksHost::received_bytes(uint32_t link) const {
   const CollectiveConnection& l = setup_.job.links[link];
   const NcclBuffers buffers = buffers_of(setup_);
   if (l.index != 0) return buffer_bytes(l, l.slots);
-  const bool simple = setup_.protocol == Protocol::kSimple;
+  // A small credit of PAT's may look like one of LL's.
+  const bool simple = setup_.protocol == Protocol::kSimple && setup_.algorithm.has_value() &&
+                      setup_.algorithm != Algorithm::kPat;
   return setup_.job.exact && simple ? buffers.simple : NcclReceiver::stepped_bytes(buffers);
 }
 

@@ -98,7 +98,8 @@ WireLines ReferenceRanks::lines(size_t operation, uint32_t link) const {
 /// What a packet carries of a message of LL or LL128, whose flag its credit tells.
 void ReferenceRanks::Lines::fill(uint64_t cookie, uint64_t offset, std::span<uint8_t> out) const {
   const CollectivePlace place = place_of_id(cookie);
-  if (place.operation < all_.first_) {
+  // A packet sent again long after; its receiver has the bytes already.
+  if (place.operation + CollectiveJob::kInFlight < all_.begun_) {
     std::ranges::fill(out, uint8_t{0});
     return;
   }

@@ -120,12 +120,16 @@ const std::map<std::string_view, Example>& examples() {
        [](Parts& p) { p.operation = kGather; }},
       {"`[[job]]` with `join`: NCCL's own", [](Parts& p) { p.job = kJoin; }},
       {"an algorithm for each dimension of the network", dimensions},
-      {"`payload = \"exact\"` of a ring (simple, float32, one rank a node)",
-       [](Parts& p) { p.job = "payload = \"exact\"\n"; }},
-      {"`payload = \"exact\"` of anything else",
+      {"`payload = \"exact\"`",
        [](Parts& p) {
          p.operation = kTree;
-         p.job = std::string("payload = \"exact\"\n") + kJoin;
+         p.job = std::string("payload = \"exact\"\nreduction = \"max\"\n") +
+                 (p.side == RealSide::kReference ? "" : kJoin);
+       }},
+      {"`payload = \"exact\"` of float8 values that are reduced",
+       [](Parts& p) {
+         p.operation = kTree;
+         p.job = std::string("payload = \"exact\"\ntype = \"float8e4m3\"\n") + kJoin;
        }},
       {"`operations = \"fed\"`", [](Parts& p) { p.job = "operations = \"fed\"\n"; }},
       {"`operations = \"inferred\"`", [](Parts& p) { p.job = "operations = \"inferred\"\n"; }},
