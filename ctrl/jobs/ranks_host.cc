@@ -68,7 +68,8 @@ Result<void> RanksHost::allocate() {
     end.region = *region;
     if (!link.real_sends) end.staging.reset(room.new_staging());
     if (out.exact && link.real_sends) {
-      end.sent.resize(ReferenceRanks::sent_slots(link) * link.slot_bytes);
+      const ReferenceRanks::SentRoom sent = ReferenceRanks::sent_room(out, l);
+      end.sent.resize(std::max<uint64_t>(1, sent.slots * sent.bytes));
     }
     memory.received[l] = link.real_sends ? nullptr : region->bytes;
     memory.sent[l] = end.sent.data();

@@ -146,7 +146,7 @@ void ReferenceRanks::send_ready(Time now, uint32_t link) {
       payload.offset = slot_offset(link, l.sent);
     } else if (job_.exact) {
       payload.source = &contents_[link];
-      payload.cookie = message_id(place);
+      payload.cookie = l.sent;
     }
     if (!l.sender.send(now, *host_, l.sent, message.wire, payload, message_id(place))) return;
     progress_.results[place.operation].bytes_sent += message.wire;

@@ -24,14 +24,18 @@ class ReferenceRanks final : public Endpoint,
   /// Memory of the ranks; all of it outlives this object.
   struct Memory {
     std::vector<const uint8_t*> received;  ///< exact: per link, that the far end writes to
-    std::vector<uint8_t*> sent;  ///< exact: per link, sent_slots() that messages leave from
-    uint64_t input_seed = 0;     ///< of the real ranks' own contributions
+    std::vector<uint8_t*> sent;            ///< exact: per link, of its sent_room()
+    uint64_t input_seed = 0;               ///< of the real ranks' own contributions
   };
 
-  /// Messages that may be on their way at once: a window of each operation in flight.
-  static constexpr uint64_t sent_slots(const CollectiveConnection& link) {
-    return uint64_t{link.slots} * CollectiveJob::kInFlight;
-  }
+  /// What messages of a link leave from.
+  struct SentRoom {
+    uint64_t slots = 1;
+    uint64_t bytes = 0;  ///< of a slot: the largest message's data
+  };
+  /// A window of each operation that the sender may be in before the receiver has taken any of it:
+  /// who only sends, or passes on, may be ahead by all of them.
+  static SentRoom sent_room(const CollectiveJob& job, uint32_t link);
 
   /// The node's ranks, positions in CollectiveJob::real.
   struct Own {
@@ -78,7 +82,7 @@ class ReferenceRanks final : public Endpoint,
     ReferenceRanks& all_;
     const uint32_t link_;
   };
-  /// Contents of a link's messages, whose cookies are their message_id()s; exact, LL and LL128.
+  /// Contents of a link's messages, whose cookies are their numbers; exact, LL and LL128.
   class Lines final : public PayloadSource {
    public:
     Lines(ReferenceRanks& all, uint32_t link) : all_(all), link_(link) {}
@@ -97,6 +101,9 @@ class ReferenceRanks final : public Endpoint,
     bool leaves = false;  ///< it stands in leaving_
     uint64_t received = 0, used = 0;
     LinkCursor sending, receiving, using_;
+    SentRoom room;                    ///< exact
+    std::vector<uint32_t> data;       ///< exact, by slot: bytes
+    std::vector<Protocol> protocols;  ///< exact, by slot
   };
   struct Flight {
     uint32_t ranks_left = 0;  ///< own ones that are not done
@@ -126,7 +133,8 @@ class ReferenceRanks final : public Endpoint,
   void enter(Time now, uint32_t real);
   void pass_inside(Time now, const RankEnd& end);
   uint64_t slot_offset(uint32_t link, uint64_t number) const {
-    return number % sent_slots(job_.links[link]) * job_.links[link].slot_bytes;
+    const SentRoom& room = links_[link].room;
+    return number % room.slots * room.bytes;
   }
   void send_filled(Time now);
   void send_ready(Time now, uint32_t link);

@@ -3,11 +3,34 @@
 // the same.
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "dataplane/base/assert.h"
 #include "dataplane/collective/reference_ranks.h"
 
 namespace understudy {
+
+ReferenceRanks::SentRoom ReferenceRanks::sent_room(const CollectiveJob& job, uint32_t link) {
+  SentRoom room;
+  std::map<const CollectiveShape*, uint64_t> windows;
+  uint64_t all = 0, most = 0;
+  for (size_t o = 0; o < job.operations.size(); ++o) {
+    const auto [known, fresh] = windows.try_emplace(job.operations[o], 0);
+    if (fresh && job.messages(o, link) > 0) {
+      const uint64_t messages = job.messages(o, link);
+      known->second = std::min<uint64_t>(job.connection(o, link).window, messages);
+      for (uint64_t k = 0; k < messages; ++k) {
+        room.bytes = std::max<uint64_t>(room.bytes, job.message(o, link, k).data);
+      }
+    }
+    all += known->second;
+    most = std::max(most, known->second);
+  }
+  // Who hears of all others before it is done with an operation is at most one ahead of them.
+  const bool ahead = is_pipeline(job.collective) || is_p2p(job.collective);
+  room.slots = std::max<uint64_t>(1, ahead ? all : most * CollectiveJob::kInFlight);
+  return room;
+}
 
 /// Room for all values: nothing is allocated when an operation begins.
 void ReferenceRanks::prepare_values() {
@@ -15,6 +38,12 @@ void ReferenceRanks::prepare_values() {
   for (const uint32_t rank : job_.real) seeds[rank] = memory_.input_seed;
   values_ = std::make_unique<ExactValues>(job_, std::move(seeds));
   own_values_.resize(own_.end - own_.first);
+  for (uint32_t l = 0; l < links_.size(); ++l) {
+    if (!job_.links[l].real_sends || memory_.sent[l] == nullptr) continue;
+    links_[l].room = sent_room(job_, l);
+    links_[l].data.resize(links_[l].room.slots);
+    links_[l].protocols.resize(links_[l].room.slots);
+  }
   for (Flight& f : flights_) {
     f.base.resize(links_.size());
     f.inside.resize(own_values_.size());
@@ -74,7 +103,10 @@ void ReferenceRanks::fill_message(const RankEnd& sender, uint64_t k) {
   uint8_t* out = nullptr;
   if (c.network) {
     const uint32_t link = link_of(sender);
-    out = memory_.sent[link] + slot_offset(link, links_[link].due);
+    Link& l = links_[link];
+    out = memory_.sent[link] + slot_offset(link, l.due);
+    l.data[l.due % l.room.slots] = bytes;
+    l.protocols[l.due % l.room.slots] = c.protocol;
   } else {
     const FarEnd& far = shape.far[sender.rank][sender.connection];
     out = inside(sender.operation, far.rank, far.connection, k);
@@ -96,18 +128,12 @@ WireLines ReferenceRanks::lines(size_t operation, uint32_t link) const {
 }
 
 /// What a packet carries of a message of LL or LL128, whose flag its credit tells.
-void ReferenceRanks::Lines::fill(uint64_t cookie, uint64_t offset, std::span<uint8_t> out) const {
-  const CollectivePlace place = place_of_id(cookie);
-  // A packet sent again long after; its receiver has the bytes already.
-  if (place.operation + CollectiveJob::kInFlight < all_.begun_) {
-    std::ranges::fill(out, uint8_t{0});
-    return;
-  }
-  const uint64_t number = all_.flight(place.operation).base[link_] + place.message;
+void ReferenceRanks::Lines::fill(uint64_t number, uint64_t offset, std::span<uint8_t> out) const {
+  const Link& l = all_.links_[link_];
   const uint8_t* data = all_.memory_.sent[link_] + all_.slot_offset(link_, number);
-  all_.lines(place.operation, link_)
-      .write(all_.job_.message(place.operation, link_, place.message).data,
-             all_.links_[link_].sender.flag(number), offset, out,
+  const uint64_t slot = number % l.room.slots;
+  WireLines(l.protocols[slot])
+      .write(l.data[slot], l.sender.flag(number), offset, out,
              [&](uint64_t from, std::span<uint8_t> part) {
                std::memcpy(part.data(), data + from, part.size());
              });
