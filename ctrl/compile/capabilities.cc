@@ -185,15 +185,8 @@ Found find_inferred(const Asked& asked, RealSide side) {
 }
 
 Found find_exact(const Asked& asked, RealSide side) {
-  return first_job(asked, side, "payload = \"exact\"", [&](const JobConfig& job) {
-    return job.payload == PayloadMode::kExact && !reduces_eight_bits(job);
-  });
-}
-
-Found find_exact_of_eight_bits(const Asked& asked, RealSide side) {
-  return first_job(asked, side, "payload = \"exact\"", [&](const JobConfig& job) {
-    return job.payload == PayloadMode::kExact && reduces_eight_bits(job);
-  });
+  return first_job(asked, side, "payload = \"exact\"",
+                   [](const JobConfig& job) { return job.payload == PayloadMode::kExact; });
 }
 
 Found find_merged(const Asked& asked, RealSide side) {
@@ -316,8 +309,6 @@ constexpr Cell kNoDimensions =
        "has a model of it");
 constexpr Cell kOwnBegin = no("when a kernel's program begins its operations is its own");
 constexpr Cell kWireBegin = no("when run's real node begins its operations is its own");
-constexpr Cell kEightBits =
-    no("how NCCL rounds sums of eight-bit floats is not known: they are moved, not reduced");
 constexpr Cell kNoPackets =
     no("rates have no packets: leave inner out, or take fabric.fidelity = \"packet\"");
 constexpr Cell kNoGuess =
@@ -359,9 +350,6 @@ constexpr Capability kTable[] = {
      {kYes, kPlainOnly, kYes, kPlainOnly}},
     {"`[[job]]` with `join`: NCCL's own", find_join, {kYes, kYes, kYes, kYes}},
     {"`payload = \"exact\"`", find_exact, {kYes, kYes, kAbsent, kYes}},
-    {"`payload = \"exact\"` of float8 values that are reduced",
-     find_exact_of_eight_bits,
-     {kEightBits, kEightBits, kAbsent, kEightBits}},
     {"`operations = \"fed\"`", find_fed, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"inferred\"`", find_inferred, {kYes, kYes, kAbsent, kYes}},
     {"merged NICs",

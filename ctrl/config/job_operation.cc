@@ -70,11 +70,6 @@ bool is_plain_ring(const Config& config, const JobConfig& job) {
   return not_plain(config, job).empty();
 }
 
-bool reduces_eight_bits(const JobConfig& job) {
-  return reduces(job.collective) &&
-         (job.type == DataType::kFloat8E4m3 || job.type == DataType::kFloat8E5m2);
-}
-
 std::string not_for_ring_node(const Config& config, const JobConfig& job) {
   if (job.nccl < kOldestToRun || job.nccl > kNewestToRun) {
     return quoted("nccl", name_of(kVersionNames, job.nccl));

@@ -1,4 +1,4 @@
-// float16 and bfloat16 as bits, rounded to the nearest, ties to the even one.
+// float16, bfloat16 and both kinds of float8 as bits, rounded to the nearest, ties to the even one.
 #pragma once
 
 #include <bit>
@@ -45,5 +45,44 @@ struct Float16 {
     return {static_cast<uint16_t>(sign | (whole + up))};
   }
 };
+
+/// E4M3 (three bits of mantissa, no infinity) or E5M2 (two). What is too large becomes the largest
+/// finite value, as CUDA converts.
+template <uint32_t kMantissa>
+struct Float8 {
+  static constexpr uint32_t kBias = kMantissa == 3 ? 7 : 15;
+  static constexpr uint32_t kLargest = kMantissa == 3 ? 0x7e : 0x7b;
+
+  uint8_t bits = 0;
+  /// Of a finite one.
+  constexpr float value() const {
+    const uint32_t exponent = (bits & 0x7fu) >> kMantissa;
+    const uint32_t mantissa = bits & ((1u << kMantissa) - 1);
+    const auto power = [](uint32_t biased) { return std::bit_cast<float>(biased << 23); };
+    const float unit = power(127 - kBias + (exponent == 0 ? 1 : exponent) - kMantissa);
+    const float magnitude =
+        static_cast<float>(exponent == 0 ? mantissa : mantissa + (1u << kMantissa)) * unit;
+    return (bits & 0x80u) != 0 ? -magnitude : magnitude;
+  }
+  static constexpr Float8 of(float v) {
+    constexpr uint32_t kLost = 23 - kMantissa, kRebias = (127 - kBias) << 23;
+    const uint32_t x = std::bit_cast<uint32_t>(v), sign = x >> 24 & 0x80,
+                   magnitude = x & 0x7fffffff;
+    uint32_t rounded = 0;
+    if (magnitude >= kRebias + (1u << 23)) {
+      rounded = (magnitude + (1u << (kLost - 1)) - 1 + (magnitude >> kLost & 1) - kRebias) >> kLost;
+    } else {
+      // Whole multiples of the smallest one.
+      const float units = std::bit_cast<float>(magnitude) *
+                          std::bit_cast<float>((127 + kBias - 1 + kMantissa) << 23);
+      rounded = static_cast<uint32_t>(units);
+      const float rest = units - static_cast<float>(rounded);
+      if (rest > 0.5F || (rest == 0.5F && (rounded & 1) != 0)) ++rounded;
+    }
+    return {static_cast<uint8_t>(sign | (rounded < kLargest ? rounded : kLargest))};
+  }
+};
+using Float8E4m3 = Float8<3>;
+using Float8E5m2 = Float8<2>;
 
 }  // namespace understudy

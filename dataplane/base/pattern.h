@@ -51,7 +51,13 @@ class Pattern {
     const uint64_t h = splitmix64(key_ + i);
     return {static_cast<uint16_t>((h >> 63) << 15 | (126 + (h >> 62 & 1)) << 7 | (h & 0x7f) | 1)};
   }
-  /// Its lowest bits are those of a whole number of any size, and of what has no arithmetic.
+  template <uint32_t kMantissa>
+  constexpr Float8<kMantissa> float8_at(uint64_t i) const {
+    const uint64_t h = splitmix64(key_ + i), mask = (1u << kMantissa) - 1;
+    const uint64_t exponent = Float8<kMantissa>::kBias - 1 + (h >> 62 & 1);
+    return {static_cast<uint8_t>((h >> 63) << 7 | exponent << kMantissa | (h & mask) | 1)};
+  }
+  /// Its lowest bits are those of a whole number of any size.
   constexpr uint64_t bits_at(uint64_t i) const { return splitmix64(key_ + i) | 1; }
 
  private:

@@ -19,6 +19,10 @@ T element(const Pattern& pattern, uint64_t i) {
     return pattern.float16_at(i);
   } else if constexpr (std::is_same_v<T, Bfloat16>) {
     return pattern.bfloat16_at(i);
+  } else if constexpr (std::is_same_v<T, Float8E4m3>) {
+    return pattern.float8_at<3>(i);
+  } else if constexpr (std::is_same_v<T, Float8E5m2>) {
+    return pattern.float8_at<2>(i);
   } else {
     return static_cast<T>(pattern.bits_at(i));
   }
@@ -47,6 +51,10 @@ auto with_type(DataType type, Use use) {
       return use.template operator()<double>();
     case DataType::kBfloat16:
       return use.template operator()<Bfloat16>();
+    case DataType::kFloat8E4m3:
+      return use.template operator()<Float8E4m3>();
+    case DataType::kFloat8E5m2:
+      return use.template operator()<Float8E5m2>();
     default:
       return use.template operator()<uint8_t>();
   }
@@ -59,6 +67,9 @@ T reduced(T a, T b) {
   if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>) {
     // The 24 bits of a float are enough for the sum or product to be rounded right by rounding twice.
     return T::of(reduced<kReduction, float>(a.value(), b.value()));
+  } else if constexpr (std::is_same_v<T, Float8E4m3> || std::is_same_v<T, Float8E5m2>) {
+    // NCCL reduces them as float16.
+    return T::of(Float16::of(reduced<kReduction, float>(a.value(), b.value())).value());
   } else if constexpr (kReduction == Reduction::kMin) {
     return std::min(a, b);
   } else if constexpr (kReduction == Reduction::kMax) {

@@ -1,6 +1,7 @@
 // What is done with the elements of a buffer: filled with a rank's contribution, and reduced as
 // NCCL's kernels do it, element by element. Sums and products of whole numbers wrap around; those of
-// float16 and bfloat16 are rounded to the nearest (even) after each step.
+// float16 and bfloat16 are rounded to the nearest (even) after each step, those of float8 to float16
+// and then to float8.
 #pragma once
 
 #include <cstdint>

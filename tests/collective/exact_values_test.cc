@@ -16,10 +16,10 @@ namespace {
 
 using K = Collective;
 
-constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kUint8,   DataType::kInt32,
-                               DataType::kUint32,  DataType::kInt64,   DataType::kUint64,
-                               DataType::kFloat16, DataType::kFloat32, DataType::kFloat64,
-                               DataType::kBfloat16};
+constexpr DataType kTypes[] = {DataType::kInt8,     DataType::kUint8,      DataType::kInt32,
+                               DataType::kUint32,   DataType::kInt64,      DataType::kUint64,
+                               DataType::kFloat16,  DataType::kFloat32,    DataType::kFloat64,
+                               DataType::kBfloat16, DataType::kFloat8E4m3, DataType::kFloat8E5m2};
 constexpr Reduction kReductions[] = {Reduction::kSum, Reduction::kProd, Reduction::kMin,
                                      Reduction::kMax};
 

@@ -53,6 +53,25 @@ inline uint64_t to_small_float(double v, int mantissa_bits, int exponent_bits) {
   return sign | static_cast<uint64_t>(exponent + bias) << mantissa_bits | (whole - hidden);
 }
 
+/// float8, whose largest finite value stands for all beyond. E4M3 has numbers where others have
+/// infinity.
+inline double tiny_float(uint64_t bits, int mantissa_bits) {
+  if (mantissa_bits == 2 || (bits >> 3 & 15) != 15)
+    return small_float(bits, mantissa_bits, 7 - mantissa_bits);
+  return ((bits & 0x80) != 0 ? -32.0 : 32.0) * static_cast<double>(8 + (bits & 7));
+}
+inline uint64_t to_tiny_float(double v, int mantissa_bits) {
+  const uint64_t largest = mantissa_bits == 3 ? 0x7e : 0x7b, sign = std::signbit(v) ? 0x80 : 0;
+  // The nearest of all, the even one of two.
+  uint64_t best = 0;
+  for (uint64_t bits = 1; bits <= largest; ++bits) {
+    const double now = std::abs(tiny_float(bits, mantissa_bits) - std::abs(v));
+    const double before = std::abs(tiny_float(best, mantissa_bits) - std::abs(v));
+    if (now < before || (now == before && bits % 2 == 0)) best = bits;
+  }
+  return sign | best;
+}
+
 /// a and b reduced, as bits of the type.
 inline uint64_t reduced(DataType type, Reduction reduction, uint64_t a, uint64_t b) {
   const auto arithmetic = [&](auto x, auto y) {
@@ -79,6 +98,14 @@ inline uint64_t reduced(DataType type, Reduction reduction, uint64_t a, uint64_t
       return to_small_float(arithmetic(small_float(a, 10, 5), small_float(b, 10, 5)), 10, 5);
     case DataType::kBfloat16:
       return to_small_float(arithmetic(small_float(a, 7, 8), small_float(b, 7, 8)), 7, 8);
+    case DataType::kFloat8E4m3:
+    case DataType::kFloat8E5m2: {
+      const int bits = type == DataType::kFloat8E4m3 ? 3 : 2;
+      const uint64_t half =
+          to_small_float(arithmetic(tiny_float(a, bits), tiny_float(b, bits)), 10, 5);
+      const double v = small_float(half, 10, 5);
+      return to_tiny_float(std::isinf(v) ? std::copysign(1e6, v) : v, bits);
+    }
     case DataType::kInt8:
       if (compares)
         return static_cast<uint8_t>(arithmetic(static_cast<int8_t>(a), static_cast<int8_t>(b)));
@@ -111,6 +138,10 @@ inline uint64_t contribution(DataType type, const Pattern& pattern, uint64_t i) 
       return pattern.float16_at(i).bits;
     case DataType::kBfloat16:
       return pattern.bfloat16_at(i).bits;
+    case DataType::kFloat8E4m3:
+      return pattern.float8_at<3>(i).bits;
+    case DataType::kFloat8E5m2:
+      return pattern.float8_at<2>(i).bits;
     default:
       return pattern.bits_at(i);
   }

@@ -126,11 +126,6 @@ const std::map<std::string_view, Example>& examples() {
          p.job = std::string("payload = \"exact\"\nreduction = \"max\"\n") +
                  (p.side == RealSide::kReference ? "" : kJoin);
        }},
-      {"`payload = \"exact\"` of float8 values that are reduced",
-       [](Parts& p) {
-         p.operation = kTree;
-         p.job = std::string("payload = \"exact\"\ntype = \"float8e4m3\"\n") + kJoin;
-       }},
       {"`operations = \"fed\"`", [](Parts& p) { p.job = "operations = \"fed\"\n"; }},
       {"`operations = \"inferred\"`", [](Parts& p) { p.job = "operations = \"inferred\"\n"; }},
       {"merged NICs", merged},

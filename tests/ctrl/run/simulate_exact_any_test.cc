@@ -76,8 +76,9 @@ constexpr Kind kKinds[] = {
     {"send_recv"},      {"all_to_all"},
     {"gather"},         {"scatter"},
 };
-constexpr const char* kTypes[] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
-                                  "uint64", "float16", "float32", "float64", "bfloat16"};
+constexpr const char* kTypes[] = {"int8",    "uint8",    "int32",      "uint32",
+                                  "int64",   "uint64",   "float16",    "float32",
+                                  "float64", "bfloat16", "float8e4m3", "float8e5m2"};
 constexpr const char* kReductions[] = {"sum", "prod", "min", "max"};
 constexpr const char* kProtocols[] = {"simple", "ll", "ll128"};
 
