@@ -42,7 +42,7 @@ enum class DataType : uint8_t {
 };
 
 /// How values are reduced.
-enum class Reduction : uint8_t { kSum, kProd, kMin, kMax };
+enum class ReduceOp : uint8_t { kSum, kProd, kMin, kMax };
 
 /// Bytes of one element.
 constexpr uint32_t element_bytes(DataType type) {
@@ -153,11 +153,11 @@ inline constexpr Named<std::optional<Protocol>> kProtocolNames[] = {
     {"ll128", Protocol::kLL128},
     {"auto", std::nullopt},
 };
-inline constexpr Named<Reduction> kReductionNames[] = {
-    {"sum", Reduction::kSum},
-    {"prod", Reduction::kProd},
-    {"min", Reduction::kMin},
-    {"max", Reduction::kMax},
+inline constexpr Named<ReduceOp> kReduceOpNames[] = {
+    {"sum", ReduceOp::kSum},
+    {"prod", ReduceOp::kProd},
+    {"min", ReduceOp::kMin},
+    {"max", ReduceOp::kMax},
 };
 inline constexpr Named<DataType> kDataTypeNames[] = {
     {"int8", DataType::kInt8},

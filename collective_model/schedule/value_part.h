@@ -1,7 +1,7 @@
 // What a message is made of, and what of a result a received message completes: values beside the
 // schedule's times. A message consists of parts; each is the rank's own contribution, or a part of
 // messages that it has received, or both reduced, in the order in which NCCL's kernels do it
-// (docs/nccl/values.md): the contribution, then received messages as they are listed.
+// (docs/nccl 3.14): the contribution, then received messages as they are listed.
 #pragma once
 
 #include <array>

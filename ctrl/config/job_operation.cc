@@ -28,8 +28,8 @@ std::string not_plain(const Config& config, const JobConfig& job) {
     return quoted("protocol", name_of(kProtocolNames, job.protocol));
   }
   if (job.type != DataType::kFloat32) return quoted("type", name_of(kDataTypeNames, job.type));
-  if (job.reduction != Reduction::kSum) {
-    return quoted("reduction", name_of(kReductionNames, job.reduction));
+  if (job.reduction != ReduceOp::kSum) {
+    return quoted("reduction", name_of(kReduceOpNames, job.reduction));
   }
   if (job.group) return "group = true";
   if (job.iteration.whole) return "order = \"iteration\"";

@@ -128,7 +128,7 @@ struct CollectiveJob {
   bool exact = false;
   Collective collective = Collective::kAllReduce;
   DataType type = DataType::kFloat32;
-  Reduction reduction = Reduction::kSum;
+  ReduceOp reduction = ReduceOp::kSum;
   uint64_t seed = 0;  ///< of the emulated ranks' contributions (dataplane/base/pattern.h)
 
   uint32_t ranks() const { return static_cast<uint32_t>(real_index.size()); }

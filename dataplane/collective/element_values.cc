@@ -62,7 +62,7 @@ auto with_type(DataType type, Use use) {
 
 /// One step. Floating-point values are finite or infinite: no reduction of contributions makes
 /// another one.
-template <Reduction kReduction, typename T>
+template <ReduceOp kReduction, typename T>
 T reduced(T a, T b) {
   if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>) {
     // The 24 bits of a float are enough for the sum or product to be rounded right by rounding twice.
@@ -70,15 +70,15 @@ T reduced(T a, T b) {
   } else if constexpr (std::is_same_v<T, Float8E4m3> || std::is_same_v<T, Float8E5m2>) {
     // NCCL reduces them as float16.
     return T::of(Float16::of(reduced<kReduction, float>(a.value(), b.value())).value());
-  } else if constexpr (kReduction == Reduction::kMin) {
+  } else if constexpr (kReduction == ReduceOp::kMin) {
     return std::min(a, b);
-  } else if constexpr (kReduction == Reduction::kMax) {
+  } else if constexpr (kReduction == ReduceOp::kMax) {
     return std::max(a, b);
   } else if constexpr (std::is_integral_v<T>) {
     const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
-    return static_cast<T>(kReduction == Reduction::kSum ? x + y : x * y);
+    return static_cast<T>(kReduction == ReduceOp::kSum ? x + y : x * y);
   } else {
-    return kReduction == Reduction::kSum ? a + b : a * b;
+    return kReduction == ReduceOp::kSum ? a + b : a * b;
   }
 }
 
@@ -89,7 +89,7 @@ T load(const uint8_t* at) {
   return value;
 }
 
-template <Reduction kReduction, typename T, typename Other>
+template <ReduceOp kReduction, typename T, typename Other>
 void reduce_all(std::span<uint8_t> values, Other other) {
   const size_t count = values.size() / sizeof(T);
   DEBUG_ASSERT_INVARIANT(count * sizeof(T) == values.size());
@@ -106,14 +106,14 @@ void reduce_typed(const ElementRule& rule, std::span<uint8_t> values, Other othe
   with_type(rule.type, [&]<typename T>() {
     const auto typed = [&](size_t i) { return other.template operator()<T>(i); };
     switch (rule.reduction) {
-      case Reduction::kSum:
-        return reduce_all<Reduction::kSum, T>(values, typed);
-      case Reduction::kProd:
-        return reduce_all<Reduction::kProd, T>(values, typed);
-      case Reduction::kMin:
-        return reduce_all<Reduction::kMin, T>(values, typed);
-      case Reduction::kMax:
-        return reduce_all<Reduction::kMax, T>(values, typed);
+      case ReduceOp::kSum:
+        return reduce_all<ReduceOp::kSum, T>(values, typed);
+      case ReduceOp::kProd:
+        return reduce_all<ReduceOp::kProd, T>(values, typed);
+      case ReduceOp::kMin:
+        return reduce_all<ReduceOp::kMin, T>(values, typed);
+      case ReduceOp::kMax:
+        return reduce_all<ReduceOp::kMax, T>(values, typed);
     }
   });
 }

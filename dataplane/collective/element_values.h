@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "collective_model/nccl/operation.h"
+#include "collective_model/schedule/schedule.h"
 #include "dataplane/base/pattern.h"
 
 namespace understudy {
@@ -15,7 +15,7 @@ namespace understudy {
 /// How elements of a job are reduced.
 struct ElementRule {
   DataType type = DataType::kFloat32;
-  Reduction reduction = Reduction::kSum;
+  ReduceOp reduction = ReduceOp::kSum;
 };
 
 /// Fills `out` with a contribution from its byte `from` on, which may be inside an element: what is

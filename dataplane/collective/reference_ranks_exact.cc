@@ -143,7 +143,8 @@ void ReferenceRanks::Lines::fill(uint64_t number, uint64_t offset, std::span<uin
 void ReferenceRanks::take_in(uint32_t link, const CollectivePlace& place) {
   const uint64_t number = links_[link].used;
   const uint8_t* came = received(link, number);
-  const uint32_t bytes = job_.message(place.operation, link, place.message).data;
+  const Message message = job_.message(place.operation, link, place.message);
+  const uint32_t bytes = message.data;
   const RankEnd end = end_of(place.operation, link);
   const WireLines form = lines(place.operation, link);
   const std::span<uint8_t> seen(seen_.data(), bytes), right(right_.data(), bytes);
@@ -152,7 +153,7 @@ void ReferenceRanks::take_in(uint32_t link, const CollectivePlace& place) {
       nullptr, {place.operation, job_.real[end.rank], end.connection, place.message, 0}, right);
   verify(place.operation, seen, right);
   progress_.results[place.operation].wrong_elements +=
-      form.wrong_flags(came, bytes, links_[link].receiver.flag(number));
+      form.wrong_flags(came, message.wire, links_[link].receiver.flag(number));
   if (!schedule(place.operation, end.rank).names_old_messages()) return;
   std::vector<uint8_t>& all = own_values_[end.rank - own_.first].came[end.connection];
   const uint64_t messages = job_.messages(place.operation, link);

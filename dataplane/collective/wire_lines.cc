@@ -1,7 +1,5 @@
 #include "dataplane/collective/wire_lines.h"
 
-#include "collective_model/nccl/chunking.h"
-
 namespace understudy {
 namespace {
 
@@ -51,10 +49,9 @@ void WireLines::read(const uint8_t* wire, uint64_t from, std::span<uint8_t> out)
 
 uint64_t WireLines::wrong_flags(const uint8_t* wire, uint64_t bytes, uint64_t flag) const {
   if (plain()) return 0;
-  const uint64_t all = wire_bytes(protocol_, bytes);
   const uint32_t every = protocol_ == Protocol::kLL ? 8 : 128;
   uint64_t wrong = 0;
-  for (uint64_t end = every; end <= all; end += every) {
+  for (uint64_t end = every; end <= bytes; end += every) {
     wrong += std::memcmp(wire + end - unit(), &flag, unit()) != 0 ? 1 : 0;
   }
   return wrong;

@@ -1,4 +1,4 @@
-// How the data of a message lie on the wire (docs/nccl/values.md): Simple as they are; LL four bytes
+// How the data of a message lie on the wire (docs/nccl 3.14): Simple as they are; LL four bytes
 // at a time, a flag of four behind each; LL128 eight bytes at a time, a flag of eight at the end of
 // each 128, in slices that one warp writes, whose words are not in the order of the data.
 #pragma once
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <span>
 
-#include "collective_model/nccl/operation.h"
+#include "collective_model/schedule/schedule.h"
 
 namespace understudy {
 
@@ -22,7 +22,7 @@ class WireLines {
 
   /// The data from byte `from` on of a message that lies at `wire`.
   void read(const uint8_t* wire, uint64_t from, std::span<uint8_t> out) const;
-  /// Of `bytes` data at `wire`: flags that are not `flag`.
+  /// Of a message that takes `bytes` at `wire`: flags that are not `flag`.
   uint64_t wrong_flags(const uint8_t* wire, uint64_t bytes, uint64_t flag) const;
   /// What lies on the wire from byte `at` on of a message of `bytes` data. data(from, out) fills in
   /// data of it. Behind the last ones come zeros.

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "collective_model/schedule/group.h"
-#include "collective_model/schedule/lane.h"
 #include "tests/collective/plain_collective.h"
 
 namespace understudy {
@@ -20,13 +19,13 @@ constexpr DataType kTypes[] = {DataType::kInt8,     DataType::kUint8,      DataT
                                DataType::kUint32,   DataType::kInt64,      DataType::kUint64,
                                DataType::kFloat16,  DataType::kFloat32,    DataType::kFloat64,
                                DataType::kBfloat16, DataType::kFloat8E4m3, DataType::kFloat8E5m2};
-constexpr Reduction kReductions[] = {Reduction::kSum, Reduction::kProd, Reduction::kMin,
-                                     Reduction::kMax};
+constexpr ReduceOp kReductions[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMin,
+                                    ReduceOp::kMax};
 
 struct Case {
   Communicator communicator;
   Operation operation;
-  Reduction reduction = Reduction::kSum;
+  ReduceOp reduction = ReduceOp::kSum;
 };
 
 std::string text_of(const Case& c) {
@@ -35,7 +34,7 @@ std::string text_of(const Case& c) {
          std::string(name_of(kAlgorithmNames, o.algorithm)) + " " +
          std::string(name_of(kProtocolNames, o.protocol)) + " " +
          std::string(name_of(kDataTypeNames, o.type)) + " " +
-         std::string(name_of(kReductionNames, c.reduction)) + ", " + std::to_string(o.count) +
+         std::string(name_of(kReduceOpNames, c.reduction)) + ", " + std::to_string(o.count) +
          " elements, root " + std::to_string(o.root) + ", " + std::to_string(c.communicator.nodes) +
          " x " + std::to_string(c.communicator.gpus) + " ranks, " +
          std::to_string(c.communicator.channels) + " channels, 2." +
@@ -45,7 +44,6 @@ std::string text_of(const Case& c) {
 /// A job of emulated ranks only, with one operation.
 struct Job {
   explicit Job(const Case& c) {
-    cut_of(c);
     auto made = kernel_schedules(c.communicator, {&c.operation, 1});
     EXPECT_TRUE(made) << (made ? "" : made.error().text);
     if (!made) return;
@@ -59,28 +57,11 @@ struct Job {
     job.reduction = c.reduction;
     for (uint32_t r = 0; r < made->size(); ++r) seeds.push_back(100 + r % 3);
   }
-  void cut_of(const Case& c) {
-    if (c.operation.algorithm != Algorithm::kPat) return;
-    const auto cut = cut_group(c.communicator, {&c.operation, 1});
-    ASSERT_TRUE(cut);
-    const uint32_t n = c.communicator.ranks();
-    for (uint32_t i = 0; i < cut->front().parts.size(); ++i) {
-      const ChannelPart part = cut->front().parts[i];
-      const uint64_t chunk =
-          make_lane(c.communicator, c.operation, cut->front(), i, 1).chunking.chunk_bytes;
-      // docs/nccl 3.10: joined while chunks are small, then up to eight deep.
-      uint32_t trees = 1;
-      while (chunk / (part.bytes * trees) >= 2 && trees < n / 2) trees *= 2;
-      for (uint32_t depth = 8; depth > 1 && trees < n / 2; depth /= 2) trees *= 2;
-      distances.emplace_back(part, std::bit_ceil(n) / trees);
-    }
-  }
   const RankSchedule& rank(uint32_t r) const { return *shape.values->ranks[r]; }
 
   CollectiveShape shape;
   CollectiveJob job;
   std::vector<uint64_t> seeds;
-  std::vector<std::pair<ChannelPart, uint32_t>> distances;
 };
 
 /// What a rank ends with, and how often each byte came.
@@ -115,7 +96,6 @@ uint64_t wrong(const Case& c, int spoiled = -1) {
   if (spoiled >= 0) ++job.seeds[static_cast<size_t>(spoiled)];
   plain::Collective plain(c.communicator, c.operation, c.reduction, job.shape.values->ranks,
                           job.seeds);
-  plain.pat_distances = job.distances;
   const auto right = plain.results();
   uint64_t wrong = 0;
   for (uint32_t r = 0; r < right.size(); ++r) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "collective_model/schedule/lane.h"
 #include "collective_model/schedule/p2p.h"
 #include "collective_model/schedule/schedule.h"
 #include "collective_model/schedule/tree.h"
@@ -73,20 +74,20 @@ inline uint64_t to_tiny_float(double v, int mantissa_bits) {
 }
 
 /// a and b reduced, as bits of the type.
-inline uint64_t reduced(DataType type, Reduction reduction, uint64_t a, uint64_t b) {
+inline uint64_t reduced(DataType type, ReduceOp reduction, uint64_t a, uint64_t b) {
   const auto arithmetic = [&](auto x, auto y) {
     switch (reduction) {
-      case Reduction::kSum:
+      case ReduceOp::kSum:
         return static_cast<decltype(x)>(x + y);
-      case Reduction::kProd:
+      case ReduceOp::kProd:
         return static_cast<decltype(x)>(x * y);
-      case Reduction::kMin:
+      case ReduceOp::kMin:
         return y < x ? y : x;
       default:
         return y > x ? y : x;
     }
   };
-  const bool compares = reduction == Reduction::kMin || reduction == Reduction::kMax;
+  const bool compares = reduction == ReduceOp::kMin || reduction == ReduceOp::kMax;
   switch (type) {
     case DataType::kFloat32:
       return std::bit_cast<uint32_t>(arithmetic(std::bit_cast<float>(static_cast<uint32_t>(a)),
@@ -147,13 +148,37 @@ inline uint64_t contribution(DataType type, const Pattern& pattern, uint64_t i) 
   }
 }
 
+/// Of each channel that PAT takes: NCCL's distance between trees, which are joined while chunks are
+/// small, then up to eight deep (docs/nccl 3.10).
+inline std::vector<std::pair<ChannelPart, uint32_t>> pat_distances(
+    const Communicator& communicator, const Operation& operation) {
+  std::vector<std::pair<ChannelPart, uint32_t>> distances;
+  if (operation.algorithm != Algorithm::kPat) return distances;
+  const auto cut = cut_group(communicator, {&operation, 1});
+  const uint32_t n = communicator.ranks();
+  for (uint32_t i = 0; cut && i < cut->front().parts.size(); ++i) {
+    const ChannelPart part = cut->front().parts[i];
+    const uint64_t chunk =
+        make_lane(communicator, operation, cut->front(), i, 1).chunking.chunk_bytes;
+    uint32_t trees = 1;
+    while (chunk / (part.bytes * trees) >= 2 && trees < n / 2) trees *= 2;
+    for (uint32_t depth = 8; depth > 1 && trees < n / 2; depth /= 2) trees *= 2;
+    distances.emplace_back(part, std::bit_ceil(n) / trees);
+  }
+  return distances;
+}
+
 /// All ranks of one operation.
 class Collective {
  public:
-  Collective(const Communicator& communicator, const Operation& operation, Reduction reduction,
+  Collective(const Communicator& communicator, const Operation& operation, ReduceOp reduction,
              const std::vector<std::shared_ptr<const RankSchedule>>& ranks,
              const std::vector<uint64_t>& seeds)
-      : c_(communicator), o_(operation), reduction_(reduction), ranks_(ranks) {
+      : c_(communicator),
+        o_(operation),
+        reduction_(reduction),
+        ranks_(ranks),
+        pat_distances_(pat_distances(communicator, operation)) {
     const uint32_t n = c_.ranks();
     const bool parts = o_.collective == understudy::Collective::kReduceScatter ||
                        o_.collective == understudy::Collective::kAllToAll ||
@@ -336,20 +361,16 @@ class Collective {
       }
     }
   }
-  /// Block `r` after a reduce-scatter by PAT, whose phases are docs/nccl/values.md's: each piece is
+  /// Block `r` after a reduce-scatter by PAT, whose phases are those of docs/nccl 3.14: each piece is
   /// reduced into the one from which its lowest bit is taken, at the rank that far ahead. Piece s
   /// of rank x is block x + s.
   Bytes pat_block(uint32_t r) const;
 
- public:
-  /// Of each channel: NCCL's distance between trees.
-  std::vector<std::pair<ChannelPart, uint32_t>> pat_distances;
-
- private:
   const Communicator c_;
   const Operation o_;
-  const Reduction reduction_;
+  const ReduceOp reduction_;
   const std::vector<std::shared_ptr<const RankSchedule>>& ranks_;
+  const std::vector<std::pair<ChannelPart, uint32_t>> pat_distances_;
   std::vector<Bytes> inputs_, buffers_;
 };
 
@@ -357,7 +378,7 @@ inline Bytes Collective::pat_block(uint32_t r) const {
   const uint32_t n = c_.ranks();
   const uint64_t count = o_.count;
   Bytes block(o_.bytes());
-  for (const auto& [part, distance] : pat_distances) {
+  for (const auto& [part, distance] : pat_distances_) {
     const uint32_t trees = std::bit_ceil(n) / distance;
     // Of a piece: who has it (the rank whose piece it is) and its elements of block `r`.
     std::vector<Bytes> piece(n);
