@@ -150,8 +150,8 @@ inline uint64_t contribution(DataType type, const Pattern& pattern, uint64_t i) 
 
 /// Of each channel that PAT takes: NCCL's distance between trees, which are joined while chunks are
 /// small, then up to eight deep (docs/nccl 3.10).
-inline std::vector<std::pair<ChannelPart, uint32_t>> pat_distances(
-    const Communicator& communicator, const Operation& operation) {
+inline std::vector<std::pair<ChannelPart, uint32_t>> pat_distances(const Communicator& communicator,
+                                                                   const Operation& operation) {
   std::vector<std::pair<ChannelPart, uint32_t>> distances;
   if (operation.algorithm != Algorithm::kPat) return distances;
   const auto cut = cut_group(communicator, {&operation, 1});

@@ -18,8 +18,8 @@ class RankValues {
     understudy::Communicator communicator = {};
     Operation operation = {};
     ReduceOp reduction = ReduceOp::kSum;
-    uint64_t own_seed = 0;           ///< of this rank and other real ones
-    uint64_t others_seed = 0;        ///< of emulated ones
+    uint64_t own_seed = 0;            ///< of this rank and other real ones
+    uint64_t others_seed = 0;         ///< of emulated ones
     std::vector<uint32_t> real = {};  ///< ranks, this one too
     std::vector<std::shared_ptr<const RankSchedule>> ranks = {};  ///< all parts
   };
