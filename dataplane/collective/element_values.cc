@@ -91,12 +91,16 @@ T load(const uint8_t* at) {
 
 template <ReduceOp kReduction, typename T, typename Other>
 void reduce_all(std::span<uint8_t> values, Other other) {
+  constexpr size_t kAtOnce = 128;  // in registers and the nearest cache
+  T some[kAtOnce];
   const size_t count = values.size() / sizeof(T);
   DEBUG_ASSERT_INVARIANT(count * sizeof(T) == values.size());
-  for (size_t i = 0; i < count; ++i) {
-    uint8_t* at = values.data() + i * sizeof(T);
-    const T value = reduced<kReduction, T>(load<T>(at), other(i));
-    std::memcpy(at, &value, sizeof value);
+  for (size_t first = 0; first < count; first += kAtOnce) {
+    const size_t here = std::min(kAtOnce, count - first);
+    uint8_t* at = values.data() + first * sizeof(T);
+    std::memcpy(some, at, here * sizeof(T));
+    for (size_t i = 0; i < here; ++i) some[i] = reduced<kReduction, T>(some[i], other(first + i));
+    std::memcpy(at, some, here * sizeof(T));
   }
 }
 
@@ -104,7 +108,7 @@ void reduce_all(std::span<uint8_t> values, Other other) {
 template <typename Other>
 void reduce_typed(const ElementRule& rule, std::span<uint8_t> values, Other other) {
   with_type(rule.type, [&]<typename T>() {
-    const auto typed = [&](size_t i) { return other.template operator()<T>(i); };
+    const auto typed = [other](size_t i) { return other.template operator()<T>(i); };
     switch (rule.reduction) {
       case ReduceOp::kSum:
         return reduce_all<ReduceOp::kSum, T>(values, typed);
@@ -121,11 +125,12 @@ void reduce_typed(const ElementRule& rule, std::span<uint8_t> values, Other othe
 }  // namespace
 
 void fill_pattern(DataType type, const Pattern& pattern, uint64_t from, std::span<uint8_t> out) {
-  with_type(type, [&]<typename T>() {
+  // A copy: nothing that is written is taken for its key.
+  with_type(type, [&, own = pattern]<typename T>() {
     uint64_t i = from / sizeof(T);
     size_t done = 0;
     const auto part = [&](size_t skip) {
-      const T value = element<T>(pattern, i++);
+      const T value = element<T>(own, i++);
       uint8_t bytes[sizeof value];
       std::memcpy(bytes, &value, sizeof value);
       const size_t count = std::min(sizeof value - skip, out.size() - done);
@@ -134,7 +139,7 @@ void fill_pattern(DataType type, const Pattern& pattern, uint64_t from, std::spa
     };
     if (from % sizeof(T) != 0 && !out.empty()) part(from % sizeof(T));
     for (; done + sizeof(T) <= out.size(); done += sizeof(T)) {
-      const T value = element<T>(pattern, i++);
+      const T value = element<T>(own, i++);
       std::memcpy(out.data() + done, &value, sizeof value);
     }
     if (done < out.size()) part(0);

@@ -1,6 +1,7 @@
 #include "dataplane/collective/exact_values.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -9,7 +10,10 @@
 namespace understudy {
 
 ExactValues::ExactValues(const CollectiveJob& job, std::vector<uint64_t> seeds)
-    : job_(job), rule_{job.type, job.reduction}, rooms_(kDeepest * 2 * kBlock) {
+    : job_(job),
+      rule_{job.type, job.reduction},
+      rooms_(kDeepest * 2 * kBlock),
+      passed_on_(kPassedOn) {
   ASSERT_INVARIANT(seeds.size() == job.ranks());
   for (uint32_t rank = 0; rank < seeds.size(); ++rank) patterns_.emplace_back(seeds[rank], rank);
   // The first messages of parts lead from rank to rank, to each but once or twice.
@@ -64,9 +68,41 @@ void ExactValues::sent(const Reader* reader, const Place& sender, std::span<uint
     if (end <= at) continue;
     if (piece.at > at) std::ranges::fill(take(piece.at - at), uint8_t{0});  // a gap: no meaning
     const auto in_part = static_cast<uint32_t>(at - piece.at);
-    part(reader, sender.operation, sender.rank, piece, in_part, take(end - at));
+    if (parts > 1 || piece.own || piece.size() != 1) {
+      part(reader, sender.operation, sender.rank, piece, in_part, take(end - at));
+      continue;
+    }
+    const PassedOn& origin = pass_back(reader, sender, piece);
+    part(reader, sender.operation, origin.origin, origin.found.part, origin.found.at + in_part,
+         take(end - at));
   }
   std::ranges::fill(out, uint8_t{0});
+}
+
+/// Goes back along ranks that pass a message on as it is. Its packets ask for it one after the other.
+const ExactValues::PassedOn& ExactValues::pass_back(const Reader* reader, const Place& sender,
+                                                    const ValuePart& part) {
+  PassedOn& slot = passed_on_[(size_t{sender.rank} * 31 + sender.connection) % kPassedOn];
+  if (slot.known && slot.read == (reader != nullptr) && slot.operation == sender.operation &&
+      slot.rank == sender.rank && slot.connection == sender.connection &&
+      slot.message == sender.message) {
+    return slot;
+  }
+  slot = {true,           reader != nullptr, sender.operation, sender.rank, sender.connection,
+          sender.message, sender.rank,       {part, 0}};
+  while (!slot.found.part.own && slot.found.part.size() == 1) {
+    const ValuePart::Source source = slot.found.part[0];
+    const uint32_t at = source.at + slot.found.at;
+    const Place place{sender.operation, slot.origin, source.connection, source.message, at};
+    std::array<uint8_t, 1> any;
+    if (reader != nullptr && reader->read(place, any) != nullptr) break;
+    const FarEnd& from = far(sender.operation, slot.origin, source.connection);
+    const RankSchedule& other = schedule(sender.operation, from.rank);
+    if (other.value_parts(from.connection, source.message) != 1) break;
+    slot.found = {other.value_part(from.connection, source.message, 0), at};
+    slot.origin = from.rank;
+  }
+  return slot;
 }
 
 void ExactValues::received(const Reader* reader, const Place& receiver, std::span<uint8_t> out) {

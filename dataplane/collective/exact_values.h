@@ -3,8 +3,8 @@
 // read where a real rank sent it, else made of what its sender made it of, and so on down to the
 // ranks' contributions. Nothing is kept: a subtree without a real rank is a reduction of patterns.
 //
-// A message costs a look at each rank that its values pass, and one pass over its bytes for each
-// contribution and each real rank's message in it.
+// A message costs one pass over its bytes for each contribution and each real rank's message in it,
+// and, once, a look at each rank that it passes as it is.
 #pragma once
 
 #include <cstdint>
@@ -65,10 +65,23 @@ class ExactValues {
     uint32_t at;
   };
 
+  /// Where a message comes from that ranks only pass on: of the last ones.
+  struct PassedOn {
+    bool known = false, read = false;
+    size_t operation = 0;
+    uint32_t rank = 0, connection = 0;
+    uint64_t message = 0;
+    // A part that is not passed on, or that a real rank sent, and of whom.
+    uint32_t origin = 0;
+    Found found;
+  };
+  static constexpr size_t kPassedOn = 64;
+
   const RankSchedule& schedule(size_t operation, uint32_t rank) const;
   const FarEnd& far(size_t operation, uint32_t rank, uint32_t connection) const;
   Found find(const RankSchedule& schedule, uint32_t connection, uint64_t message,
              uint32_t at) const;
+  const PassedOn& pass_back(const Reader* reader, const Place& sender, const ValuePart& part);
   void make(const Reader* reader, size_t operation, uint32_t rank, const Found& found,
             std::span<uint8_t> out);
   void make_source(const Reader* reader, size_t operation, uint32_t rank,
@@ -83,6 +96,7 @@ class ExactValues {
   std::vector<Pattern> patterns_;  ///< by rank
   std::vector<Level> levels_;      ///< of all depths, as a stack
   std::vector<uint8_t> rooms_;     ///< two blocks for each depth
+  std::vector<PassedOn> passed_on_;
   size_t depth_ = 0;
 };
 

@@ -60,7 +60,7 @@ void packets(benchmark::State& state, Collective collective, Algorithm algorithm
     job.values->received(&job, {0, 0, c, k, 0}, packet);
     benchmark::DoNotOptimize(packet.data());
   }
-  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * packet.size()));
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(packet.size()));
 }
 
 /// The last one that is reduced has all emulated ranks' contributions.
