@@ -176,7 +176,9 @@ struct CollectiveResult {
   Duration lateness;  ///< most that departures on one chain of dependent messages were late in sum
   uint64_t bytes_sent = 0, bytes_received = 0;  ///< payload of data messages
   uint64_t size_mismatches = 0;                 ///< messages whose length was not the schedule's
-  uint64_t wrong_elements = 0;  ///< reference rank in exact mode: results that differ in any bit
+  /// Reference rank in exact mode: elements of messages that came, and of results, that differ in
+  /// any bit; and wrong flags of LL and LL128.
+  uint64_t wrong_elements = 0;
 };
 
 /// Progress of a job, shared between the shard that writes it and control.
