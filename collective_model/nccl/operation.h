@@ -41,6 +41,9 @@ enum class DataType : uint8_t {
   kFloat8E5m2,
 };
 
+/// How values are reduced.
+enum class ReduceOp : uint8_t { kSum, kProd, kMin, kMax };
+
 /// Bytes of one element.
 constexpr uint32_t element_bytes(DataType type) {
   switch (type) {
@@ -100,6 +103,12 @@ constexpr bool is_p2p(Collective collective) {
          collective == Collective::kScatter;
 }
 
+/// Ranks' contributions are reduced; else they are only moved.
+constexpr bool reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
+         collective == Collective::kReduce;
+}
+
 /// Each rank has a part of the whole buffer.
 constexpr bool has_rank_parts(Collective collective) {
   return collective == Collective::kAllGather || collective == Collective::kReduceScatter;
@@ -143,6 +152,12 @@ inline constexpr Named<std::optional<Protocol>> kProtocolNames[] = {
     {"ll", Protocol::kLL},
     {"ll128", Protocol::kLL128},
     {"auto", std::nullopt},
+};
+inline constexpr Named<ReduceOp> kReduceOpNames[] = {
+    {"sum", ReduceOp::kSum},
+    {"prod", ReduceOp::kProd},
+    {"min", ReduceOp::kMin},
+    {"max", ReduceOp::kMax},
 };
 inline constexpr Named<DataType> kDataTypeNames[] = {
     {"int8", DataType::kInt8},

@@ -23,7 +23,7 @@ void spread(uint32_t base, uint32_t distance, std::vector<uint32_t>& rows) {
 
 PatPattern::PatPattern(bool gather, uint32_t ranks, uint64_t block_bytes, uint32_t chunk_bytes,
                        bool gaps)
-    : gather_(gather), gaps_(gaps), ranks_(ranks), message_of_(ranks, 0) {
+    : gather_(gather), gaps_(gaps), ranks_(ranks), message_of_(ranks, 0), place_of_(ranks, 0) {
   distance_ = std::bit_ceil(ranks);
   const auto join = [&] {
     trees_ *= 2;
@@ -85,10 +85,12 @@ void PatPattern::add_message(uint32_t dimension, const uint32_t* pieces, uint32_
   for (uint32_t i = 0; i < count; ++i) {
     if (pieces[i] >= ranks_) continue;
     message_of_[pieces[i]] = static_cast<uint32_t>(messages_[dimension].size());
+    place_of_[pieces[i]] = i;
     group.pieces = i + 1;
     const uint32_t own =
         gather_ ? pieces[i] - (1u << dimension) : pieces[i];  // as the sender counts
     if (!any) group.first_piece = own;
+    group.blocks.push_back({own, i});
     any = true;
     if (gather_) {
       if (own != 0) need(group, own, dimension == 0);
@@ -99,6 +101,10 @@ void PatPattern::add_message(uint32_t dimension, const uint32_t* pieces, uint32_
     }
   }
   if (any) messages_[dimension].push_back(std::move(group));
+}
+
+PatPattern::Arrival PatPattern::arrival(uint32_t piece) const {
+  return {lowest_bit(piece), message_of_[piece], place_of_[piece]};
 }
 
 void PatPattern::need(Group& group, uint32_t piece, bool last_use) {

@@ -16,6 +16,7 @@
 // that NCCL's generators of 2.24.3 and 2.28.9 give (include/collectives.h).
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -39,6 +40,12 @@ class PatPattern {
     std::vector<Need> needs;   ///< received before it can be sent
     /// All-gather: the message of dimension 0 that uses a received one last, or nothing.
     int64_t last_use = -1;
+    /// The pieces in it, without gaps, in their order.
+    struct Block {
+      uint32_t piece = 0;  ///< as the sender counts
+      uint32_t place = 0;  ///< in the message
+    };
+    std::vector<Block> blocks;
   };
 
   /// For blocks of `block_bytes` on a channel, cut in chunks of `chunk_bytes`; n >= 2 ranks.
@@ -49,7 +56,33 @@ class PatPattern {
   /// Messages of one chunk that a rank sends, and receives, over distance 2^dimension, in order.
   const std::vector<Group>& messages(uint32_t dimension) const { return messages_[dimension]; }
 
+  /// Where a received piece comes: reduce-scatter: as its sender counts; all-gather: as its
+  /// receiver does.
+  struct Arrival {
+    uint32_t dimension = 0, message = 0;
+    uint32_t place = 0;  ///< in the message
+  };
+  Arrival arrival(uint32_t piece) const;
+  /// Reduce-scatter: dimensions that piece `piece` of a rank (0: its result) is received in, in the
+  /// order in which they are added to the rank's own.
+  template <typename Visit>
+  void each_added(uint32_t piece, Visit visit) const {
+    const uint32_t last = piece == 0 ? dimensions() : lowest_bit_of(piece);
+    const uint32_t trees = lowest_bit_of(distance_);
+    const auto add = [&](uint32_t e) {
+      if (e < last && piece + (1u << e) < ranks_) visit(e);
+    };
+    if (piece % distance_ != 0 || trees_ == 1) {
+      for (uint32_t e = last; e-- > 0;) add(e);
+      return;
+    }
+    for (uint32_t e = trees; e-- > 1;) add(e);
+    for (uint32_t e = trees; e < last; ++e) add(e);
+    add(0);
+  }
+
  private:
+  static uint32_t lowest_bit_of(uint32_t x) { return static_cast<uint32_t>(std::countr_zero(x)); }
   void add_row(uint32_t u);
   void add_level(uint32_t scale);
   void add(uint32_t dimension, const std::vector<uint32_t>& pieces);
@@ -64,8 +97,9 @@ class PatPattern {
   uint32_t distance_ = 1;  ///< between pieces of neighbouring trees
   uint32_t per_message_ = 1;
   std::vector<std::vector<Group>> messages_;
-  /// By piece, as who sends it (reduce-scatter) or gets it (all-gather) counts: its message.
-  std::vector<uint32_t> message_of_;
+  /// By piece, as who sends it (reduce-scatter) or gets it (all-gather) counts: its message, and
+  /// its place there.
+  std::vector<uint32_t> message_of_, place_of_;
 };
 
 }  // namespace understudy

@@ -34,7 +34,7 @@ class Steps {
   const DimensionCosts& costs_;
 };
 
-bool reduces(Collective collective) {
+bool adds(Collective collective) {
   return collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
 }
 
@@ -51,7 +51,7 @@ Duration ring(const Steps& steps, Collective collective, uint64_t held, int64_t 
   // A part for the rank d places on crosses d links, and a rank passes on those of others.
   if (collective == Collective::kAllToAll) count = n * (n - 1) / 2;
   Duration time = steps.step(message) * count;
-  if (reduces(collective)) time += steps.reduction(message) * (n - 1);
+  if (adds(collective)) time += steps.reduction(message) * (n - 1);
   return time;
 }
 
@@ -60,14 +60,14 @@ Duration direct(const Steps& steps, const Dimension& dimension, Collective colle
   const uint64_t message = part(collective, held, dimension.size);
   const uint32_t alike = dimension.kind == DimensionKind::kSwitch ? dimension.size - 1 : 1;
   Duration time = steps.step(message, alike) * (collective == Collective::kAllReduce ? 2 : 1);
-  if (reduces(collective)) time += steps.reduction(message);
+  if (adds(collective)) time += steps.reduction(message);
   return time;
 }
 
 Duration halving_doubling(const Steps& steps, Collective collective, uint64_t held, uint32_t n) {
   const int rounds = std::countr_zero(n);
   Duration time;
-  if (reduces(collective)) {
+  if (adds(collective)) {
     for (int i = 1; i <= rounds; ++i) {
       time += steps.step(held >> i);
       // The last message's half is reduced while nothing is sent any more, the first one's not.

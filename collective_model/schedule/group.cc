@@ -16,8 +16,9 @@ bool alike(const Connection& a, const Connection& b) {
 
 }  // namespace
 
-GroupRankSchedule::GroupRankSchedule(std::vector<std::unique_ptr<RankSchedule>> operations)
-    : operations_(std::move(operations)) {
+GroupRankSchedule::GroupRankSchedule(std::vector<std::unique_ptr<RankSchedule>> operations,
+                                     std::vector<uint64_t> results)
+    : operations_(std::move(operations)), results_(std::move(results)) {
   std::map<uint32_t, std::vector<Wait>> last;  // messages of each channel's operation before
   uint32_t joints = 0;
   for (uint32_t o = 0; o < operations_.size(); ++o) {
@@ -80,6 +81,37 @@ Waits GroupRankSchedule::waits(uint32_t connection, uint64_t k) const {
   if (k != p.first) return out;
   for (const Wait& wait : p.before) out.add(wait.moment, wait.connection, wait.message);
   return out;
+}
+
+/// A part of the group, of one of its operation.
+ValuePart GroupRankSchedule::in_group(const Part& p, ValuePart part) const {
+  for (uint32_t i = 0; i < part.size(); ++i) {
+    ValuePart::Source& source = part[i];
+    source.message += first_[p.operation][source.connection];
+    source.connection = place_[p.operation][source.connection];
+  }
+  if (!results_.empty()) part.to += results_[p.operation];
+  return part;
+}
+
+uint32_t GroupRankSchedule::value_parts(uint32_t connection, uint64_t k) const {
+  const Part& p = part(connection, k);
+  return operations_[p.operation]->value_parts(p.connection, k - p.first);
+}
+
+ValuePart GroupRankSchedule::value_part(uint32_t connection, uint64_t k, uint32_t i) const {
+  const Part& p = part(connection, k);
+  return in_group(p, operations_[p.operation]->value_part(p.connection, k - p.first, i));
+}
+
+uint32_t GroupRankSchedule::result_parts(uint32_t connection, uint64_t k) const {
+  const Part& p = part(connection, k);
+  return operations_[p.operation]->result_parts(p.connection, k - p.first);
+}
+
+ValuePart GroupRankSchedule::result_part(uint32_t connection, uint64_t k, uint32_t i) const {
+  const Part& p = part(connection, k);
+  return in_group(p, operations_[p.operation]->result_part(p.connection, k - p.first, i));
 }
 
 Result<std::vector<std::shared_ptr<const RankSchedule>>> kernel_schedules(

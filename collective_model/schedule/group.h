@@ -14,13 +14,20 @@ namespace understudy {
 
 class GroupRankSchedule final : public RankSchedule {
  public:
-  /// The rank's parts in the operations, in the order of cut_group().
-  explicit GroupRankSchedule(std::vector<std::unique_ptr<RankSchedule>> operations);
+  /// The rank's parts in the operations, in the order of cut_group(). `results`: where the result
+  /// of each begins in that of all; empty: none has one.
+  explicit GroupRankSchedule(std::vector<std::unique_ptr<RankSchedule>> operations,
+                             std::vector<uint64_t> results = {});
 
   /// Offsets are those in the message's own operation.
   Message message(uint32_t connection, uint64_t k) const override;
   Waits waits(uint32_t connection, uint64_t k) const override;
   bool names_old_messages() const override;
+  // Contributions begin anew in each operation.
+  uint32_t value_parts(uint32_t connection, uint64_t k) const override;
+  ValuePart value_part(uint32_t connection, uint64_t k, uint32_t part) const override;
+  uint32_t result_parts(uint32_t connection, uint64_t k) const override;
+  ValuePart result_part(uint32_t connection, uint64_t k, uint32_t part) const override;
 
  private:
   /// Messages of one operation on a connection of the group.
@@ -30,8 +37,10 @@ class GroupRankSchedule final : public RankSchedule {
     std::vector<Wait> before;  ///< of its first message: what the channel did before is done
   };
   const Part& part(uint32_t connection, uint64_t k) const;
+  ValuePart in_group(const Part& p, ValuePart part) const;
 
   std::vector<std::unique_ptr<RankSchedule>> operations_;
+  std::vector<uint64_t> results_;
   std::vector<std::vector<Part>> parts_;      ///< by connection, in order
   std::vector<std::vector<uint32_t>> place_;  ///< connection of the group, by operation and its own
   std::vector<std::vector<uint64_t>> first_;  ///< the same: first message there

@@ -120,6 +120,15 @@ P2pRankSchedule::P2pRankSchedule(const Communicator& c, const Operation& operati
     if (operation.collective == Collective::kScatter) return to * operation.bytes();
     return 0;
   };
+  // Where they lie in the receiver's: one behind the other, in the order of ranks.
+  const auto place_of = [&](uint32_t from, uint32_t to) -> uint64_t {
+    if (operation.collective == Collective::kAllToAll) return from * operation.bytes();
+    if (operation.collective == Collective::kGather) return from * operation.bytes();
+    if (operation.collective != Collective::kAllToAllV) return 0;
+    uint64_t offset = 0;
+    for (uint32_t r = 0; r < from; ++r) offset += pair_bytes(c, operation, r, to).value_or(0);
+    return offset;
+  };
   for (const uint32_t round : rounds_of(c, operation, rounds, rank)) {
     const auto [to, from] = rounds.of(rank, round);
     const auto sent = pair_bytes(c, operation, rank, to);
@@ -151,6 +160,7 @@ P2pRankSchedule::P2pRankSchedule(const Communicator& c, const Operation& operati
         const uint64_t begin = std::min(part * cut.part_bytes, bytes);
         p.bytes = std::min(bytes - begin, cut.part_bytes);
         p.offset = offset_of(a, b) + begin;
+        p.to = place_of(a, b) + begin;
         p.chunk = cut.chunk;
         p.batch = o.batch;
         Connection connection;
@@ -191,6 +201,24 @@ Waits P2pRankSchedule::waits(uint32_t connection, uint64_t k) const {
     waits.add(Wait::Moment::kDone, other, connections_[other].messages - 1);
   }
   return waits;
+}
+
+ValuePart P2pRankSchedule::value_part(uint32_t connection, uint64_t k, uint32_t) const {
+  const Message m = message(connection, k);
+  ValuePart part;
+  part.bytes = m.data;
+  part.own = true;
+  part.from = m.offset;
+  return part;
+}
+
+ValuePart P2pRankSchedule::result_part(uint32_t connection, uint64_t k, uint32_t) const {
+  const Message m = message(connection, k);
+  ValuePart part;
+  part.bytes = m.data;
+  part.to = parts_[connection].to + (m.offset - parts_[connection].offset);
+  part.add({connection, k, 0});
+  return part;
 }
 
 }  // namespace understudy

@@ -40,10 +40,15 @@ class P2pRankSchedule : public RankSchedule {
     return k < last ? last : k + 1;
   }
   Waits waits(uint32_t connection, uint64_t k) const override;
+  uint32_t value_parts(uint32_t, uint64_t) const override { return 1; }
+  ValuePart value_part(uint32_t connection, uint64_t k, uint32_t part) const override;
+  uint32_t result_parts(uint32_t, uint64_t) const override { return 1; }
+  ValuePart result_part(uint32_t connection, uint64_t k, uint32_t part) const override;
 
  private:
   struct Part {
     uint64_t offset = 0;  ///< in the sender's buffer
+    uint64_t to = 0;      ///< in the receiver's
     uint64_t bytes = 0;
     uint32_t chunk = 1;
     uint32_t batch = 0;

@@ -8,6 +8,7 @@ PatRankSchedule::PatRankSchedule(const Communicator& communicator, const Operati
                                  const OperationCut& cut, uint32_t rank,
                                  const PatRankSchedule* other)
     : gather_(operation.collective == Collective::kAllGather),
+      rank_(rank),
       ranks_(communicator.ranks()),
       dimensions_(static_cast<uint32_t>(std::countr_zero(std::bit_ceil(ranks_)))),
       block_bytes_(operation.bytes()) {
@@ -72,6 +73,79 @@ Waits PatRankSchedule::waits(uint32_t connection, uint64_t k) const {
     waits.add(Wait::Moment::kDone, first, chunk * each + static_cast<uint64_t>(group.last_use));
   }
   return waits;
+}
+
+Chunk PatRankSchedule::chunk_of(uint32_t connection, uint64_t k, uint64_t& number) const {
+  const LanePattern& lane = lane_of(connection);
+  number = k / lane.pattern->messages(dimension_of(connection)).size();
+  return lane.lane.chunks.chunk(static_cast<uint32_t>(number), 0);
+}
+
+/// Where a received piece of a chunk is; `connection`: any one of its lane.
+ValuePart::Source PatRankSchedule::source(uint32_t connection, uint64_t chunk, uint32_t bytes,
+                                          uint32_t piece) const {
+  const uint32_t first = connection / (2 * dimensions_) * (2 * dimensions_);
+  const PatPattern& pattern = *lane_of(connection).pattern;
+  const PatPattern::Arrival a = pattern.arrival(piece);
+  return {first + 2 * a.dimension + 1, chunk * pattern.messages(a.dimension).size() + a.message,
+          a.place * bytes};
+}
+
+/// What reduce-scatter adds to the rank's own of a piece.
+void PatRankSchedule::add_all(ValuePart& part, uint32_t connection, uint64_t chunk,
+                              uint32_t piece) const {
+  lane_of(connection).pattern->each_added(piece, [&](uint32_t e) {
+    part.add(source(connection, chunk, part.bytes, piece + (1u << e)));
+  });
+}
+
+uint32_t PatRankSchedule::value_parts(uint32_t connection, uint64_t k) const {
+  return static_cast<uint32_t>(group_of(connection, k).blocks.size());
+}
+
+ValuePart PatRankSchedule::value_part(uint32_t connection, uint64_t k, uint32_t i) const {
+  const PatPattern::Group::Block block = group_of(connection, k).blocks[i];
+  uint64_t number = 0;
+  const Chunk chunk = chunk_of(connection, k, number);
+  ValuePart part;
+  part.bytes = chunk.bytes;
+  part.at = block.place * chunk.bytes;
+  part.own = !gather_ || block.piece == 0;
+  part.from = chunk.offset;
+  if (!gather_) {
+    part.from += uint64_t{(rank_ + block.piece) % ranks_} * block_bytes_;
+    add_all(part, connection, number, block.piece);
+  } else if (block.piece != 0) {
+    part.add(source(connection, number, chunk.bytes, block.piece));
+  }
+  return part;
+}
+
+uint32_t PatRankSchedule::result_parts(uint32_t connection, uint64_t k) const {
+  const PatPattern::Group& group = group_of(connection, k);
+  if (gather_) return static_cast<uint32_t>(group.blocks.size());
+  const bool last = dimension_of(connection) == 0 &&
+                    std::ranges::any_of(group.blocks, [](auto& b) { return b.piece == 1; });
+  return last ? 1 : 0;
+}
+
+ValuePart PatRankSchedule::result_part(uint32_t connection, uint64_t k, uint32_t i) const {
+  uint64_t number = 0;
+  const Chunk chunk = chunk_of(connection, k, number);
+  ValuePart part;
+  part.bytes = chunk.bytes;
+  part.to = chunk.offset;
+  if (gather_) {
+    const PatPattern::Group::Block block = group_of(connection, k).blocks[i];
+    const uint32_t piece = block.piece + (1u << dimension_of(connection));  // as this rank counts
+    part.to += uint64_t{(rank_ + piece) % ranks_} * block_bytes_;
+    part.add({connection, k, block.place * chunk.bytes});
+  } else {
+    part.own = true;
+    part.from = uint64_t{rank_} * block_bytes_ + chunk.offset;
+    add_all(part, connection, number, 0);
+  }
+  return part;
 }
 
 }  // namespace understudy

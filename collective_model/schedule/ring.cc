@@ -10,6 +10,7 @@ RingRankSchedule::RingRankSchedule(const Communicator& communicator, const Opera
                                    const OperationCut& cut, uint32_t rank)
     : communicator_(communicator),
       collective_(operation.collective),
+      rank_(rank),
       part_bytes_(operation.bytes()),
       element_(operation.element()),
       ranks_(communicator.ranks()) {
@@ -91,17 +92,46 @@ Waits RingRankSchedule::waits(uint32_t connection, uint64_t k) const {
   return waits;
 }
 
+/// The first step sends the rank's own; an all-reduce then reduces up to the step after which a
+/// chunk has all contributions, a reduce-scatter always, an all-gather never.
+ValuePart RingRankSchedule::value_part(uint32_t connection, uint64_t k, uint32_t) const {
+  const uint32_t step = step_of(connection, k);
+  const Message m = message(connection, k);
+  const bool gathers = collective_ == Collective::kAllGather;
+  ValuePart part;
+  part.bytes = m.data;
+  part.own = step == 0 || (!gathers && (collective_ != Collective::kAllReduce || step < ranks_));
+  part.from = gathers ? m.offset - rank_ * part_bytes_ : m.offset;
+  if (step > 0) part.add({connection + 1, k - slices_[connection / 2], 0});
+  return part;
+}
+
+uint32_t RingRankSchedule::result_parts(uint32_t connection, uint64_t k) const {
+  return collective_ == Collective::kAllGather || step_of(connection, k) + 2 >= ranks_ ? 1 : 0;
+}
+
+ValuePart RingRankSchedule::result_part(uint32_t connection, uint64_t k, uint32_t) const {
+  const Message m = message(connection, k);
+  const bool scatters = collective_ == Collective::kReduceScatter;
+  ValuePart part;
+  part.bytes = m.data;
+  part.own = collective_ != Collective::kAllGather && step_of(connection, k) + 2 == ranks_;
+  part.from = m.offset;
+  part.to = scatters ? m.offset - rank_ * part_bytes_ : m.offset;
+  part.add({connection, k, 0});
+  return part;
+}
+
 PipelineRankSchedule::PipelineRankSchedule(const Communicator& communicator,
                                            const Operation& operation, const OperationCut& cut,
                                            uint32_t rank)
-    : element_(operation.element()) {
+    : broadcast_(operation.collective == Collective::kBroadcast), element_(operation.element()) {
   const uint32_t ranks = communicator.ranks();
-  const bool broadcast = operation.collective == Collective::kBroadcast;
   for (uint32_t i = 0; i < cut.parts.size(); ++i) {
     const Lane lane = make_lane(communicator, operation, cut, i, 1);
     const uint32_t x = communicator.ring_position(lane.channel, rank);
     const uint32_t root = communicator.ring_position(lane.channel, operation.root);
-    const uint32_t first = broadcast ? root : (root + 1) % ranks;
+    const uint32_t first = broadcast_ ? root : (root + 1) % ranks;
     const uint32_t place = (x + ranks - first) % ranks;
     const uint32_t messages = lane.chunks.loops() * lane.chunking.slices();
     const auto self = static_cast<int64_t>(connections_.size());
@@ -137,6 +167,27 @@ Waits PipelineRankSchedule::waits(uint32_t connection, uint64_t k) const {
   const bool sends = connections_[connection].direction == Direction::kSend;
   waits.add(sends ? Wait::Moment::kArrival : Wait::Moment::kDone, static_cast<uint32_t>(other), k);
   return waits;
+}
+
+ValuePart PipelineRankSchedule::value_part(uint32_t connection, uint64_t k, uint32_t) const {
+  const Message m = message(connection, k);
+  const int64_t received = passes_on_[connection];
+  ValuePart part;
+  part.bytes = m.data;
+  part.own = !broadcast_ || received < 0;
+  part.from = m.offset;
+  if (received >= 0) part.add({static_cast<uint32_t>(received), k, 0});
+  return part;
+}
+
+ValuePart PipelineRankSchedule::result_part(uint32_t connection, uint64_t k, uint32_t) const {
+  const Message m = message(connection, k);
+  ValuePart part;
+  part.bytes = m.data;
+  part.own = !broadcast_;
+  part.from = part.to = m.offset;
+  part.add({connection, k, 0});
+  return part;
 }
 
 }  // namespace understudy

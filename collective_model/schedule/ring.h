@@ -19,10 +19,19 @@ class RingRankSchedule : public RankSchedule {
   uint64_t alternates_until(uint32_t connection, uint64_t k) const override;
   Waits waits(uint32_t connection, uint64_t k) const override;
   uint64_t messages_of_a_loop(uint32_t lane) const { return uint64_t{steps_} * slices_[lane]; }
+  uint32_t value_parts(uint32_t, uint64_t) const override { return 1; }
+  ValuePart value_part(uint32_t connection, uint64_t k, uint32_t part) const override;
+  uint32_t result_parts(uint32_t connection, uint64_t k) const override;
+  ValuePart result_part(uint32_t connection, uint64_t k, uint32_t part) const override;
 
  private:
+  uint32_t step_of(uint32_t connection, uint64_t k) const {
+    return static_cast<uint32_t>(k / slices_[connection / 2] % steps_);
+  }
+
   Communicator communicator_;
   Collective collective_;
+  uint32_t rank_;
   uint64_t part_bytes_;  ///< of one rank, if ranks have parts
   uint32_t element_;
   uint32_t ranks_;
@@ -44,8 +53,15 @@ class PipelineRankSchedule : public RankSchedule {
     return k < tail ? tail : k + 1;
   }
   Waits waits(uint32_t connection, uint64_t k) const override;
+  uint32_t value_parts(uint32_t, uint64_t) const override { return 1; }
+  ValuePart value_part(uint32_t connection, uint64_t k, uint32_t part) const override;
+  uint32_t result_parts(uint32_t connection, uint64_t) const override {
+    return broadcast_ || passes_on_[connection] < 0 ? 1 : 0;
+  }
+  ValuePart result_part(uint32_t connection, uint64_t k, uint32_t part) const override;
 
  private:
+  bool broadcast_;
   uint32_t element_;
   std::vector<Lane> lanes_;
   std::vector<uint32_t> lane_of_;   ///< by connection

@@ -19,6 +19,7 @@
 #include "collective_model/nccl/channel_cut.h"
 #include "collective_model/nccl/communicator.h"
 #include "collective_model/nccl/operation.h"
+#include "collective_model/schedule/value_part.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
 
@@ -107,6 +108,27 @@ class RankSchedule {
   virtual Waits waits(uint32_t connection, uint64_t k) const = 0;
   /// Whether waits() may name messages that are more than a window older than the last one.
   virtual bool names_old_messages() const { return false; }
+
+  /// Of how many parts message `k` that the rank sends is made, without gaps that mean nothing; and
+  /// each of them, in the order of their places. 0: its values are not described.
+  virtual uint32_t value_parts(uint32_t connection, uint64_t k) const {
+    static_cast<void>(connection), static_cast<void>(k);
+    return 0;
+  }
+  virtual ValuePart value_part(uint32_t connection, uint64_t k, uint32_t part) const {
+    static_cast<void>(connection), static_cast<void>(k), static_cast<void>(part);
+    return {};
+  }
+  /// The same of the parts of the rank's result that it has when it is done with received message
+  /// `k`; what it has of itself is not among them.
+  virtual uint32_t result_parts(uint32_t connection, uint64_t k) const {
+    static_cast<void>(connection), static_cast<void>(k);
+    return 0;
+  }
+  virtual ValuePart result_part(uint32_t connection, uint64_t k, uint32_t part) const {
+    static_cast<void>(connection), static_cast<void>(k), static_cast<void>(part);
+    return {};
+  }
 
  protected:
   std::vector<Connection> connections_;

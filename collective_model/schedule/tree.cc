@@ -82,7 +82,7 @@ Message TreeRankSchedule::message(uint32_t connection, uint64_t k) const {
 
 Waits TreeRankSchedule::waits(uint32_t connection, uint64_t k) const {
   const LanePlace& lane = lanes_[lane_of_[connection]];
-  const uint32_t downs = lane.first + (lane.root ? 0 : 2);  // receive and send of each
+  const uint32_t downs = lane.first_down();
   const bool upper = !lane.root && connection < downs;
   const bool sends = connections_[connection].direction == Direction::kSend;
   Waits waits;
@@ -105,6 +105,45 @@ Waits TreeRankSchedule::waits(uint32_t connection, uint64_t k) const {
     waits.add(Wait::Moment::kDone, lane.root ? downs + 1 : lane.first, k);
   }
   return waits;
+}
+
+void TreeRankSchedule::add_all_below(ValuePart& part, const LanePlace& lane, uint64_t k) const {
+  part.own = true;
+  for (uint32_t d = 0; d < lane.downs; ++d) part.add({lane.first_down() + 2 * d, k, 0});
+}
+
+/// What goes up, and what the root spreads, is reduced; all else that goes down came from above.
+ValuePart TreeRankSchedule::value_part(uint32_t connection, uint64_t k, uint32_t) const {
+  const LanePlace& lane = lanes_[lane_of_[connection]];
+  const Message m = message(connection, k);
+  ValuePart part;
+  part.bytes = m.data;
+  part.from = m.offset;
+  if (lane.root || connection < lane.first_down()) {
+    add_all_below(part, lane, k);
+  } else {
+    part.add({lane.first + 1, k, 0});
+  }
+  return part;
+}
+
+uint32_t TreeRankSchedule::result_parts(uint32_t connection, uint64_t) const {
+  const LanePlace& lane = lanes_[lane_of_[connection]];
+  return connection == (lane.root ? lane.first : lane.first + 1) ? 1 : 0;
+}
+
+ValuePart TreeRankSchedule::result_part(uint32_t connection, uint64_t k, uint32_t) const {
+  const LanePlace& lane = lanes_[lane_of_[connection]];
+  const Message m = message(connection, k);
+  ValuePart part;
+  part.bytes = m.data;
+  part.from = part.to = m.offset;
+  if (lane.root) {
+    add_all_below(part, lane, k);
+  } else {
+    part.add({connection, k, 0});
+  }
+  return part;
 }
 
 }  // namespace understudy

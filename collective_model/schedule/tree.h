@@ -30,6 +30,11 @@ class TreeRankSchedule : public RankSchedule {
     return k < last ? last : k + 1;
   }
   Waits waits(uint32_t connection, uint64_t k) const override;
+  uint32_t value_parts(uint32_t, uint64_t) const override { return 1; }
+  ValuePart value_part(uint32_t connection, uint64_t k, uint32_t part) const override;
+  /// The root's result is there with the first message from below, as all of a joint are.
+  uint32_t result_parts(uint32_t connection, uint64_t) const override;
+  ValuePart result_part(uint32_t connection, uint64_t k, uint32_t part) const override;
   /// The first connection of each lane: to the rank above, unless the rank is the root.
   std::vector<uint32_t> lanes() const;
   bool is_root(uint32_t lane) const { return lanes_[lane].root; }
@@ -40,7 +45,9 @@ class TreeRankSchedule : public RankSchedule {
     uint32_t first = 0;  ///< connection
     bool root = false;
     uint32_t downs = 0;
+    uint32_t first_down() const { return first + (root ? 0 : 2); }  ///< receive and send of each
   };
+  void add_all_below(ValuePart& part, const LanePlace& lane, uint64_t k) const;
 
   uint32_t element_;
   std::vector<LanePlace> lanes_;

@@ -185,15 +185,8 @@ Found find_inferred(const Asked& asked, RealSide side) {
 }
 
 Found find_exact(const Asked& asked, RealSide side) {
-  return first_job(asked, side, "payload = \"exact\"", [&](const JobConfig& job) {
-    return job.payload == PayloadMode::kExact && is_exact_ring(asked.config, job);
-  });
-}
-
-Found find_exact_of_others(const Asked& asked, RealSide side) {
-  return first_job(asked, side, "payload = \"exact\"", [&](const JobConfig& job) {
-    return job.payload == PayloadMode::kExact && !is_exact_ring(asked.config, job);
-  });
+  return first_job(asked, side, "payload = \"exact\"",
+                   [](const JobConfig& job) { return job.payload == PayloadMode::kExact; });
 }
 
 Found find_merged(const Asked& asked, RealSide side) {
@@ -323,8 +316,6 @@ constexpr Cell kNoDimensions =
        "has a model of it");
 constexpr Cell kOwnBegin = no("when a kernel's program begins its operations is its own");
 constexpr Cell kWireBegin = no("when run's real node begins its operations is its own");
-constexpr Cell kExactRing = no(
-    "values are moved and reduced along a \"ring\" by \"simple\" of float32, with one rank a node");
 constexpr Cell kOneMerged =
     no("NCCL on the real node is told of one merged NIC, the job's (understudy env), and several "
        "ranks a node take all that there are");
@@ -368,12 +359,7 @@ constexpr Capability kTable[] = {
      find_not_for_ring_node,
      {kYes, kPlainOnly, kYes, kPlainOnly}},
     {"`[[job]]` with `join`: NCCL's own", find_join, {kYes, kYes, kYes, kYes}},
-    {"`payload = \"exact\"` of a ring (simple, float32, one rank a node)",
-     find_exact,
-     {kYes, kYes, kAbsent, kYes}},
-    {"`payload = \"exact\"` of anything else",
-     find_exact_of_others,
-     {kExactRing, kExactRing, kAbsent, kExactRing}},
+    {"`payload = \"exact\"`", find_exact, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"fed\"`", find_fed, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"inferred\"`", find_inferred, {kYes, kYes, kAbsent, kYes}},
     {"merged NICs", find_merged, {kYes, kYes, kYes, kYes}},

@@ -1,6 +1,7 @@
 #include "ctrl/compile/collective.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 #include <tuple>
@@ -45,6 +46,25 @@ std::vector<uint64_t> kinds_of(const JobConfig& job, const std::vector<JobSchedu
   return sizes;
 }
 
+/// Messages of a real rank that must stay readable until what emulated ranks make of them has
+/// reached the next real one: each rank between may be a window of eight steps ahead of the next
+/// one; where ranks take turns the ring holds them closer together. PAT may come back to any.
+uint32_t kept_messages(const Communicator& communicator, const Operation& operation) {
+  constexpr uint32_t kWindow = 8;
+  const uint32_t ranks = communicator.ranks();
+  switch (operation.algorithm) {
+    case Algorithm::kPat:
+      return ~uint32_t{0};
+    case Algorithm::kTree: {
+      const auto height = static_cast<uint32_t>(std::bit_width(communicator.nodes)) + 1;
+      return kWindow * 2 * (height + communicator.gpus) * communicator.gpus + 2 * kWindow;
+    }
+    default:
+      if (is_pipeline(operation.collective)) return kWindow * ranks + 2 * kWindow;
+      return (operation.protocol == Protocol::kSimple ? 2 : 1) * ranks + kWindow;
+  }
+}
+
 class Builder {
  public:
   Builder(const Config& config, const JobConfig& job, const Topology* topology, bool carried)
@@ -65,7 +85,8 @@ class Builder {
     out.inside = node_way(config_);
     out.exact = job_.payload == PayloadMode::kExact;
     out.collective = job_.collective;
-    out.root = job_.root;
+    out.type = job_.type;
+    out.reduction = job_.reduction;
     out.seed = config_.seed;
     const JobWork work(config_, job_, communicator_.gpus);
     setup_->operations = work.operations();
@@ -100,11 +121,15 @@ class Builder {
                                     out.real, setup_->topology));
       }
       TRY(add_shape(plans.back(), setup_->sizes[size]));
+      if (out.exact && !is_p2p(job_.collective)) {
+        TRY(add_values(*setup_->shapes.back(), all_parts(job_, communicator_, schedules, size)));
+      }
     }
     for (const auto& shape : setup_->shapes) shape->uses.resize(out.links.size());
     for (const JobOperation& operation : setup_->operations) {
       out.operations.push_back(setup_->shapes[operation.size].get());
     }
+    if (out.exact) keep_messages(schedules);
     if (carried_) {
       out.inner.resize(setup_->inner.size());
       for (const auto& [key, number] : inner_numbers_) {
@@ -143,6 +168,32 @@ class Builder {
     (*shape)->number = static_cast<uint32_t>(setup_->shapes.size());
     setup_->shapes.push_back(std::move(*shape));
     return {};
+  }
+
+  Result<void> add_values(CollectiveShape& shape,
+                          std::vector<std::shared_ptr<const RankSchedule>> ranks) {
+    std::vector<const RankSchedule*> all;
+    for (const auto& rank : ranks) all.push_back(rank.get());
+    auto far = far_ends(all);
+    if (!far) return error("a connection has one end only");
+    shape.values = std::make_shared<RankValues>(RankValues{std::move(ranks), std::move(*far)});
+    return {};
+  }
+
+  /// How many messages of real ranks stay readable for emulated ones.
+  void keep_messages(const std::vector<JobSchedule>& schedules) {
+    CollectiveJob& out = setup_->job;
+    for (uint32_t l = 0; l < out.links.size(); ++l) {
+      CollectiveConnection& link = out.links[l];
+      if (!link.real_sends || link.among_real() || is_p2p(job_.collective)) continue;
+      uint64_t most = 0, all = 0;
+      for (const auto& shape : setup_->shapes) all = std::max(all, shape->uses[l].messages);
+      for (const JobSchedule& schedule : schedules) {
+        most = std::max(most, uint64_t{kept_messages(communicator_, schedule.operation)});
+      }
+      // What comes with the fourth operation after it nobody needs any more.
+      link.kept = static_cast<uint32_t>(std::min(most, all * CollectiveJob::kInFlight));
+    }
   }
 
   /// Packets that change rails keep their headers.

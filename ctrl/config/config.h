@@ -184,7 +184,8 @@ struct JobConfig {
   uint32_t search_channels = 0;  ///< as Communicator::search_channels
   /// With an algorithm for each dimension of the topology, which then is the job's whole network.
   std::vector<Dimension> dimensions;
-  uint32_t splits = 1;  ///< chunks that follow each other through the dimensions
+  uint32_t splits = 1;                  ///< chunks that follow each other through the dimensions
+  ReduceOp reduction = ReduceOp::kSum;  ///< of exact payload
   PayloadMode payload = PayloadMode::kSynthetic;
   Duration step_cost;  ///< of one reduce or copy step on an emulated rank
   EntryMode entry = EntryMode::kScheduled;

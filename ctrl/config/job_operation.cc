@@ -15,8 +15,11 @@ std::string quoted(std::string_view key, std::string_view value) {
   return std::string(key) + " = \"" + std::string(value) + "\"";
 }
 
-/// What about this job, its collective aside, is not a plain ring; empty if nothing.
-std::string not_plain_beside(const Config& config, const JobConfig& job) {
+/// What about it is not a plain ring; empty if nothing.
+std::string not_plain(const Config& config, const JobConfig& job) {
+  if (job.collective != Collective::kAllReduce) {
+    return quoted("collective", name_of(kCollectiveNames, job.collective));
+  }
   if (job.algorithm != Algorithm::kRing) {
     return quoted("algorithm", name_of(kAlgorithmNames, job.algorithm));
   }
@@ -25,20 +28,15 @@ std::string not_plain_beside(const Config& config, const JobConfig& job) {
     return quoted("protocol", name_of(kProtocolNames, job.protocol));
   }
   if (job.type != DataType::kFloat32) return quoted("type", name_of(kDataTypeNames, job.type));
+  if (job.reduction != ReduceOp::kSum) {
+    return quoted("reduction", name_of(kReduceOpNames, job.reduction));
+  }
   if (job.group) return "group = true";
   if (job.iteration.whole) return "order = \"iteration\"";
   const uint32_t gpus = gpus_per_node(config, job);
   if (gpus > 1) return std::to_string(gpus) + " ranks on each node";
   if (job.ranks.size() == 1) return "a single node";
   return "";
-}
-
-/// What about it is not a plain ring; empty if nothing.
-std::string not_plain(const Config& config, const JobConfig& job) {
-  if (job.collective != Collective::kAllReduce) {
-    return quoted("collective", name_of(kCollectiveNames, job.collective));
-  }
-  return not_plain_beside(config, job);
 }
 
 }  // namespace
@@ -70,10 +68,6 @@ bool all_emulated(const Config& config) {
 
 bool is_plain_ring(const Config& config, const JobConfig& job) {
   return not_plain(config, job).empty();
-}
-
-bool is_exact_ring(const Config& config, const JobConfig& job) {
-  return !is_p2p(job.collective) && not_plain_beside(config, job).empty();
 }
 
 std::string not_for_ring_node(const Config& config, const JobConfig& job) {

@@ -20,9 +20,6 @@ bool all_emulated(const Config& config);
 /// A ring all-reduce of fp32 by the Simple protocol, with one rank a node: as 2.23 to 2.28 cut it,
 /// what ring_node knows.
 bool is_plain_ring(const Config& config, const JobConfig& job);
-/// What exact payload can be: any collective over a ring of fp32 by the Simple protocol, with one
-/// rank a node.
-bool is_exact_ring(const Config& config, const JobConfig& job);
 /// What about the job ring_node does not know, nor anybody but NCCL itself; empty if nothing.
 std::string not_for_ring_node(const Config& config, const JobConfig& job);
 

@@ -28,7 +28,7 @@ Result<std::unique_ptr<EmulatedRanksBinding>> EmulatedRanksBinding::create(
 
 uint32_t EmulatedRanksBinding::slots(uint32_t link) const {
   const CollectiveJob& job = setup_.job;
-  return job.exact ? EmulatedRanks::exact_slots(job) : job.links[link].slots;
+  return std::max(job.links[link].kept, job.links[link].slots);
 }
 
 /// That a real rank writes to. In real time its messages may be others than we were told.

@@ -41,17 +41,16 @@ uint64_t RanksHost::received_bytes(uint32_t link) const {
   const CollectiveConnection& l = setup_.job.links[link];
   const NcclBuffers buffers = buffers_of(setup_);
   if (l.index != 0) return buffer_bytes(l, l.slots);
-  return setup_.job.exact ? buffers.simple : NcclReceiver::stepped_bytes(buffers);
+  // A small credit of PAT's may look like one of LL's.
+  const bool simple = setup_.protocol == Protocol::kSimple && setup_.algorithm.has_value() &&
+                      setup_.algorithm != Algorithm::kPat;
+  return setup_.job.exact && simple ? buffers.simple : NcclReceiver::stepped_bytes(buffers);
 }
 
 Result<void> RanksHost::allocate() {
   const CollectiveJob& out = setup_.job;
   ReferenceRanks::Memory memory;
   memory.input_seed = input_seed_;
-  uint64_t largest = 0;
-  for (const uint64_t bytes : job_.sizes) largest = std::max(largest, bytes);
-  if (out.exact) data_.resize(largest / sizeof(float));
-  memory.data = data_;
   const RegionKind contents = out.exact ? RegionKind::kBacked : RegionKind::kDiscard;
   memory.received.resize(ends_.size());
   memory.sent.resize(ends_.size());
@@ -69,7 +68,8 @@ Result<void> RanksHost::allocate() {
     end.region = *region;
     if (!link.real_sends) end.staging.reset(room.new_staging());
     if (out.exact && link.real_sends) {
-      end.sent.resize(ReferenceRanks::sent_slots(link) * link.slot_bytes);
+      const ReferenceRanks::SentRoom sent = ReferenceRanks::sent_room(out, l);
+      end.sent.resize(std::max<uint64_t>(1, sent.slots * sent.bytes));
     }
     memory.received[l] = link.real_sends ? nullptr : region->bytes;
     memory.sent[l] = end.sent.data();
@@ -176,7 +176,11 @@ void RanksHost::connect(uint32_t l, LinkFarEnd far) {
       qps.all.push_back(&qp);
       if (qps.count() < far.qpns.size()) return;
       if (link.real_sends) {
-        ranks_->sender(l).connect({.qps = qps, .layout = layout_, .fifo = end.region.bytes});
+        ranks_->sender(l).connect({.qps = qps,
+                                   .layout = layout_,
+                                   .fifo = end.region.bytes,
+                                   .collective = setup_.job.exact && link.index == 0,
+                                   .buffers = buffers_of(setup_)});
       } else {
         ranks_->receiver(l).connect({.qps = qps,
                                      .layout = layout_,
@@ -188,6 +192,7 @@ void RanksHost::connect(uint32_t l, LinkFarEnd far) {
                                      .slots = link.slots,
                                      .slot_bytes = link.slot_bytes,
                                      .stepped = link.index == 0,
+                                     .own_slots = setup_.job.exact,
                                      .buffers = buffers_of(setup_),
                                      .sender_rank = link.far,
                                      .staging = end.staging.get()});

@@ -95,7 +95,6 @@ class RanksHost {
   CollectiveProgress progress_;
   std::unique_ptr<ReferenceRanks> ranks_;
   std::vector<End> ends_;  ///< by link; those of other nodes are empty
-  std::vector<float> data_;
   std::vector<ControlledPair> controlled_;
 };
 

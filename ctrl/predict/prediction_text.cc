@@ -25,10 +25,6 @@ const char* word(Protocol p) {
   return p == Protocol::kSimple ? "simple" : p == Protocol::kLL ? "ll" : "ll128";
 }
 
-bool reduces(Collective c) {
-  return c == Collective::kAllReduce || c == Collective::kReduceScatter || c == Collective::kReduce;
-}
-
 /// Four significant digits or more, as nccl-tests.
 std::string time_text(double us) {
   return format_text(us < 100 ? "%.2f" : us < 10000 ? "%.1f" : "%.0f", us);

@@ -133,9 +133,14 @@ std::unique_ptr<RankSchedule> rank_part(const Communicator& communicator, const 
   };
   if (!job.group) return part(schedules[size]);
   std::vector<std::unique_ptr<RankSchedule>> parts;
-  parts.reserve(schedules.size());
-  for (const JobSchedule& schedule : schedules) parts.push_back(part(schedule));
-  return std::make_unique<GroupRankSchedule>(std::move(parts));
+  std::vector<uint64_t> results;
+  uint64_t end = 0;
+  for (const JobSchedule& schedule : schedules) {
+    parts.push_back(part(schedule));
+    results.push_back(end);
+    end += schedule.bytes;
+  }
+  return std::make_unique<GroupRankSchedule>(std::move(parts), std::move(results));
 }
 
 }  // namespace understudy

@@ -32,7 +32,10 @@ struct CollectiveConnection {
   bool real_sends = false;
   uint32_t slots = 1;       ///< most messages in flight
   uint32_t slot_bytes = 0;  ///< the largest credit
-  Duration latency;         ///< one way
+  /// Exact, of one that a real rank sends on: messages that must stay readable until what emulated
+  /// ranks make of them has reached the next real rank.
+  uint32_t kept = 0;
+  Duration latency;  ///< one way
 
   bool among_real() const { return twin != kNoTwin; }
 };
@@ -68,6 +71,12 @@ class RankLinks {
   std::vector<std::pair<uint32_t, uint32_t>> all_;  ///< ascending
 };
 
+/// All ranks' parts, and the other ends of their connections: where values come from.
+struct RankValues {
+  std::vector<std::shared_ptr<const RankSchedule>> ranks;
+  std::vector<std::vector<FarEnd>> far;
+};
+
 /// An operation that may be carried out many times.
 struct CollectiveShape {
   static constexpr uint32_t kUnused = RankLinks::kNone;
@@ -92,6 +101,8 @@ struct CollectiveShape {
   std::vector<InnerUse> inner_uses;
   std::vector<std::vector<uint32_t>> inner;
   std::vector<std::shared_ptr<const RankSchedule>> ranks;  ///< all, if there are inner links
+  /// Exact: null where every message is its sender's own.
+  std::shared_ptr<const RankValues> values;
 };
 
 struct CollectiveJob {
@@ -113,11 +124,11 @@ struct CollectiveJob {
   std::vector<RankWork> work;  ///< by rank: what it does before its operations
   Duration step_cost;
   std::optional<NodeWay> inside;  ///< what ways inside the real node take; without: no time
-  /// Payload is real fp32 data: real ranks, one a node, move and reduce them, in operations that
-  /// exact_ring.h knows.
+  /// Payload is real data, which ranks move and reduce (exact_values.h).
   bool exact = false;
   Collective collective = Collective::kAllReduce;
-  uint32_t root = 0;  ///< of broadcast and reduce
+  DataType type = DataType::kFloat32;
+  ReduceOp reduction = ReduceOp::kSum;
   uint64_t seed = 0;  ///< of the emulated ranks' contributions (dataplane/base/pattern.h)
 
   uint32_t ranks() const { return static_cast<uint32_t>(real_index.size()); }
@@ -165,7 +176,9 @@ struct CollectiveResult {
   Duration lateness;  ///< most that departures on one chain of dependent messages were late in sum
   uint64_t bytes_sent = 0, bytes_received = 0;  ///< payload of data messages
   uint64_t size_mismatches = 0;                 ///< messages whose length was not the schedule's
-  uint64_t wrong_elements = 0;  ///< reference rank in exact mode: results that differ in any bit
+  /// Reference rank in exact mode: elements of messages that came, and of results, that differ in
+  /// any bit; and wrong flags of LL and LL128.
+  uint64_t wrong_elements = 0;
 };
 
 /// Progress of a job, shared between the shard that writes it and control.

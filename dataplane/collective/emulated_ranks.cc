@@ -32,14 +32,18 @@ EmulatedRanks::EmulatedRanks(const CollectiveJob& job, CollectiveState& state,
     if (job.links[l].among_real()) continue;
     if (job.links[l].real_sends) {
       links_of_[job.links[l].far].push_back(l);
-    } else if (job.exact) {
-      chain(l);
     }
+  }
+  if (job.exact) {
+    values_ = std::make_unique<ExactValues>(job, std::vector<uint64_t>(job.ranks(), job.seed));
   }
   leaving_.reserve((job.links.size() + job.inner.size()) * kReserved);
   if (state.carrier != nullptr) state.carrier->listen(*this);
   const size_t most = std::min(job.operations.size(), CollectiveJob::kInFlight);
-  for (size_t i = 0; i < most; ++i) flights_.emplace_back(job);
+  for (size_t i = 0; i < most; ++i) {
+    flights_.emplace_back(job);
+    if (job.exact) flights_.back().base.resize(links_.size());
+  }
 }
 
 void EmulatedRanks::on_wake(Time now, uint64_t cookie) {
@@ -111,6 +115,7 @@ void EmulatedRanks::begin(Time now) {
   f.to_acknowledge = f.acknowledged = 0;
   f.heard = Duration();
   f.entry = now;
+  if (job_.exact) count_before(operation);
   for (uint32_t l = 0; l < links_.size(); ++l) {
     if (shape.uses[l].messages == 0) continue;
     if (job_.links[l].real_sends || job_.links[l].among_real()) continue;
@@ -279,10 +284,6 @@ void EmulatedRanks::send_due(Time now, uint32_t link) {
     if (job_.exact) {
       payload.source = &contents_[link];
       payload.cookie = message_id(place);
-      if (place.message == 0) {  // its credit says that all of the operation before have come
-        l.base = l.sent;
-        l.base_operation = place.operation;
-      }
     }
     if (!sender.send(now, *host_, l.sent, size, payload, message_id(place))) return;
     if (short_of) ++progress_.violations;

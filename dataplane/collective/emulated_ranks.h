@@ -9,17 +9,18 @@
 #include "dataplane/collective/collective_lateness.h"
 #include "dataplane/collective/collective_moments.h"
 #include "dataplane/collective/emulated_connections.h"
-#include "dataplane/collective/exact_ring.h"
+#include "dataplane/collective/exact_values.h"
 
 namespace understudy {
 
 class EmulatedRanks final : public Endpoint,
                             public InnerListener,
                             private EmulatedConnections::Listener,
-                            private WorkloadListener {
+                            private WorkloadListener,
+                            private ExactValues::Reader {
  public:
   /// `received`: in exact mode, per link that comes from a real rank, the memory it writes to
-  /// (exact_slots() messages); otherwise null. All of it outlives this object.
+  /// (CollectiveConnection::kept messages); otherwise null. All of it outlives this object.
   EmulatedRanks(const CollectiveJob& job, CollectiveState& state, CollectiveProgress& progress,
                 const std::vector<const uint8_t*>& received);
 
@@ -28,13 +29,6 @@ class EmulatedRanks final : public Endpoint,
 
   /// Before the run: keeps moments there, which has room for every message and outlives this.
   void record(CollectiveMoments& moments) { moments_ = &moments; }
-
-  /// Messages that must stay readable until what depends on them is acknowledged (exact mode).
-  /// In a pipeline each rank may be a window of eight steps ahead of the next one; where ranks take
-  /// turns the ring holds them closer together.
-  static uint32_t exact_slots(const CollectiveJob& job) {
-    return is_pipeline(job.collective) ? 8 * job.ranks() + 16 : 2 * job.ranks() + 8;
-  }
 
   static constexpr uint64_t kStart = 0;  ///< on_wake cookie: the operations may begin
 
@@ -63,11 +57,11 @@ class EmulatedRanks final : public Endpoint,
   /// Contents of a link's messages, whose cookies are their message_id()s; exact mode.
   class Contents final : public PayloadSource {
    public:
-    Contents(const EmulatedRanks& all, uint32_t link) : all_(all), link_(link) {}
+    Contents(EmulatedRanks& all, uint32_t link) : all_(all), link_(link) {}
     void fill(uint64_t cookie, uint64_t offset, std::span<uint8_t> out) const override;
 
    private:
-    const EmulatedRanks& all_;
+    EmulatedRanks& all_;
     const uint32_t link_;
   };
   struct Link {
@@ -77,12 +71,7 @@ class EmulatedRanks final : public Endpoint,
     uint64_t received = 0;
     uint64_t planned = 0, acknowledged = 0;
     LinkCursor sending, receiving;
-    // Exact payload.
-    const uint8_t* memory = nullptr;  ///< that the real rank writes to
-    ExactRing ring;                   ///< what is sent, and from where
-    uint32_t partner = 0;             ///< that comes from the real rank before, of its channel
-    uint64_t base = 0;                ///< messages before those of the operation that it sends in
-    size_t base_operation = 0;
+    const uint8_t* memory = nullptr;  ///< exact: that the real rank writes to
   };
   /// Progress of the messages between two emulated ranks.
   struct Inner {
@@ -100,6 +89,8 @@ class EmulatedRanks final : public Endpoint,
     Time entry;            ///< its
     uint64_t to_acknowledge = 0, acknowledged = 0;
     Duration heard;  ///< most lateness of real ranks' messages
+    /// Exact: by link, the messages before this operation.
+    std::vector<uint64_t> base;
   };
   /// An emulated rank on its way through the operations.
   struct Rank {
@@ -110,7 +101,6 @@ class EmulatedRanks final : public Endpoint,
     bool credited = false;  ///< !scheduled: its first credits were scheduled
   };
 
-  void chain(uint32_t link);
   void start(Time now);
   void begin(Time now);
   void try_enter(Time now, uint32_t rank);
@@ -137,10 +127,15 @@ class EmulatedRanks final : public Endpoint,
   MessageMoments* moments(uint32_t link, uint64_t k) {
     return moments_ == nullptr ? nullptr : &(*moments_)[link][k];
   }
-  void fill(uint32_t link, const CollectivePlace& place, uint64_t offset,
-            std::span<uint8_t> out) const;
+  void fill(uint32_t link, const CollectivePlace& place, uint64_t offset, std::span<uint8_t> out);
+  void count_before(size_t operation);
+  // ExactValues::Reader
+  const uint8_t* read(const ExactValues::Place& place, std::span<uint8_t> room) const override;
 
   Flight& flight(size_t operation) { return flights_[operation % CollectiveJob::kInFlight]; }
+  const Flight& flight(size_t operation) const {
+    return flights_[operation % CollectiveJob::kInFlight];
+  }
   Plan& plan(size_t operation) { return *state_.plans[CollectiveState::place(job_, operation)]; }
   uint32_t plan_connection(size_t operation, uint32_t link) const {
     return job_.operations[operation]->uses[link].far;
@@ -151,7 +146,8 @@ class EmulatedRanks final : public Endpoint,
   CollectiveProgress& progress_;
   EmulatedConnections connections_;
   std::vector<Link> links_;
-  std::vector<Contents> contents_;  ///< by link; exact mode only
+  std::vector<Contents> contents_;       ///< by link; exact mode only
+  std::unique_ptr<ExactValues> values_;  ///< exact mode only
   std::vector<Inner> inner_;
   std::vector<std::vector<uint32_t>> links_of_;  ///< by emulated rank: those that come to it
   std::vector<Rank> ranks_;

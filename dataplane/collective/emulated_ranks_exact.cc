@@ -1,23 +1,17 @@
 // Exact payload: what emulated ranks send is computed when a packet leaves.
-#include <cstring>
+#include <algorithm>
 
 #include "dataplane/base/assert.h"
 #include "dataplane/collective/emulated_ranks.h"
+#include "dataplane/collective/wire_lines.h"
 
 namespace understudy {
 
-/// Finds which emulated ranks lie behind a link to a real one, and where their values come from.
-void EmulatedRanks::chain(uint32_t link) {
-  const CollectiveConnection& to = job_.links[link];
-  ASSERT_INVARIANT(job_.exact && !to.real_sends && !to.among_real());
-  ExactRing& ring = links_[link].ring;
-  ring = {job_.collective, job_.root, job_.ranks(), to.real, 0, job_.seed};
-  uint32_t before = ring.previous(to.real);
-  for (; !job_.is_real(before); before = ring.previous(before)) ++ring.emulated;
+/// Messages of all links before those of an operation that begins.
+void EmulatedRanks::count_before(size_t operation) {
+  std::vector<uint64_t>& base = flight(operation).base;
   for (uint32_t l = 0; l < links_.size(); ++l) {
-    const CollectiveConnection& from = job_.links[l];
-    if (from.among_real() || !from.real_sends || from.real != before) continue;
-    if (from.channel == to.channel) links_[link].partner = l;
+    base[l] = operation == 0 ? 0 : flight(operation - 1).base[l] + job_.messages(operation - 1, l);
   }
 }
 
@@ -25,27 +19,39 @@ void EmulatedRanks::Contents::fill(uint64_t cookie, uint64_t offset, std::span<u
   all_.fill(link_, place_of_id(cookie), offset, out);
 }
 
-/// Fills in what the chain of emulated ranks makes of its start: that is the contribution of one of
-/// them, or what the real rank before them sent.
 void EmulatedRanks::fill(uint32_t link, const CollectivePlace& place, uint64_t offset,
-                         std::span<uint8_t> out) const {
-  const Link& l = links_[link];
+                         std::span<uint8_t> out) {
   // A packet sent again may leave when its operation is over; its receiver has the bytes already.
-  if (place.operation != l.base_operation || place.operation < first_) {
-    std::memset(out.data(), 0, out.size());
+  if (place.operation < first_) {
+    std::ranges::fill(out, uint8_t{0});
     return;
   }
-  const Connection& c = job_.connection(place.operation, link);
-  const uint32_t hops = l.ring.hops(job_.links[link].far, c, place.message);
-  if (hops >= l.ring.emulated) {
-    const Link& from = links_[l.partner];
-    const uint64_t source = l.base + place.message - l.ring.round(c);
-    const uint64_t slot = connections_.receiver(l.partner).slot(source);
-    std::memcpy(out.data(), from.memory + slot * job_.links[l.partner].slot_bytes + offset,
-                out.size());
-  }
-  const Message message = job_.message(place.operation, link, place.message);
-  l.ring.make(hops, job_.operations[place.operation]->bytes, message.offset + offset, out);
+  const CollectiveShape::Use& use = job_.operations[place.operation]->uses[link];
+  const auto data = [&](uint64_t from, std::span<uint8_t> part) {
+    values_->received(this,
+                      {place.operation, job_.links[link].real, use.real, place.message,
+                       static_cast<uint32_t>(from)},
+                      part);
+  };
+  const WireLines lines(job_.connection(place.operation, link).protocol);
+  if (lines.plain()) return data(offset, out);
+  lines.write(job_.message(place.operation, link, place.message).data,
+              connections_.sender(link).flag(flight(place.operation).base[link] + place.message),
+              offset, out, data);
+}
+
+/// Of what emulated ranks receive, messages of real ranks lie in the memory that these write to.
+const uint8_t* EmulatedRanks::read(const ExactValues::Place& place, std::span<uint8_t> room) const {
+  const uint32_t link = job_.operations[place.operation]->links[place.rank].at(place.connection);
+  if (link == RankLinks::kNone) return nullptr;
+  DEBUG_ASSERT_INVARIANT(job_.links[link].real_sends);
+  const uint64_t number = flight(place.operation).base[link] + place.message;
+  const uint64_t slot = connections_.receiver(link).slot(number);
+  const uint8_t* message = links_[link].memory + slot * job_.links[link].slot_bytes;
+  const WireLines lines(job_.connection(place.operation, link).protocol);
+  if (lines.plain()) return message + place.at;
+  lines.read(message, place.at, room);
+  return room.data();
 }
 
 }  // namespace understudy

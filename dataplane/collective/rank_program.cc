@@ -171,7 +171,11 @@ void RankProgram::finish(const RankEnd& end, Time now) {
   DEBUG_ASSERT_INVARIANT(s.left > 0 && s.ends[end.connection].done < c.messages);
   const uint64_t k = s.ends[end.connection].done++;
   --s.left;
-  if (c.direction == Direction::kSend) owner_.on_filled(end, k, now);
+  if (c.direction == Direction::kSend) {
+    owner_.on_filled(end, k, now);
+  } else {
+    owner_.on_used(end, k);
+  }
   if (!c.network) return pass_inside(end, k, now);
   if (c.direction == Direction::kReceive && k + c.window < c.messages) {
     owner_.on_grantable(end, k + c.window, now);

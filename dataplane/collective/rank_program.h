@@ -69,6 +69,8 @@ class RankProgramOwner {
   virtual ~RankProgramOwner() = default;
   /// Message `k` of a connection is filled: over the network it may leave once its credit has come.
   virtual void on_filled(const RankEnd& sender, uint64_t k, Time now) = 0;
+  /// The rank is done with received message `k`: it may be overwritten from now on.
+  virtual void on_used(const RankEnd& /*receiver*/, uint64_t /*k*/) {}
   /// The credit for message `k` of a connection over the network may leave.
   virtual void on_grantable(const RankEnd& receiver, uint64_t k, Time now) = 0;
   /// Something is on its way to `end` inside the node: RankProgram::passed() is to be called at

@@ -15,21 +15,20 @@ ReferenceRanks::ReferenceRanks(const CollectiveJob& job, CollectiveState& state,
       own_(own),
       progress_(progress),
       memory_(memory),
-      ring_{job.collective, job.root, job.ranks(), job.real[own.first], 0, job.seed},
       links_(job.links.size()),
       program_(*this, static_cast<uint32_t>(job.real.size()), CollectiveJob::kInFlight, job.inside),
       flights_(std::min(job.operations.size(), CollectiveJob::kInFlight)),
       operation_(job.real.size()),
       entry_(job.real.size(), Time::never()) {
   ASSERT_INVARIANT(own.first < own.end && own.end <= job.real.size());
-  ASSERT_INVARIANT(!job.exact || own.end - own.first == 1);  // `data` is one rank's buffer
   ASSERT_INVARIANT(state.workload != nullptr);
-  for (uint32_t l = 0; l < links_.size(); ++l) ends_.emplace_back(*this, l);
-  for (uint32_t rank = 0; job.exact && rank < job.ranks(); ++rank) {
-    seeds_.push_back(job.is_real(rank) ? memory_.input_seed : job.seed);
+  for (uint32_t l = 0; l < links_.size(); ++l) {
+    ends_.emplace_back(*this, l);
+    contents_.emplace_back(*this, l);
   }
   leaving_.reserve(job.links.size());
   prepare();
+  if (job.exact) prepare_values();
 }
 
 /// Everything that an operation's program needs: nothing is allocated when one begins.
@@ -78,6 +77,7 @@ void ReferenceRanks::begin(size_t operation) {
   for (uint32_t r = own_.first; r < own_.end; ++r) {
     program_.begin(static_cast<uint32_t>(operation), r, parts[r - own_.first]);
   }
+  if (job_.exact) begin_values(operation);
   ++begun_;
 }
 
@@ -91,27 +91,17 @@ void ReferenceRanks::enter(Time now, uint32_t real) {
   CollectiveResult& result = progress_.results[operation];
   result.entry = std::min(result.entry, now);
   result.end = std::max(result.end, now);
-  if (job_.exact) fill_contribution(operation);
+  if (job_.exact) std::ranges::fill(own_values_[real - own_.first].result, uint8_t{0});
   program_.enter(static_cast<uint32_t>(operation), real, now);
   send_filled(now);
 }
 
-/// The rank's own values, before anything is reduced into them; what is to come is nothing yet.
-void ReferenceRanks::fill_contribution(size_t operation) {
-  const Pattern own(memory_.input_seed, ring_.real);
-  const size_t count = job_.operations[operation]->bytes / sizeof(float);
-  DEBUG_ASSERT_INVARIANT(count <= memory_.data.size());
-  const ExactRing::Range range = ring_.contribution(ring_.real, count);
-  if (range.count < count) std::ranges::fill(memory_.data.first(count), 0.0F);
-  for (size_t i = 0; i < range.count; ++i) memory_.data[range.first + i] = own.at(i);
-}
-
 void ReferenceRanks::on_filled(const RankEnd& sender, uint64_t k, Time) {
+  if (job_.exact) fill_message(sender, k);
   const RankSchedule& s = schedule(sender.operation, sender.rank);
   if (!s.connections()[sender.connection].network) return;
   const uint32_t link = link_of(sender);
   DEBUG_ASSERT_INVARIANT(link < links_.size() && job_.links[link].real_sends);
-  if (job_.exact) fill_slot(link, s.message(sender.connection, k));
   ++links_[link].due;
   if (!links_[link].leaves) leaving_.push_back(link);
   links_[link].leaves = true;
@@ -145,22 +135,18 @@ void ReferenceRanks::send_filled(Time now) {
   leaving_.clear();
 }
 
-/// Messages leave from slots of their own, as from NCCL's buffers: the next operation may begin
-/// while they are on their way.
-void ReferenceRanks::fill_slot(uint32_t link, const Message& message) {
-  std::memcpy(memory_.sent[link] + slot_offset(link, links_[link].due),
-              reinterpret_cast<const uint8_t*>(memory_.data.data()) + message.offset, message.data);
-}
-
 void ReferenceRanks::send_ready(Time now, uint32_t link) {
   Link& l = links_[link];
   CollectivePlace place;
   while (l.sent < l.due && l.sending.at(job_, link, place)) {
     const Message message = job_.message(place.operation, link, place.message);
     PayloadRef payload;
-    if (job_.exact) {
+    if (job_.exact && lines(place.operation, link).plain()) {
       payload.bytes = memory_.sent[link];
       payload.offset = slot_offset(link, l.sent);
+    } else if (job_.exact) {
+      payload.source = &contents_[link];
+      payload.cookie = l.sent;
     }
     if (!l.sender.send(now, *host_, l.sent, message.wire, payload, message_id(place))) return;
     progress_.results[place.operation].bytes_sent += message.wire;
@@ -202,26 +188,6 @@ void ReferenceRanks::usable(Time now, uint32_t link) {
   send_filled(now);
 }
 
-/// Reduces a message into the buffer, or copies it there if it holds a final result.
-void ReferenceRanks::take_in(uint32_t link, const CollectivePlace& place) {
-  const Message message = job_.message(place.operation, link, place.message);
-  const Link& l = links_[link];
-  const uint8_t* data =
-      memory_.received[link] + uint64_t{l.receiver.slot(l.used)} * job_.links[link].slot_bytes;
-  const Connection& c = job_.connection(place.operation, link);
-  if (!ring_.adds(ring_.hops(job_.links[link].far, c, place.message))) {
-    std::memcpy(reinterpret_cast<uint8_t*>(memory_.data.data()) + message.offset, data,
-                message.data);
-    return;
-  }
-  float* own = memory_.data.data() + message.offset / sizeof(float);
-  for (size_t i = 0; i < message.data / sizeof(float); ++i) {
-    float v;
-    std::memcpy(&v, data + i * sizeof v, sizeof v);
-    own[i] = v + own[i];
-  }
-}
-
 void ReferenceRanks::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
   if (status != WorkStatus::kSuccess) {
     all_.progress_.failed = true;
@@ -240,7 +206,7 @@ void ReferenceRanks::on_acknowledged(Time now, uint32_t link, const CollectivePl
 void ReferenceRanks::on_done(uint32_t operation, uint32_t real, Time now) {
   CollectiveResult& result = progress_.results[operation];
   result.end = std::max(result.end, now);
-  if (job_.exact) result.wrong_elements = wrong_elements(operation);
+  if (job_.exact) complete_all(operation, real);
   DEBUG_ASSERT_INVARIANT(flight(operation).ranks_left > 0 && operation_[real] == operation);
   --flight(operation).ranks_left;
   ++operation_[real];
@@ -254,50 +220,6 @@ void ReferenceRanks::on_done(uint32_t operation, uint32_t real, Time now) {
     entry_[r] = Time::never();
     host_->wake_at(now, *this, cookie(WakeKind::kEnter, r));
   }
-}
-
-uint64_t ReferenceRanks::wrong_elements(size_t operation) const {
-  const std::span<const float> data =
-      memory_.data.first(job_.operations[operation]->bytes / sizeof(float));
-  const uint64_t part = data.size() / ring_.ranks;
-  uint64_t wrong = 0;
-  switch (job_.collective) {
-    case Collective::kAllGather:
-      for (uint32_t rank = 0; rank < ring_.ranks; ++rank) {
-        wrong += ExactRing::wrong_copies(rank, data.subspan(rank * part, part), seeds_[rank]);
-      }
-      return wrong;
-    case Collective::kReduceScatter:  // the part ends where its last contribution comes from
-      return ring_.wrong_sums(ring_.next(ring_.real), ring_.real * part,
-                              data.subspan(ring_.real * part, part), seeds_);
-    case Collective::kBroadcast:
-      return ExactRing::wrong_copies(ring_.root, data, seeds_[ring_.root]);
-    case Collective::kReduce:
-      if (ring_.real != ring_.root) return 0;
-      return ring_.wrong_sums(ring_.next(ring_.root), 0, data, seeds_);
-    default:
-      return wrong_chunks(operation);
-  }
-}
-
-/// Of an all-reduce. Chunk k of a loop is first sent by rank k + 1 and grows by one contribution a
-/// hop (docs/nccl 3.10): what this rank sends in its first n steps are all chunks.
-uint64_t ReferenceRanks::wrong_chunks(size_t operation) const {
-  const RankSchedule& s = schedule(operation, own_.first);
-  uint64_t wrong = 0;
-  for (uint32_t c = 0; c < s.connections().size(); ++c) {
-    const Connection& connection = s.connections()[c];
-    if (connection.direction != Direction::kSend) continue;
-    for (uint64_t k = 0; k < connection.messages; ++k) {
-      const uint32_t hops = ring_.hops(ring_.real, connection, k);
-      if (hops >= ring_.ranks) continue;
-      const Message message = s.message(c, k);
-      const uint64_t first = message.offset / sizeof(float);
-      wrong += ring_.wrong_sums((ring_.real + ring_.ranks - hops) % ring_.ranks, first,
-                                memory_.data.subspan(first, message.data / sizeof(float)), seeds_);
-    }
-  }
-  return wrong;
 }
 
 }  // namespace understudy

@@ -9,26 +9,33 @@
 #include <vector>
 
 #include "dataplane/collective/collective_job.h"
-#include "dataplane/collective/exact_ring.h"
+#include "dataplane/collective/exact_values.h"
 #include "dataplane/collective/rank_program.h"
+#include "dataplane/collective/wire_lines.h"
 #include "dataplane/nccl/nccl_connection.h"
 
 namespace understudy {
 
-class ReferenceRanks final : public Endpoint, private RankProgramOwner, private WorkloadListener {
+class ReferenceRanks final : public Endpoint,
+                             private RankProgramOwner,
+                             private WorkloadListener,
+                             private ExactValues::Reader {
  public:
   /// Memory of the ranks; all of it outlives this object.
   struct Memory {
     std::vector<const uint8_t*> received;  ///< exact: per link, that the far end writes to
-    std::vector<uint8_t*> sent;  ///< exact: per link, sent_slots() that messages leave from
-    std::span<float> data;       ///< exact: the operation's buffer, in place
-    uint64_t input_seed = 0;     ///< of the real ranks' own contributions
+    std::vector<uint8_t*> sent;            ///< exact: per link, of its sent_room()
+    uint64_t input_seed = 0;               ///< of the real ranks' own contributions
   };
 
-  /// Messages that may be on their way at once: a window of each operation in flight.
-  static constexpr uint64_t sent_slots(const CollectiveConnection& link) {
-    return uint64_t{link.slots} * CollectiveJob::kInFlight;
-  }
+  /// What messages of a link leave from.
+  struct SentRoom {
+    uint64_t slots = 1;
+    uint64_t bytes = 0;  ///< of a slot: the largest message's data
+  };
+  /// A window of each operation that the sender may be in before the receiver has taken any of it:
+  /// who only sends, or passes on, may be ahead by all of them.
+  static SentRoom sent_room(const CollectiveJob& job, uint32_t link);
 
   /// The node's ranks, positions in CollectiveJob::real.
   struct Own {
@@ -75,6 +82,16 @@ class ReferenceRanks final : public Endpoint, private RankProgramOwner, private 
     ReferenceRanks& all_;
     const uint32_t link_;
   };
+  /// Contents of a link's messages, whose cookies are their numbers; exact, LL and LL128.
+  class Lines final : public PayloadSource {
+   public:
+    Lines(ReferenceRanks& all, uint32_t link) : all_(all), link_(link) {}
+    void fill(uint64_t cookie, uint64_t offset, std::span<uint8_t> out) const override;
+
+   private:
+    ReferenceRanks& all_;
+    const uint32_t link_;
+  };
   struct Link {
     NcclSender sender;
     NcclReceiver receiver;
@@ -84,15 +101,29 @@ class ReferenceRanks final : public Endpoint, private RankProgramOwner, private 
     bool leaves = false;  ///< it stands in leaving_
     uint64_t received = 0, used = 0;
     LinkCursor sending, receiving, using_;
+    SentRoom room;                    ///< exact
+    std::vector<uint32_t> data;       ///< exact, by slot: bytes
+    std::vector<Protocol> protocols;  ///< exact, by slot
   };
   struct Flight {
     uint32_t ranks_left = 0;  ///< own ones that are not done
+    /// Exact: by link, the messages before this operation; by own rank and connection, what another
+    /// rank of the node has filled, a window of messages.
+    std::vector<uint64_t> base;
+    std::vector<std::vector<std::vector<uint8_t>>> inside;
+  };
+  /// Of an own rank, exact.
+  struct Values {
+    std::vector<uint8_t> result;  ///< of the operation that it is in
+    /// By connection: all messages of that operation, where old ones are asked for.
+    std::vector<std::vector<uint8_t>> came;
   };
 
   // WorkloadListener: ranks of the job
   void may_enter(uint32_t operation, uint32_t rank, Time at) override;
   // RankProgramOwner
   void on_filled(const RankEnd& sender, uint64_t k, Time now) override;
+  void on_used(const RankEnd& receiver, uint64_t k) override;
   void on_grantable(const RankEnd& receiver, uint64_t k, Time now) override;
   void on_passing(const RankEnd& end, Time at) override;
   void on_done(uint32_t operation, uint32_t real, Time now) override;
@@ -101,21 +132,36 @@ class ReferenceRanks final : public Endpoint, private RankProgramOwner, private 
   void begin(size_t operation);
   void enter(Time now, uint32_t real);
   void pass_inside(Time now, const RankEnd& end);
-  void fill_contribution(size_t operation);
-  void fill_slot(uint32_t link, const Message& message);
   uint64_t slot_offset(uint32_t link, uint64_t number) const {
-    return number % sent_slots(job_.links[link]) * job_.links[link].slot_bytes;
+    const SentRoom& room = links_[link].room;
+    return number % room.slots * room.bytes;
   }
   void send_filled(Time now);
   void send_ready(Time now, uint32_t link);
   void usable(Time now, uint32_t link);
   void on_data(Time now, uint32_t link, uint32_t bytes);
   void on_acknowledged(Time now, uint32_t link, const CollectivePlace& place);
+
+  // Exact: reference_ranks_exact.cc
+  void prepare_values();
+  void prepare_values(const RankSchedule& own, uint32_t real);
+  void begin_values(size_t operation);
+  void fill_message(const RankEnd& sender, uint64_t k);
+  uint8_t* inside(size_t operation, uint32_t rank, uint32_t connection, uint64_t k);
+  WireLines lines(size_t operation, uint32_t link) const;
   void take_in(uint32_t link, const CollectivePlace& place);
-  uint64_t wrong_elements(size_t operation) const;
-  uint64_t wrong_chunks(size_t operation) const;
+  void complete(const RankEnd& receiver, uint64_t k);
+  void complete_all(uint32_t operation, uint32_t real);
+  void verify(size_t operation, std::span<const uint8_t> seen, std::span<const uint8_t> right);
+  const uint8_t* read(const ExactValues::Place& place, std::span<uint8_t> room) const override;
+  const uint8_t* received(uint32_t link, uint64_t number) const {
+    return memory_.received[link] + links_[link].receiver.offset(number);
+  }
 
   Flight& flight(size_t operation) { return flights_[operation % CollectiveJob::kInFlight]; }
+  const Flight& flight(size_t operation) const {
+    return flights_[operation % CollectiveJob::kInFlight];
+  }
   const RankSchedule& schedule(size_t operation, uint32_t real) const {
     return *job_.operations[operation]->real[real];
   }
@@ -133,10 +179,12 @@ class ReferenceRanks final : public Endpoint, private RankProgramOwner, private 
   const Own own_;
   CollectiveProgress& progress_;
   Memory memory_;
-  const ExactRing ring_;         ///< exact: there is one rank
-  std::vector<uint64_t> seeds_;  ///< exact: by rank
+  std::unique_ptr<ExactValues> values_;  ///< exact
+  std::vector<Values> own_values_;       ///< exact: by own rank
+  std::vector<uint8_t> seen_, right_;    ///< exact: room for messages
   std::vector<Link> links_;
   std::deque<End> ends_;
+  std::vector<Lines> contents_;                                    ///< by link
   std::map<const CollectiveShape*, std::vector<RankPart>> parts_;  ///< of the own ranks, in order
   RankProgram program_;
   std::vector<Flight> flights_;

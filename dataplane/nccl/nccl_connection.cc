@@ -265,6 +265,10 @@ void NcclReceiver::connect(Setup setup) {
 uint64_t NcclReceiver::place(uint64_t k, uint32_t capacity) {
   if (!setup_.stepped) return uint64_t{slot(k)} * setup_.slot_bytes;
   const NcclSteps::Place place = steps_.next(capacity, setup_.buffers);
+  places_[k % kPlaces].flag = place.flag();
+  if (place.kind == CreditKind::kOther && setup_.own_slots) {
+    return uint64_t{slot(k)} * setup_.slot_bytes;
+  }
   const uint64_t buffer = place.kind == CreditKind::kLL ? setup_.buffers.simple
                           : place.kind == CreditKind::kLL128
                               ? uint64_t{setup_.buffers.simple} + setup_.buffers.ll
@@ -278,12 +282,10 @@ bool NcclReceiver::grant(Time now, EndpointHost& host, uint32_t capacity) {
   uint8_t* entry = setup_.staging + (k % layout.slots) * layout.entry_bytes;
   if (capacity == 0) capacity = setup_.slot_bytes;
   const NcclSteps before = steps_;
-  CtsEntry{setup_.buffer_va + place(k, capacity),
-           capacity,
-           {setup_.buffer_rkey, setup_.devices},
-           1,
-           setup_.sender_rank,
-           k + 1}
+  const uint64_t offset = place(k, capacity);
+  places_[k % kPlaces].offset = offset;
+  CtsEntry{setup_.buffer_va + offset, capacity, {setup_.buffer_rkey, setup_.devices}, 1,
+           setup_.sender_rank,        k + 1}
       .encode(layout, entry);
   WorkRequest write;
   write.op = WorkOp::kWrite;

@@ -116,6 +116,10 @@ class NcclSender {
   /// reason to wait for ever. False while the send queue is full.
   bool lengthen(Time now, EndpointHost& host, uint64_t k, uint32_t size);
 
+  /// What LL and LL128 carry as the flag of message `k`, one of the newest eight of a connection for
+  /// collectives.
+  uint64_t flag(uint64_t k) const { return newest_[k % newest_.size()].place.flag(); }
+
   /// Ids of work requests that are not a message's last one.
   static constexpr uint64_t kPart = ~uint64_t{0} - 1;
   static constexpr uint64_t kBeforePart = ~uint64_t{0} - 2;
@@ -191,6 +195,8 @@ class NcclReceiver {
     /// Messages lie where NCCL has them, in buffers of Simple, LL and LL128 that follow each other,
     /// instead.
     bool stepped = false;
+    /// `stepped`: messages that no buffer of NCCL's is for have slots of their own.
+    bool own_slots = false;
     NcclBuffers buffers = {};
     uint32_t sender_rank = 0;
     uint8_t* staging = nullptr;        ///< an entry a slot: they stay until they are acknowledged
@@ -203,6 +209,11 @@ class NcclReceiver {
   static constexpr uint64_t stepped_bytes(const NcclBuffers& b) {
     return uint64_t{b.simple} + b.ll + b.ll128;
   }
+
+  /// Of message `k`, whose credit is one of the newest 16: where it lies in our memory, and, if
+  /// `stepped`, the flag that LL and LL128 carry.
+  uint64_t offset(uint64_t k) const { return places_[k % kPlaces].offset; }
+  uint64_t flag(uint64_t k) const { return places_[k % kPlaces].flag; }
 
   uint64_t granted() const { return granted_; }
   /// Grants the credit for the next message, of `capacity` bytes (0: all of a slot): posts a
@@ -238,7 +249,13 @@ class NcclReceiver {
   bool next_whole(uint32_t& bytes);
   uint64_t place(uint64_t k, uint32_t capacity);
 
+  static constexpr size_t kPlaces = 16;
+  struct Placed {
+    uint64_t offset = 0, flag = 0;
+  };
+
   Setup setup_;
+  std::array<Placed, kPlaces> places_ = {};
   std::unique_ptr<Several> several_;
   NcclSteps steps_;
   uint64_t granted_ = 0;

@@ -58,11 +58,12 @@ class RealNodes(stage.Stage):
         self.addCleanup(program.kill)
         return program
 
-    def ranks_of_nccl(self, kinds, minor, switches, rate="1Gbit/s", latency="250us", payload="exact", **keys):
+    def ranks_of_nccl(self, kinds, minor, switches, rate="1Gbit/s", latency="250us", payload="exact", algorithm="ring", **keys):
         """A rank of NCCL's at each letter R, in one communicator. The run's report, once everything but times has been found right."""
         uid = self.folder / "id"
         uid.unlink(missing_ok=True)  # of a run before
         job = ring_job([f"n{i + 1}" for i in range(len(kinds))], ("8B", "64KiB", "256KiB"), "nccl", payload=payload)
+        job = job.replace('"ring"', f'"{algorithm}"')
         more = "".join(f"{key} = {value}\n" for key, value in {"channels": 2, "inner": '"times"', **keys}.items())
         config = self.write(kinds, rate, latency, switches, f'{job}nccl = "2.{minor}"\njoin = {{ file = "{uid}" }}\n{more}')
         emulator = self.start(config)
@@ -159,6 +160,12 @@ class RealNodes(stage.Stage):
                 with self.subTest(kinds=kinds, release=f"2.{minor}", switches=switches):
                     report = self.ranks_of_nccl(kinds, minor, switches)
                     self.assertEqual(len(report["ports"]), kinds.count("R"))
+
+    def test_ranks_of_one_communicator_of_nccls_in_trees(self):
+        """What a real rank gets is made of several other real ranks' and emulated ones' values, in the trees' order."""
+        for kinds, minor, keys in (("RERE", 28, {}), ("EREER", 25, {"protocol": '"ll"'}), ("RRERE", 29, {"protocol": '"ll128"', "type": '"float16"'})):
+            with self.subTest(kinds=kinds, release=f"2.{minor}", **keys):
+                self.ranks_of_nccl(kinds, minor, False, algorithm="tree", **keys)
 
     def test_operations_that_are_fed_or_inferred(self):
         """By rings of ring_node, whose plugins tell one feed what each of them does, or by nobody."""

@@ -86,13 +86,18 @@ class WithAnEmulatedNode(OnCable):
 
     def test_a_rank_of_nccls_with_emulated_ranks(self):
         """The reference rank, which posts what net_ib posts; its results are right to the bit."""
-        for minor, job in ((28, {}), (22, {"channels": 2}), (30, {"more": ", queue_pairs = 4"})):
-            with self.subTest(release=f"2.{minor}", **job):
-                uid = self.folder / f"id{minor}"
-                job = {"channels": 1, "more": "", **job}
-                self.start(nccl_job.NODES.format(emulated=3, idle="sleep", socket="unused", collective="all_reduce",
-                                                 algorithm="ring", minor=minor, protocol="simple", order='["gpu", "w*"]',
-                                                 sizes='["8B", "64KiB", "1MiB"]', iterations=2, payload="exact", join=f'file = "{uid}"', **job))
+        for number, (minor, keys, job) in enumerate((
+                (28, {}, {}), (22, {"channels": 2}, {}), (30, {"more": ", queue_pairs = 4"}, {}),
+                (28, {"algorithm": "tree", "channels": 2}, {}), (25, {"algorithm": "tree", "protocol": "ll"}, {"type": "bfloat16"}),
+                (29, {"algorithm": "tree", "protocol": "ll128"}, {"type": "float64", "reduction": "prod"}),
+                (27, {"collective": "reduce_scatter", "algorithm": "pat"}, {"type": "float16"}),
+                (24, {"collective": "all_gather", "algorithm": "pat"}, {}), (28, {"protocol": "ll128"}, {"type": "int8", "reduction": "max"}))):
+            with self.subTest(release=f"2.{minor}", **keys, **job):
+                uid = self.folder / f"id{number}"
+                keys = {"channels": 1, "more": "", "collective": "all_reduce", "algorithm": "ring", "protocol": "simple", **keys}
+                self.start(nccl_job.NODES.format(emulated=3, idle="sleep", socket="unused", minor=minor, order='["gpu", "w*"]',
+                                                 sizes='["32B", "64KiB", "1MiB"]', iterations=2, payload="exact", join=f'file = "{uid}"', **keys)
+                           + "".join(f'{key} = "{value}"\n' for key, value in job.items()))
                 printed = self.output(0, str(stage.Stage.build / "tests/rigs/nccl_rank/nccl_rank_node"), str(self.config))
                 operations = printed.splitlines()[2:]
                 self.assertEqual([operation for operation in operations if not operation.endswith(", 0 wrong")], [], printed)

@@ -75,7 +75,7 @@ TEST(AllreduceNode, BadCommandLinesNameTheOption) {
       {"--ranks 2 -f 1", "-f"},
       {"--ranks 4 --collective all_gather -b 12", "less than an element of every rank"},
       {"--ranks 2 --rank 0 --verify", "--job-seed"},
-      {"--ranks 2 --rank 0 --verify --job-seed 1 --type half", "float only"},
+      {"--ranks 2 --rank 0 --verify --job-seed 1 --op avg", "real ranks only"},
   };
   for (const auto& [line, expected] : cases) {
     const std::string fault = fault_of(line);
@@ -184,6 +184,24 @@ TEST(AllreduceNode, OnlyRightResultsPass) {
   expect_only_right_results_pass<double>("double");
   expect_only_right_results_pass<int8_t>("int8");
   expect_only_right_results_pass<uint64_t>("uint64");
+}
+
+/// With a job's seed contributions are those of emulated ranks in payload = "exact".
+TEST(AllreduceNode, EmulatedRanksContributeAsTheEmulatorDoes) {
+  const auto input = [](const std::string& type) {
+    const NodeOptions options =
+        options_of("--ranks 3 --rank 1 --job-seed 9 --verify --type " + type);
+    const RankValues values(options);
+    return values.input(2, *shape_of(options.kind, options.type, 80, 3));
+  };
+  const Pattern pattern(9, 2);
+  for (uint64_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(elements<double>(input("double"))[i], pattern.double_at(i));
+    EXPECT_EQ(elements<uint16_t>(input("half"))[i], pattern.float16_at(i).bits);
+    EXPECT_EQ(elements<uint16_t>(input("bfloat16"))[i], pattern.bfloat16_at(i).bits);
+    EXPECT_EQ(elements<int8_t>(input("int8"))[i], static_cast<int8_t>(pattern.bits_at(i)));
+    EXPECT_EQ(elements<uint64_t>(input("uint64"))[i], pattern.bits_at(i));
+  }
 }
 
 TEST(AllreduceNode, SumsInAnyOrderPassAndOthersDoNot) {

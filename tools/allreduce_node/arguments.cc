@@ -127,8 +127,8 @@ std::string complete_verify(Arguments& a) {
     return "--verify: values of ranks that are not --real must be known: --job-seed, and "
            "payload = \"exact\" in the emulator's configuration";
   }
-  if (n.real.size() < n.ranks && n.type != ElementType::kFloat) {
-    return "--verify: emulated ranks' values are known of type float only";
+  if (n.real.size() < n.ranks && n.reduction == Reduction::kAvg) {
+    return "--verify: emulated ranks do not divide: --op avg is of real ranks only";
   }
   return "";
 }

@@ -1,7 +1,6 @@
 #include "tools/allreduce_node/values.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -12,39 +11,40 @@
 namespace understudy {
 namespace {
 
-struct Half {
-  uint16_t bits;
-};
-struct Bfloat16 {
-  uint16_t bits;
-};
+template <class T>
+constexpr bool kSmall = std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>;
 
-/// Finite values only, which is all that is ever put in.
-double to_double(Half h) {
-  const int exponent = h.bits >> 10 & 31, mantissa = h.bits & 1023;
-  const double magnitude = exponent == 31  ? HUGE_VAL
-                           : exponent == 0 ? std::ldexp(mantissa, -24)
-                                           : std::ldexp(mantissa + 1024, exponent - 25);
-  return (h.bits & 0x8000) != 0 ? -magnitude : magnitude;
-}
-double to_double(Bfloat16 b) { return std::bit_cast<float>(static_cast<uint32_t>(b.bits) << 16); }
 template <class T>
 double to_double(T value) {
-  return static_cast<double>(value);
+  if constexpr (kSmall<T>) {
+    return static_cast<double>(value.value());
+  } else {
+    return static_cast<double>(value);
+  }
 }
 
 template <class T>
 T from_double(double value) {
-  if constexpr (std::is_same_v<T, Half>) {
-    // Whole numbers up to 1024, which the type holds exactly.
-    if (value == 0) return {0};
-    const int exponent = std::ilogb(value);
-    const auto mantissa = static_cast<uint16_t>(std::ldexp(value, 10 - exponent));
-    return {static_cast<uint16_t>((exponent + 15) << 10 | (mantissa & 1023))};
-  } else if constexpr (std::is_same_v<T, Bfloat16>) {
-    return {static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16)};
+  if constexpr (kSmall<T>) {
+    return T::of(static_cast<float>(value));
   } else {
     return static_cast<T>(value);
+  }
+}
+
+/// What emulated ranks contribute.
+template <class T>
+T of_pattern(const Pattern& pattern, uint64_t element) {
+  if constexpr (std::is_same_v<T, float>) {
+    return pattern.at(element);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return pattern.double_at(element);
+  } else if constexpr (std::is_same_v<T, Float16>) {
+    return pattern.float16_at(element);
+  } else if constexpr (std::is_same_v<T, Bfloat16>) {
+    return pattern.bfloat16_at(element);
+  } else {
+    return static_cast<T>(pattern.bits_at(element));
   }
 }
 
@@ -65,7 +65,7 @@ auto with_type(ElementType type, Use use) {
     case ElementType::kUint64:
       return use(uint64_t{});
     case ElementType::kHalf:
-      return use(Half{});
+      return use(Float16{});
     case ElementType::kBfloat16:
       return use(Bfloat16{});
     case ElementType::kDouble:
@@ -94,12 +94,29 @@ double rounding_of(ElementType type) {
 
 /// Whole numbers wrap around in NCCL as in C.
 template <class T>
-bool equal(T got, double expected, double slack) {
-  if constexpr (std::is_integral_v<T>) {
-    return got == static_cast<T>(static_cast<int64_t>(expected));
-  } else {
-    return std::abs(to_double(got) - expected) <= slack;
+T reduced(Reduction reduction, T a, T b) {
+  const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+  switch (reduction) {
+    case Reduction::kMin:
+      return std::min(a, b);
+    case Reduction::kMax:
+      return std::max(a, b);
+    case Reduction::kProd:
+      return static_cast<T>(x * y);
+    default:
+      return static_cast<T>(x + y);
   }
+}
+
+/// Too large a value for the type is infinite.
+template <class T>
+bool equal(T got, double expected, double slack) {
+  if (std::abs(to_double(got) - expected) <= slack) return true;
+  if constexpr (std::is_same_v<T, Float16>) {
+    return std::isinf(to_double(got)) && std::abs(expected) + slack >= 65504 &&
+           std::signbit(to_double(got)) == std::signbit(expected);
+  }
+  return false;
 }
 
 }  // namespace
@@ -109,44 +126,67 @@ RankValues::RankValues(const NodeOptions& options)
   for (const uint32_t rank : options.real) seeds_[rank] = options.input_seed;
 }
 
-double RankValues::value(uint32_t rank, uint64_t element) const {
-  if (options_.type == ElementType::kFloat) return Pattern(seeds_[rank], rank).at(element);
+template <class T>
+T RankValues::value(uint32_t rank, uint64_t element) const {
+  if (options_.type == ElementType::kFloat || options_.job_seed) {
+    return of_pattern<T>(Pattern(seeds_[rank], rank), element);
+  }
   const uint64_t drawn = splitmix64(seeds_[rank] ^ uint64_t{rank} << 40 ^ element);
-  return static_cast<double>(options_.reduction == Reduction::kProd ? 1 + drawn % 2 : drawn % 5);
+  return from_double<T>(
+      static_cast<double>(options_.reduction == Reduction::kProd ? 1 + drawn % 2 : drawn % 5));
 }
 
 std::vector<uint8_t> RankValues::input(uint32_t rank, const Shape& shape) const {
   std::vector<uint8_t> bytes(shape.send * bytes_of(options_.type));
   with_type(options_.type, [&]<class T>(T) {
     for (uint64_t i = 0; i < shape.send; ++i) {
-      const T element = from_double<T>(value(rank, i));
+      const T element = value<T>(rank, i);
       std::memcpy(&bytes[i * sizeof element], &element, sizeof element);
     }
   });
   return bytes;
 }
 
-double RankValues::expected(uint32_t rank, const Shape& shape, uint64_t i, double& slack) const {
-  slack = 0;
+bool RankValues::is_reduced(uint32_t rank, const Shape& shape, uint64_t& i,
+                            uint32_t& origin) const {
   switch (options_.kind) {
     case CollectiveKind::kAllGather:
-      return value(static_cast<uint32_t>(i / shape.count), i % shape.count);
+      origin = static_cast<uint32_t>(i / shape.count);
+      i %= shape.count;
+      return false;
     case CollectiveKind::kBroadcast:
-      return value(options_.root, i);
+      origin = options_.root;
+      return false;
     case CollectiveKind::kSendRecv:
-      return value((rank + options_.ranks - 1) % options_.ranks, i);
+      origin = (rank + options_.ranks - 1) % options_.ranks;
+      return false;
     case CollectiveKind::kAllToAll:
-      return value(static_cast<uint32_t>(i / shape.count), rank * shape.count + i % shape.count);
+      origin = static_cast<uint32_t>(i / shape.count);
+      i = rank * shape.count + i % shape.count;
+      return false;
     case CollectiveKind::kReduceScatter:
       i += rank * shape.count;
-      break;
-    case CollectiveKind::kAllReduce:
-    case CollectiveKind::kReduce:
-      break;
+      return true;
+    default:
+      return true;
   }
-  double result = value(0, i), magnitude = std::abs(result);
+}
+
+template <class T>
+T RankValues::whole(uint64_t i) const {
+  T result = value<T>(0, i);
   for (uint32_t r = 1; r < options_.ranks; ++r) {
-    const double v = value(r, i);
+    result = reduced(options_.reduction, result, value<T>(r, i));
+  }
+  return options_.reduction == Reduction::kAvg ? static_cast<T>(to_double(result) / options_.ranks)
+                                               : result;
+}
+
+template <class T>
+double RankValues::real(uint64_t i, double& slack) const {
+  double result = to_double(value<T>(0, i)), magnitude = std::abs(result);
+  for (uint32_t r = 1; r < options_.ranks; ++r) {
+    const double v = to_double(value<T>(r, i));
     magnitude =
         options_.reduction == Reduction::kProd ? magnitude * std::abs(v) : magnitude + std::abs(v);
     switch (options_.reduction) {
@@ -179,6 +219,7 @@ double RankValues::expected(uint32_t rank, const Shape& shape, uint64_t i, doubl
       slack = steps * rounding_of(options_.type) * magnitude;
       break;
   }
+  if constexpr (std::is_same_v<T, Float16>) slack += steps * 0x1p-25;  // of its smallest values
   return result;
 }
 
@@ -189,9 +230,20 @@ RankValues::Difference RankValues::check(uint32_t rank, const Shape& shape,
     for (uint64_t i = 0; i < shape.receive; ++i) {
       T got;
       std::memcpy(&got, &result[i * sizeof got], sizeof got);
-      double slack = 0;
-      const double right = expected(rank, shape, i, slack);
-      if (equal(got, right, slack)) continue;
+      uint64_t at = i;
+      uint32_t origin = 0;
+      const bool is_sum = is_reduced(rank, shape, at, origin);
+      double slack = 0, right = 0;
+      bool same = false;
+      if constexpr (std::is_integral_v<T>) {
+        const T exact = is_sum ? whole<T>(at) : value<T>(origin, at);
+        right = to_double(exact);
+        same = got == exact;
+      } else {
+        right = is_sum ? real<T>(at, slack) : to_double(value<T>(origin, at));
+        same = equal(got, right, slack);
+      }
+      if (same) continue;
       if (difference.wrong++ == 0) {
         difference.first = format_text("element %llu is %.9g, expected %.9g",
                                        static_cast<unsigned long long>(i), to_double(got), right);

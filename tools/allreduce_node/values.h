@@ -12,8 +12,9 @@
 
 namespace understudy {
 
-/// Values of all ranks: of float, those of the emulator's payload = "exact" (Pattern of a seed and
-/// the rank); of other types small whole numbers, so that every type can hold the results.
+/// Values of all ranks: of float, and of all types with a --job-seed, those of the emulator's
+/// payload = "exact" (Pattern of a seed and the rank); otherwise small whole numbers, so that every
+/// type can hold the results.
 class RankValues {
  public:
   explicit RankValues(const NodeOptions& options);
@@ -30,9 +31,16 @@ class RankValues {
   Difference check(uint32_t rank, const Shape& shape, std::span<const uint8_t> result) const;
 
  private:
-  double value(uint32_t rank, uint64_t element) const;
-  /// Element `i` of `rank`'s result, and how far it may be off.
-  double expected(uint32_t rank, const Shape& shape, uint64_t i, double& slack) const;
+  template <class T>
+  T value(uint32_t rank, uint64_t element) const;
+  /// Whether element `i` of `rank`'s result is reduced, and at which element of all ranks; else of
+  /// which rank's it is a copy.
+  bool is_reduced(uint32_t rank, const Shape& shape, uint64_t& i, uint32_t& origin) const;
+  /// Element `i` of all ranks reduced; of floating-point types, and how far it may be off.
+  template <class T>
+  T whole(uint64_t i) const;
+  template <class T>
+  double real(uint64_t i, double& slack) const;
 
   const NodeOptions& options_;
   std::vector<uint64_t> seeds_;  ///< of each rank

@@ -131,6 +131,25 @@ TEST(NcclVirtual, Exact) {
   }
 }
 
+/// Of any collective, algorithm and protocol, with values of any type.
+TEST(NcclVirtual, ExactOfAnything) {
+  constexpr const char* kTypes[] = {"float32", "bfloat16", "int64", "float16", "uint8"};
+  for (uint32_t minor = 18; minor <= 30; ++minor) {
+    for (const Kind& kind : kKinds) {
+      if (minor < kind.from) continue;
+      Case c = case_of(kind);
+      c.payload = "exact";
+      c.ranks = 2 + minor % 4;
+      c.sizes =
+          "\"" + std::to_string(72000 * c.ranks) + "B\", \"" + std::to_string(8 * c.ranks) + "B\"";
+      c.real = minor % c.ranks;
+      c.more = "type = \"" + std::string(kTypes[minor % 5]) + "\"\n";
+      play(c, minor);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
 /// Over connections that the job does not use, of a child of the communicator too, messages go as
 /// well: both sides have what they told each other.
 TEST(NcclVirtual, OtherConnections) {

@@ -126,12 +126,11 @@ const std::map<std::string_view, Example>& examples() {
        [](Parts& p) { p.operation = kGather; }},
       {"`[[job]]` with `join`: NCCL's own", [](Parts& p) { p.job = kJoin; }},
       {"an algorithm for each dimension of the network", dimensions},
-      {"`payload = \"exact\"` of a ring (simple, float32, one rank a node)",
-       [](Parts& p) { p.job = "payload = \"exact\"\n"; }},
-      {"`payload = \"exact\"` of anything else",
+      {"`payload = \"exact\"`",
        [](Parts& p) {
          p.operation = kTree;
-         p.job = std::string("payload = \"exact\"\n") + kJoin;
+         p.job = std::string("payload = \"exact\"\nreduction = \"max\"\n") +
+                 (p.side == RealSide::kReference ? "" : kJoin);
        }},
       {"`operations = \"fed\"`", [](Parts& p) { p.job = "operations = \"fed\"\n"; }},
       {"`operations = \"inferred\"`", [](Parts& p) { p.job = "operations = \"inferred\"\n"; }},

@@ -174,12 +174,17 @@ class Node {
       const Operation& operation = (*schedules)[one.size].operation;
       const auto schedule = rank_part(model, job_, *schedules, one.size, rank);
       connect(comm, model, operation);
-      std::unique_ptr<RingValues> values;
+      std::unique_ptr<RankValues> values;
       if (job_.payload == PayloadMode::kExact) {
-        values = std::make_unique<RingValues>(
-            RingValues::Settings{rank, model.ranks(), operation.count, config_.seed + 1,
-                                 config_.seed, reals()},
-            *schedule);
+        values = std::make_unique<RankValues>(RankValues::Settings{
+            .rank = rank,
+            .communicator = model,
+            .operation = operation,
+            .reduction = job_.reduction,
+            .own_seed = config_.seed + 1,
+            .others_seed = config_.seed,
+            .real = reals(),
+            .ranks = rank_schedules(model, operation, (*schedules)[one.size].cut)});
       }
       DataPhase phase(*schedule, *adapter_, values.get());
       const auto begin = steady_clock::now();

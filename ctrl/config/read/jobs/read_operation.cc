@@ -14,6 +14,7 @@ void read_operation(TableReader& table, ReadContext& context, JobConfig& job) {
   }
   table.choice_among("protocol", kProtocolNames, job.protocol);
   table.choice_among("type", kDataTypeNames, job.type);
+  table.choice_among("reduction", kReduceOpNames, job.reduction);
   table.choice_among("nccl", kVersionNames, job.nccl);
 }
 
