@@ -152,7 +152,9 @@ Result<void> NodeSession::work_while_not(Over over) {
 }
 
 Result<bool> NodeSession::work() {
+  // What there is to do is done before it looks: a look may wait.
   bool moved = TRY(ranks_->progress(ranks_->takes_time() ? now() : Time()));
+  if (moved) return true;
   for (const auto& [address, device] : devices_) {
     const auto polled = TRY(poll_completions(*device));
     moved = moved || polled;
