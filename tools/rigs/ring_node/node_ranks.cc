@@ -35,7 +35,7 @@ Result<void> NodeRanks::start(uint32_t kind, Time now) {
   for (Link& link : links_) {
     link.base += link.messages();
     link.schedule = nullptr;
-    link.filled = link.posted = link.granted = link.received = 0;
+    link.granted = link.received = 0;
   }
   const auto ranks = static_cast<uint32_t>(kind_->parts.size());
   for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -79,16 +79,16 @@ bool NodeRanks::pass(Time now) {
 Result<bool> NodeRanks::post(uint32_t l) {
   Link& link = links_[l];
   bool any = false;
-  while (link.posted < link.filled) {
-    const CreditEntry* credit = link.at->credit(link.base + link.posted);
+  while (!link.due.empty()) {
+    const CreditEntry* credit = link.at->credit(link.posted);
     if (credit == nullptr) break;
-    const uint32_t bytes = link.schedule->message(link.connection, link.posted).wire;
+    const uint32_t bytes = link.due.front();
     const std::string fault = credit_fault(*credit, job_.links[l].rank, bytes);
     if (!fault.empty()) {
-      return fail(name_of(l) + ", credit " + std::to_string(link.base + link.posted) + ": " +
-                  fault);
+      return fail(name_of(l) + ", credit " + std::to_string(link.posted) + ": " + fault);
     }
-    TRY(link.at->send(link.base + link.posted, *credit, bytes));
+    TRY(link.at->send(link.posted, *credit, bytes));
+    link.due.pop_front();
     ++link.posted;
     any = true;
   }
@@ -117,21 +117,20 @@ void NodeRanks::on_sent(uint32_t l, Time now) {
 }
 
 bool NodeRanks::done() const {
-  return ranks_left_ == 0 &&
-         std::ranges::all_of(links_, [](const Link& link) { return link.posted == link.filled; });
+  return ranks_left_ == 0 && std::ranges::all_of(links_, [](const Link& link) {
+           return link.under_way() <= link.window();
+         });
 }
 
 bool NodeRanks::idle() const {
-  for (size_t l = 0; l < links_.size(); ++l) {
-    const Link& link = links_[l];
-    if (job_.links[l].client_sends && link.acknowledged < link.base + link.posted) return false;
-  }
-  return done();
+  return ranks_left_ == 0 &&
+         std::ranges::all_of(links_, [](const Link& link) { return link.under_way() == 0; });
 }
 
-void NodeRanks::on_filled(const RankEnd& sender, uint64_t, Time) {
+void NodeRanks::on_filled(const RankEnd& sender, uint64_t k, Time) {
   if (kind_->links[sender.rank][sender.connection] == NodeKind::kInside) return;
-  ++link_of(sender).filled;
+  Link& link = link_of(sender);
+  link.due.push_back(link.schedule->message(link.connection, k).wire);
 }
 
 void NodeRanks::on_grantable(const RankEnd& receiver, uint64_t, Time) {
@@ -158,14 +157,14 @@ std::string NodeRanks::waiting_for() const {
   size_t named = 0;
   for (uint32_t l = 0; l < links_.size(); ++l) {
     const Link& link = links_[l];
-    const std::string of = " of " + std::to_string(link.messages()) + " (" + name_of(l) + ")";
+    const std::string of = " (" + name_of(l) + ")";
     std::string what;
-    if (link.posted < link.filled) {
+    if (!link.due.empty()) {
       what = "the credit for message " + std::to_string(link.posted);
     } else if (link.received < link.granted) {
-      what = "message " + std::to_string(link.received);
-    } else if (job_.links[l].client_sends && link.acknowledged < link.base + link.posted) {
-      what = "the acknowledgement of message " + std::to_string(link.acknowledged - link.base);
+      what = "message " + std::to_string(link.base + link.received);
+    } else if (link.under_way() != 0) {
+      what = "the acknowledgement of message " + std::to_string(link.acknowledged);
     }
     if (what.empty()) continue;
     if (++named > 4) return text + " and more";

@@ -4,7 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <deque>
+#include <functional>
 #include <queue>
 #include <string>
 #include <vector>
@@ -34,7 +35,9 @@ class NodeRanks final : private RankProgramOwner {
   void on_sent(uint32_t link, Time now);
   /// Ways inside the node take time: what is told of the present one is looked at.
   bool takes_time() const { return takes_time_; }
-  /// All ranks have done their parts in the operation, and its last messages are posted.
+  /// All ranks have done their parts in the operation: their last messages are filled, for which no
+  /// more than a window of a link's messages, of earlier operations too, waits for credits or is on
+  /// its way.
   bool done() const;
   /// All messages of all operations were acknowledged.
   bool idle() const;
@@ -48,11 +51,16 @@ class NodeRanks final : private RankProgramOwner {
     // Of the operation, if it uses the link:
     uint32_t rank = 0, connection = 0;
     const RankSchedule* schedule = nullptr;
-    uint64_t base = 0;  ///< messages of earlier operations
-    uint64_t filled = 0, posted = 0, granted = 0, received = 0;
-    uint64_t acknowledged = 0;  ///< of all operations
+    uint64_t base = 0;                      ///< messages of earlier operations
+    uint64_t granted = 0, received = 0;     ///< of this one
+    std::deque<uint32_t> due;               ///< bytes of messages that were filled and not posted
+    uint64_t posted = 0, acknowledged = 0;  ///< of all operations
+    uint64_t under_way() const { return due.size() + posted - acknowledged; }
     uint64_t messages() const {
       return schedule == nullptr ? 0 : schedule->connections()[connection].messages;
+    }
+    uint64_t window() const {
+      return schedule == nullptr ? ~uint64_t{0} : schedule->connections()[connection].window;
     }
   };
   /// What arrives at the end of a way inside the node.
