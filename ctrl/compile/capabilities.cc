@@ -150,8 +150,9 @@ Found find_several_joined(const Asked& asked, RealSide side) {
   return std::nullopt;
 }
 
-Found find_all_real(const Asked& asked, RealSide side) {
+Found find_all_real(const Asked& asked, RealSide side, bool untold) {
   for (const JobConfig& job : asked.config.jobs) {
+    if (untold && (job.join || is_plain_ring(asked.config, job))) continue;
     const bool kernel = side == RealSide::kKernel;
     const size_t count = kernel ? kernels(asked.config, job) : real_nodes(asked.config, job);
     if (count != job.ranks.size() || !is_of(asked.config, job, side)) continue;
@@ -159,6 +160,14 @@ Found find_all_real(const Asked& asked, RealSide side) {
     return Place{job.line, "job", counted(count, what)};
   }
   return std::nullopt;
+}
+
+Found find_any_all_real(const Asked& asked, RealSide side) {
+  return find_all_real(asked, side, false);
+}
+/// No NCCL of its own and no options of ring_node tell it.
+Found find_untold_all_real(const Asked& asked, RealSide side) {
+  return find_all_real(asked, side, true);
 }
 
 Found find_operations(const Asked& asked, RealSide side, OperationsMode mode, const char* found) {
@@ -314,6 +323,8 @@ constexpr Cell kOtherValues =
        "NCCL's own has a key join");
 constexpr Cell kOneNic =
     no("ring_node takes one NIC for a connection; a job of NCCL's own has a key join");
+constexpr Cell kUntold =
+    no("ring_node is told such a job by a node that is played here, and there is none");
 constexpr Cell kNoDimensions =
     no("such a job has no channels and messages of NCCL's: predict alone "
        "has a model of it");
@@ -385,8 +396,11 @@ constexpr Capability kTable[] = {
      {kYes, no("what a kernel's program computes is its own"), kYes,
       no("what run's real node computes is its own")}},
     {"several real nodes in one job with `join`", find_several_joined, {kYes, kYes, kAbsent, kYes}},
+    {"a job of real nodes only, no ring all-reduce and without `join`",
+     find_untold_all_real,
+     {kYes, kUntold, kAbsent, kUntold}},
     {"a job of real nodes only",
-     find_all_real,
+     find_any_all_real,
      {kYes, no("kernels alone need no [[job]]: ring_node --rank, --ranks, --sizes"), kAbsent,
       no("real nodes alone need no [[job]]: ring_node --rank, --ranks, --sizes")}},
     {"a job of real nodes only, `fed` or `inferred`",
