@@ -369,7 +369,16 @@ bool JobRunner::finished() const {
     if (!config_.jobs[j].join && job.emulated->progress().failed) continue;
     if (job.done < job.clients) return false;
   }
-  return true;
+  return settled();
+}
+
+bool JobRunner::settled() const {
+  return std::ranges::all_of(own(), [this](size_t j) {
+    const Job& job = jobs_[j];
+    const bool told = !config_.jobs[j].join && config_.jobs[j].operations == OperationsMode::kTold;
+    const bool left = job.clients > 0 && job.done == job.clients;
+    return !told || !left || is_over(job.emulated->progress());
+  });
 }
 
 bool JobRunner::has_reference() const {

@@ -55,8 +55,11 @@ class JobRunner final : public RingObserver {
   std::vector<std::string> poll(Time now);
   /// There is a job whose operations are not told, and which is not over.
   bool find_out() const;
-  /// Every job is over: all operations done and the client has said so, or it has failed.
+  /// Every job is over: all operations done and its clients have said so, or it has failed.
   bool finished() const;
+  /// No emulated rank still has to do, after all clients, what needs none of them any more: in a
+  /// tree results go on to others.
+  bool settled() const;
   /// Some ranks are on reference nodes, and whether all of these are done.
   bool has_reference() const;
   bool reference_over() const;
