@@ -198,18 +198,18 @@ class RealNodes(stage.Stage):
                     self.assertGreater(counts["messages"], 0)
                     self.assertEqual(counts["messages"], counts["received"])
 
-    def run_whole_nodes(self, kinds, operation, rate, latency, switches=False, sizes=("12KiB", "192KiB"), more=""):
+    def run_whole_nodes(self, kinds, operation, rate, latency, switches=False, sizes=("12KiB", "192KiB"), more="", before=(), options=()):
         """The run's report of a job that is no ring, once everything but times has been found right."""
         names = [f"n{i + 1}" for i in range(len(kinds))]
         config = self.write(kinds, rate, latency, switches, job(operation, names, sizes, warmup=1) + more)
         emulator = self.start(config)
-        programs = [self.whole_node(kinds, *where) for where in self.sockets(kinds).items()]
+        programs = [self.whole_node(kinds, *where, before=before) for where in self.sockets(kinds).items()]
         for program in programs:
             said = program.communicate(timeout=LONGEST)[0]
             self.assertEqual(program.returncode, 0, said)
             self.assertIn("All operations are done", said)
         self.assertIn(emulator.wait(LONGEST), (0, stage.NOT_FAITHFUL))
-        self.assert_holds(emulator.capture, "--config", str(config))
+        self.assert_holds(emulator.capture, "--config", str(config), *options)
         report = self.valid_report(emulator)
         done, = report["jobs"]
         self.assertEqual((done["done"], done["failed"], done["protocol_violations"]), (done["planned"], False, 0))
@@ -222,6 +222,17 @@ class RealNodes(stage.Stage):
                 with self.subTest(name, switches=switches):
                     report = self.run_whole_nodes(kinds, operation, "100Mbit/s", "250us", switches)
                     self.assertEqual(len(report["ports"]), kinds.count("R"))
+
+    def test_fed_operations_of_any_job(self):
+        """Each node's plugin tells the feed what its rank does: collectives, or sends and receives."""
+        for kinds, name, operation in OTHERS:
+            with self.subTest(name):
+                feed = f"10.9.0.{kinds.index('E') + 1}:7300"
+                settings = [f"NCCL_PROFILER_PLUGIN={self.build / 'tools/nccl_profiler' / PLUGIN}", f"UNDERSTUDY_FEED={feed}"]
+                report = self.run_whole_nodes(kinds, operation, "100Mbit/s", "250us", sizes=("192KiB",), more='operations = "fed"\n',
+                                              before=["env", *settings], options=["--open-end"])
+                fed = report["jobs"][0]["fed"]
+                self.assertEqual((fed["lost"], [o["right"] for o in fed["operations"]]), (None, 3 * [True]))
 
     def test_times_are_right_at_some_rate(self):
         for kinds in RINGS:

@@ -56,6 +56,9 @@ class Maker {
     const Communicator& communicator = job_.communicator;
     const auto cuts = TRY(cuts_of(communicator, kind.operations));
     NodeKind made;
+    for (const OperationCut& cut : cuts) {
+      made.channels.push_back(static_cast<uint32_t>(cut.parts.size()));
+    }
     for (uint32_t gpu = 0; gpu < communicator.gpus; ++gpu) {
       const uint32_t rank = job_.node * communicator.gpus + gpu;
       made.schedules.push_back(part_of(communicator, kind.operations, cuts, rank));

@@ -18,6 +18,7 @@ struct NodeKind {
   static constexpr uint32_t kInside = ~uint32_t{0};
   std::vector<std::unique_ptr<RankSchedule>> schedules;  ///< by rank
   std::vector<RankPart> parts;                           ///< the same, of the schedules
+  std::vector<uint32_t> channels;            ///< that each operation uses, of collectives
   std::vector<std::vector<uint32_t>> links;  ///< by rank and connection: of the job; or kInside
 };
 

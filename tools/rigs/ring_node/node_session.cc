@@ -40,6 +40,7 @@ Result<void> NodeSession::prepare() {
   kinds_ = TRY(node_kinds(job()));
   TRY(open_devices());
   TRY(make_links());
+  TRY(load_profilers());
   TRY(connect_links());
   return get_ready();
 }
@@ -76,6 +77,17 @@ Result<void> NodeSession::make_links() {
     links_.push_back(std::move(made));
   }
   ranks_ = std::make_unique<NodeRanks>(job(), kinds_, std::move(links));
+  return {};
+}
+
+/// As NCCL's processes do, each rank tells its own operations.
+Result<void> NodeSession::load_profilers() {
+  const Communicator& c = job().communicator;
+  for (uint32_t gpu = 0; gpu < c.gpus; ++gpu) {
+    auto profiler = TRY(Profiler::load(job().name, job().node * c.gpus + gpu, c.ranks()));
+    if (profiler == nullptr) return {};
+    profilers_.push_back(std::move(profiler));
+  }
   return {};
 }
 
@@ -124,6 +136,9 @@ Result<void> NodeSession::run(const std::function<void(const SizeOutcome&)>& tol
 }
 
 Result<uint64_t> NodeSession::run_operation(uint32_t kind) {
+  for (const auto& profiler : profilers_) {
+    profiler->start(job().communicator, job().kinds[kind].operations, kinds_[kind].channels);
+  }
   const uint64_t begin = now_ns();
   TRY(ranks_->start(kind, now()));
   TRY(work_while_not([&] { return ranks_->done(); }));

@@ -15,6 +15,7 @@
 #include "tools/rigs/ring_node/node_ranks.h"
 #include "tools/rigs/ring_node/options.h"
 #include "tools/rigs/ring_node/outcome.h"
+#include "tools/rigs/ring_node/profiler.h"
 #include "tools/rigs/ring_node/verbs_device.h"
 #include "tools/rigs/ring_node/verbs_link.h"
 
@@ -45,6 +46,7 @@ class NodeSession {
   Result<void> open_devices();
   Result<void> make_links();
   Result<void> connect_links();
+  Result<void> load_profilers();
   Result<void> get_ready();
   /// The time of one operation in ns.
   Result<uint64_t> run_operation(uint32_t kind);
@@ -63,6 +65,7 @@ class NodeSession {
   std::vector<NodeKind> kinds_;
   std::vector<std::unique_ptr<VerbsLink>> links_;  ///< as the job's
   std::unique_ptr<NodeRanks> ranks_;
+  std::vector<std::unique_ptr<Profiler>> profilers_;  ///< of each rank; none if none is asked for
 };
 
 }  // namespace understudy
