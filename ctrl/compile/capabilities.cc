@@ -358,8 +358,8 @@ constexpr Capability kTable[] = {
     {"kernels and reference nodes in one job with `join`",
      find_both_kinds_joined,
      {kAbsent,
-      no("a reference node does not take part in NCCL's bootstrap, in which it would have to speak "
-         "as a real rank to the others"),
+      no("in NCCL's bootstrap the emulator speaks for emulated ranks only: a reference node's rank "
+         "would have to be announced as one of these, and its connections handed to its requester"),
       kAbsent, kAbsent}},
     {"an algorithm for each dimension of the network",
      find_dimensions,

@@ -97,8 +97,17 @@ Result<std::unique_ptr<JobRunner>> JobRunner::create(const Config& config,
     TRY(runner->host(made, job));
     TRY(runner->host_reference(made, job, reference));
     made.clients = runner->clients_of(static_cast<uint32_t>(j));
+    if (!job.join && !is_ring_of_neighbours(config, job)) make_node_jobs(config, job, made);
   }
   return runner;
+}
+
+void JobRunner::make_node_jobs(const Config& config, const JobConfig& job, Job& made) {
+  const std::vector<uint32_t> all = programs(made);
+  const Communicator& communicator = made.setup().communicator;
+  for (size_t i = 0; i < all.size(); i += communicator.gpus) {
+    made.node_jobs[all[i]] = node_job(config, job, made.setup(), communicator.node_of(all[i]));
+  }
 }
 
 std::vector<size_t> JobRunner::own() const {
@@ -225,19 +234,17 @@ void JobRunner::add_node_offers(uint32_t number, NodeId node,
   const auto place = std::ranges::find(job.ranks, node) - job.ranks.begin();
   if (static_cast<size_t>(place) == job.ranks.size()) return;
   if (is_program(jobs_[number], static_cast<uint32_t>(place) * gpus)) return;
-  const std::vector<uint32_t> all = programs(jobs_[number]);
-  for (size_t i = 0; i < all.size(); i += gpus) {
-    const uint32_t client = setup.communicator.node_of(all[i]);
+  for (const auto& [client, told] : jobs_[number].node_jobs) {
     RingOffer offer;
     offer.job = number;
     offer.message.name = job.name;
-    offer.message.client_rank = all[i];
-    offer.message.real_ranks = all;
+    offer.message.client_rank = client;
+    offer.message.real_ranks = programs(jobs_[number]);
     offer.message.mtu = config_.fabric.mtu;
     offer.message.data_traffic_class = offer.message.control_traffic_class =
         job.sender.traffic_class;
-    offer.node = node_job(config_, job, setup, client);
-    for (const NicConfig& nic : config_.nodes[job.ranks[client]].nics) {
+    offer.node = told;
+    for (const NicConfig& nic : config_.nodes[job.ranks[told->node]].nics) {
       offer.client_addresses.push_back(roce_address(nic));
     }
     offers.push_back(std::move(offer));
@@ -415,64 +422,6 @@ std::string JobRunner::status() const {
             "/" + std::to_string(progress.results.size());
   }
   return text;
-}
-
-JobReport JobRunner::report(size_t index) const {
-  const Job& job = jobs_[index];
-  JobReport report = job_report(config_, index, job.emulated->progress(), job.setup().operations,
-                                Verified::kNo, [&](size_t i) { return job.state->modelled[i]; });
-  report.model = model_name(job.state->model);
-  if (!config_.jobs[index].join) {
-    report.algorithm = name_of(kAlgorithmNames, job.setup().algorithm);
-    report.protocol = name_of(kProtocolNames, job.setup().protocol);
-  }
-  if (const InferenceReport* found = job.emulated->found()) report.inferred = *found;
-  add_results(report, index);
-  return report;
-}
-
-void JobRunner::add_results(JobReport& report, size_t index) const {
-  const CollectiveSetup& setup = jobs_[index].setup();
-  const CollectiveJob& ring = setup.job;
-  const JobConfig& job = config_.jobs[index];
-  const uint32_t gpus = setup.communicator.gpus;
-  // Each node's times, if all of them are known.
-  const size_t told = programs(jobs_[index]).size() / gpus * setup.sizes.size();
-  if (ring.real.size() > gpus && jobs_[index].results.size() == told) {
-    for (size_t i = 0; i < ring.real.size(); i += gpus) {
-      const uint32_t node = setup.communicator.node_of(ring.real[i]);
-      report.real_nodes.push_back(config_.nodes[job.ranks[node]].name);
-    }
-  }
-  for (const auto& [rank, result] : jobs_[index].results) {
-    auto added = add_node_result(report, job, result, ring.real_index[rank] / gpus);
-    if (!added) {
-      ++report.violations;
-    }
-  }
-  add_reference(report, jobs_[index]);
-}
-
-/// What the reference nodes say of the operations that programs have told of.
-void JobRunner::add_reference(JobReport& report, const Job& job) const {
-  for (size_t real = 0; real < job.reference.size(); ++real) {
-    if (job.reference[real] == nullptr) continue;
-    const CollectiveProgress& own = job.reference[real]->progress();
-    report.failed = report.failed || own.failed;
-    report.violations += own.violations;
-    for (size_t i = 0; i < std::min<size_t>(own.finished, report.collectives.size()); ++i) {
-      CollectiveReport& c = report.collectives[i];
-      const Duration time = own.results[i].end - own.results[i].entry;
-      c.size_mismatches += own.results[i].size_mismatches;
-      if (c.entry.is_never()) {  // no rank is emulated
-        c.entry = own.results[i].entry;
-        c.measured = time;
-      }
-      if (c.by_node.empty()) continue;
-      c.by_node[real] = time;
-      c.node_reported = std::max(c.node_reported.value_or(Duration()), time);
-    }
-  }
 }
 
 }  // namespace understudy

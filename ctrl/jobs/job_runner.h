@@ -102,6 +102,8 @@ class JobRunner final : public RingObserver {
     std::unique_ptr<JobState> state;  ///< null: somebody else's, the rest is empty
     std::unique_ptr<EmulatedRanksBinding> emulated;
     std::vector<std::unique_ptr<RanksHost>> reference;  ///< by real node; null: a program's
+    /// What programs are told that play whole nodes, by the first of their ranks.
+    std::map<uint32_t, std::shared_ptr<const NodeJobMessage>> node_jobs;
     /// What programs told of their ends of links that they share: by sender, receiver, channel,
     /// index and whether it is the sender's.
     std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t, bool>, RingLinkEnd> ends;
@@ -123,6 +125,7 @@ class JobRunner final : public RingObserver {
   static RanksHost* reference_of(const Job& job, uint32_t rank);
   static bool is_program(const Job& job, uint32_t rank);
   static std::vector<uint32_t> programs(const Job& job);
+  static void make_node_jobs(const Config& config, const JobConfig& job, Job& made);
   uint32_t clients_of(uint32_t job) const;
   void add_offers(uint32_t job, uint32_t real, NodeId node, std::vector<RingOffer>& offers) const;
   void add_node_offers(uint32_t job, NodeId node, std::vector<RingOffer>& offers) const;

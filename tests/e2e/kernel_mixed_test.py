@@ -148,7 +148,8 @@ class MixedKernels(stage.Stage):
             text += emulated(name, **LINK) + shape
             if kind == "R":
                 text += "real = true\n" + "".join(f'[[port]]\nreal = "{name}"\nnic = {nic}\ndevice = "virtual"\n' for nic in range(nics))
-        return text + job(operation, names, sizes, warmup=1) + (f"gpus = {gpus}\n" if gpus > 1 else "") + more
+        text += job(operation, names, sizes, warmup=1) + (f"gpus = {gpus}\n" if gpus > 1 else "") + more
+        return text.replace('entry = "first_credit"\n', "") if "period" in more else text
 
     def assert_like_reference_nodes(self, kinds, operation, name, **options):
         """Each real node takes as long as where all of them are reference nodes."""
@@ -173,6 +174,7 @@ class MixedKernels(stage.Stage):
                 ("KEEE", "tree", TREE, {}), ("EKEE", "tree-ll", TREE + 'protocol = "ll"\n', {}), ("KEEE", "ll128", LL128, {}),
                 ("KEEE", "broadcast", BROADCAST, {}), ("KEEE", "pat", PAT, {"sizes": ("16KiB", "64KiB")}),
                 ("EEKE", "all-to-all", ALL_TO_ALL, {"sizes": ("16KiB", "64KiB")}),
+                ("KEEE", "period", TREE, {"program": "--period 1ms", "more": 'period = "1ms"\n'}),
                 ("KEE", "two-gpus", TREE, {"gpus": 2, "nics": 2}), ("KEE", "group", REDUCE + 'algorithm = "ring"\ngroup = true\n', {})):
             with self.subTest(name):
                 packets = self.assert_like_reference_nodes(kinds, operation, name, **options)

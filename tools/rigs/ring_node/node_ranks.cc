@@ -122,6 +122,10 @@ bool NodeRanks::done() const {
          });
 }
 
+bool NodeRanks::all_posted() const {
+  return std::ranges::all_of(links_, [](const Link& link) { return link.due.empty(); });
+}
+
 bool NodeRanks::idle() const {
   return ranks_left_ == 0 &&
          std::ranges::all_of(links_, [](const Link& link) { return link.under_way() == 0; });

@@ -39,6 +39,8 @@ class NodeRanks final : private RankProgramOwner {
   /// more than a window of a link's messages, of earlier operations too, waits for credits or is on
   /// its way.
   bool done() const;
+  /// Nothing that is filled waits for its credit.
+  bool all_posted() const;
   /// All messages of all operations were acknowledged.
   bool idle() const;
   /// What is missing, for the text of a time-out.

@@ -124,7 +124,7 @@ Result<void> NodeSession::run(const std::function<void(const SizeOutcome&)>& tol
     const uint64_t iteration = job().by_iteration ? i / kinds : i % runs;
     SizeOutcome& outcome = outcomes[kind];
     outcome.bytes = job().kinds[kind].bytes;
-    TRY(wait_before_operation(options_));
+    TRY(wait());
     const auto time = run_operation(kind);
     if (!time) return fail(std::to_string(outcome.bytes) + " bytes: " + time.error().text);
     if (iteration >= job().warmup) outcome.times_ns.push_back(*time);
@@ -135,6 +135,13 @@ Result<void> NodeSession::run(const std::function<void(const SizeOutcome&)>& tol
   return finish();
 }
 
+/// What is filled leaves before it sleeps: NCCL's proxies never do.
+Result<void> NodeSession::wait() {
+  if (options_.period.count() == 0 && options_.delay.count() == 0) return {};
+  TRY(work_while_not([&] { return ranks_->all_posted(); }));
+  return wait_before_operation(options_);
+}
+
 Result<uint64_t> NodeSession::run_operation(uint32_t kind) {
   for (const auto& profiler : profilers_) {
     profiler->start(job().communicator, job().kinds[kind].operations, kinds_[kind].channels);
@@ -142,7 +149,9 @@ Result<uint64_t> NodeSession::run_operation(uint32_t kind) {
   const uint64_t begin = now_ns();
   TRY(ranks_->start(kind, now()));
   TRY(work_while_not([&] { return ranks_->done(); }));
-  return now_ns() - begin;
+  const uint64_t time = now_ns() - begin;
+  TRY(ranks_->progress(now()));
+  return time;
 }
 
 Result<void> NodeSession::tell(uint32_t kind, const SizeOutcome& outcome) {

@@ -48,6 +48,8 @@ class NodeSession {
   Result<void> connect_links();
   Result<void> load_profilers();
   Result<void> get_ready();
+  /// Until the next operation is to be entered.
+  Result<void> wait();
   /// The time of one operation in ns.
   Result<uint64_t> run_operation(uint32_t kind);
   Result<void> tell(uint32_t kind, const SizeOutcome& outcome);
