@@ -8,9 +8,7 @@
 #include "ctrl/jobs/link_timeline.h"
 #include "ctrl/jobs/node_job.h"
 #include "ctrl/jobs/operations/reference_feed.h"
-#include "ctrl/jobs/packet_model.h"
 #include "ctrl/peers/nccl/transport/net_ib_layout.h"
-#include "ctrl/shards/collect.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
