@@ -1,5 +1,6 @@
 #include "ctrl/jobs/node_job.h"
 
+#include "ctrl/compile/shard_config.h"
 #include "ctrl/jobs/link_ends.h"
 
 namespace understudy {

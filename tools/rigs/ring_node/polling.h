@@ -19,7 +19,10 @@ Result<void> wait_before_operation(const RingNodeOptions& options);
 /// Counts polls without anything to do.
 class IdlePolls {
  public:
-  void moved() { polls_ = last_progress_ = 0; }
+  void moved() {
+    polls_ = 0;
+    last_progress_ = 0;
+  }
   /// Nothing moved: waits as long as is right. True about once a second, when it is time to look
   /// for bad news; idle_ns() is how long nothing has moved then.
   bool wait();
