@@ -14,10 +14,10 @@
 
 #include "ctrl/peers/ring/ring_peer.h"
 #include "ctrl/peers/ring/ring_watch.h"
-#include "tools/rigs/ring_node/node_client.h"
-#include "tools/rigs/ring_node/node_ranks.h"
-#include "tools/rigs/ring_node/node_schedule.h"
 #include "tools/rigs/ring_node/oob.h"
+#include "tools/rigs/ring_node/whole_node/node_client.h"
+#include "tools/rigs/ring_node/whole_node/node_ranks.h"
+#include "tools/rigs/ring_node/whole_node/node_schedule.h"
 
 namespace understudy {
 namespace {

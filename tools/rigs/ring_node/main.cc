@@ -9,10 +9,10 @@
 
 #include "collective_model/predict/time_model.h"
 #include "ctrl/report/nccl_columns.h"
-#include "tools/rigs/ring_node/node_session.h"
 #include "tools/rigs/ring_node/options.h"
 #include "tools/rigs/ring_node/session.h"
 #include "tools/rigs/ring_node/table.h"
+#include "tools/rigs/ring_node/whole_node/node_session.h"
 
 namespace understudy {
 namespace {

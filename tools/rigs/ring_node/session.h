@@ -16,8 +16,8 @@
 #include "tools/rigs/ring_node/outcome.h"
 #include "tools/rigs/ring_node/profiler.h"
 #include "tools/rigs/ring_node/real_peer.h"
-#include "tools/rigs/ring_node/verbs_device.h"
-#include "tools/rigs/ring_node/verbs_links.h"
+#include "tools/rigs/ring_node/verbs/verbs_device.h"
+#include "tools/rigs/ring_node/verbs/verbs_links.h"
 
 namespace understudy {
 

@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/verbs_link.h"
+#include "tools/rigs/ring_node/verbs/verbs_link.h"
 
 #include <algorithm>
 #include <atomic>

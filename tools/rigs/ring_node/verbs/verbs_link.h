@@ -8,7 +8,7 @@
 
 #include "ctrl/peers/ring/ring_messages.h"
 #include "tools/rigs/ring_node/message_link.h"
-#include "tools/rigs/ring_node/verbs_queue_pair.h"
+#include "tools/rigs/ring_node/verbs/verbs_queue_pair.h"
 
 namespace understudy {
 

@@ -7,7 +7,7 @@
 
 #include "ctrl/peers/ring/ring_messages.h"
 #include "tools/rigs/ring_node/channel.h"
-#include "tools/rigs/ring_node/verbs_link.h"
+#include "tools/rigs/ring_node/verbs/verbs_link.h"
 
 namespace understudy {
 

@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/node_ranks.h"
+#include "tools/rigs/ring_node/whole_node/node_ranks.h"
 
 #include <algorithm>
 #include <optional>

@@ -14,7 +14,7 @@
 #include "dataplane/base/result.h"
 #include "dataplane/collective/rank_program.h"
 #include "tools/rigs/ring_node/message_link.h"
-#include "tools/rigs/ring_node/node_schedule.h"
+#include "tools/rigs/ring_node/whole_node/node_schedule.h"
 
 namespace understudy {
 

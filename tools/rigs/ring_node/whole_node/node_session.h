@@ -11,13 +11,13 @@
 
 #include "dataplane/base/result.h"
 #include "tools/rigs/ring_node/neighbour.h"
-#include "tools/rigs/ring_node/node_client.h"
-#include "tools/rigs/ring_node/node_ranks.h"
 #include "tools/rigs/ring_node/options.h"
 #include "tools/rigs/ring_node/outcome.h"
 #include "tools/rigs/ring_node/profiler.h"
-#include "tools/rigs/ring_node/verbs_device.h"
-#include "tools/rigs/ring_node/verbs_link.h"
+#include "tools/rigs/ring_node/verbs/verbs_device.h"
+#include "tools/rigs/ring_node/verbs/verbs_link.h"
+#include "tools/rigs/ring_node/whole_node/node_client.h"
+#include "tools/rigs/ring_node/whole_node/node_ranks.h"
 
 namespace understudy {
 
