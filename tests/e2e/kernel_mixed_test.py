@@ -134,18 +134,18 @@ class MixedKernels(stage.Stage):
                 if kinds == "KRE":
                     self.assert_same(packets, self.simulate(text, "again")[2])
 
-    def whole_nodes(self, kinds, operation, gpus=1, nics=1, sizes=("64KiB", "256KiB"), program="", more=""):
+    def whole_nodes(self, kinds, operation, gpus=1, nics=1, sizes=("64KiB", "256KiB"), program="", more="", link=None):
         """A job of `operation` with a node for each letter; kernels call the first node that is none."""
         played = f"10.9.0.{next(i + 1 for i, kind in enumerate(kinds) if kind != 'K')}"
         text, names = head(nics), [f"n{i + 1}" for i in range(len(kinds))]
-        shape = f"gpus = {gpus}\nnics = {nics}\n"
+        link, shape = link or LINK, f"gpus = {gpus}\nnics = {nics}\n"
         for kind, name in zip(kinds, names):
             if kind == "K":
                 share = self.build / "tools/rigs/ring_node"
-                node = kernel(name, f"./ring_node --peer {played} {program}", share=share, nics=nics, **LINK)
+                node = kernel(name, f"./ring_node --peer {played} {program}", share=share, nics=nics, **link)
                 text += node.replace("[[port]]", f"gpus = {gpus}\n[[port]]", 1)
                 continue
-            text += emulated(name, **LINK) + shape
+            text += emulated(name, **link) + shape
             if kind == "R":
                 text += "real = true\n" + "".join(f'[[port]]\nreal = "{name}"\nnic = {nic}\ndevice = "virtual"\n' for nic in range(nics))
         text += job(operation, names, sizes, warmup=1) + (f"gpus = {gpus}\n" if gpus > 1 else "") + more
@@ -174,6 +174,8 @@ class MixedKernels(stage.Stage):
                 ("KEEE", "tree", TREE, {}), ("EKEE", "tree-ll", TREE + 'protocol = "ll"\n', {}), ("KEEE", "ll128", LL128, {}),
                 ("KEEE", "broadcast", BROADCAST, {}), ("KEEE", "pat", PAT, {"sizes": ("16KiB", "64KiB")}),
                 ("EEKE", "all-to-all", ALL_TO_ALL, {"sizes": ("16KiB", "64KiB")}),
+                # After the kernel, which is the root, others have messages on their way for long.
+                ("KEEE", "long-ways", TREE, {"sizes": ("64KiB",), "link": {"rate": "100Mbit/s", "latency": "2ms"}}),
                 ("KEEE", "period", TREE, {"program": "--period 1ms", "more": 'period = "1ms"\n'}),
                 ("KEE", "two-gpus", TREE, {"gpus": 2, "nics": 2}), ("KEE", "group", REDUCE + 'algorithm = "ring"\ngroup = true\n', {})):
             with self.subTest(name):
