@@ -27,6 +27,7 @@ struct Communicator {
   uint32_t gpus = 1;           ///< ranks on each node
   uint32_t first_nic = 0;      ///< of each node
   uint32_t nics = 1;           ///< from it on; GPU g is next to the one of g * nics / gpus
+  uint32_t ports = 1;          ///< that NCCL merged to one NIC: each is numbered
   uint32_t nic_gigabytes = 0;  ///< GB/s of the NIC next to a GPU, rounded down; 0: not known
   uint32_t channels = 1;
   /// That NCCL's search found; the others are copies of these (docs/nccl 2.6; graph/connect.cc). 0:
@@ -72,8 +73,8 @@ struct Communicator {
   uint32_t ring_position(uint32_t channel, uint32_t rank) const {
     return node_of(rank) * gpus + place_of(channel, gpu_of(rank));
   }
-  /// The NIC that a network connection of this rank uses.
-  uint32_t nic_of(uint32_t rank) const { return first_nic + gpu_of(rank) * nics / gpus; }
+  /// The NIC that a network connection of this rank uses, or the first of its ports.
+  uint32_t nic_of(uint32_t rank) const { return first_nic + gpu_of(rank) * nics / gpus * ports; }
 
   /// Channels of send/recv: a power of two.
   uint32_t p2p_channels() const { return std::bit_ceil(channels); }

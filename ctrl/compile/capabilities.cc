@@ -211,6 +211,13 @@ Found find_merged(const Asked& asked, RealSide side) {
                    [](const JobConfig& job) { return job.merged_nics > 1; });
 }
 
+Found find_merged_of_gpus(const Asked& asked, RealSide side) {
+  return first_job(asked, side, "NICs that are merged, of several ranks a node",
+                   [&](const JobConfig& job) {
+                     return job.merged_nics > 1 && gpus_per_node(asked.config, job) > 1;
+                   });
+}
+
 Found find_inner_packets(const Asked& asked, RealSide side) {
   return first_job(asked, side, "inner = \"packets\"", [&](const JobConfig& job) {
     return job.inner == InnerMode::kPackets && can_carry(asked.config, job);
@@ -332,6 +339,9 @@ constexpr Cell kOwnBegin = no("when a kernel's program begins its operations is 
 constexpr Cell kWireBegin = no("when run's real node begins its operations is its own");
 constexpr Cell kExactRing = no(
     "values are moved and reduced along a \"ring\" by \"simple\" of float32, with one rank a node");
+constexpr Cell kOneMerged =
+    no("NCCL on the real node is told of one merged NIC, the job's (understudy env), and several "
+       "ranks a node take all that there are");
 constexpr Cell kNoPackets =
     no("rates have no packets: leave inner out, or take fabric.fidelity = \"packet\"");
 constexpr Cell kNoGuess =
@@ -382,10 +392,11 @@ constexpr Capability kTable[] = {
      {kYes, kOtherValues, kAbsent, kOtherValues}},
     {"`operations = \"fed\"`", find_fed, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"inferred\"`", find_inferred, {kYes, kYes, kAbsent, kYes}},
-    {"merged NICs",
-     find_merged,
-     {kYes, kYes, no("emulated ranks among themselves take one NIC each"), kYes}},
-    {"merged NICs, without `join`", find_merged_alone, {kYes, kOneNic, kAbsent, kOneNic}},
+    {"merged NICs", find_merged, {kYes, kYes, kYes, kYes}},
+    {"merged NICs of several ranks a node",
+     find_merged_of_gpus,
+     {kYes, kOneMerged, kYes, kOneMerged}},
+    {"merged NICs, without `join`", find_merged_alone, {kYes, kOneNic, kYes, kOneNic}},
     {"`period`",
      find_period,
      {kYes, kYes, kYes, no("run's real node has no clock in common with emulated ones")}},

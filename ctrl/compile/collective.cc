@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <span>
 #include <tuple>
 #include <utility>
 
@@ -164,17 +163,9 @@ class Builder {
     const auto [it, fresh] = inner_numbers_.try_emplace(
         {c.from, c.to, c.channel, c.index}, static_cast<uint32_t>(setup_->inner.size()));
     if (fresh) {
-      const auto nics_of = [&](uint32_t rank) {
-        const NodeId node = job_.ranks[communicator_.node_of(rank)];
-        const uint32_t first = communicator_.nic_of(rank);
-        const std::vector<VertexId>& all = setup_->topology->nics[node];
-        return std::span(all).subspan(first, merged_nics(job_, config_.nodes[node], first));
-      };
-      const auto from = nics_of(c.from), to = nics_of(c.to);
-      InnerConnection inner{.ways = {}, .window = 1};
-      for (size_t part = 0; part < std::max(from.size(), to.size()); ++part) {
-        inner.ways.push_back({from[part % from.size()], to[part % to.size()]});
-      }
+      InnerConnection inner{
+          .ways = job_ways(config_, job_, communicator_, *setup_->topology, c.from, c.to),
+          .window = 1};
       setup_->inner.push_back(std::move(inner));
     }
     uint32_t& window = setup_->inner[it->second].window;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "ctrl/compile/node_way.h"
+#include "ctrl/config/merged_nics.h"
 #include "ctrl/schedule/job_schedule.h"
 #include "dataplane/base/assert.h"
 #include "dataplane/base/try.h"
@@ -22,6 +24,18 @@ PacketLevelRanksSettings rank_traffic_settings(const Config& config, const JobCo
   settings.last_header = kImmBytes;
   settings.inside = node_way(config);
   return settings;
+}
+
+MessageWays job_ways(const Config& config, const JobConfig& job, const Communicator& communicator,
+                     const Topology& topology, uint32_t from, uint32_t to) {
+  const auto nics_of = [&](uint32_t rank) {
+    const NodeId node = job.ranks[communicator.node_of(rank)];
+    const uint32_t first = communicator.nic_of(rank);
+    const std::vector<VertexId>& all = topology.nics[node];
+    ASSERT_INVARIANT(first < all.size());
+    return std::span(all).subspan(first, merged_nics(job, config.nodes[node], first));
+  };
+  return message_ways(nics_of(from), nics_of(to));
 }
 
 Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const Topology& topology,
@@ -51,7 +65,7 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
           out.messages += connection.messages;
         }
       }
-      if (out.messages > kMostMessages) {
+      if (out.messages * job.merged_nics > kMostMessages) {
         return error("more than " + std::to_string(kMostMessages) +
                      " messages, one by one: take fewer or smaller operations");
       }
@@ -61,12 +75,10 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
   }
   out.ranks =
       std::make_unique<PacketLevelRanks>(std::move(operations), rank_traffic_settings(config, job));
-  const auto nic_of = [&](uint32_t rank, const Connection& connection) {
-    const std::vector<VertexId>& nics = topology.nics[job.ranks[communicator.node_of(rank)]];
-    ASSERT_INVARIANT(connection.nic < nics.size());
-    return nics[connection.nic];
+  const auto ways_of = [&](const Connection& connection) {
+    return job_ways(config, job, communicator, topology, connection.from, connection.to);
   };
-  first_connection = out.ranks->add_flows(flows, nic_of, first_connection);
+  first_connection = out.ranks->add_flows(flows, ways_of, first_connection);
   return out;
 }
 

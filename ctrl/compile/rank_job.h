@@ -22,6 +22,10 @@ struct RankJob {
   std::unique_ptr<PacketLevelRanks> ranks;
 };
 
+/// By which NICs the job's messages from one rank to another go, credits back.
+MessageWays job_ways(const Config& config, const JobConfig& job, const Communicator& communicator,
+                     const Topology& topology, uint32_t from, uint32_t to);
+
 /// How the job's messages and credits go as flows.
 PacketLevelRanksSettings rank_traffic_settings(const Config& config, const JobConfig& job);
 
@@ -31,7 +35,7 @@ PacketLevelRanksSettings rank_traffic_settings(const Config& config, const JobCo
 Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const Topology& topology,
                                std::vector<FlowSpec>& flows, uint32_t& first_connection);
 
-/// Most messages of a job, credits apart: each takes some 600 bytes of memory.
+/// Most messages of a job, or parts of these, credits apart: each takes some 600 bytes of memory.
 inline constexpr uint64_t kMostMessages = 20'000'000;
 
 }  // namespace understudy

@@ -88,7 +88,7 @@ std::vector<const PortConfig*> sorted(const Config& config, const PortList& port
 bool uses(const Config& config, const JobConfig& job, const PortConfig& port) {
   if (std::ranges::count(job.ranks, port.node) == 0) return false;
   const Communicator c = job_communicator(config, job);
-  return port.nic >= c.first_nic && port.nic - c.first_nic < c.nics - 1 + job.merged_nics;
+  return port.nic >= c.first_nic && port.nic - c.first_nic < c.nics * c.ports;
 }
 
 /// Without switches: real nodes of one rail reach each other and the same emulated ones, and a job
@@ -205,8 +205,9 @@ ShardConfig emulator_shard(const Config& config, const PortList& ports, const Ma
   }
   // NICs of emulated nodes that belong to one of these for NCCL.
   for (const JobConfig& job : config.jobs) {
-    if (!rails.contains(job.nic)) continue;
-    for (unsigned n = 1; n < job.merged_nics; ++n) rails.insert(job.nic + n);
+    const Communicator c = job_communicator(config, job);
+    if (job.merged_nics == 1 || !rails.contains(c.first_nic)) continue;
+    for (unsigned n = 1; n < c.nics * c.ports; ++n) rails.insert(c.first_nic + n);
   }
   for (const NodeConfig& node : config.nodes) {
     for (const unsigned nic : rails) {

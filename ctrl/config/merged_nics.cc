@@ -2,11 +2,24 @@
 
 #include <algorithm>
 
+#include "ctrl/config/job_operation.h"
+
 namespace understudy {
 
 uint32_t merged_nics(const JobConfig& job, const NodeConfig& node, unsigned nic) {
   const auto there = static_cast<uint32_t>(node.nics.size() > nic ? node.nics.size() - nic : 1);
   return std::min(job.merged_nics, there);
+}
+
+uint32_t job_nics(const Config& config, const JobConfig& job) {
+  if (gpus_per_node(config, job) < 2) return 1;
+  size_t least = config.nodes[job.ranks.front()].nics.size();
+  for (const NodeId node : job.ranks) least = std::min(least, config.nodes[node].nics.size());
+  return static_cast<uint32_t>(std::max<size_t>(least / job.merged_nics, 1));
+}
+
+uint32_t job_nic(const Config& config, const JobConfig& job, uint32_t k) {
+  return gpus_per_node(config, job) < 2 ? job.nic : k * job.merged_nics;
 }
 
 Rate merged_rate(const JobConfig& job, const NodeConfig& node, unsigned nic) {

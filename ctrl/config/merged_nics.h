@@ -1,4 +1,5 @@
-// NICs of a node that NCCL takes for one: the ports of a card, its merged devices.
+// NICs of a job's nodes, and those of a node that NCCL takes for one: the ports of a card, its
+// merged devices.
 #pragma once
 
 #include "ctrl/config/config.h"
@@ -8,6 +9,13 @@ namespace understudy {
 /// How many of a node's NICs, from `nic` on, a rank's connections of this job are spread over: as
 /// many as the job merges, or as the node has.
 uint32_t merged_nics(const JobConfig& job, const NodeConfig& node, unsigned nic);
+
+/// As how many NICs NCCL sees those of the job's nodes, each made of so many merged ones: of a job
+/// with one rank a node the one that it takes, else as many as the node with the fewest has.
+uint32_t job_nics(const Config& config, const JobConfig& job);
+
+/// The first NIC of number `k` of these.
+uint32_t job_nic(const Config& config, const JobConfig& job, uint32_t k);
 
 /// What they carry together: messages are cut in equal parts, so that the slowest one counts.
 Rate merged_rate(const JobConfig& job, const NodeConfig& node, unsigned nic);

@@ -30,8 +30,7 @@ uint64_t messages(const CollectiveSetup& setup) {
 
 Result<void> model_by_packets(const Config& config, const JobConfig& job, JobState& state) {
   const CollectiveSetup& setup = *state.setup;
-  // Ranks packet by packet take one NIC each.
-  if (!setup.carried || job.merged_nics > 1 || messages(setup) > kMostModelledMessages) return {};
+  if (!setup.carried || messages(setup) * job.merged_nics > kMostModelledMessages) return {};
   std::vector<FlowSpec> flows;
   uint32_t connections = 0;
   auto ranks = build_rank_job(config, job, *setup.topology, flows, connections);

@@ -7,7 +7,8 @@
 
 namespace understudy {
 
-/// Jobs of more messages, credits apart, keep the plan's times: each takes some 600 bytes.
+/// Jobs of more messages or parts of these, credits apart, keep the plan's times: each takes some
+/// 600 bytes.
 inline constexpr uint64_t kMostModelledMessages = 500'000;
 
 /// If the job's inner messages go packet by packet: replaces JobState::modelled and says so there.

@@ -1,19 +1,35 @@
 #include "ctrl/jobs/rank_timeline.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <tuple>
+
+#include "dataplane/nccl/message_parts.h"
 
 namespace understudy {
 namespace {
 
 /// Tracks of one connection, over all operations.
 struct Tracks {
-  TimelineTrack waits, wire;
+  TimelineTrack waits;
+  std::vector<TimelineTrack> wire;  ///< by part of a message
 };
 
-/// A message on its way, which is a flow.
+Tracks tracks_of(const std::string& group, const Connection& connection, uint32_t parts) {
+  const std::string name =
+      "channel " + std::to_string(connection.channel) + " to rank " + std::to_string(connection.to);
+  Tracks tracks{{group, name + ": waits", {}}, {}};
+  for (uint32_t part = 1; part <= parts; ++part) {
+    tracks.wire.push_back({group, name + ": messages on their way", {}});
+    if (parts == 1) continue;
+    tracks.wire.back().name += ", part " + std::to_string(part) + " of " + std::to_string(parts);
+  }
+  return tracks;
+}
+
+/// A message, or a part of it, on its way, which is a flow.
 void add_way(TimelineTrack& track, const SharedNetwork& network, uint32_t flow, uint64_t number,
              uint64_t bytes) {
   const std::string name = "message " + std::to_string(number);
@@ -75,12 +91,10 @@ void add_job(std::vector<TimelineTrack>& tracks, const Config& config, const Job
       const std::vector<Connection>& all = ranks.schedule(o, rank).connections();
       for (uint32_t c = 0; c < all.size(); ++c) {
         if (all[c].direction != Direction::kSend || !all[c].network) continue;
-        Tracks& t = connections[{all[c].channel, all[c].to, all[c].index}];
-        const std::string name =
-            "channel " + std::to_string(all[c].channel) + " to rank " + std::to_string(all[c].to);
-        t.waits.group = t.wire.group = group;
-        t.waits.name = name + ": waits";
-        t.wire.name = name + ": messages on their way";
+        const uint32_t parts = ranks.parts(o, rank, c);
+        const auto [it, fresh] = connections.try_emplace({all[c].channel, all[c].to, all[c].index});
+        Tracks& t = it->second;
+        if (fresh) t = tracks_of(group, all[c], parts);
         Time last = entry;
         const std::vector<PacketLevelRanks::Moments>& moments = ranks.moments(o, rank, c);
         for (uint64_t k = 0; k < moments.size(); ++k) {
@@ -88,8 +102,11 @@ void add_job(std::vector<TimelineTrack>& tracks, const Config& config, const Job
           append(t.waits, last, m.filled, waited_for(m.why_filled), {{"message", k}});
           append(t.waits, m.filled, m.posted, waited_for(m.why_posted), {{"message", k}});
           last = m.posted;
-          add_way(t.wire, network, ranks.flow_of(o, rank, c, k), k,
-                  ranks.schedule(o, rank).message(c, k).wire);
+          const uint64_t bytes = ranks.schedule(o, rank).message(c, k).wire;
+          for (uint32_t part = 0; part < parts; ++part) {
+            add_way(t.wire[part], network, ranks.flow_of(o, rank, c, k, part), k,
+                    message_part(bytes, parts, part).bytes);
+          }
         }
       }
     }
@@ -100,7 +117,7 @@ void add_job(std::vector<TimelineTrack>& tracks, const Config& config, const Job
     tracks.push_back(std::move(operations));
     for (auto& [key, t] : connections) {
       tracks.push_back(std::move(t.waits));
-      tracks.push_back(std::move(t.wire));
+      std::ranges::move(t.wire, std::back_inserter(tracks));
     }
   }
 }

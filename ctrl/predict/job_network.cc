@@ -65,7 +65,7 @@ void count_ends(const Config& config, const JobConfig& job, JobNetwork& network)
     const NodeConfig& from = config.nodes[job.ranks[r]];
     const NodeConfig& to = config.nodes[job.ranks[(r + 1) % job.ranks.size()]];
     for (uint32_t k = 0; k < network.nics; ++k) {
-      const unsigned nic = network.nics == 1 ? job.nic : k;
+      const unsigned nic = job_nic(config, job, k);
       latency = std::max(latency, from.nics[nic].link_latency + to.nics[nic].link_latency);
       const Rate merged = merged_rate(job, from, nic);
       if (merged.is_unlimited()) continue;
@@ -92,7 +92,7 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
     std::vector<double> load(graph.links().size());
     const double sends = visit_step(job, algorithm, distance, [&](uint32_t from, uint32_t to) {
       for (uint32_t k = 0; k < network.nics; ++k) {
-        const unsigned nic = network.nics == 1 ? job.nic : k;
+        const unsigned nic = job_nic(config, job, k);
         const NodeId sender = job.ranks[from], receiver = job.ranks[to];
         const uint32_t out = merged_nics(job, config.nodes[sender], nic);
         const uint32_t in = merged_nics(job, config.nodes[receiver], nic);
@@ -131,7 +131,7 @@ JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm alg
   network.nics = job_nics(config, job);
   const NodeConfig& first = config.nodes[job.ranks[0]];
   if (job.ranks.size() < 2 || first.nics.empty()) return network;
-  const WireCost wire = wire_cost(config, first.nics[network.nics == 1 ? job.nic : 0]);
+  const WireCost wire = wire_cost(config, first.nics[job_nic(config, job, 0)]);
   network.cost.wire_per_byte = static_cast<double>(wire.mtu + wire.overhead) / wire.mtu;
   network.cost.wire_per_message = wire.first_extra + wire.last_extra + wire.beside;
   count_ends(config, job, network);

@@ -55,17 +55,13 @@ Communicator job_communicator(const Config& config, const JobConfig& job) {
     c.search_channels = config.nccl->ring->channels;
   }
   c.version = job.nccl;
-  c.first_nic = job.nic;
+  c.first_nic = job_nic(config, job, 0);
   const NodeConfig& first = config.nodes[job.ranks.front()];
   const Rate rate =
-      job.nic < first.nics.size() ? merged_rate(job, first, job.nic) : Rate::unlimited();
+      c.first_nic < first.nics.size() ? merged_rate(job, first, c.first_nic) : Rate::unlimited();
   if (!rate.is_unlimited()) c.nic_gigabytes = static_cast<uint32_t>(rate.bps() / 8'000'000'000);
-  if (c.gpus > 1) {
-    c.first_nic = 0;
-    size_t least = c.gpus;
-    for (const NodeId node : job.ranks) least = std::min(least, config.nodes[node].nics.size());
-    c.nics = static_cast<uint32_t>(std::max<size_t>(least, 1));
-  }
+  c.nics = std::min(c.gpus, job_nics(config, job));
+  c.ports = job.merged_nics;
   return c;
 }
 

@@ -21,7 +21,7 @@ NcclSystem system_of(const Config& config, const JobConfig& job,
   links.nics = job_nics(config, job);
   const NodeConfig& node = config.nodes[job.ranks[0]];
   if (!node.nics.empty()) {
-    const Rate rate = merged_rate(job, node, links.nics == 1 ? job.nic : 0);
+    const Rate rate = merged_rate(job, node, job_nic(config, job, 0));
     links.nic_rate = rate.is_unlimited() ? 50 : static_cast<double>(rate.bps()) / 8e9;
   }
   search_graphs(system, job.nccl, communicator, links);
@@ -44,13 +44,6 @@ NcclSystem system_of(const Config& config, const JobConfig& job,
 CommunicatorSize job_size(const Config& config, const JobConfig& job) {
   return {static_cast<uint32_t>(job_rank_count(config, job)),
           static_cast<uint32_t>(job.ranks.size())};
-}
-
-uint32_t job_nics(const Config& config, const JobConfig& job) {
-  if (gpus_per_node(config, job) < 2) return 1;
-  size_t nics = config.nodes[job.ranks[0]].nics.size();
-  for (const NodeId node : job.ranks) nics = std::min(nics, config.nodes[node].nics.size());
-  return static_cast<uint32_t>(std::max<size_t>(nics, 1));
 }
 
 tl::expected<Tuner, std::vector<ConfigError>> job_tuner(const Config& config,

@@ -12,10 +12,6 @@ namespace understudy {
 
 CommunicatorSize job_size(const Config& config, const JobConfig& job);
 
-/// NICs of each node that carry the job: its own one, and all where several GPUs of a node take
-/// part, over which NCCL spreads its channels.
-uint32_t job_nics(const Config& config, const JobConfig& job);
-
 /// With [nccl] as that says, else with the job's channels and what NCCL's search would find. Or
 /// what is wrong with the environment's settings.
 tl::expected<Tuner, std::vector<ConfigError>> job_tuner(const Config& config, const JobConfig& job);

@@ -13,29 +13,39 @@ InnerMessages::InnerMessages(std::vector<InnerConnection> connections,
 
 uint32_t InnerMessages::add_flows(std::vector<FlowSpec>& flows, uint32_t first_connection) {
   first_flow_ = static_cast<uint32_t>(flows.size());
-  const auto pairs = static_cast<uint32_t>(connections_.size());
-  uint32_t next = first_connection + pairs;
-  for (uint32_t i = 0; i < pairs; ++i) {
-    const std::vector<InnerConnection::Way>& ways = connections_[i].ways;
-    ASSERT_INVARIANT(!ways.empty());
-    ends_[i].data.resize(ways.size());
-    for (uint32_t part = 0; part < ways.size(); ++part) {
-      const FlowSpec data = data_flow(settings_, ways[part].from, ways[part].to, next++);
-      add_lane(flows, data, ends_[i].data[part], {i, part, false});
+  uint32_t credit = first_connection, data = credit;
+  for (const InnerConnection& connection : connections_) data += connection.ways.credits;
+  for (uint32_t i = 0; i < connections_.size(); ++i) {
+    const MessageWays& ways = connections_[i].ways;
+    ASSERT_INVARIANT(ways.credits > 0 && ways.credits <= ways.count);
+    Ends& ends = ends_[i];
+    ends.parts = ways.count;
+    for (const MessageWays::Way& way : ways.parts()) {
+      add_lane(flows, data_flow(settings_, way, data++), i);
     }
-    const FlowSpec data = data_flow(settings_, ways[0].from, ways[0].to, 0);
-    add_lane(flows, credit_flow(settings_, data, first_connection + i), ends_[i].credits,
-             {i, 0, true});
+    for (uint32_t way = 0; way < ways.credits; ++way) {
+      const FlowSpec flow = data_flow(settings_, ways.all[way], 0);
+      add_lane(flows, credit_flow(settings_, flow, credit++), i);
+    }
+    if (ends.parts == 1) continue;
+    const uint64_t window = uint64_t{2} * ends.lanes[0].count;  // lanes are not in step
+    ends.split = std::make_unique<Split>(Split{{},
+                                               WholeMessages(ends.parts, window),
+                                               WholeMessages(ends.parts, window),
+                                               WholeMessages(1, window)});
   }
-  return next;
+  return data;
 }
 
 /// Two windows: an operation's first messages may leave while the last ones of the one before are
 /// not acknowledged yet.
-void InnerMessages::add_lane(std::vector<FlowSpec>& flows, const FlowSpec& flow, Lane& lane,
-                             Owner owner) {
+void InnerMessages::add_lane(std::vector<FlowSpec>& flows, const FlowSpec& flow,
+                             uint32_t connection) {
+  std::vector<Lane>& lanes = ends_[connection].lanes;
+  const Owner owner{connection, static_cast<uint32_t>(lanes.size())};
+  Lane& lane = lanes.emplace_back();
   lane.first = static_cast<uint32_t>(flows.size());
-  lane.count = 2 * std::max(1u, connections_[owner.connection].window);
+  lane.count = 2 * std::max(1u, connections_[connection].window);
   flows.insert(flows.end(), lane.count, flow);
   owners_.insert(owners_.end(), lane.count, owner);
 }
@@ -51,17 +61,21 @@ void InnerMessages::post(uint32_t connection, uint64_t bytes, Time now) {
   ++counters_.messages;
   counters_.bytes += bytes;
   Ends& ends = ends_[connection];
-  if (ends.data.size() == 1) {
-    wait(ends.data[0], bytes);
+  if (ends.split == nullptr) {
+    wait(ends.lanes[0], bytes);
   } else {
-    ends.waiting.push_back(bytes);
+    ends.split->waiting.push_back(bytes);
   }
-  send_data(connection, now);
+  send_data(ends, now);
 }
 
 void InnerMessages::grant(uint32_t connection, Time now) {
-  wait(ends_[connection].credits, settings_.credit_bytes);
-  send_credits(connection, now);
+  Ends& ends = ends_[connection];
+  const size_t turns = ends.lanes.size() - ends.parts;
+  Lane& lane = ends.lanes[ends.parts + (turns == 1 ? 0 : ends.granted % turns)];
+  ++ends.granted;
+  wait(lane, settings_.credit_bytes);
+  leave_all(lane, now);
 }
 
 void InnerMessages::close() {
@@ -92,60 +106,45 @@ bool InnerMessages::leave(Lane& lane, Time now) {
   return true;
 }
 
-void InnerMessages::send_data(uint32_t connection, Time now) {
-  Ends& ends = ends_[connection];
-  if (ends.data.size() > 1) return send_parts(ends, now);
-  while (ends.may_leave > 0 && leave(ends.data[0], now)) --ends.may_leave;
+void InnerMessages::leave_all(Lane& lane, Time now) {
+  while (leave(lane, now)) {
+  }
+}
+
+void InnerMessages::send_data(Ends& ends, Time now) {
+  if (ends.split != nullptr) return send_parts(ends, now);
+  while (ends.may_leave > 0 && leave(ends.lanes[0], now)) --ends.may_leave;
 }
 
 void InnerMessages::send_parts(Ends& ends, Time now) {
-  constexpr uint64_t kAlign = 128;  // whole lines of LL and LL128
-  for (; ends.may_leave > 0 && !ends.waiting.empty(); --ends.may_leave) {
-    const uint64_t bytes = ends.waiting.front(), parts = ends.data.size();
-    ends.waiting.pop_front();
-    const uint64_t most = ((bytes + parts - 1) / parts + kAlign - 1) / kAlign * kAlign;
-    uint32_t used = 0;
-    for (uint64_t at = 0; at == 0 || at < bytes; at += most) {
-      wait(ends.data[used++], std::min(most, bytes - at));
-      if (most == 0) break;
+  std::deque<uint64_t>& waiting = ends.split->waiting;
+  for (; ends.may_leave > 0 && !waiting.empty(); --ends.may_leave) {
+    for (uint32_t part = 0; part < ends.parts; ++part) {
+      wait(ends.lanes[part], message_part(waiting.front(), ends.parts, part).bytes);
     }
-    ends.receiving.add(used);
-    ends.acknowledging.add(used);
+    waiting.pop_front();
   }
-  for (Lane& lane : ends.data) {
-    while (leave(lane, now)) {
-    }
-  }
+  for (uint32_t part = 0; part < ends.parts; ++part) leave_all(ends.lanes[part], now);
 }
 
-uint32_t InnerMessages::Joining::take(uint32_t part) {
-  if (next_.size() <= part) next_.resize(part + 1);
-  uint64_t k = std::max(next_[part], first_);
-  while (messages_[k - first_].parts <= part) ++k;
-  next_[part] = k + 1;
-  --messages_[k - first_].left;
-  uint32_t whole = 0;
-  for (; !messages_.empty() && messages_.front().left == 0; ++whole) {
-    messages_.pop_front();
-    ++first_;
+/// One of `flow`; NCCL's sender looks at them in their order.
+void InnerMessages::credit_came(Ends& ends, uint32_t lane, uint32_t flow, Time now) {
+  uint32_t came = 1;
+  if (ends.split != nullptr) {
+    const uint64_t turns = ends.lanes.size() - ends.parts;
+    came = ends.split->credits.take(ends.lanes[lane].carried(flow) * turns + lane - ends.parts);
   }
-  return whole;
-}
-
-void InnerMessages::send_credits(uint32_t connection, Time now) {
-  while (leave(ends_[connection].credits, now)) {
-  }
+  ends.may_leave += came;
+  if (came > 0) send_data(ends, now);
 }
 
 void InnerMessages::on_received(uint32_t flow, Time now) {
   if (!ours(flow)) return;
-  const auto [connection, part, credit] = owners_[flow - first_flow_];
+  const auto [connection, lane] = owners_[flow - first_flow_];
   Ends& ends = ends_[connection];
-  if (credit) {
-    ++ends.may_leave;
-    return send_data(connection, now);
-  }
-  const uint32_t whole = ends.data.size() == 1 ? 1 : ends.receiving.take(part);
+  if (lane >= ends.parts) return credit_came(ends, lane, flow, now);
+  uint32_t whole = 1;
+  if (ends.split != nullptr) whole = ends.split->received.take(ends.lanes[lane].carried(flow));
   for (uint32_t i = 0; i < whole; ++i) {
     ++counters_.received;
     listener_->inner_received(connection, now);
@@ -155,11 +154,12 @@ void InnerMessages::on_received(uint32_t flow, Time now) {
 void InnerMessages::on_acknowledged(uint32_t flow, Time now) {
   if (!ours(flow)) return;
   if (closed_) return traffic_->close(flow);
-  const auto [connection, part, credit] = owners_[flow - first_flow_];
-  if (credit) return send_credits(connection, now);
-  send_data(connection, now);
+  const auto [connection, lane] = owners_[flow - first_flow_];
   Ends& ends = ends_[connection];
-  const uint32_t whole = ends.data.size() == 1 ? 1 : ends.acknowledging.take(part);
+  if (lane >= ends.parts) return leave_all(ends.lanes[lane], now);
+  const uint64_t message = ends.lanes[lane].carried(flow);
+  send_data(ends, now);
+  const uint32_t whole = ends.split == nullptr ? 1 : ends.split->acknowledged.take(message);
   for (uint32_t i = 0; i < whole; ++i) listener_->inner_acknowledged(connection, now);
 }
 

@@ -9,24 +9,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "dataplane/base/units.h"
 #include "dataplane/collective/packet_level_ranks.h"
 #include "dataplane/fabric/flow.h"
 #include "dataplane/flows/flow_traffic.h"
+#include "dataplane/nccl/message_parts.h"
 
 namespace understudy {
 
 /// A connection between two emulated ranks, for the data of one direction and, backwards, its
 /// credits.
 struct InnerConnection {
-  struct Way {
-    VertexId from = kNoVertex, to = kNoVertex;  ///< NICs of the data's sender and receiver
-  };
-  /// One; of merged NICs as many as they are, and each message goes over all of them in equal parts
-  /// of whole 128 bytes (docs/nccl 2.3). Credits take the first one.
-  std::vector<Way> ways;
+  MessageWays ways;
   uint32_t window = 8;  ///< messages in flight
 };
 
@@ -67,11 +64,9 @@ class InnerMessages final : public FlowListener {
 
   size_t connections() const { return connections_.size(); }
   /// Of a connection, its parts; and the first flow of one of these.
-  uint32_t parts(uint32_t connection) const {
-    return static_cast<uint32_t>(ends_[connection].data.size());
-  }
+  uint32_t parts(uint32_t connection) const { return ends_[connection].parts; }
   uint32_t first_flow(uint32_t connection, uint32_t part) const {
-    return ends_[connection].data[part].first;
+    return ends_[connection].lanes[part].first;
   }
   const InnerCounters& counters() const { return counters_; }
 
@@ -85,45 +80,35 @@ class InnerMessages final : public FlowListener {
   struct Lane {
     uint32_t first = 0, count = 0;  ///< flows
     uint64_t left = 0;              ///< messages that have taken one
+    /// The newest of these that took `flow`: the one that it carries.
+    uint64_t carried(uint32_t flow) const { return left - 1 - (left - 1 - (flow - first)) % count; }
     std::vector<uint64_t> waiting;  ///< bytes of each, from waiting_at
     size_t waiting_at = 0;
   };
-  /// Parts of messages that have not all come, or been acknowledged, in order.
-  class Joining {
-   public:
-    /// Another message, of so many parts.
-    void add(uint32_t parts) { messages_.push_back({parts, parts}); }
-    /// The next one of part number `part`; how many messages are whole by it.
-    uint32_t take(uint32_t part);
-
-   private:
-    struct Message {
-      uint32_t parts = 1, left = 1;
-    };
-    std::deque<Message> messages_;
-    uint64_t first_ = 0;          ///< messages before those
-    std::vector<uint64_t> next_;  ///< by part: the first message whose part may come next
+  /// Of a connection over merged NICs.
+  struct Split {
+    std::deque<uint64_t> waiting;  ///< bytes of messages that have no credit
+    WholeMessages received, acknowledged, credits;
   };
   struct Ends {
-    std::vector<Lane> data;  ///< by part
-    Lane credits;
+    std::vector<Lane> lanes;  ///< of data, by part, then of credits, in turn
+    uint32_t parts = 1;
     uint64_t may_leave = 0;  ///< credits that have come and that no message has taken
-    // Of several parts only:
-    std::deque<uint64_t> waiting;  ///< bytes of messages that have no credit
-    Joining receiving, acknowledging;
+    uint64_t granted = 0;
+    std::unique_ptr<Split> split;
   };
   struct Owner {
     uint32_t connection = 0;
-    uint32_t part = 0;
-    bool credit = false;
+    uint32_t lane = 0;  ///< behind those of data: of credits
   };
 
-  void add_lane(std::vector<FlowSpec>& flows, const FlowSpec& flow, Lane& lane, Owner owner);
+  void add_lane(std::vector<FlowSpec>& flows, const FlowSpec& flow, uint32_t connection);
   static void wait(Lane& lane, uint64_t bytes);
   bool leave(Lane& lane, Time now);
-  void send_data(uint32_t connection, Time now);
+  void send_data(Ends& ends, Time now);
   void send_parts(Ends& ends, Time now);
-  void send_credits(uint32_t connection, Time now);
+  void leave_all(Lane& lane, Time now);
+  void credit_came(Ends& ends, uint32_t lane, uint32_t flow, Time now);
   bool ours(uint32_t flow) const {
     return flow >= first_flow_ && flow < first_flow_ + owners_.size();
   }

@@ -10,12 +10,23 @@
 
 namespace understudy {
 
-FlowSpec data_flow(const PacketLevelRanksSettings& settings, VertexId from, VertexId to,
+MessageWays message_ways(std::span<const VertexId> from, std::span<const VertexId> to) {
+  MessageWays ways;
+  ways.count = static_cast<uint32_t>(std::max(from.size(), to.size()));
+  ASSERT_INVARIANT(!from.empty() && !to.empty() && ways.count <= ways.all.size());
+  for (uint32_t part = 0; part < ways.count; ++part) {
+    ways.all[part] = {from[part % from.size()], to[part % to.size()]};
+  }
+  ways.credits = static_cast<uint32_t>(to.size());
+  return ways;
+}
+
+FlowSpec data_flow(const PacketLevelRanksSettings& settings, const MessageWays::Way& way,
                    uint32_t connection) {
   FlowSpec flow;
   flow.priority = settings.priority;
-  flow.from = from;
-  flow.to = to;
+  flow.from = way.from;
+  flow.to = way.to;
   flow.control = settings.control;
   flow.ect = settings.ect;
   flow.ack_every = settings.ack_every;
@@ -94,40 +105,81 @@ void PacketLevelRanks::for_each_crossing(Each each) const {
   }
 }
 
-uint32_t PacketLevelRanks::add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_of,
+uint32_t PacketLevelRanks::add_flows(std::vector<FlowSpec>& flows, const WaysOf& ways_of,
                                      uint32_t first_connection) {
   first_flow_ = static_cast<uint32_t>(flows.size());
-  // Credits have the lower numbers: they go first when both start at one moment.
+  struct Numbered {
+    uint32_t credits = 0, data = 0;  ///< first number
+    uint32_t turn = 0;               ///< way of the next operation's first credit
+  };
   using Key = std::tuple<uint32_t, uint32_t, uint32_t, uint8_t>;
   const auto key = [](const Connection& c) { return Key{c.from, c.to, c.channel, c.index}; };
-  std::map<Key, uint32_t> numbered;
+  std::map<Key, Numbered> numbered;
+  // Credits have the lower numbers: they go first when both start at one moment.
+  uint32_t data = 0, next = first_connection;
   for_each_crossing([&](const RankEnd& end) {
-    numbered.try_emplace(key(connections(end.operation, end.rank)[end.connection]),
-                         first_connection + static_cast<uint32_t>(numbered.size()));
+    const Connection& connection = connections(end.operation, end.rank)[end.connection];
+    const auto [it, fresh] = numbered.try_emplace(key(connection));
+    if (!fresh) return;
+    const MessageWays ways = ways_of(connection);
+    ASSERT_INVARIANT(ways.credits > 0 && ways.credits <= ways.count);
+    it->second = {next, data};
+    next += ways.credits;
+    data += ways.count;
   });
-  const auto pairs = static_cast<uint32_t>(numbered.size());
   for_each_crossing([&](const RankEnd& sender) {
     const Connection& connection = connections(sender.operation, sender.rank)[sender.connection];
-    const RankEnd to = peer(sender);
-    const uint32_t number = numbered.at(key(connection));
-    FlowSpec flow = data_flow(settings_, nic_of(sender.rank, connection),
-                              nic_of(to.rank, connections(to.operation, to.rank)[to.connection]),
-                              number + pairs);
-    End& end = at(sender);
-    end.data = static_cast<uint32_t>(flows.size());
-    ranges_.push_back({end.data, sender, false});
-    for (uint64_t k = 0; k < connection.messages; ++k) {
-      flow.bytes =
-          operations_[sender.operation].ranks[sender.rank]->message(sender.connection, k).wire;
-      flows.push_back(flow);
-    }
-    flow = credit_flow(settings_, flow, number);
-    end.credits_at = static_cast<uint32_t>(flows.size());
-    ranges_.push_back({end.credits_at, sender, true});
-    flows.insert(flows.end(), connection.messages, flow);
+    const MessageWays ways = ways_of(connection);
+    Numbered& known = numbered.at(key(connection));
+    add_messages(flows, sender, ways, next + known.data);
+    add_credits(flows, sender, ways, known.credits, known.turn);
+    known.turn = static_cast<uint32_t>((known.turn + connection.messages) % ways.credits);
   });
   end_flow_ = static_cast<uint32_t>(flows.size());
-  return first_connection + 2 * pairs;
+  return next + data;
+}
+
+/// The messages of one operation, all first parts, then all second ones.
+void PacketLevelRanks::add_messages(std::vector<FlowSpec>& flows, const RankEnd& sender,
+                                    const MessageWays& ways, uint32_t number) {
+  const RankSchedule& schedule = *operations_[sender.operation].ranks[sender.rank];
+  const Connection& connection = schedule.connections()[sender.connection];
+  const uint32_t parts = ways.count;
+  End& end = at(sender);
+  end.data = static_cast<uint32_t>(flows.size());
+  if (parts > 1) {
+    end.split = static_cast<uint32_t>(splits_.size());
+    const uint64_t all = std::max<uint64_t>(connection.messages, 1);
+    splits_.push_back({parts, static_cast<uint32_t>(connection.messages), WholeMessages(parts, all),
+                       WholeMessages(parts, all), WholeMessages(1, all)});
+  }
+  ranges_.push_back({end.data, sender, false, parts > 1});
+  for (uint32_t part = 0; part < parts; ++part) {
+    FlowSpec flow = data_flow(settings_, ways.all[part], number + part);
+    for (uint64_t k = 0; k < connection.messages; ++k) {
+      const uint64_t bytes = schedule.message(sender.connection, k).wire;
+      flow.bytes = message_part(bytes, parts, part).bytes;
+      flows.push_back(flow);
+    }
+  }
+}
+
+/// Their credits, the first of them by way `turn`.
+void PacketLevelRanks::add_credits(std::vector<FlowSpec>& flows, const RankEnd& sender,
+                                   const MessageWays& ways, uint32_t number, uint32_t turn) {
+  const Connection& connection = connections(sender.operation, sender.rank)[sender.connection];
+  End& end = at(sender);
+  end.credits_at = static_cast<uint32_t>(flows.size());
+  ranges_.push_back({end.credits_at, sender, true, ways.count > 1});
+  const FlowSpec first = data_flow(settings_, ways.all[0], 0);
+  flows.insert(flows.end(), connection.messages, credit_flow(settings_, first, number));
+  if (ways.credits == 1) return;
+  for (size_t flow = end.credits_at; flow < flows.size(); ++flow) {
+    flows[flow].from = ways.all[turn].to;
+    flows[flow].to = ways.all[turn].from;
+    flows[flow].connection = number + turn;
+    if (++turn == ways.credits) turn = 0;
+  }
 }
 
 uint32_t PacketLevelRanks::attach(FlowCarrier& traffic, uint32_t first_wake) {
@@ -174,9 +226,17 @@ Time PacketLevelRanks::entry(size_t operation, uint32_t rank) const {
   return parts_[operation][rank].entry;
 }
 
-uint32_t PacketLevelRanks::flow_of(size_t operation, uint32_t rank, uint32_t connection,
-                                   uint64_t k) const {
-  return parts_[operation][rank].ends[connection].data + static_cast<uint32_t>(k);
+uint32_t PacketLevelRanks::parts(size_t operation, uint32_t rank, uint32_t connection) const {
+  const uint32_t number = parts_[operation][rank].ends[connection].split;
+  return number == kWhole ? 1 : splits_[number].parts;
+}
+
+uint32_t PacketLevelRanks::flow_of(size_t operation, uint32_t rank, uint32_t connection, uint64_t k,
+                                   uint32_t part) const {
+  const End& end = parts_[operation][rank].ends[connection];
+  DEBUG_ASSERT_INVARIANT(part < parts(operation, rank, connection));
+  const uint32_t before = part == 0 ? 0 : part * splits_[end.split].messages;
+  return end.data + before + static_cast<uint32_t>(k);
 }
 
 const PacketLevelRanks::Range& PacketLevelRanks::range_of(uint32_t flow) const {
@@ -201,12 +261,25 @@ void PacketLevelRanks::enter(uint32_t operation, uint32_t rank, Time now) {
 void PacketLevelRanks::on_received(uint32_t flow, Time now) {
   if (flow < first_flow_ || flow >= end_flow_) return;
   const Range& range = range_of(flow);
-  const RankEnd receiver = peer(range.sender);
+  const RankEnd& sender = range.sender;
   cause_ = range.credit ? WaitCause::kCredit : WaitCause::kData;
   if (range.credit) {
-    ++at(range.sender).credits;
-    post(range.sender, now);
-  } else if (!played(receiver.rank)) {
+    at(sender).credits += range.split ? split(sender).credits.take(flow - range.first) : 1;
+    post(sender, now);
+  } else if (!range.split) {
+    received(sender, flow, now);
+  } else {
+    Split& s = split(sender);
+    const uint32_t k = (flow - range.first) % s.messages;
+    const uint32_t whole = s.received.take(k);  // this one, and those that waited for it
+    for (uint32_t i = 0; i < whole; ++i) received(sender, range.first + k + i, now);
+  }
+}
+
+/// The sender's next message is there, whose first part, or the whole of which, is `flow`.
+void PacketLevelRanks::received(const RankEnd& sender, uint32_t flow, Time now) {
+  const RankEnd receiver = peer(sender);
+  if (!played(receiver.rank)) {
     other_received(receiver.operation, receiver.rank, receiver.connection, now);
   } else if (settings_.step_cost > Duration()) {
     traffic_->wake_listener(now + settings_.step_cost, first_wake_ + (flow - first_flow_));
@@ -219,7 +292,13 @@ void PacketLevelRanks::on_acknowledged(uint32_t flow, Time now) {
   if (flow < first_flow_ || flow >= end_flow_) return;
   const Range& range = range_of(flow);
   if (range.credit) return;
-  const RankEnd& sender = range.sender;
+  if (!range.split) return acknowledged(range.sender, now);
+  Split& s = split(range.sender);
+  uint32_t whole = s.acknowledged.take((flow - range.first) % s.messages);
+  for (; whole > 0; --whole) acknowledged(range.sender, now);
+}
+
+void PacketLevelRanks::acknowledged(const RankEnd& sender, Time now) {
   if (!played(sender.rank)) {
     return other_acknowledged(sender.operation, sender.rank, sender.connection, now);
   }
@@ -273,6 +352,13 @@ void PacketLevelRanks::on_done(uint32_t operation, uint32_t rank, Time now) {
   workload_->done(group_, operation, rank, now);
 }
 
+/// The message leaves whose first part is `flow`: its other parts.
+void PacketLevelRanks::release_rest(const Split& split, uint32_t flow, Time now) {
+  for (uint32_t part = 1; part < split.parts; ++part) {
+    traffic_->release(flow + part * split.messages, now);
+  }
+}
+
 /// Filled messages leave as far as there are credits.
 void PacketLevelRanks::post(const RankEnd& sender, Time now) {
   End& end = at(sender);
@@ -281,7 +367,9 @@ void PacketLevelRanks::post(const RankEnd& sender, Time now) {
       end.moments[end.posted].posted = now;
       end.moments[end.posted].why_posted = cause_;
     }
-    traffic_->release(end.data + static_cast<uint32_t>(end.posted++), now);
+    const uint32_t flow = end.data + static_cast<uint32_t>(end.posted++);
+    traffic_->release(flow, now);
+    if (end.split != kWhole) release_rest(splits_[end.split], flow, now);
   }
 }
 

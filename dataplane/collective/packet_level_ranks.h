@@ -1,7 +1,8 @@
 // All ranks of a collective's operations, message by message: each rank fills, receives and uses
 // messages as NCCL's kernel and proxy do, and each message and each credit is a flow, carried by
 // packets or as a rate (flow_carrier.h). No rank is folded and nothing is planned: this is what plans are measured
-// against, and what a job without a real node runs on.
+// against, and what a job without a real node runs on. Over merged NICs each part of a message is a
+// flow, and the message has come when all of them have.
 //
 // The rank program (rank_program.h) says what waits for what. A filled message leaves when its
 // credit has come. A received one can be used `step_cost` after it has come in whole. When a rank
@@ -9,10 +10,12 @@
 // PacketLevelRanksSettings::inside.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "collective_model/iteration/iteration.h"
@@ -23,6 +26,8 @@
 #include "dataplane/collective/wait_cause.h"
 #include "dataplane/fabric/flow.h"
 #include "dataplane/flows/flow_carrier.h"
+#include "dataplane/nccl/cts_layout.h"
+#include "dataplane/nccl/message_parts.h"
 
 namespace understudy {
 
@@ -46,8 +51,27 @@ struct PacketLevelRanksSettings {
   std::optional<NodeWay> inside = {};
 };
 
-/// The flow of a message, but for its bytes.
-FlowSpec data_flow(const PacketLevelRanksSettings& settings, VertexId from, VertexId to,
+/// By which NICs the messages of a connection go.
+struct MessageWays {
+  struct Way {
+    VertexId from = kNoVertex, to = kNoVertex;  ///< NICs of the data's sender and receiver
+  };
+  /// One; of merged NICs as many as the end with more of them has, and each message goes over all
+  /// of them in parts (message_part()).
+  std::span<const Way> parts() const { return {all.data(), count}; }
+
+  std::array<Way, DeviceRkeys::kMost> all;
+  uint32_t count = 1;
+  /// Credits go back by the first so many in turn: by each NIC of the receiver (docs/nccl 3.1).
+  uint32_t credits = 1;
+};
+
+/// The ways between a sender with NICs `from` and a receiver with NICs `to`, either of which may be
+/// several that are merged: queue pairs take them in turn (docs/nccl 2.4).
+MessageWays message_ways(std::span<const VertexId> from, std::span<const VertexId> to);
+
+/// The flow of a message or of its part, but for its bytes.
+FlowSpec data_flow(const PacketLevelRanksSettings& settings, const MessageWays::Way& way,
                    uint32_t connection);
 /// The flow of its credit.
 FlowSpec credit_flow(const PacketLevelRanksSettings& settings, const FlowSpec& data,
@@ -55,8 +79,7 @@ FlowSpec credit_flow(const PacketLevelRanksSettings& settings, const FlowSpec& d
 
 class PacketLevelRanks : public FlowListener, private RankProgramOwner, private WorkloadListener {
  public:
-  /// The NIC of a connection's rank.
-  using NicOf = std::function<VertexId(uint32_t rank, const Connection& connection)>;
+  using WaysOf = std::function<MessageWays(const Connection& connection)>;
 
   /// With `played`, by rank, somebody else speaks for the ranks that are not: messages and credits
   /// between two of these do not exist, and what the others send and hear goes by the calls below.
@@ -67,9 +90,10 @@ class PacketLevelRanks : public FlowListener, private RankProgramOwner, private 
   PacketLevelRanks(const PacketLevelRanks&) = delete;
   PacketLevelRanks& operator=(const PacketLevelRanks&) = delete;
 
-  /// Appends a flow for each message and credit that crosses the network. Connections get numbers
-  /// from `first_connection` on; gives the first free one.
-  uint32_t add_flows(std::vector<FlowSpec>& flows, const NicOf& nic_of, uint32_t first_connection);
+  /// Appends a flow for each message, or each of its parts, and credit that crosses the network.
+  /// Connections get numbers from `first_connection` on; gives the first free one.
+  uint32_t add_flows(std::vector<FlowSpec>& flows, const WaysOf& ways_of,
+                     uint32_t first_connection);
   /// Before `traffic` starts; these are the flows that were added, with a path each. Wake-ups of the
   /// listener are numbered from `first_wake` on; gives the first free one.
   uint32_t attach(FlowCarrier& traffic, uint32_t first_wake = 0);
@@ -100,8 +124,11 @@ class PacketLevelRanks : public FlowListener, private RankProgramOwner, private 
   Time entry(size_t operation, uint32_t rank) const;
   /// When the rank began, before it computed and entered the first operation.
   Time begun(uint32_t rank) const { return workload_->begun(group_, rank); }
-  /// The flow of message `k` of a rank's connection that sends over the network.
-  uint32_t flow_of(size_t operation, uint32_t rank, uint32_t connection, uint64_t k) const;
+  /// In how many parts a rank's connection that sends over the network cuts its messages, and the
+  /// flow of one of message `k`.
+  uint32_t parts(size_t operation, uint32_t rank, uint32_t connection) const;
+  uint32_t flow_of(size_t operation, uint32_t rank, uint32_t connection, uint64_t k,
+                   uint32_t part = 0) const;
 
   // FlowListener
   void on_received(uint32_t flow, Time now) override;
@@ -125,11 +152,12 @@ class PacketLevelRanks : public FlowListener, private RankProgramOwner, private 
  private:
   /// What the network knows of one end of a connection.
   struct End {
-    uint32_t data = 0, credits_at = 0;  ///< first flow of its messages and of its credits
+    uint32_t data = 0, credits_at = 0;  ///< first flow of its messages, part by part, and credits
     uint64_t filled = 0;                ///< messages to send that may leave with their credit
     uint64_t credits = 0;               ///< messages to send whose credit has come
     uint64_t posted = 0;                ///< messages that have left
     uint32_t way = 0;                   ///< inside a node that takes time: its number
+    uint32_t split = kWhole;            ///< its messages go in parts: its number
     std::vector<Moments> moments;
   };
   struct Part {
@@ -137,11 +165,18 @@ class PacketLevelRanks : public FlowListener, private RankProgramOwner, private 
     std::vector<End> ends;
     Time entry = Time::never(), completion = Time::never();
   };
+  static constexpr uint32_t kWhole = 0xffffffff;
+  /// What has come of a connection over merged NICs.
+  struct Split {
+    uint32_t parts, messages;  ///< parts of each
+    WholeMessages received, acknowledged, credits;
+  };
   /// Flows of one kind of one connection.
   struct Range {
     uint32_t first = 0;
     RankEnd sender;  ///< of the data
     bool credit = false;
+    bool split = false;  ///< of a Split
   };
 
   // WorkloadListener
@@ -180,6 +215,14 @@ class PacketLevelRanks : public FlowListener, private RankProgramOwner, private 
   void make_workload();
   void enter(uint32_t operation, uint32_t rank, Time now);
   void post(const RankEnd& sender, Time now);
+  void release_rest(const Split& split, uint32_t flow, Time now);
+  void add_messages(std::vector<FlowSpec>& flows, const RankEnd& sender, const MessageWays& ways,
+                    uint32_t number);
+  void add_credits(std::vector<FlowSpec>& flows, const RankEnd& sender, const MessageWays& ways,
+                   uint32_t number, uint32_t turn);
+  Split& split(const RankEnd& sender) { return splits_[at(sender).split]; }
+  void received(const RankEnd& sender, uint32_t flow, Time now);
+  void acknowledged(const RankEnd& sender, Time now);
 
   bool played(uint32_t rank) const { return played_.empty() || played_[rank]; }
 
@@ -190,6 +233,7 @@ class PacketLevelRanks : public FlowListener, private RankProgramOwner, private 
   std::vector<std::vector<Part>> parts_;  ///< by operation and rank
   std::vector<Range> ranges_;             ///< in order of flows
   std::vector<RankEnd> ways_;             ///< ends of connections inside nodes, by number
+  std::vector<Split> splits_;             ///< by number
   uint32_t first_flow_ = 0, end_flow_ = 0;
   uint32_t first_wake_ = 0;  ///< arrivals by flow, entries by operation and rank, ways
   size_t unfinished_ = 0;

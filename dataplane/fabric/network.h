@@ -157,11 +157,12 @@ class Network {
   uint64_t take_turn(VertexId nic) { return ++turns_[nic]; }
   /// The ends have something to send on this NIC's link: it will pull if it can.
   void ready(LinkId nic, Time now);
-  /// Of what happens at one moment, events of the network and wake-ups of rank 0 come first, in the
-  /// order in which they were asked for, then others by rank.
+  /// Of wake-ups of one moment those with the lower rank come first, then those with the lower
+  /// index.
   void wake_at(Time at, uint32_t index, uint32_t rank = 0) {
-    calendar_.push(at, kWake, index, rank);
+    calendar_.push(at, order_of_wake(rank, index), kWake, index);
   }
+  static constexpr uint32_t kMostRank = (1u << 24) - 1;
 
   /// Take effect with the next packet that starts.
   void set_rate(LinkId link, Rate rate);
@@ -233,6 +234,28 @@ class Network {
   static constexpr unsigned kClassShift = 3;  ///< of a PFC event's index: link << 3 | class
   friend class DeadlockSearch;
   enum Kind : uint32_t { kFree, kArrive, kPause, kResume, kWake, kUp, kPauseLeaves, kResumeLeaves };
+  /// What happens at one moment comes in this order; arrivals by their flow, then by link and by
+  /// number there; others by link, or by what asked for them. It depends on no order of insertion.
+  /// What comes to a link stands in its queue before the link, which is free again, takes the next.
+  enum class Moment : uint8_t { kUp, kPfc, kArrive, kWake, kFree };
+  static constexpr uint64_t order_of(Moment moment, uint64_t what) {
+    return (uint64_t{static_cast<uint8_t>(moment)} << 61) + what;
+  }
+  /// Of PFC frames: `number` counts those of a link.
+  static constexpr uint64_t order_of_pfc(LinkId link, uint32_t number) {
+    return order_of(Moment::kPfc, uint64_t{link} << 32 | number);
+  }
+  static constexpr uint64_t order_of_wake(uint32_t rank, uint32_t index) {
+    return order_of(Moment::kWake, uint64_t{rank} << 32 | index);
+  }
+  static uint64_t order_of_arrival(const NetPacket& p, LinkId link, uint64_t number) {
+    const uint64_t flow = (p.kind & kOthersPacket) != 0 ? 0 : uint64_t{p.flow} + 1;
+    return order_of(Moment::kArrive, flow << kFlowShift | uint64_t{link} << kLinkShift |
+                                         static_cast<uint16_t>(number));
+  }
+  // An order has 25 bits for a flow and 20 for a link: with more of them some come in another
+  // order, which is the same in each run.
+  static constexpr unsigned kFlowShift = 36, kLinkShift = 16;
   struct Queue {
     PacketId first = kNoPacketId, last = kNoPacketId;
     uint64_t bytes = 0;
@@ -258,8 +281,9 @@ class Network {
     uint64_t queued = 0;       ///< bytes of all classes
     NetworkLinkCounters counters;
     Rate own_rate;
-    WireFaults faults;  ///< without the known outages of the graph
-    Time heard;         ///< when the last pause from outside took effect
+    WireFaults faults;         ///< without the known outages of the graph
+    Time heard;                ///< when the last pause from outside took effect
+    uint32_t pauses_told = 0;  ///< PFC frames that were sent on it, or came from outside
   };
 
   void prefetch(bool from_lane);
@@ -274,7 +298,7 @@ class Network {
   void serve_or_wait(LinkId link, Time now);
   void await_free(LinkId link) {
     links_[link].await();
-    calendar_.push_in_order(links_[link].free_at(), kFree, link);
+    calendar_.push_in_order(links_[link].free_at(), order_of(Moment::kFree, link), kFree, link);
   }
   unsigned pick(LinkId link, uint8_t eligible);
   PacketId dequeue(LinkId link, unsigned cls, Time now);

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "dataplane/nccl/message_parts.h"
+
 namespace understudy {
 
 static_assert(std::endian::native == std::endian::little,
@@ -13,7 +15,6 @@ static_assert(std::endian::native == std::endian::little,
 namespace {
 
 constexpr uint64_t kCreditId = ~uint64_t{0};  // completions of credits are of no interest
-constexpr uint32_t kAlign = 128;              // of a message's parts: whole LL and LL128 lines
 constexpr uint32_t kCapacityAt = 8;
 
 template <typename T>
@@ -184,13 +185,11 @@ WorkRequest NcclSender::part(uint64_t k, uint32_t part, uint32_t request, uint32
   write.id = !last ? kBeforePart : part + 1 < parts ? kPart : id;
   if (request < entries) {
     const CtsEntry credit = entry(k, request);
-    const uint64_t bytes = std::min<uint64_t>(size, credit.size);
-    const uint64_t chunk = ((bytes + parts - 1) / parts + kAlign - 1) / kAlign * kAlign;
-    const uint64_t from = chunk * part;
-    write.remote_va = credit.address + from;
+    const MessagePart cut = message_part(std::min<uint64_t>(size, credit.size), parts, part);
+    write.remote_va = credit.address + cut.from;
     write.rkey = setup_.qps.key(credit.rkey, qp);
-    write.length = static_cast<uint32_t>(from < bytes ? std::min(chunk, bytes - from) : 0);
-    write.payload = payload.advanced(from);
+    write.length = static_cast<uint32_t>(cut.bytes);
+    write.payload = payload.advanced(cut.from);
   }
   if (!last) return write;
   if (entries == 1) {

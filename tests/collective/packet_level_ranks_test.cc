@@ -41,7 +41,11 @@ class Ranks {
     for (unsigned i = 0; i < c.communicator.nodes; ++i) nics.push_back(g_.find(numbered("h", i)));
     ranks_.add_flows(
         specs_,
-        [&](uint32_t rank, const Connection&) { return nics[c.communicator.node_of(rank)]; }, 0);
+        [&](const Connection& way) {
+          return message_ways({&nics[c.communicator.node_of(way.from)], 1},
+                              {&nics[c.communicator.node_of(way.to)], 1});
+        },
+        0);
     uint32_t pairs = 0;  // connections: of credits, then of data
     for (const FlowSpec& flow : specs_) pairs = std::max(pairs, (flow.connection + 1) / 2);
     for (FlowSpec& flow : specs_) {
@@ -168,7 +172,7 @@ TEST(PacketLevelRanks, ARankWithoutMessagesIsDoneWhenItEnters) {
   const Graph g = two_stars(2, Rate::bits_per_second(1'000'000'000), Duration::us(1));
   std::vector<FlowSpec> flows;
   ranks.add_flows(
-      flows, [](uint32_t, const Connection&) { return kNoVertex; }, 0);
+      flows, [](const Connection&) { return MessageWays(); }, 0);
   NetworkSettings settings;
   settings.classes.emplace_back();
   const FlowSettings frames;

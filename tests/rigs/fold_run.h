@@ -107,10 +107,11 @@ class FoldRun : public PacketLevelRanks, public InnerListener {
         others_(others),
         network_(network),
         frames_(frames(c)) {
-    const auto nic_of = [&](uint32_t rank, const Connection&) {
-      return network.nics[c.communicator.node_of(rank)];
+    const auto ways_of = [&](const Connection& connection) {
+      return way_of(network, c.communicator.node_of(connection.from),
+                    c.communicator.node_of(connection.to));
     };
-    const uint32_t connections = add_flows(specs_, nic_of, 0);
+    const uint32_t connections = add_flows(specs_, ways_of, 0);
     if (others != Others::kPlayed) fold(connections);
     number_connections();
     network.route(specs_);
@@ -145,6 +146,10 @@ class FoldRun : public PacketLevelRanks, public InnerListener {
     bool heard = false;
     PlanOutput out;
   };
+
+  static MessageWays way_of(const FoldNetwork& network, uint32_t from, uint32_t to) {
+    return message_ways({&network.nics[from], 1}, {&network.nics[to], 1});
+  }
 
   static PacketLevelRanksSettings costs_of(const FoldCase& c, const FoldNetwork& network) {
     PacketLevelRanksSettings settings = network.costs;
@@ -190,9 +195,9 @@ class FoldRun : public PacketLevelRanks, public InnerListener {
         config.carried[r][i] = config.carried[far.rank][far.connection] = true;
         inner_at_[r][i] = inner_at_[far.rank][far.connection] = static_cast<uint32_t>(inner.size());
         inner_ends_.push_back({{r, i}, far});
-        inner.push_back({{{network_.nics[c_.communicator.node_of(r)],
-                           network_.nics[c_.communicator.node_of(far.rank)]}},
-                         connection.window});
+        inner.push_back(
+            {way_of(network_, c_.communicator.node_of(r), c_.communicator.node_of(far.rank)),
+             connection.window});
       }
     }
     inner_ = std::make_unique<InnerMessages>(std::move(inner), costs_of(c_, network_));

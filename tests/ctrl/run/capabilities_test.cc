@@ -98,6 +98,12 @@ void merged(Parts& p) {
   p.port = kSecondNicPort;
   p.job = "merged_nics = 2\n";
 }
+void merged_of_gpus(Parts& p) {
+  merged(p);
+  p.node += "gpus = 2\n";
+  p.emulated += "gpus = 2\n";
+  if (p.side == RealSide::kKernel || p.side == RealSide::kWire) p.job += kJoin;
+}
 void both_kinds(Parts& p) {
   several(p);
   p.second = real_key(RealSide::kReference);
@@ -139,6 +145,7 @@ const std::map<std::string_view, Example>& examples() {
          merged(p);
          if (p.side == RealSide::kKernel || p.side == RealSide::kWire) p.job += kJoin;
        }},
+      {"merged NICs of several ranks a node", merged_of_gpus},
       {"merged NICs, without `join`", merged},
       {"`period`", [](Parts& p) { p.job = "period = \"1ms\"\n"; }},
       {"`start` of a job", [](Parts& p) { p.job = "start = \"1ms\"\n"; }},

@@ -17,6 +17,18 @@ uint32_t most_merged(NcclVersion version) {
 
 }  // namespace
 
+/// Of several ranks a node: whether each NIC belongs to a device, or all of a node's to one.
+std::string not_even(const Config& config, const JobConfig& job) {
+  for (const NodeId id : job.ranks) {
+    const NodeConfig& node = config.nodes[id];
+    const size_t nics = node.nics.size();
+    if (nics <= job.merged_nics || nics % job.merged_nics == 0) continue;
+    return "node " + node.name + " has " + std::to_string(nics) + " NICs: with several ranks a " +
+           "node, which take all of them, these have to be a multiple";
+  }
+  return "";
+}
+
 void read_merged_nics(TableReader& table, ReadContext& context, JobConfig& job) {
   const auto merged = table.integer("merged_nics", 1, kMostMerged);
   if (!merged) return;
@@ -27,7 +39,7 @@ void read_merged_nics(TableReader& table, ReadContext& context, JobConfig& job) 
     why = "NCCL 2." + std::to_string(job.nccl.minor) + " makes one device of " +
           std::to_string(most_merged(job.nccl)) + " at most";
   } else if (!job.ranks.empty() && gpus_per_node(context.config, job) > 1) {
-    why = "a merged NIC goes with one rank a node";
+    why = not_even(context.config, job);
   }
   if (why.empty()) return;
   table.error(merged->line, "merged_nics", std::to_string(merged->value), why);
