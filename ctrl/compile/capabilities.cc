@@ -58,13 +58,10 @@ Found find_plain_ring(const Asked& asked, RealSide side) {
   });
 }
 
-Found find_not_for_ring_node(const Asked& asked, RealSide side) {
-  for (const JobConfig& job : asked.config.jobs) {
-    if (job.join || !is_of(asked.config, job, side)) continue;
-    std::string found = not_for_ring_node(asked.config, job);
-    if (!found.empty()) return Place{job.line, "job", std::move(found)};
-  }
-  return std::nullopt;
+Found find_other_job(const Asked& asked, RealSide side) {
+  return first_job(asked, side, "no plain ring", [&](const JobConfig& job) {
+    return !job.join && !is_plain_ring(asked.config, job);
+  });
 }
 
 Found find_join(const Asked& asked, RealSide side) {
@@ -132,25 +129,16 @@ Found find_all_real_not_told(const Asked& asked, RealSide side) {
   return std::nullopt;
 }
 
-/// What ring_node on a kernel and a reference node both do.
-bool is_ring_of_both(const Config& config, const JobConfig& job) {
-  return is_plain_ring(config, job) && !job.join && job.merged_nics == 1;
-}
-
-Found find_both_kinds(const Asked& asked, bool in_a_ring) {
+Found find_both_kinds(const Asked& asked, bool joined) {
   for (const JobConfig& job : asked.config.jobs) {
     if (kernels(asked.config, job) == 0 || !has_reference_ranks(asked.config, job)) continue;
-    if (is_ring_of_both(asked.config, job) != in_a_ring) continue;
+    if (job.join.has_value() != joined) continue;
     return Place{job.line, "job", "ranks on kernels and on nodes with real = true"};
   }
   return std::nullopt;
 }
-Found find_both_kinds_in_a_ring(const Asked& asked, RealSide) {
-  return find_both_kinds(asked, true);
-}
-Found find_both_kinds_otherwise(const Asked& asked, RealSide) {
-  return find_both_kinds(asked, false);
-}
+Found find_both_kinds_alone(const Asked& asked, RealSide) { return find_both_kinds(asked, false); }
+Found find_both_kinds_joined(const Asked& asked, RealSide) { return find_both_kinds(asked, true); }
 
 Found find_several_joined(const Asked& asked, RealSide side) {
   for (const JobConfig& job : asked.config.jobs) {
@@ -162,8 +150,9 @@ Found find_several_joined(const Asked& asked, RealSide side) {
   return std::nullopt;
 }
 
-Found find_all_real(const Asked& asked, RealSide side) {
+Found find_all_real(const Asked& asked, RealSide side, bool untold) {
   for (const JobConfig& job : asked.config.jobs) {
+    if (untold && (job.join || is_plain_ring(asked.config, job))) continue;
     const bool kernel = side == RealSide::kKernel;
     const size_t count = kernel ? kernels(asked.config, job) : real_nodes(asked.config, job);
     if (count != job.ranks.size() || !is_of(asked.config, job, side)) continue;
@@ -171,6 +160,14 @@ Found find_all_real(const Asked& asked, RealSide side) {
     return Place{job.line, "job", counted(count, what)};
   }
   return std::nullopt;
+}
+
+Found find_any_all_real(const Asked& asked, RealSide side) {
+  return find_all_real(asked, side, false);
+}
+/// No NCCL of its own and no options of ring_node tell it.
+Found find_untold_all_real(const Asked& asked, RealSide side) {
+  return find_all_real(asked, side, true);
 }
 
 Found find_operations(const Asked& asked, RealSide side, OperationsMode mode, const char* found) {
@@ -187,6 +184,19 @@ Found find_inferred(const Asked& asked, RealSide side) {
 Found find_exact(const Asked& asked, RealSide side) {
   return first_job(asked, side, "payload = \"exact\"",
                    [](const JobConfig& job) { return job.payload == PayloadMode::kExact; });
+}
+
+/// Of these, what ring_node would have to carry out as a whole node.
+Found find_exact_alone(const Asked& asked, RealSide side) {
+  return first_job(asked, side, "payload = \"exact\"", [&](const JobConfig& job) {
+    return job.payload == PayloadMode::kExact && !job.join &&
+           !is_ring_of_neighbours(asked.config, job);
+  });
+}
+
+Found find_merged_alone(const Asked& asked, RealSide side) {
+  return first_job(asked, side, "NICs that are merged",
+                   [](const JobConfig& job) { return job.merged_nics > 1 && !job.join; });
 }
 
 Found find_merged(const Asked& asked, RealSide side) {
@@ -308,9 +318,13 @@ constexpr Cell no(std::string_view why) { return {Cell::Answer::kNo, why}; }
 /// For an option that can be given all the same.
 constexpr Cell absent(std::string_view why) { return {Cell::Answer::kAbsent, why}; }
 
-constexpr Cell kPlainOnly =
-    no("ring_node knows \"all_reduce\" by \"ring\" and \"simple\" of float32, with one rank a "
-       "node; a job of NCCL's own has a key join");
+constexpr Cell kOtherValues =
+    no("ring_node moves and verifies values of a ring all-reduce of 2.23 to 2.28 alone; a job of "
+       "NCCL's own has a key join");
+constexpr Cell kOneNic =
+    no("ring_node takes one NIC for a connection; a job of NCCL's own has a key join");
+constexpr Cell kUntold =
+    no("ring_node is told such a job by a node that is played here, and there is none");
 constexpr Cell kNoDimensions =
     no("such a job has no channels and messages of NCCL's: predict alone "
        "has a model of it");
@@ -342,12 +356,11 @@ constexpr Capability kTable[] = {
       no("its time is virtual, and run is in real time: use understudy simulate, or real = true "
          "for "
          "a node on the wire")}},
-    {"kernels and reference nodes in any other job",
-     find_both_kinds_otherwise,
+    {"kernels and reference nodes in one job with `join`",
+     find_both_kinds_joined,
      {kAbsent,
-      no("what both kinds do in one job is \"all_reduce\" by \"ring\" and \"simple\" of float32, "
-         "with one rank a node, each with one NIC: ring_node on a kernel knows no other, and a "
-         "reference node does not take part in NCCL's bootstrap (join)"),
+      no("in NCCL's bootstrap the emulator speaks for emulated ranks only: a reference node's rank "
+         "would have to be announced as one of these, and its connections handed to its requester"),
       kAbsent, kAbsent}},
     {"an algorithm for each dimension of the network",
      find_dimensions,
@@ -356,16 +369,20 @@ constexpr Capability kTable[] = {
      find_plain_ring,
      {kYes, kYes, kYes, kYes}},
     {"`[[job]]`: any other collective, algorithm, protocol or type, without `join`",
-     find_not_for_ring_node,
-     {kYes, kPlainOnly, kYes, kPlainOnly}},
+     find_other_job,
+     {kYes, kYes, kYes, kYes}},
     {"`[[job]]` with `join`: NCCL's own", find_join, {kYes, kYes, kYes, kYes}},
     {"`payload = \"exact\"`", find_exact, {kYes, kYes, kAbsent, kYes}},
+    {"`payload = \"exact\"` without `join` of anything but `ring_node`'s own ring",
+     find_exact_alone,
+     {kYes, kOtherValues, kAbsent, kOtherValues}},
     {"`operations = \"fed\"`", find_fed, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"inferred\"`", find_inferred, {kYes, kYes, kAbsent, kYes}},
     {"merged NICs", find_merged, {kYes, kYes, kYes, kYes}},
     {"merged NICs of several ranks a node",
      find_merged_of_gpus,
      {kYes, kOneMerged, kYes, kOneMerged}},
+    {"merged NICs, without `join`", find_merged_alone, {kYes, kOneNic, kYes, kOneNic}},
     {"`period`",
      find_period,
      {kYes, kYes, kYes, no("run's real node has no clock in common with emulated ones")}},
@@ -376,8 +393,11 @@ constexpr Capability kTable[] = {
      {kYes, no("what a kernel's program computes is its own"), kYes,
       no("what run's real node computes is its own")}},
     {"several real nodes in one job with `join`", find_several_joined, {kYes, kYes, kAbsent, kYes}},
+    {"a job of real nodes only, no ring all-reduce and without `join`",
+     find_untold_all_real,
+     {kYes, kUntold, kAbsent, kUntold}},
     {"a job of real nodes only",
-     find_all_real,
+     find_any_all_real,
      {kYes, no("kernels alone need no [[job]]: ring_node --rank, --ranks, --sizes"), kAbsent,
       no("real nodes alone need no [[job]]: ring_node --rank, --ranks, --sizes")}},
     {"a job of real nodes only, `fed` or `inferred`",
@@ -388,8 +408,8 @@ constexpr Capability kTable[] = {
      find_several_not_told,
      {kYes, kYes, kAbsent, kYes}},
     {"several real nodes in one job", find_several, {kYes, kYes, kAbsent, kYes}},
-    {"kernels and reference nodes in one ring all-reduce, each with one NIC",
-     find_both_kinds_in_a_ring,
+    {"kernels and reference nodes in one job without `join`",
+     find_both_kinds_alone,
      {kAbsent, kYes, kAbsent, kAbsent}},
     {"`[topology]`", find_topology, {kYes, kYes, kYes, kYes}},
     {"several `[[port]]`s in one network", find_several_ports, {kYes, kYes, kAbsent, kYes}},

@@ -33,17 +33,17 @@ std::vector<std::shared_ptr<const RankSchedule>> all_parts(
   return parts;
 }
 
-/// Bytes of the job's kinds of operations; of a group all together.
-std::vector<uint64_t> kinds_of(const JobConfig& job, const std::vector<JobSchedule>& schedules) {
-  std::vector<uint64_t> sizes;
+/// The job's kinds of operations, and their bytes; of a group all together.
+void add_kinds(const JobConfig& job, const std::vector<JobSchedule>& schedules,
+               CollectiveSetup& setup) {
   for (const JobSchedule& schedule : schedules) {
-    if (sizes.empty() || !job.group) {
-      sizes.push_back(schedule.bytes);
-    } else {
-      sizes.front() += schedule.bytes;
+    if (setup.sizes.empty() || !job.group) {
+      setup.sizes.push_back(0);
+      setup.kinds.emplace_back();
     }
+    setup.sizes.back() += schedule.bytes;
+    setup.kinds.back().push_back(schedule.operation);
   }
-  return sizes;
 }
 
 /// Messages of a real rank that must stay readable until what emulated ranks make of them has
@@ -107,7 +107,7 @@ class Builder {
       if (schedule.operation.algorithm != setup_->algorithm) setup_->algorithm.reset();
       if (schedule.operation.protocol != setup_->protocol) setup_->protocol.reset();
     }
-    setup_->sizes = kinds_of(job_, schedules);
+    add_kinds(job_, schedules, *setup_);
     std::vector<PlanInput>& plans = setup_->inputs;
     for (uint32_t size = 0; size < setup_->sizes.size(); ++size) {
       const JobSchedule& schedule = schedules[size];

@@ -26,9 +26,10 @@ struct CollectiveSetup {
   std::vector<std::unique_ptr<CollectiveShape>> shapes;
   std::vector<PlanInput> inputs;  ///< of plans, by shape
   std::vector<JobOperation> operations;
-  std::vector<uint64_t> sizes;         ///< bytes, by JobOperation::size; of a group all together
-  bool carried = false;                ///< what emulated ranks say crosses the network ...
-  std::vector<InnerConnection> inner;  ///< ... by these, as CollectiveJob::inner
+  std::vector<uint64_t> sizes;  ///< bytes, by JobOperation::size; of a group all together
+  std::vector<std::vector<Operation>> kinds;  ///< the same; several are a group
+  bool carried = false;                       ///< what emulated ranks say crosses the network ...
+  std::vector<InnerConnection> inner;         ///< ... by these, as CollectiveJob::inner
   PacketLevelRanksSettings inner_settings;
 };
 

@@ -70,11 +70,8 @@ bool is_plain_ring(const Config& config, const JobConfig& job) {
   return not_plain(config, job).empty();
 }
 
-std::string not_for_ring_node(const Config& config, const JobConfig& job) {
-  if (job.nccl < kOldestToRun || job.nccl > kNewestToRun) {
-    return quoted("nccl", name_of(kVersionNames, job.nccl));
-  }
-  return not_plain(config, job);
+bool is_ring_of_neighbours(const Config& config, const JobConfig& job) {
+  return job.nccl >= kOldestToRun && job.nccl <= kNewestToRun && is_plain_ring(config, job);
 }
 
 }  // namespace understudy

@@ -17,10 +17,11 @@ uint32_t gpus_per_node(const Config& config, const JobConfig& job);
 uint64_t job_rank_count(const Config& config, const JobConfig& job);
 /// Whether it has no real node, so that its jobs are carried out packet by packet.
 bool all_emulated(const Config& config);
-/// A ring all-reduce of fp32 by the Simple protocol, with one rank a node: as 2.23 to 2.28 cut it,
-/// what ring_node knows.
+/// A ring all-reduce of fp32 by the Simple protocol, with one rank a node.
 bool is_plain_ring(const Config& config, const JobConfig& job);
-/// What about the job ring_node does not know, nor anybody but NCCL itself; empty if nothing.
-std::string not_for_ring_node(const Config& config, const JobConfig& job);
+/// Whether ring_node carries it out as neighbour of other ranks, by its own knowledge of a ring:
+/// what is_plain_ring() says, as 2.23 to 2.28 cut it. Else as a whole node, by the model's
+/// schedules.
+bool is_ring_of_neighbours(const Config& config, const JobConfig& job);
 
 }  // namespace understudy

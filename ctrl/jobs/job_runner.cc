@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "ctrl/compile/shard_config.h"
+#include "ctrl/config/job_operation.h"
 #include "ctrl/config/port_of.h"
 #include "ctrl/jobs/link_timeline.h"
+#include "ctrl/jobs/node_job.h"
 #include "ctrl/jobs/operations/reference_feed.h"
-#include "ctrl/jobs/packet_model.h"
 #include "ctrl/peers/nccl/transport/net_ib_layout.h"
-#include "ctrl/shards/collect.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -24,20 +24,35 @@ std::optional<uint32_t> link_of(const CollectiveJob& job, const RingLinkRequest&
   for (uint32_t l = 0; l < job.links.size(); ++l) {
     const CollectiveConnection& link = job.links[l];
     if (link.real != wanted.real_rank || link.far != wanted.emulated_rank) continue;
-    if (link.channel == wanted.channel && link.real_sends == wanted.real_sends) return l;
+    if (link.channel == wanted.channel && link.index == wanted.index &&
+        link.real_sends == wanted.real_sends) {
+      return l;
+    }
   }
   return std::nullopt;
+}
+
+/// Of the real node's NIC by which the rank talks.
+size_t port_of_rank(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                    uint32_t rank) {
+  const Communicator& c = setup.communicator;
+  return *port_of(config, job.ranks[c.node_of(rank)], c.nic_of(rank));
 }
 
 bool is_over(const CollectiveProgress& p) { return p.failed || p.finished == p.results.size(); }
 
 }  // namespace
 
+/// Whoever plays a real rank here; null: a program does.
+RanksHost* JobRunner::reference_of(const Job& job, uint32_t rank) {
+  if (job.reference.empty()) return nullptr;
+  const CollectiveSetup& setup = job.setup();
+  return job.reference[setup.job.real_index[rank] / setup.communicator.gpus].get();
+}
+
 /// Of a rank that speaks for itself.
 bool JobRunner::is_program(const Job& job, uint32_t rank) {
-  const CollectiveJob& ring = job.setup().job;
-  if (!ring.is_real(rank)) return false;
-  return job.reference.empty() || job.reference[ring.real_index[rank]] == nullptr;
+  return job.setup().job.is_real(rank) && reference_of(job, rank) == nullptr;
 }
 
 std::vector<uint32_t> JobRunner::programs(const Job& job) {
@@ -48,9 +63,14 @@ std::vector<uint32_t> JobRunner::programs(const Job& job) {
   return all;
 }
 
-/// Pairs of a program's rank and a neighbour of its that is played here.
-uint32_t JobRunner::neighbours_of(const Job& job) {
+/// Of a plain ring: pairs of a program's rank and a neighbour of its that is played here. Else the
+/// nodes of programs.
+uint32_t JobRunner::clients_of(uint32_t number) const {
+  const Job& job = jobs_[number];
   const CollectiveJob& ring = job.setup().job;
+  if (!is_ring_of_neighbours(config_, config_.jobs[number])) {
+    return static_cast<uint32_t>(programs(job).size() / job.setup().communicator.gpus);
+  }
   uint32_t count = 0;
   for (const uint32_t real : programs(job)) {
     for (const uint32_t rank : std::set<uint32_t>{next(ring, real), previous(ring, real)}) {
@@ -71,12 +91,21 @@ Result<std::unique_ptr<JobRunner>> JobRunner::create(const Config& config,
     const JobConfig& job = config.jobs[j];
     Job& made = runner->jobs_[j];
     made.state = std::move(states[j]);
-    made.control = controls[*port_of(config, job.ranks[made.setup().job.real.front()], job.nic)];
+    made.control = controls[port_of_rank(config, job, made.setup(), made.setup().job.real.front())];
     TRY(runner->host(made, job));
     TRY(runner->host_reference(made, job, reference));
-    made.neighbours = neighbours_of(made);
+    made.clients = runner->clients_of(static_cast<uint32_t>(j));
+    if (!job.join && !is_ring_of_neighbours(config, job)) make_node_jobs(config, job, made);
   }
   return runner;
+}
+
+void JobRunner::make_node_jobs(const Config& config, const JobConfig& job, Job& made) {
+  const std::vector<uint32_t> all = programs(made);
+  const Communicator& communicator = made.setup().communicator;
+  for (size_t i = 0; i < all.size(); i += communicator.gpus) {
+    made.node_jobs[all[i]] = node_job(config, job, made.setup(), communicator.node_of(all[i]));
+  }
 }
 
 std::vector<size_t> JobRunner::own() const {
@@ -102,22 +131,19 @@ Result<void> JobRunner::host(Job& job, const JobConfig& config) {
 
 Result<void> JobRunner::host_reference(Job& job, const JobConfig& config,
                                        const std::vector<ShardControl*>& reference) {
-  const CollectiveJob& ring = job.setup().job;
-  const auto behind = [&](uint32_t real) {
-    return reference[*port_of(config_, config.ranks[ring.real[real]], config.nic)];
-  };
   if (reference.empty() || config.join) return {};
-  for (uint32_t real = 0; real < ring.real.size(); ++real) {
+  const CollectiveJob& out = job.setup().job;
+  const uint32_t gpus = job.setup().communicator.gpus;
+  for (uint32_t node = 0; node * gpus < out.real.size(); ++node) {
     std::unique_ptr<RanksHost>& made = job.reference.emplace_back();
-    if (behind(real) == nullptr) continue;
-    auto ranks =
-        RanksHost::create_beside_programs(config_, config, *job.state, real, *behind(real));
-    if (!ranks) return fail(ranks.error().text);
-    made = std::move(*ranks);
+    ShardControl* behind =
+        reference[port_of_rank(config_, config, job.setup(), out.real[node * gpus])];
+    if (behind == nullptr) continue;
+    made = TRY(RanksHost::create_beside_programs(config_, config, *job.state, node, *behind));
   }
   for (const auto& ranks : job.reference) {
     if (ranks == nullptr) continue;
-    if (auto done = ranks->connect(*job.emulated, job.reference); !done) return done;
+    TRY(ranks->connect(*job.emulated, job.reference));
   }
   return {};
 }
@@ -156,7 +182,12 @@ void JobRunner::add_timeline(std::vector<TimelineTrack>& tracks) const {
 std::vector<RingOffer> JobRunner::offers(NodeId node) const {
   std::vector<RingOffer> result;
   for (const size_t j : own()) {
-    if (config_.jobs[j].join) continue;
+    const JobConfig& job = config_.jobs[j];
+    if (job.join) continue;
+    if (!is_ring_of_neighbours(config_, job)) {
+      add_node_offers(static_cast<uint32_t>(j), node, result);
+      continue;
+    }
     for (const uint32_t real : programs(jobs_[j])) {
       add_offers(static_cast<uint32_t>(j), real, node, result);
     }
@@ -192,6 +223,32 @@ void JobRunner::add_offers(uint32_t number, uint32_t real, NodeId node,
   }
 }
 
+/// To each of its real nodes that a program plays, if a rank of `node` is played here.
+void JobRunner::add_node_offers(uint32_t number, NodeId node,
+                                std::vector<RingOffer>& offers) const {
+  const JobConfig& job = config_.jobs[number];
+  const CollectiveSetup& setup = jobs_[number].setup();
+  const uint32_t gpus = setup.communicator.gpus;
+  const auto place = std::ranges::find(job.ranks, node) - job.ranks.begin();
+  if (static_cast<size_t>(place) == job.ranks.size()) return;
+  if (is_program(jobs_[number], static_cast<uint32_t>(place) * gpus)) return;
+  for (const auto& [client, told] : jobs_[number].node_jobs) {
+    RingOffer offer;
+    offer.job = number;
+    offer.message.name = job.name;
+    offer.message.client_rank = client;
+    offer.message.real_ranks = programs(jobs_[number]);
+    offer.message.mtu = config_.fabric.mtu;
+    offer.message.data_traffic_class = offer.message.control_traffic_class =
+        job.sender.traffic_class;
+    offer.node = told;
+    for (const NicConfig& nic : config_.nodes[job.ranks[told->node]].nics) {
+      offer.client_addresses.push_back(roce_address(nic));
+    }
+    offers.push_back(std::move(offer));
+  }
+}
+
 Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   const RingLinkRequest& link = *request.ring;
   Job& job = jobs_[link.job];
@@ -199,9 +256,7 @@ Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   const auto number = link_of(job.setup().job, link);
   if (!number) return fail("the job has no such channel");
   const CollectiveConnection& connection = job.setup().job.links[*number];
-  RanksHost* const played = connection.among_real()
-                                ? job.reference[job.setup().job.real_index[connection.far]].get()
-                                : nullptr;
+  RanksHost* const played = connection.among_real() ? reference_of(job, connection.far) : nullptr;
   const LinkNearEnd ours =
       played != nullptr ? played->end(connection.twin) : job.emulated->open(*number);
   if (ours.qpns.empty()) return fail("no queue pair is left on this port");
@@ -222,10 +277,21 @@ Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   return EndpointReady{ours.qpns.front(), request.local_psn, ours.va, ours.rkey};
 }
 
+std::optional<RingLinkEnd> JobRunner::on_ring_meeting(uint32_t job, const RingLinkEnd& end) {
+  const bool sends = end.direction == RingDirection::kClientSends;
+  const uint32_t from = sends ? end.of->client_rank : end.of->peer_rank;
+  const uint32_t to = sends ? end.of->peer_rank : end.of->client_rank;
+  auto& ends = jobs_[job].ends;
+  ends.insert_or_assign({from, to, end.channel, end.of->index, sends}, end);
+  const auto other = ends.find({from, to, end.channel, end.of->index, !sends});
+  if (other == ends.end()) return std::nullopt;
+  return other->second;
+}
+
 void JobRunner::on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t) {
   Job& j = jobs_[job];
   j.ready_ranks.insert(real_rank);
-  if (++j.ready == j.neighbours && j.emulated->all_joined()) start(j);
+  if (++j.ready == j.clients && j.emulated->all_joined()) start(j);
 }
 
 void JobRunner::start(Job& job) {
@@ -241,7 +307,7 @@ void JobRunner::on_ring_result(uint32_t job, uint32_t real_rank, const RingResul
 
 void JobRunner::on_ring_done(uint32_t job, uint32_t, uint32_t) {
   Job& j = jobs_[job];
-  if (++j.done == j.neighbours) j.emulated->end();
+  if (++j.done == j.clients) j.emulated->end();
 }
 
 std::vector<std::string> JobRunner::poll(Time now) {
@@ -263,7 +329,7 @@ std::vector<std::string> JobRunner::poll(Time now) {
 bool JobRunner::find_out() const {
   return std::ranges::any_of(jobs_, [](const Job& job) {
     return job.state != nullptr && job.emulated->found() != nullptr && job.ready > 0 &&
-           job.done < job.neighbours;
+           job.done < job.clients;
   });
 }
 
@@ -306,9 +372,18 @@ bool JobRunner::finished() const {
   for (const size_t j : own()) {
     const Job& job = jobs_[j];
     if (!config_.jobs[j].join && job.emulated->progress().failed) continue;
-    if (job.done < job.neighbours) return false;
+    if (job.done < job.clients) return false;
   }
-  return true;
+  return settled();
+}
+
+bool JobRunner::settled() const {
+  return std::ranges::all_of(own(), [this](size_t j) {
+    const Job& job = jobs_[j];
+    const bool told = !config_.jobs[j].join && config_.jobs[j].operations == OperationsMode::kTold;
+    const bool left = job.clients > 0 && job.done == job.clients;
+    return !told || !left || is_over(job.emulated->progress());
+  });
 }
 
 bool JobRunner::has_reference() const {
@@ -345,56 +420,6 @@ std::string JobRunner::status() const {
             "/" + std::to_string(progress.results.size());
   }
   return text;
-}
-
-JobReport JobRunner::report(size_t index) const {
-  const Job& job = jobs_[index];
-  JobReport report = job_report(config_, index, job.emulated->progress(), job.setup().operations,
-                                Verified::kNo, [&](size_t i) { return job.state->modelled[i]; });
-  report.model = model_name(job.state->model);
-  if (const InferenceReport* found = job.emulated->found()) report.inferred = *found;
-  add_results(report, index);
-  return report;
-}
-
-void JobRunner::add_results(JobReport& report, size_t index) const {
-  const CollectiveJob& ring = jobs_[index].setup().job;
-  const JobConfig& job = config_.jobs[index];
-  // Each one's times, if all of them are known.
-  const size_t told = programs(jobs_[index]).size() * job.sizes.size();
-  if (ring.real.size() > 1 && jobs_[index].results.size() == told) {
-    for (const uint32_t rank : ring.real) {
-      report.real_nodes.push_back(config_.nodes[job.ranks[rank]].name);
-    }
-  }
-  for (const auto& [rank, result] : jobs_[index].results) {
-    if (auto added = add_node_result(report, job, result, ring.real_index[rank]); !added) {
-      ++report.violations;
-    }
-  }
-  add_reference(report, jobs_[index]);
-}
-
-/// What the reference nodes say of the operations that programs have told of.
-void JobRunner::add_reference(JobReport& report, const Job& job) const {
-  for (size_t real = 0; real < job.reference.size(); ++real) {
-    if (job.reference[real] == nullptr) continue;
-    const CollectiveProgress& own = job.reference[real]->progress();
-    report.failed = report.failed || own.failed;
-    report.violations += own.violations;
-    for (size_t i = 0; i < std::min<size_t>(own.finished, report.collectives.size()); ++i) {
-      CollectiveReport& c = report.collectives[i];
-      const Duration time = own.results[i].end - own.results[i].entry;
-      c.size_mismatches += own.results[i].size_mismatches;
-      if (c.entry.is_never()) {  // no rank is emulated
-        c.entry = own.results[i].entry;
-        c.measured = time;
-      }
-      if (c.by_node.empty()) continue;
-      c.by_node[real] = time;
-      c.node_reported = std::max(c.node_reported.value_or(Duration()), time);
-    }
-  }
 }
 
 }  // namespace understudy

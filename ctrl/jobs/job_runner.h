@@ -1,9 +1,12 @@
-// The ring jobs of a run in real time: offers them to the clients that dial the emulated
+// The jobs of a run whose real ranks are programs: offers them to the clients that dial the emulated
 // neighbours, connects, starts them, and keeps what the clients report.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -52,8 +55,11 @@ class JobRunner final : public RingObserver {
   std::vector<std::string> poll(Time now);
   /// There is a job whose operations are not told, and which is not over.
   bool find_out() const;
-  /// Every job is over: all operations done and the client has said so, or it has failed.
+  /// Every job is over: all operations done and its clients have said so, or it has failed.
   bool finished() const;
+  /// No emulated rank still has to do, after all clients, what needs none of them any more: in a
+  /// tree results go on to others.
+  bool settled() const;
   /// Some ranks are on reference nodes, and whether all of these are done.
   bool has_reference() const;
   bool reference_over() const;
@@ -79,14 +85,15 @@ class JobRunner final : public RingObserver {
   /// of NCCL's search. References to its setup and emulated ranks end. Not in a network of
   /// switches.
   Result<void> plan_again(size_t job, uint32_t search_channels);
-  void begun(size_t job) { jobs_[job].ready = jobs_[job].neighbours; }
+  void begun(size_t job) { jobs_[job].ready = jobs_[job].clients; }
   /// All real ranks stand ready.
-  bool has_begun(size_t job) const { return jobs_[job].ready == jobs_[job].neighbours; }
-  void ended(size_t job) { jobs_[job].done = jobs_[job].neighbours; }
+  bool has_begun(size_t job) const { return jobs_[job].ready == jobs_[job].clients; }
+  void ended(size_t job) { jobs_[job].done = jobs_[job].clients; }
 
   void on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
   void on_ring_result(uint32_t job, uint32_t real_rank, const RingResultMessage& result) override;
   void on_ring_done(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
+  std::optional<RingLinkEnd> on_ring_meeting(uint32_t job, const RingLinkEnd& end) override;
 
  private:
   struct Job {
@@ -94,9 +101,14 @@ class JobRunner final : public RingObserver {
     std::unique_ptr<JobConfig> own;   ///< of a plan that was made again
     std::unique_ptr<JobState> state;  ///< null: somebody else's, the rest is empty
     std::unique_ptr<EmulatedRanksBinding> emulated;
-    std::vector<std::unique_ptr<RanksHost>> reference;  ///< by real rank; null: a program's
-    ShardControl* control = nullptr;                    ///< of its shard
-    uint32_t neighbours = 0;                            ///< connections that the clients make
+    std::vector<std::unique_ptr<RanksHost>> reference;  ///< by real node; null: a program's
+    /// What programs are told that play whole nodes, by the first of their ranks.
+    std::map<uint32_t, std::shared_ptr<const NodeJobMessage>> node_jobs;
+    /// What programs told of their ends of links that they share: by sender, receiver, channel,
+    /// index and whether it is the sender's.
+    std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t, bool>, RingLinkEnd> ends;
+    ShardControl* control = nullptr;  ///< of its shard
+    uint32_t clients = 0;             ///< connections that these make
     uint32_t ready = 0, done = 0;
     uint32_t plugins = 0;            ///< that feed it, while they are connected
     std::set<uint32_t> ready_ranks;  ///< real ones, with any connection
@@ -110,10 +122,13 @@ class JobRunner final : public RingObserver {
   Result<void> host_reference(Job& job, const JobConfig& config,
                               const std::vector<ShardControl*>& reference);
   void start(Job& job);
+  static RanksHost* reference_of(const Job& job, uint32_t rank);
   static bool is_program(const Job& job, uint32_t rank);
   static std::vector<uint32_t> programs(const Job& job);
-  static uint32_t neighbours_of(const Job& job);
+  static void make_node_jobs(const Config& config, const JobConfig& job, Job& made);
+  uint32_t clients_of(uint32_t job) const;
   void add_offers(uint32_t job, uint32_t real, NodeId node, std::vector<RingOffer>& offers) const;
+  void add_node_offers(uint32_t job, NodeId node, std::vector<RingOffer>& offers) const;
   void add_results(JobReport& report, size_t job) const;
   void add_reference(JobReport& report, const Job& job) const;
 

@@ -30,8 +30,10 @@ Result<std::unique_ptr<RanksHost>> RanksHost::create_beside_programs(const Confi
                                                                      const JobConfig& job,
                                                                      JobState& state, uint32_t node,
                                                                      ShardControl& control) {
+  const uint32_t gpus = state.setup->communicator.gpus;
+  const ReferenceRanks::Own own{node * gpus, (node + 1) * gpus};
   std::unique_ptr<RanksHost> host(
-      new RanksHost(config, job, state, {node, node + 1}, control, {}, state.setup->job.seed));
+      new RanksHost(config, job, state, own, control, {}, state.setup->job.seed));
   TRY(host->allocate());
   return host;
 }

@@ -64,6 +64,7 @@ struct RingLinkRequest {
   uint32_t emulated_rank = 0;  ///< the rank that this endpoint plays
   uint32_t real_rank = 0;      ///< the rank at the other end
   uint32_t channel = 0;
+  uint8_t index = 0;          ///< 0: of collectives, 1: of sends and receives
   bool real_sends = false;    ///< true: data come from the real rank and our credits go to it
   uint64_t fifo_address = 0;  ///< real_sends: the real rank's memory for our credits
   Rkey fifo_rkey = 0;

@@ -147,7 +147,7 @@ void EmulatedSide::turn_rings() {
       peer->call_off(std::move(*why));
     } else if (jobs_->has_begun(*job)) {
       peer->begin();
-    } else {
+    } else if (!peer->meet()) {
       continue;
     }
     host_->flush(id);

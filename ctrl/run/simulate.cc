@@ -57,8 +57,10 @@ class VirtualRun {
   bool has_kernels() const { return folder_.has_value(); }
   /// All programs and operations are done, or have failed.
   bool over() const {
-    return guests_.over() && reference_->over() &&
-           (control_ == nullptr || control_->side().jobs().reference_over());
+    if (!guests_.over() || !reference_->over()) return false;
+    if (control_ == nullptr) return true;
+    const JobRunner& jobs = control_->side().jobs();
+    return jobs.reference_over() && jobs.settled();
   }
   bool all_over() const;
   /// Null: a shard has the network, or there is none.

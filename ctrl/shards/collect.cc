@@ -54,6 +54,12 @@ LatenessReport lateness(const Histogram& h) {
           .max = h.max()};
 }
 
+/// By CollectiveReport::size_index; those of a group are one operation.
+std::vector<uint64_t> bytes_of_kinds(const JobConfig& job) {
+  if (!job.group) return job.sizes;
+  return {std::reduce(job.sizes.begin(), job.sizes.end())};
+}
+
 void add_link(std::vector<LinkReport>& out, const std::string& node, bool up,
               const std::vector<LinkCounters>& links, size_t position) {
   if (position >= links.size()) return;
@@ -92,14 +98,14 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
   report.failed = progress.failed.load(std::memory_order_acquire);
   report.violations = progress.violations.load(std::memory_order_relaxed);
 
+  const std::vector<uint64_t> kinds = bytes_of_kinds(from);
   const size_t finished = progress.finished.load(std::memory_order_acquire);
   for (size_t i = 0; i < finished; ++i) {
     const CollectiveResult& result = progress.results[i];
     const JobOperation& operation = operations[i];
     CollectiveReport c;
     c.size_index = operation.size;
-    c.bytes =
-        from.group ? std::reduce(from.sizes.begin(), from.sizes.end()) : from.sizes[operation.size];
+    c.bytes = kinds[operation.size];
     c.warmup = operation.warmup;
     c.iteration = operation.iteration;
     c.entry = result.entry;
@@ -117,7 +123,8 @@ Result<void> add_node_result(JobReport& report, const JobConfig& job,
                              const RingResultMessage& result, uint32_t node) {
   const std::string what = "job '" + job.name + "': the real node's result for operation " +
                            std::to_string(result.operation);
-  if (result.operation >= job.sizes.size() || job.sizes[result.operation] != result.bytes) {
+  const std::vector<uint64_t> kinds = bytes_of_kinds(job);
+  if (result.operation >= kinds.size() || kinds[result.operation] != result.bytes) {
     return fail(what + " (" + std::to_string(result.bytes) + " bytes): there is no such size");
   }
   if (result.times_ns.size() != job.iterations) {

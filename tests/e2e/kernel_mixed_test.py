@@ -1,5 +1,5 @@
-"""Real kernels in virtual time among emulated ranks and reference nodes of one ring, in any order, and beside a reference node with a job
-of its own, over one fabric: results right, times those of the plan, the same again. Time is virtual, so that figures are exact however busy the machine is."""
+"""Real kernels in virtual time among emulated ranks and reference nodes of one ring or of any other job, in any order, and beside a
+reference node with a job of its own, over one fabric: results right, times those of the plan, the same again. Time is virtual, so that figures are exact however busy the machine is."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ import subprocess
 
 import stage
 
-from kernel_nodes import emulated, head, kernel, ring_job  # noqa: E402  stage says where it is
+from kernel_nodes import emulated, head, job, kernel, ring_job  # noqa: E402  stage says where it is
 
 LINK = {"rate": "100Gbit/s", "latency": "500ns"}
 # A leaf-spine whose only way between its leaves, of four nodes each, is as fast as one node.
@@ -21,6 +21,10 @@ buffer = "32MB"
 [[queues.class]]
 pfc = { headroom = "auto" }
 """
+REDUCE, GATHER = 'collective = "all_reduce"\n', 'collective = "all_gather"\n'
+TREE, PAT, ALL_TO_ALL = f'{REDUCE}algorithm = "tree"\n', f'{GATHER}algorithm = "pat"\n', 'collective = "all_to_all"\n'
+BROADCAST = 'collective = "broadcast"\nroot = 1\nchannels = 3\n'
+LL128 = f'{GATHER}algorithm = "ring"\nprotocol = "ll128"\nchannels = 2\n'
 PATH_PS, CLOCK_PS = 1_000_000, 256_000  # two links of 500 ns; a look at a guest's clock
 
 
@@ -80,8 +84,8 @@ class MixedKernels(stage.Stage):
             print(f"{job['name']}, {len(job['ranks'])} ranks, {c['size_bytes']} bytes: {took:.2f} us, {over / 1e6:+.2f}")
             self.assertLess(abs(over), path_ps + CLOCK_PS + 0.001 * c["modelled_ps"])
 
-    def assert_same(self, packets, again):
-        self.assertGreater(len(packets), 1000)
+    def assert_same(self, packets, again, least=1000):
+        self.assertGreater(len(packets), least)
         self.assertTrue(packets == again, "two runs differ")
 
     def assert_right(self, job):
@@ -129,6 +133,74 @@ class MixedKernels(stage.Stage):
                         self.assertLess(abs(a - b), path_ps + CLOCK_PS + 0.001 * b)
                 if kinds == "KRE":
                     self.assert_same(packets, self.simulate(text, "again")[2])
+
+    def whole_nodes(self, kinds, operation, gpus=1, nics=1, sizes=("64KiB", "256KiB"), program="", more="", link=None):
+        """A job of `operation` with a node for each letter; kernels call the first node that is none."""
+        played = f"10.9.0.{next(i + 1 for i, kind in enumerate(kinds) if kind != 'K')}"
+        text, names = head(nics), [f"n{i + 1}" for i in range(len(kinds))]
+        link, shape = link or LINK, f"gpus = {gpus}\nnics = {nics}\n"
+        for kind, name in zip(kinds, names):
+            if kind == "K":
+                share = self.build / "tools/rigs/ring_node"
+                node = kernel(name, f"./ring_node --peer {played} {program}", share=share, nics=nics, **link)
+                text += node.replace("[[port]]", f"gpus = {gpus}\n[[port]]", 1)
+                continue
+            text += emulated(name, **link) + shape
+            if kind == "R":
+                text += "real = true\n" + "".join(f'[[port]]\nreal = "{name}"\nnic = {nic}\ndevice = "virtual"\n' for nic in range(nics))
+        text += job(operation, names, sizes, warmup=1) + (f"gpus = {gpus}\n" if gpus > 1 else "") + more
+        return text.replace('entry = "first_credit"\n', "") if "period" in more else text
+
+    def assert_like_reference_nodes(self, kinds, operation, name, **options):
+        """Each real node takes as long as where all of them are reference nodes."""
+        said, report, packets = self.simulate(self.whole_nodes(kinds, operation, **options), name)
+        self.assertEqual(said.count("All operations are done"), kinds.count("K"), said)
+        self.assert_holds(self.folder / f"{name}.pcapng", "--config", str(self.folder / f"{name}.toml"))
+        done, = report["jobs"]
+        self.assertEqual((done["done"], done["failed"], done["protocol_violations"]), (done["planned"], False, 0))
+        alone, = self.simulate(self.whole_nodes(kinds.replace("K", "R"), operation, **options), "reference")[1]["jobs"]
+        for ours, theirs in zip(done["collectives"], alone["collectives"], strict=True):
+            self.assertEqual((ours["modelled_ps"], ours["size_mismatches"]), (theirs["modelled_ps"], 0))
+            if ours["warmup"]:
+                continue
+            times = [c.get("by_node_ps") or [c["node_reported_ps"]] for c in (ours, theirs)]
+            print(f"{name}, {ours['size_bytes']} bytes:", ", ".join(f"{a / 1e6:.2f} us, {(a - b) / 1e6:+.2f}" for a, b in zip(*times)))
+            for a, b in zip(*times, strict=True):
+                self.assertLess(abs(a - b), PATH_PS + CLOCK_PS + 0.001 * b)
+        return packets
+
+    def test_a_kernel_is_a_node_of_any_job(self):
+        for kinds, name, operation, options in (
+                ("KEEE", "tree", TREE, {}), ("EKEE", "tree-ll", TREE + 'protocol = "ll"\n', {}), ("KEEE", "ll128", LL128, {}),
+                ("KEEE", "broadcast", BROADCAST, {}), ("KEEE", "pat", PAT, {"sizes": ("16KiB", "64KiB")}),
+                ("EEKE", "all-to-all", ALL_TO_ALL, {"sizes": ("16KiB", "64KiB")}),
+                # After the kernel, which is the root, others have messages on their way for long.
+                ("KEEE", "long-ways", TREE, {"sizes": ("64KiB",), "link": {"rate": "100Mbit/s", "latency": "2ms"}}),
+                ("KEEE", "period", TREE, {"program": "--period 1ms", "more": 'period = "1ms"\n'}),
+                ("KEE", "two-gpus", TREE, {"gpus": 2, "nics": 2}), ("KEE", "group", REDUCE + 'algorithm = "ring"\ngroup = true\n', {})):
+            with self.subTest(name):
+                packets = self.assert_like_reference_nodes(kinds, operation, name, **options)
+                if name == "tree":
+                    self.assert_same(packets, self.simulate(self.whole_nodes(kinds, operation), "again")[2], least=500)
+
+    def test_kernels_and_reference_nodes_are_nodes_of_any_job(self):
+        for kinds, name, operation, options in (
+                ("KKRE", "tree", TREE, {}), ("KKR", "all-to-all", ALL_TO_ALL, {"sizes": ("12KiB", "24KiB")}), ("KR", "ll128", LL128, {}),
+                ("KRE", "broadcast", BROADCAST, {})):
+            with self.subTest(name):
+                self.assert_like_reference_nodes(kinds, operation, f"mixed-{name}", **options)
+
+    def test_mistakes_of_whole_nodes_have_their_sentences(self):
+        tree = self.whole_nodes("KEE", TREE)
+        ring = self.ring("KEE").replace("--peer-next 10.9.0.2 --peer-prev 10.9.0.3 --input-seed 5", "--peer 10.9.0.2")
+        for text, sentence in (
+                (tree.replace("--peer 10.9.0.2", "--peer 10.9.0.2 --job tree"), 'no job in which 10.9.0.2 has a rank and 10.9.0.1 is a real node is called "tree"'),
+                (tree.replace("--peer 10.9.0.2", "--peer-next 10.9.0.2 --peer-prev 10.9.0.3"), 'job "job" is no ring all-reduce'),
+                (ring, "is a ring all-reduce, whose rank calls both of its neighbours"),
+                (tree.replace("--peer 10.9.0.2", ""), "whom to call?"),
+                (tree.replace("--peer 10.9.0.2", "--peer 10.9.0.2 --rank 0 --ranks 3 --sizes 4"), "with --peer the job is told")):
+            with self.subTest(sentence):
+                self.assertIn(sentence, self.simulate(text, "wrong", stage.NOT_FAITHFUL, with_capture=False)[0])
 
     def test_a_kernel_with_other_values_is_found_out(self):
         said, report, _ = self.simulate(self.ring("KEK", seeds=[5, None, 6]), status=stage.NOT_FAITHFUL)

@@ -9,10 +9,14 @@ import unittest
 import stage
 from soft_nic_links import Vhost
 
-from kernel_nodes import emulated, head, ring_job  # noqa: E402  stage says where it is
+from kernel_nodes import emulated, head, job, ring_job  # noqa: E402  stage says where it is
 
 LONGEST = 120  # seconds
 PLUGIN = "libnccl-profiler-understudy.so"
+# Jobs that are no rings: whom they have, and their operation.
+OTHERS = (("REEE", "tree", 'collective = "all_reduce"\nalgorithm = "tree"\n'), ("RRE", "all to all", 'collective = "all_to_all"\n'),
+          ("ERE", "PAT", 'collective = "all_gather"\nalgorithm = "pat"\n'),
+          ("RER", "broadcast", 'collective = "broadcast"\nroot = 1\nchannels = 2\nprotocol = "ll128"\n'))
 RINGS = ("RER", "RRERE", "RERERRE")  # a letter for each rank: real, emulated
 SPINE = """[topology]
 kind = "leaf_spine"
@@ -49,6 +53,10 @@ class RealNodes(stage.Stage):
         following, previous = (f"10.9.0.{(place + step) % len(kinds) + 1}" for step in (1, -1))
         return self.program(place, socket, *before, self.build / "tools/rigs/ring_node/ring_node", "--peer-next", following, "--peer-prev", previous,
                             "--input-seed", "5")
+
+    def whole_node(self, kinds, place, socket, before=()):
+        """ring_node as all ranks of that node; it calls the first emulated one."""
+        return self.program(place, socket, *before, self.build / "tools/rigs/ring_node/ring_node", "--peer", f"10.9.0.{kinds.index('E') + 1}")
 
     def program(self, place, socket, *words):
         link = Vhost(f"10.9.0.{place + 1}", socket)
@@ -197,20 +205,63 @@ class RealNodes(stage.Stage):
                     self.assertGreater(counts["messages"], 0)
                     self.assertEqual(counts["messages"], counts["received"])
 
+    def run_whole_nodes(self, kinds, operation, rate, latency, switches=False, sizes=("12KiB", "192KiB"), more="", before=(), options=()):
+        """The run's report of a job that is no ring, once everything but times has been found right."""
+        names = [f"n{i + 1}" for i in range(len(kinds))]
+        config = self.write(kinds, rate, latency, switches, job(operation, names, sizes, warmup=1) + more)
+        emulator = self.start(config)
+        programs = [self.whole_node(kinds, *where, before=before) for where in self.sockets(kinds).items()]
+        for program in programs:
+            said = program.communicate(timeout=LONGEST)[0]
+            self.assertEqual(program.returncode, 0, said)
+            self.assertIn("All operations are done", said)
+        self.assertIn(emulator.wait(LONGEST), (0, stage.NOT_FAITHFUL))
+        self.assert_holds(emulator.capture, "--config", str(config), *options)
+        report = self.valid_report(emulator)
+        done, = report["jobs"]
+        self.assertEqual((done["done"], done["failed"], done["protocol_violations"]), (done["planned"], False, 0))
+        self.assertEqual({c["size_mismatches"] for c in done["collectives"]}, {0})
+        return report
+
+    def test_nodes_of_any_job_whatever_the_times(self):
+        for kinds, name, operation in OTHERS:
+            for switches in (False, True):
+                with self.subTest(name, switches=switches):
+                    report = self.run_whole_nodes(kinds, operation, "100Mbit/s", "250us", switches)
+                    self.assertEqual(len(report["ports"]), kinds.count("R"))
+
+    def test_fed_operations_of_any_job(self):
+        """Each node's plugin tells the feed what its rank does: collectives, or sends and receives."""
+        for kinds, name, operation in OTHERS:
+            with self.subTest(name):
+                feed = f"10.9.0.{kinds.index('E') + 1}:7300"
+                settings = [f"NCCL_PROFILER_PLUGIN={self.build / 'tools/nccl_profiler' / PLUGIN}", f"UNDERSTUDY_FEED={feed}"]
+                report = self.run_whole_nodes(kinds, operation, "100Mbit/s", "250us", sizes=("192KiB",), more='operations = "fed"\n',
+                                              before=["env", *settings], options=["--open-end"])
+                fed = report["jobs"][0]["fed"]
+                self.assertEqual((fed["lost"], [o["right"] for o in fed["operations"]]), (None, 3 * [True]))
+
     def test_times_are_right_at_some_rate(self):
         for kinds in RINGS:
             for switches in (False, True):
                 with self.subTest(kinds=kinds, switches=switches):
-                    for rate in RATES:
-                        report = self.run_ring(kinds, rate, "2ms", switches, sizes=("64KiB",))
-                        late = max(c["lateness_ps"] / c["modelled_ps"] for c in report["jobs"][0]["collectives"] if not c["warmup"])
-                        over = max(c["node_reported_ps"] / c["modelled_ps"] - 1 for c in report["jobs"][0]["collectives"] if not c["warmup"])
-                        print(f"{kinds}, {'leaf-spine' if switches else 'two links'}, {rate}: departures at most {100 * late:.1f} % late, "
-                              f"the nodes' own times {100 * over:+.1f} %")
-                        if report["verdict"]["faithful"]:
-                            break
-                    else:
-                        self.fail(f"at none of {RATES}: {report['verdict']['reasons']}")
+                    self.assert_times_at_some_rate(f"{kinds}, {'leaf-spine' if switches else 'two links'}",
+                                                   lambda rate, kinds=kinds, switches=switches: self.run_ring(kinds, rate, "2ms", switches, sizes=("64KiB",)))
+
+    def test_times_of_a_tree_are_right_at_some_rate(self):
+        kinds, _, operation = OTHERS[0]
+        self.assert_times_at_some_rate("tree", lambda rate: self.run_whole_nodes(kinds, operation, rate, "2ms", sizes=("64KiB",), more='inner = "packets"\n'))
+
+    def assert_times_at_some_rate(self, what, run):
+        for rate in RATES:
+            report = run(rate)
+            timed = [c for c in report["jobs"][0]["collectives"] if not c["warmup"]]
+            late = max(c["lateness_ps"] / c["modelled_ps"] for c in timed)
+            over = max(c["node_reported_ps"] / c["modelled_ps"] - 1 for c in timed)
+            print(f"{what}, {rate}: departures at most {100 * late:.1f} % late, the nodes' own times {100 * over:+.1f} %")
+            if report["verdict"]["faithful"]:
+                return
+        self.fail(f"at none of {RATES}: {report['verdict']['reasons']}")
 
 
 if __name__ == "__main__":

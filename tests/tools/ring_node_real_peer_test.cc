@@ -156,8 +156,8 @@ TEST(RealPeer, RefusesMessagesOutOfOrder) {
 
 TEST(RealPeer, RefusesStrangersAndLinksThatTheRingDoesNotHave) {
   RingHelloMessage other = hello();
-  other.version = 2;
-  EXPECT_CONTAINS(failure_after({other}), "version 2");
+  other.version = 3;
+  EXPECT_CONTAINS(failure_after({other}), "version 3");
   other = hello();
   other.job = "other";
   EXPECT_CONTAINS(failure_after({other}), "\"other\"");

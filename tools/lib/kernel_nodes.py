@@ -21,11 +21,16 @@ def emulated(name, count=1, rate="100Gbit/s", latency="100ns"):
 
 def ring_job(ranks, sizes, name="allreduce", iterations=2, warmup=0, payload="exact", traffic_class=None):
     """An all-reduce as a ring of nodes, in this order, whose results ring_node verifies. Sizes are text with units."""
+    return job('collective = "all_reduce"\nalgorithm = "ring"\n', ranks, sizes, name, iterations, warmup, payload, traffic_class)
+
+
+def job(operation, ranks, sizes, name="job", iterations=2, warmup=0, payload="synthetic", traffic_class=None):
+    """The same of any other operation, as lines of TOML."""
     def texts(values):
         return ", ".join(f'"{value}"' for value in values)
 
     more = "" if traffic_class is None else f"traffic_class = {traffic_class}\n"
-    return (f'[[job]]\nname = "{name}"\ncollective = "all_reduce"\nalgorithm = "ring"\nranks = [{texts(ranks)}]\n'
+    return (f'[[job]]\nname = "{name}"\n{operation}ranks = [{texts(ranks)}]\n'
             f'sizes = [{texts(sizes)}]\niterations = {iterations}\nwarmup = {warmup}\npayload = "{payload}"\n'
             f'entry = "first_credit"\n{more}')
 

@@ -2,9 +2,9 @@
 
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 
+#include "ctrl/peers/ring/message_fields.h"
 #include "dataplane/base/big_endian.h"
 #include "dataplane/base/try.h"
 
@@ -15,94 +15,17 @@ using nlohmann::json;
 
 constexpr const char* kClientSendsText = "client_sends";
 constexpr const char* kPeerSendsText = "peer_sends";
+constexpr const char* kNeighbourText = "neighbour";
+constexpr const char* kWholeNodeText = "node";
 constexpr uint32_t kMaxRanks = 1 << 20;
 constexpr uint32_t kMaxChannels = 64;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
 
-/// Typed access to an object's members; remembers the first thing that was wrong.
-class Fields {
- public:
-  Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {}
-
-  const std::string& error() const { return error_; }
-  void complain(const std::string& key, const std::string& what) {
-    if (error_.empty()) error_ = where_ + ": field \"" + key + "\" " + what;
-  }
-
-  template <typename T>
-  T number(const char* key, uint64_t low, uint64_t high) {
-    const json* value = find(key);
-    if (value == nullptr) return T{};
-    if (!value->is_number_unsigned() || value->get<uint64_t>() < low ||
-        value->get<uint64_t>() > high) {
-      complain(key, "must be an integer in " + std::to_string(low) + ".." + std::to_string(high));
-      return T{};
-    }
-    return static_cast<T>(value->get<uint64_t>());
-  }
-
-  std::string text(const char* key) {
-    const json* value = find(key);
-    if (value == nullptr) return {};
-    if (!value->is_string()) complain(key, "must be a string");
-    return value->is_string() ? value->get<std::string>() : std::string();
-  }
-
-  IpAddress address(const char* key) {
-    const auto parsed = IpAddress::parse(text(key));
-    if (!parsed) complain(key, "must be an IP address");
-    return parsed.value_or(IpAddress());
-  }
-
-  /// One of two words; true for the first.
-  bool either(const char* key, std::string_view first, std::string_view second) {
-    const std::string word = text(key);
-    if (word != first && word != second) {
-      complain(key, "must be \"" + std::string(first) + "\" or \"" + std::string(second) + "\"");
-    }
-    return word == first;
-  }
-
-  const json* array(const char* key) {
-    const json* value = find(key);
-    if (value != nullptr && !value->is_array()) complain(key, "must be an array");
-    return value != nullptr && value->is_array() ? value : nullptr;
-  }
-
-  /// An array of integers from 0 to `high`.
-  template <typename T>
-  std::vector<T> numbers(const char* key, uint64_t high) {
-    std::vector<T> out;
-    const json* list = array(key);
-    if (list == nullptr) return out;
-    for (const json& value : *list) {
-      if (!value.is_number_unsigned() || value.get<uint64_t>() > high) {
-        complain(key, "must hold integers in 0.." + std::to_string(high));
-        break;
-      }
-      out.push_back(static_cast<T>(value.get<uint64_t>()));
-    }
-    return out;
-  }
-
-  bool has(const char* key) const { return object_.contains(key); }
-  const json* find(const char* key) {
-    const auto it = object_.find(key);
-    if (it == object_.end()) {
-      complain(key, "is missing");
-      return nullptr;
-    }
-    return &*it;
-  }
-
- private:
-  const json& object_;
-  std::string where_;
-  std::string error_;
-};
-
 json to_json(const RingHelloMessage& m) {
-  return {{"version", m.version}, {"job", m.job}, {"address", m.address.text()}};
+  return {{"version", m.version},
+          {"job", m.job},
+          {"address", m.address.text()},
+          {"plays", m.whole_node ? kWholeNodeText : kNeighbourText}};
 }
 
 json to_json(const RingJobMessage& m) {
@@ -129,8 +52,10 @@ json to_json(const RingJobMessage& m) {
           {"control_traffic_class", m.control_traffic_class}};
 }
 
+json to_json(const NodeJobMessage& m) { return node_job_to_json(m); }
+
 json to_json(const RingLinkEnd& m) {
-  return {
+  json object = {
       {"channel", m.channel},
       {"direction", m.direction == RingDirection::kClientSends ? kClientSendsText : kPeerSendsText},
       {"qpn", m.qpn},
@@ -139,6 +64,12 @@ json to_json(const RingLinkEnd& m) {
       {"gid", m.gid.text()},
       {"fifo_address", m.fifo_address},
       {"fifo_rkey", m.fifo_rkey}};
+  if (m.of) {
+    object["rank"] = m.of->client_rank;
+    object["peer_rank"] = m.of->peer_rank;
+    object["index"] = m.of->index;
+  }
+  return object;
 }
 
 json to_json(const RingReadyMessage&) { return json::object(); }
@@ -154,21 +85,23 @@ json to_json(const RingDoneMessage&) { return json::object(); }
 
 json to_json(const RingErrorMessage& m) { return {{"text", m.text}}; }
 
-RingHelloMessage read_hello(Fields& f) {
+RingHelloMessage read_hello(MessageFields& f) {
   RingHelloMessage m;
   m.version = f.number<uint32_t>("version", 0, UINT32_MAX);
   m.job = f.text("job");
   m.address = f.address("address");
+  // Earlier versions, which are told apart by their number, had no such field.
+  if (f.has("plays")) m.whole_node = !f.either("plays", kNeighbourText, kWholeNodeText);
   return m;
 }
 
-RingJobMessage::Operation read_operation(const json& object, Fields& outer) {
+RingJobMessage::Operation read_operation(const json& object, MessageFields& outer) {
   RingJobMessage::Operation o;
   if (!object.is_object()) {
     outer.complain("operations", "must hold objects");
     return o;
   }
-  Fields f(object, "an operation");
+  MessageFields f(object, "an operation");
   o.bytes = f.number<uint64_t>("bytes", 4, kMaxBytes);
   o.warmup = f.number<uint32_t>("warmup", 0, UINT32_MAX);
   o.iterations = f.number<uint32_t>("iterations", 1, UINT32_MAX);
@@ -177,7 +110,7 @@ RingJobMessage::Operation read_operation(const json& object, Fields& outer) {
   return o;
 }
 
-RingJobMessage read_job(Fields& f) {
+RingJobMessage read_job(MessageFields& f) {
   RingJobMessage m;
   m.name = f.text("name");
   m.ranks = f.number<uint32_t>("ranks", 2, kMaxRanks);
@@ -209,7 +142,7 @@ RingJobMessage read_job(Fields& f) {
   return m;
 }
 
-RingLinkEnd read_link_end(Fields& f) {
+RingLinkEnd read_link_end(MessageFields& f) {
   RingLinkEnd m;
   m.channel = f.number<uint32_t>("channel", 0, kMaxChannels - 1);
   m.direction = f.either("direction", kClientSendsText, kPeerSendsText)
@@ -221,10 +154,14 @@ RingLinkEnd read_link_end(Fields& f) {
   m.gid = f.address("gid");
   m.fifo_address = f.number<uint64_t>("fifo_address", 0, UINT64_MAX);
   m.fifo_rkey = f.number<Rkey>("fifo_rkey", 0, UINT32_MAX);
+  if (!f.has("rank")) return m;
+  m.of = RingLinkEnd::Ranks{f.number<uint32_t>("rank", 0, kMaxRanks - 1),
+                            f.number<uint32_t>("peer_rank", 0, kMaxRanks - 1),
+                            f.number<uint8_t>("index", 0, 1)};
   return m;
 }
 
-RingResultMessage read_result(Fields& f) {
+RingResultMessage read_result(MessageFields& f) {
   RingResultMessage m;
   m.operation = f.number<uint32_t>("operation", 0, UINT32_MAX);
   m.bytes = f.number<uint64_t>("bytes", 0, kMaxBytes);
@@ -235,9 +172,10 @@ RingResultMessage read_result(Fields& f) {
   return m;
 }
 
-Result<RingOobMessage> read_by_type(const std::string& type, Fields& f) {
+Result<RingOobMessage> read_by_type(const std::string& type, MessageFields& f) {
   if (type == "hello") return read_hello(f);
   if (type == "job") return read_job(f);
+  if (type == "node_job") return read_node_job(f);
   if (type == "connect") return RingConnectMessage{read_link_end(f)};
   if (type == "connected") return RingConnectedMessage{read_link_end(f)};
   if (type == "ready") return RingReadyMessage{};
@@ -250,8 +188,8 @@ Result<RingOobMessage> read_by_type(const std::string& type, Fields& f) {
 }  // namespace
 
 const char* ring_oob_name(const RingOobMessage& message) {
-  static constexpr const char* kNames[] = {"hello", "job",    "connect", "connected",
-                                           "ready", "result", "done",    "error"};
+  static constexpr const char* kNames[] = {"hello", "job",    "node_job", "connect", "connected",
+                                           "ready", "result", "done",     "error"};
   static_assert(std::size(kNames) == std::variant_size_v<RingOobMessage>);
   return kNames[message.index()];
 }
@@ -272,10 +210,10 @@ Result<RingOobMessage> parse_ring_oob(std::span<const uint8_t> bytes) {
   const json object = json::parse(bytes.begin(), bytes.end(), nullptr, false);
   if (object.is_discarded()) return fail("message is not JSON");
   if (!object.is_object()) return fail("message is not a JSON object");
-  Fields head(object, "message");
+  MessageFields head(object, "message");
   const std::string type = head.text("type");
   if (!head.error().empty()) return fail(head.error());
-  Fields fields(object, "message \"" + type + "\"");
+  MessageFields fields(object, "message \"" + type + "\"");
   auto message = read_by_type(type, fields);
   if (!fields.error().empty()) return fail(fields.error());
   return message;

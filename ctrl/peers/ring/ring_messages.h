@@ -1,12 +1,13 @@
 // The out-of-band messages between ring_node (the client, a real rank) and an emulated neighbour
-// (the peer), over TCP to the emulated node's own address. Each message is its length (u32,
+// (the peer), over TCP to the emulated node's own address; or, in a job that is no plain ring,
+// between ring_node as a whole real node and any one node whose ranks are emulated. Each message is its length (u32,
 // big-endian) and that many bytes of JSON, an object whose "type" names the message and whose other
 // keys are the fields below. Both sides use this file; it knows nothing of sockets, verbs or the
 // dataplane.
 //
 //   client                              peer
 //   hello                      ->
-//                              <-       job
+//                              <-       job; or node_job
 //   connect (per channel and direction) ->
 //                              <-       connected (in the order of the connects)
 //   ready                      ->
@@ -16,6 +17,10 @@
 //
 // A real rank's next one may be real too: it speaks as a peer does, tells of the job as its own
 // next one told it, and passes results on.
+//
+// A whole node has one connection for all of its ranks and links, and each connect and connected
+// says between which ranks the link is. Where the other end is another program's, the peer hands
+// over what that one connects with.
 //
 // Either side may send `error` at any time and close. A connection goes to one emulated rank; with
 // two ranks that one is both neighbours and the connection carries both directions.
@@ -29,6 +34,7 @@
 #include <variant>
 #include <vector>
 
+#include "ctrl/peers/ring/node_job.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/result.h"
@@ -36,9 +42,9 @@
 namespace understudy {
 
 inline constexpr uint16_t kRingOobPort = 18600;
-inline constexpr uint32_t kRingOobVersion = 1;
+inline constexpr uint32_t kRingOobVersion = 2;
 /// Longest JSON text; a longer length word is an error, not an allocation.
-inline constexpr uint32_t kRingOobMaxMessage = 1 << 20;
+inline constexpr uint32_t kRingOobMaxMessage = 1 << 24;
 /// NCCL_STEPS: steps of a connection's buffer (docs/nccl 3.7).
 inline constexpr uint32_t kRingSteps = 8;
 /// The sender's memory for credits: 256 slots of 8 entries of 64 bytes (docs/nccl 3.1).
@@ -49,6 +55,7 @@ struct RingHelloMessage {
   uint32_t version = kRingOobVersion;  ///< must be equal on both sides
   std::string job;                     ///< name of the job, or empty: the only one that fits
   IpAddress address;                   ///< of the client's rank: its GID in the data phase
+  bool whole_node = false;             ///< the client plays all ranks of its node, not a neighbour
 };
 
 /// Peer to client: what is to be run. All neighbours of a rank must say the same, but for
@@ -106,6 +113,13 @@ struct RingLinkEnd {
   IpAddress gid;              ///< of this end
   uint64_t fifo_address = 0;  ///< this end's memory for credits, if it is the end that sends data
   Rkey fifo_rkey = 0;         ///< 0 with fifo_address 0 at the other end
+  /// Of a whole node's links; of a neighbour's they are the connection's.
+  struct Ranks {
+    uint32_t client_rank = 0, peer_rank = 0;
+    uint8_t index = 0;  ///< as NodeJobMessage::Link
+    bool operator==(const Ranks&) const = default;
+  };
+  std::optional<Ranks> of = {};
   bool operator==(const RingLinkEnd&) const = default;
 };
 
@@ -134,9 +148,9 @@ struct RingErrorMessage {
   std::string text;
 };
 
-using RingOobMessage =
-    std::variant<RingHelloMessage, RingJobMessage, RingConnectMessage, RingConnectedMessage,
-                 RingReadyMessage, RingResultMessage, RingDoneMessage, RingErrorMessage>;
+using RingOobMessage = std::variant<RingHelloMessage, RingJobMessage, NodeJobMessage,
+                                    RingConnectMessage, RingConnectedMessage, RingReadyMessage,
+                                    RingResultMessage, RingDoneMessage, RingErrorMessage>;
 
 /// The message's "type".
 const char* ring_oob_name(const RingOobMessage& message);

@@ -16,8 +16,21 @@ constexpr uint8_t kMinRnrTimer = 12;
 bool is_path_mtu(uint32_t mtu) { return mtu >= 256 && mtu <= 4096 && (mtu & (mtu - 1)) == 0; }
 
 std::string link_text(const RingLinkEnd& link) {
-  return "channel " + std::to_string(link.channel) +
+  const std::string ranks = link.of ? "rank " + std::to_string(link.of->client_rank) +
+                                          " with rank " + std::to_string(link.of->peer_rank) + ", "
+                                    : "";
+  return ranks + "channel " + std::to_string(link.channel) +
+         (link.of && link.of->index != 0 ? ", send/recv" : "") +
          (link.direction == RingDirection::kClientSends ? ", client sends" : ", peer sends");
+}
+
+/// What the client hears of a link's other end.
+RingLinkEnd other_end(const RingLinkEnd& client, const RingLinkEnd& other, uint32_t mtu) {
+  RingLinkEnd end = other;
+  end.direction = client.direction;
+  end.of = client.of;
+  end.mtu = std::min({client.mtu, other.mtu, mtu});
+  return end;
 }
 
 }  // namespace
@@ -61,20 +74,45 @@ void RingPeer::hello(const RingHelloMessage& m) {
                    std::to_string(kRingOobVersion));
   }
   std::vector<size_t> fitting;
+  const RingOffer* of_the_other_kind = nullptr;
   for (size_t i = 0; i < offers_.size(); ++i) {
     const bool named = m.job.empty() || offers_[i].message.name == m.job;
-    if (named && std::ranges::count(offers_[i].client_addresses, m.address) != 0) {
+    if (!named || std::ranges::count(offers_[i].client_addresses, m.address) == 0) continue;
+    if ((offers_[i].node != nullptr) == m.whole_node) {
       fitting.push_back(i);
+    } else {
+      of_the_other_kind = &offers_[i];
     }
+  }
+  if (fitting.empty() && of_the_other_kind != nullptr) {
+    const std::string job = "job \"" + of_the_other_kind->message.name + "\" is ";
+    return give_up(m.whole_node
+                       ? job +
+                             "a ring all-reduce, whose rank calls both of its neighbours "
+                             "(ring_node --peer-next, --peer-prev)"
+                       : job +
+                             "no ring all-reduce of float32 by Simple: its real node calls "
+                             "one emulated node (ring_node --peer)");
   }
   if (fitting.size() != 1) {
     return give_up(std::string(fitting.empty() ? "no job" : "more than one job (name one)") +
-                   " in which " + local_.text() + " is a neighbour of " + m.address.text() +
+                   " in which " + local_.text() +
+                   (m.whole_node ? " has a rank and " + m.address.text() + " is a real node"
+                                 : " is a neighbour of " + m.address.text()) +
                    (m.job.empty() ? "" : " is called \"" + m.job + "\""));
   }
   chosen_ = fitting.front();
-  append_ring_oob(offer().message, output_);
+  if (offer().node != nullptr) {
+    append_ring_oob(*offer().node, output_);
+  } else {
+    append_ring_oob(offer().message, output_);
+  }
   state_ = State::kConnect;
+}
+
+bool RingPeer::alone() const {
+  const size_t own = offer().node == nullptr ? 1 : offer().node->communicator.gpus;
+  return offer().message.real_ranks.size() == own;
 }
 
 bool RingPeer::wants(RingDirection direction) const {
@@ -87,42 +125,89 @@ bool RingPeer::wants(RingDirection direction) const {
 }
 
 size_t RingPeer::links_wanted() const {
+  if (offer().node != nullptr) return offer().node->links.size();
   const size_t directions =
       (wants(RingDirection::kClientSends) ? 1u : 0u) + (wants(RingDirection::kPeerSends) ? 1u : 0u);
   return directions * offer().message.channels;
+}
+
+Result<RingPeer::Link> RingPeer::find(const RingLinkEnd& m) const {
+  if (offer().node != nullptr) return find_of_node(m);
+  const RingJobMessage& job = offer().message;
+  if (m.of) return understudy::fail("it names ranks, which a neighbour's connection has already");
+  if (m.channel >= job.channels) {
+    return understudy::fail("the job has " + std::to_string(job.channels) + " channels");
+  }
+  if (!wants(m.direction)) {
+    return understudy::fail("rank " + std::to_string(job.peer_rank) + " and rank " +
+                            std::to_string(job.client_rank) +
+                            " are no neighbours in this direction");
+  }
+  if (std::ranges::count(offer().client_addresses, m.gid) == 0) {
+    return understudy::fail("GID " + m.gid.text() + " is not an address of rank " +
+                            std::to_string(job.client_rank));
+  }
+  return Link{.client_rank = job.client_rank,
+              .peer_rank = job.peer_rank,
+              .local = local_,
+              .buffer = uint64_t{kRingSteps} * job.cutting.step_bytes};
+}
+
+Result<RingPeer::Link> RingPeer::find_of_node(const RingLinkEnd& m) const {
+  if (!m.of) return understudy::fail("it does not say between which ranks");
+  const auto is_it = [&](const NodeJobMessage::Link& link) {
+    return link.rank == m.of->client_rank && link.peer_rank == m.of->peer_rank &&
+           link.channel == m.channel && link.index == m.of->index &&
+           link.client_sends == (m.direction == RingDirection::kClientSends);
+  };
+  const auto& links = offer().node->links;
+  const auto found = std::ranges::find_if(links, is_it);
+  if (found == links.end()) return understudy::fail("the job has no such link");
+  if (found->local != m.gid) {
+    return understudy::fail("GID " + m.gid.text() + " is not that of the rank's NIC, " +
+                            found->local.text());
+  }
+  const std::vector<uint32_t>& programs = offer().message.real_ranks;
+  return Link{.client_rank = found->rank,
+              .peer_rank = found->peer_rank,
+              .index = found->index,
+              .local = found->remote,
+              .buffer = uint64_t{found->slots} * found->slot_bytes,
+              .met = std::ranges::count(programs, found->peer_rank) != 0};
+}
+
+bool RingPeer::is_connected(const RingLinkEnd& m) const {
+  const auto is_it = [&](const RingLinkEnd& link) {
+    return link.channel == m.channel && link.direction == m.direction && link.of == m.of;
+  };
+  return std::ranges::any_of(links_, is_it) || std::ranges::any_of(asked_, is_it);
 }
 
 void RingPeer::connect(const RingLinkEnd& m) {
   const RingJobMessage& job = offer().message;
   const bool real_sends = m.direction == RingDirection::kClientSends;
   const std::string where = "connect (" + link_text(m) + "): ";
-  if (m.channel >= job.channels) {
-    return give_up(where + "the job has " + std::to_string(job.channels) + " channels");
-  }
-  if (!wants(m.direction)) {
-    return give_up(where + "rank " + std::to_string(job.peer_rank) + " and rank " +
-                   std::to_string(job.client_rank) + " are no neighbours in this direction");
-  }
-  for (const RingLinkEnd& link : links_) {
-    if (link.channel == m.channel && link.direction == m.direction) {
-      return give_up(where + "is connected already");
-    }
-  }
-  if (std::ranges::count(offer().client_addresses, m.gid) == 0) {
-    return give_up(where + "GID " + m.gid.text() + " is not an address of rank " +
-                   std::to_string(job.client_rank));
-  }
-  if (m.gid.is_v4() != local_.is_v4()) {
-    return give_up(where + "GID " + m.gid.text() + " is not of the family of " + local_.text());
+  const auto link = find(m);
+  if (!link) return give_up(where + link.error().text);
+  if (is_connected(m)) return give_up(where + "is connected already");
+  if (m.gid.is_v4() != link->local.is_v4()) {
+    return give_up(where + "GID " + m.gid.text() + " is not of the family of " +
+                   link->local.text());
   }
   if (!is_path_mtu(m.mtu)) return give_up(where + std::to_string(m.mtu) + " is no path MTU");
   if (real_sends && (m.fifo_address == 0 || m.fifo_rkey == 0)) {
     return give_up(where + "the sender gave no memory for credits");
   }
+  if (link->met) {
+    asked_.push_back(m);
+    met_.push_back(false);
+    meet();
+    return;
+  }
 
   EndpointRequest request;
   request.behaviour = Behaviour::kRing;
-  request.local = local_;
+  request.local = link->local;
   request.remote = m.gid;
   request.remote_qpn = m.qpn;
   request.remote_psn = m.psn;
@@ -133,12 +218,12 @@ void RingPeer::connect(const RingLinkEnd& m) {
   request.retry_count = kRetryCount;
   request.rnr_retry = kRnrRetry;
   request.min_rnr_timer = kMinRnrTimer;
-  request.region_bytes =
-      real_sends ? uint64_t{kRingSteps} * job.cutting.step_bytes : uint64_t{kRingFifoBytes};
+  request.region_bytes = real_sends ? link->buffer : uint64_t{kRingFifoBytes};
   request.ring = RingLinkRequest{.job = offer().job,
-                                 .emulated_rank = job.peer_rank,
-                                 .real_rank = job.client_rank,
+                                 .emulated_rank = link->peer_rank,
+                                 .real_rank = link->client_rank,
                                  .channel = m.channel,
+                                 .index = link->index,
                                  .real_sends = real_sends,
                                  .fifo_address = real_sends ? m.fifo_address : 0,
                                  .fifo_rkey = real_sends ? m.fifo_rkey : 0};
@@ -148,8 +233,23 @@ void RingPeer::connect(const RingLinkEnd& m) {
   ours.channel = m.channel;
   ours.direction = m.direction;
   ours.mtu = request.mtu;
-  ours.gid = local_;
+  ours.gid = link->local;
+  ours.of = m.of;
   links_.push_back(ours);
+}
+
+bool RingPeer::meet() {
+  if (finished_ || state_ != State::kConnect) return false;
+  bool any = false;
+  for (size_t i = 0; i < asked_.size(); ++i) {
+    if (met_[i]) continue;
+    const auto other = observer_.on_ring_meeting(offer().job, asked_[i]);
+    if (!other) continue;
+    append_ring_oob(RingConnectedMessage{other_end(asked_[i], *other, offer().message.mtu)},
+                    output_);
+    met_[i] = any = true;
+  }
+  return any;
 }
 
 void RingPeer::on_endpoint(Time, const EndpointReady& ready) {
@@ -171,18 +271,20 @@ void RingPeer::on_refused(Time, const std::string& reason) {
 
 void RingPeer::ready() {
   const size_t wanted = links_wanted();
-  if (answered_ != wanted) {
-    return give_up("client is ready with " + std::to_string(answered_) + " of " +
+  const size_t connected = answered_ + static_cast<size_t>(std::ranges::count(met_, true));
+  if (connected != wanted) {
+    return give_up("client is ready with " + std::to_string(connected) + " of " +
                    std::to_string(wanted) + " links connected");
   }
   const RingJobMessage& job = offer().message;
   state_ = State::kReady;
-  if (job.real_ranks.size() == 1) begin();
+  if (alone()) begin();
   observer_.on_ring_ready(offer().job, job.client_rank, job.peer_rank);
 }
 
 std::optional<uint32_t> RingPeer::waits() const {
-  if (finished_ || state_ != State::kReady) return std::nullopt;
+  const bool for_ends = state_ == State::kConnect && std::ranges::count(met_, false) != 0;
+  if (finished_ || (state_ != State::kReady && !for_ends)) return std::nullopt;
   return offer().job;
 }
 
@@ -197,16 +299,27 @@ void RingPeer::call_off(std::string why) {
   finished_ = true;
 }
 
+std::optional<std::pair<uint64_t, uint32_t>> RingPeer::size_of(uint32_t operation) const {
+  if (const NodeJobMessage* node = offer().node.get()) {
+    if (operation >= node->kinds.size()) return std::nullopt;
+    return std::pair(node->kinds[operation].bytes, node->iterations);
+  }
+  const auto& operations = offer().message.operations;
+  if (operation >= operations.size()) return std::nullopt;
+  return std::pair(operations[operation].bytes, operations[operation].iterations);
+}
+
 void RingPeer::result(const RingResultMessage& m) {
   const RingJobMessage& job = offer().message;
-  if (m.operation >= job.operations.size() || job.operations[m.operation].bytes != m.bytes) {
+  const auto size = size_of(m.operation);
+  if (!size || size->first != m.bytes) {
     return give_up("result of operation " + std::to_string(m.operation) + " with " +
                    std::to_string(m.bytes) + " bytes, which the job does not have");
   }
-  if (m.times_ns.size() != job.operations[m.operation].iterations) {
+  if (m.times_ns.size() != size->second) {
     return give_up("result of operation " + std::to_string(m.operation) + " has " +
                    std::to_string(m.times_ns.size()) + " times for " +
-                   std::to_string(job.operations[m.operation].iterations) + " iterations");
+                   std::to_string(size->second) + " iterations");
   }
   const uint32_t rank = m.rank.value_or(job.client_rank);
   if (std::ranges::count(job.real_ranks, rank) == 0) {
@@ -233,7 +346,9 @@ void RingPeer::give_up(std::string why) {
 void RingPeer::fail(std::string why) {
   failure_ = std::move(why);
   finished_ = true;
-  if (state_ == State::kReady) {
+  // Other programs may wait for it.
+  const bool connects = state_ == State::kConnect && offer().node != nullptr && !alone();
+  if (state_ == State::kReady || connects) {
     observer_.on_ring_lost(offer().job, offer().message.client_rank);
   }
 }

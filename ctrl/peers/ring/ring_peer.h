@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ctrl/peers/peer.h"
@@ -13,10 +15,14 @@
 
 namespace understudy {
 
-/// A job as one real rank sees it through one emulated neighbour.
+/// A job as one real rank sees it through one emulated neighbour, or a real node through any
+/// emulated one.
 struct RingOffer {
-  uint32_t job = 0;                         ///< index of the job in the configuration
-  RingJobMessage message;                   ///< what the client is told
+  uint32_t job = 0;        ///< index of the job in the configuration
+  RingJobMessage message;  ///< what a neighbour is told
+  /// What a whole node is told instead. Of `message` name, client_rank (the first of the node) and
+  /// real_ranks (all that programs play) hold then, too.
+  std::shared_ptr<const NodeJobMessage> node = {};
   std::vector<IpAddress> client_addresses;  ///< of the real rank's NIC: by these it is known
 };
 
@@ -34,6 +40,11 @@ class RingObserver {
   /// A client that waits to be told to begin has gone, or broken the protocol: the job cannot
   /// begin.
   virtual void on_ring_lost(uint32_t /*job*/, uint32_t /*real_rank*/) {}
+  /// Two programs' ranks share a link, of which a client has told its end: what the other one has
+  /// told of its own, nothing before it has.
+  virtual std::optional<RingLinkEnd> on_ring_meeting(uint32_t /*job*/, const RingLinkEnd& /*end*/) {
+    return std::nullopt;
+  }
 };
 
 /// One connection. Links of both directions are wanted if the emulated rank is both neighbours.
@@ -48,19 +59,32 @@ class RingPeer : public Peer {
   void on_closed(Time now) override;
   void on_refused(Time now, const std::string& reason) override;
 
-  /// The job that the client waits to begin, if it does.
+  /// The job for which the client waits for other programs, to begin or for their ends of links.
   std::optional<uint32_t> waits() const;
   /// Of a client that waits: all real ranks are ready.
   void begin();
+  /// Asks again for the far ends of links with other programs' ranks; whether any is there now.
+  bool meet();
   /// Of a client that waits: the job cannot begin, which it is told with the reason.
   void call_off(std::string why);
 
  private:
   enum class State { kHello, kConnect, kReady, kRunning };
+  /// What a link is that the client may connect.
+  struct Link {
+    uint32_t client_rank = 0, peer_rank = 0;
+    uint8_t index = 0;
+    IpAddress local;      ///< of our end
+    uint64_t buffer = 0;  ///< bytes that a receiver needs
+    bool met = false;     ///< its other end is a program's, too
+  };
 
   void handle(const RingOobMessage& message);
   void hello(const RingHelloMessage& m);
   void connect(const RingLinkEnd& m);
+  /// Error: there is no such link, or it is not the client's.
+  Result<Link> find(const RingLinkEnd& m) const;
+  Result<Link> find_of_node(const RingLinkEnd& m) const;
   void ready();
   void result(const RingResultMessage& m);
   void done();
@@ -71,6 +95,11 @@ class RingPeer : public Peer {
   const RingOffer& offer() const { return offers_[chosen_]; }
   bool wants(RingDirection direction) const;
   size_t links_wanted() const;
+  bool is_connected(const RingLinkEnd& m) const;
+  /// Bytes and timed iterations of what results call an operation; nothing: there is none.
+  std::optional<std::pair<uint64_t, uint32_t>> size_of(uint32_t operation) const;
+  /// All real ranks are the client's.
+  bool alone() const;
 
   IpAddress local_;
   std::vector<RingOffer> offers_;
@@ -80,6 +109,8 @@ class RingPeer : public Peer {
   size_t chosen_ = 0;               ///< index in offers_, once hello has come
   std::vector<RingLinkEnd> links_;  ///< our ends, in the order of the connects
   size_t answered_ = 0;             ///< of links_, by the dataplane
+  std::vector<RingLinkEnd> asked_;  ///< the client's ends of links with other programs' ranks
+  std::vector<bool> met_;           ///< of these: it was told the other end
 };
 
 }  // namespace understudy

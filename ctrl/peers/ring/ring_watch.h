@@ -32,6 +32,9 @@ class RingWatch final : public RingObserver {
   void on_ring_done(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override {
     jobs_.on_ring_done(job, real_rank, emulated_rank);
   }
+  std::optional<RingLinkEnd> on_ring_meeting(uint32_t job, const RingLinkEnd& end) override {
+    return jobs_.on_ring_meeting(job, end);
+  }
   void on_ring_lost(uint32_t job, uint32_t real_rank) override { lost_.emplace(job, real_rank); }
 
  private:

@@ -629,13 +629,17 @@ sizes = ["22MiB", "24MiB", "1GiB"]
         self.assertEqual(len(large["channels"]), 8)
 
     def test_what_has_no_client_is_not_run(self):
+        """ring_node plays nodes of any job, but moves values in rings of its own only."""
         path = self.topology("", "tree.toml")
         path.write_text(GOOD.replace("algorithm = \"ring\"", "algorithm = \"tree\""))
         self.assertEqual(self.run_it("schedule", path).returncode, 0)
         self.assertEqual(self.run_it("simulate", path).returncode, 0)
-        self.expect_bad(self.run_it("run", path), "tree.toml:16: job: found algorithm = \"tree\"")
-        path.write_text(GOOD.replace("algorithm = \"ring\"", "nccl = \"2.29\""))
-        self.expect_bad(self.run_it("run", path), "tree.toml:16: job: found nccl = \"2.29\"")
+        self.expect_bad(self.run_it("run", path), "port \"gpu\": device \"virtual\"")  # all else is right
+        exact = GOOD.replace("algorithm = \"ring\"", "payload = \"exact\"")
+        path.write_text(exact)
+        self.expect_bad(self.run_it("run", path), "port \"gpu\": device \"virtual\"")
+        path.write_text(exact.replace("[[job]]", "[[job]]\nnccl = \"2.29\""))
+        self.expect_bad(self.run_it("run", path), "tree.toml:16: job: found payload = \"exact\"", "ring_node moves and verifies")
         self.assertEqual(self.run_it("simulate", QUICKSTART.with_name("collectives.toml")).returncode, 0)
 
     def topology(self, text, name="topology.toml"):

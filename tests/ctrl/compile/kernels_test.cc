@@ -144,13 +144,15 @@ TEST(Kernels, HaveReferenceNodesAndEmulatedOnesBesideThem) {
   EXPECT_EQ(refusal_beside(nodes + job("\"reference\", \"w0\"")), "");
 }
 
-TEST(Kernels, ARingMayHaveReferenceNodesToo) {
+TEST(Kernels, AJobMayHaveReferenceNodesToo) {
   const std::string nodes =
       node("second", kKernel) + node("reference", "real = true") + node("w", "");
   EXPECT_EQ(refusal_beside(nodes + job("\"gpu\", \"reference\", \"w\"")), "");
   EXPECT_EQ(refusal_beside(nodes + job("\"gpu\", \"reference\", \"second\"")), "");
+  EXPECT_EQ(refusal_beside(nodes + job("\"gpu\", \"reference\", \"w\"", "type = \"float16\"\n")),
+            "");
   const std::string mixed =
-      refusal_beside(nodes + job("\"gpu\", \"reference\", \"w\"", "type = \"float16\"\n"));
+      refusal_beside(nodes + job("\"gpu\", \"reference\", \"w\"", "join = { file = \"id\" }\n"));
   EXPECT_NE(mixed.find("k.toml:36: job: found ranks on kernels and on nodes with real = true"),
             std::string::npos)
       << mixed;
@@ -162,6 +164,9 @@ TEST(Kernels, AJobOfKernelsHasARankThatKnowsIt) {
   EXPECT_EQ(refusal_beside(nodes + job("\"gpu\", \"second\"")),
             "k.toml:36: job: found 2 kernels and no emulated rank: kernels alone need no [[job]]: "
             "ring_node --rank, --ranks, --sizes");
+  EXPECT_EQ(refusal_beside(nodes + job("\"gpu\", \"second\"", "type = \"float16\"\n")),
+            "k.toml:36: job: found 2 kernels and no emulated rank: ring_node is told such a job by "
+            "a node that is played here, and there is none");
 }
 
 TEST(Kernels, TellTheirJobsFromReferenceNodes) {

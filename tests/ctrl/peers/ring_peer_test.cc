@@ -317,8 +317,8 @@ TEST(RingPeer, RefusesMessagesOutOfOrder) {
 
 TEST(RingPeer, RefusesStrangers) {
   RingHelloMessage hello = good_hello();
-  hello.version = 2;
-  EXPECT_CONTAINS(failure_after({hello}), "version 2");
+  hello.version = 3;
+  EXPECT_CONTAINS(failure_after({hello}), "version 3");
   hello = good_hello();
   hello.job = "other";
   EXPECT_CONTAINS(failure_after({hello}), "\"other\"");

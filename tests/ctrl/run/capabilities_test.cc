@@ -132,10 +132,20 @@ const std::map<std::string_view, Example>& examples() {
          p.job = std::string("payload = \"exact\"\nreduction = \"max\"\n") +
                  (p.side == RealSide::kReference ? "" : kJoin);
        }},
+      {"`payload = \"exact\"` without `join` of any other ring than an all-reduce",
+       [](Parts& p) {
+         p.operation = kGather;
+         p.job = "payload = \"exact\"\n";
+       }},
       {"`operations = \"fed\"`", [](Parts& p) { p.job = "operations = \"fed\"\n"; }},
       {"`operations = \"inferred\"`", [](Parts& p) { p.job = "operations = \"inferred\"\n"; }},
-      {"merged NICs", merged},
+      {"merged NICs",
+       [](Parts& p) {
+         merged(p);
+         if (p.side == RealSide::kKernel || p.side == RealSide::kWire) p.job += kJoin;
+       }},
       {"merged NICs of several ranks a node", merged_of_gpus},
+      {"merged NICs, without `join`", merged},
       {"`period`", [](Parts& p) { p.job = "period = \"1ms\"\n"; }},
       {"`start` of a job", [](Parts& p) { p.job = "start = \"1ms\"\n"; }},
       {"`after` another job", [](Parts& p) { p.more = kSecondJob; }},
@@ -146,6 +156,11 @@ const std::map<std::string_view, Example>& examples() {
          p.job = kJoin;
        }},
       {"a job of real nodes only", all_real},
+      {"a job of real nodes only, no ring all-reduce and without `join`",
+       [](Parts& p) {
+         all_real(p);
+         p.operation = kTree;
+       }},
       {"a job of real nodes only, `fed` or `inferred`",
        [](Parts& p) {
          all_real(p);
@@ -157,12 +172,16 @@ const std::map<std::string_view, Example>& examples() {
          several(p);
          p.job = "operations = \"inferred\"\n";
        }},
-      {"kernels and reference nodes in one ring all-reduce, each with one NIC", both_kinds},
-      {"kernels and reference nodes in any other job",
+      {"kernels and reference nodes in one job without `join`",
+       [](Parts& p) {
+         both_kinds(p);
+         p.operation = kTree;
+       }},
+      {"kernels and reference nodes in one job with `join`",
        [](Parts& p) {
          both_kinds(p);
          p.ranks = "\"a\", \"b\", \"w0\", \"w1\"";
-         p.operation = kGather;
+         p.job = kJoin;
        }},
       {"`[topology]`", [](Parts& p) { p.more = kTopology; }},
       {"several `[[port]]`s in one network",

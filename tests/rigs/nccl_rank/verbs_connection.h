@@ -10,7 +10,7 @@
 
 #include "tests/rigs/nccl_rank/credits.h"
 #include "tests/rigs/nccl_rank/real_rank.h"
-#include "tools/rigs/ring_node/verbs_queue_pair.h"
+#include "tools/rigs/ring_node/verbs/verbs_queue_pair.h"
 
 namespace understudy::nccl_rank {
 

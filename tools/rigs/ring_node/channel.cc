@@ -101,20 +101,11 @@ Result<bool> RankChannel::post() {
   return moved;
 }
 
-Result<bool> RankChannel::check(const CreditEntry& credit, uint64_t bytes) const {
-  const std::string where = "channel " + std::to_string(channel_) + ", credit " +
-                            std::to_string(posted_) + " of the next rank: ";
-  if (credit.address == 0 || credit.rkeys[0] == 0) return fail(where + "no address or rkey");
-  if (credit.nreqs != 1) return fail(where + std::to_string(credit.nreqs) + " requests, not 1");
-  if (credit.tag != rank_) {
-    return fail(where + "tag " + std::to_string(credit.tag) + " is not our rank " +
-                std::to_string(rank_));
-  }
-  if (credit.size < bytes) {
-    return fail(where + "room for " + std::to_string(credit.size) + " bytes, the message has " +
-                std::to_string(bytes));
-  }
-  return true;
+Result<void> RankChannel::check(const CreditEntry& credit, uint64_t bytes) const {
+  const std::string fault = credit_fault(credit, rank_, bytes);
+  if (fault.empty()) return {};
+  return fail("channel " + std::to_string(channel_) + ", credit " + std::to_string(posted_) +
+              " of the next rank: " + fault);
 }
 
 Result<void> RankChannel::on_received(uint32_t size) {

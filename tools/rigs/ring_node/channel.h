@@ -4,35 +4,14 @@
 #pragma once
 
 #include <array>
-#include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "dataplane/base/result.h"
 #include "tools/rigs/ring_node/cutting.h"
+#include "tools/rigs/ring_node/message_link.h"
 
 namespace understudy {
-
-static_assert(
-    std::endian::native == std::endian::little,
-    "credits and immediates are in host byte order, which NCCL's users have little-endian");
-
-/// A credit as it lies in the sender's FIFO (NCCL 2.24 to 2.29).
-struct CreditEntry {
-  uint64_t address;   ///< where the message is to be written
-  uint64_t size;      ///< room there, in bytes
-  uint32_t rkeys[4];  ///< [0] counts, one per device
-  uint32_t nreqs;     ///< 1: no multi-receive
-  uint32_t tag;       ///< rank of the sender
-  uint64_t idx;       ///< message number + 1; written last
-  uint64_t padding[2];
-};
-static_assert(sizeof(CreditEntry) == 64 && offsetof(CreditEntry, rkeys) == 16 &&
-              offsetof(CreditEntry, nreqs) == 32 && offsetof(CreditEntry, idx) == 40);
-
-inline constexpr unsigned kFifoSlots = 256;
-inline constexpr unsigned kFifoStride = 512;  ///< bytes from slot to slot
 
 /// What a channel needs of its two queue pairs. Messages are numbered from 0 over all operations.
 class ChannelLinks {
@@ -73,8 +52,8 @@ class RankChannel {
  private:
   /// Runs the current step on the current slice if its message and its send slot are there.
   bool step();
-  /// True if the credit admits the message; an error if it can never do so.
-  Result<bool> check(const CreditEntry& credit, uint64_t bytes) const;
+  /// An error if the credit does not admit the message.
+  Result<void> check(const CreditEntry& credit, uint64_t bytes) const;
   /// Slice that the previous rank's message `m` of this operation carries.
   ElementRange incoming(uint64_t m) const;
   Result<bool> post();

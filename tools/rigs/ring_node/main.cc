@@ -1,5 +1,5 @@
 // ring_node: plays one real rank of a ring all-reduce beside emulated neighbours, or beside others
-// of its kind, with NCCL's data phase on plain verbs. Exit status: 0 all operations completed and
+// of its kind, with NCCL's data phase on plain verbs; or all ranks of a node in any other job. Exit status: 0 all operations completed and
 // nothing was wrong, 2 bad command line, 1 anything else.
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -7,9 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "collective_model/predict/time_model.h"
+#include "ctrl/report/nccl_columns.h"
 #include "tools/rigs/ring_node/options.h"
 #include "tools/rigs/ring_node/session.h"
 #include "tools/rigs/ring_node/table.h"
+#include "tools/rigs/ring_node/whole_node/node_session.h"
 
 namespace understudy {
 namespace {
@@ -18,8 +21,8 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 
 struct Arguments {
   RingNodeOptions node;
-  std::string next;
-  std::string previous;
+  std::string next, previous;
+  std::string peer;             ///< instead of them: a whole node
   RingJobMessage ring;          ///< with --rank
   std::vector<uint64_t> sizes;  ///< of it
   uint32_t iterations = 5, warmup = 1, traffic_class = 0;
@@ -67,9 +70,20 @@ void describe(CLI::App& app, Arguments& a) {
       "  ring_node --peer-next 10.9.0.2 --peer-prev 10.9.0.4 --rank 0 --ranks 4 --sizes "
       "64KiB,1MiB\n"
       "It calls its next rank then and is called by the previous one.\n"
+      "In a job of any other collective, algorithm, protocol or type it plays all ranks of its "
+      "node\n"
+      "and calls any one emulated node, which tells it everything:\n"
+      "  ring_node --peer 10.9.0.2\n"
       "With NCCL_PROFILER_PLUGIN set it calls that plugin as NCCL does.");
-  app.add_option("--peer-next", a.next, "address of the node of the next rank")->required();
-  app.add_option("--peer-prev", a.previous, "address of the node of the previous rank")->required();
+  auto* next = app.add_option("--peer-next", a.next, "address of the node of the next rank");
+  auto* previous =
+      app.add_option("--peer-prev", a.previous, "address of the node of the previous rank");
+  next->needs(previous);
+  previous->needs(next);
+  app.add_option("--peer", a.peer,
+                 "address of any emulated node: plays all ranks of this node in any other job")
+      ->excludes(next)
+      ->excludes(previous);
   app.add_option("--port", a.node.port, "TCP port of the neighbours")->capture_default_str();
   app.add_option("--job", a.node.job, "name of the job (default: the only one of this node)");
   app.add_option("--device", a.node.device, "RDMA device (default: the one with our address)");
@@ -123,6 +137,57 @@ Result<RingJobMessage> ring_of(const Arguments& a) {
   return ring;
 }
 
+void print_row(const Arguments& a, const SizeOutcome& outcome, const RowShape& shape) {
+  std::fputs((a.csv ? csv_row(outcome, shape) : table_row(outcome, shape)).c_str(), stdout);
+  std::fflush(stdout);
+}
+
+bool reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
+         collective == Collective::kReduce;
+}
+
+RowShape rows_of(const NodeJobMessage& job) {
+  const Operation& first = job.kinds.front().operations.front();
+  const bool rooted = is_pipeline(first.collective) || first.collective == Collective::kGather ||
+                      first.collective == Collective::kScatter;
+  return {.type = type_word(understudy::name_of(kDataTypeNames, first.type)),
+          .reduction = reduces(first.collective) ? "sum" : "none",
+          .root = root_text(rooted, first.root),
+          .element_bytes = element_bytes(first.type),
+          .bus_factor = bus_factor(first.collective, job.communicator.ranks())};
+}
+
+void print_head(const Arguments& a, const NodeSession& node) {
+  if (!a.csv) {
+    const NodeJobMessage& job = node.job();
+    const Operation& first = job.kinds.front().operations.front();
+    const Communicator& c = job.communicator;
+    std::printf("# job %s: %s, %s, %s, ranks %u to %u of %u, %zu links, payload synthetic\n",
+                job.name.c_str(), std::string(name_of(kCollectiveNames, first.collective)).c_str(),
+                std::string(name_of(kAlgorithmNames, first.algorithm)).c_str(),
+                std::string(name_of(kProtocolNames, first.protocol)).c_str(), job.node * c.gpus,
+                (job.node + 1) * c.gpus - 1, c.ranks(), job.links.size());
+    for (const std::string& device : node.devices()) std::printf("# %s\n", device.c_str());
+  }
+  std::fputs((a.csv ? csv_head() : table_head()).c_str(), stdout);
+}
+
+int run_node(const Arguments& a) {
+  auto session = NodeSession::start(a.node);
+  if (!session) return give_up(session.error().text, 1);
+  NodeSession& node = **session;
+  print_head(a, node);
+  const RowShape shape = rows_of(node.job());
+  const auto ran = node.run([&](const SizeOutcome& outcome) { print_row(a, outcome, shape); });
+  if (!ran) {
+    node.give_up(ran.error().text);
+    return give_up(ran.error().text, 1);
+  }
+  if (!a.csv) std::printf("# All operations are done, and the length of every message was right\n");
+  return 0;
+}
+
 int run(const Arguments& a) {
   auto session = Session::start(a.node);
   if (!session) return give_up(session.error().text, 1);
@@ -138,6 +203,7 @@ int run(const Arguments& a) {
   uint64_t wrong = 0;
   uint32_t perturbations_missed = 0;
   double bus_sum = 0;
+  const RowShape shape = all_reduce_rows(job.ranks);
   for (uint32_t i = 0; i < job.operations.size(); ++i) {
     const auto outcome = node.run_size(i);
     if (!outcome) {
@@ -150,10 +216,8 @@ int run(const Arguments& a) {
                    static_cast<unsigned long long>(outcome->bytes), outcome->first_wrong.c_str());
     }
     perturbations_missed += outcome->perturbation_seen ? 0 : 1;
-    bus_sum += bandwidth(*outcome, job.ranks).bus;
-    std::fputs((a.csv ? csv_row(*outcome, job.ranks) : table_row(*outcome, job.ranks)).c_str(),
-               stdout);
-    std::fflush(stdout);
+    bus_sum += bandwidth(*outcome, shape).bus;
+    print_row(a, *outcome, shape);
   }
   if (auto finished = node.finish(); !finished) return give_up(finished.error().text, 1);
   if (!a.csv) {
@@ -194,6 +258,22 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  arguments.node.period = std::chrono::nanoseconds(arguments.period_ns);
+  arguments.node.delay = std::chrono::nanoseconds(arguments.delay_ns);
+  arguments.node.progress_limit =
+      std::chrono::milliseconds(static_cast<int64_t>(arguments.timeout_s * 1000));
+  if (arguments.peer.empty() && arguments.next.empty()) {
+    return give_up("whom to call? --peer-next and --peer-prev, or --peer (--help says more)", 2);
+  }
+  if (!arguments.peer.empty() && !arguments.sizes.empty()) {
+    return give_up("--rank goes with --peer-next and --peer-prev: with --peer the job is told", 2);
+  }
+  if (!arguments.peer.empty()) {
+    const auto peer = IpAddress::parse(arguments.peer);
+    if (!peer) return give_up("--peer: \"" + arguments.peer + "\" is no IP address", 2);
+    arguments.node.next = *peer;
+    return run_node(arguments);
+  }
   const auto next = IpAddress::parse(arguments.next);
   const auto previous = IpAddress::parse(arguments.previous);
   if (!next) return give_up("--peer-next: \"" + arguments.next + "\" is no IP address", 2);
@@ -203,11 +283,7 @@ int main(int argc, char** argv) {
     if (!ring) return give_up(ring.error().text, 2);
     arguments.node.ring = std::move(*ring);
   }
-  arguments.node.period = std::chrono::nanoseconds(arguments.period_ns);
-  arguments.node.delay = std::chrono::nanoseconds(arguments.delay_ns);
   arguments.node.next = *next;
   arguments.node.previous = *previous;
-  arguments.node.progress_limit =
-      std::chrono::milliseconds(static_cast<int64_t>(arguments.timeout_s * 1000));
   return run(arguments);
 }

@@ -4,35 +4,15 @@
 
 namespace understudy {
 
-RingClient::RingClient(std::string job, IpAddress address) {
+RingClient::RingClient(std::string job, IpAddress address) : OobMachine("peer") {
   RingHelloMessage hello;
   hello.job = std::move(job);
   hello.address = address;
-  append_ring_oob(hello, output_);
-}
-
-void RingClient::on_bytes(std::span<const uint8_t> bytes) {
-  reader_.push(bytes);
-  while (failure_.empty()) {
-    auto message = reader_.next();
-    if (!message) {
-      failure_ = message.error().text;
-    } else if (*message) {
-      handle(**message);
-    } else {
-      return;
-    }
-  }
-}
-
-void RingClient::on_closed() {
-  if (failure_.empty() && !done_) failure_ = "the peer closed the connection";
+  send(hello);
 }
 
 void RingClient::handle(const RingOobMessage& message) {
-  if (const auto* error = std::get_if<RingErrorMessage>(&message)) {
-    failure_ = "the peer gave up: " + error->text;
-  } else if (const auto* job = std::get_if<RingJobMessage>(&message); job && !job_) {
+  if (const auto* job = std::get_if<RingJobMessage>(&message); job && !job_) {
     check_job(*job);
     job_ = *job;
   } else if (const auto* end = std::get_if<RingConnectedMessage>(&message);
@@ -43,21 +23,20 @@ void RingClient::handle(const RingOobMessage& message) {
              !peer_ready_) {
     peer_ready_ = true;
   } else {
-    failure_ = std::string("message \"") + ring_oob_name(message) + "\" out of order";
+    out_of_order(message);
   }
 }
 
 void RingClient::check_job(const RingJobMessage& job) {
-  if (job.operations.empty()) failure_ = "the job has no operations";
+  if (job.operations.empty()) fail_with("the job has no operations");
   if (std::ranges::count(job.real_ranks, job.client_rank) == 0) {
-    failure_ = "the job does not count our rank among the real ones";
+    fail_with("the job does not count our rank among the real ones");
   }
   const bool neighbours = (job.client_rank + 1) % job.ranks == job.peer_rank ||
                           (job.peer_rank + 1) % job.ranks == job.client_rank;
   if (!neighbours) {
-    failure_ = "ranks " + std::to_string(job.client_rank) + " and " +
-               std::to_string(job.peer_rank) + " of " + std::to_string(job.ranks) +
-               " are no neighbours";
+    fail_with("ranks " + std::to_string(job.client_rank) + " and " + std::to_string(job.peer_rank) +
+              " of " + std::to_string(job.ranks) + " are no neighbours");
   }
 }
 
@@ -74,26 +53,21 @@ std::vector<RingDirection> RingClient::directions() const {
 
 void RingClient::connect(const RingLinkEnd& ours) {
   ours_.push_back(ours);
-  append_ring_oob(RingConnectMessage{ours}, output_);
+  send(RingConnectMessage{ours});
 }
 
 void RingClient::check_connected(const RingLinkEnd& theirs) {
   const RingLinkEnd& ours = ours_[theirs_.size()];
-  const std::string where = "connected (channel " + std::to_string(ours.channel) + "): ";
   if (theirs.channel != ours.channel || theirs.direction != ours.direction) {
-    failure_ = where + "answers another link";
-  } else if (theirs.mtu > ours.mtu) {
-    failure_ = where + "path MTU " + std::to_string(theirs.mtu) + " is larger than our port's " +
-               std::to_string(ours.mtu);
-  } else if (theirs.direction == RingDirection::kPeerSends &&
-             (theirs.fifo_address == 0 || theirs.fifo_rkey == 0)) {
-    failure_ = where + "the sender gave no memory for credits";
+    return fail_with("connected (channel " + std::to_string(ours.channel) +
+                     "): answers another link");
   }
+  if (auto fault = connected_fault(ours, theirs); !fault.empty()) fail_with(std::move(fault));
 }
 
 void RingClient::send_done() {
   done_ = true;
-  append_ring_oob(RingDoneMessage{}, output_);
+  send(RingDoneMessage{});
 }
 
 std::string job_difference(RingJobMessage a, const RingJobMessage& b) {

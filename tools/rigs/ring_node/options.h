@@ -12,7 +12,7 @@
 namespace understudy {
 
 struct RingNodeOptions {
-  IpAddress next;                     ///< node of the rank after ours
+  IpAddress next;                     ///< node of the rank after ours; of a whole node any one
   IpAddress previous;                 ///< node of the rank before ours
   uint16_t port = kRingOobPort;       ///< TCP, of both; with real neighbours ours, too
   std::string job;                    ///< name, or empty: the only one

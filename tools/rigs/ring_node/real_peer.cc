@@ -20,24 +20,7 @@ RingJobMessage passed_back(RingJobMessage job) {
   return job;
 }
 
-void RealPeer::on_bytes(std::span<const uint8_t> bytes) {
-  reader_.push(bytes);
-  while (failure_.empty()) {
-    auto message = reader_.next();
-    if (!message) return fail_with(message.error().text);
-    if (!*message) return;
-    handle(**message);
-  }
-}
-
-void RealPeer::on_closed() {
-  if (failure_.empty() && !done_) failure_ = "the rank closed the connection before it was done";
-}
-
 void RealPeer::handle(const RingOobMessage& message) {
-  if (const auto* error = std::get_if<RingErrorMessage>(&message)) {
-    return fail_with("the rank gave up: " + error->text);
-  }
   if (state_ == State::kHello) {
     if (const auto* m = std::get_if<RingHelloMessage>(&message)) return hello(*m);
   } else if (state_ == State::kConnect) {
@@ -58,11 +41,11 @@ void RealPeer::handle(const RingOobMessage& message) {
       return;
     }
   }
-  fail_with(std::string("message \"") + ring_oob_name(message) + "\" out of order");
+  out_of_order(message);
 }
 
 void RealPeer::begin() {
-  append_ring_oob(RingReadyMessage{}, output_);
+  send(RingReadyMessage{});
   state_ = State::kRunning;
 }
 
@@ -71,12 +54,16 @@ void RealPeer::hello(const RingHelloMessage& message) {
     return fail_with("the rank speaks version " + std::to_string(message.version) +
                      ", this is version " + std::to_string(kRingOobVersion));
   }
+  if (message.whole_node) {
+    return fail_with("job \"" + job_.name +
+                     "\" is a ring all-reduce, whose rank calls both of its neighbours");
+  }
   if (!message.job.empty() && message.job != job_.name) {
     return fail_with("the rank asks for job \"" + message.job + "\", this is \"" + job_.name +
                      "\"");
   }
   client_ = message.address;
-  append_ring_oob(job_, output_);
+  send(job_);
   state_ = State::kConnect;
 }
 
@@ -106,7 +93,7 @@ void RealPeer::answer(const RingLinkEnd& ours) {
   const RingLinkEnd& asked = asked_[answered_++];
   end.channel = asked.channel;
   end.direction = asked.direction;
-  append_ring_oob(RingConnectedMessage{end}, output_);
+  send(RingConnectedMessage{end});
 }
 
 }  // namespace understudy

@@ -5,12 +5,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "ctrl/peers/ring/ring_messages.h"
+#include "tools/rigs/ring_node/oob_machine.h"
 
 namespace understudy {
 
@@ -20,17 +19,10 @@ RingJobMessage real_ring(RingJobMessage message, uint32_t client, uint32_t peer)
 /// What a real rank that was told `job` tells the one before it, which is real too.
 RingJobMessage passed_back(RingJobMessage job);
 
-class RealPeer {
+class RealPeer final : public OobMachine {
  public:
   /// `job`: what the previous rank is told; client_rank is its rank, peer_rank ours.
-  explicit RealPeer(RingJobMessage job) : job_(std::move(job)) {}
-
-  void on_bytes(std::span<const uint8_t> bytes);
-  void on_closed();
-  /// Bytes to send to the previous rank, taken once.
-  std::vector<uint8_t> take_output() { return std::exchange(output_, {}); }
-  /// Why the connection is of no more use; empty while it is. The client's own words if it gave up.
-  const std::string& failure() const { return failure_; }
+  explicit RealPeer(RingJobMessage job) : OobMachine("rank"), job_(std::move(job)) {}
 
   /// The previous rank knows the job.
   bool described() const { return state_ != State::kHello; }
@@ -48,20 +40,15 @@ class RealPeer {
   /// It needs nothing of us any more.
   bool done() const { return done_; }
 
-  void send_error(std::string text) { append_ring_oob(RingErrorMessage{std::move(text)}, output_); }
-
  private:
   enum class State : uint8_t { kHello, kConnect, kReady, kRunning };
 
-  void handle(const RingOobMessage& message);
+  void handle(const RingOobMessage& message) override;
+  bool is_over() const override { return done_; }
   void hello(const RingHelloMessage& message);
   void connect(const RingLinkEnd& end);
-  void fail_with(std::string why) { failure_ = std::move(why); }
 
   RingJobMessage job_;
-  RingOobReader reader_;
-  std::vector<uint8_t> output_;
-  std::string failure_;
   State state_ = State::kHello;
   IpAddress client_;  ///< its GID, as its hello says
   std::vector<RingLinkEnd> asked_;

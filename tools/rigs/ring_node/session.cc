@@ -1,46 +1,16 @@
 #include "tools/rigs/ring_node/session.h"
 
-#include <sched.h>
-#include <sys/prctl.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <thread>
 
 #include "dataplane/base/try.h"
+#include "tools/rigs/ring_node/polling.h"
 #include "tools/rigs/ring_node/values.h"
 
 namespace understudy {
 namespace {
 
 using std::chrono::milliseconds;
-
-/// Empty polls before the processor is offered to others: Soft-RoCE may need it for our packets.
-constexpr unsigned kPollsPerYield = 64;
-/// Empty polls, about a millisecond of them, after which it sleeps between polls: a virtual machine
-/// that spins through a long message takes the processor from what sends the message.
-constexpr unsigned kPollsBeforeSleep = 16384;
-constexpr std::chrono::microseconds kSleep{50};
-/// Empty polls before the clock is read, which is a system call in some virtual machines.
-constexpr unsigned kPollsPerLook = 1024;
-constexpr uint64_t kLookEveryNs = 1'000'000'000;
-
-/// Waits as long as is right after so many empty polls.
-void pause_polling(unsigned idle_polls) {
-  if (idle_polls >= kPollsBeforeSleep) {
-    std::this_thread::sleep_for(kSleep);
-  } else if (idle_polls % kPollsPerYield == 0) {
-    sched_yield();
-  }
-}
-
-/// CLOCK_MONOTONIC.
-uint64_t now_ns() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::nanoseconds(since).count());
-}
 
 }  // namespace
 
@@ -68,7 +38,7 @@ Result<SizeOutcome> Session::run_size(uint32_t index) {
       expected = expected_values(job_, input_seed_, input);
     }
     std::ranges::fill(output, 0.0f);
-    TRY(wait_before_operation());
+    TRY(wait_before_operation(options_));
     const auto time = run_operation(input, output);
     if (!time) return fail(std::to_string(operation.bytes) + " bytes: " + time.error().text);
     if (run >= operation.warmup) outcome.times_ns.push_back(*time);
@@ -92,21 +62,6 @@ Result<SizeOutcome> Session::run_size(uint32_t index) {
   return outcome;
 }
 
-Result<void> Session::wait_before_operation() const {
-  const auto period = static_cast<uint64_t>(options_.period.count());
-  auto wait = static_cast<uint64_t>(options_.delay.count());
-  if (period != 0) wait += (now_ns() / period + 1) * period;
-  if (wait == 0) return {};
-  // Else a sleep may be up to 50 us longer.
-  prctl(PR_SET_TIMERSLACK, 1);
-  constexpr uint64_t kSecond = 1'000'000'000;
-  const timespec time{static_cast<time_t>(wait / kSecond), static_cast<long>(wait % kSecond)};
-  const int error =
-      clock_nanosleep(CLOCK_MONOTONIC, period != 0 ? TIMER_ABSTIME : 0, &time, nullptr);
-  return error == 0 ? Result<void>()
-                    : fail(std::string("clock_nanosleep: ") + std::strerror(error));
-}
-
 Result<uint64_t> Session::run_operation(std::span<const float> input, std::span<float> output) {
   const RankCutting cutting(job_);
   const std::vector<ElementRange> parts = cutting.parts(input.size());
@@ -118,40 +73,24 @@ Result<uint64_t> Session::run_operation(std::span<const float> input, std::span<
   for (size_t c = 0; c < channels_.size(); ++c) {
     channels_[c]->start(parts[c], input.data(), output.data());
   }
-  TRY(work_until(&RankChannel::done));
+  TRY(work_while_not(&RankChannel::done));
   return now_ns() - start;
 }
 
-Result<void> Session::work_until(bool (RankChannel::*over)() const) {
-  unsigned idle_polls = 0;
-  uint64_t last_progress = 0;  // time of the first look after the last progress, 0 before it
-  uint64_t last_look = 0;
-  const auto unfinished = [&](const auto& channel) { return !(*channel.*over)(); };
-  while (std::ranges::any_of(channels_, unfinished)) {
-    bool moved = false;
-    for (auto& channel : channels_) {
-      const auto progressed = TRY(channel->progress());
-      moved = moved || progressed;
-    }
-    // What there is to do is done before it looks: a look may wait.
-    if (!moved) {
-      moved = TRY(poll_completions());
-    }
-    if (moved) {
-      idle_polls = 0;
-      last_progress = 0;
-      continue;
-    }
-    ++idle_polls;
-    pause_polling(idle_polls);
-    if (idle_polls % kPollsPerLook != 0) continue;
-    const uint64_t now = now_ns();
-    if (last_progress == 0) last_progress = last_look = now;
-    if (now - last_look < kLookEveryNs) continue;
-    last_look = now;
-    TRY(look_for_trouble(now - last_progress));
+Result<void> Session::work_while_not(bool (RankChannel::*over)() const) {
+  const auto is_over = [&](const auto& channel) { return (*channel.*over)(); };
+  return work_until([&] { return std::ranges::all_of(channels_, is_over); }, [&] { return work(); },
+                    [&](uint64_t idle_ns) { return look_for_trouble(idle_ns); });
+}
+
+Result<bool> Session::work() {
+  bool moved = false;
+  for (auto& channel : channels_) {
+    const auto progressed = TRY(channel->progress());
+    moved = moved || progressed;
   }
-  return {};
+  // What there is to do is done before it looks: a look may wait.
+  return moved ? true : poll_completions();
 }
 
 Result<bool> Session::poll_completions() {
@@ -162,16 +101,13 @@ Result<bool> Session::poll_completions() {
     const ibv_wc& wc = completions[i];
     const uint64_t kind = wc.wr_id & 3;
     if (wc.status != IBV_WC_SUCCESS) {
-      static constexpr const char* kKinds[] = {"data write", "receive", "credit write"};
-      const std::string event = device_.fatal_event();
-      return fail("channel " + std::to_string(wc.wr_id >> 2) + ", " + kKinds[kind] + ": " +
-                  ibv_wc_status_str(wc.status) + " (status " + std::to_string(wc.status) +
-                  ", vendor error " + std::to_string(wc.vendor_err) + ")" +
-                  (event.empty() ? "" : "; " + event) + "; " + channel(wc.wr_id).waiting_for());
+      return fail("channel " + std::to_string(wc.wr_id >> 2) + ", " +
+                  completion_fault(wc, device_.fatal_event()) + "; " +
+                  channel(wc.wr_id).waiting_for());
     }
-    if (kind == VerbsLinks::kData) {
+    if (kind == VerbsLink::kData) {
       channel(wc.wr_id).on_sent();
-    } else if (kind == VerbsLinks::kReceive) {
+    } else if (kind == VerbsLink::kReceive) {
       TRY(channel(wc.wr_id).on_received(wc.imm_data));
     }
   }
@@ -202,7 +138,7 @@ void Session::pass_results() {
 }
 
 Result<void> Session::finish() {
-  TRY(work_until(&RankChannel::idle));
+  TRY(work_while_not(&RankChannel::idle));
   // A real one may still need acknowledgements of ours, and has results to pass on.
   const auto wait_for_caller = [&]() -> Result<void> {
     if (caller_ == nullptr) return {};

@@ -13,21 +13,13 @@
 #include "tools/rigs/ring_node/neighbour.h"
 #include "tools/rigs/ring_node/oob.h"
 #include "tools/rigs/ring_node/options.h"
+#include "tools/rigs/ring_node/outcome.h"
 #include "tools/rigs/ring_node/profiler.h"
 #include "tools/rigs/ring_node/real_peer.h"
-#include "tools/rigs/ring_node/verbs_device.h"
-#include "tools/rigs/ring_node/verbs_links.h"
+#include "tools/rigs/ring_node/verbs/verbs_device.h"
+#include "tools/rigs/ring_node/verbs/verbs_links.h"
 
 namespace understudy {
-
-/// What came out of all operations of one size.
-struct SizeOutcome {
-  uint64_t bytes = 0;
-  std::vector<uint64_t> times_ns;  ///< of the timed iterations
-  std::optional<uint64_t> wrong;   ///< elements over all iterations; nothing if not verified
-  std::string first_wrong;         ///< the first of these, for the user; empty if there is none
-  bool perturbation_seen = true;   ///< false: --perturb changed another result element, or more
-};
 
 class Session {
  public:
@@ -66,12 +58,11 @@ class Session {
   Result<void> wait_for_neighbours();
   Result<void> draw_input_seed();
   Result<void> load_profiler();
-  /// Enters an operation later by the delay that was asked for.
-  Result<void> wait_before_operation() const;
   /// One all-reduce; its time in ns from the start until its last message was taken in and posted.
   Result<uint64_t> run_operation(std::span<const float> input, std::span<float> output);
   /// Does what there is to do until `over` holds for all channels.
-  Result<void> work_until(bool (RankChannel::*over)() const);
+  Result<void> work_while_not(bool (RankChannel::*over)() const);
+  Result<bool> work();
   Result<bool> poll_completions();
   /// Called when nothing has happened for a while: looks for bad news.
   Result<void> look_for_trouble(uint64_t idle_ns);

@@ -133,11 +133,8 @@ Result<void> Session::draw_input_seed() {
   return {};
 }
 
-/// The communicator's hash is the job's name's: all of its ranks have the same.
 Result<void> Session::load_profiler() {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : job_.name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-  profiler_ = TRY(Profiler::load(hash, job_.client_rank, job_.ranks));
+  profiler_ = TRY(Profiler::load(job_.name, job_.client_rank, job_.ranks));
   return {};
 }
 

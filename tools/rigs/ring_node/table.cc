@@ -22,21 +22,28 @@ std::string wrong_text(const SizeOutcome& outcome) {
 
 }  // namespace
 
-Bandwidth bandwidth(const SizeOutcome& outcome, uint32_t ranks) {
+RowShape all_reduce_rows(uint32_t ranks) {
+  RowShape shape;
+  shape.root = root_text(false, 0);
+  shape.bus_factor = static_cast<double>(2 * (ranks - 1)) / ranks;
+  return shape;
+}
+
+Bandwidth bandwidth(const SizeOutcome& outcome, const RowShape& shape) {
   const double sum_ns = static_cast<double>(
       std::accumulate(outcome.times_ns.begin(), outcome.times_ns.end(), uint64_t{0}));
   const double ns = sum_ns / static_cast<double>(outcome.times_ns.size());
   const double algorithm = static_cast<double>(outcome.bytes) / ns;
-  return {ns / 1000, algorithm, algorithm * 2 * (ranks - 1) / ranks};
+  return {ns / 1000, algorithm, algorithm * shape.bus_factor};
 }
 
 std::string table_head() { return "#\n" + columns().heading(); }
 
-std::string table_row(const SizeOutcome& outcome, uint32_t ranks) {
-  const Bandwidth b = bandwidth(outcome, ranks);
+std::string table_row(const SizeOutcome& outcome, const RowShape& shape) {
+  const Bandwidth b = bandwidth(outcome, shape);
   return columns().row({std::to_string(outcome.bytes),
-                        std::to_string(outcome.bytes / RankCutting::kElement), "float", "sum",
-                        root_text(false, 0), format_text("%.2f", b.time_us),
+                        std::to_string(outcome.bytes / shape.element_bytes), shape.type,
+                        shape.reduction, shape.root, format_text("%.2f", b.time_us),
                         bandwidth_text(b.algorithm), bandwidth_text(b.bus), wrong_text(outcome)});
 }
 
@@ -45,13 +52,14 @@ std::string csv_head() {
          "wrong\n";
 }
 
-std::string csv_row(const SizeOutcome& outcome, uint32_t ranks) {
-  const Bandwidth b = bandwidth(outcome, ranks);
+std::string csv_row(const SizeOutcome& outcome, const RowShape& shape) {
+  const Bandwidth b = bandwidth(outcome, shape);
   const auto [least, most] = std::ranges::minmax(outcome.times_ns);
-  return format_text("%llu,%llu,float,sum,%.3f,%.3f,%.3f,%.6f,%.6f,%s\n",
+  return format_text("%llu,%llu,%s,%s,%.3f,%.3f,%.3f,%.6f,%.6f,%s\n",
                      static_cast<unsigned long long>(outcome.bytes),
-                     static_cast<unsigned long long>(outcome.bytes / RankCutting::kElement),
-                     b.time_us, static_cast<double>(least) / 1000, static_cast<double>(most) / 1000,
+                     static_cast<unsigned long long>(outcome.bytes / shape.element_bytes),
+                     shape.type.c_str(), shape.reduction.c_str(), b.time_us,
+                     static_cast<double>(least) / 1000, static_cast<double>(most) / 1000,
                      b.algorithm, b.bus, wrong_text(outcome).c_str());
 }
 

@@ -4,24 +4,32 @@
 #include <cstdint>
 #include <string>
 
-#include "ctrl/peers/ring/ring_messages.h"
-#include "tools/rigs/ring_node/session.h"
+#include "tools/rigs/ring_node/outcome.h"
 
 namespace understudy {
+
+/// What the rows of one job have in common.
+struct RowShape {
+  std::string type = "float", reduction = "sum";
+  std::string root = "-1";
+  uint32_t element_bytes = 4;
+  double bus_factor = 1;  ///< bus bandwidth / algorithm bandwidth
+};
+RowShape all_reduce_rows(uint32_t ranks);
 
 /// Averages over the timed iterations, in nccl-tests' sense (GB/s is 1e9 bytes per second).
 struct Bandwidth {
   double time_us = 0;
   double algorithm = 0;  ///< bytes / time
-  double bus = 0;        ///< algorithm * 2(n-1)/n
+  double bus = 0;
 };
-Bandwidth bandwidth(const SizeOutcome& outcome, uint32_t ranks);
+Bandwidth bandwidth(const SizeOutcome& outcome, const RowShape& shape);
 
 std::string table_head();
-std::string table_row(const SizeOutcome& outcome, uint32_t ranks);
+std::string table_row(const SizeOutcome& outcome, const RowShape& shape);
 
 std::string csv_head();
 /// All times are in the line, each in its own right: average, least, most.
-std::string csv_row(const SizeOutcome& outcome, uint32_t ranks);
+std::string csv_row(const SizeOutcome& outcome, const RowShape& shape);
 
 }  // namespace understudy

@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/verbs_queue_pair.h"
+#include "tools/rigs/ring_node/verbs/verbs_queue_pair.h"
 
 #include <bit>
 #include <cerrno>

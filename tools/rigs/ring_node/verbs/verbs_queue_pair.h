@@ -9,7 +9,7 @@
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/result.h"
-#include "tools/rigs/ring_node/verbs_device.h"
+#include "tools/rigs/ring_node/verbs/verbs_device.h"
 
 namespace understudy {
 

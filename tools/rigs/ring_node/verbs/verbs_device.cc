@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/verbs_device.h"
+#include "tools/rigs/ring_node/verbs/verbs_device.h"
 
 #include <fcntl.h>
 

@@ -1,0 +1,68 @@
+// What a job of JobRunner came to: emulated ranks' view, what programs told, reference nodes'.
+#include <algorithm>
+
+#include "ctrl/jobs/job_runner.h"
+#include "ctrl/jobs/packet_model.h"
+#include "ctrl/shards/collect.h"
+
+namespace understudy {
+
+JobReport JobRunner::report(size_t index) const {
+  const Job& job = jobs_[index];
+  JobReport report = job_report(config_, index, job.emulated->progress(), job.setup().operations,
+                                Verified::kNo, [&](size_t i) { return job.state->modelled[i]; });
+  report.model = model_name(job.state->model);
+  if (!config_.jobs[index].join) {
+    report.algorithm = name_of(kAlgorithmNames, job.setup().algorithm);
+    report.protocol = name_of(kProtocolNames, job.setup().protocol);
+  }
+  if (const InferenceReport* found = job.emulated->found()) report.inferred = *found;
+  add_results(report, index);
+  return report;
+}
+
+void JobRunner::add_results(JobReport& report, size_t index) const {
+  const CollectiveSetup& setup = jobs_[index].setup();
+  const CollectiveJob& ring = setup.job;
+  const JobConfig& job = config_.jobs[index];
+  const uint32_t gpus = setup.communicator.gpus;
+  // Each node's times, if all of them are known.
+  const size_t told = programs(jobs_[index]).size() / gpus * setup.sizes.size();
+  if (ring.real.size() > gpus && jobs_[index].results.size() == told) {
+    for (size_t i = 0; i < ring.real.size(); i += gpus) {
+      const uint32_t node = setup.communicator.node_of(ring.real[i]);
+      report.real_nodes.push_back(config_.nodes[job.ranks[node]].name);
+    }
+  }
+  for (const auto& [rank, result] : jobs_[index].results) {
+    auto added = add_node_result(report, job, result, ring.real_index[rank] / gpus);
+    if (!added) {
+      ++report.violations;
+    }
+  }
+  add_reference(report, jobs_[index]);
+}
+
+/// What the reference nodes say of the operations that programs have told of.
+void JobRunner::add_reference(JobReport& report, const Job& job) const {
+  for (size_t real = 0; real < job.reference.size(); ++real) {
+    if (job.reference[real] == nullptr) continue;
+    const CollectiveProgress& own = job.reference[real]->progress();
+    report.failed = report.failed || own.failed;
+    report.violations += own.violations;
+    for (size_t i = 0; i < std::min<size_t>(own.finished, report.collectives.size()); ++i) {
+      CollectiveReport& c = report.collectives[i];
+      const Duration time = own.results[i].end - own.results[i].entry;
+      c.size_mismatches += own.results[i].size_mismatches;
+      if (c.entry.is_never()) {  // no rank is emulated
+        c.entry = own.results[i].entry;
+        c.measured = time;
+      }
+      if (c.by_node.empty()) continue;
+      c.by_node[real] = time;
+      c.node_reported = std::max(c.node_reported.value_or(Duration()), time);
+    }
+  }
+}
+
+}  // namespace understudy

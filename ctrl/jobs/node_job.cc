@@ -1,0 +1,44 @@
+#include "ctrl/jobs/node_job.h"
+
+#include "ctrl/compile/shard_config.h"
+#include "ctrl/jobs/link_ends.h"
+
+namespace understudy {
+
+std::shared_ptr<const NodeJobMessage> node_job(const Config& config, const JobConfig& job,
+                                               const CollectiveSetup& setup, uint32_t node) {
+  auto made = std::make_shared<NodeJobMessage>();
+  made->name = job.name;
+  made->communicator = setup.communicator;
+  made->node = node;
+  for (size_t i = 0; i < setup.sizes.size(); ++i) {
+    made->kinds.push_back({setup.sizes[i], setup.kinds[i]});
+  }
+  made->warmup = job.warmup;
+  made->iterations = job.iterations;
+  made->by_iteration = job.iteration.whole;
+  for (const CollectiveConnection& link : setup.job.links) {
+    if (setup.communicator.node_of(link.real) != node) continue;
+    const auto address = [&](uint32_t rank, uint32_t nic) {
+      return roce_address(node_of(config, job, setup, rank).nics[nic]);
+    };
+    made->links.push_back({.rank = link.real,
+                           .peer_rank = link.far,
+                           .channel = link.channel,
+                           .index = link.index,
+                           .client_sends = link.real_sends,
+                           .slots = link.slots,
+                           .slot_bytes = link.slot_bytes,
+                           .local = address(link.real, link.real_nic),
+                           .remote = address(link.far, link.far_nic)});
+  }
+  if (setup.job.inside) {
+    made->inside_rate = setup.job.inside->rate;
+    made->inside_latency = setup.job.inside->latency;
+  }
+  made->mtu = config.fabric.mtu;
+  made->traffic_class = job.sender.traffic_class;
+  return made;
+}
+
+}  // namespace understudy

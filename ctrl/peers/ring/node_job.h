@@ -1,0 +1,62 @@
+// What a program that plays all ranks of one real node is told of its job: any of NCCL's
+// operations, whatever algorithm, protocol and type, and the node's connections. Which messages go
+// over these follows from the operations (collective_model/schedule). As JSON it is the message
+// "node_job" (ring_messages.h).
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "collective_model/nccl/communicator.h"
+#include "collective_model/nccl/operation.h"
+#include "dataplane/base/address.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+class MessageFields;
+
+struct NodeJobMessage {
+  /// What is carried out warmup + iterations times.
+  struct Kind {
+    uint64_t bytes = 0;                 ///< as results name it
+    std::vector<Operation> operations;  ///< several are a group, in the order of cut_group()
+  };
+  /// One of the node's connections over the network, in one direction.
+  struct Link {
+    uint32_t rank = 0;       ///< of the node
+    uint32_t peer_rank = 0;  ///< of another one
+    uint32_t channel = 0;
+    uint8_t index = 0;          ///< 0: of collectives, 1: of sends and receives
+    bool client_sends = false;  ///< the node's rank sends data
+    uint32_t slots = 1;         ///< most messages in flight
+    uint32_t slot_bytes = 1;    ///< of the largest credit
+    IpAddress local;            ///< GID of the node's end
+    IpAddress remote;           ///< of the other one
+    bool operator==(const Link&) const = default;
+  };
+
+  std::string name;  ///< of the job
+  Communicator communicator;
+  uint32_t node = 0;  ///< of the communicator: its ranks are the client's
+  std::vector<Kind> kinds;
+  uint32_t warmup = 0, iterations = 1;
+  /// Every kind once in each iteration, else all iterations of a kind before those of the next.
+  bool by_iteration = false;
+  std::vector<Link> links;
+  /// From a rank of the node to another one (NodeWay in collective_model/schedule); without rate
+  /// and latency it takes no time.
+  Rate inside_rate;
+  Duration inside_latency;
+  uint32_t mtu = 4096;  ///< largest path MTU in bytes
+  uint8_t traffic_class = 0;
+};
+
+/// The message's fields but for "type".
+nlohmann::json node_job_to_json(const NodeJobMessage& message);
+/// What is wrong is kept by `fields`. Whether NCCL would carry it out is not looked at.
+NodeJobMessage read_node_job(MessageFields& fields);
+
+}  // namespace understudy

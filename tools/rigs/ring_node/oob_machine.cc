@@ -1,0 +1,36 @@
+#include "tools/rigs/ring_node/oob_machine.h"
+
+namespace understudy {
+
+void OobMachine::on_bytes(std::span<const uint8_t> bytes) {
+  reader_.push(bytes);
+  while (failure_.empty()) {
+    auto message = reader_.next();
+    if (!message) return fail_with(message.error().text);
+    if (!*message) return;
+    if (const auto* error = std::get_if<RingErrorMessage>(&**message)) {
+      return fail_with("the " + other_ + " gave up: " + error->text);
+    }
+    handle(**message);
+  }
+}
+
+void OobMachine::on_closed() {
+  if (!failure_.empty() || is_over()) return;
+  fail_with("the " + other_ + " closed the connection before it was done");
+}
+
+std::string connected_fault(const RingLinkEnd& ours, const RingLinkEnd& theirs) {
+  const std::string where = "connected (channel " + std::to_string(ours.channel) + "): ";
+  if (theirs.mtu > ours.mtu) {
+    return where + "path MTU " + std::to_string(theirs.mtu) + " is larger than our port's " +
+           std::to_string(ours.mtu);
+  }
+  if (theirs.direction == RingDirection::kPeerSends &&
+      (theirs.fifo_address == 0 || theirs.fifo_rkey == 0)) {
+    return where + "the sender gave no memory for credits";
+  }
+  return "";
+}
+
+}  // namespace understudy

@@ -1,0 +1,66 @@
+#include "tools/rigs/ring_node/whole_node/node_client.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace understudy {
+
+NodeClient::NodeClient(std::string job, IpAddress address) : OobMachine("peer") {
+  RingHelloMessage hello;
+  hello.job = std::move(job);
+  hello.address = address;
+  hello.whole_node = true;
+  send(hello);
+}
+
+void NodeClient::handle(const RingOobMessage& message) {
+  if (const auto* job = std::get_if<NodeJobMessage>(&message); job && !job_) {
+    job_ = *job;
+    ours_.resize(job->links.size());
+    theirs_.resize(job->links.size());
+  } else if (const auto* end = std::get_if<RingConnectedMessage>(&message); end && job_) {
+    take(*end);
+  } else if (std::holds_alternative<RingReadyMessage>(message) && job_ && all_connected() &&
+             !peer_ready_) {
+    peer_ready_ = true;
+  } else {
+    out_of_order(message);
+  }
+}
+
+void NodeClient::connect(uint32_t link, RingLinkEnd ours) {
+  const NodeJobMessage::Link& l = job_->links[link];
+  ours.channel = l.channel;
+  ours.direction = l.client_sends ? RingDirection::kClientSends : RingDirection::kPeerSends;
+  ours.of = RingLinkEnd::Ranks{l.rank, l.peer_rank, l.index};
+  ours_[link] = ours;
+  send(RingConnectMessage{ours});
+}
+
+void NodeClient::take(const RingLinkEnd& theirs) {
+  const auto is_it = [&](const std::optional<RingLinkEnd>& ours) {
+    return ours && ours->channel == theirs.channel && ours->direction == theirs.direction &&
+           ours->of == theirs.of;
+  };
+  const auto found = std::ranges::find_if(ours_, is_it);
+  const auto link = static_cast<size_t>(found - ours_.begin());
+  if (found == ours_.end() || theirs_[link]) {
+    return fail_with("connected (channel " + std::to_string(theirs.channel) +
+                     "): answers a link that was not asked for");
+  }
+  auto fault = connected_fault(**found, theirs);
+  if (fault.empty() && theirs.gid != job_->links[link].remote) {
+    fault = "connected (channel " + std::to_string(theirs.channel) + "): GID " + theirs.gid.text() +
+            " is not the one that the job names, " + job_->links[link].remote.text();
+  }
+  if (!fault.empty()) return fail_with(std::move(fault));
+  theirs_[link] = theirs;
+  ++connected_;
+}
+
+void NodeClient::send_done() {
+  done_ = true;
+  send(RingDoneMessage{});
+}
+
+}  // namespace understudy
