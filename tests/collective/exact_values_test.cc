@@ -207,6 +207,21 @@ INSTANTIATE_TEST_SUITE_P(
       return name + std::string(name_of(kAlgorithmNames, info.param.algorithm));
     });
 
+/// Of many ranks trees lie further apart: pieces come to one another in all of the phases.
+TEST(ExactValues, OfPatWithManyRanks) {
+  for (const K collective : {K::kReduceScatter, K::kAllGather}) {
+    for (const uint32_t ranks : {33u, 40u, 64u, 100u, 128u}) {
+      Case c;
+      c.communicator.nodes = ranks;
+      c.communicator.buffers.simple = 8 * 4096;
+      c.operation.collective = collective;
+      c.operation.algorithm = Algorithm::kPat;
+      c.operation.count = 700;
+      EXPECT_EQ(wrong(c), 0u) << text_of(c);
+    }
+  }
+}
+
 /// Any piece of a message is that piece of the whole.
 TEST(ExactValues, PiecesOfMessages) {
   std::mt19937_64 random(5);
