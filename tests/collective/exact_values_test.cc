@@ -166,9 +166,11 @@ TEST_P(ExactValuesOf, OfAllNumbersOfRanksAndChannels) {
       Case c;
       c.communicator.nodes = ranks;
       c.communicator.channels = channels;
+      // It gives small operations all channels.
+      c.communicator.version = {algorithm == Algorithm::kPat ? 23u : 22u};
       c.operation.collective = collective;
       c.operation.algorithm = algorithm;
-      c.operation.count = 1009;
+      c.operation.count = 521;
       c.operation.root = ranks / 2;
       if (collective == K::kAllToAllV) {
         for (uint64_t i = 0; i < uint64_t{ranks} * ranks; ++i) {
@@ -206,6 +208,21 @@ INSTANTIATE_TEST_SUITE_P(
       std::erase(name, '_');
       return name + std::string(name_of(kAlgorithmNames, info.param.algorithm));
     });
+
+/// Of many ranks trees lie further apart: pieces come to one another in all of the phases.
+TEST(ExactValues, OfPatWithManyRanks) {
+  for (const K collective : {K::kReduceScatter, K::kAllGather}) {
+    for (const uint32_t ranks : {33u, 40u, 64u, 100u, 128u}) {
+      Case c;
+      c.communicator.nodes = ranks;
+      c.communicator.buffers.simple = 8 * 4096;
+      c.operation.collective = collective;
+      c.operation.algorithm = Algorithm::kPat;
+      c.operation.count = 700;
+      EXPECT_EQ(wrong(c), 0u) << text_of(c);
+    }
+  }
+}
 
 /// Any piece of a message is that piece of the whole.
 TEST(ExactValues, PiecesOfMessages) {
