@@ -132,7 +132,7 @@ const std::map<std::string_view, Example>& examples() {
          p.job = std::string("payload = \"exact\"\nreduction = \"max\"\n") +
                  (p.side == RealSide::kReference ? "" : kJoin);
        }},
-      {"`payload = \"exact\"` without `join` of any other ring than an all-reduce",
+      {"`payload = \"exact\"` without `join` of anything but `ring_node`'s own ring",
        [](Parts& p) {
          p.operation = kGather;
          p.job = "payload = \"exact\"\n";
