@@ -142,11 +142,6 @@ void print_row(const Arguments& a, const SizeOutcome& outcome, const RowShape& s
   std::fflush(stdout);
 }
 
-bool reduces(Collective collective) {
-  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
-         collective == Collective::kReduce;
-}
-
 RowShape rows_of(const NodeJobMessage& job) {
   const Operation& first = job.kinds.front().operations.front();
   const bool rooted = is_pipeline(first.collective) || first.collective == Collective::kGather ||
