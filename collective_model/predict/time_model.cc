@@ -83,6 +83,7 @@ class Costs {
   }
   double inside() const { return cost_.latency; }
   double between() const { return cost_.latency + cost_.network_latency + network_.latency; }
+  double credit() const { return network_.latency; }
   double tail() const { return tail_; }
   double pass() const { return cost_.round; }
 
@@ -190,7 +191,9 @@ double point_to_point_time(const OperationShape& shape, const Costs& costs) {
   const auto per_channel = static_cast<uint64_t>(own / shape.channels);
   const double work = costs.work(per_channel, workers(shape));
   const double wire = bytes_between_nodes(shape) / expansion(shape.protocol) / shape.channels;
-  return (c.nodes > 1 ? costs.between() : costs.inside()) + std::max(work, costs.wire(wire));
+  // Between nodes the first message waits for its credit, which crosses the network before.
+  const double latency = c.nodes > 1 ? costs.credit() + costs.between() : costs.inside();
+  return latency + std::max(work, costs.wire(wire));
 }
 
 }  // namespace

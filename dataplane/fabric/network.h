@@ -160,7 +160,7 @@ class Network {
   /// Of wake-ups of one moment those with the lower rank come first, then those with the lower
   /// index.
   void wake_at(Time at, uint32_t index, uint32_t rank = 0) {
-    calendar_.push(at, order_of_wake(rank, index), kWake, index);
+    calendar_.push(at, order_of(Moment::kWake, rank, index), kWake, index);
   }
   static constexpr uint32_t kMostRank = (1u << 24) - 1;
 
@@ -234,28 +234,14 @@ class Network {
   static constexpr unsigned kClassShift = 3;  ///< of a PFC event's index: link << 3 | class
   friend class DeadlockSearch;
   enum Kind : uint32_t { kFree, kArrive, kPause, kResume, kWake, kUp, kPauseLeaves, kResumeLeaves };
-  /// What happens at one moment comes in this order; arrivals by their flow, then by link and by
-  /// number there; others by link, or by what asked for them. It depends on no order of insertion.
-  /// What comes to a link stands in its queue before the link, which is free again, takes the next.
+  /// What happens at one moment comes in this order, then by link and number of the packet or PFC
+  /// frame there, or by what asked for it. It depends on no order of insertion, nor on how flows are
+  /// numbered. What comes to a link stands in its queue before the link, which is free again, takes
+  /// the next.
   enum class Moment : uint8_t { kUp, kPfc, kArrive, kWake, kFree };
-  static constexpr uint64_t order_of(Moment moment, uint64_t what) {
-    return (uint64_t{static_cast<uint8_t>(moment)} << 61) + what;
+  static constexpr uint64_t order_of(Moment moment, uint32_t by, uint32_t number) {
+    return uint64_t{static_cast<uint8_t>(moment)} << 60 | uint64_t{by} << 32 | number;
   }
-  /// Of PFC frames: `number` counts those of a link.
-  static constexpr uint64_t order_of_pfc(LinkId link, uint32_t number) {
-    return order_of(Moment::kPfc, uint64_t{link} << 32 | number);
-  }
-  static constexpr uint64_t order_of_wake(uint32_t rank, uint32_t index) {
-    return order_of(Moment::kWake, uint64_t{rank} << 32 | index);
-  }
-  static uint64_t order_of_arrival(const NetPacket& p, LinkId link, uint64_t number) {
-    const uint64_t flow = (p.kind & kOthersPacket) != 0 ? 0 : uint64_t{p.flow} + 1;
-    return order_of(Moment::kArrive, flow << kFlowShift | uint64_t{link} << kLinkShift |
-                                         static_cast<uint16_t>(number));
-  }
-  // An order has 25 bits for a flow and 20 for a link: with more of them some come in another
-  // order, which is the same in each run.
-  static constexpr unsigned kFlowShift = 36, kLinkShift = 16;
   struct Queue {
     PacketId first = kNoPacketId, last = kNoPacketId;
     uint64_t bytes = 0;
@@ -298,7 +284,7 @@ class Network {
   void serve_or_wait(LinkId link, Time now);
   void await_free(LinkId link) {
     links_[link].await();
-    calendar_.push_in_order(links_[link].free_at(), order_of(Moment::kFree, link), kFree, link);
+    calendar_.push_in_order(links_[link].free_at(), order_of(Moment::kFree, link, 0), kFree, link);
   }
   unsigned pick(LinkId link, uint8_t eligible);
   PacketId dequeue(LinkId link, unsigned cls, Time now);
