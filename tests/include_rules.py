@@ -52,8 +52,11 @@ ALLOWED["ctrl/peers/nccl/transport"] |= {"dataplane/nccl/cts_layout.h"}
 # Products and rigs do not know one another.
 TOOL = {"dataplane/base", "dataplane/wire", "dataplane/rc", "dataplane/cm", "ctrl/config", "ctrl/config/read", "ctrl/report"}
 for name in ("allreduce_node", "gpu_calibrate", "nccl_decode", "nccl_profiler", "rigs/guest_poll", "rigs/memory_check",
-             "rigs/ring_node", "rigs/tcp_rate"):
+             "rigs/tcp_rate"):
     ALLOWED[f"tools/{name}"] = set(TOOL)
+ALLOWED |= {room: before | TOOL for room, before in in_order(
+    "tools/rigs/ring_node", [["base"], ["verbs"], ["ring", "whole_node"]]).items()}
+ALLOWED["tools/rigs/ring_node"] = {room for room in ALLOWED if room.startswith("tools/rigs/ring_node/")} | TOOL
 ALLOWED |= {room: before | TOOL for room, before in in_order(
     "tools/soft_nic", [["base"], ["port"], ["device"], ["verbs", "rdma_cm"]]).items()}
 ALLOWED |= {room: before | TOOL for room, before in in_order(
@@ -70,7 +73,7 @@ EXCEPTIONS = {
                               "collective_model/nccl", "collective_model/schedule", "collective_model/predict/time_model.h",
                               "dataplane/collective/rank_program.h"},
     # Both stand on the same device and TCP.
-    "tools/rigs/memory_check/": {"tools/rigs/ring_node"},
+    "tools/rigs/memory_check/": {"tools/rigs/ring_node/base", "tools/rigs/ring_node/verbs"},
     # Which messages are right is what the schedules of jobs say.
     "tools/roce_check/": {"ctrl/schedule/expected_messages.h"},
     # The profiler plugin speaks the feed's records.

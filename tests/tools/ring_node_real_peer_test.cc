@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/rigs/ring_node/oob.h"
-#include "tools/rigs/ring_node/real_peer.h"
+#include "tools/rigs/ring_node/ring/oob.h"
+#include "tools/rigs/ring_node/ring/real_peer.h"
 
 namespace understudy {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "collective_model/schedule/simple_all_reduce.h"
 #include "dataplane/base/pattern.h"
-#include "tools/rigs/ring_node/channel.h"
-#include "tools/rigs/ring_node/cutting.h"
-#include "tools/rigs/ring_node/values.h"
+#include "tools/rigs/ring_node/ring/channel.h"
+#include "tools/rigs/ring_node/ring/cutting.h"
+#include "tools/rigs/ring_node/ring/values.h"
 
 namespace understudy {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "ctrl/peers/ring/ring_peer.h"
 #include "ctrl/peers/ring/ring_watch.h"
-#include "tools/rigs/ring_node/oob.h"
+#include "tools/rigs/ring_node/ring/oob.h"
 #include "tools/rigs/ring_node/whole_node/node_client.h"
 #include "tools/rigs/ring_node/whole_node/node_ranks.h"
 #include "tools/rigs/ring_node/whole_node/node_schedule.h"

@@ -12,7 +12,7 @@
 
 #include "ctrl/peers/ring/ring_watch.h"
 #include "dataplane/base/big_endian.h"
-#include "tools/rigs/ring_node/oob.h"
+#include "tools/rigs/ring_node/ring/oob.h"
 
 namespace understudy {
 namespace {

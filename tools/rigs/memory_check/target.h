@@ -10,7 +10,7 @@
 
 #include "dataplane/base/address.h"
 #include "dataplane/base/result.h"
-#include "tools/rigs/ring_node/tcp.h"
+#include "tools/rigs/ring_node/base/tcp.h"
 #include "tools/rigs/ring_node/verbs/verbs_device.h"
 
 namespace understudy {

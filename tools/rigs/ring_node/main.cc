@@ -9,8 +9,8 @@
 
 #include "collective_model/predict/time_model.h"
 #include "ctrl/report/nccl_columns.h"
-#include "tools/rigs/ring_node/options.h"
-#include "tools/rigs/ring_node/session.h"
+#include "tools/rigs/ring_node/base/options.h"
+#include "tools/rigs/ring_node/ring/session.h"
 #include "tools/rigs/ring_node/table.h"
 #include "tools/rigs/ring_node/whole_node/node_session.h"
 

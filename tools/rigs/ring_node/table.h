@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tools/rigs/ring_node/outcome.h"
+#include "tools/rigs/ring_node/base/outcome.h"
 
 namespace understudy {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "ctrl/peers/ring/ring_messages.h"
-#include "tools/rigs/ring_node/message_link.h"
+#include "tools/rigs/ring_node/base/message_link.h"
 #include "tools/rigs/ring_node/verbs/verbs_queue_pair.h"
 
 namespace understudy {

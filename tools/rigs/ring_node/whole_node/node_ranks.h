@@ -13,7 +13,7 @@
 #include "ctrl/peers/ring/node_job.h"
 #include "dataplane/base/result.h"
 #include "dataplane/collective/rank_program.h"
-#include "tools/rigs/ring_node/message_link.h"
+#include "tools/rigs/ring_node/base/message_link.h"
 #include "tools/rigs/ring_node/whole_node/node_schedule.h"
 
 namespace understudy {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "dataplane/base/try.h"
-#include "tools/rigs/ring_node/polling.h"
+#include "tools/rigs/ring_node/base/polling.h"
 
 namespace understudy {
 namespace {

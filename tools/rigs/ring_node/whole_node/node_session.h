@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "dataplane/base/result.h"
-#include "tools/rigs/ring_node/neighbour.h"
-#include "tools/rigs/ring_node/options.h"
-#include "tools/rigs/ring_node/outcome.h"
-#include "tools/rigs/ring_node/profiler.h"
+#include "tools/rigs/ring_node/base/neighbour.h"
+#include "tools/rigs/ring_node/base/options.h"
+#include "tools/rigs/ring_node/base/outcome.h"
+#include "tools/rigs/ring_node/base/profiler.h"
 #include "tools/rigs/ring_node/verbs/verbs_device.h"
 #include "tools/rigs/ring_node/verbs/verbs_link.h"
 #include "tools/rigs/ring_node/whole_node/node_client.h"

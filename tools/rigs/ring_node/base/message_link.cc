@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/message_link.h"
+#include "tools/rigs/ring_node/base/message_link.h"
 
 namespace understudy {
 

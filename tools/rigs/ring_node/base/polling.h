@@ -6,7 +6,7 @@
 
 #include "dataplane/base/result.h"
 #include "dataplane/base/try.h"
-#include "tools/rigs/ring_node/options.h"
+#include "tools/rigs/ring_node/base/options.h"
 
 namespace understudy {
 

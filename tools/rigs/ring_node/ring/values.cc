@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/values.h"
+#include "tools/rigs/ring_node/ring/values.h"
 
 #include <algorithm>
 #include <bit>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ctrl/peers/ring/ring_messages.h"
-#include "tools/rigs/ring_node/oob_machine.h"
+#include "tools/rigs/ring_node/base/oob_machine.h"
 
 namespace understudy {
 

@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/tcp.h"
+#include "tools/rigs/ring_node/base/tcp.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/oob_machine.h"
+#include "tools/rigs/ring_node/base/oob_machine.h"
 
 namespace understudy {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "dataplane/base/try.h"
-#include "tools/rigs/ring_node/tcp.h"
+#include "tools/rigs/ring_node/base/tcp.h"
 
 namespace understudy {
 

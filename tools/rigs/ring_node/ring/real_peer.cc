@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/real_peer.h"
+#include "tools/rigs/ring_node/ring/real_peer.h"
 
 #include <algorithm>
 #include <numeric>

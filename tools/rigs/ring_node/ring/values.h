@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ctrl/peers/ring/ring_messages.h"
-#include "tools/rigs/ring_node/cutting.h"
+#include "tools/rigs/ring_node/ring/cutting.h"
 
 namespace understudy {
 

@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/profiler.h"
+#include "tools/rigs/ring_node/base/profiler.h"
 
 #include <dlfcn.h>
 

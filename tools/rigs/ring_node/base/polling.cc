@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/polling.h"
+#include "tools/rigs/ring_node/base/polling.h"
 
 #include <sched.h>
 #include <sys/prctl.h>

@@ -1,11 +1,11 @@
-#include "tools/rigs/ring_node/session.h"
+#include "tools/rigs/ring_node/ring/session.h"
 
 #include <algorithm>
 #include <chrono>
 
 #include "dataplane/base/try.h"
-#include "tools/rigs/ring_node/polling.h"
-#include "tools/rigs/ring_node/values.h"
+#include "tools/rigs/ring_node/base/polling.h"
+#include "tools/rigs/ring_node/ring/values.h"
 
 namespace understudy {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "dataplane/base/try.h"
-#include "tools/rigs/ring_node/session.h"
-#include "tools/rigs/ring_node/values.h"
+#include "tools/rigs/ring_node/ring/session.h"
+#include "tools/rigs/ring_node/ring/values.h"
 
 namespace understudy {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/oob.h"
+#include "tools/rigs/ring_node/ring/oob.h"
 
 #include <algorithm>
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "dataplane/base/result.h"
-#include "tools/rigs/ring_node/cutting.h"
-#include "tools/rigs/ring_node/message_link.h"
+#include "tools/rigs/ring_node/base/message_link.h"
+#include "tools/rigs/ring_node/ring/cutting.h"
 
 namespace understudy {
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "ctrl/peers/ring/ring_messages.h"
-#include "tools/rigs/ring_node/channel.h"
+#include "tools/rigs/ring_node/ring/channel.h"
 #include "tools/rigs/ring_node/verbs/verbs_link.h"
 
 namespace understudy {

@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/verbs/verbs_links.h"
+#include "tools/rigs/ring_node/ring/verbs_links.h"
 
 #include "dataplane/base/try.h"
 

@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "dataplane/base/result.h"
-#include "tools/rigs/ring_node/channel.h"
-#include "tools/rigs/ring_node/neighbour.h"
-#include "tools/rigs/ring_node/oob.h"
-#include "tools/rigs/ring_node/options.h"
-#include "tools/rigs/ring_node/outcome.h"
-#include "tools/rigs/ring_node/profiler.h"
-#include "tools/rigs/ring_node/real_peer.h"
+#include "tools/rigs/ring_node/base/neighbour.h"
+#include "tools/rigs/ring_node/base/options.h"
+#include "tools/rigs/ring_node/base/outcome.h"
+#include "tools/rigs/ring_node/base/profiler.h"
+#include "tools/rigs/ring_node/ring/channel.h"
+#include "tools/rigs/ring_node/ring/oob.h"
+#include "tools/rigs/ring_node/ring/real_peer.h"
+#include "tools/rigs/ring_node/ring/verbs_links.h"
 #include "tools/rigs/ring_node/verbs/verbs_device.h"
-#include "tools/rigs/ring_node/verbs/verbs_links.h"
 
 namespace understudy {
 

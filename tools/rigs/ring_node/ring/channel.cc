@@ -1,4 +1,4 @@
-#include "tools/rigs/ring_node/channel.h"
+#include "tools/rigs/ring_node/ring/channel.h"
 
 #include <cstring>
 
