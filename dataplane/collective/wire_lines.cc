@@ -36,7 +36,7 @@ uint64_t WireLines::place(uint64_t number) const {
 
 void WireLines::read(const uint8_t* wire, uint64_t from, std::span<uint8_t> out) const {
   if (plain()) {
-    std::memcpy(out.data(), wire + from, out.size());
+    std::copy_n(wire + from, out.size(), out.begin());
     return;
   }
   for (size_t done = 0; done < out.size();) {

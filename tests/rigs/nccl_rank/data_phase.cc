@@ -14,7 +14,7 @@ Link link_of(const Connection& c) {
   return {static_cast<int>(c.channel), static_cast<int>(sends ? c.to : c.from), c.index, sends};
 }
 
-DataPhase::DataPhase(const RankSchedule& schedule, VerbsAdapter& adapter, RankValues* values)
+DataPhase::DataPhase(const RankSchedule& schedule, VerbsAdapter& adapter, Values* values)
     : schedule_(schedule), adapter_(adapter), values_(values) {
   for (const Connection& c : schedule.connections()) {
     require(c.network, "only connections between nodes are played");

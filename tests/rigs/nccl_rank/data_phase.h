@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collective_model/schedule/schedule.h"
-#include "tests/rigs/nccl_rank/rank_values.h"
+#include "tests/rigs/nccl_rank/values.h"
 #include "tests/rigs/nccl_rank/verbs_connection.h"
 
 namespace understudy::nccl_rank {
@@ -20,7 +20,7 @@ class DataPhase {
  public:
   /// `values`: null if contents do not matter. All outlive this. Connections inside a node are an
   /// error.
-  DataPhase(const RankSchedule& schedule, VerbsAdapter& adapter, RankValues* values);
+  DataPhase(const RankSchedule& schedule, VerbsAdapter& adapter, Values* values);
 
   /// Until all is received, sent and acknowledged. `beside` is called while nothing happens. Throws
   /// Refused: what comes is none of the schedule's, or nothing for `patience`.
@@ -45,7 +45,7 @@ class DataPhase {
 
   const RankSchedule& schedule_;
   VerbsAdapter& adapter_;
-  RankValues* values_;
+  Values* values_;
   std::vector<Side> sides_;
 };
 

@@ -17,6 +17,8 @@
 #include "ctrl/schedule/job_schedule.h"
 #include "ctrl/schedule/job_work.h"
 #include "tests/rigs/nccl_rank/data_phase.h"
+#include "tests/rigs/nccl_rank/rank_values.h"
+#include "tests/rigs/nccl_rank/ring_values.h"
 #include "tests/rigs/nccl_rank/socket_network.h"
 
 namespace understudy::nccl_rank {
@@ -164,6 +166,27 @@ class Node {
     return all;
   }
 
+  std::unique_ptr<Values> values_of(const understudy::Communicator& model,
+                                    const Operation& operation, const OperationCut& cut,
+                                    const RankSchedule& schedule) {
+    const auto rank = static_cast<uint32_t>(own_);
+    if (is_plain_ring(config_, job_) && job_.reduction == ReduceOp::kSum) {
+      return std::make_unique<RingValues>(
+          RingValues::Settings{rank, model.ranks(), operation.count, config_.seed + 1, config_.seed,
+                               reals()},
+          schedule);
+    }
+    return std::make_unique<RankValues>(
+        RankValues::Settings{.rank = rank,
+                             .communicator = model,
+                             .operation = operation,
+                             .reduction = job_.reduction,
+                             .own_seed = config_.seed + 1,
+                             .others_seed = config_.seed,
+                             .real = reals(),
+                             .ranks = rank_schedules(model, operation, cut)});
+  }
+
   uint64_t operations(Communicator* comm) {
     const auto model = job_communicator(config_, job_);
     const auto schedules = job_schedules(config_, job_);
@@ -174,18 +197,10 @@ class Node {
       const Operation& operation = (*schedules)[one.size].operation;
       const auto schedule = rank_part(model, job_, *schedules, one.size, rank);
       connect(comm, model, operation);
-      std::unique_ptr<RankValues> values;
-      if (job_.payload == PayloadMode::kExact) {
-        values = std::make_unique<RankValues>(RankValues::Settings{
-            .rank = rank,
-            .communicator = model,
-            .operation = operation,
-            .reduction = job_.reduction,
-            .own_seed = config_.seed + 1,
-            .others_seed = config_.seed,
-            .real = reals(),
-            .ranks = rank_schedules(model, operation, (*schedules)[one.size].cut)});
-      }
+      const std::unique_ptr<Values> values =
+          job_.payload == PayloadMode::kExact
+              ? values_of(model, operation, (*schedules)[one.size].cut, *schedule)
+              : nullptr;
       DataPhase phase(*schedule, *adapter_, values.get());
       const auto begin = steady_clock::now();
       phase.run(std::chrono::seconds(options_.patience_s), [this] {

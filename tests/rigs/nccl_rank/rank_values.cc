@@ -40,7 +40,7 @@ std::vector<uint8_t> RankValues::made(const ValuePart& part) const {
   for (uint32_t s = 0; s < part.size(); ++s) {
     const std::vector<uint8_t>& other = came_[part[s].connection][part[s].message];
     if (!part.own && s == 0) {
-      std::memcpy(out.data(), other.data() + part[s].at, out.size());
+      std::copy_n(other.begin() + part[s].at, out.size(), out.begin());
       continue;
     }
     for (size_t b = 0; b < out.size(); b += each) {

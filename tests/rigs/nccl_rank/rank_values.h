@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "collective_model/schedule/schedule.h"
+#include "tests/rigs/nccl_rank/values.h"
 
 namespace understudy::nccl_rank {
 
-class RankValues {
+class RankValues final : public Values {
  public:
   struct Settings {
     uint32_t rank = 0;
@@ -25,12 +26,10 @@ class RankValues {
   };
   explicit RankValues(Settings settings);
 
-  /// Message `k` of a connection, by its position in the schedule, has come as `bytes`.
-  void receive(uint32_t connection, uint64_t k, const std::byte* bytes);
-  /// Writes that one, without flags.
-  void send(uint32_t connection, uint64_t k, std::byte* bytes) const;
+  void receive(uint32_t connection, uint64_t k, const std::byte* bytes) override;
+  void send(uint32_t connection, uint64_t k, std::byte* bytes) const override;
   /// Bytes of the result that differ from those of a plain collective on all ranks' buffers.
-  uint64_t wrong() const;
+  uint64_t wrong() const override;
 
  private:
   std::vector<uint8_t> made(const ValuePart& part) const;

@@ -11,14 +11,13 @@
 #include <cstring>
 #include <ctime>
 
+#include "tools/rigs/guest_poll/reads_counter.h"
+
 namespace {
 
 #if defined(__x86_64__)
 
-constexpr uint8_t kReadCounter[] = {0x0f, 0x31}, kUndefined[] = {0x0f, 0x0b};
-/// How far behind it a compiler takes the counter's halves out of EAX and EDX. Two bytes alone may
-/// be part of something else.
-constexpr size_t kFar = 28;
+constexpr uint8_t kUndefined[] = {0x0f, 0x0b};
 
 const uint8_t* text_first = nullptr;
 size_t text_bytes = 0;
@@ -44,22 +43,6 @@ void answer(int, siginfo_t*, void* where) {
   registers[REG_RIP] += sizeof kUndefined;
 }
 
-/// "mov %eax,%..." or, of register 2, "mov %edx,%..."
-bool moves(const uint8_t* at, unsigned from) {
-  return at[0] == 0x89 && (at[1] & 0xc0) == 0xc0 && (at[1] >> 3 & 7) == from;
-}
-
-bool reads_counter(const uint8_t* at, const uint8_t* end) {
-  if (std::memcmp(at, kReadCounter, sizeof kReadCounter) != 0) return false;
-  constexpr uint8_t kShift[] = {0x48, 0xc1, 0xe2, 0x20}, kOr[] = {0x48, 0x09, 0xd0};
-  bool low = false, high = false;
-  for (const uint8_t* p = at + 2; p < at + kFar && p + sizeof kShift <= end; ++p) {
-    low = low || moves(p, 0) || std::memcmp(p, kOr, sizeof kOr) == 0;
-    high = high || moves(p, 2) || std::memcmp(p, kShift, sizeof kShift) == 0;
-  }
-  return low && high;
-}
-
 /// Replaces them in one stretch of the program's text.
 void patch(uint8_t* first, size_t bytes) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -69,7 +52,7 @@ void patch(uint8_t* first, size_t bytes) {
   bool writable = false;
   uint8_t* const end = first + bytes;
   for (uint8_t* at = first; at + 2 <= end; ++at) {
-    if (!reads_counter(at, end)) continue;
+    if (!guest_poll::reads_counter(first, at, end)) continue;
     if (!writable && mprotect(start, whole, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) return;
     writable = true;
     std::memcpy(at, kUndefined, sizeof kUndefined);
