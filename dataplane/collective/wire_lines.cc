@@ -1,5 +1,7 @@
 #include "dataplane/collective/wire_lines.h"
 
+#include <algorithm>
+
 namespace understudy {
 namespace {
 
