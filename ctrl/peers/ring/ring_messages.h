@@ -1,9 +1,9 @@
 // The out-of-band messages between ring_node (the client, a real rank) and an emulated neighbour
 // (the peer), over TCP to the emulated node's own address; or, in a job that is no plain ring,
-// between ring_node as a whole real node and any one node whose ranks are emulated. Each message is its length (u32,
-// big-endian) and that many bytes of JSON, an object whose "type" names the message and whose other
-// keys are the fields below. Both sides use this file; it knows nothing of sockets, verbs or the
-// dataplane.
+// between ring_node as a whole real node and any one node whose ranks are emulated. Each message is
+// its length (u32, big-endian) and that many bytes of JSON with spaces behind it: an object whose
+// "type" names the message and whose other keys are the fields below. Both sides use this file; it
+// knows nothing of sockets, verbs or the dataplane.
 //
 //   client                              peer
 //   hello                      ->
