@@ -1,5 +1,5 @@
-// A calendar of events in the order of their time, and where times are equal of a number that their
-// owner gives them: a run in virtual time is repeatable. Hierarchical timing wheels
+// A calendar of events in the order of their time, where times are equal of their rank, and of
+// their insertion where ranks are: a run in virtual time is repeatable. Hierarchical timing wheels
 // (Varghese and Lauck, SOSP 1987): an event costs the same however many there are. Heaps hold
 // what is minutes away, and what joins many others that are due.
 #pragma once
@@ -18,7 +18,7 @@ namespace understudy {
 /// `kind` and `index` are the owner's.
 struct CalendarEvent {
   Time time;
-  uint64_t order = 0;  ///< among those of one moment
+  uint64_t order = 0;
   uint32_t kind = 0;
   uint32_t index = 0;
 };
@@ -34,13 +34,16 @@ class Calendar {
     late_.reserve(at_once);
   }
 
-  /// `time` may have passed: then the event comes next, behind others that are due. Events with
-  /// the same time and order come in any order.
-  void push(Time time, uint64_t order, uint32_t kind, uint32_t index) {
+  /// `time` may have passed: then the event comes next, behind others that are due.
+  void push(Time time, uint32_t kind, uint32_t index, uint32_t rank = 0) {
     ++size_;
     next_ = std::min(next_, time);
-    place({time, order, kind, index});
+    place({time, uint64_t{rank} << kRankShift | order_++, kind, index});
   }
+  static constexpr uint32_t kMostRank = (1u << 24) - 1;
+
+  /// The number of an insertion, for an event that its owner keeps elsewhere.
+  uint64_t take_order() { return order_++; }
   /// The next event; there must be one.
   const CalendarEvent& front() {
     if (current_.empty()) refill();
@@ -78,6 +81,7 @@ class Calendar {
   static constexpr unsigned kTickShift = 13;
   static constexpr unsigned kBits0 = 13, kBits1 = 12, kBits2 = 10;
   static constexpr uint32_t kNone = 0xffffffff;
+  static constexpr unsigned kRankShift = 40;  // below: so many insertions are a day of computing
   // How many events are looked at together if they are no further apart than 4 us.
   static constexpr size_t kAhead = 12;
   static constexpr int64_t kAheadTicks = 512;
@@ -287,6 +291,7 @@ class Calendar {
   uint32_t scout_ = kNone;          ///< in the list of a slot of wheel1_ that has not come
   std::vector<CalendarEvent> far_;  ///< a heap
   size_t size_ = 0;
+  uint64_t order_ = 0;
   Time next_ = Time::never();  ///< if next_known_; else of what was pushed since the last pop
   bool next_known_ = false;
 };

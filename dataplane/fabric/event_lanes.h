@@ -20,32 +20,23 @@ class EventLanes {
 
   void reserve(size_t events) { calendar_.reserve(events); }
   /// Of a stream. One that is far away would close its lane to the rest: that goes to push().
-  void push_in_order(Time time, uint64_t order, uint32_t kind, uint32_t index) {
+  void push_in_order(Time time, uint32_t kind, uint32_t index) {
     for (size_t i = 0; i < kLanes; ++i) {
       Lane& lane = lanes_[i];
       if (lane.last > time || lane.count == kRoom) continue;
       if (lane.count == 0) {
         lane.next = time;
-        at(i, 0) = {time, order, kind, index};
-        if (i != first_ && comes_before(i, first_)) first_ = i;
-      } else {
-        if (lane.last == time && lane.last_order > order) {
-          // What stands first must stand in its place; of the others those of one moment are sorted
-          // when it comes.
-          if (lane.next == time) continue;
-          ++lane.disordered;
-        }
-        at(i, lane.count) = {time, order, kind, index};
+        // Of equal times the one that stands there already comes first.
+        if (time < lanes_[first_].next) first_ = i;
       }
-      ++lane.count;
       lane.last = time;
-      lane.last_order = order;
+      at(i, lane.count++) = {time, calendar_.take_order(), kind, index};
       return;
     }
-    calendar_.push(time, order, kind, index);
+    calendar_.push(time, kind, index);
   }
-  void push(Time time, uint64_t order, uint32_t kind, uint32_t index) {
-    calendar_.push(time, order, kind, index);
+  void push(Time time, uint32_t kind, uint32_t index, uint32_t rank = 0) {
+    calendar_.push(time, kind, index, rank);
   }
 
   Time next() { return std::min(lanes_[first_].next, calendar_.next()); }
@@ -63,7 +54,6 @@ class EventLanes {
       lane.last = Time::zero();
     } else {
       lane.next = at(first_, 0).time;
-      if (lane.disordered != 0 && lane.next != e.time) sort_front(first_);
     }
     popped_ = first_;
     find_first();
@@ -85,9 +75,7 @@ class EventLanes {
   struct Lane {
     Time next = Time::never();  ///< of its first event ...
     Time last;                  ///< ... and of its last one
-    uint64_t last_order = 0;
     uint32_t first = 0, count = 0;
-    uint32_t disordered = 0;  ///< neighbours of one moment that stand the wrong way round
   };
 
   CalendarEvent& at(size_t lane, uint32_t place) {
@@ -96,39 +84,23 @@ class EventLanes {
   const CalendarEvent& at(size_t lane, uint32_t place) const {
     return events_[lane * kRoom + (lanes_[lane].first + place) % kRoom];
   }
-  /// Both lanes' first events.
-  bool comes_before(size_t a, size_t b) const {
-    if (lanes_[a].next != lanes_[b].next) return lanes_[a].next < lanes_[b].next;
-    return !lanes_[a].next.is_never() && at(a, 0).order < at(b, 0).order;
-  }
   void find_first() {
     size_t first = 0;
     for (size_t i = 1; i < kLanes; ++i) {
-      if (comes_before(i, first)) first = i;
+      if (lanes_[i].next > lanes_[first].next) continue;
+      if (lanes_[i].next == lanes_[first].next &&
+          (lanes_[i].count == 0 || at(i, 0).order > at(first, 0).order)) {
+        continue;
+      }
+      first = i;
     }
     first_ = first;
-  }
-  /// Those of the next moment.
-  [[gnu::noinline]] void sort_front(size_t lane) {
-    Lane& l = lanes_[lane];
-    uint32_t together = 1, disordered = 0;
-    for (; together < l.count && at(lane, together).time == l.next; ++together) {
-      if (at(lane, together - 1).order > at(lane, together).order) ++disordered;
-    }
-    if (disordered == 0) return;
-    l.disordered -= disordered;
-    for (uint32_t i = 0; i < together; ++i) sorting_[i] = at(lane, i);
-    std::sort(sorting_.begin(), sorting_.begin() + together,
-              [](const CalendarEvent& a, const CalendarEvent& b) { return a.order < b.order; });
-    for (uint32_t i = 0; i < together; ++i) at(lane, i) = sorting_[i];
-    if (together == l.count) l.last_order = at(lane, together - 1).order;
   }
 
   std::array<Lane, kLanes> lanes_;
   size_t first_ = 0;                   ///< lane of the first of all
   size_t popped_ = 0;                  ///< lane of the last one that was taken
   std::vector<CalendarEvent> events_;  ///< rings, a lane's behind the other's
-  std::array<CalendarEvent, kRoom> sorting_;
   Calendar calendar_;
 };
 

@@ -312,8 +312,7 @@ void Network::transmit(LinkId link, PacketId id, Time start, Time now) {
   p.way.link = link;
   Time at = l.to_outside ? p.head : p.tail;
   if (settings_.cut_through && !l.to_nic) at = arrival_at_switch(link, p);
-  const uint64_t order = order_of(Moment::kArrive, link, static_cast<uint32_t>(l.counters.packets));
-  calendar_.push_in_order(std::max(now, at), order, kArrive, id);
+  calendar_.push_in_order(std::max(now, at), kArrive, id);
   if (l.from_nic || !l.pfc.empty() || (l.waiting & static_cast<uint8_t>(~l.paused)) != 0) {
     await_free(link);
   }

@@ -157,12 +157,11 @@ class Network {
   uint64_t take_turn(VertexId nic) { return ++turns_[nic]; }
   /// The ends have something to send on this NIC's link: it will pull if it can.
   void ready(LinkId nic, Time now);
-  /// Of wake-ups of one moment those with the lower rank come first, then those with the lower
-  /// index.
+  /// Of what happens at one moment, events of the network and wake-ups of rank 0 come first, in the
+  /// order in which they were asked for, then others by rank.
   void wake_at(Time at, uint32_t index, uint32_t rank = 0) {
-    calendar_.push(at, order_of(Moment::kWake, rank, index), kWake, index);
+    calendar_.push(at, kWake, index, rank);
   }
-  static constexpr uint32_t kMostRank = (1u << 24) - 1;
 
   /// Take effect with the next packet that starts.
   void set_rate(LinkId link, Rate rate);
@@ -234,14 +233,6 @@ class Network {
   static constexpr unsigned kClassShift = 3;  ///< of a PFC event's index: link << 3 | class
   friend class DeadlockSearch;
   enum Kind : uint32_t { kFree, kArrive, kPause, kResume, kWake, kUp, kPauseLeaves, kResumeLeaves };
-  /// What happens at one moment comes in this order, then by link and number of the packet or PFC
-  /// frame there, or by what asked for it. It depends on no order of insertion, nor on how flows are
-  /// numbered. What comes to a link stands in its queue before the link, which is free again, takes
-  /// the next.
-  enum class Moment : uint8_t { kUp, kPfc, kArrive, kWake, kFree };
-  static constexpr uint64_t order_of(Moment moment, uint32_t by, uint32_t number) {
-    return uint64_t{static_cast<uint8_t>(moment)} << 60 | uint64_t{by} << 32 | number;
-  }
   struct Queue {
     PacketId first = kNoPacketId, last = kNoPacketId;
     uint64_t bytes = 0;
@@ -267,9 +258,8 @@ class Network {
     uint64_t queued = 0;       ///< bytes of all classes
     NetworkLinkCounters counters;
     Rate own_rate;
-    WireFaults faults;         ///< without the known outages of the graph
-    Time heard;                ///< when the last pause from outside took effect
-    uint32_t pauses_told = 0;  ///< PFC frames that were sent on it, or came from outside
+    WireFaults faults;  ///< without the known outages of the graph
+    Time heard;         ///< when the last pause from outside took effect
   };
 
   void prefetch(bool from_lane);
@@ -284,7 +274,7 @@ class Network {
   void serve_or_wait(LinkId link, Time now);
   void await_free(LinkId link) {
     links_[link].await();
-    calendar_.push_in_order(links_[link].free_at(), order_of(Moment::kFree, link, 0), kFree, link);
+    calendar_.push_in_order(links_[link].free_at(), kFree, link);
   }
   unsigned pick(LinkId link, uint8_t eligible);
   PacketId dequeue(LinkId link, unsigned cls, Time now);

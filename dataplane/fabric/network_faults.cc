@@ -23,7 +23,7 @@ bool Network::holds(LinkId link, Time now) {
   if (l.faults.holds(l.from_nic)) return true;
   const GraphLink::Outage* outage = outage_at(graph_.link(link), now);
   if (outage == nullptr) return false;
-  if (!outage->to.is_never()) calendar_.push(outage->to, order_of(Moment::kUp, link, 0), kUp, link);
+  if (!outage->to.is_never()) calendar_.push(outage->to, kUp, link);
   return true;
 }
 

@@ -23,12 +23,11 @@ void Network::transmit_pfc(LinkId link, Time now) {
   l.send(now, now, time_on(link, settings_.pfc_frame_bytes));
   l.last_bytes = 0;
   const bool pause = (frame & kPauseBit) != 0;
-  const uint64_t order = order_of(Moment::kPfc, link, ++l.pauses_told);
   if (l.tells) {
-    calendar_.push(l.exit().head, order, pause ? kPauseLeaves : kResumeLeaves,
+    calendar_.push(l.exit().head, pause ? kPauseLeaves : kResumeLeaves,
                    link << kClassShift | (frame & 7));
   }
-  calendar_.push(l.exit().tail, order, pause ? kPause : kResume,
+  calendar_.push(l.exit().tail, pause ? kPause : kResume,
                  reverse(link) << kClassShift | (frame & 7));
   await_free(link);
 }
@@ -60,8 +59,7 @@ void Network::pause_from_outside(LinkId link, unsigned cls, bool pause, bool fra
   const Time at = std::max(now + l.latency(), frame ? l.exit().tail : l.heard);
   l.heard = std::max(l.heard, at);
   if (at <= now) return paused(reverse(link), cls, pause, now);
-  calendar_.push(at, order_of(Moment::kPfc, link, ++l.pauses_told), pause ? kPause : kResume,
-                 reverse(link) << kClassShift | cls);
+  calendar_.push(at, pause ? kPause : kResume, reverse(link) << kClassShift | cls);
 }
 
 }  // namespace understudy

@@ -76,7 +76,7 @@ void FlowTraffic::rank_senders() {
   std::ranges::sort(order);
   for (uint32_t place = 0; place < order.size(); ++place) {
     senders_[order[place].second].start_rank =
-        std::min(kFirstStartRank + place, Network::kMostRank);
+        std::min(kFirstStartRank + place, Calendar::kMostRank);
   }
 }
 

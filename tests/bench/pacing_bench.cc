@@ -43,12 +43,12 @@ void calendar(benchmark::State& state) {
   std::mt19937_64 random(1);
   for (uint32_t i = 0; i < queues; ++i) {
     c.push(Time::from_ps(static_cast<int64_t>(random() % static_cast<uint64_t>(spacing[i].ps()))),
-           i, 0, i);
+           0, i);
   }
   const auto step = [&] {
     benchmark::DoNotOptimize(c.next());
     const CalendarEvent e = c.pop();
-    c.push(e.time + spacing[e.index], e.index, 0, e.index);
+    c.push(e.time + spacing[e.index], 0, e.index);
   };
   for (size_t i = 0; i < 2 * queues; ++i) step();
   for (auto _ : state) step();

@@ -53,11 +53,11 @@ class EventQueue {
           if (time < next_[first_]) first_ = i;
         }
         last_[i] = time;
-        lanes_[i].add({time, order_++, static_cast<uint32_t>(kind), index});
+        lanes_[i].add({time, calendar_.take_order(), static_cast<uint32_t>(kind), index});
         return;
       }
     }
-    calendar_.push(time, order_++, static_cast<uint32_t>(kind), index);
+    calendar_.push(time, static_cast<uint32_t>(kind), index);
   }
   Time next() const { return std::min(next_[first_], calendar_.next()); }
   /// A packet that an event soon to come is about, as far as it is known; kNoPacket if not.
@@ -141,7 +141,6 @@ class EventQueue {
   size_t first_ = 0;                                      ///< lane of the first of all
   std::array<Lane, kLanes> lanes_;
   uint32_t ahead_ = kNoPacket;
-  uint64_t order_ = 0;
   mutable Calendar calendar_;  ///< remembers what was asked for
 };
 

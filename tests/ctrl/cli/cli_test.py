@@ -408,7 +408,8 @@ file = "flows.csv"
                 ("all_reduce", "ring", "simple", "16MiB", 0.5), ("all_reduce", "ring", "ll128", "16MiB", 0.5),
                 ("all_reduce", "tree", "simple", "16MiB", 6), ("all_reduce", "tree", "simple", "1MiB", 2),
                 ("all_gather", "ring", "simple", "16MiB", 0.5), ("all_gather", "pat", "simple", "16MiB", 0.5),
-                ("broadcast", "ring", "simple", "16MiB", 0.5), ("all_to_all", "ring", "simple", "16MiB", 0.5)):
+                ("broadcast", "ring", "simple", "16MiB", 0.5), ("all_to_all", "ring", "simple", "16MiB", 0.5),
+                ("send_recv", "ring", "simple", "64KiB", 0.5), ("send_recv", "ring", "simple", "16MiB", 0.5)):
             path = self.folder / "both.toml"
             path.write_text(f"""format = 1
 [[node]]

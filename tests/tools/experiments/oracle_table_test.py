@@ -81,23 +81,9 @@ class OracleTable(unittest.TestCase):
     def test_limits(self):
         row = table.Row("c", "completion", 1.06, 1, 0.06, 0.05)
         self.assertEqual(table.verdict(row)[0], 0)
-        self.assertEqual(table.verdict(row._replace(draws=(0.9, 1.1, 1.06, "its seeds")))[0], 2)
-        self.assertEqual(table.verdict(row._replace(draws=(0.9, 1.05, 1.06, "its seeds")))[0], 0)
+        self.assertEqual(table.verdict(row._replace(draws=(0.9, 1.1, 1.06)))[0], 2)
+        self.assertEqual(table.verdict(row._replace(draws=(0.9, 1.05, 1.06)))[0], 0)
         self.assertEqual(table.verdict(row._replace(limit=0.07))[0], 3)
-
-    def test_equal_flows_are_compared_by_size(self):
-        case = {"kind": "ns3_victim", "flows": [{"dst": 5, "bytes": 9}, {"dst": 6, "bytes": 9}, {"dst": 5, "bytes": 9}]}
-        self.assertEqual(table.by_size_among_equals(case, [3, 2, 1]), [1, 2, 3])
-        self.assertEqual(table.by_size_among_equals({**case, "kind": "ns3_parking_lot"}, [3, 2, 1]), [3, 2, 1])
-
-    def test_moved_starts_excuse_no_bug(self):
-        """A figure that no order of simultaneous events gives is named, with chaotic rate control as well."""
-        only = "incast-k4-25g-hpcc-2000kB-p4096"
-        late = self.run_with("for f in flows: f['acknowledged_ps'] = f['acknowledged_ps'] * 3 // 2", only)
-        self.assertEqual(late.returncode, 1, late.stdout)
-        self.assertIn("mean flow", [line[49:63].strip() for line in late.stdout.splitlines() if line.endswith("NOT EXPLAINED")])
-        lost = self.run_with("if 'moved' not in sys.argv[sys.argv.index('--report') + 1]: links[0]['counters']['lost_on_link'] = 1", only)
-        self.assertEqual([line[49:63].strip() for line in lost.stdout.splitlines() if line.endswith("NOT EXPLAINED")], ["lost"])
 
     def test_every_explained_case_is_there(self):
         ids = {path.stem for path in table.case_files(table.DATA)}
