@@ -3,43 +3,18 @@
 #pragma once
 
 #include <array>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "ctrl/config/config.h"
+#include "ctrl/compile/features.h"
 
 namespace understudy {
 
 enum class RunClock : uint8_t {
   kVirtual,  ///< simulate
   kReal,     ///< run
-};
-
-/// Who the real nodes of a run are: the columns of the table.
-enum class RealSide : uint8_t {
-  kReference,  ///< simulate: our requester
-  kKernel,     ///< simulate: Linux kernels with programs
-  kNone,       ///< simulate: nobody
-  kWire,       ///< run: what is behind a device, or a soft NIC program
-};
-inline constexpr size_t kRealSides = 4;
-
-/// A configuration and what is asked of its run beside it.
-struct Asked {
-  const Config& config;
-  bool capture = false;
-  bool series = false;  ///< or a plot
-  bool feed = false;    ///< of a file
-};
-
-/// Where a feature is asked for.
-struct Place {
-  unsigned line = 0;  ///< of the configuration; 0: of no line
-  std::string key;    ///< or the option
-  std::string found;  ///< may be empty
 };
 
 struct Cell {
@@ -55,7 +30,7 @@ struct Cell {
 struct Capability {
   std::string_view feature;
   /// Nothing if it is not asked for with this real side. The first place.
-  std::optional<Place> (*find)(const Asked& asked, RealSide side);
+  Found (*find)(const Asked& asked, RealSide side);
   std::array<Cell, kRealSides> cells;  ///< by RealSide
 
   const Cell& cell(RealSide side) const { return cells[static_cast<size_t>(side)]; }
