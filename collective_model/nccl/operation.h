@@ -119,6 +119,12 @@ constexpr bool is_pipeline(Collective collective) {
   return collective == Collective::kBroadcast || collective == Collective::kReduce;
 }
 
+/// One rank has what all get, or gets what all have.
+constexpr bool has_root(Collective collective) {
+  return is_pipeline(collective) || collective == Collective::kGather ||
+         collective == Collective::kScatter;
+}
+
 /// Largest buffer of an operation: numbers of messages and offsets stay far from their types' ends.
 inline constexpr uint64_t kMostOperationBytes = uint64_t{1} << 44;
 

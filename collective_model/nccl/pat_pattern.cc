@@ -8,8 +8,6 @@ namespace {
 
 constexpr uint32_t kBufferSteps = 8;
 
-uint32_t lowest_bit(uint32_t x) { return static_cast<uint32_t>(std::countr_zero(x)); }
-
 /// All-gather's rows below `distance`: the middle, what is above it, then what is below, each
 /// alike.
 void spread(uint32_t base, uint32_t distance, std::vector<uint32_t>& rows) {
@@ -34,7 +32,7 @@ PatPattern::PatPattern(bool gather, uint32_t ranks, uint64_t block_bytes, uint32
   // As many trees again as the buffer has steps.
   for (uint32_t d = kBufferSteps; d > 1 && trees_ < ranks / 2; d /= 2) join();
 
-  messages_.resize(lowest_bit(std::bit_ceil(ranks)));
+  messages_.resize(lowest_bit_of(std::bit_ceil(ranks)));
   if (gather) {
     for (uint32_t scale = trees_ / 2; scale > 0; scale /= 2) add_level(scale);
     std::vector<uint32_t> order;
@@ -56,7 +54,7 @@ uint32_t PatPattern::mirrored(uint32_t i, uint32_t count) const {
 void PatPattern::add_row(uint32_t u) {
   std::vector<uint32_t> pieces;
   for (uint32_t i = 0; i < trees_; ++i) pieces.push_back(mirrored(i, trees_) * distance_ + u);
-  add(lowest_bit(u), pieces);
+  add(lowest_bit_of(u), pieces);
 }
 
 void PatPattern::add_level(uint32_t scale) {
@@ -65,7 +63,7 @@ void PatPattern::add_level(uint32_t scale) {
   for (uint32_t i = 0; i < count; ++i) {
     pieces.push_back((2 * mirrored(i, count) + 1) * scale * distance_);
   }
-  add(lowest_bit(scale * distance_), pieces);
+  add(lowest_bit_of(scale * distance_), pieces);
 }
 
 void PatPattern::add(uint32_t dimension, const std::vector<uint32_t>& pieces) {
@@ -104,11 +102,11 @@ void PatPattern::add_message(uint32_t dimension, const uint32_t* pieces, uint32_
 }
 
 PatPattern::Arrival PatPattern::arrival(uint32_t piece) const {
-  return {lowest_bit(piece), message_of_[piece], place_of_[piece]};
+  return {lowest_bit_of(piece), message_of_[piece], place_of_[piece]};
 }
 
 void PatPattern::need(Group& group, uint32_t piece, bool last_use) {
-  const uint32_t dimension = lowest_bit(piece), message = message_of_[piece];
+  const uint32_t dimension = lowest_bit_of(piece), message = message_of_[piece];
   // Messages of dimension 0 leave last: each piece that came before them goes on to the neighbour.
   if (last_use) {
     messages_[dimension][message].last_use = static_cast<int64_t>(messages_[0].size());

@@ -34,10 +34,6 @@ class Steps {
   const DimensionCosts& costs_;
 };
 
-bool adds(Collective collective) {
-  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
-}
-
 /// Bytes that a rank of the dimension sends in one message of ring and direct; `held` is what it
 /// has at the start.
 uint64_t part(Collective collective, uint64_t held, uint32_t ranks) {
@@ -51,7 +47,7 @@ Duration ring(const Steps& steps, Collective collective, uint64_t held, int64_t 
   // A part for the rank d places on crosses d links, and a rank passes on those of others.
   if (collective == Collective::kAllToAll) count = n * (n - 1) / 2;
   Duration time = steps.step(message) * count;
-  if (adds(collective)) time += steps.reduction(message) * (n - 1);
+  if (reduces(collective)) time += steps.reduction(message) * (n - 1);
   return time;
 }
 
@@ -60,14 +56,14 @@ Duration direct(const Steps& steps, const Dimension& dimension, Collective colle
   const uint64_t message = part(collective, held, dimension.size);
   const uint32_t alike = dimension.kind == DimensionKind::kSwitch ? dimension.size - 1 : 1;
   Duration time = steps.step(message, alike) * (collective == Collective::kAllReduce ? 2 : 1);
-  if (adds(collective)) time += steps.reduction(message);
+  if (reduces(collective)) time += steps.reduction(message);
   return time;
 }
 
 Duration halving_doubling(const Steps& steps, Collective collective, uint64_t held, uint32_t n) {
   const int rounds = std::countr_zero(n);
   Duration time;
-  if (adds(collective)) {
+  if (reduces(collective)) {
     for (int i = 1; i <= rounds; ++i) {
       time += steps.step(held >> i);
       // The last message's half is reduced while nothing is sent any more, the first one's not.

@@ -121,13 +121,18 @@ P2pRankSchedule::P2pRankSchedule(const Communicator& c, const Operation& operati
     return 0;
   };
   // Where they lie in the receiver's: one behind the other, in the order of ranks.
-  const auto place_of = [&](uint32_t from, uint32_t to) -> uint64_t {
+  std::vector<uint64_t> places;
+  if (operation.collective == Collective::kAllToAllV) {
+    uint64_t place = 0;
+    for (uint32_t r = 0; r < c.ranks(); ++r) {
+      places.push_back(place);
+      place += pair_bytes(c, operation, r, rank).value_or(0);
+    }
+  }
+  const auto place_of = [&](uint32_t from) -> uint64_t {
     if (operation.collective == Collective::kAllToAll) return from * operation.bytes();
     if (operation.collective == Collective::kGather) return from * operation.bytes();
-    if (operation.collective != Collective::kAllToAllV) return 0;
-    uint64_t offset = 0;
-    for (uint32_t r = 0; r < from; ++r) offset += pair_bytes(c, operation, r, to).value_or(0);
-    return offset;
+    return places.empty() ? 0 : places[from];
   };
   for (const uint32_t round : rounds_of(c, operation, rounds, rank)) {
     const auto [to, from] = rounds.of(rank, round);
@@ -160,7 +165,7 @@ P2pRankSchedule::P2pRankSchedule(const Communicator& c, const Operation& operati
         const uint64_t begin = std::min(part * cut.part_bytes, bytes);
         p.bytes = std::min(bytes - begin, cut.part_bytes);
         p.offset = offset_of(a, b) + begin;
-        p.to = place_of(a, b) + begin;
+        if (direction == Direction::kReceive) p.to = place_of(a) + begin;
         p.chunk = cut.chunk;
         p.batch = o.batch;
         Connection connection;

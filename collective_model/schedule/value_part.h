@@ -4,6 +4,7 @@
 // (docs/nccl 3.14): the contribution, then received messages as they are listed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -20,6 +21,20 @@ struct ValuePart {
     uint64_t message;
     uint32_t at;  ///< of its first byte
   };
+
+  ValuePart() = default;
+  // Of the sources only those that there are.
+  ValuePart(const ValuePart& other) { *this = other; }
+  ValuePart& operator=(const ValuePart& other) {
+    at = other.at;
+    bytes = other.bytes;
+    own = other.own;
+    from = other.from;
+    to = other.to;
+    count_ = other.count_;
+    std::copy_n(other.sources_.begin(), count_, sources_.begin());
+    return *this;
+  }
 
   uint32_t at = 0;     ///< of its first byte in the message
   uint32_t bytes = 0;  ///< may be 0

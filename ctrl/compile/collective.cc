@@ -111,25 +111,27 @@ class Builder {
     std::vector<PlanInput>& plans = setup_->inputs;
     for (uint32_t size = 0; size < setup_->sizes.size(); ++size) {
       const JobSchedule& schedule = schedules[size];
+      const bool values = out.exact && !is_p2p(job_.collective);
+      std::vector<std::shared_ptr<const RankSchedule>> parts;
+      if (job_.group || carried_ || values) {
+        parts = all_parts(job_, communicator_, schedules, size);
+      }
       if (job_.group || carried_) {
-        plans.push_back(plan_config(config_, job_, communicator_, schedule.operation,
-                                    all_parts(job_, communicator_, schedules, size),
-                                    setup_->topology));
+        plans.push_back(
+            plan_config(config_, job_, communicator_, schedule.operation, parts, setup_->topology));
         plans.back().real = out.real;
       } else {
         plans.push_back(plan_config(config_, job_, communicator_, schedule.operation, schedule.cut,
                                     out.real, setup_->topology));
       }
       TRY(add_shape(plans.back(), setup_->sizes[size]));
-      if (out.exact && !is_p2p(job_.collective)) {
-        TRY(add_values(*setup_->shapes.back(), all_parts(job_, communicator_, schedules, size)));
-      }
+      if (values) TRY(add_values(*setup_->shapes.back(), std::move(parts)));
     }
     for (const auto& shape : setup_->shapes) shape->uses.resize(out.links.size());
     for (const JobOperation& operation : setup_->operations) {
       out.operations.push_back(setup_->shapes[operation.size].get());
     }
-    if (out.exact) keep_messages(schedules);
+    if (out.exact) TRY(keep_messages(schedules));
     if (carried_) {
       out.inner.resize(setup_->inner.size());
       for (const auto& [key, number] : inner_numbers_) {
@@ -176,12 +178,14 @@ class Builder {
     for (const auto& rank : ranks) all.push_back(rank.get());
     auto far = far_ends(all);
     if (!far) return error("a connection has one end only");
-    shape.values = std::make_shared<RankValues>(RankValues{std::move(ranks), std::move(*far)});
+    shape.values = std::make_shared<AllRanks>(AllRanks{std::move(ranks), std::move(*far)});
     return {};
   }
 
   /// How many messages of real ranks stay readable for emulated ones.
-  void keep_messages(const std::vector<JobSchedule>& schedules) {
+  Result<void> keep_messages(const std::vector<JobSchedule>& schedules) {
+    constexpr uint64_t kMostKept = uint64_t{4} << 30;
+    uint64_t kept = 0;
     CollectiveJob& out = setup_->job;
     for (uint32_t l = 0; l < out.links.size(); ++l) {
       CollectiveConnection& link = out.links[l];
@@ -193,7 +197,12 @@ class Builder {
       }
       // What comes with the fourth operation after it nobody needs any more.
       link.kept = static_cast<uint32_t>(std::min(most, all * CollectiveJob::kInFlight));
+      kept += uint64_t{link.kept} * link.slot_bytes;
     }
+    if (kept <= kMostKept) return {};
+    return error("payload = \"exact\" of these sizes keeps " + std::to_string(kept >> 20) +
+                 " MiB of what real ranks send, more than " + std::to_string(kMostKept >> 20) +
+                 ": take smaller ones");
   }
 
   /// Packets that change rails keep their headers.

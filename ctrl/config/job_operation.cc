@@ -41,11 +41,6 @@ std::string not_plain(const Config& config, const JobConfig& job) {
 
 }  // namespace
 
-bool has_root(Collective collective) {
-  return is_pipeline(collective) || collective == Collective::kGather ||
-         collective == Collective::kScatter;
-}
-
 bool has_parts(Collective collective) {
   return has_rank_parts(collective) || collective == Collective::kAllToAll ||
          collective == Collective::kGather || collective == Collective::kScatter;

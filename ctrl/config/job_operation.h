@@ -7,8 +7,6 @@
 
 namespace understudy {
 
-/// Broadcast, reduce, gather and scatter.
-bool has_root(Collective collective);
 /// Every rank has a part of the buffer: sizes are divided by the ranks.
 bool has_parts(Collective collective);
 /// Ranks of the job on each of its nodes: its `gpus`, or as many GPUs as every one of them has.

@@ -95,6 +95,7 @@ Result<std::unique_ptr<JobRunner>> JobRunner::create(const Config& config,
     TRY(runner->host(made, job));
     TRY(runner->host_reference(made, job, reference));
     made.clients = runner->clients_of(static_cast<uint32_t>(j));
+    made.has_begun = made.has_ended = made.clients == 0;
     if (!job.join && !is_ring_of_neighbours(config, job)) make_node_jobs(config, job, made);
   }
   return runner;
@@ -252,7 +253,12 @@ void JobRunner::add_node_offers(uint32_t number, NodeId node,
 Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   const RingLinkRequest& link = *request.ring;
   Job& job = jobs_[link.job];
-  if (job.ready_ranks.contains(link.real_rank)) return fail("the job has been started already");
+  // A node's program is known by its first rank.
+  const uint32_t client = link.real_rank - link.real_rank % job.setup().communicator.gpus;
+  const auto ready = job.ready.lower_bound({client, 0});
+  if (ready != job.ready.end() && ready->first == client) {
+    return fail("the job has been started already");
+  }
   const auto number = link_of(job.setup().job, link);
   if (!number) return fail("the job has no such channel");
   const CollectiveConnection& connection = job.setup().job.links[*number];
@@ -288,10 +294,12 @@ std::optional<RingLinkEnd> JobRunner::on_ring_meeting(uint32_t job, const RingLi
   return other->second;
 }
 
-void JobRunner::on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t) {
+void JobRunner::on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) {
   Job& j = jobs_[job];
-  j.ready_ranks.insert(real_rank);
-  if (++j.ready == j.clients && j.emulated->all_joined()) start(j);
+  j.ready.emplace(real_rank, emulated_rank);
+  if (j.ready.size() != j.clients || j.has_begun) return;
+  j.has_begun = true;
+  if (j.emulated->all_joined()) start(j);
 }
 
 void JobRunner::start(Job& job) {
@@ -305,9 +313,12 @@ void JobRunner::on_ring_result(uint32_t job, uint32_t real_rank, const RingResul
   jobs_[job].results.emplace_back(real_rank, result);
 }
 
-void JobRunner::on_ring_done(uint32_t job, uint32_t, uint32_t) {
+void JobRunner::on_ring_done(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) {
   Job& j = jobs_[job];
-  if (++j.done == j.clients) j.emulated->end();
+  j.done.emplace(real_rank, emulated_rank);
+  if (j.done.size() != j.clients || j.has_ended) return;
+  j.has_ended = true;
+  j.emulated->end();
 }
 
 std::vector<std::string> JobRunner::poll(Time now) {
@@ -328,8 +339,8 @@ std::vector<std::string> JobRunner::poll(Time now) {
 
 bool JobRunner::find_out() const {
   return std::ranges::any_of(jobs_, [](const Job& job) {
-    return job.state != nullptr && job.emulated->found() != nullptr && job.ready > 0 &&
-           job.done < job.clients;
+    return job.state != nullptr && job.emulated->found() != nullptr && !job.has_ended &&
+           (job.has_begun || !job.ready.empty());
   });
 }
 
@@ -372,7 +383,7 @@ bool JobRunner::finished() const {
   for (const size_t j : own()) {
     const Job& job = jobs_[j];
     if (!config_.jobs[j].join && job.emulated->progress().failed) continue;
-    if (job.done < job.clients) return false;
+    if (!job.has_ended) return false;
   }
   return settled();
 }
@@ -381,7 +392,7 @@ bool JobRunner::settled() const {
   return std::ranges::all_of(own(), [this](size_t j) {
     const Job& job = jobs_[j];
     const bool told = !config_.jobs[j].join && config_.jobs[j].operations == OperationsMode::kTold;
-    const bool left = job.clients > 0 && job.done == job.clients;
+    const bool left = job.clients > 0 && job.has_ended;
     return !told || !left || is_over(job.emulated->progress());
   });
 }

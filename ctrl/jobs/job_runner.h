@@ -85,10 +85,10 @@ class JobRunner final : public RingObserver {
   /// of NCCL's search. References to its setup and emulated ranks end. Not in a network of
   /// switches.
   Result<void> plan_again(size_t job, uint32_t search_channels);
-  void begun(size_t job) { jobs_[job].ready = jobs_[job].clients; }
+  void begun(size_t job) { jobs_[job].has_begun = true; }
   /// All real ranks stand ready.
-  bool has_begun(size_t job) const { return jobs_[job].ready == jobs_[job].clients; }
-  void ended(size_t job) { jobs_[job].done = jobs_[job].clients; }
+  bool has_begun(size_t job) const { return jobs_[job].has_begun; }
+  void ended(size_t job) { jobs_[job].has_ended = true; }
 
   void on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
   void on_ring_result(uint32_t job, uint32_t real_rank, const RingResultMessage& result) override;
@@ -107,12 +107,13 @@ class JobRunner final : public RingObserver {
     /// What programs told of their ends of links that they share: by sender, receiver, channel,
     /// index and whether it is the sender's.
     std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint8_t, bool>, RingLinkEnd> ends;
-    ShardControl* control = nullptr;  ///< of its shard
-    uint32_t clients = 0;             ///< connections that these make
-    uint32_t ready = 0, done = 0;
-    uint32_t plugins = 0;            ///< that feed it, while they are connected
-    std::set<uint32_t> ready_ranks;  ///< real ones, with any connection
-    bool lost = false;               ///< track of its operations, which was said
+    ShardControl* control = nullptr;               ///< of its shard
+    uint32_t clients = 0;                          ///< connections that these make
+    using Client = std::pair<uint32_t, uint32_t>;  ///< real rank, and the rank that it has called
+    std::set<Client> ready, done;
+    bool has_begun = false, has_ended = false;  ///< all clients are ready, or done
+    uint32_t plugins = 0;                       ///< that feed it, while they are connected
+    bool lost = false;                          ///< track of its operations, which was said
     std::vector<std::pair<uint32_t, RingResultMessage>> results;  ///< and of which rank
   };
 

@@ -17,6 +17,7 @@ std::shared_ptr<const NodeJobMessage> node_job(const Config& config, const JobCo
   made->warmup = job.warmup;
   made->iterations = job.iterations;
   made->by_iteration = job.iteration.whole;
+  made->reduction = job.reduction;
   for (const CollectiveConnection& link : setup.job.links) {
     if (setup.communicator.node_of(link.real) != node) continue;
     const auto address = [&](uint32_t rank, uint32_t nic) {

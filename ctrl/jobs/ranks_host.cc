@@ -21,7 +21,7 @@ Result<std::unique_ptr<RanksHost>> RanksHost::create(const Config& config, const
   // The reference node's own, not the emulator's.
   const uint64_t input_seed = splitmix64(config.seed);
   std::unique_ptr<RanksHost> host(
-      new RanksHost(config, job, state, own, control, wire, input_seed));
+      new RanksHost(config, job, state, own, control, wire, input_seed, true));
   TRY(host->allocate());
   return host;
 }
@@ -33,7 +33,7 @@ Result<std::unique_ptr<RanksHost>> RanksHost::create_beside_programs(const Confi
   const uint32_t gpus = state.setup->communicator.gpus;
   const ReferenceRanks::Own own{node * gpus, (node + 1) * gpus};
   std::unique_ptr<RanksHost> host(
-      new RanksHost(config, job, state, own, control, {}, state.setup->job.seed));
+      new RanksHost(config, job, state, own, control, {}, state.setup->job.seed, false));
   TRY(host->allocate());
   return host;
 }
@@ -53,6 +53,7 @@ Result<void> RanksHost::allocate() {
   const CollectiveJob& out = setup_.job;
   ReferenceRanks::Memory memory;
   memory.input_seed = input_seed_;
+  memory.verifies = verifies_;
   const RegionKind contents = out.exact ? RegionKind::kBacked : RegionKind::kDiscard;
   memory.received.resize(ends_.size());
   memory.sent.resize(ends_.size());

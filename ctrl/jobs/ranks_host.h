@@ -64,7 +64,7 @@ class RanksHost {
   };
 
   RanksHost(const Config& config, const JobConfig& job, JobState& state, ReferenceRanks::Own own,
-            ShardControl& control, const NcclWire& wire, uint64_t input_seed)
+            ShardControl& control, const NcclWire& wire, uint64_t input_seed, bool verifies)
       : config_(config),
         job_(job),
         setup_(*state.setup),
@@ -74,6 +74,7 @@ class RanksHost {
         wire_(wire),
         layout_(wire_.layout),
         input_seed_(input_seed),
+        verifies_(verifies),
         progress_(setup_.job.operations.size()),
         ends_(setup_.job.links.size()) {}
   Result<void> allocate();
@@ -92,6 +93,7 @@ class RanksHost {
   const NcclWire wire_;
   const CtsLayout& layout_;
   const uint64_t input_seed_;
+  const bool verifies_;
   CollectiveProgress progress_;
   std::unique_ptr<ReferenceRanks> ranks_;
   std::vector<End> ends_;  ///< by link; those of other nodes are empty

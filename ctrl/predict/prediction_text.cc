@@ -88,7 +88,8 @@ std::string way_text(const Prediction& p, const PredictedRow& row) {
 
 std::string table_text(const Prediction& p, bool why) {
   const JobConfig& job = *p.job;
-  const char* redop = reduces(job.collective) ? "sum" : "none";
+  const std::string redop(reduces(job.collective) ? name_of(kReduceOpNames, job.reduction)
+                                                  : "none");
   const NcclColumns columns({size_column(14),
                              count_column(),
                              type_column(),

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -74,14 +75,14 @@ struct JobReport {
   std::string algorithm = "ring";   ///< "auto" where sizes differ
   std::string protocol = "simple";  ///< the same
   std::string type = "float32";
-  uint32_t element = 4;        ///< bytes
-  double bus_factor = 1;       ///< nccl-tests': bus bandwidth over algorithm bandwidth
-  bool reduces = true;         ///< values are summed
-  std::string payload;         ///< "synthetic" or "exact"
-  std::string model = "plan";  ///< modelled times are its plan's, or those of "packets"
-  uint64_t planned = 0;        ///< operations that the configuration asks for
-  bool failed = false;         ///< a queue pair of the job failed
-  uint64_t violations = 0;     ///< messages of the real node that the protocol forbids
+  uint32_t element = 4;                ///< bytes
+  double bus_factor = 1;               ///< nccl-tests': bus bandwidth over algorithm bandwidth
+  std::string_view reduction = "sum";  ///< "none": values are only moved
+  std::string payload;                 ///< "synthetic" or "exact"
+  std::string model = "plan";          ///< modelled times are its plan's, or those of "packets"
+  uint64_t planned = 0;                ///< operations that the configuration asks for
+  bool failed = false;                 ///< a queue pair of the job failed
+  uint64_t violations = 0;             ///< messages of the real node that the protocol forbids
   std::vector<CollectiveReport> collectives;  ///< finished ones, in order
   uint32_t per_iteration = 1;                 ///< operations of an iteration
   /// Of the reference node's ranks; empty if they do nothing but collectives.

@@ -38,7 +38,7 @@ std::string row_text(const JobReport& job, const SizeSummary& s) {
   const std::string verdict = s.faithful ? "faithful" : "NOT FAITHFUL";
   const std::string count = std::to_string(s.bytes / job.element);
   const std::string type = type_word(job.type), size = std::to_string(s.bytes);
-  const char* redop = job.reduces ? "sum" : "none";
+  const std::string redop(job.reduction);
   if (s.timed == 0) {
     return columns().row({size, count, type, redop, "-", "-", "-", "-", "-", wrong, "NOT DONE"});
   }

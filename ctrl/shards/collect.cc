@@ -90,9 +90,7 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
   report.element = element_bytes(from.type);
   report.bus_factor =
       bus_factor(from.collective, static_cast<uint32_t>(from.ranks.size()) * report.gpus);
-  report.reduces = from.collective == Collective::kAllReduce ||
-                   from.collective == Collective::kReduceScatter ||
-                   from.collective == Collective::kReduce;
+  report.reduction = reduces(from.collective) ? name_of(kReduceOpNames, from.reduction) : "none";
   report.payload = from.payload == PayloadMode::kExact ? "exact" : "synthetic";
   report.planned = operations.size();
   report.failed = progress.failed.load(std::memory_order_acquire);

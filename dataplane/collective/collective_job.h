@@ -72,7 +72,7 @@ class RankLinks {
 };
 
 /// All ranks' parts, and the other ends of their connections: where values come from.
-struct RankValues {
+struct AllRanks {
   std::vector<std::shared_ptr<const RankSchedule>> ranks;
   std::vector<std::vector<FarEnd>> far;
 };
@@ -102,7 +102,7 @@ struct CollectiveShape {
   std::vector<std::vector<uint32_t>> inner;
   std::vector<std::shared_ptr<const RankSchedule>> ranks;  ///< all, if there are inner links
   /// Exact: null where every message is its sender's own.
-  std::shared_ptr<const RankValues> values;
+  std::shared_ptr<const AllRanks> values;
 };
 
 struct CollectiveJob {
@@ -135,6 +135,14 @@ struct CollectiveJob {
   bool is_real(uint32_t rank) const { return real_index[rank] != kEmulated; }
   uint64_t messages(size_t operation, uint32_t link) const {
     return operations[operation]->uses[link].messages;
+  }
+  /// Messages of each link before those of an operation, which begins. `former`: before those of
+  /// the one before it.
+  void count_before(size_t operation, const std::vector<uint64_t>& former,
+                    std::vector<uint64_t>& before) const {
+    for (uint32_t l = 0; l < before.size(); ++l) {
+      before[l] = operation == 0 ? 0 : former[l] + messages(operation - 1, l);
+    }
   }
   const EntryStep& step(uint32_t rank, size_t operation) const {
     return work[rank].steps[operation];

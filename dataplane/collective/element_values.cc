@@ -28,8 +28,7 @@ T element(const Pattern& pattern, uint64_t i) {
   }
 }
 
-/// Calls use.template operator()<T>() with the host's type of the elements; whole numbers without a
-/// sign, as `is_signed` matters for the smaller and the larger one only.
+/// Calls use.template operator()<T>() with the host's type of the elements.
 template <typename Use>
 auto with_type(DataType type, Use use) {
   switch (type) {
@@ -55,9 +54,10 @@ auto with_type(DataType type, Use use) {
       return use.template operator()<Float8E4m3>();
     case DataType::kFloat8E5m2:
       return use.template operator()<Float8E5m2>();
-    default:
-      return use.template operator()<uint8_t>();
+    case DataType::kUint8:
+      break;
   }
+  return use.template operator()<uint8_t>();
 }
 
 /// One step. Floating-point values are finite or infinite: no reduction of contributions makes

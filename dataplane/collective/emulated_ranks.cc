@@ -115,7 +115,10 @@ void EmulatedRanks::begin(Time now) {
   f.to_acknowledge = f.acknowledged = 0;
   f.heard = Duration();
   f.entry = now;
-  if (job_.exact) count_before(operation);
+  if (job_.exact) {
+    job_.count_before(operation, flight(operation == 0 ? 0 : operation - 1).base,
+                      flight(operation).base);
+  }
   for (uint32_t l = 0; l < links_.size(); ++l) {
     if (shape.uses[l].messages == 0) continue;
     if (job_.links[l].real_sends || job_.links[l].among_real()) continue;

@@ -128,7 +128,6 @@ class EmulatedRanks final : public Endpoint,
     return moments_ == nullptr ? nullptr : &(*moments_)[link][k];
   }
   void fill(uint32_t link, const CollectivePlace& place, uint64_t offset, std::span<uint8_t> out);
-  void count_before(size_t operation);
   // ExactValues::Reader
   const uint8_t* read(const ExactValues::Place& place, std::span<uint8_t> room) const override;
 

@@ -7,14 +7,6 @@
 
 namespace understudy {
 
-/// Messages of all links before those of an operation that begins.
-void EmulatedRanks::count_before(size_t operation) {
-  std::vector<uint64_t>& base = flight(operation).base;
-  for (uint32_t l = 0; l < links_.size(); ++l) {
-    base[l] = operation == 0 ? 0 : flight(operation - 1).base[l] + job_.messages(operation - 1, l);
-  }
-}
-
 void EmulatedRanks::Contents::fill(uint64_t cookie, uint64_t offset, std::span<uint8_t> out) const {
   all_.fill(link_, place_of_id(cookie), offset, out);
 }
@@ -46,6 +38,9 @@ const uint8_t* EmulatedRanks::read(const ExactValues::Place& place, std::span<ui
   if (link == RankLinks::kNone) return nullptr;
   DEBUG_ASSERT_INVARIANT(job_.links[link].real_sends);
   const uint64_t number = flight(place.operation).base[link] + place.message;
+  // The number of messages that are kept is reckoned (CollectiveConnection::kept): a value of
+  // another message must not pass for right.
+  if (!connections_.receiver(link).holds(number)) ++progress_.violations;
   const uint64_t slot = connections_.receiver(link).slot(number);
   const uint8_t* message = links_[link].memory + slot * job_.links[link].slot_bytes;
   const WireLines lines(job_.connection(place.operation, link).protocol);

@@ -177,8 +177,7 @@ void ExactValues::make(const Reader* reader, size_t operation, uint32_t rank, co
 
 /// Reduces a further message of a part into a block.
 void ExactValues::make_source(const Reader* reader, size_t operation, uint32_t rank,
-                              const ValuePart::Source& source, uint32_t at,
-                              std::span<uint8_t> out) {
+                              ValuePart::Source source, uint32_t at, std::span<uint8_t> out) {
   if (reader != nullptr) {
     const uint8_t* data =
         reader->read({operation, rank, source.connection, source.message, source.at + at},

@@ -84,8 +84,8 @@ class ExactValues {
   const PassedOn& pass_back(const Reader* reader, const Place& sender, const ValuePart& part);
   void make(const Reader* reader, size_t operation, uint32_t rank, const Found& found,
             std::span<uint8_t> out);
-  void make_source(const Reader* reader, size_t operation, uint32_t rank,
-                   const ValuePart::Source& source, uint32_t at, std::span<uint8_t> out);
+  void make_source(const Reader* reader, size_t operation, uint32_t rank, ValuePart::Source source,
+                   uint32_t at, std::span<uint8_t> out);
   std::span<uint8_t> room(size_t size) { return {rooms_.data() + depth_ * 2 * kBlock, size}; }
   std::span<uint8_t> read_room(size_t size) {
     return {rooms_.data() + (depth_ * 2 + 1) * kBlock, size};

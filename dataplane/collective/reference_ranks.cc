@@ -77,7 +77,10 @@ void ReferenceRanks::begin(size_t operation) {
   for (uint32_t r = own_.first; r < own_.end; ++r) {
     program_.begin(static_cast<uint32_t>(operation), r, parts[r - own_.first]);
   }
-  if (job_.exact) begin_values(operation);
+  if (job_.exact) {
+    job_.count_before(operation, flight(operation == 0 ? 0 : operation - 1).base,
+                      flight(operation).base);
+  }
   ++begun_;
 }
 

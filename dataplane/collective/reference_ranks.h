@@ -26,6 +26,7 @@ class ReferenceRanks final : public Endpoint,
     std::vector<const uint8_t*> received;  ///< exact: per link, that the far end writes to
     std::vector<uint8_t*> sent;            ///< exact: per link, of its sent_room()
     uint64_t input_seed = 0;               ///< of the real ranks' own contributions
+    bool verifies = true;                  ///< exact: what has come, and results, are compared
   };
 
   /// What messages of a link leave from.
@@ -145,7 +146,6 @@ class ReferenceRanks final : public Endpoint,
   // Exact: reference_ranks_exact.cc
   void prepare_values();
   void prepare_values(const RankSchedule& own, uint32_t real);
-  void begin_values(size_t operation);
   void fill_message(const RankEnd& sender, uint64_t k);
   uint8_t* inside(size_t operation, uint32_t rank, uint32_t connection, uint64_t k);
   WireLines lines(size_t operation, uint32_t link) const;

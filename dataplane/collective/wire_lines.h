@@ -28,16 +28,16 @@ class WireLines {
   /// data of it. Behind the last ones come zeros.
   template <typename Data>
   void write(uint64_t bytes, uint64_t flag, uint64_t at, std::span<uint8_t> out, Data data) const {
-    std::array<uint8_t, kSliceWire> room;
-    std::array<uint8_t, kSliceWire> line;
+    std::array<uint8_t, kMostSliceWire> rooms, lines;
+    const std::span<uint8_t> room(rooms.data(), slice_wire()), line(lines.data(), slice_wire());
     while (!out.empty()) {
-      const uint64_t slice = at / kSliceWire, skip = at % kSliceWire;
+      const uint64_t slice = at / slice_wire(), skip = at % slice_wire();
       const uint64_t first = slice * slice_data();
       const uint64_t here = first < bytes ? std::min(slice_data(), bytes - first) : 0;
       std::ranges::fill(room, uint8_t{0});
-      if (here > 0) data(first, std::span(room).first(here));
+      if (here > 0) data(first, room.first(here));
       make_slice(room, flag, line);
-      const size_t count = std::min<uint64_t>(kSliceWire - skip, out.size());
+      const size_t count = std::min<uint64_t>(slice_wire() - skip, out.size());
       std::memcpy(out.data(), line.data() + skip, count);
       out = out.subspan(count);
       at += count;
@@ -45,8 +45,11 @@ class WireLines {
   }
 
  private:
-  static constexpr uint64_t kSliceWire = 2048;  ///< of LL128; LL's lines do not mind
-  uint64_t slice_data() const { return protocol_ == Protocol::kLL ? 1024 : 1920; }
+  // What is made together: a warp's slice of LL128. LL has lines of eight bytes; a packet of any path
+  // MTU has whole slices of it.
+  static constexpr uint64_t kMostSliceWire = 2048;
+  uint64_t slice_wire() const { return protocol_ == Protocol::kLL ? 256 : kMostSliceWire; }
+  uint64_t slice_data() const { return protocol_ == Protocol::kLL ? 128 : 1920; }
   uint32_t unit() const { return protocol_ == Protocol::kLL ? 4 : 8; }
   uint64_t place(uint64_t unit_number) const;
   void make_slice(std::span<const uint8_t> data, uint64_t flag, std::span<uint8_t> wire) const;

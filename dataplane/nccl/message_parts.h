@@ -34,7 +34,7 @@ class WholeMessages {
   }
   /// A part of message `k` has come. Gives how many messages are whole by it.
   uint32_t take(uint64_t k) {
-    DEBUG_ASSERT_INVARIANT(k >= whole_ && k - whole_ < came_.size());
+    ASSERT_INVARIANT(k >= whole_ && k - whole_ < came_.size());
     ++came_[k % came_.size()];
     const uint64_t before = whole_;
     for (; came_[whole_ % came_.size()] == parts_; ++whole_) came_[whole_ % came_.size()] = 0;

@@ -216,6 +216,8 @@ class NcclReceiver {
   uint64_t flag(uint64_t k) const { return places_[k % kPlaces].flag; }
 
   uint64_t granted() const { return granted_; }
+  /// Whether no credit has been granted yet for the message that takes the place of message `k`.
+  bool holds(uint64_t k) const { return granted_ <= k + setup_.slots; }
   /// Grants the credit for the next message, of `capacity` bytes (0: all of a slot): posts a
   /// receive and writes the CTS entry.
   bool grant(Time now, EndpointHost& host, uint32_t capacity = 0);

@@ -49,7 +49,7 @@ struct Job {
     if (!made) return;
     std::vector<const RankSchedule*> all;
     for (const auto& rank : *made) all.push_back(rank.get());
-    shape.values = std::make_shared<RankValues>(RankValues{*made, *far_ends(all)});
+    shape.values = std::make_shared<AllRanks>(AllRanks{*made, *far_ends(all)});
     job.real_index.assign(made->size(), CollectiveJob::kEmulated);
     job.operations = {&shape};
     job.exact = true;

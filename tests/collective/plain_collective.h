@@ -347,15 +347,20 @@ class Collective {
       if (connection.direction != Direction::kSend) continue;
       const uint64_t slices = connection.chunk_steps / connection.slice_steps;
       for (uint64_t k = 0; k < connection.messages; ++k) {
-        const std::vector<Bytes> before = buffers_;
+        std::vector<Bytes> sent;
         for (uint32_t r = 0; r < n; ++r) {
-          const uint32_t to = ranks_[r]->connections()[c].to;
           const Message m = ranks_[r]->message(c, k);
-          const uint64_t first = m.offset / each(), end = (m.offset + m.data) / each();
-          if (k / slices % steps < n - 1) {
-            reduce(buffers_[to], before[r], first, end);
-          } else {
-            for (uint64_t i = first; i < end; ++i) put(buffers_[to], i, get(before[r], i));
+          const auto from = buffers_[r].begin() + static_cast<ptrdiff_t>(m.offset);
+          sent.emplace_back(from, from + m.data);
+        }
+        for (uint32_t r = 0; r < n; ++r) {
+          Bytes& to = buffers_[ranks_[r]->connections()[c].to];
+          const uint64_t first = ranks_[r]->message(c, k).offset / each();
+          const bool reduces = k / slices % steps < n - 1;
+          for (uint64_t i = 0; i < sent[r].size() / each(); ++i) {
+            const uint64_t value = get(sent[r], i);
+            put(to, first + i,
+                reduces ? reduced(o_.type, reduction_, get(to, first + i), value) : value);
           }
         }
       }

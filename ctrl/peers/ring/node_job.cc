@@ -143,6 +143,7 @@ json node_job_to_json(const NodeJobMessage& m) {
           {"warmup", m.warmup},
           {"iterations", m.iterations},
           {"by_iteration", m.by_iteration},
+          {"reduction", name_of(kReduceOpNames, m.reduction)},
           {"links", std::move(links)},
           {"inside_bits_per_second", m.inside_rate.bps()},
           {"inside_latency_ps", static_cast<uint64_t>(m.inside_latency.ps())},
@@ -164,6 +165,7 @@ NodeJobMessage read_node_job(MessageFields& f) {
   m.warmup = f.number<uint32_t>("warmup", 0, UINT32_MAX);
   m.iterations = f.number<uint32_t>("iterations", 1, UINT32_MAX);
   m.by_iteration = f.yes_or_no("by_iteration");
+  m.reduction = f.word("reduction", kReduceOpNames);
   f.objects("links", "a link", [&](MessageFields& inner) {
     m.links.push_back(read_link(inner, static_cast<uint32_t>(ranks - 1)));
   });

@@ -45,6 +45,7 @@ struct NodeJobMessage {
   uint32_t warmup = 0, iterations = 1;
   /// Every kind once in each iteration, else all iterations of a kind before those of the next.
   bool by_iteration = false;
+  ReduceOp reduction = ReduceOp::kSum;
   std::vector<Link> links;
   /// From a rank of the node to another one (NodeWay in collective_model/schedule); without rate
   /// and latency it takes no time.

@@ -86,13 +86,14 @@ void RingPeer::hello(const RingHelloMessage& m) {
   }
   if (fitting.empty() && of_the_other_kind != nullptr) {
     const std::string job = "job \"" + of_the_other_kind->message.name + "\" is ";
-    return give_up(m.whole_node
-                       ? job +
-                             "a ring all-reduce, whose rank calls both of its neighbours "
-                             "(ring_node --peer-next, --peer-prev)"
-                       : job +
-                             "no ring all-reduce of float32 by Simple: its real node calls "
-                             "one emulated node (ring_node --peer)");
+    return give_up(
+        m.whole_node ? job +
+                           "a ring all-reduce, whose rank calls both of its neighbours "
+                           "(ring_node --peer-next, --peer-prev)"
+                     : job +
+                           "none in which ring_node is a neighbour (a ring all-reduce of float32 "
+                           "by Simple and sum, one rank a node, as NCCL 2.23 to 2.28 cut it): its "
+                           "real node calls one emulated node (ring_node --peer)");
   }
   if (fitting.size() != 1) {
     return give_up(std::string(fitting.empty() ? "no job" : "more than one job (name one)") +
@@ -325,12 +326,19 @@ void RingPeer::result(const RingResultMessage& m) {
   if (std::ranges::count(job.real_ranks, rank) == 0) {
     return give_up("result of rank " + std::to_string(rank) + ", which is no real one");
   }
+  ++results_;
   observer_.on_ring_result(offer().job, rank, m);
 }
 
 void RingPeer::done() {
-  finished_ = true;
   const RingJobMessage& job = offer().message;
+  // A neighbour tells its results to the next rank only.
+  if (const NodeJobMessage* node = offer().node.get();
+      node != nullptr && results_ != node->kinds.size()) {
+    return give_up("client is done after " + std::to_string(results_) + " of " +
+                   std::to_string(node->kinds.size()) + " results");
+  }
+  finished_ = true;
   observer_.on_ring_done(offer().job, job.client_rank, job.peer_rank);
 }
 

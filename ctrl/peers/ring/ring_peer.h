@@ -111,6 +111,7 @@ class RingPeer : public Peer {
   size_t answered_ = 0;             ///< of links_, by the dataplane
   std::vector<RingLinkEnd> asked_;  ///< the client's ends of links with other programs' ranks
   std::vector<bool> met_;           ///< of these: it was told the other end
+  size_t results_ = 0;
 };
 
 }  // namespace understudy

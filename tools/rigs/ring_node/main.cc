@@ -70,9 +70,8 @@ void describe(CLI::App& app, Arguments& a) {
       "  ring_node --peer-next 10.9.0.2 --peer-prev 10.9.0.4 --rank 0 --ranks 4 --sizes "
       "64KiB,1MiB\n"
       "It calls its next rank then and is called by the previous one.\n"
-      "In a job of any other collective, algorithm, protocol or type it plays all ranks of its "
-      "node\n"
-      "and calls any one emulated node, which tells it everything:\n"
+      "In any other job, also of a ring as NCCL up to 2.22 or from 2.29 on cuts it, it plays all\n"
+      "ranks of its node and calls any one emulated node, which tells it everything:\n"
       "  ring_node --peer 10.9.0.2\n"
       "With NCCL_PROFILER_PLUGIN set it calls that plugin as NCCL does.");
   auto* next = app.add_option("--peer-next", a.next, "address of the node of the next rank");
@@ -80,21 +79,25 @@ void describe(CLI::App& app, Arguments& a) {
       app.add_option("--peer-prev", a.previous, "address of the node of the previous rank");
   next->needs(previous);
   previous->needs(next);
-  app.add_option("--peer", a.peer,
-                 "address of any emulated node: plays all ranks of this node in any other job")
-      ->excludes(next)
-      ->excludes(previous);
+  auto* peer =
+      app.add_option("--peer", a.peer,
+                     "address of any emulated node: plays all ranks of this node in any other job")
+          ->excludes(next)
+          ->excludes(previous);
   app.add_option("--port", a.node.port, "TCP port of the neighbours")->capture_default_str();
   app.add_option("--job", a.node.job, "name of the job (default: the only one of this node)");
   app.add_option("--device", a.node.device, "RDMA device (default: the one with our address)");
   app.add_option("--gid-index", a.node.gid_index,
-                 "GID to use (default: the one equal to our address towards the next rank)");
+                 "GID to use (default: the one equal to our address towards the next rank)")
+      ->excludes(peer);
   app.add_option("--perturb", a.node.perturb,
                  "change this input element (modulo the count) in the last iteration of each size "
-                 "and check that exactly this element of the result changes");
+                 "and check that exactly this element of the result changes")
+      ->excludes(peer);
   app.add_option("--input-seed", a.node.input_seed,
                  "seed of our values (default: random); never sent to the neighbours. Results of a "
-                 "job with several real ranks are verified only if all were given the same");
+                 "job with several real ranks are verified only if all were given the same")
+      ->excludes(peer);
   const CLI::AsNumberWithUnit time(
       std::map<std::string, uint64_t>{{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}},
       CLI::AsNumberWithUnit::UNIT_REQUIRED);
@@ -144,13 +147,28 @@ void print_row(const Arguments& a, const SizeOutcome& outcome, const RowShape& s
 
 RowShape rows_of(const NodeJobMessage& job) {
   const Operation& first = job.kinds.front().operations.front();
-  const bool rooted = is_pipeline(first.collective) || first.collective == Collective::kGather ||
-                      first.collective == Collective::kScatter;
   return {.type = type_word(understudy::name_of(kDataTypeNames, first.type)),
-          .reduction = reduces(first.collective) ? "sum" : "none",
-          .root = root_text(rooted, first.root),
+          .reduction = reduces(first.collective)
+                           ? std::string(name_of(kReduceOpNames, job.reduction))
+                           : "none",
+          .root = root_text(has_root(first.collective), first.root),
           .element_bytes = element_bytes(first.type),
           .bus_factor = bus_factor(first.collective, job.communicator.ranks())};
+}
+
+/// By which algorithm and protocol, where all operations have the same.
+std::string way_of(const NodeJobMessage& job) {
+  const Operation& first = job.kinds.front().operations.front();
+  if (is_p2p(first.collective)) return "point to point";
+  for (const NodeJobMessage::Kind& kind : job.kinds) {
+    for (const Operation& o : kind.operations) {
+      if (o.algorithm != first.algorithm || o.protocol != first.protocol) {
+        return "algorithm and protocol by size";
+      }
+    }
+  }
+  return std::string(name_of(kAlgorithmNames, first.algorithm)) + ", " +
+         std::string(name_of(kProtocolNames, first.protocol));
 }
 
 void print_head(const Arguments& a, const NodeSession& node) {
@@ -158,11 +176,10 @@ void print_head(const Arguments& a, const NodeSession& node) {
     const NodeJobMessage& job = node.job();
     const Operation& first = job.kinds.front().operations.front();
     const Communicator& c = job.communicator;
-    std::printf("# job %s: %s, %s, %s, ranks %u to %u of %u, %zu links, payload synthetic\n",
+    std::printf("# job %s: %s, %s, ranks %u to %u of %u, %zu links, payload synthetic\n",
                 job.name.c_str(), std::string(name_of(kCollectiveNames, first.collective)).c_str(),
-                std::string(name_of(kAlgorithmNames, first.algorithm)).c_str(),
-                std::string(name_of(kProtocolNames, first.protocol)).c_str(), job.node * c.gpus,
-                (job.node + 1) * c.gpus - 1, c.ranks(), job.links.size());
+                way_of(job).c_str(), job.node * c.gpus, (job.node + 1) * c.gpus - 1, c.ranks(),
+                job.links.size());
     for (const std::string& device : node.devices()) std::printf("# %s\n", device.c_str());
   }
   std::fputs((a.csv ? csv_head() : table_head()).c_str(), stdout);

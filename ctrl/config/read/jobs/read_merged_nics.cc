@@ -15,8 +15,6 @@ uint32_t most_merged(NcclVersion version) {
   return version < kTwo ? 1 : version < kFour ? 2 : version < kEight ? 4 : 8;
 }
 
-}  // namespace
-
 /// Of several ranks a node: whether each NIC belongs to a device, or all of a node's to one.
 std::string not_even(const Config& config, const JobConfig& job) {
   for (const NodeId id : job.ranks) {
@@ -28,6 +26,8 @@ std::string not_even(const Config& config, const JobConfig& job) {
   }
   return "";
 }
+
+}  // namespace
 
 void read_merged_nics(TableReader& table, ReadContext& context, JobConfig& job) {
   const auto merged = table.integer("merged_nics", 1, kMostMerged);

@@ -116,10 +116,10 @@ std::vector<std::string> NodeSession::devices() const {
 }
 
 Result<void> NodeSession::run(const std::function<void(const SizeOutcome&)>& told) {
-  const uint32_t runs = job().warmup + job().iterations;
+  const uint64_t runs = uint64_t{job().warmup} + job().iterations;
   const auto kinds = static_cast<uint32_t>(kinds_.size());
   std::vector<SizeOutcome> outcomes(kinds);
-  for (uint64_t i = 0; i < uint64_t{runs} * kinds; ++i) {
+  for (uint64_t i = 0; i < runs * kinds; ++i) {
     const auto kind = static_cast<uint32_t>(job().by_iteration ? i % kinds : i / runs);
     const uint64_t iteration = job().by_iteration ? i / kinds : i % runs;
     SizeOutcome& outcome = outcomes[kind];
