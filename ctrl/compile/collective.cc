@@ -175,6 +175,7 @@ class Builder {
   Result<void> add_values(CollectiveShape& shape,
                           std::vector<std::shared_ptr<const RankSchedule>> ranks) {
     std::vector<const RankSchedule*> all;
+    all.reserve(ranks.size());
     for (const auto& rank : ranks) all.push_back(rank.get());
     auto far = far_ends(all);
     if (!far) return error("a connection has one end only");
@@ -226,7 +227,7 @@ class Builder {
       InnerConnection inner{
           .ways = job_ways(config_, job_, communicator_, *setup_->topology, c.from, c.to),
           .window = 1};
-      setup_->inner.push_back(std::move(inner));
+      setup_->inner.push_back(inner);
     }
     uint32_t& window = setup_->inner[it->second].window;
     window = std::max(window, c.window);

@@ -135,10 +135,10 @@ Result<void> JobRunner::host_reference(Job& job, const JobConfig& config,
   if (reference.empty() || config.join) return {};
   const CollectiveJob& out = job.setup().job;
   const uint32_t gpus = job.setup().communicator.gpus;
-  for (uint32_t node = 0; node * gpus < out.real.size(); ++node) {
+  for (uint32_t node = 0; size_t{node} * gpus < out.real.size(); ++node) {
     std::unique_ptr<RanksHost>& made = job.reference.emplace_back();
     ShardControl* behind =
-        reference[port_of_rank(config_, config, job.setup(), out.real[node * gpus])];
+        reference[port_of_rank(config_, config, job.setup(), out.real[size_t{node} * gpus])];
     if (behind == nullptr) continue;
     made = TRY(RanksHost::create_beside_programs(config_, config, *job.state, node, *behind));
   }

@@ -75,7 +75,8 @@ T reduced(T a, T b) {
   } else if constexpr (kReduction == ReduceOp::kMax) {
     return std::max(a, b);
   } else if constexpr (std::is_integral_v<T>) {
-    const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+    using Unsigned = std::make_unsigned_t<T>;  // the same digits, without overflow
+    const uint64_t x = static_cast<Unsigned>(a), y = static_cast<Unsigned>(b);
     return static_cast<T>(kReduction == ReduceOp::kSum ? x + y : x * y);
   } else {
     return kReduction == ReduceOp::kSum ? a + b : a * b;
@@ -93,14 +94,15 @@ template <ReduceOp kReduction, typename T, typename Other>
 void reduce_all(std::span<uint8_t> values, Other other) {
   constexpr size_t kAtOnce = 128;  // in registers and the nearest cache
   T some[kAtOnce];
-  const size_t count = values.size() / sizeof(T);
-  DEBUG_ASSERT_INVARIANT(count * sizeof(T) == values.size());
+  constexpr size_t kSize = sizeof(T);
+  const size_t count = values.size() / kSize;
+  DEBUG_ASSERT_INVARIANT(count * kSize == values.size());
   for (size_t first = 0; first < count; first += kAtOnce) {
     const size_t here = std::min(kAtOnce, count - first);
-    uint8_t* at = values.data() + first * sizeof(T);
-    std::memcpy(some, at, here * sizeof(T));
+    uint8_t* at = values.data() + first * kSize;
+    std::memcpy(some, at, here * kSize);
     for (size_t i = 0; i < here; ++i) some[i] = reduced<kReduction, T>(some[i], other(first + i));
-    std::memcpy(at, some, here * sizeof(T));
+    std::memcpy(at, some, here * kSize);
   }
 }
 

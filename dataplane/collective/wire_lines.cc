@@ -33,7 +33,7 @@ constexpr std::array<uint8_t, kSliceWords> kWordPlaces = word_places();
 /// Of a unit of data, on the wire.
 uint64_t WireLines::place(uint64_t number) const {
   if (protocol_ == Protocol::kLL) return number * 8;
-  return number / kSliceWords * kSliceWire + uint64_t{kWordPlaces[number % kSliceWords]} * 8;
+  return number / kSliceWords * kMostSliceWire + uint64_t{kWordPlaces[number % kSliceWords]} * 8;
 }
 
 void WireLines::read(const uint8_t* wire, uint64_t from, std::span<uint8_t> out) const {
@@ -66,7 +66,7 @@ void WireLines::make_slice(std::span<const uint8_t> data, uint64_t flag,
     std::memcpy(wire.data() + place(u), data.data() + u * unit(), unit());
   }
   const uint32_t every = protocol_ == Protocol::kLL ? 8 : 128;
-  for (uint64_t end = every; end <= kSliceWire; end += every) {
+  for (uint64_t end = every; end <= slice_wire(); end += every) {
     std::memcpy(wire.data() + end - unit(), &flag, unit());
   }
 }
