@@ -25,7 +25,7 @@ struct Job final : ExactValues::Reader {
     std::vector<const RankSchedule*> all;
     for (const auto& rank : made) all.push_back(rank.get());
     const auto far = *far_ends(all);
-    shape.values = std::make_shared<RankValues>(RankValues{made, far});
+    shape.values = std::make_shared<AllRanks>(AllRanks{made, far});
     shape.real = {made[0]};
     shape.far = {far[0]};
     job.real = {0};

@@ -14,6 +14,7 @@
 #include "tests/rigs/node_jobs.h"
 #include "tools/rigs/ring_node/ring/oob.h"
 #include "tools/rigs/ring_node/whole_node/node_client.h"
+#include "tools/rigs/ring_node/whole_node/node_schedule.h"
 
 namespace understudy {
 namespace {
