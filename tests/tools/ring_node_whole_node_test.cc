@@ -214,7 +214,7 @@ TEST(WholeNode, MistakesHaveTheirSentences) {
   Recorder recorder;
   Call<RingClient> neighbour({tree_offer(0, {0})}, RingClient("", address_of(0)), recorder);
   neighbour.exchange();
-  has(neighbour.client.failure(), "job \"j\" is no ring all-reduce");
+  has(neighbour.client.failure(), "job \"j\" is no plain ring all-reduce");
   has(neighbour.client.failure(), "--peer");
 
   RingPeer peer(address_of(3), {tree_offer(0, {0})}, recorder);

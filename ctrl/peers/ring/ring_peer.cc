@@ -91,9 +91,9 @@ void RingPeer::hello(const RingHelloMessage& m) {
                            "a ring all-reduce, whose rank calls both of its neighbours "
                            "(ring_node --peer-next, --peer-prev)"
                      : job +
-                           "none in which ring_node is a neighbour (a ring all-reduce of float32 "
-                           "by Simple and sum, one rank a node, as NCCL 2.23 to 2.28 cut it): its "
-                           "real node calls one emulated node (ring_node --peer)");
+                           "no plain ring all-reduce (float32, Simple, sum, one rank a node, as NCCL "
+                           "2.23 to 2.28 cut it): its real node calls one emulated node (ring_node "
+                           "--peer)");
   }
   if (fitting.size() != 1) {
     return give_up(std::string(fitting.empty() ? "no job" : "more than one job (name one)") +
