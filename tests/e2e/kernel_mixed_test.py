@@ -195,7 +195,7 @@ class MixedKernels(stage.Stage):
         ring = self.ring("KEE").replace("--peer-next 10.9.0.2 --peer-prev 10.9.0.3 --input-seed 5", "--peer 10.9.0.2")
         for text, sentence in (
                 (tree.replace("--peer 10.9.0.2", "--peer 10.9.0.2 --job tree"), 'no job in which 10.9.0.2 has a rank and 10.9.0.1 is a real node is called "tree"'),
-                (tree.replace("--peer 10.9.0.2", "--peer-next 10.9.0.2 --peer-prev 10.9.0.3"), 'job "job" is no ring all-reduce'),
+                (tree.replace("--peer 10.9.0.2", "--peer-next 10.9.0.2 --peer-prev 10.9.0.3"), 'job "job" is no plain ring all-reduce'),
                 (ring, "is a ring all-reduce, whose rank calls both of its neighbours"),
                 (tree.replace("--peer 10.9.0.2", ""), "whom to call?"),
                 (tree.replace("--peer 10.9.0.2", "--peer 10.9.0.2 --rank 0 --ranks 3 --sizes 4"), "with --peer the job is told")):
