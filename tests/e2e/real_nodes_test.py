@@ -80,7 +80,8 @@ class RealNodes(stage.Stage):
         for program in programs:
             said = program.communicate(timeout=LONGEST)[0]
             self.assertEqual(program.returncode, 0, said)
-            operations = said.splitlines()[2:]
+            # Behind them its soft NIC may say that the run, which has all results, is over.
+            operations = [line for line in said.splitlines() if line.startswith("all_reduce ")]
             self.assertEqual(len(operations), 6, said)
             verified = ", 0 wrong" if payload == "exact" else ", not verified"
             self.assertEqual([operation for operation in operations if not operation.endswith(verified)], [], said)
