@@ -1,6 +1,9 @@
 #include "ctrl/jobs/link_ends.h"
 
+#include <numeric>
+
 #include "ctrl/compile/qp_control.h"
+#include "ctrl/config/merged_nics.h"
 
 namespace understudy {
 
@@ -23,6 +26,29 @@ uint64_t buffer_bytes(const CollectiveConnection& link, uint32_t slots) {
 const NodeConfig& node_of(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
                           uint32_t rank) {
   return config.nodes[job.ranks[setup.communicator.node_of(rank)]];
+}
+
+LinkDevices LinkDevices::seen_from_far(size_t queue_pairs) const {
+  LinkDevices seen{.near = far, .far = near, .far_of = {}};
+  for (size_t q = 0; q < queue_pairs; ++q) {
+    seen.far_of.push_back(static_cast<uint8_t>(q % near.size()));
+  }
+  return seen;
+}
+
+LinkDevices link_devices(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                         const CollectiveConnection& link, size_t queue_pairs) {
+  const auto nics = [&](uint32_t rank, uint32_t first) {
+    std::vector<uint32_t> out(merged_nics(job, node_of(config, job, setup, rank), first));
+    std::iota(out.begin(), out.end(), first);
+    return out;
+  };
+  LinkDevices devices{nics(link.real, link.real_nic), nics(link.far, link.far_nic), {}};
+  if (queue_pairs == 0) queue_pairs = devices.most();
+  for (size_t q = 0; q < queue_pairs; ++q) {
+    devices.far_of.push_back(static_cast<uint8_t>(q % devices.far.size()));
+  }
+  return devices;
 }
 
 NcclBuffers buffers_of(const CollectiveSetup& setup) {

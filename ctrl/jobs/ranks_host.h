@@ -45,7 +45,7 @@ class RanksHost {
   const LinkNearEnd& end(uint32_t link) const { return ends_[link].link; }
   /// The same as above, with an end that its owner told us of.
   void connect(uint32_t link, const LinkNearEnd& theirs);
-  /// The same, of a program with one device.
+  /// The same, of a program.
   void connect(uint32_t link, LinkFarEnd far);
   bool is_own(uint32_t link) const;
   void start() { control_.wake(*ranks_, ReferenceRanks::kStart); }
