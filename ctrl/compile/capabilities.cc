@@ -22,9 +22,6 @@ constexpr Cell kNoDimensions =
        "has a model of it");
 constexpr Cell kOwnBegin = no("when a kernel's program begins its operations is its own");
 constexpr Cell kWireBegin = no("when run's real node begins its operations is its own");
-constexpr Cell kOneMerged =
-    no("NCCL on the real node is told of one merged NIC, the job's (understudy env), and several "
-       "ranks a node take all that there are");
 constexpr Cell kNoPackets =
     no("rates have no packets: leave inner out, or take fabric.fidelity = \"packet\"");
 constexpr Cell kNoGuess =
@@ -68,9 +65,7 @@ constexpr Capability kTable[] = {
     {"`operations = \"fed\"`", find_fed, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"inferred\"`", find_inferred, {kYes, kYes, kAbsent, kYes}},
     {"merged NICs", find_merged, {kYes, kYes, kYes, kYes}},
-    {"merged NICs of several ranks a node",
-     find_merged_of_gpus,
-     {kYes, kOneMerged, kYes, kOneMerged}},
+    {"merged NICs of several ranks a node", find_merged_of_gpus, {kYes, kYes, kYes, kYes}},
     {"`period`",
      find_period,
      {kYes, kYes, kYes, no("run's real node has no clock in common with emulated ones")}},

@@ -58,9 +58,23 @@ const char* protocol_value(Protocol protocol) {
   return "";
 }
 
+/// "NICs 0 and 1, NICs 2 and 3".
+std::string groups_text(const std::vector<std::vector<unsigned>>& nics) {
+  std::string text;
+  for (const auto& group : nics) {
+    text += text.empty() ? "NICs " : ", NICs ";
+    for (size_t n = 0; n < group.size(); ++n) {
+      const bool last = n + 1 == group.size();
+      text += (n == 0 ? "" : last ? " and " : ", ") + std::to_string(group[n]);
+    }
+  }
+  return text;
+}
+
 class Settings {
  public:
-  Settings(const Config& config, const JobConfig& job) : config_(config), job_(job) {}
+  Settings(const Config& config, const JobConfig& job)
+      : config_(config), job_(job), nics_(rank_nics(config, job, real_node(config, job))) {}
 
   std::vector<NodeSetting> all() {
     network();
@@ -88,24 +102,17 @@ class Settings {
     add("NCCL_NET_PLUGIN", "none",
         "a network plugin, as containers bring one, lays its messages out in its own way");
     add("NCCL_IB_HCA", "\"=$understudy_hca\"",
-        job_.merged_nics > 1 ? "the ports of that NIC and no other"
-                             : "the NIC of that interface and no other");
+        nics_.size() > 1       ? "the NICs of the node's ranks and no other"
+        : job_.merged_nics > 1 ? "the ports of that NIC and no other"
+                               : "the NIC of that interface and no other");
     add("NCCL_IB_GID_INDEX", "\"$understudy_gid\"",
-        "its RoCEv2 GID with the address that the configuration gives the node");
+        nics_.size() > 1 ? "of each the RoCEv2 GID with the address that the configuration gives it"
+                         : "its RoCEv2 GID with the address that the configuration gives the node");
     if (job_.sender.traffic_class != 0) {
       add("NCCL_IB_TC", std::to_string(job_.sender.traffic_class), "traffic_class of the job");
     }
     add("NCCL_IB_ADAPTIVE_ROUTING", "0", "one write a message; RoCE's default, said for clarity");
-    if (since(20)) {
-      const uint32_t merged = merged_nics(job_, real_node(config_, job_), job_.nic);
-      add("NCCL_IB_MERGE_NICS", merged > 1 ? "1" : "0",
-          merged > 1 ? "merged_nics of the job: " + std::to_string(merged) +
-                           " ports of a NIC are one device"
-                     : "two ports of a NIC are not one device with two halves");
-      if (merged > 1 && since(24)) {
-        add("NCCL_NET_FORCE_MERGE", "\"$understudy_hca\"", "these, wherever they are in the node");
-      }
-    }
+    if (since(20)) merging();
     if (job_.join->queue_pairs != 1) {
       add("NCCL_IB_QPS_PER_CONNECTION", std::to_string(job_.join->queue_pairs),
           "queue_pairs of the job's join");
@@ -116,7 +123,31 @@ class Settings {
     }
     add("NCCL_PXN_DISABLE", "1",
         "data do not take the detour by another GPU's NIC, which the model does not know");
-    add("NCCL_CROSS_NIC", "0", "rings stay on their rail");
+    // With 0 the last GPU of a ring's chain takes the first one's NIC, and sends and receives that
+    // of the other end's GPU (docs/nccl 2.5).
+    add("NCCL_CROSS_NIC", nics_.size() > 1 ? "1" : "0",
+        nics_.size() > 1 ? "each rank takes the NIC next to its GPU, whatever NIC the other end has"
+                         : "rings stay on their rail");
+  }
+
+  void merging() {
+    const size_t merged = nics_.front().size();
+    if (merged == 1) {
+      return add("NCCL_IB_MERGE_NICS", "0",
+                 "two ports of a NIC are not one device with two halves");
+    }
+    std::string why =
+        "merged_nics of the job: " + std::to_string(merged) + " ports of a NIC are one device";
+    if (!since(24)) {
+      why += "; up to 2.23 it merges ports of one card only, and these have to be such: " +
+             groups_text(nics_);
+    }
+    add("NCCL_IB_MERGE_NICS", "1", why);
+    if (!since(24)) return;
+    add("NCCL_NET_FORCE_MERGE",
+        nics_.size() == 1 ? "\"$understudy_hca\"" : "\"$understudy_merged\"",
+        nics_.size() == 1 ? "these, wherever they are in the node"
+                          : groups_text(nics_) + ", wherever they are in the node");
   }
 
   void communicator() {
@@ -177,6 +208,7 @@ class Settings {
 
   const Config& config_;
   const JobConfig& job_;
+  const std::vector<std::vector<unsigned>> nics_;  ///< of the node's ranks, by NCCL's device
   std::vector<NodeSetting> out_;
 };
 
@@ -225,24 +257,46 @@ std::string device_finder(const IpAddress& address) {
          gid + "\" >&2\n";
 }
 
-/// The interface of the first address, the RDMA devices of all and their GIDs' index.
-std::string finder(const std::vector<IpAddress>& addresses) {
-  std::string text = "understudy_if=$(ip -o addr show to " + addresses.front().text() +
-                     " | awk '{print $2; exit}')\n"
-                     "[ -n \"$understudy_if\" ] || echo \"understudy: no interface of this node "
-                     "has the address " +
-                     addresses.front().text() + "\" >&2\n";
-  for (const IpAddress& address : addresses) {
-    text += device_finder(address);
-    if (address == addresses.front()) {
-      text += "understudy_hca=$understudy_found understudy_first=$understudy_gid\n";
-      continue;
+/// The interface that has the address.
+std::string interface_finder(const IpAddress& address) {
+  return "understudy_if=$(ip -o addr show to " + address.text() +
+         " | awk '{print $2; exit}')\n"
+         "[ -n \"$understudy_if\" ] || echo \"understudy: no interface of this node "
+         "has the address " +
+         address.text() + "\" >&2\n";
+}
+
+/// Takes the device that was found to those of the node.
+std::string taken(const IpAddress& address) {
+  return "case \",$understudy_hca,\" in *\",${understudy_found:-/},\"*) echo \"understudy: " +
+         address.text() +
+         " and another address of the node are of one RDMA device, $understudy_found\" >&2 ;; "
+         "esac\n"
+         "understudy_hca=$understudy_hca,$understudy_found\n"
+         "[ \"$understudy_gid\" = \"$understudy_first\" ] || echo \"understudy: the RoCEv2 GIDs "
+         "of all NICs of the ranks must have the same index; that of " +
+         address.text() + " is $understudy_gid, of the first $understudy_first\" >&2\n";
+}
+
+/// The RDMA devices of all addresses, and their GIDs' index. `devices`: as NCCL sees them; of
+/// several understudy_merged has a semicolon between them, which is NCCL_NET_FORCE_MERGE's form.
+std::string finder(const std::vector<std::vector<IpAddress>>& devices) {
+  std::string text;
+  bool first = true;
+  for (const auto& addresses : devices) {
+    const char* between = ";";
+    for (const IpAddress& address : addresses) {
+      text += device_finder(address);
+      text += first ? "understudy_hca=$understudy_found understudy_first=$understudy_gid\n"
+                    : taken(address);
+      if (devices.size() > 1) {
+        text += first ? "understudy_merged=$understudy_found\n"
+                      : "understudy_merged=\"$understudy_merged" + std::string(between) +
+                            "$understudy_found\"\n";
+      }
+      between = ",";
+      first = false;
     }
-    text +=
-        "understudy_hca=$understudy_hca,$understudy_found\n"
-        "[ \"$understudy_gid\" = \"$understudy_first\" ] || echo \"understudy: the RoCEv2 GIDs "
-        "of the ports of one NIC must have the same index; that of " +
-        address.text() + " is $understudy_gid, of the first $understudy_first\" >&2\n";
   }
   return text;
 }
@@ -267,9 +321,10 @@ std::vector<NodeSetting> node_settings(const Config& config, const JobConfig& jo
 
 std::string node_environment(const Config& config, const JobConfig& job) {
   const NodeConfig& node = real_node(config, job);
-  std::vector<IpAddress> addresses;
-  for (uint32_t n = 0; n < merged_nics(job, node, job.nic); ++n) {
-    addresses.push_back(roce_address(node.nics[job.nic + n]));
+  std::vector<std::vector<IpAddress>> devices;
+  for (const auto& nics : rank_nics(config, job, node)) {
+    devices.emplace_back();
+    for (const unsigned nic : nics) devices.back().push_back(roce_address(node.nics[nic]));
   }
   std::string text = "# GeneralPlan of job \"" + job.name + "\" on node \"" + node.name +
                      "\", by understudy env " + config.path +
@@ -291,7 +346,7 @@ std::string node_environment(const Config& config, const JobConfig& job) {
         std::to_string(4 * job.ranks.size()) +
         " net.ipv4.neigh.default.gc_thresh2=" + std::to_string(2 * job.ranks.size()) + "\n";
   }
-  text += "\n" + finder(addresses) + "\n";
+  text += "\n" + interface_finder(roce_address(node.nics[job.nic])) + finder(devices) + "\n";
   for (const NodeSetting& setting : node_settings(config, job)) {
     text += "# " + setting.reason + "\nexport " + setting.name + "=" + setting.value + "\n";
   }

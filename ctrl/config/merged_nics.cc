@@ -1,6 +1,7 @@
 #include "ctrl/config/merged_nics.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ctrl/config/job_operation.h"
 
@@ -20,6 +21,21 @@ uint32_t job_nics(const Config& config, const JobConfig& job) {
 
 uint32_t job_nic(const Config& config, const JobConfig& job, uint32_t k) {
   return gpus_per_node(config, job) < 2 ? job.nic : k * job.merged_nics;
+}
+
+uint32_t used_nics(const Config& config, const JobConfig& job) {
+  return std::min(gpus_per_node(config, job), job_nics(config, job));
+}
+
+std::vector<std::vector<unsigned>> rank_nics(const Config& config, const JobConfig& job,
+                                             const NodeConfig& node) {
+  std::vector<std::vector<unsigned>> all;
+  for (uint32_t k = 0; k < used_nics(config, job); ++k) {
+    const unsigned first = job_nic(config, job, k);
+    all.emplace_back(merged_nics(job, node, first));
+    std::iota(all.back().begin(), all.back().end(), first);
+  }
+  return all;
 }
 
 Rate merged_rate(const JobConfig& job, const NodeConfig& node, unsigned nic) {

@@ -2,6 +2,8 @@
 // merged devices.
 #pragma once
 
+#include <vector>
+
 #include "ctrl/config/config.h"
 
 namespace understudy {
@@ -16,6 +18,14 @@ uint32_t job_nics(const Config& config, const JobConfig& job);
 
 /// The first NIC of number `k` of these.
 uint32_t job_nic(const Config& config, const JobConfig& job, uint32_t k);
+
+/// How many of these the ranks of a node take: GPU g the one of g * used_nics() / GPUs.
+uint32_t used_nics(const Config& config, const JobConfig& job);
+
+/// Numbers of the NICs of one of the job's nodes that its ranks take: of each that NCCL sees those
+/// that it is made of, ascending.
+std::vector<std::vector<unsigned>> rank_nics(const Config& config, const JobConfig& job,
+                                             const NodeConfig& node);
 
 /// What they carry together: messages are cut in equal parts, so that the slowest one counts.
 Rate merged_rate(const JobConfig& job, const NodeConfig& node, unsigned nic);

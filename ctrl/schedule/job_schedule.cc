@@ -60,7 +60,7 @@ Communicator job_communicator(const Config& config, const JobConfig& job) {
   const Rate rate =
       c.first_nic < first.nics.size() ? merged_rate(job, first, c.first_nic) : Rate::unlimited();
   if (!rate.is_unlimited()) c.nic_gigabytes = static_cast<uint32_t>(rate.bps() / 8'000'000'000);
-  c.nics = std::min(c.gpus, job_nics(config, job));
+  c.nics = used_nics(config, job);
   c.ports = job.merged_nics;
   return c;
 }

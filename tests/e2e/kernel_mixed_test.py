@@ -231,18 +231,22 @@ class MixedKernels(stage.Stage):
         self.assert_holds(self.folder / "mixed.pcapng", "--config", str(self.folder / "mixed.toml"))
         self.assert_same(packets, self.simulate(text, "again")[2])
 
-    def communicator(self, kinds, minor, sizes=("8B", "64KiB", "256KiB"), iterations=2, more='inner = "times"\n', **options):
-        """A job of NCCL's with a rank on a kernel for each letter K."""
+    def communicator(self, kinds, minor, sizes=("8B", "64KiB", "256KiB"), iterations=2, more='inner = "times"\n', gpus=1, nics=1,
+                     operation=f'{REDUCE}algorithm = "ring"\n', payload="exact"):
+        """A job of NCCL's with all ranks of a node on a kernel for each letter K."""
         share = self.folder / "share"
         share.mkdir(exist_ok=True)
         shutil.copy(self.build / "tests/rigs/nccl_rank/nccl_rank_node", share)
         (share / "id").unlink(missing_ok=True)  # of a run before
         nodes, names = "", [f"n{i + 1}" for i in range(len(kinds))]
         for place, (kind, name) in enumerate(zip(kinds, names)):
-            program = f"./nccl_rank_node run.toml --id id --rank {place}"
-            nodes += kernel(name, program, share=share, **LINK) if kind == "K" else emulated(name, **LINK)
-        text = (head() + nodes + ring_job(names, sizes, "nccl", iterations, **options) +
-                f'nccl = "2.{minor}"\njoin = {{ file = "{share / "id"}" }}\nchannels = 2\n{more}')
+            if kind == "K":
+                node = kernel(name, f"./nccl_rank_node run.toml --id id --rank {place * gpus}", share=share, nics=nics, **LINK)
+                nodes += node.replace("[[port]]", f"gpus = {gpus}\n[[port]]", 1)
+            else:
+                nodes += emulated(name, **LINK) + f"gpus = {gpus}\nnics = {nics}\n"
+        text = (head(nics) + nodes + job(operation, names, sizes, "nccl", iterations, payload=payload) +
+                f'nccl = "2.{minor}"\njoin = {{ file = "{share / "id"}" }}\nchannels = {2 * gpus}\n{more}')
         (share / "run.toml").write_text(text)
         return text
 
@@ -260,6 +264,23 @@ class MixedKernels(stage.Stage):
                     if c["size_bytes"] > 8:  # which is less than the time by which one program is at it before the other
                         self.assertLess(abs(took - modelled), 4 + 0.05 * modelled)
                 self.assert_holds(self.folder / f"{kinds}.pcapng", "--config", str(self.folder / f"{kinds}.toml"))
+
+    def test_ranks_of_a_kernel_have_merged_nics(self):
+        """Two ranks on each node, each beside two NICs that NCCL takes for one."""
+        shape = {"gpus": 2, "nics": 4, "sizes": ("64KiB", "256KiB"), "iterations": 1,
+                 "more": 'merged_nics = 2\ninner = "packets"\n'}
+        for kinds, minor, name, operation in (("KEE", 28, "ring", f'{REDUCE}algorithm = "ring"\n'), ("EKKE", 22, "tree", TREE)):
+            with self.subTest(name, release=f"2.{minor}"):
+                text = self.communicator(kinds, minor, operation=operation, **shape)
+                said, report, _ = self.simulate(text, f"merged-{name}")
+                self.assertEqual(said.count(" us, 0 wrong"), 2 * 2 * kinds.count("K"), said)
+                job, = report["jobs"]
+                self.assertEqual((job["done"], job["planned"], job["failed"], job["protocol_violations"]), (2, 2, False, 0))
+                for c in job["collectives"]:
+                    took, modelled = c["measured_ps"] / 1e6, c["modelled_ps"] / 1e6
+                    print(f"merged NICs, {name}, 2.{minor}, {c['size_bytes']} bytes: {took:.2f} us, modelled {modelled:.2f}")
+                    self.assertLess(abs(took - modelled), 4 + 0.05 * modelled)
+                self.assert_holds(self.folder / f"merged-{name}.pcapng", "--config", str(self.folder / f"merged-{name}.toml"))
 
     def test_operations_of_kernels_in_a_communicator_are_inferred(self):
         """Right, and late, as the verdict says: what is to come is asked for each 50 us, as in real time."""

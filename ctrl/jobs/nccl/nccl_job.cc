@@ -29,7 +29,8 @@ NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNet
                 [this](const std::string& line) { this->say(line); }) {
   for (const NodeId node : job_.ranks) {
     if (!config.nodes[node].real) continue;
-    self_tests_.emplace_back(config, job_, node, network, runner.control(number), probe);
+    self_tests_.emplace_back(config, job_, setup().job, node, network, runner.control(number),
+                             probe);
   }
 }
 
@@ -50,6 +51,12 @@ std::vector<IpAddress> NcclJob::nics_of(uint32_t rank) const {
   for (uint32_t n = 0; n < merged_nics(job_, node, first); ++n) {
     all.push_back(roce_address(node.nics[first + n]));
   }
+  return all;
+}
+
+std::vector<IpAddress> NcclJob::node_nics(uint32_t rank) const {
+  std::vector<IpAddress> all;
+  for (const NicConfig& nic : node_of(rank).nics) all.push_back(roce_address(nic));
   return all;
 }
 
@@ -269,8 +276,12 @@ std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t m
   settings.magic = magic;
   settings.queue_pairs = job_.join->queue_pairs;
   settings.split_data = job_.join->split_data;
-  settings.local = nics_of(groups_.job_rank(connector, connector.emulated));
-  settings.real_addresses = nics_of(groups_.job_rank(connector, connector.real));
+  const uint32_t emulated = groups_.job_rank(connector, connector.emulated);
+  const uint32_t real = groups_.job_rank(connector, connector.real);
+  settings.local = nics_of(emulated);
+  settings.first_device = setup().communicator.nic_of(emulated) - setup().communicator.first_nic;
+  settings.real_addresses = nics_of(real);
+  settings.real_node = node_nics(real);
   settings.mtu = config_.fabric.mtu;
   settings.sender = job_.sender;
   return std::make_unique<NetIbPeer>(connector, settings, seen_, *this);

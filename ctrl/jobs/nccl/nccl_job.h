@@ -82,6 +82,8 @@ class NcclJob final : public NetIbObserver {
   const NodeConfig& node_of(uint32_t rank) const;
   /// Addresses of the NICs that its NIC is made of.
   std::vector<IpAddress> nics_of(uint32_t rank) const;
+  /// Of all NICs of its node.
+  std::vector<IpAddress> node_nics(uint32_t rank) const;
   void test(Time now);
   /// A queue pair of its ranks stands.
   bool is_connected(NodeId real) const;

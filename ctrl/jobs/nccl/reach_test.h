@@ -18,6 +18,7 @@ class ReachTest {
     std::string name;
     IpAddress address;
     std::optional<IpAddress> target = {};  ///< instead of the test's: of another NIC there
+    bool carries = true;  ///< connections of the job's emulated ranks go to that NIC
   };
   /// `target`: of the real node `name`. Of many sources, kMost are tried.
   ReachTest(std::string name, IpAddress target, std::vector<Source> sources, PeerNetwork& network);

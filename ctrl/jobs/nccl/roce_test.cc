@@ -26,9 +26,11 @@ RoceTest::RoceTest(std::string name, IpAddress target,
       seams_(std::move(seams)),
       answered_(sources_.size()) {
   for (const ReachTest::Source& source : sources_) {
+    if (!source.carries) continue;
     const IpAddress real = source.target.value_or(target_);
     if (std::ranges::find(ports_, real, &Port::real) == ports_.end()) ports_.push_back({real, {}});
   }
+  if (ports_.empty()) ports_.push_back({target_, {}});
 }
 
 size_t RoceTest::answered() const {

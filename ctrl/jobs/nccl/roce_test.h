@@ -72,7 +72,7 @@ class RoceTest {
   const size_t all_;
   const Seams seams_;
   std::vector<bool> answered_;              ///< by source
-  std::vector<Port> ports_;                 ///< that sources lead to
+  std::vector<Port> ports_;                 ///< that sources lead to, with connections
   std::optional<Time> probed_, connected_;  ///< since when
   Time next_probe_, next_count_;
   bool told_of_probes_ = false, told_of_packets_ = false, passed_ = false;

@@ -1,9 +1,10 @@
 #include "ctrl/jobs/nccl/self_test.h"
 
-#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "ctrl/compile/shard_config.h"
+#include "ctrl/config/job_operation.h"
 #include "ctrl/config/merged_nics.h"
 
 namespace understudy {
@@ -14,24 +15,47 @@ RoceTest::Counts counts_of(const RcCounters& rc) {
   return {of(RcEvent::kAckSent), of(RcEvent::kAckReceived), of(RcEvent::kTimeout)};
 }
 
+std::set<unsigned> nics_of(const Config& config, const JobConfig& job, const NodeConfig& node) {
+  std::set<unsigned> all;
+  for (const auto& nics : rank_nics(config, job, node)) all.insert(nics.begin(), nics.end());
+  return all;
+}
+
+/// Those of a real node over which the job's connections to emulated ranks go.
+std::set<unsigned> carrying(const Config& config, const JobConfig& job,
+                            const CollectiveJob& planned, const NodeConfig& real) {
+  const uint32_t gpus = gpus_per_node(config, job);
+  std::set<unsigned> all;
+  for (const CollectiveConnection& link : planned.links) {
+    if (link.among_real() || job.ranks[link.real / gpus] != real.index) continue;
+    for (uint32_t n = 0; n < merged_nics(job, real, link.real_nic); ++n) {
+      all.insert(link.real_nic + n);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 SelfTest::Setup SelfTest::setup_of(const Config& config, const JobConfig& job,
-                                   const NodeConfig& real) {
+                                   const CollectiveJob& planned, const NodeConfig& real) {
+  const std::set<unsigned> carry = carrying(config, job, planned, real);
   Setup setup;
   for (const NodeId id : job.ranks) {
     const NodeConfig& node = config.nodes[id];
-    if (!node.real) setup.sources.push_back({node.name, roce_address(node.nics[job.nic])});
+    if (node.real) continue;
+    setup.sources.push_back(
+        {node.name, roce_address(node.nics[job.nic]), {}, carry.contains(job.nic)});
   }
-  // Ports of a merged NIC, each with its counterpart.
+  // Further NICs of the ranks, and ports of merged ones, each with its counterpart.
+  const std::set<unsigned> there = nics_of(config, job, real);
   for (const NodeId id : job.ranks) {
     const NodeConfig& node = config.nodes[id];
     if (node.real) continue;
-    const uint32_t last =
-        std::min(merged_nics(job, node, job.nic), merged_nics(job, real, job.nic));
-    for (uint32_t n = job.nic + 1; n < job.nic + last; ++n) {
+    for (const unsigned n : nics_of(config, job, node)) {
+      if (n == job.nic || !there.contains(n)) continue;
       setup.sources.push_back({node.name + ", NIC " + std::to_string(n), roce_address(node.nics[n]),
-                               roce_address(real.nics[n])});
+                               roce_address(real.nics[n]), carry.contains(n)});
     }
   }
   setup.name = real.name;
@@ -39,9 +63,9 @@ SelfTest::Setup SelfTest::setup_of(const Config& config, const JobConfig& job,
   return setup;
 }
 
-SelfTest::SelfTest(const Config& config, const JobConfig& job, NodeId real, PeerNetwork& network,
-                   ShardControl& control, RoceProbe probe)
-    : SelfTest(real, setup_of(config, job, config.nodes[real]), network, control,
+SelfTest::SelfTest(const Config& config, const JobConfig& job, const CollectiveJob& planned,
+                   NodeId real, PeerNetwork& network, ShardControl& control, RoceProbe probe)
+    : SelfTest(real, setup_of(config, job, planned, config.nodes[real]), network, control,
                std::move(probe)) {}
 
 SelfTest::SelfTest(NodeId real, const Setup& setup, PeerNetwork& network, ShardControl& control,

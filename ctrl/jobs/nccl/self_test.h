@@ -10,6 +10,7 @@
 #include "ctrl/jobs/nccl/roce_test.h"
 #include "ctrl/peers/peer_network.h"
 #include "ctrl/shards/shard_control.h"
+#include "dataplane/collective/collective_job.h"
 
 namespace understudy {
 
@@ -18,9 +19,9 @@ using RoceProbe = decltype(RoceTest::Seams::probe);
 
 class SelfTest {
  public:
-  /// `control`: of the job's shard. All outlive this.
-  SelfTest(const Config& config, const JobConfig& job, NodeId real, PeerNetwork& network,
-           ShardControl& control, RoceProbe probe);
+  /// `planned`: the job. `control`: of its shard. All outlive this.
+  SelfTest(const Config& config, const JobConfig& job, const CollectiveJob& planned, NodeId real,
+           PeerNetwork& network, ShardControl& control, RoceProbe probe);
 
   NodeId real() const { return real_; }
   /// What there is to say. `connected`: queue pairs of the job with that node stand.
@@ -36,7 +37,8 @@ class SelfTest {
     IpAddress target;
     std::vector<ReachTest::Source> sources;
   };
-  static Setup setup_of(const Config& config, const JobConfig& job, const NodeConfig& real);
+  static Setup setup_of(const Config& config, const JobConfig& job, const CollectiveJob& planned,
+                        const NodeConfig& real);
   SelfTest(NodeId real, const Setup& setup, PeerNetwork& network, ShardControl& control,
            RoceProbe probe);
 

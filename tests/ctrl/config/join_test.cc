@@ -1,13 +1,7 @@
-// job.join, and the environment that `understudy env` makes of it.
+// job.join and job.groups, and merged NICs of a joined job.
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <memory>
 
 #include "ctrl/compile/capabilities.h"
 #include "ctrl/compile/node_environment.h"
@@ -128,33 +122,6 @@ TEST(ConfigJoin, GroupsAreRulesOrRanks) {
             std::string::npos);
 }
 
-TEST(NodeEnvironment, HasTheReasonOfEachSetting) {
-  const auto config = load_config_text(
-      with(std::string(kRealFirst) +
-           "algorithm = \"auto\"\nprotocol = \"ll\"\nchannels = 4\ntraffic_class = 106\n"
-           "operations = \"fed\"\njoin = { comm_id = \"10.9.0.1:5555\" }\n"
-           "[nccl]\nenvironment = { NCCL_PROTO = \"^LL128\" }"),
-      "join.toml");
-  ASSERT_TRUE(config) << describe(config.error());
-  const auto job = joined_job(*config, "");
-  ASSERT_TRUE(job) << job.error().text;
-  const auto settings = node_settings(*config, **job);
-  const auto value = [&](const std::string& name) -> std::string {
-    const auto found = std::ranges::find(settings, name, &NodeSetting::name);
-    return found == settings.end() ? "absent" : found->value;
-  };
-  EXPECT_EQ(value("NCCL_COMM_ID"), "'10.9.0.1:5555'");
-  EXPECT_EQ(value("NCCL_MAX_NCHANNELS"), "4");
-  EXPECT_EQ(value("NCCL_IB_TC"), "106");
-  EXPECT_EQ(value("NCCL_ALGO"), "absent");
-  EXPECT_EQ(value("NCCL_PROTO"), "'^LL128'");  // the configuration's own holds
-  EXPECT_EQ(value("UNDERSTUDY_FEED"), "'10.9.0.2:7300'");
-  for (const NodeSetting& setting : settings) EXPECT_FALSE(setting.reason.empty()) << setting.name;
-  const std::string text = node_environment(*config, **job);
-  EXPECT_NE(text.find("ranks: 0 of 4."), std::string::npos) << text;
-  EXPECT_NE(text.find("0000:0000:0000:0000:0000:ffff:0a09:0001"), std::string::npos) << text;
-}
-
 /// Two ports that NCCL makes one device of.
 constexpr const char* kMerged = R"(format = 1
 [[prefix]]
@@ -213,76 +180,6 @@ TEST(MergedNics, AreReadAndSet) {
   std::string without = text + "merged_nics = 2\n";
   without.erase(without.find(port), port.size());
   EXPECT_NE(errors_of(without).find("there is no [[port]] for NIC 1"), std::string::npos);
-}
-
-TEST(NodeEnvironment, LeavesOutWhatAReleaseDoesNotKnow) {
-  const auto config = load_config_text(
-      with(std::string(kRealFirst) + "nccl = \"2.18\"\njoin = { file = \"uid\" }"), "join.toml");
-  ASSERT_TRUE(config) << describe(config.error());
-  const std::string text = node_environment(*config, config->jobs[0]);
-  EXPECT_EQ(text.find("NCCL_RAS_ENABLE"), std::string::npos);
-  EXPECT_EQ(text.find("NCCL_RUNTIME_CONNECT"), std::string::npos);
-  EXPECT_EQ(text.find("NCCL_COMM_ID"), std::string::npos);
-  EXPECT_NE(text.find("through the file uid"), std::string::npos);
-}
-
-/// What a shell that has sourced the script says of a variable; `before` is carried out first.
-std::string sourced(const std::string& script, const std::string& before, const std::string& name) {
-  const auto file = std::filesystem::temp_directory_path() /
-                    ("understudy-env-" + std::to_string(getpid()) + ".sh");
-  std::ofstream(file) << script;
-  const std::string command =
-      before + ". " + file.string() + " 2>/dev/null; printf %s \"$" + name + "\"";
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-  std::string out;
-  for (int c = std::fgetc(pipe.get()); c != EOF; c = std::fgetc(pipe.get())) {
-    out += static_cast<char>(c);
-  }
-  std::filesystem::remove(file);
-  return out;
-}
-
-TEST(NodeEnvironment, TakesTheSoftNicWhereNoOtherDeviceIs) {
-  // Its device is in no sysfs; the address is of documentation, so no NIC here has it.
-  std::string text = with(std::string(kRealFirst) + "join = { file = \"uid\" }");
-  for (size_t at = 0; (at = text.find("10.9.0.", at)) != std::string::npos;) {
-    text.replace(at, 7, "192.0.2.");
-  }
-  const auto config = load_config_text(text, "join.toml");
-  ASSERT_TRUE(config) << describe(config.error());
-  const std::string script = node_environment(*config, config->jobs[0]);
-  EXPECT_EQ(sourced(script, "", "NCCL_IB_HCA"), "=");
-  EXPECT_EQ(sourced(script, "", "NCCL_IB_GID_INDEX"), "");
-  for (const char* variable : {"UNDERSTUDY_SOFT_NIC=eth0; ", "UNDERSTUDY_SOFT_NIC_ADDRESS=a; "}) {
-    EXPECT_EQ(sourced(script, variable, "NCCL_IB_HCA"), "=understudy0") << variable;
-    EXPECT_EQ(sourced(script, variable, "NCCL_IB_GID_INDEX"), "0") << variable;
-  }
-  EXPECT_EQ(
-      sourced(script, "UNDERSTUDY_SOFT_NIC=eth0 UNDERSTUDY_SOFT_NIC_NAME=soft; ", "NCCL_IB_HCA"),
-      "=soft");
-  // An interface may have several addresses: the device's is the one of the configuration.
-  EXPECT_EQ(sourced(script, "UNDERSTUDY_SOFT_NIC=eth0; ", "UNDERSTUDY_SOFT_NIC_ADDRESS"),
-            "192.0.2.1");
-}
-
-TEST(NodeEnvironment, KeepsTwoReleasesFromAskingForMlx5) {
-  for (const auto& [release, wanted] :
-       {std::pair{"2.27", false}, {"2.28", true}, {"2.29", true}, {"2.30", false}}) {
-    const auto config = load_config_text(
-        with(std::string(kRealFirst) + "nccl = \"" + release + "\"\njoin = { file = \"uid\" }"),
-        "join.toml");
-    ASSERT_TRUE(config) << describe(config.error());
-    const std::string script = node_environment(*config, config->jobs[0]);
-    EXPECT_EQ(script.find("export NCCL_GIN_TYPE=2\n") != std::string::npos, wanted) << release;
-  }
-}
-
-TEST(NodeEnvironment, WantsOneJobThatIsJoined) {
-  const auto config = load_config_text(with(kRealFirst), "join.toml");
-  ASSERT_TRUE(config) << describe(config.error());
-  EXPECT_NE(joined_job(*config, "").error().text.find("no job has a key join"), std::string::npos);
-  EXPECT_NE(joined_job(*config, "j").error().text.find("is not NCCL's"), std::string::npos);
-  EXPECT_NE(joined_job(*config, "k").error().text.find("no job is called"), std::string::npos);
 }
 
 }  // namespace

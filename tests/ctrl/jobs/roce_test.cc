@@ -162,6 +162,16 @@ TEST_F(RoceTestTest, EveryPortHasToAcknowledge) {
   EXPECT_TRUE(test.passed());
 }
 
+/// A rank that talks to its own node only.
+TEST_F(RoceTestTest, APortWithoutConnectionsIsNotWaitedFor) {
+  auto all = sources(2);
+  all.push_back({"w0, NIC 1", ip("10.10.0.2"), kSecond, false});
+  RoceTest test("gpu", kReal, all, seams(false));
+  counts[kReal] = {.received = 1, .acknowledged = 1};
+  EXPECT_EQ(lines(test, Duration::s(1), true, true).size(), 1u);
+  EXPECT_TRUE(test.passed());
+}
+
 TEST_F(RoceTestTest, PacketsWithoutAnyAnswerAreNamedOnce) {
   RoceTest test("gpu", kReal, sources(2), seams(false));
   EXPECT_EQ(test.status(), "self-test: waiting for gpu (10.9.0.1) to acknowledge a RoCE packet");

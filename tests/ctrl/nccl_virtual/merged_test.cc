@@ -1,7 +1,6 @@
 // Jobs whose real rank's NIC is several ports that NCCL merged, in virtual time: judged by the
 // packets on each port.
-#include <map>
-
+#include "tests/ctrl/nccl_virtual/port_parts.h"
 #include "tests/ctrl/run/simulate_rig.h"
 #include "tests/rigs/nccl_virtual/virtual_job.h"
 
@@ -34,32 +33,6 @@ std::string text_of(const Merged& m, uint32_t minor) {
   return text + "[[job]]\nname = \"job\"\ncollective = \"" + m.collective +
          "\"\nranks = [\"gpu\", \"w*\"]\nsizes = [\"4000000B\"]\nchannels = 2\nnccl = \"2." +
          std::to_string(minor) + "\"\nmerged_nics = " + std::to_string(most) + "\n" + m.more;
-}
-
-/// Of the real node.
-IpAddress nic_address(uint32_t nic) { return IpAddress::v4(0x0a090001 + (nic << 16)); }
-
-struct Part {
-  uint64_t credits = 0, parts = 0, bytes = 0;
-};
-
-/// What went over each NIC of the real node, either way.
-std::map<uint32_t, Part> parts_of(const std::string& path) {
-  std::map<uint32_t, Part> ports;
-  for (const TestFrame& frame : TestCapture::load(path).frames) {
-    FrameView view;
-    RoceView roce;
-    if (parse_frame(frame.bytes, view, roce) != FrameKind::kRoce) continue;
-    uint32_t port = 0;
-    while (port < 8 && view.src != nic_address(port) && view.dst != nic_address(port)) ++port;
-    Part& part = ports[port];
-    const auto opcode = static_cast<Opcode>(roce.opcode);
-    if (opcode == Opcode::kWriteOnly) ++part.credits;
-    const bool last = opcode == Opcode::kWriteLastImm || opcode == Opcode::kWriteOnlyImm;
-    if (last) ++part.parts;
-    if (opcode != Opcode::kWriteOnly) part.bytes += roce.payload_bytes;
-  }
-  return ports;
 }
 
 /// As many parts of messages on each port, and as many bytes as they can be cut alike.

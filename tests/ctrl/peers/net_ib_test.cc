@@ -300,6 +300,29 @@ TEST(NetIb, MergedDevicesThatAreWrong) {
        "is on device 2 of 2");
 }
 
+/// Of a node with several ranks, each with its own.
+TEST(NetIb, TellsTheNumbersOfItsDevicesAndNamesAnotherRanksNic) {
+  const NetIbRelease release = release_of(28);
+  NetIbBench bench(release, true);
+  bench.settings.local.push_back(kSecondEmulated);
+  bench.settings.first_device = 2;
+  bench.settings.real_node = {kNetIbReal, kSecondReal};
+  bench.settings.real_addresses = {kSecondReal};
+  NetIbPeer peer(bench.connector, bench.settings, bench.seen, bench);
+  peer.on_bytes(Time(), hello());
+  peer.on_bytes(Time(), device_list(release, 1));
+  std::vector<uint8_t> list(release.list_bytes);
+  for (const auto& [at, value] : {std::pair{size_t{0}, 2}, {size_t{4}, 2}, {size_t{8}, 3}}) {
+    list[at] = static_cast<uint8_t>(value);
+  }
+  EXPECT_EQ(peer.take_output(), list);
+  peer.on_bytes(Time(), metadata(release, ScriptedEnd::real()));
+  EXPECT_NE(peer.failure().find("NCCL took another NIC of its node"), std::string::npos)
+      << peer.failure();
+  EXPECT_NE(peer.failure().find(kNetIbReal.text()), std::string::npos) << peer.failure();
+  EXPECT_NE(peer.failure().find(kSecondReal.text()), std::string::npos) << peer.failure();
+}
+
 TEST(NetIb, KnowsTheEarlyPatchesOf229) {
   NetIbRelease early = release_of(27);
   early.minor = 29;

@@ -14,14 +14,13 @@ Link link_of(const Connection& c) {
   return {static_cast<int>(c.channel), static_cast<int>(sends ? c.to : c.from), c.index, sends};
 }
 
-DataPhase::DataPhase(const RankSchedule& schedule, VerbsAdapter& adapter, Values* values)
-    : schedule_(schedule), adapter_(adapter), values_(values) {
+DataPhase::DataPhase(const RankSchedule& schedule, const Find& find, Values* values)
+    : schedule_(schedule), values_(values) {
   for (const Connection& c : schedule.connections()) {
-    require(c.network, "only connections between nodes are played");
     Side side;
-    side.connection = &adapter.connection(link_of(c));
+    side.connection = &find(c);
     side.connection->begin({c.capacity / c.slice_steps, c.slice_steps, c.chunk_steps, c.capacity});
-    const VerbsConnection& made = *side.connection;
+    const DataConnection& made = *side.connection;
     side.first = c.direction == Direction::kSend ? made.posted() : made.granted();
     sides_.push_back(side);
   }
@@ -94,7 +93,6 @@ void DataPhase::do_next(uint32_t c) {
               schedule_.message(c, k).wire);
 }
 
-/// Does all that can be done now; true if anything was.
 bool DataPhase::advance() {
   const auto& all = schedule_.connections();
   const auto count = static_cast<uint32_t>(all.size());
@@ -149,12 +147,20 @@ std::string DataPhase::standing() const {
   return out;
 }
 
-void DataPhase::run(std::chrono::milliseconds patience, const std::function<void()>& beside) {
+void run_phases(const std::vector<std::unique_ptr<DataPhase>>& phases,
+                std::chrono::milliseconds patience, const std::function<bool()>& poll,
+                const std::function<void()>& beside) {
   constexpr int kPollsBeforeSleep = 256;
   auto last = steady_clock::now();
+  const auto over = [&] {
+    return std::ranges::all_of(phases, [](const auto& phase) { return phase->over(); });
+  };
   for (int idle = 0; !over();) {
-    bool moved = adapter_.poll();
-    while (advance()) moved = true;
+    bool moved = poll();
+    for (bool again = true; again; moved = moved || again) {
+      again = false;
+      for (const auto& phase : phases) again = phase->advance() || again;
+    }
     if (moved) {
       idle = 0;
       continue;
@@ -164,7 +170,10 @@ void DataPhase::run(std::chrono::milliseconds patience, const std::function<void
     // Whoever plays the RDMA device needs the processor.
     std::this_thread::sleep_for(std::chrono::microseconds(50));
     beside();
-    require(steady_clock::now() - last < patience, "nothing comes any more:" + standing());
+    if (steady_clock::now() - last < patience) continue;
+    std::string standing;
+    for (const auto& phase : phases) standing += phase->standing();
+    throw Refused("nothing comes any more:" + standing);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "tests/rigs/nccl_rank/structures.h"
 #include "tools/nccl_decode/fields.h"
@@ -20,12 +21,13 @@ using nccl_decode::u64_at;
 
 constexpr int kEthernet = 2, kPort = 1;
 
-Bytes build_list(const IbLayout& layout, size_t devices) {
+Bytes build_list(const IbLayout& layout, const IbSide& side) {
   Bytes out(static_cast<size_t>(layout.list_bytes));
   if (out.empty()) return out;
+  const auto devices = static_cast<int>(side.gids.size());
   put32(out, 0, static_cast<uint32_t>(devices));
-  for (size_t d = 0; d < devices; ++d) {
-    put32(out, 4 + 4 * static_cast<int>(d), static_cast<uint32_t>(d));
+  for (int d = 0; d < devices; ++d) {
+    put32(out, 4 + 4 * d, static_cast<uint32_t>(side.first_device + d));
   }
   return out;
 }
@@ -70,11 +72,13 @@ Bytes build_metadata(const IbLayout& layout, const IbSide& side) {
   return out;
 }
 
-void judge_list(const Bytes& list, size_t devices) {
+void judge_list(const Bytes& list, const World::Nic& nic) {
+  const size_t devices = nic.gids.size();
   require(i32_at(list, 0) == static_cast<int>(devices),
           "net_ib: " + std::to_string(i32_at(list, 0)) + " devices");
   for (size_t d = 0; d < devices; ++d) {
-    require(i32_at(list, 4 + 4 * d) == static_cast<int>(d), "net_ib: another device in the list");
+    require(i32_at(list, 4 + 4 * d) == nic.first + static_cast<int>(d),
+            "net_ib: another device in the list");
   }
   require_zero(list, 4 + 4 * devices, "net_ib's device list");
 }
@@ -133,10 +137,12 @@ IbSide judge_metadata(const World& world, const Bytes& bytes, const IbSide& own,
   }
   out.address = u64_at(bytes, static_cast<size_t>(layout.address));
   require(out.address != 0, "net_ib: no memory");
-  std::set<uint32_t> different;
-  for (uint32_t qpn : out.qpns) {
+  // Of devices each has numbers of its own.
+  std::set<std::pair<size_t, uint32_t>> different;
+  for (size_t q = 0; q < out.qpns.size(); ++q) {
+    const uint32_t qpn = out.qpns[q];
     require(qpn > 1 && qpn < 1 << 24, "net_ib: queue pair " + std::to_string(qpn));
-    require(different.insert(qpn).second, "net_ib: a queue pair twice");
+    require(different.insert({q % peer.size(), qpn}).second, "net_ib: a queue pair twice");
   }
   for (const auto& field : nccl_decode::describe_ib(bytes, layout)) {
     require(field.kind != FieldKind::kUnknown, "net_ib: " + field.name + " is " + field.value);
@@ -150,19 +156,19 @@ IbSide judge_metadata(const World& world, const Bytes& bytes, const IbSide& own,
 }  // namespace
 
 Task<IbSide> ib_send(Process& process, const World& world, SocketAddress listener, IbSide own,
-                     std::vector<IpAddress> peer, IbReady connected) {
+                     World::Nic peer, IbReady connected) {
   const IbLayout& layout = world.layout().ib;
   Socket* socket = co_await process.dial(listener, kIbMagic, kIbSocket);
   if (layout.list_bytes > 0) {
-    process.send(socket, build_list(layout, own.gids.size()));
+    process.send(socket, build_list(layout, own));
     const Bytes list = co_await process.receive(socket, static_cast<size_t>(layout.list_bytes),
                                                 "net_ib's device list");
-    judge_list(list, peer.size());
+    judge_list(list, peer);
   }
   process.send(socket, build_metadata(layout, own));
   const Bytes metadata =
       co_await process.receive(socket, static_cast<size_t>(layout.bytes), "net_ib's metadata");
-  IbSide theirs = judge_metadata(world, metadata, own, peer, true);
+  IbSide theirs = judge_metadata(world, metadata, own, peer.gids, true);
   connected(theirs);
   Bytes ready(4);
   put32(ready, 0, 1);
@@ -171,18 +177,18 @@ Task<IbSide> ib_send(Process& process, const World& world, SocketAddress listene
 }
 
 Task<IbSide> ib_receive(Process& process, const World& world, ListeningSocket* listener, IbSide own,
-                        std::vector<IpAddress> peer, IbReady connected) {
+                        World::Nic peer, IbReady connected) {
   const IbLayout& layout = world.layout().ib;
   Socket* socket = co_await process.accept(listener, kIbMagic, kIbSocket);
   if (layout.list_bytes > 0) {
     const Bytes list = co_await process.receive(socket, static_cast<size_t>(layout.list_bytes),
                                                 "net_ib's device list");
-    judge_list(list, peer.size());
-    process.send(socket, build_list(layout, own.gids.size()));
+    judge_list(list, peer);
+    process.send(socket, build_list(layout, own));
   }
   const Bytes metadata =
       co_await process.receive(socket, static_cast<size_t>(layout.bytes), "net_ib's metadata");
-  IbSide theirs = judge_metadata(world, metadata, own, peer, false);
+  IbSide theirs = judge_metadata(world, metadata, own, peer.gids, false);
   own.traffic_class = theirs.traffic_class;
   connected(theirs);
   process.send(socket, build_metadata(layout, own));

@@ -13,6 +13,7 @@ namespace understudy::nccl_rank {
 struct IbSide {
   std::vector<uint32_t> qpns;   ///< q on device q % devices
   std::vector<IpAddress> gids;  ///< of its devices
+  int first_device = 0;         ///< number of the first in its node; the others follow
   std::vector<uint32_t> rkeys;  ///< the same
   uint64_t address = 0;         ///< the sender's credits, or where the receiver takes sizes
   uint32_t traffic_class = 0;
@@ -22,11 +23,11 @@ struct IbSide {
 /// Called when the peer's side is known, before ours says that it is ready.
 using IbReady = std::function<void(const IbSide& theirs)>;
 
-/// The peer's, judged: `peer` is what its GIDs must be. A receiver repeats the sender's traffic
+/// The peer's, judged: `peer` is what its NIC must be. A receiver repeats the sender's traffic
 /// class.
 Task<IbSide> ib_send(Process& process, const World& world, SocketAddress listener, IbSide own,
-                     std::vector<IpAddress> peer, IbReady connected);
+                     World::Nic peer, IbReady connected);
 Task<IbSide> ib_receive(Process& process, const World& world, ListeningSocket* listener, IbSide own,
-                        std::vector<IpAddress> peer, IbReady connected);
+                        World::Nic peer, IbReady connected);
 
 }  // namespace understudy::nccl_rank

@@ -1,25 +1,28 @@
-// A real rank of NCCL on this machine: bootstrap over sockets, net_ib's connections with queue
-// pairs of a real RDMA device, and a job's operations in NCCL's data phase. What it plays stands in
-// the configuration of `understudy run` beside which it runs.
+// The real ranks of NCCL on this machine: bootstrap over sockets, net_ib's connections with queue
+// pairs of real RDMA devices, and a job's operations in NCCL's data phase. What it plays stands in
+// the configuration of `understudy run` beside which it runs: all ranks of a node.
 //     nccl_rank_node CONFIG --id FILE [--rank N]
 // Prints what it did, one line each. Status 1 when something was not as NCCL has it.
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <memory>
 #include <thread>
 
-#include "ctrl/config/job_operation.h"
 #include "ctrl/config/read/load.h"
 #include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
 #include "ctrl/schedule/job_schedule.h"
 #include "ctrl/schedule/job_work.h"
 #include "tests/rigs/nccl_rank/data_phase.h"
 #include "tests/rigs/nccl_rank/job_values.h"
+#include "tests/rigs/nccl_rank/job_world.h"
 #include "tests/rigs/nccl_rank/ring_values.h"
 #include "tests/rigs/nccl_rank/socket_network.h"
+#include "tests/rigs/nccl_rank/verbs_connection.h"
 
 namespace understudy::nccl_rank {
 namespace {
@@ -29,7 +32,7 @@ using std::chrono::steady_clock;
 
 struct Options {
   std::string config, id;
-  int rank = -1;  ///< of the job; -1: its only real one
+  int rank = -1;  ///< one of the node's; -1: the job's only real node
   bool init_only = false;
   unsigned patience_s = 60;
 };
@@ -38,84 +41,98 @@ double seconds_since(steady_clock::time_point begin) {
   return std::chrono::duration<double>(steady_clock::now() - begin).count();
 }
 
-World world_of(const Config& config, const JobConfig& job) {
-  World world;
-  const auto* layout = nccl_decode::layout_of({static_cast<int>(job.nccl.minor), 0});
-  require(layout != nullptr, "job.nccl: a release that is not known");
-  world.release = layout->release;
-  for (const NodeId id : job.ranks) {
-    const NodeConfig& node = config.nodes[id];
-    const NicConfig& nic = node.nics.at(job.nic);
-    world.ranks.push_back({node.real, static_cast<int>(world.addresses.size())});
-    world.addresses.push_back(nic.v4 ? *nic.v4 : *nic.v6);
-  }
-  world.channels = static_cast<int>(job.channels);
-  world.search_channels = (world.channels + 1) / 2;
-  world.queue_pairs = static_cast<int>(job.join->queue_pairs);
-  world.split_data = job.join->split_data.value_or(job.nccl.minor < 20);
-  return world;
-}
-
 class Node {
  public:
   Node(const Config& config, const JobConfig& job, const Options& options)
       : config_(config), job_(job), options_(options), world_(world_of(config, job)) {
-    for (int r = 0; r < world_.size(); ++r) {
-      if (!world_.real(r) || (options.rank >= 0 && r != options.rank)) continue;
-      require(own_ < 0, "the job has several real ranks: which one is to be played? (--rank)");
-      own_ = r;
+    world_.split_data = job.join->split_data.value_or(job.nccl.minor < 20);
+    for (const int r : own_ranks()) {
+      Player& player = players_.emplace_back();
+      if (!options.init_only) {
+        player.adapter = std::make_unique<VerbsAdapter>(world_, r);
+        std::printf("%s\n", player.adapter->text().c_str());
+      }
+      player.rank = std::make_unique<RealRank>(world_, network_, r, player.adapter.get());
     }
-    require(own_ >= 0 && gpus_per_node(config, job) == 1,
-            "a real rank with a node of its own is played");
-    if (!options.init_only) {
-      adapter_ = std::make_unique<VerbsAdapter>(world_.address_of(own_), world_, own_);
-      std::printf("%s\n", adapter_->text().c_str());
-    }
-    rank_ = std::make_unique<RealRank>(world_, network_, own_, adapter_.get());
   }
 
   /// Number of elements that are wrong.
   uint64_t run() {
     const SocketAddress root = find_root();
     const auto begin = steady_clock::now();
-    Communicator* comm = nullptr;
-    finish(init(rank_.get(), root, &comm));
-    std::printf("rank %d of %d, NCCL %s: init in %.3f s, %zu connections\n", own_, world_.size(),
-                world_.release.text().c_str(), seconds_since(begin), comm->links.size());
+    for (Player& p : players_) p.rank->spawn(init(p.rank.get(), root, &p.comm));
+    finish();
+    for (const Player& p : players_) {
+      std::printf("rank %d of %d, NCCL %s: init in %.3f s, %zu connections\n", p.rank->rank(),
+                  world_.size(), world_.release.text().c_str(), seconds_since(begin),
+                  p.comm->links.size());
+    }
     std::fflush(stdout);
-    const uint64_t wrong = options_.init_only ? 0 : operations(comm);
-    rank_->destroy_all();
-    rank_->close_all();
+    const uint64_t wrong = options_.init_only ? 0 : operations();
+    for (const Player& p : players_) {
+      p.rank->destroy_all();
+      p.rank->close_all();
+    }
     while (network_.step(milliseconds(0))) {
     }
     return wrong;
   }
 
  private:
+  /// A rank, and what it does.
+  struct Player {
+    std::unique_ptr<VerbsAdapter> adapter;
+    std::unique_ptr<RealRank> rank;
+    Communicator* comm = nullptr;
+    uint32_t number() const { return static_cast<uint32_t>(rank->rank()); }
+  };
+
+  /// Those of the node that is played.
+  std::vector<int> own_ranks() const {
+    std::vector<int> own;
+    for (int r = 0; r < world_.size(); ++r) {
+      if (!world_.real(r)) continue;
+      if (options_.rank >= 0 && world_.node(r) != world_.node(options_.rank)) continue;
+      require(own.empty() || world_.node(own.front()) == world_.node(r),
+              "the job has several real nodes: which one is to be played? (--rank)");
+      own.push_back(r);
+    }
+    require(!own.empty(), "there is no such real rank");
+    return own;
+  }
+
   static Task<> init(RealRank* rank, SocketAddress root, Communicator** out) {
     *out = co_await rank->init(root);
   }
 
   void check() {
-    if (!rank_->failure().empty()) throw Refused(rank_->failure());
+    for (const Player& p : players_) {
+      if (!p.rank->failure().empty()) throw Refused(p.rank->failure());
+    }
   }
 
-  /// Lets a task run to its end, and the root beside it until all have been answered.
-  void finish(Task<> task) {
-    rank_->spawn(std::move(task));
+  /// Lets their tasks run to the end, and the root beside them until all have been answered.
+  void finish() {
     auto last = steady_clock::now();
-    while (!rank_->idle()) {
+    const auto idle = [](const Player& p) { return p.rank->idle(); };
+    while (!std::ranges::all_of(players_, idle)) {
       if (network_.step(milliseconds(200))) last = steady_clock::now();
       check();
-      require(seconds_since(last) < options_.patience_s,
-              "nothing comes any more; it stands at " + rank_->standing());
+      if (seconds_since(last) < options_.patience_s) continue;
+      std::string standing;
+      for (const Player& p : players_) {
+        standing += "; rank " + std::to_string(p.number()) + " stands at " + p.rank->standing();
+      }
+      throw Refused("nothing comes any more" + standing);
     }
     check();
   }
 
+  bool has_root() const { return players_.front().rank->rank() == 0; }
+
   NcclUniqueId learn_id(const SocketAddress& own_root) {
     const NcclJoinConfig& join = *job_.join;
-    const bool real_root = own_ == 0;
+    const bool real_root = has_root();
     if (join.way == NcclJoinConfig::Way::kCommId) {
       const auto id =
           unique_id_of_comm_id(SocketAddress{join.address, join.port}.text(), job_.nccl);
@@ -144,14 +161,15 @@ class Node {
   }
 
   SocketAddress find_root() {
-    if (own_ == 0) {
+    if (has_root()) {
+      RealRank& first = *players_.front().rank;
       const bool told = job_.join->way == NcclJoinConfig::Way::kCommId;
       // It serves those whose magic is the id's, from the first one on.
-      root_listener_ = rank_->open_root(told ? job_.join->port : uint16_t{0});
-      const NcclUniqueId id = learn_id(root_listener_->address);
+      ListeningSocket* listener = first.open_root(told ? job_.join->port : uint16_t{0});
+      const NcclUniqueId id = learn_id(listener->address);
       world_.magic = id.magic;
-      rank_->serve(root_listener_);
-      return root_listener_->address;
+      first.serve(listener);
+      return listener->address;
     }
     const NcclUniqueId id = learn_id({});
     world_.magic = id.magic;
@@ -166,9 +184,9 @@ class Node {
     return all;
   }
 
-  std::unique_ptr<Values> values_of(const understudy::Communicator& model,
+  std::unique_ptr<Values> values_of(const Player& player, const understudy::Communicator& model,
                                     const Operation& operation, const RankSchedule& schedule) {
-    const auto rank = static_cast<uint32_t>(own_);
+    const uint32_t rank = player.number();
     if (is_plain_ring(config_, job_) && job_.reduction == ReduceOp::kSum) {
       return std::make_unique<RingValues>(
           RingValues::Settings{rank, model.ranks(), operation.count, config_.seed + 1, config_.seed,
@@ -185,55 +203,88 @@ class Node {
                                        schedule);
   }
 
-  uint64_t operations(Communicator* comm) {
+  uint64_t operations() {
     const auto model = job_communicator(config_, job_);
     const auto schedules = job_schedules(config_, job_);
     require(schedules.has_value(), schedules ? "" : schedules.error().text);
-    const auto rank = static_cast<uint32_t>(own_);
     uint64_t wrong = 0;
     for (const JobOperation& one : job_operations(job_)) {
-      const Operation& operation = (*schedules)[one.size].operation;
-      const auto schedule = rank_part(model, job_, *schedules, one.size, rank);
-      connect(comm, model, operation);
-      const std::unique_ptr<Values> values =
-          job_.payload == PayloadMode::kExact ? values_of(model, operation, *schedule) : nullptr;
-      DataPhase phase(*schedule, *adapter_, values.get());
-      const auto begin = steady_clock::now();
-      phase.run(std::chrono::seconds(options_.patience_s), [this] {
-        network_.step(milliseconds(0));
-        check();
-      });
-      const double time = seconds_since(begin);
-      std::string result = "not verified";
-      if (values) {
-        const uint64_t now = values->wrong();
-        wrong += now;
-        result = std::to_string(now) + " wrong";
-      }
-      std::printf("%s %s %s %llu B%s: %.0f us, %s\n",
+      connect(model, (*schedules)[one.size].operation);
+      wrong += carry_out(model, *schedules, one);
+    }
+    return wrong;
+  }
+
+  DataConnection& find(Player& player, const Connection& connection) {
+    const Link link = link_of(connection);
+    if (!connection.network) return local_.end(player.number(), link);
+    return player.adapter->connection(link);
+  }
+
+  /// One operation of all ranks here. Returns the number of elements that are wrong.
+  uint64_t carry_out(const understudy::Communicator& model,
+                     const std::vector<JobSchedule>& schedules, const JobOperation& one) {
+    const Operation& operation = schedules[one.size].operation;
+    std::vector<std::shared_ptr<const RankSchedule>> parts;
+    std::vector<std::unique_ptr<Values>> values;
+    std::vector<std::unique_ptr<DataPhase>> phases;
+    for (Player& player : players_) {
+      parts.push_back(rank_part(model, job_, schedules, one.size, player.number()));
+      values.push_back(job_.payload == PayloadMode::kExact
+                           ? values_of(player, model, operation, *parts.back())
+                           : nullptr);
+      phases.push_back(std::make_unique<DataPhase>(
+          *parts.back(), [&](const Connection& c) -> DataConnection& { return find(player, c); },
+          values.back().get()));
+    }
+    const auto begin = steady_clock::now();
+    run_phases(
+        phases, std::chrono::seconds(options_.patience_s),
+        [this] {
+          bool any = false;
+          for (const Player& player : players_) any = player.adapter->poll() || any;
+          return any;
+        },
+        [this] {
+          network_.step(milliseconds(0));
+          check();
+        });
+    const double time = seconds_since(begin);
+    uint64_t wrong = 0;
+    for (size_t p = 0; p < players_.size(); ++p) {
+      const uint64_t now = values[p] ? values[p]->wrong() : 0;
+      wrong += now;
+      const std::string who =
+          players_.size() > 1 ? "rank " + std::to_string(players_[p].number()) + ": " : "";
+      std::printf("%s%s %s %s %llu B%s: %.0f us, %s\n", who.c_str(),
                   std::string(name_of(kCollectiveNames, operation.collective)).c_str(),
                   std::string(name_of(kAlgorithmNames, operation.algorithm)).c_str(),
                   std::string(name_of(kProtocolNames, operation.protocol)).c_str(),
                   static_cast<unsigned long long>(operation.bytes()),
-                  one.warmup ? " (warm-up)" : "", time * 1e6, result.c_str());
-      std::fflush(stdout);
+                  one.warmup ? " (warm-up)" : "", time * 1e6,
+                  values[p] ? (std::to_string(now) + " wrong").c_str() : "not verified");
     }
+    std::fflush(stdout);
     return wrong;
   }
 
   /// What the operation needs and is not connected yet: sends and receives, for which NCCL
   /// connects all channels that a pair of ranks may use (enqueue.cc, p2pTaskAppend).
-  void connect(Communicator* comm, const understudy::Communicator& model, Operation operation) {
+  void connect(const understudy::Communicator& model, Operation operation) {
     if (!is_p2p(operation.collective)) return;
     operation.count = kAllChannels;
     for (uint64_t& bytes : operation.pair_bytes) bytes = bytes == 0 ? 0 : kAllChannels;
-    const auto schedule = rank_schedule(model, operation, {}, static_cast<uint32_t>(own_));
-    std::vector<Link> links;
-    for (const Connection& connection : schedule->connections()) {
-      const Link link = link_of(connection);
-      if (!comm->links.contains(link)) links.push_back(link);
+    for (Player& player : players_) {
+      const auto schedule = rank_schedule(model, operation, {}, player.number());
+      std::vector<Link> links;
+      for (const Connection& connection : schedule->connections()) {
+        const Link link = link_of(connection);
+        if (connection.network && !player.comm->links.contains(link)) links.push_back(link);
+      }
+      if (links.empty()) continue;
+      player.rank->spawn(player.rank->connect_pairs(player.comm, std::move(links)));
     }
-    if (!links.empty()) finish(rank_->connect_pairs(comm, links));
+    finish();
   }
 
   /// Elements between two ranks, more than enough for all of their channels.
@@ -243,11 +294,9 @@ class Node {
   const JobConfig& job_;
   const Options& options_;
   World world_;
-  int own_ = -1;
   SocketNetwork network_;
-  std::unique_ptr<VerbsAdapter> adapter_;
-  ListeningSocket* root_listener_ = nullptr;
-  std::unique_ptr<RealRank> rank_;
+  std::deque<Player> players_;  ///< of all ranks of the node
+  LocalConnections local_;      ///< between them
 };
 
 /// As NCCL's root does (bootstrap.cc, setFilesLimit).
@@ -284,10 +333,12 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   understudy::nccl_rank::Options options;
-  CLI::App app("Plays the real rank of a job of NCCL's in a configuration of `understudy run`.");
+  CLI::App app(
+      "Plays the ranks of a real node in a job of NCCL's, in a configuration of `understudy run`.");
   app.add_option("config", options.config, "The run's configuration")->required();
   app.add_option("--id", options.id, "File of the unique id, where its path here is another");
-  app.add_option("--rank", options.rank, "Which rank of the job is played, if several are real");
+  app.add_option("--rank", options.rank,
+                 "A rank of the job: its node is played, if several are real");
   app.add_flag("--init-only", options.init_only,
                "Ends after ncclCommInitRank, with made up queue pairs: no RDMA device is needed");
   app.add_option("--patience", options.patience_s, "Seconds without anything new")

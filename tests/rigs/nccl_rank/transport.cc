@@ -164,7 +164,9 @@ IbSide RealRank::own_side(const Link& link) {
     return side;
   }
   for (int q = 0; q < world_.connection_queue_pairs(); ++q) side.qpns.push_back(++last_qpn_);
-  side.gids = world_.gids(rank());
+  const World::Nic nic = world_.nic(rank());
+  side.gids = nic.gids;
+  side.first_device = nic.first;
   side.address = 0x550000000000 + last_qpn_ * 0x100000ULL;
   for (size_t d = 0; d < side.gids.size(); ++d) {
     side.rkeys.push_back(0x1000 + last_qpn_ + 0x1000000 * static_cast<uint32_t>(d));
@@ -268,17 +270,16 @@ Task<> RealRank::finish(Communicator* comm, Round& round) {
   stand("net_ib's connections");
   struct Connect {
     static Task<> one(RealRank* self, Communicator* comm, Round* round, Round::Open open) {
-      const auto gids = self->world_.gids(comm->members.of[static_cast<size_t>(open.link.peer)]);
+      const auto nic = self->world_.nic(comm->members.of[static_cast<size_t>(open.link.peer)]);
       Communicator::Ends ends;
       ends.own = self->own_side(open.link);
       const IbReady ready = [self, &ends](const IbSide& theirs) {
         if (self->adapter_ != nullptr) self->adapter_->connect(ends.own, theirs);
       };
       if (open.link.sends) {
-        ends.theirs = co_await ib_send(*self, self->world_, open.to, ends.own, gids, ready);
+        ends.theirs = co_await ib_send(*self, self->world_, open.to, ends.own, nic, ready);
       } else {
-        ends.theirs =
-            co_await ib_receive(*self, self->world_, open.listener, ends.own, gids, ready);
+        ends.theirs = co_await ib_receive(*self, self->world_, open.listener, ends.own, nic, ready);
       }
       comm->links[open.link] = std::move(ends);
       --round->under_way;

@@ -44,7 +44,12 @@ struct World {
     return out;
   }
   std::vector<IpAddress> addresses;  ///< of the nodes; without, those of address()
-  std::vector<std::vector<IpAddress>> device_addresses;  ///< of the nodes' devices; the same
+  /// A rank's NIC, as net_ib tells of it.
+  struct Nic {
+    std::vector<IpAddress> gids;  ///< of the devices that it is made of
+    int first = 0;                ///< the first one's number in the node; the others follow
+  };
+  std::vector<Nic> nics;  ///< of the ranks; without, each has the node's first one, as addresses
   /// Of a node: out of band and, as its first device's GID, on the wire.
   IpAddress address_of(int node) const {
     return addresses.empty() ? address(node) : addresses[static_cast<size_t>(node)];
@@ -52,18 +57,19 @@ struct World {
   static IpAddress address(int node, int device = 0) {
     return IpAddress::v4(0x0a010000 + static_cast<uint32_t>(node + device * 0x1000));
   }
-  /// GIDs that a rank's net_ib tells; up to 2.23 an emulated rank has no more than a real one.
-  std::vector<IpAddress> gids(int rank) const {
-    int devices = real(rank) ? real_devices : emulated_devices;
-    if (layout().ib.list_bytes == 0) devices = std::min(devices, real_devices);
-    std::vector<IpAddress> all = {address_of(node(rank))};
-    for (int d = 1; d < devices; ++d) {
-      all.push_back(
-          device_addresses.empty()
-              ? address(node(rank), d)
-              : device_addresses[static_cast<size_t>(node(rank))][static_cast<size_t>(d)]);
+  /// Up to 2.23 an emulated rank tells of no more devices than a real one.
+  Nic nic(int rank) const {
+    Nic nic;
+    if (!nics.empty()) {
+      nic = nics[static_cast<size_t>(rank)];
+    } else {
+      nic.gids = {address_of(node(rank))};
+      const int devices = real(rank) ? real_devices : emulated_devices;
+      for (int d = 1; d < devices; ++d) nic.gids.push_back(address(node(rank), d));
     }
-    return all;
+    const auto most = static_cast<size_t>(real_devices);
+    if (layout().ib.list_bytes == 0 && nic.gids.size() > most) nic.gids.resize(most);
+    return nic;
   }
   /// Queue pairs of a connection between real and emulated ranks.
   int connection_queue_pairs() const {

@@ -73,17 +73,21 @@ ReferenceNode::ReferenceNode(const Config& config, const JobConfig& job, JobStat
     : config_(config),
       job_(job),
       setup_(*state.setup),
-      rank_(setup_.job.real[real]),
+      first_(setup_.job.real[real * setup_.communicator.gpus]),
       control_(control),
       wire_(wire_of(job)),
-      ranks_(RanksHost::create(config, job, state, real, control, wire_).value()) {}
+      ranks_(RanksHost::create(config, job, state, real, control, wire_).value()) {
+  for (uint32_t gpu = 0; gpu < setup_.communicator.gpus; ++gpu) {
+    adapters_.emplace_back(*this, first_ + gpu);
+  }
+}
 
-std::optional<uint32_t> ReferenceNode::link_of(const Link& link) const {
+std::optional<uint32_t> ReferenceNode::link_of(uint32_t rank, const Link& link) const {
   const auto& links = setup_.job.links;
   for (uint32_t l = 0; l < links.size(); ++l) {
     const Link same{static_cast<int>(links[l].channel), static_cast<int>(links[l].far),
                     links[l].index, links[l].real_sends};
-    if (links[l].real == rank_ && same == link) return l;
+    if (links[l].real == rank && same == link) return l;
   }
   return std::nullopt;
 }
@@ -99,16 +103,16 @@ std::vector<unsigned> ReferenceNode::nics_of(uint32_t rank) const {
   return all;
 }
 
-IbSide ReferenceNode::open(const Link& link) {
-  const NodeConfig& node = node_of(rank_);
+IbSide ReferenceNode::open(uint32_t rank, const Link& link) {
+  const NodeConfig& node = node_of(rank);
   const auto peer = static_cast<uint32_t>(link.peer);
-  const auto number = link_of(link);
+  const auto number = link_of(rank, link);
   LinkNearEnd end;
   if (number && opened_.insert(*number).second) {
     end = ranks_->end(*number);
   } else {
-    SpareConnection& spare = spares_.emplace_back(link, wire_.layout);
-    const size_t parts = std::max(nics_of(rank_).size(), nics_of(peer).size());
+    SpareConnection& spare = spares_.emplace_back(rank, link, wire_.layout);
+    const size_t parts = std::max(nics_of(rank).size(), nics_of(peer).size());
     while (spare.end.qpns.size() < wire_.queue_pairs * parts) {
       spare.end.qpns.push_back(control_.take_qpn());
     }
@@ -121,7 +125,8 @@ IbSide ReferenceNode::open(const Link& link) {
   }
   IbSide side;
   side.qpns = end.qpns;
-  for (const unsigned nic : nics_of(rank_)) {
+  side.first_device = static_cast<int>(nics_of(rank).front() - job_nic(config_, job_, 0));
+  for (const unsigned nic : nics_of(rank)) {
     side.gids.push_back(roce_address(node.nics[nic]));
     side.rkeys.push_back(end.rkey);
   }
@@ -141,12 +146,12 @@ void ReferenceNode::connect(const IbSide& own, const IbSide& theirs) {
   const auto spare = std::ranges::find_if(
       spares_, [&](const SpareConnection& s) { return s.end.qpns == own.qpns; });
   const auto peer = static_cast<uint32_t>(spare->link().peer);
-  const std::vector<unsigned> ours = nics_of(rank_), others = nics_of(peer);
+  const std::vector<unsigned> ours = nics_of(spare->rank()), others = nics_of(peer);
   const auto count = static_cast<uint32_t>(std::max(ours.size(), others.size()));
   NcclQps qps{{}, wire_.split, count};
   for (size_t q = 0; q < own.qpns.size(); ++q) {
     qps.far_device.push_back(static_cast<uint8_t>(q % others.size()));
-    const NcclNic real{&node_of(rank_), ours[q % ours.size()]};
+    const NcclNic real{&node_of(spare->rank()), ours[q % ours.size()]};
     const NcclNic emulated{&node_of(peer), others[q % others.size()]};
     QpConfig config = nccl_queue_pair(config_, job_.nccl, real, emulated, own.qpns[q], far.qpns[q],
                                       config_.fabric.mtu, 0, !spare->link().sends);
@@ -162,7 +167,7 @@ void ReferenceNode::connect(const IbSide& own, const IbSide& theirs) {
 
 bool ReferenceNode::can_carry(size_t operation) const {
   for (uint32_t l = 0; l < setup_.job.links.size(); ++l) {
-    if (setup_.job.links[l].real != rank_ || connected_.contains(l)) continue;
+    if (!ranks_->is_own(l) || connected_.contains(l)) continue;
     if (setup_.job.messages(operation, l) > 0) return false;
   }
   return true;

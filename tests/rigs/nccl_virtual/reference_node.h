@@ -1,4 +1,4 @@
-// The data plane of a reference rank's node in virtual time: the queue pairs and memory that its
+// The data plane of a node of reference ranks in virtual time: the queue pairs and memory that their
 // net_ib tells of are its shard's, and what the other side tells is what they are connected with.
 #pragma once
 
@@ -17,7 +17,9 @@ class SpareConnection final : public Endpoint {
  public:
   static constexpr uint32_t kBytes = 3000;  ///< of the message
 
-  SpareConnection(const Link& link, const CtsLayout& layout) : link_(link), layout_(layout) {}
+  SpareConnection(uint32_t rank, const Link& link, const CtsLayout& layout)
+      : rank_(rank), link_(link), layout_(layout) {}
+  uint32_t rank() const { return rank_; }
   const Link& link() const { return link_; }
   /// Its message has been received, or acknowledged, whole.
   bool exchanged() const { return exchanged_; }
@@ -36,6 +38,7 @@ class SpareConnection final : public Endpoint {
  private:
   void send(Time now);
 
+  const uint32_t rank_;  ///< whose it is
   const Link link_;
   const CtsLayout layout_;
   NcclSender sender_;
@@ -44,16 +47,18 @@ class SpareConnection final : public Endpoint {
   bool wanted_ = false, sent_ = false, exchanged_ = false;
 };
 
-/// Of a node with one rank.
-class ReferenceNode final : public IbAdapter {
+/// Of a node with all of its ranks.
+class ReferenceNode {
  public:
   /// All outlive this. `state`: the reference nodes' own, not the emulator's. `real`: which of the
-  /// job's real ranks it has.
+  /// job's real nodes it is.
   ReferenceNode(const Config& config, const JobConfig& job, JobState& state, uint32_t real,
                 ShardControl& control);
+  ReferenceNode(const ReferenceNode&) = delete;
 
-  IbSide open(const Link& link) override;
-  void connect(const IbSide& own, const IbSide& theirs) override;
+  /// Of a GPU's rank.
+  IbAdapter& adapter(uint32_t gpu) { return adapters_[gpu]; }
+  uint32_t first_rank() const { return first_; }
 
   /// All of its connections that an operation uses stand.
   bool can_carry(size_t operation) const;
@@ -67,17 +72,30 @@ class ReferenceNode final : public IbAdapter {
   void use_spares();
 
  private:
-  std::optional<uint32_t> link_of(const Link& link) const;
+  class Adapter final : public IbAdapter {
+   public:
+    Adapter(ReferenceNode& node, uint32_t rank) : node_(node), rank_(rank) {}
+    IbSide open(const Link& link) override { return node_.open(rank_, link); }
+    void connect(const IbSide& own, const IbSide& theirs) override { node_.connect(own, theirs); }
+
+   private:
+    ReferenceNode& node_;
+    const uint32_t rank_;
+  };
+  IbSide open(uint32_t rank, const Link& link);
+  void connect(const IbSide& own, const IbSide& theirs);
+  std::optional<uint32_t> link_of(uint32_t rank, const Link& link) const;
   const NodeConfig& node_of(uint32_t rank) const;
   std::vector<unsigned> nics_of(uint32_t rank) const;  ///< that NCCL takes for one
 
   const Config& config_;
   const JobConfig& job_;
   const CollectiveSetup& setup_;
-  const uint32_t rank_;
+  const uint32_t first_;  ///< of its ranks
   ShardControl& control_;
   const NcclWire wire_;
   std::unique_ptr<RanksHost> ranks_;
+  std::deque<Adapter> adapters_;           ///< by GPU
   std::set<uint32_t> opened_, connected_;  ///< links of the job
   std::deque<SpareConnection> spares_;
   size_t used_ = 0;  ///< of them

@@ -9,11 +9,11 @@
 
 #include "collective_model/nccl/p2p_rounds.h"
 #include "ctrl/compile/shard_config.h"
-#include "ctrl/config/merged_nics.h"
 #include "ctrl/jobs/job_state.h"
 #include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
 #include "ctrl/schedule/job_schedule.h"
 #include "dataplane/base/try.h"
+#include "tests/rigs/nccl_rank/job_world.h"
 
 namespace understudy::nccl_rank {
 namespace {
@@ -23,31 +23,12 @@ constexpr Duration kStep = Duration::us(1), kTurn = Duration::us(20);
 /// The reference ranks' programs end long before, or never.
 constexpr Time kPatience = Time::zero() + Duration::s(20);
 
-World world_of(const Config& config, const JobConfig& job, const VirtualJob::Options& options) {
-  World world;
-  const auto minor = static_cast<int>(job.nccl.minor);
-  world.release = nccl_decode::layout_of({minor, 0})->release;
-  for (const NodeId id : job.ranks) {
-    const NodeConfig& node = config.nodes[id];
-    world.ranks.push_back({node.real, world.size()});
-    world.addresses.push_back(roce_address(node.nics[job.nic]));
+World played_world(const Config& config, const JobConfig& job, const VirtualJob::Options& options) {
+  World world = world_of(config, job);
+  if (options.search_channels != 0) {
+    world.search_channels = static_cast<int>(options.search_channels);
   }
-  const auto devices = [&](size_t rank) {
-    return static_cast<int>(merged_nics(job, config.nodes[job.ranks[rank]], job.nic));
-  };
-  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    (world.ranks[rank].real ? world.real_devices : world.emulated_devices) = devices(rank);
-    auto& gids = world.device_addresses.emplace_back();
-    for (int d = 0; d < devices(rank); ++d) {
-      gids.push_back(
-          roce_address(config.nodes[job.ranks[rank]].nics[job.nic + static_cast<unsigned>(d)]));
-    }
-  }
-  world.channels = static_cast<int>(job.channels);
-  world.search_channels = options.search_channels != 0 ? static_cast<int>(options.search_channels)
-                                                       : (world.channels + 1) / 2;
   world.lazy = options.lazy;
-  world.queue_pairs = static_cast<int>(job.join->queue_pairs);
   world.traffic_class = job.sender.traffic_class;
   // With NCCL_COMM_ID all know it (docs/nccl 1.1).
   if (job.join->way == NcclJoinConfig::Way::kCommId) world.magic = 0x0280028002800280;
@@ -101,10 +82,8 @@ class VirtualJob::Control final : public Participant {
     job_.jobs_->poll(t);
     for (const std::string& line : job_.runner_->poll(t)) job_.said_.push_back(line);
     job_.emulator_.control.poll();
-    for (const auto& real : job_.reals_) {
-      real->side.control.poll();
-      real->rank->run();
-    }
+    for (const auto& real : job_.reals_) real->side.control.poll();
+    for (const Program& program : job_.programs_) program.rank->run();
     next_ = t + (busy ? kStep : kTurn);
   }
   Time now() const { return now_; }
@@ -120,7 +99,7 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
       real_config_(config_of_real(config, options)),
       job_(config.jobs.front()),
       options_(options),
-      world_(world_of(config, job_, options)),
+      world_(played_world(config, job_, options)),
       state_(reference_state(config, options.search_channels).value()),
       workload_(config, config.jobs.front(), *state_),
       emulator_(emulator_shard(config, all_ports(config), MacAddress{})),
@@ -135,8 +114,8 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
   join_wires();
   control_ = std::make_unique<Control>(*this);
   std::vector<IpAddress> emulated;
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    if (!world_.real(rank)) emulated.push_back(world_.address_of(rank));
+  for (size_t n = 0; n < job_.ranks.size(); ++n) {
+    if (!config.nodes[job_.ranks[n]].real) emulated.push_back(world_.addresses[n]);
   }
   MemoryPeers::Callbacks callbacks;
   callbacks.endpoint = [this](NodeId, ConnectionId id, const EndpointRequest& request) {
@@ -167,15 +146,24 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
 }
 
 void VirtualJob::add_reals() {
-  for (uint32_t real = 0; real < setup().job.real.size(); ++real) {
-    const uint32_t rank = setup().job.real[real];
-    const PortList ports = ports_of(config_, job_.ranks[rank]);
+  const bool eager = !options_.lazy || job_.nccl < NcclVersion{22};
+  const uint32_t gpus = setup().communicator.gpus;
+  for (const NodeId id : job_.ranks) {
+    if (!config_.nodes[id].real) continue;
+    const auto real = static_cast<uint32_t>(reals_.size());
+    const PortList ports = ports_of(config_, id);
     Real& made = *reals_.emplace_back(std::make_unique<Real>(reference_shard(config_, ports)));
     made.ports = ports;
     made.node =
         std::make_unique<ReferenceNode>(real_config_, job_, *state_, real, made.side.control);
-    made.rank =
-        std::make_unique<RealRank>(world_, network_, static_cast<int>(rank), made.node.get());
+    for (uint32_t gpu = 0; gpu < gpus; ++gpu) {
+      const auto rank = static_cast<int>(made.node->first_rank() + gpu);
+      Program& program = programs_.emplace_back(
+          Program{*made.node,
+                  std::make_unique<RealRank>(world_, network_, rank, &made.node->adapter(gpu)),
+                  {}});
+      if (eager) program.connected = {Algorithm::kRing, Algorithm::kTree, Algorithm::kPat};
+    }
   }
 }
 
@@ -231,11 +219,15 @@ std::vector<Link> VirtualJob::pairs(const RealRank& rank) const {
   return {all.begin(), all.end()};
 }
 
-Task<> VirtualJob::connect_for(RealRank& rank, nccl_rank::Communicator* comm, size_t operation) {
+/// At the first use, in which all ranks take part.
+Task<> VirtualJob::connect_for(Program* program, nccl_rank::Communicator* comm, size_t operation) {
+  RealRank& rank = *program->rank;
   const auto schedules = job_schedules(config_, job_);
   const Operation& next = schedules->at(setup().operations[operation].size).operation;
   if (is_p2p(next.collective)) {
     co_await rank.connect_pairs(comm, pairs(rank));
+  } else if (!program->connected.insert(next.algorithm).second) {
+    co_return;
   } else if (next.algorithm == Algorithm::kRing) {
     co_await rank.connect_ring(comm);
   } else if (next.algorithm == Algorithm::kTree) {
@@ -245,34 +237,35 @@ Task<> VirtualJob::connect_for(RealRank& rank, nccl_rank::Communicator* comm, si
   }
 }
 
-Task<> VirtualJob::together(Real* real, const char* where) {
-  real->rank->stand(where);
-  const size_t stage = ++real->stage;
-  co_await real->rank->until([this, stage] {
-    return std::ranges::all_of(reals_, [&](const auto& other) { return other->stage >= stage; });
+Task<> VirtualJob::together(Program* program, const char* where) {
+  program->rank->stand(where);
+  const size_t stage = ++program->stage;
+  co_await program->rank->until([this, stage] {
+    return std::ranges::all_of(programs_, [&](const Program& p) { return p.stage >= stage; });
   });
 }
 
-/// What a real node's program does.
-Task<> VirtualJob::program(Real* real, SocketAddress root) {
-  RealRank& rank = *real->rank;
-  ReferenceNode& node = *real->node;
+/// What a real rank's program does.
+Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
+  RealRank& rank = *program->rank;
+  ReferenceNode& node = program->node;
   nccl_rank::Communicator* comm = co_await rank.init(root);
   if (options_.split) co_await rank.split(comm, 0, comm->rank());
   for (size_t operation = 0; operation < setup().operations.size(); ++operation) {
+    const std::string name = "operation " + std::to_string(operation);
     if (!node.can_carry(operation)) {
       require(node.progress().results[operation].entry.is_never(),
-              "operation " + std::to_string(operation) + " has begun before its connections");
-      co_await connect_for(rank, comm, operation);
+              name + " has begun before its connections");
     }
-    require(node.can_carry(operation),
-            "operation " + std::to_string(operation) + " lacks connections");
+    co_await connect_for(program, comm, operation);
+    rank.stand("connections of the node's other ranks for " + name);
+    co_await rank.until([&node, operation] { return node.can_carry(operation); });
     if (operation == 0) {
-      co_await together(real, "the first operation");
+      co_await together(program, "the first operation");
       joined_ = control_->now();
-      node.start();
+      if (rank.rank() == static_cast<int>(node.first_rank())) node.start();
     }
-    rank.stand("operation " + std::to_string(operation));
+    rank.stand(name);
     co_await rank.until([&node, operation] {
       const CollectiveProgress& p = node.progress();
       return p.failed || p.finished > operation;
@@ -280,35 +273,35 @@ Task<> VirtualJob::program(Real* real, SocketAddress root) {
     require(!node.progress().failed, "a queue pair of the reference rank failed");
   }
   if (options_.use_spares) {
-    co_await together(real, "spare connections");
+    co_await together(program, "spare connections");
     node.use_spares();
     co_await rank.until(
         [&node] { return std::ranges::all_of(node.spares(), &SpareConnection::exchanged); });
   }
   if (options_.at_once) {
-    ++real->stage;
+    ++program->stage;
   } else {
     // What emulated ranks have yet to hear of the last packets.
-    co_await together(real, "its end");
+    co_await together(program, "its end");
     const Time end = control_->now() + Duration::ms(1);
     co_await rank.until([this, end] { return control_->now() > end; });
   }
   rank.destroy_all();
   rank.close_all();
-  ++real->stage;
+  ++program->stage;
 }
 
 bool VirtualJob::over() const {
   const size_t last = options_.use_spares ? 4 : 3;
-  return std::ranges::all_of(reals_, [&](const auto& real) { return real->stage == last; }) &&
+  return std::ranges::all_of(programs_, [&](const Program& p) { return p.stage == last; }) &&
          runner_->finished() && peers_->connection_count() == 0;
 }
 
 std::string VirtualJob::standing() const {
   std::string text;
-  for (const auto& real : reals_) {
-    text += "reference rank " + std::to_string(real->rank->rank()) + " stands at " +
-            real->rank->standing() + "\n";
+  for (const auto& [node, rank, connected, stage] : programs_) {
+    text +=
+        "reference rank " + std::to_string(rank->rank()) + " stands at " + rank->standing() + "\n";
   }
   for (const std::string& line : jobs_->status()) text += line + "\n";
   for (const std::string& line : said_) text += "said: " + line + "\n";
@@ -318,17 +311,17 @@ std::string VirtualJob::standing() const {
 std::string VirtualJob::run() {
   if (auto opened = jobs_->open(); !opened) return opened.error().text;
   // The first one may make it.
-  for (const auto& real : reals_) {
-    const SocketAddress at = root(*real->rank);
+  for (Program& program : programs_) {
+    const SocketAddress at = root(*program.rank);
     if (at.port == 0) return "there is no root";
-    real->rank->spawn(program(real.get(), at));
+    program.rank->spawn(run_program(&program, at));
   }
   if (auto ran = loop_.run(kPatience); !ran) return ran.error().text + "\n" + standing();
   if (capture_ != nullptr) {
     if (auto closed = capture_->close(); !closed) return closed.error().text;
   }
-  for (const auto& real : reals_) {
-    if (!real->rank->failure().empty()) return real->rank->failure() + "\n" + standing();
+  for (const Program& program : programs_) {
+    if (!program.rank->failure().empty()) return program.rank->failure() + "\n" + standing();
   }
   return over() ? "" : standing();
 }

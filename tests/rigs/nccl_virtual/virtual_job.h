@@ -1,10 +1,12 @@
 // A job of NCCL's in virtual time: the emulated side as `run` has it (NcclJobs over JobRunner and a
-// shard), reference ranks beside it, each on a node of its own. They meet over TCP in memory, and
+// shard), nodes of reference ranks beside it. They meet over TCP in memory, and
 // their packets go over virtual links to the emulator, those of two reference ranks through it; the
 // reference ranks' queue pairs are connected with what came over TCP, nothing else.
 #pragma once
 
+#include <deque>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,7 +34,7 @@ class VirtualJob {
     uint32_t real_mtu = 0;         ///< of the reference node's NIC; 0: the configuration's
     std::string capture;           ///< path; empty: none
   };
-  /// `config`: one job, with join, and a rank on each node.
+  /// `config`: one job, with join.
   VirtualJob(const Config& config, const Options& options);
   ~VirtualJob();
 
@@ -40,7 +42,7 @@ class VirtualJob {
   std::string run();
 
   const CollectiveSetup& setup() const { return *state_->setup; }
-  /// Of the first real rank, and of all.
+  /// The first real one, and all.
   const ReferenceNode& node() const { return *reals_.front()->node; }
   size_t nodes() const { return reals_.size(); }
   const ReferenceNode& node(size_t real) const { return *reals_[real]->node; }
@@ -57,23 +59,28 @@ class VirtualJob {
     Shard shard;
     ShardControl control;
   };
-  /// A real node: its shard, and its rank's process.
+  /// A real node and its shard.
   struct Real {
     explicit Real(const ShardConfig& config) : side(config) {}
     Side side;
     PortList ports;
     std::unique_ptr<ReferenceNode> node;
-    std::unique_ptr<RealRank> rank;
     std::unique_ptr<ShardParticipant> turns;
-    size_t stage = 0;  ///< of its program
+  };
+  /// The process of one of its ranks.
+  struct Program {
+    ReferenceNode& node;
+    std::unique_ptr<RealRank> rank;
+    std::set<Algorithm> connected;  ///< whose transports are
+    size_t stage = 0;
   };
   void add_reals();
   void join_wires();
   SocketAddress root(RealRank& rank);
-  Task<> program(Real* real, SocketAddress root);
-  Task<> connect_for(RealRank& rank, nccl_rank::Communicator* comm, size_t operation);
+  Task<> run_program(Program* program, SocketAddress root);
+  Task<> connect_for(Program* program, nccl_rank::Communicator* comm, size_t operation);
   /// Until the programs of all have come here.
-  Task<> together(Real* real, const char* where);
+  Task<> together(Program* program, const char* where);
   std::vector<Link> pairs(const RealRank& rank) const;
   bool over() const;
   std::string standing() const;
@@ -91,6 +98,7 @@ class VirtualJob {
   std::unique_ptr<MemoryPeers> peers_;
   std::unique_ptr<NcclJobs> jobs_;
   std::vector<std::unique_ptr<Real>> reals_;
+  std::deque<Program> programs_;  ///< of all their ranks
   std::unique_ptr<Capture> capture_;
   std::vector<std::unique_ptr<VirtualLink>> wires_;  ///< by port
   std::unique_ptr<ShardParticipant> emulator_turns_;

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
 #include "ctrl/config/read/sections.h"
 
 namespace understudy {
@@ -337,9 +338,13 @@ class JobReader {
     }
   }
 
-  /// One behind the last NIC of a node that a rank's connections take.
-  size_t nics_end(const NodeConfig& node) const {
-    return std::min(size_t{job_.nic} + job_.merged_nics, node.nics.size());
+  /// NICs of a node that its ranks use.
+  std::set<size_t> nics_of(const NodeConfig& node) const {
+    std::set<size_t> all = {job_.nic};
+    for (const auto& nics : rank_nics(context_.config, job_, node)) {
+      all.insert(nics.begin(), nics.end());
+    }
+    return all;
   }
 
   bool check_nic(const NodeConfig& node, unsigned line, bool sends) {
@@ -348,7 +353,7 @@ class JobReader {
                    "node " + node.name + " has " + std::to_string(node.nics.size()) + " NIC(s)");
       return false;
     }
-    for (size_t n = job_.nic; n < nics_end(node); ++n) {
+    for (const size_t n : nics_of(node)) {
       const NicConfig& nic = node.nics[n];
       if (!sends || nic.v4 || nic.v6 || !context_.addresses_complete) continue;
       table_.error(line, "nic", std::to_string(n),
@@ -361,7 +366,7 @@ class JobReader {
 
   void check_port(size_t rank) {
     const NodeId node = job_.ranks[rank];
-    for (size_t n = job_.nic; n < nics_end(context_.config.nodes[node]); ++n) {
+    for (const size_t n : nics_of(context_.config.nodes[node])) {
       const bool there = std::ranges::any_of(context_.config.ports, [&](const PortConfig& port) {
         return port.node == node && port.nic == n;
       });

@@ -43,6 +43,18 @@ std::string addresses_text(const std::vector<IpAddress>& addresses) {
   return text;
 }
 
+std::string why_other_gid(const IpAddress& gid, const NetIbSettings& settings) {
+  const std::string text = "the real rank's GID is " + gid.text() + ", its address is " +
+                           addresses_text(settings.real_addresses) + ": ";
+  if (std::ranges::find(settings.real_node, gid) == settings.real_node.end()) {
+    return text + "NCCL_IB_GID_INDEX must name the RoCE v2 GID of that";
+  }
+  return text +
+         "NCCL took another NIC of its node. NCCL_IB_HCA must name those that the job uses "
+         "(understudy env), and the node's NICs must have the order of the GPUs that they are next "
+         "to";
+}
+
 }  // namespace
 
 NetIbPeer::NetIbPeer(const NcclConnector& connector, NetIbSettings settings, NetIbSeen& seen,
@@ -188,13 +200,14 @@ uint32_t NetIbPeer::own_devices() const {
   return static_cast<uint32_t>(std::min(settings_.local.size(), most));
 }
 
-/// Their numbers in our node: 0 and on.
+/// Their numbers in our node.
 void NetIbPeer::send_devices() {
   const size_t at = output_.size();
   output_.resize(at + layout_->device_list_bytes);
   output_[at] = static_cast<uint8_t>(own_devices());
   for (uint32_t d = 0; d < own_devices(); ++d) {
-    put_nccl_i32(output_, at + (d + 1) * sizeof(int32_t), static_cast<int32_t>(d));
+    const uint32_t number = settings_.first_device + d;
+    put_nccl_i32(output_, at + (d + 1) * sizeof(int32_t), static_cast<int32_t>(number));
   }
 }
 
@@ -222,9 +235,7 @@ std::string NetIbPeer::why_not(const NetIbEnd& end) const {
   for (size_t d = 0; d < end.devices.size(); ++d) {
     const IpAddress& gid = end.devices[d].gid;
     if (std::ranges::find(settings_.real_addresses, gid) == settings_.real_addresses.end()) {
-      return "the real rank's GID is " + gid.text() + ", its address is " +
-             addresses_text(settings_.real_addresses) +
-             ": NCCL_IB_GID_INDEX must name the RoCE v2 GID of that";
+      return why_other_gid(gid, settings_);
     }
     for (size_t other = 0; other < d; ++other) {
       if (end.devices[other].gid == gid) {

@@ -31,8 +31,11 @@ struct NetIbSettings {
   /// GIDs of the emulated rank, one for each device that its NIC is made of. As many of them count
   /// as the release can have.
   std::vector<IpAddress> local;
+  uint32_t first_device = 0;  ///< number of the first of these in its node; the others follow
   /// The same of the real rank, in any order.
   std::vector<IpAddress> real_addresses;
+  /// Those of all NICs of its node.
+  std::vector<IpAddress> real_node;
   uint32_t mtu = 4096;  ///< of the emulated rank's port, bytes
   SenderConfig sender;  ///< of what the emulated rank sends
   /// Of what the emulated rank sends on connections that it begins: else the real rank's own, if
