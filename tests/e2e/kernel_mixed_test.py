@@ -181,6 +181,7 @@ class MixedKernels(stage.Stage):
                 ("KEEE", "long-ways", TREE, {"sizes": ("64KiB",), "link": {"rate": "100Mbit/s", "latency": "2ms"}}),
                 ("KEEE", "period", TREE, {"program": "--period 1ms", "more": 'period = "1ms"\n'}),
                 ("KEE", "two-gpus", TREE, {"gpus": 2, "nics": 2, "payload": "exact"}),
+                ("KEE", "two-gpus-merged", TREE, {"gpus": 2, "nics": 4, "more": "merged_nics = 2\n", "payload": "exact"}),
                 ("KEE", "group", REDUCE + 'algorithm = "ring"\ngroup = true\n', {"payload": "exact"})):
             with self.subTest(name):
                 packets = self.assert_like_reference_nodes(kinds, operation, name, **options)

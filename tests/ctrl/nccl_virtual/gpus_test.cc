@@ -130,15 +130,13 @@ TEST(NcclGpus, MergedNicsOfEveryRelease) {
 TEST(NcclGpus, MergedNicsAreRightToTheBit) {
   for (uint32_t minor = 20; minor <= 30; ++minor) {
     for (const char* algorithm : {"ring", "tree"}) {
-      for (const bool emulated_root : {false, true}) {
-        Shape s{.gpus = 4, .nics = 4, .merged = 2, .channels = 8};
-        s.algorithm = algorithm;
-        s.payload = "exact";
-        s.sizes = "\"256KiB\", \"100004B\"";
-        s.emulated_root = emulated_root;
-        joined(s, minor);
-        if (testing::Test::HasFailure()) return;
-      }
+      Shape s{.gpus = 4, .nics = 4, .merged = 2, .channels = 8};
+      s.algorithm = algorithm;
+      s.payload = "exact";
+      s.sizes = "\"256KiB\", \"100004B\"";
+      s.emulated_root = minor % 2 == 0;
+      joined(s, minor);
+      if (testing::Test::HasFailure()) return;
     }
   }
 }
