@@ -211,9 +211,8 @@ TEST(NcclGpus, EachNicIsTested) {
   const Config config = config_of(text_of(s, 28, id.path()));
   VirtualJob job(config, {});
   ASSERT_EQ(job.run(), "");
-  for (const std::string& line :
-       {"self-test: gpu (10.9.0.1) answers all 12 emulated addresses",
-        "self-test: RoCE passes between gpu (10.9.0.1) and queue pairs"}) {
+  for (const char* line : {"self-test: gpu (10.9.0.1) answers all 12 emulated addresses",
+                           "self-test: RoCE passes between gpu (10.9.0.1) and queue pairs"}) {
     EXPECT_EQ(std::ranges::count_if(
                   job.said(),
                   [&](const std::string& said) { return said.find(line) != std::string::npos; }),
