@@ -228,7 +228,7 @@ class MixedKernels(stage.Stage):
         self.assert_same(packets, self.simulate(text, "again")[2])
 
     def communicator(self, kinds, minor, sizes=("8B", "64KiB", "256KiB"), iterations=2, more='inner = "times"\n', **options):
-        """A job of NCCL's with a rank on a kernel for each letter K."""
+        """A job of NCCL's with a rank on a kernel for each letter K, on a reference node for each R."""
         share = self.folder / "share"
         share.mkdir(exist_ok=True)
         shutil.copy(self.build / "tests/rigs/nccl_rank/nccl_rank_node", share)
@@ -236,7 +236,8 @@ class MixedKernels(stage.Stage):
         nodes, names = "", [f"n{i + 1}" for i in range(len(kinds))]
         for place, (kind, name) in enumerate(zip(kinds, names)):
             program = f"./nccl_rank_node run.toml --id id --rank {place}"
-            nodes += kernel(name, program, share=share, **LINK) if kind == "K" else emulated(name, **LINK)
+            nodes += (kernel(name, program, share=share, **LINK) if kind == "K" else reference_node(name) if kind == "R" else
+                      emulated(name, **LINK))
         text = (head() + nodes + ring_job(names, sizes, "nccl", iterations, **options) +
                 f'nccl = "2.{minor}"\njoin = {{ file = "{share / "id"}" }}\nchannels = 2\n{more}')
         (share / "run.toml").write_text(text)
@@ -256,6 +257,21 @@ class MixedKernels(stage.Stage):
                     if c["size_bytes"] > 8:  # which is less than the time by which one program is at it before the other
                         self.assertLess(abs(took - modelled), 4 + 0.05 * modelled)
                 self.assert_holds(self.folder / f"{kinds}.pcapng", "--config", str(self.folder / f"{kinds}.toml"))
+
+    def test_reference_nodes_are_ranks_of_a_communicator_of_nccls(self):
+        """As long as where the kernel is a reference node. The root is a reference node's rank; it sends to the kernel and hears it."""
+        said, report, _ = self.simulate(self.communicator("RKE", 28), "joined-mixed")
+        self.assertEqual(said.count(" us, 0 wrong"), 6, said)
+        alone = self.simulate(self.communicator("RRE", 28), "joined-reference")[1]
+        job, others = report["jobs"][0], alone["jobs"][0]
+        self.assertEqual((job["done"], job["planned"], job["failed"], job["protocol_violations"]), (6, 6, False, 0))
+        for ours, theirs in zip(job["collectives"], others["collectives"], strict=True):
+            took, reference = ours["measured_ps"], theirs["measured_ps"]
+            print(f"RKE, {ours['size_bytes']} bytes: {took / 1e6:.2f} us, with reference nodes {reference / 1e6:.2f}")
+            self.assertEqual((ours["modelled_ps"], ours["size_mismatches"]), (theirs["modelled_ps"], 0))
+            if ours["size_bytes"] > 8:
+                self.assertLess(abs(took - reference), PATH_PS + CLOCK_PS + 0.001 * reference)
+        self.assert_holds(self.folder / "joined-mixed.pcapng", "--config", str(self.folder / "joined-mixed.toml"))
 
     def test_operations_of_kernels_in_a_communicator_are_inferred(self):
         """Right, and late, as the verdict says: what is to come is asked for each 50 us, as in real time."""

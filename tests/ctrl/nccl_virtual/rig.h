@@ -21,9 +21,10 @@ struct Case {
   std::string payload = "synthetic";
   unsigned real = 0;  ///< the reference rank's number
   std::string more = {};
-  std::vector<unsigned> reals = {};  ///< instead of `real`: of several
-  std::string latency = "1us";       ///< of a link
-  bool fast = false;                 ///< messages take no time on links, and so do not meet there
+  std::vector<unsigned> reals = {};   ///< instead of `real`: of several
+  std::string latency = "1us";        ///< of a link
+  std::vector<unsigned> played = {};  ///< of `reals`: those on the emulator's reference nodes
+  bool fast = false;                  ///< messages take no time on links, and so do not meet there
 };
 
 /// Nodes and ports, and the ranks in their order.
@@ -36,7 +37,10 @@ inline Nodes nodes_of(const Case& c) {
   for (unsigned rank = 0; rank < c.ranks; ++rank) {
     const std::string name = "\"n" + std::to_string(rank) + "\"";
     const bool real = std::ranges::find(c.reals, rank) != c.reals.end();
-    nodes.text += "[[node]]\nname = " + name + "\n" + (real ? "real = true\n" : "") + link;
+    const bool played = std::ranges::find(c.played, rank) != c.played.end();
+    const std::string kernel = "real = { kind = \"kernel\", program = \"x\" }\n";
+    nodes.text += "[[node]]\nname = " + name + "\n" + link;
+    if (real) nodes.text += played || c.played.empty() ? "real = true\n" : kernel;
     if (real) nodes.text += "[[port]]\nreal = " + name + "\ndevice = \"virtual\"\n";
     nodes.ranks += (rank == 0 ? "" : ", ") + name;
   }
@@ -136,6 +140,38 @@ inline void play(const Case& c, uint32_t minor, VirtualJob::Options options = {}
     EXPECT_FALSE(job.node().spares().empty());
   }
   if (look) look(job, report);
+}
+
+/// From the first entry of the nodes with reference ranks to the last one's end.
+inline Duration took(const VirtualJob& job, size_t operation) {
+  Time entry = Time::never(), end;
+  for (size_t real = 0; real < job.nodes(); ++real) {
+    const CollectiveResult& own = job.node(real).progress().results[operation];
+    entry = std::min(entry, own.entry);
+    end = std::max(end, own.end);
+  }
+  return end - entry;
+}
+
+/// As long as where the same nodes know of each other without a bootstrap (simulate). There emulated
+/// ranks' first credits leave when the real nodes begin; here they are there by then.
+inline Look as_simulated(const Case& c, uint32_t minor) {
+  return [c, minor](const VirtualJob& job, const JobReport& report) {
+    constexpr double ahead = 4e6;  // ps: a way and back
+    Case alone = c;
+    alone.played.clear();
+    std::string text = text_of(alone, minor, "file = \"unused\"");
+    text += "entry = \"first_credit\"\ninner = \"times\"\n";
+    const RunReport expected = simulated(config_of_case(alone, text));
+    ASSERT_EQ(report.collectives.size(), expected.jobs.at(0).collectives.size());
+    for (size_t i = 0; i < report.collectives.size(); ++i) {
+      const auto simulated = static_cast<double>(
+          expected.jobs[0].collectives[i].node_reported.value_or(Duration()).ps());
+      EXPECT_NEAR(static_cast<double>(took(job, i).ps()), simulated,
+                  std::max(ahead, 0.01 * simulated))
+          << i;
+    }
+  };
 }
 
 }  // namespace understudy::nccl_rank

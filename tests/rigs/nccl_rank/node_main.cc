@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/kernel_nodes.h"
 #include "ctrl/config/read/load.h"
 #include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
 #include "ctrl/schedule/job_schedule.h"
@@ -46,7 +47,8 @@ World world_of(const Config& config, const JobConfig& job) {
   for (const NodeId id : job.ranks) {
     const NodeConfig& node = config.nodes[id];
     const NicConfig& nic = node.nics.at(job.nic);
-    world.ranks.push_back({node.real, static_cast<int>(world.addresses.size())});
+    const bool program = node.real && !is_reference_beside_kernels(config, id);
+    world.ranks.push_back({program, static_cast<int>(world.addresses.size())});
     world.addresses.push_back(nic.v4 ? *nic.v4 : *nic.v6);
   }
   world.channels = static_cast<int>(job.channels);

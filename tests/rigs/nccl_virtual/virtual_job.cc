@@ -9,6 +9,7 @@
 
 #include "collective_model/nccl/p2p_rounds.h"
 #include "ctrl/compile/shard_config.h"
+#include "ctrl/config/kernel_nodes.h"
 #include "ctrl/config/merged_nics.h"
 #include "ctrl/jobs/job_state.h"
 #include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
@@ -29,7 +30,7 @@ World world_of(const Config& config, const JobConfig& job, const VirtualJob::Opt
   world.release = nccl_decode::layout_of({minor, 0})->release;
   for (const NodeId id : job.ranks) {
     const NodeConfig& node = config.nodes[id];
-    world.ranks.push_back({node.real, world.size()});
+    world.ranks.push_back({node.real && !is_reference_beside_kernels(config, id), world.size()});
     world.addresses.push_back(roce_address(node.nics[job.nic]));
   }
   const auto devices = [&](size_t rank) {
@@ -56,6 +57,9 @@ World world_of(const Config& config, const JobConfig& job, const VirtualJob::Opt
 
 Config config_of_real(const Config& config, const VirtualJob::Options& options) {
   Config real = config;
+  for (NodeConfig& node : real.nodes) {
+    node.real = node.real && !is_reference_beside_kernels(config, node.index);
+  }
   if (options.real_mtu != 0) real.fabric.mtu = options.real_mtu;
   return real;
 }
@@ -101,6 +105,7 @@ class VirtualJob::Control final : public Participant {
     job_.jobs_->poll(t);
     for (const std::string& line : job_.runner_->poll(t)) job_.said_.push_back(line);
     job_.emulator_.control.poll();
+    for (const auto& played : job_.played_) played->side.control.poll();
     for (const auto& real : job_.reals_) {
       real->side.control.poll();
       real->rank->run();
@@ -121,7 +126,7 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
       job_(config.jobs.front()),
       options_(options),
       world_(world_of(config, job_, options)),
-      state_(reference_state(config, options.search_channels).value()),
+      state_(reference_state(real_config_, options.search_channels).value()),
       workload_(config, config.jobs.front(), *state_),
       emulator_(emulator_shard(config, all_ports(config), MacAddress{})),
       network_(options.seed, options.whole) {
@@ -130,7 +135,8 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
   for (const JobConfig& job : config.jobs) {
     states.push_back(begun(config, job, false).value());
   }
-  runner_ = JobRunner::create(config, controls, std::move(states)).value();
+  played_workload_.emplace(config, config.jobs.front(), *states.front());
+  runner_ = JobRunner::create(config, controls, std::move(states), add_played()).value();
   add_reals();
   join_wires();
   control_ = std::make_unique<Control>(*this);
@@ -162,16 +168,27 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
     for (size_t i = 0; i < wires_.size(); ++i) wires_[i]->a().set_capture(&capture_->tap(i));
   }
   loop_.add(*emulator_turns_);
+  for (const auto& played : played_) loop_.add(*played->turns);
   for (const auto& real : reals_) loop_.add(*real->turns);
   loop_.add(*control_);
+}
+
+/// Their controls by port, null for others.
+std::vector<ShardControl*> VirtualJob::add_played() {
+  std::vector<ShardControl*> controls(config_.ports.size(), nullptr);
+  for (const NodeId node : job_.ranks) {
+    if (!is_reference_beside_kernels(config_, node)) continue;
+    Wired& made = *played_.emplace_back(std::make_unique<Wired>(config_, ports_of(config_, node)));
+    for (const size_t port : made.ports) controls[port] = &made.side.control;
+  }
+  return controls;
 }
 
 void VirtualJob::add_reals() {
   for (uint32_t real = 0; real < setup().job.real.size(); ++real) {
     const uint32_t rank = setup().job.real[real];
     const PortList ports = ports_of(config_, job_.ranks[rank]);
-    Real& made = *reals_.emplace_back(std::make_unique<Real>(reference_shard(config_, ports)));
-    made.ports = ports;
+    Real& made = *reals_.emplace_back(std::make_unique<Real>(config_, ports));
     made.node =
         std::make_unique<ReferenceNode>(real_config_, job_, *state_, real, made.side.control);
     made.rank =
@@ -187,11 +204,14 @@ void VirtualJob::join_wires() {
     emulated.push_back(&wires_.back()->a());
   }
   emulator_turns_ = std::make_unique<ShardParticipant>(emulated, emulator_.shard);
-  for (const auto& real : reals_) {
-    std::vector<VirtualPort*> own;
-    for (const size_t port : real->ports) own.push_back(&wires_[port]->b());
-    real->turns = std::make_unique<ShardParticipant>(own, real->side.shard);
-  }
+  for (const auto& played : played_) join_wires(*played);
+  for (const auto& real : reals_) join_wires(*real);
+}
+
+void VirtualJob::join_wires(Wired& real) {
+  std::vector<VirtualPort*> own;
+  for (const size_t port : real.ports) own.push_back(&wires_[port]->b());
+  real.turns = std::make_unique<ShardParticipant>(own, real.side.shard);
 }
 
 VirtualJob::~VirtualJob() = default;
@@ -301,7 +321,7 @@ Task<> VirtualJob::program(Real* real, SocketAddress root) {
 bool VirtualJob::over() const {
   const size_t last = options_.use_spares ? 4 : 3;
   return std::ranges::all_of(reals_, [&](const auto& real) { return real->stage == last; }) &&
-         runner_->finished() && peers_->connection_count() == 0;
+         runner_->finished() && runner_->reference_over() && peers_->connection_count() == 0;
 }
 
 std::string VirtualJob::standing() const {

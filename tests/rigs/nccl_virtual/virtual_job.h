@@ -1,10 +1,13 @@
 // A job of NCCL's in virtual time: the emulated side as `run` has it (NcclJobs over JobRunner and a
 // shard), reference ranks beside it, each on a node of its own. They meet over TCP in memory, and
 // their packets go over virtual links to the emulator, those of two reference ranks through it; the
-// reference ranks' queue pairs are connected with what came over TCP, nothing else.
+// reference ranks' queue pairs are connected with what came over TCP, nothing else. Where nodes are
+// kernels, these are the reference ranks', and other real nodes are the emulator's reference nodes,
+// as in `simulate`.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,12 +42,15 @@ class VirtualJob {
   /// To the end of the communicator. Returns what did not happen; empty if all is well.
   std::string run();
 
+  /// As the reference ranks have it, to whom all others are emulated.
   const CollectiveSetup& setup() const { return *state_->setup; }
-  /// Of the first real rank, and of all.
+  /// Of the first reference rank, and of all.
   const ReferenceNode& node() const { return *reals_.front()->node; }
   size_t nodes() const { return reals_.size(); }
   const ReferenceNode& node(size_t real) const { return *reals_[real]->node; }
   JobReport report() const { return runner_->report(0); }
+  /// Of the emulated ranks, then of those on the emulator's reference nodes.
+  std::vector<const CollectiveProgress*> played() const { return runner_->progress(0); }
   const std::vector<std::string>& said() const { return said_; }
   /// When the first operation could begin.
   Time joined() const { return joined_; }
@@ -57,18 +63,25 @@ class VirtualJob {
     Shard shard;
     ShardControl control;
   };
-  /// A real node: its shard, and its rank's process.
-  struct Real {
-    explicit Real(const ShardConfig& config) : side(config) {}
+  /// A real node.
+  struct Wired {
+    Wired(const Config& config, const PortList& its)
+        : side(reference_shard(config, its)), ports(its) {}
     Side side;
     PortList ports;
+    std::unique_ptr<ShardParticipant> turns;
+  };
+  /// With its rank's process.
+  struct Real : Wired {
+    using Wired::Wired;
     std::unique_ptr<ReferenceNode> node;
     std::unique_ptr<RealRank> rank;
-    std::unique_ptr<ShardParticipant> turns;
     size_t stage = 0;  ///< of its program
   };
+  std::vector<ShardControl*> add_played();
   void add_reals();
   void join_wires();
+  void join_wires(Wired& real);
   SocketAddress root(RealRank& rank);
   Task<> program(Real* real, SocketAddress root);
   Task<> connect_for(RealRank& rank, nccl_rank::Communicator* comm, size_t operation);
@@ -85,7 +98,9 @@ class VirtualJob {
   World world_;
   std::unique_ptr<JobState> state_;  ///< the reference ranks'
   OwnWorkload workload_;
+  std::optional<OwnWorkload> played_workload_;  ///< of the emulator's reference nodes
   Side emulator_;
+  std::vector<std::unique_ptr<Wired>> played_;  ///< the emulator's reference nodes
   MemoryNetwork network_;
   std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<MemoryPeers> peers_;
