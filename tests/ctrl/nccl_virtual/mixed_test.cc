@@ -1,5 +1,8 @@
 // Reference ranks that speak for themselves, as kernels' programs do, in one communicator with ranks
 // that are played here: on reference nodes and emulated, in virtual time.
+#include <fstream>
+
+#include "ctrl/peers/feed.h"
 #include "tests/ctrl/nccl_virtual/rig.h"
 
 namespace understudy::nccl_rank {
@@ -159,12 +162,54 @@ TEST(NcclMixed, OtherConnections) {
 TEST(NcclMixed, TheSearchFoundOtherChannels) {
   Case c = case_of(kKinds[1], kPlaces[2]);
   c.channels = 4;
+  const ScratchFile id("id.of.search");
   VirtualJob::Options options;
   options.search_channels = 4;
-  play_right(c, 28, options, false);
+  play(c, 28, options, "file = \"" + id.path() + "\"",
+       [&](const VirtualJob& job, const JobReport&) {
+         expect_played(c, job);
+         EXPECT_EQ(std::ranges::count_if(job.said(),
+                                         [](const std::string& line) {
+                                           return line.find("planned again") != std::string::npos;
+                                         }),
+                   1);
+       });
 }
 
-TEST(NcclMixed, FoundOut) {
+/// What a plugin of one rank tells of two all-reduces of each size.
+void write_feed(const std::string& path, uint32_t rank) {
+  std::ofstream out(path, std::ios::binary);
+  for (uint64_t number = 0; number < 4; ++number) {
+    FedOperation fed;
+    fed.rank = rank;
+    fed.communicator = 1;
+    fed.sequence = number;
+    fed.operation.count = (number < 2 ? 72000 : 1048320) / 4;
+    fed.operation.channels = 1;
+    const auto record = record_of(fed);
+    out.write(reinterpret_cast<const char*>(record.data()),
+              static_cast<std::streamsize>(record.size()));
+  }
+}
+
+/// By the program's plugin; a reference node has none.
+TEST(NcclMixed, Fed) {
+  for (const Place& place : kPlaces) {
+    const ScratchFile feed("feed");
+    const auto program = std::ranges::find_if(place.reals, [&](unsigned rank) {
+      return std::ranges::find(place.played, rank) == place.played.end();
+    });
+    write_feed(feed.path(), *program);
+    Case c = case_of(kKinds[0], place);
+    c.more = "operations = \"fed\"\niterations = 2\n";
+    VirtualJob::Options options;
+    options.feed = feed.path();
+    play_right(c, 28, options, false);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(NcclMixed, Inferred) {
   for (const uint32_t minor : {25U, 28U, 30U}) {
     for (const Place& place : kPlaces) {
       Case c = case_of(kKinds[0], place);

@@ -336,6 +336,9 @@ std::string VirtualJob::standing() const {
 }
 
 std::string VirtualJob::run() {
+  if (!options_.feed.empty()) {
+    if (auto followed = runner_->follow(options_.feed); !followed) return followed.error().text;
+  }
   if (auto opened = jobs_->open(); !opened) return opened.error().text;
   // The first one may make it.
   for (const auto& real : reals_) {
