@@ -145,7 +145,7 @@ void EmulatedRanksBinding::connect(uint32_t link, const LinkFarEnd& far) {
              .sizes_va = far.fifo_va,
              .sizes_rkey = far.fifo_rkey,
              .violations = far.checked ? &progress_.violations : nullptr,
-             .registered = far.registers ? &progress_.registered : nullptr});
+             .registered = far.checked ? &progress_.registered : nullptr});
       } else {
         connections().receiver(link).connect({.qps = qps,
                                               .layout = layout_,

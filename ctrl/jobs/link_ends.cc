@@ -34,7 +34,7 @@ LinkFarEnd told_far_end(const NodeConfig& here, const NodeConfig& there,
   far.devices.far_of = told.remote_device;
   far.fifo_va = told.fifo_address;
   far.tag = told.connector.sender;
-  far.checked = far.registers = true;
+  far.checked = true;
   far.mtu = request.mtu;
   far.traffic_class = request.sender.traffic_class;
   return far;

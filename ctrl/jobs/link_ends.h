@@ -54,7 +54,6 @@ struct LinkFarEnd {
   DeviceRkeys fifo_rkey;  ///< of its devices
   std::optional<uint32_t> tag;  ///< of our credits: else the far rank
   bool checked = false;  ///< far receiver: its credits lie where NCCL's do; what differs is counted
-  bool registers = false;  ///< the same: or in registered user memory, which is counted
   uint32_t mtu = 4096;
   uint8_t traffic_class = 0;
 };

@@ -213,7 +213,7 @@ void RanksHost::connect(uint32_t l, LinkFarEnd far) {
              .sizes_va = far.fifo_va,
              .sizes_rkey = far.fifo_rkey,
              .violations = far.checked ? &progress_.violations : nullptr,
-             .registered = far.registers ? &progress_.registered : nullptr});
+             .registered = far.checked ? &progress_.registered : nullptr});
       } else {
         ranks_->receiver(l).connect({.qps = qps,
                                      .layout = layout_,
