@@ -76,8 +76,8 @@ void play_right(Case c, uint32_t minor, VirtualJob::Options options = {}, bool t
 TEST(NcclMixed, EveryKind) {
   uint32_t minor = 18;
   for (const Kind& kind : kKinds) {
-    for (const Place& place : kPlaces) {
-      play_right(case_of(kind, place), std::max(minor, kind.from));
+    for (const size_t place : {minor, minor + 2}) {
+      play_right(case_of(kind, kPlaces[place % kPlaces.size()]), std::max(minor, kind.from));
       if (testing::Test::HasFailure()) return;
       minor = minor == 30 ? 18 : minor + 1;
     }
@@ -107,16 +107,14 @@ TEST(NcclMixed, Exact) {
 }
 
 TEST(NcclMixed, AtFirstUse) {
-  for (const uint32_t minor : {22U, 25U, 28U, 30U}) {
-    for (const Kind& kind : kKinds) {
-      if (minor < kind.from) continue;
-      VirtualJob::Options options;
-      options.lazy = true;
-      Case c = case_of(kind, kPlaces[minor % kPlaces.size()]);
-      c.channels = 2;
-      play_right(c, minor, options, false);
-      if (testing::Test::HasFailure()) return;
-    }
+  uint32_t minor = 23;
+  for (const Kind& kind : kKinds) {
+    VirtualJob::Options options;
+    options.lazy = true;
+    Case c = case_of(kind, kPlaces[minor % kPlaces.size()]);
+    c.channels = 2;
+    play_right(c, minor++, options, false);
+    if (testing::Test::HasFailure()) return;
   }
 }
 
@@ -147,7 +145,7 @@ TEST(NcclMixed, SeveralQueuePairs) {
 
 /// Connections that the job does not use, of a child too: a reference node answers on its own.
 TEST(NcclMixed, OtherConnections) {
-  for (const uint32_t minor : {18U, 22U, 28U, 30U}) {
+  for (const uint32_t minor : {22U, 28U}) {
     for (const bool split : {false, true}) {
       VirtualJob::Options options;
       options.use_spares = true;
@@ -210,13 +208,12 @@ TEST(NcclMixed, Fed) {
 }
 
 TEST(NcclMixed, Inferred) {
-  for (const uint32_t minor : {25U, 28U, 30U}) {
-    for (const Place& place : kPlaces) {
-      Case c = case_of(kKinds[0], place);
-      c.more = "operations = \"inferred\"\niterations = 4\n";
-      play_right(c, minor, {}, false);
-      if (testing::Test::HasFailure()) return;
-    }
+  uint32_t minor = 25;
+  for (const Place& place : kPlaces) {
+    Case c = case_of(kKinds[0], place);
+    c.more = "operations = \"inferred\"\niterations = 4\n";
+    play_right(c, minor++, {}, false);
+    if (testing::Test::HasFailure()) return;
   }
 }
 
