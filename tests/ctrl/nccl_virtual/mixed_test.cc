@@ -118,17 +118,34 @@ TEST(NcclMixed, AtFirstUse) {
   }
 }
 
-/// The second operation is a ring's, whose connections come once the first one's tree has done; ranks
-/// on reference nodes have entered it by then.
+/// The second operation is a ring's, whose connections come once the program has done with the first
+/// one's tree; ranks on reference nodes have entered it by then.
 TEST(NcclMixed, ConnectionsOfLaterOperationsComeLater) {
+  unsigned later = 0;
   for (const Place& place : kPlaces) {
     Case c = case_of({"all_reduce", "auto", "auto"}, place);
-    c.sizes = "\"4KiB\", \"4MiB\"";
+    c.sizes = "\"64B\", \"1MiB\"";
+    c.interval = "0us";
     VirtualJob::Options options;
     options.lazy = true;
-    play(c, 28, options, "", all_right(c, 28, false));
+    options.real_interval = Duration::ms(20);
+    play(c, 28, options, "", [&](const VirtualJob& job, const JobReport&) {
+      expect_played(c, job);
+      const CollectiveJob& carried = job.setup().job;
+      for (uint32_t l = 0; l < carried.links.size(); ++l) {
+        const bool with_reference =
+            std::ranges::find(place.played, carried.links[l].far) != place.played.end();
+        const bool is_later = carried.messages(0, l) == 0 && carried.messages(1, l) > 0;
+        later += with_reference && is_later ? 1 : 0;
+      }
+      for (size_t i = 1; i < job.played().size(); ++i) {
+        const std::vector<CollectiveResult>& results = job.played()[i]->results;
+        EXPECT_LT(results[1].entry - results[0].end, Duration::us(1));
+      }
+    });
     if (testing::Test::HasFailure()) return;
   }
+  EXPECT_GT(later, 0u);
 }
 
 TEST(NcclMixed, SeveralQueuePairs) {

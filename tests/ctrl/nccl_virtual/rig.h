@@ -24,7 +24,8 @@ struct Case {
   std::vector<unsigned> reals = {};   ///< instead of `real`: of several
   std::string latency = "1us";        ///< of a link
   std::vector<unsigned> played = {};  ///< of `reals`: those on the emulator's reference nodes
-  bool fast = false;                  ///< messages take no time on links, and so do not meet there
+  std::string interval = "20ms";
+  bool fast = false;  ///< messages take no time on links, and so do not meet there
 };
 
 /// Nodes and ports, and the ranks in their order.
@@ -70,7 +71,7 @@ inline std::string text_of(const Case& c, uint32_t minor, const std::string& joi
          c.algorithm + "\"\nprotocol = \"" + c.protocol + "\"\nranks = [" + nodes.ranks +
          "]\nsizes = [" + c.sizes + "]\nchannels = " + std::to_string(c.channels) +
          "\npayload = \"" + c.payload + "\"\nnccl = \"2." + std::to_string(minor) +
-         "\"\njoin = { " + join + " }\ninterval = \"20ms\"\n" + c.more;
+         "\"\njoin = { " + join + " }\ninterval = \"" + c.interval + "\"\n" + c.more;
 }
 
 inline Config config_of_case(const Case& c, const std::string& text) {

@@ -61,6 +61,7 @@ Config config_of_real(const Config& config, const VirtualJob::Options& options) 
     node.real = node.real && !is_reference_beside_kernels(config, node.index);
   }
   if (options.real_mtu != 0) real.fabric.mtu = options.real_mtu;
+  if (options.real_interval != Duration()) real.jobs[0].interval = options.real_interval;
   return real;
 }
 
@@ -127,7 +128,7 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
       options_(options),
       world_(world_of(config, job_, options)),
       state_(reference_state(real_config_, options.search_channels).value()),
-      workload_(config, config.jobs.front(), *state_),
+      workload_(real_config_, real_config_.jobs.front(), *state_),
       emulator_(emulator_shard(config, all_ports(config), MacAddress{})),
       network_(options.seed, options.whole) {
   const std::vector<ShardControl*> controls(config.ports.size(), &emulator_.control);

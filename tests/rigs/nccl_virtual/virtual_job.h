@@ -34,6 +34,7 @@ class VirtualJob {
     bool at_once = false;          ///< the programs end when they have all that they need
     uint32_t real_mtu = 0;         ///< of the reference node's NIC; 0: the configuration's
     std::string capture;           ///< path; empty: none
+    Duration real_interval;        ///< of the reference ranks' operations, where not the job's
     std::string feed;              ///< the same, of records of operations that are fed
   };
   /// `config`: one job, with join, and a rank on each node.
