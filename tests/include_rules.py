@@ -55,7 +55,7 @@ for name in ("allreduce_node", "gpu_calibrate", "nccl_decode", "nccl_profiler", 
              "rigs/tcp_rate"):
     ALLOWED[f"tools/{name}"] = set(TOOL)
 ALLOWED |= {room: before | TOOL for room, before in in_order(
-    "tools/rigs/ring_node", [["base"], ["verbs"], ["ring", "whole_node"]]).items()}
+    "tools/rigs/ring_node", [["base", "values"], ["verbs"], ["ring", "whole_node"]]).items()}
 ALLOWED["tools/rigs/ring_node"] = {room for room in ALLOWED if room.startswith("tools/rigs/ring_node/")} | TOOL
 ALLOWED |= {room: before | TOOL for room, before in in_order(
     "tools/soft_nic", [["base"], ["port"], ["device"], ["verbs", "rdma_cm"]]).items()}
@@ -71,7 +71,8 @@ EXCEPTIONS = {
     # out the model's schedules by the ranks' program, which knows no packet.
     "tools/rigs/ring_node/": {"ctrl/peers/ring/node_job.h", "ctrl/peers/ring/ring_messages.h", "tools/nccl_profiler",
                               "collective_model/nccl", "collective_model/schedule", "collective_model/predict/time_model.h",
-                              "dataplane/collective/rank_program.h"},
+                              "dataplane/collective/element_values.h", "dataplane/collective/rank_program.h",
+                              "dataplane/collective/wire_lines.h", "dataplane/nccl/message_parts.h", "dataplane/nccl/nccl_steps.h"},
     # Both stand on the same device and TCP.
     "tools/rigs/memory_check/": {"tools/rigs/ring_node/base", "tools/rigs/ring_node/verbs"},
     # Which messages are right is what the schedules of jobs say.

@@ -15,11 +15,6 @@ constexpr Cell no(std::string_view why) { return {Cell::Answer::kNo, why}; }
 /// For an option that can be given all the same.
 constexpr Cell absent(std::string_view why) { return {Cell::Answer::kAbsent, why}; }
 
-constexpr Cell kOtherValues =
-    no("ring_node moves and verifies values of a ring all-reduce of 2.23 to 2.28 alone; a job of "
-       "NCCL's own has a key join");
-constexpr Cell kOneNic =
-    no("ring_node takes one NIC for a connection; a job of NCCL's own has a key join");
 constexpr Cell kUntold =
     no("ring_node is told such a job by a node that is played here, and there is none");
 constexpr Cell kNoDimensions =
@@ -67,16 +62,12 @@ constexpr Capability kTable[] = {
      {kYes, kYes, kYes, kYes}},
     {"`[[job]]` with `join`: NCCL's own", find_join, {kYes, kYes, kYes, kYes}},
     {"`payload = \"exact\"`", find_exact, {kYes, kYes, kAbsent, kYes}},
-    {"`payload = \"exact\"` without `join` of anything but `ring_node`'s own ring",
-     find_exact_alone,
-     {kYes, kOtherValues, kAbsent, kOtherValues}},
     {"`operations = \"fed\"`", find_fed, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"inferred\"`", find_inferred, {kYes, kYes, kAbsent, kYes}},
     {"merged NICs", find_merged, {kYes, kYes, kYes, kYes}},
     {"merged NICs of several ranks a node",
      find_merged_of_gpus,
      {kYes, kOneMerged, kYes, kOneMerged}},
-    {"merged NICs, without `join`", find_merged_alone, {kYes, kOneNic, kYes, kOneNic}},
     {"`period`",
      find_period,
      {kYes, kYes, kYes, no("run's real node has no clock in common with emulated ones")}},

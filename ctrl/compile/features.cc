@@ -200,19 +200,6 @@ Found find_exact(const Asked& asked, RealSide side) {
                    [](const JobConfig& job) { return job.payload == PayloadMode::kExact; });
 }
 
-/// Of these, what ring_node would have to carry out as a whole node.
-Found find_exact_alone(const Asked& asked, RealSide side) {
-  return first_job(asked, side, "payload = \"exact\"", [&](const JobConfig& job) {
-    return job.payload == PayloadMode::kExact && !job.join &&
-           !is_ring_of_neighbours(asked.config, job);
-  });
-}
-
-Found find_merged_alone(const Asked& asked, RealSide side) {
-  return first_job(asked, side, "NICs that are merged",
-                   [](const JobConfig& job) { return job.merged_nics > 1 && !job.join; });
-}
-
 Found find_merged(const Asked& asked, RealSide side) {
   return first_job(asked, side, "NICs that are merged",
                    [](const JobConfig& job) { return job.merged_nics > 1; });

@@ -66,7 +66,8 @@ bool is_plain_ring(const Config& config, const JobConfig& job) {
 }
 
 bool is_ring_of_neighbours(const Config& config, const JobConfig& job) {
-  return job.nccl >= kOldestToRun && job.nccl <= kNewestToRun && is_plain_ring(config, job);
+  return job.nccl >= kOldestToRun && job.nccl <= kNewestToRun && job.merged_nics == 1 &&
+         is_plain_ring(config, job);
 }
 
 }  // namespace understudy

@@ -89,7 +89,7 @@ void JobRunner::make_node_jobs(const Config& config, const JobConfig& job, Job& 
   const std::vector<uint32_t> all = programs(made);
   const Communicator& communicator = made.setup().communicator;
   for (size_t i = 0; i < all.size(); i += communicator.gpus) {
-    made.node_jobs[all[i]] = node_job(config, job, made.setup(), communicator.node_of(all[i]));
+    made.node_jobs[all[i]] = node_job(config, job, made.setup(), communicator.node_of(all[i]), all);
   }
 }
 
@@ -230,15 +230,25 @@ Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
   if (!number) return fail("the job has no such channel");
   const CollectiveConnection& connection = job.setup().job.links[*number];
   RanksHost* const played = connection.among_real() ? reference_of(job, connection.far) : nullptr;
+  const auto count = static_cast<uint32_t>(1 + link.more.size());
   const LinkNearEnd ours =
-      played != nullptr ? played->end(connection.twin) : job.emulated->open(*number);
-  if (ours.qpns.empty()) return fail("no queue pair is left on this port");
+      played != nullptr ? played->end(connection.twin) : job.emulated->open(*number, count);
+  if (ours.qpns.size() != count) return fail("no queue pair is left on this port");
+  const LinkDevices theirs = link_devices(config_, config_.jobs[link.job], job.setup(), connection);
   LinkFarEnd far;
   far.qpns = {request.remote_qpn};
+  far.fifo_rkey = link.fifo_rkey;
+  for (const RingLinkRequest::More& more : link.more) {
+    if (const size_t device = far.qpns.size(); device < theirs.near.size()) {
+      far.fifo_rkey[device] = more.fifo_rkey;
+    }
+    far.qpns.push_back(more.qpn);
+  }
+  far.parts = count;
+  far.devices = theirs.seen_from_far(count);
   far.psn = request.remote_psn;
   far.expects = request.local_psn;
   far.fifo_va = link.fifo_address;
-  far.fifo_rkey = link.fifo_rkey;
   far.mtu = request.mtu;
   far.traffic_class = request.sender.traffic_class;
   if (played != nullptr) {
@@ -247,7 +257,7 @@ Result<EndpointReady> JobRunner::connect(const EndpointRequest& request) {
     job.emulated->connect(*number, far);
     job.emulated->join(*number);  // nothing begins before start()
   }
-  return EndpointReady{ours.qpns.front(), request.local_psn, ours.va, ours.rkey};
+  return EndpointReady{ours.qpns.front(), request.local_psn, ours.va, ours.rkey, ours.qpns};
 }
 
 std::optional<RingLinkEnd> JobRunner::on_ring_meeting(uint32_t job, const RingLinkEnd& end) {

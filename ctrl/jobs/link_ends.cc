@@ -1,7 +1,10 @@
 #include "ctrl/jobs/link_ends.h"
 
+#include <numeric>
+
 #include "collective_model/nccl/p2p_rounds.h"
 #include "ctrl/compile/qp_control.h"
+#include "ctrl/config/merged_nics.h"
 #include "ctrl/config/port_of.h"
 
 namespace understudy {
@@ -72,6 +75,29 @@ size_t port_of_rank(const Config& config, const JobConfig& job, const Collective
                     uint32_t rank) {
   const Communicator& c = setup.communicator;
   return *port_of(config, job.ranks[c.node_of(rank)], c.nic_of(rank));
+}
+
+LinkDevices LinkDevices::seen_from_far(size_t queue_pairs) const {
+  LinkDevices seen{.near = far, .far = near, .far_of = {}};
+  for (size_t q = 0; q < queue_pairs; ++q) {
+    seen.far_of.push_back(static_cast<uint8_t>(q % near.size()));
+  }
+  return seen;
+}
+
+LinkDevices link_devices(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                         const CollectiveConnection& link, size_t queue_pairs) {
+  const auto nics = [&](uint32_t rank, uint32_t first) {
+    std::vector<uint32_t> out(merged_nics(job, node_of(config, job, setup, rank), first));
+    std::iota(out.begin(), out.end(), first);
+    return out;
+  };
+  LinkDevices devices{nics(link.real, link.real_nic), nics(link.far, link.far_nic), {}};
+  if (queue_pairs == 0) queue_pairs = devices.most();
+  for (size_t q = 0; q < queue_pairs; ++q) {
+    devices.far_of.push_back(static_cast<uint8_t>(q % devices.far.size()));
+  }
+  return devices;
 }
 
 NcclBuffers buffers_of(const CollectiveSetup& setup) {

@@ -40,7 +40,12 @@ struct LinkDevices {
   uint32_t far_nic(size_t qp, uint32_t otherwise) const {
     return far.empty() ? otherwise : far[far_of[qp]];
   }
+  LinkDevices seen_from_far(size_t queue_pairs) const;
 };
+
+/// As a link's real end has them. `queue_pairs`: 0: one for each device of the end with more of them.
+LinkDevices link_devices(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                         const CollectiveConnection& link, size_t queue_pairs = 0);
 
 /// What the far end of a connection is, as its owner told us or as we made it.
 struct LinkFarEnd {

@@ -1,12 +1,15 @@
 #include "ctrl/jobs/node_job.h"
 
+#include <utility>
+
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/jobs/link_ends.h"
 
 namespace understudy {
 
 std::shared_ptr<const NodeJobMessage> node_job(const Config& config, const JobConfig& job,
-                                               const CollectiveSetup& setup, uint32_t node) {
+                                               const CollectiveSetup& setup, uint32_t node,
+                                               std::vector<uint32_t> programs) {
   auto made = std::make_shared<NodeJobMessage>();
   made->name = job.name;
   made->communicator = setup.communicator;
@@ -18,11 +21,20 @@ std::shared_ptr<const NodeJobMessage> node_job(const Config& config, const JobCo
   made->iterations = job.iterations;
   made->by_iteration = job.iteration.whole;
   made->reduction = job.reduction;
+  made->exact = setup.job.exact;
+  made->seed = setup.job.seed;
+  made->program_ranks = std::move(programs);
   for (const CollectiveConnection& link : setup.job.links) {
     if (setup.communicator.node_of(link.real) != node) continue;
-    const auto address = [&](uint32_t rank, uint32_t nic) {
-      return roce_address(node_of(config, job, setup, rank).nics[nic]);
-    };
+    const LinkDevices devices = link_devices(config, job, setup, link);
+    std::vector<IpAddress> local, remote;
+    for (size_t q = 0; q < devices.most(); ++q) {
+      const auto address = [&](uint32_t rank, uint32_t nic) {
+        return roce_address(node_of(config, job, setup, rank).nics[nic]);
+      };
+      local.push_back(address(link.real, devices.near_nic(q, link.real_nic)));
+      remote.push_back(address(link.far, devices.far_nic(q, link.far_nic)));
+    }
     made->links.push_back({.rank = link.real,
                            .peer_rank = link.far,
                            .channel = link.channel,
@@ -30,8 +42,8 @@ std::shared_ptr<const NodeJobMessage> node_job(const Config& config, const JobCo
                            .client_sends = link.real_sends,
                            .slots = link.slots,
                            .slot_bytes = link.slot_bytes,
-                           .local = address(link.real, link.real_nic),
-                           .remote = address(link.far, link.far_nic)});
+                           .local = std::move(local),
+                           .remote = std::move(remote)});
   }
   if (setup.job.inside) {
     made->inside_rate = setup.job.inside->rate;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "ctrl/compile/collective.h"
 #include "ctrl/config/config.h"
@@ -9,8 +10,9 @@
 
 namespace understudy {
 
-/// Of the communicator's node `node`.
+/// Of the communicator's node `node`; `programs`: all ranks that programs play.
 std::shared_ptr<const NodeJobMessage> node_job(const Config& config, const JobConfig& job,
-                                               const CollectiveSetup& setup, uint32_t node);
+                                               const CollectiveSetup& setup, uint32_t node,
+                                               std::vector<uint32_t> programs);
 
 }  // namespace understudy

@@ -1,9 +1,7 @@
 #include "ctrl/jobs/ranks_host.h"
 
 #include <algorithm>
-#include <numeric>
 
-#include "ctrl/config/merged_nics.h"
 #include "ctrl/peers/nccl/transport/net_ib_layout.h"
 #include "dataplane/base/try.h"
 
@@ -141,10 +139,7 @@ Result<void> RanksHost::connect(uint32_t l, EmulatedRanksBinding& emulated) {
   us.qpns = ends_[l].link.qpns;
   us.split = wire_.split;
   us.parts = ours.most();
-  us.devices = {.near = ours.far, .far = ours.near};
-  for (size_t q = 0; q < us.qpns.size(); ++q) {
-    us.devices.far_of.push_back(static_cast<uint8_t>(q % ours.near.size()));
-  }
+  us.devices = ours.seen_from_far(us.qpns.size());
   us.checked = true;
   us.mtu = config_.fabric.mtu;
   us.traffic_class = job_.sender.traffic_class;
@@ -157,18 +152,7 @@ Result<void> RanksHost::connect(uint32_t l, EmulatedRanksBinding& emulated) {
 }
 
 LinkDevices RanksHost::devices(uint32_t l) const {
-  const CollectiveConnection& link = setup_.job.links[l];
-  const auto nics = [&](uint32_t rank, uint32_t first) {
-    const NodeConfig& node = node_of(config_, job_, setup_, rank);
-    std::vector<uint32_t> out(merged_nics(job_, node, first));
-    std::iota(out.begin(), out.end(), first);
-    return out;
-  };
-  LinkDevices devices{nics(link.real, link.real_nic), nics(link.far, link.far_nic), {}};
-  for (size_t q = 0; q < ends_[l].link.qpns.size(); ++q) {
-    devices.far_of.push_back(static_cast<uint8_t>(q % devices.far.size()));
-  }
-  return devices;
+  return link_devices(config_, job_, setup_, setup_.job.links[l], ends_[l].link.qpns.size());
 }
 
 void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {

@@ -68,6 +68,12 @@ struct RingLinkRequest {
   bool real_sends = false;    ///< true: data come from the real rank and our credits go to it
   uint64_t fifo_address = 0;  ///< real_sends: the real rank's memory for our credits
   Rkey fifo_rkey = 0;
+  /// Queue pairs beside the request's own, where an end is a merged NIC.
+  struct More {
+    Qpn qpn = 0;
+    Rkey fifo_rkey = 0;
+  };
+  std::vector<More> more = {};
 };
 
 /// What Behaviour::kNccl needs: one of NCCL's own connections, all its queue pairs.
@@ -133,7 +139,7 @@ struct EndpointReady {
   Psn psn;
   uint64_t address = 0;  ///< virtual address of the exposed region
   Rkey rkey = 0;
-  std::vector<Qpn> qpns = {};  ///< of kNccl: all of them
+  std::vector<Qpn> qpns = {};  ///< of kRing and kNccl: all of them
 };
 
 /// A queue pair whose client waits for our first message.

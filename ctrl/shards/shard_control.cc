@@ -91,14 +91,12 @@ Result<ExposedRegion> ShardControl::add_region(NodeId node, uint64_t bytes, uint
   region.rkey = shard_.regions().rkey(region.index);
   next_va_ += bytes + kRegionGap;
   if (kind == RegionKind::kBacked) {
-    // Zeros that take no memory until they are touched: clients may have large regions.
-    Memory memory;
-    memory.bytes.reset(static_cast<uint8_t*>(std::calloc(bytes, 1)));
-    if (memory.bytes == nullptr) {
+    ZeroMemory memory(bytes);
+    if (memory.bytes() == nullptr) {
       free_regions_.push_back(region.index);
       return fail("no memory for a region of " + std::to_string(bytes) + " bytes");
     }
-    region.bytes = memory.bytes.get();
+    region.bytes = memory.bytes();
     memory_.emplace(region.index, std::move(memory));
   }
   Command command;

@@ -2,7 +2,6 @@
 // language. One thread at a time.
 #pragma once
 
-#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -11,6 +10,7 @@
 
 #include "dataplane/base/result.h"
 #include "dataplane/base/slab.h"
+#include "dataplane/base/zero_memory.h"
 #include "dataplane/engine/shard.h"
 
 namespace understudy {
@@ -97,13 +97,7 @@ class ShardControl {
   std::unordered_map<Qpn, Owned> qps_;
   uint32_t next_qp_ = 0;
   std::deque<Qpn> free_qps_;  ///< longest unused first: a QPN rests before it returns
-  struct Memory {
-    struct Free {
-      void operator()(uint8_t* p) const { std::free(p); }
-    };
-    std::unique_ptr<uint8_t, Free> bytes;
-  };
-  std::unordered_map<uint32_t, Memory> memory_;
+  std::unordered_map<uint32_t, ZeroMemory> memory_;
   uint32_t next_region_ = 0;
   std::deque<uint32_t> free_regions_;
   uint64_t next_va_ = uint64_t{1} << 32;  ///< above what a 32-bit slip could hit

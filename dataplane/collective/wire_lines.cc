@@ -59,6 +59,17 @@ uint64_t WireLines::wrong_flags(const uint8_t* wire, uint64_t bytes, uint64_t fl
   return wrong;
 }
 
+void WireLines::write_all(std::span<const uint8_t> data, uint64_t flag,
+                          std::span<uint8_t> out) const {
+  if (plain()) {
+    std::ranges::copy(data, out.begin());
+    return;
+  }
+  write(data.size(), flag, 0, out, [&](uint64_t from, std::span<uint8_t> part) {
+    std::memcpy(part.data(), data.data() + from, part.size());
+  });
+}
+
 void WireLines::make_slice(std::span<const uint8_t> data, uint64_t flag,
                            std::span<uint8_t> wire) const {
   const uint64_t units = slice_data() / unit();

@@ -24,6 +24,8 @@ class WireLines {
   void read(const uint8_t* wire, uint64_t from, std::span<uint8_t> out) const;
   /// Of a message that takes `bytes` at `wire`: flags that are not `flag`.
   uint64_t wrong_flags(const uint8_t* wire, uint64_t bytes, uint64_t flag) const;
+  /// Writes a whole message of these data to `out`.
+  void write_all(std::span<const uint8_t> data, uint64_t flag, std::span<uint8_t> out) const;
   /// What lies on the wire from byte `at` on of a message of `bytes` data. data(from, out) fills in
   /// data of it. Behind the last ones come zeros.
   template <typename Data>

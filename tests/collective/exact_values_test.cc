@@ -1,4 +1,4 @@
-// Values of exact payload against a plain collective on all ranks' buffers (plain_collective.h),
+// Values of exact payload against a plain collective on all ranks' buffers (rank_values.h),
 // bit by bit: what each rank ends with, and that it comes once.
 #include "dataplane/collective/exact_values.h"
 
@@ -8,7 +8,8 @@
 #include <string>
 
 #include "collective_model/schedule/group.h"
-#include "tests/collective/plain_collective.h"
+#include "collective_model/schedule/p2p.h"
+#include "tools/rigs/ring_node/values/rank_values.h"
 
 namespace understudy {
 namespace {
@@ -94,9 +95,7 @@ uint64_t wrong(const Case& c, int spoiled = -1) {
   if (testing::Test::HasFailure()) return 0;
   ExactValues values(job.job, job.seeds);
   if (spoiled >= 0) ++job.seeds[static_cast<size_t>(spoiled)];
-  plain::Collective plain(c.communicator, c.operation, c.reduction, job.shape.values->ranks,
-                          job.seeds);
-  const auto right = plain.results();
+  const auto right = plain_results(c.communicator, {&c.operation, 1}, c.reduction, job.seeds);
   uint64_t wrong = 0;
   for (uint32_t r = 0; r < right.size(); ++r) {
     const Ended end = end_of(job, values, r, right[r].bytes.size());

@@ -134,7 +134,7 @@ class MixedKernels(stage.Stage):
                 if kinds == "KRE":
                     self.assert_same(packets, self.simulate(text, "again")[2])
 
-    def whole_nodes(self, kinds, operation, gpus=1, nics=1, sizes=("64KiB", "256KiB"), program="", more="", link=None):
+    def whole_nodes(self, kinds, operation, gpus=1, nics=1, sizes=("64KiB", "256KiB"), program="", more="", link=None, payload="synthetic"):
         """A job of `operation` with a node for each letter; kernels call the first node that is none."""
         played = f"10.9.0.{next(i + 1 for i, kind in enumerate(kinds) if kind != 'K')}"
         text, names = head(nics), [f"n{i + 1}" for i in range(len(kinds))]
@@ -148,13 +148,15 @@ class MixedKernels(stage.Stage):
             text += emulated(name, **link) + shape
             if kind == "R":
                 text += "real = true\n" + "".join(f'[[port]]\nreal = "{name}"\nnic = {nic}\ndevice = "virtual"\n' for nic in range(nics))
-        text += job(operation, names, sizes, warmup=1) + (f"gpus = {gpus}\n" if gpus > 1 else "") + more
+        text += job(operation, names, sizes, warmup=1, payload=payload) + (f"gpus = {gpus}\n" if gpus > 1 else "") + more
         return text.replace('entry = "first_credit"\n', "") if "period" in more else text
 
     def assert_like_reference_nodes(self, kinds, operation, name, **options):
         """Each real node takes as long as where all of them are reference nodes."""
         said, report, packets = self.simulate(self.whole_nodes(kinds, operation, **options), name)
         self.assertEqual(said.count("All operations are done"), kinds.count("K"), said)
+        if options.get("payload") == "exact":
+            self.assertEqual(said.count("Out of bounds values : 0 OK"), kinds.count("K"), said)
         self.assert_holds(self.folder / f"{name}.pcapng", "--config", str(self.folder / f"{name}.toml"))
         done, = report["jobs"]
         self.assertEqual((done["done"], done["failed"], done["protocol_violations"]), (done["planned"], False, 0))
@@ -171,13 +173,15 @@ class MixedKernels(stage.Stage):
 
     def test_a_kernel_is_a_node_of_any_job(self):
         for kinds, name, operation, options in (
-                ("KEEE", "tree", TREE, {}), ("EKEE", "tree-ll", TREE + 'protocol = "ll"\n', {}), ("KEEE", "ll128", LL128, {}),
+                ("KEEE", "tree", TREE, {}), ("EKEE", "tree-ll", TREE + 'protocol = "ll"\n', {"nics": 2, "more": "merged_nics = 2\n", "payload": "exact"}),
+                ("KEEE", "ll128", LL128, {"payload": "exact"}),
                 ("KEEE", "broadcast", BROADCAST, {}), ("KEEE", "pat", PAT, {"sizes": ("16KiB", "64KiB")}),
-                ("EEKE", "all-to-all", ALL_TO_ALL, {"sizes": ("16KiB", "64KiB")}),
+                ("EEKE", "all-to-all", ALL_TO_ALL, {"sizes": ("16KiB", "64KiB"), "payload": "exact"}),
                 # After the kernel, which is the root, others have messages on their way for long.
                 ("KEEE", "long-ways", TREE, {"sizes": ("64KiB",), "link": {"rate": "100Mbit/s", "latency": "2ms"}}),
                 ("KEEE", "period", TREE, {"program": "--period 1ms", "more": 'period = "1ms"\n'}),
-                ("KEE", "two-gpus", TREE, {"gpus": 2, "nics": 2}), ("KEE", "group", REDUCE + 'algorithm = "ring"\ngroup = true\n', {})):
+                ("KEE", "two-gpus", TREE, {"gpus": 2, "nics": 2, "payload": "exact"}),
+                ("KEE", "group", REDUCE + 'algorithm = "ring"\ngroup = true\n', {"payload": "exact"})):
             with self.subTest(name):
                 packets = self.assert_like_reference_nodes(kinds, operation, name, **options)
                 if name == "tree":
@@ -185,7 +189,7 @@ class MixedKernels(stage.Stage):
 
     def test_kernels_and_reference_nodes_are_nodes_of_any_job(self):
         for kinds, name, operation, options in (
-                ("KKRE", "tree", TREE, {}), ("KKR", "all-to-all", ALL_TO_ALL, {"sizes": ("12KiB", "24KiB")}), ("KR", "ll128", LL128, {}),
+                ("KKRE", "tree", TREE, {"program": "--input-seed 5", "payload": "exact"}), ("KKR", "all-to-all", ALL_TO_ALL, {"sizes": ("12KiB", "24KiB")}), ("KR", "ll128", LL128, {}),
                 ("KRE", "broadcast", BROADCAST, {})):
             with self.subTest(name):
                 self.assert_like_reference_nodes(kinds, operation, f"mixed-{name}", **options)

@@ -65,8 +65,8 @@ inline NodeJobMessage job_of(const Communicator& c, std::vector<NodeJobMessage::
           link.client_sends = sends;
           link.slots = std::max(link.slots, used.window);
           link.slot_bytes = std::max(link.slot_bytes, used.capacity);
-          link.local = address_of(node);
-          link.remote = address_of(c.node_of(peer));
+          link.local = {address_of(node)};
+          link.remote = {address_of(c.node_of(peer))};
         }
       }
     }

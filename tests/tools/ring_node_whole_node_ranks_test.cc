@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -19,11 +20,16 @@ namespace {
 /// order that a seed draws; each link keeps its own.
 class Nodes {
  public:
-  Nodes(const Communicator& c, const std::vector<NodeJobMessage::Kind>& kinds, uint32_t seed)
+  /// `seeds`: with values, the input seed of each node.
+  Nodes(const Communicator& c, const std::vector<NodeJobMessage::Kind>& kinds, uint32_t seed,
+        const std::vector<uint64_t>& seeds = {}, ReduceOp reduction = ReduceOp::kSum)
       : random_(seed) {
     for (uint32_t n = 0; n < c.nodes; ++n) {
       auto node = std::make_unique<Node>();
       node->job = job_of(c, kinds, n);
+      node->job.exact = !seeds.empty();
+      node->job.reduction = reduction;
+      for (uint32_t rank = 0; rank < c.ranks(); ++rank) node->job.program_ranks.push_back(rank);
       auto made = node_kinds(node->job);
       EXPECT_TRUE(made) << made.error().text;
       if (made) node->kinds = std::move(*made);
@@ -34,7 +40,13 @@ class Nodes {
     for (auto& node : nodes_) {
       std::vector<MessageLink*> links;
       for (auto& link : node->links) links.push_back(link.get());
-      node->ranks = std::make_unique<NodeRanks>(node->job, node->kinds, std::move(links));
+      if (!seeds.empty()) {
+        const uint64_t own = seeds[node->job.node];
+        node->values = std::make_unique<NodeValues>(node->job, node->kinds, own, true);
+        EXPECT_EQ(node->values->why_not_verified(), "");
+      }
+      node->ranks =
+          std::make_unique<NodeRanks>(node->job, node->kinds, std::move(links), node->values.get());
     }
   }
 
@@ -49,6 +61,7 @@ class Nodes {
         if (inside[n] && ranks.done()) {
           inside[n] = false;
           ++done[n];
+          if (nodes_[n]->values != nullptr) wrong_ += *nodes_[n]->values->wrong();
           moved = true;
         }
         if (!inside[n] && done[n] < operations) {
@@ -75,6 +88,7 @@ class Nodes {
     for (const auto& node : nodes_) EXPECT_TRUE(node->ranks->idle());
   }
   uint64_t messages() const { return messages_; }
+  uint64_t wrong() const { return wrong_; }
   NodeRanks& ranks(uint32_t node) { return *nodes_[node]->ranks; }
 
  private:
@@ -97,19 +111,26 @@ class Nodes {
     }
     Result<void> send(uint64_t k, const CreditEntry& credit, uint32_t bytes) override {
       EXPECT_EQ(credit.idx, k + 1);
+      std::copy_n(slot(k), bytes, far->slot(credit.address - 1));
       wire.push_back(bytes);
       return {};
+    }
+    std::byte* slot(uint64_t k) override {
+      return memory.data() + k % slots * (memory.size() / slots);
     }
     Link* far = nullptr;
     uint32_t node = 0, number = 0, sender = 0;
     std::map<uint64_t, CreditEntry> credits;
     std::deque<uint32_t> wire;  ///< messages on their way
     uint32_t unacknowledged = 0;
+    std::vector<std::byte> memory;  ///< of messages
+    uint32_t slots = 1;
   };
   struct Node {
     NodeJobMessage job;
     std::vector<NodeKind> kinds;
     std::vector<std::unique_ptr<Link>> links;
+    std::unique_ptr<NodeValues> values;
     std::unique_ptr<NodeRanks> ranks;
   };
 
@@ -120,6 +141,8 @@ class Nodes {
       link->node = n;
       link->number = l;
       link->sender = of.client_sends ? of.rank : of.peer_rank;
+      link->slots = of.slots;
+      link->memory.resize(size_t{of.slots} * of.slot_bytes);
       nodes_[n]->links.push_back(std::move(link));
     }
   }
@@ -177,7 +200,7 @@ class Nodes {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Link*> all_;  ///< of senders
   Time now_;
-  uint64_t messages_ = 0, idle_ = 0;
+  uint64_t messages_ = 0, idle_ = 0, wrong_ = 0;
 };
 
 struct Case {
@@ -230,6 +253,64 @@ TEST(NodeRanks, AGroupIsOneOperation) {
   nodes.expect_idle();
 }
 
+TEST(NodeRanks, CarryTheirValues) {
+  constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBfloat16, DataType::kInt64,
+                                 DataType::kFloat8E4m3};
+  constexpr ReduceOp kReductions[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kProd};
+  uint32_t number = 0;
+  for (const Case& c : cases()) {
+    const DataType type = kTypes[number % std::size(kTypes)];
+    const ReduceOp reduction = kReductions[number % std::size(kReductions)];
+    SCOPED_TRACE(c.name + ", " + std::string(name_of(kDataTypeNames, type)));
+    std::vector<NodeJobMessage::Kind> kinds;
+    for (Operation o : c.operations) {
+      o.type = type;
+      o.count = 20000 + number;
+      kinds.push_back({o.bytes(), {o}});
+    }
+    const std::vector<uint64_t> seeds(c.communicator.nodes, 7);
+    Nodes nodes(c.communicator, kinds, ++number, seeds, reduction);
+    nodes.run(4);
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(nodes.wrong(), 0u);
+  }
+}
+
+TEST(NodeRanks, CarryTheValuesOfAGroup) {
+  const std::vector<Operation> group = {
+      operation(Collective::kAllGather, Algorithm::kRing, Protocol::kSimple, 1000),
+      operation(Collective::kAllReduce, Algorithm::kRing, Protocol::kSimple, 9000)};
+  Nodes nodes(communicator(3, 1, 2), {{40000, group}}, 1, {3, 3, 3});
+  nodes.run(3);
+  EXPECT_EQ(nodes.wrong(), 0u);
+}
+
+TEST(NodeRanks, AnotherNodesValuesAreFoundWrong) {
+  const Operation o = operation(Collective::kAllGather, Algorithm::kRing, Protocol::kLL, 1000);
+  Nodes nodes(communicator(3), {{o.bytes(), {o}}}, 1, {3, 3, 4});
+  nodes.run(1);
+  // Two nodes miss the third one's 1,000 values, the third one those of both.
+  EXPECT_EQ(nodes.wrong(), 4 * 1000u);
+}
+
+TEST(NodeValues, SayWhyTheyAreNotVerified) {
+  NodeJobMessage job = job_of(communicator(4), {{0, {operation(Collective::kAllToAll)}}}, 1);
+  job.exact = true;
+  job.program_ranks = {1, 2};
+  const auto why_not = [&](bool shared) {
+    const auto kinds = node_kinds(job);
+    EXPECT_TRUE(kinds);
+    return NodeValues(job, *kinds, 5, shared).why_not_verified();
+  };
+  EXPECT_NE(why_not(false).find("--input-seed"), std::string::npos);
+  EXPECT_EQ(why_not(true), "");
+  job.program_ranks = {1};
+  EXPECT_EQ(why_not(false), "");
+  job.kinds.front().operations.front().count = uint64_t{1} << 26;
+  job.links = job_of(communicator(4), job.kinds, 1).links;
+  EXPECT_NE(why_not(false).find("MiB"), std::string::npos);
+}
+
 TEST(NodeRanks, WaysInsideTakeTheirTime) {
   Communicator c = communicator(1, 2);
   NodeJobMessage job = job_of(c, {{0, {operation(Collective::kAllReduce)}}}, 0);
@@ -259,6 +340,7 @@ struct Mute final : MessageLink {
   }
   const CreditEntry* credit(uint64_t) override { return has_credit ? &entry : nullptr; }
   Result<void> send(uint64_t, const CreditEntry&, uint32_t) override { return {}; }
+  std::byte* slot(uint64_t) override { return nullptr; }
   unsigned granted = 0;
   bool has_credit = false;
   CreditEntry entry = {};

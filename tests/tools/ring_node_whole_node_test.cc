@@ -121,7 +121,7 @@ TEST(WholeNode, IsToldItsJobAndConnectsAllLinks) {
   ASSERT_EQ(call.requests.size(), expected.links.size());
   for (size_t l = 0; l < expected.links.size(); ++l) {
     const EndpointRequest& request = call.requests[l];
-    EXPECT_EQ(request.local, expected.links[l].remote);
+    EXPECT_EQ(request.local, expected.links[l].remote.front());
     EXPECT_EQ(request.ring->emulated_rank, expected.links[l].peer_rank);
     EXPECT_EQ(request.ring->real_sends, expected.links[l].client_sends);
     EXPECT_EQ(request.mtu, 2048u);
@@ -159,7 +159,7 @@ TEST(WholeNode, TwoProgramsMeetThroughTheirPeers) {
   const auto& links = one.client.job()->links;
   for (size_t l = 0; l < links.size(); ++l) {
     const RingLinkEnd& theirs = *one.client.connected()[l];
-    EXPECT_EQ(theirs.gid, links[l].remote);
+    EXPECT_EQ(theirs.gid, links[l].remote.front());
     if (links[l].peer_rank != 2) continue;
     EXPECT_LT(theirs.qpn, 0x40u);  // the program's own
   }
@@ -276,6 +276,9 @@ TEST(NodeJobMessage, SurvivesTheWire) {
   job.inside_rate = Rate::bits_per_second(10);
   job.inside_latency = Duration::ps(11);
   job.traffic_class = 104;
+  job.exact = true;
+  job.seed = UINT64_MAX;
+  job.program_ranks = {0, 1};
   std::vector<uint8_t> bytes;
   append_ring_oob(job, bytes);
   RingOobReader reader;
@@ -291,6 +294,9 @@ TEST(NodeJobMessage, SurvivesTheWire) {
   EXPECT_EQ(got.kinds[1].operations[0].pair_bytes, v.pair_bytes);
   EXPECT_EQ(got.kinds[1].operations[1].collective, Collective::kScatter);
   EXPECT_EQ(got.links, job.links);
+  EXPECT_TRUE(got.exact);
+  EXPECT_EQ(got.seed, job.seed);
+  EXPECT_EQ(got.program_ranks, job.program_ranks);
   EXPECT_TRUE(got.by_iteration);
   EXPECT_EQ(got.inside_rate, job.inside_rate);
   EXPECT_EQ(got.inside_latency, job.inside_latency);

@@ -43,6 +43,22 @@ class MessageFields {
     return value->is_string() ? value->get<std::string>() : std::string();
   }
 
+  std::vector<IpAddress> addresses(const char* key) {
+    std::vector<IpAddress> out;
+    const nlohmann::json* list = array(key);
+    if (list == nullptr) return out;
+    for (const nlohmann::json& value : *list) {
+      const auto address =
+          value.is_string() ? IpAddress::parse(value.get<std::string>()) : std::nullopt;
+      if (!address) {
+        complain(key, "must hold IP addresses");
+        break;
+      }
+      out.push_back(*address);
+    }
+    return out;
+  }
+
   IpAddress address(const char* key) {
     const auto parsed = IpAddress::parse(text(key));
     if (!parsed) complain(key, "must be an IP address");

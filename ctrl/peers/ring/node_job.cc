@@ -53,6 +53,12 @@ json to_json(const NodeJobMessage::Kind& kind) {
   return {{"bytes", kind.bytes}, {"operations", std::move(operations)}};
 }
 
+std::vector<std::string> texts_of(const std::vector<IpAddress>& addresses) {
+  std::vector<std::string> texts;
+  for (const IpAddress& address : addresses) texts.push_back(address.text());
+  return texts;
+}
+
 json to_json(const NodeJobMessage::Link& link) {
   return {{"rank", link.rank},
           {"peer_rank", link.peer_rank},
@@ -61,8 +67,8 @@ json to_json(const NodeJobMessage::Link& link) {
           {"client_sends", link.client_sends},
           {"slots", link.slots},
           {"slot_bytes", link.slot_bytes},
-          {"local", link.local.text()},
-          {"remote", link.remote.text()}};
+          {"local", texts_of(link.local)},
+          {"remote", texts_of(link.remote)}};
 }
 
 Communicator read_communicator(MessageFields& f) {
@@ -125,8 +131,11 @@ NodeJobMessage::Link read_link(MessageFields& f, uint32_t last_rank) {
   link.client_sends = f.yes_or_no("client_sends");
   link.slots = f.number<uint32_t>("slots", 1, kMostWindow);
   link.slot_bytes = f.number<uint32_t>("slot_bytes", 0, kMostBuffer);
-  link.local = f.address("local");
-  link.remote = f.address("remote");
+  link.local = f.addresses("local");
+  link.remote = f.addresses("remote");
+  if (f.error().empty() && (link.local.empty() || link.local.size() != link.remote.size())) {
+    f.complain("remote", "must name as many addresses as local, and one at least");
+  }
   return link;
 }
 
@@ -144,6 +153,9 @@ json node_job_to_json(const NodeJobMessage& m) {
           {"iterations", m.iterations},
           {"by_iteration", m.by_iteration},
           {"reduction", name_of(kReduceOpNames, m.reduction)},
+          {"exact", m.exact},
+          {"seed", m.seed},
+          {"program_ranks", m.program_ranks},
           {"links", std::move(links)},
           {"inside_bits_per_second", m.inside_rate.bps()},
           {"inside_latency_ps", static_cast<uint64_t>(m.inside_latency.ps())},
@@ -166,6 +178,9 @@ NodeJobMessage read_node_job(MessageFields& f) {
   m.iterations = f.number<uint32_t>("iterations", 1, UINT32_MAX);
   m.by_iteration = f.yes_or_no("by_iteration");
   m.reduction = f.word("reduction", kReduceOpNames);
+  m.exact = f.yes_or_no("exact");
+  m.seed = f.number<uint64_t>("seed", 0, UINT64_MAX);
+  m.program_ranks = f.numbers<uint32_t>("program_ranks", ranks - 1);
   f.objects("links", "a link", [&](MessageFields& inner) {
     m.links.push_back(read_link(inner, static_cast<uint32_t>(ranks - 1)));
   });

@@ -33,8 +33,9 @@ struct NodeJobMessage {
     bool client_sends = false;  ///< the node's rank sends data
     uint32_t slots = 1;         ///< most messages in flight
     uint32_t slot_bytes = 1;    ///< of the largest credit
-    IpAddress local;            ///< GID of the node's end
-    IpAddress remote;           ///< of the other one
+    /// GIDs of the node's end and of the other one, by queue pair: more than one where an end is a
+    /// merged NIC. Messages are cut in as many parts.
+    std::vector<IpAddress> local, remote;
     bool operator==(const Link&) const = default;
   };
 
@@ -46,6 +47,11 @@ struct NodeJobMessage {
   /// Every kind once in each iteration, else all iterations of a kind before those of the next.
   bool by_iteration = false;
   ReduceOp reduction = ReduceOp::kSum;
+  /// Messages carry values, and results can be verified; false: contents are free. Rank r
+  /// contributes by Pattern(seed, r); programs' ranks by a seed that no message carries.
+  bool exact = false;
+  uint64_t seed = 0;
+  std::vector<uint32_t> program_ranks;  ///< that programs play, the client's among them
   std::vector<Link> links;
   /// From a rank of the node to another one (NodeWay in collective_model/schedule); without rate
   /// and latency it takes no time.

@@ -69,6 +69,10 @@ json to_json(const RingLinkEnd& m) {
     object["peer_rank"] = m.of->peer_rank;
     object["index"] = m.of->index;
   }
+  for (const RingLinkEnd::More& more : m.more) {
+    object["more"].push_back(
+        {{"qpn", more.qpn}, {"gid", more.gid.text()}, {"fifo_rkey", more.fifo_rkey}});
+  }
   return object;
 }
 
@@ -154,6 +158,13 @@ RingLinkEnd read_link_end(MessageFields& f) {
   m.gid = f.address("gid");
   m.fifo_address = f.number<uint64_t>("fifo_address", 0, UINT64_MAX);
   m.fifo_rkey = f.number<Rkey>("fifo_rkey", 0, UINT32_MAX);
+  if (f.has("more")) {
+    f.objects("more", "a queue pair", [&](MessageFields& inner) {
+      m.more.push_back({.qpn = inner.number<Qpn>("qpn", 2, kQpnMask),
+                        .gid = inner.address("gid"),
+                        .fifo_rkey = inner.number<Rkey>("fifo_rkey", 0, UINT32_MAX)});
+    });
+  }
   if (!f.has("rank")) return m;
   m.of = RingLinkEnd::Ranks{f.number<uint32_t>("rank", 0, kMaxRanks - 1),
                             f.number<uint32_t>("peer_rank", 0, kMaxRanks - 1),

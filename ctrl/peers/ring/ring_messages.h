@@ -120,6 +120,14 @@ struct RingLinkEnd {
     bool operator==(const Ranks&) const = default;
   };
   std::optional<Ranks> of = {};
+  /// A queue pair beside the first one, where an end of the link is a merged NIC.
+  struct More {
+    Qpn qpn = 0;
+    IpAddress gid;
+    Rkey fifo_rkey = 0;  ///< through this NIC
+    bool operator==(const More&) const = default;
+  };
+  std::vector<More> more = {};
   bool operator==(const RingLinkEnd&) const = default;
 };
 

@@ -151,7 +151,8 @@ Result<RingPeer::Link> RingPeer::find(const RingLinkEnd& m) const {
   }
   return Link{.client_rank = job.client_rank,
               .peer_rank = job.peer_rank,
-              .local = local_,
+              .local = {local_},
+              .remote = {m.gid},
               .buffer = uint64_t{kRingSteps} * job.cutting.step_bytes};
 }
 
@@ -165,17 +166,32 @@ Result<RingPeer::Link> RingPeer::find_of_node(const RingLinkEnd& m) const {
   const auto& links = offer().node->links;
   const auto found = std::ranges::find_if(links, is_it);
   if (found == links.end()) return understudy::fail("the job has no such link");
-  if (found->local != m.gid) {
-    return understudy::fail("GID " + m.gid.text() + " is not that of the rank's NIC, " +
-                            found->local.text());
-  }
   const std::vector<uint32_t>& programs = offer().message.real_ranks;
   return Link{.client_rank = found->rank,
               .peer_rank = found->peer_rank,
               .index = found->index,
               .local = found->remote,
+              .remote = found->local,
               .buffer = uint64_t{found->slots} * found->slot_bytes,
               .met = std::ranges::count(programs, found->peer_rank) != 0};
+}
+
+Result<void> RingPeer::check_gids(const RingLinkEnd& m, const Link& link) {
+  if (m.more.size() + 1 != link.remote.size()) {
+    return understudy::fail("it has " + std::to_string(m.more.size() + 1) +
+                            " queue pairs, the link " + std::to_string(link.remote.size()));
+  }
+  for (size_t q = 0; q < link.remote.size(); ++q) {
+    const IpAddress& gid = q == 0 ? m.gid : m.more[q - 1].gid;
+    if (gid != link.remote[q]) {
+      return understudy::fail("GID " + gid.text() + " is not that of the rank's NIC, " +
+                              link.remote[q].text());
+    }
+    if (gid.is_v4() == link.local[q].is_v4()) continue;
+    return understudy::fail("GID " + gid.text() + " is not of the family of " +
+                            link.local[q].text());
+  }
+  return {};
 }
 
 bool RingPeer::is_connected(const RingLinkEnd& m) const {
@@ -192,10 +208,7 @@ void RingPeer::connect(const RingLinkEnd& m) {
   const auto link = find(m);
   if (!link) return give_up(where + link.error().text);
   if (is_connected(m)) return give_up(where + "is connected already");
-  if (m.gid.is_v4() != link->local.is_v4()) {
-    return give_up(where + "GID " + m.gid.text() + " is not of the family of " +
-                   link->local.text());
-  }
+  if (auto checked = check_gids(m, *link); !checked) return give_up(where + checked.error().text);
   if (!is_path_mtu(m.mtu)) return give_up(where + std::to_string(m.mtu) + " is no path MTU");
   if (real_sends && (m.fifo_address == 0 || m.fifo_rkey == 0)) {
     return give_up(where + "the sender gave no memory for credits");
@@ -209,7 +222,7 @@ void RingPeer::connect(const RingLinkEnd& m) {
 
   EndpointRequest request;
   request.behaviour = Behaviour::kRing;
-  request.local = link->local;
+  request.local = link->local.front();
   request.remote = m.gid;
   request.remote_qpn = m.qpn;
   request.remote_psn = m.psn;
@@ -228,14 +241,19 @@ void RingPeer::connect(const RingLinkEnd& m) {
                                  .index = link->index,
                                  .real_sends = real_sends,
                                  .fifo_address = real_sends ? m.fifo_address : 0,
-                                 .fifo_rkey = real_sends ? m.fifo_rkey : 0};
+                                 .fifo_rkey = real_sends ? m.fifo_rkey : 0,
+                                 .more = {}};
+  for (const RingLinkEnd::More& more : m.more) {
+    request.ring->more.push_back({more.qpn, real_sends ? more.fifo_rkey : 0});
+  }
   requests_.push_back(request);
 
   RingLinkEnd ours;
   ours.channel = m.channel;
   ours.direction = m.direction;
   ours.mtu = request.mtu;
-  ours.gid = link->local;
+  ours.gid = link->local.front();
+  for (size_t q = 1; q < link->local.size(); ++q) ours.more.push_back({.gid = link->local[q]});
   ours.of = m.of;
   links_.push_back(ours);
 }
@@ -263,6 +281,11 @@ void RingPeer::on_endpoint(Time, const EndpointReady& ready) {
   if (ours.direction == RingDirection::kPeerSends) {
     ours.fifo_address = ready.address;
     ours.fifo_rkey = ready.rkey;
+  }
+  for (size_t q = 0; q < ours.more.size(); ++q) {
+    if (q + 1 >= ready.qpns.size()) return give_up("the dataplane made too few queue pairs");
+    ours.more[q].qpn = ready.qpns[q + 1];
+    ours.more[q].fifo_rkey = ours.fifo_rkey;
   }
   append_ring_oob(RingConnectedMessage{ours}, output_);
 }

@@ -74,9 +74,9 @@ class RingPeer : public Peer {
   struct Link {
     uint32_t client_rank = 0, peer_rank = 0;
     uint8_t index = 0;
-    IpAddress local;      ///< of our end
-    uint64_t buffer = 0;  ///< bytes that a receiver needs
-    bool met = false;     ///< its other end is a program's, too
+    std::vector<IpAddress> local, remote;  ///< GIDs of our end and the client's, by queue pair
+    uint64_t buffer = 0;                   ///< bytes that a receiver needs
+    bool met = false;                      ///< its other end is a program's, too
   };
 
   void handle(const RingOobMessage& message);
@@ -85,6 +85,7 @@ class RingPeer : public Peer {
   /// Error: there is no such link, or it is not the client's.
   Result<Link> find(const RingLinkEnd& m) const;
   Result<Link> find_of_node(const RingLinkEnd& m) const;
+  static Result<void> check_gids(const RingLinkEnd& m, const Link& link);
   void ready();
   void result(const RingResultMessage& m);
   void done();

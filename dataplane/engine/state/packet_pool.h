@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
+#include <new>
 #include <optional>
 #include <vector>
 
 #include "dataplane/base/big_array.h"
+#include "dataplane/base/zero_memory.h"
 #include "dataplane/fabric/link.h"
 #include "dataplane/rc/types.h"
 #include "dataplane/wire/parse.h"
@@ -71,8 +72,8 @@ class PacketPool {
       : packets_(capacity),
         sides_(capacity),
         next_(capacity, kNoPacket),
-        // Not value-initialised: a page of it costs memory only once it is used.
-        buffers_(new uint8_t[static_cast<size_t>(capacity) * kPacketBufferBytes]) {
+        buffers_(static_cast<size_t>(capacity) * kPacketBufferBytes) {
+    if (buffers_.bytes() == nullptr && capacity > 0) throw std::bad_alloc();
     free_.reserve(capacity);
     for (uint32_t i = capacity; i-- > 0;) free_.push_back(i);
   }
@@ -113,7 +114,7 @@ class PacketPool {
     __builtin_prefetch(at + 128);
   }
   uint8_t* buffer(uint32_t i) {
-    return buffers_.get() + static_cast<size_t>(i) * kPacketBufferBytes;
+    return buffers_.bytes() + static_cast<size_t>(i) * kPacketBufferBytes;
   }
   uint32_t* links() { return next_.data(); }
   uint32_t capacity() const { return static_cast<uint32_t>(packets_.size()); }
@@ -131,7 +132,7 @@ class PacketPool {
   uint32_t outbound_ = 0;       ///< how many are taken by that side
   std::vector<uint32_t> next_;  ///< intrusive FIFO of the link a packet waits at
   std::vector<uint32_t> free_;
-  std::unique_ptr<uint8_t[]> buffers_;
+  ZeroMemory buffers_;
 };
 
 /// FIFO of packets of one pool; never holds more than the pool has.

@@ -132,20 +132,10 @@ const std::map<std::string_view, Example>& examples() {
          p.job = std::string("payload = \"exact\"\nreduction = \"max\"\n") +
                  (p.side == RealSide::kReference ? "" : kJoin);
        }},
-      {"`payload = \"exact\"` without `join` of anything but `ring_node`'s own ring",
-       [](Parts& p) {
-         p.operation = kGather;
-         p.job = "payload = \"exact\"\n";
-       }},
       {"`operations = \"fed\"`", [](Parts& p) { p.job = "operations = \"fed\"\n"; }},
       {"`operations = \"inferred\"`", [](Parts& p) { p.job = "operations = \"inferred\"\n"; }},
-      {"merged NICs",
-       [](Parts& p) {
-         merged(p);
-         if (p.side == RealSide::kKernel || p.side == RealSide::kWire) p.job += kJoin;
-       }},
+      {"merged NICs", merged},
       {"merged NICs of several ranks a node", merged_of_gpus},
-      {"merged NICs, without `join`", merged},
       {"`period`", [](Parts& p) { p.job = "period = \"1ms\"\n"; }},
       {"`start` of a job", [](Parts& p) { p.job = "start = \"1ms\"\n"; }},
       {"`after` another job", [](Parts& p) { p.more = kSecondJob; }},

@@ -18,7 +18,7 @@
 #include "ctrl/schedule/job_schedule.h"
 #include "ctrl/schedule/job_work.h"
 #include "tests/rigs/nccl_rank/data_phase.h"
-#include "tests/rigs/nccl_rank/rank_values.h"
+#include "tests/rigs/nccl_rank/job_values.h"
 #include "tests/rigs/nccl_rank/ring_values.h"
 #include "tests/rigs/nccl_rank/socket_network.h"
 
@@ -169,8 +169,7 @@ class Node {
   }
 
   std::unique_ptr<Values> values_of(const understudy::Communicator& model,
-                                    const Operation& operation, const OperationCut& cut,
-                                    const RankSchedule& schedule) {
+                                    const Operation& operation, const RankSchedule& schedule) {
     const auto rank = static_cast<uint32_t>(own_);
     if (is_plain_ring(config_, job_) && job_.reduction == ReduceOp::kSum) {
       return std::make_unique<RingValues>(
@@ -178,15 +177,14 @@ class Node {
                                reals()},
           schedule);
     }
-    return std::make_unique<RankValues>(
-        RankValues::Settings{.rank = rank,
-                             .communicator = model,
-                             .operation = operation,
-                             .reduction = job_.reduction,
-                             .own_seed = config_.seed + 1,
-                             .others_seed = config_.seed,
-                             .real = reals(),
-                             .ranks = rank_schedules(model, operation, cut)});
+    std::vector<uint64_t> seeds(model.ranks(), config_.seed);
+    for (const uint32_t real : reals()) seeds[real] = config_.seed + 1;
+    return std::make_unique<JobValues>(JobValues::Settings{.rank = rank,
+                                                           .communicator = model,
+                                                           .operation = operation,
+                                                           .reduction = job_.reduction,
+                                                           .seeds = std::move(seeds)},
+                                       schedule);
   }
 
   uint64_t operations(Communicator* comm) {
@@ -200,9 +198,7 @@ class Node {
       const auto schedule = rank_part(model, job_, *schedules, one.size, rank);
       connect(comm, model, operation);
       const std::unique_ptr<Values> values =
-          job_.payload == PayloadMode::kExact
-              ? values_of(model, operation, (*schedules)[one.size].cut, *schedule)
-              : nullptr;
+          job_.payload == PayloadMode::kExact ? values_of(model, operation, *schedule) : nullptr;
       DataPhase phase(*schedule, *adapter_, values.get());
       const auto begin = steady_clock::now();
       phase.run(std::chrono::seconds(options_.patience_s), [this] {

@@ -1,5 +1,5 @@
 // What a rank puts into an all-reduce of float32 by ring and Simple, what it makes of what comes,
-// and what must come out of it, bit by bit (docs/nccl 3.10). It takes less time than RankValues.
+// and what must come out of it, bit by bit (docs/nccl 3.10). It takes less time and memory than JobValues.
 #pragma once
 
 #include <cstddef>

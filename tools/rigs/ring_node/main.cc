@@ -96,8 +96,7 @@ void describe(CLI::App& app, Arguments& a) {
       ->excludes(peer);
   app.add_option("--input-seed", a.node.input_seed,
                  "seed of our values (default: random); never sent to the neighbours. Results of a "
-                 "job with several real ranks are verified only if all were given the same")
-      ->excludes(peer);
+                 "job with several real ranks are verified only if all were given the same");
   const CLI::AsNumberWithUnit time(
       std::map<std::string, uint64_t>{{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}},
       CLI::AsNumberWithUnit::UNIT_REQUIRED);
@@ -176,13 +175,25 @@ void print_head(const Arguments& a, const NodeSession& node) {
     const NodeJobMessage& job = node.job();
     const Operation& first = job.kinds.front().operations.front();
     const Communicator& c = job.communicator;
-    std::printf("# job %s: %s, %s, ranks %u to %u of %u, %zu links, payload synthetic\n",
-                job.name.c_str(), std::string(name_of(kCollectiveNames, first.collective)).c_str(),
+    std::printf("# job %s: %s, %s, ranks %u to %u of %u, %zu links, payload %s\n", job.name.c_str(),
+                std::string(name_of(kCollectiveNames, first.collective)).c_str(),
                 way_of(job).c_str(), job.node * c.gpus, (job.node + 1) * c.gpus - 1, c.ranks(),
-                job.links.size());
+                job.links.size(), job.exact ? "exact" : "synthetic");
     for (const std::string& device : node.devices()) std::printf("# %s\n", device.c_str());
   }
   std::fputs((a.csv ? csv_head() : table_head()).c_str(), stdout);
+}
+
+/// `not_verified`: empty if the values were.
+void print_wrong(uint64_t wrong, const std::string& not_verified) {
+  const char* verdict = wrong == 0 ? "OK" : "FAILED";
+  std::printf("# Out of bounds values : %llu %s\n", static_cast<unsigned long long>(wrong),
+              not_verified.empty() ? verdict : not_verified.c_str());
+}
+
+/// At the end, when nobody can use it any more: to repeat the run with the same values.
+void print_seed(uint64_t seed) {
+  std::printf("# Input seed           : %llu\n", static_cast<unsigned long long>(seed));
 }
 
 int run_node(const Arguments& a) {
@@ -191,12 +202,24 @@ int run_node(const Arguments& a) {
   NodeSession& node = **session;
   print_head(a, node);
   const RowShape shape = rows_of(node.job());
-  const auto ran = node.run([&](const SizeOutcome& outcome) { print_row(a, outcome, shape); });
+  uint64_t wrong = 0;
+  const auto ran = node.run([&](const SizeOutcome& outcome) {
+    wrong += outcome.wrong.value_or(0);
+    print_row(a, outcome, shape);
+  });
   if (!ran) {
     node.give_up(ran.error().text);
     return give_up(ran.error().text, 1);
   }
-  if (!a.csv) std::printf("# All operations are done, and the length of every message was right\n");
+  if (!a.csv) {
+    std::printf("# All operations are done, and the length of every message was right\n");
+    if (const NodeValues* values = node.values(); values != nullptr) {
+      const std::string& why_not = values->why_not_verified();
+      print_wrong(wrong, why_not.empty() ? "" : "(not verified: " + why_not + ")");
+      print_seed(node.input_seed());
+    }
+  }
+  if (wrong != 0) return give_up(std::to_string(wrong) + " wrong elements", 1);
   return 0;
 }
 
@@ -233,10 +256,7 @@ int run(const Arguments& a) {
   }
   if (auto finished = node.finish(); !finished) return give_up(finished.error().text, 1);
   if (!a.csv) {
-    std::printf("# Out of bounds values : %llu %s\n", static_cast<unsigned long long>(wrong),
-                !node.verifies() ? "(not verified)"
-                : wrong == 0     ? "OK"
-                                 : "FAILED");
+    print_wrong(wrong, node.verifies() ? "" : "(not verified)");
     std::printf("# Avg bus bandwidth    : %.5f\n#\n",
                 bus_sum / static_cast<double>(job.operations.size()));
     if (a.node.perturb) {
@@ -246,9 +266,7 @@ int run(const Arguments& a) {
           "sizes\n",
           sizes - perturbations_missed, sizes);
     }
-    // Only now, when nobody can use it any more: to repeat the run with the same values.
-    std::printf("# Input seed           : %llu\n",
-                static_cast<unsigned long long>(node.input_seed()));
+    print_seed(node.input_seed());
   }
   if (wrong != 0) return give_up(std::to_string(wrong) + " wrong elements", 1);
   if (perturbations_missed != 0) {

@@ -45,6 +45,8 @@ class MessageLink {
   virtual const CreditEntry* credit(uint64_t k) = 0;
   /// Of a sender: writes `bytes` to where the credit says, the size as immediate.
   virtual Result<void> send(uint64_t k, const CreditEntry& credit, uint32_t bytes) = 0;
+  /// Of message `k`, in the memory that it is sent from or comes to.
+  virtual std::byte* slot(uint64_t k) = 0;
 };
 
 }  // namespace understudy

@@ -8,6 +8,7 @@
 
 #include "ctrl/peers/ring/ring_messages.h"
 #include "dataplane/base/address.h"
+#include "dataplane/base/result.h"
 
 namespace understudy {
 
@@ -28,5 +29,8 @@ struct RingNodeOptions {
   std::chrono::milliseconds connect_limit{30000};   ///< for each step of the set-up
   std::chrono::milliseconds progress_limit{30000};  ///< without any progress in an operation
 };
+
+/// Of our ranks' values: what the user gave, or drawn.
+Result<uint64_t> choose_input_seed(const RingNodeOptions& options);
 
 }  // namespace understudy

@@ -99,16 +99,17 @@ Result<bool> Session::poll_completions() {
   if (count < 0) return fail("ibv_poll_cq failed");
   for (int i = 0; i < count; ++i) {
     const ibv_wc& wc = completions[i];
-    const uint64_t kind = wc.wr_id & 3;
+    const VerbsLink::Kind kind = VerbsLink::kind_of(wc.wr_id);
+    const uint32_t number = VerbsLink::number_of(wc.wr_id);
     if (wc.status != IBV_WC_SUCCESS) {
-      return fail("channel " + std::to_string(wc.wr_id >> 2) + ", " +
+      return fail("channel " + std::to_string(number) + ", " +
                   completion_fault(wc, device_.fatal_event()) + "; " +
-                  channel(wc.wr_id).waiting_for());
+                  channel(number).waiting_for());
     }
     if (kind == VerbsLink::kData) {
-      channel(wc.wr_id).on_sent();
+      channel(number).on_sent();
     } else if (kind == VerbsLink::kReceive) {
-      TRY(channel(wc.wr_id).on_received(wc.imm_data));
+      TRY(channel(number).on_received(wc.imm_data));
     }
   }
   return count > 0;

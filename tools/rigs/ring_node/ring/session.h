@@ -68,7 +68,7 @@ class Session {
   Result<void> look_for_trouble(uint64_t idle_ns);
   /// What the previous rank told for us to pass on.
   void pass_results();
-  RankChannel& channel(uint64_t work_id) { return *channels_[work_id >> 2]; }
+  RankChannel& channel(uint32_t number) { return *channels_[number]; }
 
   RingNodeOptions options_;
   VerbsDevice device_;

@@ -1,9 +1,5 @@
 // How a session begins: calls to and from the neighbours, the job, the links.
-#include <sys/random.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "dataplane/base/try.h"
 #include "tools/rigs/ring_node/ring/session.h"
@@ -123,13 +119,7 @@ Result<void> Session::check_options() {
 }
 
 Result<void> Session::draw_input_seed() {
-  if (options_.input_seed) {
-    input_seed_ = *options_.input_seed;
-    return {};
-  }
-  if (getrandom(&input_seed_, sizeof input_seed_, 0) != sizeof input_seed_) {
-    return fail(std::string("getrandom: ") + std::strerror(errno));
-  }
+  input_seed_ = TRY(choose_input_seed(options_));
   return {};
 }
 

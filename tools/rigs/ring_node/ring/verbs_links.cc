@@ -12,10 +12,10 @@ Result<std::unique_ptr<VerbsLinks>> VerbsLinks::make(const VerbsDevice& device,
                                .slots = kRingSteps / job.cutting.slice_steps,
                                .slot_bytes = links->capacity(),
                                .sender_rank = job.client_rank};
-  links->to_next_ = TRY(VerbsLink::make(device, settings));
+  links->to_next_ = TRY(VerbsLink::make({&device}, settings));
   settings.sends = false;
   settings.sender_rank = (job.client_rank + job.ranks - 1) % job.ranks;
-  links->from_previous_ = TRY(VerbsLink::make(device, settings));
+  links->from_previous_ = TRY(VerbsLink::make({&device}, settings));
   return links;
 }
 

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
 
 namespace understudy {
 namespace {
@@ -67,12 +66,16 @@ Result<RegisteredMemory> RegisteredMemory::make(ibv_pd* domain, size_t bytes, in
   out.memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded)));
   if (!out.memory_) return fail("no memory for a buffer of " + std::to_string(rounded) + " bytes");
   std::memset(out.memory_.get(), 0, rounded);
-  out.registration_.reset(ibv_reg_mr(domain, out.memory_.get(), rounded, access));
-  if (!out.registration_) {
-    return fail("ibv_reg_mr of " + std::to_string(rounded) + " bytes: " + std::strerror(errno) +
-                " (the limit on locked memory may be too low: ulimit -l)");
-  }
+  out.bytes_ = rounded;
+  if (auto added = out.add(domain, access); !added) return fail(added.error().text);
   return out;
+}
+
+Result<void> RegisteredMemory::add(ibv_pd* domain, int access) {
+  registrations_.emplace_back(ibv_reg_mr(domain, memory_.get(), bytes_, access));
+  if (registrations_.back()) return {};
+  return fail("ibv_reg_mr of " + std::to_string(bytes_) + " bytes: " + std::strerror(errno) +
+              " (the limit on locked memory may be too low: ulimit -l)");
 }
 
 Result<VerbsDevice> VerbsDevice::open(const std::string& name, const IpAddress& address,

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "dataplane/base/address.h"
 #include "dataplane/base/result.h"
@@ -29,22 +30,27 @@ using VerbsCompletionQueue = std::unique_ptr<ibv_cq, VerbsDeleter<ibv_destroy_cq
 using VerbsQueuePair = std::unique_ptr<ibv_qp, VerbsDeleter<ibv_destroy_qp>>;
 using VerbsRegistration = std::unique_ptr<ibv_mr, VerbsDeleter<ibv_dereg_mr>>;
 
-/// Page-aligned, zeroed memory known to the device.
+/// Page-aligned, zeroed memory known to the device, or to several of them.
 class RegisteredMemory {
  public:
   /// `access`: IBV_ACCESS_* flags.
   static Result<RegisteredMemory> make(ibv_pd* domain, size_t bytes, int access);
+  /// Makes it known to a further device.
+  Result<void> add(ibv_pd* domain, int access);
   std::byte* data() const { return memory_.get(); }
   uint64_t address() const { return reinterpret_cast<uint64_t>(memory_.get()); }
-  uint32_t lkey() const { return registration_->lkey; }
-  uint32_t rkey() const { return registration_->rkey; }
+  /// `device`: in the order of make() and add().
+  uint32_t lkey(size_t device = 0) const { return registrations_[device]->lkey; }
+  uint32_t rkey(size_t device = 0) const { return registrations_[device]->rkey; }
 
  private:
   struct Free {
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte[], Free> memory_;
-  VerbsRegistration registration_;  // after the memory: deregistered before it is freed
+  size_t bytes_ = 0;
+  // After the memory: deregistered before it is freed.
+  std::vector<VerbsRegistration> registrations_;
 };
 
 class VerbsDevice {

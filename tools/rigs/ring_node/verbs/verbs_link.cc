@@ -2,66 +2,106 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "dataplane/base/try.h"
+#include "dataplane/nccl/message_parts.h"
 
 namespace understudy {
 
-Result<std::unique_ptr<VerbsLink>> VerbsLink::make(const VerbsDevice& device,
+namespace {
+
+constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+
+}  // namespace
+
+VerbsLink::VerbsLink(std::vector<const VerbsDevice*> devices, const Settings& settings)
+    : settings_(settings) {
+  for (const VerbsDevice* device : devices) ways_.push_back({.device = device, .qp = {}});
+  // Their devices take turns: the first one comes again.
+  while (near_devices_ < devices.size() && devices[near_devices_] != devices.front()) {
+    ++near_devices_;
+  }
+}
+
+Result<RegisteredMemory> VerbsLink::memory(size_t bytes) const {
+  auto made = TRY(RegisteredMemory::make(ways_.front().device->domain(), bytes, kAccess));
+  for (uint32_t d = 1; d < near_devices_; ++d) {
+    TRY(made.add(ways_[d].device->domain(), kAccess));
+  }
+  return made;
+}
+
+Result<std::unique_ptr<VerbsLink>> VerbsLink::make(std::vector<const VerbsDevice*> devices,
                                                    const Settings& settings) {
-  std::unique_ptr<VerbsLink> link(new VerbsLink(device, settings));
-  const auto memory = [&](size_t bytes) {
-    return RegisteredMemory::make(device.domain(), bytes,
-                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-  };
-  link->buffer_ = TRY(memory(std::max<size_t>(size_t{settings.slots} * settings.slot_bytes, 1)));
-  link->credits_ = TRY(memory(kRingFifoBytes));
-  link->qp_ = TRY(make_queue_pair(device));
+  std::unique_ptr<VerbsLink> link(new VerbsLink(std::move(devices), settings));
+  link->buffer_ =
+      TRY(link->memory(std::max<size_t>(size_t{settings.slots} * settings.slot_bytes, 1)));
+  link->credits_ = TRY(link->memory(kRingFifoBytes));
+  for (Way& way : link->ways_) way.qp = TRY(make_queue_pair(*way.device));
   return link;
 }
 
 void VerbsLink::describe(RingLinkEnd& end) const {
-  end.qpn = qp_->qp_num;
+  const auto fifo_rkey = [&](size_t q) {
+    return settings_.sends ? credits_.rkey(q % near_devices_) : 0;
+  };
+  end.qpn = ways_.front().qp->qp_num;
   end.psn = Psn(0);
-  end.mtu = device_.mtu();
-  end.gid = device_.gid();
+  end.mtu = ways_.front().device->mtu();
+  end.gid = ways_.front().device->gid();
   end.fifo_address = settings_.sends ? credits_.address() : 0;
-  end.fifo_rkey = settings_.sends ? credits_.rkey() : 0;
+  end.fifo_rkey = fifo_rkey(0);
+  for (size_t q = 1; q < ways_.size(); ++q) {
+    const Way& way = ways_[q];
+    end.more.push_back({way.qp->qp_num, way.device->gid(), fifo_rkey(q)});
+    end.mtu = std::min(end.mtu, way.device->mtu());
+  }
 }
 
 Result<void> VerbsLink::connect(const RingLinkEnd& theirs, uint8_t traffic_class) {
-  TRY(connect_queue_pair(qp_.get(), device_,
-                         {.gid = theirs.gid,
-                          .qpn = theirs.qpn,
-                          .psn = theirs.psn.value(),
-                          .mtu = theirs.mtu,
-                          .traffic_class = traffic_class}));
+  for (size_t q = 0; q < ways_.size(); ++q) {
+    const RingLinkEnd::More first{theirs.qpn, theirs.gid, theirs.fifo_rkey};
+    const RingLinkEnd::More& far = q == 0 ? first : theirs.more.at(q - 1);
+    ways_[q].fifo_rkey = far.fifo_rkey;
+    TRY(connect_queue_pair(ways_[q].qp.get(), *ways_[q].device,
+                           {.gid = far.gid,
+                            .qpn = far.qpn,
+                            .psn = theirs.psn.value(),
+                            .mtu = theirs.mtu,
+                            .traffic_class = traffic_class}));
+  }
   fifo_address_ = theirs.fifo_address;
-  fifo_rkey_ = theirs.fifo_rkey;
   return {};
 }
 
 Result<void> VerbsLink::grant(uint64_t k, uint32_t capacity) {
-  TRY(post_receive(qp_.get(), work_id(settings_.number, kReceive)));
+  for (uint32_t q = 0; q < ways_.size(); ++q) {
+    TRY(post_receive(ways_[q].qp.get(), work_id(settings_.number, q, kReceive)));
+  }
   const uint64_t offset = k % kFifoSlots * kFifoStride;
   auto* entry = reinterpret_cast<CreditEntry*>(credits_.data() + offset);
   *entry = {.address = buffer_.address() + slot_offset(k),
             .size = capacity,
-            .rkeys = {buffer_.rkey()},
+            .rkeys = {},
             .nreqs = 1,
             .tag = settings_.sender_rank,
             .idx = k + 1,
             .padding = {}};
-  return post_write(qp_.get(),
-                    // One completion per round of the FIFO lets the driver reclaim the send queue
-                    // (docs/nccl 3.1).
-                    {.id = work_id(settings_.number, kCredit),
+  for (uint32_t d = 0; d < near_devices_; ++d) entry->rkeys[d] = buffer_.rkey(d);
+  // Credits take the devices in turn (docs/nccl 3.1).
+  const auto device = static_cast<uint32_t>(k % near_devices_);
+  const Way& way = ways_[device];
+  return post_write(way.qp.get(),
+                    // One completion per round of the FIFO and device lets the driver reclaim the
+                    // send queue (docs/nccl 3.1).
+                    {.id = work_id(settings_.number, device, kCredit),
                      .local = credits_.address() + offset,
                      .bytes = sizeof(CreditEntry),
-                     .lkey = credits_.lkey(),
+                     .lkey = credits_.lkey(device),
                      .remote = fifo_address_ + offset,
-                     .rkey = fifo_rkey_,
-                     .signalled = k % kFifoSlots == 0,
+                     .rkey = way.fifo_rkey,
+                     .signalled = k % kFifoSlots < near_devices_,
                      .immediate = {}},
                     "a credit");
 }
@@ -74,16 +114,31 @@ const CreditEntry* VerbsLink::credit(uint64_t k) {
 }
 
 Result<void> VerbsLink::send(uint64_t k, const CreditEntry& credit, uint32_t bytes) {
-  return post_write(qp_.get(),
-                    {.id = work_id(settings_.number, kData),
-                     .local = buffer_.address() + slot_offset(k),
-                     .bytes = bytes,
-                     .lkey = buffer_.lkey(),
-                     .remote = credit.address,
-                     .rkey = credit.rkeys[0],
-                     .signalled = true,
-                     .immediate = bytes},  // host byte order up to NCCL 2.28 (docs/nccl 3.2)
-                    "data");
+  const auto parts = static_cast<uint32_t>(ways_.size());
+  for (uint32_t q = 0; q < parts; ++q) {
+    const MessagePart part = message_part(bytes, parts, q);
+    TRY(post_write(ways_[q].qp.get(),
+                   {.id = work_id(settings_.number, q, kData),
+                    .local = buffer_.address() + slot_offset(k) + part.from,
+                    .bytes = static_cast<uint32_t>(part.bytes),
+                    .lkey = buffer_.lkey(q % near_devices_),
+                    .remote = credit.address + part.from,
+                    .rkey = credit.rkeys[q % settings_.far_devices],
+                    .signalled = true,
+                    .immediate = bytes},  // host byte order up to NCCL 2.28 (docs/nccl 3.2)
+                   "data"));
+  }
+  return {};
+}
+
+uint64_t VerbsLink::whole_messages() const {
+  return std::ranges::min_element(ways_, {}, &Way::parts)->parts;
+}
+
+bool VerbsLink::makes_whole(uint64_t id) {
+  const uint64_t before = whole_messages();
+  ++ways_[id >> 2 & 15].parts;
+  return whole_messages() != before;
 }
 
 std::string completion_fault(const ibv_wc& completion, const std::string& event) {

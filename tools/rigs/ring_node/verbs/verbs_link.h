@@ -1,10 +1,12 @@
-// One direction of one channel on a real RDMA device: a queue pair, the memory of messages and of
-// credits, set up as NCCL sets up its own (docs/nccl 2.4).
+// One direction of one channel on real RDMA devices: a queue pair, or one for each of the NICs that
+// are merged at one of its ends; the memory of messages and of credits, set up as NCCL sets up its
+// own (docs/nccl 2.4, 3.2).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ctrl/peers/ring/ring_messages.h"
 #include "tools/rigs/ring_node/base/message_link.h"
@@ -19,38 +21,55 @@ class VerbsLink final : public MessageLink {
     bool sends = false;   ///< data; else credits
     uint32_t slots = 1, slot_bytes = 1;
     uint32_t sender_rank = 0;  ///< in credits
+    uint32_t far_devices = 1;  ///< queue pair q leads to number q % far_devices of the other end's
   };
-  /// What a completion is about; the work request id is (number << 2 | kind).
+  /// What a completion is about.
   enum Kind : uint64_t { kData = 0, kReceive = 1, kCredit = 2 };
-  static uint64_t work_id(uint32_t number, Kind kind) { return uint64_t{number} << 2 | kind; }
+  static uint64_t work_id(uint32_t number, uint32_t queue_pair, Kind kind) {
+    return uint64_t{number} << 6 | queue_pair << 2 | kind;
+  }
+  static uint32_t number_of(uint64_t id) { return static_cast<uint32_t>(id >> 6); }
+  static Kind kind_of(uint64_t id) { return static_cast<Kind>(id & 3); }
 
-  /// A queue pair in INIT, memory registered. The device must outlive the link.
-  static Result<std::unique_ptr<VerbsLink>> make(const VerbsDevice& device,
+  /// Queue pairs in INIT, memory registered. `devices`: of each queue pair; they must outlive the
+  /// link.
+  static Result<std::unique_ptr<VerbsLink>> make(std::vector<const VerbsDevice*> devices,
                                                  const Settings& settings);
 
-  /// Of our end what the device decides, for the other one.
+  /// Of our end what the devices decide, for the other one.
   void describe(RingLinkEnd& end) const;
-  /// Takes the other end: the queue pair is ready to receive and to send afterwards.
+  /// Takes the other end: the queue pairs are ready to receive and to send afterwards.
   Result<void> connect(const RingLinkEnd& theirs, uint8_t traffic_class);
 
   Result<void> grant(uint64_t k, uint32_t capacity) override;
   const CreditEntry* credit(uint64_t k) override;
   Result<void> send(uint64_t k, const CreditEntry& credit, uint32_t bytes) override;
-  /// Of message `k`, in the memory that it is sent from or comes to.
-  std::byte* slot(uint64_t k) const { return buffer_.data() + slot_offset(k); }
+  std::byte* slot(uint64_t k) override { return buffer_.data() + slot_offset(k); }
+
+  /// Of a completion of data, or of a receive: whether it is the last part of a message that was
+  /// missing. Messages are whole in their order.
+  bool makes_whole(uint64_t id);
 
  private:
-  VerbsLink(const VerbsDevice& device, const Settings& settings)
-      : device_(device), settings_(settings) {}
-  uint64_t slot_offset(uint64_t k) const { return k % settings_.slots * settings_.slot_bytes; }
+  /// One of the queue pairs, and the memory of the other end by its device.
+  struct Way {
+    const VerbsDevice* device = nullptr;
+    VerbsQueuePair qp;
+    Rkey fifo_rkey = 0;
+    uint64_t parts = 0;  ///< of messages that were acknowledged, or came
+  };
 
-  const VerbsDevice& device_;
+  VerbsLink(std::vector<const VerbsDevice*> devices, const Settings& settings);
+  uint64_t slot_offset(uint64_t k) const { return k % settings_.slots * settings_.slot_bytes; }
+  uint64_t whole_messages() const;
+  Result<RegisteredMemory> memory(size_t bytes) const;
+
   Settings settings_;
-  RegisteredMemory buffer_;   ///< of messages: the other end writes here, or we send from it
-  RegisteredMemory credits_;  ///< that come, or ours before they are written
-  VerbsQueuePair qp_;
+  uint32_t near_devices_ = 1;  ///< ours; way q is on number q % near_devices_
+  RegisteredMemory buffer_;    ///< of messages: the other end writes here, or we send from it
+  RegisteredMemory credits_;   ///< that come, or ours before they are written
+  std::vector<Way> ways_;
   uint64_t fifo_address_ = 0;  ///< the sender's memory for our credits
-  Rkey fifo_rkey_ = 0;
 };
 
 /// Of a completion that is no success; `event`: a fatal one of its device, or empty.

@@ -5,6 +5,24 @@
 
 namespace understudy {
 
+namespace {
+
+std::string gid_fault(const RingLinkEnd& theirs, const std::vector<IpAddress>& told) {
+  const std::string where = "connected (channel " + std::to_string(theirs.channel) + "): ";
+  if (theirs.more.size() + 1 != told.size()) {
+    return where + std::to_string(theirs.more.size() + 1) + " queue pairs, the job has " +
+           std::to_string(told.size());
+  }
+  for (size_t q = 0; q < told.size(); ++q) {
+    const IpAddress& gid = q == 0 ? theirs.gid : theirs.more[q - 1].gid;
+    if (gid == told[q]) continue;
+    return where + "GID " + gid.text() + " is not the one that the job names, " + told[q].text();
+  }
+  return "";
+}
+
+}  // namespace
+
 NodeClient::NodeClient(std::string job, IpAddress address) : OobMachine("peer") {
   RingHelloMessage hello;
   hello.job = std::move(job);
@@ -49,10 +67,7 @@ void NodeClient::take(const RingLinkEnd& theirs) {
                      "): answers a link that was not asked for");
   }
   auto fault = connected_fault(**found, theirs);
-  if (fault.empty() && theirs.gid != job_->links[link].remote) {
-    fault = "connected (channel " + std::to_string(theirs.channel) + "): GID " + theirs.gid.text() +
-            " is not the one that the job names, " + job_->links[link].remote.text();
-  }
+  if (fault.empty()) fault = gid_fault(theirs, job_->links[link].remote);
   if (!fault.empty()) return fail_with(std::move(fault));
   theirs_[link] = theirs;
   ++connected_;

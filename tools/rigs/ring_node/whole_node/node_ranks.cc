@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dataplane/base/try.h"
+#include "dataplane/collective/wire_lines.h"
 
 namespace understudy {
 namespace {
@@ -20,9 +21,10 @@ std::optional<NodeWay> inside_of(const NodeJobMessage& job) {
 }  // namespace
 
 NodeRanks::NodeRanks(const NodeJobMessage& job, const std::vector<NodeKind>& kinds,
-                     std::vector<MessageLink*> links)
+                     std::vector<MessageLink*> links, NodeValues* values)
     : job_(job),
       kinds_(kinds),
+      values_(values),
       links_(links.size()),
       takes_time_(inside_of(job).has_value()),
       program_(*this, job.communicator.gpus, kSlots, inside_of(job)) {
@@ -32,6 +34,7 @@ NodeRanks::NodeRanks(const NodeJobMessage& job, const std::vector<NodeKind>& kin
 Result<void> NodeRanks::start(uint32_t kind, Time now) {
   ++operation_;
   kind_ = &kinds_[kind];
+  if (values_ != nullptr) values_->begin(kind);
   for (Link& link : links_) {
     link.base += link.messages();
     link.schedule = nullptr;
@@ -82,10 +85,17 @@ Result<bool> NodeRanks::post(uint32_t l) {
   while (!link.due.empty()) {
     const CreditEntry* credit = link.at->credit(link.posted);
     if (credit == nullptr) break;
-    const uint32_t bytes = link.due.front();
+    const Due& due = link.due.front();
+    const uint32_t bytes = due.bytes;
     const std::string fault = credit_fault(*credit, job_.links[l].rank, bytes);
     if (!fault.empty()) {
       return fail(name_of(l) + ", credit " + std::to_string(link.posted) + ": " + fault);
+    }
+    if (values_ != nullptr) {
+      // The device may still read a message of an earlier operation from there.
+      if (link.posted - link.acknowledged >= job_.links[l].slots) break;
+      auto* out = reinterpret_cast<uint8_t*>(link.at->slot(link.posted));
+      WireLines(due.protocol).write_all(due.data, flag_of(link, credit->size), {out, bytes});
     }
     TRY(link.at->send(link.posted, *credit, bytes));
     link.due.pop_front();
@@ -93,6 +103,29 @@ Result<bool> NodeRanks::post(uint32_t l) {
     any = true;
   }
   return any;
+}
+
+/// That LL and LL128 carry in the next message of a connection for collectives.
+uint64_t NodeRanks::flag_of(Link& link, uint64_t capacity) {
+  const BufferSizes& sizes = job_.communicator.buffers;
+  return link.steps.next(capacity, {.simple = sizes.simple, .ll = sizes.ll, .ll128 = sizes.ll128})
+      .flag();
+}
+
+/// The next message that has come, out of its slot.
+Result<void> NodeRanks::take(uint32_t l, const std::string& where) {
+  Link& link = links_[l];
+  const Message message = link.schedule->message(link.connection, link.received);
+  const auto* came = reinterpret_cast<const uint8_t*>(link.at->slot(link.base + link.received));
+  const WireLines lines(link.schedule->connections()[link.connection].protocol);
+  if (lines.wrong_flags(came, message.wire, link.flags.front()) > 0) {
+    return fail(where + "a flag that NCCL's kernel would wait for is not there");
+  }
+  link.flags.pop_front();
+  std::vector<uint8_t> data(message.data);
+  lines.read(came, 0, data);
+  values_->take({operation_, link.rank, link.connection}, link.received, std::move(data));
+  return {};
 }
 
 Result<void> NodeRanks::on_received(uint32_t l, uint32_t size, Time now) {
@@ -104,6 +137,9 @@ Result<void> NodeRanks::on_received(uint32_t l, uint32_t size, Time now) {
   if (size != expected) {
     return fail(where + std::to_string(size) + " bytes, the schedule says " +
                 std::to_string(expected));
+  }
+  if (values_ != nullptr) {
+    TRY(take(l, where));
   }
   ++link.received;
   program_.arrived({operation_, link.rank, link.connection}, now);
@@ -132,15 +168,25 @@ bool NodeRanks::idle() const {
 }
 
 void NodeRanks::on_filled(const RankEnd& sender, uint64_t k, Time) {
-  if (kind_->links[sender.rank][sender.connection] == NodeKind::kInside) return;
+  std::vector<uint8_t> data;
+  if (values_ != nullptr) data = values_->made(sender, k);
+  if (kind_->links[sender.rank][sender.connection] == NodeKind::kInside) {
+    if (values_ == nullptr) return;
+    const FarEnd& far = kind_->parts[sender.rank].far(sender.connection);
+    values_->take({operation_, far.rank, far.connection}, k, std::move(data));
+    return;
+  }
   Link& link = link_of(sender);
-  link.due.push_back(link.schedule->message(link.connection, k).wire);
+  link.due.push_back({.bytes = link.schedule->message(link.connection, k).wire,
+                      .protocol = link.schedule->connections()[link.connection].protocol,
+                      .data = std::move(data)});
 }
 
 void NodeRanks::on_grantable(const RankEnd& receiver, uint64_t, Time) {
   Link& link = link_of(receiver);
   const uint32_t capacity = link.schedule->connections()[link.connection].capacity;
   const auto granted = link.at->grant(link.base + link.granted, capacity);
+  if (values_ != nullptr) link.flags.push_back(flag_of(link, capacity));
   ++link.granted;
   if (!granted && failure_.empty()) failure_ = granted.error().text;
 }

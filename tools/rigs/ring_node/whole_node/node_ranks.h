@@ -1,6 +1,6 @@
 // The ranks of one node in a job's operations, as NCCL's kernels and proxies execute them: the rank
 // program says what waits for what; here are the credits and messages of the node's links. It knows
-// no verbs. Contents of messages are free.
+// no verbs.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,19 @@
 #include "ctrl/peers/ring/node_job.h"
 #include "dataplane/base/result.h"
 #include "dataplane/collective/rank_program.h"
+#include "dataplane/nccl/nccl_steps.h"
 #include "tools/rigs/ring_node/base/message_link.h"
 #include "tools/rigs/ring_node/whole_node/node_schedule.h"
+#include "tools/rigs/ring_node/whole_node/node_values.h"
 
 namespace understudy {
 
 class NodeRanks final : private RankProgramOwner {
  public:
-  /// `links`: of the job's; all arguments outlive this.
+  /// `links`: of the job's; `values`: null if contents of messages are free. All arguments outlive
+  /// this.
   NodeRanks(const NodeJobMessage& job, const std::vector<NodeKind>& kinds,
-            std::vector<MessageLink*> links);
+            std::vector<MessageLink*> links, NodeValues* values = nullptr);
 
   /// All ranks enter an operation. Messages of the one before may still wait for their
   /// acknowledgements.
@@ -48,14 +51,22 @@ class NodeRanks final : private RankProgramOwner {
   std::string name_of(uint32_t link) const;
 
  private:
+  /// A message that was filled and not posted.
+  struct Due {
+    uint32_t bytes = 0;
+    Protocol protocol = Protocol::kSimple;
+    std::vector<uint8_t> data;  ///< with values
+  };
   struct Link {
     MessageLink* at = nullptr;
+    NcclSteps steps;  ///< with values: of messages granted or posted
     // Of the operation, if it uses the link:
     uint32_t rank = 0, connection = 0;
     const RankSchedule* schedule = nullptr;
-    uint64_t base = 0;                      ///< messages of earlier operations
-    uint64_t granted = 0, received = 0;     ///< of this one
-    std::deque<uint32_t> due;               ///< bytes of messages that were filled and not posted
+    uint64_t base = 0;                   ///< messages of earlier operations
+    uint64_t granted = 0, received = 0;  ///< of this one
+    std::deque<uint64_t> flags;          ///< of messages granted and not received
+    std::deque<Due> due;
     uint64_t posted = 0, acknowledged = 0;  ///< of all operations
     uint64_t under_way() const { return due.size() + posted - acknowledged; }
     uint64_t messages() const {
@@ -84,9 +95,12 @@ class NodeRanks final : private RankProgramOwner {
   Link& link_of(const RankEnd& end) { return links_[(*kind_).links[end.rank][end.connection]]; }
   bool pass(Time now);
   Result<bool> post(uint32_t link);
+  uint64_t flag_of(Link& link, uint64_t capacity);
+  Result<void> take(uint32_t link, const std::string& where);
 
   const NodeJobMessage& job_;
   const std::vector<NodeKind>& kinds_;
+  NodeValues* const values_;
   std::vector<Link> links_;
   const bool takes_time_;
   RankProgram program_;

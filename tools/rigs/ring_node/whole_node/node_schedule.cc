@@ -38,7 +38,14 @@ std::unique_ptr<RankSchedule> part_of(const Communicator& communicator,
     parts.push_back(rank_schedule(communicator, operations[i], cuts[i], rank));
   }
   if (parts.size() == 1) return std::move(parts.front());
-  return std::make_unique<GroupRankSchedule>(std::move(parts));
+  // Where each operation's result begins in that of all.
+  std::vector<uint64_t> results;
+  uint64_t end = 0;
+  for (const Operation& o : operations) {
+    results.push_back(end);
+    end += o.bytes() * (o.collective == Collective::kAllGather ? communicator.ranks() : 1);
+  }
+  return std::make_unique<GroupRankSchedule>(std::move(parts), std::move(results));
 }
 
 class Maker {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "dataplane/base/try.h"
@@ -49,7 +50,9 @@ Result<void> NodeSession::prepare() {
 Result<void> NodeSession::open_devices() {
   std::map<IpAddress, unsigned> completions;
   for (const NodeJobMessage::Link& link : job().links) {
-    completions[link.local] += 2 * link.slots + kSpareCompletions;
+    for (const IpAddress& address : link.local) {
+      completions[address] += 2 * link.slots + kSpareCompletions;
+    }
   }
   for (const auto& [address, entries] : completions) {
     auto& device = devices_[address];
@@ -67,16 +70,25 @@ Result<void> NodeSession::make_links() {
   std::vector<MessageLink*> links;
   for (uint32_t l = 0; l < job().links.size(); ++l) {
     const NodeJobMessage::Link& link = job().links[l];
-    auto made = TRY(VerbsLink::make(
-        *devices_[link.local], {.number = l,
-                                .sends = link.client_sends,
-                                .slots = link.slots,
-                                .slot_bytes = link.slot_bytes,
-                                .sender_rank = link.client_sends ? link.rank : link.peer_rank}));
+    std::vector<const VerbsDevice*> devices;
+    for (const IpAddress& address : link.local) devices.push_back(devices_[address].get());
+    const std::set<IpAddress> far(link.remote.begin(), link.remote.end());
+    auto made = TRY(VerbsLink::make(std::move(devices),
+                                    {.number = l,
+                                     .sends = link.client_sends,
+                                     .slots = link.slots,
+                                     .slot_bytes = link.slot_bytes,
+                                     .sender_rank = link.client_sends ? link.rank : link.peer_rank,
+                                     .far_devices = static_cast<uint32_t>(far.size())}));
     links.push_back(made.get());
     links_.push_back(std::move(made));
   }
-  ranks_ = std::make_unique<NodeRanks>(job(), kinds_, std::move(links));
+  if (job().exact) {
+    input_seed_ = TRY(choose_input_seed(options_));
+    values_ =
+        std::make_unique<NodeValues>(job(), kinds_, input_seed_, options_.input_seed.has_value());
+  }
+  ranks_ = std::make_unique<NodeRanks>(job(), kinds_, std::move(links), values_.get());
   return {};
 }
 
@@ -128,6 +140,7 @@ Result<void> NodeSession::run(const std::function<void(const SizeOutcome&)>& tol
     const auto time = run_operation(kind);
     if (!time) return fail(std::to_string(outcome.bytes) + " bytes: " + time.error().text);
     if (iteration >= job().warmup) outcome.times_ns.push_back(*time);
+    verify(outcome);
     if (iteration + 1 < runs) continue;
     told(outcome);
     TRY(tell(kind, outcome));
@@ -154,11 +167,16 @@ Result<uint64_t> NodeSession::run_operation(uint32_t kind) {
   return time;
 }
 
+void NodeSession::verify(SizeOutcome& outcome) {
+  if (values_ == nullptr) return;
+  if (const auto wrong = values_->wrong()) outcome.wrong = outcome.wrong.value_or(0) + *wrong;
+}
+
 Result<void> NodeSession::tell(uint32_t kind, const SizeOutcome& outcome) {
   client().send_result({.operation = kind,
                         .bytes = outcome.bytes,
                         .times_ns = outcome.times_ns,
-                        .wrong = {},
+                        .wrong = outcome.wrong,
                         .rank = job().node * job().communicator.gpus});
   return peer_->exchange(milliseconds(0));
 }
@@ -194,15 +212,16 @@ Result<bool> NodeSession::poll_completions(const VerbsDevice& device) {
   const Time at = ranks_->takes_time() ? now() : Time();
   for (int i = 0; i < count; ++i) {
     const ibv_wc& wc = completions[i];
-    const auto link = static_cast<uint32_t>(wc.wr_id >> 2);
-    const uint64_t kind = wc.wr_id & 3;
+    const uint32_t link = VerbsLink::number_of(wc.wr_id);
+    const VerbsLink::Kind kind = VerbsLink::kind_of(wc.wr_id);
     if (wc.status != IBV_WC_SUCCESS) {
       return fail(ranks_->name_of(link) + ", " + completion_fault(wc, device.fatal_event()) + "; " +
                   ranks_->waiting_for());
     }
+    if (kind == VerbsLink::kCredit || !links_[link]->makes_whole(wc.wr_id)) continue;
     if (kind == VerbsLink::kData) {
       ranks_->on_sent(link, at);
-    } else if (kind == VerbsLink::kReceive) {
+    } else {
       TRY(ranks_->on_received(link, wc.imm_data, at));
     }
   }

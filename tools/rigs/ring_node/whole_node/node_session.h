@@ -18,6 +18,7 @@
 #include "tools/rigs/ring_node/verbs/verbs_link.h"
 #include "tools/rigs/ring_node/whole_node/node_client.h"
 #include "tools/rigs/ring_node/whole_node/node_ranks.h"
+#include "tools/rigs/ring_node/whole_node/node_values.h"
 
 namespace understudy {
 
@@ -27,6 +28,9 @@ class NodeSession {
   static Result<std::unique_ptr<NodeSession>> start(const RingNodeOptions& options);
 
   const NodeJobMessage& job() const { return *client().job(); }
+  /// Null if contents of messages are free.
+  const NodeValues* values() const { return values_.get(); }
+  uint64_t input_seed() const { return input_seed_; }
   /// Its RDMA devices, one text each.
   std::vector<std::string> devices() const;
 
@@ -52,6 +56,7 @@ class NodeSession {
   Result<void> wait();
   /// The time of one operation in ns.
   Result<uint64_t> run_operation(uint32_t kind);
+  void verify(SizeOutcome& outcome);
   Result<void> tell(uint32_t kind, const SizeOutcome& outcome);
   Result<void> finish();
   template <typename Over>
@@ -62,10 +67,12 @@ class NodeSession {
   Result<void> look_for_trouble(uint64_t idle_ns);
 
   RingNodeOptions options_;
+  uint64_t input_seed_ = 0;
   std::unique_ptr<Neighbour<NodeClient>> peer_;
   std::map<IpAddress, std::unique_ptr<VerbsDevice>> devices_;  ///< by the address of the NIC
   std::vector<NodeKind> kinds_;
   std::vector<std::unique_ptr<VerbsLink>> links_;  ///< as the job's
+  std::unique_ptr<NodeValues> values_;             ///< null if contents are free
   std::unique_ptr<NodeRanks> ranks_;
   std::vector<std::unique_ptr<Profiler>> profilers_;  ///< of each rank; none if none is asked for
 };

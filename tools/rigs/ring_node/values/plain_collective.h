@@ -16,7 +16,6 @@
 #include "collective_model/schedule/schedule.h"
 #include "collective_model/schedule/tree.h"
 #include "dataplane/base/pattern.h"
-#include "dataplane/collective/element_values.h"
 
 namespace understudy::plain {
 
