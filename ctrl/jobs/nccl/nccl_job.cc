@@ -16,7 +16,7 @@ constexpr Duration kLastPackets = Duration::ms(10);
 }  // namespace
 
 NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network,
-                 Say say, RoceProbe probe)
+                 Say say, const RoceProbe& probe)
     : config_(config),
       number_(number),
       job_(config.jobs[number]),

@@ -33,7 +33,7 @@ class NcclJob final : public NetIbObserver {
 
   /// All arguments outlive this. `number`: of the configuration's jobs.
   NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network, Say say,
-          RoceProbe probe);
+          const RoceProbe& probe);
   ~NcclJob() override;
 
   /// What has to stand before a real rank comes: root and store, where they are ours.
