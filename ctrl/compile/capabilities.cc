@@ -47,10 +47,7 @@ constexpr Capability kTable[] = {
          "a node on the wire")}},
     {"kernels and reference nodes in one job with `join`",
      find_both_kinds_joined,
-     {kAbsent,
-      no("in NCCL's bootstrap the emulator speaks for emulated ranks only: a reference node's rank "
-         "would have to be announced as one of these, and its connections handed to its requester"),
-      kAbsent, kAbsent}},
+     {kAbsent, kYes, kAbsent, kAbsent}},
     {"an algorithm for each dimension of the network",
      find_dimensions,
      {kNoDimensions, kNoDimensions, kNoDimensions, kNoDimensions}},

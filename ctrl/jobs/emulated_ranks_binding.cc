@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "collective_model/nccl/p2p_rounds.h"
 #include "ctrl/jobs/operations/inferred_operations.h"
 #include "ctrl/jobs/operations/inferred_pairs.h"
 #include "dataplane/base/assert.h"
@@ -85,24 +84,6 @@ Result<void> EmulatedRanksBinding::allocate() {
   online_ = std::make_unique<OnlineEmulatedRanks>(job, progress_, std::move(settings), *source_);
   source_->attach(*online_, real_time_ ? &control_ : nullptr);
   return {};
-}
-
-std::optional<uint32_t> EmulatedRanksBinding::find(uint32_t real, uint32_t emulated,
-                                                   uint32_t channel, uint8_t index,
-                                                   bool real_sends) const {
-  if (index == 1) {
-    const auto all = p2p_channels_between(setup_.communicator, real_sends ? real : emulated,
-                                          real_sends ? emulated : real);
-    if (channel >= all.size()) return std::nullopt;
-    channel = all[channel];
-  }
-  const std::vector<CollectiveConnection>& links = setup_.job.links;
-  for (uint32_t l = 0; l < links.size(); ++l) {
-    const CollectiveConnection& link = links[l];
-    if (link.among_real() || link.real != real || link.far != emulated) continue;
-    if (link.channel == channel && link.index == index && link.real_sends == real_sends) return l;
-  }
-  return std::nullopt;
 }
 
 void EmulatedRanksBinding::wake(uint64_t cookie) {
@@ -201,26 +182,9 @@ Result<EndpointReady> EmulatedRanksBinding::serve(uint32_t link, const EndpointR
   }
   if (ends_[link].connected) return fail("the connection has been made already");
   if (!request.reserve) {
-    LinkFarEnd far;
-    far.qpns = wanted.remote_qpns;
-    far.split = wanted.split;
-    far.parts = wanted.parts;
     const CollectiveConnection& l = setup_.job.links[link];
-    for (const IpAddress& local : wanted.local) {
-      far.devices.near.push_back(nic_with(node_of(config_, job_, setup_, l.far), local));
-    }
-    for (size_t d = 0; d < wanted.devices.size(); ++d) {
-      const auto& [gid, rkey] = wanted.devices[d];
-      far.devices.far.push_back(nic_with(node_of(config_, job_, setup_, l.real), gid));
-      far.fifo_rkey[d] = rkey;
-    }
-    far.devices.far_of = wanted.remote_device;
-    far.fifo_va = wanted.fifo_address;
-    far.tag = wanted.connector.sender;
-    far.checked = true;
-    far.mtu = request.mtu;
-    far.traffic_class = request.sender.traffic_class;
-    connect(link, far);
+    connect(link, told_far_end(node_of(config_, job_, setup_, l.far),
+                               node_of(config_, job_, setup_, l.real), request));
   }
   return EndpointReady{ours.qpns.front(), Psn(0), ours.va, ours.rkey, ours.qpns};
 }

@@ -30,10 +30,6 @@ class EmulatedRanksBinding {
                                                               ShardControl& control, bool real_time,
                                                               const CtsLayout& layout = {});
 
-  /// The link between a real and an emulated rank, if the operations use it. `channel`: of
-  /// send/recv (index 1) its place among all that NCCL connects for the two.
-  std::optional<uint32_t> find(uint32_t real, uint32_t emulated, uint32_t channel, uint8_t index,
-                               bool real_sends) const;
   // A link is opened, connected, and joins when its sender has said that it is ready; before
   // start() or after it, when the real rank likes. After it is closed it does not come again.
 

@@ -4,7 +4,6 @@
 
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/config/job_operation.h"
-#include "ctrl/config/port_of.h"
 #include "ctrl/jobs/link_timeline.h"
 #include "ctrl/jobs/node_job.h"
 #include "ctrl/jobs/operations/reference_feed.h"
@@ -32,27 +31,11 @@ std::optional<uint32_t> link_of(const CollectiveJob& job, const RingLinkRequest&
   return std::nullopt;
 }
 
-/// Of the real node's NIC by which the rank talks.
-size_t port_of_rank(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
-                    uint32_t rank) {
-  const Communicator& c = setup.communicator;
-  return *port_of(config, job.ranks[c.node_of(rank)], c.nic_of(rank));
-}
-
-bool is_over(const CollectiveProgress& p) { return p.failed || p.finished == p.results.size(); }
-
 }  // namespace
-
-/// Whoever plays a real rank here; null: a program does.
-RanksHost* JobRunner::reference_of(const Job& job, uint32_t rank) {
-  if (job.reference.empty()) return nullptr;
-  const CollectiveSetup& setup = job.setup();
-  return job.reference[setup.job.real_index[rank] / setup.communicator.gpus].get();
-}
 
 /// Of a rank that speaks for itself.
 bool JobRunner::is_program(const Job& job, uint32_t rank) {
-  return job.setup().job.is_real(rank) && reference_of(job, rank) == nullptr;
+  return job.setup().job.is_real(rank) && control_behind(job, rank) == nullptr;
 }
 
 std::vector<uint32_t> JobRunner::programs(const Job& job) {
@@ -93,7 +76,8 @@ Result<std::unique_ptr<JobRunner>> JobRunner::create(const Config& config,
     made.state = std::move(states[j]);
     made.control = controls[port_of_rank(config, job, made.setup(), made.setup().job.real.front())];
     TRY(runner->host(made, job));
-    TRY(runner->host_reference(made, job, reference));
+    runner->find_reference(made, job, reference);
+    if (!job.join) TRY(runner->host_reference(made, job));
     made.clients = runner->clients_of(static_cast<uint32_t>(j));
     made.has_begun = made.has_ended = made.clients == 0;
     if (!job.join && !is_ring_of_neighbours(config, job)) make_node_jobs(config, job, made);
@@ -130,25 +114,6 @@ Result<void> JobRunner::host(Job& job, const JobConfig& config) {
   return {};
 }
 
-Result<void> JobRunner::host_reference(Job& job, const JobConfig& config,
-                                       const std::vector<ShardControl*>& reference) {
-  if (reference.empty() || config.join) return {};
-  const CollectiveJob& out = job.setup().job;
-  const uint32_t gpus = job.setup().communicator.gpus;
-  for (uint32_t node = 0; size_t{node} * gpus < out.real.size(); ++node) {
-    std::unique_ptr<RanksHost>& made = job.reference.emplace_back();
-    ShardControl* behind =
-        reference[port_of_rank(config_, config, job.setup(), out.real[size_t{node} * gpus])];
-    if (behind == nullptr) continue;
-    made = TRY(RanksHost::create_beside_programs(config_, config, *job.state, node, *behind));
-  }
-  for (const auto& ranks : job.reference) {
-    if (ranks == nullptr) continue;
-    TRY(ranks->connect(*job.emulated, job.reference));
-  }
-  return {};
-}
-
 Result<void> JobRunner::plan_again(size_t number, uint32_t search_channels) {
   Job& job = jobs_[number];
   if (job.setup().topology != nullptr) {
@@ -157,7 +122,9 @@ Result<void> JobRunner::plan_again(size_t number, uint32_t search_channels) {
   }
   auto own = std::make_unique<JobConfig>(config_.jobs[number]);
   own->search_channels = search_channels;
-  auto state = TRY(begin_job(config_, *own, TRY(build_collective(config_, *own, false))));
+  const CollectiveState& former = job.state->ranks;
+  auto state = TRY(begin_job(config_, *own, TRY(build_collective(config_, *own, false)),
+                             former.workload, former.group));
   job.emulated->give_up();
   job.emulated.reset();
   job.state = std::move(state);
@@ -312,13 +279,6 @@ void JobRunner::on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulate
   if (j.emulated->all_joined()) start(j);
 }
 
-void JobRunner::start(Job& job) {
-  job.emulated->start();
-  for (const auto& ranks : job.reference) {
-    if (ranks != nullptr) ranks->start();
-  }
-}
-
 void JobRunner::on_ring_result(uint32_t job, uint32_t real_rank, const RingResultMessage& result) {
   jobs_[job].results.emplace_back(real_rank, result);
 }
@@ -403,13 +363,7 @@ bool JobRunner::settled() const {
     const Job& job = jobs_[j];
     const bool told = !config_.jobs[j].join && config_.jobs[j].operations == OperationsMode::kTold;
     const bool left = job.clients > 0 && job.has_ended;
-    return !told || !left || is_over(job.emulated->progress());
-  });
-}
-
-bool JobRunner::has_reference() const {
-  return std::ranges::any_of(jobs_, [](const Job& job) {
-    return std::ranges::any_of(job.reference, [](const auto& ranks) { return ranks != nullptr; });
+    return !told || !left || job.emulated->progress().over();
   });
 }
 
@@ -422,14 +376,6 @@ std::vector<const std::vector<ControlledPair>*> JobRunner::controlled() const {
     }
   }
   return all;
-}
-
-bool JobRunner::reference_over() const {
-  return std::ranges::all_of(jobs_, [](const Job& job) {
-    return std::ranges::all_of(job.reference, [](const auto& ranks) {
-      return ranks == nullptr || is_over(ranks->progress());
-    });
-  });
 }
 
 std::string JobRunner::status() const {

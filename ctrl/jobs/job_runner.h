@@ -81,6 +81,20 @@ class JobRunner final : public RingObserver {
   EmulatedRanksBinding& emulated(size_t job) { return *jobs_[job].emulated; }
   const CollectiveSetup& setup(size_t job) const { return jobs_[job].setup(); }
   ShardControl& control(size_t job) { return *jobs_[job].control; }
+  /// Whether a rank speaks for itself. Others are played here: emulated, or on a reference node,
+  /// whose shard's control this is, else null.
+  bool is_program(size_t job, uint32_t rank) const { return is_program(jobs_[job], rank); }
+  ShardControl* reference_control(size_t job, uint32_t rank) const;
+  /// Once its plan stands: connects its ranks on reference nodes with emulated ones and with each
+  /// other.
+  Result<void> open_reference(size_t job);
+  /// The ranks of such a rank's node, which are there from then on; else null.
+  RanksHost* reference(size_t job, uint32_t rank) { return reference_of(jobs_[job], rank); }
+  /// Whoever is played here begins, if that may be: where operations are told, and on reference
+  /// nodes, once the real ranks have joined that the first one needs.
+  void start_joined(size_t job);
+  /// Of emulated ranks, then of those on reference nodes.
+  std::vector<const CollectiveProgress*> progress(size_t job) const;
   /// Before any of its connections is asked for: the job's plan is made anew for so many channels
   /// of NCCL's search. References to its setup and emulated ranks end. Not in a network of
   /// switches.
@@ -88,7 +102,11 @@ class JobRunner final : public RingObserver {
   void begun(size_t job) { jobs_[job].has_begun = true; }
   /// All real ranks stand ready.
   bool has_begun(size_t job) const { return jobs_[job].has_begun; }
-  void ended(size_t job) { jobs_[job].has_ended = true; }
+  /// `failed`: nobody has to do any more.
+  void ended(size_t job, bool failed) {
+    jobs_[job].has_ended = true;
+    jobs_[job].given_up = failed;
+  }
 
   void on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
   void on_ring_result(uint32_t job, uint32_t real_rank, const RingResultMessage& result) override;
@@ -101,7 +119,9 @@ class JobRunner final : public RingObserver {
     std::unique_ptr<JobConfig> own;   ///< of a plan that was made again
     std::unique_ptr<JobState> state;  ///< null: somebody else's, the rest is empty
     std::unique_ptr<EmulatedRanksBinding> emulated;
-    std::vector<std::unique_ptr<RanksHost>> reference;  ///< by real node; null: a program's
+    /// By real node; null: a program's. Empty: there is none on a reference node.
+    std::vector<ShardControl*> behind;
+    std::vector<std::unique_ptr<RanksHost>> reference;  ///< the same, once it is connected
     /// What programs are told that play whole nodes, by the first of their ranks.
     std::map<uint32_t, std::shared_ptr<const NodeJobMessage>> node_jobs;
     /// What programs told of their ends of links that they share: by sender, receiver, channel,
@@ -111,18 +131,22 @@ class JobRunner final : public RingObserver {
     uint32_t clients = 0;                          ///< connections that these make
     using Client = std::pair<uint32_t, uint32_t>;  ///< real rank, and the rank that it has called
     std::set<Client> ready, done;
-    bool has_begun = false, has_ended = false;  ///< all clients are ready, or done
-    uint32_t plugins = 0;                       ///< that feed it, while they are connected
-    bool lost = false;                          ///< track of its operations, which was said
+    bool has_begun = false, has_ended = false;                 ///< all clients are ready, or done
+    bool emulated_started = false, reference_started = false;  ///< of a job with join
+    bool given_up = false;                                     ///< the same, has failed
+    uint32_t plugins = 0;  ///< that feed it, while they are connected
+    bool lost = false;     ///< track of its operations, which was said
     std::vector<std::pair<uint32_t, RingResultMessage>> results;  ///< and of which rank
   };
 
   explicit JobRunner(const Config& config) : config_(config) {}
   std::vector<size_t> own() const;
   Result<void> host(Job& job, const JobConfig& config);
-  Result<void> host_reference(Job& job, const JobConfig& config,
-                              const std::vector<ShardControl*>& reference);
+  void find_reference(Job& job, const JobConfig& config,
+                      const std::vector<ShardControl*>& reference) const;
+  Result<void> host_reference(Job& job, const JobConfig& config);
   void start(Job& job);
+  static ShardControl* control_behind(const Job& job, uint32_t rank);
   static RanksHost* reference_of(const Job& job, uint32_t rank);
   static bool is_program(const Job& job, uint32_t rank);
   static std::vector<uint32_t> programs(const Job& job);

@@ -2,8 +2,10 @@
 
 #include <numeric>
 
+#include "collective_model/nccl/p2p_rounds.h"
 #include "ctrl/compile/qp_control.h"
 #include "ctrl/config/merged_nics.h"
+#include "ctrl/config/port_of.h"
 
 namespace understudy {
 
@@ -19,6 +21,47 @@ LinkRoom room_of(const CollectiveJob& job, uint32_t link, const CtsLayout& layou
   return room;
 }
 
+LinkFarEnd told_far_end(const NodeConfig& here, const NodeConfig& there,
+                        const EndpointRequest& request) {
+  const NcclLinkRequest& told = *request.nccl;
+  LinkFarEnd far;
+  far.qpns = told.remote_qpns;
+  far.split = told.split;
+  far.parts = told.parts;
+  for (const IpAddress& local : told.local) far.devices.near.push_back(nic_with(here, local));
+  for (size_t d = 0; d < told.devices.size(); ++d) {
+    const auto& [gid, rkey] = told.devices[d];
+    far.devices.far.push_back(nic_with(there, gid));
+    far.fifo_rkey[d] = rkey;
+  }
+  far.devices.far_of = told.remote_device;
+  far.fifo_va = told.fifo_address;
+  far.tag = told.connector.sender;
+  far.checked = true;
+  far.mtu = request.mtu;
+  far.traffic_class = request.sender.traffic_class;
+  return far;
+}
+
+std::optional<uint32_t> find_link(const CollectiveSetup& setup, const NcclConnector& c) {
+  uint32_t channel = c.channel;
+  if (c.index == 1) {
+    const auto all = p2p_channels_between(setup.communicator, c.real_sends ? c.real : c.emulated,
+                                          c.real_sends ? c.emulated : c.real);
+    if (channel >= all.size()) return std::nullopt;
+    channel = all[channel];
+  }
+  const std::vector<CollectiveConnection>& links = setup.job.links;
+  for (uint32_t l = 0; l < links.size(); ++l) {
+    const CollectiveConnection& link = links[l];
+    if (link.real != c.real || link.far != c.emulated) continue;
+    if (link.channel == channel && link.index == c.index && link.real_sends == c.real_sends) {
+      return l;
+    }
+  }
+  return std::nullopt;
+}
+
 uint64_t buffer_bytes(const CollectiveConnection& link, uint32_t slots) {
   return std::max<uint64_t>(uint64_t{slots} * link.slot_bytes, 1);
 }
@@ -26,6 +69,12 @@ uint64_t buffer_bytes(const CollectiveConnection& link, uint32_t slots) {
 const NodeConfig& node_of(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
                           uint32_t rank) {
   return config.nodes[job.ranks[setup.communicator.node_of(rank)]];
+}
+
+size_t port_of_rank(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                    uint32_t rank) {
+  const Communicator& c = setup.communicator;
+  return *port_of(config, job.ranks[c.node_of(rank)], c.nic_of(rank));
 }
 
 LinkDevices LinkDevices::seen_from_far(size_t queue_pairs) const {

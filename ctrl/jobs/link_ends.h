@@ -10,6 +10,7 @@
 
 #include "ctrl/compile/collective.h"
 #include "ctrl/config/config.h"
+#include "ctrl/peers/peer.h"
 #include "ctrl/shards/nccl_queue_pair.h"
 #include "dataplane/collective/collective_job.h"
 #include "dataplane/engine/state/qp_control.h"
@@ -62,6 +63,14 @@ struct LinkFarEnd {
   uint8_t traffic_class = 0;
 };
 
+/// The far end at `there`, as its owner told net_ib's peer of ours at `here` (Behaviour::kNccl).
+LinkFarEnd told_far_end(const NodeConfig& here, const NodeConfig& there,
+                        const EndpointRequest& request);
+
+/// The link between a real rank and one that is played here, if the operations use it. `channel`:
+/// of send/recv (index 1) its place among all that NCCL connects for the two.
+std::optional<uint32_t> find_link(const CollectiveSetup& setup, const NcclConnector& connector);
+
 /// What the ends of a link need for its messages, as far as that is less than NCCL has. There may
 /// be thousands of links with one message each.
 struct LinkRoom {
@@ -82,6 +91,10 @@ uint64_t buffer_bytes(const CollectiveConnection& link, uint32_t slots);
 /// The node of a rank.
 const NodeConfig& node_of(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
                           uint32_t rank);
+
+/// The place among the configuration's ports of the NIC by which a real rank talks.
+size_t port_of_rank(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                    uint32_t rank);
 
 NcclBuffers buffers_of(const CollectiveSetup& setup);
 

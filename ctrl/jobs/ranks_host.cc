@@ -2,9 +2,17 @@
 
 #include <algorithm>
 
+#include "ctrl/peers/nccl/transport/net_ib_layout.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
+
+NcclWire NcclWire::of_joined(const JobConfig& job) {
+  const NetIbLayout& layout = net_ib_layout(job.nccl);
+  return {.layout = layout.cts,
+          .queue_pairs = job.join->queue_pairs,
+          .split = job.join->split_data.value_or(layout.split_data)};
+}
 
 bool RanksHost::is_own(uint32_t link) const {
   const uint32_t real = setup_.job.real_index[setup_.job.links[link].real];
@@ -27,11 +35,12 @@ Result<std::unique_ptr<RanksHost>> RanksHost::create(const Config& config, const
 Result<std::unique_ptr<RanksHost>> RanksHost::create_beside_programs(const Config& config,
                                                                      const JobConfig& job,
                                                                      JobState& state, uint32_t node,
-                                                                     ShardControl& control) {
+                                                                     ShardControl& control,
+                                                                     const NcclWire& wire) {
   const uint32_t gpus = state.setup->communicator.gpus;
   const ReferenceRanks::Own own{node * gpus, (node + 1) * gpus};
   std::unique_ptr<RanksHost> host(
-      new RanksHost(config, job, state, own, control, {}, state.setup->job.seed, false));
+      new RanksHost(config, job, state, own, control, wire, state.setup->job.seed, false));
   TRY(host->allocate());
   return host;
 }
@@ -75,13 +84,20 @@ Result<void> RanksHost::allocate() {
     memory.received[l] = link.real_sends ? nullptr : region->bytes;
     memory.sent[l] = end.sent.data();
     end.link = {{}, region->va, region->rkey};
-    const uint32_t queue_pairs = wire_.queue_pairs * devices(l).most();
-    while (end.link.qpns.size() < queue_pairs) {
-      end.link.qpns.push_back(control_.take_qpn());
-      if (end.link.qpns.back() == 0) return no_queue_pair();
-    }
+    TRY(take_queue_pairs(end.link, size_t{wire_.queue_pairs} * devices(l).most()));
   }
   ranks_ = std::make_unique<ReferenceRanks>(out, state_, own_, progress_, memory);
+  return {};
+}
+
+/// So many instead of those that it has.
+Result<void> RanksHost::take_queue_pairs(LinkNearEnd& end, size_t count) {
+  for (; end.qpns.size() > count; end.qpns.pop_back()) control_.return_qpn(end.qpns.back());
+  while (end.qpns.size() < count) {
+    const Qpn qpn = control_.take_qpn();
+    if (qpn == 0) return no_queue_pair();
+    end.qpns.push_back(qpn);
+  }
   return {};
 }
 
@@ -91,9 +107,13 @@ Result<void> RanksHost::connect(EmulatedRanksBinding& emulated,
     if (!is_own(l)) continue;
     const CollectiveConnection& link = setup_.job.links[l];
     if (link.among_real()) {
-      for (const auto& other : all) {
-        if (other == nullptr || !other->is_own(link.twin)) continue;
-        connect(l, other->ends_[link.twin].link);
+      const auto other = std::ranges::find_if(
+          all, [&](const auto& host) { return host != nullptr && host->is_own(link.twin); });
+      if (other != all.end()) {
+        connect(l, (*other)->ends_[link.twin].link);
+      } else if (job_.join) {
+        ranks_->await(l);
+        if (is_first(l)) ++awaited_;
       }
       continue;
     }
@@ -138,10 +158,13 @@ LinkDevices RanksHost::devices(uint32_t l) const {
 void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
   LinkFarEnd far;
   far.qpns = theirs.qpns;
+  far.split = wire_.split;
+  far.devices = devices(l);
+  far.parts = far.devices.most();
   far.mtu = config_.fabric.mtu;
   far.traffic_class = job_.sender.traffic_class;
   far.fifo_va = theirs.va;
-  far.fifo_rkey = {theirs.rkey, devices(l).far.size()};
+  far.fifo_rkey = {theirs.rkey, far.devices.far.size()};
   connect(l, std::move(far));
 }
 
@@ -149,8 +172,8 @@ void RanksHost::connect(uint32_t l, LinkFarEnd far) {
   const CollectiveConnection& link = setup_.job.links[l];
   End& end = ends_[l];
   const NodeConfig& far_node = node_of(config_, job_, setup_, link.far);
-  far.devices = devices(l);
-  NcclQps qps{{}, wire_.split, far.devices.most(), far.devices.far_of};
+  end.connected = true;
+  NcclQps qps{{}, far.split, far.parts, far.devices.far_of};
   for (size_t q = 0; q < far.qpns.size(); ++q) {
     const uint32_t real_nic = far.devices.near_nic(q, link.real_nic);
     const uint32_t far_nic = far.devices.far_nic(q, link.far_nic);
@@ -163,11 +186,18 @@ void RanksHost::connect(uint32_t l, LinkFarEnd far) {
       qps.all.push_back(&qp);
       if (qps.count() < far.qpns.size()) return;
       if (link.real_sends) {
-        ranks_->sender(l).connect({.qps = qps,
-                                   .layout = layout_,
-                                   .fifo = end.region.bytes,
-                                   .collective = setup_.job.exact && link.index == 0,
-                                   .buffers = buffers_of(setup_)});
+        ranks_->sender(l).connect(
+            {.qps = qps,
+             .layout = layout_,
+             .fifo = end.region.bytes,
+             // A program looks at the flags of its lines.
+             .collective = (setup_.job.exact || far.checked) && link.index == 0,
+             .buffers = buffers_of(setup_),
+             .several_receives = far.checked && far.fifo_va != 0 && link.index != 0,
+             .sizes_va = far.fifo_va,
+             .sizes_rkey = far.fifo_rkey,
+             .violations = far.checked ? &progress_.violations : nullptr,
+             .registered = far.checked ? &progress_.registered : nullptr});
       } else {
         ranks_->receiver(l).connect({.qps = qps,
                                      .layout = layout_,
@@ -181,7 +211,7 @@ void RanksHost::connect(uint32_t l, LinkFarEnd far) {
                                      .stepped = link.index == 0,
                                      .own_slots = setup_.job.exact,
                                      .buffers = buffers_of(setup_),
-                                     .sender_rank = link.far,
+                                     .sender_rank = far.tag.value_or(link.far),
                                      .staging = end.staging.get()});
       }
     };
@@ -194,6 +224,35 @@ void RanksHost::connect(uint32_t l, LinkFarEnd far) {
     }
     control_.add_qp(qp_config, ranks_->endpoint(l), link.real_sends || setup_.job.exact, prepare,
                     std::move(steered));
+  }
+}
+
+Result<EndpointReady> RanksHost::serve(uint32_t l, const EndpointRequest& request) {
+  End& end = ends_[l];
+  if (end.connected) return fail("the connection has been made already");
+  TRY(take_queue_pairs(end.link, request.nccl->queue_pairs));
+  if (!request.reserve) {
+    const CollectiveConnection& link = setup_.job.links[l];
+    connect(l, told_far_end(node_of(config_, job_, setup_, link.real),
+                            node_of(config_, job_, setup_, link.far), request));
+  }
+  const LinkNearEnd& ours = end.link;
+  return EndpointReady{ours.qpns.front(), Psn(0), ours.va, ours.rkey, ours.qpns};
+}
+
+void RanksHost::join(uint32_t link) {
+  if (std::exchange(ends_[link].joined, true)) return;
+  if (is_first(link)) --awaited_;
+  control_.wake(*ranks_, ReferenceRanks::joins(link));
+}
+
+void RanksHost::close(uint32_t link) {
+  End& end = ends_[link];
+  const bool done = progress_.finished == progress_.results.size();  // and so it sends no more
+  if (!done || !end.connected || std::exchange(end.closed, true)) return;
+  for (const Qpn qpn : end.link.qpns) {
+    std::erase_if(controlled_, [&](const ControlledPair& pair) { return pair.qpn == qpn; });
+    control_.remove_qp(qpn);
   }
 }
 

@@ -18,6 +18,9 @@ struct NcclWire {
   CtsLayout layout;
   uint32_t queue_pairs = 1;  ///< of a connection, for each device of the end with more of them
   bool split = false;        ///< a message's data go over all of them
+
+  /// Of a job with join, whose other real ranks are NCCL's.
+  static NcclWire of_joined(const JobConfig& job);
 };
 
 /// The ranks of one job on one of its real nodes, a reference node, with all their memory.
@@ -33,10 +36,12 @@ class RanksHost {
   static Result<std::unique_ptr<RanksHost>> create_beside_programs(const Config& config,
                                                                    const JobConfig& job,
                                                                    JobState& state, uint32_t node,
-                                                                   ShardControl& control);
+                                                                   ShardControl& control,
+                                                                   const NcclWire& wire = {});
 
   /// Once all of the job's are there: connects our ends with `emulated`, whose job it is, and
-  /// with the other real nodes; those that are null connect by themselves.
+  /// with the other real nodes; those that are null connect by themselves, in a job with join
+  /// whenever they like.
   Result<void> connect(EmulatedRanksBinding& emulated,
                        const std::vector<std::unique_ptr<RanksHost>>& all);
   /// One of ours to emulated ranks, which joins later.
@@ -48,6 +53,18 @@ class RanksHost {
   /// The same, of a program.
   void connect(uint32_t link, LinkFarEnd far);
   bool is_own(uint32_t link) const;
+
+  // Of links to programs in a job with join:
+
+  /// Makes our end or connects it, as a peer of NCCL's wants it.
+  Result<EndpointReady> serve(uint32_t link, const EndpointRequest& request);
+  /// Its sender has said that it is ready.
+  void join(uint32_t link);
+  /// Takes its queue pairs away, once all operations are done.
+  void close(uint32_t link);
+  /// All have joined that the first operation uses.
+  bool all_joined() const { return awaited_ == 0; }
+
   void start() { control_.wake(*ranks_, ReferenceRanks::kStart); }
 
   /// Positions in CollectiveJob::real.
@@ -61,6 +78,7 @@ class RanksHost {
     ExposedRegion region;
     std::unique_ptr<uint8_t[]> staging;
     std::vector<uint8_t> sent;
+    bool connected = false, joined = false, closed = false;
   };
 
   RanksHost(const Config& config, const JobConfig& job, JobState& state, ReferenceRanks::Own own,
@@ -79,6 +97,11 @@ class RanksHost {
         ends_(setup_.job.links.size()) {}
   Result<void> allocate();
   tl::unexpected<Error> no_queue_pair() const;
+  Result<void> take_queue_pairs(LinkNearEnd& end, size_t count);
+  /// The first operation uses the link.
+  bool is_first(uint32_t link) const {
+    return !setup_.job.operations.empty() && setup_.job.messages(0, link) > 0;
+  }
   bool is_told() const { return job_.operations == OperationsMode::kTold; }
   uint64_t received_bytes(uint32_t link) const;
   /// Of a link, as our end sees them.
@@ -97,6 +120,7 @@ class RanksHost {
   CollectiveProgress progress_;
   std::unique_ptr<ReferenceRanks> ranks_;
   std::vector<End> ends_;  ///< by link; those of other nodes are empty
+  uint32_t awaited_ = 0;   ///< links that the first operation uses and that have yet to join
   std::vector<ControlledPair> controlled_;
 };
 

@@ -15,8 +15,6 @@
 namespace understudy {
 namespace {
 
-bool ended(const CollectiveProgress& p) { return p.failed || p.finished == p.results.size(); }
-
 /// When the real ranks of a node had done their parts: they wait for each other, each is done when
 /// the last one is.
 std::vector<Time> ends(const RanksHost& node) {
@@ -76,8 +74,8 @@ void ReferenceJob::start() {
 }
 
 bool ReferenceJob::over() const {
-  return ended(emulated_->progress()) &&
-         std::ranges::all_of(ranks_, [](const auto& node) { return ended(node->progress()); });
+  return emulated_->progress().over() &&
+         std::ranges::all_of(ranks_, [](const auto& node) { return node->progress().over(); });
 }
 
 uint64_t ReferenceJob::progress() const {

@@ -197,6 +197,8 @@ struct CollectiveProgress {
   std::atomic<bool> failed{false};      ///< a queue pair of the job failed
   std::atomic<uint64_t> violations{0};  ///< messages of the real node that the protocol forbids
   std::atomic<uint64_t> registered{0};  ///< credits of its that name registered user memory
+
+  bool over() const { return failed || finished == results.size(); }
 };
 
 /// Where a message stands in its link's sequence over all operations.

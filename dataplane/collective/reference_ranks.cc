@@ -63,7 +63,21 @@ void ReferenceRanks::on_wake(Time now, uint64_t cookie) {
     case WakeKind::kInside:
       pass_inside(now, end_of_cookie(cookie));
       break;
+    case WakeKind::kJoin:
+      join(now, index);
+      break;
   }
+}
+
+/// What has waited for it leaves: credits of its first messages, or data.
+void ReferenceRanks::join(Time now, uint32_t link) {
+  Link& l = links_[link];
+  if (!std::exchange(l.awaited, false)) return;
+  CollectivePlace place;
+  for (LinkCursor next; l.owed > 0 && next.at(job_, link, place); next.step(), --l.owed) {
+    grant(now, link, end_of(place.operation, link));
+  }
+  if (job_.links[link].real_sends) send_ready(now, link);
 }
 
 void ReferenceRanks::may_enter(uint32_t, uint32_t rank, Time at) {
@@ -113,6 +127,14 @@ void ReferenceRanks::on_filled(const RankEnd& sender, uint64_t k, Time) {
 void ReferenceRanks::on_grantable(const RankEnd& receiver, uint64_t, Time now) {
   const uint32_t link = link_of(receiver);
   DEBUG_ASSERT_INVARIANT(link < links_.size() && !job_.links[link].real_sends);
+  if (links_[link].awaited) {
+    ++links_[link].owed;
+    return;
+  }
+  grant(now, link, receiver);
+}
+
+void ReferenceRanks::grant(Time now, uint32_t link, const RankEnd& receiver) {
   const Connection& c =
       schedule(receiver.operation, receiver.rank).connections()[receiver.connection];
   links_[link].receiver.grant(now, *host_, c.capacity);
@@ -140,6 +162,7 @@ void ReferenceRanks::send_filled(Time now) {
 
 void ReferenceRanks::send_ready(Time now, uint32_t link) {
   Link& l = links_[link];
+  if (l.awaited) return;
   CollectivePlace place;
   while (l.sent < l.due && l.sending.at(job_, link, place)) {
     const Message message = job_.message(place.operation, link, place.message);

@@ -52,7 +52,11 @@ class ReferenceRanks final : public Endpoint,
   NcclSender& sender(uint32_t link) { return links_[link].sender; }
   NcclReceiver& receiver(uint32_t link) { return links_[link].receiver; }
 
-  static constexpr uint64_t kStart = 0;  ///< on_wake cookie: all connections stand, begin
+  static constexpr uint64_t kStart = 0;  ///< on_wake cookie: begin
+  /// Before kStart: nothing leaves over the link before it joins.
+  void await(uint32_t link) { links_[link].awaited = true; }
+  /// on_wake cookie: its far end stands ready.
+  static uint64_t joins(uint32_t link) { return cookie(WakeKind::kJoin, link); }
 
   void on_wake(Time now, uint64_t cookie) override;
   // Queue pairs have their own endpoints.
@@ -60,7 +64,7 @@ class ReferenceRanks final : public Endpoint,
   void on_completed(Time, Qp&, uint64_t, WorkStatus) override {}
 
  private:
-  enum class WakeKind : uint64_t { kStart = 0, kEnter = 1, kUsable = 2, kInside = 3 };
+  enum class WakeKind : uint64_t { kStart = 0, kEnter = 1, kUsable = 2, kInside = 3, kJoin = 4 };
   static uint64_t cookie(WakeKind kind, uint32_t index) {
     return static_cast<uint64_t>(kind) << 60 | index;
   }
@@ -100,6 +104,8 @@ class ReferenceRanks final : public Endpoint,
     uint64_t due = 0;  ///< filled
     uint64_t sent = 0;
     bool leaves = false;  ///< it stands in leaving_
+    bool awaited = false;
+    uint64_t owed = 0;  ///< credits to be granted once it joins
     uint64_t received = 0, used = 0;
     LinkCursor sending, receiving, using_;
     SentRoom room;                    ///< exact
@@ -133,6 +139,8 @@ class ReferenceRanks final : public Endpoint,
   void begin(size_t operation);
   void enter(Time now, uint32_t real);
   void pass_inside(Time now, const RankEnd& end);
+  void join(Time now, uint32_t link);
+  void grant(Time now, uint32_t link, const RankEnd& receiver);
   uint64_t slot_offset(uint32_t link, uint64_t number) const {
     const SentRoom& room = links_[link].room;
     return number % room.slots * room.bytes;

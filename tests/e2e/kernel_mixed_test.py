@@ -234,7 +234,7 @@ class MixedKernels(stage.Stage):
 
     def communicator(self, kinds, minor, sizes=("8B", "64KiB", "256KiB"), iterations=2, more='inner = "times"\n', gpus=1, nics=1,
                      operation=f'{REDUCE}algorithm = "ring"\n', payload="exact"):
-        """A job of NCCL's with all ranks of a node on a kernel for each letter K."""
+        """A job of NCCL's with all ranks of a node on a kernel for each letter K, on a reference node for each R."""
         share = self.folder / "share"
         share.mkdir(exist_ok=True)
         shutil.copy(self.build / "tests/rigs/nccl_rank/nccl_rank_node", share)
@@ -244,6 +244,8 @@ class MixedKernels(stage.Stage):
             if kind == "K":
                 node = kernel(name, f"./nccl_rank_node run.toml --id id --rank {place * gpus}", share=share, nics=nics, **LINK)
                 nodes += node.replace("[[port]]", f"gpus = {gpus}\n[[port]]", 1)
+            elif kind == "R":
+                nodes += reference_node(name)
             else:
                 nodes += emulated(name, **LINK) + f"gpus = {gpus}\nnics = {nics}\n"
         text = (head(nics) + nodes + job(operation, names, sizes, "nccl", iterations, payload=payload) +
@@ -282,6 +284,21 @@ class MixedKernels(stage.Stage):
                     print(f"merged NICs, {name}, 2.{minor}, {c['size_bytes']} bytes: {took:.2f} us, modelled {modelled:.2f}")
                     self.assertLess(abs(took - modelled), 4 + 0.05 * modelled)
                 self.assert_holds(self.folder / f"merged-{name}.pcapng", "--config", str(self.folder / f"merged-{name}.toml"))
+
+    def test_reference_nodes_are_ranks_of_a_communicator_of_nccls(self):
+        """As long as where the kernel is a reference node. The root is a reference node's rank; it sends to the kernel and hears it."""
+        said, report, _ = self.simulate(self.communicator("RKE", 28), "joined-mixed")
+        self.assertEqual(said.count(" us, 0 wrong"), 6, said)
+        alone = self.simulate(self.communicator("RRE", 28), "joined-reference")[1]
+        job, others = report["jobs"][0], alone["jobs"][0]
+        self.assertEqual((job["done"], job["planned"], job["failed"], job["protocol_violations"]), (6, 6, False, 0))
+        for ours, theirs in zip(job["collectives"], others["collectives"], strict=True):
+            took, reference = ours["measured_ps"], theirs["measured_ps"]
+            print(f"RKE, {ours['size_bytes']} bytes: {took / 1e6:.2f} us, with reference nodes {reference / 1e6:.2f}")
+            self.assertEqual((ours["modelled_ps"], ours["size_mismatches"]), (theirs["modelled_ps"], 0))
+            if ours["size_bytes"] > 8:
+                self.assertLess(abs(took - reference), PATH_PS + CLOCK_PS + 0.001 * reference)
+        self.assert_holds(self.folder / "joined-mixed.pcapng", "--config", str(self.folder / "joined-mixed.toml"))
 
     def test_operations_of_kernels_in_a_communicator_are_inferred(self):
         """Right, and late, as the verdict says: what is to come is asked for each 50 us, as in real time."""

@@ -21,16 +21,17 @@ NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNet
       number_(number),
       job_(config.jobs[number]),
       runner_(runner),
-      unplanned_(config, runner.control(number), unplanned_settings()),
+      links_(config, number, runner),
       say_(std::move(say)),
       sockets_(network, addresses(), callbacks()),
       groups_(groups_setup(), network, callbacks()),
       identity_(identity_setup(), sockets_, network,
                 [this](const std::string& line) { this->say(line); }) {
-  for (const NodeId node : job_.ranks) {
-    if (!config.nodes[node].real) continue;
-    self_tests_.emplace_back(config, job_, setup().job, node, network, runner.control(number),
-                             probe);
+  const Communicator& communicator = setup().communicator;
+  for (uint32_t rank = 0; rank < communicator.ranks(); rank += communicator.gpus) {
+    if (!is_program(rank)) continue;
+    self_tests_.emplace_back(config, job_, setup().job, node_of(rank).index, network,
+                             runner.control(number), probe);
   }
 }
 
@@ -60,16 +61,6 @@ std::vector<IpAddress> NcclJob::node_nics(uint32_t rank) const {
   return all;
 }
 
-UnplannedLinks::Settings NcclJob::unplanned_settings() const {
-  UnplannedLinks::Settings settings;
-  settings.version = job_.nccl;
-  settings.layout = net_ib_layout(job_.nccl).cts;
-  const BufferSizes& buffers = setup().communicator.buffers;
-  settings.buffers = {.simple = buffers.simple, .ll = buffers.ll, .ll128 = buffers.ll128};
-  settings.topology = setup().topology;
-  return settings;
-}
-
 std::vector<IpAddress> NcclJob::addresses() const {
   std::vector<IpAddress> all;
   for (uint32_t rank = 0; rank < setup().communicator.ranks(); ++rank) {
@@ -81,7 +72,7 @@ std::vector<IpAddress> NcclJob::addresses() const {
 std::vector<RendezvousSettings::Rank> NcclJob::ranks() const {
   std::vector<RendezvousSettings::Rank> all;
   for (uint32_t rank = 0; rank < setup().communicator.ranks(); ++rank) {
-    all.push_back({node_of(rank).real, setup().communicator.node_of(rank)});
+    all.push_back({is_program(rank), setup().communicator.node_of(rank)});
   }
   return all;
 }
@@ -116,7 +107,7 @@ NcclId::Setup NcclJob::identity_setup() {
   identity.ranks = ranks();
   identity.groups = &groups_;
   uint32_t rank = 0;
-  while (node_of(rank).real) ++rank;
+  while (is_program(rank)) ++rank;
   identity.from = addresses()[rank];
   return identity;
 }
@@ -154,7 +145,7 @@ void NcclJob::begin(Time now) {
   settings.seed = config_.seed;
   settings.groups = children();
   for (uint32_t rank = 0; rank < setup().communicator.ranks(); ++rank) {
-    settings.ranks.push_back({node_of(rank).real, setup().communicator.node_of(rank)});
+    settings.ranks.push_back({is_program(rank), setup().communicator.node_of(rank)});
   }
   say("communicator of " + std::to_string(settings.ranks.size()) + " ranks, root " +
       std::string(settings.emulated_root ? "here" : "on " + node_of(0).name) + " at " +
@@ -191,10 +182,8 @@ void NcclJob::settle() {
     say("NCCL's search found " + std::to_string(found) + " of the " +
         std::to_string(job_.channels) + " channels: planned again with its trees");
   }
-  if (job_.operations != OperationsMode::kTold) {
-    started_ = true;
-    emulated().start();
-  }
+  if (auto opened = runner_.open_reference(number_); !opened) return end(opened.error().text);
+  if (job_.operations != OperationsMode::kTold) runner_.start_joined(number_);
 }
 
 bool NcclJob::is_connected(NodeId real) const {
@@ -210,13 +199,12 @@ void NcclJob::test(Time now) {
 }
 
 bool NcclJob::is_done() const {
-  const CollectiveProgress& progress = emulated().progress();
-  return progress.failed || progress.finished == progress.results.size();
+  return std::ranges::all_of(runner_.progress(number_), &CollectiveProgress::over);
 }
 
 void NcclJob::let_go(bool all) {
   while (!leaving_.empty() && (all || leaving_.front().until <= now_)) {
-    give_back(leaving_.front().connector);
+    links_.give_back(leaving_.front().connector);
     leaving_.pop_front();
   }
 }
@@ -234,27 +222,38 @@ void NcclJob::poll(Time now) {
   groups_.poll();
   settle();
   if (over_) return;
-  const CollectiveProgress& progress = emulated().progress();
-  const UnplannedTraffic& beside = unplanned_.traffic();
-  if (progress.failed || beside.failed > 0) {
+  complain();
+  if (!communicator_->failure().empty()) return end(communicator_->failure());
+  if (communicator_->finished() && groups_.idle() && leaving_.empty()) end("");
+}
+
+/// Of what real ranks should not do.
+void NcclJob::complain() {
+  const NcclLinks::Unplanned beside = links_.unplanned();
+  bool failed = beside.failed > 0;
+  uint64_t violations = beside.violations, registered = beside.registered;
+  for (const CollectiveProgress* progress : runner_.progress(number_)) {
+    failed = failed || progress->failed;
+    violations += progress->violations;
+    registered += progress->registered;
+  }
+  if (failed) {
     say_once(Once::kFailed,
              std::string("a queue pair has failed: packets of its connection are not answered. ") +
                  kRoceAdvice);
   }
-  if (progress.violations + beside.violations > 0) {
+  if (violations > 0) {
     say_once(Once::kViolations,
              "a message of the real rank is none that the operations of the job allow; the report "
              "counts them");
   }
-  if (progress.registered + beside.registered > 0) {
+  if (registered > 0) {
     say_once(
         Once::kRegistered,
         "the real rank receives into registered user buffers (ncclCommRegister, or captured CUDA "
         "graphs): their messages are not those of the job's schedule; NCCL_LOCAL_REGISTER=0 and "
         "NCCL_GRAPH_REGISTER=0 on the real node turn that off");
   }
-  if (!communicator_->failure().empty()) return end(communicator_->failure());
-  if (communicator_->finished() && groups_.idle() && leaving_.empty()) end("");
 }
 
 void NcclJob::end(const std::string& failure) {
@@ -263,11 +262,6 @@ void NcclJob::end(const std::string& failure) {
   let_go(true);
   emulated().end();
   say(failure.empty() ? "the real ranks have left the communicator" : failure);
-}
-
-std::optional<uint32_t> NcclJob::link_of(const NcclConnector& c) const {
-  if (c.communicator != 0) return std::nullopt;
-  return emulated().find(c.real, c.emulated, c.channel, c.index, c.real_sends);
 }
 
 std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t magic) {
@@ -291,9 +285,9 @@ Result<EndpointReady> NcclJob::endpoint(const EndpointRequest& request) {
   const NcclConnector& connector = request.nccl->connector;
   settle();
   if (!request.reserve) look_at_mtu(request.mtu);
-  if (const auto link = link_of(connector)) return emulated().serve(*link, request);
-  return unplanned_.create(node_of(groups_.job_rank(connector, connector.emulated)),
-                           node_of(groups_.job_rank(connector, connector.real)), request);
+  return links_.serve({groups_.job_rank(connector, connector.emulated),
+                       groups_.job_rank(connector, connector.real)},
+                      request);
 }
 
 /// `mtu`: the smaller one of both ends, as NCCL takes it.
@@ -310,27 +304,21 @@ void NcclJob::look_at_mtu(uint32_t mtu) {
 void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
   ++ready_;
   open_.insert(connector);
-  if (const auto link = link_of(connector)) {
-    emulated().join(*link);
-    if (!started_ && emulated().all_joined()) {
-      started_ = true;
-      emulated().start();
-    }
-  } else {
-    unplanned_.join(connector);
-    if (connector.communicator == 0 && connector.index == 0 && connector.channel >= job_.channels) {
-      say_once(Once::kChannels,
-               "NCCL uses channel " + std::to_string(connector.channel) +
-                   ", but the job has channels = " + std::to_string(job_.channels) +
-                   ": what goes over further ones is answered at once, and the operations are not "
-                   "those of the job. Set channels, or NCCL_MAX_NCHANNELS on the real node");
-    }
+  if (links_.join(connector)) {
+    runner_.start_joined(number_);
+  } else if (connector.communicator == 0 && connector.index == 0 &&
+             connector.channel >= job_.channels) {
+    say_once(Once::kChannels,
+             "NCCL uses channel " + std::to_string(connector.channel) +
+                 ", but the job has channels = " + std::to_string(job_.channels) +
+                 ": what goes over further ones is answered at once, and the operations are not "
+                 "those of the job. Set channels, or NCCL_MAX_NCHANNELS on the real node");
   }
   on_connector(connector, "");
 }
 
 void NcclJob::on_connector_failed(Time, const NcclConnector& connector, const std::string& why) {
-  give_back(connector);
+  links_.give_back(connector);
   on_connector(connector, why);
 }
 
@@ -343,18 +331,9 @@ void NcclJob::on_connector_closed(Time, const NcclConnector& connector) { discon
 
 void NcclJob::disconnect(const NcclConnector& connector) {
   if (open_.erase(connector) == 0) return;
-  const auto link = link_of(connector);
-  if (over_ || !link || is_done()) return give_back(connector);
-  const Duration way = setup().job.links[*link].latency * 2;
-  leaving_.push_back({now_ + way + kLastPackets, connector});
-}
-
-void NcclJob::give_back(const NcclConnector& connector) {
-  if (const auto link = link_of(connector)) {
-    emulated().close(*link);
-  } else {
-    unplanned_.remove(connector);
-  }
+  const auto latency = links_.latency(connector);
+  if (over_ || !latency || is_done()) return links_.give_back(connector);
+  leaving_.push_back({now_ + *latency * 2 + kLastPackets, connector});
 }
 
 std::vector<std::string> NcclJob::status() const {
@@ -369,12 +348,11 @@ std::vector<std::string> NcclJob::status() const {
     for (const std::string& line : identity_.waiting()) lines.push_back(line);
   }
   if (communicator_ == nullptr) return lines;
+  const NcclLinks::Unplanned beside = links_.unplanned();
   lines.push_back(std::to_string(ready_) + " connections of net_ib made, " +
                   std::to_string(ready_ - open_.size()) + " of them closed, " +
-                  std::to_string(unplanned_.traffic().messages_sent) +
-                  " messages to the real ranks and " +
-                  std::to_string(unplanned_.traffic().messages_received) +
-                  " from them outside the job's operations");
+                  std::to_string(beside.sent) + " messages to the real ranks and " +
+                  std::to_string(beside.received) + " from them outside the job's operations");
   for (const std::string& line : communicator_->waiting()) lines.push_back(line);
   for (const std::string& line : groups_.waiting()) lines.push_back(line);
   return lines;

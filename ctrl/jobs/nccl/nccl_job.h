@@ -1,6 +1,5 @@
-// One job of NCCL's own ranks in `run`: finds its communicator, lets the emulated ranks join it,
-// and gives its connections to the job's emulated ranks; those that no operation of the job uses
-// are answered at once.
+// One job of NCCL's own ranks: finds its communicator, and lets the ranks join it that are played
+// here, emulated or on reference nodes. Its connections are NcclLinks' business.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +17,8 @@
 #include "ctrl/config/config.h"
 #include "ctrl/jobs/job_runner.h"
 #include "ctrl/jobs/nccl/nccl_id.h"
+#include "ctrl/jobs/nccl/nccl_links.h"
 #include "ctrl/jobs/nccl/self_test.h"
-#include "ctrl/jobs/operations/unplanned_links.h"
 #include "ctrl/peers/nccl/communicator.h"
 #include "ctrl/peers/nccl/transport/net_ib_peer.h"
 #include "ctrl/peers/peer_network.h"
@@ -78,7 +77,8 @@ class NcclJob final : public NetIbObserver {
   std::vector<RankPartition> children() const;
   std::vector<RendezvousSettings::Rank> ranks() const;
   std::vector<IpAddress> addresses() const;
-  UnplannedLinks::Settings unplanned_settings() const;
+  /// A rank that is not played here.
+  bool is_program(uint32_t rank) const { return runner_.is_program(number_, rank); }
   const NodeConfig& node_of(uint32_t rank) const;
   /// Addresses of the NICs that its NIC is made of.
   std::vector<IpAddress> nics_of(uint32_t rank) const;
@@ -87,15 +87,13 @@ class NcclJob final : public NetIbObserver {
   void test(Time now);
   /// A queue pair of its ranks stands.
   bool is_connected(NodeId real) const;
+  void complain();
   /// Once its unique id is known.
   void begin(Time now);
   void look_at_mtu(uint32_t mtu);
-  std::optional<uint32_t> link_of(const NcclConnector& connector) const;
   std::unique_ptr<Peer> net_ib(const NcclConnector& connector, uint64_t magic);
   void disconnect(const NcclConnector& connector);
   void on_connector(const NcclConnector& connector, const std::string& failure);
-  /// Its queue pairs and memory, made or set aside.
-  void give_back(const NcclConnector& connector);
   /// All of the job's operations are over, or will never be.
   bool is_done() const;
   /// Gives back those connections that a real rank has closed, once nothing more can come on them.
@@ -110,7 +108,7 @@ class NcclJob final : public NetIbObserver {
   const size_t number_;
   const JobConfig& job_;
   JobRunner& runner_;
-  UnplannedLinks unplanned_;
+  NcclLinks links_;
   const Say say_;
   NcclSockets sockets_;
   TorchGroups groups_;
@@ -127,7 +125,7 @@ class NcclJob final : public NetIbObserver {
   /// received all, while its last acknowledgements are on their way.
   std::deque<Leaving> leaving_;
   Time now_;  ///< of control's turn
-  bool settled_ = false, started_ = false, over_ = false;
+  bool settled_ = false, over_ = false;
   std::set<Once> said_;
   std::string failure_;
   /// Before all others it goes, and gives its connections back.

@@ -86,6 +86,7 @@ void UnplannedLinks::connect(Link& link, const NodeConfig& emulated, const NodeC
         nccl_queue_pair(config_, settings_.version, near, far, link.end.qpns[q],
                         wanted.remote_qpns[q], request.mtu, request.sender.traffic_class, !sends);
     config.send_queue = kSendQueue;
+    if (!settings_.knows_neighbours) config.addressing.dst_mac = far.node->nics[far.nic].mac;
     const auto prepare = [&](Qp& qp) {
       qps.all.push_back(&qp);
       if (q + 1 < link.end.qpns.size()) return;  // it is not looked at before join()

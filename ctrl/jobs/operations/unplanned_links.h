@@ -19,6 +19,7 @@ class UnplannedLinks {
     CtsLayout layout;
     NcclBuffers buffers = {};
     const Topology* topology = nullptr;  ///< null without switches
+    bool knows_neighbours = true;  ///< the shard finds real nodes' MACs, as the emulator's does
   };
   UnplannedLinks(const Config& config, ShardControl& control, const Settings& settings)
       : config_(config), control_(control), settings_(settings) {}

@@ -151,11 +151,18 @@ TEST(Kernels, AJobMayHaveReferenceNodesToo) {
   EXPECT_EQ(refusal_beside(nodes + job("\"gpu\", \"reference\", \"second\"")), "");
   EXPECT_EQ(refusal_beside(nodes + job("\"gpu\", \"reference\", \"w\"", "type = \"float16\"\n")),
             "");
-  const std::string mixed =
-      refusal_beside(nodes + job("\"gpu\", \"reference\", \"w\"", "join = { file = \"id\" }\n"));
-  EXPECT_NE(mixed.find("k.toml:36: job: found ranks on kernels and on nodes with real = true"),
-            std::string::npos)
-      << mixed;
+  for (const char* ranks : {"\"gpu\", \"reference\", \"w\"", "\"reference\", \"gpu\""}) {
+    for (const char* more : {"", "operations = \"inferred\"\n", "payload = \"exact\"\n"}) {
+      const std::string keys = std::string("join = { file = \"id\" }\n") + more;
+      const bool guessed = keys.find("inferred") != std::string::npos;
+      const bool emulated = std::string(ranks).find("w") != std::string::npos;
+      const std::string why = refusal_beside(nodes + job(ranks, keys));
+      EXPECT_EQ(why, guessed && !emulated
+                         ? "k.toml:36: job: found 2 real nodes and no emulated rank: there is no "
+                           "emulated rank that has to know what the real ones do"
+                         : "");
+    }
+  }
 }
 
 TEST(Kernels, AJobOfKernelsHasARankThatKnowsIt) {

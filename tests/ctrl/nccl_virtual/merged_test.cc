@@ -118,5 +118,48 @@ TEST(MergedNics, JoinAReferenceRank) {
   }
 }
 
+/// A reference node beside it has the same NICs.
+std::string with_reference(std::string text, unsigned nics) {
+  const auto replace = [&](const std::string& old, const std::string& by) {
+    text.replace(text.find(old), old.size(), by);
+  };
+  replace("name = \"gpu\"\nreal = true\n",
+          "name = \"gpu\"\nreal = { kind = \"kernel\", program = \"x\" }\n");
+  replace("ranks = [\"gpu\"", "ranks = [\"gpu\", \"reference\"");
+  std::string node = "[[node]]\nname = \"reference\"\nreal = true\nnics = " + std::to_string(nics) +
+                     "\nlink = { rate = \"10Gbit/s\", latency = \"1us\" }\n";
+  for (unsigned nic = 0; nic < nics; ++nic) {
+    node +=
+        "[[port]]\nreal = \"reference\"\nnic = " + std::to_string(nic) + "\ndevice = \"virtual\"\n";
+  }
+  replace("[[job]]", node + "[[job]]");
+  return text;
+}
+
+TEST(MergedNics, JoinAReferenceNodeBesideAProgram) {
+  for (const uint32_t minor : {22u, 24u, 28u}) {
+    SCOPED_TRACE("2." + std::to_string(minor));
+    const ScratchFile id("id"), capture("pcapng");
+    const std::string join = "interval = \"20ms\"\npayload = \"exact\"\njoin = { file = \"" +
+                             id.path() + "\", queue_pairs = " + (minor == 24 ? "2" : "1") + " }\n";
+    const Config config = config_of(with_reference(text_of({2, 2, "all_reduce", join}, minor), 2));
+    VirtualJob::Options options;
+    options.capture = capture.path();
+    options.use_spares = true;
+    VirtualJob job(config, options);
+    ASSERT_EQ(job.run(), "");
+    ASSERT_EQ(job.played().size(), 2u);
+    for (const CollectiveProgress* one : {job.played()[1], &job.node().progress()}) {
+      EXPECT_TRUE(one->over() && !one->failed);
+      EXPECT_EQ(one->violations, 0u);
+      EXPECT_EQ(one->results.back().size_mismatches + one->results.back().wrong_elements, 0u);
+    }
+    auto parts = parts_of(capture.path());  // beside the program's, all others are one
+    EXPECT_GT(parts[0].parts, 0u);
+    EXPECT_EQ(parts[0].parts, parts[1].parts);
+    EXPECT_TRUE(parts[0].credits > 0 && parts[1].credits > 0);
+  }
+}
+
 }  // namespace
 }  // namespace understudy::nccl_rank

@@ -21,9 +21,11 @@ struct Case {
   std::string payload = "synthetic";
   unsigned real = 0;  ///< the reference rank's number
   std::string more = {};
-  std::vector<unsigned> reals = {};  ///< instead of `real`: of several
-  std::string latency = "1us";       ///< of a link
-  bool fast = false;                 ///< messages take no time on links, and so do not meet there
+  std::vector<unsigned> reals = {};   ///< instead of `real`: of several
+  std::string latency = "1us";        ///< of a link
+  std::vector<unsigned> played = {};  ///< of `reals`: those on the emulator's reference nodes
+  std::string interval = "20ms";
+  bool fast = false;  ///< messages take no time on links, and so do not meet there
 };
 
 /// Nodes and ports, and the ranks in their order.
@@ -36,7 +38,10 @@ inline Nodes nodes_of(const Case& c) {
   for (unsigned rank = 0; rank < c.ranks; ++rank) {
     const std::string name = "\"n" + std::to_string(rank) + "\"";
     const bool real = std::ranges::find(c.reals, rank) != c.reals.end();
-    nodes.text += "[[node]]\nname = " + name + "\n" + (real ? "real = true\n" : "") + link;
+    const bool played = std::ranges::find(c.played, rank) != c.played.end();
+    const std::string kernel = "real = { kind = \"kernel\", program = \"x\" }\n";
+    nodes.text += "[[node]]\nname = " + name + "\n" + link;
+    if (real) nodes.text += played || c.played.empty() ? "real = true\n" : kernel;
     if (real) nodes.text += "[[port]]\nreal = " + name + "\ndevice = \"virtual\"\n";
     nodes.ranks += (rank == 0 ? "" : ", ") + name;
   }
@@ -66,7 +71,7 @@ inline std::string text_of(const Case& c, uint32_t minor, const std::string& joi
          c.algorithm + "\"\nprotocol = \"" + c.protocol + "\"\nranks = [" + nodes.ranks +
          "]\nsizes = [" + c.sizes + "]\nchannels = " + std::to_string(c.channels) +
          "\npayload = \"" + c.payload + "\"\nnccl = \"2." + std::to_string(minor) +
-         "\"\njoin = { " + join + " }\ninterval = \"20ms\"\n" + c.more;
+         "\"\njoin = { " + join + " }\ninterval = \"" + c.interval + "\"\n" + c.more;
 }
 
 inline Config config_of_case(const Case& c, const std::string& text) {
@@ -136,6 +141,51 @@ inline void play(const Case& c, uint32_t minor, VirtualJob::Options options = {}
     EXPECT_FALSE(job.node().spares().empty());
   }
   if (look) look(job, report);
+}
+
+/// An operation of all real nodes.
+struct Took {
+  Duration all;   ///< from the first entry to the last end
+  Duration skew;  ///< from the first entry to the last one
+};
+inline Took took(const VirtualJob& job, size_t operation) {
+  std::vector<const CollectiveProgress*> nodes = job.played();
+  nodes.erase(nodes.begin());  // the emulated ranks'
+  for (size_t real = 0; real < job.nodes(); ++real) nodes.push_back(&job.node(real).progress());
+  Time first = Time::never(), last, end;
+  for (const CollectiveProgress* node : nodes) {
+    const CollectiveResult& own = node->results[operation];
+    first = std::min(first, own.entry);
+    last = std::max(last, own.entry);
+    end = std::max(end, own.end);
+  }
+  return {end - first, last - first};
+}
+
+/// As long as where the same nodes know of each other without a bootstrap (simulate). There emulated
+/// ranks' first credits leave when the real nodes begin; here they are there by then. There all enter
+/// at once; here ranks on reference nodes may be ahead of programs.
+inline Look as_simulated(const Case& c, uint32_t minor) {
+  return [c, minor](const VirtualJob& job, const JobReport& report) {
+    constexpr double ahead = 4e6;  // ps: a way and back
+    Case alone = c;
+    alone.played.clear();
+    std::string text = text_of(alone, minor, "file = \"unused\"");
+    text += "entry = \"first_credit\"\ninner = \"times\"\n";
+    const RunReport expected = simulated(config_of_case(alone, text));
+    ASSERT_EQ(report.collectives.size(), expected.jobs.at(0).collectives.size());
+    for (size_t i = 0; i < report.collectives.size(); ++i) {
+      const auto simulated = static_cast<double>(
+          expected.jobs[0].collectives[i].node_reported.value_or(Duration()).ps());
+      const Took here = took(job, i);
+      // Who begins later finds the others' first messages there.
+      const Duration skew = c.played.empty() ? Duration() : here.skew;
+      const double share = c.played.empty() ? 0.01 : 0.015;
+      const double most = std::max(ahead, share * simulated);
+      EXPECT_GE(static_cast<double>(here.all.ps()), simulated - most) << i;
+      EXPECT_LE(static_cast<double>((here.all - skew).ps()), simulated + most) << i;
+    }
+  };
 }
 
 }  // namespace understudy::nccl_rank

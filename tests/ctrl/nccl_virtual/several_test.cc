@@ -35,36 +35,6 @@ Case case_of(const Kind& kind, const std::vector<unsigned>& reals) {
   return c;
 }
 
-/// From the first real rank's entry to the last one's end.
-Duration took(const VirtualJob& job, size_t operation) {
-  Time entry = Time::never(), end;
-  for (size_t real = 0; real < job.nodes(); ++real) {
-    const CollectiveResult& own = job.node(real).progress().results[operation];
-    entry = std::min(entry, own.entry);
-    end = std::max(end, own.end);
-  }
-  return end - entry;
-}
-
-/// As long as where the same nodes know of each other without a bootstrap (simulate). There emulated
-/// ranks' first credits leave when the real nodes begin; here they are there by then.
-Look as_simulated(const Case& c, uint32_t minor) {
-  return [c, minor](const VirtualJob& job, const JobReport& report) {
-    constexpr double ahead = 4e6;  // ps: a way and back
-    std::string text = text_of(c, minor, "file = \"unused\"");
-    text += "entry = \"first_credit\"\ninner = \"times\"\n";
-    const RunReport expected = simulated(config_of_case(c, text));
-    ASSERT_EQ(report.collectives.size(), expected.jobs.at(0).collectives.size());
-    for (size_t i = 0; i < report.collectives.size(); ++i) {
-      const auto simulated = static_cast<double>(
-          expected.jobs[0].collectives[i].node_reported.value_or(Duration()).ps());
-      EXPECT_NEAR(static_cast<double>(took(job, i).ps()), simulated,
-                  std::max(ahead, 0.01 * simulated))
-          << i;
-    }
-  };
-}
-
 void play_as_simulated(Case c, uint32_t minor) {
   // On links where they meet, the order of messages of one NIC is not the same each time.
   c.fast = c.algorithm != "ring" || c.collective != "all_reduce";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/kernel_nodes.h"
 #include "ctrl/config/merged_nics.h"
 #include "tests/rigs/nccl_rank/process.h"
 #include "tests/rigs/nccl_rank/world.h"
@@ -18,12 +19,13 @@ inline World world_of(const Config& config, const JobConfig& job) {
   const uint32_t gpus = gpus_per_node(config, job);
   for (size_t n = 0; n < job.ranks.size(); ++n) {
     const NodeConfig& node = config.nodes[job.ranks[n]];
+    // The emulator speaks for its reference nodes.
+    const bool program = node.real && !is_reference_beside_kernels(config, node.index);
     world.addresses.push_back(address_of(node.nics.at(job.nic)));
     const auto nics = rank_nics(config, job, node);
-    (node.real ? world.real_devices : world.emulated_devices) =
-        static_cast<int>(nics.front().size());
+    (program ? world.real_devices : world.emulated_devices) = static_cast<int>(nics.front().size());
     for (uint32_t gpu = 0; gpu < gpus; ++gpu) {
-      world.ranks.push_back({node.real, static_cast<int>(n)});
+      world.ranks.push_back({program, static_cast<int>(n)});
       // Each GPU has the next NIC, or some of them share one.
       const auto& own = nics[gpu * nics.size() / gpus];
       World::Nic& nic = world.nics.emplace_back();

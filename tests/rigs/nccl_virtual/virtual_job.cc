@@ -9,6 +9,7 @@
 
 #include "collective_model/nccl/p2p_rounds.h"
 #include "ctrl/compile/shard_config.h"
+#include "ctrl/config/kernel_nodes.h"
 #include "ctrl/jobs/job_state.h"
 #include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
 #include "ctrl/schedule/job_schedule.h"
@@ -37,7 +38,11 @@ World played_world(const Config& config, const JobConfig& job, const VirtualJob:
 
 Config config_of_real(const Config& config, const VirtualJob::Options& options) {
   Config real = config;
+  for (NodeConfig& node : real.nodes) {
+    node.real = node.real && !is_reference_beside_kernels(config, node.index);
+  }
   if (options.real_mtu != 0) real.fabric.mtu = options.real_mtu;
+  if (options.real_interval != Duration()) real.jobs[0].interval = options.real_interval;
   return real;
 }
 
@@ -82,6 +87,7 @@ class VirtualJob::Control final : public Participant {
     job_.jobs_->poll(t);
     for (const std::string& line : job_.runner_->poll(t)) job_.said_.push_back(line);
     job_.emulator_.control.poll();
+    for (const auto& played : job_.played_) played->side.control.poll();
     for (const auto& real : job_.reals_) real->side.control.poll();
     for (const Program& program : job_.programs_) program.rank->run();
     next_ = t + (busy ? kStep : kTurn);
@@ -100,8 +106,8 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
       job_(config.jobs.front()),
       options_(options),
       world_(played_world(config, job_, options)),
-      state_(reference_state(config, options.search_channels).value()),
-      workload_(config, config.jobs.front(), *state_),
+      state_(reference_state(real_config_, options.search_channels).value()),
+      workload_(real_config_, real_config_.jobs.front(), *state_),
       emulator_(emulator_shard(config, all_ports(config), MacAddress{})),
       network_(options.seed, options.whole) {
   const std::vector<ShardControl*> controls(config.ports.size(), &emulator_.control);
@@ -109,7 +115,8 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
   for (const JobConfig& job : config.jobs) {
     states.push_back(begun(config, job, false).value());
   }
-  runner_ = JobRunner::create(config, controls, std::move(states)).value();
+  played_workload_.emplace(config, config.jobs.front(), *states.front());
+  runner_ = JobRunner::create(config, controls, std::move(states), add_played()).value();
   add_reals();
   join_wires();
   control_ = std::make_unique<Control>(*this);
@@ -141,19 +148,29 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
     for (size_t i = 0; i < wires_.size(); ++i) wires_[i]->a().set_capture(&capture_->tap(i));
   }
   loop_.add(*emulator_turns_);
+  for (const auto& played : played_) loop_.add(*played->turns);
   for (const auto& real : reals_) loop_.add(*real->turns);
   loop_.add(*control_);
+}
+
+/// Their controls by port, null for others.
+std::vector<ShardControl*> VirtualJob::add_played() {
+  std::vector<ShardControl*> controls(config_.ports.size(), nullptr);
+  for (const NodeId node : job_.ranks) {
+    if (!is_reference_beside_kernels(config_, node)) continue;
+    Wired& made = *played_.emplace_back(std::make_unique<Wired>(config_, ports_of(config_, node)));
+    for (const size_t port : made.ports) controls[port] = &made.side.control;
+  }
+  return controls;
 }
 
 void VirtualJob::add_reals() {
   const bool eager = !options_.lazy || job_.nccl < NcclVersion{22};
   const uint32_t gpus = setup().communicator.gpus;
   for (const NodeId id : job_.ranks) {
-    if (!config_.nodes[id].real) continue;
+    if (!real_config_.nodes[id].real) continue;
     const auto real = static_cast<uint32_t>(reals_.size());
-    const PortList ports = ports_of(config_, id);
-    Real& made = *reals_.emplace_back(std::make_unique<Real>(reference_shard(config_, ports)));
-    made.ports = ports;
+    Real& made = *reals_.emplace_back(std::make_unique<Real>(config_, ports_of(config_, id)));
     made.node =
         std::make_unique<ReferenceNode>(real_config_, job_, *state_, real, made.side.control);
     for (uint32_t gpu = 0; gpu < gpus; ++gpu) {
@@ -175,11 +192,14 @@ void VirtualJob::join_wires() {
     emulated.push_back(&wires_.back()->a());
   }
   emulator_turns_ = std::make_unique<ShardParticipant>(emulated, emulator_.shard);
-  for (const auto& real : reals_) {
-    std::vector<VirtualPort*> own;
-    for (const size_t port : real->ports) own.push_back(&wires_[port]->b());
-    real->turns = std::make_unique<ShardParticipant>(own, real->side.shard);
-  }
+  for (const auto& played : played_) join_wires(*played);
+  for (const auto& real : reals_) join_wires(*real);
+}
+
+void VirtualJob::join_wires(Wired& real) {
+  std::vector<VirtualPort*> own;
+  for (const size_t port : real.ports) own.push_back(&wires_[port]->b());
+  real.turns = std::make_unique<ShardParticipant>(own, real.side.shard);
 }
 
 VirtualJob::~VirtualJob() = default;
@@ -294,7 +314,7 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
 bool VirtualJob::over() const {
   const size_t last = options_.use_spares ? 4 : 3;
   return std::ranges::all_of(programs_, [&](const Program& p) { return p.stage == last; }) &&
-         runner_->finished() && peers_->connection_count() == 0;
+         runner_->finished() && runner_->reference_over() && peers_->connection_count() == 0;
 }
 
 std::string VirtualJob::standing() const {
@@ -309,6 +329,9 @@ std::string VirtualJob::standing() const {
 }
 
 std::string VirtualJob::run() {
+  if (!options_.feed.empty()) {
+    if (auto followed = runner_->follow(options_.feed); !followed) return followed.error().text;
+  }
   if (auto opened = jobs_->open(); !opened) return opened.error().text;
   // The first one may make it.
   for (Program& program : programs_) {

@@ -1,11 +1,14 @@
 // A job of NCCL's in virtual time: the emulated side as `run` has it (NcclJobs over JobRunner and a
 // shard), nodes of reference ranks beside it. They meet over TCP in memory, and
 // their packets go over virtual links to the emulator, those of two reference ranks through it; the
-// reference ranks' queue pairs are connected with what came over TCP, nothing else.
+// reference ranks' queue pairs are connected with what came over TCP, nothing else. Where nodes are
+// kernels, these are the reference ranks', and other real nodes are the emulator's reference nodes,
+// as in `simulate`.
 #pragma once
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,6 +36,8 @@ class VirtualJob {
     bool at_once = false;          ///< the programs end when they have all that they need
     uint32_t real_mtu = 0;         ///< of the reference node's NIC; 0: the configuration's
     std::string capture;           ///< path; empty: none
+    Duration real_interval;        ///< of the reference ranks' operations, where not the job's
+    std::string feed;              ///< the same, of records of operations that are fed
   };
   /// `config`: one job, with join.
   VirtualJob(const Config& config, const Options& options);
@@ -41,12 +46,15 @@ class VirtualJob {
   /// To the end of the communicator. Returns what did not happen; empty if all is well.
   std::string run();
 
+  /// As the reference ranks have it, to whom all others are emulated.
   const CollectiveSetup& setup() const { return *state_->setup; }
-  /// The first real one, and all.
+  /// The first one with reference ranks, and all.
   const ReferenceNode& node() const { return *reals_.front()->node; }
   size_t nodes() const { return reals_.size(); }
   const ReferenceNode& node(size_t real) const { return *reals_[real]->node; }
   JobReport report() const { return runner_->report(0); }
+  /// Of the emulated ranks, then of those on the emulator's reference nodes.
+  std::vector<const CollectiveProgress*> played() const { return runner_->progress(0); }
   const std::vector<std::string>& said() const { return said_; }
   /// When the first operation could begin.
   Time joined() const { return joined_; }
@@ -59,13 +67,18 @@ class VirtualJob {
     Shard shard;
     ShardControl control;
   };
-  /// A real node and its shard.
-  struct Real {
-    explicit Real(const ShardConfig& config) : side(config) {}
+  /// A real node.
+  struct Wired {
+    Wired(const Config& config, const PortList& its)
+        : side(reference_shard(config, its)), ports(its) {}
     Side side;
     PortList ports;
-    std::unique_ptr<ReferenceNode> node;
     std::unique_ptr<ShardParticipant> turns;
+  };
+  /// One with reference ranks.
+  struct Real : Wired {
+    using Wired::Wired;
+    std::unique_ptr<ReferenceNode> node;
   };
   /// The process of one of its ranks.
   struct Program {
@@ -74,8 +87,10 @@ class VirtualJob {
     std::set<Algorithm> connected;  ///< whose transports are
     size_t stage = 0;
   };
+  std::vector<ShardControl*> add_played();
   void add_reals();
   void join_wires();
+  void join_wires(Wired& real);
   SocketAddress root(RealRank& rank);
   Task<> run_program(Program* program, SocketAddress root);
   Task<> connect_for(Program* program, nccl_rank::Communicator* comm, size_t operation);
@@ -92,7 +107,9 @@ class VirtualJob {
   World world_;
   std::unique_ptr<JobState> state_;  ///< the reference ranks'
   OwnWorkload workload_;
+  std::optional<OwnWorkload> played_workload_;  ///< of the emulator's reference nodes
   Side emulator_;
+  std::vector<std::unique_ptr<Wired>> played_;  ///< the emulator's reference nodes
   MemoryNetwork network_;
   std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<MemoryPeers> peers_;

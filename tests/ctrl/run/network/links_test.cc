@@ -88,8 +88,14 @@ void expect_done(const Case& c, unsigned seed) {
   std::shuffle(links.begin(), links.end(), std::mt19937(seed));
   for (const uint32_t l : links) {
     const CollectiveConnection& link = setup.job.links[l];
-    EXPECT_EQ(host.find(link.real, link.far, link.channel, link.index, link.real_sends), l);
-    EXPECT_EQ(host.find(link.real, link.far, link.channel + 99, link.index, true), std::nullopt);
+    NcclConnector connector{.emulated = link.far,
+                            .real = link.real,
+                            .channel = link.channel,
+                            .index = link.index,
+                            .real_sends = link.real_sends};
+    EXPECT_EQ(find_link(setup, connector), l);
+    connector.channel += 99;
+    EXPECT_EQ(find_link(setup, connector), std::nullopt);
     EXPECT_FALSE(host.all_joined());
     ASSERT_TRUE((*ranks)->connect(l, host));
     net.run(Duration::us(3));
