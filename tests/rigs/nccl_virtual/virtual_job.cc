@@ -122,7 +122,7 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
   control_ = std::make_unique<Control>(*this);
   std::vector<IpAddress> emulated;
   for (size_t n = 0; n < job_.ranks.size(); ++n) {
-    if (!config.nodes[job_.ranks[n]].real) emulated.push_back(world_.addresses[n]);
+    if (!real_config_.nodes[job_.ranks[n]].real) emulated.push_back(world_.addresses[n]);
   }
   MemoryPeers::Callbacks callbacks;
   callbacks.endpoint = [this](NodeId, ConnectionId id, const EndpointRequest& request) {
