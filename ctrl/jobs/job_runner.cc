@@ -106,7 +106,8 @@ bool JobRunner::empty() const {
 }
 
 Result<void> JobRunner::host(Job& job, const JobConfig& config) {
-  const CtsLayout layout = config.join ? net_ib_layout(config.nccl).cts : CtsLayout();
+  const CtsLayout layout =
+      config.join ? net_ib_layout(config.nccl).cts : NcclWire::alone(config).layout;
   auto emulated =
       EmulatedRanksBinding::create(config_, config, *job.state, *job.control, true, layout);
   if (!emulated) return fail(emulated.error().text);

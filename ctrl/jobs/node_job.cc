@@ -4,6 +4,7 @@
 
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/jobs/link_ends.h"
+#include "ctrl/jobs/ranks_host.h"
 
 namespace understudy {
 
@@ -45,6 +46,7 @@ std::shared_ptr<const NodeJobMessage> node_job(const Config& config, const JobCo
                            .local = std::move(local),
                            .remote = std::move(remote)});
   }
+  made->credit_devices = static_cast<uint32_t>(NcclWire::alone(job).layout.devices());
   if (setup.job.inside) {
     made->inside_rate = setup.job.inside->rate;
     made->inside_latency = setup.job.inside->latency;

@@ -14,6 +14,12 @@ NcclWire NcclWire::of_joined(const JobConfig& job) {
           .split = job.join->split_data.value_or(layout.split_data)};
 }
 
+NcclWire NcclWire::alone(const JobConfig& job) {
+  NcclWire wire;
+  if (job.merged_nics > wire.layout.devices()) wire.layout = CtsLayout::with_eight_devices();
+  return wire;
+}
+
 bool RanksHost::is_own(uint32_t link) const {
   const uint32_t real = setup_.job.real_index[setup_.job.links[link].real];
   return real >= own_.first && real < own_.end;

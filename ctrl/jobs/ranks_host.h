@@ -21,6 +21,8 @@ struct NcclWire {
 
   /// Of a job with join, whose other real ranks are NCCL's.
   static NcclWire of_joined(const JobConfig& job);
+  /// Of one without, whose other real ranks are ring_node's: its credits have room for the devices.
+  static NcclWire alone(const JobConfig& job);
 };
 
 /// The ranks of one job on one of its real nodes, a reference node, with all their memory.

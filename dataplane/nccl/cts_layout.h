@@ -44,6 +44,15 @@ struct CtsLayout {
   /// them (2.29; source: net_ib/common.h, ncclIbCommBaseGetQpForRequest).
   bool turns_by_one = false;
 
+  /// With keys of eight devices, as 2.30 has it.
+  static constexpr CtsLayout with_eight_devices() {
+    CtsLayout layout;
+    layout.requests_at = 48;
+    layout.tag_at = 52;
+    layout.index_at = 56;
+    return layout;
+  }
+
   constexpr uint32_t stride() const { return entry_bytes * kEntries; }
   constexpr size_t devices() const {
     return static_cast<size_t>(requests_at - rkey_at) / sizeof(Rkey);

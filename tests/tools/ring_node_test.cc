@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -13,6 +15,7 @@
 
 #include "collective_model/schedule/simple_all_reduce.h"
 #include "dataplane/base/pattern.h"
+#include "dataplane/nccl/cts_layout.h"
 #include "tools/rigs/ring_node/ring/channel.h"
 #include "tools/rigs/ring_node/ring/cutting.h"
 #include "tools/rigs/ring_node/ring/values.h"
@@ -177,8 +180,7 @@ class MemoryLinks : public ChannelLinks {
                                           .rkeys = {7},
                                           .nreqs = 1,
                                           .tag = tag_,
-                                          .idx = k + 1,
-                                          .padding = {}}});
+                                          .idx = k + 1}});
     return {};
   }
   const CreditEntry* credit(uint64_t k) override {
@@ -346,13 +348,8 @@ TEST(RankChannel, HasFourMessagesInFlightHoweverManyCreditsItHas) {
   std::vector<float> output(input.size());
   channel.start({0, input.size()}, input.data(), output.data());
   for (uint64_t k = 0; k < 8; ++k) {
-    links.credits_in[k] = {.address = 1,
-                           .size = 1 << 20,
-                           .rkeys = {7},
-                           .nreqs = 1,
-                           .tag = 0,
-                           .idx = k + 1,
-                           .padding = {}};
+    links.credits_in[k] = {
+        .address = 1, .size = 1 << 20, .rkeys = {7}, .nreqs = 1, .tag = 0, .idx = k + 1};
   }
   ASSERT_TRUE(channel.progress());
   EXPECT_EQ(links.data_out.size(), 2u);  // its own chunk; all later ones need what it receives
@@ -371,8 +368,7 @@ TEST(RankChannel, RefusesCreditsAndMessagesThatDoNotFit) {
     std::vector<float> input = input_values(1, 0, 1024);
     std::vector<float> output(input.size());
     channel.start({0, input.size()}, input.data(), output.data());
-    CreditEntry credit{
-        .address = 1, .size = 1 << 20, .rkeys = {7}, .nreqs = 1, .tag = 0, .idx = 1, .padding = {}};
+    CreditEntry credit{.address = 1, .size = 1 << 20, .rkeys = {7}, .nreqs = 1, .tag = 0, .idx = 1};
     change(credit);
     links.credits_in.emplace(0, credit);
     const auto progressed = channel.progress();
@@ -393,6 +389,35 @@ TEST(RankChannel, RefusesCreditsAndMessagesThatDoNotFit) {
   ASSERT_TRUE(channel.progress());
   EXPECT_NE(channel.on_received(1000).error().text.find("the cutting says 1024"),
             std::string::npos);
+}
+
+/// Both forms are those that the emulated side reads (docs/nccl 3.1).
+TEST(CreditForm, IsThatOfTheEmulatedSide) {
+  for (const CtsLayout& layout : {CtsLayout(), CtsLayout::with_eight_devices()}) {
+    const CreditForm form(static_cast<uint32_t>(layout.devices()));
+    CreditEntry credit{
+        .address = 11, .size = 12, .rkeys = {1, 2, 3, 4}, .nreqs = 1, .tag = 5, .idx = 6};
+    if (layout.devices() == 8) credit.rkeys[7] = 9;
+    std::array<std::byte, CreditForm::kBytes> bytes;
+    form.write(credit, bytes.data());
+    const auto at = [&](size_t offset) {
+      uint32_t word;
+      std::memcpy(&word, bytes.data() + offset, sizeof word);
+      return word;
+    };
+    EXPECT_EQ(layout.entry_bytes, CreditForm::kBytes);
+    EXPECT_EQ(at(0), 11u);
+    EXPECT_EQ(at(8), 12u);
+    EXPECT_EQ(at(layout.rkey_at + 12u), 4u);
+    EXPECT_EQ(at(layout.requests_at), 1u);
+    EXPECT_EQ(at(layout.tag_at), 5u);
+    EXPECT_EQ(at(layout.index_at), 6u);
+    EXPECT_EQ(form.idx_at(), layout.index_at);
+    const CreditEntry read = form.read(bytes.data());
+    EXPECT_EQ(read.rkeys[7], credit.rkeys[7]);
+    EXPECT_EQ(read.size, credit.size);
+    EXPECT_EQ(read.idx, credit.idx);
+  }
 }
 
 }  // namespace

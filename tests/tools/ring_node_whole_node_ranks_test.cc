@@ -101,8 +101,7 @@ class Nodes {
                          .rkeys = {7},
                          .nreqs = 1,
                          .tag = sender,
-                         .idx = k + 1,
-                         .padding = {}};
+                         .idx = k + 1};
       return {};
     }
     const CreditEntry* credit(uint64_t k) override {
@@ -366,13 +365,8 @@ TEST(NodeRanks, SaysWhatIsWrong) {
   EXPECT_NE(ranks.on_received(receives, 5, Time()).error().text.find("the schedule says"),
             std::string::npos);
   mute[sends].has_credit = true;
-  mute[sends].entry = {.address = 1,
-                       .size = 1,
-                       .rkeys = {1},
-                       .nreqs = 1,
-                       .tag = job.links[sends].rank,
-                       .idx = 1,
-                       .padding = {}};
+  mute[sends].entry = {
+      .address = 1, .size = 1, .rkeys = {1}, .nreqs = 1, .tag = job.links[sends].rank, .idx = 1};
   EXPECT_NE(ranks.progress(Time()).error().text.find("room for 1 bytes"), std::string::npos);
 }
 

@@ -157,6 +157,7 @@ json node_job_to_json(const NodeJobMessage& m) {
           {"seed", m.seed},
           {"program_ranks", m.program_ranks},
           {"links", std::move(links)},
+          {"credit_devices", m.credit_devices},
           {"inside_bits_per_second", m.inside_rate.bps()},
           {"inside_latency_ps", static_cast<uint64_t>(m.inside_latency.ps())},
           {"mtu", m.mtu},
@@ -184,6 +185,10 @@ NodeJobMessage read_node_job(MessageFields& f) {
   f.objects("links", "a link", [&](MessageFields& inner) {
     m.links.push_back(read_link(inner, static_cast<uint32_t>(ranks - 1)));
   });
+  m.credit_devices = f.number<uint32_t>("credit_devices", 4, 8);
+  for (const NodeJobMessage::Link& link : m.links) {
+    if (link.local.size() > m.credit_devices) f.complain("links", "have more devices than credits");
+  }
   m.inside_rate =
       Rate::bits_per_second(f.number<uint64_t>("inside_bits_per_second", 0, UINT64_MAX));
   m.inside_latency = Duration::ps(f.number<int64_t>("inside_latency_ps", 0, kMostPicoseconds));

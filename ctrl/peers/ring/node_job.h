@@ -53,6 +53,7 @@ struct NodeJobMessage {
   uint64_t seed = 0;
   std::vector<uint32_t> program_ranks;  ///< that programs play, the client's among them
   std::vector<Link> links;
+  uint32_t credit_devices = 4;  ///< that a credit has keys of: 4 or 8
   /// From a rank of the node to another one (NodeWay in collective_model/schedule); without rate
   /// and latency it takes no time.
   Rate inside_rate;

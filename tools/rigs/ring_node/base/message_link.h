@@ -16,18 +16,32 @@ static_assert(
     std::endian::native == std::endian::little,
     "credits and immediates are in host byte order, which NCCL's users have little-endian");
 
-/// A credit as it lies in the sender's FIFO (NCCL 2.24 to 2.29).
 struct CreditEntry {
-  uint64_t address;   ///< where the message is to be written
-  uint64_t size;      ///< room there, in bytes
-  uint32_t rkeys[4];  ///< [0] counts, one per device
-  uint32_t nreqs;     ///< 1: no multi-receive
-  uint32_t tag;       ///< rank of the sender
-  uint64_t idx;       ///< message number + 1; written last
-  uint64_t padding[2];
+  static constexpr size_t kDevices = 8;
+  uint64_t address;          ///< where the message is to be written
+  uint64_t size;             ///< room there, in bytes
+  uint32_t rkeys[kDevices];  ///< of that memory, by the receiver's device
+  uint32_t nreqs;            ///< 1: no multi-receive
+  uint32_t tag;              ///< rank of the sender
+  uint64_t idx;              ///< message number + 1; written last
 };
-static_assert(sizeof(CreditEntry) == 64 && offsetof(CreditEntry, rkeys) == 16 &&
-              offsetof(CreditEntry, nreqs) == 32 && offsetof(CreditEntry, idx) == 40);
+
+/// How a credit lies in the sender's FIFO: with keys of four devices as in NCCL 2.24 to 2.29, of
+/// eight as in 2.30 (docs/nccl 3.1).
+class CreditForm {
+ public:
+  static constexpr size_t kBytes = 64;
+  explicit CreditForm(uint32_t devices = 4) : devices_(devices) {}
+  void write(const CreditEntry& credit, std::byte* out) const;
+  CreditEntry read(const std::byte* in) const;
+  /// Of idx.
+  size_t idx_at() const { return nreqs_at() + 8; }
+
+ private:
+  static constexpr size_t kRkeysAt = 16;
+  size_t nreqs_at() const { return kRkeysAt + devices_ * sizeof(uint32_t); }
+  uint32_t devices_;
+};
 
 inline constexpr unsigned kFifoSlots = 256;
 inline constexpr unsigned kFifoStride = 512;  ///< bytes from slot to slot

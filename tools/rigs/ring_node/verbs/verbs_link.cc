@@ -80,15 +80,14 @@ Result<void> VerbsLink::grant(uint64_t k, uint32_t capacity) {
     TRY(post_receive(ways_[q].qp.get(), work_id(settings_.number, q, kReceive)));
   }
   const uint64_t offset = k % kFifoSlots * kFifoStride;
-  auto* entry = reinterpret_cast<CreditEntry*>(credits_.data() + offset);
-  *entry = {.address = buffer_.address() + slot_offset(k),
-            .size = capacity,
-            .rkeys = {},
-            .nreqs = 1,
-            .tag = settings_.sender_rank,
-            .idx = k + 1,
-            .padding = {}};
-  for (uint32_t d = 0; d < near_devices_; ++d) entry->rkeys[d] = buffer_.rkey(d);
+  CreditEntry entry{.address = buffer_.address() + slot_offset(k),
+                    .size = capacity,
+                    .rkeys = {},
+                    .nreqs = 1,
+                    .tag = settings_.sender_rank,
+                    .idx = k + 1};
+  for (uint32_t d = 0; d < near_devices_; ++d) entry.rkeys[d] = buffer_.rkey(d);
+  settings_.form.write(entry, credits_.data() + offset);
   // Credits take the devices in turn (docs/nccl 3.1).
   const auto device = static_cast<uint32_t>(k % near_devices_);
   const Way& way = ways_[device];
@@ -97,7 +96,7 @@ Result<void> VerbsLink::grant(uint64_t k, uint32_t capacity) {
                     // send queue (docs/nccl 3.1).
                     {.id = work_id(settings_.number, device, kCredit),
                      .local = credits_.address() + offset,
-                     .bytes = sizeof(CreditEntry),
+                     .bytes = CreditForm::kBytes,
                      .lkey = credits_.lkey(device),
                      .remote = fifo_address_ + offset,
                      .rkey = way.fifo_rkey,
@@ -107,10 +106,12 @@ Result<void> VerbsLink::grant(uint64_t k, uint32_t capacity) {
 }
 
 const CreditEntry* VerbsLink::credit(uint64_t k) {
-  auto* entry = reinterpret_cast<CreditEntry*>(credits_.data() + k % kFifoSlots * kFifoStride);
+  std::byte* entry = credits_.data() + k % kFifoSlots * kFifoStride;
   // The device writes behind the compiler's back; idx is the last word of a credit to arrive.
-  const uint64_t idx = std::atomic_ref(entry->idx).load(std::memory_order_acquire);
-  return idx == k + 1 ? entry : nullptr;
+  auto& word = *reinterpret_cast<uint64_t*>(entry + settings_.form.idx_at());
+  if (std::atomic_ref(word).load(std::memory_order_acquire) != k + 1) return nullptr;
+  read_ = settings_.form.read(entry);
+  return &read_;
 }
 
 Result<void> VerbsLink::send(uint64_t k, const CreditEntry& credit, uint32_t bytes) {

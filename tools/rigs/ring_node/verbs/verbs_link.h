@@ -22,6 +22,7 @@ class VerbsLink final : public MessageLink {
     uint32_t slots = 1, slot_bytes = 1;
     uint32_t sender_rank = 0;  ///< in credits
     uint32_t far_devices = 1;  ///< queue pair q leads to number q % far_devices of the other end's
+    CreditForm form = CreditForm();
   };
   /// What a completion is about.
   enum Kind : uint64_t { kData = 0, kReceive = 1, kCredit = 2 };
@@ -70,6 +71,7 @@ class VerbsLink final : public MessageLink {
   RegisteredMemory credits_;   ///< that come, or ours before they are written
   std::vector<Way> ways_;
   uint64_t fifo_address_ = 0;  ///< the sender's memory for our credits
+  CreditEntry read_ = {};      ///< the credit that was asked for last
 };
 
 /// Of a completion that is no success; `event`: a fatal one of its device, or empty.

@@ -79,7 +79,8 @@ Result<void> NodeSession::make_links() {
                                      .slots = link.slots,
                                      .slot_bytes = link.slot_bytes,
                                      .sender_rank = link.client_sends ? link.rank : link.peer_rank,
-                                     .far_devices = static_cast<uint32_t>(far.size())}));
+                                     .far_devices = static_cast<uint32_t>(far.size()),
+                                     .form = CreditForm(job().credit_devices)}));
     links.push_back(made.get());
     links_.push_back(std::move(made));
   }
