@@ -173,7 +173,7 @@ class MixedKernels(stage.Stage):
 
     def test_a_kernel_is_a_node_of_any_job(self):
         for kinds, name, operation, options in (
-                ("KEEE", "tree", TREE, {}), ("EKEE", "tree-ll", TREE + 'protocol = "ll"\n', {"nics": 2, "more": "merged_nics = 2\n", "payload": "exact"}),
+                ("KEEE", "tree", TREE, {}), ("EKEE", "tree-ll", TREE + 'protocol = "ll"\n', {"nics": 3, "more": "merged_nics = 3\n", "payload": "exact"}),
                 ("KEEE", "ll128", LL128, {"payload": "exact"}),
                 ("KEEE", "broadcast", BROADCAST, {}), ("KEEE", "pat", PAT, {"sizes": ("16KiB", "64KiB")}),
                 ("EEKE", "all-to-all", ALL_TO_ALL, {"sizes": ("16KiB", "64KiB"), "payload": "exact"}),

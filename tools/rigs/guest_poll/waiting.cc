@@ -1,13 +1,15 @@
 // Loaded into a program (LD_PRELOAD) in a guest in virtual time: lets time pass where the program
 // polls. In such a guest computing takes no time, and so a loop that looks at a completion queue or
-// the clock until something happens would see nothing happen for ever. Here a second empty look in
-// a row waits for the next frame of any network device, exactly: what the frame brings is there
-// when the wait is over.
+// the clock until something happens would see nothing happen for ever. Here a second empty look at a
+// queue, with nothing found at others in between, waits for the next frame of any network device,
+// exactly: what the frame brings is there when the wait is over.
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <sys/time.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <ctime>
 
@@ -30,16 +32,37 @@ Function next(const char* name) {
 }
 
 thread_local unsigned yields = 0, looks = 0;
-/// The last look at a completion queue found nothing.
-thread_local bool was_empty = false;
+/// Completion queues at which the last looks found nothing: a frame that has come since the last
+/// wait may be for any that is not among them.
+class EmptyLooks {
+ public:
+  bool has(const ibv_cq* cq) const {
+    const auto end = all_.begin() + count_;
+    return std::find(all_.begin(), end, cq) != end;
+  }
+  void add(const ibv_cq* cq) {
+    if (count_ < all_.size()) all_[count_++] = cq;
+  }
+  bool full() const { return count_ == all_.size(); }
+  void clear() { count_ = 0; }
+
+ private:
+  std::array<const ibv_cq*, 64> all_ = {};
+  size_t count_ = 0;
+};
+thread_local EmptyLooks empty_looks;
 
 void busy() { yields = looks = 0; }
 
 using PollCq = int (*)(ibv_cq*, int, ibv_wc*);
 std::atomic<PollCq> provider_poll_cq{nullptr};
 
-int done(int found) {
-  was_empty = found == 0;
+int done(const ibv_cq* cq, int found) {
+  if (found == 0) {
+    empty_looks.add(cq);
+    return found;
+  }
+  empty_looks.clear();
   if (found > 0) guest_poll::look_again();
   return found;
 }
@@ -49,10 +72,11 @@ int poll_cq(ibv_cq* cq, int entries, ibv_wc* completions) {
   const int found = poll(cq, entries, completions);
   busy();
   // A first empty look may only be the end of a loop that took what there was, before other work.
-  const bool waits = found == 0 && was_empty;
-  if (!waits) return done(found);
+  const bool waits = found == 0 && (empty_looks.has(cq) || empty_looks.full());
+  if (!waits) return done(cq, found);
   guest_poll::wait_for_frame();
-  return done(poll(cq, entries, completions));
+  empty_looks.clear();
+  return done(cq, poll(cq, entries, completions));
 }
 
 ibv_mr* watched(ibv_mr* region, int access) {
