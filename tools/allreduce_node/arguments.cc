@@ -189,7 +189,7 @@ void describe(CLI::App& app, Arguments& a) {
 
 std::string complete(Arguments& arguments) {
   for (const auto part : {complete_ranks, complete_operation, complete_sizes, complete_verify}) {
-    if (const std::string fault = part(arguments); !fault.empty()) return fault;
+    if (std::string fault = part(arguments); !fault.empty()) return fault;
   }
   return "";
 }

@@ -95,7 +95,8 @@ double rounding_of(ElementType type) {
 /// Whole numbers wrap around in NCCL as in C.
 template <class T>
 T reduced(Reduction reduction, T a, T b) {
-  const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+  using Unsigned = std::make_unsigned_t<T>;
+  const uint64_t x = static_cast<Unsigned>(a), y = static_cast<Unsigned>(b);
   switch (reduction) {
     case Reduction::kMin:
       return std::min(a, b);

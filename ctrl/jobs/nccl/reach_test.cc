@@ -28,7 +28,7 @@ std::vector<ReachTest::Source> ReachTest::some(std::vector<Source> all, size_t m
   return few;
 }
 
-ReachTest::ReachTest(std::string name, IpAddress target, std::vector<Source> sources,
+ReachTest::ReachTest(std::string name, IpAddress target, const std::vector<Source>& sources,
                      PeerNetwork& network)
     : name_(std::move(name)),
       target_(target),

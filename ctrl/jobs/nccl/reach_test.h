@@ -21,7 +21,8 @@ class ReachTest {
     bool carries = true;  ///< connections of the job's emulated ranks go to that NIC
   };
   /// `target`: of the real node `name`. Of many sources, kMost are tried.
-  ReachTest(std::string name, IpAddress target, std::vector<Source> sources, PeerNetwork& network);
+  ReachTest(std::string name, IpAddress target, const std::vector<Source>& sources,
+            PeerNetwork& network);
 
   /// A line when there is news: the first failure, and at last the success. Tries again until then.
   std::optional<std::string> poll(Time now);

@@ -55,6 +55,7 @@ json to_json(const NodeJobMessage::Kind& kind) {
 
 std::vector<std::string> texts_of(const std::vector<IpAddress>& addresses) {
   std::vector<std::string> texts;
+  texts.reserve(addresses.size());
   for (const IpAddress& address : addresses) texts.push_back(address.text());
   return texts;
 }

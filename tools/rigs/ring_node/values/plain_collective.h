@@ -341,6 +341,7 @@ class Collective {
     const uint32_t n = c_.ranks();
     const bool scatter = o_.collective == understudy::Collective::kReduceScatter;
     const uint32_t steps = scatter ? n - 1 : 2 * (n - 1);
+    if (steps == 0) return;  // one rank
     for (uint32_t c = 0; c < ranks_[0]->connections().size(); ++c) {
       const Connection& connection = ranks_[0]->connections()[c];
       if (connection.direction != Direction::kSend) continue;

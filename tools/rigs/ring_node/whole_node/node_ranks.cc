@@ -218,7 +218,7 @@ std::string NodeRanks::waiting_for() const {
     }
     if (what.empty()) continue;
     if (++named > 4) return text + " and more";
-    text += (named == 1 ? "" : ", ") + what + of;
+    text.append(named == 1 ? "" : ", ").append(what).append(of);
   }
   return named == 0 ? text + "nothing that came from outside" : text;
 }
