@@ -4,6 +4,7 @@
 // about values.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -60,16 +61,28 @@ inline double tiny_float(uint64_t bits, int mantissa_bits) {
     return small_float(bits, mantissa_bits, 7 - mantissa_bits);
   return ((bits & 0x80) != 0 ? -32.0 : 32.0) * static_cast<double>(8 + (bits & 7));
 }
-inline uint64_t to_tiny_float(double v, int mantissa_bits) {
-  const uint64_t largest = mantissa_bits == 3 ? 0x7e : 0x7b, sign = std::signbit(v) ? 0x80 : 0;
-  // The nearest of all, the even one of two.
-  uint64_t best = 0;
-  for (uint64_t bits = 1; bits <= largest; ++bits) {
-    const double now = std::abs(tiny_float(bits, mantissa_bits) - std::abs(v));
-    const double before = std::abs(tiny_float(best, mantissa_bits) - std::abs(v));
-    if (now < before || (now == before && bits % 2 == 0)) best = bits;
+/// All finite ones from 0 on, by their bits.
+inline std::vector<double> all_tiny_floats(int mantissa_bits) {
+  std::vector<double> all;
+  const uint64_t largest = mantissa_bits == 3 ? 0x7e : 0x7b;
+  for (uint64_t bits = 0; bits <= largest; ++bits) {
+    all.push_back(tiny_float(bits, mantissa_bits));
   }
-  return sign | best;
+  return all;
+}
+inline uint64_t to_tiny_float(double v, int mantissa_bits) {
+  static const std::vector<double> kAll[] = {all_tiny_floats(2), all_tiny_floats(3)};
+  const std::vector<double>& all = kAll[mantissa_bits - 2];
+  const uint64_t sign = std::signbit(v) ? 0x80 : 0;
+  const double magnitude = std::abs(v);
+  const auto above = std::lower_bound(all.begin(), all.end(), magnitude);
+  if (above == all.end()) return sign | (all.size() - 1);
+  const auto bits = static_cast<uint64_t>(above - all.begin());
+  if (bits == 0) return sign;
+  // The nearest of both, the even one where they are as near.
+  const double up = all[bits] - magnitude, down = magnitude - all[bits - 1];
+  const bool takes_upper = up < down || (up == down && bits % 2 == 0);
+  return sign | (takes_upper ? bits : bits - 1);
 }
 
 /// a and b reduced, as bits of the type.
