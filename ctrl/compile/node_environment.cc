@@ -326,7 +326,7 @@ std::string node_environment(const Config& config, const JobConfig& job) {
     devices.emplace_back();
     for (const unsigned nic : nics) devices.back().push_back(roce_address(node.nics[nic]));
   }
-  std::string text = "# GeneralPlan of job \"" + job.name + "\" on node \"" + node.name +
+  std::string text = "# Environment of job \"" + job.name + "\" on node \"" + node.name +
                      "\", by understudy env " + config.path +
                      "\n"
                      "# Source it in the shell that starts the program there. Its ranks: " +

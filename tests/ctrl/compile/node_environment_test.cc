@@ -60,6 +60,7 @@ TEST(NodeEnvironment, LeavesOutWhatAReleaseDoesNotKnow) {
       with(std::string(kRealFirst) + "nccl = \"2.18\"\njoin = { file = \"uid\" }"), "join.toml");
   ASSERT_TRUE(config) << describe(config.error());
   const std::string text = node_environment(*config, config->jobs[0]);
+  EXPECT_EQ(text.find("# Environment of job \""), 0u);
   EXPECT_EQ(text.find("NCCL_RAS_ENABLE"), std::string::npos);
   EXPECT_EQ(text.find("NCCL_RUNTIME_CONNECT"), std::string::npos);
   EXPECT_EQ(text.find("NCCL_COMM_ID"), std::string::npos);
