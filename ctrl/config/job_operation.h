@@ -18,7 +18,7 @@ bool all_emulated(const Config& config);
 /// A ring all-reduce of fp32 by the Simple protocol, with one rank a node.
 bool is_plain_ring(const Config& config, const JobConfig& job);
 /// Whether ring_node carries it out as neighbour of other ranks, by its own knowledge of a ring:
-/// what is_plain_ring() says, as 2.23 to 2.28 cut it. Else as a whole node, by the model's
+/// what is_plain_ring() says, without merged NICs, as 2.23 to 2.28 cut it. Else as a whole node, by the model's
 /// schedules.
 bool is_ring_of_neighbours(const Config& config, const JobConfig& job);
 

@@ -87,14 +87,14 @@ void RingPeer::hello(const RingHelloMessage& m) {
   if (fitting.empty() && of_the_other_kind != nullptr) {
     const std::string job = "job \"" + of_the_other_kind->message.name + "\" is ";
     return give_up(
-        m.whole_node
-            ? job +
-                  "a ring all-reduce, whose rank calls both of its neighbours "
-                  "(ring_node --peer-next, --peer-prev)"
-            : job +
-                  "no plain ring all-reduce (float32, Simple, sum, one rank a node, as NCCL "
-                  "2.23 to 2.28 cut it): its real node calls one emulated node (ring_node "
-                  "--peer)");
+        m.whole_node ? job +
+                           "a ring all-reduce, whose rank calls both of its neighbours "
+                           "(ring_node --peer-next, --peer-prev)"
+                     : job +
+                           "no plain ring all-reduce (float32, Simple, sum, one rank and NIC a "
+                           "node, as NCCL "
+                           "2.23 to 2.28 cut it): its real node calls one emulated node (ring_node "
+                           "--peer)");
   }
   if (fitting.size() != 1) {
     return give_up(std::string(fitting.empty() ? "no job" : "more than one job (name one)") +

@@ -12,21 +12,10 @@
 #include <memory>
 
 #include "ctrl/config/read/load.h"
-#include "tests/rigs/one_real_node.h"
+#include "tests/rigs/joined_job.h"
 
 namespace understudy {
 namespace {
-
-constexpr const char* kJob = R"([[job]]
-name = "j"
-collective = "all_gather"
-sizes = ["64KiB"]
-)";
-
-std::string with(const std::string& job) {
-  return OneRealNode{.rate = "100Gbit/s"}.text() + kJob + job + "\n";
-}
-constexpr const char* kRealFirst = "ranks = [\"gpu\", \"w*\"]\n";
 
 TEST(NodeEnvironment, HasTheReasonOfEachSetting) {
   const auto config = load_config_text(

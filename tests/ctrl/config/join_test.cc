@@ -6,22 +6,10 @@
 #include "ctrl/compile/capabilities.h"
 #include "ctrl/compile/node_environment.h"
 #include "ctrl/config/read/load.h"
-#include "tests/rigs/one_real_node.h"
+#include "tests/rigs/joined_job.h"
 
 namespace understudy {
 namespace {
-
-constexpr const char* kJob = R"([[job]]
-name = "j"
-collective = "all_gather"
-sizes = ["64KiB"]
-)";
-
-std::string with(const std::string& job) {
-  return OneRealNode{.rate = "100Gbit/s"}.text() + kJob + job + "\n";
-}
-constexpr const char* kRealFirst = "ranks = [\"gpu\", \"w*\"]\n";
-constexpr const char* kEmulatedFirst = "ranks = [\"w*\", \"gpu\"]\n";
 
 std::string errors_of(const std::string& text) {
   const auto result = load_config_text(text, "join.toml");

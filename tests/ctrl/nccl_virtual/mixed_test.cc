@@ -183,11 +183,7 @@ TEST(NcclMixed, TheSearchFoundOtherChannels) {
   play(c, 28, options, "file = \"" + id.path() + "\"",
        [&](const VirtualJob& job, const JobReport&) {
          expect_played(c, job);
-         EXPECT_EQ(std::ranges::count_if(job.said(),
-                                         [](const std::string& line) {
-                                           return line.find("planned again") != std::string::npos;
-                                         }),
-                   1);
+         EXPECT_EQ(times_said(job.said(), "planned again"), 1u);
        });
 }
 

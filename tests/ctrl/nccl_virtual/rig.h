@@ -188,4 +188,10 @@ inline Look as_simulated(const Case& c, uint32_t minor) {
   };
 }
 
+/// How many of the lines hold these words.
+inline size_t times_said(const std::vector<std::string>& lines, const std::string& words) {
+  return static_cast<size_t>(std::ranges::count_if(
+      lines, [&](const std::string& line) { return line.find(words) != std::string::npos; }));
+}
+
 }  // namespace understudy::nccl_rank

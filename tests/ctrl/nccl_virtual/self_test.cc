@@ -15,16 +15,11 @@ std::vector<std::string> said_by(const std::string& more, VirtualJob::Options op
   return job.said();
 }
 
-size_t with(const std::vector<std::string>& lines, const std::string& part) {
-  return static_cast<size_t>(std::ranges::count_if(
-      lines, [&](const std::string& line) { return line.find(part) != std::string::npos; }));
-}
-
 TEST(NcclVirtualSelfTest, AcknowledgedPacketsPass) {
   const auto lines = said_by("iterations = 40\n");  // 0.8 s
-  EXPECT_EQ(with(lines, "self-test: gpu (10.9.0.1) answers all 3 emulated addresses"), 1u);
-  EXPECT_EQ(with(lines, "self-test: RoCE passes between gpu (10.9.0.1) and queue pairs"), 1u);
-  EXPECT_EQ(with(lines, "self-test"), 2u);
+  EXPECT_EQ(times_said(lines, "self-test: gpu (10.9.0.1) answers all 3 emulated addresses"), 1u);
+  EXPECT_EQ(times_said(lines, "self-test: RoCE passes between gpu (10.9.0.1) and queue pairs"), 1u);
+  EXPECT_EQ(times_said(lines, "self-test"), 2u);
 }
 
 TEST(NcclVirtualSelfTest, EachPortOfAMergedNicHasToAcknowledge) {
@@ -47,22 +42,22 @@ TEST(NcclVirtualSelfTest, EachPortOfAMergedNicHasToAcknowledge) {
   const Config config = config_of(text);
   VirtualJob job(config, {});
   ASSERT_EQ(job.run(), "");
-  EXPECT_EQ(with(job.said(), "answers all 6 emulated addresses"), 1u);
-  EXPECT_EQ(with(job.said(), "RoCE passes between gpu (10.0.0.1) and queue pairs"), 1u);
+  EXPECT_EQ(times_said(job.said(), "answers all 6 emulated addresses"), 1u);
+  EXPECT_EQ(times_said(job.said(), "RoCE passes between gpu (10.0.0.1) and queue pairs"), 1u);
 }
 
 TEST(NcclVirtualSelfTest, ASmallerMtuOfTheRealNodeIsNamedOnce) {
   VirtualJob::Options options;
-  EXPECT_EQ(with(said_by("", options), "MTU"), 0u);
+  EXPECT_EQ(times_said(said_by("", options), "MTU"), 0u);
   options.real_mtu = 1024;
   const auto lines = said_by("", options);
-  EXPECT_EQ(with(lines, "MTU"), 1u);
-  EXPECT_EQ(
-      with(lines,
-           "the real node's path MTU is 1024 bytes, [fabric] mtu = 4096: all connections take "
-           "1024, the model does not. Set mtu = 1024, or raise the MTU of its interface "
-           "(4200 bytes give a path MTU of 4096)"),
-      1u);
+  EXPECT_EQ(times_said(lines, "MTU"), 1u);
+  EXPECT_EQ(times_said(
+                lines,
+                "the real node's path MTU is 1024 bytes, [fabric] mtu = 4096: all connections take "
+                "1024, the model does not. Set mtu = 1024, or raise the MTU of its interface "
+                "(4200 bytes give a path MTU of 4096)"),
+            1u);
 }
 
 }  // namespace

@@ -70,8 +70,10 @@ void describe(CLI::App& app, Arguments& a) {
       "  ring_node --peer-next 10.9.0.2 --peer-prev 10.9.0.4 --rank 0 --ranks 4 --sizes "
       "64KiB,1MiB\n"
       "It calls its next rank then and is called by the previous one.\n"
-      "In any other job, also of a ring as NCCL up to 2.22 or from 2.29 on cuts it, it plays all\n"
-      "ranks of its node and calls any one emulated node, which tells it everything:\n"
+      "In any other job, also of a ring over merged NICs or as NCCL up to 2.22 or from 2.29 on "
+      "cuts\n"
+      "it, it plays all ranks of its node and calls any one emulated node, which tells it\n"
+      "everything:\n"
       "  ring_node --peer 10.9.0.2\n"
       "With NCCL_PROFILER_PLUGIN set it calls that plugin as NCCL does.");
   auto* next = app.add_option("--peer-next", a.next, "address of the node of the next rank");

@@ -20,6 +20,18 @@ void OobMachine::on_closed() {
   fail_with("the " + other_ + " closed the connection before it was done");
 }
 
+OobClient::OobClient(RingHelloMessage hello) : OobMachine("peer") { send(std::move(hello)); }
+
+bool OobClient::takes_ready(const RingOobMessage& message) {
+  if (!std::holds_alternative<RingReadyMessage>(message) || peer_ready_) return false;
+  return peer_ready_ = true;
+}
+
+void OobClient::send_done() {
+  done_ = true;
+  send(RingDoneMessage{});
+}
+
 std::string connected_fault(const RingLinkEnd& ours, const RingLinkEnd& theirs) {
   const std::string where = "connected (channel " + std::to_string(ours.channel) + "): ";
   if (theirs.mtu > ours.mtu) {

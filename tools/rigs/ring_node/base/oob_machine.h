@@ -48,6 +48,27 @@ class OobMachine {
   std::string failure_;
 };
 
+/// The side that calls and is told the job.
+class OobClient : public OobMachine {
+ public:
+  void send_ready() { send(RingReadyMessage{}); }
+  bool peer_ready() const { return peer_ready_; }
+  void send_result(const RingResultMessage& result) { send(result); }
+  void send_done();
+
+ protected:
+  /// Says hello.
+  explicit OobClient(RingHelloMessage hello);
+  /// Takes the sign that the peer is ready, which comes once.
+  bool takes_ready(const RingOobMessage& message);
+
+ private:
+  bool is_over() const override { return done_; }
+
+  bool peer_ready_ = false;
+  bool done_ = false;
+};
+
 /// What is wrong with the end that answers `ours`; empty if nothing. It answers that link.
 std::string connected_fault(const RingLinkEnd& ours, const RingLinkEnd& theirs);
 

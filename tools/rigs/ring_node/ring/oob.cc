@@ -4,12 +4,8 @@
 
 namespace understudy {
 
-RingClient::RingClient(std::string job, IpAddress address) : OobMachine("peer") {
-  RingHelloMessage hello;
-  hello.job = std::move(job);
-  hello.address = address;
-  send(hello);
-}
+RingClient::RingClient(std::string job, IpAddress address)
+    : OobClient({.job = std::move(job), .address = address}) {}
 
 void RingClient::handle(const RingOobMessage& message) {
   if (const auto* job = std::get_if<RingJobMessage>(&message); job && !job_) {
@@ -19,10 +15,7 @@ void RingClient::handle(const RingOobMessage& message) {
              end && !all_connected()) {
     check_connected(*end);
     theirs_.push_back(*end);
-  } else if (std::holds_alternative<RingReadyMessage>(message) && job_ && all_connected() &&
-             !peer_ready_) {
-    peer_ready_ = true;
-  } else {
+  } else if (!job_ || !all_connected() || !takes_ready(message)) {
     out_of_order(message);
   }
 }
@@ -63,11 +56,6 @@ void RingClient::check_connected(const RingLinkEnd& theirs) {
                      "): answers another link");
   }
   if (auto fault = connected_fault(ours, theirs); !fault.empty()) fail_with(std::move(fault));
-}
-
-void RingClient::send_done() {
-  done_ = true;
-  send(RingDoneMessage{});
 }
 
 std::string job_difference(RingJobMessage a, const RingJobMessage& b) {

@@ -12,7 +12,7 @@
 
 namespace understudy {
 
-class RingClient final : public OobMachine {
+class RingClient final : public OobClient {
  public:
   /// Starts with hello. `job` may be empty; `address` is the GID of the data phase.
   RingClient(std::string job, IpAddress address);
@@ -26,23 +26,14 @@ class RingClient final : public OobMachine {
   const std::vector<RingLinkEnd>& connected() const { return theirs_; }
   bool all_connected() const { return theirs_.size() == ours_.size(); }
 
-  void send_ready() { send(RingReadyMessage{}); }
-  bool peer_ready() const { return peer_ready_; }
-
-  void send_result(const RingResultMessage& result) { send(result); }
-  void send_done();
-
  private:
   void handle(const RingOobMessage& message) override;
-  bool is_over() const override { return done_; }
   void check_job(const RingJobMessage& job);
   void check_connected(const RingLinkEnd& theirs);
 
   std::optional<RingJobMessage> job_;
   std::vector<RingLinkEnd> ours_;
   std::vector<RingLinkEnd> theirs_;
-  bool peer_ready_ = false;
-  bool done_ = false;
 };
 
 /// What two neighbours' descriptions of one job disagree about, empty if nothing.

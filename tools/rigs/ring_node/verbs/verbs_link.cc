@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "dataplane/base/try.h"
-#include "dataplane/nccl/message_parts.h"
 
 namespace understudy {
 
@@ -16,7 +15,7 @@ constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 }  // namespace
 
 VerbsLink::VerbsLink(std::vector<const VerbsDevice*> devices, const Settings& settings)
-    : settings_(settings) {
+    : settings_(settings), whole_(static_cast<uint32_t>(devices.size()), kFifoSlots) {
   for (const VerbsDevice* device : devices) ways_.push_back({.device = device, .qp = {}});
   // Their devices take turns: the first one comes again.
   while (near_devices_ < devices.size() && devices[near_devices_] != devices.front()) {
@@ -132,15 +131,7 @@ Result<void> VerbsLink::send(uint64_t k, const CreditEntry& credit, uint32_t byt
   return {};
 }
 
-uint64_t VerbsLink::whole_messages() const {
-  return std::ranges::min_element(ways_, {}, &Way::parts)->parts;
-}
-
-bool VerbsLink::makes_whole(uint64_t id) {
-  const uint64_t before = whole_messages();
-  ++ways_[id >> 2 & 15].parts;
-  return whole_messages() != before;
-}
+bool VerbsLink::makes_whole(uint64_t id) { return whole_.take(ways_[id >> 2 & 15].parts++) > 0; }
 
 std::string completion_fault(const ibv_wc& completion, const std::string& event) {
   static constexpr const char* kKinds[] = {"data write", "receive", "credit write"};

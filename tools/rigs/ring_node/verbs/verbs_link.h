@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ctrl/peers/ring/ring_messages.h"
+#include "dataplane/nccl/message_parts.h"
 #include "tools/rigs/ring_node/base/message_link.h"
 #include "tools/rigs/ring_node/verbs/verbs_queue_pair.h"
 
@@ -62,7 +63,6 @@ class VerbsLink final : public MessageLink {
 
   VerbsLink(std::vector<const VerbsDevice*> devices, const Settings& settings);
   uint64_t slot_offset(uint64_t k) const { return k % settings_.slots * settings_.slot_bytes; }
-  uint64_t whole_messages() const;
   Result<RegisteredMemory> memory(size_t bytes) const;
 
   Settings settings_;
@@ -70,6 +70,7 @@ class VerbsLink final : public MessageLink {
   RegisteredMemory buffer_;    ///< of messages: the other end writes here, or we send from it
   RegisteredMemory credits_;   ///< that come, or ours before they are written
   std::vector<Way> ways_;
+  WholeMessages whole_;
   uint64_t fifo_address_ = 0;  ///< the sender's memory for our credits
   CreditEntry read_ = {};      ///< the credit that was asked for last
 };

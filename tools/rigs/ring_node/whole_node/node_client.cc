@@ -23,13 +23,8 @@ std::string gid_fault(const RingLinkEnd& theirs, const std::vector<IpAddress>& t
 
 }  // namespace
 
-NodeClient::NodeClient(std::string job, IpAddress address) : OobMachine("peer") {
-  RingHelloMessage hello;
-  hello.job = std::move(job);
-  hello.address = address;
-  hello.whole_node = true;
-  send(hello);
-}
+NodeClient::NodeClient(std::string job, IpAddress address)
+    : OobClient({.job = std::move(job), .address = address, .whole_node = true}) {}
 
 void NodeClient::handle(const RingOobMessage& message) {
   if (const auto* job = std::get_if<NodeJobMessage>(&message); job && !job_) {
@@ -38,10 +33,7 @@ void NodeClient::handle(const RingOobMessage& message) {
     theirs_.resize(job->links.size());
   } else if (const auto* end = std::get_if<RingConnectedMessage>(&message); end && job_) {
     take(*end);
-  } else if (std::holds_alternative<RingReadyMessage>(message) && job_ && all_connected() &&
-             !peer_ready_) {
-    peer_ready_ = true;
-  } else {
+  } else if (!job_ || !all_connected() || !takes_ready(message)) {
     out_of_order(message);
   }
 }
@@ -71,11 +63,6 @@ void NodeClient::take(const RingLinkEnd& theirs) {
   if (!fault.empty()) return fail_with(std::move(fault));
   theirs_[link] = theirs;
   ++connected_;
-}
-
-void NodeClient::send_done() {
-  done_ = true;
-  send(RingDoneMessage{});
 }
 
 }  // namespace understudy

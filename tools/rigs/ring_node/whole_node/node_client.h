@@ -12,7 +12,7 @@
 
 namespace understudy {
 
-class NodeClient final : public OobMachine {
+class NodeClient final : public OobClient {
  public:
   /// Starts with hello. `job` may be empty; `address` is one of the node's.
   NodeClient(std::string job, IpAddress address);
@@ -23,21 +23,14 @@ class NodeClient final : public OobMachine {
   /// By link: their ends, as far as they have come.
   const std::vector<std::optional<RingLinkEnd>>& connected() const { return theirs_; }
   bool all_connected() const { return connected_ == theirs_.size(); }
-  void send_ready() { send(RingReadyMessage{}); }
-  bool peer_ready() const { return peer_ready_; }
-  void send_result(const RingResultMessage& result) { send(result); }
-  void send_done();
 
  private:
   void handle(const RingOobMessage& message) override;
-  bool is_over() const override { return done_; }
   void take(const RingLinkEnd& theirs);
 
   std::optional<NodeJobMessage> job_;
   std::vector<std::optional<RingLinkEnd>> ours_, theirs_;  ///< by link
   size_t connected_ = 0;
-  bool peer_ready_ = false;
-  bool done_ = false;
 };
 
 }  // namespace understudy
