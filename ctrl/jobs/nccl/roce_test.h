@@ -41,8 +41,9 @@ class RoceTest {
   RoceTest(const RoceTest&) = delete;
 
   /// `reached`: TCP is answered, probes make sense. `connected`: queue pairs of ours stand.
+  /// `carried`: an operation of the job is over, for which these were acknowledged.
   /// A line when there is news: each failure once, and at last the success.
-  std::optional<std::string> poll(Time now, bool reached, bool connected);
+  std::optional<std::string> poll(Time now, bool reached, bool connected, bool carried);
   bool passed() const { return passed_; }
   /// A line for `understudy status`.
   std::string status() const;

@@ -78,10 +78,11 @@ SelfTest::SelfTest(NodeId real, const Setup& setup, PeerNetwork& network, ShardC
                    remote, [then = std::move(then)](const RcCounters& rc) { then(counts_of(rc)); });
              }}) {}
 
-std::vector<std::string> SelfTest::poll(Time now, bool connected) {
+std::vector<std::string> SelfTest::poll(Time now, bool connected, bool carried) {
   std::vector<std::string> lines;
   if (const auto line = reach_.poll(now)) lines.push_back(*line);
-  if (const auto line = roce_.poll(now, reach_.passed(), connected)) lines.push_back(*line);
+  if (const auto line = roce_.poll(now, reach_.passed(), connected, carried))
+    lines.push_back(*line);
   return lines;
 }
 

@@ -24,8 +24,9 @@ class SelfTest {
            PeerNetwork& network, ShardControl& control, RoceProbe probe);
 
   NodeId real() const { return real_; }
-  /// What there is to say. `connected`: queue pairs of the job with that node stand.
-  std::vector<std::string> poll(Time now, bool connected);
+  /// What there is to say. `connected`: queue pairs of the job with that node stand. `carried`: one
+  /// of its operations is over.
+  std::vector<std::string> poll(Time now, bool connected, bool carried);
   /// A connection of the network has ended; false if it is none of ours.
   bool on_ended(const EndedConnection& ended) { return reach_.on_ended(ended); }
   /// A line for `understudy status`.

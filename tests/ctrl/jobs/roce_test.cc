@@ -39,10 +39,11 @@ class RoceTestTest : public testing::Test {
     return s;
   }
   /// Control's turns each millisecond for so long: what is said, and when first.
-  std::vector<std::string> lines(RoceTest& test, Duration by, bool reached, bool connected) {
+  std::vector<std::string> lines(RoceTest& test, Duration by, bool reached, bool connected,
+                                 bool carried = false) {
     std::vector<std::string> all;
     for (const Time until = now + by; now < until; now = now + Duration::ms(1)) {
-      const auto line = test.poll(now, reached, connected);
+      const auto line = test.poll(now, reached, connected, carried);
       if (!line) continue;
       if (all.empty()) said_at = now;
       all.push_back(*line);
@@ -145,6 +146,14 @@ TEST_F(RoceTestTest, AnAcknowledgementPassesWhereNobodyAnswersProbes) {
     EXPECT_TRUE(lines(test, Duration::s(9), true, true).empty());
     EXPECT_EQ(counted, before) << "asked on";
   }
+}
+
+TEST_F(RoceTestTest, AnOperationThatIsOverPassesBeforePacketsAreCounted) {
+  RoceTest test("gpu", kReal, sources(2), seams(false));
+  EXPECT_TRUE(lines(test, Duration::ms(5), true, false, true).empty()) << "others' operation";
+  EXPECT_EQ(lines(test, Duration::ms(5), true, true, true),
+            std::vector{std::string(
+                "self-test: RoCE passes between gpu (10.9.0.1) and queue pairs of the job")});
 }
 
 TEST_F(RoceTestTest, EveryPortHasToAcknowledge) {
