@@ -78,6 +78,9 @@ Result<void> VerbsLink::grant(uint64_t k, uint32_t capacity) {
   for (uint32_t q = 0; q < ways_.size(); ++q) {
     TRY(post_receive(ways_[q].qp.get(), work_id(settings_.number, q, kReceive)));
   }
+  // Credits take the devices in turn (docs/nccl 3.1).
+  const auto device = static_cast<uint32_t>(k % near_devices_);
+  const Way& way = ways_[device];
   const uint64_t offset = k % kFifoSlots * kFifoStride;
   CreditEntry entry{.address = buffer_.address() + slot_offset(k),
                     .size = capacity,
@@ -87,9 +90,6 @@ Result<void> VerbsLink::grant(uint64_t k, uint32_t capacity) {
                     .idx = k + 1};
   for (uint32_t d = 0; d < near_devices_; ++d) entry.rkeys[d] = buffer_.rkey(d);
   settings_.form.write(entry, credits_.data() + offset);
-  // Credits take the devices in turn (docs/nccl 3.1).
-  const auto device = static_cast<uint32_t>(k % near_devices_);
-  const Way& way = ways_[device];
   return post_write(way.qp.get(),
                     // One completion per round of the FIFO and device lets the driver reclaim the
                     // send queue (docs/nccl 3.1).
