@@ -1,4 +1,4 @@
-// The command line: understudy check | topo | schedule | predict | calibrate | feed | env |
+// The command line: understudy check | topo | schedule | predict | compare | calibrate | feed | env |
 // simulate | run | command | status.
 // Exit status: 0 work was done and was right,
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   add_topo(app, status);
   add_schedule(app, status);
   add_predict(app, status);
+  add_compare(app, status);
   add_calibrate(app, status);
   add_feed(app, status);
   add_env(app, status);

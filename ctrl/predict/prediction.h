@@ -55,6 +55,10 @@ tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Co
 OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Collective collective,
                                uint64_t bytes, DataType type);
 
+/// "# job "ring": all_reduce, 8 ranks ...": a line.
+std::string heading_text(const Config& config, const Prediction& prediction);
+/// "ring simple, 8 ch".
+std::string way_text(const Prediction& prediction, const PredictedRow& row);
 /// As in nccl-tests' output, a table for each job; `why` adds how NCCL chooses at each size.
 std::string prediction_text(const Config& config, const std::vector<Prediction>& predictions,
                             bool why);

@@ -30,31 +30,6 @@ std::string time_text(double us) {
   return format_text(us < 100 ? "%.2f" : us < 10000 ? "%.1f" : "%.0f", us);
 }
 
-std::string heading(const Config& config, const Prediction& p) {
-  const JobConfig& job = *p.job;
-  const CommunicatorSize& c = p.communicator;
-  std::string text = "# job \"" + job.name +
-                     "\": " + std::string(name_of(kCollectiveNames, job.collective)) + ", " +
-                     std::to_string(c.ranks) + " ranks, " + std::to_string(c.nodes) +
-                     (c.nodes == 1 ? " node" : " nodes");
-  if (p.by_dimensions) return text + ", " + std::to_string(job.dimensions.size()) + " dimensions\n";
-  if (c.nodes > 1) {
-    text += ", " + std::to_string(p.network.nics) + (p.network.nics == 1 ? " NIC" : " NICs") +
-            " a node";
-    if (p.network.nic_rate > 0)
-      text += " of " + rate_text(static_cast<uint64_t>(p.network.nic_rate));
-  }
-  text += "; NCCL 2." + std::to_string(job.nccl.minor) + ", " +
-          std::string(name_of(kGpuNames, p.system.gpu)) + ", " +
-          std::to_string(p.rows.empty() ? 0 : p.rows.front().tuning.channels) + " channels";
-  if (config.nccl) {
-    text += format_text(", ring %u x %g/%g GB/s, tree %u x %g/%g GB/s", p.system.ring.channels,
-                        p.system.ring.intra, p.system.ring.inter, p.system.tree.channels,
-                        p.system.tree.intra, p.system.tree.inter);
-  }
-  return text + "\n";
-}
-
 std::string why_text(const PredictedRow& row) {
   if (!row.tuning.chosen) return "";
   std::string text;
@@ -78,12 +53,6 @@ std::string why_text(const PredictedRow& row) {
   const uint32_t all = row.tuning.channels, used = row.tuning.channels_used;
   text += format_text("#   %u of %u channels, %u threads each", used, all, row.tuning.threads);
   return text + (used < all ? ": fewer, so that every thread has work\n" : "\n");
-}
-
-std::string way_text(const Prediction& p, const PredictedRow& row) {
-  if (!row.tuning.chosen) return p.by_dimensions ? "dimensions" : "point to point";
-  return format_text("%s %s, %u ch", word(row.tuning.algorithm), word(row.tuning.protocol),
-                     row.tuning.channels_used);
 }
 
 std::string table_text(const Prediction& p, bool why) {
@@ -163,12 +132,43 @@ Json row_json(const PredictedRow& row) {
 
 }  // namespace
 
+std::string heading_text(const Config& config, const Prediction& p) {
+  const JobConfig& job = *p.job;
+  const CommunicatorSize& c = p.communicator;
+  std::string text = "# job \"" + job.name +
+                     "\": " + std::string(name_of(kCollectiveNames, job.collective)) + ", " +
+                     std::to_string(c.ranks) + " ranks, " + std::to_string(c.nodes) +
+                     (c.nodes == 1 ? " node" : " nodes");
+  if (p.by_dimensions) return text + ", " + std::to_string(job.dimensions.size()) + " dimensions\n";
+  if (c.nodes > 1) {
+    text += ", " + std::to_string(p.network.nics) + (p.network.nics == 1 ? " NIC" : " NICs") +
+            " a node";
+    if (p.network.nic_rate > 0)
+      text += " of " + rate_text(static_cast<uint64_t>(p.network.nic_rate));
+  }
+  text += "; NCCL 2." + std::to_string(job.nccl.minor) + ", " +
+          std::string(name_of(kGpuNames, p.system.gpu)) + ", " +
+          std::to_string(p.rows.empty() ? 0 : p.rows.front().tuning.channels) + " channels";
+  if (config.nccl) {
+    text += format_text(", ring %u x %g/%g GB/s, tree %u x %g/%g GB/s", p.system.ring.channels,
+                        p.system.ring.intra, p.system.ring.inter, p.system.tree.channels,
+                        p.system.tree.intra, p.system.tree.inter);
+  }
+  return text + "\n";
+}
+
+std::string way_text(const Prediction& p, const PredictedRow& row) {
+  if (!row.tuning.chosen) return p.by_dimensions ? "dimensions" : "point to point";
+  return format_text("%s %s, %u ch", word(row.tuning.algorithm), word(row.tuning.protocol),
+                     row.tuning.channels_used);
+}
+
 std::string prediction_text(const Config& config, const std::vector<Prediction>& predictions,
                             bool why) {
   std::string text;
   for (const Prediction& p : predictions) {
     if (!text.empty()) text += "\n";
-    text += heading(config, p);
+    text += heading_text(config, p);
     for (const std::string& note : p.notes) text += "# " + note + "\n";
     text += table_text(p, why) + iterations_text(p);
   }

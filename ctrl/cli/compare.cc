@@ -1,0 +1,69 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "ctrl/cli/commands.h"
+#include "ctrl/compare/comparison.h"
+#include "ctrl/topology/topology.h"
+
+namespace understudy {
+namespace {
+
+struct CompareArguments {
+  std::string config;
+  bool no_flow = false, no_packets = false, json = false, quiet = false;
+};
+
+int run_compare(const CompareArguments& arguments) {
+  const auto config = load_or_complain(arguments.config);
+  if (!config) return kExitBadInput;
+  if (config->jobs.empty() && config->traffic.empty()) {
+    std::fprintf(stderr, "%s: there is no [[job]] and no [[traffic]] to compare\n",
+                 config->path.c_str());
+    return kExitBadInput;
+  }
+  std::optional<Topology> topology;
+  if (config->topology) {
+    auto built = build_topology(*config);
+    if (!built) {
+      std::fputs(describe(built.error()).c_str(), stderr);
+      return kExitBadInput;
+    }
+    topology = std::move(*built);
+  }
+  CompareOptions options;
+  options.flow = !arguments.no_flow;
+  options.packets = !arguments.no_packets;
+  if (!arguments.quiet) {
+    options.progress = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  }
+  const auto comparison = compare(*config, topology ? &*topology : nullptr, options);
+  if (!comparison) {
+    std::fprintf(stderr, "%s\n", comparison.error().text.c_str());
+    return kExitFailed;
+  }
+  const std::string text = arguments.json ? comparison_json(*config, *comparison)
+                                          : comparison_text(*config, *comparison);
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, int& status) {
+  CLI::App* command = app.add_subcommand(
+      "compare",
+      "Runs the same configuration at three speeds, predict, flow and packets, and says where they "
+      "differ and why");
+  auto arguments = std::make_shared<CompareArguments>();
+  command->add_option("config", arguments->config, "Configuration (TOML)")->required();
+  command->add_flag("--no-flow", arguments->no_flow, "Leave out the run as flows");
+  command->add_flag("--no-packets", arguments->no_packets, "Leave out the run packet by packet");
+  command->add_flag("--json", arguments->json, "Print JSON");
+  command->add_flag("--quiet", arguments->quiet, "No lines of progress");
+  command->footer("Example: understudy compare configs/emulated_ranks.toml");
+  command->callback([arguments, &status] { status = run_compare(*arguments); });
+}
+
+}  // namespace understudy
