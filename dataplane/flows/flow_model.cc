@@ -34,7 +34,9 @@ FlowModel::FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows,
       held_(flows.size()),
       specs_(flows),
       groups_(flows),
-      senders_(senders.paths.size()) {
+      senders_(senders.paths.size()),
+      line_(graph.links().size()),
+      has_place_(flows.size()) {
   for (LinkId id = 0; id < graph.links().size(); ++id) {
     const GraphLink& link = graph.link(id);
     capacity_.push_back(MaxMin::share_of(link.rate));
@@ -94,7 +96,7 @@ Duration FlowModel::path_time(uint32_t sender, uint64_t bytes) const {
   for (const LinkId link : routes_.paths[sender]) {
     sum += latency_[link];
     if (!cut_through_ && !first) {
-      sum += Rate::bits_per_second(capacity_[link] >> MaxMin::kFractionBits).time_for(packet);
+      sum += on_link(link, packet);
     }
     first = false;
   }
@@ -108,10 +110,13 @@ Duration FlowModel::acknowledgement_time(uint32_t sender) const {
     const LinkId back = reverse(*link);
     sum += latency_[back];
     if (cut_through_ && link != path.rbegin()) continue;
-    sum += Rate::bits_per_second(capacity_[back] >> MaxMin::kFractionBits)
-               .time_for(frames_.ack_bytes + frames_.gap);
+    sum += on_link(back, frames_.ack_bytes + frames_.gap);
   }
   return sum;
+}
+
+Duration FlowModel::on_link(LinkId link, uint64_t bytes) const {
+  return Rate::bits_per_second(capacity_[link] >> MaxMin::kFractionBits).time_for(bytes);
 }
 
 void FlowModel::put(size_t at, const Leaving& leaving) {
@@ -212,9 +217,41 @@ void FlowModel::leave(uint32_t sender) {
     unschedule(sender);
     idle_.push_back(sender);
   }
-  const Time at = later(now_, path_time(sender, wire_bytes_[flow]));
-  if (!heard_[flow]) return received(flow, at);
-  calls_.push({at, Call::kReceived, called_++, flow});
+  if (heard_[flow]) {
+    const std::vector<LinkId>& path = routes_.paths[sender];
+    left_.push_back({path.front(), path.back(), sender, flow, {}});
+    return;
+  }
+  received(flow, later(now_, path_time(sender, wire_bytes_[flow])));
+}
+
+/// All that leave now are known.
+void FlowModel::come_in() {
+  if (left_.size() > 1) {
+    for (LinkId Left::*link : {&Left::first, &Left::last}) {
+      std::ranges::stable_sort(left_, {}, link);
+      for (size_t i = 0, end = 0; i < left_.size(); i = end) {
+        while (end < left_.size() && left_[end].*link == left_[i].*link) ++end;
+        put_in_front(std::span(left_).subspan(i, end - i), left_[i].*link);
+      }
+    }
+  }
+  for (const Left& left : left_) {
+    const Time at = later(now_, path_time(left.sender, wire_bytes_[left.flow]) - left.in_front);
+    calls_.push({std::max(at, now_), Call::kReceived, called_++, left.flow});
+  }
+  left_.clear();
+}
+
+/// Of flows that share a link the last one's last packet leaves it now, those of the others before.
+void FlowModel::put_in_front(std::span<Left> flows, LinkId link) {
+  if (flows.size() == 1) return;
+  const uint64_t full = frames_.payload + frames_.overhead + frames_.gap;
+  Duration before;
+  for (size_t i = flows.size(); i-- > 0;) {
+    flows[i].in_front = std::max(flows[i].in_front, before);
+    before += on_link(link, std::min(wire_bytes_[flows[i].flow], full));
+  }
 }
 
 void FlowModel::received(uint32_t flow, Time at) {
@@ -234,7 +271,11 @@ void FlowModel::received(uint32_t flow, Time at) {
 void FlowModel::call(const Call& call) {
   if (call.kind == Call::kReceived) {
     received(call.index, call.at);
-    const Duration back = acknowledgement_time(routes_.of[call.index]);
+    const uint32_t sender = routes_.of[call.index];
+    const Duration back = acknowledgement_time(sender);
+    const LinkId answers = reverse(routes_.paths[sender].back());
+    line_[answers] = std::max(line_[answers], call.at) +
+                     on_link(answers, frames_.ack_bytes + frames_.gap);
     calls_.push({later(call.at, back), Call::kAcknowledged, called_++, call.index});
   }
   for (FlowListener* listener : listeners_) {
@@ -242,6 +283,23 @@ void FlowModel::call(const Call& call) {
     if (call.kind == Call::kAcknowledged) listener->on_acknowledged(call.index, call.at);
     if (call.kind == Call::kWake) listener->on_wake(call.index, call.at);
   }
+}
+
+/// Packets that leave its NIC one by one are in front of it; a single packet is behind the last.
+bool FlowModel::waits_in_line(uint32_t flow) {
+  const uint32_t sender = routes_.of[flow];
+  if (!heard_[flow] || has_place_[flow]) return false;
+  const LinkId link = routes_.paths[sender].front();
+  const Time place = std::max(line_[link], now_);
+  if (specs_[flow].bytes <= frames_.payload) {
+    line_[link] = place + on_link(link, wire_bytes_[flow]);
+  } else if (senders_[sender].first != kNone) {
+    return false;
+  }
+  if (place == now_) return false;
+  has_place_[flow] = true;
+  starts_.push({place, flow});
+  return true;
 }
 
 void FlowModel::hold(uint32_t flow) {
@@ -343,6 +401,7 @@ Time FlowModel::next() const {
 void FlowModel::step() {
   now_ = next();
   for (; !heap_.empty() && heap_.front().at == now_; ++events_) leave(heap_.front().sender);
+  come_in();
   while (!calls_.empty() && calls_.top().at == now_) {
     const Call due = calls_.top();
     calls_.pop();
@@ -352,7 +411,7 @@ void FlowModel::step() {
     const uint32_t flow = starts_.top().flow, group = specs_[flow].group;
     starts_.pop();
     if (groups_.runs(group) && groups_.when(group, due_[flow]) <= now_) {
-      begin(flow);
+      if (!waits_in_line(flow)) begin(flow);
     } else {
       start_by_clock(flow, due_[flow]);  // the group has been stopped since
     }

@@ -11,11 +11,17 @@
 // A flow that is held (flow_carrier.h) starts when it is released, and its listeners hear when it
 // has come in, and when its acknowledgement has come back: that takes the reverse path's latencies
 // and its own time on the links, and nothing of the rates of flows.
+//
+// Of held flows, short ones for the most part, it matters that links carry one packet after another.
+// Those of a single packet, and acknowledgements, leave a NIC one by one, and what starts there
+// begins behind them. Where several flows leave at one moment that share the first or the last link
+// of their ways, the last packet of each is one in front of the next one's.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <queue>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -131,14 +137,25 @@ class FlowModel final : public FlowCarrier {
     GroupChange group = {};
   };
 
+  /// A flow of a listener that leaves now.
+  struct Left {
+    LinkId first = kNoLink, last = kNoLink;  ///< of its way
+    uint32_t sender = 0, flow = 0;
+    Duration in_front;  ///< of now, when its last packet left
+  };
+
   uint64_t wire_bytes(const FlowSpec& flow) const;
   Duration path_time(uint32_t sender, uint64_t wire_bytes) const;
   Duration acknowledgement_time(uint32_t sender) const;
+  Duration on_link(LinkId link, uint64_t bytes) const;
+  bool waits_in_line(uint32_t flow);
   void begin(uint32_t flow);
   void begin_next(uint32_t sender);
   void activate(uint32_t sender);
   void start_by_clock(uint32_t flow, Time due);
   void leave(uint32_t sender);
+  void come_in();
+  void put_in_front(std::span<Left> flows, LinkId link);
   void received(uint32_t flow, Time at);
   void call(const Call& call);
   void apply(const Change& change);
@@ -178,6 +195,9 @@ class FlowModel final : public FlowCarrier {
   std::vector<Sender> senders_;
   std::vector<Leaving> heap_;
   std::vector<uint32_t> idle_;  ///< senders whose last flow has just left
+  std::vector<Left> left_;
+  std::vector<Time> line_;        ///< by link: single packets of held flows are on it until then
+  std::vector<bool> has_place_;   ///< by flow: in a line
   std::priority_queue<Start, std::vector<Start>, std::greater<>> starts_;
   std::vector<FlowListener*> listeners_;
   std::priority_queue<Call, std::vector<Call>, std::greater<>> calls_;
