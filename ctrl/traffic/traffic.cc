@@ -327,7 +327,7 @@ uint32_t connection_count(const std::vector<FlowSpec>& flows) {
 
 uint64_t hash_number(const std::vector<FlowSpec>& flows, size_t i) {
   const uint32_t connection = flows[i].connection;
-  return connection == kNoConnection ? i : flows.size() + connection;
+  return connection == kNoConnection ? i : hash_number(connection);
 }
 
 }  // namespace understudy

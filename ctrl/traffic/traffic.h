@@ -27,8 +27,12 @@ tl::expected<Traffic, std::vector<ConfigError>> build_traffic(const Config& conf
 /// The first number that no connection of `flows` has.
 uint32_t connection_count(const std::vector<FlowSpec>& flows);
 
-/// What tells a flow from others of its pair when the routing chooses by hash: its position, or its
-/// connection, which is one flow to the switches.
+/// What tells a flow from others of its pair when the routing chooses by hash: its connection, which
+/// is one flow to the switches, or else its position. The way of a connection does not depend on how
+/// many messages it has.
+constexpr uint64_t hash_number(uint32_t connection) {
+  return (uint64_t{1} << 32) + connection;
+}
 uint64_t hash_number(const std::vector<FlowSpec>& flows, size_t i);
 
 }  // namespace understudy
