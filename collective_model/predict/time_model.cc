@@ -74,20 +74,48 @@ class Costs {
     if (shape_.protocol != Protocol::kSimple) return std::max(t, cost_.round);
     return t + cost_.round * rounds(shape_, bytes, threads);
   }
-  /// Of a chunk between nodes, in so many messages, when all channels send one.
-  double wire(double bytes, double messages = 1) const {
+  /// Of a message between nodes, when all channels send one.
+  double wire(double bytes) const {
     if (network_.rate <= 0) return 0;
-    const double sent = bytes * expansion(shape_.protocol) * network_.wire_per_byte +
-                        messages * network_.wire_per_message;
-    return sent * channels_ / network_.rate;
+    return on_wire(bytes) * channels_ / network_.rate;
   }
-  double inside() const { return cost_.latency; }
+  /// And inside a node, until it is there.
+  double pass_inside(double bytes) const {
+    return inside_wire(bytes) + network_.inside_latency + cost_.latency;
+  }
+  double inside_wire(double bytes) const {
+    return network_.inside_rate > 0 ? on_links(bytes) / network_.inside_rate : 0;
+  }
+  /// From a message's end until the next one may take its place in the buffer.
+  double round_trip() const {
+    if (!knows_credits()) return 0;
+    return between() - network_.latency + network_.farthest + credit();
+  }
+  double round_trip_inside() const {
+    return network_.inside_rate > 0 ? 2 * network_.inside_latency + cost_.latency : 0;
+  }
+  double inside() const { return cost_.latency + network_.inside_latency; }
   double between() const { return cost_.latency + cost_.network_latency + network_.latency; }
-  double credit() const { return network_.latency; }
+  double credit() const {
+    return knows_credits() ? network_.farthest + network_.credit_wire : network_.latency;
+  }
+  bool knows_credits() const { return network_.farthest > 0; }
   double tail() const { return tail_; }
   double pass() const { return cost_.round; }
 
  private:
+  /// Bytes with the protocol's flags.
+  double on_links(double bytes) const {
+    if (network_.mtu == 0) return bytes * expansion(shape_.protocol);
+    return static_cast<double>(wire_bytes(shape_.protocol, static_cast<uint64_t>(bytes)));
+  }
+  double on_wire(double bytes) const {
+    const double sent = on_links(bytes);
+    if (network_.mtu == 0) return sent * network_.wire_per_byte + network_.wire_per_message;
+    const double packets = std::max(std::ceil(sent / network_.mtu), 1.0);
+    return sent + packets * network_.overhead + network_.wire_per_message;
+  }
+
   const OperationShape& shape_;
   const ChunkPlan& cut_;
   const ProtocolCost& cost_;
@@ -105,28 +133,59 @@ uint64_t first_slice(const OperationShape& shape, uint64_t chunk) {
   return std::min(chunk, std::max(half, least));
 }
 
+/// Messages that a connection's buffer has room for.
+double window(const OperationShape& shape) {
+  if (shape.protocol != Protocol::kSimple) return kSteps;
+  return is_pipeline(shape.collective) ? 2 : 4;
+}
+
 /// One loop of a ring of `steps` steps.
 double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk, double steps) {
   const double n = shape.communicator.ranks, m = shape.communicator.nodes;
   const uint64_t threads = workers(shape);
-  const uint64_t s1 = first_slice(shape, chunk);
+  const uint64_t s1 = first_slice(shape, chunk), s2 = chunk - s1;
+  const bool two = shape.protocol == Protocol::kSimple;
+  const auto first = static_cast<double>(s1), second = static_cast<double>(s2);
   const double g1 = costs.work(s1, threads);
-  const double g = g1 + costs.work(chunk - s1, threads);
-  double busy = g, hop = g1 + costs.inside(), last = costs.inside();
-  if (shape.communicator.nodes > 1) {
-    busy = std::max(g, costs.wire(static_cast<double>(chunk), s1 < chunk ? 2 : 1));
-    const double crossing = g1 + costs.wire(static_cast<double>(s1)) + costs.between();
-    hop = ((n - m) * hop + m * crossing) / n;
-    last = ((n - m) * last + m * costs.between()) / n;
+  const double g = g1 + costs.work(s2, threads);
+  const double inner = costs.inside_wire(first) + (two ? costs.inside_wire(second) : 0);
+  const double messages = two ? 2 : 1;
+  double hop = g1 + costs.pass_inside(first);
+  double busy = std::max(g, n > m ? inner : 0);
+  double last = std::max(g, inner) + costs.inside();
+  if (n > m) {
+    busy = std::max(busy, (inner + messages * costs.round_trip_inside()) / window(shape));
   }
-  return (steps - 1) * std::max(busy, hop) + busy + last + costs.tail() * g;
+  if (m > 1) {
+    const double whole = costs.wire(first) + (two ? costs.wire(second) : 0);
+    busy = std::max({busy, whole, (whole + messages * costs.round_trip()) / window(shape)});
+    const double crossing = g1 + costs.wire(first) + costs.between();
+    hop = ((n - m) * hop + m * crossing) / n;
+    last = ((n - m) * last + m * (std::max(g, whole) + costs.between())) / n;
+  }
+  return (steps - 1) * std::max(busy, hop) + last + costs.tail() * g;
+}
+
+/// Until the first credits have come, which ranks have to wait for that are nearer to a connection
+/// between nodes than these.
+double first_credits(const OperationShape& shape, const Costs& costs) {
+  const CommunicatorSize& c = shape.communicator;
+  if (c.nodes < 2 || !costs.knows_credits()) return 0;
+  const ChunkPlan& cut = costs.cut();
+  const uint64_t chunk = cut.loops > 0 ? cut.chunk : cut.last;
+  const double hop = costs.pass_inside(static_cast<double>(first_slice(shape, chunk)));
+  double sum = 0;
+  for (uint32_t place = 0; place < c.gpus_per_node(); ++place) {
+    sum += std::max(0.0, costs.credit() - place * hop);
+  }
+  return sum / c.gpus_per_node();
 }
 
 double ring_time(const OperationShape& shape, const Costs& costs) {
   const double n = shape.communicator.ranks;
   const ChunkPlan& cut = costs.cut();
   const double steps = shape.collective == Collective::kAllReduce ? 2 * (n - 1) : n - 1;
-  double t = 0;
+  double t = first_credits(shape, costs);
   if (cut.loops > 0)
     t += static_cast<double>(cut.loops) * ring_loop(shape, costs, cut.chunk, steps);
   if (cut.last > 0) t += ring_loop(shape, costs, cut.last, steps);

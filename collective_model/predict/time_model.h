@@ -7,7 +7,10 @@
 // wire besides, w(c). Steps of different slices overlap, so a loop takes
 //   (J - 1) * max(g of all slices, w(c), mean over the ring's hops of g(s1) + w(s1) + latency)
 //   + max(g of all slices, w(c)) + latency + tail * g
-// Without GPU costs and with one GPU per node this is the closed form of the exact ring.
+// Without GPU costs and with one GPU per node this is the closed form of the exact ring. A
+// connection's buffer has room for W messages (chunking.h), whose credits come back when they are
+// used. So a step takes no less than the messages of a chunk times (w + latency + credit) / W: what
+// bounds rings with several GPUs in a node, whose hops inside it are short.
 // A tree passes chunks up and down: its depth once, and then a chunk per period of the busiest end.
 // Collectives of point-to-point messages are bound by the busiest NIC or GPU.
 #pragma once
@@ -38,11 +41,20 @@ struct OperationShape {
 /// The network between the nodes, for this operation.
 struct NetworkCost {
   double rate = 0;           ///< bytes per us of one node's NICs together, each way; 0: unlimited
-  double latency = 0;        ///< us one way, of the farthest pair of neighbours
+  double latency = 0;        ///< us one way, of a ring the mean of its connections between nodes
   double wire_per_byte = 1;  ///< bytes on the wire per byte of a full message
   /// Bytes that each message takes of its links besides: its own headers, the acknowledgement and
   /// credit of another.
   double wire_per_message = 0;
+  /// Payload and headers of a packet: a message takes whole packets. 0: wire_per_byte says it all.
+  uint32_t mtu = 0, overhead = 0;
+  /// us one way, of the farthest pair of neighbours, and what a credit takes on its links. With them
+  /// a connection has no more messages under way than its buffer has room for, and the first ones
+  /// wait for their credits. 0: credits are always there.
+  double farthest = 0, credit_wire = 0;
+  /// Ways inside nodes, where no calibration has measured them: bytes per us of one connection when
+  /// all send (0: no time), us one way.
+  double inside_rate = 0, inside_latency = 0;
 };
 
 /// How a channel's part is cut: `loops` loops of `chunk` bytes and one of `last` (0: none).

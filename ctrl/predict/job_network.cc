@@ -8,6 +8,7 @@
 #include "ctrl/compile/job_hops.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/merged_nics.h"
+#include "ctrl/predict/ring_network.h"
 
 namespace understudy {
 namespace {
@@ -123,10 +124,28 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
   network.cost.latency = latency.microseconds();
 }
 
+bool is_ring(const JobConfig& job, Algorithm algorithm) {
+  return !function_name(job.collective).empty() && algorithm == Algorithm::kRing;
+}
+
+void count_ring(const Config& config, const JobConfig& job, uint32_t channels,
+                const Topology* topology, const WireCost& wire, JobNetwork& network) {
+  const RingNetwork ring = ring_network(config, job, channels, topology);
+  NetworkCost& cost = network.cost;
+  cost.rate = ring.rate * channels;
+  cost.latency = ring.latency;
+  const double credit = wire.beside;  // and an acknowledgement
+  cost.farthest = ring.farthest;
+  if (ring.credit_rate > 0) cost.credit_wire = credit / ring.credit_rate;
+  network.sharing = ring.sharing;
+  network.colliding = ring.colliding;
+  network.collision = ring.collision;
+}
+
 }  // namespace
 
 JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
-                       const Topology* topology) {
+                       uint32_t channels, const Topology* topology) {
   JobNetwork network;
   network.nics = job_nics(config, job);
   const NodeConfig& first = config.nodes[job.ranks[0]];
@@ -134,11 +153,21 @@ JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm alg
   const WireCost wire = wire_cost(config, first.nics[job_nic(config, job, 0)]);
   network.cost.wire_per_byte = static_cast<double>(wire.mtu + wire.overhead) / wire.mtu;
   network.cost.wire_per_message = wire.first_extra + wire.last_extra + wire.beside;
+  network.cost.mtu = wire.mtu;
+  network.cost.overhead = wire.overhead;
   count_ends(config, job, network);
-  if (topology == nullptr) return network;
   const uint64_t n = job.ranks.size();
+  if (is_ring(job, algorithm) && n * channels <= kMostFlows) {
+    count_ring(config, job, channels, topology, wire, network);
+    return network;
+  }
+  network.cost.farthest = network.cost.latency;
+  if (topology == nullptr) return network;
   network.all_pairs = !is_pairwise(job.collective) || n * n * network.nics <= kMostFlows;
-  if (network.all_pairs) count_paths(config, job, algorithm, *topology, network);
+  if (network.all_pairs) {
+    count_paths(config, job, algorithm, *topology, network);
+    network.cost.farthest = network.cost.latency;
+  }
   return network;
 }
 

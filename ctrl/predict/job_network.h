@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "collective_model/predict/time_model.h"
 #include "ctrl/config/config.h"
@@ -16,11 +17,16 @@ struct JobNetwork {
   uint32_t nics = 1;      ///< of each node that take part
   double nic_rate = 0;    ///< bit/s of the slowest of them; 0: unlimited
   bool all_pairs = true;  ///< false: too many pairs, NICs alone were counted
+  /// Of rings: connections that leave, or come in by, the busiest NIC; and of how many one link
+  /// between switches takes its share, where that is less than their NICs give; its name.
+  uint32_t sharing = 1, colliding = 0;
+  std::string collision;
 };
 
 /// Without `topology` the nodes' links are the network. Every link carries the transfers of a step
-/// that its routing gives it: neighbours of the ring, edges of both trees, or all pairs.
+/// that its routing gives it: neighbours of the ring channel by channel (`channels` of them), edges
+/// of both trees, or all pairs.
 JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
-                       const Topology* topology);
+                       uint32_t channels, const Topology* topology);
 
 }  // namespace understudy

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "collective_model/predict/dimension_time.h"
+#include "ctrl/compile/node_way.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/report/text.h"
 #include "ctrl/schedule/iteration_reports.h"
@@ -148,6 +149,21 @@ Prediction predict_dimensions(const Config& config, const JobConfig& job) {
   return out;
 }
 
+/// Ways inside nodes, which a calibration has measured. A GPU's link is shared by all that it sends
+/// there; of a node whose ring goes on, one GPU of each channel sends to the next node instead.
+void set_inside(const Config& config, const CommunicatorSize& communicator, uint32_t channels,
+                NetworkCost& cost) {
+  const auto way = node_way(config);
+  if (!way || communicator.gpus_per_node() < 2) return;
+  const uint32_t gpus = communicator.gpus_per_node();
+  const bool leaves = communicator.nodes > 1 && channels % gpus == 0;
+  const uint32_t ways = leaves ? channels - channels / gpus : channels;
+  cost.inside_latency = way->latency.microseconds();
+  if (!way->rate.is_unlimited()) {
+    cost.inside_rate = static_cast<double>(way->rate.bps()) / 8e6 / ways;
+  }
+}
+
 Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& tuner,
                        const Topology* topology) {
   Prediction out;
@@ -162,20 +178,23 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
         "no [calibration]: GPUs take step_cost for a step and nothing else, links inside nodes "
         "nothing at all");
   }
-  std::map<Algorithm, JobNetwork> networks;
+  std::map<std::pair<Algorithm, uint32_t>, JobNetwork> networks;  ///< and channels
   for (const uint64_t bytes : job.sizes) {
     PredictedRow row;
     row.bytes = bytes;
     row.tuning = tuner.tune(job.collective, bytes, job.algorithm, job.protocol);
     const Algorithm algorithm = row.tuning.algorithm;
-    auto it = networks.find(algorithm);
-    if (it == networks.end()) {
-      it = networks.emplace(algorithm, job_network(config, job, algorithm, topology)).first;
-    }
-    const JobNetwork& network = it->second;
     const OperationShape shape =
         operation_shape(tuner, row.tuning, job.collective, bytes, job.type);
-    row.time = operation_time(shape, calibration, network.cost);
+    const ChunkPlan cut = cut_chunks(shape);
+    const auto channels = static_cast<uint32_t>(cut.channels);
+    const auto [it, fresh] = networks.try_emplace({algorithm, channels});
+    if (fresh) {
+      it->second = job_network(config, job, algorithm, channels, topology);
+      if (!config.calibration) set_inside(config, out.communicator, channels, it->second.cost);
+    }
+    const JobNetwork& network = it->second;
+    row.time = operation_time(shape, cut, calibration, network.cost);
     set_rates(job, out.communicator, row);
     if (row.time > 0) {
       row.nic_rate =

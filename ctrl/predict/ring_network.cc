@@ -1,0 +1,172 @@
+#include "ctrl/predict/ring_network.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "ctrl/config/merged_nics.h"
+#include "ctrl/schedule/job_schedule.h"
+#include "ctrl/traffic/traffic.h"
+
+namespace understudy {
+namespace {
+
+double bytes_per_us(Rate rate) { return static_cast<double>(rate.bps()) / 8e6; }
+
+/// A channel's connection from one node to the next; of merged NICs one of its parts.
+struct Crossing {
+  uint32_t rank = 0, channel = 0;
+  uint32_t node = 0, next = 0;      ///< positions among the job's nodes
+  uint32_t from_nic = 0, to_nic = 0;  ///< of these nodes
+  uint32_t part = 0, parts = 1, out = 1, in = 1;
+};
+
+class RingLinks {
+ public:
+  RingLinks(const Config& config, const JobConfig& job, uint32_t channels, const Topology* topology)
+      : config_(config),
+        job_(job),
+        topology_(topology),
+        communicator_(job_communicator(config, job)),
+        channels_(channels) {}
+
+  RingNetwork count();
+
+ private:
+  void find_crossings();
+  const NicConfig& nic(uint32_t node, uint32_t number) const {
+    return config_.nodes[job_.ranks[node]].nics[number];
+  }
+  void judge_direct(RingNetwork& out);
+  void judge_paths(RingNetwork& out);
+  uint64_t number(size_t crossing) const;
+
+  const Config& config_;
+  const JobConfig& job_;
+  const Topology* topology_;
+  const Communicator communicator_;
+  const uint32_t channels_;
+  std::vector<Crossing> crossings_;  ///< by rank and channel
+  uint32_t credits_ = 0;             ///< connections of credits
+  std::map<std::pair<uint32_t, uint32_t>, double> out_, in_;  ///< connections by node and NIC
+};
+
+void RingLinks::find_crossings() {
+  const Communicator& c = communicator_;
+  for (uint32_t node = 0; node < c.nodes; ++node) {
+    for (uint32_t gpu = 0; gpu < c.gpus; ++gpu) {
+      for (uint32_t channel = 0; channel < channels_; ++channel) {
+        if (c.gpu_at(channel, c.gpus - 1) != gpu) continue;
+        Crossing crossing;
+        crossing.rank = node * c.gpus + gpu;
+        crossing.channel = channel;
+        crossing.node = node;
+        crossing.next = (node + 1) % c.nodes;
+        const uint32_t from = c.nic_of(crossing.rank);
+        const uint32_t to = c.nic_of(crossing.next * c.gpus + c.gpu_at(channel, 0));
+        crossing.out = merged_nics(job_, config_.nodes[job_.ranks[node]], from);
+        crossing.in = merged_nics(job_, config_.nodes[job_.ranks[crossing.next]], to);
+        crossing.parts = std::max(crossing.out, crossing.in);
+        credits_ += crossing.in;
+        for (crossing.part = 0; crossing.part < crossing.parts; ++crossing.part) {
+          crossing.from_nic = from + crossing.part % crossing.out;
+          crossing.to_nic = to + crossing.part % crossing.in;
+          crossings_.push_back(crossing);
+          out_[{node, crossing.from_nic}] += 1;
+          in_[{crossing.next, crossing.to_nic}] += 1;
+        }
+      }
+    }
+  }
+}
+
+/// As packets are told apart by switches.
+uint64_t RingLinks::number(size_t crossing) const {
+  return hash_number(credits_ + static_cast<uint32_t>(crossing));
+}
+
+void RingLinks::judge_direct(RingNetwork& out) {
+  double sum = 0;
+  for (const Crossing& c : crossings_) {
+    const NicConfig &from = nic(c.node, c.from_nic), &to = nic(c.next, c.to_nic);
+    const double latency = (from.link_latency + to.link_latency).microseconds();
+    sum += latency;
+    out.farthest = std::max(out.farthest, latency);
+    for (const auto& [end, load] : {std::pair{&from, out_[{c.node, c.from_nic}]},
+                                    std::pair{&to, in_[{c.next, c.to_nic}]}}) {
+      if (end->link_rate.is_unlimited()) continue;
+      const double whole = bytes_per_us(end->link_rate), rate = whole / load * c.parts;
+      out.rate = out.rate > 0 ? std::min(out.rate, rate) : rate;
+      out.credit_rate = out.credit_rate > 0 ? std::min(out.credit_rate, whole) : whole;
+    }
+  }
+  out.latency = sum / static_cast<double>(crossings_.size());
+}
+
+void RingLinks::judge_paths(RingNetwork& out) {
+  Routes routes = topology_->routes(config_.seed);
+  const Graph& graph = topology_->graph;
+  std::vector<double> load(graph.links().size());
+  std::vector<std::vector<LinkId>> paths;
+  std::map<uint32_t, std::pair<double, uint32_t>> latency;  ///< by channel: sum and number
+  for (size_t i = 0; i < crossings_.size(); ++i) {
+    const Crossing& c = crossings_[i];
+    const VertexId a = topology_->nics[job_.ranks[c.node]][c.from_nic];
+    const VertexId b = topology_->nics[job_.ranks[c.next]][c.to_nic];
+    paths.push_back(routes.path(a, b, flow_hash(a, b, number(i))));
+    Duration way;
+    for (const LinkId link : paths.back()) {
+      way += graph.link(link).latency;
+      load[link] += 1;
+    }
+    auto& [sum, count] = latency[c.channel];
+    sum += way.microseconds();
+    ++count;
+    out.farthest = std::max(out.farthest, way.microseconds());
+  }
+  for (const auto& [channel, ways] : latency) {
+    out.latency = std::max(out.latency, ways.first / ways.second);
+  }
+  double ends = 0, all = 0;  // us per byte of the slowest connection, by NICs alone and by all links
+  LinkId slowest = kNoLink;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    for (const LinkId link : paths[i]) {
+      const double speed = bytes_per_us(graph.link(link).rate);
+      const double time = load[link] / speed / crossings_[i].parts;
+      const bool end = link == paths[i].front() || link == paths[i].back();
+      if (end) ends = std::max(ends, time);
+      if (time > all * (1 + 1e-9)) {
+        all = time;
+        slowest = link;
+      }
+      out.credit_rate = out.credit_rate > 0 ? std::min(out.credit_rate, speed) : speed;
+    }
+  }
+  if (all > 0) out.rate = 1 / all;
+  if (all <= ends * (1 + 1e-9)) return;
+  out.collision = graph.link_name(slowest);
+  out.colliding = static_cast<uint32_t>(load[slowest]);
+}
+
+RingNetwork RingLinks::count() {
+  RingNetwork out;
+  find_crossings();
+  if (crossings_.empty()) return out;
+  for (const auto& ends : {out_, in_}) {
+    for (const auto& [nic, load] : ends) {
+      out.sharing = std::max(out.sharing, static_cast<uint32_t>(load));
+    }
+  }
+  topology_ == nullptr ? judge_direct(out) : judge_paths(out);
+  return out;
+}
+
+}  // namespace
+
+RingNetwork ring_network(const Config& config, const JobConfig& job, uint32_t channels,
+                         const Topology* topology) {
+  return RingLinks(config, job, channels, topology).count();
+}
+
+}  // namespace understudy
