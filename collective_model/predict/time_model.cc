@@ -79,6 +79,10 @@ class Costs {
     if (network_.rate <= 0) return 0;
     return on_wire(bytes) * channels_ / network_.rate;
   }
+  /// When the channels send one after another.
+  double wire_alone(double bytes) const {
+    return network_.alone_rate > 0 ? on_wire(bytes) / network_.alone_rate : wire(bytes);
+  }
   /// And inside a node, until it is there.
   double pass_inside(double bytes) const {
     return inside_wire(bytes) + network_.inside_latency + cost_.latency;
@@ -158,8 +162,9 @@ double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk
   }
   if (m > 1) {
     const double whole = costs.wire(first) + (two ? costs.wire(second) : 0);
-    busy = std::max({busy, whole, (whole + messages * costs.round_trip()) / window(shape)});
-    const double crossing = g1 + costs.wire(first) + costs.between();
+    const double alone = costs.wire_alone(first) + (two ? costs.wire_alone(second) : 0);
+    busy = std::max({busy, whole, (alone + messages * costs.round_trip()) / window(shape)});
+    const double crossing = g1 + costs.wire_alone(first) + costs.between();
     hop = ((n - m) * hop + m * crossing) / n;
     last = ((n - m) * last + m * (std::max(g, whole) + costs.between())) / n;
   }

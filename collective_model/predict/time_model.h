@@ -52,6 +52,9 @@ struct NetworkCost {
   /// a connection has no more messages under way than its buffer has room for, and the first ones
   /// wait for their credits. 0: credits are always there.
   double farthest = 0, credit_wire = 0;
+  /// Bytes per us of a connection while no other one of its links sends. Channels that are held up
+  /// by something else than the links send one after another. 0: as if all sent.
+  double alone_rate = 0;
   /// Ways inside nodes, where no calibration has measured them: bytes per us of one connection when
   /// all send (0: no time), us one way.
   double inside_rate = 0, inside_latency = 0;

@@ -99,12 +99,12 @@ ComparedRow& Comparer::row(const std::string& part, uint64_t bytes) {
 
 void Comparer::add_predictions() {
   if (config_.jobs.empty()) {
-    refused(Speed::kPredict) = "there is no [[job]], and [[traffic]] has no closed form";
+    refused(Speed::kClosedForm) = "there is no [[job]], and [[traffic]] has no closed form";
     return;
   }
   auto predictions = predict(config_, topology_);
   if (!predictions) {
-    refused(Speed::kPredict) = describe(predictions.error());
+    refused(Speed::kClosedForm) = describe(predictions.error());
     return;
   }
   predictions_ = std::move(*predictions);
@@ -113,7 +113,10 @@ void Comparer::add_predictions() {
     for (const PredictedRow& predicted : prediction.rows) {
       ComparedRow& compared = row(part, predicted.bytes);
       compared.way = way_text(prediction, predicted);
-      compared.time[static_cast<size_t>(Speed::kPredict)] = predicted.time;
+      compared.time[static_cast<size_t>(Speed::kClosedForm)] = predicted.closed_form;
+      compared.predict = predicted.time;
+      compared.source = predicted.source;
+      compared.closed_form_limits = predicted.limits;
     }
     out_.parts.back().heading = heading_text(config_, prediction);
   }
@@ -156,10 +159,9 @@ Result<Comparison> Comparer::compare() {
 
 }  // namespace
 
-std::optional<double> ComparedRow::difference(Speed a, Speed b) const {
-  const auto left = of(a), right = of(b);
-  if (!left || !right || *right <= 0) return std::nullopt;
-  return (*left - *right) / *right;
+std::optional<double> difference(const std::optional<double>& a, const std::optional<double>& b) {
+  if (!a || !b || *b <= 0) return std::nullopt;
+  return (*a - *b) / *b;
 }
 
 bool ComparedRow::differs(Speed a, Speed b) const {

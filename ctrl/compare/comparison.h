@@ -15,16 +15,23 @@
 
 namespace understudy {
 
-enum class Speed : uint8_t { kPredict, kFlow, kPackets };
+enum class Speed : uint8_t { kClosedForm, kFlow, kPackets };
 inline constexpr size_t kSpeeds = 3;
 
 /// Two times that differ by more than this share, or less than this time, are called equal.
 inline constexpr double kEqualShare = 0.01;
 inline constexpr double kEqualTime = 0.1;  ///< us
 
+/// (a - b) / b.
+std::optional<double> difference(const std::optional<double>& a, const std::optional<double>& b);
+
 struct ComparedRow {
   uint64_t bytes = 0;
   std::string way;  ///< "ring simple, 8 ch"
+  /// What `predict` says, by the closed form or as flows.
+  std::optional<double> predict;
+  std::optional<PredictionSource> source;
+  std::vector<std::string> closed_form_limits;  ///< why the closed form does not hold
   /// Microseconds, the mean of the timed operations; nothing: that speed has no figure.
   std::array<std::optional<double>, kSpeeds> time;
   /// Why two of them differ by more than kEqualShare. Empty where none do.
@@ -34,7 +41,9 @@ struct ComparedRow {
 
   std::optional<double> of(Speed speed) const { return time[static_cast<size_t>(speed)]; }
   /// (a - b) / b.
-  std::optional<double> difference(Speed a, Speed b) const;
+  std::optional<double> difference(Speed a, Speed b) const {
+    return understudy::difference(of(a), of(b));
+  }
   /// They are further apart than kEqualShare and kEqualTime.
   bool differs(Speed a, Speed b) const;
 };

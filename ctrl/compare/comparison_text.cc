@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kSpeedNames[kSpeeds] = {"predict", "flow", "packets"};
+constexpr const char* kSpeedNames[kSpeeds] = {"closed_form", "flow", "packets"};
 
 std::string figure(const std::optional<double>& us) {
   return us ? format_text(*us < 10000 ? "%.2f" : "%.1f", *us) : "-";
@@ -23,16 +23,20 @@ std::string percent(const std::optional<double>& share) {
 std::string part_text(const ComparedPart& part) {
   const NcclColumns columns({size_column(14),
                              {"predict", "(us)", 12},
+                             {"closed form", "(us)", 12},
                              {"flow", "(us)", 12},
                              {"packets", "(us)", 12},
                              {"predict", "(%)", 8},
+                             {"closed", "(%)", 8},
                              {"flow", "(%)", 8},
                              {"way", ""}});
   std::string text = columns.heading();
   for (const ComparedRow& row : part.rows) {
-    text += columns.row({std::to_string(row.bytes), figure(row.of(Speed::kPredict)),
+    text += columns.row({std::to_string(row.bytes), figure(row.predict),
+                         figure(row.of(Speed::kClosedForm)),
                          figure(row.of(Speed::kFlow)), figure(row.of(Speed::kPackets)),
-                         percent(row.difference(Speed::kPredict, Speed::kPackets)),
+                         percent(difference(row.predict, row.of(Speed::kPackets))),
+                         percent(row.difference(Speed::kClosedForm, Speed::kPackets)),
                          percent(row.difference(Speed::kFlow, Speed::kPackets)), row.way});
     for (const std::string& reason : row.reasons) text += "#   " + reason + "\n";
     if (row.unexplained) text += "#   they differ, and no rule here says why\n";
@@ -42,6 +46,8 @@ std::string part_text(const ComparedPart& part) {
 
 Json row_json(const ComparedRow& row) {
   Json out = {{"size", row.bytes}, {"way", row.way}};
+  if (row.predict) out["predict_us"] = *row.predict;
+  if (row.source) out["source"] = source_word(*row.source);
   for (size_t s = 0; s < kSpeeds; ++s) {
     const std::string key = std::string(kSpeedNames[s]) + "_us";
     if (row.time[s]) out[key] = *row.time[s];

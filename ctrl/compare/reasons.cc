@@ -3,8 +3,8 @@
 namespace understudy {
 
 void Reasons::explain(const ComparedPart& part, ComparedRow& row) const {
-  const bool predicted = row.differs(Speed::kPredict, Speed::kPackets) ||
-                         row.differs(Speed::kPredict, Speed::kFlow);
+  const bool predicted = row.differs(Speed::kClosedForm, Speed::kPackets) ||
+                         row.differs(Speed::kClosedForm, Speed::kFlow);
   const bool flow = row.differs(Speed::kFlow, Speed::kPackets);
   if (predicted) explain_prediction(part, row);
   if (flow) explain_flow(row);

@@ -136,7 +136,8 @@ void count_ring(const Config& config, const JobConfig& job, uint32_t channels,
   cost.latency = ring.latency;
   const double credit = wire.beside;  // and an acknowledgement
   cost.farthest = ring.farthest;
-  if (ring.credit_rate > 0) cost.credit_wire = credit / ring.credit_rate;
+  if (ring.slowest > 0) cost.credit_wire = credit / ring.slowest;
+  cost.alone_rate = ring.slowest;
   network.sharing = ring.sharing;
   network.colliding = ring.colliding;
   network.collision = ring.collision;

@@ -9,6 +9,8 @@
 #include "collective_model/predict/dimension_time.h"
 #include "ctrl/compile/node_way.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/network_wanted.h"
+#include "ctrl/network/rate_times.h"
 #include "ctrl/report/text.h"
 #include "ctrl/schedule/iteration_reports.h"
 #include "ctrl/schedule/job_tuner.h"
@@ -17,6 +19,11 @@
 
 namespace understudy {
 namespace {
+
+/// Share of an operation's time from which on credits hold it up.
+constexpr double kWindowShare = 0.002;
+/// Of a ring that they hold up: fewer have too few steps for the mean to be exact.
+constexpr uint32_t kFewRanks = 48;
 
 /// Why nothing is left to choose, in the order in which one would look for it.
 std::string no_choice(const JobConfig& job, const TuningTable& table) {
@@ -139,6 +146,7 @@ Prediction predict_dimensions(const Config& config, const JobConfig& job) {
   for (const uint64_t bytes : job.sizes) {
     PredictedRow row;
     row.bytes = bytes;
+    row.source = PredictionSource::kDimensions;
     row.time =
         dimensions_time(job.dimensions, job.collective, bytes, job.splits, config.dimension_costs)
             .microseconds();
@@ -164,8 +172,63 @@ void set_inside(const Config& config, const CommunicatorSize& communicator, uint
   }
 }
 
+/// Why the closed form does not hold; rules that were found by `tools/experiments/compare_table`.
+std::vector<std::string> limits_of(const Config& config, const OperationShape& shape,
+                                   const JobNetwork& network, const PredictedRow& row) {
+  std::vector<std::string> limits;
+  const bool ring = !function_name(shape.collective).empty() &&
+                    shape.algorithm == Algorithm::kRing && !is_pipeline(shape.collective);
+  if (!network.collision.empty()) {
+    limits.push_back("collisions: " + std::to_string(network.colliding) + " connections share " +
+                     network.collision);
+  }
+  if (config.calibration) return limits;  // what it was fitted to is its measure
+  if (!ring) {
+    limits.push_back("no ring of all ranks: the closed form is rough");
+    return limits;
+  }
+  if (network.sharing > 1) {
+    limits.push_back("contention: " + std::to_string(network.sharing) +
+                     " channels share a NIC, packet by packet");
+  }
+  const bool bound = row.closed_form > row.without_window * (1 + kWindowShare);
+  if (bound && shape.communicator.ranks < kFewRanks) {
+    limits.push_back("window: few steps, and credits hold them up");
+  }
+  return limits;
+}
+
+/// Operations of a job as flows.
+class Flows {
+ public:
+  Flows(const Config& config, const Topology* topology) : config_(config), topology_(topology) {
+    possible_ = !config.calibration && can_have_network(config) &&
+                !(config.topology && config.topology->routing == RoutingMode::kSpray);
+  }
+  /// Microseconds; nothing where that cannot be, or is too much.
+  std::optional<double> time(const JobConfig& job, uint64_t bytes);
+
+ private:
+  const Config& config_;
+  const Topology* topology_;
+  std::optional<Topology> own_;  ///< the switch between nodes that have no [topology]
+  bool possible_ = false;
+};
+
+std::optional<double> Flows::time(const JobConfig& job, uint64_t bytes) {
+  if (!possible_ || job.group || job.nccl.minor < NcclVersion::kOldest) return std::nullopt;
+  if (topology_ == nullptr) {
+    auto built = build_topology(config_);
+    if (!built) return std::nullopt;
+    topology_ = &own_.emplace(std::move(*built));
+  }
+  const auto took = time_by_rates(config_, job, bytes, *topology_, kMostFlowMessages);
+  if (!took || !*took) return std::nullopt;
+  return (*took)->mean.microseconds();
+}
+
 Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& tuner,
-                       const Topology* topology) {
+                       const Topology* topology, Flows& flows) {
   Prediction out;
   out.job = &job;
   out.communicator = tuner.communicator();
@@ -194,7 +257,19 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
       if (!config.calibration) set_inside(config, out.communicator, channels, it->second.cost);
     }
     const JobNetwork& network = it->second;
-    row.time = operation_time(shape, cut, calibration, network.cost);
+    row.closed_form = operation_time(shape, cut, calibration, network.cost);
+    NetworkCost endless = network.cost;
+    endless.farthest = 0;
+    row.without_window = operation_time(shape, cut, calibration, endless);
+    row.sharing = network.sharing;
+    row.colliding = network.colliding;
+    row.limits = limits_of(config, shape, network, row);
+    row.time = row.closed_form;
+    if (!row.limits.empty()) row.source = PredictionSource::kBeyond;
+    if (const auto time = flows.time(job, bytes)) {
+      row.time = *time;
+      row.source = PredictionSource::kFlow;
+    }
     set_rates(job, out.communicator, row);
     if (row.time > 0) {
       row.nic_rate =
@@ -258,12 +333,13 @@ tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Co
     return tl::unexpected(std::move(errors));
   }
   std::vector<Prediction> out;
+  Flows flows(config, topology);
   for (const JobConfig& job : config.jobs) {
     if (!job.dimensions.empty()) {
       out.push_back(predict_dimensions(config, job));
     } else {
       const auto tuner = TRY(job_tuner(config, job));
-      out.push_back(predict_job(config, job, tuner, topology));
+      out.push_back(predict_job(config, job, tuner, topology, flows));
     }
     out.back().iterations = predict_iterations(config, job, out.back());
   }

@@ -15,9 +15,22 @@
 
 namespace understudy {
 
+/// How a time was found.
+enum class PredictionSource : uint8_t {
+  kClosedForm,  ///< where it holds
+  kBeyond,      ///< the same beyond what it holds for, for want of anything better
+  kFlow,        ///< message by message, as flows with max-min fair rates
+  kDimensions,  ///< the closed form of a stack of dimensions
+};
+
 struct PredictedRow {
-  uint64_t bytes = 0, count = 0;            ///< as nccl-tests print them
-  double time = 0;                          ///< us
+  uint64_t bytes = 0, count = 0;  ///< as nccl-tests print them
+  double time = 0;                ///< us, mean of the ranks
+  PredictionSource source = PredictionSource::kClosedForm;
+  double closed_form = 0;           ///< us
+  double without_window = 0;        ///< us, the closed form with credits that are always there
+  std::vector<std::string> limits;  ///< why the closed form does not hold
+  uint32_t sharing = 1, colliding = 0;  ///< as JobNetwork
   double algorithm_rate = 0, bus_rate = 0;  ///< GB/s
   double nic_rate = 0;  ///< bit/s on the wire of each NIC of the busiest node, headers included
   TuningTable tuning;
@@ -47,7 +60,11 @@ struct Prediction {
 /// number of GPUs rules out, an environment that leaves no choice.
 std::vector<ConfigError> check_choices(const Config& config);
 
-/// Of every job, in order. `config` outlives the result.
+/// Most messages of an operation that are followed as flows: some seconds.
+inline constexpr uint64_t kMostFlowMessages = 300'000;
+
+/// Of every job, in order. `config` outlives the result. Without [calibration], where the closed
+/// form does not hold, an operation of at most kMostFlowMessages is followed as flows.
 tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Config& config,
                                                                         const Topology* topology);
 
@@ -59,6 +76,8 @@ OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Col
 std::string heading_text(const Config& config, const Prediction& prediction);
 /// "ring simple, 8 ch".
 std::string way_text(const Prediction& prediction, const PredictedRow& row);
+/// "flow", "closed_form" ...: as JSON has it.
+const char* source_word(PredictionSource source);
 /// As in nccl-tests' output, a table for each job; `why` adds how NCCL chooses at each size.
 std::string prediction_text(const Config& config, const std::vector<Prediction>& predictions,
                             bool why);

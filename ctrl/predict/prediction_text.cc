@@ -55,6 +55,17 @@ std::string why_text(const PredictedRow& row) {
   return text + (used < all ? ": fewer, so that every thread has work\n" : "\n");
 }
 
+const char* source_text(const PredictedRow& row) {
+  switch (row.source) {
+    case PredictionSource::kFlow:
+      return ", as flows";
+    case PredictionSource::kBeyond:
+      return ", closed form beyond its limits";
+    default:
+      return "";
+  }
+}
+
 std::string table_text(const Prediction& p, bool why) {
   const JobConfig& job = *p.job;
   const std::string redop(reduces(job.collective) ? name_of(kReduceOpNames, job.reduction)
@@ -76,7 +87,10 @@ std::string table_text(const Prediction& p, bool why) {
                          type_word(name_of(kDataTypeNames, job.type)), redop,
                          root_text(has_root(job.collective), job.root), time_text(row.time),
                          fixed(row.algorithm_rate), fixed(row.bus_rate), fixed(row.nic_rate / 1e9),
-                         way_text(p, row)});
+                         way_text(p, row) + source_text(row)});
+    if (why || row.source == PredictionSource::kBeyond) {
+      for (const std::string& limit : row.limits) text += "#   " + limit + "\n";
+    }
     for (const std::string& bound : row.beyond) text += "# beyond a bound: " + bound + "\n";
     if (why) text += why_text(row);
   }
@@ -114,6 +128,11 @@ Json row_json(const PredictedRow& row) {
   Json out = {{"size", row.bytes},          {"count", row.count},
               {"time_us", row.time},        {"algbw_gbps", row.algorithm_rate},
               {"busbw_gbps", row.bus_rate}, {"nic_wire_bps", row.nic_rate}};
+  out["source"] = source_word(row.source);
+  if (row.source != PredictionSource::kDimensions) {
+    out["closed_form_us"] = row.closed_form;
+    out["limits"] = row.limits;
+  }
   if (row.tuning.chosen) {
     out["algorithm"] = word(row.tuning.algorithm);
     out["protocol"] = word(row.tuning.protocol);
@@ -131,6 +150,19 @@ Json row_json(const PredictedRow& row) {
 }
 
 }  // namespace
+
+const char* source_word(PredictionSource source) {
+  switch (source) {
+    case PredictionSource::kFlow:
+      return "flow";
+    case PredictionSource::kBeyond:
+      return "beyond_closed_form";
+    case PredictionSource::kDimensions:
+      return "dimensions";
+    default:
+      return "closed_form";
+  }
+}
 
 std::string heading_text(const Config& config, const Prediction& p) {
   const JobConfig& job = *p.job;

@@ -98,7 +98,7 @@ void RingLinks::judge_direct(RingNetwork& out) {
       if (end->link_rate.is_unlimited()) continue;
       const double whole = bytes_per_us(end->link_rate), rate = whole / load * c.parts;
       out.rate = out.rate > 0 ? std::min(out.rate, rate) : rate;
-      out.credit_rate = out.credit_rate > 0 ? std::min(out.credit_rate, whole) : whole;
+      out.slowest = out.slowest > 0 ? std::min(out.slowest, whole) : whole;
     }
   }
   out.latency = sum / static_cast<double>(crossings_.size());
@@ -140,7 +140,7 @@ void RingLinks::judge_paths(RingNetwork& out) {
         all = time;
         slowest = link;
       }
-      out.credit_rate = out.credit_rate > 0 ? std::min(out.credit_rate, speed) : speed;
+      out.slowest = out.slowest > 0 ? std::min(out.slowest, speed) : speed;
     }
   }
   if (all > 0) out.rate = 1 / all;

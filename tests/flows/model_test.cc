@@ -193,19 +193,20 @@ TEST(FabricFlowModel, HeldFlowsStartWhenTheyAreReleasedAndAreHeardOf) {
   model.wake_listener(at_us(3), 7);
   model.wake_listener(Time::zero() + Duration::ns(7'048), 9);
   while (!model.next().is_never()) model.step();
-  // Half the rate beside the third flow; an acknowledgement takes 100 ns and the way back.
+  // Half the rate beside the third flow; an acknowledgement takes 100 ns and the way back. The
+  // second flow starts where it leaves, and behind it.
   const Time first = at_us(3) + Duration::ns(2 * 1'024 + 2'000),
-             second = first + Duration::ns(2'016);
+             answered = first + Duration::ns(100), second = answered + Duration::ns(2'016);
   const std::vector<std::pair<std::string, Time>> expected = {
       {"wake 8", at_us(3)},
       {"wake 7", at_us(3)},
       {"received 0", first},
       {"wake 9", first},
-      {"received 1", second},
       {"acknowledged 0", first + Duration::ns(2'100)},
+      {"received 1", second},
       {"acknowledged 1", second + Duration::ns(2'100)}};
   EXPECT_EQ(heard.all, expected);
-  EXPECT_EQ(model.times()[1].start, first);
+  EXPECT_EQ(model.times()[1].start, answered);
   EXPECT_EQ(model.finished(), 3u);
 }
 
