@@ -170,6 +170,7 @@ std::vector<uint32_t> port_numbers(const Config& config, const PortList& ports) 
 NetworkSettings network_settings(const Config& config) {
   NetworkSettings settings = config.queues.network;
   settings.seed = config.seed;
+  if (config.topology) settings.reconverge = config.topology->reconverge;
   settings.telemetry = std::ranges::any_of(config.traffic, [&](const TrafficConfig& traffic) {
     return traffic.control != kNoControl &&
            std::holds_alternative<HpccParameters>(config.controls[traffic.control].parameters);

@@ -95,6 +95,8 @@ struct StaticRouteConfig {
 struct TopologyConfig {
   TopologyKind kind = TopologyKind::kSingleSwitch;
   RoutingMode routing = RoutingMode::kEcmp;
+  /// Routes leave a link out that has been down for so long, and take it back; nothing: they stay.
+  std::optional<Duration> reconverge;
   unsigned line = 0;
   // kLeafSpine and kRail; for kRail leaves are those of one rail, one per group of nodes.
   uint32_t hosts_per_leaf = 0, leaves = 0, spines = 0, links_per_spine = 1;

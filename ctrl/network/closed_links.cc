@@ -47,6 +47,16 @@ std::vector<std::string> closed_nodes(const Config& config, const std::vector<Ev
   return names;
 }
 
+Time last_known_outage(const Graph& graph) {
+  Time last;
+  for (const GraphLink& link : graph.links()) {
+    for (const GraphLink::Outage& outage : link.down) {
+      last = std::max(last, outage.to.is_never() ? outage.from : outage.to);
+    }
+  }
+  return last;
+}
+
 std::string flows_never_end(size_t left, size_t all) {
   return std::to_string(left) + " of " + std::to_string(all) + " flows never end: ";
 }
@@ -61,10 +71,6 @@ std::string closed_links_text(const std::vector<std::string>& links) {
     text += " and " + std::to_string(links.size() - kMostNamed) + " more links";
   }
   return text;
-}
-
-std::string closed_links_text(const Graph& graph, const Network& network, Time now) {
-  return closed_links_text(closed_links(graph, network, now));
 }
 
 }  // namespace understudy

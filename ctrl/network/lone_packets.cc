@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ctrl/network/closed_links.h"
+#include "ctrl/network/stuck_flows.h"
 #include "dataplane/base/text_format.h"
 #include "dataplane/cc/make_controller.h"
 
@@ -47,6 +48,7 @@ LonePackets::LonePackets(const Graph& graph, NextHops routing, NetworkSettings s
       traffic_(traffic),
       network_(graph, settings_, traffic, &routing_) {
   for (const FlowSpec& flow : flows) bytes_ += static_cast<double>(flow.bytes);
+  expect(last_known_outage(graph));
   attach(traffic);
   traffic.start(network_);
   start_jobs();
@@ -57,6 +59,13 @@ void LonePackets::change(const RateChange& change) {
   links_.insert(std::ranges::upper_bound(from, links_.end(), change.at, {}, &RateChange::at),
                 change);
   change_at_ = next_change();
+  expect(change.at);
+}
+
+/// Something changes then: senders do not give up before the routing knows of it.
+void LonePackets::expect(Time change) {
+  last_change_ = std::max(last_change_, change + settings_.reconverge.value_or(Duration()));
+  traffic_.give_up_after(last_change_);
 }
 
 void LonePackets::change(const GroupChange& change) {
@@ -127,9 +136,7 @@ NamedCounts LonePackets::work() const {
 }
 
 std::string LonePackets::why_at_rest(const Graph& graph) const {
-  std::string closed = closed_links_text(graph, network_, end_);
-  if (!closed.empty()) return closed;
-  return "packets were lost and nothing sends them again (flows.timeout is 0)";
+  return why_stuck(graph, traffic_, network_, end_);
 }
 
 }  // namespace understudy

@@ -42,7 +42,10 @@ class LonePackets final : public LoneFlows {
   std::string why_at_rest(const Graph& graph) const override;
 
  protected:
-  Time next() const override { return std::min(network_.next(), change_at_); }
+  /// Once a flow has given up nothing more is waited for.
+  Time next() const override {
+    return traffic_.has_given_up() ? Time::never() : std::min(network_.next(), change_at_);
+  }
   bool is_awaited() const override { return next_group_ < groups_.size(); }
 
  private:
@@ -50,6 +53,7 @@ class LonePackets final : public LoneFlows {
     return std::min(next_link_ < links_.size() ? links_[next_link_].at : Time::never(),
                     next_group_ < groups_.size() ? groups_[next_group_].at : Time::never());
   }
+  void expect(Time change);
   void run(Time t, uint64_t most);
   void apply_changes(Time until);
 
@@ -64,6 +68,7 @@ class LonePackets final : public LoneFlows {
   size_t next_link_ = 0, next_group_ = 0;
   Time change_at_ = Time::never();  ///< next_change(), which is asked for with each event
   Time end_;
+  Time last_change_;          ///< of links, that is known
   size_t seen_finished_ = 0;  ///< by has_moved()
   uint64_t seen_bytes_ = 0;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ctrl/network/closed_links.h"
+#include "ctrl/network/stuck_flows.h"
 #include "dataplane/base/text_format.h"
 
 namespace understudy {
@@ -37,13 +37,7 @@ std::string LoneRates::progress(double) const {
                      model_.now().seconds() * 1e3);
 }
 
-std::string LoneRates::why_at_rest(const Graph& graph) const {
-  std::vector<std::string> closed;
-  for (LinkId link = 0; link < graph.links().size(); ++link) {
-    if (model_.is_closed(link)) closed.push_back(graph.link_name(link));
-  }
-  return closed_links_text(closed);
-}
+std::string LoneRates::why_at_rest(const Graph& graph) const { return why_stuck(graph, model_); }
 
 NamedCounts LoneRates::work() const {
   return {{"events", model_.events()}, {"rates_worked_out", model_.rates().filled()}};

@@ -73,6 +73,9 @@ void SharedNetwork::make_carrier() {
   if (as_rates()) {
     rates_ = std::make_unique<FlowModel>(topology_.graph, flows_.flows, senders_,
                                          config_.queues.flows, config_.queues.network.cut_through);
+    if (const auto after = network_settings(config_).reconverge) {
+      rates_->reroute_after(*after, topology_.routes(config_.seed));
+    }
     return;
   }
   packets_ = std::make_unique<FlowTraffic>(topology_.graph, flows_.flows, config_.queues.flows,

@@ -7,7 +7,10 @@ namespace understudy {
 namespace {
 
 constexpr std::array<const char*, kPacketLosses> kLossNames = {
-    "lost_buffer_full", "lost_headroom_full", "lost_on_link", "lost_by_outage"};
+    "lost_buffer_full", "lost_headroom_full", "lost_on_link", "lost_by_outage",
+    "lost_without_route"};
+/// Counted in every network; what comes behind only where it happened.
+constexpr size_t kLossesOfAll = 4;
 
 /// The flows of `spec` from `first` on, which took from and to these times.
 TrafficGroupReport group_report(const std::string& name, uint32_t first, uint32_t count,
@@ -59,7 +62,9 @@ TrafficLinkReport counted_link_report(const Graph& graph, LinkId link, const Net
   report.counters = {{"packets", c.packets},         {"marked", c.marked},
                      {"not_ecn_capable", c.not_ect}, {"queue_peak_bytes", c.queue_peak},
                      {"pauses", c.pauses},           {"resumes", c.resumes}};
-  for (size_t i = 0; i < kPacketLosses; ++i) report.counters.emplace_back(kLossNames[i], c.lost[i]);
+  for (size_t i = 0; i < kPacketLosses; ++i) {
+    if (i < kLossesOfAll || c.lost[i] != 0) report.counters.emplace_back(kLossNames[i], c.lost[i]);
+  }
   report.queue_peak_at = c.queue_peak_at;
   report.paused = c.paused;
   if (c.pauses != 0) report.first_pause = c.first_pause;

@@ -5,6 +5,7 @@
 #include "ctrl/network/closed_links.h"
 #include "ctrl/network/deadlock.h"
 #include "ctrl/network/link_changes.h"
+#include "ctrl/network/stuck_flows.h"
 #include "ctrl/run/commands_text.h"
 #include "dataplane/base/try.h"
 
@@ -62,6 +63,18 @@ Emulator::Jobs Emulator::take_jobs(bool reference) {
   return taken;
 }
 
+/// Something changes then, and the routing knows of it a while later.
+void Emulator::expect(Time change) {
+  const Duration after = network_settings(scenario_.config).reconverge.value_or(Duration());
+  last_change_ = std::max(last_change_, change + after);
+}
+
+void Emulator::expect_no_more() {
+  if (network_ == nullptr || network_->alone() != nullptr || network_->packets() == nullptr) return;
+  network_->packets()->give_up_after(
+      std::max(last_change_, last_known_outage(network_->topology().graph)));
+}
+
 void Emulator::change(const EventConfig& event, RunReport& report) {
   LoneFlows* alone = network_ == nullptr ? nullptr : network_->alone();
   if (event.is_of_traffic() && alone != nullptr) {
@@ -70,10 +83,10 @@ void Emulator::change(const EventConfig& event, RunReport& report) {
     sides_.front()->control.set_traffic(event.traffic, event.action == EventAction::kStart,
                                         event.at);
   }
-  last_change_ = std::max(last_change_, event.at);
+  expect(event.at);
   // A reference node's own NIC keeps its rate: a slower link is the emulated queue's business.
   for (RateChange change : steps_of(event)) {
-    last_change_ = std::max(last_change_, change.at);
+    expect(change.at);
     if (alone != nullptr) {
       for (const LinkId link : links_of(event, network_->topology())) {
         change.link = link;
@@ -133,7 +146,12 @@ uint64_t Emulator::progress() const {
 
 Result<void> Emulator::find_no_standstill(Time now) {
   const FlowTraffic* flows = network_ == nullptr ? nullptr : network_->packets();
-  if (flows == nullptr || now <= last_change_) return {};
+  if (flows == nullptr) return {};
+  // Of a job whose messages do not come somebody else says so: the real node's queue pairs fail too.
+  if (flows->has_given_up() && flows->stuck().front() < network_->flows().size()) {
+    return fail(stuck_text(now));
+  }
+  if (now <= last_change_) return {};
   // Behind those of [[traffic]] stand places for messages of jobs.
   const size_t named = network_->flows().size(), all = flows->results().size();
   bool busy = !flows->at_rest();
@@ -143,13 +161,19 @@ Result<void> Emulator::find_no_standstill(Time now) {
   still_ = progress == progress_ ? still_ + 1 : 0;
   progress_ = progress;
   if (still_ < kLooksWithoutProgress) return {};
-  const std::string links = closed_links_text(network_->topology().graph, *queues(), now);
-  if (links.empty()) return {};
+  if (closed_links(network_->topology().graph, *queues(), now).empty()) return {};
+  return fail(stuck_text(now));
+}
+
+std::string Emulator::stuck_text(Time now) const {
+  const Graph& graph = network_->topology().graph;
+  const FlowTraffic& flows = *network_->packets();
   const LoneFlows* alone = network_->alone();
-  const size_t ended = flows->finished() + flows->stopped();
-  std::string what = ended == all ? "a job never ends: " : flows_never_end(all - ended, named);
+  const size_t all = flows.results().size(), ended = flows.finished() + flows.stopped();
+  std::string what =
+      ended == all ? "a job never ends: " : flows_never_end(all - ended, network_->flows().size());
   if (alone != nullptr) what = alone->unfinished() + ": ";
-  return fail(scenario_.config.path + ": " + what + links);
+  return scenario_.config.path + ": " + what + why_stuck(graph, flows, *queues(), now);
 }
 
 ShardSnapshot Emulator::snapshot(size_t port, Time end) const {

@@ -53,6 +53,9 @@ class Emulator {
   /// Makes it happen at its time, and notes it in the report. One that why_not() of the scenario has
   /// no word about.
   void change(const EventConfig& event, RunReport& report);
+  /// All changes are known: flows that wait for a link that stays closed may give up. Before the
+  /// shards run.
+  void expect_no_more();
   /// Of the network's queues; null: there are none.
   DeadlockSearch* search() { return search_ ? &*search_ : nullptr; }
   /// Error: switches of the network have paused each other for ever, with their names. While nobody
@@ -77,6 +80,8 @@ class Emulator {
   Result<void> begin(bool recorded, SharedNetwork::Said progress);
   void make_shards();
   Result<void> look_for_deadlock();
+  void expect(Time change);
+  std::string stuck_text(Time now) const;
   uint64_t progress() const;
 
   const Scenario& scenario_;

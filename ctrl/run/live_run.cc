@@ -118,6 +118,7 @@ Result<void> LiveRun::open() {
   const auto pairs = [this] { return side_->jobs().controlled(); };
   sampler_ = TRY(RunSampler::create(options_.series, *emulator_, pairs));
   for (const EventConfig& event : scenario_.changes) schedule(event);
+  if (control_socket_ == nullptr) emulator_->expect_no_more();
   return live_->start(started);
 }
 

@@ -110,6 +110,7 @@ Result<void> VirtualRun::open() {
     emulator_->change(event, report_);
     std::ranges::copy(capture_notes(event), std::back_inserter(notes));
   }
+  emulator_->expect_no_more();
   std::ranges::stable_sort(notes, {}, &LinkChange::at);
   for (const LinkChange& note : notes) simulation_->note_change(note);
   if (!kernels) return {};

@@ -78,9 +78,11 @@ Result<FlowSenders> flow_senders(const Config& config, const Topology& topology,
     }
     senders.of.push_back(next);
     senders.paths.push_back(flow.path);
+    FlowSenders::Ends& ends = senders.ends.emplace_back();
     if (flow.path.empty()) {
       const uint64_t hash = flow_hash(flow.from, flow.to, hash_number(flows, i));
       senders.paths.back() = routes.path(flow.from, flow.to, hash);
+      if (!routes.is_static(flow.from, flow.to)) ends = {flow.from, flow.to, hash};
     }
     if (!senders.paths.back().empty()) continue;
     const std::vector<Vertex>& vertices = topology.graph.vertices();

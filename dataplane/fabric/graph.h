@@ -57,9 +57,14 @@ struct RateChange {
   std::optional<Rate> rate = {};
   std::optional<Duration> latency = {};
   std::optional<double> loss = {};  ///< probability that a packet is lost on it
+  /// The switch at its beginning, or at its end, is down, or up again: the link is down with it. A
+  /// switch that goes down loses all packets that it holds, and what still comes to it.
+  std::optional<bool> from_dead = {}, to_dead = {};
 
   /// It may keep packets from passing.
-  bool may_stop() const { return loss || down || paused; }
+  bool may_stop() const { return loss || down || paused || from_dead || to_dead; }
+  /// It takes the link down or brings it up: routing may react.
+  bool moves_link() const { return down || from_dead || to_dead; }
 };
 
 class Graph {

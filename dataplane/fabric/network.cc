@@ -72,6 +72,15 @@ Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnd
   }
   turns_.resize(vertices.size());
   for (VertexId v = 0; v < vertices.size(); ++v) note_faster(v);
+  if (!settings_.reconverge || routing_ == nullptr) return;
+  moved_.resize(links_.size());
+  left_out_.resize(links_.size());
+  for (LinkId link = 0; link < links_.size(); ++link) {
+    for (const GraphLink::Outage& outage : graph_.link(link).down) {
+      await_reroute(link, outage.from);
+      await_reroute(link, outage.to);
+    }
+  }
 }
 
 /// Of the links that end at `vertex`, which ones lead into faster ones.
@@ -115,6 +124,8 @@ void Network::step() {
       return ends_.wake(e.index, e.time);
     case kUp:
       return serve_or_wait(e.index, e.time);
+    case kReroute:
+      return reroute(e.time);
     case kPauseLeaves:
     case kResumeLeaves:
       return ends_.pause_leaves(e.index >> kClassShift, e.index & 7, e.kind == kPauseLeaves,
@@ -150,6 +161,7 @@ void Network::prefetch(bool from_lane) {
   const Link& in = links_[way.link];
   if (in.to_nic) return ends_.prefetch_delivery(packets_[near->index]);
   const LinkId next = expected_link(way, in.to);
+  if (next == kNoLink) return;
   prefetch_link(next);
   __builtin_prefetch(&queues_[size_t{next} * classes_]);
   __builtin_prefetch(&ingress_[size_t{way.link} * classes_]);
@@ -175,7 +187,10 @@ void Network::serve_or_wait(LinkId link, Time now) {
 
 void Network::serve(LinkId link, Time now) {
   Link& l = links_[link];
-  if (l.faulty && holds(link, now)) return;
+  if (l.faulty && holds(link, now)) {
+    if (l.from_nic) ends_.held(link, now);
+    return;
+  }
   if (!l.pfc.empty()) return transmit_pfc(link, now);
   if (const uint8_t eligible = l.waiting & static_cast<uint8_t>(~l.paused); eligible != 0) {
     return transmit(link, dequeue(link, pick(link, eligible), now), now, now);
@@ -246,10 +261,6 @@ void Network::leave_switch(LinkId link, unsigned cls, PacketId id, Time now) {
   NetPacket& p = packets_[id];
   Link& l = links_[link];
   const Queue& q = queues_[link * classes_ + cls];
-  const LinkId came_by = p.way.link;
-  IngressUse& use = ingress_[came_by * classes_ + cls];
-  SharedBuffer& buffer = buffers_[l.from];
-  buffer.leave(use, p.buffer_bytes);
   if (const EcnSettings* ecn = ecn_[link * classes_ + cls]; ecn != nullptr && q.bytes > ecn->kmin) {
     const double marks = q.bytes > ecn->kmax
                              ? 1
@@ -266,6 +277,16 @@ void Network::leave_switch(LinkId link, unsigned cls, PacketId id, Time now) {
     }
   }
   note_telemetry(link, id, now);
+  leave_buffer(link, cls, id, now);
+}
+
+/// Its room is free again, and who sent it may go on.
+void Network::leave_buffer(LinkId link, unsigned cls, PacketId id, Time now) {
+  const NetPacket& p = packets_[id];
+  const LinkId came_by = p.way.link;
+  IngressUse& use = ingress_[came_by * classes_ + cls];
+  SharedBuffer& buffer = buffers_[links_[link].from];
+  buffer.leave(use, p.buffer_bytes);
   if (const auto& pfc = settings_.classes[cls].pfc; pfc && buffer.may_resume(use, *pfc)) {
     use.pausing = false;
     send_pfc(came_by, cls, false, now);
@@ -327,7 +348,9 @@ Time Network::arrival_at_switch(LinkId link, const NetPacket& p) {
   if (!l.into_faster && load_ == nullptr && p.tail - p.head <= l.most_for(p.wire_bytes)) {
     return p.head;
   }
-  Link& next = links_[expected_link(p.way, l.to)];
+  const LinkId expected = expected_link(p.way, l.to);
+  if (expected == kNoLink) return p.head;
+  Link& next = links_[expected];
   return std::max(p.head, p.tail - next.most_for(p.wire_bytes));
 }
 
@@ -354,6 +377,7 @@ void Network::arrive(PacketId id, Time now) {
     return ends_.deliver(id, now);
   }
   const LinkId link = p.way.has_links() ? p.way.take_link() : routing_->next(in.to, p.way);
+  if (link == kNoLink) return lose(id, came_by, PacketLoss::kNoRoute, now);
   Link& l = links_[link];
   DEBUG_ASSERT_INVARIANT(l.from == in.to);
   const unsigned cls = class_of_[p.priority];

@@ -76,6 +76,11 @@ class NetworkEnds {
   }
   /// What wake_at() asked for.
   virtual void wake(uint32_t index, Time now) = 0;
+  /// A NIC's link that is down, or whose NIC stands still, keeps what is ready for it.
+  virtual void held(LinkId nic, Time now) { static_cast<void>(nic), static_cast<void>(now); }
+  /// The routing has another view of which links are up (NetworkSettings::reconverge): ways have
+  /// changed. Rare.
+  virtual void rerouted(Time now) { static_cast<void>(now); }
   /// That comes soon: time to ask the memory for what it will need. `stage` 0 comes first, 2 last,
   /// so that one may use what the one before has asked for.
   virtual void prefetch(uint32_t index, int stage) const {
@@ -167,10 +172,13 @@ class Network {
   void set_rate(LinkId link, Rate rate);
   void set_latency(LinkId link, Duration latency) { links_[link].set_latency(latency); }
   /// At its time, which is not before the last event. An outage loses the packet on the wire; those
-  /// that are all on the way come in, and those that wait go on waiting.
+  /// that are all on the way come in, and those that wait go on waiting: until a routing that reacts
+  /// takes the link out, which loses them.
   void change(const RateChange& change);
   /// Nothing will come through this link any more, unless it changes again.
   bool is_closed(LinkId link, Time now) const;
+  /// Its routing leaves out links that are down.
+  bool reacts() const { return settings_.reconverge.has_value(); }
   /// From now on packets get what `load` leaves of each link; it outlives this.
   void share_with(const LinkLoad& load) { load_ = &load; }
   /// Packets leave this network behind `link`, which ends at a NIC: they are delivered as soon as
@@ -232,7 +240,17 @@ class Network {
  private:
   static constexpr unsigned kClassShift = 3;  ///< of a PFC event's index: link << 3 | class
   friend class DeadlockSearch;
-  enum Kind : uint32_t { kFree, kArrive, kPause, kResume, kWake, kUp, kPauseLeaves, kResumeLeaves };
+  enum Kind : uint32_t {
+    kFree,
+    kArrive,
+    kPause,
+    kResume,
+    kWake,
+    kUp,
+    kPauseLeaves,
+    kResumeLeaves,
+    kReroute
+  };
   struct Queue {
     PacketId first = kNoPacketId, last = kNoPacketId;
     uint64_t bytes = 0;
@@ -287,6 +305,11 @@ class Network {
   void lose(PacketId id, LinkId link, PacketLoss why, Time now);
   Duration time_on(LinkId link, uint32_t bytes);
   bool holds(LinkId link, Time now);
+  bool is_down(LinkId link, Time now) const;
+  void drop_queued(LinkId link, Time now);
+  void leave_buffer(LinkId link, unsigned cls, PacketId id, Time now);
+  void await_reroute(LinkId link, Time changed);
+  void reroute(Time now);
   std::optional<PacketLoss> lost_on(LinkId link, const NetPacket& p);
 
   const Graph& graph_;
@@ -309,6 +332,14 @@ class Network {
   uint64_t events_ = 0;
   uint64_t delivered_ = 0;
   uint64_t paused_now_ = 0;  ///< links' classes
+  /// Links that have changed: what the routing will find out at `at`, if they stay so until then.
+  struct Finding {
+    Time at;
+    LinkId link;
+  };
+  std::vector<Finding> findings_;
+  std::vector<Time> moved_;     ///< by link: when it went down or came up last, by change()
+  std::vector<bool> left_out_;  ///< by link: the routing avoids it
 };
 
 }  // namespace understudy

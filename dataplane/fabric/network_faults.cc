@@ -43,13 +43,77 @@ void Network::change(const RateChange& change) {
   if (change.rate) set_rate(change.link, *change.rate);
   if (change.latency) set_latency(change.link, *change.latency);
   if (!change.may_stop()) return;
+  const bool was_down = is_down(change.link, change.at);
   if (!l.faulty) {
     l.faulty = true;
     l.faults.count_from(l.counters.packets);  // draws have numbers that no packet had before
   }
   // A PFC frame on the wire is not cut: nobody would send it again.
   l.faults.change(change, l.last_bytes != 0 ? l.sent_tail(change.at) : Time::never());
+  if (change.from_dead.value_or(false)) drop_queued(change.link, change.at);
+  if (is_down(change.link, change.at) != was_down) {
+    if (!moved_.empty()) moved_[change.link] = change.at;
+    await_reroute(change.link, change.at);
+  }
   serve_or_wait(change.link, change.at);
+}
+
+bool Network::is_down(LinkId link, Time now) const {
+  return links_[link].faults.is_down() || outage_at(graph_.link(link), now) != nullptr;
+}
+
+/// What waits in a switch in front of the link is lost.
+void Network::drop_queued(LinkId link, Time now) {
+  Link& l = links_[link];
+  for (unsigned cls = 0; cls < classes_; ++cls) {
+    Queue& q = queues_[link * classes_ + cls];
+    while (q.first != kNoPacketId) {
+      const PacketId id = q.first;
+      q.first = packets_[id].next;
+      q.bytes -= packets_[id].buffer_bytes;
+      l.queued -= packets_[id].buffer_bytes;
+      leave_buffer(link, cls, id, now);
+      lose(id, link, PacketLoss::kOutage, now);
+    }
+    q.deficit = 0;
+  }
+  l.waiting = 0;
+}
+
+/// The link has gone down, or come up: the routing will find out, if that lasts.
+void Network::await_reroute(LinkId link, Time changed) {
+  if (!settings_.reconverge || routing_ == nullptr || changed.is_never()) return;
+  const Time at = changed + *settings_.reconverge;
+  if (findings_.empty() || findings_.back().at != at) calendar_.push(at, kReroute, 0);
+  findings_.push_back({at, link});
+}
+
+/// Takes all links out, or back, that have been as they are for long enough.
+void Network::reroute(Time now) {
+  std::vector<LinkState> states;
+  const Time since = now - *settings_.reconverge;
+  const auto lasts = [&](LinkId link) {
+    if (moved_[link] > since) return false;
+    return std::ranges::none_of(graph_.link(link).down, [&](const GraphLink::Outage& o) {
+      return (o.from > since && o.from <= now) || (o.to > since && o.to <= now);
+    });
+  };
+  std::erase_if(findings_, [&](const Finding& finding) {
+    if (finding.at > now) return false;
+    const LinkId link = finding.link;
+    const bool down = is_down(link, now);
+    if (lasts(link) && down != left_out_[link]) {
+      left_out_[link] = down;
+      states.push_back({link, !down});
+    }
+    return true;
+  });
+  if (states.empty()) return;
+  routing_->set_links(states);
+  for (const LinkState& state : states) {
+    if (!state.up) drop_queued(state.link, now);
+  }
+  ends_.rerouted(now);
 }
 
 bool Network::is_closed(LinkId link, Time now) const {

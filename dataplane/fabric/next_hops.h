@@ -12,7 +12,7 @@ namespace understudy {
 
 /// Static routes aside: these depend on the source, whose packets carry their links. A table has an
 /// entry of four bytes for each switch and each destination that was learnt; NICs behind one switch
-/// are one destination.
+/// are one destination. Links that are down leave all groups; among the rest the same rule chooses.
 class NextHops final : public Routing {
  public:
   /// `graph` outlives this; its cables do not change.
@@ -29,6 +29,7 @@ class NextHops final : public Routing {
   }
   LinkId expected(VertexId at, Way way) override { return next(at, way); }
   uint64_t paths(VertexId from, VertexId to) override;
+  void set_links(std::span<const LinkState> links) override;
 
  private:
   static constexpr uint32_t kOneLink = 0x80000000;  ///< an entry is a link, else a group's place
@@ -46,10 +47,12 @@ class NextHops final : public Routing {
   };
 
   void learn_root(VertexId to, VertexId root);
+  void learn_last(VertexId to, VertexId root);
   void count_ways(VertexId to, VertexId root);
   uint32_t entry_of(VertexId at, std::span<const LinkId> links);
   LinkId pick(VertexId at, const LinkId* links, size_t n, Way& way) const;
   LinkId from_nic(VertexId nic, Way& way);
+  LinkId first_uplink(VertexId nic) const;
   uint64_t ways_from(VertexId at, VertexId to) const;
 
   const Graph& graph_;

@@ -60,6 +60,9 @@ struct NetworkSettings {
   uint32_t full_packet_bytes = 4178;  ///< on the wire: what a weight of one sends in its turn
   uint64_t seed = 1;
   bool telemetry = false;  ///< switches write in-band telemetry into packets that ask for it
+  /// Routing takes a link out when it has been down for so long, and takes it back when it has been
+  /// up for so long. Nothing: routes stay.
+  std::optional<Duration> reconverge;
 };
 
 }  // namespace understudy

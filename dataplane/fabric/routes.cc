@@ -19,7 +19,7 @@ uint64_t flow_hash(VertexId from, VertexId to, uint64_t flow) {
   return mix(mix((uint64_t{from} << 32) | to) ^ flow);
 }
 
-std::vector<uint16_t> hops_to(const Graph& graph, VertexId to) {
+std::vector<uint16_t> hops_to(const Graph& graph, VertexId to, std::span<const uint8_t> down) {
   std::vector<uint16_t> hops(graph.vertices().size(), kUnreachable);
   std::vector<VertexId> queue{to};
   hops[to] = 0;
@@ -27,6 +27,7 @@ std::vector<uint16_t> hops_to(const Graph& graph, VertexId to) {
     const VertexId at = queue[i];
     if (at != to && graph.vertices()[at].kind != VertexKind::kSwitch) continue;
     for (LinkId out : graph.out(at)) {
+      if (!down.empty() && down[reverse(out)] != 0) continue;
       const VertexId before = graph.link(out).to;  // its cable leads here too
       if (hops[before] != kUnreachable || hops[at] + 1 >= kUnreachable) continue;
       hops[before] = static_cast<uint16_t>(hops[at] + 1);
@@ -53,6 +54,12 @@ Routes::Routes(const Graph& graph, RouteChoice choice, uint64_t seed,
   found_.reserve(most);
 }
 
+void Routes::set_links(std::span<const LinkState> links) {
+  down_.resize(graph_.links().size());
+  for (const LinkState& state : links) down_[state.link] = state.up ? 0 : 1;
+  for (std::vector<uint16_t>& kept : distances_) kept.clear();
+}
+
 const StaticRoute* Routes::static_route(VertexId from, VertexId to) const {
   for (size_t i = static_routes_.size(); i-- > 0;) {
     if (static_routes_[i].from[from] && static_routes_[i].to[to]) return &static_routes_[i];
@@ -73,7 +80,7 @@ VertexId Routes::root_of(VertexId to) const {
 const std::vector<uint16_t>& Routes::distances(VertexId root) {
   std::vector<uint16_t>& kept = distances_[root];
   if (kept.empty()) {
-    const std::vector<uint16_t> hops = hops_to(graph_, root);
+    const std::vector<uint16_t> hops = hops_to(graph_, root, down_);
     for (VertexId v = 0; v < hops.size(); ++v) {
       if (switch_index_[v] != kNotSwitch) kept.push_back(hops[v]);
     }
@@ -87,7 +94,7 @@ std::span<const LinkId> Routes::next_hops(VertexId at, VertexId to) {
   const VertexId root = root_of(to);
   if (at == root) {  // a switch, and the destination hangs on it
     for (LinkId out : graph_.out(at)) {
-      if (graph_.link(out).to == to) found_.push_back(out);
+      if (graph_.link(out).to == to && !avoids(out)) found_.push_back(out);
     }
     return found_;
   }
@@ -98,7 +105,7 @@ std::span<const LinkId> Routes::next_hops(VertexId at, VertexId to) {
     const uint32_t index = switch_index_[next];
     if (index == kNotSwitch && next != root) continue;
     const uint16_t left = next == root ? uint16_t{0} : kept[index];
-    if (left > nearest || left == kUnreachable) continue;
+    if (left > nearest || left == kUnreachable || avoids(out)) continue;
     if (left < nearest) found_.clear();
     nearest = left;
     found_.push_back(out);

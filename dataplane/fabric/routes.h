@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dataplane/fabric/graph.h"
+#include "dataplane/fabric/routing.h"
 
 namespace understudy {
 
@@ -40,7 +41,8 @@ inline constexpr uint16_t kUnreachable = 0xffff;
 inline constexpr uint64_t kMostPathsCounted = uint64_t{1} << 63;
 
 /// Links from each vertex to `to` on a shortest path, or kUnreachable; by vertex. Zero for `to`.
-std::vector<uint16_t> hops_to(const Graph& graph, VertexId to);
+/// `down`: links that are not used, by link; empty: none.
+std::vector<uint16_t> hops_to(const Graph& graph, VertexId to, std::span<const uint8_t> down = {});
 
 /// What is computed for a destination is kept, so a lookup may allocate the first time: ask when
 /// flows are set up, or warm up with path(). Not thread-safe.
@@ -52,6 +54,10 @@ class Routes {
          std::vector<StaticRoute> static_routes = {});
 
   RouteChoice choice() const { return choice_; }
+  /// From now on paths avoid links that are down, or use them again; static routes do not ask.
+  void set_links(std::span<const LinkState> links);
+  /// By link, 1: it is avoided; empty: none is.
+  std::span<const uint8_t> down() const { return down_; }
   /// Which of `n` links of `at` a packet with this hash takes.
   static size_t chosen(uint64_t seed, VertexId at, uint64_t hash, size_t n);
   /// Whether a static route is given for the pair.
@@ -80,6 +86,7 @@ class Routes {
 
   template <typename Take>
   bool walk(VertexId from, VertexId to, uint64_t hash, const Take& take);
+  bool avoids(LinkId link) const { return !down_.empty() && down_[link] != 0; }
   const StaticRoute* static_route(VertexId from, VertexId to) const;
   const std::vector<uint16_t>& distances(VertexId root);
   size_t choose(VertexId at, uint64_t hash, size_t n) const;
@@ -93,6 +100,7 @@ class Routes {
   std::vector<StaticRoute> static_routes_;
   std::vector<uint32_t> switch_index_;            ///< by vertex
   std::vector<std::vector<uint16_t>> distances_;  ///< by root, then by switch_index; filled late
+  std::vector<uint8_t> down_;                     ///< down()
   std::vector<LinkId> found_;                     ///< by next_hops
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "dataplane/fabric/graph.h"
 
@@ -41,20 +42,29 @@ struct Way {
 };
 static_assert(sizeof(Way) == 16 && sizeof(uintptr_t) == sizeof(uint64_t));
 
+/// What routing has come to know of a link.
+struct LinkState {
+  LinkId link = kNoLink;
+  bool up = true;
+};
+
 /// Decides at each switch. Ways that have their links do not come here.
 class Routing {
  public:
   virtual ~Routing() = default;
   /// Packets to `to` will come. Before the first one, and not on the packet path: it may allocate.
   virtual void learn(VertexId to) = 0;
-  /// The link by which a packet that is at `at` goes on. There is one: who sends has made sure. What
-  /// is left of the way may change with it.
+  /// The link by which a packet that is at `at` goes on; kNoLink: none that is up leads there, which
+  /// can be at a switch only. What is left of the way may change with it.
   virtual LinkId next(VertexId at, Way& way) = 0;
   /// What next() would say now, as far as that is known: for memory that is fetched early, and for
   /// how long a packet that is cut through has to wait in front of a faster link.
   virtual LinkId expected(VertexId at, Way way) = 0;
   /// How many different paths next() has from NIC `from` to `to`, for Way::by_number().
   virtual uint64_t paths(VertexId from, VertexId to) = 0;
+  /// From now on ways avoid the links that are down, and use again those that are up. Works out all
+  /// that was learnt anew: rare, and not on the packet path.
+  virtual void set_links(std::span<const LinkState> links) { static_cast<void>(links); }
 };
 
 }  // namespace understudy

@@ -6,7 +6,6 @@
 namespace understudy {
 namespace {
 
-constexpr uint8_t kDown = 1, kPaused = 2;
 constexpr size_t kHeapArity = 4;  // flatter than a binary heap: what it does is miss the cache
 
 Time later(Time time, Duration by) {
@@ -93,7 +92,7 @@ Duration FlowModel::path_time(uint32_t sender, uint64_t bytes) const {
   bool first = true;
   const uint64_t packet =
       std::min<uint64_t>(bytes, frames_.payload + frames_.overhead + frames_.gap);
-  for (const LinkId link : routes_.paths[sender]) {
+  for (const LinkId link : rates_.path(sender)) {
     sum += latency_[link];
     if (!cut_through_ && !first) {
       sum += on_link(link, packet);
@@ -105,7 +104,7 @@ Duration FlowModel::path_time(uint32_t sender, uint64_t bytes) const {
 
 Duration FlowModel::acknowledgement_time(uint32_t sender) const {
   Duration sum;
-  const std::vector<LinkId>& path = routes_.paths[sender];
+  const std::span<const LinkId> path = rates_.path(sender);
   for (auto link = path.rbegin(); link != path.rend(); ++link) {
     const LinkId back = reverse(*link);
     sum += latency_[back];
@@ -193,7 +192,7 @@ void FlowModel::begin(uint32_t flow) {
 
 void FlowModel::activate(uint32_t sender) {
   Sender& s = senders_[sender];
-  if (s.active || s.stopped || s.first == kNone) return;
+  if (s.active || s.stopped || s.cut_off || s.first == kNone) return;
   s.active = true;
   rates_.start(sender);
 }
@@ -209,7 +208,8 @@ void FlowModel::start_by_clock(uint32_t flow, Time due) {
 void FlowModel::leave(uint32_t sender) {
   Sender& s = senders_[sender];
   const uint32_t flow = s.first;
-  s.bytes += wire_bytes_[flow];
+  s.bytes += wire_bytes_[flow] - s.elsewhere;
+  s.elsewhere = 0;
   s.first = next_[flow];
   if (s.first != kNone) {
     begin_next(sender);
@@ -325,6 +325,9 @@ void FlowModel::apply(const Change& change) {
   };
   close(kDown, change.to.down);
   close(kPaused, change.to.paused);
+  close(kFromDead, change.to.from_dead);
+  close(kToDead, change.to.to_dead);
+  if (change.down != 0 || change.to.moves_link()) await_reroute(link, now_);
   rates_.set_capacity(link, is_closed(link) ? 0 : capacity_[link]);
 }
 
@@ -339,15 +342,22 @@ void FlowModel::apply(const GroupChange& change) {
       if (held_[i]) start_by_clock(i, due_[i]);
       if (!s.active && s.first != kNone) s.since = now_;
       activate(sender);
-    } else if (s.active) {
-      s.left -=
-          std::min(s.left, static_cast<Work>(s.rate) * static_cast<Work>((now_ - s.since).ps()));
-      s.active = false;
-      s.rate = 0;
-      rates_.stop(sender);
-      unschedule(sender);
+    } else {
+      rest(sender);
     }
   }
+}
+
+/// It sends nothing for the time being.
+void FlowModel::rest(uint32_t sender) {
+  Sender& s = senders_[sender];
+  if (!s.active) return;
+  s.left -= std::min(s.left, static_cast<Work>(s.rate) * static_cast<Work>((now_ - s.since).ps()));
+  s.since = now_;
+  s.active = false;
+  s.rate = 0;
+  rates_.stop(sender);
+  unschedule(sender);
 }
 
 void FlowModel::change(const RateChange& change) {
@@ -395,6 +405,9 @@ Time FlowModel::next() const {
   if (!calls_.empty()) next = std::min(next, calls_.top().at);
   if (!starts_.empty()) next = std::min(next, starts_.top().at);
   if (next_change_ < changes_.size()) next = std::min(next, changes_[next_change_].to.at);
+  if (reaction_ != nullptr && !reaction_->findings.empty()) {
+    next = std::min(next, reaction_->findings.begin()->first);
+  }
   return next;
 }
 
@@ -424,6 +437,7 @@ void FlowModel::step() {
       apply(change);
     }
   }
+  reroute();
   settle();
 }
 
@@ -436,6 +450,14 @@ std::vector<std::pair<uint32_t, MaxMin::Share>> FlowModel::leaving() const {
   return flows;
 }
 
+std::vector<uint32_t> FlowModel::stuck() const {
+  std::vector<uint32_t> flows;
+  for (const Sender& s : senders_) {
+    if (s.first != kNone && s.rate == 0 && !s.stopped) flows.push_back(s.first);
+  }
+  return flows;
+}
+
 Rate FlowModel::rate(uint32_t flow) const {
   const Sender& s = senders_[routes_.of[flow]];
   if (s.first != flow) return {};
@@ -444,8 +466,9 @@ Rate FlowModel::rate(uint32_t flow) const {
 
 std::vector<uint64_t> FlowModel::link_bytes() const {
   std::vector<uint64_t> bytes(capacity_.size());
-  for (size_t i = 0; i < senders_.size(); ++i) {
-    for (const LinkId link : routes_.paths[i]) bytes[link] += senders_[i].bytes;
+  if (reaction_ != nullptr) bytes = reaction_->carried;
+  for (uint32_t i = 0; i < senders_.size(); ++i) {
+    for (const LinkId link : rates_.path(i)) bytes[link] += senders_[i].bytes;
   }
   return bytes;
 }

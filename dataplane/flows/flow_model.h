@@ -20,6 +20,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <queue>
 #include <span>
 #include <utility>
@@ -28,6 +30,7 @@
 #include "dataplane/base/units.h"
 #include "dataplane/fabric/flow.h"
 #include "dataplane/fabric/graph.h"
+#include "dataplane/fabric/routes.h"
 #include "dataplane/flows/flow_carrier.h"
 #include "dataplane/flows/flow_groups.h"
 #include "dataplane/flows/max_min.h"
@@ -36,8 +39,14 @@ namespace understudy {
 
 /// Who sends: a connection, or a flow that has none of its own.
 struct FlowSenders {
+  /// Whose path is the routing's choice, which may change its mind.
+  struct Ends {
+    VertexId from = kNoVertex, to = kNoVertex;  ///< kNoVertex: the path is given
+    uint64_t hash = 0;
+  };
   std::vector<std::vector<LinkId>> paths;  ///< by sender
   std::vector<uint32_t> of;                ///< by flow: its sender
+  std::vector<Ends> ends;                  ///< by sender; empty: all paths are given
 };
 
 struct FlowTimes {
@@ -53,6 +62,10 @@ class FlowModel final : public FlowCarrier {
             const std::vector<RateChange>& changes = {},
             const std::vector<GroupChange>& group_changes = {});
 
+  /// Before start(): senders whose path is the routing's choice take another one when a link has
+  /// been down for `after`, and choose again when it has been up for so long. Without a way they
+  /// wait.
+  void reroute_after(Duration after, Routes routes);
   /// Before the first event: flows that wait for nothing get their times.
   void start();
   /// When something happens next, never() if nothing does, and that.
@@ -79,6 +92,20 @@ class FlowModel final : public FlowCarrier {
   size_t stopped() const { return groups_.stopped(); }
   /// Nothing comes through this link now.
   bool is_closed(LinkId link) const { return down_[link] != 0 || closed_[link] != 0; }
+  const std::vector<FlowSpec>& specs() const { return specs_; }
+  /// Its routing leaves out links that are down.
+  bool reacts() const { return reaction_ != nullptr; }
+  /// The flow's path is the routing's choice.
+  bool is_routed(uint32_t flow) const {
+    return !routes_.ends.empty() && routes_.ends[routes_.of[flow]].to != kNoVertex;
+  }
+  /// Flows that have begun and do not leave, though nobody has stopped them.
+  std::vector<uint32_t> stuck() const;
+  /// The links that the sender of a flow takes now; empty: there is no way.
+  std::span<const LinkId> path(uint32_t flow) const {
+    const uint32_t sender = routes_.of[flow];
+    return senders_[sender].cut_off ? std::span<const LinkId>() : rates_.path(sender);
+  }
   Time now() const { return now_; }
   uint64_t events() const { return events_; }
   const MaxMin& rates() const { return rates_; }
@@ -93,16 +120,19 @@ class FlowModel final : public FlowCarrier {
   /// 2^-12 bit/s times 1 ps: what a share carries in a picosecond.
   using Work = unsigned __int128;
   static constexpr uint32_t kNone = 0xffffffff;
+  static constexpr uint8_t kDown = 1, kPaused = 2, kFromDead = 4, kToDead = 8;  ///< in closed_
 
   struct Sender {
     uint32_t first = kNone, last = kNone;  ///< flows that have bytes to send, by next_
     Work left = 0;                         ///< of the first one, at `since`
     Time since;
     MaxMin::Share rate = 0;  ///< since then
-    uint64_t bytes = 0;      ///< wire bytes of all that have left
+    uint64_t bytes = 0;      ///< wire bytes of all that have left, since it has its path
+    uint64_t elsewhere = 0;  ///< of the first one, that left by another path
     uint32_t place = kNone;  ///< in heap_
     bool active = false;     ///< known to rates_
     bool stopped = false;    ///< with its group
+    bool cut_off = false;    ///< there is no way
   };
   /// A sender's first flow leaves at this time, if rates stay.
   struct Leaving {
@@ -161,6 +191,11 @@ class FlowModel final : public FlowCarrier {
   void apply(const Change& change);
   void apply(const GroupChange& change);
   void plan(Change change);
+  bool is_down(LinkId link) const;
+  void await_reroute(LinkId link, Time changed);
+  void reroute();
+  void move(uint32_t sender);
+  void rest(uint32_t sender);
   void settle();
   void plan(uint32_t sender);
   // heap_: a heap of senders by the time at which their first flow leaves.
@@ -176,7 +211,7 @@ class FlowModel final : public FlowCarrier {
   // By link.
   std::vector<MaxMin::Share> capacity_;  ///< while it is up
   std::vector<uint32_t> down_;           ///< outages that hold now
-  std::vector<uint8_t> closed_;          ///< by a change of the link: kDown, kPaused
+  std::vector<uint8_t> closed_;          ///< by changes of the link: kDown ...
   std::vector<Duration> latency_;
   // By flow.
   std::vector<uint64_t> wire_bytes_;
@@ -202,6 +237,17 @@ class FlowModel final : public FlowCarrier {
   std::vector<FlowListener*> listeners_;
   std::priority_queue<Call, std::vector<Call>, std::greater<>> calls_;
   uint64_t called_ = 0;
+  /// A routing that reacts. findings: links that have changed, by the time when it will find out, if
+  /// they stay so until then.
+  struct Reaction {
+    Duration after;
+    Routes routes;
+    std::multimap<Time, LinkId> findings;
+    std::vector<Time> moved;        ///< by link: when it went down or came up last
+    std::vector<bool> left_out;     ///< by link: paths avoid it
+    std::vector<uint64_t> carried;  ///< by link: wire bytes of senders that have left it
+  };
+  std::unique_ptr<Reaction> reaction_;
   std::vector<Change> changes_;  ///< by time
   size_t next_change_ = 0;
   Time now_;

@@ -45,7 +45,7 @@ void FlowTraffic::begin(uint32_t flow, Time now) {
   Flow& f = flows_[flow];
   Sender& s = senders_[f.sender];
   f.running = true;
-  if (spec.path.empty() && f.paths == 1) {
+  if (spec.path.empty() && !f.sprays) {
     f.hash = flow_hash(spec.from, spec.to, spec.number);
     if (const auto out = graph_.out(spec.from); out.size() == 1) f.only_link = out.front();
   }
@@ -58,10 +58,7 @@ void FlowTraffic::begin(uint32_t flow, Time now) {
     unsigned links = 0;
     const Rate line = measure_idle_path(spec, round_trip, links);
     s.switches = static_cast<uint8_t>(links - 1);
-    if (s.first_back == kNoLink) {
-      s.back = Way::by_hash(spec.from, flow_hash(spec.to, spec.from, spec.number));
-      s.first_back = network_->routing().next(spec.to, s.back);
-    }
+    if (s.first_back == kNoLink) choose_back(flow);
     FlowControl made = make_(spec, line, round_trip);
     s.control = std::move(made.controller);
     s.cnps = made.cnps;
@@ -145,8 +142,12 @@ Time FlowTraffic::timeout_of(const Sender& s) const {
 void FlowTraffic::on_timeout(uint32_t sender, Time now) {
   Sender& s = senders_[sender];
   s.timing = false;
-  if (s.in_flight == 0) return;  // nothing is on its way; the next packet arms it again
+  if (s.gave_up) return;
+  // Nothing is on its way; the next packet arms it again.
+  if (s.in_flight == 0 && !is_held(sender, now)) return;
   if (now >= timeout_of(s)) {
+    if (has_tried_enough(sender, now)) return give_up(sender);
+    ++s.timeouts;
     s.heard = now;
     // The oldest comes first then.
     for (uint32_t flow = s.newest; flow != kNone; flow = flows_[flow].older) {
@@ -345,6 +346,7 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
     f.next = std::max(f.next, f.acked);  // an answer to what was sent before going back
     drop_sent(s);
     s.heard = now;
+    s.timeouts = 0;
   }
   if (p.kind == kNak && f.running) go_back(p.flow);
   const bool ended = f.acked == f.end && f.running;

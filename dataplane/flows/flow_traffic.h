@@ -88,6 +88,24 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   size_t stopped() const { return groups_.stopped(); }
   /// All that are not stopped have ended.
   bool at_rest() const { return finished_ + stopped() == specs_.size(); }
+  /// Without FlowSettings::retries: nothing that could open a closed way happens after `time`. Unless
+  /// that is said senders try for ever.
+  void give_up_after(Time time) { no_change_after_ = time; }
+  /// After which a sender gives up.
+  uint32_t retries() const { return settings_.retries.value_or(FlowSettings::kRetries); }
+  const std::vector<FlowSpec>& specs() const { return specs_; }
+  /// Some sender has given up; it sends nothing more.
+  bool has_given_up() const { return !given_up_.empty(); }
+  /// Flows that do not end: of each sender that has given up the one that it could not deliver, in the
+  /// order of time; if none has, those that have begun and not ended.
+  std::vector<uint32_t> stuck() const;
+  /// A flow's way forth, and that of its acknowledgements, as packets would find them.
+  struct WayNow {
+    bool open = true;
+    std::vector<LinkId> closed;  ///< links of it through which nothing comes
+  };
+  WayNow way_of(uint32_t flow, Time now) const;
+
   Rate rate(size_t flow) const;  ///< of its sender now; zero bits: it does not run
   /// Bytes that its sender may have on the way; Controller::kNoWindow without limit, or if the flow
   /// does not run.
@@ -106,6 +124,8 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void deliver(PacketId packet, Time now) override;
   void lost(PacketId packet, PacketLoss why, Time now) override;
   void wake(uint32_t index, Time now) override;
+  void rerouted(Time now) override;
+  void held(LinkId nic, Time now) override;
   void prefetch(uint32_t index, int stage) const override;
   void prefetch_delivery(const NetPacket& packet) const override;
 
@@ -128,10 +148,12 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
     uint64_t sent = 0, acked = 0;          ///< bytes in all
     Pacing pacing;
     Alarm send_alarm, control_alarm;
-    Time heard;           ///< last progress, or the first packet that waits for one
-    Time last_start;      ///< of a packet
-    bool timing = false;  ///< a timeout is armed
+    Time heard;             ///< last progress, or the first packet that waits for one
+    Time last_start;        ///< of a packet
+    uint32_t timeouts = 0;  ///< since the last progress
+    bool timing = false;    ///< a timeout is armed
     bool stopped = false;
+    bool gave_up = false;
     bool queued = false;  ///< in its NIC's list ...
     uint64_t turn = 0;    ///< ... since then
     uint32_t next_ready = kNone;
@@ -153,7 +175,8 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
     bool listed = false;  ///< in its sender's list
     bool running = false;
     bool lent = false, busy = false;
-    uint8_t paths = 1;           ///< that its packets take in turn, where switches choose
+    bool sprays = false;         ///< its packets may take several paths where switches choose:
+    uint8_t paths = 1;           ///< that many now, in turn
     LinkId only_link = kNoLink;  ///< by which all its packets leave, if they have one hash:
     uint64_t hash = 0;
     uint32_t next_flow = kNone;
@@ -169,9 +192,7 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
     std::unique_ptr<std::map<uint64_t, uint64_t>> ahead;
     uint32_t older = kNone, newer = kNone;  ///< flows of its sender that have begun and not ended
   };
-  bool sprayed(uint32_t flow) const {
-    return flows_[flow].paths > 1 || !specs_[flow].spray.empty();
-  }
+  bool sprayed(uint32_t flow) const { return flows_[flow].sprays || !specs_[flow].spray.empty(); }
   struct ReadyList {
     uint32_t first = kNone, last = kNone;  ///< senders
   };
@@ -187,6 +208,8 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void reverse_path(const FlowSpec& spec, Sender& sender);
   void rank_senders();
   void learn_ways();
+  void count_paths(uint32_t flow);
+  void choose_back(uint32_t flow);
   void note_followers();
   void prefetch_flow(uint32_t flow) const;
   void start_at(uint32_t flow, Time at) {
@@ -205,6 +228,10 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void arm_timeout(uint32_t sender, Time now);
   Time timeout_of(const Sender& s) const;
   void on_timeout(uint32_t sender, Time now);
+  bool is_held(uint32_t sender, Time now) const;
+  bool has_tried_enough(uint32_t sender, Time now) const;
+  void give_up(uint32_t sender);
+  void follow(LinkId first, VertexId to, Way way, Time now, WayNow& found) const;
   void after_control(uint32_t sender, Time now);
   void go_back(uint32_t flow);
   void open(uint32_t flow);
@@ -268,6 +295,8 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   uint64_t delivered_ = 0;
   std::vector<uint32_t>* begun_ = nullptr;
   std::vector<FlowListener*> listeners_;
+  Time no_change_after_ = Time::never();
+  std::vector<uint32_t> given_up_;  ///< flows
 };
 
 }  // namespace understudy

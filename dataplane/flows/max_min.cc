@@ -8,12 +8,22 @@ namespace understudy {
 MaxMin::MaxMin(size_t links) : links_(links) {}
 
 uint32_t MaxMin::add(std::span<const LinkId> path) {
-  Sender& sender = senders_.emplace_back();
-  sender.first = static_cast<uint32_t>(hops_.size());
+  senders_.emplace_back();
+  const auto number = static_cast<uint32_t>(senders_.size() - 1);
+  move(number, path);
+  return number;
+}
+
+void MaxMin::move(uint32_t number, std::span<const LinkId> path) {
+  Sender& sender = senders_[number];
   sender.hops = static_cast<uint32_t>(path.size());
-  hops_.insert(hops_.end(), path.begin(), path.end());
-  places_.resize(hops_.size());
-  return static_cast<uint32_t>(senders_.size() - 1);
+  if (sender.hops > sender.room) {
+    sender.room = sender.hops;
+    sender.first = static_cast<uint32_t>(hops_.size());
+    hops_.resize(hops_.size() + path.size());
+    places_.resize(hops_.size());
+  }
+  std::ranges::copy(path, hops_.begin() + sender.first);
 }
 
 void MaxMin::touch(LinkId link) {

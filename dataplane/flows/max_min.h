@@ -33,6 +33,8 @@ class MaxMin {
 
   /// A sender over these links (at least one), which sends nothing yet. Gives its number: 0, 1 ...
   uint32_t add(std::span<const LinkId> path);
+  /// One that sends nothing goes over these links from now on.
+  void move(uint32_t sender, std::span<const LinkId> path);
 
   // What changes; rates are those of before until update().
   void set_capacity(LinkId link, Share capacity);  ///< below 2^62
@@ -64,6 +66,7 @@ class MaxMin {
   struct Sender {
     Share rate = 0;
     uint32_t first = 0, hops = 0;
+    uint32_t room = 0;  ///< for hops, from the first one on
     LinkId bottleneck = kNoLink;
     uint32_t round = 0;  ///< of `state`; of an earlier round: kKept
     State state = State::kKept;

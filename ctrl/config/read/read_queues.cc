@@ -222,6 +222,9 @@ void read_flows(const TomlNode& node, ReadContext& context) {
   if (const auto gap = table.boolean("rate_counts_gap")) flows.rate_counts_gap = gap->value;
   if (const auto time = table.duration("catch_up")) flows.catch_up = time->value;
   if (const auto timeout = table.duration("timeout")) flows.timeout = timeout->value;
+  if (const auto n = table.integer("retries", 0, 65'536)) {
+    flows.retries = static_cast<uint32_t>(n->value);
+  }
   table.finish();
 }
 

@@ -82,6 +82,19 @@ class TopologyReader {
       table_.error(table_.any("routing")->line, "routing", "\"dimension_order\"",
                    "only a torus or a mesh has an order of dimensions");
     }
+    read_reconverge();
+  }
+
+  /// A time, or "never".
+  void read_reconverge() {
+    const TomlNode* value = table_.any("reconverge");
+    if (value == nullptr) return;
+    if (value->kind == TomlNode::Kind::kString && value->text == "never") return;
+    if (const auto time = table_.duration("reconverge")) topology_.reconverge = time->value;
+    if (topology_.routing == RoutingMode::kEcmp || topology_.routing == RoutingMode::kSpray) return;
+    table_.error(value->line, "reconverge", value->describe(),
+                 "routes that are fixed do not react: expected \"never\", or routing = \"ecmp\" or "
+                 "\"spray\"");
   }
 
   // Leaf-spine and rail ---------------------------------------------------------------------------

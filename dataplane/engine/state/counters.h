@@ -34,6 +34,7 @@ enum class Drop : uint8_t {
   kLinkLoss,     ///< by the loss that a link of the fabric has
   kLinkDown,     ///< a link of the fabric was down
   kNoNeighbour,  ///< of the host, to a real node that has not answered who asked for its MAC
+  kNoRoute,      ///< no link of the fabric that is up led to its destination
   kCount
 };
 const char* drop_name(Drop reason);

@@ -253,6 +253,15 @@ void SwitchedFabric::lost(PacketId id, PacketLoss why, Time now) {
   user_.lost(n.flow, why);
 }
 
+/// Emulated NICs that have a choice of cables choose again. What a real NIC has put in front of a
+/// cable stays there.
+void SwitchedFabric::rerouted(Time now) {
+  if (background_ != nullptr) background_->rerouted(now);
+  for (uint32_t node = 0; node < uplinks_.size(); ++node) {
+    if (uplinks_[node].size() > 1) ready(node, now);
+  }
+}
+
 void SwitchedFabric::pause_leaves(LinkId link, unsigned cls, bool pause, Time now) {
   // The wire takes its own time; where it is as fast as the model both end together.
   const RealEnd& end = real_[real_at_[node_at_[config_->graph.link(link).to]]];

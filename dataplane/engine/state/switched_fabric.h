@@ -101,6 +101,10 @@ class SwitchedFabric final : public NetworkEnds {
   void lost(PacketId packet, PacketLoss why, Time now) override;
   void pause_leaves(LinkId link, unsigned cls, bool pause, Time now) override;
   void wake(uint32_t index, Time now) override { background_->wake(index, now); }
+  void rerouted(Time now) override;
+  void held(LinkId nic, Time now) override {
+    if (background_ != nullptr) background_->held(nic, now);
+  }
   void prefetch(uint32_t index, int stage) const override { background_->prefetch(index, stage); }
   void prefetch_delivery(const NetPacket& packet) const override {
     if (packet.kind != kOthersPacket) background_->prefetch_delivery(packet);

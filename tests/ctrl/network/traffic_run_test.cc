@@ -119,7 +119,8 @@ TEST(TrafficRun, Refused) {
                         "link = \"w1 -> switch0\"\ndown = [{ from = \"1ms\" }]\n");
   ASSERT_FALSE(down);
   EXPECT_EQ(down.error().text,
-            "t.toml: 1 of 2 flows never end: nothing comes through w1 -> switch0");
+            "t.toml: 1 of 2 flows never end: nothing comes through w1 -> switch0: "
+            "\"incast 0\" from w1 to w0 waits");
 }
 
 }  // namespace
