@@ -35,6 +35,7 @@ FlowModel::FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows,
       groups_(flows),
       senders_(senders.paths.size()),
       line_(graph.links().size()),
+      short_(graph.vertices().size()),
       has_place_(flows.size()) {
   for (LinkId id = 0; id < graph.links().size(); ++id) {
     const GraphLink& link = graph.link(id);
@@ -181,6 +182,7 @@ void FlowModel::begin(uint32_t flow) {
   times_[flow].start = now_;
   const uint32_t sender = routes_.of[flow];
   Sender& s = senders_[sender];
+  if (is_short(flow)) ++short_[specs_[flow].to];
   if (s.first != kNone) {
     s.last = next_[s.last] = flow;
     return;
@@ -218,40 +220,12 @@ void FlowModel::leave(uint32_t sender) {
     idle_.push_back(sender);
   }
   if (heard_[flow]) {
-    const std::vector<LinkId>& path = routes_.paths[sender];
+    const std::span<const LinkId> path = rates_.path(sender);
+    if (is_short(flow)) --short_[specs_[flow].to];
     left_.push_back({path.front(), path.back(), sender, flow, {}});
     return;
   }
   received(flow, later(now_, path_time(sender, wire_bytes_[flow])));
-}
-
-/// All that leave now are known.
-void FlowModel::come_in() {
-  if (left_.size() > 1) {
-    for (LinkId Left::*link : {&Left::first, &Left::last}) {
-      std::ranges::stable_sort(left_, {}, link);
-      for (size_t i = 0, end = 0; i < left_.size(); i = end) {
-        while (end < left_.size() && left_[end].*link == left_[i].*link) ++end;
-        put_in_front(std::span(left_).subspan(i, end - i), left_[i].*link);
-      }
-    }
-  }
-  for (const Left& left : left_) {
-    const Time at = later(now_, path_time(left.sender, wire_bytes_[left.flow]) - left.in_front);
-    calls_.push({std::max(at, now_), Call::kReceived, called_++, left.flow});
-  }
-  left_.clear();
-}
-
-/// Of flows that share a link the last one's last packet leaves it now, those of the others before.
-void FlowModel::put_in_front(std::span<Left> flows, LinkId link) {
-  if (flows.size() == 1) return;
-  const uint64_t full = frames_.payload + frames_.overhead + frames_.gap;
-  Duration before;
-  for (size_t i = flows.size(); i-- > 0;) {
-    flows[i].in_front = std::max(flows[i].in_front, before);
-    before += on_link(link, std::min(wire_bytes_[flows[i].flow], full));
-  }
 }
 
 void FlowModel::received(uint32_t flow, Time at) {
@@ -273,9 +247,8 @@ void FlowModel::call(const Call& call) {
     received(call.index, call.at);
     const uint32_t sender = routes_.of[call.index];
     const Duration back = acknowledgement_time(sender);
-    const LinkId answers = reverse(routes_.paths[sender].back());
-    line_[answers] = std::max(line_[answers], call.at) +
-                     on_link(answers, frames_.ack_bytes + frames_.gap);
+    const LinkId answers = reverse(rates_.path(sender).back());
+    take(answers, call.at, frames_.ack_bytes + frames_.gap);
     calls_.push({later(call.at, back), Call::kAcknowledged, called_++, call.index});
   }
   for (FlowListener* listener : listeners_) {
@@ -283,23 +256,6 @@ void FlowModel::call(const Call& call) {
     if (call.kind == Call::kAcknowledged) listener->on_acknowledged(call.index, call.at);
     if (call.kind == Call::kWake) listener->on_wake(call.index, call.at);
   }
-}
-
-/// Packets that leave its NIC one by one are in front of it; a single packet is behind the last.
-bool FlowModel::waits_in_line(uint32_t flow) {
-  const uint32_t sender = routes_.of[flow];
-  if (!heard_[flow] || has_place_[flow]) return false;
-  const LinkId link = routes_.paths[sender].front();
-  const Time place = std::max(line_[link], now_);
-  if (specs_[flow].bytes <= frames_.payload) {
-    line_[link] = place + on_link(link, wire_bytes_[flow]);
-  } else if (senders_[sender].first != kNone) {
-    return false;
-  }
-  if (place == now_) return false;
-  has_place_[flow] = true;
-  starts_.push({place, flow});
-  return true;
 }
 
 void FlowModel::hold(uint32_t flow) {
@@ -424,7 +380,7 @@ void FlowModel::step() {
     const uint32_t flow = starts_.top().flow, group = specs_[flow].group;
     starts_.pop();
     if (groups_.runs(group) && groups_.when(group, due_[flow]) <= now_) {
-      if (!waits_in_line(flow)) begin(flow);
+      if (has_place_[flow] || (!pass(flow) && !waits_in_line(flow))) begin(flow);
     } else {
       start_by_clock(flow, due_[flow]);  // the group has been stopped since
     }

@@ -12,10 +12,11 @@
 // has come in, and when its acknowledgement has come back: that takes the reverse path's latencies
 // and its own time on the links, and nothing of the rates of flows.
 //
-// Of held flows, short ones for the most part, it matters that links carry one packet after another.
-// Those of a single packet, and acknowledgements, leave a NIC one by one, and what starts there
-// begins behind them. Where several flows leave at one moment that share the first or the last link
-// of their ways, the last packet of each is one in front of the next one's.
+// Of held flows it matters that links carry one packet after another (flow_model_short.cc). Single
+// packets, and acknowledgements, leave a NIC one by one, and what starts there begins behind them;
+// where many single packets come to one NIC they go one by one over all links of their ways. Where
+// several flows leave at one moment that share the first or the last link of their ways, the last
+// packet of each is one in front of the next one's.
 #pragma once
 
 #include <cstdint>
@@ -178,6 +179,9 @@ class FlowModel final : public FlowCarrier {
   Duration path_time(uint32_t sender, uint64_t wire_bytes) const;
   Duration acknowledgement_time(uint32_t sender) const;
   Duration on_link(LinkId link, uint64_t bytes) const;
+  bool is_short(uint32_t flow) const;
+  Time take(LinkId link, Time at, uint64_t bytes);
+  bool pass(uint32_t flow);
   bool waits_in_line(uint32_t flow);
   void begin(uint32_t flow);
   void begin_next(uint32_t sender);
@@ -232,6 +236,7 @@ class FlowModel final : public FlowCarrier {
   std::vector<uint32_t> idle_;  ///< senders whose last flow has just left
   std::vector<Left> left_;
   std::vector<Time> line_;        ///< by link: single packets of held flows are on it until then
+  std::vector<uint32_t> short_;   ///< by NIC: single packets that come to it and share its links
   std::vector<bool> has_place_;   ///< by flow: in a line
   std::priority_queue<Start, std::vector<Start>, std::greater<>> starts_;
   std::vector<FlowListener*> listeners_;
