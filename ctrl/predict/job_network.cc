@@ -100,6 +100,7 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
         for (uint32_t part = 0; part < parts; ++part) {
           const VertexId a = topology.nics[sender][nic + part % out];
           const VertexId b = topology.nics[receiver][nic + part % in];
+          network.pairs.push_back({a, b});
           Duration way;
           for (const LinkId link : routes.path(a, b, flow_hash(a, b, 0))) {
             way += graph.link(link).latency;
@@ -119,6 +120,8 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
     const double node = sends * network.nics / longest;
     rate = rate > 0 ? std::min(rate, node) : node;
   }
+  const double ends = bytes_per_us(network.nic_rate) * network.nics;
+  if (ends > 0) network.share = std::min(rate / ends, 1.0);
   network.cost.rate = rate;
   network.cost.latency = latency.microseconds();
 }

@@ -3,19 +3,23 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "collective_model/predict/time_model.h"
 #include "ctrl/config/config.h"
 #include "ctrl/schedule/job_tuner.h"
 #include "ctrl/topology/topology.h"
+#include "ctrl/validity/drawn_paths.h"
 
 namespace understudy {
 
 struct JobNetwork {
   NetworkCost cost;
-  uint32_t nics = 1;      ///< of each node that take part
-  double nic_rate = 0;    ///< bit/s of the slowest of them; 0: unlimited
-  bool all_pairs = true;  ///< false: too many pairs, NICs alone were counted
+  uint32_t nics = 1;           ///< of each node that take part
+  double nic_rate = 0;         ///< bit/s of the slowest of them; 0: unlimited
+  bool all_pairs = true;       ///< false: too many pairs, NICs alone were counted
+  double share = 1;            ///< of the NICs' rate that the transfers of a step get
+  std::vector<NicPair> pairs;  ///< these transfers, by a topology
 };
 
 /// Without `topology` the nodes' links are the network. Every link carries the transfers of a step

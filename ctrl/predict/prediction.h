@@ -11,6 +11,7 @@
 #include "ctrl/config/config.h"
 #include "ctrl/config/read/load.h"
 #include "ctrl/predict/job_network.h"
+#include "ctrl/report/validity_line.h"
 #include "ctrl/topology/topology.h"
 
 namespace understudy {
@@ -40,7 +41,8 @@ struct Prediction {
   JobNetwork network;          ///< of the first row's algorithm
   std::vector<PredictedRow> rows;
   std::vector<PredictedIteration> iterations;  ///< empty if ranks do nothing but collectives
-  std::vector<std::string> notes;              ///< what was left out of the times
+  std::vector<std::string> notes;              ///< what the times are, where it is not plain
+  std::vector<ValidityLine> validity;          ///< how far to trust them
 };
 
 /// Settings that contradict one another, with their lines: an algorithm that the collective or the
@@ -55,7 +57,11 @@ tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Co
 OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Collective collective,
                                uint64_t bytes, DataType type);
 
-/// As in nccl-tests' output, a table for each job; `why` adds how NCCL chooses at each size.
+/// Of all jobs together.
+std::vector<ValidityLine> prediction_validity(const std::vector<Prediction>& predictions);
+
+/// As in nccl-tests' output, a table for each job; `why` adds how NCCL chooses at each size. Ends
+/// with how far to trust it.
 std::string prediction_text(const Config& config, const std::vector<Prediction>& predictions,
                             bool why);
 /// The same as JSON: ctrl/report/prediction.schema.json.
