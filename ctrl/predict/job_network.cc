@@ -8,6 +8,7 @@
 #include "ctrl/compile/job_hops.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/merged_nics.h"
+#include "ctrl/validity/drawn_paths.h"
 
 namespace understudy {
 namespace {
@@ -80,8 +81,8 @@ void count_ends(const Config& config, const JobConfig& job, JobNetwork& network)
 
 /// The same by the paths that a topology's routing gives.
 void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm,
-                 const Topology& topology, JobNetwork& network) {
-  Routes routes = topology.routes(config.seed);
+                 const Topology& topology, uint64_t seed, JobNetwork& network) {
+  Routes routes = topology.routes(seed);
   const Graph& graph = topology.graph;
   Duration latency;
   double rate = 0;
@@ -100,7 +101,6 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
         for (uint32_t part = 0; part < parts; ++part) {
           const VertexId a = topology.nics[sender][nic + part % out];
           const VertexId b = topology.nics[receiver][nic + part % in];
-          network.pairs.push_back({a, b});
           Duration way;
           for (const LinkId link : routes.path(a, b, flow_hash(a, b, 0))) {
             way += graph.link(link).latency;
@@ -126,10 +126,8 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
   network.cost.latency = latency.microseconds();
 }
 
-}  // namespace
-
-JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
-                       const Topology* topology) {
+JobNetwork network_of_seed(const Config& config, const JobConfig& job, Algorithm algorithm,
+                           const Topology* topology, uint64_t seed) {
   JobNetwork network;
   network.nics = job_nics(config, job);
   const NodeConfig& first = config.nodes[job.ranks[0]];
@@ -141,8 +139,27 @@ JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm alg
   if (topology == nullptr) return network;
   const uint64_t n = job.ranks.size();
   network.all_pairs = !is_pairwise(job.collective) || n * n * network.nics <= kMostFlows;
-  if (network.all_pairs) count_paths(config, job, algorithm, *topology, network);
+  if (network.all_pairs) count_paths(config, job, algorithm, *topology, seed, network);
   return network;
+}
+
+}  // namespace
+
+JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
+                       const Topology* topology) {
+  return network_of_seed(config, job, algorithm, topology, config.seed);
+}
+
+bool network_is_drawn(const Config& config, const JobConfig& job, Algorithm algorithm,
+                      const Topology* topology) {
+  constexpr uint64_t kOthers = 4;
+  if (topology == nullptr || !hash_chooses(*topology)) return false;
+  const JobNetwork own = job_network(config, job, algorithm, topology);
+  for (uint64_t more = 1; more <= kOthers; ++more) {
+    const JobNetwork other = network_of_seed(config, job, algorithm, topology, config.seed + more);
+    if (other.cost.rate != own.cost.rate || other.cost.latency != own.cost.latency) return true;
+  }
+  return false;
 }
 
 }  // namespace understudy

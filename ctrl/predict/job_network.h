@@ -3,28 +3,29 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "collective_model/predict/time_model.h"
 #include "ctrl/config/config.h"
 #include "ctrl/schedule/job_tuner.h"
 #include "ctrl/topology/topology.h"
-#include "ctrl/validity/drawn_paths.h"
 
 namespace understudy {
 
 struct JobNetwork {
   NetworkCost cost;
-  uint32_t nics = 1;           ///< of each node that take part
-  double nic_rate = 0;         ///< bit/s of the slowest of them; 0: unlimited
-  bool all_pairs = true;       ///< false: too many pairs, NICs alone were counted
-  double share = 1;            ///< of the NICs' rate that the transfers of a step get
-  std::vector<NicPair> pairs;  ///< these transfers, by a topology
+  uint32_t nics = 1;      ///< of each node that take part
+  double nic_rate = 0;    ///< bit/s of the slowest of them; 0: unlimited
+  bool all_pairs = true;  ///< false: too many pairs, NICs alone were counted
+  double share = 1;       ///< of the NICs' rate that the transfers of a step get
 };
 
 /// Without `topology` the nodes' links are the network. Every link carries the transfers of a step
 /// that its routing gives it: neighbours of the ring, edges of both trees, or all pairs.
 JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
                        const Topology* topology);
+
+/// Whether one of a few other seeds, from which hashes draw the paths, gives another network.
+bool network_is_drawn(const Config& config, const JobConfig& job, Algorithm algorithm,
+                      const Topology* topology);
 
 }  // namespace understudy

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -191,12 +190,12 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
   PredictedJob facts{.job = job,
                      .communicator = out.communicator,
                      .gpu = out.system.gpu,
-                     .topology = topology,
+                     .switches = topology != nullptr,
                      .unlimited = job.ranks.size() > 1 && out.network.nic_rate == 0,
                      .counted = out.network.all_pairs};
   for (const auto& [algorithm, network] : networks) {
     facts.share = std::min(facts.share, network.share);
-    std::ranges::copy(network.pairs, std::back_inserter(facts.pairs));
+    facts.drawn = facts.drawn || network_is_drawn(config, job, algorithm, topology);
   }
   out.validity = predicted_validity(config, facts);
   return out;

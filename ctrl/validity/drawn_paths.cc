@@ -118,11 +118,15 @@ bool any_of_some(const std::vector<NicPair>& pairs, const Look& look) {
 
 }  // namespace
 
-bool paths_matter(const Topology& topology, const std::vector<NicPair>& pairs, bool change) {
-  const Graph& graph = topology.graph;
+bool hash_chooses(const Topology& topology) {
   // A network without a circle, as one switch is, has one path for each pair.
+  const Graph& graph = topology.graph;
   const bool circles = graph.links().size() / 2 >= graph.vertices().size();
-  if (topology.choice != RouteChoice::kEcmp || !circles) return false;
+  return topology.choice == RouteChoice::kEcmp && circles;
+}
+
+bool paths_matter(const Topology& topology, const std::vector<NicPair>& pairs, bool change) {
+  if (!hash_chooses(topology)) return false;
   Walk walk(topology, change);
   return any_of_some(pairs, [&](const NicPair& pair) { return walk.add(pair); });
 }

@@ -14,6 +14,9 @@ struct NicPair {
   VertexId from = kNoVertex, to = kNoVertex;
 };
 
+/// Whether hashes have anything to choose among: there is a circle somewhere.
+bool hash_chooses(const Topology& topology);
+
 /// Whether another seed could give other times: flows may meet on a link that some of them need not
 /// take, and that is too slow for all of them; or the links among which a flow's hash chooses are
 /// not alike, or `change` one by one while it runs. All flows count as if they were sent at the

@@ -28,7 +28,7 @@ void add_gpu_costs(ValidityLines& lines, const Config& config, const PredictedJo
 void add_network(ValidityLines& lines, const Config& config, const PredictedJob& predicted) {
   const JobConfig& job = predicted.job;
   if (predicted.communicator.nodes < 2) return;
-  if (predicted.topology == nullptr) {
+  if (!predicted.switches) {
     lines.add("no-topology", "no switches: a path is its two ends' links (give [topology])");
   }
   if (predicted.unlimited) {
@@ -50,7 +50,7 @@ void add_network(ValidityLines& lines, const Config& config, const PredictedJob&
                                 decimal_text(100 * predicted.share, 1) +
                                 " % of the NICs' rate, without queues (understudy simulate)");
   }
-  if (predicted.topology != nullptr && paths_matter(*predicted.topology, predicted.pairs, false)) {
+  if (predicted.drawn) {
     lines.add("one-seed", "drawn once, from seed " + std::to_string(config.seed) +
                               ": paths by hash; other seeds may give other times");
   }

@@ -6,6 +6,7 @@
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/network_wanted.h"
 #include "ctrl/report/text.h"
+#include "ctrl/validity/drawn_paths.h"
 #include "ctrl/validity/validity.h"
 #include "dataplane/collective/packet_level_ranks.h"
 

@@ -11,7 +11,6 @@
 #include "ctrl/config/config.h"
 #include "ctrl/report/run_report.h"
 #include "ctrl/topology/topology.h"
-#include "ctrl/validity/drawn_paths.h"
 #include "ctrl/validity/validity_lines.h"
 #include "dataplane/fabric/flow.h"
 
@@ -26,11 +25,11 @@ struct PredictedJob {
   const JobConfig& job;
   CommunicatorSize communicator;
   GpuGeneration gpu = GpuGeneration::kAmpere;
-  const Topology* topology = nullptr;  ///< null: the configuration has none
-  bool unlimited = false;              ///< its NICs' links
-  bool counted = true;                 ///< false: links between switches were not
-  double share = 1;                    ///< of its NICs' rate that a step's transfers get
-  std::vector<NicPair> pairs;          ///< its transfers, in a network of switches
+  bool switches = true;    ///< false: there is no [topology]
+  bool unlimited = false;  ///< its NICs' links
+  bool counted = true;     ///< false: links between switches were not
+  double share = 1;        ///< of its NICs' rate that a step's transfers get
+  bool drawn = false;      ///< other seeds give its transfers other paths, and times
 };
 /// Of one job's prediction.
 std::vector<ValidityLine> predicted_validity(const Config& config, const PredictedJob& predicted);
