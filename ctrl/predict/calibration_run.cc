@@ -185,6 +185,11 @@ std::string judgement_text(const CalibrationRun& run, bool all) {
                         t.table.path.c_str(), c.ranks, c.nodes, c.nodes == 1 ? "" : "s",
                         t.setup.version.minor, t.setup.system.ring.channels,
                         t.setup.system.ring.intra, t.setup.system.channels);
+    if (t.table.repeated > 0) {
+      text += "#   " + count_text(t.table.repeated, "size") +
+              (t.table.repeated == 1 ? " was measured more than once: its median counts\n"
+                                     : " were measured more than once: their medians count\n");
+    }
     std::string sizes;
     for (const JudgedRow& row : t.rows) {
       if (row.used) sizes += (sizes.empty() ? "" : ", ") + std::to_string(row.measured.bytes);

@@ -151,11 +151,12 @@ JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm alg
 }
 
 bool network_is_drawn(const Config& config, const JobConfig& job, Algorithm algorithm,
-                      const Topology* topology) {
-  constexpr uint64_t kOthers = 4;
+                      const Topology* topology, const JobNetwork& own) {
   if (topology == nullptr || !hash_chooses(*topology)) return false;
-  const JobNetwork own = job_network(config, job, algorithm, topology);
-  for (uint64_t more = 1; more <= kOthers; ++more) {
+  constexpr uint64_t kManyFlows = 1u << 16;
+  const uint64_t n = job.ranks.size();
+  const uint64_t others = is_pairwise(job.collective) && n * n > kManyFlows ? 1 : 4;
+  for (uint64_t more = 1; more <= others; ++more) {
     const JobNetwork other = network_of_seed(config, job, algorithm, topology, config.seed + more);
     if (other.cost.rate != own.cost.rate || other.cost.latency != own.cost.latency) return true;
   }

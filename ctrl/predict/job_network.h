@@ -24,8 +24,9 @@ struct JobNetwork {
 JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
                        const Topology* topology);
 
-/// Whether one of a few other seeds, from which hashes draw the paths, gives another network.
+/// Whether another seed, from which hashes draw the paths, gives another one than `own`, which the
+/// configuration's seed gives. Looks at a few.
 bool network_is_drawn(const Config& config, const JobConfig& job, Algorithm algorithm,
-                      const Topology* topology);
+                      const Topology* topology, const JobNetwork& own);
 
 }  // namespace understudy

@@ -195,7 +195,7 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
                      .counted = out.network.all_pairs};
   for (const auto& [algorithm, network] : networks) {
     facts.share = std::min(facts.share, network.share);
-    facts.drawn = facts.drawn || network_is_drawn(config, job, algorithm, topology);
+    facts.drawn = facts.drawn || network_is_drawn(config, job, algorithm, topology, network);
   }
   out.validity = predicted_validity(config, facts);
   return out;

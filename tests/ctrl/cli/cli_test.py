@@ -515,6 +515,15 @@ sizes = ["22MiB", "24MiB", "1GiB"]
             self.assertAlmostEqual(row["time_us"] / measured, 1, delta=0.05)
         judged = self.run_it("calibrate", table, "--ranks", "8", "--nccl", "2.18", "--use", path)
         self.assertIn("other rows: 512", judged.stdout)
+        # The output by itself is what --use takes, too.
+        own = self.folder / "own.toml"
+        own.write_text(self.run_it("calibrate", table, "--ranks", "8", "--nccl", "2.18").stdout, encoding="utf-8")
+        again = self.run_it("calibrate", table, "--ranks", "8", "--nccl", "2.18", "--use", own)
+        self.assertEqual((again.returncode, again.stdout), (0, judged.stdout), again.stderr)
+        own.write_text("[nccl]\ngpu = \"ampere\"\n", encoding="utf-8")
+        self.expect_bad(self.run_it("calibrate", table, "--ranks", "8", "--use", own), "own.toml", "no [calibration]")
+        own.write_text("[calibration]\ntail = 0.5\n[[node]]\nname = \"a\"\n", encoding="utf-8")
+        self.expect_bad(self.run_it("calibrate", table, "--ranks", "8", "--use", own), "own.toml", "format")
         self.expect_bad(self.run_it("calibrate", table), "does not tell its ranks")
         self.expect_bad(self.run_it("calibrate", table, "--ranks", "8", "--gpu", "pascal"), "--gpu", "hopper")
         self.expect_bad(self.run_it("calibrate", table, "--ranks", "8", "--nccl", "3.1"), "--nccl 3.1")
