@@ -25,7 +25,7 @@ void add_gpu_costs(ValidityLines& lines, const Config& config, const PredictedJo
                                "calibrate)");
 }
 
-void add_network(ValidityLines& lines, const Config& config, const PredictedJob& predicted) {
+void add_network(ValidityLines& lines, const PredictedJob& predicted) {
   const JobConfig& job = predicted.job;
   if (predicted.communicator.nodes < 2) return;
   if (!predicted.switches) {
@@ -50,10 +50,17 @@ void add_network(ValidityLines& lines, const Config& config, const PredictedJob&
                                 decimal_text(100 * predicted.share, 1) +
                                 " % of the NICs' rate, without queues (understudy simulate)");
   }
-  if (predicted.drawn) {
-    lines.add("one-seed", "drawn once, from seed " + std::to_string(config.seed) +
-                              ": paths by hash; other seeds may give other times");
+}
+
+void add_draws(ValidityLines& lines, const Config& config, const PredictedJob& predicted) {
+  const IterationConfig& iteration = predicted.job.iteration;
+  std::string drawn = predicted.drawn ? "paths by hash" : "";
+  if (iteration.stated() && iteration.jitter) {
+    drawn.append(drawn.empty() ? "" : ", ").append("jitter");
   }
+  if (drawn.empty()) return;
+  lines.add("one-seed", "drawn once, from seed " + std::to_string(config.seed) + ": " + drawn +
+                            "; other seeds may give other times");
 }
 
 }  // namespace
@@ -84,10 +91,11 @@ std::vector<ValidityLine> predicted_validity(const Config& config, const Predict
   if (!by_dimensions && !config.calibration && predicted.communicator.gpus_per_node() > 1) {
     lines.add("intra-node", "links inside nodes take no time");
   }
+  add_draws(lines, config, predicted);
   if (by_dimensions) {
     lines.add("closed-form", "closed form of a stack of dimensions: no NCCL, queues or losses");
   } else {
-    add_network(lines, config, predicted);
+    add_network(lines, predicted);
   }
   return lines.take(0);
 }

@@ -132,6 +132,22 @@ TEST(PredictedValidity, PathsThatTheSeedChooses) {
   EXPECT_EQ(same.size(), 1u);
 }
 
+TEST(PredictedValidity, JitterOfIterations) {
+  const std::string text = nodes(4) + job(kReduce + "compute = { before = \"10us\" }\n");
+  const std::string jitter =
+      "jitter = { distribution = \"uniform\", from = \"0us\", to = \"5us\" }\n";
+  const auto time = [&](uint64_t seed) {
+    Config config = config_of(text + jitter);
+    config.seed = seed;
+    return predict(config, nullptr).value()[0].iterations[0].time;
+  };
+  EXPECT_TRUE(ids(text + jitter).contains("one-seed"));
+  EXPECT_NE(time(1), time(2));
+  EXPECT_FALSE(ids(text).contains("one-seed"));
+  // Without iterations the times are those of collectives alone.
+  EXPECT_FALSE(ids(nodes(4) + job(kReduce + jitter)).contains("one-seed"));
+}
+
 TEST(PredictedValidity, WhereACalibrationComesFrom) {
   const std::string text = nodes(1, 4) + job(kReduce);
   EXPECT_EQ(
