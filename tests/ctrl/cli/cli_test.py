@@ -484,6 +484,29 @@ step_cost = "1us"
         self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
         self.assertIn("strict: 1 doubt", done.stderr)
 
+    def test_status_without_jobs(self):
+        if lacks_dpdk():
+            self.skipTest(NO_DPDK)
+        path, control = self.folder / "serves.toml", self.folder / "control"
+        path.write_text(GOOD.split("[[job]]")[0].replace('"virtual"', '"net_null0"') +
+                        '[[service]]\nnode = "w0"\nport = 18515\n'
+                        '[[client]]\nnode = "w1"\nserver = "gpu"\nport = 18516\nkind = "send_bw"\n', encoding="utf-8")
+        run = subprocess.Popen([UNDERSTUDY, "run", path, "--control", control, "--duration", "20s"], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
+        self.addCleanup(run.stdout.close)
+        self.addCleanup(run.stderr.close)
+        self.addCleanup(run.wait, 100)
+        self.addCleanup(run.terminate)
+        end = time.monotonic() + 60
+        while (done := self.run_it("status", control)).returncode != 0 and run.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+        if run.poll() is not None and "namespace" in run.stderr.read():
+            self.skipTest("no network namespaces here")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^running for [\d.]+ m?s\n"
+                         r"services: 0 clients connected, 0 served\n"
+                         r"clients: 0 of 1 done\n$")
+
     def test_calibrate(self):
         table = QUICKSTART.parent.parent / "tests/data/oracle/measured/vtrain_a100_8gpu_allreduce.csv"
         done = self.run_it("calibrate", table, "--ranks", "8", "--nccl", "2.18", "--all")
