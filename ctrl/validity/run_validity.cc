@@ -116,13 +116,15 @@ std::optional<Queue> RunLines::longest_queue() const {
   uint64_t most = kQueuedBytes;
   std::optional<Queue> longest;
   if (scenario_.topology != nullptr && report_.traffic) {
-    const Graph& graph = scenario_.topology->graph;
+    const Topology& topology = *scenario_.topology;
     for (const TrafficLinkReport& link : report_.traffic->links) {
       const uint64_t peak = count_of(link.counters, "queue_peak_bytes");
-      const VertexId from = graph.find(link.name.substr(0, link.name.find(" -> ")));
-      const bool behind_switch =
-          from != kNoVertex && graph.vertices()[from].kind == VertexKind::kSwitch;
-      if (peak <= most || !behind_switch) continue;
+      if (peak <= most) continue;
+      const auto from = topology.by_name.find(link.name.substr(0, link.name.find(" -> ")));
+      if (from == topology.by_name.end() ||
+          topology.graph.vertices()[from->second].kind != VertexKind::kSwitch) {
+        continue;
+      }
       most = peak;
       longest = {link.name, size_text(peak >> 10 << 10)};
     }
