@@ -225,6 +225,7 @@ OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Col
 
 std::vector<ValidityLine> prediction_validity(const std::vector<Prediction>& predictions) {
   std::vector<NamedValidity> named;
+  named.reserve(predictions.size());
   for (const Prediction& p : predictions) named.push_back({p.job->name, p.validity});
   return joined_validity(named);
 }

@@ -42,6 +42,7 @@ std::string list_text(const std::vector<std::string>& items) {
 
 std::string numbers_text(const std::set<uint32_t>& numbers) {
   std::vector<std::string> items;
+  items.reserve(numbers.size());
   for (const uint32_t number : numbers) items.push_back(std::to_string(number));
   return list_text(items);
 }
@@ -49,6 +50,7 @@ std::string numbers_text(const std::set<uint32_t>& numbers) {
 template <typename T, size_t N>
 std::string names_text(const std::set<T>& values, const Named<T> (&names)[N]) {
   std::vector<std::string> items;
+  items.reserve(values.size());
   for (const T& value : values) items.emplace_back(name_of(names, value));
   return list_text(items);
 }
