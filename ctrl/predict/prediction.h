@@ -53,15 +53,14 @@ std::vector<ConfigError> check_choices(const Config& config);
 tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Config& config,
                                                                         const Topology* topology);
 
+/// How far to trust the predictions of all jobs together, as their text and JSON end.
+std::vector<ValidityLine> prediction_validity(const std::vector<Prediction>& predictions);
+
 /// One operation as the time model takes it.
 OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Collective collective,
                                uint64_t bytes, DataType type);
 
-/// Of all jobs together.
-std::vector<ValidityLine> prediction_validity(const std::vector<Prediction>& predictions);
-
-/// As in nccl-tests' output, a table for each job; `why` adds how NCCL chooses at each size. Ends
-/// with how far to trust it.
+/// As in nccl-tests' output, a table for each job; `why` adds how NCCL chooses at each size.
 std::string prediction_text(const Config& config, const std::vector<Prediction>& predictions,
                             bool why);
 /// The same as JSON: ctrl/report/prediction.schema.json.
