@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ctrl/cli/commands.h"
+#include "ctrl/config/read/load.h"
 #include "ctrl/config/units_text.h"
 #include "ctrl/predict/calibration_run.h"
 
@@ -73,8 +74,11 @@ class Calibrate {
     }
     std::optional<Calibration> given;
     if (!args_.use.empty()) {
-      const auto config = load_or_complain(args_.use);
-      if (!config) return kExitBadInput;
+      const ConfigResult config = load_calibration(args_.use);
+      if (!config) {
+        std::fputs(describe(config.error()).c_str(), stderr);
+        return kExitBadInput;
+      }
       if (!config->calibration) {
         return refuse("use", args_.use, "this configuration has no [calibration]");
       }
@@ -232,7 +236,9 @@ void add_calibrate(CLI::App& app, int& status) {
   command->add_option("--mtu", a.mtu, "Default 4096")->check(CLI::Range(256, 4096));
   command->add_flag("--in-place", a.in_place, "Take the times in place");
   command->add_flag("--all", a.all, "Print the error of every row");
-  command->add_option("--use", a.use, "Fit nothing: judge by this configuration's [calibration]");
+  command->add_option("--use", a.use,
+                      "Fit nothing: judge by this configuration's [calibration], or by what this "
+                      "command has printed");
   command->footer(
       "At most 8 rows of each file are used, those nearest to a geometric ladder of sizes in each\n"
       "stretch where NCCL keeps to one algorithm and protocol; all others are judged.\n"

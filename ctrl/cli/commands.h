@@ -41,8 +41,13 @@ struct RunArguments {
   std::string capture, report, timeline;
   std::optional<uint64_t> seed;
   std::vector<std::string> commands, scenarios;
-  bool quiet = false;
+  bool quiet = false, strict = false;
 };
+/// --strict: doubts about a result are an error.
+void add_strict(CLI::App& command, bool& strict);
+/// With `strict` says on stderr how many doubts there are; kExitNotFaithful if there are some and all else
+/// went well, else `status`.
+int strict_status(const std::vector<ValidityLine>& lines, bool strict, int status);
 void add_run_arguments(CLI::App& command, RunArguments& arguments);
 
 /// What a run writes over time.

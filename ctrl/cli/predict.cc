@@ -12,7 +12,7 @@ namespace {
 
 struct PredictArguments {
   std::string config;
-  bool why = false, json = false;
+  bool why = false, json = false, strict = false;
 };
 
 int run_predict(const PredictArguments& arguments) {
@@ -39,7 +39,7 @@ int run_predict(const PredictArguments& arguments) {
   const std::string text = arguments.json ? prediction_json(*config, *predictions)
                                           : prediction_text(*config, *predictions, arguments.why);
   std::fputs(text.c_str(), stdout);
-  return kExitOk;
+  return strict_status(prediction_validity(*predictions), arguments.strict, kExitOk);
 }
 
 }  // namespace
@@ -52,6 +52,7 @@ void add_predict(CLI::App& app, int& status) {
   command->add_flag("--why", arguments->why,
                     "Also how NCCL chooses: the estimate for each algorithm and protocol");
   command->add_flag("--json", arguments->json, "Print JSON, the choices included");
+  add_strict(*command, arguments->strict);
   command->footer("Example: understudy predict configs/predict.toml --why");
   command->callback([arguments, &status] { status = run_predict(*arguments); });
 }

@@ -26,6 +26,17 @@ bool names_paths(const Config& config) {
 
 }  // namespace
 
+void add_strict(CLI::App& command, bool& strict) {
+  command.add_flag("--strict", strict, "With a doubt about the result the exit status is 3");
+}
+
+int strict_status(const std::vector<ValidityLine>& lines, bool strict, int status) {
+  if (!strict) return status;
+  const std::string text = strict_text(lines);
+  std::fputs(text.c_str(), stderr);
+  return status == kExitOk && !text.empty() ? kExitNotFaithful : status;
+}
+
 void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_option("config", arguments.config, "Configuration (TOML)")->required();
   command.add_option("--capture", arguments.capture, "Write every frame to this pcapng file");
@@ -42,6 +53,7 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
       .add_option("--scenario", arguments.scenarios,
                   "Adds the [[fault]] tables of this file (TOML)")
       ->allow_extra_args(false);
+  add_strict(command, arguments.strict);
   command.add_flag("--quiet", arguments.quiet, "Print errors and the verdict only");
 }
 
@@ -102,7 +114,8 @@ std::optional<std::vector<EventConfig>> commands_or_complain(
 }
 
 int finish_run(const RunReport& report, const RunArguments& arguments) {
-  const std::string text = arguments.quiet ? verdict_text(report, 5) : report_table(report);
+  std::string text = arguments.quiet ? verdict_text(report, 5) : report_table(report);
+  if (arguments.quiet && arguments.strict) text += validity_text(doubts_of(report.validity));
   std::fputs(text.c_str(), stdout);
   if (!arguments.report.empty()) {
     if (auto written = write_report(report, arguments.report); !written) {
@@ -121,7 +134,8 @@ int finish_run(const RunReport& report, const RunArguments& arguments) {
     if (!arguments.report.empty()) std::printf("report: %s\n", arguments.report.c_str());
     if (!arguments.timeline.empty()) std::printf("timeline: %s\n", arguments.timeline.c_str());
   }
-  return report.verdict.faithful ? kExitOk : kExitNotFaithful;
+  const int status = report.verdict.faithful ? kExitOk : kExitNotFaithful;
+  return strict_status(report.validity, arguments.strict, status);
 }
 
 }  // namespace understudy

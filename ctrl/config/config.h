@@ -269,7 +269,8 @@ struct Config {
   std::vector<PortConfig> ports;
   DimensionCosts dimension_costs;
   std::optional<NcclConfig> nccl;
-  std::optional<Calibration> calibration;  ///< without: GPUs cost nothing but step_cost
+  std::optional<Calibration> calibration;            ///< without: GPUs cost nothing but step_cost
+  std::vector<CalibrationTable> calibration_tables;  ///< that it was fitted to; empty: not told
   std::vector<JobConfig> jobs;
   std::vector<ServiceConfig> services;
   std::vector<ClientConfig> clients;

@@ -24,4 +24,14 @@ struct NcclConfig {
   unsigned line = 0;
 };
 
+/// A table of measured times that a [calibration] was fitted to.
+struct CalibrationTable {
+  std::string table;  ///< its file's name, without folders
+  Collective collective = Collective::kAllReduce;
+  NcclVersion nccl;
+  GpuGeneration gpu = GpuGeneration::kAmpere;
+  uint32_t ranks = 2, nodes = 1;
+  uint64_t smallest = 0, largest = 0;  ///< bytes of its rows, as nccl-tests count them
+};
+
 }  // namespace understudy

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,8 @@ class SharedNetwork {
 
   /// Those of [[traffic]].
   const std::vector<FlowSpec>& flows() const { return named_; }
+  /// These, and behind them those of jobs.
+  std::span<const FlowSpec> all_flows() const { return flows_.flows; }
   /// What carries the flows: packet by packet, as rates, or neither where there are none.
   FlowTraffic* packets() const { return packets_.get(); }
   const FlowModel* rates() const { return rates_.get(); }

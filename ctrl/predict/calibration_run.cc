@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "ctrl/predict/prediction.h"
 #include "ctrl/report/text.h"
+#include "ctrl/validity/validity.h"
 #include "dataplane/base/text_format.h"
 
 namespace understudy {
@@ -85,6 +87,37 @@ std::string graph_toml(const char* key, const NcclGraph& graph) {
                      graph.channels, graph.intra, graph.inter);
 }
 
+/// A text as TOML writes it.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x20 || byte == 0x7f ? format_text("\\u%04x", byte) : std::string(1, c);
+  }
+  return out + '"';
+}
+
+/// Where the constants come from: predict says how far it goes beyond.
+std::string origin_toml(const CalibrationRun& run) {
+  std::string text = "from = [\n";
+  for (const JudgedTable& t : run.tables) {
+    text += "  { table = " + quoted(std::filesystem::path(t.table.path).filename().string());
+    text.append(", collective = \"").append(name_of(kCollectiveNames, t.setup.collective));
+    text.append("\", gpu = \"").append(name_of(kGpuNames, t.setup.system.gpu)).append("\"");
+    text += format_text(", nccl = \"2.%u\", ranks = %u, nodes = %u", t.setup.version.minor,
+                        t.setup.communicator.ranks, t.setup.communicator.nodes);
+    const auto size = [](uint64_t bytes) {
+      std::string words = size_text(bytes);
+      std::erase(words, ' ');
+      return words;
+    };
+    text += ", smallest = \"" + size(t.table.rows.front().bytes) + "\", largest = \"" +
+            size(t.table.rows.back().bytes) + "\" },\n";
+  }
+  return text + "]\n";
+}
+
 }  // namespace
 
 CalibrationRun calibrate(std::vector<MeasuredTable> tables,
@@ -140,22 +173,29 @@ std::string calibration_toml(const CalibrationRun& run) {
     if (cost.network_latency > 0) text += ", network_latency = " + us_text(cost.network_latency);
     text += " }\n";
   }
-  return text;
+  return text + origin_toml(run);
 }
 
 std::string judgement_text(const CalibrationRun& run, bool all) {
   std::string text;
+  std::vector<std::string> unjudged;
   for (const JudgedTable& t : run.tables) {
     const CommunicatorSize& c = t.setup.communicator;
     text += format_text("# %s: %u ranks on %u node%s, NCCL 2.%u, ring %u x %g GB/s, %u channels\n",
                         t.table.path.c_str(), c.ranks, c.nodes, c.nodes == 1 ? "" : "s",
                         t.setup.version.minor, t.setup.system.ring.channels,
                         t.setup.system.ring.intra, t.setup.system.channels);
+    if (t.table.repeated > 0) {
+      text += "#   " + count_text(t.table.repeated, "size") +
+              (t.table.repeated == 1 ? " was measured more than once: its median counts\n"
+                                     : " were measured more than once: their medians count\n");
+    }
     std::string sizes;
     for (const JudgedRow& row : t.rows) {
       if (row.used) sizes += (sizes.empty() ? "" : ", ") + std::to_string(row.measured.bytes);
     }
     if (!sizes.empty()) text += "#   used, and not judged, the rows of " + sizes + " bytes\n";
+    if (t.judged == 0) unjudged.push_back(t.table.path);
     text += format_text(
         "#   other rows: %zu, mean error %.2f %%, worst %.1f %% (%llu bytes), worst above "
         "4 MiB %.1f %%\n",
@@ -173,7 +213,7 @@ std::string judgement_text(const CalibrationRun& run, bool all) {
                           row.row.shape.channels, row.used ? ", used" : "");
     }
   }
-  return text;
+  return text + validity_text(judgement_validity(unjudged));
 }
 
 }  // namespace understudy

@@ -65,7 +65,7 @@ CalibrationRun calibrate(std::vector<MeasuredTable> tables,
 
 /// [nccl] (of the first table) and [calibration], as a configuration takes them.
 std::string calibration_toml(const CalibrationRun& run);
-/// Errors of every table; with `all` of every row.
+/// Errors of every table; with `all` of every row. Ends with how far to trust it.
 std::string judgement_text(const CalibrationRun& run, bool all);
 
 }  // namespace understudy

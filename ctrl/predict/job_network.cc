@@ -9,6 +9,7 @@
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/merged_nics.h"
 #include "ctrl/predict/ring_network.h"
+#include "ctrl/validity/drawn_paths.h"
 
 namespace understudy {
 namespace {
@@ -81,8 +82,8 @@ void count_ends(const Config& config, const JobConfig& job, JobNetwork& network)
 
 /// The same by the paths that a topology's routing gives.
 void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm,
-                 const Topology& topology, JobNetwork& network) {
-  Routes routes = topology.routes(config.seed);
+                 const Topology& topology, uint64_t seed, JobNetwork& network) {
+  Routes routes = topology.routes(seed);
   const Graph& graph = topology.graph;
   Duration latency;
   double rate = 0;
@@ -120,6 +121,8 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
     const double node = sends * network.nics / longest;
     rate = rate > 0 ? std::min(rate, node) : node;
   }
+  const double ends = bytes_per_us(network.nic_rate) * network.nics;
+  if (ends > 0) network.share = std::min(rate / ends, 1.0);
   network.cost.rate = rate;
   network.cost.latency = latency.microseconds();
 }
@@ -129,8 +132,9 @@ bool is_ring(const JobConfig& job, Algorithm algorithm) {
 }
 
 void count_ring(const Config& config, const JobConfig& job, uint32_t channels,
-                const Topology* topology, const WireCost& wire, JobNetwork& network) {
-  const RingNetwork ring = ring_network(config, job, channels, topology);
+                const Topology* topology, uint64_t seed, const WireCost& wire,
+                JobNetwork& network) {
+  const RingNetwork ring = ring_network(config, job, channels, topology, seed);
   NetworkCost& cost = network.cost;
   cost.rate = ring.rate * channels;
   cost.latency = ring.latency;
@@ -138,15 +142,14 @@ void count_ring(const Config& config, const JobConfig& job, uint32_t channels,
   cost.farthest = ring.farthest;
   if (ring.slowest > 0) cost.credit_wire = credit / ring.slowest;
   cost.alone_rate = ring.slowest;
+  network.share = ring.share;
   network.sharing = ring.sharing;
   network.colliding = ring.colliding;
   network.collision = ring.collision;
 }
 
-}  // namespace
-
-JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
-                       uint32_t channels, const Topology* topology) {
+JobNetwork network_of_seed(const Config& config, const JobConfig& job, Algorithm algorithm,
+                           uint32_t channels, const Topology* topology, uint64_t seed) {
   JobNetwork network;
   network.nics = job_nics(config, job);
   const NodeConfig& first = config.nodes[job.ranks[0]];
@@ -159,17 +162,38 @@ JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm alg
   count_ends(config, job, network);
   const uint64_t n = job.ranks.size();
   if (is_ring(job, algorithm) && n * channels <= kMostFlows) {
-    count_ring(config, job, channels, topology, wire, network);
+    count_ring(config, job, channels, topology, seed, wire, network);
     return network;
   }
   network.cost.farthest = network.cost.latency;
   if (topology == nullptr) return network;
   network.all_pairs = !is_pairwise(job.collective) || n * n * network.nics <= kMostFlows;
   if (network.all_pairs) {
-    count_paths(config, job, algorithm, *topology, network);
+    count_paths(config, job, algorithm, *topology, seed, network);
     network.cost.farthest = network.cost.latency;
   }
   return network;
+}
+
+}  // namespace
+
+JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
+                       uint32_t channels, const Topology* topology) {
+  return network_of_seed(config, job, algorithm, channels, topology, config.seed);
+}
+
+bool network_is_drawn(const Config& config, const JobConfig& job, Algorithm algorithm,
+                      uint32_t channels, const Topology* topology, const JobNetwork& own) {
+  if (topology == nullptr || !hash_chooses(*topology)) return false;
+  constexpr uint64_t kManyFlows = 1u << 16;
+  const uint64_t n = job.ranks.size();
+  const uint64_t others = is_pairwise(job.collective) && n * n > kManyFlows ? 1 : 4;
+  for (uint64_t more = 1; more <= others; ++more) {
+    const JobNetwork other = network_of_seed(
+        config, job, algorithm, channels, topology, config.seed + more);
+    if (other.cost.rate != own.cost.rate || other.cost.latency != own.cost.latency) return true;
+  }
+  return false;
 }
 
 }  // namespace understudy

@@ -21,6 +21,7 @@ struct JobNetwork {
   /// between switches takes its share, where that is less than their NICs give; its name.
   uint32_t sharing = 1, colliding = 0;
   std::string collision;
+  double share = 1;       ///< of the NICs' rate that the transfers of a step get
 };
 
 /// Without `topology` the nodes' links are the network. Every link carries the transfers of a step
@@ -28,5 +29,10 @@ struct JobNetwork {
 /// of both trees, or all pairs.
 JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
                        uint32_t channels, const Topology* topology);
+
+/// Whether another seed, from which hashes draw the paths, gives another one than `own`, which the
+/// configuration's seed gives. Looks at a few.
+bool network_is_drawn(const Config& config, const JobConfig& job, Algorithm algorithm,
+                      uint32_t channels, const Topology* topology, const JobNetwork& own);
 
 }  // namespace understudy

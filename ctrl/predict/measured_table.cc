@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -52,6 +54,18 @@ std::optional<double> positive(const std::string& text) {
   return value;
 }
 
+/// What follows mpirun's tag ("[1,0]<stdout>:"), or the whole line.
+std::string without_tag(const std::string& line) {
+  unsigned job = 0, rank = 0;
+  int end = 0;
+  for (const char* tag : {"[%u,%u]<stdout>:%n", "[%u,%u]<stderr>:%n"}) {
+    if (std::sscanf(line.c_str(), tag, &job, &rank, &end) == 2 && end > 0) {
+      return line.substr(static_cast<size_t>(end));
+    }
+  }
+  return line;
+}
+
 class Reader {
  public:
   Reader(const std::string& path, bool in_place) : in_place_(in_place) { table_.path = path; }
@@ -67,7 +81,7 @@ class Reader {
       } else if (csv) {
         read_fields(line);
       } else {
-        read_line(line);
+        read_line(without_tag(line));
       }
       if (error_) return tl::unexpected(*error_);
     }
@@ -77,16 +91,27 @@ class Reader {
       return tl::unexpected(*error_);
     }
     table_.nodes = static_cast<uint32_t>(hosts_.size());
-    std::stable_sort(table_.rows.begin(), table_.rows.end(),
-                     [](const MeasuredRow& a, const MeasuredRow& b) { return a.bytes < b.bytes; });
-    const auto same = [](const MeasuredRow& a, const MeasuredRow& b) { return a.bytes == b.bytes; };
-    table_.rows.erase(std::unique(table_.rows.begin(), table_.rows.end(), same), table_.rows.end());
+    take_medians();
     return std::move(table_);
   }
 
  private:
   void complain(std::string key, std::string found, std::string allowed) {
     error_ = ConfigError{table_.path, line_, std::move(key), std::move(found), std::move(allowed)};
+  }
+
+  /// Each size once, ascending, with the median of its times and its first line.
+  void take_medians() {
+    std::map<uint64_t, std::vector<MeasuredRow>> by_size;
+    for (const MeasuredRow& row : table_.rows) by_size[row.bytes].push_back(row);
+    table_.rows.clear();
+    for (auto& [bytes, rows] : by_size) {
+      MeasuredRow& row = table_.rows.emplace_back(rows.front());
+      if (rows.size() == 1) continue;
+      ++table_.repeated;
+      std::ranges::sort(rows, {}, &MeasuredRow::time);
+      row.time = (rows[(rows.size() - 1) / 2].time + rows[rows.size() / 2].time) / 2;
+    }
   }
 
   void read_header(const std::string& line) {

@@ -15,6 +15,7 @@
 #include "ctrl/schedule/iteration_reports.h"
 #include "ctrl/schedule/job_tuner.h"
 #include "ctrl/schedule/job_work.h"
+#include "ctrl/validity/validity.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -154,6 +155,7 @@ Prediction predict_dimensions(const Config& config, const JobConfig& job) {
     out.rows.push_back(std::move(row));
   }
   out.notes.push_back("times are those of a stack of dimensions; no NCCL chooses anything");
+  out.validity = predicted_validity(config, {.job = job, .communicator = out.communicator});
   return out;
 }
 
@@ -237,9 +239,6 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
   // Without a calibration the job's own cost of a step is all that its GPUs take.
   if (!config.calibration) {
     for (ProtocolCost& cost : calibration.protocol) cost.latency = job.step_cost.microseconds();
-    out.notes.push_back(
-        "no [calibration]: GPUs take step_cost for a step and nothing else, links inside nodes "
-        "nothing at all");
   }
   std::map<std::pair<Algorithm, uint32_t>, JobNetwork> networks;  ///< and channels
   for (const uint64_t bytes : job.sizes) {
@@ -282,12 +281,19 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
   if (job.group)
     out.notes.push_back(
         "group: the times are those of each operation alone, of an iteration their sum");
-  if (job.ranks.size() > 1 && out.network.nic_rate == 0) {
-    out.notes.push_back("the nodes' links are unlimited: bytes on them take no time");
+  PredictedJob facts{.job = job,
+                     .communicator = out.communicator,
+                     .gpu = out.system.gpu,
+                     .switches = topology != nullptr,
+                     .unlimited = job.ranks.size() > 1 && out.network.nic_rate == 0,
+                     .counted = out.network.all_pairs};
+  for (const auto& [key, network] : networks) {
+    const auto [algorithm, channels] = key;
+    facts.share = std::min(facts.share, network.share);
+    facts.drawn =
+        facts.drawn || network_is_drawn(config, job, algorithm, channels, topology, network);
   }
-  if (!out.network.all_pairs) {
-    out.notes.push_back("too many pairs to route: links between switches are not counted");
-  }
+  out.validity = predicted_validity(config, facts);
   return out;
 }
 
@@ -311,6 +317,13 @@ OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Col
   shape.ll_buffer = environment.ll_buffer.value_or(shape.ll_buffer);
   shape.ll128_buffer = environment.ll128_buffer.value_or(shape.ll128_buffer);
   return shape;
+}
+
+std::vector<ValidityLine> prediction_validity(const std::vector<Prediction>& predictions) {
+  std::vector<NamedValidity> named;
+  named.reserve(predictions.size());
+  for (const Prediction& p : predictions) named.push_back({p.job->name, p.validity});
+  return joined_validity(named);
 }
 
 std::vector<ConfigError> check_choices(const Config& config) {

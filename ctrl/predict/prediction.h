@@ -11,6 +11,7 @@
 #include "ctrl/config/config.h"
 #include "ctrl/config/read/load.h"
 #include "ctrl/predict/job_network.h"
+#include "ctrl/report/validity_line.h"
 #include "ctrl/topology/topology.h"
 
 namespace understudy {
@@ -53,7 +54,8 @@ struct Prediction {
   JobNetwork network;          ///< of the first row's algorithm
   std::vector<PredictedRow> rows;
   std::vector<PredictedIteration> iterations;  ///< empty if ranks do nothing but collectives
-  std::vector<std::string> notes;              ///< what was left out of the times
+  std::vector<std::string> notes;              ///< what the times are, where it is not plain
+  std::vector<ValidityLine> validity;          ///< how far to trust them
 };
 
 /// Settings that contradict one another, with their lines: an algorithm that the collective or the
@@ -67,6 +69,9 @@ inline constexpr uint64_t kMostFlowMessages = 300'000;
 /// form does not hold, an operation of at most kMostFlowMessages is followed as flows.
 tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Config& config,
                                                                         const Topology* topology);
+
+/// How far to trust the predictions of all jobs together, as their text and JSON end.
+std::vector<ValidityLine> prediction_validity(const std::vector<Prediction>& predictions);
 
 /// One operation as the time model takes it.
 OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Collective collective,

@@ -6,6 +6,7 @@
 #include "ctrl/predict/prediction.h"
 #include "ctrl/report/nccl_columns.h"
 #include "ctrl/report/text.h"
+#include "ctrl/report/validity_json.h"
 #include "ctrl/topology/topology_summary.h"
 #include "dataplane/base/text_format.h"
 
@@ -204,13 +205,14 @@ std::string prediction_text(const Config& config, const std::vector<Prediction>&
     for (const std::string& note : p.notes) text += "# " + note + "\n";
     text += table_text(p, why) + iterations_text(p);
   }
-  return text;
+  return text + validity_text(prediction_validity(predictions));
 }
 
 std::string prediction_json(const Config& config, const std::vector<Prediction>& predictions) {
   Json out = {{"schema", "understudy-prediction/1"}};
   out["configuration"] = {{"path", config.path}, {"hash", config.hash}};
   out["calibrated"] = config.calibration.has_value();
+  out["validity"] = validity_json(prediction_validity(predictions));
   out["jobs"] = Json::array();
   for (const Prediction& p : predictions) {
     const JobConfig& job = *p.job;

@@ -24,12 +24,14 @@ struct Crossing {
 
 class RingLinks {
  public:
-  RingLinks(const Config& config, const JobConfig& job, uint32_t channels, const Topology* topology)
+  RingLinks(const Config& config, const JobConfig& job, uint32_t channels, const Topology* topology,
+            uint64_t seed)
       : config_(config),
         job_(job),
         topology_(topology),
         communicator_(job_communicator(config, job)),
-        channels_(channels) {}
+        channels_(channels),
+        seed_(seed) {}
 
   RingNetwork count();
 
@@ -47,6 +49,7 @@ class RingLinks {
   const Topology* topology_;
   const Communicator communicator_;
   const uint32_t channels_;
+  const uint64_t seed_;
   std::vector<Crossing> crossings_;  ///< by rank and channel
   uint32_t credits_ = 0;             ///< connections of credits
   std::map<std::pair<uint32_t, uint32_t>, double> out_, in_;  ///< connections by node and NIC
@@ -105,7 +108,7 @@ void RingLinks::judge_direct(RingNetwork& out) {
 }
 
 void RingLinks::judge_paths(RingNetwork& out) {
-  Routes routes = topology_->routes(config_.seed);
+  Routes routes = topology_->routes(seed_);
   const Graph& graph = topology_->graph;
   std::vector<double> load(graph.links().size());
   std::vector<std::vector<LinkId>> paths;
@@ -145,6 +148,7 @@ void RingLinks::judge_paths(RingNetwork& out) {
   }
   if (all > 0) out.rate = 1 / all;
   if (all <= ends * (1 + 1e-9)) return;
+  out.share = ends / all;
   out.collision = graph.link_name(slowest);
   out.colliding = static_cast<uint32_t>(load[slowest]);
 }
@@ -165,8 +169,8 @@ RingNetwork RingLinks::count() {
 }  // namespace
 
 RingNetwork ring_network(const Config& config, const JobConfig& job, uint32_t channels,
-                         const Topology* topology) {
-  return RingLinks(config, job, channels, topology).count();
+                         const Topology* topology, uint64_t seed) {
+  return RingLinks(config, job, channels, topology, seed).count();
 }
 
 }  // namespace understudy

@@ -19,12 +19,13 @@ struct RingNetwork {
   /// A link between switches that carries so many connections that they get less than their NICs
   /// give them; empty: there is none.
   std::string collision;
+  double share = 1;        ///< of what their NICs give them that the slowest connections get
   uint32_t colliding = 0;  ///< connections on it
 };
 
-/// Of `channels` channels. Without `topology` the nodes' links are the network. Hashes are those of
+/// Of `channels` channels. Without `topology` the nodes' links are the network. `seed` draws paths; hashes are those of
 /// a job that is alone: connections are numbered as PacketLevelRanks::add_flows() does.
 RingNetwork ring_network(const Config& config, const JobConfig& job, uint32_t channels,
-                         const Topology* topology);
+                         const Topology* topology, uint64_t seed);
 
 }  // namespace understudy

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ctrl/report/summary.h"
+#include "ctrl/report/validity_json.h"
 
 namespace understudy {
 namespace {
@@ -348,6 +349,7 @@ Json run_json(const RunReport& report) {
   out["verdict"] = {{"faithful", report.verdict.faithful},
                     {"judged", report.verdict.judged},
                     {"reasons", report.verdict.reasons}};
+  out["validity"] = validity_json(report.validity);
   out["commands"] = list(report.commands, [](const CommandReport& command) {
     return Json{{"at_ps", command.at.ps()}, {"text", command.text}};
   });

@@ -13,6 +13,7 @@
 
 #include "ctrl/report/flow_report.h"
 #include "ctrl/report/timeline.h"
+#include "ctrl/report/validity_line.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
@@ -244,7 +245,8 @@ struct RunReport {
   LeftOutServices services_left_out;
   std::vector<ClientReport> clients;
   std::vector<KernelReport> kernels;
-  VerdictReport verdict;  ///< set by judge()
+  std::vector<ValidityLine> validity;  ///< how far to trust it, apart from the verdict
+  VerdictReport verdict;               ///< set by judge()
 };
 
 /// Sets every collective's `faithful` and the run's verdict.

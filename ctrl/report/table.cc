@@ -248,7 +248,7 @@ std::string report_table(const RunReport& report) {
     text += congestion_text(port) + pfc_text(port);
     for (const SenderReport& sender : port.senders) text += sender_text(sender);
   }
-  return text + verdict_text(report, kReasons);
+  return text + verdict_text(report, kReasons) + validity_text(report.validity);
 }
 
 }  // namespace understudy

@@ -11,7 +11,8 @@ namespace understudy {
 /// verdict. Lines that are not rows start with '#'. After judge().
 std::string job_table(const JobReport& job);
 
-/// All jobs' tables, the services' clients and the verdict with its first reasons.
+/// All jobs' tables, the services' clients, the verdict with its first reasons, and how far to
+/// trust all of it.
 std::string report_table(const RunReport& report);
 
 /// The verdict with at most `most` reasons, a line each.

@@ -7,6 +7,7 @@
 #include "ctrl/config/kernel_nodes.h"
 #include "ctrl/peers/ring/ring_messages.h"
 #include "ctrl/peers/services/service_peer.h"
+#include "ctrl/report/text.h"
 
 namespace understudy {
 
@@ -254,7 +255,18 @@ std::string EmulatedSide::status() const {
   if (nccl_) {
     for (const std::string& line : nccl_->status()) text += (text.empty() ? "" : "\n") + line;
   }
-  return text.empty() ? "no jobs" : text;
+  const auto line = [&](const std::string& more) { text += (text.empty() ? "" : "\n") + more; };
+  if (text.empty()) line("running for " + time_text(now_()));
+  if (!config_.services.empty()) {
+    const uint64_t served = report_.services.size() + report_.services_left_out.clients;
+    line("services: " + count_text(clients_.size(), "client") + " connected, " +
+         std::to_string(served) + " served");
+  }
+  if (dialling_) {
+    line("clients: " + std::to_string(dialling_->done()) + " of " +
+         std::to_string(config_.clients.size()) + " done");
+  }
+  return text;
 }
 
 void EmulatedSide::turn() {

@@ -7,6 +7,7 @@
 #include "ctrl/network/link_changes.h"
 #include "ctrl/network/stuck_flows.h"
 #include "ctrl/run/commands_text.h"
+#include "ctrl/validity/validity.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -207,7 +208,12 @@ void Emulator::report(RunReport& report, Time end,
                                        ports_[i].side->shard.node_table(), taken, device(i)));
     if (!ports_[i].first()) leave_out_shared(report.ports.back());
   }
-  if (network_ != nullptr) report.traffic = network_->report(links(end), end);
+  std::span<const FlowSpec> flows;
+  if (network_ != nullptr) {
+    report.traffic = network_->report(links(end), end);
+    flows = network_->all_flows();
+  }
+  report.validity = run_validity(scenario_, report, flows);
 }
 
 }  // namespace understudy

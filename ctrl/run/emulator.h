@@ -72,7 +72,7 @@ class Emulator {
   ShardSnapshot snapshot(size_t port, Time end) const;
   /// Counters of the network's links; empty: packets have none.
   std::vector<NetworkLinkCounters> links(Time end) const;
-  /// All ports, and the network's links and traffic. `device`: what the port itself has counted.
+  /// All ports, the network's links and traffic, and how far to trust what they say. `device`: what the port itself has counted.
   void report(RunReport& report, Time end, const std::function<PortCounters(size_t)>& device) const;
 
  private:

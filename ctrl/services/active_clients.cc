@@ -155,9 +155,8 @@ void ActiveClients::end(Client& client, const std::string& error) {
   client.report.error = error;
 }
 
-bool ActiveClients::finished() const {
-  return std::all_of(clients_.begin(), clients_.end(),
-                     [](const Client& c) { return c.state == State::kDone; });
+size_t ActiveClients::done() const {
+  return static_cast<size_t>(std::ranges::count(clients_, State::kDone, &Client::state));
 }
 
 std::vector<ClientReport> ActiveClients::reports() const {

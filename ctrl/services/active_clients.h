@@ -24,7 +24,8 @@ class ActiveClients {
   std::string on_ended(Time now, const EndedConnection& ended);
   /// A client that dialled by RDMA-CM of port `port` is done.
   std::string on_ended(size_t port, const CmControl::EndedCaller& ended);
-  bool finished() const;
+  size_t done() const;
+  bool finished() const { return done() == clients_.size(); }
   /// One line for each client, finished or not.
   std::vector<ClientReport> reports() const;
 

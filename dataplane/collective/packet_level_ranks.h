@@ -73,6 +73,10 @@ MessageWays message_ways(std::span<const VertexId> from, std::span<const VertexI
 /// The flow of a message or of its part, but for its bytes.
 FlowSpec data_flow(const PacketLevelRanksSettings& settings, const MessageWays::Way& way,
                    uint32_t connection);
+/// Whether a flow is one of credits. Only messages of jobs carry an immediate, and a RETH in front.
+inline bool is_credit(const FlowSpec& flow) {
+  return flow.first_header > 0 && flow.last_header == 0;
+}
 /// The flow of its credit.
 FlowSpec credit_flow(const PacketLevelRanksSettings& settings, const FlowSpec& data,
                      uint32_t connection);

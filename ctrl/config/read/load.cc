@@ -141,6 +141,22 @@ ConfigResult load_config(const std::string& path) {
   return load_config_text(*text, path, read_text);
 }
 
+ConfigResult load_calibration(const std::string& path) {
+  const auto text = read_text(path, kLongestText);
+  if (!text) return alone(text.error());
+  const auto document = parse_toml(*text);
+  if (!document) return alone({path, document.error().line, "", "", document.error().text});
+  const bool sections = std::ranges::all_of(document->children, [](const TomlNode& child) {
+    return child.key == "nccl" || child.key == "calibration";
+  });
+  if (!sections) return load_config_text(*text, path, read_text);
+  ReadContext context(path);
+  TableReader root(*document, "", context.errors);
+  read_nccl(root, context);
+  if (!context.errors.empty()) return tl::unexpected(context.errors.take());
+  return std::move(context.config);
+}
+
 ConfigResult load_scenario(Config config, const std::string& path) {
   const auto text = read_text(path, kLongestText);
   if (!text) return alone(text.error());

@@ -29,6 +29,9 @@ using ConfigResult = tl::expected<Config, std::vector<ConfigError>>;
 /// Reads `path`. A missing or unreadable file and a TOML syntax error are reported alone.
 ConfigResult load_config(const std::string& path);
 
+/// Reads what `understudy calibrate` prints, [nccl] and [calibration] alone; or any configuration.
+ConfigResult load_calibration(const std::string& path);
+
 /// Gives the first `most` + 1 bytes of a file, or all of a shorter one.
 using FileReader =
     std::function<tl::expected<std::string, ConfigError>(const std::string& path, size_t most)>;

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <string>
 
+#include "ctrl/config/nccl_versions.h"
 #include "ctrl/config/read/sections.h"
 
 namespace understudy {
@@ -72,6 +73,41 @@ void read_cost(TableReader& calibration, std::string_view key, ReadContext& cont
   table.finish();
 }
 
+/// [calibration] from: the tables that it was fitted to.
+void read_calibration_tables(TableReader& calibration, ReadContext& context) {
+  constexpr int64_t kMostRanks = 1 << 24;
+  for (const TomlNode* toml : calibration.tables("from")) {
+    TableReader table(*toml, calibration.path("from"), context.errors);
+    CalibrationTable from;
+    table.require("table", "the name of the measured table's file");
+    if (const auto name = table.text("table")) from.table = name->value;
+    table.choice_among("collective", kCollectiveNames, from.collective);
+    table.require("nccl", "the release of NCCL that was measured");
+    table.choice_among("nccl", kVersionNames, from.nccl);
+    table.require("gpu", "the GPUs' generation");
+    table.choice_among("gpu", kGpuNames, from.gpu);
+    table.require("ranks", "the number of GPUs");
+    if (const auto n = table.integer("ranks", 2, kMostRanks)) {
+      from.ranks = static_cast<uint32_t>(n->value);
+    }
+    if (const auto n = table.integer("nodes", 1, from.ranks)) {
+      from.nodes = static_cast<uint32_t>(n->value);
+    }
+    table.require("smallest", "the least size that was measured");
+    if (const auto size = table.size("smallest")) from.smallest = size->value;
+    table.require("largest", "the greatest size that was measured");
+    if (const auto size = table.size("largest")) {
+      from.largest = size->value;
+      if (from.largest < from.smallest) {
+        table.error(size->line, "largest", table.any("largest")->describe(),
+                    "expected at least smallest");
+      }
+    }
+    table.finish();
+    context.config.calibration_tables.push_back(std::move(from));
+  }
+}
+
 }  // namespace
 
 void read_nccl(TableReader& root, ReadContext& context) {
@@ -107,6 +143,7 @@ void read_nccl(TableReader& root, ReadContext& context) {
     read_cost(table, "simple", context, calibration.protocol[index(Protocol::kSimple)]);
     read_cost(table, "ll", context, calibration.protocol[index(Protocol::kLL)]);
     read_cost(table, "ll128", context, calibration.protocol[index(Protocol::kLL128)]);
+    read_calibration_tables(table, context);
     table.finish();
     context.config.calibration = calibration;
   }

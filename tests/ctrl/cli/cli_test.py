@@ -435,6 +435,78 @@ step_cost = "1us"
                 self.assertEqual(len(times), 1, simulated.stdout)
                 self.assertLess(abs(row["time_us"] / float(times[0]) - 1) * 100, most)
 
+    def test_strict(self):
+        """With --strict doubts are status 3; without a doubt, or where all failed otherwise, it changes nothing."""
+        doubtful = self.topology(INCAST)
+        good = self.folder / "good.toml"
+        good.write_text(doubtful.read_text(encoding="utf-8") + '[queues]\nbuffer = "16MiB"\n', encoding="utf-8")
+        for words in ((), ("--quiet",)):
+            done = self.run_it("simulate", doubtful, *words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            done = self.run_it("simulate", doubtful, "--strict", *words)
+            self.assertEqual((done.returncode, done.stderr), (3, "strict: 1 doubt\n"))
+            self.assertRegex(done.stdout, r"(?m)^# doubt: up to \d+ KiB waited in front of leaf0 -> w0, .*\[contention\]$")
+            done = self.run_it("simulate", good, "--strict", *words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertNotIn("# doubt:", done.stdout)
+        self.assertNotIn("#", self.run_it("simulate", good, "--quiet").stdout.replace("# verdict", ""))
+        done = self.run_it("simulate", doubtful, "--strict", "--report", "/nonexistent/r.json")
+        self.assertEqual((done.returncode, "strict" in done.stderr), (1, False))
+        self.expect_bad(self.run_it("simulate", self.config(("4KiB", "5 apples")), "--strict"), "5 apples")
+        # The report has the same lines.
+        done = self.run_it("simulate", doubtful, "--report", "r.json")
+        lines = json.loads((self.folder / "r.json").read_text(encoding="utf-8"))["validity"]
+        self.assertEqual([f"# {line['kind']}: {line['text']} [{line['id']}]" for line in lines],
+                         re.findall(r"(?m)^# (?:limit|doubt): .*$", done.stdout))
+
+    def test_strict_predictions(self):
+        plain, exceeding = self.config(), self.config(name="calibrated.toml")
+        exceeding.write_text(exceeding.read_text(encoding="utf-8") + '[calibration]\nlaunch = "1us"\n', encoding="utf-8")
+        for words in ((), ("--json",)):
+            self.assertEqual(self.run_it("predict", plain, "--strict", *words).returncode, 0)
+            self.assertEqual(self.run_it("predict", exceeding, *words).returncode, 0)
+            done = self.run_it("predict", exceeding, "--strict", *words)
+            self.assertEqual((done.returncode, done.stderr), (3, "strict: 1 doubt\n"))
+            if words:
+                doubts = [line["id"] for line in json.loads(done.stdout)["validity"] if line["kind"] == "doubt"]
+                self.assertEqual(doubts, ["unknown-origin"])
+
+    def test_strict_in_real_time(self):
+        if lacks_dpdk():
+            self.skipTest(NO_DPDK)
+        path = self.folder / "real.toml"
+        path.write_text(GOOD.split("[[job]]")[0].replace('"virtual"', '"net_null0"') +
+                        '[[traffic]]\npattern = "permutation"\nfrom = ["w*"]\nsize = "4KB"\n', encoding="utf-8")
+        done = self.run_it("run", path, "--duration", "200ms")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("# doubt: drawn once, from seed 1: who sends to whom", done.stdout)
+        done = self.run_it("run", path, "--duration", "200ms", "--strict")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertIn("strict: 1 doubt", done.stderr)
+
+    def test_status_without_jobs(self):
+        if lacks_dpdk():
+            self.skipTest(NO_DPDK)
+        path, control = self.folder / "serves.toml", self.folder / "control"
+        path.write_text(GOOD.split("[[job]]")[0].replace('"virtual"', '"net_null0"') +
+                        '[[service]]\nnode = "w0"\nport = 18515\n'
+                        '[[client]]\nnode = "w1"\nserver = "gpu"\nport = 18516\nkind = "send_bw"\n', encoding="utf-8")
+        run = subprocess.Popen([UNDERSTUDY, "run", path, "--control", control, "--duration", "20s"], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
+        self.addCleanup(run.stdout.close)
+        self.addCleanup(run.stderr.close)
+        self.addCleanup(run.wait, 100)
+        self.addCleanup(run.terminate)
+        end = time.monotonic() + 60
+        while (done := self.run_it("status", control)).returncode != 0 and run.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+        if run.poll() is not None and "namespace" in run.stderr.read():
+            self.skipTest("no network namespaces here")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^running for [\d.]+ m?s\n"
+                         r"services: 0 clients connected, 0 served\n"
+                         r"clients: 0 of 1 done\n$")
+
     def test_calibrate(self):
         table = QUICKSTART.parent.parent / "tests/data/oracle/measured/vtrain_a100_8gpu_allreduce.csv"
         done = self.run_it("calibrate", table, "--ranks", "8", "--nccl", "2.18", "--all")
@@ -466,6 +538,15 @@ sizes = ["22MiB", "24MiB", "1GiB"]
             self.assertAlmostEqual(row["time_us"] / measured, 1, delta=0.05)
         judged = self.run_it("calibrate", table, "--ranks", "8", "--nccl", "2.18", "--use", path)
         self.assertIn("other rows: 512", judged.stdout)
+        # The output by itself is what --use takes, too.
+        own = self.folder / "own.toml"
+        own.write_text(self.run_it("calibrate", table, "--ranks", "8", "--nccl", "2.18").stdout, encoding="utf-8")
+        again = self.run_it("calibrate", table, "--ranks", "8", "--nccl", "2.18", "--use", own)
+        self.assertEqual((again.returncode, again.stdout), (0, judged.stdout), again.stderr)
+        own.write_text("[nccl]\ngpu = \"ampere\"\n", encoding="utf-8")
+        self.expect_bad(self.run_it("calibrate", table, "--ranks", "8", "--use", own), "own.toml", "no [calibration]")
+        own.write_text("[calibration]\ntail = 0.5\n[[node]]\nname = \"a\"\n", encoding="utf-8")
+        self.expect_bad(self.run_it("calibrate", table, "--ranks", "8", "--use", own), "own.toml", "format")
         self.expect_bad(self.run_it("calibrate", table), "does not tell its ranks")
         self.expect_bad(self.run_it("calibrate", table, "--ranks", "8", "--gpu", "pascal"), "--gpu", "hopper")
         self.expect_bad(self.run_it("calibrate", table, "--ranks", "8", "--nccl", "3.1"), "--nccl 3.1")

@@ -66,6 +66,16 @@ TEST(ConfigIteration, EveryKeyIsRead) {
   EXPECT_EQ(iteration.factor, (std::vector<double>{1, 1.5, 1}));
 }
 
+TEST(ConfigIteration, SlowNodesByName) {
+  const auto factor = [](const std::string& slow) {
+    return read("compute = { before = \"1ms\", slow = [ " + slow + " ] }\n").factor;
+  };
+  EXPECT_EQ(factor("{ node = \"w1\", factor = 1.5 }"), (std::vector<double>{1, 1.5, 1}));
+  EXPECT_EQ(factor("{ node = \"w2\", factor = 3 }, { rank = 0, factor = 2 }"),
+            (std::vector<double>{2, 1, 3}));
+  EXPECT_EQ(factor("{ node = \"w*\", factor = 2 }"), (std::vector<double>{2, 2, 2}));
+}
+
 TEST(ConfigIteration, DistributionsHaveTheirOwnKeys) {
   const auto jitter = [](const std::string& keys) {
     return read("jitter = { distribution = " + keys + " }\n").jitter.value_or(Jitter{});
@@ -151,6 +161,19 @@ TEST(ConfigIteration, WhatIsWrongIsNamed) {
        "",
        "job.compute.slow.rank",
        {"twice"}},
+      {"compute = { slow = [ { node = \"v1\", factor = 2 } ] }",
+       "",
+       "job.compute.slow.node",
+       {"v1"}},
+      {"compute = { slow = [ { node = \"w1\", factor = 2 }, { rank = 1, factor = 3 } ] }",
+       "",
+       "job.compute.slow.rank",
+       {"twice"}},
+      {"compute = { slow = [ { node = \"w1\", rank = 1, factor = 2 } ] }",
+       "",
+       "job.compute.slow.node",
+       {"either rank or node"}},
+      {"compute = { slow = [ { factor = 2 } ] }", "", "job.compute.slow.rank", {"missing"}},
       {"compute = { before = \"80000s\" }", "", "job.compute.before", {"86400s"}},
       {"compute = { file = \"c.csv\" }", "time\n1us\n", "", {"expected a header: compute"}},
       {"compute = { file = \"c.csv\" }", "0,1\n1us,1us\n", "", {"all 3 ranks"}},

@@ -136,6 +136,40 @@ node1:27:27 [0] NCCL INFO cudaDriverVersion 12020
   EXPECT_EQ(parse_measured(text, "out.txt", true)->rows[1].time, 11.25);
 }
 
+TEST(MeasuredTable, LinesThatMpirunTagged) {
+  const std::string text =
+      "[1,0]<stdout>:#  Rank  0 Group  0 Pid  27 on   node1 device  0 [0x0f] NVIDIA A100\n"
+      "[1,0]<stdout>: #  Rank  1 Group  0 Pid  28 on   node2 device  0 [0x15] NVIDIA A100\n"
+      "[1,1]<stderr>:node2: some warning\n"
+      "[1,0]<stdout>:           8             2     float     sum      -1    12.25    0.00    0.00"
+      "    N/A    11.00    0.00    0.00    N/A\n";
+  const auto table = parse_measured(text, "out.txt", false);
+  ASSERT_TRUE(table) << table.error().text();
+  EXPECT_EQ(table->ranks, 2u);
+  EXPECT_EQ(table->nodes, 2u);
+  ASSERT_EQ(table->rows.size(), 1u);
+  EXPECT_EQ(table->rows[0].time, 12.25);
+  // A log's time stamp in brackets is no such tag.
+  EXPECT_FALSE(parse_measured("[1,0]<stdout>\n[12:00] 8 2\n", "out.txt", false));
+}
+
+TEST(MeasuredTable, OfRepeatedSizesTheMedianCounts) {
+  const auto table = parse_measured(
+      "size_bytes,time_out_of_place_us\n8,12\n16,20\n8,90\n8,14\n16,22\n32,5\n", "t.csv", false);
+  ASSERT_TRUE(table);
+  ASSERT_EQ(table->rows.size(), 3u);
+  EXPECT_EQ(table->rows[0].time, 14);
+  EXPECT_EQ(table->rows[1].time, 21);
+  EXPECT_EQ(table->rows[2].time, 5);
+  EXPECT_EQ(table->repeated, 2u);
+  MeasuredSetup setup = one_node(GpuGeneration::kAmpere, 20, 2);
+  EXPECT_NE(judgement_text(calibrate({*table}, {setup}, {}), false)
+                .find("2 sizes were measured more than once: their medians count"),
+            std::string::npos);
+  EXPECT_EQ(parse_measured("size_bytes,time_out_of_place_us\n8,12\n", "t.csv", false)->repeated,
+            0u);
+}
+
 TEST(MeasuredTable, BadInput) {
   const auto error = [](const char* text) {
     const auto table = parse_measured(text, "t", false);

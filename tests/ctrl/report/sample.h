@@ -145,6 +145,8 @@ inline RunReport full_report() {
   report.services.push_back({"w1", 18515, "write_bw", "10.9.0.200", Time::zero() + Duration::s(1),
                              Time::zero() + Duration::s(2), ""});
   report.services_left_out = {7, 2};
+  report.validity = {{ValidityKind::kLimit, "buffers", "switches have unlimited buffers"},
+                     {ValidityKind::kDoubt, "one-seed", "drawn once, from seed 1: jitter"}};
   report.clients.push_back({"w2", "10.9.0.1", 18516, "send_bw", 4096, 2000, 2, 1500,
                             Time::zero() + Duration::s(1), Time::zero() + Duration::ms(1500),
                             "the server closed"});

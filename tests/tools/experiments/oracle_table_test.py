@@ -57,6 +57,18 @@ class OracleTable(unittest.TestCase):
         self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
         self.assertNotIn("outside:", ran.stdout)
 
+    def test_a_program_of_this_folder(self):
+        with tempfile.TemporaryDirectory(prefix="oracle-") as folder:
+            pathlib.Path(folder, "x").symlink_to(UNDERSTUDY)
+            pathlib.Path(folder, "text").touch()
+            for name, status, words in (("./x", 0, "1 cases"), ("./nosuch", 2, "no program ./nosuch"), (".", 2, "no program"),
+                                        ("text", 2, "no program text")):
+                ran = subprocess.run([sys.executable, TOOL, "--understudy", name, "--only", CASE, "--most", "0"],
+                                     capture_output=True, text=True, check=False, cwd=folder)
+                self.assertEqual(ran.returncode, status, ran.stdout + ran.stderr)
+                self.assertIn(words, ran.stdout + ran.stderr)
+                self.assertNotIn("Traceback", ran.stderr)
+
     def test_late(self):
         self.names("for f in flows: f['received_ps'] = f['received_ps'] * 102 // 100", "completion")
         self.names("for f in flows: f['acknowledged_ps'] = f['acknowledged_ps'] * 102 // 100", "mean flow")

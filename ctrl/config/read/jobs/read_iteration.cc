@@ -174,7 +174,8 @@ class IterationReader {
 
   void read_slow(const TomlNode& toml) {
     TableReader entry(toml, "job.compute.slow", context_.errors);
-    entry.require("rank", "the position in ranks, from 0");
+    const auto node = entry.text("node");
+    if (!node) entry.require("rank", "the position in ranks, from 0; or give node, its name");
     entry.require("factor", "how many times as long it computes, as in 1.5");
     const auto rank = entry.integer("rank", 0, static_cast<int64_t>(kMostNodes) - 1);
     const auto factor = entry.number("factor");
@@ -182,19 +183,43 @@ class IterationReader {
     if (factor && !(factor->value >= 0 && factor->value <= kMostFactor)) {
       entry.error(factor->line, "factor", entry.any("factor")->describe(),
                   "expected a number from 0 to 1000");
-    } else if (rank && factor && ranks_ != 0) {
+    } else if (node && rank) {
+      entry.error(node->line, "node", quoted(node->value), "expected either rank or node");
+    } else if (!factor || ranks_ == 0) {
+      return;
+    } else if (rank) {
       const auto position = static_cast<size_t>(rank->value);
-      if (position >= job_.ranks.size()) {
-        entry.error(rank->line, "rank", std::to_string(position),
-                    "the job's ranks are 0 to " + std::to_string(job_.ranks.size() - 1));
-      } else if (!slow_.insert(position).second) {
-        entry.error(rank->line, "rank", std::to_string(position),
-                    "this rank's factor is given twice");
-      } else {
-        out_.factor.resize(job_.ranks.size(), 1);
-        out_.factor[position] = factor->value;
+      if (position < job_.ranks.size()) {
+        slow_down(entry, rank->line, "rank", position, factor->value);
+        return;
+      }
+      entry.error(rank->line, "rank", std::to_string(position),
+                  "the job's ranks are 0 to " + std::to_string(job_.ranks.size() - 1));
+    } else if (node) {
+      for (const NodeId id : context_.resolve_all(entry, "node", *node)) {
+        slow_node(entry, *node, id, factor->value);
       }
     }
+  }
+
+  void slow_node(TableReader& entry, const Located<std::string>& name, NodeId id, double factor) {
+    const auto place = std::ranges::find(job_.ranks, id);
+    if (place == job_.ranks.end()) {
+      entry.error(name.line, "node", quoted(context_.config.nodes[id].name),
+                  "no rank of the job is on this node");
+      return;
+    }
+    slow_down(entry, name.line, "node", static_cast<size_t>(place - job_.ranks.begin()), factor);
+  }
+
+  void slow_down(TableReader& entry, unsigned line, std::string_view key, size_t position,
+                 double factor) {
+    if (!slow_.insert(position).second) {
+      entry.error(line, key, entry.any(key)->describe(), "this rank's factor is given twice");
+      return;
+    }
+    out_.factor.resize(job_.ranks.size(), 1);
+    out_.factor[position] = factor;
   }
 
   /// Sums of times stay within 64 bits, and a day is beyond any use.

@@ -1,0 +1,109 @@
+#include "ctrl/config/job_operation.h"
+#include "ctrl/report/text.h"
+#include "ctrl/validity/validity.h"
+
+namespace understudy {
+namespace {
+
+/// Of a job by dimensions, whose ranks have costs of their own.
+bool has_dimension_costs(const Config& config) {
+  return config.dimension_costs.endpoint > Duration() ||
+         !config.dimension_costs.memory.is_unlimited();
+}
+
+void add_gpu_costs(ValidityLines& lines, const Config& config, const PredictedJob& predicted) {
+  if (!predicted.job.dimensions.empty()) {
+    if (has_dimension_costs(config)) return;
+    lines.add("gpu-costs", "GPUs take no time: there is no [dimension_costs]");
+    return;
+  }
+  if (config.calibration) return add_calibration(lines, config, predicted);
+  lines.add("gpu-costs", predicted.job.step_cost > Duration()
+                             ? "GPUs take step_cost for a step and nothing else: there is no "
+                               "[calibration]"
+                             : "GPUs take no time: there is no [calibration] (understudy "
+                               "calibrate)");
+}
+
+void add_network(ValidityLines& lines, const PredictedJob& predicted) {
+  const JobConfig& job = predicted.job;
+  if (predicted.communicator.nodes < 2) return;
+  if (!predicted.switches) {
+    lines.add("no-topology", "no switches: a path is its two ends' links (give [topology])");
+  }
+  if (predicted.unlimited) {
+    lines.add("unlimited-links", "links of unlimited rate: bytes on them take no time");
+  }
+  lines.add("closed-form",
+            "closed form: no queues, losses, other jobs or [[traffic]] (understudy simulate has "
+            "them)");
+  if (!predicted.counted) {
+    lines.add("uncounted-links", "too many pairs to route: links between switches do not count");
+  }
+  const bool to_one = (job.collective == Collective::kGather) && predicted.communicator.nodes > 2;
+  if (to_one) {
+    lines.add("contention",
+              "all nodes send to one at the same time, and their queues are not in the times "
+              "(understudy simulate)");
+  } else if (predicted.share < 0.9999) {
+    lines.add("contention", "transfers share links and get " +
+                                decimal_text(100 * predicted.share, 1) +
+                                " % of the NICs' rate, without queues (understudy simulate)");
+  }
+}
+
+void add_draws(ValidityLines& lines, const Config& config, const PredictedJob& predicted) {
+  const IterationConfig& iteration = predicted.job.iteration;
+  std::string drawn = predicted.drawn ? "paths by hash" : "";
+  if (iteration.stated() && iteration.jitter) {
+    drawn.append(drawn.empty() ? "" : ", ").append("jitter");
+  }
+  if (drawn.empty()) return;
+  lines.add("one-seed", "drawn once, from seed " + std::to_string(config.seed) + ": " + drawn +
+                            "; other seeds may give other times");
+}
+
+}  // namespace
+
+void add_nccl_limits(ValidityLines& lines, const Config& config, const JobConfig& job) {
+  const uint32_t gpus = gpus_per_node(config, job);
+  if (gpus < 2 || !job.dimensions.empty()) return;
+  const Collective c = job.collective;
+  const bool reduced_by_switches =
+      c == Collective::kAllReduce || c == Collective::kAllGather || c == Collective::kReduceScatter;
+  // Where nothing is said of GPUs they may be any.
+  if (reduced_by_switches && (!config.nccl || config.nccl->system.gpu >= GpuGeneration::kHopper)) {
+    lines.add("nvls", "NVLS is not modelled, which NCCL may choose on Hopper and later");
+  }
+  if (function_name(c).empty() && job.ranks.size() > 1) {
+    lines.add("pxn",
+              "PXN is not modelled, by which NCCL sends between nodes over another GPU's "
+              "NIC");
+  }
+}
+
+std::vector<ValidityLine> predicted_validity(const Config& config, const PredictedJob& predicted) {
+  ValidityLines lines;
+  const JobConfig& job = predicted.job;
+  add_gpu_costs(lines, config, predicted);
+  add_nccl_limits(lines, config, job);
+  const bool by_dimensions = !job.dimensions.empty();
+  if (!by_dimensions && !config.calibration && predicted.communicator.gpus_per_node() > 1) {
+    lines.add("intra-node", "links inside nodes take no time");
+  }
+  add_draws(lines, config, predicted);
+  if (by_dimensions) {
+    lines.add("closed-form", "closed form of a stack of dimensions: no NCCL, queues or losses");
+  } else {
+    add_network(lines, predicted);
+  }
+  return lines.take(0);
+}
+
+std::vector<ValidityLine> joined_validity(const std::vector<NamedValidity>& named) {
+  ValidityLines lines;
+  for (const NamedValidity& one : named) lines.add(one.lines, one.job);
+  return lines.take(named.size());
+}
+
+}  // namespace understudy

@@ -1,0 +1,53 @@
+// How far to trust a result (design rule 9), from the configuration and what a run saw: one place
+// for all commands.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collective_model/tuner/tuning.h"
+#include "ctrl/compile/scenario.h"
+#include "ctrl/config/config.h"
+#include "ctrl/report/run_report.h"
+#include "ctrl/topology/topology.h"
+#include "ctrl/validity/validity_lines.h"
+#include "dataplane/fabric/flow.h"
+
+namespace understudy {
+
+/// Of a run, whose report has its ports and traffic. `flows`: all that its network carried.
+std::vector<ValidityLine> run_validity(const Scenario& scenario, const RunReport& report,
+                                       std::span<const FlowSpec> flows);
+
+/// What `predict` knows of a job.
+struct PredictedJob {
+  const JobConfig& job;
+  CommunicatorSize communicator;
+  GpuGeneration gpu = GpuGeneration::kAmpere;
+  bool switches = true;    ///< false: there is no [topology]
+  bool unlimited = false;  ///< its NICs' links
+  bool counted = true;     ///< false: links between switches were not
+  double share = 1;        ///< of its NICs' rate that a step's transfers get
+  bool drawn = false;      ///< other seeds give its transfers other paths, and times
+};
+/// Of one job's prediction.
+std::vector<ValidityLine> predicted_validity(const Config& config, const PredictedJob& predicted);
+/// Of several together; `named`: the lines of each, and its name.
+struct NamedValidity {
+  std::string job;
+  std::vector<ValidityLine> lines;
+};
+std::vector<ValidityLine> joined_validity(const std::vector<NamedValidity>& named);
+
+/// Of a calibration, with the files of those tables of which no row is left to judge it by.
+std::vector<ValidityLine> judgement_validity(const std::vector<std::string>& unjudged);
+
+// Parts of these:
+
+/// What is left out of any job with such nodes: NVLS, PXN.
+void add_nccl_limits(ValidityLines& lines, const Config& config, const JobConfig& job);
+/// Where a [calibration] comes from, and how far a job of such size goes beyond it.
+void add_calibration(ValidityLines& lines, const Config& config, const PredictedJob& predicted);
+
+}  // namespace understudy

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""The doubts about each configuration of configs/, and that what they say of seeds is true: other seeds change the times
+of a simulation where it says so, and nowhere else.
+
+    ctrl_validity_configurations_test.py UNDERSTUDY
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())
+CONFIGS = pathlib.Path(__file__).resolve().parents[3] / "configs"
+# What simulate says; None: it does not take them without kernels' programs, or at all.
+DOUBTS = {
+    "all_to_all_among_thousands": {"contention"},
+    "collectives": {"contention"},
+    "congested_node": {"one-seed"},
+    "emulated_ranks": {"one-seed"},
+    "incast": {"contention"},
+    "jobs_in_order": {"contention"},
+    "kernel_node": None,
+    "link_down": {"contention"},
+    "nccl": set(),
+    "oversubscribed": {"one-seed"},
+    "paused_node": {"one-seed"},
+    "perftest": None,
+    "predict": {"contention"},
+    "quickstart": set(),
+    "rdma_cm": None,
+    "rdma_cm_clients": None,
+    "real_among_many": {"contention"},
+    "real_among_thousands": {"contention"},
+    "reference": {"contention", "one-seed"},
+    "three_real_nodes": set(),
+    "training": {"one-seed"},
+    "two_nics": set(),
+    "two_real_nodes": {"one-seed"},
+}
+# What predict says; not named here: no doubt, or it does not take them.
+PREDICTED = {
+    "predict": {"extrapolation"},
+    "reference": {"extrapolation", "one-seed"},
+    "training": {"one-seed"},
+}
+
+
+def doubts(lines):
+    return {line["id"] for line in lines if line["kind"] == "doubt"}
+
+
+def times(report):
+    """Of all operations and flows."""
+    traffic = report["traffic"] or {"jobs": [], "groups": []}
+    return ([c["measured_ps"] for job in report["jobs"] for c in job["collectives"]] +
+            [o["mean_ps"] for job in traffic["jobs"] for o in job["operations"]] +
+            [(group["took_ps"], group["mean_ps"]) for group in traffic["groups"]])
+
+
+class Configurations(unittest.TestCase):
+    def simulated(self, name, seed=None):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "r.json"
+            words = [] if seed is None else ["--seed", str(seed)]
+            done = subprocess.run([UNDERSTUDY, "simulate", str(CONFIGS / f"{name}.toml"), "--report", str(path), *words],
+                                  capture_output=True, text=True, timeout=300, check=False)
+            self.assertIn(done.returncode, (0, 3), done.stderr)
+            return json.loads(path.read_text(encoding="utf-8"))
+
+    def test_all_are_named(self):
+        self.assertEqual({path.stem for path in CONFIGS.glob("*.toml")}, set(DOUBTS))
+
+    def test_simulate(self):
+        for name, expected in DOUBTS.items():
+            if expected is None:
+                continue
+            with self.subTest(name):
+                report = self.simulated(name)
+                self.assertEqual(doubts(report["validity"]), expected)
+                others = [times(self.simulated(name, report["seed"] + more)) for more in (1, 2)]
+                changed = any(other != times(report) for other in others)
+                self.assertEqual(changed, "one-seed" in expected)
+
+    def test_predict(self):
+        for name in DOUBTS:
+            with self.subTest(name):
+                done = subprocess.run([UNDERSTUDY, "predict", str(CONFIGS / f"{name}.toml"), "--json"],
+                                      capture_output=True, text=True, timeout=100, check=False)
+                if done.returncode == 2:
+                    self.assertIn("no [[job]] to predict", done.stderr)
+                    continue
+                self.assertEqual(doubts(json.loads(done.stdout)["validity"]), PREDICTED.get(name, set()))
+
+
+if __name__ == "__main__":
+    unittest.main()
