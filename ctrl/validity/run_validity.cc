@@ -166,7 +166,7 @@ void RunLines::add_contention(bool limited) {
   if (!queue) return;
   if (has_uncontrolled_sender()) {
     lines_.add("congestion-control",
-               "links are shared, and some senders have no congestion control (give [[control]])");
+               "queues grew, and some senders have no congestion control (give [[control]])");
   }
   if (limited) return;
   lines_.add("contention", "up to " + queue->length + " waited in front of " + queue->place +
