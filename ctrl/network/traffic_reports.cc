@@ -7,8 +7,8 @@ namespace understudy {
 namespace {
 
 constexpr std::array<const char*, kPacketLosses> kLossNames = {
-    "lost_buffer_full", "lost_headroom_full", "lost_on_link", "lost_by_outage",
-    "lost_without_route"};
+    "lost_buffer_full", "lost_headroom_full", "lost_on_link",
+    "lost_by_outage",   "lost_without_route", "lost_by_watchdog"};
 /// Counted in every network; what comes behind only where it happened.
 constexpr size_t kLossesOfAll = 4;
 
@@ -64,6 +64,11 @@ TrafficLinkReport counted_link_report(const Graph& graph, LinkId link, const Net
                      {"pauses", c.pauses},           {"resumes", c.resumes}};
   for (size_t i = 0; i < kPacketLosses; ++i) {
     if (i < kLossesOfAll || c.lost[i] != 0) report.counters.emplace_back(kLossNames[i], c.lost[i]);
+  }
+  if (c.storm_pauses != 0) report.counters.emplace_back("storm_pauses", c.storm_pauses);
+  if (c.storms != 0) report.counters.emplace_back("storms_detected", c.storms);
+  for (uint64_t i = 0; i < std::min<uint64_t>(c.storms, c.detected.size()); ++i) {
+    report.storms_detected.push_back(c.detected[i]);
   }
   report.queue_peak_at = c.queue_peak_at;
   report.paused = c.paused;

@@ -276,6 +276,9 @@ Json traffic_link_json(const TrafficLinkReport& link) {
   out["queue_peak_at_ps"] = link.queue_peak_at.ps();
   out["paused_ps"] = link.paused.ps();
   out["first_pause_ps"] = link.first_pause ? Json(link.first_pause->ps()) : Json();
+  if (!link.storms_detected.empty()) {
+    out["storms_detected_ps"] = list(link.storms_detected, [](Time at) { return Json(at.ps()); });
+  }
   return out;
 }
 

@@ -85,23 +85,15 @@ void Emulator::change(const EventConfig& event, RunReport& report) {
   }
   expect(event.at);
   // A reference node's own NIC keeps its rate: a slower link is the emulated queue's business.
-  for (RateChange change : steps_of(event)) {
-    expect(change.at);
-    if (alone != nullptr) {
-      for (const LinkId link : links_of(event, network_->topology())) {
-        change.link = link;
-        alone->change(change);
-      }
+  for (const RateChange& step : steps_of(event)) {
+    expect(step.at);
+    if (alone == nullptr && event.is_of_nodes_links()) {
+      for (const auto& side : sides_) side->control.set_link(event.node, step);
+      continue;
     }
-    for (const auto& side : sides_) {
-      if (!event.link) {
-        side->control.set_link(event.node, change);
-        continue;
-      }
-      for (const LinkId link : links_of(event, network_->topology())) {
-        change.link = link;
-        side->control.set_link(kNoNode, change);
-      }
+    for (const RateChange& change : changes_of(event, step, network_->topology())) {
+      if (alone != nullptr) alone->change(change);
+      for (const auto& side : sides_) side->control.set_link(kNoNode, change);
     }
   }
   changes_.push_back(event);

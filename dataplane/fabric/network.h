@@ -138,6 +138,9 @@ struct NetworkLinkCounters {
   uint64_t resumes = 0;
   Duration paused;  ///< sum over its classes
   Time first_pause = Time::never();
+  uint64_t storm_pauses = 0;       ///< frames of storms, which are among the pauses too
+  uint64_t storms = 0;             ///< that the watchdog has found, by class ...
+  std::array<Time, 4> detected{};  ///< ... and when it found the first ones
 };
 
 class Network {
@@ -249,7 +252,9 @@ class Network {
     kUp,
     kPauseLeaves,
     kResumeLeaves,
-    kReroute
+    kReroute,
+    kPoll,
+    kRestore
   };
   struct Queue {
     PacketId first = kNoPacketId, last = kNoPacketId;
@@ -272,6 +277,8 @@ class Network {
     uint8_t paused = 0;        ///< classes that the far end has stopped
     uint8_t waiting = 0;       ///< classes that have packets
     uint8_t turn = 0;          ///< class whose turn it is among those with a weight
+    uint8_t dropping = 0;      ///< classes whose packets the watchdog drops
+    uint8_t ignoring = 0;      ///< classes that it sends in spite of PAUSEs
     std::vector<uint8_t> pfc;  ///< frames that wait: class, and 0x80 for pause
     uint64_t queued = 0;       ///< bytes of all classes
     NetworkLinkCounters counters;
@@ -307,6 +314,14 @@ class Network {
   bool holds(LinkId link, Time now);
   bool is_down(LinkId link, Time now) const;
   void drop_queued(LinkId link, Time now);
+  void drop_class(LinkId link, unsigned cls, PacketLoss why, Time now);
+  void storm(LinkId link, const PfcStorm& given, Time now);
+  bool is_stormed(LinkId link) const;
+  void let_go_on(LinkId link, unsigned cls, Time now);
+  void arm_poll(Time now);
+  void poll(Time now);
+  void trip(LinkId link, unsigned cls, Time now);
+  void restore(LinkId link, unsigned cls, Time now);
   void leave_buffer(LinkId link, unsigned cls, PacketId id, Time now);
   void await_reroute(LinkId link, Time changed);
   void reroute(Time now);
@@ -332,6 +347,26 @@ class Network {
   uint64_t events_ = 0;
   uint64_t delivered_ = 0;
   uint64_t paused_now_ = 0;  ///< links' classes
+  struct Storm {
+    LinkId link;
+    uint8_t classes;
+    Time since, end;
+    Duration refresh;
+    uint64_t frames(Time now) const {
+      const int64_t lasted = (std::min(now, end) - since).ps();
+      return static_cast<uint64_t>((lasted + refresh.ps() - 1) / refresh.ps());
+    }
+  };
+  std::vector<Storm> storms_;  ///< that rage
+  /// What the watchdog knows of a queue.
+  struct Watched {
+    uint32_t polls = 0;    ///< in a row
+    bool tripped = false;  ///< it takes it for stormed
+    bool told = false;     ///< to pause, by the last frame
+    Time lifted;           ///< when it was let go on last
+  };
+  std::vector<Watched> watched_;   ///< as queues_; empty: there is no watchdog
+  Time polls_at_ = Time::never();  ///< the next look that is planned
   /// Links that have changed: what the routing will find out at `at`, if they stay so until then.
   struct Finding {
     Time at;

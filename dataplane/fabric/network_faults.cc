@@ -42,6 +42,7 @@ void Network::change(const RateChange& change) {
   Link& l = links_[change.link];
   if (change.rate) set_rate(change.link, *change.rate);
   if (change.latency) set_latency(change.link, *change.latency);
+  if (change.storm) storm(change.link, *change.storm, change.at);
   if (!change.may_stop()) return;
   const bool was_down = is_down(change.link, change.at);
   if (!l.faulty) {
@@ -64,20 +65,22 @@ bool Network::is_down(LinkId link, Time now) const {
 
 /// What waits in a switch in front of the link is lost.
 void Network::drop_queued(LinkId link, Time now) {
+  for (unsigned cls = 0; cls < classes_; ++cls) drop_class(link, cls, PacketLoss::kOutage, now);
+}
+
+void Network::drop_class(LinkId link, unsigned cls, PacketLoss why, Time now) {
   Link& l = links_[link];
-  for (unsigned cls = 0; cls < classes_; ++cls) {
-    Queue& q = queues_[link * classes_ + cls];
-    while (q.first != kNoPacketId) {
-      const PacketId id = q.first;
-      q.first = packets_[id].next;
-      q.bytes -= packets_[id].buffer_bytes;
-      l.queued -= packets_[id].buffer_bytes;
-      leave_buffer(link, cls, id, now);
-      lose(id, link, PacketLoss::kOutage, now);
-    }
-    q.deficit = 0;
+  Queue& q = queues_[link * classes_ + cls];
+  while (q.first != kNoPacketId) {
+    const PacketId id = q.first;
+    q.first = packets_[id].next;
+    q.bytes -= packets_[id].buffer_bytes;
+    l.queued -= packets_[id].buffer_bytes;
+    leave_buffer(link, cls, id, now);
+    lose(id, link, why, now);
   }
-  l.waiting = 0;
+  q.deficit = 0;
+  l.waiting &= static_cast<uint8_t>(~(1u << cls));
 }
 
 /// The link has gone down, or come up: the routing will find out, if that lasts.
@@ -118,6 +121,7 @@ void Network::reroute(Time now) {
 
 bool Network::is_closed(LinkId link, Time now) const {
   const Link& l = links_[link];
+  if (is_stormed(link)) return true;
   if (!l.faulty) return false;
   const GraphLink::Outage* outage = outage_at(graph_.link(link), now);
   return l.faults.is_closed() || (outage != nullptr && outage->to.is_never());

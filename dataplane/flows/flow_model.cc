@@ -269,6 +269,7 @@ void FlowModel::apply(const Change& change) {
   close(kPaused, change.to.paused);
   close(kFromDead, change.to.from_dead);
   close(kToDead, change.to.to_dead);
+  if (change.to.storm) close(kStorm, change.to.storm->on);
   if (change.down != 0 || change.to.moves_link()) await_reroute(link, now_);
   rates_.set_capacity(link, is_closed(link) ? 0 : capacity_[link]);
 }

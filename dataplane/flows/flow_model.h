@@ -115,7 +115,8 @@ class FlowModel final : public FlowCarrier {
   /// 2^-12 bit/s times 1 ps: what a share carries in a picosecond.
   using Work = unsigned __int128;
   static constexpr uint32_t kNone = 0xffffffff;
-  static constexpr uint8_t kDown = 1, kPaused = 2, kFromDead = 4, kToDead = 8;  ///< in closed_
+  static constexpr uint8_t kDown = 1, kPaused = 2, kFromDead = 4, kToDead = 8,
+                           kStorm = 16;  ///< in closed_
 
   struct Sender {
     uint32_t first = kNone, last = kNone;  ///< flows that have bytes to send, by next_

@@ -18,7 +18,7 @@ void FlowModel::reroute_after(Duration after, Routes routes) {
 
 /// Whatever is at its ends besides switches.
 bool FlowModel::is_down(LinkId link) const {
-  return down_[link] != 0 || (closed_[link] & ~kPaused) != 0;
+  return down_[link] != 0 || (closed_[link] & ~(kPaused | kStorm)) != 0;
 }
 
 /// The link has gone down, or come up: the routing will find out, if that lasts.

@@ -141,6 +141,18 @@ TEST(Outages, AFlapOf200MicrosecondsWithAndWithoutReaction) {
             Duration::us(400 + 50 + 4));
 }
 
+// As above, but packet 98 is cut off behind the spine too.
+TEST(Outages, ASpineThatIsBootedLosesWhatItHas) {
+  const std::string reboot = "[[event]]\nat = \"100500ns\"\nswitch = \"" + spine(taken()) +
+                             "\"\naction = \"down\"\nfor = \"200us\"\n";
+  const std::string rest = frames() + flow(400) + reboot;
+  EXPECT_EQ(received(two_spines("", rest)), Duration::ns(300'500) + Duration::us(209 + 302 + 3));
+  EXPECT_EQ(received(two_spines("reconverge = \"50us\"\n", rest)), Duration::us(160 + 302 + 4));
+  EXPECT_EQ(received(two_spines("", rest, "flow")), Duration::us(400 + 200 + 4));
+  EXPECT_EQ(received(two_spines("reconverge = \"50us\"\n", rest, "flow")),
+            Duration::us(400 + 50 + 4));
+}
+
 // Paths are counted anew: nothing goes to the dead spine. Until then every other packet is lost, the
 // first one among them and the last one not, which has come then.
 TEST(Outages, SprayedPacketsLeaveOutADeadSpine) {
