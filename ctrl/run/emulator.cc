@@ -69,6 +69,37 @@ void Emulator::expect(Time change) {
   last_change_ = std::max(last_change_, change + after);
 }
 
+/// A number for the event, if it begins an outage.
+uint32_t Emulator::outage_of(const EventConfig& event) {
+  const bool begins = event.action == EventAction::kDown || event.action == EventAction::kPause ||
+                      event.action == EventAction::kStorm;
+  if (!begins || network_ == nullptr) return kNoOutage;
+  outages_.push_back(command_text(scenario_.config, event));
+  return static_cast<uint32_t>(outages_.size() - 1);
+}
+
+/// Packets and rates may both have been stopped.
+std::vector<OutageReport> Emulator::outage_reports() const {
+  std::vector<OutageReport> reports;
+  const FlowModel* rates = network_->rates();
+  const auto packets = queues() == nullptr ? std::vector<Recovery>() : queues()->recoveries();
+  for (size_t i = 0; i < outages_.size(); ++i) {
+    OutageReport report{.event = outages_[i], .at = Time::never()};
+    const auto add = [&](const std::vector<Recovery>& all) {
+      if (i >= all.size() || all[i].at.is_never()) return;
+      report.at = all[i].at;
+      if (!all[i].rerouted.is_never()) report.rerouted = all[i].rerouted;
+      report.stopped += all[i].stopped;
+      report.again += all[i].again;
+      report.longest = std::max(report.longest, all[i].longest);
+    };
+    add(packets);
+    if (rates != nullptr) add(rates->recoveries());
+    if (!report.at.is_never()) reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
 void Emulator::expect_no_more() {
   if (network_ == nullptr || network_->alone() != nullptr || network_->packets() == nullptr) return;
   network_->packets()->give_up_after(
@@ -85,7 +116,10 @@ void Emulator::change(const EventConfig& event, RunReport& report) {
   }
   expect(event.at);
   // A reference node's own NIC keeps its rate: a slower link is the emulated queue's business.
-  for (const RateChange& step : steps_of(event)) {
+  const uint32_t outage = outage_of(event);
+  std::vector<RateChange> steps = steps_of(event);
+  for (RateChange& step : steps) {
+    step.outage = step.stops() ? outage : kNoOutage;
     expect(step.at);
     if (alone == nullptr && event.is_of_nodes_links()) {
       for (const auto& side : sides_) side->control.set_link(event.node, step);
@@ -184,6 +218,7 @@ void Emulator::report(RunReport& report, Time end,
                       const std::function<PortCounters(size_t)>& device) const {
   const Config& config = scenario_.config;
   if (network_ != nullptr) {
+    report.outages = outage_reports();
     if (queues() != nullptr) {
       report.closed = closed_links(network_->topology().graph, *queues(), end);
     }

@@ -81,6 +81,8 @@ class Emulator {
   void make_shards();
   Result<void> look_for_deadlock();
   void expect(Time change);
+  uint32_t outage_of(const EventConfig& event);
+  std::vector<OutageReport> outage_reports() const;
   std::string stuck_text(Time now) const;
   uint64_t progress() const;
 
@@ -92,6 +94,7 @@ class Emulator {
   std::vector<Port> ports_;
   std::optional<DeadlockSearch> search_;
   std::vector<EventConfig> changes_;
+  std::vector<std::string> outages_;  ///< as events were typed, by number
   Time last_change_;       ///< nothing is known to change later
   uint64_t progress_ = 0;  ///< when it was asked last ...
   unsigned still_ = 0;     ///< ... and how often it has been the same

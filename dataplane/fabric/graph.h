@@ -69,11 +69,19 @@ struct RateChange {
   /// switch that goes down loses all packets that it holds, and what still comes to it.
   std::optional<bool> from_dead = {}, to_dead = {};
   std::optional<PfcStorm> storm = {};  ///< of the NIC at its end: PAUSEs come to its beginning
+  uint32_t outage = 0xffffffff;        ///< it begins the one of this number (recoveries.h), or none
 
   /// It may keep packets from passing.
   bool may_stop() const { return loss || down || paused || from_dead || to_dead; }
   /// It takes the link down or brings it up: routing may react.
   bool moves_link() const { return down || from_dead || to_dead; }
+  /// It takes something out.
+  bool stops() const {
+    const auto is = [](const std::optional<bool>& what) { return what.value_or(false); };
+    return is(down) || is(paused) || is(from_dead) || is(to_dead) || (storm && storm->on);
+  }
+  /// It lets something go on.
+  bool ends_stop() const { return (may_stop() || storm) && !loss && !stops(); }
 };
 
 class Graph {

@@ -204,6 +204,7 @@ void Network::serve(LinkId link, Time now) {
   const PacketId id = ends_.pull(link, l.paused, now);
   if (id == kNoPacketId) return;
   NetPacket& p = packets_[id];
+  p.epoch = recoveries_.epoch() & 0xf;
   if (p.tail == Time()) p.head = p.tail = now;
   // One that has just come in has been on the link while its wire was idle; others have waited.
   transmit(link, id, p.tail == now ? std::max(p.head, l.free_at()) : now, now);
@@ -379,6 +380,7 @@ void Network::arrive(PacketId id, Time now) {
   }
   if (in.to_nic) {
     ++delivered_;
+    if (recoveries_.any_stopped()) recoveries_.came(ends_.stream_of(p), p.epoch, now);
     return ends_.deliver(id, now);
   }
   const LinkId link = p.way.has_links() ? p.way.take_link() : routing_->next(in.to, p.way);
@@ -406,6 +408,9 @@ void Network::arrive(PacketId id, Time now) {
   if (now < l.free_at() || l.waiting != 0 || blocked) {
     enqueue(link, id);
     note_peak(l, now);
+    if (l.out && (l.faulty || (l.paused >> cls & 1) != 0)) {
+      note_stopped(link, p, PacketLoss::kOutage);
+    }
     if (!watched_.empty() && (l.paused >> cls & 1) != 0) arm_poll(now);
     return serve_or_wait(link, now);
   }
@@ -420,6 +425,7 @@ void Network::arrive(PacketId id, Time now) {
 
 void Network::lose(PacketId id, LinkId link, PacketLoss why, Time now) {
   ++links_[link].counters.lost[static_cast<size_t>(why)];
+  if (recoveries_.begun()) note_stopped(link, packets_[id], why);
   ends_.lost(id, why, now);
   release(id);
 }

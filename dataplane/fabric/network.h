@@ -18,6 +18,7 @@
 #include "dataplane/fabric/event_lanes.h"
 #include "dataplane/fabric/graph.h"
 #include "dataplane/fabric/queue_settings.h"
+#include "dataplane/fabric/recoveries.h"
 #include "dataplane/fabric/routing.h"
 #include "dataplane/fabric/shared_buffer.h"
 #include "dataplane/fabric/wire.h"
@@ -35,6 +36,7 @@ struct alignas(64) NetPacket {
   bool ect : 1 = false, ce : 1 = false;
   bool telemetry : 1 = false;   ///< switches write into it
   bool tells_ce : 1 = false;    ///< the ends': an acknowledgement of a packet with a CE mark
+  uint8_t epoch : 4 = 0;        ///< of Recoveries, when it left its NIC
   uint8_t kind = 0;             ///< the ends'
   uint32_t wire_bytes = 0;      ///< as links count: with Ethernet's overhead
   uint32_t buffer_bytes = 0;    ///< as queues and buffers count
@@ -76,6 +78,8 @@ class NetworkEnds {
   }
   /// What wake_at() asked for.
   virtual void wake(uint32_t index, Time now) = 0;
+  /// Which stream the packet belongs to, see recoveries.h.
+  virtual uint64_t stream_of(const NetPacket& packet) const = 0;
   /// A NIC's link that is down, or whose NIC stands still, keeps what is ready for it.
   virtual void held(LinkId nic, Time now) { static_cast<void>(nic), static_cast<void>(now); }
   /// The routing has another view of which links are up (NetworkSettings::reconverge): ways have
@@ -182,6 +186,8 @@ class Network {
   bool is_closed(LinkId link, Time now) const;
   /// Its routing leaves out links that are down.
   bool reacts() const { return settings_.reconverge.has_value(); }
+  /// What became of the outages that changes have begun, by number.
+  std::vector<Recovery> recoveries() const { return recoveries_.all(); }
   /// From now on packets get what `load` leaves of each link; it outlives this.
   void share_with(const LinkLoad& load) { load_ = &load; }
   /// Packets leave this network behind `link`, which ends at a NIC: they are delivered as soon as
@@ -279,6 +285,7 @@ class Network {
     uint8_t turn = 0;          ///< class whose turn it is among those with a weight
     uint8_t dropping = 0;      ///< classes whose packets the watchdog drops
     uint8_t ignoring = 0;      ///< classes that it sends in spite of PAUSEs
+    bool out = false;          ///< by an outage of recoveries_
     std::vector<uint8_t> pfc;  ///< frames that wait: class, and 0x80 for pause
     uint64_t queued = 0;       ///< bytes of all classes
     NetworkLinkCounters counters;
@@ -317,6 +324,8 @@ class Network {
   void drop_class(LinkId link, unsigned cls, PacketLoss why, Time now);
   void storm(LinkId link, const PfcStorm& given, Time now);
   bool is_stormed(LinkId link) const;
+  void note_outage(const RateChange& change);
+  void note_stopped(LinkId link, const NetPacket& packet, PacketLoss why);
   void let_go_on(LinkId link, unsigned cls, Time now);
   void arm_poll(Time now);
   void poll(Time now);
@@ -358,6 +367,8 @@ class Network {
     }
   };
   std::vector<Storm> storms_;  ///< that rage
+  Recoveries recoveries_;
+  std::vector<uint32_t> outage_of_;  ///< by link: the last one; empty: there was none
   /// What the watchdog knows of a queue.
   struct Watched {
     uint32_t polls = 0;    ///< in a row

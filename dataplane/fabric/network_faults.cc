@@ -43,6 +43,7 @@ void Network::change(const RateChange& change) {
   if (change.rate) set_rate(change.link, *change.rate);
   if (change.latency) set_latency(change.link, *change.latency);
   if (change.storm) storm(change.link, *change.storm, change.at);
+  note_outage(change);
   if (!change.may_stop()) return;
   const bool was_down = is_down(change.link, change.at);
   if (!l.faulty) {
@@ -57,6 +58,34 @@ void Network::change(const RateChange& change) {
     await_reroute(change.link, change.at);
   }
   serve_or_wait(change.link, change.at);
+}
+
+/// What waits in front of a link is stopped when that goes out.
+void Network::note_outage(const RateChange& change) {
+  Link& l = links_[change.link];
+  if (change.ends_stop()) l.out = false;
+  if (change.outage == kNoOutage || !change.stops()) return;
+  recoveries_.begin(change.outage, change.at);
+  outage_of_.resize(links_.size(), kNoOutage);
+  outage_of_[change.link] = change.outage;
+  l.out = true;
+  for (unsigned cls = 0; cls < classes_; ++cls) {
+    if (!change.may_stop() && (l.paused >> cls & 1) == 0) continue;  // a storm of other classes
+    for (PacketId id = queues_[change.link * classes_ + cls].first; id != kNoPacketId;
+         id = packets_[id].next) {
+      note_stopped(change.link, packets_[id], PacketLoss::kOutage);
+    }
+  }
+}
+
+void Network::note_stopped(LinkId link, const NetPacket& packet, PacketLoss why) {
+  uint32_t outage = outage_of_[link];
+  if (why == PacketLoss::kNoRoute || why == PacketLoss::kWatchdog) {
+    if (outage == kNoOutage) outage = recoveries_.last();
+  } else if (why != PacketLoss::kOutage) {
+    return;
+  }
+  if (outage != kNoOutage) recoveries_.stop(ends_.stream_of(packet), outage);
 }
 
 bool Network::is_down(LinkId link, Time now) const {
@@ -108,6 +137,9 @@ void Network::reroute(Time now) {
     if (lasts(link) && down != left_out_[link]) {
       left_out_[link] = down;
       states.push_back({link, !down});
+      if (down && !outage_of_.empty() && outage_of_[link] != kNoOutage) {
+        recoveries_[outage_of_[link]].rerouted = now;
+      }
     }
     return true;
   });

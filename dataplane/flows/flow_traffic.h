@@ -126,6 +126,9 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void wake(uint32_t index, Time now) override;
   void rerouted(Time now) override;
   void held(LinkId nic, Time now) override;
+  uint64_t stream_of(const NetPacket& packet) const override {
+    return uint64_t{packet.flow} << 1 | (packet.kind == kData ? 0 : 1);
+  }
   void prefetch(uint32_t index, int stage) const override;
   void prefetch_delivery(const NetPacket& packet) const override;
 
