@@ -178,17 +178,41 @@ Result<void> Emulator::find_no_standstill(Time now) {
     return fail(stuck_text(now));
   }
   if (now <= last_change_) return {};
-  // Behind those of [[traffic]] stand places for messages of jobs.
-  const size_t named = network_->flows().size(), all = flows->results().size();
-  bool busy = !flows->at_rest();
-  for (size_t i = named; !busy && i < all; ++i) busy = !flows->idle(static_cast<uint32_t>(i));
-  if (!busy) return {};
+  if (flows->at_rest() && !is_busy(*flows)) return {};
   const uint64_t progress = this->progress();
   still_ = progress == progress_ ? still_ + 1 : 0;
   progress_ = progress;
   if (still_ < kLooksWithoutProgress) return {};
   if (closed_links(network_->topology().graph, *queues(), now).empty()) return {};
   return fail(stuck_text(now));
+}
+
+bool Emulator::is_held_up(const FlowsLook& look) const {
+  const FlowTraffic* flows = network_ == nullptr ? nullptr : network_->packets();
+  if (flows == nullptr || look.given_up >= flows->specs().size()) return false;
+  return look.given_up >= network_->flows().size() ||
+         scenario_.config.queues.flows.retries.has_value();
+}
+
+Result<void> Emulator::find_none_stuck(Time now) const {
+  if (network_ == nullptr || network_->alone() != nullptr) return {};
+  if (const FlowModel* rates = network_->rates()) {
+    const size_t all = network_->flows().size(), ended = rates->finished() + rates->stopped();
+    if (ended >= all) return {};
+    return fail(scenario_.config.path + ": " + flows_never_end(all - ended, all) +
+                why_stuck(network_->topology().graph, *rates));
+  }
+  const FlowTraffic* flows = network_->packets();
+  if (flows == nullptr || (!flows->has_given_up() && flows->at_rest() && !is_busy(*flows))) return {};
+  return fail(stuck_text(now));
+}
+
+/// Messages of jobs are under way, which stand behind the flows of [[traffic]].
+bool Emulator::is_busy(const FlowTraffic& flows) const {
+  for (size_t i = network_->flows().size(); i < flows.results().size(); ++i) {
+    if (!flows.idle(static_cast<uint32_t>(i))) return true;
+  }
+  return false;
 }
 
 std::string Emulator::stuck_text(Time now) const {

@@ -79,7 +79,10 @@ class NetworkEnds {
   /// What wake_at() asked for.
   virtual void wake(uint32_t index, Time now) = 0;
   /// Which stream the packet belongs to, see recoveries.h.
-  virtual uint64_t stream_of(const NetPacket& packet) const = 0;
+  virtual uint64_t stream_of(const NetPacket& packet) const {
+    static_cast<void>(packet);
+    return 0;
+  }
   /// A NIC's link that is down, or whose NIC stands still, keeps what is ready for it.
   virtual void held(LinkId nic, Time now) { static_cast<void>(nic), static_cast<void>(now); }
   /// The routing has another view of which links are up (NetworkSettings::reconverge): ways have
@@ -93,6 +96,11 @@ class NetworkEnds {
   }
   /// The same for a packet that comes to its last NIC soon.
   virtual void prefetch_delivery(const NetPacket& packet) const { static_cast<void>(packet); }
+};
+
+/// How flows fare, for somebody who is not on the packet path.
+struct FlowsLook {
+  uint32_t given_up = 0xffffffff;  ///< the first flow whose sender has given up; none
 };
 
 /// Ends that can share a network with others' packets: theirs have kinds below kOthersPacket.
@@ -113,6 +121,7 @@ class NetworkTraffic : public NetworkEnds {
     return kNoTurn;
   }
   static constexpr uint64_t kNoTurn = ~uint64_t{0};
+  virtual void look(FlowsLook& out) const { out = {}; }
   /// A link of that network has become another one.
   virtual void link_changed(const RateChange& change) { static_cast<void>(change); }
   /// Flows of this group stop, or go on.

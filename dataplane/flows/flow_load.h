@@ -22,7 +22,6 @@ class FlowLoad final : public NetworkTraffic, public LinkLoad {
   void deliver(PacketId, Time) override {}  // it has no packets
   void lost(PacketId, PacketLoss, Time) override {}
   void wake(uint32_t index, Time now) override;
-  uint64_t stream_of(const NetPacket&) const override { return 0; }
   void link_changed(const RateChange& change) override;
   void set_running(uint32_t group, bool running, Time now) override;
 
