@@ -77,6 +77,9 @@ TEST(PfcStorm, WithoutAWatchdogAllWaitUntilItIsOver) {
   EXPECT_EQ(count(link, "pauses"), 8u);
   EXPECT_EQ(count(link, "resumes"), 1u);
   EXPECT_EQ(count(link, "lost_headroom_full"), 0u);
+  // Packet 21 left after it had begun, and comes behind packet 20.
+  ASSERT_EQ(report.outages.size(), 1u);
+  EXPECT_EQ(report.outages[0].longest, Duration::us(50 + 1 + 2));
   const RunReport rates =
       report_of(star("", flow(100) + storm("20500ns", "50us"), "8Gbit/s", "flow"));
   EXPECT_EQ(received(rates), Duration::us(100 + 50 + 2));
