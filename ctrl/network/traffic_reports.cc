@@ -65,15 +65,18 @@ TrafficLinkReport counted_link_report(const Graph& graph, LinkId link, const Net
   for (size_t i = 0; i < kPacketLosses; ++i) {
     if (i < kLossesOfAll || c.lost[i] != 0) report.counters.emplace_back(kLossNames[i], c.lost[i]);
   }
-  if (c.storm_pauses != 0) report.counters.emplace_back("storm_pauses", c.storm_pauses);
-  if (c.storms != 0) report.counters.emplace_back("storms_detected", c.storms);
-  for (uint64_t i = 0; i < std::min<uint64_t>(c.storms, c.detected.size()); ++i) {
-    report.storms_detected.push_back(c.detected[i]);
-  }
   report.queue_peak_at = c.queue_peak_at;
   report.paused = c.paused;
   if (c.pauses != 0) report.first_pause = c.first_pause;
   return report;
+}
+
+void add_storms(TrafficLinkReport& report, const StormCounters& storms) {
+  if (storms.pauses != 0) report.counters.emplace_back("storm_pauses", storms.pauses);
+  if (storms.found != 0) report.counters.emplace_back("storms_detected", storms.found);
+  for (uint64_t i = 0; i < std::min<uint64_t>(storms.found, storms.at.size()); ++i) {
+    report.storms_detected.push_back(storms.at[i]);
+  }
 }
 
 }  // namespace
@@ -93,11 +96,13 @@ TrafficLinkReport link_report(const Graph& graph, LinkId link, uint64_t wire_byt
 
 std::vector<TrafficLinkReport> link_reports(const Graph& graph,
                                             const std::vector<NetworkLinkCounters>& links,
+                                            const std::vector<StormCounters>& storms,
                                             Duration whole) {
   std::vector<TrafficLinkReport> reports;
   for (LinkId link = 0; link < links.size(); ++link) {
     if (links[link].wire_bytes == 0 && links[link].pauses == 0) continue;
     reports.push_back(counted_link_report(graph, link, links[link], whole));
+    if (!storms.empty()) add_storms(reports.back(), storms[link]);
   }
   return reports;
 }

@@ -203,7 +203,8 @@ Result<void> Emulator::find_none_stuck(Time now) const {
                 why_stuck(network_->topology().graph, *rates));
   }
   const FlowTraffic* flows = network_->packets();
-  if (flows == nullptr || (!flows->has_given_up() && flows->at_rest() && !is_busy(*flows))) return {};
+  if (flows == nullptr || (!flows->has_given_up() && flows->at_rest() && !is_busy(*flows)))
+    return {};
   return fail(stuck_text(now));
 }
 
@@ -258,7 +259,9 @@ void Emulator::report(RunReport& report, Time end,
                                        ports_[i].side->shard.node_table(), taken, device(i)));
     if (!ports_[i].first()) leave_out_shared(report.ports.back());
   }
-  if (network_ != nullptr) report.traffic = network_->report(links(end), end);
+  if (network_ == nullptr) return;
+  const auto storms = queues() == nullptr ? std::vector<StormCounters>() : queues()->storms_at(end);
+  report.traffic = network_->report(links(end), storms, end);
 }
 
 }  // namespace understudy

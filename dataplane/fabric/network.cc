@@ -439,7 +439,6 @@ NetworkLinkCounters Network::counters_at(LinkId link, Time now) const {
   for (const Storm& storm : storms_) {
     if (storm.link != link) continue;
     const uint64_t frames = std::max<uint64_t>(storm.frames(now), 1);
-    c.storm_pauses += frames;
     c.pauses += (frames - 1) * static_cast<uint64_t>(std::popcount(storm.classes));
   }
   return c;

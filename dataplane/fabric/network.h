@@ -151,9 +151,13 @@ struct NetworkLinkCounters {
   uint64_t resumes = 0;
   Duration paused;  ///< sum over its classes
   Time first_pause = Time::never();
-  uint64_t storm_pauses = 0;       ///< frames of storms, which are among the pauses too
-  uint64_t storms = 0;             ///< that the watchdog has found, by class ...
-  std::array<Time, 4> detected{};  ///< ... and when it found the first ones
+};
+
+/// Of PFC storms on a link.
+struct StormCounters {
+  uint64_t pauses = 0;       ///< frames, which are among the link's pauses too
+  uint64_t found = 0;        ///< by the watchdog, by class ...
+  std::array<Time, 4> at{};  ///< ... and when it found the first ones
 };
 
 class Network {
@@ -241,6 +245,8 @@ class Network {
   const NetworkLinkCounters& counters(LinkId link) const { return links_[link].counters; }
   /// The same with the pauses that last at `now`.
   NetworkLinkCounters counters_at(LinkId link, Time now) const;
+  /// Of all links; empty: there was no storm.
+  std::vector<StormCounters> storms_at(Time now) const;
   uint64_t queued_bytes(LinkId link) const { return links_[link].queued; }
   /// In units of 2^-kBitFraction bit: what has left on the link by `at`, with the packet on the
   /// wire as far as it has gone then. `at`: not before the last event and not after the next.
@@ -375,7 +381,8 @@ class Network {
       return static_cast<uint64_t>((lasted + refresh.ps() - 1) / refresh.ps());
     }
   };
-  std::vector<Storm> storms_;  ///< that rage
+  std::vector<Storm> storms_;                  ///< that rage
+  std::vector<StormCounters> storm_counters_;  ///< by link; empty: there was no storm
   Recoveries recoveries_;
   std::vector<uint32_t> outage_of_;  ///< by link: the last one; empty: there was none
   /// What the watchdog knows of a queue.

@@ -13,6 +13,7 @@ constexpr uint64_t kQuantumBytes = 64;  // 512 bits
 /// PAUSEs come to the beginning of `link`: the first one now, the next one whenever its quanta have
 /// run out, so that no pause lapses; in the end one with zero quanta. They take no time of any wire.
 void Network::storm(LinkId link, const PfcStorm& given, Time now) {
+  storm_counters_.resize(links_.size());
   if (given.on) {
     uint8_t classes = 0;
     for (unsigned c = 0; c < classes_; ++c) {
@@ -30,14 +31,21 @@ void Network::storm(LinkId link, const PfcStorm& given, Time now) {
   if (over == storms_.end()) return;
   const Storm storm = *over;
   storms_.erase(over);
-  NetworkLinkCounters& counters = links_[link].counters;
   const uint64_t frames = std::max<uint64_t>(storm.frames(now), 1);
-  counters.storm_pauses += frames;
+  storm_counters_[link].pauses += frames;
   for (unsigned c = 0; c < classes_; ++c) {
     if ((storm.classes >> c & 1) == 0) continue;
-    counters.pauses += frames - 1;
+    links_[link].counters.pauses += frames - 1;
     paused(link, c, false, now);
   }
+}
+
+std::vector<StormCounters> Network::storms_at(Time now) const {
+  std::vector<StormCounters> all = storm_counters_;
+  for (const Storm& storm : storms_) {
+    all[storm.link].pauses += std::max<uint64_t>(storm.frames(now), 1);
+  }
+  return all;
 }
 
 /// For ever, and no watchdog sends its packets all the same.
@@ -84,8 +92,10 @@ void Network::poll(Time now) {
 void Network::trip(LinkId link, unsigned cls, Time now) {
   Link& l = links_[link];
   watched_[link * classes_ + cls].tripped = true;
-  if (l.counters.storms < l.counters.detected.size()) l.counters.detected[l.counters.storms] = now;
-  ++l.counters.storms;
+  storm_counters_.resize(links_.size());
+  StormCounters& counters = storm_counters_[link];
+  if (counters.found < counters.at.size()) counters.at[counters.found] = now;
+  ++counters.found;
   const auto bit = static_cast<uint8_t>(1u << cls);
   if (settings_.watchdog->forward) {
     l.ignoring |= bit;
