@@ -1,9 +1,42 @@
 #include "ctrl/compile/events.h"
 
+#include <algorithm>
+
 #include "ctrl/config/read/load.h"
+#include "ctrl/topology/event_links.h"
 #include "ctrl/topology/named_links.h"
 
 namespace understudy {
+namespace {
+
+std::string why_no_storm(const Scenario& scenario, const EventConfig& event) {
+  const Config& config = scenario.config;
+  const NetworkSettings& network = config.queues.network;
+  const auto has_pfc = [&](const ClassSettings& c) {
+    return c.pfc && (!event.priority || (c.priorities >> *event.priority & 1) != 0);
+  };
+  if (std::ranges::none_of(network.classes, has_pfc)) {
+    return event.priority ? "its priority is in no class of [queues] with pfc, and ignores PAUSE"
+                          : "no class of [queues] has pfc, and all ignore PAUSE";
+  }
+  const Graph& graph = scenario.topology->graph;
+  for (const LinkId link : links_of(event, *scenario.topology)) {
+    const Vertex& end = graph.vertices()[graph.link(link).to];
+    if (end.kind != VertexKind::kNic) {
+      return graph.link_name(link) + " does not lead to a NIC, which is what storms";
+    }
+    if (config.nodes[end.node].real) {
+      return "\"" + end.name + "\" is real and sends its own PFC frames";
+    }
+  }
+  if (network.watchdog && config.fabric.fidelity == FabricFidelity::kFlow && !scenario.real_side) {
+    return "rates have no queues for queues.pfc_watchdog to look at: leave it out, or take "
+           "fabric.fidelity = \"packet\"";
+  }
+  return "";
+}
+
+}  // namespace
 
 std::string why_not(const Scenario& scenario, const EventConfig& event) {
   const Config& config = scenario.config;
@@ -22,6 +55,27 @@ std::string why_not(const Scenario& scenario, const EventConfig& event) {
   if (event.link && links_called(*graph, *event.link).empty()) {
     return refused("event.link", "\"" + text_of(*event.link) + "\"",
                    why_no_link(*graph, *event.link));
+  }
+  if (graph == nullptr && !event.is_of_nodes_links() && !event.is_of_traffic()) {
+    return refused(event.of_switch ? "event.switch"
+                   : event.nic     ? "event.nic"
+                                   : "event.action",
+                   event.of_switch ? "\"" + *event.of_switch + "\""
+                   : event.nic     ? std::to_string(*event.nic)
+                                   : "\"storm\"",
+                   "there is no network of switches: [topology] makes one");
+  }
+  if (event.of_switch) {
+    const VertexId found = graph->find(*event.of_switch);
+    if (found == kNoVertex || graph->vertices()[found].kind != VertexKind::kSwitch) {
+      return refused("event.switch", "\"" + *event.of_switch + "\"",
+                     "no switch is called so" + suggest_vertex(*graph, *event.of_switch));
+    }
+  }
+  if (event.is_storm()) {
+    if (const std::string why = why_no_storm(scenario, event); !why.empty()) {
+      return refused("event.action", "\"storm\"", why);
+    }
   }
   if (event.rate && event.rate->is_unlimited() && graph != nullptr) {
     return refused("event.rate", "\"unlimited\"", "every link of a network has a rate");

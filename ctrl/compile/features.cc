@@ -254,6 +254,12 @@ Found find_topology(const Asked& asked, RealSide) {
   return Place{0, "topology", "one"};
 }
 
+Found find_reconverge(const Asked& asked, RealSide) {
+  const auto& topology = asked.config.topology;
+  if (!topology || !topology->reconverge) return std::nullopt;
+  return Place{topology->line, "topology.reconverge", "a time"};
+}
+
 Found find_several_ports(const Asked& asked, RealSide) {
   const Config& config = asked.config;
   if (config.ports.size() < 2 || !asks_for_network(config)) return std::nullopt;

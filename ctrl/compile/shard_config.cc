@@ -53,6 +53,7 @@ std::shared_ptr<const SwitchedNetwork> cables(const Config& config, const NodeCo
     network->nics.insert(network->nics.end(), {own, far});
   }
   network->settings = config.queues.network;
+  network->settings.watchdog.reset();  // there is no switch
   network->packets = packets;
   return network;
 }

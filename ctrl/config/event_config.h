@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "ctrl/config/link_name.h"
 #include "dataplane/base/ids.h"
@@ -18,6 +19,7 @@ enum class EventAction : uint8_t {
   kResume,  ///< a node
   kStart,   ///< [[traffic]]: it goes on where it stopped
   kStop,    ///< [[traffic]]: its senders send nothing
+  kStorm,   ///< links to NICs: these tell the switch to pause, again and again
 };
 
 /// Links change if there is no action, or one of links; then at least one of rate, latency, loss
@@ -33,10 +35,20 @@ struct EventConfig {
   std::optional<EventAction> action = {};
   std::optional<Duration> lasts = {};  ///< kDown, kPause: it ends by itself; without: it does not
   uint32_t traffic = 0;                ///< kStart, kStop: position in Config::traffic
+  /// kDown, kUp: this switch, with all its cables, instead of links.
+  std::optional<std::string> of_switch = {};
+  std::optional<uint32_t> nic = {};      ///< kDown, kUp, kStorm: this NIC of the node only
+  std::optional<uint8_t> priority = {};  ///< kStorm: without: all that PFC can pause
+  uint32_t quanta = 65'535;  ///< kStorm: of each PAUSE, in times of 512 bits on the link
 
   bool is_of_node() const {
     return action == EventAction::kPause || action == EventAction::kResume;
   }
+  /// Of all cables of a node, or of how it stands still: also without a network of switches.
+  bool is_of_nodes_links() const {
+    return !link && !of_switch && !nic && !is_storm() && !is_of_traffic();
+  }
+  bool is_storm() const { return action == EventAction::kStorm; }
   bool is_of_traffic() const {
     return action == EventAction::kStart || action == EventAction::kStop;
   }

@@ -10,13 +10,14 @@
 
 namespace understudy {
 
-inline constexpr std::array<std::pair<std::string_view, EventAction>, 6> kEventActions = {{
+inline constexpr std::array<std::pair<std::string_view, EventAction>, 7> kEventActions = {{
     {"down", EventAction::kDown},
     {"up", EventAction::kUp},
     {"pause", EventAction::kPause},
     {"resume", EventAction::kResume},
     {"start", EventAction::kStart},
     {"stop", EventAction::kStop},
+    {"storm", EventAction::kStorm},
 }};
 
 std::string_view name_of(EventAction action);

@@ -145,7 +145,8 @@ NamedCounts SharedNetwork::work(const std::vector<NetworkLinkCounters>& links) c
   return {{"packets_on_links", packets}};
 }
 
-TrafficReport SharedNetwork::report(std::vector<NetworkLinkCounters> links, Time end) const {
+TrafficReport SharedNetwork::report(std::vector<NetworkLinkCounters> links,
+                                    const std::vector<StormCounters>& storms, Time end) const {
   TrafficReport report;
   report.fidelity = rates_ == nullptr ? "packet" : "flow";
   for (const EmulatedJob& emulated : emulated_) {
@@ -165,7 +166,9 @@ TrafficReport SharedNetwork::report(std::vector<NetworkLinkCounters> links, Time
     report_packets(report, config_, topology_, flows_, packets_->results());
     for (const Carried& carried : carried_) report.inner_messages.push_back(inner_report(carried));
   }
-  if (!links.empty()) report.links = link_reports(topology_.graph, links, end - Time::zero());
+  if (!links.empty()) {
+    report.links = link_reports(topology_.graph, links, storms, end - Time::zero());
+  }
   return report;
 }
 

@@ -73,8 +73,9 @@ class SharedNetwork {
   /// The counters of its links at `end`, by link, as the shard's snapshot has them, or its own.
   std::vector<NetworkLinkCounters> own_links(Time end) const;
   /// Links, and what became of the flows by `end`. `links`: their counters; empty where packets
-  /// have none.
-  TrafficReport report(std::vector<NetworkLinkCounters> links, Time end) const;
+  /// have none. `storms`: as Network::storms_at().
+  TrafficReport report(std::vector<NetworkLinkCounters> links,
+                       const std::vector<StormCounters>& storms, Time end) const;
 
  private:
   struct Carried {

@@ -7,8 +7,8 @@ namespace understudy {
 namespace {
 
 constexpr std::array<const char*, kPacketLosses> kLossNames = {
-    "lost_buffer_full", "lost_headroom_full", "lost_on_link", "lost_by_outage",
-    "lost_without_route"};
+    "lost_buffer_full", "lost_headroom_full", "lost_on_link",
+    "lost_by_outage",   "lost_without_route", "lost_by_watchdog"};
 /// Counted in every network; what comes behind only where it happened.
 constexpr size_t kLossesOfAll = 4;
 
@@ -71,6 +71,14 @@ TrafficLinkReport counted_link_report(const Graph& graph, LinkId link, const Net
   return report;
 }
 
+void add_storms(TrafficLinkReport& report, const StormCounters& storms) {
+  if (storms.pauses != 0) report.counters.emplace_back("storm_pauses", storms.pauses);
+  if (storms.found != 0) report.counters.emplace_back("storms_detected", storms.found);
+  for (uint64_t i = 0; i < std::min<uint64_t>(storms.found, storms.at.size()); ++i) {
+    report.storms_detected.push_back(storms.at[i]);
+  }
+}
+
 }  // namespace
 
 TrafficLinkReport link_report(const Graph& graph, LinkId link, uint64_t wire_bytes,
@@ -88,11 +96,13 @@ TrafficLinkReport link_report(const Graph& graph, LinkId link, uint64_t wire_byt
 
 std::vector<TrafficLinkReport> link_reports(const Graph& graph,
                                             const std::vector<NetworkLinkCounters>& links,
+                                            const std::vector<StormCounters>& storms,
                                             Duration whole) {
   std::vector<TrafficLinkReport> reports;
   for (LinkId link = 0; link < links.size(); ++link) {
     if (links[link].wire_bytes == 0 && links[link].pauses == 0) continue;
     reports.push_back(counted_link_report(graph, link, links[link], whole));
+    if (!storms.empty()) add_storms(reports.back(), storms[link]);
   }
   return reports;
 }

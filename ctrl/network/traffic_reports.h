@@ -15,9 +15,11 @@ namespace understudy {
 
 /// A link that carried so much while the run lasted `whole`.
 TrafficLinkReport link_report(const Graph& graph, LinkId link, uint64_t wire_bytes, Duration whole);
-/// All that carried or paused anything, with the counters of every mechanism.
+/// All that carried or paused anything, with the counters of every mechanism. `storms`: by link;
+/// empty: there were none.
 std::vector<TrafficLinkReport> link_reports(const Graph& graph,
                                             const std::vector<NetworkLinkCounters>& links,
+                                            const std::vector<StormCounters>& storms,
                                             Duration whole);
 
 /// What groups and flows took; those that have not ended have no times.

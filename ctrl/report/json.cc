@@ -277,6 +277,9 @@ Json traffic_link_json(const TrafficLinkReport& link) {
   out["queue_peak_at_ps"] = link.queue_peak_at.ps();
   out["paused_ps"] = link.paused.ps();
   out["first_pause_ps"] = link.first_pause ? Json(link.first_pause->ps()) : Json();
+  if (!link.storms_detected.empty()) {
+    out["storms_detected_ps"] = list(link.storms_detected, [](Time at) { return Json(at.ps()); });
+  }
   return out;
 }
 
@@ -331,6 +334,17 @@ Json traffic_json(const TrafficReport& traffic) {
   return out;
 }
 
+Json outage_json(const OutageReport& outage) {
+  Json out;
+  out["event"] = outage.event;
+  out["at_ps"] = outage.at.ps();
+  out["rerouted_ps"] = outage.rerouted ? Json(outage.rerouted->ps()) : Json();
+  out["stopped"] = outage.stopped;
+  out["again"] = outage.again;
+  out["longest_ps"] = outage.again != 0 ? Json(outage.longest.ps()) : Json();
+  return out;
+}
+
 Json run_json(const RunReport& report) {
   Json out;
   out["schema"] = kReportSchema;
@@ -353,6 +367,7 @@ Json run_json(const RunReport& report) {
   out["commands"] = list(report.commands, [](const CommandReport& command) {
     return Json{{"at_ps", command.at.ps()}, {"text", command.text}};
   });
+  if (!report.outages.empty()) out["outages"] = list(report.outages, outage_json);
   if (!report.closed.empty()) out["closed"] = report.closed;
   out["jobs"] = list(report.jobs, job_json);
   out["traffic"] = report.traffic ? traffic_json(*report.traffic) : Json();

@@ -24,6 +24,17 @@ struct CommandReport {
   std::string text;
 };
 
+/// An event that took links or switches down, or began a PFC storm, in a network; and how long traffic
+/// did not flow. dataplane/fabric/recoveries.h says what streams are.
+struct OutageReport {
+  std::string event;             ///< as CommandReport has it
+  Time at;                       ///< when it took effect
+  std::optional<Time> rerouted;  ///< when routes left out the last one of its links
+  uint64_t stopped = 0;          ///< streams ...
+  uint64_t again = 0;            ///< ... that came to flow again
+  Duration longest;              ///< until the last one of them did
+};
+
 /// One finished operation of a job.
 struct CollectiveReport {
   uint32_t size_index = 0;  ///< position in the job's list of sizes
@@ -233,6 +244,7 @@ struct RunReport {
   std::optional<std::string> ended_by;  ///< what ended the run before its work was done ("SIGINT")
   double tolerance = 0.01;              ///< allowed lateness as a share of modelled time
   std::vector<CommandReport> commands;
+  std::vector<OutageReport> outages;
   std::vector<std::string>
       closed;  ///< links, or nodes with theirs, through which nothing comes at the end
   std::vector<JobReport> jobs;

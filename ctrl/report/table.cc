@@ -99,6 +99,19 @@ std::string nodes_text(const JobReport& job, const SizeSummary& s) {
   return text + "\n";
 }
 
+std::string outage_text(const OutageReport& outage) {
+  std::string text = "# outage: " + outage.event + " at " + time_text(outage.at) + ": ";
+  if (outage.rerouted) {
+    text += "routes changed " + duration_text(*outage.rerouted - outage.at) + " later; ";
+  }
+  text += count_text(outage.stopped, "stream") + " stopped";
+  if (outage.again != 0) {
+    text += ", " + std::to_string(outage.again) + " flowed again after up to " +
+            duration_text(outage.longest);
+  }
+  return text + "\n";
+}
+
 std::string service_text(const ServiceReport& s) {
   return "# service " + s.node + ":" + std::to_string(s.port) + " (" + s.kind + "): client " +
          s.client + " from " + time_text(s.from) + " to " + time_text(s.to) +
@@ -236,6 +249,7 @@ std::string report_table(const RunReport& report) {
   std::string text;
   for (const JobReport& job : report.jobs) text += job_table(job) + "#\n";
   if (report.traffic) text += traffic_table(*report.traffic) + "#\n";
+  for (const OutageReport& outage : report.outages) text += outage_text(outage);
   for (const ServiceReport& service : report.services) text += service_text(service);
   if (const LeftOutServices& more = report.services_left_out; more.clients != 0) {
     text += "# services: " + count_text(more.clients, "more client") + ", " +

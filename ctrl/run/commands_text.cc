@@ -16,7 +16,9 @@ namespace {
 
 constexpr const char* kAllowed =
     "; expected: [at TIME] link NODE|A - B|A -> B [rate RATE] [latency TIME] [loss P] [down "
-    "[TIME]|up], or node NODE pause [TIME]|resume, or traffic NAME start|stop";
+    "[TIME]|up], or link A -> NIC storm [TIME] [priority P] [quanta N], or switch NAME down "
+    "[TIME]|up, or node NODE pause [TIME]|resume, or node NODE nic N down [TIME]|up, or node NODE "
+    "storm [TIME] [priority P] [quanta N], or traffic NAME start|stop";
 
 std::vector<std::string> words(std::string_view text) {
   std::istringstream in{std::string(text)};
@@ -41,10 +43,12 @@ class CommandReader {
       TRY(read_link());
     } else if (subject == "node") {
       TRY(read_node());
+    } else if (subject == "switch") {
+      TRY(read_switch());
     } else if (subject == "traffic") {
       TRY(read_traffic());
     } else {
-      return wrong("no \"link NODE\", \"node NODE\" or \"traffic NAME\"");
+      return wrong("no \"link NODE\", \"node NODE\", \"switch NAME\" or \"traffic NAME\"");
     }
     if (left() > 0) return wrong("\"" + words_[next_] + "\" is too much");
     return event_;
@@ -86,6 +90,7 @@ class CommandReader {
       TRY(take_node());
     }
     if (left() == 0) return wrong("nothing that changes is given");
+    if (words_[next_] == "storm") return read_storm();
     while (left() > 0) TRY(read_change());
     return {};
   }
@@ -128,9 +133,59 @@ class CommandReader {
     return {};
   }
 
+  Result<uint32_t> take_number(uint32_t least, uint32_t most) {
+    const std::string text = TRY(take());
+    uint32_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value >= least &&
+        value <= most) {
+      return value;
+    }
+    return wrong("\"" + text + "\" is no number from " + std::to_string(least) + " to " +
+                 std::to_string(most));
+  }
+
+  /// "storm", and what belongs to it.
+  Result<void> read_storm() {
+    ++next_;
+    event_.action = EventAction::kStorm;
+    TRY(read_time());
+    while (left() > 0 && (words_[next_] == "priority" || words_[next_] == "quanta")) {
+      if (words_[next_++] == "quanta") {
+        event_.quanta = TRY(take_number(1, 65'535));
+      } else {
+        event_.priority = static_cast<uint8_t>(TRY(take_number(0, kPriorities - 1)));
+      }
+    }
+    return {};
+  }
+
+  /// "down", and for how long, or "up".
+  Result<void> read_down_or_up() {
+    const std::string what = TRY(take());
+    if (what != "down" && what != "up") return wrong("\"" + what + "\" is neither down nor up");
+    event_.action = what == "down" ? EventAction::kDown : EventAction::kUp;
+    return what == "down" ? read_time() : Result<void>();
+  }
+
+  Result<void> read_switch() {
+    event_.of_switch = TRY(take());
+    return read_down_or_up();
+  }
+
+  Result<void> read_nic() {
+    const NodeConfig& node = config_.nodes[event_.node];
+    const uint32_t nic = TRY(take_number(0, static_cast<uint32_t>(node.nics.size()) - 1));
+    event_.nic = nic;
+    if (left() > 0 && words_[next_] == "storm") return read_storm();
+    return read_down_or_up();
+  }
+
   Result<void> read_node() {
     TRY(take_node());
+    if (left() > 0 && words_[next_] == "storm") return read_storm();
     const std::string what = TRY(take());
+    if (what == "nic") return read_nic();
     if (what != "pause" && what != "resume") {
       return wrong("\"" + what + "\" is neither pause nor resume");
     }
@@ -170,11 +225,14 @@ Result<EventConfig> parse_command(const Config& config, std::string_view text) {
 std::string command_text(const Config& config, const EventConfig& event) {
   std::string text = "link ";
   if (event.is_of_node()) text = "node ";
-  if (event.is_of_traffic()) text = "traffic ";
+  if ((event.is_storm() && !event.link) || event.nic) text = "node ";
   if (event.is_of_traffic()) {
-    text += config.traffic[event.traffic].name;
+    text = "traffic " + config.traffic[event.traffic].name;
+  } else if (event.of_switch) {
+    text = "switch " + *event.of_switch;
   } else {
     text += event.link ? text_of(*event.link) : config.nodes[event.node].name;
+    if (event.nic) text += " nic " + std::to_string(*event.nic);
   }
   if (event.rate) {
     text += event.rate->is_unlimited() ? " rate unlimited"
@@ -184,6 +242,8 @@ std::string command_text(const Config& config, const EventConfig& event) {
   if (event.loss) text += format_text(" loss %.9g", *event.loss);
   if (event.action) text += " " + std::string(name_of(*event.action));
   if (event.lasts) text += " " + std::to_string(event.lasts->ps()) + "ps";
+  if (event.priority) text += " priority " + std::to_string(*event.priority);
+  if (event.is_storm() && event.quanta != 65'535) text += " quanta " + std::to_string(event.quanta);
   return text;
 }
 

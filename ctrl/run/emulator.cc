@@ -70,6 +70,37 @@ void Emulator::expect(Time change) {
   last_change_ = std::max(last_change_, change + after);
 }
 
+/// A number for the event, if it begins an outage.
+uint32_t Emulator::outage_of(const EventConfig& event) {
+  const bool begins = event.action == EventAction::kDown || event.action == EventAction::kPause ||
+                      event.action == EventAction::kStorm;
+  if (!begins || network_ == nullptr) return kNoOutage;
+  outages_.push_back(command_text(scenario_.config, event));
+  return static_cast<uint32_t>(outages_.size() - 1);
+}
+
+/// Packets and rates may both have been stopped.
+std::vector<OutageReport> Emulator::outage_reports() const {
+  std::vector<OutageReport> reports;
+  const FlowModel* rates = network_->rates();
+  const auto packets = queues() == nullptr ? std::vector<Recovery>() : queues()->recoveries();
+  for (size_t i = 0; i < outages_.size(); ++i) {
+    OutageReport report{.event = outages_[i], .at = Time::never()};
+    const auto add = [&](const std::vector<Recovery>& all) {
+      if (i >= all.size() || all[i].at.is_never()) return;
+      report.at = all[i].at;
+      if (!all[i].rerouted.is_never()) report.rerouted = all[i].rerouted;
+      report.stopped += all[i].stopped;
+      report.again += all[i].again;
+      report.longest = std::max(report.longest, all[i].longest);
+    };
+    add(packets);
+    if (rates != nullptr) add(rates->recoveries());
+    if (!report.at.is_never()) reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
 void Emulator::expect_no_more() {
   if (network_ == nullptr || network_->alone() != nullptr || network_->packets() == nullptr) return;
   network_->packets()->give_up_after(
@@ -86,23 +117,18 @@ void Emulator::change(const EventConfig& event, RunReport& report) {
   }
   expect(event.at);
   // A reference node's own NIC keeps its rate: a slower link is the emulated queue's business.
-  for (RateChange change : steps_of(event)) {
-    expect(change.at);
-    if (alone != nullptr) {
-      for (const LinkId link : links_of(event, network_->topology())) {
-        change.link = link;
-        alone->change(change);
-      }
+  const uint32_t outage = outage_of(event);
+  std::vector<RateChange> steps = steps_of(event);
+  for (RateChange& step : steps) {
+    step.outage = step.stops() ? outage : kNoOutage;
+    expect(step.at);
+    if (alone == nullptr && event.is_of_nodes_links()) {
+      for (const auto& side : sides_) side->control.set_link(event.node, step);
+      continue;
     }
-    for (const auto& side : sides_) {
-      if (!event.link) {
-        side->control.set_link(event.node, change);
-        continue;
-      }
-      for (const LinkId link : links_of(event, network_->topology())) {
-        change.link = link;
-        side->control.set_link(kNoNode, change);
-      }
+    for (const RateChange& change : changes_of(event, step, network_->topology())) {
+      if (alone != nullptr) alone->change(change);
+      for (const auto& side : sides_) side->control.set_link(kNoNode, change);
     }
   }
   changes_.push_back(event);
@@ -153,17 +179,42 @@ Result<void> Emulator::find_no_standstill(Time now) {
     return fail(stuck_text(now));
   }
   if (now <= last_change_) return {};
-  // Behind those of [[traffic]] stand places for messages of jobs.
-  const size_t named = network_->flows().size(), all = flows->results().size();
-  bool busy = !flows->at_rest();
-  for (size_t i = named; !busy && i < all; ++i) busy = !flows->idle(static_cast<uint32_t>(i));
-  if (!busy) return {};
+  if (flows->at_rest() && !is_busy(*flows)) return {};
   const uint64_t progress = this->progress();
   still_ = progress == progress_ ? still_ + 1 : 0;
   progress_ = progress;
   if (still_ < kLooksWithoutProgress) return {};
   if (closed_links(network_->topology().graph, *queues(), now).empty()) return {};
   return fail(stuck_text(now));
+}
+
+bool Emulator::is_held_up(const FlowsLook& look) const {
+  const FlowTraffic* flows = network_ == nullptr ? nullptr : network_->packets();
+  if (flows == nullptr || look.given_up >= flows->specs().size()) return false;
+  return look.given_up >= network_->flows().size() ||
+         scenario_.config.queues.flows.retries.has_value();
+}
+
+Result<void> Emulator::find_none_stuck(Time now) const {
+  if (network_ == nullptr || network_->alone() != nullptr) return {};
+  if (const FlowModel* rates = network_->rates()) {
+    const size_t all = network_->flows().size(), ended = rates->finished() + rates->stopped();
+    if (ended >= all) return {};
+    return fail(scenario_.config.path + ": " + flows_never_end(all - ended, all) +
+                why_stuck(network_->topology().graph, *rates));
+  }
+  const FlowTraffic* flows = network_->packets();
+  if (flows == nullptr || (!flows->has_given_up() && flows->at_rest() && !is_busy(*flows)))
+    return {};
+  return fail(stuck_text(now));
+}
+
+/// Messages of jobs are under way, which stand behind the flows of [[traffic]].
+bool Emulator::is_busy(const FlowTraffic& flows) const {
+  for (size_t i = network_->flows().size(); i < flows.results().size(); ++i) {
+    if (!flows.idle(static_cast<uint32_t>(i))) return true;
+  }
+  return false;
 }
 
 std::string Emulator::stuck_text(Time now) const {
@@ -193,6 +244,7 @@ void Emulator::report(RunReport& report, Time end,
                       const std::function<PortCounters(size_t)>& device) const {
   const Config& config = scenario_.config;
   if (network_ != nullptr) {
+    report.outages = outage_reports();
     if (queues() != nullptr) {
       report.closed = closed_links(network_->topology().graph, *queues(), end);
     }
@@ -210,7 +262,9 @@ void Emulator::report(RunReport& report, Time end,
   }
   std::span<const FlowSpec> flows;
   if (network_ != nullptr) {
-    report.traffic = network_->report(links(end), end);
+    const auto storms =
+        queues() == nullptr ? std::vector<StormCounters>() : queues()->storms_at(end);
+    report.traffic = network_->report(links(end), storms, end);
     flows = network_->all_flows();
   }
   report.validity = run_validity(scenario_, report, flows);

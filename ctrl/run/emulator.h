@@ -64,6 +64,13 @@ class Emulator {
   /// The same of flows that wait for links that stay closed: asked again and again, an error, with
   /// the links' names, once nothing has come anywhere in the meantime.
   Result<void> find_no_standstill(Time now);
+  /// Of what look_at_flows() has said: whether a flow has given up that holds up the run. Traffic does
+  /// so where flows.retries says it; a job's messages do.
+  bool is_held_up(const FlowsLook& look) const;
+  /// "t.toml: 1 of 2 flows never end: nothing comes through ...", of packets.
+  std::string stuck_text(Time now) const;
+  /// Once nothing runs: flows beside real nodes that have not ended. Error: which ones, and why.
+  Result<void> find_none_stuck(Time now) const;
   /// Nothing happens any more. Error: flows alone on their network never end, and why.
   Result<void> find_nothing_left();
 
@@ -81,7 +88,9 @@ class Emulator {
   void make_shards();
   Result<void> look_for_deadlock();
   void expect(Time change);
-  std::string stuck_text(Time now) const;
+  bool is_busy(const FlowTraffic& flows) const;
+  uint32_t outage_of(const EventConfig& event);
+  std::vector<OutageReport> outage_reports() const;
   uint64_t progress() const;
 
   const Scenario& scenario_;
@@ -92,6 +101,7 @@ class Emulator {
   std::vector<Port> ports_;
   std::optional<DeadlockSearch> search_;
   std::vector<EventConfig> changes_;
+  std::vector<std::string> outages_;  ///< as events were typed, by number
   Time last_change_;       ///< nothing is known to change later
   uint64_t progress_ = 0;  ///< when it was asked last ...
   unsigned still_ = 0;     ///< ... and how often it has been the same

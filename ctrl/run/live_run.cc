@@ -28,6 +28,8 @@ constexpr int kPollMs = 1;
 constexpr long kNapNs = 50'000;
 constexpr Duration kStatusEvery = Duration::s(2);
 constexpr Duration kSearchEvery = Duration::s(1);
+/// Looks at flows that have given up, before these end the run.
+constexpr unsigned kLooksHeldUp = 3;
 /// A live command takes effect so much later: the packet loop has it by then, though this thread
 /// may have to wait for a processor.
 constexpr Duration kCommandLead = Duration::ms(10);
@@ -56,6 +58,7 @@ class LiveRun {
   bool signalled() const { return options_.signal != nullptr && *options_.signal != 0; }
   bool over() const;
   void look_for_deadlock();
+  void look_at_flows();
   /// One turn of control's loop, which waits for sockets as long as kPollMs, or a short while.
   void turn();
   void hang_up();
@@ -71,6 +74,9 @@ class LiveRun {
   std::unique_ptr<Emulator> emulator_;
   Time next_search_;
   bool deadlocked_ = false;
+  Time next_look_;
+  FlowsLook flows_;
+  unsigned held_up_ = 0;  ///< looks that have found a flow that has given up
   std::unique_ptr<Live> live_;
   std::unique_ptr<HostBridge> bridge_;
   std::unique_ptr<EmulatedSide> side_;
@@ -173,7 +179,7 @@ std::string LiveRun::command(const std::string& text) {
 
 bool LiveRun::over() const {
   if (options_.duration && live_->now() - Time::zero() >= *options_.duration) return true;
-  return side_->work_done() || deadlocked_;
+  return side_->work_done() || deadlocked_ || held_up_ >= kLooksHeldUp;
 }
 
 /// Nobody sees it end by itself: retries may go on for ever, and real nodes wait.
@@ -186,6 +192,18 @@ void LiveRun::look_for_deadlock() {
     deadlocked_ = !search->cycle().empty();
     const Graph& graph = emulator_->network()->topology().graph;
     if (deadlocked_) say(deadlock_text(graph, search->cycle()));
+  });
+}
+
+/// The same of flows that have given up. Queue pairs of their job may do so too, a little later: a job
+/// that has failed is reported.
+void LiveRun::look_at_flows() {
+  const SharedNetwork* network = emulator_->network();
+  if (network == nullptr || network->packets() == nullptr || live_->now() < next_look_) return;
+  next_look_ = Time::never();
+  emulator_->sides().front()->control.look_at_flows(flows_, [this] {
+    next_look_ = live_->now() + kSearchEvery;
+    if (emulator_->is_held_up(flows_)) ++held_up_;
   });
 }
 
@@ -211,6 +229,7 @@ Result<void> LiveRun::run() {
       status = status + kStatusEvery;
     }
     if (!last) look_for_deadlock();
+    if (!last) look_at_flows();
     if (!last && over()) last = live_->now() + options_.linger;
   }
   hang_up();
@@ -250,6 +269,9 @@ Result<RunReport> LiveRun::finish() {
     report_.ports[i].pacing =
         PacingReport{config_.fidelity.idle == IdleMode::kSleep, live_->has_transmit_time_stamps(i),
                      live_->uses_transmit_time_stamps(i), config_.ports[i].cores};
+  }
+  if (held_up_ >= kLooksHeldUp && !side_->work_done()) {
+    return fail(emulator_->stuck_text(live_->now()));
   }
   if (DeadlockSearch* search = emulator_->search()) {
     const auto cycle = search->find(*emulator_->queues());

@@ -87,7 +87,8 @@ class VirtualRun {
   std::unique_ptr<RunSampler> sampler_;
   std::unique_ptr<Simulation> simulation_;
   Progress progress_{options_.progress};
-  uint64_t seen_ = 0;  ///< signs of life
+  bool at_rest_ = false;  ///< nothing happens any more
+  uint64_t seen_ = 0;     ///< signs of life
   Time last_;          ///< that there were any
   /// Ends before the sockets that they are joined to.
   KernelGuests guests_;
@@ -184,6 +185,7 @@ Result<void> VirtualRun::run_to_rest() {
     if (!ran) return ran;
   }
   if (auto ran = simulation_->run(Time::never()); !ran) return ran;
+  at_rest_ = true;
   return emulator_->find_nothing_left();
 }
 
@@ -261,6 +263,11 @@ Time VirtualRun::end() const {
 Result<RunReport> VirtualRun::finish() {
   if (control_ != nullptr) control_->side().finish(options_.timeline);
   reference_->finish(report_, options_.timeline);
+  // A job that has failed says more than flows that wait for it.
+  const auto failed = [](const JobReport& job) { return job.failed; };
+  if (at_rest_ && std::ranges::none_of(report_.jobs, failed)) {
+    TRY(emulator_->find_none_stuck(simulation_->now()));
+  }
   if (alone() != nullptr && options_.timeline) {
     add_timeline(report_.timeline, config_, *emulator_->network());
   }

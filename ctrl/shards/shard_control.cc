@@ -209,6 +209,13 @@ void ShardControl::find_deadlock(DeadlockSearch& search, std::function<void()> t
   submit(command, [then = std::move(then)](ReplyStatus) { then(); });
 }
 
+void ShardControl::look_at_flows(FlowsLook& out, std::function<void()> then) {
+  Command command;
+  command.kind = CommandKind::kLookAtFlows;
+  command.flows = &out;
+  submit(command, [then = std::move(then)](ReplyStatus) { then(); });
+}
+
 void ShardControl::wake(Endpoint& endpoint, Time effective, std::function<void()> then) {
   Command command;
   command.kind = CommandKind::kWakeEndpoint;

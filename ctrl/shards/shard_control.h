@@ -67,6 +67,8 @@ class ShardControl {
   /// Looks for a deadlock in the shard's network, which it has; `then` runs in poll() once that is
   /// done, and `search` outlives it.
   void find_deadlock(DeadlockSearch& search, std::function<void()> then);
+  /// How the flows of the shard's network fare, into `out`, which outlives it.
+  void look_at_flows(FlowsLook& out, std::function<void()> then);
   /// Wakes it at `effective`, at once if that has passed; `then` runs in poll() once that is done.
   void wake(Endpoint& endpoint, Time effective, std::function<void()> then);
 

@@ -81,6 +81,10 @@ ReplyStatus CommandExecutor::execute(const Command& command, Time now) {
       return ReplyStatus::kDone;
     case CommandKind::kFindDeadlock:
       return find_deadlock(command, now);
+    case CommandKind::kLookAtFlows:
+      if (config_.background == nullptr) return ReplyStatus::kNoSuchObject;
+      config_.background->look(*command.flows);
+      return ReplyStatus::kDone;
     case CommandKind::kSnapshot:
       snapshot(*command.snapshot, now, 0);
       return ReplyStatus::kDone;

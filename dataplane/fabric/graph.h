@@ -46,6 +46,14 @@ struct GraphLink {
   std::vector<Outage> down;  ///< ascending, apart
 };
 
+/// A NIC that tells the switch at the other end of its link to pause, again and again.
+struct PfcStorm {
+  bool on = false;            ///< else it lets the switch go on
+  uint8_t priorities = 0xff;  ///< bit set, of those that PFC can pause
+  uint32_t quanta = 65'535;   ///< of each PAUSE; the next one comes when they have run out
+  Time end = Time::never();   ///< when a change says that it is over
+};
+
 /// From `at` on, a link is another one in what is given.
 struct RateChange {
   Time at = {};
@@ -60,11 +68,20 @@ struct RateChange {
   /// The switch at its beginning, or at its end, is down, or up again: the link is down with it. A
   /// switch that goes down loses all packets that it holds, and what still comes to it.
   std::optional<bool> from_dead = {}, to_dead = {};
+  std::optional<PfcStorm> storm = {};  ///< of the NIC at its end: PAUSEs come to its beginning
+  uint32_t outage = 0xffffffff;        ///< it begins the one of this number (recoveries.h), or none
 
   /// It may keep packets from passing.
   bool may_stop() const { return loss || down || paused || from_dead || to_dead; }
   /// It takes the link down or brings it up: routing may react.
   bool moves_link() const { return down || from_dead || to_dead; }
+  /// It takes something out.
+  bool stops() const {
+    const auto is = [](const std::optional<bool>& what) { return what.value_or(false); };
+    return is(down) || is(paused) || is(from_dead) || is(to_dead) || (storm && storm->on);
+  }
+  /// It lets something go on.
+  bool ends_stop() const { return (may_stop() || storm) && !loss && !stops(); }
 };
 
 class Graph {

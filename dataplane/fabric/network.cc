@@ -72,6 +72,7 @@ Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnd
   }
   turns_.resize(vertices.size());
   for (VertexId v = 0; v < vertices.size(); ++v) note_faster(v);
+  if (settings_.watchdog) watched_.resize(queues_.size());
   if (!settings_.reconverge || routing_ == nullptr) return;
   moved_.resize(links_.size());
   left_out_.resize(links_.size());
@@ -126,6 +127,10 @@ void Network::step() {
       return serve_or_wait(e.index, e.time);
     case kReroute:
       return reroute(e.time);
+    case kPoll:
+      return poll(e.time);
+    case kRestore:
+      return restore(e.index >> kClassShift, e.index & 7, e.time);
     case kPauseLeaves:
     case kResumeLeaves:
       return ends_.pause_leaves(e.index >> kClassShift, e.index & 7, e.kind == kPauseLeaves,
@@ -199,6 +204,7 @@ void Network::serve(LinkId link, Time now) {
   const PacketId id = ends_.pull(link, l.paused, now);
   if (id == kNoPacketId) return;
   NetPacket& p = packets_[id];
+  p.epoch = recoveries_.epoch() & 0xf;
   if (p.tail == Time()) p.head = p.tail = now;
   // One that has just come in has been on the link while its wire was idle; others have waited.
   transmit(link, id, p.tail == now ? std::max(p.head, l.free_at()) : now, now);
@@ -374,6 +380,7 @@ void Network::arrive(PacketId id, Time now) {
   }
   if (in.to_nic) {
     ++delivered_;
+    if (recoveries_.any_stopped()) recoveries_.came(ends_.stream_of(p), p.epoch, now);
     return ends_.deliver(id, now);
   }
   const LinkId link = p.way.has_links() ? p.way.take_link() : routing_->next(in.to, p.way);
@@ -381,6 +388,7 @@ void Network::arrive(PacketId id, Time now) {
   Link& l = links_[link];
   DEBUG_ASSERT_INVARIANT(l.from == in.to);
   const unsigned cls = class_of_[p.priority];
+  if ((l.dropping >> cls & 1) != 0) return lose(id, link, PacketLoss::kWatchdog, now);
   IngressUse& use = ingress_[came_by * classes_ + cls];
   SharedBuffer& buffer = buffers_[in.to];
   const ClassSettings& settings = settings_.classes[cls];
@@ -400,6 +408,10 @@ void Network::arrive(PacketId id, Time now) {
   if (now < l.free_at() || l.waiting != 0 || blocked) {
     enqueue(link, id);
     note_peak(l, now);
+    if (l.out && (l.faulty || (l.paused >> cls & 1) != 0)) {
+      note_stopped(link, p, PacketLoss::kOutage);
+    }
+    if (!watched_.empty() && (l.paused >> cls & 1) != 0) arm_poll(now);
     return serve_or_wait(link, now);
   }
   // The link is idle and nobody waits: it stands in the queue for no time.
@@ -413,6 +425,7 @@ void Network::arrive(PacketId id, Time now) {
 
 void Network::lose(PacketId id, LinkId link, PacketLoss why, Time now) {
   ++links_[link].counters.lost[static_cast<size_t>(why)];
+  if (recoveries_.begun()) note_stopped(link, packets_[id], why);
   ends_.lost(id, why, now);
   release(id);
 }
@@ -422,6 +435,11 @@ NetworkLinkCounters Network::counters_at(LinkId link, Time now) const {
   for (unsigned cls = 0; cls < classes_; ++cls) {
     if ((links_[link].paused >> cls & 1) == 0) continue;
     c.paused += now - queues_[link * classes_ + cls].paused_at;
+  }
+  for (const Storm& storm : storms_) {
+    if (storm.link != link) continue;
+    const uint64_t frames = std::max<uint64_t>(storm.frames(now), 1);
+    c.pauses += (frames - 1) * static_cast<uint64_t>(std::popcount(storm.classes));
   }
   return c;
 }

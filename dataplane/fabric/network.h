@@ -18,6 +18,7 @@
 #include "dataplane/fabric/event_lanes.h"
 #include "dataplane/fabric/graph.h"
 #include "dataplane/fabric/queue_settings.h"
+#include "dataplane/fabric/recoveries.h"
 #include "dataplane/fabric/routing.h"
 #include "dataplane/fabric/shared_buffer.h"
 #include "dataplane/fabric/wire.h"
@@ -35,6 +36,7 @@ struct alignas(64) NetPacket {
   bool ect : 1 = false, ce : 1 = false;
   bool telemetry : 1 = false;   ///< switches write into it
   bool tells_ce : 1 = false;    ///< the ends': an acknowledgement of a packet with a CE mark
+  uint8_t epoch : 4 = 0;        ///< of Recoveries, when it left its NIC
   uint8_t kind = 0;             ///< the ends'
   uint32_t wire_bytes = 0;      ///< as links count: with Ethernet's overhead
   uint32_t buffer_bytes = 0;    ///< as queues and buffers count
@@ -76,6 +78,11 @@ class NetworkEnds {
   }
   /// What wake_at() asked for.
   virtual void wake(uint32_t index, Time now) = 0;
+  /// Which stream the packet belongs to, see recoveries.h.
+  virtual uint64_t stream_of(const NetPacket& packet) const {
+    static_cast<void>(packet);
+    return 0;
+  }
   /// A NIC's link that is down, or whose NIC stands still, keeps what is ready for it.
   virtual void held(LinkId nic, Time now) { static_cast<void>(nic), static_cast<void>(now); }
   /// The routing has another view of which links are up (NetworkSettings::reconverge): ways have
@@ -89,6 +96,11 @@ class NetworkEnds {
   }
   /// The same for a packet that comes to its last NIC soon.
   virtual void prefetch_delivery(const NetPacket& packet) const { static_cast<void>(packet); }
+};
+
+/// How flows fare, for somebody who is not on the packet path.
+struct FlowsLook {
+  uint32_t given_up = 0xffffffff;  ///< the first flow whose sender has given up; none
 };
 
 /// Ends that can share a network with others' packets: theirs have kinds below kOthersPacket.
@@ -109,6 +121,7 @@ class NetworkTraffic : public NetworkEnds {
     return kNoTurn;
   }
   static constexpr uint64_t kNoTurn = ~uint64_t{0};
+  virtual void look(FlowsLook& out) const { out = {}; }
   /// A link of that network has become another one.
   virtual void link_changed(const RateChange& change) { static_cast<void>(change); }
   /// Flows of this group stop, or go on.
@@ -138,6 +151,13 @@ struct NetworkLinkCounters {
   uint64_t resumes = 0;
   Duration paused;  ///< sum over its classes
   Time first_pause = Time::never();
+};
+
+/// Of PFC storms on a link.
+struct StormCounters {
+  uint64_t pauses = 0;       ///< frames, which are among the link's pauses too
+  uint64_t found = 0;        ///< by the watchdog, by class ...
+  std::array<Time, 4> at{};  ///< ... and when it found the first ones
 };
 
 class Network {
@@ -179,6 +199,8 @@ class Network {
   bool is_closed(LinkId link, Time now) const;
   /// Its routing leaves out links that are down.
   bool reacts() const { return settings_.reconverge.has_value(); }
+  /// What became of the outages that changes have begun, by number.
+  std::vector<Recovery> recoveries() const { return recoveries_.all(); }
   /// From now on packets get what `load` leaves of each link; it outlives this.
   void share_with(const LinkLoad& load) { load_ = &load; }
   /// Packets leave this network behind `link`, which ends at a NIC: they are delivered as soon as
@@ -223,6 +245,8 @@ class Network {
   const NetworkLinkCounters& counters(LinkId link) const { return links_[link].counters; }
   /// The same with the pauses that last at `now`.
   NetworkLinkCounters counters_at(LinkId link, Time now) const;
+  /// Of all links; empty: there was no storm.
+  std::vector<StormCounters> storms_at(Time now) const;
   uint64_t queued_bytes(LinkId link) const { return links_[link].queued; }
   /// In units of 2^-kBitFraction bit: what has left on the link by `at`, with the packet on the
   /// wire as far as it has gone then. `at`: not before the last event and not after the next.
@@ -249,7 +273,9 @@ class Network {
     kUp,
     kPauseLeaves,
     kResumeLeaves,
-    kReroute
+    kReroute,
+    kPoll,
+    kRestore
   };
   struct Queue {
     PacketId first = kNoPacketId, last = kNoPacketId;
@@ -272,6 +298,9 @@ class Network {
     uint8_t paused = 0;        ///< classes that the far end has stopped
     uint8_t waiting = 0;       ///< classes that have packets
     uint8_t turn = 0;          ///< class whose turn it is among those with a weight
+    uint8_t dropping = 0;      ///< classes whose packets the watchdog drops
+    uint8_t ignoring = 0;      ///< classes that it sends in spite of PAUSEs
+    bool out = false;          ///< by an outage of recoveries_
     std::vector<uint8_t> pfc;  ///< frames that wait: class, and 0x80 for pause
     uint64_t queued = 0;       ///< bytes of all classes
     NetworkLinkCounters counters;
@@ -307,6 +336,16 @@ class Network {
   bool holds(LinkId link, Time now);
   bool is_down(LinkId link, Time now) const;
   void drop_queued(LinkId link, Time now);
+  void drop_class(LinkId link, unsigned cls, PacketLoss why, Time now);
+  void storm(LinkId link, const PfcStorm& given, Time now);
+  bool is_stormed(LinkId link) const;
+  void note_outage(const RateChange& change);
+  void note_stopped(LinkId link, const NetPacket& packet, PacketLoss why);
+  void let_go_on(LinkId link, unsigned cls, Time now);
+  void arm_poll(Time now);
+  void poll(Time now);
+  void trip(LinkId link, unsigned cls, Time now);
+  void restore(LinkId link, unsigned cls, Time now);
   void leave_buffer(LinkId link, unsigned cls, PacketId id, Time now);
   void await_reroute(LinkId link, Time changed);
   void reroute(Time now);
@@ -332,6 +371,29 @@ class Network {
   uint64_t events_ = 0;
   uint64_t delivered_ = 0;
   uint64_t paused_now_ = 0;  ///< links' classes
+  struct Storm {
+    LinkId link;
+    uint8_t classes;
+    Time since, end;
+    Duration refresh;
+    uint64_t frames(Time now) const {
+      const int64_t lasted = (std::min(now, end) - since).ps();
+      return static_cast<uint64_t>((lasted + refresh.ps() - 1) / refresh.ps());
+    }
+  };
+  std::vector<Storm> storms_;                  ///< that rage
+  std::vector<StormCounters> storm_counters_;  ///< by link; empty: there was no storm
+  Recoveries recoveries_;
+  std::vector<uint32_t> outage_of_;  ///< by link: the last one; empty: there was none
+  /// What the watchdog knows of a queue.
+  struct Watched {
+    uint32_t polls = 0;    ///< in a row
+    bool tripped = false;  ///< it takes it for stormed
+    bool told = false;     ///< to pause, by the last frame
+    Time lifted;           ///< when it was let go on last
+  };
+  std::vector<Watched> watched_;   ///< as queues_; empty: there is no watchdog
+  Time polls_at_ = Time::never();  ///< the next look that is planned
   /// Links that have changed: what the routing will find out at `at`, if they stay so until then.
   struct Finding {
     Time at;

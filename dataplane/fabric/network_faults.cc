@@ -42,6 +42,8 @@ void Network::change(const RateChange& change) {
   Link& l = links_[change.link];
   if (change.rate) set_rate(change.link, *change.rate);
   if (change.latency) set_latency(change.link, *change.latency);
+  if (change.storm) storm(change.link, *change.storm, change.at);
+  note_outage(change);
   if (!change.may_stop()) return;
   const bool was_down = is_down(change.link, change.at);
   if (!l.faulty) {
@@ -58,26 +60,56 @@ void Network::change(const RateChange& change) {
   serve_or_wait(change.link, change.at);
 }
 
+/// What waits in front of a link is stopped when that goes out.
+void Network::note_outage(const RateChange& change) {
+  Link& l = links_[change.link];
+  if (change.ends_stop()) l.out = false;
+  if (change.outage == kNoOutage || !change.stops()) return;
+  recoveries_.begin(change.outage, change.at);
+  outage_of_.resize(links_.size(), kNoOutage);
+  outage_of_[change.link] = change.outage;
+  l.out = true;
+  for (unsigned cls = 0; cls < classes_; ++cls) {
+    if (!change.may_stop() && (l.paused >> cls & 1) == 0) continue;  // a storm of other classes
+    for (PacketId id = queues_[change.link * classes_ + cls].first; id != kNoPacketId;
+         id = packets_[id].next) {
+      note_stopped(change.link, packets_[id], PacketLoss::kOutage);
+    }
+  }
+}
+
+void Network::note_stopped(LinkId link, const NetPacket& packet, PacketLoss why) {
+  uint32_t outage = outage_of_[link];
+  if (why == PacketLoss::kNoRoute || why == PacketLoss::kWatchdog) {
+    if (outage == kNoOutage) outage = recoveries_.last();
+  } else if (why != PacketLoss::kOutage) {
+    return;
+  }
+  if (outage != kNoOutage) recoveries_.stop(ends_.stream_of(packet), outage);
+}
+
 bool Network::is_down(LinkId link, Time now) const {
   return links_[link].faults.is_down() || outage_at(graph_.link(link), now) != nullptr;
 }
 
 /// What waits in a switch in front of the link is lost.
 void Network::drop_queued(LinkId link, Time now) {
+  for (unsigned cls = 0; cls < classes_; ++cls) drop_class(link, cls, PacketLoss::kOutage, now);
+}
+
+void Network::drop_class(LinkId link, unsigned cls, PacketLoss why, Time now) {
   Link& l = links_[link];
-  for (unsigned cls = 0; cls < classes_; ++cls) {
-    Queue& q = queues_[link * classes_ + cls];
-    while (q.first != kNoPacketId) {
-      const PacketId id = q.first;
-      q.first = packets_[id].next;
-      q.bytes -= packets_[id].buffer_bytes;
-      l.queued -= packets_[id].buffer_bytes;
-      leave_buffer(link, cls, id, now);
-      lose(id, link, PacketLoss::kOutage, now);
-    }
-    q.deficit = 0;
+  Queue& q = queues_[link * classes_ + cls];
+  while (q.first != kNoPacketId) {
+    const PacketId id = q.first;
+    q.first = packets_[id].next;
+    q.bytes -= packets_[id].buffer_bytes;
+    l.queued -= packets_[id].buffer_bytes;
+    leave_buffer(link, cls, id, now);
+    lose(id, link, why, now);
   }
-  l.waiting = 0;
+  q.deficit = 0;
+  l.waiting &= static_cast<uint8_t>(~(1u << cls));
 }
 
 /// The link has gone down, or come up: the routing will find out, if that lasts.
@@ -105,6 +137,9 @@ void Network::reroute(Time now) {
     if (lasts(link) && down != left_out_[link]) {
       left_out_[link] = down;
       states.push_back({link, !down});
+      if (down && !outage_of_.empty() && outage_of_[link] != kNoOutage) {
+        recoveries_[outage_of_[link]].rerouted = now;
+      }
     }
     return true;
   });
@@ -118,6 +153,7 @@ void Network::reroute(Time now) {
 
 bool Network::is_closed(LinkId link, Time now) const {
   const Link& l = links_[link];
+  if (is_stormed(link)) return true;
   if (!l.faulty) return false;
   const GraphLink::Outage* outage = outage_at(graph_.link(link), now);
   return l.faults.is_closed() || (outage != nullptr && outage->to.is_never());

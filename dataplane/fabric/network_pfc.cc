@@ -37,19 +37,34 @@ void Network::paused(LinkId link, unsigned cls, bool pause, Time now) {
   Link& l = links_[link];
   const auto bit = static_cast<uint8_t>(1u << cls);
   Queue& q = queues_[link * classes_ + cls];
+  if (!watched_.empty()) {
+    Watched& w = watched_[link * classes_ + cls];
+    if (w.tripped && w.told && !pause) {
+      w.lifted = now;
+      calendar_.push(now + settings_.watchdog->restore, kRestore, link << kClassShift | cls);
+    }
+    w.told = pause;
+  }
   if (pause) {
     ++l.counters.pauses;
     l.counters.first_pause = std::min(l.counters.first_pause, now);
-    if ((l.paused & bit) != 0) return;
+    if (((l.paused | l.ignoring) & bit) != 0) return;
     l.paused |= bit;
     q.paused_at = now;
     ++paused_now_;
+    if (!watched_.empty() && (l.waiting & bit) != 0) arm_poll(now);
     return;
   }
   ++l.counters.resumes;
+  let_go_on(link, cls, now);
+}
+
+void Network::let_go_on(LinkId link, unsigned cls, Time now) {
+  Link& l = links_[link];
+  const auto bit = static_cast<uint8_t>(1u << cls);
   if ((l.paused & bit) == 0) return;
   l.paused &= static_cast<uint8_t>(~bit);
-  l.counters.paused += now - q.paused_at;
+  l.counters.paused += now - queues_[link * classes_ + cls].paused_at;
   --paused_now_;
   serve_or_wait(link, now);
 }

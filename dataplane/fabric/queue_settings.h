@@ -48,6 +48,17 @@ struct ClassSettings {
   std::vector<EcnSettings> ecn;  ///< empty: nothing is marked
 };
 
+/// Looks at all queues of switches at whole multiples of `poll`. One that was paused from one look to
+/// the next and has packets counts a look; after `polls` of them in a row there is a storm. Then its
+/// packets are dropped, or sent in spite of PAUSEs, until it has not been told to pause for
+/// `restore`.
+struct PfcWatchdog {
+  Duration poll = Duration::ms(100);
+  uint32_t polls = 2;
+  Duration restore = Duration::ms(200);
+  bool forward = false;  ///< else they are dropped
+};
+
 struct NetworkSettings {
   std::vector<ClassSettings> classes;  ///< every priority in exactly one
   PriorityMap priorities;              ///< of packets that carry a DSCP or a tag
@@ -63,6 +74,7 @@ struct NetworkSettings {
   /// Routing takes a link out when it has been down for so long, and takes it back when it has been
   /// up for so long. Nothing: routes stay.
   std::optional<Duration> reconverge;
+  std::optional<PfcWatchdog> watchdog;  ///< of classes with PFC
 };
 
 }  // namespace understudy

@@ -17,8 +17,9 @@ enum class PacketLoss : uint8_t {
   kLink,      ///< the link's own loss
   kOutage,    ///< the link went down under it, or was taken out of the routes while it waited
   kNoRoute,   ///< no link that is up leads to its destination
+  kWatchdog,  ///< its queue is paused by a storm
 };
-inline constexpr size_t kPacketLosses = 5;
+inline constexpr size_t kPacketLosses = 6;
 
 class WireFaults {
  public:

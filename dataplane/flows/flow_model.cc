@@ -283,7 +283,9 @@ void FlowModel::apply(const Change& change) {
   close(kPaused, change.to.paused);
   close(kFromDead, change.to.from_dead);
   close(kToDead, change.to.to_dead);
+  if (change.to.storm) close(kStorm, change.to.storm->on);
   if (change.down != 0 || change.to.moves_link()) await_reroute(link, now_);
+  note_outage(change.to);
   rates_.set_capacity(link, is_closed(link) ? 0 : capacity_[link]);
 }
 
@@ -350,6 +352,7 @@ void FlowModel::settle() {
     const Work done = static_cast<Work>(s.rate) * static_cast<Work>((now_ - s.since).ps());
     s.left = s.left > done ? s.left - done : 0;
     s.since = now_;
+    if (last_outage_ != kNoOutage) note_rate(s, rates_.rate(sender));
     s.rate = rates_.rate(sender);
     plan(sender);
   }

@@ -31,6 +31,7 @@
 #include "dataplane/base/units.h"
 #include "dataplane/fabric/flow.h"
 #include "dataplane/fabric/graph.h"
+#include "dataplane/fabric/recoveries.h"
 #include "dataplane/fabric/routes.h"
 #include "dataplane/flows/flow_carrier.h"
 #include "dataplane/flows/flow_groups.h"
@@ -100,6 +101,9 @@ class FlowModel final : public FlowCarrier {
   bool is_routed(uint32_t flow) const {
     return !routes_.ends.empty() && routes_.ends[routes_.of[flow]].to != kNoVertex;
   }
+  /// What became of the outages that changes have begun, by number: a sender is stopped when its rate
+  /// becomes zero, and flows again when it is above zero.
+  const std::vector<Recovery>& recoveries() const { return recoveries_; }
   /// Flows that have begun and do not leave, though nobody has stopped them.
   std::vector<uint32_t> stuck() const;
   /// The links that the sender of a flow takes now; empty: there is no way.
@@ -121,7 +125,8 @@ class FlowModel final : public FlowCarrier {
   /// 2^-12 bit/s times 1 ps: what a share carries in a picosecond.
   using Work = unsigned __int128;
   static constexpr uint32_t kNone = 0xffffffff;
-  static constexpr uint8_t kDown = 1, kPaused = 2, kFromDead = 4, kToDead = 8;  ///< in closed_
+  static constexpr uint8_t kDown = 1, kPaused = 2, kFromDead = 4, kToDead = 8,
+                           kStorm = 16;  ///< in closed_
 
   struct Sender {
     uint32_t first = kNone, last = kNone;  ///< flows that have bytes to send, by next_
@@ -134,6 +139,7 @@ class FlowModel final : public FlowCarrier {
     bool active = false;     ///< known to rates_
     bool stopped = false;    ///< with its group
     bool cut_off = false;    ///< there is no way
+    uint32_t outage = kNoOutage;  ///< that has stopped it
   };
   /// A sender's first flow leaves at this time, if rates stay.
   struct Leaving {
@@ -184,6 +190,8 @@ class FlowModel final : public FlowCarrier {
   bool pass(uint32_t flow);
   bool waits_in_line(uint32_t flow);
   void begin(uint32_t flow);
+  void note_outage(const RateChange& change);
+  void note_rate(Sender& sender, MaxMin::Share rate);
   void begin_next(uint32_t sender);
   void activate(uint32_t sender);
   void start_by_clock(uint32_t flow, Time due);
@@ -250,9 +258,12 @@ class FlowModel final : public FlowCarrier {
     std::multimap<Time, LinkId> findings;
     std::vector<Time> moved;        ///< by link: when it went down or came up last
     std::vector<bool> left_out;     ///< by link: paths avoid it
+    std::vector<uint32_t> outage_of;  ///< by link: the last one
     std::vector<uint64_t> carried;  ///< by link: wire bytes of senders that have left it
   };
   std::unique_ptr<Reaction> reaction_;
+  std::vector<Recovery> recoveries_;
+  uint32_t last_outage_ = kNoOutage;
   std::vector<Change> changes_;  ///< by time
   size_t next_change_ = 0;
   Time now_;

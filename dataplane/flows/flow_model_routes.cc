@@ -13,12 +13,34 @@ void FlowModel::reroute_after(Duration after, Routes routes) {
                                                   {},
                                                   std::vector<Time>(links),
                                                   std::vector<bool>(links),
+                                                  std::vector<uint32_t>(links, kNoOutage),
                                                   std::vector<uint64_t>(links)});
+}
+
+void FlowModel::note_outage(const RateChange& change) {
+  if (change.outage == kNoOutage || !change.stops()) return;
+  last_outage_ = change.outage;
+  if (last_outage_ >= recoveries_.size()) recoveries_.resize(last_outage_ + 1);
+  if (recoveries_[last_outage_].at.is_never()) recoveries_[last_outage_].at = now_;
+  if (reaction_ != nullptr) reaction_->outage_of[change.link] = last_outage_;
+}
+
+/// Its rate is about to become this one.
+void FlowModel::note_rate(Sender& s, MaxMin::Share rate) {
+  if (rate == 0 && s.rate != 0 && s.outage == kNoOutage && s.first != kNone) {
+    s.outage = last_outage_;
+    ++recoveries_[s.outage].stopped;
+  } else if (rate != 0 && s.outage != kNoOutage) {
+    Recovery& recovery = recoveries_[s.outage];
+    ++recovery.again;
+    recovery.longest = std::max(recovery.longest, now_ - recovery.at);
+    s.outage = kNoOutage;
+  }
 }
 
 /// Whatever is at its ends besides switches.
 bool FlowModel::is_down(LinkId link) const {
-  return down_[link] != 0 || (closed_[link] & ~kPaused) != 0;
+  return down_[link] != 0 || (closed_[link] & ~(kPaused | kStorm)) != 0;
 }
 
 /// The link has gone down, or come up: the routing will find out, if that lasts.
@@ -40,6 +62,7 @@ void FlowModel::reroute() {
     if (r.moved[link] + r.after > now_ || down == r.left_out[link]) continue;
     r.left_out[link] = down;
     states.push_back({link, !down});
+    if (down && r.outage_of[link] != kNoOutage) recoveries_[r.outage_of[link]].rerouted = now_;
   }
   if (states.empty()) return;
   r.routes.set_links(states);

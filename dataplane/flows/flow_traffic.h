@@ -118,6 +118,9 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   uint64_t next_turn(LinkId nic, uint8_t blocked, Time now) const override;
   /// Senders of a group that is stopped send nothing; what is on its way comes in.
   void set_running(uint32_t group, bool running, Time now) override;
+  void look(FlowsLook& out) const override {
+    out = {given_up_.empty() ? kNone : given_up_.front()};
+  }
 
   // NetworkEnds
   PacketId pull(LinkId nic, uint8_t blocked, Time now) override;
@@ -126,6 +129,9 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void wake(uint32_t index, Time now) override;
   void rerouted(Time now) override;
   void held(LinkId nic, Time now) override;
+  uint64_t stream_of(const NetPacket& packet) const override {
+    return uint64_t{packet.flow} << 1 | (packet.kind == kData ? 0 : 1);
+  }
   void prefetch(uint32_t index, int stage) const override;
   void prefetch_delivery(const NetPacket& packet) const override;
 

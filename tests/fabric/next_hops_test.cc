@@ -140,5 +140,83 @@ TEST(NextHops, LinksThatAPacketCarriesComeOneAfterAnother) {
   EXPECT_EQ(Way::by_number(5, 1).destination(), 5u);
 }
 
+/// Links to `to` from every vertex, over switches and links that are up; the plain way.
+std::vector<uint32_t> distances(const Graph& graph, const std::vector<bool>& down, VertexId to) {
+  std::vector<uint32_t> hops(graph.vertices().size(), UINT32_MAX);
+  hops[to] = 0;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (LinkId link = 0; link < graph.links().size(); ++link) {
+      const GraphLink& l = graph.link(link);
+      const bool passes = l.to == to || graph.vertices()[l.to].kind == VertexKind::kSwitch;
+      if (down[link] || !passes || hops[l.to] == UINT32_MAX || hops[l.to] + 1 >= hops[l.from])
+        continue;
+      hops[l.from] = hops[l.to] + 1;
+      changed = true;
+    }
+  }
+  return hops;
+}
+
+// Down again and again, some of them up in between: ways are shortest ones of what is up, or end at
+// a switch that knows none; and all is as it was when all is up.
+TEST(NextHops, LeaveOutLinksThatAreDown) {
+  std::mt19937 random(13);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<VertexId> nics;
+    const Graph graph = random_graph(random, nics);
+    const auto choice = round % 2 == 0 ? RouteChoice::kSpray : RouteChoice::kEcmp;
+    NextHops hops(graph, choice, 7), fresh(graph, choice, 7);
+    for (const VertexId nic : nics) {
+      hops.learn(nic);
+      fresh.learn(nic);
+    }
+    std::vector<bool> down(graph.links().size());
+    for (int change = 0; change < 4; ++change) {
+      std::vector<LinkState> states;
+      for (LinkId link = 0; link < down.size(); ++link) {
+        const bool now = change < 3 && random() % 3 == 0;
+        if (now == down[link]) continue;
+        down[link] = now;
+        states.push_back({link, !now});
+      }
+      hops.set_links(states);
+      for (const VertexId to : nics) {
+        const std::vector<uint32_t> far = distances(graph, down, to);
+        for (const VertexId from : nics) {
+          if (from == to) continue;
+          const bool sprayed = choice == RouteChoice::kSpray;
+          const uint64_t paths = sprayed ? hops.paths(from, to) : 1;
+          EXPECT_EQ(paths == 0, sprayed && far[from] == UINT32_MAX);
+          for (uint64_t flow = 0; flow < 6; ++flow) {
+            Way way = sprayed ? Way::by_number(to, paths == 0 ? 0 : flow % paths)
+                              : Way::by_hash(to, flow_hash(from, to, flow));
+            VertexId at = from;
+            LinkId link = kNoLink, first = kNoLink;
+            for (unsigned left = 100; at != to && left > 0; --left) {
+              link = hops.next(at, way);
+              if (at == from) first = link;
+              if (link == kNoLink) break;
+              if (far[from] != UINT32_MAX) {
+                EXPECT_FALSE(down[link]);
+                EXPECT_EQ(far[graph.link(link).to] + 1, far[at]);
+              }
+              at = graph.link(link).to;
+            }
+            // A NIC sends all the same: its switch says no, or its only cable is down.
+            if (far[from] != UINT32_MAX) EXPECT_EQ(at, to);
+            if (far[from] == UINT32_MAX && at == to) EXPECT_TRUE(down[first]);
+            if (change == 3) {
+              Way again = sprayed ? Way::by_number(to, flow % paths)
+                                  : Way::by_hash(to, flow_hash(from, to, flow));
+              EXPECT_EQ(walk(graph, hops, from, again), walk(graph, fresh, from, again));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace understudy

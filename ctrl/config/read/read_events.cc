@@ -34,25 +34,37 @@ class EventReader {
     const TomlNode* lasts = table_.any("for");
     if (lasts == nullptr) return;
     if (const auto time = table_.duration("for")) event_.lasts = time->value;
-    if (action != EventAction::kDown && action != EventAction::kPause) {
+    if (action != EventAction::kDown && action != EventAction::kPause &&
+        action != EventAction::kStorm) {
       table_.error(lasts->line, "for", lasts->describe(),
-                   "belongs to action = \"down\" and \"pause\"");
+                   "belongs to action = \"down\" and \"pause\", and to \"storm\"");
     } else if (event_.lasts == Duration()) {
       table_.error(lasts->line, "for", lasts->describe(), "expected some time");
     }
   }
 
-  /// Key and kind of what it is about; no other key of the three may be there.
+  bool is_given(std::string_view key) { return table_.any(key) != nullptr; }
+
+  /// What the action is of; of links, where one is given by another name too, that.
+  std::string_view subject() {
+    if (event_.is_of_node()) return "node";
+    if (event_.is_of_traffic()) return "traffic";
+    const bool of_ports = event_.action == EventAction::kDown || event_.action == EventAction::kUp;
+    if (of_ports && is_given("switch")) return "switch";
+    if (((of_ports && is_given("nic")) || event_.is_storm()) && is_given("node")) return "node";
+    return "link";
+  }
+
+  /// Key and kind of what it is about; no other key of the four may be there.
   void read_subject() {
-    const std::string_view key = event_.is_of_node()      ? "node"
-                                 : event_.is_of_traffic() ? "traffic"
-                                                          : "link";
-    for (const std::string_view other : {"link", "node", "traffic"}) {
+    const std::string_view key = subject();
+    for (const std::string_view other : {"link", "node", "traffic", "switch"}) {
       const TomlNode* found = table_.any(other);
       if (found == nullptr || other == key) continue;
       table_.error(found->line, other, found->describe(),
                    other == "node"      ? "needs action = \"pause\" or \"resume\""
                    : other == "traffic" ? "needs action = \"start\" or \"stop\""
+                   : other == "switch"  ? "needs action = \"down\" or \"up\""
                                         : "this action is not one of links");
     }
     table_.require(key, key == "link"   ? "a node, for all its links, or \"leaf0 - spine1\""
@@ -61,11 +73,20 @@ class EventReader {
     const auto name = table_.text(key);
     if (!name) return;
     if (key == "traffic") return read_traffic_name(*name);
+    if (key == "switch") event_.of_switch = name->value;
     if (key == "link") event_.link = parse_link_name(name->value);
-    if (event_.link) return;
+    if (event_.link || event_.of_switch) return;
     const NodeConfig* node = context_.resolve(table_, key, *name);
     complete_ = node != nullptr;
-    if (node != nullptr) event_.node = node->index;
+    if (node == nullptr) return;
+    event_.node = node->index;
+    if (key == "node" && !event_.is_of_node()) read_nic(*node);
+  }
+
+  /// Of a node's NICs one; or, of a storm, all.
+  void read_nic(const NodeConfig& node) {
+    const auto nic = table_.integer("nic", 0, static_cast<int64_t>(node.nics.size()) - 1);
+    if (nic) event_.nic = static_cast<uint32_t>(nic->value);
   }
 
   void read_traffic_name(const Located<std::string>& name) {
@@ -77,8 +98,24 @@ class EventReader {
     }
   }
 
+  void read_storm() {
+    for (const std::string_view key : {"priority", "quanta"}) {
+      const TomlNode* value = table_.any(key);
+      if (value == nullptr || event_.is_storm()) continue;
+      table_.error(value->line, key, value->describe(), "belongs to action = \"storm\"");
+    }
+    if (const auto p = table_.integer("priority", 0, kPriorities - 1)) {
+      event_.priority = static_cast<uint8_t>(p->value);
+    }
+    if (const auto n = table_.integer("quanta", 1, 65'535)) {
+      event_.quanta = static_cast<uint32_t>(n->value);
+    }
+  }
+
   void read_changes() {
-    const bool links = !event_.is_of_node() && !event_.is_of_traffic();
+    read_storm();
+    const bool links =
+        !event_.is_of_node() && !event_.is_of_traffic() && !event_.of_switch && !event_.is_storm();
     bool any = event_.action.has_value() || table_.any("action") != nullptr;
     for (const std::string_view key : {"rate", "latency", "loss"}) {
       const TomlNode* value = table_.any(key);

@@ -187,6 +187,26 @@ void complete_classes(TableReader& table, ReadContext& context) {
   }
 }
 
+PfcWatchdog read_watchdog(const TomlNode& node, ReadContext& context) {
+  TableReader table(node, "queues.pfc_watchdog", context.errors);
+  PfcWatchdog watchdog;
+  const auto time = [&](std::string_view key, Duration& out) {
+    const auto value = table.duration(key);
+    if (!value) return;
+    out = value->value;
+    if (out > Duration()) return;
+    table.error(value->line, key, table.any(key)->describe(), "expected some time");
+  };
+  time("poll", watchdog.poll);
+  time("restore", watchdog.restore);
+  if (const auto n = table.integer("polls", 1, 1000)) {
+    watchdog.polls = static_cast<uint32_t>(n->value);
+  }
+  table.choice("action", {{"drop", false}, {"forward", true}}, watchdog.forward);
+  table.finish();
+  return watchdog;
+}
+
 void read_switches(const TomlNode& node, ReadContext& context) {
   TableReader table(node, "queues", context.errors);
   context.config.queues.given = true;
@@ -198,6 +218,13 @@ void read_switches(const TomlNode& node, ReadContext& context) {
     table.error(table.line(), "class", "", "expected at most 8 classes");
   }
   complete_classes(table, context);
+  if (const TomlNode* watchdog = table.table("pfc_watchdog")) {
+    network.watchdog = read_watchdog(*watchdog, context);
+    const auto has_pfc = [](const ClassSettings& c) { return c.pfc.has_value(); };
+    if (std::ranges::none_of(network.classes, has_pfc)) {
+      table.error(watchdog->line, "pfc_watchdog", "a watchdog", "no class has pfc");
+    }
+  }
   read_priority_map(table, context);
   table.finish();
 }

@@ -34,6 +34,7 @@ enum class CommandKind : uint8_t {
   kSnapshot,      ///< copies counters into `snapshot`
   kCountRc,       ///< those of the queue pairs to port `port` only, into `rc`
   kFindDeadlock,  ///< `deadlock`->find(), if a pause has lasted for a second
+  kLookAtFlows,   ///< how those of the network fare, into `flows`
 };
 
 /// Counters of one shard at one moment; memory belongs to control.
@@ -78,6 +79,7 @@ struct Command {
   RcCounters* rc = nullptr;
   const Datagram* datagram = nullptr;
   DeadlockSearch* deadlock = nullptr;
+  FlowsLook* flows = nullptr;
 };
 
 enum class ReplyStatus : uint8_t {

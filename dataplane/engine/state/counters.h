@@ -35,6 +35,7 @@ enum class Drop : uint8_t {
   kLinkDown,     ///< a link of the fabric was down
   kNoNeighbour,  ///< of the host, to a real node that has not answered who asked for its MAC
   kNoRoute,      ///< no link of the fabric that is up led to its destination
+  kWatchdog,     ///< its queue in the fabric was paused by a storm
   kCount
 };
 const char* drop_name(Drop reason);

@@ -102,6 +102,11 @@ class SwitchedFabric final : public NetworkEnds {
   void pause_leaves(LinkId link, unsigned cls, bool pause, Time now) override;
   void wake(uint32_t index, Time now) override { background_->wake(index, now); }
   void rerouted(Time now) override;
+  /// Of queue pairs: who sends to whom by which UDP port, which is what switches hash.
+  uint64_t stream_of(const NetPacket& packet) const override {
+    if (packet.kind != kOthersPacket) return background_->stream_of(packet);
+    return packet.way.key ^ uint64_t{packet.way.to} << 32 ^ kOwnStream;
+  }
   void held(LinkId nic, Time now) override {
     if (background_ != nullptr) background_->held(nic, now);
   }
@@ -114,6 +119,7 @@ class SwitchedFabric final : public NetworkEnds {
   void set_one_link(RateChange change);
   static constexpr size_t kKnownPaths = 4096;
   static constexpr uint32_t kNobody = 0xffffffff;
+  static constexpr uint64_t kOwnStream = uint64_t{1} << 63;  ///< flows have lower numbers
   struct Path {
     uint64_t key = ~uint64_t{0};
     LinkId* links = nullptr;

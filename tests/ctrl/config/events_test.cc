@@ -42,6 +42,29 @@ TEST(Events, AreOfLinksNodesAndTraffic) {
   EXPECT_FALSE(config->traffic[1].held);
 }
 
+TEST(Events, AreOfSwitchesPortsAndStorms) {
+  const auto config = load(
+      "[[event]]\nat = \"1ms\"\nswitch = \"switch0\"\naction = \"down\"\nfor = \"2ms\"\n"
+      "[[event]]\nat = \"2ms\"\nnode = \"w1\"\nnic = 0\naction = \"up\"\n"
+      "[[event]]\nat = \"3ms\"\nnode = \"w2\"\naction = \"storm\"\nfor = \"1ms\"\n"
+      "[[event]]\nat = \"4ms\"\nlink = \"switch0 -> w3\"\naction = \"storm\"\npriority = 3\n"
+      "quanta = 100\n");
+  ASSERT_TRUE(config) << describe(config.error());
+  const std::vector<EventConfig>& events = config->events;
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[0].of_switch, "switch0");
+  EXPECT_EQ(events[0].lasts, Duration::ms(2));
+  EXPECT_EQ(events[1].node, 1u);
+  EXPECT_EQ(events[1].nic, 0u);
+  EXPECT_TRUE(events[2].is_storm());
+  EXPECT_EQ(events[2].node, 2u);
+  EXPECT_EQ(events[2].quanta, 65'535u);
+  EXPECT_FALSE(events[2].priority);
+  EXPECT_EQ(text_of(*events[3].link), "switch0 -> w3");
+  EXPECT_EQ(events[3].priority, 3);
+  EXPECT_EQ(events[3].quanta, 100u);
+}
+
 TEST(Events, WrongOnesAreNamed) {
   struct Case {
     const char* lines;
@@ -59,6 +82,11 @@ TEST(Events, WrongOnesAreNamed) {
            Case{"link = \"w0\"\nloss = 2", "probability from 0 to 1"},
            Case{"node = \"w0\"\nlink = \"w0\"\nrate = \"1Gbit/s\"", "\"pause\" or \"resume\""},
            Case{"link = \"w0\"", "needs rate, latency, loss or an action"},
+           Case{"switch = \"switch0\"\naction = \"pause\"\nnode = \"w0\"", "\"down\" or \"up\""},
+           Case{"switch = \"switch0\"\naction = \"down\"\nloss = 0.5", "belongs to links"},
+           Case{"node = \"w0\"\nnic = 1\naction = \"down\"", "event.nic"},
+           Case{"node = \"w0\"\naction = \"storm\"\nquanta = 0", "event.quanta"},
+           Case{"link = \"w0\"\naction = \"down\"\npriority = 3", "belongs to action = \"storm\""},
        }) {
     SCOPED_TRACE(c.lines);
     const auto config = load(std::string("[[event]]\nat = \"1ms\"\n") + c.lines + "\n");

@@ -174,6 +174,8 @@ const std::map<std::string_view, Example>& examples() {
          p.job = kJoin;
        }},
       {"`[topology]`", [](Parts& p) { p.more = kTopology; }},
+      {"`[topology] reconverge`: routes leave out links that are down",
+       [](Parts& p) { p.more = std::string(kTopology) + "reconverge = \"1ms\"\n"; }},
       {"several `[[port]]`s in one network",
        [](Parts& p) {
          several(p);

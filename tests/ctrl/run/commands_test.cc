@@ -17,11 +17,26 @@ Config config() {
 
 TEST(Commands, WhatTheReportWritesReadsBack) {
   const Config c = config();
-  for (const char* text :
-       {"link gpu rate 50000000bit/s", "link w0 latency 2000000ps loss 0.001", "link w1 down",
-        "link w1 down 3000000ps", "link w1 up", "link w0 - switch0 down",
-        "link * -> switch0 rate unlimited", "node w0 pause", "node w0 pause 1000000ps",
-        "node w0 resume", "traffic incast stop", "traffic traffic 2 start"}) {
+  for (const char* text : {"link gpu rate 50000000bit/s",
+                           "link w0 latency 2000000ps loss 0.001",
+                           "link w1 down",
+                           "link w1 down 3000000ps",
+                           "link w1 up",
+                           "link w0 - switch0 down",
+                           "link * -> switch0 rate unlimited",
+                           "node w0 pause",
+                           "node w0 pause 1000000ps",
+                           "node w0 resume",
+                           "traffic incast stop",
+                           "traffic traffic 2 start",
+                           "switch switch0 down",
+                           "switch switch0 down 50000000000ps",
+                           "switch switch0 up",
+                           "node w1 nic 0 down 1000000ps",
+                           "node w1 nic 0 up",
+                           "node w0 storm",
+                           "node w0 nic 0 storm 1000000ps priority 3 quanta 100",
+                           "link switch0 -> w0 storm 1000000ps"}) {
     const auto event = parse_command(c, text);
     ASSERT_TRUE(event) << event.error().text;
     EXPECT_EQ(event->at, Time::zero());
@@ -62,6 +77,9 @@ TEST(Commands, WhatMakesNoSenseIsNamed) {
   EXPECT_NE(why("link gpu up down").find("none of"), std::string::npos);
   EXPECT_NE(why("node w0 sleep").find("neither pause nor resume"), std::string::npos);
   EXPECT_NE(why("node w0 resume 2ms").find("too much"), std::string::npos);
+  EXPECT_NE(why("switch switch0 pause").find("neither down nor up"), std::string::npos);
+  EXPECT_NE(why("node w0 nic 1 down").find("no number from 0 to 0"), std::string::npos);
+  EXPECT_NE(why("node w0 storm 1ms quanta 0").find("no number from 1 to 65535"), std::string::npos);
   EXPECT_NE(why("traffic incats stop").find("did you mean \"incast\""), std::string::npos);
   EXPECT_NE(why("traffic incast").find("neither start nor stop"), std::string::npos);
 }

@@ -107,6 +107,72 @@ TEST(SimulateEventsSwitched, ACableBetweenSwitchesGoesDownAndUp) {
   EXPECT_GT(sum(report, "lost_by_outage"), 0u);
 }
 
+constexpr const char* kTwoSpines =
+    "[topology]\nkind = \"leaf_spine\"\nhosts_per_leaf = 4\nspines = 2\n"
+    "uplink = { rate = \"10Gbit/s\", latency = \"2us\" }\n";
+
+/// A ring of eight over two leaves, one of whose nodes is real.
+Config ring_of_eight(const std::string& topology, const std::string& inner = "packets",
+                     const std::string& more = "") {
+  RingText ring{.ranks = 8, .sizes = "\"4MiB\"", .job = "inner = \"" + inner + "\"\n"};
+  ring.more = topology + more;
+  return config_of(ring.text());
+}
+
+// Queue pairs and messages between emulated ranks go around the spine.
+TEST(SimulateEventsSwitched, ADeadSpineIsLeftOutWhereRoutingReacts) {
+  for (const char* inner : {"packets", "times"}) {
+    for (const char* spine : {"spine0", "spine1"}) {
+      SCOPED_TRACE(std::string(inner) + " " + spine);
+      const std::string command = std::string("at 2.5ms switch ") + spine + " down";
+      const Config reacts =
+          ring_of_eight(std::string(kTwoSpines) + "reconverge = \"100us\"\n", inner);
+      const RunReport report = simulated(reacts, "", {command});
+      EXPECT_FALSE(report.jobs.at(0).failed);
+      EXPECT_EQ(report.jobs.at(0).collectives.size(), report.jobs.at(0).planned);
+      EXPECT_EQ(report.closed.size(), 4u);
+      ASSERT_EQ(report.outages.size(), 1u);
+      EXPECT_EQ(report.outages[0].event, std::string("switch ") + spine + " down");
+      EXPECT_EQ(report.outages[0].rerouted, Time::zero() + Duration::us(2'600));
+    }
+  }
+}
+
+TEST(SimulateEventsSwitched, RatesBesideARealNodeGoAroundItToo) {
+  const std::string traffic =
+      "[[traffic]]\nname = \"load\"\npattern = \"flow\"\nfrom = [\"w0\", \"w1\", \"w2\"]\n"
+      "to = [\"w4\", \"w5\", \"w6\"]\nsize = \"1MB\"\nat = \"2ms\"\n";
+  RingText ring{.ranks = 8, .sizes = "\"4MiB\"", .job = "inner = \"times\"\n"};
+  ring.fabric = "fidelity = \"flow\"\n";
+  const std::vector<std::string> both = {"at 2.5ms switch spine0 down",
+                                         "at 2.5ms switch spine1 down"};
+  ring.more = std::string(kTwoSpines) + "reconverge = \"100us\"\n" + traffic;
+  for (const std::string& command : both) {
+    const RunReport report = simulated(config_of(ring.text()), "", {command});
+    EXPECT_EQ(report.traffic->groups.at(0).ended, 3u);
+  }
+}
+
+TEST(SimulateEventsSwitched, APortOfANicIsAsItsCable) {
+  const Config config = ring_of_eight(kTwoSpines);
+  const RunReport port = simulated(config, "", {"at 2.5ms node w0 nic 0 down 3ms"});
+  const RunReport cable = simulated(config, "", {"at 2.5ms link w0 - leaf0 down 3ms"});
+  ASSERT_FALSE(port.jobs.at(0).failed);
+  EXPECT_EQ(measured(port), measured(cable));
+  EXPECT_EQ(port.commands.at(0).text, "node w0 nic 0 down 3000000000ps");
+  EXPECT_EQ(port.outages.size(), 1u);
+}
+
+// The real node's queue pairs are all right: it waits for ranks that wait for others.
+TEST(SimulateEventsSwitched, MessagesThatNeverComeEndTheRun) {
+  const std::string why = error_of(ring_of_eight(kTwoSpines), {"at 2.5ms node w4 nic 0 down"});
+  EXPECT_EQ(
+      why.find("test.toml: a job never ends: nothing comes through w4 -> leaf1, leaf1 -> w4: a "
+               "job's message from w"),
+      0u)
+      << why;
+}
+
 /// Traffic beside the ring, held until a command.
 std::string held_traffic() {
   return std::string(kLeafSpine) +

@@ -2,6 +2,7 @@
 // closed forms, and what a run says that cannot end.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -136,6 +137,44 @@ TEST(Outages, AFlapOf200MicrosecondsWithAndWithoutReaction) {
   // Packets up to 149 are lost at 150.5 us. 150 comes to w1 by the other spine at 155 us; when its
   // NAK is back 159 leaves. Then come 99 to 399.
   EXPECT_EQ(received(two_spines("reconverge = \"50us\"\n", rest)), Duration::us(160 + 301 + 4));
+  EXPECT_EQ(received(two_spines("", rest, "flow")), Duration::us(400 + 200 + 4));
+  EXPECT_EQ(received(two_spines("reconverge = \"50us\"\n", rest, "flow")),
+            Duration::us(400 + 50 + 4));
+}
+
+/// Of the only outage: streams, when routes changed, and how long it was until packets came.
+void expect_outage(const std::string& text, std::optional<Time> rerouted, Duration longest) {
+  const auto report = run(text);
+  ASSERT_TRUE(report) << report.error().text;
+  ASSERT_EQ(report->outages.size(), 1u);
+  const OutageReport& outage = report->outages[0];
+  EXPECT_EQ(outage.at, Time::zero() + Duration::ns(100'500));
+  EXPECT_EQ(outage.rerouted, rerouted);
+  EXPECT_EQ(outage.stopped, 1u);
+  EXPECT_EQ(outage.again, 1u);
+  EXPECT_EQ(outage.longest, longest);
+}
+
+// Packet 101 is the first one that left after it, and comes a microsecond behind packet 100.
+TEST(Outages, TheReportSaysWhenTrafficFlowedAgain) {
+  const std::string flap = "[[event]]\nat = \"100500ns\"\nlink = \"leaf0 -> " + spine(taken()) +
+                           "\"\naction = \"down\"\nfor = \"200us\"\n";
+  const std::string rest = frames() + flow(400) + flap;
+  const Time found = Time::zero() + Duration::ns(150'500);
+  const std::string reacts = "reconverge = \"50us\"\n";
+  expect_outage(two_spines("", rest), std::nullopt, Duration::us(200 + 1 + 4));
+  expect_outage(two_spines(reacts, rest), found, Duration::us(155) - Duration::ns(100'500));
+  expect_outage(two_spines("", rest, "flow"), std::nullopt, Duration::us(200));
+  expect_outage(two_spines(reacts, rest, "flow"), found, Duration::us(50));
+}
+
+// As above, but packet 98 is cut off behind the spine too.
+TEST(Outages, ASpineThatIsBootedLosesWhatItHas) {
+  const std::string reboot = "[[event]]\nat = \"100500ns\"\nswitch = \"" + spine(taken()) +
+                             "\"\naction = \"down\"\nfor = \"200us\"\n";
+  const std::string rest = frames() + flow(400) + reboot;
+  EXPECT_EQ(received(two_spines("", rest)), Duration::ns(300'500) + Duration::us(209 + 302 + 3));
+  EXPECT_EQ(received(two_spines("reconverge = \"50us\"\n", rest)), Duration::us(160 + 302 + 4));
   EXPECT_EQ(received(two_spines("", rest, "flow")), Duration::us(400 + 200 + 4));
   EXPECT_EQ(received(two_spines("reconverge = \"50us\"\n", rest, "flow")),
             Duration::us(400 + 50 + 4));
