@@ -65,6 +65,13 @@ Result<RunReport> run_at(const Config& config, FabricFidelity fidelity,
   return simulate(*scenario, simulate_options);
 }
 
+/// Each id once.
+void add_validity(std::vector<ValidityLine>& all, const std::vector<ValidityLine>& more) {
+  for (const ValidityLine& line : more) {
+    if (std::ranges::find(all, line.id, &ValidityLine::id) == all.end()) all.push_back(line);
+  }
+}
+
 class Comparer {
  public:
   Comparer(const Config& config, const Topology* topology, const CompareOptions& options)
@@ -115,8 +122,7 @@ void Comparer::add_predictions() {
       compared.way = way_text(prediction, predicted);
       compared.time[static_cast<size_t>(Speed::kClosedForm)] = predicted.closed_form;
       compared.predict = predicted.time;
-      compared.source = predicted.source;
-      compared.closed_form_limits = predicted.limits;
+      compared.predicted = predicted;
     }
     out_.parts.back().heading = heading_text(config_, prediction);
   }
@@ -149,11 +155,14 @@ Result<Comparison> Comparer::compare() {
     for (const std::string& why : out_.refused) text += "\n  " + why;
     return fail(text);
   }
-  const Reasons reasons(config_, predictions_, reports_[static_cast<size_t>(Speed::kPackets)]);
+  const Reasons reasons(config_, reports_[static_cast<size_t>(Speed::kPackets)]);
   for (ComparedPart& part : out_.parts) {
-    for (ComparedRow& row : part.rows) reasons.explain(part, row);
+    for (ComparedRow& row : part.rows) reasons.explain(row);
   }
-  out_.not_modelled = reasons.not_modelled();
+  for (const auto& report : reports_) {
+    if (report) add_validity(out_.validity, report->validity);
+  }
+  add_validity(out_.validity, prediction_validity(predictions_));
   return std::move(out_);
 }
 

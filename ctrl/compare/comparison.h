@@ -30,8 +30,7 @@ struct ComparedRow {
   std::string way;  ///< "ring simple, 8 ch"
   /// What `predict` says, by the closed form or as flows.
   std::optional<double> predict;
-  std::optional<PredictionSource> source;
-  std::vector<std::string> closed_form_limits;  ///< why the closed form does not hold
+  std::optional<PredictedRow> predicted;
   /// Microseconds, the mean of the timed operations; nothing: that speed has no figure.
   std::array<std::optional<double>, kSpeeds> time;
   /// Why two of them differ by more than kEqualShare. Empty where none do.
@@ -59,7 +58,7 @@ struct Comparison {
   std::vector<ComparedPart> parts;
   /// By Speed: why it has no figures; empty: it has.
   std::array<std::string, kSpeeds> refused;
-  std::vector<std::string> not_modelled;
+  std::vector<ValidityLine> validity;  ///< of all three, each id once
 };
 
 struct CompareOptions {

@@ -3,6 +3,7 @@
 
 #include "ctrl/compare/comparison.h"
 #include "ctrl/report/nccl_columns.h"
+#include "ctrl/report/validity_json.h"
 #include "dataplane/base/text_format.h"
 
 namespace understudy {
@@ -47,7 +48,10 @@ std::string part_text(const ComparedPart& part) {
 Json row_json(const ComparedRow& row) {
   Json out = {{"size", row.bytes}, {"way", row.way}};
   if (row.predict) out["predict_us"] = *row.predict;
-  if (row.source) out["source"] = source_word(*row.source);
+  if (row.predicted) {
+    out["source"] = source_word(row.predicted->source);
+    if (row.predicted->error) out["within"] = *row.predicted->error;
+  }
   for (size_t s = 0; s < kSpeeds; ++s) {
     const std::string key = std::string(kSpeedNames[s]) + "_us";
     if (row.time[s]) out[key] = *row.time[s];
@@ -71,9 +75,7 @@ std::string comparison_text(const Config&, const Comparison& comparison) {
     if (comparison.refused[s].empty()) continue;
     text += "# no figures of " + std::string(kSpeedNames[s]) + ": " + comparison.refused[s] + "\n";
   }
-  std::string all;
-  for (const std::string& what : comparison.not_modelled) all += (all.empty() ? "" : "; ") + what;
-  if (!all.empty()) text += "# not modelled: " + all + "\n";
+  text += validity_text(comparison.validity);
   return text;
 }
 
@@ -90,7 +92,7 @@ std::string comparison_json(const Config& config, const Comparison& comparison) 
   for (size_t s = 0; s < kSpeeds; ++s) {
     if (!comparison.refused[s].empty()) out["refused"][kSpeedNames[s]] = comparison.refused[s];
   }
-  out["not_modelled"] = comparison.not_modelled;
+  out["validity"] = validity_json(comparison.validity);
   return out.dump(2) + "\n";
 }
 

@@ -11,6 +11,7 @@
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/network_wanted.h"
 #include "ctrl/network/rate_times.h"
+#include "ctrl/predict/prediction_error.h"
 #include "ctrl/report/text.h"
 #include "ctrl/schedule/iteration_reports.h"
 #include "ctrl/schedule/job_tuner.h"
@@ -23,6 +24,7 @@ namespace {
 
 /// Share of an operation's time from which on credits hold it up.
 constexpr double kWindowShare = 0.002;
+constexpr uint64_t kSlicesOfAChunk = 2;
 /// Of a ring that they hold up: fewer have too few steps for the mean to be exact.
 constexpr uint32_t kFewRanks = 48;
 
@@ -174,9 +176,15 @@ void set_inside(const Config& config, const CommunicatorSize& communicator, uint
   }
 }
 
+/// By credits.
+bool held_up(const PredictedRow& row) {
+  return row.closed_form > row.without_window * (1 + kWindowShare);
+}
+
 /// Why the closed form does not hold; rules that were found by `tools/experiments/compare_table`.
 std::vector<std::string> limits_of(const Config& config, const OperationShape& shape,
-                                   const JobNetwork& network, const PredictedRow& row) {
+                                   const ChunkPlan& cut, const JobNetwork& network,
+                                   const PredictedRow& row) {
   std::vector<std::string> limits;
   const bool ring = !function_name(shape.collective).empty() &&
                     shape.algorithm == Algorithm::kRing && !is_pipeline(shape.collective);
@@ -193,9 +201,14 @@ std::vector<std::string> limits_of(const Config& config, const OperationShape& s
     limits.push_back("contention: " + std::to_string(network.sharing) +
                      " channels share a NIC, packet by packet");
   }
-  const bool bound = row.closed_form > row.without_window * (1 + kWindowShare);
-  if (bound && shape.communicator.ranks < kFewRanks) {
+  if (held_up(row) && shape.communicator.ranks < kFewRanks) {
     limits.push_back("window: few steps, and credits hold them up");
+  }
+  // The last loop's chunks are whole groups of elements, and some ranks have none.
+  const uint64_t ranks = shape.communicator.ranks;
+  if (cut.loops == 0 && cut.last * ranks > cut.part + cut.part / 100) {
+    limits.push_back("parts: " + std::to_string(cut.part) + " bytes a channel are too few for " +
+                     std::to_string(ranks) + " ranks to have equal ones");
   }
   return limits;
 }
@@ -262,12 +275,21 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
     row.without_window = operation_time(shape, cut, calibration, endless);
     row.sharing = network.sharing;
     row.colliding = network.colliding;
-    row.limits = limits_of(config, shape, network, row);
+    row.messages_meet = shape.algorithm != Algorithm::kRing || function_name(shape.collective).empty();
+    row.limits = limits_of(config, shape, cut, network, row);
     row.time = row.closed_form;
-    if (!row.limits.empty()) row.source = PredictionSource::kBeyond;
+    if (!row.limits.empty()) {
+      row.source = PredictionSource::kBeyond;
+    } else if (!config.calibration) {
+      row.error = kClosedFormError;
+    }
     if (const auto time = flows.time(job, bytes)) {
       row.time = *time;
       row.source = PredictionSource::kFlow;
+      const bool shared = network.sharing > 1 || !network.collision.empty();
+      const uint64_t message = cut.loops > 0 ? cut.chunk : cut.last;
+      row.error = flow_error(
+          shape, {shared, held_up(row), message <= config.fabric.mtu * kSlicesOfAChunk});
     }
     set_rates(job, out.communicator, row);
     if (row.time > 0) {
@@ -287,6 +309,13 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
                      .switches = topology != nullptr,
                      .unlimited = job.ranks.size() > 1 && out.network.nic_rate == 0,
                      .counted = out.network.all_pairs};
+  facts.inside = node_way(config).has_value();
+  facts.as_flows = std::ranges::all_of(out.rows, [](const PredictedRow& row) {
+    return row.source == PredictionSource::kFlow;
+  });
+  for (const PredictedRow& row : out.rows) {
+    if (row.source == PredictionSource::kBeyond) facts.beyond.push_back(row.bytes);
+  }
   for (const auto& [key, network] : networks) {
     const auto [algorithm, channels] = key;
     facts.share = std::min(facts.share, network.share);

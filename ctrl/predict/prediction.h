@@ -31,7 +31,11 @@ struct PredictedRow {
   double closed_form = 0;           ///< us
   double without_window = 0;        ///< us, the closed form with credits that are always there
   std::vector<std::string> limits;  ///< why the closed form does not hold
+  /// What such times were off by at most from those packet by packet, as a share or by kErrorTime
+  /// (prediction_error.h). Nothing: it is not known.
+  std::optional<double> error;
   uint32_t sharing = 1, colliding = 0;  ///< as JobNetwork
+  bool messages_meet = false;           ///< a rank has several connections between nodes
   double algorithm_rate = 0, bus_rate = 0;  ///< GB/s
   double nic_rate = 0;  ///< bit/s on the wire of each NIC of the busiest node, headers included
   TuningTable tuning;

@@ -80,6 +80,7 @@ std::string table_text(const Prediction& p, bool why) {
                              algbw_column(6),
                              busbw_column(6),
                              {"per NIC", "(Gbit/s)", 8},
+                             {"within", "(%)", 6},
                              {"algorithm", ""}});
   const auto fixed = [](double value) { return format_text("%.2f", value); };
   std::string text = columns.heading();
@@ -88,6 +89,7 @@ std::string table_text(const Prediction& p, bool why) {
                          type_word(name_of(kDataTypeNames, job.type)), redop,
                          root_text(has_root(job.collective), job.root), time_text(row.time),
                          fixed(row.algorithm_rate), fixed(row.bus_rate), fixed(row.nic_rate / 1e9),
+                         row.error ? decimal_text(*row.error * 100, 1) : "-",
                          way_text(p, row) + source_text(row)});
     if (why || row.source == PredictionSource::kBeyond) {
       for (const std::string& limit : row.limits) text += "#   " + limit + "\n";
@@ -133,6 +135,7 @@ Json row_json(const PredictedRow& row) {
   if (row.source != PredictionSource::kDimensions) {
     out["closed_form_us"] = row.closed_form;
     out["limits"] = row.limits;
+    if (row.error) out["within"] = *row.error;
   }
   if (row.tuning.chosen) {
     out["algorithm"] = word(row.tuning.algorithm);

@@ -35,8 +35,16 @@ void add_network(ValidityLines& lines, const PredictedJob& predicted) {
     lines.add("unlimited-links", "links of unlimited rate: bytes on them take no time");
   }
   lines.add("closed-form",
-            "closed form: no queues, losses, other jobs or [[traffic]] (understudy simulate has "
-            "them)");
+            std::string(predicted.as_flows ? "as flows" : "closed form") +
+                ": no queues, losses, other jobs or [[traffic]] (understudy simulate has them)");
+  if (!predicted.beyond.empty()) {
+    lines.add("beyond-closed-form",
+              "the closed form does not hold, and messages are too many to follow as flows: " +
+                  size_text(predicted.beyond.front()) +
+                  (predicted.beyond.size() == 1
+                       ? ""
+                       : " and " + std::to_string(predicted.beyond.size() - 1) + " more sizes"));
+  }
   if (!predicted.counted) {
     lines.add("uncounted-links", "too many pairs to route: links between switches do not count");
   }
@@ -88,7 +96,8 @@ std::vector<ValidityLine> predicted_validity(const Config& config, const Predict
   add_gpu_costs(lines, config, predicted);
   add_nccl_limits(lines, config, job);
   const bool by_dimensions = !job.dimensions.empty();
-  if (!by_dimensions && !config.calibration && predicted.communicator.gpus_per_node() > 1) {
+  if (!by_dimensions && !config.calibration && !predicted.inside &&
+      predicted.communicator.gpus_per_node() > 1) {
     lines.add("intra-node", "links inside nodes take no time");
   }
   add_draws(lines, config, predicted);

@@ -30,6 +30,10 @@ struct PredictedJob {
   bool counted = true;     ///< false: links between switches were not
   double share = 1;        ///< of its NICs' rate that a step's transfers get
   bool drawn = false;      ///< other seeds give its transfers other paths, and times
+  bool as_flows = false;   ///< all its times were found as flows, not by the closed form
+  bool inside = false;     ///< links inside nodes are in them
+  /// Sizes for which the closed form was taken beyond what it holds for.
+  std::vector<uint64_t> beyond = {};
 };
 /// Of one job's prediction.
 std::vector<ValidityLine> predicted_validity(const Config& config, const PredictedJob& predicted);

@@ -30,6 +30,7 @@ inline constexpr std::array kValidityIds =
         {"congestion-control", ValidityKind::kLimit},
         {"contention", ValidityKind::kDoubt},
         {"uncounted-links", ValidityKind::kDoubt},
+        {"beyond-closed-form", ValidityKind::kDoubt},
         {"one-seed", ValidityKind::kDoubt},
         {"extrapolation", ValidityKind::kDoubt},
         {"unknown-origin", ValidityKind::kDoubt},

@@ -204,7 +204,12 @@ void FlowModel::start_by_clock(uint32_t flow, Time due) {
   const uint32_t group = specs_[flow].group;
   due_[flow] = due;
   held_[flow] = !groups_.runs(group);
-  if (!held_[flow]) starts_.push({groups_.when(group, due), flow});
+  if (!held_[flow]) start_at(groups_.when(group, due), flow);
+}
+
+void FlowModel::start_at(Time at, uint32_t flow) {
+  const uint32_t connection = specs_[flow].connection;
+  starts_.push({at, flow, heard_[flow] && connection != kNoConnection ? connection : flow});
 }
 
 void FlowModel::leave(uint32_t sender) {

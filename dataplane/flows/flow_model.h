@@ -150,7 +150,11 @@ class FlowModel final : public FlowCarrier {
   struct Start {
     Time at;
     uint32_t flow;
-    bool operator>(const Start& o) const { return at != o.at ? at > o.at : flow > o.flow; }
+    uint32_t order;  ///< at one moment: of flows that somebody hears of their connection's number
+    bool operator>(const Start& o) const {
+      if (at != o.at) return at > o.at;
+      return order != o.order ? order > o.order : flow > o.flow;
+    }
   };
 
   /// Of a listener. At one moment flows come in before anybody wakes; then in the order in which it
@@ -185,6 +189,7 @@ class FlowModel final : public FlowCarrier {
   Duration path_time(uint32_t sender, uint64_t wire_bytes) const;
   Duration acknowledgement_time(uint32_t sender) const;
   Duration on_link(LinkId link, uint64_t bytes) const;
+  void start_at(Time at, uint32_t flow);
   bool is_short(uint32_t flow) const;
   Time take(LinkId link, Time at, uint64_t bytes);
   bool pass(uint32_t flow);

@@ -59,7 +59,7 @@ bool FlowModel::waits_in_line(uint32_t flow) {
   }
   if (place == now_) return false;
   has_place_[flow] = true;
-  starts_.push({place, flow});
+  start_at(place, flow);
   return true;
 }
 

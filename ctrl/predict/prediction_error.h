@@ -1,0 +1,38 @@
+// How far predictions are from the same operation packet by packet, at most, by what meets on the
+// links: bounds of what `tools/experiments/compare_table` has seen (docs/results/predict.md).
+#pragma once
+
+#include "collective_model/predict/time_model.h"
+
+namespace understudy {
+
+/// Below this an error is none, whatever its share: us.
+inline constexpr double kErrorTime = 0.1;
+
+/// Of the closed form of a ring, where it holds.
+inline constexpr double kClosedFormError = 0.02;
+
+/// What the messages of an operation meet.
+struct OnLinks {
+  bool shared = false;  ///< several connections share a NIC, or a link between switches
+  bool held_up = false;  ///< credits hold its ring up
+  bool small = false;  ///< messages are single packets
+};
+
+/// Of an operation as flows, as a share.
+constexpr double flow_error(const OperationShape& shape, const OnLinks& links) {
+  if (shape.collective == Collective::kSendRecv) return 0.02;
+  // Packets of many senders to one, or of one to many, are a matter of who is in front.
+  if (shape.collective == Collective::kGather || shape.collective == Collective::kScatter) {
+    return 0.3;
+  }
+  if (function_name(shape.collective).empty()) return 0.1;
+  if (shape.algorithm != Algorithm::kRing) return 0.1;
+  // Acknowledgements and credits are as large as the messages, and overtake them.
+  if (!links.shared) return is_pipeline(shape.collective) || links.small ? 0.05 : 0.02;
+  // Channels drift apart from hop to hop, and then do not meet any more.
+  if (is_pipeline(shape.collective)) return 0.3;
+  return links.held_up ? 0.4 : 0.15;
+}
+
+}  // namespace understudy
