@@ -173,7 +173,8 @@ uint64_t Emulator::progress() const {
 Result<void> Emulator::find_no_standstill(Time now) {
   const FlowTraffic* flows = network_ == nullptr ? nullptr : network_->packets();
   if (flows == nullptr) return {};
-  // Of a job whose messages do not come somebody else says so: the real node's queue pairs fail too.
+  // Of a job whose messages do not come somebody else says so: the real node's queue pairs fail
+  // too.
   if (flows->has_given_up() && flows->stuck().front() < network_->flows().size()) {
     return fail(stuck_text(now));
   }

@@ -11,7 +11,8 @@ constexpr uint64_t kQuantumBytes = 64;  // 512 bits
 }  // namespace
 
 /// PAUSEs come to the beginning of `link`: the first one now, the next one whenever its quanta have
-/// run out, so that no pause lapses; in the end one with zero quanta. They take no time of any wire.
+/// run out, so that no pause lapses; in the end one with zero quanta. They take no time of any
+/// wire.
 void Network::storm(LinkId link, const PfcStorm& given, Time now) {
   storm_counters_.resize(links_.size());
   if (given.on) {

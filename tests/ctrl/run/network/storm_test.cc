@@ -9,7 +9,8 @@
 namespace understudy {
 namespace {
 
-/// Two nodes at one switch. A packet takes 1 us on a link of 8 Gbit/s, and each has 1 us of latency.
+/// Two nodes at one switch. A packet takes 1 us on a link of 8 Gbit/s, and each has 1 us of
+/// latency.
 std::string star(const std::string& queues, const std::string& more,
                  const std::string& rate = "8Gbit/s", const std::string& fidelity = "packet") {
   return "format = 1\n[fabric]\nfidelity = \"" + fidelity +
