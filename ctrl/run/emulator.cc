@@ -84,7 +84,9 @@ std::vector<OutageReport> Emulator::outage_reports() const {
   const FlowModel* rates = network_->rates();
   const auto packets = queues() == nullptr ? std::vector<Recovery>() : queues()->recoveries();
   for (size_t i = 0; i < outages_.size(); ++i) {
-    OutageReport report{.event = outages_[i], .at = Time::never()};
+    OutageReport report;
+    report.event = outages_[i];
+    report.at = Time::never();
     const auto add = [&](const std::vector<Recovery>& all) {
       if (i >= all.size() || all[i].at.is_never()) return;
       report.at = all[i].at;

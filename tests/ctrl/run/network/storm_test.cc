@@ -86,6 +86,16 @@ TEST(PfcStorm, WithoutAWatchdogAllWaitUntilItIsOver) {
   EXPECT_EQ(received(rates), Duration::us(100 + 50 + 2));
 }
 
+// The second one begins in the first one and outlasts it.
+TEST(PfcStorm, TwoAtOnceAreOverWithTheLast) {
+  const RunReport report =
+      report_of(star("", flow(100) + storm("20500ns", "50us") + storm("60500ns", "30us")));
+  EXPECT_EQ(received(report), Duration::ns(90'500) + Duration::us(80 + 1));
+  EXPECT_EQ(last_link(report).paused, Duration::us(70));
+  EXPECT_EQ(count(last_link(report), "storm_pauses"), 2u);
+  EXPECT_EQ(count(last_link(report), "resumes"), 1u);
+}
+
 // 65,535 quanta last 335.5392 us at 100 Gbit/s.
 TEST(PfcStorm, PausesAreAsManyAsItTakes) {
   for (const auto& [lasts, pauses] :
