@@ -102,9 +102,9 @@ void add_run(CLI::App& app, int& status) {
   const std::string why_not = why_no_real_time();
   command->footer(
       (why_not.empty() ? why_not : "Note: " + why_not + ".\n") +
-      "Without --duration a run ends when its jobs are done, by SIGINT or SIGTERM, or when "
-      "switches "
-      "of its network have paused each other for ever.\n"
+      "Without --duration a run ends when its jobs are done, by SIGINT or SIGTERM, when switches "
+      "of its network have paused each other for ever, or when a job's message, or with "
+      "flows.retries a flow, has given up.\n"
       "Example: understudy run configs/quickstart.toml --capture out.pcapng --report out.json");
   command->callback([arguments, &status] { status = run(*arguments); });
 }

@@ -37,7 +37,7 @@ struct TrafficLinkReport {
   Time queue_peak_at;
   Duration paused;  ///< its sender, by the far end's PFC frames
   std::optional<Time> first_pause;
-  std::vector<Time> storms_detected;  ///< by the watchdog of its queues: the first four
+  std::vector<Time> storms_detected = {};  ///< by the watchdog of its queues: the first four
 };
 
 /// The flows of one [[traffic]] table.

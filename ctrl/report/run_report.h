@@ -24,8 +24,8 @@ struct CommandReport {
   std::string text;
 };
 
-/// An event that took links or switches down, or began a PFC storm, in a network; and how long traffic
-/// did not flow. dataplane/fabric/recoveries.h says what streams are.
+/// An event that took links or switches down, or began a PFC storm, in a network; and how long
+/// traffic did not flow. dataplane/fabric/recoveries.h says what streams are.
 struct OutageReport {
   std::string event;             ///< as CommandReport has it
   Time at;                       ///< when it took effect

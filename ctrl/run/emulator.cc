@@ -85,7 +85,9 @@ std::vector<OutageReport> Emulator::outage_reports() const {
   const FlowModel* rates = network_->rates();
   const auto packets = queues() == nullptr ? std::vector<Recovery>() : queues()->recoveries();
   for (size_t i = 0; i < outages_.size(); ++i) {
-    OutageReport report{.event = outages_[i], .at = Time::never()};
+    OutageReport report;
+    report.event = outages_[i];
+    report.at = Time::never();
     const auto add = [&](const std::vector<Recovery>& all) {
       if (i >= all.size() || all[i].at.is_never()) return;
       report.at = all[i].at;
@@ -174,7 +176,8 @@ uint64_t Emulator::progress() const {
 Result<void> Emulator::find_no_standstill(Time now) {
   const FlowTraffic* flows = network_ == nullptr ? nullptr : network_->packets();
   if (flows == nullptr) return {};
-  // Of a job whose messages do not come somebody else says so: the real node's queue pairs fail too.
+  // Of a job whose messages do not come somebody else says so: the real node's queue pairs fail
+  // too.
   if (flows->has_given_up() && flows->stuck().front() < network_->flows().size()) {
     return fail(stuck_text(now));
   }

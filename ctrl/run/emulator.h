@@ -64,8 +64,8 @@ class Emulator {
   /// The same of flows that wait for links that stay closed: asked again and again, an error, with
   /// the links' names, once nothing has come anywhere in the meantime.
   Result<void> find_no_standstill(Time now);
-  /// Of what look_at_flows() has said: whether a flow has given up that holds up the run. Traffic does
-  /// so where flows.retries says it; a job's messages do.
+  /// Of what look_at_flows() has said: whether a flow has given up that holds up the run. Traffic
+  /// does so where flows.retries says it; a job's messages do.
   bool is_held_up(const FlowsLook& look) const;
   /// "t.toml: 1 of 2 flows never end: nothing comes through ...", of packets.
   std::string stuck_text(Time now) const;
@@ -102,9 +102,9 @@ class Emulator {
   std::optional<DeadlockSearch> search_;
   std::vector<EventConfig> changes_;
   std::vector<std::string> outages_;  ///< as events were typed, by number
-  Time last_change_;       ///< nothing is known to change later
-  uint64_t progress_ = 0;  ///< when it was asked last ...
-  unsigned still_ = 0;     ///< ... and how often it has been the same
+  Time last_change_;                  ///< nothing is known to change later
+  uint64_t progress_ = 0;             ///< when it was asked last ...
+  unsigned still_ = 0;                ///< ... and how often it has been the same
 };
 
 }  // namespace understudy

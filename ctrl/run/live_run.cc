@@ -195,8 +195,8 @@ void LiveRun::look_for_deadlock() {
   });
 }
 
-/// The same of flows that have given up. Queue pairs of their job may do so too, a little later: a job
-/// that has failed is reported.
+/// The same of flows that have given up. Queue pairs of their job may do so too, a little later: a
+/// job that has failed is reported.
 void LiveRun::look_at_flows() {
   const SharedNetwork* network = emulator_->network();
   if (network == nullptr || network->packets() == nullptr || live_->now() < next_look_) return;

@@ -89,7 +89,7 @@ class VirtualRun {
   Progress progress_{options_.progress};
   bool at_rest_ = false;  ///< nothing happens any more
   uint64_t seen_ = 0;     ///< signs of life
-  Time last_;          ///< that there were any
+  Time last_;             ///< that there were any
   /// Ends before the sockets that they are joined to.
   KernelGuests guests_;
 };

@@ -163,10 +163,6 @@ PortReport port_report(std::string name, const PortConfig& port, const Config& c
   report.node = config.nodes[port.node].name;
   report.counters = shard_counts(snapshot.counters);
   report.drops = named(snapshot.counters.drops, drop_name);
-  // Reasons that only networks have whose routing reacts, or with a watchdog.
-  for (const Drop rare : {Drop::kNoRoute, Drop::kWatchdog}) {
-    std::erase(report.drops, std::pair<std::string, uint64_t>(drop_name(rare), 0));
-  }
   report.rc_events = named(snapshot.counters.rc, rc_event_name);
   report.device_counters = device_counts(device);
   report.lateness = lateness(snapshot.counters.lateness);

@@ -70,8 +70,8 @@ struct FlowSettings {
   Duration catch_up = Duration::us(10);
   /// A sender that hears nothing for this long goes back (rule A5); zero: never.
   Duration timeout = Duration::us(67'109);
-  /// So many timeouts in a row, without an acknowledgement in between, make a sender try again; at the
-  /// next one it gives up. Nothing: kRetries, and only if its way is closed and will stay so
+  /// So many timeouts in a row, without an acknowledgement in between, make a sender try again; at
+  /// the next one it gives up. Nothing: kRetries, and only if its way is closed and will stay so
   /// (FlowTraffic::give_up_after()).
   std::optional<uint32_t> retries;
   static constexpr uint32_t kRetries = 7;

@@ -192,8 +192,8 @@ class Network {
   void set_rate(LinkId link, Rate rate);
   void set_latency(LinkId link, Duration latency) { links_[link].set_latency(latency); }
   /// At its time, which is not before the last event. An outage loses the packet on the wire; those
-  /// that are all on the way come in, and those that wait go on waiting: until a routing that reacts
-  /// takes the link out, which loses them.
+  /// that are all on the way come in, and those that wait go on waiting: until a routing that
+  /// reacts takes the link out, which loses them.
   void change(const RateChange& change);
   /// Nothing will come through this link any more, unless it changes again.
   bool is_closed(LinkId link, Time now) const;

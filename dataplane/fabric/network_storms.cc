@@ -11,7 +11,8 @@ constexpr uint64_t kQuantumBytes = 64;  // 512 bits
 }  // namespace
 
 /// PAUSEs come to the beginning of `link`: the first one now, the next one whenever its quanta have
-/// run out, so that no pause lapses; in the end one with zero quanta. They take no time of any wire.
+/// run out, so that no pause lapses; in the end one with zero quanta. They take no time of any
+/// wire.
 void Network::storm(LinkId link, const PfcStorm& given, Time now) {
   storm_counters_.resize(links_.size());
   if (given.on) {
@@ -27,16 +28,19 @@ void Network::storm(LinkId link, const PfcStorm& given, Time now) {
     storms_.push_back({link, classes, now, given.end, refresh});
     return;
   }
-  const auto over = std::ranges::find(storms_, link, &Storm::link);
+  const auto ends = [&](const Storm& s) { return s.link == link && s.end <= now; };
+  const auto over = std::find_if(storms_.begin(), storms_.end(), ends);
   if (over == storms_.end()) return;
   const Storm storm = *over;
   storms_.erase(over);
+  uint8_t others = 0;  // that still rage
+  for (const Storm& s : storms_) others |= s.link == link ? s.classes : uint8_t{0};
   const uint64_t frames = std::max<uint64_t>(storm.frames(now), 1);
   storm_counters_[link].pauses += frames;
   for (unsigned c = 0; c < classes_; ++c) {
     if ((storm.classes >> c & 1) == 0) continue;
     links_[link].counters.pauses += frames - 1;
-    paused(link, c, false, now);
+    if ((others >> c & 1) == 0) paused(link, c, false, now);
   }
 }
 

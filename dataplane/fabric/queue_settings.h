@@ -48,9 +48,9 @@ struct ClassSettings {
   std::vector<EcnSettings> ecn;  ///< empty: nothing is marked
 };
 
-/// Looks at all queues of switches at whole multiples of `poll`. One that was paused from one look to
-/// the next and has packets counts a look; after `polls` of them in a row there is a storm. Then its
-/// packets are dropped, or sent in spite of PAUSEs, until it has not been told to pause for
+/// Looks at all queues of switches at whole multiples of `poll`. One that was paused from one look
+/// to the next and has packets counts a look; after `polls` of them in a row there is a storm. Then
+/// its packets are dropped, or sent in spite of PAUSEs, until it has not been told to pause for
 /// `restore`.
 struct PfcWatchdog {
   Duration poll = Duration::ms(100);

@@ -1,7 +1,7 @@
-// How long outages keep traffic from flowing. A stream is what one sender sends to one receiver: the
-// packets of a flow, its acknowledgements, the packets of a queue pair one way. It is stopped when a
-// packet of it is lost by an outage, or waits in front of a link that is out; it flows again when a
-// packet comes to its receiver that left its NIC after the outage began.
+// How long outages keep traffic from flowing. A stream is what one sender sends to one receiver:
+// the packets of a flow, its acknowledgements, the packets of a queue pair one way. It is stopped
+// when a packet of it is lost by an outage, or waits in front of a link that is out; it flows again
+// when a packet comes to its receiver that left its NIC after the outage began.
 #pragma once
 
 #include <cstddef>

@@ -54,8 +54,8 @@ class Routing {
   virtual ~Routing() = default;
   /// Packets to `to` will come. Before the first one, and not on the packet path: it may allocate.
   virtual void learn(VertexId to) = 0;
-  /// The link by which a packet that is at `at` goes on; kNoLink: none that is up leads there, which
-  /// can be at a switch only. What is left of the way may change with it.
+  /// The link by which a packet that is at `at` goes on; kNoLink: none that is up leads there,
+  /// which can be at a switch only. What is left of the way may change with it.
   virtual LinkId next(VertexId at, Way& way) = 0;
   /// What next() would say now, as far as that is known: for memory that is fetched early, and for
   /// how long a packet that is cut through has to wait in front of a faster link.

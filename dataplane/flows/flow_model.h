@@ -101,8 +101,8 @@ class FlowModel final : public FlowCarrier {
   bool is_routed(uint32_t flow) const {
     return !routes_.ends.empty() && routes_.ends[routes_.of[flow]].to != kNoVertex;
   }
-  /// What became of the outages that changes have begun, by number: a sender is stopped when its rate
-  /// becomes zero, and flows again when it is above zero.
+  /// What became of the outages that changes have begun, by number: a sender is stopped when its
+  /// rate becomes zero, and flows again when it is above zero.
   const std::vector<Recovery>& recoveries() const { return recoveries_; }
   /// Flows that have begun and do not leave, though nobody has stopped them.
   std::vector<uint32_t> stuck() const;
@@ -132,13 +132,13 @@ class FlowModel final : public FlowCarrier {
     uint32_t first = kNone, last = kNone;  ///< flows that have bytes to send, by next_
     Work left = 0;                         ///< of the first one, at `since`
     Time since;
-    MaxMin::Share rate = 0;  ///< since then
-    uint64_t bytes = 0;      ///< wire bytes of all that have left, since it has its path
-    uint64_t elsewhere = 0;  ///< of the first one, that left by another path
-    uint32_t place = kNone;  ///< in heap_
-    bool active = false;     ///< known to rates_
-    bool stopped = false;    ///< with its group
-    bool cut_off = false;    ///< there is no way
+    MaxMin::Share rate = 0;       ///< since then
+    uint64_t bytes = 0;           ///< wire bytes of all that have left, since it has its path
+    uint64_t elsewhere = 0;       ///< of the first one, that left by another path
+    uint32_t place = kNone;       ///< in heap_
+    bool active = false;          ///< known to rates_
+    bool stopped = false;         ///< with its group
+    bool cut_off = false;         ///< there is no way
     uint32_t outage = kNoOutage;  ///< that has stopped it
   };
   /// A sender's first flow leaves at this time, if rates stay.
@@ -255,16 +255,16 @@ class FlowModel final : public FlowCarrier {
   std::vector<FlowListener*> listeners_;
   std::priority_queue<Call, std::vector<Call>, std::greater<>> calls_;
   uint64_t called_ = 0;
-  /// A routing that reacts. findings: links that have changed, by the time when it will find out, if
-  /// they stay so until then.
+  /// A routing that reacts. findings: links that have changed, by the time when it will find out,
+  /// if they stay so until then.
   struct Reaction {
     Duration after;
     Routes routes;
     std::multimap<Time, LinkId> findings;
-    std::vector<Time> moved;        ///< by link: when it went down or came up last
-    std::vector<bool> left_out;     ///< by link: paths avoid it
+    std::vector<Time> moved;          ///< by link: when it went down or came up last
+    std::vector<bool> left_out;       ///< by link: paths avoid it
     std::vector<uint32_t> outage_of;  ///< by link: the last one
-    std::vector<uint64_t> carried;  ///< by link: wire bytes of senders that have left it
+    std::vector<uint64_t> carried;    ///< by link: wire bytes of senders that have left it
   };
   std::unique_ptr<Reaction> reaction_;
   std::vector<Recovery> recoveries_;

@@ -88,16 +88,16 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   size_t stopped() const { return groups_.stopped(); }
   /// All that are not stopped have ended.
   bool at_rest() const { return finished_ + stopped() == specs_.size(); }
-  /// Without FlowSettings::retries: nothing that could open a closed way happens after `time`. Unless
-  /// that is said senders try for ever.
+  /// Without FlowSettings::retries: nothing that could open a closed way happens after `time`.
+  /// Unless that is said senders try for ever.
   void give_up_after(Time time) { no_change_after_ = time; }
   /// After which a sender gives up.
   uint32_t retries() const { return settings_.retries.value_or(FlowSettings::kRetries); }
   const std::vector<FlowSpec>& specs() const { return specs_; }
   /// Some sender has given up; it sends nothing more.
   bool has_given_up() const { return !given_up_.empty(); }
-  /// Flows that do not end: of each sender that has given up the one that it could not deliver, in the
-  /// order of time; if none has, those that have begun and not ended.
+  /// Flows that do not end: of each sender that has given up the one that it could not deliver, in
+  /// the order of time; if none has, those that have begun and not ended.
   std::vector<uint32_t> stuck() const;
   /// A flow's way forth, and that of its acknowledgements, as packets would find them.
   struct WayNow {

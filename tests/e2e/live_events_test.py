@@ -18,6 +18,22 @@ start = "command"
 """
 
 
+TWO_SPINES = TRAFFIC.replace('kind = "single_switch"', """kind = "leaf_spine"
+hosts_per_leaf = 2
+spines = 2
+uplink = { rate = "100Mbit/s", latency = "250us" }
+reconverge = "20ms\"""").replace('to = "w1"', 'to = "w2"')
+GIVES_UP = """[queues]
+[flows]
+timeout = "50ms"
+retries = 2
+[[event]]
+at = "200ms"
+link = "w1 - switch0"
+action = "down"
+"""
+
+
 class LiveEvents(stage.Stage):
     def command(self, text, status=0):
         done = subprocess.run([str(self.understudy), "command", str(self.folder / "control"), text], capture_output=True,
@@ -49,6 +65,37 @@ class LiveEvents(stage.Stage):
         self.assertGreater(group["took_ps"], 0.5 * PS)
         self.assertGreater(sum(link["counters"]["lost_by_outage"] for link in traffic["links"]), 0)
         self.assertNotIn("closed", report)
+
+    def test_routes_leave_out_a_switch_that_is_down(self):
+        emulator = self.start(self.network(TWO_SPINES), "--control", str(self.folder / "control"))
+        self.assertIn("no switch is called so", self.command("switch leaf9 down", status=2))
+        self.assertIn("no class of [queues] has pfc", self.command("node w1 storm", status=2))
+        self.command("traffic load start")
+        for spine in ("spine0", "spine1"):  # one of them is on the way
+            time.sleep(0.1)
+            self.command(f"switch {spine} down")
+            time.sleep(0.3)
+            self.command(f"switch {spine} up")
+        self.command("node w0 nic 0 down 1ms")
+        time.sleep(3)
+        emulator.stop()
+        report = self.valid_report(emulator)
+        first, second, port = report["outages"]
+        for outage in (first, second):
+            self.assertGreaterEqual(outage["rerouted_ps"] - outage["at_ps"], 0.02 * PS)
+            self.assertLess(outage["rerouted_ps"] - outage["at_ps"], 0.1 * PS)
+            self.assertEqual(outage["again"], outage["stopped"])
+        self.assertGreater(first["stopped"] + second["stopped"], 0)
+        self.assertEqual((port["event"], port["rerouted_ps"]), ("node w0 nic 0 down 1000000000ps", None))
+        self.assertEqual(report["traffic"]["groups"][0]["ended"], 1)
+        self.assertNotIn("closed", report)
+
+    def test_a_flow_that_gives_up_ends_the_run(self):
+        config = self.network(TRAFFIC.replace('start = "command"\n', "") + GIVES_UP)
+        done = subprocess.run([str(self.understudy), "run", str(config)], capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn('1 of 1 flows never end: nothing comes through w1 -> switch0, switch0 -> w1: "load 0" from w0 to w1 '
+                      "gave up after 2 retries", done.stderr)
 
 
 if __name__ == "__main__":

@@ -32,10 +32,8 @@ enum class Drop : uint8_t {
   kControlBusy,  ///< a notice that control had no room for
   kQueueFull,    ///< of a link in the fabric
   kLinkLoss,     ///< by the loss that a link of the fabric has
-  kLinkDown,     ///< a link of the fabric was down
+  kLinkDown,     ///< a link of the fabric was down, or paused by a storm; or no other led there
   kNoNeighbour,  ///< of the host, to a real node that has not answered who asked for its MAC
-  kNoRoute,      ///< no link of the fabric that is up led to its destination
-  kWatchdog,     ///< its queue in the fabric was paused by a storm
   kCount
 };
 const char* drop_name(Drop reason);

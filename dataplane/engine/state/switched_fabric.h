@@ -105,7 +105,7 @@ class SwitchedFabric final : public NetworkEnds {
   /// Of queue pairs: who sends to whom by which UDP port, which is what switches hash.
   uint64_t stream_of(const NetPacket& packet) const override {
     if (packet.kind != kOthersPacket) return background_->stream_of(packet);
-    return packet.way.key ^ uint64_t{packet.way.to} << 32 ^ kOwnStream;
+    return packet.way.key ^ uint64_t { packet.way.to } << 32 ^ kOwnStream;
   }
   void held(LinkId nic, Time now) override {
     if (background_ != nullptr) background_->held(nic, now);

@@ -180,8 +180,8 @@ TEST(Outages, ASpineThatIsBootedLosesWhatItHas) {
             Duration::us(400 + 50 + 4));
 }
 
-// Paths are counted anew: nothing goes to the dead spine. Until then every other packet is lost, the
-// first one among them and the last one not, which has come then.
+// Paths are counted anew: nothing goes to the dead spine. Until then every other packet is lost,
+// the first one among them and the last one not, which has come then.
 TEST(Outages, SprayedPacketsLeaveOutADeadSpine) {
   const std::string rest = dead_from_the_start(0) + frames("timeout = \"100us\"\n") + flow(10);
   EXPECT_EQ(received(two_spines("routing = \"spray\"\nreconverge = \"0s\"\n", rest)),

@@ -9,7 +9,8 @@
 namespace understudy {
 namespace {
 
-/// Two nodes at one switch. A packet takes 1 us on a link of 8 Gbit/s, and each has 1 us of latency.
+/// Two nodes at one switch. A packet takes 1 us on a link of 8 Gbit/s, and each has 1 us of
+/// latency.
 std::string star(const std::string& queues, const std::string& more,
                  const std::string& rate = "8Gbit/s", const std::string& fidelity = "packet") {
   return "format = 1\n[fabric]\nfidelity = \"" + fidelity +
@@ -83,6 +84,16 @@ TEST(PfcStorm, WithoutAWatchdogAllWaitUntilItIsOver) {
   const RunReport rates =
       report_of(star("", flow(100) + storm("20500ns", "50us"), "8Gbit/s", "flow"));
   EXPECT_EQ(received(rates), Duration::us(100 + 50 + 2));
+}
+
+// The second one begins in the first one and outlasts it.
+TEST(PfcStorm, TwoAtOnceAreOverWithTheLast) {
+  const RunReport report =
+      report_of(star("", flow(100) + storm("20500ns", "50us") + storm("60500ns", "30us")));
+  EXPECT_EQ(received(report), Duration::ns(90'500) + Duration::us(80 + 1));
+  EXPECT_EQ(last_link(report).paused, Duration::us(70));
+  EXPECT_EQ(count(last_link(report), "storm_pauses"), 2u);
+  EXPECT_EQ(count(last_link(report), "resumes"), 1u);
 }
 
 // 65,535 quanta last 335.5392 us at 100 Gbit/s.
