@@ -155,20 +155,19 @@ double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk
   const double inner = costs.inside_wire(first) + (two ? costs.inside_wire(second) : 0);
   const double messages = two ? 2 : 1;
   double hop = g1 + costs.pass_inside(first);
-  double busy = std::max(g, n > m ? inner : 0);
-  double last = std::max(g, inner) + costs.inside();
-  if (n > m) {
-    busy = std::max(busy, (inner + messages * costs.round_trip_inside()) / window(shape));
-  }
+  double links = std::max(g, n > m ? inner : 0), window_time = 0, last = costs.inside();
+  if (n > m) window_time = (inner + messages * costs.round_trip_inside()) / window(shape);
   if (m > 1) {
     const double whole = costs.wire(first) + (two ? costs.wire(second) : 0);
     const double alone = costs.wire_alone(first) + (two ? costs.wire_alone(second) : 0);
-    busy = std::max({busy, whole, (alone + messages * costs.round_trip()) / window(shape)});
+    links = std::max(links, whole);
+    window_time =
+        std::max(window_time, (alone + messages * costs.round_trip()) / window(shape));
     const double crossing = g1 + costs.wire_alone(first) + costs.between();
     hop = ((n - m) * hop + m * crossing) / n;
-    last = ((n - m) * last + m * (std::max(g, whole) + costs.between())) / n;
+    last = ((n - m) * last + m * costs.between()) / n;
   }
-  return (steps - 1) * std::max(busy, hop) + last + costs.tail() * g;
+  return (steps - 1) * std::max({links, window_time, hop}) + links + last + costs.tail() * g;
 }
 
 /// Until the first credits have come, which ranks have to wait for that are nearer to a connection

@@ -403,7 +403,7 @@ file = "flows.csv"
             self.expect_bad(self.run_it(command, bad), "bad.toml:16: job", "PAT is for all-gather")
 
     def test_predict_beside_packets(self):
-        """The closed forms against all ranks packet by packet, in per cent of the latter."""
+        """Predictions against all ranks packet by packet, in per cent of the latter: means of the ranks."""
         for collective, algorithm, protocol, size, most in (
                 ("all_reduce", "ring", "simple", "16MiB", 0.5), ("all_reduce", "ring", "ll128", "16MiB", 0.5),
                 ("all_reduce", "tree", "simple", "16MiB", 6), ("all_reduce", "tree", "simple", "1MiB", 2),
@@ -430,7 +430,7 @@ step_cost = "1us"
                 row = json.loads(self.run_it("predict", path, "--json").stdout)["jobs"][0]["rows"][0]
                 simulated = self.run_it("simulate", path)
                 self.assertEqual(simulated.returncode, 0, simulated.stderr)
-                times = [line.split()[4] for line in simulated.stdout.splitlines()
+                times = [line.split()[3] for line in simulated.stdout.splitlines()
                          if line.split()[:1] == [str(row["size"])]]
                 self.assertEqual(len(times), 1, simulated.stdout)
                 self.assertLess(abs(row["time_us"] / float(times[0]) - 1) * 100, most)

@@ -128,8 +128,9 @@ TEST(PredictedValidity, PathsThatTheSeedChooses) {
     drawn.insert(time(seed, text));
     same.insert(time(seed, ring));
   }
-  EXPECT_GT(drawn.size(), 1u);
-  EXPECT_EQ(same.size(), 1u);
+  EXPECT_GT(*drawn.rbegin(), 1.1 * *drawn.begin());
+  // Which credits meet data on their way is drawn, too: nanoseconds, as in simulate.
+  EXPECT_LT(*same.rbegin(), 1.005 * *same.begin());
 }
 
 TEST(PredictedValidity, JitterOfIterations) {
