@@ -156,13 +156,14 @@ double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk
   const double messages = two ? 2 : 1;
   double hop = g1 + costs.pass_inside(first);
   double links = std::max(g, n > m ? inner : 0), window_time = 0, last = costs.inside();
-  if (n > m) window_time = (inner + messages * costs.round_trip_inside()) / window(shape);
+  // Messages with the same place in the buffer wait for one another; the longer ones count.
+  const double places = messages / window(shape);
+  const double longer = std::max(first, second);
+  if (n > m) window_time = places * (costs.inside_wire(longer) + costs.round_trip_inside());
   if (m > 1) {
     const double whole = costs.wire(first) + (two ? costs.wire(second) : 0);
-    const double alone = costs.wire_alone(first) + (two ? costs.wire_alone(second) : 0);
     links = std::max(links, whole);
-    window_time =
-        std::max(window_time, (alone + messages * costs.round_trip()) / window(shape));
+    window_time = std::max(window_time, places * (costs.wire_alone(longer) + costs.round_trip()));
     const double crossing = g1 + costs.wire_alone(first) + costs.between();
     hop = ((n - m) * hop + m * crossing) / n;
     last = ((n - m) * last + m * costs.between()) / n;

@@ -40,6 +40,7 @@ struct RunArguments {
   std::string config;
   std::string capture, report, timeline;
   std::optional<uint64_t> seed;
+  std::string fidelity;  ///< empty: the configuration's
   std::vector<std::string> commands, scenarios;
   bool quiet = false, strict = false;
 };

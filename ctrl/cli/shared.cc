@@ -46,6 +46,10 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
       "Write what happened when to this file (JSON), for Perfetto or Chrome's tracing");
   command.add_option("--seed", arguments.seed, "Overrides the configuration's seed");
   command
+      .add_option("--fidelity", arguments.fidelity,
+                  "Overrides fabric.fidelity: \"packet\", or \"flow\" for max-min fair rates")
+      ->check(CLI::IsMember({"packet", "flow"}));
+  command
       .add_option("--at", arguments.commands,
                   "A change during the run, e.g. --at \"20ms link gpu rate 50Mbit/s\"")
       ->allow_extra_args(false);
@@ -96,6 +100,10 @@ std::optional<Config> load_or_complain(const RunArguments& arguments) {
     }
   }
   if (config && arguments.seed) config->seed = *arguments.seed;
+  if (config && !arguments.fidelity.empty()) {
+    config->fabric.fidelity =
+        arguments.fidelity == "flow" ? FabricFidelity::kFlow : FabricFidelity::kPacket;
+  }
   return config;
 }
 

@@ -45,16 +45,15 @@ std::string part_text(const ComparedPart& part) {
   return text;
 }
 
+Json number(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
 Json row_json(const ComparedRow& row) {
   Json out = {{"size", row.bytes}, {"way", row.way}};
-  if (row.predict) out["predict_us"] = *row.predict;
-  if (row.predicted) {
-    out["source"] = source_word(row.predicted->source);
-    if (row.predicted->error) out["within"] = *row.predicted->error;
-  }
+  out["predict_us"] = number(row.predict);
+  out["source"] = row.predicted ? Json(source_word(row.predicted->source)) : Json();
+  out["within"] = number(row.predicted ? row.predicted->error : std::nullopt);
   for (size_t s = 0; s < kSpeeds; ++s) {
-    const std::string key = std::string(kSpeedNames[s]) + "_us";
-    if (row.time[s]) out[key] = *row.time[s];
+    out[std::string(kSpeedNames[s]) + "_us"] = number(row.time[s]);
   }
   out["reasons"] = row.reasons;
   out["unexplained"] = row.unexplained;

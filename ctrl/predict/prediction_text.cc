@@ -135,7 +135,7 @@ Json row_json(const PredictedRow& row) {
   if (row.source != PredictionSource::kDimensions) {
     out["closed_form_us"] = row.closed_form;
     out["limits"] = row.limits;
-    if (row.error) out["within"] = *row.error;
+    out["within"] = row.error ? Json(*row.error) : Json();
   }
   if (row.tuning.chosen) {
     out["algorithm"] = word(row.tuning.algorithm);

@@ -1,6 +1,7 @@
 #include "ctrl/predict/ring_network.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <vector>
@@ -11,6 +12,9 @@
 
 namespace understudy {
 namespace {
+
+/// That packets of a flow are spread over, at most.
+constexpr size_t kMostPaths = 64;
 
 double bytes_per_us(Rate rate) { return static_cast<double>(rate.bps()) / 8e6; }
 
@@ -42,6 +46,10 @@ class RingLinks {
   }
   void judge_direct(RingNetwork& out);
   void judge_paths(RingNetwork& out);
+  std::vector<std::vector<LinkId>> ways(Routes& routes, size_t crossing) const;
+  bool is_nic(VertexId v) const {
+    return topology_->graph.vertices()[v].kind != VertexKind::kSwitch;
+  }
   uint64_t number(size_t crossing) const;
 
   const Config& config_;
@@ -107,26 +115,38 @@ void RingLinks::judge_direct(RingNetwork& out) {
   out.latency = sum / static_cast<double>(crossings_.size());
 }
 
+/// One, or, of packets that are sprayed, as many as they are spread over.
+std::vector<std::vector<LinkId>> RingLinks::ways(Routes& routes, size_t crossing) const {
+  const Crossing& c = crossings_[crossing];
+  const VertexId a = topology_->nics[job_.ranks[c.node]][c.from_nic];
+  const VertexId b = topology_->nics[job_.ranks[c.next]][c.to_nic];
+  if (routes.choice() == RouteChoice::kSpray) return routes.paths(a, b, kMostPaths);
+  return {routes.path(a, b, flow_hash(a, b, number(crossing)))};
+}
+
 void RingLinks::judge_paths(RingNetwork& out) {
   Routes routes = topology_->routes(seed_);
   const Graph& graph = topology_->graph;
-  std::vector<double> load(graph.links().size());
-  std::vector<std::vector<LinkId>> paths;
-  std::map<uint32_t, std::pair<double, uint32_t>> latency;  ///< by channel: sum and number
+  std::vector<double> load(graph.links().size());  // connections
+  std::vector<std::vector<LinkId>> paths;          // all ways of a connection together
+  std::map<uint32_t, std::pair<double, uint32_t>> latency;  // by channel: sum and number
   for (size_t i = 0; i < crossings_.size(); ++i) {
-    const Crossing& c = crossings_[i];
-    const VertexId a = topology_->nics[job_.ranks[c.node]][c.from_nic];
-    const VertexId b = topology_->nics[job_.ranks[c.next]][c.to_nic];
-    paths.push_back(routes.path(a, b, flow_hash(a, b, number(i))));
-    Duration way;
-    for (const LinkId link : paths.back()) {
-      way += graph.link(link).latency;
-      load[link] += 1;
+    const auto all = ways(routes, i);
+    std::vector<LinkId>& links = paths.emplace_back();
+    Duration longest;
+    for (const std::vector<LinkId>& way : all) {
+      Duration sum;
+      for (const LinkId link : way) {
+        sum += graph.link(link).latency;
+        load[link] += 1.0 / static_cast<double>(all.size());
+        if (std::ranges::find(links, link) == links.end()) links.push_back(link);
+      }
+      longest = std::max(longest, sum);
     }
-    auto& [sum, count] = latency[c.channel];
-    sum += way.microseconds();
+    auto& [sum, count] = latency[crossings_[i].channel];
+    sum += longest.microseconds();
     ++count;
-    out.farthest = std::max(out.farthest, way.microseconds());
+    out.farthest = std::max(out.farthest, longest.microseconds());
   }
   for (const auto& [channel, ways] : latency) {
     out.latency = std::max(out.latency, ways.first / ways.second);
@@ -135,10 +155,11 @@ void RingLinks::judge_paths(RingNetwork& out) {
   LinkId slowest = kNoLink;
   for (size_t i = 0; i < paths.size(); ++i) {
     for (const LinkId link : paths[i]) {
-      const double speed = bytes_per_us(graph.link(link).rate);
+      const GraphLink& l = graph.link(link);
+      const double speed = bytes_per_us(l.rate);
+      // What a connection sends over this link, of all that it sends.
       const double time = load[link] / speed / crossings_[i].parts;
-      const bool end = link == paths[i].front() || link == paths[i].back();
-      if (end) ends = std::max(ends, time);
+      if (is_nic(l.from) || is_nic(l.to)) ends = std::max(ends, time);
       if (time > all * (1 + 1e-9)) {
         all = time;
         slowest = link;
@@ -150,7 +171,7 @@ void RingLinks::judge_paths(RingNetwork& out) {
   if (all <= ends * (1 + 1e-9)) return;
   out.share = ends / all;
   out.collision = graph.link_name(slowest);
-  out.colliding = static_cast<uint32_t>(load[slowest]);
+  out.colliding = static_cast<uint32_t>(std::ceil(load[slowest]));
 }
 
 RingNetwork RingLinks::count() {
