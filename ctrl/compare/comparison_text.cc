@@ -34,8 +34,8 @@ std::string part_text(const ComparedPart& part) {
   std::string text = columns.heading();
   for (const ComparedRow& row : part.rows) {
     text += columns.row({std::to_string(row.bytes), figure(row.predict),
-                         figure(row.of(Speed::kClosedForm)),
-                         figure(row.of(Speed::kFlow)), figure(row.of(Speed::kPackets)),
+                         figure(row.of(Speed::kClosedForm)), figure(row.of(Speed::kFlow)),
+                         figure(row.of(Speed::kPackets)),
                          percent(difference(row.predict, row.of(Speed::kPackets))),
                          percent(row.difference(Speed::kClosedForm, Speed::kPackets)),
                          percent(row.difference(Speed::kFlow, Speed::kPackets)), row.way});

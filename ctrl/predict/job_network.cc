@@ -15,6 +15,8 @@ namespace understudy {
 namespace {
 
 constexpr uint64_t kMostFlows = 1u << 20;
+/// Of rings that are followed one by one; beyond, those of neighbours stand for all channels.
+constexpr uint64_t kMostConnections = 1u << 15;
 
 /// A transfer from one of the job's nodes to another; all of one call happen at the same time.
 using Visit = std::function<void(uint32_t from, uint32_t to)>;
@@ -161,7 +163,7 @@ JobNetwork network_of_seed(const Config& config, const JobConfig& job, Algorithm
   network.cost.overhead = wire.overhead;
   count_ends(config, job, network);
   const uint64_t n = job.ranks.size();
-  if (is_ring(job, algorithm) && n * channels <= kMostFlows) {
+  if (is_ring(job, algorithm) && n * channels <= kMostConnections) {
     count_ring(config, job, channels, topology, seed, wire, network);
     return network;
   }
@@ -189,8 +191,8 @@ bool network_is_drawn(const Config& config, const JobConfig& job, Algorithm algo
   const uint64_t n = job.ranks.size();
   const uint64_t others = is_pairwise(job.collective) && n * n > kManyFlows ? 1 : 4;
   for (uint64_t more = 1; more <= others; ++more) {
-    const JobNetwork other = network_of_seed(
-        config, job, algorithm, channels, topology, config.seed + more);
+    const JobNetwork other =
+        network_of_seed(config, job, algorithm, channels, topology, config.seed + more);
     if (other.cost.rate != own.cost.rate || other.cost.latency != own.cost.latency) return true;
   }
   return false;

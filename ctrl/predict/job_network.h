@@ -21,7 +21,7 @@ struct JobNetwork {
   /// between switches takes its share, where that is less than their NICs give; its name.
   uint32_t sharing = 1, colliding = 0;
   std::string collision;
-  double share = 1;       ///< of the NICs' rate that the transfers of a step get
+  double share = 1;  ///< of the NICs' rate that the transfers of a step get
 };
 
 /// Without `topology` the nodes' links are the network. Every link carries the transfers of a step

@@ -197,6 +197,9 @@ std::vector<std::string> limits_of(const Config& config, const OperationShape& s
     limits.push_back("no ring of all ranks: the closed form is rough");
     return limits;
   }
+  if (!config.fabric.cut_through) {
+    limits.push_back("store and forward: it knows switches that cut through");
+  }
   if (network.sharing > 1) {
     limits.push_back("contention: " + std::to_string(network.sharing) +
                      " channels share a NIC, packet by packet");
@@ -231,7 +234,10 @@ class Flows {
 };
 
 std::optional<double> Flows::time(const JobConfig& job, uint64_t bytes) {
-  if (!possible_ || job.group || job.nccl.minor < NcclVersion::kOldest) return std::nullopt;
+  if (!possible_ || job.group || job.nccl.minor < NcclVersion::kOldest ||
+      job_rank_count(config_, job) > kMostFlowRanks) {
+    return std::nullopt;
+  }
   if (topology_ == nullptr) {
     auto built = build_topology(config_);
     if (!built) return std::nullopt;
@@ -275,7 +281,8 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
     row.without_window = operation_time(shape, cut, calibration, endless);
     row.sharing = network.sharing;
     row.colliding = network.colliding;
-    row.messages_meet = shape.algorithm != Algorithm::kRing || function_name(shape.collective).empty();
+    row.messages_meet =
+        shape.algorithm != Algorithm::kRing || function_name(shape.collective).empty();
     row.limits = limits_of(config, shape, cut, network, row);
     row.time = row.closed_form;
     if (!row.limits.empty()) {
@@ -288,8 +295,11 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
       row.source = PredictionSource::kFlow;
       const bool shared = network.sharing > 1 || !network.collision.empty();
       const uint64_t message = cut.loops > 0 ? cut.chunk : cut.last;
-      row.error = flow_error(
-          shape, {shared, held_up(row), message <= config.fabric.mtu * kSlicesOfAChunk});
+      const OnLinks links = {shared, held_up(row), message <= config.fabric.mtu * kSlicesOfAChunk,
+                             !config.fabric.cut_through};
+      // What switches do where messages meet is the packets' matter.
+      const bool meets = shared || row.messages_meet;
+      if (!meets || !config.queues.given) row.error = flow_error(shape, links);
     }
     set_rates(job, out.communicator, row);
     if (row.time > 0) {
@@ -310,9 +320,8 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
                      .unlimited = job.ranks.size() > 1 && out.network.nic_rate == 0,
                      .counted = out.network.all_pairs};
   facts.inside = node_way(config).has_value();
-  facts.as_flows = std::ranges::all_of(out.rows, [](const PredictedRow& row) {
-    return row.source == PredictionSource::kFlow;
-  });
+  facts.as_flows = std::ranges::all_of(
+      out.rows, [](const PredictedRow& row) { return row.source == PredictionSource::kFlow; });
   for (const PredictedRow& row : out.rows) {
     if (row.source == PredictionSource::kBeyond) facts.beyond.push_back(row.bytes);
   }

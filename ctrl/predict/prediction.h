@@ -34,8 +34,8 @@ struct PredictedRow {
   /// What such times were off by at most from those packet by packet, as a share or by kErrorTime
   /// (prediction_error.h). Nothing: it is not known.
   std::optional<double> error;
-  uint32_t sharing = 1, colliding = 0;  ///< as JobNetwork
-  bool messages_meet = false;           ///< a rank has several connections between nodes
+  uint32_t sharing = 1, colliding = 0;      ///< as JobNetwork
+  bool messages_meet = false;               ///< a rank has several connections between nodes
   double algorithm_rate = 0, bus_rate = 0;  ///< GB/s
   double nic_rate = 0;  ///< bit/s on the wire of each NIC of the busiest node, headers included
   TuningTable tuning;
@@ -68,9 +68,11 @@ std::vector<ConfigError> check_choices(const Config& config);
 
 /// Most messages of an operation that are followed as flows: some seconds.
 inline constexpr uint64_t kMostFlowMessages = 300'000;
+/// And most ranks.
+inline constexpr uint32_t kMostFlowRanks = 4'096;
 
 /// Of every job, in order. `config` outlives the result. Without [calibration], where the closed
-/// form does not hold, an operation of at most kMostFlowMessages is followed as flows.
+/// form does not hold, an operation of at most kMostFlowMessages of kMostFlowRanks is followed as flows.
 tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Config& config,
                                                                         const Topology* topology);
 

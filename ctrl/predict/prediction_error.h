@@ -14,9 +14,10 @@ inline constexpr double kClosedFormError = 0.02;
 
 /// What the messages of an operation meet.
 struct OnLinks {
-  bool shared = false;  ///< several connections share a NIC, or a link between switches
+  bool shared = false;   ///< several connections share a NIC, or a link between switches
   bool held_up = false;  ///< credits hold its ring up
-  bool small = false;  ///< messages are single packets
+  bool small = false;    ///< messages are single packets
+  bool stored = false;   ///< switches store and forward: credits wait behind data
 };
 
 /// Of an operation as flows, as a share.
@@ -24,14 +25,17 @@ constexpr double flow_error(const OperationShape& shape, const OnLinks& links) {
   if (shape.collective == Collective::kSendRecv) return 0.02;
   // Packets of many senders to one, or of one to many, are a matter of who is in front.
   if (shape.collective == Collective::kGather || shape.collective == Collective::kScatter) {
-    return 0.3;
+    return 0.4;
   }
-  if (function_name(shape.collective).empty()) return 0.1;
-  if (shape.algorithm != Algorithm::kRing) return 0.1;
+  if (function_name(shape.collective).empty()) return 0.25;
+  if (shape.algorithm != Algorithm::kRing) return 0.25;
   // Acknowledgements and credits are as large as the messages, and overtake them.
-  if (!links.shared) return is_pipeline(shape.collective) || links.small ? 0.05 : 0.02;
+  if (!links.shared) {
+    const bool rough = is_pipeline(shape.collective) || links.small || links.stored;
+    return rough ? 0.06 : 0.02;
+  }
   // Channels drift apart from hop to hop, and then do not meet any more.
-  if (is_pipeline(shape.collective)) return 0.3;
+  if (is_pipeline(shape.collective)) return 0.4;
   return links.held_up ? 0.4 : 0.15;
 }
 

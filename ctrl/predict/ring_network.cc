@@ -21,7 +21,7 @@ double bytes_per_us(Rate rate) { return static_cast<double>(rate.bps()) / 8e6; }
 /// A channel's connection from one node to the next; of merged NICs one of its parts.
 struct Crossing {
   uint32_t rank = 0, channel = 0;
-  uint32_t node = 0, next = 0;      ///< positions among the job's nodes
+  uint32_t node = 0, next = 0;        ///< positions among the job's nodes
   uint32_t from_nic = 0, to_nic = 0;  ///< of these nodes
   uint32_t part = 0, parts = 1, out = 1, in = 1;
 };
@@ -58,8 +58,8 @@ class RingLinks {
   const Communicator communicator_;
   const uint32_t channels_;
   const uint64_t seed_;
-  std::vector<Crossing> crossings_;  ///< by rank and channel
-  uint32_t credits_ = 0;             ///< connections of credits
+  std::vector<Crossing> crossings_;                           ///< by rank and channel
+  uint32_t credits_ = 0;                                      ///< connections of credits
   std::map<std::pair<uint32_t, uint32_t>, double> out_, in_;  ///< connections by node and NIC
 };
 
@@ -104,8 +104,8 @@ void RingLinks::judge_direct(RingNetwork& out) {
     const double latency = (from.link_latency + to.link_latency).microseconds();
     sum += latency;
     out.farthest = std::max(out.farthest, latency);
-    for (const auto& [end, load] : {std::pair{&from, out_[{c.node, c.from_nic}]},
-                                    std::pair{&to, in_[{c.next, c.to_nic}]}}) {
+    for (const auto& [end, load] :
+         {std::pair{&from, out_[{c.node, c.from_nic}]}, std::pair{&to, in_[{c.next, c.to_nic}]}}) {
       if (end->link_rate.is_unlimited()) continue;
       const double whole = bytes_per_us(end->link_rate), rate = whole / load * c.parts;
       out.rate = out.rate > 0 ? std::min(out.rate, rate) : rate;
@@ -127,8 +127,8 @@ std::vector<std::vector<LinkId>> RingLinks::ways(Routes& routes, size_t crossing
 void RingLinks::judge_paths(RingNetwork& out) {
   Routes routes = topology_->routes(seed_);
   const Graph& graph = topology_->graph;
-  std::vector<double> load(graph.links().size());  // connections
-  std::vector<std::vector<LinkId>> paths;          // all ways of a connection together
+  std::vector<double> load(graph.links().size());           // connections
+  std::vector<std::vector<LinkId>> paths;                   // all ways of a connection together
   std::map<uint32_t, std::pair<double, uint32_t>> latency;  // by channel: sum and number
   for (size_t i = 0; i < crossings_.size(); ++i) {
     const auto all = ways(routes, i);
@@ -151,7 +151,8 @@ void RingLinks::judge_paths(RingNetwork& out) {
   for (const auto& [channel, ways] : latency) {
     out.latency = std::max(out.latency, ways.first / ways.second);
   }
-  double ends = 0, all = 0;  // us per byte of the slowest connection, by NICs alone and by all links
+  double ends = 0,
+         all = 0;  // us per byte of the slowest connection, by NICs alone and by all links
   LinkId slowest = kNoLink;
   for (size_t i = 0; i < paths.size(); ++i) {
     for (const LinkId link : paths[i]) {

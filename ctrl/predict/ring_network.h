@@ -11,11 +11,11 @@
 namespace understudy {
 
 struct RingNetwork {
-  double rate = 0;        ///< bytes per us of the slowest connection when all send; 0: unlimited
-  double latency = 0;     ///< us one way, mean of the connections of the slowest channel
-  double farthest = 0;    ///< us one way, the longest
-  uint32_t sharing = 1;   ///< connections that leave, or come in by, the busiest NIC
-  double slowest = 0;     ///< bytes per us of the slowest link; 0: unlimited
+  double rate = 0;       ///< bytes per us of the slowest connection when all send; 0: unlimited
+  double latency = 0;    ///< us one way, mean of the connections of the slowest channel
+  double farthest = 0;   ///< us one way, the longest
+  uint32_t sharing = 1;  ///< connections that leave, or come in by, the busiest NIC
+  double slowest = 0;    ///< bytes per us of the slowest link; 0: unlimited
   /// A link between switches that carries so many connections that they get less than their NICs
   /// give them; empty: there is none.
   std::string collision;

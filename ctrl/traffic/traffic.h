@@ -30,9 +30,7 @@ uint32_t connection_count(const std::vector<FlowSpec>& flows);
 /// What tells a flow from others of its pair when the routing chooses by hash: its connection, which
 /// is one flow to the switches, or else its position. The way of a connection does not depend on how
 /// many messages it has.
-constexpr uint64_t hash_number(uint32_t connection) {
-  return (uint64_t{1} << 32) + connection;
-}
+constexpr uint64_t hash_number(uint32_t connection) { return (uint64_t{1} << 32) + connection; }
 uint64_t hash_number(const std::vector<FlowSpec>& flows, size_t i);
 
 }  // namespace understudy

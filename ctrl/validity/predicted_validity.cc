@@ -38,12 +38,14 @@ void add_network(ValidityLines& lines, const PredictedJob& predicted) {
             std::string(predicted.as_flows ? "as flows" : "closed form") +
                 ": no queues, losses, other jobs or [[traffic]] (understudy simulate has them)");
   if (!predicted.beyond.empty()) {
-    lines.add("beyond-closed-form",
-              "the closed form does not hold, and messages are too many to follow as flows: " +
-                  size_text(predicted.beyond.front()) +
-                  (predicted.beyond.size() == 1
-                       ? ""
-                       : " and " + std::to_string(predicted.beyond.size() - 1) + " more sizes"));
+    lines.add(
+        "beyond-closed-form",
+        "the closed form does not hold, and messages are too many to follow as flows, or in a "
+        "group: " +
+            size_text(predicted.beyond.front()) +
+            (predicted.beyond.size() == 1
+                 ? ""
+                 : " and " + std::to_string(predicted.beyond.size() - 1) + " more sizes"));
   }
   if (!predicted.counted) {
     lines.add("uncounted-links", "too many pairs to route: links between switches do not count");

@@ -209,8 +209,9 @@ std::vector<NicPair> RunLines::pairs() const {
 }
 
 bool RunLines::links_change() const {
-  return std::ranges::any_of(scenario_.changes,
-                             [](const EventConfig& event) { return event.link.has_value() || event.of_switch; });
+  return std::ranges::any_of(scenario_.changes, [](const EventConfig& event) {
+    return event.link.has_value() || event.of_switch;
+  });
 }
 
 bool RunLines::lost_by_chance() const {

@@ -68,8 +68,8 @@ struct RateChange {
   /// The switch at its beginning, or at its end, is down, or up again: the link is down with it. A
   /// switch that goes down loses all packets that it holds, and what still comes to it.
   std::optional<bool> from_dead = {}, to_dead = {};
-  std::optional<PfcStorm> storm = {};  ///< of the NIC at its end: PAUSEs come to its beginning
   uint32_t outage = 0xffffffff;        ///< it begins the one of this number (recoveries.h), or none
+  std::optional<PfcStorm> storm = {};  ///< of the NIC at its end: PAUSEs come to its beginning
 
   /// It may keep packets from passing.
   bool may_stop() const { return loss || down || paused || from_dead || to_dead; }

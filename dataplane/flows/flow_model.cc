@@ -182,7 +182,10 @@ void FlowModel::begin(uint32_t flow) {
   times_[flow].start = now_;
   const uint32_t sender = routes_.of[flow];
   Sender& s = senders_[sender];
-  if (is_short(flow)) ++short_[specs_[flow].to];
+  if (is_short(flow)) {
+    ++short_[specs_[flow].to];
+    take(rates_.path(sender).back(), now_, wire_bytes_[flow]);
+  }
   if (s.first != kNone) {
     s.last = next_[s.last] = flow;
     return;

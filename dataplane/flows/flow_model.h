@@ -248,9 +248,9 @@ class FlowModel final : public FlowCarrier {
   std::vector<Leaving> heap_;
   std::vector<uint32_t> idle_;  ///< senders whose last flow has just left
   std::vector<Left> left_;
-  std::vector<Time> line_;        ///< by link: single packets of held flows are on it until then
-  std::vector<uint32_t> short_;   ///< by NIC: single packets that come to it and share its links
-  std::vector<bool> has_place_;   ///< by flow: in a line
+  std::vector<Time> line_;       ///< by link: single packets of held flows are on it until then
+  std::vector<uint32_t> short_;  ///< by NIC: single packets that come to it and share its links
+  std::vector<bool> has_place_;  ///< by flow: in a line
   std::priority_queue<Start, std::vector<Start>, std::greater<>> starts_;
   std::vector<FlowListener*> listeners_;
   std::priority_queue<Call, std::vector<Call>, std::greater<>> calls_;

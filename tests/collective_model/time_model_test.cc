@@ -117,6 +117,28 @@ TEST(TimeModel, NoFasterThanTheLinksAndNoSlowerWithFasterOnes) {
   }
 }
 
+TEST(TimeModel, CreditsHoldUpRingsOfSeveralGpus) {
+  OperationShape shape = shape_of(Collective::kAllReduce, {64, 8}, 4 * kMiB);
+  NetworkCost network = network_of(400, 2);
+  const double free = operation_time(shape, {}, network);
+  network.farthest = 2;
+  const ChunkPlan cut = cut_chunks(shape);
+  ASSERT_EQ(cut.loops, 0u);
+  // Two messages of a chunk, of the four that a buffer holds, come and go at a time.
+  const double message = static_cast<double>(cut.last) / 2 * network.wire_per_byte / network.rate;
+  const double step = (message + 2 + 2) / 2;
+  ASSERT_GT(step, 2 * message);
+  const double t = operation_time(shape, {}, network);
+  EXPECT_NEAR(t, 126 * step, 0.02 * t);
+  EXPECT_GT(t, free * 1.3);
+  // A ring of one GPU a node waits for the data longer than for credits.
+  shape.communicator = {64, 64};
+  network.farthest = 0;
+  const double one = operation_time(shape, {}, network);
+  network.farthest = 2;
+  EXPECT_NEAR(operation_time(shape, {}, network), one + 2, 1e-6);  // the first credits' way
+}
+
 TEST(TimeModel, RoundsStepWhereThreadsBeginAnother) {
   // 8 A100 and 24 channels: a slice is one round of 512 threads up to 24 MiB, and two after that.
   OperationShape shape = shape_of(Collective::kAllReduce, {8, 1}, 0);

@@ -75,11 +75,14 @@ struct Command {
   uint32_t group = 0;
   RateChange change;
   uint64_t cookie = 0;
-  ShardSnapshot* snapshot = nullptr;
-  RcCounters* rc = nullptr;
-  const Datagram* datagram = nullptr;
-  DeadlockSearch* deadlock = nullptr;
-  FlowsLook* flows = nullptr;
+  /// By `kind`: what it brings, or where its answer goes.
+  union {
+    ShardSnapshot* snapshot = nullptr;
+    RcCounters* rc;
+    const Datagram* datagram;
+    DeadlockSearch* deadlock;
+    FlowsLook* flows;
+  };
 };
 
 enum class ReplyStatus : uint8_t {

@@ -43,6 +43,8 @@ DOUBTS = {
 }
 # What predict says; not named here: no doubt, or it does not take them.
 PREDICTED = {
+    "all_to_all_among_thousands": {"beyond-closed-form"},
+    "collectives": {"beyond-closed-form"},
     "predict": {"extrapolation"},
     "reference": {"extrapolation", "one-seed"},
     "training": {"one-seed"},

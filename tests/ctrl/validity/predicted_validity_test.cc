@@ -128,7 +128,7 @@ TEST(PredictedValidity, PathsThatTheSeedChooses) {
     drawn.insert(time(seed, text));
     same.insert(time(seed, ring));
   }
-  EXPECT_GT(*drawn.rbegin(), 1.1 * *drawn.begin());
+  EXPECT_GT(drawn.size(), 1u);
   // Which credits meet data on their way is drawn, too: nanoseconds, as in simulate.
   EXPECT_LT(*same.rbegin(), 1.005 * *same.begin());
 }

@@ -1,0 +1,110 @@
+// Flows as rates that somebody hears of, where it matters that links carry packets: who goes first,
+// and when the last ones come.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "tests/rigs/flow_rig.h"
+
+namespace understudy {
+namespace {
+
+/// When flows come in that were released at time zero, by position. Links are of 8 Gbit/s and 1 us:
+/// 1,000 bytes take a microsecond.
+class Heard : public FlowListener {
+ public:
+  explicit Heard(Rig& rig) : rig_(rig) {
+    rig_.frames.payload = 1'000;
+    rig_.frames.ack_bytes = 100;
+    rig_.run();  // for its senders
+    rig_.model = std::make_unique<FlowModel>(rig_.graph, rig_.flows, rig_.senders, rig_.frames,
+                                             rig_.cut_through);
+    for (uint32_t i = 0; i < rig_.flows.size(); ++i) rig_.model->hold(i);
+    rig_.model->listen(*this);
+    rig_.model->start();
+  }
+  void release(uint32_t flow, Time at = Time::zero()) { rig_.model->release(flow, at); }
+  void then(uint32_t after, uint32_t flow) { then_[after] = flow; }
+  void run() {
+    while (!rig_.model->next().is_never()) rig_.model->step();
+  }
+  double us(uint32_t flow) const { return (at_.at(flow) - Time::zero()).microseconds(); }
+
+  void on_received(uint32_t flow, Time now) override {
+    at_[flow] = now;
+    if (then_.contains(flow)) release(then_[flow], now);
+  }
+  void on_acknowledged(uint32_t, Time) override {}
+  void on_wake(uint32_t, Time) override {}
+
+ private:
+  Rig& rig_;
+  std::map<uint32_t, Time> at_;
+  std::map<uint32_t, uint32_t> then_;
+};
+
+TEST(ShortFlows, SinglePacketsLeaveANicOneByOne) {
+  Rig rig;
+  rig.star(4, gbps(8));
+  for (VertexId to = 2; to <= 4; ++to) rig.flow(1, to, 1'000);
+  Heard heard(rig);
+  for (uint32_t i = 0; i < 3; ++i) heard.release(i);
+  heard.run();
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(heard.us(i), 2 + 1.0 * (i + 1)) << i;
+}
+
+TEST(ShortFlows, LastPacketsOfLongerOnesComeOneInFrontOfTheOther) {
+  Rig rig;
+  rig.star(4, gbps(8));
+  for (VertexId to = 2; to <= 4; ++to) rig.flow(1, to, 10'000);
+  Heard heard(rig);
+  for (uint32_t i = 0; i < 3; ++i) heard.release(i);
+  heard.run();
+  // All have left after 30 us, by turns.
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_NEAR(heard.us(i), 2 + 28 + 1.0 * i, 1e-3) << i;
+}
+
+TEST(ShortFlows, ManyToOneComeOneByOne) {
+  constexpr uint32_t kSenders = 40;
+  Rig rig;
+  rig.star(kSenders + 1, gbps(8));
+  for (VertexId from = 2; from < 2 + kSenders; ++from) rig.flow(from, 1, 1'000);
+  Heard heard(rig);
+  for (uint32_t i = 0; i < kSenders; ++i) heard.release(i);
+  heard.run();
+  std::vector<double> all;
+  double sum = 0;
+  for (uint32_t i = 0; i < kSenders; ++i) sum += heard.us(i);
+  // In the mean half of all that come; with even shares all would come at the end.
+  EXPECT_NEAR(sum / kSenders, 2 + (kSenders + 1) / 2.0, 2.0);
+}
+
+TEST(ShortFlows, AnAnswerGoesFirst) {
+  Rig rig;
+  rig.star(2, gbps(8));
+  rig.flow(1, 2, 1'000);
+  rig.flow(2, 1, 5'000);
+  Heard heard(rig);
+  heard.then(0, 1);  // the receiver sends when it has all
+  heard.release(0);
+  heard.run();
+  EXPECT_DOUBLE_EQ(heard.us(0), 3);
+  EXPECT_NEAR(heard.us(1), 3 + 0.1 + 5 + 2, 1e-3);
+}
+
+TEST(ShortFlows, AWayThatIsClosedHoldsThem) {
+  Rig rig;
+  rig.star(2, gbps(8));
+  rig.flow(1, 2, 1'000);
+  Heard heard(rig);
+  rig.model->change(RateChange{.at = Time::zero(), .link = rig.graph.out(1).front(), .down = true});
+  heard.release(0, Time::zero() + Duration::us(1));
+  rig.model->plan(RateChange{
+      .at = Time::zero() + Duration::us(10), .link = rig.graph.out(1).front(), .down = false});
+  heard.run();
+  EXPECT_NEAR(heard.us(0), 13, 1e-3);
+}
+
+}  // namespace
+}  // namespace understudy
