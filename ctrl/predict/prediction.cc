@@ -260,6 +260,7 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
     for (ProtocolCost& cost : calibration.protocol) cost.latency = job.step_cost.microseconds();
   }
   std::map<std::pair<Algorithm, uint32_t>, JobNetwork> networks;  ///< and channels
+  const bool alone = runs_beside(config, job).empty();
   for (const uint64_t bytes : job.sizes) {
     PredictedRow row;
     row.bytes = bytes;
@@ -301,6 +302,7 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
       const bool meets = shared || row.messages_meet;
       if (!meets || !config.queues.given) row.error = flow_error(shape, links);
     }
+    if (!alone) row.error.reset();
     set_rates(job, out.communicator, row);
     if (row.time > 0) {
       row.nic_rate =

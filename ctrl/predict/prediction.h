@@ -32,7 +32,7 @@ struct PredictedRow {
   double without_window = 0;        ///< us, the closed form with credits that are always there
   std::vector<std::string> limits;  ///< why the closed form does not hold
   /// What such times were off by at most from those packet by packet, as a share or by kErrorTime
-  /// (prediction_error.h). Nothing: it is not known.
+  /// (prediction_error.h). Nothing: it is not known, or something else runs beside the job.
   std::optional<double> error;
   uint32_t sharing = 1, colliding = 0;      ///< as JobNetwork
   bool messages_meet = false;               ///< a rank has several connections between nodes

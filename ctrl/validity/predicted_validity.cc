@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ctrl/config/job_operation.h"
 #include "ctrl/report/text.h"
 #include "ctrl/validity/validity.h"
@@ -23,6 +25,13 @@ void add_gpu_costs(ValidityLines& lines, const Config& config, const PredictedJo
                                "[calibration]"
                              : "GPUs take no time: there is no [calibration] (understudy "
                                "calibrate)");
+}
+
+void add_others(ValidityLines& lines, const Config& config, const JobConfig& job) {
+  const std::string beside = runs_beside(config, job);
+  if (beside.empty()) return;
+  lines.add("alone", "the job has the network alone here, and " + beside +
+                         " beside it (understudy simulate, compare)");
 }
 
 void add_network(ValidityLines& lines, const PredictedJob& predicted) {
@@ -73,6 +82,12 @@ void add_draws(ValidityLines& lines, const Config& config, const PredictedJob& p
                             "; other seeds may give other times");
 }
 
+/// Without switches jobs on different NICs have no link in common.
+bool may_meet(const Config& config, const JobConfig& a, const JobConfig& b) {
+  const bool one_each = gpus_per_node(config, a) == 1 && gpus_per_node(config, b) == 1;
+  return config.topology || !one_each || a.merged_nics > 1 || b.merged_nics > 1 || a.nic == b.nic;
+}
+
 }  // namespace
 
 void add_nccl_limits(ValidityLines& lines, const Config& config, const JobConfig& job) {
@@ -92,6 +107,20 @@ void add_nccl_limits(ValidityLines& lines, const Config& config, const JobConfig
   }
 }
 
+std::string runs_beside(const Config& config, const JobConfig& job) {
+  if (!config.traffic.empty()) return "[[traffic]] runs";
+  const auto self = static_cast<uint32_t>(&job - config.jobs.data());
+  for (uint32_t j = 0; j < config.jobs.size(); ++j) {
+    const JobConfig& other = config.jobs[j];
+    const auto waits = [](const JobConfig& of, uint32_t for_job) {
+      return std::ranges::find(of.after, for_job) != of.after.end();
+    };
+    if (j != self && !waits(job, j) && !waits(other, self) && may_meet(config, job, other))
+      return "job '" + other.name + "' runs";
+  }
+  return "";
+}
+
 std::vector<ValidityLine> predicted_validity(const Config& config, const PredictedJob& predicted) {
   ValidityLines lines;
   const JobConfig& job = predicted.job;
@@ -107,6 +136,7 @@ std::vector<ValidityLine> predicted_validity(const Config& config, const Predict
     lines.add("closed-form", "closed form of a stack of dimensions: no NCCL, queues or losses");
   } else {
     add_network(lines, predicted);
+    add_others(lines, config, job);
   }
   return lines.take(0);
 }

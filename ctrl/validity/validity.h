@@ -35,6 +35,9 @@ struct PredictedJob {
   /// Sizes for which the closed form was taken beyond what it holds for.
   std::vector<uint64_t> beyond = {};
 };
+/// What runs at the same time as one of the configuration's jobs: "[[traffic]] runs"; empty: nothing
+/// does, but jobs that wait for it, or that it waits for.
+std::string runs_beside(const Config& config, const JobConfig& job);
 /// Of one job's prediction.
 std::vector<ValidityLine> predicted_validity(const Config& config, const PredictedJob& predicted);
 /// Of several together; `named`: the lines of each, and its name.

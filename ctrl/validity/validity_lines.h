@@ -31,6 +31,7 @@ inline constexpr std::array kValidityIds =
         {"contention", ValidityKind::kDoubt},
         {"uncounted-links", ValidityKind::kDoubt},
         {"beyond-closed-form", ValidityKind::kDoubt},
+        {"alone", ValidityKind::kDoubt},
         {"one-seed", ValidityKind::kDoubt},
         {"extrapolation", ValidityKind::kDoubt},
         {"unknown-origin", ValidityKind::kDoubt},

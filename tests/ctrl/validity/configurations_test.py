@@ -44,10 +44,17 @@ DOUBTS = {
 # What predict says; not named here: no doubt, or it does not take them.
 PREDICTED = {
     "all_to_all_among_thousands": {"beyond-closed-form"},
-    "collectives": {"beyond-closed-form"},
-    "predict": {"extrapolation"},
-    "reference": {"extrapolation", "one-seed"},
+    "collectives": {"alone", "beyond-closed-form"},
+    "congested_node": {"alone"},
+    "emulated_ranks": {"alone"},
+    "jobs_in_order": {"alone"},
+    "link_down": {"alone"},
+    "paused_node": {"alone"},
+    "predict": {"alone", "extrapolation"},
+    "real_among_thousands": {"alone"},
+    "reference": {"alone", "extrapolation", "one-seed"},
     "training": {"one-seed"},
+    "two_real_nodes": {"alone"},
 }
 
 

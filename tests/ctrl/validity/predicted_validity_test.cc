@@ -104,6 +104,15 @@ TEST(PredictedValidity, Contention) {
   EXPECT_FALSE(ids(nodes(8) + job("collective = \"scatter\"\n")).contains("contention"));
 }
 
+TEST(PredictedValidity, WhatRunsBeside) {
+  const std::string reduce = job(kReduce);
+  EXPECT_FALSE(ids(nodes(8) + reduce).contains("alone"));
+  EXPECT_TRUE(ids(nodes(8) + reduce +
+                  "[[traffic]]\npattern = \"incast\"\nfrom = [\"w1\"]\nto = \"w0\"\nsize = "
+                  "\"1MB\"\n")
+                  .contains("alone"));
+}
+
 TEST(PredictedValidity, ManyPairsAreNotCounted) {
   const std::string text = "collective = \"all_to_all\"\n";
   EXPECT_TRUE(
