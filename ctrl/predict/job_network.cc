@@ -163,7 +163,7 @@ JobNetwork network_of_seed(const Config& config, const JobConfig& job, Algorithm
   network.cost.overhead = wire.overhead;
   count_ends(config, job, network);
   const uint64_t n = job.ranks.size();
-  if (is_ring(job, algorithm) && n * channels <= kMostConnections) {
+  if (counts_channels(job, algorithm, channels)) {
     count_ring(config, job, channels, topology, seed, wire, network);
     return network;
   }
@@ -178,6 +178,10 @@ JobNetwork network_of_seed(const Config& config, const JobConfig& job, Algorithm
 }
 
 }  // namespace
+
+bool counts_channels(const JobConfig& job, Algorithm algorithm, uint32_t channels) {
+  return is_ring(job, algorithm) && uint64_t{job.ranks.size()} * channels <= kMostConnections;
+}
 
 JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
                        uint32_t channels, const Topology* topology) {

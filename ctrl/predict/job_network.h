@@ -30,6 +30,9 @@ struct JobNetwork {
 JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
                        uint32_t channels, const Topology* topology);
 
+/// Whether it depends on the number of channels.
+bool counts_channels(const JobConfig& job, Algorithm algorithm, uint32_t channels);
+
 /// Whether another seed, from which hashes draw the paths, gives another one than `own`, which the
 /// configuration's seed gives. Looks at a few.
 bool network_is_drawn(const Config& config, const JobConfig& job, Algorithm algorithm,

@@ -24,6 +24,8 @@ namespace {
 
 /// Share of an operation's time from which on credits hold it up.
 constexpr double kWindowShare = 0.002;
+/// Of a network that does not depend on their number.
+constexpr uint32_t kAnyChannels = ~0u;
 constexpr uint64_t kSlicesOfAChunk = 2;
 /// Of a ring that they hold up: fewer have too few steps for the mean to be exact.
 constexpr uint32_t kFewRanks = 48;
@@ -270,16 +272,15 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
         operation_shape(tuner, row.tuning, job.collective, bytes, job.type);
     const ChunkPlan cut = cut_chunks(shape);
     const auto channels = static_cast<uint32_t>(cut.channels);
-    const auto [it, fresh] = networks.try_emplace({algorithm, channels});
-    if (fresh) {
-      it->second = job_network(config, job, algorithm, channels, topology);
-      if (!config.calibration) set_inside(config, out.communicator, channels, it->second.cost);
-    }
+    const uint32_t counted = counts_channels(job, algorithm, channels) ? channels : kAnyChannels;
+    const auto [it, fresh] = networks.try_emplace({algorithm, counted});
+    if (fresh) it->second = job_network(config, job, algorithm, counted, topology);
     const JobNetwork& network = it->second;
-    row.closed_form = operation_time(shape, cut, calibration, network.cost);
-    NetworkCost endless = network.cost;
-    endless.farthest = 0;
-    row.without_window = operation_time(shape, cut, calibration, endless);
+    NetworkCost cost = network.cost;
+    if (!config.calibration) set_inside(config, out.communicator, channels, cost);
+    row.closed_form = operation_time(shape, cut, calibration, cost);
+    cost.farthest = 0;
+    row.without_window = operation_time(shape, cut, calibration, cost);
     row.sharing = network.sharing;
     row.colliding = network.colliding;
     row.messages_meet =
