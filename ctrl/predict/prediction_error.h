@@ -28,7 +28,7 @@ constexpr double flow_error(const OperationShape& shape, const OnLinks& links) {
     return 0.4;
   }
   if (function_name(shape.collective).empty()) return 0.25;
-  if (shape.algorithm != Algorithm::kRing) return 0.25;
+  if (shape.algorithm != Algorithm::kRing) return 0.4;
   // Acknowledgements and credits are as large as the messages, and overtake them.
   if (!links.shared) {
     const bool rough = is_pipeline(shape.collective) || links.small || links.stored;
