@@ -1,5 +1,6 @@
 // How far predictions are from the same operation packet by packet, at most, by what meets on the
-// links: bounds of what `tools/experiments/compare_table` has seen (docs/results/predict.md).
+// links. Set by hand after draws of `tools/experiments/compare_table`; of 400 fresh draws two lay
+// outside (docs/results/predict.md).
 #pragma once
 
 #include "collective_model/predict/time_model.h"
