@@ -159,28 +159,31 @@ JobNetwork network_of_seed(const Config& config, const JobConfig& job, Algorithm
   const WireCost wire = wire_cost(config, first.nics[job_nic(config, job, 0)]);
   network.cost.wire_per_byte = static_cast<double>(wire.mtu + wire.overhead) / wire.mtu;
   network.cost.wire_per_message = wire.first_extra + wire.last_extra + wire.beside;
-  network.cost.mtu = wire.mtu;
-  network.cost.overhead = wire.overhead;
+  if (!config.calibration) {
+    network.cost.mtu = wire.mtu;
+    network.cost.overhead = wire.overhead;
+  }
   count_ends(config, job, network);
   const uint64_t n = job.ranks.size();
-  if (counts_channels(job, algorithm, channels)) {
+  if (counts_channels(config, job, algorithm, channels)) {
     count_ring(config, job, channels, topology, seed, wire, network);
     return network;
   }
-  network.cost.farthest = network.cost.latency;
+  if (!config.calibration) network.cost.farthest = network.cost.latency;
   if (topology == nullptr) return network;
   network.all_pairs = !is_pairwise(job.collective) || n * n * network.nics <= kMostFlows;
   if (network.all_pairs) {
     count_paths(config, job, algorithm, *topology, seed, network);
-    network.cost.farthest = network.cost.latency;
+    if (!config.calibration) network.cost.farthest = network.cost.latency;
   }
   return network;
 }
 
 }  // namespace
 
-bool counts_channels(const JobConfig& job, Algorithm algorithm, uint32_t channels) {
-  return is_ring(job, algorithm) && uint64_t{job.ranks.size()} * channels <= kMostConnections;
+bool counts_channels(const Config& config, const JobConfig& job, Algorithm algorithm,
+                     uint32_t channels) {
+  return !config.calibration && is_ring(job, algorithm) && uint64_t{job.ranks.size()} * channels <= kMostConnections;
 }
 
 JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,

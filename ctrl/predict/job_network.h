@@ -30,8 +30,10 @@ struct JobNetwork {
 JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,
                        uint32_t channels, const Topology* topology);
 
-/// Whether it depends on the number of channels.
-bool counts_channels(const JobConfig& job, Algorithm algorithm, uint32_t channels);
+/// Whether it depends on the number of channels. Not with [calibration]: its costs were fitted to a
+/// network of all NICs together, whole bytes and credits that are always there.
+bool counts_channels(const Config& config, const JobConfig& job, Algorithm algorithm,
+                     uint32_t channels);
 
 /// Whether another seed, from which hashes draw the paths, gives another one than `own`, which the
 /// configuration's seed gives. Looks at a few.

@@ -233,6 +233,25 @@ TEST(Prediction, ChannelsOfRailsTakeTheirOwnNics) {
   EXPECT_NEAR(ring.share, ring.rate / (100e3 / 8), 1e-9);
 }
 
+TEST(Prediction, ACalibrationKeepsTheNetworkThatItWasFittedWith) {
+  // Two NICs a GPU, all of which large rings fill, and no credits besides what was measured.
+  const Config config = config_of(
+      "format = 1\n[[node]]\nname = \"w\"\ncount = 2\ngpus = 8\nnics = 16\n"
+      "link = { rate = \"100Gbit/s\", latency = \"1us\" }\n"
+      "[nccl]\ngpu = \"ampere\"\nring = { channels = 16, intra = \"12GB/s\", inter = \"12GB/s\" }\n"
+      "channels = 32\n"
+      "[calibration]\nlaunch = \"8us\"\ntail = 0\n"
+      "simple = { round = \"100ns\", rate = \"100GB/s\", latency = \"3us\", network_latency = "
+      "\"13us\" }\n" +
+      job("collective = \"all_gather\"\nalgorithm = \"ring\"\nprotocol = \"simple\"\n"
+          "nccl = \"2.20\"\nsizes = [\"64KiB\", \"4GiB\"]\n"));
+  const Prediction prediction = rows_of(config)[0];
+  // 13 hops inside a node and 2 between, as the fit has them.
+  EXPECT_NEAR(prediction.rows[0].time, 8 + 13 * 3 + 2 * (3 + 13 + 2), 15);
+  EXPECT_GT(prediction.rows[1].nic_rate, 95e9);
+  EXPECT_EQ(prediction.rows[1].source, PredictionSource::kClosedForm);
+}
+
 TEST(Prediction, SaysHowItWasFound) {
   const std::string nodes =
       "format = 1\n[[node]]\nname = \"w\"\ncount = 64\nlink = { rate = \"100Gbit/s\", latency = "
