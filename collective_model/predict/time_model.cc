@@ -137,10 +137,11 @@ uint64_t first_slice(const OperationShape& shape, uint64_t chunk) {
   return std::min(chunk, std::max(half, least));
 }
 
-/// Messages that a connection's buffer has room for.
+/// Messages of a ring of all ranks that a connection's buffer has room for.
 double window(const OperationShape& shape) {
-  if (shape.protocol != Protocol::kSimple) return kSteps;
-  return is_pipeline(shape.collective) ? 2 : 4;
+  Chunking chunking;
+  if (shape.protocol != Protocol::kSimple) chunking.chunk_steps = chunking.slice_steps = 1;
+  return chunking.window();
 }
 
 /// One loop of a ring of `steps` steps.

@@ -9,6 +9,7 @@
 #include "ctrl/config/config.h"
 #include "ctrl/network/series_options.h"
 #include "ctrl/report/run_report.h"
+#include "ctrl/topology/topology.h"
 
 namespace CLI {
 class App;
@@ -68,6 +69,8 @@ std::optional<SeriesOptions> series_or_complain(const Scenario& scenario,
 std::optional<Config> load_or_complain(const std::string& path);
 /// The configuration with its scenarios and the seed; prints every error. Nothing on errors.
 std::optional<Config> load_or_complain(const RunArguments& arguments);
+/// That of [topology], of a configuration that load_or_complain() gave; nothing without.
+std::optional<Topology> given_topology(const Config& config);
 /// Parses --at commands; prints errors. Nothing on errors.
 std::optional<std::vector<EventConfig>> commands_or_complain(const Config& config,
                                                              const std::vector<std::string>& texts);

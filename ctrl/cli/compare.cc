@@ -5,7 +5,6 @@
 
 #include "ctrl/cli/commands.h"
 #include "ctrl/compare/comparison.h"
-#include "ctrl/topology/topology.h"
 
 namespace understudy {
 namespace {
@@ -23,15 +22,7 @@ int run_compare(const CompareArguments& arguments) {
                  config->path.c_str());
     return kExitBadInput;
   }
-  std::optional<Topology> topology;
-  if (config->topology) {
-    auto built = build_topology(*config);
-    if (!built) {
-      std::fputs(describe(built.error()).c_str(), stderr);
-      return kExitBadInput;
-    }
-    topology = std::move(*built);
-  }
+  const auto topology = given_topology(*config);
   CompareOptions options;
   options.flow = !arguments.no_flow;
   options.packets = !arguments.no_packets;

@@ -5,7 +5,6 @@
 
 #include "ctrl/cli/commands.h"
 #include "ctrl/predict/prediction.h"
-#include "ctrl/topology/topology.h"
 
 namespace understudy {
 namespace {
@@ -22,15 +21,7 @@ int run_predict(const PredictArguments& arguments) {
     std::fprintf(stderr, "%s: there is no [[job]] to predict\n", config->path.c_str());
     return kExitBadInput;
   }
-  std::optional<Topology> topology;
-  if (config->topology) {
-    auto built = build_topology(*config);
-    if (!built) {
-      std::fputs(describe(built.error()).c_str(), stderr);
-      return kExitBadInput;
-    }
-    topology = std::move(*built);
-  }
+  const auto topology = given_topology(*config);
   const auto predictions = predict(*config, topology ? &*topology : nullptr);
   if (!predictions) {
     std::fputs(describe(predictions.error()).c_str(), stderr);

@@ -87,6 +87,11 @@ std::optional<Config> load_or_complain(const std::string& path) {
   return std::move(*config);
 }
 
+std::optional<Topology> given_topology(const Config& config) {
+  if (!config.topology) return std::nullopt;
+  return build_topology(config).value();  // checked when it was loaded
+}
+
 std::optional<Config> load_or_complain(const RunArguments& arguments) {
   auto config = load_or_complain(arguments.config);
   for (const std::string& scenario : arguments.scenarios) {

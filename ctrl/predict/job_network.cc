@@ -183,7 +183,8 @@ JobNetwork network_of_seed(const Config& config, const JobConfig& job, Algorithm
 
 bool counts_channels(const Config& config, const JobConfig& job, Algorithm algorithm,
                      uint32_t channels) {
-  return !config.calibration && is_ring(job, algorithm) && uint64_t{job.ranks.size()} * channels <= kMostConnections;
+  return !config.calibration && is_ring(job, algorithm) &&
+         uint64_t{job.ranks.size()} * channels <= kMostConnections;
 }
 
 JobNetwork job_network(const Config& config, const JobConfig& job, Algorithm algorithm,

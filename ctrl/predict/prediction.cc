@@ -272,7 +272,8 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
         operation_shape(tuner, row.tuning, job.collective, bytes, job.type);
     const ChunkPlan cut = cut_chunks(shape);
     const auto channels = static_cast<uint32_t>(cut.channels);
-    const uint32_t counted = counts_channels(config, job, algorithm, channels) ? channels : kAnyChannels;
+    const uint32_t counted =
+        counts_channels(config, job, algorithm, channels) ? channels : kAnyChannels;
     const auto [it, fresh] = networks.try_emplace({algorithm, counted});
     if (fresh) it->second = job_network(config, job, algorithm, counted, topology);
     const JobNetwork& network = it->second;
