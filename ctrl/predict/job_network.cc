@@ -197,7 +197,8 @@ bool network_is_drawn(const Config& config, const JobConfig& job, Algorithm algo
   if (topology == nullptr || !hash_chooses(*topology)) return false;
   constexpr uint64_t kManyFlows = 1u << 16;
   const uint64_t n = job.ranks.size();
-  const uint64_t others = is_pairwise(job.collective) && n * n > kManyFlows ? 1 : 4;
+  const uint64_t flows = is_pairwise(job.collective) ? n * n : n * own.nics;
+  const uint64_t others = flows > kManyFlows ? 1 : 4;
   for (uint64_t more = 1; more <= others; ++more) {
     const JobNetwork other =
         network_of_seed(config, job, algorithm, channels, topology, config.seed + more);
