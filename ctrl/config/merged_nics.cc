@@ -30,7 +30,8 @@ uint32_t used_nics(const Config& config, const JobConfig& job) {
 std::vector<std::vector<unsigned>> rank_nics(const Config& config, const JobConfig& job,
                                              const NodeConfig& node) {
   std::vector<std::vector<unsigned>> all;
-  for (uint32_t k = 0; k < used_nics(config, job); ++k) {
+  const uint32_t used = used_nics(config, job);
+  for (uint32_t k = 0; k < used; ++k) {
     const unsigned first = job_nic(config, job, k);
     all.emplace_back(merged_nics(job, node, first));
     std::iota(all.back().begin(), all.back().end(), first);

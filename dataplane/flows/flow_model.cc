@@ -8,11 +8,6 @@ namespace {
 
 constexpr size_t kHeapArity = 4;  // flatter than a binary heap: what it does is miss the cache
 
-Time later(Time time, Duration by) {
-  if (by.ps() > 0 && time.ps() > INT64_MAX - by.ps()) return Time::never();
-  return time + by;
-}
-
 }  // namespace
 
 FlowModel::FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows,

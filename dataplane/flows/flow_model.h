@@ -39,6 +39,12 @@
 
 namespace understudy {
 
+/// never() where it would be beyond all times.
+inline Time later(Time time, Duration by) {
+  if (by.ps() > 0 && time.ps() > INT64_MAX - by.ps()) return Time::never();
+  return time + by;
+}
+
 /// Who sends: a connection, or a flow that has none of its own.
 struct FlowSenders {
   /// Whose path is the routing's choice, which may change its mind.
