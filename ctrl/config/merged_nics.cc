@@ -27,12 +27,18 @@ uint32_t used_nics(const Config& config, const JobConfig& job) {
   return std::min(gpus_per_node(config, job), job_nics(config, job));
 }
 
+std::vector<unsigned> first_nics(const Config& config, const JobConfig& job) {
+  const uint32_t used = used_nics(config, job);
+  std::vector<unsigned> firsts;
+  firsts.reserve(used);
+  for (uint32_t k = 0; k < used; ++k) firsts.push_back(job_nic(config, job, k));
+  return firsts;
+}
+
 std::vector<std::vector<unsigned>> rank_nics(const Config& config, const JobConfig& job,
                                              const NodeConfig& node) {
   std::vector<std::vector<unsigned>> all;
-  const uint32_t used = used_nics(config, job);
-  for (uint32_t k = 0; k < used; ++k) {
-    const unsigned first = job_nic(config, job, k);
+  for (const unsigned first : first_nics(config, job)) {
     all.emplace_back(merged_nics(job, node, first));
     std::iota(all.back().begin(), all.back().end(), first);
   }

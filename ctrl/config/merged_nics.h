@@ -22,6 +22,9 @@ uint32_t job_nic(const Config& config, const JobConfig& job, uint32_t k);
 /// How many of these the ranks of a node take: GPU g the one of g * used_nics() / GPUs.
 uint32_t used_nics(const Config& config, const JobConfig& job);
 
+/// The first NIC of each that a node's ranks take: the same on all nodes. Looks at all of them.
+std::vector<unsigned> first_nics(const Config& config, const JobConfig& job);
+
 /// Numbers of the NICs of one of the job's nodes that its ranks take: of each that NCCL sees those
 /// that it is made of, ascending.
 std::vector<std::vector<unsigned>> rank_nics(const Config& config, const JobConfig& job,

@@ -109,6 +109,7 @@ void add_nccl_limits(ValidityLines& lines, const Config& config, const JobConfig
 
 std::string runs_beside(const Config& config, const JobConfig& job) {
   if (!config.traffic.empty()) return "[[traffic]] runs";
+  if (!config.events.empty()) return "[[event]] acts";
   const auto self = static_cast<uint32_t>(&job - config.jobs.data());
   for (uint32_t j = 0; j < config.jobs.size(); ++j) {
     const JobConfig& other = config.jobs[j];

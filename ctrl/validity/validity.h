@@ -35,7 +35,7 @@ struct PredictedJob {
   /// Sizes for which the closed form was taken beyond what it holds for.
   std::vector<uint64_t> beyond = {};
 };
-/// What runs at the same time as one of the configuration's jobs: "[[traffic]] runs"; empty: nothing
+/// What runs at the same time as one of the configuration's jobs: "[[traffic]] runs", "[[event]] acts"; empty: nothing
 /// does, but jobs that wait for it, or that it waits for.
 std::string runs_beside(const Config& config, const JobConfig& job);
 /// Of one job's prediction.

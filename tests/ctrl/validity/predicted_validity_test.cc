@@ -107,6 +107,9 @@ TEST(PredictedValidity, Contention) {
 TEST(PredictedValidity, WhatRunsBeside) {
   const std::string reduce = job(kReduce);
   EXPECT_FALSE(ids(nodes(8) + reduce).contains("alone"));
+  EXPECT_TRUE(
+      ids(nodes(8) + reduce + "[[event]]\nat = \"1ms\"\nlink = \"w1\"\nrate = \"1Gbit/s\"\n")
+          .contains("alone"));
   EXPECT_TRUE(ids(nodes(8) + reduce +
                   "[[traffic]]\npattern = \"incast\"\nfrom = [\"w1\"]\nto = \"w0\"\nsize = "
                   "\"1MB\"\n")

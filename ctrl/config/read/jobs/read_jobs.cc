@@ -339,10 +339,11 @@ class JobReader {
   }
 
   /// NICs of a node that its ranks use.
-  std::set<size_t> nics_of(const NodeConfig& node) const {
+  std::set<size_t> nics_of(const NodeConfig& node) {
+    if (firsts_.empty()) firsts_ = first_nics(context_.config, job_);
     std::set<size_t> all = {job_.nic};
-    for (const auto& nics : rank_nics(context_.config, job_, node)) {
-      all.insert(nics.begin(), nics.end());
+    for (const unsigned first : firsts_) {
+      for (uint32_t i = 0; i < merged_nics(job_, node, first); ++i) all.insert(first + i);
     }
     return all;
   }
@@ -383,6 +384,7 @@ class JobReader {
   ReadContext& context_;
   JobConfig job_;
   std::vector<unsigned> rank_lines_;  ///< one per rank
+  std::vector<unsigned> firsts_;      ///< first_nics(), once they are asked for
   unsigned ranks_line_ = 0;
   bool ranks_complete_ = false;
 };
