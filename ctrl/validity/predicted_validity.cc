@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
 #include "ctrl/report/text.h"
 #include "ctrl/validity/validity.h"
 
@@ -32,6 +33,14 @@ void add_others(ValidityLines& lines, const Config& config, const JobConfig& job
   if (beside.empty()) return;
   lines.add("alone", "the job has the network alone here, and " + beside +
                          " beside it (understudy simulate, compare)");
+}
+
+/// A calibration was measured with all NICs of a node; ranks that are emulated take one each.
+void add_nics(ValidityLines& lines, const Config& config, const PredictedJob& predicted) {
+  const uint32_t all = job_nics(config, predicted.job), used = used_nics(config, predicted.job);
+  if (!config.calibration || predicted.communicator.nodes < 2 || all <= used) return;
+  lines.add("nics", "a node's " + std::to_string(all) + " NICs carry its messages here, and " +
+                        std::to_string(used) + " of them, one a GPU, in understudy simulate");
 }
 
 void add_network(ValidityLines& lines, const PredictedJob& predicted) {
@@ -138,6 +147,7 @@ std::vector<ValidityLine> predicted_validity(const Config& config, const Predict
   } else {
     add_network(lines, predicted);
     add_others(lines, config, job);
+    add_nics(lines, config, predicted);
   }
   return lines.take(0);
 }

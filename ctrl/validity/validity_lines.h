@@ -32,6 +32,7 @@ inline constexpr std::array kValidityIds =
         {"uncounted-links", ValidityKind::kDoubt},
         {"beyond-closed-form", ValidityKind::kDoubt},
         {"alone", ValidityKind::kDoubt},
+        {"nics", ValidityKind::kDoubt},
         {"one-seed", ValidityKind::kDoubt},
         {"extrapolation", ValidityKind::kDoubt},
         {"unknown-origin", ValidityKind::kDoubt},

@@ -50,7 +50,7 @@ PREDICTED = {
     "jobs_in_order": {"alone"},
     "link_down": {"alone"},
     "paused_node": {"alone"},
-    "predict": {"alone", "extrapolation"},
+    "predict": {"alone", "extrapolation", "nics"},
     "real_among_thousands": {"alone"},
     "reference": {"alone", "extrapolation", "one-seed"},
     "training": {"one-seed"},
