@@ -26,7 +26,6 @@ namespace {
 constexpr double kWindowShare = 0.002;
 /// Of a network that does not depend on their number.
 constexpr uint32_t kAnyChannels = ~0u;
-constexpr uint64_t kSlicesOfAChunk = 2;
 /// Of a ring that they hold up: fewer have too few steps for the mean to be exact.
 constexpr uint32_t kFewRanks = 48;
 
@@ -183,6 +182,17 @@ bool held_up(const PredictedRow& row) {
   return row.closed_form > row.without_window * (1 + kWindowShare);
 }
 
+/// A connection is held up by credits where it has its NIC to itself. Whether several of one NIC are
+/// then depends on who sends meanwhile.
+bool held_up_alone(const OperationShape& shape, const ChunkPlan& cut,
+                   const Calibration& calibration, NetworkCost cost, uint32_t sharing) {
+  cost.rate *= sharing;
+  cost.alone_rate = 0;
+  const double held = operation_time(shape, cut, calibration, cost);
+  cost.farthest = 0;
+  return held > operation_time(shape, cut, calibration, cost) * (1 + kWindowShare);
+}
+
 /// Why the closed form does not hold; rules that were found by `tools/experiments/compare_table`.
 std::vector<std::string> limits_of(const Config& config, const OperationShape& shape,
                                    const ChunkPlan& cut, const JobNetwork& network,
@@ -280,6 +290,7 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
     NetworkCost cost = network.cost;
     if (!config.calibration) set_inside(config, out.communicator, channels, cost);
     row.closed_form = operation_time(shape, cut, calibration, cost);
+    const bool alone_held_up = held_up_alone(shape, cut, calibration, cost, network.sharing);
     cost.farthest = 0;
     row.without_window = operation_time(shape, cut, calibration, cost);
     row.sharing = network.sharing;
@@ -298,7 +309,7 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
       row.source = PredictionSource::kFlow;
       const bool shared = network.sharing > 1 || !network.collision.empty();
       const uint64_t message = cut.loops > 0 ? cut.chunk : cut.last;
-      const OnLinks links = {shared, held_up(row), message <= config.fabric.mtu * kSlicesOfAChunk,
+      const OnLinks links = {shared, held_up(row) || alone_held_up, message / config.fabric.mtu + 1,
                              !config.fabric.cut_through};
       // What switches do where messages meet is the packets' matter.
       const bool meets = shared || row.messages_meet;

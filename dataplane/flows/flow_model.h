@@ -207,6 +207,7 @@ class FlowModel final : public FlowCarrier {
     Time from;            ///< the first one's begin
     Time to;              ///< the last one's end; never(): it has not left
     Duration apart;       ///< from one packet to the next; of one that has not left by its rate now
+    Duration offset;      ///< from its first link
     uint32_t sender = 0;  ///< while it has not left
     Duration behind;      ///< single packets that were let in between, in all
   };
@@ -282,7 +283,7 @@ class FlowModel final : public FlowCarrier {
   std::vector<Left> left_;
   std::vector<Time> line_;  ///< by link: single packets of held flows are on it until then
   std::vector<std::vector<Stream>> streams_;  ///< by link: longer held flows that are or were on it
-  std::vector<uint32_t> others_;  ///< by link: senders on it that nobody hears of
+  std::vector<uint32_t> others_;              ///< by link: senders on it that nobody hears of
   std::priority_queue<Crossing, std::vector<Crossing>, std::greater<>> crossings_;
   uint64_t crossed_ = 0;
   std::vector<bool> has_place_;  ///< by flow: in a line

@@ -24,7 +24,7 @@ void FlowModel::note_stream(uint32_t sender) {
     std::vector<Stream>& streams = streams_[link];
     std::erase_if(streams, [&](const Stream& s) { return s.to < now_; });
     if (streams.size() == kStreams) streams.erase(streams.begin());
-    streams.push_back({at, Time::never(), {}, sender, {}});
+    streams.push_back({at, Time::never(), {}, at - now_, sender, {}});
     at = later(at, latency_[link] + (cut_through_ ? Duration() : on_link(link, full)));
   }
 }
@@ -40,10 +40,10 @@ Duration FlowModel::end_stream(uint32_t sender, uint64_t bytes) {
       if (link == rates_.path(sender).front()) first = s.behind;
       most = std::max(most, s.behind);
       const Duration took = now_ - senders_[sender].begun;
-      s.to = later(s.from, took);
-      s.apart = Duration::ps(static_cast<int64_t>(static_cast<double>(took.ps()) *
-                                                  static_cast<double>(full) /
-                                                  static_cast<double>(std::max(bytes, full))));
+      s.to = later(now_, s.offset + std::max(Duration(), s.behind - first));
+      s.apart = Duration::ps(
+          static_cast<int64_t>(static_cast<double>(took.ps()) * static_cast<double>(full) /
+                               static_cast<double>(std::max(bytes, full))));
     }
   }
   return most - first;
@@ -75,7 +75,13 @@ void FlowModel::push_back(LinkId link, Time at, Duration by) {
     if (!s.to.is_never() || at <= s.from) continue;
     s.from += by;
     s.behind += by;
-    if (rates_.path(s.sender).front() != link) continue;
+    const std::span<const LinkId> path = rates_.path(s.sender);
+    if (path.front() != link) continue;
+    for (const LinkId next : path.subspan(1)) {
+      for (Stream& further : streams_[next]) {
+        if (further.sender == s.sender && further.to.is_never()) further.from += by;
+      }
+    }
     Sender& sender = senders_[s.sender];
     sender.left += static_cast<Work>(sender.rate) * static_cast<Work>(by.ps());
     if (sender.active) plan(s.sender);
@@ -120,8 +126,7 @@ void FlowModel::cross(const Crossing& crossing) {
   const auto& [at, number, flow, hop, acknowledges] = crossing;
   const uint32_t sender = routes_.of[flow];
   const std::span<const LinkId> path = rates_.path(sender);
-  const uint64_t bytes =
-      acknowledges ? frames_.ack_bytes + frames_.gap : wire_bytes_[flow];
+  const uint64_t bytes = acknowledges ? frames_.ack_bytes + frames_.gap : wire_bytes_[flow];
   const LinkId link = acknowledges ? reverse(path[path.size() - 1 - hop]) : path[hop];
   const Time begin = link_free(link, at);
   const Time end = begin + on_link(link, bytes);
@@ -129,8 +134,8 @@ void FlowModel::cross(const Crossing& crossing) {
   push_back(link, begin, end - begin);
   if (hop == 0 && !acknowledges) times_[flow].start = begin;
   if (hop + 1 < path.size()) {
-    crossings_.push({(cut_through_ ? begin : end) + latency_[link], crossed_++, flow, hop + 1,
-                     acknowledges});
+    crossings_.push(
+        {(cut_through_ ? begin : end) + latency_[link], crossed_++, flow, hop + 1, acknowledges});
     return;
   }
   if (!acknowledges) senders_[sender].bytes += bytes;
@@ -164,8 +169,8 @@ void FlowModel::come_in() {
     }
   }
   for (const Left& left : left_) {
-    const Time at = later(now_, path_time(left.sender, wire_bytes_[left.flow]) + left.behind -
-                                    left.in_front);
+    const Time at =
+        later(now_, path_time(left.sender, wire_bytes_[left.flow]) + left.behind - left.in_front);
     calls_.push({std::max(at, now_), Call::kReceived, called_++, left.flow});
   }
   left_.clear();
