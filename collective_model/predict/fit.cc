@@ -13,7 +13,7 @@ constexpr double kRowSpread = 0.03;    ///< of a measured time
 constexpr double kConstantSpread = 1;  ///< of a constant's logarithm
 /// Of those that are much the same on machines of one kind, and which a table of one number of GPUs
 /// cannot tell from others.
-constexpr double kRoundSpread = 0.3, kRateSpread = 0.3, kTailSpread = 0.2, kLinkSpread = 0.025;
+constexpr double kRoundSpread = 0.3, kRateSpread = 0.4, kTailSpread = 0.3, kLinkSpread = 0.02;
 
 /// A constant and the value that it keeps unless the rows say otherwise.
 struct Knob {
@@ -68,6 +68,7 @@ std::vector<Knob> knobs(Calibration& c, const std::vector<FitRow>& rows, const N
     std::vector<Knob> own = {{passes ? &cost.pass : &cost.round, passes ? 0.8 : 1.5, kRoundSpread},
                              {&cost.rate, usual_rate(system, p), rate_spread},
                              {hidden ? &cost.latency : &cost.step, hop[index(p)]}};
+    if (p == Protocol::kSimple) own.push_back({&cost.latency, 0.5});
     if (several) own.push_back({&cost.network_latency, published.net[0][index(p)]});
     const bool used =
         std::ranges::any_of(rows, [&](const FitRow& row) { return row.shape.protocol == p; });

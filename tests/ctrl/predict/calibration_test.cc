@@ -212,8 +212,6 @@ TEST(Calibration, BeyondTheSizesThatWereUsed) {
     for (const uint32_t ranks : {2u, 4u, 8u}) {
       const auto [model, line] = beyond_64mib(machine, ranks);
       EXPECT_LT(model, 0.08) << machine.name << ranks << ": line " << line;
-      std::printf("beyond %s %u: model %.2f line %.2f\n", machine.name, ranks, 100 * model,
-                  100 * line);
     }
   }
   const auto [model, line] = beyond_64mib(kMachines[0], 4);
