@@ -62,6 +62,7 @@ class Costs {
         cut_(cut),
         cost_(calibration.of(shape.protocol)),
         tail_(calibration.tail),
+        link_(calibration.link),
         network_(network),
         channels_(static_cast<double>(cut.channels)) {}
 
@@ -71,8 +72,16 @@ class Costs {
   double work(uint64_t bytes, uint64_t threads) const {
     if (bytes == 0) return 0;
     const double t = cost_.rate > 0 ? static_cast<double>(bytes) / (1000 * cost_.rate) : 0;
-    if (shape_.protocol != Protocol::kSimple) return std::max(t, cost_.round);
-    return t + cost_.round * rounds(shape_, bytes, threads);
+    switch (shape_.protocol) {
+      case Protocol::kLL:
+        return std::max(t, cost_.round);
+      case Protocol::kLL128:
+        if (cost_.pass <= 0) return std::max(t, cost_.round);
+        // Each warp takes a piece of 1,920 bytes in a pass.
+        return t + cost_.pass * static_cast<double>(ceil_div(bytes, threads / kWarp * 1920));
+      default:
+        return t + cost_.round * rounds(shape_, bytes, threads);
+    }
   }
   /// Of a message between nodes, when all channels send one.
   double wire(double bytes) const {
@@ -84,9 +93,7 @@ class Costs {
     return network_.alone_rate > 0 ? on_wire(bytes) / network_.alone_rate : wire(bytes);
   }
   /// And inside a node, until it is there.
-  double pass_inside(double bytes) const {
-    return inside_wire(bytes) + network_.inside_latency + cost_.latency;
-  }
+  double pass_inside(double bytes) const { return inside_wire(bytes) + inside(); }
   double inside_wire(double bytes) const {
     return network_.inside_rate > 0 ? on_links(bytes) / network_.inside_rate : 0;
   }
@@ -98,14 +105,23 @@ class Costs {
   double round_trip_inside() const {
     return network_.inside_rate > 0 ? 2 * network_.inside_latency + cost_.latency : 0;
   }
-  double inside() const { return cost_.latency + network_.inside_latency; }
-  double between() const { return cost_.latency + cost_.network_latency + network_.latency; }
+  double inside() const { return cost_.latency + cost_.step + network_.inside_latency; }
+  double between() const {
+    return cost_.latency + cost_.step + cost_.network_latency + network_.latency;
+  }
   double credit() const {
     return knows_credits() ? network_.farthest + network_.credit_wire : network_.latency;
   }
   bool knows_credits() const { return network_.farthest > 0; }
   double tail() const { return tail_; }
-  double pass() const { return cost_.round; }
+  /// What NVLinks take for `bytes` of a channel's data.
+  double on_nvlink(double bytes) const {
+    return link_ > 0 ? bytes * expansion(shape_.protocol) / (1000 * link_) : 0;
+  }
+  double step() const { return cost_.step; }
+  double pass() const { return follows_passes() ? cost_.pass : cost_.round; }
+  /// The next GPU follows a pass behind, not a chunk.
+  bool follows_passes() const { return shape_.protocol == Protocol::kLL128 && cost_.pass > 0; }
 
  private:
   /// Bytes with the protocol's flags.
@@ -123,7 +139,7 @@ class Costs {
   const OperationShape& shape_;
   const ChunkPlan& cut_;
   const ProtocolCost& cost_;
-  double tail_;
+  double tail_, link_;
   const NetworkCost& network_;
   double channels_;  ///< that share the NICs
 };
@@ -155,7 +171,7 @@ double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk
   const double g = g1 + costs.work(s2, threads);
   const double inner = costs.inside_wire(first) + (two ? costs.inside_wire(second) : 0);
   const double messages = two ? 2 : 1;
-  double hop = g1 + costs.pass_inside(first);
+  double hop = (costs.follows_passes() ? costs.pass() : g1) + costs.pass_inside(first);
   double links = std::max(g, n > m ? inner : 0), window_time = 0, last = costs.inside();
   // Messages with the same place in the buffer wait for one another; the longer ones count.
   const double places = messages / window(shape);
@@ -169,7 +185,10 @@ double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk
     hop = ((n - m) * hop + m * crossing) / n;
     last = ((n - m) * last + m * costs.between()) / n;
   }
-  return (steps - 1) * std::max({links, window_time, hop}) + links + last + costs.tail() * g;
+  const double nvlink = n > m ? costs.on_nvlink(static_cast<double>(chunk)) : 0;
+  links = std::max(links, nvlink);
+  const double step = std::max({links, window_time, hop, std::max(g, nvlink) + costs.step()});
+  return (steps - 1) * step + links + last + costs.tail() * std::max(g - nvlink, 0.0);
 }
 
 /// Until the first credits have come, which ranks have to wait for that are nearer to a connection

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "collective_model/tuner/graph_search.h"
+#include "collective_model/tuner/nvlink_mesh.h"
 
 namespace understudy {
 namespace {
@@ -211,6 +212,56 @@ TEST(Tuning, SearchFindsKnownGraphs) {
   const NcclSystem h100 = search(GpuGeneration::kHopper, 28, {8, 1}, {8, 0, 0});
   EXPECT_EQ(h100.ring.channels, 12u);
   EXPECT_EQ(h100.ring.intra, 30);
+}
+
+TEST(Tuning, RingsFollowTheMeshOfV100) {
+  const NvlinkMesh& mesh = hybrid_cube_mesh();
+  for (size_t a = 0; a < kMeshGpus; ++a) {
+    uint32_t links = 0;
+    for (size_t b = 0; b < kMeshGpus; ++b) {
+      EXPECT_EQ(mesh[a][b], mesh[b][a]);
+      links += mesh[a][b];
+    }
+    EXPECT_EQ(links, 6u) << "GPU " << a;
+  }
+  const auto found = [](uint32_t gpus, uint32_t minor) {
+    NcclSystem system;
+    system.gpu = GpuGeneration::kVolta;
+    search_graphs(system, {minor}, {gpus, 1}, {gpus, 0, 0});
+    EXPECT_EQ(system.channels, 2 * system.ring.channels);
+    return std::pair(system.ring.channels, system.ring.intra);
+  };
+  // By hand. 2: one link. 3: GPU 0 has one link to each other one, so one ring each way round.
+  // 4: GPUs 0 and 1 have four links each, all of them in rings. 5: GPU 4 hangs on two links to GPU
+  // 0 and is in rings only across it. 6: all rings pass the one link between 4 and 5. 7: GPUs 4 and
+  // 6 have four links. 8: all six links of each are in rings.
+  const std::pair<uint32_t, uint32_t> by_hand[] = {{2, 1}, {3, 2}, {4, 4}, {5, 2},
+                                                   {6, 2}, {7, 4}, {8, 6}};
+  for (const auto& [gpus, rings] : by_hand) {
+    EXPECT_EQ(found(gpus, 12), std::pair(rings, 22.0)) << gpus;
+    EXPECT_EQ(found(gpus, 18), std::pair(rings, 20.0)) << gpus;
+  }
+  EXPECT_EQ(rings_of(mesh, 5, 22, 22, false, 16), 0u);
+  EXPECT_EQ(rings_of(mesh, 8, 22, 22, false, 3), 3u);
+  // All eight also lie on one ring of double links, which is less than six of single ones.
+  EXPECT_EQ(rings_of(mesh, 8, 22, 44, false, 16), 2u);
+}
+
+TEST(Tuning, AMeshMayHaveNoRingOrAFasterOne) {
+  const double speeds[] = {44, 22, 18, 12, 10};
+  NvlinkMesh mesh{};
+  EXPECT_EQ(mesh_graph(mesh, 2, 22, speeds, 16).channels, 0u);
+  // A chain of three: its ends are joined across the middle, by all four links it has.
+  mesh[0][1] = mesh[1][0] = mesh[1][2] = mesh[2][1] = 2;
+  EXPECT_EQ(rings_of(mesh, 3, 22, 22, false, 16), 0u);
+  const NcclGraph bridged = mesh_graph(mesh, 3, 22, speeds, 16);
+  EXPECT_EQ(bridged.channels, 1u);
+  EXPECT_EQ(bridged.intra, 44);
+  // A triangle of double links: one ring each way round at the speed of both links.
+  mesh[0][2] = mesh[2][0] = 2;
+  const NcclGraph fast = mesh_graph(mesh, 3, 22, speeds, 16);
+  EXPECT_EQ(fast.channels, 2u);
+  EXPECT_EQ(fast.intra, 44);
 }
 
 }  // namespace

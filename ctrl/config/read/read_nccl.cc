@@ -70,6 +70,8 @@ void read_cost(TableReader& calibration, std::string_view key, ReadContext& cont
   if (const auto rate = gigabytes(table, "rate")) cost.rate = *rate;
   cost.latency = microseconds(table, "latency");
   cost.network_latency = microseconds(table, "network_latency");
+  cost.step = microseconds(table, "step");
+  if (key == "ll128") cost.pass = microseconds(table, "pass");
   table.finish();
 }
 
@@ -140,6 +142,7 @@ void read_nccl(TableReader& root, ReadContext& context) {
                     "expected a share of a step, from 0 to 100");
       }
     }
+    if (const auto link = gigabytes(table, "link")) calibration.link = *link;
     read_cost(table, "simple", context, calibration.protocol[index(Protocol::kSimple)]);
     read_cost(table, "ll", context, calibration.protocol[index(Protocol::kLL)]);
     read_cost(table, "ll128", context, calibration.protocol[index(Protocol::kLL128)]);
