@@ -25,9 +25,9 @@ struct FlowReport {
   std::optional<Duration> received;
   /// Packet fidelity only: until the last acknowledgement was at the sender, and what it took.
   std::optional<Duration> acknowledged;
-  /// What it takes alone in the network, if that was asked for.
-  std::optional<Duration> ideal;
   NamedCounts packets;
+  /// What it takes alone in the network, if that was asked for.
+  std::optional<Duration> ideal = {};
 };
 
 /// One direction of a cable that carried anything.
@@ -53,7 +53,7 @@ struct TrafficGroupReport {
   Duration took;                  ///< until the last one was received
   Duration mean, p99, longest;    ///< of the flows' own times until they were received
   /// Of flows that came in whole, in their order; nothing: it was not asked for.
-  std::optional<std::vector<FlowSlowdown>> slowdowns;
+  std::optional<std::vector<FlowSlowdown>> slowdowns = {};
 };
 
 /// One operation of a job all of whose ranks are emulated.

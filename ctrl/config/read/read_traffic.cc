@@ -127,7 +127,7 @@ class TrafficReader {
     table_.require("from", "names of nodes; \"w*\" is all of a counted node");
     traffic_.from = read_nodes_of("from");
     if (is_set()) {
-      belongs("to", false, "flow, incast, on_off; here each of from receives too");
+      belongs("to", false, "flow, incast, on_off, poisson; here each of from receives too");
       if (complete_) check_set();
     } else if (is(TrafficPattern::kPoisson)) {
       traffic_.to = table_.any("to") == nullptr ? traffic_.from : read_nodes_of("to");

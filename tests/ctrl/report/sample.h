@@ -92,7 +92,8 @@ inline RunReport full_report() {
        {{0, true, Time::zero() + Duration::us(2), Duration::us(12), Duration::us(13),
          Duration::us(4), Duration::us(8), 1}}}};
   traffic.groups = {{"incast", 0, 1, 1, 2'000'000, Time::zero() + Duration::us(1),
-                     Duration::us(170), Duration::us(170), Duration::us(170), Duration::us(170)}};
+                     Duration::us(170), Duration::us(170), Duration::us(170), Duration::us(170),
+                     std::vector<FlowSlowdown>{{2'000'000, 1.0625}}}};
   traffic.flows = {{"incast 0",
                     "w0",
                     "w1:1",
@@ -100,7 +101,8 @@ inline RunReport full_report() {
                     Time::zero() + Duration::us(1),
                     Duration::us(170),
                     Duration::us(172),
-                    {{"sent", 489}, {"marked", 3}}}};
+                    {{"sent", 489}, {"marked", 3}},
+                    Duration::us(160)}};
   traffic.links = {{"w0 -> leaf0",
                     Rate::bits_per_second(100'000'000'000),
                     2'040'098,
