@@ -73,7 +73,8 @@ constexpr char kTraffic[] =
     "[[traffic]]\npattern = \"incast\"\nfrom = [\"w1\", \"w2\"]\nto = [\"w0\"]\nsize = \"64KB\"\n";
 
 constexpr char kPoisson[] =
-    "[[traffic]]\npattern = \"poisson\"\nfrom = \"w*\"\nload = 0.3\nsizes = \"fb-hadoop\"\nflows = 5\n";
+    "[[traffic]]\npattern = \"poisson\"\nfrom = \"w*\"\nload = 0.3\nsizes = \"fb-hadoop\"\nflows = "
+    "5\n";
 
 /// Any machine carries its packets in real time.
 constexpr char kCarried[] = "10Mbit/s";
