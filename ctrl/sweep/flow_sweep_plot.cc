@@ -11,9 +11,11 @@ constexpr int kRowHeight = 420;
 constexpr size_t kCurvePoints = 200;  ///< of a distribution
 constexpr std::array<size_t, 3> kDrawn = {0, 1, 2};
 
-std::string line_style(size_t curve, const char* kind) {
+/// "lines", or "yerrorlines", which has points.
+std::string line_style(size_t curve, const std::string& kind) {
   const std::string number = std::to_string(curve + 1);
-  return std::string(kind) + " lc " + number + " pt " + number + " ps 0.6 lw 1.5";
+  const std::string points = kind == "lines" ? "" : " pt " + number + " ps 0.6";
+  return kind + " lc " + number + points + " lw 1.5";
 }
 
 std::vector<PlotSeries> percentile_series(const FlowSweep& sweep, size_t percentile) {
