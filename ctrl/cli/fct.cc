@@ -19,7 +19,7 @@ namespace {
 
 struct FctArguments {
   std::vector<std::string> configs, controls;
-  uint32_t seeds = 1;
+  uint32_t seeds = 1, threads = 1;
   std::optional<uint64_t> seed;
   std::string fidelity, plot, csv, flows;
   bool quiet = false;
@@ -88,6 +88,7 @@ class FlowRows {
 Result<void> sweep_all(const FctArguments& arguments, const std::vector<SweepCase>& cases) {
   SweepOptions options;
   options.seeds = arguments.seeds;
+  options.threads = arguments.threads;
   FlowRows rows;
   if (!arguments.flows.empty()) {
     TRY(rows.open(arguments.flows));
@@ -159,6 +160,11 @@ void add_fct(CLI::App& app, int& status) {
       ->add_option("--seeds", arguments->seeds,
                    "So many runs of each curve, with the configuration's seed and those behind it")
       ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  command
+      ->add_option("--threads", arguments->threads,
+                   "So many runs at once; they give the same result")
+      ->check(CLI::Range(1, 256))
       ->capture_default_str();
   command->add_option("--seed", arguments->seed, "The first seed; default: the configuration's");
   command

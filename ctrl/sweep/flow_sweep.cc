@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <future>
 #include <map>
 
 #include "ctrl/compile/scenario.h"
@@ -60,38 +62,29 @@ struct Collected {
   }
 };
 
-class CurveRun {
+/// As `simulate --seed` has it.
+Result<RunReport> run_of(const SweepCase& curve, uint64_t seed,
+                         const std::function<void(const std::string&)>& progress) {
+  Config config = *curve.config;
+  config.seed = seed;
+  if (!curve.as_configured) {
+    for (TrafficConfig& traffic : config.traffic) traffic.control = curve.control;
+  }
+  const Scenario scenario = TRY(compile_scenario({config}, RunClock::kVirtual));
+  SimulateOptions options;
+  options.progress = progress;
+  return simulate(scenario, options);
+}
+
+/// What the runs of a curve have come to so far.
+class CurveRuns {
  public:
-  CurveRun(const SweepCase& curve, const SweepOptions& options, FlowSweep& sweep)
+  CurveRuns(const SweepCase& curve, const SweepOptions& options, FlowSweep& sweep)
       : case_(curve), options_(options), sweep_(sweep) {
     curve_.name = curve.name;
   }
 
-  Result<SweepCurve> run() {
-    for (uint32_t i = 0; i < options_.seeds; ++i) {
-      const uint64_t seed = case_.config->seed + i;
-      if (auto ran = run(seed); !ran) {
-        return fail(case_.name + ", seed " + std::to_string(seed) + ": " + ran.error().text);
-      }
-    }
-    for (auto& [most, collected] : by_size_) curve_.rows.push_back(collected.take());
-    curve_.all = all_.take();
-    std::ranges::sort(curve_.slowdowns);
-    return std::move(curve_);
-  }
-
- private:
-  Result<void> run(uint64_t seed) {
-    Config config = *case_.config;  // as --seed has it
-    config.seed = seed;
-    if (!case_.as_configured) {
-      for (TrafficConfig& traffic : config.traffic) traffic.control = case_.control;
-    }
-    const auto scenario = compile_scenario({config}, RunClock::kVirtual);
-    if (!scenario) return tl::unexpected(scenario.error());
-    SimulateOptions options;
-    options.progress = options_.progress;
-    const RunReport report = TRY(simulate(*scenario, options));
+  Result<void> add(const RunReport& report) {
     const auto flows = slowdowns_of(report, curve_.unended);
     if (!flows) {
       return fail("no [[traffic]] of pattern \"poisson\" or with slowdown = true");
@@ -102,12 +95,21 @@ class CurveRun {
     add_validity(report);
     if (options_.progress) {
       options_.progress(format_text("%s, seed %llu: %zu flows, %.3f ms modelled",
-                                    case_.name.c_str(), static_cast<unsigned long long>(seed),
-                                    flows->size(), report.duration.seconds() * 1e3));
+                                    case_.name.c_str(),
+                                    static_cast<unsigned long long>(report.seed), flows->size(),
+                                    report.duration.seconds() * 1e3));
     }
-    return options_.done ? options_.done(case_, seed, report) : Result<void>();
+    return options_.done ? options_.done(case_, report.seed, report) : Result<void>();
   }
 
+  SweepCurve take() {
+    for (auto& [most, collected] : by_size_) curve_.rows.push_back(collected.take());
+    curve_.all = all_.take();
+    std::ranges::sort(curve_.slowdowns);
+    return std::move(curve_);
+  }
+
+ private:
   /// Each id once; that a run has one seed is no doubt about several.
   void add_validity(const RunReport& report) {
     for (const ValidityLine& line : report.validity) {
@@ -144,8 +146,32 @@ Result<FlowSweep> sweep_flows(const std::vector<SweepCase>& cases, const SweepOp
   FlowSweep sweep;
   sweep.first_seed = cases.front().config->seed;
   sweep.seeds = options.seeds;
+  // Runs share nothing. Their results are taken in order, while those behind go on.
+  const auto progress = options.threads == 1 ? options.progress : nullptr;
+  std::deque<std::future<Result<RunReport>>> ahead;
+  const size_t runs = cases.size() * options.seeds;
+  const auto seed_of = [&](size_t run) {
+    return cases[run / options.seeds].config->seed + run % options.seeds;
+  };
+  size_t begun = 0;
   for (const SweepCase& curve : cases) {
-    sweep.curves.push_back(TRY(CurveRun(curve, options, sweep).run()));
+    CurveRuns of_curve(curve, options, sweep);
+    for (uint32_t i = 0; i < options.seeds; ++i) {
+      for (; begun < runs && ahead.size() < options.threads; ++begun) {
+        ahead.push_back(std::async(std::launch::async, run_of,
+                                   std::cref(cases[begun / options.seeds]), seed_of(begun),
+                                   std::cref(progress)));
+      }
+      const Result<RunReport> report = ahead.front().get();
+      ahead.pop_front();
+      const auto added =
+          report ? of_curve.add(*report) : Result<void>(tl::unexpected(report.error()));
+      if (!added) {
+        return fail(curve.name + ", seed " + std::to_string(curve.config->seed + i) + ": " +
+                    added.error().text);
+      }
+    }
+    sweep.curves.push_back(of_curve.take());
   }
   return sweep;
 }

@@ -22,9 +22,10 @@ struct SweepCase {
 };
 
 struct SweepOptions {
-  uint32_t seeds = 1;                                ///< the configuration's, and those that follow
+  uint32_t seeds = 1;    ///< the configuration's, and those that follow
+  uint32_t threads = 1;  ///< so many runs at once; the result does not depend on it
   std::function<void(const std::string&)> progress;  ///< lines for a person; may be empty
-  /// Hears of each run. May be empty. Error: it ends the sweep.
+  /// Hears of each run, curve by curve and seed by seed. May be empty. Error: it ends the sweep.
   std::function<Result<void>(const SweepCase&, uint64_t seed, const RunReport&)> done;
 };
 

@@ -83,6 +83,27 @@ TEST(FlowSweep, EachRunIsThatOfSimulate) {
                                    [](const ValidityLine& line) { return line.id == "one-seed"; }));
 }
 
+TEST(FlowSweep, ThreadsChangeNothing) {
+  const Config config = config_of();
+  SweepCase under{"slow", &config, 0, false};
+  std::string first;
+  for (const uint32_t threads : {1u, 3u, 50u}) {
+    SweepOptions options;
+    options.seeds = 3;
+    options.threads = threads;
+    std::string rows;
+    options.done = [&](const SweepCase& curve, uint64_t, const RunReport& report) -> Result<void> {
+      rows += flow_rows(curve.name, report);
+      return {};
+    };
+    const auto sweep = sweep_flows({{"plain", &config}, under}, options);
+    ASSERT_TRUE(sweep) << sweep.error().text;
+    rows += sweep_csv(*sweep) + sweep_text(*sweep);
+    if (first.empty()) first = rows;
+    EXPECT_EQ(rows, first) << threads;
+  }
+}
+
 TEST(FlowSweep, WhatIsWritten) {
   const Config config = config_of();
   SweepOptions options;
