@@ -11,11 +11,15 @@ constexpr int kRowHeight = 420;
 constexpr size_t kCurvePoints = 200;  ///< of a distribution
 constexpr std::array<size_t, 3> kDrawn = {0, 1, 2};
 
-/// "lines", or "yerrorlines", which has points.
+/// Told apart on white.
+constexpr std::array<const char*, 8> kColours = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
+                                                 "#ff7f0e", "#17a2b8", "#8c564b", "#555555"};
+
+/// `kind`: "lines", or "yerrorlines", which has points.
 std::string line_style(size_t curve, const std::string& kind) {
-  const std::string number = std::to_string(curve + 1);
-  const std::string points = kind == "lines" ? "" : " pt " + number + " ps 0.6";
-  return kind + " lc " + number + points + " lw 1.5";
+  const std::string colour = " lc rgb " + in_quotes(kColours[curve % kColours.size()]);
+  const std::string points = kind == "lines" ? "" : " pt " + std::to_string(4 + curve) + " ps 0.6";
+  return kind + colour + points + " lw 1.5";
 }
 
 std::vector<PlotSeries> percentile_series(const FlowSweep& sweep, size_t percentile) {
@@ -52,7 +56,9 @@ std::vector<PlotSeries> distribution_series(const FlowSweep& sweep) {
 std::string sweep_script(const FlowSweep& sweep, const std::string& file,
                          const std::string& heading) {
   std::string script = plot_start(file, heading, 2, 2, kRowHeight);
-  script += "set logscale xy\nset format x '%.0s%c'\nset xlabel 'size of flows, at most B'\n";
+  script +=
+      "set bmargin 7\nset logscale xy\nset format x '%.0s%c'\nset xlabel 'size of flows, at most "
+      "B'\n";
   script += "set ylabel 'slowdown'\nset yrange [1:]\n";
   for (const size_t percentile : kDrawn) {
     script += std::string("set title '") + kPercentiles[percentile].name + " by size'\n";
