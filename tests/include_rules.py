@@ -19,7 +19,7 @@ CTRL_ORDER = [
     ["config", "report", "guest", "host_namespace"], ["config/toml"], ["config/read"], ["config/read/jobs"], ["topology", "schedule"], ["traffic"], ["compile"], ["validity"],
     ["peers"], ["peers/perftest", "peers/rdma_core", "peers/ring", "peers/nccl/bootstrap", "virtual_host"],
     ["peers/services", "peers/nccl/transport", "peers/torch_store"], ["peers/nccl"], ["peers/sockets"],
-    ["shards"], ["network"], ["predict", "jobs/operations"], ["jobs"], ["jobs/nccl", "services"], ["run"], ["compare"], ["cli"],
+    ["shards"], ["network"], ["predict", "jobs/operations"], ["jobs"], ["jobs/nccl", "services"], ["run"], ["compare", "sweep"], ["cli"],
 ]
 
 

@@ -31,6 +31,7 @@ void add_schedule(CLI::App& app, int& status);
 void add_command(CLI::App& app, int& status);
 void add_predict(CLI::App& app, int& status);
 void add_compare(CLI::App& app, int& status);
+void add_fct(CLI::App& app, int& status);
 void add_calibrate(CLI::App& app, int& status);
 void add_feed(CLI::App& app, int& status);
 void add_env(CLI::App& app, int& status);

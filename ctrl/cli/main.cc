@@ -1,5 +1,5 @@
-// The command line: understudy check | topo | schedule | predict | compare | calibrate | feed | env |
-// simulate | run | command | status.
+// The command line: understudy check | topo | schedule | predict | compare | fct | calibrate | feed |
+// env | simulate | run | command | status.
 // Exit status: 0 work was done and was right,
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
 #include <CLI/CLI.hpp>
@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   add_schedule(app, status);
   add_predict(app, status);
   add_compare(app, status);
+  add_fct(app, status);
   add_calibrate(app, status);
   add_feed(app, status);
   add_env(app, status);

@@ -284,6 +284,13 @@ Found find_traffic_rates(const Asked& asked, RealSide) {
   return find_traffic(asked, FabricFidelity::kFlow);
 }
 
+Found find_slowdown(const Asked& asked, RealSide) {
+  for (const TrafficConfig& traffic : asked.config.traffic) {
+    if (traffic.slowdown) return Place{traffic.line, "traffic", "slowdown"};
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 /// The network and somebody who uses it by frames.

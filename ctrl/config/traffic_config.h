@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ctrl/config/sizes/size_distribution.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
 #include "dataplane/fabric/flow.h"
@@ -22,6 +23,7 @@ enum class TrafficPattern : uint8_t {
   kTree,         ///< an all-reduce of `from` over two binary trees, up and down, chunk after chunk
   kOnOff,        ///< as kFlow, in bursts at fixed times
   kFile,         ///< what a file lists
+  kPoisson,      ///< each of from to one of to at a time, at random times, of random sizes
 };
 
 /// A line of a flow file.
@@ -50,11 +52,15 @@ struct TrafficConfig {
   Duration off;         ///< pause between rounds, or between bursts
   Duration on;          ///< kOnOff: a burst is what the sender's link carries meanwhile
   std::optional<Duration>
-      until;                ///< kOnOff, instead of repeat: no burst starts at this time or later
+      until;  ///< kOnOff, kPoisson, instead of a count: nothing starts at this time or later
   uint32_t steps = 1;       ///< kRing
   uint32_t channels = 1;    ///< kRing, kTree: rings or pairs of trees side by side
   uint32_t chunks = 1;      ///< kTree: of each tree, `bytes` each
   uint32_t concurrent = 0;  ///< kAllToAll: most flows of a sender at once; 0: all
+  double load = 0;          ///< kPoisson: payload, as a share of what the sender's link carries
+  SizeDistribution sizes;   ///< kPoisson
+  uint64_t count = 0;       ///< kPoisson, instead of until: flows of all senders together
+  bool slowdown = false;    ///< its flows are reported beside their ideal times
   uint8_t priority = 0;
   uint32_t control = kNoControl;  ///< position in Config::controls
   std::string file;               ///< kFile: its path
@@ -69,5 +75,8 @@ struct Bursts {
   uint64_t count = 0;  ///< saturates at UINT32_MAX
 };
 Bursts bursts_of(const TrafficConfig& traffic, Rate link);
+
+/// kPoisson: flows that start per second, on average, at a sender whose link has this rate.
+double poisson_rate(const TrafficConfig& traffic, Rate link);
 
 }  // namespace understudy

@@ -1,5 +1,6 @@
 #include "ctrl/config/units_text.h"
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -113,5 +114,10 @@ Result<Duration> parse_duration(std::string_view text) {
 }
 
 Result<uint64_t> parse_size(std::string_view text) { return parse_quantity(text, kSize); }
+
+Result<uint64_t> parse_bytes(std::string_view text) {
+  const bool bare = !text.empty() && std::ranges::all_of(text, is_digit);
+  return parse_size(bare ? std::string(text) + "B" : std::string(text));
+}
 
 }  // namespace understudy

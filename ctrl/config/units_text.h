@@ -19,5 +19,7 @@ Result<Duration> parse_duration(std::string_view text);
 
 /// A number of bytes and one of B, KB, MB, GB (decimal), KiB, MiB, GiB (binary).
 Result<uint64_t> parse_size(std::string_view text);
+/// The same, or a bare number of bytes, as tables have them.
+Result<uint64_t> parse_bytes(std::string_view text);
 
 }  // namespace understudy

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "ctrl/network/ideal_times.h"
+
 namespace understudy {
 namespace {
 
@@ -79,6 +81,23 @@ void add_storms(TrafficLinkReport& report, const StormCounters& storms) {
   }
 }
 
+/// Beside what flows take alone, those of tables that ask for it.
+void report_slowdowns(TrafficReport& report, const Config& config, const Topology& topology,
+                      const Traffic& traffic, const std::vector<FlowTimes>& times) {
+  IdealTimes ideal(config, topology, traffic.flows);
+  for (size_t table = 0; table < config.traffic.size(); ++table) {
+    if (!config.traffic[table].slowdown) continue;
+    auto& slowdowns = report.groups[table].slowdowns.emplace();
+    for (uint32_t i = traffic.first[table]; i < traffic.first[table + 1]; ++i) {
+      const Duration alone = ideal.of(i);
+      if (!report.flows.empty()) report.flows[i].ideal = alone;
+      if (times[i].received.is_never()) continue;
+      const Duration took = times[i].received - times[i].start;
+      slowdowns.push_back({traffic.flows[i].bytes, took.seconds() / alone.seconds()});
+    }
+  }
+}
+
 }  // namespace
 
 TrafficLinkReport link_report(const Graph& graph, LinkId link, uint64_t wire_bytes,
@@ -119,6 +138,7 @@ void report_flows(TrafficReport& report, const Config& config, const Topology& t
   for (size_t i = 0; i < listed; ++i) {
     report.flows.push_back(flow_report(topology.graph, traffic.flows[i], times[i]));
   }
+  report_slowdowns(report, config, topology, traffic, times);
 }
 
 void report_packets(TrafficReport& report, const Config& config, const Topology& topology,

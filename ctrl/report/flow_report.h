@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ctrl/report/slowdown.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
@@ -25,6 +26,8 @@ struct FlowReport {
   /// Packet fidelity only: until the last acknowledgement was at the sender, and what it took.
   std::optional<Duration> acknowledged;
   NamedCounts packets;
+  /// What it takes alone in the network, if that was asked for.
+  std::optional<Duration> ideal = {};
 };
 
 /// One direction of a cable that carried anything.
@@ -49,6 +52,8 @@ struct TrafficGroupReport {
   Time start;                     ///< of the first one
   Duration took;                  ///< until the last one was received
   Duration mean, p99, longest;    ///< of the flows' own times until they were received
+  /// Of flows that came in whole, in their order; nothing: it was not asked for.
+  std::optional<std::vector<FlowSlowdown>> slowdowns = {};
 };
 
 /// One operation of a job all of whose ranks are emulated.

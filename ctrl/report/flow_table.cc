@@ -109,6 +109,9 @@ std::string traffic_table(const TrafficReport& traffic) {
                         "took", "mean flow", "99 % below", "longest", "rate");
   }
   for (const TrafficGroupReport& group : traffic.groups) text += group_line(group);
+  for (const TrafficGroupReport& group : traffic.groups) {
+    if (group.slowdowns) text += slowdown_table(group.name, *group.slowdowns);
+  }
   std::vector<const TrafficLinkReport*> links;
   for (const TrafficLinkReport& l : traffic.links) links.push_back(&l);
   std::stable_sort(links.begin(), links.end(), busier);

@@ -38,12 +38,16 @@ void add_plot(const std::vector<PlotSeries>& all, std::string& script) {
     const std::string name = "$d" + std::to_string(i);
     script += name + " << EOD\n";
     for (const PlotPoint& p : all[i].points) {
-      char line[64];
-      std::snprintf(line, sizeof line, "%.9g %.10g\n", p.x, p.y);
+      char line[96];
+      std::snprintf(line, sizeof line, "%.9g %.10g", p.x, p.y);
       script += line;
+      if (all[i].spreads) std::snprintf(line, sizeof line, " %.6g", p.spread);
+      if (all[i].spreads) script += line;
+      script += "\n";
     }
     script += "EOD\n";
-    command += (i == 0 ? "plot " : ", ") + name + " using 1:2 with " + all[i].style;
+    command += (i == 0 ? "plot " : ", ") + name +
+               (all[i].spreads ? " using 1:2:3 with " : " using 1:2 with ") + all[i].style;
     command += all[i].title.empty() ? " notitle" : " title " + in_quotes(all[i].title);
   }
   script += command + "\n";

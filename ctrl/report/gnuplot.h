@@ -13,12 +13,14 @@ inline const DrawingProgram kGnuplot{"gnuplot", "plots", "gnuplot-nox"};
 
 struct PlotPoint {
   double x, y;
+  double spread = 0;  ///< of y, up and down
 };
 
 struct PlotSeries {
   std::string title;  ///< empty: not in the legend
   std::string style;  ///< gnuplot's, behind "with"
   std::vector<PlotPoint> points;
+  bool spreads = false;  ///< the style draws the spread of points too
 };
 
 /// A text inside gnuplot's single quotes.

@@ -264,7 +264,35 @@ Json flow_json(const FlowReport& flow) {
   out["received_ps"] = flow.received ? Json(flow.received->ps()) : Json();
   out["acknowledged_ps"] = flow.acknowledged ? Json(flow.acknowledged->ps()) : Json();
   out["packets"] = counts(flow.packets);
+  if (!flow.ideal) return out;
+  const bool ended = flow.received.has_value();
+  out["started_at_ps"] = out["start_ps"];
+  out["ended_at_ps"] = ended ? Json((flow.start + *flow.received).ps()) : Json();
+  out["duration_ps"] = out["received_ps"];
+  out["ideal_duration_ps"] = flow.ideal->ps();
+  out["slowdown"] = ended ? Json(flow.received->seconds() / flow.ideal->seconds()) : Json();
   return out;
+}
+
+Json slowdown_bucket_json(const SlowdownBucket& bucket) {
+  Json out;
+  out["above_bytes"] = bucket.above;
+  out["most_bytes"] = bucket.most;
+  out["flows"] = bucket.flows;
+  Json too_few = Json::array();
+  for (size_t i = 0; i < kPercentiles.size(); ++i) {
+    out[kPercentiles[i].key] = bucket.at[i];
+    if (bucket.is_largest(i)) too_few.push_back(kPercentiles[i].key);
+  }
+  out["largest"] = bucket.largest;
+  out["too_few_flows_for"] = too_few;
+  return out;
+}
+
+Json slowdown_json(const std::vector<FlowSlowdown>& flows) {
+  return {{"percentiles", "nearest rank"},
+          {"all", slowdown_bucket_json(slowdown_of_all(flows))},
+          {"by_size", list(slowdown_buckets(flows), slowdown_bucket_json)}};
 }
 
 Json traffic_link_json(const TrafficLinkReport& link) {
@@ -295,6 +323,7 @@ Json traffic_group_json(const TrafficGroupReport& group) {
   out["mean_ps"] = group.mean.ps();
   out["p99_ps"] = group.p99.ps();
   out["longest_ps"] = group.longest.ps();
+  if (group.slowdowns) out["slowdown"] = slowdown_json(*group.slowdowns);
   return out;
 }
 

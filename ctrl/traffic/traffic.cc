@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "collective_model/nccl/double_tree.h"
+#include "ctrl/traffic/poisson.h"
 
 namespace understudy {
 namespace {
@@ -75,6 +76,8 @@ class TrafficBuilder {
         return add_bursts();
       case TrafficPattern::kFile:
         return add_list();
+      case TrafficPattern::kPoisson:
+        return add_arrivals();
     }
   }
 
@@ -247,6 +250,12 @@ class TrafficBuilder {
         flow.connection = connections_;
       }
       ++connections_;
+    }
+  }
+
+  void add_arrivals() {
+    for (const Arrival& arrival : poisson_arrivals(config_, *traffic_, out_.first.size())) {
+      add(arrival.from, arrival.to, arrival.bytes).start = arrival.at;
     }
   }
 

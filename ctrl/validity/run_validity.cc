@@ -246,6 +246,10 @@ void RunLines::add_draws() {
           config_.traffic,
           [](const TrafficConfig& t) { return t.pattern == TrafficPattern::kPermutation; }),
       "who sends to whom");
+  add(std::ranges::any_of(
+          config_.traffic,
+          [](const TrafficConfig& t) { return t.pattern == TrafficPattern::kPoisson; }),
+      "when flows start, from where to where, and how large they are");
   add(lost_by_chance(), "losses and faults");
   add(marked_by_chance(), "marks");
   add(std::ranges::any_of(config_.jobs,

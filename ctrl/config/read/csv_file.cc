@@ -8,9 +8,9 @@ constexpr size_t kLongest = 64u << 20;
 }  // namespace
 
 std::optional<CsvFile> read_csv_file(TableReader& table, ReadContext& context,
-                                     const Located<std::string>& name) {
+                                     const Located<std::string>& name, std::string_view key) {
   const auto wrong = [&](const std::string& why) {
-    table.error(name.line, "file", quoted(name.value), why);
+    table.error(name.line, key, quoted(name.value), why);
     return std::nullopt;
   };
   CsvFile file;

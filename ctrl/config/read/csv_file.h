@@ -15,10 +15,11 @@ struct CsvFile {
   std::string text;
 };
 
-/// The file that `name`, the value of the key "file", names: from the folder of the configuration,
-/// at most 64 MiB. Nothing, and reported, if it cannot be read.
+/// The file that `name`, the value of `key`, names: from the folder of the configuration, at most
+/// 64 MiB. Nothing, and reported, if it cannot be read.
 std::optional<CsvFile> read_csv_file(TableReader& table, ReadContext& context,
-                                     const Located<std::string>& name);
+                                     const Located<std::string>& name,
+                                     std::string_view key = "file");
 
 /// The path that `name` in `file` stands for: from the folder of that file.
 std::string beside(const std::string& file, const std::string& name);

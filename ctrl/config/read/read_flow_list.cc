@@ -90,7 +90,7 @@ class FlowListReader {
     if (from && to && flow.from == flow.to && flow.from_nic == flow.to_nic) {
       error("to", quoted(cell(cells, kTo)), "a flow goes to another NIC than it comes from");
     }
-    if (const auto bytes = parse_size(cell(cells, kBytes)); !bytes) {
+    if (const auto bytes = parse_bytes(cell(cells, kBytes)); !bytes) {
       error("bytes", quoted(cell(cells, kBytes)), bytes.error().text);
     } else if (*bytes == 0) {
       error("bytes", quoted(cell(cells, kBytes)), "a flow has at least one byte");

@@ -1,5 +1,6 @@
 // [[traffic]]: patterns of flows and files of flows.
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "ctrl/config/read/csv_file.h"
@@ -35,9 +36,16 @@ class TrafficReader {
     } else {
       belongs("file", false, "file");
       read_ends();
-      read_size();
+      if (is(TrafficPattern::kPoisson)) {
+        for (const std::string_view key : {"size", "on", "stagger"}) {
+          belongs(key, false, "all but file and poisson");
+        }
+      } else {
+        read_size();
+      }
     }
     read_rounds();
+    read_arrivals();
     table_.finish();
     uint64_t flows = flows_before;
     if (context_.errors.size() == errors) {
@@ -62,7 +70,8 @@ class TrafficReader {
 
   bool read_pattern() {
     const size_t errors = context_.errors.size();
-    table_.require("pattern", "flow, incast, permutation, all_to_all, ring, tree, on_off or file");
+    table_.require("pattern",
+                   "flow, incast, permutation, all_to_all, ring, tree, on_off, file or poisson");
     table_.choice("pattern",
                   {{"flow", TrafficPattern::kFlow},
                    {"incast", TrafficPattern::kIncast},
@@ -71,7 +80,8 @@ class TrafficReader {
                    {"ring", TrafficPattern::kRing},
                    {"tree", TrafficPattern::kTree},
                    {"on_off", TrafficPattern::kOnOff},
-                   {"file", TrafficPattern::kFile}},
+                   {"file", TrafficPattern::kFile},
+                   {"poisson", TrafficPattern::kPoisson}},
                   traffic_.pattern);
     return context_.errors.size() == errors;
   }
@@ -90,6 +100,8 @@ class TrafficReader {
       traffic_.priority = static_cast<uint8_t>(priority->value);
     }
     if (const auto at = table_.duration("at")) traffic_.at = at->value;
+    traffic_.slowdown = is(TrafficPattern::kPoisson);
+    if (const auto slowdown = table_.boolean("slowdown")) traffic_.slowdown = slowdown->value;
     table_.choice("start", {{"time", false}, {"command", true}}, traffic_.held);
     if (const ControlConfig* found = find_control(table_, context_)) {
       traffic_.control = static_cast<uint32_t>(found - context_.config.controls.data());
@@ -115,8 +127,11 @@ class TrafficReader {
     table_.require("from", "names of nodes; \"w*\" is all of a counted node");
     traffic_.from = read_nodes_of("from");
     if (is_set()) {
-      belongs("to", false, "flow, incast, on_off; here each of from receives too");
+      belongs("to", false, "flow, incast, on_off, poisson; here each of from receives too");
       if (complete_) check_set();
+    } else if (is(TrafficPattern::kPoisson)) {
+      traffic_.to = table_.any("to") == nullptr ? traffic_.from : read_nodes_of("to");
+      if (complete_) check_choices();
     } else {
       table_.require("to", "names of nodes");
       traffic_.to = read_nodes_of("to");
@@ -138,18 +153,38 @@ class TrafficReader {
     }
   }
 
-  void check_set() {
+  void refuse_twice(std::string_view key, const std::vector<NodeId>& nodes) {
     std::set<NodeId> seen;
-    for (const NodeId node : traffic_.from) {
+    for (const NodeId node : nodes) {
       if (seen.insert(node).second) continue;
-      table_.error(table_.any("from")->line, "from", "node " + name_of(node) + " twice",
+      table_.error(table_.any(key)->line, key, "node " + name_of(node) + " twice",
                    "each node takes part once");
       return;
     }
+  }
+
+  void check_set() {
+    const size_t errors = context_.errors.size();
+    refuse_twice("from", traffic_.from);
+    if (context_.errors.size() != errors) return;
     if (traffic_.from.size() < 2) {
       table_.error(table_.any("from")->line, "from", "node " + name_of(traffic_.from[0]),
                    "a flow to itself: expected at least two nodes");
     }
+  }
+
+  /// Every sender has somebody else to send to.
+  void check_choices() {
+    const bool other = table_.any("to") != nullptr;
+    refuse_twice("from", traffic_.from);
+    if (other) refuse_twice("to", traffic_.to);
+    const NodeId first = traffic_.to[0];
+    if (traffic_.to.size() > 1 || std::ranges::find(traffic_.from, first) == traffic_.from.end()) {
+      return;
+    }
+    const std::string_view key = other ? "to" : "from";
+    table_.error(table_.any(key)->line, key, "node " + name_of(first),
+                 "a flow to itself: it has nobody else to send to");
   }
 
   void check_pairs() {
@@ -208,20 +243,23 @@ class TrafficReader {
     count("chunks", tree, "tree", kMostRounds, traffic_.chunks);
     count("concurrent", is(TrafficPattern::kAllToAll), "all_to_all", kMostRounds,
           traffic_.concurrent);
-    const bool rounds = !is(TrafficPattern::kFile);
-    count("repeat", rounds, "all but file", kMostRounds, traffic_.repeat);
-    if (belongs("off", rounds, "all but file")) {
+    const bool rounds = !is(TrafficPattern::kFile) && !is(TrafficPattern::kPoisson);
+    count("repeat", rounds, "all but file and poisson", kMostRounds, traffic_.repeat);
+    if (belongs("off", rounds, "all but file and poisson")) {
       if (const auto off = table_.duration("off")) traffic_.off = off->value;
     }
-    if (belongs("until", is(TrafficPattern::kOnOff), "on_off")) read_until();
-    if (!is(TrafficPattern::kOnOff)) return;
+    const bool timed = is(TrafficPattern::kOnOff) || is(TrafficPattern::kPoisson);
+    if (belongs("until", timed, "on_off, poisson")) read_until();
+    if (!timed) return;
     for (const NodeId node : traffic_.from) {
       if (traffic_.nic >= context_.config.nodes[node].nics.size() ||
           !link_of(node).is_unlimited()) {
         continue;
       }
       table_.error(table_.any("from")->line, "from", "\"" + name_of(node) + "\"",
-                   "this node's link is unlimited: how long a burst takes is not known");
+                   is(TrafficPattern::kOnOff)
+                       ? "this node's link is unlimited: how long a burst takes is not known"
+                       : "this node's link is unlimited: there is no share of it");
       return;
     }
   }
@@ -230,13 +268,47 @@ class TrafficReader {
     const auto until = table_.duration("until");
     if (!until) return;
     traffic_.until = until->value;
-    if (table_.any("repeat") != nullptr) {
+    const char* count = is(TrafficPattern::kPoisson) ? "flows" : "repeat";
+    if (table_.any(count) != nullptr) {
       table_.error(until->line, "until", table_.any("until")->describe(),
-                   "the end is given by repeat or by until");
+                   std::string("the end is given by ") + count + " or by until");
     } else if (until->value <= traffic_.at) {
       table_.error(until->line, "until", table_.any("until")->describe(),
                    "expected a time after at");
     }
+  }
+
+  void read_arrivals() {
+    const bool poisson = is(TrafficPattern::kPoisson);
+    if (!poisson) {
+      for (const std::string_view key : {"load", "sizes", "flows"}) belongs(key, false, "poisson");
+      return;
+    }
+    if (table_.require("load", "a share of the senders' links, as in 0.5")) {
+      const auto load = table_.number("load");
+      if (load && (!(load->value > 0) || load->value > 1)) {
+        table_.error(load->line, "load", table_.any("load")->describe(),
+                     "expected a share above 0 and at most 1");
+      } else if (load) {
+        traffic_.load = load->value;
+      }
+    }
+    read_sizes(table_, context_, traffic_.sizes);
+    if (const auto flows = table_.integer("flows", 1, static_cast<int64_t>(kMostFlows))) {
+      traffic_.count = static_cast<uint64_t>(flows->value);
+    } else if (table_.any("flows") == nullptr && table_.any("until") == nullptr) {
+      table_.error(table_.line(), "until", "nothing",
+                   "expected the time from which on no flow starts; or flows, how many there are");
+    }
+  }
+
+  /// Of a Poisson table: flows per second of all senders.
+  double arrival_rate() const {
+    double rate = 0;
+    for (const NodeId node : traffic_.from) {
+      rate += poisson_rate(traffic_, link_of(node));
+    }
+    return rate;
   }
 
   Rate link_of(NodeId node) const {
@@ -275,6 +347,11 @@ class TrafficReader {
         for (const NodeId node : traffic_.from) bursts += bursts_of(traffic_, link_of(node)).count;
         return bursts;
       }
+      case TrafficPattern::kPoisson: {
+        if (!traffic_.until) return traffic_.count;
+        const double flows = arrival_rate() * (*traffic_.until - traffic_.at).seconds();
+        return static_cast<uint64_t>(std::min(std::ceil(flows), 2.0 * kMostFlows));
+      }
       default:
         return n * traffic_.repeat;
     }
@@ -291,13 +368,16 @@ class TrafficReader {
                             traffic_.stagger.seconds() * static_cast<double>(traffic_.from.size()) +
                             rounds * bursts_of(traffic_, link_of(node)).period.seconds());
       }
+    } else if (is(TrafficPattern::kPoisson)) {
+      last = traffic_.at.seconds() + static_cast<double>(flows) / arrival_rate();
     } else {
       last += rounds * traffic_.off.seconds();
     }
     constexpr double kLatest = 86'400;
     if (last <= kLatest) return;
     table_.error(table_.line(), "pattern", "a flow that starts after more than 86400s",
-                 "at, stagger, repeat and off together lead there");
+                 is(TrafficPattern::kPoisson) ? "at, flows, load and the sizes together lead there"
+                                              : "at, stagger, repeat and off together lead there");
   }
 
   const std::string& name_of(NodeId node) const { return context_.config.nodes[node].name; }
@@ -325,6 +405,11 @@ Bursts bursts_of(const TrafficConfig& traffic, Rate link) {
     bursts.count = std::min<uint64_t>(UINT32_MAX, static_cast<uint64_t>(last / period) + 1);
   }
   return bursts;
+}
+
+double poisson_rate(const TrafficConfig& traffic, Rate link) {
+  constexpr double kBitsPerByte = 8;
+  return traffic.load * static_cast<double>(link.bps()) / (kBitsPerByte * traffic.sizes.mean());
 }
 
 void read_traffic(TableReader& root, ReadContext& context) {

@@ -126,6 +126,8 @@ void read_nccl(TableReader& root, ReadContext& context);
 void read_traffic(TableReader& root, ReadContext& context);
 /// [[event]]; after the traffic.
 void read_events(TableReader& root, ReadContext& context);
+/// The value of the key "sizes" of a [[traffic]] table.
+void read_sizes(TableReader& table, ReadContext& context, SizeDistribution& sizes);
 /// The list of flows in `text`, which is that of the CSV file `file` of a [[traffic]] table.
 /// Errors are reported with its name and lines.
 std::vector<ListedFlow> read_flow_list(const std::string& text, const std::string& file,

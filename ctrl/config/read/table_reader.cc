@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <tuple>
 
 #include "ctrl/config/suggest.h"
@@ -34,7 +35,23 @@ std::vector<ConfigError> ErrorList::take() {
   std::stable_sort(errors_.begin(), errors_.end(), [&](const ConfigError& a, const ConfigError& b) {
     return std::tuple(a.file != file_, a.line) < std::tuple(b.file != file_, b.line);
   });
+  cap_other_files();
   return std::exchange(errors_, {});
+}
+
+void ErrorList::cap_other_files() {
+  constexpr size_t kMostOfFile = 10;
+  std::map<std::string, size_t> counts;
+  const auto is_beyond = [&](const ConfigError& error) {
+    return error.file != file_ && ++counts[error.file] > kMostOfFile;
+  };
+  errors_.erase(std::remove_if(errors_.begin(), errors_.end(), is_beyond), errors_.end());
+  for (const auto& [file, count] : counts) {
+    if (count <= kMostOfFile) continue;
+    const size_t more = count - kMostOfFile;
+    errors_.push_back(
+        {file, 0, "", "", "and " + std::to_string(more) + " more error" + (more == 1 ? "" : "s")});
+  }
 }
 
 std::string TableReader::path(std::string_view key) const {

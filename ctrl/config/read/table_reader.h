@@ -34,10 +34,13 @@ class ErrorList {
   bool empty() const { return errors_.empty(); }
   size_t size() const { return errors_.size(); }
   const std::string& file() const { return file_; }
-  /// The errors in order of lines, this file's first; leaves the list empty.
+  /// The errors in order of lines, this file's first; leaves the list empty. Of each other file,
+  /// which may have millions of lines, the first ten and the number of those behind.
   std::vector<ConfigError> take();
 
  private:
+  void cap_other_files();
+
   std::string file_;
   std::vector<ConfigError> errors_;
 };

@@ -553,6 +553,43 @@ sizes = ["22MiB", "24MiB", "1GiB"]
         self.expect_bad(self.run_it("calibrate", table, "--ranks", "9", "--nodes", "2"), "9 ranks on 2 nodes")
         self.expect_bad(self.run_it("calibrate", QUICKSTART, "--ranks", "8"), "found no row")
 
+    def test_flow_completion(self):
+        path = self.folder / "poisson.toml"
+        path.write_text("""format = 1
+[[control]]
+name = "slow"
+law = "dcqcn"
+[[node]]
+name = "w"
+count = 4
+link = { rate = "100Gbit/s", latency = "1us" }
+[[traffic]]
+pattern = "poisson"
+from = "w*"
+load = 0.5
+sizes = "sizes.csv"
+flows = 40
+""", encoding="utf-8")
+        (self.folder / "sizes.csv").write_text("bytes,share\n1000,0\n50000,100\n", encoding="utf-8")
+        rows, table = self.folder / "rows.csv", self.folder / "table.csv"
+        done = self.run_it("fct", path, "--control", "slow", "--control", "none", "--seeds", "2", "--flows", rows,
+                           "--csv", table, "--quiet")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(" +- ", done.stdout)
+        self.assertEqual(done.stdout, self.run_it("fct", path, "--control", "slow", "--control", "none", "--seeds",
+                                                  "2", "--quiet").stdout)
+        lines = [line.split(",") for line in rows.read_text(encoding="utf-8").splitlines()]
+        self.assertEqual(lines[0][6:], ["started_at_us", "ended_at_us", "duration_us", "ideal_duration_us", "slowdown"])
+        self.assertEqual(len(lines), 1 + 2 * 2 * 40)
+        for line in lines[1:]:
+            started, ended, duration, ideal, slowdown = map(float, line[6:])
+            self.assertAlmostEqual(ended - started, duration, delta=1e-5)
+            self.assertAlmostEqual(duration / ideal, slowdown, delta=1e-4)
+            self.assertGreaterEqual(slowdown, 0.999999)
+        self.assertIn("p99_9_half_width_95", table.read_text(encoding="utf-8"))
+        self.expect_bad(self.run_it("fct", path, "--control", "fast"), 'no [[control]] "fast"')
+        self.expect_bad(self.run_it("fct", path, "--plot", "x.pdf"), ".svg or .png")
+
     def test_examples_are_good(self):
         for path in sorted(QUICKSTART.parent.rglob("*.toml")):
             done = self.run_it("check", path)

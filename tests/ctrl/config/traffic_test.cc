@@ -114,6 +114,9 @@ TEST(ConfigTraffic, Refused) {
   const std::string ends = "from = \"w0\"\nto = \"w1\"\nsize = \"1KB\"\n";
   const std::string flow = "pattern = \"flow\"\n" + ends;
   const std::string ring = "pattern = \"ring\"\nfrom = \"w*\"\nsize = \"1KB\"\n";
+  const std::string poisson =
+      "pattern = \"poisson\"\nfrom = \"w0\"\nto = \"w1\"\nsizes = \"web-search\"\n";
+  const std::string lonely = "pattern = \"poisson\"\nfrom = \"w0\"\nsizes = \"web-search\"\n";
   const std::string tree = "pattern = \"tree\"\nfrom = \"w*\"\nsize = \"1KB\"\n";
   const struct {
     std::string keys;
@@ -167,6 +170,27 @@ TEST(ConfigTraffic, Refused) {
        "a burst takes some time"},
       {"pattern = \"on_off\"\nfrom = \"solo\" #!\nto = \"w1\"\nsize = \"1KB\"\n",
        "this node's link is unlimited"},
+      {flow + "load = 0.5 #!\n", "belongs to these patterns only: poisson"},
+      {poisson + "load = 0.5\nflows = 1\nsize = \"1B\" #!\n", "all but file and poisson"},
+      {poisson + "load = 0.5\nflows = 1\nrepeat = 2 #!\n", "all but file and poisson"},
+      {poisson + "load = 0 #!\nflows = 1\n", "expected a share above 0 and at most 1"},
+      {poisson + "load = 1.01 #!\nflows = 1\n", "expected a share above 0 and at most 1"},
+      {poisson + "load = 0.5\nflows = 1\nuntil = \"1ms\" #!\n",
+       "the end is given by flows or by until"},
+      {"#!\n" + poisson + "load = 0.5\n",
+       "expected the time from which on no flow starts; or flows"},
+      {"#!\n" + poisson + "load = 0.5\nuntil = \"80000s\"\n", "may have at most 16777216"},
+      {"#!\n" + poisson + "load = 0.00000001\nflows = 10000000\n",
+       "at, flows, load and the sizes together lead there"},
+      {lonely + "to = \"w0\" #!\nload = 0.5\nflows = 1\n", "it has nobody else to send to"},
+      {lonely + "to = [\"w1\", \"w1\"] #!\nload = 0.5\nflows = 1\n", "each node takes part once"},
+      {"pattern = \"poisson\"\nfrom = \"solo\" #!\nto = \"w1\"\nsizes = \"web-search\"\n"
+       "load = 0.5\nflows = 1\n",
+       "this node's link is unlimited: there is no share of it"},
+      {"pattern = \"poisson\"\nfrom = \"w*\"\nsizes = \"web-serch\" #!\nload = 0.5\nflows = 1\n",
+       "did you mean \"web-search\""},
+      {"pattern = \"poisson\"\nfrom = \"w*\"\nsizes = \"x.csv\" #!\nload = 0.5\nflows = 1\n",
+       "dir/x.csv: cannot open"},
       {"pattern = \"file\"\nfile = \"x.csv\" #!\n", "dir/x.csv: cannot open"},
       {"pattern = \"file\"\nsize = \"1B\" #!\nfile = \"x.csv\"\n", "all but file"},
   };
@@ -176,6 +200,36 @@ TEST(ConfigTraffic, Refused) {
     EXPECT_NE(error.find(c.error), std::string::npos) << c.keys << error;
   }
   EXPECT_NE(error_of("#!\n").find("the key is missing"), std::string::npos);
+}
+
+TEST(ConfigTraffic, Poisson) {
+  const std::string keys =
+      "[[traffic]]\npattern = \"poisson\"\nfrom = [\"w0\", \"w2\"]\nload = 0.25\n"
+      "sizes = \"sizes.csv\"\n";
+  const std::map<std::string, std::string> files = {
+      {"dir/sizes.csv", "bytes,probability\n0,0\n2KB,1\n"}};
+  ConfigResult result = load(keys + "until = \"3ms\"\n", files);
+  ASSERT_TRUE(result) << describe(result.error());
+  const TrafficConfig& t = result->traffic.at(0);
+  EXPECT_EQ(t.pattern, TrafficPattern::kPoisson);
+  EXPECT_EQ(t.to, t.from);
+  EXPECT_EQ(t.load, 0.25);
+  EXPECT_EQ(t.sizes.name, "sizes.csv");
+  EXPECT_EQ(t.sizes.mean(), 1000);
+  EXPECT_EQ(t.until, Duration::ms(3));
+  EXPECT_TRUE(t.slowdown);
+  // A quarter of 10 Gbit/s in flows of 1000 bytes.
+  EXPECT_DOUBLE_EQ(poisson_rate(t, Rate::bits_per_second(10'000'000'000)), 312'500);
+  result = load(keys + "flows = 70\nslowdown = false\nto = \"w1\"\n", files);
+  ASSERT_TRUE(result) << describe(result.error());
+  EXPECT_EQ(result->traffic.at(0).count, 70u);
+  EXPECT_EQ(result->traffic.at(0).to, (std::vector<NodeId>{1}));
+  EXPECT_FALSE(result->traffic.at(0).slowdown);
+  EXPECT_FALSE(traffic("pattern = \"flow\"\nfrom = \"w0\"\nto = \"w1\"\nsize = \"1B\"\n").slowdown);
+  result = load(keys + "flows = 70\n", {{"dir/sizes.csv", "0,0\n5,0.5\n3,1\n"}});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(describe(result.error()),
+            "dir/sizes.csv:3: found \"3\": sizes do not fall from line to line\n");
 }
 
 TEST(ConfigTraffic, MissingKeys) {
@@ -209,6 +263,35 @@ TEST(ConfigTraffic, TooMany) {
 }
 
 constexpr char kFileTable[] = "[[traffic]]\npattern = \"file\"\nfile = \"flows.csv\"\n";
+
+TEST(ConfigTraffic, FilesHaveBareBytes) {
+  const ConfigResult result =
+      load(kFileTable, {{"dir/flows.csv", "id,from,to,bytes\na,w0,w1,1000\nb,w0,w1,1000B\n"}});
+  ASSERT_TRUE(result) << describe(result.error());
+  EXPECT_EQ(result->traffic.at(0).flows[0].bytes, 1000u);
+  EXPECT_EQ(result->traffic.at(0).flows[1].bytes, 1000u);
+  for (const char* bytes : {"1000 X", "-1", "1.5", "", "99999999999999999999999999"}) {
+    EXPECT_FALSE(load(
+        kFileTable, {{"dir/flows.csv", std::string("id,from,to,bytes\na,w0,w1,") + bytes + "\n"}}))
+        << bytes;
+  }
+}
+
+TEST(ConfigTraffic, ErrorsOfAFileAreCapped) {
+  std::string text = "id,from,to,bytes\n";
+  for (int i = 0; i < 1000; ++i) text += std::to_string(i) + ",w0,w1,x\n";
+  const ConfigResult result =
+      load(kFileTable + std::string("nic = 99 \n"), {{"dir/flows.csv", text}});
+  ASSERT_FALSE(result);
+  ASSERT_EQ(result.error().size(), 12u) << describe(result.error());
+  EXPECT_EQ(result.error()[0].file, "dir/f.toml");  // its own are all there
+  for (unsigned i = 1; i <= 10; ++i) EXPECT_EQ(result.error()[i].line, i + 1);
+  EXPECT_EQ(result.error()[11].text(), "dir/flows.csv: and 990 more errors");
+  const ConfigResult eleven =
+      load(kFileTable, {{"dir/flows.csv", text.substr(0, text.find("11,w0"))}});
+  ASSERT_FALSE(eleven);
+  EXPECT_EQ(eleven.error().back().text(), "dir/flows.csv: and 1 more error");
+}
 
 TEST(ConfigTraffic, File) {
   const ConfigResult result = load(kFileTable, {{"dir/flows.csv",
@@ -256,7 +339,7 @@ TEST(ConfigTraffic, FileRefused) {
       {head + "a,w0,w1:2,1B,,,\n", "dir/flows.csv:2: to: found \"w1:2\": node w1 has 2 NIC(s)"},
       {head + "a,w0,w1:,1B,,,\n", "dir/flows.csv:2: to: found \"w1:\": expected the NIC's number"},
       {head + "a,w0,w1,0B,,,\n", "dir/flows.csv:2: bytes: found \"0B\": a flow has at least"},
-      {head + "a,w0,w1,1,,,\n", "dir/flows.csv:2: bytes: found \"1\""},
+      {head + "a,w0,w1,1 X,,,\n", "dir/flows.csv:2: bytes: found \"1 X\""},
       {head + "a,w0,w1,1B,1,,\n", "dir/flows.csv:2: start: found \"1\""},
       {head + "a,w0,w1,1B,,b,\n", "dir/flows.csv:2: after: found \"b\": there is no flow"},
       {head + "a,w0,w1,1B,,a,\n", "flow a would start after itself: a cycle"},

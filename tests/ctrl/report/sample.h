@@ -51,6 +51,29 @@ inline RunReport minimal_report() {
   return report;
 }
 
+/// One flow that took a sixteenth longer than alone in the network.
+inline RunReport slowdown_report() {
+  RunReport report = minimal_report();
+  TrafficReport& traffic = report.traffic.emplace();
+  traffic.fidelity = "packet";
+  TrafficGroupReport& group = traffic.groups.emplace_back();
+  group.name = "search";
+  group.count = group.ended = 1;
+  group.bytes = 2'000'000;
+  group.start = Time::zero() + Duration::us(1);
+  group.took = group.mean = group.p99 = group.longest = Duration::us(170);
+  group.slowdowns = {{2'000'000, 1.0625}};
+  FlowReport& flow = traffic.flows.emplace_back();
+  flow.name = "search 0";
+  flow.from = "w0";
+  flow.to = "w1";
+  flow.bytes = group.bytes;
+  flow.start = group.start;
+  flow.received = group.took;
+  flow.ideal = Duration::us(160);
+  return report;
+}
+
 /// Real clock; the second timed operation of 64 KiB is late because the loop stood still.
 inline RunReport full_report() {
   RunReport report = minimal_report();

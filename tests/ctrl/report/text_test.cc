@@ -56,6 +56,7 @@ TEST(SizeText, LargestUnitThatDivides) {
 // The files are the schema test's input; a change of either is a change of the format.
 TEST(Json, IsTheSampleByteByByte) {
   EXPECT_EQ(report_json(judged(full_report())), sample("full.json"));
+  EXPECT_EQ(report_json(judged(slowdown_report())), sample("slowdown.json"));
   EXPECT_EQ(report_json(judged(minimal_report())), sample("minimal.json"));
 }
 

@@ -72,6 +72,10 @@ constexpr char kTopology[] =
 constexpr char kTraffic[] =
     "[[traffic]]\npattern = \"incast\"\nfrom = [\"w1\", \"w2\"]\nto = [\"w0\"]\nsize = \"64KB\"\n";
 
+constexpr char kPoisson[] =
+    "[[traffic]]\npattern = \"poisson\"\nfrom = \"w*\"\nload = 0.3\nsizes = \"fb-hadoop\"\nflows = "
+    "5\n";
+
 /// Any machine carries its packets in real time.
 constexpr char kCarried[] = "10Mbit/s";
 constexpr char kQueues[] = "[queues]\nbuffer = \"1MB\"\n";
@@ -186,6 +190,11 @@ const std::map<std::string_view, Example>& examples() {
        [](Parts& p) {
          p.rate = kCarried;
          p.more = kTraffic;
+       }},
+      {"`[[traffic]]` by Poisson arrivals; `slowdown` of flows",
+       [](Parts& p) {
+         p.rate = kCarried;
+         p.more = kPoisson;
        }},
       {"`[[traffic]]` as rates (`fidelity = \"flow\"`)",
        [](Parts& p) {
