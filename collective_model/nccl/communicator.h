@@ -2,6 +2,7 @@
 // decide what is sent. Ranks are numbered node by node.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -75,6 +76,11 @@ struct Communicator {
   }
   /// The NIC that a network connection of this rank uses, or the first of its ports.
   uint32_t nic_of(uint32_t rank) const { return first_nic + gpu_of(rank) * nics / gpus * ports; }
+
+  /// GPUs of a node each of which reduces and spreads a part by the node's switch: all of one node,
+  /// else the first one of each NIC.
+  uint32_t heads() const { return nodes == 1 ? gpus : std::min(std::max(nics, 1u), gpus); }
+  uint32_t head_gpu(uint32_t head) const { return (head * gpus + heads() - 1) / heads(); }
 
   /// Channels of send/recv: a power of two.
   uint32_t p2p_channels() const { return std::bit_ceil(channels); }

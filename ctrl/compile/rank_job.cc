@@ -49,7 +49,14 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
   out.communicator = communicator;
   const JobWork work(config, job, communicator.gpus);
   out.operations = work.operations();
-  for (const JobSchedule& schedule : schedules) out.sizes.push_back(schedule.bytes);
+  for (const JobSchedule& schedule : schedules) {
+    out.sizes.push_back(schedule.bytes);
+    if (!is_collnet(schedule.operation.algorithm)) continue;
+    return error("NCCL chooses " +
+                 std::string(name_of(kAlgorithmNames, schedule.operation.algorithm)) +
+                 ", of whose switches no packets are modelled: give an algorithm, or [nccl] "
+                 "collnet = false");
+  }
   if (job.group) out.sizes = {std::accumulate(out.sizes.begin(), out.sizes.end(), uint64_t{0})};
   for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
     out.work.push_back(work.rank(rank));

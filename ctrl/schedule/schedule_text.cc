@@ -99,7 +99,12 @@ std::string operation_text(const ScheduleView& view, const JobSchedule& one) {
           ": channel, connection, messages, bytes on the wire, "
           "sizes\n";
   const auto way = [&](const Connection& c) {
-    return std::to_string(c.from) + " -> " + std::to_string(c.to) + " " + direction_text(c) +
+    // What the network's switches reduce leaves a rank and comes back to it.
+    const bool out = c.direction == Direction::kSend;
+    const auto end = [&](uint32_t rank, bool other) {
+      return c.from == c.to && other ? std::string("switches") : std::to_string(rank);
+    };
+    return end(c.from, !out) + " -> " + end(c.to, out) + " " + direction_text(c) +
            (c.network ? " by NIC " + std::to_string(c.nic) : std::string(" in the node"));
   };
   size_t width = 0;
