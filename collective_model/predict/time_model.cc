@@ -305,7 +305,8 @@ double point_to_point_time(const OperationShape& shape, const Costs& costs) {
   const double work = costs.work(per_channel, workers(shape));
   const double wire = bytes_between_nodes(shape) / expansion(shape.protocol) / shape.channels;
   // Between nodes the first message waits for its credit, which crosses the network before.
-  const double latency = c.nodes > 1 ? costs.credit() + costs.between() : costs.inside();
+  double latency = c.nodes > 1 ? costs.credit() + costs.between() : costs.inside();
+  if (c.nodes > 1 && shape.pxn) latency += costs.inside();
   return latency + std::max(work, costs.wire(wire));
 }
 

@@ -38,6 +38,7 @@ struct OperationShape {
   NcclVersion version;
   GpuGeneration gpu = GpuGeneration::kAmpere;
   uint32_t heads = 1;  ///< of a node, that NVLS or CollNet direct reduces by
+  bool pxn = false;    ///< messages between nodes are copied inside the sender's node first
   /// NVLS: those of a ring, which together move what a GPU's link does. 0: `channels`.
   uint32_t link_channels = 0;
   uint32_t buffer = 4u << 20, ll_buffer = 512u << 10, ll128_buffer = 4'915'200;

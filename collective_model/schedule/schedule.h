@@ -39,6 +39,8 @@ struct Connection {
   Direction direction = Direction::kSend;  ///< as the rank sees it
   bool network = true;
   uint32_t nic = 0;  ///< of the rank's node
+  /// Sent over another GPU of the sender's node, the one next to that NIC (PXN).
+  bool relayed = false;
   Protocol protocol = Protocol::kSimple;
   uint64_t messages = 0;     ///< of this operation
   uint32_t window = 8;       ///< messages in flight

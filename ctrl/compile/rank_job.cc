@@ -27,15 +27,17 @@ PacketLevelRanksSettings rank_traffic_settings(const Config& config, const JobCo
 }
 
 MessageWays job_ways(const Config& config, const JobConfig& job, const Communicator& communicator,
-                     const Topology& topology, uint32_t from, uint32_t to) {
-  const auto nics_of = [&](uint32_t rank) {
+                     const Topology& topology, const Connection& connection) {
+  const auto nics_of = [&](uint32_t rank, uint32_t first) {
     const NodeId node = job.ranks[communicator.node_of(rank)];
-    const uint32_t first = communicator.nic_of(rank);
     const std::vector<VertexId>& all = topology.nics[node];
     ASSERT_INVARIANT(first < all.size());
     return std::span(all).subspan(first, merged_nics(job, config.nodes[node], first));
   };
-  return message_ways(nics_of(from), nics_of(to));
+  const uint32_t from = connection.from, to = connection.to;
+  const uint32_t sends =
+      connection.relayed ? communicator.p2p_nic(from, to) : communicator.nic_of(from);
+  return message_ways(nics_of(from, sends), nics_of(to, communicator.nic_of(to)));
 }
 
 Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const Topology& topology,
@@ -83,7 +85,7 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
   out.ranks =
       std::make_unique<PacketLevelRanks>(std::move(operations), rank_traffic_settings(config, job));
   const auto ways_of = [&](const Connection& connection) {
-    return job_ways(config, job, communicator, topology, connection.from, connection.to);
+    return job_ways(config, job, communicator, topology, connection);
   };
   first_connection = out.ranks->add_flows(flows, ways_of, first_connection);
   return out;

@@ -14,6 +14,7 @@
 #include "ctrl/predict/prediction_error.h"
 #include "ctrl/report/text.h"
 #include "ctrl/schedule/iteration_reports.h"
+#include "ctrl/schedule/job_schedule.h"
 #include "ctrl/schedule/job_tuner.h"
 #include "ctrl/schedule/job_work.h"
 #include "ctrl/validity/validity.h"
@@ -272,13 +273,14 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
   }
   std::map<std::pair<Algorithm, uint32_t>, JobNetwork> networks;  ///< and channels
   const bool alone = runs_beside(config, job).empty();
+  const bool pxn = job_communicator(config, job).pxn;
   for (const uint64_t bytes : job.sizes) {
     PredictedRow row;
     row.bytes = bytes;
     row.tuning = tuner.tune(job.collective, bytes, job.algorithm, job.protocol);
     const Algorithm algorithm = row.tuning.algorithm;
-    const OperationShape shape =
-        operation_shape(tuner, row.tuning, job.collective, bytes, job.type);
+    OperationShape shape = operation_shape(tuner, row.tuning, job.collective, bytes, job.type);
+    shape.pxn = pxn;
     const ChunkPlan cut = cut_chunks(shape);
     const auto channels = static_cast<uint32_t>(cut.channels);
     const uint32_t counted =

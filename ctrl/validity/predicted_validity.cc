@@ -121,7 +121,8 @@ void add_nccl_limits(ValidityLines& lines, const Config& config, const JobConfig
   if (reduced_by_switches && may && !modelled) {
     lines.add("nvls", "NVLS is not modelled, which NCCL may choose on Hopper and later");
   }
-  if (function_name(c).empty() && job.ranks.size() > 1) {
+  if (function_name(c).empty() && job.ranks.size() > 1 &&
+      !(config.nccl && config.nccl->pxn && !real)) {
     lines.add("pxn",
               "PXN is not modelled, by which NCCL sends between nodes over another GPU's "
               "NIC");

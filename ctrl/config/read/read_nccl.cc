@@ -128,6 +128,12 @@ void read_nccl(TableReader& root, ReadContext& context) {
       }
     }
     if (const auto has = table.boolean("collnet")) nccl.system.collnet = has->value;
+    if (const auto has = table.boolean("pxn")) {
+      nccl.pxn = has->value;
+      if (has->value && nccl.system.intra != IntraLink::kNvlink) {
+        table.error(has->line, "pxn", "true", "PXN copies over NVLink: intra = \"nvlink\"");
+      }
+    }
     nccl.system.network_latency = microseconds(table, "network_latency");
     nccl.ring = read_graph(table, "ring", context);
     nccl.tree = read_graph(table, "tree", context);

@@ -2,6 +2,7 @@
 // network.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "ctrl/config/read/load.h"
@@ -154,6 +155,49 @@ TEST(SimulateRanks, CollnetsSwitchesAreRefused) {
   EXPECT_NE(error("collnet-direct").find("known to schedule and predict alone"), std::string::npos)
       << error("collnet-direct");
   EXPECT_EQ(error("nvls-tree"), "");
+}
+
+/// Two nodes of 4 GPUs and NICs on 4 rails, whose leaves meet in a spine far away. Rank 0 has
+/// 128 KiB for rank 7, on another rail, and all pairs have empty messages.
+std::string rails(const std::string& pxn, const std::string& fidelity) {
+  std::string matrix;
+  for (int from = 0; from < 8; ++from) {
+    matrix += from == 0 ? "[" : ", [";
+    for (int to = 0; to < 8; ++to) {
+      matrix += to == 0 ? "" : ", ";
+      matrix += from == 0 && to == 7 ? "\"128KiB\"" : "\"0B\"";
+    }
+    matrix += "]";
+  }
+  return "format = 1\n[fabric]\nmtu = 4096\nfidelity = \"" + fidelity + "\"\n" +
+         nodes(2, 4).substr(11) +
+         "nics = 4\n[topology]\nkind = \"rail\"\nhosts_per_leaf = 2\nspines = 1\n"
+         "uplink = { rate = \"100Gbit/s\", latency = \"100us\" }\n"
+         "[intra_node]\ngpu_link = { rate = \"800Gbit/s\", latency = \"5us\" }\n"
+         "[nccl]\ngpu = \"hopper\"\n" +
+         pxn + job("collective = \"all_to_all_v\"\nmatrix = [" + matrix + "]\n");
+}
+
+// Over the spine a credit and the data take two hops of 100 us each. With PXN they stay on the
+// receiver's rail, two links: 11 us of data and 1 us of latency, twice for the credit, and a copy
+// over NVLink, 0.7 us for 64 KiB and two latencies of 5 us.
+TEST(SimulateRanks, PxnStaysOnTheReceiversRail) {
+  const auto spines = [](const RunReport& report) {
+    return std::ranges::count_if(report.traffic->links, [](const TrafficLinkReport& link) {
+      return link.name.find("spine") != std::string::npos;
+    });
+  };
+  for (const char* fidelity : {"packet", "flow"}) {
+    const auto without = run(rails("", fidelity)), with = run(rails("pxn = true\n", fidelity));
+    const auto off =
+        run(rails("pxn = true\nenvironment = { NCCL_PXN_DISABLE = \"1\" }\n", fidelity));
+    ASSERT_TRUE(without && with && off) << (with ? without : with).error().text;
+    EXPECT_NEAR(took(*without).microseconds(), 413, 3) << fidelity;
+    EXPECT_NEAR(took(*with).microseconds(), 22.4, 1) << fidelity;
+    EXPECT_EQ(took(*off), took(*without));
+    EXPECT_GT(spines(*without), 0);
+    EXPECT_EQ(spines(*with), 0);
+  }
 }
 
 TEST(SimulateRanks, OperationsFollowEachOther) {

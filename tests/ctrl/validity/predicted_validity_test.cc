@@ -97,6 +97,12 @@ TEST(PredictedValidity, NvlsWhereItIsModelled) {
   EXPECT_FALSE(gather.contains("nvswitch"));
 }
 
+TEST(PredictedValidity, PxnWhereItIsModelled) {
+  const std::string pairs = job("collective = \"all_to_all\"\n");
+  EXPECT_TRUE(ids(nodes(2, 4) + pairs + "[nccl]\npxn = false\n").contains("pxn"));
+  EXPECT_FALSE(ids(nodes(2, 4) + pairs + "[nccl]\npxn = true\n").contains("pxn"));
+}
+
 TEST(PredictedValidity, TheNetwork) {
   EXPECT_EQ(ids(nodes(4) + job(kReduce)), (Ids{"gpu-costs", "no-topology", "closed-form"}));
   EXPECT_EQ(ids(nodes(4) + leaf_spine(1) + job(kReduce)), (Ids{"gpu-costs", "closed-form"}));
