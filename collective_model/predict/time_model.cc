@@ -10,7 +10,8 @@
 namespace understudy {
 namespace {
 
-constexpr uint64_t kSteps = 8;  ///< of a connection's buffer
+constexpr uint64_t kSteps = 8;          ///< of a connection's buffer
+constexpr uint64_t kRingWorkers = 512;  ///< threads of a ring's channel that move data
 
 /// Bytes on the wire per byte of data: LL carries 8 of 16, LL128 120 of 128.
 double expansion(Protocol p) {
@@ -268,6 +269,53 @@ double pat_time(const OperationShape& shape, const Costs& costs) {
   return rounds_of_latency * costs.between() + (n - 1) * std::max(work, costs.wire(part));
 }
 
+/// Shares of a GPU's link, of a chunk each, that a loop over heads takes in each direction.
+double head_shares(const OperationShape& shape) {
+  // Through a switch its own data, and its result once; else those of all others, twice.
+  return is_nvls(shape.algorithm) ? shape.heads + 1.0
+                                  : 2.0 * (shape.communicator.gpus_per_node() - 1);
+}
+
+/// NVLS and CollNet direct: each loop's chunks go to the heads, between nodes, and back.
+double heads_time(const OperationShape& shape, const Costs& costs) {
+  const ChunkPlan& cut = costs.cut();
+  const CommunicatorSize& c = shape.communicator;
+  const uint64_t chunk = cut.loops > 0 ? cut.chunk : cut.last;
+  const double heads = shape.heads, bytes = static_cast<double>(chunk);
+  const double loops = static_cast<double>(cut.part) / (static_cast<double>(chunk) * heads);
+  double work = costs.work(chunk, workers(shape)) * head_shares(shape);
+  if (is_nvls(shape.algorithm)) {
+    // The switches reduce: what a channel's threads can do is no bound, the GPU's link is.
+    const double all = std::max(shape.link_channels, shape.channels);
+    work = costs.work(chunk, kRingWorkers) * head_shares(shape) / nvls_efficiency(shape.gpu) *
+           static_cast<double>(cut.channels) / all;
+  }
+  const double step = std::max(work, costs.inside_wire(bytes));
+  double between = 0, latency = 2 * costs.inside() + 2 * step;
+  if (c.nodes > 1) {
+    const double sent = costs.wire(bytes) * heads;  // by all heads of a node
+    const bool tree = shape.algorithm == Algorithm::kNvlsTree;
+    const double hops = tree ? 2.0 * std::bit_width(c.nodes - 1) : 2;
+    between = tree ? sent * tree_sends(c.nodes) / 2 : sent;
+    latency += hops * (sent + costs.between());
+  }
+  return latency + std::max(loops - 1, 0.0) * std::max(step, between) + costs.tail() * work;
+}
+
+/// CollNet's chain: along a node's GPUs, to the network's switches, and back.
+double chain_time(const OperationShape& shape, const Costs& costs) {
+  const ChunkPlan& cut = costs.cut();
+  const uint64_t chunk = cut.loops > 0 ? cut.chunk : cut.last;
+  const double work = costs.work(chunk, workers(shape));
+  const double bytes = static_cast<double>(chunk), wire = costs.wire(bytes);
+  const double hops = 2.0 * (shape.communicator.gpus_per_node() - 1);
+  const double chunks = static_cast<double>(cut.part) / bytes;
+  const double inside = work + costs.pass_inside(bytes);
+  return hops * inside + 2 * (wire + costs.between()) +
+         std::max(chunks - 1, 0.0) * std::max({2 * work, wire, costs.inside_wire(bytes)}) +
+         costs.tail() * work;
+}
+
 double point_to_point_time(const OperationShape& shape, const Costs& costs) {
   const CommunicatorSize& c = shape.communicator;
   const double n = c.ranks, size = static_cast<double>(shape.bytes);
@@ -276,7 +324,8 @@ double point_to_point_time(const OperationShape& shape, const Costs& costs) {
   const double work = costs.work(per_channel, workers(shape));
   const double wire = bytes_between_nodes(shape) / expansion(shape.protocol) / shape.channels;
   // Between nodes the first message waits for its credit, which crosses the network before.
-  const double latency = c.nodes > 1 ? costs.credit() + costs.between() : costs.inside();
+  double latency = c.nodes > 1 ? costs.credit() + costs.between() : costs.inside();
+  if (c.nodes > 1 && shape.pxn) latency += costs.inside();
   return latency + std::max(work, costs.wire(wire));
 }
 
@@ -287,6 +336,7 @@ ChunkPlan cut_chunks(const OperationShape& shape) {
   Communicator communicator;
   communicator.nodes = c.nodes;
   communicator.gpus = c.gpus_per_node();
+  communicator.nics = shape.heads;
   communicator.channels = shape.channels;
   communicator.version = shape.version;
   communicator.buffers.simple = shape.buffer;
@@ -321,7 +371,8 @@ ChunkPlan cut_chunks(const OperationShape& shape) {
   // Each loop of a ring's all-reduce has a chunk of every rank.
   const bool all =
       shape.algorithm == Algorithm::kRing && shape.collective == Collective::kAllReduce;
-  const uint64_t ways = all ? c.ranks : 1;
+  const bool heads = is_nvls(shape.algorithm) || shape.algorithm == Algorithm::kCollnetDirect;
+  const uint64_t ways = all ? c.ranks : heads ? communicator.heads() : 1;
   plan.loops = plan.part / (plan.chunk * ways);
   const uint64_t rest = plan.part - plan.loops * plan.chunk * ways;
   if (rest == 0) return plan;
@@ -347,6 +398,10 @@ double operation_time(const OperationShape& shape, const ChunkPlan& cut,
     t += point_to_point_time(shape, costs);
   } else if (shape.algorithm == Algorithm::kTree) {
     t += tree_time(shape, costs);
+  } else if (shape.algorithm == Algorithm::kCollnetChain) {
+    t += chain_time(shape, costs);
+  } else if (is_nvls(shape.algorithm) || is_collnet(shape.algorithm)) {
+    t += heads_time(shape, costs);
   } else if (shape.algorithm == Algorithm::kPat) {
     t += pat_time(shape, costs);
   } else if (is_pipeline(shape.collective)) {
@@ -364,8 +419,11 @@ double bytes_between_nodes(const OperationShape& shape) {
   const double size = static_cast<double>(shape.bytes) * expansion(shape.protocol);
   switch (shape.collective) {
     case Collective::kAllReduce:
-      return shape.algorithm == Algorithm::kTree ? size * tree_sends(c.nodes) / 2
-                                                 : size * 2 * (n - 1) / n;
+      if (is_collnet(shape.algorithm)) return size;  // the network reduces
+      if (shape.algorithm == Algorithm::kTree || shape.algorithm == Algorithm::kNvlsTree) {
+        return size * tree_sends(c.nodes) / 2;
+      }
+      return size * 2 * (n - 1) / n;
     case Collective::kAllGather:
     case Collective::kReduceScatter:
       return size * (n - 1) / n;

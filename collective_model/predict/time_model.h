@@ -14,6 +14,8 @@
 // used. So a step takes no less than the messages of a chunk times (w + latency + credit) / W: what
 // bounds rings with several GPUs in a node, whose hops inside it are short.
 // A tree passes chunks up and down: its depth once, and then a chunk per period of the busiest end.
+// NVLS and CollNet pass a loop's chunks, one of each head, to the heads and back: a loop per period of
+// the GPU's link or of the node's NICs, and their latencies once.
 // Collectives of point-to-point messages are bound by the busiest NIC or GPU.
 #pragma once
 
@@ -37,6 +39,10 @@ struct OperationShape {
   uint32_t channels = 1, threads = 544;
   NcclVersion version;
   GpuGeneration gpu = GpuGeneration::kAmpere;
+  uint32_t heads = 1;  ///< of a node, that NVLS or CollNet direct reduces by
+  bool pxn = false;    ///< messages between nodes are copied inside the sender's node first
+  /// NVLS: those of a ring, which together move what a GPU's link does. 0: `channels`.
+  uint32_t link_channels = 0;
   uint32_t buffer = 4u << 20, ll_buffer = 512u << 10, ll128_buffer = 4'915'200;
 };
 

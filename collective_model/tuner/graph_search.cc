@@ -84,6 +84,29 @@ bool inside_mesh(const NcclSystem& system, const CommunicatorSize& communicator)
          communicator.nodes == 1 && communicator.ranks >= 2 && communicator.ranks <= kMeshGpus;
 }
 
+/// Heads of a node and the speed at which each can read and write through the switches: a GPU's link
+/// carries a share for each head, and its own share twice.
+NcclGraph search_nvls(const NcclSystem& system, NcclVersion version,
+                      const CommunicatorSize& communicator, const NodeLinks& links) {
+  const bool between = communicator.nodes > 1;
+  const double gpu_rate = nvlink_rate(system.gpu, version);
+  NcclGraph found{between ? std::min(std::max(links.nics, 1u), links.gpus) : links.gpus, 0, 0};
+  const double one = gpu_rate / (found.channels + 1.0);
+  const auto speeds = ladder(system.gpu, version, !between);
+  for (const double speed : speeds) {
+    if (speed > one || (between && speed > links.nic_rate)) continue;
+    found.intra = found.inter = speed;
+    break;
+  }
+  // The speed between nodes, or what stands for it, may be up to a step beyond twice that.
+  for (size_t i = speeds.size(); i-- > 0;) {
+    if (speeds[i] <= found.inter || (between && speeds[i] > links.nic_rate)) continue;
+    if (found.inter >= 2 * found.intra) break;
+    found.inter = speeds[i];
+  }
+  return found;
+}
+
 }  // namespace
 
 void search_graphs(NcclSystem& system, NcclVersion version, const CommunicatorSize& communicator,
@@ -114,6 +137,17 @@ void search_graphs(NcclSystem& system, NcclVersion version, const CommunicatorSi
         system.tree.intra = speed;
         break;
       }
+    }
+  }
+  if (system.nvls) system.nvls_graph = search_nvls(system, version, communicator, links);
+  if (system.collnet && links.nics > 0) {
+    // A head for each NIC, as fast as that.
+    const auto speeds = ladder(system.gpu, version, !between);
+    system.collnet_graph = {std::min(links.nics, links.gpus), speeds.back(), speeds.back()};
+    for (const double speed : ladder(system.gpu, version, false)) {
+      if (speed > links.nic_rate) continue;
+      system.collnet_graph.intra = system.collnet_graph.inter = speed;
+      break;
     }
   }
   system.channels = std::min(best.channels * 2, most);

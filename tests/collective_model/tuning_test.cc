@@ -264,5 +264,74 @@ TEST(Tuning, AMeshMayHaveNoRingOrAFasterOne) {
   EXPECT_EQ(fast.intra, 44);
 }
 
+/// Nodes of 8 H100 with NICs of 400 Gbit/s, as NCCL's search finds them.
+Tuner hoppers(uint32_t gpus, uint32_t nodes, NcclEnvironment environment = {}) {
+  NcclSystem system;
+  system.gpu = GpuGeneration::kHopper;
+  system.nvls = true;
+  search_graphs(system, {28}, {gpus * nodes, nodes}, {gpus, gpus, 50});
+  return Tuner(system, {gpus * nodes, nodes}, {28}, environment);
+}
+
+// A head's link carries a share for each of 8 heads and its own twice: 40 GB/s of 370 / 9. NVLS has
+// 8 * 2 * 40 * 0.85 * 7/8 = 476 GB/s then, as measured (480); up to 4 GPUs rings are faster.
+TEST(Tuning, NvlsOnHopper) {
+  const Tuner eight = hoppers(8, 1);
+  EXPECT_EQ(eight.system().nvls_graph.channels, 8u);
+  EXPECT_EQ(eight.system().nvls_graph.intra, 40);
+  const TuningTable table = eight.tune(Collective::kAllReduce, 1024 * kMiB);
+  EXPECT_EQ(table.algorithm, Algorithm::kNvls);
+  EXPECT_EQ(table.protocol, Protocol::kSimple);
+  EXPECT_EQ(table.channels_used, 16u);
+  EXPECT_EQ(table.choice().latency, 25);
+  EXPECT_NEAR(table.choice().bandwidth, 476 * 8 / 14.0, 1e-9);
+  const TuningPair& ring = table.pairs[index(Algorithm::kRing)][index(Protocol::kSimple)];
+  EXPECT_NEAR(table.choice().bandwidth / ring.bandwidth, 1.30, .05);
+  for (uint32_t gpus = 2; gpus <= 4; ++gpus) {
+    EXPECT_EQ(hoppers(gpus, 1).tune(Collective::kAllReduce, 1024 * kMiB).algorithm,
+              Algorithm::kRing)
+        << gpus;
+  }
+  NcclEnvironment off;
+  ASSERT_TRUE(off.set("NCCL_NVLS_ENABLE", "0", {28}));
+  EXPECT_EQ(hoppers(8, 1, off).tune(Collective::kAllReduce, 1024 * kMiB).algorithm,
+            Algorithm::kRing);
+}
+
+// Two nodes: 57.7 GB/s of each of 8 heads; more: 45.5. Latency 25 + 2 log2(nodes) 20.9 us.
+TEST(Tuning, NvlsTreesBetweenNodes) {
+  for (const uint32_t nodes : {2u, 4u, 8u}) {
+    const Tuner tuner = hoppers(8, nodes);
+    const TuningTable table = tuner.tune(Collective::kAllReduce, 1024 * kMiB);
+    const TuningPair& pair = table.pairs[index(Algorithm::kNvlsTree)][index(Protocol::kSimple)];
+    ASSERT_TRUE(pair.enabled) << pair.reason;
+    const double n = 8 * nodes, log2 = nodes == 2 ? 1 : nodes == 4 ? 2 : 3;
+    EXPECT_NEAR(pair.bandwidth, 8 * (nodes == 2 ? 57.7 : 45.5) * n / (2 * (n - 1)), 1e-9) << nodes;
+    EXPECT_NEAR(pair.latency, 25 + 2 * log2 * 20.9, 1e-9) << nodes;
+    EXPECT_EQ(table.algorithm, Algorithm::kNvlsTree) << nodes;
+    EXPECT_FALSE(table.pairs[index(Algorithm::kNvls)][index(Protocol::kSimple)].enabled);
+  }
+}
+
+// A maintainer's rule of thumb (NVIDIA/nccl issue 320): about 20 GB/s a NIC of 200 Gbit/s for
+// DGX A100 with 4 NICs; a head for each NIC halves what its GPUs share.
+TEST(Tuning, CollnetHasAHeadForEachNic) {
+  NcclSystem system;
+  system.collnet = true;
+  const auto tuned = [&](uint32_t nics, Algorithm algorithm) {
+    search_graphs(system, {28}, {16, 2}, {8, nics, 25});
+    const Tuner tuner(system, {16, 2}, {28});
+    return tuner.tune(Collective::kAllReduce, 256 * kMiB, algorithm).choice();
+  };
+  EXPECT_NEAR(tuned(8, Algorithm::kCollnetDirect).bandwidth, 8 * 24 * .5, 1e-9);
+  EXPECT_NEAR(tuned(4, Algorithm::kCollnetDirect).bandwidth, 4 * 24 * .5 / 1.5, 1e-9);
+  EXPECT_NEAR(tuned(8, Algorithm::kCollnetDirect).latency, 2 * (3.7 + 7 * .4) + 31, 1e-9);
+  EXPECT_NEAR(tuned(8, Algorithm::kCollnetChain).latency, 2 * 7 * 2.8 + 30, 1e-9);
+  // It is not spoken of where no switch reduces.
+  const TuningTable without = hoppers(8, 2).tune(Collective::kAllReduce, kMiB);
+  EXPECT_FALSE(without.offered[index(Algorithm::kCollnetChain)]);
+  EXPECT_TRUE(without.offered[index(Algorithm::kNvlsTree)]);
+}
+
 }  // namespace
 }  // namespace understudy

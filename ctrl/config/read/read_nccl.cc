@@ -121,6 +121,21 @@ void read_nccl(TableReader& root, ReadContext& context) {
     table.choice_among("cpu", kCpuNames, nccl.system.cpu);
     table.choice_among("intra", kIntraNames, nccl.system.intra);
     if (const auto safe = table.boolean("ll128")) nccl.system.ll128 = safe->value;
+    if (const auto has = table.boolean("nvls")) {
+      nccl.system.nvls = has->value;
+      if (has->value && nvls_efficiency(nccl.system.gpu) == 0) {
+        table.error(has->line, "nvls", "true",
+                    "the NVSwitches of " + std::string(name_of(kGpuNames, nccl.system.gpu)) +
+                        " GPUs do not reduce: NVLS needs gpu = \"hopper\" or \"blackwell\"");
+      }
+    }
+    if (const auto has = table.boolean("collnet")) nccl.system.collnet = has->value;
+    if (const auto has = table.boolean("pxn")) {
+      nccl.pxn = has->value;
+      if (has->value && nccl.system.intra != IntraLink::kNvlink) {
+        table.error(has->line, "pxn", "true", "PXN copies over NVLink: intra = \"nvlink\"");
+      }
+    }
     nccl.system.network_latency = microseconds(table, "network_latency");
     nccl.ring = read_graph(table, "ring", context);
     nccl.tree = read_graph(table, "tree", context);
