@@ -37,6 +37,7 @@ struct OperationShape {
   uint32_t channels = 1, threads = 544;
   NcclVersion version;
   GpuGeneration gpu = GpuGeneration::kAmpere;
+  bool bridged = false;  ///< some of the ring's hops read across NVLinks (NcclGraph)
   uint32_t buffer = 4u << 20, ll_buffer = 512u << 10, ll128_buffer = 4'915'200;
 };
 

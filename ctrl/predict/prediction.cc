@@ -354,6 +354,7 @@ OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Col
   if (table.threads > 0) shape.threads = table.threads;
   shape.version = tuner.version();
   shape.gpu = tuner.system().gpu;
+  shape.bridged = tuner.system().ring.bridged;
   const NcclEnvironment& environment = tuner.environment();
   shape.buffer = environment.buffer.value_or(shape.buffer);
   shape.ll_buffer = environment.ll_buffer.value_or(shape.ll_buffer);
