@@ -22,6 +22,8 @@ struct NcclGraph {
   uint32_t channels = 1;
   double intra = 20;  ///< GB/s of a channel inside a node ...
   double inter = 12;  ///< ... and between nodes
+  /// Rings pass from GPU to GPU through a third one, from whose memory the receiver reads.
+  bool bridged = false;
 };
 
 /// The machine as NCCL sees it.

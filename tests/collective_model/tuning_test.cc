@@ -229,6 +229,7 @@ TEST(Tuning, RingsFollowTheMeshOfV100) {
     system.gpu = GpuGeneration::kVolta;
     search_graphs(system, {minor}, {gpus, 1}, {gpus, 0, 0});
     EXPECT_EQ(system.channels, 2 * system.ring.channels);
+    EXPECT_EQ(system.ring.bridged, gpus == 5);
     return std::pair(system.ring.channels, system.ring.intra);
   };
   // By hand. 2: one link. 3: GPU 0 has one link to each other one, so one ring each way round.
