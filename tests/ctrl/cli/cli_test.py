@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())  # the tests run elsewhere
 QUICKSTART = pathlib.Path(__file__).resolve().parents[3] / "configs/quickstart.toml"
 NODE = QUICKSTART.with_name("congested_node.toml")
-COMMANDS = ("check", "topo", "schedule", "predict", "calibrate", "feed", "simulate", "run", "command")
+COMMANDS = ("check", "topo", "schedule", "predict", "calibrate", "feed", "simulate", "run", "command", "fct")
 GOOD = """format = 1
 [[prefix]]
 nic = 0
