@@ -34,7 +34,8 @@ std::optional<std::vector<SweepCase>> cases_or_complain(const FctArguments& argu
         configs.size() > 1 ? std::filesystem::path(config.path).stem().string() : "";
     if (arguments.controls.empty()) cases.push_back({stem.empty() ? "all" : stem, &config});
     for (const std::string& name : arguments.controls) {
-      SweepCase curve{stem.empty() ? name : stem + " " + name, &config};
+      SweepCase curve{stem, &config};
+      curve.name.append(stem.empty() ? "" : " ").append(name);
       curve.as_configured = false;
       const auto found = std::ranges::find(config.controls, name, &ControlConfig::name);
       if (found != config.controls.end()) {
