@@ -589,6 +589,7 @@ flows = 40
         self.assertIn("p99_9_half_width_95", table.read_text(encoding="utf-8"))
         self.expect_bad(self.run_it("fct", path, "--control", "fast"), 'no [[control]] "fast"')
         self.expect_bad(self.run_it("fct", path, "--plot", "x.pdf"), ".svg or .png")
+        self.expect_bad(self.run_it("fct", QUICKSTART), "quickstart.toml", "no [[traffic]]")
 
     def test_examples_are_good(self):
         for path in sorted(QUICKSTART.parent.rglob("*.toml")):
