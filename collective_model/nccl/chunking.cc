@@ -38,6 +38,42 @@ void tune_tree(const Communicator& c, Protocol protocol, uint64_t bytes, uint32_
   }
 }
 
+/// CollNet's chunks on `channels` channels, of which direct has a chunk of each head at a time.
+void tune_collnet(const Communicator& c, Algorithm algorithm, uint64_t bytes, uint32_t channels,
+                  uint32_t& chunk) {
+  if (algorithm == Algorithm::kCollnetDirect) {
+    const uint64_t depth = c.gpus > 1 || c.heads() > 1 ? 2 : 1;
+    halve(chunk, bytes, channels * c.heads(), depth * 64, 131072);
+    halve(chunk, bytes, channels * c.heads(), depth * 8, 32768);
+    return;
+  }
+  const uint64_t depth = c.gpus;
+  chunk = std::min(chunk, 262144u);
+  halve(chunk, bytes, channels, depth * 64, 131072);
+  halve(chunk, bytes, channels, depth * 8, 65536);
+  halve(chunk, bytes, channels, depth, 32768);
+}
+
+/// NVLS' chunks, of which each head takes one at a time; `bytes` of all heads on `channels`.
+uint32_t nvls_chunk(const Communicator& c, bool tree, uint64_t bytes, uint32_t channels) {
+  const uint64_t heads = uint64_t{channels} * c.heads();
+  uint32_t chunk = 131072;  // NCCL_NVLS_CHUNKSIZE
+  // Chunks above `least` become so long where there are fewer than `loops` loops.
+  const auto limit = [&](uint64_t loops, uint32_t least) {
+    if (bytes < loops * heads * chunk && chunk > least) chunk = least;
+  };
+  if (!tree) {
+    limit(64, 65536);
+    limit(8, 32768);
+    limit(2, 16384);
+    return chunk;
+  }
+  if (c.nodes >= 4) chunk = 65536;  // NCCL_NVLSTREE_MAX_CHUNKSIZE
+  limit(4, 65536);
+  limit(1, 32768);
+  return chunk;
+}
+
 }  // namespace
 
 Chunking chunking_of(const Communicator& communicator, const Operation& operation, uint64_t bytes,
@@ -51,6 +87,14 @@ Chunking chunking_of(const Communicator& communicator, const Operation& operatio
   chunking.chunk_steps = slices ? 4 : 1;
   chunking.slice_steps = slices ? 2 : 1;
   uint32_t chunk = chunking.step_bytes * chunking.chunk_steps;
+  if (is_collnet(operation.algorithm)) {
+    tune_collnet(communicator, operation.algorithm, bytes, channels, chunk);
+  }
+  if (is_nvls(operation.algorithm)) {
+    const bool tree = operation.algorithm == Algorithm::kNvlsTree;
+    chunk = std::min(chunk, nvls_chunk(communicator, tree, bytes, channels));
+    chunking.step_bytes = chunk;
+  }
   if (operation.protocol == Protocol::kLL) chunk /= 2;
   // Before 2.20 a tree's LL128 chunk was tuned as bytes on the wire.
   const bool tune_wire =

@@ -2,6 +2,7 @@
 // decide what is sent. Ranks are numbered node by node.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -33,6 +34,7 @@ struct Communicator {
   /// That NCCL's search found; the others are copies of these (docs/nccl 2.6; graph/connect.cc). 0:
   /// half of all.
   uint32_t search_channels = 0;
+  bool pxn = false;  ///< send/recv between nodes goes by the GPU next to the receiver's rail
   NcclVersion version;
   BufferSizes buffers;
   /// Order of a node's GPUs in ring and tree of a channel: the first one receives from the node
@@ -75,6 +77,15 @@ struct Communicator {
   }
   /// The NIC that a network connection of this rank uses, or the first of its ports.
   uint32_t nic_of(uint32_t rank) const { return first_nic + gpu_of(rank) * nics / gpus * ports; }
+
+  /// The NIC by which a rank sends to one of another node by send/recv: with PXN the one of the
+  /// receiver's rail, else its own.
+  uint32_t p2p_nic(uint32_t from, uint32_t to) const { return nic_of(pxn ? to : from); }
+
+  /// GPUs of a node each of which reduces and spreads a part by the node's switch: all of one node,
+  /// else the first one of each NIC.
+  uint32_t heads() const { return nodes == 1 ? gpus : std::min(std::max(nics, 1u), gpus); }
+  uint32_t head_gpu(uint32_t head) const { return (head * gpus + heads() - 1) / heads(); }
 
   /// Channels of send/recv: a power of two.
   uint32_t p2p_channels() const { return std::bit_ceil(channels); }

@@ -24,7 +24,15 @@ enum class Collective : uint8_t {
   kGather,
   kScatter,
 };
-enum class Algorithm : uint8_t { kRing, kTree, kPat };
+enum class Algorithm : uint8_t {
+  kRing,
+  kTree,
+  kPat,
+  kNvls,           ///< reduced and spread by the NVSwitches of one node
+  kNvlsTree,       ///< the same in each node, and a tree between nodes
+  kCollnetDirect,  ///< reduced by the network's switches (SHARP); every GPU talks to all heads ...
+  kCollnetChain,   ///< ... or a chain of them leads to each head
+};
 enum class Protocol : uint8_t { kSimple, kLL, kLL128 };
 enum class DataType : uint8_t {
   kInt8,
@@ -103,6 +111,16 @@ constexpr bool is_p2p(Collective collective) {
          collective == Collective::kScatter;
 }
 
+/// A node's switches reduce and spread what its GPUs have.
+constexpr bool is_nvls(Algorithm algorithm) {
+  return algorithm == Algorithm::kNvls || algorithm == Algorithm::kNvlsTree;
+}
+
+/// The network's switches reduce.
+constexpr bool is_collnet(Algorithm algorithm) {
+  return algorithm == Algorithm::kCollnetDirect || algorithm == Algorithm::kCollnetChain;
+}
+
 /// Ranks' contributions are reduced; else they are only moved.
 constexpr bool reduces(Collective collective) {
   return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
@@ -151,6 +169,10 @@ inline constexpr Named<std::optional<Algorithm>> kAlgorithmNames[] = {
     {"ring", Algorithm::kRing},
     {"tree", Algorithm::kTree},
     {"pat", Algorithm::kPat},
+    {"nvls", Algorithm::kNvls},
+    {"nvls-tree", Algorithm::kNvlsTree},
+    {"collnet-direct", Algorithm::kCollnetDirect},
+    {"collnet-chain", Algorithm::kCollnetChain},
     {"auto", std::nullopt},
 };
 inline constexpr Named<std::optional<Protocol>> kProtocolNames[] = {

@@ -332,8 +332,9 @@ void GeneralPlan::done(End& end, Time t) {
 void GeneralPlan::pass_inside(End& end, uint64_t k, Time t) {
   if (config_.inside) {
     const uint64_t bytes = config_.ranks[end.rank]->message(end.connection, k).wire;
+    const Connection& way = config_.ranks[end.rank]->connections()[end.connection];
     end.wire_free = std::max(t, end.wire_free) +
-                    config_.inside->rate.time_for(bytes * parts_[end.rank].ways_out);
+                    config_.inside->time_for(way, bytes, parts_[end.rank].ways_out);
     t = end.wire_free + config_.inside->latency;
   }
   push(ends_[end.peer].arrival, t);

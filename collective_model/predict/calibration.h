@@ -7,18 +7,27 @@
 
 namespace understudy {
 
-/// Of one protocol. A rate of 0 is unlimited: the default costs nothing.
+/// Of one protocol. A rate of 0 is unlimited: the default costs nothing. What `calibrate` finds has
+/// `step` for Simple, and `pass` instead of `round` for LL128.
 struct ProtocolCost {
   double round = 0;            ///< us: one pass of all threads of a channel over what they hold
   double rate = 0;             ///< GB/s of a channel, on top of the rounds
   double latency = 0;          ///< us: from one GPU's step to the next one's, inside a node
   double network_latency = 0;  ///< us: the same between nodes, beyond the network's own latency
+  double step = 0;             ///< us of each step besides, which no other slice's work hides
+  /// us of LL128: what each pass of all warps over their pieces takes on top of the rate. The next
+  /// GPU then follows one pass behind; without it, one chunk.
+  double pass = 0;
 };
 
 struct Calibration {
   double launch = 0;  ///< us of every operation
   /// Share of a step's cost that the last copy of a loop adds, as no later step hides it.
   double tail = 0;
+  /// GB/s of a channel that its NVLinks let through, whatever the protocol. 0: unlimited, as behind
+  /// NVSwitches, where the GPUs' own work comes first. Channels that share a link fill each other's
+  /// pauses, so that the tail does not count where links are the limit.
+  double link = 0;
   std::array<ProtocolCost, kProtocols> protocol;  ///< as Protocol numbers them
   const ProtocolCost& of(Protocol p) const { return protocol[index(p)]; }
 };

@@ -11,6 +11,9 @@ namespace {
 
 constexpr double kRowSpread = 0.03;    ///< of a measured time
 constexpr double kConstantSpread = 1;  ///< of a constant's logarithm
+/// Of those that are much the same on machines of one kind, and which a table of one number of GPUs
+/// cannot tell from others.
+constexpr double kRoundSpread = 0.3, kRateSpread = 0.4, kTailSpread = 0.3, kLinkSpread = 0.02;
 
 /// A constant and the value that it keeps unless the rows say otherwise.
 struct Knob {
@@ -19,31 +22,64 @@ struct Knob {
   double spread = kConstantSpread;
 };
 
-/// Constants that these rows' times depend on.
+/// GB/s of a channel as NCCL's search has it.
+double channel_speed(const NcclSystem& system) {
+  return system.ring.intra * system.ring.channels / std::max(system.channels, 1u);
+}
+
+/// GPUs in a mesh have links of their own, not switches that carry whatever they send.
+bool in_mesh(const NcclSystem& system) {
+  return system.gpu == GpuGeneration::kVolta && system.intra == IntraLink::kNvlink;
+}
+
+/// GB/s that a channel's threads move, rounds aside. NCCL gives Volta's rings two channels though
+/// one would fill the link, and later GPUs as many as they need to fill theirs.
+double usual_rate(const NcclSystem& system, Protocol protocol) {
+  const double channel = channel_speed(system);
+  switch (protocol) {
+    case Protocol::kLL:
+      return channel * 0.5;
+    case Protocol::kLL128:
+      return channel * 0.8;
+    default:
+      return in_mesh(system) ? channel * 4 : channel;
+  }
+}
+
+/// The constants that rows depend on; those of protocols that no row has stay as they usually are.
 std::vector<Knob> knobs(Calibration& c, const std::vector<FitRow>& rows, const NcclSystem& system,
                         NcclVersion version) {
   std::vector<Knob> out = {{&c.launch, 30}};
   const LatencyConstants published = latency_constants(version);
   const ByProtocol& hop =
       (system.intra == IntraLink::kNvlink ? published.nvlink : published.pci)[0];
-  bool ring = false;
-  for (const Protocol p : {Protocol::kSimple, Protocol::kLL, Protocol::kLL128}) {
-    bool used = false, several = false;
-    for (const FitRow& row : rows) {
-      if (row.shape.protocol != p) continue;
-      used = true;
-      several |= row.shape.communicator.nodes > 1;
-      ring |= row.shape.algorithm == Algorithm::kRing;
-    }
-    if (!used) continue;
-    ProtocolCost& cost = c.protocol[index(p)];
-    const double channel = system.ring.intra * system.ring.channels / std::max(system.channels, 1u);
-    out.push_back({&cost.round, 1.5, 0.3});
-    out.push_back({&cost.rate, channel * (p == Protocol::kLL ? 0.5 : 1)});
-    out.push_back({&cost.latency, hop[index(p)]});
-    if (several) out.push_back({&cost.network_latency, published.net[0][index(p)]});
+  bool ring = false, several = false;
+  for (const FitRow& row : rows) {
+    ring |= row.shape.algorithm == Algorithm::kRing;
+    several |= row.shape.communicator.nodes > 1;
   }
-  if (ring) out.push_back({&c.tail, 0.4});
+  for (const Protocol p : {Protocol::kSimple, Protocol::kLL, Protocol::kLL128}) {
+    if (p == Protocol::kLL128 && system.intra != IntraLink::kNvlink) continue;
+    ProtocolCost& cost = c.protocol[index(p)];
+    const double rate_spread = p == Protocol::kLL ? kConstantSpread : kRateSpread;
+    // LL128's lines hide the way to the next GPU, but not in a mesh; Simple's slices never do.
+    const bool hidden = p == Protocol::kLL || (p == Protocol::kLL128 && !in_mesh(system));
+    const bool passes = p == Protocol::kLL128;
+    std::vector<Knob> own = {{passes ? &cost.pass : &cost.round, passes ? 0.8 : 1.5, kRoundSpread},
+                             {&cost.rate, usual_rate(system, p), rate_spread},
+                             {hidden ? &cost.latency : &cost.step, hop[index(p)]}};
+    if (p == Protocol::kSimple) own.push_back({&cost.latency, 0.5});
+    if (several) own.push_back({&cost.network_latency, published.net[0][index(p)]});
+    const bool used =
+        std::ranges::any_of(rows, [&](const FitRow& row) { return row.shape.protocol == p; });
+    for (const Knob& knob : own) *knob.value = knob.usual;
+    if (used) out.insert(out.end(), own.begin(), own.end());
+  }
+  c.tail = 0.5;
+  if (ring) out.push_back({&c.tail, c.tail, kTailSpread});
+  if (!in_mesh(system)) return out;
+  c.link = channel_speed(system);
+  if (ring) out.push_back({&c.link, c.link, kLinkSpread});
   return out;
 }
 

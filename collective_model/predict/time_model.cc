@@ -10,7 +10,8 @@
 namespace understudy {
 namespace {
 
-constexpr uint64_t kSteps = 8;  ///< of a connection's buffer
+constexpr uint64_t kSteps = 8;          ///< of a connection's buffer
+constexpr uint64_t kRingWorkers = 512;  ///< threads of a ring's channel that move data
 
 /// Bytes on the wire per byte of data: LL carries 8 of 16, LL128 120 of 128.
 double expansion(Protocol p) {
@@ -62,6 +63,7 @@ class Costs {
         cut_(cut),
         cost_(calibration.of(shape.protocol)),
         tail_(calibration.tail),
+        link_(calibration.link),
         network_(network),
         channels_(static_cast<double>(cut.channels)) {}
 
@@ -71,8 +73,16 @@ class Costs {
   double work(uint64_t bytes, uint64_t threads) const {
     if (bytes == 0) return 0;
     const double t = cost_.rate > 0 ? static_cast<double>(bytes) / (1000 * cost_.rate) : 0;
-    if (shape_.protocol != Protocol::kSimple) return std::max(t, cost_.round);
-    return t + cost_.round * rounds(shape_, bytes, threads);
+    switch (shape_.protocol) {
+      case Protocol::kLL:
+        return std::max(t, cost_.round);
+      case Protocol::kLL128:
+        if (cost_.pass <= 0) return std::max(t, cost_.round);
+        // Each warp takes a piece of 1,920 bytes in a pass.
+        return t + cost_.pass * static_cast<double>(ceil_div(bytes, threads / kWarp * 1920));
+      default:
+        return t + cost_.round * rounds(shape_, bytes, threads);
+    }
   }
   /// Of a message between nodes, when all channels send one.
   double wire(double bytes) const {
@@ -84,9 +94,7 @@ class Costs {
     return network_.alone_rate > 0 ? on_wire(bytes) / network_.alone_rate : wire(bytes);
   }
   /// And inside a node, until it is there.
-  double pass_inside(double bytes) const {
-    return inside_wire(bytes) + network_.inside_latency + cost_.latency;
-  }
+  double pass_inside(double bytes) const { return inside_wire(bytes) + inside(); }
   double inside_wire(double bytes) const {
     return network_.inside_rate > 0 ? on_links(bytes) / network_.inside_rate : 0;
   }
@@ -98,14 +106,23 @@ class Costs {
   double round_trip_inside() const {
     return network_.inside_rate > 0 ? 2 * network_.inside_latency + cost_.latency : 0;
   }
-  double inside() const { return cost_.latency + network_.inside_latency; }
-  double between() const { return cost_.latency + cost_.network_latency + network_.latency; }
+  double inside() const { return cost_.latency + cost_.step + network_.inside_latency; }
+  double between() const {
+    return cost_.latency + cost_.step + cost_.network_latency + network_.latency;
+  }
   double credit() const {
     return knows_credits() ? network_.farthest + network_.credit_wire : network_.latency;
   }
   bool knows_credits() const { return network_.farthest > 0; }
   double tail() const { return tail_; }
-  double pass() const { return cost_.round; }
+  /// What NVLinks take for `bytes` of a channel's data.
+  double on_nvlink(double bytes) const {
+    return link_ > 0 ? bytes * expansion(shape_.protocol) / (1000 * link_) : 0;
+  }
+  double step() const { return cost_.step; }
+  double pass() const { return follows_passes() ? cost_.pass : cost_.round; }
+  /// The next GPU follows a pass behind, not a chunk.
+  bool follows_passes() const { return shape_.protocol == Protocol::kLL128 && cost_.pass > 0; }
 
  private:
   /// Bytes with the protocol's flags.
@@ -123,7 +140,7 @@ class Costs {
   const OperationShape& shape_;
   const ChunkPlan& cut_;
   const ProtocolCost& cost_;
-  double tail_;
+  double tail_, link_;
   const NetworkCost& network_;
   double channels_;  ///< that share the NICs
 };
@@ -155,7 +172,7 @@ double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk
   const double g = g1 + costs.work(s2, threads);
   const double inner = costs.inside_wire(first) + (two ? costs.inside_wire(second) : 0);
   const double messages = two ? 2 : 1;
-  double hop = g1 + costs.pass_inside(first);
+  double hop = (costs.follows_passes() ? costs.pass() : g1) + costs.pass_inside(first);
   double links = std::max(g, n > m ? inner : 0), window_time = 0, last = costs.inside();
   // Messages with the same place in the buffer wait for one another; the longer ones count.
   const double places = messages / window(shape);
@@ -169,7 +186,10 @@ double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk
     hop = ((n - m) * hop + m * crossing) / n;
     last = ((n - m) * last + m * costs.between()) / n;
   }
-  return (steps - 1) * std::max({links, window_time, hop}) + links + last + costs.tail() * g;
+  const double nvlink = n > m ? costs.on_nvlink(static_cast<double>(chunk)) : 0;
+  links = std::max(links, nvlink);
+  const double step = std::max({links, window_time, hop, std::max(g, nvlink) + costs.step()});
+  return (steps - 1) * step + links + last + costs.tail() * std::max(g - nvlink, 0.0);
 }
 
 /// Until the first credits have come, which ranks have to wait for that are nearer to a connection
@@ -249,6 +269,53 @@ double pat_time(const OperationShape& shape, const Costs& costs) {
   return rounds_of_latency * costs.between() + (n - 1) * std::max(work, costs.wire(part));
 }
 
+/// Shares of a GPU's link, of a chunk each, that a loop over heads takes in each direction.
+double head_shares(const OperationShape& shape) {
+  // Through a switch its own data, and its result once; else those of all others, twice.
+  return is_nvls(shape.algorithm) ? shape.heads + 1.0
+                                  : 2.0 * (shape.communicator.gpus_per_node() - 1);
+}
+
+/// NVLS and CollNet direct: each loop's chunks go to the heads, between nodes, and back.
+double heads_time(const OperationShape& shape, const Costs& costs) {
+  const ChunkPlan& cut = costs.cut();
+  const CommunicatorSize& c = shape.communicator;
+  const uint64_t chunk = cut.loops > 0 ? cut.chunk : cut.last;
+  const double heads = shape.heads, bytes = static_cast<double>(chunk);
+  const double loops = static_cast<double>(cut.part) / (static_cast<double>(chunk) * heads);
+  double work = costs.work(chunk, workers(shape)) * head_shares(shape);
+  if (is_nvls(shape.algorithm)) {
+    // The switches reduce: what a channel's threads can do is no bound, the GPU's link is.
+    const double all = std::max(shape.link_channels, shape.channels);
+    work = costs.work(chunk, kRingWorkers) * head_shares(shape) / nvls_efficiency(shape.gpu) *
+           static_cast<double>(cut.channels) / all;
+  }
+  const double step = std::max(work, costs.inside_wire(bytes));
+  double between = 0, latency = 2 * costs.inside() + 2 * step;
+  if (c.nodes > 1) {
+    const double sent = costs.wire(bytes) * heads;  // by all heads of a node
+    const bool tree = shape.algorithm == Algorithm::kNvlsTree;
+    const double hops = tree ? 2.0 * std::bit_width(c.nodes - 1) : 2;
+    between = tree ? sent * tree_sends(c.nodes) / 2 : sent;
+    latency += hops * (sent + costs.between());
+  }
+  return latency + std::max(loops - 1, 0.0) * std::max(step, between) + costs.tail() * work;
+}
+
+/// CollNet's chain: along a node's GPUs, to the network's switches, and back.
+double chain_time(const OperationShape& shape, const Costs& costs) {
+  const ChunkPlan& cut = costs.cut();
+  const uint64_t chunk = cut.loops > 0 ? cut.chunk : cut.last;
+  const double work = costs.work(chunk, workers(shape));
+  const double bytes = static_cast<double>(chunk), wire = costs.wire(bytes);
+  const double hops = 2.0 * (shape.communicator.gpus_per_node() - 1);
+  const double chunks = static_cast<double>(cut.part) / bytes;
+  const double inside = work + costs.pass_inside(bytes);
+  return hops * inside + 2 * (wire + costs.between()) +
+         std::max(chunks - 1, 0.0) * std::max({2 * work, wire, costs.inside_wire(bytes)}) +
+         costs.tail() * work;
+}
+
 double point_to_point_time(const OperationShape& shape, const Costs& costs) {
   const CommunicatorSize& c = shape.communicator;
   const double n = c.ranks, size = static_cast<double>(shape.bytes);
@@ -257,7 +324,8 @@ double point_to_point_time(const OperationShape& shape, const Costs& costs) {
   const double work = costs.work(per_channel, workers(shape));
   const double wire = bytes_between_nodes(shape) / expansion(shape.protocol) / shape.channels;
   // Between nodes the first message waits for its credit, which crosses the network before.
-  const double latency = c.nodes > 1 ? costs.credit() + costs.between() : costs.inside();
+  double latency = c.nodes > 1 ? costs.credit() + costs.between() : costs.inside();
+  if (c.nodes > 1 && shape.pxn) latency += costs.inside();
   return latency + std::max(work, costs.wire(wire));
 }
 
@@ -268,6 +336,7 @@ ChunkPlan cut_chunks(const OperationShape& shape) {
   Communicator communicator;
   communicator.nodes = c.nodes;
   communicator.gpus = c.gpus_per_node();
+  communicator.nics = shape.heads;
   communicator.channels = shape.channels;
   communicator.version = shape.version;
   communicator.buffers.simple = shape.buffer;
@@ -302,7 +371,8 @@ ChunkPlan cut_chunks(const OperationShape& shape) {
   // Each loop of a ring's all-reduce has a chunk of every rank.
   const bool all =
       shape.algorithm == Algorithm::kRing && shape.collective == Collective::kAllReduce;
-  const uint64_t ways = all ? c.ranks : 1;
+  const bool heads = is_nvls(shape.algorithm) || shape.algorithm == Algorithm::kCollnetDirect;
+  const uint64_t ways = all ? c.ranks : heads ? communicator.heads() : 1;
   plan.loops = plan.part / (plan.chunk * ways);
   const uint64_t rest = plan.part - plan.loops * plan.chunk * ways;
   if (rest == 0) return plan;
@@ -328,6 +398,10 @@ double operation_time(const OperationShape& shape, const ChunkPlan& cut,
     t += point_to_point_time(shape, costs);
   } else if (shape.algorithm == Algorithm::kTree) {
     t += tree_time(shape, costs);
+  } else if (shape.algorithm == Algorithm::kCollnetChain) {
+    t += chain_time(shape, costs);
+  } else if (is_nvls(shape.algorithm) || is_collnet(shape.algorithm)) {
+    t += heads_time(shape, costs);
   } else if (shape.algorithm == Algorithm::kPat) {
     t += pat_time(shape, costs);
   } else if (is_pipeline(shape.collective)) {
@@ -345,8 +419,11 @@ double bytes_between_nodes(const OperationShape& shape) {
   const double size = static_cast<double>(shape.bytes) * expansion(shape.protocol);
   switch (shape.collective) {
     case Collective::kAllReduce:
-      return shape.algorithm == Algorithm::kTree ? size * tree_sends(c.nodes) / 2
-                                                 : size * 2 * (n - 1) / n;
+      if (is_collnet(shape.algorithm)) return size;  // the network reduces
+      if (shape.algorithm == Algorithm::kTree || shape.algorithm == Algorithm::kNvlsTree) {
+        return size * tree_sends(c.nodes) / 2;
+      }
+      return size * 2 * (n - 1) / n;
     case Collective::kAllGather:
     case Collective::kReduceScatter:
       return size * (n - 1) / n;

@@ -7,11 +7,15 @@
 // wire besides, w(c). Steps of different slices overlap, so a loop takes
 //   (J - 1) * max(g of all slices, w(c), mean over the ring's hops of g(s1) + w(s1) + latency)
 //   + max(g of all slices, w(c)) + latency + tail * g
+// A calibration may also have what each step costs besides, and what NVLinks let through of a
+// channel, l(c): then g is max(g, l(c)) + step, and only what of g exceeds l(c) has a tail.
 // Without GPU costs and with one GPU per node this is the closed form of the exact ring. A
 // connection's buffer has room for W messages (chunking.h), whose credits come back when they are
 // used. So a step takes no less than the messages of a chunk times (w + latency + credit) / W: what
 // bounds rings with several GPUs in a node, whose hops inside it are short.
 // A tree passes chunks up and down: its depth once, and then a chunk per period of the busiest end.
+// NVLS and CollNet pass a loop's chunks, one of each head, to the heads and back: a loop per period of
+// the GPU's link or of the node's NICs, and their latencies once.
 // Collectives of point-to-point messages are bound by the busiest NIC or GPU.
 #pragma once
 
@@ -35,6 +39,10 @@ struct OperationShape {
   uint32_t channels = 1, threads = 544;
   NcclVersion version;
   GpuGeneration gpu = GpuGeneration::kAmpere;
+  uint32_t heads = 1;  ///< of a node, that NVLS or CollNet direct reduces by
+  bool pxn = false;    ///< messages between nodes are copied inside the sender's node first
+  /// NVLS: those of a ring, which together move what a GPU's link does. 0: `channels`.
+  uint32_t link_channels = 0;
   uint32_t buffer = 4u << 20, ll_buffer = 512u << 10, ll128_buffer = 4'915'200;
 };
 

@@ -175,7 +175,8 @@ P2pRankSchedule::P2pRankSchedule(const Communicator& c, const Operation& operati
         connection.index = 1;
         connection.direction = direction;
         connection.network = !c.local(a, b);
-        connection.nic = c.nic_of(rank);
+        connection.nic = direction == Direction::kSend ? c.p2p_nic(a, b) : c.nic_of(rank);
+        connection.relayed = connection.network && c.p2p_nic(a, b) != c.nic_of(a);
         connection.messages = bytes == 0 ? 1 : ceil_div(p.bytes, p.chunk);
         if (connection.messages == 0) return;
         connection.window = Chunking::kBufferSteps;

@@ -4,6 +4,7 @@
 #include <string>
 #include <tuple>
 
+#include "collective_model/schedule/heads.h"
 #include "collective_model/schedule/p2p.h"
 #include "collective_model/schedule/pat.h"
 #include "collective_model/schedule/ring.h"
@@ -14,6 +15,35 @@ namespace {
 
 constexpr NcclVersion kP2pSince{22};
 constexpr NcclVersion kPatSince{23};
+constexpr NcclVersion kInSwitchesSince{22};
+
+/// Of algorithms by which switches reduce.
+Result<void> check_in_switches(const Communicator& communicator, const Operation& operation,
+                               const std::string& collective) {
+  const std::string name(name_of(kAlgorithmNames, operation.algorithm));
+  const std::string of = "algorithm: " + name + ": ";
+  if (operation.collective != Collective::kAllReduce) {
+    return fail(of + "known for all_reduce only, not for " + collective);
+  }
+  if (operation.protocol != Protocol::kSimple) {
+    return fail("protocol: " + std::string(name_of(kProtocolNames, operation.protocol)) + ": " +
+                name + " goes by simple only");
+  }
+  if (communicator.version < kInSwitchesSince) {
+    return fail("nccl: 2." + std::to_string(communicator.version.minor) + ": " + name +
+                " is known from 2.22 on");
+  }
+  const bool nvls = operation.algorithm == Algorithm::kNvls;
+  if (nvls && communicator.nodes != 1) {
+    return fail(of + "within one node; several take nvls-tree");
+  }
+  if (!nvls && communicator.nodes < 2) return fail(of + "needs several nodes; one takes nvls");
+  if (is_nvls(operation.algorithm) &&
+      (communicator.gpus < 2 || communicator.gpus > kMostGpusOfHeads)) {
+    return fail(of + "needs 2 to " + std::to_string(kMostGpusOfHeads) + " ranks a node");
+  }
+  return {};
+}
 
 Result<void> check_algorithm(const Communicator& communicator, const Operation& operation) {
   const std::string collective(name_of(kCollectiveNames, operation.collective));
@@ -45,6 +75,11 @@ Result<void> check_algorithm(const Communicator& communicator, const Operation& 
                     ": pat came with 2.23");
       }
       return {};
+    case Algorithm::kNvls:
+    case Algorithm::kNvlsTree:
+    case Algorithm::kCollnetDirect:
+    case Algorithm::kCollnetChain:
+      return check_in_switches(communicator, operation, collective);
     default:
       return {};
   }
@@ -97,8 +132,11 @@ std::unique_ptr<RankSchedule> rank_schedule(const Communicator& communicator,
     return std::make_unique<P2pRankSchedule>(communicator, operation, P2pRounds(communicator),
                                              rank);
   }
-  if (operation.algorithm == Algorithm::kTree) {
+  if (operation.algorithm == Algorithm::kTree || operation.algorithm == Algorithm::kCollnetChain) {
     return std::make_unique<TreeRankSchedule>(communicator, operation, cut, rank);
+  }
+  if (is_nvls(operation.algorithm) || operation.algorithm == Algorithm::kCollnetDirect) {
+    return std::make_unique<HeadsRankSchedule>(communicator, operation, cut, rank);
   }
   if (operation.algorithm == Algorithm::kPat) {
     return std::make_unique<PatRankSchedule>(communicator, operation, cut, rank);
@@ -135,9 +173,11 @@ std::vector<std::shared_ptr<const RankSchedule>> rank_schedules(const Communicat
 }
 
 uint32_t ways_out(const RankSchedule& rank) {
-  return static_cast<uint32_t>(std::ranges::count_if(rank.connections(), [](const Connection& c) {
-    return c.direction == Direction::kSend && !c.network && c.messages != 0;
-  }));
+  uint32_t shares = 0;
+  for (const Connection& c : rank.connections()) {
+    if (c.direction == Direction::kSend && !c.network && c.messages != 0) shares += c.shares;
+  }
+  return shares;
 }
 
 std::optional<std::vector<std::vector<FarEnd>>> far_ends(

@@ -33,16 +33,24 @@ struct Connection {
   uint32_t channel = 0;
   uint32_t from = 0;  ///< rank
   uint32_t to = 0;    ///< rank
-  uint8_t index = 0;  ///< 0: collectives, 1: send/recv; they never share a connection
+  /// 0: collectives, 1: send/recv, 2 and 3: to and from a head through the node's switch; they never
+  /// share a connection.
+  uint8_t index = 0;
   Direction direction = Direction::kSend;  ///< as the rank sees it
   bool network = true;
   uint32_t nic = 0;  ///< of the rank's node
+  /// Sent over another GPU of the sender's node, the one next to that NIC (PXN).
+  bool relayed = false;
   Protocol protocol = Protocol::kSimple;
   uint64_t messages = 0;     ///< of this operation
   uint32_t window = 8;       ///< messages in flight
   uint32_t capacity = 0;     ///< bytes that a credit offers
   uint32_t slice_steps = 1;  ///< buffer steps of one message
   uint32_t chunk_steps = 1;  ///< the step counter is rounded up to it before the operation
+  /// Inside a node: how many of the even shares of the sender's link it counts for. What the switch
+  /// copies to several GPUs takes the link once.
+  uint32_t shares = 1;
+  bool in_switch = false;  ///< inside a node: the switch reduces or copies it
   /// Connections of the rank with the same number above 0 are served by one primitive: it handles
   /// message k of all of them at a time.
   uint32_t joint = 0;
@@ -145,10 +153,17 @@ std::optional<std::vector<std::vector<FarEnd>>> far_ends(
 
 /// From a rank to another one of its node.
 struct NodeWay {
-  Rate rate;         ///< of a rank; its ways there share it evenly
-  Duration latency;  ///< one way
+  Rate rate;                      ///< of a rank; its ways there share it evenly
+  Duration latency;               ///< one way
+  uint32_t switch_percent = 100;  ///< of the rate that what the switch reduces or copies reaches
+
+  /// Of a message of `bytes` on a connection, one of the `shares` of the link.
+  Duration time_for(const Connection& connection, uint64_t bytes, uint32_t shares) const {
+    const uint64_t whole = bytes * shares;
+    return rate.time_for(connection.in_switch ? whole * 100 / switch_percent : whole);
+  }
 };
-/// Ways inside its node by which a rank sends messages.
+/// Ways inside its node by which a rank sends messages, as even shares of its link.
 uint32_t ways_out(const RankSchedule& rank);
 
 /// Why NCCL would not carry out this operation so, naming what is wrong; empty if it would.

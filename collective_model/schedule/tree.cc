@@ -39,6 +39,17 @@ TreePlace tree_place(const Communicator& communicator, uint32_t channel, uint32_
   return result;
 }
 
+TreePlace chain_place(const Communicator& communicator, uint32_t channel, uint32_t rank) {
+  const uint32_t first = communicator.node_of(rank) * communicator.gpus;
+  const uint32_t chain = communicator.place_of(channel, communicator.gpu_of(rank));
+  TreePlace result;
+  result.up = chain == 0 ? rank : first + communicator.gpu_at(channel, chain - 1);
+  if (chain + 1 < communicator.gpus) {
+    result.down.push_back(first + communicator.gpu_at(channel, chain + 1));
+  }
+  return result;
+}
+
 TreeRankSchedule::TreeRankSchedule(const Communicator& communicator, const Operation& operation,
                                    const OperationCut& cut, uint32_t rank)
     : element_(operation.element()) {
@@ -46,7 +57,9 @@ TreeRankSchedule::TreeRankSchedule(const Communicator& communicator, const Opera
     LanePlace lane;
     lane.lane = make_lane(communicator, operation, cut, i, 1);
     lane.first = static_cast<uint32_t>(connections_.size());
-    const TreePlace place = tree_place(communicator, lane.lane.channel, rank);
+    const TreePlace place = operation.algorithm == Algorithm::kCollnetChain
+                                ? chain_place(communicator, lane.lane.channel, rank)
+                                : tree_place(communicator, lane.lane.channel, rank);
     lane.root = !place.up.has_value();
     lane.downs = static_cast<uint32_t>(place.down.size());
     // The root reduces and spreads in one go; the others do both at the same time.
@@ -55,6 +68,7 @@ TreeRankSchedule::TreeRankSchedule(const Communicator& communicator, const Opera
       connections_.push_back(lane_connection(communicator, lane.lane, from, to, direction));
       connections_.back().messages = lane.lane.chunks.loops();
       connections_.back().joint = joint;
+      if (from == to) connections_.back().network = true;
       lane_of_.push_back(i);
     };
     if (place.up) {

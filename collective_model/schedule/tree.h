@@ -17,6 +17,9 @@ struct TreePlace {
   std::vector<uint32_t> down;  ///< ranks: in the node, then in other nodes
 };
 TreePlace tree_place(const Communicator& communicator, uint32_t channel, uint32_t rank);
+/// The same in CollNet's chain: the first GPU of a node sends to the network, whose switches reduce,
+/// as to itself.
+TreePlace chain_place(const Communicator& communicator, uint32_t channel, uint32_t rank);
 
 /// Connections of each lane: to and from the rank above, then from and to each rank below. Every
 /// connection carries each chunk as one message.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "collective_model/tuner/nvlink_mesh.h"
+
 namespace understudy {
 namespace {
 
@@ -28,9 +30,12 @@ std::span<const double> ladder(GpuGeneration gpu, NcclVersion version, bool insi
   return inside ? std::span<const double>(kIntra) : kInter;
 }
 
+/// GB/s of one of Volta's or Ampere's NVLinks.
+double link_rate(NcclVersion version) { return version.minor < 15 ? 22 : 20; }
+
 /// GB/s of all of a GPU's NVLinks.
 double nvlink_rate(GpuGeneration gpu, NcclVersion version) {
-  const double link = version.minor < 15 ? 22 : 20;
+  const double link = link_rate(version);
   switch (gpu) {
     case GpuGeneration::kVolta:
       return 6 * link;
@@ -44,16 +49,11 @@ double nvlink_rate(GpuGeneration gpu, NcclVersion version) {
   return 0;
 }
 
-}  // namespace
-
-void search_graphs(NcclSystem& system, NcclVersion version, const CommunicatorSize& communicator,
-                   const NodeLinks& links) {
-  const bool between = communicator.nodes > 1;
-  const uint32_t most = version.minor < 25 ? 32 : 64;
-  const double gpu_rate =
-      system.intra == IntraLink::kNvlink ? nvlink_rate(system.gpu, version) : kPciRate;
+/// GPUs and NICs that are all alike: the first speed whose channels fill the links, or else the one
+/// that comes nearest.
+NcclGraph switched_graph(const NcclSystem& system, NcclVersion version, bool between,
+                         const NodeLinks& links, double gpu_rate, uint32_t most) {
   const double inside = links.gpus > 1 ? gpu_rate : 1e9;
-  // The first speed whose channels fill the links, or else the one that comes nearest.
   const double one = between ? links.nic_rate : gpu_rate;
   const double slowest = ladder(system.gpu, version, !between).back();
   NcclGraph best{1, slowest, slowest};
@@ -66,7 +66,7 @@ void search_graphs(NcclSystem& system, NcclVersion version, const CommunicatorSi
           links.nics * std::max(1.0, static_cast<double>(static_cast<int>(one / speed)));
       channels = static_cast<uint32_t>(std::min(on_nics, inside / speed));
     }
-    channels = std::clamp(channels, 1u, most / 2);
+    channels = std::clamp(channels, 1u, most);
     const double rate = speed * channels;
     if (rate > most_rate) {
       most_rate = rate;
@@ -74,6 +74,54 @@ void search_graphs(NcclSystem& system, NcclVersion version, const CommunicatorSi
     } else if (speed / best.intra < .49) {
       break;
     }
+  }
+  return best;
+}
+
+/// Volta's GPUs have no switches between them in nodes of eight.
+bool inside_mesh(const NcclSystem& system, const CommunicatorSize& communicator) {
+  return system.gpu == GpuGeneration::kVolta && system.intra == IntraLink::kNvlink &&
+         communicator.nodes == 1 && communicator.ranks >= 2 && communicator.ranks <= kMeshGpus;
+}
+
+/// Heads of a node and the speed at which each can read and write through the switches: a GPU's link
+/// carries a share for each head, and its own share twice.
+NcclGraph search_nvls(const NcclSystem& system, NcclVersion version,
+                      const CommunicatorSize& communicator, const NodeLinks& links) {
+  const bool between = communicator.nodes > 1;
+  const double gpu_rate = nvlink_rate(system.gpu, version);
+  NcclGraph found{between ? std::min(std::max(links.nics, 1u), links.gpus) : links.gpus, 0, 0};
+  const double one = gpu_rate / (found.channels + 1.0);
+  const auto speeds = ladder(system.gpu, version, !between);
+  for (const double speed : speeds) {
+    if (speed > one || (between && speed > links.nic_rate)) continue;
+    found.intra = found.inter = speed;
+    break;
+  }
+  // The speed between nodes, or what stands for it, may be up to a step beyond twice that.
+  for (size_t i = speeds.size(); i-- > 0;) {
+    if (speeds[i] <= found.inter || (between && speeds[i] > links.nic_rate)) continue;
+    if (found.inter >= 2 * found.intra) break;
+    found.inter = speeds[i];
+  }
+  return found;
+}
+
+}  // namespace
+
+void search_graphs(NcclSystem& system, NcclVersion version, const CommunicatorSize& communicator,
+                   const NodeLinks& links) {
+  const bool between = communicator.nodes > 1;
+  const uint32_t most = version.minor < 25 ? 32 : 64;
+  const double gpu_rate =
+      system.intra == IntraLink::kNvlink ? nvlink_rate(system.gpu, version) : kPciRate;
+  const double inside = links.gpus > 1 ? gpu_rate : 1e9;
+  NcclGraph best;
+  if (inside_mesh(system, communicator)) {
+    best = mesh_graph(hybrid_cube_mesh(), communicator.ranks, link_rate(version),
+                      ladder(system.gpu, version, true), most / 2);
+  } else {
+    best = switched_graph(system, version, between, links, gpu_rate, most / 2);
   }
   const bool newer = system.gpu >= GpuGeneration::kHopper;
   if (best.intra >= 25 && !(newer && best.intra < 50 && best.channels > 4)) {
@@ -89,6 +137,17 @@ void search_graphs(NcclSystem& system, NcclVersion version, const CommunicatorSi
         system.tree.intra = speed;
         break;
       }
+    }
+  }
+  if (system.nvls) system.nvls_graph = search_nvls(system, version, communicator, links);
+  if (system.collnet && links.nics > 0) {
+    // A head for each NIC, as fast as that.
+    const auto speeds = ladder(system.gpu, version, !between);
+    system.collnet_graph = {std::min(links.nics, links.gpus), speeds.back(), speeds.back()};
+    for (const double speed : ladder(system.gpu, version, false)) {
+      if (speed > links.nic_rate) continue;
+      system.collnet_graph.intra = system.collnet_graph.inter = speed;
+      break;
     }
   }
   system.channels = std::min(best.channels * 2, most);

@@ -1,6 +1,7 @@
 // What NCCL's search would find on common nodes, where a configuration does not tell its graphs:
-// all GPUs on NVSwitches (or one GPU), all NICs alike and as near to each GPU. NCCL goes down a
-// ladder of bandwidths until channels of it fill the links. Ladders and rules: NCCL's
+// all GPUs on NVSwitches (or one GPU), all NICs alike and as near to each GPU. Up to eight of
+// Volta's GPUs in one node are the first ones of a hybrid cube mesh (nvlink_mesh.h). NCCL goes down
+// a ladder of bandwidths until channels of it fill the links. Ladders and rules: NCCL's
 // src/graph/search.cc and topo.h, docs/nccl 2.6.
 #pragma once
 

@@ -14,10 +14,11 @@ namespace {
 /// The collectives that have algorithms, as Collective numbers them.
 constexpr std::string_view kFunctions[] = {"AllReduce", "AllGather", "ReduceScatter", "Broadcast",
                                            "Reduce"};
-/// An empty name is one that NCCL knows and that is not modelled.
-constexpr std::string_view kAlgorithmWords[] = {"Ring", "Tree", "PAT"};
-constexpr std::string_view kOtherAlgorithms[] = {"CollNetDirect", "CollNetChain", "CollNet", "NVLS",
-                                                 "NVLSTree"};
+/// As Algorithm numbers them.
+constexpr std::string_view kAlgorithmWords[] = {"Ring",     "Tree",          "PAT",         "NVLS",
+                                                "NVLSTree", "CollNetDirect", "CollNetChain"};
+/// That NCCL knows and that are not modelled.
+constexpr std::string_view kOtherAlgorithms[] = {"CollNet"};
 constexpr std::string_view kProtocolWords[] = {"Simple", "LL", "LL128"};
 
 bool same_word(std::string_view a, std::string_view b) {
@@ -114,6 +115,9 @@ Result<void> NcclEnvironment::set(std::string_view name, const std::string& valu
   if (name == "NCCL_LL_BUFFSIZE") return count(ll_buffer, 1024, kLargest);
   if (name == "NCCL_LL128_BUFFSIZE") return count(ll128_buffer, 1024, kLargest);
   if (name == "NCCL_PAT_ENABLE") return count(pat, 0, 2);
+  if (name == "NCCL_NVLS_ENABLE") return count(nvls, 0, 2);
+  if (name == "NCCL_COLLNET_ENABLE") return count(collnet, 0, 1);
+  if (name == "NCCL_PXN_DISABLE") return count(pxn_disable, 0, 1);
   if (name == "NCCL_NET_OVERHEAD") return count(net_overhead_ns, 0, 1'000'000'000);
   // They choose nothing here: what carries the messages looks them up.
   std::optional<uint32_t> ignored;
@@ -138,6 +142,7 @@ Result<void> NcclEnvironment::set(std::string_view name, const std::string& valu
               " is not modelled; known are NCCL_ALGO, NCCL_PROTO, NCCL_MIN_NCHANNELS, "
               "NCCL_MAX_NCHANNELS, NCCL_NTHREADS, NCCL_LL128_NTHREADS, NCCL_THREAD_THRESHOLDS, "
               "NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE, NCCL_PAT_ENABLE, "
+              "NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE, NCCL_PXN_DISABLE, "
               "NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS and NCCL_NET_OVERHEAD");
 }
 

@@ -29,6 +29,8 @@ struct NcclEnvironment {
   std::array<std::array<std::optional<uint64_t>, kProtocols>, 2> thresholds{};
   std::optional<uint32_t> buffer, ll_buffer, ll128_buffer;  ///< bytes
   std::optional<int64_t> pat;                               ///< NCCL_PAT_ENABLE
+  std::optional<int64_t> nvls, collnet;  ///< NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE
+  std::optional<int64_t> pxn_disable;    ///< NCCL_PXN_DISABLE
   std::optional<int64_t> net_overhead_ns;
 
   /// Takes in one variable. Fails, saying why, for one that is not known or whose value NCCL would

@@ -40,6 +40,68 @@ Tuner::Tuner(NcclSystem system, CommunicatorSize communicator, NcclVersion versi
   channels_ = std::max(std::min(channels_, most), environment_.min_channels.value_or(1));
 }
 
+std::string Tuner::no_switch(Collective collective, Algorithm algorithm, Protocol protocol) const {
+  const bool nvls = is_nvls(algorithm);
+  const std::string name = nvls ? "NVLS" : "CollNet";
+  if (nvls && !system_.nvls) return "no NVSwitch reduces here ([nccl] nvls = true)";
+  if (!nvls && !system_.collnet) return "no switch of the network reduces ([nccl] collnet = true)";
+  if (collective != Collective::kAllReduce) return name + " is modelled for all-reduce";
+  if (protocol != Protocol::kSimple) return name + " knows Simple only";
+  if (version_.minor < 22) return name + " is modelled for NCCL 2.22 and later";
+  if (nvls && communicator_.gpus_per_node() < 2) return "NVLS needs several GPUs a node";
+  if (algorithm == Algorithm::kNvls && communicator_.nodes > 1) {
+    return "NVLS over several nodes is modelled as NVLS tree only";
+  }
+  if (algorithm != Algorithm::kNvls && communicator_.nodes == 1) return "needs several nodes";
+  if (nvls && environment_.nvls == 0) return "NCCL_NVLS_ENABLE=0";
+  if (!nvls && environment_.collnet == 0) return "NCCL_COLLNET_ENABLE=0";
+  if (nvls && system_.nvls_graph.channels < 2) return "NVLS needs two channels";
+  return "";
+}
+
+// Source: graph/tuning.cc, of 2026.
+double Tuner::switch_bandwidth(Algorithm algorithm) const {
+  if (is_nvls(algorithm)) {
+    const NcclGraph& graph = system_.nvls_graph;
+    const double channels = graph.channels;
+    const double heads = (channels - 1) / channels;
+    // Reducing and spreading go at the same time.
+    const double intra = graph.intra * nvls_efficiency(system_.gpu) * heads * 2;
+    const bool tree = algorithm == Algorithm::kNvlsTree;
+    double bus = std::min(intra, graph.inter * (tree && communicator_.nodes <= 2 ? 2 : 1));
+    if (tree) bus = std::min(bus, limits_.nvls_tree);
+    return bus * channels;
+  }
+  const NcclGraph& graph = system_.collnet_graph;
+  double bus = graph.channels * graph.intra;
+  if (algorithm == Algorithm::kCollnetDirect) {
+    const double each = static_cast<double>(communicator_.gpus_per_node()) / graph.channels;
+    bus /= (1 + each) / 2;
+    if (system_.gpu >= GpuGeneration::kHopper) bus *= .85;
+  }
+  return bus;
+}
+
+double Tuner::switch_latency(Algorithm algorithm) const {
+  const size_t a = index(algorithm), p = index(Protocol::kSimple);
+  const ByPair& inside = system_.intra == IntraLink::kNvlink ? latencies_.nvlink : latencies_.pci;
+  const double intra = inside[a][p];
+  const double others = communicator_.gpus_per_node() - 1;
+  const double inter =
+      (others == 0 ? latencies_.net[index(Algorithm::kTree)][p] : latencies_.net[a][p]) +
+      2 * system_.network_latency;
+  switch (algorithm) {
+    case Algorithm::kNvls:
+      return intra;
+    case Algorithm::kNvlsTree:
+      return intra + 2 * floor_log2(communicator_.nodes) * inter;
+    case Algorithm::kCollnetDirect:
+      return 2 * (std::min(1.0, others) * intra + others * .4) + inter;
+    default:
+      return 2 * others * intra + inter;
+  }
+}
+
 std::string Tuner::disabled(Collective collective, Algorithm algorithm, Protocol protocol,
                             bool by_name) const {
   const auto c = static_cast<size_t>(collective);
@@ -57,6 +119,9 @@ std::string Tuner::disabled(Collective collective, Algorithm algorithm, Protocol
       return "PAT is for one GPU per node";
     }
   }
+  if (is_nvls(algorithm) || is_collnet(algorithm)) {
+    if (std::string why = no_switch(collective, algorithm, protocol); !why.empty()) return why;
+  }
   const Wish p = environment_.protocol[c][index(protocol)];
   const Wish a = environment_.algorithm[c][index(algorithm)];
   if (p == Wish::kOff) return "NCCL_PROTO excludes it";
@@ -72,6 +137,11 @@ std::string Tuner::disabled(Collective collective, Algorithm algorithm, Protocol
 }
 
 double Tuner::bandwidth(Collective collective, Algorithm algorithm, Protocol protocol) const {
+  if (is_nvls(algorithm)) {
+    return switch_bandwidth(algorithm) * communicator_.ranks /
+           ring_steps(collective, communicator_.ranks);
+  }
+  if (is_collnet(algorithm)) return switch_bandwidth(algorithm) * .5;
   const uint32_t nodes = communicator_.nodes;
   const NcclGraph& graph = algorithm == Algorithm::kTree ? system_.tree : system_.ring;
   const double channels = graph.channels;
@@ -107,6 +177,7 @@ double Tuner::bandwidth(Collective collective, Algorithm algorithm, Protocol pro
 }
 
 double Tuner::latency(Collective collective, Algorithm algorithm, Protocol protocol) const {
+  if (is_nvls(algorithm) || is_collnet(algorithm)) return switch_latency(algorithm);
   const size_t a = index(algorithm), p = index(protocol);
   const double ranks = communicator_.ranks, nodes = communicator_.nodes;
   const bool several = communicator_.nodes > 1;
@@ -161,7 +232,11 @@ TuningPair Tuner::estimate(Collective collective, Algorithm algorithm, Protocol 
   pair.enabled = true;
   pair.bandwidth = bandwidth(collective, algorithm, protocol);
   pair.latency = latency(collective, algorithm, protocol);
-  if (algorithm == Algorithm::kTree) pair.correction = tree_correction(protocol, bytes);
+  const bool newest_tree =
+      algorithm == Algorithm::kNvlsTree && system_.gpu == GpuGeneration::kBlackwell;
+  if (algorithm == Algorithm::kTree || newest_tree) {
+    pair.correction = tree_correction(protocol, bytes);
+  }
   if (algorithm == Algorithm::kRing && protocol == Protocol::kSimple && communicator_.nodes > 1 &&
       collective == Collective::kAllReduce) {
     if (version_.minor < 18) {
@@ -185,7 +260,8 @@ uint32_t Tuner::most_threads(Algorithm algorithm, Protocol protocol) const {
 }
 
 uint64_t Tuner::threshold(Algorithm algorithm, Protocol protocol) const {
-  if (algorithm != Algorithm::kPat) {
+  if (is_collnet(algorithm)) return 512;
+  if (algorithm == Algorithm::kRing || algorithm == Algorithm::kTree) {
     const auto& wish = environment_.thresholds[index(algorithm)][index(protocol)];
     if (wish) return *wish;
   }
@@ -195,6 +271,11 @@ uint64_t Tuner::threshold(Algorithm algorithm, Protocol protocol) const {
 }
 
 void Tuner::set_size(TuningTable& table, uint64_t bytes) const {
+  if (is_nvls(table.algorithm)) {
+    table.channels_used = std::min(nvls_channels(system_.gpu, communicator_.nodes), channels_);
+    table.threads = 640;
+    return;
+  }
   uint64_t channels = channels_;
   uint32_t threads = most_threads(table.algorithm, table.protocol);
   const uint64_t limit = threshold(table.algorithm, table.protocol);
@@ -215,9 +296,15 @@ TuningTable Tuner::tune(Collective collective, uint64_t bytes, std::optional<Alg
   table.channels = channels_;
   table.channels_used = channels_;
   // In NCCL's own order, in which the first of equal times wins.
-  constexpr Algorithm kAlgorithmOrder[] = {Algorithm::kTree, Algorithm::kRing, Algorithm::kPat};
+  constexpr Algorithm kAlgorithmOrder[] = {
+      Algorithm::kTree,         Algorithm::kRing, Algorithm::kCollnetDirect,
+      Algorithm::kCollnetChain, Algorithm::kNvls, Algorithm::kNvlsTree,
+      Algorithm::kPat};
   constexpr Protocol kProtocolOrder[] = {Protocol::kLL, Protocol::kLL128, Protocol::kSimple};
   for (const Algorithm a : kAlgorithmOrder) {
+    const bool absent = (is_nvls(a) && !system_.nvls) || (is_collnet(a) && !system_.collnet);
+    table.offered[index(a)] = !absent || algorithm == a;
+    if (!table.offered[index(a)]) continue;
     for (const Protocol p : kProtocolOrder) {
       TuningPair& pair = table.pairs[index(a)][index(p)];
       pair = estimate(collective, a, p, bytes, protocol == p);

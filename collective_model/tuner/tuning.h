@@ -1,7 +1,8 @@
 // NCCL's choice of algorithm, protocol, channels and threads for an operation: the algorithm with
 // the least estimated time, latency + bytes / bandwidth, both from published constants and from
 // what NCCL found in the nodes (its graphs). Facts: docs/nccl 2.6 and 4, NCCL's
-// src/graph/tuning.cc and src/enqueue.cc. Collnet and NVLS are not modelled.
+// src/graph/tuning.cc and src/enqueue.cc. NVLS and CollNet are chosen where the machine is said to
+// have them, for all-reduce.
 #pragma once
 
 #include <array>
@@ -32,6 +33,12 @@ struct NcclSystem {
   uint32_t channels = 1;       ///< of the communicator, before NCCL_MIN/MAX_NCHANNELS
   bool ll128 = true;           ///< paths between GPUs and NICs are such that LL128 is safe
   double network_latency = 0;  ///< us, that the network plugin tells of its NICs
+  /// The node's NVSwitches reduce and copy, and what the search found for their heads.
+  bool nvls = false;
+  NcclGraph nvls_graph;
+  /// The network's switches reduce (SHARP), and the same for CollNet.
+  bool collnet = false;
+  NcclGraph collnet_graph;
 };
 
 struct CommunicatorSize {
@@ -51,6 +58,8 @@ struct TuningPair {
 };
 
 struct TuningTable {
+  /// What the machine can do at all, or was asked for.
+  std::array<bool, kAlgorithms> offered{};
   std::array<std::array<TuningPair, kProtocols>, kAlgorithms> pairs;  ///< by algorithm, protocol
   uint32_t channels = 0;                                              ///< of the communicator
   bool chosen = false;                                                ///< one pair was enabled
@@ -87,6 +96,11 @@ class Tuner {
   std::string disabled(Collective collective, Algorithm algorithm, Protocol protocol,
                        bool by_name) const;
   double bandwidth(Collective collective, Algorithm algorithm, Protocol protocol) const;
+  /// Why an algorithm of switches is out of the question, or nothing.
+  std::string no_switch(Collective collective, Algorithm algorithm, Protocol protocol) const;
+  /// Bus bandwidth, and latency, of such a one.
+  double switch_bandwidth(Algorithm algorithm) const;
+  double switch_latency(Algorithm algorithm) const;
   double latency(Collective collective, Algorithm algorithm, Protocol protocol) const;
   uint32_t most_threads(Algorithm algorithm, Protocol protocol) const;
   uint64_t threshold(Algorithm algorithm, Protocol protocol) const;

@@ -20,6 +20,7 @@ constexpr PerNodes kRingLl128 = {
     {20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {73.4, 34.6, 73.4}};
 constexpr PerNodes kTreeLl128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}};
 constexpr PerNodes kTree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}};
+constexpr PerNodes kNvlsTree = {{}, {}, {0, 57.7, 45.5}, {0, 96, 80}};
 constexpr PerNodes kLl = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}};
 
 size_t nodes_index(uint32_t nodes) { return std::min(nodes, 3u) - 1; }
@@ -46,6 +47,16 @@ LatencyConstants latency_constants(NcclVersion version) {
   c.nvlink = {{{3.4, .6, 1.9}, {long_tree ? 28. : 4., .6, 1.25}, pat_node}};
   c.pci = {{{5.7, 1, 2.5}, {tree_pci, 1, 1.9}, pat_node}};
   c.net = {{{14, 2.7, 4}, {long_tree ? 28. : 14., 5, 8.5}, pat_net}};
+  // Of the switches' algorithms only those of Simple: NVLS, NVLS tree, CollNet direct and chain.
+  const auto switches = [](ByPair& of, double nvls, double nvls_tree, double direct, double chain) {
+    of[index(Algorithm::kNvls)][0] = nvls;
+    of[index(Algorithm::kNvlsTree)][0] = nvls_tree;
+    of[index(Algorithm::kCollnetDirect)][0] = direct;
+    of[index(Algorithm::kCollnetChain)][0] = chain;
+  };
+  switches(c.nvlink, 25, 25, 3.7, 2.8);
+  switches(c.pci, 0, 0, 3.7, 2.8);
+  switches(c.net, 18, 20.9, 31, 30);
   c.pat_share = version.minor < 23 ? 0 : version.minor == 23 ? .85 : .75;
   return c;
 }
@@ -61,7 +72,16 @@ BandwidthLimits bandwidth_limits(NcclVersion version, GpuGeneration gpu, CpuVend
   const bool amd = cpu == CpuVendor::kAmd || (cpu == CpuVendor::kMixed && version.minor >= 24);
   size_t ll = nodes == 1 ? g : amd ? 1 : 0;
   if (version.minor < 21) ll = std::min<size_t>(ll, 1);  // Hopper's as Ampere's until then
-  return {kLl[ll][n], kRingLl128[g][n], kTreeLl128[g][n], kTree[g][n]};
+  return {kLl[ll][n], kRingLl128[g][n], kTreeLl128[g][n], kTree[g][n], kNvlsTree[g][n]};
+}
+
+double nvls_efficiency(GpuGeneration gpu) {
+  return gpu == GpuGeneration::kBlackwell ? .74 : gpu == GpuGeneration::kHopper ? .85 : 0;
+}
+
+uint32_t nvls_channels(GpuGeneration gpu, uint32_t nodes) {
+  if (gpu != GpuGeneration::kBlackwell) return 16;
+  return nodes > 1 ? 32 : 24;
 }
 
 double tree_correction(Protocol protocol, uint64_t bytes) {

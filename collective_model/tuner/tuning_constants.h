@@ -26,7 +26,7 @@ inline constexpr Named<CpuVendor> kCpuNames[] = {{"intel", CpuVendor::kIntel},
 inline constexpr Named<IntraLink> kIntraNames[] = {{"nvlink", IntraLink::kNvlink},
                                                    {"pci", IntraLink::kPci}};
 
-inline constexpr size_t kAlgorithms = 3;
+inline constexpr size_t kAlgorithms = 7;
 inline constexpr size_t kProtocols = 3;
 
 constexpr size_t index(Algorithm a) { return static_cast<size_t>(a); }
@@ -34,7 +34,7 @@ constexpr size_t index(Protocol p) { return static_cast<size_t>(p); }
 
 /// By protocol, as Protocol numbers them: Simple, LL, LL128.
 using ByProtocol = std::array<double, kProtocols>;
-/// By algorithm, as Algorithm numbers them: ring, tree, PAT.
+/// By algorithm, as Algorithm numbers them: ring, tree, PAT, those of switches.
 using ByPair = std::array<ByProtocol, kAlgorithms>;
 
 /// Times in microseconds.
@@ -51,9 +51,15 @@ LatencyConstants latency_constants(NcclVersion version);
 struct BandwidthLimits {
   double ll = 0;
   double ring_ll128 = 0, tree_ll128 = 0, tree = 0;
+  double nvls_tree = 0;
 };
 BandwidthLimits bandwidth_limits(NcclVersion version, GpuGeneration gpu, CpuVendor cpu,
                                  uint32_t nodes);
+
+/// What NVLS reaches of a link's bandwidth; 0: such GPUs have no switch that reduces.
+double nvls_efficiency(GpuGeneration gpu);
+/// Channels of NVLS, if the communicator has as many.
+uint32_t nvls_channels(GpuGeneration gpu, uint32_t nodes);
 
 /// What a tree's all-reduce of `bytes` reaches of its bandwidth.
 double tree_correction(Protocol protocol, uint64_t bytes);

@@ -241,7 +241,8 @@ void add_calibrate(CLI::App& app, int& status) {
                       "command has printed");
   command->footer(
       "At most 8 rows of each file are used, those nearest to a geometric ladder of sizes in each\n"
-      "stretch where NCCL keeps to one algorithm and protocol; all others are judged.\n"
+      "stretch where NCCL keeps to one algorithm and protocol. All rows are judged, used ones "
+      "apart.\n"
       "Example: understudy calibrate all_reduce.txt --gpu hopper --nccl 2.28");
   command->callback([arguments, &status] { status = Calibrate(*arguments).run(); });
 }

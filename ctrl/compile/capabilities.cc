@@ -20,6 +20,12 @@ constexpr Cell kUntold =
 constexpr Cell kNoDimensions =
     no("such a job has no channels and messages of NCCL's: predict alone "
        "has a model of it");
+constexpr Cell kNoNvls =
+    no("emulated ranks turn it off for every communicator that a real node is in: they share no "
+       "NVSwitch with it");
+constexpr Cell kNoCollnet =
+    no("switches that reduce are known to schedule and predict alone: no packets of theirs are "
+       "modelled");
 constexpr Cell kOwnBegin = no("when a kernel's program begins its operations is its own");
 constexpr Cell kWireBegin = no("when run's real node begins its operations is its own");
 constexpr Cell kNoPackets =
@@ -51,6 +57,10 @@ constexpr Capability kTable[] = {
     {"an algorithm for each dimension of the network",
      find_dimensions,
      {kNoDimensions, kNoDimensions, kNoDimensions, kNoDimensions}},
+    {"`algorithm = \"nvls\"` or `\"nvls-tree\"`", find_nvls, {kNoNvls, kNoNvls, kYes, kNoNvls}},
+    {"`algorithm = \"collnet-direct\"` or `\"collnet-chain\"`",
+     find_collnet,
+     {kNoCollnet, kNoCollnet, kNoCollnet, kNoCollnet}},
     {"`[[job]]`: ring all-reduce (simple, float32, one rank a node)",
      find_plain_ring,
      {kYes, kYes, kYes, kYes}},

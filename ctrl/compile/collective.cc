@@ -225,7 +225,7 @@ class Builder {
         {c.from, c.to, c.channel, c.index}, static_cast<uint32_t>(setup_->inner.size()));
     if (fresh) {
       InnerConnection inner{
-          .ways = job_ways(config_, job_, communicator_, *setup_->topology, c.from, c.to),
+          .ways = job_ways(config_, job_, communicator_, *setup_->topology, c),
           .window = 1};
       setup_->inner.push_back(inner);
     }

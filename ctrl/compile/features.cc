@@ -71,6 +71,26 @@ Found find_dimensions(const Asked& asked, RealSide side) {
                    [](const JobConfig& job) { return !job.dimensions.empty(); });
 }
 
+namespace {
+
+Found find_algorithms(const Asked& asked, RealSide side, bool (*is)(Algorithm)) {
+  for (const JobConfig& job : asked.config.jobs) {
+    if (!job.algorithm || !is(*job.algorithm) || !is_of(asked.config, job, side)) continue;
+    std::string name = "\"";
+    name.append(name_of(kAlgorithmNames, job.algorithm)).append("\"");
+    return Place{job.line, "job.algorithm", name};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Found find_nvls(const Asked& asked, RealSide side) { return find_algorithms(asked, side, is_nvls); }
+
+Found find_collnet(const Asked& asked, RealSide side) {
+  return find_algorithms(asked, side, is_collnet);
+}
+
 Found find_period(const Asked& asked, RealSide side) {
   return first_job(asked, side, "period",
                    [](const JobConfig& job) { return job.period > Duration(); });

@@ -40,6 +40,8 @@ using Found = std::optional<Place>;
 // Where such a feature is asked for with this real side: the first place. Nothing if it is not.
 Found find_kernel(const Asked& asked, RealSide side);
 Found find_both_kinds_joined(const Asked& asked, RealSide side);
+Found find_nvls(const Asked& asked, RealSide side);
+Found find_collnet(const Asked& asked, RealSide side);
 Found find_dimensions(const Asked& asked, RealSide side);
 Found find_plain_ring(const Asked& asked, RealSide side);
 Found find_other_job(const Asked& asked, RealSide side);

@@ -42,6 +42,14 @@ const char* algorithm_value(Algorithm algorithm) {
       return "Tree";
     case Algorithm::kPat:
       return "PAT";
+    case Algorithm::kNvls:
+      return "NVLS";
+    case Algorithm::kNvlsTree:
+      return "NVLSTree";
+    case Algorithm::kCollnetDirect:
+      return "CollNetDirect";
+    case Algorithm::kCollnetChain:
+      return "CollNetChain";
   }
   return "";
 }

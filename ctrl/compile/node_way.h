@@ -1,9 +1,11 @@
 // What a message between two GPUs of a node takes, by [intra_node].
 #pragma once
 
+#include <cmath>
 #include <optional>
 
 #include "collective_model/schedule/schedule.h"
+#include "collective_model/tuner/tuning_constants.h"
 #include "ctrl/config/config.h"
 
 namespace understudy {
@@ -15,7 +17,12 @@ inline std::optional<NodeWay> node_way(const Config& config) {
   const std::optional<LinkConfig>& link =
       config.intra_node->gpu_link ? config.intra_node->gpu_link : config.intra_node->pcie;
   if (!link) return std::nullopt;
-  return NodeWay{link->rate, link->latency * 2};
+  NodeWay way{link->rate, link->latency * 2};
+  if (config.nccl && config.nccl->system.nvls) {
+    way.switch_percent =
+        static_cast<uint32_t>(std::lround(nvls_efficiency(config.nccl->system.gpu) * 100));
+  }
+  return way;
 }
 
 }  // namespace understudy

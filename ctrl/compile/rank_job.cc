@@ -27,15 +27,17 @@ PacketLevelRanksSettings rank_traffic_settings(const Config& config, const JobCo
 }
 
 MessageWays job_ways(const Config& config, const JobConfig& job, const Communicator& communicator,
-                     const Topology& topology, uint32_t from, uint32_t to) {
-  const auto nics_of = [&](uint32_t rank) {
+                     const Topology& topology, const Connection& connection) {
+  const auto nics_of = [&](uint32_t rank, uint32_t first) {
     const NodeId node = job.ranks[communicator.node_of(rank)];
-    const uint32_t first = communicator.nic_of(rank);
     const std::vector<VertexId>& all = topology.nics[node];
     ASSERT_INVARIANT(first < all.size());
     return std::span(all).subspan(first, merged_nics(job, config.nodes[node], first));
   };
-  return message_ways(nics_of(from), nics_of(to));
+  const uint32_t from = connection.from, to = connection.to;
+  const uint32_t sends =
+      connection.relayed ? communicator.p2p_nic(from, to) : communicator.nic_of(from);
+  return message_ways(nics_of(from, sends), nics_of(to, communicator.nic_of(to)));
 }
 
 Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const Topology& topology,
@@ -49,7 +51,14 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
   out.communicator = communicator;
   const JobWork work(config, job, communicator.gpus);
   out.operations = work.operations();
-  for (const JobSchedule& schedule : schedules) out.sizes.push_back(schedule.bytes);
+  for (const JobSchedule& schedule : schedules) {
+    out.sizes.push_back(schedule.bytes);
+    if (!is_collnet(schedule.operation.algorithm)) continue;
+    return error("NCCL chooses " +
+                 std::string(name_of(kAlgorithmNames, schedule.operation.algorithm)) +
+                 ", of whose switches no packets are modelled: give an algorithm, or [nccl] "
+                 "collnet = false");
+  }
   if (job.group) out.sizes = {std::accumulate(out.sizes.begin(), out.sizes.end(), uint64_t{0})};
   for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
     out.work.push_back(work.rank(rank));
@@ -76,7 +85,7 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
   out.ranks =
       std::make_unique<PacketLevelRanks>(std::move(operations), rank_traffic_settings(config, job));
   const auto ways_of = [&](const Connection& connection) {
-    return job_ways(config, job, communicator, topology, connection.from, connection.to);
+    return job_ways(config, job, communicator, topology, connection);
   };
   first_connection = out.ranks->add_flows(flows, ways_of, first_connection);
   return out;

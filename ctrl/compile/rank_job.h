@@ -22,9 +22,9 @@ struct RankJob {
   std::unique_ptr<PacketLevelRanks> ranks;
 };
 
-/// By which NICs the job's messages from one rank to another go, credits back.
+/// By which NICs the job's messages on a connection go, credits back.
 MessageWays job_ways(const Config& config, const JobConfig& job, const Communicator& communicator,
-                     const Topology& topology, uint32_t from, uint32_t to);
+                     const Topology& topology, const Connection& connection);
 
 /// How the job's messages and credits go as flows.
 PacketLevelRanksSettings rank_traffic_settings(const Config& config, const JobConfig& job);

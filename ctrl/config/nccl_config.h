@@ -19,6 +19,7 @@ struct NcclConfig {
   NcclSystem system;                 ///< of what is given; the rest as NCCL's search would find it
   std::optional<NcclGraph> ring;     ///< without: searched
   std::optional<NcclGraph> tree;     ///< without: searched, or the ring's if that is given
+  bool pxn = false;                  ///< send/recv goes by GPUs of the receiver's rail
   std::optional<uint32_t> channels;  ///< without: twice the ring's
   std::vector<EnvironmentVariable> environment;
   unsigned line = 0;

@@ -39,21 +39,68 @@ void set_graphs(MeasuredSetup& setup) {
   if (setup.channels) setup.system.channels = *setup.channels;
 }
 
-/// As many rings as the bus bandwidth of the largest row, which is always used, fills links of the
-/// search's speed.
-void channels_of_links(const MeasuredTable& table, MeasuredSetup& setup) {
-  const MeasuredRow& row = table.rows.back();
+/// Volta's NVLinks differ by machine: the largest row tells how many rings' worth of links it fills.
+void check_links(JudgedTable& table) {
+  const MeasuredSetup& setup = table.setup;
+  const bool certain = setup.ring || setup.system.gpu != GpuGeneration::kVolta ||
+                       setup.communicator.nodes > 1 || setup.system.intra != IntraLink::kNvlink;
+  if (certain || setup.collective != Collective::kAllReduce) return;
+  const MeasuredRow& row = table.table.rows.back();
+  const NcclGraph& ring = setup.system.ring;
   const double rate = static_cast<double>(row.bytes) / (1000 * row.time) *
                       bus_factor(setup.collective, setup.communicator.ranks);
-  NcclGraph ring = setup.system.ring;
-  const double links = std::round(rate / ring.intra);
-  ring.channels = static_cast<uint32_t>(std::clamp(links, 1.0, static_cast<double>(ring.channels)));
-  setup.ring = ring;
-  set_graphs(setup);
+  if (rate <= ring.intra * (ring.channels + 0.5)) return;
+  table.beyond.push_back("line " + std::to_string(row.line) + ": " + std::to_string(row.bytes) +
+                         " bytes in this time are " + decimal_text(rate, 1) +
+                         " GB/s on each GPU, more than the rings of a hybrid cube mesh carry: " +
+                         "give --ring if the GPUs are joined in another way");
+}
+
+class ErrorSum {
+ public:
+  void add(uint64_t bytes, double error) {
+    const double size = std::abs(error);
+    ++errors_.rows;
+    sum_ += size;
+    if (size > errors_.worst) {
+      errors_.worst = size;
+      errors_.worst_bytes = bytes;
+    }
+    if (bytes > kFromBytes) errors_.worst_above_4mib = std::max(errors_.worst_above_4mib, size);
+  }
+  RowErrors errors() const {
+    RowErrors errors = errors_;
+    if (errors.rows > 0) errors.mean = sum_ / static_cast<double>(errors.rows);
+    return errors;
+  }
+
+ private:
+  RowErrors errors_;
+  double sum_ = 0;
+};
+
+/// How far a line between the used rows on both sides is from each row that was not used.
+RowErrors interpolation_errors(const std::vector<JudgedRow>& rows) {
+  ErrorSum sum;
+  const JudgedRow* below = nullptr;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].used) {
+      below = &rows[i];
+      continue;
+    }
+    const auto above = std::find_if(rows.begin() + static_cast<std::ptrdiff_t>(i), rows.end(),
+                                    [](const JudgedRow& row) { return row.used; });
+    if (below == nullptr || above == rows.end()) continue;
+    const MeasuredRow &a = below->measured, &b = above->measured, &row = rows[i].measured;
+    const double share =
+        static_cast<double>(row.bytes - a.bytes) / static_cast<double>(b.bytes - a.bytes);
+    sum.add(row.bytes, (a.time + share * (b.time - a.time)) / row.time - 1);
+  }
+  return sum.errors();
 }
 
 void judge(JudgedTable& table, const Calibration& calibration) {
-  double sum = 0;
+  ErrorSum others, used;
   for (JudgedRow& row : table.rows) {
     row.error = error_of(row.row, calibration);
     const double wire = bytes_between_nodes(row.row.shape) * table.setup.network.wire_per_byte /
@@ -64,19 +111,25 @@ void judge(JudgedTable& table, const Calibration& calibration) {
                              decimal_text(wire / 1e9, 1) + " Gbit/s on each NIC of " +
                              decimal_text(table.setup.nic_rate / 1e9, 1) + " Gbit/s");
     }
-    if (row.used) continue;
-    const double error = std::abs(row.error);
-    ++table.judged;
-    sum += error;
-    if (error > table.worst) {
-      table.worst = error;
-      table.worst_bytes = row.measured.bytes;
-    }
-    if (row.measured.bytes > kFromBytes) {
-      table.worst_from_4mib = std::max(table.worst_from_4mib, error);
+    (row.used ? used : others).add(row.measured.bytes, row.error);
+  }
+  table.others = others.errors();
+  table.used = used.errors();
+  table.interpolated = interpolation_errors(table.rows);
+}
+
+/// What the used rows of all tables give, or of all but one.
+Calibration fit_used(const std::vector<JudgedTable>& tables, const JudgedTable* without) {
+  std::vector<FitRow> used;
+  const MeasuredSetup* first = nullptr;
+  for (const JudgedTable& table : tables) {
+    if (&table == without) continue;
+    if (first == nullptr) first = &table.setup;
+    for (const JudgedRow& row : table.rows) {
+      if (row.used) used.push_back(row.row);
     }
   }
-  if (table.judged > 0) table.mean = sum / static_cast<double>(table.judged);
+  return fit_calibration(used, first->system, first->version).calibration;
 }
 
 /// Picoseconds, as the configuration reads them back exactly.
@@ -118,59 +171,97 @@ std::string origin_toml(const CalibrationRun& run) {
   return text + "]\n";
 }
 
+/// The rings that predict will find for each table by itself.
+std::string rings_comment(const CalibrationRun& run) {
+  std::string text;
+  for (const JudgedTable& t : run.tables) {
+    text += format_text("# %s%u ranks: %u rings of %g GB/s, %u channels\n",
+                        text.empty() ? "searched: " : "          ", t.setup.communicator.ranks,
+                        t.setup.system.ring.channels, t.setup.system.ring.intra,
+                        t.setup.system.channels);
+  }
+  return text;
+}
+
+std::string errors_text(const char* name, const RowErrors& errors) {
+  return format_text(
+      "#   %s: %zu, mean error %.2f %%, worst %.1f %% (%llu bytes), worst above "
+      "4 MiB %.1f %%\n",
+      name, errors.rows, 100 * errors.mean, 100 * errors.worst,
+      static_cast<unsigned long long>(errors.worst_bytes), 100 * errors.worst_above_4mib);
+}
+
+/// What to take between the rows that were used, and beyond them.
+std::string advice_text(const JudgedTable& table) {
+  const RowErrors &line = table.interpolated, &model = table.others;
+  if (line.rows == 0) return "";
+  std::string text = errors_text("by a line between used rows", line);
+  text += line.mean < model.mean
+              ? "#   between these sizes of this table interpolation is the better answer; "
+              : "#   the model is the better answer between these sizes, too; ";
+  return text + "for other numbers of GPUs the model is\n";
+}
+
 }  // namespace
 
 CalibrationRun calibrate(std::vector<MeasuredTable> tables,
                          const std::vector<MeasuredSetup>& setups,
                          const std::optional<Calibration>& given) {
   CalibrationRun run;
-  std::vector<FitRow> used;
   for (size_t i = 0; i < tables.size(); ++i) {
-    JudgedTable judged{std::move(tables[i]), setups[i], {}, {}};
-    MeasuredSetup& setup = judged.setup;
-    set_graphs(setup);
-    const bool certain = setup.ring || setup.system.gpu != GpuGeneration::kVolta ||
-                         setup.communicator.nodes > 1 || setup.system.intra != IntraLink::kNvlink;
-    if (!certain) channels_of_links(judged.table, setup);
-    const std::vector<FitRow> rows = fit_rows(judged.table, setup);
+    JudgedTable judged;
+    judged.table = std::move(tables[i]);
+    judged.setup = setups[i];
+    set_graphs(judged.setup);
+    check_links(judged);
+    const std::vector<FitRow> rows = fit_rows(judged.table, judged.setup);
     for (size_t r = 0; r < rows.size(); ++r) {
       judged.rows.push_back({judged.table.rows[r], rows[r], 0, false});
     }
     if (!given) {
-      for (const size_t r : calibration_rows(rows, kCalibrationRows)) {
-        judged.rows[r].used = true;
-        used.push_back(rows[r]);
-      }
+      for (const size_t r : calibration_rows(rows, kCalibrationRows)) judged.rows[r].used = true;
     }
     run.tables.push_back(std::move(judged));
   }
-  run.calibration = given ? *given
-                          : fit_calibration(used, run.tables.front().setup.system,
-                                            run.tables.front().setup.version)
-                                .calibration;
-  for (JudgedTable& table : run.tables) judge(table, run.calibration);
+  run.calibration = given ? *given : fit_used(run.tables, nullptr);
+  for (JudgedTable& table : run.tables) {
+    judge(table, run.calibration);
+    if (given || run.tables.size() < 2) continue;
+    const Calibration others = fit_used(run.tables, &table);
+    ErrorSum sum;
+    for (const JudgedRow& row : table.rows) sum.add(row.measured.bytes, error_of(row.row, others));
+    table.from_others = sum.errors();
+  }
   return run;
 }
 
 std::string calibration_toml(const CalibrationRun& run) {
-  const NcclSystem& system = run.tables.front().setup.system;
+  const MeasuredSetup& setup = run.tables.front().setup;
+  const NcclSystem& system = setup.system;
   std::string text = "[nccl]\n";
   text += "gpu = \"" + std::string(name_of(kGpuNames, system.gpu)) + "\"\n";
   text += "cpu = \"" + std::string(name_of(kCpuNames, system.cpu)) + "\"\n";
   text += "intra = \"" + std::string(name_of(kIntraNames, system.intra)) + "\"\n";
-  text += graph_toml("ring", system.ring) + graph_toml("tree", system.tree);
-  text += format_text("channels = %u\n\n", system.channels);
-  text += "[calibration]\nlaunch = " + us_text(run.calibration.launch) +
+  if (setup.ring) text += graph_toml("ring", system.ring);
+  if (setup.ring || setup.tree) text += graph_toml("tree", system.tree);
+  if (setup.channels) text += format_text("channels = %u\n", system.channels);
+  if (!setup.ring) text += rings_comment(run);
+  text += "\n[calibration]\nlaunch = " + us_text(run.calibration.launch) +
           format_text("\ntail = %.4f\n", run.calibration.tail);
+  if (run.calibration.link > 0) text += format_text("link = \"%.4fGB/s\"\n", run.calibration.link);
   for (const auto& [key, protocol] :
        {std::pair{"simple", Protocol::kSimple}, std::pair{"ll", Protocol::kLL},
         std::pair{"ll128", Protocol::kLL128}}) {
     const ProtocolCost& cost = run.calibration.of(protocol);
     if (cost.rate <= 0) continue;
-    text += std::string(key) + " = { round = " + us_text(cost.round) +
-            format_text(", rate = \"%.4fGB/s\"", cost.rate) +
-            ", latency = " + us_text(cost.latency);
-    if (cost.network_latency > 0) text += ", network_latency = " + us_text(cost.network_latency);
+    text += std::string(key) + format_text(" = { rate = \"%.4fGB/s\"", cost.rate);
+    for (const auto& [name, us] : {std::pair{"round", cost.round},
+                                   {"pass", cost.pass},
+                                   {"step", cost.step},
+                                   {"latency", cost.latency},
+                                   {"network_latency", cost.network_latency}}) {
+      if (us > 0) text += std::string(", ") + name + " = " + us_text(us);
+    }
     text += " }\n";
   }
   return text + origin_toml(run);
@@ -194,13 +285,16 @@ std::string judgement_text(const CalibrationRun& run, bool all) {
     for (const JudgedRow& row : t.rows) {
       if (row.used) sizes += (sizes.empty() ? "" : ", ") + std::to_string(row.measured.bytes);
     }
-    if (!sizes.empty()) text += "#   used, and not judged, the rows of " + sizes + " bytes\n";
-    if (t.judged == 0) unjudged.push_back(t.table.path);
-    text += format_text(
-        "#   other rows: %zu, mean error %.2f %%, worst %.1f %% (%llu bytes), worst above "
-        "4 MiB %.1f %%\n",
-        t.judged, 100 * t.mean, 100 * t.worst, static_cast<unsigned long long>(t.worst_bytes),
-        100 * t.worst_from_4mib);
+    if (t.used.rows > 0) {
+      text += "#   used: the rows of " + sizes + " bytes\n" + errors_text("used rows", t.used);
+    }
+    if (t.others.rows == 0) {
+      unjudged.push_back(t.table.path);
+      text += "#   other rows: none, nothing was judged\n";
+    } else {
+      text += errors_text("other rows", t.others) + advice_text(t);
+    }
+    if (t.from_others.rows > 0) text += errors_text("from the other tables alone", t.from_others);
     for (const std::string& line : t.beyond) text += "#   beyond a bound: " + line + "\n";
     if (!all) continue;
     text += "#        bytes    measured us   predicted us    error  by\n";

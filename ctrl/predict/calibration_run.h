@@ -36,16 +36,26 @@ struct JudgedRow {
   bool used = false;
 };
 
+/// Absolute errors of some rows.
+struct RowErrors {
+  size_t rows = 0;
+  double mean = 0, worst = 0;
+  uint64_t worst_bytes = 0;
+  double worst_above_4mib = 0;
+};
+
 struct JudgedTable {
   MeasuredTable table;
   MeasuredSetup setup;  ///< with its system complete
   std::vector<JudgedRow> rows;
   std::vector<std::string> beyond;  ///< measured rows that the model's own way cannot have taken
 
-  double mean = 0, worst = 0;  ///< of rows that were not used, absolute
-  uint64_t worst_bytes = 0;
-  double worst_from_4mib = 0;
-  size_t judged = 0;
+  RowErrors others;  ///< of the rows that were not used
+  RowErrors used;
+  /// Of those that were not used, by a line through the nearest used rows on both sides.
+  RowErrors interpolated;
+  /// Of all rows, by what the other tables alone give (tables that are fitted together).
+  RowErrors from_others;
 };
 
 struct CalibrationRun {
@@ -56,14 +66,14 @@ struct CalibrationRun {
 /// At most this many rows of each table are used.
 inline constexpr size_t kCalibrationRows = 8;
 
-/// Fits all tables together. With `given` nothing is fitted and every row is judged. Where a
-/// table's rings are neither given nor certain (Volta's GPUs inside a node, whose NVLinks differ by
-/// machine and number of GPUs), there are as many as NVLinks that its largest row fills.
+/// Fits all tables together, each with the rings that were given or that NCCL's search finds for its
+/// number of GPUs. With `given` nothing is fitted and every row is judged.
 CalibrationRun calibrate(std::vector<MeasuredTable> tables,
                          const std::vector<MeasuredSetup>& setups,
                          const std::optional<Calibration>& given);
 
-/// [nccl] (of the first table) and [calibration], as a configuration takes them.
+/// [nccl] and [calibration], as a configuration takes them. Rings, trees and channels stand in it
+/// only if they were given: those that are searched differ by the number of GPUs.
 std::string calibration_toml(const CalibrationRun& run);
 /// Errors of every table; with `all` of every row. Ends with how far to trust it.
 std::string judgement_text(const CalibrationRun& run, bool all);

@@ -40,7 +40,7 @@ double visit_step(const JobConfig& job, Algorithm algorithm, uint32_t distance,
     }
     return n - 1;
   }
-  if (algorithm == Algorithm::kTree) {
+  if (algorithm == Algorithm::kTree || algorithm == Algorithm::kNvlsTree) {
     const DoubleTree trees(n);
     std::vector<uint32_t> sends(n);
     for (uint32_t tree = 0; tree < DoubleTree::kTrees; ++tree) {

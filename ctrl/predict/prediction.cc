@@ -14,6 +14,7 @@
 #include "ctrl/predict/prediction_error.h"
 #include "ctrl/report/text.h"
 #include "ctrl/schedule/iteration_reports.h"
+#include "ctrl/schedule/job_schedule.h"
 #include "ctrl/schedule/job_tuner.h"
 #include "ctrl/schedule/job_work.h"
 #include "ctrl/validity/validity.h"
@@ -26,7 +27,6 @@ namespace {
 constexpr double kWindowShare = 0.002;
 /// Of a network that does not depend on their number.
 constexpr uint32_t kAnyChannels = ~0u;
-constexpr uint64_t kSlicesOfAChunk = 2;
 /// Of a ring that they hold up: fewer have too few steps for the mean to be exact.
 constexpr uint32_t kFewRanks = 48;
 
@@ -76,9 +76,13 @@ void check_bounds(const Config& config, const Prediction& prediction, const JobN
   if (prediction.communicator.gpus_per_node() > 1 && config.intra_node &&
       config.intra_node->gpu_link && !config.intra_node->gpu_link->rate.is_unlimited()) {
     const auto link = static_cast<double>(config.intra_node->gpu_link->rate.bps());
-    if (row.bus_rate * 8e9 > link * 1.0001) {
-      row.beyond.push_back("each GPU would send " + gigabits(row.bus_rate * 8e9) +
-                           " over a link of " + gigabits(link) + " ([intra_node] gpu_link)");
+    const double gpus = prediction.communicator.gpus_per_node();
+    double sent = row.bus_rate * 8e9;
+    if (is_nvls(row.tuning.algorithm)) sent = row.algorithm_rate * (gpus + 1) / gpus * 8e9;
+    if (is_collnet(row.tuning.algorithm)) sent = row.algorithm_rate * 2 * (gpus - 1) / gpus * 8e9;
+    if (sent > link * 1.0001) {
+      row.beyond.push_back("each GPU would send " + gigabits(sent) + " over a link of " +
+                           gigabits(link) + " ([intra_node] gpu_link)");
     }
   }
 }
@@ -165,13 +169,18 @@ Prediction predict_dimensions(const Config& config, const JobConfig& job) {
 
 /// Ways inside nodes, which a calibration has measured. A GPU's link is shared by all that it sends
 /// there; of a node whose ring goes on, one GPU of each channel sends to the next node instead.
-void set_inside(const Config& config, const CommunicatorSize& communicator, uint32_t channels,
+void set_inside(const Config& config, const OperationShape& shape, uint32_t channels,
                 NetworkCost& cost) {
+  const CommunicatorSize& communicator = shape.communicator;
   const auto way = node_way(config);
   if (!way || communicator.gpus_per_node() < 2) return;
   const uint32_t gpus = communicator.gpus_per_node();
-  const bool leaves = communicator.nodes > 1 && channels % gpus == 0;
-  const uint32_t ways = leaves ? channels - channels / gpus : channels;
+  const bool leaves =
+      communicator.nodes > 1 && channels % gpus == 0 && !is_collnet(shape.algorithm);
+  double ways = leaves ? channels - channels / gpus : channels;
+  if (is_nvls(shape.algorithm)) ways = channels * (shape.heads + 1.0) * 100 / way->switch_percent;
+  if (shape.algorithm == Algorithm::kCollnetDirect) ways = channels * 2.0 * (gpus - 1);
+  if (shape.algorithm == Algorithm::kCollnetChain) ways = channels * 2.0;
   cost.inside_latency = way->latency.microseconds();
   if (!way->rate.is_unlimited()) {
     cost.inside_rate = static_cast<double>(way->rate.bps()) / 8e6 / ways;
@@ -181,6 +190,17 @@ void set_inside(const Config& config, const CommunicatorSize& communicator, uint
 /// By credits.
 bool held_up(const PredictedRow& row) {
   return row.closed_form > row.without_window * (1 + kWindowShare);
+}
+
+/// A connection is held up by credits where it has its NIC to itself. Whether several of one NIC are
+/// then depends on who sends meanwhile.
+bool held_up_alone(const OperationShape& shape, const ChunkPlan& cut,
+                   const Calibration& calibration, NetworkCost cost, uint32_t sharing) {
+  cost.rate *= sharing;
+  cost.alone_rate = 0;
+  const double held = operation_time(shape, cut, calibration, cost);
+  cost.farthest = 0;
+  return held > operation_time(shape, cut, calibration, cost) * (1 + kWindowShare);
 }
 
 /// Why the closed form does not hold; rules that were found by `tools/experiments/compare_table`.
@@ -263,13 +283,14 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
   }
   std::map<std::pair<Algorithm, uint32_t>, JobNetwork> networks;  ///< and channels
   const bool alone = runs_beside(config, job).empty();
+  const bool pxn = job_communicator(config, job).pxn;
   for (const uint64_t bytes : job.sizes) {
     PredictedRow row;
     row.bytes = bytes;
     row.tuning = tuner.tune(job.collective, bytes, job.algorithm, job.protocol);
     const Algorithm algorithm = row.tuning.algorithm;
-    const OperationShape shape =
-        operation_shape(tuner, row.tuning, job.collective, bytes, job.type);
+    OperationShape shape = operation_shape(tuner, row.tuning, job.collective, bytes, job.type);
+    shape.pxn = pxn;
     const ChunkPlan cut = cut_chunks(shape);
     const auto channels = static_cast<uint32_t>(cut.channels);
     const uint32_t counted =
@@ -278,8 +299,9 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
     if (fresh) it->second = job_network(config, job, algorithm, counted, topology);
     const JobNetwork& network = it->second;
     NetworkCost cost = network.cost;
-    if (!config.calibration) set_inside(config, out.communicator, channels, cost);
+    if (!config.calibration) set_inside(config, shape, channels, cost);
     row.closed_form = operation_time(shape, cut, calibration, cost);
+    const bool alone_held_up = held_up_alone(shape, cut, calibration, cost, network.sharing);
     cost.farthest = 0;
     row.without_window = operation_time(shape, cut, calibration, cost);
     row.sharing = network.sharing;
@@ -298,7 +320,7 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
       row.source = PredictionSource::kFlow;
       const bool shared = network.sharing > 1 || !network.collision.empty();
       const uint64_t message = cut.loops > 0 ? cut.chunk : cut.last;
-      const OnLinks links = {shared, held_up(row), message <= config.fabric.mtu * kSlicesOfAChunk,
+      const OnLinks links = {shared, held_up(row) || alone_held_up, message / config.fabric.mtu + 1,
                              !config.fabric.cut_through};
       // What switches do where messages meet is the packets' matter.
       const bool meets = shared || row.messages_meet;
@@ -354,6 +376,9 @@ OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Col
   if (table.threads > 0) shape.threads = table.threads;
   shape.version = tuner.version();
   shape.gpu = tuner.system().gpu;
+  if (is_nvls(shape.algorithm)) shape.heads = tuner.system().nvls_graph.channels;
+  shape.link_channels = tuner.channels();
+  if (is_collnet(shape.algorithm)) shape.heads = tuner.system().collnet_graph.channels;
   const NcclEnvironment& environment = tuner.environment();
   shape.buffer = environment.buffer.value_or(shape.buffer);
   shape.ll_buffer = environment.ll_buffer.value_or(shape.ll_buffer);

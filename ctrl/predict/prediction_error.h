@@ -1,7 +1,8 @@
 // How far predictions are from the same operation packet by packet, at most, by what meets on the
-// links. Set by hand after draws of `tools/experiments/compare_table`; of 400 fresh draws two lay
-// outside (docs/results/predict.md).
+// links. Set by hand after draws of `tools/experiments/compare_table` (docs/results/predict.md).
 #pragma once
+
+#include <cstdint>
 
 #include "collective_model/predict/time_model.h"
 
@@ -17,7 +18,7 @@ inline constexpr double kClosedFormError = 0.02;
 struct OnLinks {
   bool shared = false;   ///< several connections share a NIC, or a link between switches
   bool held_up = false;  ///< credits hold its ring up
-  bool small = false;    ///< messages are single packets
+  uint64_t packets = 0;  ///< of a step of its ring
   bool stored = false;   ///< switches store and forward: credits wait behind data
 };
 
@@ -30,10 +31,10 @@ constexpr double flow_error(const OperationShape& shape, const OnLinks& links) {
   }
   if (function_name(shape.collective).empty()) return 0.25;
   if (shape.algorithm != Algorithm::kRing) return 0.4;
-  // Acknowledgements and credits are as large as the messages, and overtake them.
+  // A credit, or an acknowledgement, that waits for one packet waits for a share of the step.
   if (!links.shared) {
-    const bool rough = is_pipeline(shape.collective) || links.small || links.stored;
-    return rough ? 0.06 : 0.02;
+    if (links.packets <= 4) return 0.25;
+    return is_pipeline(shape.collective) || links.stored || links.packets <= 12 ? 0.06 : 0.02;
   }
   // Channels drift apart from hop to hop, and then do not meet any more.
   if (is_pipeline(shape.collective)) return 0.4;

@@ -15,13 +15,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr Algorithm kAlgorithmList[] = {Algorithm::kRing, Algorithm::kTree, Algorithm::kPat};
+constexpr Algorithm kAlgorithmList[] = {
+    Algorithm::kRing,     Algorithm::kTree,          Algorithm::kPat,         Algorithm::kNvls,
+    Algorithm::kNvlsTree, Algorithm::kCollnetDirect, Algorithm::kCollnetChain};
 constexpr Protocol kProtocolList[] = {Protocol::kLL, Protocol::kLL128, Protocol::kSimple};
 
 /// The words of NCCL's log.
-const char* word(Algorithm a) {
-  return a == Algorithm::kRing ? "ring" : a == Algorithm::kTree ? "tree" : "pat";
-}
+const char* word(Algorithm a) { return name_of(kAlgorithmNames, a).data(); }
 const char* word(Protocol p) {
   return p == Protocol::kSimple ? "simple" : p == Protocol::kLL ? "ll" : "ll128";
 }
@@ -35,6 +35,7 @@ std::string why_text(const PredictedRow& row) {
   if (!row.tuning.chosen) return "";
   std::string text;
   for (const Algorithm a : kAlgorithmList) {
+    if (!row.tuning.offered[index(a)]) continue;
     for (const Protocol p : kProtocolList) {
       const TuningPair& pair = row.tuning.pairs[index(a)][index(p)];
       text += format_text("#   %-4s %-6s  ", word(a), word(p));
@@ -144,6 +145,7 @@ Json row_json(const PredictedRow& row) {
     out["threads"] = row.tuning.threads;
     out["choices"] = Json::array();
     for (const Algorithm a : kAlgorithmList) {
+      if (!row.tuning.offered[index(a)]) continue;
       for (const Protocol p : kProtocolList) {
         out["choices"].push_back(pair_json(a, p, row.tuning.pairs[index(a)][index(p)]));
       }

@@ -61,6 +61,10 @@ Communicator job_communicator(const Config& config, const JobConfig& job) {
       c.first_nic < first.nics.size() ? merged_rate(job, first, c.first_nic) : Rate::unlimited();
   if (!rate.is_unlimited()) c.nic_gigabytes = static_cast<uint32_t>(rate.bps() / 8'000'000'000);
   c.nics = used_nics(config, job);
+  const bool real =
+      std::ranges::any_of(job.ranks, [&](NodeId node) { return config.nodes[node].real; });
+  c.pxn = config.nccl && config.nccl->pxn && !real && tuner &&
+          tuner->environment().pxn_disable.value_or(0) == 0;
   c.ports = job.merged_nics;
   return c;
 }

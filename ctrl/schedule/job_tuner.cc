@@ -16,6 +16,10 @@ NcclSystem system_of(const Config& config, const JobConfig& job,
                      const CommunicatorSize& communicator) {
   ASSERT_INVARIANT(!job.ranks.empty() && job.ranks[0] < config.nodes.size());
   NcclSystem system = config.nccl ? config.nccl->system : NcclSystem();
+  // A real node's communicator has no switches of emulated nodes: these say so as they join.
+  for (const NodeId node : job.ranks) {
+    if (config.nodes[node].real) system.nvls = system.collnet = false;
+  }
   NodeLinks links;
   links.gpus = communicator.gpus_per_node();
   links.nics = job_nics(config, job);

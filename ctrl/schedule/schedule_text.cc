@@ -99,8 +99,14 @@ std::string operation_text(const ScheduleView& view, const JobSchedule& one) {
           ": channel, connection, messages, bytes on the wire, "
           "sizes\n";
   const auto way = [&](const Connection& c) {
-    return std::to_string(c.from) + " -> " + std::to_string(c.to) + " " + direction_text(c) +
-           (c.network ? " by NIC " + std::to_string(c.nic) : std::string(" in the node"));
+    // What the network's switches reduce leaves a rank and comes back to it.
+    const bool out = c.direction == Direction::kSend;
+    const auto end = [&](uint32_t rank, bool other) {
+      return c.from == c.to && other ? std::string("switches") : std::to_string(rank);
+    };
+    return end(c.from, !out) + " -> " + end(c.to, out) + " " + direction_text(c) +
+           (c.network ? " by NIC " + std::to_string(c.nic) + (c.relayed && out ? " (PXN)" : "")
+                      : std::string(" in the node"));
   };
   size_t width = 0;
   for (const Connection& c : schedule->connections()) width = std::max(width, way(c).size());
@@ -122,6 +128,7 @@ Json connection_json(const ScheduleView& view, const RankSchedule& schedule, uin
   Json one = {{"channel", c.channel},           {"from", c.from},   {"to", c.to},
               {"direction", direction_text(c)}, {"index", c.index}, {"network", c.network}};
   if (c.network) one["nic"] = c.nic;
+  if (c.relayed) one["relayed"] = true;
   one["messages"] = c.messages;
   one["window"] = c.window;
   one["capacity"] = c.capacity;

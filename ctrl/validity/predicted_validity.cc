@@ -105,11 +105,24 @@ void add_nccl_limits(ValidityLines& lines, const Config& config, const JobConfig
   const Collective c = job.collective;
   const bool reduced_by_switches =
       c == Collective::kAllReduce || c == Collective::kAllGather || c == Collective::kReduceScatter;
+  const bool real =
+      std::ranges::any_of(job.ranks, [&](NodeId node) { return config.nodes[node].real; });
+  const bool modelled =
+      c == Collective::kAllReduce && config.nccl && config.nccl->system.nvls && !real;
   // Where nothing is said of GPUs they may be any.
-  if (reduced_by_switches && (!config.nccl || config.nccl->system.gpu >= GpuGeneration::kHopper)) {
+  const bool may = !config.nccl || config.nccl->system.gpu >= GpuGeneration::kHopper;
+  const bool asked = !job.algorithm || is_nvls(*job.algorithm);
+  if (modelled && asked && !config.calibration) {
+    lines.add(
+        "nvswitch",
+        "what NVSwitches reduce takes shares of GPUs' links, at NCCL's efficiency: no packets "
+        "or delays of the switches");
+  }
+  if (reduced_by_switches && may && !modelled) {
     lines.add("nvls", "NVLS is not modelled, which NCCL may choose on Hopper and later");
   }
-  if (function_name(c).empty() && job.ranks.size() > 1) {
+  if (function_name(c).empty() && job.ranks.size() > 1 &&
+      !(config.nccl && config.nccl->pxn && !real)) {
     lines.add("pxn",
               "PXN is not modelled, by which NCCL sends between nodes over another GPU's "
               "NIC");

@@ -19,6 +19,7 @@ inline constexpr std::array kValidityIds =
         {"gpu-costs", ValidityKind::kLimit},
         {"calibration", ValidityKind::kLimit},
         {"nvls", ValidityKind::kLimit},
+        {"nvswitch", ValidityKind::kLimit},
         {"pxn", ValidityKind::kLimit},
         {"intra-node", ValidityKind::kLimit},
         {"inner-times", ValidityKind::kLimit},

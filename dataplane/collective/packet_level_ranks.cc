@@ -56,7 +56,8 @@ PacketLevelRanks::PacketLevelRanks(std::vector<RankOperation> operations,
       played_(std::move(played)),
       program_(*this, most_ranks(operations_), static_cast<uint32_t>(operations_.size()),
                settings.inside),
-      parts_(operations_.size()) {
+      parts_(operations_.size()),
+      relay_free_(most_ranks(operations_)) {
   ASSERT_INVARIANT(played_.empty() || played_.size() == most_ranks(operations_));
   for (uint32_t o = 0; o < operations_.size(); ++o) make_parts(o);
 }
@@ -78,7 +79,8 @@ void PacketLevelRanks::make_parts(uint32_t operation) {
     parts.push_back({RankPart(*schedules[r], std::move(ends[r]), RankPart::Order::kByChannel),
                      std::vector<End>(schedules[r]->connections().size())});
     for (uint32_t c = 0; c < parts[r].ends.size() && settings_.inside; ++c) {
-      if (schedules[r]->connections()[c].network) continue;
+      const Connection& own = schedules[r]->connections()[c];
+      if (own.network && !relays(own)) continue;
       parts[r].ends[c].way = static_cast<uint32_t>(ways_.size());
       ways_.push_back({operation, r, c});
     }
@@ -309,8 +311,14 @@ void PacketLevelRanks::acknowledged(const RankEnd& sender, Time now) {
 void PacketLevelRanks::on_wake(uint32_t index, Time now) {
   if (index < first_wake_ || index >= way_wake(ways_.size())) return;  // another job's
   if (index >= way_wake(0)) {
+    const RankEnd& end = ways_[index - way_wake(0)];
+    if (!connections(end.operation, end.rank)[end.connection].network) {
+      cause_ = WaitCause::kData;
+      return program_.passed(end, now);
+    }
     cause_ = WaitCause::kData;
-    return program_.passed(ways_[index - way_wake(0)], now);
+    ++at(end).filled;  // its copy has come to the GPU next to the NIC
+    return post(end, now);
   }
   if (index < entry_wake(0, 0)) {
     cause_ = WaitCause::kData;
@@ -328,10 +336,21 @@ void PacketLevelRanks::other_posts(uint32_t operation, uint32_t rank, uint32_t c
   post(sender, now);
 }
 
-void PacketLevelRanks::on_filled(const RankEnd& sender, uint64_t, Time now) {
+/// Copies of one GPU to others of its node follow each other on its link.
+void PacketLevelRanks::relay(const RankEnd& sender, uint64_t k, Time now) {
+  const uint64_t bytes =
+      operations_[sender.operation].ranks[sender.rank]->message(sender.connection, k).wire;
+  Time& free = relay_free_[sender.rank];
+  free = std::max(now, free) + settings_.inside->rate.time_for(bytes);
+  traffic_->wake_listener(free + settings_.inside->latency, way_wake(at(sender).way));
+}
+
+void PacketLevelRanks::on_filled(const RankEnd& sender, uint64_t k, Time now) {
   End& end = at(sender);
   if (recording_) end.moments.push_back({now, Time::never(), cause_, cause_});
-  if (!connections(sender.operation, sender.rank)[sender.connection].network) return;
+  const Connection& connection = connections(sender.operation, sender.rank)[sender.connection];
+  if (!connection.network) return;
+  if (relays(connection)) return relay(sender, k, now);
   ++end.filled;
   post(sender, now);
 }

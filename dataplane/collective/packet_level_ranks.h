@@ -7,7 +7,7 @@
 // The rank program (rank_program.h) says what waits for what. A filled message leaves when its
 // credit has come. A received one can be used `step_cost` after it has come in whole. When a rank
 // enters an operation is what a workload's executor says. Ways inside a node take no time, or
-// PacketLevelRanksSettings::inside.
+// PacketLevelRanksSettings::inside; so do copies of relayed messages to the GPU next to their NIC.
 #pragma once
 
 #include <array>
@@ -160,7 +160,7 @@ class PacketLevelRanks : public FlowListener, private RankProgramOwner, private 
     uint64_t filled = 0;                ///< messages to send that may leave with their credit
     uint64_t credits = 0;               ///< messages to send whose credit has come
     uint64_t posted = 0;                ///< messages that have left
-    uint32_t way = 0;                   ///< inside a node that takes time: its number
+    uint32_t way = 0;                   ///< inside a node that takes time: its number, or relayed
     uint32_t split = kWhole;            ///< its messages go in parts: its number
     std::vector<Moments> moments;
   };
@@ -218,6 +218,10 @@ class PacketLevelRanks : public FlowListener, private RankProgramOwner, private 
   void make_parts(uint32_t operation);
   void make_workload();
   void enter(uint32_t operation, uint32_t rank, Time now);
+  bool relays(const Connection& connection) const {
+    return connection.relayed && settings_.inside && connection.direction == Direction::kSend;
+  }
+  void relay(const RankEnd& sender, uint64_t k, Time now);
   void post(const RankEnd& sender, Time now);
   void release_rest(const Split& split, uint32_t flow, Time now);
   void add_messages(std::vector<FlowSpec>& flows, const RankEnd& sender, const MessageWays& ways,
@@ -237,6 +241,7 @@ class PacketLevelRanks : public FlowListener, private RankProgramOwner, private 
   std::vector<std::vector<Part>> parts_;  ///< by operation and rank
   std::vector<Range> ranges_;             ///< in order of flows
   std::vector<RankEnd> ways_;             ///< ends of connections inside nodes, by number
+  std::vector<Time> relay_free_;          ///< by rank: behind what it copies to other GPUs to send
   std::vector<Split> splits_;             ///< by number
   uint32_t first_flow_ = 0, end_flow_ = 0;
   uint32_t first_wake_ = 0;  ///< arrivals by flow, entries by operation and rank, ways

@@ -195,7 +195,8 @@ void RankProgram::pass_inside(const RankEnd& end, uint64_t k, Time now) {
   if (s.part->connections()[end.connection].direction == Direction::kSend) {
     const uint64_t bytes = s.part->schedule().message(end.connection, k).wire;
     Time& free = s.ends[end.connection].way_free;
-    free = std::max(now, free) + inside_->rate.time_for(bytes * s.part->ways_out());
+    const Connection& way = s.part->connections()[end.connection];
+    free = std::max(now, free) + inside_->time_for(way, bytes, s.part->ways_out());
     at = free;
   }
   owner_.on_passing(to, at + inside_->latency);

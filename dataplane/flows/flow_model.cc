@@ -30,7 +30,8 @@ FlowModel::FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows,
       groups_(flows),
       senders_(senders.paths.size()),
       line_(graph.links().size()),
-      short_(graph.vertices().size()),
+      streams_(graph.links().size()),
+      others_(graph.links().size()),
       has_place_(flows.size()) {
   for (LinkId id = 0; id < graph.links().size(); ++id) {
     const GraphLink& link = graph.link(id);
@@ -98,18 +99,6 @@ Duration FlowModel::path_time(uint32_t sender, uint64_t bytes) const {
   return sum;
 }
 
-Duration FlowModel::acknowledgement_time(uint32_t sender) const {
-  Duration sum;
-  const std::span<const LinkId> path = rates_.path(sender);
-  for (auto link = path.rbegin(); link != path.rend(); ++link) {
-    const LinkId back = reverse(*link);
-    sum += latency_[back];
-    if (cut_through_ && link != path.rbegin()) continue;
-    sum += on_link(back, frames_.ack_bytes + frames_.gap);
-  }
-  return sum;
-}
-
 Duration FlowModel::on_link(LinkId link, uint64_t bytes) const {
   return Rate::bits_per_second(capacity_[link] >> MaxMin::kFractionBits).time_for(bytes);
 }
@@ -169,7 +158,8 @@ void FlowModel::plan(uint32_t sender) {
 void FlowModel::begin_next(uint32_t sender) {
   Sender& s = senders_[sender];
   s.left = static_cast<Work>(wire_bytes_[s.first]) * Rate::kPsBitsPerByte << MaxMin::kFractionBits;
-  s.since = now_;
+  s.since = s.begun = now_;
+  if (heard_[s.first] && !is_short(s.first)) note_stream(sender);
   if (s.active) plan(sender);
 }
 
@@ -177,10 +167,6 @@ void FlowModel::begin(uint32_t flow) {
   times_[flow].start = now_;
   const uint32_t sender = routes_.of[flow];
   Sender& s = senders_[sender];
-  if (is_short(flow)) {
-    ++short_[specs_[flow].to];
-    take(rates_.path(sender).back(), now_, wire_bytes_[flow]);
-  }
   if (s.first != kNone) {
     s.last = next_[s.last] = flow;
     return;
@@ -195,6 +181,15 @@ void FlowModel::activate(uint32_t sender) {
   if (s.active || s.stopped || s.cut_off || s.first == kNone) return;
   s.active = true;
   rates_.start(sender);
+  count(sender, heard_[s.first] ? 0 : 1);
+}
+
+/// One of whose packets nothing is known is on its links, or no longer.
+void FlowModel::count(uint32_t sender, uint32_t others) {
+  Sender& s = senders_[sender];
+  if (s.others == others) return;
+  for (const LinkId link : rates_.path(sender)) others_[link] += others - s.others;
+  s.others = others;
 }
 
 /// `due`: by the clock of its group.
@@ -216,6 +211,9 @@ void FlowModel::leave(uint32_t sender) {
   s.bytes += wire_bytes_[flow] - s.elsewhere;
   s.elsewhere = 0;
   s.first = next_[flow];
+  Duration behind;
+  if (heard_[flow] && !is_short(flow)) behind = end_stream(sender, wire_bytes_[flow]);
+  cross_from_front(sender);
   if (s.first != kNone) {
     begin_next(sender);
   } else {
@@ -224,8 +222,7 @@ void FlowModel::leave(uint32_t sender) {
   }
   if (heard_[flow]) {
     const std::span<const LinkId> path = rates_.path(sender);
-    if (is_short(flow)) --short_[specs_[flow].to];
-    left_.push_back({path.front(), path.back(), sender, flow, {}});
+    left_.push_back({path.front(), path.back(), sender, flow, behind, {}});
     return;
   }
   received(flow, later(now_, path_time(sender, wire_bytes_[flow])));
@@ -248,11 +245,7 @@ void FlowModel::received(uint32_t flow, Time at) {
 void FlowModel::call(const Call& call) {
   if (call.kind == Call::kReceived) {
     received(call.index, call.at);
-    const uint32_t sender = routes_.of[call.index];
-    const Duration back = acknowledgement_time(sender);
-    const LinkId answers = reverse(rates_.path(sender).back());
-    take(answers, call.at, frames_.ack_bytes + frames_.gap);
-    calls_.push({later(call.at, back), Call::kAcknowledged, called_++, call.index});
+    cross({call.at, crossed_++, call.index, 0, true});
   }
   for (FlowListener* listener : listeners_) {
     if (call.kind == Call::kReceived) listener->on_received(call.index, call.at);
@@ -318,6 +311,7 @@ void FlowModel::rest(uint32_t sender) {
   s.active = false;
   s.rate = 0;
   rates_.stop(sender);
+  count(sender, 0);
   unschedule(sender);
 }
 
@@ -347,6 +341,7 @@ void FlowModel::settle() {
     s.active = false;
     s.rate = 0;
     rates_.stop(sender);
+    count(sender, 0);
   }
   idle_.clear();
   rates_.update();
@@ -365,6 +360,7 @@ Time FlowModel::next() const {
   Time next = Time::never();
   if (!heap_.empty()) next = heap_.front().at;
   if (!calls_.empty()) next = std::min(next, calls_.top().at);
+  if (!crossings_.empty()) next = std::min(next, crossings_.top().at);
   if (!starts_.empty()) next = std::min(next, starts_.top().at);
   if (next_change_ < changes_.size()) next = std::min(next, changes_[next_change_].to.at);
   if (reaction_ != nullptr && !reaction_->findings.empty()) {
@@ -386,11 +382,12 @@ void FlowModel::step() {
     const uint32_t flow = starts_.top().flow, group = specs_[flow].group;
     starts_.pop();
     if (groups_.runs(group) && groups_.when(group, due_[flow]) <= now_) {
-      if (has_place_[flow] || (!pass(flow) && !waits_in_line(flow))) begin(flow);
+      if (!crosses_alone(flow) && !waits_in_line(flow)) begin(flow);
     } else {
       start_by_clock(flow, due_[flow]);  // the group has been stopped since
     }
   }
+  cross_all();
   for (; next_change_ < changes_.size() && changes_[next_change_].to.at == now_; ++next_change_) {
     const Change& change = changes_[next_change_];
     if (change.group.group != kNoGroup) {

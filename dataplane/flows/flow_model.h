@@ -9,12 +9,11 @@
 // after another.
 //
 // A flow that is held (flow_carrier.h) starts when it is released, and its listeners hear when it
-// has come in, and when its acknowledgement has come back: that takes the reverse path's latencies
-// and its own time on the links, and nothing of the rates of flows.
+// has come in, and when its acknowledgement has come back over the reverse path.
 //
 // Of held flows it matters that links carry one packet after another (flow_model_short.cc). Single
-// packets, and acknowledgements, leave a NIC one by one, and what starts there begins behind them;
-// where many single packets come to one NIC they go one by one over all links of their ways. Where
+// packets, and acknowledgements, go from link to link behind others of their kind, and behind the
+// packet of a longer flow that is on the link just then; what starts at a NIC begins behind them. Where
 // several flows leave at one moment that share the first or the last link of their ways, the last
 // packet of each is one in front of the next one's.
 #pragma once
@@ -138,10 +137,12 @@ class FlowModel final : public FlowCarrier {
     uint32_t first = kNone, last = kNone;  ///< flows that have bytes to send, by next_
     Work left = 0;                         ///< of the first one, at `since`
     Time since;
-    MaxMin::Share rate = 0;       ///< since then
+    Time begun;                   ///< the first one
+    MaxMin::Share rate = 0;       ///< since `since`
     uint64_t bytes = 0;           ///< wire bytes of all that have left, since it has its path
     uint64_t elsewhere = 0;       ///< of the first one, that left by another path
     uint32_t place = kNone;       ///< in heap_
+    uint32_t others = 0;          ///< 1: in others_
     bool active = false;          ///< known to rates_
     bool stopped = false;         ///< with its group
     bool cut_off = false;         ///< there is no way
@@ -188,23 +189,49 @@ class FlowModel final : public FlowCarrier {
   struct Left {
     LinkId first = kNoLink, last = kNoLink;  ///< of its way
     uint32_t sender = 0, flow = 0;
+    Duration behind;    ///< what its last packet waits for behind others further on
     Duration in_front;  ///< of now, when its last packet left
+  };
+
+  /// A single packet, or an acknowledgement, reaches the next link of its way.
+  struct Crossing {
+    Time at;
+    uint64_t number;
+    uint32_t flow;
+    uint32_t hop;
+    bool acknowledges;
+    bool operator>(const Crossing& o) const { return at != o.at ? at > o.at : number > o.number; }
+  };
+  /// Packets of a longer flow, as they come over a link.
+  struct Stream {
+    Time from;            ///< the first one's begin
+    Time to;              ///< the last one's end; never(): it has not left
+    Duration apart;       ///< from one packet to the next; of one that has not left by its rate now
+    Duration offset;      ///< from its first link
+    uint32_t sender = 0;  ///< while it has not left
+    Duration behind;      ///< single packets that were let in between, in all
   };
 
   uint64_t wire_bytes(const FlowSpec& flow) const;
   Duration path_time(uint32_t sender, uint64_t wire_bytes) const;
-  Duration acknowledgement_time(uint32_t sender) const;
   Duration on_link(LinkId link, uint64_t bytes) const;
   void start_at(Time at, uint32_t flow);
   bool is_short(uint32_t flow) const;
-  Time take(LinkId link, Time at, uint64_t bytes);
-  bool pass(uint32_t flow);
+  bool crosses_alone(uint32_t flow);
+  void cross_from_front(uint32_t sender);
+  void cross_all();
+  void cross(const Crossing& crossing);
+  Time link_free(LinkId link, Time at);
+  void note_stream(uint32_t sender);
+  Duration end_stream(uint32_t sender, uint64_t bytes);
+  void push_back(LinkId link, Time at, Duration by);
   bool waits_in_line(uint32_t flow);
   void begin(uint32_t flow);
   void note_outage(const RateChange& change);
   void note_rate(Sender& sender, MaxMin::Share rate);
   void begin_next(uint32_t sender);
   void activate(uint32_t sender);
+  void count(uint32_t sender, uint32_t others);
   void start_by_clock(uint32_t flow, Time due);
   void leave(uint32_t sender);
   void come_in();
@@ -254,8 +281,11 @@ class FlowModel final : public FlowCarrier {
   std::vector<Leaving> heap_;
   std::vector<uint32_t> idle_;  ///< senders whose last flow has just left
   std::vector<Left> left_;
-  std::vector<Time> line_;       ///< by link: single packets of held flows are on it until then
-  std::vector<uint32_t> short_;  ///< by NIC: single packets that come to it and share its links
+  std::vector<Time> line_;  ///< by link: single packets of held flows are on it until then
+  std::vector<std::vector<Stream>> streams_;  ///< by link: longer held flows that are or were on it
+  std::vector<uint32_t> others_;              ///< by link: senders on it that nobody hears of
+  std::priority_queue<Crossing, std::vector<Crossing>, std::greater<>> crossings_;
+  uint64_t crossed_ = 0;
   std::vector<bool> has_place_;  ///< by flow: in a line
   std::priority_queue<Start, std::vector<Start>, std::greater<>> starts_;
   std::vector<FlowListener*> listeners_;

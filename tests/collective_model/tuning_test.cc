@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "collective_model/tuner/graph_search.h"
+#include "collective_model/tuner/nvlink_mesh.h"
 
 namespace understudy {
 namespace {
@@ -211,6 +212,125 @@ TEST(Tuning, SearchFindsKnownGraphs) {
   const NcclSystem h100 = search(GpuGeneration::kHopper, 28, {8, 1}, {8, 0, 0});
   EXPECT_EQ(h100.ring.channels, 12u);
   EXPECT_EQ(h100.ring.intra, 30);
+}
+
+TEST(Tuning, RingsFollowTheMeshOfV100) {
+  const NvlinkMesh& mesh = hybrid_cube_mesh();
+  for (size_t a = 0; a < kMeshGpus; ++a) {
+    uint32_t links = 0;
+    for (size_t b = 0; b < kMeshGpus; ++b) {
+      EXPECT_EQ(mesh[a][b], mesh[b][a]);
+      links += mesh[a][b];
+    }
+    EXPECT_EQ(links, 6u) << "GPU " << a;
+  }
+  const auto found = [](uint32_t gpus, uint32_t minor) {
+    NcclSystem system;
+    system.gpu = GpuGeneration::kVolta;
+    search_graphs(system, {minor}, {gpus, 1}, {gpus, 0, 0});
+    EXPECT_EQ(system.channels, 2 * system.ring.channels);
+    return std::pair(system.ring.channels, system.ring.intra);
+  };
+  // By hand. 2: one link. 3: GPU 0 has one link to each other one, so one ring each way round.
+  // 4: GPUs 0 and 1 have four links each, all of them in rings. 5: GPU 4 hangs on two links to GPU
+  // 0 and is in rings only across it. 6: all rings pass the one link between 4 and 5. 7: GPUs 4 and
+  // 6 have four links. 8: all six links of each are in rings.
+  const std::pair<uint32_t, uint32_t> by_hand[] = {{2, 1}, {3, 2}, {4, 4}, {5, 2},
+                                                   {6, 2}, {7, 4}, {8, 6}};
+  for (const auto& [gpus, rings] : by_hand) {
+    EXPECT_EQ(found(gpus, 12), std::pair(rings, 22.0)) << gpus;
+    EXPECT_EQ(found(gpus, 18), std::pair(rings, 20.0)) << gpus;
+  }
+  EXPECT_EQ(rings_of(mesh, 5, 22, 22, false, 16), 0u);
+  EXPECT_EQ(rings_of(mesh, 8, 22, 22, false, 3), 3u);
+  // All eight also lie on one ring of double links, which is less than six of single ones.
+  EXPECT_EQ(rings_of(mesh, 8, 22, 44, false, 16), 2u);
+}
+
+TEST(Tuning, AMeshMayHaveNoRingOrAFasterOne) {
+  const double speeds[] = {44, 22, 18, 12, 10};
+  NvlinkMesh mesh{};
+  EXPECT_EQ(mesh_graph(mesh, 2, 22, speeds, 16).channels, 0u);
+  // A chain of three: its ends are joined across the middle, by all four links it has.
+  mesh[0][1] = mesh[1][0] = mesh[1][2] = mesh[2][1] = 2;
+  EXPECT_EQ(rings_of(mesh, 3, 22, 22, false, 16), 0u);
+  const NcclGraph bridged = mesh_graph(mesh, 3, 22, speeds, 16);
+  EXPECT_EQ(bridged.channels, 1u);
+  EXPECT_EQ(bridged.intra, 44);
+  // A triangle of double links: one ring each way round at the speed of both links.
+  mesh[0][2] = mesh[2][0] = 2;
+  const NcclGraph fast = mesh_graph(mesh, 3, 22, speeds, 16);
+  EXPECT_EQ(fast.channels, 2u);
+  EXPECT_EQ(fast.intra, 44);
+}
+
+/// Nodes of 8 H100 with NICs of 400 Gbit/s, as NCCL's search finds them.
+Tuner hoppers(uint32_t gpus, uint32_t nodes, NcclEnvironment environment = {}) {
+  NcclSystem system;
+  system.gpu = GpuGeneration::kHopper;
+  system.nvls = true;
+  search_graphs(system, {28}, {gpus * nodes, nodes}, {gpus, gpus, 50});
+  return Tuner(system, {gpus * nodes, nodes}, {28}, environment);
+}
+
+// A head's link carries a share for each of 8 heads and its own twice: 40 GB/s of 370 / 9. NVLS has
+// 8 * 2 * 40 * 0.85 * 7/8 = 476 GB/s then, as measured (480); up to 4 GPUs rings are faster.
+TEST(Tuning, NvlsOnHopper) {
+  const Tuner eight = hoppers(8, 1);
+  EXPECT_EQ(eight.system().nvls_graph.channels, 8u);
+  EXPECT_EQ(eight.system().nvls_graph.intra, 40);
+  const TuningTable table = eight.tune(Collective::kAllReduce, 1024 * kMiB);
+  EXPECT_EQ(table.algorithm, Algorithm::kNvls);
+  EXPECT_EQ(table.protocol, Protocol::kSimple);
+  EXPECT_EQ(table.channels_used, 16u);
+  EXPECT_EQ(table.choice().latency, 25);
+  EXPECT_NEAR(table.choice().bandwidth, 476 * 8 / 14.0, 1e-9);
+  const TuningPair& ring = table.pairs[index(Algorithm::kRing)][index(Protocol::kSimple)];
+  EXPECT_NEAR(table.choice().bandwidth / ring.bandwidth, 1.30, .05);
+  for (uint32_t gpus = 2; gpus <= 4; ++gpus) {
+    EXPECT_EQ(hoppers(gpus, 1).tune(Collective::kAllReduce, 1024 * kMiB).algorithm,
+              Algorithm::kRing)
+        << gpus;
+  }
+  NcclEnvironment off;
+  ASSERT_TRUE(off.set("NCCL_NVLS_ENABLE", "0", {28}));
+  EXPECT_EQ(hoppers(8, 1, off).tune(Collective::kAllReduce, 1024 * kMiB).algorithm,
+            Algorithm::kRing);
+}
+
+// Two nodes: 57.7 GB/s of each of 8 heads; more: 45.5. Latency 25 + 2 log2(nodes) 20.9 us.
+TEST(Tuning, NvlsTreesBetweenNodes) {
+  for (const uint32_t nodes : {2u, 4u, 8u}) {
+    const Tuner tuner = hoppers(8, nodes);
+    const TuningTable table = tuner.tune(Collective::kAllReduce, 1024 * kMiB);
+    const TuningPair& pair = table.pairs[index(Algorithm::kNvlsTree)][index(Protocol::kSimple)];
+    ASSERT_TRUE(pair.enabled) << pair.reason;
+    const double n = 8 * nodes, log2 = nodes == 2 ? 1 : nodes == 4 ? 2 : 3;
+    EXPECT_NEAR(pair.bandwidth, 8 * (nodes == 2 ? 57.7 : 45.5) * n / (2 * (n - 1)), 1e-9) << nodes;
+    EXPECT_NEAR(pair.latency, 25 + 2 * log2 * 20.9, 1e-9) << nodes;
+    EXPECT_EQ(table.algorithm, Algorithm::kNvlsTree) << nodes;
+    EXPECT_FALSE(table.pairs[index(Algorithm::kNvls)][index(Protocol::kSimple)].enabled);
+  }
+}
+
+// A maintainer's rule of thumb (NVIDIA/nccl issue 320): about 20 GB/s a NIC of 200 Gbit/s for
+// DGX A100 with 4 NICs; a head for each NIC halves what its GPUs share.
+TEST(Tuning, CollnetHasAHeadForEachNic) {
+  NcclSystem system;
+  system.collnet = true;
+  const auto tuned = [&](uint32_t nics, Algorithm algorithm) {
+    search_graphs(system, {28}, {16, 2}, {8, nics, 25});
+    const Tuner tuner(system, {16, 2}, {28});
+    return tuner.tune(Collective::kAllReduce, 256 * kMiB, algorithm).choice();
+  };
+  EXPECT_NEAR(tuned(8, Algorithm::kCollnetDirect).bandwidth, 8 * 24 * .5, 1e-9);
+  EXPECT_NEAR(tuned(4, Algorithm::kCollnetDirect).bandwidth, 4 * 24 * .5 / 1.5, 1e-9);
+  EXPECT_NEAR(tuned(8, Algorithm::kCollnetDirect).latency, 2 * (3.7 + 7 * .4) + 31, 1e-9);
+  EXPECT_NEAR(tuned(8, Algorithm::kCollnetChain).latency, 2 * 7 * 2.8 + 30, 1e-9);
+  // It is not spoken of where no switch reduces.
+  const TuningTable without = hoppers(8, 2).tune(Collective::kAllReduce, kMiB);
+  EXPECT_FALSE(without.offered[index(Algorithm::kCollnetChain)]);
+  EXPECT_TRUE(without.offered[index(Algorithm::kNvlsTree)]);
 }
 
 }  // namespace

@@ -93,6 +93,41 @@ TEST(ShortFlows, AnAnswerGoesFirst) {
   EXPECT_NEAR(heard.us(1), 3 + 0.1 + 5 + 2, 1e-3);
 }
 
+TEST(ShortFlows, APacketOfALongerFlowIsWaitedForAtEachLinkAndNoMore) {
+  Rig rig;
+  rig.star(4, gbps(8));
+  rig.flow(1, 2, 10'000);
+  rig.flow(3, 2, 100);
+  rig.flow(4, 2, 100);
+  rig.flow(2, 1, 100);
+  Heard heard(rig);
+  heard.release(0);
+  // At the switch after 3.35 and 3.45 us, while the long flow's third packet is on the link from there
+  // until 4 us: both go in front of its fourth one.
+  heard.release(1, Time::zero() + Duration::ns(2'350));
+  heard.release(2, Time::zero() + Duration::ns(2'450));
+  heard.release(3, Time::zero() + Duration::ns(2'350));  // nobody is on its way
+  heard.run();
+  EXPECT_DOUBLE_EQ(heard.us(1), 4 + 0.1 + 1);
+  EXPECT_DOUBLE_EQ(heard.us(2), 4 + 0.2 + 1);
+  EXPECT_DOUBLE_EQ(heard.us(3), 2.35 + 0.1 + 2);
+  // And it comes as much later; the last one's acknowledgement goes that way too.
+  EXPECT_NEAR(heard.us(0), 10 + 2 + 0.3, 1e-3);
+}
+
+TEST(ShortFlows, WhatALinkHasLetInBetweenLeavesItsNicLater) {
+  Rig rig;
+  rig.star(3, gbps(8));
+  rig.flow(1, 2, 10'000);
+  rig.flow(1, 3, 500);
+  Heard heard(rig);
+  heard.release(0);
+  heard.release(1, Time::zero() + Duration::ns(2'350));
+  heard.run();
+  EXPECT_DOUBLE_EQ(heard.us(1), 3 + 0.5 + 2);
+  EXPECT_NEAR(heard.us(0), 10 + 2 + 0.5, 1e-3);
+}
+
 TEST(ShortFlows, AWayThatIsClosedHoldsThem) {
   Rig rig;
   rig.star(2, gbps(8));

@@ -70,6 +70,8 @@ void read_cost(TableReader& calibration, std::string_view key, ReadContext& cont
   if (const auto rate = gigabytes(table, "rate")) cost.rate = *rate;
   cost.latency = microseconds(table, "latency");
   cost.network_latency = microseconds(table, "network_latency");
+  cost.step = microseconds(table, "step");
+  if (key == "ll128") cost.pass = microseconds(table, "pass");
   table.finish();
 }
 
@@ -119,6 +121,21 @@ void read_nccl(TableReader& root, ReadContext& context) {
     table.choice_among("cpu", kCpuNames, nccl.system.cpu);
     table.choice_among("intra", kIntraNames, nccl.system.intra);
     if (const auto safe = table.boolean("ll128")) nccl.system.ll128 = safe->value;
+    if (const auto has = table.boolean("nvls")) {
+      nccl.system.nvls = has->value;
+      if (has->value && nvls_efficiency(nccl.system.gpu) == 0) {
+        table.error(has->line, "nvls", "true",
+                    "the NVSwitches of " + std::string(name_of(kGpuNames, nccl.system.gpu)) +
+                        " GPUs do not reduce: NVLS needs gpu = \"hopper\" or \"blackwell\"");
+      }
+    }
+    if (const auto has = table.boolean("collnet")) nccl.system.collnet = has->value;
+    if (const auto has = table.boolean("pxn")) {
+      nccl.pxn = has->value;
+      if (has->value && nccl.system.intra != IntraLink::kNvlink) {
+        table.error(has->line, "pxn", "true", "PXN copies over NVLink: intra = \"nvlink\"");
+      }
+    }
     nccl.system.network_latency = microseconds(table, "network_latency");
     nccl.ring = read_graph(table, "ring", context);
     nccl.tree = read_graph(table, "tree", context);
@@ -140,6 +157,7 @@ void read_nccl(TableReader& root, ReadContext& context) {
                     "expected a share of a step, from 0 to 100");
       }
     }
+    if (const auto link = gigabytes(table, "link")) calibration.link = *link;
     read_cost(table, "simple", context, calibration.protocol[index(Protocol::kSimple)]);
     read_cost(table, "ll", context, calibration.protocol[index(Protocol::kLL)]);
     read_cost(table, "ll128", context, calibration.protocol[index(Protocol::kLL128)]);

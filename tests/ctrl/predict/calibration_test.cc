@@ -35,9 +35,9 @@ MeasuredSetup two_nodes() {
 
 void expect_within(const JudgedTable& table, double mean, double worst) {
   const std::string text = judgement_text({{}, {table}}, false);
-  EXPECT_LE(table.rows.size() - table.judged, kCalibrationRows) << text;
-  EXPECT_LT(table.mean, mean) << text;
-  EXPECT_LT(table.worst_from_4mib, worst) << text;
+  EXPECT_LE(table.rows.size() - table.others.rows, kCalibrationRows) << text;
+  EXPECT_LT(table.others.mean, mean) << text;
+  EXPECT_LT(table.others.worst_above_4mib, worst) << text;
   EXPECT_TRUE(table.beyond.empty()) << text;
 }
 
@@ -81,9 +81,172 @@ TEST(Calibration, OneForTwoFourAndEightGpus) {
   // A number of GPUs that it has not seen: no row is used, every row is judged.
   const CalibrationRun four = calibrate({table_of("vtrain_a100_4gpu")},
                                         {one_node(GpuGeneration::kAmpere, 18, 4)}, run.calibration);
-  EXPECT_EQ(four.tables[0].judged, 512u);
-  EXPECT_LT(four.tables[0].mean, 0.05) << judgement_text(four, false);
-  EXPECT_LT(four.tables[0].worst_from_4mib, 0.15) << judgement_text(four, false);
+  EXPECT_EQ(four.tables[0].others.rows, 512u);
+  EXPECT_LT(four.tables[0].others.mean, 0.05) << judgement_text(four, false);
+  EXPECT_LT(four.tables[0].others.worst_above_4mib, 0.15) << judgement_text(four, false);
+}
+
+struct Machine {
+  const char* name;
+  GpuGeneration gpu;
+  uint32_t release;
+};
+constexpr Machine kMachines[] = {{"a100", GpuGeneration::kAmpere, 18},
+                                 {"v100", GpuGeneration::kVolta, 12}};
+
+MeasuredTable table_of(const Machine& machine, uint32_t ranks) {
+  return table_of("vtrain_" + std::string(machine.name) + "_" + std::to_string(ranks) + "gpu");
+}
+
+TEST(Calibration, FromOneNumberOfGpusToOthers) {
+  for (const Machine& machine : kMachines) {
+    for (const uint32_t from : {2u, 4u, 8u}) {
+      const CalibrationRun run =
+          calibrate({table_of(machine, from)}, {one_node(machine.gpu, machine.release, from)}, {});
+      for (const uint32_t to : {2u, 4u, 8u}) {
+        const CalibrationRun other = calibrate(
+            {table_of(machine, to)}, {one_node(machine.gpu, machine.release, to)}, run.calibration);
+        const RowErrors& errors = other.tables[0].others;
+        EXPECT_EQ(errors.rows, 512u);  // the rows that calibrated are judged as well
+        const std::string text = std::string(machine.name) + " from " + std::to_string(from) +
+                                 "\n" + judgement_text(other, false);
+        EXPECT_LT(errors.mean, from == to ? 0.03 : 0.05) << text;
+        EXPECT_LT(errors.worst_above_4mib, from == to ? 0.10 : 0.12) << text;
+      }
+    }
+  }
+}
+
+TEST(Calibration, TablesFittedTogetherKeepTheirRings) {
+  for (const Machine& machine : kMachines) {
+    std::vector<MeasuredTable> tables;
+    std::vector<MeasuredSetup> setups;
+    for (const uint32_t ranks : {2u, 4u, 8u}) {
+      tables.push_back(table_of(machine, ranks));
+      setups.push_back(one_node(machine.gpu, machine.release, ranks));
+    }
+    const CalibrationRun run = calibrate(tables, setups, {});
+    const bool mesh = machine.gpu == GpuGeneration::kVolta;
+    const uint32_t rings[] = {mesh ? 1u : 12u, mesh ? 4u : 12u, mesh ? 6u : 12u};
+    const std::string text = judgement_text(run, false);
+    for (size_t i = 0; i < run.tables.size(); ++i) {
+      const JudgedTable& table = run.tables[i];
+      EXPECT_EQ(table.setup.system.ring.channels, rings[i]);
+      EXPECT_EQ(table.used.rows, kCalibrationRows);
+      EXPECT_EQ(table.used.rows + table.others.rows, 512u);
+      EXPECT_LT(table.others.mean, 0.04) << text;
+      EXPECT_LT(table.others.worst_above_4mib, 0.10) << text;
+      EXPECT_LT(table.used.mean, 0.05) << text;
+      // By the other two tables alone, none of whose rows are its own.
+      EXPECT_EQ(table.from_others.rows, 512u);
+      EXPECT_LT(table.from_others.mean, 0.05) << text;
+      EXPECT_LT(table.from_others.worst_above_4mib, 0.12) << text;
+    }
+    // What is printed leaves the rings to predict's own search.
+    const std::string toml = calibration_toml(run);
+    EXPECT_EQ(toml.find("ring = "), std::string::npos) << toml;
+    EXPECT_EQ(toml.find("link = ") != std::string::npos, mesh) << toml;
+  }
+}
+
+TEST(Calibration, RingsThatAreGivenStandInTheSection) {
+  MeasuredSetup setup = one_node(GpuGeneration::kAmpere, 18, 8);
+  setup.ring = NcclGraph{12, 20, 20};
+  const std::string toml = calibration_toml(calibrate({table_of(kMachines[0], 8)}, {setup}, {}));
+  EXPECT_NE(toml.find("ring = { channels = 12, intra = \"20GB/s\""), std::string::npos) << toml;
+}
+
+TEST(Calibration, BeatsALineBetweenNumbersOfGpus) {
+  for (const Machine& machine : kMachines) {
+    const MeasuredTable two = table_of(machine, 2), four = table_of(machine, 4),
+                        eight = table_of(machine, 8);
+    const CalibrationRun run = calibrate(
+        {two, eight},
+        {one_node(machine.gpu, machine.release, 2), one_node(machine.gpu, machine.release, 8)}, {});
+    const CalibrationRun judged =
+        calibrate({four}, {one_node(machine.gpu, machine.release, 4)}, run.calibration);
+    double line = 0;
+    for (size_t i = 0; i < four.rows.size(); ++i) {
+      ASSERT_EQ(four.rows[i].bytes, two.rows[i].bytes);
+      ASSERT_EQ(four.rows[i].bytes, eight.rows[i].bytes);
+      const double time = two.rows[i].time + (eight.rows[i].time - two.rows[i].time) / 3;
+      line += std::abs(time / four.rows[i].time - 1) / 512;
+    }
+    EXPECT_LT(judged.tables[0].others.mean, 0.05);
+    EXPECT_GT(line, 2 * judged.tables[0].others.mean) << machine.name << " " << line;
+  }
+}
+
+/// Mean errors of the rows above 64 MiB, where those up to there calibrate: of the model, and of a
+/// line through the two largest rows that were used.
+std::pair<double, double> beyond_64mib(const Machine& machine, uint32_t ranks) {
+  const auto beyond = [](const MeasuredRow& row) { return row.bytes > 64u << 20; };
+  const MeasuredTable all = table_of(machine, ranks);
+  MeasuredTable known = all;
+  std::erase_if(known.rows, beyond);
+  const MeasuredSetup setup = one_node(machine.gpu, machine.release, ranks);
+  const CalibrationRun run = calibrate({known}, {setup}, {});
+  const CalibrationRun judged = calibrate({all}, {setup}, run.calibration);
+  std::vector<MeasuredRow> used;
+  for (const JudgedRow& row : run.tables[0].rows) {
+    if (row.used) used.push_back(row.measured);
+  }
+  const MeasuredRow &a = used[used.size() - 2], &b = used.back();
+  double line = 0, model = 0;
+  size_t rows = 0;
+  for (const JudgedRow& row : judged.tables[0].rows) {
+    if (!beyond(row.measured)) continue;
+    const double share =
+        static_cast<double>(row.measured.bytes - a.bytes) / static_cast<double>(b.bytes - a.bytes);
+    line += std::abs((a.time + share * (b.time - a.time)) / row.measured.time - 1);
+    model += std::abs(row.error);
+    ++rows;
+  }
+  return {model / static_cast<double>(rows), line / static_cast<double>(rows)};
+}
+
+TEST(Calibration, BeyondTheSizesThatWereUsed) {
+  // A line is nearer where the curve bends late (docs/results/predict.md), further where the last
+  // rows happen to be out of line; the model never errs by much.
+  for (const Machine& machine : kMachines) {
+    for (const uint32_t ranks : {2u, 4u, 8u}) {
+      const auto [model, line] = beyond_64mib(machine, ranks);
+      EXPECT_LT(model, 0.08) << machine.name << ranks << ": line " << line;
+    }
+  }
+  const auto [model, line] = beyond_64mib(kMachines[0], 4);
+  EXPECT_LT(model, line);
+}
+
+TEST(Calibration, SaysWhenInterpolationIsBetter) {
+  const CalibrationRun run =
+      calibrate({table_of(kMachines[1], 8)}, {one_node(GpuGeneration::kVolta, 12, 8)}, {});
+  const JudgedTable& table = run.tables[0];
+  EXPECT_EQ(table.interpolated.rows, table.others.rows);
+  EXPECT_GT(table.interpolated.mean, 0);
+  const std::string better = "interpolation is the better answer";
+  const std::string text = judgement_text(run, false);
+  EXPECT_EQ(text.find(better) != std::string::npos, table.interpolated.mean < table.others.mean);
+  EXPECT_LT(table.interpolated.mean, table.others.mean);
+  // A curve that jumps between two used rows is better known to the model.
+  CalibrationRun other = run;
+  other.tables[0].interpolated.mean = 2 * other.tables[0].others.mean;
+  EXPECT_NE(judgement_text(other, false).find("the model is the better answer"), std::string::npos);
+  // By hand: 20 where a line from 10 to 20 says 15.
+  MeasuredTable three;
+  three.rows = {{8, 10, 1}, {16, 20, 2}, {24, 20, 3}};
+  EXPECT_EQ(
+      calibrate({three}, {one_node(GpuGeneration::kAmpere, 18, 2)}, {}).tables[0].interpolated.rows,
+      0u);  // all are used: nothing is judged
+}
+
+TEST(Calibration, V100RowsBeyondTheMeshAreNamed) {
+  // As behind NVSwitches: two GPUs with six links between them.
+  MeasuredTable fast = table_of(kMachines[1], 2);
+  for (MeasuredRow& row : fast.rows) row.time /= 5;
+  const CalibrationRun run = calibrate({fast}, {one_node(GpuGeneration::kVolta, 12, 2)}, {});
+  ASSERT_EQ(run.tables[0].beyond.size(), 1u);
+  EXPECT_NE(run.tables[0].beyond[0].find("give --ring"), std::string::npos);
 }
 
 TEST(Calibration, TwoNodesOverRoce) {
@@ -91,7 +254,7 @@ TEST(Calibration, TwoNodesOverRoce) {
   const JudgedTable& table = run.tables[0];
   EXPECT_EQ(table.rows.size(), 18u);
   expect_within(table, 0.08, 0.20);
-  EXPECT_LT(table.worst, 0.20);
+  EXPECT_LT(table.others.worst, 0.20);
   std::set<std::pair<Algorithm, Protocol>> ways;
   for (const JudgedRow& row : table.rows) {
     ways.insert({row.row.shape.algorithm, row.row.shape.protocol});

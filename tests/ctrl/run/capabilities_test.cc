@@ -121,6 +121,14 @@ void dimensions(Parts& p) {
       "{ kind = \"ring\", size = 2, link = { rate = \"10Gbit/s\", latency = \"1us\" } } ]\n";
 }
 
+void switches(Parts& p, const std::string& algorithm) {
+  p.node += "gpus = 2\n";
+  p.emulated += "gpus = 2\n";
+  p.operation = "collective = \"all_reduce\"\nalgorithm = \"" + algorithm + "\"\n";
+  if (p.side == RealSide::kKernel || p.side == RealSide::kWire) p.job += kJoin;
+  p.more = "[nccl]\ngpu = \"hopper\"\nnvls = true\ncollnet = true\n";
+}
+
 /// By name of the feature: a configuration that has it.
 const std::map<std::string_view, Example>& examples() {
   static const std::map<std::string_view, Example> kExamples = {
@@ -130,6 +138,9 @@ const std::map<std::string_view, Example>& examples() {
        [](Parts& p) { p.operation = kGather; }},
       {"`[[job]]` with `join`: NCCL's own", [](Parts& p) { p.job = kJoin; }},
       {"an algorithm for each dimension of the network", dimensions},
+      {"`algorithm = \"nvls\"` or `\"nvls-tree\"`", [](Parts& p) { switches(p, "nvls-tree"); }},
+      {"`algorithm = \"collnet-direct\"` or `\"collnet-chain\"`",
+       [](Parts& p) { switches(p, "collnet-chain"); }},
       {"`payload = \"exact\"`",
        [](Parts& p) {
          p.operation = kTree;

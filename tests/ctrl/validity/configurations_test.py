@@ -26,6 +26,7 @@ DOUBTS = {
     "link_down": {"contention"},
     "pfc_storm": set(),
     "nccl": set(),
+    "nvls": set(),
     "oversubscribed": {"one-seed"},
     "paused_node": {"one-seed"},
     "perftest": None,

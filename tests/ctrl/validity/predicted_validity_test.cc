@@ -86,6 +86,23 @@ TEST(PredictedValidity, InsideNodes) {
   EXPECT_TRUE(ids(nodes(2, 4) + job("collective = \"all_to_all\"\n")).contains("pxn"));
 }
 
+TEST(PredictedValidity, NvlsWhereItIsModelled) {
+  const std::string machine = "[nccl]\ngpu = \"hopper\"\nnvls = true\n";
+  const Ids own = ids(nodes(2, 4) + job(kReduce + "algorithm = \"auto\"\n") + machine);
+  EXPECT_FALSE(own.contains("nvls"));
+  EXPECT_TRUE(own.contains("nvswitch"));
+  EXPECT_FALSE(ids(nodes(2, 4) + job(kReduce) + machine).contains("nvswitch"));  // a ring
+  const Ids gather = ids(nodes(2, 4) + job("collective = \"all_gather\"\n") + machine);
+  EXPECT_TRUE(gather.contains("nvls"));
+  EXPECT_FALSE(gather.contains("nvswitch"));
+}
+
+TEST(PredictedValidity, PxnWhereItIsModelled) {
+  const std::string pairs = job("collective = \"all_to_all\"\n");
+  EXPECT_TRUE(ids(nodes(2, 4) + pairs + "[nccl]\npxn = false\n").contains("pxn"));
+  EXPECT_FALSE(ids(nodes(2, 4) + pairs + "[nccl]\npxn = true\n").contains("pxn"));
+}
+
 TEST(PredictedValidity, TheNetwork) {
   EXPECT_EQ(ids(nodes(4) + job(kReduce)), (Ids{"gpu-costs", "no-topology", "closed-form"}));
   EXPECT_EQ(ids(nodes(4) + leaf_spine(1) + job(kReduce)), (Ids{"gpu-costs", "closed-form"}));
