@@ -47,8 +47,10 @@ Tuner::Tuner(NcclSystem system, CommunicatorSize communicator, NcclVersion versi
 std::string Tuner::no_switch(Collective collective, Algorithm algorithm, Protocol protocol) const {
   const bool nvls = is_nvls(algorithm);
   const std::string name = nvls ? "NVLS" : "CollNet";
-  if (nvls && !system_.nvls) return "no NVSwitch reduces here ([nccl] nvls = true)";
-  if (!nvls && !system_.collnet) return "no switch of the network reduces ([nccl] collnet = true)";
+  if (nvls && !system_.nvls)
+    return "no NVSwitch reduces here ([nccl] nvls = true, and no real node in the job)";
+  if (!nvls && !system_.collnet)
+    return "no switch of the network reduces ([nccl] collnet = true, and no real node in the job)";
   if (collective != Collective::kAllReduce) return name + " is modelled for all-reduce";
   if (protocol != Protocol::kSimple) return name + " knows Simple only";
   if (version_.minor < 22) return name + " is modelled for NCCL 2.22 and later";
