@@ -106,6 +106,7 @@ class Tuner {
   double latency(Collective collective, Algorithm algorithm, Protocol protocol) const;
   uint32_t most_threads(Algorithm algorithm, Protocol protocol) const;
   uint64_t threshold(Algorithm algorithm, Protocol protocol) const;
+  uint32_t direct_channels(uint64_t bytes) const;
   void set_size(TuningTable& table, uint64_t bytes) const;
 
   NcclSystem system_;
