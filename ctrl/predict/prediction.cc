@@ -9,9 +9,9 @@
 #include "collective_model/predict/dimension_time.h"
 #include "ctrl/compile/node_way.h"
 #include "ctrl/config/job_operation.h"
-#include "ctrl/config/network_wanted.h"
-#include "ctrl/network/rate_times.h"
+#include "ctrl/predict/operation_flows.h"
 #include "ctrl/predict/prediction_error.h"
+#include "ctrl/predict/prediction_limits.h"
 #include "ctrl/report/text.h"
 #include "ctrl/schedule/iteration_reports.h"
 #include "ctrl/schedule/job_schedule.h"
@@ -23,12 +23,8 @@
 namespace understudy {
 namespace {
 
-/// Share of an operation's time from which on credits hold it up.
-constexpr double kWindowShare = 0.002;
 /// Of a network that does not depend on their number.
 constexpr uint32_t kAnyChannels = ~0u;
-/// Of a ring that they hold up: fewer have too few steps for the mean to be exact.
-constexpr uint32_t kFewRanks = 48;
 
 /// Why nothing is left to choose, in the order in which one would look for it.
 std::string no_choice(const JobConfig& job, const TuningTable& table) {
@@ -187,91 +183,8 @@ void set_inside(const Config& config, const OperationShape& shape, uint32_t chan
   }
 }
 
-/// By credits.
-bool held_up(const PredictedRow& row) {
-  return row.closed_form > row.without_window * (1 + kWindowShare);
-}
-
-/// A connection is held up by credits where it has its NIC to itself. Whether several of one NIC are
-/// then depends on who sends meanwhile.
-bool held_up_alone(const OperationShape& shape, const ChunkPlan& cut,
-                   const Calibration& calibration, NetworkCost cost, uint32_t sharing) {
-  cost.rate *= sharing;
-  cost.alone_rate = 0;
-  const double held = operation_time(shape, cut, calibration, cost);
-  cost.farthest = 0;
-  return held > operation_time(shape, cut, calibration, cost) * (1 + kWindowShare);
-}
-
-/// Why the closed form does not hold; rules that were found by `tools/experiments/compare_table`.
-std::vector<std::string> limits_of(const Config& config, const OperationShape& shape,
-                                   const ChunkPlan& cut, const JobNetwork& network,
-                                   const PredictedRow& row) {
-  std::vector<std::string> limits;
-  const bool ring = !function_name(shape.collective).empty() &&
-                    shape.algorithm == Algorithm::kRing && !is_pipeline(shape.collective);
-  if (!network.collision.empty()) {
-    limits.push_back("collisions: " + std::to_string(network.colliding) + " connections share " +
-                     network.collision);
-  }
-  if (config.calibration) return limits;  // what it was fitted to is its measure
-  if (!ring) {
-    limits.push_back("no ring of all ranks: the closed form is rough");
-    return limits;
-  }
-  if (!config.fabric.cut_through) {
-    limits.push_back("store and forward: it knows switches that cut through");
-  }
-  if (network.sharing > 1) {
-    limits.push_back("contention: " + std::to_string(network.sharing) +
-                     " channels share a NIC, packet by packet");
-  }
-  if (held_up(row) && shape.communicator.ranks < kFewRanks) {
-    limits.push_back("window: few steps, and credits hold them up");
-  }
-  // The last loop's chunks are whole groups of elements, and some ranks have none.
-  const uint64_t ranks = shape.communicator.ranks;
-  if (cut.loops == 0 && cut.last * ranks > cut.part + cut.part / 100) {
-    limits.push_back("parts: " + std::to_string(cut.part) + " bytes a channel are too few for " +
-                     std::to_string(ranks) + " ranks to have equal ones");
-  }
-  return limits;
-}
-
-/// Operations of a job as flows.
-class Flows {
- public:
-  Flows(const Config& config, const Topology* topology) : config_(config), topology_(topology) {
-    possible_ = !config.calibration && can_have_network(config) &&
-                !(config.topology && config.topology->routing == RoutingMode::kSpray);
-  }
-  /// Microseconds; nothing where that cannot be, or is too much.
-  std::optional<double> time(const JobConfig& job, uint64_t bytes);
-
- private:
-  const Config& config_;
-  const Topology* topology_;
-  std::optional<Topology> own_;  ///< the switch between nodes that have no [topology]
-  bool possible_ = false;
-};
-
-std::optional<double> Flows::time(const JobConfig& job, uint64_t bytes) {
-  if (!possible_ || job.group || job.nccl.minor < NcclVersion::kOldest ||
-      job_rank_count(config_, job) > kMostFlowRanks) {
-    return std::nullopt;
-  }
-  if (topology_ == nullptr) {
-    auto built = build_topology(config_);
-    if (!built) return std::nullopt;
-    topology_ = &own_.emplace(std::move(*built));
-  }
-  const auto took = time_by_rates(config_, job, bytes, *topology_, kMostFlowMessages);
-  if (!took || !*took) return std::nullopt;
-  return (*took)->mean.microseconds();
-}
-
 Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& tuner,
-                       const Topology* topology, Flows& flows) {
+                       const Topology* topology, OperationFlows& flows) {
   Prediction out;
   out.job = &job;
   out.communicator = tuner.communicator();
@@ -414,7 +327,7 @@ tl::expected<std::vector<Prediction>, std::vector<ConfigError>> predict(const Co
     return tl::unexpected(std::move(errors));
   }
   std::vector<Prediction> out;
-  Flows flows(config, topology);
+  OperationFlows flows(config, topology);
   for (const JobConfig& job : config.jobs) {
     if (!job.dimensions.empty()) {
       out.push_back(predict_dimensions(config, job));

@@ -30,7 +30,7 @@ constexpr double flow_error(const OperationShape& shape, const OnLinks& links) {
   if (shape.algorithm != Algorithm::kRing) return 0.4;
   // A credit, or an acknowledgement, that waits for one packet waits for a share of the step.
   if (!links.shared) {
-    if (links.packets <= 4) return 0.25;
+    if (links.packets <= 4) return 0.3;
     return is_pipeline(shape.collective) || links.stored || links.packets <= 12 ? 0.06 : 0.02;
   }
   // Channels drift apart from hop to hop, and then do not meet any more.

@@ -1,0 +1,60 @@
+#include "ctrl/predict/prediction_limits.h"
+
+namespace understudy {
+namespace {
+
+/// Share of an operation's time from which on credits hold it up.
+constexpr double kWindowShare = 0.002;
+/// Of a ring that they hold up: fewer have too few steps for the mean to be exact.
+constexpr uint32_t kFewRanks = 48;
+
+}  // namespace
+
+bool held_up(const PredictedRow& row) {
+  return row.closed_form > row.without_window * (1 + kWindowShare);
+}
+
+bool held_up_alone(const OperationShape& shape, const ChunkPlan& cut,
+                   const Calibration& calibration, NetworkCost cost, uint32_t sharing) {
+  cost.rate *= sharing;
+  cost.alone_rate = 0;
+  const double held = operation_time(shape, cut, calibration, cost);
+  cost.farthest = 0;
+  return held > operation_time(shape, cut, calibration, cost) * (1 + kWindowShare);
+}
+
+std::vector<std::string> limits_of(const Config& config, const OperationShape& shape,
+                                   const ChunkPlan& cut, const JobNetwork& network,
+                                   const PredictedRow& row) {
+  std::vector<std::string> limits;
+  const bool ring = !function_name(shape.collective).empty() &&
+                    shape.algorithm == Algorithm::kRing && !is_pipeline(shape.collective);
+  if (!network.collision.empty()) {
+    limits.push_back("collisions: " + std::to_string(network.colliding) + " connections share " +
+                     network.collision);
+  }
+  if (config.calibration) return limits;  // what it was fitted to is its measure
+  if (!ring) {
+    limits.push_back("no ring of all ranks: the closed form is rough");
+    return limits;
+  }
+  if (!config.fabric.cut_through) {
+    limits.push_back("store and forward: it knows switches that cut through");
+  }
+  if (network.sharing > 1) {
+    limits.push_back("contention: " + std::to_string(network.sharing) +
+                     " channels share a NIC, packet by packet");
+  }
+  if (held_up(row) && shape.communicator.ranks < kFewRanks) {
+    limits.push_back("window: few steps, and credits hold them up");
+  }
+  // The last loop's chunks are whole groups of elements, and some ranks have none.
+  const uint64_t ranks = shape.communicator.ranks;
+  if (cut.loops == 0 && cut.last * ranks > cut.part + cut.part / 100) {
+    limits.push_back("parts: " + std::to_string(cut.part) + " bytes a channel are too few for " +
+                     std::to_string(ranks) + " ranks to have equal ones");
+  }
+  return limits;
+}
+
+}  // namespace understudy
