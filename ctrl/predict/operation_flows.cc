@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "ctrl/config/job_operation.h"
 #include "ctrl/config/network_wanted.h"
 #include "ctrl/network/rate_times.h"
+#include "ctrl/predict/prediction.h"
 
 namespace understudy {
 
