@@ -70,7 +70,8 @@ Duration halving_doubling(const Steps& steps, Collective collective, uint64_t he
       if (i > 1) time += steps.reduction(held >> i);
     }
   }
-  if (collective == Collective::kAllReduce) held >>= rounds;
+  // The way back begins with twice the half of the last part: of an odd part a byte less.
+  if (collective == Collective::kAllReduce) held = held >> (rounds + 1) << 1;
   if (collective != Collective::kReduceScatter) {
     for (int i = 0; i < rounds; ++i) time += steps.step(held << i);
   }
@@ -81,6 +82,7 @@ struct Phase {
   uint32_t dimension;
   Duration time;
 };
+using Chain = std::vector<Phase>;
 
 Duration phase_time(const Dimension& dimension, Collective collective, uint64_t held,
                     const DimensionCosts& costs) {
@@ -98,9 +100,9 @@ Duration phase_time(const Dimension& dimension, Collective collective, uint64_t 
 }
 
 /// What one chunk goes through; `held` is what a rank has of it at the start.
-std::vector<Phase> phases(const std::vector<Dimension>& dimensions, Collective collective,
-                          uint64_t held, const DimensionCosts& costs) {
-  std::vector<Phase> out;
+Chain phases(const std::vector<Dimension>& dimensions, Collective collective, uint64_t held,
+             const DimensionCosts& costs) {
+  Chain out;
   std::vector<uint32_t> used;
   for (uint32_t d = 0; d < dimensions.size(); ++d) {
     if (dimensions[d].size > 1) used.push_back(d);
@@ -121,6 +123,39 @@ std::vector<Phase> phases(const std::vector<Dimension>& dimensions, Collective c
   return out;
 }
 
+/// When the last of these chunks, all of which are there at the start, has gone through its chain.
+Duration pass_through(size_t dimensions, const std::vector<const Chain*>& chunks) {
+  struct Waiting {
+    Duration since;
+    const Chain* chain;
+    uint32_t phase;
+  };
+  std::vector<std::deque<Waiting>> queues(dimensions);
+  std::vector<Duration> free(dimensions);
+  for (const Chain* chain : chunks) {
+    queues[chain->front().dimension].push_back({Duration(), chain, 0});
+  }
+  // Phases end one after the other, so that chunks come to every queue in the order of time.
+  for (Duration now;;) {
+    size_t next = dimensions;
+    Duration earliest = Duration::max();
+    for (size_t d = 0; d < dimensions; ++d) {
+      if (queues[d].empty()) continue;
+      const Waiting& first = queues[d].front();
+      const Duration end = std::max(first.since, free[d]) + (*first.chain)[first.phase].time;
+      if (end >= earliest) continue;
+      earliest = end;
+      next = d;
+    }
+    if (next == dimensions) return now;
+    now = free[next] = earliest;
+    const Chain* chain = queues[next].front().chain;
+    const uint32_t phase = queues[next].front().phase + 1;
+    queues[next].pop_front();
+    if (phase < chain->size()) queues[(*chain)[phase].dimension].push_back({now, chain, phase});
+  }
+}
+
 }  // namespace
 
 const char* why_not(const Dimension& dimension) {
@@ -137,34 +172,15 @@ Duration dimensions_time(const std::vector<Dimension>& dimensions, Collective co
                          uint64_t bytes, uint32_t splits, const DimensionCosts& costs) {
   uint64_t ranks = 1;
   for (const Dimension& dimension : dimensions) ranks *= dimension.size;
-  const uint64_t held = (collective == Collective::kAllGather ? bytes / ranks : bytes) / splits;
-  const std::vector<Phase> chain = phases(dimensions, collective, held, costs);
-  if (chain.empty()) return Duration();
-  struct Waiting {
-    Duration since;
-    uint32_t phase;
-  };
-  std::vector<std::deque<Waiting>> queues(dimensions.size());
-  std::vector<Duration> free(dimensions.size());
-  queues[chain[0].dimension].assign(splits, {Duration(), 0});
-  // Phases end one after the other, so that chunks come to every queue in the order of time.
-  for (Duration now;;) {
-    size_t next = queues.size();
-    Duration earliest = Duration::max();
-    for (size_t d = 0; d < queues.size(); ++d) {
-      if (queues[d].empty()) continue;
-      const Waiting& first = queues[d].front();
-      const Duration end = std::max(first.since, free[d]) + chain[first.phase].time;
-      if (end >= earliest) continue;
-      earliest = end;
-      next = d;
-    }
-    if (next == queues.size()) return now;
-    now = free[next] = earliest;
-    const uint32_t phase = queues[next].front().phase + 1;
-    queues[next].pop_front();
-    if (phase < chain.size()) queues[chain[phase].dimension].push_back({now, phase});
-  }
+  const uint64_t held = collective == Collective::kAllGather ? bytes / ranks : bytes;
+  const uint64_t whole = held / splits, rest = held % splits;
+  const Chain chunk = phases(dimensions, collective, whole, costs);
+  const Chain last = phases(dimensions, collective, rest, costs);
+  if (chunk.empty()) return Duration();
+  std::vector<const Chain*> chunks;
+  if (whole != 0) chunks.assign(splits, &chunk);
+  if (rest != 0) chunks.push_back(&last);
+  return pass_through(dimensions.size(), chunks);
 }
 
 }  // namespace understudy
