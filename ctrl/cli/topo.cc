@@ -33,7 +33,8 @@ int topo(const TopoArguments& arguments) {
       arguments.json ? summary_json(*config, summary) : summary_text(*config, summary);
   std::fputs(text.c_str(), stdout);
   if (arguments.drawing.empty()) return kExitOk;
-  const auto drawn = draw_topology(topology->graph, config->path, arguments.drawing, arguments.all);
+  const auto drawn = draw_topology(topology->graph, config->path, arguments.drawing, arguments.all,
+                                   blocks_of(*config));
   if (!drawn) {
     std::fprintf(stderr, "%s\n", drawn.error().text.c_str());
     return kExitFailed;

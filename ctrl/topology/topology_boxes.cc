@@ -8,9 +8,10 @@
 namespace understudy {
 namespace {
 
+bool is_router(const Vertex& vertex) { return vertex.name.ends_with("/router"); }
+
 bool has_routers(const Graph& graph) {
-  return std::any_of(graph.vertices().begin(), graph.vertices().end(),
-                     [](const Vertex& v) { return v.name.ends_with("/router"); });
+  return std::any_of(graph.vertices().begin(), graph.vertices().end(), is_router);
 }
 
 bool is_small(const Graph& graph) {
@@ -153,10 +154,51 @@ class Pods {
   std::vector<Pod> pods_;
 };
 
-Boxes legible(const Graph& graph) {
+/// `block` hosts of consecutive numbers are the first of their NICs, with their routers and the
+/// switches between them; switches between the same blocks are the first of them.
+Boxes by_blocks(const Graph& graph, uint32_t block) {
+  Boxes out;
+  out.routers = true;
+  out.shown.assign(graph.vertices().size(), kNoVertex);
+  std::map<uint32_t, VertexId> first;
+  for (VertexId v = 0; v < graph.vertices().size(); ++v) {
+    const Vertex& vertex = graph.vertices()[v];
+    if (vertex.kind != VertexKind::kNic) continue;
+    out.shown[v] = first.try_emplace(vertex.node / block, v).first->second;
+    Box& box = out.boxes[out.shown[v]];
+    box.last = v;
+    ++box.nics;
+    for (const LinkId link : graph.out(v)) {
+      const VertexId to = graph.link(link).to;
+      if (is_router(graph.vertices()[to])) out.shown[to] = out.shown[v];
+    }
+  }
+  std::map<std::set<VertexId>, VertexId> between;
+  for (VertexId v = 0; v < graph.vertices().size(); ++v) {
+    if (!is_network_switch(graph.vertices()[v]) || is_router(graph.vertices()[v])) continue;
+    std::set<VertexId> blocks;
+    for (const LinkId link : graph.out(v)) blocks.insert(out.shown[graph.link(link).to]);
+    const bool inside = blocks.size() == 1;
+    out.shown[v] = inside ? *blocks.begin() : between.try_emplace(blocks, v).first->second;
+    Box& box = out.boxes[out.shown[v]];
+    if (!inside) box.last = v;
+    ++box.switches;
+  }
+  std::erase_if(out.boxes,
+                [](const auto& one) { return one.second.nics + one.second.switches <= 1; });
+  return out;
+}
+
+Boxes legible(const Graph& graph, const std::vector<uint32_t>& blocks) {
   const bool routers = has_routers(graph);
   Boxes out = by_nics(graph, routers);
-  if (routers || out.drawn() <= kMostBoxes) return out;
+  if (out.drawn() <= kMostBoxes) return out;
+  if (routers) {
+    for (const uint32_t block : blocks) {
+      if (Boxes boxes = by_blocks(graph, block); boxes.drawn() <= kMostBoxes) return boxes;
+    }
+    return out;
+  }
   Pods pods(graph);
   out = pods.boxes(false);
   return out.drawn() <= kMostBoxes ? out : pods.boxes(true);
@@ -178,8 +220,8 @@ bool is_troubled(const Graph& graph, LinkId link) {
   return false;
 }
 
-Boxes boxes_of(const Graph& graph, bool all) {
-  Boxes out = all || is_small(graph) ? whole(graph, has_routers(graph)) : legible(graph);
+Boxes boxes_of(const Graph& graph, bool all, const std::vector<uint32_t>& blocks) {
+  Boxes out = all || is_small(graph) ? whole(graph, has_routers(graph)) : legible(graph, blocks);
   for (LinkId id = 0; id < graph.links().size(); id += 2) {
     const VertexId a = out.shown[graph.link(id).from], b = out.shown[graph.link(id).to];
     if (a != b || !is_troubled(graph, id)) continue;

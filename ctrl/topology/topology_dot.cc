@@ -36,7 +36,8 @@ struct Bundle {
 
 class Drawing {
  public:
-  Drawing(const Graph& graph, bool all) : graph_(graph), boxes_(boxes_of(graph, all)) {
+  Drawing(const Graph& graph, bool all, const std::vector<uint32_t>& blocks)
+      : graph_(graph), boxes_(boxes_of(graph, all, blocks)) {
     for (LinkId id = 0; id < graph.links().size(); id += 2) add(id);
   }
 
@@ -143,8 +144,24 @@ Result<void> write_text(const std::string& file, const std::string& text) {
 
 }  // namespace
 
-std::string dot_program(const Graph& graph, const std::string& title, bool all) {
-  return Drawing(graph, all).text(title);
+std::string dot_program(const Graph& graph, const std::string& title, bool all,
+                        const std::vector<uint32_t>& blocks) {
+  return Drawing(graph, all, blocks).text(title);
+}
+
+std::vector<uint32_t> blocks_of(const Config& config) {
+  std::vector<uint32_t> out;
+  if (!config.topology) return out;
+  std::vector<uint32_t> sizes = config.topology->dims;
+  for (const DimensionConfig& dimension : config.topology->dimensions) {
+    sizes.push_back(dimension.size);
+  }
+  uint32_t hosts = 1;
+  for (size_t d = 0; d + 1 < sizes.size(); ++d) {
+    hosts *= sizes[d];
+    if (hosts > 1) out.push_back(hosts);
+  }
+  return out;
 }
 
 bool can_draw(const std::string& file) {
@@ -152,8 +169,8 @@ bool can_draw(const std::string& file) {
 }
 
 Result<void> draw_topology(const Graph& graph, const std::string& title, const std::string& file,
-                           bool all) {
-  const std::string text = dot_program(graph, title, all);
+                           bool all, const std::vector<uint32_t>& blocks) {
+  const std::string text = dot_program(graph, title, all, blocks);
   if (file.ends_with(".dot")) return write_text(file, text);
   const std::string format = "-T" + file.substr(file.size() - 3);
   return draw_with({"dot", "topologies", "graphviz"}, {format, "-o", file}, text);

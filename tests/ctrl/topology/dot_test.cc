@@ -109,6 +109,31 @@ TEST(TopologyDot, ALargeSwitchHasOneBox) {
   EXPECT_EQ(count(text, "label=\"1000x\""), 1u);
 }
 
+TEST(TopologyDot, InnerDimensionsOfManyRoutersAreBoxes) {
+  const std::string link = "link = { rate = \"100Gbit/s\", latency = \"2us\" }\n";
+  const BuiltTopology t(nodes_text(1000) + "[topology]\nkind = \"torus\"\ndims = [10, 10, 10]\n" +
+                        link);
+  EXPECT_EQ(blocks_of(t.config), (std::vector<uint32_t>{10, 100}));
+  const std::string text = dot_program(t.graph(), "t", false, blocks_of(t.config));
+  EXPECT_EQ(count(text, "[label="), 10u);
+  EXPECT_EQ(count(text, "\n100 NICs\""), 10u);
+  EXPECT_NE(text.find("\"w100\" -- \"w200\" [tooltip=\"100x 100 Gbit/s\""), std::string::npos);
+  EXPECT_EQ(count(text, "[tooltip="), 10u);  // a ring of boxes
+  EXPECT_EQ(count(dot_program(t.graph(), "t", true, blocks_of(t.config)), "[label="), 1000u);
+
+  // Switches between the same boxes are one, those inside a box are counted.
+  const std::string dimension = ", link = { rate = \"100Gbit/s\", latency = \"2us\" } },\n";
+  const BuiltTopology stack(nodes_text(128) +
+                            "[topology]\nkind = \"dimensions\"\ndimensions = [\n"
+                            "{ kind = \"switch\", size = 4" +
+                            dimension + "{ kind = \"ring\", size = 4" + dimension +
+                            "{ kind = \"switch\", size = 8" + dimension + "]\n");
+  const std::string boxes = dot_program(stack.graph(), "s", false, blocks_of(stack.config));
+  EXPECT_EQ(count(boxes, "\n4 NICs, 1 switch\""), 32u) << boxes;
+  EXPECT_EQ(count(boxes, "\n4 switches\""), 4u);
+  EXPECT_EQ(count(boxes, "[label="), 32u + 4);
+}
+
 TEST(TopologyDot, ARouterIsItsNode) {
   const BuiltTopology t(nodes_text(16) +
                         "[topology]\nkind = \"torus\"\ndims = [4, 4]\n"
