@@ -53,7 +53,8 @@ struct DimensionCosts {
 /// From the start of the collective on all ranks at once until its end. `bytes` as nccl-tests count
 /// them (of the larger buffer), `splits` >= 1. The collective is all_reduce, all_gather,
 /// reduce_scatter or all_to_all. Of a chunk each rank gets the n-th, rounded down to whole bytes, as
-/// that simulator divides; what is left over is not sent.
+/// that simulator divides; what is left over is not sent. Duration::max(): it takes at least as
+/// long.
 Duration dimensions_time(const std::vector<Dimension>& dimensions, Collective collective,
                          uint64_t bytes, uint32_t splits, const DimensionCosts& costs);
 

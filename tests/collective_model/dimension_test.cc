@@ -121,6 +121,20 @@ TEST(DimensionTime, WhatRanksDoNotDivideIsRoundedDown) {
   EXPECT_EQ(time({star}, Collective::kAllReduce, 8), Duration::ns(4 + 2 + 2 + 4));
 }
 
+// Beyond 64 bits of picoseconds, 106 days, times are not wrapped.
+TEST(DimensionTime, NothingOverflows) {
+  const auto ring = dimension(Kind::kRing, 4, 80, Duration(), By::kRing);
+  DimensionCosts costs;
+  costs.memory = Rate::bits_per_second(1'000);  // 8 ms a byte; three times as long for three parts
+  const uint64_t part = 100'000'000;
+  EXPECT_EQ(time({ring}, Collective::kReduceScatter, 4 * part, 1, costs),
+            Duration::ms(8) * part * 9 + Duration::ps(100) * part * 3);
+  EXPECT_EQ(time({ring}, Collective::kReduceScatter, 8 * part, 1, costs), Duration::max());
+  EXPECT_EQ(time({ring}, Collective::kReduceScatter, uint64_t{1} << 40, 3, costs), Duration::max());
+  costs.memory = Rate::bits_per_second(1);
+  EXPECT_EQ(time({ring}, Collective::kAllReduce, uint64_t{1} << 40, 1000, costs), Duration::max());
+}
+
 TEST(DimensionTime, WhatCannotRunIsNamed) {
   EXPECT_STREQ(why_not(dimension(Kind::kSwitch, 6, 80, {}, By::kDirect)), "");
   EXPECT_STREQ(why_not(dimension(Kind::kRing, 6, 80, {}, By::kRing)), "");
