@@ -7,6 +7,9 @@
 namespace understudy {
 namespace {
 
+/// Wide enough for the largest sizes at the smallest rates.
+using Picoseconds = __int128;
+
 /// One dimension's clock: what messages and reductions take in it.
 class Steps {
  public:
@@ -14,20 +17,25 @@ class Steps {
       : dimension_(dimension), costs_(costs) {}
 
   /// All messages of a step are `bytes` long and start at once; each link carries `alike` of them.
-  Duration step(uint64_t bytes, uint32_t alike = 1) const {
-    const Duration wire = dimension_.rate.time_for(bytes);
-    const int64_t hops = dimension_.kind == DimensionKind::kSwitch ? 2 : 1;
-    Duration time = costs_.store_and_forward ? rounded(dimension_.latency + wire) * hops
-                                             : rounded(dimension_.latency * hops + wire);
+  Picoseconds step(uint64_t bytes, uint32_t alike = 1) const {
+    const Picoseconds wire = time_at(dimension_.rate, bytes);
+    const Picoseconds latency = dimension_.latency.ps();
+    const int hops = dimension_.kind == DimensionKind::kSwitch ? 2 : 1;
+    Picoseconds time =
+        costs_.store_and_forward ? rounded(latency + wire) * hops : rounded(latency * hops + wire);
     if (costs_.shared_links) time += rounded(wire) * (alike - 1);
-    return time + costs_.endpoint;
+    return time + costs_.endpoint.ps();
   }
   /// Two reads and a write.
-  Duration reduction(uint64_t bytes) const { return rounded(costs_.memory.time_for(bytes)) * 3; }
+  Picoseconds reduction(uint64_t bytes) const { return rounded(time_at(costs_.memory, bytes)) * 3; }
 
  private:
-  Duration rounded(Duration time) const {
-    return Duration::ps(time.ps() / costs_.rounding.ps() * costs_.rounding.ps());
+  static Picoseconds time_at(Rate rate, uint64_t bytes) {
+    if (rate.is_unlimited()) return 0;
+    return Picoseconds{bytes} * Rate::kPsBitsPerByte / rate.bps();
+  }
+  Picoseconds rounded(Picoseconds time) const {
+    return time / costs_.rounding.ps() * costs_.rounding.ps();
   }
 
   const Dimension& dimension_;
@@ -40,29 +48,29 @@ uint64_t part(Collective collective, uint64_t held, uint32_t ranks) {
   return collective == Collective::kAllGather ? held : held / ranks;
 }
 
-Duration ring(const Steps& steps, Collective collective, uint64_t held, int64_t n) {
+Picoseconds ring(const Steps& steps, Collective collective, uint64_t held, int64_t n) {
   const uint64_t message = part(collective, held, static_cast<uint32_t>(n));
   int64_t count = n - 1;
   if (collective == Collective::kAllReduce) count = 2 * (n - 1);
   // A part for the rank d places on crosses d links, and a rank passes on those of others.
   if (collective == Collective::kAllToAll) count = n * (n - 1) / 2;
-  Duration time = steps.step(message) * count;
+  Picoseconds time = steps.step(message) * count;
   if (reduces(collective)) time += steps.reduction(message) * (n - 1);
   return time;
 }
 
-Duration direct(const Steps& steps, const Dimension& dimension, Collective collective,
-                uint64_t held) {
+Picoseconds direct(const Steps& steps, const Dimension& dimension, Collective collective,
+                   uint64_t held) {
   const uint64_t message = part(collective, held, dimension.size);
   const uint32_t alike = dimension.kind == DimensionKind::kSwitch ? dimension.size - 1 : 1;
-  Duration time = steps.step(message, alike) * (collective == Collective::kAllReduce ? 2 : 1);
+  Picoseconds time = steps.step(message, alike) * (collective == Collective::kAllReduce ? 2 : 1);
   if (reduces(collective)) time += steps.reduction(message);
   return time;
 }
 
-Duration halving_doubling(const Steps& steps, Collective collective, uint64_t held, uint32_t n) {
+Picoseconds halving_doubling(const Steps& steps, Collective collective, uint64_t held, uint32_t n) {
   const int rounds = std::countr_zero(n);
-  Duration time;
+  Picoseconds time = 0;
   if (reduces(collective)) {
     for (int i = 1; i <= rounds; ++i) {
       time += steps.step(held >> i);
@@ -70,7 +78,8 @@ Duration halving_doubling(const Steps& steps, Collective collective, uint64_t he
       if (i > 1) time += steps.reduction(held >> i);
     }
   }
-  if (collective == Collective::kAllReduce) held >>= rounds;
+  // The way back begins with twice the half of the last part: of an odd part a byte less.
+  if (collective == Collective::kAllReduce) held = held >> (rounds + 1) << 1;
   if (collective != Collective::kReduceScatter) {
     for (int i = 0; i < rounds; ++i) time += steps.step(held << i);
   }
@@ -79,13 +88,14 @@ Duration halving_doubling(const Steps& steps, Collective collective, uint64_t he
 
 struct Phase {
   uint32_t dimension;
-  Duration time;
+  Picoseconds time;
 };
+using Chain = std::vector<Phase>;
 
-Duration phase_time(const Dimension& dimension, Collective collective, uint64_t held,
-                    const DimensionCosts& costs) {
+Picoseconds phase_time(const Dimension& dimension, Collective collective, uint64_t held,
+                       const DimensionCosts& costs) {
   const Steps steps(dimension, costs);
-  Duration time = costs.endpoint;
+  Picoseconds time = costs.endpoint.ps();
   switch (dimension.algorithm) {
     case DimensionAlgorithm::kRing:
       return time + ring(steps, collective, held, dimension.size);
@@ -98,9 +108,9 @@ Duration phase_time(const Dimension& dimension, Collective collective, uint64_t 
 }
 
 /// What one chunk goes through; `held` is what a rank has of it at the start.
-std::vector<Phase> phases(const std::vector<Dimension>& dimensions, Collective collective,
-                          uint64_t held, const DimensionCosts& costs) {
-  std::vector<Phase> out;
+Chain phases(const std::vector<Dimension>& dimensions, Collective collective, uint64_t held,
+             const DimensionCosts& costs) {
+  Chain out;
   std::vector<uint32_t> used;
   for (uint32_t d = 0; d < dimensions.size(); ++d) {
     if (dimensions[d].size > 1) used.push_back(d);
@@ -121,6 +131,39 @@ std::vector<Phase> phases(const std::vector<Dimension>& dimensions, Collective c
   return out;
 }
 
+/// When the last of these chunks, all of which are there at the start, has gone through its chain.
+Picoseconds pass_through(size_t dimensions, const std::vector<const Chain*>& chunks) {
+  struct Waiting {
+    Picoseconds since;
+    const Chain* chain;
+    uint32_t phase;
+  };
+  std::vector<std::deque<Waiting>> queues(dimensions);
+  std::vector<Picoseconds> free(dimensions);
+  for (const Chain* chain : chunks) {
+    queues[chain->front().dimension].push_back({0, chain, 0});
+  }
+  // Phases end one after the other, so that chunks come to every queue in the order of time.
+  for (Picoseconds now = 0;;) {
+    size_t next = dimensions;
+    Picoseconds earliest = 0;
+    for (size_t d = 0; d < dimensions; ++d) {
+      if (queues[d].empty()) continue;
+      const Waiting& first = queues[d].front();
+      const Picoseconds end = std::max(first.since, free[d]) + (*first.chain)[first.phase].time;
+      if (next != dimensions && end >= earliest) continue;
+      earliest = end;
+      next = d;
+    }
+    if (next == dimensions) return now;
+    now = free[next] = earliest;
+    const Chain* chain = queues[next].front().chain;
+    const uint32_t phase = queues[next].front().phase + 1;
+    queues[next].pop_front();
+    if (phase < chain->size()) queues[(*chain)[phase].dimension].push_back({now, chain, phase});
+  }
+}
+
 }  // namespace
 
 const char* why_not(const Dimension& dimension) {
@@ -137,34 +180,16 @@ Duration dimensions_time(const std::vector<Dimension>& dimensions, Collective co
                          uint64_t bytes, uint32_t splits, const DimensionCosts& costs) {
   uint64_t ranks = 1;
   for (const Dimension& dimension : dimensions) ranks *= dimension.size;
-  const uint64_t held = (collective == Collective::kAllGather ? bytes / ranks : bytes) / splits;
-  const std::vector<Phase> chain = phases(dimensions, collective, held, costs);
-  if (chain.empty()) return Duration();
-  struct Waiting {
-    Duration since;
-    uint32_t phase;
-  };
-  std::vector<std::deque<Waiting>> queues(dimensions.size());
-  std::vector<Duration> free(dimensions.size());
-  queues[chain[0].dimension].assign(splits, {Duration(), 0});
-  // Phases end one after the other, so that chunks come to every queue in the order of time.
-  for (Duration now;;) {
-    size_t next = queues.size();
-    Duration earliest = Duration::max();
-    for (size_t d = 0; d < queues.size(); ++d) {
-      if (queues[d].empty()) continue;
-      const Waiting& first = queues[d].front();
-      const Duration end = std::max(first.since, free[d]) + chain[first.phase].time;
-      if (end >= earliest) continue;
-      earliest = end;
-      next = d;
-    }
-    if (next == queues.size()) return now;
-    now = free[next] = earliest;
-    const uint32_t phase = queues[next].front().phase + 1;
-    queues[next].pop_front();
-    if (phase < chain.size()) queues[chain[phase].dimension].push_back({now, phase});
-  }
+  const uint64_t held = collective == Collective::kAllGather ? bytes / ranks : bytes;
+  const uint64_t whole = held / splits, rest = held % splits;
+  const Chain chunk = phases(dimensions, collective, whole, costs);
+  const Chain last = phases(dimensions, collective, rest, costs);
+  if (chunk.empty()) return Duration();
+  std::vector<const Chain*> chunks;
+  if (whole != 0) chunks.assign(splits, &chunk);
+  if (rest != 0) chunks.push_back(&last);
+  const Picoseconds time = pass_through(dimensions.size(), chunks);
+  return time < Duration::max().ps() ? Duration::ps(static_cast<int64_t>(time)) : Duration::max();
 }
 
 }  // namespace understudy

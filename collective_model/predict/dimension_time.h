@@ -2,11 +2,12 @@
 // an algorithm of its own: the closed forms that the analytical simulators of this field use, in
 // integer picoseconds. No packets, no credits: a message is its latency and its bytes.
 //
-// A collective is cut into `splits` chunks. All-reduce of a chunk is a reduce-scatter in every
-// dimension but the last, from the innermost on, an all-reduce in the last, and all-gathers back;
-// all-gather starts with the outermost; reduce-scatter and all-to-all with the innermost. A
-// dimension carries one chunk at a time, first come, first served. This is the hierarchy of
-// ASTRA-sim 2 (astra-sim/system/Sys.cc, with "localBWAware") and Themis.
+// A collective is cut into `splits` chunks of whole bytes, and a smaller one of the bytes that are
+// left, if any. All-reduce of a chunk is a reduce-scatter in every dimension but the last, from the
+// innermost on, an all-reduce in the last, and all-gathers back; all-gather starts with the
+// outermost; reduce-scatter and all-to-all with the innermost. A dimension carries one chunk at a
+// time, first come, first served. This is the hierarchy of ASTRA-sim 2 (astra-sim/system/Sys.cc,
+// with "localBWAware") and of Themis' baseline.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,9 @@ struct DimensionCosts {
 
 /// From the start of the collective on all ranks at once until its end. `bytes` as nccl-tests count
 /// them (of the larger buffer), `splits` >= 1. The collective is all_reduce, all_gather,
-/// reduce_scatter or all_to_all; sizes are divided by whole numbers, remainders are not sent.
+/// reduce_scatter or all_to_all. Of a chunk each rank gets the n-th, rounded down to whole bytes, as
+/// that simulator divides; what is left over is not sent. Duration::max(): it takes at least as
+/// long.
 Duration dimensions_time(const std::vector<Dimension>& dimensions, Collective collective,
                          uint64_t bytes, uint32_t splits, const DimensionCosts& costs);
 

@@ -12,7 +12,7 @@ namespace {
 
 struct TopoArguments {
   std::string config, drawing;
-  bool json = false;
+  bool json = false, all = false;
 };
 
 int topo(const TopoArguments& arguments) {
@@ -33,7 +33,9 @@ int topo(const TopoArguments& arguments) {
       arguments.json ? summary_json(*config, summary) : summary_text(*config, summary);
   std::fputs(text.c_str(), stdout);
   if (arguments.drawing.empty()) return kExitOk;
-  if (const auto drawn = draw_topology(topology->graph, config->path, arguments.drawing); !drawn) {
+  const auto drawn = draw_topology(topology->graph, config->path, arguments.drawing, arguments.all,
+                                   blocks_of(*config));
+  if (!drawn) {
     std::fprintf(stderr, "%s\n", drawn.error().text.c_str());
     return kExitFailed;
   }
@@ -48,8 +50,12 @@ void add_topo(CLI::App& app, int& status) {
       app.add_subcommand("topo", "Says what a configuration's network amounts to, and draws it");
   auto arguments = std::make_shared<TopoArguments>();
   command->add_option("config", arguments->config, "Configuration (TOML)")->required();
-  command->add_option("--draw", arguments->drawing,
-                      "Draw it: *.svg or *.png by Graphviz, or its program, *.dot");
+  CLI::Option* draw = command->add_option(
+      "--draw", arguments->drawing, "Draw it: *.svg or *.png by Graphviz, or its program, *.dot");
+  command
+      ->add_flag("--all", arguments->all,
+                 "Draw each host and switch: of more than 64 hosts, racks or pods are boxes else")
+      ->needs(draw);
   command->add_flag("--json", arguments->json, "Print the summary as JSON");
   command->footer("Example: understudy topo configs/topology/fat_tree_1024.toml --draw out.svg");
   command->callback([arguments, &status] { status = topo(*arguments); });

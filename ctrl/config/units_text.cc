@@ -43,6 +43,8 @@ struct Quantity {
 
 constexpr Quantity kRate = {"a rate (or \"unlimited\")", kRateUnits, "bit/s", 1'000'000'000'000'000,
                             "1000Tbit/s"};
+constexpr Quantity kMemoryRate = {"a rate (or \"unlimited\")", kRateUnits, "bit/s",
+                                  1'000'000'000'000'000'000, "1000000Tbit/s"};
 constexpr Quantity kDuration = {"a duration", kTimeUnits, "ps", 86'400'000'000'000'000, "86400s"};
 constexpr Quantity kSize = {"a size", kSizeUnits, "byte", uint64_t{1} << 40, "1024GiB"};
 
@@ -98,14 +100,18 @@ Result<uint64_t> parse_quantity(std::string_view text, const Quantity& q) {
   return wrong(q, "unknown unit \"" + std::string(name) + "\"" + suggest(name, known));
 }
 
-}  // namespace
-
-Result<Rate> parse_rate(std::string_view text) {
+Result<Rate> rate_up_to(std::string_view text, const Quantity& q) {
   if (text == "unlimited") return Rate::unlimited();
-  const uint64_t bps = TRY(parse_quantity(text, kRate));
+  const uint64_t bps = TRY(parse_quantity(text, q));
   if (bps == 0) return fail("a rate must be above zero");
   return Rate::bits_per_second(bps);
 }
+
+}  // namespace
+
+Result<Rate> parse_rate(std::string_view text) { return rate_up_to(text, kRate); }
+
+Result<Rate> parse_memory_rate(std::string_view text) { return rate_up_to(text, kMemoryRate); }
 
 Result<Duration> parse_duration(std::string_view text) {
   const Result<uint64_t> ps = parse_quantity(text, kDuration);

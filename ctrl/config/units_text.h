@@ -14,6 +14,9 @@ namespace understudy {
 /// error: Rate's zero means unlimited. Errors say what was expected.
 Result<Rate> parse_rate(std::string_view text);
 
+/// The same of a GPU's memory, which is faster than any link: up to 1000000Tbit/s.
+Result<Rate> parse_memory_rate(std::string_view text);
+
 /// A number and one of ps, ns, us, ms, s; never negative.
 Result<Duration> parse_duration(std::string_view text);
 

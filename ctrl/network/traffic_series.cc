@@ -268,7 +268,7 @@ Result<void> TrafficSeries::finish(const std::string& heading, const std::vector
                                    const std::vector<Duration>& took) {
   TRY(file_.finish());
   if (options_.plot.empty()) return {};
-  SeriesPlot plot{options_.plot, heading, interval_, {}, {}};
+  SeriesPlot plot{options_.plot, heading, interval_, {}, {}, 0, 0};
   std::vector<LinkId> links;
   for (const Link& l : links_) {
     if (bytes[l.link] != 0) links.push_back(l.link);
@@ -280,6 +280,8 @@ Result<void> TrafficSeries::finish(const std::string& heading, const std::vector
   }
   size_t senders = 0;
   plot.senders = drawn_senders(took, senders);
+  plot.other_links = links.size() - plot.links.size();
+  plot.other_senders = senders - plot.senders.size();
   if (plot.senders.size() < senders || plot.links.size() < links.size()) {
     plot.heading += ": the busiest " + std::to_string(plot.links.size()) + " of " +
                     std::to_string(links.size()) + " links, " +

@@ -307,10 +307,26 @@ std::vector<ValidityLine> prediction_validity(const std::vector<Prediction>& pre
   return joined_validity(named);
 }
 
+/// By dimensions: every time can be counted in picoseconds.
+void check_times(const Config& config, const JobConfig& job, std::vector<ConfigError>& errors) {
+  for (const uint64_t bytes : job.sizes) {
+    const Duration time =
+        dimensions_time(job.dimensions, job.collective, bytes, job.splits, config.dimension_costs);
+    if (time < Duration::max()) continue;
+    errors.push_back({config.path, job.line, "job.sizes", std::to_string(bytes) + " bytes",
+                      "at the rates of the [topology] and of [dimension_costs] this takes more "
+                      "than 106 days"});
+    return;
+  }
+}
+
 std::vector<ConfigError> check_choices(const Config& config) {
   std::vector<ConfigError> errors;
   for (const JobConfig& job : config.jobs) {
-    if (!job.dimensions.empty()) continue;
+    if (!job.dimensions.empty()) {
+      check_times(config, job, errors);
+      continue;
+    }
     const auto tuner = job_tuner(config, job);
     if (!tuner) {
       errors = tuner.error();  // of [nccl], and so the same for every job

@@ -13,7 +13,7 @@ inline const DrawingProgram kGnuplot{"gnuplot", "plots", "gnuplot-nox"};
 
 struct PlotPoint {
   double x, y;
-  double spread = 0;  ///< of y, up and down
+  double spread = 0;  ///< of y, up and down; of filled curves the upper y
 };
 
 struct PlotSeries {

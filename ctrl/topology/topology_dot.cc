@@ -9,6 +9,7 @@
 
 #include "ctrl/report/draw.h"
 #include "ctrl/report/text.h"
+#include "ctrl/topology/topology_boxes.h"
 #include "ctrl/topology/topology_summary.h"
 
 namespace understudy {
@@ -23,6 +24,9 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
+/// Below the title of a picture that does not show each host.
+constexpr const char* kBoxed = "\nboxes stand for several hosts or switches; --all draws each";
+
 /// Cables between two vertices that are drawn, or boxes.
 struct Bundle {
   uint64_t cables = 0;
@@ -32,12 +36,8 @@ struct Bundle {
 
 class Drawing {
  public:
-  explicit Drawing(const Graph& graph)
-      : graph_(graph),
-        collapsed_(graph.vertices().size() > kMostDrawn),
-        routers_(std::any_of(graph.vertices().begin(), graph.vertices().end(),
-                             [](const Vertex& v) { return v.name.ends_with("/router"); })) {
-    for (VertexId v = 0; v < graph.vertices().size(); ++v) shown_.push_back(place_of(v));
+  Drawing(const Graph& graph, bool all, const std::vector<uint32_t>& blocks)
+      : graph_(graph), boxes_(boxes_of(graph, all, blocks)) {
     for (LinkId id = 0; id < graph.links().size(); id += 2) add(id);
   }
 
@@ -45,11 +45,12 @@ class Drawing {
     std::map<uint8_t, std::vector<std::string>> tiers;
     std::string vertices;
     for (VertexId v = 0; v < graph_.vertices().size(); ++v) {
-      if (shown_[v] == v) vertices += vertex(v, tiers);
+      if (boxes_.shown[v] == v) vertices += vertex(v, tiers);
     }
     std::string out = "graph topology {\n";
-    if (routers_) {  // a grid has no tiers; the quick layout where there are many
-      out += std::string("  layout=") + (collapsed_ ? "sfdp" : "neato") + "\n  overlap=false\n";
+    if (boxes_.routers) {  // a grid has no tiers; the quick layout where there are many
+      const bool many = graph_.vertices().size() > kMostDrawn;
+      out += std::string("  layout=") + (many ? "sfdp" : "neato") + "\n  overlap=false\n";
     } else {  // tiers one above the other, the further apart the wider they are
       size_t widest = 0;
       for (const auto& [tier, names] : tiers) widest = std::max(widest, names.size());
@@ -57,12 +58,13 @@ class Drawing {
           "  rankdir=BT\n  ranksep=" + decimal_text(1 + static_cast<double>(widest) / 10, 1) + "\n";
     }
     out += "  size=\"60,60\"\n  splines=line\n";
-    out += "  label=" + quoted(title) + "\n  fontname=\"sans-serif\"\n";
+    out += "  label=" + quoted(title + (boxes_.boxes.empty() ? "" : kBoxed)) +
+           "\n  fontname=\"sans-serif\"\n";
     out += "  node [fontname=\"sans-serif\", fontsize=11, style=filled, fillcolor=white]\n";
     out += "  edge [fontname=\"sans-serif\", fontsize=9]\n";
     out += vertices;
     for (const auto& [tier, names] : tiers) {
-      if (routers_) break;
+      if (boxes_.routers || names.size() < 2) continue;
       // In the order of the graph: a chain that nobody sees.
       out += "  { rank=same; ";
       for (size_t i = 0; i < names.size(); ++i) out += (i == 0 ? "" : " -- ") + names[i];
@@ -73,44 +75,35 @@ class Drawing {
   }
 
  private:
-  /// The vertex that stands for this one in the picture, or kNoVertex. NICs of one switch are drawn
-  /// as the first of them.
-  VertexId place_of(VertexId v) {
-    const Vertex& vertex = graph_.vertices()[v];
-    if (routers_ && vertex.kind == VertexKind::kNic) return kNoVertex;  // its router is the node
-    if (!collapsed_ || (vertex.kind == VertexKind::kSwitch && vertex.tier != 0)) return v;
-    if (vertex.kind != VertexKind::kNic) return kNoVertex;
-    std::vector<VertexId> ends;
-    for (LinkId out : graph_.out(v)) {
-      const VertexId to = graph_.link(out).to;
-      if (graph_.vertices()[to].tier != 0) ends.push_back(to);
-    }
-    const VertexId first = first_nic_.try_emplace(ends, v).first->second;
-    members_[first].push_back(v);
-    return first;
-  }
-
   void add(LinkId id) {
     const GraphLink& link = graph_.link(id);
-    const VertexId a = shown_[link.from], b = shown_[link.to];
-    if (a == kNoVertex || b == kNoVertex) return;
+    const VertexId a = boxes_.shown[link.from], b = boxes_.shown[link.to];
+    if (a == kNoVertex || b == kNoVertex || a == b) return;
     Bundle& bundle = bundles_[std::minmax(a, b)];
     ++bundle.cables;
     bundle.rate = std::max(bundle.rate, link.rate);
-    for (LinkId one : {id, reverse(id)}) {
-      const GraphLink& way = graph_.link(one);
-      bundle.troubled = bundle.troubled || way.loss > 0 || !way.down.empty();
+    bundle.troubled = bundle.troubled || is_troubled(graph_, id);
+  }
+
+  /// From its first to its last, and how many of what it stands for.
+  std::string label_of(VertexId v, const Box& box) const {
+    std::string text = graph_.vertices()[v].name + " .. " + graph_.vertices()[box.last].name + "\n";
+    if (box.pods > 1) text += count_text(box.pods, "pod") + ", ";
+    if (box.nics > 0) text += count_text(box.nics, "NIC");
+    if (box.nics > 0 && box.switches > 0) text += ", ";
+    if (box.switches > 0) {
+      text += std::to_string(box.switches) + (box.switches == 1 ? " switch" : " switches");
     }
+    return text;
   }
 
   std::string vertex(VertexId v, std::map<uint8_t, std::vector<std::string>>& tiers) const {
     const Vertex& vertex = graph_.vertices()[v];
-    std::string label = vertex.name;
-    if (const auto box = members_.find(v); box != members_.end() && box->second.size() > 1) {
-      label += " .. " + graph_.vertices()[box->second.back()].name + "\n" +
-               count_text(box->second.size(), "NIC");
-    }
-    std::string text = "  " + quoted(vertex.name) + " [label=" + quoted(label);
+    const auto box = boxes_.boxes.find(v);
+    const bool one = box == boxes_.boxes.end();
+    std::string text = "  " + quoted(vertex.name) +
+                       " [label=" + quoted(one ? vertex.name : label_of(v, box->second));
+    if (!one && box->second.troubled) text += ", color=red";
     if (vertex.kind == VertexKind::kGpu) text += ", shape=ellipse, fillcolor=\"#e5f5e0\"";
     if (vertex.kind == VertexKind::kNic) text += ", shape=box, fillcolor=\"#deebf7\"";
     if (vertex.kind == VertexKind::kSwitch) text += ", shape=box, style=\"filled,rounded\"";
@@ -136,11 +129,7 @@ class Drawing {
   }
 
   const Graph& graph_;
-  bool collapsed_;
-  bool routers_;  ///< nodes forward: torus, mesh, stack
-  std::vector<VertexId> shown_;
-  std::map<std::vector<VertexId>, VertexId> first_nic_;
-  std::map<VertexId, std::vector<VertexId>> members_;
+  Boxes boxes_;
   std::map<std::pair<VertexId, VertexId>, Bundle> bundles_;
 };
 
@@ -155,16 +144,33 @@ Result<void> write_text(const std::string& file, const std::string& text) {
 
 }  // namespace
 
-std::string dot_program(const Graph& graph, const std::string& title) {
-  return Drawing(graph).text(title);
+std::string dot_program(const Graph& graph, const std::string& title, bool all,
+                        const std::vector<uint32_t>& blocks) {
+  return Drawing(graph, all, blocks).text(title);
+}
+
+std::vector<uint32_t> blocks_of(const Config& config) {
+  std::vector<uint32_t> out;
+  if (!config.topology) return out;
+  std::vector<uint32_t> sizes = config.topology->dims;
+  for (const DimensionConfig& dimension : config.topology->dimensions) {
+    sizes.push_back(dimension.size);
+  }
+  uint32_t hosts = 1;
+  for (size_t d = 0; d + 1 < sizes.size(); ++d) {
+    hosts *= sizes[d];
+    if (hosts > 1) out.push_back(hosts);
+  }
+  return out;
 }
 
 bool can_draw(const std::string& file) {
   return file.ends_with(".svg") || file.ends_with(".png") || file.ends_with(".dot");
 }
 
-Result<void> draw_topology(const Graph& graph, const std::string& title, const std::string& file) {
-  const std::string text = dot_program(graph, title);
+Result<void> draw_topology(const Graph& graph, const std::string& title, const std::string& file,
+                           bool all, const std::vector<uint32_t>& blocks) {
+  const std::string text = dot_program(graph, title, all, blocks);
   if (file.ends_with(".dot")) return write_text(file, text);
   const std::string format = "-T" + file.substr(file.size() - 3);
   return draw_with({"dot", "topologies", "graphviz"}, {format, "-o", file}, text);

@@ -1,4 +1,4 @@
-// Collectives on stacks of dimensions. All 528 rows of ASTRA-sim's are tools/experiments/dimension_table's.
+// Collectives on stacks of dimensions. All 594 rows of ASTRA-sim's are tools/experiments/dimension_table's.
 #include "collective_model/predict/dimension_time.h"
 
 #include <gtest/gtest.h>
@@ -83,6 +83,56 @@ TEST(DimensionTime, ChunksFollowEachOther) {
   const Duration fast = Duration::ns(200);
   EXPECT_EQ(time({outer, inner}, Collective::kAllReduce, 12'000, 3),
             fast + Duration::us(2) * 3 + fast);
+}
+
+// 1 ns a byte: a chunk's time on a ring of two is what a rank sends.
+TEST(DimensionTime, WhatSplitsDoNotDivideIsASmallerChunk) {
+  const auto pair = dimension(Kind::kRing, 2, 8, Duration(), By::kRing);
+  EXPECT_EQ(time({pair}, Collective::kReduceScatter, 1'000, 3), Duration::ns(3 * 166));
+  EXPECT_EQ(time({pair}, Collective::kReduceScatter, 1'004, 3), Duration::ns(3 * 167 + 1));
+  EXPECT_EQ(time({pair}, Collective::kAllReduce, 1'004, 3), Duration::ns(2 * (3 * 167 + 1)));
+  EXPECT_EQ(time({pair}, Collective::kAllToAll, 1'004, 3), Duration::ns(3 * 167 + 1));
+  EXPECT_EQ(time({pair}, Collective::kAllGather, 1'004, 3), Duration::ns(3 * 167 + 1));
+  // Fewer bytes than chunks: the smaller one alone.
+  EXPECT_EQ(time({pair}, Collective::kReduceScatter, 6, 64), Duration::ns(3));
+  // It costs its messages' latencies like any other.
+  const auto far = dimension(Kind::kRing, 2, 8, Duration::us(1), By::kRing);
+  EXPECT_EQ(time({far}, Collective::kReduceScatter, 128, 64), Duration::ns(1'001) * 64);
+  EXPECT_EQ(time({far}, Collective::kReduceScatter, 130, 64), Duration::ns(1'001) * 65);
+  // It waits behind the others, and follows them from dimension to dimension.
+  const auto fast = dimension(Kind::kSwitch, 2, 80, Duration(), By::kRing);  // 100 ps a byte
+  EXPECT_EQ(time({fast, pair}, Collective::kReduceScatter, 10'400, 2),
+            Duration::ns(260 + 1'300 + 1'300));
+  EXPECT_EQ(time({fast, pair}, Collective::kReduceScatter, 12'002, 5),
+            Duration::ns(120 + 5 * 600));  // the last one: two bytes, one, none
+  EXPECT_EQ(time({fast, pair}, Collective::kReduceScatter, 12'004, 5),
+            Duration::ns(120 + 5 * 600 + 1));
+}
+
+TEST(DimensionTime, WhatRanksDoNotDivideIsRoundedDown) {
+  const auto ring = dimension(Kind::kRing, 3, 8, Duration(), By::kRing);
+  EXPECT_EQ(time({ring}, Collective::kReduceScatter, 1'000), Duration::ns(2 * 333));
+  EXPECT_EQ(time({ring}, Collective::kAllToAll, 1'001), Duration::ns(3 * 333));
+  EXPECT_EQ(time({ring}, Collective::kReduceScatter, 2), Duration());
+  // Halving-doubling: 7 bytes are sent as 3 and 1, and the way back begins with twice a half: none.
+  const auto star = dimension(Kind::kSwitch, 4, 8, Duration(), By::kHalvingDoubling);
+  EXPECT_EQ(time({star}, Collective::kReduceScatter, 7), Duration::ns(3 + 1));
+  EXPECT_EQ(time({star}, Collective::kAllReduce, 7), Duration::ns(3 + 1));
+  EXPECT_EQ(time({star}, Collective::kAllReduce, 8), Duration::ns(4 + 2 + 2 + 4));
+}
+
+// Beyond 64 bits of picoseconds, 106 days, times are not wrapped.
+TEST(DimensionTime, NothingOverflows) {
+  const auto ring = dimension(Kind::kRing, 4, 80, Duration(), By::kRing);
+  DimensionCosts costs;
+  costs.memory = Rate::bits_per_second(1'000);  // 8 ms a byte; three times as long for three parts
+  const uint64_t part = 100'000'000;
+  EXPECT_EQ(time({ring}, Collective::kReduceScatter, 4 * part, 1, costs),
+            Duration::ms(8) * part * 9 + Duration::ps(100) * part * 3);
+  EXPECT_EQ(time({ring}, Collective::kReduceScatter, 8 * part, 1, costs), Duration::max());
+  EXPECT_EQ(time({ring}, Collective::kReduceScatter, uint64_t{1} << 40, 3, costs), Duration::max());
+  costs.memory = Rate::bits_per_second(1);
+  EXPECT_EQ(time({ring}, Collective::kAllReduce, uint64_t{1} << 40, 1000, costs), Duration::max());
 }
 
 TEST(DimensionTime, WhatCannotRunIsNamed) {

@@ -33,7 +33,7 @@ void read_dimension_costs(TableReader& root, ReadContext& context) {
   TableReader table(*toml, "dimension_costs", context.errors);
   DimensionCosts& costs = context.config.dimension_costs;
   if (const auto endpoint = table.duration("endpoint")) costs.endpoint = endpoint->value;
-  if (const auto memory = table.rate("memory")) costs.memory = memory->value;
+  if (const auto memory = table.memory_rate("memory")) costs.memory = memory->value;
   if (const auto stored = table.boolean("store_and_forward")) {
     costs.store_and_forward = stored->value;
   }

@@ -140,6 +140,11 @@ std::optional<Located<Rate>> TableReader::rate(std::string_view key) {
   return quantity(any(key), key, "a rate with its unit in quotes, as in \"100Gbit/s\"", parse_rate);
 }
 
+std::optional<Located<Rate>> TableReader::memory_rate(std::string_view key) {
+  return quantity(any(key), key, "a rate with its unit in quotes, as in \"12800Gbit/s\"",
+                  parse_memory_rate);
+}
+
 std::optional<Located<Duration>> TableReader::duration(std::string_view key) {
   return quantity(any(key), key, kDurationExample, parse_duration);
 }

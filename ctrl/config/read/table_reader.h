@@ -64,6 +64,7 @@ class TableReader {
   std::optional<Located<double>> number(std::string_view key);
   std::optional<Located<bool>> boolean(std::string_view key);
   std::optional<Located<Rate>> rate(std::string_view key);
+  std::optional<Located<Rate>> memory_rate(std::string_view key);
   std::optional<Located<Duration>> duration(std::string_view key);
   std::optional<Located<uint64_t>> size(std::string_view key);
   /// An element of an array that was asked for by any().

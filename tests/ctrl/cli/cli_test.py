@@ -815,6 +815,22 @@ flows = 40
         texts = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
         self.assertTrue({"w0", "w63", "leaf3", "spine7"} <= texts, texts)
 
+    @unittest.skipUnless(shutil.which("dot"), "no Graphviz")
+    def test_drawings_of_a_thousand_hosts(self):
+        path = QUICKSTART.parent / "topology/fat_tree_1024.toml"
+        done = self.run_it("topo", path, "--draw", "t.svg")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        root = ElementTree.parse(self.folder / "t.svg").getroot()
+        texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertEqual(texts.count("64 NICs, 16 switches"), 16, texts)
+        self.assertLess(len(texts), 64)
+        done = self.run_it("topo", path, "--draw", "all.dot", "--all")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual((self.folder / "all.dot").read_text().count(" [label="), 1024 + 320)
+        done = self.run_it("topo", path, "--all")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--all requires --draw", done.stderr)
+
     def test_drawings_that_cannot_be_made(self):
         path = self.topology("")
         for name, part in (("t.pdf", ".svg, .png or .dot"), ("none/t.dot", "none/t.dot"),

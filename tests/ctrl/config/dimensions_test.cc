@@ -51,6 +51,38 @@ TEST(ConfigDimensions, ListOfAlgorithms) {
   EXPECT_EQ(config->dimension_costs.rounding, Duration::ns(1));
 }
 
+TEST(ConfigDimensions, SizesThatRanksDoNotDivide) {
+  for (const std::string collective : {"reduce_scatter", "all_to_all", "all_reduce"}) {
+    std::string odd = text("[\"ring\", \"ring\"]", "type = \"uint8\"\n", collective);
+    odd.replace(odd.find("96KiB"), 5, "1001B");
+    EXPECT_EQ(errors_of(odd), "") << collective;
+  }
+  // An all-gather has a part of each rank; and by NCCL's schedules every rank gets a part.
+  std::string parts = text("[\"ring\", \"ring\"]", "type = \"uint8\"\n", "all_gather");
+  parts.replace(parts.find("96KiB"), 5, "1001B");
+  EXPECT_NE(errors_of(parts).find("a size must be a multiple of 24 bytes"), std::string::npos);
+  std::string nccl = text("\"ring\"", "type = \"uint8\"\n", "reduce_scatter");
+  nccl.replace(nccl.find("96KiB"), 5, "1001B");
+  EXPECT_NE(errors_of(nccl).find("a size must be a multiple of 24 bytes"), std::string::npos);
+}
+
+TEST(ConfigDimensions, MemoryIsFasterThanLinks) {
+  const auto memory = [](const std::string& rate) {
+    return text("[\"ring\", \"ring\"]", "[dimension_costs]\nmemory = \"" + rate + "\"\n");
+  };
+  const ConfigResult config = load_config_text(memory("4000Tbit/s"), "f");
+  ASSERT_TRUE(config) << describe(config.error());
+  EXPECT_EQ(config->dimension_costs.memory.bps(), 4'000'000'000'000'000u);
+  EXPECT_EQ(errors_of(memory("1000000Tbit/s")), "");
+  EXPECT_EQ(errors_of(memory("unlimited")), "");
+  EXPECT_NE(errors_of(memory("1000001Tbit/s")).find("the most is 1000000Tbit/s"),
+            std::string::npos);
+  // Links stay what they were.
+  std::string link = memory("4000Tbit/s");
+  link.replace(link.find("10Tbit/s"), 8, "4000Tbit/s");
+  EXPECT_NE(errors_of(link).find("the most is 1000Tbit/s"), std::string::npos);
+}
+
 TEST(ConfigDimensions, WhatIsWrongIsNamed) {
   EXPECT_EQ(errors_of(text("[\"ring\"]")),
             "f:16: job.algorithm: found 1 texts: expected one for each of the 2 dimensions of the "

@@ -323,5 +323,22 @@ TEST(Prediction, SaysHowItWasFound) {
   }));
 }
 
+TEST(Predictions, TimesByDimensionsThatCannotBeCounted) {
+  const auto text = [](const std::string& memory) {
+    return std::string(
+               "format = 1\n[[node]]\nname = \"w\"\ncount = 4\n"
+               "link = { rate = \"10Tbit/s\", latency = \"0ns\" }\n[topology]\n"
+               "kind = \"dimensions\"\ndimensions = [ { kind = \"ring\", size = 4, link = { rate = "
+               "\"100Gbit/s\", latency = \"0ns\" } } ]\n[dimension_costs]\nmemory = \"") +
+           memory +
+           "\"\n[[job]]\nname = \"j\"\nranks = [\"w*\"]\ncollective = \"all_reduce\"\n"
+           "algorithm = [\"ring\"]\nsizes = [\"1GiB\"]\n";
+  };
+  EXPECT_EQ(error_of(text("1kbit/s")),
+            "p.toml:11: job.sizes: found 1073741824 bytes: at the rates of the [topology] and of "
+            "[dimension_costs] this takes more than 106 days\n");
+  EXPECT_EQ(error_of(text("4kbit/s")), "");
+}
+
 }  // namespace
 }  // namespace understudy

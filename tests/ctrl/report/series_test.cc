@@ -110,5 +110,65 @@ TEST(SeriesPlot, ManySamplesAreThinned) {
   EXPECT_EQ(block(*script, 1, 0)[1], "3 2");
 }
 
+// Links 1 to 5 carry as many Gbit/s in the first sample, of the second only the first has a row.
+TEST(SeriesPlot, OthersAreABand) {
+  auto file = SeriesFile::create("");
+  ASSERT_TRUE(file);
+  for (int64_t i = 1; i <= 5; ++i) {
+    const std::string name = "l" + std::to_string(i);
+    SeriesRow link = row(10, true, name);
+    link.queue = i == 5 ? 8000u : 0u;
+    link.throughput = static_cast<uint64_t>(i) * 1'000'000'000;
+    file->add(link);
+  }
+  SeriesRow link = row(20, true, "l1"), flow = row(30, false, "f1");
+  link.throughput = 2'000'000'000;
+  flow.rate = 500'000'000;
+  file->add(link);
+  file->add(flow);
+  ASSERT_TRUE(file->finish());
+  SeriesPlot plot{"a.svg", "", Duration::us(10), {"l4"}, {"f1"}};
+  plot.other_links = 4;
+  const auto script = series_script(*file, plot);
+  ASSERT_TRUE(script);
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(block(*script, 0, 0), (Lines{"10 8 8", "20 0 0", "30 0 0"}));   // least, most
+  EXPECT_EQ(block(*script, 0, 1), (Lines{"0 0", "10 8", "20 0", "30 0"}));  // median
+  EXPECT_EQ(block(*script, 1, 0), (Lines{"10 1 5", "20 2 2", "30 0 0"}));
+  EXPECT_EQ(block(*script, 1, 1), (Lines{"0 0", "10 2.5", "20 2", "30 0"}));
+  EXPECT_EQ(block(*script, 1, 2), (Lines{"0 0", "10 4", "20 0", "30 0"}));
+  EXPECT_EQ(block(*script, 2, 0), (Lines{"0 0", "10 0", "20 0", "30 0.5"}));  // no other senders
+  EXPECT_NE(script->find("$d0 using 1:2:3 with filledcurves"), std::string::npos);
+  EXPECT_NE(script->find("'4 others, least to most above 0'"), std::string::npos);
+}
+
+// Thinned: of each other link the mean of a point's samples, rows of neighbouring samples mixed.
+TEST(SeriesPlot, OthersAreThinnedToo) {
+  auto file = SeriesFile::create("");
+  ASSERT_TRUE(file);
+  constexpr int64_t kSamples = 4000;  // two to a point
+  for (int64_t i = 1; i <= kSamples; ++i) {
+    const int64_t at = i % 4 == 2 ? i + 1 : i % 4 == 3 ? i - 1 : i;
+    SeriesRow a = row(at, true, "a"), b = row(at, true, "b");
+    a.throughput = at % 2 == 0 ? 4'000'000'000u : 0u;
+    b.throughput = 6'000'000'000;
+    a.queue = b.queue = at % 2 == 0 ? 9000 : 5000;
+    file->add(a);
+    file->add(b);
+  }
+  ASSERT_TRUE(file->finish());
+  SeriesPlot plot{"a.svg", "", Duration::us(1), {}, {}};
+  plot.other_links = 2;
+  const auto script = series_script(*file, plot);
+  ASSERT_TRUE(script);
+  const auto carried = block(*script, 1, 0), queues = block(*script, 0, 0);
+  ASSERT_EQ(carried.size(), 2000u);
+  for (size_t i = 0; i < carried.size(); ++i) {
+    const std::string end = std::to_string(2 * (i + 1));
+    ASSERT_EQ(carried[i], end + " 2 6");
+    ASSERT_EQ(queues[i], end + " 9 9");
+  }
+}
+
 }  // namespace
 }  // namespace understudy

@@ -195,9 +195,15 @@ class JobReader {
     }
   }
 
+  /// By dimensions, what a rank holds is divided to whole bytes; an all-gather has its parts.
+  bool needs_equal_parts() const {
+    return has_parts(job_.collective) &&
+           (job_.dimensions.empty() || job_.collective == Collective::kAllGather);
+  }
+
   void check_size(const Located<uint64_t>& size) {
     const uint64_t element = element_bytes(job_.type);
-    const uint64_t parts = has_parts(job_.collective) ? rank_count() : 1;
+    const uint64_t parts = needs_equal_parts() ? rank_count() : 1;
     if (size.value == 0 || size.value % element != 0) {
       table_.error(size.line, "sizes", std::to_string(size.value) + " bytes",
                    "a size must be a positive multiple of " + std::to_string(element) + " bytes (" +
