@@ -53,6 +53,11 @@ void read_environment(TableReader& nccl, ReadContext& context, NcclConfig& confi
   for (const TomlNode& child : toml->children) {
     const auto value = table.text(child.key);
     if (!value) continue;
+    if (child.key == "NCCL_TOPO_FILE") {
+      table.error(value->line, child.key, "\"" + value->value + "\"",
+                  "give the nodes it is of topo_file, in their [[node]]");
+      continue;
+    }
     // Whether a version knows lists by function is seen when a job's version is known.
     NcclEnvironment trial;
     if (const auto set = trial.set(child.key, value->value, NcclVersion{}); !set) {

@@ -9,13 +9,20 @@
 #include "ctrl/predict/prediction.h"
 #include "ctrl/report/table.h"
 #include "ctrl/topology/topology.h"
+#include "tests/ctrl/config/topo_sample.h"
 #include "tests/rigs/compile_and_simulate.h"
 
 namespace understudy {
 namespace {
 
+/// The one file that configurations name: eight H100.
+tl::expected<std::string, ConfigError> file_of_h100(const std::string& path, size_t) {
+  EXPECT_EQ(path, "topo.xml");
+  return server(90, 18);
+}
+
 Config config_of(const std::string& text) {
-  const ConfigResult config = load_config_text(text, "m.toml");
+  const ConfigResult config = load_config_text(text, "m.toml", file_of_h100);
   EXPECT_TRUE(config) << describe(config.error());
   return config ? *config : Config();
 }
@@ -79,6 +86,17 @@ TEST(Machine, GivesTheAnswersOfItsFiguresWrittenOut) {
     EXPECT_EQ(simulated(with), simulated(written("250ns")));
     EXPECT_NE(predicted(with), predicted(named + kRest));
   }
+}
+
+TEST(Machine, AnswersAreThoseOfItsTopologyFile) {
+  const std::string rest = "link = { latency = \"1us\" }\n" + kRest;
+  const std::string named = node("machine = \"dgx-h100\"\n" + rest);
+  const std::string file = node("topo_file = \"topo.xml\"\n" + rest);
+  EXPECT_EQ(predicted(file), predicted(named));
+  EXPECT_EQ(simulated(file), simulated(named));
+  // Boards of which only NICs are left open.
+  EXPECT_EQ(predicted(node("machine = \"hgx-h100\"\ntopo_file = \"topo.xml\"\n" + rest)),
+            predicted(named));
 }
 
 TEST(Machine, AreCompleteButForTheNicsOfBoards) {
