@@ -23,6 +23,9 @@ struct BufferSizes {
   }
 };
 
+/// Of a node, where CollNet is taken.
+inline constexpr uint32_t kMostGpusOfCollnet = 8;
+
 struct Communicator {
   uint32_t nodes = 1;
   uint32_t gpus = 1;           ///< ranks on each node

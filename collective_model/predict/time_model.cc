@@ -115,9 +115,12 @@ class Costs {
   }
   bool knows_credits() const { return network_.farthest > 0; }
   double tail() const { return tail_; }
-  /// What NVLinks take for `bytes` of a channel's data.
+  /// What NVLinks take for `bytes` of a channel's data. Where a hop reads across them, each 128 bytes
+  /// are asked for by 16 that travel against the data, where another ring sends its own.
   double on_nvlink(double bytes) const {
-    return link_ > 0 ? bytes * expansion(shape_.protocol) / (1000 * link_) : 0;
+    if (link_ <= 0) return 0;
+    const double asked = shape_.bridged ? 144.0 / 128 : 1;
+    return bytes * expansion(shape_.protocol) * asked / (1000 * link_);
   }
   double step() const { return cost_.step; }
   double pass() const { return follows_passes() ? cost_.pass : cost_.round; }

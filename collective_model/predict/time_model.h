@@ -43,6 +43,7 @@ struct OperationShape {
   bool pxn = false;    ///< messages between nodes are copied inside the sender's node first
   /// NVLS: those of a ring, which together move what a GPU's link does. 0: `channels`.
   uint32_t link_channels = 0;
+  bool bridged = false;  ///< some of the ring's hops read across NVLinks (NcclGraph)
   uint32_t buffer = 4u << 20, ll_buffer = 512u << 10, ll128_buffer = 4'915'200;
 };
 

@@ -1,9 +1,12 @@
 #include "collective_model/schedule/lane.h"
 
+#include <algorithm>
+
 namespace understudy {
 namespace {
 
 constexpr uint64_t kCellTailAlign = 16;
+constexpr uint32_t kNvlsTailAlign = 16384;
 constexpr uint32_t kTreeThreads = 640;      // trees always use all threads
 constexpr uint64_t kLL128ThreadBytes = 60;  // that a thread moves at once
 
@@ -37,7 +40,10 @@ Lane make_lane(const Communicator& communicator, const Operation& operation,
   switch (cut_rule(communicator.version)) {
     case CutRule::kCells:
       lane.chunking = chunking_of(communicator, operation, part.bytes * ranks, 1);
-      lane.chunks = ChunkSeries(part, lane.chunking.chunk_bytes, per_loop, kCellTailAlign);
+      lane.chunks = ChunkSeries(part, lane.chunking.chunk_bytes, per_loop,
+                                operation.algorithm == Algorithm::kNvls
+                                    ? std::min(kNvlsTailAlign, lane.chunking.chunk_bytes)
+                                    : kCellTailAlign);
       break;
     case CutRule::kEven:
       lane.chunking = chunking_of(communicator, operation, operation.bytes() * ranks, channels);

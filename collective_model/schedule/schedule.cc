@@ -38,6 +38,9 @@ Result<void> check_in_switches(const Communicator& communicator, const Operation
     return fail(of + "within one node; several take nvls-tree");
   }
   if (!nvls && communicator.nodes < 2) return fail(of + "needs several nodes; one takes nvls");
+  if (is_collnet(operation.algorithm) && communicator.gpus > kMostGpusOfCollnet) {
+    return fail(of + "takes " + std::to_string(kMostGpusOfCollnet) + " ranks a node at most");
+  }
   if (is_nvls(operation.algorithm) &&
       (communicator.gpus < 2 || communicator.gpus > kMostGpusOfHeads)) {
     return fail(of + "needs 2 to " + std::to_string(kMostGpusOfHeads) + " ranks a node");

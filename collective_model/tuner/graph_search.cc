@@ -136,7 +136,7 @@ void search_graphs(NcclSystem& system, NcclVersion version, const CommunicatorSi
   if (best.intra >= 25 && !(newer && best.intra < 50 && best.channels > 4)) {
     const uint32_t twice = std::min(best.channels * 2, most / 2);
     const double share = twice > best.channels ? 2 : 1;
-    best = {twice, best.intra / share, best.intra / share};
+    best = {twice, best.intra / share, best.intra / share, best.bridged};
   }
   system.ring = system.tree = best;
   if (communicator.nodes == 2 && links.gpus > 1) {

@@ -150,16 +150,14 @@ uint32_t rings_of(const NvlinkMesh& mesh, uint32_t gpus, double link, double spe
 
 NcclGraph mesh_graph(const NvlinkMesh& mesh, uint32_t gpus, double link,
                      std::span<const double> speeds, uint32_t most) {
-  NcclGraph best{0, 0, 0};
-  bool best_bridged = true;
+  NcclGraph best{0, 0, 0, true};
   for (const double speed : speeds) {
     if (best.channels > 0 && speed / best.intra <= .49) break;
     for (const bool bridged : {false, true}) {
-      if (bridged && best.channels > 0 && !best_bridged) break;
+      if (bridged && !best.bridged) break;
       const uint32_t rings = rings_of(mesh, gpus, link, speed, bridged, most);
       if (rings * speed <= best.channels * best.intra) continue;
-      best = {rings, speed, speed};
-      best_bridged = bridged;
+      best = {rings, speed, speed, bridged};
     }
   }
   return best;

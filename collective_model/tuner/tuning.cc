@@ -4,9 +4,13 @@
 #include <bit>
 #include <utility>
 
+#include "collective_model/nccl/communicator.h"
+
 namespace understudy {
 namespace {
 
+constexpr uint64_t kCollnetThreshold = 512;  ///< bytes per thread
+constexpr uint32_t kAllThreads = 640;
 constexpr double kSlowLink = 12;  ///< GB/s of PCIe 3 x16: rings no faster use half the threads
 
 double floor_log2(uint32_t n) { return static_cast<double>(std::bit_width(n) - 1); }
@@ -43,8 +47,10 @@ Tuner::Tuner(NcclSystem system, CommunicatorSize communicator, NcclVersion versi
 std::string Tuner::no_switch(Collective collective, Algorithm algorithm, Protocol protocol) const {
   const bool nvls = is_nvls(algorithm);
   const std::string name = nvls ? "NVLS" : "CollNet";
-  if (nvls && !system_.nvls) return "no NVSwitch reduces here ([nccl] nvls = true)";
-  if (!nvls && !system_.collnet) return "no switch of the network reduces ([nccl] collnet = true)";
+  if (nvls && !system_.nvls)
+    return "no NVSwitch reduces here ([nccl] nvls = true, and no real node in the job)";
+  if (!nvls && !system_.collnet)
+    return "no switch of the network reduces ([nccl] collnet = true, and no real node in the job)";
   if (collective != Collective::kAllReduce) return name + " is modelled for all-reduce";
   if (protocol != Protocol::kSimple) return name + " knows Simple only";
   if (version_.minor < 22) return name + " is modelled for NCCL 2.22 and later";
@@ -53,6 +59,9 @@ std::string Tuner::no_switch(Collective collective, Algorithm algorithm, Protoco
     return "NVLS over several nodes is modelled as NVLS tree only";
   }
   if (algorithm != Algorithm::kNvls && communicator_.nodes == 1) return "needs several nodes";
+  if (!nvls && communicator_.gpus_per_node() > kMostGpusOfCollnet) {
+    return "CollNet takes " + std::to_string(kMostGpusOfCollnet) + " GPUs a node at most";
+  }
   if (nvls && environment_.nvls == 0) return "NCCL_NVLS_ENABLE=0";
   if (!nvls && environment_.collnet == 0) return "NCCL_COLLNET_ENABLE=0";
   if (nvls && system_.nvls_graph.channels < 2) return "NVLS needs two channels";
@@ -260,7 +269,7 @@ uint32_t Tuner::most_threads(Algorithm algorithm, Protocol protocol) const {
 }
 
 uint64_t Tuner::threshold(Algorithm algorithm, Protocol protocol) const {
-  if (is_collnet(algorithm)) return 512;
+  if (is_collnet(algorithm)) return kCollnetThreshold;
   if (algorithm == Algorithm::kRing || algorithm == Algorithm::kTree) {
     const auto& wish = environment_.thresholds[index(algorithm)][index(protocol)];
     if (wish) return *wish;
@@ -270,10 +279,28 @@ uint64_t Tuner::threshold(Algorithm algorithm, Protocol protocol) const {
   return ring_ll ? uint64_t{8} * communicator_.ranks : 8;
 }
 
+/// Of CollNet direct, half of whose threshold is enough each time that channels are halved.
+uint32_t Tuner::direct_channels(uint64_t bytes) const {
+  uint64_t channels = channels_, limit = kCollnetThreshold * kAllThreads;
+  const uint64_t heads = system_.collnet_graph.channels;
+  const auto few = [&] { return bytes < channels * heads * limit; };
+  for (uint64_t half = 16; half >= 1 && few(); half /= 2) {
+    for (; few() && channels > half; --channels) {
+      if (channels == half + half / 2) limit /= 2;
+    }
+  }
+  return static_cast<uint32_t>(channels);
+}
+
 void Tuner::set_size(TuningTable& table, uint64_t bytes) const {
   if (is_nvls(table.algorithm)) {
     table.channels_used = std::min(nvls_channels(system_.gpu, communicator_.nodes), channels_);
-    table.threads = 640;
+    table.threads = kAllThreads;
+    return;
+  }
+  if (table.algorithm == Algorithm::kCollnetDirect) {
+    table.channels_used = direct_channels(bytes);
+    table.threads = kAllThreads;
     return;
   }
   uint64_t channels = channels_;

@@ -22,6 +22,8 @@ struct NcclGraph {
   uint32_t channels = 1;
   double intra = 20;  ///< GB/s of a channel inside a node ...
   double inter = 12;  ///< ... and between nodes
+  /// Rings pass from GPU to GPU through a third one, from whose memory the receiver reads.
+  bool bridged = false;
 };
 
 /// The machine as NCCL sees it.
@@ -104,6 +106,7 @@ class Tuner {
   double latency(Collective collective, Algorithm algorithm, Protocol protocol) const;
   uint32_t most_threads(Algorithm algorithm, Protocol protocol) const;
   uint64_t threshold(Algorithm algorithm, Protocol protocol) const;
+  uint32_t direct_channels(uint64_t bytes) const;
   void set_size(TuningTable& table, uint64_t bytes) const;
 
   NcclSystem system_;

@@ -30,11 +30,19 @@ std::optional<std::vector<SweepCase>> cases_or_complain(const FctArguments& argu
                                                         const std::deque<Config>& configs) {
   std::vector<SweepCase> cases;
   for (const Config& config : configs) {
-    const std::string stem =
-        configs.size() > 1 ? std::filesystem::path(config.path).stem().string() : "";
-    if (arguments.controls.empty()) cases.push_back({stem.empty() ? "all" : stem, &config});
+    if (std::ranges::none_of(config.traffic, &TrafficConfig::slowdown)) {
+      std::fprintf(stderr,
+                   "%s: there is no [[traffic]] of pattern \"poisson\" or with slowdown = "
+                   "true\n",
+                   config.path.c_str());
+      return std::nullopt;
+    }
+    std::string stem = std::filesystem::path(config.path).stem().string();
+    if (arguments.controls.empty()) cases.push_back({stem, &config});
+    if (configs.size() == 1) stem.clear();
     for (const std::string& name : arguments.controls) {
-      SweepCase curve{stem.empty() ? name : stem + " " + name, &config};
+      SweepCase curve{stem, &config};
+      curve.name.append(stem.empty() ? "" : " ").append(name);
       curve.as_configured = false;
       const auto found = std::ranges::find(config.controls, name, &ControlConfig::name);
       if (found != config.controls.end()) {

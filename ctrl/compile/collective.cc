@@ -224,9 +224,8 @@ class Builder {
     const auto [it, fresh] = inner_numbers_.try_emplace(
         {c.from, c.to, c.channel, c.index}, static_cast<uint32_t>(setup_->inner.size()));
     if (fresh) {
-      InnerConnection inner{
-          .ways = job_ways(config_, job_, communicator_, *setup_->topology, c),
-          .window = 1};
+      InnerConnection inner{.ways = job_ways(config_, job_, communicator_, *setup_->topology, c),
+                            .window = 1};
       setup_->inner.push_back(inner);
     }
     uint32_t& window = setup_->inner[it->second].window;

@@ -379,6 +379,7 @@ OperationShape operation_shape(const Tuner& tuner, const TuningTable& table, Col
   if (is_nvls(shape.algorithm)) shape.heads = tuner.system().nvls_graph.channels;
   shape.link_channels = tuner.channels();
   if (is_collnet(shape.algorithm)) shape.heads = tuner.system().collnet_graph.channels;
+  shape.bridged = tuner.system().ring.bridged;
   const NcclEnvironment& environment = tuner.environment();
   shape.buffer = environment.buffer.value_or(shape.buffer);
   shape.ll_buffer = environment.ll_buffer.value_or(shape.ll_buffer);

@@ -26,10 +26,7 @@ struct OnLinks {
 constexpr double flow_error(const OperationShape& shape, const OnLinks& links) {
   if (shape.collective == Collective::kSendRecv) return 0.02;
   // Packets of many senders to one, or of one to many, are a matter of who is in front.
-  if (shape.collective == Collective::kGather || shape.collective == Collective::kScatter) {
-    return 0.4;
-  }
-  if (function_name(shape.collective).empty()) return 0.25;
+  if (function_name(shape.collective).empty()) return 0.4;
   if (shape.algorithm != Algorithm::kRing) return 0.4;
   // A credit, or an acknowledgement, that waits for one packet waits for a share of the step.
   if (!links.shared) {

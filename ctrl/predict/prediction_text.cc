@@ -34,11 +34,15 @@ std::string time_text(double us) {
 std::string why_text(const PredictedRow& row) {
   if (!row.tuning.chosen) return "";
   std::string text;
+  size_t width = 4;
+  for (const Algorithm a : kAlgorithmList) {
+    if (row.tuning.offered[index(a)]) width = std::max(width, std::string_view(word(a)).size());
+  }
   for (const Algorithm a : kAlgorithmList) {
     if (!row.tuning.offered[index(a)]) continue;
     for (const Protocol p : kProtocolList) {
       const TuningPair& pair = row.tuning.pairs[index(a)][index(p)];
-      text += format_text("#   %-4s %-6s  ", word(a), word(p));
+      text += format_text("#   %-*s %-6s  ", static_cast<int>(width), word(a), word(p));
       if (!pair.enabled) {
         text += "-  " + pair.reason + "\n";
         continue;
@@ -54,7 +58,10 @@ std::string why_text(const PredictedRow& row) {
   }
   const uint32_t all = row.tuning.channels, used = row.tuning.channels_used;
   text += format_text("#   %u of %u channels, %u threads each", used, all, row.tuning.threads);
-  return text + (used < all ? ": fewer, so that every thread has work\n" : "\n");
+  if (used == all) return text + "\n";
+  const char* why = is_nvls(row.tuning.algorithm) ? ": NVLS takes no more\n"
+                                                  : ": fewer, so that every thread has work\n";
+  return text + why;
 }
 
 const char* source_text(const PredictedRow& row) {

@@ -143,6 +143,24 @@ TEST(Heads, ChunksFitTheOperation) {
   EXPECT_EQ(chunk(4, 64 * mib), 65536u);
 }
 
+// What the last loop leaves is cut in whole 16 KiB of NVLS, whole 16 bytes of its tree.
+TEST(Heads, LastChunksAreWhole) {
+  const auto sizes = [](uint32_t nodes) {
+    const Operation o = all_reduce(nodes == 1 ? Algorithm::kNvls : Algorithm::kNvlsTree, 100'000);
+    std::vector<uint32_t> chunks;
+    for (const auto& rank : ranks_of(machine(nodes, 4, 1), o)) {
+      for (uint32_t c = 0; c < rank->connections().size(); ++c) {
+        const Connection& own = rank->connections()[c];
+        const bool to_last = own.direction == Direction::kSend && own.from == 0 && own.index == 2;
+        if (to_last) chunks.push_back(rank->message(c, own.messages - 1).data);
+      }
+    }
+    return chunks;  // of heads 1, 2, 3
+  };
+  EXPECT_EQ(sizes(1), (std::vector<uint32_t>{16384, 1696, 0}));
+  EXPECT_EQ(sizes(2), (std::vector<uint32_t>{25'008, 25'008, 24'976}));
+}
+
 TEST(Heads, WhatCannotBeIsRefused) {
   const auto why = [](Communicator c, Operation o) {
     const auto checked = check_operation(c, o);
@@ -153,6 +171,8 @@ TEST(Heads, WhatCannotBeIsRefused) {
   EXPECT_EQ(why(machine(2, 8), nvls), "algorithm: nvls: within one node; several take nvls-tree");
   EXPECT_EQ(why(machine(1, 8), tree), "algorithm: nvls-tree: needs several nodes; one takes nvls");
   EXPECT_EQ(why(machine(4, 1), tree), "algorithm: nvls-tree: needs 2 to 16 ranks a node");
+  EXPECT_EQ(why(machine(2, 16), all_reduce(Algorithm::kCollnetChain)),
+            "algorithm: collnet-chain: takes 8 ranks a node at most");
   Operation other = nvls;
   other.protocol = Protocol::kLL;
   EXPECT_EQ(why(machine(1, 8), other), "protocol: ll: nvls goes by simple only");

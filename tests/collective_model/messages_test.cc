@@ -286,5 +286,34 @@ TEST(WorkedNumbers, P2pRoundsFollowTheTriangularNumbers) {
   EXPECT_EQ(order, (std::vector<uint32_t>{0, 1, 3, 6, 10, 15, 5, 12, 4, 13, 7, 2, 14, 11, 9, 8}));
 }
 
+// With PXN a rank sends by the NIC that its peer has in the peer's node (docs/nccl 2.5). Numbers and
+// sizes of messages stay, and so does what does not leave the node.
+TEST(Pxn, SendsByTheReceiversNic) {
+  Communicator own;
+  own.nodes = 3;
+  own.gpus = own.nics = 4;
+  own.channels = 4;
+  Communicator pxn = own;
+  pxn.pxn = true;
+  Operation operation;
+  operation.collective = Collective::kAllToAll;
+  operation.count = 100'000;
+  const P2pRounds rounds(own);
+  for (uint32_t rank = 0; rank < own.ranks(); ++rank) {
+    const P2pRankSchedule a(own, operation, rounds, rank), b(pxn, operation, rounds, rank);
+    ASSERT_EQ(a.connections().size(), b.connections().size());
+    for (uint32_t i = 0; i < a.connections().size(); ++i) {
+      const Connection &c = a.connections()[i], &d = b.connections()[i];
+      EXPECT_EQ(c.to, d.to);
+      EXPECT_EQ(c.messages, d.messages);
+      EXPECT_EQ(c.nic, rank % 4);
+      EXPECT_FALSE(c.relayed);
+      if (!d.network) continue;
+      EXPECT_EQ(d.nic, d.to % 4) << d.from << " -> " << d.to;
+      EXPECT_EQ(d.relayed, d.from % 4 != d.to % 4);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace understudy

@@ -178,6 +178,39 @@ TEST(TimeModel, HundredThousandGpus) {
   EXPECT_LT(operation_time(shape, {}, network_of(3200, 2)), 2.0 * 29);
 }
 
+TEST(TimeModel, LinksStepsAndPasses) {
+  OperationShape shape = shape_of(Collective::kAllReduce, {4, 1}, 64 * kMiB);
+  shape.channels = 8;
+  shape.version = {20};  // equal parts
+  Calibration c;
+  c.tail = 0.5;
+  ProtocolCost& simple = c.protocol[index(Protocol::kSimple)];
+  simple.rate = 20;
+  const double bytes = 64.0 * kMiB / 8 / 4;  // of a channel's chunk, one loop
+  EXPECT_NEAR(operation_time(shape, c, {}), 6.5 * bytes / 20e3, 1e-6);
+  // Where links are the limit the tail does not count; a step's own cost adds to both.
+  c.link = 10;
+  EXPECT_NEAR(operation_time(shape, c, {}), 6 * bytes / 10e3, 1e-6);
+  simple.step = 2;
+  EXPECT_NEAR(operation_time(shape, c, {}), 6 * (bytes / 10e3 + 2), 1e-6);
+  shape.bridged = true;
+  EXPECT_NEAR(operation_time(shape, c, {}), 6 * (bytes * 1.125 / 10e3 + 2), 1e-6);
+  // LL128: a pass of 20 warps takes 38,400 bytes; the way to the next GPU hides behind a longer one.
+  shape.bridged = false;
+  shape.protocol = Protocol::kLL128;
+  shape.threads = 640;
+  Calibration lines;
+  lines.protocol[index(Protocol::kLL128)].rate = 10;
+  lines.protocol[index(Protocol::kLL128)].pass = 1;
+  lines.protocol[index(Protocol::kLL128)].latency = 5;
+  const auto at = [&](uint64_t chunk) {
+    shape.bytes = chunk * 4 * 8;
+    return operation_time(shape, lines, {});
+  };
+  EXPECT_NEAR(at(19'200), 5 * 6 + (1.92 + 1) + 5, 1e-6);  // waits for the way
+  EXPECT_NEAR(at(96'000), 6 * (9.6 + 3) + 5, 1e-6);       // three passes
+}
+
 TEST(Fit, FindsTheConstantsOfItsOwnModel) {
   OperationShape shape = shape_of(Collective::kAllReduce, {8, 1}, 0);
   shape.channels = 24;

@@ -233,6 +233,7 @@ TEST(Tuning, RingsFollowTheMeshOfV100) {
     system.gpu = GpuGeneration::kVolta;
     search_graphs(system, {minor}, {gpus, 1}, {gpus, 0, 0});
     EXPECT_EQ(system.channels, 2 * system.ring.channels);
+    EXPECT_EQ(system.ring.bridged, gpus == 5);
     return std::pair(system.ring.channels, system.ring.intra);
   };
   // By hand. 2: one link. 3: GPU 0 has one link to each other one, so one ring each way round.
@@ -395,6 +396,15 @@ TEST(Tuning, CollnetHasAHeadForEachNic) {
   EXPECT_NEAR(tuned(4, Algorithm::kCollnetDirect).bandwidth, 4 * 24 * .5 / 1.5, 1e-9);
   EXPECT_NEAR(tuned(8, Algorithm::kCollnetDirect).latency, 2 * (3.7 + 7 * .4) + 31, 1e-9);
   EXPECT_NEAR(tuned(8, Algorithm::kCollnetChain).latency, 2 * 7 * 2.8 + 30, 1e-9);
+  // 16 channels of 640 threads with 512 bytes of each of 8 heads; every halving halves that.
+  search_graphs(system, {28}, {16, 2}, {8, 8, 25});
+  const Tuner direct(system, {16, 2}, {28});
+  const auto channels = [&](uint64_t bytes) {
+    return direct.tune(Collective::kAllReduce, bytes, Algorithm::kCollnetDirect).channels_used;
+  };
+  EXPECT_EQ(channels(uint64_t{16} * 640 * 512 * 8), 16u);
+  EXPECT_EQ(channels(uint64_t{8} * 640 * 256 * 8), 8u);
+  EXPECT_EQ(channels(1), 1u);
   // It is not spoken of where no switch reduces.
   const TuningTable without = hoppers(8, 2).tune(Collective::kAllReduce, kMiB);
   EXPECT_FALSE(without.offered[index(Algorithm::kCollnetChain)]);

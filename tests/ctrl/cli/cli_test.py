@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())  # the tests run elsewhere
 QUICKSTART = pathlib.Path(__file__).resolve().parents[3] / "configs/quickstart.toml"
 NODE = QUICKSTART.with_name("congested_node.toml")
-COMMANDS = ("check", "topo", "schedule", "predict", "calibrate", "feed", "simulate", "run", "command")
+COMMANDS = ("check", "topo", "schedule", "predict", "calibrate", "feed", "simulate", "run", "command", "fct")
 GOOD = """format = 1
 [[prefix]]
 nic = 0
@@ -589,6 +589,7 @@ flows = 40
         self.assertIn("p99_9_half_width_95", table.read_text(encoding="utf-8"))
         self.expect_bad(self.run_it("fct", path, "--control", "fast"), 'no [[control]] "fast"')
         self.expect_bad(self.run_it("fct", path, "--plot", "x.pdf"), ".svg or .png")
+        self.expect_bad(self.run_it("fct", QUICKSTART), "quickstart.toml", "no [[traffic]]")
 
     def test_examples_are_good(self):
         for path in sorted(QUICKSTART.parent.rglob("*.toml")):

@@ -197,6 +197,48 @@ TEST(Prediction, ContradictionsHaveLines) {
   EXPECT_NE(lists.find("lists by function came with NCCL 2.24"), std::string::npos) << lists;
 }
 
+/// Bus bandwidth of 4 GiB inside one node, in GB/s.
+double bus_inside(unsigned gpus, const std::string& algorithm) {
+  const Config config = config_of(
+      "format = 1\n[[node]]\nname = \"w\"\ngpus = " + std::to_string(gpus) +
+      "\nlink = { rate = \"400Gbit/s\", latency = \"1us\" }\n[nccl]\ngpu = \"hopper\"\nnvls = "
+      "true\n"
+      "[calibration]\nlaunch = \"10us\"\n"
+      "simple = { rate = \"16GB/s\", round = \"0.1us\", latency = \"1us\" }\n"
+      "[[job]]\nname = \"j\"\nranks = [\"w\"]\ncollective = \"all_reduce\"\nprotocol = \"auto\"\n"
+      "sizes = [\"4GiB\"]\nalgorithm = \"" +
+      algorithm + "\"\n");
+  return rows_of(config)[0].rows[0].bus_rate;
+}
+
+// What was fitted to rings of H100 (365 to 370 GB/s) holds for NVLS by its law and efficiency.
+TEST(Prediction, NvlsFollowsFromACalibratedRing) {
+  EXPECT_NEAR(bus_inside(8, "ring"), 374, 1);
+  EXPECT_NEAR(bus_inside(8, "nvls") / bus_inside(8, "ring"), 1.30, .05);
+  EXPECT_EQ(bus_inside(8, "auto"), bus_inside(8, "nvls"));
+  for (unsigned gpus = 2; gpus <= 4; ++gpus) {
+    EXPECT_NEAR(bus_inside(gpus, "auto") / bus_inside(gpus, "ring"), 1.0, .03) << gpus;
+  }
+}
+
+// A node sends what it has to the network's switches once; a ring would send it nearly twice.
+TEST(Prediction, CollnetSendsOnce) {
+  const auto time = [](const std::string& algorithm) {
+    const Config config = config_of(
+        "format = 1\n[[node]]\nname = \"w\"\ncount = 8\ngpus = 8\nnics = 8\n"
+        "link = { rate = \"200Gbit/s\", latency = \"1us\" }\n[nccl]\ncollnet = true\n"
+        "[[job]]\nname = \"j\"\nranks = [\"w*\"]\ncollective = \"all_reduce\"\n"
+        "sizes = [\"1GiB\"]\nalgorithm = \"" +
+        algorithm + "\"\n");
+    const PredictedRow row = rows_of(config)[0].rows[0];
+    EXPECT_EQ(row.source, PredictionSource::kBeyond);
+    return row.time;
+  };
+  const double whole = (1 << 30) / 200e3;  // us, over 8 NICs of 25 GB/s
+  EXPECT_NEAR(time("collnet-direct") / whole, 1.02, .02);
+  EXPECT_NEAR(time("collnet-chain") / whole, 1.02, .03);
+}
+
 TEST(Prediction, BadKeys) {
   const auto error = [](const std::string& section) { return error_of(kNodes + section); };
   EXPECT_EQ(error("[nccl]\ngpu = \"pascal\"\n"),
@@ -206,6 +248,11 @@ TEST(Prediction, BadKeys) {
       error("[nccl]\nring = { channels = 12, intra = \"20Gbit/s\" }\n"),
       "p.toml:12: nccl.ring.intra: found \"20Gbit/s\": expected a positive bandwidth in GB/s, "
       "as in \"20GB/s\"\n");
+  EXPECT_EQ(error("[nccl]\nnvls = true\n"),
+            "p.toml:12: nccl.nvls: found true: the NVSwitches of ampere GPUs do not reduce: NVLS "
+            "needs gpu = \"hopper\" or \"blackwell\"\n");
+  EXPECT_EQ(error("[nccl]\nintra = \"pci\"\npxn = true\n"),
+            "p.toml:13: nccl.pxn: found true: PXN copies over NVLink: intra = \"nvlink\"\n");
   EXPECT_NE(error("[nccl]\nenvironment = { NCCL_PROTO = \"LL64\" }\n").find("\"LL64\" is unknown"),
             std::string::npos);
   EXPECT_NE(
