@@ -53,8 +53,9 @@ void fill(ReadContext& context, const Machine& type, Machine& file, std::optiona
 
 std::optional<Machine> read_machine(TableReader& node, ReadContext& context) {
   const auto type = read_type(node);
-  auto machine = read_topo_file(node, context);
-  if (!machine) {
+  const auto topo = read_topo_file(node, context);
+  auto machine = topo;
+  if (!topo) {
     machine = type;
   } else if (type) {
     fill(context, *type, *machine, &Machine::gpus, "gpus");
@@ -72,6 +73,9 @@ std::optional<Machine> read_machine(TableReader& node, ReadContext& context) {
       if (machine->nvlink) fill(context, *type, *machine, &Machine::nvlink, "NVLink's rate");
     }
   }
+  const bool complete =
+      (type || node.any("machine") == nullptr) && (topo || node.any("topo_file") == nullptr);
+  if (!complete) context.machines_complete = false;
   if (machine) context.machines.push_back(*machine);
   return machine;
 }

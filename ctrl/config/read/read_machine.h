@@ -29,6 +29,7 @@ std::optional<T> agreed(ReadContext& context, std::optional<T> Machine::*fact,
                        "differs from \"" + first->name + "\" in line " +
                            std::to_string(first->line) + ", and " + std::string(instead) +
                            " holds of all nodes: give it");
+    context.machines_complete = false;
     return std::nullopt;
   }
   return first == nullptr ? std::nullopt : first->*fact;

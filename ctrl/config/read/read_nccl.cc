@@ -114,13 +114,24 @@ void read_nvls(TableReader& table, ReadContext& context, NcclSystem& system) {
   }
 }
 
-/// Of machines whose GPUs' links are known, the first: others would be of other GPUs. None where the
-/// file has other GPUs.
-GpuLinks links_of(const ReadContext& context, const NcclSystem& system) {
+bool same_nvlinks(const GpuLinks& a, const GpuLinks& b) {
+  return a.nvlinks == b.nvlinks && a.mesh == b.mesh;
+}
+
+/// What joins the GPUs of machines that have the GPUs of the file. `ring_given`: nothing is searched.
+GpuLinks links_of(ReadContext& context, const NcclSystem& system, bool ring_given) {
+  const Machine* first = nullptr;
   for (const Machine& machine : context.machines) {
-    if (machine.links && machine.gpu == system.gpu) return *machine.links;
+    if (!machine.links || machine.gpu != system.gpu) continue;
+    if (first == nullptr) first = &machine;
+    if (ring_given || same_nvlinks(*first->links, *machine.links)) continue;
+    context.errors.add(machine.line, "node.topo_file", "\"" + machine.name + "\"",
+                       "its NVLinks are not those of \"" + first->name + "\" in line " +
+                           std::to_string(first->line) +
+                           ", and NCCL's search is for all nodes: give [nccl] ring");
+    break;
   }
-  return {};
+  return first == nullptr ? GpuLinks() : *first->links;
 }
 
 /// `toml`: null if the file has no [nccl] but names machines.
@@ -132,7 +143,6 @@ void read_machine_and_nccl(const TomlNode* toml, ReadContext& context) {
   choice_or_machine(table, "gpu", kGpuNames, &Machine::gpu, context, nccl.system.gpu);
   read_cpu(table, context, nccl.system);
   choice_or_machine(table, "intra", kIntraNames, &Machine::intra, context, nccl.system.intra);
-  nccl.links = links_of(context, nccl.system);
   if (const auto safe = table.boolean("ll128")) nccl.system.ll128 = safe->value;
   read_nvls(table, context, nccl.system);
   if (const auto has = table.boolean("collnet")) nccl.system.collnet = has->value;
@@ -145,6 +155,7 @@ void read_machine_and_nccl(const TomlNode* toml, ReadContext& context) {
   nccl.system.network_latency = microseconds(table, "network_latency");
   nccl.ring = read_graph(table, "ring", context);
   nccl.tree = read_graph(table, "tree", context);
+  nccl.links = links_of(context, nccl.system, nccl.ring.has_value());
   if (const auto n = table.integer("channels", 1, kMostChannels)) {
     nccl.channels = static_cast<uint32_t>(n->value);
   }

@@ -336,6 +336,8 @@ void read_intra_node(const TomlNode& toml, ReadContext& context) {
   std::optional<Rate> known;
   if (gpu_link != nullptr && !states_rate(gpu_link)) {
     known = agreed(context, &Machine::nvlink, kGpuRate);
+    // What was wrong of the machines is reported: any rate does.
+    if (!known && !context.machines_complete) known = Rate::bits_per_second(1);
   }
   intra.gpu_link = read_link(table, "gpu_link", context.errors, known);
   if (intra.gpu_link) note_stated(context, &Machine::nvlink, intra.gpu_link->rate, kGpuRate);

@@ -44,6 +44,7 @@ struct ReadContext {
   // only be missing because of that, and is then not reported again.
   bool nodes_complete = true;
   bool links_complete = true;  // of nodes
+  bool machines_complete = true;
   bool addresses_complete = true;
   bool ports_complete = true;
   bool topology_complete = true;

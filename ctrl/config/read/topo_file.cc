@@ -1,148 +1,40 @@
 #include "ctrl/config/read/topo_file.h"
 
-#include <expat.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
-#include <memory>
 #include <set>
 #include <string_view>
 #include <vector>
 
 #include "ctrl/config/config_limits.h"
+#include "ctrl/config/read/topo_elements.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
 namespace {
 
-constexpr size_t kMostElements = 16'384;
-constexpr size_t kDeepestElement = 64;
-constexpr size_t kLongestTopo = 4u << 20;
 constexpr unsigned kMostNvlinks = 64;  ///< of one GPU
 
-struct Element {
-  std::string name;
-  unsigned line = 0;
-  size_t parent = 0;  ///< position in the list; the root's is its own
-  std::map<std::string, std::string> attributes;
-};
-
-/// Which element may stand in which.
-constexpr std::array kPlaces =
-    std::to_array<std::pair<std::string_view, std::string_view>>({{"", "system"},
-                                                                  {"system", "cpu"},
-                                                                  {"cpu", "pci"},
-                                                                  {"cpu", "nic"},
-                                                                  {"pci", "pci"},
-                                                                  {"pci", "gpu"},
-                                                                  {"pci", "nic"},
-                                                                  {"pci", "pcilink"},
-                                                                  {"gpu", "nvlink"},
-                                                                  {"gpu", "c2c"},
-                                                                  {"nic", "net"},
-                                                                  {"nic", "coll"},
-                                                                  {"nic", "gin"},
-                                                                  {"nic", "rma"}});
-
-// The document as a list ------------------------------------------------------------------------
-
-class Document {
- public:
-  explicit Document(std::string file) : file_(std::move(file)) {}
-
-  tl::expected<std::vector<Element>, ConfigError> parse(const std::string& text) {
-    const std::unique_ptr<XML_ParserStruct, decltype(&XML_ParserFree)> parser(
-        XML_ParserCreate(nullptr), &XML_ParserFree);
-    parser_ = parser.get();
-    if (parser_ == nullptr || text.size() > kLongestTopo) {
-      return tl::unexpected(ConfigError{file_, 0, "", "", "larger than 4 MiB"});
-    }
-    XML_SetUserData(parser_, this);
-    XML_SetElementHandler(parser_, &Document::opened, &Document::closed);
-    XML_SetStartDoctypeDeclHandler(parser_, &Document::declared);
-    const auto status = XML_Parse(parser_, text.data(), static_cast<int>(text.size()), XML_TRUE);
-    if (error_) return tl::unexpected(*error_);
-    if (status != XML_STATUS_OK) {
-      return tl::unexpected(
-          ConfigError{file_, line(), "", "",
-                      std::string("not XML: ") + XML_ErrorString(XML_GetErrorCode(parser_))});
-    }
-    return std::move(elements_);
-  }
-
- private:
-  unsigned line() const { return static_cast<unsigned>(XML_GetCurrentLineNumber(parser_)); }
-
-  void stop(std::string key, std::string found, std::string allowed) {
-    if (error_) return;
-    error_ = ConfigError{file_, line(), std::move(key), std::move(found), std::move(allowed)};
-    XML_StopParser(parser_, XML_FALSE);
-  }
-
-  // No allocation failure is handled: the limits keep all of this small.
-  static void XMLCALL opened(void* self, const char* name, const char** attributes) {
-    static_cast<Document*>(self)->open(name, attributes);
-  }
-  static void XMLCALL closed(void* self, const char*) {
-    auto& open = static_cast<Document*>(self)->open_;
-    if (!open.empty()) open.pop_back();
-  }
-  static void XMLCALL declared(void* self, const char*, const char*, const char*, int) {
-    static_cast<Document*>(self)->stop("", "a DOCTYPE", "NCCL's files have none");
-  }
-
-  void open(std::string_view name, const char** attributes) {
-    if (error_) return;
-    const size_t parent = open_.empty() ? 0 : open_.back();
-    const std::string inside = open_.empty() ? "" : elements_[parent].name;
-    if (std::ranges::find(kPlaces, std::pair(std::string_view(inside), name)) == kPlaces.end()) {
-      return stop(std::string(name), "it in " + (inside.empty() ? "the file" : inside),
-                  inside.empty() ? "NCCL's files are one system"
-                                 : "NCCL's files have no such element there");
-    }
-    if (elements_.size() == kMostElements) {
-      return stop(std::string(name), "more than 16384 elements", "no machine has as many");
-    }
-    if (open_.size() == kDeepestElement) {
-      return stop(std::string(name), "64 elements around it", "no machine has as many");
-    }
-    Element element{std::string(name), line(), parent, {}};
-    for (; *attributes != nullptr; attributes += 2) {
-      element.attributes.emplace(attributes[0], attributes[1]);
-    }
-    open_.push_back(elements_.size());
-    elements_.push_back(std::move(element));
-  }
-
-  std::string file_;
-  XML_Parser parser_ = nullptr;
-  std::vector<Element> elements_;
-  std::vector<size_t> open_;
-  std::optional<ConfigError> error_;
-};
-
-// What it says ----------------------------------------------------------------------------------
-
 struct Gpu {
-  const Element* element = nullptr;
+  const TopoElement* element = nullptr;
   std::string busid;
   int64_t dev = 0;
   double pci_rate = 12;
   unsigned to_switch = 0;
-  std::vector<std::pair<const Element*, std::string>> to_gpu;  ///< NVLinks and their target
+  std::vector<std::pair<const TopoElement*, std::string>> to_gpu;  ///< NVLinks and their target
 };
 
 class Reading {
  public:
-  Reading(std::string file, std::vector<Element> elements)
+  Reading(std::string file, std::vector<TopoElement> elements)
       : file_(std::move(file)), elements_(std::move(elements)) {
     machine_.name = file_.substr(file_.rfind('/') + 1);
   }
 
   tl::expected<Machine, ConfigError> run() {
-    for (const Element& element : elements_) {
+    for (const TopoElement& element : elements_) {
       if (auto wrong = read(element)) return tl::unexpected(std::move(*wrong));
     }
     if (auto wrong = finish_gpus()) return tl::unexpected(std::move(*wrong));
@@ -155,21 +47,21 @@ class Reading {
  private:
   using Wrong = std::optional<ConfigError>;
 
-  Wrong wrong(const Element& element, std::string_view attribute, std::string found,
+  Wrong wrong(const TopoElement& element, std::string_view attribute, std::string found,
               std::string allowed) const {
     std::string key = element.name;
     if (!attribute.empty()) key.append(".").append(attribute);
     return ConfigError{file_, element.line, std::move(key), std::move(found), std::move(allowed)};
   }
 
-  static const std::string* text(const Element& element, const std::string& attribute) {
+  static const std::string* text(const TopoElement& element, const std::string& attribute) {
     const auto at = element.attributes.find(attribute);
     return at == element.attributes.end() ? nullptr : &at->second;
   }
 
   /// A number that may be absent.
-  Wrong number(const Element& element, const std::string& attribute, int64_t least, int64_t most,
-               std::optional<int64_t>& out) const {
+  Wrong number(const TopoElement& element, const std::string& attribute, int64_t least,
+               int64_t most, std::optional<int64_t>& out) const {
     const std::string* value = text(element, attribute);
     if (value == nullptr) return std::nullopt;
     int64_t parsed = 0;
@@ -185,7 +77,7 @@ class Reading {
   }
 
   /// "0000:1b:00.0", in lower case.
-  Wrong busid(const Element& element, const std::string& attribute, std::string& out) const {
+  Wrong busid(const TopoElement& element, const std::string& attribute, std::string& out) const {
     const std::string* value = text(element, attribute);
     if (value == nullptr) return wrong(element, attribute, "nothing", "it is missing");
     out = *value;
@@ -205,7 +97,7 @@ class Reading {
                  "expected a PCI address as in \"0000:1b:00.0\"");
   }
 
-  Wrong read(const Element& element) {
+  Wrong read(const TopoElement& element) {
     if (element.name == "system") return read_system(element);
     if (element.name == "cpu") return read_cpu(element);
     if (element.name == "pci") return read_pci(element);
@@ -215,14 +107,14 @@ class Reading {
     return std::nullopt;
   }
 
-  Wrong read_system(const Element& element) const {
+  Wrong read_system(const TopoElement& element) const {
     const std::string* version = text(element, "version");
     if (version != nullptr && *version == "1") return std::nullopt;
     return wrong(element, "version", version == nullptr ? "nothing" : "\"" + *version + "\"",
                  "expected \"1\", which all releases of NCCL write");
   }
 
-  Wrong read_cpu(const Element& element) {
+  Wrong read_cpu(const TopoElement& element) {
     if (const std::string* host = text(element, "host_hash")) hosts_.insert(*host);
     if (hosts_.size() > 1) {
       return wrong(element, "host_hash", "a second host", "expected the devices of one node");
@@ -238,7 +130,7 @@ class Reading {
   }
 
   /// GB/s of a device's slot as NCCL counts it; what is not known is PCIe 3, or 16 lanes.
-  Wrong slot(const Element& pci, double& rate) const {
+  Wrong slot(const TopoElement& pci, double& rate) const {
     std::optional<int64_t> width;
     if (auto bad = number(pci, "link_width", 0, 32, width)) return bad;
     const std::string* speed = text(pci, "link_speed");
@@ -260,7 +152,7 @@ class Reading {
     return std::nullopt;
   }
 
-  Wrong read_pci(const Element& element) {
+  Wrong read_pci(const TopoElement& element) {
     std::string id;
     if (auto bad = busid(element, "busid", id)) return bad;
     if (!busids_.insert(id).second) {
@@ -279,8 +171,8 @@ class Reading {
     return std::nullopt;
   }
 
-  Wrong read_gpu(const Element& element) {
-    const Element& pci = elements_[element.parent];
+  Wrong read_gpu(const TopoElement& element) {
+    const TopoElement& pci = elements_[element.parent];
     Gpu gpu;
     gpu.element = &element;
     if (auto bad = busid(pci, "busid", gpu.busid)) return bad;
@@ -309,7 +201,7 @@ class Reading {
     return std::nullopt;
   }
 
-  Wrong read_nvlink(const Element& element) {
+  Wrong read_nvlink(const TopoElement& element) {
     Gpu& gpu = gpus_.back();  // which stands around it
     std::optional<int64_t> count;
     if (auto bad = number(element, "count", 1, kMostNvlinks, count)) return bad;
@@ -331,7 +223,7 @@ class Reading {
                  "expected \"0x068000\", an NVSwitch, or \"0x030200\", a GPU");
   }
 
-  Wrong read_net(const Element& element) {
+  Wrong read_net(const TopoElement& element) {
     // NCCL passes over those without a number, and over those that it has merged into others.
     std::optional<int64_t> dev, speed, used;
     if (auto bad = number(element, "dev", 0, 65'535, dev)) return bad;
@@ -453,7 +345,7 @@ class Reading {
   }
 
   std::string file_;
-  std::vector<Element> elements_;
+  std::vector<TopoElement> elements_;
   Machine machine_;
   std::set<std::string> hosts_, busids_;
   std::set<CpuVendor> cpus_;
@@ -467,7 +359,7 @@ class Reading {
 
 tl::expected<Machine, ConfigError> read_topo_text(const std::string& text,
                                                   const std::string& file) {
-  auto elements = TRY(Document(file).parse(text));
+  auto elements = TRY(parse_topo_elements(text, file));
   return Reading(file, std::move(elements)).run();
 }
 

@@ -255,6 +255,23 @@ TEST(TopoFileOfANode, HoldsAgainstAMachineAndYieldsToTheFile) {
   EXPECT_TRUE(bus_alone->nccl->system.nvls);
 }
 
+TEST(TopoFileOfANode, FilesOfOneSearchAgree) {
+  const FileReader files = [](const std::string& path, size_t) {
+    return tl::expected<std::string, ConfigError>(server(90, path == "a.xml" ? 18 : 8));
+  };
+  const std::string text =
+      "format = 1\n[[node]]\nname = \"a\"\ntopo_file = \"a.xml\"\nlink = { latency = \"1us\" }\n"
+      "[[node]]\nname = \"b\"\ntopo_file = \"b.xml\"\nlink = { latency = \"1us\" }\n";
+  const auto different = load_config_text(text, "c.toml", files);
+  ASSERT_FALSE(different);
+  EXPECT_EQ(describe(different.error()),
+            "c.toml:8: node.topo_file: found \"b.xml\": its NVLinks are not those of \"a.xml\" in "
+            "line 4, and NCCL's search is for all nodes: give [nccl] ring\n");
+  const auto given = load_config_text(
+      text + "[nccl]\nring = { channels = 8, intra = \"20GB/s\" }\n", "c.toml", files);
+  EXPECT_TRUE(given) << describe(given.error());
+}
+
 TEST(TopoFileOfANode, ItsErrorsStandInItsLines) {
   const auto wrong =
       load("topo_file = \"t.xml\"\nnics = 1\nlink = { rate = \"1Gbit/s\", latency = \"1us\" }\n",

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "ctrl/config/read/load.h"
@@ -178,6 +179,14 @@ TEST(Machine, ThoseThatDifferNeedTheKeyOfAllNodes) {
                                  "link = { latency = \"1us\" }\n[nccl]\ngpu = \"hopper\"\n");
   EXPECT_EQ(mixed.nccl->system.cpu, CpuVendor::kMixed);
   EXPECT_FALSE(mixed.nccl->system.nvls);
+}
+
+TEST(Machine, WhatFollowsFromAnUnknownOneIsNotReported) {
+  const std::string errors = errors_of(
+      node("machine = \"dgx\"\nlink = { latency = \"1us\" }\n") +
+      "[topology]\nkind = \"single_switch\"\n[intra_node]\ngpu_link = { latency = \"1us\" }\n");
+  EXPECT_EQ(std::ranges::count(errors, '\n'), 1) << errors;
+  EXPECT_NE(errors.find("node.machine"), std::string::npos) << errors;
 }
 
 TEST(Machine, UnknownOnesAreSuggested) {
