@@ -19,7 +19,6 @@ constexpr double kInter90[] = {48, 45, 42, 40, 30,  24,  22,  20, 17.5,
                                15, 12, 6,  3,  2.4, 1.2, .24, .12};
 constexpr double kInter100[] = {96,   48, 45.1, 42, 40, 30,  24,  22,  20,
                                 17.5, 15, 12,   6,  3,  2.4, 1.2, .24, .12};
-constexpr double kPciRate = 12;  ///< GB/s of a GPU without NVLink: PCIe 3 x16
 
 std::span<const double> ladder(GpuGeneration gpu, NcclVersion version, bool inside) {
   if (gpu == GpuGeneration::kBlackwell) {
@@ -30,23 +29,24 @@ std::span<const double> ladder(GpuGeneration gpu, NcclVersion version, bool insi
   return inside ? std::span<const double>(kIntra) : kInter;
 }
 
-/// GB/s of one of Volta's or Ampere's NVLinks.
-double link_rate(NcclVersion version) { return version.minor < 15 ? 22 : 20; }
+/// GB/s of one NVLink.
+double link_rate(GpuGeneration gpu, NcclVersion version) {
+  if (gpu == GpuGeneration::kBlackwell) return 40.1;
+  if (gpu == GpuGeneration::kHopper) return version.minor < 20 ? 20 : 20.6;
+  return version.minor < 15 ? 22 : 20;
+}
 
-/// GB/s of all of a GPU's NVLinks.
-double nvlink_rate(GpuGeneration gpu, NcclVersion version) {
-  const double link = link_rate(version);
-  switch (gpu) {
-    case GpuGeneration::kVolta:
-      return 6 * link;
-    case GpuGeneration::kAmpere:
-      return 12 * link;
-    case GpuGeneration::kHopper:
-      return 18 * (version.minor < 20 ? 20 : 20.6);
-    case GpuGeneration::kBlackwell:
-      return 18 * 40.1;
-  }
-  return 0;
+/// NVLinks of a GPU.
+uint32_t usual_nvlinks(GpuGeneration gpu) {
+  if (gpu == GpuGeneration::kVolta) return 6;
+  return gpu == GpuGeneration::kAmpere ? 12 : 18;
+}
+
+/// GB/s of what joins a GPU with the others of its node.
+double gpu_rate_of(const NcclSystem& system, NcclVersion version, const GpuLinks& inside) {
+  if (system.intra != IntraLink::kNvlink) return inside.pci_rate;
+  const uint32_t links = inside.nvlinks > 0 ? inside.nvlinks : usual_nvlinks(system.gpu);
+  return links * link_rate(system.gpu, version);
 }
 
 /// GPUs and NICs that are all alike: the first speed whose channels fill the links, or else the one
@@ -78,10 +78,16 @@ NcclGraph switched_graph(const NcclSystem& system, NcclVersion version, bool bet
   return best;
 }
 
-/// Volta's GPUs have no switches between them in nodes of eight.
-bool inside_mesh(const NcclSystem& system, const CommunicatorSize& communicator) {
-  return system.gpu == GpuGeneration::kVolta && system.intra == IntraLink::kNvlink &&
-         communicator.nodes == 1 && communicator.ranks >= 2 && communicator.ranks <= kMeshGpus;
+/// The mesh of a communicator's GPUs, or null. Volta's GPUs have no switches between them in nodes of
+/// eight.
+const NvlinkMesh* mesh_of(const NcclSystem& system, const CommunicatorSize& communicator,
+                          const GpuLinks& inside) {
+  if (system.intra != IntraLink::kNvlink || communicator.nodes > 1 || communicator.ranks < 2 ||
+      communicator.ranks > kMeshGpus || inside.nvlinks > 0) {
+    return nullptr;
+  }
+  if (inside.mesh) return &*inside.mesh;
+  return system.gpu == GpuGeneration::kVolta ? &hybrid_cube_mesh() : nullptr;
 }
 
 /// Heads of a node and the speed at which each can read and write through the switches: a GPU's link
@@ -89,7 +95,7 @@ bool inside_mesh(const NcclSystem& system, const CommunicatorSize& communicator)
 NcclGraph search_nvls(const NcclSystem& system, NcclVersion version,
                       const CommunicatorSize& communicator, const NodeLinks& links) {
   const bool between = communicator.nodes > 1;
-  const double gpu_rate = nvlink_rate(system.gpu, version);
+  const double gpu_rate = gpu_rate_of(system, version, links.inside);
   NcclGraph found{between ? std::min(std::max(links.nics, 1u), links.gpus) : links.gpus, 0, 0};
   const double one = gpu_rate / (found.channels + 1.0);
   const auto speeds = ladder(system.gpu, version, !between);
@@ -113,15 +119,18 @@ void search_graphs(NcclSystem& system, NcclVersion version, const CommunicatorSi
                    const NodeLinks& links) {
   const bool between = communicator.nodes > 1;
   const uint32_t most = version.minor < 25 ? 32 : 64;
-  const double gpu_rate =
-      system.intra == IntraLink::kNvlink ? nvlink_rate(system.gpu, version) : kPciRate;
+  const double gpu_rate = gpu_rate_of(system, version, links.inside);
   const double inside = links.gpus > 1 ? gpu_rate : 1e9;
-  NcclGraph best;
-  if (inside_mesh(system, communicator)) {
-    best = mesh_graph(hybrid_cube_mesh(), communicator.ranks, link_rate(version),
+  NcclGraph best{0, 0, 0};
+  const NvlinkMesh* mesh = mesh_of(system, communicator, links.inside);
+  if (mesh != nullptr) {
+    best = mesh_graph(*mesh, communicator.ranks, link_rate(system.gpu, version),
                       ladder(system.gpu, version, true), most / 2);
-  } else {
-    best = switched_graph(system, version, between, links, gpu_rate, most / 2);
+  }
+  if (best.channels == 0) {
+    // No ring of NVLinks joins the GPUs of a mesh: they have their slots.
+    const double rate = mesh == nullptr ? gpu_rate : links.inside.pci_rate;
+    best = switched_graph(system, version, between, links, rate, most / 2);
   }
   const bool newer = system.gpu >= GpuGeneration::kHopper;
   if (best.intra >= 25 && !(newer && best.intra < 50 && best.channels > 4)) {

@@ -278,6 +278,7 @@ struct Config {
   std::vector<TrafficConfig> traffic;
   std::vector<FaultConfig> faults;  ///< in the order in which they act
   std::vector<ScenarioConfig> scenarios;
+  std::vector<std::string> machine_notes;  ///< where the file says other things than a machine type
 
   std::string path;         ///< of the file as it was named by the caller
   std::string source_text;  ///< the file's bytes

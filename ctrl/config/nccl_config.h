@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collective_model/predict/calibration.h"
+#include "collective_model/tuner/graph_search.h"
 #include "collective_model/tuner/tuning.h"
 
 namespace understudy {
@@ -17,6 +18,7 @@ struct EnvironmentVariable {
 
 struct NcclConfig {
   NcclSystem system;                 ///< of what is given; the rest as NCCL's search would find it
+  GpuLinks links;                    ///< that join the GPUs of a node
   std::optional<NcclGraph> ring;     ///< without: searched
   std::optional<NcclGraph> tree;     ///< without: searched, or the ring's if that is given
   bool pxn = false;                  ///< send/recv goes by GPUs of the receiver's rail

@@ -23,6 +23,7 @@ NcclSystem system_of(const Config& config, const JobConfig& job,
   NodeLinks links;
   links.gpus = communicator.gpus_per_node();
   links.nics = job_nics(config, job);
+  if (config.nccl) links.inside = config.nccl->links;
   const NodeConfig& node = config.nodes[job.ranks[0]];
   if (!node.nics.empty()) {
     const Rate rate = merged_rate(job, node, job_nic(config, job, 0));

@@ -129,6 +129,10 @@ void add_nccl_limits(ValidityLines& lines, const Config& config, const JobConfig
   }
 }
 
+void add_machines(ValidityLines& lines, const Config& config) {
+  for (const std::string& note : config.machine_notes) lines.add("machine", note);
+}
+
 std::string runs_beside(const Config& config, const JobConfig& job) {
   if (!config.traffic.empty()) return "[[traffic]] runs";
   if (!config.events.empty()) return "[[event]] acts";
@@ -148,6 +152,7 @@ std::vector<ValidityLine> predicted_validity(const Config& config, const Predict
   ValidityLines lines;
   const JobConfig& job = predicted.job;
   add_gpu_costs(lines, config, predicted);
+  add_machines(lines, config);
   add_nccl_limits(lines, config, job);
   const bool by_dimensions = !job.dimensions.empty();
   if (!by_dimensions && !config.calibration && !predicted.inside &&

@@ -54,6 +54,8 @@ std::vector<ValidityLine> judgement_validity(const std::vector<std::string>& unj
 
 /// What is left out of any job with such nodes: NVLS, PXN.
 void add_nccl_limits(ValidityLines& lines, const Config& config, const JobConfig& job);
+/// Where the file says other things than a machine type.
+void add_machines(ValidityLines& lines, const Config& config);
 /// Where a [calibration] comes from, and how far a job of such size goes beyond it.
 void add_calibration(ValidityLines& lines, const Config& config, const PredictedJob& predicted);
 

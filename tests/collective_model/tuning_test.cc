@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+#include <random>
+
 #include "collective_model/tuner/graph_search.h"
 #include "collective_model/tuner/nvlink_mesh.h"
 
@@ -246,6 +250,70 @@ TEST(Tuning, RingsFollowTheMeshOfV100) {
   EXPECT_EQ(rings_of(mesh, 8, 22, 22, false, 3), 3u);
   // All eight also lie on one ring of double links, which is less than six of single ones.
   EXPECT_EQ(rings_of(mesh, 8, 22, 44, false, 16), 2u);
+}
+
+NcclSystem searched(GpuGeneration gpu, uint32_t gpus, GpuLinks inside,
+                    IntraLink intra = IntraLink::kNvlink) {
+  NcclSystem system;
+  system.gpu = gpu;
+  system.intra = intra;
+  search_graphs(system, {28}, {gpus, 1}, {gpus, 0, 0, inside});
+  return system;
+}
+
+// By hand: 8 links of 20.6 GB/s carry 4 channels of 40, more than 2 of 60 or 3 of 50, and these are
+// doubled at half the speed.
+TEST(Tuning, SearchTakesTheNvlinksThatAreGiven) {
+  const NcclSystem fewer = searched(GpuGeneration::kHopper, 8, {.nvlinks = 8});
+  EXPECT_EQ(fewer.ring.channels, 8u);
+  EXPECT_EQ(fewer.ring.intra, 20);
+  const NcclSystem all = searched(GpuGeneration::kHopper, 8, {.nvlinks = 18});
+  const NcclSystem usual = searched(GpuGeneration::kHopper, 8, {});
+  EXPECT_EQ(all.ring.channels, usual.ring.channels);
+  EXPECT_EQ(all.ring.intra, usual.ring.intra);
+  // Switches take the place of the mesh that such GPUs have otherwise: 6 links of 20.
+  EXPECT_EQ(searched(GpuGeneration::kVolta, 4, {.nvlinks = 6}).ring.channels, 6u);
+}
+
+TEST(Tuning, SearchGoesThroughTheMeshThatIsGiven) {
+  // Four GPUs, each with four links to each other one. Three cycles lead through all of them, each
+  // way round, and pass each pair twice in each direction: all links are in twelve rings.
+  NvlinkMesh mesh{};
+  for (size_t a = 0; a < 4; ++a) {
+    for (size_t b = 0; b < 4; ++b) mesh[a][b] = a == b ? 0 : 4;
+  }
+  const NcclSystem ampere = searched(GpuGeneration::kAmpere, 4, {.mesh = mesh});
+  EXPECT_EQ(ampere.ring.channels, 12u);
+  EXPECT_EQ(ampere.ring.intra, 20);
+  // Without a ring of links there are the slots.
+  const NcclSystem apart =
+      searched(GpuGeneration::kVolta, 4, {.mesh = NvlinkMesh{}, .pci_rate = 24});
+  const NcclSystem slots = searched(GpuGeneration::kVolta, 4, {.pci_rate = 24}, IntraLink::kPci);
+  EXPECT_EQ(apart.ring.channels, slots.ring.channels);
+  EXPECT_EQ(apart.ring.intra, slots.ring.intra);
+  EXPECT_EQ(slots.ring.channels * slots.ring.intra, 24);
+}
+
+// The densest meshes that a file may describe end as well, and those without any order.
+TEST(Tuning, SearchEndsInAnyMesh) {
+  std::mt19937 random(5);
+  for (uint32_t gpus = 2; gpus <= kMeshGpus; ++gpus) {
+    for (const unsigned links : {0u, 1u, 2u, 9u}) {
+      NvlinkMesh mesh{};
+      uint32_t most = 0;
+      for (size_t a = 0; a < gpus; ++a) {
+        for (size_t b = 0; b < a; ++b) {
+          mesh[a][b] = mesh[b][a] = static_cast<uint8_t>(links > 0 ? links : random() % 7);
+        }
+      }
+      for (size_t a = 0; a < gpus; ++a) {
+        most = std::max(most, std::accumulate(mesh[a].begin(), mesh[a].end(), 0u));
+      }
+      const NcclSystem found = searched(GpuGeneration::kAmpere, gpus, {.mesh = mesh});
+      EXPECT_GE(found.ring.channels, 1u) << gpus;
+      EXPECT_LE(found.ring.channels * found.ring.intra, most * 20) << gpus;
+    }
+  }
 }
 
 TEST(Tuning, AMeshMayHaveNoRingOrAFasterOne) {

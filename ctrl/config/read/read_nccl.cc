@@ -1,8 +1,10 @@
 // [nccl] and [calibration]: what NCCL finds in the nodes and is told, and what GPUs cost.
+#include <algorithm>
 #include <charconv>
 #include <string>
 
 #include "ctrl/config/nccl_versions.h"
+#include "ctrl/config/read/read_machine.h"
 #include "ctrl/config/read/sections.h"
 
 namespace understudy {
@@ -51,6 +53,11 @@ void read_environment(TableReader& nccl, ReadContext& context, NcclConfig& confi
   for (const TomlNode& child : toml->children) {
     const auto value = table.text(child.key);
     if (!value) continue;
+    if (child.key == "NCCL_TOPO_FILE") {
+      table.error(value->line, child.key, "\"" + value->value + "\"",
+                  "give the nodes it is of topo_file, in their [[node]]");
+      continue;
+    }
     // Whether a version knows lists by function is seen when a job's version is known.
     NcclEnvironment trial;
     if (const auto set = trial.set(child.key, value->value, NcclVersion{}); !set) {
@@ -59,6 +66,102 @@ void read_environment(TableReader& nccl, ReadContext& context, NcclConfig& confi
     }
     config.environment.push_back({child.key, value->value, value->line});
   }
+}
+
+/// A key that holds of all nodes: as given, else as all machines say.
+template <typename List, typename E>
+void choice_or_machine(TableReader& table, std::string_view key, const List& known,
+                       std::optional<E> Machine::*fact, ReadContext& context, E& out) {
+  if (table.any(key) == nullptr) {
+    out = agreed(context, fact, "[nccl] " + std::string(key)).value_or(out);
+    return;
+  }
+  table.choice_among(key, known, out);
+  note_stated(context, fact, out, "[nccl] " + std::string(key));
+}
+
+void read_cpu(TableReader& table, ReadContext& context, NcclSystem& system) {
+  if (table.any("cpu") != nullptr) {
+    table.choice_among("cpu", kCpuNames, system.cpu);
+    return note_stated(context, &Machine::cpu, system.cpu, "[nccl] cpu");
+  }
+  std::optional<CpuVendor> common;
+  for (const Machine& machine : context.machines) {
+    if (!machine.cpu) continue;
+    common = common.value_or(*machine.cpu) == *machine.cpu ? *machine.cpu : CpuVendor::kMixed;
+  }
+  system.cpu = common.value_or(system.cpu);
+}
+
+/// Whether NVSwitches reduce. Machines are not asked where the file has other GPUs than they have.
+void read_nvls(TableReader& table, ReadContext& context, NcclSystem& system) {
+  const bool able = nvls_efficiency(system.gpu) > 0;
+  const auto has = table.boolean("nvls");
+  if (!has) {
+    // All GPUs of a communicator must have such switches.
+    system.nvls = able && system.intra == IntraLink::kNvlink && !context.machines.empty() &&
+                  std::ranges::all_of(context.machines, [](const Machine& machine) {
+                    return machine.nvls.value_or(false);
+                  });
+    return;
+  }
+  system.nvls = has->value;
+  note_stated(context, &Machine::nvls, has->value, "[nccl] nvls");
+  if (has->value && !able) {
+    table.error(has->line, "nvls", "true",
+                "the NVSwitches of " + std::string(name_of(kGpuNames, system.gpu)) +
+                    " GPUs do not reduce: NVLS needs gpu = \"hopper\" or \"blackwell\"");
+  }
+}
+
+bool same_nvlinks(const GpuLinks& a, const GpuLinks& b) {
+  return a.nvlinks == b.nvlinks && a.mesh == b.mesh;
+}
+
+/// What joins the GPUs of machines that have the GPUs of the file. `ring_given`: nothing is searched.
+GpuLinks links_of(ReadContext& context, const NcclSystem& system, bool ring_given) {
+  const Machine* first = nullptr;
+  for (const Machine& machine : context.machines) {
+    if (!machine.links || machine.gpu != system.gpu) continue;
+    if (first == nullptr) first = &machine;
+    if (ring_given || same_nvlinks(*first->links, *machine.links)) continue;
+    context.errors.add(machine.line, "node.topo_file", "\"" + machine.name + "\"",
+                       "its NVLinks are not those of \"" + first->name + "\" in line " +
+                           std::to_string(first->line) +
+                           ", and NCCL's search is for all nodes: give [nccl] ring");
+    break;
+  }
+  return first == nullptr ? GpuLinks() : *first->links;
+}
+
+/// `toml`: null if the file has no [nccl] but names machines.
+void read_machine_and_nccl(const TomlNode* toml, ReadContext& context) {
+  const TomlNode empty;
+  TableReader table(toml == nullptr ? empty : *toml, "nccl", context.errors);
+  NcclConfig nccl;
+  nccl.line = toml == nullptr ? context.machines.front().line : table.line();
+  choice_or_machine(table, "gpu", kGpuNames, &Machine::gpu, context, nccl.system.gpu);
+  read_cpu(table, context, nccl.system);
+  choice_or_machine(table, "intra", kIntraNames, &Machine::intra, context, nccl.system.intra);
+  if (const auto safe = table.boolean("ll128")) nccl.system.ll128 = safe->value;
+  read_nvls(table, context, nccl.system);
+  if (const auto has = table.boolean("collnet")) nccl.system.collnet = has->value;
+  if (const auto has = table.boolean("pxn")) {
+    nccl.pxn = has->value;
+    if (has->value && nccl.system.intra != IntraLink::kNvlink) {
+      table.error(has->line, "pxn", "true", "PXN copies over NVLink: intra = \"nvlink\"");
+    }
+  }
+  nccl.system.network_latency = microseconds(table, "network_latency");
+  nccl.ring = read_graph(table, "ring", context);
+  nccl.tree = read_graph(table, "tree", context);
+  nccl.links = links_of(context, nccl.system, nccl.ring.has_value());
+  if (const auto n = table.integer("channels", 1, kMostChannels)) {
+    nccl.channels = static_cast<uint32_t>(n->value);
+  }
+  read_environment(table, context, nccl);
+  table.finish();
+  context.config.nccl = std::move(nccl);
 }
 
 void read_cost(TableReader& calibration, std::string_view key, ReadContext& context,
@@ -113,39 +216,8 @@ void read_calibration_tables(TableReader& calibration, ReadContext& context) {
 }  // namespace
 
 void read_nccl(TableReader& root, ReadContext& context) {
-  if (const TomlNode* toml = root.table("nccl")) {
-    TableReader table(*toml, "nccl", context.errors);
-    NcclConfig nccl;
-    nccl.line = table.line();
-    table.choice_among("gpu", kGpuNames, nccl.system.gpu);
-    table.choice_among("cpu", kCpuNames, nccl.system.cpu);
-    table.choice_among("intra", kIntraNames, nccl.system.intra);
-    if (const auto safe = table.boolean("ll128")) nccl.system.ll128 = safe->value;
-    if (const auto has = table.boolean("nvls")) {
-      nccl.system.nvls = has->value;
-      if (has->value && nvls_efficiency(nccl.system.gpu) == 0) {
-        table.error(has->line, "nvls", "true",
-                    "the NVSwitches of " + std::string(name_of(kGpuNames, nccl.system.gpu)) +
-                        " GPUs do not reduce: NVLS needs gpu = \"hopper\" or \"blackwell\"");
-      }
-    }
-    if (const auto has = table.boolean("collnet")) nccl.system.collnet = has->value;
-    if (const auto has = table.boolean("pxn")) {
-      nccl.pxn = has->value;
-      if (has->value && nccl.system.intra != IntraLink::kNvlink) {
-        table.error(has->line, "pxn", "true", "PXN copies over NVLink: intra = \"nvlink\"");
-      }
-    }
-    nccl.system.network_latency = microseconds(table, "network_latency");
-    nccl.ring = read_graph(table, "ring", context);
-    nccl.tree = read_graph(table, "tree", context);
-    if (const auto n = table.integer("channels", 1, kMostChannels)) {
-      nccl.channels = static_cast<uint32_t>(n->value);
-    }
-    read_environment(table, context, nccl);
-    table.finish();
-    context.config.nccl = std::move(nccl);
-  }
+  const TomlNode* toml = root.table("nccl");
+  if (toml != nullptr || !context.machines.empty()) read_machine_and_nccl(toml, context);
   if (const TomlNode* toml = root.table("calibration")) {
     TableReader table(*toml, "calibration", context.errors);
     Calibration calibration;

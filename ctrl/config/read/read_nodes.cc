@@ -1,6 +1,7 @@
 // [[prefix]] and [[node]].
 #include <algorithm>
 
+#include "ctrl/config/read/read_machine.h"
 #include "ctrl/config/read/sections.h"
 #include "ctrl/config/suggest.h"
 
@@ -79,7 +80,7 @@ void read_prefix(const TomlNode& node, ReadContext& context) {
 }
 
 /// Rate and latency of the links of a node's NICs, into `nic`.
-void read_link(TableReader& node, NicConfig& nic, ReadContext& context) {
+void read_link(TableReader& node, const Machine& machine, NicConfig& nic, ReadContext& context) {
   const size_t errors_before = context.errors.size();
   node.require("link", "{ rate = \"100Gbit/s\", latency = \"1us\" }");
   const TomlNode* link = node.table("link");
@@ -88,12 +89,43 @@ void read_link(TableReader& node, NicConfig& nic, ReadContext& context) {
     return;
   }
   TableReader table(*link, "node.link", context.errors);
-  table.require("rate", "the rate of the node's links, as in \"100Gbit/s\"");
+  if (machine.nic_rate) {
+    nic.link_rate = *machine.nic_rate;
+  } else if (context.machines_complete) {
+    table.require("rate", "the rate of the node's links, as in \"100Gbit/s\"");
+  } else if (table.any("rate") == nullptr) {
+    context.links_complete = false;
+  }
   table.require("latency", "the one-way latency of the node's links, as in \"1us\"");
-  if (const auto rate = table.rate("rate")) nic.link_rate = rate->value;
+  if (const auto rate = table.rate("rate")) {
+    nic.link_rate = rate->value;
+    note_stated(context, machine, machine.nic_rate, rate->value, "link.rate");
+  }
   if (const auto latency = table.duration("latency")) nic.link_latency = latency->value;
   table.finish();
   if (context.errors.size() != errors_before) context.links_complete = false;
+}
+
+/// GPUs, NICs and their links: as the table says, else as the node's machine has them.
+void read_devices(TableReader& table, NodeConfig& node, ReadContext& context) {
+  const auto named = read_machine(table, context);
+  const Machine machine = named.value_or(Machine());
+  node.gpus = machine.gpus.value_or(1);
+  if (const auto gpus = table.integer("gpus", 1, kMostGpus)) {
+    node.gpus = static_cast<unsigned>(gpus->value);
+    note_stated(context, machine, machine.gpus, node.gpus, "gpus");
+  }
+  unsigned nics = machine.nics.value_or(1);
+  if (named && !machine.nics && context.machines_complete) {
+    table.require("nics", "the number of NICs, which " + machine.name + " leaves open");
+  }
+  if (const auto stated = table.integer("nics", 1, kMostNics)) {
+    nics = static_cast<unsigned>(stated->value);
+    note_stated(context, machine, machine.nics, nics, "nics");
+  }
+  NicConfig nic;
+  read_link(table, machine, nic, context);
+  node.nics.assign(nics, nic);
 }
 
 /// The address and MAC that a table gives to its only NIC.
@@ -166,13 +198,7 @@ void read_node(const TomlNode& toml, ReadContext& context) {
       group.count = 0;
     }
   }
-  if (const auto gpus = table.integer("gpus", 1, kMostGpus)) {
-    node.gpus = static_cast<unsigned>(gpus->value);
-  }
-  const auto nics = table.integer("nics", 1, kMostNics);
-  NicConfig nic;
-  read_link(table, nic, context);
-  node.nics.assign(nics ? static_cast<size_t>(nics->value) : 1, nic);
+  read_devices(table, node, context);
   if (const TomlNode* real = table.any("real");
       real != nullptr && real->kind == TomlNode::Kind::kTable) {
     node.real = true;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "ctrl/config/read/read_machine.h"
 #include "ctrl/config/read/read_topology.h"
 #include "ctrl/config/read/sections.h"
 
@@ -320,10 +321,26 @@ class TopologyReader {
   size_t nics_ = 0;
 };
 
+constexpr std::string_view kGpuRate = "[intra_node] gpu_link.rate";
+
+bool states_rate(const TomlNode* link) {
+  return link != nullptr && std::ranges::any_of(link->children, [](const TomlNode& child) {
+           return child.key == "rate";
+         });
+}
+
 void read_intra_node(const TomlNode& toml, ReadContext& context) {
   TableReader table(toml, "intra_node", context.errors);
   IntraNodeConfig intra;
-  intra.gpu_link = read_link(table, "gpu_link", context.errors);
+  const TomlNode* gpu_link = table.any("gpu_link");
+  std::optional<Rate> known;
+  if (gpu_link != nullptr && !states_rate(gpu_link)) {
+    known = agreed(context, &Machine::nvlink, kGpuRate);
+    // What was wrong of the machines is reported: any rate does.
+    if (!known && !context.machines_complete) known = Rate::bits_per_second(1);
+  }
+  intra.gpu_link = read_link(table, "gpu_link", context.errors, known);
+  if (intra.gpu_link) note_stated(context, &Machine::nvlink, intra.gpu_link->rate, kGpuRate);
   intra.pcie = read_link(table, "pcie", context.errors);
   if (table.any("gpu_link") == nullptr && table.any("pcie") == nullptr) {
     table.error(table.line(), "gpu_link", "nothing", "[intra_node] needs gpu_link, pcie or both");
@@ -338,13 +355,18 @@ void read_intra_node(const TomlNode& toml, ReadContext& context) {
 
 }  // namespace
 
-std::optional<LinkConfig> read_link(TableReader& parent, std::string_view key, ErrorList& errors) {
+std::optional<LinkConfig> read_link(TableReader& parent, std::string_view key, ErrorList& errors,
+                                    std::optional<Rate> known) {
   const TomlNode* toml = parent.table(key);
   if (toml == nullptr) return std::nullopt;
   const size_t errors_before = errors.size();
   TableReader table(*toml, parent.path(key), errors);
   LinkConfig link;
-  table.require("rate", "as in \"100Gbit/s\"");
+  if (known) {
+    link.rate = *known;
+  } else {
+    table.require("rate", "as in \"100Gbit/s\"");
+  }
   table.require("latency", "one way, as in \"1us\"");
   if (const auto rate = table.rate("rate")) {
     link.rate = rate->value;
@@ -366,7 +388,13 @@ void read_topology(TableReader& root, ReadContext& context) {
     TopologyReader(*toml, context).run();
     context.topology_complete = context.config.topology.has_value();
   }
-  if (const TomlNode* toml = root.table("intra_node")) read_intra_node(*toml, context);
+  if (const TomlNode* toml = root.table("intra_node")) {
+    read_intra_node(*toml, context);
+  } else if (context.config.topology) {
+    // Nothing is published of latencies: there is none.
+    const auto rate = agreed(context, &Machine::nvlink, kGpuRate);
+    if (rate) context.config.intra_node = IntraNodeConfig{.gpu_link = LinkConfig{*rate, {}}};
+  }
 }
 
 }  // namespace understudy

@@ -14,8 +14,10 @@ struct ReadContext;
 /// Cables between switches; bounds the memory a short text can ask for.
 inline constexpr uint64_t kMostCables = uint64_t{1} << 20;
 
-/// `key = { rate = ..., latency = ... }` with a limited rate. Nothing if it is absent or wrong.
-std::optional<LinkConfig> read_link(TableReader& parent, std::string_view key, ErrorList& errors);
+/// `key = { rate = ..., latency = ... }` with a limited rate. Nothing if it is absent or wrong. With
+/// `known` the rate may be left out.
+std::optional<LinkConfig> read_link(TableReader& parent, std::string_view key, ErrorList& errors,
+                                    std::optional<Rate> known = {});
 /// Reports a rate that is "unlimited".
 void require_limited(TableReader& table, std::string_view key, const Located<Rate>& rate);
 

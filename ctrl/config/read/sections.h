@@ -10,6 +10,7 @@
 
 #include "ctrl/config/config.h"
 #include "ctrl/config/config_limits.h"
+#include "ctrl/config/machine.h"
 #include "ctrl/config/read/table_reader.h"
 
 namespace understudy {
@@ -37,11 +38,13 @@ struct ReadContext {
   ErrorList errors;
   std::vector<PrefixLines> prefix_lines;  ///< one per entry of config.prefixes
   std::vector<NodeGroup> groups;
+  std::vector<Machine> machines;  ///< of [[node]] tables that name one
   std::unordered_map<std::string, NodeId> node_by_name;
   // False once a table that defines nodes, addresses or ports was wrong: what refers to them may
   // only be missing because of that, and is then not reported again.
   bool nodes_complete = true;
   bool links_complete = true;  // of nodes
+  bool machines_complete = true;
   bool addresses_complete = true;
   bool ports_complete = true;
   bool topology_complete = true;
