@@ -393,7 +393,8 @@ void read_topology(TableReader& root, ReadContext& context) {
   } else if (context.config.topology) {
     // Nothing is published of latencies: there is none.
     const auto rate = agreed(context, &Machine::nvlink, kGpuRate);
-    if (rate) context.config.intra_node = IntraNodeConfig{.gpu_link = LinkConfig{*rate, {}}};
+    if (rate)
+      context.config.intra_node = IntraNodeConfig{.gpu_link = LinkConfig{*rate, {}}, .pcie = {}};
   }
 }
 
