@@ -223,6 +223,7 @@ class FlowModel final : public FlowCarrier {
   void cross(const Crossing& crossing);
   Time link_free(LinkId link, Time at);
   void note_stream(uint32_t sender);
+  void drop_stream(uint32_t sender);
   Duration end_stream(uint32_t sender, uint64_t bytes);
   void push_back(LinkId link, Time at, Duration by);
   bool waits_in_line(uint32_t flow);

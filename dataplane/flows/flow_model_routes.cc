@@ -78,6 +78,7 @@ void FlowModel::move(uint32_t sender) {
   Sender& s = senders_[sender];
   if (!s.cut_off && std::ranges::equal(path, rates_.path(sender))) return;
   rest(sender);
+  drop_stream(sender);
   s.cut_off = path.empty();
   if (s.cut_off) return;
   if (s.first != kNone) {
@@ -90,6 +91,7 @@ void FlowModel::move(uint32_t sender) {
   for (const LinkId link : rates_.path(sender)) reaction_->carried[link] += s.bytes;
   s.bytes = 0;
   rates_.move(sender, path);
+  if (s.first != kNone && heard_[s.first] && !is_short(s.first)) note_stream(sender);
   activate(sender);
 }
 

@@ -29,6 +29,14 @@ void FlowModel::note_stream(uint32_t sender) {
   }
 }
 
+/// The sender takes another way from now on, and what it has sent on this one is over.
+void FlowModel::drop_stream(uint32_t sender) {
+  for (const LinkId link : rates_.path(sender)) {
+    std::erase_if(streams_[link],
+                  [&](const Stream& s) { return s.sender == sender && s.to.is_never(); });
+  }
+}
+
 /// It has just left. Gives how much later than that its last packet is on some link further on: gaps
 /// that others have made on the first one let in those of the next ones.
 Duration FlowModel::end_stream(uint32_t sender, uint64_t bytes) {
@@ -127,6 +135,12 @@ void FlowModel::cross(const Crossing& crossing) {
   const uint32_t sender = routes_.of[flow];
   const std::span<const LinkId> path = rates_.path(sender);
   const uint64_t bytes = acknowledges ? frames_.ack_bytes + frames_.gap : wire_bytes_[flow];
+  const Call::Kind arrives = acknowledges ? Call::kAcknowledged : Call::kReceived;
+  if (hop >= path.size()) {  // it has become shorter meanwhile
+    if (!acknowledges) senders_[sender].bytes += bytes;
+    calls_.push({at, arrives, called_++, flow});
+    return;
+  }
   const LinkId link = acknowledges ? reverse(path[path.size() - 1 - hop]) : path[hop];
   const Time begin = link_free(link, at);
   const Time end = begin + on_link(link, bytes);
@@ -139,8 +153,7 @@ void FlowModel::cross(const Crossing& crossing) {
     return;
   }
   if (!acknowledges) senders_[sender].bytes += bytes;
-  calls_.push({end + latency_[link], acknowledges ? Call::kAcknowledged : Call::kReceived,
-               called_++, flow});
+  calls_.push({end + latency_[link], arrives, called_++, flow});
 }
 
 /// Packets that leave its NIC one by one are in front of it.

@@ -141,5 +141,105 @@ TEST(ShortFlows, AWayThatIsClosedHoldsThem) {
   EXPECT_NEAR(heard.us(0), 13, 1e-3);
 }
 
+/// NICs and switches of which routing leaves out links that are down half a microsecond later.
+class Rerouted : public FlowListener {
+ public:
+  explicit Rerouted(Rig& rig) : rig_(rig) {
+    rig_.frames.payload = 1'000;
+    Routes routes(rig_.graph, RouteChoice::kEcmp, 1);
+    for (uint32_t i = 0; i < rig_.flows.size(); ++i) {
+      const FlowSpec& f = rig_.flows[i];
+      rig_.senders.paths.push_back(routes.path(f.from, f.to, i));
+      rig_.senders.of.push_back(i);
+      rig_.senders.ends.push_back({f.from, f.to, i});
+    }
+    rig_.model =
+        std::make_unique<FlowModel>(rig_.graph, rig_.flows, rig_.senders, rig_.frames, true);
+    rig_.model->reroute_after(Duration::ns(500), routes);
+    for (uint32_t i = 0; i < rig_.flows.size(); ++i) rig_.model->hold(i);
+    rig_.model->listen(*this);
+    rig_.model->start();
+  }
+  /// Gives when they come in, us.
+  std::map<uint32_t, double> run() {
+    while (!rig_.model->next().is_never()) rig_.model->step();
+    return at_;
+  }
+  void on_received(uint32_t flow, Time now) override {
+    at_[flow] = (now - Time::zero()).microseconds();
+  }
+  void on_acknowledged(uint32_t, Time) override {}
+  void on_wake(uint32_t, Time) override {}
+
+ private:
+  Rig& rig_;
+  std::map<uint32_t, double> at_;
+};
+
+Time at_ns(int64_t ns) { return Time::zero() + Duration::ns(ns); }
+
+TEST(ShortFlows, APacketWhoseWayBecomesShorterComesIn) {
+  Rig rig;
+  std::vector<VertexId> s;
+  for (int i = 0; i < 4; ++i) s.push_back(rig.add(VertexKind::kSwitch));
+  const VertexId from = rig.add(VertexKind::kNic), to = rig.add(VertexKind::kNic);
+  const auto cable = [&](VertexId a, VertexId b) {
+    rig.graph.connect(a, b, gbps(8), Duration::us(1));
+  };
+  cable(from, s[0]);
+  cable(to, s[3]);
+  for (size_t i = 0; i < 3; ++i) cable(s[i], s[i + 1]);
+  cable(s[0], s[3]);
+  const LinkId direct = rig.graph.out(s[3]).back();
+  rig.flow(from, to, 100);
+  Rerouted rerouted(rig);
+  for (const LinkId link : {direct, reverse(direct)}) {
+    rig.model->plan(RateChange{.at = at_ns(1), .link = link, .down = true});
+    rig.model->plan(RateChange{.at = at_ns(3'000), .link = link, .down = false});
+  }
+  // It is on the long way's fourth link when the routing goes back to that of three.
+  rig.model->release(0, at_ns(600));
+  const auto at = rerouted.run();
+  ASSERT_EQ(at.size(), 1u);
+  EXPECT_GT(at.at(0), 3.6);
+  EXPECT_LT(at.at(0), 0.6 + 5 + 0.2);
+}
+
+TEST(ShortFlows, AFlowThatHasMovedIsNotWaitedForOnItsOldWay) {
+  Rig rig;
+  std::vector<VertexId> s;
+  for (int i = 0; i < 4; ++i) s.push_back(rig.add(VertexKind::kSwitch));
+  std::vector<VertexId> nics;
+  for (int i = 0; i < 4; ++i) nics.push_back(rig.add(VertexKind::kNic));
+  const auto cable = [&](VertexId a, VertexId b) {
+    rig.graph.connect(a, b, gbps(8), Duration::us(1));
+  };
+  cable(nics[0], s[0]);
+  cable(nics[1], s[3]);
+  cable(nics[2], s[0]);
+  cable(nics[3], s[1]);
+  cable(s[0], s[1]);
+  cable(s[0], s[2]);
+  cable(s[1], s[3]);
+  cable(s[2], s[3]);
+  const LinkId upper = rig.graph.out(s[3])[1];
+  // Flows of different hashes, so that some of them begin on the way that is cut.
+  constexpr uint32_t kLong = 4;
+  for (uint32_t i = 0; i < kLong; ++i) rig.flow(nics[0], nics[1], 100'000);
+  rig.flow(nics[2], nics[3], 100);
+  Rerouted rerouted(rig);
+  const LinkId shared = rig.senders.paths[kLong][1];
+  for (const LinkId link : {upper, reverse(upper)}) {
+    rig.model->plan(RateChange{.at = at_ns(5'000), .link = link, .down = true});
+  }
+  uint32_t cut = 0;
+  while (cut < kLong && rig.senders.paths[cut][1] != shared) ++cut;
+  ASSERT_LT(cut, kLong);
+  rig.model->release(cut, at_ns(0));
+  rig.model->release(kLong, at_ns(20'300));
+  const auto at = rerouted.run();
+  EXPECT_DOUBLE_EQ(at.at(kLong), 20.3 + 0.1 + 3);
+}
+
 }  // namespace
 }  // namespace understudy
