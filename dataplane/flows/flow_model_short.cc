@@ -136,12 +136,9 @@ void FlowModel::cross(const Crossing& crossing) {
   const std::span<const LinkId> path = rates_.path(sender);
   const uint64_t bytes = acknowledges ? frames_.ack_bytes + frames_.gap : wire_bytes_[flow];
   const Call::Kind arrives = acknowledges ? Call::kAcknowledged : Call::kReceived;
-  if (hop >= path.size()) {  // it has become shorter meanwhile
-    if (!acknowledges) senders_[sender].bytes += bytes;
-    calls_.push({at, arrives, called_++, flow});
-    return;
-  }
-  const LinkId link = acknowledges ? reverse(path[path.size() - 1 - hop]) : path[hop];
+  // The way may have become shorter meanwhile.
+  const size_t on = std::min<size_t>(hop, path.size() - 1);
+  const LinkId link = acknowledges ? reverse(path[path.size() - 1 - on]) : path[on];
   const Time begin = link_free(link, at);
   const Time end = begin + on_link(link, bytes);
   line_[link] = end;
