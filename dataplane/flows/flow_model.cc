@@ -181,7 +181,7 @@ void FlowModel::activate(uint32_t sender) {
   if (s.active || s.stopped || s.cut_off || s.first == kNone) return;
   s.active = true;
   rates_.start(sender);
-  count(sender, heard_[s.first] ? 0 : 1);
+  count(sender, !listeners_.empty() && !heard_[s.first] ? 1 : 0);
 }
 
 /// One of whose packets nothing is known is on its links, or no longer.
