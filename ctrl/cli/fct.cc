@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "ctrl/cli/commands.h"
 #include "ctrl/report/gnuplot.h"
@@ -25,24 +26,50 @@ struct FctArguments {
   bool quiet = false;
 };
 
+std::string stem_of(const Config& config) {
+  return std::filesystem::path(config.path).stem().string();
+}
+
+bool complain_about(const Config& config, const char* what) {
+  std::fprintf(stderr, "%s: %s\n", config.path.c_str(), what);
+  return false;
+}
+
+bool fits_or_complain(const FctArguments& arguments, const Config& config) {
+  if (std::ranges::none_of(config.traffic, &TrafficConfig::slowdown)) {
+    return complain_about(config,
+                          "there is no [[traffic]] of pattern \"poisson\" or with slowdown = true");
+  }
+  if (!arguments.controls.empty() && config.fabric.fidelity == FabricFidelity::kFlow) {
+    return complain_about(
+        config, "--control: at fidelity = \"flow\" senders have fair rates under every control");
+  }
+  return true;
+}
+
+bool differ_or_complain(const std::vector<SweepCase>& cases) {
+  std::set<std::string> names;
+  for (const SweepCase& curve : cases) {
+    if (names.insert(curve.name).second) continue;
+    std::fprintf(stderr, "two curves would be called \"%s\"\n", curve.name.c_str());
+    return false;
+  }
+  return true;
+}
+
 /// The curves: every configuration under every control, or as it is.
 std::optional<std::vector<SweepCase>> cases_or_complain(const FctArguments& arguments,
                                                         const std::deque<Config>& configs) {
   std::vector<SweepCase> cases;
   for (const Config& config : configs) {
-    if (std::ranges::none_of(config.traffic, &TrafficConfig::slowdown)) {
-      std::fprintf(stderr,
-                   "%s: there is no [[traffic]] of pattern \"poisson\" or with slowdown = "
-                   "true\n",
-                   config.path.c_str());
-      return std::nullopt;
-    }
-    std::string stem = std::filesystem::path(config.path).stem().string();
-    if (arguments.controls.empty()) cases.push_back({stem, &config});
-    if (configs.size() == 1) stem.clear();
+    if (!fits_or_complain(arguments, config)) return std::nullopt;
+    std::string title = stem_of(config);
+    if (std::ranges::count(configs, title, stem_of) > 1) title = config.path;
+    if (arguments.controls.empty()) cases.push_back({title, &config});
+    if (configs.size() == 1) title.clear();
     for (const std::string& name : arguments.controls) {
-      SweepCase curve{stem, &config};
-      curve.name.append(stem.empty() ? "" : " ").append(name);
+      SweepCase curve{title, &config};
+      curve.name.append(title.empty() ? "" : " ").append(name);
       curve.as_configured = false;
       const auto found = std::ranges::find(config.controls, name, &ControlConfig::name);
       if (found != config.controls.end()) {
@@ -55,15 +82,8 @@ std::optional<std::vector<SweepCase>> cases_or_complain(const FctArguments& argu
       cases.push_back(curve);
     }
   }
+  if (!differ_or_complain(cases)) return std::nullopt;
   return cases;
-}
-
-Result<void> write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) return fail(path + ": " + std::strerror(errno));
-  return {};
 }
 
 /// Rows of flows, as runs end.
@@ -75,7 +95,9 @@ class FlowRows {
     return put(flow_rows_header());
   }
   Result<void> add(const SweepCase& curve, const RunReport& report) {
-    if (report.traffic && report.traffic->flows.empty()) {
+    if (report.traffic && report.traffic->flows.empty() &&
+        std::ranges::any_of(report.traffic->groups,
+                            [](const TrafficGroupReport& group) { return group.count > 0; })) {
       return fail(path_ + ": a run of more than " + std::to_string(kMostListedFlows) +
                   " flows has no rows");
     }
@@ -109,7 +131,7 @@ Result<void> sweep_all(const FctArguments& arguments, const std::vector<SweepCas
   }
   const FlowSweep sweep = TRY(sweep_flows(cases, options));
   std::fputs(sweep_text(sweep).c_str(), stdout);
-  if (!arguments.csv.empty()) TRY(write_file(arguments.csv, sweep_csv(sweep)));
+  if (!arguments.csv.empty()) TRY(write_text(arguments.csv, sweep_csv(sweep)));
   if (!arguments.plot.empty()) {
     const std::string heading = "slowdown of flows, " + cases.front().config->path;
     TRY(draw_with(kGnuplot, {}, sweep_script(sweep, arguments.plot, heading)));
@@ -155,8 +177,8 @@ void add_fct(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "fct",
       "Completion times of flows beside their ideal: simulates [[traffic]] under several "
-      "congestion "
-      "controls and seeds, and prints, tabulates and plots percentiles of the slowdown by size");
+      "congestion controls and seeds, and prints, tabulates and plots percentiles of the slowdown "
+      "by size");
   auto arguments = std::make_shared<FctArguments>();
   command->add_option("config", arguments->configs, "Configurations (TOML); each is a curve")
       ->required();
@@ -186,9 +208,8 @@ void add_fct(CLI::App& app, int& status) {
                       "Write every flow's times, ideal and slowdown to this file (CSV)");
   command->add_flag("--quiet", arguments->quiet, "No lines of progress");
   command->footer(
-      "Example: understudy fct configs/flow_completion.toml --control dcqcn --control hpcc --seeds "
-      "3 "
-      "--plot out.svg");
+      "Example: understudy fct configs/topology/hpcc_simulation.toml --control dcqcn "
+      "--control hpcc --seeds 3 --plot out.svg");
   command->callback([arguments, &status] { status = run_fct(*arguments); });
 }
 

@@ -1,5 +1,5 @@
-// The command line: understudy check | topo | schedule | predict | compare | fct | calibrate | feed |
-// env | simulate | run | command | status.
+// The command line: understudy check | topo | schedule | predict | compare | fct | calibrate |
+// feed | env | simulate | run | command | status.
 // Exit status: 0 work was done and was right,
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
 #include <CLI/CLI.hpp>

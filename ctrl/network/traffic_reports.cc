@@ -93,7 +93,9 @@ void report_slowdowns(TrafficReport& report, const Config& config, const Topolog
       if (!report.flows.empty()) report.flows[i].ideal = alone;
       if (times[i].received.is_never()) continue;
       const Duration took = times[i].received - times[i].start;
-      slowdowns.push_back({traffic.flows[i].bytes, took.seconds() / alone.seconds()});
+      if (const auto slowdown = slowdown_of(took, alone)) {
+        slowdowns.push_back({traffic.flows[i].bytes, *slowdown});
+      }
     }
   }
 }
@@ -133,8 +135,8 @@ void report_flows(TrafficReport& report, const Config& config, const Topology& t
     report.groups.push_back(group_report(config.traffic[i].name, first,
                                          traffic.first[i + 1] - first, traffic.flows, times));
   }
-  const size_t listed = traffic.first.back();  // a job's messages come after them
-  if (listed > kMostListedFlows) return;
+  const size_t all = traffic.first.back();  // a job's messages come after them
+  const size_t listed = all > kMostListedFlows ? 0 : all;
   for (size_t i = 0; i < listed; ++i) {
     report.flows.push_back(flow_report(topology.graph, traffic.flows[i], times[i]));
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -63,6 +64,15 @@ Result<void> draw_with(const DrawingProgram& program, std::vector<std::string> a
   if (written) done = run(program, std::move(arguments));
   ::unlink(path.c_str());
   return done;
+}
+
+Result<void> write_text(const std::string& file, const std::string& text) {
+  std::FILE* out = std::fopen(file.c_str(), "wb");
+  const bool written =
+      out != nullptr && std::fwrite(text.data(), 1, text.size(), out) == text.size();
+  const bool closed = out != nullptr && std::fclose(out) == 0;
+  if (!written || !closed) return fail(file + ": " + std::strerror(errno));
+  return {};
 }
 
 }  // namespace understudy

@@ -22,4 +22,7 @@ Result<void> find_program(const DrawingProgram& program);
 Result<void> draw_with(const DrawingProgram& program, std::vector<std::string> arguments,
                        const std::string& script);
 
+/// Replaces the file. Error: it cannot be written.
+Result<void> write_text(const std::string& file, const std::string& text);
+
 }  // namespace understudy

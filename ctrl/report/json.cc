@@ -264,13 +264,13 @@ Json flow_json(const FlowReport& flow) {
   out["received_ps"] = flow.received ? Json(flow.received->ps()) : Json();
   out["acknowledged_ps"] = flow.acknowledged ? Json(flow.acknowledged->ps()) : Json();
   out["packets"] = counts(flow.packets);
-  if (!flow.ideal) return out;
   const bool ended = flow.received.has_value();
   out["started_at_ps"] = out["start_ps"];
   out["ended_at_ps"] = ended ? Json((flow.start + *flow.received).ps()) : Json();
   out["duration_ps"] = out["received_ps"];
+  if (!flow.ideal) return out;
   out["ideal_duration_ps"] = flow.ideal->ps();
-  out["slowdown"] = ended ? Json(flow.received->seconds() / flow.ideal->seconds()) : Json();
+  out["slowdown"] = ended ? or_null(slowdown_of(*flow.received, *flow.ideal)) : Json();
   return out;
 }
 

@@ -20,7 +20,8 @@ struct SeriesPlot {
 };
 
 /// gnuplot's program for three plots above one another: queues of the links, what they carry, rates
-/// of the senders. Times without a row count as zero; a band is of those that are not zero. Error: the series cannot be read back.
+/// of the senders. Times without a row count as zero; a band is of those that are not zero. Error:
+/// the series cannot be read back.
 Result<std::string> series_script(const SeriesFile& series, const SeriesPlot& plot);
 
 /// Draws it. Errors: as above; gnuplot is missing or fails, the file cannot be written.

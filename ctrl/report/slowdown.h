@@ -3,9 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "dataplane/base/units.h"
 
 namespace understudy {
 
@@ -13,6 +16,12 @@ struct FlowSlowdown {
   uint64_t bytes = 0;   ///< payload
   double slowdown = 1;  ///< its time over its time alone
 };
+
+/// How many times as long it took as `alone`. Nothing: alone it takes no time.
+inline std::optional<double> slowdown_of(Duration took, Duration alone) {
+  if (alone == Duration()) return std::nullopt;
+  return took.seconds() / alone.seconds();
+}
 
 /// The percentile that so many of a thousand are no larger than, by nearest rank: the smallest
 /// value that at least this share of all values do not exceed.

@@ -82,6 +82,7 @@ class CurveRuns {
   CurveRuns(const SweepCase& curve, const SweepOptions& options, FlowSweep& sweep)
       : case_(curve), options_(options), sweep_(sweep) {
     curve_.name = curve.name;
+    curve_.first_seed = curve.config->seed;
   }
 
   Result<void> add(const RunReport& report) {
@@ -89,7 +90,7 @@ class CurveRuns {
     if (!flows) {
       return fail("no [[traffic]] of pattern \"poisson\" or with slowdown = true");
     }
-    all_.add(slowdown_of_all(*flows));
+    if (!flows->empty()) all_.add(slowdown_of_all(*flows));
     for (const SlowdownBucket& bucket : slowdown_buckets(*flows)) by_size_[bucket.most].add(bucket);
     for (const FlowSlowdown& flow : *flows) curve_.slowdowns.push_back(flow.slowdown);
     add_validity(report);
@@ -144,7 +145,6 @@ Estimate estimate(const std::vector<double>& values) {
 
 Result<FlowSweep> sweep_flows(const std::vector<SweepCase>& cases, const SweepOptions& options) {
   FlowSweep sweep;
-  sweep.first_seed = cases.front().config->seed;
   sweep.seeds = options.seeds;
   // Runs share nothing. Their results are taken in order, while those behind go on.
   const auto progress = options.threads == 1 ? options.progress : nullptr;

@@ -49,6 +49,7 @@ struct SweepRow {
 
 struct SweepCurve {
   std::string name;
+  uint64_t first_seed = 0;
   std::vector<SweepRow> rows;     ///< by size
   SweepRow all;                   ///< of all sizes
   std::vector<double> slowdowns;  ///< of all flows of all seeds, ascending
@@ -56,7 +57,6 @@ struct SweepCurve {
 };
 
 struct FlowSweep {
-  uint64_t first_seed = 0;
   uint32_t seeds = 0;
   std::vector<SweepCurve> curves;
   std::vector<ValidityLine> validity;  ///< of all runs, each once

@@ -26,6 +26,24 @@ const SweepRow* row_of(const SweepCurve& curve, uint64_t most) {
   return found == curve.rows.end() ? nullptr : &*found;
 }
 
+/// "5 to 7"; of configurations with seeds of their own "5 to 7 (a), 1 to 3 (b)".
+std::string seeds_text(const FlowSweep& sweep) {
+  const auto range = [&](const SweepCurve& curve) {
+    return format_text("%llu to %llu", static_cast<unsigned long long>(curve.first_seed),
+                       static_cast<unsigned long long>(curve.first_seed + sweep.seeds - 1));
+  };
+  const SweepCurve& first = sweep.curves.front();
+  const bool same = std::ranges::all_of(
+      sweep.curves, [&](uint64_t seed) { return seed == first.first_seed; },
+      &SweepCurve::first_seed);
+  if (same) return range(first);
+  std::string text;
+  for (const SweepCurve& curve : sweep.curves) {
+    text += (text.empty() ? "" : ", ") + range(curve) + " (" + curve.name + ")";
+  }
+  return text;
+}
+
 std::string size_text_of(const SweepRow& row) {
   SlowdownBucket bucket;
   bucket.most = row.most;
@@ -60,11 +78,9 @@ std::string sweep_text(const FlowSweep& sweep) {
     for (const SweepRow& row : curve.rows) sizes.emplace(row.most, row);
   }
   std::string text = "# slowdown: a flow's time over its time alone in the network\n";
-  text +=
-      format_text("# seeds %llu to %llu; percentiles of each seed by nearest rank, their mean%s\n",
-                  static_cast<unsigned long long>(sweep.first_seed),
-                  static_cast<unsigned long long>(sweep.first_seed + sweep.seeds - 1),
-                  sweep.seeds > 1 ? " +- half of the 95 % confidence interval" : "");
+  text += "# seeds " + seeds_text(sweep) +
+          "; percentiles of each seed by nearest rank, their mean" +
+          (sweep.seeds > 1 ? " +- half of the 95 % confidence interval" : "") + "\n";
   bool too_few = false;
   for (size_t i = 0; i < kPercentiles.size(); ++i) {
     text += format_text("# %-*s", kNameWidth - 2, kPercentiles[i].name);
@@ -125,14 +141,15 @@ std::string flow_rows(const std::string& curve, const RunReport& report) {
   if (!report.traffic) return text;
   for (const FlowReport& flow : report.traffic->flows) {
     if (!flow.ideal || !flow.received) continue;
+    const auto slowdown = slowdown_of(*flow.received, *flow.ideal);
+    if (!slowdown) continue;
     const Duration start = flow.start - Time::zero();
     text += csv_text(curve) + "," + std::to_string(report.seed) + "," + csv_text(flow.name) + "," +
             flow.from + "," + flow.to;
     text +=
         format_text(",%llu,%.6f,%.6f,%.6f,%.6f,%.6f\n", static_cast<unsigned long long>(flow.bytes),
                     start.microseconds(), (start + *flow.received).microseconds(),
-                    flow.received->microseconds(), flow.ideal->microseconds(),
-                    flow.received->seconds() / flow.ideal->seconds());
+                    flow.received->microseconds(), flow.ideal->microseconds(), *slowdown);
   }
   return text;
 }

@@ -195,7 +195,8 @@ Boxes legible(const Graph& graph, const std::vector<uint32_t>& blocks) {
   if (out.drawn() <= kMostBoxes) return out;
   if (routers) {
     for (const uint32_t block : blocks) {
-      if (Boxes boxes = by_blocks(graph, block); boxes.drawn() <= kMostBoxes) return boxes;
+      out = by_blocks(graph, block);
+      if (out.drawn() <= kMostBoxes) break;
     }
     return out;
   }

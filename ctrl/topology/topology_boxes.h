@@ -38,8 +38,9 @@ bool is_troubled(const Graph& graph, LinkId link);
 /// are one box, and what is inside nodes is left out. If more than kMostBoxes are left, what hangs
 /// together below the highest tier of switches is one box (a pod of a fat tree, a rack), as are
 /// switches of the highest tier with the same pods; if that is not enough, pods that are alike.
-/// Where nodes forward, the smallest of `blocks` that is enough, if one is: how many hosts of
-/// consecutive numbers become a box (those of the innermost dimension, of the two innermost, ...).
+/// Where nodes forward, the smallest of `blocks` (ascending) that is enough, else the largest: how
+/// many hosts of consecutive numbers become a box (those of the innermost dimension, of the two
+/// innermost, ...).
 Boxes boxes_of(const Graph& graph, bool all, const std::vector<uint32_t>& blocks);
 
 }  // namespace understudy

@@ -1,9 +1,6 @@
 #include "ctrl/topology/topology_dot.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <map>
 #include <vector>
 
@@ -132,15 +129,6 @@ class Drawing {
   Boxes boxes_;
   std::map<std::pair<VertexId, VertexId>, Bundle> bundles_;
 };
-
-Result<void> write_text(const std::string& file, const std::string& text) {
-  std::FILE* out = std::fopen(file.c_str(), "wb");
-  const bool written =
-      out != nullptr && std::fwrite(text.data(), 1, text.size(), out) == text.size();
-  const bool closed = out != nullptr && std::fclose(out) == 0;
-  if (!written || !closed) return fail(file + ": " + std::strerror(errno));
-  return {};
-}
 
 }  // namespace
 

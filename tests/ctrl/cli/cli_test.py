@@ -181,6 +181,8 @@ class CommandLine(unittest.TestCase):
             done = self.run_it(*words)
             self.assertEqual(done.returncode, 0, words)
             self.assertRegex(done.stdout, r"Example: understudy \w+ \S+", words)
+            for path in re.findall(r"configs/\S+\.toml", done.stdout):
+                self.assertTrue((QUICKSTART.parents[1] / path).is_file(), f"{words}: there is no {path}")
         done = self.run_it("--version")
         self.assertEqual(done.returncode, 0)
         stated = re.search(r"^project\('understudy',.* version: '([^']+)'", (QUICKSTART.parents[1] / "meson.build").read_text(encoding="utf-8"), re.M)
@@ -588,7 +590,23 @@ flows = 40
             self.assertGreaterEqual(slowdown, 0.999999)
         self.assertIn("p99_9_half_width_95", table.read_text(encoding="utf-8"))
         self.expect_bad(self.run_it("fct", path, "--control", "fast"), 'no [[control]] "fast"')
+        self.expect_bad(self.run_it("fct", path, "--control", "slow", "--fidelity", "flow"), "--control", "fidelity")
+        self.expect_bad(self.run_it("fct", path, "--control", "slow", "--control", "slow"), 'two curves', '"slow"')
+        self.expect_bad(self.run_it("fct", path, path), "two curves", str(path))
+        other = self.folder / "other"
+        other.mkdir()
+        for name in ("poisson.toml", "sizes.csv"):
+            shutil.copy(self.folder / name, other / name)
+        done = self.run_it("fct", path, other / "poisson.toml", "--csv", table, "--quiet")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        curves = {line.split(",")[0] for line in table.read_text(encoding="utf-8").splitlines()[1:]}
+        self.assertEqual(curves, {str(path), str(other / "poisson.toml")})
         self.expect_bad(self.run_it("fct", path, "--plot", "x.pdf"), ".svg or .png")
+        path.write_text(path.read_text(encoding="utf-8").replace("load = 0.5", "load = 1e-9")
+                        .replace("flows = 40", 'until = "1us"'), encoding="utf-8")
+        done = self.run_it("fct", path, "--flows", rows, "--quiet")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(len(rows.read_text(encoding="utf-8").splitlines()), 1)
         self.expect_bad(self.run_it("fct", QUICKSTART), "quickstart.toml", "no [[traffic]]")
 
     def test_examples_are_good(self):

@@ -109,7 +109,37 @@ TEST(IdealTimes, ReportsNameTimesAndDurations) {
   EXPECT_NE(report_table(report).find("# slowdown of traffic 1"), std::string::npos);
 }
 
-TEST(IdealTimes, WithoutBeingAskedReportsAreAsBefore) {
+TEST(IdealTimes, MoreFlowsThanAreListedHaveSlowdownsToo) {
+  constexpr size_t kFlows = kMostListedFlows + 1;
+  std::string flows = "id,from,to,bytes,start\n";
+  for (size_t i = 0; i < kFlows; ++i) {
+    flows += std::to_string(i) + ",w0,w1,100B," + std::to_string(10 * i) + "us\n";
+  }
+  const RunReport report = run("[fabric]\nfidelity = \"flow\"\n", flows);
+  ASSERT_TRUE(report.traffic);
+  EXPECT_TRUE(report.traffic->flows.empty());
+  ASSERT_TRUE(report.traffic->groups[0].slowdowns);
+  EXPECT_EQ(report.traffic->groups[0].slowdowns->size(), kFlows);
+  EXPECT_NEAR(slowdown_of_all(*report.traffic->groups[0].slowdowns).largest, 1.0, 1e-5);
+}
+
+TEST(IdealTimes, WhatTakesNoTimeAloneHasNoSlowdown) {
+  const ConfigResult config = load_config_text(
+      "format = 1\n[[node]]\nname = \"w\"\ncount = 3\n"
+      "link = { rate = \"unlimited\", latency = \"0us\" }\n"
+      "[[traffic]]\npattern = \"incast\"\nfrom = [\"w0\", \"w2\"]\nto = \"w1\"\n"
+      "size = \"100KB\"\nslowdown = true\n",
+      "t.toml");
+  ASSERT_TRUE(config);
+  const auto report = compile_and_simulate(*config);
+  ASSERT_TRUE(report && report->traffic);
+  EXPECT_EQ(report->traffic->flows[0].ideal, Duration());
+  EXPECT_EQ(report->traffic->groups[0].slowdowns->size(), 0u);
+  EXPECT_EQ(report_table(*report).find("nan"), std::string::npos) << report_table(*report);
+  EXPECT_NE(report_json(*report).find("\"slowdown\": null"), std::string::npos);
+}
+
+TEST(IdealTimes, WithoutBeingAskedThereAreNoSlowdowns) {
   const ConfigResult config = load_config_text(
       std::string(kNodes) +
           "[[traffic]]\npattern = \"flow\"\nfrom = \"w0\"\nto = \"w1\"\nsize = \"1MB\"\n",
@@ -118,8 +148,17 @@ TEST(IdealTimes, WithoutBeingAskedReportsAreAsBefore) {
   const auto report = compile_and_simulate(*config);
   ASSERT_TRUE(report);
   const std::string json = report_json(*report);
-  for (const char* key : {"slowdown", "ideal_duration_ps", "started_at_ps", "ended_at_ps"}) {
+  for (const char* key : {"slowdown", "ideal_duration_ps"}) {
     EXPECT_EQ(json.find(key), std::string::npos) << key;
+  }
+  ASSERT_TRUE(report->traffic && report->traffic->flows[0].received);
+  const FlowReport& flow = report->traffic->flows[0];
+  for (const auto& [key, ps] :
+       std::map<std::string, int64_t>{{"started_at_ps", 0},
+                                      {"ended_at_ps", flow.received->ps()},
+                                      {"duration_ps", flow.received->ps()}}) {
+    EXPECT_NE(json.find("        \"" + key + "\": " + std::to_string(ps)), std::string::npos)
+        << key;
   }
   EXPECT_EQ(report_table(*report).find("slowdown"), std::string::npos);
 }

@@ -135,6 +135,43 @@ TEST(FlowSweep, WhatIsWritten) {
   EXPECT_NE(script.find("'it''s'"), std::string::npos);
 }
 
+TEST(FlowSweep, ASeedWithoutFlowsTakesNoPartInMeans) {
+  std::string text = kText;
+  text.replace(text.find("1ms\"\n"), 5, "1us\"\n");
+  const Config config = config_of(text);
+  SweepOptions options;
+  options.seeds = 40;
+  std::vector<double> medians;
+  options.done = [&](const SweepCase&, uint64_t, const RunReport& report) -> Result<void> {
+    const auto& flows = *report.traffic->groups[0].slowdowns;
+    if (!flows.empty()) medians.push_back(slowdown_of_all(flows).at[0]);
+    return {};
+  };
+  const auto sweep = sweep_flows({{"few", &config}}, options);
+  ASSERT_TRUE(sweep) << sweep.error().text;
+  ASSERT_GT(medians.size(), 1u);
+  ASSERT_LT(medians.size(), 40u);
+  const Estimate& all = sweep->curves[0].all.at[0];
+  EXPECT_EQ(all.seeds, medians.size());
+  EXPECT_DOUBLE_EQ(all.mean, estimate(medians).mean);
+  EXPECT_GE(all.mean, 0.9999);
+  EXPECT_NE(sweep_text(*sweep).find(" (" + std::to_string(medians.size()) + ")"),
+            std::string::npos);
+}
+
+TEST(FlowSweep, SeedsAreThoseOfEachConfiguration) {
+  const Config five = config_of();
+  std::string text = kText;
+  text.replace(text.find("seed = 5"), 8, "seed = 9");
+  const Config nine = config_of(text);
+  SweepOptions options;
+  options.seeds = 2;
+  const auto sweep = sweep_flows({{"a", &five}, {"b", &nine}}, options);
+  ASSERT_TRUE(sweep) << sweep.error().text;
+  const std::string said = sweep_text(*sweep);
+  EXPECT_NE(said.find("# seeds 5 to 6 (a), 9 to 10 (b);"), std::string::npos) << said;
+}
+
 TEST(FlowSweep, ErrorsNameCurveAndSeed) {
   std::string text = kText;
   const Config none = config_of(text + "slowdown = false\n");

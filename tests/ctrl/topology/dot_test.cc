@@ -121,6 +121,13 @@ TEST(TopologyDot, InnerDimensionsOfManyRoutersAreBoxes) {
   EXPECT_EQ(count(text, "[tooltip="), 10u);  // a ring of boxes
   EXPECT_EQ(count(dot_program(t.graph(), "t", true, blocks_of(t.config)), "[label="), 1000u);
 
+  // Where even the largest blocks are many, those are drawn: not every host.
+  const BuiltTopology longer(nodes_text(800) +
+                             "[topology]\nkind = \"torus\"\ndims = [2, 4, 100]\n" + link);
+  const std::string many = dot_program(longer.graph(), "t", false, blocks_of(longer.config));
+  EXPECT_EQ(count(many, "[label="), 100u);
+  EXPECT_EQ(count(many, "\n8 NICs\""), 100u);
+
   // Switches between the same boxes are one, those inside a box are counted.
   const std::string dimension = ", link = { rate = \"100Gbit/s\", latency = \"2us\" } },\n";
   const BuiltTopology stack(nodes_text(128) +
