@@ -251,6 +251,8 @@ TEST(Prediction, BadKeys) {
   EXPECT_EQ(error("[nccl]\nnvls = true\n"),
             "p.toml:12: nccl.nvls: found true: the NVSwitches of ampere GPUs do not reduce: NVLS "
             "needs gpu = \"hopper\" or \"blackwell\"\n");
+  EXPECT_EQ(error("[nccl]\ngpu = \"hopper\"\nintra = \"pci\"\nnvls = true\n"),
+            "p.toml:14: nccl.nvls: found true: NVSwitches are of NVLink: intra = \"nvlink\"\n");
   EXPECT_EQ(error("[nccl]\nintra = \"pci\"\npxn = true\n"),
             "p.toml:13: nccl.pxn: found true: PXN copies over NVLink: intra = \"nvlink\"\n");
   EXPECT_NE(error("[nccl]\nenvironment = { NCCL_PROTO = \"LL64\" }\n").find("\"LL64\" is unknown"),
