@@ -263,6 +263,8 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
       out.rows, [](const PredictedRow& row) { return row.source == PredictionSource::kFlow; });
   for (const PredictedRow& row : out.rows) {
     if (row.source == PredictionSource::kBeyond) facts.beyond.push_back(row.bytes);
+    const Algorithm algorithm = row.tuning.algorithm;
+    if (is_nvls(algorithm) || is_collnet(algorithm)) facts.in_switches = algorithm;
   }
   for (const auto& [key, network] : networks) {
     const auto [algorithm, channels] = key;

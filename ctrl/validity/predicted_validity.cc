@@ -112,7 +112,7 @@ void add_nccl_limits(ValidityLines& lines, const Config& config, const JobConfig
   // Where nothing is said of GPUs they may be any.
   const bool may = !config.nccl || config.nccl->system.gpu >= GpuGeneration::kHopper;
   const bool asked = !job.algorithm || is_nvls(*job.algorithm);
-  if (modelled && asked && !config.calibration) {
+  if (modelled && asked) {
     lines.add(
         "nvswitch",
         "what NVSwitches reduce takes shares of GPUs' links, at NCCL's efficiency: no packets "
