@@ -35,7 +35,7 @@ struct PredictedJob {
   bool drawn = false;      ///< other seeds give its transfers other paths, and times
   bool as_flows = false;   ///< all its times were found as flows, not by the closed form
   bool inside = false;     ///< links inside nodes are in them
-  /// Of a size, by which switches reduce.
+  /// Of a size, by which switches reduce; those of the network rather than NVSwitches.
   std::optional<Algorithm> in_switches = {};
   /// Sizes for which the closed form was taken beyond what it holds for.
   std::vector<uint64_t> beyond = {};

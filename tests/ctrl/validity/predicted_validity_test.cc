@@ -271,7 +271,7 @@ TEST(Calibration, NamesTablesThatNvlsMayHaveMade) {
   const auto judged = [](GpuGeneration gpu, const char* enable) {
     MeasuredTable table;
     table.path = "t";
-    for (const uint64_t mib : {1, 64, 1024}) {
+    for (const uint64_t mib : {1u, 64u, 1024u}) {
       table.rows.push_back({mib << 20, 20 + static_cast<double>(mib << 20) / 250e3, 0});
     }
     MeasuredSetup setup;
