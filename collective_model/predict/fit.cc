@@ -59,7 +59,9 @@ std::vector<Knob> knobs(Calibration& c, const std::vector<FitRow>& rows, const N
     several |= row.shape.communicator.nodes > 1;
   }
   for (const Protocol p : {Protocol::kSimple, Protocol::kLL, Protocol::kLL128}) {
-    if (p == Protocol::kLL128 && system.intra != IntraLink::kNvlink) continue;
+    const bool used =
+        std::ranges::any_of(rows, [&](const FitRow& row) { return row.shape.protocol == p; });
+    if (!used && p == Protocol::kLL128 && system.intra != IntraLink::kNvlink) continue;
     ProtocolCost& cost = c.protocol[index(p)];
     const double rate_spread = p == Protocol::kLL ? kConstantSpread : kRateSpread;
     // LL128's lines hide the way to the next GPU, but not in a mesh; Simple's slices never do.
@@ -70,8 +72,6 @@ std::vector<Knob> knobs(Calibration& c, const std::vector<FitRow>& rows, const N
                              {hidden ? &cost.latency : &cost.step, hop[index(p)]}};
     if (p == Protocol::kSimple) own.push_back({&cost.latency, 0.5});
     if (several) own.push_back({&cost.network_latency, published.net[0][index(p)]});
-    const bool used =
-        std::ranges::any_of(rows, [&](const FitRow& row) { return row.shape.protocol == p; });
     for (const Knob& knob : own) *knob.value = knob.usual;
     if (used) out.insert(out.end(), own.begin(), own.end());
   }

@@ -272,13 +272,6 @@ double pat_time(const OperationShape& shape, const Costs& costs) {
   return rounds_of_latency * costs.between() + (n - 1) * std::max(work, costs.wire(part));
 }
 
-/// Shares of a GPU's link, of a chunk each, that a loop over heads takes in each direction.
-double head_shares(const OperationShape& shape) {
-  // Through a switch its own data, and its result once; else those of all others, twice.
-  return is_nvls(shape.algorithm) ? shape.heads + 1.0
-                                  : 2.0 * (shape.communicator.gpus_per_node() - 1);
-}
-
 /// NVLS and CollNet direct: each loop's chunks go to the heads, between nodes, and back.
 double heads_time(const OperationShape& shape, const Costs& costs) {
   const ChunkPlan& cut = costs.cut();
@@ -413,6 +406,12 @@ double operation_time(const OperationShape& shape, const ChunkPlan& cut,
     t += ring_time(shape, costs);
   }
   return t;
+}
+
+double head_shares(const OperationShape& shape) {
+  return is_nvls(shape.algorithm)
+             ? shape.heads + 1.0
+             : (shape.communicator.gpus_per_node() - 1.0) + (shape.heads - 1.0);
 }
 
 double bytes_between_nodes(const OperationShape& shape) {

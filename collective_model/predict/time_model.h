@@ -86,6 +86,11 @@ double operation_time(const OperationShape& shape, const Calibration& calibratio
 double operation_time(const OperationShape& shape, const ChunkPlan& cut,
                       const Calibration& calibration, const NetworkCost& network);
 
+/// NVLS and CollNet direct: shares of a head's link, of a chunk each, that a loop takes in each
+/// direction. Through the node's switch its own data, and its result once; else data to the other
+/// heads, and its result to each other GPU.
+double head_shares(const OperationShape& shape);
+
 /// Bytes that the busiest node sends to others, protocol's flags included, headers not.
 double bytes_between_nodes(const OperationShape& shape);
 

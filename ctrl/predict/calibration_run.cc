@@ -56,6 +56,19 @@ void check_links(JudgedTable& table) {
                          "give --ring if the GPUs are joined in another way");
 }
 
+/// The least size of a table that NCCL would give to the node's switches, if they reduce.
+std::optional<uint64_t> nvls_from(const JudgedTable& table) {
+  MeasuredSetup setup = table.setup;
+  setup.system.nvls =
+      nvls_efficiency(setup.system.gpu) > 0 && setup.system.intra == IntraLink::kNvlink;
+  set_graphs(setup);
+  const std::vector<FitRow> rows = fit_rows(table.table, setup);
+  const auto first =
+      std::ranges::find_if(rows, [](const FitRow& row) { return is_nvls(row.shape.algorithm); });
+  if (first == rows.end()) return std::nullopt;
+  return first->shape.bytes;
+}
+
 class ErrorSum {
  public:
   void add(uint64_t bytes, double error) {
@@ -183,6 +196,14 @@ std::string rings_comment(const CalibrationRun& run) {
   return text;
 }
 
+bool has_used_row(const CalibrationRun& run, Protocol protocol) {
+  return std::ranges::any_of(run.tables, [&](const JudgedTable& table) {
+    return std::ranges::any_of(table.rows, [&](const JudgedRow& row) {
+      return row.used && row.row.shape.protocol == protocol;
+    });
+  });
+}
+
 std::string errors_text(const char* name, const RowErrors& errors) {
   return format_text(
       "#   %s: %zu, mean error %.2f %%, worst %.1f %% (%llu bytes), worst above "
@@ -262,7 +283,7 @@ std::string calibration_toml(const CalibrationRun& run) {
                                    {"network_latency", cost.network_latency}}) {
       if (us > 0) text += std::string(", ") + name + " = " + us_text(us);
     }
-    text += " }\n";
+    text += has_used_row(run, protocol) ? " }\n" : " }  # no row: as usual\n";
   }
   return text + origin_toml(run);
 }
@@ -270,6 +291,7 @@ std::string calibration_toml(const CalibrationRun& run) {
 std::string judgement_text(const CalibrationRun& run, bool all) {
   std::string text;
   std::vector<std::string> unjudged;
+  std::vector<std::pair<std::string, uint64_t>> in_switches;
   for (const JudgedTable& t : run.tables) {
     const CommunicatorSize& c = t.setup.communicator;
     text += format_text("# %s: %u ranks on %u node%s, NCCL 2.%u, ring %u x %g GB/s, %u channels\n",
@@ -296,6 +318,7 @@ std::string judgement_text(const CalibrationRun& run, bool all) {
     }
     if (t.from_others.rows > 0) text += errors_text("from the other tables alone", t.from_others);
     for (const std::string& line : t.beyond) text += "#   beyond a bound: " + line + "\n";
+    if (const auto from = nvls_from(t)) in_switches.emplace_back(t.table.path, *from);
     if (!all) continue;
     text += "#        bytes    measured us   predicted us    error  by\n";
     for (const JudgedRow& row : t.rows) {
@@ -307,7 +330,7 @@ std::string judgement_text(const CalibrationRun& run, bool all) {
                           row.row.shape.channels, row.used ? ", used" : "");
     }
   }
-  return text + validity_text(judgement_validity(unjudged));
+  return text + validity_text(judgement_validity(unjudged, in_switches));
 }
 
 }  // namespace understudy

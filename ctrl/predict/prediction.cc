@@ -174,8 +174,8 @@ void set_inside(const Config& config, const OperationShape& shape, uint32_t chan
   const bool leaves =
       communicator.nodes > 1 && channels % gpus == 0 && !is_collnet(shape.algorithm);
   double ways = leaves ? channels - channels / gpus : channels;
-  if (is_nvls(shape.algorithm)) ways = channels * (shape.heads + 1.0) * 100 / way->switch_percent;
-  if (shape.algorithm == Algorithm::kCollnetDirect) ways = channels * 2.0 * (gpus - 1);
+  if (is_nvls(shape.algorithm)) ways = channels * head_shares(shape) * 100 / way->switch_percent;
+  if (shape.algorithm == Algorithm::kCollnetDirect) ways = channels * head_shares(shape);
   if (shape.algorithm == Algorithm::kCollnetChain) ways = channels * 2.0;
   cost.inside_latency = way->latency.microseconds();
   if (!way->rate.is_unlimited()) {
@@ -263,6 +263,10 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
       out.rows, [](const PredictedRow& row) { return row.source == PredictionSource::kFlow; });
   for (const PredictedRow& row : out.rows) {
     if (row.source == PredictionSource::kBeyond) facts.beyond.push_back(row.bytes);
+    const Algorithm algorithm = row.tuning.algorithm;
+    if (is_collnet(algorithm) || (is_nvls(algorithm) && !facts.in_switches)) {
+      facts.in_switches = algorithm;
+    }
   }
   for (const auto& [key, network] : networks) {
     const auto [algorithm, channels] = key;

@@ -91,6 +91,10 @@ std::vector<std::string> beyond(const Measured& m, const PredictedJob& p) {
     parts.push_back(std::string(name_of(kGpuNames, p.gpu)) +
                     " (measured: " + names_text(m.gpus, kGpuNames) + ")");
   }
+  if (p.in_switches) {
+    parts.push_back(std::string(name_of(kAlgorithmNames, p.in_switches)) +
+                    " (measured as ring, tree or pat)");
+  }
   return parts;
 }
 
@@ -117,11 +121,18 @@ void add_calibration(ValidityLines& lines, const Config& config, const Predicted
   lines.add("extrapolation", text);
 }
 
-std::vector<ValidityLine> judgement_validity(const std::vector<std::string>& unjudged) {
+std::vector<ValidityLine> judgement_validity(
+    const std::vector<std::string>& unjudged,
+    const std::vector<std::pair<std::string, uint64_t>>& in_switches) {
   ValidityLines lines;
   for (const std::string& table : unjudged) {
     lines.add("not-judged", "nothing was judged of " + table +
                                 ": all its rows were used (measure more than 8 sizes)");
+  }
+  for (const auto& [table, from] : in_switches) {
+    lines.add("nvls", "NCCL may have taken NVLS in " + table + " from " + size_text(from) +
+                          " on, which calibrate does not know: measure with NCCL_NVLS_ENABLE=0, "
+                          "and give that to --env");
   }
   return lines.take(0);
 }

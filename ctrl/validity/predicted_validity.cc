@@ -58,8 +58,11 @@ void add_network(ValidityLines& lines, const PredictedJob& predicted) {
   if (!predicted.beyond.empty()) {
     lines.add(
         "beyond-closed-form",
-        "the closed form does not hold, and messages are too many to follow as flows, or in a "
-        "group: " +
+        (predicted.in_switches && is_collnet(*predicted.in_switches)
+             ? "the closed form is rough, and of what the network's switches reduce there are no "
+               "messages to follow: "
+             : "the closed form does not hold, and messages are too many to follow as flows, or in "
+               "a group: ") +
             size_text(predicted.beyond.front()) +
             (predicted.beyond.size() == 1
                  ? ""
@@ -112,7 +115,7 @@ void add_nccl_limits(ValidityLines& lines, const Config& config, const JobConfig
   // Where nothing is said of GPUs they may be any.
   const bool may = !config.nccl || config.nccl->system.gpu >= GpuGeneration::kHopper;
   const bool asked = !job.algorithm || is_nvls(*job.algorithm);
-  if (modelled && asked && !config.calibration) {
+  if (modelled && asked) {
     lines.add(
         "nvswitch",
         "what NVSwitches reduce takes shares of GPUs' links, at NCCL's efficiency: no packets "

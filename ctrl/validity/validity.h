@@ -2,8 +2,11 @@
 // for all commands.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collective_model/tuner/tuning.h"
@@ -32,6 +35,8 @@ struct PredictedJob {
   bool drawn = false;      ///< other seeds give its transfers other paths, and times
   bool as_flows = false;   ///< all its times were found as flows, not by the closed form
   bool inside = false;     ///< links inside nodes are in them
+  /// Of a size, by which switches reduce; those of the network rather than NVSwitches.
+  std::optional<Algorithm> in_switches = {};
   /// Sizes for which the closed form was taken beyond what it holds for.
   std::vector<uint64_t> beyond = {};
 };
@@ -48,7 +53,10 @@ struct NamedValidity {
 std::vector<ValidityLine> joined_validity(const std::vector<NamedValidity>& named);
 
 /// Of a calibration, with the files of those tables of which no row is left to judge it by.
-std::vector<ValidityLine> judgement_validity(const std::vector<std::string>& unjudged);
+/// `in_switches`: the same of those that NCCL may have reduced by NVLS, and from which size on.
+std::vector<ValidityLine> judgement_validity(
+    const std::vector<std::string>& unjudged,
+    const std::vector<std::pair<std::string, uint64_t>>& in_switches);
 
 // Parts of these:
 

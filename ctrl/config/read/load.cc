@@ -98,13 +98,13 @@ ConfigResult load_config_text(const std::string& text, const std::string& filena
   } else {
     context.addresses_complete = false;
   }
+  read_nccl(root, context);
   read_topology(root, context);
   read_ports(root, context);
   read_services(root, context);
   read_clients(root, context);
   read_faults(root, context);
   read_dimension_costs(root, context);
-  read_nccl(root, context);
   read_jobs(root, context);
   read_traffic(root, context);
   read_events(root, context);

@@ -6,8 +6,15 @@
 namespace understudy {
 namespace {
 
+/// Stands, without a line, for one that is wrong: what would follow from a node of one GPU and one NIC
+/// is no error of its own.
+Machine stand_in(ReadContext& context) {
+  context.machines_complete = false;
+  return known_machines().front();
+}
+
 /// [[node]] machine.
-std::optional<Machine> read_type(TableReader& node) {
+std::optional<Machine> read_type(TableReader& node, ReadContext& context) {
   const auto name = node.text("machine");
   if (!name) return std::nullopt;
   std::vector<std::string_view> names;
@@ -19,7 +26,7 @@ std::optional<Machine> read_type(TableReader& node) {
     return found;
   }
   node.unknown_word(*name, "machine", names);
-  return std::nullopt;
+  return stand_in(context);
 }
 
 /// [[node]] topo_file.
@@ -27,11 +34,11 @@ std::optional<Machine> read_topo_file(TableReader& node, ReadContext& context) {
   const auto name = node.text("topo_file");
   if (!name) return std::nullopt;
   const auto file = read_csv_file(node, context, *name, "topo_file");
-  if (!file) return std::nullopt;
+  if (!file) return stand_in(context);
   auto machine = read_topo_text(file->text, file->path);
   if (!machine) {
     context.errors.add(std::move(machine.error()));
-    return std::nullopt;
+    return stand_in(context);
   }
   machine->line = name->line;
   return std::move(*machine);
@@ -52,7 +59,7 @@ void fill(ReadContext& context, const Machine& type, Machine& file, std::optiona
 }  // namespace
 
 std::optional<Machine> read_machine(TableReader& node, ReadContext& context) {
-  const auto type = read_type(node);
+  const auto type = read_type(node, context);
   const auto topo = read_topo_file(node, context);
   auto machine = topo;
   if (!topo) {
@@ -73,10 +80,8 @@ std::optional<Machine> read_machine(TableReader& node, ReadContext& context) {
       if (machine->nvlink) fill(context, *type, *machine, &Machine::nvlink, "NVLink's rate");
     }
   }
-  const bool complete =
-      (type || node.any("machine") == nullptr) && (topo || node.any("topo_file") == nullptr);
-  if (!complete) context.machines_complete = false;
-  if (machine) context.machines.push_back(*machine);
+  const bool wrong = (type && type->line == 0) || (topo && topo->line == 0);
+  if (machine && !wrong) context.machines.push_back(*machine);
   return machine;
 }
 

@@ -12,7 +12,7 @@
 namespace understudy {
 
 /// [[node]] machine and topo_file, of which the file holds where both say something. Nothing if they
-/// are absent or wrong. It is among context.machines from here on.
+/// are absent. It is among context.machines from here on, unless it stands for one that is wrong.
 std::optional<Machine> read_machine(TableReader& node, ReadContext& context);
 
 /// Whether machines that say `fact` say different things of it; then the second one is reported, and

@@ -107,7 +107,12 @@ void read_nvls(TableReader& table, ReadContext& context, NcclSystem& system) {
   }
   system.nvls = has->value;
   note_stated(context, &Machine::nvls, has->value, "[nccl] nvls");
-  if (has->value && !able) {
+  if (!has->value) return;
+  if (system.intra != IntraLink::kNvlink) {
+    table.error(has->line, "nvls", "true", "NVSwitches are of NVLink: intra = \"nvlink\"");
+  }
+  // What was wrong of the machines is reported: their GPUs may be any.
+  if (!able && (context.machines_complete || table.any("gpu") != nullptr)) {
     table.error(has->line, "nvls", "true",
                 "the NVSwitches of " + std::string(name_of(kGpuNames, system.gpu)) +
                     " GPUs do not reduce: NVLS needs gpu = \"hopper\" or \"blackwell\"");

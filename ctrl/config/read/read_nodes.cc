@@ -91,10 +91,8 @@ void read_link(TableReader& node, const Machine& machine, NicConfig& nic, ReadCo
   TableReader table(*link, "node.link", context.errors);
   if (machine.nic_rate) {
     nic.link_rate = *machine.nic_rate;
-  } else if (context.machines_complete) {
+  } else {
     table.require("rate", "the rate of the node's links, as in \"100Gbit/s\"");
-  } else if (table.any("rate") == nullptr) {
-    context.links_complete = false;
   }
   table.require("latency", "the one-way latency of the node's links, as in \"1us\"");
   if (const auto rate = table.rate("rate")) {
@@ -116,7 +114,7 @@ void read_devices(TableReader& table, NodeConfig& node, ReadContext& context) {
     note_stated(context, machine, machine.gpus, node.gpus, "gpus");
   }
   unsigned nics = machine.nics.value_or(1);
-  if (named && !machine.nics && context.machines_complete) {
+  if (named && !machine.nics) {
     table.require("nics", "the number of NICs, which " + machine.name + " leaves open");
   }
   if (const auto stated = table.integer("nics", 1, kMostNics)) {

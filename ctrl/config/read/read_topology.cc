@@ -329,13 +329,20 @@ bool states_rate(const TomlNode* link) {
          });
 }
 
+/// Of all nodes' machines, if their GPUs use it.
+std::optional<Rate> nvlink_rate(ReadContext& context) {
+  const std::optional<NcclConfig>& nccl = context.config.nccl;
+  if (nccl && nccl->system.intra != IntraLink::kNvlink) return std::nullopt;
+  return agreed(context, &Machine::nvlink, kGpuRate);
+}
+
 void read_intra_node(const TomlNode& toml, ReadContext& context) {
   TableReader table(toml, "intra_node", context.errors);
   IntraNodeConfig intra;
   const TomlNode* gpu_link = table.any("gpu_link");
   std::optional<Rate> known;
   if (gpu_link != nullptr && !states_rate(gpu_link)) {
-    known = agreed(context, &Machine::nvlink, kGpuRate);
+    known = nvlink_rate(context);
     // What was wrong of the machines is reported: any rate does.
     if (!known && !context.machines_complete) known = Rate::bits_per_second(1);
   }
@@ -392,7 +399,7 @@ void read_topology(TableReader& root, ReadContext& context) {
     read_intra_node(*toml, context);
   } else if (context.config.topology) {
     // Nothing is published of latencies: there is none.
-    const auto rate = agreed(context, &Machine::nvlink, kGpuRate);
+    const auto rate = nvlink_rate(context);
     if (rate)
       context.config.intra_node = IntraNodeConfig{.gpu_link = LinkConfig{*rate, {}}, .pcie = {}};
   }

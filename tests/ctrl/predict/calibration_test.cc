@@ -54,6 +54,32 @@ TEST(Calibration, NvlinkTables) {
   }
 }
 
+// NCCL does not choose it there, but it can be forced.
+TEST(Calibration, Ll128WithoutNvlinkIsFittedToo) {
+  MeasuredSetup setup = one_node(GpuGeneration::kAmpere, 18, 8);
+  setup.system.intra = IntraLink::kPci;
+  setup.protocol = Protocol::kLL128;
+  setup.ring = NcclGraph{12, 20, 20};
+  const CalibrationRun run = calibrate({table_of("vtrain_a100_8gpu")}, {setup}, {});
+  EXPECT_GT(run.calibration.of(Protocol::kLL128).rate, 0);
+  EXPECT_LT(run.tables[0].others.mean, 0.1);
+}
+
+// So that nobody takes them for measured.
+TEST(Calibration, ProtocolsOfNoRowAreMarked) {
+  MeasuredSetup setup = one_node(GpuGeneration::kAmpere, 18, 8);
+  setup.protocol = Protocol::kSimple;
+  const std::string toml = calibration_toml(calibrate({table_of("vtrain_a100_8gpu")}, {setup}, {}));
+  const auto line_of = [&](const std::string& key) {
+    const size_t at = toml.find("\n" + key + " = {");
+    EXPECT_NE(at, std::string::npos) << toml;
+    return toml.substr(at + 1, toml.find('\n', at + 1) - at - 1);
+  };
+  EXPECT_EQ(line_of("simple").find('#'), std::string::npos);
+  EXPECT_NE(line_of("ll").find("}  # no row: as usual"), std::string::npos);
+  EXPECT_NE(line_of("ll128").find("}  # no row: as usual"), std::string::npos);
+}
+
 TEST(Calibration, OtherRowsOfTheTablesDoAsWell) {
   // What is found must not hang on which rows a table happens to have: every third row only.
   for (const uint32_t ranks : {2u, 4u, 8u}) {

@@ -189,6 +189,50 @@ TEST(Machine, WhatFollowsFromAnUnknownOneIsNotReported) {
   EXPECT_NE(errors.find("node.machine"), std::string::npos) << errors;
 }
 
+// Nor what would follow from one GPU on one NIC of unlimited rate, or from another generation of GPUs.
+TEST(Machine, WhatUsesAnUnknownOneIsNotReported) {
+  const auto lines_of = [](const std::string& rest) {
+    const std::string errors = errors_of(
+        "format = 1\n[[node]]\nname = \"w\"\nmachine = \"dgx\"\nlink = { latency = "
+        "\"1us\" }\n" +
+        rest);
+    EXPECT_NE(errors.find("node.machine"), std::string::npos) << errors;
+    return std::ranges::count(errors, '\n');
+  };
+  const std::string other = "[[node]]\nname = \"b\"\nmachine = \"dgx-b200\"\n";
+  const std::string flow =
+      "[[traffic]]\npattern = \"on_off\"\nfrom = \"w\"\nto = \"b\"\non = "
+      "\"1us\"\noff = \"1us\"\nrepeat = 2\nnic = 3\n";
+  EXPECT_EQ(lines_of("[nccl]\nnvls = true\n"), 1);
+  EXPECT_EQ(lines_of("[[job]]\nname = \"j\"\nranks = [\"w\"]\ncollective = \"all_reduce\"\n"
+                     "sizes = [\"1MiB\"]\n"),
+            1);
+  EXPECT_EQ(lines_of(other + "link = { latency = \"1us\" }\n" + flow), 1);
+  // What is wrong of other nodes is.
+  EXPECT_EQ(lines_of("[[node]]\nname = \"b\"\nlink = { latency = \"1us\" }\n"), 2);
+  EXPECT_EQ(lines_of("[[node]]\nname = \"b\"\nmachine = \"hgx-h100\"\nlink = { rate = "
+                     "\"1Gbit/s\", latency = \"1us\" }\n"),
+            2);
+}
+
+TEST(Machine, GpusOfOtherKindsNeedNoSecondErrorOfNvls) {
+  const std::string link = "link = { latency = \"1us\" }\n";
+  const std::string errors = errors_of(node("machine = \"dgx-h100\"\n" + link) +
+                                       "[[node]]\nname = \"b\"\nmachine = \"dgx-b200\"\n" + link +
+                                       "[nccl]\nnvls = true\n");
+  EXPECT_EQ(std::ranges::count(errors, '\n'), 1) << errors;
+}
+
+// Of NVLinks that the file says are not there no rate is taken.
+TEST(Machine, WithoutNvlinkItsRateIsNotTaken) {
+  const std::string pci = node("machine = \"dgx-h100\"\nlink = { latency = \"1us\" }\n") +
+                          "[nccl]\nintra = \"pci\"\n[topology]\nkind = \"single_switch\"\n";
+  EXPECT_FALSE(config_of(pci).intra_node);
+  const std::string errors = errors_of(pci + "[intra_node]\ngpu_link = { latency = \"1us\" }\n");
+  EXPECT_NE(errors.find("m.toml:12: intra_node.gpu_link.rate: found nothing"), std::string::npos)
+      << errors;
+}
+
 TEST(Machine, UnknownOnesAreSuggested) {
   const std::string errors =
       errors_of(node("machine = \"dgx-h1OO\"\nlink = { rate = \"1Gbit/s\", latency = \"1us\" }\n"));

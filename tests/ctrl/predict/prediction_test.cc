@@ -239,6 +239,29 @@ TEST(Prediction, CollnetSendsOnce) {
   EXPECT_NEAR(time("collnet-chain") / whole, 1.02, .03);
 }
 
+// A head gives its result to seven others and its data to the other head: of half the bytes each.
+TEST(Prediction, CollnetWithFewHeadsFillsTheirLinks) {
+  const Config config = config_of(
+      "format = 1\n[[node]]\nname = \"w\"\ncount = 4\ngpus = 8\nnics = 2\n"
+      "link = { rate = \"800Gbit/s\", latency = \"1us\" }\n[topology]\nkind = \"single_switch\"\n"
+      "[intra_node]\ngpu_link = { rate = \"2400Gbit/s\", latency = \"0ns\" }\n[nccl]\ncollnet = "
+      "true\n[[job]]\nname = \"j\"\nranks = [\"w*\"]\ncollective = \"all_reduce\"\n"
+      "sizes = [\"1GiB\"]\nalgorithm = \"collnet-direct\"\n");
+  const auto topology = build_topology(config);
+  ASSERT_TRUE(topology);
+  const Prediction predicted = rows_of(config, &*topology)[0];
+  const double links = (1 << 30) / 2.0 * (7 + 1) / 300e3;  // us
+  EXPECT_NEAR(predicted.rows[0].time / links, 1.01, .02);
+  EXPECT_TRUE(predicted.rows[0].beyond.empty());
+  std::string doubt;
+  for (const ValidityLine& line : predicted.validity) {
+    if (line.id == "beyond-closed-form") doubt = line.text;
+  }
+  EXPECT_EQ(doubt,
+            "the closed form is rough, and of what the network's switches reduce there are no "
+            "messages to follow: 1 GiB");
+}
+
 TEST(Prediction, BadKeys) {
   const auto error = [](const std::string& section) { return error_of(kNodes + section); };
   EXPECT_EQ(error("[nccl]\ngpu = \"pascal\"\n"),
@@ -251,6 +274,8 @@ TEST(Prediction, BadKeys) {
   EXPECT_EQ(error("[nccl]\nnvls = true\n"),
             "p.toml:12: nccl.nvls: found true: the NVSwitches of ampere GPUs do not reduce: NVLS "
             "needs gpu = \"hopper\" or \"blackwell\"\n");
+  EXPECT_EQ(error("[nccl]\ngpu = \"hopper\"\nintra = \"pci\"\nnvls = true\n"),
+            "p.toml:14: nccl.nvls: found true: NVSwitches are of NVLink: intra = \"nvlink\"\n");
   EXPECT_EQ(error("[nccl]\nintra = \"pci\"\npxn = true\n"),
             "p.toml:13: nccl.pxn: found true: PXN copies over NVLink: intra = \"nvlink\"\n");
   EXPECT_NE(error("[nccl]\nenvironment = { NCCL_PROTO = \"LL64\" }\n").find("\"LL64\" is unknown"),

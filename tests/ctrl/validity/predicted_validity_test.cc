@@ -91,6 +91,8 @@ TEST(PredictedValidity, NvlsWhereItIsModelled) {
   const Ids own = ids(nodes(2, 4) + job(kReduce + "algorithm = \"auto\"\n") + machine);
   EXPECT_FALSE(own.contains("nvls"));
   EXPECT_TRUE(own.contains("nvswitch"));
+  EXPECT_TRUE(ids(nodes(2, 4) + job(kReduce + "algorithm = \"auto\"\n") + machine + measured())
+                  .contains("nvswitch"));
   EXPECT_FALSE(ids(nodes(2, 4) + job(kReduce) + machine).contains("nvswitch"));  // a ring
   const Ids gather = ids(nodes(2, 4) + job("collective = \"all_gather\"\n") + machine);
   EXPECT_TRUE(gather.contains("nvls"));
@@ -207,6 +209,19 @@ TEST(PredictedValidity, HowFarItGoesBeyondWhatWasMeasured) {
             start + "hopper (measured: ampere)");
 }
 
+// Nothing that is calibrated is measured by them.
+TEST(PredictedValidity, SwitchesThatReduceGoBeyondACalibration) {
+  const auto beyond = [](const std::string& keys) {
+    return text_of(nodes(1, 4) + job(kReduce + keys, "\"1MiB\", \"64MiB\"") +
+                       "[nccl]\ngpu = \"hopper\"\nnvls = true\n" + measured(kFrom),
+                   "extrapolation");
+  };
+  EXPECT_EQ(beyond(""), "beyond what [calibration] was measured on: hopper (measured: ampere)");
+  EXPECT_EQ(beyond("algorithm = \"nvls\"\n"),
+            "beyond what [calibration] was measured on: hopper (measured: ampere), nvls "
+            "(measured as ring, tree or pat)");
+}
+
 TEST(PredictedValidity, OneLineForJobsThatAreAlike) {
   const std::string other =
       "[[job]]\nname = \"k\"\nranks = [\"w*\"]\nsizes = [\"1MiB\"]\n"
@@ -249,6 +264,27 @@ TEST(Calibration, WithoutARowToJudgeItBy) {
   EXPECT_NE(judgement_text(fitted(8), false).find("# doubt: nothing was judged of folder/"),
             std::string::npos);
   EXPECT_EQ(judgement_text(fitted(9), false).find("nothing was judged"), std::string::npos);
+}
+
+// A table of H100 is one of NVLS, unless that was turned off.
+TEST(Calibration, NamesTablesThatNvlsMayHaveMade) {
+  const auto judged = [](GpuGeneration gpu, const char* enable) {
+    MeasuredTable table;
+    table.path = "t";
+    for (const uint64_t mib : {1u, 64u, 1024u}) {
+      table.rows.push_back({mib << 20, 20 + static_cast<double>(mib << 20) / 250e3, 0});
+    }
+    MeasuredSetup setup;
+    setup.version = {28};
+    setup.communicator = {8, 1};
+    setup.system.gpu = gpu;
+    EXPECT_TRUE(setup.environment.set("NCCL_NVLS_ENABLE", enable, setup.version));
+    return judgement_text(calibrate({table}, {setup}, {}), false);
+  };
+  const std::string line = "# limit: NCCL may have taken NVLS in t from ";
+  EXPECT_NE(judged(GpuGeneration::kHopper, "1").find(line), std::string::npos);
+  EXPECT_EQ(judged(GpuGeneration::kHopper, "0").find(line), std::string::npos);
+  EXPECT_EQ(judged(GpuGeneration::kAmpere, "1").find(line), std::string::npos);
 }
 
 TEST(Calibration, BadOrigins) {
