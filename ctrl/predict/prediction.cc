@@ -233,7 +233,8 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
       row.source = PredictionSource::kFlow;
       const bool shared = network.sharing > 1 || !network.collision.empty();
       const uint64_t message = cut.loops > 0 ? cut.chunk : cut.last;
-      const OnLinks links = {shared, held_up(row) || alone_held_up, message / config.fabric.mtu + 1,
+      const OnLinks links = {shared, held_up(row) || alone_held_up,
+                             (message + config.fabric.mtu - 1) / config.fabric.mtu,
                              !config.fabric.cut_through};
       // What switches do where messages meet is the packets' matter.
       const bool meets = shared || row.messages_meet;
