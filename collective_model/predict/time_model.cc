@@ -137,7 +137,9 @@ class Costs {
     const double sent = on_links(bytes);
     if (network_.mtu == 0) return sent * network_.wire_per_byte + network_.wire_per_message;
     const double packets = std::max(std::ceil(sent / network_.mtu), 1.0);
-    return sent + packets * network_.overhead + network_.wire_per_message;
+    const double last = sent - (packets - 1) * network_.mtu + network_.overhead;
+    return sent + packets * network_.overhead + std::max(network_.least_packet - last, 0.0) +
+           network_.wire_per_message;
   }
 
   const OperationShape& shape_;

@@ -57,6 +57,7 @@ struct NetworkCost {
   double wire_per_message = 0;
   /// Payload and headers of a packet: a message takes whole packets. 0: wire_per_byte says it all.
   uint32_t mtu = 0, overhead = 0;
+  double least_packet = 0;  ///< bytes on the wire that any packet takes at least, with an mtu
   /// us one way, of the farthest pair of neighbours, and what a credit takes on its links. With them
   /// a connection has no more messages under way than its buffer has room for, and the first ones
   /// wait for their credits. 0: credits are always there.

@@ -26,6 +26,7 @@
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
 #include "dataplane/fabric/faults.h"
+#include "dataplane/fabric/nic_limits.h"
 
 namespace understudy {
 
@@ -127,6 +128,14 @@ struct NicConfig {
   uint8_t pcp = 0;
   Rate link_rate;         ///< modelled rate of the NIC's link, each direction
   Duration link_latency;  ///< a path's one-way latency is the sum of both ends' links
+  NicLimits limits;       ///< what it takes beside
+};
+
+/// A [[nic]].
+struct NicKind {
+  std::string name;
+  NicLimits limits;
+  unsigned line = 0;
 };
 
 struct NodeConfig {
@@ -263,6 +272,7 @@ struct Config {
   std::vector<ControlUser> control_users;
   QueuesConfig queues;
   std::vector<PrefixConfig> prefixes;
+  std::vector<NicKind> nic_kinds;
   std::vector<NodeConfig> nodes;
   std::optional<TopologyConfig> topology;     ///< without: one ideal switch
   std::optional<IntraNodeConfig> intra_node;  ///< only with a topology

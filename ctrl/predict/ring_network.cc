@@ -35,7 +35,8 @@ class RingLinks {
         topology_(topology),
         communicator_(job_communicator(config, job)),
         channels_(channels),
-        seed_(seed) {}
+        seed_(seed),
+        full_(config.fabric.mtu + PacketLimits::kHeaders) {}
 
   RingNetwork count();
 
@@ -58,6 +59,7 @@ class RingLinks {
   const Communicator communicator_;
   const uint32_t channels_;
   const uint64_t seed_;
+  const uint64_t full_;  ///< wire bytes of a full packet
   std::vector<Crossing> crossings_;                           ///< by rank and channel
   uint32_t credits_ = 0;                                      ///< connections of credits
   std::map<std::pair<uint32_t, uint32_t>, double> out_, in_;  ///< connections by node and NIC
@@ -101,13 +103,15 @@ void RingLinks::judge_direct(RingNetwork& out) {
   double sum = 0;
   for (const Crossing& c : crossings_) {
     const NicConfig &from = nic(c.node, c.from_nic), &to = nic(c.next, c.to_nic);
-    const double latency = (from.link_latency + to.link_latency).microseconds();
+    const double latency =
+        (from.limits.lead + from.link_latency + to.link_latency + to.limits.tail).microseconds();
     sum += latency;
     out.farthest = std::max(out.farthest, latency);
     for (const auto& [end, load] :
          {std::pair{&from, out_[{c.node, c.from_nic}]}, std::pair{&to, in_[{c.next, c.to_nic}]}}) {
       if (end->link_rate.is_unlimited()) continue;
-      const double whole = bytes_per_us(end->link_rate), rate = whole / load * c.parts;
+      const double whole = bytes_per_us(limited_rate(end->link_rate, end->limits.packets, full_)),
+                   rate = whole / load * c.parts;
       out.rate = out.rate > 0 ? std::min(out.rate, rate) : rate;
       out.slowest = out.slowest > 0 ? std::min(out.slowest, whole) : whole;
     }
@@ -134,8 +138,11 @@ void RingLinks::judge_paths(RingNetwork& out) {
     const auto all = ways(routes, i);
     std::vector<LinkId>& links = paths.emplace_back();
     Duration longest;
+    const Crossing& c = crossings_[i];
+    const Duration nics =
+        nic(c.node, c.from_nic).limits.lead + nic(c.next, c.to_nic).limits.tail;
     for (const std::vector<LinkId>& way : all) {
-      Duration sum;
+      Duration sum = nics;
       for (const LinkId link : way) {
         sum += graph.link(link).latency;
         load[link] += 1.0 / static_cast<double>(all.size());
@@ -157,7 +164,7 @@ void RingLinks::judge_paths(RingNetwork& out) {
   for (size_t i = 0; i < paths.size(); ++i) {
     for (const LinkId link : paths[i]) {
       const GraphLink& l = graph.link(link);
-      const double speed = bytes_per_us(l.rate);
+      const double speed = bytes_per_us(l.rate_for(full_));
       // What a connection sends over this link, of all that it sends.
       const double time = load[link] / speed / crossings_[i].parts;
       if (is_nic(l.from) || is_nic(l.to)) ends = std::max(ends, time);

@@ -276,7 +276,7 @@ void EmulatedRanks::send_due(Time now, uint32_t link) {
   NcclSender& sender = connections_.sender(link);
   CollectivePlace place;
   while (connections_.joined(link) && l.sent < l.due && l.sending.at(job_, link, place)) {
-    if (!sender.has_credit(l.sent)) return;
+    if (!connections_.has_credit(link, l.sent)) return;
     uint32_t size = job_.message(place.operation, link, place.message).wire;
     // The real rank carries out another operation than the job lists: less than is due lets it go
     // on.
@@ -342,7 +342,7 @@ void EmulatedRanks::on_credit(Time now, uint32_t link) {
   CollectivePlace place;
   // Credits of an operation come when those of the ones before are used up.
   if (!job_.scheduled && l.sending.at(job_, link, place) && place.message == 0 &&
-      connections_.sender(link).has_credit(l.sent)) {
+      connections_.has_credit(link, l.sent)) {
     real_entered(now, link, place.operation);
   }
   send_due(now, link);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dataplane/base/units.h"
+#include "dataplane/fabric/nic_limits.h"
 
 namespace understudy {
 
@@ -32,6 +33,7 @@ struct Vertex {
   uint32_t node = 0;  ///< NIC, GPU: position of its node in the configuration
   uint16_t unit = 0;  ///< NIC, GPU: its number in the node
   uint8_t tier = 0;   ///< 0 ends, 1 leaf, 2 spine, 3 core
+  NicLimits nic = {};  ///< NIC
 };
 
 /// One direction of a cable.
@@ -40,6 +42,15 @@ struct GraphLink {
   Rate rate;  ///< never unlimited
   Duration latency;
   double loss = 0;  ///< probability that a packet is lost on it
+  PacketLimits limits = {};  ///< of the NIC at one of its ends
+
+  /// Of a packet of so many bytes as links count.
+  Duration time_for(uint64_t wire_bytes) const {
+    return std::max(rate.time_for(wire_bytes), limits.time_for(wire_bytes));
+  }
+  /// At which packets of so many bytes pass it, one behind the other; `rate` where nothing limits
+  /// them more.
+  Rate rate_for(uint64_t wire_bytes) const { return limited_rate(rate, limits, wire_bytes); }
   struct Outage {
     Time from, to;
   };

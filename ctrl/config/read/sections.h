@@ -70,6 +70,9 @@ void read_priority_map(TableReader& queues, ReadContext& context);
 void read_queues(TableReader& root, ReadContext& context);
 /// [[control]].
 void read_controls(TableReader& root, ReadContext& context);
+/// [[nic]]; and what the one takes that a [[node]] names by its key nic.
+void read_nics(TableReader& root, ReadContext& context);
+NicLimits read_node_nic(TableReader& node, ReadContext& context);
 /// [[prefix]] and [[node]]: the expanded nodes without addresses.
 void read_nodes(TableReader& root, ReadContext& context);
 /// Letters, digits, '-', '_' and '.', as many as a host name may have.
