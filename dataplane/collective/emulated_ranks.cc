@@ -63,6 +63,9 @@ void EmulatedRanks::on_wake(Time now, uint64_t cookie) {
     case WakeKind::kInnerCredit:
       state_.carrier->grant(link, now);
       break;
+    case WakeKind::kInnerReaches:
+      state_.carrier->reach(link, now);
+      break;
     case WakeKind::kEnter: {
       const size_t operation = ranks_[link].operation;
       cause_ = WaitCause::kEntry;
@@ -316,6 +319,10 @@ void EmulatedRanks::inner_received(uint32_t inner, Time now) {
       .on_real_data(job_.inner[inner].to, job_.operations[place.operation]->inner_uses[inner].to,
                     place.message, now);
   settle(now, place.operation, flight(place.operation).heard);
+}
+
+void EmulatedRanks::inner_reaches(uint32_t flow, Time at) {
+  host_->wake_at(at, *this, cookie(WakeKind::kInnerReaches, flow));
 }
 
 void EmulatedRanks::inner_acknowledged(uint32_t inner, Time now) {

@@ -102,7 +102,14 @@ bool InnerMessages::leave(Lane& lane, Time now) {
   const uint32_t flow = lane.first + static_cast<uint32_t>(lane.left % lane.count);
   if (lane.waiting_at == lane.waiting.size() || !traffic_->idle(flow)) return false;
   ++lane.left;
-  traffic_->send(flow, lane.waiting[lane.waiting_at++], now, at_once_);
+  const uint64_t bytes = lane.waiting[lane.waiting_at++];
+  const Time at = now + traffic_->lead(flow);
+  if (!at_once_ || at == now) {
+    traffic_->send(flow, bytes, now, at_once_);
+  } else {
+    traffic_->post(flow, bytes);
+    listener_->inner_reaches(flow, at);
+  }
   return true;
 }
 

@@ -105,6 +105,9 @@ void OnlineEmulatedRanks::on_wake(Time now, uint64_t cookie) {
     case WakeKind::kInnerCredit:
       if (!inner_ended_) settings_.carrier->grant(what, now);
       break;
+    case WakeKind::kInnerReaches:
+      settings_.carrier->reach(what, now);
+      break;
     case WakeKind::kReminder:
       notify(now, {.kind = OnlineNotice::Kind::kReminder, .number = what});
       break;

@@ -18,12 +18,16 @@ void FlowTraffic::set_bytes(Flow& f, uint64_t base, uint64_t bytes) {
   f.end = base + std::max<uint64_t>(bytes, 1);
 }
 
-void FlowTraffic::send(uint32_t flow, uint64_t bytes, Time now, bool at_once) {
+void FlowTraffic::post(uint32_t flow, uint64_t bytes) {
   Flow& f = flows_[flow];
   const uint64_t packets = (f.end + settings_.payload - 1) / settings_.payload;
   set_bytes(f, packets * settings_.payload, bytes);
   f.busy = true;
-  if (at_once && lead(flow) == Duration()) return begin(flow, now);
+}
+
+void FlowTraffic::send(uint32_t flow, uint64_t bytes, Time now, bool at_once) {
+  post(flow, bytes);
+  if (at_once) return begin(flow, now);
   start_at(flow, now);
 }
 

@@ -75,6 +75,13 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   /// The next message of a flow that is lent, and whose last one has been acknowledged, leaves: at
   /// once, or, as one that was released, behind what else happens at this moment.
   void send(uint32_t flow, uint64_t bytes, Time now, bool at_once);
+  /// The same in two steps: it is posted, and reaches its NIC, lead() later.
+  void post(uint32_t flow, uint64_t bytes);
+  void reach(uint32_t flow, Time now) { begin(flow, now); }
+  /// From when a flow is started until it stands in front of its NIC's link.
+  Duration lead(uint32_t flow) const {
+    return nics_delay_ ? nic(specs_[flow].from).lead : Duration();
+  }
   bool idle(uint32_t flow) const { return !flows_[flow].busy; }
   /// An idle flow that is lent carries no more.
   void close(uint32_t flow);
@@ -290,9 +297,6 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void heard_all(uint32_t flow);
   // What NICs take for messages and acknowledgements (flow_nics.cc):
   const NicLimits& nic(VertexId vertex) const { return graph_.vertices()[vertex].nic; }
-  Duration lead(uint32_t flow) const {
-    return nics_delay_ ? nic(specs_[flow].from).lead : Duration();
-  }
   uint32_t packets_of_ack(const FlowSpec& spec) const;
   void came_in(uint32_t flow, Time now);
   void came_back(uint32_t flow, Time now);
