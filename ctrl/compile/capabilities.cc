@@ -101,6 +101,7 @@ constexpr Capability kTable[] = {
     {"kernels and reference nodes in one job without `join`",
      find_both_kinds_alone,
      {kAbsent, kYes, kAbsent, kAbsent}},
+    {"`[[nic]]`: what NICs of emulated nodes take", find_nics, {kYes, kYes, kYes, kYes}},
     {"`[topology]`", find_topology, {kYes, kYes, kYes, kYes}},
     {"`[topology] reconverge`: routes leave out links that are down",
      find_reconverge,

@@ -304,6 +304,15 @@ Found find_traffic_rates(const Asked& asked, RealSide) {
   return find_traffic(asked, FabricFidelity::kFlow);
 }
 
+Found find_nics(const Asked& asked, RealSide) {
+  for (const NodeConfig& node : asked.config.nodes) {
+    const bool any =
+        std::ranges::any_of(node.nics, [](const NicConfig& nic) { return nic.limits.any(); });
+    if (any) return Place{node.line, "node", "a [[nic]]"};
+  }
+  return std::nullopt;
+}
+
 Found find_slowdown(const Asked& asked, RealSide) {
   for (const TrafficConfig& traffic : asked.config.traffic) {
     if (traffic.slowdown) return Place{traffic.line, "traffic", "slowdown"};

@@ -22,16 +22,7 @@ class NicReader {
     NicKind kind;
     kind.line = table_.line();
     table_.require("name", "a name of letters, digits, '-', '_' and '.'");
-    if (const auto name = table_.text("name")) kind.name = name->value;
-    if (!is_name(kind.name) && table_.any("name") != nullptr) {
-      table_.error(table_.line(), "name", table_.any("name")->describe(),
-                   "expected up to 63 letters, digits, '-', '_' and '.'");
-    }
-    for (const NicKind& other : context_.config.nic_kinds) {
-      if (other.name != kind.name) continue;
-      table_.error(table_.line(), "name", "\"" + kind.name + "\"",
-                   "another [[nic]] has this name, in line " + std::to_string(other.line));
-    }
+    if (const auto name = table_.text("name")) read_name(*name, kind);
     read_preset();
     if (const auto packets = table_.integer("packets_per_second", 1, kPsPerSecond)) {
       packets_per_second_ = static_cast<uint64_t>(packets->value);
@@ -51,6 +42,19 @@ class NicReader {
   }
 
  private:
+  void read_name(const Located<std::string>& name, NicKind& kind) {
+    kind.name = name.value;
+    const std::string found = "\"" + name.value + "\"";
+    if (!is_name(name.value)) {
+      table_.error(name.line, "name", found, "expected up to 63 letters, digits, '-', '_' and '.'");
+    }
+    for (const NicKind& other : context_.config.nic_kinds) {
+      if (other.name != name.value) continue;
+      table_.error(name.line, "name", found,
+                   "another [[nic]] has this name, in line " + std::to_string(other.line));
+    }
+  }
+
   void read_preset() {
     const auto name = table_.text("preset");
     if (!name) return;
@@ -81,9 +85,10 @@ class NicReader {
     if (!delay) return;
     limits.ack_delay = delay->value;
     if (delay->value <= limits.tail) return;
-    table_.error(delay->line, "ack_delay", table_.any("ack_delay")->describe(),
-                 "at most pcie.latency and completion together: a NIC acknowledges no later than it "
-                 "tells its program");
+    table_.error(
+        delay->line, "ack_delay", table_.any("ack_delay")->describe(),
+        "at most pcie.latency and completion together: a NIC acknowledges no later than it "
+        "tells its program");
   }
 
   ReadContext& context_;

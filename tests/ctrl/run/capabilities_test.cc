@@ -188,6 +188,11 @@ const std::map<std::string_view, Example>& examples() {
          p.ranks = "\"a\", \"b\", \"w0\", \"w1\"";
          p.job = kJoin;
        }},
+      {"`[[nic]]`: what NICs of emulated nodes take",
+       [](Parts& p) {
+         p.emulated = "nic = \"n\"\n";
+         p.more = "[[nic]]\nname = \"n\"\npreset = \"connectx-6\"\n";
+       }},
       {"`[topology]`", [](Parts& p) { p.more = kTopology; }},
       {"`[topology] reconverge`: routes leave out links that are down",
        [](Parts& p) { p.more = std::string(kTopology) + "reconverge = \"1ms\"\n"; }},
