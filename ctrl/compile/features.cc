@@ -91,6 +91,11 @@ Found find_collnet(const Asked& asked, RealSide side) {
   return find_algorithms(asked, side, is_collnet);
 }
 
+Found find_queue_pairs(const Asked& asked, RealSide side) {
+  return first_job(asked, side, "queue_pairs",
+                   [](const JobConfig& job) { return job.queue_pairs > 1; });
+}
+
 Found find_period(const Asked& asked, RealSide side) {
   return first_job(asked, side, "period",
                    [](const JobConfig& job) { return job.period > Duration(); });

@@ -190,6 +190,10 @@ struct JobConfig {
   uint32_t iterations = 1;
   uint32_t warmup = 0;
   uint32_t channels = 1;
+  /// Of each connection between nodes, for each of its NICs, of a job without real nodes:
+  /// NCCL_IB_QPS_PER_CONNECTION. Messages are split over them, or take them in turn.
+  uint32_t queue_pairs = 1;
+  bool split_data = false;
   uint32_t search_channels = 0;  ///< as Communicator::search_channels
   /// With an algorithm for each dimension of the topology, which then is the job's whole network.
   std::vector<Dimension> dimensions;

@@ -20,8 +20,8 @@ uint32_t InnerMessages::add_flows(std::vector<FlowSpec>& flows, uint32_t first_c
     ASSERT_INVARIANT(ways.credits > 0 && ways.credits <= ways.count);
     Ends& ends = ends_[i];
     ends.parts = ways.count;
-    for (const MessageWays::Way& way : ways.parts()) {
-      add_lane(flows, data_flow(settings_, way, data++), i);
+    for (uint32_t part = 0; part < ways.count; ++part) {
+      add_lane(flows, data_flow(settings_, ways.part(part), data++), i);
     }
     for (uint32_t way = 0; way < ways.credits; ++way) {
       const FlowSpec flow = data_flow(settings_, ways.all[way], 0);

@@ -151,6 +151,7 @@ const std::map<std::string_view, Example>& examples() {
       {"`operations = \"inferred\"`", [](Parts& p) { p.job = "operations = \"inferred\"\n"; }},
       {"merged NICs", merged},
       {"merged NICs of several ranks a node", merged_of_gpus},
+      {"`queue_pairs` of a job", [](Parts& p) { p.job = "queue_pairs = 2\n"; }},
       {"`period`", [](Parts& p) { p.job = "period = \"1ms\"\n"; }},
       {"`start` of a job", [](Parts& p) { p.job = "start = \"1ms\"\n"; }},
       {"`after` another job", [](Parts& p) { p.more = kSecondJob; }},
