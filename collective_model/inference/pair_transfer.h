@@ -18,7 +18,7 @@ struct PairTransfer {
   Duration full, last;  ///< that all messages but the last one are on their way, and the last one
   Duration latency;     ///< one way
   Duration credit_more = {}, ack_more = {};  ///< as Hop's
-  Duration step_cost;   ///< from a message's arrival until it can be used
+  Duration step_cost;                        ///< from a message's arrival until it can be used
   bool network = true;  ///< there are credits, and acknowledgements come from the receiver's NIC
 
   /// Whether its sender is done with all of it however late the receiver begins.

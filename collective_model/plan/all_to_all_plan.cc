@@ -387,8 +387,8 @@ PairTransfer AllToAllPlan::transfer(uint32_t from, uint32_t to, uint32_t part) {
   }
   Price& price = prices_[(hop.rate.bps() * 0x9e3779b97f4a7c15 >> 58 ^ part) % prices_.size()];
   if (!price.known || price.rate != hop.rate || price.limits != hop.limits || price.part != part) {
-    price = {hop.rate, hop.limits, part, hop.time_for(wire_, p.chunk),
-             hop.time_for(wire_, p.last), true};
+    price = {hop.rate, hop.limits, part, hop.time_for(wire_, p.chunk), hop.time_for(wire_, p.last),
+             true};
   }
   t.full = price.full;
   t.last = price.last;

@@ -312,8 +312,8 @@ void SymmetricPlan::send(uint32_t rank, uint32_t c) {
     const Time credit =
         k < kind.window ? entry + hop.credit_latency() : at(rank, kind.credits, k - kind.window);
     const uint32_t size = all_->first().message(c, k).wire;
-    s.wire_free = std::max({at(rank, kind.times, k), s.wire_free, credit}) +
-                  hop.time_for(wire_, size);
+    s.wire_free =
+        std::max({at(rank, kind.times, k), s.wire_free, credit}) + hop.time_for(wire_, size);
     if (k + kind.window < kind.messages) at(rank, kind.acked, k) = s.wire_free + hop.round_trip();
     ++s.acked;
     arrive(far.rank, far.connection, s.wire_free + hop.latency + step_cost_);

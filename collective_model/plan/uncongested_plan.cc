@@ -115,9 +115,11 @@ void UncongestedPlan::send(Link& link) {
     const uint32_t size = ranks_[link.from.rank]->message(link.from.connection, k).wire;
     link.free = std::max({link.filled[k], link.free, link.credits[k] + link.hop.credit_latency()}) +
                 link.hop.time_for(wire_, size);
-    of(link.to.rank).on_real_data(link.to.rank, link.to.connection, k, link.free + link.hop.latency);
+    of(link.to.rank)
+        .on_real_data(link.to.rank, link.to.connection, k, link.free + link.hop.latency);
     of(link.from.rank)
-        .on_acknowledged(link.from.rank, link.from.connection, k, link.free + link.hop.round_trip());
+        .on_acknowledged(link.from.rank, link.from.connection, k,
+                         link.free + link.hop.round_trip());
   }
 }
 

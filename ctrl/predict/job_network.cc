@@ -75,11 +75,11 @@ void count_ends(const Config& config, const JobConfig& job, JobNetwork& network)
     for (uint32_t k = 0; k < network.nics; ++k) {
       const unsigned nic = job_nic(config, job, k);
       const NicConfig &sends = from.nics[nic], &takes = to.nics[nic];
-      latency = std::max(latency, sends.limits.lead + sends.link_latency + takes.link_latency +
-                                      takes.limits.tail);
-      const Rate merged = limited_rate(merged_rate(job, from, nic),
-                                       limits_of(config, job, {job.ranks[r], nic}).packets,
-                                       full_packet(config));
+      latency = std::max(
+          latency, sends.limits.lead + sends.link_latency + takes.link_latency + takes.limits.tail);
+      const Rate merged =
+          limited_rate(merged_rate(job, from, nic),
+                       limits_of(config, job, {job.ranks[r], nic}).packets, full_packet(config));
       if (merged.is_unlimited()) continue;
       const auto rate = static_cast<double>(merged.bps());
       slowest = slowest > 0 ? std::min(slowest, rate) : rate;

@@ -73,9 +73,9 @@ void TopologyBuilder::add_nics() {
     for (unsigned k = 0; k < node.nics.size(); ++k) {
       nics.push_back(static_cast<VertexId>(graph().vertices().size()));
       const std::string name = k == 0 ? node.name : node.name + ":" + std::to_string(k);
-      add_vertex({VertexKind::kNic, name, node.index, static_cast<uint16_t>(k), 0,
-                  node.nics[k].limits},
-                 node.line, "");
+      add_vertex(
+          {VertexKind::kNic, name, node.index, static_cast<uint16_t>(k), 0, node.nics[k].limits},
+          node.line, "");
     }
   }
 }

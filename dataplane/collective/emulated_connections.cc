@@ -63,8 +63,8 @@ void EmulatedConnections::End::on_completed(Time now, Qp& qp, uint64_t id, WorkS
     return;
   }
   if (all_.real_sends(link_)) return;  // a credit of ours
-  all_.links_[link_].sender.acknowledged(
-      qp, id, [&](uint64_t sent) { hear(now, kAcknowledgement, sent); });
+  all_.links_[link_].sender.acknowledged(qp, id,
+                                         [&](uint64_t sent) { hear(now, kAcknowledgement, sent); });
 }
 
 /// The program knows at once, or when its NIC has told it.

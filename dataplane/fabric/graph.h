@@ -29,10 +29,10 @@ enum class VertexKind : uint8_t {
 
 struct Vertex {
   VertexKind kind = VertexKind::kSwitch;
-  std::string name;   ///< "gpu", "w3", "w3:1" (second NIC), "leaf2"; unique
-  uint32_t node = 0;  ///< NIC, GPU: position of its node in the configuration
-  uint16_t unit = 0;  ///< NIC, GPU: its number in the node
-  uint8_t tier = 0;   ///< 0 ends, 1 leaf, 2 spine, 3 core
+  std::string name;    ///< "gpu", "w3", "w3:1" (second NIC), "leaf2"; unique
+  uint32_t node = 0;   ///< NIC, GPU: position of its node in the configuration
+  uint16_t unit = 0;   ///< NIC, GPU: its number in the node
+  uint8_t tier = 0;    ///< 0 ends, 1 leaf, 2 spine, 3 core
   NicLimits nic = {};  ///< NIC
 };
 
@@ -41,7 +41,7 @@ struct GraphLink {
   VertexId from = kNoVertex, to = kNoVertex;
   Rate rate;  ///< never unlimited
   Duration latency;
-  double loss = 0;  ///< probability that a packet is lost on it
+  double loss = 0;           ///< probability that a packet is lost on it
   PacketLimits limits = {};  ///< of the NIC at one of its ends
 
   /// Of a packet of so many bytes as links count.

@@ -35,9 +35,9 @@ constexpr Rate limited_rate(Rate rate, const PacketLimits& limits, uint64_t wire
 
 struct NicLimits {
   PacketLimits packets;
-  Duration lead;           ///< from a program's post to the message's first bit in front of the link
-  Duration tail;           ///< from a message's last bit, or its acknowledgement's, to the program
-  Duration ack_delay;      ///< from a packet's last bit to its acknowledgement in front of the link
+  Duration lead;       ///< from a program's post to the message's first bit in front of the link
+  Duration tail;       ///< from a message's last bit, or its acknowledgement's, to the program
+  Duration ack_delay;  ///< from a packet's last bit to its acknowledgement in front of the link
   uint16_t ack_every = 0;  ///< packets an acknowledgement; 0: as flows say
   constexpr auto operator<=>(const NicLimits&) const = default;
 

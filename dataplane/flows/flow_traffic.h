@@ -197,7 +197,7 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
     bool listed = false;  ///< in its sender's list
     bool running = false;
     bool lent = false, busy = false;
-    bool hears_more = false;  ///< its receiver, or its sender, has not heard of it yet
+    bool hears_more = false;     ///< its receiver, or its sender, has not heard of it yet
     bool sprays = false;         ///< its packets may take several paths where switches choose:
     uint8_t paths = 1;           ///< that many now, in turn
     LinkId only_link = kNoLink;  ///< by which all its packets leave, if they have one hash:
