@@ -49,6 +49,22 @@ TEST(Nics, AndWhatThePlanOfARingSays) {
   expect_model("inner = \"times\"\nalgorithm = \"ring\"\n", 0.002);
 }
 
+// What NICs do not let through faster is no fault of the emulator's.
+TEST(Nics, ACaptureIsHeldToWhatNicsLetThrough) {
+  for (const char* nic : {"pcie = { rate = \"50Gbit/s\", latency = \"300ns\" }\n",
+                          "packets_per_second = 1_000_000\npcie = { latency = \"300ns\" }\n"}) {
+    std::string text = text_of("algorithm = \"ring\"\n");
+    const std::string preset = "preset = \"connectx-6\"\n";
+    text.replace(text.find(preset), preset.size(), nic);
+    const Config config = config_of(text);
+    const ScratchFile capture("nics.pcapng");
+    simulated(config, capture.path());
+    const Analysis analysis = judged(capture.path(), &config);
+    EXPECT_EQ(analysis.findings.verdict(Check::kRate), Verdict::kHolds) << nic;
+    EXPECT_TRUE(analysis.findings.hold()) << nic;
+  }
+}
+
 // 14 steps of a ring over 8 ranks: seven of the hops begin at such a NIC, seven end at one.
 TEST(Nics, SmallMessagesTakeAsMuchLongerAsTheirHops) {
   const std::string job = "inner = \"times\"\nalgorithm = \"ring\"\n";
