@@ -259,7 +259,7 @@ class Builder {
       link.latency = latency;
       if (!setup_->job.is_real(far)) {
         const NicLimits nic =
-            limits_of(config_, job_, {job_.ranks[communicator_.node_of(far)], link.far_nic});
+            nic_limits(config_, job_, {job_.ranks[communicator_.node_of(far)], link.far_nic});
         link.notice = nic.tail - nic.ack_delay;
         link.ack_notice = nic.tail;
       }

@@ -40,7 +40,7 @@ class JobPairHops : public PairHops {
       const auto [it, fresh] = numbers.try_emplace(nic, static_cast<uint32_t>(nics_.size()));
       if (fresh) {
         nics_.push_back(nic);
-        limits_.push_back(limits_of(config, job, nic));
+        limits_.push_back(nic_limits(config, job, nic));
         ranks_.emplace_back();
       }
       nic_of_[rank] = it->second;
@@ -194,7 +194,7 @@ class JobSymmetricHops : public PairHops {
     for (const NodeId node : job.ranks) {
       const NodeConfig& own = config.nodes[node];
       links_.push_back({merged_rate(job, own, nic_), own.nics[nic_].link_latency});
-      limits_.push_back(limits_of(config, job, {node, nic_}));
+      limits_.push_back(nic_limits(config, job, {node, nic_}));
     }
   }
 

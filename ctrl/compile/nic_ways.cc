@@ -15,7 +15,7 @@ Rate together(Rate rate, uint64_t lanes) {
 
 }  // namespace
 
-NicLimits limits_of(const Config& config, const JobConfig& job, JobNic nic) {
+NicLimits nic_limits(const Config& config, const JobConfig& job, JobNic nic) {
   const NodeConfig& node = config.nodes[nic.first];
   NicLimits limits = node.nics[nic.second].limits;
   const uint32_t merged = merged_nics(job, node, nic.second);

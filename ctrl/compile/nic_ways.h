@@ -37,7 +37,7 @@ constexpr Rate shared_rate(const NicWay& way, uint64_t pairs, uint64_t out, uint
 }
 
 /// What a NIC of the job takes beside its link; merged ones share packets.
-NicLimits limits_of(const Config& config, const JobConfig& job, JobNic nic);
+NicLimits nic_limits(const Config& config, const JobConfig& job, JobNic nic);
 
 /// The hop of such a connection from one NIC to another one, programs to programs.
 Hop shared_hop(const NicWay& way, uint64_t pairs, uint64_t out, uint64_t in, const NicLimits& from,

@@ -79,7 +79,7 @@ void count_ends(const Config& config, const JobConfig& job, JobNetwork& network)
           latency, sends.limits.lead + sends.link_latency + takes.link_latency + takes.limits.tail);
       const Rate merged =
           limited_rate(merged_rate(job, from, nic),
-                       limits_of(config, job, {job.ranks[r], nic}).packets, full_packet(config));
+                       nic_limits(config, job, {job.ranks[r], nic}).packets, full_packet(config));
       if (merged.is_unlimited()) continue;
       const auto rate = static_cast<double>(merged.bps());
       slowest = slowest > 0 ? std::min(slowest, rate) : rate;
@@ -95,7 +95,7 @@ double least_packet(const Config& config, const JobConfig& job, const JobNetwork
   double least = 0;
   for (size_t r = 0; r < job.ranks.size(); ++r) {
     const unsigned nic = job_nic(config, job, 0);
-    const Duration time = limits_of(config, job, {job.ranks[r], nic}).packets.least;
+    const Duration time = nic_limits(config, job, {job.ranks[r], nic}).packets.least;
     least = std::max(least, time.microseconds() * bytes_per_us(network.nic_rate));
   }
   return least;
