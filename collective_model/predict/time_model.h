@@ -7,6 +7,8 @@
 // wire besides, w(c). Steps of different slices overlap, so a loop takes
 //   (J - 1) * max(g of all slices, w(c), mean over the ring's hops of g(s1) + w(s1) + latency)
 //   + max(g of all slices, w(c)) + latency + tail * g
+// Later loops have less of a tail: exp(-steps / drift) of it, as the channels drift apart and fill
+// each other's pauses.
 // A calibration may also have what each step costs besides, and what NVLinks let through of a
 // channel, l(c): then g is max(g, l(c)) + step, and only what of g exceeds l(c) has a tail.
 // Without GPU costs and with one GPU per node this is the closed form of the exact ring. A
