@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "dataplane/base/nic_limits.h"
 #include "dataplane/base/units.h"
-#include "dataplane/fabric/nic_limits.h"
 
 namespace understudy {
 
@@ -33,7 +33,7 @@ struct WireCost {
 struct Hop {
   Rate rate;
   Duration latency;  ///< one way, from the sender's program to the receiver's
-  // What NICs with delays of their own change (dataplane/fabric/nic_limits.h):
+  // What NICs with delays of their own change (dataplane/base/nic_limits.h):
   Duration credit_more = {};  ///< a credit's latency, beyond `latency`
   Duration ack_more = {};     ///< both ways of an acknowledgement, beyond twice `latency`
   PacketLimits limits = {};   ///< of the connection's share of them

@@ -24,9 +24,9 @@
 #include "ctrl/config/traffic_config.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
+#include "dataplane/base/nic_limits.h"
 #include "dataplane/base/units.h"
 #include "dataplane/fabric/faults.h"
-#include "dataplane/fabric/nic_limits.h"
 
 namespace understudy {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "dataplane/base/nic_limits.h"
 #include "dataplane/base/units.h"
-#include "dataplane/fabric/nic_limits.h"
 
 namespace understudy {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "dataplane/base/nic_limits.h"
 #include "dataplane/base/units.h"
-#include "dataplane/fabric/nic_limits.h"
 
 namespace understudy {
 

@@ -1,4 +1,4 @@
-// What NICs take for messages and acknowledgements beside their links' rates (fabric/nic_limits.h).
+// What NICs take for messages and acknowledgements beside their links' rates (base/nic_limits.h).
 #include "dataplane/flows/flow_traffic.h"
 
 namespace understudy {

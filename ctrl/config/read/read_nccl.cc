@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ctrl/config/nccl_versions.h"
-#include "ctrl/config/read/read_machine.h"
+#include "ctrl/config/read/nodes/read_machine.h"
 #include "ctrl/config/read/sections.h"
 
 namespace understudy {

@@ -1,5 +1,5 @@
 // What programs of emulated nodes post reaches the queue pair when it has crossed PCIe to their NIC
-// (fabric/nic_limits.h), in order.
+// (base/nic_limits.h), in order.
 #pragma once
 
 #include <vector>

@@ -5,12 +5,12 @@
 #include <memory>
 #include <vector>
 
+#include "dataplane/base/nic_limits.h"
 #include "dataplane/base/units.h"
 #include "dataplane/engine/state/notification.h"
 #include "dataplane/engine/state/port_pfc.h"
 #include "dataplane/engine/state/switched_fabric.h"
 #include "dataplane/fabric/faults.h"
-#include "dataplane/fabric/nic_limits.h"
 #include "dataplane/node/node_table.h"
 #include "dataplane/wire/parse.h"
 

@@ -1,7 +1,7 @@
 // [[prefix]] and [[node]].
 #include <algorithm>
 
-#include "ctrl/config/read/read_machine.h"
+#include "ctrl/config/read/nodes/read_machine.h"
 #include "ctrl/config/read/sections.h"
 #include "ctrl/config/suggest.h"
 
