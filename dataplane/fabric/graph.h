@@ -54,7 +54,7 @@ struct GraphLink {
   struct Outage {
     Time from, to;
   };
-  std::vector<Outage> down;  ///< ascending, apart
+  std::vector<Outage> down = {};  ///< ascending, apart
 };
 
 /// A NIC that tells the switch at the other end of its link to pause, again and again.
