@@ -2,6 +2,7 @@
 
 #include "ctrl/compile/modelled_time.h"
 #include "ctrl/jobs/packet_model.h"
+#include "ctrl/jobs/plan_doubt.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -55,6 +56,7 @@ Result<std::vector<std::unique_ptr<JobState>>> begin_jobs(const Scenario& scenar
     const bool told = scenario.clock == RunClock::kVirtual;
     states[j] = TRY(begin_job(config, job, scenario.jobs[j].setup, told ? &workload : nullptr, j));
     TRY(model_by_packets(config, job, *states[j]));
+    states[j]->doubt = plan_doubt(config, job, *states[j]);
     if (network != nullptr) TRY(network->carry(job, states[j]->ranks.carrier.get()));
   }
   return states;

@@ -16,6 +16,7 @@
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/jobs/job_runner.h"
 #include "ctrl/jobs/nccl/nccl_jobs.h"
+#include "ctrl/network/shared_network.h"
 #include "dataplane/port/capture.h"
 #include "dataplane/virtual_time/virtual_loop.h"
 #include "tests/rigs/nccl_virtual/memory_peers.h"
@@ -108,7 +109,10 @@ class VirtualJob {
   std::unique_ptr<JobState> state_;  ///< the reference ranks'
   OwnWorkload workload_;
   std::optional<OwnWorkload> played_workload_;  ///< of the emulator's reference nodes
-  Side emulator_;
+  std::unique_ptr<const understudy::Topology>
+      topology_;                            ///< null: a path is the two links of its ends
+  std::unique_ptr<SharedNetwork> between_;  ///< the same
+  std::optional<Side> emulator_;
   std::vector<std::unique_ptr<Wired>> played_;  ///< the emulator's reference nodes
   MemoryNetwork network_;
   std::unique_ptr<JobRunner> runner_;
