@@ -18,6 +18,16 @@ NicUse use_of_all(const Communicator& communicator, const Operation& operation, 
   return {.inner = ranks * (ranks - 1) * channels, .alone = false};
 }
 
+/// Packets take no time on the job's links, and so none waits for another.
+bool takes_no_time(const Config& config, const JobConfig& job) {
+  return std::ranges::all_of(job.ranks, [&](NodeId node) {
+    return std::ranges::all_of(config.nodes[node].nics, [&](const NicConfig& nic) {
+      return nic.link_rate.is_unlimited() ||
+             nic.link_rate.time_for(config.fabric.mtu) <= Duration::ps(1);
+    });
+  });
+}
+
 }  // namespace
 
 InnerNeed inner_need(const Config& config, const JobConfig& job) {
@@ -29,7 +39,7 @@ InnerNeed inner_need(const Config& config, const JobConfig& job) {
   }
   const auto emulated = static_cast<uint64_t>(std::ranges::count(real, false));
   const auto schedules = job_schedules(config, job);
-  if (emulated <= communicator.gpus || !schedules) return need;
+  if (emulated <= communicator.gpus || !schedules || takes_no_time(config, job)) return need;
   for (uint32_t size = 0; size < (job.group ? 1 : schedules->size()); ++size) {
     const Operation& operation = (*schedules)[size].operation;
     NicUse use;

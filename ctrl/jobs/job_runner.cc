@@ -389,6 +389,15 @@ std::vector<const std::vector<ControlledPair>*> JobRunner::controlled() const {
   return all;
 }
 
+std::vector<std::string> JobRunner::doubts() const {
+  std::vector<std::string> lines;
+  for (const size_t j : own()) {
+    const std::string& doubt = jobs_[j].state->doubt;
+    if (!doubt.empty()) lines.push_back("job \"" + config_.jobs[j].name + "\": " + doubt);
+  }
+  return lines;
+}
+
 std::string JobRunner::status() const {
   std::string text;
   for (const size_t j : own()) {

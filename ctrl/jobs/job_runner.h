@@ -65,6 +65,8 @@ class JobRunner final : public RingObserver {
   bool reference_over() const;
   /// Queue pairs under congestion control that are there, job by job.
   std::vector<const std::vector<ControlledPair>*> controlled() const;
+  /// Lines on jobs whose times will be no better than an estimate.
+  std::vector<std::string> doubts() const;
   /// One line on how far the jobs are.
   std::string status() const;
   JobReport report(size_t job) const;

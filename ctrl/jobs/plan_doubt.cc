@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ctrl/compile/inner_way.h"
 #include "ctrl/config/network_wanted.h"
 #include "ctrl/network/rate_times.h"
 #include "ctrl/report/text.h"
@@ -23,6 +24,20 @@ std::string text_of(const Difference& d) {
   return "; as flows all ranks take " + duration_text(d.flows) + " for " + size_text(d.bytes) +
          ", by the plan " + duration_text(d.plan) + " (" + format_text("%+.1f", 100 * d.share()) +
          " %), so times may be as far off";
+}
+
+std::string why_not_packets(const Config& config, const JobConfig& job) {
+  if (job.inner) return "inner = \"times\" asks for them";
+  if (job.operations == OperationsMode::kInferred) {
+    return "what is sent for a guess (operations = \"inferred\") cannot go packet by packet";
+  }
+  if (config.fabric.fidelity == FabricFidelity::kFlow) return "fidelity = \"flow\" has no packets";
+  if (!may_go_by_packets(config, job)) {
+    return "a network of packets needs pacing, a link rate for every NIC, and no control class of "
+           "its own";
+  }
+  return "in real time this machine does not carry as many packets (inner = \"packets\" says how "
+         "many)";
 }
 
 /// Of all sizes the one that is furthest off; with 0 bytes: none could be followed.
@@ -50,7 +65,8 @@ std::string plan_doubt(const Config& config, const JobConfig& job, const JobStat
   if (!state.setup->is_doubtful()) return {};
   std::string text =
       "messages between emulated ranks take the plan's times, which are estimates where several "
-      "connections share a NIC (inner = \"packets\")";
+      "connections share a NIC: " +
+      why_not_packets(config, job);
   if (job.group || !can_have_network(config)) return text;
   auto topology = build_topology(config);
   if (!topology) return text;
