@@ -8,7 +8,6 @@
 #include "ctrl/jobs/node_job.h"
 #include "ctrl/jobs/operations/reference_feed.h"
 #include "ctrl/jobs/packet_model.h"
-#include "ctrl/jobs/plan_doubt.h"
 #include "ctrl/peers/nccl/transport/net_ib_layout.h"
 #include "dataplane/base/try.h"
 
@@ -134,7 +133,6 @@ Result<void> JobRunner::plan_again(size_t number, uint32_t search_channels) {
   CollectiveState& ranks = job.state->ranks;
   auto state = TRY(begin_job(config_, *own, std::move(setup), ranks.workload, ranks.group));
   TRY(model_by_packets(config_, *own, *state));
-  state->doubt = plan_doubt(config_, *own, *state);
   state->ranks.carrier = std::move(ranks.carrier);
   job.emulated->give_up();
   job.emulated.reset();
