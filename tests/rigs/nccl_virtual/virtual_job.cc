@@ -45,6 +45,7 @@ Config config_of_real(const Config& config, const VirtualJob::Options& options) 
   }
   if (options.real_mtu != 0) real.fabric.mtu = options.real_mtu;
   if (options.real_interval != Duration()) real.jobs[0].interval = options.real_interval;
+  if (options.mistake) options.mistake(real.jobs[0]);
   return real;
 }
 
@@ -112,7 +113,7 @@ class VirtualJob::Control final : public Participant {
 VirtualJob::VirtualJob(const Config& config, const Options& options)
     : config_(config),
       real_config_(config_of_real(config, options)),
-      job_(config.jobs.front()),
+      job_(real_config_.jobs.front()),
       options_(options),
       world_(played_world(config, job_, options)),
       state_(reference_state(real_config_, options.search_channels).value()),

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -38,6 +39,7 @@ class VirtualJob {
     uint32_t real_mtu = 0;         ///< of the reference node's NIC; 0: the configuration's
     std::string capture;           ///< path; empty: none
     Duration real_interval;        ///< of the reference ranks' operations, where not the job's
+    std::function<void(JobConfig&)> mistake;  ///< what else reference ranks take for their job
     std::string feed;              ///< the same, of records of operations that are fed
   };
   /// `config`: one job, with join.
