@@ -28,6 +28,12 @@ bool takes_no_time(const Config& config, const JobConfig& job) {
   });
 }
 
+/// Behind NICs messages may meet others: on links between switches, or those of [[traffic]].
+bool may_meet(const Config& config) {
+  return !config.traffic.empty() ||
+         (config.topology && config.topology->kind != TopologyKind::kSingleSwitch);
+}
+
 }  // namespace
 
 InnerNeed inner_need(const Config& config, const JobConfig& job) {
@@ -52,7 +58,7 @@ InnerNeed inner_need(const Config& config, const JobConfig& job) {
       }
       use = nic_use(communicator, ranks, real);
     }
-    need.plan_holds = need.plan_holds && use.alone;
+    need.plan_holds = need.plan_holds && use.alone && !(use.inner > 0 && may_meet(config));
     need.connections = std::max(need.connections, use.inner);
   }
   return need;

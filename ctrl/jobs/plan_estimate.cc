@@ -138,7 +138,7 @@ PlanEstimate plan_estimate(const Config& config, const JobConfig& job,
   if (!setup.is_doubtful()) return out;
   out.doubt =
       "messages between emulated ranks take the plan's times, which are estimates where several "
-      "connections share a NIC: " +
+      "connections share a link: " +
       why_not_packets(config, job);
   if (job.group || job.operations != OperationsMode::kTold || !can_have_network(config)) return out;
   auto topology = build_topology(config);

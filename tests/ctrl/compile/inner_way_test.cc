@@ -76,6 +76,27 @@ TEST(InnerWay, ThePlanHoldsWherePacketsTakeNoTime) {
   EXPECT_TRUE(holds({.rate = "unlimited"}, all_reduce("tree", 4)));
 }
 
+// Between leaves, and beside traffic, messages may meet others that the plan does not know.
+TEST(InnerWay, ThePlanHoldsBehindOneSwitchOnly) {
+  const auto holds_in = [](const std::string& more) {
+    const Config config = config_of(text_of({}, all_reduce("ring", 1), more));
+    return inner_need(config, config.jobs[0]).plan_holds;
+  };
+  EXPECT_TRUE(holds_in("[topology]\nkind = \"single_switch\"\n"));
+  EXPECT_TRUE(holds_in("[queues]\n"));
+  const std::string leaves =
+      "[topology]\nkind = \"leaf_spine\"\nhosts_per_leaf = 2\nspines = 1\n"
+      "uplink = { rate = \"1Gbit/s\", latency = \"1us\" }\n";
+  EXPECT_FALSE(holds_in(leaves));
+  EXPECT_FALSE(
+      holds_in("[[traffic]]\npattern = \"incast\"\nto = \"w0\"\nfrom = \"w1\"\n"
+               "size = \"1MiB\"\n"));
+  const Config config = config_of(text_of({}, all_reduce("ring", 1), leaves));
+  const auto scenario = compile_scenario({config}, RunClock::kReal);
+  ASSERT_TRUE(scenario) << scenario.error().text;
+  EXPECT_TRUE(scenario->jobs[0].by_packets);
+}
+
 struct Way {
   bool by_packets = false, plan_holds = true;
   bool operator==(const Way&) const = default;
