@@ -40,7 +40,7 @@ class VirtualJob {
     std::string capture;           ///< path; empty: none
     Duration real_interval;        ///< of the reference ranks' operations, where not the job's
     std::function<void(JobConfig&)> mistake;  ///< what else reference ranks take for their job
-    std::string feed;              ///< the same, of records of operations that are fed
+    std::string feed;                         ///< the same, of records of operations that are fed
   };
   /// `config`: one job, with join.
   VirtualJob(const Config& config, const Options& options);
