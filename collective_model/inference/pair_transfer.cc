@@ -12,9 +12,9 @@ PairTransfer::Ends PairTransfer::over_network(Time sender, Time receiver,
   for (uint64_t k = 0; k < messages; ++k) {
     const size_t slot = k % kWindow;
     if (k >= kWindow) sender = std::max(sender, acknowledged[slot]);
-    const Time credit = (k < kWindow ? receiver_entry : used[slot]) + latency;
+    const Time credit = (k < kWindow ? receiver_entry : used[slot]) + latency + credit_more;
     wire = std::max({sender, wire, credit}) + (k + 1 == messages ? last : full);
-    acknowledged[slot] = wire + latency * 2;
+    acknowledged[slot] = wire + latency * 2 + ack_more;
     receiver = std::max(receiver, wire + latency + step_cost);
     used[slot] = receiver;
   }

@@ -17,7 +17,8 @@ struct PairTransfer {
   uint64_t messages = 0;
   Duration full, last;  ///< that all messages but the last one are on their way, and the last one
   Duration latency;     ///< one way
-  Duration step_cost;   ///< from a message's arrival until it can be used
+  Duration credit_more = {}, ack_more = {};  ///< as Hop's
+  Duration step_cost;                        ///< from a message's arrival until it can be used
   bool network = true;  ///< there are credits, and acknowledgements come from the receiver's NIC
 
   /// Whether its sender is done with all of it however late the receiver begins.
@@ -41,8 +42,9 @@ struct PairTransfer {
 inline Time PairTransfer::sent_early(Time sender, Time receiver_entry) const {
   if (messages <= kWindow) return sender;
   // The last one waits for the acknowledgement of the one a window before it.
-  const Time first = sender > receiver_entry + latency ? sender : receiver_entry + latency;
-  return first + full * static_cast<int64_t>(messages - kWindow) + latency * 2;
+  const Time credit = receiver_entry + latency + credit_more;
+  const Time first = sender > credit ? sender : credit;
+  return first + full * static_cast<int64_t>(messages - kWindow) + latency * 2 + ack_more;
 }
 
 inline PairTransfer::Ends PairTransfer::carry_out(Time sender, Time receiver,
@@ -51,7 +53,8 @@ inline PairTransfer::Ends PairTransfer::carry_out(Time sender, Time receiver,
     return network ? over_network(sender, receiver, receiver_entry) : inside_node(sender, receiver);
   }
   Time first = sender;
-  if (network && first < receiver_entry + latency) first = receiver_entry + latency;
+  const Time credit = receiver_entry + latency + credit_more;
+  if (network && first < credit) first = credit;
   const Time arrival =
       first + full * static_cast<int64_t>(messages - 1) + last + latency + step_cost;
   return {sender, arrival > receiver ? arrival : receiver};

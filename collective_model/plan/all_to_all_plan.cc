@@ -377,16 +377,18 @@ PairTransfer AllToAllPlan::transfer(uint32_t from, uint32_t to, uint32_t part) {
   }
   const Hop hop = hops_->hop(from, to);
   t.latency = hop.latency;
+  t.credit_more = hop.credit_more;
+  t.ack_more = hop.ack_more;
   t.step_cost = step_cost_;
   if (!even) {
-    if (p.messages > 1) t.full = hop.rate.time_for(wire_.bytes(p.chunk));
-    t.last = hop.rate.time_for(wire_.bytes(p.last));
+    if (p.messages > 1) t.full = hop.time_for(wire_, p.chunk);
+    t.last = hop.time_for(wire_, p.last);
     return t;
   }
   Price& price = prices_[(hop.rate.bps() * 0x9e3779b97f4a7c15 >> 58 ^ part) % prices_.size()];
-  if (!price.known || price.rate != hop.rate || price.part != part) {
-    price = {hop.rate, part, hop.rate.time_for(wire_.bytes(p.chunk)),
-             hop.rate.time_for(wire_.bytes(p.last)), true};
+  if (!price.known || price.rate != hop.rate || price.limits != hop.limits || price.part != part) {
+    price = {hop.rate, hop.limits, part, hop.time_for(wire_, p.chunk), hop.time_for(wire_, p.last),
+             true};
   }
   t.full = price.full;
   t.last = price.last;

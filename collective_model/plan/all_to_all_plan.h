@@ -92,6 +92,7 @@ class AllToAllPlan : public Plan {
   /// What a message takes at a rate, where all pairs have the same.
   struct Price {
     Rate rate;
+    PacketLimits limits;
     uint32_t part = 0;
     Duration full, last;
     bool known = false;

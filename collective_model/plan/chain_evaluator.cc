@@ -23,10 +23,7 @@ ChainEvaluator::ChainEvaluator(ChainEvaluatorConfig config)
   first_ = -shift_ * int64_t{ranks_ - 1};
   for (const Hop& hop : c_.hops) {
     uint32_t kind = 0;
-    while (kind < kind_hop_.size() &&
-           (kind_hop_[kind].rate != hop.rate || kind_hop_[kind].latency != hop.latency)) {
-      ++kind;
-    }
+    while (kind < kind_hop_.size() && kind_hop_[kind] != hop) ++kind;
     if (kind == kind_hop_.size()) kind_hop_.push_back(hop);
     kind_.push_back(kind);
   }
@@ -45,8 +42,9 @@ ChainEvaluator::ChainEvaluator(ChainEvaluatorConfig config)
   base_.resize(nodes_);
   for (size_t v = 0; v < c_.hops.size(); ++v) {
     base_[v + 1] = base_[v] + c_.hops[v].latency + c_.step;
-    longest_ = std::max(longest_, c_.hops[v].latency);
-    one_rate_ &= c_.hops[v].rate == c_.hops[0].rate;
+    const auto node = static_cast<uint32_t>(v);
+    longest_ = std::max({longest_, acknowledged_after(node), credited_after(node)});
+    one_rate_ &= c_.hops[v].rate == c_.hops[0].rate && c_.hops[v].limits == c_.hops[0].limits;
   }
   kept_ = window_ + shift_ * (gpus_ + 1) + 2;
   // A rank is at most two windows ahead of the next one; in a large ring there is room for as many
@@ -123,7 +121,7 @@ uint32_t ChainEvaluator::look_up(uint32_t rank, int64_t m) {
   if (i == sizes_.size()) {
     sizes_.push_back(size);
     if (kind_hop_.empty()) times_.push_back({});
-    for (const Hop& hop : kind_hop_) times_.push_back(hop.rate.time_for(c_.wire.bytes(size)));
+    for (const Hop& hop : kind_hop_) times_.push_back(hop.time_for(c_.wire, size));
     for (uint64_t ways = 0; c_.inside && ways < most_ways_; ++ways) {
       inner_times_.push_back(c_.inside->rate.time_for(size * ways));
     }

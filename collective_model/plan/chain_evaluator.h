@@ -148,6 +148,10 @@ class ChainEvaluator {
     return inner_times_[size(d, m) * most_ways_ + ways_[rank]];
   }
   Duration latency(uint32_t node) const { return c_.hops[node].latency; }
+  Duration credit_latency(uint32_t node) const { return c_.hops[node].credit_latency(); }
+  /// On the hop: of a message and its acknowledgement, and of one and the credit that it sets free.
+  Duration acknowledged_after(uint32_t node) const { return c_.hops[node].round_trip(); }
+  Duration credited_after(uint32_t node) const { return latency(node) + credit_latency(node); }
   int64_t place_in_loop(const Diagonal& d, int64_t m) const {
     if (m >= d.border) return m - d.border;
     if (m >= d.border - per_loop_) return m - (d.border - per_loop_);
@@ -230,7 +234,7 @@ class ChainEvaluator {
   std::vector<uint32_t> kind_, run_end_;  ///< by hop: of its kind, and where its like end
   std::vector<Hop> kind_hop_;
   std::vector<Duration> base_;             ///< of each node: latencies and steps of the way there
-  Duration longest_;                       ///< latency of a hop
+  Duration longest_;                       ///< acknowledged_after() or credited_after()
   bool one_rate_ = true;                   ///< of all hops
   std::vector<uint32_t> sizes_;            ///< of messages: those that occur
   std::array<uint32_t, 2> alternating_{};  ///< of the first rank, up to a message

@@ -37,10 +37,10 @@ uint32_t ChainEvaluator::run_even(int64_t index, Diagonal& d, uint32_t node, uin
   const Diagonal& previous = diagonal(index - 1);
   const Diagonal& back = diagonal(index - window_);
   // All of a loop's messages that it goes through on a diagonal are as long.
-  const Duration ahead = times_[size(d, m)], longest = latency(node) * 2;
+  const Duration ahead = times_[size(d, m)];
   const Duration before_time = times_[size(previous, m - 1)];
-  const Duration acknowledged_time = times_[size(back, m - window_)] + longest;
-  const Duration credit_time = c_.step + longest;
+  const Duration acknowledged_time = times_[size(back, m - window_)] + acknowledged_after(node);
+  const Duration credit_time = c_.step + credited_after(node);
   PieceStore& store = rows_.pieces();
   const auto reader = [&](const Diagonal& of, uint32_t slot, uint32_t at) {
     return LineReader(store, rows_.lines(of.row.sheet, slot), at);

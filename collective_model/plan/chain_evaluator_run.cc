@@ -104,7 +104,7 @@ void ChainEvaluator::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end
     credit.now += c_.step;
     if (one_rate_) {
       // If what comes is latest even where the hop is the longest, their kinds make no difference.
-      const Duration most = longest_ * 2;
+      const Duration most = longest_;
       bool any = false;
       for (const Cursor& c : cursors) {
         const Duration more = &c == &acknowledged || &c == &credit ? most : Duration();
@@ -126,8 +126,8 @@ void ChainEvaluator::run(int64_t index, Diagonal& d, uint32_t node, uint32_t end
     // Hops of one kind; the first of them behind another kind alone.
     until = std::min(until, kind_[node - 1] == kind_[node] ? run_end_[node] : node + 1);
     const int64_t count = until - node;
-    acknowledged.now += latency(node) * 2;
-    credit.now += latency(node) * 2;
+    acknowledged.now += acknowledged_after(node);
+    credit.now += credited_after(node);
 
     Time level = came;  // of the line of slope C in the first node
     steep_.clear();

@@ -84,7 +84,7 @@ bool ChainEvaluator::acknowledged(const Diagonal& d, uint32_t node, uint32_t pla
   }
   Duration on_wire;
   if (!start_at<kOne>(node, place, m, t, on_wire)) return false;
-  t += on_wire + latency(node) * 2;
+  t += on_wire + acknowledged_after(node);
   return true;
 }
 
@@ -152,7 +152,7 @@ bool ChainEvaluator::start(int64_t index, const Diagonal& d, uint32_t node, uint
   } else if (!received<kOne>(d, node + 1, 0, m - window_, other)) {
     return false;
   }
-  t = std::max(t, other + latency(node));
+  t = std::max(t, other + credit_latency(node));
   return true;
 }
 
@@ -185,11 +185,10 @@ bool ChainEvaluator::first_node(int64_t index, Diagonal& d) {
   const int64_t p = place_in_loop(d, index);
   if (before.at < 2 || back.at < 3 || p < window_ || arrived_ <= index - shift_) return false;
   // Within a loop; base_[0] is 0.
-  const Duration latency = this->latency(0);
-  const Time taken = back.first_start + wire(back, index - window_, 0) + latency * 2;
+  const Time taken = back.first_start + wire(back, index - window_, 0) + acknowledged_after(0);
   d.first_done =
       std::max({before.first_done, taken, arrivals_[static_cast<size_t>(index - shift_)]});
-  const Time credit = time_at(back, 0, 1) + base_[1] + latency;
+  const Time credit = time_at(back, 0, 1) + base_[1] + credit_latency(0);
   d.first_start = std::max({d.first_done, before.first_start + wire(before, index - 1, 0), credit});
   rows_.push(d.row, 0, d.first_done);
   rows_.push(d.row, 1, d.first_start);

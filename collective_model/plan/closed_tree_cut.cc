@@ -95,7 +95,7 @@ class ClosedTree::Builder {
   }
   const Hop& hop(uint32_t rank, uint32_t c) const { return config_.hops[rank][c]; }
   Duration wire(uint32_t rank, uint32_t c, uint64_t k) const {
-    return hop(rank, c).rate.time_for(config_.wire.bytes(config_.ranks[rank]->message(c, k).wire));
+    return hop(rank, c).time_for(config_.wire, config_.ranks[rank]->message(c, k).wire);
   }
   Duration round(uint32_t rank, uint32_t c) const {
     return wire(rank, c, 0) + hop(rank, c).latency * 2;
@@ -180,11 +180,16 @@ class ClosedTree::Builder {
   static bool alike(const Connection& a, const Connection& b) {
     return a.messages == b.messages && a.window == b.window && a.network == b.network;
   }
+  bool is_even(uint32_t r, const Link& link) const {
+    const Hop& up = hop(r, link.first);
+    if (up.latency < Duration() || up.is_uneven()) return false;
+    return !link.network || !hop(link.rank, link.sends).is_uneven();
+  }
   /// All messages but the last are equal, and that one is no larger.
   bool sizes_fit(uint32_t r, const Link& link) const {
     const RankSchedule& s = *config_.ranks[r];
     const uint64_t messages = connection(r, link.first).messages;
-    if (messages == 0 || hop(r, link.first).latency < Duration()) return false;
+    if (messages == 0 || !is_even(r, link)) return false;
     const uint32_t whole = s.message(link.first, 0).wire;
     return (messages < 2 || s.message(link.first, messages - 2).wire == whole) &&
            s.message(link.first, messages - 1).wire <= whole;

@@ -73,8 +73,7 @@ GeneralPlan::GeneralPlan(PlanInput config)
       end.network = connection.network;
       end.messages = connection.messages;
       if (end.sends && end.network && c < config_.hops[r].size()) {
-        end.rate = config_.hops[r][c].rate;
-        end.latency = config_.hops[r][c].latency;
+        end.hop = config_.hops[r][c];
       }
     }
   }
@@ -349,8 +348,8 @@ void GeneralPlan::send(End& end) {
     const uint64_t k = end.sent++;
     const Time start = std::max({at(end.done, k), end.wire_free, at(end.credit, k)});
     end.wire_free = start + wire_time(end, k);
-    push(end.acked, end.wire_free + end.latency * 2);
-    push(receiver.arrival, end.wire_free + end.latency + config_.step_cost);
+    push(end.acked, end.wire_free + end.hop.round_trip());
+    push(receiver.arrival, end.wire_free + end.hop.latency + config_.step_cost);
   }
   wake(end.group);
   wake(receiver.group);
@@ -363,7 +362,7 @@ Duration GeneralPlan::wire_time(End& end, uint64_t k) {
   for (const uint64_t i : {k, k + 1}) {
     if (i >= end.alternates) continue;
     const uint32_t size = schedule.message(end.connection, i).wire;
-    end.wire_time[i & 1] = end.rate.time_for(config_.wire.bytes(size));
+    end.wire_time[i & 1] = end.hop.time_for(config_.wire, size);
   }
   return end.wire_time[k & 1];
 }
@@ -371,7 +370,7 @@ Duration GeneralPlan::wire_time(End& end, uint64_t k) {
 void GeneralPlan::grant(End& end, uint64_t k, Time t) {
   if (end.real) return emit(PlanOutput::Kind::kCredit, end, k, t);
   End& sender = ends_[end.peer];
-  push(sender.credit, t + sender.latency);
+  push(sender.credit, t + sender.hop.credit_latency());
   send(sender);
 }
 

@@ -17,7 +17,7 @@
 //   start(k)   = max( done(k), end(k - 1), arrival of credit k )    for a connection that sends
 //   end(k)     = start(k) + wire time
 //   arrival(k) = end(k) + latency
-//   acked(k)   = arrival(k) + latency
+//   acked(k)   = arrival(k) + latency    (or what NICs take beside: Hop)
 //   credit(k)  = entry           for k < w,
 //                done(k - w)     of the receiver otherwise; it arrives a latency later
 // clang-format on
@@ -99,8 +99,7 @@ class GeneralPlan : public Plan {
     // Of messages up to `alternates`, by the lowest bit of their number.
     std::array<Duration, 2> wire_time{};
     uint64_t alternates = 0;
-    Rate rate;
-    Duration latency;
+    Hop hop;
   };
   /// A rank's connections of one channel: what it does there depends on no other.
   struct Group {

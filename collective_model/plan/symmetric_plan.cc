@@ -292,7 +292,7 @@ void SymmetricPlan::done(uint32_t rank, uint32_t c, Time t) {
   if (real) return emit(rank, c, k + kind.window, t);
   Sender& s = sender(far.rank, far.connection);
   at(far.rank, kinds_[far.connection].credits, s.credits++) =
-      t + hops_->hop(far.rank, rank).latency;
+      t + hops_->hop(far.rank, rank).credit_latency();
   send(far.rank, far.connection);
 }
 
@@ -310,11 +310,11 @@ void SymmetricPlan::send(uint32_t rank, uint32_t c) {
   for (; s.sent < s.done && known(); ++s.sent) {
     const uint64_t k = s.sent;
     const Time credit =
-        k < kind.window ? entry + hop.latency : at(rank, kind.credits, k - kind.window);
+        k < kind.window ? entry + hop.credit_latency() : at(rank, kind.credits, k - kind.window);
     const uint32_t size = all_->first().message(c, k).wire;
-    s.wire_free = std::max({at(rank, kind.times, k), s.wire_free, credit}) +
-                  hop.rate.time_for(wire_.bytes(size));
-    if (k + kind.window < kind.messages) at(rank, kind.acked, k) = s.wire_free + hop.latency * 2;
+    s.wire_free =
+        std::max({at(rank, kind.times, k), s.wire_free, credit}) + hop.time_for(wire_, size);
+    if (k + kind.window < kind.messages) at(rank, kind.acked, k) = s.wire_free + hop.round_trip();
     ++s.acked;
     arrive(far.rank, far.connection, s.wire_free + hop.latency + step_cost_);
   }

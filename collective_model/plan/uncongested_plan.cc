@@ -49,8 +49,7 @@ std::unique_ptr<Plan> UncongestedPlan::make(const PlanInput& given) {
       link.from = sends ? here : there;
       link.to = sends ? there : here;
       const Hop& hop = config.hops[link.from.rank][link.from.connection];
-      link.rate = hop.rate;
-      link.latency = hop.latency;
+      link.hop = hop;
       link.filled.reserve(connections[c].messages);
       link.credits.reserve(connections[c].messages);
       const auto index = static_cast<uint32_t>(out->links_.size());
@@ -114,11 +113,13 @@ void UncongestedPlan::send(Link& link) {
   while (link.sent < link.filled.size() && link.sent < link.credits.size()) {
     const uint64_t k = link.sent++;
     const uint32_t size = ranks_[link.from.rank]->message(link.from.connection, k).wire;
-    link.free = std::max({link.filled[k], link.free, link.credits[k] + link.latency}) +
-                link.rate.time_for(wire_.bytes(size));
-    of(link.to.rank).on_real_data(link.to.rank, link.to.connection, k, link.free + link.latency);
+    link.free = std::max({link.filled[k], link.free, link.credits[k] + link.hop.credit_latency()}) +
+                link.hop.time_for(wire_, size);
+    of(link.to.rank)
+        .on_real_data(link.to.rank, link.to.connection, k, link.free + link.hop.latency);
     of(link.from.rank)
-        .on_acknowledged(link.from.rank, link.from.connection, k, link.free + link.latency * 2);
+        .on_acknowledged(link.from.rank, link.from.connection, k,
+                         link.free + link.hop.round_trip());
   }
 }
 

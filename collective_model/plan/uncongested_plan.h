@@ -37,8 +37,7 @@ class UncongestedPlan : public Plan {
   /// A connection between the node and another one.
   struct Link {
     FarEnd from, to;
-    Rate rate;
-    Duration latency;
+    Hop hop;
     std::vector<Time> filled, credits;  ///< by message
     uint64_t sent = 0;
     Time free;

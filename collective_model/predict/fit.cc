@@ -15,6 +15,10 @@ constexpr double kConstantSpread = 1;  ///< of a constant's logarithm
 /// cannot tell from others.
 constexpr double kRoundSpread = 0.3, kRateSpread = 0.4, kTailSpread = 0.3, kLinkSpread = 0.02;
 
+/// Of the two numbers by which one number of GPUs departs from the constants that all share, and of
+/// the rows that tell: a table's rows are off by more than they scatter.
+constexpr double kOwnSpread = 0.05, kOwnRowSpread = 0.01;
+
 /// A constant and the value that it keeps unless the rows say otherwise.
 struct Knob {
   double* value;
@@ -77,6 +81,8 @@ std::vector<Knob> knobs(Calibration& c, const std::vector<FitRow>& rows, const N
   }
   c.tail = 0.5;
   if (ring) out.push_back({&c.tail, c.tail, kTailSpread});
+  c.drift = 16;
+  if (ring) out.push_back({&c.drift, c.drift});
   if (!in_mesh(system)) return out;
   c.link = channel_speed(system);
   if (ring) out.push_back({&c.link, c.link, kLinkSpread});
@@ -209,6 +215,44 @@ std::vector<size_t> calibration_rows(const std::vector<FitRow>& rows, size_t cou
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
+}
+
+std::optional<OwnCost> fit_own(const std::vector<FitRow>& rows, const Calibration& calibration) {
+  if (rows.empty()) return std::nullopt;
+  const OperationShape& shape = rows.front().shape;
+  if (shape.communicator.nodes > 1 || rows.back().shape.bytes == shape.bytes) return std::nullopt;
+  Calibration shared = calibration;
+  shared.own.clear();
+  const auto predicted = [&](const FitRow& row) {
+    return operation_time(row.shape, shared, row.network);
+  };
+  // measured / predicted = 1 + a + b * first / predicted: a weighs everywhere, b at the first row.
+  const double first = predicted(rows.front());
+  const double prior = 1 / (kOwnSpread * kOwnSpread);
+  double aa = prior, ab = 0, bb = prior, ay = 0, by = 0;
+  for (const FitRow& row : rows) {
+    const double t = predicted(row), x = first / t, y = row.time / t - 1;
+    // What lies beyond is nearer to the larger rows.
+    const double weight = static_cast<double>(row.shape.bytes) /
+                          static_cast<double>(rows.back().shape.bytes) /
+                          (kOwnRowSpread * kOwnRowSpread);
+    aa += weight;
+    ab += weight * x;
+    bb += weight * x * x;
+    ay += weight * y;
+    by += weight * x * y;
+  }
+  const double determinant = aa * bb - ab * ab;  // > 0: the prior sees to that
+  const double a = (ay * bb - by * ab) / determinant, b = (by * aa - ay * ab) / determinant;
+  return OwnCost{.collective = shape.collective,
+                 .algorithm = shape.algorithm,
+                 .protocol = shape.protocol,
+                 .version = shape.version,
+                 .gpu = shape.gpu,
+                 .ranks = shape.communicator.ranks,
+                 .from = shape.bytes,
+                 .scale = 1 + a,
+                 .offset = b * first};
 }
 
 double error_of(const FitRow& row, const Calibration& calibration) {

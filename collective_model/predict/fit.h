@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "collective_model/predict/calibration.h"
@@ -41,6 +42,12 @@ struct Fit {
   double loss = 0;  ///< what was made least: comparable between fits of the same rows
 };
 Fit fit_calibration(const std::vector<FitRow>& rows, const NcclSystem& system, NcclVersion version);
+
+/// What rows that NCCL treats alike, ascending by size, say of their number of GPUs alone, given the
+/// constants that all share: measured times by predicted ones, by least squares of relative errors
+/// that count by their sizes. Nothing without two sizes, and between nodes, where the network's rates
+/// are known.
+std::optional<OwnCost> fit_own(const std::vector<FitRow>& rows, const Calibration& calibration);
 
 /// Of a row's predicted time from its measured one: 0.1 is 10 % too long.
 double error_of(const FitRow& row, const Calibration& calibration);

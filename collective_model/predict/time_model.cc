@@ -63,6 +63,7 @@ class Costs {
         cut_(cut),
         cost_(calibration.of(shape.protocol)),
         tail_(calibration.tail),
+        drift_(calibration.drift),
         link_(calibration.link),
         network_(network),
         channels_(static_cast<double>(cut.channels)) {}
@@ -115,6 +116,8 @@ class Costs {
   }
   bool knows_credits() const { return network_.farthest > 0; }
   double tail() const { return tail_; }
+  /// What remains of a loop's tail `steps` steps later, when the channels have drifted apart.
+  double tail_after(double steps) const { return drift_ > 0 ? std::exp(-steps / drift_) : 1; }
   /// What NVLinks take for `bytes` of a channel's data. Where a hop reads across them, each 128 bytes
   /// are asked for by 16 that travel against the data, where another ring sends its own.
   double on_nvlink(double bytes) const {
@@ -137,13 +140,15 @@ class Costs {
     const double sent = on_links(bytes);
     if (network_.mtu == 0) return sent * network_.wire_per_byte + network_.wire_per_message;
     const double packets = std::max(std::ceil(sent / network_.mtu), 1.0);
-    return sent + packets * network_.overhead + network_.wire_per_message;
+    const double last = sent - (packets - 1) * network_.mtu + network_.overhead;
+    return sent + packets * network_.overhead + std::max(network_.least_packet - last, 0.0) +
+           network_.wire_per_message;
   }
 
   const OperationShape& shape_;
   const ChunkPlan& cut_;
   const ProtocolCost& cost_;
-  double tail_, link_;
+  double tail_, drift_, link_;
   const NetworkCost& network_;
   double channels_;  ///< that share the NICs
 };
@@ -164,8 +169,13 @@ double window(const OperationShape& shape) {
   return chunking.window();
 }
 
+struct RingLoop {
+  double time = 0;  ///< us without its tail
+  double tail = 0;  ///< us while all channels are in step
+};
+
 /// One loop of a ring of `steps` steps.
-double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk, double steps) {
+RingLoop ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk, double steps) {
   const double n = shape.communicator.ranks, m = shape.communicator.nodes;
   const uint64_t threads = workers(shape);
   const uint64_t s1 = first_slice(shape, chunk), s2 = chunk - s1;
@@ -192,7 +202,7 @@ double ring_loop(const OperationShape& shape, const Costs& costs, uint64_t chunk
   const double nvlink = n > m ? costs.on_nvlink(static_cast<double>(chunk)) : 0;
   links = std::max(links, nvlink);
   const double step = std::max({links, window_time, hop, std::max(g, nvlink) + costs.step()});
-  return (steps - 1) * step + links + last + costs.tail() * std::max(g - nvlink, 0.0);
+  return {(steps - 1) * step + links + last, costs.tail() * std::max(g - nvlink, 0.0)};
 }
 
 /// Until the first credits have come, which ranks have to wait for that are nearer to a connection
@@ -215,9 +225,17 @@ double ring_time(const OperationShape& shape, const Costs& costs) {
   const ChunkPlan& cut = costs.cut();
   const double steps = shape.collective == Collective::kAllReduce ? 2 * (n - 1) : n - 1;
   double t = first_credits(shape, costs);
-  if (cut.loops > 0)
-    t += static_cast<double>(cut.loops) * ring_loop(shape, costs, cut.chunk, steps);
-  if (cut.last > 0) t += ring_loop(shape, costs, cut.last, steps);
+  const auto loops = static_cast<double>(cut.loops);
+  if (cut.loops > 0) {
+    const RingLoop loop = ring_loop(shape, costs, cut.chunk, steps);
+    const double kept = costs.tail_after(steps);
+    const double tails = kept < 1 ? (1 - std::pow(kept, loops)) / (1 - kept) : loops;
+    t += loops * loop.time + tails * loop.tail;
+  }
+  if (cut.last > 0) {
+    const RingLoop loop = ring_loop(shape, costs, cut.last, steps);
+    t += loop.time + costs.tail_after(loops * steps) * loop.tail;
+  }
   return t;
 }
 
@@ -325,6 +343,43 @@ double point_to_point_time(const OperationShape& shape, const Costs& costs) {
   return latency + std::max(work, costs.wire(wire));
 }
 
+/// By the constants that all numbers of GPUs share.
+double common_time(const OperationShape& shape, const ChunkPlan& cut,
+                   const Calibration& calibration, const NetworkCost& network) {
+  if (shape.bytes == 0 || shape.communicator.ranks < 2) return calibration.launch;
+  const Costs costs(shape, cut, calibration, network);
+  double t = calibration.launch;
+  if (function_name(shape.collective).empty()) {
+    t += point_to_point_time(shape, costs);
+  } else if (shape.algorithm == Algorithm::kTree) {
+    t += tree_time(shape, costs);
+  } else if (shape.algorithm == Algorithm::kCollnetChain) {
+    t += chain_time(shape, costs);
+  } else if (is_nvls(shape.algorithm) || is_collnet(shape.algorithm)) {
+    t += heads_time(shape, costs);
+  } else if (shape.algorithm == Algorithm::kPat) {
+    t += pat_time(shape, costs);
+  } else if (is_pipeline(shape.collective)) {
+    t += pipeline_time(shape, costs);
+  } else {
+    t += ring_time(shape, costs);
+  }
+  return t;
+}
+
+bool belongs(const OwnCost& own, const OperationShape& shape) {
+  return own.ranks == shape.communicator.ranks && shape.communicator.nodes == 1 &&
+         own.collective == shape.collective && own.algorithm == shape.algorithm &&
+         own.protocol == shape.protocol && own.version == shape.version && own.gpu == shape.gpu &&
+         own.from <= shape.bytes;
+}
+
+const OwnCost* own_cost(const OperationShape& shape, const Calibration& calibration) {
+  const auto own = std::ranges::find_if(calibration.own,
+                                        [&](const OwnCost& cost) { return belongs(cost, shape); });
+  return own == calibration.own.end() ? nullptr : &*own;
+}
+
 }  // namespace
 
 ChunkPlan cut_chunks(const OperationShape& shape) {
@@ -387,25 +442,9 @@ double operation_time(const OperationShape& shape, const Calibration& calibratio
 
 double operation_time(const OperationShape& shape, const ChunkPlan& cut,
                       const Calibration& calibration, const NetworkCost& network) {
-  if (shape.bytes == 0 || shape.communicator.ranks < 2) return calibration.launch;
-  const Costs costs(shape, cut, calibration, network);
-  double t = calibration.launch;
-  if (function_name(shape.collective).empty()) {
-    t += point_to_point_time(shape, costs);
-  } else if (shape.algorithm == Algorithm::kTree) {
-    t += tree_time(shape, costs);
-  } else if (shape.algorithm == Algorithm::kCollnetChain) {
-    t += chain_time(shape, costs);
-  } else if (is_nvls(shape.algorithm) || is_collnet(shape.algorithm)) {
-    t += heads_time(shape, costs);
-  } else if (shape.algorithm == Algorithm::kPat) {
-    t += pat_time(shape, costs);
-  } else if (is_pipeline(shape.collective)) {
-    t += pipeline_time(shape, costs);
-  } else {
-    t += ring_time(shape, costs);
-  }
-  return t;
+  const double t = common_time(shape, cut, calibration, network);
+  const OwnCost* own = own_cost(shape, calibration);
+  return own == nullptr ? t : std::max(own->scale * t + own->offset, 0.0);
 }
 
 double head_shares(const OperationShape& shape) {

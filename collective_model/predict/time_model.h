@@ -7,6 +7,8 @@
 // wire besides, w(c). Steps of different slices overlap, so a loop takes
 //   (J - 1) * max(g of all slices, w(c), mean over the ring's hops of g(s1) + w(s1) + latency)
 //   + max(g of all slices, w(c)) + latency + tail * g
+// Later loops have less of a tail: exp(-steps / drift) of it, as the channels drift apart and fill
+// each other's pauses.
 // A calibration may also have what each step costs besides, and what NVLinks let through of a
 // channel, l(c): then g is max(g, l(c)) + step, and only what of g exceeds l(c) has a tail.
 // Without GPU costs and with one GPU per node this is the closed form of the exact ring. A
@@ -57,6 +59,7 @@ struct NetworkCost {
   double wire_per_message = 0;
   /// Payload and headers of a packet: a message takes whole packets. 0: wire_per_byte says it all.
   uint32_t mtu = 0, overhead = 0;
+  double least_packet = 0;  ///< bytes on the wire that any packet takes at least, with an mtu
   /// us one way, of the farthest pair of neighbours, and what a credit takes on its links. With them
   /// a connection has no more messages under way than its buffer has room for, and the first ones
   /// wait for their credits. 0: credits are always there.

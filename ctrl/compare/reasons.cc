@@ -8,6 +8,9 @@
 namespace understudy {
 namespace {
 
+/// Of NICs' acknowledgements by data: below, they are no reason.
+constexpr double kFewAnswers = 0.01;
+
 /// What a link behind a switch holds anyway: the packet that goes out, and the next one.
 constexpr uint64_t kPacketsOnAnyLink = 2;
 
@@ -52,6 +55,11 @@ void Reasons::explain_flow(ComparedRow& row) const {
       row.reasons.push_back(
           "contention: messages of one rank meet on its NIC; packets take turns, flows have even "
           "shares");
+    }
+    if (predicted.answers > kFewAnswers) {
+      row.reasons.push_back("acknowledgements: NICs take up to " +
+                            decimal_text(100 * predicted.answers, 1) +
+                            " % of the data's time for them; flows have each message's last one");
     }
     if (predicted.colliding > 1) {
       row.reasons.push_back("collisions: hashes put " +

@@ -20,6 +20,9 @@ constexpr Cell kUntold =
 constexpr Cell kNoDimensions =
     no("such a job has no channels and messages of NCCL's: predict alone "
        "has a model of it");
+constexpr Cell kOwnQueuePairs =
+    no("how many a connection has is the real node's to say, where it can: join = { queue_pairs = "
+       "2 }");
 constexpr Cell kNoNvls =
     no("emulated ranks turn it off for every communicator that a real node is in: they share no "
        "NVSwitch with it");
@@ -73,6 +76,9 @@ constexpr Capability kTable[] = {
     {"`operations = \"inferred\"`", find_inferred, {kYes, kYes, kAbsent, kYes}},
     {"merged NICs", find_merged, {kYes, kYes, kYes, kYes}},
     {"merged NICs of several ranks a node", find_merged_of_gpus, {kYes, kYes, kYes, kYes}},
+    {"`queue_pairs` of a job",
+     find_queue_pairs,
+     {kOwnQueuePairs, kOwnQueuePairs, kYes, kOwnQueuePairs}},
     {"`period`",
      find_period,
      {kYes, kYes, kYes, no("run's real node has no clock in common with emulated ones")}},
@@ -101,6 +107,7 @@ constexpr Capability kTable[] = {
     {"kernels and reference nodes in one job without `join`",
      find_both_kinds_alone,
      {kAbsent, kYes, kAbsent, kAbsent}},
+    {"`[[nic]]`: what NICs of emulated nodes take", find_nics, {kYes, kYes, kYes, kYes}},
     {"`[topology]`", find_topology, {kYes, kYes, kYes, kYes}},
     {"`[topology] reconverge`: routes leave out links that are down",
      find_reconverge,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ctrl/compile/collective_shape.h"
+#include "ctrl/compile/nic_ways.h"
 #include "ctrl/compile/node_way.h"
 #include "ctrl/compile/rank_job.h"
 #include "ctrl/config/job_operation.h"
@@ -286,6 +287,12 @@ class Builder {
       link.index = c.index;
       link.real_sends = c.direction == Direction::kSend;
       link.latency = latency;
+      if (!setup_->job.is_real(far)) {
+        const NicLimits nic =
+            nic_limits(config_, job_, {job_.ranks[communicator_.node_of(far)], link.far_nic});
+        link.notice = nic.tail - nic.ack_delay;
+        link.ack_notice = nic.tail;
+      }
       setup_->job.links.push_back(link);
     }
     CollectiveConnection& link = setup_->job.links[it->second];

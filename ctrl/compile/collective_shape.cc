@@ -99,7 +99,9 @@ Result<std::unique_ptr<CollectiveShape>> make_shape(const PlanInput& plan, uint6
       const FarEnd sender = connection.direction == Direction::kSend ? FarEnd{rank, c} : other;
       const Hop hop = plan.pair_hops ? plan.pair_hops->hop(connection.from, connection.to)
                                      : plan.hops[sender.rank][sender.connection];
-      const auto link = TRY(link_of(connection, rank, other.rank, hop.latency));
+      const auto link = TRY(
+          link_of(connection, rank, other.rank,
+                  connection.direction == Direction::kSend ? hop.latency : hop.credit_latency()));
       if (link == CollectiveShape::kUnused) continue;
       shape->links[rank].add(c, link);
       if (shape->uses.size() <= link) shape->uses.resize(link + 1);

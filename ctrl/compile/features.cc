@@ -91,6 +91,11 @@ Found find_collnet(const Asked& asked, RealSide side) {
   return find_algorithms(asked, side, is_collnet);
 }
 
+Found find_queue_pairs(const Asked& asked, RealSide side) {
+  return first_job(asked, side, "queue_pairs",
+                   [](const JobConfig& job) { return job.queue_pairs > 1; });
+}
+
 Found find_period(const Asked& asked, RealSide side) {
   return first_job(asked, side, "period",
                    [](const JobConfig& job) { return job.period > Duration(); });
@@ -302,6 +307,15 @@ Found find_traffic_packets(const Asked& asked, RealSide) {
 
 Found find_traffic_rates(const Asked& asked, RealSide) {
   return find_traffic(asked, FabricFidelity::kFlow);
+}
+
+Found find_nics(const Asked& asked, RealSide) {
+  for (const NodeConfig& node : asked.config.nodes) {
+    const bool any =
+        std::ranges::any_of(node.nics, [](const NicConfig& nic) { return nic.limits.any(); });
+    if (any) return Place{node.line, "node", "a [[nic]]"};
+  }
+  return std::nullopt;
 }
 
 Found find_slowdown(const Asked& asked, RealSide) {

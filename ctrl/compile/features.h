@@ -68,6 +68,8 @@ Found find_several_ports(const Asked& asked, RealSide side);
 Found find_traffic_packets(const Asked& asked, RealSide side);
 Found find_traffic_rates(const Asked& asked, RealSide side);
 Found find_slowdown(const Asked& asked, RealSide side);
+Found find_queue_pairs(const Asked& asked, RealSide side);
+Found find_nics(const Asked& asked, RealSide side);
 Found find_jobs_as_rates(const Asked& asked, RealSide side);
 Found find_inner_packets(const Asked& asked, RealSide side);
 Found find_inner_as_rates(const Asked& asked, RealSide side);

@@ -83,9 +83,9 @@ std::vector<std::vector<Hop>> job_hops(
       const auto [from, to] = nics_of(connection);
       const auto [it, fresh] = known.try_emplace({from, to});
       if (fresh) it->second = ways.between(from, to);
-      own[c].latency = it->second.latency;
-      own[c].rate = shared_rate(it->second, pairs.at({from, to}).number(), out.at(from).number(),
-                                in.at(to).number());
+      own[c] = shared_hop(it->second, pairs.at({from, to}).number(), out.at(from).number(),
+                          in.at(to).number(), nic_limits(config, job, from),
+                          nic_limits(config, job, to));
     }
   }
   return hops;

@@ -40,6 +40,7 @@ class JobPairHops : public PairHops {
       const auto [it, fresh] = numbers.try_emplace(nic, static_cast<uint32_t>(nics_.size()));
       if (fresh) {
         nics_.push_back(nic);
+        limits_.push_back(nic_limits(config, job, nic));
         ranks_.emplace_back();
       }
       nic_of_[rank] = it->second;
@@ -64,10 +65,10 @@ class JobPairHops : public PairHops {
       const Hop &first = links_[a], &last = links_[b];
       const NicWay way{first.rate, last.rate, slower(first.rate, last.rate),
                        first.latency + last.latency};
-      return {shared_rate(way, pairs, out_[a], in_[b]), way.latency};
+      return shared_hop(way, pairs, out_[a], in_[b], limits_[a], limits_[b]);
     }
     const NicWay& way = kinds_[kind_of_[size_t{a} * nics_.size() + b]];
-    return {shared_rate(way, pairs, out_[a], in_[b]), way.latency};
+    return shared_hop(way, pairs, out_[a], in_[b], limits_[a], limits_[b]);
   }
 
  private:
@@ -157,6 +158,7 @@ class JobPairHops : public PairHops {
   std::vector<uint32_t> nic_of_;  ///< by rank
   const uint32_t gpus_;
   std::vector<JobNic> nics_;
+  std::vector<NicLimits> limits_;             ///< by NIC
   std::vector<std::vector<uint32_t>> ranks_;  ///< by NIC
   std::vector<uint32_t> out_, in_;            ///< by NIC: connections that go together
   std::vector<uint16_t> together_;            ///< by pair_class(): the same of two NICs
@@ -192,6 +194,7 @@ class JobSymmetricHops : public PairHops {
     for (const NodeId node : job.ranks) {
       const NodeConfig& own = config.nodes[node];
       links_.push_back({merged_rate(job, own, nic_), own.nics[nic_].link_latency});
+      limits_.push_back(nic_limits(config, job, {node, nic_}));
     }
   }
 
@@ -207,7 +210,7 @@ class JobSymmetricHops : public PairHops {
     } else {
       way = paths_[d * ranks_ + from];
     }
-    return {shared_rate(way, distances_[d].second, together_, together_), way.latency};
+    return shared_hop(way, distances_[d].second, together_, together_, limits_[from], limits_[to]);
   }
 
  private:
@@ -215,6 +218,7 @@ class JobSymmetricHops : public PairHops {
   size_t together_ = 1;  ///< connections of a NIC, either way, that go together
   std::vector<std::pair<uint32_t, size_t>> distances_;  ///< and those of a pair
   std::vector<Hop> links_;                              ///< by rank
+  std::vector<NicLimits> limits_;                       ///< the same
   std::vector<NicWay> paths_;                           ///< with a topology: by distance and sender
 };
 

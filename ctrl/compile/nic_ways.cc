@@ -15,6 +15,28 @@ Rate together(Rate rate, uint64_t lanes) {
 
 }  // namespace
 
+NicLimits nic_limits(const Config& config, const JobConfig& job, JobNic nic) {
+  const NodeConfig& node = config.nodes[nic.first];
+  NicLimits limits = node.nics[nic.second].limits;
+  const uint32_t merged = merged_nics(job, node, nic.second);
+  limits.packets.least = limits.packets.least / int64_t{merged};
+  limits.packets.pcie = together(limits.packets.pcie, merged);
+  return limits;
+}
+
+Hop shared_hop(const NicWay& way, uint64_t pairs, uint64_t out, uint64_t in, const NicLimits& from,
+               const NicLimits& to) {
+  Hop hop;
+  hop.rate = shared_rate(way, pairs, out, in);
+  const auto sends = static_cast<int64_t>(out), takes = static_cast<int64_t>(in);
+  hop.limits.least = std::max(from.packets.least * sends, to.packets.least * takes);
+  hop.limits.pcie = slower(share(from.packets.pcie, out), share(to.packets.pcie, in));
+  hop.latency = from.lead + way.latency + to.tail;
+  hop.credit_more = to.lead + from.tail - from.lead - to.tail;
+  hop.ack_more = to.ack_delay + from.tail - from.lead - to.tail * 2;
+  return hop;
+}
+
 NicWays::NicWays(const Config& config, const JobConfig& job, const Topology* topology)
     : config_(config), job_(job), topology_(topology) {
   if (topology != nullptr) routes_.emplace(topology->routes(config.seed));
@@ -56,6 +78,7 @@ NicWay NicWays::lane(JobNic from, JobNic to) {
   const VertexId a = topology_->nics[from.first][from.second];
   const VertexId b = topology_->nics[to.first][to.second];
   NicWay way;
+  Duration slowest;
   const uint64_t full = config_.queues.network.full_packet_bytes;
   for (const LinkId link : routes_->path(a, b, flow_hash(a, b, 0))) {
     const GraphLink& l = topology_->graph.link(link);
@@ -64,9 +87,11 @@ NicWay NicWays::lane(JobNic from, JobNic to) {
     way.slowest = slower(way.slowest, l.rate);
     way.latency += l.latency;
     // Store and forward: every link but the slowest one, whose time the message has, adds a packet.
-    if (!config_.fabric.cut_through) way.latency += l.rate.time_for(full);
+    if (config_.fabric.cut_through) continue;
+    way.latency += l.time_for(full);
+    slowest = std::max(slowest, l.time_for(full));
   }
-  if (!config_.fabric.cut_through) way.latency = way.latency - way.slowest.time_for(full);
+  way.latency = way.latency - slowest;
   return way;
 }
 

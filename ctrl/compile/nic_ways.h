@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "collective_model/plan/wire_cost.h"
 #include "ctrl/config/config.h"
 #include "ctrl/topology/topology.h"
 
@@ -34,6 +35,13 @@ constexpr Rate share(Rate rate, uint64_t parts) {
 constexpr Rate shared_rate(const NicWay& way, uint64_t pairs, uint64_t out, uint64_t in) {
   return slower(share(way.slowest, pairs), slower(share(way.first, out), share(way.last, in)));
 }
+
+/// What a NIC of the job takes beside its link; merged ones share packets.
+NicLimits nic_limits(const Config& config, const JobConfig& job, JobNic nic);
+
+/// The hop of such a connection from one NIC to another one, programs to programs.
+Hop shared_hop(const NicWay& way, uint64_t pairs, uint64_t out, uint64_t in, const NicLimits& from,
+               const NicLimits& to);
 
 /// Without `topology` both NICs' links, else the paths that its routing gives to one flow of the
 /// pair, or of each pair of merged NICs.

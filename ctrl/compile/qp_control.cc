@@ -34,22 +34,21 @@ struct PathFacts {
 PathFacts path_facts(const Config& config, const Topology* topology, NodeId node, unsigned nic,
                      const PortConfig& port, uint32_t mtu) {
   PathFacts facts;
-  const auto add = [&](Rate rate, Duration latency) {
-    facts.round_trip += latency * 2 + rate.time_for(mtu + kOverhead) + rate.time_for(kAckBytes);
+  const auto add = [&](const GraphLink& link) {
+    facts.round_trip +=
+        link.latency * 2 + link.time_for(mtu + kOverhead) + link.time_for(kAckBytes);
   };
   if (topology == nullptr) {
     for (const auto& [end, its] : {std::pair{node, nic}, std::pair{port.node, port.nic}}) {
       const NicConfig& n = config.nodes[end].nics[its];
-      add(n.link_rate, n.link_latency);
+      add({.rate = n.link_rate, .latency = n.link_latency, .limits = n.limits.packets});
     }
     return facts;
   }
   Routes routes = topology->routes(config.seed);
   const VertexId from = topology->nics[node][nic], to = topology->nics[port.node][port.nic];
   const std::vector<LinkId> path = routes.path(from, to, flow_hash(from, to, 0));
-  for (const LinkId link : path) {
-    add(topology->graph.link(link).rate, topology->graph.link(link).latency);
-  }
+  for (const LinkId link : path) add(topology->graph.link(link));
   facts.switches = static_cast<unsigned>(std::max<size_t>(path.size(), 1) - 1);
   return facts;
 }

@@ -74,7 +74,8 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
           out.messages += connection.messages;
         }
       }
-      if (out.messages * job.merged_nics > kMostMessages) {
+      const uint32_t parts = job.merged_nics * (job.split_data ? job.queue_pairs : 1);
+      if (out.messages * parts > kMostMessages) {
         return error("more than " + std::to_string(kMostMessages) +
                      " messages, one by one: take fewer or smaller operations");
       }
@@ -85,7 +86,9 @@ Result<RankJob> build_rank_job(const Config& config, const JobConfig& job, const
   out.ranks =
       std::make_unique<PacketLevelRanks>(std::move(operations), rank_traffic_settings(config, job));
   const auto ways_of = [&](const Connection& connection) {
-    return job_ways(config, job, communicator, topology, connection);
+    MessageWays ways = job_ways(config, job, communicator, topology, connection);
+    (job.split_data ? ways.count : ways.turns) *= job.queue_pairs;
+    return ways;
   };
   first_connection = out.ranks->add_flows(flows, ways_of, first_connection);
   return out;

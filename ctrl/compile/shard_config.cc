@@ -220,8 +220,10 @@ ShardConfig emulator_shard(const Config& config, const PortList& ports, const Ma
       s.nodes.add(added);
       s.rates.push_back(node.nics[nic].link_rate);
       s.latencies.push_back(node.nics[nic].link_latency);
+      s.limits.push_back(node.nics[nic].limits);
     }
   }
+  if (std::ranges::none_of(s.limits, &NicLimits::any)) s.limits.clear();
   if (topology != nullptr) s.network = switched(config, *topology, s);
   return s;
 }

@@ -24,6 +24,7 @@
 #include "ctrl/config/traffic_config.h"
 #include "dataplane/base/address.h"
 #include "dataplane/base/ids.h"
+#include "dataplane/base/nic_limits.h"
 #include "dataplane/base/units.h"
 #include "dataplane/fabric/faults.h"
 
@@ -127,6 +128,14 @@ struct NicConfig {
   uint8_t pcp = 0;
   Rate link_rate;         ///< modelled rate of the NIC's link, each direction
   Duration link_latency;  ///< a path's one-way latency is the sum of both ends' links
+  NicLimits limits;       ///< what it takes beside
+};
+
+/// A [[nic]].
+struct NicKind {
+  std::string name;
+  NicLimits limits;
+  unsigned line = 0;
 };
 
 struct NodeConfig {
@@ -181,6 +190,10 @@ struct JobConfig {
   uint32_t iterations = 1;
   uint32_t warmup = 0;
   uint32_t channels = 1;
+  /// Of each connection between nodes, for each of its NICs, of a job without real nodes:
+  /// NCCL_IB_QPS_PER_CONNECTION. Messages are split over them, or take them in turn.
+  uint32_t queue_pairs = 1;
+  bool split_data = false;
   uint32_t search_channels = 0;  ///< as Communicator::search_channels
   /// With an algorithm for each dimension of the topology, which then is the job's whole network.
   std::vector<Dimension> dimensions;
@@ -263,6 +276,7 @@ struct Config {
   std::vector<ControlUser> control_users;
   QueuesConfig queues;
   std::vector<PrefixConfig> prefixes;
+  std::vector<NicKind> nic_kinds;
   std::vector<NodeConfig> nodes;
   std::optional<TopologyConfig> topology;     ///< without: one ideal switch
   std::optional<IntraNodeConfig> intra_node;  ///< only with a topology

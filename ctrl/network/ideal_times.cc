@@ -38,7 +38,9 @@ class IdleWires {
  private:
   Wire& wire(LinkId link) {
     const GraphLink& l = graph_.link(link);
-    return wires_.try_emplace(link, l.rate, l.latency).first->second;
+    const auto [it, fresh] = wires_.try_emplace(link, l.rate, l.latency);
+    if (fresh && l.limits.any()) it->second.set_limits(&l.limits);
+    return it->second;
   }
   Duration time_on(Wire& wire, uint32_t bytes) const {
     if (resolution_ == Duration()) return wire.time_of_next(bytes);
@@ -55,6 +57,14 @@ class IdleWires {
 }  // namespace
 
 Duration IdealTimes::of(size_t flow) {
+  const auto nic = [&](VertexId v) -> const NicLimits& {
+    return topology_.graph.vertices()[v].nic;
+  };
+  return nic(flows_[flow].from).lead + on_network(flow) + nic(flows_[flow].to).tail;
+}
+
+/// From its NIC's link to the other NIC.
+Duration IdealTimes::on_network(size_t flow) {
   FlowSpec spec = flows_[flow];
   if (spec.number == kNoFlowNumber) spec.number = hash_number(flows_, flow);
   if (config_.fabric.fidelity == FabricFidelity::kFlow) {
@@ -69,6 +79,7 @@ Duration IdealTimes::of(size_t flow) {
   for (const LinkId link : path) {
     const GraphLink& l = topology_.graph.link(link);
     shape.emplace_back(l.rate.bps(), l.latency.ps());
+    if (l.limits.any()) shape.emplace_back(l.limits.pcie.bps(), l.limits.least.ps());
   }
   const auto [known, fresh] = known_.try_emplace({std::move(shape), spec.bytes});
   if (fresh) known->second = packet_by_packet(spec, {path});
@@ -81,16 +92,17 @@ Duration IdealTimes::as_rate(const FlowSpec& flow, const std::vector<LinkId>& pa
   const FlowSettings& frames = config_.queues.flows;
   const uint64_t packets = (flow.bytes + frames.payload - 1) / frames.payload;
   const uint64_t bytes = flow.bytes + packets * (frames.overhead + frames.gap);
-  const uint64_t packet = std::min<uint64_t>(bytes, frames.payload + frames.overhead + frames.gap);
-  Rate slowest = topology_.graph.link(path.front()).rate;
+  const uint64_t full = frames.payload + frames.overhead + frames.gap;
+  const uint64_t packet = std::min<uint64_t>(bytes, full);
+  Rate slowest = topology_.graph.link(path.front()).rate_for(full);
   Duration after;
   for (const LinkId link : path) {
     const GraphLink& l = topology_.graph.link(link);
-    slowest =
-        std::min(slowest, l.rate, [](const Rate& a, const Rate& b) { return a.bps() < b.bps(); });
+    slowest = std::min(slowest, l.rate_for(full),
+                       [](const Rate& a, const Rate& b) { return a.bps() < b.bps(); });
     after += l.latency;
     if (!config_.queues.network.cut_through && link != path.front()) {
-      after += l.rate.time_for(packet);
+      after += l.time_for(packet);
     }
   }
   using Work = unsigned __int128;

@@ -31,6 +31,7 @@ class IdealTimes {
   /// Rate and latency of each link of a path.
   using Shape = std::vector<std::pair<uint64_t, int64_t>>;
 
+  Duration on_network(size_t flow);
   Duration as_rate(const FlowSpec& flow, const std::vector<LinkId>& path) const;
   Duration packet_by_packet(const FlowSpec& flow,
                             const std::vector<std::vector<LinkId>>& paths) const;

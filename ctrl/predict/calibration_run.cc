@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <span>
 #include <utility>
 
 #include "ctrl/predict/prediction.h"
@@ -92,6 +92,14 @@ class ErrorSum {
   double sum_ = 0;
 };
 
+/// At `bytes`, by a line through two rows.
+double on_line(const MeasuredRow& a, const MeasuredRow& b, uint64_t bytes) {
+  const auto at = [&](uint64_t size) {
+    return static_cast<double>(size) - static_cast<double>(a.bytes);
+  };
+  return a.time + at(bytes) / at(b.bytes) * (b.time - a.time);
+}
+
 /// How far a line between the used rows on both sides is from each row that was not used.
 RowErrors interpolation_errors(const std::vector<JudgedRow>& rows) {
   ErrorSum sum;
@@ -104,10 +112,8 @@ RowErrors interpolation_errors(const std::vector<JudgedRow>& rows) {
     const auto above = std::find_if(rows.begin() + static_cast<std::ptrdiff_t>(i), rows.end(),
                                     [](const JudgedRow& row) { return row.used; });
     if (below == nullptr || above == rows.end()) continue;
-    const MeasuredRow &a = below->measured, &b = above->measured, &row = rows[i].measured;
-    const double share =
-        static_cast<double>(row.bytes - a.bytes) / static_cast<double>(b.bytes - a.bytes);
-    sum.add(row.bytes, (a.time + share * (b.time - a.time)) / row.time - 1);
+    const MeasuredRow& row = rows[i].measured;
+    sum.add(row.bytes, on_line(below->measured, above->measured, row.bytes) / row.time - 1);
   }
   return sum.errors();
 }
@@ -131,9 +137,52 @@ void judge(JudgedTable& table, const Calibration& calibration) {
   table.interpolated = interpolation_errors(table.rows);
 }
 
+bool same_way(const FitRow& a, const FitRow& b) {
+  return a.shape.algorithm == b.shape.algorithm && a.shape.protocol == b.shape.protocol;
+}
+
+/// The used rows from the size on at which NCCL takes what it takes for the table's largest.
+std::vector<FitRow> last_used_rows(const JudgedTable& table) {
+  std::vector<FitRow> rows;
+  for (const JudgedRow& row : table.rows) {
+    if (!same_way(row.row, table.rows.back().row))
+      rows.clear();
+    else if (row.used)
+      rows.push_back(row.row);
+  }
+  return rows;
+}
+
+/// Whether one number of GPUs and one way was measured.
+bool same_kind(const FitRow& a, const FitRow& b) {
+  return same_way(a, b) && a.shape.collective == b.shape.collective &&
+         a.shape.communicator.ranks == b.shape.communicator.ranks &&
+         a.shape.communicator.nodes == b.shape.communicator.nodes &&
+         a.shape.version == b.shape.version && a.shape.gpu == b.shape.gpu;
+}
+
+/// What each number of GPUs that was measured costs besides; tables of one number together.
+std::vector<OwnCost> fit_owns(std::vector<std::vector<FitRow>> tables,
+                              const Calibration& calibration) {
+  std::vector<OwnCost> owns;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    std::vector<FitRow>& rows = tables[i];
+    if (rows.empty()) continue;
+    for (size_t other = i + 1; other < tables.size(); ++other) {
+      if (tables[other].empty() || !same_kind(rows[0], tables[other][0])) continue;
+      rows.insert(rows.end(), tables[other].begin(), tables[other].end());
+      tables[other].clear();
+    }
+    std::ranges::stable_sort(rows, {}, [](const FitRow& row) { return row.shape.bytes; });
+    if (const auto own = fit_own(rows, calibration)) owns.push_back(*own);
+  }
+  return owns;
+}
+
 /// What the used rows of all tables give, or of all but one.
-Calibration fit_used(const std::vector<JudgedTable>& tables, const JudgedTable* without) {
+Calibration fit_used(std::span<const JudgedTable> tables, const JudgedTable* without) {
   std::vector<FitRow> used;
+  std::vector<std::vector<FitRow>> last;
   const MeasuredSetup* first = nullptr;
   for (const JudgedTable& table : tables) {
     if (&table == without) continue;
@@ -141,86 +190,40 @@ Calibration fit_used(const std::vector<JudgedTable>& tables, const JudgedTable* 
     for (const JudgedRow& row : table.rows) {
       if (row.used) used.push_back(row.row);
     }
+    last.push_back(last_used_rows(table));
   }
-  return fit_calibration(used, first->system, first->version).calibration;
+  Calibration calibration = fit_calibration(used, first->system, first->version).calibration;
+  calibration.own = fit_owns(std::move(last), calibration);
+  return calibration;
 }
 
-/// Picoseconds, as the configuration reads them back exactly.
-std::string us_text(double us) { return format_text("\"%.0fps\"", std::max(us, 0.0) * 1e6); }
-
-std::string graph_toml(const char* key, const NcclGraph& graph) {
-  return format_text("%s = { channels = %u, intra = \"%gGB/s\", inter = \"%gGB/s\" }\n", key,
-                     graph.channels, graph.intra, graph.inter);
+void choose_rows(JudgedTable& table) {
+  std::vector<FitRow> rows;
+  rows.reserve(table.rows.size());
+  for (const JudgedRow& row : table.rows) rows.push_back(row.row);
+  for (JudgedRow& row : table.rows) row.used = false;
+  for (const size_t r : calibration_rows(rows, kCalibrationRows)) table.rows[r].used = true;
 }
 
-/// A text as TOML writes it.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x20 || byte == 0x7f ? format_text("\\u%04x", byte) : std::string(1, c);
+/// What a table is worth beyond its sizes: its own largest ones are judged by the others.
+std::optional<BeyondErrors> judge_beyond(const JudgedTable& table) {
+  const uint64_t most = table.rows.back().measured.bytes / kBeyond;
+  JudgedTable known = table;
+  std::erase_if(known.rows, [&](const JudgedRow& row) { return row.measured.bytes > most; });
+  if (known.rows.size() < kCalibrationRows) return std::nullopt;
+  choose_rows(known);
+  const Calibration calibration = fit_used({&known, 1}, nullptr);
+  std::vector<MeasuredRow> used;
+  for (const JudgedRow& row : known.rows) {
+    if (row.used) used.push_back(row.measured);
   }
-  return out + '"';
-}
-
-/// Where the constants come from: predict says how far it goes beyond.
-std::string origin_toml(const CalibrationRun& run) {
-  std::string text = "from = [\n";
-  for (const JudgedTable& t : run.tables) {
-    text += "  { table = " + quoted(std::filesystem::path(t.table.path).filename().string());
-    text.append(", collective = \"").append(name_of(kCollectiveNames, t.setup.collective));
-    text.append("\", gpu = \"").append(name_of(kGpuNames, t.setup.system.gpu)).append("\"");
-    text += format_text(", nccl = \"2.%u\", ranks = %u, nodes = %u", t.setup.version.minor,
-                        t.setup.communicator.ranks, t.setup.communicator.nodes);
-    const auto size = [](uint64_t bytes) {
-      std::string words = size_text(bytes);
-      std::erase(words, ' ');
-      return words;
-    };
-    text += ", smallest = \"" + size(t.table.rows.front().bytes) + "\", largest = \"" +
-            size(t.table.rows.back().bytes) + "\" },\n";
+  ErrorSum model, line;
+  for (size_t r = known.rows.size(); r < table.rows.size(); ++r) {
+    const MeasuredRow& row = table.rows[r].measured;
+    model.add(row.bytes, error_of(table.rows[r].row, calibration));
+    line.add(row.bytes, on_line(used[used.size() - 2], used.back(), row.bytes) / row.time - 1);
   }
-  return text + "]\n";
-}
-
-/// The rings that predict will find for each table by itself.
-std::string rings_comment(const CalibrationRun& run) {
-  std::string text;
-  for (const JudgedTable& t : run.tables) {
-    text += format_text("# %s%u ranks: %u rings of %g GB/s, %u channels\n",
-                        text.empty() ? "searched: " : "          ", t.setup.communicator.ranks,
-                        t.setup.system.ring.channels, t.setup.system.ring.intra,
-                        t.setup.system.channels);
-  }
-  return text;
-}
-
-bool has_used_row(const CalibrationRun& run, Protocol protocol) {
-  return std::ranges::any_of(run.tables, [&](const JudgedTable& table) {
-    return std::ranges::any_of(table.rows, [&](const JudgedRow& row) {
-      return row.used && row.row.shape.protocol == protocol;
-    });
-  });
-}
-
-std::string errors_text(const char* name, const RowErrors& errors) {
-  return format_text(
-      "#   %s: %zu, mean error %.2f %%, worst %.1f %% (%llu bytes), worst above "
-      "4 MiB %.1f %%\n",
-      name, errors.rows, 100 * errors.mean, 100 * errors.worst,
-      static_cast<unsigned long long>(errors.worst_bytes), 100 * errors.worst_above_4mib);
-}
-
-/// What to take between the rows that were used, and beyond them.
-std::string advice_text(const JudgedTable& table) {
-  const RowErrors &line = table.interpolated, &model = table.others;
-  if (line.rows == 0) return "";
-  std::string text = errors_text("by a line between used rows", line);
-  text += line.mean < model.mean
-              ? "#   between these sizes of this table interpolation is the better answer; "
-              : "#   the model is the better answer between these sizes, too; ";
-  return text + "for other numbers of GPUs the model is\n";
+  return BeyondErrors{known.rows.back().measured.bytes, model.errors(), line.errors()};
 }
 
 }  // namespace
@@ -239,8 +242,10 @@ CalibrationRun calibrate(std::vector<MeasuredTable> tables,
     for (size_t r = 0; r < rows.size(); ++r) {
       judged.rows.push_back({judged.table.rows[r], rows[r], 0, false});
     }
+    judged.nvls_from = nvls_from(judged);
     if (!given) {
-      for (const size_t r : calibration_rows(rows, kCalibrationRows)) judged.rows[r].used = true;
+      choose_rows(judged);
+      judged.beyond_sizes = judge_beyond(judged);
     }
     run.tables.push_back(std::move(judged));
   }
@@ -254,83 +259,6 @@ CalibrationRun calibrate(std::vector<MeasuredTable> tables,
     table.from_others = sum.errors();
   }
   return run;
-}
-
-std::string calibration_toml(const CalibrationRun& run) {
-  const MeasuredSetup& setup = run.tables.front().setup;
-  const NcclSystem& system = setup.system;
-  std::string text = "[nccl]\n";
-  text += "gpu = \"" + std::string(name_of(kGpuNames, system.gpu)) + "\"\n";
-  text += "cpu = \"" + std::string(name_of(kCpuNames, system.cpu)) + "\"\n";
-  text += "intra = \"" + std::string(name_of(kIntraNames, system.intra)) + "\"\n";
-  if (setup.ring) text += graph_toml("ring", system.ring);
-  if (setup.ring || setup.tree) text += graph_toml("tree", system.tree);
-  if (setup.channels) text += format_text("channels = %u\n", system.channels);
-  if (!setup.ring) text += rings_comment(run);
-  text += "\n[calibration]\nlaunch = " + us_text(run.calibration.launch) +
-          format_text("\ntail = %.4f\n", run.calibration.tail);
-  if (run.calibration.link > 0) text += format_text("link = \"%.4fGB/s\"\n", run.calibration.link);
-  for (const auto& [key, protocol] :
-       {std::pair{"simple", Protocol::kSimple}, std::pair{"ll", Protocol::kLL},
-        std::pair{"ll128", Protocol::kLL128}}) {
-    const ProtocolCost& cost = run.calibration.of(protocol);
-    if (cost.rate <= 0) continue;
-    text += std::string(key) + format_text(" = { rate = \"%.4fGB/s\"", cost.rate);
-    for (const auto& [name, us] : {std::pair{"round", cost.round},
-                                   {"pass", cost.pass},
-                                   {"step", cost.step},
-                                   {"latency", cost.latency},
-                                   {"network_latency", cost.network_latency}}) {
-      if (us > 0) text += std::string(", ") + name + " = " + us_text(us);
-    }
-    text += has_used_row(run, protocol) ? " }\n" : " }  # no row: as usual\n";
-  }
-  return text + origin_toml(run);
-}
-
-std::string judgement_text(const CalibrationRun& run, bool all) {
-  std::string text;
-  std::vector<std::string> unjudged;
-  std::vector<std::pair<std::string, uint64_t>> in_switches;
-  for (const JudgedTable& t : run.tables) {
-    const CommunicatorSize& c = t.setup.communicator;
-    text += format_text("# %s: %u ranks on %u node%s, NCCL 2.%u, ring %u x %g GB/s, %u channels\n",
-                        t.table.path.c_str(), c.ranks, c.nodes, c.nodes == 1 ? "" : "s",
-                        t.setup.version.minor, t.setup.system.ring.channels,
-                        t.setup.system.ring.intra, t.setup.system.channels);
-    if (t.table.repeated > 0) {
-      text += "#   " + count_text(t.table.repeated, "size") +
-              (t.table.repeated == 1 ? " was measured more than once: its median counts\n"
-                                     : " were measured more than once: their medians count\n");
-    }
-    std::string sizes;
-    for (const JudgedRow& row : t.rows) {
-      if (row.used) sizes += (sizes.empty() ? "" : ", ") + std::to_string(row.measured.bytes);
-    }
-    if (t.used.rows > 0) {
-      text += "#   used: the rows of " + sizes + " bytes\n" + errors_text("used rows", t.used);
-    }
-    if (t.others.rows == 0) {
-      unjudged.push_back(t.table.path);
-      text += "#   other rows: none, nothing was judged\n";
-    } else {
-      text += errors_text("other rows", t.others) + advice_text(t);
-    }
-    if (t.from_others.rows > 0) text += errors_text("from the other tables alone", t.from_others);
-    for (const std::string& line : t.beyond) text += "#   beyond a bound: " + line + "\n";
-    if (const auto from = nvls_from(t)) in_switches.emplace_back(t.table.path, *from);
-    if (!all) continue;
-    text += "#        bytes    measured us   predicted us    error  by\n";
-    for (const JudgedRow& row : t.rows) {
-      text += format_text("# %12llu  %13.2f  %13.2f  %+6.1f %%  %s %s, %u channels%s\n",
-                          static_cast<unsigned long long>(row.measured.bytes), row.measured.time,
-                          row.measured.time * (1 + row.error), 100 * row.error,
-                          name_of(kAlgorithmNames, row.row.shape.algorithm).data(),
-                          name_of(kProtocolNames, row.row.shape.protocol).data(),
-                          row.row.shape.channels, row.used ? ", used" : "");
-    }
-  }
-  return text + validity_text(judgement_validity(unjudged, in_switches));
 }
 
 }  // namespace understudy

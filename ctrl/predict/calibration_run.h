@@ -44,6 +44,13 @@ struct RowErrors {
   double worst_above_4mib = 0;
 };
 
+/// Of the rows above a size, if only those up to there calibrate.
+struct BeyondErrors {
+  uint64_t from = 0;  ///< bytes, of the largest row that calibrates
+  RowErrors model;
+  RowErrors line;  ///< through the two largest rows that are used
+};
+
 struct JudgedTable {
   MeasuredTable table;
   MeasuredSetup setup;  ///< with its system complete
@@ -56,6 +63,10 @@ struct JudgedTable {
   RowErrors interpolated;
   /// Of all rows, by what the other tables alone give (tables that are fitted together).
   RowErrors from_others;
+  /// Nothing where too few rows would calibrate.
+  std::optional<BeyondErrors> beyond_sizes;
+  /// The least size that NCCL would give to the node's switches, if they reduce.
+  std::optional<uint64_t> nvls_from;
 };
 
 struct CalibrationRun {
@@ -65,6 +76,8 @@ struct CalibrationRun {
 
 /// At most this many rows of each table are used.
 inline constexpr size_t kCalibrationRows = 8;
+/// Rows above this part of a table's largest size are those beyond its sizes.
+inline constexpr uint64_t kBeyond = 16;
 
 /// Fits all tables together, each with the rings that were given or that NCCL's search finds for its
 /// number of GPUs. With `given` nothing is fitted and every row is judged.

@@ -6,6 +6,7 @@
 
 #include "collective_model/nccl/double_tree.h"
 #include "ctrl/compile/job_hops.h"
+#include "ctrl/compile/nic_ways.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/merged_nics.h"
 #include "ctrl/predict/ring_network.h"
@@ -61,6 +62,9 @@ double visit_step(const JobConfig& job, Algorithm algorithm, uint32_t distance,
 /// Bytes per microsecond.
 double bytes_per_us(double bits_per_second) { return bits_per_second / 8e6; }
 
+/// Of a full packet on the wire.
+uint64_t full_packet(const Config& config) { return config.fabric.mtu + PacketLimits::kHeaders; }
+
 /// NIC rates and latencies of neighbours, without a topology.
 void count_ends(const Config& config, const JobConfig& job, JobNetwork& network) {
   Duration latency;
@@ -70,8 +74,12 @@ void count_ends(const Config& config, const JobConfig& job, JobNetwork& network)
     const NodeConfig& to = config.nodes[job.ranks[(r + 1) % job.ranks.size()]];
     for (uint32_t k = 0; k < network.nics; ++k) {
       const unsigned nic = job_nic(config, job, k);
-      latency = std::max(latency, from.nics[nic].link_latency + to.nics[nic].link_latency);
-      const Rate merged = merged_rate(job, from, nic);
+      const NicConfig &sends = from.nics[nic], &takes = to.nics[nic];
+      latency = std::max(
+          latency, sends.limits.lead + sends.link_latency + takes.link_latency + takes.limits.tail);
+      const Rate merged =
+          limited_rate(merged_rate(job, from, nic),
+                       nic_limits(config, job, {job.ranks[r], nic}).packets, full_packet(config));
       if (merged.is_unlimited()) continue;
       const auto rate = static_cast<double>(merged.bps());
       slowest = slowest > 0 ? std::min(slowest, rate) : rate;
@@ -80,6 +88,17 @@ void count_ends(const Config& config, const JobConfig& job, JobNetwork& network)
   network.nic_rate = slowest;
   network.cost.rate = bytes_per_us(slowest) * network.nics;
   network.cost.latency = latency.microseconds();
+}
+
+/// Bytes that a NIC could carry in the least time that it takes for a packet.
+double least_packet(const Config& config, const JobConfig& job, const JobNetwork& network) {
+  double least = 0;
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const unsigned nic = job_nic(config, job, 0);
+    const Duration time = nic_limits(config, job, {job.ranks[r], nic}).packets.least;
+    least = std::max(least, time.microseconds() * bytes_per_us(network.nic_rate));
+  }
+  return least;
 }
 
 /// The same by the paths that a topology's routing gives.
@@ -104,7 +123,8 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
         for (uint32_t part = 0; part < parts; ++part) {
           const VertexId a = topology.nics[sender][nic + part % out];
           const VertexId b = topology.nics[receiver][nic + part % in];
-          Duration way;
+          Duration way = config.nodes[sender].nics[nic].limits.lead +
+                         config.nodes[receiver].nics[nic].limits.tail;
           for (const LinkId link : routes.path(a, b, flow_hash(a, b, 0))) {
             way += graph.link(link).latency;
             load[link] += 1.0 / parts;
@@ -116,7 +136,8 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
     double longest = 0;  // us per byte of every transfer
     for (LinkId link = 0; link < load.size(); ++link) {
       if (load[link] == 0) continue;
-      const double speed = bytes_per_us(static_cast<double>(graph.link(link).rate.bps()));
+      const Rate rate = graph.link(link).rate_for(full_packet(config));
+      const double speed = bytes_per_us(static_cast<double>(rate.bps()));
       longest = std::max(longest, load[link] / speed);
     }
     if (longest <= 0) continue;
@@ -140,7 +161,8 @@ void count_ring(const Config& config, const JobConfig& job, uint32_t channels,
   NetworkCost& cost = network.cost;
   cost.rate = ring.rate * channels;
   cost.latency = ring.latency;
-  const double credit = wire.beside;  // and an acknowledgement
+  // And an acknowledgement.
+  const double credit = std::max<double>(wire.beside, wire.beside == 0 ? 0 : 2 * cost.least_packet);
   cost.farthest = ring.farthest;
   if (ring.slowest > 0) cost.credit_wire = credit / ring.slowest;
   cost.alone_rate = ring.slowest;
@@ -164,6 +186,10 @@ JobNetwork network_of_seed(const Config& config, const JobConfig& job, Algorithm
     network.cost.overhead = wire.overhead;
   }
   count_ends(config, job, network);
+  network.cost.least_packet = least_packet(config, job, network);
+  // An acknowledgement and a credit are a packet each.
+  const double beside = std::max<double>(wire.beside, 2 * network.cost.least_packet);
+  if (wire.beside != 0) network.cost.wire_per_message += beside - wire.beside;
   const uint64_t n = job.ranks.size();
   if (counts_channels(config, job, algorithm, channels)) {
     count_ring(config, job, channels, topology, seed, wire, network);

@@ -223,19 +223,20 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
         shape.algorithm != Algorithm::kRing || function_name(shape.collective).empty();
     row.limits = limits_of(config, shape, cut, network, row);
     row.time = row.closed_form;
+    const uint64_t message = cut.loops > 0 ? cut.chunk : cut.last;
+    const double answers = row.answers = answers_by_data(config, job, message);
     if (!row.limits.empty()) {
       row.source = PredictionSource::kBeyond;
     } else if (!config.calibration) {
-      row.error = kClosedFormError;
+      row.error = kClosedFormError + answers;
     }
     if (const auto time = flows.time(job, bytes)) {
       row.time = *time;
       row.source = PredictionSource::kFlow;
-      const bool shared = network.sharing > 1 || !network.collision.empty();
-      const uint64_t message = cut.loops > 0 ? cut.chunk : cut.last;
+      const bool shared = network.sharing > 1 || !network.collision.empty() || job.queue_pairs > 1;
       const OnLinks links = {shared, held_up(row) || alone_held_up,
                              (message + config.fabric.mtu - 1) / config.fabric.mtu,
-                             !config.fabric.cut_through};
+                             !config.fabric.cut_through, answers};
       // What switches do where messages meet is the packets' matter.
       const bool meets = shared || row.messages_meet;
       if (!meets || !config.queues.given) row.error = flow_error(shape, links);

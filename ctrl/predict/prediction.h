@@ -35,6 +35,7 @@ struct PredictedRow {
   /// (prediction_error.h). Nothing: it is not known, or something else runs beside the job.
   std::optional<double> error;
   uint32_t sharing = 1, colliding = 0;      ///< as JobNetwork
+  double answers = 0;                       ///< answers_by_data()
   bool messages_meet = false;               ///< a rank has several connections between nodes
   double algorithm_rate = 0, bus_rate = 0;  ///< GB/s
   double nic_rate = 0;  ///< bit/s on the wire of each NIC of the busiest node, headers included

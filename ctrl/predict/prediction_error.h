@@ -20,10 +20,11 @@ struct OnLinks {
   bool held_up = false;  ///< credits hold its ring up
   uint64_t packets = 0;  ///< of a step of its ring
   bool stored = false;   ///< switches store and forward: credits wait behind data
+  double answers = 0;    ///< time that NICs take for acknowledgements, by that for data
 };
 
-/// Of an operation as flows, as a share.
-constexpr double flow_error(const OperationShape& shape, const OnLinks& links) {
+/// Of an operation as flows, as a share, where NICs take no longer for packets than their links.
+constexpr double flow_error_on_links(const OperationShape& shape, const OnLinks& links) {
   if (shape.collective == Collective::kSendRecv) return 0.02;
   // Packets of many senders to one, or of one to many, are a matter of who is in front.
   if (function_name(shape.collective).empty()) return 0.4;
@@ -36,6 +37,12 @@ constexpr double flow_error(const OperationShape& shape, const OnLinks& links) {
   // Channels drift apart from hop to hop, and then do not meet any more.
   if (is_pipeline(shape.collective)) return 0.4;
   return links.held_up ? 0.4 : 0.15;
+}
+
+/// The same: flows have a message's last acknowledgement only, which a NIC may take as long for as
+/// for a packet of data.
+constexpr double flow_error(const OperationShape& shape, const OnLinks& links) {
+  return flow_error_on_links(shape, links) + links.answers / (1 + links.answers);
 }
 
 }  // namespace understudy

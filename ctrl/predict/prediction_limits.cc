@@ -1,5 +1,12 @@
 #include "ctrl/predict/prediction_limits.h"
 
+#include <algorithm>
+
+#include "ctrl/compile/nic_ways.h"
+#include "ctrl/config/job_operation.h"
+#include "ctrl/config/merged_nics.h"
+#include "dataplane/collective/packet_level_ranks.h"
+
 namespace understudy {
 namespace {
 
@@ -21,6 +28,29 @@ bool held_up_alone(const OperationShape& shape, const ChunkPlan& cut,
   const double held = operation_time(shape, cut, calibration, cost);
   cost.farthest = 0;
   return held > operation_time(shape, cut, calibration, cost) * (1 + kWindowShare);
+}
+
+double answers_by_data(const Config& config, const JobConfig& job, uint64_t message) {
+  constexpr uint64_t kAck = 86;  // on the wire
+  const uint64_t packets =
+      std::max<uint64_t>(1, (message + config.fabric.mtu - 1) / config.fabric.mtu);
+  const uint64_t packet = std::min<uint64_t>(message, config.fabric.mtu) + PacketLimits::kHeaders;
+  double most = 0;
+  for (const NodeId node : job.ranks) {
+    const unsigned nic = job_nic(config, job, 0);
+    const NicLimits limits = nic_limits(config, job, {node, nic});
+    if (limits.packets.least == Duration() && limits.ack_every == 0) continue;
+    const uint64_t every =
+        limits.ack_every != 0 ? limits.ack_every : PacketLevelRanksSettings().ack_every;
+    const Rate rate = merged_rate(job, config.nodes[node], nic);
+    const auto time = [&](uint64_t bytes) {
+      return std::max(rate.time_for(bytes), limits.packets.time_for(bytes)).microseconds();
+    };
+    const double acks = static_cast<double>((packets + every - 1) / every) * time(kAck);
+    const double data = static_cast<double>(packets) * time(packet);
+    if (data > 0) most = std::max(most, acks / data);
+  }
+  return most;
 }
 
 std::vector<std::string> limits_of(const Config& config, const OperationShape& shape,

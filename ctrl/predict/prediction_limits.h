@@ -20,6 +20,10 @@ bool held_up(const PredictedRow& row);
 bool held_up_alone(const OperationShape& shape, const ChunkPlan& cut,
                    const Calibration& calibration, NetworkCost cost, uint32_t sharing);
 
+/// Time that the job's NICs take for acknowledgements of messages of so many bytes, by that for
+/// their data, at most. 0: they take no longer for a packet than its link.
+double answers_by_data(const Config& config, const JobConfig& job, uint64_t message);
+
 /// Why the closed form does not hold, a sentence each.
 std::vector<std::string> limits_of(const Config& config, const OperationShape& shape,
                                    const ChunkPlan& cut, const JobNetwork& network,

@@ -35,7 +35,8 @@ class RingLinks {
         topology_(topology),
         communicator_(job_communicator(config, job)),
         channels_(channels),
-        seed_(seed) {}
+        seed_(seed),
+        full_(config.fabric.mtu + PacketLimits::kHeaders) {}
 
   RingNetwork count();
 
@@ -50,7 +51,7 @@ class RingLinks {
   bool is_nic(VertexId v) const {
     return topology_->graph.vertices()[v].kind != VertexKind::kSwitch;
   }
-  uint64_t number(size_t crossing) const;
+  uint64_t number(size_t crossing, uint32_t queue_pair) const;
 
   const Config& config_;
   const JobConfig& job_;
@@ -58,6 +59,7 @@ class RingLinks {
   const Communicator communicator_;
   const uint32_t channels_;
   const uint64_t seed_;
+  const uint64_t full_;                                       ///< wire bytes of a full packet
   std::vector<Crossing> crossings_;                           ///< by rank and channel
   uint32_t credits_ = 0;                                      ///< connections of credits
   std::map<std::pair<uint32_t, uint32_t>, double> out_, in_;  ///< connections by node and NIC
@@ -93,21 +95,25 @@ void RingLinks::find_crossings() {
 }
 
 /// As packets are told apart by switches.
-uint64_t RingLinks::number(size_t crossing) const {
-  return hash_number(credits_ + static_cast<uint32_t>(crossing));
+uint64_t RingLinks::number(size_t crossing, uint32_t queue_pair) const {
+  const Crossing& c = crossings_[crossing];
+  const auto first = static_cast<uint32_t>(crossing) - c.part;  // of its connection
+  return hash_number(credits_ + first * job_.queue_pairs + c.part + queue_pair * c.parts);
 }
 
 void RingLinks::judge_direct(RingNetwork& out) {
   double sum = 0;
   for (const Crossing& c : crossings_) {
     const NicConfig &from = nic(c.node, c.from_nic), &to = nic(c.next, c.to_nic);
-    const double latency = (from.link_latency + to.link_latency).microseconds();
+    const double latency =
+        (from.limits.lead + from.link_latency + to.link_latency + to.limits.tail).microseconds();
     sum += latency;
     out.farthest = std::max(out.farthest, latency);
     for (const auto& [end, load] :
          {std::pair{&from, out_[{c.node, c.from_nic}]}, std::pair{&to, in_[{c.next, c.to_nic}]}}) {
       if (end->link_rate.is_unlimited()) continue;
-      const double whole = bytes_per_us(end->link_rate), rate = whole / load * c.parts;
+      const double whole = bytes_per_us(limited_rate(end->link_rate, end->limits.packets, full_)),
+                   rate = whole / load * c.parts;
       out.rate = out.rate > 0 ? std::min(out.rate, rate) : rate;
       out.slowest = out.slowest > 0 ? std::min(out.slowest, whole) : whole;
     }
@@ -115,13 +121,17 @@ void RingLinks::judge_direct(RingNetwork& out) {
   out.latency = sum / static_cast<double>(crossings_.size());
 }
 
-/// One, or, of packets that are sprayed, as many as they are spread over.
+/// One for each queue pair, or, of packets that are sprayed, as many as they are spread over.
 std::vector<std::vector<LinkId>> RingLinks::ways(Routes& routes, size_t crossing) const {
   const Crossing& c = crossings_[crossing];
   const VertexId a = topology_->nics[job_.ranks[c.node]][c.from_nic];
   const VertexId b = topology_->nics[job_.ranks[c.next]][c.to_nic];
   if (routes.choice() == RouteChoice::kSpray) return routes.paths(a, b, kMostPaths);
-  return {routes.path(a, b, flow_hash(a, b, number(crossing)))};
+  std::vector<std::vector<LinkId>> all;
+  for (uint32_t q = 0; q < job_.queue_pairs; ++q) {
+    all.push_back(routes.path(a, b, flow_hash(a, b, number(crossing, q))));
+  }
+  return all;
 }
 
 void RingLinks::judge_paths(RingNetwork& out) {
@@ -134,8 +144,10 @@ void RingLinks::judge_paths(RingNetwork& out) {
     const auto all = ways(routes, i);
     std::vector<LinkId>& links = paths.emplace_back();
     Duration longest;
+    const Crossing& c = crossings_[i];
+    const Duration nics = nic(c.node, c.from_nic).limits.lead + nic(c.next, c.to_nic).limits.tail;
     for (const std::vector<LinkId>& way : all) {
-      Duration sum;
+      Duration sum = nics;
       for (const LinkId link : way) {
         sum += graph.link(link).latency;
         load[link] += 1.0 / static_cast<double>(all.size());
@@ -157,7 +169,7 @@ void RingLinks::judge_paths(RingNetwork& out) {
   for (size_t i = 0; i < paths.size(); ++i) {
     for (const LinkId link : paths[i]) {
       const GraphLink& l = graph.link(link);
-      const double speed = bytes_per_us(l.rate);
+      const double speed = bytes_per_us(l.rate_for(full_));
       // What a connection sends over this link, of all that it sends.
       const double time = load[link] / speed / crossings_[i].parts;
       if (is_nic(l.from) || is_nic(l.to)) ends = std::max(ends, time);

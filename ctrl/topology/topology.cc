@@ -73,7 +73,9 @@ void TopologyBuilder::add_nics() {
     for (unsigned k = 0; k < node.nics.size(); ++k) {
       nics.push_back(static_cast<VertexId>(graph().vertices().size()));
       const std::string name = k == 0 ? node.name : node.name + ":" + std::to_string(k);
-      add_vertex({VertexKind::kNic, name, node.index, static_cast<uint16_t>(k), 0}, node.line, "");
+      add_vertex(
+          {VertexKind::kNic, name, node.index, static_cast<uint16_t>(k), 0, node.nics[k].limits},
+          node.line, "");
     }
   }
 }
@@ -133,15 +135,33 @@ std::vector<LinkId> Topology::cables(NodeId node) const {
   return cables;
 }
 
+void TopologyBuilder::limit_links() {
+  for (const NodeConfig& node : config_.nodes) {
+    for (unsigned k = 0; k < node.nics.size(); ++k) {
+      const PacketLimits& own = node.nics[k].limits.packets;
+      if (!own.any()) continue;
+      for (const LinkId link : graph().uplinks(topology_.nics[node.index][k])) {
+        for (const LinkId way : {link, reverse(link)}) {
+          PacketLimits& limits = graph().link(way).limits;
+          limits.least = std::max(limits.least, own.least);
+          if (limits.pcie.is_unlimited() || own.pcie < limits.pcie) limits.pcie = own.pcie;
+        }
+      }
+    }
+  }
+}
+
 tl::expected<Topology, std::vector<ConfigError>> build_topology(const Config& config) {
   TopologyBuilder builder(config);
   builder.add_nics();
   if (!config.topology) {
     build_single_switch(builder, 0);
+    builder.limit_links();
     return std::move(builder.topology());
   }
   const TopologyConfig& topology = *config.topology;
   build_kind(builder, topology);
+  builder.limit_links();
   if (config.intra_node) build_intra_node(builder, *config.intra_node);
   if (builder.errors().empty()) {  // names can be relied on
     apply_overrides(builder, topology);

@@ -31,6 +31,8 @@ class TopologyBuilder {
   /// The NIC's own link, to its first switch.
   void attach(NodeId node, unsigned nic, VertexId to);
   void connect(VertexId a, VertexId b, const LinkConfig& link, uint32_t count = 1);
+  /// Limits of NICs' packets, on all their cables to the network.
+  void limit_links();
   /// The vertices whose names fit, in their order; `pattern` may hold '*'.
   std::vector<VertexId> matching(const std::string& pattern) const;
 

@@ -28,6 +28,22 @@ void add_gpu_costs(ValidityLines& lines, const Config& config, const PredictedJo
                                "calibrate)");
 }
 
+}  // namespace
+
+void add_nic_costs(ValidityLines& lines, const Config& config, const JobConfig& job,
+                   const std::string& name) {
+  const auto ideal = [](const NicConfig& nic) { return !nic.limits.delays(); };
+  const bool any = job.ranks.size() > 1 && std::ranges::any_of(job.ranks, [&](NodeId id) {
+                     const NodeConfig& node = config.nodes[id];
+                     return !node.real && std::ranges::any_of(node.nics, ideal);
+                   });
+  if (any) {
+    lines.add("nic-costs", "NICs take no time of their own for a message (give [[nic]])", name);
+  }
+}
+
+namespace {
+
 void add_others(ValidityLines& lines, const Config& config, const JobConfig& job) {
   const std::string beside = runs_beside(config, job);
   if (beside.empty()) return;
@@ -155,6 +171,7 @@ std::vector<ValidityLine> predicted_validity(const Config& config, const Predict
   ValidityLines lines;
   const JobConfig& job = predicted.job;
   add_gpu_costs(lines, config, predicted);
+  if (job.dimensions.empty() && !config.calibration) add_nic_costs(lines, config, job);
   add_machines(lines, config);
   add_nccl_limits(lines, config, job);
   const bool by_dimensions = !job.dimensions.empty();

@@ -69,6 +69,7 @@ void RunLines::add_job(const JobConfig& job, const ScenarioJob& made) {
   if (emulated > 0 && job.step_cost <= Duration()) {
     lines_.add("gpu-costs", "emulated GPUs take no time for a step: step_cost is 0", job.name);
   }
+  add_nic_costs(lines_, config_, job, job.name);
   add_nccl_limits(lines_, config_, job);
   if (gpus_per_node(config_, job) > 1 && !config_.intra_node) {
     lines_.add("intra-node", "links inside nodes take no time (give [intra_node])", job.name);

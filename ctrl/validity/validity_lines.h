@@ -17,6 +17,7 @@ namespace understudy {
 inline constexpr std::array kValidityIds =
     std::to_array<std::pair<std::string_view, ValidityKind>>({
         {"gpu-costs", ValidityKind::kLimit},
+        {"nic-costs", ValidityKind::kLimit},
         {"calibration", ValidityKind::kLimit},
         {"machine", ValidityKind::kLimit},
         {"nvls", ValidityKind::kLimit},

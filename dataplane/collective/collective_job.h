@@ -35,7 +35,10 @@ struct CollectiveConnection {
   /// Exact, of one that a real rank sends on: messages that must stay readable until what emulated
   /// ranks make of them has reached the next real rank.
   uint32_t kept = 0;
-  Duration latency;  ///< one way
+  Duration latency;  ///< from the real rank until the far one's program knows
+  /// From when a message, or a credit, is handled until the far rank's program knows; the same of
+  /// an acknowledgement (NicLimits::tail).
+  Duration notice, ack_notice;
 
   bool among_real() const { return twin != kNoTwin; }
 };

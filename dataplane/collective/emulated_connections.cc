@@ -45,14 +45,16 @@ void EmulatedConnections::grant(Time now, EndpointHost& host, uint32_t link) {
   if (l.receiver.grant(now, host)) listener_.on_granted(now, link, k);
 }
 
+EmulatedConnections::End::End(EmulatedConnections& all, uint32_t link) : all_(all), link_(link) {
+  for (const Kind kind : {kMessage, kAcknowledgement}) {
+    if (after(kind) > Duration()) late_[kind].what.resize(Late::kMost);
+  }
+}
+
 void EmulatedConnections::End::on_received(Time now, Qp& qp, const Received& message) {
   Link& l = all_.links_[link_];
-  if (!all_.real_sends(link_)) {
-    if (l.joined) all_.listener_.on_credit(now, link_);
-    return;
-  }
-  l.receiver.received(qp, message,
-                      [&](uint32_t bytes) { all_.listener_.on_data(now, link_, bytes); });
+  if (!all_.real_sends(link_)) return hear(now, kMessage, 0);
+  l.receiver.received(qp, message, [&](uint32_t bytes) { hear(now, kMessage, bytes); });
 }
 
 void EmulatedConnections::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
@@ -61,8 +63,31 @@ void EmulatedConnections::End::on_completed(Time now, Qp& qp, uint64_t id, WorkS
     return;
   }
   if (all_.real_sends(link_)) return;  // a credit of ours
-  all_.links_[link_].sender.acknowledged(
-      qp, id, [&](uint64_t sent) { all_.listener_.on_acknowledged(now, link_, sent); });
+  all_.links_[link_].sender.acknowledged(qp, id,
+                                         [&](uint64_t sent) { hear(now, kAcknowledgement, sent); });
+}
+
+/// The program knows at once, or when its NIC has told it.
+void EmulatedConnections::End::hear(Time now, Kind kind, uint64_t what) {
+  Late& late = late_[kind];
+  if (late.end - late.first == late.what.size()) return heard(now, kind, what);
+  late.what[late.end++ % Late::kMost] = what;
+  host_->wake_at(now + after(kind), *this, kind);
+}
+
+void EmulatedConnections::End::on_wake(Time now, uint64_t kind) {
+  Late& late = late_[kind];
+  heard(now, static_cast<Kind>(kind), late.what[late.first++ % Late::kMost]);
+}
+
+void EmulatedConnections::End::heard(Time now, Kind kind, uint64_t what) {
+  Link& l = all_.links_[link_];
+  if (kind == kAcknowledgement) return all_.listener_.on_acknowledged(now, link_, what);
+  if (all_.real_sends(link_)) {
+    return all_.listener_.on_data(now, link_, static_cast<uint32_t>(what));
+  }
+  ++l.credits;
+  if (l.joined) all_.listener_.on_credit(now, link_);
 }
 
 void EmulatedConnections::End::on_transmitted(Time scheduled, Time actual, Qp&, uint64_t id) {

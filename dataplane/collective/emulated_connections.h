@@ -3,6 +3,7 @@
 // send and when is their owner's business.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <vector>
 
@@ -40,6 +41,11 @@ class EmulatedConnections {
   const NcclReceiver& receiver(uint32_t link) const { return links_[link].receiver; }
   /// The connection stands.
   bool joined(uint32_t link) const { return links_[link].joined; }
+  /// The sender knows of the credit for message `k`.
+  bool has_credit(uint32_t link, uint64_t k) const {
+    const bool knows = job_.links[link].notice == Duration() || k < links_[link].credits;
+    return knows && links_[link].sender.has_credit(k);
+  }
 
   // Cookies of the owner's on_wake(), which hands them to wake().
   /// The connection stands, which its sender or receiver has been told: before the job starts or
@@ -59,12 +65,29 @@ class EmulatedConnections {
 
   class End final : public Endpoint {
    public:
-    End(EmulatedConnections& all, uint32_t link) : all_(all), link_(link) {}
+    End(EmulatedConnections& all, uint32_t link);
     void on_received(Time now, Qp& qp, const Received& message) override;
     void on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) override;
     void on_transmitted(Time scheduled, Time actual, Qp& qp, uint64_t id) override;
+    void on_wake(Time now, uint64_t kind) override;
+    bool hears_late() const override { return true; }
 
    private:
+    /// Of notices that are on their way: what they say.
+    struct Late {
+      static constexpr size_t kMost = 256;
+      std::vector<uint64_t> what;
+      uint64_t first = 0, end = 0;
+    };
+    enum Kind : uint64_t { kMessage, kAcknowledgement };
+    Duration after(Kind kind) const {
+      const CollectiveConnection& link = all_.job_.links[link_];
+      return kind == kMessage ? link.notice : link.ack_notice;
+    }
+    void hear(Time now, Kind kind, uint64_t what);
+    void heard(Time now, Kind kind, uint64_t what);
+
+    std::array<Late, 2> late_;  ///< by kind
     EmulatedConnections& all_;
     const uint32_t link_;
   };
@@ -72,7 +95,8 @@ class EmulatedConnections {
     NcclSender sender;
     NcclReceiver receiver;
     bool joined = false;
-    uint32_t owed = 0;  ///< credits whose time came before the connection stood
+    uint32_t owed = 0;     ///< credits whose time came before the connection stood
+    uint64_t credits = 0;  ///< that the sender knows of
   };
 
   void join(Time now, EndpointHost& host, uint32_t link);

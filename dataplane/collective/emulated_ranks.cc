@@ -63,6 +63,9 @@ void EmulatedRanks::on_wake(Time now, uint64_t cookie) {
     case WakeKind::kInnerCredit:
       state_.carrier->grant(link, now);
       break;
+    case WakeKind::kInnerReaches:
+      state_.carrier->reach(link, now);
+      break;
     case WakeKind::kEnter: {
       const size_t operation = ranks_[link].operation;
       cause_ = WaitCause::kEntry;
@@ -276,7 +279,7 @@ void EmulatedRanks::send_due(Time now, uint32_t link) {
   NcclSender& sender = connections_.sender(link);
   CollectivePlace place;
   while (connections_.joined(link) && l.sent < l.due && l.sending.at(job_, link, place)) {
-    if (!sender.has_credit(l.sent)) return;
+    if (!connections_.has_credit(link, l.sent)) return;
     uint32_t size = job_.message(place.operation, link, place.message).wire;
     // The real rank carries out another operation than the job lists: less than is due lets it go
     // on.
@@ -318,6 +321,10 @@ void EmulatedRanks::inner_received(uint32_t inner, Time now) {
   settle(now, place.operation, flight(place.operation).heard);
 }
 
+void EmulatedRanks::inner_reaches(uint32_t flow, Time at) {
+  host_->wake_at(at, *this, cookie(WakeKind::kInnerReaches, flow));
+}
+
 void EmulatedRanks::inner_acknowledged(uint32_t inner, Time now) {
   CollectivePlace place;
   if (!inner_[inner].acknowledging.at_inner(job_, inner, place)) return;
@@ -342,7 +349,7 @@ void EmulatedRanks::on_credit(Time now, uint32_t link) {
   CollectivePlace place;
   // Credits of an operation come when those of the ones before are used up.
   if (!job_.scheduled && l.sending.at(job_, link, place) && place.message == 0 &&
-      connections_.sender(link).has_credit(l.sent)) {
+      connections_.has_credit(link, l.sent)) {
     real_entered(now, link, place.operation);
   }
   send_due(now, link);

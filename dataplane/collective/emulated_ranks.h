@@ -40,6 +40,7 @@ class EmulatedRanks final : public Endpoint,
   // InnerListener: of CollectiveJob::inner
   void inner_received(uint32_t inner, Time now) override;
   void inner_acknowledged(uint32_t inner, Time now) override;
+  void inner_reaches(uint32_t flow, Time at) override;
 
  private:
   static constexpr uint32_t kNobody = ~uint32_t{0};
@@ -48,7 +49,8 @@ class EmulatedRanks final : public Endpoint,
     kData = 1,
     kInnerData = 2,
     kInnerCredit = 3,
-    kEnter = 4
+    kEnter = 4,
+    kInnerReaches = 5
   };
   static uint64_t cookie(WakeKind kind, uint32_t link) {
     return static_cast<uint64_t>(kind) << 32 | link;

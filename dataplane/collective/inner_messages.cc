@@ -20,8 +20,8 @@ uint32_t InnerMessages::add_flows(std::vector<FlowSpec>& flows, uint32_t first_c
     ASSERT_INVARIANT(ways.credits > 0 && ways.credits <= ways.count);
     Ends& ends = ends_[i];
     ends.parts = ways.count;
-    for (const MessageWays::Way& way : ways.parts()) {
-      add_lane(flows, data_flow(settings_, way, data++), i);
+    for (uint32_t part = 0; part < ways.count; ++part) {
+      add_lane(flows, data_flow(settings_, ways.part(part), data++), i);
     }
     for (uint32_t way = 0; way < ways.credits; ++way) {
       const FlowSpec flow = data_flow(settings_, ways.all[way], 0);
@@ -102,7 +102,14 @@ bool InnerMessages::leave(Lane& lane, Time now) {
   const uint32_t flow = lane.first + static_cast<uint32_t>(lane.left % lane.count);
   if (lane.waiting_at == lane.waiting.size() || !traffic_->idle(flow)) return false;
   ++lane.left;
-  traffic_->send(flow, lane.waiting[lane.waiting_at++], now, at_once_);
+  const uint64_t bytes = lane.waiting[lane.waiting_at++];
+  const Time at = now + traffic_->lead(flow);
+  if (!at_once_ || at == now) {
+    traffic_->send(flow, bytes, now, at_once_);
+  } else {
+    traffic_->post(flow, bytes);
+    listener_->inner_reaches(flow, at);
+  }
   return true;
 }
 

@@ -34,6 +34,9 @@ class InnerListener {
   /// The next message has come in whole; the next one that was sent is acknowledged.
   virtual void inner_received(uint32_t connection, Time now) = 0;
   virtual void inner_acknowledged(uint32_t connection, Time now) = 0;
+  /// What was posted reaches its NIC at `at`: InnerMessages::reach(flow) then, in turn with what
+  /// queue pairs of that NIC were asked to send.
+  virtual void inner_reaches(uint32_t flow, Time at) = 0;
 };
 
 struct InnerCounters {
@@ -59,6 +62,8 @@ class InnerMessages final : public FlowListener {
   void post(uint32_t connection, uint64_t bytes, Time now);
   /// Its receiver grants the credit for the next one.
   void grant(uint32_t connection, Time now);
+  /// As InnerListener::inner_reaches() asked for.
+  void reach(uint32_t flow, Time now) { traffic_->reach(flow, now); }
   /// Nothing comes any more; what is under way still arrives.
   void close();
 

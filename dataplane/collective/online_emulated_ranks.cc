@@ -105,6 +105,9 @@ void OnlineEmulatedRanks::on_wake(Time now, uint64_t cookie) {
     case WakeKind::kInnerCredit:
       if (!inner_ended_) settings_.carrier->grant(what, now);
       break;
+    case WakeKind::kInnerReaches:
+      settings_.carrier->reach(what, now);
+      break;
     case WakeKind::kReminder:
       notify(now, {.kind = OnlineNotice::Kind::kReminder, .number = what});
       break;
@@ -183,7 +186,7 @@ void OnlineEmulatedRanks::on_credit(Time now, uint32_t link) {
   Link& l = links_[link];
   const NcclSender& sender = connections_.sender(link);
   DEBUG_ASSERT_INVARIANT(!job_.links[link].real_sends);
-  while (connections_.joined(link) && sender.has_credit(l.credits)) {
+  while (connections_.joined(link) && connections_.has_credit(link, l.credits)) {
     const uint64_t k = l.credits++;
     input(now, {.kind = Input::Kind::kCredit,
                 .link = link,
@@ -276,7 +279,7 @@ void OnlineEmulatedRanks::send_due(Time now, uint32_t link) {
   Link& l = links_[link];
   if (job_.links[link].real_sends || !connections_.joined(link)) return;
   NcclSender& sender = connections_.sender(link);
-  while ((given_up_ || l.sent < l.due) && sender.has_credit(l.sent)) {
+  while ((given_up_ || l.sent < l.due) && connections_.has_credit(link, l.sent)) {
     uint32_t bytes = capacity_of(sender, l.sent);
     OnlineOperation* op = operation_of(link, l.sent);
     if (op != nullptr) {

@@ -52,6 +52,7 @@ class OnlineEmulatedRanks final : public Endpoint,
   // InnerListener: of CollectiveJob::inner
   void inner_received(uint32_t inner, Time now) override;
   void inner_acknowledged(uint32_t inner, Time now) override;
+  void inner_reaches(uint32_t flow, Time at) override;
 
  private:
   /// Credits of a link that stay granted beyond what an operation needs: those that every operation
@@ -74,7 +75,8 @@ class OnlineEmulatedRanks final : public Endpoint,
     kWaited = 2,
     kReminder = 3,
     kInnerData = 4,
-    kInnerCredit = 5
+    kInnerCredit = 5,
+    kInnerReaches = 6
   };
   /// `plans`: Link::plans, of kData.
   static uint64_t cookie(WakeKind kind, uint32_t what, uint16_t plans = 0) {

@@ -60,6 +60,10 @@ void OnlineEmulatedRanks::inner_received(uint32_t inner, Time now) {
   finish(now);
 }
 
+void OnlineEmulatedRanks::inner_reaches(uint32_t flow, Time at) {
+  host_->wake_at(at, *this, cookie(WakeKind::kInnerReaches, flow));
+}
+
 void OnlineEmulatedRanks::inner_acknowledged(uint32_t inner, Time now) {
   const uint64_t message = inner_[inner].acknowledged++;
   OnlineOperation* op = inner_operation(inner, message);

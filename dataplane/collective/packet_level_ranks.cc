@@ -12,7 +12,7 @@ namespace understudy {
 
 MessageWays message_ways(std::span<const VertexId> from, std::span<const VertexId> to) {
   MessageWays ways;
-  ways.count = static_cast<uint32_t>(std::max(from.size(), to.size()));
+  ways.pairs = ways.count = static_cast<uint32_t>(std::max(from.size(), to.size()));
   ASSERT_INVARIANT(!from.empty() && !to.empty() && ways.count <= ways.all.size());
   for (uint32_t part = 0; part < ways.count; ++part) {
     ways.all[part] = {from[part % from.size()], to[part % to.size()]};
@@ -127,7 +127,7 @@ uint32_t PacketLevelRanks::add_flows(std::vector<FlowSpec>& flows, const WaysOf&
     ASSERT_INVARIANT(ways.credits > 0 && ways.credits <= ways.count);
     it->second = {next, data};
     next += ways.credits;
-    data += ways.count;
+    data += ways.count * ways.turns;
   });
   for_each_crossing([&](const RankEnd& sender) {
     const Connection& connection = connections(sender.operation, sender.rank)[sender.connection];
@@ -149,16 +149,17 @@ void PacketLevelRanks::add_messages(std::vector<FlowSpec>& flows, const RankEnd&
   const uint32_t parts = ways.count;
   End& end = at(sender);
   end.data = static_cast<uint32_t>(flows.size());
-  if (parts > 1) {
+  if (ways.mixes()) {
     end.split = static_cast<uint32_t>(splits_.size());
     const uint64_t all = std::max<uint64_t>(connection.messages, 1);
     splits_.push_back({parts, static_cast<uint32_t>(connection.messages), WholeMessages(parts, all),
                        WholeMessages(parts, all), WholeMessages(1, all)});
   }
-  ranges_.push_back({end.data, sender, false, parts > 1});
+  ranges_.push_back({end.data, sender, false, ways.mixes()});
   for (uint32_t part = 0; part < parts; ++part) {
-    FlowSpec flow = data_flow(settings_, ways.all[part], number + part);
+    FlowSpec flow = data_flow(settings_, ways.part(part), 0);
     for (uint64_t k = 0; k < connection.messages; ++k) {
+      flow.connection = number + part + static_cast<uint32_t>(k % ways.turns) * parts;
       const uint64_t bytes = schedule.message(sender.connection, k).wire;
       flow.bytes = message_part(bytes, parts, part).bytes;
       flows.push_back(flow);
@@ -172,7 +173,7 @@ void PacketLevelRanks::add_credits(std::vector<FlowSpec>& flows, const RankEnd& 
   const Connection& connection = connections(sender.operation, sender.rank)[sender.connection];
   End& end = at(sender);
   end.credits_at = static_cast<uint32_t>(flows.size());
-  ranges_.push_back({end.credits_at, sender, true, ways.count > 1});
+  ranges_.push_back({end.credits_at, sender, true, ways.mixes()});
   const FlowSpec first = data_flow(settings_, ways.all[0], 0);
   flows.insert(flows.end(), connection.messages, credit_flow(settings_, first, number));
   if (ways.credits == 1) return;

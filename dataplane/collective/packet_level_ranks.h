@@ -56,12 +56,17 @@ struct MessageWays {
   struct Way {
     VertexId from = kNoVertex, to = kNoVertex;  ///< NICs of the data's sender and receiver
   };
-  /// One; of merged NICs as many as the end with more of them has, and each message goes over all
-  /// of them in parts (message_part()).
-  std::span<const Way> parts() const { return {all.data(), count}; }
-
+  /// One; of merged NICs as many as the end with more of them has.
   std::array<Way, DeviceRkeys::kMost> all;
+  uint32_t pairs = 1;  ///< of NICs, in `all`
+  /// Each message goes in so many parts (message_part()), each over a queue pair of its own: over
+  /// all pairs of NICs, several queue pairs each where messages are split over these too.
   uint32_t count = 1;
+  /// Else of a connection's queue pairs messages take so many in turn, for each part.
+  uint32_t turns = 1;
+  const Way& part(uint32_t part) const { return all[part % pairs]; }
+  /// Parts, or whole messages, may come in another order than they left.
+  bool mixes() const { return count > 1 || turns > 1; }
   /// Credits go back by the first so many in turn: by each NIC of the receiver (docs/nccl 3.1).
   uint32_t credits = 1;
 };

@@ -20,6 +20,7 @@ Shard::Shard(const ShardConfig& config)
       receive_path_(state_, {inbound_, faults_, network_, datagrams_, host_, pauses_}),
       delivery_(state_, pacing_, cnps_, network_, datagrams_, host_),
       commands_(state_, {pacing_, cnps_, scheduler_, network_, datagrams_, host_, *this}),
+      held_(state_),
       wakes_(config.packets) {}
 
 void Shard::poll(Time now, std::span<TxSink* const> sinks) {
@@ -51,6 +52,13 @@ Time Shard::next_wake() const {
       return network_.on_event(event);
     case EventKind::kDeliver:
       return delivery_.deliver(event.index, event.time);
+    case EventKind::kHandle:
+      return delivery_.handle(event.index, event.time);
+    case EventKind::kPost:
+      if (const uint32_t slot = held_.on_due(event.index); slot != kNoSlot) {
+        network_.offer(slot, event.time);
+      }
+      return;
     case EventKind::kDepart:
       return egress_.on_depart(event.index, event.time);
     case EventKind::kHeldLong:
@@ -110,7 +118,11 @@ void Shard::look_at_pause(ShardEvent event) {
 
 bool Shard::post(Time now, Qp& qp, const WorkRequest& request) {
   const uint32_t slot = state_.qps.slot_of(qp.config().qpn);
-  if (slot == kNoSlot || state_.qps[slot].qp != &qp || !qp.post(request)) return false;
+  if (slot == kNoSlot || state_.qps[slot].qp != &qp) return false;
+  if (const Duration time = held_.time(slot); time > Duration()) {
+    return held_.hold(slot, request, now + time);
+  }
+  if (!qp.post(request)) return false;
   network_.offer(slot, now);
   return true;
 }

@@ -13,6 +13,7 @@
 #include "dataplane/engine/command_executor.h"
 #include "dataplane/engine/receive/delivery.h"
 #include "dataplane/engine/receive/receive_path.h"
+#include "dataplane/engine/send/held_posts.h"
 #include "dataplane/engine/shard_interface.h"
 
 namespace understudy {
@@ -100,6 +101,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   ReceivePath receive_path_;
   Delivery delivery_;
   CommandExecutor commands_;
+  HeldPosts held_;
   ReusedSlots<Wake> wakes_;
 };
 

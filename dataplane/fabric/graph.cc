@@ -12,8 +12,8 @@ VertexId Graph::add_vertex(Vertex vertex) {
 
 LinkId Graph::connect(VertexId a, VertexId b, Rate rate, Duration latency) {
   const auto id = static_cast<LinkId>(links_.size());
-  links_.push_back({a, b, rate, latency, 0, {}});
-  links_.push_back({b, a, rate, latency, 0, {}});
+  links_.push_back({.from = a, .to = b, .rate = rate, .latency = latency});
+  links_.push_back({.from = b, .to = a, .rate = rate, .latency = latency});
   out_[a].push_back(id);
   out_[b].push_back(reverse(id));
   return id;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dataplane/base/nic_limits.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
@@ -28,10 +29,11 @@ enum class VertexKind : uint8_t {
 
 struct Vertex {
   VertexKind kind = VertexKind::kSwitch;
-  std::string name;   ///< "gpu", "w3", "w3:1" (second NIC), "leaf2"; unique
-  uint32_t node = 0;  ///< NIC, GPU: position of its node in the configuration
-  uint16_t unit = 0;  ///< NIC, GPU: its number in the node
-  uint8_t tier = 0;   ///< 0 ends, 1 leaf, 2 spine, 3 core
+  std::string name;    ///< "gpu", "w3", "w3:1" (second NIC), "leaf2"; unique
+  uint32_t node = 0;   ///< NIC, GPU: position of its node in the configuration
+  uint16_t unit = 0;   ///< NIC, GPU: its number in the node
+  uint8_t tier = 0;    ///< 0 ends, 1 leaf, 2 spine, 3 core
+  NicLimits nic = {};  ///< NIC
 };
 
 /// One direction of a cable.
@@ -39,11 +41,20 @@ struct GraphLink {
   VertexId from = kNoVertex, to = kNoVertex;
   Rate rate;  ///< never unlimited
   Duration latency;
-  double loss = 0;  ///< probability that a packet is lost on it
+  double loss = 0;           ///< probability that a packet is lost on it
+  PacketLimits limits = {};  ///< of the NIC at one of its ends
+
+  /// Of a packet of so many bytes as links count.
+  Duration time_for(uint64_t wire_bytes) const {
+    return std::max(rate.time_for(wire_bytes), limits.time_for(wire_bytes));
+  }
+  /// At which packets of so many bytes pass it, one behind the other; `rate` where nothing limits
+  /// them more.
+  Rate rate_for(uint64_t wire_bytes) const { return limited_rate(rate, limits, wire_bytes); }
   struct Outage {
     Time from, to;
   };
-  std::vector<Outage> down;  ///< ascending, apart
+  std::vector<Outage> down = {};  ///< ascending, apart
 };
 
 /// A NIC that tells the switch at the other end of its link to pause, again and again.

@@ -45,6 +45,7 @@ Network::Network(const Graph& graph, const NetworkSettings& settings, NetworkEnd
   for (const GraphLink& g : graph_.links()) {
     Link l(g.rate, g.latency);
     l.own_rate = g.rate;
+    if (g.limits.any()) l.set_limits(&g.limits);
     l.from = g.from;
     l.to = g.to;
     l.from_nic = vertices[g.from].kind != VertexKind::kSwitch;
@@ -90,7 +91,8 @@ void Network::note_faster(VertexId vertex) {
   uint64_t most = 0;
   for (const LinkId out : graph_.out(vertex)) most = std::max(most, speed(out));
   for (const LinkId out : graph_.out(vertex)) {
-    links_[reverse(out)].into_faster = speed(reverse(out)) < most;
+    Link& in = links_[reverse(out)];
+    in.into_faster = in.is_limited() || speed(reverse(out)) < most;
   }
 }
 
@@ -321,7 +323,7 @@ Duration Network::time_on(LinkId link, uint32_t bytes) {
     if (left != l.rate()) l.set_rate(left);
   }
   if (settings_.resolution.ps() == 0) return l.time_of_next(bytes);
-  const Duration exact = l.rate().time_for(bytes);
+  const Duration exact = l.time_for(bytes);
   return Duration::ps(exact.ps() - exact.ps() % settings_.resolution.ps());
 }
 

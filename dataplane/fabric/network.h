@@ -223,7 +223,8 @@ class Network {
   void note_backlog(LinkId nic, uint64_t bytes, Time now);
   /// Time that this link takes for a PFC frame, if nothing else shares its rate.
   Duration pfc_time_on(LinkId link) const {
-    return links_[link].own_rate.time_for(settings_.pfc_frame_bytes);
+    return std::max(links_[link].own_rate.time_for(settings_.pfc_frame_bytes),
+                    graph_.link(link).limits.time_for(settings_.pfc_frame_bytes));
   }
   /// Room for as many packets at once before the first allocation.
   void reserve(size_t packets);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "dataplane/base/nic_limits.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
@@ -24,13 +25,22 @@ class Wire {
   /// Take effect with the next packet that starts; the one on the wire keeps its times.
   void set_rate(Rate rate) { serializer_.set_rate(rate); }
   void set_latency(Duration latency) { latency_ = latency; }
+  /// Of the NIC at one of its ends; they outlive this. Null: none.
+  void set_limits(const PacketLimits* limits) { limits_ = limits; }
+  bool is_limited() const { return limits_ != nullptr; }
 
   /// Of a packet on an idle wire.
-  Duration time_for(uint32_t wire_bytes) { return serializer_.time_for(wire_bytes); }
+  Duration time_for(uint32_t wire_bytes) {
+    return limited(serializer_.time_for(wire_bytes), wire_bytes);
+  }
   /// The longest that one of as many bytes can take.
-  Duration most_for(uint32_t wire_bytes) { return serializer_.most_for(wire_bytes); }
+  Duration most_for(uint32_t wire_bytes) {
+    return limited(serializer_.most_for(wire_bytes), wire_bytes);
+  }
   /// Of the packet that is sent next. A part of a picosecond is carried to the one after it.
-  Duration time_of_next(uint32_t wire_bytes) { return serializer_.next(wire_bytes); }
+  Duration time_of_next(uint32_t wire_bytes) {
+    return limited(serializer_.next(wire_bytes), wire_bytes);
+  }
 
   /// A packet enters that takes `time`. Its first byte does at `start`, its last one not before
   /// `tail`, when that comes in.
@@ -54,7 +64,12 @@ class Wire {
   void release() { awaited_ = false; }
 
  private:
+  Duration limited(Duration time, uint32_t wire_bytes) const {
+    return limits_ == nullptr ? time : std::max(time, limits_->time_for(wire_bytes));
+  }
+
   Serializer serializer_;
+  const PacketLimits* limits_ = nullptr;
   Duration latency_;
   Time free_;
   LinkExit exit_;

@@ -37,6 +37,8 @@ FlowTraffic::FlowTraffic(const Graph& graph, const std::vector<FlowSpec>& flows,
   }
   rank_senders();
   note_followers();
+  nics_delay_ =
+      std::ranges::any_of(graph.vertices(), [](const Vertex& v) { return v.nic.delays(); });
 }
 
 void FlowTraffic::note_followers() {

@@ -33,9 +33,13 @@ FlowModel::FlowModel(const Graph& graph, const std::vector<FlowSpec>& flows,
       streams_(graph.links().size()),
       others_(graph.links().size()),
       has_place_(flows.size()) {
+  for (const Vertex& vertex : graph.vertices()) nics_.push_back(vertex.nic);
+  if (std::ranges::none_of(nics_, &NicLimits::delays)) nics_.clear();
   for (LinkId id = 0; id < graph.links().size(); ++id) {
     const GraphLink& link = graph.link(id);
-    capacity_.push_back(MaxMin::share_of(link.rate));
+    limits_.push_back(link.limits);
+    rate_.push_back(link.rate);
+    capacity_.push_back(capacity_of(id, link.rate));
     latency_.push_back(link.latency);
     rates_.set_capacity(id, capacity_.back());
     for (const GraphLink::Outage& outage : link.down) {
@@ -99,8 +103,15 @@ Duration FlowModel::path_time(uint32_t sender, uint64_t bytes) const {
   return sum;
 }
 
+/// For full packets one behind the other.
+MaxMin::Share FlowModel::capacity_of(LinkId link, Rate rate) const {
+  const uint64_t full = frames_.payload + frames_.overhead + frames_.gap;
+  return MaxMin::share_of(limited_rate(rate, limits_[link], full));
+}
+
+/// Of a packet.
 Duration FlowModel::on_link(LinkId link, uint64_t bytes) const {
-  return Rate::bits_per_second(capacity_[link] >> MaxMin::kFractionBits).time_for(bytes);
+  return std::max(rate_[link].time_for(bytes), limits_[link].time_for(bytes));
 }
 
 void FlowModel::put(size_t at, const Leaving& leaving) {
@@ -164,7 +175,7 @@ void FlowModel::begin_next(uint32_t sender) {
 }
 
 void FlowModel::begin(uint32_t flow) {
-  times_[flow].start = now_;
+  times_[flow].start = now_ - nic_from(flow).lead;
   const uint32_t sender = routes_.of[flow];
   Sender& s = senders_[sender];
   if (s.first != kNone) {
@@ -197,7 +208,7 @@ void FlowModel::start_by_clock(uint32_t flow, Time due) {
   const uint32_t group = specs_[flow].group;
   due_[flow] = due;
   held_[flow] = !groups_.runs(group);
-  if (!held_[flow]) start_at(groups_.when(group, due), flow);
+  if (!held_[flow]) start_at(later(groups_.when(group, due), nic_from(flow).lead), flow);
 }
 
 void FlowModel::start_at(Time at, uint32_t flow) {
@@ -225,7 +236,7 @@ void FlowModel::leave(uint32_t sender) {
     left_.push_back({path.front(), path.back(), sender, flow, behind, {}});
     return;
   }
-  received(flow, later(now_, path_time(sender, wire_bytes_[flow])));
+  received(flow, later(now_, path_time(sender, wire_bytes_[flow]) + nic_to(flow).tail));
 }
 
 void FlowModel::received(uint32_t flow, Time at) {
@@ -242,10 +253,18 @@ void FlowModel::received(uint32_t flow, Time at) {
   }
 }
 
+/// A flow of a listener has come in whole at its receiver's NIC: when the program hears of it, and
+/// when its acknowledgement leaves.
+void FlowModel::come_to_nic(uint32_t flow, Time at) {
+  const NicLimits& nic = nic_to(flow);
+  calls_.push({later(at, nic.tail), Call::kReceived, called_++, flow});
+  if (nic.delays()) crossings_.push({later(at, nic.ack_delay), crossed_++, flow, 0, true});
+}
+
 void FlowModel::call(const Call& call) {
   if (call.kind == Call::kReceived) {
     received(call.index, call.at);
-    cross({call.at, crossed_++, call.index, 0, true});
+    if (!nic_to(call.index).delays()) cross({call.at, crossed_++, call.index, 0, true});
   }
   for (FlowListener* listener : listeners_) {
     if (call.kind == Call::kReceived) listener->on_received(call.index, call.at);
@@ -268,7 +287,10 @@ void FlowModel::release(uint32_t flow, Time at) {
 
 void FlowModel::apply(const Change& change) {
   const LinkId link = change.to.link;
-  if (change.to.rate) capacity_[link] = MaxMin::share_of(*change.to.rate);
+  if (change.to.rate) {
+    rate_[link] = *change.to.rate;
+    capacity_[link] = capacity_of(link, rate_[link]);
+  }
   if (change.to.latency) latency_[link] = *change.to.latency;
   down_[link] += static_cast<uint32_t>(change.down);
   const auto close = [&](uint8_t bit, const std::optional<bool>& closed) {

@@ -214,7 +214,16 @@ class FlowModel final : public FlowCarrier {
 
   uint64_t wire_bytes(const FlowSpec& flow) const;
   Duration path_time(uint32_t sender, uint64_t wire_bytes) const;
+  MaxMin::Share capacity_of(LinkId link, Rate rate) const;
   Duration on_link(LinkId link, uint64_t bytes) const;
+  /// What the NIC takes for messages where a flow begins, and where it ends; an ideal one's.
+  const NicLimits& nic_from(uint32_t flow) const {
+    return nics_.empty() ? ideal_ : nics_[specs_[flow].from];
+  }
+  const NicLimits& nic_to(uint32_t flow) const {
+    return nics_.empty() ? ideal_ : nics_[specs_[flow].to];
+  }
+  void come_to_nic(uint32_t flow, Time at);
   void start_at(Time at, uint32_t flow);
   bool is_short(uint32_t flow) const;
   bool crosses_alone(uint32_t flow);
@@ -260,10 +269,14 @@ class FlowModel final : public FlowCarrier {
   const bool cut_through_;
   MaxMin rates_;
   // By link.
-  std::vector<MaxMin::Share> capacity_;  ///< while it is up
+  std::vector<Rate> rate_;               ///< while it is up ...
+  std::vector<PacketLimits> limits_;     ///< ... its NIC's ...
+  std::vector<MaxMin::Share> capacity_;  ///< ... and what both leave to full packets
   std::vector<uint32_t> down_;           ///< outages that hold now
   std::vector<uint8_t> closed_;          ///< by changes of the link: kDown ...
   std::vector<Duration> latency_;
+  std::vector<NicLimits> nics_;  ///< by vertex; empty: none delays anything
+  const NicLimits ideal_;
   // By flow.
   std::vector<uint64_t> wire_bytes_;
   std::vector<Duration> offset_;                      ///< its FlowSpec's start

@@ -135,7 +135,6 @@ void FlowModel::cross(const Crossing& crossing) {
   const uint32_t sender = routes_.of[flow];
   const std::span<const LinkId> path = rates_.path(sender);
   const uint64_t bytes = acknowledges ? frames_.ack_bytes + frames_.gap : wire_bytes_[flow];
-  const Call::Kind arrives = acknowledges ? Call::kAcknowledged : Call::kReceived;
   // The way may have become shorter meanwhile.
   const size_t on = std::min<size_t>(hop, path.size() - 1);
   const LinkId link = acknowledges ? reverse(path[path.size() - 1 - on]) : path[on];
@@ -143,14 +142,19 @@ void FlowModel::cross(const Crossing& crossing) {
   const Time end = begin + on_link(link, bytes);
   line_[link] = end;
   push_back(link, begin, end - begin);
-  if (hop == 0 && !acknowledges) times_[flow].start = begin;
+  if (hop == 0 && !acknowledges) times_[flow].start = begin - nic_from(flow).lead;
   if (hop + 1 < path.size()) {
     crossings_.push(
         {(cut_through_ ? begin : end) + latency_[link], crossed_++, flow, hop + 1, acknowledges});
     return;
   }
-  if (!acknowledges) senders_[sender].bytes += bytes;
-  calls_.push({end + latency_[link], arrives, called_++, flow});
+  const Time in = end + latency_[link];
+  if (acknowledges) {
+    calls_.push({in + nic_from(flow).tail, Call::kAcknowledged, called_++, flow});
+  } else {
+    senders_[sender].bytes += bytes;
+    come_to_nic(flow, in);
+  }
 }
 
 /// Packets that leave its NIC one by one are in front of it.
@@ -181,7 +185,7 @@ void FlowModel::come_in() {
   for (const Left& left : left_) {
     const Time at =
         later(now_, path_time(left.sender, wire_bytes_[left.flow]) + left.behind - left.in_front);
-    calls_.push({std::max(at, now_), Call::kReceived, called_++, left.flow});
+    come_to_nic(left.flow, std::max(at, now_));
   }
   left_.clear();
 }

@@ -27,7 +27,7 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
         sequence < before ? 0 : place(f, sequence, sequence + payload_of(f, sequence));
     count(p.flow, placed);
     answer(p.flow, kAck, p.sent, id, now);
-    if (before < f.end && f.expected == f.end) received_all(p.flow, now);
+    if (before < f.end && f.expected == f.end) came_in(p.flow, now);
     return;
   }
   if (sequence > f.expected) {
@@ -41,11 +41,11 @@ void FlowTraffic::on_data(const NetPacket& p, PacketId id, Time now) {
   f.expected += payload;
   count(p.flow, payload);
   const bool whole = f.expected == f.end;
-  if (++f.unacked >= (spec.ack_every == 0 ? settings_.ack_every : spec.ack_every) || whole) {
+  if (++f.unacked >= packets_of_ack(spec) || whole) {
     f.unacked = 0;
     answer(p.flow, kAck, p.sent, id, now);
   }
-  if (whole) received_all(p.flow, now);
+  if (whole) came_in(p.flow, now);
 }
 
 /// Bytes that came in for the first time.
@@ -70,6 +70,7 @@ uint64_t FlowTraffic::place(Flow& f, uint64_t from, uint64_t to) {
 
 void FlowTraffic::received_all(uint32_t flow, Time now) {
   results_[flow].received = now;
+  heard_all(flow);
   const uint32_t end = first_follower_.empty() ? 0 : first_follower_[flow + 1];
   for (uint32_t i = first_follower_.empty() ? 0 : first_follower_[flow]; i < end; ++i) {
     const uint32_t follower = followers_[i];
@@ -79,7 +80,10 @@ void FlowTraffic::received_all(uint32_t flow, Time now) {
   for (FlowListener* listener : listeners_) listener->on_received(flow, now);
 }
 
+/// The sender hears, mostly after the receiver.
 void FlowTraffic::acknowledged_all(uint32_t flow, Time now) {
+  results_[flow].acknowledged = now;
+  heard_all(flow);
   for (FlowListener* listener : listeners_) listener->on_acknowledged(flow, now);
 }
 
@@ -103,8 +107,7 @@ void FlowTraffic::answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time 
     p.tells_ce = !s.cnps && std::exchange(f.marked, false);
     if (network_->has_telemetry()) network_->telemetry(id) = network_->telemetry(of);
   }
-  nics_[s.first_back].control.push_back(id);
-  network_->ready(s.first_back, now);
+  line_up_answer(id, s.first_back, now);
 }
 
 }  // namespace understudy

@@ -13,15 +13,20 @@ void FlowTraffic::release(uint32_t flow, Time at) {
 
 void FlowTraffic::set_bytes(Flow& f, uint64_t base, uint64_t bytes) {
   f.empty = bytes == 0;
+  f.hears_more = true;
   f.base = f.next = f.sent = f.acked = f.expected = base;
   f.end = base + std::max<uint64_t>(bytes, 1);
 }
 
-void FlowTraffic::send(uint32_t flow, uint64_t bytes, Time now, bool at_once) {
+void FlowTraffic::post(uint32_t flow, uint64_t bytes) {
   Flow& f = flows_[flow];
   const uint64_t packets = (f.end + settings_.payload - 1) / settings_.payload;
   set_bytes(f, packets * settings_.payload, bytes);
   f.busy = true;
+}
+
+void FlowTraffic::send(uint32_t flow, uint64_t bytes, Time now, bool at_once) {
+  post(flow, bytes);
   if (at_once) return begin(flow, now);
   start_at(flow, now);
 }
@@ -49,7 +54,7 @@ void FlowTraffic::begin(uint32_t flow, Time now) {
     f.hash = flow_hash(spec.from, spec.to, spec.number);
     if (const auto out = graph_.out(spec.from); out.size() == 1) f.only_link = out.front();
   }
-  results_[flow].start = now;
+  results_[flow].start = now - lead(flow);
   if (begun_ != nullptr) begun_->push_back(flow);
   list(flow, false);
   open(flow);
@@ -351,14 +356,12 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
   if (p.kind == kNak && f.running) go_back(p.flow);
   const bool ended = f.acked == f.end && f.running;
   if (ended) {
-    results_[p.flow].acknowledged = now;
-    f.running = f.busy = false;
+    f.running = false;
     shut(p.flow);
-    if (!f.lent) ++finished_;
     groups_.note_end(specs_[p.flow].group);
     if (!f.lent && --s.flows_left == 0) {
       s.control.reset();
-      return acknowledged_all(p.flow, now);
+      return came_back(p.flow, now);
     }
   }
   heard.at = now;
@@ -373,7 +376,7 @@ void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
   }
   s.control->on_ack(heard);
   after_control(f.sender, now);
-  if (ended) acknowledged_all(p.flow, now);
+  if (ended) came_back(p.flow, now);
 }
 
 void FlowTraffic::lost(PacketId packet, PacketLoss, Time) {
@@ -418,12 +421,10 @@ void FlowTraffic::wake(uint32_t index, Time now) {
     for (FlowListener* listener : listeners_) listener->on_wake(what, now);
     return;
   }
+  if (on_nic(kind, what, now)) return;
   Sender& s = senders_[what];
   if (s.control == nullptr) return;
   switch (kind) {
-    case kStart:
-    case kListener:
-      return;
     case kSend:
       s.send_alarm.rung(now);
       return make_ready(what, now);
@@ -433,6 +434,8 @@ void FlowTraffic::wake(uint32_t index, Time now) {
       return after_control(what, now);
     case kTimeout:
       return on_timeout(what, now);
+    default:
+      return;
   }
 }
 

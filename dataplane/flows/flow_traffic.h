@@ -75,6 +75,13 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   /// The next message of a flow that is lent, and whose last one has been acknowledged, leaves: at
   /// once, or, as one that was released, behind what else happens at this moment.
   void send(uint32_t flow, uint64_t bytes, Time now, bool at_once);
+  /// The same in two steps: it is posted, and reaches its NIC, lead() later.
+  void post(uint32_t flow, uint64_t bytes);
+  void reach(uint32_t flow, Time now) { begin(flow, now); }
+  /// From when a flow is started until it stands in front of its NIC's link.
+  Duration lead(uint32_t flow) const {
+    return nics_delay_ ? nic(specs_[flow].from).lead : Duration();
+  }
   bool idle(uint32_t flow) const { return !flows_[flow].busy; }
   /// An idle flow that is lent carries no more.
   void close(uint32_t flow);
@@ -137,7 +144,16 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
 
  private:
   enum Kind : uint8_t { kData, kAck, kNak, kCnp };
-  enum Wake : uint32_t { kStart, kSend, kControl, kTimeout, kListener };
+  enum Wake : uint32_t {
+    kStart,
+    kSend,
+    kControl,
+    kTimeout,
+    kListener,
+    kReceived,
+    kAcknowledged,
+    kAnswer
+  };
   static constexpr unsigned kWakeShift = 3;
   static constexpr uint32_t kNone = 0xffffffff;
   static constexpr uint32_t kListenerRank = 1, kFirstStartRank = 2;  ///< of wake-ups
@@ -181,6 +197,7 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
     bool listed = false;  ///< in its sender's list
     bool running = false;
     bool lent = false, busy = false;
+    bool hears_more = false;     ///< its receiver, or its sender, has not heard of it yet
     bool sprays = false;         ///< its packets may take several paths where switches choose:
     uint8_t paths = 1;           ///< that many now, in turn
     LinkId only_link = kNoLink;  ///< by which all its packets leave, if they have one hash:
@@ -219,7 +236,8 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void note_followers();
   void prefetch_flow(uint32_t flow) const;
   void start_at(uint32_t flow, Time at) {
-    network_->wake_at(at, flow << kWakeShift | kStart, senders_[flows_[flow].sender].start_rank);
+    network_->wake_at(at + lead(flow), flow << kWakeShift | kStart,
+                      senders_[flows_[flow].sender].start_rank);
   }
   void start_by_clock(uint32_t flow, Time due);
   void on_start(uint32_t flow, Time now);
@@ -276,6 +294,14 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void answer(uint32_t flow, Kind kind, Time sent, PacketId of, Time now);
   void received_all(uint32_t flow, Time now);
   void acknowledged_all(uint32_t flow, Time now);
+  void heard_all(uint32_t flow);
+  // What NICs take for messages and acknowledgements (flow_nics.cc):
+  const NicLimits& nic(VertexId vertex) const { return graph_.vertices()[vertex].nic; }
+  uint32_t packets_of_ack(const FlowSpec& spec) const;
+  void came_in(uint32_t flow, Time now);
+  void came_back(uint32_t flow, Time now);
+  void line_up_answer(PacketId answer, LinkId nic, Time now);
+  bool on_nic(Wake kind, uint32_t what, Time now);
   void count(uint32_t flow, uint64_t bytes);
   static uint64_t place(Flow& f, uint64_t from, uint64_t to);
   /// Of the packet that begins with this byte.
@@ -296,6 +322,7 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   std::vector<std::vector<LinkId>> reversed_;  ///< paths that senders' acknowledgements carry
   std::vector<uint32_t> first_follower_, followers_;  ///< flows that wait for it; empty: none do
   std::vector<Nic> nics_;                             ///< by link that leaves a NIC
+  bool nics_delay_ = false;                           ///< some NIC does
   FlowGroups groups_;
   size_t finished_ = 0;
   uint64_t delivered_ = 0;

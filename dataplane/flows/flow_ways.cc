@@ -62,8 +62,8 @@ Rate FlowTraffic::measure_idle_path(const FlowSpec& spec, Duration& round_trip,
   const auto pass = [&](LinkId link) {
     const GraphLink& l = graph_.link(link);
     round_trip += l.latency * 2 +
-                  l.rate.time_for(settings_.payload + settings_.overhead + settings_.gap) +
-                  l.rate.time_for(settings_.ack_bytes + settings_.gap);
+                  l.time_for(settings_.payload + settings_.overhead + settings_.gap) +
+                  l.time_for(settings_.ack_bytes + settings_.gap);
     ++links;
     return link;
   };

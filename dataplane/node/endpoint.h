@@ -28,6 +28,8 @@ class EndpointHost {
 class Endpoint : public QpOwner {
  public:
   virtual void on_wake(Time /*now*/, uint64_t /*cookie*/) {}
+  /// It waits by itself, as long as its NIC takes to tell of a message (NicLimits::tail).
+  virtual bool hears_late() const { return false; }
   /// The last packet of work request `id` was handed to the device at `actual`; it was due at
   /// `scheduled`.
   virtual void on_transmitted(Time /*scheduled*/, Time /*actual*/, Qp& /*qp*/, uint64_t /*id*/) {}

@@ -18,22 +18,12 @@
 #include "collective_model/plan/general_plan.h"
 #include "collective_model/plan/uncongested_plan.h"
 #include "collective_model/schedule/ring.h"
+#include "tests/rigs/plan_race.h"
 
 namespace understudy {
 namespace {
 
 using Kind = PlanOutput::Kind;
-using Random = std::mt19937_64;
-
-uint64_t among(Random& random, uint64_t least, uint64_t most) {
-  return least + random() % (most - least + 1);
-}
-/// 0, or spread over the magnitudes up to `most`.
-int64_t spread(Random& random, int64_t most) {
-  if (random() % 4 == 0) return 0;
-  return most >> random() % 12;
-}
-
 struct Case {
   std::string name;
   Communicator communicator;
@@ -83,11 +73,6 @@ void draw_rest(Case& c, Random& random, uint64_t i, uint64_t most_nodes) {
            std::to_string(c.communicator.channels) + " channels, " +
            std::to_string(c.operation.bytes()) + " bytes, step " +
            std::to_string(c.config.step_cost.ps()) + " ps" + (c.bound ? ", bound" : "");
-}
-
-Hop draw_hop(Random& random) {
-  return {Rate::bits_per_second(1'000'000'000ULL << among(random, 0, 9)),
-          Duration::ps(spread(random, 5'000'000))};
 }
 
 /// Rings of several loops, chunks of several sizes; a third of them with hops of several kinds.
@@ -188,8 +173,9 @@ Case draw_tree(uint64_t seed, uint64_t i) {
   c.operation.count = (bytes + among(random, 0, bytes / 2)) / 4;
   add_schedules(c);
   const uint64_t kinds = random() % 3 == 0 ? among(random, 2, 3) : 1;
+  const bool nics = random() % 4 == 0;  // of these there is no closed form
   std::vector<Hop> hops;
-  for (uint64_t k = 0; k < kinds; ++k) hops.push_back(draw_hop(random));
+  for (uint64_t k = 0; k < kinds; ++k) hops.push_back(draw_hop(random, nics));
   for (const auto& rank : c.config.ranks) {
     std::vector<Hop>& own = c.config.hops.emplace_back();
     for (size_t k = 0; k < rank->connections().size(); ++k) {
@@ -391,11 +377,6 @@ class Race {
   std::priority_queue<Event> events_;
   std::vector<uint32_t> done_[2];
 };
-
-uint64_t number(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 /// Gives the number of cases that have a closed form.
 uint64_t race(Case (*draw)(uint64_t, uint64_t),

@@ -211,6 +211,100 @@ TEST(TimeModel, LinksStepsAndPasses) {
   EXPECT_NEAR(at(96'000), 6 * (9.6 + 3) + 5, 1e-6);       // three passes
 }
 
+TEST(TimeModel, TailsOfLaterLoopsAreShorter) {
+  OperationShape shape = shape_of(Collective::kAllReduce, {4, 1}, 0);
+  shape.channels = 8;
+  shape.version = {20};
+  Calibration c;
+  c.tail = 0.5;
+  c.protocol[index(Protocol::kSimple)].rate = 20;
+  // Loops of 2 MiB from each rank on each channel; each has 6 steps.
+  const auto at = [&](double loops) {
+    shape.bytes = static_cast<uint64_t>(loops * 8 * 4 * 2 * kMiB);
+    return operation_time(shape, c, {});
+  };
+  const double step = 2.0 * kMiB / 20e3;
+  EXPECT_NEAR(at(3), 3 * 6.5 * step, 1e-6);
+  c.drift = 6 / std::log(2);  // half of the tail is left after each loop
+  EXPECT_NEAR(at(1), 6.5 * step, 1e-6);
+  EXPECT_NEAR(at(3), (3 * 6 + 0.5 + 0.25 + 0.125) * step, 1e-6);
+  // The last loop has half of a chunk.
+  EXPECT_NEAR(at(2.5), (2.5 * 6 + 0.5 + 0.25 + 0.125 / 2) * step, 1e-6);
+  EXPECT_LT(at(3), at(3.5));
+}
+
+TEST(TimeModel, WhatOneNumberOfGpusCostsBesides) {
+  OperationShape shape = shape_of(Collective::kAllReduce, {8, 1}, 64 * kMiB);
+  shape.channels = 24;
+  Calibration c;
+  c.launch = 20;
+  c.protocol[index(Protocol::kSimple)].rate = 10;
+  const double common = operation_time(shape, c, {});
+  c.own = {{.ranks = 8, .from = 64 * kMiB, .scale = 1.5, .offset = -3}};
+  EXPECT_NEAR(operation_time(shape, c, {}), 1.5 * common - 3, 1e-9);
+  const auto is_common = [&](auto change) {
+    OperationShape other = shape;
+    change(other);
+    Calibration without = c;
+    without.own.clear();
+    return operation_time(other, c, {}) == operation_time(other, without, {});
+  };
+  EXPECT_FALSE(is_common([](OperationShape& o) { o.bytes *= 3; }));
+  EXPECT_TRUE(is_common([](OperationShape& o) { --o.bytes; }));
+  EXPECT_TRUE(is_common([](OperationShape& o) { o.communicator.ranks = 4; }));
+  EXPECT_TRUE(is_common([](OperationShape& o) { o.communicator.nodes = 2; }));
+  EXPECT_TRUE(is_common([](OperationShape& o) { o.collective = Collective::kAllGather; }));
+  EXPECT_TRUE(is_common([](OperationShape& o) { o.algorithm = Algorithm::kTree; }));
+  EXPECT_TRUE(is_common([](OperationShape& o) { o.protocol = Protocol::kLL128; }));
+  EXPECT_TRUE(is_common([](OperationShape& o) { o.gpu = GpuGeneration::kHopper; }));
+  EXPECT_TRUE(is_common([](OperationShape& o) { o.version = {20}; }));
+  c.own[0].offset = -1e9;
+  EXPECT_EQ(operation_time(shape, c, {}), 0);
+}
+
+TEST(Fit, FindsWhatOneNumberOfGpusCostsBesides) {
+  OperationShape shape = shape_of(Collective::kAllReduce, {8, 1}, 0);
+  shape.channels = 24;
+  Calibration common;
+  common.launch = 20;
+  common.protocol[index(Protocol::kSimple)].rate = 10;
+  const auto rows = [&](double scale, double offset) {
+    std::vector<FitRow> out;
+    for (const uint64_t mib : {16, 64, 256}) {
+      shape.bytes = mib * kMiB;
+      out.push_back({shape, {}, scale * operation_time(shape, common, {}) + offset});
+    }
+    return out;
+  };
+  const auto none = fit_own(rows(1, 0), common);
+  ASSERT_TRUE(none);
+  EXPECT_NEAR(none->scale, 1, 1e-12);
+  EXPECT_NEAR(none->offset, 0, 1e-9);
+  const auto own = fit_own(rows(1.02, -5), common);
+  ASSERT_TRUE(own);
+  EXPECT_EQ(own->from, 16 * kMiB);
+  EXPECT_EQ(own->ranks, 8u);
+  EXPECT_NEAR(own->scale, 1.02, 0.003);  // a little nearer to 1
+  EXPECT_LT(own->offset, -2);            // of which the largest rows know little
+  EXPECT_GT(own->offset, -5);
+  Calibration with = common;
+  with.own = {*own};
+  EXPECT_NEAR(error_of(rows(1.02, -5).back(), with), 0, 0.002);
+  for (const FitRow& row : rows(1.1, 0)) {
+    const auto tenth = fit_own(rows(1.1, 0), common);
+    with.own = {*tenth};
+    EXPECT_NEAR(error_of(row, with), 0, 0.01);
+    EXPECT_LT(error_of(row, common), -0.09);
+  }
+  // What it finds does not depend on what was found before.
+  EXPECT_EQ(fit_own(rows(1.02, -5), with)->scale, own->scale);
+  EXPECT_FALSE(fit_own({}, common));
+  const std::vector<FitRow> three = rows(1.02, -5);
+  EXPECT_FALSE(fit_own({three[0], three[0]}, common));
+  shape.communicator = {16, 2};
+  EXPECT_FALSE(fit_own(rows(1.02, -5), common));
+}
+
 TEST(Fit, FindsTheConstantsOfItsOwnModel) {
   OperationShape shape = shape_of(Collective::kAllReduce, {8, 1}, 0);
   shape.channels = 24;

@@ -14,7 +14,7 @@ WINDOW = PS  # how much of the capture on either side of the change is looked at
 
 class LiveChange(stage.Stage):
     def ring_of_many(self):
-        return self.ring(sizes='["4KiB", "1MiB"]', iterations=300)
+        return self.ring(sizes='["4KiB", "1MiB"]', iterations=300, idle="sleep")
 
     def assert_halved(self, emulator, at):
         """Scheduled times are the model's, so they tell exactly, however busy the machine is."""

@@ -8,7 +8,7 @@ import stage
 
 class Signals(stage.Stage):
     def check(self, number, name):
-        emulator = self.start(self.ring(sizes='["4KiB", "4MiB"]', iterations=20))
+        emulator = self.start(self.ring(sizes='["4KiB", "4MiB"]', iterations=20, idle="sleep"))
         self.play(self.join())
         time.sleep(0.7)
         emulator.process.send_signal(number)

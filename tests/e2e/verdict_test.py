@@ -21,7 +21,7 @@ class Verdict(stage.Stage):
         return emulator.capture
 
     def check(self, make, **other):
-        original, changed = self.ring(), self.ring("changed.toml", **other)
+        original, changed = self.ring(idle="sleep"), self.ring("changed.toml", idle="sleep", **other)
         capture = make(changed)
         self.assert_holds(capture)
         told = self.assert_does_not_hold(capture, "--config", str(original))

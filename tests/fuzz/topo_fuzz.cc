@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ctrl/config/read/topo_file.h"
+#include "ctrl/config/read/nodes/topo_file.h"
 #include "tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -297,6 +297,7 @@ class FoldRun : public PacketLevelRanks, public InnerListener {
     const FarEnd& end = inner_ends_[at].first;
     other_acknowledged(0, end.rank, end.connection, now);
   }
+  void inner_reaches(uint32_t, Time) override { ADD_FAILURE() << "no NIC here takes time"; }
 
   const FoldCase& c_;
   const Others others_;

@@ -35,13 +35,27 @@ inline uint64_t number(const char* variable, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
+/// A way; half of them, or none, between NICs that take something beside their links.
+inline Hop draw_hop(Random& random, bool with_nics = true) {
+  Hop hop{Rate::bits_per_second(1'000'000'000ULL << among(random, 0, 9)),
+          Duration::ps(spread(random, 5'000'000))};
+  if (!with_nics || random() % 2 == 0) return hop;
+  const auto time = [&] { return Duration::ps(spread(random, 1'000'000)); };
+  const Duration lead[] = {time(), time()}, tail[] = {time(), time()}, ack_delay = time();
+  hop.latency += lead[0] + tail[1];
+  hop.credit_more = lead[1] + tail[0] - lead[0] - tail[1];
+  hop.ack_more = ack_delay + tail[0] - lead[0] - tail[1] * 2;
+  if (random() % 2 == 0) hop.limits.least = time();
+  if (random() % 2 == 0) hop.limits.pcie = Rate::bits_per_second(hop.rate.bps() / 2);
+  return hop;
+}
+
 /// One of a few ways for each pair.
 class DrawnHops : public PairHops {
  public:
   DrawnHops(Random& random, uint32_t ranks) : seed_(random()), ranks_(ranks) {
     for (uint64_t kinds = among(random, 1, 4); kinds > 0; --kinds) {
-      hops_.push_back({Rate::bits_per_second(1'000'000'000ULL << among(random, 0, 9)),
-                       Duration::ps(spread(random, 5'000'000))});
+      hops_.push_back(draw_hop(random));
     }
   }
   Hop hop(uint32_t from, uint32_t to) const override {

@@ -92,6 +92,7 @@ ConfigResult load_config_text(const std::string& text, const std::string& filena
   read_settings(root, context);
   read_queues(root, context);
   read_controls(root, context);
+  read_nics(root, context);
   read_nodes(root, context);
   if (context.nodes_complete) {
     assign_addresses(context);

@@ -1,10 +1,13 @@
 // [nccl] and [calibration]: what NCCL finds in the nodes and is told, and what GPUs cost.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "ctrl/config/nccl_versions.h"
-#include "ctrl/config/read/read_machine.h"
+#include "ctrl/config/read/nodes/read_machine.h"
 #include "ctrl/config/read/sections.h"
 
 namespace understudy {
@@ -183,9 +186,56 @@ void read_cost(TableReader& calibration, std::string_view key, ReadContext& cont
   table.finish();
 }
 
+constexpr int64_t kMostMeasuredRanks = 1 << 24;
+
+/// A word of `names` other than "auto", which has to be there.
+template <typename T, size_t N>
+void read_chosen(TableReader& table, std::string_view key,
+                 const Named<std::optional<T>> (&names)[N], T& out) {
+  if (!table.require(key, "what NCCL took at these sizes")) return;
+  std::optional<T> chosen = out;
+  table.choice_among(key, std::span(names).first(N - 1), chosen);
+  out = *chosen;
+}
+
+/// [calibration] own: what one number of GPUs costs besides.
+void read_own_costs(TableReader& calibration, ReadContext& context, Calibration& out) {
+  for (const TomlNode* toml : calibration.tables("own")) {
+    TableReader table(*toml, calibration.path("own"), context.errors);
+    OwnCost own;
+    table.choice_among("collective", kCollectiveNames, own.collective);
+    read_chosen(table, "algorithm", kAlgorithmNames, own.algorithm);
+    read_chosen(table, "protocol", kProtocolNames, own.protocol);
+    table.require("nccl", "the release of NCCL that was measured");
+    table.choice_among("nccl", kVersionNames, own.version);
+    table.require("gpu", "the GPUs' generation");
+    table.choice_among("gpu", kGpuNames, own.gpu);
+    table.require("ranks", "the number of GPUs, all in one node");
+    if (const auto n = table.integer("ranks", 2, kMostMeasuredRanks)) {
+      own.ranks = static_cast<uint32_t>(n->value);
+    }
+    if (const auto size = table.size("smallest")) own.from = size->value;
+    if (const auto scale = table.number("scale")) {
+      own.scale = scale->value;
+      if (!(scale->value > 0 && scale->value <= 100)) {
+        table.error(scale->line, "scale", table.any("scale")->describe(),
+                    "expected a share of the time, above 0, at most 100");
+      }
+    }
+    if (const auto offset = table.number("offset_us")) {
+      own.offset = offset->value;
+      if (!(std::abs(offset->value) <= 1e9)) {
+        table.error(offset->line, "offset_us", table.any("offset_us")->describe(),
+                    "expected microseconds, at most 1e9");
+      }
+    }
+    table.finish();
+    out.own.push_back(own);
+  }
+}
+
 /// [calibration] from: the tables that it was fitted to.
 void read_calibration_tables(TableReader& calibration, ReadContext& context) {
-  constexpr int64_t kMostRanks = 1 << 24;
   for (const TomlNode* toml : calibration.tables("from")) {
     TableReader table(*toml, calibration.path("from"), context.errors);
     CalibrationTable from;
@@ -197,7 +247,7 @@ void read_calibration_tables(TableReader& calibration, ReadContext& context) {
     table.require("gpu", "the GPUs' generation");
     table.choice_among("gpu", kGpuNames, from.gpu);
     table.require("ranks", "the number of GPUs");
-    if (const auto n = table.integer("ranks", 2, kMostRanks)) {
+    if (const auto n = table.integer("ranks", 2, kMostMeasuredRanks)) {
       from.ranks = static_cast<uint32_t>(n->value);
     }
     if (const auto n = table.integer("nodes", 1, from.ranks)) {
@@ -234,13 +284,21 @@ void read_nccl(TableReader& root, ReadContext& context) {
                     "expected a share of a step, from 0 to 100");
       }
     }
+    if (const auto drift = table.number("drift")) {
+      calibration.drift = drift->value;
+      if (!(drift->value >= 0)) {
+        table.error(drift->line, "drift", table.any("drift")->describe(),
+                    "expected a number of steps, 0 or more");
+      }
+    }
     if (const auto link = gigabytes(table, "link")) calibration.link = *link;
     read_cost(table, "simple", context, calibration.protocol[index(Protocol::kSimple)]);
     read_cost(table, "ll", context, calibration.protocol[index(Protocol::kLL)]);
     read_cost(table, "ll128", context, calibration.protocol[index(Protocol::kLL128)]);
+    read_own_costs(table, context, calibration);
     read_calibration_tables(table, context);
     table.finish();
-    context.config.calibration = calibration;
+    context.config.calibration = std::move(calibration);
   }
 }
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "ctrl/config/read/read_machine.h"
+#include "ctrl/config/read/nodes/read_machine.h"
 #include "ctrl/config/read/read_topology.h"
 #include "ctrl/config/read/sections.h"
 

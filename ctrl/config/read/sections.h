@@ -70,6 +70,9 @@ void read_priority_map(TableReader& queues, ReadContext& context);
 void read_queues(TableReader& root, ReadContext& context);
 /// [[control]].
 void read_controls(TableReader& root, ReadContext& context);
+/// [[nic]]; and what the one takes that a [[node]] names by its key nic.
+void read_nics(TableReader& root, ReadContext& context);
+NicLimits read_node_nic(TableReader& node, ReadContext& context);
 /// [[prefix]] and [[node]]: the expanded nodes without addresses.
 void read_nodes(TableReader& root, ReadContext& context);
 /// Letters, digits, '-', '_' and '.', as many as a host name may have.
@@ -117,6 +120,8 @@ void read_matrix(TableReader& table, JobConfig& job, uint64_t ranks);
 void read_iteration(TableReader& table, ReadContext& context, JobConfig& job, uint64_t ranks);
 /// Its key join, once ranks, nic and NCCL's release are known.
 void read_join(TableReader& table, ReadContext& context, JobConfig& job);
+/// job.queue_pairs and split_data, once NCCL's release is known.
+void read_queue_pairs(TableReader& table, JobConfig& job);
 /// job.merged_nics, once its ranks are known.
 void read_merged_nics(TableReader& table, ReadContext& context, JobConfig& job);
 /// Its key groups, after join. `ranks`: 0 if they are not known.

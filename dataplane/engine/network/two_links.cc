@@ -39,6 +39,15 @@ TwoLinks::TwoLinks(ShardState& state, QpScheduler& scheduler, Egress& egress)
       links_[link_id(i, false, cls)] = Link(Rate(), config_.latencies[i]);
     }
     apply_rate(i, config_.rates[i]);
+    if (!config_.limits.empty() && config_.pacing) limit(i, config_.limits[i].packets);
+  }
+}
+
+void TwoLinks::limit(uint32_t node, const PacketLimits& limits) {
+  if (!limits.any()) return;
+  for (uint32_t cls = 0; cls < kLinkClasses; ++cls) {
+    links_[link_id(node, true, cls)].set_limits(&limits);
+    links_[link_id(node, false, cls)].set_limits(&limits);
   }
 }
 
@@ -190,7 +199,7 @@ bool TwoLinks::may_pass_early(uint32_t link, Time at, Time now) const {
 /// Of the link that a packet comes to next.
 Duration TwoLinks::time_of_next_link(const Packet& p, uint32_t bytes) {
   Link& link = links_[p.link];
-  if (!link.rate().is_unlimited()) return link.time_for(bytes);
+  if (!link.rate().is_unlimited() || link.is_limited()) return link.time_for(bytes);
   RealPort& port = ports_.of(p.real);
   return (ports_.is_real(node_of_link(p.link)) ? port.out : port.in).time_for(bytes);
 }

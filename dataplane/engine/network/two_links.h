@@ -72,6 +72,7 @@ class TwoLinks {
   bool may_pass_early(uint32_t link, Time at, Time now) const;
   Duration time_of_next_link(const Packet& packet, uint32_t wire_bytes);
   void apply_rate(uint32_t node, Rate rate);
+  void limit(uint32_t node, const PacketLimits& limits);
   // Where links may stop (two_links_stops.cc):
   bool holds(uint32_t link) const { return trouble_[link].faults.holds(is_uplink(link)); }
   void change(uint32_t link, const RateChange& change, Time now);

@@ -8,6 +8,7 @@ Delivery::Delivery(ShardState& state, QpPacing& pacing, CnpQueue& cnps, NetworkS
                    Datagrams& datagrams, HostFrames& host)
     : config_(state.config),
       pool_(state.pool),
+      events_(state.events),
       qps_(state.qps),
       ports_(state.ports),
       arrival_uncertainty_(state.arrival_uncertainty),
@@ -19,7 +20,7 @@ Delivery::Delivery(ShardState& state, QpPacing& pacing, CnpQueue& cnps, NetworkS
   pending_acks_.reserve(config_.queue_pairs);
 }
 
-void Delivery::deliver(uint32_t packet, Time now) {
+void Delivery::handle(uint32_t packet, Time now) {
   Packet& p = pool_[packet];
   if (p.kind == PacketKind::kRawIn) return host_.answer_echo(packet, now);
   if (p.qpn == kGsiQpn) return datagrams_.deliver_gsi(packet, now);

@@ -18,7 +18,14 @@ class Delivery {
   Delivery(ShardState& state, QpPacing& pacing, CnpQueue& cnps, NetworkSide& network,
            Datagrams& datagrams, HostFrames& host);
 
-  void deliver(uint32_t packet, Time now);
+  /// To the emulated node's NIC, which may take a while to answer.
+  void deliver(uint32_t packet, Time now) {
+    const Duration delay = answers_after(pool_[packet]);
+    if (delay > Duration()) return events_.push(now + delay, EventKind::kHandle, packet);
+    handle(packet, now);
+  }
+  /// To its queue pair.
+  void handle(uint32_t packet, Time now);
   /// Whether queue pairs wait for the end of this moment.
   bool has_pending() const { return !pending_acks_.empty(); }
   /// It is over: each of these answers by one ACK (rule A4.10).
@@ -27,8 +34,17 @@ class Delivery {
   void on_timer(uint32_t slot, Time now);
 
  private:
+  Duration answers_after(const Packet& packet) const {
+    if (config_.limits.empty() || packet.kind == PacketKind::kRawIn) return Duration();
+    const OpKind kind = packet.view.info().kind;
+    const bool is_answer =
+        kind == OpKind::kAck || kind == OpKind::kReadResponse || kind == OpKind::kCnp;
+    return is_answer ? Duration() : config_.limits[packet.node].ack_delay;
+  }
+
   const ShardConfig& config_;
   PacketPool& pool_;
+  EventQueue& events_;
   QpTable& qps_;
   RealPorts& ports_;
   Duration& arrival_uncertainty_;

@@ -19,6 +19,8 @@ enum class EventKind : uint8_t {
   kLinkArrive,  ///< a packet reaches its next link's queue; index: packet
   kDeliver,     ///< a packet reaches its emulated node; index: packet
   kDepart,      ///< a packet that met the faults goes to the real node; index: packet
+  kHandle,      ///< its NIC has taken so long for it; the same
+  kPost,        ///< what a program has posted reaches its NIC; index: of HeldPosts
   kHeldLong,    ///< a fault has held a packet back long enough; index: entry
   kPace,        ///< a queue pair's pacing lets it send; index: QP slot
   kController,  ///< a timer of a queue pair's rate controller; index: QP slot

@@ -1,6 +1,7 @@
 // Values that are named by a number until they are taken back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "dataplane/base/nic_limits.h"
 #include "dataplane/base/units.h"
 #include "dataplane/engine/state/notification.h"
 #include "dataplane/engine/state/port_pfc.h"
@@ -28,6 +29,7 @@ struct ShardConfig {
   NodeTable nodes;          ///< at least one real
   std::vector<Rate> rates;  ///< of each node's link, by position in `nodes`
   std::vector<Duration> latencies;
+  std::vector<NicLimits> limits;    ///< the same; empty: all NICs are ideal
   std::vector<ShardWire> wires{1};  ///< of the ports: the real NICs of `nodes` in their order
   bool pacing = true;               ///< false: links take no time
   bool separate_control = false;    ///< ACKs and credits in a class that takes no data rate

@@ -189,6 +189,15 @@ concurrent = 2
 packets = 1000
 queue_pairs = 500
 regions = 600
+
+[[nic]]
+name = "slow"
+preset = "connectx-6"
+packets_per_second = 100000000
+pcie = { rate = "100Gbit/s", latency = "200ns" }
+completion = "50ns"
+ack_delay = "150ns"
+ack_every = 4
 )";
 
 }  // namespace understudy

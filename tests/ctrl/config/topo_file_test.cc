@@ -1,5 +1,5 @@
 // NCCL's topology files: what they say of a node, and that every text is answered.
-#include "ctrl/config/read/topo_file.h"
+#include "ctrl/config/read/nodes/topo_file.h"
 
 #include <gtest/gtest.h>
 

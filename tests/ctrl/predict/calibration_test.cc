@@ -4,6 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
+#include <vector>
+
+#include "ctrl/config/read/load.h"
+#include "ctrl/predict/prediction.h"
 
 namespace understudy {
 namespace {
@@ -232,29 +237,119 @@ std::pair<double, double> beyond_64mib(const Machine& machine, uint32_t ranks) {
 }
 
 TEST(Calibration, BeyondTheSizesThatWereUsed) {
-  // A line is nearer where the curve bends late (docs/results/predict.md), further where the last
-  // rows happen to be out of line; the model never errs by much.
+  int better = 0;
   for (const Machine& machine : kMachines) {
     for (const uint32_t ranks : {2u, 4u, 8u}) {
       const auto [model, line] = beyond_64mib(machine, ranks);
       EXPECT_LT(model, 0.08) << machine.name << ranks << ": line " << line;
+      better += model <= line ? 1 : 0;
+      // calibrate finds the same by itself: 64 MiB is a sixteenth of the largest size.
+      const CalibrationRun run = calibrate({table_of(machine, ranks)},
+                                           {one_node(machine.gpu, machine.release, ranks)}, {});
+      const auto& beyond = run.tables[0].beyond_sizes;
+      ASSERT_TRUE(beyond);
+      EXPECT_EQ(beyond->from, 64u << 20);
+      EXPECT_EQ(beyond->model.rows, 480u);
+      EXPECT_NEAR(beyond->model.mean, model, 1e-12);
+      EXPECT_NEAR(beyond->line.mean, line, 1e-12);
+      const std::string text = judgement_text(run, false);
+      EXPECT_NE(text.find("rows above 64 MiB by those up to there: 480"), std::string::npos)
+          << text;
+      EXPECT_EQ(text.find("beyond the sizes of this table the model") != std::string::npos,
+                model <= line)
+          << text;
     }
   }
+  EXPECT_GE(better, 4);  // of 6
   const auto [model, line] = beyond_64mib(kMachines[0], 4);
   EXPECT_LT(model, line);
+  // Of 8 rows up to there none would be left.
+  MeasuredTable few = table_of(kMachines[0], 4);
+  few.rows.resize(100);
+  EXPECT_FALSE(
+      calibrate({few}, {one_node(GpuGeneration::kAmpere, 18, 4)}, {}).tables[0].beyond_sizes);
+}
+
+/// And the number of its GPUs.
+const std::string kNode =
+    "format = 1\n[[node]]\nname = \"w\"\nlink = { rate = \"100Gbit/s\", latency = \"1us\" }\n"
+    "gpus = ";
+
+TEST(Calibration, PredictSaysWhatCalibrateSays) {
+  for (const Machine& machine : kMachines) {
+    for (const uint32_t ranks : {2u, 4u, 8u}) {
+      const CalibrationRun run = calibrate({table_of(machine, ranks)},
+                                           {one_node(machine.gpu, machine.release, ranks)}, {});
+      const std::string section = calibration_toml(run);
+      EXPECT_NE(section.find("own = ["), std::string::npos);
+      std::string sizes;
+      std::vector<const JudgedRow*> rows;
+      for (size_t r = 0; r < run.tables[0].rows.size(); r += 17) {
+        rows.push_back(&run.tables[0].rows[r]);
+        sizes += "\"" + std::to_string(rows.back()->measured.bytes) + "B\", ";
+      }
+      const ConfigResult config = load_config_text(
+          kNode + std::to_string(ranks) + "\n" + section +
+              "[[job]]\nname = \"j\"\nranks = [\"w\"]\ncollective = \"all_reduce\"\n"
+              "algorithm = \"auto\"\nprotocol = \"auto\"\nnccl = \"2." +
+              std::to_string(machine.release) + "\"\nsizes = [" + sizes + "]\n",
+          "p.toml");
+      ASSERT_TRUE(config) << describe(config.error()) << section;
+      const auto predictions = predict(*config, nullptr);
+      ASSERT_TRUE(predictions) << describe(predictions.error());
+      ASSERT_EQ(predictions->front().rows.size(), rows.size());
+      for (size_t r = 0; r < rows.size(); ++r) {
+        const PredictedRow& row = predictions->front().rows[r];
+        ASSERT_EQ(row.bytes, rows[r]->measured.bytes);
+        const double time = rows[r]->measured.time * (1 + rows[r]->error);
+        EXPECT_NEAR(row.time / time, 1, 2e-5) << machine.name << ranks << " " << row.bytes;
+      }
+    }
+  }
+}
+
+TEST(Calibration, BadOwnCosts) {
+  const auto error = [](const std::string& keys) {
+    const ConfigResult config = load_config_text(kNode + "2\n[calibration]\n" + keys, "p.toml");
+    return config ? "" : describe(config.error());
+  };
+  const std::string kind =
+      "own = [ { algorithm = \"ring\", protocol = \"simple\", gpu = \"volta\", nccl = \"2.12\", ";
+  EXPECT_EQ(error(kind + "ranks = 2, smallest = \"1MiB\", scale = 0.9, offset_us = -2.5 } ]\n"),
+            "");
+  EXPECT_EQ(error("drift = 0\n"), "");
+  for (const auto& [keys, text] : std::vector<std::pair<std::string, std::string>>{
+           {"drift = -1\n", "expected a number of steps, 0 or more"},
+           {kind + "scale = 1.1 } ]\n", "calibration.own.ranks"},
+           {kind + "ranks = 1 } ]\n", "calibration.own.ranks"},
+           {kind + "ranks = 2, scale = 0 } ]\n", "expected a share of the time"},
+           {kind + "ranks = 2, offset_us = 2e9 } ]\n", "expected microseconds, at most 1e9"},
+           {kind + "ranks = 2, offset = 2 } ]\n", "calibration.own.offset"},
+           {"own = [ { algorithm = \"auto\", protocol = \"ll\", gpu = \"volta\", nccl = \"2.12\", "
+            "ranks = 2 } ]\n",
+            "calibration.own.algorithm"},
+           {"own = [ { algorithm = \"ring\", gpu = \"volta\", nccl = \"2.12\", ranks = 2 } ]\n",
+            "calibration.own.protocol"}}) {
+    EXPECT_NE(error(keys).find(text), std::string::npos) << keys << error(keys);
+  }
 }
 
 TEST(Calibration, SaysWhenInterpolationIsBetter) {
-  const CalibrationRun run =
-      calibrate({table_of(kMachines[1], 8)}, {one_node(GpuGeneration::kVolta, 12, 8)}, {});
+  const auto judged = [](uint32_t ranks) {
+    return calibrate({table_of(kMachines[1], ranks)}, {one_node(GpuGeneration::kVolta, 12, ranks)},
+                     {});
+  };
+  const std::string better = "interpolation is the better answer";
+  const CalibrationRun run = judged(2);
   const JudgedTable& table = run.tables[0];
   EXPECT_EQ(table.interpolated.rows, table.others.rows);
   EXPECT_GT(table.interpolated.mean, 0);
-  const std::string better = "interpolation is the better answer";
-  const std::string text = judgement_text(run, false);
-  EXPECT_EQ(text.find(better) != std::string::npos, table.interpolated.mean < table.others.mean);
   EXPECT_LT(table.interpolated.mean, table.others.mean);
+  EXPECT_NE(judgement_text(run, false).find(better), std::string::npos);
   // A curve that jumps between two used rows is better known to the model.
+  const CalibrationRun eight = judged(8);
+  EXPECT_LT(eight.tables[0].others.mean, eight.tables[0].interpolated.mean);
+  EXPECT_EQ(judgement_text(eight, false).find(better), std::string::npos);
   CalibrationRun other = run;
   other.tables[0].interpolated.mean = 2 * other.tables[0].others.mean;
   EXPECT_NE(judgement_text(other, false).find("the model is the better answer"), std::string::npos);

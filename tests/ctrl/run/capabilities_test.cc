@@ -151,6 +151,7 @@ const std::map<std::string_view, Example>& examples() {
       {"`operations = \"inferred\"`", [](Parts& p) { p.job = "operations = \"inferred\"\n"; }},
       {"merged NICs", merged},
       {"merged NICs of several ranks a node", merged_of_gpus},
+      {"`queue_pairs` of a job", [](Parts& p) { p.job = "queue_pairs = 2\n"; }},
       {"`period`", [](Parts& p) { p.job = "period = \"1ms\"\n"; }},
       {"`start` of a job", [](Parts& p) { p.job = "start = \"1ms\"\n"; }},
       {"`after` another job", [](Parts& p) { p.more = kSecondJob; }},
@@ -187,6 +188,11 @@ const std::map<std::string_view, Example>& examples() {
          both_kinds(p);
          p.ranks = "\"a\", \"b\", \"w0\", \"w1\"";
          p.job = kJoin;
+       }},
+      {"`[[nic]]`: what NICs of emulated nodes take",
+       [](Parts& p) {
+         p.emulated = "nic = \"n\"\n";
+         p.more = "[[nic]]\nname = \"n\"\npreset = \"connectx-6\"\n";
        }},
       {"`[topology]`", [](Parts& p) { p.more = kTopology; }},
       {"`[topology] reconverge`: routes leave out links that are down",

@@ -79,6 +79,11 @@ TEST(PredictedValidity, CostsOfGpus) {
 }
 
 TEST(PredictedValidity, InsideNodes) {
+  const std::string nic = "[[nic]]\nname = \"n\"\npcie = { latency = \"150ns\" }\n";
+  std::string named = nodes(4);
+  named.replace(named.find("link = "), 0, "nic = \"n\"\n");
+  EXPECT_FALSE(ids(nic + named + job(kReduce)).contains("nic-costs"));
+  EXPECT_FALSE(ids(nodes(4) + job(kReduce) + measured(kFrom)).contains("nic-costs"));
   EXPECT_TRUE(ids(nodes(2, 4) + job(kReduce)).contains("intra-node"));
   EXPECT_FALSE(ids(nodes(2) + job(kReduce)).contains("intra-node"));
   EXPECT_FALSE(ids(nodes(2, 4) + job(kReduce) + measured()).contains("intra-node"));
@@ -106,8 +111,10 @@ TEST(PredictedValidity, PxnWhereItIsModelled) {
 }
 
 TEST(PredictedValidity, TheNetwork) {
-  EXPECT_EQ(ids(nodes(4) + job(kReduce)), (Ids{"gpu-costs", "no-topology", "closed-form"}));
-  EXPECT_EQ(ids(nodes(4) + leaf_spine(1) + job(kReduce)), (Ids{"gpu-costs", "closed-form"}));
+  EXPECT_EQ(ids(nodes(4) + job(kReduce)),
+            (Ids{"gpu-costs", "nic-costs", "no-topology", "closed-form"}));
+  EXPECT_EQ(ids(nodes(4) + leaf_spine(1) + job(kReduce)),
+            (Ids{"gpu-costs", "nic-costs", "closed-form"}));
   EXPECT_TRUE(ids(nodes(4, 1, "unlimited") + job(kReduce)).contains("unlimited-links"));
   // One node needs no network.
   EXPECT_EQ(ids(nodes(1, 4) + job(kReduce) + measured(kFrom)), (Ids{"calibration", "nvls"}));

@@ -72,6 +72,8 @@ TEST(RunValidity, GpusThatTakeNoTime) {
   EXPECT_TRUE(ids(nodes(4) + kRing).contains("gpu-costs"));
   EXPECT_FALSE(ids(nodes(4) + kRing + "step_cost = \"1us\"\n").contains("gpu-costs"));
   EXPECT_FALSE(ids(nodes(4) + kIncast).contains("gpu-costs"));
+  EXPECT_TRUE(ids(nodes(4) + kRing).contains("nic-costs"));
+  EXPECT_FALSE(ids(nodes(4) + kIncast).contains("nic-costs"));
 }
 
 TEST(RunValidity, WhatSeveralGpusOfANodeHave) {
@@ -235,7 +237,7 @@ TEST(RunValidity, InnerTimesBesideARealNode) {
   EXPECT_TRUE(ids(all + ring("inner = \"times\"\nchannels = 2\n")).contains("inner-times"));
   EXPECT_FALSE(ids(all + ring("inner = \"packets\"\nchannels = 2\n")).contains("inner-times"));
   const Ids plain = ids(all + ring("step_cost = \"1us\"\n"));
-  EXPECT_EQ(plain, Ids{"no-topology"});
+  EXPECT_EQ(plain, (Ids{"nic-costs", "no-topology"}));
 }
 
 TEST(RunValidity, UnlimitedLinksAndQueuesWithoutSwitches) {

@@ -13,15 +13,16 @@ Rate LinkTimeline::rate_at(Time t) const {
   return rate;
 }
 
-double LinkTimeline::capacity(Time from, Time to) const {
+double LinkTimeline::capacity(Time from, Time to, uint32_t packet) const {
   constexpr double kBitsPerByte = 8;
   double bytes = 0;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Time begin = i == 0 ? from : std::max(from, steps_[i].at);
     const Time end = i + 1 == steps_.size() ? to : std::min(to, steps_[i + 1].at);
     if (end <= begin) continue;
-    if (steps_[i].rate.is_unlimited()) return std::numeric_limits<double>::infinity();
-    bytes += (end - begin).seconds() * static_cast<double>(steps_[i].rate.bps()) / kBitsPerByte;
+    const Rate rate = packet == 0 ? steps_[i].rate : limited_rate(steps_[i].rate, limits_, packet);
+    if (rate.is_unlimited()) return std::numeric_limits<double>::infinity();
+    bytes += (end - begin).seconds() * static_cast<double>(rate.bps()) / kBitsPerByte;
   }
   return bytes;
 }
@@ -52,7 +53,7 @@ LinkTimeline link_timeline(const Config& config, NodeId node, unsigned nic,
                            const std::vector<LinkChange>& changes, bool delayed) {
   const NicConfig& link = config.nodes[node].nics[nic];
   // Not asked: fabric.pacing. Switched off, the queues do not keep their rates, and it must show.
-  LinkTimeline out(link.link_rate, link.link_latency);
+  LinkTimeline out(link.link_rate, link.link_latency, link.limits.packets);
   Duration latency = link.link_latency;
   for (const LinkChange& change : changes) {
     if (change.node != node) continue;

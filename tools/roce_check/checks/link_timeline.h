@@ -17,8 +17,9 @@ inline constexpr double kRateTolerance = 0.01;
 
 class LinkTimeline {
  public:
-  LinkTimeline(Rate rate, Duration latency)
-      : latency_(latency), shortest_(latency), steps_{{Time::zero(), rate}} {}
+  /// `limits`: of the NIC at its end.
+  LinkTimeline(Rate rate, Duration latency, const PacketLimits& limits = {})
+      : limits_(limits), latency_(latency), shortest_(latency), steps_{{Time::zero(), rate}} {}
 
   /// A change takes effect at `at`; call in order of time.
   void change(Time at, std::optional<Rate> rate, std::optional<Duration> latency) {
@@ -31,7 +32,8 @@ class LinkTimeline {
   }
 
   /// Bytes that the link can serialise from `from` to `to`; infinite where it is unlimited.
-  double capacity(Time from, Time to) const;
+  /// `packet`: the NIC carries packets of so many bytes; 0: no matter what it can do.
+  double capacity(Time from, Time to, uint32_t packet = 0) const;
   Rate rate_at(Time t) const;
   Duration shortest_latency() const { return shortest_; }
   /// True when the latency became shorter between the two: packets behind may catch up.
@@ -42,6 +44,7 @@ class LinkTimeline {
     Time at;
     Rate rate;
   };
+  PacketLimits limits_;
   Duration latency_;  ///< after the changes so far
   Duration shortest_;
   std::vector<Step> steps_;  ///< the first one counts from the beginning of time

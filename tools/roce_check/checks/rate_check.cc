@@ -194,7 +194,8 @@ class RateCheck {
               .first;
       const Time from = passages[i - 1].at;
       const Time to = passages[i].at;
-      const double could = std::min(down.capacity(from, to), sender->second.capacity(from, to));
+      const double could =
+          std::min(down.capacity(from, to), sender->second.capacity(from, to, p.wire_bytes));
       paces.push_back(could > 0 ? p.wire_bytes / could : std::numeric_limits<double>::infinity());
     }
     if (paces.size() < kPaceSamples) return;

@@ -29,6 +29,7 @@ class JobReader {
     if (ranks_complete_) check_dimension_ranks(table_, context_, job_);
     read_gpus();
     read_merged_nics(table_, context_, job_);
+    read_queue_pairs(table_, job_);
     if (ranks_complete_ && rank_count() < 2) {
       table_.error(ranks_line_, "ranks", "1 rank(s)",
                    "expected the names of at least two nodes in the order of the ring, or one with "

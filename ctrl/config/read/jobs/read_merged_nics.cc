@@ -1,4 +1,4 @@
-// job.merged_nics: which of a node's NICs NCCL takes for one.
+// job.merged_nics, queue_pairs and split_data: over what NCCL spreads a connection.
 #include <string>
 
 #include "ctrl/config/job_operation.h"
@@ -28,6 +28,22 @@ std::string not_even(const Config& config, const JobConfig& job) {
 }
 
 }  // namespace
+
+void read_queue_pairs(TableReader& table, JobConfig& job) {
+  constexpr int64_t kMost = 16;
+  constexpr NcclVersion kInTurn{20};  // NCCL_IB_SPLIT_DATA_ON_QPS is off from there on
+  job.split_data = job.nccl < kInTurn;
+  if (const auto number = table.integer("queue_pairs", 1, kMost)) {
+    job.queue_pairs = static_cast<uint32_t>(number->value);
+  }
+  const auto split = table.boolean("split_data");
+  if (!split) return;
+  job.split_data = split->value;
+  if (table.any("queue_pairs") == nullptr) {
+    table.error(split->line, "split_data", split->value ? "true" : "false",
+                "says how messages go over several queue pairs: it needs queue_pairs");
+  }
+}
 
 void read_merged_nics(TableReader& table, ReadContext& context, JobConfig& job) {
   const auto merged = table.integer("merged_nics", 1, kMostMerged);

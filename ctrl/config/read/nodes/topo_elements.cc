@@ -1,4 +1,4 @@
-#include "ctrl/config/read/topo_elements.h"
+#include "ctrl/config/read/nodes/topo_elements.h"
 
 #include <expat.h>
 

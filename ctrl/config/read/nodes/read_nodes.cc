@@ -1,7 +1,7 @@
 // [[prefix]] and [[node]].
 #include <algorithm>
 
-#include "ctrl/config/read/read_machine.h"
+#include "ctrl/config/read/nodes/read_machine.h"
 #include "ctrl/config/read/sections.h"
 #include "ctrl/config/suggest.h"
 
@@ -123,6 +123,7 @@ void read_devices(TableReader& table, NodeConfig& node, ReadContext& context) {
   }
   NicConfig nic;
   read_link(table, machine, nic, context);
+  nic.limits = read_node_nic(table, context);
   node.nics.assign(nics, nic);
 }
 
@@ -203,6 +204,9 @@ void read_node(const TomlNode& toml, ReadContext& context) {
     node.kernel = read_kernel(*real, context);
   } else if (const auto on_wire = table.boolean("real")) {
     node.real = on_wire->value;
+  }
+  if (const TomlNode* nic = table.any("nic"); node.real && nic != nullptr) {
+    table.error(nic->line, "nic", nic->describe(), "a real node has a NIC of its own");
   }
   read_overrides(table, group.count <= 1 && node.nics.size() == 1, group);
   table.finish();

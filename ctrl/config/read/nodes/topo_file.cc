@@ -1,4 +1,4 @@
-#include "ctrl/config/read/topo_file.h"
+#include "ctrl/config/read/nodes/topo_file.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ctrl/config/config_limits.h"
-#include "ctrl/config/read/topo_elements.h"
+#include "ctrl/config/read/nodes/topo_elements.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {

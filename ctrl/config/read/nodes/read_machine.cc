@@ -1,7 +1,7 @@
-#include "ctrl/config/read/read_machine.h"
+#include "ctrl/config/read/nodes/read_machine.h"
 
 #include "ctrl/config/read/csv_file.h"
-#include "ctrl/config/read/topo_file.h"
+#include "ctrl/config/read/nodes/topo_file.h"
 
 namespace understudy {
 namespace {
