@@ -22,8 +22,9 @@ NicUse use_of_all(const Communicator& communicator, const Operation& operation, 
 bool takes_no_time(const Config& config, const JobConfig& job) {
   return std::ranges::all_of(job.ranks, [&](NodeId node) {
     return std::ranges::all_of(config.nodes[node].nics, [&](const NicConfig& nic) {
-      return nic.link_rate.is_unlimited() ||
-             nic.link_rate.time_for(config.fabric.mtu) <= Duration::ps(1);
+      return !nic.limits.packets.any() &&
+             (nic.link_rate.is_unlimited() ||
+              nic.link_rate.time_for(config.fabric.mtu) <= Duration::ps(1));
     });
   });
 }

@@ -46,8 +46,9 @@ class RaisedHops final : public PairHops {
   RaisedHops(std::shared_ptr<const PairHops> hops, double factor, Rate most)
       : hops_(std::move(hops)), factor_(factor), most_(most) {}
   Hop hop(uint32_t from, uint32_t to) const override {
-    const Hop hop = hops_->hop(from, to);
-    return {raised(hop.rate, factor_, most_), hop.latency};
+    Hop hop = hops_->hop(from, to);
+    hop.rate = raised(hop.rate, factor_, most_);
+    return hop;
   }
 
  private:
