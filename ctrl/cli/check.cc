@@ -22,15 +22,25 @@ void add_check(CLI::App& app, int& status) {
     // Networks that have no model but in closed form are for predict.
     const bool predicted = all_emulated(*config) && !why_not({*config}, RunClock::kVirtual).empty();
     const auto simulated = compile_scenario({*config}, RunClock::kVirtual);
-    if (!simulated && !predicted && !compile_scenario({*config}, RunClock::kReal)) {
-      std::fprintf(stderr, "%s\n", simulated.error().text.c_str());
-      return;
+    const bool real = !config->ports.empty();
+    std::string refused;  // by run
+    if (real || !simulated) {
+      const auto live = compile_scenario({*config}, RunClock::kReal);
+      if (!live) refused = live.error().text;
+      if (!simulated && !predicted && !live) {
+        std::fprintf(stderr, "%s\n", simulated.error().text.c_str());
+        return;
+      }
     }
     std::printf("%s: good: %zu nodes, %zu ports, %zu jobs, %zu services\n", path->c_str(),
                 config->nodes.size(), config->ports.size(), config->jobs.size(),
                 config->services.size());
     if (!simulated && predicted) {
       std::printf("for predict only: simulate says: %s\n", simulated.error().text.c_str());
+    } else if (!simulated) {
+      std::printf("for run only: simulate says: %s\n", simulated.error().text.c_str());
+    } else if (!refused.empty()) {
+      std::printf("for simulate only: run says: %s\n", refused.c_str());
     }
     status = kExitOk;
   });

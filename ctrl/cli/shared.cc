@@ -147,7 +147,8 @@ int finish_run(const RunReport& report, const RunArguments& arguments) {
     if (!arguments.report.empty()) std::printf("report: %s\n", arguments.report.c_str());
     if (!arguments.timeline.empty()) std::printf("timeline: %s\n", arguments.timeline.c_str());
   }
-  const int status = report.verdict.faithful ? kExitOk : kExitNotFaithful;
+  const VerdictReport& verdict = report.verdict;
+  const int status = verdict.faithful || verdict.not_judged ? kExitOk : kExitNotFaithful;
   return strict_status(report.validity, arguments.strict, status);
 }
 

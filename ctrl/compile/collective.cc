@@ -68,13 +68,21 @@ uint32_t kept_messages(const Communicator& communicator, const Operation& operat
 
 class Builder {
  public:
-  Builder(const Config& config, const JobConfig& job, const Topology* topology, bool carried)
+  Builder(const Config& config, const JobConfig& job, const Topology* topology, bool carried,
+          const CollectiveSetup* former)
       : config_(config),
         job_(job),
         carried_(carried),
         communicator_(job_communicator(config, job)),
         setup_(std::make_unique<CollectiveSetup>()) {
     setup_->topology = topology;
+    if (former == nullptr) return;
+    setup_->plan_holds = former->plan_holds;
+    setup_->inner = former->inner;
+    for (uint32_t i = 0; i < former->job.inner.size(); ++i) {
+      const InternalConnection& c = former->job.inner[i];
+      inner_numbers_[{c.from, c.to, c.channel, c.index}] = i;
+    }
   }
 
   Result<std::unique_ptr<CollectiveSetup>> build(bool scheduled) {
@@ -134,6 +142,7 @@ class Builder {
     }
     if (out.exact) TRY(keep_messages(schedules));
     if (carried_) {
+      if (job_.join) add_other_trees(schedules);
       out.inner.resize(setup_->inner.size());
       for (const auto& [key, number] : inner_numbers_) {
         const auto [from, to, channel, index] = key;
@@ -171,6 +180,27 @@ class Builder {
     (*shape)->number = static_cast<uint32_t>(setup_->shapes.size());
     setup_->shapes.push_back(std::move(*shape));
     return {};
+  }
+
+  /// Between emulated ranks, for whatever channels NCCL's search finds: those of all tell which tree
+  /// a channel has.
+  void add_other_trees(const std::vector<JobSchedule>& schedules) {
+    Communicator found = communicator_;
+    for (const JobSchedule& schedule : schedules) {
+      if (schedule.operation.algorithm != Algorithm::kTree || is_p2p(job_.collective)) continue;
+      for (found.search_channels = 1; found.search_channels <= found.channels;
+           ++found.search_channels) {
+        for (const auto& rank : rank_schedules(found, schedule.operation, schedule.cut)) {
+          for (const Connection& c : rank->connections()) {
+            const bool sends = c.direction == Direction::kSend && c.network && c.messages > 0;
+            if (sends && !touches_real(c)) inner_of(c);
+          }
+        }
+      }
+    }
+  }
+  bool touches_real(const Connection& c) const {
+    return setup_->job.is_real(c.from) || setup_->job.is_real(c.to);
   }
 
   Result<void> add_values(CollectiveShape& shape,
@@ -305,8 +335,9 @@ Result<void> Builder::check() const {
 
 Result<std::unique_ptr<CollectiveSetup>> build_collective(const Config& config,
                                                           const JobConfig& job, bool scheduled,
-                                                          const Topology* topology, bool carried) {
-  return Builder(config, job, topology, carried).build(scheduled);
+                                                          const Topology* topology, bool carried,
+                                                          const CollectiveSetup* former) {
+  return Builder(config, job, topology, carried, former).build(scheduled);
 }
 
 }  // namespace understudy

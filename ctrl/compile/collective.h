@@ -31,15 +31,20 @@ struct CollectiveSetup {
   bool carried = false;                       ///< what emulated ranks say crosses the network ...
   std::vector<InnerConnection> inner;         ///< ... by these, as CollectiveJob::inner
   PacketLevelRanksSettings inner_settings;
+  bool plan_holds = true;  ///< the plan's times are those of packets (inner_way.h)
+  /// Messages between emulated ranks take times that packets do not have.
+  bool is_doubtful() const { return !carried && !plan_holds; }
 };
 
 /// Builds everything (`carried`: messages between emulated ranks go through the network, by
 /// CollectiveSetup::inner); `scheduled` overrides the job's entry mode, for a run in real time
 /// cannot know the real node's. The first operation starts at time zero. Errors name file and line:
-/// what NCCL would not carry out, and what cannot be done beside a real node.
+/// what NCCL would not carry out, and what cannot be done beside a real node. `former`: the job's
+/// plan for other trees, whose numbers of connections between emulated ranks hold.
 Result<std::unique_ptr<CollectiveSetup>> build_collective(const Config& config,
                                                           const JobConfig& job, bool scheduled,
                                                           const Topology* topology = nullptr,
-                                                          bool carried = false);
+                                                          bool carried = false,
+                                                          const CollectiveSetup* former = nullptr);
 
 }  // namespace understudy

@@ -66,8 +66,13 @@ Duration ModelledTimes::next(Plan& ideal) {
 }  // namespace
 
 Result<std::vector<Duration>> modelled_times(const CollectiveSetup& setup) {
+  return modelled_times(setup, setup.inputs);
+}
+
+Result<std::vector<Duration>> modelled_times(const CollectiveSetup& setup,
+                                             const std::vector<PlanInput>& inputs) {
   std::vector<std::unique_ptr<Plan>> ideals;
-  for (const PlanInput& input : setup.inputs) ideals.push_back(TRY(make_uncongested_plan(input)));
+  for (const PlanInput& input : inputs) ideals.push_back(TRY(make_uncongested_plan(input)));
   ModelledTimes times(setup.job);
   std::vector<Duration> modelled;
   for (const JobOperation& operation : setup.operations) {

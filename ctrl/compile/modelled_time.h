@@ -12,5 +12,8 @@ namespace understudy {
 /// one's entry until the last one has done its part. Of thousands of ranks it takes seconds. Error:
 /// numbers of the plan do not fit together.
 Result<std::vector<Duration>> modelled_times(const CollectiveSetup& setup);
+/// The same with other inputs of plans than CollectiveSetup::inputs.
+Result<std::vector<Duration>> modelled_times(const CollectiveSetup& setup,
+                                             const std::vector<PlanInput>& inputs);
 
 }  // namespace understudy

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ctrl/compile/events.h"
+#include "ctrl/compile/inner_way.h"
 #include "ctrl/compile/job_workload.h"
 #include "ctrl/compile/real_time.h"
 #include "ctrl/config/kernel_nodes.h"
@@ -14,13 +15,12 @@
 namespace understudy {
 namespace {
 
-/// No network is wanted, but one switch is what makes the job's times right: connections of a rank
-/// share its NIC evenly all the time in rings only.
+/// Where no network is wanted such jobs have one switch, even where their plan holds.
 bool is_uneven(const JobConfig& job) {
   return job.algorithm != Algorithm::kRing || is_p2p(job.collective);
 }
 
-/// Plans of jobs that NCCL joins on kernels may be made again, which they are not in a network.
+/// Plans of jobs that NCCL joins on kernels may be made again, for the channels of its search.
 bool may_plan_again(const JobConfig& job, bool reference) { return job.join && !reference; }
 
 /// Beyond what the table says: of nodes and jobs one by one.
@@ -94,40 +94,84 @@ std::vector<ScenarioShard> shards_of(const Scenario& scenario) {
   return shards;
 }
 
+/// More connections between emulated ranks than any machine carries in real time at rates worth it;
+/// each takes some 20 KiB of memory.
+constexpr uint64_t kMostInRealTime = 4096;
+
 /// What each job is, and whether a switch is what makes one's times right.
 bool add_jobs(Scenario& scenario) {
   const Config& config = scenario.config;
   const bool is_virtual = scenario.clock == RunClock::kVirtual;
   bool wants_switch = false;
+  std::vector<bool> may;
   for (const JobConfig& job : config.jobs) {
     // A kernel's program is told of its job by TCP, which is the emulated side's.
     const bool reference =
         is_virtual && has_reference_ranks(config, job) && !has_kernel_ranks(config, job);
     const bool again = may_plan_again(job, reference);
-    scenario.jobs.push_back(
-        {.reference = reference,
-         .scheduled = is_virtual && job.entry == EntryMode::kScheduled && !again,
-         .emulated = !scenario.real_side});
-    wants_switch = wants_switch ||
-                   (is_virtual && is_uneven(job) && !job.inner && can_carry(config, job) && !again);
+    ScenarioJob& made = scenario.jobs.emplace_back(
+        ScenarioJob{.reference = reference,
+                    .scheduled = is_virtual && job.entry == EntryMode::kScheduled && !again,
+                    .emulated = !scenario.real_side});
+    may.push_back(!made.emulated && may_go_by_packets(config, job));
+    if (made.emulated) continue;
+    const InnerNeed need = inner_need(config, job);
+    made.plan_holds = need.plan_holds;
+    if (!is_virtual && !job.inner && need.connections > kMostInRealTime) may.back() = false;
+    const bool open = !need.plan_holds ||
+                      (is_virtual && (asks_for_network(config) || (!again && is_uneven(job))));
+    made.by_packets =
+        may.back() &&
+        job.inner.value_or(open ? InnerMode::kPackets : InnerMode::kTimes) == InnerMode::kPackets;
+    wants_switch = wants_switch || made.by_packets;
+  }
+  // What meets on that switch does so packet by packet.
+  const bool all = wants_switch && (is_virtual || !asks_for_network(config));
+  for (size_t j = 0; j < scenario.jobs.size(); ++j) {
+    if (all && may[j] && !config.jobs[j].inner) scenario.jobs[j].by_packets = true;
   }
   return wants_switch;
 }
 
+Result<void> build_network(Scenario& scenario) {
+  auto built = build_topology(scenario.config);
+  if (!built) return fail(describe(built.error()));
+  scenario.topology = std::make_shared<const Topology>(std::move(*built));
+  return {};
+}
+
 Result<void> plan_jobs(Scenario& scenario) {
   const Config& config = scenario.config;
-  const InnerMode open =
-      scenario.clock == RunClock::kVirtual ? InnerMode::kPackets : InnerMode::kTimes;
   for (size_t j = 0; j < scenario.jobs.size(); ++j) {
     const JobConfig& job = config.jobs[j];
     ScenarioJob& made = scenario.jobs[j];
     if (made.emulated) continue;
-    const bool carried = scenario.topology != nullptr && can_carry(config, job) &&
-                         job.inner.value_or(open) == InnerMode::kPackets;
-    made.setup =
-        TRY(build_collective(config, job, made.scheduled, scenario.topology.get(), carried));
+    auto setup = TRY(
+        build_collective(config, job, made.scheduled, scenario.topology.get(), made.by_packets));
+    setup->plan_holds = made.plan_holds;
+    made.setup = std::move(setup);
   }
   return {};
+}
+
+/// Takes back what this machine cannot carry in real time and nobody has asked for by name. False:
+/// there is none.
+bool take_times(Scenario& scenario) {
+  bool any = false;
+  for (size_t j = 0; j < scenario.jobs.size(); ++j) {
+    if (scenario.config.jobs[j].inner || !scenario.jobs[j].by_packets) continue;
+    scenario.jobs[j].by_packets = false;
+    any = true;
+  }
+  if (any && !asks_for_network(scenario.config)) scenario.topology.reset();
+  return any;
+}
+
+Result<void> plan_what_fits(Scenario& scenario) {
+  TRY(plan_jobs(scenario));
+  if (auto fits = check_real_time(scenario); fits || !take_times(scenario)) return fits;
+  TRY(plan_jobs(scenario));
+  return check_real_time(scenario);
 }
 
 }  // namespace
@@ -144,18 +188,13 @@ Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
                     .ports = real ? config.ports.size() : 0,
                     .changes = config.events};
   const bool wants_switch = add_jobs(scenario);
-  if (!real || asks_for_network(config) || (wants_switch && can_have_network(config))) {
-    auto built = build_topology(config);
-    if (!built) return fail(describe(built.error()));
-    scenario.topology = std::make_shared<const Topology>(std::move(*built));
-  }
+  if (!real || asks_for_network(config) || wants_switch) TRY(build_network(scenario));
   scenario.changes.insert(scenario.changes.end(), commands.begin(), commands.end());
   std::ranges::stable_sort(scenario.changes, {}, &EventConfig::at);
   TRY(check_events(scenario));
   if (is_virtual) scenario.workload = job_workload(config);
   TRY(check_routing(scenario));
-  TRY(plan_jobs(scenario));
-  TRY(check_real_time(scenario));
+  TRY(plan_what_fits(scenario));
   scenario.shards = shards_of(scenario);
   return scenario;
 }

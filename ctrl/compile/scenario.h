@@ -17,9 +17,11 @@ namespace understudy {
 
 /// What a [[job]] is in a run.
 struct ScenarioJob {
-  bool reference = false;  ///< its real ranks are reference nodes, all of them
-  bool scheduled = false;  ///< emulated ranks enter by themselves, not with a first credit
-  bool emulated = false;   ///< it has no real rank
+  bool reference = false;   ///< its real ranks are reference nodes, all of them
+  bool scheduled = false;   ///< emulated ranks enter by themselves, not with a first credit
+  bool emulated = false;    ///< it has no real rank
+  bool by_packets = false;  ///< what emulated ranks say to each other crosses the network
+  bool plan_holds = true;   ///< otherwise its plan has other times for that (inner_way.h)
   std::shared_ptr<const CollectiveSetup> setup = nullptr;  ///< its plan; null if it is emulated
 };
 

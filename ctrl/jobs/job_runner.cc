@@ -7,6 +7,7 @@
 #include "ctrl/jobs/link_timeline.h"
 #include "ctrl/jobs/node_job.h"
 #include "ctrl/jobs/operations/reference_feed.h"
+#include "ctrl/jobs/packet_model.h"
 #include "ctrl/peers/nccl/transport/net_ib_layout.h"
 #include "dataplane/base/try.h"
 
@@ -117,15 +118,22 @@ Result<void> JobRunner::host(Job& job, const JobConfig& config) {
 
 Result<void> JobRunner::plan_again(size_t number, uint32_t search_channels) {
   Job& job = jobs_[number];
-  if (job.setup().topology != nullptr) {
-    return fail("in a network of switches the plan is made at the start: set search_channels = " +
-                std::to_string(search_channels) + " in the [[job]]");
-  }
+  const CollectiveSetup& former = job.setup();
   auto own = std::make_unique<JobConfig>(config_.jobs[number]);
   own->search_channels = search_channels;
-  const CollectiveState& former = job.state->ranks;
-  auto state = TRY(begin_job(config_, *own, TRY(build_collective(config_, *own, false)),
-                             former.workload, former.group));
+  auto setup =
+      TRY(build_collective(config_, *own, false, former.topology, former.carried, &former));
+  // The network has the flows of these connections, and no others.
+  if (setup->inner.size() != former.inner.size()) {
+    return fail(
+        "emulated ranks would need connections that the network does not have: set "
+        "search_channels = " +
+        std::to_string(search_channels) + " in the [[job]]");
+  }
+  CollectiveState& ranks = job.state->ranks;
+  auto state = TRY(begin_job(config_, *own, std::move(setup), ranks.workload, ranks.group));
+  TRY(model_by_packets(config_, *own, *state));
+  state->ranks.carrier = std::move(ranks.carrier);
   job.emulated->give_up();
   job.emulated.reset();
   job.state = std::move(state);
@@ -377,6 +385,15 @@ std::vector<const std::vector<ControlledPair>*> JobRunner::controlled() const {
     }
   }
   return all;
+}
+
+std::vector<std::string> JobRunner::doubts() const {
+  std::vector<std::string> lines;
+  for (const size_t j : own()) {
+    const std::string& doubt = jobs_[j].state->doubt;
+    if (!doubt.empty()) lines.push_back("job \"" + config_.jobs[j].name + "\": " + doubt);
+  }
+  return lines;
 }
 
 std::string JobRunner::status() const {

@@ -65,6 +65,8 @@ class JobRunner final : public RingObserver {
   bool reference_over() const;
   /// Queue pairs under congestion control that are there, job by job.
   std::vector<const std::vector<ControlledPair>*> controlled() const;
+  /// Lines on jobs whose times will be no better than an estimate.
+  std::vector<std::string> doubts() const;
   /// One line on how far the jobs are.
   std::string status() const;
   JobReport report(size_t job) const;
@@ -96,8 +98,7 @@ class JobRunner final : public RingObserver {
   /// Of emulated ranks, then of those on reference nodes.
   std::vector<const CollectiveProgress*> progress(size_t job) const;
   /// Before any of its connections is asked for: the job's plan is made anew for so many channels
-  /// of NCCL's search. References to its setup and emulated ranks end. Not in a network of
-  /// switches.
+  /// of NCCL's search. References to its setup and emulated ranks end.
   Result<void> plan_again(size_t job, uint32_t search_channels);
   void begun(size_t job) { jobs_[job].has_begun = true; }
   /// All real ranks stand ready.

@@ -12,6 +12,7 @@ JobReport JobRunner::report(size_t index) const {
   JobReport report = job_report(config_, index, job.emulated->progress(), job.setup().operations,
                                 Verified::kNo, [&](size_t i) { return job.state->modelled[i]; });
   report.model = model_name(job.state->model);
+  report.not_judged = job.state->doubt;
   if (!config_.jobs[index].join) {
     report.algorithm = name_of(kAlgorithmNames, job.setup().algorithm);
     report.protocol = name_of(kProtocolNames, job.setup().protocol);

@@ -2,17 +2,19 @@
 
 #include "ctrl/compile/modelled_time.h"
 #include "ctrl/jobs/packet_model.h"
+#include "ctrl/jobs/plan_estimate.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
 namespace {
 
 /// All that the operations need.
-Result<void> make_plans(const CollectiveSetup& setup, CollectiveState& state) {
+Result<void> make_plans(const CollectiveSetup& setup, const std::vector<PlanInput>& inputs,
+                        CollectiveState& state) {
   state.plans.resize(setup.shapes.size() * CollectiveJob::kInFlight);
   for (size_t o = 0; o < setup.operations.size(); ++o) {
     std::unique_ptr<Plan>& plan = state.plans[CollectiveState::place(setup.job, o)];
-    if (plan == nullptr) plan = TRY(make_plan(setup.inputs[setup.operations[o].size]));
+    if (plan == nullptr) plan = TRY(make_plan(inputs[setup.operations[o].size]));
   }
   return {};
 }
@@ -27,10 +29,13 @@ Result<std::unique_ptr<JobState>> begin_job(const Config& config, const JobConfi
   };
   auto begun = std::make_unique<JobState>();
   CollectiveState& state = begun->ranks;
-  if (auto made = make_plans(*setup, state); !made) return error(made.error());
-  auto modelled = modelled_times(*setup);
+  PlanEstimate estimate = plan_estimate(config, job, *setup);
+  const std::vector<PlanInput>& inputs = estimate.inputs.empty() ? setup->inputs : estimate.inputs;
+  if (auto made = make_plans(*setup, inputs, state); !made) return error(made.error());
+  auto modelled = modelled_times(*setup, inputs);
   if (!modelled) return error(modelled.error());
   begun->modelled = std::move(*modelled);
+  begun->doubt = std::move(estimate.doubt);
   if (setup->carried) {
     state.carrier = std::make_unique<InnerMessages>(setup->inner, setup->inner_settings);
   }

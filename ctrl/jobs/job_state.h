@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "ctrl/compile/collective.h"
@@ -23,6 +24,7 @@ struct JobState {
   CollectiveState ranks;
   std::vector<Duration> modelled;  ///< of each operation: the real ranks' view
   ModelKind model = ModelKind::kPlan;
+  std::string doubt;  ///< why these times, and the run's, are no better than an estimate, or empty
 };
 
 /// Of `job` that nobody has begun, whose plan `setup` is. `workload`: its group number `group` is

@@ -105,6 +105,7 @@ Json job_json(const JobReport& job) {
   out["type"] = job.type;
   out["payload"] = job.payload;
   out["model"] = job.model;
+  if (!job.not_judged.empty()) out["not_judged"] = job.not_judged;
   out["ranks"] = job.ranks;
   out["gpus"] = job.gpus;
   out["planned"] = job.planned;
@@ -392,6 +393,7 @@ Json run_json(const RunReport& report) {
   out["verdict"] = {{"faithful", report.verdict.faithful},
                     {"judged", report.verdict.judged},
                     {"reasons", report.verdict.reasons}};
+  if (report.verdict.not_judged) out["verdict"]["not_judged"] = true;
   out["validity"] = validity_json(report.validity);
   out["commands"] = list(report.commands, [](const CommandReport& command) {
     return Json{{"at_ps", command.at.ps()}, {"text", command.text}};

@@ -204,6 +204,12 @@ void judge(RunReport& report) {
     }
   }
   for (const PortReport& port : report.ports) judge_port(port, verdict.reasons);
+  if (verdict.reasons.empty()) {
+    for (const JobReport& job : report.jobs) {
+      if (!job.not_judged.empty()) verdict.reasons.push_back(label(job) + ": " + job.not_judged);
+    }
+    verdict.not_judged = !verdict.reasons.empty();
+  }
   verdict.faithful = verdict.reasons.empty();
   report.verdict = std::move(verdict);
 }

@@ -92,6 +92,7 @@ struct JobReport {
   std::string_view reduction = "sum";  ///< "none": values are only moved
   std::string payload;                 ///< "synthetic" or "exact"
   std::string model = "plan";          ///< modelled times are its plan's, or those of "packets"
+  std::string not_judged;              ///< why its times cannot be judged; empty: they can
   uint64_t planned = 0;                ///< operations that the configuration asks for
   bool failed = false;                 ///< a queue pair of the job failed
   uint64_t violations = 0;             ///< messages of the real node that the protocol forbids
@@ -226,8 +227,10 @@ struct KernelReport {
 
 struct VerdictReport {
   bool faithful = false;
+  /// Nothing is known to be wrong, but some of it is no better than an estimate.
+  bool not_judged = false;
   uint64_t judged = 0;               ///< timed collectives, services and flows that were looked at
-  std::vector<std::string> reasons;  ///< why not, in plain words
+  std::vector<std::string> reasons;  ///< why it is not faithful, or not judged, in plain words
 };
 
 struct RunReport {
@@ -270,7 +273,8 @@ struct RunReport {
 /// only the failures are known: one is enough.
 /// The run is faithful if all of these are (warm-ups are forgiven their lateness), all planned
 /// operations were done, all programs of kernels ended well, no queue pair failed, the real node
-/// kept to the protocol and no device lost frames.
+/// kept to the protocol and no device lost frames. Of a job whose model is an estimate only what is
+/// wrong is judged; where nothing is, the run is not judged.
 void judge(RunReport& report);
 
 }  // namespace understudy

@@ -35,7 +35,8 @@ std::string percent_text(double value) {
 
 std::string row_text(const JobReport& job, const SizeSummary& s) {
   const std::string wrong = s.wrong_elements ? std::to_string(*s.wrong_elements) : "N/A";
-  const std::string verdict = s.faithful ? "faithful" : "NOT FAITHFUL";
+  const std::string right = job.not_judged.empty() ? "faithful" : "not judged";
+  const std::string verdict = s.faithful ? right : "NOT FAITHFUL";
   const std::string count = std::to_string(s.bytes / job.element);
   const std::string type = type_word(job.type), size = std::to_string(s.bytes);
   const std::string redop(job.reduction);
@@ -234,7 +235,7 @@ std::string verdict_text(const RunReport& report, size_t most) {
     if (verdict.judged == 0) return "# verdict: nothing ran that could be judged\n";
     return "# verdict: faithful\n";
   }
-  std::string text = "# verdict: NOT FAITHFUL\n";
+  std::string text = verdict.not_judged ? "# verdict: not judged\n" : "# verdict: NOT FAITHFUL\n";
   const size_t shown = std::min(most, verdict.reasons.size());
   for (size_t i = 0; i < shown; ++i) text += "#   " + verdict.reasons[i] + "\n";
   if (shown < verdict.reasons.size()) {

@@ -47,6 +47,7 @@ Result<std::unique_ptr<EmulatedSide>> EmulatedSide::create(const Config& config,
   auto jobs = JobRunner::create(config, by_port, emulator.take_jobs(false), reference);
   if (!jobs) return fail(jobs.error().text);
   side->jobs_ = std::move(*jobs);
+  for (const std::string& line : side->jobs_->doubts()) side->say_(line);
   side->reference_ = std::move(reference);
   side->watch_.emplace(*side->jobs_);
   const SharedNetwork* network = emulator.network();

@@ -75,12 +75,10 @@ void RunLines::add_job(const JobConfig& job, const ScenarioJob& made) {
     lines_.add("intra-node", "links inside nodes take no time (give [intra_node])", job.name);
   }
   const CollectiveSetup* setup = made.setup.get();
-  const bool timed = setup != nullptr && !setup->carried && emulated > 1;
-  if (timed && (setup->algorithm != Algorithm::kRing || setup->communicator.channels > 1 ||
-                function_name(job.collective).empty())) {
+  if (setup != nullptr && setup->is_doubtful()) {
     lines_.add("inner-times",
                "messages between emulated ranks take the plan's times, as if each NIC were shared "
-               "evenly (inner = \"packets\")",
+               "evenly all the time (inner = \"packets\")",
                job.name);
   }
 }

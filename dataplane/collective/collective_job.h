@@ -192,6 +192,12 @@ struct CollectiveResult {
   uint64_t wrong_elements = 0;
 };
 
+/// A message of a real rank that is not the schedule's.
+struct OddMessage {
+  uint32_t operation = 0, link = 0;
+  uint32_t bytes = 0, expected = 0;
+};
+
 /// Progress of a job, shared between the shard that writes it and control.
 struct CollectiveProgress {
   explicit CollectiveProgress(size_t operations) : results(operations) {}
@@ -200,6 +206,10 @@ struct CollectiveProgress {
   std::atomic<bool> failed{false};      ///< a queue pair of the job failed
   std::atomic<uint64_t> violations{0};  ///< messages of the real node that the protocol forbids
   std::atomic<uint64_t> registered{0};  ///< credits of its that name registered user memory
+  OddMessage odd;                       ///< the first one, written before `has_odd`
+  std::atomic<bool> has_odd{false};
+  /// 1 and the link whose real rank grants more than all operations need.
+  std::atomic<uint32_t> goes_on{0};
 
   bool over() const { return failed || finished == results.size(); }
 };

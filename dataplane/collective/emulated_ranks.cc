@@ -353,6 +353,16 @@ void EmulatedRanks::on_credit(Time now, uint32_t link) {
     real_entered(now, link, place.operation);
   }
   send_due(now, link);
+  if (!l.sending.at(job_, link, place) && connections_.sender(link).has_credit(l.sent)) {
+    progress_.goes_on.store(link + 1, std::memory_order_relaxed);
+  }
+}
+
+void EmulatedRanks::note_odd(const CollectivePlace& place, uint32_t link, uint32_t bytes,
+                             uint32_t expected) {
+  if (progress_.has_odd.load(std::memory_order_relaxed)) return;
+  progress_.odd = {static_cast<uint32_t>(place.operation), link, bytes, expected};
+  progress_.has_odd.store(true, std::memory_order_release);
 }
 
 void EmulatedRanks::on_data(Time now, uint32_t link, uint32_t bytes) {
@@ -369,7 +379,10 @@ void EmulatedRanks::on_data(Time now, uint32_t link, uint32_t bytes) {
   ++l.received;
   l.receiving.step();
   CollectiveResult& result = progress_.results[place.operation];
-  if (bytes != job_.message(place.operation, link, place.message).wire) ++result.size_mismatches;
+  if (const uint32_t due = job_.message(place.operation, link, place.message).wire; bytes != due) {
+    ++result.size_mismatches;
+    note_odd(place, link, bytes, due);
+  }
   result.bytes_received += bytes;
   result.end = std::max(result.end, now);
   Flight& f = flight(place.operation);

@@ -115,6 +115,7 @@ class EmulatedRanks final : public Endpoint,
   bool pump(Time now, size_t operation, Duration carried);
   void finish(Time now);
   void send_due(Time now, uint32_t link);
+  void note_odd(const CollectivePlace& place, uint32_t link, uint32_t bytes, uint32_t expected);
   void post_inner(Time now, uint32_t inner);
   // WorkloadListener
   void may_enter(uint32_t operation, uint32_t rank, Time at) override;

@@ -15,6 +15,13 @@ import stage
 from soft_nic_links import Vhost
 
 WITH_SOFT_NIC = stage.ROOT / "tools/with_soft_nic"
+# Whether soft0 has IFF_RUNNING, by SIOCGIFFLAGS.
+RUNS = """
+import fcntl, socket, struct
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+    request = fcntl.ioctl(any_socket, 0x8913, struct.pack("16sH14x", b"soft0", 0))
+print("running" if struct.unpack("16sH14x", request)[1] & 0x40 else "not running", flush=True)
+"""
 
 
 class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
@@ -83,6 +90,12 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
         shown = self.output(0, "--by-name", sys.executable, "-c", soft_nic_cable.FINDS)
         self.assertEqual(shown.split("\n")[0], "understudy0")
+
+    def test_the_interface_runs_before_the_library_is_loaded(self):
+        """NCCL looks for interfaces before libibverbs, and takes those with IFF_RUNNING only."""
+        self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
+        shown = self.output(0, "--by-name", sys.executable, "-c", RUNS + soft_nic_cable.FINDS)
+        self.assertEqual(shown.split("\n")[:2], ["running", "understudy0"])
 
     def test_one_program_at_a_time(self):
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())

@@ -45,6 +45,8 @@ struct FoldNetwork {
   virtual void route(std::vector<FlowSpec>& flows) = 0;
   /// What the plan charges a message from one node to another.
   virtual Hop hop(uint32_t from_node, uint32_t to_node) const = 0;
+  /// The same of acknowledgement and credit of another message, where they take its links.
+  virtual uint32_t beside() const { return 0; }
   virtual FlowControl control(const FlowSpec& flow, Rate line, Duration base_rtt) const {
     return line_rate(flow, line, base_rtt);
   }
@@ -69,7 +71,7 @@ inline PlanInput plan_of(const FoldCase& c, const FoldNetwork& network) {
   config.real = c.real;
   config.entry_delay = c.entry;
   config.wire = {f.payload, f.overhead + f.gap, network.costs.first_header,
-                 network.costs.last_header};
+                 network.costs.last_header, network.beside()};
   config.step_cost = c.step_cost;
   config.inside = c.inside;
   return config;

@@ -230,6 +230,14 @@ void NcclJob::poll(Time now) {
 
 /// Of what real ranks should not do.
 void NcclJob::complain() {
+  const auto waiting = [&] {
+    std::vector<std::string> lines = communicator_->waiting();
+    std::erase_if(lines, [](const std::string& line) { return line.starts_with("nothing"); });
+    return lines;
+  };
+  for (const std::string& line : mistakes_.look(now_, setup(), emulated().progress(), waiting)) {
+    say(line);
+  }
   const NcclLinks::Unplanned beside = links_.unplanned();
   bool failed = beside.failed > 0;
   uint64_t violations = beside.violations, registered = beside.registered;
@@ -257,12 +265,20 @@ void NcclJob::complain() {
   }
 }
 
+/// How far a job whose operations are known has come, if not to its end.
+std::string NcclJob::unfinished() const {
+  const size_t all = setup().operations.size(), done = emulated().progress().finished;
+  if (job_.operations != OperationsMode::kTold || done >= all) return {};
+  return " after " + std::to_string(done) + " of " + std::to_string(all) +
+         " operations: they have ended early, or do fewer than the [[job]] lists";
+}
+
 void NcclJob::end(const std::string& failure) {
   over_ = true;
   failure_ = failure;
   let_go(true);
   emulated().end();
-  say(failure.empty() ? "the real ranks have left the communicator" : failure);
+  say(failure.empty() ? "the real ranks have left the communicator" + unfinished() : failure);
 }
 
 std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t magic) {

@@ -16,6 +16,7 @@
 #include "ctrl/compile/collective.h"
 #include "ctrl/config/config.h"
 #include "ctrl/jobs/job_runner.h"
+#include "ctrl/jobs/nccl/mistakes.h"
 #include "ctrl/jobs/nccl/nccl_id.h"
 #include "ctrl/jobs/nccl/nccl_links.h"
 #include "ctrl/jobs/nccl/self_test.h"
@@ -99,6 +100,7 @@ class NcclJob final : public NetIbObserver {
   /// Gives back those connections that a real rank has closed, once nothing more can come on them.
   void let_go(bool all);
   void end(const std::string& failure);
+  std::string unfinished() const;
   void say(const std::string& line) const;
   enum class Once : uint8_t { kFailed, kViolations, kRegistered, kChannels, kMtu };
   /// What has been said before is not said again, with other figures neither.
@@ -127,6 +129,7 @@ class NcclJob final : public NetIbObserver {
   Time now_;  ///< of control's turn
   bool settled_ = false, over_ = false;
   std::set<Once> said_;
+  NcclMistakes mistakes_;
   std::string failure_;
   /// Before all others it goes, and gives its connections back.
   std::unique_ptr<NcclCommunicator> communicator_;

@@ -793,6 +793,15 @@ flows = 40
         self.assertIn(f"for predict only: simulate says: {refused.stderr.strip()}", done.stdout)
         self.assertNotIn("predict only", self.run_it("check", QUICKSTART).stdout)
 
+    def test_check_says_what_is_for_one_of_both_only(self):
+        """Such a configuration is good, but what run or simulate would refuse is shown."""
+        computes = self.config(("[[job]]", "[[job]]\ncompute = { before = \"1us\" }"))
+        done, refused = self.run_it("check", computes), self.run_it("run", computes)
+        self.assertEqual((done.returncode, refused.returncode), (0, 2))
+        self.assertIn(f"for simulate only: run says: {refused.stderr.strip()}", done.stdout)
+        self.assertIn("what run's real node computes is its own", done.stdout)
+        self.assertNotIn("only", self.run_it("check", self.config(name="good.toml")).stdout)
+
     def test_topology_summary(self):
         path = self.topology("")
         self.assertEqual(self.run_it("check", path).returncode, 0)

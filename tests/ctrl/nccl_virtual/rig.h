@@ -23,6 +23,7 @@ struct Case {
   std::string more = {};
   std::vector<unsigned> reals = {};   ///< instead of `real`: of several
   std::string latency = "1us";        ///< of a link
+  std::string rate = "10Gbit/s";      ///< the same
   std::vector<unsigned> played = {};  ///< of `reals`: those on the emulator's reference nodes
   std::string interval = "20ms";
   bool fast = false;  ///< messages take no time on links, and so do not meet there
@@ -32,8 +33,11 @@ struct Case {
 struct Nodes {
   std::string text, ranks;
 };
+inline std::string link_of(const Case& c) {
+  return "link = { rate = \"" + c.rate + "\", latency = \"" + c.latency + "\" }\n";
+}
 inline Nodes nodes_of(const Case& c) {
-  const std::string link = "link = { rate = \"10Gbit/s\", latency = \"" + c.latency + "\" }\n";
+  const std::string link = link_of(c);
   Nodes nodes;
   for (unsigned rank = 0; rank < c.ranks; ++rank) {
     const std::string name = "\"n" + std::to_string(rank) + "\"";
@@ -49,7 +53,7 @@ inline Nodes nodes_of(const Case& c) {
 }
 
 inline Nodes nodes_of_one(const Case& c) {
-  const std::string link = "link = { rate = \"10Gbit/s\", latency = \"" + c.latency + "\" }\n";
+  const std::string link = link_of(c);
   const auto group = [&](const std::string& name, unsigned count) {
     return count == 0 ? ""
                       : "[[node]]\nname = \"" + name + "\"\ncount = " + std::to_string(count) +
@@ -171,7 +175,7 @@ inline Look as_simulated(const Case& c, uint32_t minor) {
     Case alone = c;
     alone.played.clear();
     std::string text = text_of(alone, minor, "file = \"unused\"");
-    text += "entry = \"first_credit\"\ninner = \"times\"\n";
+    text += "entry = \"first_credit\"\n";
     const RunReport expected = simulated(config_of_case(alone, text));
     ASSERT_EQ(report.collectives.size(), expected.jobs.at(0).collectives.size());
     for (size_t i = 0; i < report.collectives.size(); ++i) {

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ctrl/report/json.h"
 #include "ctrl/report/summary.h"
+#include "ctrl/report/table.h"
 #include "tests/ctrl/report/sample.h"
 
 namespace understudy {
@@ -52,6 +54,21 @@ TEST_F(Judge, ToleranceIsTheBorder) {
   EXPECT_TRUE(collectives()[2].faithful);
   report.tolerance = 0.02;
   EXPECT_THAT(reasons(), IsEmpty());
+}
+
+// An estimate is neither faithful nor known to be wrong.
+TEST_F(Judge, JobWhoseModelIsAnEstimateIsNotJudged) {
+  report.jobs[0].not_judged = "the plan's times are estimates";
+  EXPECT_THAT(reasons(), ElementsAre(HasSubstr("'allreduce': the plan's times are estimates")));
+  EXPECT_TRUE(report.verdict.not_judged);
+  EXPECT_THAT(report_table(report),
+              AllOf(HasSubstr("# verdict: not judged\n"), HasSubstr(" not judged\n"),
+                    Not(HasSubstr(" faithful\n"))));
+  EXPECT_THAT(report_json(report),
+              AllOf(HasSubstr("\"not_judged\": true"), HasSubstr("\"faithful\": false")));
+  collectives()[1].lateness = Duration::us(2);
+  EXPECT_THAT(reasons(), ElementsAre(HasSubstr("departures were")));
+  EXPECT_FALSE(report.verdict.not_judged);
 }
 
 TEST_F(Judge, GapIsNamedWhereItOverlaps) {

@@ -58,7 +58,12 @@ TEST(SimulateCapture, HoldsUnderItsOwnConfiguration) {
       ring.control_class = control_class;
       const Config config = config_of(ring.text());
       const ScratchFile file("pcapng");
-      EXPECT_TRUE(simulated(config, file.path()).verdict.faithful);
+      const VerdictReport verdict = simulated(config, file.path()).verdict;
+      // Three channels share each NIC, and a network of switches has no control class of its own.
+      const bool times = ring.job.find("channels") != std::string::npos &&
+                         ring.control_class == std::string("separate");
+      EXPECT_EQ(verdict.faithful, !times);
+      EXPECT_EQ(verdict.not_judged, times);
       const Analysis analysis = judged(file.path(), &config);
       expect_holds(analysis);
       EXPECT_EQ(analysis.findings.verdict(Check::kRate), Verdict::kHolds) << more << control_class;

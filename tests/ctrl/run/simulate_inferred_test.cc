@@ -37,8 +37,11 @@ TEST(Inferred, TimesAreThoseOfARunThatWasTold) {
   job.more = "iterations = 4\nchannels = 2\nstep_cost = \"1us\"\n";
   const RunReport inferred = job.run();
   job.operations = "told";
+  job.more += "inner = \"times\"\n";  // as those of guesses
   const RunReport told = job.run();
   ASSERT_TRUE(inferred.jobs[0].inferred);
+  EXPECT_FALSE(told.verdict.faithful);
+  EXPECT_TRUE(told.verdict.not_judged);  // two channels share each NIC
   EXPECT_FALSE(told.jobs[0].inferred);
   const InferenceReport& found = *inferred.jobs[0].inferred;
   EXPECT_EQ(found.lost, "");

@@ -8,11 +8,13 @@
 #include <utility>
 
 #include "collective_model/nccl/p2p_rounds.h"
+#include "ctrl/compile/inner_way.h"
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/config/kernel_nodes.h"
 #include "ctrl/jobs/job_state.h"
 #include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
 #include "ctrl/schedule/job_schedule.h"
+#include "dataplane/base/assert.h"
 #include "dataplane/base/try.h"
 #include "tests/rigs/nccl_rank/job_world.h"
 
@@ -43,6 +45,7 @@ Config config_of_real(const Config& config, const VirtualJob::Options& options) 
   }
   if (options.real_mtu != 0) real.fabric.mtu = options.real_mtu;
   if (options.real_interval != Duration()) real.jobs[0].interval = options.real_interval;
+  if (options.mistake) options.mistake(real.jobs[0]);
   return real;
 }
 
@@ -61,9 +64,16 @@ PortList ports_of(const Config& config, NodeId node) {
   return all;
 }
 
-Result<std::unique_ptr<JobState>> begun(const Config& config, const JobConfig& job,
-                                        bool scheduled) {
-  return begin_job(config, job, TRY(build_collective(config, job, scheduled)));
+Result<std::unique_ptr<JobState>> begun(const Config& config, const JobConfig& job, bool scheduled,
+                                        const understudy::Topology* network = nullptr) {
+  return begin_job(config, job,
+                   TRY(build_collective(config, job, scheduled, network, network != nullptr)));
+}
+
+/// What a run has between the nodes: one switch, where emulated ranks' messages meet there.
+std::unique_ptr<understudy::Topology> network_of(const Config& config) {
+  if (!goes_by_packets(config, config.jobs.front())) return nullptr;
+  return std::make_unique<understudy::Topology>(build_topology(config).value());
 }
 
 Result<std::unique_ptr<JobState>> reference_state(const Config& config, uint32_t search_channels) {
@@ -86,7 +96,7 @@ class VirtualJob::Control final : public Participant {
     job_.peers_->poll();
     job_.jobs_->poll(t);
     for (const std::string& line : job_.runner_->poll(t)) job_.said_.push_back(line);
-    job_.emulator_.control.poll();
+    job_.emulator_->control.poll();
     for (const auto& played : job_.played_) played->side.control.poll();
     for (const auto& real : job_.reals_) real->side.control.poll();
     for (const Program& program : job_.programs_) program.rank->run();
@@ -103,18 +113,26 @@ class VirtualJob::Control final : public Participant {
 VirtualJob::VirtualJob(const Config& config, const Options& options)
     : config_(config),
       real_config_(config_of_real(config, options)),
-      job_(config.jobs.front()),
+      job_(real_config_.jobs.front()),
       options_(options),
       world_(played_world(config, job_, options)),
       state_(reference_state(real_config_, options.search_channels).value()),
       workload_(real_config_, real_config_.jobs.front(), *state_),
-      emulator_(emulator_shard(config, all_ports(config), MacAddress{})),
+      topology_(network_of(config)),
       network_(options.seed, options.whole) {
-  const std::vector<ShardControl*> controls(config.ports.size(), &emulator_.control);
   std::vector<std::unique_ptr<JobState>> states;
   for (const JobConfig& job : config.jobs) {
-    states.push_back(begun(config, job, false).value());
+    states.push_back(begun(config, job, false, topology_.get()).value());
   }
+  ShardConfig shard = emulator_shard(config, all_ports(config), MacAddress{}, topology_.get());
+  if (topology_ != nullptr) {
+    between_ = SharedNetwork::create(config, *topology_, false, {}).value();
+    const auto carried = between_->carry(config.jobs.front(), states.front()->ranks.carrier.get());
+    ASSERT_INVARIANT(carried.has_value());
+    between_->enter(shard);
+  }
+  emulator_.emplace(shard);
+  const std::vector<ShardControl*> controls(config.ports.size(), &emulator_->control);
   played_workload_.emplace(config, config.jobs.front(), *states.front());
   runner_ = JobRunner::create(config, controls, std::move(states), add_played()).value();
   add_reals();
@@ -191,7 +209,7 @@ void VirtualJob::join_wires() {
     wires_.push_back(std::make_unique<VirtualLink>(name, name + " (reference rank)", 9000));
     emulated.push_back(&wires_.back()->a());
   }
-  emulator_turns_ = std::make_unique<ShardParticipant>(emulated, emulator_.shard);
+  emulator_turns_ = std::make_unique<ShardParticipant>(emulated, emulator_->shard);
   for (const auto& played : played_) join_wires(*played);
   for (const auto& real : reals_) join_wires(*real);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,6 +17,7 @@
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/jobs/job_runner.h"
 #include "ctrl/jobs/nccl/nccl_jobs.h"
+#include "ctrl/network/shared_network.h"
 #include "dataplane/port/capture.h"
 #include "dataplane/virtual_time/virtual_loop.h"
 #include "tests/rigs/nccl_virtual/memory_peers.h"
@@ -37,7 +39,8 @@ class VirtualJob {
     uint32_t real_mtu = 0;         ///< of the reference node's NIC; 0: the configuration's
     std::string capture;           ///< path; empty: none
     Duration real_interval;        ///< of the reference ranks' operations, where not the job's
-    std::string feed;              ///< the same, of records of operations that are fed
+    std::function<void(JobConfig&)> mistake;  ///< what else reference ranks take for their job
+    std::string feed;                         ///< the same, of records of operations that are fed
   };
   /// `config`: one job, with join.
   VirtualJob(const Config& config, const Options& options);
@@ -108,7 +111,10 @@ class VirtualJob {
   std::unique_ptr<JobState> state_;  ///< the reference ranks'
   OwnWorkload workload_;
   std::optional<OwnWorkload> played_workload_;  ///< of the emulator's reference nodes
-  Side emulator_;
+  std::unique_ptr<const understudy::Topology>
+      topology_;                            ///< null: a path is the two links of its ends
+  std::unique_ptr<SharedNetwork> between_;  ///< the same
+  std::optional<Side> emulator_;
   std::vector<std::unique_ptr<Wired>> played_;  ///< the emulator's reference nodes
   MemoryNetwork network_;
   std::unique_ptr<JobRunner> runner_;

@@ -83,7 +83,13 @@ Result<UniqueFd> KernelSide::attach(const std::string& name) {
   ifreq request{};
   name.copy(request.ifr_name, IFNAMSIZ - 1);
   request.ifr_flags = IFF_TAP | IFF_NO_PI;
-  if (ioctl(tap.get(), TUNSETIFF, &request) != 0) {
+  int attached = ioctl(tap.get(), TUNSETIFF, &request);
+  if (attached != 0 &&
+      errno == EINVAL) {  // it has several queues, of which one is held (hold_tap.cc)
+    request.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_MULTI_QUEUE;
+    attached = ioctl(tap.get(), TUNSETIFF, &request);
+  }
+  if (attached != 0) {
     return broken(errno == EBUSY ? "another program uses it" : "cannot be attached");
   }
   // Frames leave complete, as they go on the wire.

@@ -1,0 +1,76 @@
+#include "ctrl/jobs/nccl/mistakes.h"
+
+#include <utility>
+
+#include "ctrl/jobs/operations/operation_maker.h"
+
+namespace understudy {
+namespace {
+
+constexpr Duration kLookEvery = Duration::ms(500);
+/// A communicator is made in less where nothing is wrong; a program that has not begun may take
+/// longer.
+constexpr Duration kStill = Duration::s(5);
+constexpr unsigned kMostWaits = 3;  // of one communicator
+
+std::string odd_text(const CollectiveSetup& setup, const OddMessage& odd) {
+  const CollectiveConnection& link = setup.job.links[odd.link];
+  return operation_text(setup, odd.operation) + ": a message of rank " + std::to_string(link.real) +
+         " to rank " + std::to_string(link.far) + " has " + std::to_string(odd.bytes) +
+         " bytes, of the job's schedule " + std::to_string(odd.expected) +
+         ": real ranks carry out other operations, sizes, algorithms, protocols or channels than "
+         "the [[job]] lists (or release: nccl)";
+}
+
+std::string goes_on_text(const CollectiveSetup& setup, uint32_t link) {
+  return "all " + std::to_string(setup.operations.size()) +
+         " operations of the job are done, and rank " + std::to_string(setup.job.links[link].real) +
+         " begins another one, which nobody answers: give the [[job]] as many sizes, iterations "
+         "and "
+         "warmup, or operations = \"fed\"";
+}
+
+}  // namespace
+
+std::string operation_text(const CollectiveSetup& setup, size_t operation) {
+  return "operation " + std::to_string(operation + 1) + " of " +
+         std::to_string(setup.operations.size()) + " (" +
+         text_of(setup.kinds[setup.operations[operation].size]) + ")";
+}
+
+std::vector<std::string> NcclMistakes::look(Time now, const CollectiveSetup& setup,
+                                            const CollectiveProgress& progress,
+                                            const Waiting& waiting) {
+  std::vector<std::string> lines;
+  const bool told = !setup.operations.empty();
+  if (!odd_ && told && progress.has_odd.load(std::memory_order_acquire)) {
+    odd_ = true;
+    lines.push_back(odd_text(setup, progress.odd));
+  }
+  const uint32_t goes_on = progress.goes_on.load(std::memory_order_relaxed);
+  if (!goes_on_ && goes_on != 0 && progress.finished == setup.operations.size()) {
+    goes_on_ = true;
+    lines.push_back(goes_on_text(setup, goes_on - 1));
+  }
+  if (waits_ < kMostWaits && now >= next_look_) look_at_waiting(now, waiting, lines);
+  return lines;
+}
+
+void NcclMistakes::look_at_waiting(Time now, const Waiting& waiting,
+                                   std::vector<std::string>& lines) {
+  next_look_ = now + kLookEvery;
+  std::vector<std::string> all = waiting();
+  if (all != waited_for_) {
+    waited_for_ = std::move(all);
+    said_ = false;
+    waited_since_ = now;
+  }
+  if (waited_for_.empty() || said_ || now - waited_since_ < kStill) return;
+  said_ = true;
+  ++waits_;
+  const size_t more = waited_for_.size() - 1;
+  lines.push_back("nothing has changed for 5 s: " + waited_for_.front() +
+                  (more == 0 ? "" : "; and " + std::to_string(more) + " more (understudy status)"));
+}
+
+}  // namespace understudy

@@ -1,0 +1,35 @@
+// What the emulated side sees of real ranks that do something else than their job lists, in words.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ctrl/compile/collective.h"
+#include "dataplane/base/units.h"
+
+namespace understudy {
+
+class NcclMistakes {
+ public:
+  /// What the communicator waits for, as lines of a status; empty: nothing.
+  using Waiting = std::function<std::vector<std::string>()>;
+
+  /// Control's turn: sentences that have not been given yet. `progress`: the emulated ranks'.
+  std::vector<std::string> look(Time now, const CollectiveSetup& setup,
+                                const CollectiveProgress& progress, const Waiting& waiting);
+
+ private:
+  void look_at_waiting(Time now, const Waiting& waiting, std::vector<std::string>& lines);
+
+  bool odd_ = false, goes_on_ = false;  ///< said
+  unsigned waits_ = 0;                  ///< times that it was said
+  bool said_ = false;                   ///< of `waited_for_`
+  std::vector<std::string> waited_for_;
+  Time waited_since_, next_look_;
+};
+
+/// "operation 2 of 8 (all_reduce ring simple of 65536 B)"
+std::string operation_text(const CollectiveSetup& setup, size_t operation);
+
+}  // namespace understudy
