@@ -270,7 +270,7 @@ TEST(Fit, FindsWhatOneNumberOfGpusCostsBesides) {
   common.protocol[index(Protocol::kSimple)].rate = 10;
   const auto rows = [&](double scale, double offset) {
     std::vector<FitRow> out;
-    for (const uint64_t mib : {16, 64, 256}) {
+    for (const uint64_t mib : {16u, 64u, 256u}) {
       shape.bytes = mib * kMiB;
       out.push_back({shape, {}, scale * operation_time(shape, common, {}) + offset});
     }

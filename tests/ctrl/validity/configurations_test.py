@@ -15,7 +15,7 @@ UNDERSTUDY = str(pathlib.Path(sys.argv.pop(1)).resolve())
 CONFIGS = pathlib.Path(__file__).resolve().parents[3] / "configs"
 # What simulate says; None: it does not take them without kernels' programs, or at all.
 DOUBTS = {
-    "all_to_all_among_thousands": {"contention"},
+    "all_to_all_among_thousands": {"contention", "inner-times"},
     "collectives": {"contention"},
     "congested_node": {"one-seed"},
     "emulated_ranks": {"one-seed"},
@@ -35,8 +35,9 @@ DOUBTS = {
     "rdma_cm": None,
     "rdma_cm_clients": None,
     "real_among_many": {"contention"},
-    "real_among_thousands": {"contention"},
-    "reference": {"contention", "one-seed"},
+    "real_among_thousands": {"contention", "inner-times"},
+    "reference": {"contention", "inner-times", "one-seed"},
+    "small_messages": set(),
     "three_real_nodes": set(),
     "training": {"one-seed"},
     "two_nics": set(),
