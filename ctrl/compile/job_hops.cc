@@ -73,7 +73,7 @@ std::vector<std::vector<Hop>> job_hops(
     }
   }
   NicWays ways(config, job, topology);
-  std::map<std::pair<JobNic, JobNic>, NicWay> known;
+  std::map<std::pair<JobNic, JobNic>, Hop> known;
   std::vector<std::vector<Hop>> hops;
   for (const auto& rank : ranks) {
     std::vector<Hop>& own = hops.emplace_back(rank->connections().size());
@@ -82,10 +82,12 @@ std::vector<std::vector<Hop>> job_hops(
       if (!sends(connection) || connection.messages == 0) continue;
       const auto [from, to] = nics_of(connection);
       const auto [it, fresh] = known.try_emplace({from, to});
-      if (fresh) it->second = ways.between(from, to);
-      own[c] = shared_hop(it->second, pairs.at({from, to}).number(), out.at(from).number(),
-                          in.at(to).number(), nic_limits(config, job, from),
-                          nic_limits(config, job, to));
+      if (fresh) {
+        it->second = shared_hop(ways.between(from, to), pairs.at({from, to}).number(),
+                                out.at(from).number(), in.at(to).number(),
+                                nic_limits(config, job, from), nic_limits(config, job, to));
+      }
+      own[c] = it->second;
     }
   }
   return hops;

@@ -65,15 +65,23 @@ double bytes_per_us(double bits_per_second) { return bits_per_second / 8e6; }
 /// Of a full packet on the wire.
 uint64_t full_packet(const Config& config) { return config.fabric.mtu + PacketLimits::kHeaders; }
 
+/// The first NIC of each that NCCL sees.
+std::vector<unsigned> numbers_of_nics(const Config& config, const JobConfig& job,
+                                      const JobNetwork& network) {
+  std::vector<unsigned> nics;
+  for (uint32_t k = 0; k < network.nics; ++k) nics.push_back(job_nic(config, job, k));
+  return nics;
+}
+
 /// NIC rates and latencies of neighbours, without a topology.
 void count_ends(const Config& config, const JobConfig& job, JobNetwork& network) {
   Duration latency;
   double slowest = 0;
+  const std::vector<unsigned> nics = numbers_of_nics(config, job, network);
   for (size_t r = 0; r < job.ranks.size(); ++r) {
     const NodeConfig& from = config.nodes[job.ranks[r]];
     const NodeConfig& to = config.nodes[job.ranks[(r + 1) % job.ranks.size()]];
-    for (uint32_t k = 0; k < network.nics; ++k) {
-      const unsigned nic = job_nic(config, job, k);
+    for (const unsigned nic : nics) {
       const NicConfig &sends = from.nics[nic], &takes = to.nics[nic];
       latency = std::max(
           latency, sends.limits.lead + sends.link_latency + takes.link_latency + takes.limits.tail);
@@ -92,10 +100,10 @@ void count_ends(const Config& config, const JobConfig& job, JobNetwork& network)
 
 /// Bytes that a NIC could carry in the least time that it takes for a packet.
 double least_packet(const Config& config, const JobConfig& job, const JobNetwork& network) {
+  const unsigned nic = job_nic(config, job, 0);
   double least = 0;
-  for (size_t r = 0; r < job.ranks.size(); ++r) {
-    const unsigned nic = job_nic(config, job, 0);
-    const Duration time = nic_limits(config, job, {job.ranks[r], nic}).packets.least;
+  for (const NodeId node : job.ranks) {
+    const Duration time = nic_limits(config, job, {node, nic}).packets.least;
     least = std::max(least, time.microseconds() * bytes_per_us(network.nic_rate));
   }
   return least;
@@ -108,14 +116,14 @@ void count_paths(const Config& config, const JobConfig& job, Algorithm algorithm
   const Graph& graph = topology.graph;
   Duration latency;
   double rate = 0;
+  const std::vector<unsigned> nics = numbers_of_nics(config, job, network);
   const auto n = static_cast<uint32_t>(job.ranks.size());
   // PAT's rounds are one after another, of distances 1, 2, 4 ...; the slowest one counts.
   const uint32_t farthest = algorithm == Algorithm::kPat ? n - 1 : 1;
   for (uint32_t distance = 1; distance <= farthest; distance *= 2) {
     std::vector<double> load(graph.links().size());
     const double sends = visit_step(job, algorithm, distance, [&](uint32_t from, uint32_t to) {
-      for (uint32_t k = 0; k < network.nics; ++k) {
-        const unsigned nic = job_nic(config, job, k);
+      for (const unsigned nic : nics) {
         const NodeId sender = job.ranks[from], receiver = job.ranks[to];
         const uint32_t out = merged_nics(job, config.nodes[sender], nic);
         const uint32_t in = merged_nics(job, config.nodes[receiver], nic);

@@ -35,9 +35,9 @@ double answers_by_data(const Config& config, const JobConfig& job, uint64_t mess
   const uint64_t packets =
       std::max<uint64_t>(1, (message + config.fabric.mtu - 1) / config.fabric.mtu);
   const uint64_t packet = std::min<uint64_t>(message, config.fabric.mtu) + PacketLimits::kHeaders;
+  const unsigned nic = job_nic(config, job, 0);
   double most = 0;
   for (const NodeId node : job.ranks) {
-    const unsigned nic = job_nic(config, job, 0);
     const NicLimits limits = nic_limits(config, job, {node, nic});
     if (limits.packets.least == Duration() && limits.ack_every == 0) continue;
     const uint64_t every =
