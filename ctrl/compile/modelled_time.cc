@@ -72,6 +72,7 @@ Result<std::vector<Duration>> modelled_times(const CollectiveSetup& setup) {
 Result<std::vector<Duration>> modelled_times(const CollectiveSetup& setup,
                                              const std::vector<PlanInput>& inputs) {
   std::vector<std::unique_ptr<Plan>> ideals;
+  ideals.reserve(inputs.size());
   for (const PlanInput& input : inputs) ideals.push_back(TRY(make_uncongested_plan(input)));
   ModelledTimes times(setup.job);
   std::vector<Duration> modelled;

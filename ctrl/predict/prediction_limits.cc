@@ -46,7 +46,8 @@ double answers_by_data(const Config& config, const JobConfig& job, uint64_t mess
     const auto time = [&](uint64_t bytes) {
       return std::max(rate.time_for(bytes), limits.packets.time_for(bytes)).microseconds();
     };
-    const double acks = static_cast<double>((packets + every - 1) / every) * time(kAck);
+    const uint64_t answers = (packets + every - 1) / every;
+    const double acks = static_cast<double>(answers) * time(kAck);
     const double data = static_cast<double>(packets) * time(packet);
     if (data > 0) most = std::max(most, acks / data);
   }

@@ -1,6 +1,7 @@
 #include "ctrl/report/json.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -53,7 +54,7 @@ Json collective_json(const CollectiveReport& c) {
 }
 
 Json summary_json(const SizeSummary& s, double bus_factor) {
-  const auto whole = [](double value) { return static_cast<uint64_t>(value + 0.5); };
+  const auto whole = [](double value) { return static_cast<uint64_t>(std::llround(value)); };
   Json out;
   out["size_bytes"] = s.bytes;
   out["size_index"] = s.size_index;
