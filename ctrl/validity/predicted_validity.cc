@@ -32,7 +32,9 @@ void add_gpu_costs(ValidityLines& lines, const Config& config, const PredictedJo
 
 void add_nic_costs(ValidityLines& lines, const Config& config, const JobConfig& job,
                    const std::string& name) {
-  const auto ideal = [](const NicConfig& nic) { return !nic.limits.delays(); };
+  const auto ideal = [](const NicConfig& nic) {
+    return nic.limits.lead + nic.limits.tail == Duration();
+  };
   const bool any = job.ranks.size() > 1 && std::ranges::any_of(job.ranks, [&](NodeId id) {
                      const NodeConfig& node = config.nodes[id];
                      return !node.real && std::ranges::any_of(node.nics, ideal);

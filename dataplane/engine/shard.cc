@@ -55,7 +55,7 @@ Time Shard::next_wake() const {
     case EventKind::kHandle:
       return delivery_.handle(event.index, event.time);
     case EventKind::kPost:
-      if (const uint32_t slot = held_.on_due(event.index); slot != kNoSlot) {
+      if (const uint32_t slot = held_.on_due(event.index, event.time); slot != kNoSlot) {
         network_.offer(slot, event.time);
       }
       return;

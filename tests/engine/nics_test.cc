@@ -85,6 +85,17 @@ TEST_F(EngineNics, WhatAQueuePairThatIsGoneWasSentIsForgotten) {
   EXPECT_TRUE(pair->real.endpoint.received.empty());
 }
 
+TEST_F(EngineNics, WhatAQueuePairTakesNoMoreIsFlushed) {
+  build(slow_nic());
+  ASSERT_TRUE(post(pair->emulated, to_real, 7));
+  pair->emulated.qps[0]->modify(kZero, QpState::kError);
+  run();
+  EXPECT_TRUE(pair->real.endpoint.received.empty());
+  ASSERT_EQ(pair->emulated.endpoint.completed.size(), 1u);
+  EXPECT_EQ(pair->emulated.endpoint.completed[0].id, 7u);
+  EXPECT_EQ(pair->emulated.endpoint.failures, 1u);
+}
+
 // Packets of 1,024 bytes take 90 us of the link; the NIC takes 100 us for each.
 TEST_F(EngineNics, PacketsAreNoCloserThanTheNicAllows) {
   NicLimits nic;

@@ -198,6 +198,19 @@ void read_chosen(TableReader& table, std::string_view key,
   out = *chosen;
 }
 
+/// Of a measurement: NCCL's release, the GPUs' generation and number, which is `number`.
+template <typename Measured>
+void read_measured(TableReader& table, NcclVersion& release, Measured& out, const char* number) {
+  table.require("nccl", "the release of NCCL that was measured");
+  table.choice_among("nccl", kVersionNames, release);
+  table.require("gpu", "the GPUs' generation");
+  table.choice_among("gpu", kGpuNames, out.gpu);
+  table.require("ranks", number);
+  if (const auto n = table.integer("ranks", 2, kMostMeasuredRanks)) {
+    out.ranks = static_cast<uint32_t>(n->value);
+  }
+}
+
 /// [calibration] own: what one number of GPUs costs besides.
 void read_own_costs(TableReader& calibration, ReadContext& context, Calibration& out) {
   for (const TomlNode* toml : calibration.tables("own")) {
@@ -206,14 +219,7 @@ void read_own_costs(TableReader& calibration, ReadContext& context, Calibration&
     table.choice_among("collective", kCollectiveNames, own.collective);
     read_chosen(table, "algorithm", kAlgorithmNames, own.algorithm);
     read_chosen(table, "protocol", kProtocolNames, own.protocol);
-    table.require("nccl", "the release of NCCL that was measured");
-    table.choice_among("nccl", kVersionNames, own.version);
-    table.require("gpu", "the GPUs' generation");
-    table.choice_among("gpu", kGpuNames, own.gpu);
-    table.require("ranks", "the number of GPUs, all in one node");
-    if (const auto n = table.integer("ranks", 2, kMostMeasuredRanks)) {
-      own.ranks = static_cast<uint32_t>(n->value);
-    }
+    read_measured(table, own.version, own, "the number of GPUs, all in one node");
     if (const auto size = table.size("smallest")) own.from = size->value;
     if (const auto scale = table.number("scale")) {
       own.scale = scale->value;
@@ -242,14 +248,7 @@ void read_calibration_tables(TableReader& calibration, ReadContext& context) {
     table.require("table", "the name of the measured table's file");
     if (const auto name = table.text("table")) from.table = name->value;
     table.choice_among("collective", kCollectiveNames, from.collective);
-    table.require("nccl", "the release of NCCL that was measured");
-    table.choice_among("nccl", kVersionNames, from.nccl);
-    table.require("gpu", "the GPUs' generation");
-    table.choice_among("gpu", kGpuNames, from.gpu);
-    table.require("ranks", "the number of GPUs");
-    if (const auto n = table.integer("ranks", 2, kMostMeasuredRanks)) {
-      from.ranks = static_cast<uint32_t>(n->value);
-    }
+    read_measured(table, from.nccl, from, "the number of GPUs");
     if (const auto n = table.integer("nodes", 1, from.ranks)) {
       from.nodes = static_cast<uint32_t>(n->value);
     }

@@ -10,7 +10,7 @@
 
 #include "ctrl/config/config.h"
 #include "ctrl/config/config_limits.h"
-#include "ctrl/config/machine.h"
+#include "ctrl/config/presets/machine.h"
 #include "ctrl/config/read/table_reader.h"
 
 namespace understudy {

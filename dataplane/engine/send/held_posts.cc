@@ -17,12 +17,14 @@ bool HeldPosts::hold(uint32_t slot, const WorkRequest& request, Time until) {
   return true;
 }
 
-uint32_t HeldPosts::on_due(uint32_t index) {
+uint32_t HeldPosts::on_due(uint32_t index, Time now) {
   const Held held = held_.take(index);
   --waiting_[held.slot];
   const QpSlot& slot = qps_[held.slot];
   if (slot.qp == nullptr || slot.generation != held.generation) return kNoSlot;
-  return slot.qp->post(held.request) ? held.slot : kNoSlot;
+  if (slot.qp->post(held.request)) return held.slot;
+  qps_.rest(held.slot).endpoint->on_completed(now, *slot.qp, held.request.id, WorkStatus::kFlushed);
+  return kNoSlot;
 }
 
 }  // namespace understudy

@@ -22,8 +22,9 @@ class HeldPosts {
   }
   /// False: the queue pair's send queue would be full.
   bool hold(uint32_t slot, const WorkRequest& request, Time until);
-  /// kPost: gives the slot of the queue pair that got it, or kNoSlot if that is gone.
-  uint32_t on_due(uint32_t index);
+  /// kPost: gives the slot of the queue pair that got it, or kNoSlot if that is gone, or takes none
+  /// any more: then its owner hears that it was flushed.
+  uint32_t on_due(uint32_t index, Time now);
 
  private:
   struct Held {

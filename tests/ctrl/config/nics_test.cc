@@ -1,7 +1,7 @@
 // [[nic]], and the nodes that name one.
 #include <gtest/gtest.h>
 
-#include "ctrl/config/nic_preset.h"
+#include "ctrl/config/presets/nic_preset.h"
 #include "ctrl/config/read/load.h"
 
 namespace understudy {

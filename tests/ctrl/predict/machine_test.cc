@@ -1,5 +1,5 @@
 // Machine types: a file that names one gives the answers of the file with its figures written out.
-#include "ctrl/config/machine.h"
+#include "ctrl/config/presets/machine.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "ctrl/config/machine.h"
+#include "ctrl/config/presets/machine.h"
 #include "ctrl/config/read/sections.h"
 
 namespace understudy {

@@ -1,7 +1,7 @@
 // [[nic]], and the one that a [[node]] names.
 #include <vector>
 
-#include "ctrl/config/nic_preset.h"
+#include "ctrl/config/presets/nic_preset.h"
 #include "ctrl/config/read/sections.h"
 #include "ctrl/config/suggest.h"
 

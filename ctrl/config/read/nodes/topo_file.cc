@@ -275,7 +275,7 @@ class Reading {
   }
 
   /// GB/s of an NVLink, each direction; 0: not known. A GPU's 12 links of A100 have 600 GB/s in both
-  /// directions together, 18 of H100 900 and of B200 1,800 (ctrl/config/machine.cc), 6 of V100 300.
+  /// directions together, 18 of H100 900 and of B200 1,800 (ctrl/config/presets/machine.cc), 6 of V100 300.
   unsigned nvlink_gigabytes() const {
     if (sm_ == 70 || sm_ == 80 || sm_ == 90) return 25;
     return *sm_ >= 100 && *sm_ < 110 ? 50 : 0;

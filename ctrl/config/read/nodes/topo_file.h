@@ -5,7 +5,7 @@
 #include <string>
 #include <tl/expected.hpp>
 
-#include "ctrl/config/machine.h"
+#include "ctrl/config/presets/machine.h"
 #include "ctrl/config/read/load.h"
 
 namespace understudy {

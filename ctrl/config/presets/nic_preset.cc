@@ -1,4 +1,4 @@
-#include "ctrl/config/nic_preset.h"
+#include "ctrl/config/presets/nic_preset.h"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "ctrl/config/machine.h"
+#include "ctrl/config/presets/machine.h"
 
 #include <vector>
 
