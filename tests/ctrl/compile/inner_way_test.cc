@@ -11,7 +11,7 @@ namespace {
 
 struct Cluster {
   unsigned nodes = 4, gpus = 1, nics = 1;
-  std::string rate = "1Gbit/s";
+  std::string rate = "10Mbit/s";  // every machine carries it
 };
 
 std::string text_of(const Cluster& c, const std::string& job, const std::string& more = "") {
