@@ -71,11 +71,12 @@ constexpr uint32_t element_bytes(DataType type) {
   }
 }
 
-/// A release 2.<minor> of NCCL; schedules are known for 2.18 to 2.30, costs and choices from 2.8
-/// on.
+/// A release 2.<minor> of NCCL; schedules are known for 2.18 to 2.31, costs and choices for 2.8 to
+/// 2.30. 2.31: as its public source was in June 2026, before the release.
 struct NcclVersion {
   static constexpr uint32_t kOldest = 18;
-  static constexpr uint32_t kNewest = 30;
+  static constexpr uint32_t kNewest = 31;
+  static constexpr uint32_t kNewestWithCosts = 30;
   uint32_t minor = 28;
   constexpr auto operator<=>(const NcclVersion&) const = default;
 };

@@ -263,7 +263,8 @@ uint32_t Tuner::most_threads(Algorithm algorithm, Protocol protocol) const {
   if (protocol == Protocol::kLL128) {
     return threads_between(environment_.ll128_threads, 160, 640, 640);
   }
-  const bool slow = algorithm == Algorithm::kRing && protocol == Protocol::kSimple &&
+  const bool slow = version_.minor < 31 && algorithm == Algorithm::kRing &&
+                    protocol == Protocol::kSimple &&
                     system_.ring.intra * system_.ring.channels <= kSlowLink;
   return threads_between(environment_.threads, 2 * kWarp, 512, slow ? 256 : 512);
 }

@@ -115,7 +115,7 @@ class Calibrate {
     unsigned minor = 0;
     int used = 0;
     if (std::sscanf(args_.nccl.c_str(), "2.%u%n", &minor, &used) != 1 || minor < 8 ||
-        minor > NcclVersion::kNewest || static_cast<size_t>(used) != args_.nccl.size()) {
+        minor > NcclVersion::kNewestWithCosts || static_cast<size_t>(used) != args_.nccl.size()) {
       return refuse("nccl", args_.nccl, "expected a release from 2.8 to 2.30");
     }
     setup_.version = {minor};

@@ -12,6 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "dataplane/base/try.h"
+#include "dataplane/port/runtime_folder.h"
+
 namespace understudy {
 namespace {
 
@@ -57,6 +60,18 @@ Result<void> check_pci(const std::string& where, const std::string& address) {
               "; hand it to DPDK with `dpdk-devbind.py --bind=vfio-pci " + address + "`");
 }
 
+Result<void> find_socket(const std::string& port, const std::string& text, DpdkDevice& device) {
+  const std::string socket = device.arg("iface");
+  if (socket.empty()) {
+    return fail(in_port(port) + "device \"" + text +
+                "\" names no socket; write \"net_vhost0,iface=/path/to/socket,queues=1\"");
+  }
+  if (socket.find('/') == std::string::npos) {
+    device.set_arg("iface", runtime_folder() + "/" + socket);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string DpdkDevice::arg(const std::string& key) const {
@@ -65,6 +80,13 @@ std::string DpdkDevice::arg(const std::string& key) const {
   if (at == std::string::npos) return {};
   const size_t from = at + key.size() + 2;
   return all.substr(from, all.find(',', from) - from);
+}
+
+void DpdkDevice::set_arg(const std::string& key, const std::string& value) {
+  const std::string all = "," + args;
+  const size_t at = all.find("," + key + "=") + key.size() + 1;  // of the value, in args
+  const size_t end = args.find(',', at);
+  args.replace(at, end == std::string::npos ? end : end - at, value);
 }
 
 Result<DpdkDevice> parse_dpdk_device(const std::string& port, const std::string& text) {
@@ -86,10 +108,7 @@ Result<DpdkDevice> parse_dpdk_device(const std::string& port, const std::string&
       continue;
     }
     device.driver = driver;
-    if (driver == "net_vhost" && device.arg("iface").empty()) {
-      return fail(in_port(port) + "device \"" + text +
-                  "\" names no socket; write \"net_vhost0,iface=/path/to/socket,queues=1\"");
-    }
+    if (driver == "net_vhost") TRY(find_socket(port, text, device));
     return device;
   }
   std::string known;

@@ -18,12 +18,14 @@ struct DpdkDevice {
 
   /// Value of `key` in args; empty when absent.
   std::string arg(const std::string& key) const;
+  /// Of a key that is there.
+  void set_arg(const std::string& key, const std::string& value);
   /// As rte_eal_init() takes a PCI device, its driver's arguments with it:
   /// "0000:3b:00.0,tx_pp=500".
   std::string with_args() const { return args.empty() ? name : name + "," + args; }
 };
 
-/// Reads a device string. Errors name the port and what is wrong with the string.
+/// Reads a device string. A vhost socket without a folder lies in runtime_folder(). Errors name the port and what is wrong with the string.
 Result<DpdkDevice> parse_dpdk_device(const std::string& port, const std::string& text);
 
 /// Is the device there, and may this user open it? Errors name port and device and say what to do.

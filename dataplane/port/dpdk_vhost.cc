@@ -12,6 +12,7 @@
 #include <initializer_list>
 
 #include "dataplane/port/dpdk_log.h"
+#include "dataplane/port/runtime_folder.h"
 
 namespace understudy {
 namespace {
@@ -54,14 +55,6 @@ bool somebody_listens(const std::string& path) {
   return connected;
 }
 
-void replace_arg(std::string& args, const std::string& key, const std::string& value) {
-  const std::string all = "," + args;
-  const size_t at = all.find("," + key + "=") + key.size() + 1;  // of the value, in args
-  args.replace(
-      at, args.find(',', at) == std::string::npos ? std::string::npos : args.find(',', at) - at,
-      value);
-}
-
 }  // namespace
 
 VhostSocket::~VhostSocket() {
@@ -79,6 +72,9 @@ Result<void> VhostSocket::prepare(const std::string& port, DpdkDevice& device) {
                 " characters; choose a shorter one");
   }
   const fs::path parent = fs::absolute(path).parent_path();
+  if (parent == runtime_folder()) {
+    if (auto made = make_runtime_folder(); !made) return fail(where + made.error().text);
+  }
   std::error_code error;
   if (!fs::is_directory(parent, error)) {
     return fail(where + "no directory " + parent.string() + "; create it or choose another");
@@ -98,7 +94,7 @@ Result<void> VhostSocket::prepare(const std::string& port, DpdkDevice& device) {
   if (unlink(temporary.c_str()) != 0 && errno != ENOENT) {
     return fail(where + "cannot remove " + temporary + ": " + std::strerror(errno));
   }
-  replace_arg(device.args, "iface", temporary);
+  device.set_arg("iface", temporary);
   path_ = path;
   temporary_ = temporary;
   return {};

@@ -65,7 +65,7 @@ class Nccl(Job):
                       (21, 4, {"collective": "broadcast"}), (26, 4, {"collective": "reduce"}),
                       (23, 4, {"collective": "all_gather", "algorithm": "pat"}),
                       (25, 4, {"collective": "reduce_scatter", "algorithm": "pat"}),
-                      (27, 4, {"collective": "send_recv"}), (30, 4, {"collective": "all_to_all"}))
+                      (27, 4, {"collective": "send_recv"}), (31, 4, {"collective": "all_to_all"}))
 
 
 if __name__ == "__main__":

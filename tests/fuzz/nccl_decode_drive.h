@@ -76,7 +76,7 @@ inline void drive_nccl_decode(std::span<const uint8_t> bytes) {
   }
   DecodeOptions options;
   const uint8_t minor = in.byte();
-  if (minor >= 18 && minor <= 30) options.release = Release{minor, 0};
+  if (minor >= 18 && minor <= 31) options.release = Release{minor, 0};
   const Exchange exchange = decode(connections, options);
   must(exchange.streams.size() == connections.size());
   for (const Stream& stream : exchange.streams) {

@@ -1,13 +1,17 @@
 // Device strings and what this machine says about them, without DPDK.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "dataplane/port/dpdk_device.h"
+#include "dataplane/port/runtime_folder.h"
 #include "dataplane/runtime/huge_pages.h"
 
 namespace understudy {
@@ -59,6 +63,65 @@ TEST(DpdkDevice, ErrorsNamePortAndDevice) {
   }
   EXPECT_TRUE(contains(parse_error("net_vhost0,queues=1"), "names no socket"));
   EXPECT_TRUE(contains(parse_error("eth0"), "net_vhost0"));  // what would be right
+}
+
+/// The variable has another value while this lives.
+class WithVariable {
+ public:
+  WithVariable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    value == nullptr ? unsetenv(name) : setenv(name, value, 1);
+  }
+  ~WithVariable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  WithVariable(const WithVariable&) = delete;
+  WithVariable& operator=(const WithVariable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+TEST(DpdkDevice, ASocketWithoutAFolderLiesInTheUsersOwn) {
+  const auto socket = [] {
+    const auto device = parse_dpdk_device("gpu", "net_vhost0,queues=1,iface=gpu.sock,client=0");
+    return device ? device->args : device.error().text;
+  };
+  const std::string own = "/tmp/understudy-" + std::to_string(geteuid());
+  {
+    const WithVariable given("XDG_RUNTIME_DIR", "/run/user/7");
+    EXPECT_EQ(socket(), "queues=1,iface=/run/user/7/gpu.sock,client=0");
+  }
+  {
+    const WithVariable relative("XDG_RUNTIME_DIR", "run");
+    EXPECT_EQ(socket(), "queues=1,iface=" + own + "/gpu.sock,client=0");
+  }
+  const WithVariable none("XDG_RUNTIME_DIR", nullptr);
+  EXPECT_EQ(socket(), "queues=1,iface=" + own + "/gpu.sock,client=0");
+  EXPECT_EQ(parse_dpdk_device("gpu", "net_vhost0,iface=./x")->arg("iface"), "./x");
+}
+
+TEST(DpdkDevice, TheFolderForSocketsIsNobodyElses) {
+  std::string folder = testing::TempDir() + "understudy-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string run = folder + "/run";
+  const WithVariable given("XDG_RUNTIME_DIR", run.c_str());
+  ASSERT_TRUE(make_runtime_folder());
+  struct stat made {};
+  ASSERT_EQ(stat(run.c_str(), &made), 0);
+  EXPECT_EQ(made.st_mode & 07777, 0700u);
+  EXPECT_TRUE(make_runtime_folder());
+  const auto why = [] {
+    const auto again = make_runtime_folder();
+    return again ? "" : again.error().text;
+  };
+  ASSERT_EQ(chmod(run.c_str(), 0770), 0);
+  EXPECT_TRUE(contains(why(), "others may write to it")) << why();
+  ASSERT_EQ(rmdir(run.c_str()), 0);
+  ASSERT_EQ(symlink(folder.c_str(), run.c_str()), 0);
+  EXPECT_TRUE(contains(why(), "is no folder")) << why();
+  ASSERT_EQ(unlink(run.c_str()), 0);
+  ASSERT_EQ(rmdir(folder.c_str()), 0);
+  EXPECT_TRUE(contains(why(), "No such file")) << why();
 }
 
 TEST(DpdkDevice, MissingCardIsNamed) {

@@ -85,7 +85,7 @@ constexpr IbLayout kIb229 = {3744, 0, 3072, 96, 3168, 4, 3392, 324, 3720, 3728, 
 constexpr IbLayout kIb230 = {4576, 0, 3072, 384, 3456, 8, 3904, 648, 4552, 4560, 4564, 4568, 37};
 
 //   release  check-in        ring  1st ras  peer      graph      ib      header two-way sync bit
-constexpr std::array<Layout, 13> kLayouts = {{
+constexpr std::array<Layout, 14> kLayouts = {{
     {{18, 6}, 64, 8, 36, 28, 28, 0, kPeer218, kGraph218, kIb218, true, false, X, 0},
     {{19, 4}, 64, 8, 36, 28, 28, 0, kPeer218, kGraph218, kIb219, true, false, 4, 0},
     {{20, 5}, 64, 8, 36, 28, 28, 0, kPeer220, kGraph220, kIb220, true, false, 4, 0},
@@ -99,6 +99,7 @@ constexpr std::array<Layout, 13> kLayouts = {{
     {{28, 9}, 172, 16, 44, 128, 120, 56, kPeer227, kGraph228, kIb227, false, true, 0, 128},
     {{29, 7}, 176, 20, 48, 128, 120, 56, kPeer229, kGraph229, kIb229, false, true, 0, 128},
     {{30, 7}, 176, 20, 48, 128, 120, 56, kPeer230, kGraph230, kIb230, false, true, 0, 128},
+    {{31, 0}, 176, 20, 48, 128, 120, 56, kPeer230, kGraph230, kIb230, false, true, 0, 128},
 }};
 
 }  // namespace

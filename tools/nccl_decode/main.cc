@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
       "pcapng):\n"
       "check-in with the root, rings and their all-gathers, set-up of connections, net_ib's "
       "exchange\n"
-      "of queue pairs; and what was begun and is not complete. For NCCL 2.18 to 2.30."};
+      "of queue pairs; and what was begun and is not complete. For NCCL 2.18 to 2.31."};
   app.name("nccl-decode");
   app.set_version_flag("--version", std::string("nccl-decode ") + understudy::kVersion);
   app.add_option("capture", path, "pcap or pcapng file")->required();
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   if (!nccl.empty()) {
     options.release = Release::parse(nccl);
     if (!options.release) {
-      std::cerr << "nccl-decode: --nccl " << nccl << ": not a release from 2.18 to 2.30\n";
+      std::cerr << "nccl-decode: --nccl " << nccl << ": not a release from 2.18 to 2.31\n";
       return 2;
     }
   }

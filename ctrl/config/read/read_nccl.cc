@@ -202,7 +202,7 @@ void read_chosen(TableReader& table, std::string_view key,
 template <typename Measured>
 void read_measured(TableReader& table, NcclVersion& release, Measured& out, const char* number) {
   table.require("nccl", "the release of NCCL that was measured");
-  table.choice_among("nccl", kVersionNames, release);
+  table.choice_among("nccl", kCostVersionNames, release);
   table.require("gpu", "the GPUs' generation");
   table.choice_among("gpu", kGpuNames, out.gpu);
   table.require("ranks", number);

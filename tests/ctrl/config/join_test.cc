@@ -59,7 +59,7 @@ TEST(ConfigJoin, NamesWhatIsWrong) {
       {kRealFirst, "join = { comm_id = \"10.9.0.1:5\", file = \"f\" }", "several ways"},
       {kRealFirst, "join = { file = \"f\", torch = \"2.4\" }", "goes with master"},
       {kRealFirst, "join = { master = \"10.9.0.1:29500\", torch = \"two\" }", "as in \"2.4\""},
-      {kRealFirst, "nccl = \"2.17\"\njoin = { file = \"f\" }", "communicators of 2.18 to 2.30"},
+      {kRealFirst, "nccl = \"2.17\"\njoin = { file = \"f\" }", "communicators of 2.18 to 2.31"},
       {kRealFirst, "nccl = \"2.20\"\njoin = { comm_id = \"10.9.0.1:5\" }", "NCCL up to 2.21"},
       {kRealFirst, "nccl = \"2.29\"\njoin = { comm_id = \"10.9.0.1:5\" }", "not in its network"},
       {kRealFirst, "join = { com_id = \"10.9.0.1:5\" }", "comm_id"},

@@ -229,13 +229,13 @@ void play_large(const std::vector<int>& minors, const Place& place) {
 }
 
 TEST(NcclRanks, SixtyFour) {
-  play_large({18, 20, 22, 24, 26, 28, 30}, {64, 1, {0}, 2, 1});
+  play_large({18, 20, 22, 24, 26, 28, 30, 31}, {64, 1, {0}, 2, 1});
   play_large({19, 21, 23, 25, 27, 29}, {64, 8, {0, 5}, 8, 8});
 }
 
 TEST(NcclRanks, Thousand) {
   play_large({22, 28}, {1024, 1, {0}, 2, 1});
-  play_large({30}, {1024, 8, {77}, 8, 8});
+  play_large({31}, {1024, 8, {77}, 8, 8});
 }
 
 // NICs that NCCL takes for one device, as many on both sides or not.

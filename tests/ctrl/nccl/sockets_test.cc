@@ -41,7 +41,7 @@ Task<> whole_life(RealRank* rank, SocketAddress root, Ranks* ranks, int count) {
 
 TEST(NcclSockets, RanksOfEachGenerationMeet) {
   constexpr int kRanks = 5;
-  for (int minor : {18, 20, 22, 23, 28, 30}) {
+  for (int minor : {18, 20, 22, 23, 28, 30, 31}) {
     SCOPED_TRACE("2." + std::to_string(minor));
     const World world = loopback_world(kRanks, minor);
     SocketNetwork network;

@@ -30,7 +30,7 @@ Case case_of(const Kind& kind) {
 
 /// The reference rank is any of them, the root its own or the emulated ranks'.
 TEST(NcclVirtual, EveryRelease) {
-  for (uint32_t minor = 18; minor <= 30; ++minor) {
+  for (uint32_t minor = 18; minor <= 31; ++minor) {
     for (const Kind& kind : kKinds) {
       if (minor < kind.from) continue;
       Case c = case_of(kind);
@@ -120,7 +120,7 @@ TEST(NcclVirtual, OtherAlgorithmsLater) {
 }
 
 TEST(NcclVirtual, Exact) {
-  for (uint32_t minor = 18; minor <= 30; ++minor) {
+  for (uint32_t minor = 18; minor <= 31; ++minor) {
     Case c;
     c.ranks = 2U << minor % 3;
     c.payload = "exact";
@@ -134,7 +134,7 @@ TEST(NcclVirtual, Exact) {
 /// Of any collective, algorithm and protocol, with values of any type.
 TEST(NcclVirtual, ExactOfAnything) {
   constexpr const char* kTypes[] = {"float32", "bfloat16", "int64", "float16", "uint8"};
-  for (uint32_t minor = 18; minor <= 30; ++minor) {
+  for (uint32_t minor = 18; minor <= 31; ++minor) {
     for (const Kind& kind : kKinds) {
       if (minor < kind.from) continue;
       Case c = case_of(kind);
@@ -153,7 +153,7 @@ TEST(NcclVirtual, ExactOfAnything) {
 /// Over connections that the job does not use, of a child of the communicator too, messages go as
 /// well: both sides have what they told each other.
 TEST(NcclVirtual, OtherConnections) {
-  for (uint32_t minor = 18; minor <= 30; ++minor) {
+  for (uint32_t minor = 18; minor <= 31; ++minor) {
     for (const bool split : {false, true}) {
       VirtualJob::Options options;
       options.use_spares = true;

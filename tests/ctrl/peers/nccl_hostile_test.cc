@@ -358,7 +358,7 @@ TEST(NcclHostile, ARingOverTheNetworkCard) {
 TEST(NcclHostile, AnotherRelease) {
   size_t named = 0;
   for (const BootstrapLayout& real : bootstrap_layouts()) {
-    for (uint32_t minor = 18; minor <= 30; ++minor) {
+    for (uint32_t minor = 18; minor <= 31; ++minor) {
       if (minor == real.minor) continue;
       Meeting run(real, {true, false, false, false, false});
       run.configured = minor;
@@ -395,7 +395,7 @@ TEST(NcclHostile, TheReleaseThatFitsIsNamed) {
     return text.empty() ? run.world.machine().waiting().front() : text;
   };
   EXPECT_NE(failure("2.29.7", 28, true)
-                .find("has 176 bytes, where NCCL 2.28 has 172; NCCL 2.29 to 2.30 has that: set "
+                .find("has 176 bytes, where NCCL 2.28 has 172; NCCL 2.29 to 2.31 has that: set "
                       "nccl in the [job] to the one that the real ranks run"),
             std::string::npos);
   EXPECT_NE(failure("2.23", 24, true)

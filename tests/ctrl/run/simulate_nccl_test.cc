@@ -17,7 +17,7 @@ struct CreditLayout {
 constexpr std::array<CreditLayout, 4> kCredits = {{{18, 19, 32, 4, 16, 20, 24},
                                                    {20, 23, 64, 4, 20, 24, 32},
                                                    {24, 29, 64, 8, 32, 36, 40},
-                                                   {30, 30, 64, 8, 48, 52, 56}}};
+                                                   {30, 31, 64, 8, 48, 52, 56}}};
 
 const CreditLayout& credits_of(uint32_t minor) {
   for (const CreditLayout& layout : kCredits) {
@@ -126,7 +126,7 @@ const NcclCase kCases[] = {
 };
 
 TEST(SimulateNccl, EveryRelease) {
-  for (uint32_t minor = 18; minor <= 30; ++minor) {
+  for (uint32_t minor = 18; minor <= 31; ++minor) {
     for (const NcclCase& c : kCases) {
       if (minor >= c.from) expect_right(c, minor, 4, "200000B", 2);
     }

@@ -34,7 +34,7 @@ SOCKETS = ("rstream", "riostream", "rcopy", "udpong")
 MISSING = {name: set() for name in (*BASIC, *PERFTEST, *CONNECTING, *SOCKETS)}
 # UCX's modules, which it loads by itself, in Debian's folders.
 UCX = [str(file) for folder in ("/usr/lib/ucx", *Path("/usr/lib").glob("*/ucx")) for file in Path(folder).glob("libuct_*.so.0")]
-# What NCCL 2.18 to 2.30.7 looks up, by dlvsym() in a version each (src/misc/ibvsymbols.cc).
+# What NCCL 2.18 to 2.31 looks up, by dlvsym() in a version each (src/misc/ibvsymbols.cc).
 NCCL = {**{f"ibv_{name}": "IBVERBS_1.1" for name in
            ("get_device_list free_device_list get_device_name open_device close_device get_async_event ack_async_event "
             "query_device query_port query_gid query_qp alloc_pd dealloc_pd reg_mr dereg_mr create_cq destroy_cq create_qp "

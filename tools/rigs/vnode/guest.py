@@ -26,6 +26,14 @@ def default_state():
     return Path(base) / f"understudy-vnode-{os.getuid()}"
 
 
+def socket_path(text):
+    """Where the dataplane's socket is: a name alone lies in this user's folder for sockets."""
+    if "/" in text:
+        return os.path.abspath(text)
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    return os.path.join(given if given.startswith("/") else f"/tmp/understudy-{os.getuid()}", text)
+
+
 class Guest:
     """The node `name` under the folder `state`."""
 

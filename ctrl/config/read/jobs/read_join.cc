@@ -70,7 +70,7 @@ class JoinReader {
     }
     if (job_.nccl < kOldestToJoin) {
       table_.error(join_.line, "comm_id", "a job of NCCL 2." + std::to_string(job_.nccl.minor),
-                   "emulated ranks join communicators of 2.18 to 2.30");
+                   "emulated ranks join communicators of 2.18 to 2.31");
     }
     check_others();
     table_.finish();

@@ -26,6 +26,7 @@ constexpr BootstrapLayout kBootstrapLayouts[] = {
   {"2.29.7",           29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   128, 72, 112, 2300, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
   {"2.30.3 to 2.30.4", 30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   128, 72, 112, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
   {"2.30.7",           30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
+  {"2.31",             31,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
 };
 // clang-format on
 

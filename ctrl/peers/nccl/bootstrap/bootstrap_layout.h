@@ -1,4 +1,4 @@
-// What NCCL's out-of-band bootstrap looks like in each release from 2.18 to 2.30: one row of data a
+// What NCCL's out-of-band bootstrap looks like in each release from 2.18 to 2.31: one row of data a
 // release (docs/nccl 1.3 to 1.8, appendix D). All offsets and sizes in bytes.
 #pragma once
 

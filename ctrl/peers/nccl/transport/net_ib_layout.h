@@ -52,7 +52,7 @@ struct NetIbLayout {
 
 inline constexpr uint32_t kNetIbQueuePairs = 128;  ///< NCCL_IB_MAX_QPS
 
-/// Of the newest patch of a release, which is one of 2.18 to 2.30.
+/// Of the newest patch of a release, which is one of 2.18 to 2.31.
 const NetIbLayout& net_ib_layout(NcclVersion version);
 /// Of 2.29.2 and 2.29.3.
 const NetIbLayout& early_net_ib_layout_2_29();
