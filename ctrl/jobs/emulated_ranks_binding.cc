@@ -95,6 +95,10 @@ void EmulatedRanksBinding::wake(uint64_t cookie) {
   }
 }
 
+void EmulatedRanksBinding::look() {
+  if (planned_ != nullptr) control_.wake(*planned_, EmulatedRanks::kLook);
+}
+
 LinkNearEnd EmulatedRanksBinding::open(uint32_t link, uint32_t queue_pairs) {
   End& end = ends_[link];
   end.link.va = end.region.va;

@@ -51,6 +51,9 @@ class EmulatedRanksBinding {
   void give_up();
 
   const CollectiveProgress& progress() const { return progress_; }
+  CollectiveProgress& progress() { return progress_; }
+  /// Has CollectiveProgress::standing written soon, if operations are told.
+  void look();
   /// In real time: looks for operations that became known, if they are not told.
   void poll(Time now) {
     if (source_ != nullptr) source_->poll(now);

@@ -300,20 +300,30 @@ void JobRunner::on_ring_done(uint32_t job, uint32_t real_rank, uint32_t emulated
   j.emulated->end();
 }
 
-std::vector<std::string> JobRunner::poll(Time now) {
-  std::vector<std::string> lost;
+std::vector<std::string> JobRunner::poll(Time now, bool real_time) {
+  std::vector<std::string> lines;
+  const bool others =
+      !config_.traffic.empty() || !config_.events.empty() || !config_.faults.empty();
   for (size_t j = 0; j < jobs_.size(); ++j) {
     if (!has(j)) continue;
     Job& job = jobs_[j];
+    const auto add = [&](const std::string& line) {
+      lines.push_back("job \"" + config_.jobs[j].name + "\": " + line);
+    };
     job.emulated->poll(now);
+    const JobWatch::Context context{job.setup(), *job.state, real_time, others};
+    for (const std::string& line :
+         job.watch.look(now, context, job.emulated->progress(), [&] { job.emulated->look(); })) {
+      add(line);
+    }
     const InferenceReport* found = job.emulated->found();
     if (found == nullptr || found->lost.empty() || job.lost) continue;
     job.lost = true;
-    lost.push_back("job \"" + config_.jobs[j].name +
-                   "\": " + (found->fed ? "the feed" : "inference") +
-                   " has lost track, every credit is answered at once from now on: " + found->lost);
+    add((found->fed ? "the feed" : "inference") +
+        std::string(" has lost track, every credit is answered at once from now on: ") +
+        found->lost);
   }
-  return lost;
+  return lines;
 }
 
 bool JobRunner::find_out() const {
@@ -403,6 +413,10 @@ std::string JobRunner::status() const {
     if (!text.empty()) text += ", ";
     text += "job \"" + config_.jobs[j].name + "\" " + std::to_string(progress.finished.load()) +
             "/" + std::to_string(progress.results.size());
+  }
+  for (const size_t j : own()) {
+    const std::string& standing = jobs_[j].watch.standing();
+    if (!standing.empty()) text += "\njob \"" + config_.jobs[j].name + "\": " + standing;
   }
   return text;
 }

@@ -12,6 +12,7 @@
 
 #include "ctrl/config/config.h"
 #include "ctrl/jobs/emulated_ranks_binding.h"
+#include "ctrl/jobs/job_watch.h"
 #include "ctrl/jobs/ranks_host.h"
 #include "ctrl/network/shared_network.h"
 #include "ctrl/peers/ring/ring_peer.h"
@@ -51,8 +52,8 @@ class JobRunner final : public RingObserver {
   std::unique_ptr<FeedPeer> feed_peer(uint32_t job);
 
   /// Control's turn: looks for operations that became known. Returns lines on jobs that have lost
-  /// track of theirs.
-  std::vector<std::string> poll(Time now);
+  /// track of theirs, that do not go on, or, in real time, whose real nodes are slow.
+  std::vector<std::string> poll(Time now, bool real_time);
   /// There is a job whose operations are not told, and which is not over.
   bool find_out() const;
   /// Every job is over: all operations done and its clients have said so, or it has failed.
@@ -67,7 +68,7 @@ class JobRunner final : public RingObserver {
   std::vector<const std::vector<ControlledPair>*> controlled() const;
   /// Lines on jobs whose times will be no better than an estimate.
   std::vector<std::string> doubts() const;
-  /// One line on how far the jobs are.
+  /// How far the jobs are, and what those stand still for that do not go on.
   std::string status() const;
   JobReport report(size_t job) const;
   /// Before the run: keeps when messages of all jobs did what, for timeline().
@@ -137,6 +138,7 @@ class JobRunner final : public RingObserver {
     bool given_up = false;                                     ///< the same, has failed
     uint32_t plugins = 0;  ///< that feed it, while they are connected
     bool lost = false;     ///< track of its operations, which was said
+    JobWatch watch;
     std::vector<std::pair<uint32_t, RingResultMessage>> results;  ///< and of which rank
   };
 

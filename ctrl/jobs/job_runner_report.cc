@@ -13,6 +13,7 @@ JobReport JobRunner::report(size_t index) const {
                                 Verified::kNo, [&](size_t i) { return job.state->modelled[i]; });
   report.model = model_name(job.state->model);
   report.not_judged = job.state->doubt;
+  report.standing = job.watch.standing();
   if (!config_.jobs[index].join) {
     report.algorithm = name_of(kAlgorithmNames, job.setup().algorithm);
     report.protocol = name_of(kProtocolNames, job.setup().protocol);

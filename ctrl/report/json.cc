@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "ctrl/report/real_pace.h"
 #include "ctrl/report/summary.h"
 #include "ctrl/report/validity_json.h"
 
@@ -97,7 +98,8 @@ Json inferred_json(const InferenceReport& inferred) {
   return out;
 }
 
-Json job_json(const JobReport& job) {
+/// `real_time`: how real nodes kept up is worth something.
+Json job_json(const JobReport& job, bool real_time) {
   Json out;
   out["name"] = job.name;
   out["collective"] = job.collective;
@@ -112,6 +114,13 @@ Json job_json(const JobReport& job) {
   out["planned"] = job.planned;
   out["done"] = job.collectives.size();
   out["failed"] = job.failed;
+  if (!job.standing.empty()) out["standing"] = job.standing;
+  if (const RealPace pace = real_pace(job); real_time && pace.operations > 0) {
+    out["pace"]["operations"] = pace.operations;
+    const auto rounded = [](double value) { return std::round(value * 1e4) / 1e4; };
+    out["pace"]["factor"] = rounded(pace.factor());
+    out["pace"]["waited"] = rounded(pace.waited());
+  }
   out["protocol_violations"] = job.violations;
   if (job.real_nodes.size() > 1) out["real_nodes"] = job.real_nodes;
   if (job.inferred) out[job.inferred->fed ? "fed" : "inferred"] = inferred_json(*job.inferred);
@@ -401,7 +410,8 @@ Json run_json(const RunReport& report) {
   });
   if (!report.outages.empty()) out["outages"] = list(report.outages, outage_json);
   if (!report.closed.empty()) out["closed"] = report.closed;
-  out["jobs"] = list(report.jobs, job_json);
+  out["jobs"] =
+      list(report.jobs, [&](const JobReport& job) { return job_json(job, !report.virtual_clock); });
   out["traffic"] = report.traffic ? traffic_json(*report.traffic) : Json();
   out["services"] = list(report.services, service_json);
   out["services_left_out"] = {{"clients", report.services_left_out.clients},

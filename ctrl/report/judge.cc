@@ -98,7 +98,8 @@ void judge_job(const JobReport& job, const RunReport& report, std::vector<std::s
     reasons.push_back(label(job) + ": " + std::to_string(job.collectives.size()) + " of " +
                       count_text(job.planned, "operation") + " were done" +
                       (report.ended_by ? ", the run was ended by " + *report.ended_by : "") +
-                      (job.failed ? "" : closed_text(report)));
+                      (job.failed ? "" : closed_text(report)) +
+                      (job.standing.empty() ? "" : "; " + job.standing));
   }
   if (job.inferred && !job.inferred->lost.empty()) {
     reasons.push_back(label(job) + ": " + (job.inferred->fed ? "the feed" : "inference") +

@@ -6,6 +6,7 @@
 #include "ctrl/report/flow_table.h"
 #include "ctrl/report/iteration_table.h"
 #include "ctrl/report/nccl_columns.h"
+#include "ctrl/report/real_pace.h"
 #include "ctrl/report/summary.h"
 #include "ctrl/report/text.h"
 #include "dataplane/base/text_format.h"
@@ -229,6 +230,17 @@ std::string job_table(const JobReport& job) {
   return text + iteration_lines(job.iterations, job.per_iteration, bytes);
 }
 
+/// Of a job beside a real node that real time is measured on.
+std::string slow_text(const RunReport& report, const JobReport& job) {
+  if (report.virtual_clock || !job.not_judged.empty()) return "";
+  const bool faults = std::ranges::any_of(report.ports, [](const PortReport& port) {
+    return std::ranges::any_of(port.faults, [](const FaultReport& f) { return f.acted > 0; });
+  });
+  const bool others = report.traffic || !report.commands.empty() || faults;
+  const std::string text = pace_text(real_pace(job), others);
+  return text.empty() ? "" : "# pace: " + text + "\n";
+}
+
 std::string verdict_text(const RunReport& report, size_t most) {
   const VerdictReport& verdict = report.verdict;
   if (verdict.faithful) {
@@ -248,7 +260,7 @@ std::string verdict_text(const RunReport& report, size_t most) {
 std::string report_table(const RunReport& report) {
   static constexpr size_t kReasons = 10;
   std::string text;
-  for (const JobReport& job : report.jobs) text += job_table(job) + "#\n";
+  for (const JobReport& job : report.jobs) text += job_table(job) + slow_text(report, job) + "#\n";
   if (report.traffic) text += traffic_table(*report.traffic) + "#\n";
   for (const OutageReport& outage : report.outages) text += outage_text(outage);
   for (const ServiceReport& service : report.services) text += service_text(service);

@@ -276,7 +276,7 @@ void EmulatedSide::turn() {
   if (nccl_) nccl_->poll(now);
   turn_rings();
   for (auto& cm : cms_) cm->poll(now);
-  for (const std::string& line : jobs_->poll(now)) say_(line);
+  for (const std::string& line : jobs_->poll(now, !report_.virtual_clock)) say_(line);
   for (const auto& side : emulator_.sides()) side->control.poll();
   for (ShardControl* control : reference_) {
     if (control != nullptr) control->poll();

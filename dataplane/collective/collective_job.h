@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -198,6 +199,21 @@ struct OddMessage {
   uint32_t bytes = 0, expected = 0;
 };
 
+/// What an emulated rank waits for at a link with a real one.
+struct LinkWait {
+  enum class What : uint8_t { kData, kCredit, kAcknowledgement };
+  What what = What::kData;
+  uint32_t link = 0;
+  uint64_t message = 0, messages = 0;  ///< its number in the operation, from 0, and how many it has
+};
+
+/// What an operation waits for that real ranks have begun.
+struct StandingOperation {
+  uint32_t operation = 0;
+  uint32_t waits = 0;             ///< links at which something is missing
+  std::array<LinkWait, 4> first;  ///< of these
+};
+
 /// Progress of a job, shared between the shard that writes it and control.
 struct CollectiveProgress {
   explicit CollectiveProgress(size_t operations) : results(operations) {}
@@ -208,6 +224,9 @@ struct CollectiveProgress {
   std::atomic<uint64_t> registered{0};  ///< credits of its that name registered user memory
   OddMessage odd;                       ///< the first one, written before `has_odd`
   std::atomic<bool> has_odd{false};
+  std::atomic<uint64_t> moved{0};  ///< messages, credits and acknowledgements of real ranks
+  StandingOperation standing;      ///< written before `has_standing` when control asks for it
+  std::atomic<bool> has_standing{false};
   /// 1 and the link whose real rank grants more than all operations need.
   std::atomic<uint32_t> goes_on{0};
 
@@ -233,6 +252,8 @@ class LinkCursor {
               [&](size_t o) { return job.operations[o]->inner_uses[inner].messages; });
   }
   void step() { ++place_.message; }
+  /// Where it is: its message may be one behind an operation's last one.
+  const CollectivePlace& place() const { return place_; }
 
  private:
   template <typename Messages>

@@ -82,6 +82,8 @@ void EmulatedConnections::End::on_wake(Time now, uint64_t kind) {
 
 void EmulatedConnections::End::heard(Time now, Kind kind, uint64_t what) {
   Link& l = all_.links_[link_];
+  std::atomic<uint64_t>& moved = all_.progress_.moved;  // this shard alone writes it
+  moved.store(moved.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (kind == kAcknowledgement) return all_.listener_.on_acknowledged(now, link_, what);
   if (all_.real_sends(link_)) {
     return all_.listener_.on_data(now, link_, static_cast<uint32_t>(what));

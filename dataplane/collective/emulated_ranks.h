@@ -3,6 +3,7 @@
 // comes from these goes into the plan.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "dataplane/collective/collective_job.h"
@@ -30,7 +31,10 @@ class EmulatedRanks final : public Endpoint,
   /// Before the run: keeps moments there, which has room for every message and outlives this.
   void record(CollectiveMoments& moments) { moments_ = &moments; }
 
-  static constexpr uint64_t kStart = 0;  ///< on_wake cookie: the operations may begin
+  // Cookies of on_wake():
+  static constexpr uint64_t kStart = 0;  ///< the operations may begin
+  /// Writes CollectiveProgress::standing.
+  static constexpr uint64_t kLook = uint64_t{6} << 32;
 
   void on_wake(Time now, uint64_t cookie) override;
   // Queue pairs have their own endpoints.
@@ -50,7 +54,8 @@ class EmulatedRanks final : public Endpoint,
     kInnerData = 2,
     kInnerCredit = 3,
     kEnter = 4,
-    kInnerReaches = 5
+    kInnerReaches = 5,
+    kLook = 6
   };
   static uint64_t cookie(WakeKind kind, uint32_t link) {
     return static_cast<uint64_t>(kind) << 32 | link;
@@ -115,6 +120,9 @@ class EmulatedRanks final : public Endpoint,
   bool pump(Time now, size_t operation, Duration carried);
   void finish(Time now);
   void send_due(Time now, uint32_t link);
+  void look();
+  bool is_begun(size_t operation) const;
+  std::optional<LinkWait> wait_of(uint32_t link) const;
   void note_odd(const CollectivePlace& place, uint32_t link, uint32_t bytes, uint32_t expected);
   void post_inner(Time now, uint32_t inner);
   // WorkloadListener

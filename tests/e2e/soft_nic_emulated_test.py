@@ -2,7 +2,9 @@
 
 import re
 import shutil
+import signal
 import subprocess
+import time
 
 import nccl_job
 import stage
@@ -107,6 +109,32 @@ class WithAnEmulatedNode(OnCable):
                                  (6, 6, False, 0))
                 self.assertEqual(len(operations), 6)
                 self.assert_holds()
+
+    def test_a_rank_that_stands_still_is_named(self):
+        """Stopped for longer than an operation takes, and let go on: who waits for whom, at once and in the report."""
+        self.start(nccl_job.NODES.format(emulated=3, idle="sleep", socket="unused", minor=28, order='["gpu", "w*"]', sizes='["32MiB"]', iterations=4,
+                                         payload="synthetic", join=f'file = "{self.folder / "id"}"', channels=1, more="", collective="all_reduce",
+                                         algorithm="ring", protocol="simple"))
+        rank = stage.favoured(self.cable.command(0, [str(stage.Stage.build / "tests/rigs/nccl_rank/nccl_rank_node"), str(self.config)]),
+                              env=self.environment, stdout=subprocess.DEVNULL)
+        self.addCleanup(rank.kill)
+        self.wait_for("RoCE passes")
+        rank.send_signal(signal.SIGSTOP)
+        self.wait_for("does not go on: rank ")
+        rank.send_signal(signal.SIGCONT)
+        self.assertEqual(rank.wait(60), 0)
+        self.assertIn(self.emulator.wait(60), (0, stage.NOT_FAITHFUL))
+        job, = self.emulator.report()["jobs"]
+        self.assertEqual((job["done"], job["failed"]), (4, False))
+        self.assertGreater(job["pace"]["waited"], 0.2, job["pace"])
+        self.assertIn("# pace: operations took ", self.emulator.table.read_text())
+
+    def wait_for(self, words):
+        for _ in range(300):
+            if words in self.emulator.log.read_text():
+                return
+            time.sleep(0.1)
+        self.fail(f"not said within 30 s: {words}\n{self.emulator.log.read_text()}")
 
 
 if __name__ == "__main__":

@@ -122,6 +122,13 @@ TEST_F(Judge, JobThatWasNotFinished) {
                                      "ended by SIGTERM"));
 }
 
+TEST_F(Judge, OperationThatDidNotGoOn) {
+  collectives().pop_back();
+  report.jobs[0].standing = "operation 6 of 6 does not go on: rank 1 waits";
+  EXPECT_THAT(reasons(), ElementsAre("job 'allreduce': 5 of 6 operations were done; operation 6 of "
+                                     "6 does not go on: rank 1 waits"));
+}
+
 TEST_F(Judge, FailuresOfAJob) {
   report.jobs[0].failed = true;
   report.jobs[0].violations = 2;

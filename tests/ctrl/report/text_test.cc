@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "ctrl/report/json.h"
+#include "ctrl/report/real_pace.h"
 #include "ctrl/report/table.h"
 #include "ctrl/report/text.h"
 #include "tests/ctrl/report/sample.h"
@@ -116,6 +117,32 @@ TEST(Table, SaysWhoMeasured) {
   EXPECT_THAT(job_table(job), HasSubstr("as the emulated environment measured it"));
   job.collectives[1].node_reported = job.collectives[2].node_reported = Duration::us(1);
   EXPECT_THAT(job_table(job), HasSubstr("where it reported one"));
+}
+
+TEST(Pace, NamesWhoWaitsForWhom) {
+  RunReport report = full_report();
+  report.commands.clear();
+  report.traffic.reset();
+  for (PortReport& port : report.ports) port.faults.clear();
+  for (CollectiveReport& c : report.jobs[0].collectives) {
+    c.modelled = Duration::us(100);
+    c.measured = Duration::us(c.warmup ? 9000 : 400);
+    c.lateness = Duration::us(20);
+  }
+  EXPECT_DOUBLE_EQ(real_pace(report.jobs[0]).factor(), 4);
+  EXPECT_DOUBLE_EQ(real_pace(report.jobs[0]).waited(), 0.7);
+  const std::string said =
+      "# pace: operations took 4.00 times as long as modelled, of which emulated ranks were late for "
+      "5.0 % at most: for 70 % of the time they waited for the real nodes: for their programs, their "
+      "NICs, or a machine that is busy\n";
+  EXPECT_THAT(report_table(judged(report)), HasSubstr(said));
+  report.commands.push_back({Time::zero(), "link gpu rate 50Mbit/s"});
+  EXPECT_THAT(report_table(judged(report)), HasSubstr("; or for what else is on the network"));
+  report.virtual_clock = true;
+  EXPECT_THAT(report_table(judged(report)), Not(HasSubstr("# pace")));
+  report.virtual_clock = false;
+  for (CollectiveReport& c : report.jobs[0].collectives) c.measured = Duration::us(130);
+  EXPECT_THAT(report_table(judged(report)), Not(HasSubstr("# pace")));
 }
 
 TEST(Table, SizeThatWasNotReached) {
