@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ctrl/jobs/nccl/mistakes.h"
+#include "ctrl/jobs/operations/operation_maker.h"
 
 namespace understudy {
 namespace {
@@ -13,6 +13,12 @@ constexpr unsigned kMostTimes = 3;
 constexpr uint64_t kFewOperations = 3;  ///< say nothing of how fast others are
 
 }  // namespace
+
+std::string operation_text(const CollectiveSetup& setup, size_t operation) {
+  return "operation " + std::to_string(operation + 1) + " of " +
+         std::to_string(setup.operations.size()) + " (" +
+         text_of(setup.kinds[setup.operations[operation].size]) + ")";
+}
 
 std::string wait_text(const CollectiveSetup& setup, const LinkWait& wait) {
   const CollectiveConnection& link = setup.job.links[wait.link];

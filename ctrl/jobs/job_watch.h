@@ -43,6 +43,9 @@ class JobWatch {
   bool slow_ = false;  ///< said
 };
 
+/// "operation 2 of 8 (all_reduce ring simple of 65536 B)"
+std::string operation_text(const CollectiveSetup& setup, size_t operation);
+
 /// "rank 1 waits for message 3 of 6 of rank 0"
 std::string wait_text(const CollectiveSetup& setup, const LinkWait& wait);
 

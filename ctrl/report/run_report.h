@@ -93,10 +93,10 @@ struct JobReport {
   std::string payload;                 ///< "synthetic" or "exact"
   std::string model = "plan";          ///< modelled times are its plan's, or those of "packets"
   std::string not_judged;              ///< why its times cannot be judged; empty: they can
-  std::string standing;                ///< what the operation that did not go on waited for, or empty
-  uint64_t planned = 0;                ///< operations that the configuration asks for
-  bool failed = false;                 ///< a queue pair of the job failed
-  uint64_t violations = 0;             ///< messages of the real node that the protocol forbids
+  std::string standing;     ///< what the operation that did not go on waited for, or empty
+  uint64_t planned = 0;     ///< operations that the configuration asks for
+  bool failed = false;      ///< a queue pair of the job failed
+  uint64_t violations = 0;  ///< messages of the real node that the protocol forbids
   std::vector<CollectiveReport> collectives;  ///< finished ones, in order
   uint32_t per_iteration = 1;                 ///< operations of an iteration
   /// Of the reference node's ranks; empty if they do nothing but collectives.

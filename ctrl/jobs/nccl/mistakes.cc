@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ctrl/jobs/operations/operation_maker.h"
+#include "ctrl/jobs/job_watch.h"
 
 namespace understudy {
 namespace {
@@ -31,12 +31,6 @@ std::string goes_on_text(const CollectiveSetup& setup, uint32_t link) {
 }
 
 }  // namespace
-
-std::string operation_text(const CollectiveSetup& setup, size_t operation) {
-  return "operation " + std::to_string(operation + 1) + " of " +
-         std::to_string(setup.operations.size()) + " (" +
-         text_of(setup.kinds[setup.operations[operation].size]) + ")";
-}
 
 std::vector<std::string> NcclMistakes::look(Time now, const CollectiveSetup& setup,
                                             const CollectiveProgress& progress,

@@ -29,7 +29,4 @@ class NcclMistakes {
   Time waited_since_, next_look_;
 };
 
-/// "operation 2 of 8 (all_reduce ring simple of 65536 B)"
-std::string operation_text(const CollectiveSetup& setup, size_t operation);
-
 }  // namespace understudy

@@ -132,8 +132,10 @@ TEST(Pace, NamesWhoWaitsForWhom) {
   EXPECT_DOUBLE_EQ(real_pace(report.jobs[0]).factor(), 4);
   EXPECT_DOUBLE_EQ(real_pace(report.jobs[0]).waited(), 0.7);
   const std::string said =
-      "# pace: operations took 4.00 times as long as modelled, of which emulated ranks were late for "
-      "5.0 % at most: for 70 % of the time they waited for the real nodes: for their programs, their "
+      "# pace: operations took 4.00 times as long as modelled, of which emulated ranks were late "
+      "for "
+      "5.0 % at most: for 70 % of the time they waited for the real nodes: for their programs, "
+      "their "
       "NICs, or a machine that is busy\n";
   EXPECT_THAT(report_table(judged(report)), HasSubstr(said));
   report.commands.push_back({Time::zero(), "link gpu rate 50Mbit/s"});

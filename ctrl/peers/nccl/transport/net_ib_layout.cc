@@ -111,7 +111,8 @@ constexpr NetIbLayout layout_19() {
 }
 
 constexpr NetIbLayout layout_30() {
-  NetIbLayout l = with(several_devices({30}, "2.30 to 2.31", 8, 3456, 648, 4552, 4576), 37, true, kCts30);
+  NetIbLayout l =
+      with(several_devices({30}, "2.30 to 2.31", 8, 3456, 648, 4552, 4576), 37, true, kCts30);
   l.handle_bytes = 96;
   return l;
 }
