@@ -122,9 +122,12 @@ std::vector<std::string> NcclCommunicator::Impl::waiting() const {
     lines.push_back(std::to_string(checked_in_) + " of " + std::to_string(emulated_) +
                     " emulated ranks have checked in at the root, " + settings_.id.root.text() +
                     "; not answered yet: " + ranks_text(ranks) +
-                    (checked_in_ == emulated_ ? " (it waits for all ranks, and cannot read those "
-                                                "of another release)"
-                                              : ""));
+                    (checked_in_ == emulated_
+                         ? " (it waits for all ranks, here " +
+                               std::to_string(settings_.ranks.size()) +
+                               ", and cannot read those of another release than " + "2." +
+                               std::to_string(settings_.version.minor) + ")"
+                         : ""));
   }
   for (const auto& ring : rings_) {
     if (ring->done || !ring->begun) continue;

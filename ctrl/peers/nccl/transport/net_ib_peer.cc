@@ -395,7 +395,10 @@ void NetIbPeer::on_closed(Time now) {
     finished_ = true;
     observer_.on_connector_closed(now, connector_);
   } else if (claimed_ || !connector_.real_sends) {
-    fail(now, "the real rank closed the connection while we waited for " + waiting());
+    fail(now,
+         "the real rank closed the connection while we waited for " + waiting() +
+             "; NCCL says why there (NCCL_DEBUG=WARN), and NCCL_IB_QPS_PER_CONNECTION has to be " +
+             std::to_string(ours_.qpns.size()) + " there, as queue_pairs of join is here");
   } else {
     finished_ = true;
     failure_ = "who dialled closed the connection and said nothing";
