@@ -231,6 +231,7 @@ struct ServiceConfig {
   NodeId node = 0;
   uint16_t port = 0;  ///< TCP
   ServiceKind kind = ServiceKind::kAuto;
+  bool unreliable = false;  ///< clients that do not say it have unreliable connections
   MemoryKind memory = MemoryKind::kDiscard;
   uint32_t message_bytes = 0;    ///< that its clients write; 0: not known
   uint32_t pingpong_mtu = 1024;  ///< path MTU of ibv_rc_pingpong, which does not tell it

@@ -131,6 +131,7 @@ struct EndpointRequest {
   uint32_t burst_messages = 0, burst_bytes = 0;  ///< with kSendBurst only
   /// The other side counts its receives in its ACKs: no more SENDs go out than these credits allow.
   bool flow_control = false;
+  bool unreliable = false;  ///< the client's queue pair is one of an unreliable connection
 };
 
 /// The dataplane's answer.

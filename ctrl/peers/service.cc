@@ -16,6 +16,7 @@ Service service_of(const Config& config, const ServiceConfig& service, unsigned 
   s.v6 = node.nics[nic].v6;
   s.port = service.port;
   s.kind = service.kind;
+  s.unreliable = service.unreliable;
   s.memory = service.memory;
   s.message_bytes = service.message_bytes;
   s.pingpong_mtu = service.pingpong_mtu;

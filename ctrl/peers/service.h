@@ -21,6 +21,7 @@ struct Service {
   std::optional<IpAddress> v6;
   uint16_t port = 0;
   ServiceKind kind = ServiceKind::kAuto;
+  bool unreliable = false;  ///< clients that do not say it have unreliable connections
   MemoryKind memory = MemoryKind::kDiscard;
   uint32_t message_bytes = 0;    ///< that clients write; 0: not known
   uint32_t pingpong_mtu = 1024;  ///< of ibv_rc_pingpong, in bytes

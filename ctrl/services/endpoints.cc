@@ -164,6 +164,7 @@ QpConfig ServiceEndpoints::qp_config(NodeId node, size_t port, Qpn qpn,
   config.send_queue = send_queue(request);
   // We obey the client's credits; it has no limit from us, as receives here are endless.
   config.flow_control = request.flow_control;
+  config.unreliable = request.unreliable;
   if (request.awaits_client) config.start = QpState::kRtr;
   config.addressing = addressing(node, port, qpn, request);
   return config;

@@ -30,7 +30,8 @@ std::string pci_address(std::string text) {
   if (text.size() != kShape.size()) return {};
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
-    if (kShape[i] == 'x' ? std::isxdigit(c) == 0 : c != kShape[i]) return {};
+    if (kShape[i] == 'x' ? std::isxdigit(c) == 0 : c != static_cast<unsigned char>(kShape[i]))
+      return {};
     text[i] = static_cast<char>(std::tolower(c));
   }
   return text;

@@ -76,7 +76,7 @@ bool Qp::post(const WorkRequest& request) {
 
 void Qp::on_packet(Time now, const RoceView& packet, const uint8_t* payload) {
   if (!connected()) return count(base_.counters, RcEvent::kWrongState);
-  if (packet.info().is_response()) {
+  if (packet.info().is_response() && !base_.config.unreliable) {
     requester_.on_response(now, packet, payload);
     return report_completions(now);
   }

@@ -78,7 +78,8 @@ bool Requester::post(const WorkRequest& request) {
   } else {
     e.payload = request.payload;
   }
-  if (e.wants_answer && base_.config.max_rd_atomic == 0) return false;
+  if (e.wants_answer && (base_.config.max_rd_atomic == 0 || base_.config.unreliable)) return false;
+  if (base_.config.unreliable && request.op == WorkOp::kSendInvalidate) return false;
   if (!atomic && request.length > kMaxMessageBytes) return false;
   e.packets = atomic
                   ? 1
@@ -145,7 +146,11 @@ void Requester::fill(const Entry& e, OutPacket& out) const {
   f.dma_length = e.length;
   f.imm = e.imm;
   f.solicited = last && e.solicited && e.takes_receive;
-  f.ack_request = last || limited(e) || cursor_packet_ % kPacketsPerAck == kPacketsPerAck - 1;
+  if (base_.config.unreliable) {
+    f.opcode = static_cast<Opcode>(static_cast<uint8_t>(f.opcode) + kUnreliable);
+  } else {
+    f.ack_request = last || limited(e) || cursor_packet_ % kPacketsPerAck == kPacketsPerAck - 1;
+  }
   out.payload_bytes = std::min(base_.config.mtu, e.length - offset);
   out.payload = e.payload.advanced(offset);
 }
@@ -178,6 +183,11 @@ bool Requester::pull(Time now, OutPacket& out, uint64_t& id) {
   } else {
     ++cursor_packet_;
   }
+  if (base_.config.unreliable) {
+    una_ = sent_;
+    if (last) finish(WorkStatus::kSuccess);
+    if (last) timer_ = now;  // its program hears of it from there
+  }
   return last;
 }
 
@@ -186,6 +196,7 @@ Duration Requester::timeout() const {
 }
 
 Time Requester::deadline() const {
+  if (base_.config.unreliable) return timer_;
   if (count_ == 0 || failed_) return Time::never();
   const Time rnr = cursor_ < count_ && rnr_until_ > Time::zero() ? rnr_until_ : Time::never();
   return std::min(timer_, rnr);
@@ -200,6 +211,10 @@ void Requester::start_timer(Time now) {
 }
 
 void Requester::on_timer(Time now) {
+  if (base_.config.unreliable) {
+    timer_ = Time::never();
+    return;
+  }
   if (failed_ || count_ == 0) return;
   if (rnr_until_ > Time::zero() && now >= rnr_until_) rnr_until_ = Time::zero();
   if (now < timer_) return;

@@ -28,7 +28,7 @@ uint8_t access_for(OpKind kind) {
 void Responder::reset() {
   epsn_ = base_.config.rq_psn;
   msn_ = 0;
-  gap_nak_sent_ = rnr_waiting_ = in_message_ = endless_ = false;
+  gap_nak_sent_ = rnr_waiting_ = in_message_ = endless_ = receive_held_ = false;
   receives_ = 0;
   set_receive_buffer({});
   forget_answers();
@@ -40,12 +40,14 @@ uint32_t Responder::packets_for(uint32_t length) const {
 
 RequestOutcome Responder::refuse(NakCode code, RcEvent why) {
   count(base_.counters, why);
+  if (base_.config.unreliable) return drop_message();
   acknowledge(epsn_, static_cast<uint8_t>(kSyndromeNak | static_cast<uint8_t>(code)));
   return RequestOutcome::kFatal;
 }
 
 /// As where no receive is posted: the requester comes again after a while.
 RequestOutcome Responder::not_ready() {
+  if (base_.config.unreliable) return drop_message();
   count(base_.counters, RcEvent::kRnrSent);
   rnr_waiting_ = true;
   acknowledge(epsn_, static_cast<uint8_t>(kSyndromeRnrNak | (base_.config.min_rnr_timer & 31)));
@@ -53,10 +55,12 @@ RequestOutcome Responder::not_ready() {
 }
 
 RequestOutcome Responder::on_request(const RoceView& packet, const uint8_t* payload) {
-  if (!packet.info().is_request()) {  // of an unreliable service (IBTA 9.6: dropped silently)
+  // Of another service: dropped silently (IBTA 9.6).
+  if (!packet.info().is_request() || packet.info().unreliable != base_.config.unreliable) {
     count(base_.counters, RcEvent::kWrongService);
     return RequestOutcome::kNotExpected;
   }
+  if (base_.config.unreliable) return unreliable(packet, payload);
   const int32_t ahead = packet.psn.distance_from(epsn_);
   if (ahead < 0) {
     duplicate(packet);
@@ -70,11 +74,39 @@ RequestOutcome Responder::on_request(const RoceView& packet, const uint8_t* payl
   return expected(packet, payload);
 }
 
+/// Of a message with a gap nothing is kept; the next one begins where it begins (IBTA 9.8.2.2).
+RequestOutcome Responder::unreliable(const RoceView& packet, const uint8_t* payload) {
+  const OpcodeInfo& info = packet.info();
+  if (packet.psn != epsn_) {
+    count(base_.counters, RcEvent::kPsnGap);
+    if (in_message_) drop_message();
+    epsn_ = packet.psn;
+  }
+  if (in_message_ && (info.start || info.kind != message_kind_)) drop_message();
+  const uint8_t access = access_for(info.kind);
+  if (!info.start && !in_message_) {  // the rest of one that was dropped
+    epsn_ = packet.psn.next();
+    return RequestOutcome::kNotExpected;
+  }
+  const RequestOutcome outcome = (base_.config.access & access) != access
+                                     ? refuse(NakCode::kInvalidRequest, RcEvent::kInvalidRequest)
+                                     : send_or_write(packet, payload);
+  epsn_ = packet.psn.next();
+  return outcome;
+}
+
+/// What it has taken of the program's receives the next message has.
+RequestOutcome Responder::drop_message() {
+  count(base_.counters, RcEvent::kMessageDropped);
+  in_message_ = false;
+  return RequestOutcome::kNotExpected;
+}
+
 bool Responder::take_middles(Psn first, uint32_t packets, uint32_t bytes) {
   const uint64_t after = uint64_t{message_done_} + uint64_t{packets} * bytes;
-  const bool expected = first == epsn_ && in_message_ && message_kind_ == OpKind::kWrite &&
-                        bytes == base_.config.mtu && after <= message_length_ &&
-                        (base_.config.access & kAccessRemoteWrite) != 0;
+  const bool expected = !base_.config.unreliable && first == epsn_ && in_message_ &&
+                        message_kind_ == OpKind::kWrite && bytes == base_.config.mtu &&
+                        after <= message_length_ && (base_.config.access & kAccessRemoteWrite) != 0;
   if (!expected) return false;
   const Region* region =
       accessible(message_rkey_, kAccessRemoteWrite, message_va_, message_length_);
@@ -128,7 +160,8 @@ RequestOutcome Responder::send_or_write(const RoceView& packet, const uint8_t* p
   const OpcodeInfo& info = packet.info();
   const bool write = info.kind == OpKind::kWrite;
   const bool takes_receive = write ? info.imm : info.start;
-  if (takes_receive && !take_receive()) return not_ready();
+  if (takes_receive && !receive_held_ && !take_receive()) return not_ready();
+  receive_held_ = base_.config.unreliable && (takes_receive || receive_held_);
   if (!check_length(packet, info)) {
     return refuse(NakCode::kInvalidRequest, RcEvent::kLengthError);
   }
@@ -170,12 +203,13 @@ RequestOutcome Responder::send_or_write(const RoceView& packet, const uint8_t* p
   }
   message_done_ += bytes;
   in_message_ = !info.end;
+  if (info.end && (!write || info.imm)) receive_held_ = false;
   epsn_ = epsn_.next();
 
   if (info.end) msn_ = (msn_ + 1) & Psn::kMask;
   // A receive is consumed when the message completes; RNR was decided above.
   if (info.end && (!write || info.imm) && !endless_ && sink_ == nullptr) --receives_;
-  if (packet.ack_request) acknowledge(packet.psn, ack_syndrome());
+  if (packet.ack_request && !base_.config.unreliable) acknowledge(packet.psn, ack_syndrome());
   return info.end ? RequestOutcome::kMessage : RequestOutcome::kTaken;
 }
 

@@ -1,4 +1,4 @@
-// The responder half of a reliable connection (rule A4): executes requests in PSN order, keeps what
+// The responder half of a connection (rule A4): executes requests in PSN order, keeps what
 // must be answered, and is pulled for its answers. responder.cc checks and executes requests,
 // responder_answers.cc keeps and builds the answers.
 #pragma once
@@ -73,6 +73,8 @@ class Responder {
   RequestOutcome send_or_write(const RoceView& packet, const uint8_t* payload);
   RequestOutcome refuse(NakCode code, RcEvent why);
   RequestOutcome not_ready();
+  RequestOutcome unreliable(const RoceView& packet, const uint8_t* payload);
+  RequestOutcome drop_message();
   void gap();
   void end_wait_for_expected();
   bool check_sequence(const OpcodeInfo& info) const;
@@ -132,6 +134,7 @@ class Responder {
   uint8_t remembered_ = 0;
   bool lost_reads_ : 1 = false;  ///< the pool had no room for all that would be remembered
   bool endless_ : 1 = false;
+  bool receive_held_ : 1 = false;  ///< unreliable: one was taken for a message that was dropped
   bool ack_withheld_ : 1 = false;  ///< the pending NAK stands for an ACK, too
   uint8_t ack_syndrome_ = 0;
   bool ack_pending_ = false;

@@ -21,7 +21,8 @@ const char* rc_event_name(RcEvent event) {
       "duplicate_request", "psn_gap",           "nak_sent",      "rnr_sent",    "nak_received",
       "rnr_received",      "timeout",           "retransmit",    "ghost_ack",   "invalid_request",
       "remote_access",     "length_error",      "implied_nak",   "qp_error",    "ack_sent",
-      "ack_received",      "duplicate_dropped", "wrong_service", "wrong_state", "invalidated"};
+      "ack_received",      "duplicate_dropped", "wrong_service", "wrong_state", "invalidated",
+      "message_dropped"};
   return kNames[static_cast<size_t>(event)];
 }
 

@@ -1,4 +1,4 @@
-// Plain structs that the two halves of a reliable connection share.
+// Plain structs that the two halves of a connection share.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace understudy {
 
-/// States of a queue pair (rule A4.23). A reliable connection never gets to kSqe: an error of its
-/// send queue ends it.
+/// States of a queue pair (rule A4.23). A connection never gets to kSqe: an error of its send queue
+/// ends it.
 enum class QpState : uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError };
 const char* qp_state_name(QpState state);
 
@@ -38,6 +38,9 @@ struct QpConfig {
   bool migration = true;
   bool control = false;  ///< its requests are credits: may travel in a class of their own
   uint8_t access = kAccessRemoteAny;  ///< what the peer may do at all; regions narrow it
+  /// An unreliable connection: nothing is acknowledged or sent again, and a message of which a
+  /// packet is missing never was (IBTA 9.8.2). SEND and WRITE only.
+  bool unreliable = false;
   bool flow_control = false;  ///< advertise receives in the AETH and obey the peer's credits
   QpState start = QpState::kRts;
   RoceAddressing addressing;
@@ -78,6 +81,7 @@ enum class RcEvent : uint8_t {
   kWrongService,
   kWrongState,
   kInvalidated,
+  kMessageDropped,
   kCount
 };
 const char* rc_event_name(RcEvent event);

@@ -72,6 +72,16 @@ constexpr std::array<OpcodeInfo, 256> make_table() {
   set(O::kSendLastInv, {.name = "SEND_LAST_INV", .kind = K::kSend, .end = true, .ieth = true});
   set(O::kSendOnlyInv,
       {.name = "SEND_ONLY_INV", .kind = K::kSend, .start = true, .end = true, .ieth = true});
+  constexpr std::array kUcNames = {"UC_SEND_FIRST",     "UC_SEND_MIDDLE",  "UC_SEND_LAST",
+                                   "UC_SEND_LAST_IMM",  "UC_SEND_ONLY",    "UC_SEND_ONLY_IMM",
+                                   "UC_WRITE_FIRST",    "UC_WRITE_MIDDLE", "UC_WRITE_LAST",
+                                   "UC_WRITE_LAST_IMM", "UC_WRITE_ONLY",   "UC_WRITE_ONLY_IMM"};
+  for (uint8_t op = 0; op < kUcNames.size(); ++op) {
+    OpcodeInfo info = t[op];
+    info.name = kUcNames[op];
+    info.unreliable = true;
+    t[op + kUnreliable] = info;
+  }
   set(O::kUdSendOnly,
       {.name = "UD_SEND_ONLY", .kind = K::kUd, .start = true, .end = true, .deth = true});
   set(O::kUdSendOnlyImm, {.name = "UD_SEND_ONLY_IMM",

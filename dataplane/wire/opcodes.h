@@ -31,6 +31,9 @@ enum class Opcode : uint8_t {
   kFetchAdd = 0x14,
   kSendLastInv = 0x16,
   kSendOnlyInv = 0x17,
+  // Unreliable connections have the first twelve again, kUnreliable higher.
+  kUcSendFirst = 0x20,
+  kUcWriteOnlyImm = 0x2b,
   kUdSendOnly = 0x64,
   kUdSendOnlyImm = 0x65,
   kCnp = 0x81,
@@ -55,6 +58,7 @@ struct OpcodeInfo {
   bool end = false;    ///< ends a message
   bool reth = false, aeth = false, imm = false, atomic_eth = false, atomic_ack = false;
   bool ieth = false, deth = false;
+  bool unreliable = false;   ///< of an unreliable connection: never answered
   uint8_t header_bytes = 0;  ///< extension headers after the BTH
 
   /// Sent by a requester; takes a place in the requester's PSN sequence.
@@ -67,6 +71,9 @@ struct OpcodeInfo {
     return kind == OpKind::kReadResponse || kind == OpKind::kAck;
   }
 };
+
+/// What lies between an opcode of a reliable connection and the same of an unreliable one.
+inline constexpr uint8_t kUnreliable = 0x20;
 
 /// The table, by opcode.
 extern const std::array<OpcodeInfo, 256> kOpcodes;

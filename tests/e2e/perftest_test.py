@@ -35,6 +35,18 @@ class Perftest(stage.Stage):
                          + 3 * [(18515, stage.NODE_ADDRESS, None)] + [(18516, stage.NODE_ADDRESS, None)])
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
 
+    def test_unreliable_connections(self):
+        """Nothing is acknowledged, so nothing waits for the link: messages fit its queue."""
+        output = self.node.output(f"ibv_uc_pingpong -d rxe0 -g 1 -n 100 -p 18519 {stage.NEXT}")
+        self.assertIn("100 iters in", output)
+        for program, port in (("ib_write_bw", 18520), ("ib_send_bw", 18520), ("ib_write_lat", 18521), ("ib_send_lat", 18522)):
+            with self.subTest(program=program):
+                output = self.node.output(f"{program} -c UC -d rxe0 -x 1 -F -p {port} -s 8192 -n {COUNT} {stage.NEXT}")
+                self.assertTrue([line for line in output.splitlines() if line.split()[:2] == ["8192", str(COUNT)]], output)
+        self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
+        self.assertEqual({service["error"] for service in self.valid_report(self.emulator)["services"]}, {None})
+        self.assert_holds(self.emulator.capture, "--config", str(self.config))
+
     def test_a_client_of_another_kind_ends_with_a_message(self):
         client = self.node.execute(f"ibv_rc_pingpong -d rxe0 -g 1 -n 100 -p 18516 {stage.NEXT}", limit=30)
         self.assertNotIn(client.returncode, (0, 124), client.stdout)

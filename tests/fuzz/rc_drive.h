@@ -18,7 +18,9 @@ class RcDrive : public QpOwner {
     config.node = 1;
     config.mtu = 256u << in.byte() % 3;
     config.timeout = static_cast<uint8_t>(in.byte() % 12);
-    config.retry_count = static_cast<uint8_t>(in.byte() % 8);
+    const uint8_t retries = in.byte();
+    config.retry_count = retries % 8;
+    config.unreliable = retries / 8 % 8 == 7;
     config.rnr_retry = static_cast<uint8_t>(in.byte() % 8);
     config.max_dest_rd_atomic = config.max_rd_atomic = static_cast<uint8_t>(in.byte() % 5);
     config.rq_psn = config.sq_psn = Psn(Psn::kMask - 8);
@@ -26,6 +28,7 @@ class RcDrive : public QpOwner {
     qp_ = std::make_unique<Qp>(config, regions_, counters_, *this);
     if (config.retry_count % 2 != 0) qp_->responder().set_receive_buffer(receive_);
     while (!in.done()) step(in);
+    if (qp_->deadline() <= now_) qp_->on_timer(now_);
     must(completed_ <= posted_);
     must(completed_ + qp_->outstanding() == posted_);
   }
@@ -95,6 +98,7 @@ class RcDrive : public QpOwner {
       if (v.opcode == 0x1f) v.opcode = static_cast<uint8_t>(Opcode::kUdSendOnly);
     } while (v.info().name == nullptr && !in.done());
     if (v.info().name == nullptr) return;
+    if (qp_->config().unreliable && v.opcode < 12) v.opcode += kUnreliable;
     v.psn = Psn(Psn::kMask - 8 + in.byte() % 64);
     const uint8_t flags = in.byte();
     v.ack_request = (flags & 1) != 0;

@@ -41,6 +41,18 @@ constexpr Row kRows[] = {
     {0x14, "FETCH_ADD", 28, "O", "req"},
     {0x16, "SEND_LAST_INV", 4, "L", "req"},
     {0x17, "SEND_ONLY_INV", 4, "O", "req"},
+    {0x20, "UC_SEND_FIRST", 0, "F", "req"},
+    {0x21, "UC_SEND_MIDDLE", 0, "M", "req"},
+    {0x22, "UC_SEND_LAST", 0, "L", "req"},
+    {0x23, "UC_SEND_LAST_IMM", 4, "L", "req"},
+    {0x24, "UC_SEND_ONLY", 0, "O", "req"},
+    {0x25, "UC_SEND_ONLY_IMM", 4, "O", "req"},
+    {0x26, "UC_WRITE_FIRST", 16, "F", "req"},
+    {0x27, "UC_WRITE_MIDDLE", 0, "M", "req"},
+    {0x28, "UC_WRITE_LAST", 0, "L", "req"},
+    {0x29, "UC_WRITE_LAST_IMM", 4, "L", "req"},
+    {0x2a, "UC_WRITE_ONLY", 16, "O", "req"},
+    {0x2b, "UC_WRITE_ONLY_IMM", 20, "O", "req"},
     {0x64, "UD_SEND_ONLY", 8, "O", ""},
     {0x65, "UD_SEND_ONLY_IMM", 12, "O", ""},
     {0x81, "CNP", 0, "O", ""},
@@ -62,6 +74,7 @@ TEST(Opcodes, TableIsRuleA3) {
     EXPECT_EQ(info.start, position == "F" || position == "O") << row.name;
     EXPECT_EQ(info.end, position == "L" || position == "O") << row.name;
     EXPECT_EQ(info.is_request(), std::string(row.side) == "req") << row.name;
+    EXPECT_EQ(info.unreliable, std::string(row.name).starts_with("UC_")) << row.name;
     EXPECT_EQ(info.is_response(), std::string(row.side) == "resp") << row.name;
   }
 }

@@ -87,6 +87,13 @@ void read_port(const TomlNode& toml, ReadContext& context) {
   context.config.ports.push_back(std::move(port));
 }
 
+/// READs, ATOMICs and RDMA-CM's connections are reliable ones, ibv_ud_pingpong's are none.
+bool may_be_unreliable(ServiceKind kind) {
+  return kind == ServiceKind::kAuto || kind == ServiceKind::kPingpong ||
+         kind == ServiceKind::kWriteBw || kind == ServiceKind::kWriteLat ||
+         kind == ServiceKind::kSendBw || kind == ServiceKind::kSendLat;
+}
+
 void read_service(const TomlNode& toml, ReadContext& context) {
   TableReader table(toml, "service", context.errors);
   ServiceConfig service;
@@ -97,6 +104,13 @@ void read_service(const TomlNode& toml, ReadContext& context) {
   const NodeConfig* node = name ? context.resolve(table, "node", *name) : nullptr;
   const auto port = table.integer("port", 1, 65535);
   table.choice_among("kind", kServiceKinds, service.kind);
+  table.choice("connection", {{"rc", false}, {"uc", true}}, service.unreliable);
+  if (service.unreliable && !may_be_unreliable(service.kind)) {
+    const TomlNode* given = table.any("connection");
+    table.error(given->line, "connection", given->describe(),
+                "unreliable connections have kind auto, pingpong, write_bw, write_lat, send_bw or "
+                "send_lat");
+  }
   table.choice("memory",
                {{"discard", MemoryKind::kDiscard},
                 {"pattern", MemoryKind::kPattern},

@@ -129,6 +129,7 @@ bool PerftestPeer::read_test() {
     return false;
   }
   kind_ = *kind;
+  unreliable_ = test->connection_type == PerftestTest::kUnreliable;
   opening_bytes_ = static_cast<uint32_t>(std::clamp<uint64_t>(test->size, 1, kMostOpeningBytes));
   if (in_band_) return echo(input_.size(), State::kKeys);
   return echo(kPerftestTestSize, State::kTestExtra);
@@ -236,6 +237,7 @@ void PerftestPeer::ask_for_endpoint(const PerftestKey& key) {
   request.mtu = mtu_;
   request.region_bytes = kPerftestRegionBytes;
   request.memory = service_.memory;
+  request.unreliable = unreliable_;
   requests_.push_back(request);
   state_ = State::kEndpoint;
 }

@@ -32,7 +32,10 @@ class PerftestPeer : public Peer {
   enum class Channel { kTcp, kInBand };
 
   explicit PerftestPeer(Service service, Channel channel = Channel::kTcp)
-      : service_(std::move(service)), kind_(service_.kind), in_band_(channel == Channel::kInBand) {}
+      : service_(std::move(service)),
+        kind_(service_.kind),
+        unreliable_(service_.unreliable),
+        in_band_(channel == Channel::kInBand) {}
   void on_bytes(Time now, std::span<const uint8_t> bytes) override;
   void on_endpoint(Time now, const EndpointReady& ready) override;
   void on_closed(Time now) override;
@@ -82,6 +85,7 @@ class PerftestPeer : public Peer {
 
   Service service_;
   ServiceKind kind_;  ///< the service's, or what the client says that it runs
+  bool unreliable_;   ///< the same of its connections
   bool in_band_;
   const PerftestLayout* layout_ = nullptr;  ///< that both sides speak
   State state_ = State::kVersion;

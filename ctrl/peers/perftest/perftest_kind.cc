@@ -36,7 +36,14 @@ Result<ServiceKind> stated_kind(const PerftestTest& test) {
 
 Result<ServiceKind> perftest_kind(const Service& service, const PerftestTest& test) {
   const std::string label = service_label(service) + ": ";
-  if (test.connection_type != 0) return fail(label + "the client's connection is not RC");
+  if (test.connection_type > PerftestTest::kUnreliable) {
+    return fail(label + "the client's connection is neither RC nor UC (-c)");
+  }
+  const bool uc = test.connection_type == PerftestTest::kUnreliable;
+  if (service.unreliable && !uc) {
+    return fail(label + "the client's connection is RC (-c), but connection = \"uc\" for node " +
+                service.node);
+  }
   if (test.validates) return fail(label + "the client's --data_validation is not served");
   const auto kind = stated_kind(test);
   if (!kind) return fail(label + kind.error().text);

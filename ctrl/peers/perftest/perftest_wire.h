@@ -78,6 +78,7 @@ inline constexpr size_t kPerftestTestSize = 312;
 inline constexpr size_t kPerftestTestExtra = 8;
 enum class PerftestVerb : uint32_t { kSend, kSendImm, kWrite, kWriteImm, kRead, kAtomic };
 struct PerftestTest {
+  static constexpr uint32_t kUnreliable = 1;
   uint32_t connection_type = 0;  ///< 0: RC
   PerftestVerb verb = PerftestVerb::kWrite;
   bool latency = false;

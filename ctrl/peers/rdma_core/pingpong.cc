@@ -81,6 +81,7 @@ void PingpongPeer::read_address() {
   } else {
     request.mtu = std::min(service_.mtu, service_.pingpong_mtu);
     request.region_bytes = kAnySizeBytes;
+    request.unreliable = service_.unreliable;
   }
   requests_.push_back(request);
   state_ = State::kEndpoint;

@@ -156,6 +156,29 @@ TEST(PerftestVersions, TheStatedSizeIsWhatIbWriteLatGetsFirst) {
   EXPECT_EQ(opening, 20000u);
 }
 
+TEST(PerftestVersions, UnreliableConnectionsAreWhatTheClientOrTheServiceSays) {
+  const auto unreliable = [](const std::string& version, bool says, bool configured) {
+    Service service = recorded_service(ServiceKind::kWriteBw);
+    service.unreliable = configured;
+    ServicePeer peer(service);
+    auto test = test_message(PerftestVerb::kWrite, kBandwidth, 8);
+    if (says) put_be32(test, 4, PerftestTest::kUnreliable);
+    if (version == "6.06") test.clear();  // it states nothing
+    const Exchange exchange = later("write_bw", version, version, test);
+    for (const auto& bytes : exchange.client) {
+      peer.on_bytes(Time(), bytes);
+      for (const EndpointRequest& request : peer.take_requests()) return request.unreliable;
+    }
+    ADD_FAILURE() << "no queue pair was asked for: " << peer.failure();
+    return false;
+  };
+  EXPECT_TRUE(unreliable("6.29", true, false));
+  EXPECT_TRUE(unreliable("6.29", true, true));
+  EXPECT_FALSE(unreliable("6.29", false, false));
+  EXPECT_TRUE(unreliable("6.06", false, true));
+  EXPECT_FALSE(unreliable("6.06", false, false));
+}
+
 TEST(PerftestVersions, WhatCannotBeServedIsNamed) {
   const auto failure = [](ServiceKind kind, std::vector<uint8_t> test) {
     ServicePeer peer(recorded_service(kind));
@@ -172,8 +195,8 @@ TEST(PerftestVersions, WhatCannotBeServedIsNamed) {
   EXPECT_EQ(
       contains(failure(ServiceKind::kReadBw, test), "runs ib_write_bw; set kind = \"write_bw\""),
       "");
-  put_be32(test, 4, 1);
-  EXPECT_EQ(contains(failure(ServiceKind::kAuto, test), "not RC"), "");
+  put_be32(test, 4, 2);
+  EXPECT_EQ(contains(failure(ServiceKind::kAuto, test), "neither RC nor UC"), "");
   put_be32(test, 4, 0);
   put_be32(test, 76, 1);
   EXPECT_EQ(contains(failure(ServiceKind::kAuto, test), "--data_validation"), "");

@@ -126,7 +126,7 @@ std::vector<std::map<std::string, std::string>> compare(const TestCapture& captu
     FrameView view;
     RoceView roce;
     const FrameKind kind = parse_frame(capture.frames[i].bytes, view, roce);
-    if (kind == FrameKind::kBadOpcode) continue;  // UC, which the data plane does not speak
+    if (kind == FrameKind::kBadOpcode) continue;  // of services that nobody here speaks
     EXPECT_EQ(kind == FrameKind::kRoce, theirs[i].contains("infiniband.bth.opcode")) << i + 1;
     if (kind != FrameKind::kRoce) continue;
     for (const auto& [field, value] : ours(roce)) {

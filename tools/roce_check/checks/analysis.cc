@@ -66,7 +66,9 @@ class Follower {
       const PacketRecord& p = table_.packets[take_there ? there[i++] : back[j++]];
       RequestStream& asks = take_there ? forward : reverse;
       RequestStream& answered = take_there && r != f ? reverse : forward;
-      if (p.info().is_request()) {
+      if (p.info().unreliable) {
+        asks.unreliable(p);
+      } else if (p.info().is_request()) {
         asks.request(p);
       } else {
         answered.response(p);

@@ -12,22 +12,8 @@ namespace understudy {
 namespace {
 
 constexpr uint8_t kTransportMask = 0xe0;  // BTH opcode, bits 7..5
-constexpr uint8_t kTransportUc = 0x20;
 constexpr uint8_t kTransportRd = 0x40;
 constexpr uint8_t kTransportXrc = 0xa0;
-constexpr uint8_t kOperationMask = 0x1f;
-
-/// UC differs from RC in the opcode's upper bits only: headers and positions are the same. Returns
-/// true when `frame` is such a packet, with the opcode as of RC in `copy`.
-bool as_rc(const FrameView& view, std::vector<uint8_t>& copy) {
-  const size_t bth = view.l4 + sizeof(UdpHeader);
-  if (view.udp_dst != kRoceUdpPort || bth >= view.frame.size()) return false;
-  const uint8_t opcode = view.frame[bth];
-  if ((opcode & kTransportMask) != kTransportUc) return false;
-  copy.assign(view.frame.begin(), view.frame.end());
-  copy[bth] = opcode & kOperationMask;
-  return true;
-}
 
 class TableBuilder {
  public:
@@ -40,13 +26,7 @@ class TableBuilder {
     any_ = true;
     FrameView view;
     RoceView roce;
-    FrameKind kind = parse_frame(in.bytes, view, roce);
-    bool uc = false;
-    if (kind == FrameKind::kBadOpcode && as_rc(view, copy_)) {
-      kind = parse_frame(copy_, view, roce);
-      view.frame = in.bytes;  // the ICRC covers the opcode as sent
-      uc = kind == FrameKind::kRoce;
-    }
+    const FrameKind kind = parse_frame(in.bytes, view, roce);
     if (kind != FrameKind::kRoce) return not_roce(in, view, roce, kind);
     ++table_.counts.roce;
     findings_.examined(Rule::kA1_1);
@@ -59,10 +39,7 @@ class TableBuilder {
     check_headers({in.number, in.at}, view, roce, findings_);
     if (roce.dest_qpn == 0) return;  // which nobody has
     table_.counts.congestion_marked += (view.tos & 3) == 3 ? 1 : 0;
-    if (uc) {
-      ++table_.counts.uc;
-      check_service(in, view, roce);
-    } else if (roce.info().kind == OpKind::kCnp) {
+    if (roce.info().kind == OpKind::kCnp) {
       ++table_.counts.cnp;
       table_.cnps.push_back({{in.number, in.at}, view.src, view.dst, roce.dest_qpn});
     } else if (roce.info().kind == OpKind::kUd) {
@@ -74,7 +51,8 @@ class TableBuilder {
         check_service(in, view, roce);
       }
     } else {
-      rc_packet(in, view, roce);
+      ++(roce.info().unreliable ? table_.counts.uc : table_.counts.rc);
+      if (!check_service(in, view, roce)) connected(in, view, roce);
     }
   }
 
@@ -108,23 +86,28 @@ class TableBuilder {
       const uint8_t transport = roce.opcode & kTransportMask;
       if (transport == kTransportRd || transport == kTransportXrc) {
         ++table_.counts.other_services;
-        return check_service(in, view, roce);
+        check_service(in, view, roce);
+        return;
       }
     }
     findings_.add(parse_rule(kind, roce), {in.number, in.at},
                   std::string("not a RoCEv2 packet: ") + frame_kind_name(kind));
   }
 
-  /// A packet of another service to a queue pair that is an RC one (rule A3.3). The same source
+  /// Whether it is a packet of another service than its queue pair has (rule A3.3). The same source
   /// port: not another queue pair that used the number before or after.
-  void check_service(const SourceFrame& in, const FrameView& view, const RoceView& roce) {
+  bool check_service(const SourceFrame& in, const FrameView& view, const RoceView& roce) {
     const auto flow = flows_.find({view.src, view.dst, roce.dest_qpn, in.interface});
-    if (flow == flows_.end()) return;
+    if (flow == flows_.end()) return false;
     const Flow& f = table_.flows[flow->second];
-    if (udp_src(f.packets.back()) != view.udp_src) return;
+    const bool unreliable = table_.packets[f.packets.back()].info().unreliable;
+    const OpcodeInfo& info = roce.info();
+    const bool fits = (info.is_request() || info.is_response()) && info.unreliable == unreliable;
+    if (fits || udp_src(f.packets.back()) != view.udp_src) return false;
     findings_.add(Rule::kA3_3, {in.number, in.at},
-                  f.name() + ": opcode " + std::to_string(view.frame[roce.bth]) +
-                      " on a reliable connection");
+                  f.name() + ": opcode " + std::to_string(view.frame[roce.bth]) + " on " +
+                      (unreliable ? "an unreliable" : "a reliable") + " connection");
+    return true;
   }
 
   void damaged(const SourceFrame& in, const FrameView& view, const RoceView& roce) {
@@ -134,8 +117,7 @@ class TableBuilder {
     }
   }
 
-  void rc_packet(const SourceFrame& in, const FrameView& view, const RoceView& roce) {
-    ++table_.counts.rc;
+  void connected(const SourceFrame& in, const FrameView& view, const RoceView& roce) {
     const auto [at, is_new] = flows_.try_emplace({view.src, view.dst, roce.dest_qpn, in.interface},
                                                  static_cast<uint32_t>(table_.flows.size()));
     if (is_new) table_.flows.push_back({view.src, view.dst, roce.dest_qpn, {}, {}, in.interface});
@@ -204,7 +186,6 @@ class TableBuilder {
   std::vector<PacketClass> classes_;   ///< of each packet
   std::map<uint32_t, CmFollower> cm_;  ///< by the interface that saw the exchange
   std::map<std::tuple<IpAddress, IpAddress, Qpn, uint32_t>, uint32_t> flows_;
-  std::vector<uint8_t> copy_;
   bool any_ = false;
 };
 

@@ -45,6 +45,8 @@ class RequestStream {
       : name_(std::move(name)), pmtu_(pmtu), context_(std::move(context)), findings_(findings) {}
 
   void request(const PacketRecord& p);
+  /// The same of an unreliable connection.
+  void unreliable(const PacketRecord& p);
   void response(const PacketRecord& p);
   /// The capture is over. `excused`: the connection broke, or the capture was stopped in mid-run:
   /// what is unanswered then is no fault.
