@@ -41,8 +41,9 @@ class Perftest(stage.Stage):
         self.assertIn("100 iters in", output)
         for program, port in (("ib_write_bw", 18520), ("ib_send_bw", 18520), ("ib_write_lat", 18521), ("ib_send_lat", 18522)):
             with self.subTest(program=program):
-                output = self.node.output(f"{program} -c UC -d rxe0 -x 1 -F -p {port} -s 8192 -n {COUNT} {stage.NEXT}")
-                self.assertTrue([line for line in output.splitlines() if line.split()[:2] == ["8192", str(COUNT)]], output)
+                size = "8192" if program.endswith("bw") else "1024"
+                output = self.node.output(f"{program} -c UC -d rxe0 -x 1 -F -p {port} -s {size} -n {COUNT} {stage.NEXT}")
+                self.assertTrue([line for line in output.splitlines() if line.split()[:2] == [size, str(COUNT)]], output)
         self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
         self.assertEqual({service["error"] for service in self.valid_report(self.emulator)["services"]}, {None})
         self.assert_holds(self.emulator.capture, "--config", str(self.config))
