@@ -6,6 +6,7 @@
 #include <span>
 
 #include "dataplane/node/node_table.h"
+#include "dataplane/wire/neighbour.h"
 #include "dataplane/wire/parse.h"
 
 namespace understudy {
@@ -28,7 +29,7 @@ uint32_t answer_neighbour(NeighbourQuery query, const FrameView& view, const Nod
 IpAddress arp_sender(const FrameView& view);
 
 /// Room that ask_neighbour needs, in bytes.
-inline constexpr uint32_t kNeighbourQuestionBytes = 96;
+inline constexpr uint32_t kNeighbourQuestionBytes = kNeighbourFrameBytes;
 
 /// Writes to `out` an ARP request or a neighbour solicitation in which an emulated node asks for
 /// the MAC of the real one at `target`, an address of the family of `own`. Returns its length.

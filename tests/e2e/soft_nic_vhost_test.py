@@ -25,6 +25,9 @@ print("running" if struct.unpack("16sH14x", request)[1] & 0x40 else "not running
 
 
 class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
+    OPTIONS = ()  # of with_soft_nic
+    ADDRESSES = "10.9.0.1"  # of programs that have no TAP
+
     @classmethod
     def setUpClass(cls):
         if why := Vhost.missing():
@@ -37,9 +40,10 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
         self.socket = self.folder / "gpu.sock"
         self.emulator = None
 
-    def output(self, end, *words, status=0, **environment):
+    def output(self, end, *words, status=0, options=None, **environment):
         self.assertEqual(end, 0)  # the other one is the emulator
-        command = [WITH_SOFT_NIC, "--build", stage.Stage.build, "--socket", self.socket, *words]
+        options = self.OPTIONS if options is None else options
+        command = [WITH_SOFT_NIC, "--build", stage.Stage.build, "--socket", self.socket, *options, *words]
         ended, said = stage.favoured_output(command, soft_nic_cable.LONGEST, env={**os.environ, **environment})
         if ended != status:
             self.fail(f"status {ended}, not {status}:\n{said}\n{self.seen_by_the_emulator()}")
@@ -57,14 +61,19 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
         self.assertEqual(found, 1)
         return text, stage.Stage.build / "ctrl/understudy"
 
+    def bare(self, *words, **environment):
+        """A program at the socket, without TAP and namespace."""
+        settings = {"UNDERSTUDY_SOFT_NIC": f"vhost:{self.socket}", "UNDERSTUDY_SOFT_NIC_ADDRESS": self.ADDRESSES, **environment,
+                    "LD_PRELOAD": str(stage.Stage.build / "tools/soft_nic/libunderstudy_soft_nic.so")}
+        status, said = stage.favoured_output(words, soft_nic_cable.LONGEST, env={**os.environ, **settings})
+        self.assertEqual(status, 0, said)
+        return said
+
     def test_without_a_tap(self):
         """RDMA-CM needs nothing of the kernel."""
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
-        status, said = stage.favoured_output(
-            ["rping", "-c", "-a", self.NODE, "-C", "3", "-v"], soft_nic_cable.LONGEST,
-            env={**os.environ, "UNDERSTUDY_SOFT_NIC": f"vhost:{self.socket}", "UNDERSTUDY_SOFT_NIC_ADDRESS": "10.9.0.1",
-                 "LD_PRELOAD": str(stage.Stage.build / "tools/soft_nic/libunderstudy_soft_nic.so")})
-        self.assertEqual((status, said.count("ping data: rdma-ping-")), (0, 3), said)
+        said = self.bare("rping", "-c", "-a", self.NODE, "-C", "3", "-v")
+        self.assertEqual(said.count("ping data: rdma-ping-"), 3, said)
         self.assertIn(self.emulator.stop(), (0, stage.NOT_FAITHFUL))
         self.assert_holds()
 

@@ -27,9 +27,26 @@ class SoftNicConnections : public testing::Test {
   static constexpr uint32_t kAddress = 0x0a080001;
   static Interface interface() {
     Interface made;
-    made.address = IpAddress::v4(kAddress);
+    made.addresses = {{IpAddress::v4(kAddress), 32}, {own_v6(), 128}};
     made.mtu = 4200;
     return made;
+  }
+  static IpAddress own_v6() { return *IpAddress::parse("fd00:8::1"); }
+  /// Any IPv6 address, or one.
+  static sockaddr_in6 v6_address(const IpAddress& address) {
+    sockaddr_in6 at{};
+    at.sin6_family = AF_INET6;
+    std::memcpy(at.sin6_addr.s6_addr, address.data(), sizeof at.sin6_addr);
+    at.sin6_port = htons(own_port());
+    return at;
+  }
+  /// To a listener at the IPv6 address.
+  static bool connects_by_v6(rdma_cm_id* id) {
+    sockaddr_in6 at = v6_address(own_v6());
+    EXPECT_EQ(rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&at), 1000), 0);
+    EXPECT_EQ(rdma_resolve_route(id, 1000), 0);
+    EXPECT_TRUE(make_qp(id));
+    return rdma_connect(id, nullptr) == 0;
   }
   /// Other processes may run the same test: services are claimed.
   static uint16_t own_port() { return static_cast<uint16_t>(20'000 + getpid() % 20'000); }
@@ -171,6 +188,74 @@ TEST_F(SoftNicConnections, CallsOfAnIdWithoutAChannelWait) {
   EXPECT_STREQ(got, "waited");
   remove(id);
   EXPECT_EQ(rdma_destroy_id(listener), 0);
+}
+
+TEST_F(SoftNicConnections, AListenerAtAnyIpv6AddressHearsBothFamilies) {
+  for (const bool only_v6 : {false, true}) {
+    rdma_cm_id* listener = make(nullptr);
+    int on = only_v6 ? 1 : 0;
+    EXPECT_EQ(rdma_set_option(listener, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof on), 0);
+    sockaddr_in6 any = v6_address(IpAddress());
+    ASSERT_EQ(rdma_bind_addr(listener, reinterpret_cast<sockaddr*>(&any)), 0);
+    ASSERT_EQ(rdma_listen(listener, 0), 0);
+    std::thread server([&] {
+      for (int i = 0; i < (only_v6 ? 1 : 2); ++i) {
+        rdma_cm_id* id = nullptr;
+        ASSERT_EQ(rdma_get_request(listener, &id), 0);
+        EXPECT_EQ(id->route.addr.src_addr.sa_family, i == 0 ? AF_INET6 : AF_INET);
+        EXPECT_EQ(id->route.addr.dst_addr.sa_family, i == 0 ? AF_INET6 : AF_INET);
+        ASSERT_TRUE(make_qp(id));
+        EXPECT_EQ(rdma_accept(id, nullptr), 0);
+        EXPECT_EQ(rdma_disconnect(id), 0);
+        remove(id);
+      }
+    });
+    rdma_cm_id* id = make(nullptr);
+    EXPECT_TRUE(connects_by_v6(id));
+    ibv_qp_attr attr{};
+    ibv_qp_init_attr made{};
+    EXPECT_EQ(ibv_query_qp(id->qp, &attr, IBV_QP_AV, &made), 0);
+    EXPECT_EQ(attr.ah_attr.grh.sgid_index, 1);
+    EXPECT_EQ(rdma_disconnect(id), 0);
+    remove(id);
+    id = make(nullptr);
+    ASSERT_EQ(resolve(id), 0);
+    ASSERT_EQ(rdma_resolve_route(id, 1000), 0);
+    ASSERT_TRUE(make_qp(id));
+    if (only_v6) {
+      EXPECT_EQ(rdma_connect(id, nullptr), -1);
+      EXPECT_EQ(errno, ECONNREFUSED);
+    } else {
+      EXPECT_EQ(rdma_connect(id, nullptr), 0);
+      EXPECT_EQ(rdma_disconnect(id), 0);
+    }
+    server.join();
+    remove(id);
+    EXPECT_EQ(rdma_destroy_id(listener), 0);
+  }
+}
+
+TEST_F(SoftNicConnections, TheSamePortOfTwoAddressesIsTwoListeners) {
+  rdma_cm_id* v4 = listen(nullptr);
+  rdma_cm_id* v6 = make(nullptr);
+  sockaddr_in6 at = v6_address(own_v6());
+  ASSERT_EQ(rdma_bind_addr(v6, reinterpret_cast<sockaddr*>(&at)), 0);
+  EXPECT_EQ(rdma_listen(v6, 0), 0);
+  rdma_cm_id* both = make(nullptr);
+  sockaddr_in6 any = v6_address(IpAddress());
+  ASSERT_EQ(rdma_bind_addr(both, reinterpret_cast<sockaddr*>(&any)), 0);
+  EXPECT_EQ(rdma_listen(both, 0), -1);
+  EXPECT_EQ(errno, EADDRINUSE);
+  EXPECT_EQ(rdma_destroy_id(v4), 0);
+  EXPECT_EQ(rdma_listen(both, 0), -1) << "the other one still has it";
+  EXPECT_EQ(rdma_destroy_id(v6), 0);
+  EXPECT_EQ(rdma_listen(both, 0), 0);
+  EXPECT_EQ(rdma_destroy_id(both), 0);
+  sockaddr_in6 other = v6_address(*IpAddress::parse("fd00:8::77"));
+  rdma_cm_id* nobody = make(nullptr);
+  EXPECT_EQ(rdma_bind_addr(nobody, reinterpret_cast<sockaddr*>(&other)), -1);
+  EXPECT_EQ(errno, EADDRNOTAVAIL);
+  EXPECT_EQ(rdma_destroy_id(nobody), 0);
 }
 
 /// What the server says in its reply holds, not what the client had asked for.

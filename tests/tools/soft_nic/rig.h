@@ -100,8 +100,7 @@ class SoftNicRig : public testing::Test {
       Interface interface;
       interface.name = "cable";
       interface.mac.bytes = {2, 0, 0, 0, 0, static_cast<uint8_t>(i + 1)};
-      interface.address = IpAddress::v4(0x0a080001 + static_cast<uint32_t>(i));
-      interface.prefix = 24;
+      interface.addresses = addresses(i);
       interface.mtu = 4200;
       p.nic = std::make_unique<Nic>(interface, kWindow,
                                     (1 + static_cast<uint32_t>(i)) * Nic::kQueuePairs,
@@ -182,8 +181,9 @@ class SoftNicRig : public testing::Test {
     attr.min_rnr_timer = 1;
     attr.ah_attr.is_global = 1;
     attr.ah_attr.port_num = 1;
-    const auto& gid = peer.nic->interface().address.gid();
+    const auto& gid = peer.nic->interface().addresses[gid_].address.gid();
     std::memcpy(attr.ah_attr.grh.dgid.raw, gid.data(), gid.size());
+    attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(gid_);
     return attr;
   }
   static constexpr int kRtsMask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
@@ -198,13 +198,21 @@ class SoftNicRig : public testing::Test {
     attr.max_rd_atomic = 4;
     return attr;
   }
-  /// Whoever asks by ARP looks at its own device only; so the answer is there before.
+  /// Of the end `i`; the GID `gid_` is used.
+  static std::vector<IpPrefix> addresses(size_t i) {
+    const auto last = static_cast<uint32_t>(i + 1);
+    std::array<uint8_t, 16> v6{0xfd, 0, 0, 8};
+    v6[15] = static_cast<uint8_t>(last);
+    return {{IpAddress::v4(0x0a080000 + last), 24}, {IpAddress::v6_bytes(v6.data()), 64}};
+  }
+  /// Whoever asks for a MAC looks at its own device only; so the answer is there before.
   void introduce() {
     for (Program& p : ends_) {
-      std::array<uint8_t, Neighbours::kFrameBytes> question;
-      Neighbours(p.nic->interface())
-          .ask((&p == &a() ? b() : a()).nic->interface().address, question);
-      p.port->peer->arrived.emplace_back(question.begin(), question.end());
+      for (const IpPrefix& of : (&p == &a() ? b() : a()).nic->interface().addresses) {
+        std::array<uint8_t, Neighbours::kFrameBytes> question;
+        const uint32_t bytes = Neighbours(p.nic->interface()).ask(of.address, question.data());
+        p.port->peer->arrived.emplace_back(question.begin(), question.begin() + bytes);
+      }
     }
     run(2);
   }
@@ -255,6 +263,7 @@ class SoftNicRig : public testing::Test {
 
   static constexpr uint32_t kWindow = 64;
   std::array<Program, 2> ends_;
+  size_t gid_ = 0;  ///< of both ends, for connections and address handles
   Time now_;
   Duration step_ = Duration::us(1);
 };

@@ -21,7 +21,7 @@ TEST(SoftNicSettings, AllHaveDefaults) {
   ASSERT_TRUE(settings);
   EXPECT_EQ(settings->interface, "");
   EXPECT_EQ(settings->socket, "");
-  EXPECT_TRUE(settings->address.is_unset());
+  EXPECT_TRUE(settings->addresses.empty());
   EXPECT_EQ(settings->name, "understudy0");
   EXPECT_EQ(settings->window, 256U);
 }
@@ -33,7 +33,11 @@ TEST(SoftNicSettings, APortIsAnInterfaceOrASocket) {
   ASSERT_TRUE(bare);
   EXPECT_EQ(bare->socket, "/run/a.sock");
   EXPECT_EQ(bare->interface, "");
-  EXPECT_EQ(bare->address, IpAddress::v4(0x0a090001));
+  EXPECT_EQ(bare->addresses, std::vector{IpAddress::v4(0x0a090001)});
+  const auto two = read({{kAddressVariable, "fd00:9::1,10.9.0.1"}});
+  ASSERT_TRUE(two);
+  EXPECT_EQ(two->addresses,
+            (std::vector{*IpAddress::parse("fd00:9::1"), IpAddress::v4(0x0a090001)}));
   const auto both = read({{kDeviceVariable, "vhost:/run/a.sock,tap=soft0"}});
   ASSERT_TRUE(both);
   EXPECT_EQ(both->socket, "/run/a.sock");
@@ -52,7 +56,11 @@ TEST(SoftNicSettings, ErrorsNameTheVariable) {
       {kDeviceVariable, "vhost:/a,tap=b,c"},
       {kDeviceVariable, "vhost:/a,queues=1"},
       {kAddressVariable, "10.9.0.300"},
-      {kAddressVariable, "fe80::1"},
+      {kAddressVariable, ""},
+      {kAddressVariable, "fd00::1/64"},
+      {kAddressVariable, "fd00::1,"},
+      {kAddressVariable, "fd00::1,10.9.0.1,fd00::1"},
+      {kAddressVariable, "::"},
       {kNameVariable, ""},
       {kNameVariable, "a:1"},
       {kWindowVariable, "0"},

@@ -31,7 +31,7 @@ class Self {
     made.cap = {16, 1, 1, 1, 0};
     made.qp_type = IBV_QPT_RC;
     qp_ = ibv_create_qp(pd_, &made);
-    connect(nic.interface().address);
+    connect(nic.interface().first_address());
   }
   ~Self() {
     EXPECT_EQ(ibv_destroy_qp(qp_), 0);
@@ -121,7 +121,7 @@ class SoftNicThreads : public testing::Test {
  protected:
   static Interface interface() {
     Interface made;
-    made.address = IpAddress::v4(0x0a080001);
+    made.addresses = {{IpAddress::v4(0x0a080001), 32}};
     made.mtu = 4200;
     return made;
   }

@@ -26,7 +26,7 @@ class SoftNicWaits : public testing::Test {
   SoftNicWaits() {
     auto port = std::make_unique<TellingPort>();
     port_ = port.get();
-    nic_ = std::make_unique<Nic>(bare_interface(IpAddress::v4(0x0a080001)), 256, Nic::kQueuePairs,
+    nic_ = std::make_unique<Nic>(bare_interface({IpAddress::v4(0x0a080001)}), 256, Nic::kQueuePairs,
                                  std::move(port), [] { return Time::zero(); });
   }
   std::unique_ptr<Nic> nic_;

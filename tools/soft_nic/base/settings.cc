@@ -43,6 +43,22 @@ Result<void> read_device(std::string_view text, Settings& out) {
   return {};
 }
 
+/// One address, or several with commas between them.
+Result<void> read_addresses(std::string_view text, std::vector<IpAddress>& out) {
+  for (std::string_view rest = text;;) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    const auto address = IpAddress::parse(rest.substr(0, comma));
+    const bool known = address && std::ranges::find(out, *address) != out.end();
+    if (!address || known || address->is_unset()) {
+      return fail(std::string(kAddressVariable) + "=" + std::string(text) +
+                  ": an IPv4 or IPv6 address is expected, or several with commas between them");
+    }
+    out.push_back(*address);
+    if (comma == rest.size()) return {};
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 }  // namespace
 
 Result<Settings> read_settings(const std::function<const char*(const char*)>& lookup) {
@@ -51,11 +67,7 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& lo
     TRY(read_device(text, out));
   }
   if (const char* text = lookup(kAddressVariable)) {
-    const auto address = IpAddress::parse(text);
-    if (!address || !address->is_v4()) {
-      return fail(std::string(kAddressVariable) + "=" + text + ": an IPv4 address is expected");
-    }
-    out.address = *address;
+    TRY(read_addresses(text, out.addresses));
   }
   if (const char* text = lookup(kNameVariable)) {
     const std::string_view name = text;
@@ -73,8 +85,8 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& lo
       return fail(std::string(kWindowVariable) + "=" + text + ": 1 to 4096 packets are expected");
     }
   }
-  if (!out.socket.empty() && out.interface.empty() && out.address.is_unset()) {
-    return fail(std::string(kAddressVariable) + ": an IPv4 address is expected beside " +
+  if (!out.socket.empty() && out.interface.empty() && out.addresses.empty()) {
+    return fail(std::string(kAddressVariable) + ": an address is expected beside " +
                 kDeviceVariable + "=vhost:" + out.socket);
   }
   return out;

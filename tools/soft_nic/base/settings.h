@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "dataplane/base/address.h"
 #include "dataplane/base/result.h"
@@ -21,7 +22,8 @@ inline constexpr const char* kTapOption = ",tap=";
 struct Settings {
   std::string socket;     ///< vhost-user server's; empty: a packet socket on `interface`
   std::string interface;  ///< of the kernel; empty: the first that is usable, none beside `socket`
-  IpAddress address;      ///< unset: the first of that interface
+  std::vector<IpAddress> addresses;  ///< of the device, in the order of its GIDs; empty: those of
+                                     ///< that interface
   std::string name = "understudy0";  ///< of the RDMA device
   uint32_t window = 256;             ///< request packets of a queue pair not acknowledged, 1..4096
 };

@@ -42,9 +42,9 @@ Result<std::unique_ptr<Device>> make_device() {
   if (!settings) return fail(settings.error().text);
   made->settings = std::move(*settings);
   if (made->settings.interface.empty() && !made->settings.socket.empty()) {
-    made->interface = bare_interface(made->settings.address);
+    made->interface = bare_interface(made->settings.addresses);
   } else {
-    auto interface = find_interface(made->settings.interface, made->settings.address);
+    auto interface = find_interface(made->settings.interface, made->settings.addresses);
     if (!interface) return fail(interface.error().text);
     made->interface = std::move(*interface);
   }

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -20,6 +21,7 @@
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "tools/soft_nic/base/signals.h"
 #include "tools/soft_nic/device/nic.h"
@@ -28,7 +30,7 @@ namespace understudy::soft_nic {
 
 namespace {
 
-bool is_connection_from(int fd, const IpAddress& own) {
+bool is_connection_from(int fd, const Interface& own) {
   sockaddr_storage at{}, peer{};
   socklen_t size = sizeof at, peer_size = sizeof peer;
   int type = 0;
@@ -39,19 +41,31 @@ bool is_connection_from(int fd, const IpAddress& own) {
     return false;
   }
   if (at.ss_family == AF_INET) {
-    return ntohl(reinterpret_cast<const sockaddr_in&>(at).sin_addr.s_addr) == own.v4_value();
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(at).sin_addr;
+    return own.has(IpAddress::v4(ntohl(v4.s_addr)));
   }
   if (at.ss_family != AF_INET6) return false;
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(at).sin6_addr;
-  return std::memcmp(v6.s6_addr, own.gid().data(), sizeof v6.s6_addr) == 0;  // ::ffff:a.b.c.d
+  return own.has(IpAddress::v6_bytes(v6.s6_addr));  // or ::ffff:a.b.c.d
+}
+
+/// As proc(5) has it in net/tcp and net/tcp6: words of 32 bits in the machine's own order.
+std::string hex_of(const IpAddress& address) {
+  std::string out;
+  for (size_t at = address.is_v4() ? 12 : 0; at < 16; at += sizeof(uint32_t)) {
+    uint32_t word;
+    std::memcpy(&word, address.data() + at, sizeof word);
+    char digits[9];
+    std::snprintf(digits, sizeof digits, "%08X", word);
+    out += digits;
+  }
+  return out;
 }
 
 /// A connection from `own` in the network namespace has something that its peer has not
 /// acknowledged, its end at the latest: those that programs have closed, too (proc(5), net/tcp).
-bool any_unheard(const IpAddress& own) {
+bool any_unheard(const std::vector<std::string>& own) {
   enum State { kFinWait1 = 4, kLastAck = 9, kClosing = 11 };  // as Linux numbers them
-  char v4[9];
-  std::snprintf(v4, sizeof v4, "%08X", htonl(own.v4_value()));
   for (const char* name : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
     std::ifstream file(name);
     std::string line;
@@ -61,8 +75,11 @@ bool any_unheard(const IpAddress& own) {
       std::string number, local, remote;
       int state = 0;
       words >> number >> local >> remote >> std::hex >> state;
-      const bool ours = local.substr(0, local.find(':')).ends_with(v4);
-      if (ours && (state == kFinWait1 || state == kLastAck || state == kClosing)) return true;
+      if (state != kFinWait1 && state != kLastAck && state != kClosing) continue;
+      local.resize(std::min(local.find(':'), local.size()));
+      // IPv4 addresses stand in the second file as the ends of longer ones.
+      const auto is_local = [&](const std::string& address) { return local.ends_with(address); };
+      if (std::ranges::any_of(own, is_local)) return true;
     }
   }
   return false;
@@ -117,13 +134,15 @@ KernelSide::~KernelSide() {
 
 void KernelSide::end_connections() {
   constexpr int kMostWaits = 1000;
-  const IpAddress own = nic_.interface().address;
+  const Interface& own = nic_.interface();
+  std::vector<std::string> names;
+  for (const IpPrefix& each : own.addresses) names.push_back(hex_of(each.address));
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
     const int fd = std::atoi(entry.path().filename().c_str());
     if (is_connection_from(fd, own)) shutdown(fd, SHUT_WR);
   }
-  for (int i = 0; i < kMostWaits && any_unheard(own); ++i) {
+  for (int i = 0; i < kMostWaits && any_unheard(names); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

@@ -175,13 +175,14 @@ void Nic::remove_region(Rkey key) {
 void Nic::ask(const IpAddress& hop) {
   uint8_t* out = port_->reserve(Neighbours::kFrameBytes);
   if (out == nullptr) return;
-  neighbours_.ask(hop, std::span<uint8_t, Neighbours::kFrameBytes>(out, Neighbours::kFrameBytes));
-  port_->commit(Neighbours::kFrameBytes);
+  const uint32_t bytes = neighbours_.ask(hop, out);
+  if (bytes == 0) return;
+  port_->commit(bytes);
   port_->flush();
 }
 
 std::optional<MacAddress> Nic::resolve(const IpAddress& to, std::unique_lock<std::mutex>& lock) {
-  const IpAddress hop = to == interface_.address ? to : interface_.next_hop(to);
+  const IpAddress hop = interface_.has(to) ? to : interface_.next_hop(to);
   for (int i = 0; i < kQuestions; ++i) {
     if (const auto known = neighbours_.find(hop)) return known;
     ask(hop);

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "dataplane/cm/connection.h"
 #include "dataplane/rc/qp.h"
 #include "dataplane/wire/parse.h"
 #include "tools/soft_nic/port/frame_port.h"
@@ -27,7 +28,7 @@ class QueuePair;
 class GsiHandler {
  public:
   virtual ~GsiHandler() = default;
-  virtual void on_datagram(Time now, const IpAddress& from, std::span<const uint8_t> bytes) = 0;
+  virtual void on_datagram(Time now, const CmEnds& ends, std::span<const uint8_t> bytes) = 0;
   virtual void on_time(Time now) = 0;
   virtual Time deadline() const = 0;
 };
@@ -91,7 +92,7 @@ class Nic {
   /// Frames to that queue pair at that address do not leave the process: it is one of ours, or
   /// nobody else's by this port.
   bool is_within(const IpAddress& to, uint32_t qpn) const {
-    return to == interface_.address && (!port_->comes_back() || qpn - first_qpn_ < kQueuePairs);
+    return interface_.has(to) && (!port_->comes_back() || qpn - first_qpn_ < kQueuePairs);
   }
   /// The queue pair may have something to send, or a timer.
   void touch(QueuePair& qp, Time now);
@@ -105,12 +106,12 @@ class Nic {
   void set_services(GsiHandler* services) { services_ = services; }
   /// Sends from QP1 to QP1; false where the MAC of the next hop is not known (it is asked for) or
   /// the port takes no more: whoever wants an answer repeats.
-  bool send_to_services(const IpAddress& to, std::span<const uint8_t> bytes);
+  bool send_to_services(const CmEnds& ends, std::span<const uint8_t> bytes);
   /// Time may have come nearer for the services.
   void touch_services();
 
   RegionTable& regions() { return regions_; }
-  /// What the kernel hears of frames that are not RoCE's, ARP among them; under the lock.
+  /// What the kernel hears of frames that are not RoCE's, ARP and neighbour discovery among them; under the lock.
   void set_kernel_side(std::function<void(std::span<const uint8_t>)> hear) {
     to_kernel_ = std::move(hear);
   }
@@ -136,8 +137,8 @@ class Nic {
   void frame(std::span<const uint8_t> bytes, Time now);
   void services_frame(const FrameView& view, const RoceView& roce, Time now);
   void ask(const IpAddress& hop);
-  void arp_frame(const FrameView& view, std::span<const uint8_t> bytes);
-  void answer_arp(const FrameView& view);
+  void neighbour_frame(const FrameView& view, std::span<const uint8_t> bytes);
+  void answer_neighbour(const FrameView& view);
   bool run_timers(Time now);
   bool send_from(QueuePair& qp, Time now);
   void build(Time now);

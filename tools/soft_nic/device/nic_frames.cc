@@ -4,6 +4,7 @@
 #include "dataplane/wire/build.h"
 #include "tools/soft_nic/device/nic.h"
 #include "tools/soft_nic/device/queue_pair.h"
+#include "tools/soft_nic/device/ways.h"
 
 namespace understudy::soft_nic {
 
@@ -27,10 +28,12 @@ void Nic::frame(std::span<const uint8_t> bytes, Time now) {
   ++counters_.rx_frames;
   switch (parse_frame(bytes, view, roce)) {
     case FrameKind::kArp:
-      return arp_frame(view, bytes);
+      return neighbour_frame(view, bytes);
     case FrameKind::kRoce:
       break;
     case FrameKind::kIp:
+      if (is_neighbour_frame(view)) return neighbour_frame(view, bytes);
+      [[fallthrough]];
     case FrameKind::kMacControl:
     case FrameKind::kOther:
       if (to_kernel_) to_kernel_(bytes);
@@ -39,14 +42,14 @@ void Nic::frame(std::span<const uint8_t> bytes, Time now) {
       ++counters_.malformed;
       return;
   }
-  if (view.dst != interface_.address) {
+  if (!interface_.has(view.dst)) {
     ++counters_.other_address;
     return;
   }
   if (roce.dest_qpn == kGsiQpn) return services_frame(view, roce, now);
   const uint32_t slot = roce.dest_qpn - first_qpn_;
   QueuePair* qp = slot < slots_.size() ? slots_[slot] : nullptr;
-  if (qp == nullptr || !qp->hears(view.src)) {
+  if (qp == nullptr || !qp->hears(view.src, view.dst)) {
     ++counters_.unknown_qp;  // it may be of another program: before the ICRC, which takes long
     return;
   }
@@ -69,22 +72,20 @@ void Nic::services_frame(const FrameView& view, const RoceView& roce, Time now) 
   }
   // It will be answered; who asks has just shown where it is.
   if (interface_.next_hop(view.src) == view.src) neighbours_.learn(view.src, view.src_mac);
-  services_->on_datagram(now, view.src, {view.frame.data() + roce.payload, roce.payload_bytes});
+  services_->on_datagram(now, {view.dst, view.src},
+                         {view.frame.data() + roce.payload, roce.payload_bytes});
   touch_services();
 }
 
-bool Nic::send_to_services(const IpAddress& to, std::span<const uint8_t> bytes) {
-  const IpAddress hop = to == interface_.address ? to : interface_.next_hop(to);
+bool Nic::send_to_services(const CmEnds& ends, std::span<const uint8_t> bytes) {
+  const IpAddress& to = ends.remote;
+  const IpAddress hop = interface_.has(to) ? to : interface_.next_hop(to);
   const auto mac = neighbours_.find(hop);
   if (!mac) {
     ask(hop);
     return false;
   }
-  RoceAddressing way;
-  way.src_mac = interface_.mac;
-  way.dst_mac = *mac;
-  way.src = interface_.address;
-  way.dst = to;
+  const RoceAddressing way = way_of(interface_, ends.local, to, *mac);
   RoceFields fields;
   fields.opcode = Opcode::kUdSendOnly;
   fields.dest_qpn = kGsiQpn;
@@ -103,10 +104,10 @@ bool Nic::send_to_services(const IpAddress& to, std::span<const uint8_t> bytes) 
   return true;
 }
 
-void Nic::arp_frame(const FrameView& view, std::span<const uint8_t> bytes) {
+void Nic::neighbour_frame(const FrameView& view, std::span<const uint8_t> bytes) {
   const bool asks_us = neighbours_.hear(view);
   if (to_kernel_) return to_kernel_(bytes);  // it answers
-  if (asks_us && !port_->kernel_answers()) answer_arp(view);
+  if (asks_us && !port_->kernel_answers()) answer_neighbour(view);
 }
 
 void Nic::send_from_kernel(std::span<const uint8_t> frame) {
@@ -117,12 +118,10 @@ void Nic::send_from_kernel(std::span<const uint8_t> frame) {
   port_->flush();
 }
 
-void Nic::answer_arp(const FrameView& view) {
+void Nic::answer_neighbour(const FrameView& view) {
   uint8_t* out = port_->reserve(Neighbours::kFrameBytes);
   if (out == nullptr) return;  // it will ask again
-  neighbours_.answer(view,
-                     std::span<uint8_t, Neighbours::kFrameBytes>(out, Neighbours::kFrameBytes));
-  port_->commit(Neighbours::kFrameBytes);
+  port_->commit(neighbours_.answer(view, out));
 }
 
 /// False when the port takes no more.

@@ -50,12 +50,14 @@ QueuePair::QueuePair(Nic& nic, const ibv_qp_init_attr& attributes, uint32_t doma
   attributes_.cap = attributes.cap;
 }
 
-bool QueuePair::hears(const IpAddress& from) const {
+bool QueuePair::hears(const IpAddress& from, const IpAddress& to) const {
   if (is_datagrams()) {
     return attributes_.qp_state == IBV_QPS_RTR || attributes_.qp_state == IBV_QPS_RTS ||
            attributes_.qp_state == IBV_QPS_SQD;
   }
-  return rc_ && rc_->connected() && rc_->config().addressing.dst == from;
+  if (!rc_ || !rc_->connected()) return false;
+  const RoceAddressing& way = rc_->config().addressing;
+  return way.dst == from && way.src == to;
 }
 
 void QueuePair::on_packet(Time now, const FrameView& view, const RoceView& roce,

@@ -67,7 +67,7 @@ class QueuePair final : public QpOwner, private ReceiveSink {
 
   // For the device:
   bool is_ready = false;
-  bool hears(const IpAddress& from) const;
+  bool hears(const IpAddress& from, const IpAddress& to) const;
   /// Its next packet does not leave the process.
   bool is_local() const { return rc_ ? is_local_ : is_datagram_local(); }
   void on_packet(Time now, const FrameView& view, const RoceView& roce, const uint8_t* payload);

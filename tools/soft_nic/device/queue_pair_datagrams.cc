@@ -15,14 +15,15 @@ namespace understudy::soft_nic {
 
 namespace {
 
-/// Room before the payload in every receive: a global routing header, or in its second half the
-/// IPv4 header that stands for it (rule A1).
+/// Room before the payload in every receive: a global routing header, which IPv6's is, or in its
+/// second half the IPv4 header that stands for it (rule A1).
 constexpr uint32_t kGrhBytes = 40;
 /// With this bit set the queue pair's own Q_Key is meant (IBTA 10.2.5).
 constexpr uint32_t kOwnQkey = 0x80000000;
 /// A completion says what the packet was (IBTA A17.4.5.1). Verbs have no field for that; mlx5's
-/// driver says it in this one, where programs look: bit 3 is UDP, the others are 2 for IPv4.
-constexpr uint8_t kUdpOverIpv4 = 0xa;
+/// driver says it in this one, where programs look: bit 3 is UDP, the others are 2 for IPv4 and 1
+/// for IPv6.
+constexpr uint8_t kUdpOverIpv4 = 0xa, kUdpOverIpv6 = 0x9;
 
 }  // namespace
 
@@ -75,10 +76,8 @@ uint32_t QueuePair::build_datagram(uint8_t* out) {
 void QueuePair::hear_datagram(const FrameView& view, const RoceView& roce, const uint8_t* payload) {
   if (roce.info().kind != OpKind::kUd || roce.qkey != attributes_.qkey || !take()) return;
   std::array<uint8_t, kGrhBytes> header{};
-  if (!view.v6) {
-    std::memcpy(header.data() + kGrhBytes - sizeof(Ipv4Header), view.frame.data() + view.l3,
-                sizeof(Ipv4Header));
-  }
+  const size_t bytes = view.v6 ? sizeof(Ipv6Header) : sizeof(Ipv4Header);
+  std::memcpy(header.data() + kGrhBytes - bytes, view.frame.data() + view.l3, bytes);
   if (place(0, header) || place(kGrhBytes, {payload, roce.payload_bytes})) {
     return fail(std::nullopt);  // the receive's completion says why
   }
@@ -87,7 +86,7 @@ void QueuePair::hear_datagram(const FrameView& view, const RoceView& roce, const
   wc.byte_len = kGrhBytes + roce.payload_bytes;
   wc.src_qp = roce.src_qpn;
   wc.wc_flags = IBV_WC_GRH;
-  wc.sl = view.v6 ? 0 : kUdpOverIpv4;
+  wc.sl = view.v6 ? kUdpOverIpv6 : kUdpOverIpv4;
   if (roce.info().imm) {
     wc.imm_data = htonl(roce.imm);
     wc.wc_flags |= IBV_WC_WITH_IMM;

@@ -5,6 +5,7 @@
 
 #include "tools/soft_nic/device/nic.h"
 #include "tools/soft_nic/device/queue_pair.h"
+#include "tools/soft_nic/device/ways.h"
 
 namespace understudy::soft_nic {
 
@@ -49,7 +50,7 @@ constexpr Change kDatagramChanges[] = {
 constexpr unsigned kMostTimeout = 31, kMostRetries = 7, kMostRnrTimer = 31, kMostReads = 128;
 constexpr uint16_t kUdpSourceBase = 0xc000;  // rule A1: 0xc000..0xffff
 
-bool in_range(const ibv_qp_attr& to, int mask, uint32_t mtu) {
+bool in_range(const ibv_qp_attr& to, int mask, uint32_t mtu, const Interface& interface) {
   const auto has = [&](int bit) { return (mask & bit) != 0; };
   if (has(IBV_QP_PORT) && to.port_num != 1) return false;
   if (has(IBV_QP_PKEY_INDEX) && to.pkey_index != 0) return false;
@@ -63,13 +64,7 @@ bool in_range(const ibv_qp_attr& to, int mask, uint32_t mtu) {
   if (has(IBV_QP_MIN_RNR_TIMER) && to.min_rnr_timer > kMostRnrTimer) return false;
   if (has(IBV_QP_MAX_QP_RD_ATOMIC) && to.max_rd_atomic > kMostReads) return false;
   if (has(IBV_QP_MAX_DEST_RD_ATOMIC) && to.max_dest_rd_atomic > kMostReads) return false;
-  if (has(IBV_QP_AV)) {
-    const ibv_ah_attr& way = to.ah_attr;
-    // RoCE has no local routes, and this device IPv4 only.
-    if (way.is_global == 0 || way.port_num != 1 || way.grh.sgid_index != 0) return false;
-    if (!IpAddress::v6_bytes(way.grh.dgid.raw).is_v4()) return false;
-  }
-  return true;
+  return !has(IBV_QP_AV) || is_way(interface, to.ah_attr);
 }
 
 }  // namespace
@@ -87,7 +82,7 @@ int QueuePair::check_modify(const ibv_qp_attr& to, int mask) const {
     const int rest = mask & ~IBV_QP_STATE;
     const bool complete = (rest & change.needs) == change.needs;
     const bool known = (rest & ~(change.needs | change.allows)) == 0;
-    return complete && known && in_range(to, mask, nic_.mtu()) ? 0 : EINVAL;
+    return complete && known && in_range(to, mask, nic_.mtu(), nic_.interface()) ? 0 : EINVAL;
   }
   return EINVAL;
 }
@@ -155,12 +150,7 @@ void QueuePair::connect(const MacAddress& peer_mac) {
   config.access = access();
   config.start = QpState::kRtr;
   RoceAddressing& way = config.addressing;
-  way.src_mac = nic_.interface().mac;
-  way.dst_mac = peer_mac;
-  way.src = nic_.interface().address;
-  way.dst = IpAddress::v6_bytes(attributes_.ah_attr.grh.dgid.raw);
-  way.traffic_class = attributes_.ah_attr.grh.traffic_class;
-  if (attributes_.ah_attr.grh.hop_limit > 1) way.ttl = attributes_.ah_attr.grh.hop_limit;
+  way = way_of(nic_.interface(), attributes_.ah_attr, peer_mac);
   way.udp_src = static_cast<uint16_t>(kUdpSourceBase | (number() & 0x3fff));
   is_local_ = nic_.is_within(way.dst, config.remote_qpn);
   rc_.emplace(config, nic_.regions(), nic_.rc_counters(), *this);

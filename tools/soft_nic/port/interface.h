@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "dataplane/base/address.h"
 #include "dataplane/base/result.h"
@@ -12,23 +13,32 @@ struct Interface {
   std::string name;
   int index = 0;
   MacAddress mac;
-  IpAddress address;             ///< IPv4
-  unsigned prefix = 32;          ///< of `address`, bits
-  IpAddress gateway;             ///< of the default route through it; unset: none
-  uint32_t mtu = 1500;           ///< largest IP packet, bytes
-  uint64_t bits_per_second = 0;  ///< 0: it does not say
+  /// Of both families, with the lengths of their prefixes; the device's GIDs, in this order. At
+  /// least one.
+  std::vector<IpPrefix> addresses;
+  IpAddress gateway_v4, gateway_v6;  ///< of the default routes through it; unset: none
+  uint32_t mtu = 1500;               ///< largest IP packet, bytes
+  uint64_t bits_per_second = 0;      ///< 0: it does not say
 
+  const IpAddress& first_address() const { return addresses.front().address; }
+  bool has(const IpAddress& address) const { return index_of(address) < addresses.size(); }
+  /// Which of the GIDs it is; addresses.size(): none.
+  size_t index_of(const IpAddress& address) const;
+  /// Which of its addresses speaks to `to`, of the same family; null where it has none.
+  const IpAddress* source_for(const IpAddress& to) const;
   /// Whom a frame for `to` is handed to.
   IpAddress next_hop(const IpAddress& to) const;
 };
 
 /// The interface called `name` (empty: the first one that is up, not the loopback, with an IPv4
-/// address) with `address` (unset: its first IPv4 address). Errors name the variable to set.
-Result<Interface> find_interface(const std::string& name, const IpAddress& address);
+/// address, or else with an IPv6 one) with all of `addresses` in their order (empty: those that it
+/// has, IPv4 first; link-local ones only where there are no others). Errors name the variable to
+/// set.
+Result<Interface> find_interface(const std::string& name, const std::vector<IpAddress>& addresses);
 
 /// Of a port that no interface of the kernel stands for: all addresses are on the link, and the MAC
-/// is made of `address`.
-Interface bare_interface(const IpAddress& address);
+/// is made of the first of `addresses`.
+Interface bare_interface(const std::vector<IpAddress>& addresses);
 
 inline constexpr uint32_t kEthernetBytes = 14;  ///< header in front of an IP packet
 

@@ -1,11 +1,11 @@
-// Who has which MAC: what the soft NIC has heard by ARP, and its own questions and answers.
+// Who has which MAC: what the soft NIC has heard by ARP and neighbour discovery, and its own
+// questions and answers.
 #pragma once
 
 #include <optional>
-#include <span>
 #include <unordered_map>
 
-#include "dataplane/wire/parse.h"
+#include "dataplane/wire/neighbour.h"
 #include "tools/soft_nic/port/interface.h"
 
 namespace understudy::soft_nic {
@@ -14,22 +14,20 @@ class Neighbours {
  public:
   explicit Neighbours(const Interface& own) : own_(own) {}
 
-  /// Bytes of every frame that this writes.
-  static constexpr uint32_t kFrameBytes = 60;
+  /// Room for every frame that this writes, bytes.
+  static constexpr uint32_t kFrameBytes = kNeighbourFrameBytes;
 
   std::optional<MacAddress> find(const IpAddress& address) const;
   void learn(const IpAddress& address, const MacAddress& mac) { known_[address] = mac; }
-  /// Takes what an ARP frame says about its sender. True when it asks for our own address.
+  /// Takes what a frame of ARP or neighbour discovery says about its sender. True when it asks for
+  /// an address of ours.
   bool hear(const FrameView& view);
-  /// Writes an ARP request for `target`.
-  void ask(const IpAddress& target, std::span<uint8_t, kFrameBytes> out) const;
-  /// Writes the answer to a request that hear() returned true for.
-  void answer(const FrameView& view, std::span<uint8_t, kFrameBytes> out) const;
+  /// Writes a question for `target` and returns its bytes; 0: we have no address of its family.
+  uint32_t ask(const IpAddress& target, uint8_t* out) const;
+  /// Writes the answer to a question that hear() returned true for; returns its bytes.
+  uint32_t answer(const FrameView& view, uint8_t* out) const;
 
  private:
-  void write(const MacAddress& to, uint16_t operation, const uint8_t* target_mac,
-             const uint8_t* target_ip, std::span<uint8_t, kFrameBytes> out) const;
-
   const Interface& own_;
   std::unordered_map<IpAddress, MacAddress> known_;
 };

@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include "dataplane/wire/headers.h"
@@ -18,26 +19,63 @@ namespace {
 
 constexpr int kBufferBytes = 64 << 20;
 
-/// ARP, and IPv4 without options that carries UDP to RoCE's port, of these two interfaces. The rest
-/// is the kernel's.
+/// A program of the kernel's packet filter.
+class Filter {
+ public:
+  static constexpr size_t kNext = 0;  ///< the instruction behind this one
+  void load(uint16_t size, uint32_t at) {
+    code_.push_back(BPF_STMT(static_cast<uint16_t>(BPF_LD | BPF_ABS | size), at));
+  }
+  /// Goes on at the one or the other place.
+  void compare(uint32_t value, size_t if_equal, size_t otherwise) {
+    code_.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, to(if_equal), to(otherwise)));
+  }
+  void end(bool take) { code_.push_back(BPF_STMT(BPF_RET | BPF_K, take ? 0x40000U : 0)); }
+  size_t size() const { return code_.size(); }
+  bool attach(int fd) {
+    const sock_fprog wanted{static_cast<unsigned short>(code_.size()), code_.data()};
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &wanted, sizeof wanted) == 0;
+  }
+
+ private:
+  uint8_t to(size_t place) const {
+    return static_cast<uint8_t>(place == kNext ? 0 : place - code_.size() - 1);
+  }
+  std::vector<sock_filter> code_;
+};
+
+/// Of these two interfaces: ARP, IPv4 without options and IPv6 that carry UDP to RoCE's port, and
+/// neighbour discovery. The rest is the kernel's.
 bool attach_filter(int fd, int wire, int loopback) {
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_IFINDEX)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(wire), 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(loopback), 0, 9),
-      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 12),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kEtherArp, 6, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kEtherIpv4, 0, 6),
-      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 14 + 9),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kIpProtoUdp, 0, 4),
-      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 14 + 20 + 2),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kRoceUdpPort, 0, 2),
-      BPF_STMT(BPF_RET | BPF_K, 0x40000),
-      BPF_STMT(BPF_RET | BPF_K, 0x40000),
-      BPF_STMT(BPF_RET | BPF_K, 0),
-  };
-  const sock_fprog wanted{sizeof code / sizeof code[0], code};
-  return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &wanted, sizeof wanted) == 0;
+  constexpr auto kInterface = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_IFINDEX);
+  constexpr uint32_t kTypeAt = 12, kL3 = 14, kL4v4 = kL3 + sizeof(Ipv4Header),
+                     kL4v6 = kL3 + sizeof(Ipv6Header);
+  constexpr uint32_t kSolicitation = 135, kAdvertisement = 136;
+  constexpr size_t kNext = Filter::kNext, kL2 = 3, kV4 = 7, kV6 = 11, kIcmp = 16, kTake = 19,
+                   kLeave = 20;
+  Filter code;
+  code.load(BPF_W, kInterface);
+  code.compare(static_cast<uint32_t>(wire), kL2, kNext);
+  code.compare(static_cast<uint32_t>(loopback), kL2, kLeave);
+  code.load(BPF_H, kTypeAt);  // kL2
+  code.compare(kEtherArp, kTake, kNext);
+  code.compare(kEtherIpv6, kV6, kNext);
+  code.compare(kEtherIpv4, kV4, kLeave);
+  code.load(BPF_B, kL3 + offsetof(Ipv4Header, protocol));  // kV4
+  code.compare(kIpProtoUdp, kNext, kLeave);
+  code.load(BPF_H, kL4v4 + offsetof(UdpHeader, dst_port));
+  code.compare(kRoceUdpPort, kTake, kLeave);
+  code.load(BPF_B, kL3 + offsetof(Ipv6Header, next_header));  // kV6
+  code.compare(kIpProtoIcmpv6, kIcmp, kNext);
+  code.compare(kIpProtoUdp, kNext, kLeave);
+  code.load(BPF_H, kL4v6 + offsetof(UdpHeader, dst_port));
+  code.compare(kRoceUdpPort, kTake, kLeave);
+  code.load(BPF_B, kL4v6);  // kIcmp: its type
+  code.compare(kSolicitation, kTake, kNext);
+  code.compare(kAdvertisement, kTake, kLeave);
+  code.end(true);
+  code.end(false);
+  return code.attach(fd);
 }
 
 /// Its index, or 0 where it is down: then nothing can be sent by it.
@@ -56,24 +94,27 @@ sock_fprog no_frames() {
 
 /// Without it the kernel would answer every packet by "port unreachable". Not there: something else
 /// has the port (the kernel's own RoCE), which keeps it from answering as well.
-UniqueFd quiet_port(const IpAddress& address) {
-  UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+UniqueFd quiet_port(const IpAddress& address, int interface) {
+  UniqueFd fd(socket(address.is_v4() ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
   const sock_fprog none = no_frames();
   setsockopt(fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &none, sizeof none);
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_port = htons(kRoceUdpPort);
-  at.sin_addr.s_addr = htonl(address.v4_value());
-  bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
+  if (address.is_v4()) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_port = htons(kRoceUdpPort);
+    at.sin_addr.s_addr = htonl(address.v4_value());
+    bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
+  } else {
+    sockaddr_in6 at{};
+    at.sin6_family = AF_INET6;
+    at.sin6_port = htons(kRoceUdpPort);
+    std::memcpy(at.sin6_addr.s6_addr, address.data(), sizeof at.sin6_addr);
+    if (address.is_link_local_v6()) at.sin6_scope_id = static_cast<uint32_t>(interface);
+    bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
+  }
   return fd;
-}
-
-std::array<uint8_t, 4> to_array(const IpAddress& address) {
-  const uint32_t value = address.v4_value();
-  return {static_cast<uint8_t>(value >> 24), static_cast<uint8_t>(value >> 16),
-          static_cast<uint8_t>(value >> 8), static_cast<uint8_t>(value)};
 }
 
 void set_buffer(int fd, int forced, int plain) {
@@ -93,9 +134,11 @@ PacketSocket::Batch::Batch() : bytes(new uint8_t[kBurst * kFrameBytes]) {
   }
 }
 
-PacketSocket::PacketSocket(UniqueFd socket, UniqueFd quiet, const Interface& interface,
-                           int loopback)
-    : address_(to_array(interface.address)), socket_(std::move(socket)), quiet_(std::move(quiet)) {
+PacketSocket::PacketSocket(UniqueFd socket, const Interface& interface, int loopback)
+    : interface_(interface), socket_(std::move(socket)) {
+  for (const IpPrefix& own : interface.addresses) {
+    quiet_.push_back(quiet_port(own.address, interface.index));
+  }
   wire_.sll_family = loopback_.sll_family = AF_PACKET;
   wire_.sll_ifindex = interface.index;
   loopback_.sll_ifindex = loopback;
@@ -124,8 +167,7 @@ Result<std::unique_ptr<PacketSocket>> PacketSocket::open(const Interface& interf
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) {
     return broken("cannot be bound");
   }
-  return std::unique_ptr<PacketSocket>(
-      new PacketSocket(std::move(fd), quiet_port(interface.address), interface, loopback));
+  return std::unique_ptr<PacketSocket>(new PacketSocket(std::move(fd), interface, loopback));
 }
 
 std::span<const std::span<const uint8_t>> PacketSocket::receive() {
@@ -143,9 +185,10 @@ uint8_t* PacketSocket::reserve(uint32_t bytes) {
 }
 
 bool PacketSocket::is_for_here(const uint8_t* frame) const {
-  constexpr size_t kTypeAt = 12, kDestinationAt = 14 + 16;
-  return frame[kTypeAt] == kEtherIpv4 >> 8 && frame[kTypeAt + 1] == (kEtherIpv4 & 0xff) &&
-         std::memcmp(frame + kDestinationAt, address_.data(), address_.size()) == 0;
+  constexpr size_t kTypeAt = 12, kL3 = 14;
+  const auto type = static_cast<uint16_t>(frame[kTypeAt] << 8 | frame[kTypeAt + 1]);
+  if (type == kEtherIpv4) return interface_.has(IpAddress::v4_bytes(frame + kL3 + 16));
+  return type == kEtherIpv6 && interface_.has(IpAddress::v6_bytes(frame + kL3 + 24));
 }
 
 void PacketSocket::commit(uint32_t bytes) {

@@ -1,5 +1,5 @@
 // A port over a packet socket: any Ethernet interface of the kernel, beside the kernel's own use of
-// it. Only ARP and RoCEv2 come in. Programs on one address reach each other by the host's loopback
+// it. Only ARP, neighbour discovery and RoCEv2 come in. Programs on one address reach each other by the host's loopback
 // interface, where that is up: no wire gives a frame back.
 #pragma once
 
@@ -41,14 +41,14 @@ class PacketSocket final : public FramePort {
     uint8_t* frame(size_t i) { return bytes.get() + i * kFrameBytes; }
   };
 
-  PacketSocket(UniqueFd socket, UniqueFd quiet, const Interface& interface, int loopback);
+  PacketSocket(UniqueFd socket, const Interface& interface, int loopback);
   bool is_for_here(const uint8_t* frame) const;
 
-  const std::array<uint8_t, 4> address_;
+  const Interface interface_;
   sockaddr_ll wire_{}, loopback_{};  ///< where frames leave
   UniqueFd socket_;
-  UniqueFd
-      quiet_;  ///< bound to RoCE's UDP port, so that the kernel does not refuse what comes there
+  /// Bound to RoCE's UDP port, so that the kernel does not refuse what comes there.
+  std::vector<UniqueFd> quiet_;
   Batch in_, out_;
   std::array<std::span<const uint8_t>, kBurst> frames_;
   size_t first_out_ = 0, last_out_ = 0;  ///< frames of `out_` that wait for flush()

@@ -1,6 +1,5 @@
 #include "tools/soft_nic/rdma_cm/connections.h"
 
-#include <netinet/in.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "dataplane/cm/rdma_cm.h"
 #include "tools/soft_nic/device/context.h"
+#include "tools/soft_nic/rdma_cm/socket_forms.h"
 
 namespace understudy::soft_nic {
 
@@ -54,10 +54,8 @@ bool fill_private(const Id& id, const rdma_conn_param& wanted, size_t most,
                   std::vector<uint8_t>& out) {
   const auto own = data_of(wanted);
   if (own.size() > most - kRdmaHeaderBytes) return false;
-  const sockaddr_in& from = id.ibv.route.addr.src_sin;
   out.resize(kRdmaHeaderBytes);
-  format_rdma_header({ntohs(from.sin_port), IpAddress::v4(ntohl(from.sin_addr.s_addr)), id.peer},
-                     out);
+  format_rdma_header({port_in(&id.ibv.route.addr.src_addr), id.local, id.peer}, out);
   out.insert(out.end(), own.begin(), own.end());
   return true;
 }
@@ -85,23 +83,24 @@ int Connections::answer(bool done) {
 
 int Connections::listen(Id& id) {
   const std::lock_guard lock(nic_.mutex());
-  auto claim = Claim::take(name("service", id.service));
-  if (!claim) return EADDRINUSE;
-  service_claims_.emplace(id.service, std::move(*claim));
+  if (!claim_service(id)) return EADDRINUSE;
   id.listens = true;
   listeners_.push_back(&id);
-  if (id.has_datagrams()) {
-    lookups_.listen(nic_.interface().address, id.service);
-  } else {
-    agent_.listen(nic_.interface().address, id.service);
+  for (const IpAddress& local : id.bound) {
+    if (id.has_datagrams()) {
+      lookups_.listen(local, id.service);
+    } else {
+      agent_.listen(local, id.service);
+    }
   }
-  deliver_early(nic_.now(), id.service);
+  deliver_early(nic_.now(), id);
   return answer(true);
 }
 
-Id* Connections::listener(uint64_t service) const {
-  const auto at =
-      std::ranges::find_if(listeners_, [&](const Id* id) { return id->service == service; });
+Id* Connections::listener(const IpAddress& local, uint64_t service) const {
+  const auto at = std::ranges::find_if(listeners_, [&](const Id* id) {
+    return id->service == service && std::ranges::find(id->bound, local) != id->bound.end();
+  });
   return at == listeners_.end() ? nullptr : *at;
 }
 
@@ -119,7 +118,7 @@ int Connections::connect(Id& id, const rdma_conn_param& wanted) {
   id.initiator_depth = wanted.initiator_depth;
   id.retry_count = wanted.retry_count & 7;
   id.rnr_retry = wanted.rnr_retry_count & 7;
-  request.ends = {nic_.interface().address, id.peer};
+  request.ends = {id.local, id.peer};
   request.service_id = id.service;
   request.qpn = id.own_qpn;
   request.psn = id.own_psn;
@@ -142,7 +141,7 @@ int Connections::look_up(Id& id, const rdma_conn_param& wanted) {
   if (!fill_private(id, wanted, CmSidrReq{}.private_data.size(), question.private_data)) {
     return EINVAL;
   }
-  question.ends = {nic_.interface().address, id.peer};
+  question.ends = {id.local, id.peer};
   question.service_id = id.service;
   id.lookup = lookups_.ask(nic_.now(), question);
   if (id.lookup == 0) return ENOMEM;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "dataplane/cm/agent.h"
@@ -56,6 +57,9 @@ struct Id {
   bool listens = false;
   bool active = false;
   uint64_t service = 0;
+  std::vector<IpAddress> bound;  ///< addresses of ours that it may use
+  IpAddress local;               ///< ... and the one that it uses
+  bool only_v6 = false;          ///< bound to any IPv6 address, it takes no IPv4 one
   uint8_t traffic_class = 0;
   // What the two sides said, for the queue pair:
   Psn own_psn, peer_psn;
@@ -102,20 +106,20 @@ class Connections final : public GsiHandler {
   /// What a queue pair of this id needs to get to a state; 0 or EINVAL.
   int attributes(const Id& id, ibv_qp_state state, ibv_qp_attr& out, int& mask) const;
   /// The way to an id's peer.
-  static void fill_way(const Id& id, ibv_ah_attr& out);
+  void fill_way(const Id& id, ibv_ah_attr& out) const;
   /// INIT to RTS.
   int make_ready(Id& id);
 
   /// In a child of fork(): what is claimed is the parent's.
   void disown();
-  /// Whether any process on this address listens there.
+  /// Whether any process on one of our addresses listens there.
   bool is_taken(uint64_t service) const;
   /// The process ends: says so to all peers, and stays until they have heard it, for two seconds at
   /// most. Programs may not use ids from here on; their queue pairs are gone.
   void leave();
 
   // GsiHandler
-  void on_datagram(Time now, const IpAddress& from, std::span<const uint8_t> bytes) override;
+  void on_datagram(Time now, const CmEnds& ends, std::span<const uint8_t> bytes) override;
   void on_time(Time now) override;
   Time deadline() const override;
 
@@ -126,7 +130,7 @@ class Connections final : public GsiHandler {
   void hear(const CmLookupEvent& event);
   void hear_lookup(const CmLookupEvent& event);
   void hear_answer(Id& id, const CmLookupEvent& event);
-  Id* listener(uint64_t service) const;
+  Id* listener(const IpAddress& local, uint64_t service) const;
   /// An id for what a listener was asked; null when no channel can be made for it.
   Id* make_child(Id& parent, const CmEnds& ends, uint16_t port);
   /// The program has yet to take it.
@@ -140,13 +144,14 @@ class Connections final : public GsiHandler {
   void release(Id& id);
   void drop(Id* untaken);
   // connections_wire.cc
-  std::string name(const char* kind, uint64_t number) const;
   CmIdRange claim_ids();
-  bool answers_for_nobody(Time now);
-  bool is_nobodys(Time now, const IpAddress& from, const std::string& claimed);
-  void take_request(Time now, const IpAddress& from, std::span<const uint8_t> mad);
-  void deliver(Time now, const IpAddress& from, std::span<const uint8_t> mad);
-  void deliver_early(Time now, uint64_t service);
+  bool claim_service(const Id& id);
+  void give_service_back(const Id& id);
+  bool answers_for_nobody(Time now, const IpAddress& local);
+  bool is_nobodys(Time now, const CmEnds& ends, const std::string& claimed);
+  void take_request(Time now, const CmEnds& ends, std::span<const uint8_t> mad);
+  void deliver(Time now, const CmEnds& ends, std::span<const uint8_t> mad);
+  void deliver_early(Time now, const Id& id);
   Psn draw_psn() {
     return Psn(
         static_cast<uint32_t>(seed_ = seed_ * 6364136223846793005ULL + 1442695040888963407ULL) >>
@@ -159,12 +164,18 @@ class Connections final : public GsiHandler {
   ibv_context* const context_;
   ibv_pd* const domain_;
   uint64_t seed_;
-  std::optional<Claim> ids_claim_, nobody_claim_;
-  std::map<uint64_t, Claim> service_claims_;
-  Time asks_again_;  ///< for the claim to answer for nobody
+  using Service = std::pair<IpAddress, uint64_t>;
+  /// To answer at an address for nobody.
+  struct Nobody {
+    std::optional<Claim> claim;
+    Time asks_again;
+  };
+  std::vector<Claim> ids_claims_;  ///< one for each address
+  std::map<IpAddress, Nobody> nobodies_;
+  std::map<Service, Claim> service_claims_;
   struct Early {
     Time until;
-    IpAddress from;
+    CmEnds ends;
     uint64_t service = 0;
     std::array<uint8_t, kMadBytes> mad{};
   };

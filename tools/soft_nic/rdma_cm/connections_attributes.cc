@@ -17,9 +17,10 @@ uint8_t reads(uint8_t wanted) { return std::min<uint8_t>(wanted, kMaxReads); }
 
 }  // namespace
 
-void Connections::fill_way(const Id& id, ibv_ah_attr& out) {
+void Connections::fill_way(const Id& id, ibv_ah_attr& out) const {
   out.is_global = 1;
   out.port_num = 1;
+  out.grh.sgid_index = static_cast<uint8_t>(nic_.interface().index_of(id.local));
   out.grh.hop_limit = kHops;
   out.grh.traffic_class = id.traffic_class;
   std::memcpy(out.grh.dgid.raw, id.peer.gid().data(), id.peer.gid().size());

@@ -1,32 +1,18 @@
 // What the communication manager hears, as events of ids.
-#include <netinet/in.h>
-
 #include <algorithm>
 #include <cerrno>
 
 #include "dataplane/cm/rdma_cm.h"
 #include "tools/soft_nic/rdma_cm/connections.h"
+#include "tools/soft_nic/rdma_cm/socket_forms.h"
 
 namespace understudy::soft_nic {
-
-namespace {
-
-void set_address(sockaddr_in& out, const IpAddress& address, uint16_t port) {
-  out = {};
-  out.sin_family = AF_INET;
-  out.sin_port = htons(port);
-  out.sin_addr.s_addr = htonl(address.v4_value());
-}
-
-}  // namespace
 
 void Connections::drain() {
   for (const CmEvent& event : agent_.take_events()) hear(event);
   for (const CmLookupEvent& event : lookups_.take_events()) hear(event);
-  for (const CmSend& send : agent_.take_sends())
-    nic_.send_to_services(send.ends.remote, send.bytes);
-  for (const CmSend& send : lookups_.take_sends())
-    nic_.send_to_services(send.ends.remote, send.bytes);
+  for (const CmSend& send : agent_.take_sends()) nic_.send_to_services(send.ends, send.bytes);
+  for (const CmSend& send : lookups_.take_sends()) nic_.send_to_services(send.ends, send.bytes);
 }
 
 void Connections::hear(const CmEvent& event) {
@@ -101,9 +87,12 @@ Id* Connections::make_child(Id& parent, const CmEnds& ends, uint16_t port) {
   id->ibv.port_num = 1;
   id->ibv.route.num_paths = 1;
   id->ibv.route.path_rec = &id->path;
-  const sockaddr_in& at = parent.ibv.route.addr.src_sin;
-  set_address(id->ibv.route.addr.src_sin, ends.local, ntohs(at.sin_port));
-  set_address(id->ibv.route.addr.dst_sin, ends.remote, port);
+  rdma_addr& route = id->ibv.route.addr;
+  const int index = nic_.interface().index;
+  put_address(route.src_storage, ends.local, port_in(&parent.ibv.route.addr.src_addr), index);
+  put_address(route.dst_storage, ends.remote, port, index);
+  id->bound = {ends.local};
+  id->local = ends.local;
   id->peer = ends.remote;
   return id;
 }
@@ -118,7 +107,7 @@ ConnectionEvent& Connections::make_request(Id& parent, Id& child,
 }
 
 void Connections::hear_request(const CmEvent& event, const CmReq& request) {
-  Id* const parent = listener(request.service_id);
+  Id* const parent = listener(event.ends.local, request.service_id);
   const auto header = parse_rdma_header(request.private_data);
   Id* const id =
       parent != nullptr && header ? make_child(*parent, event.ends, header->src_port) : nullptr;
@@ -160,7 +149,7 @@ void Connections::hear(const CmLookupEvent& event) {
 }
 
 void Connections::hear_lookup(const CmLookupEvent& event) {
-  Id* const parent = listener(event.request.service_id);
+  Id* const parent = listener(event.ends.local, event.request.service_id);
   const auto header = parse_rdma_header(event.request.private_data);
   Id* const id =
       parent != nullptr && header ? make_child(*parent, event.ends, header->src_port) : nullptr;

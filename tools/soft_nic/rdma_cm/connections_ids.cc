@@ -47,9 +47,11 @@ void Connections::drop(Id* untaken) {
 void Connections::forget(Id& id) {
   std::unique_lock lock(nic_.mutex());
   if (std::erase(listeners_, &id) != 0) {
-    service_claims_.erase(id.service);
-    agent_.ignore(nic_.interface().address, id.service);
-    lookups_.ignore(nic_.interface().address, id.service);
+    give_service_back(id);
+    for (const IpAddress& local : id.bound) {
+      agent_.ignore(local, id.service);
+      lookups_.ignore(local, id.service);
+    }
   }
   release(id);
   std::vector<Id*> untaken;

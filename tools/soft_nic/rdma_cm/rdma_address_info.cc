@@ -38,6 +38,16 @@ int errno_of(int code) {
   }
 }
 
+/// The family that is wanted; without a wish IPv4, and IPv6 for names that have no IPv4 address.
+int look_up(const char* node, const char* service, addrinfo wanted, addrinfo*& found) {
+  if (wanted.ai_family != AF_UNSPEC) return getaddrinfo(node, service, &wanted, &found);
+  wanted.ai_family = AF_INET;
+  const int failed = getaddrinfo(node, service, &wanted, &found);
+  if (failed == 0) return 0;
+  wanted.ai_family = AF_INET6;
+  return getaddrinfo(node, service, &wanted, &found) == 0 ? 0 : failed;
+}
+
 }  // namespace
 
 SOFT_NIC_EXPORT void rdma_freeaddrinfo(rdma_addrinfo* info) {
@@ -52,17 +62,18 @@ SOFT_NIC_EXPORT int rdma_getaddrinfo(const char* node, const char* service,
   const int flags = hints != nullptr ? hints->ai_flags : 0;
   const bool passive = (flags & RAI_PASSIVE) != 0;
   addrinfo wanted{}, *found = nullptr;
-  wanted.ai_family = AF_INET;
+  wanted.ai_family = hints != nullptr ? hints->ai_family : AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
   if (passive) wanted.ai_flags |= AI_PASSIVE;
   if ((flags & RAI_NUMERICHOST) != 0) wanted.ai_flags |= AI_NUMERICHOST;
-  if (const int failed = errno_of(getaddrinfo(node, service, &wanted, &found))) {
+  if (const int failed = errno_of(look_up(node, service, wanted, found))) {
     errno = failed;
     return -1;
   }
   auto* made = static_cast<rdma_addrinfo*>(std::calloc(1, sizeof(rdma_addrinfo)));
   sockaddr* address = copy(found->ai_addr, found->ai_addrlen);
   const socklen_t size = found->ai_addrlen;
+  const int family = found->ai_family;
   freeaddrinfo(found);
   if (made == nullptr || address == nullptr) {
     std::free(made);
@@ -71,7 +82,7 @@ SOFT_NIC_EXPORT int rdma_getaddrinfo(const char* node, const char* service,
     return -1;
   }
   made->ai_flags = flags;
-  made->ai_family = AF_INET;
+  made->ai_family = family;
   set_kind(*made, hints != nullptr ? *hints : rdma_addrinfo{});
   (passive ? made->ai_src_addr : made->ai_dst_addr) = address;
   (passive ? made->ai_src_len : made->ai_dst_len) = size;

@@ -1,10 +1,12 @@
 // RDMA-CM: ids and their addresses.
-#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <ctime>
+#include <vector>
 
 #include "dataplane/cm/rdma_cm.h"
 #include "tools/soft_nic/device/context.h"
@@ -13,6 +15,7 @@
 #include "tools/soft_nic/rdma_cm/connections.h"
 #include "tools/soft_nic/rdma_cm/rdma_result.h"
 #include "tools/soft_nic/rdma_cm/rdma_wait.h"
+#include "tools/soft_nic/rdma_cm/socket_forms.h"
 
 namespace understudy::soft_nic {
 
@@ -30,39 +33,76 @@ uint16_t fresh_port() {
   return static_cast<uint16_t>(kFirstPort | (next++ & 0x3fff));
 }
 
-IpAddress address_of(const sockaddr* address) {
-  const auto* in = reinterpret_cast<const sockaddr_in*>(address);
-  return IpAddress::v4(ntohl(in->sin_addr.s_addr));
+/// Those of our addresses that `wanted` stands for: itself, or what "any" of its family has.
+std::vector<IpAddress> own_addresses(const Id& id, const IpAddress& wanted) {
+  const Interface& interface = id.home.nic().interface();
+  if (!is_any(wanted)) {
+    return interface.has(wanted) ? std::vector{wanted} : std::vector<IpAddress>{};
+  }
+  // An IPv6 socket hears both, as far as it does not say otherwise; who has one family means it.
+  const bool only_v4 = wanted.is_v4(), only_v6 = !only_v4 && id.only_v6;
+  std::vector<IpAddress> all, some;
+  for (const IpPrefix& own : interface.addresses) {
+    all.push_back(own.address);
+    if (own.address.is_v4() ? !only_v6 : !only_v4) some.push_back(own.address);
+  }
+  return some.empty() ? all : some;
+}
+
+/// From now on it is the one that the id uses.
+void use(Id& id, const IpAddress& local, uint16_t port) {
+  id.local = local;
+  put_address(id.ibv.route.addr.src_storage, local, port, id.home.nic().interface().index);
 }
 
 /// EADDRNOTAVAIL where it is not ours; `address` may be null or name no address: ours.
 int bind(Id& id, const sockaddr* address) {
-  const IpAddress own = id.home.nic().interface().address;
   uint16_t port = 0;
+  IpAddress wanted = IpAddress::v4(0);
   if (address != nullptr) {
-    // The IPv6 address that means any means ours, too.
-    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
-    const bool any6 = address->sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
-    if (address->sa_family != AF_INET && !any6) return EADDRNOTAVAIL;
-    const IpAddress wanted = any6 ? IpAddress::v4(0) : address_of(address);
-    if (wanted.v4_value() != 0 && wanted != own) return EADDRNOTAVAIL;
-    port = ntohs(reinterpret_cast<const sockaddr_in*>(address)->sin_port);  // both have it there
+    const auto named = address_in(address);
+    if (!named) return EADDRNOTAVAIL;
+    wanted = *named;
+    port = port_in(address);
   }
-  sockaddr_in& out = id.ibv.route.addr.src_sin;
-  out = {};
-  out.sin_family = AF_INET;
-  out.sin_addr.s_addr = htonl(own.v4_value());
+  id.bound = own_addresses(id, wanted);
+  if (id.bound.empty()) return EADDRNOTAVAIL;
   for (int tries = 0; port == 0 && tries < kTries; ++tries) {
     port = fresh_port();
     if (id.home.is_taken(rdma_service_id(space_of(id.ibv), port))) port = 0;
   }
   if (port == 0) return EADDRNOTAVAIL;
-  out.sin_port = htons(port);
+  use(id, id.bound.front(), port);
   id.ibv.verbs = id.home.context();
   if (id.ibv.pd == nullptr) id.ibv.pd = id.home.domain();
   id.ibv.port_num = 1;
-  id.service = rdma_service_id(space_of(id.ibv), ntohs(out.sin_port));
+  id.service = rdma_service_id(space_of(id.ibv), port);
   return 0;
+}
+
+/// Binds an id that is not to an address from which `to` is spoken to.
+int bind_toward(Id& id, const sockaddr* from, const IpAddress& to) {
+  const IpAddress* own = id.home.nic().interface().source_for(to);
+  if (own == nullptr) return EADDRNOTAVAIL;
+  if (id.ibv.verbs == nullptr) {
+    const bool named = from != nullptr && address_in(from) && !is_any(*address_in(from));
+    sockaddr_storage any{};
+    put_address(any, *own, from != nullptr ? port_in(from) : uint16_t{0},
+                id.home.nic().interface().index);
+    const int failed = bind(id, named ? from : reinterpret_cast<const sockaddr*>(&any));
+    if (failed != 0) return failed;
+  }
+  const auto is_own = [&](const IpAddress& bound) { return bound == *own; };
+  const auto fits = [&](const IpAddress& bound) { return bound.is_v4() == to.is_v4(); };
+  auto at = std::ranges::find_if(id.bound, is_own);
+  if (at == id.bound.end()) at = std::ranges::find_if(id.bound, fits);
+  if (at == id.bound.end()) return EADDRNOTAVAIL;
+  use(id, *at, port_in(&id.ibv.route.addr.src_addr));
+  return 0;
+}
+
+bool is_multicast(const IpAddress& address) {
+  return address.is_v4() ? IN_MULTICAST(address.v4_value()) : address.data()[0] == 0xff;
 }
 
 }  // namespace
@@ -103,16 +143,14 @@ SOFT_NIC_EXPORT int rdma_bind_addr(rdma_cm_id* id, sockaddr* address) {
 
 SOFT_NIC_EXPORT int rdma_resolve_addr(rdma_cm_id* id, sockaddr* from, sockaddr* to, int) {
   Id& mine = Id::of(id);
-  if (to == nullptr || to->sa_family != AF_INET) return told(EINVAL);
-  if (id->verbs == nullptr) {
-    if (const int failed = bind(mine, from)) return told(failed);
-  }
-  if (IN_MULTICAST(ntohl(reinterpret_cast<const sockaddr_in*>(to)->sin_addr.s_addr))) {
-    return told(EOPNOTSUPP);
-  }
-  id->route.addr.dst_sin = *reinterpret_cast<const sockaddr_in*>(to);
-  mine.peer = address_of(to);
-  mine.service = rdma_service_id(space_of(*id), ntohs(id->route.addr.dst_sin.sin_port));
+  const auto peer = to != nullptr ? address_in(to) : std::nullopt;
+  if (!peer) return told(EINVAL);
+  if (is_multicast(*peer)) return told(EOPNOTSUPP);
+  if (const int failed = bind_toward(mine, from, *peer)) return told(failed);
+  const uint16_t port = port_in(to);
+  put_address(id->route.addr.dst_storage, *peer, port, mine.home.nic().interface().index);
+  mine.peer = *peer;
+  mine.service = rdma_service_id(space_of(*id), port);
   Nic& nic = mine.home.nic();
   bool known = false;
   {
@@ -143,8 +181,11 @@ SOFT_NIC_EXPORT int rdma_set_option(rdma_cm_id* id, int level, int option, void*
     Id::of(id).ack_timeout = *static_cast<const uint8_t*>(value) & 31;
     return 0;
   }
-  // One listener has a port here, and only IPv4, anyway.
-  if (option == RDMA_OPTION_ID_REUSEADDR || option == RDMA_OPTION_ID_AFONLY) return 0;
+  if (option == RDMA_OPTION_ID_AFONLY && size == sizeof(int)) {
+    Id::of(id).only_v6 = *static_cast<const int*>(value) != 0;
+    return 0;
+  }
+  if (option == RDMA_OPTION_ID_REUSEADDR) return 0;  // one listener has a port here anyway
   return told(ENOSYS);
 }
 

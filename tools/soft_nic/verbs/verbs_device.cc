@@ -49,6 +49,13 @@ void fill_speed(uint64_t bits_per_second, ibv_port_attr& out) {
   out.active_speed = best.speed;
 }
 
+/// Null: there is no such GID.
+const IpAddress* gid_at(ibv_context* context, int64_t index) {
+  const auto& own = Context::of(context).nic.interface().addresses;
+  const bool known = index >= 0 && static_cast<size_t>(index) < own.size();
+  return known ? &own[static_cast<size_t>(index)].address : nullptr;
+}
+
 ibv_mtu mtu_code(uint32_t mtu) {
   int code = IBV_MTU_256;
   while (code < IBV_MTU_4096 && 128U << (code + 1) <= mtu) ++code;
@@ -64,7 +71,7 @@ int query_port(ibv_context* context, uint8_t port, ibv_port_attr* out, size_t by
   attr.state = IBV_PORT_ACTIVE;
   attr.max_mtu = IBV_MTU_4096;
   attr.active_mtu = mtu_code(nic.mtu());
-  attr.gid_tbl_len = 1;
+  attr.gid_tbl_len = static_cast<int>(nic.interface().addresses.size());
   attr.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
   attr.max_msg_sz = kMaxMessageBytes;
   attr.pkey_tbl_len = 1;
@@ -172,21 +179,22 @@ SOFT_NIC_EXPORT int ibv_query_port_speed(ibv_context* context, uint32_t port, ui
 }
 
 SOFT_NIC_EXPORT int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
-  if (port != 1 || index != 0) {
+  const IpAddress* own = port == 1 ? gid_at(context, index) : nullptr;
+  if (own == nullptr) {
     errno = EINVAL;
     return -1;
   }
-  const auto& bytes = Context::of(context).nic.interface().address.gid();
-  std::memcpy(gid->raw, bytes.data(), bytes.size());
+  std::memcpy(gid->raw, own->data(), sizeof gid->raw);
   return 0;
 }
 
 SOFT_NIC_EXPORT int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index,
                                       ibv_gid_entry* entry, uint32_t flags, size_t bytes) {
   if (flags != 0 || port != 1) return EINVAL;
-  if (index != 0) return ENODATA;
+  if (gid_at(context, index) == nullptr) return ENODATA;
   ibv_gid_entry out{};
-  ibv_query_gid(context, 1, 0, &out.gid);
+  ibv_query_gid(context, 1, static_cast<int>(index), &out.gid);
+  out.gid_index = index;
   out.port_num = 1;
   out.gid_type = IBV_GID_TYPE_ROCE_V2;
   out.ndev_ifindex = static_cast<uint32_t>(Context::of(context).nic.interface().index);
@@ -197,14 +205,21 @@ SOFT_NIC_EXPORT int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint3
 
 SOFT_NIC_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries,
                                              size_t most, uint32_t flags, size_t bytes) {
-  if (most == 0) return -EINVAL;
-  const int failed = _ibv_query_gid_ex(context, 1, 0, entries, flags, bytes);
-  return failed != 0 ? -failed : 1;
+  const size_t count = Context::of(context).nic.interface().addresses.size();
+  if (most < count) return -EINVAL;  // as Linux: all of them, or none
+  auto* at = reinterpret_cast<uint8_t*>(entries);
+  for (size_t i = 0; i < count; ++i, at += bytes) {
+    auto* entry = reinterpret_cast<ibv_gid_entry*>(at);
+    const int failed = _ibv_query_gid_ex(context, 1, static_cast<uint32_t>(i), entry, flags, bytes);
+    if (failed != 0) return -failed;
+  }
+  return static_cast<ssize_t>(count);
 }
 
 /// Private to rdma-core, but ibv_devinfo uses it. The type is that of sysfs: 1 is RoCEv2.
-SOFT_NIC_EXPORT int ibv_query_gid_type(ibv_context*, uint8_t port, unsigned index, int* type) {
-  if (port != 1 || index != 0) {
+SOFT_NIC_EXPORT int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned index,
+                                       int* type) {
+  if (port != 1 || gid_at(context, index) == nullptr) {
     errno = EINVAL;
     return -1;
   }

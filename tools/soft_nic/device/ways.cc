@@ -1,0 +1,36 @@
+#include "tools/soft_nic/device/ways.h"
+
+namespace understudy::soft_nic {
+
+IpAddress destination_of(const ibv_ah_attr& vector) {
+  return IpAddress::v6_bytes(vector.grh.dgid.raw);
+}
+
+bool is_way(const Interface& interface, const ibv_ah_attr& vector) {
+  if (vector.is_global == 0 || vector.port_num != 1) return false;
+  if (vector.grh.sgid_index >= interface.addresses.size()) return false;
+  const IpAddress to = destination_of(vector);
+  const IpAddress& from = interface.addresses[vector.grh.sgid_index].address;
+  return !to.is_unset() && from.is_v4() == to.is_v4();
+}
+
+RoceAddressing way_of(const Interface& interface, const IpAddress& from, const IpAddress& to,
+                      const MacAddress& mac) {
+  RoceAddressing way;
+  way.src_mac = interface.mac;
+  way.dst_mac = mac;
+  way.src = from;
+  way.dst = to;
+  return way;
+}
+
+RoceAddressing way_of(const Interface& interface, const ibv_ah_attr& vector,
+                      const MacAddress& mac) {
+  const IpAddress& from = interface.addresses[vector.grh.sgid_index].address;
+  RoceAddressing way = way_of(interface, from, destination_of(vector), mac);
+  way.traffic_class = vector.grh.traffic_class;
+  if (vector.grh.hop_limit > 1) way.ttl = vector.grh.hop_limit;
+  return way;
+}
+
+}  // namespace understudy::soft_nic
