@@ -40,7 +40,7 @@ void add_status(CLI::App& app, int& status);
 /// What simulate and run share.
 struct RunArguments {
   std::string config;
-  std::string capture, report, timeline;
+  std::string capture, report, timeline, junit;
   std::optional<uint64_t> seed;
   std::string fidelity;  ///< empty: the configuration's
   std::vector<std::string> commands, scenarios;
@@ -75,6 +75,8 @@ std::optional<Topology> given_topology(const Config& config);
 /// Parses --at commands; prints errors. Nothing on errors.
 std::optional<std::vector<EventConfig>> commands_or_complain(const Config& config,
                                                              const std::vector<std::string>& texts);
+/// Of a run without a report: says why, in JUnit's file too.
+int finish_broken(const std::string& why, const RunArguments& arguments, int status);
 /// Prints the table, writes the report, and says how it went.
 int finish_run(const RunReport& report, const RunArguments& arguments);
 

@@ -77,8 +77,8 @@ int run(const LiveArguments& arguments) {
   sigaction(SIGTERM, &action, nullptr);
   const auto report = run_live(*scenario, options);
   if (!report) {
-    std::fprintf(stderr, "%s\n", report.error().text.c_str());
-    return report.error().bad_input ? kExitBadInput : kExitFailed;
+    return finish_broken(report.error().text, arguments,
+                         report.error().bad_input ? kExitBadInput : kExitFailed);
   }
   return finish_run(*report, arguments);
 }

@@ -7,6 +7,7 @@
 #include "ctrl/config/read/load.h"
 #include "ctrl/network/shared_network.h"
 #include "ctrl/predict/prediction.h"
+#include "ctrl/report/drills/junit.h"
 #include "ctrl/report/json.h"
 #include "ctrl/report/table.h"
 #include "ctrl/run/commands_text.h"
@@ -44,6 +45,8 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_option(
       "--timeline", arguments.timeline,
       "Write what happened when to this file (JSON), for Perfetto or Chrome's tracing");
+  command.add_option("--junit", arguments.junit,
+                     "Write JUnit's XML to this file: a test case for each [[drill]], and the run");
   command.add_option("--seed", arguments.seed, "Overrides the configuration's seed");
   command
       .add_option("--fidelity", arguments.fidelity,
@@ -126,12 +129,28 @@ std::optional<std::vector<EventConfig>> commands_or_complain(
   return events;
 }
 
+int finish_broken(const std::string& why, const RunArguments& arguments, int status) {
+  std::fprintf(stderr, "%s\n", why.c_str());
+  if (arguments.junit.empty()) return status;
+  if (auto written = write_junit(junit_error(arguments.config, why), arguments.junit); !written) {
+    std::fprintf(stderr, "%s\n", written.error().text.c_str());
+  }
+  return status;
+}
+
 int finish_run(const RunReport& report, const RunArguments& arguments) {
-  std::string text = arguments.quiet ? verdict_text(report, 5) : report_table(report);
+  std::string text =
+      arguments.quiet ? drills_text(report) + verdict_text(report, 5) : report_table(report);
   if (arguments.quiet && arguments.strict) text += validity_text(doubts_of(report.validity));
   std::fputs(text.c_str(), stdout);
   if (!arguments.report.empty()) {
     if (auto written = write_report(report, arguments.report); !written) {
+      std::fprintf(stderr, "%s\n", written.error().text.c_str());
+      return kExitFailed;
+    }
+  }
+  if (!arguments.junit.empty()) {
+    if (auto written = write_junit(junit_xml(report), arguments.junit); !written) {
       std::fprintf(stderr, "%s\n", written.error().text.c_str());
       return kExitFailed;
     }
@@ -145,10 +164,13 @@ int finish_run(const RunReport& report, const RunArguments& arguments) {
   if (!arguments.quiet) {
     if (!arguments.capture.empty()) std::printf("capture: %s\n", arguments.capture.c_str());
     if (!arguments.report.empty()) std::printf("report: %s\n", arguments.report.c_str());
+    if (!arguments.junit.empty()) std::printf("junit: %s\n", arguments.junit.c_str());
     if (!arguments.timeline.empty()) std::printf("timeline: %s\n", arguments.timeline.c_str());
   }
   const VerdictReport& verdict = report.verdict;
-  const int status = verdict.faithful || verdict.not_judged ? kExitOk : kExitNotFaithful;
+  const bool drilled = std::ranges::all_of(report.drills, &DrillReport::passed);
+  const bool good = drilled && (verdict.faithful || verdict.not_judged);
+  const int status = good ? kExitOk : kExitNotFaithful;
   return strict_status(report.validity, arguments.strict, status);
 }
 

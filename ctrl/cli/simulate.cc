@@ -116,8 +116,7 @@ void add_simulate(CLI::App& app, int& status) {
     }
     const auto report = simulate(*scenario, options);
     if (!report) {
-      std::fprintf(stderr, "%s\n", report.error().text.c_str());
-      status = kExitFailed;
+      status = finish_broken(report.error().text, *arguments, kExitFailed);
       return;
     }
     status = finish_run(*report, *arguments);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "ctrl/compile/outage_notes.h"
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/merged_nics.h"
@@ -358,7 +359,7 @@ std::string node_environment(const Config& config, const JobConfig& job) {
   for (const NodeSetting& setting : node_settings(config, job)) {
     text += "# " + setting.reason + "\nexport " + setting.name + "=" + setting.value + "\n";
   }
-  return text;
+  return text + "\n" + outage_notes(config, job);
 }
 
 Result<const JobConfig*> joined_job(const Config& config, const std::string& name) {

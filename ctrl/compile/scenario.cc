@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ctrl/compile/drills.h"
 #include "ctrl/compile/events.h"
 #include "ctrl/compile/inner_way.h"
 #include "ctrl/compile/job_workload.h"
@@ -192,6 +193,7 @@ Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
   scenario.changes.insert(scenario.changes.end(), commands.begin(), commands.end());
   std::ranges::stable_sort(scenario.changes, {}, &EventConfig::at);
   TRY(check_events(scenario));
+  TRY(check_drills(scenario));
   if (is_virtual) scenario.workload = job_workload(config);
   TRY(check_routing(scenario));
   TRY(plan_what_fits(scenario));

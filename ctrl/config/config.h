@@ -289,7 +289,8 @@ struct Config {
   std::vector<JobConfig> jobs;
   std::vector<ServiceConfig> services;
   std::vector<ClientConfig> clients;
-  std::vector<EventConfig> events;  ///< in order of time
+  std::vector<EventConfig> events;  ///< in order of time, those of drills among them
+  std::vector<DrillConfig> drills;
   std::vector<TrafficConfig> traffic;
   std::vector<FaultConfig> faults;  ///< in the order in which they act
   std::vector<ScenarioConfig> scenarios;

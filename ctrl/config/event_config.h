@@ -1,5 +1,5 @@
-// [[event]] and live commands as plain values: what happens to links, nodes and [[traffic]] at a
-// time of the run.
+// [[event]], [[drill]] and live commands as plain values: what happens to links, nodes and
+// [[traffic]] at a time of the run, and what is expected to come of it.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ struct EventConfig {
   std::optional<std::string> of_switch = {};
   std::optional<uint32_t> nic = {};      ///< kDown, kUp, kStorm: this NIC of the node only
   std::optional<uint8_t> priority = {};  ///< kStorm: without: all that PFC can pause
-  uint32_t quanta = 65'535;  ///< kStorm: of each PAUSE, in times of 512 bits on the link
+  uint32_t quanta = 65'535;            ///< kStorm: of each PAUSE, in times of 512 bits on the link
+  std::optional<uint32_t> drill = {};  ///< position in Config::drills of the one that it is part of
 
   bool is_of_node() const {
     return action == EventAction::kPause || action == EventAction::kResume;
@@ -52,6 +53,23 @@ struct EventConfig {
   bool is_of_traffic() const {
     return action == EventAction::kStart || action == EventAction::kStop;
   }
+};
+
+enum class DrillOutcome : uint8_t {
+  kRecovers,  ///< operations go on and finish with right sums
+  kReports,   ///< somebody reports an error
+  kSlower,    ///< operations finish, a little later
+};
+
+/// Events with an outcome that is expected of them.
+struct DrillConfig {
+  std::string name;
+  Time from;                       ///< of its first event
+  std::optional<Time> until = {};  ///< all is as before; nothing: something of it stays
+  DrillOutcome outcome = DrillOutcome::kRecovers;
+  Duration within;    ///< kRecovers, kReports: since `from`
+  double slower = 0;  ///< kSlower: most that an operation takes longer, as a share
+  unsigned line = 0;
 };
 
 }  // namespace understudy

@@ -104,10 +104,12 @@ class JobRunner final : public RingObserver {
   void begun(size_t job) { jobs_[job].has_begun = true; }
   /// All real ranks stand ready.
   bool has_begun(size_t job) const { return jobs_[job].has_begun; }
-  /// `failed`: nobody has to do any more.
-  void ended(size_t job, bool failed) {
+  /// `failure`: nobody has to do any more, and why; empty: its ranks have left.
+  void ended(size_t job, Time now, const std::string& failure) {
+    if (jobs_[job].has_ended) return;
     jobs_[job].has_ended = true;
-    jobs_[job].given_up = failed;
+    jobs_[job].ended_at = now;
+    jobs_[job].failure = failure;
   }
 
   void on_ring_ready(uint32_t job, uint32_t real_rank, uint32_t emulated_rank) override;
@@ -135,7 +137,8 @@ class JobRunner final : public RingObserver {
     std::set<Client> ready, done;
     bool has_begun = false, has_ended = false;                 ///< all clients are ready, or done
     bool emulated_started = false, reference_started = false;  ///< of a job with join
-    bool given_up = false;                                     ///< the same, has failed
+    Time ended_at = Time::never();                             ///< of a job with join
+    std::string failure;                                       ///< why it ended, if it has failed
     uint32_t plugins = 0;  ///< that feed it, while they are connected
     bool lost = false;     ///< track of its operations, which was said
     JobWatch watch;

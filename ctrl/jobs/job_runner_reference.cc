@@ -91,9 +91,9 @@ bool JobRunner::has_reference() const {
 
 bool JobRunner::reference_over() const {
   return std::ranges::all_of(jobs_, [](const Job& job) {
-    return job.given_up || std::ranges::all_of(job.reference, [](const auto& ranks) {
-             return ranks == nullptr || ranks->progress().over();
-           });
+    return !job.failure.empty() || std::ranges::all_of(job.reference, [](const auto& ranks) {
+      return ranks == nullptr || ranks->progress().over();
+    });
   });
 }
 

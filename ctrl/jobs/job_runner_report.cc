@@ -19,6 +19,8 @@ JobReport JobRunner::report(size_t index) const {
     report.protocol = name_of(kProtocolNames, job.setup().protocol);
   }
   if (const InferenceReport* found = job.emulated->found()) report.inferred = *found;
+  report.left_at = job.ended_at;
+  report.failure = job.failure;
   add_results(report, index);
   return report;
 }
@@ -51,6 +53,9 @@ void JobRunner::add_reference(JobReport& report, const Job& job) const {
     if (job.reference[real] == nullptr) continue;
     const CollectiveProgress& own = job.reference[real]->progress();
     report.failed = report.failed || own.failed;
+    if (own.failed) {
+      report.failed_at = std::min(report.failed_at, Time::from_ps(own.failed_at));
+    }
     report.violations += own.violations;
     for (size_t i = 0; i < std::min<size_t>(own.finished, report.collectives.size()); ++i) {
       CollectiveReport& c = report.collectives[i];

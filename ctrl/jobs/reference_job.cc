@@ -155,6 +155,9 @@ JobReport ReferenceJob::report() {
   for (const auto& node : ranks_) {
     const CollectiveProgress& own = node->progress();
     report.failed = report.failed || own.failed;
+    if (own.failed) {
+      report.failed_at = std::min(report.failed_at, Time::from_ps(own.failed_at));
+    }
     report.violations += own.violations;
     finished = std::min<size_t>(finished, own.finished);
     const uint32_t rank = setup().job.real[node->own().first];

@@ -20,6 +20,14 @@ std::vector<IterationReport> iteration_reports(const RankJob& job) {
   return reports.take();
 }
 
+/// By all ranks: in a run that broke off they may not have.
+bool is_done(const RankJob& job, uint32_t operation) {
+  for (uint32_t rank = 0; rank < job.communicator.ranks(); ++rank) {
+    if (job.ranks->completion(operation, rank).is_never()) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 RankJobReport rank_job_report(const JobConfig& config, const RankJob& job) {
@@ -36,6 +44,7 @@ RankJobReport rank_job_report(const JobConfig& config, const RankJob& job) {
   report.bus_factor = bus_factor(config.collective, report.ranks);
   report.messages = job.messages;
   for (uint32_t i = 0; i < job.operations.size(); ++i) {
+    if (!is_done(job, i)) break;
     RankOperationReport operation;
     operation.bytes = job.sizes[job.operations[i].size];
     operation.iteration = job.operations[i].iteration;
@@ -52,7 +61,8 @@ RankJobReport rank_job_report(const JobConfig& config, const RankJob& job) {
     report.operations.push_back(operation);
   }
   report.per_iteration = operations_per_iteration(config);
-  if (config.iteration.stated()) report.iterations = iteration_reports(job);
+  const bool all = report.operations.size() == job.operations.size();
+  if (config.iteration.stated() && all) report.iterations = iteration_reports(job);
   return report;
 }
 

@@ -385,6 +385,29 @@ Json outage_json(const OutageReport& outage) {
   return out;
 }
 
+Json drill_json(const DrillReport& drill) {
+  Json out;
+  out["name"] = drill.name;
+  out["from_ps"] = drill.from.ps();
+  out["until_ps"] = drill.until ? Json(drill.until->ps()) : Json();
+  switch (drill.expected) {
+    case DrillExpectation::kRecovers:
+      out["recovers_within_ps"] = drill.within.ps();
+      break;
+    case DrillExpectation::kReports:
+      out["reports_within_ps"] = drill.within.ps();
+      break;
+    case DrillExpectation::kSlower:
+      out["slower_by_at_most"] = drill.slower;
+      break;
+  }
+  out["passed"] = drill.passed;
+  out["text"] = drill.text;
+  out["found_ps"] = drill.found ? Json(drill.found->ps()) : Json();
+  out["slowest"] = or_null(drill.slowest);
+  return out;
+}
+
 Json run_json(const RunReport& report) {
   Json out;
   out["schema"] = kReportSchema;
@@ -409,6 +432,10 @@ Json run_json(const RunReport& report) {
     return Json{{"at_ps", command.at.ps()}, {"text", command.text}};
   });
   if (!report.outages.empty()) out["outages"] = list(report.outages, outage_json);
+  if (!report.drills.empty()) out["drills"] = list(report.drills, drill_json);
+  if (report.broken_off) {
+    out["broken_off"] = {{"at_ps", report.broken_off->at.ps()}, {"text", report.broken_off->text}};
+  }
   if (!report.closed.empty()) out["closed"] = report.closed;
   out["jobs"] =
       list(report.jobs, [&](const JobReport& job) { return job_json(job, !report.virtual_clock); });

@@ -6,6 +6,13 @@
 namespace understudy {
 namespace {
 
+/// A drill expects errors, and they came as it expects.
+bool expects_errors(const RunReport& report) {
+  return std::ranges::any_of(report.drills, [](const DrillReport& drill) {
+    return drill.expected == DrillExpectation::kReports && drill.passed;
+  });
+}
+
 bool within(Duration lateness, double tolerance, Duration whole) {
   return static_cast<double>(lateness.ps()) <= tolerance * static_cast<double>(whole.ps());
 }
@@ -89,12 +96,15 @@ std::string closed_text(const RunReport& report) {
 }
 
 void judge_job(const JobReport& job, const RunReport& report, std::vector<std::string>& reasons) {
-  if (job.failed) reasons.push_back(label(job) + ": a queue pair failed" + closed_text(report));
+  const bool expected = expects_errors(report);
+  if (job.failed && !expected) {
+    reasons.push_back(label(job) + ": a queue pair failed" + closed_text(report));
+  }
   if (job.violations > 0) {
     reasons.push_back(label(job) + ": " + count_text(job.violations, "message") +
                       " of the real node broke the protocol");
   }
-  if (job.collectives.size() < job.planned) {
+  if (job.collectives.size() < job.planned && !expected) {
     reasons.push_back(label(job) + ": " + std::to_string(job.collectives.size()) + " of " +
                       count_text(job.planned, "operation") + " were done" +
                       (report.ended_by ? ", the run was ended by " + *report.ended_by : "") +
@@ -125,7 +135,9 @@ void judge_service(const ServiceReport& service, const RunReport& report,
                    std::vector<std::string>& reasons) {
   const std::string name =
       "service " + service.node + ":" + std::to_string(service.port) + " (" + service.kind + ")";
-  if (!service.error.empty()) reasons.push_back(name + ": " + service.error);
+  if (!service.error.empty() && !expects_errors(report)) {
+    reasons.push_back(name + ": " + service.error);
+  }
   const Overlap gaps = gaps_during(report, service.from, service.to);
   if (within(gaps.length, report.tolerance, service.to - service.from)) return;
   reasons.push_back(name + ": no packets moved for " +
@@ -137,7 +149,9 @@ void judge_client(const ClientReport& client, const RunReport& report,
                   std::vector<std::string>& reasons) {
   const std::string name = "client of " + client.server + ":" + std::to_string(client.port) + " (" +
                            client.kind + ") on node " + client.node;
-  if (!client.error.empty()) reasons.push_back(name + ": " + client.error);
+  if (!client.error.empty() && !expects_errors(report)) {
+    reasons.push_back(name + ": " + client.error);
+  }
   const Overlap gaps = gaps_during(report, client.from, client.to);
   if (within(gaps.length, report.tolerance, client.to - client.from)) return;
   reasons.push_back(name + ": no packets moved for " +
@@ -199,12 +213,15 @@ void judge(RunReport& report) {
       verdict.reasons.push_back(
           program + "had not ended" +
           (report.ended_by ? ": the run was ended by " + *report.ended_by : ""));
-    } else if (*kernel.exit_status != 0) {
+    } else if (*kernel.exit_status != 0 && !expects_errors(report)) {
       verdict.reasons.push_back(program + "ended with status " +
                                 std::to_string(*kernel.exit_status));
     }
   }
   for (const PortReport& port : report.ports) judge_port(port, verdict.reasons);
+  if (report.broken_off && !expects_errors(report)) {
+    verdict.reasons.push_back(report.broken_off->text);
+  }
   if (verdict.reasons.empty()) {
     for (const JobReport& job : report.jobs) {
       if (!job.not_judged.empty()) verdict.reasons.push_back(label(job) + ": " + job.not_judged);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ctrl/report/drill_report.h"
 #include "ctrl/report/flow_report.h"
 #include "ctrl/report/timeline.h"
 #include "ctrl/report/validity_line.h"
@@ -27,12 +28,13 @@ struct CommandReport {
 /// An event that took links or switches down, or began a PFC storm, in a network; and how long
 /// traffic did not flow. dataplane/fabric/recoveries.h says what streams are.
 struct OutageReport {
-  std::string event;             ///< as CommandReport has it
-  Time at;                       ///< when it took effect
-  std::optional<Time> rerouted;  ///< when routes left out the last one of its links
-  uint64_t stopped = 0;          ///< streams ...
-  uint64_t again = 0;            ///< ... that came to flow again
-  Duration longest;              ///< until the last one of them did
+  std::string event;              ///< as CommandReport has it
+  Time at;                        ///< when it took effect
+  std::optional<Time> rerouted;   ///< when routes left out the last one of its links
+  uint64_t stopped = 0;           ///< streams ...
+  uint64_t again = 0;             ///< ... that came to flow again
+  Duration longest;               ///< until the last one of them did
+  std::optional<uint32_t> drill;  ///< position in RunReport::drills of the one that it is part of
 };
 
 /// One finished operation of a job.
@@ -93,9 +95,14 @@ struct JobReport {
   std::string payload;                 ///< "synthetic" or "exact"
   std::string model = "plan";          ///< modelled times are its plan's, or those of "packets"
   std::string not_judged;              ///< why its times cannot be judged; empty: they can
-  std::string standing;     ///< what the operation that did not go on waited for, or empty
-  uint64_t planned = 0;     ///< operations that the configuration asks for
-  bool failed = false;      ///< a queue pair of the job failed
+  std::string standing;            ///< what the operation that did not go on waited for, or empty
+  uint64_t planned = 0;            ///< operations that the configuration asks for
+  bool failed = false;             ///< a queue pair of the job failed
+  Time failed_at = Time::never();  ///< when the first one did
+  /// When the real ranks' program left, or was found to have failed; never: it did not, or it is
+  /// not known. And why it had failed.
+  Time left_at = Time::never();
+  std::string failure;
   uint64_t violations = 0;  ///< messages of the real node that the protocol forbids
   std::vector<CollectiveReport> collectives;  ///< finished ones, in order
   uint32_t per_iteration = 1;                 ///< operations of an iteration
@@ -224,6 +231,7 @@ struct KernelReport {
   std::string node;
   std::optional<int> exit_status;  ///< of its program; none if the run ended before it
   NamedCounts counters;            ///< of the kernel and its NICs
+  Time ended = Time::never();      ///< when it was seen to have ended
 };
 
 struct VerdictReport {
@@ -249,6 +257,8 @@ struct RunReport {
   double tolerance = 0.01;              ///< allowed lateness as a share of modelled time
   std::vector<CommandReport> commands;
   std::vector<OutageReport> outages;
+  std::vector<DrillReport> drills;
+  std::optional<BreakReport> broken_off;  ///< with drills only: else it is an error of the run
   std::vector<std::string>
       closed;  ///< links, or nodes with theirs, through which nothing comes at the end
   std::vector<JobReport> jobs;
@@ -275,7 +285,9 @@ struct RunReport {
 /// The run is faithful if all of these are (warm-ups are forgiven their lateness), all planned
 /// operations were done, all programs of kernels ended well, no queue pair failed, the real node
 /// kept to the protocol and no device lost frames. Of a job whose model is an estimate only what is
-/// wrong is judged; where nothing is, the run is not judged.
+/// wrong is judged; where nothing is, the run is not judged. Errors that a drill expects, and that
+/// came as it expects, are none of the run: drills are judged before it
+/// (ctrl/report/drills/judge_drills.h).
 void judge(RunReport& report);
 
 }  // namespace understudy

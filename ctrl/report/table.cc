@@ -114,6 +114,11 @@ std::string outage_text(const OutageReport& outage) {
   return text + "\n";
 }
 
+std::string drill_text(const DrillReport& drill) {
+  return "# drill '" + drill.name + "' at " + time_text(drill.from) + ": " +
+         (drill.passed ? "passed" : "FAILED") + ": " + drill.text + "\n";
+}
+
 std::string service_text(const ServiceReport& s) {
   return "# service " + s.node + ":" + std::to_string(s.port) + " (" + s.kind + "): client " +
          s.client + " from " + time_text(s.from) + " to " + time_text(s.to) +
@@ -241,6 +246,12 @@ std::string slow_text(const RunReport& report, const JobReport& job) {
   return text.empty() ? "" : "# pace: " + text + "\n";
 }
 
+std::string drills_text(const RunReport& report) {
+  std::string text;
+  for (const DrillReport& drill : report.drills) text += drill_text(drill);
+  return text;
+}
+
 std::string verdict_text(const RunReport& report, size_t most) {
   const VerdictReport& verdict = report.verdict;
   if (verdict.faithful) {
@@ -263,6 +274,7 @@ std::string report_table(const RunReport& report) {
   for (const JobReport& job : report.jobs) text += job_table(job) + slow_text(report, job) + "#\n";
   if (report.traffic) text += traffic_table(*report.traffic) + "#\n";
   for (const OutageReport& outage : report.outages) text += outage_text(outage);
+  text += drills_text(report);
   for (const ServiceReport& service : report.services) text += service_text(service);
   if (const LeftOutServices& more = report.services_left_out; more.clients != 0) {
     text += "# services: " + count_text(more.clients, "more client") + ", " +

@@ -75,7 +75,7 @@ uint32_t Emulator::outage_of(const EventConfig& event) {
   const bool begins = event.action == EventAction::kDown || event.action == EventAction::kPause ||
                       event.action == EventAction::kStorm;
   if (!begins || network_ == nullptr) return kNoOutage;
-  outages_.push_back(command_text(scenario_.config, event));
+  outages_.push_back({command_text(scenario_.config, event), event.drill});
   return static_cast<uint32_t>(outages_.size() - 1);
 }
 
@@ -86,7 +86,8 @@ std::vector<OutageReport> Emulator::outage_reports() const {
   const auto packets = queues() == nullptr ? std::vector<Recovery>() : queues()->recoveries();
   for (size_t i = 0; i < outages_.size(); ++i) {
     OutageReport report;
-    report.event = outages_[i];
+    report.event = outages_[i].event;
+    report.drill = outages_[i].drill;
     report.at = Time::never();
     const auto add = [&](const std::vector<Recovery>& all) {
       if (i >= all.size() || all[i].at.is_never()) return;

@@ -101,10 +101,14 @@ class Emulator {
   std::vector<Port> ports_;
   std::optional<DeadlockSearch> search_;
   std::vector<EventConfig> changes_;
-  std::vector<std::string> outages_;  ///< as events were typed, by number
-  Time last_change_;                  ///< nothing is known to change later
-  uint64_t progress_ = 0;             ///< when it was asked last ...
-  unsigned still_ = 0;                ///< ... and how often it has been the same
+  struct Outage {
+    std::string event;  ///< as it was typed
+    std::optional<uint32_t> drill;
+  };
+  std::vector<Outage> outages_;  ///< by number
+  Time last_change_;             ///< nothing is known to change later
+  uint64_t progress_ = 0;        ///< when it was asked last ...
+  unsigned still_ = 0;           ///< ... and how often it has been the same
 };
 
 }  // namespace understudy

@@ -119,6 +119,7 @@ Result<void> KernelGuests::look() {
     if (!failure.empty()) return failed(guests_[i], failure);
     if (guests_[i].ended || !simulation_->guest(i).over()) continue;
     guests_[i].ended = true;
+    guests_[i].ended_at = simulation_->now();
     if (guests_[i].process->status()) continue;
     guests_[i].process->await_end();
     print(guests_[i]);
@@ -156,6 +157,7 @@ Result<std::vector<KernelReport>> KernelGuests::finish(bool ended_early) {
     KernelReport kernel;
     kernel.node = config_.nodes[guest.node].name;
     kernel.exit_status = guest.process->status();
+    kernel.ended = guest.ended_at;
     if (!kernel.exit_status && !ended_early) {
       return failed(guest, "its kernel ended before its program");
     }

@@ -51,6 +51,7 @@ class KernelGuests {
     std::unique_ptr<GuestProcess> process;
     std::string line;    ///< of its program's output, as far as it has come
     bool ended = false;  ///< its kernel, after its program
+    Time ended_at = Time::never();
   };
   GuestSettings settings_of(const NodeConfig& node, uint32_t number) const;
   void print(Guest& guest);

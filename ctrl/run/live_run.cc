@@ -9,6 +9,7 @@
 #include "ctrl/network/deadlock.h"
 #include "ctrl/network/link_changes.h"
 #include "ctrl/peers/socket_adapter.h"
+#include "ctrl/report/drills/judge_drills.h"
 #include "ctrl/run/commands_text.h"
 #include "ctrl/run/control_socket.h"
 #include "ctrl/run/emulated_side.h"
@@ -271,7 +272,9 @@ Result<RunReport> LiveRun::finish() {
                      live_->uses_transmit_time_stamps(i), config_.ports[i].cores};
   }
   if (held_up_ >= kLooksHeldUp && !side_->work_done()) {
-    return fail(emulator_->stuck_text(live_->now()));
+    const std::string why = emulator_->stuck_text(live_->now());
+    if (config_.drills.empty()) return fail(why);
+    report_.broken_off = BreakReport{live_->now(), why};
   }
   if (DeadlockSearch* search = emulator_->search()) {
     const auto cycle = search->find(*emulator_->queues());
@@ -283,6 +286,7 @@ Result<RunReport> LiveRun::finish() {
     auto done = sampler_->finish(config_.path, live_->now());
     if (!done) return tl::unexpected(done.error());
   }
+  judge_drills(report_);
   judge(report_);
   if (!stopped) {
     report_.verdict.faithful = false;

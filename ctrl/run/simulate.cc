@@ -11,6 +11,7 @@
 #include "ctrl/jobs/rank_timeline.h"
 #include "ctrl/network/link_changes.h"
 #include "ctrl/network/progress.h"
+#include "ctrl/report/drills/judge_drills.h"
 #include "ctrl/report/text.h"
 #include "ctrl/run/emulator.h"
 #include "ctrl/run/kernel_guests.h"
@@ -51,6 +52,7 @@ class VirtualRun {
   Result<void> run_to_rest();
   Result<void> run_kernels();
   Result<void> run_until(Time until);
+  bool break_off(const Error& why);
   Result<void> look_for_silence();
   Result<void> look();
   void say_progress();
@@ -176,7 +178,18 @@ bool VirtualRun::all_over() const {
   return over();
 }
 
-Result<void> VirtualRun::run() { return has_kernels() ? run_kernels() : run_to_rest(); }
+Result<void> VirtualRun::run() {
+  auto ran = has_kernels() ? run_kernels() : run_to_rest();
+  if (!ran && break_off(ran.error())) return {};
+  return ran;
+}
+
+/// Drills want to know when and why a run got no further: it is judged then.
+bool VirtualRun::break_off(const Error& why) {
+  if (config_.drills.empty()) return false;
+  report_.broken_off = BreakReport{simulation_->now(), why.text};
+  return true;
+}
 
 Result<void> VirtualRun::run_to_rest() {
   if (scenario_.real_side) say("simulating in virtual time ...");
@@ -266,7 +279,8 @@ Result<RunReport> VirtualRun::finish() {
   // A job that has failed says more than flows that wait for it.
   const auto failed = [](const JobReport& job) { return job.failed; };
   if (at_rest_ && std::ranges::none_of(report_.jobs, failed)) {
-    TRY(emulator_->find_none_stuck(simulation_->now()));
+    auto found = emulator_->find_none_stuck(simulation_->now());
+    if (!found && !break_off(found.error())) return tl::unexpected(found.error());
   }
   if (alone() != nullptr && options_.timeline) {
     add_timeline(report_.timeline, config_, *emulator_->network());
@@ -287,6 +301,7 @@ Result<RunReport> VirtualRun::finish() {
   auto kernels = guests_.finish(report_.ended_by.has_value());
   if (!kernels) return tl::unexpected(kernels.error());
   report_.kernels = std::move(*kernels);
+  judge_drills(report_);
   judge(report_);
   return std::move(report_);
 }

@@ -3,6 +3,21 @@
 #include "ctrl/report/version.h"
 
 namespace understudy {
+namespace {
+
+DrillExpectation expectation_of(DrillOutcome outcome) {
+  switch (outcome) {
+    case DrillOutcome::kRecovers:
+      return DrillExpectation::kRecovers;
+    case DrillOutcome::kReports:
+      return DrillExpectation::kReports;
+    case DrillOutcome::kSlower:
+      break;
+  }
+  return DrillExpectation::kSlower;
+}
+
+}  // namespace
 
 RunReport start_report(const Config& config, bool virtual_clock) {
   RunReport report;
@@ -15,6 +30,14 @@ RunReport start_report(const Config& config, bool virtual_clock) {
   report.seed = config.seed;
   report.virtual_clock = virtual_clock;
   report.tolerance = config.fidelity.tolerance;
+  for (const DrillConfig& drill : config.drills) {
+    report.drills.push_back({.name = drill.name,
+                             .from = drill.from,
+                             .until = drill.until,
+                             .expected = expectation_of(drill.outcome),
+                             .within = drill.within,
+                             .slower = drill.slower});
+  }
   return report;
 }
 

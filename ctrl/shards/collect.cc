@@ -94,6 +94,7 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
   report.payload = from.payload == PayloadMode::kExact ? "exact" : "synthetic";
   report.planned = operations.size();
   report.failed = progress.failed.load(std::memory_order_acquire);
+  if (report.failed) report.failed_at = Time::from_ps(progress.failed_at);
   report.violations = progress.violations.load(std::memory_order_relaxed);
 
   const std::vector<uint64_t> kinds = bytes_of_kinds(from);

@@ -2,15 +2,10 @@
 
 #include <algorithm>
 
+#include "ctrl/compile/drills.h"
 #include "ctrl/compile/shard_config.h"
 
 namespace understudy {
-namespace {
-
-/// NCCL_IB_TIMEOUT's default has been 20 since this release, 18 before (docs/nccl appendix H).
-constexpr NcclVersion kLongerTimeoutSince{23};
-
-}  // namespace
 
 unsigned nic_with(const NodeConfig& node, const IpAddress& address) {
   const auto own = [&](const NicConfig& nic) { return nic.v4 == address || nic.v6 == address; };
@@ -26,7 +21,7 @@ QpConfig nccl_queue_pair(const Config& config, NcclVersion version, const NcclNi
   qp.qpn = qpn;
   qp.remote_qpn = remote;
   qp.mtu = mtu;
-  qp.timeout = version < kLongerTimeoutSince ? 18 : 20;
+  qp.timeout = nccl_ib_timeout(version);
   qp.min_rnr_timer = 12;
   qp.control = credits;
   qp.access = kAccessRemoteWrite;  // as NCCL makes its queue pairs

@@ -220,6 +220,7 @@ struct CollectiveProgress {
   std::vector<CollectiveResult> results;
   std::atomic<uint32_t> finished{0};    ///< operations complete, in order
   std::atomic<bool> failed{false};      ///< a queue pair of the job failed
+  std::atomic<int64_t> failed_at{0};    ///< the first one, in picoseconds; before `failed` is set
   std::atomic<uint64_t> violations{0};  ///< messages of the real node that the protocol forbids
   std::atomic<uint64_t> registered{0};  ///< credits of its that name registered user memory
   OddMessage odd;                       ///< the first one, written before `has_odd`
@@ -231,6 +232,12 @@ struct CollectiveProgress {
   std::atomic<uint32_t> goes_on{0};
 
   bool over() const { return failed || finished == results.size(); }
+  /// By the shard.
+  void fail(Time now) {
+    if (failed) return;
+    failed_at = now.ps();
+    failed = true;
+  }
 };
 
 /// Where a message stands in its link's sequence over all operations.

@@ -59,7 +59,7 @@ void EmulatedConnections::End::on_received(Time now, Qp& qp, const Received& mes
 
 void EmulatedConnections::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
   if (status != WorkStatus::kSuccess) {
-    all_.progress_.failed = true;
+    all_.progress_.fail(now);
     return;
   }
   if (all_.real_sends(link_)) return;  // a credit of ours

@@ -216,7 +216,7 @@ void ReferenceRanks::usable(Time now, uint32_t link) {
 
 void ReferenceRanks::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
   if (status != WorkStatus::kSuccess) {
-    all_.progress_.failed = true;
+    all_.progress_.fail(now);
   } else if (all_.job_.links[link_].real_sends) {
     all_.links_[link_].sender.acknowledged(
         qp, id, [&](uint64_t message) { all_.on_acknowledged(now, link_, place_of_id(message)); });

@@ -1,7 +1,9 @@
 """Live commands on links, nodes and traffic: flows of [[traffic]] among emulated nodes show what they do. No real node comes."""
 
+import json
 import subprocess
 import time
+from xml.etree import ElementTree
 
 import stage
 
@@ -96,6 +98,36 @@ class LiveEvents(stage.Stage):
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn('1 of 1 flows never end: nothing comes through w1 -> switch0, switch0 -> w1: "load 0" from w0 to w1 '
                       "gave up after 2 retries", done.stderr)
+
+    def drilled(self, outcome, length):
+        """Status, and the one drill, of a run whose flow of 800 ms loses its link after 200 ms; JUnit's file says the same."""
+        junit, report = self.folder / "junit.xml", self.folder / "report.json"
+        text = TRAFFIC.replace('start = "command"\n', "") + '[queues]\n[flows]\ntimeout = "50ms"\nretries = 2\n'
+        text += f'[[drill]]\nname = "flap"\n{outcome}\n[[drill.event]]\nat = "200ms"\nlink = "w1 - switch0"\naction = "down"\n{length}'
+        done = subprocess.run([str(self.understudy), "run", str(self.network(text)), "--junit", str(junit), "--report", str(report),
+                               "--duration", "5s"], capture_output=True, text=True, check=False, timeout=60)
+        drills = json.loads(report.read_text())["drills"]
+        failures = {case.get("name"): case.find("failure") is not None for case in ElementTree.parse(junit).getroot().iter("testcase")}
+        self.assertEqual(len(drills), 1)
+        self.assertEqual(failures["flap"], not drills[0]["passed"])
+        self.assertEqual(done.returncode, 3 if any(failures.values()) else 0, done.stdout + done.stderr)
+        self.assertIn("drill 'flap' at 200.0 ms", done.stdout)
+        return done.returncode, drills[0]
+
+    def test_a_drill_from_which_traffic_recovers(self):
+        status, drill = self.drilled('recovers_within = "1s"', 'for = "60ms"\n')
+        self.assertTrue(drill["passed"], drill)
+        self.assertGreaterEqual(drill["found_ps"], 0.06 * PS)
+        self.assertEqual(status, 0)
+
+    def test_a_drill_whose_error_is_expected_or_not(self):
+        status, drill = self.drilled('reports_within = "4s"', "")
+        self.assertTrue(drill["passed"], drill)
+        self.assertIn('"load 0" from w0 to w1 gave up after 2 retries', drill["text"])
+        self.assertEqual(status, 0)
+        status, drill = self.drilled('recovers_within = "4s"', "")
+        self.assertFalse(drill["passed"], drill)
+        self.assertEqual(status, 3)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ namespace {
 
 class EventReader {
  public:
-  EventReader(const TomlNode& toml, ReadContext& context)
-      : table_(toml, "event", context.errors), context_(context) {
+  EventReader(const TomlNode& toml, std::string path, ReadContext& context)
+      : table_(toml, std::move(path), context.errors), context_(context) {
     event_.line = table_.line();
   }
 
-  void run() {
+  std::optional<EventConfig> run() {
     const size_t errors = context_.errors.size();
     table_.require("at", "the time since the start of the run, as in \"20ms\"");
     if (const auto at = table_.duration("at")) event_.at = Time::zero() + at->value;
@@ -23,7 +23,8 @@ class EventReader {
     read_subject();
     read_changes();
     table_.finish();
-    if (complete_ && context_.errors.size() == errors) context_.config.events.push_back(event_);
+    if (!complete_ || context_.errors.size() != errors) return std::nullopt;
+    return event_;
   }
 
  private:
@@ -146,8 +147,18 @@ class EventReader {
 
 }  // namespace
 
+std::optional<EventConfig> read_event(const TomlNode& toml, std::string path,
+                                      ReadContext& context) {
+  return EventReader(toml, std::move(path), context).run();
+}
+
 void read_events(TableReader& root, ReadContext& context) {
-  for (const TomlNode* event : root.tables("event")) EventReader(*event, context).run();
+  for (const TomlNode* event : root.tables("event")) {
+    if (const auto read = read_event(*event, "event", context)) {
+      context.config.events.push_back(*read);
+    }
+  }
+  read_drills(root, context);
   std::ranges::stable_sort(context.config.events, {}, &EventConfig::at);
 }
 

@@ -132,8 +132,12 @@ void read_jobs(TableReader& root, ReadContext& context);
 void read_nccl(TableReader& root, ReadContext& context);
 /// [[traffic]]; after the controls and nodes.
 void read_traffic(TableReader& root, ReadContext& context);
-/// [[event]]; after the traffic.
+/// [[event]] and [[drill]]; after the traffic.
 void read_events(TableReader& root, ReadContext& context);
+/// One table of events, which messages call `path`; nothing, and reported: it is wrong.
+std::optional<EventConfig> read_event(const TomlNode& toml, std::string path, ReadContext& context);
+/// [[drill]]: its events join those of the configuration, behind them.
+void read_drills(TableReader& root, ReadContext& context);
 /// The value of the key "sizes" of a [[traffic]] table.
 void read_sizes(TableReader& table, ReadContext& context, SizeDistribution& sizes);
 /// The list of flows in `text`, which is that of the CSV file `file` of a [[traffic]] table.

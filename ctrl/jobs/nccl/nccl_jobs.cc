@@ -32,7 +32,7 @@ void NcclJobs::poll(Time now) {
   for (Entry& entry : jobs_) {
     entry.job->poll(now);
     if (entry.job->begun()) runner_.begun(entry.number);
-    if (entry.job->over()) runner_.ended(entry.number, !entry.job->failure().empty());
+    if (entry.job->over()) runner_.ended(entry.number, now, entry.job->failure());
   }
 }
 

@@ -56,6 +56,41 @@ TEST(NodeEnvironment, LeavesOutWhatAReleaseDoesNotKnow) {
   EXPECT_NE(text.find("through the file uid"), std::string::npos);
 }
 
+TEST(NodeEnvironment, SaysWhatOutagesAreToNcclsSettings) {
+  const auto notes = [](const std::string& nccl, const std::string& environment) {
+    const auto config = load_config_text(
+        with(std::string(kRealFirst) + "nccl = \"" + nccl + "\"\njoin = { file = \"uid\" }\n" +
+             "[nccl]\nenvironment = { " + environment + " }\n" +
+             "[[event]]\nat = \"1s\"\nlink = \"w0\"\naction = \"down\"\nfor = \"5s\"\n"
+             "[[drill]]\nname = \"death\"\nreports_within = \"60s\"\n"
+             "[[drill.event]]\nat = \"9s\"\nnode = \"w1\"\naction = \"pause\"\n"),
+        "join.toml");
+    EXPECT_TRUE(config) << describe(config.error());
+    return config ? node_environment(*config, config->jobs[0]) : "";
+  };
+  const auto expect = [](const std::string& text, const std::string& words) {
+    EXPECT_NE(text.find(words), std::string::npos) << words << "\nis not in\n" << text;
+  };
+  const std::string older = notes("2.22", "");
+  expect(older, "NCCL_IB_TIMEOUT 18 (default), NCCL_IB_RETRY_CNT 7 (default)");
+  expect(older,
+         "4.096 us * 2^18 = 1.074 s, 7 times at most; then the queue pair gives up, after 8.590 s");
+  expect(older, "event at 1.000 s, w0: out for 5.000 s: queue pairs outlive it");
+  expect(older,
+         "drill \"death\", event at 9.000 s, w1: out for ever: LONGER than queue pairs live");
+  EXPECT_EQ(older.find("PORT_FAILOVER"), std::string::npos);
+  const std::string newer = notes("2.30", "");
+  expect(newer,
+         "4.096 us * 2^20 = 4.295 s, 7 times at most; then the queue pair gives up, after 34.36 s");
+  expect(newer, "tried for 59.50 s");
+  expect(newer, "NCCL_IB_RESILIENCY_PORT_RECOVERY 0 (default)");
+  const std::string given = notes("2.30", "NCCL_IB_TIMEOUT = \"14\", NCCL_IB_RETRY_CNT = \"3\"");
+  expect(given, "2^14 = 67.11 ms, 3 times at most; then the queue pair gives up, after 268.4 ms");
+  expect(given, "Emulated ranks have the release's defaults: 20 and 7");
+  expect(given, "w0: out for 5.000 s: LONGER than queue pairs live");
+  expect(notes("2.30", "NCCL_IB_TIMEOUT = \"0\""), "queue pairs wait without an end");
+}
+
 /// What a shell says that sources the script; `before` is carried out first, `after` then.
 std::string shell(const std::string& script, const std::string& before, const std::string& after) {
   const auto file = std::filesystem::temp_directory_path() /

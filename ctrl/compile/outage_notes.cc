@@ -1,0 +1,145 @@
+#include "ctrl/compile/outage_notes.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "ctrl/compile/drills.h"
+#include "ctrl/config/link_name.h"
+#include "ctrl/report/text.h"
+#include "dataplane/rc/types.h"
+
+namespace understudy {
+namespace {
+
+constexpr uint8_t kMostTimeout = 31, kMostRetries = 7;  ///< that a queue pair can have
+/// Adapters fire between one and this many timeouts after the packet (rule A5.8).
+constexpr int64_t kSlowest = 4;
+constexpr unsigned kSocketRetries = 34;
+constexpr Duration kSocketSleep = Duration::ms(100);
+
+struct Setting {
+  unsigned value = 0;
+  bool given = false;  ///< by [nccl] environment; else the release's default
+};
+
+/// Of [nccl] environment, if it is a number that the setting can have.
+Setting setting_of(const Config& config, std::string_view name, unsigned normally, unsigned most) {
+  Setting setting{normally};
+  if (!config.nccl) return setting;
+  for (const EnvironmentVariable& variable : config.nccl->environment) {
+    if (variable.name != name) continue;
+    unsigned value = 0;
+    const char* end = variable.value.data() + variable.value.size();
+    const auto parsed = std::from_chars(variable.value.data(), end, value);
+    if (parsed.ec == std::errc() && parsed.ptr == end && value <= most) setting = {value, true};
+  }
+  return setting;
+}
+
+std::string text_of(const Setting& setting) {
+  return std::to_string(setting.value) + (setting.given ? " ([nccl] environment)" : " (default)");
+}
+
+bool is_outage(const EventConfig& event) {
+  return event.action == EventAction::kDown || event.action == EventAction::kPause ||
+         event.action == EventAction::kStorm;
+}
+
+std::string subject_of(const Config& config, const EventConfig& event) {
+  if (event.link) return "link " + text_of(*event.link);
+  if (event.of_switch) return "switch " + *event.of_switch;
+  return config.nodes[event.node].name +
+         (event.nic ? ", NIC " + std::to_string(*event.nic) : std::string());
+}
+
+/// Until the event that undoes it, if there is one.
+std::optional<Duration> length_of(const Config& config, const EventConfig& event) {
+  if (event.lasts) return event.lasts;
+  for (const EventConfig& later : config.events) {
+    const bool undoes = later.action == EventAction::kUp || later.action == EventAction::kResume;
+    if (undoes && later.at > event.at && subject_of(config, later) == subject_of(config, event)) {
+      return later.at - event.at;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Whether queue pairs outlive the event. `patience`: nothing: they never give up.
+std::string event_text(const Config& config, const EventConfig& event,
+                       std::optional<Duration> patience) {
+  const auto length = length_of(config, event);
+  const std::string name =
+      event.drill ? "drill \"" + config.drills[*event.drill].name + "\", " : std::string();
+  std::string text = "#   " + name + "event at " + time_text(event.at) + ", " +
+                     subject_of(config, event) + ": " +
+                     (length ? "out for " + duration_text(*length) : "out for ever") + ": ";
+  if (!patience) return text + "queue pairs wait without an end\n";
+  if (!length || *length >= *patience * kSlowest) {
+    return text + "LONGER than queue pairs live that send through it: they give up, NCCL reports " +
+           "an error\n";
+  }
+  if (*length >= *patience) return text + "queue pairs may give up, it depends on the adapter\n";
+  return text + "queue pairs outlive it\n";
+}
+
+std::string queue_pairs_text(const Setting& timeout, const Setting& retries,
+                             std::optional<Duration> patience) {
+  std::string text =
+      "#   NCCL_IB_TIMEOUT " + text_of(timeout) + ", NCCL_IB_RETRY_CNT " + text_of(retries) + ": ";
+  if (!patience) return text + "without a timeout a lost packet is never sent again\n";
+  const Duration one = gives_up_after(static_cast<uint8_t>(timeout.value), 0);
+  return text + "a packet that is not acknowledged is sent again\n#     after 4.096 us * 2^" +
+         std::to_string(timeout.value) + " = " + duration_text(one) + ", " +
+         count_text(retries.value, "time") + " at most; then the queue pair gives up, after " +
+         duration_text(*patience) +
+         " of silence. Adapters may\n#     take up to 4 times as long. A rank that only waits for "
+         "data sends nothing that could time out: it hangs\n";
+}
+
+}  // namespace
+
+std::string outage_notes(const Config& config, const JobConfig& job) {
+  const auto since = [&](uint32_t minor) { return job.nccl >= NcclVersion{minor}; };
+  const Setting timeout =
+      setting_of(config, "NCCL_IB_TIMEOUT", nccl_ib_timeout(job.nccl), kMostTimeout);
+  const Setting retries =
+      setting_of(config, "NCCL_IB_RETRY_CNT", QpConfig().retry_count, kMostRetries);
+  std::optional<Duration> patience;
+  if (timeout.value != 0) {
+    patience = gives_up_after(static_cast<uint8_t>(timeout.value), retries.value);
+  }
+  std::string text = "# What an outage is to NCCL's settings:\n";
+  text += queue_pairs_text(timeout, retries, patience);
+  if (timeout.given || retries.given) {
+    text += "#     Emulated ranks have the release's defaults: " +
+            std::to_string(nccl_ib_timeout(job.nccl)) + " and " +
+            std::to_string(QpConfig().retry_count) + "\n";
+  }
+  if (since(24)) {
+    const Duration all = kSocketSleep * (kSocketRetries * (kSocketRetries + 1) / 2);
+    text +=
+        "#   NCCL_SOCKET_RETRY_CNT 34, NCCL_SOCKET_RETRY_SLEEP_MSEC 100 (defaults): at the start "
+        "a connect that fails is tried for " +
+        duration_text(all) + "\n";
+  } else {
+    text += "#   At the start a refused connect is tried for 20 s, one that times out 3 times\n";
+  }
+  if (since(23)) {
+    text +=
+        "#   NCCL_IB_RETURN_ASYNC_EVENTS 1 (default): an event that is fatal to a NIC ends its "
+        "communicators; a port that goes\n#     down is only said. Links of the model raise no "
+        "event at the real NIC: it sees silence\n";
+  }
+  if (since(29)) {
+    text += std::string("#   NCCL_IB_RESILIENCY_PORT_FAILOVER 0 (default)") +
+            (since(30) ? ", NCCL_IB_RESILIENCY_PORT_RECOVERY 0 (default)" : "") +
+            ": leave them, emulated ranks do not fail over to\n#     another NIC\n";
+  }
+  for (const EventConfig& event : config.events) {
+    if (is_outage(event)) text += event_text(config, event, patience);
+  }
+  return text;
+}
+
+}  // namespace understudy
