@@ -219,6 +219,7 @@ struct CollectiveProgress {
   explicit CollectiveProgress(size_t operations) : results(operations) {}
   std::vector<CollectiveResult> results;
   std::atomic<uint32_t> finished{0};    ///< operations complete, in order
+  std::atomic<uint32_t> entered{0};     ///< operations of which a real rank has shown something
   std::atomic<bool> failed{false};      ///< a queue pair of the job failed
   std::atomic<uint64_t> violations{0};  ///< messages of the real node that the protocol forbids
   std::atomic<uint64_t> registered{0};  ///< credits of its that name registered user memory
