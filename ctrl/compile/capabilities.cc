@@ -31,6 +31,8 @@ constexpr Cell kNoCollnet =
        "modelled");
 constexpr Cell kOwnBegin = no("when a kernel's program begins its operations is its own");
 constexpr Cell kWireBegin = no("when run's real node begins its operations is its own");
+constexpr Cell kOneCommunicator =
+    no("in virtual time a job has one communicator: leave communicators out of join");
 constexpr Cell kNoPackets =
     no("rates have no packets: leave inner out, or take fabric.fidelity = \"packet\"");
 constexpr Cell kNoGuess =
@@ -71,6 +73,9 @@ constexpr Capability kTable[] = {
      find_other_job,
      {kYes, kYes, kYes, kYes}},
     {"`[[job]]` with `join`: NCCL's own", find_join, {kYes, kYes, kYes, kYes}},
+    {"several communicators one after another (`communicators` in `join`)",
+     find_communicators,
+     {kOneCommunicator, kOneCommunicator, kOneCommunicator, kYes}},
     {"`payload = \"exact\"`", find_exact, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"fed\"`", find_fed, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"inferred\"`", find_inferred, {kYes, kYes, kAbsent, kYes}},

@@ -66,6 +66,11 @@ Found find_join(const Asked& asked, RealSide side) {
   return first_job(asked, side, "join", [](const JobConfig& job) { return job.join.has_value(); });
 }
 
+Found find_communicators(const Asked& asked, RealSide side) {
+  return first_job(asked, side, "communicators in join",
+                   [](const JobConfig& job) { return job.join && !job.join->joins_once(); });
+}
+
 Found find_dimensions(const Asked& asked, RealSide side) {
   return first_job(asked, side, "an algorithm for each dimension",
                    [](const JobConfig& job) { return !job.dimensions.empty(); });

@@ -23,7 +23,11 @@ struct NcclJoinConfig {
   std::string torch = "2.4";       ///< release whose store's protocol is spoken
   uint32_t queue_pairs = 1;        ///< NCCL_IB_QPS_PER_CONNECTION of the real ranks
   std::optional<bool> split_data;  ///< their NCCL_IB_SPLIT_DATA_ON_QPS; without: its default
+  /// That are joined one after another, until the job is over; nothing: as many as come.
+  std::optional<uint32_t> communicators = 1;
   unsigned line = 0;
+
+  bool joins_once() const { return communicators == 1u; }
 };
 
 }  // namespace understudy

@@ -243,6 +243,20 @@ void EmulatedRanksBinding::close() {
   }
 }
 
+void EmulatedRanksBinding::forget(std::function<void()> then) {
+  close();
+  wake(online_ ? OnlineEmulatedRanks::kForget : EmulatedRanks::kForget);
+  std::vector<const Endpoint*> endpoints;
+  for (uint32_t l = 0; l < ends_.size(); ++l) endpoints.push_back(&connections().endpoint(l));
+  if (online_) {
+    endpoints.push_back(online_.get());
+  } else {
+    endpoints.push_back(planned_.get());
+  }
+  control_.forget(std::move(endpoints), std::move(then));
+  give_up();
+}
+
 void EmulatedRanksBinding::give_up() {
   for (uint32_t l = 0; l < ends_.size(); ++l) {
     if (!setup_.job.links[l].among_real()) control_.remove_region(ends_[l].region.index);

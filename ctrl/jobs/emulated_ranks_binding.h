@@ -2,6 +2,7 @@
 // real ranks, and what drives them.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,6 +50,9 @@ class EmulatedRanksBinding {
   void close();
   /// Gives back its memory, before any link is opened; it does nothing any more.
   void give_up();
+  /// The real ranks have gone: takes queue pairs, memory and all that was to happen away from the
+  /// shard. This, and its state, outlive `then`, which runs in the control's poll().
+  void forget(std::function<void()> then);
 
   const CollectiveProgress& progress() const { return progress_; }
   CollectiveProgress& progress() { return progress_; }

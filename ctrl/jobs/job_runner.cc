@@ -144,6 +144,38 @@ Result<void> JobRunner::plan_again(size_t number, uint32_t search_channels) {
   return {};
 }
 
+void JobRunner::ended_communicator(size_t number, Time now, const std::string& how, bool next) {
+  Job& job = jobs_[number];
+  if (config_.jobs[number].join->joins_once()) return;
+  job.former = with_last(std::move(job.former), number, now, how);
+  job.forgetting = true;
+  job.emulated_started = job.lost = false;
+  job.joined.reset();
+  if (next) job.emulated->forget([this, number] { begin_again(number); });
+}
+
+/// Nothing of the last communicator runs any more.
+void JobRunner::begin_again(size_t number) {
+  Job& job = jobs_[number];
+  auto again = begin_job_again(*job.state);
+  if (!again) {
+    job.failure = again.error().text;
+    return;
+  }
+  if (recorded_) {
+    job.played.push_back({std::move(job.state), std::move(job.emulated)});
+  }
+  job.emulated.reset();
+  job.state = std::move(*again);
+  job.watch = {};
+  if (auto hosted = host(job, job.own == nullptr ? config_.jobs[number] : *job.own); !hosted) {
+    job.failure = hosted.error().text;
+    return;
+  }
+  if (recorded_) job.emulated->record();
+  job.forgetting = false;
+}
+
 void JobRunner::record() {
   recorded_ = true;
   for (const size_t j : own()) jobs_[j].emulated->record();
@@ -151,6 +183,10 @@ void JobRunner::record() {
 
 void JobRunner::add_timeline(std::vector<TimelineTrack>& tracks) const {
   for (const size_t j : own()) {
+    for (const Job::Played& played : jobs_[j].played) {
+      understudy::add_timeline(tracks, config_, config_.jobs[j], *played.state->setup,
+                               played.emulated->moments());
+    }
     understudy::add_timeline(tracks, config_, config_.jobs[j], jobs_[j].setup(),
                              jobs_[j].emulated->moments());
   }
@@ -305,7 +341,7 @@ std::vector<std::string> JobRunner::poll(Time now, bool real_time) {
   const bool others =
       !config_.traffic.empty() || !config_.events.empty() || !config_.faults.empty();
   for (size_t j = 0; j < jobs_.size(); ++j) {
-    if (!has(j)) continue;
+    if (!has(j) || jobs_[j].forgetting) continue;
     Job& job = jobs_[j];
     const auto add = [&](const std::string& line) {
       lines.push_back("job \"" + config_.jobs[j].name + "\": " + line);
@@ -329,7 +365,7 @@ std::vector<std::string> JobRunner::poll(Time now, bool real_time) {
 bool JobRunner::find_out() const {
   return std::ranges::any_of(jobs_, [](const Job& job) {
     return job.state != nullptr && job.emulated->found() != nullptr && !job.has_ended &&
-           (job.has_begun || !job.ready.empty());
+           !job.forgetting && (job.has_begun || !job.ready.empty());
   });
 }
 
@@ -355,16 +391,23 @@ std::vector<JobRunner::FeedPort> JobRunner::feeds() const {
 }
 
 std::unique_ptr<FeedPeer> JobRunner::feed_peer(uint32_t job) {
-  // The plan may be made again after it has come.
-  const auto feed = [this, job] { return jobs_[job].emulated->feed(); };
+  // The plan may be made again after it has come, and between communicators there is none.
+  const auto feed = [this, job] {
+    return jobs_[job].forgetting ? nullptr : jobs_[job].emulated->feed();
+  };
   ++jobs_[job].plugins;
   return std::make_unique<FeedPeer>(
-      [feed](Time now, const FedOperation& fed) { feed()->fed(now, fed); },
-      [feed](Time now, uint64_t records) { feed()->missing(now, records); },
+      [feed](Time now, const FedOperation& fed) {
+        if (FedOperations* all = feed()) all->fed(now, fed);
+      },
+      [feed](Time now, uint64_t records) {
+        if (FedOperations* all = feed()) all->missing(now, records);
+      },
       [this, feed, job](Time now, const std::string& failure) {
         // The other real ranks' plugins go on.
         const bool last = --jobs_[job].plugins == 0;
-        if (last || !failure.empty()) feed()->closed(now, failure);
+        FedOperations* all = feed();
+        if (all != nullptr && (last || !failure.empty())) all->closed(now, failure);
       });
 }
 
@@ -413,6 +456,10 @@ std::string JobRunner::status() const {
     if (!text.empty()) text += ", ";
     text += "job \"" + config_.jobs[j].name + "\" " + std::to_string(progress.finished.load()) +
             "/" + std::to_string(progress.results.size());
+    if (config_.jobs[j].join && !config_.jobs[j].join->joins_once()) {
+      const size_t over = jobs_[j].former ? jobs_[j].former->communicators.size() : 0;
+      text += " (" + std::to_string(over) + " communicators are over)";
+    }
   }
   for (const size_t j : own()) {
     const std::string& standing = jobs_[j].watch.standing();

@@ -101,6 +101,18 @@ class JobRunner final : public RingObserver {
   /// Before any of its connections is asked for: the job's plan is made anew for so many channels
   /// of NCCL's search. References to its setup and emulated ranks end.
   Result<void> plan_again(size_t job, uint32_t search_channels);
+  /// Its communicator is over, and `end` says how. If `next`, emulated ranks forget it: references
+  /// to them end once is_ready() is false, and begin anew when it is true again.
+  void ended_communicator(size_t job, Time now, const std::string& how, bool next);
+  /// The operations of the present one may begin.
+  void joined(size_t job, Time now) {
+    if (!jobs_[job].joined && jobs_[job].emulated_started) jobs_[job].joined = now;
+  }
+  std::optional<Time> joined(size_t job) const { return jobs_[job].joined; }
+  /// Emulated ranks may be joined.
+  bool is_ready(size_t job) const { return !jobs_[job].forgetting; }
+  /// Why they will never be again, or empty.
+  const std::string& failure(size_t job) const { return jobs_[job].failure; }
   void begun(size_t job) { jobs_[job].has_begun = true; }
   /// All real ranks stand ready.
   bool has_begun(size_t job) const { return jobs_[job].has_begun; }
@@ -142,6 +154,17 @@ class JobRunner final : public RingObserver {
     uint32_t plugins = 0;  ///< that feed it, while they are connected
     bool lost = false;     ///< track of its operations, which was said
     JobWatch watch;
+    // Of a job that joins several communicators:
+    std::optional<JobReport> former;  ///< of all that are over
+    bool forgetting = false;          ///< the last one of these
+    std::string failure;              ///< why no further one can be joined
+    std::optional<Time> joined;       ///< the present one, by its real ranks
+    /// Timelines are of all communicators.
+    struct Played {
+      std::unique_ptr<JobState> state;
+      std::unique_ptr<EmulatedRanksBinding> emulated;
+    };
+    std::vector<Played> played;
     std::vector<std::pair<uint32_t, RingResultMessage>> results;  ///< and of which rank
   };
 
@@ -152,6 +175,11 @@ class JobRunner final : public RingObserver {
                       const std::vector<ShardControl*>& reference) const;
   Result<void> host_reference(Job& job, const JobConfig& config);
   void start(Job& job);
+  void begin_again(size_t number);
+  JobReport report_of_last(size_t job) const;
+  /// Of all communicators so far; the last one ended, or is still there.
+  JobReport with_last(std::optional<JobReport> former, size_t job, std::optional<Time> ended,
+                      const std::string& how) const;
   static ShardControl* control_behind(const Job& job, uint32_t rank);
   static RanksHost* reference_of(const Job& job, uint32_t rank);
   static bool is_program(const Job& job, uint32_t rank);

@@ -7,7 +7,57 @@
 
 namespace understudy {
 
+namespace {
+
+/// Behind all that are in `all`.
+void append_communicator(JobReport& all, JobReport last) {
+  for (CollectiveReport& c : last.collectives) {
+    c.communicator = static_cast<uint32_t>(all.communicators.size());
+    all.collectives.push_back(std::move(c));
+  }
+  all.communicators.push_back(std::move(last.communicators.front()));
+  all.planned += last.planned;
+  all.standing = std::move(last.standing);
+  all.failed = all.failed || last.failed;
+  all.violations += last.violations;
+  if (!last.inferred) return;
+  auto& operations = all.inferred->operations;
+  operations.insert(operations.end(), last.inferred->operations.begin(),
+                    last.inferred->operations.end());
+  if (all.inferred->lost.empty()) all.inferred->lost = last.inferred->lost;
+}
+
+}  // namespace
+
+JobReport JobRunner::with_last(std::optional<JobReport> former, size_t index,
+                               std::optional<Time> ended, const std::string& how) const {
+  JobReport last = report_of_last(index);
+  last.communicators_wanted = config_.jobs[index].join->communicators;
+  last.communicators.push_back({.joined = jobs_[index].joined,
+                                .ended = ended,
+                                .end = how,
+                                .planned = last.planned,
+                                .done = last.collectives.size(),
+                                .failed = last.failed});
+  if (!former) return last;
+  append_communicator(*former, std::move(last));
+  return std::move(*former);
+}
+
 JobReport JobRunner::report(size_t index) const {
+  const Job& job = jobs_[index];
+  const auto& join = config_.jobs[index].join;
+  if (!join || join->joins_once()) return report_of_last(index);
+  if (job.joined)
+    return with_last(job.former, index, std::nullopt, "it was there when the run ended");
+  if (job.former) return *job.former;
+  JobReport none = report_of_last(index);
+  none.planned = 0;
+  none.communicators_wanted = join->communicators;
+  return none;
+}
+
+JobReport JobRunner::report_of_last(size_t index) const {
   const Job& job = jobs_[index];
   JobReport report = job_report(config_, index, job.emulated->progress(), job.setup().operations,
                                 Verified::kNo, [&](size_t i) { return job.state->modelled[i]; });

@@ -30,19 +30,36 @@ Result<std::unique_ptr<JobState>> begin_job(const Config& config, const JobConfi
   auto begun = std::make_unique<JobState>();
   CollectiveState& state = begun->ranks;
   PlanEstimate estimate = plan_estimate(config, job, *setup);
-  const std::vector<PlanInput>& inputs = estimate.inputs.empty() ? setup->inputs : estimate.inputs;
-  if (auto made = make_plans(*setup, inputs, state); !made) return error(made.error());
-  auto modelled = modelled_times(*setup, inputs);
+  begun->setup = std::move(setup);
+  begun->fitted = std::move(estimate.inputs);
+  const std::vector<PlanInput>& inputs = begun->inputs();
+  if (auto made = make_plans(*begun->setup, inputs, state); !made) return error(made.error());
+  auto modelled = modelled_times(*begun->setup, inputs);
   if (!modelled) return error(modelled.error());
   begun->modelled = std::move(*modelled);
   begun->doubt = std::move(estimate.doubt);
-  if (setup->carried) {
-    state.carrier = std::make_unique<InnerMessages>(setup->inner, setup->inner_settings);
+  if (begun->setup->carried) {
+    state.carrier =
+        std::make_unique<InnerMessages>(begun->setup->inner, begun->setup->inner_settings);
+    if (job.join && !job.join->joins_once()) state.carrier->keep_open();
   }
   state.workload = workload;
   state.group = group;
-  begun->setup = std::move(setup);
   return begun;
+}
+
+Result<std::unique_ptr<JobState>> begin_job_again(JobState& former) {
+  auto again = std::make_unique<JobState>();
+  again->setup = former.setup;
+  again->modelled = former.modelled;
+  again->model = former.model;
+  again->doubt = former.doubt;
+  again->fitted = std::move(former.fitted);
+  again->ranks = std::move(former.ranks);
+  // One of them may have stopped in the middle of an operation.
+  again->ranks.plans.clear();
+  TRY(make_plans(*again->setup, again->inputs(), again->ranks));
+  return again;
 }
 
 Result<std::vector<std::unique_ptr<JobState>>> begin_jobs(const Scenario& scenario,

@@ -22,8 +22,11 @@ enum class ModelKind : uint8_t {
 struct JobState {
   std::shared_ptr<const CollectiveSetup> setup;
   CollectiveState ranks;
+  std::vector<PlanInput> fitted;   ///< its plans' input, where that is not the setup's
   std::vector<Duration> modelled;  ///< of each operation: the real ranks' view
   ModelKind model = ModelKind::kPlan;
+  /// Of each operation's size.
+  const std::vector<PlanInput>& inputs() const { return fitted.empty() ? setup->inputs : fitted; }
   std::string doubt;  ///< why these times, and the run's, are no better than an estimate, or empty
 };
 
@@ -34,6 +37,10 @@ Result<std::unique_ptr<JobState>> begin_job(const Config& config, const JobConfi
                                             std::shared_ptr<const CollectiveSetup> setup,
                                             WorkloadExecutor* workload = nullptr,
                                             uint32_t group = 0);
+
+/// The same job again for who joins it next, once nothing of `former` runs any more: takes its plans
+/// and the messages among emulated ranks.
+Result<std::unique_ptr<JobState>> begin_job_again(JobState& former);
 
 /// All jobs, as the configuration lists them, in `network` where they cross it, which may be null
 /// where there is none; null for one without a real rank, which `network` carries message by

@@ -33,6 +33,23 @@ uint16_t port_of(const sockaddr_storage& storage) {
                    : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
 }
 
+// The other machine may go without a word: its power, its cable, a soft NIC that is killed. A
+// connection on which nothing comes for kQuietS is asked kProbes times, once a second; nothing that
+// was sent is waited for longer than all of that.
+constexpr int kQuietS = 2, kProbes = 4;
+
+void set_options(int fd) {
+  const auto set = [fd](int level, int option, int value) {
+    setsockopt(fd, level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kQuietS);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, (kQuietS + kProbes) * 1000);
+}
+
 }  // namespace
 
 Result<SocketAdapter> SocketAdapter::create(Callbacks callbacks) {
@@ -117,8 +134,7 @@ void SocketAdapter::accept_from(const Listener& listener) {
                         SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) return;
     if (connection_count() >= kMostConnections) continue;  // closed at once
-    const int on = 1;
-    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    set_options(fd.get());
     sockaddr_storage local{};
     length = sizeof local;
     if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &length) != 0) continue;
@@ -141,8 +157,7 @@ void SocketAdapter::finish_call(ConnectionId id, Socket& socket) {
     on_not_connected(id, std::strerror(error), error == ECONNREFUSED || error == ECONNRESET);
     return;
   }
-  const int on = 1;
-  setsockopt(socket.fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  set_options(socket.fd.get());
   socket.connecting = socket.waits = false;
   watch(id, socket, EPOLL_CTL_MOD);
   on_connected(id);

@@ -98,6 +98,18 @@ Json inferred_json(const InferenceReport& inferred) {
   return out;
 }
 
+Json communicator_json(const CommunicatorReport& c) {
+  Json out;
+  out["joined_ps"] = c.joined ? Json(c.joined->ps()) : Json(nullptr);
+  out["ended_ps"] = c.ended ? Json(c.ended->ps()) : Json(nullptr);
+  out["end"] = c.end;
+  out["planned"] = c.planned;
+  out["done"] = c.done;
+  out["failed"] = c.failed;
+  out["verdict"] = c.faithful ? "faithful" : c.not_judged ? "not judged" : "not faithful";
+  return out;
+}
+
 /// `real_time`: how real nodes kept up is worth something.
 Json job_json(const JobReport& job, bool real_time) {
   Json out;
@@ -122,11 +134,16 @@ Json job_json(const JobReport& job, bool real_time) {
     out["pace"]["waited"] = rounded(pace.waited());
   }
   out["protocol_violations"] = job.violations;
+  if (!job.communicators.empty()) out["communicators"] = list(job.communicators, communicator_json);
   if (job.real_nodes.size() > 1) out["real_nodes"] = job.real_nodes;
   if (job.inferred) out[job.inferred->fed ? "fed" : "inferred"] = inferred_json(*job.inferred);
   out["sizes"] =
       list(summarise(job), [&](const SizeSummary& s) { return summary_json(s, job.bus_factor); });
-  out["collectives"] = list(job.collectives, collective_json);
+  out["collectives"] = list(job.collectives, [&](const CollectiveReport& c) {
+    Json one = collective_json(c);
+    if (!job.communicators.empty()) one["communicator"] = c.communicator + 1;
+    return one;
+  });
   out["operations_per_iteration"] = job.per_iteration;
   out["iterations"] = list(job.iterations, iteration_json);
   return out;

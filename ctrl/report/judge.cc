@@ -48,7 +48,9 @@ Overlap gaps_during(const RunReport& report, Time from, Time to) {
 std::string label(const JobReport& job) { return "job '" + job.name + "'"; }
 
 std::string label(const JobReport& job, const CollectiveReport& c) {
-  return label(job) + ", " + size_text(c.bytes) + ", " + (c.warmup ? "warm-up " : "iteration ") +
+  return label(job) +
+         (job.communicators.empty() ? "" : ", communicator " + std::to_string(c.communicator + 1)) +
+         ", " + size_text(c.bytes) + ", " + (c.warmup ? "warm-up " : "iteration ") +
          std::to_string(c.iteration);
 }
 
@@ -95,6 +97,39 @@ std::string closed_text(const RunReport& report) {
   return text;
 }
 
+/// Those that have not done all, and those that never came.
+void judge_communicators(const JobReport& job, std::vector<std::string>& reasons) {
+  const size_t count = job.communicators.size();
+  for (size_t i = 0; i < count; ++i) {
+    const CommunicatorReport& c = job.communicators[i];
+    if (c.done == c.planned) continue;
+    reasons.push_back(label(job) + ", communicator " + std::to_string(i + 1) + ": " +
+                      std::to_string(c.done) + " of " + count_text(c.planned, "operation") +
+                      " were done: " + c.end);
+  }
+  if (count < job.communicators_wanted.value_or(0)) {
+    reasons.push_back(label(job) + ": " + std::to_string(count) + " of " +
+                      count_text(*job.communicators_wanted, "communicator") + " have come");
+  }
+}
+
+/// Once its collectives are judged.
+void judge_each_communicator(JobReport& job) {
+  for (CommunicatorReport& c : job.communicators) {
+    c.faithful = c.done == c.planned && !c.failed && c.planned > 0;
+  }
+  for (const CollectiveReport& c : job.collectives) {
+    if (job.communicators.empty()) return;
+    const bool right = c.size_mismatches == 0 && c.wrong_elements.value_or(0) == 0;
+    CommunicatorReport& of = job.communicators[c.communicator];
+    of.faithful = of.faithful && (c.warmup ? right : c.faithful);
+  }
+  for (CommunicatorReport& c : job.communicators) {
+    c.not_judged = c.faithful && !job.not_judged.empty();
+    c.faithful = c.faithful && !c.not_judged;
+  }
+}
+
 void judge_job(const JobReport& job, const RunReport& report, std::vector<std::string>& reasons) {
   const bool expected = expects_errors(report);
   if (job.failed && !expected) {
@@ -104,7 +139,8 @@ void judge_job(const JobReport& job, const RunReport& report, std::vector<std::s
     reasons.push_back(label(job) + ": " + count_text(job.violations, "message") +
                       " of the real node broke the protocol");
   }
-  if (job.collectives.size() < job.planned && !expected) {
+  if (!expected) judge_communicators(job, reasons);
+  if (job.communicators.empty() && job.collectives.size() < job.planned && !expected) {
     reasons.push_back(label(job) + ": " + std::to_string(job.collectives.size()) + " of " +
                       count_text(job.planned, "operation") + " were done" +
                       (report.ended_by ? ", the run was ended by " + *report.ended_by : "") +
@@ -180,6 +216,7 @@ void judge(RunReport& report) {
       c.faithful = judge_collective(report, job, c, verdict.reasons);
       if (!c.warmup) ++verdict.judged;
     }
+    judge_each_communicator(job);
   }
   // In virtual time a flow ends as modelled; a run whose flows do not all end has no report.
   if (report.traffic) {

@@ -43,6 +43,7 @@ struct CollectiveReport {
   uint64_t bytes = 0;
   uint32_t iteration = 0;  ///< from 0, warm-ups and timed operations of a size counted apart
   bool warmup = false;
+  uint32_t communicator = 0;  ///< of JobReport::communicators
   Time entry;
   Duration modelled;
   Duration measured;                       ///< as the emulated environment saw it
@@ -80,6 +81,18 @@ struct InferenceReport {
   std::string lost;  ///< why it lost track, from when on every credit was answered at once
 };
 
+/// One of several communicators of NCCL's that a job's ranks joined one after another.
+struct CommunicatorReport {
+  std::optional<Time> joined;      ///< when operations could begin; nothing: never
+  std::optional<Time> ended;       ///< nothing: it was there when the run ended
+  std::string end;                 ///< how, in words
+  uint64_t planned = 0, done = 0;  ///< operations
+  bool failed = false;             ///< a queue pair of its
+  // Set by judge():
+  bool faithful = false;
+  bool not_judged = false;  ///< nothing is known to be wrong, but it is no better than an estimate
+};
+
 struct JobReport {
   std::string name;
   std::vector<std::string> ranks;       ///< node names in ring order
@@ -95,10 +108,13 @@ struct JobReport {
   std::string payload;                 ///< "synthetic" or "exact"
   std::string model = "plan";          ///< modelled times are its plan's, or those of "packets"
   std::string not_judged;              ///< why its times cannot be judged; empty: they can
-  std::string standing;            ///< what the operation that did not go on waited for, or empty
-  uint64_t planned = 0;            ///< operations that the configuration asks for
-  bool failed = false;             ///< a queue pair of the job failed
-  Time failed_at = Time::never();  ///< when the first one did
+  std::string standing;  ///< what the operation that did not go on waited for, or empty
+  uint64_t planned = 0;  ///< operations that the configuration asks for
+  /// Of a job that joins more than one. Then `planned` and all others are sums over these.
+  std::vector<CommunicatorReport> communicators;
+  std::optional<uint64_t> communicators_wanted;  ///< of such a job, if it is over after so many
+  bool failed = false;                           ///< a queue pair of the job failed
+  Time failed_at = Time::never();                ///< when the first one did
   /// When the real ranks' program left, or was found to have failed; never: it did not, or it is
   /// not known. And why it had failed.
   Time left_at = Time::never();

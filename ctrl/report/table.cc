@@ -203,6 +203,16 @@ std::string threads_text(const PacingReport& pacing) {
 }
 
 /// How late frames left, in real time.
+std::string communicator_text(size_t number, const CommunicatorReport& c) {
+  return "# communicator " + std::to_string(number + 1) + ": " +
+         (c.joined ? "joined at " + time_text(*c.joined) : "never joined") + ", " +
+         std::to_string(c.done) + " of " + count_text(c.planned, "operation") + ", " +
+         (c.faithful     ? "faithful"
+          : c.not_judged ? "not judged"
+                         : "NOT FAITHFUL") +
+         "; " + c.end + "\n";
+}
+
 std::string departures_text(const PortReport& port) {
   const LatenessReport& late = port.lateness;
   return "# departures at " + port.node + ": " + count_text(late.frames, "frame") +
@@ -228,6 +238,9 @@ std::string job_table(const JobReport& job) {
   for (const SizeSummary& s : rows) text += row_text(job, s);
   for (const SizeSummary& s : rows) {
     if (job.real_nodes.size() > 1 && s.timed > 0) text += nodes_text(job, s);
+  }
+  for (size_t i = 0; i < job.communicators.size(); ++i) {
+    text += communicator_text(i, job.communicators[i]);
   }
   if (job.inferred) text += inferred_text(*job.inferred);
   std::vector<uint64_t> bytes;

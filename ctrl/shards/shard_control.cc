@@ -1,5 +1,8 @@
 #include "ctrl/shards/shard_control.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace understudy {
 
 namespace {
@@ -150,6 +153,15 @@ void ShardControl::wake(Endpoint& endpoint, uint64_t cookie) {
   command.endpoint = &endpoint;
   command.cookie = cookie;
   submit(command);
+}
+
+void ShardControl::forget(std::vector<const Endpoint*> endpoints, std::function<void()> then) {
+  std::ranges::sort(endpoints);
+  const auto kept = std::make_shared<const std::vector<const Endpoint*>>(std::move(endpoints));
+  Command command;
+  command.kind = CommandKind::kForget;
+  command.endpoints = kept.get();
+  submit(command, [kept, then = std::move(then)](ReplyStatus) { then(); });
 }
 
 void ShardControl::send_datagram(NodeId node, Datagram datagram) {

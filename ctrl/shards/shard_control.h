@@ -59,6 +59,9 @@ class ShardControl {
   void reach(NodeId node, const IpAddress& local, const IpAddress& remote,
              std::function<void()> then);
   void wake(Endpoint& endpoint, uint64_t cookie);
+  /// Lets the shard forget wake-ups of endpoints whose queue pairs were removed; `then` runs in
+  /// poll() once nothing of the shard knows of them any more.
+  void forget(std::vector<const Endpoint*> endpoints, std::function<void()> then);
   /// Asks for counters; `then` runs in poll() once they are there.
   void snapshot(ShardSnapshot& out, std::function<void()> then);
   /// What queue pairs to this address of a real node, and others to its port, have counted: cheap.

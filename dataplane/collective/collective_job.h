@@ -219,6 +219,7 @@ struct CollectiveProgress {
   explicit CollectiveProgress(size_t operations) : results(operations) {}
   std::vector<CollectiveResult> results;
   std::atomic<uint32_t> finished{0};    ///< operations complete, in order
+  std::atomic<uint32_t> entered{0};     ///< operations of which a real rank has shown something
   std::atomic<bool> failed{false};      ///< a queue pair of the job failed
   std::atomic<int64_t> failed_at{0};    ///< the first one, in picoseconds; before `failed` is set
   std::atomic<uint64_t> violations{0};  ///< messages of the real node that the protocol forbids

@@ -69,6 +69,9 @@ void EmulatedRanks::on_wake(Time now, uint64_t cookie) {
     case WakeKind::kLook:
       look();
       break;
+    case WakeKind::kForget:
+      if (state_.carrier != nullptr) state_.carrier->forget(now);
+      break;
     case WakeKind::kEnter: {
       const size_t operation = ranks_[link].operation;
       cause_ = WaitCause::kEntry;
@@ -190,6 +193,9 @@ void EmulatedRanks::credit_ahead(Time now, uint32_t rank) {
 /// when it entered, and all ranks entered with it.
 void EmulatedRanks::real_entered(Time now, uint32_t link, size_t operation) {
   if (operation >= begun_) return;
+  if (progress_.entered.load(std::memory_order_relaxed) <= operation) {
+    progress_.entered.store(static_cast<uint32_t>(operation + 1), std::memory_order_relaxed);
+  }
   Flight& f = flight(operation);
   if (f.entered) return;
   f.entered = true;

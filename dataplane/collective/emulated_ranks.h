@@ -35,6 +35,8 @@ class EmulatedRanks final : public Endpoint,
   static constexpr uint64_t kStart = 0;  ///< the operations may begin
   /// Writes CollectiveProgress::standing.
   static constexpr uint64_t kLook = uint64_t{6} << 32;
+  /// The real ranks have gone; nothing is asked of it any more.
+  static constexpr uint64_t kForget = uint64_t{7} << 32;
 
   void on_wake(Time now, uint64_t cookie) override;
   // Queue pairs have their own endpoints.
@@ -55,7 +57,8 @@ class EmulatedRanks final : public Endpoint,
     kInnerCredit = 3,
     kEnter = 4,
     kInnerReaches = 5,
-    kLook = 6
+    kLook = 6,
+    kForget = 7
   };
   static uint64_t cookie(WakeKind kind, uint32_t link) {
     return static_cast<uint64_t>(kind) << 32 | link;

@@ -27,14 +27,20 @@ uint32_t InnerMessages::add_flows(std::vector<FlowSpec>& flows, uint32_t first_c
       const FlowSpec flow = data_flow(settings_, ways.all[way], 0);
       add_lane(flows, credit_flow(settings_, flow, credit++), i);
     }
-    if (ends.parts == 1) continue;
-    const uint64_t window = uint64_t{2} * ends.lanes[0].count;  // lanes are not in step
-    ends.split = std::make_unique<Split>(Split{{},
-                                               WholeMessages(ends.parts, window),
-                                               WholeMessages(ends.parts, window),
-                                               WholeMessages(1, window)});
+    make_split(ends);
   }
+  posted_.resize(owners_.size());
+  stale_.resize(owners_.size());
   return data;
+}
+
+void InnerMessages::make_split(Ends& ends) const {
+  if (ends.parts == 1) return;
+  const uint64_t window = uint64_t{2} * ends.lanes[0].count;  // lanes are not in step
+  ends.split = std::make_unique<Split>(Split{{},
+                                             WholeMessages(ends.parts, window),
+                                             WholeMessages(ends.parts, window),
+                                             WholeMessages(1, window)});
 }
 
 /// Two windows: an operation's first messages may leave while the last ones of the one before are
@@ -78,7 +84,24 @@ void InnerMessages::grant(uint32_t connection, Time now) {
   leave_all(lane, now);
 }
 
+void InnerMessages::forget(Time now) {
+  for (uint32_t i = 0; i < owners_.size(); ++i) {
+    if (posted_[i]) reach(first_flow_ + i, now);
+    stale_[i] = !traffic_->idle(first_flow_ + i);
+  }
+  for (Ends& ends : ends_) {
+    ends.may_leave = ends.granted = 0;
+    for (Lane& lane : ends.lanes) {
+      lane.left = 0;
+      lane.waiting.clear();
+      lane.waiting_at = 0;
+    }
+    make_split(ends);
+  }
+}
+
 void InnerMessages::close() {
+  if (kept_open_) return;
   closed_ = true;
   for (uint32_t i = 0; i < owners_.size(); ++i) {
     if (traffic_->idle(first_flow_ + i)) traffic_->close(first_flow_ + i);
@@ -108,6 +131,7 @@ bool InnerMessages::leave(Lane& lane, Time now) {
     traffic_->send(flow, bytes, now, at_once_);
   } else {
     traffic_->post(flow, bytes);
+    posted_[flow - first_flow_] = true;
     listener_->inner_reaches(flow, at);
   }
   return true;
@@ -146,7 +170,7 @@ void InnerMessages::credit_came(Ends& ends, uint32_t lane, uint32_t flow, Time n
 }
 
 void InnerMessages::on_received(uint32_t flow, Time now) {
-  if (!ours(flow)) return;
+  if (!ours(flow) || stale_[flow - first_flow_]) return;
   const auto [connection, lane] = owners_[flow - first_flow_];
   Ends& ends = ends_[connection];
   if (lane >= ends.parts) return credit_came(ends, lane, flow, now);
@@ -163,7 +187,10 @@ void InnerMessages::on_acknowledged(uint32_t flow, Time now) {
   if (closed_) return traffic_->close(flow);
   const auto [connection, lane] = owners_[flow - first_flow_];
   Ends& ends = ends_[connection];
+  const bool stale = stale_[flow - first_flow_];
+  stale_[flow - first_flow_] = false;
   if (lane >= ends.parts) return leave_all(ends.lanes[lane], now);
+  if (stale) return send_data(ends, now);
   const uint64_t message = ends.lanes[lane].carried(flow);
   send_data(ends, now);
   const uint32_t whole = ends.split == nullptr ? 1 : ends.split->acknowledged.take(message);

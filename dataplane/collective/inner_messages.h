@@ -48,8 +48,10 @@ struct InnerCounters {
 class InnerMessages final : public FlowListener {
  public:
   InnerMessages(std::vector<InnerConnection> connections, const PacketLevelRanksSettings& settings);
-  /// Before the first event.
+  /// Before the first event, and after forget() again.
   void listen(InnerListener& listener) { listener_ = &listener; }
+  /// Before the first event: others listen after these, so that close() leaves its flows open.
+  void keep_open() { kept_open_ = true; }
 
   /// Appends the flows. Connections get numbers from `first_connection` on; gives the first free
   /// one.
@@ -63,9 +65,15 @@ class InnerMessages final : public FlowListener {
   /// Its receiver grants the credit for the next one.
   void grant(uint32_t connection, Time now);
   /// As InnerListener::inner_reaches() asked for.
-  void reach(uint32_t flow, Time now) { traffic_->reach(flow, now); }
+  void reach(uint32_t flow, Time now) {
+    posted_[flow - first_flow_] = false;
+    traffic_->reach(flow, now);
+  }
   /// Nothing comes any more; what is under way still arrives.
   void close();
+  /// Whoever listened is no more: what waits is dropped, and nothing is heard of what is under way,
+  /// which still takes its room on links.
+  void forget(Time now);
 
   size_t connections() const { return connections_.size(); }
   /// Of a connection, its parts; and the first flow of one of these.
@@ -107,6 +115,7 @@ class InnerMessages final : public FlowListener {
     uint32_t lane = 0;  ///< behind those of data: of credits
   };
 
+  void make_split(Ends& ends) const;
   void add_lane(std::vector<FlowSpec>& flows, const FlowSpec& flow, uint32_t connection);
   static void wait(Lane& lane, uint64_t bytes);
   bool leave(Lane& lane, Time now);
@@ -123,11 +132,13 @@ class InnerMessages final : public FlowListener {
   InnerListener* listener_ = nullptr;
   std::vector<Ends> ends_;
   std::vector<Owner> owners_;  ///< by flow, from first_flow_ on
+  std::vector<bool> posted_;   ///< by flow: it has not reached its NIC yet
+  std::vector<bool> stale_;    ///< by flow: it carries what was said before forget()
   uint32_t first_flow_ = 0;
   FlowTraffic* traffic_ = nullptr;
   bool at_once_ = false;
   InnerCounters counters_;
-  bool closed_ = false;
+  bool closed_ = false, kept_open_ = false;
 };
 
 }  // namespace understudy

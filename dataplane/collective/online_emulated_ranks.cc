@@ -78,6 +78,10 @@ void OnlineEmulatedRanks::on_wake(Time now, uint64_t cookie) {
   const auto what = static_cast<uint32_t>(cookie);
   switch (static_cast<WakeKind>(cookie >> 48)) {
     case WakeKind::kControl:
+      if (what == kForget) {
+        if (settings_.carrier != nullptr) settings_.carrier->forget(now);
+        break;
+      }
       if (what == kStart) {
         for (uint32_t l = 0; l < links_.size(); ++l) {
           if (hears(l)) grant_ahead(now, l, ahead(l), now);

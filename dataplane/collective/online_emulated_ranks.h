@@ -39,6 +39,7 @@ class OnlineEmulatedRanks final : public Endpoint,
 
   static constexpr uint64_t kStart = 0;     ///< on_wake cookie: operations may begin
   static constexpr uint64_t kCommands = 1;  ///< on_wake cookie: there are commands()
+  static constexpr uint64_t kForget = 2;    ///< on_wake cookie: as EmulatedRanks::kForget
   /// Filled by control's thread.
   SpscRing<OnlineCommand>& commands() { return commands_; }
   /// Carries out a command at once; called by the shard's own thread.

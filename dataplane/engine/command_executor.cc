@@ -79,6 +79,9 @@ ReplyStatus CommandExecutor::execute(const Command& command, Time now) {
       command.endpoint->attach(parts_.endpoints);
       command.endpoint->on_wake(now, command.cookie);
       return ReplyStatus::kDone;
+    case CommandKind::kForget:
+      forget(*command.endpoints);
+      return ReplyStatus::kDone;
     case CommandKind::kFindDeadlock:
       return find_deadlock(command, now);
     case CommandKind::kLookAtFlows:
@@ -180,6 +183,13 @@ void CommandExecutor::set_paused(NodeId id, bool paused, Time now) {
     if (q.qp->deadline() <= now) q.qp->on_timer(now);
     parts_.network.offer(slot, now);
   }
+}
+
+/// The calendar keeps its events, which are nobody's now.
+void CommandExecutor::forget(const std::vector<const Endpoint*>& endpoints) {
+  parts_.wakes.for_each([&](EndpointWake& wake) {
+    if (std::ranges::binary_search(endpoints, wake.endpoint)) wake.endpoint = &nobody_;
+  });
 }
 
 ReplyStatus CommandExecutor::find_deadlock(const Command& command, Time now) {

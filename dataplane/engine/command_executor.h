@@ -8,6 +8,7 @@
 #include "dataplane/engine/send/qp_pacing.h"
 #include "dataplane/engine/send/qp_scheduler.h"
 #include "dataplane/engine/state/commands.h"
+#include "dataplane/engine/state/endpoint_wake.h"
 #include "dataplane/engine/state/reused_slots.h"
 #include "dataplane/engine/state/shard_state.h"
 
@@ -24,6 +25,7 @@ class CommandExecutor {
     Datagrams& datagrams;
     HostFrames& host;
     EndpointHost& endpoints;  ///< what endpoints are attached to
+    ReusedSlots<EndpointWake>& wakes;
   };
   CommandExecutor(ShardState& state, const Parts& parts);
 
@@ -53,6 +55,7 @@ class CommandExecutor {
   ReplyStatus set_link(const Command& command, Time now);
   void set_paused(NodeId node, bool paused, Time now);
   ReplyStatus find_deadlock(const Command& command, Time now);
+  void forget(const std::vector<const Endpoint*>& endpoints);
 
   const ShardConfig& config_;
   EventQueue& events_;
@@ -63,6 +66,7 @@ class CommandExecutor {
   Parts parts_;
   CommandQueue queue_;
   ReusedSlots<Command> later_;
+  NoEndpoint nobody_;
 };
 
 }  // namespace understudy

@@ -19,9 +19,9 @@ Shard::Shard(const ShardConfig& config)
       host_(state_, inbound_, egress_, network_),
       receive_path_(state_, {inbound_, faults_, network_, datagrams_, host_, pauses_}),
       delivery_(state_, pacing_, cnps_, network_, datagrams_, host_),
-      commands_(state_, {pacing_, cnps_, scheduler_, network_, datagrams_, host_, *this}),
-      held_(state_),
-      wakes_(config.packets) {}
+      wakes_(config.packets),
+      commands_(state_, {pacing_, cnps_, scheduler_, network_, datagrams_, host_, *this, wakes_}),
+      held_(state_) {}
 
 void Shard::poll(Time now, std::span<TxSink* const> sinks) {
   commands_.take_new(now);
@@ -74,7 +74,7 @@ Time Shard::next_wake() const {
     case EventKind::kTimer:
       return delivery_.on_timer(event.index, event.time);
     case EventKind::kWake: {
-      const Wake wake = wakes_.take(event.index);
+      const EndpointWake wake = wakes_.take(event.index);
       return wake.endpoint->on_wake(event.time, wake.cookie);
     }
     case EventKind::kPauseHeard:

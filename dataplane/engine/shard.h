@@ -68,11 +68,6 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   void tell(Time now, const Qp& qp, NoticeKind kind, std::span<const uint8_t> bytes) override;
 
  private:
-  struct Wake {
-    Endpoint* endpoint = nullptr;
-    uint64_t cookie = 0;
-  };
-
   void run_events(Time now);
   void handle(ShardEvent event);
   void send_due(Time now, std::span<TxSink* const> sinks);
@@ -100,9 +95,9 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   HostFrames host_;
   ReceivePath receive_path_;
   Delivery delivery_;
+  ReusedSlots<EndpointWake> wakes_;
   CommandExecutor commands_;
   HeldPosts held_;
-  ReusedSlots<Wake> wakes_;
 };
 
 }  // namespace understudy

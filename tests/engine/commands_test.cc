@@ -69,6 +69,29 @@ TEST(Commands, RunAtTheirTimeInOrder) {
   }
 }
 
+/// Its memory may be used for something else once the answer has come.
+TEST(Commands, AForgottenEndpointIsNotWokenAndOthersAre) {
+  Rig rig(rig_config(kSlow, Duration()));
+  RigEndpoint other, another;
+  for (RigEndpoint* endpoint : {&other, &another}) {
+    rig.shard.wake_at(kZero + Duration::us(10), *endpoint, 1);
+    rig.shard.wake_at(kZero + Duration::us(900), *endpoint, 2);
+  }
+  rig.advance(Duration::us(20));
+  const std::vector<const Endpoint*> gone{&other};
+  Command c = of(CommandKind::kForget);
+  c.endpoints = &gone;
+  rig.shard.commands().push(c);
+  rig.advance(Duration::us(20));
+  Reply reply;
+  ASSERT_TRUE(rig.shard.replies().pop(reply));
+  EXPECT_EQ(reply.status, ReplyStatus::kDone);
+  rig.advance(Duration::ms(2));
+  EXPECT_EQ(other.woken.size(), 1u);
+  ASSERT_EQ(another.woken.size(), 2u);
+  EXPECT_EQ(another.woken[1].id, 2u);
+}
+
 TEST(Commands, ACommandThatIsLateDoesNotOvertakeOlderEvents) {
   // The loop was away from 0 to 10 us; a wake-up due at 4 us comes before a command found at 10.
   Rig rig(rig_config(kSlow, Duration()));

@@ -32,6 +32,20 @@ std::string goes_on_text(const CollectiveSetup& setup, uint32_t link) {
 
 }  // namespace
 
+std::string left_early_text(const CollectiveSetup& setup, const CollectiveProgress& progress,
+                            const std::string& who) {
+  const size_t all = setup.operations.size(), done = progress.finished;
+  if (done >= all) return {};
+  const std::string count = std::to_string(done) + " of " + std::to_string(all) + " operations";
+  if (progress.entered <= done) {
+    return "the real ranks have left the communicator after " + count +
+           ": they have ended early, or do fewer than the [[job]] lists";
+  }
+  return who + " has gone in the middle of " + operation_text(setup, done) +
+         ": its process has ended, or has aborted the communicator (ncclCommAbort); " + count +
+         " were done";
+}
+
 std::vector<std::string> NcclMistakes::look(Time now, const CollectiveSetup& setup,
                                             const CollectiveProgress& progress,
                                             const Waiting& waiting) {

@@ -29,4 +29,9 @@ class NcclMistakes {
   Time waited_since_, next_look_;
 };
 
+/// How real ranks have left a communicator all of whose operations were not done; empty: they were.
+/// `who`: of them who has left, as a sentence names it.
+std::string left_early_text(const CollectiveSetup& setup, const CollectiveProgress& progress,
+                            const std::string& who);
+
 }  // namespace understudy

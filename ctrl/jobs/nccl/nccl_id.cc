@@ -10,6 +10,9 @@ namespace {
 /// The first communicator of the default process group: that of all ranks.
 bool is_first(const UniqueIdKey& key) { return key.group == "0" && key.member == "0"; }
 
+/// At the file of an id that is known.
+constexpr Duration kFileEvery = Duration::ms(20);
+
 }  // namespace
 
 NcclId::NcclId(Setup setup, NcclSockets& sockets, PeerNetwork& network,
@@ -81,20 +84,37 @@ void NcclId::learned(Time now, const UniqueIdKey& key, const NcclUniqueId& id) {
   if (!id_) id_ = id;
 }
 
-void NcclId::poll(Time now) {
-  if (file_ && !id_) {
-    if (const auto& read = file_->poll(now); read) {
-      if (*read) {
-        id_ = **read;
-        if (file_->is_old()) {
-          say_(setup_.job->join->file +
-               " was there before this run. If an earlier run left it, nobody is at " +
-               id_->root.text() + " any more: end this run, remove the file, and start both again");
-        }
-      } else {
-        failure_ = read->error().text;
-      }
+void NcclId::look_for_next() {
+  if (!file_) return;
+  id_ = std::exchange(next_, std::nullopt);
+}
+
+void NcclId::poll_file(Time now) {
+  const auto& read = file_->poll(now);
+  if (!read) return;
+  if (!*read) {
+    // Of a next one it may be half written for longer.
+    if (!id_) failure_ = read->error().text;
+    if (id_) file_->look_for_next();
+    return;
+  }
+  if (id_) {
+    next_ = **read;
+  } else {
+    id_ = **read;
+    if (file_->is_old()) {
+      say_(setup_.job->join->file +
+           " was there before this run. If an earlier run left it, nobody is at " +
+           id_->root.text() + " any more: end this run, remove the file, and start both again");
     }
+  }
+  file_->look_for_next();
+}
+
+void NcclId::poll(Time now) {
+  if (file_ && (!id_ || now >= look_)) {
+    look_ = now + kFileEvery;
+    poll_file(now);
   }
   if (!has_store()) return;
   store_.poll();

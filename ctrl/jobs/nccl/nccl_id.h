@@ -37,6 +37,10 @@ class NcclId {
 
   /// Once it is known.
   const std::optional<NcclUniqueId>& id() const { return id_; }
+  /// A further communicator has an id: its program wrote one to the file.
+  bool has_next() const { return next_.has_value(); }
+  /// The present communicator is over: waits for the next one's, which may be the same.
+  void look_for_next();
   bool emulated_root() const { return !setup_.ranks.front().real; }
   ListenerId root_listener() const { return root_listener_; }
   const std::string& failure() const { return failure_; }
@@ -50,6 +54,7 @@ class NcclId {
   SocketAddress join_address() const { return {setup_.job->join->address, setup_.job->join->port}; }
   bool has_store() const { return setup_.job->join->way == NcclJoinConfig::Way::kStore; }
   Result<void> make_root();
+  void poll_file(Time now);
   Result<void> open_store();
   void learned(Time now, const UniqueIdKey& key, const NcclUniqueId& id);
 
@@ -58,7 +63,8 @@ class NcclId {
   StoreSockets store_;
   const std::function<void(const std::string&)> say_;
   std::optional<UniqueIdFile> file_;
-  std::optional<NcclUniqueId> id_;
+  std::optional<NcclUniqueId> id_, next_;
+  Time look_;  ///< when the file is looked at for the next one
   ListenerId root_listener_ = 0;
   std::string failure_;
 };

@@ -13,6 +13,12 @@ namespace {
 /// links.
 constexpr Duration kLastPackets = Duration::ms(10);
 
+/// A real rank has gone in the middle of an operation, and others have not: as long as emulated
+/// ranks wait for these.
+constexpr Duration kOthersLeave = Duration::s(5);
+/// Until then all of them may be about to go, one after the other.
+constexpr Duration kAllLeave = Duration::s(1);
+
 }  // namespace
 
 NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network,
@@ -129,6 +135,9 @@ void NcclJob::say_once(Once what, std::string_view line) {
 
 Result<void> NcclJob::open() {
   auto opened = identity_.open();
+  if (!job_.join->joins_once() && identity_.emulated_root()) {
+    sockets_.keep(identity_.root_listener());
+  }
   // Where the root is ours, a real rank may know of it from now on.
   if (opened) begin(Time::zero());
   return opened;
@@ -154,6 +163,7 @@ void NcclJob::begin(Time now) {
   communicator_ = std::make_unique<NcclCommunicator>(std::move(settings), sockets_);
   sockets_.attach(*communicator_);
   communicator_->start(now);
+  sockets_.take_early();
 }
 
 /// Which tree a channel has depends on it, and so who its neighbours are.
@@ -213,8 +223,10 @@ void NcclJob::let_go(bool all) {
 void NcclJob::poll(Time now) {
   now_ = now;
   if (over_) return;
-  let_go(is_done());
+  if (!runner_.failure(number_).empty()) return end(runner_.failure(number_));
   test(now);
+  if (!runner_.is_ready(number_)) return;
+  let_go(is_done());
   identity_.poll(now);
   if (!identity_.failure().empty()) return end(identity_.failure());
   begin(now);
@@ -223,9 +235,54 @@ void NcclJob::poll(Time now) {
   groups_.poll();
   settle();
   if (over_) return;
+  runner_.joined(number_, now_);
   complain();
-  if (!communicator_->failure().empty()) return end(communicator_->failure());
-  if (communicator_->finished() && groups_.idle() && leaving_.empty()) end("");
+  look_for_further();
+  if (communicator_ == nullptr) return;
+  if (!communicator_->failure().empty()) return end_communicator(communicator_->failure());
+  if (communicator_->finished() && groups_.idle() && leaving_.empty()) return end_communicator("");
+  if (look_for_gone()) end_communicator("");
+}
+
+std::string NcclJob::who(uint32_t rank) const {
+  return "rank " + std::to_string(rank) + " (" + node_of(rank).name + ")";
+}
+
+std::string NcclJob::gone() const {
+  const std::vector<uint32_t> left = communicator_->left();
+  if (job_.operations != OperationsMode::kTold || left.empty()) return {};
+  return left_early_text(setup(), emulated().progress(), who(left.front()));
+}
+
+/// Among several real ranks: one has left before an operation that all take part in, and the others
+/// wait for it.
+bool NcclJob::look_for_gone() {
+  const size_t done = emulated().progress().finished;
+  const std::string text = done + 1 < setup().operations.size() ? gone() : "";
+  if (text.empty()) {
+    gone_since_ = Time::never();
+    return false;
+  }
+  if (gone_since_.is_never()) gone_since_ = now_;
+  if (now_ - gone_since_ >= kAllLeave) say_once(Once::kGone, text);
+  return now_ - gone_since_ >= kOthersLeave;
+}
+
+/// What joins while the present communicator lives.
+void NcclJob::look_for_further() {
+  const bool comes = identity_.has_next();
+  if (comes && !runner_.joined(number_) && joins_more()) {
+    return end_communicator("its real ranks make another one instead (" + job_.join->file + ")");
+  }
+  if (!comes && sockets_.early() == 0) return;
+  say_once(Once::kFurther,
+           "a further communicator is being made while the present one lives: " +
+               (joins_more()
+                    ? std::string("emulated ranks are in one at a time, and join it once "
+                                  "the real ranks have left the present one")
+                    : "nobody joins it, join = { communicators = " + std::to_string(ended_ + 2) +
+                          " } would, once the real ranks have "
+                          "left the present one"));
 }
 
 /// Of what real ranks should not do.
@@ -265,20 +322,45 @@ void NcclJob::complain() {
   }
 }
 
-/// How far a job whose operations are known has come, if not to its end.
-std::string NcclJob::unfinished() const {
-  const size_t all = setup().operations.size(), done = emulated().progress().finished;
-  if (job_.operations != OperationsMode::kTold || done >= all) return {};
-  return " after " + std::to_string(done) + " of " + std::to_string(all) +
-         " operations: they have ended early, or do fewer than the [[job]] lists";
-}
-
 void NcclJob::end(const std::string& failure) {
   over_ = true;
   failure_ = failure;
   let_go(true);
   emulated().end();
-  say(failure.empty() ? "the real ranks have left the communicator" + unfinished() : failure);
+  say(failure);
+}
+
+void NcclJob::end_communicator(const std::string& failure) {
+  std::string how = failure.empty() ? gone() : failure;
+  if (how.empty()) how = "the real ranks have left the communicator";
+  const bool more = joins_more();
+  let_go(true);
+  emulated().end();
+  runner_.ended_communicator(number_, now_, how, more);
+  ++ended_;
+  if (!more) {
+    over_ = true;
+    failure_ = failure;
+    const bool only = job_.join->joins_once() && failure.empty();
+    return say(how + (only ? "; nobody joins a further one (join.communicators = 1)" : ""));
+  }
+  say("communicator " + std::to_string(ended_) + ": " + how +
+      "; emulated ranks wait for the next one");
+  forget();
+}
+
+void NcclJob::forget() {
+  sockets_.forget();
+  communicator_.reset();
+  links_.forget();
+  seen_ = {};
+  open_.clear();
+  leaving_.clear();
+  settled_ = false;
+  said_.clear();
+  mistakes_ = {};
+  gone_since_ = Time::never();
+  identity_.look_for_next();
 }
 
 std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t magic) {
@@ -363,6 +445,12 @@ std::vector<std::string> NcclJob::status() const {
   if (!over_) {
     for (const SelfTest& test : self_tests_) lines.push_back(test.status());
     for (const std::string& line : identity_.waiting()) lines.push_back(line);
+  }
+  if (!job_.join->joins_once()) {
+    lines.push_back(std::to_string(ended_) + " communicators are over" +
+                    (over_                      ? ""
+                     : communicator_ == nullptr ? ", the next one has not come yet"
+                                                : ", one is there or comes"));
   }
   if (communicator_ == nullptr) return lines;
   const NcclLinks::Unplanned beside = links_.unplanned();

@@ -72,6 +72,11 @@ class NcclJob final : public NetIbObserver {
   /// come: the plan has their trees, and may begin.
   void settle();
   bool has_trees_of(uint32_t search_channels) const;
+  /// More communicators are joined after the present one.
+  bool joins_more() const {
+    const auto& most = job_.join->communicators;
+    return !most || ended_ + 1 < *most;
+  }
   NcclSockets::Callbacks callbacks();
   NcclId::Setup identity_setup();
   TorchGroups::Setup groups_setup() const;
@@ -99,10 +104,18 @@ class NcclJob final : public NetIbObserver {
   bool is_done() const;
   /// Gives back those connections that a real rank has closed, once nothing more can come on them.
   void let_go(bool all);
+  /// It cannot go on.
   void end(const std::string& failure);
-  std::string unfinished() const;
+  /// The present communicator is over, well or not.
+  void end_communicator(const std::string& failure);
+  void forget();
+  /// Who has left, in the middle of what; empty: nobody, or in good order.
+  std::string gone() const;
+  std::string who(uint32_t rank) const;
+  bool look_for_gone();
+  void look_for_further();
   void say(const std::string& line) const;
-  enum class Once : uint8_t { kFailed, kViolations, kRegistered, kChannels, kMtu };
+  enum class Once : uint8_t { kFailed, kViolations, kRegistered, kChannels, kMtu, kFurther, kGone };
   /// What has been said before is not said again, with other figures neither.
   void say_once(Once what, std::string_view line);
 
@@ -128,6 +141,8 @@ class NcclJob final : public NetIbObserver {
   std::deque<Leaving> leaving_;
   Time now_;  ///< of control's turn
   bool settled_ = false, over_ = false;
+  uint32_t ended_ = 0;               ///< communicators that are over
+  Time gone_since_ = Time::never();  ///< a real rank, in the middle of an operation
   std::set<Once> said_;
   NcclMistakes mistakes_;
   std::string failure_;

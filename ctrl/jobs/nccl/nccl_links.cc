@@ -76,6 +76,13 @@ void NcclLinks::give_back(const NcclConnector& connector) {
   if (at.reference != nullptr) at.reference->close(at.link);
 }
 
+void NcclLinks::forget() {
+  const Unplanned all = unplanned();
+  former_.sent = all.sent;
+  former_.received = all.received;
+  beside_.clear();
+}
+
 std::optional<Duration> NcclLinks::latency(const NcclConnector& connector) const {
   const auto link = link_of(connector);
   if (!link) return std::nullopt;
@@ -83,7 +90,7 @@ std::optional<Duration> NcclLinks::latency(const NcclConnector& connector) const
 }
 
 NcclLinks::Unplanned NcclLinks::unplanned() const {
-  Unplanned all;
+  Unplanned all = former_;
   for (const Beside& of_shard : beside_) {
     const UnplannedTraffic& traffic = of_shard.links.traffic();
     all.sent += traffic.messages_sent;

@@ -29,6 +29,8 @@ class NcclLinks {
   bool join(const NcclConnector& connector);
   /// Its queue pairs and memory, made or set aside.
   void give_back(const NcclConnector& connector);
+  /// The communicator is over: gives back all that no operation uses.
+  void forget();
   /// Of one that operations of the job use: the time of its packets one way; else nothing.
   std::optional<Duration> latency(const NcclConnector& connector) const;
 
@@ -61,6 +63,7 @@ class NcclLinks {
   const size_t number_;
   JobRunner& runner_;
   std::deque<Beside> beside_;  ///< of each shard that has any
+  Unplanned former_;           ///< of communicators that are over
 };
 
 }  // namespace understudy

@@ -216,8 +216,10 @@ void NcclCommunicator::on_connector_failed(Time, const NcclConnector& connector,
   impl_->on_connector_failed(connector, why);
 }
 const std::string& NcclCommunicator::failure() const { return impl_->failure(); }
+bool NcclCommunicator::all_checked_in() const { return impl_->all_checked_in(); }
 bool NcclCommunicator::begun() const { return impl_->begun(); }
 bool NcclCommunicator::finished() const { return impl_->finished(); }
+std::vector<uint32_t> NcclCommunicator::left() const { return impl_->left(); }
 std::vector<std::string> NcclCommunicator::waiting() const { return impl_->waiting(); }
 
 uint32_t NcclCommunicator::search_channels() const { return impl_->search_channels(); }

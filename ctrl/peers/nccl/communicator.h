@@ -56,8 +56,12 @@ class NcclCommunicator {
   const std::string& failure() const;
   /// A real rank may have come: none has if the root is ours and nobody has checked in there.
   bool begun() const;
+  /// The root is ours, and all real ranks have checked in there.
+  bool all_checked_in() const;
   /// All real ranks have closed their connections in good order.
   bool finished() const;
+  /// Real ranks that have closed a connection of its ring, in order.
+  std::vector<uint32_t> left() const;
   /// For `understudy status`: lines on what the emulated ranks wait for; ranks that wait for the
   /// same share one.
   std::vector<std::string> waiting() const;

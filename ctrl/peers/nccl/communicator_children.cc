@@ -1,5 +1,6 @@
 // Communicators that are split off others: their rings, and their end.
 #include <algorithm>
+#include <set>
 
 #include "ctrl/peers/nccl/communicator_impl.h"
 
@@ -102,6 +103,16 @@ void NcclCommunicator::Impl::begin_child(Ring& ring) {
     ring.parent->send(parent.rank_of[world], parent.rank_of[members[segment.last].world],
                       split_tag(layout_), ring_info_bytes(layout_, address(ring.group, world)));
   }
+}
+
+std::vector<uint32_t> NcclCommunicator::Impl::left() const {
+  const Ring& ring = *rings_.front();
+  std::set<uint32_t> ranks;
+  for (size_t s = 0; s < ring.group.segments().size(); ++s) {
+    if (ring.ends[2 * s].closed) ranks.insert(ring.group.segments()[s].first);
+    if (ring.ends[2 * s + 1].closed) ranks.insert(ring.group.segments()[s].last);
+  }
+  return {ranks.begin(), ranks.end()};
 }
 
 void NcclCommunicator::Impl::close_if_done(Ring& ring) {

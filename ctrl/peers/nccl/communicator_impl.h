@@ -35,6 +35,8 @@ class NcclCommunicator::Impl : public NcclGroupUser {
   bool begun() const {
     return !root_ || root_->missing().size() + emulated_ < settings_.ranks.size();
   }
+  std::vector<uint32_t> left() const;
+  bool all_checked_in() const { return root_ && root_->missing().empty(); }
   std::vector<std::string> waiting() const;
   std::vector<uint32_t> ranks_of(uint32_t communicator) const;
   uint32_t search_channels() const { return rings_.front()->group.search_channels(); }

@@ -63,7 +63,7 @@ Result<SocketAddress> NcclSockets::listen(uint32_t rank, ListenerId listener) {
 
 void NcclSockets::stop_listening(ListenerId listener) {
   const auto found = listeners_.find(listener);
-  if (found == listeners_.end()) return;
+  if (found == listeners_.end() || listener == kept_) return;
   expected_.erase(found->second);
   listeners_.erase(found);
 }
@@ -76,7 +76,14 @@ Result<SocketAddress> NcclSockets::expect(const NcclConnector& connector) {
 
 std::unique_ptr<Peer> NcclSockets::accept(const AcceptedConnection& accepted) {
   const auto found = expected_.find({accepted.local, accepted.local_port});
-  if (found == expected_.end() || communicator_ == nullptr) return nullptr;
+  if (found == expected_.end()) return nullptr;
+  if (is_early(found->second.listener)) {
+    connections_.insert(accepted.id);
+    const StreamId stream = new_stream();
+    early_[stream] = {accepted.id, {accepted.client, accepted.client_port}, {}, false};
+    return streams_.accept(stream, accepted.id);
+  }
+  if (communicator_ == nullptr) return nullptr;
   if (found->second.connector) {
     const NcclConnector connector = *found->second.connector;
     connections_.insert(accepted.id);
@@ -88,6 +95,34 @@ std::unique_ptr<Peer> NcclSockets::accept(const AcceptedConnection& accepted) {
   communicator_->on_accepted(network_.now(), found->second.listener, stream,
                              {accepted.client, accepted.client_port});
   return peer;
+}
+
+bool NcclSockets::is_early(ListenerId listener) const {
+  return kept_ && listener == kept_ &&
+         (communicator_ == nullptr || communicator_->all_checked_in());
+}
+
+void NcclSockets::take_early() {
+  for (const auto& [stream, early] : std::exchange(early_, {})) {
+    communicator_->on_accepted(network_.now(), *kept_, stream, early.from);
+    communicator_->on_bytes(network_.now(), stream, early.bytes);
+    if (early.closed) communicator_->on_closed(network_.now(), stream, "");
+  }
+}
+
+void NcclSockets::forget() {
+  communicator_ = nullptr;
+  std::unordered_set<ConnectionId> all = std::exchange(connections_, {});
+  for (const auto& [stream, early] : early_) {
+    if (all.erase(early.connection) > 0) connections_.insert(early.connection);
+  }
+  for (const ConnectionId id : all) network_.drop(id);
+  calls_.clear();
+  targets_.clear();
+  awaited_.clear();
+  std::erase_if(listeners_, [&](const auto& listener) { return listener.first != kept_; });
+  std::erase_if(expected_,
+                [&](const auto& expected) { return !kept_ || expected.second.listener != *kept_; });
 }
 
 void NcclSockets::dial(uint32_t rank, const SocketAddress& to, StreamId stream) {
@@ -148,15 +183,23 @@ void NcclSockets::on_stream_connected(Time now, StreamId stream, ConnectionId co
     target.refused = 0;
     calls_.erase(found);
   }
-  communicator_->on_connected(now, stream);
+  if (communicator_ != nullptr) communicator_->on_connected(now, stream);
 }
 
 void NcclSockets::on_stream_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) {
-  communicator_->on_bytes(now, stream, bytes);
+  if (const auto early = early_.find(stream); early != early_.end()) {
+    early->second.bytes.insert(early->second.bytes.end(), bytes.begin(), bytes.end());
+  } else if (communicator_ != nullptr) {
+    communicator_->on_bytes(now, stream, bytes);
+  }
 }
 
 void NcclSockets::on_stream_closed(Time now, StreamId stream, const std::string& why) {
-  communicator_->on_closed(now, stream, why);
+  if (const auto early = early_.find(stream); early != early_.end()) {
+    early->second.closed = true;
+  } else if (communicator_ != nullptr) {
+    communicator_->on_closed(now, stream, why);
+  }
 }
 
 bool NcclSockets::on_ended(const EndedConnection& ended) {
@@ -196,6 +239,7 @@ void NcclSockets::on_connector(const NcclConnector& connector, const std::string
     expected_.erase(found->second);
     awaited_.erase(found);
   }
+  if (communicator_ == nullptr) return;
   if (failure.empty()) {
     communicator_->on_connector_ready(network_.now(), connector);
   } else {

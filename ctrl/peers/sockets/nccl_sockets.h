@@ -41,6 +41,16 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
 
   /// Whom it all belongs to. Who comes before that is hung up on: nobody can know of the root yet.
   void attach(NcclCommunicator& communicator) { communicator_ = &communicator; }
+  /// Of the root, which several communicators have one after another: who comes while nobody is
+  /// attached, or when all real ranks have checked in, waits for the next one.
+  void keep(ListenerId root) { kept_ = root; }
+  /// Those that wait there.
+  size_t early() const { return early_.size(); }
+  /// Tells them to the communicator that is attached, which has started.
+  void take_early();
+  /// Ends all connections but those that wait; nobody is attached then. Not from within calls of a
+  /// machine.
+  void forget();
   /// A listener at an address that others know, of `rank`: the root's.
   Result<void> listen_at(uint32_t rank, uint16_t port, ListenerId listener);
   /// Calls there are repeated for ever: whoever listens there is started by hand.
@@ -82,6 +92,13 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
     NcclConnector connector;
     uint64_t magic = 0;
   };
+  /// Waits at the root for the next communicator.
+  struct Early {
+    ConnectionId connection = 0;
+    SocketAddress from;
+    std::vector<uint8_t> bytes;
+    bool closed = false;  ///< by the real rank, which has said all
+  };
   /// Where ranks dial. Nobody there: one call at a time tries it again.
   struct Target {
     std::deque<Call> waiting;
@@ -96,6 +113,7 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
   Result<uint16_t> open_port(const IpAddress& like, uint16_t port);
   void release(const SocketAddress& at);
   std::unique_ptr<Peer> accept(const AcceptedConnection& accepted);
+  bool is_early(ListenerId listener) const;
   void call(const SocketAddress& to, Target& target);
   void make_calls();
   void drop(const Call& call, const std::string& why);
@@ -114,6 +132,8 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
   std::unordered_set<ConnectionId> connections_;                            ///< all of ours
   std::unordered_map<ConnectionId, std::pair<SocketAddress, Call>> calls_;  ///< by us, for now
   std::optional<SocketAddress> patient_;
+  std::optional<ListenerId> kept_;
+  std::map<StreamId, Early> early_;
 };
 
 }  // namespace understudy

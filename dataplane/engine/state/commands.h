@@ -31,6 +31,7 @@ enum class CommandKind : uint8_t {
   kSendDatagram,   ///< `node`, `datagram`: from QP1
   kReach,  ///< is the real NIC's MAC known? `node` asks for it from and to `datagram`'s addresses
   kWakeEndpoint,  ///< `endpoint`->on_wake(effective, cookie): install a plan, start a job
+  kForget,        ///< no wake-up comes to `endpoints` any more; their queue pairs are gone
   kSnapshot,      ///< copies counters into `snapshot`
   kCountRc,       ///< those of the queue pairs to port `port` only, into `rc`
   kFindDeadlock,  ///< `deadlock`->find(), if a pause has lasted for a second
@@ -82,6 +83,7 @@ struct Command {
     const Datagram* datagram;
     DeadlockSearch* deadlock;
     FlowsLook* flows;
+    const std::vector<const Endpoint*>* endpoints;  ///< ascending
   };
 };
 

@@ -26,6 +26,11 @@ class ReusedSlots {
     values_[slot] = value;
     return slot;
   }
+  /// Every value that is here, and some that were taken.
+  template <typename Do>
+  void for_each(Do change) {
+    for (T& value : values_) change(value);
+  }
   /// The value of this number, which is free then.
   T take(uint32_t slot) {
     free_.push_back(slot);

@@ -72,6 +72,28 @@ TEST(ConfigJoin, NamesWhatIsWrong) {
   }
 }
 
+TEST(ConfigJoin, ReadsHowManyCommunicators) {
+  const auto read = [](const std::string& more) {
+    return load_config_text(with(std::string(kRealFirst) + "join = { file = \"uid\"" + more + " }"),
+                            "join.toml");
+  };
+  EXPECT_EQ(read("")->jobs[0].join->communicators, 1u);
+  EXPECT_TRUE(read("")->jobs[0].join->joins_once());
+  EXPECT_EQ(read(", communicators = 3")->jobs[0].join->communicators, 3u);
+  EXPECT_FALSE(read(", communicators = 3")->jobs[0].join->joins_once());
+  EXPECT_EQ(read(", communicators = \"any\"")->jobs[0].join->communicators, std::nullopt);
+  for (const char* bad : {"0", "-1", "\"all\"", "2.5", "1000001", "true"}) {
+    const auto wrong = read(std::string(", communicators = ") + bad);
+    ASSERT_FALSE(wrong) << bad;
+    EXPECT_NE(describe(wrong.error()).find("from 1 on, or \"any\""), std::string::npos)
+        << describe(wrong.error());
+  }
+  const std::string store =
+      "join = { master = \"10.9.0.1:29500\", torch = \"2.4\", communicators = 2 }";
+  EXPECT_NE(errors_of(with(std::string(kRealFirst) + store)).find("PyTorch's store"),
+            std::string::npos);
+}
+
 TEST(ConfigJoin, TwoJobsDoNotMeetAtOnePlace) {
   const std::string second =
       "[[job]]\nname = \"k\"\ncollective = \"all_gather\"\nsizes = "

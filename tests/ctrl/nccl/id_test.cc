@@ -153,6 +153,33 @@ TEST_F(NcclIdTest, ARealRootsFileIsWaitedFor) {
   std::remove(file.c_str());
 }
 
+/// What is written there later is the next communicator's; one that stays is nobody's.
+TEST_F(NcclIdTest, TheNextIdInTheFileIsTheNextCommunicators) {
+  const std::string file = scratch_file();
+  make(by_file(file), true);
+  ASSERT_TRUE(id_->open());
+  const NcclUniqueId first = make_unique_id(3, 0, {kLoopback, 4000});
+  const NcclUniqueId second = make_unique_id(3, 1, {kLoopback, 4000});
+  ASSERT_TRUE(write_unique_id_file(file, first));
+  for (int i = 0; i < 100; ++i) turn();
+  EXPECT_EQ(id_->id(), first);
+  EXPECT_FALSE(id_->has_next());
+  id_->look_for_next();
+  for (int i = 0; i < 100; ++i) turn();
+  EXPECT_FALSE(id_->id());
+  ASSERT_TRUE(write_unique_id_file(file, second));
+  for (int i = 0; i < 100; ++i) turn();
+  EXPECT_EQ(id_->id(), second);
+  ASSERT_TRUE(write_unique_id_file(file, first));
+  for (int i = 0; i < 100; ++i) turn();
+  EXPECT_EQ(id_->id(), second);
+  EXPECT_TRUE(id_->has_next());
+  id_->look_for_next();
+  EXPECT_EQ(id_->id(), first);
+  EXPECT_FALSE(id_->has_next());
+  std::remove(file.c_str());
+}
+
 TEST_F(NcclIdTest, AFileThatIsNoneFails) {
   const std::string file = scratch_file();
   std::ofstream(file) << "not an id, but long enough to be looked at\n";

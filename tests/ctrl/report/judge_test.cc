@@ -129,6 +129,46 @@ TEST_F(Judge, OperationThatDidNotGoOn) {
                                      "6 does not go on: rank 1 waits"));
 }
 
+/// Each of several communicators has a verdict; the run's names those that did not do all.
+TEST_F(Judge, CommunicatorsOneAfterAnother) {
+  JobReport& job = report.jobs[0];
+  for (size_t i = 3; i < 6; ++i) collectives()[i].communicator = 1;
+  const Time joined = Time::zero() + Duration::ms(1);
+  job.communicators = {
+      {.joined = joined, .ended = joined, .end = "they left", .planned = 3, .done = 3},
+      {.joined = joined, .ended = joined, .end = "they left", .planned = 3, .done = 3}};
+  job.communicators_wanted = 2;
+  EXPECT_THAT(reasons(), IsEmpty());
+  EXPECT_TRUE(job.communicators[0].faithful && job.communicators[1].faithful);
+  EXPECT_THAT(report_table(report),
+              HasSubstr("# communicator 2: joined at 1.000 ms, 3 of 3 operations, faithful; they"));
+
+  collectives()[1].lateness = Duration::us(2);
+  EXPECT_THAT(reasons(), ElementsAre(HasSubstr("'allreduce', communicator 1, 4 KiB, iteration 0")));
+  EXPECT_FALSE(job.communicators[0].faithful);
+  EXPECT_TRUE(job.communicators[1].faithful);
+  EXPECT_THAT(report_json(report),
+              AllOf(HasSubstr("\"verdict\": \"not faithful\""), HasSubstr("\"communicator\": 2")));
+
+  collectives()[1].lateness = Duration();
+  collectives().pop_back();
+  job.communicators[1].done = 2;
+  job.communicators[1].end = "rank 0 has gone";
+  job.communicators_wanted = 3;
+  EXPECT_THAT(reasons(),
+              ElementsAre("job 'allreduce', communicator 2: 2 of 3 operations were done: "
+                          "rank 0 has gone",
+                          "job 'allreduce': 2 of 3 communicators have come"));
+  EXPECT_TRUE(job.communicators[0].faithful);
+  EXPECT_FALSE(job.communicators[1].faithful);
+
+  job.communicators[1] = job.communicators[0];
+  job.communicators_wanted.reset();
+  job.not_judged = "an estimate";
+  EXPECT_THAT(reasons(), ElementsAre(HasSubstr("an estimate")));
+  EXPECT_TRUE(job.communicators[0].not_judged);
+}
+
 TEST_F(Judge, FailuresOfAJob) {
   report.jobs[0].failed = true;
   report.jobs[0].violations = 2;

@@ -137,6 +137,8 @@ const std::map<std::string_view, Example>& examples() {
       {"`[[job]]`: any other collective, algorithm, protocol or type, without `join`",
        [](Parts& p) { p.operation = kGather; }},
       {"`[[job]]` with `join`: NCCL's own", [](Parts& p) { p.job = kJoin; }},
+      {"several communicators one after another (`communicators` in `join`)",
+       [](Parts& p) { p.job = "join = { file = \"id\", communicators = 2 }\n"; }},
       {"an algorithm for each dimension of the network", dimensions},
       {"`algorithm = \"nvls\"` or `\"nvls-tree\"`", [](Parts& p) { switches(p, "nvls-tree"); }},
       {"`algorithm = \"collnet-direct\"` or `\"collnet-chain\"`",

@@ -35,7 +35,14 @@ struct Options {
   int rank = -1;  ///< one of the node's; -1: the job's only real node
   bool init_only = false;
   unsigned patience_s = 60;
+  unsigned communicators = 1;  ///< one after another
+  unsigned abort = 0;          ///< the first one, in the middle of this operation; 0: never
+  unsigned stop = 0;           ///< the same: the process stands still there
+  bool stop_first = false;     ///< the same, before anything but the unique id
 };
+
+/// ncclCommAbort: what was going on is dropped.
+struct Aborted {};
 
 double seconds_since(steady_clock::time_point begin) {
   return std::chrono::duration<double>(steady_clock::now() - begin).count();
@@ -43,8 +50,13 @@ double seconds_since(steady_clock::time_point begin) {
 
 class Node {
  public:
-  Node(const Config& config, const JobConfig& job, const Options& options)
-      : config_(config), job_(job), options_(options), world_(world_of(config, job)) {
+  /// `number`: of the communicators of this process.
+  Node(const Config& config, const JobConfig& job, const Options& options, unsigned number)
+      : config_(config),
+        job_(job),
+        options_(options),
+        number_(number),
+        world_(world_of(config, job)) {
     world_.split_data = job.join->split_data.value_or(job.nccl.minor < 20);
     for (const int r : own_ranks()) {
       Player& player = players_.emplace_back();
@@ -59,6 +71,7 @@ class Node {
   /// Number of elements that are wrong.
   uint64_t run() {
     const SocketAddress root = find_root();
+    if (options_.stop_first) stand_still("before the communicator");
     const auto begin = steady_clock::now();
     for (Player& p : players_) p.rank->spawn(init(p.rank.get(), root, &p.comm));
     finish();
@@ -68,7 +81,12 @@ class Node {
                   p.comm->links.size());
     }
     std::fflush(stdout);
-    const uint64_t wrong = options_.init_only ? 0 : operations();
+    uint64_t wrong = 0;
+    try {
+      wrong = options_.init_only ? 0 : operations();
+    } catch (const Aborted&) {
+      std::printf("aborted\n");
+    }
     for (const Player& p : players_) {
       p.rank->destroy_all();
       p.rank->close_all();
@@ -142,7 +160,7 @@ class Node {
     require(join.way == NcclJoinConfig::Way::kFile, "job.join: PyTorch's store is not played");
     const std::string path = options_.id.empty() ? join.file : options_.id;
     if (real_root) {
-      const NcclUniqueId id = make_unique_id(config_.seed, 1, own_root);
+      const NcclUniqueId id = make_unique_id(config_.seed, 1 + number_, own_root);
       const auto written = write_unique_id_file(path, id);
       require(written.has_value(), written ? "" : written.error().text);
       return id;
@@ -209,6 +227,7 @@ class Node {
     require(schedules.has_value(), schedules ? "" : schedules.error().text);
     uint64_t wrong = 0;
     for (const JobOperation& one : job_operations(job_)) {
+      ++operation_;
       connect(model, (*schedules)[one.size].operation);
       wrong += carry_out(model, *schedules, one);
     }
@@ -243,6 +262,7 @@ class Node {
         [this] {
           bool any = false;
           for (const Player& player : players_) any = player.adapter->poll() || any;
+          if (any) break_off();
           return any;
         },
         [this] {
@@ -268,6 +288,20 @@ class Node {
     return wrong;
   }
 
+  /// In the middle of an operation, if that is asked for.
+  void break_off() {
+    if (number_ > 0 || (operation_ != options_.abort && operation_ != options_.stop)) return;
+    if (++moves_ < kMovesBefore) return;
+    if (operation_ == options_.abort) throw Aborted();
+    stand_still("in operation " + std::to_string(operation_));
+  }
+
+  [[noreturn]] static void stand_still(const std::string& where) {
+    std::printf("stands %s\n", where.c_str());
+    std::fflush(stdout);
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+
   /// What the operation needs and is not connected yet: sends and receives, for which NCCL
   /// connects all channels that a pair of ranks may use (enqueue.cc, p2pTaskAppend).
   void connect(const understudy::Communicator& model, Operation operation) {
@@ -289,10 +323,15 @@ class Node {
 
   /// Elements between two ranks, more than enough for all of their channels.
   static constexpr uint64_t kAllChannels = uint64_t{1} << 28;
+  /// Times that something has come, before an operation is broken off.
+  static constexpr unsigned kMovesBefore = 5;
 
   const Config& config_;
   const JobConfig& job_;
   const Options& options_;
+  const unsigned number_;
+  unsigned operation_ = 0;  ///< from 1 on
+  unsigned moves_ = 0;      ///< in the one that is broken off
   World world_;
   SocketNetwork network_;
   std::deque<Player> players_;  ///< of all ranks of the node
@@ -320,7 +359,10 @@ int run(const Options& options) {
   }
   try {
     require(job != nullptr, options.config + ": no job with a key join");
-    const uint64_t wrong = Node(*config, *job, options).run();
+    uint64_t wrong = 0;
+    for (unsigned c = 0; c < options.communicators; ++c) {
+      wrong += Node(*config, *job, options, c).run();
+    }
     return wrong == 0 ? 0 : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "nccl_rank_node: %s\n", error.what());
@@ -343,6 +385,13 @@ int main(int argc, char** argv) {
                "Ends after ncclCommInitRank, with made up queue pairs: no RDMA device is needed");
   app.add_option("--patience", options.patience_s, "Seconds without anything new")
       ->capture_default_str();
+  app.add_option("--communicators", options.communicators, "So many, one after another")
+      ->capture_default_str();
+  app.add_option("--abort", options.abort,
+                 "Aborts the first communicator in the middle of this operation, from 1 on");
+  app.add_option("--stop", options.stop, "Stands still there instead, until it is killed");
+  app.add_flag("--stop-first", options.stop_first,
+               "Stands still once its unique id is known, until it is killed");
   CLI11_PARSE(app, argc, argv);
   return understudy::nccl_rank::run(options);
 }

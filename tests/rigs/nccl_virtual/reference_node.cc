@@ -173,6 +173,12 @@ bool ReferenceNode::can_carry(size_t operation) const {
   return true;
 }
 
+void ReferenceNode::vanish() {
+  for (const uint32_t link : connected_) {
+    for (const Qpn qpn : ranks_->end(link).qpns) control_.modify_qp(qpn, QpState::kError);
+  }
+}
+
 void ReferenceNode::use_spares() {
   for (; used_ < spares_.size(); ++used_) control_.wake(spares_[used_], 0);
 }

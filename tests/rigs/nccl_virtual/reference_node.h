@@ -64,6 +64,8 @@ class ReferenceNode {
   bool can_carry(size_t operation) const;
   /// Begins with the first operation.
   void start() { ranks_->start(); }
+  /// Its process is no more: nothing is sent or taken.
+  void vanish();
   const CollectiveProgress& progress() const { return ranks_->progress(); }
   uint32_t queue_pairs() const { return wire_.queue_pairs; }
   /// Connections that the job does not use.

@@ -89,7 +89,7 @@ class VirtualJob::Control final : public Participant {
  public:
   explicit Control(VirtualJob& job) : job_(job) {}
   const std::string& name() const override { return name_; }
-  Time next_event() const override { return job_.over() ? Time::never() : next_; }
+  Time next_event() const override { return job_.round_over() ? Time::never() : next_; }
   void advance_to(Time t) override {
     now_ = t;
     const bool busy = job_.network_.step();
@@ -117,9 +117,9 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
       options_(options),
       world_(played_world(config, job_, options)),
       state_(reference_state(real_config_, options.search_channels).value()),
-      workload_(real_config_, real_config_.jobs.front(), *state_),
       topology_(network_of(config)),
       network_(options.seed, options.whole) {
+  workload_.emplace(real_config_, real_config_.jobs.front(), *state_);
   std::vector<std::unique_ptr<JobState>> states;
   for (const JobConfig& job : config.jobs) {
     states.push_back(begun(config, job, false, topology_.get()).value());
@@ -183,23 +183,38 @@ std::vector<ShardControl*> VirtualJob::add_played() {
 }
 
 void VirtualJob::add_reals() {
-  const bool eager = !options_.lazy || job_.nccl < NcclVersion{22};
-  const uint32_t gpus = setup().communicator.gpus;
   for (const NodeId id : job_.ranks) {
     if (!real_config_.nodes[id].real) continue;
     const auto real = static_cast<uint32_t>(reals_.size());
     Real& made = *reals_.emplace_back(std::make_unique<Real>(config_, ports_of(config_, id)));
-    made.node =
-        std::make_unique<ReferenceNode>(real_config_, job_, *state_, real, made.side.control);
-    for (uint32_t gpu = 0; gpu < gpus; ++gpu) {
-      const auto rank = static_cast<int>(made.node->first_rank() + gpu);
-      Program& program = programs_.emplace_back(
-          Program{*made.node,
-                  std::make_unique<RealRank>(world_, network_, rank, &made.node->adapter(gpu)),
-                  {}});
-      if (eager) program.connected = {Algorithm::kRing, Algorithm::kTree, Algorithm::kPat};
-    }
+    play(made, real);
   }
+}
+
+void VirtualJob::play(Real& real, uint32_t number) {
+  const bool eager = !options_.lazy || job_.nccl < NcclVersion{22};
+  real.node =
+      std::make_unique<ReferenceNode>(real_config_, job_, *state_, number, real.side.control);
+  for (uint32_t gpu = 0; gpu < setup().communicator.gpus; ++gpu) {
+    const auto rank = static_cast<int>(real.node->first_rank() + gpu);
+    Program& program = programs_.emplace_back(
+        Program{*real.node,
+                std::make_unique<RealRank>(world_, network_, rank, &real.node->adapter(gpu)),
+                {}});
+    if (eager) program.connected = {Algorithm::kRing, Algorithm::kTree, Algorithm::kPat};
+  }
+}
+
+/// The next communicator, by other processes.
+void VirtualJob::begin_round() {
+  programs_.clear();
+  Former& former = former_.emplace_back();
+  former.state = std::move(state_);
+  for (const auto& real : reals_) former.nodes.push_back(std::move(real->node));
+  state_ = reference_state(real_config_, options_.search_channels).value();
+  workload_.emplace(real_config_, real_config_.jobs.front(), *state_);
+  if (job_.join->way == NcclJoinConfig::Way::kFile) ++world_.magic;
+  for (uint32_t real = 0; real < reals_.size(); ++real) play(*reals_[real], real);
 }
 
 void VirtualJob::join_wires() {
@@ -304,6 +319,17 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
       if (rank.rank() == static_cast<int>(node.first_rank())) node.start();
     }
     rank.stand(name);
+    if (operation + 1 == options_.rounds[round_]) {
+      co_await together(program, "the operation in which all leave");
+      co_await rank.until([this, &node, operation] {
+        const Time entry = node.progress().results[operation].entry;
+        return !entry.is_never() && control_->now() > entry + Duration::us(60);
+      });
+      rank.close_all();
+      node.vanish();
+      ++program->stage;
+      co_return;
+    }
     co_await rank.until([&node, operation] {
       const CollectiveProgress& p = node.progress();
       return p.failed || p.finished > operation;
@@ -329,6 +355,12 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
   ++program->stage;
 }
 
+bool VirtualJob::round_over() const {
+  if (round_ + 1 == options_.rounds.size()) return over();
+  return std::ranges::all_of(programs_, [](const Program& p) { return p.stage == 3; }) &&
+         peers_->connection_count() == 0 && runner_->report(0).communicators.size() == round_ + 1;
+}
+
 bool VirtualJob::over() const {
   const size_t last = options_.use_spares ? 4 : 3;
   return std::ranges::all_of(programs_, [&](const Program& p) { return p.stage == last; }) &&
@@ -351,13 +383,18 @@ std::string VirtualJob::run() {
     if (auto followed = runner_->follow(options_.feed); !followed) return followed.error().text;
   }
   if (auto opened = jobs_->open(); !opened) return opened.error().text;
-  // The first one may make it.
-  for (Program& program : programs_) {
-    const SocketAddress at = root(*program.rank);
-    if (at.port == 0) return "there is no root";
-    program.rank->spawn(run_program(&program, at));
+  for (; round_ < options_.rounds.size(); ++round_) {
+    if (round_ > 0) begin_round();
+    // The first one may make it.
+    for (Program& program : programs_) {
+      const SocketAddress at = root(*program.rank);
+      if (at.port == 0) return "there is no root";
+      program.rank->spawn(run_program(&program, at));
+    }
+    if (auto ran = loop_.run(kPatience); !ran) return ran.error().text + "\n" + standing();
+    if (!round_over()) return standing();
   }
-  if (auto ran = loop_.run(kPatience); !ran) return ran.error().text + "\n" + standing();
+  --round_;
   if (capture_ != nullptr) {
     if (auto closed = capture_->close(); !closed) return closed.error().text;
   }

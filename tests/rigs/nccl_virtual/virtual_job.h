@@ -39,6 +39,9 @@ class VirtualJob {
     uint32_t real_mtu = 0;         ///< of the reference node's NIC; 0: the configuration's
     std::string capture;           ///< path; empty: none
     Duration real_interval;        ///< of the reference ranks' operations, where not the job's
+    /// Communicators of the reference ranks, one after another. By each: the operation, from 1 on, in
+    /// whose middle they leave it without a word; 0: it is carried out.
+    std::vector<size_t> rounds = {0};
     std::function<void(JobConfig&)> mistake;  ///< what else reference ranks take for their job
     std::string feed;                         ///< the same, of records of operations that are fed
   };
@@ -92,6 +95,8 @@ class VirtualJob {
   };
   std::vector<ShardControl*> add_played();
   void add_reals();
+  void play(Real& real, uint32_t number);
+  void begin_round();
   void join_wires();
   void join_wires(Wired& real);
   SocketAddress root(RealRank& rank);
@@ -101,6 +106,7 @@ class VirtualJob {
   Task<> together(Program* program, const char* where);
   std::vector<Link> pairs(const RealRank& rank) const;
   bool over() const;
+  bool round_over() const;
   std::string standing() const;
 
   const Config& config_;
@@ -109,7 +115,14 @@ class VirtualJob {
   const Options options_;
   World world_;
   std::unique_ptr<JobState> state_;  ///< the reference ranks'
-  OwnWorkload workload_;
+  std::optional<OwnWorkload> workload_;
+  /// Of communicators that are over: the reference ranks' shards may still speak of them.
+  struct Former {
+    std::unique_ptr<JobState> state;
+    std::vector<std::unique_ptr<ReferenceNode>> nodes;
+  };
+  std::vector<Former> former_;
+  size_t round_ = 0;
   std::optional<OwnWorkload> played_workload_;  ///< of the emulator's reference nodes
   std::unique_ptr<const understudy::Topology>
       topology_;                            ///< null: a path is the two links of its ends

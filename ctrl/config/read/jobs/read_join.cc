@@ -12,6 +12,7 @@ constexpr NcclVersion kOldestToJoin{18};
 /// NCCL 2.21.5).
 constexpr NcclVersion kNewestWithSecretMagic{21};
 
+constexpr int64_t kMostCommunicators = 1'000'000;
 constexpr int64_t kMostQueuePairs = 128;  ///< NCCL_IB_MAX_QPS of one connection
 
 /// Its comparison of IPv4 networks is the wrong way round (src/os/linux.cc, matchSubnet, of 2.29.2
@@ -60,6 +61,7 @@ class JoinReader {
       join_.queue_pairs = static_cast<uint32_t>(number->value);
     }
     if (const auto split = table_.boolean("split_data")) join_.split_data = split->value;
+    read_communicators();
     if (ways != 1 && table_.any("comm_id") == nullptr && table_.any("file") == nullptr &&
         table_.any("master") == nullptr) {
       table_.error(join_.line, "comm_id", "nothing",
@@ -100,6 +102,24 @@ class JoinReader {
                      (nic.v4   ? ": " + nic.v4->text()
                       : nic.v6 ? ": " + nic.v6->text()
                                : ""));
+  }
+
+  void read_communicators() {
+    const TomlNode* given = table_.any("communicators");
+    if (given == nullptr) return;
+    if (given->kind == TomlNode::Kind::kString && given->text == "any") {
+      join_.communicators.reset();
+    } else if (given->kind == TomlNode::Kind::kInteger && given->integer >= 1 &&
+               given->integer <= kMostCommunicators) {
+      join_.communicators = static_cast<uint32_t>(given->integer);
+    } else {
+      table_.error(given->line, "communicators", given->describe(),
+                   "how many are joined one after another, from 1 on, or \"any\": as many as come");
+    }
+    if (join_.way == NcclJoinConfig::Way::kStore && !join_.joins_once()) {
+      table_.error(given->line, "communicators", given->describe(),
+                   "with PyTorch's store a job has one: its process groups are joined with it");
+    }
   }
 
   /// Two communicators do not meet at one place.

@@ -79,8 +79,14 @@ const std::optional<Result<NcclUniqueId>>& UniqueIdFile::poll(Time now) {
   size_ = content.bytes.size();
   if (!id && now - grown_ < kHalfWritten) return result_;
   if (!id) id = fail(path_ + ": " + id.error().text);
+  if (id && former_ && *id == *former_) return result_;
   result_ = std::move(id);
   return result_;
+}
+
+void UniqueIdFile::look_for_next() {
+  if (result_ && *result_) former_ = **result_;
+  result_.reset();
 }
 
 Result<void> write_unique_id_file(const std::string& path, const NcclUniqueId& id) {

@@ -24,6 +24,9 @@ class UniqueIdFile {
   /// later call after an error or an id gives the same again. Errors name the file.
   const std::optional<Result<NcclUniqueId>>& poll(Time now);
 
+  /// After an id or an error: goes on with the next id that is written there.
+  void look_for_next();
+
   /// It was there when this was made, and has not been written since: perhaps by an earlier run.
   bool is_old() const { return found_.has_value(); }
 
@@ -35,6 +38,7 @@ class UniqueIdFile {
   size_t size_ = 0;                                       ///< when last looked at
   Time grown_;
   std::optional<Result<NcclUniqueId>> result_;
+  std::optional<NcclUniqueId> former_;  ///< that was read before
 };
 
 /// Writes its 128 bytes, as programs read them, for real ranks when the root is emulated: to a

@@ -1,0 +1,153 @@
+"""Communicators of NCCL's that come and go while `run` goes on: one after another, by one process or several, and such as end in the middle
+of an operation. The real rank is the reference rank on a soft NIC; its results are right to the bit."""
+
+import subprocess
+import time
+import unittest
+
+import nccl_job
+import stage
+from soft_nic_links import Vhost
+
+LONGEST = 60  # seconds
+SOON = 10  # the same: until `run` has to say something
+
+
+class Life(stage.Stage):
+    @classmethod
+    def setUpClass(cls):
+        if why := Vhost.missing():
+            raise unittest.SkipTest(f"it needs {why}")
+
+    def begin(self, communicators, minor=28, more="", tables="", order='["gpu", "w*"]', rate="1Gbit/s", join=None, **keys):
+        """A run of four ranks whose emulated ones join so many communicators."""
+        keys = {"algorithm": "ring", "sizes": '["64KiB", "256KiB"]', "channels": 2, **keys}
+        join = join or f'file = "{self.folder / "id"}"'
+        config = self.folder / "run.toml"
+        config.write_text(nccl_job.NODES.format(
+            emulated=3, idle="sleep", socket=self.socket, collective="all_reduce", protocol="simple", iterations=2, payload="exact",
+            minor=minor, order=order, join=join, more=f", communicators = {communicators}{more}", **keys).replace("1Gbit/s", rate) + tables)
+        return self.start(config, "--control", str(self.folder / "control"))
+
+    def rank(self, emulator, *options):
+        command = Vhost(stage.NODE_ADDRESS, self.socket).command(
+            self.build, [self.build / "tests/rigs/nccl_rank/nccl_rank_node", emulator.config, *options])
+        program = stage.favoured(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(program.stdout.close)
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        return program
+
+    def assert_verified(self, program, count):
+        """It has ended well, with so many operations, all right."""
+        try:
+            said = program.communicate(timeout=LONGEST)[0]
+        except subprocess.TimeoutExpired:
+            self.fail((self.folder / "run.log").read_text())
+        self.assertEqual(program.returncode, 0, said + (self.folder / "run.log").read_text())
+        operations = [line for line in said.splitlines() if line.startswith("all_reduce ")]
+        self.assertEqual(len(operations), count, said)
+        self.assertEqual([operation for operation in operations if not operation.endswith(", 0 wrong")], [], said)
+
+    def wait_for(self, emulator, words, seconds=SOON):
+        """The seconds until the run says so."""
+        start = time.monotonic()
+        while words not in emulator.log.read_text():
+            self.assertLess(time.monotonic() - start, seconds, f"{words}:\n{emulator.log.read_text()}")
+            time.sleep(0.02)
+        return time.monotonic() - start
+
+    def killed_in(self, emulator, operation):
+        """A rank that stood in that operation and was killed."""
+        program = self.rank(emulator, "--stop", str(operation))
+        for line in program.stdout:
+            if line.startswith("stands in"):
+                break
+        self.end(program)
+
+    def end(self, program):
+        """SIGKILL; the process is the program itself, which others have started by exec."""
+        program.kill()
+        program.wait(LONGEST)
+
+    def communicators(self, emulator, done, status=(0, stage.NOT_FAITHFUL)):
+        """Those of the report, once it has so many operations done of each."""
+        self.assertIn(emulator.wait(LONGEST), status)
+        job, = self.valid_report(emulator)["jobs"]
+        self.assertEqual([one["done"] for one in job["communicators"]], done, emulator.log.read_text())
+        self.assertEqual((job["planned"], job["done"]), (4 * len(done), sum(done)))
+        self.assertEqual([one["communicator"] for one in job["collectives"]],
+                         [number for number, count in enumerate(done, 1) for _ in range(count)])
+        return job["communicators"]
+
+    def test_one_after_another(self):
+        """Of one process, then of another; the root is the real rank's or an emulated one's."""
+        for minor, order, keys in ((28, '["gpu", "w*"]', {}), (22, '["w0", "gpu", "w1", "w2"]', {}),
+                                   (30, '["gpu", "w*"]', {"algorithm": "tree"}),
+                                   (25, '["w0", "gpu", "w1", "w2"]', {"join": 'comm_id = "10.9.0.2:5555"'}),
+                                   (28, '["gpu", "w*"]', {"join": 'comm_id = "10.9.0.1:5555"'})):
+            with self.subTest(release=f"2.{minor}", order=order, **keys):
+                (self.folder / "id").unlink(missing_ok=True)
+                emulator = self.begin(3, minor, order=order, **keys)
+                self.assert_verified(self.rank(emulator, "--communicators", "2"), 8)
+                self.assert_verified(self.rank(emulator), 4)
+                communicators = self.communicators(emulator, [4, 4, 4])
+                self.assertEqual({one["end"] for one in communicators}, {"the real ranks have left the communicator"})
+                joined = [one["joined_ps"] for one in communicators]
+                self.assertEqual(sorted(joined), joined)
+                self.assert_holds(emulator.capture, "--open-end")
+
+    def test_a_rank_that_is_killed(self):
+        """In the middle of an operation: `run` says who and what, and takes the next one."""
+        for algorithm, order in (("ring", '["gpu", "w*"]'), ("tree", '["w0", "gpu", "w1", "w2"]')):
+            with self.subTest(algorithm=algorithm, order=order):
+                (self.folder / "id").unlink(missing_ok=True)
+                emulator = self.begin(2, algorithm=algorithm, order=order)
+                self.killed_in(emulator, 3)
+                took = self.wait_for(emulator, " (gpu) has gone in the middle of operation 3 of 4 (all_reduce ")
+                self.assertIn("; 2 of 4 operations were done; emulated ranks wait for the next one", emulator.log.read_text())
+                print(f"{algorithm}: named {took:.2f} s after the kill")
+                self.assert_verified(self.rank(emulator), 4)
+                killed, right = self.communicators(emulator, [2, 4], status=(stage.NOT_FAITHFUL,))
+                self.assertEqual(killed["verdict"], "not faithful")
+                self.assertIn("has gone in the middle of operation 3 of 4", killed["end"])
+                self.assertEqual(right["end"], "the real ranks have left the communicator")
+                self.assertIn(f"job 'nccl', communicator 1: 2 of 4 operations were done: {killed['end']}",
+                              self.valid_report(emulator)["verdict"]["reasons"])
+
+    def test_an_abort_and_the_next_one(self):
+        """ncclCommAbort, and a new communicator of the same process."""
+        emulator = self.begin(2)
+        self.assert_verified(self.rank(emulator, "--abort", "2", "--communicators", "2"), 1 + 4)
+        aborted, _ = self.communicators(emulator, [1, 4], status=(stage.NOT_FAITHFUL,))
+        self.assertIn("has gone in the middle of operation 2 of 4", aborted["end"])
+
+    def test_a_rank_that_is_killed_before_it_has_joined(self):
+        """Its unique id is there, and nobody behind it."""
+        emulator = self.begin(2)
+        program = self.rank(emulator, "--stop-first")
+        self.wait_for(emulator, "communicator of 4 ranks, root on gpu", LONGEST)
+        self.end(program)
+        self.assert_verified(self.rank(emulator), 4)
+        self.communicators(emulator, [0, 4], status=(stage.NOT_FAITHFUL,))
+
+    def test_one_only(self):
+        """By default the run is over with the first one, and says what a further one needs."""
+        emulator = self.begin(1)
+        self.assert_verified(self.rank(emulator), 4)
+        self.assertIn(emulator.wait(LONGEST), (0, stage.NOT_FAITHFUL))
+        job, = self.valid_report(emulator)["jobs"]
+        self.assertEqual((job["done"], "communicators" in job), (4, False))
+        self.assertIn("the real ranks have left the communicator", emulator.log.read_text())
+
+    def test_any_number(self):
+        """Until the run is stopped; faithful or not, by what was done."""
+        emulator = self.begin('"any"')
+        self.assert_verified(self.rank(emulator, "--communicators", "4"), 16)
+        self.wait_for(emulator, "communicator 4: the real ranks have left the communicator")
+        self.assertIn(emulator.stop(), (0, stage.NOT_FAITHFUL))
+        self.assertEqual(len(self.communicators(emulator, [4, 4, 4, 4])), 4)
+
+
+if __name__ == "__main__":
+    stage.main(live=False)
