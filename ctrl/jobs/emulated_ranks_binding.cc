@@ -41,6 +41,13 @@ bool EmulatedRanksBinding::is_needed(uint32_t link) const {
          setup_.job.messages(0, link) > 0;
 }
 
+std::optional<uint32_t> EmulatedRanksBinding::missing_link() const {
+  if (joined_ == 0 || all_joined() || job_.operations != OperationsMode::kTold) return std::nullopt;
+  uint32_t link = 0;
+  while (setup_.job.links[link].among_real() || !is_needed(link) || ends_[link].joined) ++link;
+  return link;
+}
+
 Result<void> EmulatedRanksBinding::allocate() {
   const CollectiveJob& job = setup_.job;
   std::vector<const uint8_t*> received(ends_.size(), nullptr);

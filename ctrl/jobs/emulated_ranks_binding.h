@@ -44,6 +44,8 @@ class EmulatedRanksBinding {
   /// All links have joined that the first operation uses, if operations are told: NCCL may connect
   /// the others when it first uses them. Else all.
   bool all_joined() const { return joined_ == needed_; }
+  /// Where some of these have joined, and others not: one of those.
+  std::optional<uint32_t> missing_link() const;
   /// The job may begin: with told operations once all_joined(), else at any time.
   void start();
   /// Takes all queue pairs away.

@@ -159,7 +159,7 @@ void JobRunner::begin_again(size_t number) {
   Job& job = jobs_[number];
   auto again = begin_job_again(*job.state);
   if (!again) {
-    job.failure = again.error().text;
+    job.no_further = again.error().text;
     return;
   }
   if (recorded_) {
@@ -169,7 +169,7 @@ void JobRunner::begin_again(size_t number) {
   job.state = std::move(*again);
   job.watch = {};
   if (auto hosted = host(job, job.own == nullptr ? config_.jobs[number] : *job.own); !hosted) {
-    job.failure = hosted.error().text;
+    job.no_further = hosted.error().text;
     return;
   }
   if (recorded_) job.emulated->record();

@@ -112,7 +112,7 @@ class JobRunner final : public RingObserver {
   /// Emulated ranks may be joined.
   bool is_ready(size_t job) const { return !jobs_[job].forgetting; }
   /// Why they will never be again, or empty.
-  const std::string& failure(size_t job) const { return jobs_[job].failure; }
+  const std::string& no_further(size_t job) const { return jobs_[job].no_further; }
   void begun(size_t job) { jobs_[job].has_begun = true; }
   /// All real ranks stand ready.
   bool has_begun(size_t job) const { return jobs_[job].has_begun; }
@@ -157,7 +157,7 @@ class JobRunner final : public RingObserver {
     // Of a job that joins several communicators:
     std::optional<JobReport> former;  ///< of all that are over
     bool forgetting = false;          ///< the last one of these
-    std::string failure;              ///< why no further one can be joined
+    std::string no_further;           ///< why no further one can be joined
     std::optional<Time> joined;       ///< the present one, by its real ranks
     /// Timelines are of all communicators.
     struct Played {

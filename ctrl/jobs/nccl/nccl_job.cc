@@ -223,14 +223,14 @@ void NcclJob::let_go(bool all) {
 void NcclJob::poll(Time now) {
   now_ = now;
   if (over_) return;
-  if (!runner_.failure(number_).empty()) return end(runner_.failure(number_));
+  if (!runner_.no_further(number_).empty()) return end(runner_.no_further(number_));
   test(now);
   if (!runner_.is_ready(number_)) return;
   let_go(is_done());
   identity_.poll(now);
   if (!identity_.failure().empty()) return end(identity_.failure());
   begin(now);
-  if (communicator_ == nullptr) return;
+  if (communicator_ == nullptr) return look_for_identity();
   sockets_.poll();
   groups_.poll();
   settle();
@@ -283,43 +283,6 @@ void NcclJob::look_for_further() {
                     : "nobody joins it, join = { communicators = " + std::to_string(ended_ + 2) +
                           " } would, once the real ranks have "
                           "left the present one"));
-}
-
-/// Of what real ranks should not do.
-void NcclJob::complain() {
-  const auto waiting = [&] {
-    std::vector<std::string> lines = communicator_->waiting();
-    std::erase_if(lines, [](const std::string& line) { return line.starts_with("nothing"); });
-    return lines;
-  };
-  for (const std::string& line : mistakes_.look(now_, setup(), emulated().progress(), waiting)) {
-    say(line);
-  }
-  const NcclLinks::Unplanned beside = links_.unplanned();
-  bool failed = beside.failed > 0;
-  uint64_t violations = beside.violations, registered = beside.registered;
-  for (const CollectiveProgress* progress : runner_.progress(number_)) {
-    failed = failed || progress->failed;
-    violations += progress->violations;
-    registered += progress->registered;
-  }
-  if (failed) {
-    say_once(Once::kFailed,
-             std::string("a queue pair has failed: packets of its connection are not answered. ") +
-                 kRoceAdvice);
-  }
-  if (violations > 0) {
-    say_once(Once::kViolations,
-             "a message of the real rank is none that the operations of the job allow; the report "
-             "counts them");
-  }
-  if (registered > 0) {
-    say_once(
-        Once::kRegistered,
-        "the real rank receives into registered user buffers (ncclCommRegister, or captured CUDA "
-        "graphs): their messages are not those of the job's schedule; NCCL_LOCAL_REGISTER=0 and "
-        "NCCL_GRAPH_REGISTER=0 on the real node turn that off");
-  }
 }
 
 void NcclJob::end(const std::string& failure) {

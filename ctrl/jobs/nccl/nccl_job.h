@@ -94,6 +94,10 @@ class NcclJob final : public NetIbObserver {
   /// A queue pair of its ranks stands.
   bool is_connected(NodeId real) const;
   void complain();
+  /// The communicator's unique id has not come.
+  void look_for_identity();
+  /// Of a link of the first operation that the real rank has not connected, as it has others.
+  std::string missing_text(uint32_t link) const;
   /// Once its unique id is known.
   void begin(Time now);
   void look_at_mtu(uint32_t mtu);
@@ -115,7 +119,17 @@ class NcclJob final : public NetIbObserver {
   bool look_for_gone();
   void look_for_further();
   void say(const std::string& line) const;
-  enum class Once : uint8_t { kFailed, kViolations, kRegistered, kChannels, kMtu, kFurther, kGone };
+  enum class Once : uint8_t {
+    kFailed,
+    kViolations,
+    kRegistered,
+    kChannels,
+    kMtu,
+    kFurther,
+    kGone,
+    kUnplanned,
+    kIdentity
+  };
   /// What has been said before is not said again, with other figures neither.
   void say_once(Once what, std::string_view line);
 
@@ -141,8 +155,9 @@ class NcclJob final : public NetIbObserver {
   std::deque<Leaving> leaving_;
   Time now_;  ///< of control's turn
   bool settled_ = false, over_ = false;
-  uint32_t ended_ = 0;               ///< communicators that are over
-  Time gone_since_ = Time::never();  ///< a real rank, in the middle of an operation
+  uint32_t ended_ = 0;                ///< communicators that are over
+  Time gone_since_ = Time::never();   ///< a real rank, in the middle of an operation
+  Time waits_since_ = Time::never();  ///< for its unique id
   std::set<Once> said_;
   NcclMistakes mistakes_;
   std::string failure_;

@@ -90,14 +90,17 @@ std::optional<Duration> NcclLinks::latency(const NcclConnector& connector) const
 }
 
 NcclLinks::Unplanned NcclLinks::unplanned() const {
-  Unplanned all = former_;
+  Unplanned all;
   for (const Beside& of_shard : beside_) {
-    const UnplannedTraffic& traffic = of_shard.links.traffic();
-    all.sent += traffic.messages_sent;
-    all.received += traffic.messages_received;
-    all.violations += traffic.violations;
-    all.registered += traffic.registered;
-    all.failed += traffic.failed;
+    const UnplannedTraffic& own = of_shard.links.traffic();
+    all.own += own.messages_sent + own.messages_received;
+    for (const UnplannedTraffic* traffic : {&own, &of_shard.links.children()}) {
+      all.sent += traffic->messages_sent;
+      all.received += traffic->messages_received;
+      all.violations += traffic->violations;
+      all.registered += traffic->registered;
+      all.failed += traffic->failed;
+    }
   }
   return all;
 }

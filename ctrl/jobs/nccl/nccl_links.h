@@ -37,6 +37,7 @@ class NcclLinks {
   /// Of connections that no operation uses.
   struct Unplanned {
     uint64_t sent = 0, received = 0;  ///< messages, to real ranks and from them
+    uint64_t own = 0;                 ///< of them: in the job's own communicator
     uint64_t violations = 0, registered = 0, failed = 0;
   };
   Unplanned unplanned() const;

@@ -34,7 +34,8 @@ Result<EndpointReady> UnplannedLinks::create(const NodeConfig& emulated, const N
 Result<UnplannedLinks::Link*> UnplannedLinks::reserve(NodeId node, const EndpointRequest& request) {
   const NcclLinkRequest& wanted = *request.nccl;
   const bool real_sends = wanted.connector.real_sends;
-  auto link = std::make_shared<Link>(real_sends, *traffic_);
+  const bool of_child = wanted.connector.communicator != 0;
+  auto link = std::make_shared<Link>(real_sends, of_child ? children_ : traffic_);
   EndpointReady& end = link->end;
   const auto give_back = [&] {
     for (const Qpn qpn : end.qpns) control_.return_qpn(qpn);
@@ -99,8 +100,8 @@ void UnplannedLinks::connect(Link& link, const NodeConfig& emulated, const NodeC
                                           .several_receives = connector.index != 0,
                                           .sizes_va = wanted.fifo_address,
                                           .sizes_rkey = keys,
-                                          .violations = &traffic_->violations,
-                                          .registered = &traffic_->registered});
+                                          .violations = &link.traffic->violations,
+                                          .registered = &link.traffic->registered});
       } else {
         link.staging.reset(new uint8_t[size_t{layout.slots} * layout.entry_bytes]);
         link.connection.receiver().connect({.qps = qps,
@@ -144,7 +145,7 @@ void UnplannedLinks::remove(const NcclConnector& connector) {
   }
   const auto left = std::make_shared<size_t>(link->end.qpns.size());
   for (const Qpn qpn : link->end.qpns) {
-    control.remove_qp(qpn, [link, left, traffic = traffic_, &control] {
+    control.remove_qp(qpn, [link, left, &control] {
       if (--*left == 0) control.remove_region(link->region.index);
     });
   }

@@ -36,12 +36,16 @@ class UnplannedLinks {
   /// Whether the connection is one of these.
   bool has(const NcclConnector& connector) const { return links_.contains(connector); }
 
-  /// Of all connections, those that are gone too.
+  /// Of all connections of the job's own communicator, those that are gone too; and of children's.
   const UnplannedTraffic& traffic() const { return *traffic_; }
+  const UnplannedTraffic& children() const { return *children_; }
 
  private:
   struct Link {
-    Link(bool real_sends, UnplannedTraffic& traffic) : connection(real_sends, traffic) {}
+    Link(bool real_sends, std::shared_ptr<UnplannedTraffic> of)
+        : traffic(std::move(of)), connection(real_sends, *traffic) {}
+    /// Lives as long as the shard has the link.
+    const std::shared_ptr<UnplannedTraffic> traffic;
     UnplannedConnection connection;
     EndpointReady end;
     ExposedRegion region;
@@ -57,8 +61,8 @@ class UnplannedLinks {
   const Config& config_;
   ShardControl& control_;
   const Settings settings_;
-  /// Of links that the shard has not let go of yet, too.
   std::shared_ptr<UnplannedTraffic> traffic_ = std::make_shared<UnplannedTraffic>();
+  std::shared_ptr<UnplannedTraffic> children_ = std::make_shared<UnplannedTraffic>();
   std::map<NcclConnector, std::shared_ptr<Link>> links_;
 };
 
