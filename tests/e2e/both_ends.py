@@ -11,6 +11,8 @@ import sys
 RECORD = struct.Struct("<IIII")  # seconds, nanoseconds, bytes here, bytes on the wire
 HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)  # pcap with nanoseconds, Ethernet
 SO_TIMESTAMPNS, SO_RCVBUFFORCE, PACKET_OUTGOING, ETH_P_ALL = 35, 33, 4, 3
+SOL_PACKET, PACKET_AUXDATA, VLAN_VALID = 263, 8, 0x10
+MACS = 12  # bytes, before a tag
 
 
 def record(interface, path):
@@ -18,11 +20,16 @@ def record(interface, path):
         heard.bind((interface, 0))
         heard.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 26)
         heard.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        heard.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         out.write(HEADER)  # now it hears
         while True:
             frame, about, _, sender = heard.recvmsg(1 << 16, 512)
-            if sender[2] != PACKET_OUTGOING and about:
-                seconds, nanoseconds = struct.unpack_from("qq", about[0][2])
+            said = {(level, kind): data for level, kind, data in about}
+            if sender[2] != PACKET_OUTGOING and (socket.SOL_SOCKET, SO_TIMESTAMPNS) in said:
+                seconds, nanoseconds = struct.unpack_from("qq", said[socket.SOL_SOCKET, SO_TIMESTAMPNS])
+                status, *_, tag, kind = struct.unpack_from("IIIHHHH", said[SOL_PACKET, PACKET_AUXDATA])
+                if status & VLAN_VALID:  # the kernel takes it out
+                    frame = frame[:MACS] + struct.pack("!HH", kind, tag) + frame[MACS:]
                 out.write(RECORD.pack(seconds, nanoseconds, len(frame), len(frame)) + frame)
 
 

@@ -2,10 +2,12 @@
 
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
+import both_ends
 import stage
 
 SERVER, CLIENT = "10.8.0.2", "10.8.0.1"
@@ -116,6 +118,30 @@ class PairOnCable(OnCable):
         finally:
             other.kill()
             other.wait()
+
+    def heard(self):
+        """Begins to record; returns what ends it and judges what both ends heard, in `self.capture`."""
+        paths = [self.folder / f"heard{end}" for end in (0, 1)]
+        ears = []
+        for end, path in enumerate(paths):
+            command = self.cable.command(end, [sys.executable, both_ends.__file__, "soft0", str(path)])
+            ears.append(stage.favoured(command))
+            self.addCleanup(ears[-1].wait)
+            self.addCleanup(ears[-1].kill)
+        while not all(path.exists() and path.stat().st_size for path in paths):
+            subprocess.run(["sleep", "0.05"], check=True)
+
+        def judge():
+            sizes = None
+            while sizes != (now := [path.stat().st_size for path in paths]):  # busy machines hear late
+                sizes = now
+                subprocess.run(["sleep", "0.5"], check=True)
+            for ear in ears:
+                ear.kill()
+            self.capture = self.folder / "heard.pcap"
+            self.capture.write_bytes(both_ends.joined(paths))
+            return stage.roce_check(stage.Stage.build / "tools/roce_check/roce-check", self.capture)
+        return judge
 
     def wait_for_server(self, shows, end=1):
         for _ in range(LONGEST * 10):

@@ -1,10 +1,8 @@
 """Unmodified programs that connect two soft NICs by RDMA-CM, in one process and in several; what both ends heard is held to all rules."""
 
 import os
-import subprocess
 import sys
 
-import both_ends
 import stage
 from soft_nic_cable import LISTENS, LONGEST, SERVER, PairOnCable
 
@@ -93,27 +91,6 @@ class Connections(PairOnCable):
             self.assert_ends(*program)
         self.output(0, "rping", "-c", "-a", SERVER, "-p", "4002", "-C", "300")  # the one that is left
         self.assert_ends(*servers[2])
-
-    def heard(self):
-        """Begins to record; returns what ends it and judges what both ends heard."""
-        paths = [self.folder / f"heard{end}" for end in (0, 1)]
-        ears = []
-        for end, path in enumerate(paths):
-            command = self.cable.command(end, [sys.executable, both_ends.__file__, "soft0", str(path)])
-            ears.append(stage.favoured(command))
-            self.addCleanup(ears[-1].wait)
-            self.addCleanup(ears[-1].kill)
-        while not all(path.exists() and path.stat().st_size for path in paths):
-            subprocess.run(["sleep", "0.05"], check=True)
-
-        def judge():
-            subprocess.run(["sleep", "0.2"], check=True)
-            for ear in ears:
-                ear.kill()
-            capture = self.folder / "heard.pcap"
-            capture.write_bytes(both_ends.joined(paths))
-            return stage.roce_check(stage.Stage.build / "tools/roce_check/roce-check", capture)
-        return judge
 
     def test_what_two_of_them_say_to_each_other_holds(self):
         judge = self.heard()

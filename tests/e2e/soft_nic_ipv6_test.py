@@ -1,9 +1,6 @@
-"""Unmodified verbs programs on soft NICs over IPv6: between two of them, and with an emulated node over packet sockets and over vhost-user."""
+"""Unmodified verbs programs on soft NICs over IPv6: between two of them, and with an emulated node over packet sockets and over
+vhost-user."""
 
-import subprocess
-import sys
-
-import both_ends
 import soft_nic_emulated_test
 import soft_nic_vhost_test
 import stage
@@ -72,14 +69,7 @@ class TwoSoftNics(PairOnCable):
         self.assertIn("RDMA_CM_EVENT_ADDR_ERROR", nobody)
 
     def test_connections_by_rdma_cm_hold(self):
-        paths = [self.folder / f"heard{end}" for end in (0, 1)]
-        ears = []
-        for end, path in enumerate(paths):
-            ears.append(stage.favoured(self.cable.command(end, [sys.executable, both_ends.__file__, "soft0", str(path)])))
-            self.addCleanup(ears[-1].wait)
-            self.addCleanup(ears[-1].kill)
-        while not all(path.exists() and path.stat().st_size for path in paths):
-            subprocess.run(["sleep", "0.05"], check=True)
+        judge = self.heard()
         shown = self.connected("rping", "-a", SERVER6, "-C", "20", "-v", server=("-s",), client=("-c",))
         self.assertEqual(shown.count("ping data: rdma-ping-"), 20, shown)
         self.assertIn("return status 0", self.connected("udaddy", "-c", "3", server=("-b", SERVER6), client=("-s", SERVER6)))
@@ -91,12 +81,7 @@ class TwoSoftNics(PairOnCable):
         self.assertIn("end 0", self.output(0, "rdma_client", "-s", SERVER6))
         self.assertEqual(server.wait(timeout=LONGEST), 0, self.log.read_text())
         self.pair("ib_write_bw", "-F", "-x", "1", "-n", "5", "-s", "65536")
-        subprocess.run(["sleep", "0.2"], check=True)
-        for ear in ears:
-            ear.kill()
-        capture = self.folder / "heard.pcap"
-        capture.write_bytes(both_ends.joined(paths))
-        holds, text = stage.roce_check(stage.Stage.build / "tools/roce_check/roce-check", capture)
+        holds, text = judge()
         self.assertTrue(holds, text)
         self.assertRegex(text, r"cm +holds")
         self.assertRegex(text, r"acknowledged +holds")
@@ -164,9 +149,10 @@ class OverVhost(Clients, without_tests(soft_nic_vhost_test.OverVhost)):
 
     def test_ipv6_alone(self):
         self.served("perftest.toml", only_v6=True)
-        shown = self.output(0, "ibv_devinfo", "-v", options=("--address", f"{REAL6}/64"))
+        only = ("--address", f"{REAL6}/64")
+        shown = self.output(0, "ibv_devinfo", "-v", options=only)
         self.assertRegex(shown, rf"GID\[\s*0\]:\s+{REAL6}, RoCE v2")
-        self.assertIn("100 iters in", self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", NODE6, options=("--address", f"{REAL6}/64")))
+        self.assertIn("100 iters in", self.output(0, "ibv_rc_pingpong", "-g", "0", "-n", "100", NODE6, options=only))
         self.assert_all_served(1)
 
 

@@ -29,6 +29,7 @@ class WithRxe(OnCable):
     """The soft NIC's frames come by packet sockets on a veth."""
 
     shown_by_cm = (RXE, SOFT)
+    gid, guest = GID, ("--ip", f"{RXE}/24")
 
     def setUp(self):
         super().setUp()
@@ -57,7 +58,7 @@ class WithRxe(OnCable):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end_cable)
         self.assertEqual(self.joint.stdout.readline(), "ready\n", "the cable's message stands below")
-        self.node = stage.VirtualNode(self.folder / "vnode", "rxe", socket, "--ip", f"{RXE}/24", "--mtu", "4200")
+        self.node = stage.VirtualNode(self.folder / "vnode", "rxe", socket, *self.guest, "--mtu", "4200")
         self.addCleanup(self.node.stop)
 
     def end_cable(self):
@@ -142,7 +143,7 @@ class WithRxe(OnCable):
         size = [] if kind == "atomic" else ["-s", "65536" if what == "bw" else "8"]
         # More patience than perftest's own half a second: other tests have the CPUs, too.
         patience = () if "-u" in options else ("-u", "18")
-        for printed in self.of_both(f"ib_{kind}_{what}", "-F", lambda end: ("-x", GID[end]), "-n", "100", *size, *patience, *options,
+        for printed in self.of_both(f"ib_{kind}_{what}", "-F", lambda end: ("-x", self.gid[end]), "-n", "100", *size, *patience, *options,
                                     **more):
             rows = [line for line in printed.splitlines() if line.split()[1:2] == ["100"]]
             self.assertEqual(len(rows), 1, printed)
@@ -167,9 +168,9 @@ class WithRxe(OnCable):
 
     def test_pingpong_with_every_byte_compared(self):
         for options in ((), ("-e",), ("-s", "300000", "-m", "4096")):
-            for printed in self.of_both("ibv_rc_pingpong", lambda end: ("-g", GID[end]), "-n", "100", "-c", *options):
+            for printed in self.of_both("ibv_rc_pingpong", lambda end: ("-g", self.gid[end]), "-n", "100", "-c", *options):
                 self.assertIn("100 iters in", printed)
-        for printed in self.of_both("ibv_ud_pingpong", lambda end: ("-g", GID[end]), "-n", "100", "-c"):
+        for printed in self.of_both("ibv_ud_pingpong", lambda end: ("-g", self.gid[end]), "-n", "100", "-c"):
             self.assertIn("100 iters in", printed)
         self.assert_capture_holds()
 
@@ -188,6 +189,7 @@ class OverVhost(WithRxe):
 
     shown_by_cm = (RXE,)  # nothing shows that a soft NIC without a packet socket listens
     lose = ()
+    addresses = (f"{SOFT}/24",)
 
     @classmethod
     def setUpClass(cls):
@@ -201,7 +203,8 @@ class OverVhost(WithRxe):
         self.log = self.folder / "server.log"
         socket = self.folder / "soft.sock"
         self.environment = {**os.environ, "UNDERSTUDY_SOFT_NIC": f"vhost:{socket},tap=soft0"}
-        tap = f"ip tuntap add dev soft0 mode tap && ip addr add {SOFT}/24 dev soft0 && ip link set soft0 mtu 4200 up && echo there && exec cat"
+        own = "".join(f"ip addr add {address} dev soft0 && " for address in self.addresses)
+        tap = f"ip tuntap add dev soft0 mode tap && {own}ip link set soft0 mtu 4200 up && echo there && exec cat"
         self.namespace = subprocess.Popen([*OWN_NETWORK, "sh", "-c", tap], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(self.namespace.communicate)  # ends it, for its input does
         self.assertEqual(self.namespace.stdout.readline(), b"there\n")
@@ -216,6 +219,55 @@ class OverVhost(WithRxe):
                 f"LD_PRELOAD={library}", *words]
 
     test_perftest_by_rdma_cm_of_the_soft_nic = test_perftest_by_rdma_cm_of_the_guest = None
+
+
+class OverVhostInAVlanByIpv6(OverVhost):
+    """Both ends are in a VLAN and use their IPv6 GIDs; programs' TCP over IPv4 is in it, too."""
+
+    gid = {SOFT: "1", RXE: "2"}
+    guest = ("--ip", f"{RXE}/24", "--ip6", "fd00:9::2/64", "--vlan", "100", "--pcp", "3")
+    addresses = (f"{SOFT}/24", "fd00:9::1/64 nodad")
+
+    def setUp(self):
+        super().setUp()
+        self.environment["UNDERSTUDY_SOFT_NIC_VLAN"] = "100"
+
+    def test_perftest(self):
+        for kind, what in (("write", "bw"), ("send", "lat"), ("read", "bw"), ("atomic", "lat")):
+            self.perftest(kind, what)
+        self.assert_capture_holds()
+
+    def join(self, device):
+        share = self.folder / "share"
+        share.mkdir()
+        library = stage.Stage.build / "tools/soft_nic/libunderstudy_soft_nic.so"
+        shutil.copy(library, share)
+        needed = subprocess.run(["ldd", library], stdout=subprocess.PIPE, text=True, check=True).stdout
+        shutil.copy(re.search(r"=> (\S*libisal\S*)", needed)[1], share)
+        self.guest = (*self.guest, "--share", str(share))
+        super().join(device)
+
+    def in_the_guest(self, interface, vlan):
+        """What a program's command begins with, so that it uses a soft NIC beside rdma_rxe."""
+        return ["env", "LD_LIBRARY_PATH=/mnt", "LD_PRELOAD=/mnt/libunderstudy_soft_nic.so", f"UNDERSTUDY_SOFT_NIC={interface}",
+                f"UNDERSTUDY_SOFT_NIC_VLAN={vlan}"]
+
+    def test_a_soft_nic_has_the_addresses_of_the_kernels_interface_of_the_vlan(self):
+        for interface in ("eth0", "eth0.100"):
+            status, shown = self.run_at(RXE, [*self.in_the_guest(interface, 100), "ibv_devinfo", "-v"])
+            self.assertEqual((status, re.findall(r"GID\[ *\d+\]:\s+(\S+),", shown)), (0, [f"::ffff:{RXE}", "fd00:9::2"]), shown)
+        _, refused = self.run_at(RXE, [*self.in_the_guest("eth0.100", 101), "ibv_devices"])
+        self.assertIn("eth0.100 is the interface of VLAN 100: set UNDERSTUDY_SOFT_NIC_VLAN", refused)
+        for gid in ("0", "1"):
+            printed = self.pair(RXE, lambda end: self.in_the_guest("eth0", 100) if end == RXE else [], "ibv_rc_pingpong", "-g", gid,
+                                "-n", "50", "-c")
+            self.assertIn("50 iters in", printed)
+        self.assert_capture_holds()
+
+    def test_rping_with_every_byte_compared(self):
+        printed = self.pair(RXE, "rping", "-a", "fd00:9::2", "-C", "20", "-v", "-V", "-S", "60000", cm=True, serve=("-s",), call=("-c",))
+        self.assertEqual(printed.count("ping data: rdma-ping-"), 20, printed)
+        self.assert_capture_holds()
 
 
 class OverVhostWithLosses(OverVhost):

@@ -128,7 +128,8 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
         shown = self.output(0, "ibv_devinfo", status=125)
         self.assertIn(f"no socket {self.socket}", shown)
         self.assertIn("start `understudy run`", shown)
-        for wrong in (["--address", "10.9.0.1", "true"], ["--mtu", "big", "true"], ["--nonsense"], ["--socket"], []):
+        for wrong in (["--address", "10.9.0.1", "true"], ["--address", "fd00:9::1", "true"], ["--vlan", "4095", "true"], ["--vlan", "x", "true"],
+                      ["--vlan"], ["--mtu", "big", "true"], ["--nonsense"], ["--socket"], []):
             with self.subTest(wrong=wrong):
                 done = subprocess.run([WITH_SOFT_NIC, *wrong], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
                 self.assertEqual(done.returncode, 2, done.stderr)

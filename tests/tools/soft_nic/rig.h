@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -92,7 +93,7 @@ class SoftNicRig : public testing::Test {
   static constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-  SoftNicRig() {
+  explicit SoftNicRig(std::optional<uint16_t> vlan = {}) {
     for (size_t i = 0; i < 2; ++i) {
       Program& p = ends_[i];
       auto port = std::make_unique<CablePort>();
@@ -101,6 +102,7 @@ class SoftNicRig : public testing::Test {
       interface.name = "cable";
       interface.mac.bytes = {2, 0, 0, 0, 0, static_cast<uint8_t>(i + 1)};
       interface.addresses = addresses(i);
+      interface.vlan = vlan;
       interface.mtu = 4200;
       p.nic = std::make_unique<Nic>(interface, kWindow,
                                     (1 + static_cast<uint32_t>(i)) * Nic::kQueuePairs,

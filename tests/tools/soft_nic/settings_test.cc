@@ -24,6 +24,7 @@ TEST(SoftNicSettings, AllHaveDefaults) {
   EXPECT_TRUE(settings->addresses.empty());
   EXPECT_EQ(settings->name, "understudy0");
   EXPECT_EQ(settings->window, 256U);
+  EXPECT_FALSE(settings->vlan);
 }
 
 TEST(SoftNicSettings, APortIsAnInterfaceOrASocket) {
@@ -42,6 +43,11 @@ TEST(SoftNicSettings, APortIsAnInterfaceOrASocket) {
   ASSERT_TRUE(both);
   EXPECT_EQ(both->socket, "/run/a.sock");
   EXPECT_EQ(both->interface, "soft0");
+}
+
+TEST(SoftNicSettings, AVlanIsANumber) {
+  EXPECT_EQ(read({{kVlanVariable, "1"}})->vlan, 1);
+  EXPECT_EQ(read({{kVlanVariable, "4094"}})->vlan, 4094);
 }
 
 TEST(SoftNicSettings, ErrorsNameTheVariable) {
@@ -66,6 +72,9 @@ TEST(SoftNicSettings, ErrorsNameTheVariable) {
       {kWindowVariable, "0"},
       {kWindowVariable, "4097"},
       {kWindowVariable, "64k"},
+      {kVlanVariable, "0"},
+      {kVlanVariable, "4095"},
+      {kVlanVariable, "eth0.5"},
   };
   for (const auto& [variable, value] : wrong) {
     const auto settings = read({{variable, value}});

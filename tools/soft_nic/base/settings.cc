@@ -12,7 +12,7 @@ namespace understudy::soft_nic {
 
 namespace {
 
-constexpr uint32_t kMostWindow = 4096;
+constexpr uint32_t kMostWindow = 4096, kMostVlan = 4094;
 constexpr size_t kLongestName = 63;  // IBV_SYSFS_NAME_MAX with its end
 
 bool is_interface(std::string_view name) {
@@ -41,6 +41,14 @@ Result<void> read_device(std::string_view text, Settings& out) {
   if (!is_interface(name)) return refuse("the name of a network interface");
   out.interface = name;
   return {};
+}
+
+/// 1 to `most`; nothing for other texts.
+std::optional<uint32_t> read_number(std::string_view text, uint32_t most) {
+  uint32_t number = 0;
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && at == text.data() + text.size();
+  return whole && number > 0 && number <= most ? std::optional(number) : std::nullopt;
 }
 
 /// One address, or several with commas between them.
@@ -78,12 +86,18 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& lo
     out.name = name;
   }
   if (const char* text = lookup(kWindowVariable)) {
-    const std::string_view number = text;
-    const auto end = number.data() + number.size();
-    const auto [at, error] = std::from_chars(number.data(), end, out.window);
-    if (error != std::errc() || at != end || out.window == 0 || out.window > kMostWindow) {
+    const auto number = read_number(text, kMostWindow);
+    if (!number) {
       return fail(std::string(kWindowVariable) + "=" + text + ": 1 to 4096 packets are expected");
     }
+    out.window = *number;
+  }
+  if (const char* text = lookup(kVlanVariable)) {
+    const auto number = read_number(text, kMostVlan);
+    if (!number) {
+      return fail(std::string(kVlanVariable) + "=" + text + ": a VLAN of 1 to 4094 is expected");
+    }
+    out.vlan = static_cast<uint16_t>(*number);
   }
   if (!out.socket.empty() && out.interface.empty() && out.addresses.empty()) {
     return fail(std::string(kAddressVariable) + ": an address is expected beside " +

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ inline constexpr const char* kDeviceVariable = "UNDERSTUDY_SOFT_NIC";
 inline constexpr const char* kAddressVariable = "UNDERSTUDY_SOFT_NIC_ADDRESS";
 inline constexpr const char* kNameVariable = "UNDERSTUDY_SOFT_NIC_NAME";
 inline constexpr const char* kWindowVariable = "UNDERSTUDY_SOFT_NIC_WINDOW";
+inline constexpr const char* kVlanVariable = "UNDERSTUDY_SOFT_NIC_VLAN";
 
 /// In kDeviceVariable, before the name of the TAP beside a socket.
 inline constexpr const char* kTapOption = ",tap=";
@@ -25,6 +27,7 @@ struct Settings {
   std::vector<IpAddress> addresses;  ///< of the device, in the order of its GIDs; empty: those of
                                      ///< that interface
   std::string name = "understudy0";  ///< of the RDMA device
+  std::optional<uint16_t> vlan;      ///< 1..4094; unset: untagged
   uint32_t window = 256;             ///< request packets of a queue pair not acknowledged, 1..4096
 };
 

@@ -36,6 +36,13 @@ struct Device {
   const void* provider_table = nullptr;
 };
 
+/// A TAP's frames get the tag on their way to the socket: it is in the VLAN as it stands.
+Result<Interface> find(const Settings& settings) {
+  return settings.vlan && settings.socket.empty()
+             ? find_vlan_interface(settings.interface, settings.addresses, *settings.vlan)
+             : find_interface(settings.interface, settings.addresses);
+}
+
 Result<std::unique_ptr<Device>> make_device() {
   auto made = std::make_unique<Device>();
   auto settings = read_settings([](const char* name) { return std::getenv(name); });
@@ -44,10 +51,11 @@ Result<std::unique_ptr<Device>> make_device() {
   if (made->settings.interface.empty() && !made->settings.socket.empty()) {
     made->interface = bare_interface(made->settings.addresses);
   } else {
-    auto interface = find_interface(made->settings.interface, made->settings.addresses);
+    auto interface = find(made->settings);
     if (!interface) return fail(interface.error().text);
     made->interface = std::move(*interface);
   }
+  made->interface.vlan = made->settings.vlan;
   ibv_device& ibv = made->ibv;
   ibv.node_type = IBV_NODE_CA;
   ibv.transport_type = IBV_TRANSPORT_IB;

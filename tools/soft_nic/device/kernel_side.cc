@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -116,9 +117,13 @@ Result<UniqueFd> KernelSide::attach(const std::string& name) {
 
 KernelSide::KernelSide(Nic& nic, UniqueFd tap)
     : nic_(nic), tap_(std::move(tap)), stop_(eventfd(0, EFD_CLOEXEC)) {
-  nic_.set_kernel_side([this](std::span<const uint8_t> frame) {
+  nic_.set_kernel_side([this](std::span<const uint8_t> head, std::span<const uint8_t> rest) {
+    const auto piece = [](std::span<const uint8_t> bytes) {
+      return iovec{const_cast<uint8_t*>(bytes.data()), bytes.size()};
+    };
+    const iovec pieces[] = {piece(head), piece(rest)};
     // A full TAP drops, as a full NIC does.
-    [[maybe_unused]] const auto written = write(tap_.get(), frame.data(), frame.size());
+    [[maybe_unused]] const auto written = writev(tap_.get(), pieces, rest.empty() ? 1 : 2);
   });
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });

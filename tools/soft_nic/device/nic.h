@@ -37,6 +37,7 @@ struct NicCounters {
   uint64_t rx_frames = 0, tx_frames = 0;
   uint64_t bad_icrc = 0;       ///< dropped: damaged
   uint64_t other_address = 0;  ///< dropped: for somebody else
+  uint64_t other_vlan = 0;     ///< dropped: of another VLAN than ours, or untagged in one
   uint64_t unknown_qp = 0;     ///< dropped: no such queue pair, or not of this peer
   uint64_t malformed = 0;      ///< dropped: no frame we know
 };
@@ -111,10 +112,12 @@ class Nic {
   void touch_services();
 
   RegionTable& regions() { return regions_; }
-  /// What the kernel hears of frames that are not RoCE's, ARP and neighbour discovery among them; under the lock.
-  void set_kernel_side(std::function<void(std::span<const uint8_t>)> hear) {
-    to_kernel_ = std::move(hear);
-  }
+  /// What the kernel hears of frames that are not RoCE's, ARP and neighbour discovery among them;
+  /// under the lock.
+  /// Untagged: `head`, and `rest` behind it, where a tag stood between them.
+  using ToKernel =
+      std::function<void(std::span<const uint8_t> head, std::span<const uint8_t> rest)>;
+  void set_kernel_side(ToKernel hear) { to_kernel_ = std::move(hear); }
   /// A frame of the kernel's; lost where the port takes no more.
   void send_from_kernel(std::span<const uint8_t> frame);
 
@@ -137,7 +140,9 @@ class Nic {
   void frame(std::span<const uint8_t> bytes, Time now);
   void services_frame(const FrameView& view, const RoceView& roce, Time now);
   void ask(const IpAddress& hop);
-  void neighbour_frame(const FrameView& view, std::span<const uint8_t> bytes);
+  bool is_in_our_vlan(const FrameView& view) const;
+  void hand_to_kernel(const FrameView& view);
+  void neighbour_frame(const FrameView& view);
   void answer_neighbour(const FrameView& view);
   bool run_timers(Time now);
   bool send_from(QueuePair& qp, Time now);
@@ -150,7 +155,7 @@ class Nic {
   LoopPort loop_;
   const std::function<Time()> clock_;
   std::function<void()> alarm_;
-  std::function<void(std::span<const uint8_t>)> to_kernel_;
+  ToKernel to_kernel_;
   std::mutex mutex_;
   Neighbours neighbours_;
   RegionTable regions_{kRegions};

@@ -10,7 +10,8 @@ namespace understudy::soft_nic {
 
 namespace {
 
-constexpr int kTurn = 16;  ///< packets of one queue pair before the next one's
+constexpr size_t kTagAt = 12;  ///< behind the MACs
+constexpr int kTurn = 16;      ///< packets of one queue pair before the next one's
 constexpr Duration kPollsOn = Duration::us(20);
 constexpr int kMostAtOnce = 512;  ///< packets sent before packets are received again
 
@@ -26,18 +27,22 @@ void Nic::frame(std::span<const uint8_t> bytes, Time now) {
   FrameView view;
   RoceView roce;
   ++counters_.rx_frames;
-  switch (parse_frame(bytes, view, roce)) {
+  const FrameKind kind = parse_frame(bytes, view, roce);
+  if (!is_in_our_vlan(view)) {
+    ++counters_.other_vlan;
+    return;
+  }
+  switch (kind) {
     case FrameKind::kArp:
-      return neighbour_frame(view, bytes);
+      return neighbour_frame(view);
     case FrameKind::kRoce:
       break;
     case FrameKind::kIp:
-      if (is_neighbour_frame(view)) return neighbour_frame(view, bytes);
+      if (is_neighbour_frame(view)) return neighbour_frame(view);
       [[fallthrough]];
     case FrameKind::kMacControl:
     case FrameKind::kOther:
-      if (to_kernel_) to_kernel_(bytes);
-      return;
+      return hand_to_kernel(view);
     default:
       ++counters_.malformed;
       return;
@@ -104,17 +109,36 @@ bool Nic::send_to_services(const CmEnds& ends, std::span<const uint8_t> bytes) {
   return true;
 }
 
-void Nic::neighbour_frame(const FrameView& view, std::span<const uint8_t> bytes) {
+bool Nic::is_in_our_vlan(const FrameView& view) const {
+  const uint16_t vlan = view.vlans > 0 ? view.vlan[0].vid() : uint16_t{0};
+  return view.vlans < 2 && vlan == interface_.vlan.value_or(0);
+}
+
+void Nic::hand_to_kernel(const FrameView& view) {
+  if (!to_kernel_) return;
+  if (!interface_.vlan) return to_kernel_(view.frame, {});
+  to_kernel_(view.frame.first(kTagAt), view.frame.subspan(kTagAt + sizeof(VlanTag)));
+}
+
+void Nic::neighbour_frame(const FrameView& view) {
   const bool asks_us = neighbours_.hear(view);
-  if (to_kernel_) return to_kernel_(bytes);  // it answers
+  if (to_kernel_) return hand_to_kernel(view);  // it answers
   if (asks_us && !port_->kernel_answers()) answer_neighbour(view);
 }
 
 void Nic::send_from_kernel(std::span<const uint8_t> frame) {
-  uint8_t* out = port_->reserve(static_cast<uint32_t>(frame.size()));
+  if (frame.size() < sizeof(EthHeader)) return;
+  const size_t tag_bytes = interface_.vlan ? sizeof(VlanTag) : 0;
+  const auto bytes = static_cast<uint32_t>(frame.size() + tag_bytes);
+  uint8_t* out = port_->reserve(bytes);
   if (out == nullptr) return;
-  std::memcpy(out, frame.data(), frame.size());
-  port_->commit(static_cast<uint32_t>(frame.size()));
+  std::memcpy(out, frame.data(), kTagAt);
+  if (interface_.vlan) {
+    const Be16 tag[] = {kEtherVlan, *interface_.vlan};
+    std::memcpy(out + kTagAt, tag, sizeof tag);
+  }
+  std::memcpy(out + kTagAt + tag_bytes, frame.data() + kTagAt, frame.size() - kTagAt);
+  port_->commit(bytes);
   port_->flush();
 }
 

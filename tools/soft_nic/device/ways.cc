@@ -2,6 +2,17 @@
 
 namespace understudy::soft_nic {
 
+namespace {
+
+constexpr unsigned kPriorityShift = 13;
+
+/// The service level; without one the class selector of the traffic class (RFC 2474, 4.2.2).
+unsigned priority_of(const ibv_ah_attr& vector) {
+  return vector.sl != 0 ? vector.sl & 7U : vector.grh.traffic_class >> 5U;
+}
+
+}  // namespace
+
 IpAddress destination_of(const ibv_ah_attr& vector) {
   return IpAddress::v6_bytes(vector.grh.dgid.raw);
 }
@@ -21,6 +32,7 @@ RoceAddressing way_of(const Interface& interface, const IpAddress& from, const I
   way.dst_mac = mac;
   way.src = from;
   way.dst = to;
+  way.vlan_tci = interface.vlan;
   return way;
 }
 
@@ -30,6 +42,9 @@ RoceAddressing way_of(const Interface& interface, const ibv_ah_attr& vector,
   RoceAddressing way = way_of(interface, from, destination_of(vector), mac);
   way.traffic_class = vector.grh.traffic_class;
   if (vector.grh.hop_limit > 1) way.ttl = vector.grh.hop_limit;
+  if (way.vlan_tci) {
+    *way.vlan_tci = static_cast<uint16_t>(*way.vlan_tci | priority_of(vector) << kPriorityShift);
+  }
   return way;
 }
 

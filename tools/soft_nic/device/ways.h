@@ -15,7 +15,7 @@ bool is_way(const Interface& interface, const ibv_ah_attr& vector);
 IpAddress destination_of(const ibv_ah_attr& vector);
 /// Of frames by a vector that is_way(), whose next hop has `mac`.
 RoceAddressing way_of(const Interface& interface, const ibv_ah_attr& vector, const MacAddress& mac);
-/// Of frames from one of our addresses to one of its family.
+/// Of frames from one of our addresses to one of its family, of the lowest priority.
 RoceAddressing way_of(const Interface& interface, const IpAddress& from, const IpAddress& to,
                       const MacAddress& mac);
 

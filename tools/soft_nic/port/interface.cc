@@ -1,6 +1,8 @@
 #include "tools/soft_nic/port/interface.h"
 
 #include <ifaddrs.h>
+#include <linux/if_vlan.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <netinet/in.h>
@@ -30,6 +32,10 @@ constexpr uint32_t kBareMtu = 4200;  ///< path MTU 4096, as the emulator's ports
 
 struct FreeAddresses {
   void operator()(ifaddrs* list) const { freeifaddrs(list); }
+};
+
+struct FreeNames {
+  void operator()(struct if_nameindex* list) const { if_freenameindex(list); }
 };
 
 /// One address of one of the host's interfaces.
@@ -166,6 +172,38 @@ uint64_t speed_of(const std::string& name) {
   return file >> mbits && mbits > 0 ? static_cast<uint64_t>(mbits) * 1'000'000 : 0;
 }
 
+/// What the kernel's interface of a VLAN is.
+struct KernelVlan {
+  std::string below;  ///< the interface that its frames leave by
+  uint16_t id = 0;
+};
+
+/// Nothing for other interfaces.
+std::optional<KernelVlan> vlan_of(const std::string& name) {
+  const UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  vlan_ioctl_args request{};
+  request.cmd = GET_VLAN_REALDEV_NAME_CMD;
+  std::strncpy(request.device1, name.c_str(), sizeof request.device1 - 1);
+  if (ioctl(fd.get(), SIOCGIFVLAN, &request) != 0) return std::nullopt;
+  KernelVlan out{request.u.device2, 0};
+  request = {};
+  request.cmd = GET_VLAN_VID_CMD;
+  std::strncpy(request.device1, name.c_str(), sizeof request.device1 - 1);
+  if (ioctl(fd.get(), SIOCGIFVLAN, &request) != 0) return std::nullopt;
+  out.id = static_cast<uint16_t>(request.u.VID);
+  return out;
+}
+
+/// The kernel's interface of a VLAN upon `link`, if there is one.
+std::optional<std::string> interface_of_vlan(const std::string& link, uint16_t vlan) {
+  const std::unique_ptr<struct if_nameindex, FreeNames> all(if_nameindex());
+  for (const auto* i = all.get(); i != nullptr && i->if_name != nullptr; ++i) {
+    const auto found = vlan_of(i->if_name);
+    if (found && found->below == link && found->id == vlan) return i->if_name;
+  }
+  return std::nullopt;
+}
+
 Result<Interface> fill(Interface found) {
   const UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
@@ -178,7 +216,7 @@ Result<Interface> fill(Interface found) {
     return fail(found.name + " is not an Ethernet interface: set " + kDeviceVariable);
   }
   std::memcpy(found.mac.bytes.data(), request.ifr_hwaddr.sa_data, found.mac.bytes.size());
-  found.index = static_cast<int>(if_nametoindex(found.name.c_str()));
+  found.index = found.link = static_cast<int>(if_nametoindex(found.name.c_str()));
   found.gateway_v4 = gateway_v4_of(found.name);
   found.gateway_v6 = gateway_v6_of(found.name);
   found.bits_per_second = speed_of(found.name);
@@ -234,6 +272,23 @@ Result<Interface> find_interface(const std::string& name, const std::vector<IpAd
     return fail("there is no interface " + name + " with an address: set " + kDeviceVariable);
   }
   return fill(std::move(found));
+}
+
+Result<Interface> find_vlan_interface(const std::string& name,
+                                      const std::vector<IpAddress>& addresses, uint16_t vlan) {
+  const std::string base = name.empty() ? first_usable(TRY(all_addresses()), addresses) : name;
+  const auto itself = vlan_of(base);
+  if (itself && itself->id != vlan) {
+    return fail(base + " is the interface of VLAN " + std::to_string(itself->id) + ": set " +
+                kVlanVariable);
+  }
+  const auto upon = itself ? std::optional(base) : interface_of_vlan(base, vlan);
+  auto found = TRY(find_interface(upon.value_or(base), addresses));
+  found.vlan = vlan;
+  found.kernel_answers = upon.has_value();
+  const std::string& link = itself ? itself->below : base;
+  found.link = static_cast<int>(if_nametoindex(link.c_str()));
+  return found;
 }
 
 Interface bare_interface(const std::vector<IpAddress>& addresses) {

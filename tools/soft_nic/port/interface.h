@@ -1,6 +1,7 @@
 // What the soft NIC must know of the network interface that it uses.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,10 @@ namespace understudy::soft_nic {
 
 struct Interface {
   std::string name;
-  int index = 0;
+  int index = 0;                 ///< of the kernel's interface that has the addresses
+  int link = 0;                  ///< of the one that frames leave by
+  std::optional<uint16_t> vlan;  ///< 1..4094: frames have this tag; others are not ours
+  bool kernel_answers = true;    ///< questions for its MAC, on that link and in that VLAN
   MacAddress mac;
   /// Of both families, with the lengths of their prefixes; the device's GIDs, in this order. At
   /// least one.
@@ -36,11 +40,16 @@ struct Interface {
 /// set.
 Result<Interface> find_interface(const std::string& name, const std::vector<IpAddress>& addresses);
 
+/// The same for frames of a VLAN. Where the kernel has an interface for it upon `name`, or `name`
+/// is that interface, its addresses count; else those of `name`.
+Result<Interface> find_vlan_interface(const std::string& name,
+                                      const std::vector<IpAddress>& addresses, uint16_t vlan);
+
 /// Of a port that no interface of the kernel stands for: all addresses are on the link, and the MAC
 /// is made of the first of `addresses`.
 Interface bare_interface(const std::vector<IpAddress>& addresses);
 
-inline constexpr uint32_t kEthernetBytes = 14;  ///< header in front of an IP packet
+inline constexpr uint32_t kEthernetBytes = 14 + 4;  ///< header in front of an IP packet, with a tag
 
 /// The longest RoCE frame over an interface, bytes.
 uint32_t longest_roce_frame(uint32_t interface_mtu);

@@ -19,7 +19,7 @@ bool Neighbours::hear(const FrameView& view) {
 
 uint32_t Neighbours::ask(const IpAddress& target, uint8_t* out) const {
   const IpAddress* own = own_.source_for(target);
-  return own != nullptr ? write_neighbour_question({own_.mac, {}}, *own, target, out) : 0;
+  return own != nullptr ? write_neighbour_question({own_.mac, own_.vlan}, *own, target, out) : 0;
 }
 
 uint32_t Neighbours::answer(const FrameView& view, uint8_t* out) const {

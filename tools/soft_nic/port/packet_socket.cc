@@ -30,8 +30,8 @@ class Filter {
   void compare(uint32_t value, size_t if_equal, size_t otherwise) {
     code_.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, to(if_equal), to(otherwise)));
   }
+  void mask(uint32_t bits) { code_.push_back(BPF_STMT(BPF_ALU | BPF_AND | BPF_K, bits)); }
   void end(bool take) { code_.push_back(BPF_STMT(BPF_RET | BPF_K, take ? 0x40000U : 0)); }
-  size_t size() const { return code_.size(); }
   bool attach(int fd) {
     const sock_fprog wanted{static_cast<unsigned short>(code_.size()), code_.data()};
     return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &wanted, sizeof wanted) == 0;
@@ -44,19 +44,27 @@ class Filter {
   std::vector<sock_filter> code_;
 };
 
-/// Of these two interfaces: ARP, IPv4 without options and IPv6 that carry UDP to RoCE's port, and
-/// neighbour discovery. The rest is the kernel's.
-bool attach_filter(int fd, int wire, int loopback) {
+/// Of these two interfaces and our VLAN: ARP, IPv4 without options and IPv6 that carry UDP to
+/// RoCE's port, and neighbour discovery. The rest is the kernel's.
+bool attach_filter(int fd, const Interface& interface, int loopback) {
   constexpr auto kInterface = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_IFINDEX);
+  // The kernel has taken the tag out before.
+  constexpr auto kTag = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_VLAN_TAG);
+  constexpr auto kIsTagged = static_cast<uint32_t>(SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT);
   constexpr uint32_t kTypeAt = 12, kL3 = 14, kL4v4 = kL3 + sizeof(Ipv4Header),
                      kL4v6 = kL3 + sizeof(Ipv6Header);
   constexpr uint32_t kSolicitation = 135, kAdvertisement = 136;
-  constexpr size_t kNext = Filter::kNext, kL2 = 3, kV4 = 7, kV6 = 11, kIcmp = 16, kTake = 19,
-                   kLeave = 20;
+  constexpr size_t kNext = Filter::kNext, kVlan = 3, kL2 = 8, kV4 = 12, kV6 = 16, kIcmp = 21,
+                   kTake = 24, kLeave = 25;
   Filter code;
   code.load(BPF_W, kInterface);
-  code.compare(static_cast<uint32_t>(wire), kL2, kNext);
-  code.compare(static_cast<uint32_t>(loopback), kL2, kLeave);
+  code.compare(static_cast<uint32_t>(interface.link), kVlan, kNext);
+  code.compare(static_cast<uint32_t>(loopback), kVlan, kLeave);
+  code.load(BPF_B, kIsTagged);  // kVlan
+  code.compare(0, interface.vlan ? kLeave : kL2, kNext);
+  code.load(BPF_H, kTag);
+  code.mask(0xfff);
+  code.compare(interface.vlan.value_or(0), kL2, kLeave);
   code.load(BPF_H, kTypeAt);  // kL2
   code.compare(kEtherArp, kTake, kNext);
   code.compare(kEtherIpv6, kV6, kNext);
@@ -125,9 +133,9 @@ void set_buffer(int fd, int forced, int plain) {
 
 }  // namespace
 
-PacketSocket::Batch::Batch() : bytes(new uint8_t[kBurst * kFrameBytes]) {
+PacketSocket::Batch::Batch(size_t lead) : bytes(new uint8_t[kBurst * kFrameBytes]) {
   for (size_t i = 0; i < kBurst; ++i) {
-    pieces[i] = {frame(i), kFrameBytes};
+    pieces[i] = {frame(i) + lead, kFrameBytes - lead};
     messages[i] = {};
     messages[i].msg_hdr.msg_iov = &pieces[i];
     messages[i].msg_hdr.msg_iovlen = 1;
@@ -135,12 +143,16 @@ PacketSocket::Batch::Batch() : bytes(new uint8_t[kBurst * kFrameBytes]) {
 }
 
 PacketSocket::PacketSocket(UniqueFd socket, const Interface& interface, int loopback)
-    : interface_(interface), socket_(std::move(socket)) {
+    : interface_(interface),
+      socket_(std::move(socket)),
+      in_(interface.vlan ? sizeof(VlanTag) : 0),
+      out_(0) {
+  if (interface.vlan) want_tags();
   for (const IpPrefix& own : interface.addresses) {
     quiet_.push_back(quiet_port(own.address, interface.index));
   }
   wire_.sll_family = loopback_.sll_family = AF_PACKET;
-  wire_.sll_ifindex = interface.index;
+  wire_.sll_ifindex = interface.link;
   loopback_.sll_ifindex = loopback;
   for (mmsghdr& message : out_.messages) message.msg_hdr.msg_namelen = sizeof wire_;
 }
@@ -154,7 +166,7 @@ Result<std::unique_ptr<PacketSocket>> PacketSocket::open(const Interface& interf
   UniqueFd fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return broken("no packet socket");
   const int loopback = loopback_index();
-  if (!attach_filter(fd.get(), interface.index, loopback)) return broken("no filter");
+  if (!attach_filter(fd.get(), interface, loopback)) return broken("no filter");
   const int on = 1;
   setsockopt(fd.get(), SOL_PACKET, PACKET_QDISC_BYPASS, &on, sizeof on);
   setsockopt(fd.get(), SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on);
@@ -163,18 +175,48 @@ Result<std::unique_ptr<PacketSocket>> PacketSocket::open(const Interface& interf
   sockaddr_ll at{};
   at.sll_family = AF_PACKET;
   at.sll_protocol = htons(ETH_P_ALL);
-  at.sll_ifindex = loopback == 0 ? interface.index : 0;  // any: the filter knows which
+  at.sll_ifindex = loopback == 0 ? interface.link : 0;  // any: the filter knows which
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) {
     return broken("cannot be bound");
   }
   return std::unique_ptr<PacketSocket>(new PacketSocket(std::move(fd), interface, loopback));
 }
 
+void PacketSocket::want_tags() {
+  const int on = 1;
+  setsockopt(socket_.get(), SOL_PACKET, PACKET_AUXDATA, &on, sizeof on);
+  beside_.resize(kBurst);
+  for (size_t i = 0; i < kBurst; ++i) {
+    in_.messages[i].msg_hdr.msg_control = beside_[i].bytes.data();
+    in_.messages[i].msg_hdr.msg_controllen = sizeof(Beside);
+  }
+}
+
+/// The frame with the tag that the kernel took out, in the room before it.
+std::span<const uint8_t> PacketSocket::tagged(size_t i) {
+  constexpr size_t kMacs = 12;
+  msghdr& message = in_.messages[i].msg_hdr;
+  tpacket_auxdata about{};
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA) continue;
+    std::memcpy(&about, CMSG_DATA(c), sizeof about);
+  }
+  message.msg_controllen = sizeof(Beside);  // for the next one
+  uint8_t* frame = in_.frame(i);
+  std::memmove(frame, frame + sizeof(VlanTag), kMacs);
+  const Be16 tag[] = {kEtherVlan, about.tp_vlan_tci};
+  std::memcpy(frame + kMacs, tag, sizeof tag);
+  return {frame, in_.messages[i].msg_len + sizeof(VlanTag)};
+}
+
 std::span<const std::span<const uint8_t>> PacketSocket::receive() {
   const int got = recvmmsg(socket_.get(), in_.messages.data(), kBurst, MSG_DONTWAIT, nullptr);
   if (got <= 0) return {};
   const auto count = static_cast<size_t>(got);
-  for (size_t i = 0; i < count; ++i) frames_[i] = {in_.frame(i), in_.messages[i].msg_len};
+  for (size_t i = 0; i < count; ++i) {
+    frames_[i] = beside_.empty() ? std::span<const uint8_t>(in_.frame(i), in_.messages[i].msg_len)
+                                 : tagged(i);
+  }
   return {frames_.data(), count};
 }
 
@@ -186,6 +228,7 @@ uint8_t* PacketSocket::reserve(uint32_t bytes) {
 
 bool PacketSocket::is_for_here(const uint8_t* frame) const {
   constexpr size_t kTypeAt = 12, kL3 = 14;
+  if (interface_.vlan) frame += sizeof(VlanTag);
   const auto type = static_cast<uint16_t>(frame[kTypeAt] << 8 | frame[kTypeAt + 1]);
   if (type == kEtherIpv4) return interface_.has(IpAddress::v4_bytes(frame + kL3 + 16));
   return type == kEtherIpv6 && interface_.has(IpAddress::v6_bytes(frame + kL3 + 24));

@@ -23,6 +23,7 @@ void Connections::fill_way(const Id& id, ibv_ah_attr& out) const {
   out.grh.sgid_index = static_cast<uint8_t>(nic_.interface().index_of(id.local));
   out.grh.hop_limit = kHops;
   out.grh.traffic_class = id.traffic_class;
+  out.sl = id.traffic_class >> 5;  // as Linux maps it
   std::memcpy(out.grh.dgid.raw, id.peer.gid().data(), id.peer.gid().size());
 }
 

@@ -99,7 +99,7 @@ SOFT_NIC_EXPORT ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* g
   return ibv_create_ah(pd, &attr);
 }
 
-/// VLANs are not known here: 0xffff is "none" as rdma-core has it.
+/// 0xffff is no VLAN, as rdma-core has it.
 SOFT_NIC_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr,
                                                 uint8_t mac[6], uint16_t* vlan) {
   Nic& nic = Context::of(context).nic;
@@ -109,6 +109,6 @@ SOFT_NIC_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_att
   const auto found = nic.resolve(to, lock);
   if (!found) return ETIMEDOUT;
   std::memcpy(mac, found->bytes.data(), found->bytes.size());
-  *vlan = 0xffff;
+  *vlan = nic.interface().vlan.value_or(0xffff);
   return 0;
 }
