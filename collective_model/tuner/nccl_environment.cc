@@ -123,6 +123,8 @@ Result<void> NcclEnvironment::set(std::string_view name, const std::string& valu
   std::optional<uint32_t> ignored;
   if (name == "NCCL_IB_QPS_PER_CONNECTION") return count(ignored, 1, 128);
   if (name == "NCCL_IB_SPLIT_DATA_ON_QPS") return count(ignored, 0, 1);
+  if (name == "NCCL_IB_TIMEOUT") return count(ignored, 0, 31);
+  if (name == "NCCL_IB_RETRY_CNT") return count(ignored, 0, 7);
   if (name == "NCCL_THREAD_THRESHOLDS") {
     // Tree's LL, LL128 and Simple, then ring's; -2 leaves one as it is.
     constexpr Protocol kOrder[] = {Protocol::kLL, Protocol::kLL128, Protocol::kSimple};
@@ -143,7 +145,8 @@ Result<void> NcclEnvironment::set(std::string_view name, const std::string& valu
               "NCCL_MAX_NCHANNELS, NCCL_NTHREADS, NCCL_LL128_NTHREADS, NCCL_THREAD_THRESHOLDS, "
               "NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE, NCCL_PAT_ENABLE, "
               "NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE, NCCL_PXN_DISABLE, "
-              "NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS and NCCL_NET_OVERHEAD");
+              "NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS, NCCL_IB_TIMEOUT, "
+              "NCCL_IB_RETRY_CNT and NCCL_NET_OVERHEAD");
 }
 
 }  // namespace understudy

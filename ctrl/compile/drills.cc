@@ -5,13 +5,11 @@
 #include "ctrl/config/kernel_nodes.h"
 #include "ctrl/config/read/load.h"
 #include "ctrl/report/text.h"
+#include "ctrl/schedule/net_ib_environment.h"
 #include "dataplane/flows/flow_traffic.h"
-#include "dataplane/rc/types.h"
 
 namespace understudy {
 namespace {
-
-constexpr NcclVersion kLongerTimeoutSince{23};
 
 /// Before that nobody who is played here gives up. Nothing: somebody else's program may, or there
 /// is nobody who does.
@@ -21,7 +19,8 @@ std::optional<Duration> first_error_after(const Scenario& scenario) {
   Duration least = Duration::max();
   if (scenario.real_side) {
     for (const JobConfig& job : config.jobs) {
-      least = std::min(least, gives_up_after(nccl_ib_timeout(job.nccl), QpConfig().retry_count));
+      const auto all = net_ib_environment(config).retries_of(job.nccl).all();
+      least = std::min(least, all.value_or(Duration::max()));
     }
   }
   const FlowSettings& flows = config.queues.flows;
@@ -35,12 +34,6 @@ std::optional<Duration> first_error_after(const Scenario& scenario) {
 
 }  // namespace
 
-uint8_t nccl_ib_timeout(NcclVersion version) { return version < kLongerTimeoutSince ? 18 : 20; }
-
-Duration gives_up_after(uint8_t timeout, unsigned retries) {
-  return Duration::ns(4'096) * (int64_t{1} << timeout) * (int64_t{retries} + 1);
-}
-
 Result<void> check_drills(const Scenario& scenario) {
   const Config& config = scenario.config;
   const auto first = first_error_after(scenario);
@@ -48,6 +41,12 @@ Result<void> check_drills(const Scenario& scenario) {
     const auto refused = [&](const char* key, const std::string& found, const std::string& why) {
       return fail(ConfigError{config.path, drill.line, key, found, why}.text());
     };
+    if (drill.after && scenario.clock == RunClock::kVirtual &&
+        !has_kernel_ranks(config, config.jobs[drill.after->job])) {
+      return refused("drill.after", count_text(drill.after->operations, "operation"),
+                     "in virtual time only a kernel's program does them when it likes: give the "
+                     "drill's events times of the run");
+    }
     if (drill.outcome == DrillOutcome::kSlower && config.jobs.empty()) {
       return refused("drill.slower_by_at_most", decimal_text(100 * drill.slower, 4) + " %",
                      "it needs a [[job]], whose operations are compared");

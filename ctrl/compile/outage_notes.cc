@@ -1,44 +1,21 @@
 #include "ctrl/compile/outage_notes.h"
 
-#include <algorithm>
-#include <charconv>
 #include <optional>
 
-#include "ctrl/compile/drills.h"
 #include "ctrl/config/link_name.h"
 #include "ctrl/report/text.h"
-#include "dataplane/rc/types.h"
+#include "ctrl/schedule/net_ib_environment.h"
 
 namespace understudy {
 namespace {
 
-constexpr uint8_t kMostTimeout = 31, kMostRetries = 7;  ///< that a queue pair can have
 /// Adapters fire between one and this many timeouts after the packet (rule A5.8).
 constexpr int64_t kSlowest = 4;
 constexpr unsigned kSocketRetries = 34;
 constexpr Duration kSocketSleep = Duration::ms(100);
 
-struct Setting {
-  unsigned value = 0;
-  bool given = false;  ///< by [nccl] environment; else the release's default
-};
-
-/// Of [nccl] environment, if it is a number that the setting can have.
-Setting setting_of(const Config& config, std::string_view name, unsigned normally, unsigned most) {
-  Setting setting{normally};
-  if (!config.nccl) return setting;
-  for (const EnvironmentVariable& variable : config.nccl->environment) {
-    if (variable.name != name) continue;
-    unsigned value = 0;
-    const char* end = variable.value.data() + variable.value.size();
-    const auto parsed = std::from_chars(variable.value.data(), end, value);
-    if (parsed.ec == std::errc() && parsed.ptr == end && value <= most) setting = {value, true};
-  }
-  return setting;
-}
-
-std::string text_of(const Setting& setting) {
-  return std::to_string(setting.value) + (setting.given ? " ([nccl] environment)" : " (default)");
+std::string setting_text(unsigned value, bool given) {
+  return std::to_string(value) + (given ? " ([nccl] environment)" : " (default)");
 }
 
 bool is_outage(const EventConfig& event) {
@@ -83,16 +60,15 @@ std::string event_text(const Config& config, const EventConfig& event,
   return text + "queue pairs outlive it\n";
 }
 
-std::string queue_pairs_text(const Setting& timeout, const Setting& retries,
-                             std::optional<Duration> patience) {
+std::string queue_pairs_text(const NetIbEnvironment& given, const NetIbRetries& retries) {
   std::string text =
-      "#   NCCL_IB_TIMEOUT " + text_of(timeout) + ", NCCL_IB_RETRY_CNT " + text_of(retries) + ": ";
-  if (!patience) return text + "without a timeout a lost packet is never sent again\n";
-  const Duration one = gives_up_after(static_cast<uint8_t>(timeout.value), 0);
+      "#   NCCL_IB_TIMEOUT " + setting_text(retries.timeout, given.timeout.has_value()) +
+      ", NCCL_IB_RETRY_CNT " + setting_text(retries.count, given.retries.has_value()) + ": ";
+  if (!retries.once()) return text + "without a timeout a lost last packet is never sent again\n";
   return text + "a packet that is not acknowledged is sent again\n#     after 4.096 us * 2^" +
-         std::to_string(timeout.value) + " = " + duration_text(one) + ", " +
-         count_text(retries.value, "time") + " at most; then the queue pair gives up, after " +
-         duration_text(*patience) +
+         std::to_string(retries.timeout) + " = " + duration_text(*retries.once()) + ", " +
+         count_text(retries.count, "time") + " at most; then the queue pair gives up, after " +
+         duration_text(*retries.all()) +
          " of silence. Adapters may\n#     take up to 4 times as long. A rank that only waits for "
          "data sends nothing that could time out: it hangs\n";
 }
@@ -101,21 +77,11 @@ std::string queue_pairs_text(const Setting& timeout, const Setting& retries,
 
 std::string outage_notes(const Config& config, const JobConfig& job) {
   const auto since = [&](uint32_t minor) { return job.nccl >= NcclVersion{minor}; };
-  const Setting timeout =
-      setting_of(config, "NCCL_IB_TIMEOUT", nccl_ib_timeout(job.nccl), kMostTimeout);
-  const Setting retries =
-      setting_of(config, "NCCL_IB_RETRY_CNT", QpConfig().retry_count, kMostRetries);
-  std::optional<Duration> patience;
-  if (timeout.value != 0) {
-    patience = gives_up_after(static_cast<uint8_t>(timeout.value), retries.value);
-  }
+  const NetIbEnvironment given = net_ib_environment(config);
+  const NetIbRetries retries = given.retries_of(job.nccl);
+  const auto patience = retries.all();
   std::string text = "# What an outage is to NCCL's settings:\n";
-  text += queue_pairs_text(timeout, retries, patience);
-  if (timeout.given || retries.given) {
-    text += "#     Emulated ranks have the release's defaults: " +
-            std::to_string(nccl_ib_timeout(job.nccl)) + " and " +
-            std::to_string(QpConfig().retry_count) + "\n";
-  }
+  text += queue_pairs_text(given, retries);
   if (since(24)) {
     const Duration all = kSocketSleep * (kSocketRetries * (kSocketRetries + 1) / 2);
     text +=

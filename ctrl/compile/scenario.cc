@@ -33,8 +33,10 @@ Result<void> check(const Asked& asked, RunClock clock) {
 }
 
 Result<void> check_events(const Scenario& scenario) {
-  for (const EventConfig& event : scenario.changes) {
-    if (const std::string why = why_not(scenario, event); !why.empty()) return fail(why);
+  for (const auto* events : {&scenario.changes, &scenario.held}) {
+    for (const EventConfig& event : *events) {
+      if (const std::string why = why_not(scenario, event); !why.empty()) return fail(why);
+    }
   }
   return {};
 }
@@ -183,11 +185,12 @@ Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
   const Config& config = asked.config;
   const bool is_virtual = clock == RunClock::kVirtual;
   const bool real = !is_virtual || real_sides(config, clock).front() != RealSide::kNone;
-  Scenario scenario{.config = config,
-                    .clock = clock,
-                    .real_side = real,
-                    .ports = real ? config.ports.size() : 0,
-                    .changes = config.events};
+  Scenario scenario{
+      .config = config, .clock = clock, .real_side = real, .ports = real ? config.ports.size() : 0};
+  for (const EventConfig& event : config.events) {
+    const bool held = event.drill && config.drills[*event.drill].after;
+    (held ? scenario.held : scenario.changes).push_back(event);
+  }
   const bool wants_switch = add_jobs(scenario);
   if (!real || asks_for_network(config) || wants_switch) TRY(build_network(scenario));
   scenario.changes.insert(scenario.changes.end(), commands.begin(), commands.end());

@@ -42,6 +42,7 @@ struct Scenario {
   size_t ports = 0;                    ///< of the configuration: all, or none without real nodes
   std::vector<ScenarioJob> jobs = {};  ///< as Config::jobs
   std::vector<EventConfig> changes;    ///< [[event]] and the caller's commands, in order of time
+  std::vector<EventConfig> held = {};  ///< those of drills that wait for a job's operations
   /// What the jobs carry out, job j as group j. Empty in real time, where real nodes' programs say
   /// when ranks enter.
   Workload workload = {};

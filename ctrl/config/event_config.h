@@ -63,6 +63,11 @@ enum class DrillOutcome : uint8_t {
 
 /// Events with an outcome that is expected of them.
 struct DrillConfig {
+  /// Its times count from when control sees that the job has done so many operations.
+  struct After {
+    uint32_t job = 0;  ///< position in Config::jobs
+    uint32_t operations = 0;
+  };
   std::string name;
   Time from;                       ///< of its first event
   std::optional<Time> until = {};  ///< all is as before; nothing: something of it stays
@@ -70,6 +75,7 @@ struct DrillConfig {
   Duration within;    ///< kRecovers, kReports: since `from`
   double slower = 0;  ///< kSlower: most that an operation takes longer, as a share
   unsigned line = 0;
+  std::optional<After> after = {};  ///< else they are times of the run
 };
 
 }  // namespace understudy

@@ -18,11 +18,12 @@ enum class DrillExpectation : uint8_t {
 
 struct DrillReport {
   std::string name;
-  Time from;                  ///< of its first event
+  Time from;                  ///< of its first event; never(): what it waits for has not come
   std::optional<Time> until;  ///< all was as before; nothing: something of it stayed
   DrillExpectation expected = DrillExpectation::kRecovers;
   Duration within;
-  double slower = 0;  ///< a share
+  double slower = 0;   ///< a share
+  std::string awaits;  ///< "20 operations of job 'allreduce'"; empty: its times are the run's
 
   // Set by judge_drills().
   bool passed = false;

@@ -405,7 +405,7 @@ Json outage_json(const OutageReport& outage) {
 Json drill_json(const DrillReport& drill) {
   Json out;
   out["name"] = drill.name;
-  out["from_ps"] = drill.from.ps();
+  out["from_ps"] = drill.from.is_never() ? Json() : Json(drill.from.ps());
   out["until_ps"] = drill.until ? Json(drill.until->ps()) : Json();
   switch (drill.expected) {
     case DrillExpectation::kRecovers:

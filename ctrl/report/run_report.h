@@ -237,9 +237,10 @@ struct ClientReport {
   uint32_t bytes = 0;     ///< of one message
   uint64_t messages = 0;  ///< of all its queue pairs
   uint32_t queue_pairs = 0;
-  uint64_t completed = 0;  ///< messages that the server has acknowledged or answered
-  Time from, to;           ///< first message posted, last one completed
-  std::string error;       ///< empty if it went well
+  uint64_t completed = 0;      ///< messages that the server has acknowledged or answered
+  Time from, to;               ///< first message posted, last one completed
+  std::string error;           ///< empty if it went well
+  Time ended = Time::never();  ///< its connection, or its call; never(): it was still there
 };
 
 /// A real node that was a kernel in virtual time.

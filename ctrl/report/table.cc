@@ -115,7 +115,8 @@ std::string outage_text(const OutageReport& outage) {
 }
 
 std::string drill_text(const DrillReport& drill) {
-  return "# drill '" + drill.name + "' at " + time_text(drill.from) + ": " +
+  return "# drill '" + drill.name + "'" +
+         (drill.from.is_never() ? "" : " at " + time_text(drill.from)) + ": " +
          (drill.passed ? "passed" : "FAILED") + ": " + drill.text + "\n";
 }
 

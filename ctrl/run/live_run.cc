@@ -14,6 +14,7 @@
 #include "ctrl/run/control_socket.h"
 #include "ctrl/run/emulated_side.h"
 #include "ctrl/run/emulator.h"
+#include "ctrl/run/held_drills.h"
 #include "ctrl/run/host_bridge.h"
 #include "ctrl/run/run_sampler.h"
 #include "ctrl/run/start_report.h"
@@ -44,7 +45,8 @@ class LiveRun {
       : scenario_(scenario),
         config_(scenario.config),
         options_(options),
-        report_(start_report(config_, false)) {}
+        report_(start_report(config_, false)),
+        drills_(scenario, report_) {}
 
   Result<void> open();
   Result<void> run();
@@ -71,6 +73,7 @@ class LiveRun {
   const Config& config_;
   const LiveRunOptions& options_;
   RunReport report_;
+  HeldDrills drills_;
   std::unique_ptr<HostNamespace> host_;
   std::unique_ptr<Emulator> emulator_;
   Time next_search_;
@@ -125,7 +128,7 @@ Result<void> LiveRun::open() {
   const auto pairs = [this] { return side_->jobs().controlled(); };
   sampler_ = TRY(RunSampler::create(options_.series, *emulator_, pairs));
   for (const EventConfig& event : scenario_.changes) schedule(event);
-  if (control_socket_ == nullptr) emulator_->expect_no_more();
+  if (control_socket_ == nullptr && !drills_.any()) emulator_->expect_no_more();
   return live_->start(started);
 }
 
@@ -217,6 +220,8 @@ Result<void> LiveRun::run() {
     if (control_socket_) {
       control_socket_->poll([this](const std::string& text) { return command(text); });
     }
+    drills_.look(side_->jobs(), live_->now(), kCommandLead,
+                 [this](const EventConfig& event) { schedule(event); });
     for (size_t i = 0; i < changes_.size();) {
       if (changes_[i].at > live_->now()) {
         ++i;

@@ -14,6 +14,7 @@
 #include "ctrl/report/drills/judge_drills.h"
 #include "ctrl/report/text.h"
 #include "ctrl/run/emulator.h"
+#include "ctrl/run/held_drills.h"
 #include "ctrl/run/kernel_guests.h"
 #include "ctrl/run/reference_side.h"
 #include "ctrl/run/run_sampler.h"
@@ -39,6 +40,7 @@ class VirtualRun {
         config_(scenario.config),
         options_(options),
         report_(start_report(config_, true)),
+        drills_(scenario, report_),
         guests_(config_, [this](const std::string& line) { say(line); }) {}
 
   Result<void> open();
@@ -53,6 +55,7 @@ class VirtualRun {
   Result<void> run_kernels();
   Result<void> run_until(Time until);
   bool break_off(const Error& why);
+  void begin_drills();
   Result<void> look_for_silence();
   Result<void> look();
   void say_progress();
@@ -82,6 +85,7 @@ class VirtualRun {
   const Config& config_;
   const SimulateOptions& options_;
   RunReport report_;
+  HeldDrills drills_;
   std::optional<ScratchFolder> folder_;  ///< of kernels, if there are any
   std::unique_ptr<Emulator> emulator_;
   std::optional<ReferenceSide> reference_;
@@ -113,7 +117,7 @@ Result<void> VirtualRun::open() {
     emulator_->change(event, report_);
     std::ranges::copy(capture_notes(event), std::back_inserter(notes));
   }
-  emulator_->expect_no_more();
+  if (!drills_.any()) emulator_->expect_no_more();
   std::ranges::stable_sort(notes, {}, &LinkChange::at);
   for (const LinkChange& note : notes) simulation_->note_change(note);
   if (!kernels) return {};
@@ -184,6 +188,16 @@ Result<void> VirtualRun::run() {
   return ran;
 }
 
+/// Those that wait for operations of a kernel's program.
+void VirtualRun::begin_drills() {
+  if (!drills_.any()) return;
+  drills_.look(control_->side().jobs(), simulation_->now(), kLook,
+               [this](const EventConfig& event) {
+                 emulator_->change(event, report_);
+                 for (const LinkChange& note : capture_notes(event)) simulation_->note_change(note);
+               });
+}
+
 /// Drills want to know when and why a run got no further: it is judged then.
 bool VirtualRun::break_off(const Error& why) {
   if (config_.drills.empty()) return false;
@@ -221,6 +235,7 @@ Result<void> VirtualRun::run_kernels() {
     const Time until = std::max(simulation_->now(), simulation_->next()) + kLook;
     if (auto ran = run_until(until); !ran) return ran;
     if (stopped()) break;
+    begin_drills();
     if (auto looked = guests_.look(); !looked) return looked;
     say_progress();
     if (auto looked = look_for_silence(); !looked) return looked;

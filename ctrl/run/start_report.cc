@@ -1,5 +1,6 @@
 #include "ctrl/run/start_report.h"
 
+#include "ctrl/report/text.h"
 #include "ctrl/report/version.h"
 
 namespace understudy {
@@ -31,12 +32,19 @@ RunReport start_report(const Config& config, bool virtual_clock) {
   report.virtual_clock = virtual_clock;
   report.tolerance = config.fidelity.tolerance;
   for (const DrillConfig& drill : config.drills) {
-    report.drills.push_back({.name = drill.name,
-                             .from = drill.from,
-                             .until = drill.until,
-                             .expected = expectation_of(drill.outcome),
-                             .within = drill.within,
-                             .slower = drill.slower});
+    DrillReport& made = report.drills.emplace_back();
+    made.name = drill.name;
+    made.expected = expectation_of(drill.outcome);
+    made.within = drill.within;
+    made.slower = drill.slower;
+    made.from = Time::never();
+    if (drill.after) {
+      made.awaits = count_text(drill.after->operations, "operation") + " of job '" +
+                    config.jobs[drill.after->job].name + "'";
+      continue;
+    }
+    made.from = drill.from;
+    made.until = drill.until;
   }
   return report;
 }

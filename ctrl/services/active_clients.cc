@@ -100,6 +100,7 @@ void ActiveClients::dial_tcp(Client& client) {
 }
 
 void ActiveClients::poll(Time now) {
+  now_ = now;
   for (Client& client : clients_) {
     if (client.state == State::kWaiting && now >= client.dial_at) dial(client);
   }
@@ -153,6 +154,7 @@ std::string ActiveClients::on_ended(size_t port, const CmControl::EndedCaller& e
 void ActiveClients::end(Client& client, const std::string& error) {
   client.state = State::kDone;
   client.report.error = error;
+  client.report.ended = now_;
 }
 
 size_t ActiveClients::done() const {

@@ -54,6 +54,7 @@ class ActiveClients {
   std::vector<CmControl*> cms_;
   std::vector<Client> clients_;
   std::map<ConnectionId, size_t> calls_;
+  Time now_;  ///< of the last turn
 };
 
 }  // namespace understudy

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "ctrl/compile/drills.h"
 #include "ctrl/compile/shard_config.h"
+#include "ctrl/schedule/net_ib_environment.h"
 
 namespace understudy {
 
@@ -21,7 +21,9 @@ QpConfig nccl_queue_pair(const Config& config, NcclVersion version, const NcclNi
   qp.qpn = qpn;
   qp.remote_qpn = remote;
   qp.mtu = mtu;
-  qp.timeout = nccl_ib_timeout(version);
+  const NetIbRetries retries = net_ib_environment(config).retries_of(version);
+  qp.timeout = retries.timeout;
+  qp.retry_count = retries.count;
   qp.min_rnr_timer = 12;
   qp.control = credits;
   qp.access = kAccessRemoteWrite;  // as NCCL makes its queue pairs

@@ -66,6 +66,7 @@ class DrillReader {
   void run() {
     const size_t errors = context_.errors.size();
     read_name();
+    read_after();
     read_outcome();
     read_own_events();
     table_.finish();
@@ -90,6 +91,30 @@ class DrillReader {
       table_.error(name->line, "name", "\"" + drill_.name + "\"",
                    drill_.name.empty() ? "expected some text" : "another [[drill]] has this name");
     }
+  }
+
+  /// after = { job = "allreduce", operations = 20 }
+  void read_after() {
+    const TomlNode* toml = table_.table("after");
+    if (toml == nullptr) return;
+    TableReader after(*toml, "drill.after", context_.errors);
+    DrillConfig::After& read = drill_.after.emplace();
+    after.require("job", "the name of a [[job]]");
+    after.require("operations", "how many of them it has done");
+    if (const auto operations = after.integer("operations", 0, UINT32_MAX)) {
+      read.operations = static_cast<uint32_t>(operations->value);
+    }
+    if (const auto name = after.text("job")) {
+      const std::vector<JobConfig>& jobs = context_.config.jobs;
+      const auto found = std::ranges::find(jobs, name->value, &JobConfig::name);
+      read.job = static_cast<uint32_t>(found - jobs.begin());
+      if (found == jobs.end()) {
+        std::vector<std::string_view> names;
+        for (const JobConfig& job : jobs) names.push_back(job.name);
+        after.unknown_word(*name, "job", names);
+      }
+    }
+    after.finish();
   }
 
   void read_outcome() {

@@ -42,7 +42,7 @@ std::vector<Operation> operations_of(const RunReport& report) {
 }
 
 bool met(const DrillReport& drill, Time start, Time end) {
-  return end >= drill.from && (!drill.until || start <= *drill.until);
+  return !drill.from.is_never() && end >= drill.from && (!drill.until || start <= *drill.until);
 }
 
 /// Something went wrong at a time.
@@ -75,6 +75,11 @@ std::string hang_text(const RunReport& report) {
              (job.standing.empty() ? "" : "; " + job.standing);
     }
   }
+  for (const ClientReport& client : report.clients) {
+    if (!client.error.empty() && client.ended.is_never()) {
+      return "the client on " + client.node + " hangs: " + client.error;
+    }
+  }
   for (const KernelReport& kernel : report.kernels) {
     if (!kernel.exit_status) return "the program of node \"" + kernel.node + "\" hangs";
   }
@@ -89,7 +94,8 @@ std::vector<Trouble> troubles_of(const RunReport& report) {
     if (!s.error.empty()) all.push_back({s.to, "service on " + s.node + ": " + s.error});
   }
   for (const ClientReport& c : report.clients) {
-    if (!c.error.empty()) all.push_back({c.to, "client on " + c.node + ": " + c.error});
+    if (c.error.empty() || c.ended.is_never()) continue;
+    all.push_back({c.ended, "client on " + c.node + ": " + c.error});
   }
   for (const KernelReport& k : report.kernels) {
     if (k.exit_status.value_or(0) == 0) continue;
@@ -140,7 +146,10 @@ class Judge {
   void judge(uint32_t number, DrillReport& drill) const {
     const std::string wrong = wrong_text(report_);
     const Trouble* error = error_of(drill);
-    if (!meets_anything(drill)) {
+    if (drill.from.is_never()) {
+      drill.text = "it waited for " + drill.awaits + ": " +
+                   (troubles_.empty() ? last_text() : troubles_.front().text);
+    } else if (!meets_anything(drill)) {
       drill.text = "nothing ran between " + time_text(drill.from) + " and its end: " + last_text();
     } else if (!wrong.empty()) {
       drill.text = "wrong results: " + wrong;

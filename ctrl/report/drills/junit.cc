@@ -107,7 +107,8 @@ std::string suite_xml(const std::string& suite, Duration took, const std::vector
 std::string junit_xml(const RunReport& report) {
   std::vector<Case> cases;
   for (const DrillReport& drill : report.drills) {
-    const Duration length = drill.until ? *drill.until - drill.from : Duration();
+    const Duration length =
+        drill.until && !drill.from.is_never() ? *drill.until - drill.from : Duration();
     cases.push_back(
         {drill.name, drill.found.value_or(length), drill.passed ? nullptr : "failure", drill.text});
   }

@@ -161,6 +161,8 @@ class Drills(unittest.TestCase):
                 (no_job + drill('slower_by_at_most = "10%"', flap), r"c.toml:\d+: drill.slower_by_at_most: .*needs a \[\[job\]\]"),
                 (RING + drill('reports_within = "20s"', flap), r"c.toml:\d+: drill.reports_within: .*5\.000 ms.*8\.590 s"),
                 (RING + drill('reports_within = "8s"', DOWN), r"c.toml:\d+: drill.reports_within: .*8\.590 s"),
+                (RING + drill('recovers_within = "1s"\nafter = { job = "ring", operations = 5 }', flap),
+                 r"c.toml:\d+: drill.after: .*only a kernel's program"),
                 (RING + drill('recovers_within = "1s"', DOWN), r"c.toml:\d+: drill.recovers_within: .*cannot do anything"),
         ):
             with self.subTest(said):

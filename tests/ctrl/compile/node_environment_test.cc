@@ -86,7 +86,7 @@ TEST(NodeEnvironment, SaysWhatOutagesAreToNcclsSettings) {
   expect(newer, "NCCL_IB_RESILIENCY_PORT_RECOVERY 0 (default)");
   const std::string given = notes("2.30", "NCCL_IB_TIMEOUT = \"14\", NCCL_IB_RETRY_CNT = \"3\"");
   expect(given, "2^14 = 67.11 ms, 3 times at most; then the queue pair gives up, after 268.4 ms");
-  expect(given, "Emulated ranks have the release's defaults: 20 and 7");
+  expect(given, "NCCL_IB_TIMEOUT 14 ([nccl] environment), NCCL_IB_RETRY_CNT 3 ([nccl]");
   expect(given, "w0: out for 5.000 s: LONGER than queue pairs live");
   expect(notes("2.30", "NCCL_IB_TIMEOUT = \"0\""), "queue pairs wait without an end");
 }

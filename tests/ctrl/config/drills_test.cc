@@ -66,6 +66,24 @@ TEST(DrillTables, KnowWhetherTheirEventsUndoEachOther) {
             std::nullopt);
 }
 
+TEST(DrillTables, MayWaitForOperations) {
+  const std::string job =
+      "[[job]]\nname = \"j\"\ncollective = \"all_reduce\"\nranks = [\"w*\"]\nsizes = [\"1MiB\"]\n";
+  const auto after = [&](const std::string& keys) {
+    return job + drill("recovers_within = \"1s\"\nafter = { " + keys + " }") + event("1ms", kFlap);
+  };
+  const auto config = load(after("job = \"j\", operations = 20"));
+  ASSERT_TRUE(config) << describe(config.error());
+  ASSERT_TRUE(config->drills[0].after);
+  EXPECT_EQ(config->drills[0].after->job, 0u);
+  EXPECT_EQ(config->drills[0].after->operations, 20u);
+  EXPECT_THAT(errors_of(after("job = \"k\", operations = 20")),
+              ::testing::HasSubstr("drill.after.job"));
+  EXPECT_THAT(errors_of(after("job = \"j\"")), ::testing::HasSubstr("drill.after.operations"));
+  EXPECT_THAT(errors_of(after("job = \"j\", operations = -1")),
+              ::testing::HasSubstr("drill.after.operations"));
+}
+
 TEST(DrillTables, AllowAShare) {
   const auto config = load(drill("slower_by_at_most = \"12.5%\"") + event("1ms", kFlap));
   ASSERT_TRUE(config) << describe(config.error());

@@ -4,6 +4,7 @@
 
 #include "ctrl/report/drills/judge_drills.h"
 #include "ctrl/report/drills/junit.h"
+#include "ctrl/report/json.h"
 #include "ctrl/report/table.h"
 #include "tests/ctrl/report/sample.h"
 
@@ -192,6 +193,35 @@ TEST_F(Drills, WhatBrokeOffIsAnError) {
   EXPECT_EQ(judged().text,
             "a job never ends, 20.00 us after it began (expected: 50.00 us at most)");
   EXPECT_TRUE(report.verdict.faithful);
+}
+
+TEST_F(Drills, OneThatNeverBeganFails) {
+  DrillReport& waiting = drill(DrillExpectation::kReports, us(1210), {});
+  waiting.from = Time::never();
+  waiting.awaits = "20 operations of job 'allreduce'";
+  waiting.name = "late";
+  drill(DrillExpectation::kRecovers, us(1210), us(1220));
+  EXPECT_FALSE(judged(0).passed);
+  EXPECT_THAT(judged(0).text,
+              HasSubstr("it waited for 20 operations of job 'allreduce': the last"));
+  EXPECT_TRUE(judged(1).passed) << judged(1).text;
+  EXPECT_THAT(report_table(report), HasSubstr("# drill 'late': FAILED: it waited"));
+  EXPECT_THAT(report_json(report), HasSubstr("\"from_ps\": null"));
+}
+
+TEST_F(Drills, ClientsThatFailedReportWhenTheyEnded) {
+  drill(DrillExpectation::kReports, us(1210), {});
+  ClientReport client;
+  client.node = "w2";
+  client.error = "the server closed";
+  client.to = at(us(1100));
+  client.ended = at(us(1230));
+  report.clients.push_back(client);
+  EXPECT_TRUE(judged().passed) << judged().text;
+  EXPECT_EQ(judged().found, us(20));
+  report.clients[0].ended = Time::never();  // it was still there at the end
+  EXPECT_FALSE(judged().passed);
+  EXPECT_THAT(judged().text, HasSubstr("the client on w2 hangs"));
 }
 
 TEST_F(Drills, StandInTheTable) {
