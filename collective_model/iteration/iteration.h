@@ -5,7 +5,8 @@
 // the other. Before each collective it computes for a while, then the collective is issued:
 //   computed(o) = max(computed(o-1), done(o-1) if it waits) + compute(o)
 //   entry(o)    = max(computed(o), done(o-1)) + delay(o)
-// With a period ranks have a clock in common, and max(...) is rounded up to a multiple of it.
+// That is when every rank enters, real or emulated, in every way of running: it counts from the
+// rank's own last end. With a period ranks have a clock in common, and max(...) is rounded up to a multiple of it.
 // Computing that waits is what a program without overlap does. With overlap only the first of an
 // iteration waits: for all of the one before.
 #pragma once
@@ -26,6 +27,9 @@ struct EntryStep {
   Duration compute = {};  ///< until this one is issued
   Duration delay = {};    ///< from when it could enter until it does
   Duration period = {};   ///< 0: none
+
+  /// All that the rank does in it.
+  Duration own() const { return beside + compute + delay; }
 };
 
 /// One rank's two streams.
@@ -43,6 +47,8 @@ class EntryClock {
   }
   /// The end of what has been computed.
   Time computed() const { return computed_; }
+  /// Its program took so much longer than the step said.
+  void shift(Duration more) { computed_ += more; }
 
  private:
   Time computed_;

@@ -12,6 +12,7 @@
 #include "ctrl/compile/node_way.h"
 #include "ctrl/compile/rank_job.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/kernel_nodes.h"
 #include "ctrl/config/merged_nics.h"
 #include "ctrl/schedule/job_schedule.h"
 #include "dataplane/base/assert.h"
@@ -66,6 +67,9 @@ uint32_t kept_messages(const Communicator& communicator, const Operation& operat
   }
 }
 
+/// Bytes on the wire of some three credits.
+constexpr uint64_t kFewCredits = 512;
+
 class Builder {
  public:
   Builder(const Config& config, const JobConfig& job, const Topology* topology, bool carried,
@@ -90,6 +94,7 @@ class Builder {
     CollectiveJob& out = setup_->job;
     setup_->communicator = communicator_;
     out.scheduled = scheduled;
+    out.by_program = !scheduled && follows_programs(config_, job_);
     out.step_cost = job_.step_cost;
     out.inside = node_way(config_);
     out.exact = job_.payload == PayloadMode::kExact;
@@ -281,6 +286,10 @@ class Builder {
       }
       link.real_nic = communicator_.nic_of(real);
       link.far_nic = communicator_.nic_of(far);
+      link.real_node = communicator_.node_of(real);
+      link.credit_time =
+          config_.nodes[job_.ranks[link.real_node]].nics[link.real_nic].link_rate.time_for(
+              kFewCredits);
       link.real = real;
       link.far = far;
       link.channel = c.channel;

@@ -32,16 +32,10 @@ Duration ModelledTimes::next(Plan& ideal) {
   ASSERT_INVARIANT(!job_.real.empty() && entries_.size() == free_.size());
   std::vector<Time> entries(free_.size());
   Time real = Time::never(), end;
-  for (const uint32_t rank : job_.real) {
-    entries[rank] = clocks_[rank].enter(job_.step(rank, operation_), free_[rank]);
-    real = std::min(real, entries[rank]);
-  }
   for (uint32_t rank = 0; rank < free_.size(); ++rank) {
-    if (job_.is_real(rank)) continue;
-    const EntryStep& step = job_.step(rank, operation_);
-    entries[rank] = job_.scheduled ? clocks_[rank].enter(step, free_[rank])
-                                   : std::max(free_[rank], real + step.delay);
+    entries[rank] = clocks_[rank].enter(job_.step(rank, operation_), free_[rank]);
   }
+  for (const uint32_t rank : job_.real) real = std::min(real, entries[rank]);
   ++operation_;
   const Duration later = entries[0] - entries_[0];
   bool same = last_ == &ideal;

@@ -114,7 +114,8 @@ bool add_jobs(Scenario& scenario) {
     const bool again = may_plan_again(job, reference);
     ScenarioJob& made = scenario.jobs.emplace_back(
         ScenarioJob{.reference = reference,
-                    .scheduled = is_virtual && job.entry == EntryMode::kScheduled && !again,
+                    .scheduled = is_virtual && job.entry == EntryMode::kScheduled && !again &&
+                                 (reference || !follows_programs(config, job)),
                     .emulated = !scenario.real_side});
     may.push_back(!made.emulated && may_go_by_packets(config, job));
     if (made.emulated) continue;

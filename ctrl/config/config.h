@@ -202,6 +202,7 @@ struct JobConfig {
   PayloadMode payload = PayloadMode::kSynthetic;
   Duration step_cost;  ///< of one reduce or copy step on an emulated rank
   EntryMode entry = EntryMode::kScheduled;
+  bool entry_told = false;  ///< the file says it; otherwise the way of running may take the other
   /// How emulated ranks know what the real ones do; other than kTold: beside a real node.
   OperationsMode operations = OperationsMode::kTold;
   FeedConfig feed;  ///< of kFed

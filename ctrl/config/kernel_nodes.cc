@@ -30,6 +30,15 @@ bool has_kernel_ranks(const Config& config, const JobConfig& job) {
                              [&](NodeId node) { return config.nodes[node].kernel.has_value(); });
 }
 
+bool follows_programs(const Config& config, const JobConfig& job) {
+  if (job.entry != EntryMode::kScheduled || job.operations != OperationsMode::kTold) return false;
+  if (job.period > Duration()) return false;
+  const bool kernels = has_kernel_ranks(config, job);
+  const bool mixed = kernels && has_reference_ranks(config, job);
+  if (job.entry_told) return job.join || !mixed;
+  return !job.join && kernels && !mixed;
+}
+
 bool is_reference_beside_kernels(const Config& config, NodeId node) {
   const NodeConfig& n = config.nodes[node];
   return n.real && !n.kernel && has_kernels(config);

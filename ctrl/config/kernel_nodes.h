@@ -16,6 +16,11 @@ bool has_reference_ranks(const Config& config, const JobConfig& job);
 /// Whether the job has ranks on a kernel.
 bool has_kernel_ranks(const Config& config, const JobConfig& job);
 
+/// Whether emulated ranks enter by entry = "scheduled" where real ranks are programs, which begin
+/// when they like: in run, with join and beside kernels. With a period all have a clock; beside
+/// kernels reference nodes that have not to join begin at a time.
+bool follows_programs(const Config& config, const JobConfig& job);
+
 /// Whether a real node is a reference node in a run with kernels, whose programs speak to it by
 /// TCP, which it has not got.
 bool is_reference_beside_kernels(const Config& config, NodeId node);

@@ -79,12 +79,21 @@ EntryStep JobWork::step(size_t o, uint32_t rank) const {
     step.beside = computed(iteration.beside, rank);
     step.compute += computed(iteration.after, rank) + job_.interval;
   }
-  if (!job_.skew.empty()) step.delay = job_.skew[position];
-  if (!config_.nodes[job_.ranks[position]].real) {
-    step.delay += iteration.injected_delay;
-    if (iteration.jitter) step.delay += draw(*iteration.jitter, config_.seed, stream_ + rank, o);
-  }
+  step.delay = delay(o, rank);
   return step;
+}
+
+Duration JobWork::late(uint32_t rank) const {
+  const size_t position = rank / gpus_;
+  const Duration skew = job_.skew.empty() ? Duration() : job_.skew[position];
+  if (config_.nodes[job_.ranks[position]].real) return skew;
+  return skew + job_.iteration.injected_delay;
+}
+
+Duration JobWork::delay(size_t o, uint32_t rank) const {
+  const IterationConfig& iteration = job_.iteration;
+  if (!iteration.jitter || config_.nodes[job_.ranks[rank / gpus_]].real) return late(rank);
+  return late(rank) + draw(*iteration.jitter, config_.seed, stream_ + rank, o);
 }
 
 RankWork JobWork::rank(uint32_t rank) const {

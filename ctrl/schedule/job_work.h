@@ -30,6 +30,10 @@ class JobWork {
   const std::vector<JobOperation>& operations() const { return operations_; }
   EntryStep step(size_t operation, uint32_t rank) const;
   RankWork rank(uint32_t rank) const;
+  /// EntryStep::delay of any operation, also of one that is not known beforehand, without its
+  /// jitter, and with it.
+  Duration late(uint32_t rank) const;
+  Duration delay(size_t operation, uint32_t rank) const;
   /// All ranks do the same.
   bool alike() const;
 

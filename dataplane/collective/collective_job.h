@@ -28,6 +28,7 @@ struct CollectiveConnection {
   uint32_t real = 0, far = 0;          ///< ranks; the far one is emulated, or real with a twin
   uint32_t twin = kNoTwin;             ///< the link of the other end, between two real ranks
   uint32_t real_nic = 0, far_nic = 0;  ///< of the ranks' nodes
+  uint32_t real_node = 0;              ///< position of the real rank's node in the job
   uint32_t channel = 0;
   uint8_t index = 0;  ///< as Connection::index
   bool real_sends = false;
@@ -40,8 +41,13 @@ struct CollectiveConnection {
   /// From when a message, or a credit, is handled until the far rank's program knows; the same of
   /// an acknowledgement (NicLimits::tail).
   Duration notice, ack_notice;
+  Duration credit_time;  ///< of a few credits on the real rank's NIC
 
   bool among_real() const { return twin != kNoTwin; }
+  /// Real ranks send on both by one NIC.
+  bool shares_nic(const CollectiveConnection& other) const {
+    return real_node == other.real_node && real_nic == other.real_nic;
+  }
 };
 
 /// The same between two emulated ranks, whose messages the network carries.
@@ -121,10 +127,12 @@ struct CollectiveJob {
   /// Empty: what emulated ranks say to one another takes times.
   std::vector<InternalConnection> inner;
   std::vector<const CollectiveShape*> operations;
-  /// Ranks enter an operation as the workload says. Otherwise emulated ones enter with the real
-  /// ranks, as the first credit of one of these shows (where these only send: when they are free),
-  /// and their delay; the first credits of those without a delay leave ahead.
+  /// Ranks enter an operation as the workload says. Otherwise real ranks are programs, and emulated
+  /// ones enter as rank_entries.h says: a first credit of a real rank shows when that entered (where
+  /// these only send, nothing does), and first credits of ranks that are no later leave ahead.
   bool scheduled = true;
+  /// Not scheduled: a first credit says when the first operation begins, and nothing of later ones.
+  bool by_program = false;
   std::vector<RankWork> work;  ///< by rank: what it does before its operations
   Duration step_cost;
   std::optional<NodeWay> inside;  ///< what ways inside the real node take; without: no time

@@ -37,6 +37,7 @@ EmulatedRanks::EmulatedRanks(const CollectiveJob& job, CollectiveState& state,
   if (job.exact) {
     values_ = std::make_unique<ExactValues>(job, std::vector<uint64_t>(job.ranks(), job.seed));
   }
+  if (!job.scheduled) entries_.emplace(job);
   leaving_.reserve((job.links.size() + job.inner.size()) * kReserved);
   if (state.carrier != nullptr) state.carrier->listen(*this);
   const size_t most = std::min(job.operations.size(), CollectiveJob::kInFlight);
@@ -84,6 +85,7 @@ void EmulatedRanks::on_wake(Time now, uint64_t cookie) {
 
 void EmulatedRanks::start(Time now) {
   for (Rank& rank : ranks_) rank.free = now;
+  if (entries_) entries_->start(now);
   if (job_.scheduled) tell_begin(now);
   while (begun_ < flights_.size()) begin(now);
   settle(now, 0, Duration());
@@ -123,7 +125,7 @@ void EmulatedRanks::begin(Time now) {
   f.entered = true;
   f.to_acknowledge = f.acknowledged = 0;
   f.heard = Duration();
-  f.entry = now;
+  f.shown = {};
   if (job_.exact) {
     job_.count_before(operation, flight(operation == 0 ? 0 : operation - 1).base,
                       flight(operation).base);
@@ -132,7 +134,7 @@ void EmulatedRanks::begin(Time now) {
     if (shape.uses[l].messages == 0) continue;
     if (job_.links[l].real_sends || job_.links[l].among_real()) continue;
     f.to_acknowledge += shape.uses[l].messages;
-    if (!job_.scheduled) f.entered = false;  // its first credit will tell
+    if (is_shown(operation)) f.entered = false;  // its first credit will tell
   }
   plan(operation).begin();
   cause_ = WaitCause::kEntry;
@@ -149,7 +151,7 @@ void EmulatedRanks::try_enter(Time now, uint32_t rank) {
   if (!f.entered || (job_.scheduled && r.entry.is_never())) return;
   const Time entry = job_.scheduled
                          ? std::exchange(r.entry, Time::never())
-                         : std::max(r.free, f.entry + job_.step(rank, r.operation).delay);
+                         : entries_->enter(rank, job_.step(rank, r.operation), r.free, f.shown);
   r.inside = true;
   r.credited = false;
   CollectiveResult& result = progress_.results[r.operation];
@@ -158,9 +160,15 @@ void EmulatedRanks::try_enter(Time now, uint32_t rank) {
   plan(r.operation).enter(rank, entry);
 }
 
-/// A late rank's credits leave when it enters.
+/// A real rank's first credit says when ranks enter.
+bool EmulatedRanks::is_shown(size_t operation) const {
+  return !job_.scheduled && (!job_.by_program || operation == 0);
+}
+
+/// Credits of a rank that is later than the real ones leave when it enters.
 bool EmulatedRanks::is_ahead(uint32_t rank, size_t operation) const {
-  return !job_.scheduled && job_.step(rank, operation).delay == Duration();
+  return is_shown(operation) &&
+         job_.step(rank, operation).own() <= job_.step(job_.real.front(), operation).own();
 }
 
 /// The first credits leave as soon as the buffers are free, so that the way that the real ranks'
@@ -189,8 +197,19 @@ void EmulatedRanks::credit_ahead(Time now, uint32_t rank) {
   }
 }
 
+/// The NIC of a link's real rank has messages of operations before this one that have not come.
+bool EmulatedRanks::is_sending(uint32_t link, size_t operation) {
+  for (uint32_t l = 0; l < links_.size(); ++l) {
+    const CollectiveConnection& beside = job_.links[l];
+    if (!beside.real_sends || beside.among_real() || !beside.shares_nic(job_.links[link])) continue;
+    CollectivePlace place;
+    if (links_[l].receiving.at(job_, l, place) && place.operation < operation) return true;
+  }
+  return false;
+}
+
 /// The real rank at the other end of a link sent us its first credit or message of an operation
-/// when it entered, and all ranks entered with it.
+/// when it entered.
 void EmulatedRanks::real_entered(Time now, uint32_t link, size_t operation) {
   if (operation >= begun_) return;
   if (progress_.entered.load(std::memory_order_relaxed) <= operation) {
@@ -199,7 +218,10 @@ void EmulatedRanks::real_entered(Time now, uint32_t link, size_t operation) {
   Flight& f = flight(operation);
   if (f.entered) return;
   f.entered = true;
-  f.entry = now - job_.links[link].latency;
+  const CollectiveShape* former = operation == 0 ? nullptr : job_.operations[operation - 1];
+  f.shown =
+      entries_->shown(link, now - job_.links[link].latency, former, is_sending(link, operation));
+  entries_->compare(f.shown, job_.step(f.shown.real, operation));
   cause_ = WaitCause::kEntry;
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     if (!job_.is_real(r) && ranks_[r].operation == operation) try_enter(now, r);
@@ -302,6 +324,7 @@ void EmulatedRanks::send_due(Time now, uint32_t link) {
     }
     if (!sender.send(now, *host_, l.sent, size, payload, message_id(place))) return;
     if (short_of) ++progress_.violations;
+    if (entries_) entries_->sent(link);
     progress_.results[place.operation].bytes_sent += size;
     if (MessageMoments* m = moments(link, l.sent)) m->posted = now;
     ++l.sent;
@@ -357,7 +380,7 @@ void EmulatedRanks::on_credit(Time now, uint32_t link) {
   DEBUG_ASSERT_INVARIANT(connections_.joined(link) && !job_.links[link].real_sends);
   CollectivePlace place;
   // Credits of an operation come when those of the ones before are used up.
-  if (!job_.scheduled && l.sending.at(job_, link, place) && place.message == 0 &&
+  if (entries_ && l.sending.at(job_, link, place) && place.message == 0 &&
       connections_.has_credit(link, l.sent)) {
     real_entered(now, link, place.operation);
   }
@@ -434,6 +457,7 @@ void EmulatedRanks::on_data(Time now, uint32_t link, uint32_t bytes) {
   }
   // The real rank's first data may overtake its first credit, which goes another way.
   if (place.message == 0) real_entered(now, link, place.operation);
+  if (entries_) entries_->received(link, now);
   if (MessageMoments* m = moments(link, l.received)) m->received = now;
   ++l.received;
   l.receiving.step();
@@ -460,6 +484,7 @@ void EmulatedRanks::on_acknowledged(Time now, uint32_t link, uint64_t id) {
   const CollectivePlace place = place_of_id(id);
   DEBUG_ASSERT_INVARIANT(place.operation < begun_);
   Flight& f = flight(place.operation);
+  if (entries_) entries_->acknowledged(link, now);
   ++f.acknowledged;
   uint64_t& acknowledged = links_[link].acknowledged;
   if (MessageMoments* m = moments(link, acknowledged++)) m->acknowledged = now;
@@ -475,6 +500,7 @@ void EmulatedRanks::on_acknowledged(Time now, uint32_t link, uint64_t id) {
 void EmulatedRanks::on_left(Time scheduled, Time actual, uint32_t link, uint64_t id) {
   const CollectivePlace place = place_of_id(id);
   if (place.operation < first_) return;  // sent again
+  if (entries_) entries_->left(link, actual);
   const Duration late =
       flight(place.operation).lateness.add(link, place.message, actual - scheduled);
   CollectiveResult& result = progress_.results[place.operation];

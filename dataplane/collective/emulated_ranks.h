@@ -11,6 +11,7 @@
 #include "dataplane/collective/collective_moments.h"
 #include "dataplane/collective/emulated_connections.h"
 #include "dataplane/collective/exact_values.h"
+#include "dataplane/collective/rank_entries.h"
 
 namespace understudy {
 
@@ -95,8 +96,8 @@ class EmulatedRanks final : public Endpoint,
   struct Flight {
     explicit Flight(const CollectiveJob& job) : lateness(job, job.operations) {}
     CollectiveLateness lateness;
-    bool entered = false;  ///< !scheduled: a real rank has shown that it did
-    Time entry;            ///< its
+    bool entered = false;      ///< ranks may: a real one has shown that it did, or need not
+    RankEntries::Shown shown;  ///< !scheduled
     uint64_t to_acknowledge = 0, acknowledged = 0;
     Duration heard;  ///< most lateness of real ranks' messages
     /// Exact: by link, the messages before this operation.
@@ -116,6 +117,8 @@ class EmulatedRanks final : public Endpoint,
   void try_enter(Time now, uint32_t rank);
   void tell_begin(Time now);
   void tell_done(uint32_t rank, size_t operation);
+  bool is_shown(size_t operation) const;
+  bool is_sending(uint32_t link, size_t operation);
   bool is_ahead(uint32_t rank, size_t operation) const;
   void credit_ahead(Time now, uint32_t rank);
   void real_entered(Time now, uint32_t link, size_t operation);
@@ -158,6 +161,7 @@ class EmulatedRanks final : public Endpoint,
   CollectiveState& state_;
   CollectiveProgress& progress_;
   EmulatedConnections connections_;
+  std::optional<RankEntries> entries_;  ///< !scheduled
   std::vector<Link> links_;
   std::vector<Contents> contents_;       ///< by link; exact mode only
   std::unique_ptr<ExactValues> values_;  ///< exact mode only

@@ -24,6 +24,7 @@ OnlineEmulatedRanks::OnlineEmulatedRanks(const CollectiveJob& job, CollectivePro
       listener_(listener),
       commands_(kCommandRing),
       connections_(job, progress, *this),
+      entries_(job),
       links_(job.links.size()),
       inner_(job.inner.size()),
       heard_of_(job.ranks()),
@@ -83,6 +84,8 @@ void OnlineEmulatedRanks::on_wake(Time now, uint64_t cookie) {
         break;
       }
       if (what == kStart) {
+        start_ = now;
+        entries_.start(now);
         for (uint32_t l = 0; l < links_.size(); ++l) {
           if (hears(l)) grant_ahead(now, l, ahead(l), now);
         }
@@ -151,6 +154,7 @@ bool OnlineEmulatedRanks::notify(Time now, const OnlineNotice& notice) {
 }
 
 void OnlineEmulatedRanks::on_acknowledged(Time now, uint32_t link, uint64_t message) {
+  entries_.acknowledged(link, now);
   input(now, {.kind = Input::Kind::kAcknowledgement,
               .link = link,
               .bytes = links_[link].bytes_of[message % kUnderWay],
@@ -163,6 +167,7 @@ void OnlineEmulatedRanks::on_left(Time scheduled, Time actual, uint32_t link, ui
   Link& l = links_[link];
   if (message < l.transmitted) return;  // sent again
   l.transmitted = message + 1;
+  entries_.left(link, actual);
   if (OnlineOperation* op = operation_of(link, message); op != nullptr && !op->finished) {
     const uint64_t k = message - op->base[link];
     op->carried = std::max(op->carried, op->lateness.add(link, k, actual - scheduled));
@@ -209,6 +214,7 @@ void OnlineEmulatedRanks::on_data(Time now, uint32_t link, uint32_t bytes) {
   }
   const uint64_t k = l.received++;
   input(now, {.kind = Input::Kind::kData, .link = link, .bytes = bytes, .message = k, .time = now});
+  entries_.received(link, now);
   if (given_up_) grant_ahead(now, link, l.received + ahead(link), now);
   for (const uint32_t other : reflecting_[link]) send_due(now, other);
 }
@@ -251,6 +257,7 @@ void OnlineEmulatedRanks::look_for_next(Time now, uint64_t from) {
     const Input& in = inputs_[i & (inputs_.size() - 1)];
     if (in.kind == Input::Kind::kAcknowledgement || in.message < settled_[in.link]) continue;
     begun_ = known_ + 1;
+    see_entry(known_, in.link, in.time - job_.links[in.link].latency);
     host_->wake_at(std::max(now, in.time + settings_.wait[in.link]), *this,
                    cookie(WakeKind::kWaited, static_cast<uint32_t>(known_)));
     notify(now, {.kind = OnlineNotice::Kind::kBegan,
@@ -259,6 +266,19 @@ void OnlineEmulatedRanks::look_for_next(Time now, uint64_t from) {
                  .entry = in.time - job_.links[in.link].latency});
     return;
   }
+}
+
+/// What tells first that a real rank has entered operation `number` has just come.
+void OnlineEmulatedRanks::see_entry(uint64_t number, uint32_t link, Time entry) {
+  if (shown_of_ == number) return;
+  shown_of_ = number;
+  const std::vector<uint64_t>& before = number < known_ ? at(number)->base : settled_;
+  bool busy = false;
+  for (uint32_t l = 0; l < links_.size() && !busy; ++l) {
+    busy = hears(l) && job_.links[l].shares_nic(job_.links[link]) && links_[l].received < before[l];
+  }
+  const CollectiveShape* former = number > first_ ? at(number - 1)->shape.get() : nullptr;
+  shown_ = entries_.shown(link, entry, former, busy);
 }
 
 /// Forgets inputs of operations that nothing will replace.
@@ -295,6 +315,7 @@ void OnlineEmulatedRanks::send_due(Time now, uint32_t link) {
       sender.lengthen(now, *host_, l.sent, kMaxMessageBytes);  // nobody knows how long it is
     }
     if (op != nullptr) op->bytes_sent += bytes;
+    entries_.sent(link);
     l.bytes_of[l.sent % kUnderWay] = bytes;
     ++l.sent;
   }

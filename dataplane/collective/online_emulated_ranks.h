@@ -24,7 +24,7 @@ class OnlineEmulatedRanks final : public Endpoint,
   static constexpr size_t kMost = 64;
 
   struct Settings {
-    std::vector<Duration> delay;  ///< by rank: how much later than a real rank it enters
+    std::vector<Duration> delay;  ///< by rank: how late it is in every operation, at least
     std::vector<Duration> wait;   ///< by link: for the real ranks' other first messages
     size_t inputs = 0;            ///< that can be kept until their operation is settled
     /// Of CollectiveJob::inner; null without any. Then all operations are sure.
@@ -121,8 +121,10 @@ class OnlineEmulatedRanks final : public Endpoint,
   };
 
   static constexpr uint32_t kNoLink = ~uint32_t{0};
+  static constexpr uint64_t kNobody = ~uint64_t{0};
   void pair_reflections();
   bool waits_for_reflection(const OnlineOperation& op, uint32_t link, uint32_t bytes) const;
+  void see_entry(uint64_t number, uint32_t link, Time entry);
   OnlineOperation* at(uint64_t number) const { return operations_[number % kMost]; }
   OnlineOperation* last() const { return known_ == first_ ? nullptr : at(known_ - 1); }
   OnlineOperation* operation_of(uint32_t link, uint64_t message) const;
@@ -168,6 +170,10 @@ class OnlineEmulatedRanks final : public Endpoint,
   OnlineListener& listener_;
   SpscRing<OnlineCommand> commands_;
   EmulatedConnections connections_;
+  RankEntries entries_;
+  RankEntries::Shown shown_;  ///< of operation `shown_of_`
+  uint64_t shown_of_ = kNobody;
+  Time start_;
   std::vector<Link> links_;
   std::vector<Inner> inner_;
   std::vector<Leaving> leaving_;                 ///< empty between calls

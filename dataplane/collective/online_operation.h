@@ -11,6 +11,7 @@
 
 #include "dataplane/collective/collective_job.h"
 #include "dataplane/collective/collective_lateness.h"
+#include "dataplane/collective/rank_entries.h"
 
 namespace understudy {
 
@@ -20,6 +21,7 @@ struct OnlineOperation {
                   std::unique_ptr<Plan> p)
       : shape(std::move(s)),
         plan(std::move(p)),
+        delay(job.ranks()),
         lateness(job, std::array<const CollectiveShape*, 1>{shape.get()}),
         base(job.links.size()),
         inner_base(job.inner.size()),
@@ -50,6 +52,8 @@ struct OnlineOperation {
   /// Nothing replaces it, and its end is known: what differs from it is a disagreement. Else it is
   /// a guess.
   bool sure = false;
+  /// By rank: from when it could enter until it does, beyond what the real ranks' programs show.
+  std::vector<Duration> delay;
 
   // The shard's.
   CollectiveLateness lateness;
@@ -66,6 +70,7 @@ struct OnlineOperation {
   bool finished = false;  ///< nothing of it is to come
   uint64_t to_acknowledge = 0, acknowledged = 0;
   Time entry, noticed;               ///< of the real ranks; when that was seen
+  RankEntries::Shown shown;          ///< when ranks enter
   Time first_entry = Time::never();  ///< of its ranks
   Time end;
   Duration heard;       ///< most lateness of real ranks' messages

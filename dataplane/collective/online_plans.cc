@@ -49,6 +49,10 @@ bool OnlineEmulatedRanks::tell(Time now, OnlineOperation& op, Input& input, Time
     op.began = true;
     op.entry = input.time - job_.links[link].latency;
     op.noticed = input.time;
+    see_entry(op.number, link, op.entry);
+    op.shown = shown_;
+    op.shown.own = op.delay[shown_.real];
+    op.shown.compare(shown_.end + op.shown.own);
     enter(op);
     take(now, op, Duration());
   }
@@ -143,6 +147,7 @@ bool OnlineEmulatedRanks::crosses(const OnlineOperation& op) const {
 void OnlineEmulatedRanks::begin_unseen(Time now, OnlineOperation& op) {
   op.began = true;
   op.entry = op.noticed = now;
+  op.shown = {};
   enter(op);
   take(now, op, Duration());
 }
@@ -198,22 +203,24 @@ void OnlineEmulatedRanks::settle(Time now, OnlineOperation& op) {
     settled_[l] = op.base[l] + op.shape->uses[l].messages;
     const uint32_t far = job_.links[l].far;
     if (hears(l) && op.done[far] != Time::never()) {
-      grant_ahead(now, l, settled_[l] + ahead(l), op.done[far]);
+      grant_ahead(now, l, settled_[l] + ahead(l), op.done[far] + settings_.delay[far]);
     }
   }
 }
 
-/// Lets the ranks enter that are free.
+/// Lets the ranks enter that are free. Each does from its own last end what the real rank did that
+/// was seen to enter, and its own delay.
 void OnlineEmulatedRanks::enter(OnlineOperation& op) {
   if (!op.began) return;
   const OnlineOperation* before = op.number > first_ ? at(op.number - 1) : nullptr;
   for (uint32_t r = 0; r < job_.ranks(); ++r) {
     if (job_.is_real(r) || op.entered[r]) continue;
-    Time entry = op.entry + settings_.delay[r];
-    if (before != nullptr) {
-      if (before->done[r] == Time::never()) continue;
-      entry = std::max(entry, before->done[r]);
-    }
+    const Time free = before != nullptr ? before->done[r] : start_;
+    if (free.is_never()) continue;
+    const Duration own = op.delay[r];
+    const Time entry = op.shown.heard
+                           ? std::max({free, op.shown.entry, free + (own + op.shown.later)})
+                           : RankEntries::with_it(own, own, free, op.shown);
     op.entered[r] = true;
     op.first_entry = std::min(op.first_entry, entry);
     op.plan->enter(r, entry);
@@ -259,7 +266,8 @@ void OnlineEmulatedRanks::take(Time now, OnlineOperation& op, Duration carried) 
     for (const uint32_t l : heard_of_[rank]) {
       // Of sends that may be longer than was guessed none waits for that to be found.
       if (!op.over && job_.links[l].index == 0) continue;
-      grant_ahead(now, l, op.base[l] + op.shape->uses[l].messages + ahead(l), op.done[rank]);
+      grant_ahead(now, l, op.base[l] + op.shape->uses[l].messages + ahead(l),
+                  op.done[rank] + settings_.delay[rank]);
     }
     for (const uint32_t i : inner_of_[rank]) {
       const uint64_t end = op.inner_base[i] + op.shape->inner_uses[i].messages;

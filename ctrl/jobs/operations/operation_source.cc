@@ -21,14 +21,15 @@ OperationSource::OperationSource(const Config& config, const JobConfig& job,
       told_(told),
       guesses_(guesses),
       config_(config),
-      job_(job) {}
+      job_(job),
+      work_(config, job, maker_.communicator().gpus) {}
 
 OnlineEmulatedRanks::Settings OperationSource::settings() const {
   OnlineEmulatedRanks::Settings settings;
   const Communicator& communicator = maker_.communicator();
   for (uint32_t rank = 0; rank < communicator.ranks(); ++rank) {
-    settings.delay.push_back(job_.skew.empty() ? Duration()
-                                               : job_.skew[communicator.node_of(rank)]);
+    const Duration late = work_.late(rank) - work_.late(told_.real.front());
+    settings.delay.push_back(std::max(late, Duration()));
   }
   for (const CollectiveConnection& link : told_.links) {
     const NodeConfig& node = config_.nodes[job_.ranks[link.real / communicator.gpus]];
@@ -43,7 +44,9 @@ OnlineEmulatedRanks::Settings OperationSource::settings() const {
 
 Duration OperationSource::patience() const {
   Duration latest;
-  for (const Duration delay : job_.skew) latest = std::max(latest, delay);
+  for (uint32_t rank = 0; rank < told_.ranks(); ++rank) {
+    latest = std::max(latest, work_.late(rank));
+  }
   return Duration::s(1) + latest;
 }
 
@@ -142,6 +145,10 @@ Result<void> OperationSource::install(Time now, const Kernel& kernel, bool sure)
   OnlineOperation* handed = made.get();
   handed->number = concluded();
   handed->sure = sure;
+  handed->delay.clear();
+  for (uint32_t rank = 0; rank < told_.ranks(); ++rank) {
+    handed->delay.push_back(work_.delay(concluded(), rank));
+  }
   last_ = kernel;
   last_shape_ = handed->shape.get();
   owned_[handed] = {kernel, std::move(made)};

@@ -14,6 +14,7 @@
 
 #include "ctrl/jobs/operations/operation_maker.h"
 #include "ctrl/report/run_report.h"
+#include "ctrl/schedule/job_work.h"
 #include "ctrl/shards/shard_control.h"
 #include "dataplane/base/spsc_ring.h"
 #include "dataplane/collective/online_emulated_ranks.h"
@@ -83,6 +84,7 @@ class OperationSource : public OnlineListener {
 
   const Config& config_;
   const JobConfig& job_;
+  const JobWork work_;
   OnlineEmulatedRanks* ranks_ = nullptr;
   ShardControl* control_ = nullptr;
   std::unique_ptr<SpscRing<Noticed>> noticed_;  ///< real time

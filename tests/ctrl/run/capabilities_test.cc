@@ -112,6 +112,11 @@ void both_kinds(Parts& p) {
   several(p);
   p.second = real_key(RealSide::kReference);
 }
+/// Operations that are not known beforehand begin with real ranks' credits.
+void untold(Parts& p, const std::string& operations) {
+  p.entry = "first_credit";
+  p.job = "operations = \"" + operations + "\"\n";
+}
 void dimensions(Parts& p) {
   p.operation = "collective = \"all_reduce\"\nalgorithm = [\"ring\", \"ring\"]\n";
   p.emulated = "";
@@ -149,8 +154,8 @@ const std::map<std::string_view, Example>& examples() {
          p.job = std::string("payload = \"exact\"\nreduction = \"max\"\n") +
                  (p.side == RealSide::kReference ? "" : kJoin);
        }},
-      {"`operations = \"fed\"`", [](Parts& p) { p.job = "operations = \"fed\"\n"; }},
-      {"`operations = \"inferred\"`", [](Parts& p) { p.job = "operations = \"inferred\"\n"; }},
+      {"`operations = \"fed\"`", [](Parts& p) { untold(p, "fed"); }},
+      {"`operations = \"inferred\"`", [](Parts& p) { untold(p, "inferred"); }},
       {"merged NICs", merged},
       {"merged NICs of several ranks a node", merged_of_gpus},
       {"`queue_pairs` of a job", [](Parts& p) { p.job = "queue_pairs = 2\n"; }},
@@ -172,13 +177,13 @@ const std::map<std::string_view, Example>& examples() {
       {"a job of real nodes only, `fed` or `inferred`",
        [](Parts& p) {
          all_real(p);
-         p.job = "operations = \"fed\"\n";
+         untold(p, "fed");
        }},
       {"several real nodes in one job", several},
       {"several real nodes in one job, `fed` or `inferred`",
        [](Parts& p) {
          several(p);
-         p.job = "operations = \"inferred\"\n";
+         untold(p, "inferred");
        }},
       {"kernels and reference nodes in one job without `join`",
        [](Parts& p) {
@@ -233,7 +238,10 @@ const std::map<std::string_view, Example>& examples() {
          p.job = "inner = \"packets\"\n";
        }},
       {"`inner = \"packets\"` of inferred operations",
-       [](Parts& p) { p.job = "operations = \"inferred\"\ninner = \"packets\"\n"; }},
+       [](Parts& p) {
+         untold(p, "inferred");
+         p.job += "inner = \"packets\"\n";
+       }},
       {"`pacing = false` in a network",
        [](Parts& p) {
          p.fabric = "pacing = false\n";

@@ -100,6 +100,16 @@ class IterationReader {
     for (const TomlNode* entry : table.tables("slow")) read_slow(*entry);
     table.finish();
     check_total(table);
+    check_known(table);
+  }
+
+  /// Of operations that are not known beforehand emulated ranks compute what the real ones do.
+  void check_known(TableReader& table) {
+    if (job_.operations == OperationsMode::kTold) return;
+    if (out_.columns == 1 && out_.factor.empty()) return;
+    table.error(table.line(), out_.columns == 1 ? "slow" : "file", "ranks that compute longer",
+                "what is computed before operations that are not known beforehand is not known: "
+                "operations = \"told\", or skew");
   }
 
   /// Rows that a table may have beside one for all.

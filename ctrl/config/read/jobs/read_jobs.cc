@@ -47,11 +47,19 @@ class JobReader {
     table_.choice("entry",
                   {{"scheduled", EntryMode::kScheduled}, {"first_credit", EntryMode::kFirstCredit}},
                   job_.entry);
+    const TomlNode* entry = table_.any("entry");
+    job_.entry_told = entry != nullptr;
     table_.choice("operations",
                   {{"told", OperationsMode::kTold},
                    {"inferred", OperationsMode::kInferred},
                    {"fed", OperationsMode::kFed}},
                   job_.operations);
+    if (entry != nullptr && job_.entry == EntryMode::kScheduled &&
+        job_.operations != OperationsMode::kTold) {
+      table_.error(entry->line, "entry", entry->describe(),
+                   "when ranks enter operations that are not known beforehand real ranks' first "
+                   "credits show: entry = \"first_credit\", or operations = \"told\"");
+    }
     read_feed();
     read_join(table_, context_, job_);
     read_groups(table_, job_, rank_count());
