@@ -6,6 +6,7 @@
 #include "collective_model/plan/symmetric_ranks.h"
 #include "collective_model/schedule/all_to_all.h"
 #include "ctrl/config/network_wanted.h"
+#include "ctrl/config/shared_place.h"
 #include "ctrl/schedule/job_schedule.h"
 
 namespace understudy {
@@ -47,6 +48,7 @@ InnerNeed inner_need(const Config& config, const JobConfig& job) {
   const auto emulated = static_cast<uint64_t>(std::ranges::count(real, false));
   const auto schedules = job_schedules(config, job);
   if (emulated <= communicator.gpus || !schedules || takes_no_time(config, job)) return need;
+  need.plan_holds = !shares_place(config, job);
   for (uint32_t size = 0; size < (job.group ? 1 : schedules->size()); ++size) {
     const Operation& operation = (*schedules)[size].operation;
     NicUse use;

@@ -8,6 +8,7 @@
 #include "collective_model/plan/pair_hops.h"
 #include "ctrl/compile/inner_way.h"
 #include "ctrl/config/network_wanted.h"
+#include "ctrl/config/shared_place.h"
 #include "ctrl/network/rate_times.h"
 #include "ctrl/report/text.h"
 #include "dataplane/base/text_format.h"
@@ -137,10 +138,11 @@ PlanEstimate plan_estimate(const Config& config, const JobConfig& job,
                            const CollectiveSetup& setup) {
   PlanEstimate out;
   if (!setup.is_doubtful()) return out;
-  out.doubt =
-      "messages between emulated ranks take the plan's times, which are estimates where several "
-      "connections share a link: " +
-      why_not_packets(config, job);
+  const bool shares = shares_place(config, job);
+  out.doubt = std::string("messages between emulated ranks take the plan's times, which ") +
+              (shares ? "know nothing of the other jobs that join at the same place: "
+                      : "are estimates where several connections share a link: ") +
+              why_not_packets(config, job);
   if (job.group || job.operations != OperationsMode::kTold || !can_have_network(config)) return out;
   auto topology = build_topology(config);
   if (!topology) return out;
@@ -157,7 +159,7 @@ PlanEstimate plan_estimate(const Config& config, const JobConfig& job,
     if (found->factor > 1) out.inputs[size] = raised(setup.inputs[size], found->factor, most);
     if (!worst || found->off() > worst->second.off()) worst = {bytes, *found};
   }
-  if (worst) out.doubt += text_of(worst->first, worst->second, fitted);
+  if (worst && !shares) out.doubt += text_of(worst->first, worst->second, fitted);
   return out;
 }
 

@@ -21,7 +21,7 @@ class Life(stage.Stage):
 
     def begin(self, communicators, minor=28, more="", tables="", order='["gpu", "w*"]', rate="1Gbit/s", join=None, **keys):
         """A run of four ranks whose emulated ones join so many communicators."""
-        keys = {"algorithm": "ring", "sizes": '["64KiB", "256KiB"]', "channels": 2, **keys}
+        keys = {"algorithm": "ring", "sizes": '["64KiB", "1MiB"]', "channels": 2, **keys}
         join = join or f'file = "{self.folder / "id"}"'
         config = self.folder / "run.toml"
         config.write_text(nccl_job.NODES.format(
@@ -102,7 +102,8 @@ class Life(stage.Stage):
         for algorithm, order in (("ring", '["gpu", "w*"]'), ("tree", '["w0", "gpu", "w1", "w2"]')):
             with self.subTest(algorithm=algorithm, order=order):
                 (self.folder / "id").unlink(missing_ok=True)
-                emulator = self.begin(2, algorithm=algorithm, order=order)
+                # More messages than may be on their way while the program does nothing.
+                emulator = self.begin(2, algorithm=algorithm, order=order, sizes='["64KiB", "8MiB"]')
                 self.killed_in(emulator, 3)
                 took = self.wait_for(emulator, " (gpu) has gone in the middle of operation 3 of 4 (all_reduce ")
                 self.assertIn("; 2 of 4 operations were done; emulated ranks wait for the next one", emulator.log.read_text())
@@ -118,9 +119,9 @@ class Life(stage.Stage):
     def test_an_abort_and_the_next_one(self):
         """ncclCommAbort, and a new communicator of the same process."""
         emulator = self.begin(2)
-        self.assert_verified(self.rank(emulator, "--abort", "2", "--communicators", "2"), 1 + 4)
-        aborted, _ = self.communicators(emulator, [1, 4], status=(stage.NOT_FAITHFUL,))
-        self.assertIn("has gone in the middle of operation 2 of 4", aborted["end"])
+        self.assert_verified(self.rank(emulator, "--abort", "3", "--communicators", "2"), 2 + 4)
+        aborted, _ = self.communicators(emulator, [2, 4], status=(stage.NOT_FAITHFUL,))
+        self.assertIn("has gone in the middle of operation 3 of 4", aborted["end"])
 
     def test_a_rank_that_is_killed_before_it_has_joined(self):
         """Its unique id is there, and nobody behind it."""
@@ -139,6 +140,24 @@ class Life(stage.Stage):
         job, = self.valid_report(emulator)["jobs"]
         self.assertEqual((job["done"], "communicators" in job), (4, False))
         self.assertIn("the real ranks have left the communicator", emulator.log.read_text())
+
+    def test_two_at_once(self):
+        """Of one process: jobs that share a place take its communicators in turn, and operations of both meet on the NICs."""
+        communicators = 2  # of each job
+        by_file = f'file = "{self.folder / "id"}"'
+        for join, inner in ((by_file, ""), ('comm_id = "10.9.0.1:5555"', ""), (by_file, 'inner = "times"\n')):
+            with self.subTest(join=join, inner=inner):
+                (self.folder / "id").unlink(missing_ok=True)
+                second = nccl_job.NODES[nccl_job.NODES.index("[[job]]"):].format(
+                    collective="all_reduce", algorithm="ring", protocol="simple", order='["gpu", "w*"]', sizes='["64KiB", "1MiB"]', iterations=2,
+                    payload="exact", channels=2, minor=28, join=join, more=f", communicators = {communicators}")
+                emulator = self.begin(communicators, join=join, tables=inner + second.replace('"nccl"', '"second"') + inner)
+                self.assert_verified(self.rank(emulator, "--at-once", "--communicators", str(communicators)), 8 * communicators)
+                self.assertIn(emulator.wait(LONGEST), (0, stage.NOT_FAITHFUL))
+                for job in self.valid_report(emulator)["jobs"]:
+                    self.assertEqual((job["planned"], job["done"], job["failed"]), (4 * communicators, 4 * communicators, False))
+                    # Plans know nothing of each other.
+                    self.assertEqual("know nothing of the other jobs" in job.get("not_judged", ""), inner != "", job.get("not_judged"))
 
     def test_any_number(self):
         """Until the run is stopped; faithful or not, by what was done."""

@@ -12,6 +12,8 @@ bool is_first(const UniqueIdKey& key) { return key.group == "0" && key.member ==
 
 /// At the file of an id that is known.
 constexpr Duration kFileEvery = Duration::ms(20);
+/// A job that shares the place and has no communicator takes an id sooner.
+constexpr Duration kOthersTake = Duration::ms(200);
 
 }  // namespace
 
@@ -84,9 +86,27 @@ void NcclId::learned(Time now, const UniqueIdKey& key, const NcclUniqueId& id) {
   if (!id_) id_ = id;
 }
 
+bool NcclId::has_next() const {
+  return next_ && !setup_.place->taken.contains(*next_) && now_ - next_since_ >= kOthersTake;
+}
+
+bool NcclId::may_call() {
+  std::optional<uint32_t>& calling = setup_.place->calling;
+  if (file_ || emulated_root() || has_store()) return true;
+  if (!calling) calling = setup_.number;
+  return calling == setup_.number;
+}
+
+void NcclId::called() {
+  std::optional<uint32_t>& calling = setup_.place->calling;
+  if (calling == setup_.number) calling.reset();
+}
+
 void NcclId::look_for_next() {
+  called();
   if (!file_) return;
   id_ = std::exchange(next_, std::nullopt);
+  if (id_ && !setup_.place->taken.insert(*id_).second) id_.reset();
 }
 
 void NcclId::poll_file(Time now) {
@@ -100,7 +120,8 @@ void NcclId::poll_file(Time now) {
   }
   if (id_) {
     next_ = **read;
-  } else {
+    next_since_ = now;
+  } else if (setup_.place->taken.insert(**read).second) {
     id_ = **read;
     if (file_->is_old()) {
       say_(setup_.job->join->file +
@@ -112,6 +133,7 @@ void NcclId::poll_file(Time now) {
 }
 
 void NcclId::poll(Time now) {
+  now_ = now;
   if (file_ && (!id_ || now >= look_)) {
     look_ = now + kFileEvery;
     poll_file(now);

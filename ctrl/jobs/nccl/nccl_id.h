@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,13 @@
 
 namespace understudy {
 
+/// What jobs know of each other that join at one place, where a real rank 0 has a root for each of
+/// their communicators.
+struct NcclPlace {
+  std::set<NcclUniqueId> taken;     ///< those of a file
+  std::optional<uint32_t> calling;  ///< the job whose ranks call the root of an address
+};
+
 class NcclId {
  public:
   struct Setup {
@@ -25,6 +33,7 @@ class NcclId {
     std::vector<RendezvousSettings::Rank> ranks;
     IpAddress from;                 ///< of an emulated rank: it calls a real one's store
     TorchGroups* groups = nullptr;  ///< outlives it
+    std::shared_ptr<NcclPlace> place = std::make_shared<NcclPlace>();
   };
   /// `sockets`: of the communicator, with the root if that is ours.
   NcclId(Setup setup, NcclSockets& sockets, PeerNetwork& network,
@@ -38,7 +47,10 @@ class NcclId {
   /// Once it is known.
   const std::optional<NcclUniqueId>& id() const { return id_; }
   /// A further communicator has an id: its program wrote one to the file.
-  bool has_next() const { return next_.has_value(); }
+  bool has_next() const;
+  /// Its ranks may call the root: those of no other job do. From then on until called().
+  bool may_call();
+  void called();
   /// The present communicator is over: waits for the next one's, which may be the same.
   void look_for_next();
   bool emulated_root() const { return !setup_.ranks.front().real; }
@@ -64,6 +76,7 @@ class NcclId {
   const std::function<void(const std::string&)> say_;
   std::optional<UniqueIdFile> file_;
   std::optional<NcclUniqueId> id_, next_;
+  Time now_, next_since_;
   Time look_;  ///< when the file is looked at for the next one
   ListenerId root_listener_ = 0;
   std::string failure_;

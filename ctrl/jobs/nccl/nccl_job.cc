@@ -22,7 +22,7 @@ constexpr Duration kAllLeave = Duration::s(1);
 }  // namespace
 
 NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network,
-                 Say say, const RoceProbe& probe)
+                 Say say, const RoceProbe& probe, std::shared_ptr<NcclPlace> place)
     : config_(config),
       number_(number),
       job_(config.jobs[number]),
@@ -31,7 +31,7 @@ NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNet
       say_(std::move(say)),
       sockets_(network, addresses(), callbacks()),
       groups_(groups_setup(), network, callbacks()),
-      identity_(identity_setup(), sockets_, network,
+      identity_(identity_setup(std::move(place)), sockets_, network,
                 [this](const std::string& line) { this->say(line); }) {
   const Communicator& communicator = setup().communicator;
   for (uint32_t rank = 0; rank < communicator.ranks(); rank += communicator.gpus) {
@@ -105,11 +105,12 @@ std::vector<RankPartition> NcclJob::children() const {
   return all;
 }
 
-NcclId::Setup NcclJob::identity_setup() {
+NcclId::Setup NcclJob::identity_setup(std::shared_ptr<NcclPlace> place) {
   NcclId::Setup identity;
   identity.job = &job_;
   identity.number = static_cast<uint32_t>(number_);
   identity.seed = config_.seed;
+  identity.place = std::move(place);
   identity.ranks = ranks();
   identity.groups = &groups_;
   uint32_t rank = 0;
@@ -144,7 +145,7 @@ Result<void> NcclJob::open() {
 }
 
 void NcclJob::begin(Time now) {
-  if (communicator_ != nullptr || !identity_.id()) return;
+  if (communicator_ != nullptr || !identity_.id() || !identity_.may_call()) return;
   const NcclUniqueId& id = *identity_.id();
   NcclCommunicatorSettings settings;
   settings.version = job_.nccl;
@@ -184,6 +185,7 @@ void NcclJob::settle() {
   const uint32_t found = communicator_->search_channels();
   if (found == 0) return;
   settled_ = true;
+  identity_.called();
   if (!has_trees_of(found)) {
     if (auto planned = runner_.plan_again(number_, found); !planned) {
       return end("NCCL's search found " + std::to_string(found) +
@@ -270,16 +272,17 @@ bool NcclJob::look_for_gone() {
 
 /// What joins while the present communicator lives.
 void NcclJob::look_for_further() {
-  const bool comes = identity_.has_next();
-  if (comes && !runner_.joined(number_) && joins_more()) {
+  const bool comes = further();
+  if (identity_.has_next() && !runner_.joined(number_) && joins_more()) {
     return end_communicator("its real ranks make another one instead (" + job_.join->file + ")");
   }
-  if (!comes && sockets_.early() == 0) return;
+  if (!comes) return;
   say_once(Once::kFurther,
            "a further communicator is being made while the present one lives: " +
                (joins_more()
                     ? std::string("emulated ranks are in one at a time, and join it once "
-                                  "the real ranks have left the present one")
+                                  "the real ranks have left the present one (several at once: "
+                                  "another [[job]] with the same join)")
                     : "nobody joins it, join = { communicators = " + std::to_string(ended_ + 2) +
                           " } would, once the real ranks have "
                           "left the present one"));
@@ -288,6 +291,7 @@ void NcclJob::look_for_further() {
 void NcclJob::end(const std::string& failure) {
   over_ = true;
   failure_ = failure;
+  identity_.called();
   let_go(true);
   emulated().end();
   say(failure);
@@ -297,6 +301,7 @@ void NcclJob::end_communicator(const std::string& failure) {
   std::string how = failure.empty() ? gone() : failure;
   if (how.empty()) how = "the real ranks have left the communicator";
   const bool more = joins_more();
+  identity_.called();
   let_go(true);
   emulated().end();
   runner_.ended_communicator(number_, now_, how, more);
@@ -416,6 +421,7 @@ std::vector<std::string> NcclJob::status() const {
                                                 : ", one is there or comes"));
   }
   if (communicator_ == nullptr) return lines;
+  if (further()) lines.push_back("a further communicator waits until the present one is over");
   const NcclLinks::Unplanned beside = links_.unplanned();
   lines.push_back(std::to_string(ready_) + " connections of net_ib made, " +
                   std::to_string(ready_ - open_.size()) + " of them closed, " +

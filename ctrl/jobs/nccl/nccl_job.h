@@ -33,8 +33,9 @@ class NcclJob final : public NetIbObserver {
   using Say = std::function<void(const std::string&)>;
 
   /// All arguments outlive this. `number`: of the configuration's jobs.
+  /// `place`: of all jobs that join there.
   NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network, Say say,
-          const RoceProbe& probe);
+          const RoceProbe& probe, std::shared_ptr<NcclPlace> place);
   ~NcclJob() override;
 
   /// What has to stand before a real rank comes: root and store, where they are ours.
@@ -78,7 +79,7 @@ class NcclJob final : public NetIbObserver {
     return !most || ended_ + 1 < *most;
   }
   NcclSockets::Callbacks callbacks();
-  NcclId::Setup identity_setup();
+  NcclId::Setup identity_setup(std::shared_ptr<NcclPlace> place);
   TorchGroups::Setup groups_setup() const;
   std::vector<RankPartition> children() const;
   std::vector<RendezvousSettings::Rank> ranks() const;
@@ -118,6 +119,8 @@ class NcclJob final : public NetIbObserver {
   std::string who(uint32_t rank) const;
   bool look_for_gone();
   void look_for_further();
+  /// A communicator is being made that nobody has joined yet.
+  bool further() const { return identity_.has_next() || sockets_.early() > 0; }
   void say(const std::string& line) const;
   enum class Once : uint8_t {
     kFailed,

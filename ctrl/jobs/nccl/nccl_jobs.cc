@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include "ctrl/config/shared_place.h"
+
 namespace understudy {
 namespace {
 
@@ -20,7 +22,12 @@ Result<void> NcclJobs::open() {
     const JobConfig& job = config_.jobs[j];
     if (!job.join || !runner_.has(j)) continue;
     allow_many_files();
-    jobs_.push_back({j, std::make_unique<NcclJob>(config_, j, runner_, network_, say_, probe_)});
+    auto place = std::make_shared<NcclPlace>();
+    for (const Entry& other : jobs_) {
+      if (is_same_place(*config_.jobs[other.number].join, *job.join)) place = other.place;
+    }
+    jobs_.push_back(
+        {j, std::make_unique<NcclJob>(config_, j, runner_, network_, say_, probe_, place), place});
     if (auto opened = jobs_.back().job->open(); !opened) {
       return fail("job \"" + job.name + "\": " + opened.error().text);
     }

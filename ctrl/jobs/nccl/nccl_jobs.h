@@ -38,6 +38,7 @@ class NcclJobs {
   struct Entry {
     size_t number = 0;  ///< of the configuration's jobs
     std::unique_ptr<NcclJob> job;
+    std::shared_ptr<NcclPlace> place;  ///< where it joins
   };
 
   const Config& config_;

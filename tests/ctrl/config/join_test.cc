@@ -110,6 +110,23 @@ TEST(ConfigJoin, TwoJobsDoNotMeetAtOnePlace) {
   EXPECT_EQ(both("join = { file = \"uid\" }", "join = { file = \"uid2\" }"), "");
 }
 
+/// They take its communicators in turn.
+TEST(ConfigJoin, JobsOfSeveralCommunicatorsMayShareAPlace) {
+  const auto both = [&](const char* ranks, const std::string& join, const std::string& other) {
+    return errors_of(with(std::string(ranks) + "join = { " + join + " }\n[[job]]\nname = \"k\"\n" +
+                          "collective = \"all_gather\"\nsizes = [\"64KiB\"]\n" + ranks +
+                          "join = { " + other + " }\n"));
+  };
+  const std::string file = "file = \"uid\", communicators = ";
+  EXPECT_EQ(both(kRealFirst, file + "2", file + "\"any\""), "");
+  const std::string address = "comm_id = \"10.9.0.1:5555\", communicators = 3";
+  EXPECT_EQ(both(kRealFirst, address, address), "");
+  for (const std::string& errors :
+       {both(kRealFirst, file + "2", file + "1"), both(kEmulatedFirst, file + "2", file + "2")}) {
+    EXPECT_NE(errors.find("share one if rank 0 is real"), std::string::npos) << errors;
+  }
+}
+
 TEST(ConfigJoin, GroupsAreRulesOrRanks) {
   const auto job = [](const char* groups) {
     return with(std::string(kRealFirst) + "join = { file = \"uid\" }\ngroups = " + groups);

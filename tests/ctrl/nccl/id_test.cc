@@ -80,6 +80,11 @@ class NcclIdTest : public testing::Test {
   }
 
   void make(NcclJoinConfig join, bool real_first) {
+    make_one(id_, std::move(join), real_first, std::make_shared<NcclPlace>());
+  }
+
+  void make_one(std::unique_ptr<NcclId>& made, NcclJoinConfig join, bool real_first,
+                const std::shared_ptr<NcclPlace>& place) {
     job_.nccl = NcclVersion{28};
     job_.join = std::move(join);
     NcclId::Setup setup;
@@ -93,8 +98,10 @@ class NcclIdTest : public testing::Test {
     of_groups.say = [this](const std::string& line) { said_ += line + "\n"; };
     groups_ = std::make_unique<TorchGroups>(groups, *adapter_, of_groups);
     setup.groups = groups_.get();
-    id_ = std::make_unique<NcclId>(setup, *ranks_, *adapter_,
-                                   [this](const std::string& line) { said_ += line + "\n"; });
+    setup.place = place;
+    setup.number = numbers_++;
+    made = std::make_unique<NcclId>(setup, *ranks_, *adapter_,
+                                    [this](const std::string& line) { said_ += line + "\n"; });
   }
 
   void turn() {
@@ -109,6 +116,7 @@ class NcclIdTest : public testing::Test {
   std::optional<NcclSockets> ranks_;
   std::unique_ptr<TorchGroups> groups_;
   std::unique_ptr<NcclId> id_;
+  uint32_t numbers_ = 0;
   std::string said_;
 };
 
@@ -170,14 +178,65 @@ TEST_F(NcclIdTest, TheNextIdInTheFileIsTheNextCommunicators) {
   ASSERT_TRUE(write_unique_id_file(file, second));
   for (int i = 0; i < 100; ++i) turn();
   EXPECT_EQ(id_->id(), second);
-  ASSERT_TRUE(write_unique_id_file(file, first));
-  for (int i = 0; i < 100; ++i) turn();
+  const NcclUniqueId third = make_unique_id(3, 2, {kLoopback, 4000});
+  ASSERT_TRUE(write_unique_id_file(file, third));
+  for (int i = 0; i < 300; ++i) turn();
   EXPECT_EQ(id_->id(), second);
   EXPECT_TRUE(id_->has_next());
   id_->look_for_next();
-  EXPECT_EQ(id_->id(), first);
+  EXPECT_EQ(id_->id(), third);
   EXPECT_FALSE(id_->has_next());
   std::remove(file.c_str());
+}
+
+/// Jobs that share a place: who is free takes the next id, and nobody takes one twice.
+TEST_F(NcclIdTest, JobsTakeTheIdsOfAFileInTurn) {
+  const std::string file = scratch_file();
+  const auto place = std::make_shared<NcclPlace>();
+  std::unique_ptr<NcclId> other;
+  make_one(id_, by_file(file), true, place);
+  make_one(other, by_file(file), true, place);
+  ASSERT_TRUE(id_->open() && other->open());
+  const auto write = [&](uint64_t number) {
+    const NcclUniqueId id = make_unique_id(3, number, {kLoopback, 4000});
+    EXPECT_TRUE(write_unique_id_file(file, id));
+    for (int i = 0; i < 300; ++i) {
+      turn();
+      other->poll(now_);
+    }
+    return id;
+  };
+  const NcclUniqueId first = write(1);
+  EXPECT_EQ(id_->id(), first);
+  EXPECT_FALSE(other->id());
+  const NcclUniqueId second = write(2);
+  EXPECT_EQ(other->id(), second);
+  EXPECT_FALSE(id_->has_next());
+  const NcclUniqueId third = write(3);
+  EXPECT_TRUE(id_->has_next() && other->has_next());
+  other->look_for_next();
+  EXPECT_EQ(other->id(), third);
+  id_->look_for_next();
+  EXPECT_FALSE(id_->id());
+  std::remove(file.c_str());
+}
+
+/// Only one of them calls the root of an address at a time.
+TEST_F(NcclIdTest, JobsCallARootInTurn) {
+  NcclJoinConfig join;
+  join.address = kLoopback;
+  join.port = free_port();
+  const auto place = std::make_shared<NcclPlace>();
+  std::unique_ptr<NcclId> other;
+  make_one(id_, join, true, place);
+  make_one(other, join, true, place);
+  EXPECT_TRUE(id_->may_call());
+  EXPECT_FALSE(other->may_call());
+  other->called();
+  EXPECT_FALSE(other->may_call());
+  id_->called();
+  EXPECT_TRUE(other->may_call());
+  EXPECT_FALSE(id_->may_call());
 }
 
 TEST_F(NcclIdTest, AFileThatIsNoneFails) {

@@ -89,5 +89,25 @@ TEST(NcclVirtualAgain, AfterOneThatEndedInTheMiddle) {
   }
 }
 
+/// Nobody knows the operations beforehand: each communicator is found out by itself.
+TEST(NcclVirtualAgain, InferredOperations) {
+  Case c = of("ring", 0);
+  c.more = "iterations = 6\noperations = \"inferred\"\n";
+  const ScratchFile id("id.inferred");
+  const Config config =
+      config_of(text_of(c, 28, "file = \"" + id.path() + "\", communicators = 2"));
+  VirtualJob::Options options;
+  options.rounds = {0, 0};
+  VirtualJob job(config, options);
+  ASSERT_EQ(job.run(), "");
+  const JobReport report = job.report();
+  ASSERT_EQ(report.communicators.size(), 2u);
+  ASSERT_TRUE(report.inferred);
+  EXPECT_EQ(report.inferred->lost, "");
+  EXPECT_EQ(report.violations, 0u);
+  for (const CommunicatorReport& one : report.communicators) EXPECT_EQ(one.done, 6u);
+  EXPECT_EQ(report.inferred->operations.size(), 12u);
+}
+
 }  // namespace
 }  // namespace understudy::nccl_rank

@@ -39,6 +39,7 @@ struct Options {
   unsigned abort = 0;          ///< the first one, in the middle of this operation; 0: never
   unsigned stop = 0;           ///< the same: the process stands still there
   bool stop_first = false;     ///< the same, before anything but the unique id
+  bool at_once = false;        ///< a communicator of each job, all there at once
 };
 
 /// ncclCommAbort: what was going on is dropped.
@@ -70,6 +71,46 @@ class Node {
 
   /// Number of elements that are wrong.
   uint64_t run() {
+    join();
+    uint64_t wrong = 0;
+    try {
+      wrong = options_.init_only ? 0 : operations();
+    } catch (const Aborted&) {
+      std::printf("aborted\n");
+    }
+    leave();
+    return wrong;
+  }
+
+  /// The same of several whose communicators are there at once, with as many operations: all carry
+  /// out each of these at the same time.
+  static uint64_t run_at_once(std::deque<Node>& nodes, unsigned patience_s) {
+    for (Node& node : nodes) node.join();
+    uint64_t wrong = 0;
+    for (size_t o = 0; o < job_operations(nodes.front().job_).size(); ++o) {
+      std::vector<std::unique_ptr<DataPhase>> phases;
+      std::vector<Running> running;
+      for (Node& node : nodes) running.push_back(node.begin(o, phases));
+      const auto begin = steady_clock::now();
+      run_phases(
+          phases, std::chrono::seconds(patience_s),
+          [&] {
+            bool any = false;
+            for (Node& node : nodes) any = node.poll() || any;
+            return any;
+          },
+          [&] {
+            for (Node& node : nodes) node.beside();
+          });
+      const double time = seconds_since(begin);
+      for (size_t n = 0; n < nodes.size(); ++n) wrong += nodes[n].end(running[n], time);
+    }
+    for (Node& node : nodes) node.leave();
+    return wrong;
+  }
+
+ private:
+  void join() {
     const SocketAddress root = find_root();
     if (options_.stop_first) stand_still("before the communicator");
     const auto begin = steady_clock::now();
@@ -81,22 +122,17 @@ class Node {
                   p.comm->links.size());
     }
     std::fflush(stdout);
-    uint64_t wrong = 0;
-    try {
-      wrong = options_.init_only ? 0 : operations();
-    } catch (const Aborted&) {
-      std::printf("aborted\n");
-    }
+  }
+
+  void leave() {
     for (const Player& p : players_) {
       p.rank->destroy_all();
       p.rank->close_all();
     }
     while (network_.step(milliseconds(0))) {
     }
-    return wrong;
   }
 
- private:
   /// A rank, and what it does.
   struct Player {
     std::unique_ptr<VerbsAdapter> adapter;
@@ -222,16 +258,37 @@ class Node {
   }
 
   uint64_t operations() {
-    const auto model = job_communicator(config_, job_);
-    const auto schedules = job_schedules(config_, job_);
-    require(schedules.has_value(), schedules ? "" : schedules.error().text);
     uint64_t wrong = 0;
-    for (const JobOperation& one : job_operations(job_)) {
-      ++operation_;
-      connect(model, (*schedules)[one.size].operation);
-      wrong += carry_out(model, *schedules, one);
+    for (size_t o = 0; o < job_operations(job_).size(); ++o) {
+      std::vector<std::unique_ptr<DataPhase>> phases;
+      const Running running = begin(o, phases);
+      const auto begin = steady_clock::now();
+      run_phases(
+          phases, std::chrono::seconds(options_.patience_s), [this] { return poll(); },
+          [this] { beside(); });
+      wrong += end(running, seconds_since(begin));
     }
     return wrong;
+  }
+
+  /// An operation of all ranks here, while its phases last.
+  struct Running {
+    JobOperation one;
+    Operation operation;
+    std::vector<std::shared_ptr<const RankSchedule>> parts;
+    std::vector<std::unique_ptr<Values>> values;
+  };
+
+  bool poll() {
+    bool any = false;
+    for (const Player& player : players_) any = player.adapter->poll() || any;
+    if (any) break_off();
+    return any;
+  }
+
+  void beside() {
+    network_.step(milliseconds(0));
+    check();
   }
 
   DataConnection& find(Player& player, const Connection& connection) {
@@ -240,15 +297,19 @@ class Node {
     return player.adapter->connection(link);
   }
 
-  /// One operation of all ranks here. Returns the number of elements that are wrong.
-  uint64_t carry_out(const understudy::Communicator& model,
-                     const std::vector<JobSchedule>& schedules, const JobOperation& one) {
-    const Operation& operation = schedules[one.size].operation;
-    std::vector<std::shared_ptr<const RankSchedule>> parts;
-    std::vector<std::unique_ptr<Values>> values;
-    std::vector<std::unique_ptr<DataPhase>> phases;
+  Running begin(size_t number, std::vector<std::unique_ptr<DataPhase>>& phases) {
+    ++operation_;
+    const auto model = job_communicator(config_, job_);
+    const auto schedules = job_schedules(config_, job_);
+    require(schedules.has_value(), schedules ? "" : schedules.error().text);
+    const JobOperation one = job_operations(job_)[number];
+    const Operation& operation = (*schedules)[one.size].operation;
+    connect(model, operation);
+    Running running{one, operation, {}, {}};
+    auto& parts = running.parts;
+    auto& values = running.values;
     for (Player& player : players_) {
-      parts.push_back(rank_part(model, job_, schedules, one.size, player.number()));
+      parts.push_back(rank_part(model, job_, *schedules, one.size, player.number()));
       values.push_back(job_.payload == PayloadMode::kExact
                            ? values_of(player, model, operation, *parts.back())
                            : nullptr);
@@ -256,20 +317,12 @@ class Node {
           *parts.back(), [&](const Connection& c) -> DataConnection& { return find(player, c); },
           values.back().get()));
     }
-    const auto begin = steady_clock::now();
-    run_phases(
-        phases, std::chrono::seconds(options_.patience_s),
-        [this] {
-          bool any = false;
-          for (const Player& player : players_) any = player.adapter->poll() || any;
-          if (any) break_off();
-          return any;
-        },
-        [this] {
-          network_.step(milliseconds(0));
-          check();
-        });
-    const double time = seconds_since(begin);
+    return running;
+  }
+
+  /// Returns the number of elements that are wrong.
+  uint64_t end(const Running& running, double time) {
+    const auto& [one, operation, parts, values] = running;
     uint64_t wrong = 0;
     for (size_t p = 0; p < players_.size(); ++p) {
       const uint64_t now = values[p] ? values[p]->wrong() : 0;
@@ -361,7 +414,16 @@ int run(const Options& options) {
     require(job != nullptr, options.config + ": no job with a key join");
     uint64_t wrong = 0;
     for (unsigned c = 0; c < options.communicators; ++c) {
-      wrong += Node(*config, *job, options, c).run();
+      if (!options.at_once) {
+        wrong += Node(*config, *job, options, c).run();
+        continue;
+      }
+      std::deque<Node> nodes;
+      for (const JobConfig& one : config->jobs) {
+        const auto number = static_cast<unsigned>(c * config->jobs.size() + nodes.size());
+        if (one.join) nodes.emplace_back(*config, one, options, number);
+      }
+      wrong += Node::run_at_once(nodes, options.patience_s);
     }
     return wrong == 0 ? 0 : 1;
   } catch (const std::exception& error) {
@@ -390,6 +452,8 @@ int main(int argc, char** argv) {
   app.add_option("--abort", options.abort,
                  "Aborts the first communicator in the middle of this operation, from 1 on");
   app.add_option("--stop", options.stop, "Stands still there instead, until it is killed");
+  app.add_flag("--at-once", options.at_once,
+               "A communicator of each job, with as many operations: all are there at once");
   app.add_flag("--stop-first", options.stop_first,
                "Stands still once its unique id is known, until it is killed");
   CLI11_PARSE(app, argc, argv);

@@ -1,5 +1,6 @@
 // job.join: how the emulated ranks of a job find NCCL's communicator.
 #include "ctrl/config/read/sections.h"
+#include "ctrl/config/shared_place.h"
 #include "ctrl/config/torch_release.h"
 #include "dataplane/base/socket_address.h"
 
@@ -122,19 +123,22 @@ class JoinReader {
     }
   }
 
-  /// Two communicators do not meet at one place.
+  /// Two communicators do not meet at one place, unless their jobs take several there in turn.
   void check_others() {
+    JobConfig own = job_;
+    own.join = join_;
     for (const JobConfig& other : config_.jobs) {
-      if (!other.join) continue;
+      if (!other.join || !is_same_place(*other.join, join_)) continue;
       const bool file = join_.way == NcclJoinConfig::Way::kFile;
-      const bool same =
-          file ? other.join->file == join_.file
-               : other.join->port == join_.port && other.join->address == join_.address;
-      if (!same || (file ? join_.file.empty() : join_.port == 0)) continue;
-      table_.error(join_.line, file ? "file" : "comm_id",
-                   file ? "\"" + join_.file + "\""
-                        : join_.address.text() + " port " + std::to_string(join_.port),
-                   "expected a place of its own; job \"" + other.name + "\" has this one");
+      if (file ? join_.file.empty() : join_.port == 0) continue;
+      if (may_share_place(config_, own, other)) continue;
+      table_.error(
+          join_.line, file ? "file" : "comm_id",
+          file ? "\"" + join_.file + "\""
+               : join_.address.text() + " port " + std::to_string(join_.port),
+          "expected a place of its own; job \"" + other.name +
+              "\" has this one. Jobs of the same ranks share one if rank 0 is real and both "
+              "have communicators = 2 or more");
     }
   }
 
