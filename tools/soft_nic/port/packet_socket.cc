@@ -113,14 +113,14 @@ UniqueFd quiet_port(const IpAddress& address, int interface) {
     at.sin_family = AF_INET;
     at.sin_port = htons(kRoceUdpPort);
     at.sin_addr.s_addr = htonl(address.v4_value());
-    bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
+    (void)bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
   } else {
     sockaddr_in6 at{};
     at.sin6_family = AF_INET6;
     at.sin6_port = htons(kRoceUdpPort);
     std::memcpy(at.sin6_addr.s6_addr, address.data(), sizeof at.sin6_addr);
     if (address.is_link_local_v6()) at.sin6_scope_id = static_cast<uint32_t>(interface);
-    bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
+    (void)bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
   }
   return fd;
 }
