@@ -98,7 +98,7 @@ class DrillReader {
     const TomlNode* toml = table_.table("after");
     if (toml == nullptr) return;
     TableReader after(*toml, "drill.after", context_.errors);
-    DrillConfig::After& read = drill_.after.emplace();
+    DrillConfig::After& read = drill_.after.emplace(DrillConfig::After{0, 0});
     after.require("job", "the name of a [[job]]");
     after.require("operations", "how many of them it has done");
     if (const auto operations = after.integer("operations", 0, UINT32_MAX)) {
