@@ -1,6 +1,8 @@
 #include "ctrl/report/drills/judge_drills.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "ctrl/report/text.h"
 
@@ -72,7 +74,8 @@ std::string hang_text(const RunReport& report) {
   for (const JobReport& job : report.jobs) {
     if (is_unfinished(job) && !job.failed && job.left_at.is_never()) {
       return "job '" + job.name + "' hangs: " + done_of(job) + " were done" +
-             (job.standing.empty() ? "" : "; " + job.standing);
+             (job.standing.empty() ? "" : "; " + job.standing) +
+             (report.ended_by ? " (the run was ended by " + *report.ended_by + ")" : "");
     }
   }
   for (const ClientReport& client : report.clients) {
@@ -141,9 +144,20 @@ class Judge {
       : report_(report),
         operations_(operations_of(report)),
         troubles_(troubles_of(report)),
-        hang_(hang_text(report)) {}
+        hang_(hang_text(report)) {
+    for (const Operation& o : operations_) {
+      const bool touched = std::ranges::any_of(
+          report_.drills, [&](const DrillReport& d) { return met(d, o.start, o.end); });
+      if (!touched) alone_[{o.job, o.bytes, o.warmup}].push_back(o.took);
+    }
+    for (auto& [like, times] : alone_) std::ranges::sort(times);
+  }
 
   void judge(uint32_t number, DrillReport& drill) const {
+    drill.passed = false;
+    drill.text.clear();
+    drill.found.reset();
+    drill.slowest.reset();
     const std::string wrong = wrong_text(report_);
     const Trouble* error = error_of(drill);
     if (drill.from.is_never()) {
@@ -190,7 +204,9 @@ class Judge {
                [](const auto& kernel) { return kernel.ended; }) ||
            (report_.traffic && any(
                                    report_.traffic->groups, [](const auto& g) { return g.start; },
-                                   [](const auto& g) { return g.start + g.took; }));
+                                   [](const auto& g) {
+                                     return g.ended < g.count ? Time::never() : g.start + g.took;
+                                   }));
   }
 
   std::string last_text() const {
@@ -242,17 +258,9 @@ class Judge {
   }
 
   std::optional<Duration> median(const Operation& like, bool warmups) const {
-    std::vector<Duration> times;
-    for (const Operation& o : operations_) {
-      if (o.job != like.job || o.bytes != like.bytes || o.warmup != warmups) continue;
-      const bool touched = std::ranges::any_of(
-          report_.drills, [&](const DrillReport& d) { return met(d, o.start, o.end); });
-      if (!touched) times.push_back(o.took);
-    }
-    if (times.empty()) return std::nullopt;
-    const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
-    std::ranges::nth_element(times, middle);
-    return *middle;
+    const auto times = alone_.find({like.job, like.bytes, warmups});
+    if (times == alone_.end()) return std::nullopt;
+    return times->second[times->second.size() / 2];
   }
 
   struct Met {
@@ -278,10 +286,11 @@ class Judge {
   void judge_recovery(uint32_t number, DrillReport& drill) const {
     const Met operations = met_operations(drill);
     Duration longest;
-    uint64_t stopped = 0;
+    uint64_t stopped = 0, again = 0;
     for (const OutageReport& outage : report_.outages) {
       if (outage.drill != number) continue;
       stopped += outage.stopped;
+      again += outage.again;
       if (outage.again != 0) longest = std::max(longest, outage.longest);
     }
     if (operations.compared == 0 && stopped == 0) {
@@ -290,6 +299,11 @@ class Judge {
                          "to recover is not known"
                        : "no operation of the same size ran without a drill: how much longer those "
                          "took that it met is not known";
+      return;
+    }
+    if (again < stopped && has_unfinished_flows()) {
+      drill.text = std::to_string(stopped - again) + " of " + count_text(stopped, "stream") +
+                   " that it stopped never flowed again";
       return;
     }
     drill.found = std::max(operations.lost, longest);
@@ -304,6 +318,12 @@ class Judge {
                     duration_text(operations.lost) + " longer than usual; ";
     }
     drill.text += done_text() + " (expected: " + duration_text(drill.within) + " at most)";
+  }
+
+  bool has_unfinished_flows() const {
+    return report_.traffic && std::ranges::any_of(report_.traffic->groups, [](const auto& group) {
+             return group.ended < group.count;
+           });
   }
 
   void judge_pace(DrillReport& drill) const {
@@ -332,6 +352,8 @@ class Judge {
   const std::vector<Operation> operations_;
   const std::vector<Trouble> troubles_;
   const std::string hang_;
+  /// Sorted times of operations that no drill met: by job, bytes, and whether they were warm-ups.
+  std::map<std::tuple<std::string, uint64_t, bool>, std::vector<Duration>> alone_;
 };
 
 }  // namespace

@@ -90,6 +90,19 @@ TEST_F(Drills, RecoveryIsTheLongestTimeThatAStreamStood) {
   EXPECT_EQ(judged().found, us(51));
 }
 
+TEST_F(Drills, AStreamThatNeverFlowsAgainHasNotRecovered) {
+  drill(DrillExpectation::kRecovers, us(1210), us(1220));
+  report.outages.push_back(
+      {.event = "link w1 down", .stopped = 3, .again = 2, .longest = us(5), .drill = 0});
+  EXPECT_TRUE(judged().passed) << "it had nothing more to send";
+  TrafficGroupReport group;
+  group.count = 2;
+  group.ended = 1;
+  report.traffic.emplace().groups.push_back(group);
+  EXPECT_FALSE(judged().passed);
+  EXPECT_EQ(judged().text, "1 of 3 streams that it stopped never flowed again");
+}
+
 TEST_F(Drills, OneThatMeetsNothingFails) {
   drill(DrillExpectation::kRecovers, us(3000), us(3100));
   EXPECT_FALSE(judged().passed);
