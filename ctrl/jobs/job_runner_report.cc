@@ -3,6 +3,7 @@
 
 #include "ctrl/jobs/job_runner.h"
 #include "ctrl/jobs/packet_model.h"
+#include "ctrl/report/inference_doubt.h"
 #include "ctrl/shards/collect.h"
 
 namespace understudy {
@@ -25,6 +26,7 @@ void append_communicator(JobReport& all, JobReport last) {
   operations.insert(operations.end(), last.inferred->operations.begin(),
                     last.inferred->operations.end());
   if (all.inferred->lost.empty()) all.inferred->lost = last.inferred->lost;
+  if (all.not_judged.empty()) all.not_judged = last.not_judged;
 }
 
 }  // namespace
@@ -68,7 +70,10 @@ JobReport JobRunner::report_of_last(size_t index) const {
     report.algorithm = name_of(kAlgorithmNames, job.setup().algorithm);
     report.protocol = name_of(kProtocolNames, job.setup().protocol);
   }
-  if (const InferenceReport* found = job.emulated->found()) report.inferred = *found;
+  if (const InferenceReport* found = job.emulated->found()) {
+    report.inferred = *found;
+    if (report.not_judged.empty()) report.not_judged = inference_doubt(*found);
+  }
   report.left_at = job.ended_at;
   report.failure = job.failure;
   add_results(report, index);

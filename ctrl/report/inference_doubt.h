@@ -1,0 +1,15 @@
+// Whether operations that were inferred are known well enough to judge a run by them.
+#pragma once
+
+#include <string>
+
+#include "ctrl/report/run_report.h"
+
+namespace understudy {
+
+/// Why nobody can say that inferred operations were those of the real ranks: something else explains
+/// what came of some, too, so that one may have been another, or two. Empty: each is the only one,
+/// or a feed told them.
+std::string inference_doubt(const InferenceReport& found);
+
+}  // namespace understudy
