@@ -20,6 +20,7 @@ void append_communicator(JobReport& all, JobReport last) {
   all.planned += last.planned;
   all.standing = std::move(last.standing);
   all.failed = all.failed || last.failed;
+  all.failed_at = std::min(all.failed_at, last.failed_at);
   all.violations += last.violations;
   if (!last.inferred) return;
   auto& operations = all.inferred->operations;

@@ -111,6 +111,7 @@ class DrillReader {
       read.job = static_cast<uint32_t>(found - jobs.begin());
       if (found == jobs.end()) {
         std::vector<std::string_view> names;
+        names.reserve(jobs.size());
         for (const JobConfig& job : jobs) names.push_back(job.name);
         after.unknown_word(*name, "job", names);
       }

@@ -55,6 +55,11 @@ struct Trouble {
 
 bool is_unfinished(const JobReport& job) { return job.collectives.size() < job.planned; }
 
+/// Its last communicator, of several.
+bool has_ended(const JobReport& job) {
+  return !job.communicators.empty() && job.communicators.back().ended;
+}
+
 std::string done_of(const JobReport& job) {
   return std::to_string(job.collectives.size()) + " of " + count_text(job.planned, "operation");
 }
@@ -62,6 +67,10 @@ std::string done_of(const JobReport& job) {
 void add_job(const JobReport& job, std::vector<Trouble>& all) {
   const std::string name = "job '" + job.name + "'";
   if (job.failed) all.push_back({job.failed_at, name + ": a queue pair failed"});
+  for (const CommunicatorReport& c : job.communicators) {
+    if (c.ended && c.done < c.planned) all.push_back({*c.ended, name + ": " + c.end});
+  }
+  if (!job.communicators.empty()) return;
   if (!job.failure.empty()) {
     all.push_back({job.left_at, name + ": " + job.failure});
   } else if (is_unfinished(job) && !job.left_at.is_never()) {
@@ -72,7 +81,7 @@ void add_job(const JobReport& job, std::vector<Trouble>& all) {
 /// A job, or a program, that has neither ended nor reported an error; empty: there is none.
 std::string hang_text(const RunReport& report) {
   for (const JobReport& job : report.jobs) {
-    if (is_unfinished(job) && !job.failed && job.left_at.is_never()) {
+    if (is_unfinished(job) && !job.failed && job.left_at.is_never() && !has_ended(job)) {
       return "job '" + job.name + "' hangs: " + done_of(job) + " were done" +
              (job.standing.empty() ? "" : "; " + job.standing) +
              (report.ended_by ? " (the run was ended by " + *report.ended_by + ")" : "");

@@ -156,6 +156,21 @@ TEST_F(Drills, RealRanksThatLeaveHaveReported) {
   EXPECT_THAT(judged().text, HasSubstr("its real ranks left after 2 of 10 operations"));
 }
 
+TEST_F(Drills, CommunicatorsThatEndEarlyHaveReported) {
+  drill(DrillExpectation::kReports, us(1210), {});
+  operations().resize(2);
+  CommunicatorReport communicator;
+  communicator.planned = 10;
+  communicator.done = 2;
+  communicator.end = "the real ranks have left";
+  report.jobs[0].communicators = {communicator};
+  EXPECT_FALSE(judged().passed);
+  EXPECT_THAT(judged().text, HasSubstr("hangs"));
+  report.jobs[0].communicators[0].ended = at(us(1240));
+  EXPECT_TRUE(judged().passed) << judged().text;
+  EXPECT_EQ(judged().found, us(30));
+}
+
 TEST_F(Drills, AnErrorIsThatOfTheLastDrillBefore) {
   drill(DrillExpectation::kRecovers, us(1210), us(1220));
   drill(DrillExpectation::kReports, us(1510), {});
