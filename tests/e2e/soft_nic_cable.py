@@ -86,6 +86,10 @@ class OnCable(unittest.TestCase):
         self.assertEqual(ended, status, said)
         return said
 
+    def begun(self, end, *words):
+        """The same of a program that goes on; what it prints is lost."""
+        return stage.favoured(self.cable.command(end, words), env=self.environment, stdout=subprocess.DEVNULL)
+
 
 class PairOnCable(OnCable):
     """A program on both ends."""

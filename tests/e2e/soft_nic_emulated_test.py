@@ -115,8 +115,7 @@ class WithAnEmulatedNode(OnCable):
         self.start(nccl_job.NODES.format(emulated=3, idle="sleep", socket="unused", minor=28, order='["gpu", "w*"]', sizes='["32MiB"]', iterations=4,
                                          payload="synthetic", join=f'file = "{self.folder / "id"}"', channels=1, more="", collective="all_reduce",
                                          algorithm="ring", protocol="simple"))
-        rank = stage.favoured(self.cable.command(0, [str(stage.Stage.build / "tests/rigs/nccl_rank/nccl_rank_node"), str(self.config)]),
-                              env=self.environment, stdout=subprocess.DEVNULL)
+        rank = self.begun(0, str(stage.Stage.build / "tests/rigs/nccl_rank/nccl_rank_node"), str(self.config))
         self.addCleanup(rank.kill)
         self.wait_for("RoCE passes")
         rank.send_signal(signal.SIGSTOP)

@@ -40,11 +40,16 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
         self.socket = self.folder / "gpu.sock"
         self.emulator = None
 
-    def output(self, end, *words, status=0, options=None, **environment):
+    def command(self, end, words, options=None):
         self.assertEqual(end, 0)  # the other one is the emulator
         options = self.OPTIONS if options is None else options
-        command = [WITH_SOFT_NIC, "--build", stage.Stage.build, "--socket", self.socket, *options, *words]
-        ended, said = stage.favoured_output(command, soft_nic_cable.LONGEST, env={**os.environ, **environment})
+        return [WITH_SOFT_NIC, "--build", stage.Stage.build, "--socket", self.socket, *options, *words]
+
+    def begun(self, end, *words):
+        return stage.favoured(self.command(end, words), stdout=subprocess.DEVNULL)
+
+    def output(self, end, *words, status=0, options=None, **environment):
+        ended, said = stage.favoured_output(self.command(end, words, options), soft_nic_cable.LONGEST, env={**os.environ, **environment})
         if ended != status:
             self.fail(f"status {ended}, not {status}:\n{said}\n{self.seen_by_the_emulator()}")
         return said
