@@ -127,7 +127,7 @@ Json job_json(const JobReport& job, bool real_time) {
   out["done"] = job.collectives.size();
   out["failed"] = job.failed;
   if (!job.standing.empty()) out["standing"] = job.standing;
-  if (const RealPace pace = real_pace(job); real_time && pace.operations > 0) {
+  if (const RealPace pace = real_pace(job); real_time && pace.is_worth_saying()) {
     out["pace"]["operations"] = pace.operations;
     const auto rounded = [](double value) { return std::round(value * 1e4) / 1e4; };
     out["pace"]["factor"] = rounded(pace.factor());

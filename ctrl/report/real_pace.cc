@@ -30,6 +30,8 @@ double RealPace::waited() const {
   return std::max(0.0, static_cast<double>((measured - modelled - late).ps()) / whole);
 }
 
+bool RealPace::is_worth_saying() const { return operations > 0 && waited() > kWorthSaying; }
+
 RealPace real_pace(const JobReport& job) {
   RealPace pace;
   for (const CollectiveReport& operation : job.collectives) {
@@ -39,7 +41,7 @@ RealPace real_pace(const JobReport& job) {
 }
 
 std::string pace_text(const RealPace& pace, bool others) {
-  if (pace.operations == 0 || pace.waited() <= kWorthSaying) return "";
+  if (!pace.is_worth_saying()) return "";
   const double late = static_cast<double>(pace.late.ps()) / static_cast<double>(pace.measured.ps());
   return "operations took " + format_text("%.2f", pace.factor()) +
          " times as long as modelled, of which emulated ranks were late for " +

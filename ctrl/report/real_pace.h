@@ -21,12 +21,14 @@ struct RealPace {
   /// Of the measured time, what neither the model nor the emulated side's lateness accounts for: so
   /// long emulated ranks waited for real nodes, or for what else is on the network. 0 to 1.
   double waited() const;
+  /// That is more than a tenth of the time.
+  bool is_worth_saying() const;
 };
 
 /// Of the timed operations.
 RealPace real_pace(const JobReport& job);
 
-/// A sentence where emulated ranks waited for more than a tenth of the time; else empty.
+/// A sentence where it is worth saying; else empty.
 /// `others`: other traffic, events or faults may be why, too.
 std::string pace_text(const RealPace& pace, bool others);
 
