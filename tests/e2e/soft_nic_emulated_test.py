@@ -65,7 +65,12 @@ class WithAnEmulatedNode(OnCable):
             for program, *options in programs:
                 with self.subTest(program=program, cm=cm):
                     self.output(0, program, "-F", "-x", "0", "-u", "18", "-n", "50", *options, *cm, self.NODE)
-        self.assert_all_served(3 + 3 * len(programs))  # -R has a connection for its own exchange, too
+        self.assertIn("100 iters in", self.output(0, "ibv_uc_pingpong", "-g", "0", "-n", "100", "-p", "18519", self.NODE))
+        unreliable = (("ib_write_bw", "18520"), ("ib_send_bw", "18520"), ("ib_write_lat", "18521"), ("ib_send_lat", "18522"))
+        for program, port in unreliable:
+            with self.subTest(program=program, unreliable=True):
+                self.output(0, program, "-c", "UC", "-F", "-x", "0", "-n", "50", "-s", "1024", "-p", port, self.NODE)
+        self.assert_all_served(3 + 3 * len(programs) + 1 + len(unreliable))  # -R has a connection for its own exchange, too
 
     def test_clients_that_use_rdma_cm(self):
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())

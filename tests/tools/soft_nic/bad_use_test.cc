@@ -59,7 +59,7 @@ TEST_F(SoftNicBadUse, ObjectsBeyondTheDevicesLimitsAreRefused) {
   EXPECT_EQ(ibv_create_qp(a().pd, &attr), nullptr);
   EXPECT_EQ(errno, EINVAL);
   attr.cap.max_send_wr = 1;
-  attr.qp_type = IBV_QPT_UC;
+  attr.qp_type = IBV_QPT_RAW_PACKET;
   errno = 0;
   EXPECT_EQ(ibv_create_qp(a().pd, &attr), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);

@@ -148,12 +148,13 @@ class SoftNicRig : public testing::Test {
     }
   }
 
-  static ibv_qp* make_qp(Program& p, ibv_srq* srq, uint64_t posts = 0) {
+  static ibv_qp* make_qp(Program& p, ibv_srq* srq, uint64_t posts = 0,
+                         ibv_qp_type type = IBV_QPT_RC) {
     ibv_qp_init_attr_ex attr{};
     attr.send_cq = attr.recv_cq = p.cq;
     attr.srq = srq;
     attr.cap = {16, 16, 4, 4, 64};
-    attr.qp_type = IBV_QPT_RC;
+    attr.qp_type = type;
     attr.pd = p.pd;
     attr.comp_mask = IBV_QP_INIT_ATTR_PD;
     if (posts != 0) {

@@ -295,5 +295,66 @@ TEST_F(SoftNicWork, WhatIsOfAnotherProgramOnItsAddressLeavesByAPortThatIsShared)
   EXPECT_EQ(left.size(), 1U);
 }
 
+class SoftNicUnreliable : public SoftNicRig {
+ protected:
+  SoftNicUnreliable() {
+    for (Program* p : {&a(), &b()}) {
+      EXPECT_EQ(ibv_destroy_qp(p->qp), 0);
+      p->qp = make_qp(*p, nullptr, 0, IBV_QPT_UC);
+    }
+  }
+  void begin() {
+    introduce();
+    for (Program* p : {&a(), &b()}) {
+      ASSERT_EQ(to_init(p->qp), 0);
+      ibv_qp_attr attr = rtr(p == &a() ? b() : a());
+      EXPECT_EQ(ibv_modify_qp(p->qp, &attr, kRtrMask), EINVAL);  // what only reliable ones have
+      constexpr int kRtr =
+          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+      ASSERT_EQ(ibv_modify_qp(p->qp, &attr, kRtr), 0);
+      attr = rts();
+      ASSERT_EQ(ibv_modify_qp(p->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+    }
+  }
+};
+
+TEST_F(SoftNicUnreliable, MessagesComeWholeOrNotAtAll) {
+  begin();
+  int frames = 0;
+  bool answered = false;
+  a().port->loses = [&](const CablePort::Frame&) { return ++frames == 5; };
+  b().port->loses = [&](const CablePort::Frame&) { return answered = true; };
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(post_receive(b().qp, {b().piece(0, 4096)}), 0);
+  for (uint32_t i = 0; i < 3; ++i) {  // three packets each; the fifth is lost
+    ASSERT_EQ(post(a().qp, IBV_WR_SEND_WITH_IMM, {a().piece(0, 3000)}, i, IBV_SEND_SIGNALED,
+                   [&](ibv_send_wr& w) { w.imm_data = i; }),
+              0);
+  }
+  run();
+  const auto sent = completions(a()), got = completions(b());
+  ASSERT_EQ(sent.size(), 3U);
+  for (const ibv_wc& wc : sent) EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  ASSERT_EQ(got.size(), 2U);
+  EXPECT_EQ(got[0].imm_data, 0U);
+  EXPECT_EQ(got[1].imm_data, 2U);
+  EXPECT_EQ(got[1].byte_len, 3000U);
+  EXPECT_FALSE(answered);
+}
+
+TEST_F(SoftNicUnreliable, WritesGoWithoutAnAnswerAndReadsAreRefused) {
+  begin();
+  a().write(0, "written");
+  const auto to_b = [&](ibv_send_wr& w) {
+    w.wr.rdma.remote_addr = b().address(64);
+    w.wr.rdma.rkey = b().mr->rkey;
+  };
+  ASSERT_EQ(post(a().qp, IBV_WR_RDMA_WRITE, {a().piece(0, 7)}, 1, IBV_SEND_SIGNALED, to_b), 0);
+  run();
+  EXPECT_EQ(completion(a()).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(b().text(64, 7), "written");
+  EXPECT_EQ(post(a().qp, IBV_WR_RDMA_READ, {a().piece(0, 7)}, 1, IBV_SEND_SIGNALED, to_b), EINVAL);
+  EXPECT_EQ(post(a().qp, IBV_WR_SEND_WITH_INV, {a().piece(0, 7)}), EINVAL);
+}
+
 }  // namespace
 }  // namespace understudy::soft_nic

@@ -87,6 +87,7 @@ class QueuePair final : public QpOwner, private ReceiveSink {
   void begin_to_send();
   void reset();
   uint8_t access() const;
+  bool is_unreliable() const { return created_.qp_type == IBV_QPT_UC; }
 
   // queue_pair_post.cc
   ibv_wc_status find_pieces(const ibv_send_wr& request, bool writes, Work& work);

@@ -63,6 +63,7 @@ int QueuePair::check_send(const ibv_send_wr& request) const {
     if (const int refused = check_datagram(request)) return refused;
   }
   if (!is_datagrams() && operation->answered && attributes_.max_rd_atomic == 0) return EINVAL;
+  if (is_unreliable() && operation->op == WorkOp::kSendInvalidate) return EINVAL;
   if ((request.send_flags & IBV_SEND_INLINE) != 0 &&
       (operation->answered || length_of(request) > created_.cap.max_inline_data)) {
     return EINVAL;

@@ -34,6 +34,19 @@ constexpr Change kChanges[] = {
     {IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
 };
 
+constexpr int kUnreliableRtrNeeds = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+constexpr int kUnreliableLive = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS;
+constexpr Change kUnreliableChanges[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, kInitNeeds, 0},
+    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kInitNeeds},
+    {IBV_QPS_INIT, IBV_QPS_RTR, kUnreliableRtrNeeds, IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
+    {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, kUnreliableLive},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kUnreliableLive},
+    {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kUnreliableLive},
+    {IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_ACCESS_FLAGS},
+};
+
 constexpr int kDatagramNeeds = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
 constexpr int kDatagramLive = IBV_QP_CUR_STATE | IBV_QP_QKEY;
 constexpr Change kDatagramChanges[] = {
@@ -76,7 +89,9 @@ int QueuePair::check_modify(const ibv_qp_attr& to, int mask) const {
   if (next == IBV_QPS_RESET || next == IBV_QPS_ERR) {
     return (mask & ~(IBV_QP_STATE | IBV_QP_CUR_STATE)) == 0 ? 0 : EINVAL;
   }
-  const auto changes = is_datagrams() ? std::span<const Change>(kDatagramChanges) : kChanges;
+  const auto changes = is_datagrams()    ? std::span<const Change>(kDatagramChanges)
+                       : is_unreliable() ? std::span<const Change>(kUnreliableChanges)
+                                         : std::span<const Change>(kChanges);
   for (const Change& change : changes) {
     if (change.from != now || change.to != next) continue;
     const int rest = mask & ~IBV_QP_STATE;
@@ -148,6 +163,7 @@ void QueuePair::connect(const MacAddress& peer_mac) {
   config.max_dest_rd_atomic = attributes_.max_dest_rd_atomic;
   config.send_queue = sends_.entries();
   config.access = access();
+  config.unreliable = is_unreliable();
   config.start = QpState::kRtr;
   RoceAddressing& way = config.addressing;
   way = way_of(nic_.interface(), attributes_.ah_attr, peer_mac);

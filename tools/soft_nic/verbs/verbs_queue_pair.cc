@@ -47,8 +47,10 @@ void use_queues(QueuePair& qp, ibv_pd* pd, uint32_t by) {
 }  // namespace
 
 SOFT_NIC_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UD)
+  const ibv_qp_type type = attr->qp_type;
+  if (type != IBV_QPT_RC && type != IBV_QPT_UC && type != IBV_QPT_UD) {
     return refused<ibv_qp>(EOPNOTSUPP);
+  }
   if (attr->send_cq == nullptr || attr->recv_cq == nullptr || !within_limits(attr->cap)) {
     return refused<ibv_qp>(EINVAL);
   }
