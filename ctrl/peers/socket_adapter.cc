@@ -36,7 +36,7 @@ uint16_t port_of(const sockaddr_storage& storage) {
 // The other machine may go without a word: its power, its cable, a soft NIC that is killed. A
 // connection on which nothing comes for kQuietS is asked kProbes times, once a second; nothing that
 // was sent is waited for longer than all of that.
-constexpr int kQuietS = 2, kProbes = 4;
+constexpr int kQuietS = 2, kProbes = 6;
 
 void set_options(int fd) {
   const auto set = [fd](int level, int option, int value) {
