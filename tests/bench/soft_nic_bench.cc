@@ -55,7 +55,7 @@ class Pair {
       Program& p = programs_[i];
       auto end = std::make_unique<End>();
       p.end = end.get();
-      Interface interface = bare_interface(IpAddress::v4(0x0a080001 + i));
+      Interface interface = bare_interface({IpAddress::v4(0x0a080001 + i)});
       p.nic = std::make_unique<Nic>(interface, 256, (1 + i) * Nic::kQueuePairs, std::move(end),
                                     monotonic_now);
       ibv_context* context = open_context(*p.nic, nullptr);
@@ -109,10 +109,8 @@ class Pair {
  private:
   static void introduce(Program& p, Program& peer) {
     uint8_t* out = peer.end->reserve(Neighbours::kFrameBytes);
-    Neighbours(peer.nic->interface())
-        .ask(p.nic->interface().address,
-             std::span<uint8_t, Neighbours::kFrameBytes>(out, Neighbours::kFrameBytes));
-    peer.end->commit(Neighbours::kFrameBytes);
+    const IpAddress& target = p.nic->interface().addresses.front().address;
+    peer.end->commit(Neighbours(peer.nic->interface()).ask(target, out));
     poll(p);
   }
   static void connect(Program& p, const Program& peer) {
@@ -129,7 +127,7 @@ class Pair {
     attr.min_rnr_timer = 12;
     attr.ah_attr.is_global = 1;
     attr.ah_attr.port_num = 1;
-    const auto& gid = peer.nic->interface().address.gid();
+    const auto& gid = peer.nic->interface().addresses.front().address.gid();
     std::memcpy(attr.ah_attr.grh.dgid.raw, gid.data(), gid.size());
     failed |= ibv_modify_qp(p.qp, &attr,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
