@@ -369,7 +369,8 @@ file = "flows.csv"
     def test_operations_that_are_not_told(self):
         told = [record_of(count=1024, sequence=s) for s in (0, 1)]
         feed = self.folder / "run.feed"
-        fed = self.config(('interval = "1ms"', 'interval = "1ms"\niterations = 2\noperations = "fed"'), name="fed.toml")
+        fed = self.config(('interval = "1ms"', 'interval = "1ms"\niterations = 2\noperations = "fed"'),
+                          ('entry = "scheduled"', 'entry = "first_credit"'), name="fed.toml")
         for content, status, lost in [(b"".join(told), 0, None), (told[0], 3, "the feed ended after 1 operations")]:
             feed.write_bytes(content)
             done = self.run_it("simulate", fed, "--feed", feed, "--report", "r.json")
@@ -795,11 +796,11 @@ flows = 40
 
     def test_check_says_what_is_for_one_of_both_only(self):
         """Such a configuration is good, but what run or simulate would refuse is shown."""
-        computes = self.config(("[[job]]", "[[job]]\ncompute = { before = \"1us\" }"))
-        done, refused = self.run_it("check", computes), self.run_it("run", computes)
+        clocked = self.config(("[[job]]", "[[job]]\nstart = \"1ms\""))
+        done, refused = self.run_it("check", clocked), self.run_it("run", clocked)
         self.assertEqual((done.returncode, refused.returncode), (0, 2))
         self.assertIn(f"for simulate only: run says: {refused.stderr.strip()}", done.stdout)
-        self.assertIn("what run's real node computes is its own", done.stdout)
+        self.assertIn("when run's real node begins its operations is its own", done.stdout)
         self.assertNotIn("only", self.run_it("check", self.config(name="good.toml")).stdout)
 
     def test_topology_summary(self):
