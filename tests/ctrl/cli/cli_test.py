@@ -384,7 +384,7 @@ file = "flows.csv"
         self.assertIn(f"the feed lost track, and every credit was answered at once: {lost}", done.stdout)
         # The wire does not tell apart operations in which the real rank only sends, one at once after the other.
         inferred = self.config(("all_reduce", "scatter"), ('algorithm = "ring"\n', "root = 0\n"), ("4KiB", "256KiB"),
-                               ('interval = "1ms"', 'iterations = 3\noperations = "inferred"'), name="inferred.toml")
+                               ('interval = "1ms"', 'iterations = 3\noperations = "inferred"'), ('entry = "scheduled"', 'entry = "first_credit"'), name="inferred.toml")
         done = self.run_it("simulate", inferred, "--report", "r.json")
         self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
         lost = "sends and receives of no size"
