@@ -58,7 +58,7 @@ class TwoNics(stage.Stage):
     def test_live(self):
         config = self.folder / "config.toml"
         # Asleep when idle: two guests and the emulator may have to share two CPUs.
-        config.write_text(CONFIG.replace("/tmp/understudy-", f"{self.folder}/").replace(
+        config.write_text(CONFIG.replace("iface=understudy-", f"iface={self.folder}/").replace(
             "[fidelity]\n", '[fidelity]\nidle = "sleep"\n'))
         emulator = self.start(config, "--linger", "60s")
         nodes = [self.join_nic(nic) for nic in (0, 1)]
