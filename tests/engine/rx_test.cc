@@ -96,7 +96,7 @@ TEST_F(Rx, DamagedFrames) {
   f[kBth + 1] |= 1;
   dropped(f, Drop::kBadTver);
   f = frame();
-  f[kBth] = 0x2a;
+  f[kBth] = 0x2c;  // a READ of an unreliable connection
   dropped(f, Drop::kBadOpcode);
   f = frame();
   f[14] = 0x65;

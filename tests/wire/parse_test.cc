@@ -120,7 +120,8 @@ TEST(Parse, ReasonsForRefusal) {
   EXPECT_EQ(kind_with(39, 8), FrameKind::kTruncated) << "UDP length is not the packet's";
   EXPECT_EQ(kind_with(43, 0x41), FrameKind::kBadTver);
   EXPECT_EQ(kind_with(42, 0x15), FrameKind::kBadOpcode);
-  EXPECT_EQ(kind_with(42, 0x2a), FrameKind::kBadOpcode) << "unreliable connection";
+  EXPECT_EQ(kind_with(42, 0x2c), FrameKind::kBadOpcode) << "READ of an unreliable connection";
+  EXPECT_EQ(kind_with(42, 0x4a), FrameKind::kBadOpcode) << "reliable datagram";
   EXPECT_EQ(kind_with(36, 0), FrameKind::kIp) << "another UDP port";
   EXPECT_EQ(kind_with(23, kIpProtoIcmp), FrameKind::kIp);
 }
