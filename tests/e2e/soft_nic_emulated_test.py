@@ -18,7 +18,6 @@ class WithAnEmulatedNode(OnCable):
     """The other end is the emulator's port: programs reach an emulated node's services."""
 
     NODE = "10.9.0.2"
-    TAKES_FRAMES = True  # the port does, while its program stands still
 
     def setUp(self):
         super().setUp()
@@ -131,9 +130,8 @@ class WithAnEmulatedNode(OnCable):
         self.assertIn(self.emulator.wait(60), (0, stage.NOT_FAITHFUL))
         job, = self.emulator.report()["jobs"]
         self.assertEqual((job["done"], job["failed"]), (4, False))
-        if self.TAKES_FRAMES:
-            self.assertGreater(job["pace"]["waited"], 0.2, job["pace"])
-            self.assertIn("# pace: operations took ", self.emulator.table.read_text())
+        self.assertGreater(job["pace"]["waited"], 0.2, job["pace"])
+        self.assertIn("# pace: operations took ", self.emulator.table.read_text())
 
     def wait_for(self, words):
         for _ in range(300):
