@@ -139,7 +139,7 @@ class PairOnCable(OnCable):
             sizes = None
             while sizes != (now := [path.stat().st_size for path in paths]):  # busy machines hear late
                 sizes = now
-                subprocess.run(["sleep", "0.5"], check=True)
+                subprocess.run(["sleep", "1"], check=True)
             for ear in ears:
                 ear.kill()
             self.capture = self.folder / "heard.pcap"
