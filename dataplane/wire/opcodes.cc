@@ -76,7 +76,7 @@ constexpr std::array<OpcodeInfo, 256> make_table() {
                                    "UC_SEND_LAST_IMM",  "UC_SEND_ONLY",    "UC_SEND_ONLY_IMM",
                                    "UC_WRITE_FIRST",    "UC_WRITE_MIDDLE", "UC_WRITE_LAST",
                                    "UC_WRITE_LAST_IMM", "UC_WRITE_ONLY",   "UC_WRITE_ONLY_IMM"};
-  for (uint8_t op = 0; op < kUcNames.size(); ++op) {
+  for (size_t op = 0; op < kUcNames.size(); ++op) {
     OpcodeInfo info = t[op];
     info.name = kUcNames[op];
     info.unreliable = true;

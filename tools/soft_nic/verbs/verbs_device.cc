@@ -103,6 +103,7 @@ using namespace understudy::soft_nic;
 
 SOFT_NIC_EXPORT ibv_device** ibv_get_device_list(int* count) {
   if (count != nullptr) *count = 0;
+  // Pointers it is of. NOLINTNEXTLINE(bugprone-sizeof-expression)
   auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(ibv_device*)));
   if (list == nullptr) return nullptr;
   list[0] = the_device();  // none is an empty list, as where there is no RDMA device
