@@ -186,8 +186,11 @@ Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
   const Config& config = asked.config;
   const bool is_virtual = clock == RunClock::kVirtual;
   const bool real = !is_virtual || real_sides(config, clock).front() != RealSide::kNone;
-  Scenario scenario{
-      .config = config, .clock = clock, .real_side = real, .ports = real ? config.ports.size() : 0};
+  Scenario scenario{.config = config,
+                    .clock = clock,
+                    .real_side = real,
+                    .ports = real ? config.ports.size() : 0,
+                    .changes = {}};
   for (const EventConfig& event : config.events) {
     const bool held = event.drill && config.drills[*event.drill].after;
     (held ? scenario.held : scenario.changes).push_back(event);
