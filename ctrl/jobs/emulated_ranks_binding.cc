@@ -103,7 +103,7 @@ void EmulatedRanksBinding::wake(uint64_t cookie) {
 }
 
 void EmulatedRanksBinding::look() {
-  if (planned_ != nullptr) control_.wake(*planned_, EmulatedRanks::kLook);
+  wake(planned_ != nullptr ? EmulatedRanks::kLook : OnlineEmulatedRanks::kLook);
 }
 
 LinkNearEnd EmulatedRanksBinding::open(uint32_t link, uint32_t queue_pairs) {

@@ -58,7 +58,7 @@ class EmulatedRanksBinding {
 
   const CollectiveProgress& progress() const { return progress_; }
   CollectiveProgress& progress() { return progress_; }
-  /// Has CollectiveProgress::standing written soon, if operations are told.
+  /// Has CollectiveProgress::standing written soon.
   void look();
   /// In real time: looks for operations that became known, if they are not told.
   void poll(Time now) {

@@ -336,10 +336,8 @@ void JobRunner::on_ring_done(uint32_t job, uint32_t real_rank, uint32_t emulated
   j.emulated->end();
 }
 
-std::vector<std::string> JobRunner::poll(Time now, bool real_time) {
+std::vector<std::string> JobRunner::poll(Time now, const JobWatch::Surroundings& run) {
   std::vector<std::string> lines;
-  const bool others =
-      !config_.traffic.empty() || !config_.events.empty() || !config_.faults.empty();
   for (size_t j = 0; j < jobs_.size(); ++j) {
     if (!has(j) || jobs_[j].forgetting) continue;
     Job& job = jobs_[j];
@@ -347,12 +345,12 @@ std::vector<std::string> JobRunner::poll(Time now, bool real_time) {
       lines.push_back("job \"" + config_.jobs[j].name + "\": " + line);
     };
     job.emulated->poll(now);
-    const JobWatch::Context context{job.setup(), *job.state, real_time, others};
+    const InferenceReport* found = job.emulated->found();
+    const JobWatch::Context context{job.setup(), *job.state, run, found};
     for (const std::string& line :
          job.watch.look(now, context, job.emulated->progress(), [&] { job.emulated->look(); })) {
       add(line);
     }
-    const InferenceReport* found = job.emulated->found();
     if (found == nullptr || found->lost.empty() || job.lost) continue;
     job.lost = true;
     add((found->fed ? "the feed" : "inference") +

@@ -53,7 +53,7 @@ class JobRunner final : public RingObserver {
 
   /// Control's turn: looks for operations that became known. Returns lines on jobs that have lost
   /// track of theirs, that do not go on, or, in real time, whose real nodes are slow.
-  std::vector<std::string> poll(Time now, bool real_time);
+  std::vector<std::string> poll(Time now, const JobWatch::Surroundings& run);
   /// There is a job whose operations are not told, and which is not over.
   bool find_out() const;
   /// Every job is over: all operations done and its clients have said so, or it has failed.

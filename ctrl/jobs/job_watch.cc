@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ctrl/jobs/operations/operation_maker.h"
+#include "ctrl/report/inference_doubt.h"
 
 namespace understudy {
 namespace {
@@ -37,15 +38,26 @@ std::string wait_text(const CollectiveSetup& setup, const LinkWait& wait) {
   return "";
 }
 
+/// Operations that are not told may be others than the job lists, or more.
+std::string JobWatch::operation_of(const Context& context, uint32_t operation) {
+  if (context.found == nullptr) return operation_text(context.setup, operation);
+  const std::string number = "operation " + std::to_string(operation + 1);
+  if (operation >= context.found->operations.size()) return number;
+  return number + " (" + context.found->operations[operation].operation + ")";
+}
+
 std::vector<std::string> JobWatch::look(Time now, const Context& context,
                                         CollectiveProgress& progress, const Ask& ask) {
   std::vector<std::string> lines;
   const uint64_t moved = progress.moved.load(std::memory_order_relaxed);
   const uint32_t finished = progress.finished.load(std::memory_order_acquire);
-  const bool over = progress.over() || context.setup.operations.empty();
+  // How many operations there are is known where they are told.
+  const bool told = context.found == nullptr;
+  const bool over =
+      told ? progress.over() || context.setup.operations.empty() : progress.failed.load();
   if (moved != moved_ || finished != finished_ || over || moved == 0) {
     moved_ = moved;
-    if (finished != finished_ && context.real_time) look_at_pace(context, progress, lines);
+    if (finished != finished_ && context.run.real_time) look_at_pace(context, progress, lines);
     finished_ = finished;
     since_ = now;
     asked_ = false;
@@ -62,7 +74,7 @@ std::vector<std::string> JobWatch::look(Time now, const Context& context,
   }
   const StandingOperation& found = progress.standing;
   if (found.waits == 0) return lines;
-  standing_ = operation_text(context.setup, found.operation) + " does not go on";
+  standing_ = operation_of(context, found.operation) + " does not go on";
   for (size_t i = 0; i < std::min<size_t>(found.waits, found.first.size()); ++i) {
     standing_ += (i == 0 ? ": " : "; ") + wait_text(context.setup, found.first[i]);
   }
@@ -86,7 +98,9 @@ void JobWatch::look_at_pace(const Context& context, const CollectiveProgress& pr
     pace_.add(operation);
   }
   if (slow_ || pace_.operations < kFewOperations || !context.state.doubt.empty()) return;
-  const std::string text = pace_text(pace_, context.others);
+  // Nor where nobody knows that the operations were those which were modelled.
+  if (context.found != nullptr && !inference_doubt(*context.found).empty()) return;
+  const std::string text = pace_text(pace_, context.run.others);
   if (text.empty()) return;
   slow_ = true;
   lines.push_back("the first " + std::to_string(pace_.operations) + " " + text);

@@ -16,11 +16,16 @@ class JobWatch {
  public:
   /// Has the shard write what it waits for to CollectiveProgress::standing.
   using Ask = std::function<void()>;
+  /// Of a run.
+  struct Surroundings {
+    bool real_time = true;  ///< a real node's pace is looked at
+    bool others = false;    ///< RunReport::others
+  };
   struct Context {
     const CollectiveSetup& setup;
     const JobState& state;  ///< whose plan the setup is
-    bool real_time = true;  ///< a real node's pace is looked at
-    bool others = false;    ///< something else is, or may come, on the network
+    Surroundings run;
+    const InferenceReport* found = nullptr;  ///< of a job whose operations are not told
   };
 
   /// Control's turn: sentences that have not been given yet.
@@ -30,6 +35,7 @@ class JobWatch {
   const std::string& standing() const { return standing_; }
 
  private:
+  static std::string operation_of(const Context& context, uint32_t operation);
   void look_at_pace(const Context& context, const CollectiveProgress& progress,
                     std::vector<std::string>& lines);
 

@@ -49,7 +49,9 @@ std::string pace_text(const RealPace& pace, bool others) {
          format_text("%.0f", 100 * pace.waited()) +
          " % of the time they waited for the real nodes: for their programs, their NICs, or a "
          "machine that is busy" +
-         (others ? "; or for what else is on the network ([[traffic]], [[event]], [[fault]])" : "");
+         (others ? "; or for what else is on the network (another job, a client, [[traffic]], "
+                   "[[event]], [[fault]])"
+                 : "");
 }
 
 }  // namespace understudy

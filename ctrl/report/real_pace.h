@@ -29,7 +29,7 @@ struct RealPace {
 RealPace real_pace(const JobReport& job);
 
 /// A sentence where it is worth saying; else empty.
-/// `others`: other traffic, events or faults may be why, too.
+/// `others`: RunReport::others, which may be why, too.
 std::string pace_text(const RealPace& pace, bool others);
 
 }  // namespace understudy

@@ -279,6 +279,9 @@ struct RunReport {
   std::vector<std::string>
       closed;  ///< links, or nodes with theirs, through which nothing comes at the end
   std::vector<JobReport> jobs;
+  /// Beside a job something else was on the network, or may have been: another job, a client,
+  /// traffic, an event or a fault. Not in the JSON.
+  bool others = false;
   std::optional<TrafficReport> traffic;  ///< if the run carried some
   std::vector<TimelineTrack> timeline;   ///< messages, if they were asked for; not in the JSON
   std::vector<PortReport> ports;

@@ -252,11 +252,7 @@ std::string job_table(const JobReport& job) {
 /// Of a job beside a real node that real time is measured on.
 std::string slow_text(const RunReport& report, const JobReport& job) {
   if (report.virtual_clock || !job.not_judged.empty()) return "";
-  const bool faults = std::ranges::any_of(report.ports, [](const PortReport& port) {
-    return std::ranges::any_of(port.faults, [](const FaultReport& f) { return f.acted > 0; });
-  });
-  const bool others = report.traffic || !report.commands.empty() || faults;
-  const std::string text = pace_text(real_pace(job), others);
+  const std::string text = pace_text(real_pace(job), report.others);
   return text.empty() ? "" : "# pace: " + text + "\n";
 }
 

@@ -270,13 +270,24 @@ std::string EmulatedSide::status() const {
   return text;
 }
 
+/// RunReport::others.
+bool EmulatedSide::has_others() const {
+  const bool told = config_.jobs.size() > 1 || !config_.traffic.empty() ||
+                    !config_.events.empty() || !config_.faults.empty() || !config_.clients.empty();
+  const bool served =
+      !clients_.empty() || !report_.services.empty() || report_.services_left_out.clients > 0;
+  return told || served || !report_.commands.empty();
+}
+
 void EmulatedSide::turn() {
   const Time now = now_();
+  report_.others = has_others();
   if (dialling_) dialling_->poll(now);
   if (nccl_) nccl_->poll(now);
   turn_rings();
   for (auto& cm : cms_) cm->poll(now);
-  for (const std::string& line : jobs_->poll(now, !report_.virtual_clock)) say_(line);
+  for (const std::string& line : jobs_->poll(now, {!report_.virtual_clock, report_.others}))
+    say_(line);
   for (const auto& side : emulator_.sides()) side->control.poll();
   for (ShardControl* control : reference_) {
     if (control != nullptr) control->poll();

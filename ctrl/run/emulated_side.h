@@ -78,6 +78,7 @@ class EmulatedSide {
   void probe(const IpAddress& local, const IpAddress& remote, std::function<void()> answered);
   void on_endpoint(NodeId node, ConnectionId id, const EndpointRequest& request);
   void on_ended(const EndedConnection& ended);
+  bool has_others() const;
   /// What answers there, as the configuration names it.
   std::string_view kind_at(NodeId node, uint16_t port) const;
 

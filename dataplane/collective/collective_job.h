@@ -220,6 +220,15 @@ struct StandingOperation {
   uint32_t operation = 0;
   uint32_t waits = 0;             ///< links at which something is missing
   std::array<LinkWait, 4> first;  ///< of these
+
+  void begin(uint32_t number) {
+    operation = number;
+    waits = 0;
+  }
+  void add(const LinkWait& wait) {
+    if (waits < first.size()) first[waits] = wait;
+    ++waits;
+  }
 };
 
 /// Progress of a job, shared between the shard that writes it and control.

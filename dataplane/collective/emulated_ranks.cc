@@ -380,7 +380,7 @@ void EmulatedRanks::on_credit(Time now, uint32_t link) {
   DEBUG_ASSERT_INVARIANT(connections_.joined(link) && !job_.links[link].real_sends);
   CollectivePlace place;
   // Credits of an operation come when those of the ones before are used up.
-  if (entries_ && l.sending.at(job_, link, place) && place.message == 0 &&
+  if (l.sending.at(job_, link, place) && place.message == 0 &&
       connections_.has_credit(link, l.sent)) {
     real_entered(now, link, place.operation);
   }
@@ -388,56 +388,6 @@ void EmulatedRanks::on_credit(Time now, uint32_t link) {
   if (!l.sending.at(job_, link, place) && connections_.sender(link).has_credit(l.sent)) {
     progress_.goes_on.store(link + 1, std::memory_order_relaxed);
   }
-}
-
-/// Of the oldest operation that is not finished. One that no real rank is known to have begun waits
-/// for nothing.
-void EmulatedRanks::look() {
-  StandingOperation& found = progress_.standing;
-  found.operation = static_cast<uint32_t>(first_);
-  found.waits = 0;
-  if (first_ < begun_ && is_begun(first_)) {
-    for (uint32_t l = 0; l < links_.size(); ++l) {
-      const auto wait = wait_of(l);
-      if (!wait) continue;
-      if (found.waits < found.first.size()) found.first[found.waits] = *wait;
-      ++found.waits;
-    }
-  }
-  progress_.has_standing.store(true, std::memory_order_release);
-}
-
-bool EmulatedRanks::is_begun(size_t operation) const {
-  if (flight(operation).to_acknowledge > 0 && !job_.scheduled) return flight(operation).entered;
-  return std::ranges::any_of(links_, [&](const Link& l) {
-    const CollectivePlace received = l.receiving.place(), sent = l.sending.place();
-    return received.operation > operation || sent.operation > operation ||
-           (received.operation == operation && received.message > 0) ||
-           (sent.operation == operation && sent.message > 0);
-  });
-}
-
-/// What is missing of operation `first_`, if something is.
-std::optional<LinkWait> EmulatedRanks::wait_of(uint32_t link) const {
-  using enum LinkWait::What;
-  const Link& l = links_[link];
-  const uint64_t messages = job_.messages(first_, link);
-  if (messages == 0 || job_.links[link].among_real()) return std::nullopt;
-  const CollectivePlace place =
-      job_.links[link].real_sends ? l.receiving.place() : l.sending.place();
-  if (place.operation > first_ || place.message == messages) {
-    uint64_t later = place.operation > first_ ? place.message : 0;
-    for (size_t o = first_ + 1; o < place.operation; ++o) later += job_.messages(o, link);
-    if (job_.links[link].real_sends || l.sent - l.acknowledged <= later) return std::nullopt;
-    return LinkWait{kAcknowledgement, link, messages - (l.sent - l.acknowledged - later), messages};
-  }
-  const uint64_t message = place.operation < first_ ? 0 : place.message;
-  if (job_.links[link].real_sends) {
-    if (l.received >= connections_.receiver(link).granted()) return std::nullopt;
-    return LinkWait{kData, link, message, messages};
-  }
-  if (l.sent >= l.due || !connections_.joined(link)) return std::nullopt;
-  return LinkWait{kCredit, link, message, messages};
 }
 
 void EmulatedRanks::note_odd(const CollectivePlace& place, uint32_t link, uint32_t bytes,

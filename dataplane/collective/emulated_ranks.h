@@ -127,7 +127,6 @@ class EmulatedRanks final : public Endpoint,
   void finish(Time now);
   void send_due(Time now, uint32_t link);
   void look();
-  bool is_begun(size_t operation) const;
   std::optional<LinkWait> wait_of(uint32_t link) const;
   void note_odd(const CollectivePlace& place, uint32_t link, uint32_t bytes, uint32_t expected);
   void post_inner(Time now, uint32_t inner);

@@ -83,6 +83,10 @@ void OnlineEmulatedRanks::on_wake(Time now, uint64_t cookie) {
         if (settings_.carrier != nullptr) settings_.carrier->forget(now);
         break;
       }
+      if (what == kLook) {
+        look();
+        break;
+      }
       if (what == kStart) {
         start_ = now;
         entries_.start(now);
@@ -155,6 +159,7 @@ bool OnlineEmulatedRanks::notify(Time now, const OnlineNotice& notice) {
 
 void OnlineEmulatedRanks::on_acknowledged(Time now, uint32_t link, uint64_t message) {
   entries_.acknowledged(link, now);
+  ++links_[link].acknowledged;
   input(now, {.kind = Input::Kind::kAcknowledgement,
               .link = link,
               .bytes = links_[link].bytes_of[message % kUnderWay],

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "dataplane/base/spsc_ring.h"
@@ -40,6 +41,7 @@ class OnlineEmulatedRanks final : public Endpoint,
   static constexpr uint64_t kStart = 0;     ///< on_wake cookie: operations may begin
   static constexpr uint64_t kCommands = 1;  ///< on_wake cookie: there are commands()
   static constexpr uint64_t kForget = 2;    ///< on_wake cookie: as EmulatedRanks::kForget
+  static constexpr uint64_t kLook = 3;      ///< on_wake cookie: as EmulatedRanks::kLook
   /// Filled by control's thread.
   SpscRing<OnlineCommand>& commands() { return commands_; }
   /// Carries out a command at once; called by the shard's own thread.
@@ -94,6 +96,7 @@ class OnlineEmulatedRanks final : public Endpoint,
     uint16_t plans = 0;     ///< counts those that were replaced
     uint64_t sent = 0;
     uint64_t transmitted = 0;
+    uint64_t acknowledged = 0;
     uint64_t received = 0;
     uint64_t granting = 0;                          ///< credits that were granted, or will be
     std::array<uint32_t, kUnderWay> bytes_of = {};  ///< of messages under way
@@ -163,6 +166,8 @@ class OnlineEmulatedRanks final : public Endpoint,
   void report(OnlineOperation& op);
   void send_due(Time now, uint32_t link);
   void give_up(Time now);
+  void look();
+  std::optional<LinkWait> wait_of(const OnlineOperation& op, uint32_t link) const;
 
   const CollectiveJob& job_;
   CollectiveProgress& progress_;

@@ -42,8 +42,8 @@ class Watch : public ::testing::Test {
     progress = std::make_unique<CollectiveProgress>(state->setup->operations.size());
   }
   std::vector<std::string> look(Duration at) {
-    return watch.look(Time::zero() + at, {*state->setup, *state, real_time, others}, *progress,
-                      [this] { ++asked; });
+    return watch.look(Time::zero() + at, {*state->setup, *state, {real_time, others}, found},
+                      *progress, [this] { ++asked; });
   }
   /// Of every operation so far; more are done.
   void finish(uint32_t count, double factor, Duration late) {
@@ -63,6 +63,7 @@ class Watch : public ::testing::Test {
   std::unique_ptr<CollectiveProgress> progress;
   JobWatch watch;
   bool real_time = true, others = false;
+  const InferenceReport* found = nullptr;
   int asked = 0;
 };
 
@@ -114,6 +115,27 @@ TEST_F(Watch, AnOperationThatDoesNotGoOnIsSaidOnce) {
   EXPECT_EQ(watch.standing(), "");
   EXPECT_TRUE(look(Duration::s(36)).empty());
   EXPECT_EQ(asked, 2);
+}
+
+// It may be another one than the job lists, or a further one.
+TEST_F(Watch, AnOperationThatAFeedToldIsNamedAsItWasTold) {
+  InferenceReport told;
+  told.fed = true;
+  told.operations.resize(8);
+  told.operations[7].operation = "broadcast ring ll of 8 B";
+  found = &told;
+  progress->moved = 3;
+  progress->finished = 6;  // as many as the job lists
+  EXPECT_TRUE(look(Duration::s(1)).empty());
+  EXPECT_TRUE(look(Duration::s(6)).empty());
+  EXPECT_EQ(asked, 1);
+  progress->standing.begin(7);
+  progress->standing.add({LinkWait::What::kData, 0, 2, 6});
+  progress->has_standing = true;
+  const auto lines = look(Duration::s(7));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].find("operation 8 (broadcast ring ll of 8 B) does not go on: rank "), 0u)
+      << lines[0];
 }
 
 TEST_F(Watch, SlowRealNodesAreNamedAfterThreeOperations) {

@@ -10,10 +10,10 @@ struct Seen {
   Time at;  ///< when the run was over, or given up
 };
 
-Seen run_with(const std::function<void(JobConfig&)>& mistake, Case c = {}) {
+Seen run_with(const std::function<void(JobConfig&)>& mistake, Case c = {},
+              VirtualJob::Options options = {}) {
   const ScratchFile id("id");
   const Config config = config_of(text_of(c, 28, "file = \"" + id.path() + "\""));
-  VirtualJob::Options options;
   options.mistake = mistake;
   VirtualJob job(config, options);
   (void)job.run();
@@ -35,6 +35,19 @@ TEST(NcclVirtualMistakes, NoneIsSaidOfARunThatIsRight) {
   EXPECT_EQ(times_said(seen.said, "schedule"), 0u) << all(seen.said);
   EXPECT_EQ(times_said(seen.said, "operations"), 0u) << all(seen.said);
   EXPECT_EQ(times_said(seen.said, "for 5 s"), 0u) << all(seen.said);
+}
+
+// Emulated ranks that follow their own program have entered the next operation by then.
+TEST(NcclVirtualMistakes, NoneIsSaidOfAProgramThatPauses) {
+  for (const char* entry : {"first_credit", "scheduled"}) {
+    Case c;
+    c.more = "iterations = 3\nentry = \"" + std::string(entry) + "\"\n";
+    VirtualJob::Options options;
+    options.real_interval = Duration::s(7);
+    const Seen seen = run_with([](JobConfig&) {}, c, options);
+    EXPECT_GT(seen.at, Time::zero() + Duration::s(14)) << all(seen.said);
+    EXPECT_EQ(times_said(seen.said, "for 5 s"), 0u) << entry << "\n" << all(seen.said);
+  }
 }
 
 TEST(NcclVirtualMistakes, OtherSizesAreNamed) {
