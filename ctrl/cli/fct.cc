@@ -11,7 +11,7 @@
 #include <set>
 
 #include "ctrl/cli/commands.h"
-#include "ctrl/report/gnuplot.h"
+#include "ctrl/report/series/gnuplot.h"
 #include "ctrl/sweep/flow_sweep.h"
 #include "dataplane/base/try.h"
 

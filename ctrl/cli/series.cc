@@ -5,8 +5,8 @@
 #include "ctrl/config/network_wanted.h"
 #include "ctrl/config/units_text.h"
 #include "ctrl/network/shared_network.h"
-#include "ctrl/report/gnuplot.h"
-#include "ctrl/report/series_file.h"
+#include "ctrl/report/series/gnuplot.h"
+#include "ctrl/report/series/series_file.h"
 #include "ctrl/run/series_check.h"
 
 namespace understudy {

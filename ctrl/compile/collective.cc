@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "ctrl/compile/collective_shape.h"
-#include "ctrl/compile/nic_ways.h"
-#include "ctrl/compile/node_way.h"
 #include "ctrl/compile/rank_job.h"
+#include "ctrl/compile/ways/nic_ways.h"
+#include "ctrl/compile/ways/node_way.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/kernel_nodes.h"
 #include "ctrl/config/merged_nics.h"

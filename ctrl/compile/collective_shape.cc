@@ -6,8 +6,8 @@
 #include "collective_model/plan/pair_hops.h"
 #include "collective_model/plan/symmetric_ranks.h"
 #include "collective_model/schedule/all_to_all.h"
-#include "ctrl/compile/job_hops.h"
-#include "ctrl/compile/node_way.h"
+#include "ctrl/compile/ways/job_hops.h"
+#include "ctrl/compile/ways/node_way.h"
 #include "dataplane/base/assert.h"
 #include "dataplane/base/try.h"
 

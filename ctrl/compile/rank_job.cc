@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "ctrl/compile/node_way.h"
+#include "ctrl/compile/ways/node_way.h"
 #include "ctrl/config/merged_nics.h"
 #include "ctrl/schedule/job_schedule.h"
 #include "dataplane/base/assert.h"

@@ -5,9 +5,9 @@
 
 #include "ctrl/compile/drills.h"
 #include "ctrl/compile/events.h"
-#include "ctrl/compile/inner_way.h"
 #include "ctrl/compile/job_workload.h"
 #include "ctrl/compile/real_time.h"
+#include "ctrl/compile/ways/inner_way.h"
 #include "ctrl/config/kernel_nodes.h"
 #include "ctrl/config/network_wanted.h"
 #include "ctrl/host_namespace/host_namespace.h"

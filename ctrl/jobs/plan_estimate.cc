@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "collective_model/plan/pair_hops.h"
-#include "ctrl/compile/inner_way.h"
+#include "ctrl/compile/ways/inner_way.h"
 #include "ctrl/config/network_wanted.h"
 #include "ctrl/config/shared_place.h"
 #include "ctrl/network/rate_times.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ctrl/report/series_plot.h"
+#include "ctrl/report/series/series_plot.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ctrl/network/series_options.h"
-#include "ctrl/report/series_file.h"
+#include "ctrl/report/series/series_file.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
 #include "dataplane/engine/state/qp_control.h"

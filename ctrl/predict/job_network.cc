@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "collective_model/nccl/double_tree.h"
-#include "ctrl/compile/job_hops.h"
-#include "ctrl/compile/nic_ways.h"
+#include "ctrl/compile/ways/job_hops.h"
+#include "ctrl/compile/ways/nic_ways.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/merged_nics.h"
 #include "ctrl/predict/ring_network.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "collective_model/predict/dimension_time.h"
-#include "ctrl/compile/node_way.h"
+#include "ctrl/compile/ways/node_way.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/predict/operation_flows.h"
 #include "ctrl/predict/prediction_error.h"

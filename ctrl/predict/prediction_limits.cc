@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ctrl/compile/nic_ways.h"
+#include "ctrl/compile/ways/nic_ways.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/merged_nics.h"
 #include "dataplane/collective/packet_level_ranks.h"

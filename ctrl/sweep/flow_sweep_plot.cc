@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ctrl/report/gnuplot.h"
+#include "ctrl/report/series/gnuplot.h"
 #include "ctrl/sweep/flow_sweep.h"
 
 namespace understudy {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ctrl/compile/nic_ways.h"
+#include "ctrl/compile/ways/nic_ways.h"
 #include "ctrl/report/text.h"
 
 namespace understudy {

@@ -1,5 +1,5 @@
 // How messages between emulated ranks get their times where the configuration leaves it open.
-#include "ctrl/compile/inner_way.h"
+#include "ctrl/compile/ways/inner_way.h"
 
 #include <gtest/gtest.h>
 

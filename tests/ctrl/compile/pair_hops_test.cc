@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ctrl/compile/job_hops.h"
+#include "ctrl/compile/ways/job_hops.h"
 #include "ctrl/config/read/load.h"
 #include "ctrl/schedule/job_schedule.h"
 

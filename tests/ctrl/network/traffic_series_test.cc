@@ -9,7 +9,7 @@
 
 #include "ctrl/config/read/load.h"
 #include "ctrl/report/json.h"
-#include "ctrl/report/series_file.h"
+#include "ctrl/report/series/series_file.h"
 #include "ctrl/run/simulate.h"
 #include "tests/rigs/compile_and_simulate.h"
 

@@ -1,7 +1,7 @@
 // Time series as files and as plots. gnuplot itself: the test of the command line.
 #include <gtest/gtest.h>
 
-#include "ctrl/report/series_plot.h"
+#include "ctrl/report/series/series_plot.h"
 
 namespace understudy {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "ctrl/compile/scenario.h"
 #include "ctrl/config/read/load.h"
-#include "ctrl/report/series_file.h"
+#include "ctrl/report/series/series_file.h"
 #include "tests/ctrl/run/simulate_rig.h"
 
 namespace understudy {

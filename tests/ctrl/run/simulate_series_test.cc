@@ -5,7 +5,7 @@
 #include <map>
 
 #include "ctrl/report/json.h"
-#include "ctrl/report/series_file.h"
+#include "ctrl/report/series/series_file.h"
 #include "tests/ctrl/run/simulate_rig.h"
 #include "tests/rigs/compile_and_simulate.h"
 

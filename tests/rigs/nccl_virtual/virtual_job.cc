@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "collective_model/nccl/p2p_rounds.h"
-#include "ctrl/compile/inner_way.h"
 #include "ctrl/compile/shard_config.h"
+#include "ctrl/compile/ways/inner_way.h"
 #include "ctrl/config/kernel_nodes.h"
 #include "ctrl/jobs/job_state.h"
 #include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
@@ -95,7 +95,8 @@ class VirtualJob::Control final : public Participant {
     const bool busy = job_.network_.step();
     job_.peers_->poll();
     job_.jobs_->poll(t);
-    for (const std::string& line : job_.runner_->poll(t, {.real_time = false})) job_.said_.push_back(line);
+    for (const std::string& line : job_.runner_->poll(t, {.real_time = false}))
+      job_.said_.push_back(line);
     job_.emulator_->control.poll();
     for (const auto& played : job_.played_) played->side.control.poll();
     for (const auto& real : job_.reals_) real->side.control.poll();

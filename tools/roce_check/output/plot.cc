@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ctrl/report/gnuplot.h"
+#include "ctrl/report/series/gnuplot.h"
 #include "dataplane/base/text_format.h"
 #include "tools/roce_check/output/plot_series.h"
 

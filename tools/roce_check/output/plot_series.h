@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ctrl/report/gnuplot.h"
+#include "ctrl/report/series/gnuplot.h"
 #include "tools/roce_check/checks/analysis.h"
 
 namespace understudy {

@@ -1,4 +1,4 @@
-#include "ctrl/report/series_file.h"
+#include "ctrl/report/series/series_file.h"
 
 #include <algorithm>
 #include <array>

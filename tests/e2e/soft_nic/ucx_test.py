@@ -1,10 +1,13 @@
 """Debian's UCX, and its OpenMPI over UCX, unmodified, on two soft NICs."""
 
 import shutil
+import sys
+from pathlib import Path
 
-import soft_nic_cable
-import stage
-from soft_nic_cable import CLIENT, SERVER
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import cable  # noqa: E402
+import stage  # noqa: E402
+from cable import CLIENT, SERVER  # noqa: E402
 
 DEVICE = "understudy0:1"
 # Starts on the other end what mpirun would start by ssh.
@@ -17,7 +20,7 @@ OWN_DEV = """mount -t tmpfs none /mnt && cp -a /dev/null /dev/zero /dev/urandom 
 cp -a /dev/null /mnt/infiniband/understudy0 && mount --move /mnt /dev && exec "$@" """
 
 
-class Ucx(soft_nic_cable.PairOnCable):
+class Ucx(cable.PairOnCable):
     """UCX_TLS=rc_v is reliable connections, whose addresses are exchanged by datagrams: rc_verbs and ud_verbs."""
 
     @classmethod
@@ -73,7 +76,7 @@ class Ucx(soft_nic_cable.PairOnCable):
         self.assertNotIn(DEVICE, self.output(0, "ucx_info", "-d"))
 
 
-class OpenMpi(soft_nic_cable.OnCable):
+class OpenMpi(cable.OnCable):
     def test_what_comes_back_is_what_was_sent(self):
         if shutil.which("mpirun") is None or shutil.which("NPopenmpi") is None:
             self.skipTest("OpenMPI or its ping-pong is not installed (Debian packages openmpi-bin, netpipe-openmpi)")

@@ -1,4 +1,4 @@
-#include "ctrl/compile/nic_ways.h"
+#include "ctrl/compile/ways/nic_ways.h"
 
 #include <algorithm>
 

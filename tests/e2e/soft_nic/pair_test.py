@@ -1,9 +1,11 @@
 """Unmodified verbs programs on two soft NICs, on a cable between two network namespaces."""
 
 import sys
+from pathlib import Path
 
-import stage
-from soft_nic_cable import CLIENT, FINDS, PairOnCable
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import stage  # noqa: E402
+from cable import CLIENT, FINDS, PairOnCable  # noqa: E402
 
 
 # A verbs program that forks while its device is open, and whose child uses one, too.

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ctrl/report/series_file.h"
+#include "ctrl/report/series/series_file.h"
 
 namespace understudy {
 

@@ -4,11 +4,14 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
-import nccl_job
-import stage
-from soft_nic_cable import Cable, OnCable
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import nccl_job  # noqa: E402
+import stage  # noqa: E402
+from cable import Cable, OnCable  # noqa: E402
 
 # Services whose kind has to be said have ports of their own.
 PORTS = {("write", "lat"): ("-p", "18516"), ("send", "lat"): ("-p", "18517")}

@@ -2,9 +2,11 @@
 
 import os
 import sys
+from pathlib import Path
 
-import stage
-from soft_nic_cable import LISTENS, LONGEST, SERVER, PairOnCable
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import stage  # noqa: E402
+from cable import LISTENS, LONGEST, SERVER, PairOnCable  # noqa: E402
 
 
 # A program whose child uses RDMA-CM beside it, and after it.

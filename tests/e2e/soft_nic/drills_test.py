@@ -2,11 +2,14 @@
 NCCL's (nccl_rank_node) reports an error when its neighbour is dead, as the drill expects. How exact times are plays no part."""
 
 import subprocess
+import sys
 import unittest
+from pathlib import Path
 from xml.etree import ElementTree
 
-import stage
-from soft_nic_links import Vhost
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import stage  # noqa: E402
+from soft_nic_links import Vhost  # noqa: E402
 
 LONGEST = 180  # seconds
 AFTER = 'after = { job = "allreduce", operations = 10 }'

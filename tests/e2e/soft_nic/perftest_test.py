@@ -1,14 +1,17 @@
 """Options of Debian's perftest on two soft NICs, and what it says where the device does not offer what it asks for."""
 
 import shutil
+import sys
+from pathlib import Path
 
-import soft_nic_cable
-import stage
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import cable  # noqa: E402
+import stage  # noqa: E402
 
 MACS = ("-E", "02:00:00:00:00:01", "-B", "02:00:00:00:00:02")
 
 
-class Options(soft_nic_cable.PairOnCable):
+class Options(cable.PairOnCable):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

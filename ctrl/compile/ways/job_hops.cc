@@ -1,11 +1,11 @@
-#include "ctrl/compile/job_hops.h"
+#include "ctrl/compile/ways/job_hops.h"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
 
 #include "collective_model/nccl/p2p_rounds.h"
-#include "ctrl/compile/nic_ways.h"
+#include "ctrl/compile/ways/nic_ways.h"
 #include "dataplane/base/assert.h"
 #include "dataplane/collective/packet_level_ranks.h"
 #include "dataplane/wire/headers.h"

@@ -1,10 +1,14 @@
 """Unmodified verbs programs on soft NICs over IPv6: between two of them, and with an emulated node over packet sockets and over
 vhost-user."""
 
-import soft_nic_emulated_test
-import soft_nic_vhost_test
-import stage
-from soft_nic_cable import LISTENS, LONGEST, SERVER, Cable, PairOnCable
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import emulated_test  # noqa: E402
+import vhost_test  # noqa: E402
+import stage  # noqa: E402
+from cable import LISTENS, LONGEST, SERVER, Cable, PairOnCable  # noqa: E402
 
 CLIENT6, SERVER6 = "fd00:8::1", "fd00:8::2"
 REAL6, NODE6 = "fd00:9::1", "fd00:9::2"
@@ -125,7 +129,7 @@ def without_tests(case):
     return type(case.__name__, (case,), {name: None for name in dir(case) if name.startswith("test_")})
 
 
-class WithAnEmulatedNode(Clients, without_tests(soft_nic_emulated_test.WithAnEmulatedNode)):
+class WithAnEmulatedNode(Clients, without_tests(emulated_test.WithAnEmulatedNode)):
     GID = "1"
 
     def setUp(self):
@@ -134,7 +138,7 @@ class WithAnEmulatedNode(Clients, without_tests(soft_nic_emulated_test.WithAnEmu
         self.environment["UNDERSTUDY_SOFT_NIC_ADDRESS"] = f"10.9.0.1,{REAL6}"
 
 
-class OverVhost(Clients, without_tests(soft_nic_vhost_test.OverVhost)):
+class OverVhost(Clients, without_tests(vhost_test.OverVhost)):
     GID = "1"
     ADDRESSES = REAL6
     OPTIONS = ("--address", "10.9.0.1/24", "--address", f"{REAL6}/64")

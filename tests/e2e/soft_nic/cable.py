@@ -7,8 +7,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import both_ends
-import stage
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import both_ends  # noqa: E402
+import stage  # noqa: E402
 
 SERVER, CLIENT = "10.8.0.2", "10.8.0.1"
 MTU = "4200"

@@ -6,13 +6,15 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-import stage
-from soft_nic_links import OWN_NETWORK, Vhost
-from soft_nic_cable import Cable, OnCable
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import stage  # noqa: E402
+from soft_nic_links import OWN_NETWORK, Vhost  # noqa: E402
+from cable import Cable, OnCable  # noqa: E402
 
 SOFT, RXE = "10.9.0.1", "10.9.0.2"
 LONGEST = 60  # seconds

@@ -3,14 +3,17 @@ vhost-user."""
 
 import struct
 import subprocess
+import sys
+from pathlib import Path
 
-import both_ends
-import soft_nic_emulated_test
-import soft_nic_vhost_test
-import stage
-import capture_file  # in the folder that stage knows
-from soft_nic_cable import CLIENT, SERVER, Cable, PairOnCable
-from soft_nic_ipv6_test import CLIENT6, NODE6, REAL6, SERVER6, without_tests
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import both_ends  # noqa: E402
+import emulated_test  # noqa: E402
+import vhost_test  # noqa: E402
+import stage  # noqa: E402
+import capture_file  # noqa: E402
+from cable import CLIENT, SERVER, Cable, PairOnCable  # noqa: E402
+from ipv6_test import CLIENT6, NODE6, REAL6, SERVER6, without_tests  # noqa: E402
 
 VLAN, PRIORITY = "100", 3
 ROCE = struct.pack("!H", 4791)
@@ -144,7 +147,7 @@ class Clients:
         self.assert_tagged(0)
 
 
-class WithAnEmulatedNode(Clients, without_tests(soft_nic_emulated_test.WithAnEmulatedNode)):
+class WithAnEmulatedNode(Clients, without_tests(emulated_test.WithAnEmulatedNode)):
     """The kernel's TCP is in no VLAN here, so programs that need it reach nobody."""
 
     def setUp(self):
@@ -154,7 +157,7 @@ class WithAnEmulatedNode(Clients, without_tests(soft_nic_emulated_test.WithAnEmu
         self.environment["UNDERSTUDY_SOFT_NIC_VLAN"] = VLAN
 
 
-class OverVhost(Clients, without_tests(soft_nic_vhost_test.OverVhost)):
+class OverVhost(Clients, without_tests(vhost_test.OverVhost)):
     """A TAP carries TCP in the VLAN."""
 
     OPTIONS = ("--address", "10.9.0.1/24", "--address", f"{REAL6}/64", "--vlan", VLAN)

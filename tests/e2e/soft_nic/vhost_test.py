@@ -1,4 +1,4 @@
-"""The same programs as in soft_nic_emulated_test.py with an emulated node, over the emulator's vhost-user socket: nothing needs root.
+"""The same programs as in emulated_test.py with an emulated node, over the emulator's vhost-user socket: nothing needs root.
 A TAP in a network namespace of the test's user carries their TCP."""
 
 import os
@@ -9,10 +9,11 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import soft_nic_cable
-import soft_nic_emulated_test
-import stage
-from soft_nic_links import Vhost
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import cable  # noqa: E402
+import emulated_test  # noqa: E402
+import stage  # noqa: E402
+from soft_nic_links import Vhost  # noqa: E402
 
 WITH_SOFT_NIC = stage.ROOT / "tools/with_soft_nic"
 # Whether soft0 has IFF_RUNNING, by SIOCGIFFLAGS.
@@ -24,7 +25,7 @@ print("running" if struct.unpack("16sH14x", request)[1] & 0x40 else "not running
 """
 
 
-class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
+class OverVhost(emulated_test.WithAnEmulatedNode):
     OPTIONS = ()  # of with_soft_nic
     ADDRESSES = "10.9.0.1"  # of programs that have no TAP
 
@@ -49,7 +50,7 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
         return [WITH_SOFT_NIC, "--build", stage.Stage.build, "--socket", self.socket, *options, *words]
 
     def output(self, end, *words, status=0, options=None, **environment):
-        ended, said = stage.favoured_output(self.command(end, words, options), soft_nic_cable.LONGEST, env={**os.environ, **environment})
+        ended, said = stage.favoured_output(self.command(end, words, options), cable.LONGEST, env={**os.environ, **environment})
         if ended != status:
             self.fail(f"status {ended}, not {status}:\n{said}\n{self.seen_by_the_emulator()}")
         return said
@@ -70,7 +71,7 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
         """A program at the socket, without TAP and namespace."""
         settings = {"UNDERSTUDY_SOFT_NIC": f"vhost:{self.socket}", "UNDERSTUDY_SOFT_NIC_ADDRESS": self.ADDRESSES, **environment,
                     "LD_PRELOAD": str(stage.Stage.build / "tools/soft_nic/libunderstudy_soft_nic.so")}
-        status, said = stage.favoured_output(words, soft_nic_cable.LONGEST, env={**os.environ, **settings})
+        status, said = stage.favoured_output(words, cable.LONGEST, env={**os.environ, **settings})
         self.assertEqual(status, 0, said)
         return said
 
@@ -102,13 +103,13 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
     def test_programs_that_look_for_libibverbs_by_name(self):
         """As NCCL does: what is preloaded is not what dlsym() finds there."""
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
-        shown = self.output(0, "--by-name", sys.executable, "-c", soft_nic_cable.FINDS)
+        shown = self.output(0, "--by-name", sys.executable, "-c", cable.FINDS)
         self.assertEqual(shown.split("\n")[0], "understudy0")
 
     def test_the_interface_runs_before_the_library_is_loaded(self):
         """NCCL looks for interfaces before libibverbs, and takes those with IFF_RUNNING only."""
         self.start((stage.ROOT / "configs/rdma_cm.toml").read_text())
-        shown = self.output(0, "--by-name", sys.executable, "-c", RUNS + soft_nic_cable.FINDS)
+        shown = self.output(0, "--by-name", sys.executable, "-c", RUNS + cable.FINDS)
         self.assertEqual(shown.split("\n")[:2], ["running", "understudy0"])
 
     def test_one_program_at_a_time(self):
@@ -116,7 +117,7 @@ class OverVhost(soft_nic_emulated_test.WithAnEmulatedNode):
         serve = [WITH_SOFT_NIC, "--build", stage.Stage.build, "--socket", self.socket, "rping", "-s", "-a", "10.9.0.1"]
         first = stage.favoured(serve)
         try:
-            for _ in range(soft_nic_cable.LONGEST * 10):
+            for _ in range(cable.LONGEST * 10):
                 shown = self.output(0, "sh", "-c", "ibv_devinfo || true")
                 if "another program uses it" in shown:
                     break

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "ctrl/compile/job_hops.h"
-#include "ctrl/compile/nic_ways.h"
+#include "ctrl/compile/ways/job_hops.h"
+#include "ctrl/compile/ways/nic_ways.h"
 #include "ctrl/config/merged_nics.h"
 
 namespace understudy {

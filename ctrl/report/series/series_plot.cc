@@ -1,10 +1,10 @@
-#include "ctrl/report/series_plot.h"
+#include "ctrl/report/series/series_plot.h"
 
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 
-#include "ctrl/report/gnuplot.h"
+#include "ctrl/report/series/gnuplot.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {

@@ -2,12 +2,15 @@
 of an operation. The real rank is the reference rank on a soft NIC; its results are right to the bit."""
 
 import subprocess
+import sys
 import time
 import unittest
+from pathlib import Path
 
-import nccl_job
-import stage
-from soft_nic_links import Vhost
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import nccl_job  # noqa: E402
+import stage  # noqa: E402
+from soft_nic_links import Vhost  # noqa: E402
 
 LONGEST = 60  # seconds
 SOON = 12  # the same: until `run` has said something, which has 8 s for a machine that is gone

@@ -2,8 +2,11 @@
 
 import json
 import subprocess
+import sys
+from pathlib import Path
 
-import stage
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where stage is
+import stage  # noqa: E402
 
 
 class Rates(stage.Stage):

@@ -1,4 +1,4 @@
-#include "ctrl/compile/inner_way.h"
+#include "ctrl/compile/ways/inner_way.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "ctrl/report/gnuplot.h"
+#include "ctrl/report/series/gnuplot.h"
 
 #include <cstdio>
 
