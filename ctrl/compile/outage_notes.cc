@@ -35,7 +35,7 @@ std::optional<Duration> length_of(const Config& config, const EventConfig& event
   if (event.lasts) return event.lasts;
   for (const EventConfig& later : config.events) {
     const bool undoes = later.action == EventAction::kUp || later.action == EventAction::kResume;
-    if (undoes && later.at > event.at && subject_of(config, later) == subject_of(config, event)) {
+    if (undoes && later.at > event.at && is_about_same(later, event)) {
       return later.at - event.at;
     }
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "ctrl/config/link_name.h"
 #include "dataplane/base/ids.h"
@@ -54,6 +55,15 @@ struct EventConfig {
     return action == EventAction::kStart || action == EventAction::kStop;
   }
 };
+
+/// Both are about the same links, node, switch or traffic: the later one may undo the other.
+inline bool is_about_same(const EventConfig& one, const EventConfig& other) {
+  const auto subject = [](const EventConfig& e) {
+    return std::tuple(e.is_of_traffic(), e.traffic, e.is_of_node(), e.node, e.nic);
+  };
+  return subject(one) == subject(other) && one.link == other.link &&
+         one.of_switch == other.of_switch;
+}
 
 enum class DrillOutcome : uint8_t {
   kRecovers,  ///< operations go on and finish with right sums

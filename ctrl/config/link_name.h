@@ -10,6 +10,7 @@ namespace understudy {
 struct LinkName {
   std::string from, to;  ///< names of vertices, or patterns with '*'
   bool both = false;     ///< the other direction too
+  bool operator==(const LinkName&) const = default;
 };
 
 /// "leaf0 -> spine1", or "leaf0 - spine1" for both directions. Nothing: it is neither.

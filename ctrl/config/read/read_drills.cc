@@ -22,25 +22,13 @@ std::optional<double> parse_percent(std::string_view text) {
   return percent / 100;
 }
 
-/// What the event is about: events with the same one may undo each other.
-std::string subject_of(const EventConfig& event) {
-  if (event.is_of_traffic()) return "traffic " + std::to_string(event.traffic);
-  if (event.of_switch) return "switch " + *event.of_switch;
-  std::string text =
-      event.link ? "link " + text_of(*event.link) : "of " + std::to_string(event.node);
-  if (event.is_of_node()) text += " as a host";
-  if (event.nic) text += " nic " + std::to_string(*event.nic);
-  return text;
-}
-
 /// Whether it leaves all as it was: by itself, or as the last of `before` about the same thing.
 bool undoes(const EventConfig& event, std::span<const EventConfig> before) {
   if (event.lasts || event.action == EventAction::kUp || event.action == EventAction::kResume ||
       event.loss == 0.0) {
     return true;
   }
-  return std::ranges::any_of(
-      before, [&](const EventConfig& b) { return subject_of(b) == subject_of(event); });
+  return std::ranges::any_of(before, [&](const EventConfig& b) { return is_about_same(b, event); });
 }
 
 /// When all is as before, if that comes. `events`: in order of time.
@@ -49,7 +37,7 @@ std::optional<Time> end_of(std::span<const EventConfig> events) {
   for (size_t i = 0; i < events.size(); ++i) {
     const auto later = events.subspan(i + 1);
     const bool last = std::ranges::none_of(
-        later, [&](const EventConfig& e) { return subject_of(e) == subject_of(events[i]); });
+        later, [&](const EventConfig& e) { return is_about_same(e, events[i]); });
     if (last && !undoes(events[i], events.first(i))) return std::nullopt;
     end = std::max(end, events[i].at + events[i].lasts.value_or(Duration()));
   }
@@ -179,7 +167,7 @@ class DrillReader {
       Time end = event.lasts ? event.at + *event.lasts : Time::never();
       for (const EventConfig& later : std::span(events_).subspan(i + 1)) {
         const bool opens = later.action == EventAction::kUp || later.action == EventAction::kResume;
-        if (opens && subject_of(later) == subject_of(event)) end = std::min(end, later.at);
+        if (opens && is_about_same(later, event)) end = std::min(end, later.at);
       }
       if (end - drill_.from <= drill_.within) continue;
       table_.error(event.line, "recovers_within",

@@ -63,7 +63,10 @@ TEST(NodeEnvironment, SaysWhatOutagesAreToNcclsSettings) {
              "[nccl]\nenvironment = { " + environment + " }\n" +
              "[[event]]\nat = \"1s\"\nlink = \"w0\"\naction = \"down\"\nfor = \"5s\"\n"
              "[[drill]]\nname = \"death\"\nreports_within = \"60s\"\n"
-             "[[drill.event]]\nat = \"9s\"\nnode = \"w1\"\naction = \"pause\"\n"),
+             "[[drill.event]]\nat = \"9s\"\nnode = \"w1\"\naction = \"pause\"\n"
+             "[[event]]\nat = \"20s\"\nlink = \"w1\"\naction = \"up\"\n"
+             "[[event]]\nat = \"21s\"\nlink = \"w1\"\naction = \"down\"\n"
+             "[[event]]\nat = \"23s\"\nlink = \"w1\"\naction = \"up\"\n"),
         "join.toml");
     EXPECT_TRUE(config) << describe(config.error());
     return config ? node_environment(*config, config->jobs[0]) : "";
@@ -78,6 +81,7 @@ TEST(NodeEnvironment, SaysWhatOutagesAreToNcclsSettings) {
   expect(older, "event at 1.000 s, w0: out for 5.000 s: queue pairs outlive it");
   expect(older,
          "drill \"death\", event at 9.000 s, w1: out for ever: LONGER than queue pairs live");
+  expect(older, "event at 21.00 s, w1: out for 2.000 s: queue pairs outlive it");
   EXPECT_EQ(older.find("PORT_FAILOVER"), std::string::npos);
   const std::string newer = notes("2.30", "");
   expect(newer,
