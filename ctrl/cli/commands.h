@@ -75,9 +75,13 @@ std::optional<Topology> given_topology(const Config& config);
 /// Parses --at commands; prints errors. Nothing on errors.
 std::optional<std::vector<EventConfig>> commands_or_complain(const Config& config,
                                                              const std::vector<std::string>& texts);
+/// Whether all files that the options name can be written, before a run; prints what is wrong.
+bool outputs_or_complain(const RunArguments& arguments, const SeriesArguments& series);
+/// A reader of a pipe that leaves is an error of that file, and does not end the program.
+void outlive_readers();
 /// Of a run without a report: says why, in JUnit's file too.
 int finish_broken(const std::string& why, const RunArguments& arguments, int status);
-/// Prints the table, writes the report, and says how it went.
+/// Prints the table, writes all files, and says how it went.
 int finish_run(const RunReport& report, const RunArguments& arguments);
 
 }  // namespace understudy

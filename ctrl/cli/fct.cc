@@ -1,11 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,6 +10,7 @@
 #include "ctrl/cli/commands.h"
 #include "ctrl/report/series/gnuplot.h"
 #include "ctrl/sweep/flow_sweep.h"
+#include "dataplane/base/output_file.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -91,7 +89,7 @@ class FlowRows {
  public:
   Result<void> open(const std::string& path) {
     path_ = path;
-    file_.open(path, std::ios::binary | std::ios::trunc);
+    file_ = TRY(open_growing(path));
     return put(flow_rows_header());
   }
   Result<void> add(const SweepCase& curve, const RunReport& report) {
@@ -106,13 +104,15 @@ class FlowRows {
 
  private:
   Result<void> put(const std::string& text) {
-    file_ << text << std::flush;
-    if (!file_) return fail(path_ + ": " + std::strerror(errno));
+    const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+    if (auto written = write_all(file_.get(), {bytes, text.size()}); !written) {
+      return fail(path_ + ": " + written.error().text);
+    }
     return {};
   }
 
   std::string path_;
-  std::ofstream file_;
+  UniqueFd file_;
 };
 
 Result<void> sweep_all(const FctArguments& arguments, const std::vector<SweepCase>& cases) {

@@ -4,15 +4,18 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
+#include <span>
 
 #include "ctrl/cli/commands.h"
 #include "ctrl/peers/feed.h"
 #include "ctrl/peers/socket_adapter.h"
+#include "dataplane/base/output_file.h"
+#include "dataplane/base/unique_fd.h"
 
 namespace understudy {
 namespace {
@@ -52,6 +55,14 @@ int listen_on(const std::string& where) {
     std::fprintf(stderr, "feed %s: expected ADDRESS:PORT\n", where.c_str());
     return -1;
   }
+  uint16_t port = 0;  // getaddrinfo() takes 65536 and more, and cuts them
+  const char* const end = where.data() + where.size();
+  const auto read = std::from_chars(where.data() + colon + 1, end, port);
+  if (read.ec != std::errc() || read.ptr != end || port == 0) {
+    std::fprintf(stderr, "feed %s: expected a port from 1 to 65535 behind the last \":\"\n",
+                 where.c_str());
+    return -1;
+  }
   std::string host = where.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
@@ -80,16 +91,25 @@ int feed(const FeedArguments& arguments) {
   const int fd = listen_on(arguments.listen);
   if (fd < 0) return kExitBadInput;
   uint64_t taken = 0, missing = 0;
-  std::ofstream record;
+  UniqueFd record;
   if (!arguments.record.empty()) {
-    record.open(arguments.record, std::ios::binary);
-    if (!record) {
-      std::fprintf(stderr, "%s: %s\n", arguments.record.c_str(), std::strerror(errno));
+    auto opened = open_growing(arguments.record);
+    if (!opened) {
+      std::fprintf(stderr, "--record %s\n", opened.error().text.c_str());
       close(fd);
       return kExitFailed;
     }
+    record = std::move(*opened);
   }
   int status = kExitOk;
+  const auto keep = [&](std::span<const uint8_t> bytes) {
+    const auto written = write_all(record.get(), bytes);
+    if (written) return;
+    std::fprintf(stderr, "--record %s: %s; nothing more is recorded\n", arguments.record.c_str(),
+                 written.error().text.c_str());
+    record = UniqueFd();
+    status = kExitFailed;
+  };
   SocketAdapter::Callbacks callbacks;
   callbacks.now = [] {
     const auto since = std::chrono::steady_clock::now().time_since_epoch();
@@ -112,12 +132,7 @@ int feed(const FeedArguments& arguments) {
         [&](Time, const FedOperation& operation) {
           if (arguments.count != 0 && taken == arguments.count) return;
           ++taken;
-          if (record.is_open()) {
-            const auto bytes = record_of(operation, static_cast<uint32_t>(missing));
-            record.write(reinterpret_cast<const char*>(bytes.data()),
-                         static_cast<std::streamsize>(bytes.size()));
-            record.flush();
-          }
+          if (record.valid()) keep(record_of(operation, static_cast<uint32_t>(missing)));
           std::printf("%s\n", line_of(operation).c_str());
           std::fflush(stdout);
         },

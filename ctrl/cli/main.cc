@@ -7,6 +7,7 @@
 
 #include "ctrl/cli/commands.h"
 #include "ctrl/report/version.h"
+#include "dataplane/base/output_file.h"
 
 int main(int argc, char** argv) {
   using namespace understudy;
@@ -32,10 +33,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version
-    return app.exit(e);
+    return finish_output("understudy", app.exit(e));
   } catch (const CLI::ParseError& e) {
     app.exit(e);
     return kExitBadInput;
   }
-  return status;
+  return finish_output("understudy", status);
 }

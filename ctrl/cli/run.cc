@@ -35,8 +35,9 @@ std::optional<Duration> duration_or_complain(const char* option, const std::stri
 }
 
 int run(const LiveArguments& arguments) {
+  outlive_readers();
   const auto config = load_or_complain(arguments);
-  if (!config) return kExitBadInput;
+  if (!config || !outputs_or_complain(arguments, arguments.series)) return kExitBadInput;
   const Asked asked{*config, !arguments.capture.empty(), arguments.series.wanted()};
   const auto events = commands_or_complain(*config, arguments.commands);
   if (!events) return kExitBadInput;

@@ -6,7 +6,6 @@
 #include "ctrl/config/units_text.h"
 #include "ctrl/network/shared_network.h"
 #include "ctrl/report/series/gnuplot.h"
-#include "ctrl/report/series/series_file.h"
 #include "ctrl/run/series_check.h"
 
 namespace understudy {
@@ -85,9 +84,6 @@ std::optional<SeriesOptions> series_or_complain(const Scenario& scenario,
   }
   if (const auto fits = check_series(scenario, options); !fits) return complain(fits.error().text);
   status = kExitFailed;
-  if (const auto file = SeriesFile::create(options.path); !file) {
-    return complain(option + ": " + file.error().text);
-  }
   if (options.plot.empty()) return options;
   if (const auto found = find_program(kGnuplot); !found) {
     return complain("--plot: " + found.error().text);

@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
+#include <filesystem>
 
 #include "ctrl/cli/commands.h"
 #include "ctrl/config/job_operation.h"
@@ -13,6 +15,7 @@
 #include "ctrl/run/commands_text.h"
 #include "ctrl/topology/topology.h"
 #include "ctrl/traffic/traffic.h"
+#include "dataplane/base/output_file.h"
 
 namespace understudy {
 namespace {
@@ -129,6 +132,37 @@ std::optional<std::vector<EventConfig>> commands_or_complain(
   return events;
 }
 
+void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
+
+bool outputs_or_complain(const RunArguments& arguments, const SeriesArguments& series) {
+  // Captures and series grow under their names.
+  const std::pair<const char*, const std::string*> files[] = {
+      {"--capture", &arguments.capture},   {"--series", &series.series},
+      {"--report", &arguments.report},     {"--junit", &arguments.junit},
+      {"--timeline", &arguments.timeline}, {"--plot", &series.plot}};
+  constexpr size_t kGrowing = 2;
+  for (size_t i = 0; i < std::size(files); ++i) {
+    const auto& [option, file] = files[i];
+    if (file->empty()) continue;
+    const auto good = i < kGrowing ? check_growing(*file) : check_replaceable(*file);
+    if (!good) {
+      std::fprintf(stderr, "%s %s\n", option, good.error().text.c_str());
+      return false;
+    }
+    for (size_t k = 0; k < i; ++k) {
+      std::error_code error;
+      const auto kind = std::filesystem::status(*file, error).type();
+      const bool is_file = kind == std::filesystem::file_type::regular ||
+                           kind == std::filesystem::file_type::not_found;
+      if (*files[k].second != *file || !is_file) continue;
+      std::fprintf(stderr, "%s and %s name the same file, %s\n", files[k].first, option,
+                   file->c_str());
+      return false;
+    }
+  }
+  return true;
+}
+
 int finish_broken(const std::string& why, const RunArguments& arguments, int status) {
   std::fprintf(stderr, "%s\n", why.c_str());
   if (arguments.junit.empty()) return status;
@@ -143,24 +177,16 @@ int finish_run(const RunReport& report, const RunArguments& arguments) {
       arguments.quiet ? drills_text(report) + verdict_text(report, 5) : report_table(report);
   if (arguments.quiet && arguments.strict) text += validity_text(doubts_of(report.validity));
   std::fputs(text.c_str(), stdout);
-  if (!arguments.report.empty()) {
-    if (auto written = write_report(report, arguments.report); !written) {
-      std::fprintf(stderr, "%s\n", written.error().text.c_str());
-      return kExitFailed;
-    }
-  }
-  if (!arguments.junit.empty()) {
-    if (auto written = write_junit(junit_xml(report), arguments.junit); !written) {
-      std::fprintf(stderr, "%s\n", written.error().text.c_str());
-      return kExitFailed;
-    }
-  }
-  if (!arguments.timeline.empty()) {
-    if (auto written = write_timeline(report, arguments.timeline); !written) {
-      std::fprintf(stderr, "%s\n", written.error().text.c_str());
-      return kExitFailed;
-    }
-  }
+  bool all_written = true;
+  const auto note = [&](const Result<void>& written) {
+    if (written) return;
+    std::fprintf(stderr, "%s\n", written.error().text.c_str());
+    all_written = false;
+  };
+  if (!arguments.report.empty()) note(write_report(report, arguments.report));
+  if (!arguments.junit.empty()) note(write_junit(junit_xml(report), arguments.junit));
+  if (!arguments.timeline.empty()) note(write_timeline(report, arguments.timeline));
+  if (!all_written) return kExitFailed;
   if (!arguments.quiet) {
     if (!arguments.capture.empty()) std::printf("capture: %s\n", arguments.capture.c_str());
     if (!arguments.report.empty()) std::printf("report: %s\n", arguments.report.c_str());

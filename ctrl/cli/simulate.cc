@@ -90,8 +90,9 @@ void add_simulate(CLI::App& app, int& status) {
       "         understudy simulate configs/kernel_node.toml --capture out.pcapng");
   command->callback([arguments, series, feed, patience, &status] {
     status = kExitBadInput;
+    outlive_readers();
     const auto config = load_or_complain(*arguments);
-    if (!config) return;
+    if (!config || !outputs_or_complain(*arguments, *series)) return;
     const auto scenario = scenario_or_complain(*config, *arguments, *series, *feed);
     if (!scenario) return;
     const auto sampled = series_or_complain(*scenario, *series, status);

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "dataplane/base/output_file.h"
+
 namespace understudy {
 namespace {
 
@@ -67,12 +69,7 @@ Result<void> draw_with(const DrawingProgram& program, std::vector<std::string> a
 }
 
 Result<void> write_text(const std::string& file, const std::string& text) {
-  std::FILE* out = std::fopen(file.c_str(), "wb");
-  const bool written =
-      out != nullptr && std::fwrite(text.data(), 1, text.size(), out) == text.size();
-  const bool closed = out != nullptr && std::fclose(out) == 0;
-  if (!written || !closed) return fail(file + ": " + std::strerror(errno));
-  return {};
+  return replace_file(file, text);
 }
 
 }  // namespace understudy

@@ -1,15 +1,12 @@
 #include "ctrl/report/json.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "ctrl/report/real_pace.h"
 #include "ctrl/report/summary.h"
 #include "ctrl/report/validity_json.h"
+#include "dataplane/base/output_file.h"
 
 namespace understudy {
 namespace {
@@ -476,21 +473,10 @@ std::string report_json(const RunReport& report) {
 }
 
 Result<void> write_report(const RunReport& report, const std::string& path) {
-  const auto failed = [&](const char* what) {
-    return fail("report '" + path + "': cannot " + what + ": " + std::strerror(errno));
-  };
   // A reader, or a run that dies here, sees the old report or the whole new one.
-  const std::string draft = path + ".part";
-  std::ofstream file(draft, std::ios::binary | std::ios::trunc);
-  if (!file) return failed("create it");
-  file << report_json(report);
-  file.close();
-  if (!file) {
-    const auto error = failed("write it");
-    std::remove(draft.c_str());
-    return error;
+  if (auto written = replace_file(path, report_json(report)); !written) {
+    return fail("report " + written.error().text);
   }
-  if (std::rename(draft.c_str(), path.c_str()) != 0) return failed("move it into place");
   return {};
 }
 

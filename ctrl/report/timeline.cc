@@ -1,14 +1,12 @@
 #include "ctrl/report/timeline.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "ctrl/report/run_report.h"
 #include "ctrl/report/text.h"
+#include "dataplane/base/output_file.h"
 
 namespace understudy {
 namespace {
@@ -31,10 +29,10 @@ TimelineTrack operations(const JobReport& job) {
 
 class Writer {
  public:
-  explicit Writer(std::ofstream& file) : file_(file) {
-    file_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+  explicit Writer(ReplacedFile& file) : file_(file) {
+    file_.write("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
   }
-  ~Writer() { file_ << "\n]}\n"; }
+  ~Writer() { file_.write("\n]}\n"); }
 
   void track(const TimelineTrack& track) {
     const auto [group, fresh] = groups_.try_emplace(track.group, groups_.size() + 1);
@@ -62,11 +60,12 @@ class Writer {
          {"args", {{"name", text}}}});
   }
   void add(const Json& event) {
-    file_ << (first_ ? "\n" : ",\n") << event.dump(-1, ' ', false, Json::error_handler_t::replace);
+    file_.write(first_ ? "\n" : ",\n");
+    file_.write(event.dump(-1, ' ', false, Json::error_handler_t::replace));
     first_ = false;
   }
 
-  std::ofstream& file_;
+  ReplacedFile& file_;
   std::map<std::string, size_t> groups_;
   size_t threads_ = 0;
   bool first_ = true;
@@ -84,15 +83,14 @@ void append(TimelineTrack& track, Time from, Time to, std::string name,
 }
 
 Result<void> write_timeline(const RunReport& report, const std::string& path) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  if (!file) return fail("timeline '" + path + "': cannot create it: " + std::strerror(errno));
+  auto file = ReplacedFile::create(path);
+  if (!file) return fail("timeline " + file.error().text);
   {
-    Writer writer(file);
+    Writer writer(*file);
     for (const JobReport& job : report.jobs) writer.track(operations(job));
     for (const TimelineTrack& track : report.timeline) writer.track(track);
   }
-  file.close();
-  if (!file) return fail("timeline '" + path + "': cannot write it: " + std::strerror(errno));
+  if (auto written = file->commit(); !written) return fail("timeline " + written.error().text);
   return {};
 }
 

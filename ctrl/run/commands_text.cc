@@ -97,6 +97,10 @@ class CommandReader {
 
   Result<void> read_change() {
     const std::string what = words_[next_++];
+    if ((what == "rate" && event_.rate) || (what == "latency" && event_.latency) ||
+        (what == "loss" && event_.loss)) {
+      return wrong("\"" + what + "\" is said twice");
+    }
     if (what == "rate") {
       const auto rate = parse_rate(TRY(take()));
       if (!rate) return wrong(rate.error().text);
@@ -150,8 +154,14 @@ class CommandReader {
     ++next_;
     event_.action = EventAction::kStorm;
     TRY(read_time());
+    bool quanta = false;
     while (left() > 0 && (words_[next_] == "priority" || words_[next_] == "quanta")) {
-      if (words_[next_++] == "quanta") {
+      const std::string what = words_[next_++];
+      if (what == "quanta" ? quanta : event_.priority.has_value()) {
+        return wrong("\"" + what + "\" is said twice");
+      }
+      if (what == "quanta") {
+        quanta = true;
         event_.quanta = TRY(take_number(1, 65'535));
       } else {
         event_.priority = static_cast<uint8_t>(TRY(take_number(0, kPriorities - 1)));

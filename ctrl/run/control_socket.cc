@@ -2,11 +2,14 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "dataplane/base/unique_fd.h"
 
 namespace understudy {
 namespace {
@@ -26,13 +29,21 @@ std::string system_text(const std::string& what, const std::string& path) {
   return what + " \"" + path + "\": " + std::strerror(errno);
 }
 
-/// True when some process serves the socket.
-bool served(const sockaddr_un& address) {
-  const int probe = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  const bool answer =
-      connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  close(probe);
-  return answer;
+/// Removes a socket that a run which was killed has left behind. Everything else stays where it is,
+/// and is an error.
+Result<void> remove_left_over(const sockaddr_un& address) {
+  struct stat is {};
+  if (lstat(address.sun_path, &is) != 0) return fail(std::strerror(errno));
+  if (!S_ISSOCK(is.st_mode)) return fail("a file that is no socket is there; take another name");
+  const UniqueFd probe(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    return fail("another run answers there");
+  }
+  if (errno != ECONNREFUSED) {
+    return fail(std::string("a socket is there, and is not answered: ") + std::strerror(errno));
+  }
+  if (unlink(address.sun_path) != 0) return fail(std::strerror(errno));
+  return {};
 }
 
 }  // namespace
@@ -43,8 +54,11 @@ Result<std::unique_ptr<ControlSocket>> ControlSocket::open(const std::string& pa
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return fail(system_text("control socket", path));
   int bound = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
-  if (bound != 0 && errno == EADDRINUSE && !served(address)) {
-    unlink(path.c_str());  // left behind by a run that was killed
+  if (bound != 0 && errno == EADDRINUSE) {
+    if (const auto kept = remove_left_over(address); !kept) {
+      close(fd);
+      return fail("control socket \"" + path + "\": " + kept.error().text);
+    }
     bound = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
   }
   if (bound != 0) {

@@ -1,12 +1,13 @@
 #include "dataplane/port/capture_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "dataplane/base/output_file.h"
 
 namespace understudy {
 namespace {
@@ -16,9 +17,9 @@ constexpr size_t kFlushBytes = size_t{1} << 20;
 }  // namespace
 
 Result<std::unique_ptr<CaptureFile>> CaptureFile::create(const CaptureOptions& options) {
-  const int fd = ::open(options.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return fail("capture " + options.path + ": " + std::strerror(errno));
-  std::unique_ptr<CaptureFile> file(new CaptureFile(options, fd));
+  auto fd = open_growing(options.path);
+  if (!fd) return fail("capture " + fd.error().text);
+  std::unique_ptr<CaptureFile> file(new CaptureFile(options, std::move(*fd)));
   append_pcapng_section(file->buffer_, options.application);
   for (const auto& name : options.interfaces) {
     append_pcapng_interface(file->buffer_, name, options.snap_length, options.epoch);
@@ -28,16 +29,16 @@ Result<std::unique_ptr<CaptureFile>> CaptureFile::create(const CaptureOptions& o
   return file;
 }
 
-CaptureFile::CaptureFile(CaptureOptions options, int fd)
+CaptureFile::CaptureFile(CaptureOptions options, UniqueFd fd)
     : options_(std::move(options)),
-      fd_(fd),
+      fd_(std::move(fd)),
       counts_(options_.interfaces.size()),
       buffered_(options_.interfaces.size()) {
   buffer_.reserve(2 * kFlushBytes);
 }
 
 CaptureFile::~CaptureFile() {
-  if (fd_ >= 0) (void)close();
+  if (fd_.valid()) (void)close();
 }
 
 void CaptureFile::packet(size_t interface, const CapturedFrame& frame) {
@@ -53,14 +54,9 @@ void CaptureFile::packet(size_t interface, const CapturedFrame& frame) {
 }
 
 void CaptureFile::flush() {
-  size_t done = 0;
-  while (error_.empty() && done < buffer_.size()) {
-    const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
-    if (n >= 0) {
-      done += static_cast<size_t>(n);
-    } else if (errno != EINTR) {
-      error_ = "capture " + options_.path + ": " + std::strerror(errno);
-    }
+  if (error_.empty()) {
+    const auto written = write_all(fd_.get(), buffer_);
+    if (!written) error_ = "capture " + options_.path + ": " + written.error().text;
   }
   for (size_t i = 0; i < buffered_.size(); ++i) {
     if (!error_.empty()) counts_[i].drops += buffered_[i];
@@ -75,7 +71,7 @@ Result<void> CaptureFile::close() {
     append_pcapng_statistics(buffer_, static_cast<uint32_t>(i), options_.epoch, last_, counts_[i]);
   }
   flush();
-  if (::close(std::exchange(fd_, -1)) != 0 && error_.empty()) {
+  if (::close(fd_.release()) != 0 && error_.empty()) {
     error_ = "capture " + options_.path + ": " + std::strerror(errno);
   }
   if (!error_.empty()) return fail(error_);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dataplane/base/result.h"
+#include "dataplane/base/unique_fd.h"
 #include "dataplane/port/capture.h"
 
 namespace understudy {
@@ -33,10 +34,10 @@ class CaptureFile {
   Result<void> close();
 
  private:
-  CaptureFile(CaptureOptions options, int fd);
+  CaptureFile(CaptureOptions options, UniqueFd fd);
 
   CaptureOptions options_;
-  int fd_;
+  UniqueFd fd_;
   std::vector<uint8_t> buffer_;
   std::vector<CaptureCounts> counts_;
   std::vector<uint64_t> buffered_;   ///< packets of each interface that are not in the file yet

@@ -7,11 +7,11 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <mutex>
 #include <numeric>
 #include <thread>
 
+#include "dataplane/base/output_file.h"
 #include "dataplane/base/text_format.h"
 #include "tools/allreduce_node/local_rank.h"
 #include "tools/allreduce_node/table.h"
@@ -238,10 +238,8 @@ int run_job(const NodeOptions& options, const ncclUniqueId& id, const std::strin
   if (json_path == "-") {
     job.console().print(json_text(options, job.rows()));
   } else if (!json_path.empty()) {
-    std::ofstream file(json_path);
-    file << json_text(options, job.rows());
-    if (!file.flush()) {
-      job.console().complain(json_path + ": cannot be written");
+    if (const auto written = replace_file(json_path, json_text(options, job.rows())); !written) {
+      job.console().complain(written.error().text);
       return 1;
     }
   }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "dataplane/base/output_file.h"
 #include "tools/allreduce_node/arguments.h"
 #include "tools/allreduce_node/job.h"
 #include "tools/allreduce_node/unique_id.h"
@@ -32,5 +33,5 @@ int main(int argc, char** argv) {
   const auto patience = std::chrono::milliseconds(static_cast<int64_t>(options.timeout_s * 1000));
   const auto id = unique_id_for(options, patience);
   if (!id) return give_up(id.error().text, 1);
-  return run_job(options, *id, arguments.json);
+  return finish_output("allreduce_node", run_job(options, *id, arguments.json));
 }

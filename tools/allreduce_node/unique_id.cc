@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <optional>
 #include <thread>
 
+#include "dataplane/base/output_file.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -55,13 +55,7 @@ Result<ncclUniqueId> wait_for(const std::string& path, std::chrono::milliseconds
 Result<ncclUniqueId> make_file(const std::string& path) {
   auto id = made();
   if (!id) return id;
-  const std::string part = path + ".part";
-  {
-    std::ofstream file(part, std::ios::binary | std::ios::trunc);
-    file.write(id->internal, sizeof id->internal);
-    if (!file.flush()) return fail(part + ": " + why());
-  }
-  if (std::rename(part.c_str(), path.c_str()) != 0) return fail(path + ": " + why());
+  TRY(replace_file(path, {id->internal, sizeof id->internal}));
   return id;
 }
 

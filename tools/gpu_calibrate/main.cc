@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "dataplane/base/output_file.h"
 #include "dataplane/base/try.h"
 #include "tools/gpu_calibrate/cost.h"
 #include "tools/gpu_calibrate/gpu.h"
@@ -151,9 +151,8 @@ int run(const Arguments& arguments) {
     std::fputs(toml.c_str(), stdout);
     return 0;
   }
-  std::ofstream file(arguments.out);
-  file << toml;
-  return file.flush() ? 0 : give_up(arguments.out + ": cannot be written");
+  const auto written = replace_file(arguments.out, toml);
+  return written ? 0 : give_up(written.error().text);
 }
 
 }  // namespace
@@ -187,5 +186,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "gpu_calibrate: --threads: expected a multiple of 32\n");
     return 2;
   }
-  return run(arguments);
+  return finish_output("gpu_calibrate", run(arguments));
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ctrl/report/version.h"
+#include "dataplane/base/output_file.h"
 #include "tools/nccl_decode/print.h"
 
 int main(int argc, char** argv) {
@@ -46,5 +47,5 @@ int main(int argc, char** argv) {
   }
   const Exchange exchange = decode(std::move(capture->connections), options);
   std::cout << (json ? json_of(path, *capture, exchange) : text_of(path, *capture, exchange));
-  return 0;
+  return understudy::finish_output("nccl-decode", 0);
 }

@@ -8,6 +8,7 @@
 
 #include "ctrl/config/read/load.h"
 #include "ctrl/report/version.h"
+#include "dataplane/base/output_file.h"
 #include "tools/roce_check/checks/analysis.h"
 #include "tools/roce_check/output/plot.h"
 #include "tools/roce_check/output/report.h"
@@ -125,5 +126,5 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  return run(arguments);
+  return understudy::finish_output("roce-check", run(arguments), 2);
 }

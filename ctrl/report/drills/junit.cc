@@ -1,10 +1,8 @@
 #include "ctrl/report/drills/junit.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 
+#include "dataplane/base/output_file.h"
 #include "dataplane/base/text_format.h"
 
 namespace understudy {
@@ -128,10 +126,9 @@ std::string junit_error(const std::string& configuration, const std::string& why
 }
 
 Result<void> write_junit(const std::string& xml, const std::string& path) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << xml;
-  file.close();
-  if (!file) return fail("junit '" + path + "': cannot write it: " + std::strerror(errno));
+  if (auto written = replace_file(path, xml); !written) {
+    return fail("junit " + written.error().text);
+  }
   return {};
 }
 

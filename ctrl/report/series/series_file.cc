@@ -1,5 +1,7 @@
 #include "ctrl/report/series/series_file.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -8,6 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <vector>
+
+#include "dataplane/base/output_file.h"
+#include "dataplane/base/try.h"
 
 namespace understudy {
 namespace {
@@ -60,9 +65,15 @@ std::optional<uint64_t> number(const std::string& text) {
 Result<SeriesFile> SeriesFile::create(const std::string& path) {
   SeriesFile out;
   out.path_ = path.empty() ? "a temporary file" : path;
-  out.file_.reset(path.empty() ? std::tmpfile() : std::fopen(path.c_str(), "w+b"));
-  // What can be written only, as a pipe, need not be read back.
-  if (out.file_ == nullptr && !path.empty()) out.file_.reset(std::fopen(path.c_str(), "wb"));
+  if (path.empty()) {
+    out.file_.reset(std::tmpfile());
+  } else {
+    UniqueFd fd = TRY(open_growing(path));
+    // What can be written only, as a pipe, need not be read back.
+    const bool readable = (fcntl(fd.get(), F_GETFL) & O_ACCMODE) == O_RDWR;
+    out.file_.reset(fdopen(fd.get(), readable ? "w+b" : "wb"));
+    if (out.file_ != nullptr) (void)fd.release();
+  }
   if (out.file_ == nullptr) return fail(out.path_ + ": " + std::strerror(errno));
   std::fputs(kHeader, out.file_.get());
   return out;

@@ -75,6 +75,13 @@ TEST(Commands, WhatMakesNoSenseIsNamed) {
   EXPECT_NE(why("link gpu pause").find("none of rate"), std::string::npos);
   EXPECT_NE(why("link gpu down 0us").find("takes some time"), std::string::npos);
   EXPECT_NE(why("link gpu up down").find("none of"), std::string::npos);
+  EXPECT_NE(why("link gpu rate 1Gbit/s loss 0 rate 2Gbit/s").find("\"rate\" is said twice"),
+            std::string::npos);
+  EXPECT_NE(why("link gpu loss 0 loss 0").find("\"loss\" is said twice"), std::string::npos);
+  EXPECT_NE(why("node w0 storm priority 1 priority 2").find("\"priority\" is said twice"),
+            std::string::npos);
+  EXPECT_NE(why("node w0 storm quanta 65535 quanta 1").find("\"quanta\" is said twice"),
+            std::string::npos);
   EXPECT_NE(why("node w0 sleep").find("neither pause nor resume"), std::string::npos);
   EXPECT_NE(why("node w0 resume 2ms").find("too much"), std::string::npos);
   EXPECT_NE(why("switch switch0 pause").find("neither down nor up"), std::string::npos);

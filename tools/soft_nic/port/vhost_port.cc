@@ -47,7 +47,7 @@ VhostPort::VhostPort(VhostSocket socket, UniqueFd lock, uint32_t longest)
 Result<std::unique_ptr<VhostPort>> VhostPort::open(const std::string& path, uint32_t longest) {
   auto socket = TRY(VhostSocket::connect(path));
   const std::string name = path + ".lock";
-  UniqueFd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  UniqueFd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!lock.valid()) return fail(name + ": " + std::strerror(errno));
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     return fail("vhost socket " + path + ": another program uses it, and it takes one at a time");

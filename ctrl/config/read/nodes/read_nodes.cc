@@ -8,6 +8,24 @@
 namespace understudy {
 namespace {
 
+/// What no node of a network has as its address (RFC 6890, RFC 4291).
+struct NoNodes {
+  const char* prefix;
+  const char* what;
+};
+constexpr NoNodes kNoNodes[] = {{"0.0.0.0/8", "\"this network\""},      {"127.0.0.0/8", "loopback"},
+                                {"224.0.0.0/4", "multicast"},           {"240.0.0.0/4", "reserved"},
+                                {"::/127", "no address, and loopback"}, {"ff00::/8", "multicast"}};
+
+const NoNodes* without_nodes(const IpPrefix& prefix) {
+  const auto* const found = std::ranges::find_if(kNoNodes, [&](const NoNodes& no) {
+    const IpPrefix other = IpPrefix::parse(no.prefix).value();
+    return other.address.is_v4() == prefix.address.is_v4() &&
+           (other.contains(prefix.address) || prefix.contains(other.address));
+  });
+  return found == std::end(kNoNodes) ? nullptr : found;
+}
+
 std::optional<IpPrefix> read_prefix_text(TableReader& table, std::string_view key, bool v4,
                                          ReadContext& context) {
   const auto text = table.text(key);
@@ -29,6 +47,10 @@ std::optional<IpPrefix> read_prefix_text(TableReader& table, std::string_view ke
   if (base && *base != prefix->address) {
     return wrong("address bits after the prefix length must be zero: \"" +
                  IpPrefix{*base, prefix->length}.text() + "\"");
+  }
+  if (const NoNodes* no = without_nodes(*prefix)) {
+    return wrong(std::string("nodes have no addresses in ") + no->prefix + " (" + no->what +
+                 "), which it meets");
   }
   return prefix;
 }

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <memory>
 
+#include "dataplane/base/output_file.h"
+
 namespace understudy {
 namespace {
 
@@ -90,26 +92,8 @@ void UniqueIdFile::look_for_next() {
 }
 
 Result<void> write_unique_id_file(const std::string& path, const NcclUniqueId& id) {
-  const std::string part = path + ".part";
   const UniqueIdBytes bytes = unique_id_bytes(id);
-  std::FILE* file = std::fopen(part.c_str(), "wb");
-  bool good = file != nullptr;
-  int error = errno;
-  if (good) {
-    good = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-    error = errno;
-    if (std::fclose(file) != 0) {
-      good = false;
-      error = errno;
-    }
-    if (good && std::rename(part.c_str(), path.c_str()) != 0) {
-      good = false;
-      error = errno;
-    }
-    if (!good) std::remove(part.c_str());
-  }
-  if (!good) return fail(path + ": cannot write: " + std::strerror(error));
-  return {};
+  return replace_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace understudy
