@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
+#include "ctrl/compile/memory.h"
 #include "ctrl/compile/scenario.h"
 #include "ctrl/config/job_operation.h"
 
@@ -41,6 +42,9 @@ void add_check(CLI::App& app, int& status) {
       std::printf("for run only: simulate says: %s\n", simulated.error().text.c_str());
     } else if (!refused.empty()) {
       std::printf("for simulate only: run says: %s\n", refused.c_str());
+    }
+    if (const auto fits = check_memory(*config); simulated && !fits) {
+      std::printf("not for this machine: %s\n", fits.error().text.c_str());
     }
     status = kExitOk;
   });

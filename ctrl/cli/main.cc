@@ -4,6 +4,7 @@
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <new>
 
 #include "ctrl/cli/commands.h"
 #include "ctrl/report/version.h"
@@ -37,6 +38,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     app.exit(e);
     return kExitBadInput;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "understudy: this machine has not enough memory for it\n");
+    status = kExitFailed;
   }
   return finish_output("understudy", status);
 }

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
+#include "ctrl/compile/memory.h"
 #include "ctrl/compile/scenario.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/kernel_nodes.h"
@@ -95,6 +96,11 @@ void add_simulate(CLI::App& app, int& status) {
     if (!config || !outputs_or_complain(*arguments, *series)) return;
     const auto scenario = scenario_or_complain(*config, *arguments, *series, *feed);
     if (!scenario) return;
+    if (const auto fits = check_memory(*config); !fits) {
+      std::fprintf(stderr, "%s\n", fits.error().text.c_str());
+      status = kExitFailed;
+      return;
+    }
     const auto sampled = series_or_complain(*scenario, *series, status);
     if (!sampled) return;
     status = kExitBadInput;

@@ -18,6 +18,10 @@ unsigned line_of(const toml::source_location& where) {
 }
 const std::string& text_of(const toml::value& value) { return value.as_string(); }
 
+struct Lines {
+  unsigned of(const toml::value& value) { return line_of(value.location()); }
+};
+
 toml::value parse(const std::string& text) {
   const std::string plain = without_hashes(text, false);
   if (plain.find('#') != std::string::npos) {
@@ -31,20 +35,40 @@ toml::value parse(const std::string& text) {
 unsigned line_of(const toml::source_location& where) { return static_cast<unsigned>(where.line()); }
 const std::string& text_of(const toml::value& value) { return value.as_string().str; }
 
+/// The lines in which values begin. The library counts them from the beginning of the text for each
+/// value, which takes minutes for a long one.
+class Lines {
+ public:
+  unsigned of(const toml::value& value) {
+    const auto* region = dynamic_cast<const toml::detail::region*>(toml::detail::get_region(value));
+    if (region == nullptr) return line_of(value.location());
+    if (ends_.empty()) {
+      for (auto at = region->begin(); at != region->end(); ++at) {
+        if (*at == '\n') ends_.push_back(at - region->begin());
+      }
+    }
+    const auto before = std::ranges::lower_bound(ends_, region->first() - region->begin());
+    return static_cast<unsigned>(before - ends_.begin()) + 1;
+  }
+
+ private:
+  std::vector<std::ptrdiff_t> ends_;  ///< of lines, in the text that all values are of
+};
+
 toml::value parse(const std::string& text) {
   std::istringstream stream(text);
   return toml::parse(stream, "configuration");
 }
 #endif
 
-TomlNode convert(const toml::value& value) {
+TomlNode convert(const toml::value& value, Lines& lines) {
   TomlNode node;
-  node.line = line_of(value.location());
+  node.line = lines.of(value);
   switch (value.type()) {
     case toml::value_t::table:
       node.kind = TomlNode::Kind::kTable;
       for (const auto& [key, child] : value.as_table()) {
-        node.children.push_back(convert(child));
+        node.children.push_back(convert(child, lines));
         node.children.back().key = key;
       }
       // The library keeps tables unordered; errors and runs must not depend on its hash.
@@ -55,7 +79,8 @@ TomlNode convert(const toml::value& value) {
       break;
     case toml::value_t::array:
       node.kind = TomlNode::Kind::kArray;
-      for (const toml::value& child : value.as_array()) node.children.push_back(convert(child));
+      for (const toml::value& child : value.as_array())
+        node.children.push_back(convert(child, lines));
       break;
     case toml::value_t::string:
       node.kind = TomlNode::Kind::kString;
@@ -123,7 +148,8 @@ TomlSyntaxError error_of(const toml::exception& e) {
 tl::expected<TomlNode, TomlSyntaxError> parse_toml(const std::string& text) {
   if (auto excess = find_unsafe(text)) return tl::unexpected(*excess);
   try {
-    return convert(parse(text));
+    Lines lines;
+    return convert(parse(text), lines);
   } catch (const toml::exception& e) {
     return tl::unexpected(error_of(e));
   } catch (const std::exception& e) {

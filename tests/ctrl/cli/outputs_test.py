@@ -7,6 +7,7 @@ pipes stay what they are, and what cannot be written is said before a run.
 import json
 import os
 import pathlib
+import re
 import stat
 import subprocess
 import sys
@@ -119,6 +120,18 @@ class OutputsTest(unittest.TestCase):
         done = self.simulate("--report", both, "--capture", both)
         self.assertEqual((done.returncode, done.stderr), (2, f"--capture and --report name the same file, {both}\n"))
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_memory_that_is_not_there(self):
+        text = pathlib.Path(QUICKSTART).read_text()
+        large = self.folder / "large.toml"
+        large.write_text(re.sub(r"^sizes = .*$", 'sizes = ["64GiB"]', text, flags=re.M))
+        limited = ("prlimit", f"--as={3 << 30}", UNDERSTUDY)
+        done = self.run_it(*limited, "check", str(large))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("not for this machine: ", done.stdout)
+        done = self.run_it(*limited, "simulate", str(large))
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, r"large\.toml:\d+: job\.payload: exact results of operations of 64 GiB need 64\.0 GiB")
 
     def test_ports_of_feeds(self):
         for port in ("99999", "65536", "0", "12x", "-1"):
