@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tools/roce_check/checks/collective_check.h"
+#include "tools/roce_check/checks/configured_headers.h"
 #include "tools/roce_check/checks/congestion_check.h"
 #include "tools/roce_check/checks/rate_check.h"
 #include "tools/roce_check/requests/request_stream.h"
@@ -34,8 +35,8 @@ class Follower {
   Follower(const AnalysisOptions& options, Analysis& analysis)
       : options_(options), analysis_(analysis), table_(analysis.table) {
     const SourceSummary& source = analysis.source;
-    complete_ =
-        source.has_drop_counts && source.drops == 0 && !source.truncated && source.cut_frames == 0;
+    complete_ = source.has_drop_counts && source.drops == 0 && !source.truncated &&
+                source.cut_frames == 0 && !options.partial;
     for (const DamagedPacket& d : table_.damaged) damaged_[d.flow].insert(d.psn.value());
   }
 
@@ -49,6 +50,12 @@ class Follower {
       analysis_.findings.add(Rule::kA1_13, table_.packets[there.front()].stamp(),
                              table_.flows[f].name() + ": messages are cut into packets of " +
                                  std::to_string(connection.odd_mtu) + " bytes");
+    }
+    if (connection.misled != kNoFlow) {
+      const Flow& flow = table_.flows[connection.misled];
+      analysis_.findings.add(
+          Rule::kA9_2, table_.packets[flow.packets.front()].stamp(),
+          flow.name() + ": RDMA-CM agreed on queue pair " + std::to_string(connection.agreed_qpn));
     }
     const uint32_t pmtu = connection.odd_mtu != 0 ? connection.odd_mtu : connection.pmtu;
     RequestStream forward(table_.flows[f].name(), pmtu, context(connection, f, r),
@@ -97,7 +104,8 @@ class Follower {
   StreamContext context(const FlowPair& connection, uint32_t flow, uint32_t other) const {
     StreamContext out;
     out.complete = complete_;
-    out.from_start = analysis_.source.has_run_times || connection.cm.has_value();
+    out.from_start =
+        (analysis_.source.has_run_times && !options_.partial) || connection.cm.has_value();
     if (connection.cm && flow != kNoFlow) {
       const CmPair& cm = table_.cm_pairs[*connection.cm];
       const CmSide& side = table_.flows[flow].src == cm.active.address ? cm.active : cm.passive;
@@ -158,7 +166,7 @@ Result<Analysis> analyse(const std::string& path, const AnalysisOptions& options
   Analysis out;
   // Where packets are lost behind the capture, the last DREQ of a program that ends has no DREP.
   const bool open_end = options.open_end || options.partial || options.impaired;
-  auto table = read_packets(**source, open_end, out.findings);
+  auto table = read_packets(**source, {open_end, options.impaired}, out.findings);
   if (!table) return tl::unexpected(table.error());
   out.table = std::move(*table);
   out.source = (*source)->summary();
@@ -171,7 +179,13 @@ Result<Analysis> analyse(const std::string& path, const AnalysisOptions& options
   check_completeness(out.source, out.table, out.findings);
   if (options.config != nullptr) {
     check_rates(*options.config, out);
-    check_collectives(*options.config, options.open_end, out);
+    check_configured_headers(*options.config, out);
+    if (options.partial) {
+      out.findings.note(Check::kCollective,
+                        "not judged: a part of the traffic has not all messages");
+    } else {
+      check_collectives(*options.config, options.open_end, out);
+    }
   }
   out.findings.settle(follower.gapless() && !options.partial);
   if (options.partial) out.findings.excuse(Rule::kComplete);

@@ -75,7 +75,8 @@ class CongestionCheck {
     if (known != queue_pairs_.end()) {
       findings_.examined(rule);
       if (std::ranges::find(known->second, cnp.dest_qpn) == known->second.end()) {
-        findings_.add(rule, cnp.stamp, name + ": CNP to a queue pair that sends nothing");
+        findings_.add_if_gapless(rule, cnp.stamp,
+                                 name + ": CNP to a queue pair that sends nothing");
       }
     }
     ToQueuePair& before = told_[{cnp.src, cnp.dst, cnp.dest_qpn}];
@@ -125,9 +126,10 @@ class CongestionCheck {
     }
     findings_.examined(Rule::kA6_2);
     if (way.notified != 0) return;
-    findings_.add(Rule::kA6_2, way.first_marked,
-                  addresses.first.text() + " -> " + addresses.second.text() + ": " +
-                      std::to_string(way.marked) + " packets marked, and no CNP came back");
+    findings_.add_if_gapless(Rule::kA6_2, way.first_marked,
+                             addresses.first.text() + " -> " + addresses.second.text() + ": " +
+                                 std::to_string(way.marked) +
+                                 " packets marked, and no CNP came back");
   }
 
   void note_intervals() {

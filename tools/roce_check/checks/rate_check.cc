@@ -207,8 +207,8 @@ class RateCheck {
                    format_text("%s: median pace inside messages %.3f %% of the link's",
                                name.c_str(), *middle * 100));
     if (*middle >= kSlowest * share_beside_acknowledgements(port, paces.size(), messages)) return;
-    if (!only_here(port)) {
-      findings_.note(Check::kRate, name + ": its senders' links carry messages to others, too");
+    if (const char* why = shared_by(port)) {
+      findings_.note(Check::kRate, name + ": pace not judged: " + why);
     } else {
       findings_.add(Rule::kRate, {},
                     format_text("%s: messages leave at %.2f %% of the configured rate",
@@ -231,13 +231,24 @@ class RateCheck {
     return may ? config_.fabric.mtu / (config_.fabric.mtu + kAcknowledgement) : 1;
   }
 
-  /// Whether who sends messages to this node sends to no other: in rings, whose next node is the
-  /// same on all channels.
-  bool only_here(const PortConfig& port) const {
-    return std::ranges::none_of(config_.jobs, [&](const JobConfig& job) {
+  /// What else than both links' rates may keep messages to this node apart, null if nothing does.
+  const char* shared_by(const PortConfig& port) const {
+    if (!config_.traffic.empty()) return "[[traffic]] shares the network";
+    if (config_.topology) return "paths of the topology may be slower, or shared";
+    if (!config_.controls.empty()) return "a [[control]] may slow its senders";
+    if (!config_.faults.empty()) return "a [[fault]] may hold packets back";
+    if (config_.nodes[port.node].nics.size() > 1 && config_.jobs.size() > 1) {
+      return "jobs share its NICs";
+    }
+    size_t users = config_.clients.size() + config_.services.size();
+    for (const JobConfig& job : config_.jobs) {
+      if (std::ranges::find(job.ranks, port.node) == job.ranks.end()) continue;
+      ++users;
+      // In rings the next node is the same on all channels.
       const bool ring = job.algorithm == Algorithm::kRing && !is_p2p(job.collective);
-      return !ring && std::ranges::find(job.ranks, port.node) != job.ranks.end();
-    });
+      if (!ring) return "its senders' links carry messages to others, too";
+    }
+    return users > 1 ? "jobs, services and clients share its link" : nullptr;
   }
 
   void note_lateness(const std::string& name, const std::vector<Passage>& passages) {

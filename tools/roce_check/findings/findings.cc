@@ -18,6 +18,26 @@ const char* verdict_name(Verdict verdict) {
   return "?";
 }
 
+const char* severity_name(Severity severity) {
+  return severity == Severity::kViolation ? "violation" : "note";
+}
+
+const char* basis_text(Basis basis) {
+  switch (basis) {
+    case Basis::kFrame:
+      return "the frame alone";
+    case Basis::kConnection:
+      return "the packets between these two ends";
+    case Basis::kWholeCapture:
+      return "a capture that lacks nothing";
+    case Basis::kExchange:
+      return "the messages of RDMA-CM";
+    case Basis::kConfiguration:
+      return "the configuration";
+  }
+  return "?";
+}
+
 std::string Finding::line() const {
   std::string out;
   const std::string id = rule_info(rule).id;
@@ -29,14 +49,21 @@ std::string Finding::line() const {
   return out + text;
 }
 
-void Findings::add(Rule rule, Stamp stamp, std::string text) {
-  Entry& entry = of(rule);
-  if (++entry.count <= kExamples) entry.examples.push_back({rule, stamp, std::move(text)});
+void Findings::put(Entry& entry, Finding finding) {
+  if (++entry.count <= kExamples) entry.examples.push_back(std::move(finding));
+}
+
+void Findings::add(Rule rule, Stamp stamp, std::string text, std::optional<Basis> basis) {
+  put(of(rule), {rule, stamp, std::move(text), basis.value_or(rule_info(rule).basis)});
+}
+
+void Findings::remark(Rule rule, Stamp stamp, std::string text, std::optional<Basis> basis) {
+  put(remarks_[static_cast<size_t>(rule)],
+      {rule, stamp, std::move(text), basis.value_or(rule_info(rule).basis), Severity::kNote});
 }
 
 void Findings::add_if_gapless(Rule rule, Stamp stamp, std::string text) {
-  Entry& entry = suspicions_[static_cast<size_t>(rule)];
-  if (++entry.count <= kExamples) entry.examples.push_back({rule, stamp, std::move(text)});
+  put(suspicions_[static_cast<size_t>(rule)], {rule, stamp, std::move(text), Basis::kWholeCapture});
 }
 
 void Findings::settle(bool gapless) {
@@ -67,13 +94,15 @@ void Findings::excuse(Rule rule) {
   entry.examples.clear();
 }
 
-uint64_t Findings::count(Check check) const {
+uint64_t Findings::sum_of(const Entries& entries, Check check) {
   uint64_t sum = 0;
   for (size_t i = 0; i < kRules; ++i) {
-    if (rule_info(static_cast<Rule>(i)).check == check) sum += entries_[i].count;
+    if (rule_info(static_cast<Rule>(i)).check == check) sum += entries[i].count;
   }
   return sum;
 }
+
+uint64_t Findings::count(Check check) const { return sum_of(entries_, check); }
 
 Verdict Findings::verdict(Rule rule) const {
   if (of(rule).count != 0) return Verdict::kFails;
@@ -92,11 +121,11 @@ Verdict Findings::verdict(Check check) const {
   return out;
 }
 
-std::vector<Finding> Findings::examples(Check check) const {
+std::vector<Finding> Findings::of_check(const Entries& entries, Check check) {
   std::vector<Finding> out;
   for (size_t i = 0; i < kRules; ++i) {
     if (rule_info(static_cast<Rule>(i)).check != check) continue;
-    out.insert(out.end(), entries_[i].examples.begin(), entries_[i].examples.end());
+    out.insert(out.end(), entries[i].examples.begin(), entries[i].examples.end());
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,26 @@ struct Stamp {
   Time at;
 };
 
+/// What a finding rests on: who doubts it looks there first.
+enum class Basis : uint8_t {
+  kFrame,          ///< the frame's own bytes
+  kConnection,     ///< what the capture shows of this connection, or of these two addresses
+  kWholeCapture,   ///< that the capture lacks nothing: a packet that is missing would explain it
+  kExchange,       ///< what RDMA-CM's messages say
+  kConfiguration,  ///< the configuration that was given
+};
+const char* basis_text(Basis basis);
+
+/// A note is unusual, or of a kind of endpoint, and no reason that a capture does not hold.
+enum class Severity : uint8_t { kViolation, kNote };
+const char* severity_name(Severity severity);
+
 struct Finding {
   Rule rule = Rule::kComplete;
   Stamp stamp;
   std::string text;  ///< names the flow and the PSN
+  Basis basis = Basis::kFrame;
+  Severity severity = Severity::kViolation;
   /// Rule, frame and time, then the text.
   std::string line() const;
 };
@@ -34,8 +51,10 @@ class Findings {
 
   /// A situation in which the rule could be broken.
   void examined(Rule rule, uint64_t times = 1) { of(rule).examined += times; }
-  /// A violation.
-  void add(Rule rule, Stamp stamp, std::string text);
+  /// A violation. `basis`: where it is another one than the rule's.
+  void add(Rule rule, Stamp stamp, std::string text, std::optional<Basis> basis = {});
+  /// What is no violation, but worth a word: of severity "note".
+  void remark(Rule rule, Stamp stamp, std::string text, std::optional<Basis> basis = {});
   /// A violation, unless packets are missing from the capture: settle() decides.
   void add_if_gapless(Rule rule, Stamp stamp, std::string text);
   /// All packets have been seen. `gapless`: the capture lacks none.
@@ -52,8 +71,11 @@ class Findings {
   uint64_t count(Check check) const;
   Verdict verdict(Rule rule) const;
   Verdict verdict(Check check) const;
-  /// The kept examples, rule by rule.
-  std::vector<Finding> examples(Check check) const;
+  /// The kept examples of violations, rule by rule, and those of remarks.
+  std::vector<Finding> examples(Check check) const { return of_check(entries_, check); }
+  std::vector<Finding> remarks(Check check) const { return of_check(remarks_, check); }
+  /// All that were made.
+  uint64_t remark_count(Check check) const { return sum_of(remarks_, check); }
   const std::vector<std::string>& notes(Check check) const {
     return notes_[static_cast<size_t>(check)];
   }
@@ -68,11 +90,16 @@ class Findings {
     uint64_t count = 0;
     std::vector<Finding> examples;
   };
+  using Entries = std::array<Entry, kRules>;
+  static void put(Entry& entry, Finding finding);
+  static std::vector<Finding> of_check(const Entries& entries, Check check);
+  static uint64_t sum_of(const Entries& entries, Check check);
   Entry& of(Rule rule) { return entries_[static_cast<size_t>(rule)]; }
   const Entry& of(Rule rule) const { return entries_[static_cast<size_t>(rule)]; }
 
-  std::array<Entry, kRules> entries_;
-  std::array<Entry, kRules> suspicions_;
+  Entries entries_;
+  Entries suspicions_;
+  Entries remarks_;
   std::array<std::vector<std::string>, kChecks> notes_;
   uint64_t undecided_ = 0;
 };

@@ -26,6 +26,8 @@ enum class Check : uint8_t {
 };
 inline constexpr size_t kChecks = 15;
 
+enum class Basis : uint8_t;  // findings.h
+
 struct CheckInfo {
   const char* name;
   const char* text;
@@ -36,9 +38,11 @@ const CheckInfo& check_info(Check check);
 enum class Rule : uint8_t {
   kA1_1,
   kA1_2,
+  kA1_3,
   kA1_4,
   kA1_7,
   kA1_8,
+  kA1_9,
   kA1_10,
   kA1_11,
   kA1_12,
@@ -65,6 +69,7 @@ enum class Rule : uint8_t {
   kA4_18,
   kA4_19,
   kA4_21,
+  kA5_1,
   kA5_2,
   kA5_3,
   kA5_4,
@@ -103,6 +108,7 @@ inline constexpr size_t kRules = static_cast<size_t>(Rule::kCollective) + 1;
 struct RuleInfo {
   const char* id;  ///< as in the conformance list; "-" for what is no rule of the wire
   Check check;
+  Basis basis;       ///< of its violations, where they say no other
   const char* text;  ///< what a violation of it is
 };
 const RuleInfo& rule_info(Rule rule);

@@ -71,22 +71,31 @@ Json direction_json(const PacketTable& table, const DirectionResult& d) {
   return out;
 }
 
+Json finding_json(const Finding& f) {
+  return {{"rule", rule_info(f.rule).id},
+          {"check", check_info(rule_info(f.rule).check).name},
+          {"severity", severity_name(f.severity)},
+          {"frame", f.stamp.frame},
+          {"time_ps", f.stamp.at.ps()},
+          {"rests_on", basis_text(f.basis)},
+          {"text", f.text}};
+}
+
 void findings_json(const Findings& findings, Json& out) {
   out["violations"] = Json::array();
+  out["remarks"] = Json::array();
   for (size_t i = 0; i < kChecks; ++i) {
     const auto check = static_cast<Check>(i);
     Json lines = Json::array();
     for (const Finding& f : findings.examples(check)) {
       lines.push_back(f.line());
-      out["violations"].push_back({{"rule", rule_info(f.rule).id},
-                                   {"check", check_info(check).name},
-                                   {"frame", f.stamp.frame},
-                                   {"time_ps", f.stamp.at.ps()},
-                                   {"text", f.text}});
+      out["violations"].push_back(finding_json(f));
     }
+    for (const Finding& f : findings.remarks(check)) out["remarks"].push_back(finding_json(f));
     out["checks"].push_back({{"name", check_info(check).name},
                              {"verdict", verdict_name(findings.verdict(check))},
                              {"violations", findings.count(check)},
+                             {"remarks", findings.remark_count(check)},
                              {"examples", std::move(lines)},
                              {"notes", findings.notes(check)}});
   }

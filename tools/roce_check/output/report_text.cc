@@ -71,8 +71,17 @@ void checks(const Findings& findings, std::ostream& out) {
     out << '\n';
     for (const std::string& text : findings.notes(check)) out << "      " << text << '\n';
     const auto examples = findings.examples(check);
-    for (const Finding& finding : examples) out << "    ! " << finding.line() << '\n';
+    for (const Finding& finding : examples) {
+      out << "    ! " << finding.line() << " [by " << basis_text(finding.basis) << "]\n";
+    }
     if (findings.count(check) > examples.size()) out << "    ! ...\n";
+    const auto remarks = findings.remarks(check);
+    for (const Finding& remark : remarks) {
+      out << "    note: " << remark.line() << " [by " << basis_text(remark.basis) << "]\n";
+    }
+    if (findings.remark_count(check) > remarks.size()) {
+      out << "    note: " << findings.remark_count(check) - remarks.size() << " more\n";
+    }
   }
 }
 

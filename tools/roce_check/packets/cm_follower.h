@@ -26,15 +26,18 @@ struct CmSide {
 /// A connection that a REQ and a REP have made.
 struct CmPair {
   CmSide active, passive;
-  uint32_t path_mtu = 0;  ///< bytes; 0 if the REQ's code is none
-  uint64_t frame = 0;     ///< of the REP
+  uint32_t path_mtu = 0;      ///< bytes; 0 if the REQ's code is none
+  uint8_t traffic_class = 0;  ///< of the REQ's path
+  uint64_t frame = 0;         ///< of the REP
   uint32_t interface = 0;
 };
 
 /// Of one interface: what two real nodes say to each other is seen once on each of theirs.
 class CmFollower {
  public:
-  CmFollower(Findings& findings, uint32_t interface) : findings_(findings), interface_(interface) {}
+  /// `impaired`: the network makes copies of messages and changes their order.
+  CmFollower(Findings& findings, uint32_t interface, bool impaired)
+      : findings_(findings), interface_(interface), impaired_(impaired) {}
 
   /// A UD packet to QP1.
   void packet(Stamp stamp, const FrameView& view, std::span<const uint8_t> mad);
@@ -99,6 +102,7 @@ class CmFollower {
 
   Findings& findings_;
   const uint32_t interface_;
+  const bool impaired_;
   std::map<Key, Exchange> exchanges_;
   std::map<std::tuple<IpAddress, IpAddress, Qpn>, uint32_t> standing_;  ///< active queue pair to id
   std::map<Key, std::pair<Datagram, CmSidrReq>> sidr_;  ///< requests without an answer

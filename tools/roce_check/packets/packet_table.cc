@@ -14,12 +14,17 @@ namespace {
 constexpr uint8_t kTransportMask = 0xe0;  // BTH opcode, bits 7..5
 constexpr uint8_t kTransportRd = 0x40;
 constexpr uint8_t kTransportXrc = 0xa0;
+constexpr uint32_t kMostFrameBytes = 1 << 16;
 
 class TableBuilder {
  public:
-  explicit TableBuilder(Findings& findings) : findings_(findings) {}
+  TableBuilder(const ReadOptions& options, Findings& findings)
+      : options_(options), findings_(findings) {}
 
-  void frame(const SourceFrame& in) {
+  void frame(const SourceFrame& captured) {
+    SourceFrame in = captured;
+    const bool whole = in.bytes.size() >= in.original_bytes;
+    if (!whole) in.bytes = filled_up(captured);
     table_.changes.insert(table_.changes.end(), in.changes.begin(), in.changes.end());
     table_.first = any_ ? std::min(table_.first, in.at) : in.at;
     table_.last = any_ ? std::max(table_.last, in.at) : in.at;
@@ -27,38 +32,46 @@ class TableBuilder {
     FrameView view;
     RoceView roce;
     const FrameKind kind = parse_frame(in.bytes, view, roce);
-    if (kind != FrameKind::kRoce) return not_roce(in, view, roce, kind);
+    if (kind != FrameKind::kRoce || roce.payload > captured.bytes.size()) {
+      return not_roce(captured, view, roce, kind);
+    }
     ++table_.counts.roce;
+    table_.counts.cut += whole ? 0 : 1;
+    table_.counts.tagged += view.vlans != 0 ? 1 : 0;
     findings_.examined(Rule::kA1_1);
     const Rule icrc = view.v6 ? Rule::kA2_2 : Rule::kA2_1;
-    findings_.examined(icrc);
-    if (!icrc_ok(view, roce)) {
+    if (whole) findings_.examined(icrc);
+    if (whole && !icrc_ok(view, roce)) {
       findings_.add(icrc, {in.number, in.at}, "ICRC is wrong");
       return damaged(in, view, roce);  // a receiver drops it; for the flows it is a loss
     }
-    check_headers({in.number, in.at}, view, roce, findings_);
+    check_headers({in.number, in.at}, view, roce, whole, findings_);
+    ipv4_.packet({in.number, in.at}, view, findings_);
     if (roce.dest_qpn == 0) return;  // which nobody has
     table_.counts.congestion_marked += (view.tos & 3) == 3 ? 1 : 0;
     if (roce.info().kind == OpKind::kCnp) {
       ++table_.counts.cnp;
-      table_.cnps.push_back({{in.number, in.at}, view.src, view.dst, roce.dest_qpn});
+      table_.cnps.push_back(
+          {{in.number, in.at}, view.src, view.dst, roce.dest_qpn, class_of(view, roce)});
     } else if (roce.info().kind == OpKind::kUd) {
       ++table_.counts.ud;
       if (roce.dest_qpn == kGsiQpn) {
-        CmFollower& cm = cm_.try_emplace(in.interface, findings_, in.interface).first->second;
+        if (!whole) return;
+        CmFollower& cm =
+            cm_.try_emplace(in.interface, findings_, in.interface, options_.impaired).first->second;
         cm.packet({in.number, in.at}, view, in.bytes.subspan(roce.payload, roce.payload_bytes));
       } else {
         check_service(in, view, roce);
       }
     } else {
       ++(roce.info().unreliable ? table_.counts.uc : table_.counts.rc);
-      if (!check_service(in, view, roce)) connected(in, view, roce);
+      if (!check_service(in, view, roce)) connected(in, view, roce, whole);
     }
   }
 
-  PacketTable take(bool open_end) {
+  PacketTable take() {
     for (auto& [interface, cm] : cm_) {
-      cm.finish(open_end, table_.last);
+      cm.finish(options_.open_end, table_.last);
       table_.cm_pairs.insert(table_.cm_pairs.end(), cm.pairs().begin(), cm.pairs().end());
     }
     const size_t flows = table_.flows.size();
@@ -68,11 +81,22 @@ class TableBuilder {
       for (uint32_t packet : flow.packets) {
         check_class(table_.packets[packet].stamp(), flow, classes_[packet], findings_);
       }
+      Ipv4Rules::flow(flow, table_.packets, classes_, findings_);
     }
+    ipv4_.finish(findings_);
     return std::move(table_);
   }
 
  private:
+  /// A frame that a snap length has cut, with zeros for what is missing: of a RoCEv2 packet the
+  /// headers are what matters.
+  std::span<const uint8_t> filled_up(const SourceFrame& in) {
+    if (in.original_bytes > kMostFrameBytes) return in.bytes;
+    filled_.assign(in.original_bytes, 0);
+    std::ranges::copy(in.bytes, filled_.begin());
+    return filled_;
+  }
+
   void not_roce(const SourceFrame& in, const FrameView& view, const RoceView& roce,
                 FrameKind kind) {
     const bool cut = in.bytes.size() < in.original_bytes;  // counted by the source
@@ -117,10 +141,10 @@ class TableBuilder {
     }
   }
 
-  void connected(const SourceFrame& in, const FrameView& view, const RoceView& roce) {
+  void connected(const SourceFrame& in, const FrameView& view, const RoceView& roce, bool whole) {
     const auto [at, is_new] = flows_.try_emplace({view.src, view.dst, roce.dest_qpn, in.interface},
                                                  static_cast<uint32_t>(table_.flows.size()));
-    if (is_new) table_.flows.push_back({view.src, view.dst, roce.dest_qpn, {}, {}, in.interface});
+    if (is_new) table_.flows.push_back(flow_of(view.src, view.dst, roce.dest_qpn, in.interface));
     PacketRecord p;
     p.frame = in.number;
     p.at = in.at;
@@ -139,9 +163,24 @@ class TableBuilder {
     p.syndrome = roce.syndrome;
     p.direction = in.direction;
     p.ack_request = roce.ack_request;
+    p.becn = roce.becn;
+    p.whole = whole;
+    if (whole && roce.info().is_request() && roce.payload_bytes != 0) {
+      p.payload_crc = icrc_go_on(~0u, in.bytes.subspan(roce.payload, roce.payload_bytes));
+    }
     table_.flows[p.flow].packets.push_back(static_cast<uint32_t>(table_.packets.size()));
     table_.packets.push_back(p);
     classes_.push_back(class_of(view, roce));
+  }
+
+  static Flow flow_of(const IpAddress& src, const IpAddress& dst, Qpn dest_qpn,
+                      uint32_t interface) {
+    Flow out;
+    out.src = src;
+    out.dst = dst;
+    out.dest_qpn = dest_qpn;
+    out.interface = interface;
+    return out;
   }
 
   uint16_t udp_src(uint32_t packet) const { return classes_[packet].udp_src; }
@@ -173,7 +212,7 @@ class TableBuilder {
       } else if (i > until) {
         current = static_cast<uint32_t>(table_.flows.size());
         const Flow& f = table_.flows[flow];
-        table_.flows.push_back({f.src, f.dst, f.dest_qpn, {}, {}, f.interface});
+        table_.flows.push_back(flow_of(f.src, f.dst, f.dest_qpn, f.interface));
       }
       until = std::max(until, last[udp_src(packets[i])]);
       table_.packets[packets[i]].flow = current;
@@ -181,8 +220,11 @@ class TableBuilder {
     }
   }
 
+  const ReadOptions options_;
   Findings& findings_;
   PacketTable table_;
+  Ipv4Rules ipv4_;
+  std::vector<uint8_t> filled_;
   std::vector<PacketClass> classes_;   ///< of each packet
   std::map<uint32_t, CmFollower> cm_;  ///< by the interface that saw the exchange
   std::map<std::tuple<IpAddress, IpAddress, Qpn, uint32_t>, uint32_t> flows_;
@@ -195,12 +237,13 @@ std::string Flow::name() const {
   return src.text() + " -> " + dst.text() + " QP " + std::to_string(dest_qpn);
 }
 
-Result<PacketTable> read_packets(CaptureSource& source, bool open_end, Findings& findings) {
-  TableBuilder builder(findings);
+Result<PacketTable> read_packets(CaptureSource& source, const ReadOptions& options,
+                                 Findings& findings) {
+  TableBuilder builder(options, findings);
   for (;;) {
     auto frame = source.next();
     if (!frame) return tl::unexpected(frame.error());
-    if (!*frame) return builder.take(open_end);
+    if (!*frame) return builder.take();
     builder.frame(**frame);
   }
 }

@@ -17,13 +17,16 @@
 
 namespace understudy {
 
-/// What all packets of a queue pair have in common on their way (rules A1.4, A1.10, A1.12).
+/// What all packets of a queue pair have in common on their way (rules A1.2, A1.4, A1.9, A1.10,
+/// A1.12).
 struct PacketClass {
   uint16_t vlan_tci = 0;  ///< VLAN id and priority
   bool tagged = false;
+  bool migration = false;  ///< MigReq
   uint8_t dscp = 0;
   uint16_t pkey = 0xffff;
   uint16_t udp_src = 0;
+  uint16_t identification = 0;  ///< IPv4's
 };
 
 /// One direction of one connection: what goes from `src` to queue pair `dest_qpn` at `dst`, as one
@@ -35,6 +38,8 @@ struct Flow {
   std::vector<uint32_t> packets;  ///< indices into PacketTable::packets, in capture order
   PacketClass traffic;            ///< of its first packet; all others are held to it
   uint32_t interface = 0;         ///< SourceFrame::interface
+  /// Packets with another IPv4 identification than the one before them.
+  uint64_t identification_changes = 0;
   std::string name() const;
 };
 
@@ -50,6 +55,7 @@ struct CnpRecord {
   Stamp stamp;
   IpAddress src, dst;
   Qpn dest_qpn = 0;
+  PacketClass traffic = {};
 };
 
 struct PacketRecord {
@@ -63,6 +69,7 @@ struct PacketRecord {
   uint32_t dma_length = 0;
   uint32_t msn = 0;
   uint32_t imm = 0;
+  uint32_t payload_crc = 0;  ///< of a request's payload, where it was captured whole
   Rkey rkey = 0;
   uint64_t va = 0;     ///< of a request; in an ATOMIC response the original value
   uint8_t opcode = 0;  ///< as an RC opcode
@@ -70,6 +77,8 @@ struct PacketRecord {
   uint8_t ecn = 0;
   CaptureDirection direction = CaptureDirection::kUnknown;
   bool ack_request = false;
+  bool whole = true;  ///< false: a snap length has cut its payload
+  bool becn = false;
 
   const OpcodeInfo& info() const { return opcode_info(opcode); }
   Stamp stamp() const { return {frame, at}; }
@@ -81,6 +90,8 @@ struct PacketCounts {
   uint64_t rc = 0, uc = 0, ud = 0, cnp = 0;
   uint64_t other_services = 0;     ///< RD and XRC, which are not judged
   uint64_t congestion_marked = 0;  ///< ECN field says CE
+  uint64_t cut = 0;                ///< RoCEv2 packets of which the headers are there
+  uint64_t tagged = 0;             ///< with a VLAN tag
 };
 
 struct PacketTable {
@@ -94,8 +105,15 @@ struct PacketTable {
   Time first, last;  ///< of all frames
 };
 
+/// How far unfinished exchanges and copies of the network's are no fault.
+struct ReadOptions {
+  bool open_end = false;  ///< what is unfinished at the end is no fault
+  bool impaired = false;  ///< the network copies and reorders
+};
+
 /// Reads the capture to its end. An error is one of the file; what is wrong with packets goes into
-/// `findings` (parse, headers, icrc, cm). `open_end`: what is unfinished at the end is no fault.
-Result<PacketTable> read_packets(CaptureSource& source, bool open_end, Findings& findings);
+/// `findings` (parse, headers, icrc, cm).
+Result<PacketTable> read_packets(CaptureSource& source, const ReadOptions& options,
+                                 Findings& findings);
 
 }  // namespace understudy

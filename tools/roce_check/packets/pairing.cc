@@ -170,6 +170,7 @@ class Pairing {
       if (back == open.end() || dst < src) continue;
       by_behaviour(flows, back->second);
     }
+    for (const HalfFound& half : half_found_) by_half(half);
     std::vector<FlowPair> out;
     for (uint32_t f = 0; f < table_.flows.size(); ++f) {
       const uint32_t other = partner_[f];
@@ -179,6 +180,11 @@ class Pairing {
       uint32_t odd = 0;
       const uint32_t inferred = infer_pmtu(table_, {f, other}, &odd);
       out.push_back({f, other, agreed != 0 ? agreed : inferred, cm, agreed != 0 ? 0 : odd});
+      const auto wrong = std::ranges::find_if(
+          misled_, [&](const Misled& m) { return m.flow == f || m.flow == other; });
+      if (wrong == misled_.end()) continue;
+      out.back().agreed_qpn = wrong->agreed;
+      out.back().misled = wrong->flow;
     }
     return out;
   }
@@ -207,11 +213,32 @@ class Pairing {
       const IpAddress& passive = cm.passive.address;
       const uint32_t there = find(cm, active, passive, cm.passive.qpn);
       const uint32_t back = find(cm, passive, active, cm.active.qpn);
+      if ((there == kNoFlow) != (back == kNoFlow)) {
+        const bool lacks_back = back == kNoFlow;
+        half_found_.push_back(
+            {i, lacks_back ? there : back, lacks_back ? cm.active.qpn : cm.passive.qpn});
+      }
       if (there == kNoFlow || back == kNoFlow) continue;
       join(there, back);
       exchange_[there] = exchange_[back] = i;
     }
   }
+
+  /// An exchange of which one direction is there and the other is not.
+  struct HalfFound {
+    size_t exchange;
+    uint32_t flow;
+    Qpn agreed;  ///< of the other direction
+  };
+  /// What was found to answer that direction is the other one, and goes to another queue pair.
+  void by_half(const HalfFound& half) {
+    const uint32_t other = partner_[half.flow];
+    if (other == kNoFlow || other == half.flow || exchange_[half.flow]) return;
+    if (begin(other) < table_.cm_pairs[half.exchange].frame) return;
+    exchange_[half.flow] = exchange_[other] = half.exchange;
+    misled_.push_back({other, half.agreed});
+  }
+
   uint64_t begin(uint32_t flow) const {
     return table_.packets[table_.flows[flow].packets.front()].frame;
   }
@@ -278,6 +305,12 @@ class Pairing {
   const PacketTable& table_;
   std::vector<uint32_t> partner_;
   std::vector<std::optional<size_t>> exchange_;  ///< of CM, by flow
+  std::vector<HalfFound> half_found_;
+  struct Misled {
+    uint32_t flow;
+    Qpn agreed;
+  };
+  std::vector<Misled> misled_;
 };
 
 }  // namespace

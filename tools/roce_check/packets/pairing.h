@@ -19,6 +19,9 @@ struct FlowPair {
   uint32_t pmtu = 0;           ///< path MTU in bytes: of the CM exchange, or inferred
   std::optional<size_t> cm;    ///< that exchange, an index into PacketTable::cm_pairs
   uint32_t odd_mtu = 0;        ///< what its messages are cut to, if that is no path MTU
+  /// The exchange agreed on this queue pair, but the packets of `misled` go to another one.
+  Qpn agreed_qpn = 0;
+  uint32_t misled = kNoFlow;
 };
 
 std::vector<FlowPair> pair_flows(const PacketTable& table);

@@ -22,6 +22,7 @@ void RequestStream::response(const PacketRecord& p) {
   ++counts_.responses;
   const int64_t psn = extended(p.psn);
   if (out_of_range(p, psn)) return;
+  last_response_ = p.stamp();
   const uint8_t kind = p.syndrome & kSyndromeKindMask;
   const bool is_ack = !p.info().aeth || kind == kSyndromeAck;
   if (broken_ && !context_.impaired) {
@@ -181,6 +182,30 @@ void RequestStream::atomic_response(const PacketRecord& p, int64_t psn) {
   s->answers.push_back(p.stamp());
 }
 
+/// Where the capture does not show the connection's first message: responses say how many messages
+/// were complete before those that it shows, and all of them must mean the same number.
+void RequestStream::check_learned_msn(const PacketRecord& p, int64_t psn, int64_t msn, int64_t sent,
+                                      std::optional<int64_t> completed) {
+  if (holes_ != 0) return;
+  const int64_t least = msn - sent;
+  if (!msn_origin_) {
+    if (completed) msn_origin_ = MsnOrigin{least, msn - *completed, p.frame};
+    return;
+  }
+  MsnOrigin& origin = *msn_origin_;
+  const int64_t most = completed ? msn - *completed : origin.most;
+  if (least > origin.most || most < origin.least) {
+    suspect(Rule::kA4_8, p.stamp(), psn,
+            "MSN " + std::to_string(p.msn) + ", but from " +
+                std::to_string(low(origin.least + completed.value_or(sent))) + " to " +
+                std::to_string(low(origin.most + sent)) + " by that of frame " +
+                std::to_string(origin.frame));
+    return;
+  }
+  origin.least = std::max(origin.least, least);
+  origin.most = std::min(origin.most, most);
+}
+
 /// The MSN counts completed messages; a READ counts when it is accepted. It may run ahead of the
 /// PSN that is acknowledged, never behind.
 void RequestStream::check_msn(const PacketRecord& p, int64_t psn, bool is_nak) {
@@ -196,6 +221,9 @@ void RequestStream::check_msn(const PacketRecord& p, int64_t psn, bool is_nak) {
   if (!msn_seen_) {
     msn_seen_ = true;
     msn_exact_ = context_.from_start && msn >= completed && msn <= sent;
+    if (!msn_exact_) {
+      check_learned_msn(p, psn, msn, sent, repeated ? std::nullopt : std::optional(completed));
+    }
     if (!msn_exact_ && context_.complete && context_.from_start) {
       fault(Rule::kA4_8, p.stamp(), psn,
             "MSN " + std::to_string(p.msn) + " begins, but " + std::to_string(completed) + " to " +
@@ -208,7 +236,9 @@ void RequestStream::check_msn(const PacketRecord& p, int64_t psn, bool is_nak) {
   const std::string what = "MSN " + std::to_string(p.msn);
   if (covered >= msn_psn_ && msn < msn_) {
     fault(Rule::kA4_8, p.stamp(), psn, what + " after " + std::to_string(low(msn_)));
-  } else if (msn_exact_ && holes_ == 0 && (msn > sent || (!repeated && msn < completed))) {
+  } else if (!msn_exact_) {
+    check_learned_msn(p, psn, msn, sent, repeated ? std::nullopt : std::optional(completed));
+  } else if (holes_ == 0 && (msn > sent || (!repeated && msn < completed))) {
     suspect(Rule::kA4_8, p.stamp(), psn,
             what + ", but " + std::to_string(completed) + " to " + std::to_string(sent) +
                 " messages are complete");

@@ -69,11 +69,13 @@ void RequestStream::judge_unseen(const Slot& slot, int64_t psn) {
     findings_.examined(Rule::kA2_3);
     fault(Rule::kA2_3, slot.answered, psn, "acknowledged, but it came with a wrong ICRC only");
   } else if (context_.complete) {
-    fault(Rule::kA4_2, slot.answered, psn, "acknowledged, but never seen: a gap");
+    fault(Rule::kA4_2, slot.answered, psn, "acknowledged, but never seen: a gap",
+          Basis::kWholeCapture);
   } else {
     ++counts_.not_captured;
-    msn_exact_ = false;
   }
+  msn_exact_ = false;  // nobody knows whether a message ended there
+  msn_origin_.reset();
   open_.reset();
   cut_ = true;
 }
@@ -141,7 +143,7 @@ void RequestStream::judge_message(const Slot& slot, int64_t psn, Stamp sent) {
   if (!info.end) return;
   if (open_->declared && *open_->declared != open_->message.bytes) {
     // Where the immediate comes before the RETH, the length stands in its place.
-    const bool swapped = info.start && info.imm && slot.imm == open_->message.bytes;
+    const bool swapped = info.start && info.imm && slot.imm != 0 && slot.imm == slot.bytes;
     fault(swapped ? Rule::kA3_2 : Rule::kA4_5, sent, psn,
           "RETH says " + std::to_string(*open_->declared) + " bytes, the payloads are " +
               std::to_string(open_->message.bytes));
@@ -193,8 +195,8 @@ bool RequestStream::answer_not_captured(const Slot& slot) const {
 void RequestStream::finish(bool excused) {
   if (!started_) return;
   settle_retry();
-  counts_.not_captured += early_.size();
-  early_.clear();
+  if (!excused) finish_asking();
+  finish_early_answers();
   size_t asked = window_.size();  // slots up to the last one that wants an answer
   while (asked > 0 && window_[asked - 1].known && !window_[asked - 1].ack_request &&
          !window_[asked - 1].answer) {
@@ -236,6 +238,22 @@ void RequestStream::finish(bool excused) {
   base_ = next_;
   holes_ = 0;
   open_.reset();
+}
+
+/// Answers to what has not been sent up to the end of the capture: it may be missing. But where the
+/// responder answered what comes before them later, it cannot have been so far.
+void RequestStream::finish_early_answers() {
+  for (const PacketRecord& answer : early_) {
+    const int64_t psn = extended(answer.psn);
+    if (last_response_.frame > answer.frame && newest_ack_ && *newest_ack_ < psn) {
+      const bool data = answer.info().kind == OpKind::kReadResponse || answer.info().atomic_ack;
+      suspect(data ? Rule::kA5_11 : Rule::kA5_3, answer.stamp(), psn,
+              std::string(answer.info().name) + " for a PSN that was not sent");
+    } else {
+      ++counts_.not_captured;
+    }
+  }
+  early_.clear();
 }
 
 /// A requester that never sends again has got its answers, by a way that was not captured; or the

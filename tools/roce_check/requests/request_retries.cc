@@ -17,6 +17,9 @@ constexpr int64_t kSlackPercent = 1;
 constexpr int64_t kTimeoutSteps = 2;
 /// A packet that was on its way when a NAK left is no answer to it.
 constexpr Duration kCrossing = Duration::ms(1);
+/// Packets without AckReq in a row. Linux' rdma_rxe asks in every 64th and mlx5 by default in every
+/// 256th (MLX5_IB_ACK_REQ_FREQ 8); more than that is nobody's.
+constexpr uint32_t kMostUnasked = 1024;
 
 /// The RNR timer's codes in microseconds. Its own table: that of our queue pairs is under test,
 /// too.
@@ -38,8 +41,10 @@ void RequestStream::follow_retries(const PacketRecord& p, int64_t psn) {
     if (psn == retry_->resume && retry_->end != retry_->resume) retry_.reset();
     settle_retry();
   }
-  if (broken_ && psn < next_ && p.at - broken_at_.at > kCrossing) {
-    suspect(Rule::kA5_9, p.stamp(), psn, "sent again after the NAK that ends the connection");
+  if (broken_ && psn <= next_ && p.at - broken_at_.at > kCrossing) {
+    suspect(Rule::kA5_9, p.stamp(), psn,
+            std::string(psn < next_ ? "sent again" : "sent") +
+                " after the NAK that ends the connection");
   }
   if (psn >= cursor_ || broken_) return;
   const Slot* s = slot(psn);
@@ -125,6 +130,34 @@ void RequestStream::check_depth(const PacketRecord& p, int64_t psn) {
             std::to_string(open + 1) + " READs and ATOMICs in flight, agreed were " +
                 std::to_string(*context_.limits.depth));
   }
+}
+
+/// A requester that asks for no ACK need not get one, and never learns what became of its messages.
+void RequestStream::check_asking(const PacketRecord& p, int64_t psn) {
+  const OpKind kind = p.info().kind;
+  if (kind != OpKind::kSend && kind != OpKind::kWrite) {
+    unasked_ = 0;
+    return;
+  }
+  findings_.examined(Rule::kA5_1);
+  if (p.ack_request) {
+    unasked_ = 0;
+    return;
+  }
+  if (unasked_++ == 0) unasked_since_ = p.stamp();
+  if (unasked_ <= kMostUnasked || unasked_said_) return;
+  unasked_said_ = true;
+  fault(Rule::kA5_1, p.stamp(), psn,
+        "no packet since frame " + std::to_string(unasked_since_.frame) + " asks for an ACK");
+}
+
+/// The last one must ask, or nobody knows that it has come.
+void RequestStream::finish_asking() {
+  if (unasked_ == 0 || unasked_said_ || broken_ || context_.impaired) return;
+  if (open_ || cut_) return;
+  suspect(Rule::kA5_1, last_request_, next_ - 1,
+          "the last request asks for no ACK, nor does any since frame " +
+              std::to_string(unasked_since_.frame));
 }
 
 /// Without a credit a requester may send one message, to learn whether there are new ones.

@@ -22,7 +22,18 @@ uint32_t RequestStream::span_of(const PacketRecord& p) const {
 bool RequestStream::is_new_connection(const PacketRecord& p, int64_t psn) const {
   if (psn - next_ > kMaxGap) return true;
   if (psn < first_) return window_.empty() || first_ - psn > kMaxGap;
-  return psn == first_ && window_.empty() && p.info().start && next_ - first_ > kWholeFlow;
+  if (psn != first_ || !window_.empty() || !p.info().start) return false;
+  return next_ - first_ > kWholeFlow || !is_first_again(p);
+}
+
+/// Whether it can be the very first packet of this connection once more, as far as that is known.
+bool RequestStream::is_first_again(const PacketRecord& p) const {
+  if (retired_.empty() || retired_end_ - static_cast<int64_t>(retired_.size()) != first_) {
+    return true;
+  }
+  const Slot& was = retired_.front();
+  const bool same_payload = !was.whole || !p.whole || was.payload_crc == p.payload_crc;
+  return !was.known || (was.opcode == p.opcode && was.bytes == p.payload_bytes && same_payload);
 }
 
 void RequestStream::start(const PacketRecord& p) {
@@ -35,6 +46,10 @@ void RequestStream::start(const PacketRecord& p) {
   retired_messages_ = 0;
   holes_ = 0;
   msn_seen_ = false;
+  msn_exact_ = false;
+  msn_origin_.reset();
+  unasked_ = 0;
+  unasked_said_ = false;
   newest_ack_.reset();
   credit_limit_.reset();
   retry_.reset();
@@ -77,6 +92,7 @@ void RequestStream::request(const PacketRecord& p) {
   if (psn >= next_) {
     check_depth(p, psn);
     check_credit(p, psn);
+    check_asking(p, psn);
   } else {
     last_duplicate_ = p.stamp();
   }
@@ -111,6 +127,7 @@ bool RequestStream::extend_front(int64_t psn, Stamp stamp) {
     ++holes_;
   }
   first_ = retired_end_ = acked_ = base_;
+  msn_origin_.reset();
   recount(base_);
   return true;
 }
@@ -151,6 +168,8 @@ void RequestStream::set(Slot& slot, const PacketRecord& p, uint32_t index) const
   slot.va = p.va;
   slot.rkey = p.rkey;
   slot.imm = p.imm;
+  slot.whole = p.whole;
+  slot.payload_crc = p.payload_crc;
   if (kind == OpKind::kReadRequest) {
     const uint64_t before = uint64_t{index} * pmtu_;
     slot.dma_length = before < p.dma_length ? static_cast<uint32_t>(p.dma_length - before) : 0;
@@ -173,6 +192,7 @@ void RequestStream::compare(const Slot& slot, const PacketRecord& p, int64_t psn
   } else if (again.va != slot.va || again.rkey != slot.rkey) {
     what = "retransmitted with another address or key";
   } else {
+    compare_payload(slot, again, p.stamp(), psn);
     return;
   }
   // How many PSNs a READ takes may have been inferred from packets that are missing.
@@ -181,15 +201,34 @@ void RequestStream::compare(const Slot& slot, const PacketRecord& p, int64_t psn
               : fault(Rule::kA5_6, p.stamp(), psn, what);
 }
 
-/// A READ or ATOMIC that has been answered before: its responder may have it still.
+/// The same bytes; a program may not change a buffer before its request is complete. False: others.
+bool RequestStream::compare_payload(const Slot& slot, const Slot& again, Stamp stamp, int64_t psn) {
+  if (!slot.whole || !again.whole) return true;
+  const bool same = slot.payload_crc == again.payload_crc && slot.imm == again.imm;
+  if (!same) {
+    fault(Rule::kA5_6, stamp, psn,
+          slot.imm == again.imm ? "retransmitted with other payload"
+                                : "retransmitted with another immediate");
+  }
+  return same;
+}
+
+/// What has been answered before. Of a READ or ATOMIC, its responder may have the context still.
 void RequestStream::compare_retired(const PacketRecord& p, int64_t psn, uint32_t index) {
   const int64_t from = retired_end_ - static_cast<int64_t>(retired_.size());
   if (psn < from || psn >= retired_end_) return;
   Slot& old = retired_[static_cast<size_t>(psn - from)];
-  if (!old.known || !old.answer) return;
-  findings_.examined(Rule::kA4_18);
+  if (!old.known) return;
   Slot again;
   set(again, p, index);
+  if (!old.answer) {
+    const bool same_kind = again.opcode == old.opcode && again.bytes == old.bytes;
+    if (!same_kind) return;  // of another connection under the same number, for all that is known
+    findings_.examined(Rule::kA5_6);
+    compare_payload(old, again, p.stamp(), psn);
+    return;
+  }
+  findings_.examined(Rule::kA4_18);
   if (again.opcode != old.opcode || again.dma_length != old.dma_length || again.va != old.va ||
       again.rkey != old.rkey) {
     fault(Rule::kA4_18, p.stamp(), psn,

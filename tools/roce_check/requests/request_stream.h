@@ -71,6 +71,8 @@ class RequestStream {
     uint64_t va = 0;          ///< where the packet's data lie, as far as it says
     Rkey rkey = 0;
     uint32_t imm = 0;
+    bool whole = false;  ///< its payload is in the capture, and this is its CRC:
+    uint32_t payload_crc = 0;
     uint64_t messages = 0;  ///< messages that end up to here (a READ: begin)
     Stamp answered;         ///< the ACK, or the first fitting response
     Stamp nak;              ///< the last NAK that asked for it; of those after an RNR NAK, that
@@ -89,8 +91,9 @@ class RequestStream {
   std::string text(int64_t psn, const std::string& what) const {
     return name_ + " PSN " + std::to_string(low(psn)) + ": " + what;
   }
-  void fault(Rule rule, Stamp stamp, int64_t psn, const std::string& what) {
-    findings_.add(rule, stamp, text(psn, what));
+  void fault(Rule rule, Stamp stamp, int64_t psn, const std::string& what,
+             std::optional<Basis> basis = {}) {
+    findings_.add(rule, stamp, text(psn, what), basis);
   }
   /// A fault unless a packet that is missing from the capture explains it.
   void suspect(Rule rule, Stamp stamp, int64_t psn, const std::string& what) {
@@ -100,6 +103,7 @@ class RequestStream {
   // request_stream.cc: what the requester sends
   uint32_t span_of(const PacketRecord& p) const;
   bool is_new_connection(const PacketRecord& p, int64_t psn) const;
+  bool is_first_again(const PacketRecord& p) const;
   void start(const PacketRecord& p);
   bool extend_front(int64_t psn, Stamp stamp);
   void settle_early_answers(int64_t psn);
@@ -107,6 +111,7 @@ class RequestStream {
   void set(Slot& slot, const PacketRecord& p, uint32_t index) const;
   void compare(const Slot& slot, const PacketRecord& p, int64_t psn, uint32_t index);
   void compare_retired(const PacketRecord& p, int64_t psn, uint32_t index);
+  bool compare_payload(const Slot& slot, const Slot& again, Stamp stamp, int64_t psn);
   void recount(int64_t from);
 
   // request_retries.cc: when and why packets are sent again
@@ -114,6 +119,8 @@ class RequestStream {
   void settle_retry();
   void check_depth(const PacketRecord& p, int64_t psn);
   void check_credit(const PacketRecord& p, int64_t psn);
+  void check_asking(const PacketRecord& p, int64_t psn);
+  void finish_asking();
 
   // request_answers.cc and request_naks.cc: what the responder sends
   bool out_of_range(const PacketRecord& p, int64_t psn);
@@ -128,6 +135,8 @@ class RequestStream {
   void atomic_response(const PacketRecord& p, int64_t psn);
   void check_late(const Slot& slot, const PacketRecord& p, int64_t psn);
   void check_msn(const PacketRecord& p, int64_t psn, bool is_nak);
+  void check_learned_msn(const PacketRecord& p, int64_t psn, int64_t msn, int64_t sent,
+                         std::optional<int64_t> completed);
 
   // request_judgement.cc: what was accepted in the end
   void retire();
@@ -141,6 +150,7 @@ class RequestStream {
   void judge_message(const Slot& slot, int64_t psn, Stamp sent);
   void judge_length(const Slot& slot, int64_t psn, Stamp sent);
   bool answer_not_captured(const Slot& slot) const;
+  void finish_early_answers();
   bool finish_slot(const Slot& slot, int64_t psn, bool excused);
   void finish_missing(const Slot& first, int64_t psn, size_t missing);
 
@@ -169,12 +179,20 @@ class RequestStream {
   Stamp accepted_at_;  ///< transmission of the last slot judged
   Stamp answered_at_;  ///< response of the last READ slot judged
   bool msn_seen_ = false;
-  bool msn_exact_ = false;             ///< the connection's first message is in the capture
-  int64_t msn_ = 0;                    ///< newest, continued beyond 24 bits
-  int64_t msn_psn_ = 0;                ///< PSN of the response that carried it
+  bool msn_exact_ = false;  ///< the connection's first message is in the capture
+  int64_t msn_ = 0;         ///< newest, continued beyond 24 bits
+  int64_t msn_psn_ = 0;     ///< PSN of the response that carried it
+  /// Messages that the responder had counted before those that this capture shows: each response
+  /// says that they are not fewer and not more than so many. Where the start was not captured.
+  struct MsnOrigin {
+    int64_t least, most;
+    uint64_t frame;  ///< of the response that said so first
+  };
+  std::optional<MsnOrigin> msn_origin_;
   std::optional<int64_t> newest_ack_;  ///< PSN
   Stamp last_duplicate_;               ///< the newest request below next_
   Stamp last_request_;
+  Stamp last_response_;                  ///< to something that was sent
   std::optional<int64_t> credit_limit_;  ///< messages that the responder has receives for
 
   /// A step back in the requester's PSNs, until the packet behind it tells what it was.
@@ -189,6 +207,10 @@ class RequestStream {
   int64_t cursor_ = 0;  ///< PSN that follows the last request
   int64_t retry_psn_ = -1;
   unsigned timeouts_ = 0, rnr_naks_ = 0;  ///< in a row, without progress
+
+  uint32_t unasked_ = 0;  ///< new SENDs and WRITEs in a row that ask for no ACK
+  Stamp unasked_since_;   ///< the first of them
+  bool unasked_said_ = false;
 
   struct OpenMessage {
     AcceptedMessage message;
