@@ -97,7 +97,9 @@ class Conversation {
     a.src = to_server ? client_ip() : server_ip();
     a.dst = to_server ? server_ip() : client_ip();
     a.udp_src = to_server ? 0xc111 : 0xc222;
-    a.traffic_class = to_server || opcode_info(f.opcode).kind == OpKind::kReadResponse ? ecn_ : 0;
+    const OpKind kind = opcode_info(f.opcode).kind;  // a CNP is never ECN-capable
+    const bool data = to_server ? kind != OpKind::kCnp : kind == OpKind::kReadResponse;
+    a.traffic_class = data ? ecn_ : 0;
     TestFrame frame;
     frame.bytes.resize(roce_frame_bytes(a, f.opcode, bytes));
     uint8_t* payload = begin_roce(frame.bytes.data(), a, f, bytes);

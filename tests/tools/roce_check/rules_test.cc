@@ -198,6 +198,12 @@ constexpr size_t kMadBody = 24;
 Ipv4Header& ipv4(TestFrame& f) {
   return *reinterpret_cast<Ipv4Header*>(f.bytes.data() + sizeof(EthHeader));
 }
+/// The right checksum of a changed IPv4 header.
+void sum(TestFrame& f) {
+  Ipv4Header& ip = ipv4(f);
+  ip.checksum = 0;
+  ip.checksum = checksum_finish(checksum_add(0, reinterpret_cast<uint8_t*>(&ip), sizeof ip));
+}
 /// The right ICRC under an IPv4 packet that need not parse any more.
 void seal_raw(TestFrame& f) {
   const size_t end = sizeof(EthHeader) + ipv4(f).total_length.get() - kIcrcBytes;
@@ -214,6 +220,7 @@ void resize(TestFrame& f, int by) {
   ip.total_length = static_cast<uint16_t>(ip.total_length.get() + by);
   udp.length = static_cast<uint16_t>(udp.length.get() + by);
   f.bytes.resize(static_cast<size_t>(static_cast<int>(f.bytes.size()) + by));
+  sum(f);
   seal_raw(f);
 }
 UdpHeader& udp(TestFrame& f) {
@@ -234,17 +241,25 @@ const std::vector<Mutation>& mutations() {
   using C = Conversation;
   static const std::vector<Mutation> kAll = {
     {"A1.1", "UDP length that ends elsewhere", eventful, [](C& c) { udp(c.frame("unheard")).length = 30; }},
-    {"A1.2", "DF not set", eventful, [](C& c) { ipv4(c.frame("middle")).fragment = 0; c.frame("middle").seal(); }},
+    {"A1.2", "DF not set", eventful, [](C& c) { ipv4(c.frame("middle")).fragment = 0; sum(c.frame("middle")); c.frame("middle").seal(); }},
     {"A1.2", "a fragment", eventful, [](C& c) { ipv4(c.frame("unheard")).fragment = 0x2000; }},
+    {"A1.2", "TTL 0", eventful, [](C& c) { ipv4(c.frame("middle")).ttl = 0; sum(c.frame("middle")); }},
+    {"A1.2", "header checksum", eventful, [](C& c) { ipv4(c.frame("middle")).checksum = 0x1234; }},
+    {"A1.2", "one header checksum of 0", eventful, [](C& c) { ipv4(c.frame("middle")).checksum = 0; }},
+    {"A1.2", "another identification", eventful, [](C& c) { ipv4(c.frame("middle")).id = 77; sum(c.frame("middle")); c.frame("middle").seal(); }},
+    {"A1.3", "wrong UDP checksum", eventful, [](C& c) { udp(c.frame("middle")).checksum = 0x1234; }},
     {"A1.4", "source port too low", eventful, [](C& c) { udp(c.frame("middle")).src_port = 5000; c.frame("middle").seal(); }},
     {"A1.4", "source port changes", eventful, [](C& c) { udp(c.frame("middle")).src_port = 0xc333; c.frame("middle").seal(); }},
     {"A1.7", "reserved bit of the BTH", eventful, [](C& c) { c.frame("middle").bth().ack_req |= 1; c.frame("middle").seal(); }},
+    {"A1.7", "FECN on data", eventful, [](C& c) { c.frame("middle").bth().fecn_becn = 0x80; }},
+    {"A1.7", "BECN on data", eventful, [](C& c) { c.frame("middle").bth().fecn_becn = 0x40; }},
     {"A1.8", "transport version 1", eventful, [](C& c) { c.frame("unheard").bth().flags |= 1; }},
     {"A1.8", "queue pair 0", eventful, [](C& c) { c.frame("unheard").bth().dest_qpn = 0; c.frame("unheard").seal(); }},
+    {"A1.9", "another MigReq", eventful, [](C& c) { c.frame("middle").bth().flags ^= 0x40; c.frame("middle").seal(); }},
     {"A1.10", "another P_Key", eventful, [](C& c) { c.frame("middle").bth().pkey = 0x8001; c.frame("middle").seal(); }},
     {"A1.10", "two limited members", one_send, [](C& c) { for (auto& f : c.capture.frames) { f.bth().pkey = 0x7fff; f.seal(); } }},
     {"A1.11", "wrong Q_Key to QP1", eventful, [](C& c) { bytes(c.frame("mra"), sizeof(Bth), {0, 0, 0, 1}); }},
-    {"A1.12", "another DSCP", eventful, [](C& c) { ipv4(c.frame("middle")).tos = 0x40; }},
+    {"A1.12", "another DSCP", eventful, [](C& c) { ipv4(c.frame("middle")).tos = 0x40; sum(c.frame("middle")); }},
     {"A1.13", "a path MTU of 1000", cut_to_1000, [](C& c) {
        for (size_t i = 0; i < 4; ++i) resize(c.capture.frames[i], -24);
        c.capture.frames[0].header<Reth>(sizeof(Bth)).length = 4000; c.capture.frames[0].seal(); }},
@@ -290,11 +305,14 @@ const std::vector<Mutation>& mutations() {
     {"A4.19", "another value", eventful, [](C& c) { bytes(c.frame("atomic ack again"), sizeof(Bth) + sizeof(Aeth), {1}); }},
     {"A4.21", "an ACK after a fatal NAK", refused, [](C& c) {
        TestFrame& ack = repeat(c, c.at("nak"), c.at("nak")); aeth(ack).msn = 1; syndrome(ack, kNoCredits); }},
+    {"A5.1", "the last request does not ask", eventful, [](C& c) { for (const char* n : {"unheard", "heard"}) { c.frame(n).bth().ack_req = 0; c.frame(n).seal(); } }},
     {"A5.2", "two READs, agreed was one", eventful, [](C& c) { move_frame(c, "atomic", "read first"); }},
     {"A5.3", "ACK of the future", eventful, [](C& c) { psn(repeat(c, c.at("ack"), c.at("ack")), talk_psn(200)); }},
     {"A5.4", "lost response, not asked for again", lost_response, [](C& c) { erase_from(c, "read again"); }},
     {"A5.5", "NAK ignored", eventful, [](C& c) { erase_from(c, "middle again"); }},
     {"A5.6", "other address", eventful, [](C& c) { c.frame("heard").header<Reth>(sizeof(Bth)).va = 0x7000; c.frame("heard").seal(); }},
+    {"A5.6", "other payload", eventful, [](C& c) { flip_payload(c.frame("last again")); c.frame("last again").seal(); }},
+    {"A5.6", "other payload of what was answered", eventful, [](C& c) { flip_payload(c.frame("duplicate send")); c.frame("duplicate send").seal(); }},
     {"A5.6", "other length", eventful, [](C& c) { resize(c.frame("last again"), -4); }},
     {"A5.7", "after a tenth of the time", eventful, [](C& c) { c.frame("send again").at = c.frame("rnr nak").at + Duration::us(128); }},
     {"A5.7", "three times, agreed were two", eventful, [](C& c) {
@@ -310,14 +328,17 @@ const std::vector<Mutation>& mutations() {
        auto& frames = c.capture.frames;
        for (size_t i = c.at("unheard") + 1; i < frames.size(); ++i) frames[i].at = frames[i].scheduled = frames[i - 1].at + Duration::ms(3); }},
     {"A5.9", "again after a fatal NAK", refused, [](C& c) { repeat(c, c.at("write"), c.at("nak"), Duration::ms(5)); }},
+    {"A5.9", "on after a fatal NAK", refused, [](C& c) {
+       psn(repeat(c, c.at("write"), c.at("nak"), Duration::ms(5)), talk_psn(1)); }},
     {"A5.10", "no credit", eventful, [](C& c) { syndrome(c.frame("credits"), 0); }},
     {"A5.11", "a response that nobody asked for", eventful, [](C& c) { psn(repeat(c, c.at("read last"), c.at("read last")), talk_psn(60)); }},
     {"A5.11", "READ response to a WRITE", eventful, [](C& c) {
        TestFrame& f = repeat(c, c.at("short read response"), c.at("heard")); aeth(f).msn = 11; psn(f, talk_psn(16)); }},
-    {"A6.1", "marked, not capable", congested, [](C& c) { ipv4(c.frame("capable")).tos = 0; }},
+    {"A6.1", "marked, not capable", congested, [](C& c) { ipv4(c.frame("capable")).tos = 0; sum(c.frame("capable")); }},
     {"A6.2", "no CNP", congested, [](C& c) { erase(c, "cnp 3"); erase(c, "cnp 2"); erase(c, "cnp 1"); }},
     {"A6.3", "a CNP with a PSN", congested, [](C& c) { psn(c.frame("cnp 2"), Psn(5)); }},
     {"A6.3", "without BECN", congested, [](C& c) { c.frame("cnp 2").bth().fecn_becn = 0; }},
+    {"A6.3", "an ECN-capable CNP", congested, [](C& c) { ipv4(c.frame("cnp 2")).tos |= 2; sum(c.frame("cnp 2")); }},
     {"A6.3", "to the receiver's number", congested, [](C& c) { c.frame("cnp 2").bth().dest_qpn = kTalkServer; c.frame("cnp 2").seal(); }},
     {"A6.4", "10 us apart", congested, [](C& c) { c.frame("cnp 2").at = c.frame("cnp 1").at + Duration::us(10); }},
     {"A6.5", "not to the responder", congested_read, [](C& c) { c.frame("cnp").bth().dest_qpn = kTalkClient; c.frame("cnp").seal(); }},
@@ -325,6 +346,8 @@ const std::vector<Mutation>& mutations() {
     {"A9.1", "another transaction", eventful, [](C& c) { mad_byte(c.frame("rep"), 15, 9); mad_byte(c.frame("rtu"), 15, 9); }},
     {"A9.2", "a reserved field", eventful, [](C& c) { for (const char* n : {"req", "req again"}) mad_byte(c.frame(n), kMadBody + 4, 1); }},
     {"A9.2", "a GID that is not the sender's", eventful, [](C& c) { for (const char* n : {"req", "req again"}) mad_byte(c.frame(n), kMadBody + 71, 9); }},
+    {"A9.2", "REQ of another queue pair than the one used", eventful, [](C& c) { for (const char* n : {"req", "req again"}) mad_byte(c.frame(n), kMadBody + 34, 0x7b); }},
+    {"A9.2", "REP of another queue pair than the one used", eventful, [](C& c) { mad_byte(c.frame("rep"), kMadBody + 14, 0x7b); erase(c, "drep"); erase(c, "dreq"); }},
     {"A9.2", "the first PSN not kept", eventful, [](C& c) { mad_byte(c.frame("rep"), kMadBody + 22, 0xff); }},
     {"A9.3", "header of another address", eventful, [](C& c) { for (const char* n : {"req", "req again"}) mad_byte(c.frame(n), kMadBody + 140 + 35, 9); }},
     {"A9.3", "SIDR_REQ without a header", other_paths, [](C& c) { mad_byte(c.frame("sidr req"), kMadBody + 16, 9); }},
