@@ -252,12 +252,25 @@ def counted_rows(capture):
             yield answers
 
 
-def change_msn(capture, random, edit):
+def asked_later(capture, answers, reference):
+    """Whether a request that was first sent after an answer is answered, too: until then the responder may have counted all there was."""
+    wanted = {p.psn for _, p in answers}
+    src, dst, _ = answers[0][1].flow
+    rows = [[(i, p) for i, p in r if p.is_request] for (s, d, _), r in flows(capture).items() if (s, d) == (dst, src)]
+    asking = max(rows, key=lambda r: sum(p.psn in wanted for _, p in r), default=[])
+    before = {p.psn for i, p in asking if i < answers[reference][0]}
+    return any(i > answers[reference][0] and p.psn not in before and p.psn in wanted and i < answers[-1][0] for i, p in asking)
+
+
+def change_msn(capture, random, edit, reference=None):
+    """`reference`: the answer that all others are held against is the first one (0), or the one before the change (-1)."""
     rows = list(counted_rows(capture))
     if not rows:
         return False
     answers = random.choice(rows)
     start = random.randrange(1, max(2, len(answers) // 2))
+    if reference is not None and not asked_later(capture, answers, 0 if reference == 0 else start - 1):
+        return False
     before = answers[start - 1][1].msn
     touched = False
     for number, (_, p) in enumerate(answers):
@@ -273,8 +286,8 @@ attack("MSN that jumps once", "A4.8")(
     lambda c, random: change_msn(c, random, lambda msn, n, _, k=random.randrange(2000, 9000): msn + k if n == 0 else None))
 attack("MSN that jumps for good", "A4.8")(
     lambda c, random: change_msn(c, random, lambda msn, n, _, k=random.randrange(2000, 9000): msn + k if n >= 0 else None))
-attack("MSN that stands still", "A4.8")(lambda c, random: change_msn(c, random, lambda msn, n, before: before if n >= 0 else None))
-attack("MSN that is always 0", "A4.8")(lambda c, random: change_msn(c, random, lambda *_: 0))
+attack("MSN that stands still", "A4.8")(lambda c, random: change_msn(c, random, lambda msn, n, before: before if n >= 0 else None, -1))
+attack("MSN that is always 0", "A4.8")(lambda c, random: change_msn(c, random, lambda *_: 0, 0))
 attack("MSN that is 0 once", "A4.8")(lambda c, random: change_msn(c, random, lambda msn, n, _: 0 if n == 1 else None))
 
 

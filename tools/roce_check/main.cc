@@ -1,6 +1,7 @@
-// roce-check CAPTURE: exit 0 when the capture holds and is complete, 1 when it does not, 2 when the
-// arguments or files are bad.
+// roce-check CAPTURE [CAPTURE]: exit 0 when each capture holds and is complete, 1 when one does not,
+// 2 when the arguments or files are bad.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "ctrl/config/read/load.h"
 #include "ctrl/report/version.h"
 #include "dataplane/base/output_file.h"
+#include "tools/roce_check/between/two_ends.h"
 #include "tools/roce_check/checks/analysis.h"
 #include "tools/roce_check/output/plot.h"
 #include "tools/roce_check/output/report.h"
@@ -16,7 +18,7 @@
 namespace {
 
 struct Arguments {
-  std::string capture;
+  std::vector<std::string> captures;  ///< one, or those of both ends
   std::string config;
   double cnp_interval_us = 0;
   std::vector<std::string> without_cnps;
@@ -25,6 +27,25 @@ struct Arguments {
   bool quiet = false;
   understudy::AnalysisOptions options;
 };
+
+void report(const Arguments& arguments, const std::vector<understudy::Analysis>& analyses) {
+  const auto& paths = arguments.captures;
+  if (arguments.quiet && !arguments.json) return;
+  if (analyses.size() == 1) {
+    std::cout << (arguments.json ? understudy::report_json(analyses[0], paths[0])
+                                 : understudy::report_text(analyses[0], paths[0]));
+    return;
+  }
+  const auto between = understudy::compare_ends(analyses[0], analyses[1]);
+  if (arguments.json) {
+    std::cout << understudy::ends_json(analyses[0], paths[0], analyses[1], paths[1], between);
+    return;
+  }
+  for (size_t i = 0; i < paths.size(); ++i) {
+    std::cout << understudy::report_text(analyses[i], paths[i]) << '\n';
+  }
+  std::cout << understudy::between_text(between, paths[0], paths[1]);
+}
 
 int run(Arguments arguments) {
   std::optional<understudy::Config> config;
@@ -50,24 +71,27 @@ int run(Arguments arguments) {
     }
     arguments.options.without_cnps.push_back(*address);
   }
-  const auto analysis = understudy::analyse(arguments.capture, arguments.options);
-  if (!analysis) {
-    std::cerr << "roce-check: " << analysis.error().text << '\n';
-    return 2;
+  std::vector<understudy::Analysis> analyses;
+  for (const std::string& capture : arguments.captures) {
+    auto analysis = understudy::analyse(capture, arguments.options);
+    if (!analysis) {
+      std::cerr << "roce-check: " << analysis.error().text << '\n';
+      return 2;
+    }
+    analyses.push_back(std::move(*analysis));
   }
-  if (arguments.json) {
-    std::cout << understudy::report_json(*analysis, arguments.capture);
-  } else if (!arguments.quiet) {
-    std::cout << understudy::report_text(*analysis, arguments.capture);
-  }
+  report(arguments, analyses);
   if (!arguments.plot.file.empty()) {
-    const auto drawn = understudy::plot(*analysis, arguments.capture, arguments.plot);
+    const auto drawn =
+        understudy::plot(analyses.front(), arguments.captures.front(), arguments.plot);
     if (!drawn) {
       std::cerr << "roce-check: " << drawn.error().text << '\n';
       return 2;
     }
   }
-  return analysis->findings.hold() ? 0 : 1;
+  const bool hold = std::ranges::all_of(
+      analyses, [](const understudy::Analysis& analysis) { return analysis.findings.hold(); });
+  return hold ? 0 : 1;
 }
 
 }  // namespace
@@ -75,7 +99,8 @@ int run(Arguments arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{
-      "Judges a capture (pcap or pcapng) of RoCEv2 traffic, connection by connection: headers, "
+      "Judges a capture (pcap, pcapng or ERF) of RoCEv2 traffic, connection by connection: "
+      "headers, "
       "ICRC,\n"
       "PSN order and going back, ACKs, NAKs, READs, ATOMICs, waits, ECN and CNPs, RDMA-CM. Names "
       "the\n"
@@ -84,7 +109,12 @@ int main(int argc, char** argv) {
       "each step of its collectives."};
   app.name("roce-check");
   app.set_version_flag("--version", std::string("roce-check ") + understudy::kVersion);
-  app.add_option("capture", arguments.capture, "pcap or pcapng file")->required();
+  app.add_option(
+         "capture", arguments.captures,
+         "pcap, pcapng or ERF file; of a second one, from the other end of the network, what\n"
+         "was lost between them")
+      ->required()
+      ->expected(1, 2);
   app.add_option("--config", arguments.config,
                  "configuration of the run: also check the rates of its links and the messages of\n"
                  "its collectives");
@@ -120,7 +150,8 @@ int main(int argc, char** argv) {
   app.footer(
       "Exit status: 0 the capture holds and is complete, 1 it does not, 2 bad arguments or files.\n"
       "Examples: roce-check run.pcapng --config configs/quickstart.toml\n"
-      "          roce-check --partial --plot run.svg others.pcap");
+      "          roce-check --partial --plot run.svg others.pcap\n"
+      "          roce-check --open-end client.pcap server.pcap");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -95,7 +95,7 @@ class RoceCheck(unittest.TestCase):
                     ((GOOD, "--plot-queues", "0"), "--plot-queues"),
                     ((pathlib.Path(folder, "none.pcap"),), "No such file or directory"),
                     ((empty,), "the file is empty"),
-                    ((text,), "neither pcap nor pcapng"),
+                    ((text,), "neither pcap nor pcapng nor ERF"),
                     ((folder,), "not a file"),
                     ((GOOD, "--config", config), "nonsense"),
                     ((GOOD, "--config", pathlib.Path(folder, "none.toml")), "none.toml")):

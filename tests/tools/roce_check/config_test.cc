@@ -26,6 +26,36 @@ TEST(Rate, FivePercentSlowerFails) {
   expect_fails(judge_ring(config, {.out_speed = 0.95}), Check::kRate);
 }
 
+// What shares the network, or is slower in it, may hold messages up as much as it likes.
+TEST(Rate, ASlowPaceIsNotJudgedWhereOthersShareThePath) {
+  const RingKnobs slow{.out_speed = 0.5};
+  expect_fails(judge_ring(ring_config(ring_config_text("100Mbit/s")), slow), Check::kRate);
+  const std::string traffic = R"([[traffic]]
+name = "beside"
+pattern = "flow"
+from = ["w0"]
+to = ["gpu"]
+size = "1MB"
+)";
+  const std::string topology = R"([topology]
+kind = "leaf_spine"
+hosts_per_leaf = 1
+spines = 1
+uplink = { rate = "50Mbit/s", latency = "1us" }
+)";
+  const std::string control = "[[control]]\nname = \"dcqcn\"\nlaw = \"dcqcn\"\n";
+  for (const std::string& more : {traffic, topology, control}) {
+    const Config config = ring_config(ring_config_text("100Mbit/s", more));
+    const Analysis analysis = judge_ring(config, slow);
+    EXPECT_EQ(analysis.findings.count(Rule::kRate), 0u) << more << all_examples(analysis);
+    EXPECT_TRUE(std::ranges::any_of(
+        analysis.findings.notes(Check::kRate),
+        [](const std::string& note) { return note.find("pace not judged") != std::string::npos; }));
+    // Faster than its link is nothing, whoever shares it.
+    expect_fails(judge_ring(config, {.out_speed = 1.05}), Check::kRate);
+  }
+}
+
 TEST(Rate, HalfAPercentIsTolerated) {
   const Config config = ring_config(ring_config_text("100Mbit/s"));
   expect_holds(judge_ring(config, {.out_speed = 1.005, .in_speed = 1.005}));

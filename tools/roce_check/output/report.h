@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "tools/roce_check/between/two_ends.h"
 #include "tools/roce_check/checks/analysis.h"
 
 namespace understudy {
@@ -12,5 +13,8 @@ std::string report_text(const Analysis& analysis, const std::string& path);
 /// schema "understudy-roce-check/2", see report.schema.json. Times are in picoseconds, sizes in
 /// bytes.
 std::string report_json(const Analysis& analysis, const std::string& path);
+/// schema "understudy-roce-check-ends/1": the reports of two captures, and what lies between.
+std::string ends_json(const Analysis& a, const std::string& path_a, const Analysis& b,
+                      const std::string& path_b, const Between& between);
 
 }  // namespace understudy

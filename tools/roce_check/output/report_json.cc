@@ -111,9 +111,11 @@ void findings_json(const Findings& findings, Json& out) {
   out["holds"] = findings.hold();
 }
 
-}  // namespace
+std::string written(const Json& json) {
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
 
-std::string report_json(const Analysis& analysis, const std::string& path) {
+Json capture_json(const Analysis& analysis, const std::string& path) {
   const Totals totals(analysis);
   const PacketCounts& counts = analysis.table.counts;
   Json out;
@@ -143,7 +145,39 @@ std::string report_json(const Analysis& analysis, const std::string& path) {
     out["connections"].push_back(std::move(connection));
   }
   findings_json(analysis.findings, out);
-  return out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return out;
+}
+
+Json way_json(const WayBetween& way) {
+  Json out = {{"name", way.name},           {"sent_at", way.from_a ? "first" : "second"},
+              {"sent", way.sent},           {"came", way.came},
+              {"lost", way.lost},           {"unseen", way.unseen},
+              {"overtaken", way.overtaken}, {"delay_ps", times_json(way.delay)}};
+  out["first_lost"] = Json::array();
+  for (const Stamp& stamp : way.first_lost) {
+    out["first_lost"].push_back({{"frame", stamp.frame}, {"time_ps", stamp.at.ps()}});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string report_json(const Analysis& analysis, const std::string& path) {
+  return written(capture_json(analysis, path));
+}
+
+std::string ends_json(const Analysis& a, const std::string& path_a, const Analysis& b,
+                      const std::string& path_b, const Between& between) {
+  Json out;
+  out["schema"] = "understudy-roce-check-ends/1";
+  out["captures"] = {capture_json(a, path_a), capture_json(b, path_b)};
+  Json& found = out["between"];
+  found["clock_ahead_ps"] = between.clock_ahead ? Json(between.clock_ahead->ps()) : Json();
+  found["lost"] = between.lost();
+  found["not_judged"] = between.unjudged;
+  found["queue_pairs"] = Json::array();
+  for (const WayBetween& way : between.ways) found["queue_pairs"].push_back(way_json(way));
+  return written(out);
 }
 
 }  // namespace understudy

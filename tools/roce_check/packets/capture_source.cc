@@ -61,8 +61,8 @@ class MappedFile {
 /// Calendar times as Time: since the second of the first frame.
 class TimeOrigin {
  public:
-  Time at(int64_t seconds, int64_t ps) {
-    if (!first_) first_ = seconds;
+  Time at(int64_t seconds, int64_t ps, SourceSummary& summary) {
+    if (!first_) first_ = summary.first_second = seconds;
     const int64_t since = std::clamp(seconds, *first_ - kFarthest, *first_ + kFarthest) - *first_;
     return Time::from_ps(since * kPsPerSecond + std::clamp<int64_t>(ps, 0, kPsPerSecond));
   }
@@ -110,7 +110,7 @@ class PcapngSource final : public CaptureSource {
       out.scheduled = packet.scheduled.value_or(Time::never());
       out.interface = packet.interface;
     } else if (packet.at) {
-      out.at = origin_.at(packet.at->seconds, packet.at->ps);
+      out.at = origin_.at(packet.at->seconds, packet.at->ps, summary_);
     }
     out.direction = packet.direction;
     out.bytes = packet.bytes;
@@ -123,6 +123,95 @@ class PcapngSource final : public CaptureSource {
   std::string path_;
   MappedFile file_;
   PcapngReader reader_;
+  TimeOrigin origin_;
+};
+
+/// Endace's extensible record format: records without a header before them, in big-endian order but
+/// for the stamp, which is a 32.32 fixed-point number of seconds in little-endian order.
+namespace erf {
+
+constexpr size_t kHeader = 16, kExtension = 8, kPadding = 2, kChecksum = 4;
+constexpr uint8_t kMoreExtensions = 0x80, kTypeMask = 0x7f;
+
+uint16_t big(const uint8_t* at) { return static_cast<uint16_t>(at[0] << 8 | at[1]); }
+uint16_t record_bytes(const uint8_t* record) { return big(record + 10); }
+/// Ethernet, and the same with a colour, or with a number instead of the count of losses.
+bool is_ethernet(uint8_t type) {
+  const int plain = type & kTypeMask;
+  return plain == 2 || plain == 11 || plain == 16 || plain == 20;
+}
+bool counts_losses(uint8_t type) { return (type & kTypeMask) == 2; }
+
+/// There is no magic number: the first records must follow each other, and have whole headers.
+bool looks_like(std::span<const uint8_t> bytes) {
+  constexpr int kLookedAt = 3;
+  size_t at = 0;
+  for (int i = 0; i < kLookedAt && at < bytes.size(); ++i) {
+    if (bytes.size() - at < kHeader || !is_ethernet(bytes[at + 8])) return false;
+    const uint16_t length = record_bytes(bytes.data() + at);
+    if (length < kHeader + kPadding || big(bytes.data() + at + 14) == 0) return false;
+    at += length;
+  }
+  return true;
+}
+
+}  // namespace erf
+
+class ErfSource final : public CaptureSource {
+ public:
+  ErfSource(std::string path, MappedFile file) : path_(std::move(path)), file_(std::move(file)) {
+    summary_.format = "erf";
+  }
+
+  Result<std::optional<SourceFrame>> next() override {
+    const std::span<const uint8_t> rest = file_.bytes().subspan(at_);
+    if (rest.empty()) return std::nullopt;
+    if (rest.size() < erf::kHeader || rest.size() < erf::record_bytes(rest.data())) {
+      summary_.truncated = true;
+      at_ = file_.bytes().size();
+      return std::nullopt;
+    }
+    const auto record = rest.first(erf::record_bytes(rest.data()));
+    const std::string where = path_ + ": record at byte " + std::to_string(at_);
+    if (record.size() < erf::kHeader + erf::kPadding) return fail(where + " has no length");
+    if (!erf::is_ethernet(record[8])) {
+      return fail(where + " is of type " + std::to_string(record[8] & erf::kTypeMask) +
+                  ", not Ethernet (2)");
+    }
+    at_ += record.size();
+    size_t begin = erf::kHeader;
+    for (uint8_t type = record[8]; (type & erf::kMoreExtensions) != 0; begin += erf::kExtension) {
+      if (begin + erf::kExtension + erf::kPadding > record.size()) {
+        return fail(where + " ends inside its extension headers");
+      }
+      type = record[begin];
+    }
+    begin += erf::kPadding;
+    SourceFrame out;
+    out.number = ++summary_.frames;
+    out.at = stamp(record.data());
+    const size_t on_wire = erf::big(record.data() + 14);  // with the checksum, as cards count
+    out.bytes = record.subspan(begin, std::min(record.size() - begin, on_wire));
+    const bool cut = out.bytes.size() + erf::kChecksum < on_wire;
+    out.original_bytes = static_cast<uint32_t>(cut ? on_wire - erf::kChecksum : out.bytes.size());
+    summary_.cut_frames += cut ? 1 : 0;
+    if (erf::counts_losses(record[8])) summary_.drops += erf::big(record.data() + 12);
+    return out;
+  }
+
+ private:
+  Time stamp(const uint8_t* record) {
+    uint64_t fixed = 0;
+    for (size_t i = 8; i-- > 0;) fixed = fixed << 8 | record[i];
+    const uint64_t part = fixed & 0xffffffff;
+    // 2^-32 s are 232.8 ps; in two steps, so that nothing overflows.
+    const uint64_t ps = (part * 1'000'000 >> 16) * 1'000'000 >> 16;
+    return origin_.at(static_cast<int64_t>(fixed >> 32), static_cast<int64_t>(ps), summary_);
+  }
+
+  std::string path_;
+  MappedFile file_;
+  size_t at_ = 0;
   TimeOrigin origin_;
 };
 
@@ -149,7 +238,8 @@ class PcapSource final : public CaptureSource {
     SourceFrame out;
     out.number = ++summary_.frames;
     // Nanoseconds: that is the precision the file was opened with.
-    out.at = origin_.at(header->ts.tv_sec, static_cast<int64_t>(header->ts.tv_usec) * 1000);
+    out.at =
+        origin_.at(header->ts.tv_sec, static_cast<int64_t>(header->ts.tv_usec) * 1000, summary_);
     out.bytes = {data, header->caplen};
     out.original_bytes = header->len;
     summary_.cut_frames += header->caplen < header->len ? 1 : 0;
@@ -169,10 +259,13 @@ Result<std::unique_ptr<CaptureSource>> open_capture_source(const std::string& pa
   if (looks_like_pcapng(file.bytes())) {
     return std::make_unique<PcapngSource>(path, std::move(file));
   }
+  if (erf::looks_like(file.bytes())) {
+    return std::make_unique<ErfSource>(path, std::move(file));
+  }
   char error[PCAP_ERRBUF_SIZE] = "";
   pcap_t* pcap =
       pcap_open_offline_with_tstamp_precision(path.c_str(), PCAP_TSTAMP_PRECISION_NANO, error);
-  if (pcap == nullptr) return fail(path + ": neither pcap nor pcapng: " + error);
+  if (pcap == nullptr) return fail(path + ": neither pcap nor pcapng nor ERF: " + error);
   if (pcap_datalink(pcap) != DLT_EN10MB) {
     const char* name = pcap_datalink_val_to_name(pcap_datalink(pcap));
     const std::string type = name != nullptr ? name : std::to_string(pcap_datalink(pcap));

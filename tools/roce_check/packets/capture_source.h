@@ -1,6 +1,6 @@
-// Reads frames from a capture file. Classic pcap goes through libpcap; pcapng through our own
-// reader, because libpcap shows neither directions, drop counts and scheduled times nor interfaces
-// that differ.
+// Reads frames from a capture file. Classic pcap, of microseconds or nanoseconds, goes through
+// libpcap; pcapng through our own reader, because libpcap shows neither directions, drop counts and
+// scheduled times nor interfaces that differ; ERF too, as libpcap reads none from files.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct SourceFrame {
 
 /// What a capture says about itself; final when all frames have been read.
 struct SourceSummary {
-  std::string format;                   ///< "pcap" or "pcapng"
+  std::string format;                   ///< "pcap", "pcapng" or "erf"
   std::vector<std::string> interfaces;  ///< names, where the file knows them
   uint64_t frames = 0;
   uint64_t cut_frames = 0;  ///< shorter in the file than on the wire
@@ -39,6 +39,7 @@ struct SourceSummary {
   bool has_drop_counts = false;
   bool truncated = false;      ///< the file ends inside a packet
   bool has_run_times = false;  ///< written by understudy
+  int64_t first_second = 0;    ///< calendar time that SourceFrame::at counts from; 0: the run's
 };
 
 class CaptureSource {

@@ -186,8 +186,8 @@ void RequestStream::atomic_response(const PacketRecord& p, int64_t psn) {
 /// were complete before those that it shows, and all of them must mean the same number.
 void RequestStream::check_learned_msn(const PacketRecord& p, int64_t psn, int64_t msn, int64_t sent,
                                       std::optional<int64_t> completed) {
-  if (holes_ != 0) return;
-  const int64_t least = msn - sent;
+  // Each packet that was not seen may have ended a message.
+  const int64_t least = msn - sent - static_cast<int64_t>(holes_);
   if (!msn_origin_) {
     if (completed) msn_origin_ = MsnOrigin{least, msn - *completed, p.frame};
     return;
@@ -198,8 +198,8 @@ void RequestStream::check_learned_msn(const PacketRecord& p, int64_t psn, int64_
     suspect(Rule::kA4_8, p.stamp(), psn,
             "MSN " + std::to_string(p.msn) + ", but from " +
                 std::to_string(low(origin.least + completed.value_or(sent))) + " to " +
-                std::to_string(low(origin.most + sent)) + " by that of frame " +
-                std::to_string(origin.frame));
+                std::to_string(low(origin.most + sent + static_cast<int64_t>(holes_))) +
+                " by that of frame " + std::to_string(origin.frame));
     return;
   }
   origin.least = std::max(origin.least, least);
