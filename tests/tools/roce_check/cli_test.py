@@ -45,6 +45,17 @@ class RoceCheck(unittest.TestCase):
                           "acknowledged", "ecn", "cm", "complete", "rate", "collective"})
         self.assertEqual(report["messages"]["write"], {"count": 10, "bytes": 40960})
 
+    def test_two_captures_are_those_of_both_ends(self):
+        done = run(GOOD, GOOD)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.count("the capture holds"), 2)
+        self.assertIn("40 packets, 40 came, 0 lost", done.stdout)
+        report = json.loads(run("--json", GOOD, GOOD).stdout)
+        self.assertEqual(report["schema"], "understudy-roce-check-ends/1")
+        self.assertEqual((len(report["captures"]), report["between"]["lost"], report["between"]["clock_ahead_ps"]), (2, 0, 0))
+        self.assertEqual(run(GOOD, BAD).returncode, 1)
+        self.assertEqual(run(GOOD, GOOD, GOOD).returncode, 2)
+
     def test_violations_name_rule_frame_and_time(self):
         done = run("--json", BAD)
         self.assertEqual(done.returncode, 1)
