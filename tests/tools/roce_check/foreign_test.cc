@@ -1,5 +1,5 @@
-// roce-check on captures that do not know what they lack: what such a capture suffices to decide is decided, and what it cannot
-// show is nobody's fault.
+// roce-check on captures that do not know what they lack: what such a capture suffices to decide is
+// decided, and what it cannot show is nobody's fault.
 #include <gtest/gtest.h>
 
 #include "ctrl/config/read/load.h"
@@ -11,8 +11,8 @@ namespace {
 
 using O = Opcode;
 
-/// `count` WRITEs of two packets, each acknowledged, as others capture them: in the middle of a connection whose responder has
-/// counted `before` messages.
+/// `count` WRITEs of two packets, each acknowledged, as others capture them: in the middle of a
+/// connection whose responder has counted `before` messages.
 Conversation writes(uint32_t count, uint32_t before) {
   Conversation c;
   for (uint32_t i = 0; i < count; ++i) {

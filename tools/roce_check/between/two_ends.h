@@ -1,9 +1,9 @@
-// Two captures of the same traffic, taken at both ends of a network: which packets left one end and did not come to the other, how
-// long the others took, and which overtook.
+// Two captures of the same traffic, taken at both ends of a network: which packets left one end and
+// did not come to the other, how long the others took, and which overtook.
 //
-// A packet is known again by its addresses, queue pair, PSN and headers. Whose end an address is at follows from the stamps: what is
-// sent at A's end is stamped there first. The clocks need not agree: their difference is taken to be what makes the shortest delays
-// of both directions equal.
+// A packet is known again by its addresses, queue pair, PSN and headers. Whose end an address is at
+// follows from the stamps: what is sent at A's end is stamped there first. The clocks need not
+// agree: their difference is taken to be what makes the shortest delays of both directions equal.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,14 @@ inline constexpr size_t kShownLosses = 5;
 
 struct Between {
   std::vector<WayBetween> ways;  ///< of packets that both captures may have seen
-  /// How far the second capture's clock is ahead; nothing where packets were seen in one direction only, or in none.
+  /// How far the second capture's clock is ahead; nothing where no packets were seen both ways.
   std::optional<Duration> clock_ahead;
   uint64_t unjudged = 0;  ///< ways of which nobody knows whose end is where
   uint64_t lost() const;
 };
 
-/// Compares what both captures say of reliable and unreliable connections. Datagrams and CNPs are not compared.
+/// Compares what both captures say of reliable and unreliable connections. Datagrams and CNPs are
+/// not compared.
 Between compare_ends(const Analysis& a, const Analysis& b);
 
 /// Several lines of text.

@@ -7,8 +7,8 @@
 // 98 %; of messages of up to three packets, where those of emulated ranks cross a network, an
 // acknowledgement may stand between two of them. Where the configuration says that something else
 // than both links may hold messages up (traffic, a topology, a controller, faults, others on the
-// same link), a slow pace is said and not judged. A slower link of the emulated sender is held to the same, with a burst of 16 KiB for what
-// waited in the real node's queue.
+// same link), a slow pace is said and not judged. A slower link of the emulated sender is held to
+// the same, with a burst of 16 KiB for what waited in the real node's queue.
 // From the real node: see answer_times.h.
 #pragma once
 
