@@ -103,7 +103,34 @@ bool Inference::in_doubt(const Channel& channel, uint64_t operation) const {
   }
   if (at == 0) return false;
   const LaneOperation& before = channel.operations[at - 1];
+  if (before.lent) return true;
   return !before.ended_surely && (before.over ? before.open : in_doubt(channel, operation - 1));
+}
+
+/// The real rank at an end of a connection.
+uint32_t Inference::real_end(uint32_t connection) const {
+  const BorderConnection& c = connections_[connection];
+  return c.to_real ? c.to : c.from;
+}
+
+/// A real rank, or `rank` of them, has granted credits in an operation that were not used.
+bool Inference::waits(const Channel& channel, uint64_t operation,
+                      std::optional<uint32_t> rank) const {
+  return std::ranges::any_of(channel.connections, [&](uint32_t c) {
+    return connections_[c].to_real && states_[c].operation == operation &&
+           states_[c].total > states_[c].sent && (!rank || real_end(c) == *rank);
+  });
+}
+
+/// A message may be all that real ranks send in an operation in which they receive nothing.
+bool Inference::is_all_of_another(const Channel& channel, const Event& event) const {
+  return std::ranges::any_of(channel.kinds, [&](const LaneKind& kind) {
+    const LaneKind::Way* way = kind.way(event.connection);
+    return way != nullptr && !kind.both_ways() &&
+           !kind.with_wire(*way, 0, event.bytes, 0)
+                .intersected(kind.with_messages(*way, 1))
+                .empty();
+  });
 }
 
 /// Every connection that it may use is at a later one.
@@ -149,7 +176,7 @@ void Inference::close(uint32_t channel, uint64_t operation) {
   for (const uint32_t c : ch.connections) {
     if (states_[c].operation == operation) move_on(states_[c], operation + 1);
   }
-  op.open = in_doubt(ch, operation);
+  op.open = in_doubt(ch, operation) || op.overtook;
   while (ch.operations.size() > kKept && ch.first < ch.reported) {
     ch.operations.pop_front();
     ++ch.first;
@@ -190,16 +217,14 @@ void Inference::take(const Event& event) {
 
     bool goes_on = may_go_on;
     if (may_go_on && may_have_ended) {
-      bool unused_credits = false;
-      for (const uint32_t c : ch.connections) {
-        unused_credits |= connections_[c].to_real && states_[c].operation == at &&
-                          states_[c].total > states_[c].sent;
-      }
-      bool perhaps = false;  // something that sends and receives may have ended here
-      for (uint32_t k = 0; k < ch.kinds.size() && !unused_credits; ++k) {
+      const bool unused_credits = waits(ch, at, std::nullopt);
+      // A rank that waits is still in it. Another one may have gone on.
+      const bool sure = waits(ch, at, real_end(event.connection));
+      bool perhaps = false;  // something else may have ended here
+      for (uint32_t k = 0; k < ch.kinds.size() && !sure; ++k) {
         if (ended[k].empty()) continue;
         const LaneKind& kind = ch.kinds[k];
-        if (kind.credits_lead()) {
+        if (kind.credits_lead() && !unused_credits) {
           // Both slices of a chunk, one of them empty, come at once, and their credits behind them.
           bool pairs = false;
           for (const LaneKind::Way& way : kind.ways) {
@@ -211,18 +236,30 @@ void Inference::take(const Event& event) {
             another |= !on[j].empty() && !complete(ch.kinds[j], op.sizes[j], at);
           }
           goes_on &= another || !complete(kind, op.sizes[k], at);
-          // Then all was sent before this credit was granted; it may have overtaken one message.
-          if (event.credit && !sent_nearly(kind, at, state.count)) ended[k] = {};
+          // Then all was sent before this credit was granted; it may have overtaken one message. Of
+          // several real ranks the one that grants may be ahead of the one that sends.
+          if (event.credit && real_.size() == 1 && !sent_nearly(kind, at, state.count)) {
+            ended[k] = {};
+          }
         }
-        perhaps |= !ended[k].empty() && kind.both_ways() && state.count > 0;
+        // What has only sent, or only received, until now may have been an operation that does.
+        const bool one_way = kind.way(event.connection) == nullptr;
+        perhaps |= !ended[k].empty() && (one_way || (kind.both_ways() && state.count > 0));
       }
-      for (uint32_t k = 0; k < ch.kinds.size() && !unused_credits; ++k) {
-        if (on[k].empty()) continue;
-        if (perhaps || !ended[k].empty()) op.doubts[k] = true;
+      for (uint32_t k = 0; k < ch.kinds.size() && !sure; ++k) {
+        if (on[k].empty() || (!perhaps && ended[k].empty())) continue;
+        op.doubts[k] = true;
+        op.lent |= !event.credit;
       }
     }
     if (goes_on) {
       op.sizes = std::move(on);
+      if (!event.credit) {
+        op.overtook = op.sent == 0 && op.events > 0 && is_all_of_another(ch, event);
+        ++op.sent;
+      } else if (real_.size() == 1) {
+        op.lent = false;  // it is still in it
+      }
       ++op.events;
       op.last_event = observations_;
       ++state.count;

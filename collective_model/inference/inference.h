@@ -97,6 +97,12 @@ class Inference {
     uint64_t first_event = 0, last_event = 0;  ///< observations before them
     std::vector<bool> doubts;  ///< by kind: it may have ended where it was taken to go on
     bool open = false;         ///< once over: a border is in doubt
+    uint64_t sent = 0;         ///< messages of real ranks
+    /// Its only one of those may be all that an operation before it sent: its first credit may have
+    /// overtaken that.
+    bool overtook = false;
+    /// The last ones of those may be of the next operation, wherever it began.
+    bool lent = false;
     bool ended_surely = false;
     bool over = false;
   };
@@ -129,6 +135,9 @@ class Inference {
   void move_on(State& state, uint64_t operation);
   void begin(uint32_t channel);
   bool in_doubt(const Channel& channel, uint64_t operation) const;
+  uint32_t real_end(uint32_t connection) const;
+  bool waits(const Channel& channel, uint64_t operation, std::optional<uint32_t> rank) const;
+  bool is_all_of_another(const Channel& channel, const Event& event) const;
   void close(uint32_t channel, uint64_t operation);
   void lose(const Event& event);
   const LaneOperation* unreported(uint32_t channel, uint64_t ahead = 0) const;
@@ -143,6 +152,9 @@ class Inference {
   std::vector<Channel> channels_;
   std::vector<State> states_;
   uint64_t observations_ = 0;
+  /// A channel's parts may be of operations before those that they were taken for.
+  bool shifted_ = false;
+  bool robbed_ = false;  ///< some of the next operation's may have been taken for the last one's
   bool finished_ = false;
   std::optional<std::string> lost_;
 };

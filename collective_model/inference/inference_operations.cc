@@ -148,7 +148,11 @@ bool Inference::next(InferredOperation& operation) {
     const LaneOperation* part = unreported(c);
     if (part == nullptr) break;
     const bool own = part->first_event < first->last_event;
-    if (!own && following != nullptr && part->last_event > following->first_event) break;
+    if (!own && following != nullptr && part->last_event > following->first_event) {
+      // It may still be of this one: a message was overtaken, or one of several ranks is behind.
+      shifted_ |= real_.size() > 1 || part->first_event <= following->first_event + 2;
+      break;
+    }
     if (!part->over) return false;
     perhaps = c + 1;
     if (own) surely = c + 1;
@@ -164,11 +168,16 @@ bool Inference::next(InferredOperation& operation) {
   }
   // Nothing is cut over channels like this: more may come, or these were not one operation's.
   if (found.candidates.empty() && following == nullptr && !finished_) return false;
-  found.border_open = found.candidates.empty();
-  for (uint32_t c = 0; c < found.channels; ++c) {
-    found.border_open |= unreported(c)->open;
-    ++channels_[c].reported;
+  found.border_open = found.candidates.empty() || shifted_;
+  found.border_open |= robbed_ || found.channels < perhaps;
+  for (uint32_t c = 0; c < found.channels; ++c) found.border_open |= unreported(c)->open;
+  // Where it may have ended before, parts on other channels may be the next one's.
+  robbed_ = false;
+  for (uint32_t c = 1; c < found.channels; ++c) {
+    robbed_ |= found.border_open && following != nullptr &&
+               unreported(c)->last_event > following->first_event;
   }
+  for (uint32_t c = 0; c < found.channels; ++c) ++channels_[c].reported;
   operation = std::move(found);
   return true;
 }

@@ -69,7 +69,17 @@ class PairInference {
 
   struct Found {
     std::optional<Operation> operation;  ///< nothing: no sizes explain what came
-    bool unique = false;                 ///< all sizes are known to the byte
+    /// All sizes are known to the byte, and where it begins and ends.
+    bool unique = false;
+    bool border_open = false;  ///< it may be several, or a part of one
+    /// A size that is not known: what it was taken for, and what it may be.
+    struct Unknown {
+      uint64_t taken = 0;
+      uint64_t least = 0, most = 0;
+      bool known_elsewhere = false;  ///< another pair surely has as much
+      bool operator==(const Unknown&) const = default;
+    };
+    std::vector<Unknown> unknown;  ///< each different one
   };
   /// Takes the next operation that is over.
   bool next(Found& found);
@@ -126,6 +136,8 @@ class PairInference {
   std::vector<Piece> pieces(const Pair& pair, uint64_t bytes) const;
   bool fits(const Pair& pair, uint64_t bytes, bool over) const;
   bool exact(const Pair& pair, bool over) const;
+  bool border_shows() const;
+  std::vector<Found::Unknown> unknown_sizes(const std::optional<Operation>& taken) const;
   std::optional<uint64_t> size(const Pair& pair, bool over, std::span<const uint64_t> known) const;
   std::optional<Operation> operation(bool over) const;
   void add_unseen(std::vector<RankPairs>& real) const;
@@ -144,6 +156,7 @@ class PairInference {
   bool before_ = false;        ///< that was there before
   std::vector<uint64_t> due_;  ///< by connection: messages of that
   uint64_t round_bytes_ = 0;   ///< of it
+  bool begins_surely_ = true;  ///< the first operation that next() has not given
   std::optional<std::string> lost_;
 };
 

@@ -3,8 +3,21 @@
 #include <algorithm>
 
 #include "ctrl/report/text.h"
+#include "dataplane/base/text_format.h"
 
 namespace understudy {
+
+std::string certainty_text(const InferredReport& operation) {
+  std::string text = "taken for " + operation.operation;
+  if (operation.confidence == 1) return text + ", which nothing else explains";
+  // Never as sure as 1.00 looks.
+  text += ", confidence " + format_text("%.2f", std::min(operation.confidence, 0.99)) + "; " +
+          (operation.explanations ? count_text(*operation.explanations, "operation")
+                                  : std::string("endlessly many operations")) +
+          (operation.explanations == 1 ? " explains it" : " explain it");
+  if (!operation.other.empty()) text += ", the likeliest other one is " + operation.other;
+  return text;
+}
 
 std::string inference_doubt(const InferenceReport& found) {
   if (found.fed) return "";
@@ -15,7 +28,7 @@ std::string inference_doubt(const InferenceReport& found) {
   return "what came of " + std::to_string(open) + " of " +
          count_text(all.size(), "inferred operation") +
          " something else explains, too, first of operation " +
-         std::to_string(first - all.begin()) + ", taken for " + first->operation +
+         std::to_string(first - all.begin()) + ", " + certainty_text(*first) +
          ": a profiler plugin tells (operations = \"fed\")";
 }
 

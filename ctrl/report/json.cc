@@ -85,7 +85,12 @@ Json inferred_json(const InferenceReport& inferred) {
   out["operations"] = list(inferred.operations, [&](const InferredReport& o) {
     Json one;
     one["operation"] = o.operation;
-    if (!inferred.fed) one["unique"] = o.unique;
+    if (!inferred.fed) {
+      one["unique"] = o.unique;
+      one["confidence"] = o.confidence;
+      one["explanations"] = or_null(o.explanations);
+      one["other"] = o.other.empty() ? Json(nullptr) : Json(o.other);
+    }
     one["right"] = o.right;
     one["late_messages"] = o.late_messages;
     one["late_ps"] = o.late.ps();

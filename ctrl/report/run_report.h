@@ -66,8 +66,12 @@ struct NodeCheck {
 
 /// What was inferred, or told by a feed, of one operation.
 struct InferredReport {
-  std::string operation;       ///< what it was taken for at last
-  bool unique = false;         ///< nothing else explains its messages; sends: all sizes are known
+  std::string operation;  ///< what it was taken for at last
+  bool unique = false;    ///< nothing else explains its messages; sends: all sizes are known
+  double confidence = 1;  ///< that it was that: 1 if it is unique, else less (belief.h)
+  /// Operations that explain its messages; nothing: without end.
+  std::optional<uint64_t> explanations = 1;
+  std::string other;           ///< the likeliest one of the others; empty: none, or not one only
   bool right = false;          ///< it has the messages that the reference node's operation has
   uint64_t late_messages = 0;  ///< that left late, for their operation was not known
   Duration late;               ///< the most

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ctrl/report/flow_table.h"
+#include "ctrl/report/inference_doubt.h"
 #include "ctrl/report/iteration_table.h"
 #include "ctrl/report/nccl_columns.h"
 #include "ctrl/report/real_pace.h"
@@ -59,6 +60,15 @@ std::string time_source(const std::vector<SizeSummary>& rows) {
          "environment's";
 }
 
+/// The operation of which it is the least sure what it was.
+std::string least_sure_text(const InferenceReport& inferred) {
+  const auto& all = inferred.operations;
+  const auto least = std::ranges::min_element(all, {}, &InferredReport::confidence);
+  if (least == all.end() || least->confidence == 1) return "";
+  return "# inferred: least sure is operation " + std::to_string(least - all.begin()) + ": " +
+         certainty_text(*least) + "\n";
+}
+
 std::string inferred_text(const InferenceReport& inferred) {
   uint64_t right = 0, unique = 0, late = 0, wrong = 0;
   Duration most;
@@ -81,7 +91,7 @@ std::string inferred_text(const InferenceReport& inferred) {
          std::to_string(right) + " right, " + std::to_string(unique) +
          " without another explanation; before they were known " + count_text(late, "message") +
          " left late, by " + duration_text(most) + " at most, and " + std::to_string(wrong) +
-         " had another size\n";
+         " had another size\n" + least_sure_text(inferred);
   if (!inferred.lost.empty()) text += "# inference lost track: " + inferred.lost + "\n";
   return text;
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "ctrl/report/inference_doubt.h"
 #include "ctrl/report/run_report.h"
 #include "ctrl/report/text.h"
 #include "dataplane/base/output_file.h"
@@ -16,13 +17,22 @@ using Json = nlohmann::ordered_json;
 /// One operation after the other, as they were measured.
 TimelineTrack operations(const JobReport& job) {
   TimelineTrack track{"job " + job.name, job.collective, {}};
-  for (const CollectiveReport& c : job.collectives) {
+  // Where each of them was found out.
+  const bool inferred = job.inferred && !job.inferred->fed &&
+                        job.inferred->operations.size() == job.collectives.size();
+  for (size_t i = 0; i < job.collectives.size(); ++i) {
+    const CollectiveReport& c = job.collectives[i];
     track.slices.push_back({c.entry,
                             c.measured,
                             size_text(c.bytes) + (c.warmup ? ", warm-up" : ""),
                             {{"bytes", c.bytes},
                              {"modelled_ps", static_cast<uint64_t>(c.modelled.ps())},
                              {"late_ps", static_cast<uint64_t>(c.lateness.ps())}}});
+    if (!inferred) continue;
+    const InferredReport& found = job.inferred->operations[i];
+    TimelineSlice& slice = track.slices.back();
+    slice.name += ", " + certainty_text(found);
+    slice.numbers.push_back({"confidence_percent", static_cast<uint64_t>(found.confidence * 100)});
   }
   return track;
 }

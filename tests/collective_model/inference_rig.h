@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -26,6 +27,44 @@ inline std::string text_of(const InferredOperation& o) {
     for (const SizeSet::Interval& i : c.bytes.intervals()) {
       text += " " + std::to_string(i.least) + "-" + std::to_string(i.most);
     }
+  }
+  return text;
+}
+
+inline uint64_t draw(std::mt19937_64& random, uint64_t least, uint64_t most) {
+  return least + random() % (most - least + 1);
+}
+
+/// Any collective that is no group of sends and receives, of a size up to 2 or 16 MiB.
+inline Operation draw_operation(std::mt19937_64& random, const Communicator& communicator) {
+  constexpr DataType kTypes[] = {DataType::kInt8, DataType::kFloat16, DataType::kFloat32,
+                                 DataType::kFloat64};
+  while (true) {
+    Operation o;
+    o.collective = static_cast<Collective>(random() % 5);
+    o.algorithm = static_cast<Algorithm>(random() % 3);
+    o.protocol = static_cast<Protocol>(random() % 3);
+    if (is_pipeline(o.collective) && o.algorithm != Algorithm::kRing) continue;
+    o.type = kTypes[random() % 4];
+    o.root = static_cast<uint32_t>(random() % communicator.ranks());
+    o.channels = static_cast<uint32_t>(draw(random, 0, communicator.channels));
+    const uint64_t most = o.protocol == Protocol::kLL ? 21 : 24;
+    o.count = (uint64_t{1} << draw(random, 0, most)) / element_bytes(o.type) + 1;
+    if (random() % 3 != 0) o.count = draw(random, 1, o.count);
+    if (has_rank_parts(o.collective)) o.count = ceil_div(o.count, communicator.ranks());
+    if (check_operation(communicator, o)) return o;
+  }
+}
+
+inline std::string describe(const Communicator& c, const std::vector<Operation>& operations) {
+  std::string text = std::to_string(c.nodes) + " x " + std::to_string(c.gpus) + " ranks, " +
+                     std::to_string(c.channels) + " channels, 2." + std::to_string(c.version.minor);
+  for (const Operation& o : operations) {
+    text += "; " + std::string(name_of(kCollectiveNames, o.collective)) + " " +
+            std::string(name_of(kAlgorithmNames, o.algorithm)) + " " +
+            std::string(name_of(kProtocolNames, o.protocol)) + " " + std::to_string(o.bytes()) +
+            " B of " + std::to_string(element_bytes(o.type)) + ", root " + std::to_string(o.root) +
+            ", channels " + std::to_string(o.channels);
   }
   return text;
 }
@@ -69,6 +108,12 @@ class Played {
     }
   }
 
+  /// Moves `rank` once in so many turns only.
+  void slow_down(uint32_t rank, uint64_t turns) {
+    slow_ = rank;
+    turns_ = turns;
+  }
+
   /// Plays everything. False if nobody could go on.
   bool play() {
     std::vector<size_t> at(communicator_.ranks(), 0);
@@ -79,6 +124,10 @@ class Played {
       for (uint32_t i = 0; i < at.size(); ++i) {
         const auto r = static_cast<uint32_t>(random_() % at.size());
         if (at[r] == stages_.size()) continue;
+        if (r == slow_ && random_() % turns_ != 0) {
+          moved = true;
+          continue;
+        }
         moved |= advance(at[r], r);
         while (way_ == DeliveryOrder::kAtOnce && deliver()) {
         }
@@ -126,6 +175,11 @@ class Played {
     EXPECT_FALSE(inference_.lost()) << *inference_.lost();
   }
   const std::vector<InferredOperation>& verdicts() const { return verdicts_; }
+  /// The operation that began with this observation on the first channel; null: none did.
+  const Operation* begun_at(uint64_t observation) const {
+    const auto found = begun_.find(observation);
+    return found == begun_.end() ? nullptr : &operations_[found->second];
+  }
 
  private:
   struct End {
@@ -137,6 +191,7 @@ class Played {
     std::vector<std::vector<FarEnd>> far;
     std::vector<std::vector<End>> ends;
     std::vector<bool> entered;
+    bool seen = false;  ///< something of it on the first channel
   };
   struct OnWire {
     size_t stage = 0;
@@ -165,6 +220,11 @@ class Played {
     wire_.erase(next);
     Stage& stage = stages_[w.stage];
     const Connection& c = stage.ranks[w.rank]->connections()[w.connection];
+    ++observations_;
+    if (c.channel == 0 && !stage.seen) {
+      stage.seen = true;
+      begun_[observations_] = w.stage;
+    }
     const FarEnd far = stage.far[w.rank][w.connection];
     End& end = stage.ends[far.rank][far.connection];
     if (w.credit) {
@@ -278,6 +338,10 @@ class Played {
   Inference inference_;
   std::vector<Stage> stages_;
   std::deque<OnWire> wire_;
+  uint64_t observations_ = 0;
+  std::map<uint64_t, size_t> begun_;  ///< operations by their first observation
+  uint32_t slow_ = ~uint32_t{0};
+  uint64_t turns_ = 1;
   InferredOperation verdict_;
   std::vector<InferredOperation> verdicts_;
 };

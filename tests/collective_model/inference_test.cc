@@ -12,49 +12,6 @@
 namespace understudy {
 namespace {
 
-uint64_t draw(std::mt19937_64& random, uint64_t least, uint64_t most) {
-  return least + random() % (most - least + 1);
-}
-
-bool is_pipeline(const Operation& o) {
-  return o.collective == Collective::kBroadcast || o.collective == Collective::kReduce;
-}
-
-Operation draw_operation(std::mt19937_64& random, const Communicator& communicator) {
-  constexpr DataType kTypes[] = {DataType::kInt8, DataType::kFloat16, DataType::kFloat32,
-                                 DataType::kFloat64};
-  while (true) {
-    Operation o;
-    o.collective = static_cast<Collective>(random() % 5);
-    o.algorithm = static_cast<Algorithm>(random() % 3);
-    o.protocol = static_cast<Protocol>(random() % 3);
-    if (is_pipeline(o) && o.algorithm != Algorithm::kRing) continue;
-    o.type = kTypes[random() % 4];
-    o.root = static_cast<uint32_t>(random() % communicator.ranks());
-    o.channels = static_cast<uint32_t>(draw(random, 0, communicator.channels));
-    const uint64_t most = o.protocol == Protocol::kLL ? 21 : 24;
-    o.count = (uint64_t{1} << draw(random, 0, most)) / element_bytes(o.type) + 1;
-    if (random() % 3 != 0) o.count = draw(random, 1, o.count);
-    if (o.collective == Collective::kAllGather || o.collective == Collective::kReduceScatter) {
-      o.count = ceil_div(o.count, communicator.ranks());
-    }
-    if (check_operation(communicator, o)) return o;
-  }
-}
-
-std::string describe(const Communicator& c, const std::vector<Operation>& operations) {
-  std::string text = std::to_string(c.nodes) + " x " + std::to_string(c.gpus) + " ranks, " +
-                     std::to_string(c.channels) + " channels, 2." + std::to_string(c.version.minor);
-  for (const Operation& o : operations) {
-    text += "; " + std::string(name_of(kCollectiveNames, o.collective)) + " " +
-            std::string(name_of(kAlgorithmNames, o.algorithm)) + " " +
-            std::string(name_of(kProtocolNames, o.protocol)) + " " + std::to_string(o.bytes()) +
-            " B of " + std::to_string(element_bytes(o.type)) + ", root " + std::to_string(o.root) +
-            ", channels " + std::to_string(o.channels);
-  }
-  return text;
-}
-
 TEST(Inference, WhatItSaysIsNeverWrong) {
   std::map<DeliveryOrder, Played::Counts> all;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
@@ -72,10 +29,11 @@ TEST(Inference, WhatItSaysIsNeverWrong) {
       // receives in the next looks like one that does both. So pipelines come among their like
       // here.
       Operation o = draw_operation(random, c);
-      while (!operations.empty() && is_pipeline(o) != is_pipeline(operations[0])) {
+      while (!operations.empty() &&
+             is_pipeline(o.collective) != is_pipeline(operations[0].collective)) {
         o = draw_operation(random, c);
       }
-      if (!operations.empty() && is_pipeline(o)) {
+      if (!operations.empty() && is_pipeline(o.collective)) {
         const uint64_t bytes = o.bytes();
         o = operations[0];
         o.count = ceil_div(bytes, element_bytes(o.type));

@@ -4,6 +4,7 @@
 
 #include "ctrl/compile/ways/nic_ways.h"
 #include "ctrl/report/text.h"
+#include "ctrl/schedule/job_schedule.h"
 
 namespace understudy {
 namespace {
@@ -19,12 +20,22 @@ Duration messages_under_way(const Config& config, const JobConfig& job, const Co
   return slowest.time_for(4 * round);
 }
 
+/// What the job names; nothing where that cannot be said.
+std::vector<Operation> named(const Config& config, const JobConfig& job) {
+  std::vector<Operation> all;
+  const auto schedules = job_schedules(config, job);
+  if (!schedules) return all;
+  for (const JobSchedule& schedule : *schedules) all.push_back(schedule.operation);
+  return all;
+}
+
 }  // namespace
 
 InferredOperations::InferredOperations(const Config& config, const JobConfig& job,
                                        const Topology* topology, const CollectiveJob& told)
     : OperationSource(config, job, topology, told, true),
       inference_(maker_.communicator(), told.real),
+      beliefs_(maker_.communicator().ranks(), named(config, job)),
       connections_(told.links.size(), kNone),
       received_(told.links.size()),
       base_(told.links.size()),
@@ -140,7 +151,7 @@ void InferredOperations::conclude_as(Time now, const InferredOperation& said) {
   guess_.reset();
   waited_ = false;
   for (uint32_t l = 0; l < base_.size(); ++l) base_[l] += messages_of_last(l);
-  conclude(said.unique());
+  conclude(beliefs_.judge(said, before_.back()));
   command(now, {.kind = OnlineCommand::Kind::kOver});
 }
 

@@ -37,6 +37,7 @@ class InferredOperations final : public OperationSource {
   Operation best_of(const InferredOperation& said) const;
 
   Inference inference_;
+  Beliefs beliefs_;
   std::vector<uint32_t> connections_;  ///< by link, as the inference counts them, or kNone
   std::vector<uint64_t> received_;     ///< by link: messages of all operations
   std::vector<uint64_t> base_;         ///< by link: of those that are concluded

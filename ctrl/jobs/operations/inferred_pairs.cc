@@ -190,7 +190,7 @@ void InferredPairs::conclude_as(Time now, const PairInference::Found& found) {
   guess_.reset();
   waited_ = false;
   pause_ = Duration();
-  conclude(found.unique);
+  conclude(Beliefs::judge(found));
   command(now, {.kind = OnlineCommand::Kind::kOver});
   look_again(now);
 }

@@ -152,15 +152,19 @@ Result<void> OperationSource::install(Time now, const Kernel& kernel, bool sure)
   last_ = kernel;
   last_shape_ = handed->shape.get();
   owned_[handed] = {kernel, std::move(made)};
-  if (sure) conclude(true);
+  if (sure) conclude({});
   command(now, {.kind = OnlineCommand::Kind::kInstall, .operation = handed});
   return {};
 }
 
-void OperationSource::conclude(bool unique) {
+void OperationSource::conclude(const Belief& belief) {
   InferredReport report;
   report.operation = text_of(last_);
-  report.unique = unique;
+  report.unique = belief.confidence == 1;
+  report.confidence = belief.confidence;
+  report.explanations.reset();
+  if (belief.explanations != SizeSet::kUnbounded) report.explanations = belief.explanations;
+  if (belief.other) report.other = text_of(*belief.other);
   report.right = right(*last_shape_, concluded());
   report_.operations.push_back(std::move(report));
 }

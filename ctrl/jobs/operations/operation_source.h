@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "collective_model/inference/belief.h"
 #include "ctrl/jobs/operations/operation_maker.h"
 #include "ctrl/report/run_report.h"
 #include "ctrl/schedule/job_work.h"
@@ -55,7 +56,7 @@ class OperationSource : public OnlineListener {
   /// or as concluded; why it cannot, if so.
   Result<void> install(Time now, const Kernel& kernel, bool sure);
   /// The guess that was handed over last is what the operation is.
-  void conclude(bool unique);
+  void conclude(const Belief& belief);
   /// Operations that the shard has.
   size_t held() const { return owned_.size(); }
   /// Of the operation that was handed over last.
