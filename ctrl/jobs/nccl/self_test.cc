@@ -1,6 +1,7 @@
 #include "ctrl/jobs/nccl/self_test.h"
 
 #include <set>
+#include <span>
 #include <utility>
 
 #include "ctrl/compile/shard_config.h"
@@ -15,9 +16,14 @@ RoceTest::Counts counts_of(const RcCounters& rc) {
   return {of(RcEvent::kAckSent), of(RcEvent::kAckReceived), of(RcEvent::kTimeout)};
 }
 
-std::set<unsigned> nics_of(const Config& config, const JobConfig& job, const NodeConfig& node) {
+/// Of one of the job's nodes those that its ranks take. `firsts`: first_nics(), which looks at all
+/// nodes.
+std::set<unsigned> nics_of(const JobConfig& job, const NodeConfig& node,
+                           std::span<const unsigned> firsts) {
   std::set<unsigned> all;
-  for (const auto& nics : rank_nics(config, job, node)) all.insert(nics.begin(), nics.end());
+  for (const unsigned first : firsts) {
+    for (uint32_t n = 0; n < merged_nics(job, node, first); ++n) all.insert(first + n);
+  }
   return all;
 }
 
@@ -48,11 +54,12 @@ SelfTest::Setup SelfTest::setup_of(const Config& config, const JobConfig& job,
         {node.name, roce_address(node.nics[job.nic]), {}, carry.contains(job.nic)});
   }
   // Further NICs of the ranks, and ports of merged ones, each with its counterpart.
-  const std::set<unsigned> there = nics_of(config, job, real);
+  const std::vector<unsigned> firsts = first_nics(config, job);
+  const std::set<unsigned> there = nics_of(job, real, firsts);
   for (const NodeId id : job.ranks) {
     const NodeConfig& node = config.nodes[id];
     if (node.real) continue;
-    for (const unsigned n : nics_of(config, job, node)) {
+    for (const unsigned n : nics_of(job, node, firsts)) {
       if (n == job.nic || !there.contains(n)) continue;
       setup.sources.push_back({node.name + ", NIC " + std::to_string(n), roce_address(node.nics[n]),
                                roce_address(real.nics[n]), carry.contains(n)});
