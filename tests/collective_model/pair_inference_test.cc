@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "collective_model/inference/belief.h"
+#include "collective_model/nccl/chunking.h"
 #include "collective_model/nccl/p2p_rounds.h"
 #include "collective_model/schedule/p2p.h"
 
@@ -100,6 +102,40 @@ TEST(PairInference, SendsMayComeLate) {
   border.inference->settle(0);
   ASSERT_TRUE(border.inference->next(found));
   EXPECT_EQ(found.operation->bytes(), 6000u);
+}
+
+/// Two operations of whole chunks each look like one of twice as many.
+TEST(PairInference, SendsOfWholeChunksShowNoBorder) {
+  Border border;
+  const uint32_t chunk = p2p_cut(border.communicator, 1 << 20, true).chunk;
+  border.send(1, chunk);
+  border.send(1, chunk);
+  border.inference->finish();
+  PairInference::Found found;
+  ASSERT_TRUE(border.inference->next(found));
+  EXPECT_FALSE(found.unique);
+  EXPECT_TRUE(found.border_open);
+  EXPECT_EQ(Beliefs::judge(found).confidence, 0.5);
+  EXPECT_EQ(Beliefs::judge(found).explanations, 2u);
+}
+
+/// Of several messages that a rank receives the last one's size is not known.
+TEST(PairInference, AnUnknownSizeIsOneOfMany) {
+  Border border;
+  border.receive(1, 32768, 2);
+  border.answer(1, 2);
+  border.inference->finish();
+  PairInference::Found found;
+  ASSERT_TRUE(border.inference->next(found));
+  EXPECT_FALSE(found.unique);
+  EXPECT_FALSE(found.border_open);
+  ASSERT_EQ(found.unknown.size(), 1u);
+  EXPECT_EQ(found.unknown[0].least, 32769u);
+  EXPECT_EQ(found.unknown[0].most, 65536u);
+  const Belief belief = Beliefs::judge(found);
+  EXPECT_EQ(belief.explanations, 32768u);
+  EXPECT_LT(belief.confidence, 0.01);
+  EXPECT_GT(belief.confidence, 1.0 / 32768);
 }
 
 TEST(PairInference, WhatNoSendHasIsLost) {

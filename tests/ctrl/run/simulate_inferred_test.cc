@@ -92,7 +92,21 @@ TEST(Inferred, OperationsOfEveryKind) {
       const InferredReport& o = found.operations[i];
       EXPECT_TRUE(o.right) << i << ": " << o.operation;
       EXPECT_TRUE(i == 0 || o.wrong_sizes == 0) << i << ": " << o.operation;
+      EXPECT_EQ(o.unique, o.confidence == 1) << i << ": " << o.operation;
+      EXPECT_EQ(o.unique, o.explanations == 1u) << i << ": " << o.operation;
     }
+  }
+}
+
+/// An all-gather and a reduce-scatter look alike; the configuration names the former.
+TEST(Inferred, WhatElseItMayHaveBeenIsSaid) {
+  Job job;
+  job.collective = "all_gather";
+  const RunReport report = job.run();
+  for (const InferredReport& o : report.jobs[0].inferred->operations) {
+    EXPECT_FALSE(o.unique);
+    EXPECT_LT(o.confidence, 1);
+    EXPECT_NE(o.other.find("reduce_scatter ring simple"), std::string::npos) << o.other;
   }
 }
 

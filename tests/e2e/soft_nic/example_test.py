@@ -38,7 +38,7 @@ class Example(stage.Stage):
         said = ran.stdout + ran.stderr
         junit = self.folder / "drill.xml"
         self.assertTrue(junit.exists(), said)
-        drill = next(case for case in ElementTree.parse(junit).getroot().iter("testcase") if case.get("name") == "port flap")
+        drill = next(case for case in ElementTree.parse(junit).getroot().iter("testcase") if case.get("name") == "leaf reboots")
         return ran.returncode, said, drill
 
     def test_a_program_that_repeats_soon_passes(self):
@@ -46,13 +46,13 @@ class Example(stage.Stage):
         self.assertIsNone(drill.find("failure"), said)
         self.assertEqual(status, 0, said)
         self.assertRegex(said, r"(?m)^ *1024 +[1-9]\d+ ")  # perftest's row
-        self.assertIn("drill 'port flap' at 12.000 s: passed", said)
+        self.assertIn("drill 'leaf reboots' at 12.000 s: passed", said)
 
     def test_a_program_that_waits_long_fails(self):
         status, said, drill = self.example("fail")
         self.assertIsNotNone(drill.find("failure"), said)
         self.assertEqual(status, stage.NOT_FAITHFUL, said)
-        self.assertRegex(said, re.compile(r"drill 'port flap' at 12.000 s: FAILED|failed", re.I))
+        self.assertRegex(said, re.compile(r"drill 'leaf reboots' at 12.000 s: FAILED|failed", re.I))
 
     def test_what_is_missing_is_named(self):
         ran = subprocess.run([stage.ROOT / "tools/drill_example", "--build", "/nowhere"], check=False, capture_output=True, text=True)
