@@ -347,56 +347,6 @@ bool PairInference::explains(const Operation& operation, uint32_t connection) co
   return bytes ? fits(pair, *bytes, false) : !seen(pair);
 }
 
-/// It shows where the first operation ends: what ranks send ends with less than a chunk, or credits
-/// tell one operation from the next.
-bool PairInference::border_shows() const {
-  return std::ranges::all_of(ranks_, [&](const Rank& rank) {
-    const Part& part = rank.parts.front();
-    bool receives = false, sends_chunks = false;
-    for (const uint32_t c : rank.connections) {
-      const Use& u = part.uses[c];
-      if (u.messages == 0) continue;
-      if (connections_[c].to_real) {
-        receives = true;
-        // Eight are granted at first, and more once the first ones were used.
-        if (u.messages >= Chunking::kBufferSteps && is_chunk(u.size)) return false;
-      } else {
-        sends_chunks |= u.last == u.size && is_chunk(u.size);
-      }
-    }
-    return !sends_chunks || (receives && !part.still);
-  });
-}
-
-/// Of pairs of which it cannot be said to the byte how much they have.
-std::vector<PairInference::Found::Unknown> PairInference::unknown_sizes(
-    const std::optional<Operation>& taken) const {
-  std::vector<Found::Unknown> all;
-  if (!taken) return all;
-  std::vector<uint64_t> known;
-  for (const Pair& pair : pairs_) {
-    if (!seen(pair) || !exact(pair, true)) continue;
-    if (const auto bytes = pair_bytes(communicator_, *taken, pair.from, pair.to)) {
-      known.push_back(*bytes);
-    }
-  }
-  for (const Pair& pair : pairs_) {
-    if (!seen(pair) || exact(pair, true)) continue;
-    const auto bytes = pair_bytes(communicator_, *taken, pair.from, pair.to);
-    if (!bytes) continue;
-    Found::Unknown one{*bytes, 0, 0, std::ranges::find(known, *bytes) != known.end()};
-    uint64_t last = 0;
-    for (const uint32_t c : pair.connections) {
-      one.most += use(pair, c).bytes;
-      last = std::max<uint64_t>(last, use(pair, c).size);
-    }
-    one.most = std::max(one.most, *bytes);
-    one.least = std::min(one.most - std::min(last, one.most) + 1, *bytes);
-    if (std::ranges::find(all, one) == all.end()) all.push_back(one);
-  }
-  return all;
-}
-
 bool PairInference::next(Found& found) {
   if (lost_ || ranks_.empty()) return false;
   for (const Rank& rank : ranks_) {

@@ -1,7 +1,8 @@
-// PairInference: from the bytes of pairs of ranks to what all ranks do.
+// PairInference: from the bytes of pairs of ranks to what all ranks do, and what is not known of them.
 #include <algorithm>
 
 #include "collective_model/inference/pair_inference.h"
+#include "collective_model/nccl/chunking.h"
 #include "collective_model/schedule/p2p.h"
 
 namespace understudy {
@@ -77,6 +78,56 @@ std::optional<Operation> PairInference::of_sizes(
   const auto found = pair_operation(communicator_, real);
   if (!found) return std::nullopt;
   return *found;
+}
+
+/// It shows where the first operation ends: what ranks send ends with less than a chunk, or credits
+/// tell one operation from the next.
+bool PairInference::border_shows() const {
+  return std::ranges::all_of(ranks_, [&](const Rank& rank) {
+    const Part& part = rank.parts.front();
+    bool receives = false, sends_chunks = false;
+    for (const uint32_t c : rank.connections) {
+      const Use& u = part.uses[c];
+      if (u.messages == 0) continue;
+      if (connections_[c].to_real) {
+        receives = true;
+        // Eight are granted at first, and more once the first ones were used.
+        if (u.messages >= Chunking::kBufferSteps && is_chunk(u.size)) return false;
+      } else {
+        sends_chunks |= u.last == u.size && is_chunk(u.size);
+      }
+    }
+    return !sends_chunks || (receives && !part.still);
+  });
+}
+
+/// Of pairs of which it cannot be said to the byte how much they have.
+std::vector<PairInference::Found::Unknown> PairInference::unknown_sizes(
+    const std::optional<Operation>& taken) const {
+  std::vector<Found::Unknown> all;
+  if (!taken) return all;
+  std::vector<uint64_t> known;
+  for (const Pair& pair : pairs_) {
+    if (!seen(pair) || !exact(pair, true)) continue;
+    if (const auto bytes = pair_bytes(communicator_, *taken, pair.from, pair.to)) {
+      known.push_back(*bytes);
+    }
+  }
+  for (const Pair& pair : pairs_) {
+    if (!seen(pair) || exact(pair, true)) continue;
+    const auto bytes = pair_bytes(communicator_, *taken, pair.from, pair.to);
+    if (!bytes) continue;
+    Found::Unknown one{*bytes, 0, 0, std::ranges::find(known, *bytes) != known.end()};
+    uint64_t last = 0;
+    for (const uint32_t c : pair.connections) {
+      one.most += use(pair, c).bytes;
+      last = std::max<uint64_t>(last, use(pair, c).size);
+    }
+    one.most = std::max(one.most, *bytes);
+    one.least = std::min(one.most - std::min(last, one.most) + 1, *bytes);
+    if (std::ranges::find(all, one) == all.end()) all.push_back(one);
+  }
+  return all;
 }
 
 }  // namespace understudy
