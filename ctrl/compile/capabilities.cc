@@ -44,6 +44,8 @@ constexpr Cell kPaced =
 constexpr Cell kQueues =
     no("no meaning with [topology], [queues], [[traffic]] or job.inner = "
        "\"packets\": classes are those of [queues]");
+constexpr Cell kOneQueue =
+    no("acknowledgements that have a class of their own wait for no data: take \"shared\"");
 constexpr Cell kRates =
     no("with [topology], [queues], [[traffic]] or job.inner = \"packets\" every "
        "link has a rate");
@@ -110,6 +112,12 @@ constexpr Capability kTable[] = {
      find_both_kinds_alone,
      {kAbsent, kYes, kAbsent, kAbsent}},
     {"`[[nic]]`: what NICs of emulated nodes take", find_nics, {kYes, kYes, kYes, kYes}},
+    {"`[[nic]]` of a real node: how its acknowledgements leave",
+     find_real_nics,
+     {kYes, kAbsent, kAbsent, no("run's real node has its own NIC, which does that itself")}},
+    {"`acks = \"behind_data\"` with `control_class = \"separate\"`",
+     find_separate_queue,
+     {kOneQueue, kOneQueue, kOneQueue, kOneQueue}},
     {"`[topology]`", find_topology, {kYes, kYes, kYes, kYes}},
     {"`[topology] reconverge`: routes leave out links that are down",
      find_reconverge,

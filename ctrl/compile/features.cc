@@ -323,6 +323,23 @@ Found find_nics(const Asked& asked, RealSide) {
   return std::nullopt;
 }
 
+Found find_real_nics(const Asked& asked, RealSide) {
+  for (const NodeConfig& node : asked.config.nodes) {
+    const bool any =
+        std::ranges::any_of(node.nics, [](const NicConfig& nic) { return nic.limits.any(); });
+    if (any && node.real) return Place{node.line, "node", "a [[nic]] of a real node"};
+  }
+  return std::nullopt;
+}
+
+Found find_separate_queue(const Asked& asked, RealSide) {
+  if (asked.config.fabric.control_class != ControlClass::kSeparate) return std::nullopt;
+  for (const NicKind& kind : asked.config.nic_kinds) {
+    if (kind.limits.acks_wait()) return Place{kind.line, "nic.acks", "\"behind_data\""};
+  }
+  return std::nullopt;
+}
+
 Found find_slowdown(const Asked& asked, RealSide) {
   for (const TrafficConfig& traffic : asked.config.traffic) {
     if (traffic.slowdown) return Place{traffic.line, "traffic", "slowdown"};

@@ -71,6 +71,8 @@ Found find_traffic_rates(const Asked& asked, RealSide side);
 Found find_slowdown(const Asked& asked, RealSide side);
 Found find_queue_pairs(const Asked& asked, RealSide side);
 Found find_nics(const Asked& asked, RealSide side);
+Found find_real_nics(const Asked& asked, RealSide side);
+Found find_separate_queue(const Asked& asked, RealSide side);
 Found find_jobs_as_rates(const Asked& asked, RealSide side);
 Found find_inner_packets(const Asked& asked, RealSide side);
 Found find_inner_as_rates(const Asked& asked, RealSide side);

@@ -253,6 +253,7 @@ ShardConfig reference_shard(const Config& config, const PortList& ports) {
     s.nodes.add(node_nic(node, port->nic, false));
     s.rates.push_back(nic.link_rate);
     s.latencies.push_back(Duration());
+    s.limits.push_back(nic.limits);
     NodeNic far;
     far.id = kNoNode - 1;
     far.real = true;
@@ -261,7 +262,9 @@ ShardConfig reference_shard(const Config& config, const PortList& ports) {
     s.nodes.add(far);
     s.rates.push_back(Rate::unlimited());
     s.latencies.push_back(Duration());
+    s.limits.emplace_back();
   }
+  if (std::ranges::none_of(s.limits, &NicLimits::any)) s.limits.clear();
   if (pfc) s.network = cables(config, node, order, s.packets);
   return s;
 }

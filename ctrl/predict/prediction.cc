@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "collective_model/predict/dimension_time.h"
+#include "ctrl/compile/ways/nic_ways.h"
 #include "ctrl/compile/ways/node_way.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/predict/operation_flows.h"
@@ -222,6 +223,9 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
     row.messages_meet =
         shape.algorithm != Algorithm::kRing || function_name(shape.collective).empty();
     row.limits = limits_of(config, shape, cut, network, row);
+    if (acks_wait(config, job) && !config.calibration) {
+      row.limits.push_back("acknowledgements and credits queue behind data in some NIC");
+    }
     row.time = row.closed_form;
     const uint64_t message = cut.loops > 0 ? cut.chunk : cut.last;
     const double answers = row.answers = answers_by_data(config, job, message);
@@ -239,7 +243,8 @@ Prediction predict_job(const Config& config, const JobConfig& job, const Tuner& 
                              !config.fabric.cut_through, answers};
       // What switches do where messages meet is the packets' matter.
       const bool meets = shared || row.messages_meet;
-      if (!meets || !config.queues.given) row.error = flow_error(shape, links);
+      const bool known = !acks_wait(config, job) && (!meets || !config.queues.given);
+      if (known) row.error = flow_error(shape, links);
     }
     if (!alone) row.error.reset();
     set_rates(job, out.communicator, row);

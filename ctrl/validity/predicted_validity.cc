@@ -44,6 +44,17 @@ void add_nic_costs(ValidityLines& lines, const Config& config, const JobConfig& 
   }
 }
 
+void add_acks_first(ValidityLines& lines, const Config& config) {
+  for (const NodeConfig& node : config.nodes) {
+    if (std::ranges::none_of(node.nics, [](const NicConfig& n) { return n.limits.acks_wait(); })) {
+      continue;
+    }
+    return lines.add("acks-first",
+                     "acknowledgements and credits go first here; in NICs like that of '" +
+                         node.name + "' they queue behind data (understudy simulate, packets)");
+  }
+}
+
 namespace {
 
 void add_others(ValidityLines& lines, const Config& config, const JobConfig& job) {
@@ -61,7 +72,7 @@ void add_nics(ValidityLines& lines, const Config& config, const PredictedJob& pr
                         std::to_string(used) + " of them, one a GPU, in understudy simulate");
 }
 
-void add_network(ValidityLines& lines, const PredictedJob& predicted) {
+void add_network(ValidityLines& lines, const Config& config, const PredictedJob& predicted) {
   const JobConfig& job = predicted.job;
   if (predicted.communicator.nodes < 2) return;
   if (!predicted.switches) {
@@ -73,6 +84,7 @@ void add_network(ValidityLines& lines, const PredictedJob& predicted) {
   lines.add("closed-form",
             std::string(predicted.as_flows ? "as flows" : "closed form") +
                 ": no queues, losses, other jobs or [[traffic]] (understudy simulate has them)");
+  add_acks_first(lines, config);
   if (!predicted.beyond.empty()) {
     lines.add(
         "beyond-closed-form",
@@ -185,7 +197,7 @@ std::vector<ValidityLine> predicted_validity(const Config& config, const Predict
   if (by_dimensions) {
     lines.add("closed-form", "closed form of a stack of dimensions: no NCCL, queues or losses");
   } else {
-    add_network(lines, predicted);
+    add_network(lines, config, predicted);
     add_others(lines, config, job);
     add_nics(lines, config, predicted);
   }

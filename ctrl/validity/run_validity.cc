@@ -102,6 +102,7 @@ void RunLines::add_network() {
   if (as_rates()) {
     lines_.add("flow-fidelity",
                "flows are rates: no queues, marks, pauses or losses (fidelity = \"packet\")");
+    add_acks_first(lines_, config_);
   }
   const bool limited = scenario_.topology != nullptr && has_limited_buffers();
   const bool packets = !as_rates() || scenario_.real_side;

@@ -22,6 +22,8 @@ namespace understudy {
 /// Adds a line if messages of the job take no time in some NIC of its emulated nodes.
 void add_nic_costs(ValidityLines& lines, const Config& config, const JobConfig& job,
                    const std::string& name = {});
+/// Of what knows no packets: adds a line if acknowledgements queue behind data in some NIC.
+void add_acks_first(ValidityLines& lines, const Config& config);
 
 /// Of a run, whose report has its ports and traffic. `flows`: all that its network carried.
 std::vector<ValidityLine> run_validity(const Scenario& scenario, const RunReport& report,

@@ -18,6 +18,7 @@ inline constexpr std::array kValidityIds =
     std::to_array<std::pair<std::string_view, ValidityKind>>({
         {"gpu-costs", ValidityKind::kLimit},
         {"nic-costs", ValidityKind::kLimit},
+        {"acks-first", ValidityKind::kLimit},
         {"calibration", ValidityKind::kLimit},
         {"machine", ValidityKind::kLimit},
         {"nvls", ValidityKind::kLimit},

@@ -39,13 +39,20 @@ struct NicLimits {
   Duration tail;       ///< from a message's last bit, or its acknowledgement's, to the program
   Duration ack_delay;  ///< from a packet's last bit to its acknowledgement in front of the link
   uint16_t ack_every = 0;  ///< packets an acknowledgement; 0: as flows say
+  /// What leaves a NIC stands in one queue, acknowledgements behind data, and so many packets of a
+  /// queue pair are handed to it before their time. 0: each packet is chosen when the link is free,
+  /// acknowledgements first.
+  uint16_t ahead = 0;
+  uint16_t again = 0;  ///< when so many of them are left the queue pair hands over more
   constexpr auto operator<=>(const NicLimits&) const = default;
 
   /// It delays messages or acknowledgements.
   constexpr bool delays() const {
     return lead > Duration() || tail > Duration() || ack_delay > Duration() || ack_every != 0;
   }
-  constexpr bool any() const { return packets.any() || delays(); }
+  constexpr bool any() const { return packets.any() || delays() || acks_wait(); }
+  /// Acknowledgements queue behind data.
+  constexpr bool acks_wait() const { return ahead != 0; }
 };
 
 }  // namespace understudy

@@ -115,6 +115,9 @@ ReplyStatus CommandExecutor::add_qp(const Command& command, Time now) {
   q.wants_payload = command.needs_payload;
   q.wants_small = command.needs_small;
   q.uncertainty = Duration();
+  if (!config_.limits.empty() && config_.limits[q.node].ack_every != 0) {
+    q.qp->set_ask_every(static_cast<uint8_t>(config_.limits[q.node].ack_every));
+  }
   faults_.on_new_qp(slot, q.node, config.sq_psn, config.rq_psn);
   parts_.network.offer(slot, now);
   return ReplyStatus::kDone;

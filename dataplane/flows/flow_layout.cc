@@ -39,6 +39,8 @@ FlowTraffic::FlowTraffic(const Graph& graph, const std::vector<FlowSpec>& flows,
   note_followers();
   nics_delay_ =
       std::ranges::any_of(graph.vertices(), [](const Vertex& v) { return v.nic.delays(); });
+  nics_queue_ =
+      std::ranges::any_of(graph.vertices(), [](const Vertex& v) { return v.nic.acks_wait(); });
 }
 
 void FlowTraffic::note_followers() {

@@ -37,7 +37,16 @@ void FlowTraffic::heard_all(uint32_t flow) {
 void FlowTraffic::line_up_answer(PacketId answer, LinkId link, Time now) {
   const Duration delay = nics_delay_ ? nic(graph_.link(link).from).ack_delay : Duration();
   if (delay > Duration()) return network_->wake_at(now + delay, answer << kWakeShift | kAnswer);
-  nics_[link].control.push_back(answer);
+  put_answer(answer, link, now);
+}
+
+/// An acknowledgement or CNP stands in front of its NIC's link.
+void FlowTraffic::put_answer(PacketId answer, LinkId link, Time now) {
+  if (acks_wait(link)) {
+    put_behind(answer, link);
+  } else {
+    nics_[link].control.push_back(answer);
+  }
   network_->ready(link, now);
 }
 
@@ -52,8 +61,7 @@ bool FlowTraffic::on_nic(Wake kind, uint32_t what, Time now) {
       return true;
     case kAnswer: {
       const LinkId link = senders_[flows_[(*network_)[what].flow].sender].first_back;
-      nics_[link].control.push_back(what);
-      network_->ready(link, now);
+      put_answer(what, link, now);
       return true;
     }
     default:

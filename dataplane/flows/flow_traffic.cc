@@ -98,6 +98,7 @@ void FlowTraffic::list(uint32_t flow, bool in_front) {
 LinkId FlowTraffic::queue(uint32_t sender, Time now) {
   Sender& s = senders_[sender];
   if (s.queued || !may_send(s)) return kNoLink;
+  if (nics_queue_ && nic(specs_[s.first].from).acks_wait()) return hand_over(sender, now);
   if (s.pacing.next() > now) {
     arm_send(sender, s.pacing.next());
     return kNoLink;
@@ -203,17 +204,21 @@ void FlowTraffic::after_control(uint32_t sender, Time now) {
   make_ready(sender, now);
 }
 
+/// If it is a CNP, the next one may follow after a while.
+void FlowTraffic::note_cnp(const NetPacket& p, Time now) {
+  if (p.kind != kCnp) return;
+  Sender& s = senders_[flows_[p.flow].sender];
+  s.cnp_waits = false;
+  s.last_cnp = now;
+}
+
 PacketId FlowTraffic::next_control_packet(LinkId nic, uint8_t blocked, Time now) {
   Nic& n = nics_[nic];
   for (size_t i = n.control_at; i < n.control.size(); ++i) {
     const PacketId id = n.control[i];
     const NetPacket& p = (*network_)[id];
     if ((blocked >> network_->class_of(p.priority) & 1) != 0) continue;
-    if (p.kind == kCnp) {
-      Sender& s = senders_[flows_[p.flow].sender];
-      s.cnp_waits = false;
-      s.last_cnp = now;
-    }
+    note_cnp(p, now);
     std::move_backward(n.control.begin() + static_cast<ptrdiff_t>(n.control_at),
                        n.control.begin() + static_cast<ptrdiff_t>(i),
                        n.control.begin() + static_cast<ptrdiff_t>(i + 1));
@@ -228,7 +233,8 @@ PacketId FlowTraffic::next_control_packet(LinkId nic, uint8_t blocked, Time now)
 
 uint32_t FlowTraffic::senders(LinkId nic) const {
   const Nic& n = nics_[nic];
-  auto count = static_cast<uint32_t>(n.control.size() - n.control_at);
+  auto count =
+      static_cast<uint32_t>(n.control.size() - n.control_at + n.handed.size() - n.handed_at);
   for (const ReadyList& list : n.ready) {
     for (uint32_t sender = list.first; sender != kNone; sender = senders_[sender].next_ready) {
       ++count;
@@ -240,6 +246,10 @@ uint32_t FlowTraffic::senders(LinkId nic) const {
 /// Of what pull() would give.
 uint64_t FlowTraffic::next_turn(LinkId nic, uint8_t blocked, Time now) const {
   const Nic& n = nics_[nic];
+  for (size_t i = n.handed_at; i < n.handed.size(); ++i) {
+    const NetPacket& p = (*network_)[n.handed[i].packet];
+    if ((blocked >> network_->class_of(p.priority) & 1) == 0) return n.handed[i].turn;
+  }
   for (size_t i = n.control_at; i < n.control.size(); ++i) {
     const NetPacket& p = (*network_)[n.control[i]];
     if ((blocked >> network_->class_of(p.priority) & 1) == 0) return 0;
@@ -257,6 +267,7 @@ uint64_t FlowTraffic::next_turn(LinkId nic, uint8_t blocked, Time now) const {
 }
 
 PacketId FlowTraffic::pull(LinkId nic, uint8_t blocked, Time now) {
+  if (acks_wait(nic)) return next_handed(nic, blocked, now);
   if (const PacketId id = next_control_packet(nic, blocked, now); id != kNoPacketId) return id;
   Nic& n = nics_[nic];
   for (unsigned tried = 0; tried < kPriorities; ++tried) {

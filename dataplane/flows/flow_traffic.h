@@ -176,6 +176,8 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
     bool timing = false;    ///< a timeout is armed
     bool stopped = false;
     bool gave_up = false;
+    uint16_t handed = 0;  ///< packets in the queue of a NIC that takes them ahead ...
+    bool full = false;    ///< ... which were too many, and are still
     bool queued = false;  ///< in its NIC's list ...
     uint64_t turn = 0;    ///< ... since then
     uint32_t next_ready = kNone;
@@ -219,12 +221,20 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   struct ReadyList {
     uint32_t first = kNone, last = kNone;  ///< senders
   };
+  struct Handed {
+    PacketId packet;
+    uint64_t turn;  ///< as Sender::turn
+  };
   /// A NIC's end of one of its cables.
   struct Nic {
     std::array<ReadyList, kPriorities> ready;  ///< senders that may send, in turn
     unsigned turn = 0;                         ///< class that sent last
     std::vector<PacketId> control;  ///< acknowledgements and CNPs that wait, from control_at
     size_t control_at = 0;
+    /// Of a NIC whose acknowledgements wait behind data, instead of both: all that it was handed,
+    /// from handed_at.
+    std::vector<Handed> handed;
+    size_t handed_at = 0;
   };
 
   // Senders.
@@ -285,6 +295,7 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   LinkId first_link(uint32_t flow) const {
     return departure_of(flow, results_[flow].packets).first;
   }
+  void note_cnp(const NetPacket& packet, Time now);
   PacketId next_control_packet(LinkId nic, uint8_t blocked, Time now);
   void on_ack(const NetPacket& packet, PacketId id, Time now);
   Rate measure_idle_path(const FlowSpec& spec, Duration& round_trip, unsigned& links) const;
@@ -301,6 +312,16 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void came_in(uint32_t flow, Time now);
   void came_back(uint32_t flow, Time now);
   void line_up_answer(PacketId answer, LinkId nic, Time now);
+  void put_answer(PacketId answer, LinkId nic, Time now);
+  // NICs whose acknowledgements wait behind data (flow_nic_queues.cc):
+  bool acks_wait(LinkId link) const {
+    return nics_queue_ && nic(graph_.link(link).from).acks_wait();
+  }
+  bool is_held_back(const Sender& s, Time now) const;
+  LinkId hand_over(uint32_t sender, Time now);
+  void put_behind(PacketId packet, LinkId link);
+  PacketId next_handed(LinkId link, uint8_t blocked, Time now);
+  void note_started(uint32_t sender, LinkId link, Time now);
   bool on_nic(Wake kind, uint32_t what, Time now);
   void count(uint32_t flow, uint64_t bytes);
   static uint64_t place(Flow& f, uint64_t from, uint64_t to);
@@ -323,6 +344,7 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   std::vector<uint32_t> first_follower_, followers_;  ///< flows that wait for it; empty: none do
   std::vector<Nic> nics_;                             ///< by link that leaves a NIC
   bool nics_delay_ = false;                           ///< some NIC does
+  bool nics_queue_ = false;                           ///< acknowledgements of some wait behind data
   FlowGroups groups_;
   size_t finished_ = 0;
   uint64_t delivered_ = 0;

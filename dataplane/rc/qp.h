@@ -54,6 +54,7 @@ class alignas(64) Qp {
   /// requester anew.
   void set_send_attributes(Psn sq_psn, uint8_t timeout, uint8_t retry_count, uint8_t rnr_retry,
                            uint8_t max_rd_atomic);
+  void set_ask_every(uint8_t packets) { base_.config.ask_every = packets; }
   void set_access(uint8_t access) { base_.config.access = access; }
   void set_min_rnr_timer(uint8_t code) { base_.config.min_rnr_timer = code; }
 

@@ -6,7 +6,6 @@ namespace understudy {
 
 namespace {
 
-constexpr uint32_t kPacketsPerAck = 64;  // rule A5: AckReq at least this often
 constexpr int64_t kLatestTimeout = 4;
 constexpr uint32_t kMaxPsnsQueued = uint32_t{1} << 23;
 
@@ -149,7 +148,8 @@ void Requester::fill(const Entry& e, OutPacket& out) const {
   if (base_.config.unreliable) {
     f.opcode = static_cast<Opcode>(static_cast<uint8_t>(f.opcode) + kUnreliable);
   } else {
-    f.ack_request = last || limited(e) || cursor_packet_ % kPacketsPerAck == kPacketsPerAck - 1;
+    const uint32_t every = base_.config.ask_every;
+    f.ack_request = last || limited(e) || cursor_packet_ % every == every - 1;
   }
   out.payload_bytes = std::min(base_.config.mtu, e.length - offset);
   out.payload = e.payload.advanced(offset);

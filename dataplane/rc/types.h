@@ -33,6 +33,7 @@ struct QpConfig {
   uint8_t min_rnr_timer = 12;
   uint8_t max_dest_rd_atomic = 16;
   uint8_t max_rd_atomic = 16;
+  uint8_t ask_every = 64;     ///< packets of a message: at least so often it asks for an ACK (A5)
   uint32_t send_queue = 512;  ///< most work requests outstanding; its memory is taken at once
   uint16_t pkey = 0xffff;
   bool migration = true;

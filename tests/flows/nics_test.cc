@@ -85,6 +85,35 @@ TEST(FlowNics, OneAcknowledgementForSeveralPackets) {
   EXPECT_EQ(fourth, 26u) << "25 fours, and the last packet";
 }
 
+/// When a flow from h0 to h1 has been acknowledged, beside one of 100 packets the other way.
+Time acknowledged_beside_data(uint16_t ahead, uint16_t again, uint64_t* back = nullptr) {
+  NicLimits nic;
+  nic.ahead = ahead;
+  nic.again = again;
+  const Graph g = pair_of({}, nic);
+  FlowRun r(g, {flow_of(g, {"h0", "s", "h1"}, 4'000), flow_of(g, {"h1", "s", "h0"}, 400'000)},
+            store_and_forward(), bare());
+  r.run();
+  EXPECT_TRUE(r.traffic.all_finished());
+  if (back != nullptr) *back = r.traffic.results()[1].packets;
+  return r.traffic.results()[0].acknowledged;
+}
+
+// The one packet is there after 2 us and two times a packet: the seventh packet of the other flow
+// has just begun to leave h1 then, or is about to. An acknowledgement takes 4 ns on each link, and
+// the switch has a packet of the other flow before it.
+TEST(FlowNics, AcknowledgementsWaitBehindWhatWasHandedOver) {
+  const Time first = acknowledged_beside_data(0, 0);
+  uint64_t packets = 0;
+  const Time all = acknowledged_beside_data(100, 99, &packets);
+  EXPECT_EQ(packets, 100u);
+  EXPECT_EQ(all, Time::zero() + kPacket * 101 + kUs * 2 + kAck)
+      << "behind the whole flow, on both links";
+  EXPECT_EQ(acknowledged_beside_data(4, 3) - first, kPacket * 4);
+  EXPECT_LT(acknowledged_beside_data(4, 0), acknowledged_beside_data(4, 3));
+  EXPECT_GT(acknowledged_beside_data(4, 0), first);
+}
+
 /// A flow that somebody hears of, as a rate.
 struct Heard : FlowListener {
   Heard(const Graph& g, uint64_t bytes, bool cut_through) : specs{FlowSpec()} {

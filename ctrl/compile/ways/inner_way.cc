@@ -5,6 +5,7 @@
 #include "collective_model/plan/nic_use.h"
 #include "collective_model/plan/symmetric_ranks.h"
 #include "collective_model/schedule/all_to_all.h"
+#include "ctrl/compile/ways/nic_ways.h"
 #include "ctrl/config/network_wanted.h"
 #include "ctrl/config/shared_place.h"
 #include "ctrl/schedule/job_schedule.h"
@@ -47,8 +48,10 @@ InnerNeed inner_need(const Config& config, const JobConfig& job) {
   }
   const auto emulated = static_cast<uint64_t>(std::ranges::count(real, false));
   const auto schedules = job_schedules(config, job);
-  if (emulated <= communicator.gpus || !schedules || takes_no_time(config, job)) return need;
-  need.plan_holds = !shares_place(config, job);
+  if (!schedules || takes_no_time(config, job)) return need;
+  need.plan_holds = !acks_wait(config, job);  // no plan knows that
+  if (emulated <= communicator.gpus) return need;
+  need.plan_holds = need.plan_holds && !shares_place(config, job);
   for (uint32_t size = 0; size < (job.group ? 1 : schedules->size()); ++size) {
     const Operation& operation = (*schedules)[size].operation;
     NicUse use;

@@ -9,8 +9,8 @@ namespace understudy {
 struct InnerNeed {
   /// The plan's times are those of packets: in each of its operations each NIC sends by one
   /// connection at most, and receives by one, where emulated ranks speak with each other, and
-  /// behind NICs are neither links between switches nor [[traffic]]; or packets take no time on
-  /// links.
+  /// behind NICs are neither links between switches nor [[traffic]], and no NIC has acknowledgements
+  /// behind data; or packets take no time on links.
   bool plan_holds = true;
   uint64_t connections = 0;  ///< between emulated ranks; of pairs of ranks an estimate
 };

@@ -15,6 +15,13 @@ Rate together(Rate rate, uint64_t lanes) {
 
 }  // namespace
 
+bool acks_wait(const Config& config, const JobConfig& job) {
+  return std::ranges::any_of(job.ranks, [&](NodeId node) {
+    return std::ranges::any_of(config.nodes[node].nics,
+                               [](const NicConfig& nic) { return nic.limits.acks_wait(); });
+  });
+}
+
 NicLimits nic_limits(const Config& config, const JobConfig& job, JobNic nic) {
   const NodeConfig& node = config.nodes[nic.first];
   NicLimits limits = node.nics[nic.second].limits;

@@ -36,6 +36,9 @@ constexpr Rate shared_rate(const NicWay& way, uint64_t pairs, uint64_t out, uint
   return slower(share(way.slowest, pairs), slower(share(way.first, out), share(way.last, in)));
 }
 
+/// Acknowledgements and credits of some NIC of the job's nodes queue behind data.
+bool acks_wait(const Config& config, const JobConfig& job);
+
 /// What a NIC of the job takes beside its link; merged ones share packets.
 NicLimits nic_limits(const Config& config, const JobConfig& job, JobNic nic);
 

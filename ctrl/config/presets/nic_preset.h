@@ -19,6 +19,8 @@ struct NicPreset {
   /// One way over PCIe: a quarter of the latency that the maker states of a small message, all of
   /// which is taken for its four crossings.
   std::optional<Duration> pcie_latency;
+  // As NicLimits; 0: it is not known, and stays ideal.
+  uint16_t ahead = 0, again = 0, ack_every = 0;
 };
 
 std::span<const NicPreset> nic_presets();

@@ -39,6 +39,8 @@ class NetworkSide {
   void offer(uint32_t slot, Time now) {
     on([&](auto& lane) { lane.offer(slot, now); });
   }
+  /// As QpScheduler says.
+  void note_delivery(uint32_t slot) { scheduler_.note_delivery(slot); }
   /// The node has something to send in this class.
   void ready(uint32_t node, uint32_t cls, Time now) {
     on([&](auto& lane) { lane.ready(node, cls, now); });

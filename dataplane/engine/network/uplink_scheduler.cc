@@ -45,8 +45,25 @@ uint32_t UplinkScheduler::show_to_switches(uint32_t packet) {
   return packet;
 }
 
+/// Of a NIC with a queue (send/nic_queues.h): the packet that goes next, and the one before it.
+std::pair<uint32_t, uint32_t> UplinkScheduler::next_queued(uint32_t node, LinkId uplink,
+                                                           uint8_t blocked, Time now) {
+  scheduler_.fill_queue(node, now);
+  uint32_t before = kNoPacket, packet = scheduler_.queues().first(node);
+  for (; packet != kNoPacket; before = packet, packet = scheduler_.behind(packet)) {
+    const Packet& p = pool_[packet];
+    const bool stopped = (blocked >> fabric_->class_of(p.tos, p.vlan_tci) & 1) != 0;
+    if (!stopped && fabric_->leaves_by(node, p.real, p.udp_src, uplink)) break;
+  }
+  return {packet, before};
+}
+
 uint64_t UplinkScheduler::next_turn(uint32_t node, LinkId uplink, uint8_t blocked, Time now) {
   constexpr uint64_t kNone = NetworkTraffic::kNoTurn;
+  if (scheduler_.queues().at(node)) {
+    const uint32_t packet = next_queued(node, uplink, blocked, now).first;
+    return packet == kNoPacket ? kNone : pool_[packet].turn;
+  }
   if (cnp_uses_uplink(node, uplink, blocked)) return 0;
   if (turn_of_line(node, kAckLine, uplink, blocked, now) != kNone) return 0;
   scheduler_.requeue(node, 0, now);
@@ -66,6 +83,10 @@ uint64_t UplinkScheduler::turn_of_line(uint32_t node, uint32_t line, LinkId upli
 }
 
 uint32_t UplinkScheduler::next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) {
+  if (scheduler_.queues().at(node)) {
+    const auto [packet, before] = next_queued(node, uplink, blocked, now);
+    return packet == kNoPacket ? packet : scheduler_.take_queued(packet, before, now);
+  }
   if (cnp_uses_uplink(node, uplink, blocked)) {
     if (const uint32_t cnp = scheduler_.take_cnp(node, now); cnp != kNoPacket)
       return show_to_switches(cnp);

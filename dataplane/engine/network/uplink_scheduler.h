@@ -2,6 +2,8 @@
 // whose class is paused, or whose path begins with another uplink, keep their place in line.
 #pragma once
 
+#include <utility>
+
 #include "dataplane/engine/send/qp_scheduler.h"
 #include "dataplane/engine/state/switched_fabric.h"
 
@@ -24,6 +26,8 @@ class UplinkScheduler {
   uint64_t next_turn(uint32_t node, LinkId uplink, uint8_t blocked, Time now);
 
  private:
+  std::pair<uint32_t, uint32_t> next_queued(uint32_t node, LinkId uplink, uint8_t blocked,
+                                            Time now);
   uint32_t next_of_line(uint32_t node, uint32_t line, LinkId uplink, uint8_t blocked, Time now);
   uint64_t turn_of_line(uint32_t node, uint32_t line, LinkId uplink, uint8_t blocked, Time now);
   bool uses_uplink(uint32_t slot, LinkId uplink, uint8_t blocked) const;

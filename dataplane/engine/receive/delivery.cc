@@ -40,11 +40,13 @@ void Delivery::handle(uint32_t packet, Time now) {
   // Packets that waited for the poll in the middle of a message delay its end as well.
   arrival_uncertainty_ = q.uncertainty = std::max(q.uncertainty, p.uncertainty);
   if (p.view.info().end) q.uncertainty = Duration();
+  network_.note_delivery(slot);
   if (p.kind == PacketKind::kTrain) {
     q.qp->on_train(now, p.before, p.before_bytes, p.view, pool_.buffer(packet));
   } else {
     q.qp->on_packet(now, p.view, pool_.buffer(packet));
   }
+  network_.note_delivery(kNoSlot);
   pool_.release(packet);
   pacing_.note_answer(slot, now);
   if (q.ack_pending) return;

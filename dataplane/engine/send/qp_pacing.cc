@@ -12,6 +12,8 @@ bool QpPacing::try_start(uint32_t slot, uint32_t line, Time now) {
   }
   if (next == NextPacket::kRequest && !q.control->window_open(q.qp->next_psn())) return false;
   if (q.control->next() <= now) return true;
+  // At the link's rate a NIC with a queue is handed packets before their time.
+  if (hands_ahead(q.node) && !q.control->slower_than(config_.rates[q.node])) return true;
   if (q.control->pace_alarm().set(q.control->next())) {
     events_.push(q.control->next(), EventKind::kPace, slot);
   }

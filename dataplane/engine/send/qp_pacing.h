@@ -53,6 +53,9 @@ class QpPacing {
   void snapshot(std::vector<ControlCounters>& out) const;
 
  private:
+  bool hands_ahead(uint32_t node) const {
+    return !config_.limits.empty() && config_.limits[node].acks_wait();
+  }
   void note_paced_start(QpControl& control, const Packet& packet, uint32_t slot, Time now);
   void set_controller_alarm(uint32_t slot);
 

@@ -17,10 +17,16 @@ QpScheduler::QpScheduler(ShardState& state, QpPacing& pacing, CnpQueue& cnps)
       qps_(state.qps),
       pacing_(pacing),
       cnps_(cnps),
+      queues_(state),
       lines_(state.config.nodes.nics().size() * kLines),
       finished_(state.config.nodes.nics().size()) {}
 
 QpScheduler::Next QpScheduler::take(uint32_t node, uint32_t cls, Time now) {
+  if (queues_.at(node)) {
+    fill_queue(node, now);
+    if (queues_.empty(node)) return {};
+    return {take_queued(queues_.first(node), kNoPacket, now), kNoSlot};
+  }
   if (cls == config_.control_class()) {
     if (const uint32_t cnp = take_cnp(node, now); cnp != kNoPacket) return {cnp, kNoSlot};
     if (const Next ack = take_from_line(node, kAckLine, now); ack.packet != kNoPacket) return ack;
@@ -82,6 +88,7 @@ bool QpScheduler::add_finished(uint32_t packet, Time now) {
   queue.last = packet;
   ++queue.waiting;
   append(qps_.finished_slot(node), 0, now);
+  if (queues_.at(node)) hand_over_line(node, 0, now);
   return true;
 }
 
@@ -89,11 +96,11 @@ uint32_t QpScheduler::take_finished(uint32_t node, Time now) {
   Finished& queue = finished_[node];
   const uint32_t id = queue.first;
   queue.first = pool_.links()[id];
-  --queue.waiting;
+  if (!queues_.at(node)) --queue.waiting;  // else it waits on in its NIC's queue
   Packet& p = pool_[id];
   p.link = link_id(node, true, 0);
   p.head = p.tail = p.due = now;
-  if (queue.waiting != 0) append(qps_.finished_slot(node), 0, now);
+  if (queue.first != kNoPacket) append(qps_.finished_slot(node), 0, now);
   return id;
 }
 
@@ -144,6 +151,7 @@ uint32_t QpScheduler::take_starved() {
 }
 
 void QpScheduler::remove(uint32_t slot) {
+  queues_.remove(slot);
   QpSlot& q = qps_[slot];
   for (uint32_t line = 0; line < kLines; ++line) {
     ReadyLine& ready = lines_[q.node * kLines + line];

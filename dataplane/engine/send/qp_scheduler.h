@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dataplane/engine/send/cnp_queue.h"
+#include "dataplane/engine/send/nic_queues.h"
 #include "dataplane/engine/send/qp_pacing.h"
 #include "dataplane/engine/state/shard_state.h"
 
@@ -30,8 +31,9 @@ class QpScheduler {
   QpScheduler(ShardState& state, QpPacing& pacing, CnpQueue& cnps);
 
   /// Puts the queue pair in `slot` into this line if it has something that may start. True if it
-  /// stands there.
+  /// stands there, or its NIC has a queue (nic_queues.h) in which something waits.
   bool line_up(uint32_t slot, uint32_t line, Time now) {
+    if (queues_.at(qps_[slot].node)) return hand_over(slot, line, now);
     const bool queued = qps_[slot].queued[line];
     if (!queued && pacing_.try_start(slot, line, now)) append(slot, line, now);
     return qps_[slot].queued[line];
@@ -46,6 +48,7 @@ class QpScheduler {
   Next take(uint32_t node, uint32_t cls, Time now);
   /// Whether the node has more to send in this class, or may have it.
   bool has_more(uint32_t node, uint32_t cls) const {
+    if (queues_.at(node) && !queues_.empty(node)) return true;
     const ReadyLine& line = lines_[node * kLines + cls];
     if (line.first != kNoSlot || line.sending != kNoSlot) return true;
     if (cls != config_.control_class()) return false;
@@ -69,6 +72,17 @@ class QpScheduler {
   bool is_starved() const { return first_starved_ != kNoLine; }
   bool can_feed() const { return is_starved() && pool_.available(PacketSide::kOutbound) != 0; }
   uint32_t take_starved();
+
+  // Of NICs with a queue:
+  /// A packet for the queue pair in `slot` is being handled (kNoSlot: no more): its acknowledgement
+  /// stands before what its program posts then.
+  void note_delivery(uint32_t slot) { delivery_ = slot; }
+  const NicQueues& queues() const { return queues_; }
+  /// What stands in line for want of a free packet, or tells of marks, goes into the queue.
+  void fill_queue(uint32_t node, Time now);
+  uint32_t behind(uint32_t packet) { return queues_.behind(packet); }
+  /// `packet` of its node's queue, behind `before` (kNoPacket: the first), goes onto the wire.
+  uint32_t take_queued(uint32_t packet, uint32_t before, Time now);
 
   // For choosing among several uplinks (uplink_scheduler.h):
   ReadyLine& line(uint32_t node, uint32_t line) { return lines_[node * kLines + line]; }
@@ -96,6 +110,10 @@ class QpScheduler {
   };
 
   Next take_from_line(uint32_t node, uint32_t line, Time now);
+  bool hand_over(uint32_t slot, uint32_t line, Time now);
+  void hand_over_line(uint32_t node, uint32_t line, Time now);
+  void hand_over_more(uint32_t slot, uint32_t line, Time now);
+  void push_queued(uint32_t packet);
 
   const ShardConfig& config_;
   PacketPool& pool_;
@@ -103,6 +121,8 @@ class QpScheduler {
   QpTable& qps_;
   QpPacing& pacing_;
   CnpQueue& cnps_;
+  NicQueues queues_;
+  uint32_t delivery_ = kNoSlot;
   SwitchedFabric* turns_ = nullptr;  ///< null: nobody compares turns
   BigArray<ReadyLine> lines_;        ///< [node * kLines + line]
   std::vector<Finished> finished_;   ///< by position in the node table

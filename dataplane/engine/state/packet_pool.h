@@ -50,6 +50,7 @@ struct Packet {
   Qpn qpn = 0;           ///< of the emulated end; kThrough: of the one it goes to
   uint32_t owner = 0;    ///< generation of that queue pair's slot; see belongs()
   uint64_t id = 0;
+  uint64_t turn = 0;  ///< kToReal, kRaw: when a NIC was handed it that takes packets ahead
   uint64_t damage = 0;
   uint32_t before = 0;  ///< kTrain: packets in front of the last, which `view` is ...
   uint32_t before_bytes = 0, before_wire_bytes = 0;  ///< ... each with this payload

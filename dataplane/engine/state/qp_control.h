@@ -61,6 +61,7 @@ class QpControl {
   void ready(Time now) { pacing_.ready(now); }
   /// Whether the window lets the request packet with this PSN start.
   bool window_open(Psn next) const { return log_.in_flight(next) < controller_->window(); }
+  bool slower_than(Rate line) const { return controller_->rate() < line; }
   Time deadline() const { return controller_->deadline(); }
   Alarm& pace_alarm() { return pace_alarm_; }
   Alarm& controller_alarm() { return controller_alarm_; }

@@ -34,8 +34,35 @@ TEST(Nics, AllKeysAreRead) {
   EXPECT_EQ(nic.ack_every, 4);
 }
 
+TEST(Nics, AcknowledgementsMayQueueBehindData) {
+  EXPECT_FALSE(limits_of("acks = \"first\"\n").acks_wait());
+  NicLimits nic = limits_of("acks = \"behind_data\"\n");
+  EXPECT_EQ(nic.ahead, 64);
+  EXPECT_EQ(nic.again, 63);
+  nic = limits_of("acks = \"behind_data\"\nahead = 8\n");
+  EXPECT_EQ(nic.ahead, 8);
+  EXPECT_EQ(nic.again, 7);
+  nic = limits_of("acks = \"behind_data\"\nahead = 8\nagain = 0\n");
+  EXPECT_EQ(nic.again, 0);
+  EXPECT_TRUE(nic.any());
+  nic = limits_of("preset = \"rdma_rxe\"\n");
+  EXPECT_EQ(nic.ahead, 64);
+  EXPECT_EQ(nic.again, 14);
+  EXPECT_EQ(nic.ack_every, 66);
+  EXPECT_FALSE(limits_of("preset = \"rdma_rxe\"\nacks = \"first\"\n").acks_wait());
+}
+
+// A reference node plays that, and nothing else.
+TEST(Nics, AReferenceNodeMayHaveOneThatQueues) {
+  const ConfigResult config = load_config_text(
+      text_of("acks = \"behind_data\"\n", "nic = \"n\"\nreal = true\n"), "nic.toml");
+  ASSERT_TRUE(config) << describe(config.error());
+  EXPECT_TRUE(config->nodes[0].nics[0].limits.acks_wait());
+}
+
 TEST(Nics, APresetIsWhereTheyStart) {
   for (const NicPreset& preset : nic_presets()) {
+    if (preset.ahead != 0) continue;  // of a program, which has no limits of hardware
     const std::string key = "preset = \"" + std::string(preset.name) + "\"\n";
     EXPECT_TRUE(limits_of(key).packets.any()) << preset.name;
     EXPECT_FALSE(preset.source.empty());
@@ -52,6 +79,13 @@ TEST(Nics, WrongOnesAreNamed) {
       {text_of("pcie = { lanes = 16 }\n"), {"nic.toml:4: nic.pcie.lanes"}},
       {text_of("ack_delay = \"1us\"\n"), {"nic.toml:4: nic.ack_delay", "\"1us\"", "at most"}},
       {text_of("ack_every = 0\n"), {"nic.toml:4: nic.ack_every"}},
+      {text_of("acks = \"last\"\n"), {"nic.toml:4: nic.acks", "behind_data"}},
+      {text_of("ahead = 8\n"), {"nic.toml:4: nic.ahead", "acks = \"behind_data\""}},
+      {text_of("acks = \"first\"\nagain = 8\n"), {"nic.toml:5: nic.again", "behind_data"}},
+      {text_of("acks = \"behind_data\"\nahead = 8\nagain = 8\n"),
+       {"nic.toml:6: nic.again", "less than ahead, 8"}},
+      {text_of("acks = \"behind_data\"\ncompletion = \"1us\"\n", "nic = \"n\"\nreal = true\n"),
+       {"nic.toml:12: node.nic", "reference node"}},
       {text_of("[[nic]]\nname = \"n\"\n"), {"nic.toml:5: nic.name", "line 2"}},
       {text_of("", "nic = \"m\"\n"), {"nic.toml:10: node.nic", "no [[nic]] of this name"}},
       {text_of("", "nic = \"n\"\nreal = true\n"), {"nic.toml:10: node.nic", "real node"}},

@@ -201,6 +201,17 @@ const std::map<std::string_view, Example>& examples() {
          p.emulated = "nic = \"n\"\n";
          p.more = "[[nic]]\nname = \"n\"\npreset = \"connectx-6\"\n";
        }},
+      {"`[[nic]]` of a real node: how its acknowledgements leave",
+       [](Parts& p) {
+         p.node = "nic = \"n\"\n";
+         p.more = "[[nic]]\nname = \"n\"\nacks = \"behind_data\"\n";
+       }},
+      {"`acks = \"behind_data\"` with `control_class = \"separate\"`",
+       [](Parts& p) {
+         p.fabric = "control_class = \"separate\"\n";
+         p.emulated = "nic = \"n\"\n";
+         p.more = "[[nic]]\nname = \"n\"\nacks = \"behind_data\"\n";
+       }},
       {"`[topology]`", [](Parts& p) { p.more = kTopology; }},
       {"`[topology] reconverge`: routes leave out links that are down",
        [](Parts& p) { p.more = std::string(kTopology) + "reconverge = \"1ms\"\n"; }},

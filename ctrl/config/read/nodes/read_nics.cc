@@ -23,7 +23,7 @@ class NicReader {
     kind.line = table_.line();
     table_.require("name", "a name of letters, digits, '-', '_' and '.'");
     if (const auto name = table_.text("name")) read_name(*name, kind);
-    read_preset();
+    read_preset(kind.limits);
     if (const auto packets = table_.integer("packets_per_second", 1, kPsPerSecond)) {
       packets_per_second_ = static_cast<uint64_t>(packets->value);
     }
@@ -37,6 +37,7 @@ class NicReader {
     kind.limits.tail = latency_;
     if (const auto time = table_.duration("completion")) kind.limits.tail += time->value;
     read_acknowledgements(kind.limits);
+    read_queue(kind.limits);
     table_.finish();
     context_.config.nic_kinds.push_back(std::move(kind));
   }
@@ -55,7 +56,7 @@ class NicReader {
     }
   }
 
-  void read_preset() {
+  void read_preset(NicLimits& limits) {
     const auto name = table_.text("preset");
     if (!name) return;
     std::vector<std::string_view> names;
@@ -65,6 +66,9 @@ class NicReader {
       packets_per_second_ = preset.packets_per_second;
       rate_ = preset.pcie;
       latency_ = preset.pcie_latency.value_or(Duration());
+      limits.ahead = preset.ahead;
+      limits.again = preset.again;
+      limits.ack_every = preset.ack_every;
       return;
     }
     table_.unknown_word(*name, "preset", names);
@@ -90,6 +94,46 @@ class NicReader {
         "at most pcie.latency and completion together: a NIC acknowledges no later than it "
         "tells its program");
   }
+
+  /// Whether acknowledgements go first, or stand in one queue with what queue pairs hand over.
+  void read_queue(NicLimits& limits) {
+    const std::vector<std::string_view> words = {"first", "behind_data"};
+    if (const auto word = table_.text("acks")) {
+      if (word->value == words[0]) {
+        limits.ahead = limits.again = 0;
+      } else if (word->value == words[1]) {
+        if (!limits.acks_wait()) set_ahead(limits, kAhead);
+      } else {
+        table_.unknown_word(*word, "acks", words);
+      }
+    }
+    const auto ahead = table_.integer("ahead", 1, kMostAhead);
+    if (ahead && needs_queue(limits, *ahead, "ahead")) {
+      set_ahead(limits, static_cast<uint16_t>(ahead->value));
+    }
+    const auto again = table_.integer("again", 0, kMostAhead - 1);
+    if (!again || !needs_queue(limits, *again, "again")) return;
+    if (again->value >= limits.ahead) {
+      return table_.error(again->line, "again", std::to_string(again->value),
+                          "less than ahead, " + std::to_string(limits.ahead));
+    }
+    limits.again = static_cast<uint16_t>(again->value);
+  }
+
+  static void set_ahead(NicLimits& limits, uint16_t ahead) {
+    limits.ahead = ahead;
+    limits.again = static_cast<uint16_t>(ahead - 1);
+  }
+
+  bool needs_queue(const NicLimits& limits, const Located<int64_t>& value, const char* key) {
+    if (limits.acks_wait()) return true;
+    table_.error(value.line, key, std::to_string(value.value),
+                 "acks = \"behind_data\" with it: else nothing is handed to the NIC ahead");
+    return false;
+  }
+
+  static constexpr int64_t kMostAhead = 4096;
+  static constexpr uint16_t kAhead = 64;
 
   ReadContext& context_;
   TableReader table_;

@@ -192,6 +192,14 @@ void expand(TableReader& table, const NodeGroup& group, NodeConfig node, ReadCon
   }
 }
 
+/// What a reference node of simulate can play.
+bool may_have_nic(const NodeConfig& node) {
+  return !node.kernel && std::ranges::all_of(node.nics, [](const NicConfig& nic) {
+    return nic.limits.acks_wait() && !nic.limits.packets.any() &&
+           nic.limits.lead + nic.limits.tail + nic.limits.ack_delay == Duration();
+  });
+}
+
 void read_node(const TomlNode& toml, ReadContext& context) {
   TableReader table(toml, "node", context.errors);
   NodeGroup group;
@@ -227,8 +235,11 @@ void read_node(const TomlNode& toml, ReadContext& context) {
   } else if (const auto on_wire = table.boolean("real")) {
     node.real = on_wire->value;
   }
-  if (const TomlNode* nic = table.any("nic"); node.real && nic != nullptr) {
-    table.error(nic->line, "nic", nic->describe(), "a real node has a NIC of its own");
+  const TomlNode* nic = table.any("nic");
+  if (nic != nullptr && node.real && !may_have_nic(node)) {
+    table.error(nic->line, "nic", nic->describe(),
+                "a real node has a NIC of its own; of a reference node a [[nic]] says how its "
+                "acknowledgements leave (acks, ahead, again, ack_every), and no more");
   }
   read_overrides(table, group.count <= 1 && node.nics.size() == 1, group);
   table.finish();

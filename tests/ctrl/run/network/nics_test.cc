@@ -77,5 +77,32 @@ TEST(Nics, SmallMessagesTakeAsMuchLongerAsTheirHops) {
   EXPECT_LT(more, (lead + tail) * 15);
 }
 
+std::string queueing(const std::string& job) {
+  std::string text = text_of(job);
+  const std::string preset = "preset = \"connectx-6\"\n";
+  text.replace(text.find(preset), preset.size(),
+               "acks = \"behind_data\"\npcie = { latency = \"100ns\" }\n");
+  return text;
+}
+
+// Messages between emulated ranks go packet by packet then, if nobody says otherwise.
+TEST(Nics, NoPlanKnowsAcknowledgementsThatWait) {
+  const RunReport packets = simulated(config_of(queueing("algorithm = \"ring\"\n")));
+  EXPECT_EQ(packets.jobs[0].model, "packets");
+  EXPECT_TRUE(packets.verdict.faithful);
+  const RunReport times =
+      simulated(config_of(queueing("inner = \"times\"\nalgorithm = \"ring\"\n")));
+  EXPECT_FALSE(times.verdict.faithful);
+  EXPECT_TRUE(times.verdict.not_judged);
+  EXPECT_FALSE(times.jobs[0].not_judged.empty());
+}
+
+TEST(Nics, ACaptureOfSuchNicsHolds) {
+  const Config config = config_of(queueing("algorithm = \"ring\"\nchannels = 2\n"));
+  const ScratchFile capture("nics.pcapng");
+  simulated(config, capture.path());
+  EXPECT_TRUE(judged(capture.path(), &config).findings.hold());
+}
+
 }  // namespace
 }  // namespace understudy
