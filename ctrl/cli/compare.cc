@@ -5,18 +5,36 @@
 
 #include "ctrl/cli/commands.h"
 #include "ctrl/compare/comparison.h"
+#include "ctrl/compare/real_comparison.h"
 
 namespace understudy {
 namespace {
 
 struct CompareArguments {
   std::string config;
-  bool no_flow = false, no_packets = false, json = false, quiet = false;
+  bool no_flow = false, no_packets = false, json = false, quiet = false, real = false;
 };
+
+int run_compare_real(const Config& config, const CompareArguments& arguments) {
+  std::function<void(const std::string&)> progress;
+  if (!arguments.quiet) {
+    progress = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  }
+  const auto comparison = compare_real(config, progress);
+  if (!comparison) {
+    std::fprintf(stderr, "%s\n", comparison.error().text.c_str());
+    return kExitBadInput;
+  }
+  const std::string text = arguments.json ? real_comparison_json(config, *comparison)
+                                          : real_comparison_text(*comparison);
+  std::fputs(text.c_str(), stdout);
+  return comparison->wrong.empty() ? kExitOk : kExitNotFaithful;
+}
 
 int run_compare(const CompareArguments& arguments) {
   const auto config = load_or_complain(arguments.config);
   if (!config) return kExitBadInput;
+  if (arguments.real) return run_compare_real(*config, arguments);
   if (config->jobs.empty() && config->traffic.empty()) {
     std::fprintf(stderr, "%s: there is no [[job]] and no [[traffic]] to compare\n",
                  config->path.c_str());
@@ -51,9 +69,19 @@ void add_compare(CLI::App& app, int& status) {
   command->add_option("config", arguments->config, "Configuration (TOML)")->required();
   command->add_flag("--no-flow", arguments->no_flow, "Leave out the run as flows");
   command->add_flag("--no-packets", arguments->no_packets, "Leave out the run packet by packet");
+  command
+      ->add_flag(
+          "--real", arguments->real,
+          "Instead: run its jobs in virtual time with every node real (reference nodes), and "
+          "with its own real nodes among emulated ones, and print how far iterations differ, "
+          "worst first")
+      ->excludes("--no-flow")
+      ->excludes("--no-packets");
   command->add_flag("--json", arguments->json, "Print JSON");
   command->add_flag("--quiet", arguments->quiet, "No lines of progress");
-  command->footer("Example: understudy compare configs/emulated_ranks.toml");
+  command->footer(
+      "Example: understudy compare configs/emulated_ranks.toml\n"
+      "         understudy compare --real configs/two_real_nodes.toml");
   command->callback([arguments, &status] { status = run_compare(*arguments); });
 }
 

@@ -135,6 +135,7 @@ void ReferenceJob::add_reference(CollectiveReport& report, size_t operation) con
       report.wrong_elements = report.wrong_elements.value_or(0) + own.wrong_elements;
     }
     if (ranks_.size() > 1) report.by_node.push_back(own.end - own.entry);
+    report.entry_by_node.push_back(own.entry);
   }
   report.node_reported = end - entry;
   if (!report.entry.is_never()) return;

@@ -46,9 +46,11 @@ struct CollectiveReport {
   uint32_t communicator = 0;  ///< of JobReport::communicators
   Time entry;
   Duration modelled;
-  Duration measured;                       ///< as the emulated environment saw it
-  std::optional<Duration> node_reported;   ///< as the real node's program measured it
-  std::vector<Duration> by_node;           ///< the same of several real nodes, each for itself
+  Duration measured;                      ///< as the emulated environment saw it
+  std::optional<Duration> node_reported;  ///< as the real node's program measured it
+  std::vector<Duration> by_node;          ///< the same of several real nodes, each for itself
+  /// When each of the reference nodes that is real entered; not in the JSON.
+  std::vector<Time> entry_by_node;
   Duration lateness;                       ///< most on one chain of dependent departures, in sum
   uint64_t size_mismatches = 0;            ///< messages whose length was not the schedule's
   std::optional<uint64_t> wrong_elements;  ///< where each operation is verified (reference node)
