@@ -85,6 +85,9 @@ TEST(PredictedValidity, InsideNodes) {
   EXPECT_FALSE(ids(nic + named + job(kReduce)).contains("nic-costs"));
   const std::string rates = "[[nic]]\nname = \"n\"\npreset = \"connectx-7\"\nack_every = 4\n";
   EXPECT_TRUE(ids(rates + named + job(kReduce)).contains("nic-costs"));
+  EXPECT_FALSE(ids(rates + named + job(kReduce)).contains("acks-first"));
+  const std::string queue = "[[nic]]\nname = \"n\"\nacks = \"behind_data\"\n";
+  EXPECT_TRUE(ids(queue + named + job(kReduce)).contains("acks-first"));
   EXPECT_FALSE(ids(nodes(4) + job(kReduce) + measured(kFrom)).contains("nic-costs"));
   EXPECT_TRUE(ids(nodes(2, 4) + job(kReduce)).contains("intra-node"));
   EXPECT_FALSE(ids(nodes(2) + job(kReduce)).contains("intra-node"));
