@@ -172,6 +172,7 @@ class Settings {
         add("WORLD_SIZE", std::to_string(job_rank_count(config_, job_)),
             "real and emulated ranks together; torchrun sets it by --nnodes and --nproc-per-node");
         break;
+      case NcclJoinConfig::Way::kRendezvous:  // torchrun sets all of it
       case NcclJoinConfig::Way::kFile:
         break;
     }
@@ -322,6 +323,28 @@ std::string ranks_text(const Config& config, const JobConfig& job) {
   return text;
 }
 
+/// Each real node's command line: they differ in who serves the rendezvous' store, and in their
+/// addresses. torch 1.x has no --local-addr.
+std::string torchrun_text(const Config& config, const JobConfig& job) {
+  const NcclJoinConfig& join = *job.join;
+  const bool has_local_addr = !join.torch.starts_with("1.");
+  std::string text = "# torchrun starts the program, on ";
+  const auto real =
+      std::ranges::count_if(job.ranks, [&](NodeId node) { return config.nodes[node].real; });
+  text += real == 1 ? "that node:\n" : "each real node, in the order of the job's ranks:\n";
+  for (const NodeId id : job.ranks) {
+    const NodeConfig& node = config.nodes[id];
+    if (!node.real) continue;
+    const IpAddress address = roce_address(node.nics[job.nic]);
+    text += "#     torchrun --nnodes " + std::to_string(job.ranks.size()) + " --nproc-per-node " +
+            std::to_string(gpus_per_node(config, job)) + " --rdzv-backend c10d --rdzv-endpoint " +
+            endpoint_text(join.address, join.port) + " --rdzv-id " + quoted(join.run_id) +
+            " --rdzv-conf is_host=" + (address == join.address ? "1" : "0") +
+            (has_local_addr ? " --local-addr " + address.text() : "") + " PROGRAM\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<NodeSetting> node_settings(const Config& config, const JobConfig& job) {
@@ -347,6 +370,7 @@ std::string node_environment(const Config& config, const JobConfig& job) {
                                                   : "understudy run writes") +
             ".\n";
   }
+  if (job.join->way == NcclJoinConfig::Way::kRendezvous) text += torchrun_text(config, job);
   text += "# An MTU of the interface of 4200 bytes or more gives a path MTU of 4096.\n";
   if (job.ranks.size() > kNeighbourTable / 2) {
     text +=

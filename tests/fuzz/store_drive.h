@@ -1,5 +1,5 @@
-// Turns any bytes into clients of PyTorch's store, into a server for our client of it, and into
-// unique ids. Shared by the fuzzer and a test.
+// Turns any bytes into clients of PyTorch's store, into a server for our client of it, into unique ids
+// and into states of torchrun's rendezvous. Shared by the fuzzer and a test.
 #pragma once
 
 #include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
@@ -7,6 +7,7 @@
 #include "ctrl/peers/torch_store/keys.h"
 #include "ctrl/peers/torch_store/server.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/rendezvous_drive.h"
 #include "tests/rigs/store_rig.h"
 #include "tests/rigs/unique_id_hex.h"
 
@@ -106,11 +107,13 @@ inline void drive_unique_id(std::span<const uint8_t> bytes) {
 
 inline void drive_store(std::span<const uint8_t> bytes) {
   FuzzInput input(bytes);
-  switch (input.byte() % 3) {
+  switch (input.byte() % 4) {
     case 0:
       return drive_store_server(input);
     case 1:
       return drive_store_client(input);
+    case 3:
+      return drive_rendezvous_state(input.take(bytes.size()));
     default:
       return drive_unique_id(input.take(bytes.size()));
   }

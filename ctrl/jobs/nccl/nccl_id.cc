@@ -1,5 +1,6 @@
 #include "ctrl/jobs/nccl/nccl_id.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "dataplane/base/try.h"
@@ -21,7 +22,7 @@ NcclId::NcclId(Setup setup, NcclSockets& sockets, PeerNetwork& network,
                std::function<void(const std::string&)> say)
     : setup_(std::move(setup)),
       sockets_(sockets),
-      store_(network, setup_.from, say),
+      meeting_(network, setup_.from, say),
       say_(std::move(say)) {}
 
 Result<void> NcclId::make_root() {
@@ -49,6 +50,7 @@ Result<void> NcclId::open() {
       return write_unique_id_file(join.file, *id_);
     }
     case NcclJoinConfig::Way::kStore:
+    case NcclJoinConfig::Way::kRendezvous:
       return open_store();
   }
   return {};
@@ -58,6 +60,7 @@ Result<void> NcclId::open_store() {
   RendezvousSettings settings;
   settings.ranks = setup_.ranks;
   settings.master = join_address();
+  settings.again = !setup_.job->join->joins_once();
   std::optional<NcclUniqueId> ours;
   if (emulated_root()) {
     TRY(make_root());
@@ -78,12 +81,33 @@ Result<void> NcclId::open_store() {
     id_ = ours;
     return ours;
   };
-  return store_.start(std::move(settings), std::move(callbacks));
+  if (way() == NcclJoinConfig::Way::kStore) {
+    return meeting_.start(std::move(settings), std::move(callbacks));
+  }
+  return meeting_.start(agents(), std::move(settings), std::move(callbacks));
+}
+
+TorchAgentsSettings NcclId::agents() const {
+  TorchAgentsSettings agents;
+  agents.endpoint = join_address();
+  agents.run_id = setup_.job->join->run_id;
+  agents.ranks = setup_.ranks;
+  agents.serves = std::ranges::none_of(setup_.ranks, [&](const RendezvousSettings::Rank& rank) {
+    return rank.real && rank.address == agents.endpoint.address;
+  });
+  agents.master = {setup_.ranks.front().address, 0};
+  agents.generation = store_generation_of_release(setup_.job->join->torch);
+  return agents;
 }
 
 void NcclId::learned(Time now, const UniqueIdKey& key, const NcclUniqueId& id) {
   if (!is_first(key)) return setup_.groups->learned(now, key, id);
-  if (!id_) id_ = id;
+  if (!id_) {
+    id_ = id;
+  } else if (*id_ != id) {
+    next_ = id;
+    next_since_ = now;
+  }
 }
 
 bool NcclId::has_next() const {
@@ -104,6 +128,10 @@ void NcclId::called() {
 
 void NcclId::look_for_next() {
   called();
+  if (has_store()) {
+    meeting_.look_for_next();
+    if (!emulated_root()) id_ = std::exchange(next_, std::nullopt);
+  }
   if (!file_) return;
   id_ = std::exchange(next_, std::nullopt);
   if (id_ && !setup_.place->taken.insert(*id_).second) id_.reset();
@@ -139,12 +167,12 @@ void NcclId::poll(Time now) {
     poll_file(now);
   }
   if (!has_store()) return;
-  store_.poll();
-  if (!store_.rendezvous().failure().empty()) failure_ = store_.rendezvous().failure();
+  meeting_.poll();
+  if (failure_.empty()) failure_ = meeting_.failure();
 }
 
 std::vector<std::string> NcclId::waiting() const {
-  if (has_store()) return store_.rendezvous().waiting();
+  if (has_store()) return meeting_.waiting();
   if (file_ && !id_) return {"rank 0's unique id is to come in " + setup_.job->join->file};
   return {};
 }

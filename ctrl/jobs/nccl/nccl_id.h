@@ -12,8 +12,8 @@
 #include "ctrl/config/config.h"
 #include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
 #include "ctrl/peers/sockets/nccl_sockets.h"
-#include "ctrl/peers/sockets/store_sockets.h"
 #include "ctrl/peers/sockets/torch_groups.h"
+#include "ctrl/peers/sockets/torch_meeting.h"
 
 namespace understudy {
 
@@ -53,6 +53,12 @@ class NcclId {
   void called();
   /// The present communicator is over: waits for the next one's, which may be the same.
   void look_for_next();
+  /// torchrun has begun a further round: the workers of the present communicator are gone.
+  bool restarted() const { return meeting_.restarted(); }
+  /// No further communicator follows.
+  void leave() { meeting_.leave(); }
+  /// After leave(): agents of torchrun still end their rendezvous.
+  bool lingers() const { return way() == NcclJoinConfig::Way::kRendezvous && !meeting_.finished(); }
   bool emulated_root() const { return !setup_.ranks.front().real; }
   ListenerId root_listener() const { return root_listener_; }
   const std::string& failure() const { return failure_; }
@@ -60,19 +66,21 @@ class NcclId {
   std::vector<std::string> waiting() const;
 
   /// A connection of the network has ended; false if it is none of the store's.
-  bool on_ended(const EndedConnection& ended) { return store_.on_ended(ended); }
+  bool on_ended(const EndedConnection& ended) { return meeting_.on_ended(ended); }
 
  private:
   SocketAddress join_address() const { return {setup_.job->join->address, setup_.job->join->port}; }
-  bool has_store() const { return setup_.job->join->way == NcclJoinConfig::Way::kStore; }
+  NcclJoinConfig::Way way() const { return setup_.job->join->way; }
+  bool has_store() const { return setup_.job->join->has_store(); }
   Result<void> make_root();
   void poll_file(Time now);
   Result<void> open_store();
+  TorchAgentsSettings agents() const;
   void learned(Time now, const UniqueIdKey& key, const NcclUniqueId& id);
 
   const Setup setup_;
   NcclSockets& sockets_;
-  StoreSockets store_;
+  TorchMeeting meeting_;
   const std::function<void(const std::string&)> say_;
   std::optional<UniqueIdFile> file_;
   std::optional<NcclUniqueId> id_, next_;

@@ -19,6 +19,10 @@ constexpr Duration kOthersLeave = Duration::s(5);
 /// Until then all of them may be about to go, one after the other.
 constexpr Duration kAllLeave = Duration::s(1);
 
+/// The last real rank has left its communicator: what torchrun's agents may take to see that their
+/// workers have ended, and to end themselves.
+constexpr Duration kAgentsLeave = Duration::s(20);
+
 }  // namespace
 
 NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNetwork& network,
@@ -78,7 +82,8 @@ std::vector<IpAddress> NcclJob::addresses() const {
 std::vector<RendezvousSettings::Rank> NcclJob::ranks() const {
   std::vector<RendezvousSettings::Rank> all;
   for (uint32_t rank = 0; rank < setup().communicator.ranks(); ++rank) {
-    all.push_back({is_program(rank), setup().communicator.node_of(rank)});
+    all.push_back({is_program(rank), setup().communicator.node_of(rank),
+                   roce_address(node_of(rank).nics[job_.nic])});
   }
   return all;
 }
@@ -97,7 +102,7 @@ TorchGroups::Setup NcclJob::groups_setup() const {
 
 /// PyTorch splits once for each of its groups.
 std::vector<RankPartition> NcclJob::children() const {
-  if (job_.join->way != NcclJoinConfig::Way::kStore) return job_.groups;
+  if (!job_.join->has_store()) return job_.groups;
   std::vector<RankPartition> all;
   for (const auto& partition : job_.groups) {
     for (const auto& group : partition) all.push_back({group});
@@ -225,12 +230,17 @@ void NcclJob::let_go(bool all) {
 void NcclJob::poll(Time now) {
   now_ = now;
   if (over_) return;
+  if (ends_at_) return end_meeting(now);
   if (!runner_.no_further(number_).empty()) return end(runner_.no_further(number_));
   test(now);
   if (!runner_.is_ready(number_)) return;
   let_go(is_done());
   identity_.poll(now);
   if (!identity_.failure().empty()) return end(identity_.failure());
+  if (identity_.restarted()) {
+    if (communicator_ != nullptr) return end_communicator("torchrun begins its workers anew");
+    identity_.look_for_next();
+  }
   begin(now);
   if (communicator_ == nullptr) return look_for_identity();
   sockets_.poll();
@@ -307,7 +317,9 @@ void NcclJob::end_communicator(const std::string& failure) {
   runner_.ended_communicator(number_, now_, how, more);
   ++ended_;
   if (!more) {
-    over_ = true;
+    identity_.leave();
+    ends_at_ = now_ + (identity_.lingers() ? kAgentsLeave : Duration());
+    over_ = !identity_.lingers();
     failure_ = failure;
     const bool only = job_.join->joins_once() && failure.empty();
     return say(how + (only ? "; nobody joins a further one (join.communicators = 1)" : ""));
@@ -317,8 +329,15 @@ void NcclJob::end_communicator(const std::string& failure) {
   forget();
 }
 
+/// torchrun's agents stay until all of them have left their rendezvous, and we may serve its store.
+void NcclJob::end_meeting(Time now) {
+  identity_.poll(now);
+  over_ = !identity_.lingers() || !identity_.failure().empty() || now >= *ends_at_;
+}
+
 void NcclJob::forget() {
   sockets_.forget();
+  groups_.forget();
   communicator_.reset();
   links_.forget();
   seen_ = {};
@@ -410,6 +429,7 @@ std::vector<std::string> NcclJob::status() const {
   } else if (over_) {
     lines.push_back("the real ranks have left");
   }
+  if (!over_ && ends_at_) lines.push_back("the real ranks have left, torchrun's agents have not");
   if (!over_) {
     for (const SelfTest& test : self_tests_) lines.push_back(test.status());
     for (const std::string& line : identity_.waiting()) lines.push_back(line);

@@ -113,6 +113,7 @@ class NcclJob final : public NetIbObserver {
   void end(const std::string& failure);
   /// The present communicator is over, well or not.
   void end_communicator(const std::string& failure);
+  void end_meeting(Time now);
   void forget();
   /// Who has left, in the middle of what; empty: nobody, or in good order.
   std::string gone() const;
@@ -158,6 +159,7 @@ class NcclJob final : public NetIbObserver {
   std::deque<Leaving> leaving_;
   Time now_;  ///< of control's turn
   bool settled_ = false, over_ = false;
+  std::optional<Time> ends_at_;       ///< its communicators are over, at the latest it is by then
   uint32_t ended_ = 0;                ///< communicators that are over
   Time gone_since_ = Time::never();   ///< a real rank, in the middle of an operation
   Time waits_since_ = Time::never();  ///< for its unique id

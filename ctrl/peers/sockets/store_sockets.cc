@@ -8,26 +8,30 @@ constexpr Duration kCallAgain = Duration::ms(250);
 
 }  // namespace
 
-Result<void> StoreSockets::start(RendezvousSettings settings, RendezvousCallbacks callbacks) {
-  master_ = settings.master;
-  const bool listens = settings.ranks.empty() || !settings.ranks[0].real;
-  rendezvous_ = Rendezvous::make(std::move(settings), *this, std::move(callbacks));
-  if (listens) {
-    const IpAddress any = master_.address.is_v4() ? IpAddress::v4(0) : IpAddress();
-    const auto port = network_.listen(
-        any, master_.port, [this](const AcceptedConnection& accepted) -> std::unique_ptr<Peer> {
-          // The socket takes calls to all emulated addresses.
-          if (accepted.local != master_.address) return nullptr;
-          const StreamId id = new_stream();
-          auto peer = streams_.accept(id, accepted.id);
-          connections_[accepted.id] = id;
-          rendezvous_->on_accepted(id, {accepted.client, accepted.client_port});
-          return peer;
-        });
-    if (!port) return fail("PyTorch's store at " + master_.text() + ": " + port.error().text);
-  }
-  rendezvous_->start(network_.now());
-  return {};
+Result<uint16_t> StoreSockets::listen(const SocketAddress& at) {
+  const IpAddress any = at.address.is_v4() ? IpAddress::v4(0) : IpAddress();
+  auto port = network_.listen(
+      any, at.port,
+      [this, local = at.address](const AcceptedConnection& accepted) -> std::unique_ptr<Peer> {
+        // The socket takes calls to all emulated addresses.
+        if (accepted.local != local || machine_ == nullptr) return nullptr;
+        const StreamId id = new_stream();
+        auto peer = streams_.accept(id, accepted.id);
+        connections_[accepted.id] = id;
+        machine_->on_accepted(id, {accepted.client, accepted.client_port});
+        return peer;
+      });
+  if (!port) return fail("PyTorch's store at " + at.text() + ": " + port.error().text);
+  return port;
+}
+
+void StoreSockets::start(std::unique_ptr<Rendezvous> machine, const SocketAddress& master) {
+  for (const auto& [connection, stream] : connections_) streams_.close(stream);
+  first_ = new_stream();
+  wanted_ = 0;
+  master_ = master;
+  machine_ = std::move(machine);
+  machine_->start(network_.now());
 }
 
 void StoreSockets::call() {
@@ -48,7 +52,7 @@ bool StoreSockets::on_ended(const EndedConnection& ended) {
   if (found == connections_.end()) return false;
   const StreamId id = found->second;
   connections_.erase(found);
-  if (!ended.connected) wanted_ = id;
+  if (!ended.connected && id > first_) wanted_ = id;
   return true;
 }
 
@@ -58,19 +62,20 @@ void StoreSockets::close(StreamId stream) {
 }
 
 void StoreSockets::on_stream_connected(Time now, StreamId stream, ConnectionId) {
-  rendezvous_->on_connected(now, stream);
+  if (stream > first_) machine_->on_connected(now, stream);
 }
 
 void StoreSockets::on_stream_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) {
-  rendezvous_->on_bytes(now, stream, bytes);
+  if (stream > first_) machine_->on_bytes(now, stream, bytes);
 }
 
 void StoreSockets::on_stream_closed(Time now, StreamId stream, const std::string&) {
-  rendezvous_->on_closed(now, stream);
+  if (stream > first_) machine_->on_closed(now, stream);
 }
 
 void StoreSockets::poll() {
-  rendezvous_->poll(network_.now());
+  if (machine_ == nullptr) return;
+  machine_->poll(network_.now());
   call();
   streams_.pump();
 }

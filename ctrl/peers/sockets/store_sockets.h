@@ -1,4 +1,5 @@
-// The sockets of a rendezvous at PyTorch's store: joins it to a PeerNetwork.
+// The sockets of a machine at PyTorch's store (a rendezvous of ranks, torchrun's agents): joins it to
+// a PeerNetwork. Another machine may follow, which takes the place of the first.
 #pragma once
 
 #include <functional>
@@ -21,9 +22,13 @@ class StoreSockets final : public StoreHost, private SocketStreams::Owner {
                std::function<void(const std::string&)> say)
       : network_(network), from_(from), say_(std::move(say)), streams_(network, *this) {}
 
-  /// Before anything happens; once. Listens if rank 0 is emulated.
-  Result<void> start(RendezvousSettings settings, RendezvousCallbacks callbacks);
-  const Rendezvous& rendezvous() const { return *rendezvous_; }
+  /// For a store of ours, before anything happens. Port 0: any. Returns the port.
+  Result<uint16_t> listen(const SocketAddress& at);
+  /// `master`: where it calls, if the store is not ours. Connections of a machine before it end.
+  void start(std::unique_ptr<Rendezvous> machine, const SocketAddress& master);
+  bool started() const { return machine_ != nullptr; }
+  Rendezvous& machine() { return *machine_; }
+  const Rendezvous& machine() const { return *machine_; }
 
   /// Control's turn.
   void poll();
@@ -49,8 +54,9 @@ class StoreSockets final : public StoreHost, private SocketStreams::Owner {
   const std::function<void(const std::string&)> say_;
   SocketStreams streams_;
   SocketAddress master_;
-  std::unique_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<Rendezvous> machine_;
   StreamId wanted_ = 0;  ///< to be connected to the store
+  StreamId first_ = 0;   ///< of the present machine: those before it are none of its
   Time call_at_;
   std::unordered_map<ConnectionId, StreamId> connections_;
 };

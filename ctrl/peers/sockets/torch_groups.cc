@@ -172,6 +172,13 @@ void TorchGroups::poll() {
   }
 }
 
+void TorchGroups::forget() {
+  for (const auto& one : joined_) one->sockets->forget();
+  joined_.clear();
+  provided_.clear();
+  known_.clear();
+}
+
 bool TorchGroups::on_ended(const EndedConnection& ended) {
   return std::any_of(joined_.begin(), joined_.end(),
                      [&](const auto& one) { return one->sockets->on_ended(ended); });

@@ -38,6 +38,8 @@ class TorchGroups {
   void learned(Time now, const UniqueIdKey& key, const NcclUniqueId& id);
 
   void poll();
+  /// All are over; those of the next communicator may have the same names.
+  void forget();
   bool on_ended(const EndedConnection& ended);
   bool owns(ConnectionId connection) const;
   /// No real rank is in one of them.

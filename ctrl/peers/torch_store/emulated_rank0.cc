@@ -12,6 +12,7 @@ EmulatedRank0::EmulatedRank0(RendezvousSettings settings, StoreHost& host,
 
 void EmulatedRank0::start(Time) {
   server_.add("init/", emulated_);
+  if (!settings_.agents) return;
   const AgentKeys agents = agent_keys(settings_);
   for (const AgentKeys::Entry& entry : agents.entries) {
     server_.set(entry.key, store_value(entry.value));
@@ -36,8 +37,15 @@ void EmulatedRank0::on_wanted(Time now, const std::string& key) {
   const auto id = callbacks_.provide(now, *parsed);
   if (!id) return;
   ids_.insert(*parsed);
+  // The root of the communicator of all ranks stays, and so does its id.
+  if (*parsed != UniqueIdKey{"0", "0"}) given_.insert(key);
   const UniqueIdBytes bytes = unique_id_bytes(*id);
   server_.set(key, StoreValue(bytes.begin(), bytes.end()));
+}
+
+void EmulatedRank0::look_for_next() {
+  ids_.clear();
+  for (const std::string& key : std::exchange(given_, {})) server_.erase(key);
 }
 
 /// The emulated ranks come to a barrier just before the first real one: the last is then a real

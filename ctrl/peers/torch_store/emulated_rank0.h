@@ -18,6 +18,7 @@ class EmulatedRank0 final : public Rendezvous, private StoreWatcher {
   void on_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) override;
   void on_closed(Time now, StreamId stream) override;
   void poll(Time) override {}
+  void look_for_next() override;
   const std::string& failure() const override { return failure_; }
   bool finished() const override { return met_ && server_.clients() == 0; }
   std::vector<std::string> waiting() const override;
@@ -34,6 +35,7 @@ class EmulatedRank0 final : public Rendezvous, private StoreWatcher {
   bool met_ = false;                ///< a client has made a request
   std::set<std::string> barriers_;  ///< to which the emulated ranks have added
   std::set<UniqueIdKey> ids_;       ///< given or learned
+  std::set<std::string> given_;     ///< keys of those that were given, but the first communicator's
   std::string failure_;
 };
 

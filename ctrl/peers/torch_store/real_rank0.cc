@@ -11,8 +11,6 @@ constexpr Duration kShortestPause = Duration::ms(20);
 constexpr Duration kLongestPause = Duration::ms(500);
 /// Groups beyond the last one that has a communicator which are asked for.
 constexpr uint32_t kGroupsAhead = 4;
-/// Restarts of torchrun's workers whose keys are asked for: --max_restarts' default is 0.
-constexpr uint32_t kAttempts = 0;
 
 }  // namespace
 
@@ -21,15 +19,30 @@ RealRank0::RealRank0(RendezvousSettings settings, StoreHost& host, RendezvousCal
       host_(host),
       callbacks_(std::move(callbacks)),
       client_(settings_.generation),
-      pause_(kShortestPause),
-      groups_(kGroupsAhead),
-      counts_(kGroupsAhead),
-      awaited_(settings_.awaited.begin(), settings_.awaited.end()),
-      barriers_{0, 1} {
+      former_(settings_.former) {
   for (const RendezvousSettings::Rank& rank : settings_.ranks) emulated_ += rank.real ? 0 : 1;
+  begin();
 }
 
-void RealRank0::start(Time) { dial(); }
+void RealRank0::begin() {
+  pause_ = kShortestPause;
+  groups_ = kGroupsAhead;
+  counts_.assign(kGroupsAhead, 0);
+  awaited_ = {settings_.awaited.begin(), settings_.awaited.end()};
+}
+
+void RealRank0::start(Time) {
+  barriers_ = {0, 1};
+  dial();
+}
+
+/// The store may be another one by then, or still have what was there before.
+void RealRank0::look_for_next() {
+  begin();
+  former_.merge(learned_);
+  learned_.clear();
+  publishes_ = introduced_;
+}
 
 void RealRank0::dial() {
   connected_ = false;
@@ -55,6 +68,12 @@ void RealRank0::on_closed(Time now, StreamId stream) {
   client_.on_closed(now);
   if (client_.dial_again()) {
     dial();
+  } else if (settings_.again) {
+    client_ = TcpStoreClient(settings_.generation);
+    introduced_ = publishes_ = false;
+    passed_.clear();
+    begin();
+    start(now);
   } else {
     finished_ = true;
   }
@@ -71,6 +90,8 @@ void RealRank0::introduce(Time now) {
             std::string(store_generation_name(*client_.generation())) + "; " +
             std::to_string(emulated_) + " emulated ranks are there");
   add("init/", emulated_);
+  publishes_ = true;
+  if (!settings_.agents) return;
   AgentKeys agents = agent_keys(settings_);
   for (AgentKeys::Entry& entry : agents.entries) {
     client_.request(now,
@@ -78,7 +99,6 @@ void RealRank0::introduce(Time now) {
                     [](Time, const StoreAnswer&) {});
   }
   add(agents.exit_counter, agents.emulated_nodes);
-  for (const UniqueIdKey& id : settings_.ours) publish(now, id);
 }
 
 /// Before anybody waits for it: nobody tells that he does.
@@ -86,7 +106,7 @@ void RealRank0::publish(Time now, const UniqueIdKey& id) {
   const auto made = callbacks_.provide ? callbacks_.provide(now, id) : std::nullopt;
   if (!made) return;
   const UniqueIdBytes bytes = unique_id_bytes(*made);
-  for (std::string& key : unique_id_keys(id, kAttempts)) {
+  for (std::string& key : unique_id_keys(id, settings_.attempts)) {
     client_.request(
         now, {StoreCommand::kSet, {std::move(key)}, {StoreValue(bytes.begin(), bytes.end())}, 0},
         [](Time, const StoreAnswer&) {});
@@ -102,6 +122,9 @@ void RealRank0::poll(Time now) {
     return;
   }
   if (client_.generation() && !introduced_) introduce(now);
+  if (std::exchange(publishes_, false)) {
+    for (const UniqueIdKey& id : settings_.ours) publish(now, id);
+  }
   if (introduced_ && client_.idle() && now >= ask_at_) ask_for_all(now);
   carry();
 }
@@ -130,17 +153,17 @@ void RealRank0::ask_for_all(Time now) {
   // Ids first: the real ranks go on as soon as we have come to their barrier.
   for (uint32_t group = 0; group < groups_; ++group) {
     const UniqueIdKey id{std::to_string(group), std::to_string(counts_[group])};
-    for (const std::string& key : unique_id_keys(id, kAttempts)) {
+    for (const std::string& key : unique_id_keys(id, settings_.attempts)) {
       if_there(now, key, [this, id, key](Time at) { on_unique_id(at, id, key); });
     }
   }
   for (const UniqueIdKey& id : awaited_) {
-    for (const std::string& key : unique_id_keys(id, kAttempts)) {
+    for (const std::string& key : unique_id_keys(id, settings_.attempts)) {
       if_there(now, key, [this, id, key](Time at) { on_unique_id(at, id, key); });
     }
   }
   for (const uint32_t number : barriers_) {
-    for (const std::string& key : barrier_keys(number, kAttempts)) {
+    for (const std::string& key : barrier_keys(number, settings_.attempts)) {
       if_there(now, key, [this, number, key](Time at) { on_barrier(at, number, key); });
     }
   }
@@ -170,12 +193,15 @@ void RealRank0::on_unique_id(Time now, const UniqueIdKey& id, const std::string&
                                  "\": " + parsed.error().text;
                       return;
                     }
+                    if (former_.contains(*parsed)) return;
+                    learned_.insert(*parsed);
                     if (awaited_.erase(id) != 0) {
                       if (callbacks_.learned) callbacks_.learned(at, id, *parsed);
                       return;
                     }
                     const auto group = static_cast<uint32_t>(std::stoul(id.group));
-                    if (id.member != std::to_string(counts_[group])) return;
+                    if (group >= counts_.size() || id.member != std::to_string(counts_[group]))
+                      return;
                     ++counts_[group];
                     groups_ = std::max(groups_, group + 1 + kGroupsAhead);
                     counts_.resize(groups_);

@@ -20,12 +20,15 @@ class RealRank0 final : public Rendezvous {
   void on_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) override;
   void on_closed(Time now, StreamId stream) override;
   void poll(Time now) override;
+  void look_for_next() override;
   const std::string& failure() const override { return failure_; }
   bool finished() const override { return finished_; }
   std::vector<std::string> waiting() const override;
 
  private:
   void dial();
+  /// What is asked for first.
+  void begin();
   void introduce(Time now);
   void publish(Time now, const UniqueIdKey& id);
   void ask_for_all(Time now);
@@ -40,14 +43,15 @@ class RealRank0 final : public Rendezvous {
   TcpStoreClient client_;
   StreamId stream_ = 0;
   uint32_t emulated_ = 0;
-  bool connected_ = false, introduced_ = false, finished_ = false;
+  bool connected_ = false, introduced_ = false, finished_ = false, publishes_ = false;
   Time ask_at_;
   Duration pause_;
   uint32_t groups_ = 0;           ///< below this number groups are asked for
   std::vector<uint32_t> counts_;  ///< communicators of each that are known
   std::set<UniqueIdKey> awaited_;
-  std::set<uint32_t> barriers_;  ///< numbers that may be next
-  std::set<uint32_t> passed_;    ///< and those that were there
+  std::set<NcclUniqueId> learned_, former_;  ///< of the present communicators, of earlier ones
+  std::set<uint32_t> barriers_;              ///< numbers that may be next
+  std::set<uint32_t> passed_;                ///< and those that were there
   std::string failure_;
 };
 

@@ -6,34 +6,24 @@
 #include "ctrl/peers/torch_store/real_rank0.h"
 
 namespace understudy {
-namespace {
 
-/// PrefixStore of --rdzv_id, whose default this is.
-constexpr const char* kRun = "/none/";
-
-struct AgentNode {
-  bool real = false;
-  uint32_t first_rank = 0, ranks = 0;
-};
-
-/// torchrun's node ranks: nodes in the order of their first ranks.
-std::vector<AgentNode> agent_nodes(const RendezvousSettings& settings) {
+std::vector<AgentNode> agent_nodes(const std::vector<RendezvousSettings::Rank>& ranks) {
   std::vector<AgentNode> nodes;
-  for (uint32_t rank = 0; rank < settings.ranks.size(); ++rank) {
-    const RendezvousSettings::Rank& r = settings.ranks[rank];
-    if (rank == 0 || r.node != settings.ranks[rank - 1].node) nodes.push_back({r.real, rank, 0});
+  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    const RendezvousSettings::Rank& r = ranks[rank];
+    if (rank == 0 || r.node != ranks[rank - 1].node) {
+      nodes.push_back({r.real, rank, 0, r.address});
+    }
     ++nodes.back().ranks;
   }
   return nodes;
 }
 
-}  // namespace
-
-AgentKeys agent_keys(const RendezvousSettings& settings) {
+AgentKeys agent_keys(const RendezvousSettings& settings, const std::string& prefix) {
   AgentKeys keys;
-  const std::string run = std::string(kRun) + "torchelastic/";
+  const std::string run = prefix + "torchelastic/";
   const std::string exit = run + "agent/terminal_state";
-  const auto nodes = agent_nodes(settings);
+  const auto nodes = agent_nodes(settings.ranks);
   const auto leave = [&](std::string key, std::string value) {
     keys.entries.push_back({std::move(key), std::move(value)});
   };
@@ -61,8 +51,8 @@ AgentKeys agent_keys(const RendezvousSettings& settings) {
           "[" + first + ", " + world + ", " + first + ", " + world + "]");
   };
   for (size_t i = 0; i < nodes.size(); ++i) leave_assignment(i);
-  leave(std::string(kRun) + "MASTER_ADDR", settings.master.address.text());
-  leave(std::string(kRun) + "MASTER_PORT", std::to_string(settings.master.port));
+  leave(prefix + "MASTER_ADDR", settings.master.address.text());
+  leave(prefix + "MASTER_PORT", std::to_string(settings.master.port));
   return keys;
 }
 

@@ -125,11 +125,8 @@ void TcpStoreServer::answer(Time now, StreamId stream, Client& client, StoreRequ
       answer.number = static_cast<int64_t>(values_.size());
       break;
     case StoreCommand::kDelete:
-      if (const auto found = values_.find(request.keys[0]); found != values_.end()) {
-        bytes_ -= found->first.size() + found->second.size();
-        values_.erase(found);
-        answer.number = 1;
-      }
+      answer.number = find(request.keys[0]) != nullptr ? 1 : 0;
+      erase(request.keys[0]);
       break;
     case StoreCommand::kPing:
       answer.number = request.number;
@@ -216,6 +213,41 @@ std::optional<int64_t> TcpStoreServer::add(const std::string& key, int64_t adden
 const StoreValue* TcpStoreServer::find(const std::string& key) const {
   const auto found = values_.find(key);
   return found == values_.end() ? nullptr : &found->second;
+}
+
+void TcpStoreServer::erase(const std::string& key) {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return;
+  bytes_ -= found->first.size() + found->second.size();
+  values_.erase(found);
+}
+
+StoreAnswer TcpStoreServer::carry_out(StoreRequest&& request) {
+  StoreAnswer answer;
+  const std::string key = request.keys.empty() ? "" : request.keys.front();
+  switch (request.command) {
+    case StoreCommand::kSet:
+      put(key, std::move(request.values[0]));
+      break;
+    case StoreCommand::kCompareSet:
+      answer.values = {compare_set(std::move(request))};
+      break;
+    case StoreCommand::kGet:
+      answer.values.emplace_back(find(key) == nullptr ? StoreValue() : *find(key));
+      break;
+    case StoreCommand::kAdd:
+      answer.number = add(key, request.number).value_or(0);
+      break;
+    case StoreCommand::kCheck:
+      answer.number = find(key) != nullptr ? kReady : kNotReady;
+      break;
+    case StoreCommand::kKeyCount:
+      answer.number = static_cast<int64_t>(values_.size());
+      break;
+    default:
+      break;
+  }
+  return answer;
 }
 
 size_t TcpStoreServer::waiting_clients() const {

@@ -44,6 +44,10 @@ class TcpStoreServer {
   /// Nothing if there is something else than a number in decimal digits.
   std::optional<int64_t> add(const std::string& key, int64_t addend);
   const StoreValue* find(const std::string& key) const;
+  void erase(const std::string& key);
+  /// SET, COMPARE_SET, GET, ADD, CHECK (of one key) or GETNUMKEYS, as of a client, but no watcher is
+  /// told.
+  StoreAnswer carry_out(StoreRequest&& request);
 
   size_t clients() const { return clients_.size(); }
   size_t waiting_clients() const;

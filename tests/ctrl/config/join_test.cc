@@ -42,6 +42,31 @@ TEST(ConfigJoin, ReadsEachWay) {
   EXPECT_EQ(by_store->jobs[0].join->torch, "1.13");
 }
 
+/// torchrun's store is with any node of the job; each real node has its command line.
+TEST(ConfigJoin, ReadsARendezvous) {
+  const auto of = [](const char* ranks, const std::string& join) {
+    return load_config_text(with(std::string(ranks) + "join = { " + join + " }"), "join.toml");
+  };
+  const auto config = of(kRealFirst, "rendezvous = \"10.9.0.1:29400\", run_id = \"job1\"");
+  ASSERT_TRUE(config) << describe(config.error());
+  const NcclJoinConfig& join = *config->jobs[0].join;
+  EXPECT_EQ(join.way, NcclJoinConfig::Way::kRendezvous);
+  EXPECT_TRUE(join.has_store());
+  EXPECT_EQ(join.run_id, "job1");
+  const std::string script = node_environment(*config, config->jobs[0]);
+  EXPECT_NE(
+      script.find("torchrun --nnodes 4 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint "
+                  "10.9.0.1:29400 --rdzv-id 'job1' --rdzv-conf is_host=1 --local-addr "
+                  "10.9.0.1 PROGRAM"),
+      std::string::npos)
+      << script;
+  EXPECT_EQ(script.find("MASTER_ADDR="), std::string::npos);
+  const auto other = of(kEmulatedFirst, "rendezvous = \"10.9.0.3:29400\", torch = \"1.13\"");
+  ASSERT_TRUE(other) << describe(other.error());
+  EXPECT_EQ(other->jobs[0].join->run_id, "none");
+  EXPECT_NE(node_environment(*other, other->jobs[0]).find("is_host=0 PROGRAM"), std::string::npos);
+}
+
 TEST(ConfigJoin, NamesWhatIsWrong) {
   const struct {
     const char* ranks;
@@ -62,6 +87,11 @@ TEST(ConfigJoin, NamesWhatIsWrong) {
       {kRealFirst, "nccl = \"2.17\"\njoin = { file = \"f\" }", "communicators of 2.18 to 2.31"},
       {kRealFirst, "nccl = \"2.20\"\njoin = { comm_id = \"10.9.0.1:5\" }", "NCCL up to 2.21"},
       {kRealFirst, "nccl = \"2.29\"\njoin = { comm_id = \"10.9.0.1:5\" }", "not in its network"},
+      {kRealFirst, "join = { rendezvous = \"10.9.0.77:29400\" }", "one of the job's nodes"},
+      {kRealFirst, "join = { rendezvous = \"gpu\" }", "an address and a port"},
+      {kRealFirst, "join = { rendezvous = \"10.9.0.2:29400\", run_id = \"\" }", "--rdzv-id"},
+      {kRealFirst, "join = { file = \"f\", run_id = \"job1\" }", "goes with rendezvous"},
+      {kRealFirst, "join = { file = \"f\", rendezvous = \"10.9.0.1:1\" }", "several ways"},
       {kRealFirst, "join = { com_id = \"10.9.0.1:5\" }", "comm_id"},
   };
   for (const auto& c : cases) {
@@ -88,10 +118,12 @@ TEST(ConfigJoin, ReadsHowManyCommunicators) {
     EXPECT_NE(describe(wrong.error()).find("from 1 on, or \"any\""), std::string::npos)
         << describe(wrong.error());
   }
-  const std::string store =
-      "join = { master = \"10.9.0.1:29500\", torch = \"2.4\", communicators = 2 }";
-  EXPECT_NE(errors_of(with(std::string(kRealFirst) + store)).find("PyTorch's store"),
-            std::string::npos);
+  const auto store = load_config_text(
+      with(std::string(kRealFirst) +
+           "join = { master = \"10.9.0.1:29500\", torch = \"2.4\", communicators = 2 }"),
+      "join.toml");
+  ASSERT_TRUE(store) << describe(store.error());
+  EXPECT_EQ(store->jobs[0].join->communicators, 2u);
 }
 
 TEST(ConfigJoin, TwoJobsDoNotMeetAtOnePlace) {

@@ -1,4 +1,6 @@
 // job.join: how the emulated ranks of a job find NCCL's communicator.
+#include <algorithm>
+
 #include "ctrl/config/read/sections.h"
 #include "ctrl/config/shared_place.h"
 #include "ctrl/config/torch_release.h"
@@ -46,6 +48,12 @@ class JoinReader {
       join_.way = NcclJoinConfig::Way::kStore;
       read_endpoint(*text, "master");
     }
+    if (const auto text = table_.text("rendezvous")) {
+      ++ways;
+      join_.way = NcclJoinConfig::Way::kRendezvous;
+      read_endpoint(*text, "rendezvous");
+    }
+    read_run_id();
     if (const auto text = table_.text("torch")) {
       join_.torch = text->value;
       if (text->value != "auto" && !store_generation_of_release(text->value)) {
@@ -53,9 +61,9 @@ class JoinReader {
             text->line, "torch", "\"" + text->value + "\"",
             "a release of PyTorch, as in \"2.4\" or \"1.13.1\", or \"auto\": it is found out");
       }
-      if (join_.way != NcclJoinConfig::Way::kStore) {
+      if (!join_.has_store()) {
         table_.error(text->line, "torch", "\"" + text->value + "\"",
-                     "a release of PyTorch goes with master");
+                     "a release of PyTorch goes with master or rendezvous");
       }
     }
     if (const auto number = table_.integer("queue_pairs", 1, kMostQueuePairs)) {
@@ -64,12 +72,13 @@ class JoinReader {
     if (const auto split = table_.boolean("split_data")) join_.split_data = split->value;
     read_communicators();
     if (ways != 1 && table_.any("comm_id") == nullptr && table_.any("file") == nullptr &&
-        table_.any("master") == nullptr) {
+        table_.any("master") == nullptr && table_.any("rendezvous") == nullptr) {
       table_.error(join_.line, "comm_id", "nothing",
                    "one of comm_id = \"10.9.0.1:5555\", file = \"FILE\", master = "
-                   "\"10.9.0.1:29500\"");
+                   "\"10.9.0.1:29500\", rendezvous = \"10.9.0.1:29400\"");
     } else if (ways > 1) {
-      table_.error(join_.line, "comm_id", "several ways", "one of comm_id, file and master");
+      table_.error(join_.line, "comm_id", "several ways",
+                   "one of comm_id, file, master and rendezvous");
     }
     if (job_.nccl < kOldestToJoin) {
       table_.error(join_.line, "comm_id", "a job of NCCL 2." + std::to_string(job_.nccl.minor),
@@ -94,6 +103,7 @@ class JoinReader {
     }
     join_.address = endpoint->address;
     join_.port = endpoint->port;
+    if (join_.way == NcclJoinConfig::Way::kRendezvous) return check_host(text);
     const NodeConfig* node = first_node();
     if (node == nullptr || job_.nic >= node->nics.size()) return;
     const NicConfig& nic = node->nics[job_.nic];
@@ -103,6 +113,32 @@ class JoinReader {
                      (nic.v4   ? ": " + nic.v4->text()
                       : nic.v6 ? ": " + nic.v6->text()
                                : ""));
+  }
+
+  /// Of the store of torchrun's rendezvous: any node of the job.
+  void check_host(const Located<std::string>& text) {
+    const bool known = std::ranges::any_of(job_.ranks, [&](NodeId id) {
+      const NodeConfig& node = config_.nodes[id];
+      if (job_.nic >= node.nics.size()) return true;
+      const NicConfig& nic = node.nics[job_.nic];
+      return nic.v4 == join_.address || nic.v6 == join_.address;
+    });
+    if (known) return;
+    table_.error(text.line, "rendezvous", "\"" + text.value + "\"",
+                 "expected an address of one of the job's nodes, which serves the store of "
+                 "torchrun's rendezvous");
+  }
+
+  void read_run_id() {
+    const auto text = table_.text("run_id");
+    if (!text) return;
+    join_.run_id = text->value;
+    if (text->value.empty()) {
+      table_.error(text->line, "run_id", "an empty text", "torchrun's --rdzv-id");
+    } else if (join_.way != NcclJoinConfig::Way::kRendezvous) {
+      table_.error(text->line, "run_id", "\"" + text->value + "\"",
+                   "torchrun's --rdzv-id goes with rendezvous");
+    }
   }
 
   void read_communicators() {
@@ -116,10 +152,6 @@ class JoinReader {
     } else {
       table_.error(given->line, "communicators", given->describe(),
                    "how many are joined one after another, from 1 on, or \"any\": as many as come");
-    }
-    if (join_.way == NcclJoinConfig::Way::kStore && !join_.joins_once()) {
-      table_.error(given->line, "communicators", given->describe(),
-                   "with PyTorch's store a job has one: its process groups are joined with it");
     }
   }
 
