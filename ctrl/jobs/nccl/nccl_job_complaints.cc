@@ -12,11 +12,12 @@ void NcclJob::look_for_identity() {
   if (waits_since_.is_never()) waits_since_ = now_;
   const std::vector<std::string> waiting = identity_.waiting();
   if (waiting.empty() || now_ - waits_since_ < kLongWait) return;
+  const bool agents = job_.join->way == NcclJoinConfig::Way::kRendezvous;
   say_once(Once::kIdentity, "no real rank has joined for 5 s: " + waiting.front() +
-                                (is_program(0) ? ", which the program of " + who(0) +
-                                                     " tells: has it started, and "
-                                                     "is it rank 0 there, too?"
-                                               : ""));
+                                (is_program(0) && !agents ? ", which the program of " + who(0) +
+                                                                " tells: has it started, and "
+                                                                "is it rank 0 there, too?"
+                                                          : ""));
 }
 
 std::string NcclJob::missing_text(uint32_t link) const {

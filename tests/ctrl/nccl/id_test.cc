@@ -15,12 +15,15 @@
 #include <sstream>
 
 #include "ctrl/peers/socket_adapter.h"
+#include "ctrl/peers/torch_store/base64.h"
+#include "ctrl/peers/torch_store/rendezvous_state.h"
 #include "ctrl/peers/torch_store/wire.h"
 
 namespace understudy {
 namespace {
 
 const IpAddress kLoopback = IpAddress::v4(INADDR_LOOPBACK);
+const IpAddress kReal = IpAddress::v4(INADDR_LOOPBACK + 1);
 
 sockaddr_in raw(const SocketAddress& at) {
   sockaddr_in address{};
@@ -89,7 +92,10 @@ class NcclIdTest : public testing::Test {
     job_.join = std::move(join);
     NcclId::Setup setup;
     setup.job = &job_;
-    setup.ranks = {{real_first, 0}, {!real_first, 1}};
+    for (const bool real : {real_first, !real_first}) {
+      setup.ranks.push_back(
+          {real, static_cast<uint32_t>(setup.ranks.size()), real ? kReal : kLoopback});
+    }
     TorchGroups::Setup groups;
     groups.nccl = job_.nccl;
     groups.ranks = setup.ranks;
@@ -324,6 +330,113 @@ TEST_F(NcclIdTest, AStoreOfOursGivesTheIdToARealRank) {
   ASSERT_TRUE(id_->id());
   const UniqueIdBytes id = unique_id_bytes(*id_->id());
   EXPECT_TRUE(std::equal(id.begin(), id.end(), answered.end() - kUniqueIdBytes));
+}
+
+/// torchrun's agent and then its worker, as torch 2.4 speaks, on the second node; both stores are
+/// emulated. The worker is restarted once.
+TEST_F(NcclIdTest, ARendezvousOfOursLeadsToTheWorkersStore) {
+  NcclJoinConfig join;
+  join.way = NcclJoinConfig::Way::kRendezvous;
+  join.address = kLoopback;
+  join.port = free_port();
+  join.run_id = "job1";
+  join.communicators.reset();
+  make(join, false);
+  const auto opened = id_->open();
+  ASSERT_TRUE(opened) << opened.error().text;
+  const StoreGeneration torch = StoreGeneration::kValidated;
+  const RendezvousForm form{4, true, true, true};
+  const TorchAgent agent{"gpu.example", 4711, 0};
+
+  struct Client {
+    UniqueFd socket;
+    bool greeted = false;
+  };
+  // All answers are a length and so many bytes.
+  const auto exchange = [&](Client& client, const StoreRequest& request) {
+    std::vector<uint8_t> said;
+    if (!std::exchange(client.greeted, true)) said = store_greeting(torch);
+    const auto encoded = encode_store_request(torch, request);
+    said.insert(said.end(), encoded.begin(), encoded.end());
+    std::string answer;
+    const auto length = [&] {
+      return answer.size() < 8
+                 ? 8
+                 : 8 + static_cast<uint8_t>(answer[0]) + 256u * static_cast<uint8_t>(answer[1]);
+    };
+    size_t sent = 0;
+    for (int i = 0; i < 2000 && answer.size() < length(); ++i) {
+      turn();
+      const ssize_t more =
+          send(client.socket.get(), said.data() + sent, said.size() - sent, MSG_NOSIGNAL);
+      if (more > 0) sent += static_cast<size_t>(more);
+      char buffer[4096];
+      const ssize_t got = recv(client.socket.get(), buffer, sizeof buffer, 0);
+      if (got > 0) answer.append(buffer, static_cast<size_t>(got));
+    }
+    return answer.substr(std::min<size_t>(8, answer.size()));
+  };
+  Client rendezvous{UniqueFd(call({join.address, join.port}).value())};
+  const std::string key = "/torch.rendezvous.job1";
+  const auto get = [&](const std::string& of) {
+    return exchange(rendezvous, {StoreCommand::kGet, {of}, {}, 0});
+  };
+  const auto compare_set = [&](const std::string& before, const std::string& after) {
+    return exchange(
+               rendezvous,
+               {StoreCommand::kCompareSet, {key}, {store_value(before), store_value(after)}, 0}) ==
+           after;
+  };
+  const auto change = [&](auto&& what) {
+    for (int tries = 0; tries < 3; ++tries) {  // the emulated agent writes, too
+      const std::string before = get(key);
+      RendezvousState state;
+      RendezvousForm seen;
+      const auto pickle = base64_bytes(store_value(before)).value();
+      if (auto read = read_rendezvous_state(pickle, seen)) state = *read;
+      what(state);
+      if (compare_set(before, base64_text(write_rendezvous_state(state, form)))) return;
+    }
+    ADD_FAILURE() << "the state is never what it was";
+  };
+  const auto join_round = [&](RendezvousState& state) {
+    state.participants[agent] = 0;
+    state.last_heartbeats[agent] = 1795723421000000;
+  };
+  const auto unique_id = [&](const std::string& round) {
+    for (int i = 0; i < 300; ++i) turn();
+    const std::string port = get(key + "." + round + "/MASTER_PORT");
+    Client worker{UniqueFd(call({kLoopback, static_cast<uint16_t>(std::stoul(port))}).value())};
+    return exchange(worker, {StoreCommand::kGet, {"/default_pg/0//cuda//0"}, {}, 0});
+  };
+  ASSERT_TRUE(compare_set("", "Y2FuaW1hZGFt"));
+  EXPECT_FALSE(id_->restarted());
+  change(join_round);
+  const std::string first = unique_id("0");
+  ASSERT_TRUE(id_->id()) << id_->failure();
+  const UniqueIdBytes bytes = unique_id_bytes(*id_->id());
+  EXPECT_EQ(first, std::string(bytes.begin(), bytes.end()));
+  EXPECT_FALSE(id_->restarted());
+  // The agent leaves the round, and comes back once the emulated one has left it too.
+  change([&](RendezvousState& state) {
+    state.remove(agent);
+    state.wait_list.insert(agent);
+    state.last_heartbeats[agent] = 1795723421000000;
+  });
+  for (int i = 0; i < 800; ++i) turn();
+  change(join_round);
+  EXPECT_EQ(unique_id("1"), first);
+  EXPECT_TRUE(id_->restarted());
+  id_->look_for_next();
+  EXPECT_FALSE(id_->restarted());
+  id_->leave();
+  EXPECT_TRUE(id_->lingers());
+  change([](RendezvousState& state) { state.closed = true; });
+  for (int i = 0; i < 800; ++i) turn();
+  rendezvous.socket = UniqueFd();
+  for (int i = 0; i < 100 && id_->lingers(); ++i) turn();
+  EXPECT_FALSE(id_->lingers());
+  EXPECT_EQ(id_->failure(), "");
 }
 
 TEST_F(NcclIdTest, APortThatIsTakenIsSaid) {

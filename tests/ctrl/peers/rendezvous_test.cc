@@ -13,6 +13,7 @@ namespace {
 Time after(int ms) { return Time::zero() + Duration::ms(ms); }
 
 const NcclUniqueId kId{0x1122334455667788, {*IpAddress::parse("10.9.0.1"), 47000}, {}};
+const NcclUniqueId kOtherId{0x99, {*IpAddress::parse("10.9.0.1"), 47001}, {}};
 
 std::string id_text(const NcclUniqueId& id) {
   const UniqueIdBytes bytes = unique_id_bytes(id);
@@ -136,6 +137,29 @@ TEST_F(EmulatedStore, TorchrunsAgentsFindTheirRanks) {
       script("i64:2"));
 }
 
+/// The root of all ranks stays, with its id; a group has another one then.
+TEST_F(EmulatedStore, GivesIdsOfTheNextCommunicators) {
+  RendezvousCallbacks callbacks;
+  int given = 0;
+  callbacks.provide = [&](Time, const UniqueIdKey&) {
+    return std::optional(given++ == 0 ? kId : kOtherId);
+  };
+  rendezvous = Rendezvous::make(four_ranks({2, 3}), host, callbacks);
+  rendezvous->start(after(0));
+  rendezvous->on_accepted(1, {});
+  rendezvous->on_bytes(after(0), 1, store_greeting(StoreGeneration::kValidated));
+  const std::string all = "/default_pg/0//cuda//0", group = "/default_pg/1//cuda//0";
+  EXPECT_EQ(get(all), id_text(kId));
+  EXPECT_EQ(get(group), id_text(kOtherId));
+  EXPECT_EQ(get(group), id_text(kOtherId));
+  EXPECT_EQ(given, 2);
+  rendezvous->look_for_next();
+  EXPECT_EQ(get(all), id_text(kId));
+  EXPECT_EQ(given, 2);
+  EXPECT_EQ(get(group), id_text(kOtherId));
+  EXPECT_EQ(given, 3);
+}
+
 TEST_F(EmulatedStore, EndsWithItsClients) {
   start(four_ranks({3}));
   rendezvous->on_closed(after(1), 1);
@@ -155,12 +179,14 @@ TEST_F(EmulatedStore, AWrongUniqueIdIsNamed) {
 class RealStore : public testing::Test, private StoreWatcher {
  protected:
   RealStore() {
-    RendezvousCallbacks callbacks;
     callbacks.learned = [this](Time, const UniqueIdKey& key, const NcclUniqueId& id) {
-      EXPECT_EQ(id, kId);
-      learned += key.group + " " + key.member + "\n";
+      EXPECT_TRUE(id == kId || id == kOtherId);
+      learned += key.group + " " + key.member + (id == kId ? "\n" : " other\n");
     };
-    rendezvous = Rendezvous::make(four_ranks({0}), host, callbacks);
+    make(four_ranks({0}));
+  }
+  void make(const RendezvousSettings& settings) {
+    rendezvous = Rendezvous::make(settings, host, callbacks);
     rendezvous->start(after(0));
   }
   void connect() {
@@ -189,6 +215,7 @@ class RealStore : public testing::Test, private StoreWatcher {
   }
 
   WrittenHost host, real_host;
+  RendezvousCallbacks callbacks;
   std::unique_ptr<Rendezvous> rendezvous;
   TcpStoreServer server{real_host, *this};
   std::string learned;
@@ -257,6 +284,58 @@ TEST_F(RealStore, AsksSeldomOnceTheJobRuns) {
   requests = 0;
   talk(10000);
   EXPECT_LT(requests, 21u * 40 * 60) << "some twenty rounds of forty keys";
+}
+
+/// A second init_process_group() publishes another id where the first one still is.
+TEST_F(RealStore, LearnsTheNextIdInTheSamePlace) {
+  connect();
+  const std::string key = "/default_pg/0//cuda//0";
+  server.set(key, store_value(id_text(kId)));
+  talk(200);
+  EXPECT_EQ(learned, "0 0\n");
+  rendezvous->look_for_next();
+  talk(1000);
+  EXPECT_EQ(learned, "0 0\n");
+  server.set(key, store_value(id_text(kOtherId)));
+  talk(1000);
+  EXPECT_EQ(learned, "0 0\n0 0 other\n");
+}
+
+/// Of workers that torchrun has restarted, in a store of its agent.
+TEST_F(RealStore, LearnsTheIdOfALaterAttempt) {
+  RendezvousSettings settings = four_ranks({0});
+  settings.attempts = 1;
+  settings.former = {kId};
+  make(settings);
+  connect();
+  server.set("//worker/attempt_0/default_pg/0//cuda//0", store_value(id_text(kId)));
+  talk(500);
+  EXPECT_EQ(learned, "");
+  server.set("//worker/attempt_1/default_pg/0//cuda//0", store_value(id_text(kOtherId)));
+  talk(500);
+  EXPECT_EQ(learned, "0 0 other\n");
+}
+
+TEST_F(RealStore, AStoreThatComesAgainIsCalledAgain) {
+  RendezvousSettings settings = four_ranks({0});
+  settings.again = true;
+  settings.agents = false;
+  make(settings);
+  connect();
+  server.set("/default_pg/0//cuda//0", store_value(id_text(kId)));
+  talk(200);
+  EXPECT_EQ(value("/none/torchelastic/role_info/1"), "");
+  const StreamId first = stream;
+  rendezvous->on_closed(now, stream);
+  EXPECT_FALSE(rendezvous->finished());
+  ASSERT_NE(host.dialled.back(), first);
+  rendezvous->look_for_next();
+  server.erase("init/");
+  server.set("/default_pg/0//cuda//0", store_value(id_text(kOtherId)));
+  connect();
+  talk(200);
+  EXPECT_EQ(value("init/"), "3");
+  EXPECT_EQ(learned, "0 0\n0 0 other\n");
 }
 
 TEST_F(RealStore, EndsWithTheStore) {
