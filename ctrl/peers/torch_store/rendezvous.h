@@ -27,7 +27,7 @@ struct RendezvousSettings {
   struct Rank {
     bool real = false;
     uint32_t node = 0;  ///< ranks of one node have the same; torchrun's nodes are in ranks' order
-    IpAddress address;  ///< of its node, if it is known
+    IpAddress address = {};  ///< of its node, if it is known
   };
   std::vector<Rank> ranks;
   SocketAddress master;  ///< MASTER_ADDR and MASTER_PORT
@@ -84,7 +84,7 @@ class Rendezvous {
 struct AgentNode {
   bool real = false;
   uint32_t first_rank = 0, ranks = 0;
-  IpAddress address;
+  IpAddress address = {};
 };
 /// In the order of their first ranks, which is that of torchrun's node ranks.
 std::vector<AgentNode> agent_nodes(const std::vector<RendezvousSettings::Rank>& ranks);
