@@ -78,6 +78,7 @@ constexpr Capability kTable[] = {
     {"several communicators one after another (`communicators` in `join`)",
      find_communicators,
      {kOneCommunicator, kOneCommunicator, kOneCommunicator, kYes}},
+    {"child communicators (`child_of`)", find_children, {kYes, kYes, kYes, kYes}},
     {"`payload = \"exact\"`", find_exact, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"fed\"`", find_fed, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"inferred\"`", find_inferred, {kYes, kYes, kAbsent, kYes}},

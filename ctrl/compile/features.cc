@@ -71,6 +71,11 @@ Found find_communicators(const Asked& asked, RealSide side) {
                    [](const JobConfig& job) { return job.join && !job.join->joins_once(); });
 }
 
+Found find_children(const Asked& asked, RealSide side) {
+  return first_job(asked, side, "child_of",
+                   [](const JobConfig& job) { return job.child.has_value(); });
+}
+
 Found find_dimensions(const Asked& asked, RealSide side) {
   return first_job(asked, side, "an algorithm for each dimension",
                    [](const JobConfig& job) { return !job.dimensions.empty(); });

@@ -397,6 +397,12 @@ Result<const JobConfig*> joined_job(const Config& config, const std::string& nam
       }
       continue;
     }
+    if (job.child && name.empty()) continue;  // its program is its parent's
+    if (job.child) {
+      return fail(config.path + ":" + std::to_string(job.line) + ": job: \"" + name +
+                  "\" is a child of job \"" + config.jobs[job.child->job].name +
+                  "\": name that one, whose program it is");
+    }
     if (found != nullptr) return fail(config.path + ": several jobs have a key join: name one");
     found = &job;
   }

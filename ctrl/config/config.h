@@ -11,6 +11,7 @@
 
 #include "collective_model/nccl/operation.h"
 #include "collective_model/predict/dimension_time.h"
+#include "ctrl/config/child_config.h"
 #include "ctrl/config/control_config.h"
 #include "ctrl/config/event_config.h"
 #include "ctrl/config/feed_config.h"
@@ -224,6 +225,8 @@ struct JobConfig {
   /// program makes them. An entry is what one ncclCommSplit or ncclCommShrink makes, or PyTorch's
   /// new_group()s one after the other: groups of ranks, each rank in one of them or in none.
   std::vector<std::vector<std::vector<uint32_t>>> groups;
+  /// Its communicator is a child of another job's, whose join this has, too.
+  std::optional<ChildConfig> child;
   unsigned line = 0;
 };
 

@@ -11,6 +11,7 @@ bool is_same_place(const NcclJoinConfig& one, const NcclJoinConfig& other) {
 }
 
 bool may_share_place(const Config& config, const JobConfig& one, const JobConfig& other) {
+  if (one.child || other.child) return false;  // they are made of one that is there
   if (!one.join || !other.join || !is_same_place(*one.join, *other.join)) return false;
   if (one.join->joins_once() || other.join->joins_once()) return false;
   if (one.join->has_store()) return false;

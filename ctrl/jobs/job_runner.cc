@@ -113,7 +113,25 @@ Result<void> JobRunner::host(Job& job, const JobConfig& config) {
       EmulatedRanksBinding::create(config_, config, *job.state, *job.control, true, layout);
   if (!emulated) return fail(emulated.error().text);
   job.emulated = std::move(*emulated);
+  route_feed(job);
   return {};
+}
+
+void JobRunner::route_feed(Job& job) {
+  FedOperations* const feed = job.emulated->feed();
+  if (feed == nullptr) return;
+  feed->route(job.feed_routes);
+  if (job.feed_from) feed->told_by([this, other = *job.feed_from] { return feed_of(other); });
+}
+
+void JobRunner::route_feed(size_t number, FedRoutes routes) {
+  jobs_[number].feed_routes = std::move(routes);
+  route_feed(jobs_[number]);
+}
+
+void JobRunner::feed_from(size_t number, size_t other) {
+  jobs_[number].feed_from = other;
+  route_feed(jobs_[number]);
 }
 
 Result<void> JobRunner::plan_again(size_t number, uint32_t search_channels) {
@@ -140,7 +158,9 @@ Result<void> JobRunner::plan_again(size_t number, uint32_t search_channels) {
   job.own = std::move(own);
   TRY(host(job, *job.own));
   if (recorded_) job.emulated->record();
-  if (feed_ && job.emulated->feed() != nullptr) job.emulated->feed()->follow(*feed_);
+  if (feed_ && job.emulated->feed() != nullptr && !job.own->child) {
+    job.emulated->feed()->follow(*feed_);
+  }
   return {};
 }
 
@@ -370,7 +390,8 @@ bool JobRunner::find_out() const {
 Result<void> JobRunner::follow(const std::string& feed) {
   feed_ = TRY(recorded_feed(feed));
   for (const size_t j : own()) {
-    if (FedOperations* fed = jobs_[j].emulated->feed()) fed->follow(*feed_);
+    FedOperations* const fed = jobs_[j].emulated->feed();
+    if (fed != nullptr && !config_.jobs[j].child) fed->follow(*feed_);
   }
   return {};
 }
@@ -380,7 +401,7 @@ std::vector<JobRunner::FeedPort> JobRunner::feeds() const {
   if (feed_) return ports;
   for (uint32_t j = 0; j < jobs_.size(); ++j) {
     const JobConfig& job = config_.jobs[j];
-    if (!has(j) || job.operations != OperationsMode::kFed) continue;
+    if (!has(j) || job.operations != OperationsMode::kFed || job.child) continue;
     const auto node =
         std::ranges::find_if(job.ranks, [&](NodeId n) { return !config_.nodes[n].real; });
     if (node != job.ranks.end()) ports.push_back({j, *node, job.nic, job.feed.port});
@@ -390,9 +411,7 @@ std::vector<JobRunner::FeedPort> JobRunner::feeds() const {
 
 std::unique_ptr<FeedPeer> JobRunner::feed_peer(uint32_t job) {
   // The plan may be made again after it has come, and between communicators there is none.
-  const auto feed = [this, job] {
-    return jobs_[job].forgetting ? nullptr : jobs_[job].emulated->feed();
-  };
+  const auto feed = [this, job] { return feed_of(job); };
   ++jobs_[job].plugins;
   return std::make_unique<FeedPeer>(
       [feed](Time now, const FedOperation& fed) {

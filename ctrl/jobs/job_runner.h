@@ -48,6 +48,10 @@ class JobRunner final : public RingObserver {
   /// In virtual time, before the run: the one job with a feed hears this file of records (understudy
   /// feed --record), and nothing is listened to. Error: it cannot be read.
   Result<void> follow(const std::string& feed);
+  /// The job's feed is also that of others: see FedOperations::route() and told_by(). Before
+  /// anything is told, for all communicators.
+  void route_feed(size_t job, FedRoutes routes);
+  void feed_from(size_t job, size_t other);
   /// What takes a connection of a profiler plugin there.
   std::unique_ptr<FeedPeer> feed_peer(uint32_t job);
 
@@ -82,6 +86,10 @@ class JobRunner final : public RingObserver {
   // Of a job whose real ranks are NCCL's: it has no clients here; whoever joins its communicator
   // says how it goes.
   EmulatedRanksBinding& emulated(size_t job) { return *jobs_[job].emulated; }
+  /// Its feed, while it may be joined; else null.
+  FedOperations* feed_of(size_t job) {
+    return jobs_[job].forgetting ? nullptr : jobs_[job].emulated->feed();
+  }
   const CollectiveSetup& setup(size_t job) const { return jobs_[job].setup(); }
   ShardControl& control(size_t job) { return *jobs_[job].control; }
   /// Whether a rank speaks for itself. Others are played here: emulated, or on a reference node,
@@ -116,6 +124,9 @@ class JobRunner final : public RingObserver {
   void begun(size_t job) { jobs_[job].has_begun = true; }
   /// All real ranks stand ready.
   bool has_begun(size_t job) const { return jobs_[job].has_begun; }
+  /// What its real ranks did in communicators that no job describes, of all that it joined.
+  void answered(size_t job, const AnsweredReport& answered) { jobs_[job].answered = answered; }
+  bool has_ended(size_t job) const { return jobs_[job].has_ended; }
   /// `failure`: nobody has to do any more, and why; empty: its ranks have left.
   void ended(size_t job, Time now, const std::string& failure) {
     if (jobs_[job].has_ended) return;
@@ -151,8 +162,11 @@ class JobRunner final : public RingObserver {
     bool emulated_started = false, reference_started = false;  ///< of a job with join
     Time ended_at = Time::never();                             ///< of a job with join
     std::string failure;                                       ///< why it ended, if it has failed
-    uint32_t plugins = 0;  ///< that feed it, while they are connected
-    bool lost = false;     ///< track of its operations, which was said
+    AnsweredReport answered;
+    FedRoutes feed_routes;
+    std::optional<size_t> feed_from;  ///< another job
+    uint32_t plugins = 0;             ///< that feed it, while they are connected
+    bool lost = false;                ///< track of its operations, which was said
     JobWatch watch;
     // Of a job that joins several communicators:
     std::optional<JobReport> former;  ///< of all that are over
@@ -170,6 +184,7 @@ class JobRunner final : public RingObserver {
 
   explicit JobRunner(const Config& config) : config_(config) {}
   std::vector<size_t> own() const;
+  void route_feed(Job& job);
   Result<void> host(Job& job, const JobConfig& config);
   void find_reference(Job& job, const JobConfig& config,
                       const std::vector<ShardControl*>& reference) const;

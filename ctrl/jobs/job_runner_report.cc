@@ -27,7 +27,15 @@ void append_communicator(JobReport& all, JobReport last) {
   operations.insert(operations.end(), last.inferred->operations.begin(),
                     last.inferred->operations.end());
   if (all.inferred->lost.empty()) all.inferred->lost = last.inferred->lost;
+  all.inferred->beside += last.inferred->beside;
   if (all.not_judged.empty()) all.not_judged = last.not_judged;
+}
+
+void add_answered(JobReport& report, const AnsweredReport& answered) {
+  report.answered = answered;
+  if (answered.messages == 0) return;
+  if (report.inferred) report.answered.operations = report.inferred->beside;
+  if (report.not_judged.empty()) report.not_judged = answered_text(report.answered);
 }
 
 }  // namespace
@@ -50,14 +58,20 @@ JobReport JobRunner::with_last(std::optional<JobReport> former, size_t index,
 JobReport JobRunner::report(size_t index) const {
   const Job& job = jobs_[index];
   const auto& join = config_.jobs[index].join;
-  if (!join || join->joins_once()) return report_of_last(index);
-  if (job.joined)
-    return with_last(job.former, index, std::nullopt, "it was there when the run ended");
-  if (job.former) return *job.former;
-  JobReport none = report_of_last(index);
-  none.planned = 0;
-  none.communicators_wanted = join->communicators;
-  return none;
+  JobReport report;
+  if (!join || join->joins_once()) {
+    report = report_of_last(index);
+  } else if (job.joined) {
+    report = with_last(job.former, index, std::nullopt, "it was there when the run ended");
+  } else if (job.former) {
+    report = *job.former;
+  } else {
+    report = report_of_last(index);
+    report.planned = 0;
+    report.communicators_wanted = join->communicators;
+  }
+  add_answered(report, job.answered);
+  return report;
 }
 
 JobReport JobRunner::report_of_last(size_t index) const {

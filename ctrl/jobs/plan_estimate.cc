@@ -138,10 +138,12 @@ PlanEstimate plan_estimate(const Config& config, const JobConfig& job,
                            const CollectiveSetup& setup) {
   PlanEstimate out;
   if (!setup.is_doubtful()) return out;
-  const bool shares = shares_place(config, job);
+  const bool related = has_relatives(config, job);
+  const bool shares = related || shares_place(config, job);
   out.doubt = std::string("messages between emulated ranks take the plan's times, which ") +
-              (shares ? "know nothing of the other jobs that join at the same place: "
-                      : "are estimates where several connections share a link: ") +
+              (related  ? "know nothing of what the other communicators of these ranks do: "
+               : shares ? "know nothing of the other jobs that join at the same place: "
+                        : "are estimates where several connections share a link: ") +
               why_not_packets(config, job);
   if (job.group || job.operations != OperationsMode::kTold || !can_have_network(config)) return out;
   auto topology = build_topology(config);

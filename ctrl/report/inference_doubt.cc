@@ -32,4 +32,14 @@ std::string inference_doubt(const InferenceReport& found) {
          ": a profiler plugin tells (operations = \"fed\")";
 }
 
+std::string answered_text(const AnsweredReport& answered) {
+  if (answered.messages == 0) return "";
+  return (answered.operations == 0 ? "" : count_text(answered.operations, "operation") + " in ") +
+         count_text(answered.messages, "message") + " of " +
+         count_text(answered.communicators, "communicator") +
+         " that no [[job]] describes (child_of) were answered at once: not timed, and without "
+         "right "
+         "values";
+}
+
 }  // namespace understudy

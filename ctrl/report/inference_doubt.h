@@ -1,4 +1,5 @@
-// Whether operations that were inferred are known well enough to judge a run by them.
+// Whether operations are known well enough to judge a run by them: inferred ones, and those of
+// communicators that no job describes.
 #pragma once
 
 #include <string>
@@ -15,5 +16,8 @@ std::string inference_doubt(const InferenceReport& found);
 /// "taken for all_gather ring simple of 64 B, confidence 0.50; 2 operations explain it, the likeliest
 /// other one is reduce_scatter ring simple of 64 B".
 std::string certainty_text(const InferredReport& operation);
+
+/// What went over communicators that no job describes, as a sentence; empty: nothing.
+std::string answered_text(const AnsweredReport& answered);
 
 }  // namespace understudy

@@ -116,6 +116,10 @@ Json communicator_json(const CommunicatorReport& c) {
 Json job_json(const JobReport& job, bool real_time) {
   Json out;
   out["name"] = job.name;
+  if (!job.child_of.empty()) {
+    out["child_of"] = job.child_of;
+    out["parent_ranks"] = job.parent_ranks;
+  }
   out["collective"] = job.collective;
   out["algorithm"] = job.algorithm;
   out["protocol"] = job.protocol;
@@ -137,6 +141,12 @@ Json job_json(const JobReport& job, bool real_time) {
   }
   out["protocol_violations"] = job.violations;
   if (!job.communicators.empty()) out["communicators"] = list(job.communicators, communicator_json);
+  if (job.answered.messages > 0) {
+    out["answered"]["communicators"] = job.answered.communicators;
+    out["answered"]["messages"] = job.answered.messages;
+    const bool told = job.answered.operations > 0;
+    out["answered"]["operations"] = told ? Json(job.answered.operations) : Json(nullptr);
+  }
   if (job.real_nodes.size() > 1) out["real_nodes"] = job.real_nodes;
   if (job.inferred) out[job.inferred->fed ? "fed" : "inferred"] = inferred_json(*job.inferred);
   out["sizes"] =

@@ -143,6 +143,7 @@ void judge_job(const JobReport& job, const RunReport& report, std::vector<std::s
   if (job.communicators.empty() && job.collectives.size() < job.planned && !expected) {
     reasons.push_back(label(job) + ": " + std::to_string(job.collectives.size()) + " of " +
                       count_text(job.planned, "operation") + " were done" +
+                      (job.child_of.empty() || job.failure.empty() ? "" : ": " + job.failure) +
                       (report.ended_by ? ", the run was ended by " + *report.ended_by : "") +
                       (job.failed ? "" : closed_text(report)) +
                       (job.standing.empty() ? "" : "; " + job.standing));

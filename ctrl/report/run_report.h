@@ -85,6 +85,8 @@ struct InferenceReport {
   bool fed = false;  ///< a feed told the operations; else they were inferred
   std::vector<InferredReport> operations;
   std::string lost;  ///< why it lost track, from when on every credit was answered at once
+  /// That the feed told of child communicators which no job describes: answered at once.
+  uint64_t beside = 0;
 };
 
 /// One of several communicators of NCCL's that a job's ranks joined one after another.
@@ -99,8 +101,17 @@ struct CommunicatorReport {
   bool not_judged = false;  ///< nothing is known to be wrong, but it is no better than an estimate
 };
 
+/// Communicators that real ranks made beside a job's own, and that no job describes: emulated ranks
+/// answered all messages there at once.
+struct AnsweredReport {
+  uint64_t communicators = 0;  ///< over which messages went
+  uint64_t messages = 0;       ///< to real ranks and from them
+  uint64_t operations = 0;     ///< that a feed told of; else nobody counts them
+};
 struct JobReport {
   std::string name;
+  std::string child_of;                 ///< the job on its first parent; empty: it is no child's
+  std::vector<uint32_t> parent_ranks;   ///< of a child: its ranks there, in its order
   std::vector<std::string> ranks;       ///< node names in ring order
   std::vector<std::string> real_nodes;  ///< of these; CollectiveReport::by_node has their times
   uint32_t gpus = 1;                    ///< ranks on each of them
@@ -132,6 +143,7 @@ struct JobReport {
   std::vector<IterationReport> iterations;
   std::vector<NodeCheck> node_checks;
   std::optional<InferenceReport> inferred;
+  AnsweredReport answered;
 };
 
 /// Of departures of RoCE frames: actual minus scheduled.

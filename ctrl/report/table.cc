@@ -237,8 +237,9 @@ std::string departures_text(const PortReport& port) {
 
 std::string job_table(const JobReport& job) {
   const std::vector<SizeSummary> rows = summarise(job);
-  std::string text = "# job '" + job.name + "': " + job.collective + ", " + job.algorithm + ", " +
-                     job.protocol + ", " + count_text(job.ranks.size() * job.gpus, "rank") +
+  const std::string of = job.child_of.empty() ? "" : "child of '" + job.child_of + "', ";
+  std::string text = "# job '" + job.name + "': " + of + job.collective + ", " + job.algorithm +
+                     ", " + job.protocol + ", " + count_text(job.ranks.size() * job.gpus, "rank") +
                      (job.gpus > 1 ? " on " + count_text(job.ranks.size(), "node") : "") +
                      ", payload " + job.payload + "\n";
   if (!rows.empty()) text += "# " + time_source(rows) + "\n";
@@ -254,6 +255,7 @@ std::string job_table(const JobReport& job) {
     text += communicator_text(i, job.communicators[i]);
   }
   if (job.inferred) text += inferred_text(*job.inferred);
+  if (job.answered.messages > 0) text += "# beside: " + answered_text(job.answered) + "\n";
   std::vector<uint64_t> bytes;
   for (const CollectiveReport& c : job.collectives) bytes.push_back(c.bytes);
   return text + iteration_lines(job.iterations, job.per_iteration, bytes);

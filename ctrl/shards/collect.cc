@@ -81,6 +81,10 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
   const JobConfig& from = config.jobs[job];
   JobReport report;
   report.name = from.name;
+  if (from.child) {
+    report.child_of = config.jobs[from.child->job].name;
+    report.parent_ranks = from.child->members;
+  }
   for (const NodeId node : from.ranks) report.ranks.push_back(config.nodes[node].name);
   report.gpus = gpus_per_node(config, from);
   report.collective = name_of(kCollectiveNames, from.collective);

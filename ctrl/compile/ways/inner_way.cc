@@ -51,7 +51,7 @@ InnerNeed inner_need(const Config& config, const JobConfig& job) {
   if (!schedules || takes_no_time(config, job)) return need;
   need.plan_holds = !acks_wait(config, job);  // no plan knows that
   if (emulated <= communicator.gpus) return need;
-  need.plan_holds = need.plan_holds && !shares_place(config, job);
+  need.plan_holds = need.plan_holds && !shares_place(config, job) && !has_relatives(config, job);
   for (uint32_t size = 0; size < (job.group ? 1 : schedules->size()); ++size) {
     const Operation& operation = (*schedules)[size].operation;
     NicUse use;

@@ -124,6 +124,17 @@ void read_join(TableReader& table, ReadContext& context, JobConfig& job);
 void read_queue_pairs(TableReader& table, JobConfig& job);
 /// job.merged_nics, once its ranks are known.
 void read_merged_nics(TableReader& table, ReadContext& context, JobConfig& job);
+/// Ranks of a communicator, in groups of which each has them in its order.
+using RankGroups = std::vector<std::vector<uint32_t>>;
+/// The value `toml` of `key`: "all", "node", "local_rank", "/4", "%4", or lists of ranks, which are
+/// `ranks`, with `gpus` on each node.
+RankGroups read_rank_groups(TableReader& table, const char* key, const TomlNode& toml,
+                            uint32_t ranks, uint32_t gpus);
+/// Its keys child_of and members: of the children that they mean the one of number `number`, with
+/// all that it has of its parent. Returns how many there are; 0, and reported: they are wrong.
+size_t read_child(TableReader& table, ReadContext& context, JobConfig& job, size_t number);
+/// Once its channels and operations are read: they go with its parent's.
+void check_child(TableReader& table, const ReadContext& context, const JobConfig& job);
 /// Its key groups, after join. `ranks`: 0 if they are not known.
 void read_groups(TableReader& table, JobConfig& job, uint64_t ranks);
 /// [[job]]; after the ports.

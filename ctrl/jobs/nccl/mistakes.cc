@@ -46,6 +46,29 @@ std::string left_early_text(const CollectiveSetup& setup, const CollectiveProgre
          " were done";
 }
 
+std::string rank_text(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                      uint32_t rank) {
+  return "rank " + std::to_string(rank) + " (" +
+         config.nodes[job.ranks[setup.communicator.node_of(rank)]].name + ")";
+}
+
+std::string missing_text(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                         uint32_t link) {
+  const CollectiveConnection& l = setup.job.links[link];
+  return rank_text(config, job, setup, l.real) + " has no connection " +
+         (l.real_sends ? "to " : "from ") + "rank " + std::to_string(l.far) + " on channel " +
+         std::to_string(l.channel) + ", which " + operation_text(setup, 0) +
+         " uses, and has others that it uses: are its channels (channels = " +
+         std::to_string(job.channels) + ") and its algorithm those of the [[job]]?";
+}
+
+std::string unplanned_text(const CollectiveSetup& setup) {
+  return "messages go over connections that the operations of the job do not use (" +
+         operation_text(setup, 0) +
+         "): real ranks carry out another algorithm or another collective. They are answered at "
+         "once, and not timed";
+}
+
 std::vector<std::string> NcclMistakes::look(Time now, const CollectiveSetup& setup,
                                             const CollectiveProgress& progress,
                                             const Waiting& waiting) {

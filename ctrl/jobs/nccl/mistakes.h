@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ctrl/compile/collective.h"
+#include "ctrl/config/config.h"
 #include "dataplane/base/units.h"
 
 namespace understudy {
@@ -33,5 +34,16 @@ class NcclMistakes {
 /// `who`: of them who has left, as a sentence names it.
 std::string left_early_text(const CollectiveSetup& setup, const CollectiveProgress& progress,
                             const std::string& who);
+
+/// "rank 1 (gpu)"
+std::string rank_text(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                      uint32_t rank);
+
+/// Of a link of the first operation that the real rank has not connected, as it has others.
+std::string missing_text(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                         uint32_t link);
+
+/// Messages go over connections that no operation of a job uses whose operations are listed.
+std::string unplanned_text(const CollectiveSetup& setup);
 
 }  // namespace understudy

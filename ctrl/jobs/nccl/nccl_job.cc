@@ -4,6 +4,7 @@
 
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/config/merged_nics.h"
+#include "ctrl/jobs/nccl/search_plan.h"
 #include "dataplane/base/pattern.h"
 
 namespace understudy {
@@ -33,6 +34,10 @@ NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNet
       runner_(runner),
       links_(config, number, runner),
       say_(std::move(say)),
+      children_(config, number, runner,
+                [this](size_t job, const std::string& line) {
+                  say_("job \"" + config_.jobs[job].name + "\": " + line);
+                }),
       sockets_(network, addresses(), callbacks()),
       groups_(groups_setup(), network, callbacks()),
       identity_(identity_setup(std::move(place)), sockets_, network,
@@ -43,6 +48,7 @@ NcclJob::NcclJob(const Config& config, size_t number, JobRunner& runner, PeerNet
     self_tests_.emplace_back(config, job_, setup().job, node_of(rank).index, network,
                              runner.control(number), probe);
   }
+  route_feed();
 }
 
 NcclJob::~NcclJob() {
@@ -101,7 +107,8 @@ TorchGroups::Setup NcclJob::groups_setup() const {
 }
 
 /// PyTorch splits once for each of its groups.
-std::vector<RankPartition> NcclJob::children() const {
+std::vector<RankPartition> NcclJob::partitions() const {
+  if (expects_children()) return children_.splits();
   if (!job_.join->has_store()) return job_.groups;
   std::vector<RankPartition> all;
   for (const auto& partition : job_.groups) {
@@ -158,7 +165,8 @@ void NcclJob::begin(Time now) {
   settings.emulated_root = identity_.emulated_root();
   settings.root_listener = identity_.root_listener();
   settings.seed = config_.seed;
-  settings.groups = children();
+  settings.groups = partitions();
+  settings.groups_expected = expects_children();
   for (uint32_t rank = 0; rank < setup().communicator.ranks(); ++rank) {
     settings.ranks.push_back({is_program(rank), setup().communicator.node_of(rank)});
   }
@@ -172,35 +180,15 @@ void NcclJob::begin(Time now) {
   sockets_.take_early();
 }
 
-/// Which tree a channel has depends on it, and so who its neighbours are.
-bool NcclJob::has_trees_of(uint32_t search_channels) const {
-  const CollectiveSetup& planned = setup();
-  const bool told = job_.operations == OperationsMode::kTold;
-  if (told && planned.algorithm && *planned.algorithm != Algorithm::kTree) return true;
-  Communicator found = planned.communicator;
-  found.search_channels = search_channels;
-  for (uint32_t channel = 0; channel < found.channels; ++channel) {
-    if (found.tree_of(channel) != planned.communicator.tree_of(channel)) return false;
-  }
-  return true;
-}
-
 void NcclJob::settle() {
   if (settled_) return;
   const uint32_t found = communicator_->search_channels();
   if (found == 0) return;
   settled_ = true;
   identity_.called();
-  if (!has_trees_of(found)) {
-    if (auto planned = runner_.plan_again(number_, found); !planned) {
-      return end("NCCL's search found " + std::to_string(found) +
-                 " channels, and the trees of the plan are others: " + planned.error().text);
-    }
-    say("NCCL's search found " + std::to_string(found) + " of the " +
-        std::to_string(job_.channels) + " channels: planned again with its trees");
-  }
-  if (auto opened = runner_.open_reference(number_); !opened) return end(opened.error().text);
-  if (job_.operations != OperationsMode::kTold) runner_.start_joined(number_);
+  const auto settled = settle_plan(config_, runner_, number_, found);
+  if (!settled) return end(settled.error().text);
+  if (!settled->empty()) say(*settled);
 }
 
 bool NcclJob::is_connected(NodeId real) const {
@@ -216,15 +204,17 @@ void NcclJob::test(Time now) {
   }
 }
 
-bool NcclJob::is_done() const {
-  return std::ranges::all_of(runner_.progress(number_), &CollectiveProgress::over);
+bool NcclJob::is_done(size_t job) const {
+  return std::ranges::all_of(runner_.progress(job), &CollectiveProgress::over);
 }
 
 void NcclJob::let_go(bool all) {
-  while (!leaving_.empty() && (all || leaving_.front().until <= now_)) {
-    links_.give_back(leaving_.front().connector);
-    leaving_.pop_front();
-  }
+  std::erase_if(leaving_, [&](const Leaving& leaving) {
+    NcclLinks& links = links_of(leaving.connector);
+    if (!all && leaving.until > now_ && !is_done(links.number())) return false;
+    links.give_back(leaving.connector);
+    return true;
+  });
 }
 
 void NcclJob::poll(Time now) {
@@ -233,8 +223,8 @@ void NcclJob::poll(Time now) {
   if (ends_at_) return end_meeting(now);
   if (!runner_.no_further(number_).empty()) return end(runner_.no_further(number_));
   test(now);
-  if (!runner_.is_ready(number_)) return;
-  let_go(is_done());
+  if (!runner_.is_ready(number_) || !children_.ready()) return;
+  if (!leaving_.empty()) let_go(false);
   identity_.poll(now);
   if (!identity_.failure().empty()) return end(identity_.failure());
   if (identity_.restarted()) {
@@ -249,6 +239,7 @@ void NcclJob::poll(Time now) {
   if (over_) return;
   runner_.joined(number_, now_);
   complain();
+  children_.poll(now_);
   look_for_further();
   if (communicator_ == nullptr) return;
   if (!communicator_->failure().empty()) return end_communicator(communicator_->failure());
@@ -256,9 +247,7 @@ void NcclJob::poll(Time now) {
   if (look_for_gone()) end_communicator("");
 }
 
-std::string NcclJob::who(uint32_t rank) const {
-  return "rank " + std::to_string(rank) + " (" + node_of(rank).name + ")";
-}
+std::string NcclJob::who(uint32_t rank) const { return rank_text(config_, job_, setup(), rank); }
 
 std::string NcclJob::gone() const {
   const std::vector<uint32_t> left = communicator_->left();
@@ -311,9 +300,11 @@ void NcclJob::end_communicator(const std::string& failure) {
   std::string how = failure.empty() ? gone() : failure;
   if (how.empty()) how = "the real ranks have left the communicator";
   const bool more = joins_more();
+  runner_.answered(number_, answered());
   identity_.called();
   let_go(true);
   emulated().end();
+  children_.end(now_, how, more);
   runner_.ended_communicator(number_, now_, how, more);
   ++ended_;
   if (!more) {
@@ -339,7 +330,10 @@ void NcclJob::forget() {
   sockets_.forget();
   groups_.forget();
   communicator_.reset();
+  answered_ = answered();
   links_.forget();
+  children_.forget();
+  by_hash_.clear();
   seen_ = {};
   open_.clear();
   leaving_.clear();
@@ -370,10 +364,11 @@ std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t m
 Result<EndpointReady> NcclJob::endpoint(const EndpointRequest& request) {
   const NcclConnector& connector = request.nccl->connector;
   settle();
+  find_child(connector.communicator);
   if (!request.reserve) look_at_mtu(request.mtu);
-  return links_.serve({groups_.job_rank(connector, connector.emulated),
-                       groups_.job_rank(connector, connector.real)},
-                      request);
+  return links_of(connector).serve({groups_.job_rank(connector, connector.emulated),
+                                    groups_.job_rank(connector, connector.real)},
+                                   request);
 }
 
 /// `mtu`: the smaller one of both ends, as NCCL takes it.
@@ -390,8 +385,8 @@ void NcclJob::look_at_mtu(uint32_t mtu) {
 void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
   ++ready_;
   open_.insert(connector);
-  if (links_.join(connector)) {
-    runner_.start_joined(number_);
+  if (NcclLinks& links = links_of(connector); links.join(connector)) {
+    runner_.start_joined(links.number());
   } else if (connector.communicator == 0 && connector.index == 0 &&
              connector.channel >= job_.channels) {
     say_once(Once::kChannels,
@@ -404,7 +399,7 @@ void NcclJob::on_connector_ready(Time, const NcclConnector& connector) {
 }
 
 void NcclJob::on_connector_failed(Time, const NcclConnector& connector, const std::string& why) {
-  links_.give_back(connector);
+  links_of(connector).give_back(connector);
   on_connector(connector, why);
 }
 
@@ -417,8 +412,9 @@ void NcclJob::on_connector_closed(Time, const NcclConnector& connector) { discon
 
 void NcclJob::disconnect(const NcclConnector& connector) {
   if (open_.erase(connector) == 0) return;
-  const auto latency = links_.latency(connector);
-  if (over_ || !latency || is_done()) return links_.give_back(connector);
+  NcclLinks& links = links_of(connector);
+  const auto latency = links.latency(connector);
+  if (over_ || !latency || is_done(links.number())) return links.give_back(connector);
   leaving_.push_back({now_ + *latency * 2 + kLastPackets, connector});
 }
 
@@ -449,6 +445,7 @@ std::vector<std::string> NcclJob::status() const {
                   std::to_string(beside.received) + " from them outside the job's operations");
   for (const std::string& line : communicator_->waiting()) lines.push_back(line);
   for (const std::string& line : groups_.waiting()) lines.push_back(line);
+  for (const std::string& line : children_.status()) lines.push_back(line);
   return lines;
 }
 

@@ -17,6 +17,7 @@
 #include "ctrl/config/config.h"
 #include "ctrl/jobs/job_runner.h"
 #include "ctrl/jobs/nccl/mistakes.h"
+#include "ctrl/jobs/nccl/nccl_children.h"
 #include "ctrl/jobs/nccl/nccl_id.h"
 #include "ctrl/jobs/nccl/nccl_links.h"
 #include "ctrl/jobs/nccl/self_test.h"
@@ -57,6 +58,8 @@ class NcclJob final : public NetIbObserver {
   /// The real ranks have left, or it has failed.
   bool over() const { return over_; }
   const std::string& failure() const { return failure_; }
+  /// The jobs on children of its communicator.
+  const NcclChildren& children() const { return children_; }
   /// For `understudy status`.
   std::vector<std::string> status() const;
 
@@ -72,7 +75,19 @@ class NcclJob final : public NetIbObserver {
   /// As soon as the real ranks have said what their search found, and before their connections
   /// come: the plan has their trees, and may begin.
   void settle();
-  bool has_trees_of(uint32_t search_channels) const;
+  /// Looks whose a communicator is that the real ranks have made of ours.
+  void find_child(uint32_t communicator);
+  /// All that there are.
+  std::vector<MadeCommunicator> made() const;
+  /// What went over communicators that no job describes, of the former ones too.
+  AnsweredReport answered() const;
+  void route_feed();
+  /// Whose operations a plugin tells under that number of NCCL's.
+  FedRoute route_of(uint64_t hash);
+  NcclLinks& links_of(const NcclConnector& connector) {
+    NcclLinks* const child = children_.links(connector.communicator);
+    return child == nullptr ? links_ : *child;
+  }
   /// More communicators are joined after the present one.
   bool joins_more() const {
     const auto& most = job_.join->communicators;
@@ -81,7 +96,11 @@ class NcclJob final : public NetIbObserver {
   NcclSockets::Callbacks callbacks();
   NcclId::Setup identity_setup(std::shared_ptr<NcclPlace> place);
   TorchGroups::Setup groups_setup() const;
-  std::vector<RankPartition> children() const;
+  std::vector<RankPartition> partitions() const;
+  /// Nothing but the jobs on children says who is in these.
+  bool expects_children() const {
+    return job_.groups.empty() && job_.join->way != NcclJoinConfig::Way::kStore;
+  }
   std::vector<RendezvousSettings::Rank> ranks() const;
   std::vector<IpAddress> addresses() const;
   /// A rank that is not played here.
@@ -97,16 +116,14 @@ class NcclJob final : public NetIbObserver {
   void complain();
   /// The communicator's unique id has not come.
   void look_for_identity();
-  /// Of a link of the first operation that the real rank has not connected, as it has others.
-  std::string missing_text(uint32_t link) const;
   /// Once its unique id is known.
   void begin(Time now);
   void look_at_mtu(uint32_t mtu);
   std::unique_ptr<Peer> net_ib(const NcclConnector& connector, uint64_t magic);
   void disconnect(const NcclConnector& connector);
   void on_connector(const NcclConnector& connector, const std::string& failure);
-  /// All of the job's operations are over, or will never be.
-  bool is_done() const;
+  /// All of a job's operations are over, or will never be.
+  bool is_done(size_t job) const;
   /// Gives back those connections that a real rank has closed, once nothing more can come on them.
   void let_go(bool all);
   /// It cannot go on.
@@ -143,6 +160,9 @@ class NcclJob final : public NetIbObserver {
   JobRunner& runner_;
   NcclLinks links_;
   const Say say_;
+  NcclChildren children_;
+  AnsweredReport answered_;               ///< of communicators that are over
+  std::map<uint64_t, uint32_t> by_hash_;  ///< numbers of communicators that a feed spoke of
   NcclSockets sockets_;
   TorchGroups groups_;
   NcclId identity_;

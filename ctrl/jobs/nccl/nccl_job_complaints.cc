@@ -20,22 +20,13 @@ void NcclJob::look_for_identity() {
                                                           : ""));
 }
 
-std::string NcclJob::missing_text(uint32_t link) const {
-  const CollectiveConnection& l = setup().job.links[link];
-  const std::string far = "rank " + std::to_string(l.far);
-  return who(l.real) + " has no connection " + (l.real_sends ? "to " : "from ") + far +
-         " on channel " + std::to_string(l.channel) + ", which " + operation_text(setup(), 0) +
-         " uses, and has others that it uses: are its channels (channels = " +
-         std::to_string(job_.channels) + ") and its algorithm those of the [[job]]?";
-}
-
 /// Of what real ranks should not do.
 void NcclJob::complain() {
   const auto waiting = [&] {
     std::vector<std::string> lines = communicator_->waiting();
     std::erase_if(lines, [](const std::string& line) { return line.starts_with("nothing"); });
     if (const auto link = emulated().missing_link(); lines.empty() && link) {
-      lines.push_back(missing_text(*link));
+      lines.push_back(missing_text(config_, job_, setup(), *link));
     }
     return lines;
   };
@@ -44,12 +35,9 @@ void NcclJob::complain() {
   }
   const NcclLinks::Unplanned beside = links_.unplanned();
   if (beside.own > 0 && job_.operations == OperationsMode::kTold) {
-    say_once(Once::kUnplanned,
-             "messages go over connections that the operations of the job do not use (" +
-                 operation_text(setup(), 0) +
-                 "): real ranks carry out another algorithm or another collective. They are "
-                 "answered at once, and not timed");
+    say_once(Once::kUnplanned, unplanned_text(setup()));
   }
+  runner_.answered(number_, answered());
   bool failed = beside.failed > 0;
   uint64_t violations = beside.violations, registered = beside.registered;
   for (const CollectiveProgress* progress : runner_.progress(number_)) {

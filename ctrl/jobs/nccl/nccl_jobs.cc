@@ -20,7 +20,7 @@ void allow_many_files() {
 Result<void> NcclJobs::open() {
   for (size_t j = 0; j < config_.jobs.size(); ++j) {
     const JobConfig& job = config_.jobs[j];
-    if (!job.join || !runner_.has(j)) continue;
+    if (!job.join || job.child || !runner_.has(j)) continue;
     allow_many_files();
     auto place = std::make_shared<NcclPlace>();
     for (const Entry& other : jobs_) {
@@ -40,6 +40,13 @@ void NcclJobs::poll(Time now) {
     entry.job->poll(now);
     if (entry.job->begun()) runner_.begun(entry.number);
     if (entry.job->over()) runner_.ended(entry.number, now, entry.job->failure());
+    const NcclChildren& children = entry.job->children();
+    for (const size_t child : children.jobs()) {
+      if (children.is_made(child)) runner_.begun(child);
+      if (!entry.job->over() || runner_.has_ended(child)) continue;
+      const std::string& why = entry.job->failure();
+      runner_.ended(child, now, why.empty() ? children.how_ended(child) : why);
+    }
   }
 }
 

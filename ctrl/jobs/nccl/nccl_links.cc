@@ -9,10 +9,24 @@ namespace understudy {
 NcclLinks::NcclLinks(const Config& config, size_t number, JobRunner& runner)
     : config_(config), number_(number), runner_(runner) {}
 
-/// Children have none, as no plan knows their operations.
+void NcclLinks::bind(uint32_t communicator, const std::vector<uint32_t>& ranks) {
+  communicator_ = communicator;
+  ranks_.clear();
+  for (const uint32_t rank : ranks) ranks_.emplace(rank, static_cast<uint32_t>(ranks_.size()));
+}
+
+/// Communicators that no job describes have none.
 std::optional<uint32_t> NcclLinks::link_of(const NcclConnector& connector) const {
-  if (connector.communicator != 0) return std::nullopt;
-  return find_link(setup(), connector);
+  if (connector.communicator != communicator_) return std::nullopt;
+  NcclConnector in_job = connector;
+  in_job.emulated = own({connector.emulated, connector.real}, connector).here;
+  in_job.real = own({connector.emulated, connector.real}, connector).real;
+  return find_link(setup(), in_job);
+}
+
+NcclLinks::Ends NcclLinks::own(const Ends& ends, const NcclConnector& connector) const {
+  if (ranks_.empty()) return ends;
+  return {ranks_.at(connector.emulated), ranks_.at(connector.real)};
 }
 
 NcclLinks::Planned NcclLinks::planned(uint32_t link) const {
@@ -44,8 +58,10 @@ Result<EndpointReady> NcclLinks::serve(const Ends& ends, const EndpointRequest& 
   const auto link = link_of(request.nccl->connector);
   if (!link) {
     const JobConfig& job = config_.jobs[number_];
-    return beside(ends.here).create(node_of(config_, job, setup(), ends.here),
-                                    node_of(config_, job, setup(), ends.real), request);
+    const Ends of_job = own(ends, request.nccl->connector);
+    return beside(of_job.here)
+        .create(node_of(config_, job, setup(), of_job.here),
+                node_of(config_, job, setup(), of_job.real), request);
   }
   const Planned at = planned(*link);
   if (at.emulated != nullptr) return at.emulated->serve(at.link, request);
@@ -78,8 +94,7 @@ void NcclLinks::give_back(const NcclConnector& connector) {
 
 void NcclLinks::forget() {
   const Unplanned all = unplanned();
-  former_.sent = all.sent;
-  former_.received = all.received;
+  former_ = {.sent = all.sent, .received = all.received};
   beside_.clear();
 }
 
@@ -90,11 +105,15 @@ std::optional<Duration> NcclLinks::latency(const NcclConnector& connector) const
 }
 
 NcclLinks::Unplanned NcclLinks::unplanned() const {
-  Unplanned all;
+  Unplanned all = former_;
   for (const Beside& of_shard : beside_) {
-    const UnplannedTraffic& own = of_shard.links.traffic();
-    all.own += own.messages_sent + own.messages_received;
-    for (const UnplannedTraffic* traffic : {&own, &of_shard.links.children()}) {
+    for (const auto& [communicator, traffic] : of_shard.links.all_traffic()) {
+      const uint64_t messages = traffic->messages_sent + traffic->messages_received;
+      if (communicator == communicator_) {
+        all.own += messages;
+      } else {
+        all.others[communicator] += messages;
+      }
       all.sent += traffic->messages_sent;
       all.received += traffic->messages_received;
       all.violations += traffic->violations;

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
+#include <vector>
 
 #include "ctrl/compile/collective.h"
 #include "ctrl/config/config.h"
@@ -16,10 +18,17 @@ namespace understudy {
 
 class NcclLinks {
  public:
-  /// All outlive this. `number`: of the configuration's jobs.
+  /// All outlive this. `number`: of the configuration's jobs, whose communicator is the first one
+  /// until bind() says another.
   NcclLinks(const Config& config, size_t number, JobRunner& runner);
 
-  /// A connector's ends, by their ranks' numbers in the job.
+  /// The job's communicator, as connectors number it, and its ranks in their order, by the numbers
+  /// that connectors give them.
+  void bind(uint32_t communicator, const std::vector<uint32_t>& ranks);
+  /// Of the configuration's jobs.
+  size_t number() const { return number_; }
+
+  /// A connector's ends, by their ranks' numbers in the job whose first communicator it is.
   struct Ends {
     uint32_t here = 0, real = 0;
   };
@@ -36,8 +45,9 @@ class NcclLinks {
 
   /// Of connections that no operation uses.
   struct Unplanned {
-    uint64_t sent = 0, received = 0;  ///< messages, to real ranks and from them
-    uint64_t own = 0;                 ///< of them: in the job's own communicator
+    uint64_t sent = 0, received = 0;           ///< messages, to real ranks and from them
+    uint64_t own = 0;                          ///< of them: in the job's own communicator
+    std::map<uint32_t, uint64_t> others = {};  ///< the same: in other ones
     uint64_t violations = 0, registered = 0, failed = 0;
   };
   Unplanned unplanned() const;
@@ -59,12 +69,16 @@ class NcclLinks {
   };
   Planned planned(uint32_t link) const;
   UnplannedLinks& beside(uint32_t rank);
+  /// The same ends by their numbers in the job.
+  Ends own(const Ends& ends, const NcclConnector& connector) const;
 
   const Config& config_;
   const size_t number_;
   JobRunner& runner_;
   std::deque<Beside> beside_;  ///< of each shard that has any
   Unplanned former_;           ///< of communicators that are over
+  uint32_t communicator_ = 0;
+  std::map<uint32_t, uint32_t> ranks_;  ///< by their numbers in connectors; empty: the same
 };
 
 }  // namespace understudy

@@ -26,6 +26,12 @@ std::string hash_text(uint64_t communicator) {
   return text;
 }
 
+std::string unknown_text(uint64_t records) {
+  if (records == 0) return "";
+  return "; " + std::to_string(records) +
+         " records were of communicators that emulated ranks are not in";
+}
+
 }  // namespace
 
 FedOperations::FedOperations(const Config& config, const JobConfig& job, const Topology* topology,
@@ -63,18 +69,18 @@ void FedOperations::handle(Time now, const OnlineNotice& notice) {
     case OnlineNotice::Kind::kBegan:
       if (notice.number < concluded()) return;  // it is on its way
       unknown_ = notice.number;
-      if (pieces_) remind(notice.entry + settings_.delay, kPiece);
+      if (follower().pieces_) remind(notice.entry + settings_.delay, kPiece);
       remind(now + settings_.patience, kPatience);
       return hand_over(now);
     case OnlineNotice::Kind::kReminder:
       if (unknown_ != notice.number >> 1) return;
-      if ((notice.number & 1) == kPiece) return take_piece(now);
+      if ((notice.number & 1) == kPiece) return follower().take_piece(now);
       return lose(now,
                   (*unknown_ < first_ + told_kernels_.size()
                        ? "the feed has told operation " + std::to_string(*unknown_) +
                              " of some real ranks only"
                        : "the feed has told nothing of operation " + std::to_string(*unknown_)) +
-                      " for " + duration_text(settings_.patience));
+                      " for " + duration_text(settings_.patience) + unknown_text(unknown_records_));
     case OnlineNotice::Kind::kFinished:
       return hand_over(now);
     default:
@@ -95,7 +101,29 @@ void FedOperations::take_piece(Time now) {
   hand_over(now);
 }
 
+/// Hands it on, or counts it.
+bool FedOperations::is_for_others(Time now, const FedOperation& fed) {
+  if (!routes_.find) return false;
+  const FedRoute route = routes_.find(fed.communicator);
+  if (route.to == FedRoute::To::kSelf) return false;
+  if (route.to == FedRoute::To::kUnknown) {
+    if (pieces_) return false;  // a record of another run has other numbers
+    ++unknown_records_;
+    return true;
+  }
+  if (route.other != nullptr) {
+    route.other->take(now, fed);
+  } else if (route.answered) {
+    ++report_.beside;
+  }
+  return true;
+}
+
 void FedOperations::fed(Time now, const FedOperation& fed) {
+  if (!is_for_others(now, fed)) take(now, fed);
+}
+
+void FedOperations::take(Time now, const FedOperation& fed) {
   if (lost()) return;
   if (const std::string what = wrong(fed); !what.empty()) return lose(now, what);
   hand_over(now);
@@ -189,11 +217,17 @@ std::string FedOperations::wrong_group(Rank& rank) {
 }
 
 void FedOperations::missing(Time now, uint64_t records) {
+  for (FedOperations* other : routes_.others ? routes_.others() : std::vector<FedOperations*>()) {
+    other->missing(now, records);  // nobody knows whose they were
+  }
   lose(now,
        "the feed lacks " + std::to_string(records) + (records == 1 ? " operation" : " operations"));
 }
 
 void FedOperations::closed(Time now, const std::string& failure) {
+  for (FedOperations* other : routes_.others ? routes_.others() : std::vector<FedOperations*>()) {
+    other->closed(now, failure);
+  }
   if (!failure.empty()) return lose(now, failure);
   if (!ended_) ended_ = "the feed ended";
   hand_over(now);

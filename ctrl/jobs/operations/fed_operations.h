@@ -7,6 +7,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,6 +18,24 @@
 #include "ctrl/peers/feed.h"
 
 namespace understudy {
+
+class FedOperations;
+
+/// Where several communicators of the real ranks are known: whose operations a plugin tells.
+struct FedRoute {
+  enum class To : uint8_t {
+    kSelf,     ///< this job's
+    kOther,    ///< another job's, or of nobody's that is known
+    kUnknown,  ///< nothing tells
+  };
+  To to = To::kUnknown;
+  FedOperations* other = nullptr;  ///< of kOther: null where no job describes the communicator
+  bool answered = false;           ///< of such a one: emulated ranks are in it
+};
+struct FedRoutes {
+  std::function<FedRoute(uint64_t communicator)> find;
+  std::function<std::vector<FedOperations*>()> others;  ///< of all jobs that this feed is for, too
+};
 
 class FedOperations final : public OperationSource {
  public:
@@ -29,6 +48,11 @@ class FedOperations final : public OperationSource {
   void missing(Time now, uint64_t records);
   /// No plugin tells anything more, or one of them failed; `failure`: why, empty if all were closed.
   void closed(Time now, const std::string& failure);
+
+  /// Before anything is told: this feed is for jobs on child communicators, too.
+  void route(FedRoutes routes) { routes_ = std::move(routes); }
+  /// The same, of a job on a child: what tells it, which may change.
+  void told_by(std::function<FedOperations*()> feed) { feed_ = std::move(feed); }
 
   /// In virtual time, before the run: the feed, in pieces. One comes each time that an operation
   /// begins of which nothing was told, FeedConfig::delay after the real rank has entered it; after
@@ -49,6 +73,13 @@ class FedOperations final : public OperationSource {
   };
 
   void handle(Time now, const OnlineNotice& notice) override;
+  void take(Time now, const FedOperation& fed);
+  bool is_for_others(Time now, const FedOperation& fed);
+  /// In virtual time: who has the pieces.
+  FedOperations& follower() {
+    FedOperations* const other = feed_ ? feed_() : nullptr;
+    return other == nullptr ? *this : *other;
+  }
   bool wants(OnlineNotice::Kind kind) const override;
   void take_piece(Time now);
   void hand_over(Time now);
@@ -58,6 +89,9 @@ class FedOperations final : public OperationSource {
   Result<Kernel> kernel_of(const Told& told) const;
 
   const FeedConfig settings_;
+  FedRoutes routes_;
+  std::function<FedOperations*()> feed_;
+  uint64_t unknown_records_ = 0;  ///< of communicators that nobody knows
   std::optional<uint64_t> communicator_;
   std::vector<Rank> ranks_;           ///< by position among the real ones
   std::deque<Told> told_kernels_;     ///< that not all ranks told, or that are not handed over

@@ -34,8 +34,9 @@ Result<EndpointReady> UnplannedLinks::create(const NodeConfig& emulated, const N
 Result<UnplannedLinks::Link*> UnplannedLinks::reserve(NodeId node, const EndpointRequest& request) {
   const NcclLinkRequest& wanted = *request.nccl;
   const bool real_sends = wanted.connector.real_sends;
-  const bool of_child = wanted.connector.communicator != 0;
-  auto link = std::make_shared<Link>(real_sends, of_child ? children_ : traffic_);
+  auto& traffic = traffic_[wanted.connector.communicator];
+  if (traffic == nullptr) traffic = std::make_shared<UnplannedTraffic>();
+  auto link = std::make_shared<Link>(real_sends, traffic);
   EndpointReady& end = link->end;
   const auto give_back = [&] {
     for (const Qpn qpn : end.qpns) control_.return_qpn(qpn);

@@ -36,9 +36,11 @@ class UnplannedLinks {
   /// Whether the connection is one of these.
   bool has(const NcclConnector& connector) const { return links_.contains(connector); }
 
-  /// Of all connections of the job's own communicator, those that are gone too; and of children's.
-  const UnplannedTraffic& traffic() const { return *traffic_; }
-  const UnplannedTraffic& children() const { return *children_; }
+  using ByCommunicator = std::map<uint32_t, std::shared_ptr<UnplannedTraffic>>;
+  /// Of all connections of the first communicator, those that are gone too; and of each, as
+  /// connectors number them.
+  const UnplannedTraffic& traffic() const { return *traffic_.at(0); }
+  const ByCommunicator& all_traffic() const { return traffic_; }
 
  private:
   struct Link {
@@ -61,8 +63,7 @@ class UnplannedLinks {
   const Config& config_;
   ShardControl& control_;
   const Settings settings_;
-  std::shared_ptr<UnplannedTraffic> traffic_ = std::make_shared<UnplannedTraffic>();
-  std::shared_ptr<UnplannedTraffic> children_ = std::make_shared<UnplannedTraffic>();
+  ByCommunicator traffic_ = {{0, std::make_shared<UnplannedTraffic>()}};
   std::map<NcclConnector, std::shared_ptr<Link>> links_;
 };
 

@@ -186,8 +186,8 @@ void NcclCommunicator::Impl::ring_send(NcclGroup& group, size_t segment, bool to
   host_.send(end.stream, bytes);
 }
 
-std::vector<uint32_t> NcclCommunicator::ranks_of(uint32_t communicator) const {
-  return impl_->ranks_of(communicator);
+std::vector<NcclCommunicator::Child> NcclCommunicator::children() const {
+  return impl_->children();
 }
 
 NcclCommunicator::NcclCommunicator(NcclCommunicatorSettings settings, NcclHost& host)

@@ -34,7 +34,8 @@ struct NcclCommunicatorSettings {
   uint32_t number = 0;
   /// What the user says of its children, in the order in which they are begun.
   std::vector<RankPartition> groups;
-  uint64_t seed = 1;  ///< of the values that NCCL draws at random
+  bool groups_expected = false;  ///< where one does not fit, it is of another child
+  uint64_t seed = 1;             ///< of the values that NCCL draws at random
 };
 
 class NcclCommunicator {
@@ -65,9 +66,17 @@ class NcclCommunicator {
   /// For `understudy status`: lines on what the emulated ranks wait for; ranks that wait for the
   /// same share one.
   std::vector<std::string> waiting() const;
-  /// The ranks of a communicator as connectors number it, in its order, by their numbers in the
-  /// first one. Empty if there is no such communicator.
-  std::vector<uint32_t> ranks_of(uint32_t communicator) const;
+  /// A communicator that a real rank has begun to make of this one, or of one that was made of it.
+  struct Child {
+    uint32_t number = 0;           ///< as connectors have it
+    std::vector<uint32_t> ranks;   ///< in its order, by their numbers in the first one
+    uint64_t magic = 0;            ///< 0: not known yet
+    uint32_t search_channels = 0;  ///< as search_channels()
+    bool over = false;             ///< its real ranks have left it
+  };
+  /// In the order in which real and emulated ranks agreed on them. Those with real ranks only, or
+  /// emulated ones, are not known here.
+  std::vector<Child> children() const;
   /// Channels that NCCL's search found for the first communicator; known when its transports are
   /// set up, 0 before.
   uint32_t search_channels() const;

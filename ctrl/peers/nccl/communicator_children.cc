@@ -51,13 +51,19 @@ void NcclCommunicator::Impl::child(NcclGroup& parent, std::vector<NcclMember> me
   rings_.push_back(std::move(ring));
 }
 
-std::vector<uint32_t> NcclCommunicator::Impl::ranks_of(uint32_t communicator) const {
-  std::vector<uint32_t> ranks;
+std::vector<NcclCommunicator::Child> NcclCommunicator::Impl::children() const {
+  std::vector<Child> all;
   for (const auto& ring : rings_) {
-    if (ring->group.settings().number != communicator) continue;
-    for (const NcclMember& m : ring->group.members()) ranks.push_back(m.world);
+    if (ring->parent == nullptr || !ring->begun) continue;
+    const NcclGroup& group = ring->group;
+    Child& child = all.emplace_back();
+    child.number = group.settings().number;
+    for (const NcclMember& m : group.members()) child.ranks.push_back(m.world);
+    child.magic = group.settings().magic;
+    child.search_channels = group.search_channels();
+    child.over = ring->done;
   }
-  return ranks;
+  return all;
 }
 
 bool NcclCommunicator::Impl::child_ring(NcclGroup& parent, uint32_t real, uint32_t emulated,

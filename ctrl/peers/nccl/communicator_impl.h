@@ -38,7 +38,7 @@ class NcclCommunicator::Impl : public NcclGroupUser {
   std::vector<uint32_t> left() const;
   bool all_checked_in() const { return root_ && root_->missing().empty(); }
   std::vector<std::string> waiting() const;
-  std::vector<uint32_t> ranks_of(uint32_t communicator) const;
+  std::vector<Child> children() const;
   uint32_t search_channels() const { return rings_.front()->group.search_channels(); }
 
  private:
@@ -104,6 +104,7 @@ class NcclCommunicator::Impl : public NcclGroupUser {
   void say(const std::string& line) override { host_.say(line); }
   void failed(const std::string& why) override;
   std::optional<RankPartition> configured_child() override;
+  bool expects_children() const override { return settings_.groups_expected; }
   void child(NcclGroup& parent, std::vector<NcclMember> members, std::string made_by,
              std::string reason) override;
   bool child_ring(NcclGroup& parent, uint32_t real, uint32_t emulated,

@@ -128,7 +128,8 @@ bool NcclGroup::gather_begins(uint64_t gather, uint32_t rank, uint32_t size) {
   if (*kind == GatherKind::kAllGatherInfo) set_up_ = true;
   kinds_[gather] = *kind;
   if (*kind == GatherKind::kSplit || *kind == GatherKind::kSplitColors) {
-    splits_[gather] = std::make_shared<SplitRule>(members_, shape_, user_.configured_child());
+    splits_[gather] = std::make_shared<SplitRule>(members_, shape_, user_.configured_child(),
+                                                  user_.expects_children());
   } else if (*kind == GatherKind::kSplitKeys) {
     splits_[gather] = splits_[gather - 1];
   }

@@ -39,6 +39,8 @@ class NcclGroupUser {
   /// What the configuration says of the next child that a communicator of these begins, if it says
   /// anything.
   virtual std::optional<RankPartition> configured_child() = 0;
+  /// That need not fit.
+  virtual bool expects_children() const = 0;
   /// Real and emulated ranks have agreed on a child, in the order of its ranks. `made_by`: NCCL's
   /// function; `reason`: why these are its ranks.
   virtual void child(NcclGroup& parent, std::vector<NcclMember> members, std::string made_by,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "ctrl/peers/nccl/bootstrap/communicator_hash.h"
+
 namespace understudy {
 namespace {
 
@@ -127,6 +129,7 @@ void TorchGroups::start(Time now, Joined& one, const NcclUniqueId& id,
   for (const uint32_t rank : one.members) {
     settings.ranks.push_back({setup_.ranks[rank].real, setup_.ranks[rank].node});
   }
+  one.hash = communicator_hash(id, setup_.nccl);
   one.communicator = std::make_unique<NcclCommunicator>(std::move(settings), *one.sockets);
   one.sockets->attach(*one.communicator);
   one.communicator->start(now);
@@ -211,6 +214,29 @@ uint32_t TorchGroups::job_rank(const NcclConnector& connector, uint32_t rank) co
 
 void TorchGroups::on_connector(const NcclConnector& connector, const std::string& failure) {
   joined(connector).sockets->on_connector(connector, failure);
+}
+
+std::vector<MadeCommunicator> TorchGroups::communicators() const {
+  std::vector<MadeCommunicator> all;
+  for (uint32_t i = 0; i < joined_.size(); ++i) {
+    const Joined& one = *joined_[i];
+    if (!one.communicator->begun()) continue;
+    MadeCommunicator& made = all.emplace_back();
+    made.number = (i + 1) * kNumbers;
+    made.ranks = one.members;
+    for (uint32_t rank = 0; rank < one.members.size(); ++rank) made.called.push_back(rank);
+    made.hash = one.hash;
+    made.search_channels = one.communicator->search_channels();
+    for (const NcclCommunicator::Child& child : one.communicator->children()) {
+      MadeCommunicator& split = all.emplace_back();
+      split.number = child.number;
+      for (const uint32_t rank : child.ranks) split.ranks.push_back(one.members[rank]);
+      split.called = child.ranks;
+      split.hash = child.magic;
+      split.search_channels = child.search_channels;
+    }
+  }
+  return all;
 }
 
 }  // namespace understudy

@@ -17,6 +17,15 @@
 
 namespace understudy {
 
+/// A communicator that the real ranks of a job have made beside its first one.
+struct MadeCommunicator {
+  uint32_t number = 0;           ///< as connectors have it
+  std::vector<uint32_t> ranks;   ///< in its order, by their numbers in the job
+  std::vector<uint32_t> called;  ///< the same, as connectors call them
+  uint64_t hash = 0;             ///< NCCL's for it; 0: not known
+  uint32_t search_channels = 0;  ///< 0: not known yet
+};
+
 class TorchGroups {
  public:
   struct Setup {
@@ -51,6 +60,8 @@ class TorchGroups {
   /// The number in the job of a rank that the connector names.
   uint32_t job_rank(const NcclConnector& connector, uint32_t rank) const;
   void on_connector(const NcclConnector& connector, const std::string& failure);
+  /// Those of process groups, and what was split off these.
+  std::vector<MadeCommunicator> communicators() const;
 
  private:
   /// Each communicator has so many numbers, for itself and its children.
@@ -60,6 +71,7 @@ class TorchGroups {
     std::vector<uint32_t> members;
     std::unique_ptr<NcclSockets> sockets;
     std::unique_ptr<NcclCommunicator> communicator;
+    uint64_t hash = 0;  ///< NCCL's
     bool told = false;  ///< how it ended
     bool over() const { return communicator->finished() || !communicator->failure().empty(); }
   };

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "ctrl/peers/nccl/bootstrap/communicator_hash.h"
 #include "ctrl/peers/nccl/transport/net_ib_peer.h"
 #include "ctrl/peers/sockets/torch_groups.h"
 #include "tests/rigs/nccl_rank/real_rank.h"
@@ -166,6 +167,15 @@ TEST_F(TorchGroupsTest, GroupsAndPairsHaveCommunicatorsOfTheirOwnAtOnce) {
   join({0, 3}, 3, *pair);
   run();
   EXPECT_GE(ready_, 2u * (3 + 3 + 1 + 1));
+  // As jobs on children find them.
+  const auto made = groups_->communicators();
+  ASSERT_EQ(made.size(), 4u);
+  EXPECT_EQ(made[0].ranks, kGroups[0]);
+  EXPECT_EQ(made[2].ranks, kGroups[3]);
+  EXPECT_EQ(made[2].called, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(made[2].hash, communicator_hash(id, NcclVersion{28}));
+  EXPECT_EQ(made[3].ranks, (std::vector<uint32_t>{0, 3}));
+  for (const MadeCommunicator& one : made) EXPECT_GT(one.search_channels, 0u);
   finish();
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "ctrl/peers/nccl/bootstrap/communicator_hash.h"
 #include "ctrl/peers/nccl/bootstrap/unique_id_file.h"
 #include "tests/rigs/unique_id_hex.h"
 
@@ -84,6 +85,19 @@ TEST(UniqueId, OfCommId) {
                             "10.9.0.1:5x", "node0:5000", "2001:db8::9:5000", "[2001:db8::9]",
                             "[10.9.0.1]:5", "[2001:db8::9:5000", "[fe80::1%eth0]:5"}) {
     EXPECT_NE(error_of(unique_id_of_comm_id(wrong, {28})), "") << wrong;
+  }
+}
+
+/// As getHash() of NCCL's bitops.h has it (2.25.1 and 2.28.9, run by themselves).
+TEST(UniqueId, HashOfItsCommunicator) {
+  constexpr std::pair<uint32_t, uint64_t> kHashes[] = {{23, 0x6cdc777efa5ebe03},
+                                                       {25, 0x6cdc777efa5ebe03},
+                                                       {26, 0xb2d96e53ad71133a},
+                                                       {30, 0xb2d96e53ad71133a}};
+  for (const auto& [minor, hash] : kHashes) {
+    const auto id = unique_id_of_comm_id("10.9.0.1:5555", {minor});
+    ASSERT_TRUE(id);
+    EXPECT_EQ(communicator_hash(*id, {minor}), hash) << "2." << minor;
   }
 }
 

@@ -144,6 +144,13 @@ const std::map<std::string_view, Example>& examples() {
       {"`[[job]]` with `join`: NCCL's own", [](Parts& p) { p.job = kJoin; }},
       {"several communicators one after another (`communicators` in `join`)",
        [](Parts& p) { p.job = "join = { file = \"id\", communicators = 2 }\n"; }},
+      {"child communicators (`child_of`)",
+       [](Parts& p) {
+         p.job = kJoin;
+         p.more =
+             "[[job]]\nname = \"k\"\nchild_of = \"j\"\nmembers = \"/2\"\n"
+             "collective = \"all_reduce\"\nsizes = [\"64KiB\"]\n";
+       }},
       {"an algorithm for each dimension of the network", dimensions},
       {"`algorithm = \"nvls\"` or `\"nvls-tree\"`", [](Parts& p) { switches(p, "nvls-tree"); }},
       {"`algorithm = \"collnet-direct\"` or `\"collnet-chain\"`",

@@ -162,6 +162,31 @@ class Life(stage.Stage):
                     # Plans know nothing of each other.
                     self.assertEqual("know nothing of the other jobs" in job.get("not_judged", ""), inner != "", job.get("not_judged"))
 
+    def test_children(self):
+        """Communicators that are split off each of two, with jobs of their own, whose operations follow those of their parent."""
+        pair = '[[job]]\nname = "pair"\nchild_of = "nccl"\nmembers = "/2"\ncollective = "all_reduce"\nsizes = ["256KiB"]\niterations = 3\n'
+        gather = ('[[job]]\nname = "gather"\nchild_of = "nccl"\nmembers = [3, 2, 1, 0]\ncollective = "all_gather"\n'
+                  'algorithm = "ring"\nsizes = ["64KiB"]\n')
+        for minor, order in ((28, '["gpu", "w*"]'), (22, '["w0", "gpu", "w1", "w2"]')):
+            with self.subTest(release=f"2.{minor}", order=order):
+                (self.folder / "id").unlink(missing_ok=True)
+                emulator = self.begin(2, minor, order=order, tables=pair + gather)
+                program = self.rank(emulator, "--communicators", "2")
+                try:
+                    said = program.communicate(timeout=LONGEST)[0]
+                except subprocess.TimeoutExpired:
+                    self.fail((self.folder / "run.log").read_text())
+                self.assertEqual(program.returncode, 0, said + emulator.log.read_text())
+                operations = [line for line in said.splitlines() if " wrong" in line]
+                self.assertEqual(len(operations), 2 * (4 + 3 + 1), said)
+                self.assertEqual([line for line in operations if not line.endswith(", 0 wrong")], [], said)
+                self.assertIn(emulator.wait(LONGEST), (0, stage.NOT_FAITHFUL))
+                jobs = {job["name"]: job for job in self.valid_report(emulator)["jobs"]}
+                self.assertEqual({name: (job["planned"], job["done"], job["failed"]) for name, job in jobs.items()},
+                                 {"nccl": (8, 8, False), "pair": (6, 6, False), "gather": (2, 2, False)}, emulator.log.read_text())
+                self.assertEqual((jobs["gather"]["child_of"], jobs["gather"]["parent_ranks"]), ("nccl", [3, 2, 1, 0]))
+                self.assertNotIn("answered", jobs["nccl"])
+
     def test_any_number(self):
         """Until the run is stopped; faithful or not, by what was done."""
         emulator = self.begin('"any"')

@@ -15,7 +15,7 @@ constexpr int kSplitTag = 1 << 29, kOldSplitTag = -2;
 
 // docs/nccl 1.8; source: init.cc, commGetSplitInfo; bootstrap.cc, bootstrapSplit.
 
-Task<Communicator*> RealRank::split(Communicator* parent, int color, int key) {
+Task<Communicator*> RealRank::split(Communicator* parent, int color, int key, IbAdapter* adapter) {
   const int n = parent->size(), minor = world_.release.minor;
   std::vector<std::pair<int, int>> wishes(static_cast<size_t>(n));
   if (minor >= 23) {
@@ -44,25 +44,29 @@ Task<Communicator*> RealRank::split(Communicator* parent, int color, int key) {
   // All that matters of it is that all ranks of the child draw the same, and no others.
   co_return co_await child(parent, order,
                            parent->magic * 31 + static_cast<uint64_t>(number) * 1000003 +
-                               static_cast<uint64_t>(color) + 1);
+                               static_cast<uint64_t>(color) + 1,
+                           adapter);
 }
 
 // Source: init.cc of 2.27, ncclCommShrink and getParentRanks: no exchange, and shrinks are not
 // counted.
-Task<Communicator*> RealRank::shrink(Communicator* parent, std::vector<int> excluded) {
+Task<Communicator*> RealRank::shrink(Communicator* parent, std::vector<int> excluded,
+                                     IbAdapter* adapter) {
   std::vector<int> order;
   for (int r = 0; r < parent->size(); ++r) {
     if (std::find(excluded.begin(), excluded.end(), r) == excluded.end()) order.push_back(r);
   }
-  return child(parent, std::move(order), parent->magic * 31 + 7);
+  return child(parent, std::move(order), parent->magic * 31 + 7, adapter);
 }
 
 // Source: bootstrap.cc, bootstrapSplit.
-Task<Communicator*> RealRank::child(Communicator* parent, std::vector<int> order, uint64_t magic) {
+Task<Communicator*> RealRank::child(Communicator* parent, std::vector<int> order, uint64_t magic,
+                                    IbAdapter* adapter) {
   auto owned = std::make_unique<Communicator>();
   Communicator* comm = owned.get();
   comms_.push_back(std::move(owned));
   comm->magic = magic;
+  comm->adapter = adapter != nullptr ? adapter : parent->adapter;
   for (int r : order) comm->members.of.push_back(parent->members.of[static_cast<size_t>(r)]);
   comm->members.own =
       static_cast<int>(std::find(order.begin(), order.end(), parent->rank()) - order.begin());

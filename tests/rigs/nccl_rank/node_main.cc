@@ -57,15 +57,20 @@ class Node {
         job_(job),
         options_(options),
         number_(number),
-        world_(world_of(config, job)) {
+        world_(world_of(config, job)),
+        first_(job) {
     world_.split_data = job.join->split_data.value_or(job.nccl.minor < 20);
     for (const int r : own_ranks()) {
-      Player& player = players_.emplace_back();
+      Player& player = first_.players.emplace_back();
       if (!options.init_only) {
         player.adapter = std::make_unique<VerbsAdapter>(world_, r);
         std::printf("%s\n", player.adapter->text().c_str());
       }
-      player.rank = std::make_unique<RealRank>(world_, network_, r, player.adapter.get());
+      ranks_.push_back(std::make_unique<RealRank>(world_, network_, r, player.adapter.get()));
+      player.rank = ranks_.back().get();
+    }
+    for (const JobConfig& child : config.jobs) {
+      if (child.child && &config.jobs[child.child->job] == &job) children_.emplace_back(child);
     }
   }
 
@@ -74,6 +79,7 @@ class Node {
     join();
     uint64_t wrong = 0;
     try {
+      make_children();
       wrong = options_.init_only ? 0 : operations();
     } catch (const Aborted&) {
       std::printf("aborted\n");
@@ -90,7 +96,7 @@ class Node {
     for (size_t o = 0; o < job_operations(nodes.front().job_).size(); ++o) {
       std::vector<std::unique_ptr<DataPhase>> phases;
       std::vector<Running> running;
-      for (Node& node : nodes) running.push_back(node.begin(o, phases));
+      for (Node& node : nodes) running.push_back(node.begin(node.first_, o, phases));
       const auto begin = steady_clock::now();
       run_phases(
           phases, std::chrono::seconds(patience_s),
@@ -103,7 +109,8 @@ class Node {
             for (Node& node : nodes) node.beside();
           });
       const double time = seconds_since(begin);
-      for (size_t n = 0; n < nodes.size(); ++n) wrong += nodes[n].end(running[n], time);
+      for (size_t n = 0; n < nodes.size(); ++n)
+        wrong += nodes[n].end(nodes[n].first_, running[n], time);
     }
     for (Node& node : nodes) node.leave();
     return wrong;
@@ -114,9 +121,9 @@ class Node {
     const SocketAddress root = find_root();
     if (options_.stop_first) stand_still("before the communicator");
     const auto begin = steady_clock::now();
-    for (Player& p : players_) p.rank->spawn(init(p.rank.get(), root, &p.comm));
+    for (Player& p : first_.players) p.rank->spawn(init(p.rank, root, &p.comm));
     finish();
-    for (const Player& p : players_) {
+    for (const Player& p : first_.players) {
       std::printf("rank %d of %d, NCCL %s: init in %.3f s, %zu connections\n", p.rank->rank(),
                   world_.size(), world_.release.text().c_str(), seconds_since(begin),
                   p.comm->links.size());
@@ -125,21 +132,65 @@ class Node {
   }
 
   void leave() {
-    for (const Player& p : players_) {
-      p.rank->destroy_all();
-      p.rank->close_all();
+    for (const auto& rank : ranks_) {
+      rank->destroy_all();
+      rank->close_all();
     }
     while (network_.step(milliseconds(0))) {
     }
   }
 
-  /// A rank, and what it does.
+  /// A rank in one of its communicators.
   struct Player {
     std::unique_ptr<VerbsAdapter> adapter;
-    std::unique_ptr<RealRank> rank;
+    RealRank* rank = nullptr;
     Communicator* comm = nullptr;
-    uint32_t number() const { return static_cast<uint32_t>(rank->rank()); }
+    uint32_t number() const { return static_cast<uint32_t>(comm->rank()); }
   };
+  /// A communicator, and the job that it carries out.
+  struct Stage {
+    explicit Stage(const JobConfig& its) : job(its) {}
+    const JobConfig& job;
+    std::deque<Player> players;  ///< of all ranks of the node
+    LocalConnections local;      ///< between them
+  };
+
+  static Task<> split(RealRank* rank, Communicator* parent, int color, int key, IbAdapter* adapter,
+                      Communicator** out) {
+    *out = co_await rank->split(parent, color, key, adapter);
+  }
+
+  /// One ncclCommSplit for each [[job]] with child_of, whatever its own parent is.
+  void make_children() {
+    for (Stage& first : children_) {
+      const auto& groups = first.job.child->split;
+      if (groups.empty()) continue;
+      std::deque<Communicator*> none;
+      for (const Player& player : first_.players) {
+        int color = -1, key = 0;
+        for (size_t g = 0; g < groups.size(); ++g) {
+          const auto at = std::ranges::find(groups[g], player.number());
+          if (at == groups[g].end()) continue;
+          color = static_cast<int>(g);
+          key = static_cast<int>(at - groups[g].begin());
+        }
+        Player* own = nullptr;
+        for (Stage& stage : children_) {
+          const bool of = color >= 0 && stage.players.size() < first_.players.size() &&
+                          stage.job.line == first.job.line &&
+                          stage.job.child->members == groups[static_cast<size_t>(color)];
+          if (!of) continue;
+          own = &stage.players.emplace_back();
+          own->adapter = std::make_unique<VerbsAdapter>(world_, player.rank->rank(), key);
+          own->rank = player.rank;
+        }
+        player.rank->spawn(split(player.rank, player.comm, color, key,
+                                 own == nullptr ? nullptr : own->adapter.get(),
+                                 own == nullptr ? &none.emplace_back() : &own->comm));
+      }
+      finish();
+    }
+  }
 
   /// Those of the node that is played.
   std::vector<int> own_ranks() const {
@@ -160,29 +211,29 @@ class Node {
   }
 
   void check() {
-    for (const Player& p : players_) {
-      if (!p.rank->failure().empty()) throw Refused(p.rank->failure());
+    for (const auto& rank : ranks_) {
+      if (!rank->failure().empty()) throw Refused(rank->failure());
     }
   }
 
   /// Lets their tasks run to the end, and the root beside them until all have been answered.
   void finish() {
     auto last = steady_clock::now();
-    const auto idle = [](const Player& p) { return p.rank->idle(); };
-    while (!std::ranges::all_of(players_, idle)) {
+    const auto idle = [](const auto& rank) { return rank->idle(); };
+    while (!std::ranges::all_of(ranks_, idle)) {
       if (network_.step(milliseconds(200))) last = steady_clock::now();
       check();
       if (seconds_since(last) < options_.patience_s) continue;
       std::string standing;
-      for (const Player& p : players_) {
-        standing += "; rank " + std::to_string(p.number()) + " stands at " + p.rank->standing();
+      for (const auto& rank : ranks_) {
+        standing += "; rank " + std::to_string(rank->rank()) + " stands at " + rank->standing();
       }
       throw Refused("nothing comes any more" + standing);
     }
     check();
   }
 
-  bool has_root() const { return players_.front().rank->rank() == 0; }
+  bool has_root() const { return ranks_.front()->rank() == 0; }
 
   NcclUniqueId learn_id(const SocketAddress& own_root) {
     const NcclJoinConfig& join = *job_.join;
@@ -216,7 +267,7 @@ class Node {
 
   SocketAddress find_root() {
     if (has_root()) {
-      RealRank& first = *players_.front().rank;
+      RealRank& first = *ranks_.front();
       const bool told = job_.join->way == NcclJoinConfig::Way::kCommId;
       // It serves those whose magic is the id's, from the first one on.
       ListeningSocket* listener = first.open_root(told ? job_.join->port : uint16_t{0});
@@ -230,45 +281,62 @@ class Node {
     return id.root;
   }
 
-  std::vector<uint32_t> reals() const {
+  std::vector<uint32_t> reals(const Stage& stage) const {
     std::vector<uint32_t> all;
-    for (int r = 0; r < world_.size(); ++r) {
-      if (world_.real(r)) all.push_back(static_cast<uint32_t>(r));
+    const auto ranks = static_cast<uint32_t>(job_rank_count(config_, stage.job));
+    for (uint32_t r = 0; r < ranks; ++r) {
+      const uint32_t in_first = stage.job.child ? stage.job.child->members[r] : r;
+      if (world_.real(static_cast<int>(in_first))) all.push_back(r);
     }
     return all;
   }
 
-  std::unique_ptr<Values> values_of(const Player& player, const understudy::Communicator& model,
+  std::unique_ptr<Values> values_of(const Stage& stage, const Player& player,
+                                    const understudy::Communicator& model,
                                     const Operation& operation, const RankSchedule& schedule) {
     const uint32_t rank = player.number();
-    if (is_plain_ring(config_, job_) && job_.reduction == ReduceOp::kSum) {
+    if (is_plain_ring(config_, stage.job) && stage.job.reduction == ReduceOp::kSum) {
       return std::make_unique<RingValues>(
           RingValues::Settings{rank, model.ranks(), operation.count, config_.seed + 1, config_.seed,
-                               reals()},
+                               reals(stage)},
           schedule);
     }
     std::vector<uint64_t> seeds(model.ranks(), config_.seed);
-    for (const uint32_t real : reals()) seeds[real] = config_.seed + 1;
+    for (const uint32_t real : reals(stage)) seeds[real] = config_.seed + 1;
     return std::make_unique<JobValues>(JobValues::Settings{.rank = rank,
                                                            .communicator = model,
                                                            .operation = operation,
-                                                           .reduction = job_.reduction,
+                                                           .reduction = stage.job.reduction,
                                                            .seeds = std::move(seeds)},
                                        schedule);
   }
 
+  /// The first one's, each followed by those of the children.
   uint64_t operations() {
     uint64_t wrong = 0;
-    for (size_t o = 0; o < job_operations(job_).size(); ++o) {
-      std::vector<std::unique_ptr<DataPhase>> phases;
-      const Running running = begin(o, phases);
-      const auto begin = steady_clock::now();
-      run_phases(
-          phases, std::chrono::seconds(options_.patience_s), [this] { return poll(); },
-          [this] { beside(); });
-      wrong += end(running, seconds_since(begin));
+    bool any = true;
+    for (size_t o = 0; std::exchange(any, false); ++o) {
+      if (o < job_operations(job_).size()) {
+        wrong += carry_out(first_, o);
+        any = true;
+      }
+      for (Stage& child : children_) {
+        if (child.players.empty() || o >= job_operations(child.job).size()) continue;
+        wrong += carry_out(child, o);
+        any = true;
+      }
     }
     return wrong;
+  }
+
+  uint64_t carry_out(Stage& stage, size_t number) {
+    std::vector<std::unique_ptr<DataPhase>> phases;
+    const Running running = begin(stage, number, phases);
+    const auto begin = steady_clock::now();
+    run_phases(
+        phases, std::chrono::seconds(options_.patience_s), [this] { return poll(); },
+        [this] { beside(); });
+    return end(stage, running, seconds_since(begin));
   }
 
   /// An operation of all ranks here, while its phases last.
@@ -281,7 +349,10 @@ class Node {
 
   bool poll() {
     bool any = false;
-    for (const Player& player : players_) any = player.adapter->poll() || any;
+    for (const Player& player : first_.players) any = player.adapter->poll() || any;
+    for (const Stage& child : children_) {
+      for (const Player& player : child.players) any = player.adapter->poll() || any;
+    }
     if (any) break_off();
     return any;
   }
@@ -291,44 +362,48 @@ class Node {
     check();
   }
 
-  DataConnection& find(Player& player, const Connection& connection) {
+  static DataConnection& find(Stage& stage, Player& player, const Connection& connection) {
     const Link link = link_of(connection);
-    if (!connection.network) return local_.end(player.number(), link);
+    if (!connection.network) return stage.local.end(player.number(), link);
     return player.adapter->connection(link);
   }
 
-  Running begin(size_t number, std::vector<std::unique_ptr<DataPhase>>& phases) {
+  Running begin(Stage& stage, size_t number, std::vector<std::unique_ptr<DataPhase>>& phases) {
     ++operation_;
-    const auto model = job_communicator(config_, job_);
-    const auto schedules = job_schedules(config_, job_);
+    const JobConfig& job = stage.job;
+    const auto model = job_communicator(config_, job);
+    const auto schedules = job_schedules(config_, job);
     require(schedules.has_value(), schedules ? "" : schedules.error().text);
-    const JobOperation one = job_operations(job_)[number];
+    const JobOperation one = job_operations(job)[number];
     const Operation& operation = (*schedules)[one.size].operation;
-    connect(model, operation);
+    connect(stage, model, operation);
     Running running{one, operation, {}, {}};
     auto& parts = running.parts;
     auto& values = running.values;
-    for (Player& player : players_) {
-      parts.push_back(rank_part(model, job_, *schedules, one.size, player.number()));
-      values.push_back(job_.payload == PayloadMode::kExact
-                           ? values_of(player, model, operation, *parts.back())
+    for (Player& player : stage.players) {
+      parts.push_back(rank_part(model, job, *schedules, one.size, player.number()));
+      values.push_back(job.payload == PayloadMode::kExact
+                           ? values_of(stage, player, model, operation, *parts.back())
                            : nullptr);
       phases.push_back(std::make_unique<DataPhase>(
-          *parts.back(), [&](const Connection& c) -> DataConnection& { return find(player, c); },
+          *parts.back(),
+          [&](const Connection& c) -> DataConnection& { return find(stage, player, c); },
           values.back().get()));
     }
     return running;
   }
 
   /// Returns the number of elements that are wrong.
-  uint64_t end(const Running& running, double time) {
+  uint64_t end(const Stage& stage, const Running& running, double time) {
     const auto& [one, operation, parts, values] = running;
+    const auto& players = stage.players;
     uint64_t wrong = 0;
-    for (size_t p = 0; p < players_.size(); ++p) {
+    for (size_t p = 0; p < players.size(); ++p) {
       const uint64_t now = values[p] ? values[p]->wrong() : 0;
       wrong += now;
       const std::string who =
-          players_.size() > 1 ? "rank " + std::to_string(players_[p].number()) + ": " : "";
+          (stage.job.child ? stage.job.name + ": " : "") +
+          (players.size() > 1 ? "rank " + std::to_string(players[p].number()) + ": " : "");
       std::printf("%s%s %s %s %llu B%s: %.0f us, %s\n", who.c_str(),
                   std::string(name_of(kCollectiveNames, operation.collective)).c_str(),
                   std::string(name_of(kAlgorithmNames, operation.algorithm)).c_str(),
@@ -357,11 +432,11 @@ class Node {
 
   /// What the operation needs and is not connected yet: sends and receives, for which NCCL
   /// connects all channels that a pair of ranks may use (enqueue.cc, p2pTaskAppend).
-  void connect(const understudy::Communicator& model, Operation operation) {
+  void connect(Stage& stage, const understudy::Communicator& model, Operation operation) {
     if (!is_p2p(operation.collective)) return;
     operation.count = kAllChannels;
     for (uint64_t& bytes : operation.pair_bytes) bytes = bytes == 0 ? 0 : kAllChannels;
-    for (Player& player : players_) {
+    for (Player& player : stage.players) {
       const auto schedule = rank_schedule(model, operation, {}, player.number());
       std::vector<Link> links;
       for (const Connection& connection : schedule->connections()) {
@@ -387,8 +462,9 @@ class Node {
   unsigned moves_ = 0;      ///< in the one that is broken off
   World world_;
   SocketNetwork network_;
-  std::deque<Player> players_;  ///< of all ranks of the node
-  LocalConnections local_;      ///< between them
+  std::deque<std::unique_ptr<RealRank>> ranks_;  ///< of the node
+  Stage first_;
+  std::deque<Stage> children_;  ///< of the jobs with child_of
 };
 
 /// As NCCL's root does (bootstrap.cc, setFilesLimit).
@@ -408,7 +484,7 @@ int run(const Options& options) {
   }
   const JobConfig* job = nullptr;
   for (const JobConfig& one : config->jobs) {
-    if (one.join) job = &one;
+    if (one.join && !one.child) job = &one;
   }
   try {
     require(job != nullptr, options.config + ": no job with a key join");
@@ -421,7 +497,7 @@ int run(const Options& options) {
       std::deque<Node> nodes;
       for (const JobConfig& one : config->jobs) {
         const auto number = static_cast<unsigned>(c * config->jobs.size() + nodes.size());
-        if (one.join) nodes.emplace_back(*config, one, options, number);
+        if (one.join && !one.child) nodes.emplace_back(*config, one, options, number);
       }
       wrong += Node::run_at_once(nodes, options.patience_s);
     }

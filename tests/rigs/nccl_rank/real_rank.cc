@@ -75,6 +75,7 @@ Task<Communicator*> RealRank::init(SocketAddress root) {
   Communicator* comm = owned.get();
   comms_.push_back(std::move(owned));
   comm->magic = world_.magic;
+  comm->adapter = adapter_;
   comm->members.own = rank_;
   for (int r = 0; r < world_.size(); ++r) comm->members.of.push_back(r);
   comm->ring = listen();

@@ -58,6 +58,7 @@ struct Communicator {
   std::map<int, uint64_t> to_send, to_receive;  ///< channels to connect, by peer
   int gathers = 0;
   int splits = 0;
+  IbAdapter* adapter = nullptr;  ///< of its connections; null: they are made up
 };
 
 /// Sends and receives of one group: peer and channels.
@@ -94,10 +95,11 @@ class RealRank : public Process {
   void serve(ListeningSocket* root) { spawn(serve_root(root)); }
   // What a program calls, each to its end.
   Task<Communicator*> init(SocketAddress root);
-  /// Null with color -1.
-  Task<Communicator*> split(Communicator* parent, int color, int key);
+  /// Null with color -1. `adapter`: of the child; null: its parent's.
+  Task<Communicator*> split(Communicator* parent, int color, int key, IbAdapter* adapter = nullptr);
   /// From 2.27 on; for those that stay.
-  Task<Communicator*> shrink(Communicator* parent, std::vector<int> excluded);
+  Task<Communicator*> shrink(Communicator* parent, std::vector<int> excluded,
+                             IbAdapter* adapter = nullptr);
   /// The first use of an algorithm: its transports are connected.
   Task<> connect_ring(Communicator* comm);
   Task<> connect_tree(Communicator* comm);
@@ -115,7 +117,8 @@ class RealRank : public Process {
   const std::vector<std::unique_ptr<Communicator>>& communicators() const { return comms_; }
 
  private:
-  Task<Communicator*> child(Communicator* parent, std::vector<int> order, uint64_t magic);
+  Task<Communicator*> child(Communicator* parent, std::vector<int> order, uint64_t magic,
+                            IbAdapter* adapter);
   Task<> serve_root(ListeningSocket* listener);
   Task<> answer(SocketAddress to, SocketAddress ring);
   Task<> bootstrap(Communicator* comm, SocketAddress next);
@@ -131,7 +134,7 @@ class RealRank : public Process {
   Task<> finish(Communicator* comm, Round& round);
   Task<> sync(Communicator* comm, int distance, int graph);
   uint64_t random() { return seed_ = seed_ * 6364136223846793005 + 1442695040888963407; }
-  IbSide own_side(const Link& link);
+  IbSide own_side(const Communicator& comm, const Link& link);
 
   const World& world_;
   int rank_;

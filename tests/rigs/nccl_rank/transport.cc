@@ -156,10 +156,10 @@ struct RealRank::Round {
   int under_way = 0;
 };
 
-IbSide RealRank::own_side(const Link& link) {
+IbSide RealRank::own_side(const Communicator& comm, const Link& link) {
   IbSide side;
-  if (adapter_ != nullptr) {
-    side = adapter_->open(link);
+  if (comm.adapter != nullptr) {
+    side = comm.adapter->open(link);
     side.traffic_class = static_cast<uint32_t>(world_.traffic_class);
     return side;
   }
@@ -272,9 +272,9 @@ Task<> RealRank::finish(Communicator* comm, Round& round) {
     static Task<> one(RealRank* self, Communicator* comm, Round* round, Round::Open open) {
       const auto nic = self->world_.nic(comm->members.of[static_cast<size_t>(open.link.peer)]);
       Communicator::Ends ends;
-      ends.own = self->own_side(open.link);
-      const IbReady ready = [self, &ends](const IbSide& theirs) {
-        if (self->adapter_ != nullptr) self->adapter_->connect(ends.own, theirs);
+      ends.own = self->own_side(*comm, open.link);
+      const IbReady ready = [comm, &ends](const IbSide& theirs) {
+        if (comm->adapter != nullptr) comm->adapter->connect(ends.own, theirs);
       };
       if (open.link.sends) {
         ends.theirs = co_await ib_send(*self, self->world_, open.to, ends.own, nic, ready);

@@ -163,7 +163,8 @@ void VerbsConnection::complete(uint64_t id, uint32_t value) {
   }
 }
 
-VerbsAdapter::VerbsAdapter(const World& world, int rank) : world_(world), rank_(rank) {
+VerbsAdapter::VerbsAdapter(const World& world, int rank, std::optional<int> in_child)
+    : world_(world), rank_(rank), number_(in_child.value_or(rank)) {
   for (const IpAddress& gid : world.nic(rank).gids) {
     devices_.push_back(taken(VerbsDevice::open("", gid, {})));
     well(devices_.back().make_completion_queue(kCompletions));
@@ -183,7 +184,7 @@ IbSide VerbsAdapter::open(const Link& link) {
   settings.parts = settings.queue_pairs / world_.queue_pairs;
   settings.split = world_.split_data;
   settings.number = static_cast<uint32_t>(connections_.size());
-  settings.sender = static_cast<uint32_t>(link.sends ? rank_ : link.peer);
+  settings.sender = static_cast<uint32_t>(link.sends ? number_ : link.peer);
   connections_.push_back(std::make_unique<VerbsConnection>(devices_, settings, link));
   IbSide own = connections_.back()->own();
   own.first_device = world_.nic(rank_).first;

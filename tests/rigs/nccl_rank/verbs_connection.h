@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,7 +72,8 @@ class VerbsConnection final : public DataConnection {
 /// All connections of a rank.
 class VerbsAdapter final : public IbAdapter {
  public:
-  VerbsAdapter(const World& world, int rank);
+  /// `in_child`: its rank in the child whose connections these are.
+  VerbsAdapter(const World& world, int rank, std::optional<int> in_child = std::nullopt);
 
   IbSide open(const Link& link) override;
   void connect(const IbSide& own, const IbSide& theirs) override;
@@ -85,7 +87,7 @@ class VerbsAdapter final : public IbAdapter {
   bool poll(const VerbsDevice& device);
 
   const World& world_;
-  const int rank_;
+  const int rank_, number_;
   std::deque<VerbsDevice> devices_;  ///< of its NIC
   std::vector<std::unique_ptr<VerbsConnection>> connections_;
   std::map<uint32_t, uint32_t> by_qpn_;  ///< of their first queue pair, on the first device

@@ -125,7 +125,8 @@ IbSide ReferenceNode::open(uint32_t rank, const Link& link) {
   }
   IbSide side;
   side.qpns = end.qpns;
-  side.first_device = static_cast<int>(nics_of(rank).front() - job_nic(config_, job_, 0));
+  const JobConfig& first = job_.child ? config_.jobs[job_.child->job] : job_;
+  side.first_device = static_cast<int>(nics_of(rank).front() - job_nic(config_, first, 0));
   for (const unsigned nic : nics_of(rank)) {
     side.gids.push_back(roce_address(node.nics[nic]));
     side.rkeys.push_back(end.rkey);

@@ -38,6 +38,12 @@ World played_world(const Config& config, const JobConfig& job, const VirtualJob:
   return world;
 }
 
+Config config_of_emulator(const Config& config, const VirtualJob::Options& options) {
+  Config own = config;
+  if (!options.described) own.jobs.resize(1);
+  return own;
+}
+
 Config config_of_real(const Config& config, const VirtualJob::Options& options) {
   Config real = config;
   for (NodeConfig& node : real.nodes) {
@@ -112,31 +118,36 @@ class VirtualJob::Control final : public Participant {
 };
 
 VirtualJob::VirtualJob(const Config& config, const Options& options)
-    : config_(config),
+    : config_(config_of_emulator(config, options)),
       real_config_(config_of_real(config, options)),
       job_(real_config_.jobs.front()),
       options_(options),
       world_(played_world(config, job_, options)),
       state_(reference_state(real_config_, options.search_channels).value()),
-      topology_(network_of(config)),
+      topology_(network_of(config_)),
       network_(options.seed, options.whole) {
   workload_.emplace(real_config_, real_config_.jobs.front(), *state_);
   std::vector<std::unique_ptr<JobState>> states;
-  for (const JobConfig& job : config.jobs) {
-    states.push_back(begun(config, job, false, topology_.get()).value());
+  for (const JobConfig& job : config_.jobs) {
+    states.push_back(begun(config_, job, false, topology_.get()).value());
   }
-  ShardConfig shard = emulator_shard(config, all_ports(config), MacAddress{}, topology_.get());
+  ShardConfig shard = emulator_shard(config_, all_ports(config_), MacAddress{}, topology_.get());
   if (topology_ != nullptr) {
-    between_ = SharedNetwork::create(config, *topology_, false, {}).value();
-    const auto carried = between_->carry(config.jobs.front(), states.front()->ranks.carrier.get());
-    ASSERT_INVARIANT(carried.has_value());
+    between_ = SharedNetwork::create(config_, *topology_, false, {}).value();
+    for (size_t j = 0; j < states.size(); ++j) {
+      const auto carried = between_->carry(config_.jobs[j], states[j]->ranks.carrier.get());
+      ASSERT_INVARIANT(carried.has_value());
+    }
     between_->enter(shard);
   }
   emulator_.emplace(shard);
-  const std::vector<ShardControl*> controls(config.ports.size(), &emulator_->control);
-  played_workload_.emplace(config, config.jobs.front(), *states.front());
-  runner_ = JobRunner::create(config, controls, std::move(states), add_played()).value();
+  const std::vector<ShardControl*> controls(config_.ports.size(), &emulator_->control);
+  for (size_t j = 0; j < states.size(); ++j) {
+    played_workloads_.emplace_back(config_, config_.jobs[j], *states[j]);
+  }
+  runner_ = JobRunner::create(config_, controls, std::move(states), add_played()).value();
   add_reals();
+  add_children();
   join_wires();
   control_ = std::make_unique<Control>(*this);
   std::vector<IpAddress> emulated;
@@ -154,14 +165,14 @@ VirtualJob::VirtualJob(const Config& config, const Options& options)
   callbacks.ended = [this](const EndedConnection& ended) { jobs_->on_ended(ended); };
   peers_ = std::make_unique<MemoryPeers>(
       network_, std::move(emulated), [this] { return control_->now(); }, std::move(callbacks));
-  jobs_ = std::make_unique<NcclJobs>(config, *runner_, *peers_,
+  jobs_ = std::make_unique<NcclJobs>(config_, *runner_, *peers_,
                                      [this](const std::string& line) { said_.push_back(line); });
   if (!options.capture.empty()) {
     CaptureOptions to;
     to.path = options.capture;
     to.application = "test";
-    for (const PortConfig& port : config.ports) {
-      to.interfaces.push_back(config.nodes[port.node].name);
+    for (const PortConfig& port : config_.ports) {
+      to.interfaces.push_back(config_.nodes[port.node].name);
     }
     capture_ = open_direct_capture(to).value();
     for (size_t i = 0; i < wires_.size(); ++i) wires_[i]->a().set_capture(&capture_->tap(i));
@@ -305,6 +316,8 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
   ReferenceNode& node = program->node;
   nccl_rank::Communicator* comm = co_await rank.init(root);
   if (options_.split) co_await rank.split(comm, 0, comm->rank());
+  std::vector<ChildEnd> children;
+  co_await make_children(program, comm, &children);
   for (size_t operation = 0; operation < setup().operations.size(); ++operation) {
     const std::string name = "operation " + std::to_string(operation);
     if (!node.can_carry(operation)) {
@@ -317,7 +330,11 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
     if (operation == 0) {
       co_await together(program, "the first operation");
       joined_ = control_->now();
+      tell();
       if (rank.rank() == static_cast<int>(node.first_rank())) node.start();
+      if (options_.children_beside) {
+        for (const ChildEnd& end : children) co_await carry_out(program, end);
+      }
     }
     rank.stand(name);
     if (operation + 1 == options_.rounds[round_]) {
@@ -337,6 +354,9 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
     });
     require(!node.progress().failed, "a queue pair of the reference rank failed");
   }
+  if (!options_.children_beside) {
+    for (const ChildEnd& end : children) co_await carry_out(program, end);
+  }
   if (options_.use_spares) {
     co_await together(program, "spare connections");
     node.use_spares();
@@ -354,6 +374,14 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
   rank.destroy_all();
   rank.close_all();
   ++program->stage;
+}
+
+void VirtualJob::tell() {
+  if (!options_.plugin || plugin_ != nullptr) return;
+  std::ifstream in(job_.join->file, std::ios::binary);
+  const std::string content{std::istreambuf_iterator<char>(in), {}};
+  plugin_ = runner_->feed_peer(0);
+  plugin_->on_bytes(control_->now(), options_.plugin(parse_unique_id_file(content).value()));
 }
 
 bool VirtualJob::round_over() const {

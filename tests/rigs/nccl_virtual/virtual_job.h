@@ -18,6 +18,7 @@
 #include "ctrl/jobs/job_runner.h"
 #include "ctrl/jobs/nccl/nccl_jobs.h"
 #include "ctrl/network/shared_network.h"
+#include "ctrl/peers/nccl/bootstrap/unique_id.h"
 #include "dataplane/port/capture.h"
 #include "dataplane/virtual_time/virtual_loop.h"
 #include "tests/rigs/nccl_virtual/memory_peers.h"
@@ -44,8 +45,21 @@ class VirtualJob {
     std::vector<size_t> rounds = {0};
     std::function<void(JobConfig&)> mistake;  ///< what else reference ranks take for their job
     std::string feed;                         ///< the same, of records of operations that are fed
+    /// What the first node's profiler plugin tells before the first operation, as bytes of its feed.
+    std::function<std::vector<uint8_t>(const NcclUniqueId& id)> plugin;
+    /// An ncclCommSplit of all ranks, or an ncclCommShrink, before the first operation. The children
+    /// that the configuration's jobs are of carry out these.
+    struct Split {
+      std::function<int(int rank)> color;  ///< null: ncclCommShrink
+      std::function<int(int rank)> key = [](int rank) { return rank; };
+      std::vector<int> excluded = {};  ///< of ncclCommShrink
+      int of = -1;                     ///< by the ranks of the child that this earlier one made
+    };
+    std::vector<Split> splits;
+    bool described = true;         ///< to the emulator: jobs on children are
+    bool children_beside = false;  ///< their operations begin with the first one's, else after them
   };
-  /// `config`: one job, with join.
+  /// `config`: one job with join, and those on its children.
   VirtualJob(const Config& config, const Options& options);
   ~VirtualJob();
 
@@ -58,7 +72,9 @@ class VirtualJob {
   const ReferenceNode& node() const { return *reals_.front()->node; }
   size_t nodes() const { return reals_.size(); }
   const ReferenceNode& node(size_t real) const { return *reals_[real]->node; }
-  JobReport report() const { return runner_->report(0); }
+  JobReport report(size_t job = 0) const { return runner_->report(job); }
+  /// Of a job on a child, by the configuration's numbers: each of its real nodes.
+  std::vector<const CollectiveProgress*> child_progress(size_t job) const;
   /// Of the emulated ranks, then of those on the emulator's reference nodes.
   std::vector<const CollectiveProgress*> played() const { return runner_->progress(0); }
   const std::vector<std::string>& said() const { return said_; }
@@ -93,6 +109,25 @@ class VirtualJob {
     std::set<Algorithm> connected;  ///< whose transports are
     size_t stage = 0;
   };
+  /// A job on a child, as its reference ranks have it.
+  struct ChildSide {
+    size_t job = 0;  ///< of the configuration's
+    std::unique_ptr<JobState> state;
+    std::optional<OwnWorkload> workload;
+    struct Node {
+      NodeId id = 0;
+      std::unique_ptr<ReferenceNode> node;
+    };
+    std::vector<Node> nodes;        ///< its real ones
+    uint32_t ready = 0, ranks = 0;  ///< real ranks whose connections stand, and all
+  };
+  /// One rank's end of one.
+  struct ChildEnd {
+    nccl_rank::Communicator* comm = nullptr;
+    ChildSide* side = nullptr;  ///< null: no job is of it
+    ReferenceNode* node = nullptr;
+    uint32_t gpu = 0;  ///< among the child's ranks on the node
+  };
   std::vector<ShardControl*> add_played();
   void add_reals();
   void play(Real& real, uint32_t number);
@@ -102,6 +137,17 @@ class VirtualJob {
   SocketAddress root(RealRank& rank);
   Task<> run_program(Program* program, SocketAddress root);
   Task<> connect_for(Program* program, nccl_rank::Communicator* comm, size_t operation);
+
+  // Of children, in children.cc:
+  void add_children();
+  /// The first one's ranks that a split puts where this one of them is, in the child's order.
+  std::vector<uint32_t> members(size_t split, uint32_t rank) const;
+  /// What a rank's job is there, if there is one.
+  ChildEnd end_of(size_t split, uint32_t rank);
+  Task<> make_children(Program* program, nccl_rank::Communicator* comm,
+                       std::vector<ChildEnd>* ends);
+  Task<> carry_out(Program* program, ChildEnd end);
+  void tell();
   /// Until the programs of all have come here.
   Task<> together(Program* program, const char* where);
   std::vector<Link> pairs(const RealRank& rank) const;
@@ -109,13 +155,14 @@ class VirtualJob {
   bool round_over() const;
   std::string standing() const;
 
-  const Config& config_;
+  const Config config_;       ///< the emulator's
   const Config real_config_;  ///< as the reference node sees it
   const JobConfig& job_;
   const Options options_;
   World world_;
   std::unique_ptr<JobState> state_;  ///< the reference ranks'
   std::optional<OwnWorkload> workload_;
+  std::deque<ChildSide> children_;
   /// Of communicators that are over: the reference ranks' shards may still speak of them.
   struct Former {
     std::unique_ptr<JobState> state;
@@ -123,7 +170,7 @@ class VirtualJob {
   };
   std::vector<Former> former_;
   size_t round_ = 0;
-  std::optional<OwnWorkload> played_workload_;  ///< of the emulator's reference nodes
+  std::deque<OwnWorkload> played_workloads_;  ///< of the emulator's reference nodes, by job
   std::unique_ptr<const understudy::Topology>
       topology_;                            ///< null: a path is the two links of its ends
   std::unique_ptr<SharedNetwork> between_;  ///< the same
@@ -132,6 +179,7 @@ class VirtualJob {
   MemoryNetwork network_;
   std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<MemoryPeers> peers_;
+  std::unique_ptr<FeedPeer> plugin_;
   std::unique_ptr<NcclJobs> jobs_;
   std::vector<std::unique_ptr<Real>> reals_;
   std::deque<Program> programs_;  ///< of all their ranks

@@ -14,22 +14,30 @@ constexpr int64_t kMostSplits = 65'536;
 
 class JobReader {
  public:
-  JobReader(const TomlNode& toml, ReadContext& context)
-      : toml_(toml), table_(toml, "job", context.errors), context_(context) {
+  /// `number`: of the communicators that it stands for.
+  JobReader(const TomlNode& toml, ReadContext& context, size_t number)
+      : toml_(toml), table_(toml, "job", context.errors), context_(context), number_(number) {
     job_.line = table_.line();
   }
 
+  /// How many communicators it stands for: more than one, of some [[job]]s with child_of.
+  size_t communicators() const { return communicators_; }
+
   JobOrder run() {
     table_.require("name", "a name for the job");
+    const bool is_child = table_.any("child_of") != nullptr;
+    if (is_child) read_as_child();
     if (const auto name = table_.text("name")) read_name(*name);
     read_operation(table_, context_, job_);
-    const auto nic = table_.integer("nic", 0, kMostNics - 1);
+    const auto nic = is_child ? std::nullopt : table_.integer("nic", 0, kMostNics - 1);
     if (nic) job_.nic = static_cast<unsigned>(nic->value);
-    read_ranks();
+    if (!is_child) read_ranks();
     if (ranks_complete_) check_dimension_ranks(table_, context_, job_);
-    read_gpus();
-    read_merged_nics(table_, context_, job_);
-    read_queue_pairs(table_, job_);
+    if (!is_child) {
+      read_gpus();
+      read_merged_nics(table_, context_, job_);
+      read_queue_pairs(table_, job_);
+    }
     if (ranks_complete_ && rank_count() < 2) {
       table_.error(ranks_line_, "ranks", "1 rank(s)",
                    "expected the names of at least two nodes in the order of the ring, or one with "
@@ -60,9 +68,13 @@ class JobReader {
                    "when ranks enter operations that are not known beforehand real ranks' first "
                    "credits show: entry = \"first_credit\", or operations = \"told\"");
     }
-    read_feed();
-    read_join(table_, context_, job_);
-    read_groups(table_, job_, rank_count());
+    if (is_child) {
+      check_child(table_, context_, job_);
+    } else {
+      read_feed();
+      read_join(table_, context_, job_);
+      read_groups(table_, job_, rank_count());
+    }
     read_inner();
     if (const auto interval = table_.duration("interval")) job_.interval = interval->value;
     read_period();
@@ -70,7 +82,9 @@ class JobReader {
     read_skew();
     read_iteration(table_, context_, job_, rank_count());
     read_sender(table_, context_, job_.sender);
-    name_sender(table_, context_, job_.sender, "job " + job_.name, job_.ranks);
+    if (!is_child || table_.any("control") != nullptr) {
+      name_sender(table_, context_, job_.sender, "job " + job_.name, job_.ranks);
+    }
     table_.finish();
     const bool nic_known = nic || table_.any("nic") == nullptr;
     if (ranks_complete_ && nic_known) check_ranks(nic ? nic->line : table_.line());
@@ -79,8 +93,16 @@ class JobReader {
   }
 
  private:
+  void read_as_child() {
+    communicators_ = read_child(table_, context_, job_, number_);
+    ranks_complete_ = communicators_ > 0;
+    ranks_line_ = table_.line();
+    rank_lines_.assign(job_.ranks.size(), ranks_line_);
+  }
+
   void read_name(const Located<std::string>& name) {
     job_.name = name.value;
+    if (communicators_ > 1) job_.name += "/" + std::to_string(number_);
     if (name.value.empty()) table_.error(name.line, "name", "an empty text", "expected a name");
     for (const JobConfig& other : context_.config.jobs) {
       if (other.name != job_.name || job_.name.empty()) continue;
@@ -398,6 +420,8 @@ class JobReader {
   TableReader table_;
   ReadContext& context_;
   JobConfig job_;
+  const size_t number_;
+  size_t communicators_ = 1;
   std::vector<unsigned> rank_lines_;  ///< one per rank
   std::vector<unsigned> firsts_;      ///< first_nics(), once they are asked for
   unsigned ranks_line_ = 0;
@@ -408,7 +432,15 @@ class JobReader {
 
 void read_jobs(TableReader& root, ReadContext& context) {
   std::vector<JobOrder> orders;
-  for (const TomlNode* job : root.tables("job")) orders.push_back(JobReader(*job, context).run());
+  for (const TomlNode* job : root.tables("job")) {
+    const size_t errors = context.errors.size();
+    size_t all = 1;
+    for (size_t number = 0; number < all && context.errors.size() == errors; ++number) {
+      JobReader reader(*job, context, number);
+      orders.push_back(reader.run());
+      all = reader.communicators();
+    }
+  }
   resolve_orders(context, orders);
 }
 

@@ -160,7 +160,7 @@ class JoinReader {
     JobConfig own = job_;
     own.join = join_;
     for (const JobConfig& other : config_.jobs) {
-      if (!other.join || !is_same_place(*other.join, join_)) continue;
+      if (!other.join || other.child || !is_same_place(*other.join, join_)) continue;
       const bool file = join_.way == NcclJoinConfig::Way::kFile;
       if (file ? join_.file.empty() : join_.port == 0) continue;
       if (may_share_place(config_, own, other)) continue;

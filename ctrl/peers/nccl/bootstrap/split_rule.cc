@@ -38,8 +38,8 @@ std::optional<uint32_t> SplitRule::Progression::place(uint32_t rank) const {
 }
 
 SplitRule::SplitRule(const std::vector<NcclMember>& members, const RingShape& shape,
-                     std::optional<RankPartition> configured)
-    : members_(members), shape_(shape), configured_(configured.has_value()) {
+                     std::optional<RankPartition> configured, bool expected)
+    : members_(members), shape_(shape), configured_(configured.has_value()), expected_(expected) {
   for (const NcclMember& m : members) most_places_ = std::max(most_places_, m.node_ranks);
   if (!configured_) return;
   std::map<uint32_t, uint32_t> group_of;  // by number in the first communicator
@@ -75,7 +75,7 @@ const SplitRule::Choice& SplitRule::choose() {
 /// by place is what makes children with emulated ranks.
 SplitRule::Choice SplitRule::first_that_fits() {
   if (find_torch()) return {Rule::kTorch};
-  if (configured_) return {Rule::kConfigured};
+  if (configured_ && (!expected_ || configuration_fits())) return {Rule::kConfigured};
   if (fits_place_count()) return {Rule::kPlace};
   const auto ranks = static_cast<uint32_t>(members_.size());
   // Of numbers that fit those are meant that go with the size of nodes.
@@ -273,7 +273,7 @@ std::string SplitRule::reason() const {
     case Rule::kTorch:
       return "PyTorch's color tells its ranks";
     case Rule::kConfigured:
-      return "as groups of the job says";
+      return expected_ ? "as the [[job]] with child_of says" : "as groups of the job says";
     case Rule::kNobody:
       return std::string("emulated ranks are taken to have no part in it") + kUnsure;
     case Rule::kBlocks:

@@ -22,9 +22,10 @@ class SplitRule {
  public:
   static constexpr uint32_t kNoColor = ~0u;  ///< NCCL_SPLIT_NOCOLOR
 
-  /// Both outlive this. `configured`: what the user says of this split, or nothing.
+  /// Both outlive this. `configured`: what the user says of this split, or nothing. `expected`: if
+  /// that does not fit, it is said of another one.
   SplitRule(const std::vector<NcclMember>& members, const RingShape& shape,
-            std::optional<RankPartition> configured);
+            std::optional<RankPartition> configured, bool expected = false);
 
   /// A real rank has said it.
   void color_came(uint32_t rank, uint32_t color) { colors_[rank] = color; }
@@ -69,7 +70,7 @@ class SplitRule {
   const std::vector<NcclMember>& members_;
   const RingShape& shape_;
   std::vector<uint32_t> groups_;  ///< configured, by rank; none: kNoColor
-  bool configured_ = false;
+  bool configured_ = false, expected_ = false;
   uint32_t most_places_ = 1;                              ///< ranks of the largest node
   std::map<uint32_t, uint32_t> colors_, keys_;            ///< of real ranks
   std::map<uint32_t, uint32_t> said_colors_, said_keys_;  ///< of emulated ones
