@@ -125,6 +125,24 @@ Result<void> NcclEnvironment::set(std::string_view name, const std::string& valu
   if (name == "NCCL_IB_SPLIT_DATA_ON_QPS") return count(ignored, 0, 1);
   if (name == "NCCL_IB_TIMEOUT") return count(ignored, 0, 31);
   if (name == "NCCL_IB_RETRY_CNT") return count(ignored, 0, 7);
+  constexpr std::string_view kFailover = "NCCL_IB_RESILIENCY_PORT_FAILOVER",
+                             kRecovery = "NCCL_IB_RESILIENCY_PORT_RECOVERY";
+  constexpr int64_t kLongest = 3'600'000;  // ms
+  if (name == kFailover || name == kRecovery) return count(ignored, 0, 1);
+  if (name.starts_with(kFailover)) {
+    const std::string_view rest = name.substr(kFailover.size());
+    if (rest == "_MAX_ATTEMPTS") return count(ignored, 0, 100);
+    if (rest == "_PROBE_DELAY") return count(ignored, 0, kLongest);
+  }
+  if (name.starts_with(kRecovery)) {
+    const std::string_view rest = name.substr(kRecovery.size());
+    if (rest == "_ALIVE_MSG_SEQUENCE_SIZE") return count(ignored, 1, 10);
+    if (rest == "_ATTEMPTS_MAX") return count(ignored, 1, 1'000'000);
+    for (const std::string_view time : {"_START_DELAY", "_ALIVE_MSG_BATCH_INTERVAL",
+                                        "_ALIVE_MSG_TIMEOUT", "_ACK_TIMEOUT"}) {
+      if (rest == time) return count(ignored, 0, kLongest);
+    }
+  }
   if (name == "NCCL_THREAD_THRESHOLDS") {
     // Tree's LL, LL128 and Simple, then ring's; -2 leaves one as it is.
     constexpr Protocol kOrder[] = {Protocol::kLL, Protocol::kLL128, Protocol::kSimple};
@@ -146,7 +164,9 @@ Result<void> NcclEnvironment::set(std::string_view name, const std::string& valu
               "NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE, NCCL_PAT_ENABLE, "
               "NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE, NCCL_PXN_DISABLE, "
               "NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS, NCCL_IB_TIMEOUT, "
-              "NCCL_IB_RETRY_CNT and NCCL_NET_OVERHEAD");
+              "NCCL_IB_RETRY_CNT, NCCL_IB_RESILIENCY_PORT_FAILOVER, "
+              "NCCL_IB_RESILIENCY_PORT_RECOVERY, their delays, timeouts and numbers of attempts, "
+              "and NCCL_NET_OVERHEAD");
 }
 
 }  // namespace understudy

@@ -42,9 +42,10 @@ std::optional<Duration> length_of(const Config& config, const EventConfig& event
   return std::nullopt;
 }
 
-/// Whether queue pairs outlive the event. `patience`: nothing: they never give up.
+/// Whether queue pairs outlive the event. `patience`: nothing: they never give up. `fails_over`: to
+/// another NIC.
 std::string event_text(const Config& config, const EventConfig& event,
-                       std::optional<Duration> patience) {
+                       std::optional<Duration> patience, bool fails_over) {
   const auto length = length_of(config, event);
   const std::string name =
       event.drill ? "drill \"" + config.drills[*event.drill].name + "\", " : std::string();
@@ -53,8 +54,8 @@ std::string event_text(const Config& config, const EventConfig& event,
                      (length ? "out for " + duration_text(*length) : "out for ever") + ": ";
   if (!patience) return text + "queue pairs wait without an end\n";
   if (!length || *length >= *patience * kSlowest) {
-    return text + "LONGER than queue pairs live that send through it: they give up, NCCL reports " +
-           "an error\n";
+    return text + "LONGER than queue pairs live that send through it: they give up, NCCL " +
+           (fails_over ? "goes on over another NIC, if there is one\n" : "reports an error\n");
   }
   if (*length >= *patience) return text + "queue pairs may give up, it depends on the adapter\n";
   return text + "queue pairs outlive it\n";
@@ -73,6 +74,33 @@ std::string queue_pairs_text(const NetIbEnvironment& given, const NetIbRetries& 
          "data sends nothing that could time out: it hangs\n";
 }
 
+/// NCCL's port failover, from 2.29.7 on (docs/nccl 3.15).
+std::string failover_text(const NetIbEnvironment& given, const JobConfig& job) {
+  const bool recovers = job.nccl >= NcclVersion{30};
+  const auto failover = given.failover_of(job.nccl);
+  if (!failover) {
+    return std::string("#   NCCL_IB_RESILIENCY_PORT_FAILOVER 0 (default)") +
+           (recovers ? ", NCCL_IB_RESILIENCY_PORT_RECOVERY 0 (default)" : "") +
+           ": a NIC that is lost ends the job,\n#     also where NCCL merged it with others. 1 in "
+           "[nccl] environment: emulated ranks fail over, too; real ranks need the same\n";
+  }
+  std::string text = "#   NCCL_IB_RESILIENCY_PORT_FAILOVER 1 ([nccl] environment): ";
+  text += job.merged_nics > 1
+              ? "when a queue pair gives up, what it had goes over\n#     the other NICs of its "
+                "rank: after that silence, and as much again where only credits show it\n"
+              : "each rank has one NIC, so that there is no other:\n#     merged_nics = 2 in the "
+                "job says that NCCL takes two for one\n";
+  if (!recovers) return text;
+  if (!failover->recovery) {
+    return text + "#   NCCL_IB_RESILIENCY_PORT_RECOVERY 0: a NIC that failed is not used again\n";
+  }
+  const Duration tries = failover->ack_timeout * int64_t{failover->recovery_attempts};
+  return text + "#   NCCL_IB_RESILIENCY_PORT_RECOVERY 1 ([nccl] environment): a NIC that failed is " +
+         "used again " + duration_text(failover->recovery_delay + failover->ack_timeout) +
+         " after that at the earliest,\n#     if it is back, and both ends have noticed, within " +
+         duration_text(tries) + "; later than that never\n";
+}
+
 }  // namespace
 
 std::string outage_notes(const Config& config, const JobConfig& job) {
@@ -80,6 +108,7 @@ std::string outage_notes(const Config& config, const JobConfig& job) {
   const NetIbEnvironment given = net_ib_environment(config);
   const NetIbRetries retries = given.retries_of(job.nccl);
   const auto patience = retries.all();
+  const bool fails_over = given.failover_of(job.nccl).has_value() && job.merged_nics > 1;
   std::string text = "# What an outage is to NCCL's settings:\n";
   text += queue_pairs_text(given, retries);
   if (since(24)) {
@@ -97,13 +126,9 @@ std::string outage_notes(const Config& config, const JobConfig& job) {
         "communicators; a port that goes\n#     down is only said. Links of the model raise no "
         "event at the real NIC: it sees silence\n";
   }
-  if (since(29)) {
-    text += std::string("#   NCCL_IB_RESILIENCY_PORT_FAILOVER 0 (default)") +
-            (since(30) ? ", NCCL_IB_RESILIENCY_PORT_RECOVERY 0 (default)" : "") +
-            ": leave them, emulated ranks do not fail over to\n#     another NIC\n";
-  }
+  if (since(29)) text += failover_text(given, job);
   for (const EventConfig& event : config.events) {
-    if (is_outage(event)) text += event_text(config, event, patience);
+    if (is_outage(event)) text += event_text(config, event, patience, fails_over);
   }
   return text;
 }

@@ -5,6 +5,7 @@
 
 #include "ctrl/compile/drills.h"
 #include "ctrl/compile/events.h"
+#include "ctrl/compile/failover_check.h"
 #include "ctrl/compile/job_workload.h"
 #include "ctrl/compile/real_time.h"
 #include "ctrl/compile/ways/inner_way.h"
@@ -201,6 +202,7 @@ Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
   std::ranges::stable_sort(scenario.changes, {}, &EventConfig::at);
   TRY(check_events(scenario));
   TRY(check_drills(scenario));
+  TRY(check_failover(scenario));
   if (is_virtual) scenario.workload = job_workload(config);
   TRY(check_routing(scenario));
   TRY(plan_what_fits(scenario));

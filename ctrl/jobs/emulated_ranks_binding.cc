@@ -106,8 +106,10 @@ void EmulatedRanksBinding::look() {
   wake(planned_ != nullptr ? EmulatedRanks::kLook : OnlineEmulatedRanks::kLook);
 }
 
-LinkNearEnd EmulatedRanksBinding::open(uint32_t link, uint32_t queue_pairs) {
+LinkNearEnd EmulatedRanksBinding::open(uint32_t link, uint32_t queue_pairs,
+                                       const FailoverCounts& further) {
   End& end = ends_[link];
+  const CollectiveConnection& l = setup_.job.links[link];
   end.link.va = end.region.va;
   end.link.rkey = end.region.rkey;
   if (end.closed || !end.link.qpns.empty()) return end.link;
@@ -121,6 +123,12 @@ LinkNearEnd EmulatedRanksBinding::open(uint32_t link, uint32_t queue_pairs) {
     end.link.qpns.clear();
     break;
   }
+  if (further.probing == 0 || end.link.qpns.empty()) return end.link;
+  const NodeId node = node_of(config_, job_, setup_, l.far).index;
+  if (!take_failover(control_, node, !l.real_sends, further, end.link.failover, end.records)) {
+    for (const Qpn taken : end.link.qpns) control_.return_qpn(taken);
+    end.link.qpns.clear();
+  }
   return end.link;
 }
 
@@ -132,6 +140,7 @@ void EmulatedRanksBinding::connect(uint32_t link, const LinkFarEnd& far) {
   end.connected = true;
   const bool any_size = far.checked && received_bytes(link) == kAnyMessage;
   NcclQps qps{{}, far.split, far.parts, far.devices.far_of};
+  if (end.link.failover.exists()) end.failover = std::make_unique<PortFailover>();
   for (size_t q = 0; q < end.link.qpns.size(); ++q) {
     const uint32_t near_nic = far.devices.near_nic(q, l.far_nic);
     const uint32_t real_nic = far.devices.far_nic(q, l.real_nic);
@@ -139,7 +148,9 @@ void EmulatedRanksBinding::connect(uint32_t link, const LinkFarEnd& far) {
         link_queue_pair(config_, job_.nccl, {&node_of(config_, job_, setup_, l.far), near_nic},
                         {&node_of(config_, job_, setup_, l.real), real_nic}, end.link.qpns[q],
                         far.qpns[q], far, !sends);
-    config.send_queue = room_of(setup_.job, link, layout_, is_told()).send_queue;
+    if (end.failover == nullptr) {
+      config.send_queue = room_of(setup_.job, link, layout_, is_told()).send_queue;
+    }
     const bool last = q + 1 == end.link.qpns.size();
     const auto prepare = [&](Qp& qp) {
       qps.all.push_back(&qp);
@@ -156,7 +167,8 @@ void EmulatedRanksBinding::connect(uint32_t link, const LinkFarEnd& far) {
              .sizes_va = far.fifo_va,
              .sizes_rkey = far.fifo_rkey,
              .violations = far.checked ? &progress_.violations : nullptr,
-             .registered = far.checked ? &progress_.registered : nullptr});
+             .registered = far.checked ? &progress_.registered : nullptr,
+             .failover = end.failover.get()});
       } else {
         connections().receiver(link).connect({.qps = qps,
                                               .layout = layout_,
@@ -169,7 +181,9 @@ void EmulatedRanksBinding::connect(uint32_t link, const LinkFarEnd& far) {
                                               .slot_bytes = any_size ? kAnyMessage : l.slot_bytes,
                                               .sender_rank = far.tag.value_or(l.real),
                                               .staging = end.staging.get(),
-                                              .reflection = reflection(l)});
+                                              .reflection = reflection(l),
+                                              .failover = end.failover.get(),
+                                              .records = end.records.bytes});
       }
     };
     auto control =
@@ -181,11 +195,23 @@ void EmulatedRanksBinding::connect(uint32_t link, const LinkFarEnd& far) {
     control_.add_qp(config, connections().endpoint(link), contents, prepare, std::move(control),
                     reflection(l) != nullptr);
   }
+  if (end.failover != nullptr) connect_failover(link, far, std::move(qps.all));
+}
+
+void EmulatedRanksBinding::connect_failover(uint32_t link, const LinkFarEnd& far,
+                                            std::vector<Qp*> data) {
+  const CollectiveConnection& l = setup_.job.links[link];
+  End& end = ends_[link];
+  add_failover(control_, failover_link(config_, job_, setup_, l, far, false, *failover_),
+               end.link.failover, std::move(data), connections().endpoint(link),
+               progress_.failover, *end.failover);
 }
 
 Result<EndpointReady> EmulatedRanksBinding::serve(uint32_t link, const EndpointRequest& request) {
   const NcclLinkRequest& wanted = *request.nccl;
-  const LinkNearEnd ours = open(link, wanted.queue_pairs);
+  FailoverCounts further;
+  if (wanted.failover) further = {wanted.failover->probing, wanted.failover->recovery};
+  const LinkNearEnd ours = open(link, wanted.queue_pairs, further);
   if (ours.qpns.size() != wanted.queue_pairs) {
     return fail(ends_[link].closed ? "the connection was made and ended before"
                                    : "no queue pair is left on this port: limits.queue_pairs is " +
@@ -197,7 +223,7 @@ Result<EndpointReady> EmulatedRanksBinding::serve(uint32_t link, const EndpointR
     connect(link, told_far_end(node_of(config_, job_, setup_, l.far),
                                node_of(config_, job_, setup_, l.real), request));
   }
-  return EndpointReady{ours.qpns.front(), Psn(0), ours.va, ours.rkey, ours.qpns};
+  return told_near_end(ours, setup_.job.links[link].real_sends);
 }
 
 Reflection* EmulatedRanksBinding::reflection(const CollectiveConnection& link) {
@@ -215,13 +241,17 @@ void EmulatedRanksBinding::join(uint32_t link) {
 
 void EmulatedRanksBinding::close(uint32_t link) {
   End& end = ends_[link];
-  const std::vector<Qpn> qpns = std::exchange(end.link.qpns, {});
+  std::vector<Qpn> qpns = std::exchange(end.link.qpns, {});
+  const FailoverEnd further = std::exchange(end.link.failover, {});
+  qpns.insert(qpns.end(), further.probing.begin(), further.probing.end());
+  qpns.insert(qpns.end(), further.recovery.begin(), further.recovery.end());
   if (!end.connected) {
     for (const Qpn qpn : qpns) control_.return_qpn(qpn);
     return;
   }
   if (std::exchange(end.closed, true)) return;
   wake(EmulatedConnections::leaves(link));
+  if (end.failover != nullptr) control_.wake(*end.failover, PortFailover::kStop);
   for (const Qpn qpn : qpns) {
     std::erase_if(controlled_, [&](const ControlledPair& pair) { return pair.qpn == qpn; });
     control_.remove_qp(qpn);
@@ -254,7 +284,10 @@ void EmulatedRanksBinding::forget(std::function<void()> then) {
   close();
   wake(online_ ? OnlineEmulatedRanks::kForget : EmulatedRanks::kForget);
   std::vector<const Endpoint*> endpoints;
-  for (uint32_t l = 0; l < ends_.size(); ++l) endpoints.push_back(&connections().endpoint(l));
+  for (uint32_t l = 0; l < ends_.size(); ++l) {
+    endpoints.push_back(&connections().endpoint(l));
+    if (ends_[l].failover != nullptr) endpoints.push_back(ends_[l].failover.get());
+  }
   if (online_) {
     endpoints.push_back(online_.get());
   } else {
@@ -267,6 +300,7 @@ void EmulatedRanksBinding::forget(std::function<void()> then) {
 void EmulatedRanksBinding::give_up() {
   for (uint32_t l = 0; l < ends_.size(); ++l) {
     if (!setup_.job.links[l].among_real()) control_.remove_region(ends_[l].region.index);
+    if (ends_[l].records.bytes != nullptr) control_.remove_region(ends_[l].records.index);
   }
 }
 

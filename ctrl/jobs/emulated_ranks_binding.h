@@ -14,6 +14,7 @@
 #include "ctrl/jobs/operations/fed_operations.h"
 #include "ctrl/jobs/operations/operation_source.h"
 #include "ctrl/peers/peer.h"
+#include "ctrl/schedule/net_ib_environment.h"
 #include "ctrl/shards/shard_control.h"
 #include "dataplane/collective/emulated_ranks.h"
 #include "dataplane/collective/online_emulated_ranks.h"
@@ -35,7 +36,8 @@ class EmulatedRanksBinding {
   // start() or after it, when the real rank likes. After it is closed it does not come again.
 
   /// Makes our end of a link with so many queue pairs; without any if there are not so many left.
-  LinkNearEnd open(uint32_t link, uint32_t queue_pairs = 1);
+  /// `further`: of port failover; none without.
+  LinkNearEnd open(uint32_t link, uint32_t queue_pairs = 1, const FailoverCounts& further = {});
   void connect(uint32_t link, const LinkFarEnd& far);
   /// Does what open() or connect() does, as a peer of NCCL's wants it.
   Result<EndpointReady> serve(uint32_t link, const EndpointRequest& request);
@@ -84,6 +86,8 @@ class EmulatedRanksBinding {
     LinkNearEnd link;
     ExposedRegion region;
     std::unique_ptr<uint8_t[]> staging;  ///< receiver: CTS entries on their way
+    std::unique_ptr<PortFailover> failover;
+    ExposedRegion records;  ///< `failover`, receiver
     bool connected = false, joined = false, closed = false;
   };
 
@@ -97,6 +101,7 @@ class EmulatedRanksBinding {
         real_time_(real_time),
         layout_(layout),
         progress_(setup_.job.operations.size()),
+        failover_(net_ib_environment(config).failover_of(job.nccl)),
         ends_(setup_.job.links.size()) {}
   Result<void> allocate();
   uint32_t slots(uint32_t link) const;
@@ -104,6 +109,7 @@ class EmulatedRanksBinding {
   bool is_told() const { return !real_time_ && job_.operations == OperationsMode::kTold; }
   uint64_t received_bytes(uint32_t link) const;
   bool is_needed(uint32_t link) const;
+  void connect_failover(uint32_t link, const LinkFarEnd& far, std::vector<Qp*> data);
   EmulatedConnections& connections() {
     return online_ ? online_->connections() : planned_->connections();
   }
@@ -119,6 +125,7 @@ class EmulatedRanksBinding {
   const bool real_time_;
   const CtsLayout layout_;
   CollectiveProgress progress_;
+  const std::optional<FailoverSettings> failover_;  ///< NCCL's port failover, where it is on
   std::unique_ptr<EmulatedRanks> planned_;  ///< the job lists its operations
   // Instead of them, where operations are found out during the run:
   std::unique_ptr<OperationSource> source_;

@@ -91,6 +91,11 @@ JobReport JobRunner::report_of_last(size_t index) const {
   }
   report.left_at = job.ended_at;
   report.failure = job.failure;
+  if (report.failover && job.state->ranks.carrier != nullptr) {
+    const InnerCounters& inner = job.state->ranks.carrier->counters();
+    report.failover->failed += inner.failed;
+    report.failover->repeated += inner.repeated;
+  }
   add_results(report, index);
   return report;
 }

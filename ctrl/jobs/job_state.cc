@@ -3,6 +3,7 @@
 #include "ctrl/compile/modelled_time.h"
 #include "ctrl/jobs/packet_model.h"
 #include "ctrl/jobs/plan_estimate.h"
+#include "ctrl/schedule/net_ib_environment.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -42,6 +43,9 @@ Result<std::unique_ptr<JobState>> begin_job(const Config& config, const JobConfi
     state.carrier =
         std::make_unique<InnerMessages>(begun->setup->inner, begun->setup->inner_settings);
     if (job.join && !job.join->joins_once()) state.carrier->keep_open();
+    if (const auto failover = net_ib_environment(config).failover_of(job.nccl)) {
+      state.carrier->fail_over(failover->one_device ? InnerFailover::kOnce : InnerFailover::kWhile);
+    }
   }
   state.workload = workload;
   state.group = group;

@@ -36,11 +36,51 @@ LinkFarEnd told_far_end(const NodeConfig& here, const NodeConfig& there,
   }
   far.devices.far_of = told.remote_device;
   far.fifo_va = told.fifo_address;
+  if (told.failover) {
+    far.failover.probing = told.failover->remote_probing;
+    far.failover.recovery = told.failover->remote_recovery;
+  }
   far.tag = told.connector.sender;
   far.checked = true;
   far.mtu = request.mtu;
   far.traffic_class = request.sender.traffic_class;
   return far;
+}
+
+EndpointReady told_near_end(const LinkNearEnd& ours, bool receives) {
+  EndpointReady ready{ours.qpns.front(), Psn(0), ours.va, ours.rkey, ours.qpns};
+  if (!ours.failover.exists()) return ready;
+  ready.probing = ours.failover.probing;
+  ready.recovery = ours.failover.recovery;
+  if (receives) {
+    ready.address = ours.failover.records_va;
+    ready.rkey = ours.failover.records_rkey;
+  }
+  return ready;
+}
+
+FailoverLink failover_link(const Config& config, const JobConfig& job,
+                           const CollectiveSetup& setup, const CollectiveConnection& link,
+                           const LinkFarEnd& far, bool of_real,
+                           const FailoverSettings& settings) {
+  const auto nics = [](const std::vector<uint32_t>& all, uint32_t otherwise) {
+    return all.empty() ? std::vector<uint32_t>{otherwise} : all;
+  };
+  const LinkDevices& d = far.devices;
+  return {.config = config,
+          .version = job.nccl,
+          .settings = settings,
+          .sends = link.real_sends == of_real,
+          .near = node_of(config, job, setup, of_real ? link.real : link.far),
+          .far = node_of(config, job, setup, of_real ? link.far : link.real),
+          .near_nics = nics(d.near, of_real ? link.real_nic : link.far_nic),
+          .far_nics = nics(d.far, of_real ? link.far_nic : link.real_nic),
+          .theirs = far.failover,
+          .records_va = far.fifo_va,
+          .records_rkey = far.fifo_rkey,
+          .mtu = far.mtu,
+          .traffic_class = far.traffic_class,
+          .knows_neighbours = !of_real};
 }
 
 std::optional<uint32_t> find_link(const CollectiveSetup& setup, const NcclConnector& c) {

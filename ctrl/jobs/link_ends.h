@@ -11,6 +11,7 @@
 #include "ctrl/compile/collective.h"
 #include "ctrl/config/config.h"
 #include "ctrl/peers/peer.h"
+#include "ctrl/shards/nccl_failover.h"
 #include "ctrl/shards/nccl_queue_pair.h"
 #include "dataplane/collective/collective_job.h"
 #include "dataplane/engine/state/qp_control.h"
@@ -24,6 +25,7 @@ struct LinkNearEnd {
   std::vector<Qpn> qpns;
   uint64_t va = 0;  ///< sender: the credit FIFO; receiver: the data buffer
   Rkey rkey = 0;
+  FailoverEnd failover = {};
 };
 
 /// The NICs that make up both ends of a connection, NCCL's devices, if they are not the link's.
@@ -55,17 +57,28 @@ struct LinkFarEnd {
   LinkDevices devices;
   Psn psn;                ///< it will send from here on
   Psn expects;            ///< it expects this from us
-  uint64_t fifo_va = 0;   ///< far sender: where our credits go; else for sizes of several receives
+  /// Far sender: where our credits go; else for sizes of several receives, or its records.
+  uint64_t fifo_va = 0;
   DeviceRkeys fifo_rkey;  ///< of its devices
   std::optional<uint32_t> tag;  ///< of our credits: else the far rank
   bool checked = false;  ///< far receiver: its credits lie where NCCL's do; what differs is counted
   uint32_t mtu = 4096;
   uint8_t traffic_class = 0;
+  FailoverEnd failover = {};  ///< its queue pairs
 };
 
 /// The far end at `there`, as its owner told net_ib's peer of ours at `here` (Behaviour::kNccl).
 LinkFarEnd told_far_end(const NodeConfig& here, const NodeConfig& there,
                         const EndpointRequest& request);
+
+/// What net_ib's peer is told of our end: of a receiver with port failover its records.
+EndpointReady told_near_end(const LinkNearEnd& ours, bool receives);
+
+/// What port failover's queue pairs of an end are made from: of the real rank's, or of the other.
+FailoverLink failover_link(const Config& config, const JobConfig& job,
+                           const CollectiveSetup& setup, const CollectiveConnection& link,
+                           const LinkFarEnd& far, bool of_real,
+                           const FailoverSettings& settings);
 
 /// The link between a real rank and one that is played here, if the operations use it. `channel`:
 /// of send/recv (index 1) its place among all that NCCL connects for the two.

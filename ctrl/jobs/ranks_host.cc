@@ -3,15 +3,17 @@
 #include <algorithm>
 
 #include "ctrl/peers/nccl/transport/net_ib_layout.h"
+#include "ctrl/schedule/net_ib_environment.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
 
-NcclWire NcclWire::of_joined(const JobConfig& job) {
+NcclWire NcclWire::of_joined(const Config& config, const JobConfig& job) {
   const NetIbLayout& layout = net_ib_layout(job.nccl);
   return {.layout = layout.cts,
           .queue_pairs = job.join->queue_pairs,
-          .split = job.join->split_data.value_or(layout.split_data)};
+          .split = job.join->split_data.value_or(layout.split_data),
+          .failover = net_ib_environment(config).failover_of(job.nccl)};
 }
 
 NcclWire NcclWire::alone(const JobConfig& job) {
@@ -90,7 +92,11 @@ Result<void> RanksHost::allocate() {
     memory.received[l] = link.real_sends ? nullptr : region->bytes;
     memory.sent[l] = end.sent.data();
     end.link = {{}, region->va, region->rkey};
-    TRY(take_queue_pairs(end.link, size_t{wire_.queue_pairs} * devices(l).most()));
+    const LinkDevices these = devices(l);
+    TRY(take_queue_pairs(end.link, size_t{wire_.queue_pairs} * these.most()));
+    if (!wire_.failover) continue;
+    TRY(take_failover_of(l, failover_counts(*wire_.failover, link.real_sends, these.near.size(),
+                                            these.far.size())));
   }
   ranks_ = std::make_unique<ReferenceRanks>(out, state_, own_, progress_, memory);
   return {};
@@ -105,6 +111,16 @@ Result<void> RanksHost::take_queue_pairs(LinkNearEnd& end, size_t count) {
     end.qpns.push_back(qpn);
   }
   return {};
+}
+
+Result<void> RanksHost::take_failover_of(uint32_t link, const FailoverCounts& counts) {
+  const CollectiveConnection& l = setup_.job.links[link];
+  const NodeId node = node_of(config_, job_, setup_, l.real).index;
+  End& end = ends_[link];
+  if (take_failover(control_, node, l.real_sends, counts, end.link.failover, end.records)) {
+    return {};
+  }
+  return no_queue_pair();
 }
 
 Result<void> RanksHost::connect(EmulatedRanksBinding& emulated,
@@ -138,7 +154,12 @@ tl::unexpected<Error> RanksHost::no_queue_pair() const {
 
 Result<void> RanksHost::connect(uint32_t l, EmulatedRanksBinding& emulated) {
   const LinkDevices ours = devices(l);
-  const LinkNearEnd theirs = emulated.open(l, wire_.queue_pairs * ours.most());
+  FailoverCounts further;
+  if (wire_.failover) {
+    further = failover_counts(*wire_.failover, !setup_.job.links[l].real_sends, ours.far.size(),
+                              ours.near.size());
+  }
+  const LinkNearEnd theirs = emulated.open(l, wire_.queue_pairs * ours.most(), further);
   if (theirs.qpns.empty()) return no_queue_pair();
   connect(l, theirs);
   LinkFarEnd us;
@@ -149,9 +170,13 @@ Result<void> RanksHost::connect(uint32_t l, EmulatedRanksBinding& emulated) {
   us.checked = true;
   us.mtu = config_.fabric.mtu;
   us.traffic_class = job_.sender.traffic_class;
+  us.failover = ends_[l].link.failover;
   if (setup_.job.links[l].real_sends) {
     us.fifo_va = ends_[l].region.va;
     us.fifo_rkey = {ends_[l].region.rkey, ours.near.size()};
+  } else if (us.failover.exists()) {
+    us.fifo_va = us.failover.records_va;
+    us.fifo_rkey = {us.failover.records_rkey, ours.near.size()};
   }
   emulated.connect(l, us);
   return {};
@@ -171,6 +196,11 @@ void RanksHost::connect(uint32_t l, const LinkNearEnd& theirs) {
   far.traffic_class = job_.sender.traffic_class;
   far.fifo_va = theirs.va;
   far.fifo_rkey = {theirs.rkey, far.devices.far.size()};
+  far.failover = theirs.failover;
+  if (setup_.job.links[l].real_sends && far.failover.exists()) {
+    far.fifo_va = far.failover.records_va;
+    far.fifo_rkey = {far.failover.records_rkey, far.devices.far.size()};
+  }
   connect(l, std::move(far));
 }
 
@@ -180,13 +210,18 @@ void RanksHost::connect(uint32_t l, LinkFarEnd far) {
   const NodeConfig& far_node = node_of(config_, job_, setup_, link.far);
   end.connected = true;
   NcclQps qps{{}, far.split, far.parts, far.devices.far_of};
+  if (far.failover.exists() && end.link.failover.exists()) {
+    end.failover = std::make_unique<PortFailover>();
+  }
   for (size_t q = 0; q < far.qpns.size(); ++q) {
     const uint32_t real_nic = far.devices.near_nic(q, link.real_nic);
     const uint32_t far_nic = far.devices.far_nic(q, link.far_nic);
     QpConfig qp_config =
         link_queue_pair(config_, job_.nccl, {&node_of(config_, job_, setup_, link.real), real_nic},
                         {&far_node, far_nic}, end.link.qpns[q], far.qpns[q], far, !link.real_sends);
-    qp_config.send_queue = room_of(setup_.job, l, layout_, is_told()).send_queue;
+    if (end.failover == nullptr) {
+      qp_config.send_queue = room_of(setup_.job, l, layout_, is_told()).send_queue;
+    }
     qp_config.addressing.dst_mac = far_node.nics[far_nic].mac;
     const auto prepare = [&](Qp& qp) {
       qps.all.push_back(&qp);
@@ -203,7 +238,8 @@ void RanksHost::connect(uint32_t l, LinkFarEnd far) {
              .sizes_va = far.fifo_va,
              .sizes_rkey = far.fifo_rkey,
              .violations = far.checked ? &progress_.violations : nullptr,
-             .registered = far.checked ? &progress_.registered : nullptr});
+             .registered = far.checked ? &progress_.registered : nullptr,
+             .failover = end.failover.get()});
       } else {
         ranks_->receiver(l).connect({.qps = qps,
                                      .layout = layout_,
@@ -218,7 +254,9 @@ void RanksHost::connect(uint32_t l, LinkFarEnd far) {
                                      .own_slots = setup_.job.exact,
                                      .buffers = buffers_of(setup_),
                                      .sender_rank = far.tag.value_or(link.far),
-                                     .staging = end.staging.get()});
+                                     .staging = end.staging.get(),
+                                     .failover = end.failover.get(),
+                                     .records = end.records.bytes});
       }
     };
     auto steered = link.real_sends
@@ -231,19 +269,30 @@ void RanksHost::connect(uint32_t l, LinkFarEnd far) {
     control_.add_qp(qp_config, ranks_->endpoint(l), link.real_sends || setup_.job.exact, prepare,
                     std::move(steered));
   }
+  if (end.failover != nullptr) connect_failover(l, far, std::move(qps.all));
+}
+
+void RanksHost::connect_failover(uint32_t l, const LinkFarEnd& far, std::vector<Qp*> data) {
+  const CollectiveConnection& link = setup_.job.links[l];
+  End& end = ends_[l];
+  add_failover(control_, failover_link(config_, job_, setup_, link, far, true, *wire_.failover),
+               end.link.failover, std::move(data), ranks_->endpoint(l), progress_.failover,
+               *end.failover);
 }
 
 Result<EndpointReady> RanksHost::serve(uint32_t l, const EndpointRequest& request) {
   End& end = ends_[l];
   if (end.connected) return fail("the connection has been made already");
   TRY(take_queue_pairs(end.link, request.nccl->queue_pairs));
+  if (const auto& further = request.nccl->failover; further && !end.link.failover.exists()) {
+    TRY(take_failover_of(l, {further->probing, further->recovery}));
+  }
   if (!request.reserve) {
     const CollectiveConnection& link = setup_.job.links[l];
     connect(l, told_far_end(node_of(config_, job_, setup_, link.real),
                             node_of(config_, job_, setup_, link.far), request));
   }
-  const LinkNearEnd& ours = end.link;
-  return EndpointReady{ours.qpns.front(), Psn(0), ours.va, ours.rkey, ours.qpns};
+  return told_near_end(end.link, !setup_.job.links[l].real_sends);
 }
 
 void RanksHost::join(uint32_t link) {
@@ -260,6 +309,11 @@ void RanksHost::close(uint32_t link) {
     std::erase_if(controlled_, [&](const ControlledPair& pair) { return pair.qpn == qpn; });
     control_.remove_qp(qpn);
   }
+  if (end.failover == nullptr) return;
+  control_.wake(*end.failover, PortFailover::kStop);
+  const FailoverEnd& further = end.link.failover;
+  for (const Qpn qpn : further.probing) control_.remove_qp(qpn);
+  for (const Qpn qpn : further.recovery) control_.remove_qp(qpn);
 }
 
 }  // namespace understudy

@@ -18,9 +18,10 @@ struct NcclWire {
   CtsLayout layout;
   uint32_t queue_pairs = 1;  ///< of a connection, for each device of the end with more of them
   bool split = false;        ///< a message's data go over all of them
+  std::optional<FailoverSettings> failover = {};  ///< NCCL's port failover, where it is on
 
   /// Of a job with join, whose other real ranks are NCCL's.
-  static NcclWire of_joined(const JobConfig& job);
+  static NcclWire of_joined(const Config& config, const JobConfig& job);
   /// Of one without, whose other real ranks are ring_node's: its credits have room for the devices.
   static NcclWire alone(const JobConfig& job);
 };
@@ -79,6 +80,8 @@ class RanksHost {
     LinkNearEnd link;
     ExposedRegion region;
     std::unique_ptr<uint8_t[]> staging;
+    std::unique_ptr<PortFailover> failover;
+    ExposedRegion records;  ///< `failover`, receiver
     std::vector<uint8_t> sent;
     bool connected = false, joined = false, closed = false;
   };
@@ -100,6 +103,8 @@ class RanksHost {
   Result<void> allocate();
   tl::unexpected<Error> no_queue_pair() const;
   Result<void> take_queue_pairs(LinkNearEnd& end, size_t count);
+  Result<void> take_failover_of(uint32_t link, const FailoverCounts& counts);
+  void connect_failover(uint32_t link, const LinkFarEnd& far, std::vector<Qp*> data);
   /// The first operation uses the link.
   bool is_first(uint32_t link) const {
     return !setup_.job.operations.empty() && setup_.job.messages(0, link) > 0;

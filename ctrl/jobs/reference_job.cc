@@ -46,7 +46,8 @@ Result<void> ReferenceJob::connect(const std::function<NicSides(NodeId, uint32_t
   const NetIbEnvironment told = net_ib_environment(config_);
   const NcclWire wire{.layout = layout.cts,
                       .queue_pairs = told.queue_pairs,
-                      .split = told.split_data.value_or(layout.split_data)};
+                      .split = told.split_data.value_or(layout.split_data),
+                      .failover = told.failover_of(job().nccl)};
   emulated_ = TRY(EmulatedRanksBinding::create(
       config_, job(), *state_, *sides_of(out.real.front()).emulator, false, wire.layout));
   for (uint32_t node = 0; size_t{node} * communicator.gpus < out.real.size(); ++node) {
@@ -152,6 +153,11 @@ JobReport ReferenceJob::report() {
   report.algorithm = name_of(kAlgorithmNames, setup().algorithm);
   report.protocol = name_of(kProtocolNames, setup().protocol);
   if (const InferenceReport* found = emulated_->found()) report.inferred = *found;
+  if (report.failover && state_->ranks.carrier != nullptr) {
+    const InnerCounters& inner = state_->ranks.carrier->counters();
+    report.failover->failed += inner.failed;
+    report.failover->repeated += inner.repeated;
+  }
   size_t finished = report.collectives.size();
   for (const auto& node : ranks_) {
     const CollectiveProgress& own = node->progress();
@@ -160,6 +166,7 @@ JobReport ReferenceJob::report() {
       report.failed_at = std::min(report.failed_at, Time::from_ps(own.failed_at));
     }
     report.violations += own.violations;
+    if (report.failover) add_failover(report, own.failover);
     finished = std::min<size_t>(finished, own.finished);
     const uint32_t rank = setup().job.real[node->own().first];
     report.real_nodes.push_back(

@@ -92,6 +92,12 @@ struct NcclLinkRequest {
   std::vector<Device> devices;         ///< these
   bool split = false;                  ///< a message's data go over all of them
   uint32_t parts = 1;                  ///< else: over so many, which take turns
+  /// Both ends have port failover on: so many further queue pairs of ours, and the real rank's.
+  struct Failover {
+    uint32_t probing = 0, recovery = 0;
+    std::vector<Qpn> remote_probing = {}, remote_recovery = {};
+  };
+  std::optional<Failover> failover = {};
   /// The real rank's memory: it sends: for our credits, else for sizes of several receives in one.
   uint64_t fifo_address = 0;
 };
@@ -141,6 +147,7 @@ struct EndpointReady {
   uint64_t address = 0;  ///< virtual address of the exposed region
   Rkey rkey = 0;
   std::vector<Qpn> qpns = {};  ///< of kRing and kNccl: all of them
+  std::vector<Qpn> probing = {}, recovery = {};  ///< with NcclLinkRequest::failover
 };
 
 /// A queue pair whose client waits for our first message.

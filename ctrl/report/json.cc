@@ -140,6 +140,13 @@ Json job_json(const JobReport& job, bool real_time) {
     out["pace"]["waited"] = rounded(pace.waited());
   }
   out["protocol_violations"] = job.violations;
+  if (const auto& f = job.failover) {
+    out["failover"] = {{"failed", f->failed},
+                       {"probes", f->probes},
+                       {"sent_again", f->repeated},
+                       {"recovered", f->recovered},
+                       {"recovery_given_up", f->lost}};
+  }
   if (!job.communicators.empty()) out["communicators"] = list(job.communicators, communicator_json);
   if (job.answered.messages > 0) {
     out["answered"]["communicators"] = job.answered.communicators;

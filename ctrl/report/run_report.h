@@ -108,6 +108,16 @@ struct AnsweredReport {
   uint64_t messages = 0;       ///< to real ranks and from them
   uint64_t operations = 0;     ///< that a feed told of; else nobody counts them
 };
+/// What NCCL's port failover came to at the ends of a job's connections between real and emulated
+/// ranks, as far as they are ours (docs/nccl 3.15).
+struct FailoverReport {
+  uint64_t failed = 0;     ///< devices that were given up
+  uint64_t probes = 0;     ///< READs of what had come
+  uint64_t repeated = 0;   ///< parts of messages and credits that went again over another device
+  uint64_t recovered = 0;  ///< devices that were used again
+  uint64_t lost = 0;       ///< devices whose recovery was given up
+};
+
 struct JobReport {
   std::string name;
   std::string child_of;                 ///< the job on its first parent; empty: it is no child's
@@ -144,6 +154,7 @@ struct JobReport {
   std::vector<NodeCheck> node_checks;
   std::optional<InferenceReport> inferred;
   AnsweredReport answered;
+  std::optional<FailoverReport> failover;  ///< where it is on
 };
 
 /// Of departures of RoCE frames: actual minus scheduled.

@@ -69,6 +69,15 @@ std::string least_sure_text(const InferenceReport& inferred) {
          certainty_text(*least) + "\n";
 }
 
+std::string failover_text(const FailoverReport& f) {
+  std::string text = "# port failover: " + count_text(f.failed, "device") +
+                     " of connections' ends failed, " + count_text(f.probes, "probe") + ", " +
+                     std::to_string(f.repeated) + " parts of messages and credits sent again";
+  if (f.recovered > 0) text += ", " + count_text(f.recovered, "device") + " recovered";
+  if (f.lost > 0) text += ", recovery of " + std::to_string(f.lost) + " given up";
+  return text + "\n";
+}
+
 std::string inferred_text(const InferenceReport& inferred) {
   uint64_t right = 0, unique = 0, late = 0, wrong = 0;
   Duration most;
@@ -256,6 +265,7 @@ std::string job_table(const JobReport& job) {
   }
   if (job.inferred) text += inferred_text(*job.inferred);
   if (job.answered.messages > 0) text += "# beside: " + answered_text(job.answered) + "\n";
+  if (job.failover && job.failover->failed > 0) text += failover_text(*job.failover);
   std::vector<uint64_t> bytes;
   for (const CollectiveReport& c : job.collectives) bytes.push_back(c.bytes);
   return text + iteration_lines(job.iterations, job.per_iteration, bytes);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ctrl/config/config.h"
+#include "dataplane/nccl/port_failover.h"
 
 namespace understudy {
 
@@ -24,6 +25,11 @@ struct NetIbEnvironment {
   std::optional<bool> split_data;  ///< NCCL_IB_SPLIT_DATA_ON_QPS; else the release's default
   std::optional<uint8_t> timeout, retries;  ///< NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT
 
+  bool port_failover = false;    ///< NCCL_IB_RESILIENCY_PORT_FAILOVER
+  FailoverSettings failover = {};  ///< the others that begin so
+
+  /// Nothing: it is off, or the release has none.
+  std::optional<FailoverSettings> failover_of(NcclVersion version) const;
   /// With the defaults of this release (docs/nccl appendix H).
   NetIbRetries retries_of(NcclVersion version) const;
 };

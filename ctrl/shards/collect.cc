@@ -5,6 +5,7 @@
 
 #include "collective_model/predict/time_model.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/schedule/net_ib_environment.h"
 
 namespace understudy {
 namespace {
@@ -75,6 +76,15 @@ void add_link(std::vector<LinkReport>& out, const std::string& node, bool up,
 
 }  // namespace
 
+void add_failover(JobReport& report, const FailoverCounters& counters) {
+  FailoverReport& out = report.failover ? *report.failover : report.failover.emplace();
+  out.failed += counters.failed;
+  out.probes += counters.probes;
+  out.repeated += counters.repeated;
+  out.recovered += counters.recovered;
+  out.lost += counters.lost;
+}
+
 JobReport job_report(const Config& config, size_t job, const CollectiveProgress& progress,
                      const std::vector<JobOperation>& operations, Verified verified,
                      const std::function<Duration(size_t)>& modelled) {
@@ -100,6 +110,7 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
   report.failed = progress.failed.load(std::memory_order_acquire);
   if (report.failed) report.failed_at = Time::from_ps(progress.failed_at);
   report.violations = progress.violations.load(std::memory_order_relaxed);
+  if (net_ib_environment(config).failover_of(from.nccl)) add_failover(report, progress.failover);
 
   const std::vector<uint64_t> kinds = bytes_of_kinds(from);
   const size_t finished = progress.finished.load(std::memory_order_acquire);

@@ -25,6 +25,9 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
                      const std::vector<JobOperation>& operations, Verified verified,
                      const std::function<Duration(size_t)>& modelled);
 
+/// Adds what ends of the job's connections count, where NCCL's port failover is on.
+void add_failover(JobReport& report, const FailoverCounters& counters);
+
 /// Adds what ring_node said about one size, after job_report(). Of several real ranks' times the
 /// longest counts, and each stands in by_node, where `node` is its place in JobReport::real_nodes.
 /// A size that the job does not have, or another number of timed iterations, is an error; the

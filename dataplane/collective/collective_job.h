@@ -18,6 +18,7 @@
 #include "collective_model/workload/executor.h"
 #include "dataplane/base/units.h"
 #include "dataplane/collective/inner_messages.h"
+#include "dataplane/nccl/port_failover.h"
 
 namespace understudy {
 
@@ -241,6 +242,7 @@ struct CollectiveProgress {
   std::atomic<int64_t> failed_at{0};    ///< the first one, in picoseconds; before `failed` is set
   std::atomic<uint64_t> violations{0};  ///< messages of the real node that the protocol forbids
   std::atomic<uint64_t> registered{0};  ///< credits of its that name registered user memory
+  FailoverCounters failover;            ///< of NCCL's port failover, where it is on
   OddMessage odd;                       ///< the first one, written before `has_odd`
   std::atomic<bool> has_odd{false};
   std::atomic<uint64_t> moved{0};  ///< messages, credits and acknowledgements of real ranks

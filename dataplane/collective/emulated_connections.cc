@@ -58,12 +58,15 @@ void EmulatedConnections::End::on_received(Time now, Qp& qp, const Received& mes
 }
 
 void EmulatedConnections::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
+  Link& l = all_.links_[link_];
   if (status != WorkStatus::kSuccess) {
-    all_.progress_.fail(now);
+    const bool goes_on = all_.real_sends(link_) ? l.receiver.fails_over(now, *host_, qp, id, status)
+                                                : l.sender.fails_over(now, qp, id, status);
+    if (!goes_on) all_.progress_.fail(now);
     return;
   }
   if (all_.real_sends(link_)) return;  // a credit of ours
-  all_.links_[link_].sender.acknowledged(qp, id,
+  l.sender.acknowledged(qp, id,
                                          [&](uint64_t sent) { hear(now, kAcknowledgement, sent); });
 }
 
@@ -93,8 +96,9 @@ void EmulatedConnections::End::heard(Time now, Kind kind, uint64_t what) {
 }
 
 void EmulatedConnections::End::on_transmitted(Time scheduled, Time actual, Qp&, uint64_t id) {
-  if (all_.real_sends(link_) || !NcclSender::is_message(id)) return;
-  all_.listener_.on_left(scheduled, actual, link_, id);
+  if (all_.real_sends(link_)) return;
+  const auto message = all_.links_[link_].sender.ends_message(id);
+  if (message) all_.listener_.on_left(scheduled, actual, link_, *message);
 }
 
 }  // namespace understudy

@@ -31,6 +31,8 @@ uint32_t InnerMessages::add_flows(std::vector<FlowSpec>& flows, uint32_t first_c
   }
   posted_.resize(owners_.size());
   stale_.resize(owners_.size());
+  carried_.resize(owners_.size());
+  arrived_.resize(owners_.size());
   return data;
 }
 
@@ -68,7 +70,7 @@ void InnerMessages::post(uint32_t connection, uint64_t bytes, Time now) {
   counters_.bytes += bytes;
   Ends& ends = ends_[connection];
   if (ends.split == nullptr) {
-    wait(ends.lanes[0], bytes);
+    wait(ends.lanes[0], {bytes, 0});
   } else {
     ends.split->waiting.push_back(bytes);
   }
@@ -78,9 +80,9 @@ void InnerMessages::post(uint32_t connection, uint64_t bytes, Time now) {
 void InnerMessages::grant(uint32_t connection, Time now) {
   Ends& ends = ends_[connection];
   const size_t turns = ends.lanes.size() - ends.parts;
-  Lane& lane = ends.lanes[ends.parts + (turns == 1 ? 0 : ends.granted % turns)];
-  ++ends.granted;
-  wait(lane, settings_.credit_bytes);
+  const auto turn = static_cast<uint32_t>(turns == 1 ? 0 : ends.granted % turns);
+  Lane& lane = ends.lanes[lane_for(ends, ends.parts + turn)];
+  wait(lane, {settings_.credit_bytes, ends.granted++});
   leave_all(lane, now);
 }
 
@@ -90,7 +92,7 @@ void InnerMessages::forget(Time now) {
     stale_[i] = !traffic_->idle(first_flow_ + i);
   }
   for (Ends& ends : ends_) {
-    ends.may_leave = ends.granted = 0;
+    ends.may_leave = ends.granted = ends.cut = 0;
     for (Lane& lane : ends.lanes) {
       lane.left = 0;
       lane.waiting.clear();
@@ -108,7 +110,7 @@ void InnerMessages::close() {
   }
 }
 
-void InnerMessages::wait(Lane& lane, uint64_t bytes) {
+void InnerMessages::wait(Lane& lane, const Piece& piece) {
   if (lane.waiting_at == lane.waiting.size()) {
     lane.waiting.clear();
     lane.waiting_at = 0;
@@ -117,15 +119,17 @@ void InnerMessages::wait(Lane& lane, uint64_t bytes) {
                        lane.waiting.begin() + static_cast<ptrdiff_t>(lane.waiting_at));
     lane.waiting_at = 0;
   }
-  lane.waiting.push_back(bytes);
+  lane.waiting.push_back(piece);
 }
 
 /// The first one that waits, if there is one and its flow is free.
 bool InnerMessages::leave(Lane& lane, Time now) {
   const uint32_t flow = lane.first + static_cast<uint32_t>(lane.left % lane.count);
-  if (lane.waiting_at == lane.waiting.size() || !traffic_->idle(flow)) return false;
+  if (lane.failed || lane.waiting_at == lane.waiting.size() || !traffic_->idle(flow)) return false;
   ++lane.left;
-  const uint64_t bytes = lane.waiting[lane.waiting_at++];
+  const uint64_t bytes = lane.waiting[lane.waiting_at].bytes;
+  carried_[flow - first_flow_] = lane.waiting[lane.waiting_at++];
+  arrived_[flow - first_flow_] = false;
   const Time at = now + traffic_->lead(flow);
   if (!at_once_ || at == now) {
     traffic_->send(flow, bytes, now, at_once_);
@@ -151,20 +155,19 @@ void InnerMessages::send_parts(Ends& ends, Time now) {
   std::deque<uint64_t>& waiting = ends.split->waiting;
   for (; ends.may_leave > 0 && !waiting.empty(); --ends.may_leave) {
     for (uint32_t part = 0; part < ends.parts; ++part) {
-      wait(ends.lanes[part], message_part(waiting.front(), ends.parts, part).bytes);
+      wait(ends.lanes[lane_for(ends, part)],
+           {message_part(waiting.front(), ends.parts, part).bytes, ends.cut});
     }
+    ++ends.cut;
     waiting.pop_front();
   }
   for (uint32_t part = 0; part < ends.parts; ++part) leave_all(ends.lanes[part], now);
 }
 
-/// One of `flow`; NCCL's sender looks at them in their order.
-void InnerMessages::credit_came(Ends& ends, uint32_t lane, uint32_t flow, Time now) {
+/// NCCL's sender looks at them in their order.
+void InnerMessages::credit_came(Ends& ends, uint64_t number, Time now) {
   uint32_t came = 1;
-  if (ends.split != nullptr) {
-    const uint64_t turns = ends.lanes.size() - ends.parts;
-    came = ends.split->credits.take(ends.lanes[lane].carried(flow) * turns + lane - ends.parts);
-  }
+  if (ends.split != nullptr) came = ends.split->credits.take(number);
   ends.may_leave += came;
   if (came > 0) send_data(ends, now);
 }
@@ -173,9 +176,11 @@ void InnerMessages::on_received(uint32_t flow, Time now) {
   if (!ours(flow) || stale_[flow - first_flow_]) return;
   const auto [connection, lane] = owners_[flow - first_flow_];
   Ends& ends = ends_[connection];
-  if (lane >= ends.parts) return credit_came(ends, lane, flow, now);
+  arrived_[flow - first_flow_] = true;
+  const uint64_t number = carried_[flow - first_flow_].number;
+  if (lane >= ends.parts) return credit_came(ends, number, now);
   uint32_t whole = 1;
-  if (ends.split != nullptr) whole = ends.split->received.take(ends.lanes[lane].carried(flow));
+  if (ends.split != nullptr) whole = ends.split->received.take(number);
   for (uint32_t i = 0; i < whole; ++i) {
     ++counters_.received;
     listener_->inner_received(connection, now);
@@ -191,10 +196,67 @@ void InnerMessages::on_acknowledged(uint32_t flow, Time now) {
   stale_[flow - first_flow_] = false;
   if (lane >= ends.parts) return leave_all(ends.lanes[lane], now);
   if (stale) return send_data(ends, now);
-  const uint64_t message = ends.lanes[lane].carried(flow);
+  const uint64_t message = carried_[flow - first_flow_].number;
   send_data(ends, now);
+  acknowledged(connection, message, now);
+}
+
+void InnerMessages::acknowledged(uint32_t connection, uint64_t message, Time now) {
+  const Ends& ends = ends_[connection];
   const uint32_t whole = ends.split == nullptr ? 1 : ends.split->acknowledged.take(message);
   for (uint32_t i = 0; i < whole; ++i) listener_->inner_acknowledged(connection, now);
+}
+
+/// Of lanes of data, or of credits: how many there are, from `first` on.
+uint32_t InnerMessages::lanes_like(const Ends& ends, uint32_t lane, uint32_t& first) {
+  first = lane < ends.parts ? 0 : ends.parts;
+  return lane < ends.parts ? ends.parts : static_cast<uint32_t>(ends.lanes.size()) - ends.parts;
+}
+
+/// It, or the next one like it that has not failed.
+uint32_t InnerMessages::lane_for(const Ends& ends, uint32_t lane) {
+  uint32_t first = 0;
+  const uint32_t count = lanes_like(ends, lane, first);
+  for (uint32_t i = 0; ends.lanes[lane].failed && i < count; ++i) {
+    lane = first + (lane - first + 1) % count;
+  }
+  return lane;
+}
+
+bool InnerMessages::on_given_up(uint32_t flow, Time now) {
+  if (failover_ == InnerFailover::kNone || !ours(flow)) return false;
+  const auto [connection, number] = owners_[flow - first_flow_];
+  Ends& ends = ends_[connection];
+  uint32_t first = 0, failed = 1;
+  const uint32_t count = lanes_like(ends, number, first);
+  for (uint32_t l = first; l < first + count; ++l) failed += ends.lanes[l].failed ? 1 : 0;
+  if (ends.split == nullptr || failed == count) return false;
+  if (failover_ == InnerFailover::kOnce && failed > 1) return false;
+  Lane& lane = ends.lanes[number];
+  lane.failed = true;
+  ++counters_.failed;
+  Lane& other = ends.lanes[lane_for(ends, number)];
+  std::vector<uint64_t> heard;  // the receiver has them, and says so when it is asked
+  for (uint64_t i = 0; i < lane.count; ++i) {
+    const uint32_t of = lane.first + static_cast<uint32_t>((lane.left + i) % lane.count);
+    const uint32_t at = of - first_flow_;
+    if (traffic_->idle(of) || stale_[at]) continue;
+    stale_[at] = true;
+    if (arrived_[at]) {
+      heard.push_back(carried_[at].number);
+      continue;
+    }
+    wait(other, carried_[at]);
+    ++counters_.repeated;
+  }
+  for (; lane.waiting_at < lane.waiting.size(); ++lane.waiting_at) {
+    wait(other, lane.waiting[lane.waiting_at]);
+  }
+  leave_all(other, now);
+  for (const uint64_t message : heard) {
+    if (number < ends.parts) acknowledged(connection, message, now);
+  }
+  return true;
 }
 
 }  // namespace understudy

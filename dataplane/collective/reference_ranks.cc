@@ -215,10 +215,14 @@ void ReferenceRanks::usable(Time now, uint32_t link) {
 }
 
 void ReferenceRanks::End::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
+  Link& l = all_.links_[link_];
+  const bool sends = all_.job_.links[link_].real_sends;
   if (status != WorkStatus::kSuccess) {
-    all_.progress_.fail(now);
-  } else if (all_.job_.links[link_].real_sends) {
-    all_.links_[link_].sender.acknowledged(
+    const bool goes_on = sends ? l.sender.fails_over(now, qp, id, status)
+                               : l.receiver.fails_over(now, *host_, qp, id, status);
+    if (!goes_on) all_.progress_.fail(now);
+  } else if (sends) {
+    l.sender.acknowledged(
         qp, id, [&](uint64_t message) { all_.on_acknowledged(now, link_, place_of_id(message)); });
   }
 }

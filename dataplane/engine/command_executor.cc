@@ -156,12 +156,16 @@ ReplyStatus CommandExecutor::remove_qp(const Command& command) {
 ReplyStatus CommandExecutor::modify_qp(const Command& command, Time now) {
   const uint32_t slot = qps_.slot_of(command.qpn);
   if (slot == kNoSlot || qps_[slot].qp == nullptr) return ReplyStatus::kNoSuchObject;
-  if (!qps_[slot].qp->modify(now, command.state)) return ReplyStatus::kNotAllowed;
-  if (command.state == QpState::kReset && qps_[slot].control != nullptr) {
+  return done_if(modify(slot, *qps_[slot].qp, command.state, now), ReplyStatus::kNotAllowed);
+}
+
+bool CommandExecutor::modify(uint32_t slot, Qp& qp, QpState to, Time now) {
+  if (slot == kNoSlot || qps_[slot].qp != &qp || !qp.modify(now, to)) return false;
+  if (to == QpState::kReset && qps_[slot].control != nullptr) {
     qps_[slot].control->log().clear();
   }
   parts_.network.offer(slot, now);
-  return ReplyStatus::kDone;
+  return true;
 }
 
 ReplyStatus CommandExecutor::set_link(const Command& command, Time now) {

@@ -39,6 +39,9 @@ class CommandExecutor {
   /// The event kCommands: of `count` that have come those are executed that are not for later.
   void on_new(uint32_t count, Time now);
 
+  /// Changes the state of the queue pair in `slot`; false where that is not allowed.
+  bool modify(uint32_t slot, Qp& qp, QpState to, Time now);
+
   /// Makes room in `out` for all that this shard counts.
   void fit(ShardSnapshot& out) const;
   /// Copies counters, those of the wire from `port`; `out` has been through fit().

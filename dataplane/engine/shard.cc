@@ -127,6 +127,10 @@ bool Shard::post(Time now, Qp& qp, const WorkRequest& request) {
   return true;
 }
 
+bool Shard::modify(Time now, Qp& qp, QpState to) {
+  return commands_.modify(state_.qps.slot_of(qp.config().qpn), qp, to, now);
+}
+
 void Shard::wake_at(Time t, Endpoint& endpoint, uint64_t cookie) {
   state_.events.push(t, EventKind::kWake, wakes_.put({&endpoint, cookie}));
 }

@@ -63,6 +63,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
 
   // EndpointHost
   bool post(Time now, Qp& qp, const WorkRequest& request) override;
+  bool modify(Time now, Qp& qp, QpState to) override;
   void wake_at(Time t, Endpoint& endpoint, uint64_t cookie) override;
   Duration arrival_uncertainty() const override { return state_.arrival_uncertainty; }
   void tell(Time now, const Qp& qp, NoticeKind kind, std::span<const uint8_t> bytes) override;

@@ -30,12 +30,16 @@ bool FlowTraffic::has_tried_enough(uint32_t sender, Time now) const {
   return now > no_change_after_ && s.newest != kNone && !way_of(s.newest, now).open;
 }
 
-void FlowTraffic::give_up(uint32_t sender) {
+void FlowTraffic::give_up(uint32_t sender, Time now) {
   Sender& s = senders_[sender];
   s.stopped = s.gave_up = true;
   uint32_t oldest = s.newest;
   while (oldest != kNone && flows_[oldest].older != kNone) oldest = flows_[oldest].older;
-  if (oldest != kNone) given_up_.push_back(oldest);
+  if (oldest == kNone) return;
+  for (FlowListener* listener : listeners_) {
+    if (listener->on_given_up(oldest, now)) return;
+  }
+  given_up_.push_back(oldest);
 }
 
 std::vector<uint32_t> FlowTraffic::stuck() const {

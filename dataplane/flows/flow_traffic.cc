@@ -152,7 +152,7 @@ void FlowTraffic::on_timeout(uint32_t sender, Time now) {
   // Nothing is on its way; the next packet arms it again.
   if (s.in_flight == 0 && !is_held(sender, now)) return;
   if (now >= timeout_of(s)) {
-    if (has_tried_enough(sender, now)) return give_up(sender);
+    if (has_tried_enough(sender, now)) return give_up(sender, now);
     ++s.timeouts;
     s.heard = now;
     // The oldest comes first then.

@@ -264,7 +264,7 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void on_timeout(uint32_t sender, Time now);
   bool is_held(uint32_t sender, Time now) const;
   bool has_tried_enough(uint32_t sender, Time now) const;
-  void give_up(uint32_t sender);
+  void give_up(uint32_t sender, Time now);
   void follow(LinkId first, VertexId to, Way way, Time now, WayNow& found) const;
   void after_control(uint32_t sender, Time now);
   void go_back(uint32_t flow);

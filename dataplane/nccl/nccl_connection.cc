@@ -89,11 +89,15 @@ void NcclSender::connect(Setup setup) {
   counted_ = 0;
   bases_ = {};
   several_.reset();
-  if (setup_.qps.count() == 1 && !setup_.several_receives) return;
+  if (setup_.failover != nullptr) setup_.failover->serve(*this);
+  if (setup_.qps.count() == 1 && !setup_.several_receives && setup_.failover == nullptr) return;
   several_ = std::make_unique<Several>();
   several_->ids.resize(setup_.layout.slots);
   several_->acknowledged.reset(setup_.qps.count(), setup_.layout.slots);
   if (setup_.several_receives) several_->sizes.resize(setup_.layout.slots);
+  if (setup_.failover == nullptr) return;
+  several_->flights.resize(setup_.layout.slots);
+  several_->parts.resize(size_t{setup_.layout.slots} * setup_.qps.parts());
 }
 
 bool NcclSender::has_credit(uint64_t k) const {
@@ -139,7 +143,7 @@ bool NcclSender::lengthen(Time now, EndpointHost& host, uint64_t k, uint32_t siz
   write.op = WorkOp::kWrite;
   write.id = kBeforePart;
   write.remote_va = credit.address + posted.bytes;
-  const uint32_t qp = setup_.qps.of_part(setup_.layout, k, 0);
+  const uint32_t qp = queue_pair(k, 0);
   write.rkey = setup_.qps.key(credit.rkey, qp);
   write.length = bytes - posted.bytes;
   write.payload = flags.advanced(posted.bytes);
@@ -178,22 +182,26 @@ void NcclSender::check(const CtsEntry& credit, const NcclSteps::Place& place) {
 
 WorkRequest NcclSender::part(uint64_t k, uint32_t part, uint32_t request, uint32_t size,
                              const PayloadRef& payload, uint64_t id, uint32_t entries) const {
-  const uint32_t parts = setup_.qps.parts(), qp = setup_.qps.of_part(setup_.layout, k, part);
-  const bool last = entries == 1 || request == entries;
+  const uint32_t parts = setup_.qps.parts(), qp = queue_pair(k, part);
+  const bool last = entries == 1 || request == entries, by_id = setup_.failover != nullptr;
   WorkRequest write;
   write.op = last ? WorkOp::kWriteImm : WorkOp::kWrite;
-  write.id = !last ? kBeforePart : part + 1 < parts ? kPart : id;
+  write.id = !last              ? kBeforePart
+             : by_id            ? FailoverId::of(k, part)
+             : part + 1 < parts ? kPart
+                                : id;
   if (request < entries) {
     const CtsEntry credit = entry(k, request);
-    const MessagePart cut = message_part(std::min<uint64_t>(size, credit.size), parts, part);
-    write.remote_va = credit.address + cut.from;
+    const uint64_t bytes = std::min<uint64_t>(size, credit.size);
+    const MessagePart cut = message_part(bytes, parts, part);
+    write.remote_va = credit.address + std::min(cut.from, bytes);
     write.rkey = setup_.qps.key(credit.rkey, qp);
     write.length = static_cast<uint32_t>(cut.bytes);
     write.payload = payload.advanced(cut.from);
   }
   if (!last) return write;
   if (entries == 1) {
-    write.imm = setup_.layout.immediate(size);
+    write.imm = setup_.layout.immediate(by_id ? FailoverId::immediate(k) : size);
     return write;
   }
   const auto& sizes = several_->sizes[k % setup_.layout.slots];
@@ -208,7 +216,8 @@ WorkRequest NcclSender::part(uint64_t k, uint32_t part, uint32_t request, uint32
   write.length = entries * static_cast<uint32_t>(sizeof(uint32_t));
   write.payload.source = several_.get();
   write.payload.cookie = k % setup_.layout.slots;
-  write.imm = setup_.layout.immediate(setup_.layout.immediate_of_first ? sizes[0] : 0);
+  const uint32_t word = setup_.layout.immediate_of_first ? sizes[0] : 0;
+  write.imm = setup_.layout.immediate(by_id ? FailoverId::immediate(k) : word);
   return write;
 }
 
@@ -225,7 +234,8 @@ bool NcclSender::post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t s
   const uint32_t requests = entries == 1 ? 1 : entries + 1;
   for (; s.posted < setup_.qps.parts() * requests; ++s.posted) {
     const uint32_t number = s.posted / requests;
-    Qp& qp = *setup_.qps.all[setup_.qps.of_part(setup_.layout, k, number)];
+    if (setup_.failover != nullptr) begin_part(k, number, size, payload, id, entries);
+    Qp& qp = *setup_.qps.all[queue_pair(k, number)];
     if (!host.post(now, qp, part(k, number, s.posted % requests, size, payload, id, entries))) {
       return false;  // the rest when there is room
     }
@@ -238,8 +248,15 @@ bool NcclSender::post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t s
 
 bool NcclSender::take_acknowledged() {
   Several& s = *several_;
-  uint32_t bytes = 0;
-  return s.first != s.end && s.acknowledged.take(setup_.qps, setup_.layout, s.first, bytes);
+  if (s.first == s.end) return false;
+  if (setup_.failover == nullptr) {
+    uint32_t bytes = 0;
+    return s.acknowledged.take(setup_.qps, setup_.layout, s.first, bytes);
+  }
+  for (uint32_t part = 0; part < setup_.qps.parts(); ++part) {
+    if (flight_part(s.first, part).state != Several::Part::State::kArrived) return false;
+  }
+  return true;
 }
 
 void NcclSender::Several::fill(uint64_t cookie, uint64_t offset, std::span<uint8_t> out) const {
@@ -253,12 +270,17 @@ void NcclReceiver::connect(Setup setup) {
   granted_ = 0;
   held_ = 0;
   several_.reset();
-  if (setup_.qps.count() == 1) return;
+  if (setup_.failover != nullptr) setup_.failover->serve(*this);
+  if (setup_.qps.count() == 1 && setup_.failover == nullptr) return;
   several_ = std::make_unique<Several>();
   several_->held.resize(setup_.qps.count());
   several_->parts.reset(setup_.qps.count(), setup_.layout.slots);
   // A part on another queue pair than we think is to be counted, not to be refused for ever.
   for (Qp* qp : setup_.qps.all) qp->responder().set_endless_receives();
+  if (setup_.failover == nullptr) return;
+  several_->pieces.resize(size_t{setup_.layout.slots} * setup_.qps.parts());
+  several_->count.resize(setup_.layout.slots);
+  several_->ahead.resize(setup_.qps.count());
 }
 
 /// Of message `k` in our memory.
@@ -287,25 +309,35 @@ bool NcclReceiver::grant(Time now, EndpointHost& host, uint32_t capacity) {
   CtsEntry{setup_.buffer_va + offset, capacity, {setup_.buffer_rkey, setup_.devices}, 1,
            setup_.sender_rank,        k + 1}
       .encode(layout, entry);
-  WorkRequest write;
-  write.op = WorkOp::kWrite;
-  write.id = kCreditId;
-  write.remote_va = setup_.fifo_va + (k % layout.slots) * layout.stride();
-  const auto number = static_cast<uint32_t>(k % std::min(setup_.devices, setup_.qps.count()));
-  write.rkey = setup_.qps.key(setup_.fifo_rkey, number);
-  write.length = layout.entry_bytes;
-  write.payload.bytes = entry;
-  Qp& qp = *setup_.qps.all[number];
-  if (!host.post(now, qp, write)) {
+  if (setup_.failover != nullptr) begin_message(k);
+  if (!post_credit(now, host, k)) {
     steps_ = before;
     return false;
   }
-  if (several_ == nullptr) qp.responder().post_receives(1);
   ++granted_;
   return true;
 }
 
+/// Writes the entry of message `k` that stands in our memory into the sender's.
+bool NcclReceiver::post_credit(Time now, EndpointHost& host, uint64_t k) {
+  const CtsLayout& layout = setup_.layout;
+  WorkRequest write;
+  write.op = WorkOp::kWrite;
+  write.id = setup_.failover == nullptr ? kCreditId : FailoverId::of(k, 0);
+  write.remote_va = setup_.fifo_va + (k % layout.slots) * layout.stride();
+  auto number = static_cast<uint32_t>(k % std::min(setup_.devices, setup_.qps.count()));
+  if (setup_.failover != nullptr) number = setup_.failover->active(number);
+  write.rkey = setup_.qps.key(setup_.fifo_rkey, number);
+  write.length = layout.entry_bytes;
+  write.payload.bytes = setup_.staging + (k % layout.slots) * layout.entry_bytes;
+  Qp& qp = *setup_.qps.all[number];
+  if (!host.post(now, qp, write)) return false;
+  if (several_ == nullptr) qp.responder().post_receives(1);
+  return true;
+}
+
 void NcclReceiver::take(uint32_t qp, const Received& came) {
+  if (setup_.failover != nullptr) return take_piece(qp, came);
   Several& s = *several_;
   s.held[qp] += came.length;
   if (!came.has_imm) return;
@@ -314,6 +346,7 @@ void NcclReceiver::take(uint32_t qp, const Received& came) {
 
 bool NcclReceiver::next_whole(uint32_t& bytes) {
   Several& s = *several_;
+  if (setup_.failover != nullptr) return whole_pieces(bytes);
   if (!s.parts.take(setup_.qps, setup_.layout, s.whole, bytes)) return false;
   ++s.whole;
   return true;

@@ -9,12 +9,14 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "dataplane/nccl/cts_layout.h"
 #include "dataplane/nccl/nccl_steps.h"
+#include "dataplane/nccl/port_failover.h"
 #include "dataplane/nccl/reflection.h"
 #include "dataplane/node/endpoint.h"
 
@@ -76,8 +78,19 @@ class NcclParts {
   uint32_t most_ = 0;
 };
 
+/// Ids of work requests of a connection with port failover: a message and which part of it.
+struct FailoverId {
+  static constexpr uint64_t kMark = uint64_t{1} << 62;
+  static constexpr uint64_t of(uint64_t k, uint32_t part) { return kMark | k << 8 | part; }
+  static constexpr bool is(uint64_t id) { return (id >> 62) == 1; }
+  static constexpr uint64_t message(uint64_t id) { return (id & (kMark - 1)) >> 8; }
+  static constexpr uint32_t part(uint64_t id) { return static_cast<uint32_t>(id & 0xff); }
+  /// What the immediate says then, instead of the message's size.
+  static constexpr uint32_t immediate(uint64_t k) { return static_cast<uint32_t>(k % UINT32_MAX); }
+};
+
 /// The sending side of a connection.
-class NcclSender {
+class NcclSender : private PortFailover::User {
  public:
   struct Setup {
     NcclQps qps = {};
@@ -95,6 +108,7 @@ class NcclSender {
     // Counted, if set:
     std::atomic<uint64_t>* violations = nullptr;  ///< credits that are not where they should lie
     std::atomic<uint64_t>* registered = nullptr;  ///< credits of registered user memory
+    PortFailover* failover = nullptr;             ///< both ends have it on; it outlives this
   };
   void connect(Setup setup);
   bool connected() const { return !setup_.qps.all.empty(); }
@@ -124,6 +138,11 @@ class NcclSender {
   static constexpr uint64_t kPart = ~uint64_t{0} - 1;
   static constexpr uint64_t kBeforePart = ~uint64_t{0} - 2;
   static constexpr bool is_message(uint64_t id) { return id < kBeforePart; }
+  /// The message whose last packet is that of work request `id`; nothing if there is more of it.
+  std::optional<uint64_t> ends_message(uint64_t id) const;
+  /// A work request failed. False: the connection is lost, as it always is without port failover.
+  bool fails_over(Time now, const Qp& qp, uint64_t id, WorkStatus status);
+
   /// A work request was acknowledged: calls message(id) for each message that now wholly is, in
   /// their order.
   template <typename Message>
@@ -133,7 +152,11 @@ class NcclSender {
       return;
     }
     if (id == kBeforePart) return;
-    several_->acknowledged.add(setup_.qps.index(qp), 0);
+    if (setup_.failover == nullptr) {
+      several_->acknowledged.add(setup_.qps.index(qp), 0);
+    } else if (FailoverId::is(id)) {
+      part_arrived(FailoverId::message(id), FailoverId::part(id));
+    }
     while (take_acknowledged()) {
       message(several_->ids[several_->first++ % setup_.layout.slots]);
     }
@@ -148,6 +171,20 @@ class NcclSender {
     NcclParts acknowledged;
     std::vector<std::array<uint32_t, CtsLayout::kEntries>> sizes;  ///< by slot
     uint32_t posted = 0;  ///< work requests of the message that is being posted
+    /// With port failover, by slot.
+    struct Flight {
+      uint64_t k = 0, id = 0;
+      uint32_t size = 0, entries = 1;
+      PayloadRef payload;
+      bool probing = false;
+    };
+    struct Part {
+      enum class State : uint8_t { kPosted, kLost, kArrived } state = State::kPosted;
+      uint8_t over = 0;     ///< queue pair
+      uint32_t repeat = 0;  ///< work requests of it that have been posted again
+    };
+    std::vector<Flight> flights;
+    std::vector<Part> parts;
   };
 
   const uint8_t* slot(uint64_t k) const {
@@ -158,6 +195,19 @@ class NcclSender {
   }
   /// Takes the oldest message off the acknowledgements, if it is whole.
   bool take_acknowledged();
+  // With port failover (nccl_failover.cc):
+  void on_probed(Time now, EndpointHost& host, uint64_t k, const uint8_t* flags) override;
+  void on_retry(Time now, EndpointHost& host, uint64_t k) override;
+  void begin_part(uint64_t k, uint32_t part, uint32_t size, const PayloadRef& payload, uint64_t id,
+                  uint32_t entries);
+  void part_arrived(uint64_t k, uint32_t part);
+  bool has_arrived(uint64_t k, uint32_t part, const uint8_t* flags) const;
+  bool is_under_way(uint64_t k) const;
+  Several::Part& flight_part(uint64_t k, uint32_t part) const;
+  uint32_t queue_pair(uint64_t k, uint32_t part) const {
+    const uint32_t qp = setup_.qps.of_part(setup_.layout, k, part);
+    return setup_.failover == nullptr ? qp : setup_.failover->active(qp);
+  }
   PayloadRef lines(const CtsEntry& credit, uint32_t size);
   void check(const CtsEntry& credit, const NcclSteps::Place& place);
   bool post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t size,
@@ -179,7 +229,7 @@ class NcclSender {
 };
 
 /// The receiving side of a connection.
-class NcclReceiver {
+class NcclReceiver : private PortFailover::User {
  public:
   struct Setup {
     NcclQps qps = {};
@@ -201,6 +251,8 @@ class NcclReceiver {
     uint32_t sender_rank = 0;
     uint8_t* staging = nullptr;        ///< an entry a slot: they stay until they are acknowledged
     Reflection* reflection = nullptr;  ///< that is told the contents of small messages, if set
+    PortFailover* failover = nullptr;  ///< both ends have it on; it outlives this
+    uint8_t* records = nullptr;        ///< `failover`: CompletionRecords, which the sender reads
   };
   void connect(Setup setup);
   bool connected() const { return !setup_.qps.all.empty(); }
@@ -221,6 +273,8 @@ class NcclReceiver {
   /// Grants the credit for the next message, of `capacity` bytes (0: all of a slot): posts a
   /// receive and writes the CTS entry.
   bool grant(Time now, EndpointHost& host, uint32_t capacity = 0);
+  /// A credit's work request failed. False: as NcclSender::fails_over().
+  bool fails_over(Time now, EndpointHost& host, const Qp& qp, uint64_t id, WorkStatus status);
 
   /// Something came: calls message(bytes) for each message that is whole now, in their order.
   template <typename Message>
@@ -246,8 +300,24 @@ class NcclReceiver {
     std::vector<uint32_t> held;  ///< by queue pair: bytes before their immediate
     NcclParts parts;
     uint64_t whole = 0;  ///< messages
+    /// With port failover: of a slot's message what has come, each piece once.
+    struct Piece {
+      uint64_t from = 0;  ///< in the message
+      uint32_t bytes = 0;
+    };
+    std::vector<Piece> pieces;   ///< by slot, as many as a message has parts
+    std::vector<uint8_t> count;  ///< the same: pieces
+    std::vector<Received> ahead;  ///< by queue pair: data before their immediate
   };
   void take(uint32_t qp, const Received& came);
+  // With port failover (nccl_failover.cc):
+  void on_probed(Time, EndpointHost&, uint64_t, const uint8_t*) override {}
+  void on_retry(Time now, EndpointHost& host, uint64_t k) override;
+  void begin_message(uint64_t k);
+  void take_piece(uint32_t qp, const Received& came);
+  bool whole_pieces(uint32_t& bytes);
+  uint64_t address(uint64_t k) const;
+  bool post_credit(Time now, EndpointHost& host, uint64_t k);
   bool next_whole(uint32_t& bytes);
   uint64_t place(uint64_t k, uint32_t capacity);
 

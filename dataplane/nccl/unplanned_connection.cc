@@ -50,6 +50,9 @@ void UnplannedConnection::on_received(Time now, Qp& qp, const Received& message)
 
 void UnplannedConnection::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
   if (status != WorkStatus::kSuccess) {
+    const bool goes_on = real_sends_ ? receiver_.fails_over(now, *host_, qp, id, status)
+                                     : sender_.fails_over(now, qp, id, status);
+    if (goes_on) return;
     if (!failed_) add(traffic_.failed, 1);
     failed_ = true;
     return;

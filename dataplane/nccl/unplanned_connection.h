@@ -17,6 +17,7 @@ struct UnplannedTraffic {
   std::atomic<uint64_t> violations{0};  ///< of the real ranks
   std::atomic<uint64_t> registered{0};  ///< credits of theirs that name registered user memory
   std::atomic<uint64_t> failed{0};      ///< connections whose queue pairs failed
+  FailoverCounters failover;            ///< where port failover is on
 };
 
 class UnplannedConnection final : public Endpoint {

@@ -18,6 +18,8 @@ class EndpointHost {
   virtual bool post(Time now, Qp& qp, const WorkRequest& request) = 0;
   /// Calls endpoint.on_wake(t, cookie) at `t` (at once if it is past).
   virtual void wake_at(Time t, Endpoint& endpoint, uint64_t cookie) = 0;
+  /// Changes the state of a queue pair that the shard has (Qp::modify).
+  virtual bool modify(Time now, Qp& qp, QpState to) { return qp.modify(now, to); }
   /// How much earlier than their time stamps the packets of the message being handled may really
   /// have come, at most.
   virtual Duration arrival_uncertainty() const = 0;

@@ -75,6 +75,8 @@ struct ScriptedEnd {
     uint32_t rkey = 0;
   };
   std::vector<Further> further = {};
+  /// Of port failover and recovery; number i is on device i % devices.
+  std::vector<Qpn> probing = {}, recovery = {};
 
   static ScriptedEnd real() {
     ScriptedEnd end;
@@ -111,6 +113,14 @@ inline std::vector<uint8_t> metadata(const NetIbRelease& r, const ScriptedEnd& e
     put(r.ece_at + q * r.ece_stride + 4, uint32_t{0x30000002});
     put(r.ece_flag_at + q * r.ece_flag_stride, int32_t{1});
   }
+  const auto put_further = [&](const std::vector<Qpn>& qpns, size_t first) {
+    for (size_t i = 0; i < qpns.size(); ++i) {
+      put(3072 + (first + i) * 24, uint32_t{qpns[i]});
+      put(3072 + (first + i) * 24 + 20, static_cast<uint32_t>(i % (1 + end.further.size())));
+    }
+  };
+  put_further(end.probing, 0);
+  put_further(end.recovery, static_cast<size_t>(r.most_devices));
   put(r.lid_at, end.lid);
   out[r.port_at] = end.port;
   put(r.mtu_at, end.mtu);

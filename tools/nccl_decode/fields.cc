@@ -135,6 +135,20 @@ void queue_pairs(Reader& reader, const IbLayout& layout) {
   }
 }
 
+/// Of port failover, as many as devices: for probes, then for recovery (docs/nccl 3.15).
+void further_queue_pairs(Reader& reader, const IbLayout& layout) {
+  constexpr int kEntry = 24;
+  for (int i = 0; i < layout.resiliency_bytes / kEntry; ++i) {
+    const int at = layout.resiliency + i * kEntry;
+    if (u32_at(reader.bytes(), static_cast<size_t>(at)) == 0) continue;
+    const bool recovery = i >= layout.device_count;
+    const std::string name =
+        (recovery ? "recovery" : "probing") + std::to_string(i % layout.device_count);
+    reader.number(name + ".qpn", at, FieldKind::kRandom);
+    reader.number(name + ".device", at + 20);
+  }
+}
+
 /// Of releases before 2.20: one port, and numbers of queue pairs.
 void one_port(Reader& reader, const IbLayout& layout) {
   reader.number("lid", 0);
@@ -342,6 +356,7 @@ Fields describe_ib(Bytes bytes, const IbLayout& layout) {
     one_port(reader, layout);
   } else {
     queue_pairs(reader, layout);
+    further_queue_pairs(reader, layout);
     reader.number("devices", layout.device_number);
     const int devices = std::clamp(i32_at(bytes, static_cast<size_t>(layout.device_number)), 0,
                                    layout.device_count);

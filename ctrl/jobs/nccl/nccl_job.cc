@@ -5,6 +5,7 @@
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/config/merged_nics.h"
 #include "ctrl/jobs/nccl/search_plan.h"
+#include "ctrl/schedule/net_ib_environment.h"
 #include "dataplane/base/pattern.h"
 
 namespace understudy {
@@ -358,6 +359,9 @@ std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t m
   settings.real_node = node_nics(real);
   settings.mtu = config_.fabric.mtu;
   settings.sender = job_.sender;
+  const auto failover = net_ib_environment(config_).failover_of(job_.nccl);
+  settings.failover = failover.has_value();
+  settings.recovery = failover && failover->recovery;
   return std::make_unique<NetIbPeer>(connector, settings, seen_, *this);
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ctrl/compile/qp_control.h"
+#include "ctrl/schedule/net_ib_environment.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -50,18 +51,32 @@ Result<UnplannedLinks::Link*> UnplannedLinks::reserve(NodeId node, const Endpoin
     }
     end.qpns.push_back(qpn);
   }
+  if (wanted.failover &&
+      !take_failover(control_, node, !real_sends,
+                     {wanted.failover->probing, wanted.failover->recovery}, link->further,
+                     link->records)) {
+    give_back();
+    return fail("no queue pair or no memory is left on this port for port failover");
+  }
   auto region = real_sends ? control_.add_region(node, UnplannedConnection::kCapacity,
                                                  kAccessRemoteWrite, RegionKind::kDiscard)
                            : control_.add_region(node, settings_.layout.fifo_bytes(),
                                                  kAccessRemoteWrite, RegionKind::kBacked);
   if (!region) {
     give_back();
+    return_failover(control_, link->further, link->records);
     return fail(region.error().text);
   }
   link->region = *region;
   end.qpn = end.qpns.front();
   end.address = region->va;
   end.rkey = region->rkey;
+  end.probing = link->further.probing;
+  end.recovery = link->further.recovery;
+  if (link->further.exists() && real_sends) {
+    end.address = link->further.records_va;
+    end.rkey = link->further.records_rkey;
+  }
   return links_.emplace(wanted.connector, std::move(link)).first->second.get();
 }
 
@@ -78,6 +93,7 @@ void UnplannedLinks::connect(Link& link, const NodeConfig& emulated, const NodeC
   const bool sends = !connector.real_sends;
   const CtsLayout& layout = settings_.layout;
   NcclQps qps{{}, wanted.split, wanted.parts, wanted.remote_device};
+  if (link.further.exists()) link.failover = std::make_unique<PortFailover>();
   DeviceRkeys keys;
   for (size_t d = 0; d < wanted.devices.size(); ++d) keys[d] = wanted.devices[d].rkey;
   for (size_t q = 0; q < link.end.qpns.size(); ++q) {
@@ -102,7 +118,8 @@ void UnplannedLinks::connect(Link& link, const NodeConfig& emulated, const NodeC
                                           .sizes_va = wanted.fifo_address,
                                           .sizes_rkey = keys,
                                           .violations = &link.traffic->violations,
-                                          .registered = &link.traffic->registered});
+                                          .registered = &link.traffic->registered,
+                                          .failover = link.failover.get()});
       } else {
         link.staging.reset(new uint8_t[size_t{layout.slots} * layout.entry_bytes]);
         link.connection.receiver().connect({.qps = qps,
@@ -115,7 +132,9 @@ void UnplannedLinks::connect(Link& link, const NodeConfig& emulated, const NodeC
                                             .slots = 1,
                                             .slot_bytes = UnplannedConnection::kCapacity,
                                             .sender_rank = connector.sender,
-                                            .staging = link.staging.get()});
+                                            .staging = link.staging.get(),
+                                            .failover = link.failover.get(),
+                                            .records = link.records.bytes});
       }
     };
     auto steered = sends ? make_qp_control(config_, settings_.topology, request.sender,
@@ -123,7 +142,34 @@ void UnplannedLinks::connect(Link& link, const NodeConfig& emulated, const NodeC
                          : nullptr;
     control_.add_qp(config, link.connection, sends, prepare, std::move(steered));
   }
+  if (link.failover != nullptr) add_failover_of(link, emulated, real, request, std::move(qps.all));
   link.made = true;
+}
+
+void UnplannedLinks::add_failover_of(Link& link, const NodeConfig& emulated, const NodeConfig& real,
+                                     const EndpointRequest& request, std::vector<Qp*> data) {
+  const NcclLinkRequest& wanted = *request.nccl;
+  FailoverLink further{.config = config_,
+                       .version = settings_.version,
+                       .settings = *net_ib_environment(config_).failover_of(settings_.version),
+                       .sends = !wanted.connector.real_sends,
+                       .near = emulated,
+                       .far = real,
+                       .near_nics = {},
+                       .far_nics = {},
+                       .theirs = {wanted.failover->remote_probing, wanted.failover->remote_recovery},
+                       .records_va = wanted.fifo_address,
+                       .records_rkey = {},
+                       .mtu = request.mtu,
+                       .traffic_class = request.sender.traffic_class,
+                       .knows_neighbours = settings_.knows_neighbours};
+  for (const IpAddress& own : wanted.local) further.near_nics.push_back(nic_with(emulated, own));
+  for (size_t d = 0; d < wanted.devices.size(); ++d) {
+    further.far_nics.push_back(nic_with(real, wanted.devices[d].gid));
+    further.records_rkey[d] = wanted.devices[d].rkey;
+  }
+  add_failover(control_, further, link.further, std::move(data), link.connection,
+               link.traffic->failover, *link.failover);
 }
 
 void UnplannedLinks::join(const NcclConnector& connector) {
@@ -142,12 +188,19 @@ void UnplannedLinks::remove(const NcclConnector& connector) {
   if (!link->made) {
     for (const Qpn qpn : link->end.qpns) control.return_qpn(qpn);
     control.remove_region(link->region.index);
+    return_failover(control, link->further, link->records);
     return;
   }
-  const auto left = std::make_shared<size_t>(link->end.qpns.size());
-  for (const Qpn qpn : link->end.qpns) {
+  if (link->failover != nullptr) control.wake(*link->failover, PortFailover::kStop);
+  std::vector<Qpn> all = link->further_queue_pairs();
+  all.insert(all.end(), link->end.qpns.begin(), link->end.qpns.end());
+  const auto left = std::make_shared<size_t>(all.size());
+  for (const Qpn qpn : all) {
     control.remove_qp(qpn, [link, left, &control] {
-      if (--*left == 0) control.remove_region(link->region.index);
+      if (--*left != 0) return;
+      control.remove_region(link->region.index);
+      if (link->records.bytes != nullptr) control.remove_region(link->records.index);
+      if (link->failover != nullptr) control.forget({link->failover.get()}, [link] {});
     });
   }
 }

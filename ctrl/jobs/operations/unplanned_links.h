@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "ctrl/peers/peer.h"
+#include "ctrl/shards/nccl_failover.h"
 #include "ctrl/shards/nccl_queue_pair.h"
 #include "ctrl/shards/shard_control.h"
 #include "ctrl/topology/topology.h"
@@ -52,12 +53,23 @@ class UnplannedLinks {
     EndpointReady end;
     ExposedRegion region;
     std::unique_ptr<uint8_t[]> staging;
+    FailoverEnd further;
+    ExposedRegion records;  ///< of a receiver with port failover
+    std::unique_ptr<PortFailover> failover;
+    /// Queue pairs that are not the connection's own.
+    std::vector<Qpn> further_queue_pairs() const {
+      std::vector<Qpn> all = further.probing;
+      all.insert(all.end(), further.recovery.begin(), further.recovery.end());
+      return all;
+    }
     bool made = false;  ///< its queue pairs are
   };
   Result<Link*> reserve(NodeId node, const EndpointRequest& request);
   void connect(Link& link, const NodeConfig& emulated, const NodeConfig& real,
                const EndpointRequest& request);
 
+  void add_failover_of(Link& link, const NodeConfig& emulated, const NodeConfig& real,
+                       const EndpointRequest& request, std::vector<Qp*> data);
   const PortConfig& port_to(const NcclNic& real) const;
 
   const Config& config_;

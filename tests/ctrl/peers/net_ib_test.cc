@@ -268,6 +268,113 @@ TEST(NetIb, MergedDevices) {
   }
 }
 
+/// Both sides of the exchange with port failover on (docs/nccl 3.15).
+TEST(NetIb, QueuePairsOfPortFailover) {
+  for (const uint32_t minor : {29u, 30u}) {
+    for (const bool recovery : {false, true}) {
+      for (const bool real_sends : {false, true}) {
+        if (recovery && minor == 29) continue;
+        SCOPED_TRACE(testing::Message() << "2." << minor << (recovery ? " with recovery" : "")
+                                        << (real_sends ? " receive" : " send"));
+        const NetIbRelease release = release_of(minor);
+        NetIbBench bench(release, real_sends);
+        bench.settings.local.push_back(kSecondEmulated);
+        bench.settings.real_addresses.push_back(kSecondReal);
+        bench.settings.failover = true;
+        bench.settings.recovery = recovery;
+        ScriptedEnd real = ScriptedEnd::real();
+        real.devices = 2;
+        real.further = {{kSecondReal, 0x1009}};
+        real.qpns = {0x201, 0x202};
+        real.probing = {0x211, 0x212};
+        if (recovery) real.recovery = {0x221, 0x222};
+        EndpointReady ready{
+            .qpn = 0x40, .psn = Psn(0), .address = 0x100000000, .rkey = 0x777, .qpns = {0x40, 0x41}};
+        ready.probing = {0x50, 0x51};
+        if (recovery) ready.recovery = {0x60, 0x61};
+        ScriptedEnd ours = real_sends ? real : ScriptedEnd();
+        ours.qpns = ready.qpns;
+        ours.probing = ready.probing;
+        ours.recovery = ready.recovery;
+        ours.gid = kNetIbEmulated;
+        ours.devices = 2;
+        ours.further = {{kSecondEmulated, 0x777}};
+        ours.mtu = 4;
+        ours.rkey = 0x777;
+        ours.address = 0x100000000;
+        ours.ece = false;
+        if (!real_sends) ours.tc = 32;
+        NetIbPeer peer(bench.connector, bench.settings, bench.seen, bench);
+        EndpointRequest request;
+        if (real_sends) {
+          peer.on_bytes(Time(), hello());
+          peer.on_bytes(Time(), device_list(release, 2));
+          peer.take_output();
+          peer.on_bytes(Time(), metadata(release, real));
+          auto wanted = peer.take_requests();
+          ASSERT_EQ(wanted.size(), 1u) << peer.failure();
+          request = wanted[0];
+          peer.on_endpoint(Time(), ready);
+          EXPECT_EQ(peer.take_output(), metadata(release, ours));
+        } else {
+          peer.on_connected(Time());
+          peer.on_bytes(Time(), device_list(release, 2));
+          peer.take_output();
+          auto wanted = peer.take_requests();
+          ASSERT_EQ(wanted.size(), 1u) << peer.failure();
+          ASSERT_TRUE(wanted[0].nccl->failover.has_value());
+          EXPECT_EQ(wanted[0].nccl->failover->probing, 2u);
+          peer.on_endpoint(Time(), ready);
+          EXPECT_EQ(peer.take_output(), metadata(release, ours));
+          peer.on_bytes(Time(), metadata(release, real));
+          wanted = peer.take_requests();
+          ASSERT_EQ(wanted.size(), 1u) << peer.failure();
+          request = wanted[0];
+        }
+        ASSERT_TRUE(request.nccl->failover.has_value());
+        EXPECT_EQ(request.nccl->failover->remote_probing, real.probing);
+        EXPECT_EQ(request.nccl->failover->remote_recovery, real.recovery);
+        EXPECT_EQ(request.nccl->failover->recovery, recovery ? 2u : 0u);
+      }
+    }
+  }
+}
+
+/// Who has it on and who has not are named, with the variable.
+TEST(NetIb, PortFailoverThatOneSideHas) {
+  const NetIbRelease release = release_of(30);
+  const auto failure = [&](bool here, bool recovery, auto spoil) {
+    NetIbBench bench(release, true);
+    bench.settings.failover = here;
+    bench.settings.recovery = recovery;
+    NetIbPeer peer(bench.connector, bench.settings, bench.seen, bench);
+    peer.on_bytes(Time(), hello());
+    peer.on_bytes(Time(), device_list(release, 1));
+    ScriptedEnd real = ScriptedEnd::real();
+    spoil(real);
+    peer.on_bytes(Time(), metadata(release, real));
+    EXPECT_TRUE(peer.take_requests().empty());
+    return peer.failure();
+  };
+  const auto says = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const auto has = [](ScriptedEnd& e) { e.probing = {0x211}; };
+  says(failure(false, false, has), "real rank has NCCL_IB_RESILIENCY_PORT_FAILOVER on");
+  says(failure(true, false, [](ScriptedEnd&) {}),
+       "real rank has NCCL_IB_RESILIENCY_PORT_FAILOVER off");
+  says(failure(true, true, has), "real rank has NCCL_IB_RESILIENCY_PORT_RECOVERY off");
+  says(failure(true, false,
+               [](ScriptedEnd& e) {
+                 e.probing = {0x211};
+                 e.recovery = {0x221};
+               }),
+       "real rank has NCCL_IB_RESILIENCY_PORT_RECOVERY on");
+  says(failure(true, false, [](ScriptedEnd& e) { e.probing = {0x211, 0x212}; }),
+       "2 queue pairs for probes");
+  says(failure(true, false, [](ScriptedEnd& e) { e.probing = {0x2000000}; }), "port failover");
+}
+
 TEST(NetIb, MergedDevicesThatAreWrong) {
   const NetIbRelease release = release_of(28);
   const auto failure = [&](auto spoil, int list = 2) {

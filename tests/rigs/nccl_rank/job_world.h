@@ -4,6 +4,7 @@
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/kernel_nodes.h"
 #include "ctrl/config/merged_nics.h"
+#include "ctrl/schedule/net_ib_environment.h"
 #include "tests/rigs/nccl_rank/process.h"
 #include "tests/rigs/nccl_rank/world.h"
 
@@ -36,6 +37,9 @@ inline World world_of(const Config& config, const JobConfig& job) {
   world.channels = static_cast<int>(job.channels);
   world.search_channels = (world.channels + 1) / 2;
   world.queue_pairs = static_cast<int>(job.join->queue_pairs);
+  const auto failover = net_ib_environment(config).failover_of(job.nccl);
+  world.failover = failover.has_value();
+  world.recovery = failover && failover->recovery;
   return world;
 }
 

@@ -52,6 +52,15 @@ Bytes build_metadata(const IbLayout& layout, const IbSide& side) {
       put32(out, 24 * static_cast<int>(i), side.qpns[i]);
       put32(out, 24 * static_cast<int>(i) + 20, static_cast<uint32_t>(i % side.gids.size()));
     }
+    const auto put_further = [&](const std::vector<uint32_t>& qpns, int first) {
+      for (size_t i = 0; i < qpns.size(); ++i) {
+        const int at = layout.resiliency + 24 * (first + static_cast<int>(i));
+        put32(out, at, qpns[i]);
+        put32(out, at + 20, static_cast<uint32_t>(i % side.gids.size()));
+      }
+    };
+    put_further(side.probing, 0);
+    put_further(side.recovery, layout.device_count);
     std::string name;
     for (size_t d = 0; d < side.gids.size(); ++d) {
       const int at = layout.devices + 56 * static_cast<int>(d);
@@ -90,6 +99,27 @@ void judge_device(int port, int link_layer, int mtu, const IpAddress& gid, uint3
   require(mtu >= 1 && mtu <= 5, "net_ib: MTU " + std::to_string(mtu));
   require(gid == expected, "net_ib: GID " + gid.text() + " instead of " + expected.text());
   require(rkey != 0, "net_ib: no key");
+}
+
+/// As many as there have to be, of the right devices, and no more.
+std::vector<uint32_t> judge_further(const IbLayout& layout, const Bytes& bytes, int first,
+                                    size_t wanted, size_t devices) {
+  std::vector<uint32_t> out;
+  for (int i = 0; i < layout.device_count; ++i) {
+    const auto at = static_cast<size_t>(layout.resiliency + 24 * (first + i));
+    if (at + 24 > static_cast<size_t>(layout.resiliency + layout.resiliency_bytes)) break;
+    const uint32_t qpn = u32_at(bytes, at);
+    if (out.size() == wanted) {
+      require(qpn == 0, "net_ib: a queue pair more for port failover");
+      continue;
+    }
+    require(qpn > 1 && qpn < 1 << 24, "net_ib: a queue pair for port failover is missing");
+    require(u32_at(bytes, at + 20) == out.size() % devices,
+            "net_ib: a queue pair for port failover of another device");
+    out.push_back(qpn);
+  }
+  require(out.size() == wanted, "net_ib: this release has no port failover");
+  return out;
 }
 
 IbSide judge_metadata(const World& world, const Bytes& bytes, const IbSide& own,
@@ -134,6 +164,11 @@ IbSide judge_metadata(const World& world, const Bytes& bytes, const IbSide& own,
       require(!from_receiver || out.traffic_class == own.traffic_class,
               "net_ib: a receiver with another traffic class than its sender's");
     }
+  }
+  if (layout.devices != kAbsent) {
+    out.probing = judge_further(layout, bytes, 0, own.probing.size(), peer.size());
+    out.recovery =
+        judge_further(layout, bytes, layout.device_count, own.recovery.size(), peer.size());
   }
   out.address = u64_at(bytes, static_cast<size_t>(layout.address));
   require(out.address != 0, "net_ib: no memory");

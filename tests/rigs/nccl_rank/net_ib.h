@@ -18,6 +18,8 @@ struct IbSide {
   uint64_t address = 0;         ///< the sender's credits, or where the receiver takes sizes
   uint32_t traffic_class = 0;
   int mtu = 5;  ///< as ibv_mtu
+  /// Of port failover and of recovery; q on device q % devices, too.
+  std::vector<uint32_t> probing, recovery;
 };
 
 /// Called when the peer's side is known, before ours says that it is ready.

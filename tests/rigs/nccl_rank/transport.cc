@@ -167,6 +167,12 @@ IbSide RealRank::own_side(const Communicator& comm, const Link& link) {
   const World::Nic nic = world_.nic(rank());
   side.gids = nic.gids;
   side.first_device = nic.first;
+  const size_t theirs = world_.nic(link.peer).gids.size();
+  const auto take = [&](size_t count, std::vector<uint32_t>& to) {
+    while (to.size() < count) to.push_back(++last_qpn_);
+  };
+  take(world_.probing(link.sends, nic.gids.size(), theirs), side.probing);
+  take(world_.recovering(nic.gids.size(), theirs), side.recovery);
   side.address = 0x550000000000 + last_qpn_ * 0x100000ULL;
   for (size_t d = 0; d < side.gids.size(); ++d) {
     side.rkeys.push_back(0x1000 + last_qpn_ + 0x1000000 * static_cast<uint32_t>(d));

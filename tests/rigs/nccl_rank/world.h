@@ -28,6 +28,9 @@ struct World {
   /// Devices that NCCL takes for one, of real and emulated nodes.
   int real_devices = 1, emulated_devices = 1;
   bool split_data = false;  ///< NCCL_IB_SPLIT_DATA_ON_QPS
+  /// NCCL_IB_RESILIENCY_PORT_FAILOVER and _RECOVERY: the two ends of a connection have further queue
+  /// pairs then.
+  bool failover = false, recovery = false;
   int traffic_class = 0;
   uint64_t magic = 0x1122334455667788;
 
@@ -70,6 +73,13 @@ struct World {
     const auto most = static_cast<size_t>(real_devices);
     if (layout().ib.list_bytes == 0 && nic.gids.size() > most) nic.gids.resize(most);
     return nic;
+  }
+  /// Of a side with `own` devices, the other having `theirs` (source: p2p_resiliency.cc).
+  size_t probing(bool sends, size_t own, size_t theirs) const {
+    return !failover ? 0 : sends ? own : theirs;
+  }
+  size_t recovering(size_t own, size_t theirs) const {
+    return failover && recovery ? std::max(own, theirs) : 0;
   }
   /// Queue pairs of a connection between real and emulated ranks.
   int connection_queue_pairs() const {

@@ -7,16 +7,18 @@
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/config/merged_nics.h"
 #include "ctrl/peers/nccl/transport/net_ib_layout.h"
+#include "ctrl/schedule/net_ib_environment.h"
 #include "ctrl/shards/nccl_queue_pair.h"
 
 namespace understudy::nccl_rank {
 namespace {
 
-NcclWire wire_of(const JobConfig& job) {
+NcclWire wire_of(const Config& config, const JobConfig& job) {
   const NetIbLayout& layout = net_ib_layout(job.nccl);
   return {.layout = layout.cts,
           .queue_pairs = job.join->queue_pairs,
-          .split = job.join->split_data.value_or(layout.split_data)};
+          .split = job.join->split_data.value_or(layout.split_data),
+          .failover = net_ib_environment(config).failover_of(job.nccl)};
 }
 
 /// As ibv_mtu.
@@ -27,7 +29,10 @@ int mtu_code(uint32_t mtu) { return std::countr_zero(mtu) - 7; }
 void SpareConnection::prepare(const NcclQps& qps, const LinkNearEnd& theirs, uint32_t devices,
                               const DeviceRkeys& keys) {
   if (link_.sends) {
-    sender_.connect({.qps = qps, .layout = layout_, .fifo = region.bytes});
+    sender_.connect({.qps = qps,
+                     .layout = layout_,
+                     .fifo = region.bytes,
+                     .failover = end.failover.exists() ? &failover : nullptr});
     return;
   }
   staging_.resize(size_t{layout_.slots} * layout_.entry_bytes);
@@ -41,7 +46,9 @@ void SpareConnection::prepare(const NcclQps& qps, const LinkNearEnd& theirs, uin
                      .slots = 1,
                      .slot_bytes = kBytes,
                      .sender_rank = static_cast<uint32_t>(link_.peer),
-                     .staging = staging_.data()});
+                     .staging = staging_.data(),
+                     .failover = end.failover.exists() ? &failover : nullptr,
+                     .records = records.bytes});
 }
 
 void SpareConnection::on_wake(Time now, uint64_t) {
@@ -63,8 +70,16 @@ void SpareConnection::on_received(Time now, Qp& qp, const Received& message) {
   receiver_.received(qp, message, [&](uint32_t bytes) { exchanged_ = bytes == kBytes; });
 }
 
-void SpareConnection::on_completed(Time, Qp& qp, uint64_t id, WorkStatus status) {
-  if (!link_.sends || status != WorkStatus::kSuccess) return;
+void SpareConnection::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
+  if (status != WorkStatus::kSuccess) {
+    if (link_.sends) {
+      sender_.fails_over(now, qp, id, status);
+    } else {
+      receiver_.fails_over(now, *host_, qp, id, status);
+    }
+    return;
+  }
+  if (!link_.sends) return;
   sender_.acknowledged(qp, id, [&](uint64_t) { exchanged_ = true; });
 }
 
@@ -75,7 +90,7 @@ ReferenceNode::ReferenceNode(const Config& config, const JobConfig& job, JobStat
       setup_(*state.setup),
       first_(setup_.job.real[real * setup_.communicator.gpus]),
       control_(control),
-      wire_(wire_of(job)),
+      wire_(wire_of(config, job)),
       ranks_(RanksHost::create(config, job, state, real, control, wire_).value()) {
   for (uint32_t gpu = 0; gpu < setup_.communicator.gpus; ++gpu) {
     adapters_.emplace_back(*this, first_ + gpu);
@@ -121,6 +136,11 @@ IbSide ReferenceNode::open(uint32_t rank, const Link& link) {
         control_.add_region(node.index, bytes, kAccessRemoteWrite, RegionKind::kBacked).value();
     spare.end.va = spare.region.va;
     spare.end.rkey = spare.region.rkey;
+    if (wire_.failover) {
+      const auto counts = failover_counts(*wire_.failover, link.sends, nics_of(rank).size(),
+                                          nics_of(peer).size());
+      take_failover(control_, node.index, link.sends, counts, spare.end.failover, spare.records);
+    }
     end = spare.end;
   }
   IbSide side;
@@ -129,15 +149,20 @@ IbSide ReferenceNode::open(uint32_t rank, const Link& link) {
   side.first_device = static_cast<int>(nics_of(rank).front() - job_nic(config_, first, 0));
   for (const unsigned nic : nics_of(rank)) {
     side.gids.push_back(roce_address(node.nics[nic]));
-    side.rkeys.push_back(end.rkey);
+    const bool records = end.failover.exists() && !link.sends;
+    side.rkeys.push_back(records ? end.failover.records_rkey : end.rkey);
+    side.address = records ? end.failover.records_va : end.va;
   }
-  side.address = end.va;
+  side.probing = end.failover.probing;
+  side.recovery = end.failover.recovery;
   side.mtu = mtu_code(config_.fabric.mtu);
   return side;
 }
 
 void ReferenceNode::connect(const IbSide& own, const IbSide& theirs) {
-  const LinkNearEnd far{theirs.qpns, theirs.address, theirs.rkeys[0]};
+  LinkNearEnd far{theirs.qpns, theirs.address, theirs.rkeys[0]};
+  // A receiver's memory is that of its records then.
+  far.failover = {theirs.probing, theirs.recovery, theirs.address, theirs.rkeys[0]};
   for (const uint32_t link : opened_) {
     if (ranks_->end(link).qpns != own.qpns) continue;
     ranks_->connect(link, far);
@@ -164,6 +189,23 @@ void ReferenceNode::connect(const IbSide& own, const IbSide& theirs) {
       spare->prepare(qps, far, devices, {far.rkey, others.size()});
     });
   }
+  if (!spare->end.failover.exists()) return;
+  const FailoverLink further{.config = config_,
+                             .version = job_.nccl,
+                             .settings = *wire_.failover,
+                             .sends = spare->link().sends,
+                             .near = node_of(spare->rank()),
+                             .far = node_of(peer),
+                             .near_nics = {ours.begin(), ours.end()},
+                             .far_nics = {others.begin(), others.end()},
+                             .theirs = far.failover,
+                             .records_va = far.va,
+                             .records_rkey = {far.rkey, others.size()},
+                             .mtu = config_.fabric.mtu,
+                             .traffic_class = 0,
+                             .knows_neighbours = false};
+  add_failover(control_, further, spare->end.failover, qps.all, *spare, spare->failover_counters,
+               spare->failover);
 }
 
 bool ReferenceNode::can_carry(size_t operation) const {
@@ -177,6 +219,16 @@ bool ReferenceNode::can_carry(size_t operation) const {
 void ReferenceNode::vanish() {
   for (const uint32_t link : connected_) {
     for (const Qpn qpn : ranks_->end(link).qpns) control_.modify_qp(qpn, QpState::kError);
+  }
+}
+
+void ReferenceNode::lose_device(size_t device) {
+  for (const uint32_t link : connected_) {
+    const std::vector<Qpn>& qpns = ranks_->end(link).qpns;
+    const size_t devices = nics_of(setup_.job.links[link].real).size();
+    for (size_t q = device; q < qpns.size(); q += devices) {
+      control_.modify_qp(qpns[q], QpState::kError);
+    }
   }
 }
 

@@ -25,7 +25,9 @@ class SpareConnection final : public Endpoint {
   bool exchanged() const { return exchanged_; }
 
   LinkNearEnd end;
-  ExposedRegion region;
+  ExposedRegion region, records;
+  PortFailover failover;  ///< if `end` has it
+  FailoverCounters failover_counters;
 
   /// Queue pairs of `end`, as NCCL would use them.
   void prepare(const NcclQps& qps, const LinkNearEnd& theirs, uint32_t devices,
@@ -66,6 +68,8 @@ class ReferenceNode {
   void start() { ranks_->start(); }
   /// Its process is no more: nothing is sent or taken.
   void vanish();
+  /// The queue pairs of all connections on one device of its NICs fail, as by an error of the NIC.
+  void lose_device(size_t device);
   const CollectiveProgress& progress() const { return ranks_->progress(); }
   uint32_t queue_pairs() const { return wire_.queue_pairs; }
   /// Connections that the job does not use.

@@ -52,6 +52,7 @@ Config config_of_real(const Config& config, const VirtualJob::Options& options) 
   if (options.real_mtu != 0) real.fabric.mtu = options.real_mtu;
   if (options.real_interval != Duration()) real.jobs[0].interval = options.real_interval;
   if (options.mistake) options.mistake(real.jobs[0]);
+  if (options.other_config) options.other_config(real);
   return real;
 }
 
@@ -347,6 +348,13 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
       node.vanish();
       ++program->stage;
       co_return;
+    }
+    if (operation + 1 == options_.lost_device_in) {
+      co_await rank.until([this, &node, operation] {
+        const Time entry = node.progress().results[operation].entry;
+        return !entry.is_never() && control_->now() > entry + Duration::us(60);
+      });
+      if (rank.rank() == static_cast<int>(node.first_rank())) node.lose_device(1);
     }
     co_await rank.until([&node, operation] {
       const CollectiveProgress& p = node.progress();

@@ -43,6 +43,10 @@ class VirtualJob {
     /// Communicators of the reference ranks, one after another. By each: the operation, from 1 on, in
     /// whose middle they leave it without a word; 0: it is carried out.
     std::vector<size_t> rounds = {0};
+    /// The operation, from 1 on, in whose middle the reference ranks' second device fails; 0: none.
+    size_t lost_device_in = 0;
+    /// What else the reference ranks have in their configuration.
+    std::function<void(Config&)> other_config;
     std::function<void(JobConfig&)> mistake;  ///< what else reference ranks take for their job
     std::string feed;                         ///< the same, of records of operations that are fed
     /// What the first node's profiler plugin tells before the first operation, as bytes of its feed.

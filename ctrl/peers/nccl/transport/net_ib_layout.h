@@ -35,7 +35,8 @@ struct NetIbLayout {
   NetIbColumn ece;            ///< 12 bytes
   NetIbColumn ece_supported;  ///< i32
   NetIbColumn device_index;   ///< i32
-  /// Of further queue pairs, for a port that takes over from one that failed; all zeros without.
+  /// Of further queue pairs, for port failover; all zeros without. As many entries as devices for
+  /// probes, then, from 2.30 on, for recovery.
   uint16_t resiliency = 0, resiliency_bytes = 0;
   uint16_t lid = 0, port = 0, mtu = 0, link_layer = 0, gid = 0, rkey = 0;  ///< of the first device
   uint16_t remote_gid = 0;                                                 ///< scratch; 0: none

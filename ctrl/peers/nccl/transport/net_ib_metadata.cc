@@ -39,6 +39,37 @@ Result<NetIbDevice> read_device(const NetIbLayout& layout, std::span<const uint8
   return device;
 }
 
+constexpr size_t kFurtherBytes = 24, kFurtherDevice = 20;
+
+/// Entries of further queue pairs, from number `first` on; none behind the first that is empty.
+Result<std::vector<Qpn>> read_further(const NetIbLayout& layout, std::span<const uint8_t> bytes,
+                                      size_t first, int32_t devices) {
+  std::vector<Qpn> out;
+  for (size_t i = 0; i < layout.most_devices; ++i) {
+    const size_t at = (first + i) * kFurtherBytes;
+    if (at + kFurtherBytes > layout.resiliency_bytes) break;
+    const auto qpn = nccl_u32(bytes, layout.resiliency + at);
+    if (qpn == 0) break;
+    const auto device = nccl_i32(bytes, layout.resiliency + at + kFurtherDevice);
+    if (qpn > 0xffffff || device < 0 || device >= devices) {
+      return fail("its queue pair " + std::to_string(i) + " for port failover has the number " +
+                  std::to_string(qpn) + " and is on device " + std::to_string(device) + " of " +
+                  std::to_string(devices));
+    }
+    out.push_back(qpn);
+  }
+  return out;
+}
+
+void write_further(const NetIbLayout& layout, const std::vector<Qpn>& qpns, size_t first,
+                   size_t devices, std::span<uint8_t> bytes) {
+  for (size_t i = 0; i < qpns.size(); ++i) {
+    const size_t at = layout.resiliency + (first + i) * kFurtherBytes;
+    put_nccl_u32(bytes, at, qpns[i]);
+    put_nccl_i32(bytes, at + kFurtherDevice, static_cast<int32_t>(i % devices));
+  }
+}
+
 void write_device(const NetIbLayout& layout, const NetIbDevice& device, size_t d,
                   std::span<uint8_t> bytes) {
   put_nccl_u32(bytes, at_device(layout, layout.lid, d), device.lid);
@@ -80,8 +111,8 @@ Result<NetIbEnd> read_net_ib(const NetIbLayout& layout, std::span<const uint8_t>
     end.device_of.push_back(static_cast<uint8_t>(device));
   }
   if (end.qpns.empty()) return fail("it names no queue pair");
-  const auto further = bytes.subspan(layout.resiliency, layout.resiliency_bytes);
-  end.further_queue_pairs = std::ranges::any_of(further, [](uint8_t b) { return b != 0; });
+  end.probing = TRY(read_further(layout, bytes, 0, devices));
+  end.recovery = TRY(read_further(layout, bytes, layout.most_devices, devices));
   for (size_t d = 0; d < static_cast<size_t>(devices); ++d) {
     auto device = TRY(read_device(layout, bytes, d));
     end.devices.push_back(device);
@@ -110,6 +141,8 @@ void write_net_ib(const NetIbLayout& layout, const NetIbEnd& end, std::span<uint
     }
   }
   std::ranges::fill(bytes.subspan(layout.resiliency, layout.resiliency_bytes), uint8_t{0});
+  write_further(layout, end.probing, 0, end.devices.size(), bytes);
+  write_further(layout, end.recovery, layout.most_devices, end.devices.size(), bytes);
   for (size_t d = 0; d < end.devices.size(); ++d) write_device(layout, end.devices[d], d, bytes);
   // Of more devices that were copied nothing stays.
   for (size_t d = end.devices.size(); d < layout.most_devices; ++d) {

@@ -33,7 +33,8 @@ struct NetIbEnd {
   std::vector<NetIbDevice> devices;
   uint64_t address = 0;
   int32_t traffic_class = 0;
-  bool further_queue_pairs = false;  ///< for a port that takes over from one that failed
+  /// Of port failover, and recovery; none without (docs/nccl 3.15). The same rule of devices.
+  std::vector<Qpn> probing, recovery;
 };
 
 /// `bytes`: as many as the layout says. Errors say what is wrong in it, for devices of Ethernet:

@@ -225,12 +225,39 @@ void NetIbPeer::devices(Time now) {
   step_ = Step::kMetadata;
 }
 
+/// As NCCL counts them at both ends (docs/nccl 3.15).
+NcclLinkRequest::Failover NetIbPeer::failover_with(size_t theirs) const {
+  const size_t own = own_devices();
+  const size_t senders = connector_.real_sends ? theirs : own;
+  NcclLinkRequest::Failover out;
+  out.probing = static_cast<uint32_t>(senders);
+  if (settings_.recovery) out.recovery = static_cast<uint32_t>(std::max(own, theirs));
+  return out;
+}
+
+std::string NetIbPeer::why_other_failover(const NetIbEnd& end) const {
+  const std::string failover = "NCCL_IB_RESILIENCY_PORT_FAILOVER",
+                    recovery = "NCCL_IB_RESILIENCY_PORT_RECOVERY";
+  const auto differ = [&](bool on, const std::string& name) {
+    return std::string("the real rank has ") + name + (on ? " on" : " off") +
+           ", and here it is " + (on ? "off" : "on") + ": say the same in [nccl] environment, " +
+           "which emulated ranks take, as there";
+  };
+  if (end.probing.empty() != !settings_.failover) return differ(!end.probing.empty(), failover);
+  if (!settings_.failover) return "";
+  if (end.recovery.empty() == settings_.recovery) {
+    return differ(!end.recovery.empty(), recovery);
+  }
+  const auto expected = failover_with(end.devices.size());
+  if (end.probing.size() == expected.probing && end.recovery.size() == expected.recovery) return "";
+  return "the real rank has " + std::to_string(end.probing.size()) + " queue pairs for probes and " +
+         std::to_string(end.recovery.size()) + " for recovery, NCCL has " +
+         std::to_string(expected.probing) + " and " + std::to_string(expected.recovery);
+}
+
 /// Why the real rank's end is none that can be served; empty if it is.
 std::string NetIbPeer::why_not(const NetIbEnd& end) const {
-  if (end.further_queue_pairs) {
-    return "the real rank has queue pairs for a port that takes over, which is not done here: "
-           "unset NCCL_IB_RESILIENCY_PORT_FAILOVER";
-  }
+  if (auto why = why_other_failover(end); !why.empty()) return why;
   if (auto why = why_other_devices(end.devices.size(), settings_); !why.empty()) return why;
   for (size_t d = 0; d < end.devices.size(); ++d) {
     const IpAddress& gid = end.devices[d].gid;
@@ -269,6 +296,11 @@ NcclLinkRequest NetIbPeer::link_to(const NetIbEnd& end) const {
   link.split = end.qpns.size() > 1 && settings_.split_data.value_or(layout_->split_data);
   link.parts = std::max(static_cast<uint32_t>(end.devices.size()), own_devices());
   link.fifo_address = end.address;
+  if (settings_.failover) {
+    link.failover = failover_with(end.devices.size());
+    link.failover->remote_probing = end.probing;
+    link.failover->remote_recovery = end.recovery;
+  }
   return link;
 }
 
@@ -316,6 +348,7 @@ void NetIbPeer::ask(Time, bool reserve) {
     const size_t theirs = settings_.real_addresses.size();
     request.nccl->queue_pairs =
         settings_.queue_pairs * static_cast<uint32_t>(std::max<size_t>(own_devices(), theirs));
+    if (settings_.failover) request.nccl->failover = failover_with(theirs);
   } else {
     request.reserved = ours_.qpn;
   }
@@ -379,6 +412,8 @@ void NetIbPeer::send_metadata(const EndpointReady& ours) {
   for (size_t q = 0; q < end.qpns.size(); ++q) {
     end.device_of.push_back(static_cast<uint8_t>(q % end.devices.size()));
   }
+  end.probing = ours.probing;
+  end.recovery = ours.recovery;
   end.address = ours.address;
   if (!connector_.real_sends) end.traffic_class = own_traffic_class();
   write_net_ib(*layout_, end, bytes);

@@ -41,6 +41,8 @@ struct NetIbSettings {
   /// Of what the emulated rank sends on connections that it begins: else the real rank's own, if
   /// that is known, else `sender`'s.
   std::optional<uint8_t> traffic_class;
+  /// NCCL's port failover and recovery, as the configuration says that real ranks have them on.
+  bool failover = false, recovery = false;
 };
 
 class NetIbObserver {
@@ -91,6 +93,9 @@ class NetIbPeer final : public Peer {
   void devices(Time now);
   void metadata(Time now);
   std::string why_not(const NetIbEnd& end) const;
+  std::string why_other_failover(const NetIbEnd& end) const;
+  /// Of an end's further queue pairs, both ends having so many devices.
+  NcclLinkRequest::Failover failover_with(size_t theirs) const;
   NcclLinkRequest link_to(const NetIbEnd& end) const;
   void ask(Time now, bool reserve);
   /// Of devices, as far as the release has so many.
