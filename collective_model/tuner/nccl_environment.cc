@@ -138,8 +138,8 @@ Result<void> NcclEnvironment::set(std::string_view name, const std::string& valu
     const std::string_view rest = name.substr(kRecovery.size());
     if (rest == "_ALIVE_MSG_SEQUENCE_SIZE") return count(ignored, 1, 10);
     if (rest == "_ATTEMPTS_MAX") return count(ignored, 1, 1'000'000);
-    for (const std::string_view time : {"_START_DELAY", "_ALIVE_MSG_BATCH_INTERVAL",
-                                        "_ALIVE_MSG_TIMEOUT", "_ACK_TIMEOUT"}) {
+    for (const std::string_view time :
+         {"_START_DELAY", "_ALIVE_MSG_BATCH_INTERVAL", "_ALIVE_MSG_TIMEOUT", "_ACK_TIMEOUT"}) {
       if (rest == time) return count(ignored, 0, kLongest);
     }
   }

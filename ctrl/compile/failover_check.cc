@@ -27,8 +27,8 @@ Result<void> check_failover(const Scenario& scenario) {
   const auto refused = [&](std::string_view name, const std::string& why) -> Result<void> {
     const auto& all = config.nccl->environment;
     const auto variable = std::ranges::find(all, name, &EnvironmentVariable::name);
-    return fail(ConfigError{config.path, variable->line, std::string(name), variable->value, why}
-                    .text());
+    return fail(
+        ConfigError{config.path, variable->line, std::string(name), variable->value, why}.text());
   };
   if (told.failover.recovery && !told.port_failover) {
     return refused(kRecovery, "it does nothing without " + std::string(kFailover) + " = \"1\"");

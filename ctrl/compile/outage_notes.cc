@@ -95,7 +95,8 @@ std::string failover_text(const NetIbEnvironment& given, const JobConfig& job) {
     return text + "#   NCCL_IB_RESILIENCY_PORT_RECOVERY 0: a NIC that failed is not used again\n";
   }
   const Duration tries = failover->ack_timeout * int64_t{failover->recovery_attempts};
-  return text + "#   NCCL_IB_RESILIENCY_PORT_RECOVERY 1 ([nccl] environment): a NIC that failed is " +
+  return text +
+         "#   NCCL_IB_RESILIENCY_PORT_RECOVERY 1 ([nccl] environment): a NIC that failed is " +
          "used again " + duration_text(failover->recovery_delay + failover->ack_timeout) +
          " after that at the earliest,\n#     if it is back, and both ends have noticed, within " +
          duration_text(tries) + "; later than that never\n";

@@ -203,8 +203,8 @@ void EmulatedRanksBinding::connect_failover(uint32_t link, const LinkFarEnd& far
   const CollectiveConnection& l = setup_.job.links[link];
   End& end = ends_[link];
   add_failover(control_, failover_link(config_, job_, setup_, l, far, false, *failover_),
-               end.link.failover, std::move(data), connections().endpoint(link),
-               progress_.failover, *end.failover);
+               end.link.failover, std::move(data), connections().endpoint(link), progress_.failover,
+               *end.failover);
 }
 
 Result<EndpointReady> EmulatedRanksBinding::serve(uint32_t link, const EndpointRequest& request) {

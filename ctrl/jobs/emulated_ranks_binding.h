@@ -126,7 +126,7 @@ class EmulatedRanksBinding {
   const CtsLayout layout_;
   CollectiveProgress progress_;
   const std::optional<FailoverSettings> failover_;  ///< NCCL's port failover, where it is on
-  std::unique_ptr<EmulatedRanks> planned_;  ///< the job lists its operations
+  std::unique_ptr<EmulatedRanks> planned_;          ///< the job lists its operations
   // Instead of them, where operations are found out during the run:
   std::unique_ptr<OperationSource> source_;
   FedOperations* feed_ = nullptr;  ///< source_, if it is a feed

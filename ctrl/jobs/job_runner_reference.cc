@@ -35,7 +35,8 @@ void JobRunner::find_reference(Job& job, const JobConfig& config,
 }
 
 Result<void> JobRunner::host_reference(Job& job, const JobConfig& config) {
-  const NcclWire wire = config.join ? NcclWire::of_joined(config_, config) : NcclWire::alone(config);
+  const NcclWire wire =
+      config.join ? NcclWire::of_joined(config_, config) : NcclWire::alone(config);
   for (uint32_t node = 0; node < job.behind.size(); ++node) {
     std::unique_ptr<RanksHost>& made = job.reference.emplace_back();
     if (job.behind[node] == nullptr) continue;

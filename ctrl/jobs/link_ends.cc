@@ -59,9 +59,8 @@ EndpointReady told_near_end(const LinkNearEnd& ours, bool receives) {
   return ready;
 }
 
-FailoverLink failover_link(const Config& config, const JobConfig& job,
-                           const CollectiveSetup& setup, const CollectiveConnection& link,
-                           const LinkFarEnd& far, bool of_real,
+FailoverLink failover_link(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                           const CollectiveConnection& link, const LinkFarEnd& far, bool of_real,
                            const FailoverSettings& settings) {
   const auto nics = [](const std::vector<uint32_t>& all, uint32_t otherwise) {
     return all.empty() ? std::vector<uint32_t>{otherwise} : all;

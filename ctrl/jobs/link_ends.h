@@ -55,11 +55,11 @@ struct LinkFarEnd {
   bool split = false;     ///< data of a message go over all of them
   uint32_t parts = 1;     ///< else over so many, which take turns
   LinkDevices devices;
-  Psn psn;                ///< it will send from here on
-  Psn expects;            ///< it expects this from us
+  Psn psn;      ///< it will send from here on
+  Psn expects;  ///< it expects this from us
   /// Far sender: where our credits go; else for sizes of several receives, or its records.
   uint64_t fifo_va = 0;
-  DeviceRkeys fifo_rkey;  ///< of its devices
+  DeviceRkeys fifo_rkey;        ///< of its devices
   std::optional<uint32_t> tag;  ///< of our credits: else the far rank
   bool checked = false;  ///< far receiver: its credits lie where NCCL's do; what differs is counted
   uint32_t mtu = 4096;
@@ -75,9 +75,8 @@ LinkFarEnd told_far_end(const NodeConfig& here, const NodeConfig& there,
 EndpointReady told_near_end(const LinkNearEnd& ours, bool receives);
 
 /// What port failover's queue pairs of an end are made from: of the real rank's, or of the other.
-FailoverLink failover_link(const Config& config, const JobConfig& job,
-                           const CollectiveSetup& setup, const CollectiveConnection& link,
-                           const LinkFarEnd& far, bool of_real,
+FailoverLink failover_link(const Config& config, const JobConfig& job, const CollectiveSetup& setup,
+                           const CollectiveConnection& link, const LinkFarEnd& far, bool of_real,
                            const FailoverSettings& settings);
 
 /// The link between a real rank and one that is played here, if the operations use it. `channel`:

@@ -95,8 +95,8 @@ Result<void> RanksHost::allocate() {
     const LinkDevices these = devices(l);
     TRY(take_queue_pairs(end.link, size_t{wire_.queue_pairs} * these.most()));
     if (!wire_.failover) continue;
-    TRY(take_failover_of(l, failover_counts(*wire_.failover, link.real_sends, these.near.size(),
-                                            these.far.size())));
+    TRY(take_failover_of(
+        l, failover_counts(*wire_.failover, link.real_sends, these.near.size(), these.far.size())));
   }
   ranks_ = std::make_unique<ReferenceRanks>(out, state_, own_, progress_, memory);
   return {};

@@ -146,7 +146,7 @@ struct EndpointReady {
   Psn psn;
   uint64_t address = 0;  ///< virtual address of the exposed region
   Rkey rkey = 0;
-  std::vector<Qpn> qpns = {};  ///< of kRing and kNccl: all of them
+  std::vector<Qpn> qpns = {};                    ///< of kRing and kNccl: all of them
   std::vector<Qpn> probing = {}, recovery = {};  ///< with NcclLinkRequest::failover
 };
 

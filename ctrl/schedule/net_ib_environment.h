@@ -25,7 +25,7 @@ struct NetIbEnvironment {
   std::optional<bool> split_data;  ///< NCCL_IB_SPLIT_DATA_ON_QPS; else the release's default
   std::optional<uint8_t> timeout, retries;  ///< NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT
 
-  bool port_failover = false;    ///< NCCL_IB_RESILIENCY_PORT_FAILOVER
+  bool port_failover = false;      ///< NCCL_IB_RESILIENCY_PORT_FAILOVER
   FailoverSettings failover = {};  ///< the others that begin so
 
   /// Nothing: it is off, or the release has none.

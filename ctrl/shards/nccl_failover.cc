@@ -14,9 +14,9 @@ constexpr uint32_t kShortQueue = 16;  // a batch, and the word behind it
 QpConfig further_queue_pair(const FailoverLink& link, size_t q, Qpn qpn, Qpn remote) {
   const uint32_t near_nic = link.near_nics[q % link.near_nics.size()];
   const uint32_t far_nic = link.far_nics[q % link.far_nics.size()];
-  QpConfig qp = nccl_queue_pair(link.config, link.version, {&link.near, near_nic},
-                                {&link.far, far_nic}, qpn, remote, link.mtu, link.traffic_class,
-                                false);
+  QpConfig qp =
+      nccl_queue_pair(link.config, link.version, {&link.near, near_nic}, {&link.far, far_nic}, qpn,
+                      remote, link.mtu, link.traffic_class, false);
   qp.max_rd_atomic = qp.max_dest_rd_atomic = 1;
   if (!link.knows_neighbours) qp.addressing.dst_mac = link.far.nics[far_nic].mac;
   return qp;
@@ -40,12 +40,12 @@ FailoverCounts failover_counts(const FailoverSettings& settings, bool sends, siz
 
 bool take_failover(ShardControl& control, NodeId node, bool sends, const FailoverCounts& counts,
                    FailoverEnd& end, ExposedRegion& records) {
-  bool got = take(control, counts.probing, end.probing) &&
-             take(control, counts.recovery, end.recovery);
+  bool got =
+      take(control, counts.probing, end.probing) && take(control, counts.recovery, end.recovery);
   if (got && !sends && records.bytes == nullptr) {
     const auto region =
-        control.add_region(node, CompletionRecords::kBytes,
-                           kAccessRemoteRead | kAccessRemoteWrite, RegionKind::kBacked);
+        control.add_region(node, CompletionRecords::kBytes, kAccessRemoteRead | kAccessRemoteWrite,
+                           RegionKind::kBacked);
     got = region.has_value();
     if (got) records = *region;
   }

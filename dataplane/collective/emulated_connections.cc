@@ -66,8 +66,7 @@ void EmulatedConnections::End::on_completed(Time now, Qp& qp, uint64_t id, WorkS
     return;
   }
   if (all_.real_sends(link_)) return;  // a credit of ours
-  l.sender.acknowledged(qp, id,
-                                         [&](uint64_t sent) { hear(now, kAcknowledgement, sent); });
+  l.sender.acknowledged(qp, id, [&](uint64_t sent) { hear(now, kAcknowledgement, sent); });
 }
 
 /// The program knows at once, or when its NIC has told it.

@@ -155,9 +155,9 @@ class InnerMessages final : public FlowListener {
   PacketLevelRanksSettings settings_;
   InnerListener* listener_ = nullptr;
   std::vector<Ends> ends_;
-  std::vector<Owner> owners_;  ///< by flow, from first_flow_ on
-  std::vector<bool> posted_;   ///< by flow: it has not reached its NIC yet
-  std::vector<bool> stale_;    ///< by flow: it carries what was said before forget(), or given up
+  std::vector<Owner> owners_;   ///< by flow, from first_flow_ on
+  std::vector<bool> posted_;    ///< by flow: it has not reached its NIC yet
+  std::vector<bool> stale_;     ///< by flow: it carries what was said before forget(), or given up
   std::vector<Piece> carried_;  ///< by flow: the newest piece that took it
   std::vector<bool> arrived_;   ///< by flow: and that has come
   InnerFailover failover_ = InnerFailover::kNone;

@@ -186,10 +186,7 @@ WorkRequest NcclSender::part(uint64_t k, uint32_t part, uint32_t request, uint32
   const bool last = entries == 1 || request == entries, by_id = setup_.failover != nullptr;
   WorkRequest write;
   write.op = last ? WorkOp::kWriteImm : WorkOp::kWrite;
-  write.id = !last              ? kBeforePart
-             : by_id            ? FailoverId::of(k, part)
-             : part + 1 < parts ? kPart
-                                : id;
+  write.id = !last ? kBeforePart : by_id ? FailoverId::of(k, part) : part + 1 < parts ? kPart : id;
   if (request < entries) {
     const CtsEntry credit = entry(k, request);
     const uint64_t bytes = std::min<uint64_t>(size, credit.size);

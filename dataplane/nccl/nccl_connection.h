@@ -305,8 +305,8 @@ class NcclReceiver : private PortFailover::User {
       uint64_t from = 0;  ///< in the message
       uint32_t bytes = 0;
     };
-    std::vector<Piece> pieces;   ///< by slot, as many as a message has parts
-    std::vector<uint8_t> count;  ///< the same: pieces
+    std::vector<Piece> pieces;    ///< by slot, as many as a message has parts
+    std::vector<uint8_t> count;   ///< the same: pieces
     std::vector<Received> ahead;  ///< by queue pair: data before their immediate
   };
   void take(uint32_t qp, const Received& came);

@@ -155,9 +155,8 @@ void NcclReceiver::take_piece(uint32_t qp, const Received& came) {
     pieces[count++] = piece;
     return;
   }
-  Several::Piece* const empty = std::find_if(pieces, pieces + parts, [](const Several::Piece& one) {
-    return one.bytes == 0;
-  });
+  Several::Piece* const empty = std::find_if(
+      pieces, pieces + parts, [](const Several::Piece& one) { return one.bytes == 0; });
   if (empty != pieces + parts && piece.bytes > 0) *empty = piece;
 }
 

@@ -17,9 +17,9 @@ namespace understudy {
 
 /// What NCCL_IB_RESILIENCY_... say, with NCCL's defaults.
 struct FailoverSettings {
-  bool recovery = false;     ///< ..._PORT_RECOVERY
-  bool one_device = true;    ///< a second device that fails is the end (2.30), not only the last one
-  uint32_t attempts = 1;     ///< ..._PORT_FAILOVER_MAX_ATTEMPTS: probes after the first one
+  bool recovery = false;   ///< ..._PORT_RECOVERY
+  bool one_device = true;  ///< a second device that fails is the end (2.30), not only the last one
+  uint32_t attempts = 1;   ///< ..._PORT_FAILOVER_MAX_ATTEMPTS: probes after the first one
   Duration probe_delay = Duration::ms(10);      ///< ..._PORT_FAILOVER_PROBE_DELAY
   Duration recovery_delay = Duration::ms(200);  ///< ..._PORT_RECOVERY_START_DELAY
   Duration batch_interval = Duration::ms(500);  ///< ..._ALIVE_MSG_BATCH_INTERVAL
@@ -59,9 +59,10 @@ class PortFailover final : public Endpoint {
   };
   struct Setup {
     bool sends = false;
-    uint32_t devices = 1;      ///< ours: data queue pair q is on device q % devices
-    std::vector<Qp*> data;     ///< of the connection
-    std::vector<Qp*> probing;  ///< reliable: of a sender one for each device, else as the sender has
+    uint32_t devices = 1;   ///< ours: data queue pair q is on device q % devices
+    std::vector<Qp*> data;  ///< of the connection
+    std::vector<Qp*>
+        probing;  ///< reliable: of a sender one for each device, else as the sender has
     /// Unreliable, by device; behind these some that only the other end has a use for. None without
     /// recovery.
     std::vector<Qp*> recovery;
@@ -70,8 +71,8 @@ class PortFailover final : public Endpoint {
     /// probe, with another status than success when the connection is lost.
     Endpoint* endpoint = nullptr;
     // Of a sender:
-    uint64_t records_va = 0;  ///< of the receiver
-    std::vector<Rkey> records_rkey;  ///< the same, by probing queue pair
+    uint64_t records_va = 0;               ///< of the receiver
+    std::vector<Rkey> records_rkey;        ///< the same, by probing queue pair
     FailoverCounters* counters = nullptr;  ///< outlives this
   };
   /// on_wake cookie: its queue pairs go away.
@@ -107,11 +108,11 @@ class PortFailover final : public Endpoint {
     Step step = Step::kIdle;
     uint32_t epoch = 0;  ///< wake-ups of others are stale
     uint32_t attempts = 0;
-    uint32_t next = 0;     ///< number of the next message that says that it lives
-    uint32_t in_order = 0;  ///< receiver
-    Time last;              ///< message, or the timeout before
-    bool acknowledges = false;  ///< it has said so
-    std::array<uint32_t, 16> early{};           ///< numbers that came while it waits
+    uint32_t next = 0;                 ///< number of the next message that says that it lives
+    uint32_t in_order = 0;             ///< receiver
+    Time last;                         ///< message, or the timeout before
+    bool acknowledges = false;         ///< it has said so
+    std::array<uint32_t, 16> early{};  ///< numbers that came while it waits
     uint32_t early_count = 0;
   };
   static uint64_t cookie(WakeKind kind, uint64_t what) {

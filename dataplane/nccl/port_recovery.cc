@@ -9,7 +9,7 @@ namespace understudy {
 namespace {
 
 constexpr uint32_t kAcknowledgement = 0x1234;
-constexpr uint64_t kReceives = 10;                  // of a receiver's unreliable queue pair
+constexpr uint64_t kReceives = 10;                     // of a receiver's unreliable queue pair
 constexpr uint64_t kAcknowledges = uint64_t{1} << 32;  // id of that work request
 constexpr uint64_t kUnsignalled = kAcknowledges + 1;
 

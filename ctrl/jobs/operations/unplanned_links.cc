@@ -51,10 +51,9 @@ Result<UnplannedLinks::Link*> UnplannedLinks::reserve(NodeId node, const Endpoin
     }
     end.qpns.push_back(qpn);
   }
-  if (wanted.failover &&
-      !take_failover(control_, node, !real_sends,
-                     {wanted.failover->probing, wanted.failover->recovery}, link->further,
-                     link->records)) {
+  if (wanted.failover && !take_failover(control_, node, !real_sends,
+                                        {wanted.failover->probing, wanted.failover->recovery},
+                                        link->further, link->records)) {
     give_back();
     return fail("no queue pair or no memory is left on this port for port failover");
   }
@@ -149,20 +148,21 @@ void UnplannedLinks::connect(Link& link, const NodeConfig& emulated, const NodeC
 void UnplannedLinks::add_failover_of(Link& link, const NodeConfig& emulated, const NodeConfig& real,
                                      const EndpointRequest& request, std::vector<Qp*> data) {
   const NcclLinkRequest& wanted = *request.nccl;
-  FailoverLink further{.config = config_,
-                       .version = settings_.version,
-                       .settings = *net_ib_environment(config_).failover_of(settings_.version),
-                       .sends = !wanted.connector.real_sends,
-                       .near = emulated,
-                       .far = real,
-                       .near_nics = {},
-                       .far_nics = {},
-                       .theirs = {wanted.failover->remote_probing, wanted.failover->remote_recovery},
-                       .records_va = wanted.fifo_address,
-                       .records_rkey = {},
-                       .mtu = request.mtu,
-                       .traffic_class = request.sender.traffic_class,
-                       .knows_neighbours = settings_.knows_neighbours};
+  FailoverLink further{
+      .config = config_,
+      .version = settings_.version,
+      .settings = *net_ib_environment(config_).failover_of(settings_.version),
+      .sends = !wanted.connector.real_sends,
+      .near = emulated,
+      .far = real,
+      .near_nics = {},
+      .far_nics = {},
+      .theirs = {wanted.failover->remote_probing, wanted.failover->remote_recovery},
+      .records_va = wanted.fifo_address,
+      .records_rkey = {},
+      .mtu = request.mtu,
+      .traffic_class = request.sender.traffic_class,
+      .knows_neighbours = settings_.knows_neighbours};
   for (const IpAddress& own : wanted.local) further.near_nics.push_back(nic_with(emulated, own));
   for (size_t d = 0; d < wanted.devices.size(); ++d) {
     further.far_nics.push_back(nic_with(real, wanted.devices[d].gid));

@@ -14,7 +14,8 @@ struct Failover {
 };
 
 std::string environment(bool recovery) {
-  return "[nccl]\nenvironment = { NCCL_IB_TIMEOUT = \"12\", NCCL_IB_RESILIENCY_PORT_FAILOVER = \"1\"" +
+  return "[nccl]\nenvironment = { NCCL_IB_TIMEOUT = \"12\", NCCL_IB_RESILIENCY_PORT_FAILOVER = "
+         "\"1\"" +
          std::string(recovery ? ", NCCL_IB_RESILIENCY_PORT_RECOVERY = \"1\"" : "") + " }\n";
 }
 
@@ -48,9 +49,8 @@ TEST(NcclFailover, IsSetUpWithReferenceRanks) {
         SCOPED_TRACE("2." + std::to_string(minor) + " " + std::to_string(real) + " " +
                      std::to_string(emulated) + (recovery ? " with recovery" : ""));
         const ScratchFile id("id"), capture("pcapng");
-        const Config config = config_of(
-            text_of({.minor = minor, .real = real, .emulated = emulated, .recovery = recovery},
-                    id.path()));
+        const Config config = config_of(text_of(
+            {.minor = minor, .real = real, .emulated = emulated, .recovery = recovery}, id.path()));
         VirtualJob::Options options;
         options.capture = capture.path();
         options.use_spares = true;
@@ -71,9 +71,8 @@ TEST(NcclFailover, ADeviceOfAReferenceRankFails) {
     for (const std::string payload : {"synthetic", "exact"}) {
       SCOPED_TRACE("2." + std::to_string(minor) + " " + payload);
       const ScratchFile id("id");
-      const Config config = config_of(
-          text_of({.minor = minor, .more = "iterations = 3\npayload = \"" + payload + "\"\n"},
-                  id.path()));
+      const Config config = config_of(text_of(
+          {.minor = minor, .more = "iterations = 3\npayload = \"" + payload + "\"\n"}, id.path()));
       VirtualJob::Options options;
       options.lost_device_in = 2;
       VirtualJob job(config, options);

@@ -288,8 +288,11 @@ TEST(NetIb, QueuePairsOfPortFailover) {
         real.qpns = {0x201, 0x202};
         real.probing = {0x211, 0x212};
         if (recovery) real.recovery = {0x221, 0x222};
-        EndpointReady ready{
-            .qpn = 0x40, .psn = Psn(0), .address = 0x100000000, .rkey = 0x777, .qpns = {0x40, 0x41}};
+        EndpointReady ready{.qpn = 0x40,
+                            .psn = Psn(0),
+                            .address = 0x100000000,
+                            .rkey = 0x777,
+                            .qpns = {0x40, 0x41}};
         ready.probing = {0x50, 0x51};
         if (recovery) ready.recovery = {0x60, 0x61};
         ScriptedEnd ours = real_sends ? real : ScriptedEnd();
@@ -370,7 +373,10 @@ TEST(NetIb, PortFailoverThatOneSideHas) {
                  e.recovery = {0x221};
                }),
        "real rank has NCCL_IB_RESILIENCY_PORT_RECOVERY on");
-  says(failure(true, false, [](ScriptedEnd& e) { e.probing = {0x211, 0x212}; }),
+  says(failure(true, false,
+               [](ScriptedEnd& e) {
+                 e.probing = {0x211, 0x212};
+               }),
        "2 queue pairs for probes");
   says(failure(true, false, [](ScriptedEnd& e) { e.probing = {0x2000000}; }), "port failover");
 }

@@ -18,7 +18,8 @@ struct Cut {
 };
 
 std::string environment_of(const Cut& cut) {
-  return "[nccl]\nenvironment = { NCCL_IB_TIMEOUT = \"12\", NCCL_IB_RESILIENCY_PORT_FAILOVER = \"1\"" +
+  return "[nccl]\nenvironment = { NCCL_IB_TIMEOUT = \"12\", NCCL_IB_RESILIENCY_PORT_FAILOVER = "
+         "\"1\"" +
          std::string(cut.recovery ? ", NCCL_IB_RESILIENCY_PORT_RECOVERY = \"1\"" : "") + " }\n";
 }
 
@@ -38,9 +39,8 @@ std::string text_of(const Cut& cut) {
          "ranks = [\"gpu\", \"" +
          (cut.ranks > 2 ? "w*" : "w") + "\"]\nmerged_nics = 2\nnccl = \"2." +
          std::to_string(cut.minor) + "\"\nsizes = [\"1MiB\"]\npayload = \"exact\"\n" + cut.job +
-         cut.more + "[[drill]]\nname = \"cut\"\n" + cut.outcome +
-         "\n[[drill.event]]\nat = \"" + cut.at + "\"\nnode = \"" + cut.node +
-         "\"\nnic = " + cut.nic + "\naction = \"down\"\n" +
+         cut.more + "[[drill]]\nname = \"cut\"\n" + cut.outcome + "\n[[drill.event]]\nat = \"" +
+         cut.at + "\"\nnode = \"" + cut.node + "\"\nnic = " + cut.nic + "\naction = \"down\"\n" +
          (cut.lasts.empty() ? "" : "for = \"" + cut.lasts + "\"\n");
 }
 

@@ -137,8 +137,8 @@ IbSide ReferenceNode::open(uint32_t rank, const Link& link) {
     spare.end.va = spare.region.va;
     spare.end.rkey = spare.region.rkey;
     if (wire_.failover) {
-      const auto counts = failover_counts(*wire_.failover, link.sends, nics_of(rank).size(),
-                                          nics_of(peer).size());
+      const auto counts =
+          failover_counts(*wire_.failover, link.sends, nics_of(rank).size(), nics_of(peer).size());
       take_failover(control_, node.index, link.sends, counts, spare.end.failover, spare.records);
     }
     end = spare.end;

@@ -239,8 +239,8 @@ std::string NetIbPeer::why_other_failover(const NetIbEnd& end) const {
   const std::string failover = "NCCL_IB_RESILIENCY_PORT_FAILOVER",
                     recovery = "NCCL_IB_RESILIENCY_PORT_RECOVERY";
   const auto differ = [&](bool on, const std::string& name) {
-    return std::string("the real rank has ") + name + (on ? " on" : " off") +
-           ", and here it is " + (on ? "off" : "on") + ": say the same in [nccl] environment, " +
+    return std::string("the real rank has ") + name + (on ? " on" : " off") + ", and here it is " +
+           (on ? "off" : "on") + ": say the same in [nccl] environment, " +
            "which emulated ranks take, as there";
   };
   if (end.probing.empty() != !settings_.failover) return differ(!end.probing.empty(), failover);
@@ -250,9 +250,10 @@ std::string NetIbPeer::why_other_failover(const NetIbEnd& end) const {
   }
   const auto expected = failover_with(end.devices.size());
   if (end.probing.size() == expected.probing && end.recovery.size() == expected.recovery) return "";
-  return "the real rank has " + std::to_string(end.probing.size()) + " queue pairs for probes and " +
-         std::to_string(end.recovery.size()) + " for recovery, NCCL has " +
-         std::to_string(expected.probing) + " and " + std::to_string(expected.recovery);
+  return "the real rank has " + std::to_string(end.probing.size()) +
+         " queue pairs for probes and " + std::to_string(end.recovery.size()) +
+         " for recovery, NCCL has " + std::to_string(expected.probing) + " and " +
+         std::to_string(expected.recovery);
 }
 
 /// Why the real rank's end is none that can be served; empty if it is.
