@@ -106,6 +106,7 @@ void InnerMessages::close() {
   if (kept_open_) return;
   closed_ = true;
   for (uint32_t i = 0; i < owners_.size(); ++i) {
+    if (ends_[owners_[i].connection].lanes[owners_[i].lane].failed) continue;  // they are over
     if (traffic_->idle(first_flow_ + i)) traffic_->close(first_flow_ + i);
   }
 }

@@ -18,7 +18,8 @@ class FlowListener {
   virtual void on_acknowledged(uint32_t flow, Time now) = 0;  ///< whole, at its sender
   virtual void on_wake(uint32_t index, Time now) = 0;         ///< of wake_listener()
   /// Its sender has tried long enough, and sends nothing more: neither this flow nor what waits
-  /// behind it. True: the listener has another way, and it is no flow that has given up.
+  /// behind it. True: the listener has another way, and it is no flow that has given up; those of
+  /// its connection are over.
   virtual bool on_given_up(uint32_t /*flow*/, Time /*now*/) { return false; }
 };
 

@@ -37,9 +37,20 @@ void FlowTraffic::give_up(uint32_t sender, Time now) {
   while (oldest != kNone && flows_[oldest].older != kNone) oldest = flows_[oldest].older;
   if (oldest == kNone) return;
   for (FlowListener* listener : listeners_) {
-    if (listener->on_given_up(oldest, now)) return;
+    if (listener->on_given_up(oldest, now)) return abandon(s);
   }
   given_up_.push_back(oldest);
+}
+
+/// Its flows are over, and so is its connection: what still comes of it is not heard.
+void FlowTraffic::abandon(Sender& s) {
+  for (uint32_t flow = s.newest; flow != kNone; flow = flows_[flow].older) {
+    flows_[flow].running = flows_[flow].busy = false;
+    groups_.note_end(specs_[flow].group);
+  }
+  s.newest = kNone;
+  s.flows_left = 0;
+  s.control.reset();
 }
 
 std::vector<uint32_t> FlowTraffic::stuck() const {

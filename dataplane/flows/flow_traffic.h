@@ -265,6 +265,7 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   bool is_held(uint32_t sender, Time now) const;
   bool has_tried_enough(uint32_t sender, Time now) const;
   void give_up(uint32_t sender, Time now);
+  void abandon(Sender& s);
   void follow(LinkId first, VertexId to, Way way, Time now, WayNow& found) const;
   void after_control(uint32_t sender, Time now);
   void go_back(uint32_t flow);
