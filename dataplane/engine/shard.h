@@ -78,6 +78,7 @@ class Shard final : public EngineShard, public EndpointHost, private FabricUser 
   // FabricUser
   uint32_t next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) override;
   uint64_t next_turn(uint32_t node, LinkId uplink, uint8_t blocked, Time now) override;
+  void held(uint32_t node, LinkId uplink, Time now) override { uplinks_.held(node, uplink, now); }
   void came_through(uint32_t packet, Time now) override;
   void lost(uint32_t packet, PacketLoss why) override;
   void tell_pause(uint32_t real, unsigned cls, bool pause, Time due) override;

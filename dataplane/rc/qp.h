@@ -70,6 +70,8 @@ class alignas(64) Qp {
   void on_train(Time now, uint32_t before, uint32_t bytes, const RoceView& last,
                 const uint8_t* payload);
   void on_timer(Time now);
+  /// Its NIC's link is closed: the requester's timeouts run (Requester::hold).
+  void hold(Time now) { requester_.hold(now); }
   Time deadline() const { return std::min(flush_at_, requester_.deadline()); }
 
   bool can_send(Time now, TrafficKind kind) const { return next(now, kind) != NextPacket::kNone; }

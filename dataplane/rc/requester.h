@@ -39,6 +39,11 @@ class Requester {
   /// To be called at or after deadline(): retransmits or fails.
   void on_timer(Time now);
   Time deadline() const;
+  /// What it would send now waits for a link through which nothing comes: that counts as sent and
+  /// not answered, for nobody knows better.
+  void hold(Time now) {
+    if (!base_.config.unreliable && timer_.is_never() && may_send()) start_timer(now);
+  }
   /// The oldest PSN that is not acknowledged.
   Psn unacknowledged() const { return una_; }
   /// PSN of the packet that goes next.

@@ -82,6 +82,18 @@ uint64_t UplinkScheduler::turn_of_line(uint32_t node, uint32_t line, LinkId upli
   return NetworkTraffic::kNoTurn;
 }
 
+void UplinkScheduler::held(uint32_t node, LinkId uplink, Time now) {
+  scheduler_.requeue(node, 0, now);
+  const QpSlot* q = nullptr;
+  for (uint32_t slot = scheduler_.line(node, 0).first; slot != kNoSlot; slot = q->next[0]) {
+    q = &qps_[slot];
+    if (q->qp == nullptr || slot == qps_.finished_slot(node)) continue;
+    if (!uses_uplink(slot, uplink, 0)) continue;
+    q->qp->hold(now);
+    scheduler_.arm_timer(slot);
+  }
+}
+
 uint32_t UplinkScheduler::next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) {
   if (scheduler_.queues().at(node)) {
     const auto [packet, before] = next_queued(node, uplink, blocked, now);

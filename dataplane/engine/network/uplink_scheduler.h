@@ -24,6 +24,7 @@ class UplinkScheduler {
   /// As FabricUser says of both.
   uint32_t next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now);
   uint64_t next_turn(uint32_t node, LinkId uplink, uint8_t blocked, Time now);
+  void held(uint32_t node, LinkId uplink, Time now);
 
  private:
   std::pair<uint32_t, uint32_t> next_queued(uint32_t node, LinkId uplink, uint8_t blocked,

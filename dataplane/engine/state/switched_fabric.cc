@@ -169,6 +169,12 @@ void SwitchedFabric::enter(uint32_t packet, Time now) {
   network_.note_backlog(uplink, backlog_[at], now);
 }
 
+void SwitchedFabric::held(LinkId nic, Time now) {
+  if (background_ != nullptr) background_->held(nic, now);
+  const uint32_t node = node_at_[config_->graph.link(nic).from];
+  if (node != kNobody && !is_real(node)) user_.held(node, nic, now);
+}
+
 PacketId SwitchedFabric::pull(LinkId nic, uint8_t blocked, Time now) {
   const VertexId vertex = config_->graph.link(nic).from;
   const uint32_t node = node_at_[vertex];

@@ -43,6 +43,10 @@ class FabricUser {
   virtual uint32_t next_packet(uint32_t node, LinkId uplink, uint8_t blocked, Time now) = 0;
   /// When that stood in line, as NetworkTraffic::next_turn().
   virtual uint64_t next_turn(uint32_t node, LinkId uplink, uint8_t blocked, Time now) = 0;
+  /// It would send by `uplink`, through which nothing comes now.
+  virtual void held(uint32_t node, LinkId uplink, Time now) {
+    static_cast<void>(node), static_cast<void>(uplink), static_cast<void>(now);
+  }
   /// At its emulated NIC whole, or at the real one's wire with its head.
   virtual void came_through(uint32_t packet, Time now) = 0;
   virtual void lost(uint32_t packet, PacketLoss why) = 0;
@@ -107,9 +111,7 @@ class SwitchedFabric final : public NetworkEnds {
     if (packet.kind != kOthersPacket) return background_->stream_of(packet);
     return packet.way.key ^ uint64_t { packet.way.to } << 32 ^ kOwnStream;
   }
-  void held(LinkId nic, Time now) override {
-    if (background_ != nullptr) background_->held(nic, now);
-  }
+  void held(LinkId nic, Time now) override;
   void prefetch(uint32_t index, int stage) const override { background_->prefetch(index, stage); }
   void prefetch_delivery(const NetPacket& packet) const override {
     if (packet.kind != kOthersPacket) background_->prefetch_delivery(packet);
