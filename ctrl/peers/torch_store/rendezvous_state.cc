@@ -12,7 +12,7 @@ namespace {
 using Kind = PickleValue::Kind;
 
 /// keep_alive_interval times keep_alive_max_attempt of PyTorch's dynamic_rendezvous.py.
-constexpr int64_t kSilence = 15'000'000;
+constexpr int64_t kAgentSilence = 15'000'000;
 constexpr int64_t kSecond = 1'000'000, kDay = 86'400 * kSecond;
 constexpr size_t kTimeBytes = 10;
 
@@ -304,7 +304,7 @@ void RendezvousState::next_round_if_empty() {
 
 void RendezvousState::drop_silent(int64_t now) {
   for (auto it = last_heartbeats.begin(); it != last_heartbeats.end();) {
-    if (it->second >= now - kSilence) {
+    if (it->second >= now - kAgentSilence) {
       ++it;
       continue;
     }
