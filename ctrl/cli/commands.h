@@ -75,8 +75,9 @@ std::optional<Topology> given_topology(const Config& config);
 /// Parses --at commands; prints errors. Nothing on errors.
 std::optional<std::vector<EventConfig>> commands_or_complain(const Config& config,
                                                              const std::vector<std::string>& texts);
-/// Whether all files that the options name can be written, before a run; prints what is wrong.
-bool outputs_or_complain(const RunArguments& arguments, const SeriesArguments& series);
+/// Whether all files that the options name can be written, before a run; prints what is wrong. The
+/// exit status.
+int outputs_or_complain(const RunArguments& arguments, const SeriesArguments& series);
 /// A reader of a pipe that leaves is an error of that file, and does not end the program.
 void outlive_readers();
 /// Of a run without a report: says why, in JUnit's file too.

@@ -37,7 +37,7 @@ std::optional<Duration> duration_or_complain(const char* option, const std::stri
 int run(const LiveArguments& arguments) {
   outlive_readers();
   const auto config = load_or_complain(arguments);
-  if (!config || !outputs_or_complain(arguments, arguments.series)) return kExitBadInput;
+  if (!config) return kExitBadInput;
   const Asked asked{*config, !arguments.capture.empty(), arguments.series.wanted()};
   const auto events = commands_or_complain(*config, arguments.commands);
   if (!events) return kExitBadInput;
@@ -50,6 +50,8 @@ int run(const LiveArguments& arguments) {
   int status = kExitBadInput;
   const auto series = series_or_complain(*scenario, arguments.series, status);
   if (!series) return status;
+  status = outputs_or_complain(arguments, arguments.series);
+  if (status != kExitOk) return status;
   options.series = *series;
   options.capture_path = arguments.capture;
   options.control_path = arguments.control;

@@ -134,7 +134,7 @@ std::optional<std::vector<EventConfig>> commands_or_complain(
 
 void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
 
-bool outputs_or_complain(const RunArguments& arguments, const SeriesArguments& series) {
+int outputs_or_complain(const RunArguments& arguments, const SeriesArguments& series) {
   // Captures and series grow under their names.
   const std::pair<const char*, const std::string*> files[] = {
       {"--capture", &arguments.capture},   {"--series", &series.series},
@@ -146,8 +146,8 @@ bool outputs_or_complain(const RunArguments& arguments, const SeriesArguments& s
     if (file->empty()) continue;
     const auto good = i < kGrowing ? check_growing(*file) : check_replaceable(*file);
     if (!good) {
-      std::fprintf(stderr, "%s %s\n", option, good.error().text.c_str());
-      return false;
+      std::fprintf(stderr, "%s: %s\n", option, good.error().text.c_str());
+      return kExitFailed;
     }
     for (size_t k = 0; k < i; ++k) {
       std::error_code error;
@@ -157,10 +157,10 @@ bool outputs_or_complain(const RunArguments& arguments, const SeriesArguments& s
       if (*files[k].second != *file || !is_file) continue;
       std::fprintf(stderr, "%s and %s name the same file, %s\n", files[k].first, option,
                    file->c_str());
-      return false;
+      return kExitBadInput;
     }
   }
-  return true;
+  return kExitOk;
 }
 
 int finish_broken(const std::string& why, const RunArguments& arguments, int status) {

@@ -93,7 +93,7 @@ void add_simulate(CLI::App& app, int& status) {
     status = kExitBadInput;
     outlive_readers();
     const auto config = load_or_complain(*arguments);
-    if (!config || !outputs_or_complain(*arguments, *series)) return;
+    if (!config) return;
     const auto scenario = scenario_or_complain(*config, *arguments, *series, *feed);
     if (!scenario) return;
     if (const auto fits = check_memory(*config); !fits) {
@@ -103,6 +103,8 @@ void add_simulate(CLI::App& app, int& status) {
     }
     const auto sampled = series_or_complain(*scenario, *series, status);
     if (!sampled) return;
+    status = outputs_or_complain(*arguments, *series);
+    if (status != kExitOk) return;
     status = kExitBadInput;
     SimulateOptions options;
     options.capture_path = arguments->capture;

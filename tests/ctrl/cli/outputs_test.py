@@ -112,10 +112,10 @@ class OutputsTest(unittest.TestCase):
         for option in ("--capture", "--report", "--junit", "--timeline"):
             with self.subTest(option):
                 done = self.simulate(option, missing)
-                self.assertEqual((done.returncode, done.stdout), (2, ""))
-                self.assertEqual(done.stderr, f"{option} {missing}: No such file or directory\n")
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertEqual(done.stderr, f"{option}: {missing}: No such file or directory\n")
         done = self.simulate("--report", str(self.folder))
-        self.assertEqual((done.returncode, done.stderr), (2, f"--report {self.folder}: is a folder\n"))
+        self.assertEqual((done.returncode, done.stderr), (1, f"--report: {self.folder}: is a folder\n"))
         both = self.path("both")
         done = self.simulate("--report", both, "--capture", both)
         self.assertEqual((done.returncode, done.stderr), (2, f"--capture and --report name the same file, {both}\n"))

@@ -105,7 +105,7 @@ void judge_device(int port, int link_layer, int mtu, const IpAddress& gid, uint3
 std::vector<uint32_t> judge_further(const IbLayout& layout, const Bytes& bytes, int first,
                                     size_t wanted, size_t devices) {
   std::vector<uint32_t> out;
-  for (int i = 0; i < layout.device_count; ++i) {
+  for (int i = 0; layout.resiliency_bytes > 0 && i < layout.device_count; ++i) {
     const auto at = static_cast<size_t>(layout.resiliency + 24 * (first + i));
     if (at + 24 > static_cast<size_t>(layout.resiliency + layout.resiliency_bytes)) break;
     const uint32_t qpn = u32_at(bytes, at);
