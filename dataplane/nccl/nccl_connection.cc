@@ -194,7 +194,7 @@ WorkRequest NcclSender::part(uint64_t k, uint32_t part, uint32_t request, uint32
     write.remote_va = credit.address + std::min(cut.from, bytes);
     write.rkey = setup_.qps.key(credit.rkey, qp);
     write.length = static_cast<uint32_t>(cut.bytes);
-    write.payload = payload.advanced(cut.from);
+    write.payload = payload.advanced(std::min(cut.from, bytes));
   }
   if (!last) return write;
   if (entries == 1) {

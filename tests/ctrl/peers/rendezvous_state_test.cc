@@ -120,7 +120,7 @@ TEST(RendezvousState, OfThousandsOfNodesIsSmall) {
   }
   RendezvousForm form;
   const auto pickle = write_rendezvous_state(state, {4, true, true, true});
-  EXPECT_LT(base64_text(pickle).size(), kStoreMostValue / 16);
+  EXPECT_LT(base64_text(pickle).size(), kStoreMostValue / 8);
   const auto read = read_rendezvous_state(pickle, form);
   ASSERT_TRUE(read) << read.error().text;
   EXPECT_EQ(*read, state);

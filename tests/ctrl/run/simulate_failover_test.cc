@@ -78,14 +78,14 @@ TEST(SimulateFailover, ANicThatIsLostForEver) {
 
 /// Between two ranks there are no messages among emulated ones.
 TEST(SimulateFailover, OfTwoRanks) {
-  const RunReport report = simulated(config_of(text_of({.ranks = 2})));
+  const RunReport report = simulated(config_of(text_of({.at = "1ms", .ranks = 2})));
   const FailoverReport& f = expect_survived(report);
   EXPECT_GT(f.failed, 0u);
   EXPECT_GT(f.probes, 0u);
 }
 
-/// Nothing but the further queue pairs and the immediate is different.
-TEST(SimulateFailover, CostsNothingWhileNothingFails) {
+/// Each credit asks for an acknowledgement, and nothing else takes the links' time.
+TEST(SimulateFailover, CostsAcknowledgementsWhileNothingFails) {
   Cut cut{.at = "900s"};
   const RunReport on = simulated(config_of(text_of(cut)));
   std::string text = text_of(cut);
@@ -94,7 +94,9 @@ TEST(SimulateFailover, CostsNothingWhileNothingFails) {
   const RunReport off = simulated(config_of(text));
   ASSERT_EQ(on.jobs[0].collectives.size(), off.jobs[0].collectives.size());
   for (size_t i = 0; i < on.jobs[0].collectives.size(); ++i) {
-    EXPECT_EQ(on.jobs[0].collectives[i].measured, off.jobs[0].collectives[i].measured);
+    const Duration less = off.jobs[0].collectives[i].measured;
+    EXPECT_GE(on.jobs[0].collectives[i].measured, less);
+    EXPECT_LT(on.jobs[0].collectives[i].measured - less, less / 200);
     EXPECT_EQ(on.jobs[0].collectives[i].wrong_elements, 0u);
   }
   EXPECT_EQ(on.jobs[0].failover.value_or(FailoverReport{.failed = 1}).failed, 0u);
@@ -121,9 +123,9 @@ TEST(SimulateFailover, RecoveryBringsTheNicBack) {
 
 /// The other NIC fails, too: the end, by name.
 TEST(SimulateFailover, ASecondNicIsTheEnd) {
-  Cut cut{.ranks = 2, .outcome = "reports_within = \"10s\""};
+  Cut cut{.at = "1ms", .ranks = 2, .outcome = "reports_within = \"10s\""};
   std::string text = text_of(cut);
-  text += "[[drill.event]]\nat = \"3ms\"\nnode = \"gpu\"\nnic = 0\naction = \"down\"\n";
+  text += "[[drill.event]]\nat = \"1.5ms\"\nnode = \"gpu\"\nnic = 0\naction = \"down\"\n";
   const RunReport report = simulated(config_of(text));
   EXPECT_TRUE(report.jobs[0].failed);
   EXPECT_TRUE(report.drills[0].passed) << report.drills[0].text;
@@ -135,7 +137,7 @@ TEST(SimulateFailover, IsRefusedWhereNobodyPlaysIt) {
     const auto scenario = compile_scenario({.config = config}, RunClock::kVirtual, {});
     return scenario ? "" : scenario.error().text;
   };
-  EXPECT_NE(refused(text_of({.minor = 28})).find("NCCL_IB_RESILIENCY_PORT_FAILOVER: found \"1\""),
+  EXPECT_NE(refused(text_of({.minor = 28})).find("NCCL_IB_RESILIENCY_PORT_FAILOVER: found 1"),
             std::string::npos)
       << refused(text_of({.minor = 28}));
   EXPECT_NE(refused(text_of({.minor = 29, .recovery = true})).find("that is there from 2.30 on"),
