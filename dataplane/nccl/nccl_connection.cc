@@ -218,6 +218,13 @@ WorkRequest NcclSender::part(uint64_t k, uint32_t part, uint32_t request, uint32
   return write;
 }
 
+/// A queue pair in error takes no request, of which NCCL hears as of one that was flushed: its device
+/// is given up, and another queue pair stands in its place. Otherwise false.
+static bool goes_elsewhere(Time now, PortFailover* failover, const Qp& qp, uint32_t number) {
+  return failover != nullptr && qp.state() == QpState::kError &&
+         failover->fail(now, number, WorkStatus::kFlushed) && failover->active(number) != number;
+}
+
 bool NcclSender::post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t size,
                             const PayloadRef& payload, uint64_t id, uint32_t entries) {
   Several& s = *several_;
@@ -231,10 +238,14 @@ bool NcclSender::post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t s
   const uint32_t requests = entries == 1 ? 1 : entries + 1;
   for (; s.posted < setup_.qps.parts() * requests; ++s.posted) {
     const uint32_t number = s.posted / requests;
-    if (setup_.failover != nullptr) begin_part(k, number, size, payload, id, entries);
-    Qp& qp = *setup_.qps.all[queue_pair(k, number)];
-    if (!host.post(now, qp, part(k, number, s.posted % requests, size, payload, id, entries))) {
-      return false;  // the rest when there is room
+    for (;;) {
+      if (setup_.failover != nullptr) begin_part(k, number, size, payload, id, entries);
+      const uint32_t to = queue_pair(k, number);
+      Qp& qp = *setup_.qps.all[to];
+      if (host.post(now, qp, part(k, number, s.posted % requests, size, payload, id, entries))) {
+        break;
+      }
+      if (!goes_elsewhere(now, setup_.failover, qp, to)) return false;  // later, when there is room
     }
   }
   s.posted = 0;
@@ -322,15 +333,19 @@ bool NcclReceiver::post_credit(Time now, EndpointHost& host, uint64_t k) {
   write.op = WorkOp::kWrite;
   write.id = setup_.failover == nullptr ? kCreditId : FailoverId::of(k, 0);
   write.remote_va = setup_.fifo_va + (k % layout.slots) * layout.stride();
-  auto number = static_cast<uint32_t>(k % std::min(setup_.devices, setup_.qps.count()));
-  if (setup_.failover != nullptr) number = setup_.failover->active(number);
-  write.rkey = setup_.qps.key(setup_.fifo_rkey, number);
+  const auto turn = static_cast<uint32_t>(k % std::min(setup_.devices, setup_.qps.count()));
   write.length = layout.entry_bytes;
   write.payload.bytes = setup_.staging + (k % layout.slots) * layout.entry_bytes;
-  Qp& qp = *setup_.qps.all[number];
-  if (!host.post(now, qp, write)) return false;
-  if (several_ == nullptr) qp.responder().post_receives(1);
-  return true;
+  for (;;) {
+    const uint32_t number = setup_.failover == nullptr ? turn : setup_.failover->active(turn);
+    write.rkey = setup_.qps.key(setup_.fifo_rkey, number);
+    Qp& qp = *setup_.qps.all[number];
+    if (host.post(now, qp, write)) {
+      if (several_ == nullptr) qp.responder().post_receives(1);
+      return true;
+    }
+    if (!goes_elsewhere(now, setup_.failover, qp, number)) return false;
+  }
 }
 
 void NcclReceiver::take(uint32_t qp, const Received& came) {
