@@ -218,13 +218,6 @@ WorkRequest NcclSender::part(uint64_t k, uint32_t part, uint32_t request, uint32
   return write;
 }
 
-/// A queue pair in error takes no request, of which NCCL hears as of one that was flushed: its device
-/// is given up, and another queue pair stands in its place. Otherwise false.
-static bool goes_elsewhere(Time now, PortFailover* failover, const Qp& qp, uint32_t number) {
-  return failover != nullptr && qp.state() == QpState::kError &&
-         failover->fail(now, number, WorkStatus::kFlushed) && failover->active(number) != number;
-}
-
 bool NcclSender::post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t size,
                             const PayloadRef& payload, uint64_t id, uint32_t entries) {
   Several& s = *several_;
@@ -245,7 +238,8 @@ bool NcclSender::post_parts(Time now, EndpointHost& host, uint64_t k, uint32_t s
       if (host.post(now, qp, part(k, number, s.posted % requests, size, payload, id, entries))) {
         break;
       }
-      if (!goes_elsewhere(now, setup_.failover, qp, to)) return false;  // later, when there is room
+      // The rest when there is room, if no other queue pair stands in.
+      if (setup_.failover == nullptr || !setup_.failover->stands_in(now, to)) return false;
     }
   }
   s.posted = 0;
@@ -344,7 +338,7 @@ bool NcclReceiver::post_credit(Time now, EndpointHost& host, uint64_t k) {
       if (several_ == nullptr) qp.responder().post_receives(1);
       return true;
     }
-    if (!goes_elsewhere(now, setup_.failover, qp, number)) return false;
+    if (setup_.failover == nullptr || !setup_.failover->stands_in(now, number)) return false;
   }
 }
 

@@ -1,6 +1,7 @@
 // Both sides of a connection with port failover: what of a message is where, what is sent again over
 // another device, and what comes twice (docs/nccl 3.15).
 #include <algorithm>
+#include <utility>
 
 #include "dataplane/base/assert.h"
 #include "dataplane/nccl/nccl_connection.h"
@@ -88,11 +89,15 @@ void NcclSender::on_retry(Time now, EndpointHost& host, uint64_t k) {
   for (uint32_t p = 0; p < setup_.qps.parts(); ++p) {
     Several::Part& lost = flight_part(k, p);
     if (lost.state != Several::Part::State::kLost || flight.probing) continue;
-    lost.over = static_cast<uint8_t>(queue_pair(k, p));
+    const auto over = static_cast<uint8_t>(queue_pair(k, p));
+    // All requests of a part go over one queue pair.
+    if (std::exchange(lost.over, over) != over) lost.repeat = 0;
     for (; lost.repeat < requests; ++lost.repeat) {
       const WorkRequest write =
           part(k, p, lost.repeat, flight.size, flight.payload, flight.id, flight.entries);
-      if (!host.post(now, *setup_.qps.all[lost.over], write)) return setup_.failover->retry(now, k);
+      if (host.post(now, *setup_.qps.all[lost.over], write)) continue;
+      (void)setup_.failover->stands_in(now, lost.over);
+      return setup_.failover->retry(now, k);
     }
     lost.repeat = 0;
     lost.state = Several::Part::State::kPosted;

@@ -45,6 +45,13 @@ bool PortFailover::fail(Time now, uint32_t q, WorkStatus status) {
   return true;
 }
 
+bool PortFailover::stands_in(Time now, uint32_t q) {
+  if (lost_ || setup_.data[q]->state() != QpState::kError) return false;
+  if (fail(now, q, WorkStatus::kFlushed)) return active_[q] != q;
+  lose(now);
+  return false;
+}
+
 /// By the next queue pair of a good device.
 void PortFailover::replace(uint32_t device) {
   const size_t count = setup_.data.size();
@@ -135,7 +142,7 @@ void PortFailover::on_received(Time now, Qp& qp, const Received& message) {
 
 void PortFailover::on_completed(Time now, Qp& qp, uint64_t id, WorkStatus status) {
   if (const size_t device = recovered_by(qp); device < setup_.recovery.size()) {
-    return recovery_sent(now, static_cast<uint32_t>(device), id, status);
+    return recovery_sent(static_cast<uint32_t>(device), id, status);
   }
   const auto probed = std::ranges::find(setup_.probing, &qp);
   if (lost_ || probed == setup_.probing.end()) return;

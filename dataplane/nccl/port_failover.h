@@ -89,6 +89,10 @@ class PortFailover final : public Endpoint {
   /// A work request of data queue pair `q` failed: all of its device's are replaced. False: that is
   /// the connection's end, as this release and these settings have it.
   bool fail(Time now, uint32_t q, WorkStatus status);
+  /// Data queue pair `q` takes no request. One in error never will, of which NCCL hears as of a
+  /// request that was flushed: true if another one stands in its place now; where none can, the
+  /// connection is lost. False as well where it only has no room.
+  bool stands_in(Time now, uint32_t q);
   /// Asks what has come of message `k`, after NCCL's delay.
   void probe(Time now, uint64_t k);
   /// User::on_retry() soon: a send queue was full.
@@ -136,10 +140,10 @@ class PortFailover final : public Endpoint {
   void send_acknowledgement(Time now, uint32_t device);
   void alive_came(Time now, uint32_t device, uint32_t number);
   void recovery_came(Time now, uint32_t device, uint32_t number);
-  void recovery_sent(Time now, uint32_t device, uint64_t id, WorkStatus status);
-  bool try_again(Time now, uint32_t device);
+  void recovery_sent(uint32_t device, uint64_t id, WorkStatus status);
+  bool try_again(uint32_t device);
   void restore_queue_pairs(Time now, uint32_t device);
-  void recovered(Time now, uint32_t device);
+  void recovered(uint32_t device);
   void give_up(uint32_t device);
 
   Setup setup_;

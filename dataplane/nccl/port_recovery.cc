@@ -53,7 +53,7 @@ void PortFailover::recovery_due(Time now, uint32_t device) {
       if (setup_.sends) return send_alive(now, device);
       if (r.early_count == 0) {
         // It has never heard anything: its first timeout is over at once.
-        if (!try_again(now, device)) return;
+        if (!try_again(device)) return;
         r.last = now;
         return wake_recovery(now + setup_.settings.alive_timeout, device);
       }
@@ -63,12 +63,12 @@ void PortFailover::recovery_due(Time now, uint32_t device) {
       return;
     case Step::kAlive:
       if (setup_.sends) return send_alive(now, device);
-      if (!try_again(now, device)) return;
+      if (!try_again(device)) return;
       r.last = now;
       r.acknowledges = false;
       return wake_recovery(now + setup_.settings.alive_timeout, device);
     case Step::kAcknowledges:
-      if (!try_again(now, device)) return;
+      if (!try_again(device)) return;
       r.step = Step::kAlive;
       r.acknowledges = false;
       r.in_order = 0;
@@ -109,7 +109,7 @@ void PortFailover::recovery_came(Time now, uint32_t device, uint32_t number) {
     return;
   }
   if (number != kAcknowledgement) return;  // the last ones of a batch
-  if (!setup_.sends) return recovered(now, device);
+  if (!setup_.sends) return recovered(device);
   if (r.acknowledges) return;
   restore_queue_pairs(now, device);
   send_acknowledgement(now, device);
@@ -129,7 +129,7 @@ void PortFailover::alive_came(Time now, uint32_t device, uint32_t number) {
   send_acknowledgement(now, device);
 }
 
-void PortFailover::recovery_sent(Time now, uint32_t device, uint64_t id, WorkStatus status) {
+void PortFailover::recovery_sent(uint32_t device, uint64_t id, WorkStatus status) {
   Recovery& r = recoveries_[device];
   if (r.step == Step::kIdle || id == kUnsignalled) return;
   if (status != WorkStatus::kSuccess) return give_up(device);
@@ -139,12 +139,12 @@ void PortFailover::recovery_sent(Time now, uint32_t device, uint64_t id, WorkSta
     return wake_recovery(r.last + setup_.settings.ack_timeout, device);
   }
   if (!r.acknowledges) return;
-  if (setup_.sends) return recovered(now, device);
+  if (setup_.sends) return recovered(device);
   r.step = Step::kAcknowledges;
 }
 
 /// False: it was the last attempt.
-bool PortFailover::try_again(Time, uint32_t device) {
+bool PortFailover::try_again(uint32_t device) {
   if (++recoveries_[device].attempts < setup_.settings.recovery_attempts) return true;
   give_up(device);
   return false;
@@ -161,8 +161,7 @@ void PortFailover::restore_queue_pairs(Time now, uint32_t device) {
   }
 }
 
-void PortFailover::recovered(Time now, uint32_t device) {
-  static_cast<void>(now);
+void PortFailover::recovered(uint32_t device) {
   Recovery& r = recoveries_[device];
   r.step = Step::kIdle;
   ++r.epoch;

@@ -128,7 +128,9 @@ class Connection {
       if (lost_) return;
       if (carried_ == cut_at) cut_ = true;
       while (receiver_.granted() < std::min(messages, used_ + kWindow)) {
-        ASSERT_TRUE(receiver_.grant(now_, cables_));
+        if (receiver_.grant(now_, cables_)) continue;
+        ASSERT_TRUE(lost_);
+        return;
       }
       while (sent_ < messages && sender_.has_credit(sent_)) {
         if (!sender_.send(now_, cables_, sent_, size_of(sent_), {}, 1000 + sent_)) break;
@@ -149,6 +151,13 @@ class Connection {
   const FailoverCounters& counters(bool sender) const { return counters_[sender ? 0 : 1]; }
   uint64_t over(uint32_t device) const { return over_[device]; }
   void mend() { cut_ = false; }
+  /// Queue pairs of this end's device are in error, and nothing was under way on them.
+  void break_idle(bool sender, uint32_t device) {
+    for (const auto& [qp, place] : cables_.places) {
+      const bool its = place.sender == sender && place.number == device;
+      if (its && place.kind == Cables::Kind::kData) qp->modify(now_, QpState::kError);
+    }
+  }
 
  private:
   struct End final : Endpoint {
@@ -319,6 +328,32 @@ TEST(PortFailover, EveryMessageComesOnceWhereverACableIsCut) {
   }
   EXPECT_GT(probes, 600u);
   EXPECT_GT(repeated, 600u);
+}
+
+/// No completion tells of it: the first request is refused.
+TEST(PortFailover, AQueuePairThatRefusesIsGivenUp) {
+  for (const bool sender : {true, false}) {
+    for (const uint32_t device : {0u, 1u}) {
+      SCOPED_TRACE(testing::Message() << (sender ? "sender" : "receiver") << " " << device);
+      Connection c(30, {}, 1);
+      c.break_idle(sender, device);
+      c.run(40);
+      ASSERT_FALSE(HasFailure());
+      EXPECT_FALSE(c.lost());
+      EXPECT_EQ(c.counters(sender).failed, 1u);
+    }
+  }
+}
+
+TEST(PortFailover, WithoutAnyQueuePairTheConnectionIsLost) {
+  for (const bool sender : {true, false}) {
+    Connection c(30, {}, 1);
+    c.break_idle(sender, 0);
+    c.break_idle(sender, 1);
+    c.run(40);
+    ASSERT_FALSE(HasFailure());
+    EXPECT_TRUE(c.lost());
+  }
 }
 
 /// After the outage both ends agree that the device lives, and use it again from PSN 0 on.
