@@ -7,6 +7,7 @@
 #include "ctrl/compare/all_real.h"
 #include "ctrl/compile/scenario.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/report/text.h"
 #include "ctrl/run/simulate.h"
 #include "dataplane/base/try.h"
 
@@ -92,14 +93,21 @@ std::string way_of(const JobReport& report, const JobConfig& job) {
   return way;
 }
 
+/// Operations of which one run has more than the other are left out, and stand in `wrong`.
 RealPart part_of(const JobConfig& job, const std::string& node, const JobReport& all,
-                 const JobReport& emulated) {
+                 const JobReport& emulated, std::vector<std::string>& wrong) {
   RealPart part{job.name, way_of(emulated, job), emulated.not_judged, {}};
   const bool by_period = job.period > Duration();
   const auto with_all = kinds_of(all, job, node), with_some = kinds_of(emulated, job, node);
   for (const auto& [number, kind] : with_all) {
     const auto other = with_some.find(number);
-    if (other == with_some.end() || other->second.begins.size() != kind.begins.size()) continue;
+    const size_t count = other == with_some.end() ? 0 : other->second.begins.size();
+    if (count != kind.begins.size()) {
+      wrong.push_back("job \"" + job.name + "\" of " + size_text(kind.bytes) + ": " +
+                      count_text(kind.begins.size(), "iteration") + " with all nodes real, " +
+                      std::to_string(count) + " beside emulated ones");
+      continue;
+    }
     part.rows.push_back({kind.bytes, job.iteration.whole, kind.mean(by_period),
                          other->second.mean(by_period), kind.begins.size()});
   }
@@ -122,7 +130,7 @@ Result<RealComparison> compare_real(const Config& config,
         std::ranges::find_if(job.ranks, [&](NodeId node) { return config.nodes[node].real; });
     const JobReport *a = report_of(all, job.name), *b = report_of(emulated, job.name);
     if (a == nullptr || b == nullptr) continue;
-    RealPart part = part_of(job, config.nodes[*first].name, *a, *b);
+    RealPart part = part_of(job, config.nodes[*first].name, *a, *b, out.wrong);
     if (!part.rows.empty()) out.parts.push_back(std::move(part));
   }
   add_wrong(out.wrong, "all real", all);

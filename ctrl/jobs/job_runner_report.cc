@@ -91,11 +91,7 @@ JobReport JobRunner::report_of_last(size_t index) const {
   }
   report.left_at = job.ended_at;
   report.failure = job.failure;
-  if (report.failover && job.state->ranks.carrier != nullptr) {
-    const InnerCounters& inner = job.state->ranks.carrier->counters();
-    report.failover->failed += inner.failed;
-    report.failover->repeated += inner.repeated;
-  }
+  count_failover(report, job.state->ranks.carrier.get());
   add_results(report, index);
   return report;
 }

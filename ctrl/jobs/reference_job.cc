@@ -153,11 +153,7 @@ JobReport ReferenceJob::report() {
   report.algorithm = name_of(kAlgorithmNames, setup().algorithm);
   report.protocol = name_of(kProtocolNames, setup().protocol);
   if (const InferenceReport* found = emulated_->found()) report.inferred = *found;
-  if (report.failover && state_->ranks.carrier != nullptr) {
-    const InnerCounters& inner = state_->ranks.carrier->counters();
-    report.failover->failed += inner.failed;
-    report.failover->repeated += inner.repeated;
-  }
+  count_failover(report, state_->ranks.carrier.get());
   size_t finished = report.collectives.size();
   for (const auto& node : ranks_) {
     const CollectiveProgress& own = node->progress();
@@ -166,7 +162,7 @@ JobReport ReferenceJob::report() {
       report.failed_at = std::min(report.failed_at, Time::from_ps(own.failed_at));
     }
     report.violations += own.violations;
-    if (report.failover) add_failover(report, own.failover);
+    if (report.failover) count_failover(report, own.failover);
     finished = std::min<size_t>(finished, own.finished);
     const uint32_t rank = setup().job.real[node->own().first];
     report.real_nodes.push_back(

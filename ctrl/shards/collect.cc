@@ -76,7 +76,13 @@ void add_link(std::vector<LinkReport>& out, const std::string& node, bool up,
 
 }  // namespace
 
-void add_failover(JobReport& report, const FailoverCounters& counters) {
+void count_failover(JobReport& report, const InnerMessages* inner) {
+  if (!report.failover || inner == nullptr) return;
+  report.failover->failed += inner->counters().failed;
+  report.failover->repeated += inner->counters().repeated;
+}
+
+void count_failover(JobReport& report, const FailoverCounters& counters) {
   FailoverReport& out = report.failover ? *report.failover : report.failover.emplace();
   out.failed += counters.failed;
   out.probes += counters.probes;
@@ -110,7 +116,7 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
   report.failed = progress.failed.load(std::memory_order_acquire);
   if (report.failed) report.failed_at = Time::from_ps(progress.failed_at);
   report.violations = progress.violations.load(std::memory_order_relaxed);
-  if (net_ib_environment(config).failover_of(from.nccl)) add_failover(report, progress.failover);
+  if (net_ib_environment(config).failover_of(from.nccl)) count_failover(report, progress.failover);
 
   const std::vector<uint64_t> kinds = bytes_of_kinds(from);
   const size_t finished = progress.finished.load(std::memory_order_acquire);

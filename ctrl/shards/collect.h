@@ -26,7 +26,9 @@ JobReport job_report(const Config& config, size_t job, const CollectiveProgress&
                      const std::function<Duration(size_t)>& modelled);
 
 /// Adds what ends of the job's connections count, where NCCL's port failover is on.
-void add_failover(JobReport& report, const FailoverCounters& counters);
+void count_failover(JobReport& report, const FailoverCounters& counters);
+/// The same of messages among emulated ranks; null: the plan's times stand for them.
+void count_failover(JobReport& report, const InnerMessages* inner);
 
 /// Adds what ring_node said about one size, after job_report(). Of several real ranks' times the
 /// longest counts, and each stands in by_node, where `node` is its place in JobReport::real_nodes.

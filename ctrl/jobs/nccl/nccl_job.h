@@ -99,7 +99,7 @@ class NcclJob final : public NetIbObserver {
   std::vector<RankPartition> partitions() const;
   /// Nothing but the jobs on children says who is in these.
   bool expects_children() const {
-    return job_.groups.empty() && job_.join->way != NcclJoinConfig::Way::kStore;
+    return job_.groups.empty() && !job_.join->has_store();
   }
   std::vector<RendezvousSettings::Rank> ranks() const;
   std::vector<IpAddress> addresses() const;
