@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "ctrl/config/link_name.h"
+#include "ctrl/config/events/link_name.h"
 #include "ctrl/report/text.h"
 #include "ctrl/schedule/net_ib_environment.h"
 

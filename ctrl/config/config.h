@@ -13,7 +13,7 @@
 #include "collective_model/predict/dimension_time.h"
 #include "ctrl/config/child_config.h"
 #include "ctrl/config/control_config.h"
-#include "ctrl/config/event_config.h"
+#include "ctrl/config/events/event_config.h"
 #include "ctrl/config/feed_config.h"
 #include "ctrl/config/iteration_config.h"
 #include "ctrl/config/kernel_config.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "ctrl/config/link_name.h"
+#include "ctrl/config/events/link_name.h"
 #include "dataplane/base/units.h"
 #include "dataplane/fabric/graph.h"
 

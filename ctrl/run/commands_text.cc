@@ -5,7 +5,7 @@
 #include <sstream>
 #include <vector>
 
-#include "ctrl/config/events_text.h"
+#include "ctrl/config/events/events_text.h"
 #include "ctrl/config/suggest.h"
 #include "ctrl/config/units_text.h"
 #include "dataplane/base/text_format.h"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ctrl/config/event_config.h"
+#include "ctrl/config/events/event_config.h"
 #include "ctrl/topology/topology.h"
 
 namespace understudy {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ctrl/config/link_name.h"
+#include "ctrl/config/events/link_name.h"
 #include "dataplane/fabric/graph.h"
 
 namespace understudy {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 
-#include "ctrl/config/events_text.h"
+#include "ctrl/config/events/events_text.h"
 #include "ctrl/config/read/sections.h"
 
 namespace understudy {

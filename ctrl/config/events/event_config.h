@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "ctrl/config/link_name.h"
+#include "ctrl/config/events/link_name.h"
 #include "dataplane/base/ids.h"
 #include "dataplane/base/units.h"
 

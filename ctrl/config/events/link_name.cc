@@ -1,4 +1,4 @@
-#include "ctrl/config/link_name.h"
+#include "ctrl/config/events/link_name.h"
 
 #include <algorithm>
 

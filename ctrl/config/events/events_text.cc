@@ -1,4 +1,4 @@
-#include "ctrl/config/events_text.h"
+#include "ctrl/config/events/events_text.h"
 
 #include <charconv>
 

@@ -1,4 +1,4 @@
-#include "tests/rigs/nccl_rank/ring_values.h"
+#include "tests/rigs/nccl_rank/verbs/ring_values.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,9 +1,9 @@
-#include "tests/rigs/nccl_rank/data_phase.h"
+#include "tests/rigs/nccl_rank/verbs/data_phase.h"
 
 #include <algorithm>
 #include <thread>
 
-#include "tests/rigs/nccl_rank/lines.h"
+#include "tests/rigs/nccl_rank/verbs/lines.h"
 
 namespace understudy::nccl_rank {
 

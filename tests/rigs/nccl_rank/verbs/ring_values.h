@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collective_model/schedule/schedule.h"
-#include "tests/rigs/nccl_rank/values.h"
+#include "tests/rigs/nccl_rank/verbs/values.h"
 
 namespace understudy::nccl_rank {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "collective_model/schedule/schedule.h"
-#include "tests/rigs/nccl_rank/values.h"
+#include "tests/rigs/nccl_rank/verbs/values.h"
 #include "tools/rigs/ring_node/values/rank_values.h"
 
 namespace understudy::nccl_rank {

@@ -1,4 +1,4 @@
-#include "tests/rigs/nccl_rank/job_values.h"
+#include "tests/rigs/nccl_rank/verbs/job_values.h"
 
 #include <cstring>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "tests/rigs/nccl_rank/verbs_connection.h"
+#include "tests/rigs/nccl_rank/verbs/verbs_connection.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "tests/rigs/nccl_rank/data_connection.h"
+#include "tests/rigs/nccl_rank/verbs/data_connection.h"
 
 #include <cstring>
 

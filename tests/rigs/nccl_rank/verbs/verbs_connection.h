@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/rigs/nccl_rank/credits.h"
-#include "tests/rigs/nccl_rank/data_connection.h"
+#include "tests/rigs/nccl_rank/verbs/credits.h"
+#include "tests/rigs/nccl_rank/verbs/data_connection.h"
 #include "tools/rigs/ring_node/verbs/verbs_queue_pair.h"
 
 namespace understudy::nccl_rank {

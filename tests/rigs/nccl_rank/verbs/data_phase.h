@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "collective_model/schedule/schedule.h"
-#include "tests/rigs/nccl_rank/data_connection.h"
-#include "tests/rigs/nccl_rank/values.h"
+#include "tests/rigs/nccl_rank/verbs/data_connection.h"
+#include "tests/rigs/nccl_rank/verbs/values.h"
 
 namespace understudy::nccl_rank {
 
