@@ -31,8 +31,9 @@ constexpr Cell kNoCollnet =
        "modelled");
 constexpr Cell kOwnBegin = no("when a kernel's program begins its operations is its own");
 constexpr Cell kWireBegin = no("when run's real node begins its operations is its own");
-constexpr Cell kOneCommunicator =
-    no("in virtual time a job has one communicator: leave communicators out of join");
+constexpr Cell kNobodyJoins =
+    no("no program makes a communicator: reference nodes and emulated ranks know each other "
+       "without one. Leave communicators out of join");
 constexpr Cell kNoPackets =
     no("rates have no packets: leave inner out, or take fabric.fidelity = \"packet\"");
 constexpr Cell kNoGuess =
@@ -77,7 +78,13 @@ constexpr Capability kTable[] = {
     {"`[[job]]` with `join`: NCCL's own", find_join, {kYes, kYes, kYes, kYes}},
     {"several communicators one after another (`communicators` in `join`)",
      find_communicators,
-     {kOneCommunicator, kOneCommunicator, kOneCommunicator, kYes}},
+     {kNobodyJoins, kYes, kNobodyJoins, kYes}},
+    {"several communicators with reference nodes among kernels",
+     find_communicators_of_both_kinds,
+     {kAbsent,
+      no("a reference node's ranks keep their queue pairs until the run ends: let kernels or "
+         "emulated ranks play them"),
+      kAbsent, kAbsent}},
     {"child communicators (`child_of`)", find_children, {kYes, kYes, kYes, kYes}},
     {"`payload = \"exact\"`", find_exact, {kYes, kYes, kAbsent, kYes}},
     {"`operations = \"fed\"`", find_fed, {kYes, kYes, kAbsent, kYes}},

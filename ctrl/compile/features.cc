@@ -175,6 +175,11 @@ Found find_both_kinds(const Asked& asked, bool joined) {
 
 }  // namespace
 
+Found find_communicators_of_both_kinds(const Asked& asked, RealSide side) {
+  const Found both = find_both_kinds(asked, true);
+  return both && find_communicators(asked, side) ? both : std::nullopt;
+}
+
 Found find_both_kinds_alone(const Asked& asked, RealSide) { return find_both_kinds(asked, false); }
 
 Found find_both_kinds_joined(const Asked& asked, RealSide) { return find_both_kinds(asked, true); }

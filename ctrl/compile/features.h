@@ -57,6 +57,7 @@ Found find_after(const Asked& asked, RealSide side);
 Found find_compute(const Asked& asked, RealSide side);
 Found find_several_joined(const Asked& asked, RealSide side);
 Found find_communicators(const Asked& asked, RealSide side);
+Found find_communicators_of_both_kinds(const Asked& asked, RealSide side);
 Found find_children(const Asked& asked, RealSide side);
 Found find_untold_all_real(const Asked& asked, RealSide side);
 Found find_any_all_real(const Asked& asked, RealSide side);

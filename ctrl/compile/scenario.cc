@@ -179,11 +179,23 @@ Result<void> plan_what_fits(Scenario& scenario) {
   return check_real_time(scenario);
 }
 
+Result<void> check_something_to_run(const Config& config, RunClock clock) {
+  if (clock == RunClock::kReal && config.ports.empty()) {
+    return fail(config.path + ": run needs at least one [[port]]");
+  }
+  if (clock == RunClock::kVirtual && config.jobs.empty() && config.traffic.empty() &&
+      !has_kernels(config)) {
+    return fail(config.path + ": simulate needs at least one [[job]] or [[traffic]]");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
                                   const std::vector<EventConfig>& commands) {
   TRY(check(asked, clock));
+  TRY(check_something_to_run(asked.config, clock));
   const Config& config = asked.config;
   const bool is_virtual = clock == RunClock::kVirtual;
   const bool real = !is_virtual || real_sides(config, clock).front() != RealSide::kNone;

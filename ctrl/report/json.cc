@@ -236,11 +236,7 @@ std::string report_json(const RunReport& report) {
 
 Result<void> write_report(const RunReport& report, const std::string& path) {
   // A reader, or a run that dies here, sees the old report or the whole new one.
-  if (auto written = replace_file(path, report_json(report)); !written) {
-    // The error begins with the path.
-    return fail("report '" + path + "'" + written.error().text.substr(path.size()));
-  }
-  return {};
+  return replace_file(path, report_json(report));
 }
 
 }  // namespace understudy

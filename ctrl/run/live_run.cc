@@ -304,10 +304,6 @@ Result<RunReport> LiveRun::finish() {
 
 tl::expected<RunReport, RunError> run_live(const Scenario& scenario,
                                            const LiveRunOptions& options) {
-  if (scenario.ports == 0) {
-    return tl::unexpected<RunError>(
-        {scenario.config.path + ": run needs at least one [[port]]", true});
-  }
   LiveRun run(scenario, options);
   if (auto opened = run.open(); !opened) {
     return tl::unexpected<RunError>({opened.error().text, true});

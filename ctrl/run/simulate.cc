@@ -324,10 +324,6 @@ Result<RunReport> VirtualRun::finish() {
 }  // namespace
 
 Result<RunReport> simulate(const Scenario& scenario, const SimulateOptions& options) {
-  const Config& config = scenario.config;
-  if (config.jobs.empty() && config.traffic.empty() && !has_kernels(config)) {
-    return fail(config.path + ": simulate needs at least one [[job]] or [[traffic]]");
-  }
   VirtualRun run(scenario, options);
   TRY(run.open());
   TRY(run.run());

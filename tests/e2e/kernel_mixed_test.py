@@ -233,7 +233,7 @@ class MixedKernels(stage.Stage):
         self.assert_same(packets, self.simulate(text, "again")[2])
 
     def communicator(self, kinds, minor, sizes=("8B", "64KiB", "256KiB"), iterations=2, more='inner = "times"\n', gpus=1, nics=1,
-                     operation=f'{REDUCE}algorithm = "ring"\n', payload="exact"):
+                     operation=f'{REDUCE}algorithm = "ring"\n', payload="exact", communicators=1):
         """A job of NCCL's with all ranks of a node on a kernel for each letter K, on a reference node for each R."""
         share = self.folder / "share"
         share.mkdir(exist_ok=True)
@@ -242,14 +242,14 @@ class MixedKernels(stage.Stage):
         nodes, names = "", [f"n{i + 1}" for i in range(len(kinds))]
         for place, (kind, name) in enumerate(zip(kinds, names)):
             if kind == "K":
-                node = kernel(name, f"./nccl_rank_node run.toml --id id --rank {place * gpus}", share=share, nics=nics, **LINK)
+                node = kernel(name, f"./nccl_rank_node run.toml --id id --rank {place * gpus} --communicators {communicators}", share=share, nics=nics, **LINK)
                 nodes += node.replace("[[port]]", f"gpus = {gpus}\n[[port]]", 1)
             elif kind == "R":
                 nodes += reference_node(name)
             else:
                 nodes += emulated(name, **LINK) + f"gpus = {gpus}\nnics = {nics}\n"
         text = (head(nics) + nodes + job(operation, names, sizes, "nccl", iterations, payload=payload) +
-                f'nccl = "2.{minor}"\njoin = {{ file = "{share / "id"}" }}\nchannels = {2 * gpus}\n{more}')
+                f'nccl = "2.{minor}"\njoin = {{ file = "{share / "id"}", communicators = {communicators} }}\nchannels = {2 * gpus}\n{more}')
         (share / "run.toml").write_text(text)
         return text
 
@@ -267,6 +267,23 @@ class MixedKernels(stage.Stage):
                     if c["size_bytes"] > 8:  # which is less than the time by which one program is at it before the other
                         self.assertLess(abs(took - modelled), 4 + 0.05 * modelled)
                 self.assert_holds(self.folder / f"{kinds}.pcapng", "--config", str(self.folder / f"{kinds}.toml"))
+
+    def test_kernels_make_one_communicator_after_another(self):
+        """Emulated ranks forget the last one; each takes as long, and is right. The root is a kernel's rank or an emulated one."""
+        for kinds, minor in (("KEE", 28), ("EKE", 30)):
+            with self.subTest(kinds=kinds, release=f"2.{minor}"):
+                name = f"communicators-{kinds}"
+                said, report, _ = self.simulate(self.communicator(kinds, minor, ("64KiB",), communicators=3), name)
+                self.assertEqual(said.count(" us, 0 wrong"), 6, said)
+                job, = report["jobs"]
+                self.assertEqual([(one["done"], one["verdict"]) for one in job["communicators"]], 3 * [(2, "faithful")])
+                self.assertEqual({one["end"] for one in job["communicators"]}, {"the real ranks have left the communicator"})
+                times = [[c["measured_ps"] for c in job["collectives"] if c["communicator"] == n] for n in (1, 2, 3)]
+                print(f"{kinds}, 2.{minor}: {times}")
+                for others in times[1:]:
+                    for took, first in zip(others, times[0], strict=True):
+                        self.assertLess(abs(took - first), PATH_PS + CLOCK_PS + 0.001 * first)
+                self.assert_holds(self.folder / f"{name}.pcapng", "--config", str(self.folder / f"{name}.toml"))
 
     def test_emulated_ranks_beside_a_kernel_go_packet_by_packet(self):
         """Where the configuration leaves it open: the plan's times do not hold for a tree."""

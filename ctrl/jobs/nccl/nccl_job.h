@@ -98,9 +98,7 @@ class NcclJob final : public NetIbObserver {
   TorchGroups::Setup groups_setup() const;
   std::vector<RankPartition> partitions() const;
   /// Nothing but the jobs on children says who is in these.
-  bool expects_children() const {
-    return job_.groups.empty() && !job_.join->has_store();
-  }
+  bool expects_children() const { return job_.groups.empty() && !job_.join->has_store(); }
   std::vector<RendezvousSettings::Rank> ranks() const;
   std::vector<IpAddress> addresses() const;
   /// A rank that is not played here.

@@ -17,7 +17,7 @@ import unittest
 
 UNDERSTUDY, ROCE_CHECK = (str(pathlib.Path(sys.argv.pop(1)).resolve()) for _ in range(2))
 CONFIGS = pathlib.Path(__file__).resolve().parents[3] / "configs"
-QUICKSTART = str(CONFIGS / "quickstart.toml")
+QUICKSTART = CONFIGS / "quickstart.toml"
 FULL = "No space left on device"
 
 
@@ -26,6 +26,15 @@ class OutputsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
+        self.config = self.changed("sizes", '["256KiB"]')
+
+    def changed(self, key, value):
+        """The quickstart's configuration with another value, in a folder of its own."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        config = pathlib.Path(folder.name) / "changed.toml"
+        config.write_text(re.sub(f"^{key} = .*$", f"{key} = {value}", QUICKSTART.read_text(), flags=re.M))
+        return str(config)
 
     def path(self, name):
         return str(self.folder / name)
@@ -34,14 +43,14 @@ class OutputsTest(unittest.TestCase):
         return subprocess.run(words, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=100)
 
     def simulate(self, *words):
-        return self.run_it(UNDERSTUDY, "simulate", QUICKSTART, *words)
+        return self.run_it(UNDERSTUDY, "simulate", self.config, *words)
 
     def test_a_full_disk_is_an_error(self):
         capture = self.path("out.pcapng")
         self.assertEqual(self.simulate("--capture", capture).returncode, 0)
-        asked = {("check", QUICKSTART): 1, ("capabilities",): 1, ("topo", str(CONFIGS / "oversubscribed.toml")): 1,
+        asked = {("check", self.config): 1, ("capabilities",): 1, ("topo", str(CONFIGS / "oversubscribed.toml")): 1,
                  ("schedule", "--json", str(CONFIGS / "collectives.toml")): 1,
-                 ("predict", str(CONFIGS / "predict.toml")): 1, ("simulate", QUICKSTART): 1, ("--help",): 1,
+                 ("predict", str(CONFIGS / "predict.toml")): 1, ("simulate", self.config): 1, ("--help",): 1,
                  ("roce-check", capture): 2, ("roce-check", "--json", capture): 2}
         for words, status in asked.items():
             words = (ROCE_CHECK, *words[1:]) if words[0] == "roce-check" else (UNDERSTUDY, *words)
@@ -122,16 +131,14 @@ class OutputsTest(unittest.TestCase):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_memory_that_is_not_there(self):
-        text = pathlib.Path(QUICKSTART).read_text()
-        large = self.folder / "large.toml"
-        large.write_text(re.sub(r"^sizes = .*$", 'sizes = ["64GiB"]', text, flags=re.M))
+        large = self.changed("sizes", '["64GiB"]')
         limited = ("prlimit", f"--as={3 << 30}", UNDERSTUDY)
-        done = self.run_it(*limited, "check", str(large))
+        done = self.run_it(*limited, "check", large)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("not for this machine: ", done.stdout)
-        done = self.run_it(*limited, "simulate", str(large))
+        done = self.run_it(*limited, "simulate", large)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertRegex(done.stderr, r"large\.toml:\d+: job\.payload: exact results of operations of 64 GiB need 64\.0 GiB")
+        self.assertRegex(done.stderr, r"changed\.toml:\d+: job\.payload: exact results of operations of 64 GiB need 64\.0 GiB")
 
     def test_ports_of_feeds(self):
         for port in ("99999", "65536", "0", "12x", "-1"):

@@ -42,20 +42,6 @@ class C10dRendezvous(TorchRanks):
             self.assertIn(line + "\n", output)
         self.assertNotIn("Traceback", output)
 
-    def test_node_0_has_both_stores(self):
-        emulated = self.emulated(0, "host=0")
-        real = self.torchrun(1)
-        said = self.until(emulated, f"learned 0 0 {UNIQUE_ID.hex()}\n")
-        self.assertIn("round 0: 4 nodes; node rank 0 is ", said)
-        self.of_node(self.finish(real), 0)
-        self.finish(emulated)
-
-    def test_both_stores_are_emulated(self):
-        emulated = self.emulated(2, "host=0")
-        output = self.finish(self.torchrun(0))
-        self.of_node(output, 2)
-        self.assertIn(f"id {self.given(emulated)}\n", output)
-
     def test_the_rendezvous_is_emulated_and_node_0_real(self):
         emulated = self.emulated(0, "host=1")
         self.of_node(self.finish(self.torchrun(0)), 0)
@@ -84,19 +70,20 @@ class C10dRendezvous(TorchRanks):
         emulated = self.emulated(node, f"host={host}", "rounds=2")
         output = self.finish(self.torchrun(int(host == node), "--max_restarts", "1"))
         said = self.finish(emulated)
+        self.of_node(output, node)
         self.assertEqual(output.count("done\n"), 2, output)
-        self.assertRegex(said, re.compile("round 0: 4 nodes.*restarted.*round 1: 4 nodes|"
-                                          "round 0: 4 nodes.*round 1: 4 nodes.*restarted", re.S))
+        self.assertRegex(said, re.compile("round 0: 4 nodes; node rank 0 is .*restarted.*round 1: 4 nodes|"
+                                          "round 0: 4 nodes; node rank 0 is .*round 1: 4 nodes.*restarted", re.S))
         return output, said
 
-    def test_workers_of_a_real_node_0_are_restarted(self):
+    def test_node_0_has_both_stores_and_its_workers_are_restarted(self):
         output, said = self.restarted(0, 0)
         for attempt in "01":
             identity = "9" + attempt + UNIQUE_ID.hex()[2:]
             self.assertIn(f"id {identity}\n", output)
             self.assertIn(f"learned 0 0 {identity}\n", said)
 
-    def test_workers_beside_an_emulated_node_0_are_restarted(self):
+    def test_both_stores_are_emulated_and_workers_are_restarted(self):
         output, said = self.restarted(0, 1)
         for gave in re.findall("gave 0 0 (.*)", said):
             self.assertIn(f"id {gave}\n", output)
@@ -112,9 +99,6 @@ class C10dRendezvous(TorchRanks):
 
     def test_another_number_of_processes(self):
         self.mistake("torchrun is to have --nproc-per-node 1", processes=2)
-
-    def test_another_number_of_nodes(self):
-        self.mistake("torchrun is to have --nnodes 4", nnodes=1)
 
     def test_another_identity(self):
         self.mistake("--rdzv-id is to be run_id", status=0, identity="other")

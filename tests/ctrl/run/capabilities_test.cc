@@ -197,6 +197,12 @@ const std::map<std::string_view, Example>& examples() {
          both_kinds(p);
          p.operation = kTree;
        }},
+      {"several communicators with reference nodes among kernels",
+       [](Parts& p) {
+         both_kinds(p);
+         p.ranks = "\"a\", \"b\", \"w0\", \"w1\"";
+         p.job = "join = { file = \"id\", communicators = 2 }\n";
+       }},
       {"kernels and reference nodes in one job with `join`",
        [](Parts& p) {
          both_kinds(p);

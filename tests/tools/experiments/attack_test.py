@@ -18,11 +18,12 @@ ROCE_CHECK = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path.insert(0, str(ROOT / "tools/lib"))
 import capture_edit  # noqa: E402
 
+CAPTURES = ("rping", "VLAN")  # one that was recorded and one that is simulated here
 RECORDING = ROOT / "tests/data/rxe/rxe_rping_3x1000.pcap"
 
 
 def attack(only, *words):
-    return subprocess.run([sys.executable, ATTACK, "--build", UNDERSTUDY.parents[1], "--only", only, *map(str, words)],
+    return subprocess.run([sys.executable, ATTACK, "--build", UNDERSTUDY.parents[1], "--only", only, "--captures", *CAPTURES, *map(str, words)],
                           capture_output=True, text=True, check=False)
 
 
