@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "collective_model/schedule/lane_kind.h"
 
@@ -21,24 +22,18 @@ uint32_t element_of(const Candidate& candidate) {
   return std::max(candidate.elements & (~candidate.elements + 1), 1u);
 }
 
-std::vector<uint32_t> common_roots(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
-  std::vector<uint32_t> both;
-  for (const uint32_t root : a) {
-    if (std::ranges::find(b, root) != b.end()) both.push_back(root);
-  }
-  return both;
-}
-
-/// What is of both; without bytes if nothing is.
+/// What is of both; without bytes if nothing is. Roots are in ascending order, and may be all ranks.
 Candidate intersection(const Candidate& a, const Candidate& b) {
-  Candidate both = a;
-  both.bytes = {};
+  Candidate both;
   if (a.collective != b.collective || a.algorithm != b.algorithm || a.protocol != b.protocol) {
     return both;
   }
-  both.roots = common_roots(a.roots, b.roots);
-  if (both.roots.empty() != a.roots.empty()) return both;
-  both.bytes = a.bytes.intersected(b.bytes);
+  both.collective = a.collective;
+  both.algorithm = a.algorithm;
+  both.protocol = a.protocol;
+  both.elements = a.elements;
+  std::ranges::set_intersection(a.roots, b.roots, std::back_inserter(both.roots));
+  if (both.roots.empty() == a.roots.empty()) both.bytes = a.bytes.intersected(b.bytes);
   return both;
 }
 

@@ -99,13 +99,19 @@ RealPart part_of(const JobConfig& job, const std::string& node, const JobReport&
   RealPart part{job.name, way_of(emulated, job), emulated.not_judged, {}};
   const bool by_period = job.period > Duration();
   const auto with_all = kinds_of(all, job, node), with_some = kinds_of(emulated, job, node);
+  const auto say = [&](uint64_t bytes, size_t of_all, size_t of_some) {
+    wrong.push_back("job \"" + job.name + "\" of " + size_text(bytes) + ": " +
+                    count_text(of_all, "iteration") + " with all nodes real, " +
+                    std::to_string(of_some) + " beside emulated ones");
+  };
+  for (const auto& [number, kind] : with_some) {
+    if (!with_all.contains(number)) say(kind.bytes, 0, kind.begins.size());
+  }
   for (const auto& [number, kind] : with_all) {
     const auto other = with_some.find(number);
     const size_t count = other == with_some.end() ? 0 : other->second.begins.size();
     if (count != kind.begins.size()) {
-      wrong.push_back("job \"" + job.name + "\" of " + size_text(kind.bytes) + ": " +
-                      count_text(kind.begins.size(), "iteration") + " with all nodes real, " +
-                      std::to_string(count) + " beside emulated ones");
+      say(kind.bytes, kind.begins.size(), count);
       continue;
     }
     part.rows.push_back({kind.bytes, job.iteration.whole, kind.mean(by_period),

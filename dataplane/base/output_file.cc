@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -122,6 +123,23 @@ Result<UniqueFd> open_file(const std::string& name, const Place& place) {
   return fd;
 }
 
+/// Error: why.
+Result<void> copy_over(const std::string& from, const std::string& to) {
+  const UniqueFd in(open(from.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd out(open(to.c_str(), O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC));
+  if (!in.valid() || !out.valid()) return fail(system_text());
+  std::array<uint8_t, 65536> piece;
+  for (;;) {
+    const ssize_t got = read(in.get(), piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail(system_text());
+    if (got == 0) break;
+    TRY(write_all(out.get(), {piece.data(), static_cast<size_t>(got)}));
+  }
+  if (fsync(out.get()) != 0) return fail(system_text());
+  return {};
+}
+
 mode_t mode_of(const Place& place) {
   if (place.is) return place.is->st_mode & 0777;
   const mode_t mask = umask(0);
@@ -160,7 +178,8 @@ Result<ReplacedFile> ReplacedFile::create(const std::string& path) {
     fd = UniqueFd(mkostemp(draft.data(), O_CLOEXEC));
     if (!fd.valid()) return fail(path + ": " + system_text());
     out.draft_ = draft;
-    if (fchmod(fd.get(), mode_of(place)) != 0) return fail(path + ": " + system_text());
+    // A file system without permissions of its own refuses, and has its own.
+    (void)fchmod(fd.get(), mode_of(place));
   } else {
     fd = TRY(open_in_place(path, place, kReaderPatience));
   }
@@ -171,7 +190,7 @@ Result<ReplacedFile> ReplacedFile::create(const std::string& path) {
 }
 
 ReplacedFile::~ReplacedFile() {
-  if (stream_ != nullptr && !draft_.empty()) unlink(draft_.c_str());
+  if (!draft_.empty()) unlink(draft_.c_str());
 }
 
 void ReplacedFile::write(std::string_view text) {
@@ -187,10 +206,15 @@ Result<void> ReplacedFile::commit() {
   if (!draft_.empty()) step([&] { return fsync(fileno(stream_.get())); });
   const int closed = std::fclose(stream_.release());
   step([&] { return closed; });
-  if (!draft_.empty()) step([&] { return std::rename(draft_.c_str(), place_.c_str()); });
+  if (draft_.empty())
+    return error_ == 0 ? Result<void>{} : fail(name_ + ": " + std::strerror(error_));
+  step([&] { return std::rename(draft_.c_str(), place_.c_str()); });
+  const std::string draft = std::exchange(draft_, {});
   if (error_ == 0) return {};
-  if (!draft_.empty()) unlink(draft_.c_str());
-  return fail(name_ + ": " + std::strerror(error_));
+  // What is mounted on a file, as containers do it, takes no other file's place.
+  const auto copied = error_ == EBUSY ? copy_over(draft, place_) : fail(std::strerror(error_));
+  unlink(draft.c_str());
+  return copied ? Result<void>{} : fail(name_ + ": " + copied.error().text);
 }
 
 Result<void> check_growing(const std::string& path) {

@@ -34,14 +34,20 @@ class ReplacedFile {
  public:
   /// Error: "PATH: why".
   static Result<ReplacedFile> create(const std::string& path);
-  ReplacedFile(ReplacedFile&&) = default;
+  ReplacedFile(ReplacedFile&& other) noexcept
+      : name_(std::move(other.name_)),
+        place_(std::move(other.place_)),
+        draft_(std::exchange(other.draft_, {})),
+        stream_(std::move(other.stream_)),
+        error_(other.error_) {}
   ReplacedFile& operator=(ReplacedFile&&) = delete;
   /// Without commit() what was there stays.
   ~ReplacedFile();
 
   /// An error is commit()'s to say.
   void write(std::string_view text);
-  /// On the disk, and then in its place. Once only. Error: "PATH: why"; what was there stays.
+  /// On the disk, and then in its place. Once only. Error: "PATH: why"; what was there stays. Only
+  /// what is mounted on a file is written over instead.
   Result<void> commit();
 
  private:

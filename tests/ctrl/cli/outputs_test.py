@@ -116,6 +116,21 @@ class OutputsTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(pipe + ": Broken pipe", done.stderr)
 
+    def test_a_file_that_is_mounted_is_written_over(self):
+        """As a container gets one: nothing can take its place."""
+        unshare = ("unshare", "--user", "--map-root-user", "--mount")
+        if subprocess.run((*unshare, "true"), capture_output=True, check=False).returncode != 0:
+            self.skipTest("it needs user namespaces")
+        outside, inside = self.folder / "outside", self.folder / "inside"
+        outside.write_text("a" * 1_000_000)
+        inside.touch()
+        done = self.run_it(*unshare, "sh", "-c", 'mount --bind "$1" "$2" && exec "$3" simulate "$4" --report "$2"', "sh",
+                           str(outside), str(inside), UNDERSTUDY, self.config)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(outside.read_text())["schema"], "understudy-report/1")
+        self.assertEqual(inside.read_text(), "")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["inside", "outside"])
+
     def test_what_cannot_be_written_is_said_before_the_run(self):
         missing = self.path("no/such")
         for option in ("--capture", "--report", "--junit", "--timeline"):

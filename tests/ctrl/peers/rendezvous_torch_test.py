@@ -72,8 +72,8 @@ class C10dRendezvous(TorchRanks):
         said = self.finish(emulated)
         self.of_node(output, node)
         self.assertEqual(output.count("done\n"), 2, output)
-        self.assertRegex(said, re.compile("round 0: 4 nodes; node rank 0 is .*restarted.*round 1: 4 nodes|"
-                                          "round 0: 4 nodes; node rank 0 is .*round 1: 4 nodes.*restarted", re.S))
+        self.assertRegex(said, re.compile(r"round 0: 4 nodes; node rank \d is .*restarted.*round 1: 4 nodes|"
+                                          r"round 0: 4 nodes; node rank \d is .*round 1: 4 nodes.*restarted", re.S))
         return output, said
 
     def test_node_0_has_both_stores_and_its_workers_are_restarted(self):

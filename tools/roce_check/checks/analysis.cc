@@ -76,7 +76,10 @@ class Follower {
       if (p.info().unreliable) {
         asks.unreliable(p);
       } else if (p.info().is_request()) {
+        const unsigned resets = asks.resets();
         asks.request(p);
+        if (asks.resets() != resets && r != f)
+          (take_there ? reverse : forward).other_way_is_reset();
       } else {
         answered.response(p);
       }

@@ -36,8 +36,20 @@ bool RequestStream::is_first_again(const PacketRecord& p) const {
   return !was.known || (was.opcode == p.opcode && was.bytes == p.payload_bytes && same_payload);
 }
 
+/// Queue pairs that gave up are reset and used again, with PSNs as at first (NCCL's port recovery).
+/// A requester that had to send some PSN again goes back no further than that, so what it sends with
+/// the connection's first one is a beginning.
+bool RequestStream::is_reset(const PacketRecord& p, int64_t psn) const {
+  if (psn != first_ || psn >= next_ || !p.info().start) return false;
+  if (context_.impaired && is_first_again(p)) return false;  // a copy of the network's
+  const bool sent_again = timeouts_ > 0 || (retry_ && retry_->cause == RetryCause::kTimeout);
+  return other_way_reset_ || (sent_again && retry_psn_ > first_);
+}
+
 void RequestStream::start(const PacketRecord& p) {
   started_ = true;
+  other_way_reset_ = false;
+  timeouts_ = rnr_naks_ = 0;
   broken_ = false;
   first_ = base_ = next_ = acked_ = cursor_ = p.psn.value();
   window_.clear();
@@ -76,8 +88,14 @@ void RequestStream::request(const PacketRecord& p) {
   findings_.examined(Rule::kUnanswered);
   if (!started_) start(p);
   int64_t psn = extended(p.psn);
-  if (is_new_connection(p, psn)) {
-    finish(broken_);
+  const bool reset = is_reset(p, psn);
+  if (reset || is_new_connection(p, psn)) {
+    if (reset) {
+      resets_ += other_way_reset_ ? 0 : 1;
+      findings_.note(Check::kOrder, name_ + " is reset and begins anew in frame " +
+                                        std::to_string(p.frame) + ", with its first PSN");
+    }
+    finish(broken_ || reset);
     context_.from_start = context_.complete;
     start(p);
     psn = next_;

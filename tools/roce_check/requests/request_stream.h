@@ -48,6 +48,11 @@ class RequestStream {
   /// The same of an unreliable connection.
   void unreliable(const PacketRecord& p);
   void response(const PacketRecord& p);
+  /// The requests that come with the first PSN from now on are of a connection that both ends have
+  /// set up anew on the same queue pairs, as the other direction has shown.
+  void other_way_is_reset() { other_way_reset_ = true; }
+  /// How often this direction has shown the same by itself.
+  unsigned resets() const { return resets_; }
   /// The capture is over. `excused`: the connection broke, or the capture was stopped in mid-run:
   /// what is unanswered then is no fault.
   void finish(bool excused);
@@ -104,6 +109,7 @@ class RequestStream {
   uint32_t span_of(const PacketRecord& p) const;
   bool is_new_connection(const PacketRecord& p, int64_t psn) const;
   bool is_first_again(const PacketRecord& p) const;
+  bool is_reset(const PacketRecord& p, int64_t psn) const;
   void start(const PacketRecord& p);
   bool extend_front(int64_t psn, Stamp stamp);
   void settle_early_answers(int64_t psn);
@@ -163,6 +169,8 @@ class RequestStream {
   std::vector<AcceptedMessage> messages_;
 
   bool started_ = false;
+  bool other_way_reset_ = false;
+  unsigned resets_ = 0;
   bool broken_ = false;
   Stamp broken_at_;
   int64_t first_ = 0;  ///< PSNs of the connection, continued beyond 24 bits
