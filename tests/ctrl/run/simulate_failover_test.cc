@@ -103,11 +103,16 @@ TEST(SimulateFailover, CostsAcknowledgementsWhileNothingFails) {
   EXPECT_FALSE(off.jobs[0].failover.has_value());
 }
 
-/// An outage of 1 s, and the device is used again: later operations take as long as the first one.
+/// An outage of 1 s, and the device is used again: later operations take as long as the first one. Its queue pairs begin anew.
 TEST(SimulateFailover, RecoveryBringsTheNicBack) {
   const std::string job = "iterations = 30\ninterval = \"500ms\"\n";
   Cut cut{.at = "600ms", .lasts = "1s", .recovery = true, .ranks = 2, .job = job};
-  const RunReport report = simulated(config_of(text_of(cut)));
+  const ScratchFile capture("pcapng");
+  const Config config = config_of(text_of(cut));
+  const RunReport report = simulated(config, capture.path());
+  const Analysis analysis = judged(capture.path(), &config);
+  expect_holds(analysis);
+  EXPECT_GT(analysis.findings.notes(Check::kOrder).size(), 0u);
   const FailoverReport& f = expect_survived(report);
   EXPECT_GT(f.failed, 0u);
   EXPECT_EQ(f.recovered, f.failed);
