@@ -12,6 +12,7 @@
 
 #include "ctrl/host_namespace/fd_channel.h"
 #include "ctrl/host_namespace/namespace_setup.h"
+#include "dataplane/base/privileges.h"
 #include "dataplane/base/try.h"
 
 namespace understudy {
@@ -120,6 +121,7 @@ void run_namespace_helper(int channel, const HostNamespaceSpec& spec) {
     send_fd_message(3, tap ? "" : tap.error().text, tap ? tap->get() : -1);
     if (!tap) _exit(1);
   }
+  keep_capabilities(kBindLowPorts);
   while (auto request = receive_fd_message(3)) {
     UniqueFd result;
     const std::string error = answer(request->text, result);

@@ -19,6 +19,7 @@
 #include "ctrl/run/run_sampler.h"
 #include "ctrl/run/start_report.h"
 #include "ctrl/shards/collect.h"
+#include "dataplane/base/privileges.h"
 #include "dataplane/base/try.h"
 #include "dataplane/runtime/live.h"
 
@@ -129,7 +130,10 @@ Result<void> LiveRun::open() {
   sampler_ = TRY(RunSampler::create(options_.series, *emulator_, pairs));
   for (const EventConfig& event : scenario_.changes) schedule(event);
   if (control_socket_ == nullptr && !drills_.any()) emulator_->expect_no_more();
-  return live_->start(started);
+  TRY(live_->start(started));
+  // Reports may go into folders of others. All else that asks for more is open.
+  if (const std::string why = keep_capabilities(kOverrideFileModes); !why.empty()) say(why);
+  return {};
 }
 
 Result<void> LiveRun::open_devices() {

@@ -10,6 +10,7 @@
 #include "ctrl/config/read/load.h"
 #include "ctrl/report/version.h"
 #include "dataplane/base/output_file.h"
+#include "dataplane/base/privileges.h"
 #include "tools/roce_check/between/two_ends.h"
 #include "tools/roce_check/checks/analysis.h"
 #include "tools/roce_check/output/plot.h"
@@ -48,6 +49,11 @@ void report(const Arguments& arguments, const std::vector<understudy::Analysis>&
 }
 
 int run(Arguments arguments) {
+  // A capture is somebody else's. As root, files of others are still to be read, and plots written.
+  if (const auto why = understudy::keep_capabilities(understudy::kOverrideFileModes);
+      !why.empty()) {
+    std::cerr << "roce-check: " << why << '\n';
+  }
   std::optional<understudy::Config> config;
   if (!arguments.config.empty()) {
     auto loaded = understudy::load_config(arguments.config);
