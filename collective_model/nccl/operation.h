@@ -138,6 +138,12 @@ constexpr bool is_pipeline(Collective collective) {
   return collective == Collective::kBroadcast || collective == Collective::kReduce;
 }
 
+/// Each rank hears of all others before it is done, and so is one operation ahead of them at most.
+constexpr bool needs_all_ranks(Collective collective) {
+  return !is_pipeline(collective) && collective != Collective::kSendRecv &&
+         collective != Collective::kGather && collective != Collective::kScatter;
+}
+
 /// One rank has what all get, or gets what all have.
 constexpr bool has_root(Collective collective) {
   return is_pipeline(collective) || collective == Collective::kGather ||

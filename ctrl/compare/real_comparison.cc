@@ -49,11 +49,11 @@ struct Kind {
   double mean(bool by_period) const {
     const auto count = static_cast<double>(begins.size());
     if (by_period || begins.size() < 2) return own / count;
-    // A root that sends only may be done at once, and be ahead of all others.
-    const bool ahead = begins.back() == begins.front();
-    const std::vector<Time>& marks = ahead ? ends : begins;
+    const std::vector<Time>& marks = ahead() ? ends : begins;
     return (marks.back() - marks.front()).microseconds() / (count - 1);
   }
+  /// A root that sends only may be done at once, and enters all of them.
+  bool ahead() const { return begins.size() > 1 && begins.back() == begins.front(); }
 };
 
 /// By size; of jobs whose iterations are operations of all sizes the one kind 0.
@@ -112,6 +112,12 @@ RealPart part_of(const JobConfig& job, const std::string& node, const JobReport&
     const size_t count = other == with_some.end() ? 0 : other->second.begins.size();
     if (count != kind.begins.size()) {
       say(kind.bytes, kind.begins.size(), count);
+      continue;
+    }
+    if (!by_period && kind.ahead() != other->second.ahead()) {
+      wrong.push_back("job \"" + job.name + "\" of " + size_text(kind.bytes) + ": " + node +
+                      " only sends and is ahead of all others, so its times say nothing of theirs; "
+                      "give the job another root");
       continue;
     }
     part.rows.push_back({kind.bytes, job.iteration.whole, kind.mean(by_period),

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "collective_model/nccl/chunking.h"
 #include "ctrl/compile/collective_shape.h"
 #include "ctrl/compile/rank_job.h"
 #include "ctrl/compile/ways/nic_ways.h"
@@ -145,6 +146,7 @@ class Builder {
     for (const JobOperation& operation : setup_->operations) {
       out.operations.push_back(setup_->shapes[operation.size].get());
     }
+    if (!needs_all_ranks(job_.collective)) out.in_flight = operations_in_flight();
     if (out.exact) TRY(keep_messages(schedules));
     if (carried_) {
       if (job_.join) add_other_trees(schedules);
@@ -219,6 +221,17 @@ class Builder {
     return {};
   }
 
+  /// Each rank may be a window of messages ahead of the next one, and an operation may be a single
+  /// message. Plans of them all are kept, so there are no more than memory has room for; a rank
+  /// that would go further is counted (CollectiveProgress::held_back).
+  size_t operations_in_flight() const {
+    constexpr size_t kMostParts = size_t{1} << 17;  // of plans: ranks in operations
+    const size_t ranks = communicator_.ranks(), fewest = setup_->job.in_flight;
+    const size_t most =
+        std::max(fewest, std::min(ranks * Chunking::kBufferSteps, kMostParts / ranks));
+    return std::min(most, std::max(fewest, setup_->operations.size()));
+  }
+
   /// How many messages of real ranks stay readable for emulated ones.
   Result<void> keep_messages(const std::vector<JobSchedule>& schedules) {
     constexpr uint64_t kMostKept = uint64_t{4} << 30;
@@ -232,8 +245,8 @@ class Builder {
       for (const JobSchedule& schedule : schedules) {
         most = std::max(most, uint64_t{kept_messages(communicator_, schedule.operation)});
       }
-      // What comes with the fourth operation after it nobody needs any more.
-      link.kept = static_cast<uint32_t>(std::min(most, all * CollectiveJob::kInFlight));
+      // What comes with the operation that is in_flight after it nobody needs any more.
+      link.kept = static_cast<uint32_t>(std::min(most, all * out.in_flight));
       kept += uint64_t{link.kept} * link.slot_bytes;
     }
     if (kept <= kMostKept) return {};

@@ -79,7 +79,7 @@ JobReport JobRunner::report_of_last(size_t index) const {
   JobReport report = job_report(config_, index, job.emulated->progress(), job.setup().operations,
                                 Verified::kNo, [&](size_t i) { return job.state->modelled[i]; });
   report.model = model_name(job.state->model);
-  report.not_judged = job.state->doubt;
+  report.not_judged = job.state->doubt_after(job.emulated->progress());
   report.standing = job.watch.standing();
   if (!config_.jobs[index].join) {
     report.algorithm = name_of(kAlgorithmNames, job.setup().algorithm);

@@ -12,7 +12,7 @@ namespace {
 /// All that the operations need.
 Result<void> make_plans(const CollectiveSetup& setup, const std::vector<PlanInput>& inputs,
                         CollectiveState& state) {
-  state.plans.resize(setup.shapes.size() * CollectiveJob::kInFlight);
+  state.plans.resize(setup.shapes.size() * setup.job.in_flight);
   for (size_t o = 0; o < setup.operations.size(); ++o) {
     std::unique_ptr<Plan>& plan = state.plans[CollectiveState::place(setup.job, o)];
     if (plan == nullptr) plan = TRY(make_plan(inputs[setup.operations[o].size]));
@@ -21,6 +21,15 @@ Result<void> make_plans(const CollectiveSetup& setup, const std::vector<PlanInpu
 }
 
 }  // namespace
+
+std::string JobState::doubt_after(const CollectiveProgress& progress) const {
+  const uint64_t times = progress.held_back;
+  if (!doubt.empty() || times == 0) return doubt;
+  return "emulated ranks were held back " + std::to_string(times) + " times: there is memory for " +
+         std::to_string(setup->job.in_flight) +
+         " operations at a time, and NCCL's ranks would be further ahead of each other, so "
+         "operations may take too long";
+}
 
 Result<std::unique_ptr<JobState>> begin_job(const Config& config, const JobConfig& job,
                                             std::shared_ptr<const CollectiveSetup> setup,

@@ -28,6 +28,8 @@ struct JobState {
   /// Of each operation's size.
   const std::vector<PlanInput>& inputs() const { return fitted.empty() ? setup->inputs : fitted; }
   std::string doubt;  ///< why these times, and the run's, are no better than an estimate, or empty
+  /// The same when the run is over.
+  std::string doubt_after(const CollectiveProgress& progress) const;
 };
 
 /// Of `job` that nobody has begun, whose plan `setup` is. `workload`: its group number `group` is

@@ -149,7 +149,7 @@ JobReport ReferenceJob::report() {
   JobReport report = job_report(config_, job_, emulated_->progress(), setup().operations,
                                 Verified::kNo, [&](size_t i) { return state_->modelled[i]; });
   report.model = model_name(state_->model);
-  report.not_judged = state_->doubt;
+  report.not_judged = state_->doubt_after(emulated_->progress());
   report.algorithm = name_of(kAlgorithmNames, setup().algorithm);
   report.protocol = name_of(kProtocolNames, setup().protocol);
   if (const InferenceReport* found = emulated_->found()) report.inferred = *found;

@@ -117,11 +117,11 @@ struct CollectiveShape {
 };
 
 struct CollectiveJob {
-  /// Operations that ranks may be in at a time: none enters one before all have done the fourth
-  /// before it.
-  static constexpr size_t kInFlight = 4;
   static constexpr uint32_t kEmulated = ~uint32_t{0};
 
+  /// Operations that ranks may be in at a time: none enters one before all have done the one that is
+  /// so many before it. Where each rank needs all others two would do.
+  size_t in_flight = 4;
   std::vector<uint32_t> real;        ///< ranks, ascending
   std::vector<uint32_t> real_index;  ///< by rank: its position in `real`, or kEmulated
   std::vector<CollectiveConnection> links;
@@ -175,7 +175,7 @@ struct CollectiveJob {
 /// What of a job changes while it runs, but for its progress. Does not move: shards hold pointers
 /// into it.
 struct CollectiveState {
-  /// Of an operation, and of those of the same shape after it: CollectiveJob::kInFlight by shape,
+  /// Of an operation, and of those of the same shape after it: CollectiveJob::in_flight by shape,
   /// null where none of them takes it.
   std::vector<std::unique_ptr<Plan>> plans;
   std::unique_ptr<InnerMessages> carrier;  ///< of inner links; null without any
@@ -185,8 +185,7 @@ struct CollectiveState {
   uint32_t group = 0;
 
   static size_t place(const CollectiveJob& job, size_t operation) {
-    return job.operations[operation]->number * CollectiveJob::kInFlight +
-           operation % CollectiveJob::kInFlight;
+    return job.operations[operation]->number * job.in_flight + operation % job.in_flight;
   }
 };
 
@@ -242,6 +241,7 @@ struct CollectiveProgress {
   std::atomic<int64_t> failed_at{0};    ///< the first one, in picoseconds; before `failed` is set
   std::atomic<uint64_t> violations{0};  ///< messages of the real node that the protocol forbids
   std::atomic<uint64_t> registered{0};  ///< credits of its that name registered user memory
+  std::atomic<uint64_t> held_back{0};   ///< entries that CollectiveJob::in_flight put off
   FailoverCounters failover;            ///< of NCCL's port failover, where it is on
   OddMessage odd;                       ///< the first one, written before `has_odd`
   std::atomic<bool> has_odd{false};

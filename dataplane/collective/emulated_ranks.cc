@@ -40,7 +40,7 @@ EmulatedRanks::EmulatedRanks(const CollectiveJob& job, CollectiveState& state,
   if (!job.scheduled) entries_.emplace(job);
   leaving_.reserve((job.links.size() + job.inner.size()) * kReserved);
   if (state.carrier != nullptr) state.carrier->listen(*this);
-  const size_t most = std::min(job.operations.size(), CollectiveJob::kInFlight);
+  const size_t most = std::min(job.operations.size(), job.in_flight);
   for (size_t i = 0; i < most; ++i) {
     flights_.emplace_back(job);
     if (job.exact) flights_.back().base.resize(links_.size());
@@ -117,7 +117,7 @@ void EmulatedRanks::may_enter(uint32_t operation, uint32_t rank, Time at) {
 
 /// Ranks may enter one operation more.
 void EmulatedRanks::begin(Time now) {
-  DEBUG_ASSERT_INVARIANT(begun_ < first_ + CollectiveJob::kInFlight);
+  DEBUG_ASSERT_INVARIANT(begun_ < first_ + job_.in_flight);
   const size_t operation = begun_++;
   const CollectiveShape& shape = *job_.operations[operation];
   Flight& f = flight(operation);
@@ -145,7 +145,11 @@ void EmulatedRanks::begin(Time now) {
 
 void EmulatedRanks::try_enter(Time now, uint32_t rank) {
   Rank& r = ranks_[rank];
-  if (r.operation >= begun_ || r.inside) return;
+  if (r.inside || r.operation >= job_.operations.size()) return;
+  if (r.operation >= begun_) {
+    ++progress_.held_back;
+    return;
+  }
   if (is_ahead(rank, r.operation)) credit_ahead(now, rank);
   const Flight& f = flight(r.operation);
   if (!f.entered || (job_.scheduled && r.entry.is_never())) return;

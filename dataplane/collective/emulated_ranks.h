@@ -147,10 +147,8 @@ class EmulatedRanks final : public Endpoint,
   // ExactValues::Reader
   const uint8_t* read(const ExactValues::Place& place, std::span<uint8_t> room) const override;
 
-  Flight& flight(size_t operation) { return flights_[operation % CollectiveJob::kInFlight]; }
-  const Flight& flight(size_t operation) const {
-    return flights_[operation % CollectiveJob::kInFlight];
-  }
+  Flight& flight(size_t operation) { return flights_[operation % job_.in_flight]; }
+  const Flight& flight(size_t operation) const { return flights_[operation % job_.in_flight]; }
   Plan& plan(size_t operation) { return *state_.plans[CollectiveState::place(job_, operation)]; }
   uint32_t plan_connection(size_t operation, uint32_t link) const {
     return job_.operations[operation]->uses[link].far;

@@ -16,8 +16,9 @@ ReferenceRanks::ReferenceRanks(const CollectiveJob& job, CollectiveState& state,
       progress_(progress),
       memory_(memory),
       links_(job.links.size()),
-      program_(*this, static_cast<uint32_t>(job.real.size()), CollectiveJob::kInFlight, job.inside),
-      flights_(std::min(job.operations.size(), CollectiveJob::kInFlight)),
+      program_(*this, static_cast<uint32_t>(job.real.size()), static_cast<uint32_t>(job.in_flight),
+               job.inside),
+      flights_(std::min(job.operations.size(), job.in_flight)),
       operation_(job.real.size()),
       entry_(job.real.size(), Time::never()) {
   ASSERT_INVARIANT(own.first < own.end && own.end <= job.real.size());
@@ -100,7 +101,7 @@ void ReferenceRanks::begin(size_t operation) {
 
 void ReferenceRanks::enter(Time now, uint32_t real) {
   const size_t operation = operation_[real];
-  if (operation >= first_ + CollectiveJob::kInFlight) {
+  if (operation >= first_ + job_.in_flight) {
     entry_[real] = now;
     return;
   }

@@ -166,10 +166,8 @@ class ReferenceRanks final : public Endpoint,
     return memory_.received[link] + links_[link].receiver.offset(number);
   }
 
-  Flight& flight(size_t operation) { return flights_[operation % CollectiveJob::kInFlight]; }
-  const Flight& flight(size_t operation) const {
-    return flights_[operation % CollectiveJob::kInFlight];
-  }
+  Flight& flight(size_t operation) { return flights_[operation % job_.in_flight]; }
+  const Flight& flight(size_t operation) const { return flights_[operation % job_.in_flight]; }
   const RankSchedule& schedule(size_t operation, uint32_t real) const {
     return *job_.operations[operation]->real[real];
   }

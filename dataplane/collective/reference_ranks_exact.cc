@@ -28,7 +28,7 @@ ReferenceRanks::SentRoom ReferenceRanks::sent_room(const CollectiveJob& job, uin
   }
   // Who hears of all others before it is done with an operation is at most one ahead of them.
   const bool ahead = is_pipeline(job.collective) || is_p2p(job.collective);
-  room.slots = std::max<uint64_t>(1, ahead ? all : most * CollectiveJob::kInFlight);
+  room.slots = std::max<uint64_t>(1, ahead ? all : most * job.in_flight);
   return room;
 }
 

@@ -64,7 +64,8 @@ InnerNeed inner_need(const Config& config, const JobConfig& job) {
       }
       use = nic_use(communicator, ranks, real);
     }
-    need.plan_holds = need.plan_holds && use.alone && !(use.inner > 0 && may_meet(config));
+    need.plan_holds = need.plan_holds && use.alone &&
+                      !(use.inner > 0 && (may_meet(config) || is_pipeline(operation.collective)));
     need.connections = std::max(need.connections, use.inner);
   }
   return need;

@@ -10,7 +10,9 @@ struct InnerNeed {
   /// The plan's times are those of packets: in each of its operations each NIC sends by one
   /// connection at most, and receives by one, where emulated ranks speak with each other, and
   /// behind NICs are neither links between switches nor [[traffic]], and no NIC has acknowledgements
-  /// behind data; or packets take no time on links.
+  /// behind data; or packets take no time on links. Of an operation with a root its first ranks are
+  /// done before the others have begun, and what the next one sends meets it on NICs: no plan knows
+  /// that.
   bool plan_holds = true;
   uint64_t connections = 0;  ///< between emulated ranks; of pairs of ranks an estimate
 };

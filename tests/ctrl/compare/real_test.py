@@ -71,6 +71,22 @@ class Real(unittest.TestCase):
             took = [next(row for row in rows if row["size"] == size) for rows in (plain, late)]
             self.assertGreater(took[1]["all_real_us"], took[0]["all_real_us"] + 49)
 
+    def chain(self, collective, root):
+        text = config(f'algorithm = "ring"\nroot = {root}\n', nodes=7, sizes=("64KiB",))
+        text = text.replace('"all_reduce"', f'"{collective}"').replace("iterations = 3\nwarmup = 1", "iterations = 40\nwarmup = 8")
+        return text.replace('inner = "packets"\n', "")
+
+    def test_ranks_of_a_chain_are_ahead_of_each_other(self):
+        """Eight operations and more are in progress at a time."""
+        for collective in ("broadcast", "reduce"):
+            with self.subTest(collective):
+                self.expect_within(self.chain(collective, 7), 0.1)
+
+    def test_a_root_that_nobody_holds_up_is_named(self):
+        done = self.ask(self.chain("broadcast", 0), "--quiet")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("gpu only sends and is ahead of all others", done.stderr)
+
     def test_acknowledgements_behind_data_in_both(self):
         head = '[[nic]]\nname = "n"\nacks = "behind_data"\n'
         found = self.expect_within(config(head=head, node='nic = "n"\n', real='real = true\nnic = "n"\n'), 0.1)

@@ -58,7 +58,10 @@ TEST(InnerWay, ThePlanHoldsWhereANicHasOneConnectionADirection) {
   EXPECT_FALSE(holds({.gpus = 2, .nics = 2}, all_reduce("ring", 4)));
   EXPECT_FALSE(holds({}, all_reduce("tree", 1)));
   EXPECT_FALSE(holds({.nodes = 3}, all_reduce("tree", 2)));
-  EXPECT_TRUE(holds({}, "collective = \"broadcast\"\n"));
+  // The next operation's credits meet this one's data.
+  EXPECT_FALSE(holds({}, "collective = \"broadcast\"\n"));
+  EXPECT_FALSE(holds({}, "collective = \"reduce\"\n"));
+  EXPECT_TRUE(holds({.nodes = 2}, "collective = \"broadcast\"\n"));
   EXPECT_TRUE(holds({}, "collective = \"send_recv\"\n"));
   EXPECT_FALSE(holds({}, "collective = \"send_recv\"\nchannels = 2\nsizes = [\"1MiB\"]\n"));
   EXPECT_FALSE(holds({}, "collective = \"all_gather\"\nalgorithm = \"pat\"\n"));
