@@ -41,7 +41,7 @@ Time own_entry(const CollectiveReport& c, size_t place) {
 /// Iterations of one kind, in order.
 struct Kind {
   uint64_t bytes = 0;
-  std::vector<Time> begins, ends;
+  std::vector<Time> begins;
   double own = 0;  ///< us, sum of own_time()
 
   /// From the real node's entry to its next one, if iterations follow each other as fast as they can;
@@ -49,10 +49,9 @@ struct Kind {
   double mean(bool by_period) const {
     const auto count = static_cast<double>(begins.size());
     if (by_period || begins.size() < 2) return own / count;
-    const std::vector<Time>& marks = ahead() ? ends : begins;
-    return (marks.back() - marks.front()).microseconds() / (count - 1);
+    return (begins.back() - begins.front()).microseconds() / (count - 1);
   }
-  /// A root that sends only may be done at once, and enters all of them.
+  /// A rank that sends only may be done at once, and enter all of them.
   bool ahead() const { return begins.size() > 1 && begins.back() == begins.front(); }
 };
 
@@ -67,7 +66,6 @@ std::map<uint32_t, Kind> kinds_of(const JobReport& report, const JobConfig& job,
     kind.own += own_time(c, place).microseconds();
     if (job.iteration.whole && c.size_index != 0) continue;
     kind.begins.push_back(own_entry(c, place));
-    kind.ends.push_back(c.end());
     kind.bytes = job.iteration.whole
                      ? std::accumulate(job.sizes.begin(), job.sizes.end(), uint64_t{0})
                      : c.bytes;
@@ -114,7 +112,7 @@ RealPart part_of(const JobConfig& job, const std::string& node, const JobReport&
       say(kind.bytes, kind.begins.size(), count);
       continue;
     }
-    if (!by_period && kind.ahead() != other->second.ahead()) {
+    if (!by_period && (kind.ahead() || other->second.ahead())) {
       wrong.push_back("job \"" + job.name + "\" of " + size_text(kind.bytes) + ": " + node +
                       " only sends and is ahead of all others, so its times say nothing of theirs; "
                       "give the job another root");

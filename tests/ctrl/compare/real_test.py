@@ -78,13 +78,13 @@ class Real(unittest.TestCase):
 
     def test_ranks_of_a_chain_are_ahead_of_each_other(self):
         """Eight operations and more are in progress at a time."""
-        for collective in ("broadcast", "reduce"):
+        for collective, root in (("broadcast", 7), ("reduce", 6)):  # the real rank comes second
             with self.subTest(collective):
-                self.expect_within(self.chain(collective, 7), 0.1)
+                self.expect_within(self.chain(collective, root), 0.15)  # credits, as above
 
-    def test_a_root_that_nobody_holds_up_is_named(self):
-        done = self.ask(self.chain("broadcast", 0), "--quiet")
-        self.assertEqual(done.returncode, 1, done.stdout)
+    def test_a_rank_that_nobody_holds_up_is_named(self):
+        done = self.ask(self.chain("broadcast", 0).replace("iterations = 40\nwarmup = 8", "iterations = 4\nwarmup = 0"), "--quiet")
+        self.assertEqual(done.returncode, 2, done.stdout)
         self.assertIn("gpu only sends and is ahead of all others", done.stderr)
 
     def test_acknowledgements_behind_data_in_both(self):
