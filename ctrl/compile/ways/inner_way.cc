@@ -76,6 +76,8 @@ bool may_go_by_packets(const Config& config, const JobConfig& job) {
 }
 
 bool goes_by_packets(const Config& config, const JobConfig& job) {
+  // A feed tells a chain's first ranks of an operation when they should have been in it for long.
+  if (job.operations == OperationsMode::kFed && is_pipeline(job.collective)) return false;
   return !job.inner && may_go_by_packets(config, job) && !inner_need(config, job).plan_holds;
 }
 

@@ -128,6 +128,9 @@ TEST(InnerWay, RunTakesPacketsWhereThePlanDoesNotHold) {
   EXPECT_EQ(way_of(text_of({}, all_reduce("ring", 2) + join + "operations = \"fed\"\n")),
             kByPackets);
   EXPECT_EQ(way_of(text_of({}, all_reduce("ring", 2)), RunClock::kVirtual), kByPackets);
+  const std::string broadcast = "collective = \"broadcast\"\n";
+  EXPECT_EQ(way_of(text_of({}, broadcast)), kByPackets);
+  EXPECT_EQ(way_of(text_of({}, broadcast + join + "operations = \"fed\"\n")), kDoubtful);
 }
 
 TEST(InnerWay, TimesAreDoubtfulWherePacketsCannotBe) {
