@@ -7,6 +7,7 @@
 #include "ctrl/compile/events.h"
 #include "ctrl/compile/failover_check.h"
 #include "ctrl/compile/job_workload.h"
+#include "ctrl/compile/kernel_files.h"
 #include "ctrl/compile/real_time.h"
 #include "ctrl/compile/ways/inner_way.h"
 #include "ctrl/config/kernel_nodes.h"
@@ -30,6 +31,9 @@ Result<void> check(const Asked& asked, RunClock clock) {
   const Config& config = asked.config;
   if (const std::string why = why_not(asked, clock); !why.empty()) return fail(why);
   if (const std::string why = kernel_without_port(config); !why.empty()) return fail(why);
+  if (clock == RunClock::kVirtual) {
+    if (const std::string why = missing_kernel_file(config); !why.empty()) return fail(why);
+  }
   return {};
 }
 

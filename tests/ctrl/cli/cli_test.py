@@ -613,7 +613,19 @@ flows = 40
     def test_examples_are_good(self):
         for path in sorted(QUICKSTART.parent.rglob("*.toml")):
             done = self.run_it("check", path)
+            share = re.search(r'^real = .*program = "./([\w]+).*share = "([^"]*)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+            if share and not (path.parent / share[2] / share[1]).exists():  # the build is elsewhere, or of less
+                self.expect_bad(done, f"{path.name}:16: node.real.")
+                continue
             self.assertEqual((done.returncode, done.stderr), (0, ""), path)
+
+    def test_a_kernels_share_counts_from_the_configuration(self):
+        path = self.folder / "kernel_node.toml"
+        shutil.copy(QUICKSTART.with_name("kernel_node.toml"), path)
+        for command in ("check", "simulate"):
+            with self.subTest(command):
+                self.expect_bad(self.run_it(command, path), "kernel_node.toml:16: node.real.share: found \"../build/plain",
+                                "there is no such folder (it counts from the configuration's folder)")
 
     def test_bad_configurations(self):
         self.assertEqual(self.run_it("check", self.config()).returncode, 0)

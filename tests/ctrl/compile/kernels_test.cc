@@ -2,10 +2,13 @@
 // goes with them.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "ctrl/compile/capabilities.h"
+#include "ctrl/compile/scenario.h"
 #include "ctrl/config/kernel_nodes.h"
 #include "ctrl/config/read/load.h"
 
@@ -67,6 +70,43 @@ TEST(Kernels, AShareIsBesideTheFileThatNamesIt) {
   ASSERT_TRUE(config);
   EXPECT_EQ(config->nodes[0].kernel->share, "/some/where/bin");
   EXPECT_EQ(config->nodes[0].kernel->memory, uint64_t{256} << 20);
+}
+
+/// Why simulate refuses a configuration in `folder` with such a kernel.
+std::string compile_error(const std::string& folder, const std::string& real) {
+  const ConfigResult config = load_config_text(with(real), folder + "/k.toml");
+  EXPECT_TRUE(config) << describe(config.error());
+  if (!config) return "";
+  const auto scenario = compile_scenario({*config}, RunClock::kVirtual);
+  return scenario ? "" : scenario.error().text;
+}
+
+TEST(Kernels, TheirFilesAreThereBeforeTheRun) {
+  namespace fs = std::filesystem;
+  const std::string folder = testing::TempDir() + "kernel_files";
+  fs::create_directories(folder + "/bin");
+  std::ofstream(folder + "/bin/made") << "x";
+  const auto real = [](const std::string& program, const std::string& share) {
+    return "real = { kind = \"kernel\", program = \"" + program + "\", share = \"" + share + "\" }";
+  };
+  const std::string at = folder + "/k.toml:13: node.real.";
+  EXPECT_EQ(compile_error(folder, real("x", "bin")), "");
+  EXPECT_EQ(compile_error(folder, real("./made --fast", "bin")), "");
+  EXPECT_EQ(compile_error(folder, real("./made", folder + "/bin")), "");
+  EXPECT_EQ(compile_error(folder, real("./made", "../bin")),
+            at + "share: found \"../bin\": there is no such folder (it counts from the "
+                 "configuration's folder)");
+  EXPECT_EQ(compile_error(folder, real("./made", "/no/such")),
+            at + "share: found \"/no/such\": there is no such folder");
+  EXPECT_EQ(compile_error(folder, real("x", "bin/made")),
+            at + "share: found \"bin/made\": this is no folder (it counts from the "
+                 "configuration's folder)");
+  EXPECT_EQ(compile_error(folder, real("./mode --fast", "bin")),
+            at + "program: found \"./mode\": there is no such file in its share, \"bin\", where it "
+                 "starts");
+  EXPECT_EQ(compile_error(folder, real("./$PROGRAM", "bin")), "") << "a shell's matter";
+  EXPECT_EQ(compile_error(folder, R"(real = { kind = "kernel", program = "./x" })"), "");
+  fs::remove_all(folder);
 }
 
 TEST(Kernels, WhatIsWrongWithThemIsNamed) {

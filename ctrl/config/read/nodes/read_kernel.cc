@@ -20,12 +20,15 @@ KernelConfig read_kernel(const TomlNode& toml, ReadContext& context) {
   table.require("program", "what the node runs, as a shell takes it");
   if (const auto program = table.text("program")) {
     kernel.program = program->value;
+    kernel.program_line = program->line;
     if (trimmed(kernel.program).empty()) {
       table.error(program->line, "program", quoted(program->value), "expected a command");
     }
   }
   if (const auto share = table.text("share")) {
     kernel.share = beside(context.errors.file(), share->value);
+    kernel.share_said = share->value;
+    kernel.share_line = share->line;
   }
   if (const auto memory = table.size("memory")) {
     kernel.memory = memory->value;
