@@ -51,6 +51,8 @@ void add_strict(CLI::App& command, bool& strict);
 /// With `strict` says on stderr how many doubts there are; kExitNotFaithful if there are some and all else
 /// went well, else `status`.
 int strict_status(const std::vector<ValidityLine>& lines, bool strict, int status);
+/// --seed, with the range and the words of the configuration's key.
+void add_seed(CLI::App& command, std::optional<uint64_t>& seed, const char* what);
 void add_run_arguments(CLI::App& command, RunArguments& arguments);
 
 /// What a run writes over time.

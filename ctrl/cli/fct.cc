@@ -196,7 +196,7 @@ void add_fct(CLI::App& app, int& status) {
                    "So many runs at once; they give the same result")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command->add_option("--seed", arguments->seed, "The first seed; default: the configuration's");
+  add_seed(*command, arguments->seed, "The first seed; default: the configuration's");
   command
       ->add_option("--fidelity", arguments->fidelity,
                    "Overrides fabric.fidelity: \"packet\", or \"flow\" for max-min fair rates")

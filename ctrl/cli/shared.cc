@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "ctrl/cli/commands.h"
+#include "ctrl/config/config_limits.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/read/load.h"
 #include "ctrl/network/shared_network.h"
@@ -41,6 +42,15 @@ int strict_status(const std::vector<ValidityLine>& lines, bool strict, int statu
   return status == kExitOk && !text.empty() ? kExitNotFaithful : status;
 }
 
+void add_seed(CLI::App& command, std::optional<uint64_t>& seed, const char* what) {
+  const auto in_range = [](const std::string& text) -> std::string {
+    int64_t value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value >= 0 && value <= kLargestSeed) return "";
+    return "found " + text + ": expected an integer from 0 to " + std::to_string(kLargestSeed);
+  };
+  command.add_option("--seed", seed, what)->check(CLI::Validator(in_range, "", "seed"));
+}
+
 void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_option("config", arguments.config, "Configuration (TOML)")->required();
   command.add_option("--capture", arguments.capture, "Write every frame to this pcapng file");
@@ -50,7 +60,7 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
       "Write what happened when to this file (JSON), for Perfetto or Chrome's tracing");
   command.add_option("--junit", arguments.junit,
                      "Write JUnit's XML to this file: a test case for each [[drill]], and the run");
-  command.add_option("--seed", arguments.seed, "Overrides the configuration's seed");
+  add_seed(command, arguments.seed, "Overrides the configuration's seed");
   command
       .add_option("--fidelity", arguments.fidelity,
                   "Overrides fabric.fidelity: \"packet\", or \"flow\" for max-min fair rates")
