@@ -7,6 +7,7 @@
 #include <toml.hpp>
 
 #include "ctrl/config/toml/toml_guard.h"
+#include "ctrl/config/toml/toml_hint.h"
 
 namespace understudy {
 namespace {
@@ -105,6 +106,9 @@ TomlNode convert(const toml::value& value, Lines& lines) {
   return node;
 }
 
+/// Messages have no line of the file below them to which "here" would point.
+bool says_something(const std::string& remark) { return !remark.empty() && remark != "here"; }
+
 #if TOML11_VERSION_MAJOR >= 4
 /// A title has the form "toml::function: text", a place a remark.
 TomlSyntaxError error_of(const toml::exception& e) {
@@ -116,7 +120,7 @@ TomlSyntaxError error_of(const toml::exception& e) {
   if (first.locations().empty()) return error;
   const auto& [where, remark] = first.locations().front();
   error.line = line_of(where);
-  if (!remark.empty()) error.text += " (" + remark + ")";
+  if (says_something(remark)) error.text += " (" + remark + ")";
   return error;
 }
 #else
@@ -124,6 +128,8 @@ TomlSyntaxError error_of(const toml::exception& e) {
 /// marker "^--- remark"; text and remark are what a user needs.
 std::string shorten(const std::string& what) {
   std::string text = what.substr(0, what.find('\n'));
+  constexpr std::string_view kError = "[error] ";
+  if (text.starts_with(kError)) text.erase(0, kError.size());
   const size_t function = text.find("toml::");
   if (function != std::string::npos) {
     const size_t colon = text.find(": ", function);
@@ -133,7 +139,8 @@ std::string shorten(const std::string& what) {
   const size_t marker = what.find(kMarker);
   if (marker != std::string::npos) {
     const size_t begin = marker + kMarker.size();
-    text += " (" + what.substr(begin, what.find('\n', begin) - begin) + ")";
+    const std::string remark = what.substr(begin, what.find('\n', begin) - begin);
+    if (says_something(remark)) text += " (" + remark + ")";
   }
   return text;
 }
@@ -151,7 +158,10 @@ tl::expected<TomlNode, TomlSyntaxError> parse_toml(const std::string& text) {
     Lines lines;
     return convert(parse(text), lines);
   } catch (const toml::exception& e) {
-    return tl::unexpected(error_of(e));
+    TomlSyntaxError error = error_of(e);
+    const std::string hint = syntax_hint(text, error.line);
+    if (!hint.empty()) error.text += ": " + hint;
+    return tl::unexpected(std::move(error));
   } catch (const std::exception& e) {
     return tl::unexpected(TomlSyntaxError{0, e.what()});
   }

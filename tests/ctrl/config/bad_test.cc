@@ -30,6 +30,50 @@ TEST(ConfigBad, AllErrorsAtOnceInOrderOfLines) {
             "10 service.node\n11 service.port\n12 job.collective\n12 job.ranks\n12 job.sizes\n");
 }
 
+TEST(ConfigBad, ASyntaxErrorSaysWhatToDoIfItIsACommonOne) {
+  const struct {
+    const char* line;
+    const char* words;  ///< at the end; empty: no hint
+  } cases[] = {
+      {"name = allreduce", ": a text stands in quotes, as in name = \"allreduce\""},
+      {"name = all reduce # all", ": a text stands in quotes, as in name = \"all reduce\""},
+      {"rate = 100Gbit/s", ": a text stands in quotes, as in rate = \"100Gbit/s\""},
+      {"at = -1ms", ": a text stands in quotes, as in at = \"-1ms\""},
+      {"wait = 10 ms", ": a text stands in quotes, as in wait = \"10 ms\""},
+      {"link = { rate = 1Gbit/s, latency = \"1us\" }",
+       ": a text stands in quotes, as in rate = \"1Gbit/s\""},
+      {"link = { rate = \"1Gbit/s\", latency = 1us }",
+       ": a text stands in quotes, as in latency = \"1us\""},
+      {"ranks = [gpu, \"w*\"]", ": a text stands in quotes, as in \"gpu\""},
+      {"ranks = [\"gpu\", w]", ": a text stands in quotes, as in \"w\""},
+      {"real = True", ": true and false are written in small letters"},
+      {"name = \"allreduce", ": the text that begins with \"allreduce has no closing \""},
+      {"name = 'allreduce", ": the text that begins with 'allreduce has no closing '"},
+      {"ranks = [\"gpu\", \"w*]", ": the text that begins with \"w*] has no closing \""},
+      {"name = \"a\\\"", ": the text that begins with \"a\\\" has no closing \""},
+      {"x = 1 2", ""},
+      {"x = 05", ""},
+      {"x = [1, 2", ""},
+      {"a b = 1", ""},
+      {"[[node]", ""},
+      {"x = \"\"\"abc", ""},
+      {"x = { y = 1e3, z = 0x1f, t = 2020-01-01, u = -inf, v = true, w = }", ""},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.line);
+    const ConfigResult result = load_config_text(std::string("format = 1\n") + c.line + "\n", "f");
+    ASSERT_FALSE(result);
+    const std::string text = result.error()[0].text();
+    EXPECT_EQ(text.find("[error]"), std::string::npos) << text;
+    EXPECT_EQ(text.find("(here)"), std::string::npos) << text;
+    EXPECT_TRUE(text.ends_with(c.words)) << text;
+    if (*c.words == '\0') {
+      EXPECT_EQ(text.find("quotes"), std::string::npos) << text;
+      EXPECT_EQ(text.find("closing"), std::string::npos) << text;
+    }
+  }
+}
+
 TEST(ConfigBad, SyntaxErrorStandsAlone) {
   const struct {
     const char* text;
