@@ -65,6 +65,9 @@ tl::unexpected<Error> wrong(const Quantity& q, const std::string& why) {
 
 /// The exact value in the quantity's smallest step, or what is wrong with the text.
 Result<uint64_t> parse_quantity(std::string_view text, const Quantity& q) {
+  if (text.size() > 1 && text[0] == '-' && (is_digit(text[1]) || text[1] == '.')) {
+    return wrong(q, "it must not be negative");
+  }
   constexpr size_t kMostDigits = 25;  // 10^25 * the largest factor (10^12) fits 128 bits
   unsigned __int128 digits = 0;
   unsigned __int128 scale = 1;
@@ -117,6 +120,13 @@ Result<Duration> parse_duration(std::string_view text) {
   const Result<uint64_t> ps = parse_quantity(text, kDuration);
   if (!ps) return tl::unexpected(ps.error());
   return Duration::ps(static_cast<int64_t>(*ps));
+}
+
+std::string exact_text(Duration duration) {
+  const auto ps = static_cast<uint64_t>(duration.ps());
+  const Unit* unit = std::end(kTimeUnits) - 1;
+  while (ps % unit->factor != 0) --unit;
+  return std::to_string(ps / unit->factor) + std::string(unit->name);
 }
 
 Result<uint64_t> parse_size(std::string_view text) { return parse_quantity(text, kSize); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "dataplane/base/result.h"
@@ -19,6 +20,9 @@ Result<Rate> parse_memory_rate(std::string_view text);
 
 /// A number and one of ps, ns, us, ms, s; never negative.
 Result<Duration> parse_duration(std::string_view text);
+
+/// What parse_duration() reads as `duration`, which is not negative: "2s", "1500us".
+std::string exact_text(Duration duration);
 
 /// A number of bytes and one of B, KB, MB, GB (decimal), KiB, MiB, GiB (binary).
 Result<uint64_t> parse_size(std::string_view text);

@@ -1,5 +1,5 @@
 // format, seed, [fidelity], [fabric] and [limits].
-#include <limits>
+#include <algorithm>
 
 #include "ctrl/config/read/sections.h"
 
@@ -30,10 +30,12 @@ void read_fabric(const TomlNode& node, ReadContext& context) {
   FabricConfig& fabric = context.config.fabric;
   table.choice("fidelity", {{"packet", FabricFidelity::kPacket}, {"flow", FabricFidelity::kFlow}},
                fabric.fidelity);
-  if (const auto mtu = table.integer("mtu", 256, 4096)) {
-    fabric.mtu = static_cast<uint32_t>(mtu->value);
-    if ((fabric.mtu & (fabric.mtu - 1)) != 0) {
-      table.error(mtu->line, "mtu", std::to_string(fabric.mtu),
+  if (const TomlNode* mtu = table.any("mtu")) {
+    constexpr int64_t kMtus[] = {256, 512, 1024, 2048, 4096};
+    if (mtu->kind == TomlNode::Kind::kInteger && std::ranges::count(kMtus, mtu->integer) != 0) {
+      fabric.mtu = static_cast<uint32_t>(mtu->integer);
+    } else {
+      table.error(mtu->line, "mtu", mtu->describe(),
                   "expected a path MTU of 256, 512, 1024, 2048 or 4096");
     }
   }
@@ -91,16 +93,16 @@ void read_limits(const TomlNode& node, ReadContext& context) {
 }  // namespace
 
 void read_format(TableReader& root) {
-  if (root.require("format", "this version reads format = 1")) {
-    root.integer("format", 1, 1);
-  } else {
-    root.any("format");
-  }
+  constexpr const char* kAllowed = "this version reads format = 1";
+  root.require("format", kAllowed);
+  const TomlNode* format = root.any("format");
+  if (format == nullptr) return;
+  if (format->kind == TomlNode::Kind::kInteger && format->integer == 1) return;
+  root.error(format->line, "format", format->describe(), kAllowed);
 }
 
 void read_settings(TableReader& root, ReadContext& context) {
   read_format(root);
-  constexpr int64_t kLargestSeed = std::numeric_limits<int64_t>::max() - 1;
   if (const auto seed = root.integer("seed", 0, kLargestSeed)) {
     context.config.seed = static_cast<uint64_t>(seed->value);
   }

@@ -6,7 +6,7 @@ namespace {
 
 const BadCase kCases[] = {
     // Format and settings.
-    {"", "format = 1", "format = 2#!", "format", {"found 2", "integer from 1 to 1"}},
+    {"", "format = 1", "format = 2#!", "format", {"found 2: this version reads format = 1"}},
     {"", "format = 1", "format = \"1\"#!", "format", {"found \"1\""}},
     {"", "format = 1", "#!", "format", {"missing", "format = 1"}},
     {"", "seed = 7", "seed = -1#!", "seed", {"found -1"}},
@@ -21,7 +21,12 @@ const BadCase kCases[] = {
      "fidelity.idle",
      {"did you mean \"sleep\"", "one of spin, sleep"}},
     {"", "mtu = 1024", "mtu = 1500#!", "fabric.mtu", {"1500", "256, 512, 1024, 2048 or 4096"}},
-    {"", "mtu = 1024", "mtu = 8192#!", "fabric.mtu", {"from 256 to 4096"}},
+    {"",
+     "mtu = 1024",
+     "mtu = 8192#!",
+     "fabric.mtu",
+     {"found 8192", "256, 512, 1024, 2048 or 4096"}},
+    {"", "mtu = 1024", "mtu = \"1024\"#!", "fabric.mtu", {"256, 512, 1024, 2048 or 4096"}},
     {"", "\"cut-through\"", "\"store-and-foward\"#!", "fabric.switching", {"did you mean"}},
     {"", "[\"icmp\"]", "[\"tcp\"]#!", "fabric.through", {"found \"tcp\"", "icmp"}},
     {"", "[\"icmp\"]", "\"icmp\"#!", "fabric.through", {"expected an array"}},

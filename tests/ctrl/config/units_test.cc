@@ -39,6 +39,20 @@ TEST(UnitsText, SizesAreExact) {
   EXPECT_EQ(*parse_size("2GB"), 2'000'000'000u);
 }
 
+TEST(UnitsText, DurationsAreWrittenExactly) {
+  for (const char* text : {"0s", "2s", "12s", "150ms", "1500us", "1001ns", "7ps", "86400s"}) {
+    EXPECT_EQ(exact_text(*parse_duration(text)), text);
+  }
+}
+
+TEST(UnitsText, NegativeOnesAreNamedAsSuch) {
+  for (const char* text : {"-1ms", "-1 s", "-.5s"}) {
+    EXPECT_NE(parse_duration(text).error().text.find("it must not be negative"), std::string::npos);
+  }
+  EXPECT_NE(parse_size("-1MiB").error().text.find("it must not be negative"), std::string::npos);
+  EXPECT_NE(parse_size("-MiB").error().text.find("there is no number"), std::string::npos);
+}
+
 struct BadUnit {
   const char* text;
   const char* words;
@@ -61,7 +75,7 @@ TEST(UnitsText, WrongRates) {
                                      {"100us", "unknown unit \"us\""},
                                      {"Gbit/s", "no number"},
                                      {"", "no number"},
-                                     {"-1Gbit/s", "no number"},
+                                     {"-1Gbit/s", "it must not be negative"},
                                      {".5Gbit/s", "no number"},
                                      {"5.Gbit/s", "no number"},
                                      {"1.2.3Gbit/s", "unknown unit \".3Gbit/s\""},
