@@ -340,8 +340,8 @@ class JobReader {
   void check_ranks(unsigned nic_line) {
     const auto& nodes = context_.config.nodes;
     // A configuration without real nodes, and other operations, are there to be looked at.
-    const bool any_real =
-        std::any_of(nodes.begin(), nodes.end(), [](const NodeConfig& node) { return node.real; });
+    const auto known = std::ranges::find_if(nodes, &NodeConfig::real);
+    const bool any_real = known != nodes.end();
     std::vector<size_t> real;
     bool nics_reported = false;
     for (size_t i = 0; i < job_.ranks.size(); ++i) {
@@ -353,7 +353,8 @@ class JobReader {
     if (!any_real || !is_plain_ring(context_.config, job_)) return;
     if (real.empty()) {
       table_.error(rank_lines_.front(), "ranks", "no real node",
-                   "a job needs one rank on a node with real = true");
+                   "the configuration has one, \"" + known->name + "\": add it to ranks, or take " +
+                       (known->kernel ? "its key real" : "real = true") + " from it");
     } else if (!nics_reported && context_.ports_complete) {
       for (const size_t rank : real) check_port(rank);
     }
