@@ -42,24 +42,24 @@ std::string why_not(const Scenario& scenario, const EventConfig& event) {
   const Config& config = scenario.config;
   const Graph* graph = scenario.topology == nullptr ? nullptr : &scenario.topology->graph;
   const auto refused = [&](const char* key, const std::string& found, std::string allowed) {
-    return ConfigError{config.path, event.line, key, found, std::move(allowed)}.text();
+    const std::string table = event.drill ? "drill.event." : "event.";
+    return ConfigError{config.path, event.line, table + key, found, std::move(allowed)}.text();
   };
   if (event.is_of_node() && config.nodes[event.node].real) {
-    return refused("event.node", "\"" + config.nodes[event.node].name + "\"",
+    return refused("node", "\"" + config.nodes[event.node].name + "\"",
                    "a real node keeps its own time: only emulated ones can be paused");
   }
   if (event.link && graph == nullptr) {
-    return refused("event.link", "\"" + text_of(*event.link) + "\"",
+    return refused("link", "\"" + text_of(*event.link) + "\"",
                    "there is no network of switches: expected the name of a node");
   }
   if (event.link && links_called(*graph, *event.link).empty()) {
-    return refused("event.link", "\"" + text_of(*event.link) + "\"",
-                   why_no_link(*graph, *event.link));
+    return refused("link", "\"" + text_of(*event.link) + "\"", why_no_link(*graph, *event.link));
   }
   if (graph == nullptr && !event.is_of_nodes_links() && !event.is_of_traffic()) {
-    return refused(event.of_switch ? "event.switch"
-                   : event.nic     ? "event.nic"
-                                   : "event.action",
+    return refused(event.of_switch ? "switch"
+                   : event.nic     ? "nic"
+                                   : "action",
                    event.of_switch ? "\"" + *event.of_switch + "\""
                    : event.nic     ? std::to_string(*event.nic)
                                    : "\"storm\"",
@@ -68,21 +68,21 @@ std::string why_not(const Scenario& scenario, const EventConfig& event) {
   if (event.of_switch) {
     const VertexId found = graph->find(*event.of_switch);
     if (found == kNoVertex || graph->vertices()[found].kind != VertexKind::kSwitch) {
-      return refused("event.switch", "\"" + *event.of_switch + "\"",
+      return refused("switch", "\"" + *event.of_switch + "\"",
                      "no switch is called so" + suggest_vertex(*graph, *event.of_switch));
     }
   }
   if (event.is_storm()) {
     if (const std::string why = why_no_storm(scenario, event); !why.empty()) {
-      return refused("event.action", "\"storm\"", why);
+      return refused("action", "\"storm\"", why);
     }
   }
   if (event.rate && event.rate->is_unlimited() && graph != nullptr) {
-    return refused("event.rate", "\"unlimited\"", "every link of a network has a rate");
+    return refused("rate", "\"unlimited\"", "every link of a network has a rate");
   }
   const bool packets = scenario.real_side || config.fabric.fidelity == FabricFidelity::kPacket;
   if (event.loss && !packets) {
-    return refused("event.loss", std::to_string(*event.loss),
+    return refused("loss", std::to_string(*event.loss),
                    "only packets are lost, and fabric.fidelity is \"flow\"");
   }
   return "";

@@ -32,10 +32,11 @@ class EventReader {
     std::optional<EventAction> action;
     table_.choice_among("action", kEventActions, action);
     event_.action = action;
+    action_known_ = action || table_.any("action") == nullptr;
     const TomlNode* lasts = table_.any("for");
     if (lasts == nullptr) return;
     if (const auto time = table_.duration("for")) event_.lasts = time->value;
-    if (action != EventAction::kDown && action != EventAction::kPause &&
+    if (action_known_ && action != EventAction::kDown && action != EventAction::kPause &&
         action != EventAction::kStorm) {
       table_.error(lasts->line, "for", lasts->describe(),
                    "belongs to action = \"down\" and \"pause\", and to \"storm\"");
@@ -58,6 +59,12 @@ class EventReader {
 
   /// Key and kind of what it is about; no other key of the four may be there.
   void read_subject() {
+    if (!action_known_) {  // whose it would be is not known either
+      for (const std::string_view key : {"link", "node", "traffic", "switch", "nic"}) {
+        table_.any(key);
+      }
+      return;
+    }
     const std::string_view key = subject();
     for (const std::string_view other : {"link", "node", "traffic", "switch"}) {
       const TomlNode* found = table_.any(other);
@@ -102,7 +109,7 @@ class EventReader {
   void read_storm() {
     for (const std::string_view key : {"priority", "quanta"}) {
       const TomlNode* value = table_.any(key);
-      if (value == nullptr || event_.is_storm()) continue;
+      if (value == nullptr || event_.is_storm() || !action_known_) continue;
       table_.error(value->line, key, value->describe(), "belongs to action = \"storm\"");
     }
     if (const auto p = table_.integer("priority", 0, kPriorities - 1)) {
@@ -143,6 +150,7 @@ class EventReader {
   ReadContext& context_;
   EventConfig event_;
   bool complete_ = true;  ///< its node is known
+  bool action_known_ = true;
 };
 
 }  // namespace

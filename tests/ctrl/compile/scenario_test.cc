@@ -88,6 +88,19 @@ TEST(Scenario, RefusesWhatNoMachineCarriesInRealTime) {
   EXPECT_NE(why.find("M events/s packet by packet"), std::string::npos) << why;
 }
 
+TEST(Scenario, NamesTheTableOfAnEventThatItRefuses) {
+  const std::string what = "at = \"1ms\"\nswitch = \"leaf9\"\naction = \"down\"\n";
+  for (const char* table : {"event", "drill.event"}) {
+    const bool drilled = std::string(table) != "event";
+    const std::string drill = "[[drill]]\nname = \"d\"\nrecovers_within = \"1s\"\n";
+    const Config config = config_of(nodes() + job("\"a\", \"w*\"") + (drilled ? drill : "") + "[[" +
+                                    table + "]]\n" + what);
+    const std::string why = refusal(config, RunClock::kVirtual);
+    EXPECT_NE(why.find(std::string(": ") + table + ".switch: found \"leaf9\""), std::string::npos)
+        << why;
+  }
+}
+
 TEST(Scenario, RefusesRatesThatAreSprayed) {
   const Config config = config_of(
       "format = 1\n[[node]]\nname = \"w\"\ncount = 4\n"
