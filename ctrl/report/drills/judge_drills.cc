@@ -319,14 +319,20 @@ class Judge {
     drill.passed = *drill.found <= drill.within;
     if (stopped == 0 && operations.lost == Duration()) drill.text = "it disturbed nothing; ";
     if (stopped != 0) {
-      drill.text = count_text(stopped, "stream") + " stopped, flowed again after up to " +
-                   duration_text(longest) + "; ";
+      drill.text =
+          count_text(stopped, "stream") + " stopped, " + again_text(stopped, again, longest) + "; ";
     }
     if (operations.operations != 0) {
       drill.text += count_text(operations.operations, "operation") + " under way took " +
                     duration_text(operations.lost) + " longer than usual; ";
     }
     drill.text += done_text() + " (expected: " + duration_text(drill.within) + " at most)";
+  }
+
+  static std::string again_text(uint64_t stopped, uint64_t again, Duration longest) {
+    if (again == 0) return stopped == 1 ? "it never flowed again" : "none of them flowed again";
+    const std::string some = again < stopped ? std::to_string(again) + " " : "";
+    return some + "flowed again after up to " + duration_text(longest);
   }
 
   bool has_unfinished_flows() const {

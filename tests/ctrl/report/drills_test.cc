@@ -103,6 +103,20 @@ TEST_F(Drills, AStreamThatNeverFlowsAgainHasNotRecovered) {
   EXPECT_EQ(judged().text, "1 of 3 streams that it stopped never flowed again");
 }
 
+TEST_F(Drills, WhatFlowedAgainIsCounted) {
+  drill(DrillExpectation::kRecovers, us(1210), us(1220));
+  report.outages.push_back({.event = "link w1 down", .stopped = 12, .drill = 0});
+  EXPECT_THAT(judged().text, HasSubstr("12 streams stopped, none of them flowed again; "));
+  report.outages[0].stopped = 1;
+  EXPECT_THAT(judged().text, HasSubstr("1 stream stopped, it never flowed again; "));
+  report.outages[0] = {
+      .event = "link w1 down", .stopped = 12, .again = 5, .longest = us(5), .drill = 0};
+  EXPECT_THAT(judged().text,
+              HasSubstr("12 streams stopped, 5 flowed again after up to 5.000 us; "));
+  report.outages[0].again = 12;
+  EXPECT_THAT(judged().text, HasSubstr("12 streams stopped, flowed again after up to 5.000 us; "));
+}
+
 TEST_F(Drills, OneThatMeetsNothingFails) {
   drill(DrillExpectation::kRecovers, us(3000), us(3100));
   EXPECT_FALSE(judged().passed);
