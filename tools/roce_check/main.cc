@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ctrl/config/read/load.h"
+#include "ctrl/report/series/gnuplot.h"
 #include "ctrl/report/version.h"
 #include "dataplane/base/output_file.h"
 #include "dataplane/base/privileges.h"
@@ -63,6 +64,10 @@ int run(Arguments arguments) {
     }
     config = std::move(*loaded);
     arguments.options.config = &*config;
+  }
+  if (const std::string& file = arguments.plot.file; !file.empty() && !understudy::can_plot(file)) {
+    std::cerr << "roce-check: --plot " << file << ": a plot's name ends in .svg or .png\n";
+    return 2;
   }
   if (arguments.cnp_interval_us > 0) {
     constexpr double kPsPerMicrosecond = 1e6;

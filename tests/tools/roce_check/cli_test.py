@@ -85,6 +85,10 @@ class RoceCheck(unittest.TestCase):
             done = run("--quiet", "--plot", pathlib.Path(folder, "plot.svg"), DATA / "rxe_ud_send_1k.pcap")
             self.assertEqual(done.returncode, 2)
             self.assertIn("nothing to plot", done.stderr)
+            done = run("--plot", pathlib.Path(folder, "plot.pdf"), GOOD)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn("plot.pdf: a plot's name ends in .svg or .png", done.stderr)
+            self.assertFalse(pathlib.Path(folder, "plot.pdf").exists())
             done = subprocess.run([ROCE_CHECK, "--plot", str(pathlib.Path(folder, "plot.svg")), str(GOOD)],
                                   env={"PATH": folder}, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 2)
