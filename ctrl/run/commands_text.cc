@@ -56,8 +56,10 @@ class CommandReader {
 
  private:
   size_t left() const { return words_.size() - next_; }
-  tl::unexpected<Error> wrong(const std::string& why) const {
-    return fail("command \"" + std::string(text_) + "\": " + why + kAllowed);
+  tl::unexpected<Error> wrong(const std::string& why) const { return wrong_value(why + kAllowed); }
+  /// Of a command whose form is right.
+  tl::unexpected<Error> wrong_value(const std::string& why) const {
+    return fail("command \"" + std::string(text_) + "\": " + why);
   }
   /// The value of the word before.
   Result<std::string> take() {
@@ -66,7 +68,7 @@ class CommandReader {
   }
   Result<Duration> take_duration() {
     const auto value = parse_duration(TRY(take()));
-    if (!value) return wrong(value.error().text);
+    if (!value) return wrong_value(value.error().text);
     return *value;
   }
 
@@ -76,7 +78,7 @@ class CommandReader {
     if (node == nullptr) {
       std::vector<std::string_view> names;
       for (const NodeConfig& n : config_.nodes) names.push_back(n.name);
-      return wrong("no node \"" + name + "\"" + suggest(name, names));
+      return wrong_value("no node \"" + name + "\"" + suggest(name, names));
     }
     event_.node = node->index;
     return {};
@@ -103,7 +105,7 @@ class CommandReader {
     }
     if (what == "rate") {
       const auto rate = parse_rate(TRY(take()));
-      if (!rate) return wrong(rate.error().text);
+      if (!rate) return wrong_value(rate.error().text);
       event_.rate = *rate;
     } else if (what == "latency") {
       event_.latency = TRY(take_duration());
@@ -123,7 +125,7 @@ class CommandReader {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= 1)) {
-      return wrong("\"" + text + "\" is no probability from 0 to 1");
+      return wrong_value("\"" + text + "\" is no probability from 0 to 1");
     }
     return value;
   }
@@ -132,7 +134,7 @@ class CommandReader {
   Result<void> read_time() {
     if (left() == 0 || words_[next_].find_first_of("0123456789") != 0) return {};
     const Duration lasts = TRY(take_duration());
-    if (lasts == Duration()) return wrong("it takes some time");
+    if (lasts == Duration()) return wrong_value("it takes some time");
     event_.lasts = lasts;
     return {};
   }
@@ -145,8 +147,8 @@ class CommandReader {
         value <= most) {
       return value;
     }
-    return wrong("\"" + text + "\" is no number from " + std::to_string(least) + " to " +
-                 std::to_string(most));
+    return wrong_value("\"" + text + "\" is no number from " + std::to_string(least) + " to " +
+                       std::to_string(most));
   }
 
   /// "storm", and what belongs to it.
@@ -213,7 +215,7 @@ class CommandReader {
     while (left() > 1) name += " " + words_[next_++];
     ++next_;
     const auto found = find_traffic(config_, name);
-    if (!found) return wrong("\"" + name + "\": " + found.error().text);
+    if (!found) return wrong_value("\"" + name + "\": " + found.error().text);
     event_.traffic = *found;
     event_.action = what == "start" ? EventAction::kStart : EventAction::kStop;
     return {};
@@ -248,10 +250,10 @@ std::string command_text(const Config& config, const EventConfig& event) {
     text += event.rate->is_unlimited() ? " rate unlimited"
                                        : " rate " + std::to_string(event.rate->bps()) + "bit/s";
   }
-  if (event.latency) text += " latency " + std::to_string(event.latency->ps()) + "ps";
+  if (event.latency) text += " latency " + exact_text(*event.latency);
   if (event.loss) text += format_text(" loss %.9g", *event.loss);
   if (event.action) text += " " + std::string(name_of(*event.action));
-  if (event.lasts) text += " " + std::to_string(event.lasts->ps()) + "ps";
+  if (event.lasts) text += " " + exact_text(*event.lasts);
   if (event.priority) text += " priority " + std::to_string(*event.priority);
   if (event.is_storm() && event.quanta != 65'535) text += " quanta " + std::to_string(event.quanta);
   return text;

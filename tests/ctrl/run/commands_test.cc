@@ -18,25 +18,25 @@ Config config() {
 TEST(Commands, WhatTheReportWritesReadsBack) {
   const Config c = config();
   for (const char* text : {"link gpu rate 50000000bit/s",
-                           "link w0 latency 2000000ps loss 0.001",
+                           "link w0 latency 2us loss 0.001",
                            "link w1 down",
-                           "link w1 down 3000000ps",
+                           "link w1 down 3us",
                            "link w1 up",
                            "link w0 - switch0 down",
                            "link * -> switch0 rate unlimited",
                            "node w0 pause",
-                           "node w0 pause 1000000ps",
+                           "node w0 pause 1us",
                            "node w0 resume",
                            "traffic incast stop",
                            "traffic traffic 2 start",
                            "switch switch0 down",
-                           "switch switch0 down 50000000000ps",
+                           "switch switch0 down 50ms",
                            "switch switch0 up",
-                           "node w1 nic 0 down 1000000ps",
+                           "node w1 nic 0 down 1us",
                            "node w1 nic 0 up",
                            "node w0 storm",
-                           "node w0 nic 0 storm 1000000ps priority 3 quanta 100",
-                           "link switch0 -> w0 storm 1000000ps"}) {
+                           "node w0 nic 0 storm 1500ns priority 3 quanta 100",
+                           "link switch0 -> w0 storm 2s"}) {
     const auto event = parse_command(c, text);
     ASSERT_TRUE(event) << event.error().text;
     EXPECT_EQ(event->at, Time::zero());
