@@ -53,6 +53,7 @@ void add_check(CLI::App& app, int& status) {
 void add_capabilities(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
       "capabilities", "Prints what goes with what in simulate and run, as Markdown");
+  command->footer("Example: understudy capabilities > capabilities.md");
   command->callback([&status] {
     std::fputs(capabilities_text().c_str(), stdout);
     status = kExitOk;

@@ -159,11 +159,11 @@ int feed(const FeedArguments& arguments) {
 void add_feed(CLI::App& app, int& status) {
   auto arguments = std::make_shared<FeedArguments>();
   CLI::App* command = app.add_subcommand(
-      "feed", "print the operations that NCCL starts, as its profiler plugin tells them");
-  command->add_option("LISTEN", arguments->listen, "address and port to listen on")->required();
-  command->add_option("--count", arguments->count, "end after so many operations (default: go on)");
+      "feed", "Prints the operations that NCCL starts, as its profiler plugin tells them");
+  command->add_option("LISTEN", arguments->listen, "Address and port to listen on")->required();
+  command->add_option("--count", arguments->count, "End after so many operations (default: go on)");
   command->add_option("--record", arguments->record,
-                      "also write the records to this file, for understudy simulate --feed");
+                      "Also write the records to this file, for understudy simulate --feed");
   command->footer(
       "On the GPU node: NCCL_PROFILER_PLUGIN=.../libnccl-profiler-understudy.so\n"
       "  UNDERSTUDY_FEED=10.0.0.5:7300\n"

@@ -3,12 +3,44 @@
 // Exit status: 0 work was done and was right,
 // 2 bad configuration or input, 3 ran but not faithful, 1 anything else.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "ctrl/cli/commands.h"
+#include "ctrl/config/suggest.h"
 #include "ctrl/report/version.h"
 #include "dataplane/base/output_file.h"
+
+namespace understudy {
+namespace {
+
+/// The option or command that is not known, with the nearest one that is; empty if all are.
+std::string mistake_of(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& command = chosen.empty() ? app : *chosen.front();
+  const std::vector<std::string> left = app.remaining(true);
+  const auto option = std::ranges::find_if(
+      left, [](const std::string& word) { return word.starts_with('-') && word != "--"; });
+  if (option != left.end()) {
+    const std::string name = option->substr(0, option->find('='));
+    std::vector<std::string> known;
+    for (const CLI::Option* o : command.get_options()) {
+      for (const std::string& word : o->get_lnames()) known.push_back("--" + word);
+    }
+    return "unknown option \"" + name + "\"" + suggest(name, {known.begin(), known.end()});
+  }
+  if (left.empty() || !chosen.empty()) return "";
+  std::vector<std::string> known;
+  for (const CLI::App* c : app.get_subcommands({})) known.push_back(c->get_name());
+  return "unknown command \"" + left.front() + "\"" +
+         suggest(left.front(), {known.begin(), known.end()});
+}
+
+}  // namespace
+}  // namespace understudy
 
 int main(int argc, char** argv) {
   using namespace understudy;
@@ -36,7 +68,12 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& e) {  // --help, --version
     return finish_output("understudy", app.exit(e));
   } catch (const CLI::ParseError& e) {
-    app.exit(e);
+    if (const std::string mistake = mistake_of(app); !mistake.empty()) {
+      std::fprintf(stderr, "understudy: %s\nRun with --help for more information.\n",
+                   mistake.c_str());
+    } else {
+      app.exit(e);
+    }
     return kExitBadInput;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "understudy: this machine has not enough memory for it\n");

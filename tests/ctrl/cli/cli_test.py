@@ -321,7 +321,30 @@ file = "flows.csv"
         for command in COMMANDS:
             self.expect_bad(self.run_it(command), "required")
         self.expect_bad(self.run_it("simulate", good, "--seed", "many"), "--seed", "many")
+        for seed in ("-1", str((1 << 63) - 1), "18446744073709551615"):
+            for command in ("simulate", "run", "fct"):
+                self.expect_bad(self.run_it(command, good, "--seed", seed), "--seed: ",
+                                f"found {seed}: expected an integer from 0 to 9223372036854775806")
+        self.assertEqual(self.run_it("simulate", good, "--quiet", "--seed", str((1 << 63) - 2)).returncode, 0)
         self.expect_bad(self.run_it("simulate", good, "--bogus"), "--bogus")
+
+    def test_misspelt_commands_and_options(self):
+        good = self.config(name="good.toml")
+        for words, said in ((("simulat", good), 'unknown command "simulat" (did you mean "simulate"?)'),
+                            (("fly",), 'unknown command "fly"'),
+                            (("--versio",), 'unknown option "--versio" (did you mean "--version"?)'),
+                            (("simulate", good, "--captur", "x"), 'unknown option "--captur" (did you mean "--capture"?)'),
+                            (("simulate", good, "--captur=x"), 'unknown option "--captur" (did you mean "--capture"?)'),
+                            (("simulate", "--captur", "x"), 'unknown option "--captur" (did you mean "--capture"?)'),
+                            (("simulate", good, "--zzzzzzzz"), 'unknown option "--zzzzzzzz"\n')):
+            with self.subTest(words):
+                self.expect_bad(self.run_it(*words), f"understudy: {said}")
+        done = self.run_it("capabilities", "--help")
+        self.assertIn("Example: understudy capabilities", done.stdout)
+        self.assertNotIn("understudy simulate", done.stdout)
+
+    def test_durations_of_options(self):
+        good = self.config(name="good.toml")
         for duration in ("5", "-5s", "soon"):
             self.expect_bad(self.run_it("run", good, "--duration", duration), "--duration", "us")
 
@@ -654,6 +677,8 @@ flows = 40
                 with self.subTest(text, command=command):
                     done = self.run_it(command, good, f"--at={text}")
                     self.expect_bad(done, part, text)
+                    if "did you mean" in part or "unit" in part:  # the form is right
+                        self.assertNotIn(CHANGE, done.stderr)
 
     def test_changes_stand_anywhere(self):
         good = self.config(name="good.toml")
