@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "ctrl/peers/nccl/bootstrap/communicator_hash.h"
 
@@ -101,20 +102,37 @@ void TorchGroups::tell_unknown(const UniqueIdKey& key) {
 }
 
 TorchGroups::Joined& TorchGroups::make(const UniqueIdKey& key, std::vector<uint32_t> members) {
-  auto one = std::make_unique<Joined>();
+  const auto former = std::find_if(retired_.begin(), retired_.end(),
+                                   [&](const auto& one) { return one->members == members; });
+  std::unique_ptr<Joined> one;
+  if (former != retired_.end()) {
+    one = std::move(*former);
+    retired_.erase(former);
+  } else {
+    one = std::make_unique<Joined>();
+    std::vector<IpAddress> addresses;
+    addresses.reserve(members.size());
+    for (const uint32_t rank : members) addresses.push_back(setup_.addresses[rank]);
+    one->members = std::move(members);
+    NcclSockets::Callbacks callbacks = callbacks_;
+    callbacks.say = [say = callbacks_.say, of = one.get()](const std::string& line) {
+      say(of->name + ": " + line);
+    };
+    one->sockets = std::make_unique<NcclSockets>(network_, std::move(addresses), callbacks);
+  }
   one->name = "process group " + key.group +
               (key.member.find(':') == std::string::npos ? "" : ", ranks " + key.member);
-  std::vector<IpAddress> addresses;
-  addresses.reserve(members.size());
-  for (const uint32_t rank : members) addresses.push_back(setup_.addresses[rank]);
-  one->members = std::move(members);
-  NcclSockets::Callbacks callbacks = callbacks_;
-  callbacks.say = [say = callbacks_.say, name = one->name](const std::string& line) {
-    say(name + ": " + line);
-  };
-  one->sockets = std::make_unique<NcclSockets>(network_, std::move(addresses), callbacks);
   joined_.push_back(std::move(one));
   return *joined_.back();
+}
+
+/// The network goes on calling its listeners.
+void TorchGroups::retire(std::unique_ptr<Joined> one) {
+  one->sockets->forget();
+  one->communicator.reset();
+  one->hash = 0;
+  one->told = false;
+  retired_.push_back(std::move(one));
 }
 
 void TorchGroups::start(Time now, Joined& one, const NcclUniqueId& id,
@@ -146,10 +164,11 @@ std::optional<NcclUniqueId> TorchGroups::provide(Time now, const UniqueIdKey& ke
   const auto at = one.sockets->listen(0, root);
   if (!at) {
     callbacks_.say(one.name + ": no root: " + at.error().text);
+    retire(std::move(joined_.back()));
     joined_.pop_back();
     return std::nullopt;
   }
-  const NcclUniqueId id = make_unique_id(setup_.seed, joined_.size(), *at);
+  const NcclUniqueId id = make_unique_id(setup_.seed, ++made_, *at);
   provided_[key] = id;
   start(now, one, id, root);
   return id;
@@ -176,8 +195,7 @@ void TorchGroups::poll() {
 }
 
 void TorchGroups::forget() {
-  for (const auto& one : joined_) one->sockets->forget();
-  joined_.clear();
+  for (auto& one : std::exchange(joined_, {})) retire(std::move(one));
   provided_.clear();
   known_.clear();
 }

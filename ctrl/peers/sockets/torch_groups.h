@@ -84,6 +84,7 @@ class TorchGroups {
                  std::vector<UniqueIdKey>& keys) const;
   void tell_unknown(const UniqueIdKey& key);
   Joined& make(const UniqueIdKey& key, std::vector<uint32_t> members);
+  void retire(std::unique_ptr<Joined> one);
   void start(Time now, Joined& joined, const NcclUniqueId& id, std::optional<ListenerId> root);
   Joined& joined(const NcclConnector& connector) const {
     return *joined_[connector.communicator / kNumbers - 1];
@@ -93,6 +94,10 @@ class TorchGroups {
   PeerNetwork& network_;
   const NcclSockets::Callbacks callbacks_;
   std::vector<std::unique_ptr<Joined>> joined_;
+  /// Of earlier communicators: sockets that listen do so for ever, and serve the next one of the same
+  /// members.
+  std::vector<std::unique_ptr<Joined>> retired_;
+  uint64_t made_ = 0;  ///< ids: with the same root only their magic tells them apart
   std::map<UniqueIdKey, NcclUniqueId> provided_;
   std::set<UniqueIdKey> known_;  ///< joined, or told of
 };

@@ -179,6 +179,43 @@ TEST_F(TorchGroupsTest, GroupsAndPairsHaveCommunicatorsOfTheirOwnAtOnce) {
   finish();
 }
 
+/// Somebody who calls, and counts what becomes of it.
+struct Caller : NetworkUser {
+  void on_accepted(Id, Id, const SocketAddress&) override {}
+  void on_connected(Id) override { ++connected; }
+  void on_bytes(Id, std::span<const uint8_t>) override {}
+  void on_closed(Id, const std::string&) override { ++closed; }
+  size_t connected = 0, closed = 0;
+};
+
+/// torchrun begins its workers anew: late calls for the former ones are closed, and the listeners are
+/// the next one's.
+TEST_F(TorchGroupsTest, ListenersOutliveTheirCommunicatorAndServeTheNextOne) {
+  const UniqueIdKey key{"1", "0"};
+  const auto first = groups_->provide(now_, key);
+  ASSERT_TRUE(first) << said_;
+  groups_->forget();
+  EXPECT_TRUE(groups_->idle());
+  Caller caller;
+  network_.dial(caller, World::address(1), first->root, network_.new_id());
+  run();
+  EXPECT_EQ(caller.connected, 1u);
+  EXPECT_EQ(caller.closed, 1u);
+  const auto second = groups_->provide(now_, key);
+  ASSERT_TRUE(second) << said_;
+  EXPECT_EQ(second->root, first->root) << "another listener beside the former one";
+  EXPECT_NE(second->magic, first->magic);
+  // A rail of the same number of ranks has sockets of its own.
+  const auto other = groups_->provide(now_, {"2", "0"});
+  ASSERT_TRUE(other);
+  EXPECT_NE(other->root, second->root);
+  join(kGroups[0], 2, *second);
+  join(kGroups[1], 3, *other);
+  run();
+  EXPECT_GE(ready_, 2u * (3 + 3));
+  finish();
+}
+
 TEST_F(TorchGroupsTest, WhoseIdsAreOfferedAndAskedFor) {
   const auto has = [](const std::vector<UniqueIdKey>& keys, const UniqueIdKey& key) {
     return std::find(keys.begin(), keys.end(), key) != keys.end();
