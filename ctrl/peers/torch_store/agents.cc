@@ -18,6 +18,8 @@ constexpr Duration kWhileGathering = Duration::ms(100), kLater = Duration::ms(50
 /// Agents send a heartbeat after 5 s, and are taken for dead after 15 s.
 constexpr Duration kHeartbeat = Duration::s(3);
 constexpr Duration kIdIsLate = Duration::s(8);
+/// After the ranks are assigned; releases that publish MASTER_PORT behind them do so at once.
+constexpr Duration kPortIsLate = Duration::s(2);
 
 int64_t micros(Time now) { return (now - Time::zero()).ps() / 1'000'000; }
 
@@ -58,6 +60,11 @@ std::string TorchAgents::prefix() const {
 
 bool TorchAgents::is_mine(const TorchAgent& agent) const {
   return std::binary_search(mine_.begin(), mine_.end(), agent);
+}
+
+size_t TorchAgents::real_nodes() const {
+  return static_cast<size_t>(
+      std::count_if(nodes_.begin(), nodes_.end(), [](const AgentNode& node) { return node.real; }));
 }
 
 void TorchAgents::fail_with(const std::string& why) {
@@ -105,6 +112,7 @@ void TorchAgents::begin_anew() {
   mine_.clear();
   round_.reset();
   roles_.clear();
+  former_.reset();
   there_ = closed_ = begun_ = false;
 }
 
@@ -175,8 +183,7 @@ void TorchAgents::on_gathering(Time now, RendezvousState state, const StoreValue
   for (const auto& [agent, rank] : state.participants) {
     if (!is_mine(agent)) real_.push_back(agent);
   }
-  const auto expected = static_cast<size_t>(
-      std::count_if(nodes_.begin(), nodes_.end(), [](const AgentNode& node) { return node.real; }));
+  const size_t expected = real_nodes();
   if (real_.size() < expected || leaves_) return;
   if (real_.size() > expected) {
     return fail_with(std::to_string(real_.size()) + " real nodes are in it, the job has " +
@@ -209,7 +216,8 @@ void TorchAgents::on_complete(Time now, RendezvousState state, const StoreValue&
     for (const TorchAgent& agent : mine_) state.last_heartbeats[agent] = clock(now);
     return write(now, state, token);
   }
-  if (in || !mine_.empty()) return;
+  // Of the round that we are in, or have left, nobody asks for us.
+  if (in || leaves_ || round_ == state.round) return;
   fail_with("it is complete with " + std::to_string(state.participants.size()) +
             " nodes and without the emulated ones: torchrun is to have --nnodes " +
             std::to_string(nodes_.size()) + " and starts after understudy run has");
@@ -223,7 +231,17 @@ void TorchAgents::write(Time now, const RendezvousState& state, const StoreValue
 }
 
 void TorchAgents::begin_round(Time now, const RendezvousState& state) {
+  // Nothing binds the state to be what we have written: anybody may have put our names into it.
+  real_.clear();
+  for (const auto& [agent, rank] : state.participants) {
+    if (!is_mine(agent)) real_.push_back(agent);
+  }
+  if (real_.size() != real_nodes()) {
+    return fail_with("it is complete with " + std::to_string(real_.size()) +
+                     " real nodes, the job has " + std::to_string(real_nodes()));
+  }
   round_ = state.round;
+  assigned_at_.reset();
   beat_at_ = now + kHeartbeat;
   std::string places;
   roles_.clear();
@@ -270,10 +288,24 @@ void TorchAgents::look_for_master(Time now) {
     }
     if (round_ && !begun_) on_master(at, {settings_.master.address, port});
   });
+  if (former_ && former_->first == real_.front()) look_for_former(now);
+}
+
+/// An agent that serves the workers' store itself publishes its port in its first round only
+/// (docs/nccl 6.4). Such an agent assigns ranks after that, so that once they are assigned no port
+/// follows.
+void TorchAgents::look_for_former(Time now) {
+  access_->get(now, prefix() + "torchelastic/assigned_ranks/0", [this](Time at, const StoreValue&) {
+    if (!round_ || begun_) return;
+    if (!assigned_at_) assigned_at_ = at;
+    if (at - *assigned_at_ >= kPortIsLate)
+      on_master(at, {settings_.master.address, former_->second});
+  });
 }
 
 void TorchAgents::on_master(Time now, const SocketAddress& master) {
   begun_ = true;
+  if (nodes_.front().real) former_ = {real_.front(), master.port};
   began_(now, {static_cast<uint64_t>(*round_), master});
 }
 

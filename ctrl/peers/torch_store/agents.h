@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ctrl/peers/torch_store/rendezvous.h"
@@ -77,12 +78,14 @@ class TorchAgents final : public Rendezvous {
   void begin_round(Time now, const RendezvousState& state);
   void look_for_master(Time now);
   void on_master(Time now, const SocketAddress& master);
+  void look_for_former(Time now);
   void look_at_roles(Time now);
   void on_role(size_t node, const StoreValue& text);
   void look_at_order();
   void fail_with(const std::string& why);
   void say_once(const std::string& line);
   bool is_mine(const TorchAgent& agent) const;
+  size_t real_nodes() const;  ///< of the job
   std::string name() const { return "torchrun's rendezvous \"" + settings_.run_id + "\""; }
   std::string state_key() const { return "/torch.rendezvous." + settings_.run_id; }
   /// Of the present round.
@@ -103,7 +106,10 @@ class TorchAgents final : public Rendezvous {
   std::vector<TorchAgent> real_, mine_;    ///< of the present round, in the order of their ranks
   std::optional<int64_t> round_;           ///< that we are in
   bool begun_ = false;                     ///< its workers' store is known
-  std::set<size_t> roles_;                 ///< real nodes whose number of workers is not known
+  /// A real node rank 0 and the port of the last workers' store there.
+  std::optional<std::pair<TorchAgent, uint16_t>> former_;
+  std::optional<Time> assigned_at_;  ///< when ranks were seen to be assigned in this round
+  std::set<size_t> roles_;           ///< real nodes whose number of workers is not known
   std::set<std::string> said_;
   std::string failure_;
 };

@@ -32,7 +32,8 @@ void RealRank0::begin() {
 }
 
 void RealRank0::start(Time) {
-  barriers_ = {0, 1};
+  // torch 1.x and 2.0 begin with 1, later releases with 0.
+  barriers_.assign(barrier_keys(0, settings_.attempts).size(), {0, 1});
   dial();
 }
 
@@ -71,7 +72,6 @@ void RealRank0::on_closed(Time now, StreamId stream) {
   } else if (settings_.again) {
     client_ = TcpStoreClient(settings_.generation);
     introduced_ = publishes_ = false;
-    passed_.clear();
     begin();
     start(now);
   } else {
@@ -162,17 +162,18 @@ void RealRank0::ask_for_all(Time now) {
       if_there(now, key, [this, id, key](Time at) { on_unique_id(at, id, key); });
     }
   }
-  for (const uint32_t number : barriers_) {
-    for (const std::string& key : barrier_keys(number, settings_.attempts)) {
-      if_there(now, key, [this, number, key](Time at) { on_barrier(at, number, key); });
+  for (size_t place = 0; place < barriers_.size(); ++place) {
+    for (const uint32_t number : barriers_[place]) {
+      const std::string key = barrier_keys(number, settings_.attempts)[place];
+      if_there(now, key,
+               [this, place, number, key](Time at) { on_barrier(at, place, number, key); });
     }
   }
 }
 
-void RealRank0::on_barrier(Time now, uint32_t number, const std::string& key) {
-  if (!passed_.insert(number).second) return;
-  // torch 1.x and 2.0 begin with 1, later releases with 0.
-  barriers_ = {number + 1};
+/// Those of an earlier attempt may still be there, and come before ours.
+void RealRank0::on_barrier(Time now, size_t place, uint32_t number, const std::string& key) {
+  barriers_[place] = {number + 1};
   const auto world = static_cast<int64_t>(settings_.ranks.size());
   client_.request(now, {StoreCommand::kAdd, {key}, {}, emulated_},
                   [this, key, world](Time at, const StoreAnswer& answer) {

@@ -33,7 +33,7 @@ class RealRank0 final : public Rendezvous {
   void publish(Time now, const UniqueIdKey& id);
   void ask_for_all(Time now);
   void if_there(Time now, std::string key, std::function<void(Time)> found);
-  void on_barrier(Time now, uint32_t number, const std::string& key);
+  void on_barrier(Time now, size_t place, uint32_t number, const std::string& key);
   void on_unique_id(Time now, const UniqueIdKey& id, const std::string& key);
   void carry();
 
@@ -49,9 +49,8 @@ class RealRank0 final : public Rendezvous {
   uint32_t groups_ = 0;           ///< below this number groups are asked for
   std::vector<uint32_t> counts_;  ///< communicators of each that are known
   std::set<UniqueIdKey> awaited_;
-  std::set<NcclUniqueId> learned_, former_;  ///< of the present communicators, of earlier ones
-  std::set<uint32_t> barriers_;              ///< numbers that may be next
-  std::set<uint32_t> passed_;                ///< and those that were there
+  std::set<NcclUniqueId> learned_, former_;   ///< of the present communicators, of earlier ones
+  std::vector<std::set<uint32_t>> barriers_;  ///< numbers that may be next, by place of the key
   std::string failure_;
 };
 

@@ -200,6 +200,89 @@ TEST_F(EmulatedRendezvous, TakesPartInFurtherRounds) {
   EXPECT_EQ(in_round(1, "MASTER_PORT"), "29501");
 }
 
+/// An agent that serves the workers' store itself publishes its port once (PyTorch 2.4 and later).
+TEST_F(EmulatedRendezvous, AnAgentThatHasPublishedItsPortOnceKeepsIt) {
+  start({0});
+  join(kGpu);
+  pass(Duration::s(1));
+  set(std::string(kKey) + ".0/MASTER_PORT", "41000");
+  pass(Duration::s(1));
+  change([&](RendezvousState& s, int64_t clock) { kGpu.leave(s, clock); });
+  pass(Duration::s(1));
+  join(kGpu);
+  pass(Duration::s(4));
+  EXPECT_EQ(began, "0 10.9.0.1:41000\n") << "its port may still come";
+  set(std::string(kKey) + ".1/torchelastic/assigned_ranks/0", "[0, 4, 0, 4]");
+  pass(Duration::s(1));
+  EXPECT_EQ(began, "0 10.9.0.1:41000\n");
+  pass(Duration::s(2));
+  EXPECT_EQ(began, "0 10.9.0.1:41000\n1 10.9.0.1:41000\n");
+  EXPECT_EQ(agents->failure(), "");
+}
+
+/// Another agent has another store, whose port it publishes.
+TEST_F(EmulatedRendezvous, AnotherAgentsPortIsWaitedFor) {
+  start({0});
+  join(kGpu);
+  pass(Duration::s(1));
+  set(std::string(kKey) + ".0/MASTER_PORT", "41000");
+  pass(Duration::s(1));
+  const RealAgent other{{"gpu.example", 5000, 0}};
+  change([&](RendezvousState& s, int64_t clock) {
+    s.remove(kGpu.name);
+    s.wait_list.insert(other.name);
+    s.last_heartbeats[other.name] = clock;
+  });
+  pass(Duration::s(1));
+  join(other);
+  pass(Duration::s(1));
+  set(std::string(kKey) + ".1/torchelastic/assigned_ranks/0", "[0, 4, 0, 4]");
+  pass(Duration::s(4));
+  EXPECT_EQ(began, "0 10.9.0.1:41000\n");
+  set(std::string(kKey) + ".1/MASTER_PORT", "41001");
+  pass(Duration::s(1));
+  EXPECT_EQ(began, "0 10.9.0.1:41000\n1 10.9.0.1:41001\n");
+}
+
+/// Somebody writes the emulated agents' names into a state without the real ones.
+TEST_F(EmulatedRendezvous, OurNamesInSomebodysStateAreNoRound) {
+  start({1});
+  join(kGpu);
+  pass(Duration::s(1));
+  const TorchAgent ours = state().participants.begin()->first;
+  change([&](RendezvousState& s, int64_t clock) {
+    s = {};
+    s.round = 1;
+    s.last_heartbeats[kGpu.name] = clock;
+  });
+  agents->poll(now += Duration::s(1));
+  change([&](RendezvousState& s, int64_t clock) {
+    s.participants[ours] = 0;
+    s.last_heartbeats[kGpu.name] = clock;
+    s.complete = true;
+  });
+  for (int i = 0; i < 20; ++i) agents->poll(now += Duration::ms(50));
+  EXPECT_NE(agents->failure().find("complete with 0 real nodes, the job has 1"), std::string::npos)
+      << agents->failure();
+}
+
+/// As with --nnodes 1:4: a restart goes on with fewer nodes.
+TEST_F(EmulatedRendezvous, ALaterRoundWithoutTheEmulatedNodesIsNamed) {
+  start({1});
+  join(kGpu);
+  pass(Duration::s(2));
+  change([&](RendezvousState& s, int64_t clock) { kGpu.leave(s, clock); });
+  pass(Duration::s(1));
+  change([&](RendezvousState& s, int64_t clock) {
+    kGpu.join(s, clock);
+    s.finish_round();
+  });
+  for (int i = 0; i < 20; ++i) agents->poll(now += Duration::ms(50));
+  EXPECT_NE(agents->failure().find("complete with 1 nodes and without the emulated ones"),
+            std::string::npos)
+      << agents->failure();
+}
+
 /// Its agent is killed, and another one is started in its place.
 TEST_F(EmulatedRendezvous, AnAgentThatIsSilentIsGone) {
   start({1});

@@ -316,6 +316,24 @@ TEST_F(RealStore, LearnsTheIdOfALaterAttempt) {
   EXPECT_EQ(learned, "0 0 other\n");
 }
 
+/// The barriers of the attempt before it are still there, and passed.
+TEST_F(RealStore, TakesPartInBarriersOfALaterAttempt) {
+  RendezvousSettings settings = four_ranks({0});
+  settings.attempts = 1;
+  make(settings);
+  const std::string key = "/default_pg/store_based_barrier_key:";
+  const std::string before = "//worker/attempt_0" + key, now = "//worker/attempt_1" + key;
+  for (const char* number : {"0", "1", "2"}) server.add(before + number, 4);
+  connect();
+  talk(500);
+  for (const char* number : {"0", "1", "2"}) {
+    server.add(now + number, 1);
+    talk(600);
+    EXPECT_EQ(value(now + number), "4");
+    EXPECT_EQ(value(now + number + ":last_worker"), "1");
+  }
+}
+
 TEST_F(RealStore, AStoreThatComesAgainIsCalledAgain) {
   RendezvousSettings settings = four_ranks({0});
   settings.again = true;
