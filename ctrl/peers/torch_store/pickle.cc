@@ -189,6 +189,7 @@ class Reader {
   }
 
   Result<void> text(Kind kind, uint64_t size) {
+    if (size > kPickleMostText) return wrong("a string of " + std::to_string(size) + " bytes");
     const auto bytes = TRY(take(size));
     push({.kind = kind, .text = std::string(bytes.begin(), bytes.end())});
     return {};

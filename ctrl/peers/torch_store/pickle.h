@@ -60,10 +60,12 @@ struct Pickle {
 
 /// Most values: a rendezvous of 16,384 nodes has some 200,000.
 inline constexpr size_t kPickleMostValues = 1 << 20;
+/// Most bytes of a string, which many values may share by memo while a reader copies it for each.
+inline constexpr size_t kPickleMostText = 1 << 10;
 
 Result<Pickle> read_pickle(std::span<const uint8_t> bytes);
 
-/// Writes protocol 4. What is used again is memoized; strings are as long as they like.
+/// Writes protocol 4. What is used again is memoized; strings have at most kPickleMostText bytes.
 class PickleWriter {
  public:
   explicit PickleWriter(uint8_t protocol);

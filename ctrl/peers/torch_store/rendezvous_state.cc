@@ -15,6 +15,9 @@ using Kind = PickleValue::Kind;
 constexpr int64_t kAgentSilence = 15'000'000;
 constexpr int64_t kSecond = 1'000'000, kDay = 86'400 * kSecond;
 constexpr size_t kTimeBytes = 10;
+/// Of a host (a DNS name has at most 253 bytes) or an attribute's name: each node has a copy, and
+/// errors repeat them.
+constexpr size_t kMostName = 255;
 
 /// As Python's datetime is pickled: year (2 bytes), month, day, hour, minute, second, microseconds
 /// (3), the high byte first.
@@ -92,6 +95,9 @@ class StateReader {
     const PickleValue& dict = item(object, 0);
     for (size_t i = 0; i < dict.items.size(); i += 2) {
       if (item(dict, i).kind != Kind::kText) return fail("an attribute without a name");
+      const size_t size = item(dict, i).text.size();
+      if (size > kMostName)
+        return fail("an attribute's name of " + std::to_string(size) + " bytes");
       if (!all.emplace(item(dict, i).text, &item(dict, i + 1)).second) {
         return fail("an attribute twice");
       }
@@ -153,6 +159,9 @@ class StateReader {
       } else if (name == "local_id") {
         TRY(integer(*attribute, made.local_id));
       } else if ((name == "addr" || name == "fqdn") && attribute->kind == Kind::kText) {
+        if (attribute->text.size() > kMostName) {
+          return fail("a node's name of " + std::to_string(attribute->text.size()) + " bytes");
+        }
         made.host = attribute->text;
         form_.addr = name == "addr";
       } else {

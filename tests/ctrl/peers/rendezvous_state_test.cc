@@ -177,6 +177,26 @@ TEST(RendezvousState, UnknownNamesAreNamed) {
             std::string::npos);
 }
 
+/// Nodes share a string by memo, and each would have a copy of it.
+TEST(RendezvousState, LongNamesAreRefused) {
+  const auto with_host = [](size_t size) {
+    RendezvousState state;
+    state.participants[{std::string(size, 'h'), 1, 0}] = 0;
+    return error_of(write_rendezvous_state(state, {4, true, true, true}));
+  };
+  EXPECT_EQ(with_host(255), "");
+  EXPECT_NE(with_host(256).find("a node's name of 256 bytes"), std::string::npos);
+  EXPECT_NE(with_host(3 << 20).find("a string of 3145728 bytes"), std::string::npos);
+  // An attribute of this name, in a state without any other.
+  PickleWriter writer(4);
+  writer.of_class(PickleClass::kState);
+  for (const uint8_t opcode : {0x29, 0x81, 0x7d}) writer.opcode(opcode);  // (), NEWOBJ, {}
+  writer.text(std::string(1000, 'n'));
+  writer.none();
+  for (const char opcode : {'s', 'b'}) writer.opcode(static_cast<uint8_t>(opcode));
+  EXPECT_EQ(error_of(writer.finish()), "an attribute's name of 1000 bytes");
+}
+
 /// Any damage is an error or another state; tests/fuzz/rendezvous_drive.h says what must hold.
 TEST(RendezvousState, DamageIsNoHarm) {
   uint64_t seed = 1;
