@@ -20,7 +20,7 @@ inline void drive_store_server(FuzzInput& input) {
     void on_wanted(Time, const std::string& key) override {
       if (key.size() % 2 == 1) server->set(key, StoreValue(128, 1));
     }
-    void on_adding(Time, const std::string& key) override {
+    void on_adding(Time, const std::string& key, int64_t) override {
       if (key.size() % 3 == 1) server->add(key, 3);
     }
     void on_set(Time, const std::string&, const StoreValue&) override {}

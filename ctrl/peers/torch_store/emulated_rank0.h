@@ -1,7 +1,10 @@
 // The rendezvous of a job whose rank 0 is emulated: we serve the store.
 #pragma once
 
+#include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "ctrl/peers/torch_store/rendezvous.h"
 #include "ctrl/peers/torch_store/server.h"
@@ -17,7 +20,7 @@ class EmulatedRank0 final : public Rendezvous, private StoreWatcher {
   void on_connected(Time, StreamId) override {}
   void on_bytes(Time now, StreamId stream, std::span<const uint8_t> bytes) override;
   void on_closed(Time now, StreamId stream) override;
-  void poll(Time) override {}
+  void poll(Time now) override;
   void look_for_next() override;
   const std::string& failure() const override { return failure_; }
   bool finished() const override { return met_ && server_.clients() == 0; }
@@ -25,17 +28,24 @@ class EmulatedRank0 final : public Rendezvous, private StoreWatcher {
 
  private:
   void on_wanted(Time now, const std::string& key) override;
-  void on_adding(Time now, const std::string& key) override;
+  void on_adding(Time now, const std::string& key, int64_t number) override;
   void on_set(Time now, const std::string& key, const StoreValue& value) override;
+  void learn(Time now, const std::string& key, const StoreValue& value);
+  bool all_came(const std::string& barrier) const;
+  void set(const std::string& key, StoreValue value);
+  void add(const std::string& key, int64_t number);
+  void fail_with(const std::string& why);
 
   const RendezvousSettings settings_;
   const RendezvousCallbacks callbacks_;
   TcpStoreServer server_;
   uint32_t emulated_ = 0;
-  bool met_ = false;                ///< a client has made a request
-  std::set<std::string> barriers_;  ///< to which the emulated ranks have added
-  std::set<UniqueIdKey> ids_;       ///< given or learned
-  std::set<std::string> given_;     ///< keys of those that were given, but the first communicator's
+  bool met_ = false;           ///< a client has made a request
+  std::set<UniqueIdKey> ids_;  ///< given or learned
+  // Keys of barriers to which the emulated ranks have added, and of ids but the first communicator's;
+  // whether they are the next program's already.
+  std::map<std::string, bool> barriers_, published_;
+  std::vector<std::string> tell_;  ///< keys of ids to be learned at the next poll()
   std::string failure_;
 };
 

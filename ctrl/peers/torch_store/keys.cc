@@ -8,6 +8,7 @@ namespace {
 constexpr std::string_view kGroups = "default_pg/";
 constexpr std::string_view kBarrier = "store_based_barrier_key:";
 constexpr std::string_view kLastWorker = ":last_worker";
+constexpr size_t kMostQuoted = 128;
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.size() <= 10 &&
@@ -58,6 +59,11 @@ std::optional<UniqueIdKey> parse_unique_id_key(std::string_view key) {
   return parsed;
 }
 
+std::string quoted_store_key(std::string_view key) {
+  return '"' + std::string(key.substr(0, kMostQuoted)) +
+         (key.size() > kMostQuoted ? "...\"" : "\"");
+}
+
 std::vector<std::string> unique_id_keys(const UniqueIdKey& key, uint32_t attempts) {
   std::vector<std::string> keys;
   for (const std::string& prefix : job_prefixes(attempts)) {
@@ -72,6 +78,10 @@ bool is_barrier_key(std::string_view key) {
   const size_t slash = key.rfind('/');
   return key.substr(slash == std::string_view::npos ? 0 : slash + 1).starts_with(kBarrier) &&
          !key.ends_with(kLastWorker);
+}
+
+std::string last_worker_key(const std::string& barrier) {
+  return barrier + std::string(kLastWorker);
 }
 
 std::vector<std::string> barrier_keys(uint32_t g, uint32_t attempts) {

@@ -30,11 +30,16 @@ struct UniqueIdKey {
 };
 std::optional<UniqueIdKey> parse_unique_id_key(std::string_view key);
 
+/// In quotes, for a message: what a client calls a key may be long.
+std::string quoted_store_key(std::string_view key);
+
 /// Where the id may be, by the releases and with torchrun's workers (after `attempts` restarts at
 /// most) or without.
 std::vector<std::string> unique_id_keys(const UniqueIdKey& key, uint32_t attempts);
 
 bool is_barrier_key(std::string_view key);
+/// Of a barrier's key: which the last one sets (2.0 and later).
+std::string last_worker_key(const std::string& barrier);
 /// Of the g-th barrier.
 std::vector<std::string> barrier_keys(uint32_t g, uint32_t attempts);
 

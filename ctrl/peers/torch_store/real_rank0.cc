@@ -180,7 +180,7 @@ void RealRank0::on_barrier(Time now, size_t place, uint32_t number, const std::s
                     if (answer.number != world) return;
                     // Since 2.0 the last one tells the others.
                     client_.request(
-                        at, {StoreCommand::kSet, {key + ":last_worker"}, {store_value("1")}, 0},
+                        at, {StoreCommand::kSet, {last_worker_key(key)}, {store_value("1")}, 0},
                         [](Time, const StoreAnswer&) {});
                   });
 }

@@ -4,6 +4,9 @@
 #include <charconv>
 #include <utility>
 
+#include "ctrl/peers/torch_store/keys.h"
+#include "dataplane/base/try.h"
+
 namespace understudy {
 namespace {
 
@@ -58,9 +61,7 @@ void TcpStoreServer::count_held(Client& client) {
 void TcpStoreServer::answer(Time now, StreamId stream, Client& client, StoreRequest&& request) {
   const StoreCommand command = request.command;
   StoreAnswer answer;
-  const auto full = [&] {
-    client.error = "the store is full: " + std::to_string(bytes_) + " bytes of keys and values";
-  };
+  const auto full = [&] { client.error = full_text(); };
   const auto read = [&](const std::string& key) {
     if (find(key) == nullptr) watcher_.on_wanted(now, key);
     const StoreValue* value = find(key);
@@ -82,9 +83,11 @@ void TcpStoreServer::answer(Time now, StreamId stream, Client& client, StoreRequ
       break;
     }
     case StoreCommand::kCompareSet:
-      if (bytes_ + request.values[1].size() > kStoreMostBytes) return full();
-      answer.values = {compare_set(std::move(request))};
-      break;
+      if (auto value = compare_set(std::move(request))) {
+        answer.values = {std::move(*value)};
+        break;
+      }
+      return full();
     case StoreCommand::kGet:
     case StoreCommand::kMultiGet:
       for (const std::string& key : request.keys) {
@@ -99,11 +102,10 @@ void TcpStoreServer::answer(Time now, StreamId stream, Client& client, StoreRequ
       }
       break;
     case StoreCommand::kAdd: {
-      watcher_.on_adding(now, request.keys[0]);
-      if (bytes_ + request.keys[0].size() + 20 > kStoreMostBytes) return full();
+      watcher_.on_adding(now, request.keys[0], request.number);
       const auto sum = add(request.keys[0], request.number);
       if (!sum) {
-        client.error = "ADD to the key \"" + request.keys[0] + "\", whose value is no number";
+        client.error = sum.error().text;
         return;
       }
       answer.number = *sum;
@@ -169,13 +171,13 @@ void TcpStoreServer::stop_waiting(StreamId stream, Client& client) {
 
 /// Of a key that is not there: the desired value if none is expected, else what was expected comes
 /// back, as PyTorch does.
-StoreValue TcpStoreServer::compare_set(StoreRequest&& request) {
+std::optional<StoreValue> TcpStoreServer::compare_set(StoreRequest&& request) {
   const StoreValue* old = find(request.keys[0]);
   const StoreValue& expected = request.values[0];
   if (old == nullptr && !expected.empty()) return expected;
   if (old != nullptr && *old != expected) return *old;
   StoreValue desired = std::move(request.values[1]);
-  put(request.keys[0], desired);
+  if (!put(request.keys[0], desired)) return std::nullopt;
   return desired;
 }
 
@@ -197,16 +199,24 @@ bool TcpStoreServer::put(const std::string& key, StoreValue value) {
   return true;
 }
 
-void TcpStoreServer::set(const std::string& key, StoreValue value) { put(key, std::move(value)); }
+std::string TcpStoreServer::full_text() const {
+  return "the store is full: " + std::to_string(bytes_) + " bytes of keys and values";
+}
 
-std::optional<int64_t> TcpStoreServer::add(const std::string& key, int64_t addend) {
+Result<void> TcpStoreServer::set(const std::string& key, StoreValue value) {
+  if (!put(key, std::move(value))) return fail(full_text());
+  return {};
+}
+
+Result<int64_t> TcpStoreServer::add(const std::string& key, int64_t addend) {
   const StoreValue* old = find(key);
   const auto before = old == nullptr ? 0 : decimal(*old);
-  if (!before) return std::nullopt;
+  if (!before)
+    return fail("ADD to the key " + quoted_store_key(key) + ", whose value is no number");
   // Sums wrap, as PyTorch's do.
   const auto sum =
       static_cast<int64_t>(static_cast<uint64_t>(*before) + static_cast<uint64_t>(addend));
-  put(key, store_value(std::to_string(sum)));
+  if (!put(key, store_value(std::to_string(sum)))) return fail(full_text());
   return sum;
 }
 
@@ -222,21 +232,24 @@ void TcpStoreServer::erase(const std::string& key) {
   values_.erase(found);
 }
 
-StoreAnswer TcpStoreServer::carry_out(StoreRequest&& request) {
+Result<StoreAnswer> TcpStoreServer::carry_out(StoreRequest&& request) {
   StoreAnswer answer;
   const std::string key = request.keys.empty() ? "" : request.keys.front();
   switch (request.command) {
     case StoreCommand::kSet:
-      put(key, std::move(request.values[0]));
+      TRY(set(key, std::move(request.values[0])));
       break;
-    case StoreCommand::kCompareSet:
-      answer.values = {compare_set(std::move(request))};
+    case StoreCommand::kCompareSet: {
+      auto value = compare_set(std::move(request));
+      if (!value) return fail(full_text());
+      answer.values = {std::move(*value)};
       break;
+    }
     case StoreCommand::kGet:
       answer.values.emplace_back(find(key) == nullptr ? StoreValue() : *find(key));
       break;
     case StoreCommand::kAdd:
-      answer.number = add(key, request.number).value_or(0);
+      answer.number = TRY(add(key, request.number));
       break;
     case StoreCommand::kCheck:
       answer.number = find(key) != nullptr ? kReady : kNotReady;

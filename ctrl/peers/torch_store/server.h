@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 
 #include "ctrl/peers/torch_store/host.h"
 #include "ctrl/peers/torch_store/wire.h"
+#include "dataplane/base/result.h"
 #include "dataplane/base/socket_address.h"
 #include "dataplane/base/units.h"
 
@@ -22,8 +24,8 @@ class StoreWatcher {
   virtual ~StoreWatcher() = default;
   /// A client waits for this key, or reads it, and it is not there.
   virtual void on_wanted(Time now, const std::string& key) = 0;
-  /// A client is about to add to it.
-  virtual void on_adding(Time now, const std::string& key) = 0;
+  /// A client is about to add this to it.
+  virtual void on_adding(Time now, const std::string& key, int64_t number) = 0;
   /// A client has given it a value.
   virtual void on_set(Time now, const std::string& key, const StoreValue& value) = 0;
 };
@@ -40,14 +42,15 @@ class TcpStoreServer {
 
   // The store itself, for emulated ranks; waiting clients are told.
 
-  void set(const std::string& key, StoreValue value);
-  /// Nothing if there is something else than a number in decimal digits.
-  std::optional<int64_t> add(const std::string& key, int64_t addend);
+  /// Error: the store is full.
+  Result<void> set(const std::string& key, StoreValue value);
+  /// Error: it is full, or there is something else than a number in decimal digits.
+  Result<int64_t> add(const std::string& key, int64_t addend);
   const StoreValue* find(const std::string& key) const;
   void erase(const std::string& key);
   /// SET, COMPARE_SET, GET, ADD, CHECK (of one key) or GETNUMKEYS, as of a client, but no watcher is
-  /// told.
-  StoreAnswer carry_out(StoreRequest&& request);
+  /// told. Errors: those of set() and add().
+  Result<StoreAnswer> carry_out(StoreRequest&& request);
 
   size_t clients() const { return clients_.size(); }
   size_t waiting_clients() const;
@@ -67,7 +70,9 @@ class TcpStoreServer {
   void wait(Time now, StreamId stream, Client& client, std::vector<std::string> keys);
   void stop_waiting(StreamId stream, Client& client);
   void count_held(Client& client);
-  StoreValue compare_set(StoreRequest&& request);
+  /// What the key's value is then; nothing if the store is full.
+  std::optional<StoreValue> compare_set(StoreRequest&& request);
+  std::string full_text() const;
   /// Replaces or makes a value and tells who waits for it. False if the store is full.
   bool put(const std::string& key, StoreValue value);
 

@@ -69,7 +69,13 @@ void StoreAccess::carry() {
 }
 
 void StoreAccess::ask(Time now, StoreRequest request, Answered answered) {
-  if (server_) return answered(now, server_->carry_out(std::move(request)));
+  if (server_) {
+    // Where it fails all is over: nothing is answered.
+    const auto answer = server_->carry_out(std::move(request));
+    if (answer) return answered(now, *answer);
+    if (failure_.empty()) failure_ = answer.error().text;
+    return;
+  }
   client_->request(now, std::move(request), std::move(answered));
 }
 

@@ -47,7 +47,7 @@ class StoreAccess final : private StoreWatcher {
 
  private:
   void on_wanted(Time, const std::string&) override {}
-  void on_adding(Time, const std::string&) override {}
+  void on_adding(Time, const std::string&, int64_t) override {}
   void on_set(Time, const std::string&, const StoreValue&) override {}
   void dial();
   void carry();

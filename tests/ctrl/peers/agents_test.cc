@@ -396,7 +396,7 @@ TEST_F(EmulatedRendezvous, AnotherIdIsNamed) {
 TEST(RealRendezvous, IsAskedOverAConnectionAndAnew) {
   struct Nobody : StoreWatcher {
     void on_wanted(Time, const std::string&) override {}
-    void on_adding(Time, const std::string&) override {}
+    void on_adding(Time, const std::string&, int64_t) override {}
     void on_set(Time, const std::string&, const StoreValue&) override {}
   } nobody;
   WrittenHost host, real_host;

@@ -160,6 +160,61 @@ TEST_F(EmulatedStore, GivesIdsOfTheNextCommunicators) {
   EXPECT_EQ(given, 3);
 }
 
+/// A second init_process_group() uses the same keys.
+TEST_F(EmulatedStore, BarriersOfTheNextProgramCountFromTheBeginning) {
+  start(four_ranks({2, 3}));
+  const std::string key = "/default_pg/store_based_barrier_key:0";
+  const auto add = [&](StreamId client, int64_t number) {
+    return ask(client, store_request(StoreCommand::kAdd, {key}, {}, number));
+  };
+  const auto wait = [&](StreamId client) {
+    return ask(client, store_request(StoreCommand::kWait, {key + ":last_worker"}));
+  };
+  const auto pass = [&] {
+    EXPECT_EQ(add(1, 1), script("i64:3"));
+    EXPECT_TRUE(wait(1).empty());
+    EXPECT_EQ(add(2, 1), script("i64:4"));
+    EXPECT_EQ(add(1, 0), script("i64:4")) << "looked at";
+    ask(2, store_request(StoreCommand::kSet, {key + ":last_worker"}, {"1"}));
+    EXPECT_EQ(host.take(1), script("00"));
+  };
+  pass();
+  rendezvous->look_for_next();
+  pass();
+  // One rank is there before the other has left the program.
+  EXPECT_EQ(add(1, 1), script("i64:3"));
+  EXPECT_TRUE(wait(1).empty());
+  rendezvous->look_for_next();
+  EXPECT_EQ(add(2, 1), script("i64:4"));
+  ask(2, store_request(StoreCommand::kSet, {key + ":last_worker"}, {"1"}));
+  EXPECT_EQ(host.take(1), script("00"));
+  // A program ends in a barrier.
+  EXPECT_EQ(add(1, 1), script("i64:3"));
+  rendezvous->look_for_next();
+  rendezvous->look_for_next();
+  pass();
+}
+
+TEST_F(EmulatedStore, IdsOfTheNextProgramAreWaitedFor) {
+  start(four_ranks({2, 3}));
+  const std::string key = "/default_pg/1//cuda//0";
+  const auto publish = [&] { ask(2, store_request(StoreCommand::kSet, {key}, {id_text(kId)})); };
+  publish();
+  EXPECT_EQ(learned, "1 0\n");
+  rendezvous->look_for_next();
+  EXPECT_TRUE(ask(1, store_request(StoreCommand::kWait, {key})).empty()) << "the former one's";
+  publish();
+  EXPECT_EQ(host.take(1), script("00"));
+  EXPECT_EQ(learned, "1 0\n1 0\n");
+  // It is published again before all have left the program.
+  publish();
+  rendezvous->look_for_next();
+  EXPECT_EQ(learned, "1 0\n1 0\n");
+  rendezvous->poll(after(1));
+  EXPECT_EQ(learned, "1 0\n1 0\n1 0\n");
+  EXPECT_EQ(get(key), id_text(kId));
+}
+
 TEST_F(EmulatedStore, EndsWithItsClients) {
   start(four_ranks({3}));
   rendezvous->on_closed(after(1), 1);
@@ -225,7 +280,7 @@ class RealStore : public testing::Test, private StoreWatcher {
 
  private:
   void on_wanted(Time, const std::string&) override {}
-  void on_adding(Time, const std::string&) override {}
+  void on_adding(Time, const std::string&, int64_t) override {}
   void on_set(Time, const std::string&, const StoreValue&) override {}
 };
 

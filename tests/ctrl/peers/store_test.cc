@@ -7,6 +7,7 @@
 
 #include "ctrl/peers/torch_store/client.h"
 #include "ctrl/peers/torch_store/server.h"
+#include "ctrl/peers/torch_store/store_access.h"
 #include "tests/fuzz/store_drive.h"
 #include "tests/rigs/store_rig.h"
 
@@ -22,7 +23,7 @@ Time after(int ms) { return Time::zero() + Duration::ms(ms); }
 class NoWatcher : public StoreWatcher {
  public:
   void on_wanted(Time, const std::string& key) override { wanted.push_back(key); }
-  void on_adding(Time, const std::string&) override {}
+  void on_adding(Time, const std::string&, int64_t) override {}
   void on_set(Time, const std::string&, const StoreValue&) override {}
   std::vector<std::string> wanted;
 };
@@ -291,6 +292,57 @@ TEST_F(StoreClient, AServerThatTalksNonsenseEndsIt) {
   large.request(after(0), store_request(StoreCommand::kGet, {"/a"}), [](Time, const auto&) {});
   large.on_bytes(after(0), script("u64:8388609"));
   EXPECT_NE(large.failure().find("8388609 bytes"), std::string::npos);
+}
+
+// --- A store of ours is full ---
+
+/// Leaves room for so many bytes.
+template <typename Set>
+void fill(const Set& set, size_t room) {
+  for (size_t rest = kStoreMostBytes - room, n = 0; rest > 0; ++n) {
+    const std::string key = "/fill" + std::to_string(100 + n);
+    const size_t value = std::min(kStoreMostValue, rest - key.size());
+    set(key, std::string(value, 'x'));
+    rest -= key.size() + value;
+  }
+}
+
+TEST_F(StoreServer, WhatHasNoRoomIsNoSuccess) {
+  fill([&](const std::string& key,
+           const std::string& value) { EXPECT_TRUE(server.set(key, store_value(value))); },
+       20);
+  EXPECT_EQ(server.bytes(), kStoreMostBytes - 20);
+  const auto ask = [&](StoreCommand command, const std::string& key,
+                       std::vector<std::string> values) {
+    return server.carry_out(store_request(command, {key}, std::move(values), 7));
+  };
+  using C = StoreCommand;
+  for (const auto& failed : {ask(C::kSet, "/a", {std::string(19, 'v')}),
+                             ask(C::kCompareSet, "/a", {"", std::string(19, 'v')}),
+                             ask(C::kAdd, "/aaaaaaaaaaaaaaaaaaa", {})}) {
+    ASSERT_FALSE(failed);
+    EXPECT_NE(failed.error().text.find("the store is full"), std::string::npos);
+  }
+  EXPECT_EQ(server.find("/a"), nullptr);
+  // Of a client the key counts too.
+  EXPECT_EQ(say(1, "01 key:/abcdefghij key: key:0123456789"), Bytes());
+  EXPECT_NE(host.said.find("the store is full"), std::string::npos) << host.said;
+  EXPECT_EQ(server.find("/abcdefghij"), nullptr);
+  ASSERT_TRUE(ask(C::kAdd, "/a", {}));
+  EXPECT_EQ(server.bytes(), kStoreMostBytes - 17);
+}
+
+TEST(StoreAccess, ThatHasNoRoomHasFailed) {
+  WrittenHost host;
+  StoreAccess access(true, std::nullopt, host);
+  fill([&](const std::string& key, const std::string& value) { access.set(after(0), key, value); },
+       4);
+  EXPECT_EQ(access.failure(), "");
+  bool answered = false;
+  access.ask(after(0), store_request(StoreCommand::kCompareSet, {"/a"}, {"", "one"}),
+             [&](Time, const StoreAnswer&) { answered = true; });
+  EXPECT_FALSE(answered);
+  EXPECT_NE(access.failure().find("the store is full"), std::string::npos);
 }
 
 // --- Which generation does the server speak? ---
