@@ -190,7 +190,8 @@ TEST(RendezvousState, LongNamesAreRefused) {
   // An attribute of this name, in a state without any other.
   PickleWriter writer(4);
   writer.of_class(PickleClass::kState);
-  for (const uint8_t opcode : {0x29, 0x81, 0x7d}) writer.opcode(opcode);  // (), NEWOBJ, {}
+  for (const int opcode : {0x29, 0x81, 0x7d})
+    writer.opcode(static_cast<uint8_t>(opcode));  // (), NEWOBJ, {}
   writer.text(std::string(1000, 'n'));
   writer.none();
   for (const char opcode : {'s', 'b'}) writer.opcode(static_cast<uint8_t>(opcode));
