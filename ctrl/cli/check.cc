@@ -6,6 +6,7 @@
 #include "ctrl/compile/memory.h"
 #include "ctrl/compile/scenario.h"
 #include "ctrl/config/job_operation.h"
+#include "ctrl/config/kernel_nodes.h"
 
 namespace understudy {
 
@@ -14,7 +15,7 @@ void add_check(CLI::App& app, int& status) {
   auto path = std::make_shared<std::string>();
   command->add_option("config", *path, "Configuration (TOML)")->required();
   command->footer(
-      "A configuration is bad if neither simulate nor run nor predict can do anything with it.\n"
+      "A configuration is bad if none of simulate, run, predict and topo can do anything with it.\n"
       "Example: understudy check configs/quickstart.toml");
   command->callback([path, &status] {
     status = kExitBadInput;
@@ -24,11 +25,14 @@ void add_check(CLI::App& app, int& status) {
     const bool predicted = all_emulated(*config) && !why_not({*config}, RunClock::kVirtual).empty();
     const auto simulated = compile_scenario({*config}, RunClock::kVirtual);
     const bool real = !config->ports.empty();
+    const bool network_alone = config->jobs.empty() && config->traffic.empty() &&
+                               config->services.empty() && config->clients.empty() &&
+                               !has_kernels(*config);
     std::string refused;  // by run
     if (real || !simulated) {
       const auto live = compile_scenario({*config}, RunClock::kReal);
       if (!live) refused = live.error().text;
-      if (!simulated && !predicted && !live) {
+      if (!simulated && !predicted && !live && !network_alone) {
         std::fprintf(stderr, "%s\n", simulated.error().text.c_str());
         return;
       }
@@ -38,6 +42,8 @@ void add_check(CLI::App& app, int& status) {
                 config->services.size());
     if (!simulated && predicted) {
       std::printf("for predict only: simulate says: %s\n", simulated.error().text.c_str());
+    } else if (!simulated && network_alone) {
+      std::printf("for topo only: simulate says: %s\n", simulated.error().text.c_str());
     } else if (!simulated) {
       std::printf("for run only: simulate says: %s\n", simulated.error().text.c_str());
     } else if (!refused.empty()) {

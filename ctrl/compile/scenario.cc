@@ -199,7 +199,6 @@ Result<void> check_something_to_run(const Config& config, RunClock clock) {
 Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
                                   const std::vector<EventConfig>& commands) {
   TRY(check(asked, clock));
-  TRY(check_something_to_run(asked.config, clock));
   const Config& config = asked.config;
   const bool is_virtual = clock == RunClock::kVirtual;
   const bool real = !is_virtual || real_sides(config, clock).front() != RealSide::kNone;
@@ -221,6 +220,7 @@ Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
   TRY(check_failover(scenario));
   if (is_virtual) scenario.workload = job_workload(config);
   TRY(check_routing(scenario));
+  TRY(check_something_to_run(config, clock));  // the last: a network alone is good for `topo`
   TRY(plan_what_fits(scenario));
   scenario.shards = shards_of(scenario);
   return scenario;

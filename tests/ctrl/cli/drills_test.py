@@ -144,9 +144,10 @@ class Drills(unittest.TestCase):
         _, cases = self.simulate(self.write(RING + drill('recovers_within = "10s"', flap, name=name)))
         self.assertIn('a <b> & "c" é', cases)
 
-    def test_run_that_does_not_begin_has_an_error(self):
+    def test_run_that_cannot_end_has_an_error(self):
         junit = self.folder / "j.xml"
-        text = RING.split("[[job]]")[0]
+        text, found = re.subn('reconverge = "50ms"', 'reconverge = "never"', (ROOT / "configs/dead_spine.toml").read_text(encoding="utf-8"))
+        self.assertEqual(found, 1)
         done = self.understudy("simulate", self.write(text), "--junit", junit)
         self.assertEqual(done.returncode, 1)
         suites = ElementTree.parse(junit).getroot()
