@@ -72,13 +72,10 @@ InnerNeed inner_need(const Config& config, const JobConfig& job) {
 }
 
 bool may_go_by_packets(const Config& config, const JobConfig& job) {
-  return can_carry(config, job) && (asks_for_network(config) || can_have_network(config));
-}
-
-bool goes_by_packets(const Config& config, const JobConfig& job) {
   // A feed tells a chain's first ranks of an operation when they should have been in it for long.
-  if (job.operations == OperationsMode::kFed && is_pipeline(job.collective)) return false;
-  return !job.inner && may_go_by_packets(config, job) && !inner_need(config, job).plan_holds;
+  const bool late = job.operations == OperationsMode::kFed && is_pipeline(job.collective);
+  if (late && !job.inner) return false;
+  return can_carry(config, job) && (asks_for_network(config) || can_have_network(config));
 }
 
 }  // namespace understudy
