@@ -78,4 +78,8 @@ bool may_go_by_packets(const Config& config, const JobConfig& job) {
   return can_carry(config, job) && (asks_for_network(config) || can_have_network(config));
 }
 
+bool goes_by_packets(const Config& config, const JobConfig& job) {
+  return !job.inner && may_go_by_packets(config, job) && !inner_need(config, job).plan_holds;
+}
+
 }  // namespace understudy

@@ -24,4 +24,7 @@ InnerNeed inner_need(const Config& config, const JobConfig& job);
 /// is a network of packets, or can be.
 bool may_go_by_packets(const Config& config, const JobConfig& job);
 
+/// They do where the configuration leaves it open and nothing else asks for a network.
+bool goes_by_packets(const Config& config, const JobConfig& job);
+
 }  // namespace understudy
