@@ -130,10 +130,10 @@ Result<void> LiveRun::open() {
   sampler_ = TRY(RunSampler::create(options_.series, *emulator_, pairs));
   for (const EventConfig& event : scenario_.changes) schedule(event);
   if (control_socket_ == nullptr && !drills_.any()) emulator_->expect_no_more();
-  TRY(live_->start(started));
-  // Reports may go into folders of others. All else that asks for more is open.
+  // Reports may go into folders of others. All else that asks for more is open, and all threads are
+  // there, but for such as inherit from this one; it may take a moment, before time begins.
   if (const std::string why = keep_capabilities(kOverrideFileModes); !why.empty()) say(why);
-  return {};
+  return live_->start(started);
 }
 
 Result<void> LiveRun::open_devices() {
