@@ -13,8 +13,9 @@ WINDOW = PS  # how much of the capture on either side of the change is looked at
 
 
 class LiveChange(stage.Stage):
-    def ring_of_many(self):
-        return self.ring(sizes='["4KiB", "1MiB"]', iterations=300, idle="sleep")
+    def ring_of_many(self, seconds=10):
+        """That is not over so long after its start."""
+        return self.ring(sizes='["4KiB", "1MiB"]', iterations=30 * seconds, idle="sleep")
 
     def assert_halved(self, emulator, at):
         """Scheduled times are the model's, so they tell exactly, however busy the machine is."""
@@ -50,7 +51,7 @@ class LiveChange(stage.Stage):
     def test_by_option(self):
         for seconds in (10, 30, 90):  # the first try fails where the virtual node takes long to boot
             begin = time.monotonic()
-            emulator = self.start(self.ring_of_many(), "--at", f"{seconds}s link gpu rate 50Mbit/s")
+            emulator = self.start(self.ring_of_many(seconds), "--at", f"{seconds}s link gpu rate 50Mbit/s")
             node = self.join()
             self.play(node)
             left = begin + seconds - time.monotonic()
