@@ -273,7 +273,7 @@ class MixedKernels(stage.Stage):
         for kinds, minor in (("KEE", 28), ("EKE", 30)):
             with self.subTest(kinds=kinds, release=f"2.{minor}"):
                 name = f"communicators-{kinds}"
-                said, report, _ = self.simulate(self.communicator(kinds, minor, ("64KiB",), communicators=3), name)
+                said, report, _ = self.simulate(self.communicator(kinds, minor, ("64KiB",), more="", communicators=3), name)
                 self.assertEqual(said.count(" us, 0 wrong"), 6, said)
                 job, = report["jobs"]
                 self.assertEqual([(one["done"], one["verdict"]) for one in job["communicators"]], 3 * [(2, "faithful")])
