@@ -98,7 +98,8 @@ double size_weight(const SizeSet& sizes, uint32_t element) {
                    below = std::max<uint64_t>(i.least, 1) - 1;
     for (uint32_t bit = 0; bit <= kMostRound; ++bit) {
       const uint64_t unit = std::max<uint64_t>(uint64_t{1} << bit, element);
-      sum += static_cast<double>(most / unit - below / unit);
+      const uint64_t multiples = most / unit - below / unit;
+      sum += static_cast<double>(multiples);
     }
   }
   return sum / (kMostRound + 1) / static_cast<double>(uint64_t{1} << kMostRound);
