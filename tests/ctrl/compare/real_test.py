@@ -80,7 +80,7 @@ class Real(unittest.TestCase):
         """Eight operations and more are in progress at a time."""
         for collective, root in (("broadcast", 7), ("reduce", 6)):  # the real rank comes second
             with self.subTest(collective):
-                self.expect_within(self.chain(collective, root), 0.15)  # credits, as above
+                self.expect_within(self.chain(collective, root), 0.1)
 
     def test_a_rank_that_nobody_holds_up_is_named(self):
         done = self.ask(self.chain("broadcast", 0).replace("iterations = 40\nwarmup = 8", "iterations = 4\nwarmup = 0"), "--quiet")
