@@ -10,7 +10,6 @@
 namespace understudy {
 namespace {
 
-constexpr uint64_t kSteps = 8;          ///< of a connection's buffer
 constexpr uint64_t kRingWorkers = 512;  ///< threads of a ring's channel that move data
 
 /// Bytes on the wire per byte of data: LL carries 8 of 16, LL128 120 of 128.
@@ -20,14 +19,10 @@ double expansion(Protocol p) {
 
 /// Data bytes of a step of the connection's buffer.
 uint64_t step_bytes(const OperationShape& shape) {
-  switch (shape.protocol) {
-    case Protocol::kLL:
-      return shape.ll_buffer / kSteps / 2;
-    case Protocol::kLL128:
-      return shape.ll128_buffer / kSteps / 16 * 15;
-    default:
-      return shape.buffer / kSteps;
-  }
+  constexpr uint64_t kSteps = Chunking::kBufferSteps;
+  if (shape.protocol == Protocol::kLL) return shape.ll_buffer / kSteps / 2;
+  if (shape.protocol == Protocol::kLL128) return shape.ll128_buffer / kSteps / 16 * 15;
+  return shape.buffer / kSteps;
 }
 
 /// Simple's threads that move data: one warp synchronises a ring, four a tree.

@@ -6,7 +6,6 @@
 #include "ctrl/compile/memory.h"
 #include "ctrl/compile/scenario.h"
 #include "ctrl/config/job_operation.h"
-#include "ctrl/config/kernel_nodes.h"
 
 namespace understudy {
 
@@ -25,9 +24,9 @@ void add_check(CLI::App& app, int& status) {
     const bool predicted = all_emulated(*config) && !why_not({*config}, RunClock::kVirtual).empty();
     const auto simulated = compile_scenario({*config}, RunClock::kVirtual);
     const bool real = !config->ports.empty();
-    const bool network_alone = config->jobs.empty() && config->traffic.empty() &&
-                               config->services.empty() && config->clients.empty() &&
-                               !has_kernels(*config);
+    const bool network_alone =
+        !simulated && simulated.error().text == nothing_to_run(*config, RunClock::kVirtual) &&
+        config->services.empty() && config->clients.empty();
     std::string refused;  // by run
     if (real || !simulated) {
       const auto live = compile_scenario({*config}, RunClock::kReal);
@@ -42,7 +41,7 @@ void add_check(CLI::App& app, int& status) {
                 config->services.size());
     if (!simulated && predicted) {
       std::printf("for predict only: simulate says: %s\n", simulated.error().text.c_str());
-    } else if (!simulated && network_alone) {
+    } else if (network_alone) {
       std::printf("for topo only: simulate says: %s\n", simulated.error().text.c_str());
     } else if (!simulated) {
       std::printf("for run only: simulate says: %s\n", simulated.error().text.c_str());

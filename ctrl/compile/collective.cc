@@ -146,7 +146,7 @@ class Builder {
     for (const JobOperation& operation : setup_->operations) {
       out.operations.push_back(setup_->shapes[operation.size].get());
     }
-    if (!needs_all_ranks(job_.collective)) out.in_flight = operations_in_flight();
+    if (!needs_all_ranks(job_.collective)) choose_in_flight();
     if (out.exact) TRY(keep_messages(schedules));
     if (carried_) {
       if (job_.join) add_other_trees(schedules);
@@ -221,15 +221,23 @@ class Builder {
     return {};
   }
 
-  /// Each rank may be a window of messages ahead of the next one, and an operation may be a single
-  /// message. Plans of them all are kept, so there are no more than memory has room for; a rank
-  /// that would go further is counted (CollectiveProgress::held_back).
-  size_t operations_in_flight() const {
+  /// Each rank may be a window of messages ahead of the next one. Plans of all operations are kept, so
+  /// there are no more than memory has room for; a rank that would go further is counted
+  /// (CollectiveProgress::held_back).
+  void choose_in_flight() {
     constexpr size_t kMostParts = size_t{1} << 17;  // of plans: ranks in operations
-    const size_t ranks = communicator_.ranks(), fewest = setup_->job.in_flight;
-    const size_t most =
-        std::max(fewest, std::min(ranks * Chunking::kBufferSteps, kMostParts / ranks));
-    return std::min(most, std::max(fewest, setup_->operations.size()));
+    CollectiveJob& out = setup_->job;
+    const size_t ranks = communicator_.ranks();
+    uint64_t fewest = Chunking::kBufferSteps;  // messages of an operation on a connection
+    for (const auto& shape : setup_->shapes) {
+      uint64_t most = 1;
+      for (const auto& use : shape->uses) most = std::max(most, use.messages);
+      fewest = std::min(fewest, most);
+    }
+    const size_t wanted = out.in_flight + ranks * Chunking::kBufferSteps / fewest;
+    const size_t room = std::max(out.in_flight, kMostParts / ranks);
+    out.in_flight_suffices = wanted <= room;
+    out.in_flight = std::min(wanted, room);
   }
 
   /// How many messages of real ranks stay readable for emulated ones.

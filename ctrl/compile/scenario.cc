@@ -183,18 +183,18 @@ Result<void> plan_what_fits(Scenario& scenario) {
   return check_real_time(scenario);
 }
 
-Result<void> check_something_to_run(const Config& config, RunClock clock) {
+}  // namespace
+
+std::string nothing_to_run(const Config& config, RunClock clock) {
   if (clock == RunClock::kReal && config.ports.empty()) {
-    return fail(config.path + ": run needs at least one [[port]]");
+    return config.path + ": run needs at least one [[port]]";
   }
   if (clock == RunClock::kVirtual && config.jobs.empty() && config.traffic.empty() &&
       !has_kernels(config)) {
-    return fail(config.path + ": simulate needs at least one [[job]] or [[traffic]]");
+    return config.path + ": simulate needs at least one [[job]] or [[traffic]]";
   }
   return {};
 }
-
-}  // namespace
 
 Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
                                   const std::vector<EventConfig>& commands) {
@@ -220,7 +220,8 @@ Result<Scenario> compile_scenario(const Asked& asked, RunClock clock,
   TRY(check_failover(scenario));
   if (is_virtual) scenario.workload = job_workload(config);
   TRY(check_routing(scenario));
-  TRY(check_something_to_run(config, clock));  // the last: a network alone is good for `topo`
+  // The last one: of what has no other error `topo` can be asked.
+  if (std::string why = nothing_to_run(config, clock); !why.empty()) return fail(std::move(why));
   TRY(plan_what_fits(scenario));
   scenario.shards = shards_of(scenario);
   return scenario;

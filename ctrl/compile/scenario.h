@@ -51,6 +51,9 @@ struct Scenario {
   std::vector<ScenarioShard> shards = {};
 };
 
+/// Why this clock's command has nothing to do with it; empty if it has.
+std::string nothing_to_run(const Config& config, RunClock clock);
+
 /// Errors, with file and line, are those of a run: what the table of capabilities says no to, jobs
 /// that have no plan, a network that cannot be wired, in real time also what this machine is too
 /// slow for (real_time.h). Left to the run, as functions of the scenario, is what takes seconds of

@@ -1,6 +1,5 @@
 #include "ctrl/jobs/job_state.h"
 
-#include "collective_model/nccl/chunking.h"
 #include "ctrl/compile/modelled_time.h"
 #include "ctrl/jobs/packet_model.h"
 #include "ctrl/jobs/plan_estimate.h"
@@ -26,8 +25,7 @@ Result<void> make_plans(const CollectiveSetup& setup, const std::vector<PlanInpu
 std::string JobState::doubt_after(const CollectiveProgress& progress) const {
   const uint64_t times = progress.held_back;
   if (!doubt.empty() || times == 0) return doubt;
-  // NCCL's are no further ahead of each other than this.
-  if (setup->job.in_flight >= uint64_t{setup->job.ranks()} * Chunking::kBufferSteps) return {};
+  if (setup->job.in_flight_suffices) return {};
   return "emulated ranks were held back " + std::to_string(times) + " times: there is memory for " +
          std::to_string(setup->job.in_flight) +
          " operations at a time, and NCCL's ranks would be further ahead of each other, so "

@@ -26,7 +26,7 @@ std::string why_not_packets(const Config& config, const JobConfig& job) {
     return "what is sent for a guess (operations = \"inferred\") cannot go packet by packet";
   }
   if (config.fabric.fidelity == FabricFidelity::kFlow) return "fidelity = \"flow\" has no packets";
-  if (job.operations == OperationsMode::kFed && is_pipeline(job.collective)) {
+  if (is_fed_chain(job)) {
     return "a feed tells the first ranks of a chain of an operation too late for packets";
   }
   if (!may_go_by_packets(config, job)) {

@@ -122,6 +122,7 @@ struct CollectiveJob {
   /// Operations that ranks may be in at a time: none enters one before all have done the one that is
   /// so many before it. Where each rank needs all others two would do.
   size_t in_flight = 4;
+  bool in_flight_suffices = true;    ///< false: NCCL's ranks may be in more
   std::vector<uint32_t> real;        ///< ranks, ascending
   std::vector<uint32_t> real_index;  ///< by rank: its position in `real`, or kEmulated
   std::vector<CollectiveConnection> links;

@@ -71,10 +71,12 @@ InnerNeed inner_need(const Config& config, const JobConfig& job) {
   return need;
 }
 
+bool is_fed_chain(const JobConfig& job) {
+  return job.operations == OperationsMode::kFed && is_pipeline(job.collective);
+}
+
 bool may_go_by_packets(const Config& config, const JobConfig& job) {
-  // A feed tells a chain's first ranks of an operation when they should have been in it for long.
-  const bool late = job.operations == OperationsMode::kFed && is_pipeline(job.collective);
-  if (late && !job.inner) return false;
+  if (is_fed_chain(job) && !job.inner) return false;
   return can_carry(config, job) && (asks_for_network(config) || can_have_network(config));
 }
 

@@ -20,6 +20,10 @@ struct InnerNeed {
 /// Of a job with schedules; without, whoever builds it says why.
 InnerNeed inner_need(const Config& config, const JobConfig& job);
 
+/// A feed tells the first ranks of a chain of an operation when they should have been in it for long:
+/// its messages take the plan's times unless the job asks for packets.
+bool is_fed_chain(const JobConfig& job);
+
 /// Messages of the job may go packet by packet: its operations are known when they begin, and there
 /// is a network of packets, or can be.
 bool may_go_by_packets(const Config& config, const JobConfig& job);
