@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
-#include "ctrl/compile/memory.h"
+#include "ctrl/compile/checks/memory.h"
 #include "ctrl/compile/scenario.h"
 #include "ctrl/config/job_operation.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
-#include "ctrl/compile/memory.h"
+#include "ctrl/compile/checks/memory.h"
 #include "ctrl/compile/scenario.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/kernel_nodes.h"

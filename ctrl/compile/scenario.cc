@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ctrl/compile/checks/failover_check.h"
+#include "ctrl/compile/checks/kernel_files.h"
+#include "ctrl/compile/checks/real_time.h"
 #include "ctrl/compile/drills.h"
 #include "ctrl/compile/events.h"
-#include "ctrl/compile/failover_check.h"
 #include "ctrl/compile/job_workload.h"
-#include "ctrl/compile/kernel_files.h"
-#include "ctrl/compile/real_time.h"
 #include "ctrl/compile/ways/inner_way.h"
 #include "ctrl/config/kernel_nodes.h"
 #include "ctrl/config/network_wanted.h"

@@ -1,4 +1,4 @@
-#include "ctrl/compile/failover_check.h"
+#include "ctrl/compile/checks/failover_check.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "ctrl/compile/real_time.h"
+#include "ctrl/compile/checks/real_time.h"
 
 #include <memory>
 #include <utility>

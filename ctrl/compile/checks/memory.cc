@@ -1,4 +1,4 @@
-#include "ctrl/compile/memory.h"
+#include "ctrl/compile/checks/memory.h"
 
 #include <sys/resource.h>
 

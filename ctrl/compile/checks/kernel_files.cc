@@ -1,4 +1,4 @@
-#include "ctrl/compile/kernel_files.h"
+#include "ctrl/compile/checks/kernel_files.h"
 
 #include <algorithm>
 #include <cctype>
