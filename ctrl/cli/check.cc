@@ -41,7 +41,7 @@ void add_check(CLI::App& app, int& status) {
                 config->services.size());
     if (!simulated && predicted) {
       std::printf("for predict only: simulate says: %s\n", simulated.error().text.c_str());
-    } else if (network_alone) {
+    } else if (network_alone && !refused.empty()) {
       std::printf("for topo only: simulate says: %s\n", simulated.error().text.c_str());
     } else if (!simulated) {
       std::printf("for run only: simulate says: %s\n", simulated.error().text.c_str());
