@@ -30,8 +30,11 @@ struct Communicator {
   uint32_t nodes = 1;
   uint32_t gpus = 1;           ///< ranks on each node
   uint32_t first_nic = 0;      ///< of each node
-  uint32_t nics = 1;           ///< from it on; GPU g is next to the one of g * nics / gpus
+  uint32_t nics = 1;           ///< from it on; GPU g is next to number g * nics / gpus of these
   uint32_t ports = 1;          ///< that NCCL merged to one NIC: each is numbered
+  /// From a NIC to the next one, in numbers; 0: `ports`. More where ranks of some GPUs of each node
+  /// have a communicator.
+  uint32_t nic_stride = 0;
   uint32_t nic_gigabytes = 0;  ///< GB/s of the NIC next to a GPU, rounded down; 0: not known
   uint32_t channels = 1;
   /// That NCCL's search found; the others are copies of these (docs/nccl 2.6; graph/connect.cc). 0:
@@ -79,7 +82,18 @@ struct Communicator {
     return node_of(rank) * gpus + place_of(channel, gpu_of(rank));
   }
   /// The NIC that a network connection of this rank uses, or the first of its ports.
-  uint32_t nic_of(uint32_t rank) const { return first_nic + gpu_of(rank) * nics / gpus * ports; }
+  uint32_t nic_of(uint32_t rank) const { return nic_at(gpu_of(rank) * nics / gpus); }
+  /// The first number of NIC `k`.
+  uint32_t nic_at(uint32_t k) const {
+    return first_nic + k * (nic_stride == 0 ? ports : nic_stride);
+  }
+  /// Whether some rank of each node has this number.
+  bool has_nic(uint32_t number) const {
+    for (uint32_t k = 0; k < nics; ++k) {
+      if (number >= nic_at(k) && number - nic_at(k) < ports) return true;
+    }
+    return false;
+  }
 
   /// The NIC by which a rank sends to one of another node by send/recv: with PXN the one of the
   /// receiver's rail, else its own.

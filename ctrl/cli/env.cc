@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "ctrl/cli/commands.h"
-#include "ctrl/compile/node_environment.h"
+#include "ctrl/compile/environment/node_environment.h"
 
 namespace understudy {
 

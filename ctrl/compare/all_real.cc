@@ -46,8 +46,8 @@ Result<void> check(const Config& config, const JobConfig& job) {
 std::set<unsigned> nics_of(const Config& config, const JobConfig& job, NodeId node) {
   const Communicator c = job_communicator(config, job);
   std::set<unsigned> nics;
-  for (unsigned n = 0; n < c.nics * c.ports; ++n) {
-    if (c.first_nic + n < config.nodes[node].nics.size()) nics.insert(c.first_nic + n);
+  for (unsigned nic = 0; nic < config.nodes[node].nics.size(); ++nic) {
+    if (c.has_nic(nic)) nics.insert(nic);
   }
   return nics;
 }

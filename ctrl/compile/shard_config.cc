@@ -89,7 +89,7 @@ std::vector<const PortConfig*> sorted(const Config& config, const PortList& port
 bool uses(const Config& config, const JobConfig& job, const PortConfig& port) {
   if (std::ranges::count(job.ranks, port.node) == 0) return false;
   const Communicator c = job_communicator(config, job);
-  return port.nic >= c.first_nic && port.nic - c.first_nic < c.nics * c.ports;
+  return c.has_nic(port.nic);
 }
 
 /// Without switches: real nodes of one rail reach each other and the same emulated ones, and a job
@@ -209,7 +209,9 @@ ShardConfig emulator_shard(const Config& config, const PortList& ports, const Ma
   for (const JobConfig& job : config.jobs) {
     const Communicator c = job_communicator(config, job);
     if (job.merged_nics == 1 || !rails.contains(c.first_nic)) continue;
-    for (unsigned n = 1; n < c.nics * c.ports; ++n) rails.insert(c.first_nic + n);
+    for (uint32_t k = 0; k < c.nics; ++k) {
+      for (uint32_t port = 0; port < c.ports; ++port) rails.insert(c.nic_at(k) + port);
+    }
   }
   for (const NodeConfig& node : config.nodes) {
     for (const unsigned nic : rails) {

@@ -18,6 +18,8 @@ struct ChildConfig {
   std::vector<uint32_t> members;  ///< its ranks there, in the order of their ranks in the child
   /// Of the first child of each [[job]]: all that its members mean, of emulated ranks only too.
   std::vector<std::vector<uint32_t>> split;
+  uint32_t nics = 1;        ///< of a node that its ranks take
+  uint32_t nic_stride = 1;  ///< from the first number of one to that of the next
 };
 
 /// Where ranks of a job are, as a job of their own has it.
@@ -25,10 +27,11 @@ struct ChildPlace {
   std::vector<NodeId> nodes;
   uint32_t gpus = 1;  ///< ranks on each of them
   unsigned nic = 0;   ///< of the first one
+  uint32_t nics = 1, nic_stride = 1;  ///< as ChildConfig's
 };
 
-/// Of `members` of `job`. Error: they are neither all ranks of some nodes, in the order of their
-/// GPUs, nor one rank of each, of the same GPU.
+/// Of `members` of `job`. Error: they are not the same GPUs of each of their nodes, node by node and
+/// in ascending order, or the NICs of these GPUs are not evenly apart.
 Result<ChildPlace> child_place(const Config& config, const JobConfig& job,
                                const std::vector<uint32_t>& members);
 

@@ -20,10 +20,12 @@ uint32_t job_nics(const Config& config, const JobConfig& job) {
 }
 
 uint32_t job_nic(const Config& config, const JobConfig& job, uint32_t k) {
+  if (job.child) return job.nic + k * job.child->nic_stride;
   return gpus_per_node(config, job) < 2 ? job.nic : k * job.merged_nics;
 }
 
 uint32_t used_nics(const Config& config, const JobConfig& job) {
+  if (job.child) return job.child->nics;
   return std::min(gpus_per_node(config, job), job_nics(config, job));
 }
 

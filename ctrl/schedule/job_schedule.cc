@@ -66,6 +66,7 @@ Communicator job_communicator(const Config& config, const JobConfig& job) {
   c.pxn = config.nccl && config.nccl->pxn && !real && tuner &&
           tuner->environment().pxn_disable.value_or(0) == 0;
   c.ports = job.merged_nics;
+  if (c.nics > 1) c.nic_stride = job_nic(config, job, 1) - c.first_nic;
   return c;
 }
 

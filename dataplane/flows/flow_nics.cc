@@ -44,6 +44,8 @@ void FlowTraffic::line_up_answer(PacketId answer, LinkId link, Time now) {
 void FlowTraffic::put_answer(PacketId answer, LinkId link, Time now) {
   if (acks_wait(link)) {
     put_behind(answer, link);
+  } else if (joins_waiting(answer)) {
+    return;
   } else {
     nics_[link].control.push_back(answer);
   }

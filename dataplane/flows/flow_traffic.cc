@@ -219,6 +219,7 @@ PacketId FlowTraffic::next_control_packet(LinkId nic, uint8_t blocked, Time now)
     const NetPacket& p = (*network_)[id];
     if ((blocked >> network_->class_of(p.priority) & 1) != 0) continue;
     note_cnp(p, now);
+    if (Sender& s = senders_[flows_[p.flow].sender]; s.ack == id) s.ack = kNoPacketId;
     std::move_backward(n.control.begin() + static_cast<ptrdiff_t>(n.control_at),
                        n.control.begin() + static_cast<ptrdiff_t>(i),
                        n.control.begin() + static_cast<ptrdiff_t>(i + 1));
@@ -341,53 +342,6 @@ void FlowTraffic::deliver(PacketId id, Time now) {
     on_ack(packet, id, now);
   }
   network_->release(id);
-}
-
-void FlowTraffic::on_ack(const NetPacket& p, PacketId id, Time now) {
-  Flow& f = flows_[p.flow];
-  Sender& s = senders_[f.sender];
-  if (s.control == nullptr) return;  // late ones of a connection that has ended
-  if (p.kind == kCnp) {
-    s.control->on_cnp(now);
-    return after_control(f.sender, now);
-  }
-  AckHeard heard;
-  const uint64_t received = std::min(uint64_t{p.number} * settings_.payload, f.end);
-  if (received > f.acked) {
-    heard.newly_acked = received - f.acked;
-    const uint64_t in_flight = f.next > f.acked ? f.next - f.acked : 0;
-    s.in_flight -= std::min(heard.newly_acked, in_flight);
-    s.acked += heard.newly_acked;
-    f.acked = received;
-    f.next = std::max(f.next, f.acked);  // an answer to what was sent before going back
-    drop_sent(s);
-    s.heard = now;
-    s.timeouts = 0;
-  }
-  if (p.kind == kNak && f.running) go_back(p.flow);
-  const bool ended = f.acked == f.end && f.running;
-  if (ended) {
-    f.running = false;
-    shut(p.flow);
-    groups_.note_end(specs_[p.flow].group);
-    if (!f.lent && --s.flows_left == 0) {
-      s.control.reset();
-      return came_back(p.flow, now);
-    }
-  }
-  heard.at = now;
-  heard.rtt = now - p.sent;
-  heard.acked = s.acked;
-  heard.sent = s.sent;
-  heard.marked = p.tells_ce;
-  heard.switches = s.switches;
-  if (network_->has_telemetry()) {
-    const TelemetryRecord& record = network_->telemetry(id);
-    heard.hops = std::span(record.hops).first(record.count);
-  }
-  s.control->on_ack(heard);
-  after_control(f.sender, now);
-  if (ended) came_back(p.flow, now);
 }
 
 void FlowTraffic::lost(PacketId packet, PacketLoss, Time) {

@@ -185,6 +185,7 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
     bool cnp_waits = false;                        ///< the same: one is about to
     Way back;                                      ///< of acknowledgements ...
     LinkId first_back = kNoLink;                   ///< ... and their NIC's link
+    PacketId ack = kNoPacketId;                    ///< the one that waits for that link
     uint8_t switches = 0;                          ///< on the way of its packets
     uint32_t newest = kNone;                       ///< of its flows that have begun and not ended
   };
@@ -216,6 +217,9 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
     /// Spraying: what came early, from and to.
     std::unique_ptr<std::map<uint64_t, uint64_t>> ahead;
     uint32_t older = kNone, newer = kNone;  ///< flows of its sender that have begun and not ended
+    /// The next acknowledgement also speaks for this flow, whose own had not left yet ...
+    uint32_t speaks_for = kNone;
+    uint64_t told = 0;  ///< ... and for these bytes of this one, in such a case
   };
   bool sprayed(uint32_t flow) const { return flows_[flow].sprays || !specs_[flow].spray.empty(); }
   struct ReadyList {
@@ -299,6 +303,8 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void note_cnp(const NetPacket& packet, Time now);
   PacketId next_control_packet(LinkId nic, uint8_t blocked, Time now);
   void on_ack(const NetPacket& packet, PacketId id, Time now);
+  void take_others(uint32_t flow, AckHeard& heard, Time now);
+  void take_ack(uint32_t flow, uint64_t received, AckHeard& heard, Time now);
   Rate measure_idle_path(const FlowSpec& spec, Duration& round_trip, unsigned& links) const;
 
   // Receivers.
@@ -314,6 +320,7 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   void came_back(uint32_t flow, Time now);
   void line_up_answer(PacketId answer, LinkId nic, Time now);
   void put_answer(PacketId answer, LinkId nic, Time now);
+  bool joins_waiting(PacketId answer);
   // NICs whose acknowledgements wait behind data (flow_nic_queues.cc):
   bool acks_wait(LinkId link) const {
     return nics_queue_ && nic(graph_.link(link).from).acks_wait();
@@ -353,6 +360,7 @@ class FlowTraffic final : public NetworkTraffic, public FlowCarrier {
   std::vector<FlowListener*> listeners_;
   Time no_change_after_ = Time::never();
   std::vector<uint32_t> given_up_;  ///< flows
+  std::vector<uint32_t> ended_;     ///< by the acknowledgement at hand
 };
 
 }  // namespace understudy

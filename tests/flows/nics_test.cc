@@ -114,6 +114,29 @@ TEST(FlowNics, AcknowledgementsWaitBehindWhatWasHandedOver) {
   EXPECT_GT(acknowledged_beside_data(4, 0), first);
 }
 
+// A queue pair has one acknowledgement that waits for its link (rule A4.10): it speaks for all that
+// came in meanwhile.
+// rules: A4.10
+TEST(FlowNics, AnAcknowledgementThatWaitsSpeaksForTheMessagesThatFollow) {
+  const Graph g = star(2, k100G, kUs);
+  for (const bool connected : {false, true}) {
+    // Three short messages, each 8 ns, come in while a packet of 320 ns leaves their receiver.
+    std::vector<FlowSpec> flows(3, flow_of(g, {"h0", "s", "h1"}, 100));
+    if (connected) {
+      for (FlowSpec& f : flows) f.connection = 1;
+    }
+    flows.push_back(flow_of(g, {"h1", "s", "h0"}, 400'000));
+    FlowRun r(g, flows, store_and_forward(), bare());
+    r.run();
+    EXPECT_TRUE(r.traffic.all_finished());
+    const std::vector<FlowResult>& f = r.traffic.results();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(f[i].delivered, 100u);
+    EXPECT_EQ(r.net.counters(path_of(g, {"h1", "s"})[0]).packets, connected ? 101u : 103u);
+    EXPECT_EQ(f[0].acknowledged == f[1].acknowledged, connected);
+    EXPECT_EQ(f[2].acknowledged - f[0].acknowledged, connected ? Duration() : kAck * 2);
+  }
+}
+
 /// A flow that somebody hears of, as a rate.
 struct Heard : FlowListener {
   Heard(const Graph& g, uint64_t bytes, bool cut_through) : specs{FlowSpec()} {

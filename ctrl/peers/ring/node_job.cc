@@ -23,6 +23,7 @@ json to_json(const Communicator& c) {
           {"gpus", c.gpus},
           {"first_nic", c.first_nic},
           {"nics", c.nics},
+          {"nic_stride", c.nic_stride},
           {"nic_gigabytes", c.nic_gigabytes},
           {"channels", c.channels},
           {"search_channels", c.search_channels},
@@ -78,6 +79,7 @@ Communicator read_communicator(MessageFields& f) {
   c.gpus = f.number<uint32_t>("gpus", 1, kMostGpus);
   c.first_nic = f.number<uint32_t>("first_nic", 0, kMostGpus);
   c.nics = f.number<uint32_t>("nics", 1, kMostGpus);
+  c.nic_stride = f.number<uint32_t>("nic_stride", 0, kMostGpus);
   c.nic_gigabytes = f.number<uint32_t>("nic_gigabytes", 0, UINT32_MAX);
   c.channels = f.number<uint32_t>("channels", 1, kMostChannels);
   c.search_channels = f.number<uint32_t>("search_channels", 0, kMostChannels);

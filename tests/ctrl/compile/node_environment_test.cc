@@ -1,5 +1,5 @@
 // The environment that `understudy env` makes of a job that is joined.
-#include "ctrl/compile/node_environment.h"
+#include "ctrl/compile/environment/node_environment.h"
 
 #include <gtest/gtest.h>
 
@@ -54,6 +54,40 @@ TEST(NodeEnvironment, LeavesOutWhatAReleaseDoesNotKnow) {
   EXPECT_EQ(text.find("NCCL_RUNTIME_CONNECT"), std::string::npos);
   EXPECT_EQ(text.find("NCCL_COMM_ID"), std::string::npos);
   EXPECT_NE(text.find("through the file uid"), std::string::npos);
+}
+
+/// A process has one environment for the communicators of a job and of those on its children.
+TEST(NodeEnvironment, ChoosesByCollectiveWhereChildrenWantOthers) {
+  struct Case {
+    std::string nccl, algorithm, collective, child;
+    std::string value;  ///< empty: none
+    std::string words;
+  };
+  const Case cases[] = {
+      {"2.28", "pat", "all_gather", "pat", "PAT", "algorithm of the job"},
+      {"2.28", "pat", "all_reduce", "tree", "'AllReduce:Tree;AllGather:PAT'", "on its children"},
+      {"2.28", "pat", "all_to_all", "ring", "PAT", "algorithm of the job"},
+      {"2.28", "auto", "all_reduce", "tree", "AllReduce:Tree", "on its children"},
+      {"2.23", "pat", "all_reduce", "tree", "", "from 2.24 on"},
+      {"2.28", "pat", "all_gather", "ring", "", "\"j\" and \"k\" want PAT and Ring"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.nccl + " " + c.collective + " " + c.child);
+    const auto config = load_config_text(
+        with(std::string(kRealFirst) + "nccl = \"" + c.nccl + "\"\nalgorithm = \"" + c.algorithm +
+             "\"\njoin = { file = \"uid\" }\n[[job]]\nname = \"k\"\nchild_of = "
+             "\"j\"\nmembers = \"all\"\ncollective = \"" +
+             c.collective + "\"\nsizes = [\"64KiB\"]\n" +
+             (c.collective == "all_to_all" ? "" : "algorithm = \"" + c.child + "\"\n")),
+        "join.toml");
+    ASSERT_TRUE(config) << describe(config.error());
+    const std::string text = node_environment(*config, config->jobs[0]);
+    EXPECT_NE(text.find(c.words), std::string::npos) << text;
+    const std::string set = "export NCCL_ALGO=" + c.value + "\n";
+    EXPECT_EQ(text.find(c.value.empty() ? "export NCCL_ALGO" : set) != std::string::npos,
+              !c.value.empty())
+        << text;
+  }
 }
 
 TEST(NodeEnvironment, SaysWhatOutagesAreToNcclsSettings) {

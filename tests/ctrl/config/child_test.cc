@@ -1,6 +1,7 @@
 // [[job]] with child_of: the communicators that it stands for, and what is wrong with one.
 #include <gtest/gtest.h>
 
+#include "ctrl/config/merged_nics.h"
 #include "ctrl/config/read/load.h"
 
 namespace understudy {
@@ -68,6 +69,58 @@ TEST(ConfigChild, StandsForAllOfItsSplit) {
   EXPECT_EQ(halves->jobs[1].name, "tp");
 }
 
+/// Of nodes with several GPUs and NICs: which NICs the child's ranks take.
+TEST(ConfigChild, OfSomeGpusOfEachNode) {
+  struct Case {
+    unsigned gpus, nics, merged;
+    std::string members;
+    unsigned nic, used, stride;  ///< used: 0 if it is refused
+  };
+  const Case cases[] = {
+      {4, 4, 1, "[[0, 2, 4, 6]]", 0, 2, 2},
+      {4, 4, 1, "[[1, 3, 5, 7]]", 1, 2, 2},
+      {4, 4, 1, "[[2, 3, 6, 7]]", 2, 2, 1},
+      {4, 2, 1, "[[0, 1, 4, 5]]", 0, 1, 1},
+      {4, 2, 1, "[[1, 3, 5, 7]]", 0, 2, 1},
+      {4, 8, 2, "[[1, 3, 5, 7]]", 2, 2, 4},
+      {4, 4, 1, "[[3, 7]]", 3, 1, 1},
+      {8, 8, 1, "[[0, 3, 6, 8, 11, 14]]", 0, 3, 3},
+      {4, 4, 1, "[[0, 1, 3, 4, 5, 7]]", 0, 0, 0},
+      {4, 2, 1, "[[0, 2, 3, 4, 6, 7]]", 0, 0, 0},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.members);
+    std::string text = "format = 1\n";
+    for (unsigned nic = 0; nic < c.nics; ++nic) {
+      text += "[[prefix]]\nnic = " + std::to_string(nic) + "\nv4 = \"10." + std::to_string(nic) +
+              ".0.0/16\"\n[[port]]\nreal = \"a\"\nnic = " + std::to_string(nic) + "\ndevice = \"d" +
+              std::to_string(nic) + "\"\n";
+    }
+    for (const char* head : {"name = \"a\"\nreal = true\n", "name = \"b\"\n"}) {
+      text += "[[node]]\n" + std::string(head) + "gpus = " + std::to_string(c.gpus) +
+              "\nnics = " + std::to_string(c.nics) +
+              "\nlink = { rate = \"10Gbit/s\", latency = \"1us\" }\n";
+    }
+    text +=
+        "[[job]]\nname = \"train\"\ncollective = \"all_reduce\"\nsizes = [\"4KiB\"]\nranks = "
+        "[\"a\", \"b\"]\nchannels = 2\njoin = { file = \"uid\" }\n" +
+        std::string(c.merged > 1 ? "merged_nics = " + std::to_string(c.merged) + "\n" : "") +
+        child("members = " + c.members);
+    const auto config = load_config_text(text, "f");
+    ASSERT_EQ(config.has_value(), c.used != 0) << (config ? "" : describe(config.error()));
+    if (!config) {
+      EXPECT_NE(describe(config.error()).find("the NICs next to these"), std::string::npos);
+      continue;
+    }
+    const JobConfig& job = config->jobs.at(1);
+    EXPECT_EQ(job.nic, c.nic);
+    EXPECT_EQ(used_nics(*config, job), c.used);
+    for (uint32_t k = 0; k < c.used; ++k) {
+      EXPECT_EQ(job_nic(*config, job, k), c.nic + k * c.stride) << k;
+    }
+  }
+}
+
 TEST(ConfigChild, OfAChild) {
   const std::string of =
       "[[job]]\nname = \"pair\"\nchild_of = \"half\"\nmembers = [[1, 3]]\n"
@@ -92,8 +145,10 @@ TEST(ConfigChild, NamesWhatIsWrong) {
       {child("members = [2, 9]"), "expected ranks, 0 to 7"},
       {child("members = [2, 2]"), "each rank is in one group once"},
       {child("members = \"node\""), "none of these communicators has real ranks and emulated ones"},
-      {child("members = [0, 3]"), "rank 3 is neither the same GPU of another node"},
-      {child("members = [2, 3, 4]"), "known are all of each node, or one"},
+      {child("members = [0, 3]"), "it has GPU 0 of node a and GPU 1 of node gpu"},
+      {child("members = [2, 3, 4]"), "it has GPUs 0 and 1 of node gpu and GPU 0 of node w0"},
+      {child("members = [0, 2, 1, 3]"), "rank 1 does not follow the others of its node"},
+      {child("members = [3, 2, 5, 4]"), "rank 2 does not follow the others of its node"},
       {child("members = \"all\"\nranks = [\"a\", \"gpu\"]"),
        "a child communicator has its parent's"},
       {child("members = \"all\"\nnccl = \"2.20\""), "a child communicator has its parent's"},

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ctrl/compile/capabilities.h"
-#include "ctrl/compile/node_environment.h"
+#include "ctrl/compile/environment/node_environment.h"
 #include "ctrl/config/read/load.h"
 #include "tests/rigs/joined_job.h"
 

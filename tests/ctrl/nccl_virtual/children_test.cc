@@ -237,39 +237,68 @@ TEST(NcclChildJobs, TakeTheirOwnTime) {
   }
 }
 
+/// Four nodes with so many GPUs, and a NIC next to each; the second node is real.
+std::string of_several_gpus(unsigned gpus, uint32_t minor, const std::string& id,
+                            const std::string& children) {
+  std::string text = "format = 1\n";
+  for (unsigned nic = 0; nic < gpus; ++nic) {
+    text += "[[prefix]]\nnic = " + std::to_string(nic) + "\nv4 = \"10." + std::to_string(9 + nic) +
+            ".0.0/16\"\n";
+  }
+  for (const char* head :
+       {"name = \"a\"\n", "name = \"gpu\"\nreal = true\n", "name = \"w\"\ncount = 2\n"}) {
+    text += "[[node]]\n" + std::string(head) + "gpus = " + std::to_string(gpus) +
+            "\nnics = " + std::to_string(gpus) +
+            "\nlink = { rate = \"10Gbit/s\", latency = \"1us\" }\n";
+  }
+  for (unsigned nic = 0; nic < gpus; ++nic) {
+    text += "[[port]]\nreal = \"gpu\"\nnic = " + std::to_string(nic) + "\ndevice = \"virtual\"\n";
+  }
+  return text +
+         "[[job]]\nname = \"job\"\ncollective = \"all_reduce\"\nranks = [\"a\", \"gpu\", "
+         "\"w*\"]\nsizes = [\"400000B\"]\nchannels = 4\npayload = \"exact\"\nnccl = \"2." +
+         std::to_string(minor) + "\"\njoin = { file = \"" + id + "\" }\n" + children;
+}
+
+/// Runs it; `operations` of each child, from job 1 on.
+void play_children(unsigned gpus, uint32_t minor, const std::string& children,
+                   std::vector<Split> splits, const std::vector<size_t>& operations) {
+  SCOPED_TRACE("2." + std::to_string(minor));
+  const ScratchFile id("id.of.gpus"), capture("pcapng");
+  const Config config = config_of(of_several_gpus(gpus, minor, id.path(), children));
+  ASSERT_FALSE(testing::Test::HasFailure());
+  ASSERT_EQ(config.jobs.size(), 1 + operations.size());
+  VirtualJob::Options options;
+  options.capture = capture.path();
+  options.splits = std::move(splits);
+  VirtualJob job(config, options);
+  ASSERT_EQ(job.run(), "");
+  expect_right(job, false);
+  for (size_t i = 0; i < operations.size(); ++i) expect_child(job, 1 + i, operations[i]);
+  expect_holds(judged(capture.path(), &config));
+}
+
 /// One rank of each node, on its rail; and all ranks of some nodes.
 TEST(NcclChildJobs, OfSeveralRanksANode) {
   for (const uint32_t minor : {22U, 28U, 30U}) {
-    SCOPED_TRACE("2." + std::to_string(minor));
-    const ScratchFile id("id.of.gpus"), capture("pcapng");
-    const auto node = [](const std::string& head) {
-      return "[[node]]\n" + head +
-             "gpus = 2\nnics = 2\nlink = { rate = \"10Gbit/s\", latency = \"1us\" }\n";
-    };
-    const Config config = config_of(
-        "format = 1\n[[prefix]]\nnic = 0\nv4 = \"10.9.0.0/16\"\n[[prefix]]\nnic = 1\nv4 = "
-        "\"10.10.0.0/16\"\n" +
-        node("name = \"a\"\n") + node("name = \"gpu\"\nreal = true\n") +
-        node("name = \"w\"\ncount = 2\n") +
-        "[[port]]\nreal = \"gpu\"\nnic = 0\ndevice = \"virtual\"\n[[port]]\nreal = "
-        "\"gpu\"\nnic = 1\ndevice = \"virtual\"\n"
-        "[[job]]\nname = \"job\"\ncollective = \"all_reduce\"\nranks = [\"a\", \"gpu\", "
-        "\"w*\"]\nsizes = [\"400000B\"]\nchannels = 4\npayload = \"exact\"\nnccl = \"2." +
-        std::to_string(minor) + "\"\njoin = { file = \"" + id.path() + "\" }\n" +
-        child("rail", "\"local_rank\"", "\"100004B\"", "iterations = 2\n") +
-        child("pair", "\"/4\"", "\"256KiB\""));
-    ASSERT_FALSE(testing::Test::HasFailure());
-    ASSERT_EQ(config.jobs.size(), 4U);
-    VirtualJob::Options options;
-    options.capture = capture.path();
-    options.splits = {{.color = [](int rank) { return rank % 2; }}, by(4)};
-    VirtualJob job(config, options);
-    ASSERT_EQ(job.run(), "");
-    expect_right(job, false);
-    expect_child(job, 1, 2);
-    expect_child(job, 2, 2);
-    expect_child(job, 3, 1);
-    expect_holds(judged(capture.path(), &config));
+    play_children(2, minor,
+                  child("rail", "\"local_rank\"", "\"100004B\"", "iterations = 2\n") +
+                      child("pair", "\"/4\"", "\"256KiB\""),
+                  {{.color = [](int rank) { return rank % 2; }}, by(4)}, {2, 2, 1});
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+/// Every second GPU of each node, as data parallel groups beside tensor parallel pairs have them;
+/// and the second half of each node's.
+TEST(NcclChildJobs, OfSomeRanksOfEachNode) {
+  for (const uint32_t minor : {22U, 25U, 29U}) {
+    play_children(4, minor,
+                  child("data", "\"%2\"", "\"100004B\"", "iterations = 2\n") +
+                      child("upper", "[[2, 3, 6, 7, 10, 11, 14, 15]]", "\"256KiB\""),
+                  {{.color = [](int rank) { return rank % 2; }},
+                   {.color = [](int rank) { return rank % 4 / 2 == 1 ? 0 : -1; }}},
+                  {2, 2, 1});
     if (testing::Test::HasFailure()) return;
   }
 }

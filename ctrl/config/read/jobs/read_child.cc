@@ -115,6 +115,8 @@ class ChildReader {
     job_.inner = parent_->inner;
     job_.feed = first.feed;
     job_.child = child;
+    job_.child->nics = place->nics;
+    job_.child->nic_stride = place->nic_stride;
     return true;
   }
 

@@ -1,9 +1,10 @@
-#include "ctrl/compile/node_environment.h"
+#include "ctrl/compile/environment/node_environment.h"
 
 #include <algorithm>
 #include <cstdio>
 
-#include "ctrl/compile/outage_notes.h"
+#include "ctrl/compile/environment/choices.h"
+#include "ctrl/compile/environment/outage_notes.h"
 #include "ctrl/compile/shard_config.h"
 #include "ctrl/config/job_operation.h"
 #include "ctrl/config/merged_nics.h"
@@ -33,38 +34,6 @@ std::string quoted(const std::string& text) {
 std::string endpoint_text(const IpAddress& address, uint16_t port) {
   const std::string host = address.is_v4() ? address.text() : "[" + address.text() + "]";
   return host + ":" + std::to_string(port);
-}
-
-const char* algorithm_value(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kRing:
-      return "Ring";
-    case Algorithm::kTree:
-      return "Tree";
-    case Algorithm::kPat:
-      return "PAT";
-    case Algorithm::kNvls:
-      return "NVLS";
-    case Algorithm::kNvlsTree:
-      return "NVLSTree";
-    case Algorithm::kCollnetDirect:
-      return "CollNetDirect";
-    case Algorithm::kCollnetChain:
-      return "CollNetChain";
-  }
-  return "";
-}
-
-const char* protocol_value(Protocol protocol) {
-  switch (protocol) {
-    case Protocol::kLL:
-      return "LL";
-    case Protocol::kLL128:
-      return "LL128";
-    case Protocol::kSimple:
-      return "Simple";
-  }
-  return "";
 }
 
 /// "NICs 0 and 1, NICs 2 and 3".
@@ -208,11 +177,16 @@ class Settings {
     const std::string channels = std::to_string(job_.channels);
     add("NCCL_MIN_NCHANNELS", channels, "channels of the job");
     add("NCCL_MAX_NCHANNELS", channels, "the same");
-    if (!is_p2p(job_.collective) && job_.algorithm) {
-      add("NCCL_ALGO", algorithm_value(*job_.algorithm), "algorithm of the job");
-    }
-    if (!is_p2p(job_.collective) && job_.protocol) {
-      add("NCCL_PROTO", protocol_value(*job_.protocol), "protocol of the job");
+    choose("NCCL_ALGO", algorithm_choice(config_, job_));
+    choose("NCCL_PROTO", protocol_choice(config_, job_));
+  }
+
+  void choose(const char* name, const ChoiceValue& choice) {
+    if (!choice.value.empty()) {
+      const bool list = choice.value.find(';') != std::string::npos;
+      add(name, list ? quoted(choice.value) : choice.value, choice.reason);
+    } else if (!choice.reason.empty()) {
+      out_.push_back({name, "", "not set, so that NCCL chooses: " + choice.reason});
     }
   }
 
@@ -381,6 +355,10 @@ std::string node_environment(const Config& config, const JobConfig& job) {
   }
   text += "\n" + interface_finder(roce_address(node.nics[job.nic])) + finder(devices) + "\n";
   for (const NodeSetting& setting : node_settings(config, job)) {
+    if (setting.value.empty()) {
+      text += "# " + setting.name + " is " + setting.reason + "\n";
+      continue;
+    }
     text += "# " + setting.reason + "\nexport " + setting.name + "=" + setting.value + "\n";
   }
   return text + "\n" + outage_notes(config, job);

@@ -12,7 +12,7 @@ namespace understudy {
 
 struct NodeSetting {
   std::string name;
-  std::string value;  ///< as the shell takes it: quoted, or a command's output
+  std::string value;  ///< as the shell takes it: quoted, or a command's output; empty: not set
   std::string reason;
 };
 

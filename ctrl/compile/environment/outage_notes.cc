@@ -1,4 +1,4 @@
-#include "ctrl/compile/outage_notes.h"
+#include "ctrl/compile/environment/outage_notes.h"
 
 #include <optional>
 
