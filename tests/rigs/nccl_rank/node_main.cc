@@ -66,6 +66,10 @@ int main(int argc, char** argv) {
       "Plays the ranks of a real node in a job of NCCL's, in a configuration of `understudy run`.");
   app.add_option("config", options.config, "The run's configuration")->required();
   app.add_option("--id", options.id, "File of the unique id, where its path here is another");
+  app.add_option(
+      "--group-ids", options.group_ids,
+      "PyTorch's groups: each job with child_of has a communicator of its own, whose unique "
+      "id is in this file with .0, .1 and so on behind it; without it is split off");
   app.add_option("--rank", options.rank,
                  "A rank of the job: its node is played, if several are real");
   app.add_flag("--init-only", options.init_only,

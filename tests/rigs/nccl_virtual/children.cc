@@ -59,16 +59,16 @@ std::vector<uint32_t> VirtualJob::members(size_t number, uint32_t rank) const {
 VirtualJob::ChildEnd VirtualJob::end_of(size_t split, uint32_t rank) {
   ChildEnd end;
   const std::vector<uint32_t> all = members(split, rank);
-  const uint32_t gpus = setup().communicator.gpus;
+  const auto place = static_cast<uint32_t>(std::ranges::find(all, rank) - all.begin());
   size_t same = 0;  // earlier splits into the same ranks
   for (size_t s = 0; s < split; ++s) same += members(s, rank) == all ? 1 : 0;
   for (ChildSide& side : children_) {
     if (real_config_.jobs[side.job].child->members != all || same-- > 0) continue;
     end.side = &side;
-    const NodeId id = job_.ranks[rank / gpus];
+    const NodeId id = job_.ranks[rank / setup().communicator.gpus];
     const auto at = std::ranges::find(side.nodes, id, &ChildSide::Node::id);
     end.node = at->node.get();
-    end.gpu = side.state->setup->communicator.gpus == 1 ? 0 : rank % gpus;
+    end.gpu = side.state->setup->communicator.gpu_of(place);
     break;
   }
   return end;

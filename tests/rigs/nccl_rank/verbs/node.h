@@ -27,6 +27,9 @@ using std::chrono::steady_clock;
 
 struct Options {
   std::string config, id;
+  /// PyTorch's groups: the communicator of the n-th [[job]] with child_of has an id of its own, in
+  /// the file with this name and .n; empty: they are split off the first one.
+  std::string group_ids;
   int rank = -1;  ///< one of the node's; -1: the job's only real node
   bool init_only = false;
   unsigned patience_s = 60;
@@ -74,7 +77,7 @@ class Node {
     join();
     uint64_t wrong = 0;
     try {
-      make_children();
+      options_.group_ids.empty() ? make_children() : join_groups();
       wrong = options_.init_only ? 0 : operations();
     } catch (const Aborted&) {
       std::printf("aborted\n");
@@ -149,6 +152,42 @@ class Node {
     std::deque<Player> players;  ///< of all ranks of the node
     LocalConnections local;      ///< between them
   };
+
+  /// Of the communicator of a process group, whose ranks meet by an id of its own.
+  World& make_group(const std::vector<uint32_t>& members) {
+    World& group = groups_.emplace_back(world_);
+    group.ranks.clear();
+    group.nics.clear();
+    for (const uint32_t member : members) {
+      group.ranks.push_back(world_.ranks[member]);
+      group.nics.push_back(world_.nic(static_cast<int>(member)));
+    }
+    return group;
+  }
+
+  /// As new_group() of PyTorch does for each [[job]] with child_of, in their order.
+  void join_groups() {
+    for (size_t number = 0; number < children_.size(); ++number) {
+      Stage& stage = children_[number];
+      const std::vector<uint32_t>& members = stage.job.child->members;
+      World& group = make_group(members);
+      for (const Player& player : first_.players) {
+        const auto at = std::ranges::find(members, player.number());
+        if (at == members.end()) continue;
+        const auto place = static_cast<int>(at - members.begin());
+        Player& own = stage.players.emplace_back();
+        own.adapter = std::make_unique<VerbsAdapter>(group, place);
+        ranks_.push_back(std::make_unique<RealRank>(group, network_, place, own.adapter.get()));
+        own.rank = ranks_.back().get();
+      }
+      if (stage.players.empty()) continue;
+      const SocketAddress root =
+          meet(*stage.players.front().rank, group,
+               options_.group_ids + "." + std::to_string(number), 1 + number_ + number);
+      for (Player& own : stage.players) own.rank->spawn(init(own.rank, root, &own.comm));
+      finish();
+    }
+  }
 
   static Task<> split(RealRank* rank, Communicator* parent, int color, int key, IbAdapter* adapter,
                       Communicator** out) {
@@ -230,23 +269,41 @@ class Node {
 
   bool has_root() const { return ranks_.front()->rank() == 0; }
 
-  NcclUniqueId learn_id(const SocketAddress& own_root) {
+  SocketAddress find_root() {
     const NcclJoinConfig& join = *job_.join;
-    const bool real_root = has_root();
-    if (join.way == NcclJoinConfig::Way::kCommId) {
-      const auto id =
-          unique_id_of_comm_id(SocketAddress{join.address, join.port}.text(), job_.nccl);
-      require(id.has_value(), id ? "" : id.error().text);
-      return *id;
+    if (join.way != NcclJoinConfig::Way::kCommId) {
+      require(join.way == NcclJoinConfig::Way::kFile || !options_.id.empty(),
+              "job.join: PyTorch's store is not played: give the unique id by --id");
+      return meet(*ranks_.front(), world_, options_.id.empty() ? join.file : options_.id, number_);
     }
-    require(join.way == NcclJoinConfig::Way::kFile, "job.join: PyTorch's store is not played");
-    const std::string path = options_.id.empty() ? join.file : options_.id;
-    if (real_root) {
-      const NcclUniqueId id = make_unique_id(config_.seed, 1 + number_, own_root);
-      const auto written = write_unique_id_file(path, id);
-      require(written.has_value(), written ? "" : written.error().text);
-      return id;
+    const auto id = unique_id_of_comm_id(SocketAddress{join.address, join.port}.text(), job_.nccl);
+    require(id.has_value(), id ? "" : id.error().text);
+    world_.magic = id->magic;
+    if (!has_root()) return id->root;
+    ListeningSocket* listener = ranks_.front()->open_root(join.port);
+    ranks_.front()->serve(listener);
+    return listener->address;
+  }
+
+  /// By the id in a file, which this rank makes if it is the first of them. `number`: of the ids
+  /// that this process makes.
+  SocketAddress meet(RealRank& rank, World& world, const std::string& path, size_t number) {
+    if (rank.rank() != 0) {
+      const NcclUniqueId id = id_in(path);
+      world.magic = id.magic;
+      return id.root;
     }
+    ListeningSocket* listener = rank.open_root(0);
+    const NcclUniqueId id = make_unique_id(config_.seed, 1 + number, listener->address);
+    const auto written = write_unique_id_file(path, id);
+    require(written.has_value(), written ? "" : written.error().text);
+    // It serves those whose magic is the id's, from the first one on.
+    world.magic = id.magic;
+    rank.serve(listener);
+    return listener->address;
+  }
+
+  NcclUniqueId id_in(const std::string& path) const {
     const auto begin = steady_clock::now();
     for (UniqueIdFile file(path);;) {
       const auto& found =
@@ -258,22 +315,6 @@ class Node {
       require(seconds_since(begin) < options_.patience_s, "no unique id in " + path);
       std::this_thread::sleep_for(milliseconds(5));
     }
-  }
-
-  SocketAddress find_root() {
-    if (has_root()) {
-      RealRank& first = *ranks_.front();
-      const bool told = job_.join->way == NcclJoinConfig::Way::kCommId;
-      // It serves those whose magic is the id's, from the first one on.
-      ListeningSocket* listener = first.open_root(told ? job_.join->port : uint16_t{0});
-      const NcclUniqueId id = learn_id(listener->address);
-      world_.magic = id.magic;
-      first.serve(listener);
-      return listener->address;
-    }
-    const NcclUniqueId id = learn_id({});
-    world_.magic = id.magic;
-    return id.root;
   }
 
   std::vector<uint32_t> reals(const Stage& stage) const {
@@ -457,7 +498,8 @@ class Node {
   unsigned moves_ = 0;      ///< in the one that is broken off
   World world_;
   SocketNetwork network_;
-  std::deque<std::unique_ptr<RealRank>> ranks_;  ///< of the node
+  std::deque<World> groups_;                     ///< of PyTorch's groups
+  std::deque<std::unique_ptr<RealRank>> ranks_;  ///< of the node, then those of its groups
   Stage first_;
   std::deque<Stage> children_;  ///< of the jobs with child_of
 };
