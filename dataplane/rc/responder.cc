@@ -283,7 +283,7 @@ RequestOutcome Responder::atomic_request(const RoceView& packet) {
     std::memcpy(region->bytes + offset, &fresh, kAtomicBytes);
   }
   accept(answer);
-  return RequestOutcome::kTaken;
+  return RequestOutcome::kAtomic;
 }
 
 }  // namespace understudy

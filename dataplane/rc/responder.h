@@ -16,6 +16,7 @@ enum class RequestOutcome : uint8_t {
   kNotExpected,  ///< a duplicate, behind a gap, or of another service
   kTaken,        ///< it had the expected PSN; also where no receive was there for it
   kMessage,      ///< the same, and received() is a message to report to the owner
+  kAtomic,       ///< the same, and an ATOMIC was carried out, which the owner hears of
   kFatal         ///< the same, and a NAK that ends the connection is pending
 };
 
