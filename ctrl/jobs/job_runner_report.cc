@@ -33,7 +33,7 @@ void append_communicator(JobReport& all, JobReport last) {
 
 void add_answered(JobReport& report, const AnsweredReport& answered) {
   report.answered = answered;
-  if (answered.messages == 0) return;
+  if (answered.messages == 0 && !answered.one_sided.any()) return;
   if (report.inferred) report.answered.operations = report.inferred->beside;
   if (report.not_judged.empty()) report.not_judged = answered_text(report.answered);
 }

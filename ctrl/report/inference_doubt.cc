@@ -32,8 +32,14 @@ std::string inference_doubt(const InferenceReport& found) {
          ": a profiler plugin tells (operations = \"fed\")";
 }
 
+std::string one_sided_text(const OneSidedReport& one_sided) {
+  if (!one_sided.any()) return "";
+  return count_text(one_sided.puts, "put") + " and " + count_text(one_sided.signals, "signal") +
+         " of one-sided operations were answered at once: not timed";
+}
+
 std::string answered_text(const AnsweredReport& answered) {
-  if (answered.messages == 0) return "";
+  if (answered.messages == 0) return one_sided_text(answered.one_sided);
   return (answered.operations == 0 ? "" : count_text(answered.operations, "operation") + " in ") +
          count_text(answered.messages, "message") + " of " +
          count_text(answered.communicators, "communicator") +

@@ -19,5 +19,7 @@ std::string certainty_text(const InferredReport& operation);
 
 /// What went over communicators that no job describes, as a sentence; empty: nothing.
 std::string answered_text(const AnsweredReport& answered);
+/// The same of one-sided operations alone.
+std::string one_sided_text(const OneSidedReport& one_sided);
 
 }  // namespace understudy

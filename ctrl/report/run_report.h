@@ -101,12 +101,22 @@ struct CommunicatorReport {
   bool not_judged = false;  ///< nothing is known to be wrong, but it is no better than an estimate
 };
 
+/// One-sided operations of a real rank with emulated ones (docs/nccl 3.16), which answered at once.
+struct OneSidedReport {
+  uint64_t windows = 0;  ///< that emulated ranks registered with it, each rank's
+  uint64_t puts = 0, put_bytes = 0, signals = 0;
+  uint64_t answers = 0, answer_bytes = 0;  ///< puts to the real rank
+  uint64_t unanswered = 0;  ///< signals and puts without an answer, or without its data
+  bool any() const { return puts + signals > 0; }
+};
+
 /// Communicators that real ranks made beside a job's own, and that no job describes: emulated ranks
 /// answered all messages there at once.
 struct AnsweredReport {
   uint64_t communicators = 0;  ///< over which messages went
   uint64_t messages = 0;       ///< to real ranks and from them
   uint64_t operations = 0;     ///< that a feed told of; else nobody counts them
+  OneSidedReport one_sided;    ///< of any communicator
 };
 /// What NCCL's port failover came to at the ends of a job's connections between real and emulated
 /// ranks, as far as they are ours (docs/nccl 3.15).

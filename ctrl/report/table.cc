@@ -264,6 +264,8 @@ std::string job_table(const JobReport& job) {
     text += communicator_text(i, job.communicators[i]);
   }
   if (job.inferred) text += inferred_text(*job.inferred);
+  const OneSidedReport& one_sided = job.answered.one_sided;
+  if (one_sided.any()) text += "# beside: " + one_sided_text(one_sided) + "\n";
   if (job.answered.messages > 0) text += "# beside: " + answered_text(job.answered) + "\n";
   if (job.failover && job.failover->failed > 0) text += failover_text(*job.failover);
   std::vector<uint64_t> bytes;

@@ -138,6 +138,17 @@ NcclSockets::Callbacks NcclJob::callbacks() {
   callbacks.sender = [this](const NcclConnector& c, uint64_t magic) { return net_ib(c, magic); };
   callbacks.disconnect = [this](const NcclConnector& c) { disconnect(c); };
   callbacks.say = [this](const std::string& line) { say(line); };
+  callbacks.relay = [this](const NcclConnector& c, std::span<const uint8_t> bytes) {
+    links_.one_sided().relay(c, bytes);
+  };
+  callbacks.expose = [this](const NcclHost::OneSidedMemory& memory) {
+    const NcclConnector c{memory.communicator, memory.emulated, 0, 0, kOneSided};
+    return links_.expose(groups_.job_rank(c, c.emulated), memory);
+  };
+  callbacks.exposed = [this](const NcclHost::OneSidedMemory& memory,
+                             const NcclHost::MemoryKey& real) {
+    links_.one_sided().exposed(memory, real);
+  };
   return callbacks;
 }
 
@@ -192,6 +203,15 @@ void NcclJob::settle() {
   if (!settled->empty()) say(*settled);
 }
 
+/// What real ranks say over the rings of their one-sided connections.
+void NcclJob::take_relayed() {
+  const auto take = [this](const NcclConnector& connector, std::span<const uint8_t> bytes) {
+    if (groups_.has(connector)) return groups_.on_relayed(connector, bytes);
+    sockets_.on_relayed(connector, bytes);
+  };
+  if (links_.any_one_sided() != nullptr) links_.one_sided().take(take);
+}
+
 bool NcclJob::is_connected(NodeId real) const {
   return std::ranges::any_of(open_, [&](const NcclConnector& connector) {
     return node_of(groups_.job_rank(connector, connector.real)).index == real;
@@ -234,6 +254,8 @@ void NcclJob::poll(Time now) {
   }
   begin(now);
   if (communicator_ == nullptr) return look_for_identity();
+  take_relayed();
+  if (communicator_ == nullptr) return;
   sockets_.poll();
   groups_.poll();
   settle();
@@ -349,7 +371,9 @@ std::unique_ptr<Peer> NcclJob::net_ib(const NcclConnector& connector, uint64_t m
   NetIbSettings settings;
   settings.version = job_.nccl;
   settings.magic = magic;
-  settings.queue_pairs = job_.join->queue_pairs;
+  // NCCL makes those for one-sided operations with one, whatever is set for others.
+  const bool one_sided = connector.index >= kOneSidedRing;
+  settings.queue_pairs = one_sided ? 1 : job_.join->queue_pairs;
   settings.split_data = job_.join->split_data;
   const uint32_t emulated = groups_.job_rank(connector, connector.emulated);
   const uint32_t real = groups_.job_rank(connector, connector.real);
@@ -447,6 +471,7 @@ std::vector<std::string> NcclJob::status() const {
                   std::to_string(ready_ - open_.size()) + " of them closed, " +
                   std::to_string(beside.sent) + " messages to the real ranks and " +
                   std::to_string(beside.received) + " from them outside the job's operations");
+  if (const auto* const one_sided = links_.any_one_sided()) lines.push_back(one_sided->text());
   for (const std::string& line : communicator_->waiting()) lines.push_back(line);
   for (const std::string& line : groups_.waiting()) lines.push_back(line);
   for (const std::string& line : children_.status()) lines.push_back(line);

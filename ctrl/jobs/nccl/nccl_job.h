@@ -85,6 +85,8 @@ class NcclJob final : public NetIbObserver {
   /// Whose operations a plugin tells under that number of NCCL's.
   FedRoute route_of(uint64_t hash);
   NcclLinks& links_of(const NcclConnector& connector) {
+    // Those for one-sided operations are of no operation of a job.
+    if (connector.index >= kOneSidedRing) return links_;
     NcclLinks* const child = children_.links(connector.communicator);
     return child == nullptr ? links_ : *child;
   }
@@ -111,6 +113,7 @@ class NcclJob final : public NetIbObserver {
   void test(Time now);
   /// A queue pair of its ranks stands.
   bool is_connected(NodeId real) const;
+  void take_relayed();
   void complain();
   /// The communicator's unique id has not come.
   void look_for_identity();

@@ -18,6 +18,9 @@ AnsweredReport NcclJob::answered() const {
     all.communicators += messages > 0 ? 1 : 0;
     all.messages += messages;
   }
+  if (const OneSidedLinks* const one_sided = links_.any_one_sided()) {
+    one_sided->add_to(all.one_sided);
+  }
   return all;
 }
 

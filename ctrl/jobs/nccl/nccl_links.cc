@@ -17,7 +17,7 @@ void NcclLinks::bind(uint32_t communicator, const std::vector<uint32_t>& ranks) 
 
 /// Communicators that no job describes have none.
 std::optional<uint32_t> NcclLinks::link_of(const NcclConnector& connector) const {
-  if (connector.communicator != communicator_) return std::nullopt;
+  if (connector.communicator != communicator_ || is_one_sided(connector)) return std::nullopt;
   NcclConnector in_job = connector;
   in_job.emulated = own({connector.emulated, connector.real}, connector).here;
   in_job.real = own({connector.emulated, connector.real}, connector).real;
@@ -54,7 +54,32 @@ UnplannedLinks& NcclLinks::beside(uint32_t rank) {
       .links;
 }
 
+OneSidedLinks& NcclLinks::one_sided() {
+  if (one_sided_) return *one_sided_;
+  const JobConfig& job = config_.jobs[number_];
+  return one_sided_.emplace(config_, runner_.control(number_),
+                            OneSidedLinks::Settings{.version = job.nccl,
+                                                    .layout = net_ib_layout(job.nccl).cts,
+                                                    .topology = setup().topology,
+                                                    .exact = setup().job.exact});
+}
+
+Result<NcclHost::MemoryKey> NcclLinks::expose(uint32_t rank,
+                                              const NcclHost::OneSidedMemory& memory) {
+  const NodeConfig& node = node_of(config_, config_.jobs[number_], setup(), rank);
+  return one_sided().expose(node.index, memory);
+}
+
 Result<EndpointReady> NcclLinks::serve(const Ends& ends, const EndpointRequest& request) {
+  if (is_one_sided(request.nccl->connector)) {
+    const JobConfig& job = config_.jobs[number_];
+    const Ends of_job = own(ends, request.nccl->connector);
+    if (runner_.reference_control(number_, of_job.here) != nullptr) {
+      return fail("one-sided operations of the emulator's reference nodes are not played");
+    }
+    return one_sided().create(node_of(config_, job, setup(), of_job.here),
+                              node_of(config_, job, setup(), of_job.real), request);
+  }
   const auto link = link_of(request.nccl->connector);
   if (!link) {
     const JobConfig& job = config_.jobs[number_];
@@ -70,6 +95,10 @@ Result<EndpointReady> NcclLinks::serve(const Ends& ends, const EndpointRequest& 
 }
 
 bool NcclLinks::join(const NcclConnector& connector) {
+  if (is_one_sided(connector)) {
+    if (one_sided_) one_sided_->join(connector);
+    return false;
+  }
   const auto link = link_of(connector);
   if (!link) {
     for (Beside& of_shard : beside_) of_shard.links.join(connector);
@@ -82,6 +111,10 @@ bool NcclLinks::join(const NcclConnector& connector) {
 }
 
 void NcclLinks::give_back(const NcclConnector& connector) {
+  if (is_one_sided(connector)) {
+    if (one_sided_) one_sided_->remove(connector);
+    return;
+  }
   const auto link = link_of(connector);
   if (!link) {
     for (Beside& of_shard : beside_) of_shard.links.remove(connector);
@@ -96,6 +129,7 @@ void NcclLinks::forget() {
   const Unplanned all = unplanned();
   former_ = {.sent = all.sent, .received = all.received};
   beside_.clear();
+  one_sided_.reset();
 }
 
 std::optional<Duration> NcclLinks::latency(const NcclConnector& connector) const {

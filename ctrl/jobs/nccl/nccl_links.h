@@ -11,6 +11,7 @@
 #include "ctrl/compile/collective.h"
 #include "ctrl/config/config.h"
 #include "ctrl/jobs/job_runner.h"
+#include "ctrl/jobs/operations/one_sided_links.h"
 #include "ctrl/jobs/operations/unplanned_links.h"
 #include "ctrl/peers/peer.h"
 
@@ -34,6 +35,11 @@ class NcclLinks {
   };
   /// What one of them wants of the data plane.
   Result<EndpointReady> serve(const Ends& ends, const EndpointRequest& request);
+  /// The emulated ranks' side of one-sided operations.
+  OneSidedLinks& one_sided();
+  const OneSidedLinks* any_one_sided() const { return one_sided_ ? &*one_sided_ : nullptr; }
+  Result<NcclHost::MemoryKey> expose(uint32_t rank, const NcclHost::OneSidedMemory& memory);
+
   /// Its data phase begins. False: no operation of the job uses it.
   bool join(const NcclConnector& connector);
   /// Its queue pairs and memory, made or set aside.
@@ -53,6 +59,9 @@ class NcclLinks {
   Unplanned unplanned() const;
 
  private:
+  static bool is_one_sided(const NcclConnector& connector) {
+    return connector.index >= kOneSidedRing;
+  }
   struct Beside {
     Beside(const Config& config, ShardControl& control, const UnplannedLinks::Settings& settings)
         : control(control), links(config, control, settings) {}
@@ -75,6 +84,7 @@ class NcclLinks {
   const Config& config_;
   const size_t number_;
   JobRunner& runner_;
+  std::optional<OneSidedLinks> one_sided_;
   std::deque<Beside> beside_;  ///< of each shard that has any
   Unplanned former_;           ///< of communicators that are over
   uint32_t communicator_ = 0;

@@ -215,6 +215,10 @@ void NcclCommunicator::on_connector_failed(Time, const NcclConnector& connector,
                                            const std::string& why) {
   impl_->on_connector_failed(connector, why);
 }
+void NcclCommunicator::on_relayed(Time, const NcclConnector& connector,
+                                  std::span<const uint8_t> bytes) {
+  impl_->on_relayed(connector, bytes);
+}
 const std::string& NcclCommunicator::failure() const { return impl_->failure(); }
 bool NcclCommunicator::all_checked_in() const { return impl_->all_checked_in(); }
 bool NcclCommunicator::begun() const { return impl_->begun(); }

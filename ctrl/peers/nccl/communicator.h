@@ -53,6 +53,9 @@ class NcclCommunicator {
   void on_connector_ready(Time now, const NcclConnector& connector);
   void on_connector_failed(Time now, const NcclConnector& connector, const std::string& why);
 
+  /// A message of a real rank on a connection for one-sided operations (NcclHost::relay()).
+  void on_relayed(Time now, const NcclConnector& connector, std::span<const uint8_t> bytes);
+
   /// Of the communicator and its children, empty while all goes well.
   const std::string& failure() const;
   /// A real rank may have come: none has if the root is ours and nobody has checked in there.

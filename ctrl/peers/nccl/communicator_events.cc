@@ -106,6 +106,17 @@ void NcclCommunicator::Impl::on_connector_failed(const NcclConnector& connector,
   clean_up();
 }
 
+void NcclCommunicator::Impl::on_relayed(const NcclConnector& connector,
+                                        std::span<const uint8_t> bytes) {
+  if (!failure_.empty()) return;
+  for (const auto& ring : rings_) {
+    if (ring->group.settings().number == connector.communicator) {
+      ring->group.relayed(connector, bytes);
+    }
+  }
+  clean_up();
+}
+
 std::vector<std::string> NcclCommunicator::Impl::waiting() const {
   std::vector<std::string> lines;
   if (!failure_.empty()) return {failure_};

@@ -30,6 +30,7 @@ class NcclCommunicator::Impl : public NcclGroupUser {
   void on_closed(StreamId stream, const std::string& why);
   void on_connector_ready(const NcclConnector& connector);
   void on_connector_failed(const NcclConnector& connector, const std::string& why);
+  void on_relayed(const NcclConnector& connector, std::span<const uint8_t> bytes);
   const std::string& failure() const { return failure_; }
   bool finished() const { return finished_; }
   bool begun() const {

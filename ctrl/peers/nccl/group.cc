@@ -29,6 +29,11 @@ const char* gather_name(GatherKind kind) {
     case GatherKind::kSplitKeys:
     case GatherKind::kSplit:
       return "ncclCommSplit";
+    case GatherKind::kSegments:
+      return "memory of a window";
+    case GatherKind::kOneSidedCount:
+    case GatherKind::kHandles:
+      return "one-sided connections";
     default:
       return "other data";
   }
@@ -44,7 +49,8 @@ NcclGroup::NcclGroup(NcclGroupSettings settings, std::vector<NcclMember> members
       ring_(shape_, members_, *this),
       slices_(members_, shape_, settings.seed),
       edges_(members_, shape_, slices_),
-      setup_(settings.number, members_, edges_, host, *this) {}
+      setup_(settings.number, members_, edges_, host, *this),
+      one_sided_(settings.number, members_, host, *this) {}
 
 std::string NcclGroup::name() const {
   return settings_.number == 0 ? "" : " (communicator " + std::to_string(settings_.number) + ")";
@@ -80,6 +86,20 @@ std::nullopt_t NcclGroup::refuse_size(uint32_t rank, uint32_t size, const std::s
   return std::nullopt;
 }
 
+std::optional<GatherKind> NcclGroup::one_sided_gather(uint32_t size) {
+  switch (one_sided_.next(*layout_, size)) {
+    case OneSided::Gather::kSegments:
+      return GatherKind::kSegments;
+    case OneSided::Gather::kCount:
+      return GatherKind::kOneSidedCount;
+    case OneSided::Gather::kHandles:
+      return GatherKind::kHandles;
+    case OneSided::Gather::kNone:
+      break;
+  }
+  return std::nullopt;
+}
+
 std::optional<GatherKind> NcclGroup::classify(uint32_t rank, uint32_t size) {
   using enum GatherKind;
   const auto rows = layouts_of(settings_.version);
@@ -106,6 +126,7 @@ std::optional<GatherKind> NcclGroup::classify(uint32_t rank, uint32_t size) {
     return refuse_size(rank, size, "allGatherInfo", layout_->all_gather_info,
                        releases_with(size, &BootstrapLayout::all_gather_info));
   }
+  if (const auto kind = one_sided_gather(size)) return kind;
   if (layout_->split_in_one && size == 8) return kSplit;
   if (!layout_->split_in_one && size == 4) {
     return last_ == kSplitColors ? kSplitKeys : kSplitColors;
@@ -168,6 +189,8 @@ void NcclGroup::append_slice(uint64_t gather, uint32_t rank, std::span<const uin
     case GatherKind::kSplit:
       append_number(splits_[gather]->key_of(rank));
       return append_number(splits_[gather]->color_of(rank));
+    case GatherKind::kHandles:
+      return one_sided_.append_handle(rank, to);
     default:
       to.insert(to.end(), model.begin(), model.end());
   }
@@ -195,6 +218,14 @@ void NcclGroup::slice_came(uint64_t gather, uint32_t rank, std::span<const uint8
       return splits_[gather]->color_came(rank, nccl_u32(slice, 0));
     case GatherKind::kSplitKeys:
       return splits_[gather]->key_came(rank, nccl_u32(slice, 0));
+    case GatherKind::kSegments:
+      return one_sided_.came(OneSided::Gather::kSegments, rank, slice);
+    case GatherKind::kOneSidedCount:
+      return one_sided_.came(OneSided::Gather::kCount, rank, slice);
+    case GatherKind::kHandles:
+      return one_sided_.came(OneSided::Gather::kHandles, rank, slice);
+    case GatherKind::kOther:
+      return one_sided_.look_at_other(*layout_, rank, slice);
     default:
       return;
   }

@@ -16,6 +16,7 @@
 #include "ctrl/peers/nccl/bootstrap/slices.h"
 #include "ctrl/peers/nccl/bootstrap/split_rule.h"
 #include "ctrl/peers/nccl/communicator.h"
+#include "ctrl/peers/nccl/transport/one_sided.h"
 #include "ctrl/peers/nccl/transport/transport_setup.h"
 
 namespace understudy {
@@ -58,7 +59,7 @@ struct NcclGroupSettings {
   bool child = false;
 };
 
-class NcclGroup : RingGatherUser, TransportSetupUser {
+class NcclGroup : RingGatherUser, TransportSetupUser, OneSidedUser {
  public:
   NcclGroup(NcclGroupSettings settings, std::vector<NcclMember> members, NcclHost& host,
             NcclGroupUser& user);
@@ -74,9 +75,19 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
 
   void ring_event(size_t segment, bool from_first, const FrameReader::Event& event);
   void message(uint32_t from, uint32_t to, uint32_t tag, std::span<const uint8_t> payload);
-  void connector_ready(const NcclConnector& connector) { setup_.ready(*layout_, connector); }
-  bool connecting(const NcclConnector& connector) const { return setup_.connecting(connector); }
-  void disconnect() { setup_.disconnect(); }
+  void connector_ready(const NcclConnector& connector) {
+    if (!one_sided_.ready(connector)) setup_.ready(*layout_, connector);
+  }
+  void relayed(const NcclConnector& connector, std::span<const uint8_t> bytes) {
+    one_sided_.relayed(connector, bytes);
+  }
+  bool connecting(const NcclConnector& connector) const {
+    return setup_.connecting(connector) || one_sided_.connecting(connector);
+  }
+  void disconnect() {
+    setup_.disconnect();
+    one_sided_.disconnect();
+  }
   uint32_t search_channels() const { return edges_.search_channels(*layout_); }
 
   /// A message from an emulated rank to a real one, by the header of the release.
@@ -84,7 +95,7 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
   /// allGatherInfo and all that began since are through, on this segment's ends and with this real
   /// rank: others may still be at it.
   bool at_rest(size_t segment, uint32_t real) const {
-    return set_up_ && ring_.at_rest(segment) && !setup_.open_with(real);
+    return set_up_ && ring_.at_rest(segment) && !setup_.open_with(real) && !one_sided_.under_way();
   }
   /// Lines about what is waited for once the ring stands.
   void waiting(std::vector<std::string>& lines) const;
@@ -101,7 +112,10 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
   void ring_failed(const std::string& why) override { user_.failed(why + name()); }
   void answer(const NcclMessage& message) override;
   void setup_failed(const std::string& why) override { user_.failed(why + name()); }
+  void one_sided_failed(const std::string& why) override { user_.failed(why + name()); }
 
+  /// Of one-sided operations; nothing: it is of other things.
+  std::optional<GatherKind> one_sided_gather(uint32_t size);
   /// What the next all-gather is, by its size and those before it.
   std::optional<GatherKind> classify(uint32_t rank, uint32_t size);
   std::nullopt_t refuse_size(uint32_t rank, uint32_t size, const std::string& what,
@@ -126,6 +140,7 @@ class NcclGroup : RingGatherUser, TransportSetupUser {
   NcclSlices slices_;
   GraphEdges edges_;
   TransportSetup setup_;
+  OneSided one_sided_;
   std::map<uint32_t, RankBarrier> barriers_;  ///< by tag
 
   std::map<uint64_t, GatherKind> kinds_;  ///< of the latest all-gathers

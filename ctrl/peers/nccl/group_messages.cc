@@ -98,6 +98,7 @@ void NcclGroup::waiting(std::vector<std::string>& lines) const {
                                 "sends: is the release right?"
                               : ""));
   }
+  one_sided_.waiting(lines);
   std::map<std::pair<uint32_t, bool>, std::vector<uint32_t>> by_real;
   std::map<std::pair<uint32_t, bool>, uint32_t> connectors;
   for (const TransportSetup::Open& open : setup_.open()) {

@@ -30,6 +30,10 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
     /// Its queue pairs are to go.
     std::function<void(const NcclConnector&)> disconnect;
     std::function<void(const std::string&)> say;
+    // Of one-sided operations, as NcclHost has them.
+    std::function<void(const NcclConnector&, std::span<const uint8_t>)> relay;
+    std::function<Result<MemoryKey>(const OneSidedMemory&)> expose;
+    std::function<void(const OneSidedMemory&, const MemoryKey&)> exposed;
   };
 
   /// `addresses`: of each rank, real ones too. All ranks with one address are told apart by port.
@@ -61,6 +65,10 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
   bool owns(ConnectionId connection) const { return connections_.contains(connection); }
   /// A connection of the network has ended; false if it is none of ours.
   bool on_ended(const EndedConnection& ended);
+  /// A message came on a connection for one-sided operations.
+  void on_relayed(const NcclConnector& connector, std::span<const uint8_t> bytes) {
+    if (communicator_ != nullptr) communicator_->on_relayed(network_.now(), connector, bytes);
+  }
   /// A connector stands, or will not.
   void on_connector(const NcclConnector& connector, const std::string& failure);
 
@@ -77,6 +85,15 @@ class NcclSockets final : public NcclHost, private SocketStreams::Owner {
   void connect(const NcclConnector& connector, const SocketAddress& listener,
                uint64_t magic) override;
   void disconnect(const NcclConnector& connector) override;
+  void relay(const NcclConnector& connector, std::span<const uint8_t> bytes) override {
+    if (callbacks_.relay) callbacks_.relay(connector, bytes);
+  }
+  Result<MemoryKey> expose(const OneSidedMemory& memory) override {
+    return callbacks_.expose ? callbacks_.expose(memory) : NcclHost::expose(memory);
+  }
+  void exposed(const OneSidedMemory& memory, const MemoryKey& real) override {
+    if (callbacks_.exposed) callbacks_.exposed(memory, real);
+  }
   void say(const std::string& line) override { callbacks_.say(line); }
 
  private:

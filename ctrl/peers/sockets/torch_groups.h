@@ -60,6 +60,9 @@ class TorchGroups {
   /// The number in the job of a rank that the connector names.
   uint32_t job_rank(const NcclConnector& connector, uint32_t rank) const;
   void on_connector(const NcclConnector& connector, const std::string& failure);
+  void on_relayed(const NcclConnector& connector, std::span<const uint8_t> bytes) {
+    joined(connector).sockets->on_relayed(connector, bytes);
+  }
   /// Those of process groups, and what was split off these.
   std::vector<MadeCommunicator> communicators() const;
 

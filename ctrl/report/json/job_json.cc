@@ -132,6 +132,12 @@ Json job_json(const JobReport& job, bool real_time) {
                        {"recovery_given_up", f->lost}};
   }
   if (!job.communicators.empty()) out["communicators"] = list(job.communicators, communicator_json);
+  if (const OneSidedReport& one = job.answered.one_sided; one.any()) {
+    out["one_sided"] = Json{{"windows", one.windows},      {"puts", one.puts},
+                            {"put_bytes", one.put_bytes},  {"signals", one.signals},
+                            {"answers", one.answers},      {"answer_bytes", one.answer_bytes},
+                            {"unanswered", one.unanswered}};
+  }
   if (job.answered.messages > 0) {
     out["answered"]["communicators"] = job.answered.communicators;
     out["answered"]["messages"] = job.answered.messages;

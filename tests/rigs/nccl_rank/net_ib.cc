@@ -212,7 +212,7 @@ Task<IbSide> ib_send(Process& process, const World& world, SocketAddress listene
 }
 
 Task<IbSide> ib_receive(Process& process, const World& world, ListeningSocket* listener, IbSide own,
-                        World::Nic peer, IbReady connected) {
+                        World::Nic peer, IbReady connected, bool last) {
   const IbLayout& layout = world.layout().ib;
   Socket* socket = co_await process.accept(listener, kIbMagic, kIbSocket);
   if (layout.list_bytes > 0) {
@@ -229,7 +229,7 @@ Task<IbSide> ib_receive(Process& process, const World& world, ListeningSocket* l
   process.send(socket, build_metadata(layout, own));
   const Bytes ready = co_await process.receive(socket, 4, "net_ib's word that it is ready");
   require(i32_at(ready, 0) == 1, "net_ib: ready is not 1");
-  process.stop(listener);
+  if (last) process.stop(listener);
   co_return theirs;
 }
 

@@ -26,10 +26,10 @@ struct IbSide {
 using IbReady = std::function<void(const IbSide& theirs)>;
 
 /// The peer's, judged: `peer` is what its NIC must be. A receiver repeats the sender's traffic
-/// class.
+/// class, and stops listening unless others are to come (`last`).
 Task<IbSide> ib_send(Process& process, const World& world, SocketAddress listener, IbSide own,
                      World::Nic peer, IbReady connected);
 Task<IbSide> ib_receive(Process& process, const World& world, ListeningSocket* listener, IbSide own,
-                        World::Nic peer, IbReady connected);
+                        World::Nic peer, IbReady connected, bool last = true);
 
 }  // namespace understudy::nccl_rank

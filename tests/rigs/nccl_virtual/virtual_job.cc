@@ -365,6 +365,7 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
   if (!options_.children_beside) {
     for (const ChildEnd& end : children) co_await carry_out(program, end);
   }
+  if (options_.one_sided) co_await use_one_sided(program, comm);
   if (options_.use_spares) {
     co_await together(program, "spare connections");
     node.use_spares();
@@ -382,6 +383,16 @@ Task<> VirtualJob::run_program(Program* program, SocketAddress root) {
   rank.destroy_all();
   rank.close_all();
   ++program->stage;
+}
+
+Task<> VirtualJob::use_one_sided(Program* program, nccl_rank::Communicator* comm) {
+  RealRank& rank = *program->rank;
+  const auto its = std::ranges::find_if(
+      reals_, [&](const auto& real) { return real->node.get() == &program->node; });
+  RmaNode& adapter = rma_nodes_.emplace_back(real_config_, job_, static_cast<uint32_t>(rank.rank()),
+                                             (*its)->side.control);
+  RmaProxy& proxy = proxies_.emplace_back(rank, *comm, adapter);
+  co_await options_.one_sided(rank, proxy, adapter);
 }
 
 void VirtualJob::tell() {

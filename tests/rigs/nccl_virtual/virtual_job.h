@@ -23,6 +23,7 @@
 #include "dataplane/virtual_time/virtual_loop.h"
 #include "tests/rigs/nccl_virtual/memory_peers.h"
 #include "tests/rigs/nccl_virtual/reference_node.h"
+#include "tests/rigs/nccl_virtual/rma_node.h"
 #include "tests/rigs/own_workload.h"
 
 namespace understudy::nccl_rank {
@@ -60,6 +61,8 @@ class VirtualJob {
       int of = -1;                     ///< by the ranks of the child that this earlier one made
     };
     std::vector<Split> splits;
+    /// What each reference rank does with its RMA proxy after the last operation.
+    std::function<Task<>(RealRank& rank, RmaProxy& proxy, RmaAdapter& adapter)> one_sided;
     bool described = true;         ///< to the emulator: jobs on children are
     bool children_beside = false;  ///< their operations begin with the first one's, else after them
   };
@@ -151,6 +154,7 @@ class VirtualJob {
   Task<> make_children(Program* program, nccl_rank::Communicator* comm,
                        std::vector<ChildEnd>* ends);
   Task<> carry_out(Program* program, ChildEnd end);
+  Task<> use_one_sided(Program* program, nccl_rank::Communicator* comm);
   void tell();
   /// Until the programs of all have come here.
   Task<> together(Program* program, const char* where);
@@ -185,6 +189,8 @@ class VirtualJob {
   std::unique_ptr<MemoryPeers> peers_;
   std::unique_ptr<FeedPeer> plugin_;
   std::unique_ptr<NcclJobs> jobs_;
+  std::deque<RmaNode> rma_nodes_;
+  std::deque<RmaProxy> proxies_;
   std::vector<std::unique_ptr<Real>> reals_;
   std::deque<Program> programs_;  ///< of all their ranks
   std::unique_ptr<Capture> capture_;

@@ -10,7 +10,7 @@ using enum SyncForm;
 
 // clang-format off
 constexpr BootstrapLayout kBootstrapLayouts[] = {
-  // releases          minor check-in       answer early  first              ring         header peerInfo      allGatherInfo                      sync          reg    split  one magic
+  // releases          minor check-in       answer early  first              ring         header peerInfo      allGatherInfo                      sync          reg    split  one magic  one-sided
   {"2.18",             18,   64, 8, 36,     28,  false, {28, 28, 0},    kInTurn,     false,  64, 0, 0,     1192, 28, 168, 32, 0,    kNone,        false, false, true},
   {"2.19",             19,   64, 8, 36,     28,  false, {28, 28, 0},    kInTurn,     false,  64, 0, 0,     1192, 28, 168, 32, 0,    kFlagSameTag, false, false, true},
   {"2.20",             20,   64, 8, 36,     28,  false, {28, 28, 8},    kInTurn,     false,  96, 60, 0,    1196, 28, 168, 32, 0,    kFlagSameTag, false, false, true},
@@ -25,8 +25,8 @@ constexpr BootstrapLayout kBootstrapLayouts[] = {
   {"2.29.2 to 2.29.3", 29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   120, 72, 112, 2300, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
   {"2.29.7",           29,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   128, 72, 112, 2300, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
   {"2.30.3 to 2.30.4", 30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   128, 72, 112, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
-  {"2.30.7",           30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
-  {"2.31",             31,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false},
+  {"2.30.7",           30,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false, true},
+  {"2.31",             31,   176, 20, 48,   128, true,  {120, 0, 0},    kBothWays,   true,   144, 88, 128, 2320, 32, 228, 64, 2288, kEmpty,       true,  true,  false, true},
 };
 // clang-format on
 

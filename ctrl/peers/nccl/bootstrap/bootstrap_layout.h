@@ -59,6 +59,8 @@ struct BootstrapLayout {
   /// All children of a communicator have the same magic: the first 8 characters of its hash as
   /// text; later it depends on the color.
   bool one_magic;
+  /// Windows are registered, and the RMA proxy connects, as in docs/nccl 3.16.
+  bool one_sided = false;
 };
 
 /// Rows of all releases, oldest first.

@@ -8,6 +8,7 @@
 
 #include "ctrl/peers/connector.h"
 #include "ctrl/peers/stream_id.h"
+#include "dataplane/base/ids.h"
 #include "dataplane/base/result.h"
 #include "dataplane/base/socket_address.h"
 
@@ -48,6 +49,30 @@ class NcclHost {
                        uint64_t magic) = 0;
   /// Its queue pairs may go.
   virtual void disconnect(const NcclConnector& connector) = 0;
+
+  // One-sided operations (docs/nccl 3.16): messages on connections of kOneSidedRing, and memory.
+
+  /// Sends a message on a connection of which `real_sends` is false; those that come on the other
+  /// kind come by NcclCommunicator::on_relayed().
+  virtual void relay(const NcclConnector& /*connector*/, std::span<const uint8_t> /*bytes*/) {}
+  /// Memory that all ranks of a communicator register together.
+  struct OneSidedMemory {
+    uint32_t communicator = 0, registration = 0;
+    uint32_t emulated = 0;        ///< whose it is, by its number in the first communicator
+    uint32_t rank = 0, real = 0;  ///< the same, and the real rank's, in the communicator
+    uint64_t bytes = 0;
+    bool window = false;  ///< a user's, else NCCL's own signals
+  };
+  struct MemoryKey {
+    uint64_t address = 0;
+    Rkey rkey = 0;
+  };
+  /// Lets the real rank reach it.
+  virtual Result<MemoryKey> expose(const OneSidedMemory& /*memory*/) {
+    return fail("nothing plays one-sided operations here");
+  }
+  /// The same memory of the real rank.
+  virtual void exposed(const OneSidedMemory& /*memory*/, const MemoryKey& /*real*/) {}
 
   /// A line for the user.
   virtual void say(const std::string& line) = 0;

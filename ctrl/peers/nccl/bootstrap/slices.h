@@ -23,7 +23,10 @@ enum class GatherKind : uint8_t {
   kAllGatherInfo,
   kSplitColors,
   kSplitKeys,
-  kSplit,  ///< key and color
+  kSplit,     ///< key and color
+  kSegments,  ///< the last three: of one-sided operations (docs/nccl 3.16)
+  kOneSidedCount,
+  kHandles,
   kOther,  ///< copied as it is
 };
 

@@ -1,0 +1,104 @@
+// One-sided operations of NCCL's RMA proxy (docs/nccl 3.16): a reference rank registers windows,
+// gathers without kernels, puts, signals and gets; emulated ranks take part, over their own queue
+// pairs. Captures are judged.
+#include <numeric>
+
+#include "dataplane/rc/memory.h"
+#include "tests/ctrl/nccl_virtual/rig.h"
+
+namespace understudy::nccl_rank {
+namespace {
+
+constexpr uint64_t kWindow = 64 << 10, kSlice = 5000, kOffset = 4096;
+
+/// What a rank's window holds at first, if contents are kept.
+uint8_t first_content(int rank, uint64_t place) {
+  return PlacePattern::at((static_cast<uint64_t>(rank) << 40) + place);
+}
+
+/// A window's slice of the reference rank, which is not as any emulated rank's.
+void fill_own(RmaProxy::Window& window, uint64_t from, uint64_t bytes) {
+  std::iota(window.own.bytes + from, window.own.bytes + from + bytes, uint8_t{11});
+}
+
+struct Run {
+  uint32_t ranks = 4, real = 0;
+  bool exact = true;
+};
+
+/// The program of the reference rank: all that it finds is right, or it refuses.
+Task<> program(RealRank& rank, RmaProxy& proxy, Run run) {
+  const int n = static_cast<int>(run.ranks), own = rank.rank();
+  RmaProxy::Window* const window = co_await proxy.register_window(kWindow);
+  RmaProxy::Window* const second = co_await proxy.register_window(2 * kWindow);
+  const uint64_t mine = kOffset + static_cast<uint64_t>(own) * kSlice;
+  fill_own(*window, mine, kSlice);
+  // Twice: the second one finds what the first one brought.
+  for (int round = 0; round < 2; ++round) {
+    co_await proxy.all_gather(window, kOffset, kSlice);
+    for (int r = 0; r < n; ++r) {
+      const uint64_t slice = kOffset + static_cast<uint64_t>(r) * kSlice;
+      for (uint64_t i = 0; i < kSlice; ++i) {
+        const uint8_t right = r == own    ? static_cast<uint8_t>(11 + i)
+                              : run.exact ? first_content(r, slice + i)
+                                          : uint8_t{0};
+        require(window->own.bytes[slice + i] == right,
+                "all-gather: byte " + std::to_string(i) + " of " + rank_text(r));
+      }
+    }
+  }
+  // A put with a signal is answered in the same place; what was put there can be read.
+  const int peer = (own + 1) % n;
+  fill_own(*second, 100, 3000);
+  const Bytes put(second->own.bytes + 100, second->own.bytes + 3100);
+  co_await proxy.put_signal(second, 100, 3000, peer);
+  co_await proxy.wait_signal(peer);
+  Bytes got(3000, 1);
+  co_await proxy.get(second, 100, 3000, peer, got.data());
+  require(got == (run.exact ? put : Bytes(3000)), "a get of what was put");
+  const Bytes answered(second->own.bytes + 100, second->own.bytes + 3100);
+  require(answered == (run.exact ? put : Bytes(3000)), "an answer to a put");
+  Bytes mine_there(kSlice, 1);
+  co_await proxy.get(window, mine, kSlice, peer, mine_there.data());
+  const Bytes here(window->own.bytes + mine, window->own.bytes + mine + kSlice);
+  require(mine_there == (run.exact ? here : Bytes(kSlice)), "a get of what was gathered");
+}
+
+void play_one_sided(const Run& run, uint32_t minor) {
+  SCOPED_TRACE("2." + std::to_string(minor) + ", rank " + std::to_string(run.real) + " of " +
+               std::to_string(run.ranks) + (run.exact ? ", exact" : ""));
+  Case c;
+  c.ranks = run.ranks;
+  c.real = run.real;
+  c.channels = 1;
+  c.sizes = "\"10000B\"";
+  c.payload = run.exact ? "exact" : "synthetic";
+  const ScratchFile id("id");
+  const ScratchFile capture("pcapng");
+  const Config config = config_of_case(c, text_of(c, minor, "file = \"" + id.path() + "\""));
+  VirtualJob::Options options;
+  options.capture = capture.path();
+  options.one_sided = [run](RealRank& rank, RmaProxy& proxy, RmaAdapter&) {
+    return program(rank, proxy, run);
+  };
+  VirtualJob job(config, options);
+  ASSERT_EQ(job.run(), "");
+  EXPECT_EQ(job.report().violations, 0u);
+  expect_right(job, false);
+  expect_holds(judged(capture.path(), nullptr));
+}
+
+TEST(NcclOneSided, GathersPutsSignalsAndGets) {
+  for (const uint32_t minor : {30U, 31U}) {
+    for (const uint32_t ranks : {2U, 3U, 4U, 7U}) {
+      play_one_sided({ranks, ranks / 2, true}, minor);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+/// Without contents windows read as zeros.
+TEST(NcclOneSided, Synthetic) { play_one_sided({4, 3, false}, 30); }
+
+}  // namespace
+}  // namespace understudy::nccl_rank

@@ -1,0 +1,263 @@
+// Emulated ranks in the set-up of one-sided connections: what they answer step by step, and what
+// they refuse with a sentence (docs/nccl 3.16).
+#include "ctrl/peers/nccl/transport/one_sided.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ctrl/peers/nccl/bootstrap/bytes.h"
+
+namespace understudy {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+const SocketAddress kReal{IpAddress::v4(0x0a090001), 4000}, kMesh{IpAddress::v4(0x0a090001), 4001};
+
+testing::AssertionResult says(const std::string& text, const std::string& words) {
+  if (text.find(words) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "\"" << words << "\" is not in \"" << text << "\"";
+}
+
+Bytes handle(const SocketAddress& at) {
+  Bytes bytes(128);
+  put_nccl_address(bytes, 0, at);
+  put_nccl_u64(bytes, 32, kNcclNetMagic);
+  return bytes;
+}
+
+class Host final : public NcclHost, public OneSidedUser {
+ public:
+  Result<SocketAddress> listen(uint32_t, ListenerId) override { return kReal; }
+  ListenerId new_listener() override { return 1; }
+  void stop_listening(ListenerId) override {}
+  void dial(uint32_t, const SocketAddress&, StreamId) override {}
+  StreamId new_stream() override { return 1; }
+  void send(StreamId, std::span<const uint8_t>) override {}
+  void close(StreamId) override {}
+  Result<SocketAddress> expect(const NcclConnector& connector) override {
+    expected.push_back(connector);
+    return SocketAddress{IpAddress::v4(0x0a090100 + connector.emulated), next_port_++};
+  }
+  void connect(const NcclConnector& connector, const SocketAddress& at, uint64_t) override {
+    called.emplace_back(connector, at);
+  }
+  void disconnect(const NcclConnector&) override { ++gone; }
+  void relay(const NcclConnector&, std::span<const uint8_t> bytes) override {
+    relayed.emplace_back(bytes.begin(), bytes.end());
+  }
+  Result<MemoryKey> expose(const OneSidedMemory& memory) override {
+    memories.push_back(memory);
+    return MemoryKey{uint64_t{memory.emulated} << 32 | memory.registration, memory.emulated + 7};
+  }
+  void exposed(const OneSidedMemory&, const MemoryKey& real) override { reals.push_back(real); }
+  void say(const std::string&) override {}
+  void one_sided_failed(const std::string& why) override {
+    if (failure.empty()) failure = why;
+  }
+
+  std::vector<NcclConnector> expected;
+  std::vector<std::pair<NcclConnector, SocketAddress>> called;
+  std::vector<Bytes> relayed;
+  std::vector<OneSidedMemory> memories;
+  std::vector<MemoryKey> reals;
+  std::string failure;
+  size_t gone = 0;
+
+ private:
+  uint16_t next_port_ = 9000;
+};
+
+/// Four ranks, of which number 1 is real.
+struct Rig {
+  static constexpr uint32_t kRanks = 4, kTheReal = 1;
+  explicit Rig(uint32_t also_real = kTheReal) {
+    for (uint32_t r = 0; r < kRanks; ++r) {
+      members.push_back({r, r == kTheReal || r == also_real, r, 0, 1, r});
+    }
+  }
+  const BootstrapLayout& layout(uint32_t minor) { return *layouts_of({minor}).back(); }
+  void gather(OneSided::Gather expected, const Bytes& slice, uint32_t minor = 30) {
+    const auto kind = set_up.next(layout(minor), static_cast<uint32_t>(slice.size()));
+    EXPECT_EQ(kind, expected);
+    handles.clear();
+    if (kind == OneSided::Gather::kHandles) {
+      for (uint32_t r = 0; r < kRanks; ++r) {
+        if (r == kTheReal) continue;
+        set_up.append_handle(r, handles.emplace_back());
+      }
+    }
+    if (kind == OneSided::Gather::kNone) {
+      set_up.look_at_other(layout(minor), kTheReal, slice);
+    } else {
+      set_up.came(kind, kTheReal, slice);
+    }
+  }
+  static Bytes segments(uint64_t bytes) {
+    Bytes slice(16);
+    put_nccl_u32(slice, 0, 1);
+    put_nccl_u64(slice, 8, bytes);
+    return slice;
+  }
+  /// Up to the ring.
+  void begin() {
+    gather(OneSided::Gather::kSegments, segments(1 << 20));
+    gather(OneSided::Gather::kCount, {1, 0, 0, 0});
+    gather(OneSided::Gather::kHandles, handle(kReal));
+    for (const NcclConnector& c : host.expected) EXPECT_TRUE(set_up.ready(c));
+    for (const auto& [c, at] : host.called) EXPECT_TRUE(set_up.ready(c));
+  }
+  NcclConnector in() const { return host.expected.front(); }
+  /// An all-gather over the ring: ours come back, as the real rank hands them on.
+  void ring(const Bytes& own) {
+    host.relayed.clear();
+    set_up.relayed(in(), own);
+    const std::vector<Bytes> ours = host.relayed;
+    for (size_t i = 0; i + 1 < ours.size(); ++i) set_up.relayed(in(), ours[i]);
+  }
+
+  std::vector<NcclMember> members;
+  Host host;
+  OneSided set_up{0, members, host, host};
+  std::vector<Bytes> handles;
+};
+
+TEST(OneSided, SetUpInTheOrderOfTheRealRank) {
+  Rig rig;
+  rig.begin();
+  ASSERT_EQ(rig.host.failure, "");
+  // The rank after the real one takes the ring's connection, the one before it calls.
+  ASSERT_EQ(rig.host.expected.size(), 1u);
+  EXPECT_EQ(rig.in().emulated, 2u);
+  ASSERT_EQ(rig.host.called.size(), 1u);
+  EXPECT_EQ(rig.host.called[0].first.emulated, 0u);
+  EXPECT_EQ(rig.host.called[0].second, kReal);
+  for (const Bytes& one : rig.handles) {
+    ASSERT_EQ(one.size(), 128u);
+    EXPECT_EQ(nccl_u64(one, 32), kNcclNetMagic);
+    EXPECT_TRUE(nccl_address(one, 0).has_value());
+  }
+  EXPECT_TRUE(rig.set_up.under_way());
+
+  rig.ring(handle(kMesh));
+  ASSERT_EQ(rig.host.relayed.size(), 3u);
+  // The nearest rank behind comes first: 0, 3, 2. Each listens for itself.
+  for (size_t i = 0; i < 3; ++i) {
+    const auto at = nccl_address(rig.host.relayed[i], 0);
+    ASSERT_TRUE(at.has_value());
+    EXPECT_EQ(at->address, IpAddress::v4(0x0a090100 + std::array{0u, 3u, 2u}[i]));
+  }
+  EXPECT_EQ(rig.host.called.size(), 1u);
+  // Barrier i lets the rank at distance i + 1 behind call.
+  for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) {
+    rig.ring(Bytes(4));
+    const size_t calls = 1 + std::min(barrier + 1, Rig::kRanks - 1);
+    ASSERT_EQ(rig.host.called.size(), calls);
+    EXPECT_EQ(rig.host.called.back().second, kMesh);
+    const uint32_t distance = std::min(barrier + 1, Rig::kRanks - 1);
+    EXPECT_EQ(rig.host.called.back().first.emulated, (1 + 4 - distance) % 4);
+  }
+  for (const NcclConnector& c : rig.host.expected) rig.set_up.ready(c);
+  for (const auto& [c, at] : rig.host.called) rig.set_up.ready(c);
+
+  // NCCL's own memory, then the window.
+  const uint64_t sizes[] = {40, 40, 32, 1 << 20};
+  for (uint32_t i = 0; i < 4; ++i) {
+    rig.host.memories.clear();
+    rig.host.reals.clear();
+    Bytes address(8), key(4);
+    put_nccl_u64(address, 0, 0x1000 + i);
+    put_nccl_u32(key, 0, 0x77);
+    rig.ring(address);
+    EXPECT_EQ(nccl_u64(rig.host.relayed[0], 0), uint64_t{0} << 32 | i);
+    EXPECT_EQ(nccl_u64(rig.host.relayed[1], 0), uint64_t{3} << 32 | i);
+    rig.ring(key);
+    EXPECT_EQ(nccl_u32(rig.host.relayed[2], 0), 2u + 7);
+    ASSERT_EQ(rig.host.memories.size(), 3u);
+    EXPECT_EQ(rig.host.memories[0].bytes, sizes[i]);
+    EXPECT_EQ(rig.host.memories[0].window, i == 3);
+    ASSERT_EQ(rig.host.reals.size(), 3u);
+    EXPECT_EQ(rig.host.reals[0].address, 0x1000u + i);
+    EXPECT_EQ(rig.host.reals[0].rkey, 0x77u);
+  }
+  EXPECT_FALSE(rig.set_up.under_way());
+  EXPECT_EQ(rig.host.failure, "");
+  // The next window needs no new connections.
+  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 16));
+  rig.ring(Bytes(8, 1));
+  EXPECT_EQ(rig.host.memories.back().bytes, 1u << 16);
+  rig.set_up.disconnect();
+  EXPECT_EQ(rig.host.gone, 8u);
+}
+
+TEST(OneSided, OtherReleasesAreRefusedByName) {
+  for (const uint32_t minor : {28u, 29u}) {
+    Rig rig;
+    rig.gather(OneSided::Gather::kNone, {1, 0, 0, 0}, minor);
+    EXPECT_EQ(rig.host.failure, "");
+    rig.gather(OneSided::Gather::kNone, handle(kReal), minor);
+    EXPECT_TRUE(says(rig.host.failure, "rank 1 makes connections for one-sided operations"));
+    EXPECT_TRUE(says(rig.host.failure, "not with 2." + std::to_string(minor)));
+    EXPECT_TRUE(says(rig.host.failure, "NCCL_WIN_ENABLE=0"));
+  }
+  // 2.30.3 and 2.30.4 tell no sizes.
+  Rig rig;
+  rig.set_up.look_at_other(*layouts_of({30}).front(), 1, handle(kReal));
+  EXPECT_TRUE(says(rig.host.failure, "not with 2.30.3 to 2.30.4"));
+}
+
+TEST(OneSided, GinIsRefusedByName) {
+  Rig rig;
+  rig.gather(OneSided::Gather::kNone, {1, 0, 0, 0});
+  rig.gather(OneSided::Gather::kNone, handle(kReal));
+  EXPECT_TRUE(says(rig.host.failure, "of GIN, for a device communicator"));
+  EXPECT_TRUE(says(rig.host.failure, "NCCL_SYM_GIN_KERNELS_ENABLE=0"));
+}
+
+TEST(OneSided, SeveralRealRanksAreRefusedByName) {
+  Rig rig(3);
+  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 20));
+  EXPECT_EQ(rig.host.failure, "");
+  rig.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
+  EXPECT_TRUE(says(rig.host.failure, "where one rank of the communicator is real, here 2 are"));
+  EXPECT_TRUE(says(rig.host.failure, "NCCL_RMA_DISABLE=1"));
+}
+
+TEST(OneSided, WhatNcclDoesNotSendIsRefused) {
+  {
+    Rig rig;
+    rig.begin();
+    rig.set_up.relayed(rig.in(), Bytes(24));
+    EXPECT_TRUE(says(rig.host.failure, "sends 24 bytes over the ring"));
+  }
+  {
+    Rig rig;
+    rig.begin();
+    rig.set_up.relayed(rig.in(), Bytes(4));
+    EXPECT_TRUE(says(rig.host.failure, "sends 4 bytes over the ring"));
+  }
+  {
+    Rig rig;
+    rig.begin();
+    rig.set_up.relayed(rig.in(), Bytes(128));
+    EXPECT_TRUE(says(rig.host.failure, "no address can be read"));
+  }
+  {
+    Rig rig;
+    rig.begin();
+    rig.set_up.relayed(rig.in(), handle(kMesh));
+    Bytes other = rig.host.relayed.front();
+    other[5] ^= 1;
+    rig.set_up.relayed(rig.in(), other);
+    EXPECT_TRUE(says(rig.host.failure, "hands on 128 bytes as rank 0's"));
+  }
+  Rig rig;
+  rig.gather(OneSided::Gather::kSegments, Rig::segments(1 << 20));
+  rig.gather(OneSided::Gather::kCount, {1, 0, 0, 0});
+  rig.gather(OneSided::Gather::kHandles, Bytes(128));
+  EXPECT_TRUE(says(rig.host.failure, "no address can be read from its net_ib handle"));
+}
+
+}  // namespace
+}  // namespace understudy
