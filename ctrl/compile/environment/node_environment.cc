@@ -103,9 +103,15 @@ class Settings {
         "data do not take the detour by another GPU's NIC, which the model does not know");
     // With 0 the last GPU of a ring's chain takes the first one's NIC, and sends and receives that
     // of the other end's GPU (docs/nccl 2.5).
-    add("NCCL_CROSS_NIC", nics_.size() > 1 ? "1" : "0",
-        nics_.size() > 1 ? "each rank takes the NIC next to its GPU, whatever NIC the other end has"
-                         : "rings stay on their rail");
+    if (nics_.size() > 1) {
+      add("NCCL_CROSS_NIC", "1",
+          "each rank takes the NIC next to its GPU, whatever NIC the other end has");
+    } else if (since(30)) {
+      add("NCCL_CROSS_NIC", "1",
+          "with one NIC rings do not change, and with 0 there is no RMA proxy");
+    } else {
+      add("NCCL_CROSS_NIC", "0", "rings stay on their rail");
+    }
   }
 
   void merging() {
@@ -154,6 +160,10 @@ class Settings {
     if (since(28) && !since(30)) {
       add("NCCL_GIN_TYPE", "2",
           "2.28.7 to 2.29.3 crash at their start where no NIC is one of mlx5's");
+    }
+    if (since(29)) {
+      add("NCCL_SYM_GIN_KERNELS_ENABLE", "0",
+          "emulated ranks know no GIN, which NCCL makes for its kernels with the first window");
     }
     if (since(22)) {
       add("NCCL_RUNTIME_CONNECT", "0", "all connections are made, or fail, at the start");

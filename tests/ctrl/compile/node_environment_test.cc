@@ -312,6 +312,23 @@ TEST(NodeEnvironment, TakesTheSoftNicWhereNoOtherDeviceIs) {
             "192.0.2.1");
 }
 
+/// NCCL_CROSS_NIC=0 takes the RMA proxy away (docs/nccl 3.16); GIN is not played.
+TEST(NodeEnvironment, LeavesTheRmaProxyAndKeepsFromGin) {
+  for (const auto& [release, cross_nic, gin] :
+       {std::tuple{"2.28", "0", false}, {"2.29", "0", true}, {"2.30", "1", true}}) {
+    const auto config = load_config_text(
+        with(std::string(kRealFirst) + "nccl = \"" + release + "\"\njoin = { file = \"uid\" }"),
+        "join.toml");
+    ASSERT_TRUE(config) << describe(config.error());
+    const std::string script = node_environment(*config, config->jobs[0]);
+    EXPECT_NE(script.find("export NCCL_CROSS_NIC=" + std::string(cross_nic) + "\n"),
+              std::string::npos)
+        << release;
+    EXPECT_EQ(script.find("export NCCL_SYM_GIN_KERNELS_ENABLE=0\n") != std::string::npos, gin)
+        << release;
+  }
+}
+
 TEST(NodeEnvironment, KeepsTwoReleasesFromAskingForMlx5) {
   for (const auto& [release, wanted] :
        {std::pair{"2.27", false}, {"2.28", true}, {"2.29", true}, {"2.30", false}}) {

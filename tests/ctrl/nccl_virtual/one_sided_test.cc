@@ -83,7 +83,21 @@ void play_one_sided(const Run& run, uint32_t minor) {
   };
   VirtualJob job(config, options);
   ASSERT_EQ(job.run(), "");
-  EXPECT_EQ(job.report().violations, 0u);
+  const JobReport report = job.report();
+  EXPECT_EQ(report.violations, 0u);
+  // Two all-gathers, each with a signal before and one with the data, and a put.
+  const uint64_t peers = run.ranks - 1;
+  const OneSidedReport& counted = report.answered.one_sided;
+  EXPECT_EQ(counted.windows, 2 * peers);
+  EXPECT_EQ(counted.signals, 4 * peers + 1);
+  EXPECT_EQ(counted.puts, 2 * peers + 1);
+  EXPECT_EQ(counted.put_bytes, 2 * peers * kSlice + 3000);
+  EXPECT_EQ(counted.answers, counted.puts);
+  EXPECT_EQ(counted.answer_bytes, counted.put_bytes);
+  EXPECT_EQ(counted.unanswered, 0u);
+  EXPECT_NE(report.not_judged.find("of one-sided operations were answered at once"),
+            std::string::npos)
+      << report.not_judged;
   expect_right(job, false);
   expect_holds(judged(capture.path(), nullptr));
 }
