@@ -47,6 +47,21 @@ Task<> program(RealRank& rank, RmaProxy& proxy, Run run) {
       }
     }
   }
+  // An all-to-all brings each peer another block, and from each its own.
+  co_await proxy.all_to_all(window, second, 8192, 1000);
+  for (int r = 0; r < n; ++r) {
+    const uint64_t block = 8192 + static_cast<uint64_t>(r) * 1000;
+    if (r == own) continue;
+    for (uint64_t i = 0; i < 1000; ++i) {
+      require(second->own.bytes[block + i] == (run.exact ? first_content(r, block + i) : 0),
+              "all-to-all: byte " + std::to_string(i) + " of " + rank_text(r));
+    }
+    Bytes there(1000, 1);
+    co_await proxy.get(second, 8192 + static_cast<uint64_t>(own) * 1000, 1000, r, there.data());
+    const uint8_t* const sent = window->own.bytes + block;
+    require(there == (run.exact ? Bytes(sent, sent + 1000) : Bytes(1000)),
+            "a get of what an all-to-all brought " + rank_text(r));
+  }
   // A put with a signal is answered in the same place; what was put there can be read.
   const int peer = (own + 1) % n;
   fill_own(*second, 100, 3000);
@@ -85,13 +100,13 @@ void play_one_sided(const Run& run, uint32_t minor) {
   ASSERT_EQ(job.run(), "");
   const JobReport report = job.report();
   EXPECT_EQ(report.violations, 0u);
-  // Two all-gathers, each with a signal before and one with the data, and a put.
+  // Three collectives, each with a signal before and one with the data, and a put.
   const uint64_t peers = run.ranks - 1;
   const OneSidedReport& counted = report.answered.one_sided;
   EXPECT_EQ(counted.windows, 2 * peers);
-  EXPECT_EQ(counted.signals, 4 * peers + 1);
-  EXPECT_EQ(counted.puts, 2 * peers + 1);
-  EXPECT_EQ(counted.put_bytes, 2 * peers * kSlice + 3000);
+  EXPECT_EQ(counted.signals, 6 * peers + 1);
+  EXPECT_EQ(counted.puts, 3 * peers + 1);
+  EXPECT_EQ(counted.put_bytes, peers * (2 * kSlice + 1000) + 3000);
   EXPECT_EQ(counted.answers, counted.puts);
   EXPECT_EQ(counted.answer_bytes, counted.put_bytes);
   EXPECT_EQ(counted.unanswered, 0u);

@@ -191,6 +191,35 @@ TEST(OneSided, SetUpInTheOrderOfTheRealRank) {
   EXPECT_EQ(rig.host.gone, 8u);
 }
 
+/// numRmaCtx = 2: each context has a mesh of its own, then its own memory.
+TEST(OneSided, SeveralContexts) {
+  Rig rig;
+  rig.begin();
+  for (uint32_t context = 1; context <= 2; ++context) {
+    rig.host.expected.resize(1);
+    rig.host.called.resize(1);
+    rig.ring(handle(kMesh));
+    for (uint32_t barrier = 0; barrier < Rig::kRanks; ++barrier) rig.ring(Bytes(4));
+    ASSERT_EQ(rig.host.expected.size(), 4u);
+    ASSERT_EQ(rig.host.called.size(), 4u);
+    EXPECT_EQ(rig.host.expected.back().channel, context << 8);
+    EXPECT_EQ(rig.host.called.back().first.channel, context << 8);
+    for (const NcclConnector& c : rig.host.expected) rig.set_up.ready(c);
+    for (const auto& [c, at] : rig.host.called) rig.set_up.ready(c);
+    EXPECT_TRUE(rig.set_up.under_way());
+    for (uint32_t i = 0; i < 3; ++i) {
+      rig.ring(Bytes(8, 1));
+      EXPECT_FALSE(rig.host.memories.back().window);
+      rig.ring(Bytes(4, 1));
+    }
+    EXPECT_FALSE(rig.set_up.under_way());
+  }
+  rig.ring(Bytes(8, 1));
+  EXPECT_TRUE(rig.host.memories.back().window);
+  EXPECT_EQ(rig.host.memories.back().registration, 6u);
+  EXPECT_EQ(rig.host.failure, "");
+}
+
 TEST(OneSided, OtherReleasesAreRefusedByName) {
   for (const uint32_t minor : {28u, 29u}) {
     Rig rig;

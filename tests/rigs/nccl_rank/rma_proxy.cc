@@ -215,15 +215,24 @@ Task<> RmaProxy::get(Window* window, uint64_t offset, uint64_t bytes, int peer, 
   co_await settled("a get from " + rank_text(peer));
 }
 
-// ce_coll.cc, ncclRailSync and ncclHierCeAllGather, a rank on each node: who comes says so to all,
-// then puts its slice to all.
-Task<> RmaProxy::all_gather(Window* window, uint64_t offset, uint64_t bytes) {
+// ce_coll.cc, ncclRailSync: who comes says so to all, and waits for all.
+Task<> RmaProxy::enter() {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != own()) send_signal(peer);
   }
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != own()) co_await wait_signal(peer);
   }
+}
+
+Task<> RmaProxy::finish() {
+  for (int i = 1; i < size(); ++i) co_await wait_signal((own() + size() - i) % size());
+  co_await settled("puts of a collective");
+}
+
+// ncclHierCeAllGather and ncclHierCeAlltoAll, a rank on each node.
+Task<> RmaProxy::all_gather(Window* window, uint64_t offset, uint64_t bytes) {
+  co_await enter();
   const uint64_t slice = offset + static_cast<uint64_t>(own()) * bytes;
   for (int i = 1; i < size(); ++i) {
     const int peer = (own() + i) % size();
@@ -232,8 +241,20 @@ Task<> RmaProxy::all_gather(Window* window, uint64_t offset, uint64_t bytes) {
                  window->rkeys[to]);
     send_signal(peer);
   }
-  for (int i = 1; i < size(); ++i) co_await wait_signal((own() + size() - i) % size());
-  co_await settled("puts of an all-gather");
+  co_await finish();
+}
+
+Task<> RmaProxy::all_to_all(Window* from, Window* to, uint64_t offset, uint64_t bytes) {
+  co_await enter();
+  const uint64_t slice = offset + static_cast<uint64_t>(own()) * bytes;
+  for (int i = 1; i < size(); ++i) {
+    const int peer = (own() + i) % size();
+    const auto number = static_cast<size_t>(peer);
+    adapter_.put(peer, from->own.bytes + offset + number * bytes, bytes,
+                 to->addresses[number] + slice, to->rkeys[number]);
+    send_signal(peer);
+  }
+  co_await finish();
 }
 
 }  // namespace understudy::nccl_rank

@@ -55,6 +55,8 @@ class RmaProxy {
   /// ncclAllGather with NCCL_CTA_POLICY_ZERO, in place: each rank's slice of `bytes`, from `offset`
   /// on in the window.
   Task<> all_gather(Window* window, uint64_t offset, uint64_t bytes);
+  /// ncclAlltoAll, the same: block `rank` of `from` goes into block `own rank` of that rank's `to`.
+  Task<> all_to_all(Window* from, Window* to, uint64_t offset, uint64_t bytes);
   /// ncclPutSignal to a peer, at the place that it has here; and ncclWaitSignal for one of its.
   Task<> put_signal(Window* window, uint64_t offset, uint64_t bytes, int peer);
   Task<> wait_signal(int peer);
@@ -75,6 +77,8 @@ class RmaProxy {
   Task<Window*> registered(uint64_t bytes);
   Task<> barrier(int tag);
   void send_signal(int peer);
+  Task<> enter();
+  Task<> finish();
   Task<> settled(std::string what);
   Bytes handle_of(const SocketAddress& at) const;
   SocketAddress listener_in(const Bytes& handle, int peer) const;
