@@ -112,6 +112,7 @@ Task<> RmaProxy::connect_mesh() {
                              listener_in(handles[static_cast<size_t>(to)], to)));
       co_await rank_.until([this] { return under_way_ == 0; });
     }
+    if (i == stops_before_) co_await rank_.until([] { return false; });
     co_await gather(of32(0), "barrier " + std::to_string(i) + " of one-sided connections");
   }
 }

@@ -50,6 +50,8 @@ class RmaProxy {
     std::vector<uint64_t> addresses;  ///< of each rank's
     std::vector<uint32_t> rkeys;
   };
+  /// It stands still before that barrier of its mesh, for ever.
+  void stop_before(int barrier) { stops_before_ = barrier; }
   /// ncclCommWindowRegister.
   Task<Window*> register_window(uint64_t bytes);
   /// ncclAllGather with NCCL_CTA_POLICY_ZERO, in place: each rank's slice of `bytes`, from `offset`
@@ -90,6 +92,7 @@ class RmaProxy {
   bool connected_ = false;
   size_t ring_sent_ = 0, ring_came_ = 0;
   int under_way_ = 0;
+  int stops_before_ = -1;
   std::vector<uint64_t> expected_;  ///< signals of each peer that have been waited for
   struct Sent {
     int peer = 0;
