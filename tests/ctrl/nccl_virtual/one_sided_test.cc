@@ -1,83 +1,16 @@
 // One-sided operations of NCCL's RMA proxy (docs/nccl 3.16): a reference rank registers windows,
 // gathers without kernels, puts, signals and gets; emulated ranks take part, over their own queue
 // pairs. Captures are judged.
-#include <numeric>
-
-#include "dataplane/rc/memory.h"
 #include "tests/ctrl/nccl_virtual/rig.h"
+#include "tests/rigs/nccl_rank/rma_program.h"
 
 namespace understudy::nccl_rank {
 namespace {
-
-constexpr uint64_t kWindow = 64 << 10, kSlice = 5000, kOffset = 4096;
-
-/// What a rank's window holds at first, if contents are kept.
-uint8_t first_content(int rank, uint64_t place) {
-  return PlacePattern::at((static_cast<uint64_t>(rank) << 40) + place);
-}
-
-/// A window's slice of the reference rank, which is not as any emulated rank's.
-void fill_own(RmaProxy::Window& window, uint64_t from, uint64_t bytes) {
-  std::iota(window.own.bytes + from, window.own.bytes + from + bytes, uint8_t{11});
-}
 
 struct Run {
   uint32_t ranks = 4, real = 0;
   bool exact = true;
 };
-
-/// The program of the reference rank: all that it finds is right, or it refuses.
-Task<> program(RealRank& rank, RmaProxy& proxy, Run run) {
-  const int n = static_cast<int>(run.ranks), own = rank.rank();
-  RmaProxy::Window* const window = co_await proxy.register_window(kWindow);
-  RmaProxy::Window* const second = co_await proxy.register_window(2 * kWindow);
-  const uint64_t mine = kOffset + static_cast<uint64_t>(own) * kSlice;
-  fill_own(*window, mine, kSlice);
-  // Twice: the second one finds what the first one brought.
-  for (int round = 0; round < 2; ++round) {
-    co_await proxy.all_gather(window, kOffset, kSlice);
-    for (int r = 0; r < n; ++r) {
-      const uint64_t slice = kOffset + static_cast<uint64_t>(r) * kSlice;
-      for (uint64_t i = 0; i < kSlice; ++i) {
-        const uint8_t right = r == own    ? static_cast<uint8_t>(11 + i)
-                              : run.exact ? first_content(r, slice + i)
-                                          : uint8_t{0};
-        require(window->own.bytes[slice + i] == right,
-                "all-gather: byte " + std::to_string(i) + " of " + rank_text(r));
-      }
-    }
-  }
-  // An all-to-all brings each peer another block, and from each its own.
-  co_await proxy.all_to_all(window, second, 8192, 1000);
-  for (int r = 0; r < n; ++r) {
-    const uint64_t block = 8192 + static_cast<uint64_t>(r) * 1000;
-    if (r == own) continue;
-    for (uint64_t i = 0; i < 1000; ++i) {
-      require(second->own.bytes[block + i] == (run.exact ? first_content(r, block + i) : 0),
-              "all-to-all: byte " + std::to_string(i) + " of " + rank_text(r));
-    }
-    Bytes there(1000, 1);
-    co_await proxy.get(second, 8192 + static_cast<uint64_t>(own) * 1000, 1000, r, there.data());
-    const uint8_t* const sent = window->own.bytes + block;
-    require(there == (run.exact ? Bytes(sent, sent + 1000) : Bytes(1000)),
-            "a get of what an all-to-all brought " + rank_text(r));
-  }
-  // A put with a signal is answered in the same place; what was put there can be read.
-  const int peer = (own + 1) % n;
-  fill_own(*second, 100, 3000);
-  const Bytes put(second->own.bytes + 100, second->own.bytes + 3100);
-  co_await proxy.put_signal(second, 100, 3000, peer);
-  co_await proxy.wait_signal(peer);
-  Bytes got(3000, 1);
-  co_await proxy.get(second, 100, 3000, peer, got.data());
-  require(got == (run.exact ? put : Bytes(3000)), "a get of what was put");
-  const Bytes answered(second->own.bytes + 100, second->own.bytes + 3100);
-  require(answered == (run.exact ? put : Bytes(3000)), "an answer to a put");
-  Bytes mine_there(kSlice, 1);
-  co_await proxy.get(window, mine, kSlice, peer, mine_there.data());
-  const Bytes here(window->own.bytes + mine, window->own.bytes + mine + kSlice);
-  require(mine_there == (run.exact ? here : Bytes(kSlice)), "a get of what was gathered");
-}
 
 void play_one_sided(const Run& run, uint32_t minor) {
   SCOPED_TRACE("2." + std::to_string(minor) + ", rank " + std::to_string(run.real) + " of " +
@@ -94,7 +27,7 @@ void play_one_sided(const Run& run, uint32_t minor) {
   VirtualJob::Options options;
   options.capture = capture.path();
   options.one_sided = [run](RealRank& rank, RmaProxy& proxy, RmaAdapter&) {
-    return program(rank, proxy, run);
+    return rma_program(rank, proxy, run.exact);
   };
   VirtualJob job(config, options);
   ASSERT_EQ(job.run(), "");
@@ -106,7 +39,7 @@ void play_one_sided(const Run& run, uint32_t minor) {
   EXPECT_EQ(counted.windows, 2 * peers);
   EXPECT_EQ(counted.signals, 6 * peers + 1);
   EXPECT_EQ(counted.puts, 3 * peers + 1);
-  EXPECT_EQ(counted.put_bytes, peers * (2 * kSlice + 1000) + 3000);
+  EXPECT_EQ(counted.put_bytes, peers * (2 * kRmaSliceBytes + kRmaBlockBytes) + kRmaPutBytes);
   EXPECT_EQ(counted.answers, counted.puts);
   EXPECT_EQ(counted.answer_bytes, counted.put_bytes);
   EXPECT_EQ(counted.unanswered, 0u);
@@ -134,7 +67,7 @@ std::vector<std::string> said_of(uint32_t minor, const Case& c, int stops_before
   VirtualJob::Options options;
   options.one_sided = [stops_before](RealRank&, RmaProxy& proxy, RmaAdapter&) -> Task<> {
     struct Registers {
-      static Task<> one(RmaProxy* proxy) { co_await proxy->register_window(kWindow); }
+      static Task<> one(RmaProxy* proxy) { co_await proxy->register_window(4096); }
     };
     proxy.stop_before(stops_before);
     return Registers::one(&proxy);

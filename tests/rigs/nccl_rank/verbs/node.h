@@ -14,11 +14,13 @@
 #include "ctrl/schedule/job_schedule.h"
 #include "ctrl/schedule/job_work.h"
 #include "tests/rigs/nccl_rank/job_world.h"
+#include "tests/rigs/nccl_rank/rma_program.h"
 #include "tests/rigs/nccl_rank/socket_network.h"
 #include "tests/rigs/nccl_rank/verbs/data_phase.h"
 #include "tests/rigs/nccl_rank/verbs/job_values.h"
 #include "tests/rigs/nccl_rank/verbs/ring_values.h"
 #include "tests/rigs/nccl_rank/verbs/verbs_connection.h"
+#include "tests/rigs/nccl_rank/verbs/verbs_rma.h"
 
 namespace understudy::nccl_rank {
 
@@ -38,6 +40,7 @@ struct Options {
   unsigned stop = 0;           ///< the same: the process stands still there
   bool stop_first = false;     ///< the same, before anything but the unique id
   bool at_once = false;        ///< a communicator of each job, all there at once
+  bool one_sided = false;      ///< after the operations
 };
 
 /// ncclCommAbort: what was going on is dropped.
@@ -79,6 +82,7 @@ class Node {
     try {
       options_.group_ids.empty() ? make_children() : join_groups();
       wrong = options_.init_only ? 0 : operations();
+      if (options_.one_sided) one_sided();
     } catch (const Aborted&) {
       std::printf("aborted\n");
     }
@@ -315,6 +319,25 @@ class Node {
       require(seconds_since(begin) < options_.patience_s, "no unique id in " + path);
       std::this_thread::sleep_for(milliseconds(5));
     }
+  }
+
+  /// Windows and what goes over them, by the node's first rank.
+  void one_sided() {
+    const Player& player = first_.players.front();
+    VerbsRma adapter(world_, player.rank->rank());
+    RmaProxy proxy(*player.rank, *player.comm, adapter);
+    player.rank->spawn(rma_program(*player.rank, proxy, job_.payload == PayloadMode::kExact));
+    const auto begin = steady_clock::now();
+    for (auto last = begin; !player.rank->idle();) {
+      const bool any = adapter.poll();
+      if (network_.step(milliseconds(0)) || any) last = steady_clock::now();
+      player.rank->run();
+      check();
+      require(seconds_since(last) < options_.patience_s,
+              "nothing comes any more; it stands at " + player.rank->standing());
+    }
+    std::printf("one-sided operations: %.3f s, all right\n", seconds_since(begin));
+    std::fflush(stdout);
   }
 
   std::vector<uint32_t> reals(const Stage& stage) const {

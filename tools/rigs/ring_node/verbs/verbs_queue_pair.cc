@@ -25,7 +25,7 @@ ibv_mtu mtu_code(uint32_t bytes) {
 
 }  // namespace
 
-Result<VerbsQueuePair> make_queue_pair(const VerbsDevice& device) {
+Result<VerbsQueuePair> make_queue_pair(const VerbsDevice& device, int access) {
   ibv_qp_init_attr init{};
   init.send_cq = device.completion_queue();
   init.recv_cq = device.completion_queue();
@@ -40,7 +40,7 @@ Result<VerbsQueuePair> make_queue_pair(const VerbsDevice& device) {
   attr.qp_state = IBV_QPS_INIT;
   attr.pkey_index = 0;
   attr.port_num = device.port();
-  attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  attr.qp_access_flags = static_cast<unsigned>(access);
   const int error = ibv_modify_qp(
       qp.get(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error != 0) return verbs_failure("ibv_modify_qp to INIT", error);

@@ -22,8 +22,9 @@ struct QueuePairPeer {
   uint8_t traffic_class = 0;
 };
 
-/// In INIT; its completions come in the device's completion queue.
-Result<VerbsQueuePair> make_queue_pair(const VerbsDevice& device);
+/// In INIT; its completions come in the device's completion queue. `access`: what the peer may do.
+Result<VerbsQueuePair> make_queue_pair(const VerbsDevice& device,
+                                       int access = IBV_ACCESS_REMOTE_WRITE);
 /// Ready to receive and to send, with PSN 0.
 Result<void> connect_queue_pair(ibv_qp* qp, const VerbsDevice& device, const QueuePairPeer& peer);
 
