@@ -67,7 +67,7 @@ class RealNodes(stage.Stage):
         self.addCleanup(program.kill)
         return program
 
-    def ranks_of_nccl(self, kinds, minor, switches, rate="1Gbit/s", latency="250us", payload="exact", algorithm="ring", **keys):
+    def ranks_of_nccl(self, kinds, minor, switches, rate="1Gbit/s", latency="250us", payload="exact", algorithm="ring", words=(), **keys):
         """A rank of NCCL's at each letter R, in one communicator. The run's report, once everything but times has been found right."""
         uid = self.folder / "id"
         uid.unlink(missing_ok=True)  # of a run before
@@ -77,7 +77,7 @@ class RealNodes(stage.Stage):
         config = self.write(kinds, rate, latency, switches, f'{job}nccl = "2.{minor}"\njoin = {{ file = "{uid}" }}\n{more}')
         emulator = self.start(config)
         node = self.build / "tests/rigs/nccl_rank/nccl_rank_node"
-        programs = [self.program(place, socket, node, config, "--rank", str(place)) for place, socket in self.sockets(kinds).items()]
+        programs = [self.program(place, socket, node, config, "--rank", str(place), *words) for place, socket in self.sockets(kinds).items()]
         for program in programs:
             said = program.communicate(timeout=LONGEST)[0]
             self.assertEqual(program.returncode, 0, said)
@@ -86,6 +86,8 @@ class RealNodes(stage.Stage):
             self.assertEqual(len(operations), 6, said)
             verified = ", 0 wrong" if payload == "exact" else ", not verified"
             self.assertEqual([operation for operation in operations if not operation.endswith(verified)], [], said)
+            for word in words:
+                self.assertIn(f"{word.strip('-')} operations: ", said)
         self.assertIn(emulator.wait(LONGEST), (0, stage.NOT_FAITHFUL))
         self.assert_holds(emulator.capture, "--config", str(config))
         report = self.valid_report(emulator)
@@ -170,6 +172,16 @@ class RealNodes(stage.Stage):
                 with self.subTest(kinds=kinds, release=f"2.{minor}", switches=switches):
                     report = self.ranks_of_nccl(kinds, minor, switches)
                     self.assertEqual(len(report["ports"]), kinds.count("R"))
+
+    def test_one_sided_operations_of_nccls(self):
+        """Windows, collectives without kernels, a put, gets: the program verifies all that comes; the report counts it."""
+        for kinds, switches in (("REEE", False), ("EER", True)):
+            with self.subTest(kinds=kinds, switches=switches):
+                job, = self.ranks_of_nccl(kinds, 30, switches, words=("--one-sided",))["jobs"]
+                peers = len(kinds) - 1
+                counted = job["one_sided"]
+                self.assertEqual((counted["windows"], counted["puts"], counted["signals"]), (2 * peers, 3 * peers + 1, 6 * peers + 1))
+                self.assertEqual((counted["answers"], counted["unanswered"]), (counted["puts"], 0))
 
     def test_ranks_of_one_communicator_of_nccls_in_trees(self):
         """What a real rank gets is made of several other real ranks' and emulated ones' values, in the trees' order."""

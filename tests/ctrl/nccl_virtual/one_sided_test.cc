@@ -47,7 +47,9 @@ void play_one_sided(const Run& run, uint32_t minor) {
             std::string::npos)
       << report.not_judged;
   expect_right(job, false);
-  expect_holds(judged(capture.path(), nullptr));
+  const Analysis analysis = judged(capture.path(), &config);
+  expect_holds(analysis);
+  EXPECT_EQ(analysis.findings.verdict(Check::kCollective), Verdict::kHolds);
 }
 
 TEST(NcclOneSided, GathersPutsSignalsAndGets) {
